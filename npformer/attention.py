@@ -1,0 +1,363 @@
+"""Scaled dot-product attention and multi-head attention, forward and backward; masks."""
+
+import math
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.backend import Array, array_module
+from npformer.functional import LinearCache, glorot, linear_backward, linear_forward, softmax_in_place
+from npformer.positional import RoPECache, rope_backward, rope_forward
+from npformer.validate import (
+    check_array,
+    check_broadcast,
+    check_d_output,
+    check_dtype,
+    check_float,
+    check_generator,
+    check_ids,
+    check_integer,
+    check_kind,
+    check_mask,
+    check_params,
+)
+
+
+class AttentionCache(NamedTuple):
+    q: Array  # (..., T_q, d_k)
+    k: Array  # (..., T_k, d_k)
+    v: Array  # (..., T_k, d_v)
+    bias: Array | None
+    weights: Array  # (..., T_q, T_k), each row's sum is 1, or 0 where every key is masked
+    y: Array  # (..., T_q, d_v)
+
+    @property
+    def scores(self) -> Array:
+        """q kᵀ/√d_k + bias, before the mask: (..., T_q, T_k). Computed anew: the weights took its place."""
+        return _scores(self.q, self.k, self.bias)
+
+
+def attention_forward(
+    q: Array, k: Array, v: Array, *, mask: Array | None = None, bias: Array | None = None
+) -> tuple[Array, AttentionCache]:
+    """y = softmax(q kᵀ/√d_k + bias) v, "Attention Is All You Need", equation 1.
+
+    q (..., T_q, d_k), k (..., T_k, d_k), v (..., T_k, d_v) -> y (..., T_q, d_v). mask is boolean, True = may attend; mask and bias broadcast to
+    (..., T_q, T_k). A query that may attend to no key gets zeros.
+
+    Raises TypeError for arrays that are not of one float dtype or a mask that is not boolean, ValueError
+    for shapes that do not fit.
+
+    >>> q = k = v = np.eye(2)
+    >>> attention_forward(q, k, v, mask=causal_mask(2))[0].round(2)
+    array([[1.  , 0.  ],
+           [0.33, 0.67]])
+    """
+    _check_attention("attention_forward", q, k, v, mask, bias)
+
+    xp = array_module(q)
+    weights = _scores(q, k, bias)  # (..., T_q, T_k)
+    if mask is not None:
+        xp.copyto(weights, -math.inf, where=~mask)
+    softmax_in_place(weights, -1, xp)
+    y = weights @ v  # (..., T_q, d_v)
+    return y, AttentionCache(q, k, v, bias, weights, y)
+
+
+def attention_backward(dy: Array, cache: AttentionCache) -> tuple[Array, Array, Array]:
+    """dv = weightsᵀ dy, ds = weights · (dy vᵀ - Σ dy y), dq = ds k/√d_k, dk = dsᵀ q/√d_k.
+
+    dy (..., T_q, d_v) -> dq, dk, dv in the inputs' shapes. The softmax's Σ_j (dy vᵀ)_j weights_j over the keys is Σ dy y over the columns, a smaller sum.
+
+    Raises TypeError for another function's cache, ValueError for a dy that has not the output's shape.
+
+    >>> y, cache = attention_forward(np.eye(2), np.eye(2), np.eye(2))
+    >>> [gradient.shape for gradient in attention_backward(y, cache)]
+    [(2, 2), (2, 2), (2, 2)]
+    """
+    check_kind("attention_backward", "cache", cache, AttentionCache)
+    q, k, v, _, weights, y = cache
+    check_d_output("attention_backward", "dy", dy, y.shape, y.dtype)
+
+    dv = _transposed(weights) @ dy  # (..., T_k, d_v)
+    ds = dy @ _transposed(v)  # (..., T_q, T_k), so far the gradient of the weights
+    ds -= (dy * y).sum(axis=-1, keepdims=True)
+    ds *= weights
+    scale = 1 / math.sqrt(q.shape[-1])
+    dq = ds @ k  # (..., T_q, d_k)
+    dq *= scale
+    dk = _transposed(ds) @ q  # (..., T_k, d_k)
+    dk *= scale
+    return dq, dk, dv
+
+
+def _scores(q: Array, k: Array, bias: Array | None) -> Array:
+    scores: Array = (q * (1 / math.sqrt(q.shape[-1]))) @ _transposed(
+        k
+    )  # q is smaller than the scores: scale it
+    if bias is not None:
+        scores += bias
+    return scores
+
+
+def _transposed(x: Array) -> Array:
+    return x.swapaxes(-1, -2)  # CuPy's arrays have no .mT
+
+
+class AttentionParams(NamedTuple):
+    W_Q: Array  # (d_model, d_model), the heads side by side: head 0 owns the first d_k columns
+    W_K: Array
+    W_V: Array
+    W_O: Array
+    b_Q: Array | None = None  # (d_model,)
+    b_K: Array | None = None
+    b_V: Array | None = None
+    b_O: Array | None = None
+
+
+class MultiHeadAttentionCache(NamedTuple):
+    Q: LinearCache  # the projections' own caches
+    K: LinearCache
+    V: LinearCache
+    rope: tuple[RoPECache, RoPECache] | None  # for the queries and the keys
+    attention: AttentionCache  # over (..., h, T, d_k)
+    output: LinearCache
+    n_heads: int
+
+    @property
+    def weights(self) -> Array:
+        """Who attends to whom, head by head: (..., h, T_q, T_k)."""
+        return self.attention.weights
+
+    @property
+    def scores(self) -> Array:
+        """Scaled and biased, before the mask: (..., h, T_q, T_k)."""
+        return self.attention.scores
+
+
+def init_attention(
+    d_model: int, rng: np.random.Generator, *, bias: bool = False, dtype: Any = np.float64
+) -> AttentionParams:
+    """Four weights (d_model, d_model), uniform in ±√(3 / d_model); with bias=True four zero biases (d_model,).
+
+    Raises TypeError or ValueError unless d_model is an integer >= 1, rng a Generator and bias a bool.
+
+    >>> init_attention(8, np.random.default_rng(0)).W_Q.shape
+    (8, 8)
+    """
+    check_integer("init_attention", "d_model", d_model, minimum=1)
+    check_generator("init_attention", rng, required=True)
+    if not isinstance(bias, bool):
+        raise TypeError(f"init_attention: bias is {bias!r}; expected True or False")
+    dtype = check_dtype("init_attention", dtype)
+    weights = [glorot(d_model, d_model, rng, dtype) for _ in range(4)]
+    return AttentionParams(*weights, *[np.zeros(d_model, dtype) if bias else None for _ in range(4)])
+
+
+def multi_head_attention_forward(
+    q: Array,
+    k: Array,
+    v: Array,
+    params: AttentionParams,
+    *,
+    n_heads: int,
+    mask: Array | None = None,
+    bias: Array | None = None,
+    rope: bool = False,
+) -> tuple[Array, MultiHeadAttentionCache]:
+    """y = concat(head_1, …, head_h) W_O, head_i = attention(q W_Q_i, k W_K_i, v W_V_i) with d_k = d_model / h.
+
+    "Attention Is All You Need", section 3.2.2. q (..., T_q, d_model), k and v (..., T_k, d_model) -> y as q.
+    mask broadcasts to (..., T_q, T_k) and is the same for every head, bias to (..., h, T_q, T_k). rope=True
+    turns each head's queries and keys by their positions; the last query stands at the last key.
+
+    Raises TypeError for arrays that are not of one float dtype or a mask that is not boolean, ValueError
+    for shapes that do not fit or heads that do not divide d_model.
+
+    >>> params = init_attention(8, np.random.default_rng(0))
+    >>> x = np.ones((3, 6, 8))
+    >>> y, cache = multi_head_attention_forward(x, x, x, params, n_heads=4)
+    >>> y.shape, cache.weights.shape
+    ((3, 6, 8), (3, 4, 6, 6))
+    """
+    _check_multi_head("multi_head_attention_forward", q, k, v, params, n_heads, mask, bias, rope)
+
+    Q, cache_Q = linear_forward(q, params.W_Q, params.b_Q)  # (..., T_q, d_model)
+    K, cache_K = linear_forward(k, params.W_K, params.b_K)  # (..., T_k, d_model)
+    V, cache_V = linear_forward(v, params.W_V, params.b_V)
+    Q, K, V = split_heads(Q, n_heads), split_heads(K, n_heads), split_heads(V, n_heads)  # (..., h, T, d_k)
+    turned = None
+    if rope:
+        positions = array_module(q).arange(q.shape[-2]) + (k.shape[-2] - q.shape[-2])
+        (Q, turned_Q), (K, turned_K) = rope_forward(Q, positions=positions), rope_forward(K)
+        turned = turned_Q, turned_K
+    if mask is not None and mask.ndim >= 3:
+        mask = mask[..., None, :, :]  # (..., 1, T_q, T_k)
+    heads, attention = attention_forward(Q, K, V, mask=mask, bias=bias)  # (..., h, T_q, d_k)
+    y, output = linear_forward(merge_heads(heads), params.W_O, params.b_O)  # (..., T_q, d_model)
+    return y, MultiHeadAttentionCache(cache_Q, cache_K, cache_V, turned, attention, output, n_heads)
+
+
+def multi_head_attention_backward(
+    dy: Array, cache: MultiHeadAttentionCache
+) -> tuple[Array, Array, Array, AttentionParams]:
+    """The forward's lines from the last one up, each by its own backward.
+
+    dy (..., T_q, d_model) -> dq, dk, dv in the inputs' shapes, and the gradients of the parameters. In self-attention, where q, k and v are one x, dx = dq + dk + dv.
+
+    Raises TypeError for another function's cache, ValueError for a dy that has not the output's shape.
+
+    >>> x = np.ones((3, 6, 8))
+    >>> params = init_attention(8, np.random.default_rng(0))
+    >>> y, cache = multi_head_attention_forward(x, x, x, params, n_heads=4)
+    >>> multi_head_attention_backward(y, cache)[3].W_O.shape
+    (8, 8)
+    """
+    check_kind("multi_head_attention_backward", "cache", cache, MultiHeadAttentionCache)
+    check_d_output("multi_head_attention_backward", "dy", dy, cache.Q.x.shape, cache.Q.x.dtype)
+
+    dmerged, dW_O, db_O = linear_backward(dy, cache.output)  # (..., T_q, d_model)
+    dheads = split_heads(dmerged, cache.n_heads)  # (..., h, T_q, d_k)
+    dQ, dK, dV = attention_backward(dheads, cache.attention)  # (..., h, T, d_k)
+    if cache.rope is not None:
+        dQ, dK = rope_backward(dQ, cache.rope[0]), rope_backward(dK, cache.rope[1])
+    dq, dW_Q, db_Q = linear_backward(merge_heads(dQ), cache.Q)  # (..., T_q, d_model)
+    dk, dW_K, db_K = linear_backward(merge_heads(dK), cache.K)  # (..., T_k, d_model)
+    dv, dW_V, db_V = linear_backward(merge_heads(dV), cache.V)
+    return dq, dk, dv, AttentionParams(dW_Q, dW_K, dW_V, dW_O, db_Q, db_K, db_V, db_O)
+
+
+def split_heads(x: Array, n_heads: int) -> Array:
+    """Each row cut into h pieces of d_k = d_model / h: x (..., T, d_model) -> (..., h, T, d_k), a view.
+
+    Raises TypeError unless x is a float array, ValueError unless n_heads divides d_model.
+
+    >>> split_heads(np.arange(8.0).reshape(2, 4), 2)[1]
+    array([[2., 3.],
+           [6., 7.]])
+    """
+    check_array("split_heads", "x", x, ("...", "T", "d_model"), {})
+    _check_heads("split_heads", n_heads, x.shape[-1])
+    pieces = x.reshape(*x.shape[:-1], n_heads, x.shape[-1] // n_heads)  # (..., T, h, d_k)
+    return pieces.swapaxes(-2, -3)  # (..., h, T, d_k)
+
+
+def merge_heads(x: Array) -> Array:
+    """The heads' pieces side by side again: x (..., h, T, d_k) -> (..., T, d_model). Undoes `split_heads`.
+
+    Raises TypeError unless x is a float array, ValueError unless it has three axes or more.
+
+    >>> merge_heads(split_heads(np.arange(8.0).reshape(2, 4), 2))[0]
+    array([0., 1., 2., 3.])
+    """
+    check_array("merge_heads", "x", x, ("...", "h", "T", "d_k"), {})
+    *leading, h, T, d_k = x.shape
+    return x.swapaxes(-2, -3).reshape(*leading, T, h * d_k)  # (..., T, d_model)
+
+
+def causal_mask(T_q: int, T_k: int | None = None, *, xp: ModuleType = np) -> Array:
+    """True where key j is not later than query i: (T_q, T_k), T_k = T_q unless given. Section 3.2.3.
+
+    With fewer queries than keys the last query stands at the last key (bottom-right), as in step-by-step
+    decoding. Raises TypeError or ValueError unless the lengths are integers >= 0.
+
+    >>> causal_mask(2, 3)
+    array([[ True,  True, False],
+           [ True,  True,  True]])
+    """
+    T_k = T_q if T_k is None else T_k
+    check_integer("causal_mask", "T_q", T_q, minimum=0)
+    check_integer("causal_mask", "T_k", T_k, minimum=0)
+    mask: Array = xp.arange(T_q)[:, None] + (T_k - T_q) >= xp.arange(T_k)
+    return mask
+
+
+def padding_mask(ids: Array, padding_id: int) -> Array:
+    """True where a key is a token, False where it is padding: ids (B, T_k) -> (B, 1, T_k), for every query.
+
+    Raises TypeError unless ids is an array of integers and padding_id an integer.
+
+    >>> padding_mask(np.array([[5, 2, 0]]), 0)
+    array([[[ True,  True, False]]])
+    """
+    check_ids("padding_mask", "ids", ids)
+    check_integer("padding_mask", "padding_id", padding_id)
+    mask: Array = (ids != padding_id)[..., None, :]  # (B, 1, T_k)
+    return mask
+
+
+def _check_attention(function: str, q: Any, k: Any, v: Any, mask: Any, bias: Any) -> None:
+    check_array(function, "q", q, ("...", "T_q", "d_k"), {})
+    check_array(function, "k", k, ("...", "T_k", "d_k"), {"d_k": q.shape[-1]}, q.dtype)
+    check_array(function, "v", v, ("...", "T_k", "d_v"), {"T_k": k.shape[-2]}, q.dtype)
+    if q.shape[-1] == 0:
+        raise ValueError(
+            f"{function}: q has shape {q.shape}; expected (..., T_q, d_k) with d_k of at least 1"
+        )
+    _check_leading(function, q, k, v)
+    _check_mask_and_bias(function, q, k, mask, bias, ())
+
+
+def _check_leading(function: str, q: Any, k: Any, v: Any) -> None:
+    for argument, x in (("k", k), ("v", v)):
+        if x.shape[:-2] != q.shape[:-2]:
+            raise ValueError(
+                f"{function}: {argument} has shape {x.shape}; expected the leading axes of q, {q.shape[:-2]}"
+            )
+
+
+def _check_mask_and_bias(function: str, q: Any, k: Any, mask: Any, bias: Any, heads: tuple[int, ...]) -> None:
+    T_q, T_k = q.shape[-2], k.shape[-2]
+    if mask is not None:
+        check_mask(function, "mask", mask, "(..., T_q, T_k)", (*q.shape[:-2], T_q, T_k))
+    if bias is not None:
+        check_float(function, "bias", bias)
+        check_array(function, "bias", bias, ("...",), {}, q.dtype)
+        letters = "(..., h, T_q, T_k)" if heads else "(..., T_q, T_k)"
+        check_broadcast(function, "bias", bias, letters, (*q.shape[:-2], *heads, T_q, T_k))
+
+
+def _check_heads(function: str, n_heads: Any, d_model: int) -> None:
+    check_integer(function, "n_heads", n_heads, minimum=1)
+    if d_model % n_heads:
+        raise ValueError(f"{function}: n_heads is {n_heads}; expected a divisor of d_model={d_model}")
+
+
+_AXES = {W: ("d_model", "d_model") for W in ("W_Q", "W_K", "W_V", "W_O")} | {
+    b: ("d_model",) for b in ("b_Q", "b_K", "b_V", "b_O")
+}
+
+
+def check_attention(
+    function: str, argument: str, params: Any, dtype: Any, sizes: dict[str, int] | None = None
+) -> dict[str, int]:
+    """Refuse projections that do not fit the sizes, or each other where W_Q has to tell d_model."""
+    check_kind(function, argument, params, AttentionParams)
+    if sizes is None:
+        check_array(function, f"{argument}.W_Q", params.W_Q, _AXES["W_Q"], {}, dtype)
+        sizes = {"d_model": params.W_Q.shape[0]}
+    check_params(function, argument, params, AttentionParams, _AXES, sizes, dtype)
+    return sizes
+
+
+def _check_multi_head(
+    function: str, q: Any, k: Any, v: Any, params: Any, n_heads: Any, mask: Any, bias: Any, rope: Any
+) -> None:
+    check_float(function, "q", q)
+    d_model = check_attention(function, "params", params, q.dtype)["d_model"]
+    _check_heads(function, n_heads, d_model)
+    check_array(function, "q", q, ("...", "T_q", "d_model"), {"d_model": d_model})
+    check_array(function, "k", k, ("...", "T_k", "d_model"), {"d_model": d_model}, q.dtype)
+    check_array(
+        function, "v", v, ("...", "T_k", "d_model"), {"d_model": d_model, "T_k": k.shape[-2]}, q.dtype
+    )
+    _check_leading(function, q, k, v)
+    _check_mask_and_bias(function, q, k, mask, bias, (n_heads,))
+    if not isinstance(rope, bool):
+        raise TypeError(f"{function}: rope is {rope!r}; expected True or False")
+    if rope and d_model // n_heads % 2:
+        raise ValueError(
+            f"{function}: rope=True needs an even d_k; "
+            f"d_model={d_model} and n_heads={n_heads} give {d_model // n_heads}"
+        )

@@ -1,0 +1,286 @@
+"""Pictures of arrays: functions that take arrays and return matplotlib Figures.
+
+One visual language for every lesson. Sine is blue, cosine orange, position green, meaning grey and a gradient
+red, always; signed values lie on a diverging map centred at zero, weights on a sequential one. The colours
+are Okabe and Ito's, which colour-blind readers tell apart. matplotlib is imported when a picture is drawn,
+and pyplot never is, so a figure leaves no state behind.
+
+    from npformer import plots, positional_encoding
+    plots.picture(plots.heat_map(positional_encoding(50, 64)), alt="...")
+"""
+
+import functools
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from npformer.backend import Array
+
+if TYPE_CHECKING:
+    from IPython.display import Image
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+SINE, COSINE, POSITION, MEANING, GRADIENT = "#0072B2", "#E69F00", "#009E73", "#7F7F7F", "#D55E00"
+INK, FAINT = "#1A1A1A", "#D9D9D9"
+SIGNED_MAP, WEIGHT_MAP = "RdBu_r", "Purples"
+COMPARED = ((INK, "o-"), ("#CC79A7", "s--"), ("#56B4E9", "^:"))  # things that have no colour of their own
+
+STYLE = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib: the same letters on every machine
+    "font.size": 15,
+    "axes.titlesize": 17,
+    "axes.labelsize": 15,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "lines.linewidth": 3.0,
+    "legend.frameon": False,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "npformer",
+}
+
+
+def _in_style(draw: Callable[P, R]) -> Callable[P, R]:
+    """Run a function in our style, whatever the reader's own matplotlib settings are, and put those back."""
+
+    @functools.wraps(draw)
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> R:
+        from matplotlib import style
+
+        with style.context(["default", STYLE]):
+            return draw(*args, **kwargs)
+
+    return drawn
+
+
+def _figure(width: float, height: float) -> "Figure":
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+@_in_style
+def encoded(figure: "Figure", kind: str = "png") -> bytes:
+    """The figure as the bytes of a "png" or "svg" file; nothing in them names the day or the software."""
+    metadata = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
+    file = io.BytesIO()
+    figure.savefig(file, format=kind, dpi=100, metadata=metadata)
+    return file.getvalue()
+
+
+def picture(figure: "Figure", alt: str) -> "Image":
+    """The figure as a notebook shows it, with a description for those who cannot see it."""
+    from IPython.display import Image
+
+    return Image(data=encoded(figure), format="png", alt=alt)  # type: ignore[no-untyped-call]
+
+
+# --- arrays as squares --------------------------------------------------------------------------
+
+
+@_in_style
+def heat_map(
+    values: Array,
+    *,
+    title: str = "",
+    x_label: str = "column",
+    y_label: str = "position p (in tokens)",
+    signed: bool = True,
+) -> "Figure":
+    """A large table as colours: values (rows, columns).
+
+    >>> heat_map(np.eye(3)).axes[0].get_xlabel()
+    'column'
+    """
+    rows, columns = np.shape(values)
+    figure = _figure(7 if rows == columns else 10, 6 if rows == columns else 5)
+    axes = figure.add_subplot()
+    image = axes.imshow(values, aspect="auto", interpolation="nearest", **_colours(values, signed))
+    axes.set(title=title, xlabel=x_label, ylabel=y_label)
+    axes.spines[:].set_visible(False)
+    figure.colorbar(image, label="value")
+    return figure
+
+
+@_in_style
+def matrix(
+    values: Array,
+    *,
+    title: str = "",
+    row_labels: Sequence[str] | None = None,
+    column_labels: Sequence[str] | None = None,
+    x_label: str = "column",
+    y_label: str = "position p",
+    decimals: int = 3,
+    signed: bool = True,
+) -> "Figure":
+    """A small matrix, each cell one square with its number: values (rows, columns).
+
+    >>> [text.get_text() for text in matrix(np.eye(2), decimals=1).axes[0].texts]
+    ['1.0', '0.0', '0.0', '1.0']
+    """
+    rows, columns = np.shape(values)
+    figure = _figure(max(1.3 * columns + 1.5, 5), 1.1 * rows + 1.6)
+    axes = figure.add_subplot()
+    axes.imshow(values, **_colours(values, signed), aspect="auto")
+    _write_numbers(axes, values, decimals, signed)
+    _name_cells(axes, row_labels or range(rows), column_labels or range(columns))
+    axes.set(title=title, xlabel=x_label, ylabel=y_label)
+    return figure
+
+
+def _colours(values: Array, signed: bool) -> dict[str, Any]:
+    """Signed values around zero, as far below as above; weights from zero up."""
+    largest = float(np.abs(values).max()) or 1.0
+    return {
+        "cmap": SIGNED_MAP if signed else WEIGHT_MAP,
+        "vmin": -largest if signed else 0.0,
+        "vmax": largest,
+    }
+
+
+def _write_numbers(axes: "Axes", values: Array, decimals: int, signed: bool) -> None:
+    """Each number in the middle of its square: white where the square is dark."""
+    largest = _colours(values, signed)["vmax"]
+    for (row, column), value in np.ndenumerate(values):
+        colour = "white" if abs(value) > 0.65 * largest else INK
+        text = f"{value:.{decimals}f}".replace("-", "−")
+        axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=17)
+
+
+def _name_cells(axes: "Axes", rows: Sequence[Any], columns: Sequence[Any]) -> None:
+    axes.set_xticks(range(len(columns)), [str(name) for name in columns])
+    axes.set_yticks(range(len(rows)), [str(name) for name in rows])
+    axes.set_xticks(np.arange(len(columns) + 1) - 0.5, minor=True)
+    axes.set_yticks(np.arange(len(rows) + 1) - 0.5, minor=True)
+    axes.grid(which="minor", color="white", linewidth=3)
+    axes.tick_params(which="both", length=0)
+    axes.spines[:].set_visible(False)
+
+
+def attention_weights(weights: Array, tokens: Sequence[str], *, title: str = "") -> "Figure":
+    """Who looks at whom: weights (T, T), a query a row, each row summing to one.
+
+    >>> attention_weights(np.eye(2), ["hot", "dog"]).axes[0].get_ylabel()
+    'query: the token that looks'
+    """
+    return matrix(
+        weights,
+        title=title,
+        row_labels=tokens,
+        column_labels=tokens,
+        x_label="key: the token looked at",
+        y_label="query: the token that looks",
+        decimals=2,
+        signed=False,
+    )
+
+
+def position_similarity(table: Array, *, title: str = "") -> "Figure":
+    """How alike two positions are: the dot product of every two rows, at most d_model/2: table (n, d_model).
+
+    >>> position_similarity(np.eye(2)).axes[0].get_xlabel()
+    'position q (in tokens)'
+    """
+    return heat_map(table @ table.T, title=title, x_label="position q (in tokens)")
+
+
+# --- waves and clocks ---------------------------------------------------------------------------
+
+
+@_in_style
+def frequency_bands(omega: Array, *, pairs: Sequence[int] = (0, 1, 2, 3), n: int = 64) -> "Figure":
+    """The sine and the cosine of a few pairs, one band a pair: omega (d_model/2,) in radians per position.
+
+    >>> len(frequency_bands(np.array([1.0, 0.1]), pairs=(0, 1)).axes)
+    2
+    """
+    figure = _figure(10, 1.75 * len(pairs) + 1.2)
+    bands = figure.subplots(len(pairs), sharex=True, squeeze=False)[:, 0]
+    for axes, i in zip(bands, pairs, strict=True):
+        _draw_band(axes, float(omega[i]), n)
+        turn = 2 * math.pi / omega[i]
+        axes.set_title(
+            f"pair i = {i}: columns {2 * i} and {2 * i + 1}, {turn:,.1f} positions a turn", loc="left"
+        )
+    bands[-1].set_xlabel("position p (in tokens)")
+    figure.legend(*bands[0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
+    return figure
+
+
+def _draw_band(axes: "Axes", omega: float, n: int) -> None:
+    """Dots where there are tokens, and the waves between them, which no token sees."""
+    between, tokens = np.linspace(0, n - 1, 20 * n), np.arange(n)
+    for wave, colour, name in ((np.sin, SINE, "sine, column 2i"), (np.cos, COSINE, "cosine, column 2i+1")):
+        axes.plot(between, wave(omega * between), color=colour, label=name)
+        axes.plot(tokens, wave(omega * tokens), "o", color=colour, markersize=5)
+    axes.set(ylim=(-1.25, 1.25), xlim=(-0.5, n - 0.5), yticks=(-1, 0, 1))
+    axes.axhline(0, color=FAINT, linewidth=1, zorder=0)
+
+
+@_in_style
+def clock_hands(
+    positions: Sequence[int], omega: Array, *, names: Sequence[str] = ("fast", "medium", "slow")
+) -> "Figure":
+    """Each pair as the hand of a clock, a row of clocks for each position: omega (pairs,), as many as names.
+
+    Right is the sine and up is the cosine, so that a hand starts at twelve and turns as a clock's does.
+
+    >>> len(clock_hands([0, 1], np.array([1.0, 0.1, 0.01])).axes)
+    6
+    """
+    figure = _figure(10, 3.5 * len(positions) + 1.4)
+    dials = figure.subplots(len(positions), len(names), squeeze=False)
+    for p, row in zip(positions, dials, strict=True):
+        for i, axes in enumerate(row):
+            _draw_clock(axes, p * float(omega[i]))
+        row[0].set_ylabel(f"p = {p}", rotation=0, labelpad=40, va="center", fontsize=22, color=POSITION)
+    for i, (axes, name) in enumerate(zip(dials[0], names, strict=True)):
+        axes.set_title(f"{name} hand, pair {i}\n{2 * math.pi / omega[i]:,.1f} positions a turn")
+    figure.legend(*dials[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def _draw_clock(axes: "Axes", angle: float) -> None:
+    """The hand at (sin, cos), and the two numbers that describe it."""
+    from matplotlib.patches import Circle
+
+    s, c = math.sin(angle), math.cos(angle)
+    axes.add_patch(Circle((0, 0), 1, facecolor="white", edgecolor=FAINT, linewidth=3))
+    for hour in np.arange(12) * math.pi / 6:
+        axes.plot(*np.outer((np.sin(hour), np.cos(hour)), (0.92, 1)), color=MEANING, linewidth=2)
+    axes.plot((0, s), (0, 0), color=SINE, linewidth=5, label="sine: to the right")
+    axes.plot((s, s), (0, c), color=COSINE, linewidth=5, label="cosine: up")
+    axes.plot((0, s), (0, c), color=POSITION, linewidth=5, solid_capstyle="round", label="the hand")
+    axes.plot(s, c, "o", color=POSITION, markersize=11)
+    axes.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal", xticks=(), yticks=())
+    axes.set_xlabel(f"({s:.2f}, {c:.2f})".replace("-", "−"), fontsize=17)
+    axes.spines[:].set_visible(False)
+
+
+@_in_style
+def wavelength_curves(curves: Mapping[str, Array], *, title: str = "") -> "Figure":
+    """How many positions one turn of each pair takes, on a logarithmic axis: {label: wavelengths (pairs,)}.
+
+    >>> wavelength_curves({"base 10000": np.array([6.3, 628.0])}).axes[0].get_yscale()
+    'log'
+    """
+    figure = _figure(10, 5)
+    axes = figure.add_subplot()
+    for (colour, line), (label, wavelengths) in zip(COMPARED, curves.items(), strict=False):
+        axes.plot(wavelengths, line, color=colour, label=label, markersize=8)
+        end = (len(wavelengths) - 1, wavelengths[-1])
+        axes.annotate(f"{end[1]:,.0f}", end, (10, 0), textcoords="offset points", va="center")
+    axes.set(title=title, yscale="log", xlabel="pair i", ylabel="wavelength (positions a turn)")
+    axes.grid(color=FAINT)
+    axes.legend()
+    return figure

@@ -1,0 +1,76 @@
+"""From sentences to ids: tokenize, vocabulary, padding."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from npformer.backend import Array
+
+PADDING = "<pad>"
+
+
+def tokenize(sentence: str) -> list[str]:
+    """The sentence's words in lower case, without punctuation; an apostrophe inside a word stays.
+
+    Raises TypeError unless the sentence is a string.
+
+    >>> tokenize("Hello, what is a basic split?")
+    ['hello', 'what', 'is', 'a', 'basic', 'split']
+    """
+    if not isinstance(sentence, str):
+        raise TypeError(f"tokenize: sentence is {type(sentence).__name__}; expected a string")
+    return re.findall(r"\w+(?:['’]\w+)*", sentence.lower())
+
+
+def build_vocabulary(
+    sentences: Iterable[Sequence[str]], *, special: Sequence[str] = (PADDING,)
+) -> dict[str, int]:
+    """An id for each word: the special tokens first, then the words in alphabetical order.
+
+    Raises TypeError for a sentence that is one string: it would be cut into letters.
+
+    >>> build_vocabulary([["dog", "bites", "man"]])
+    {'<pad>': 0, 'bites': 1, 'dog': 2, 'man': 3}
+    """
+    words = {word for sentence in sentences for word in _words("build_vocabulary", sentence)}
+    return {word: i for i, word in enumerate([*special, *sorted(words - set(special))])}
+
+
+def encode(sentences: Sequence[Sequence[str]], vocabulary: Mapping[str, int]) -> Array:
+    """The ids of tokenized sentences, the shorter ones padded at the end with `<pad>`: integers (B, T).
+
+    Raises ValueError for a word that is not in the vocabulary, or when padding is needed and `<pad>` is not.
+
+    >>> encode([["man"], ["dog", "bites"]], {"<pad>": 0, "bites": 1, "dog": 2, "man": 3})
+    array([[3, 0],
+           [2, 1]])
+    """
+    rows = [_words("encode", sentence) for sentence in sentences]
+    T = max(map(len, rows), default=0)
+    padded = [[*row, *[PADDING] * (T - len(row))] for row in rows]
+    for word in (word for row in padded for word in row if word not in vocabulary):
+        raise ValueError(f"encode: {word!r} is not in the vocabulary of {len(vocabulary)} words")
+    ids = [[vocabulary[word] for word in row] for row in padded]
+    return np.array(ids, dtype=np.int64).reshape(len(rows), T)  # (B, T), also when B or T is 0
+
+
+def decode(ids: Array, vocabulary: Mapping[str, int]) -> list[list[str]]:
+    """The words of each row of ids (B, T), padding left out. Raises ValueError for an id that no word has.
+
+    >>> decode(np.array([[2, 1, 0]]), {"<pad>": 0, "bites": 1, "dog": 2})
+    [['dog', 'bites']]
+    """
+    words = {i: word for word, i in vocabulary.items()}
+    unknown = sorted({int(i) for i in np.ravel(ids)} - words.keys())
+    if unknown:
+        raise ValueError(f"decode: id {unknown[0]} is not in the vocabulary of {len(vocabulary)} words")
+    return [[words[int(i)] for i in row if words[int(i)] != PADDING] for row in ids]
+
+
+def _words(function: str, sentence: Sequence[str]) -> Sequence[str]:
+    if isinstance(sentence, str):
+        raise TypeError(
+            f"{function}: a sentence is the string {sentence[:40]!r}; expected a list of words (tokenize it)"
+        )
+    return sentence

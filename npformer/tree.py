@@ -1,0 +1,167 @@
+"""Arithmetic, walking and files for trees: NamedTuples and tuples, nested, with arrays at their ends."""
+
+import os
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from npformer.backend import Array, array_module
+
+
+def tree_map(f: Callable[..., Any], tree: Any, *trees: Any) -> Any:
+    """Apply f to the arrays that stand at the same place in each tree; None stays None.
+
+    A tree is an array, None, a tuple of trees or a NamedTuple of trees. `+` on NamedTuples would
+    concatenate them, so sums of parameters are written tree_map(lambda a, b: a + b, params, grads).
+
+    Raises ValueError when the trees are not built alike, naming the place.
+
+    >>> tree_map(lambda a, b: a - b, (np.ones(2), None), (np.ones(2), None))
+    (array([0., 0.]), None)
+    """
+    return _map("", f, tree, *trees)
+
+
+def _map(path: str, f: Callable[..., Any], tree: Any, *trees: Any) -> Any:
+    kinds = [_kind(t) for t in (tree, *trees)]
+    if any(kind != kinds[0] for kind in kinds):
+        found = " and ".join(_describe(t) for t in (tree, *trees))
+        raise ValueError(f"tree_map: the trees differ at {path or 'the root'}: {found}")
+    if tree is None:
+        return None
+    if not isinstance(tree, tuple):
+        return f(tree, *trees)
+    names = _names(tree)
+    mapped = [
+        _map(_join(path, name), f, *branches) for name, *branches in zip(names, tree, *trees, strict=True)
+    ]
+    return _rebuild(tree, mapped)
+
+
+def leaves(tree: Any) -> Iterator[tuple[str, Any]]:
+    """Every array of the tree with its path, in order; absent parameters (None) are skipped.
+
+    >>> [path for path, _ in leaves(((np.ones(2), None), np.ones(1)))]
+    ['0.0', '1']
+    """
+    return _walk("", tree)
+
+
+def _walk(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(tree, tuple):
+        for name, branch in zip(_names(tree), tree, strict=True):
+            yield from _walk(_join(path, name), branch)
+    elif tree is not None:
+        yield path, tree
+
+
+def _names(tree: tuple[Any, ...]) -> tuple[str, ...]:
+    return getattr(tree, "_fields", None) or tuple(str(i) for i in range(len(tree)))
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _rebuild(tree: tuple[Any, ...], branches: list[Any]) -> Any:
+    return type(tree)(*branches) if hasattr(tree, "_fields") else tuple(branches)
+
+
+def _kind(tree: Any) -> tuple[Any, int]:
+    """What two trees must share to be mapped together: the type of the node and its number of branches."""
+    if isinstance(tree, tuple):
+        return type(tree), len(tree)
+    return (None if tree is None else "leaf"), 0
+
+
+def _describe(tree: Any) -> str:
+    if isinstance(tree, tuple):
+        return f"a {type(tree).__name__} of {len(tree)}"
+    return "None" if tree is None else f"a leaf ({type(tree).__name__})"
+
+
+def save(path: str | os.PathLike[str], tree: Any) -> None:
+    """Write the tree's arrays to an .npz file, each under its path (`blocks.0.ffn.W_1`); never a pickle.
+
+    `.npz` is appended when it is missing. The file appears when it is complete: a full disk or an
+    interrupted run leaves an older file of that name as it was. Arrays on a GPU are brought to the host,
+    so a file moves freely between NumPy and CuPy.
+
+    Raises TypeError for a leaf that is not an array of numbers, OSError when the file cannot be written.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(f"{folder}/weights", (np.ones(2),))
+    ...     load(f"{folder}/weights", (np.zeros(2),))
+    (array([1., 1.]),)
+    """
+    arrays = {name: _host_array("save", name, leaf) for name, leaf in leaves(tree)}
+    target = _with_suffix(path)
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with zipfile.ZipFile(unfinished, "w") as archive:
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                    np.lib.format.write_array(entry, array, allow_pickle=False)
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def load(path: str | os.PathLike[str], like: Any) -> Any:
+    """Read a tree written by `save`, in the form of `like`: its NamedTuples, shapes, dtypes, array library.
+
+    Nothing in the file is executed. Raises ValueError naming the leaf when the file lacks one, has one too
+    many, or holds another shape or dtype; ValueError too when it is not a file of this kind, and
+    FileNotFoundError when there is none.
+    """
+    target = _with_suffix(path)
+    expected = {name: _host_array("load", name, leaf) for name, leaf in leaves(like)}
+    found = _read(target)
+    for name in sorted(expected.keys() ^ found.keys()):
+        where = "is missing from" if name in expected else "is not in `like` but stands in"
+        raise ValueError(f"load: {name or 'the array'} {where} {target}")
+    for name, leaf in expected.items():
+        if (found[name].shape, found[name].dtype) != (leaf.shape, leaf.dtype):
+            raise ValueError(
+                f"load: {name or 'the array'} has shape {found[name].shape} and dtype {found[name].dtype} "
+                f"in {target}; expected {leaf.shape} and {leaf.dtype}"
+            )
+    in_order = iter(found[name] for name in expected)
+    return tree_map(lambda leaf: _as(leaf, next(in_order)), like)
+
+
+def _read(target: Path) -> dict[str, Array]:
+    """The file's arrays by name; anything but a complete .npz file of plain arrays is refused."""
+    with target.open("rb") as file:
+        try:
+            with zipfile.ZipFile(file):  # refuses a truncated file and one of another kind
+                file.seek(0)
+                archive = np.load(file, allow_pickle=False)
+                return {name: archive[name] for name in archive.files}
+        except (ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise ValueError(f"load: {target} is not a complete .npz file of arrays ({error})") from None
+
+
+def _as(leaf: Any, array: Array) -> Any:
+    """The array in the leaf's own array library, or as a number where the leaf is one (Adam's step)."""
+    return type(leaf)(array) if isinstance(leaf, int | float) else array_module(leaf).asarray(array)
+
+
+def _with_suffix(path: str | os.PathLike[str]) -> Path:
+    target = Path(path)
+    return target if target.suffix == ".npz" else target.with_name(target.name + ".npz")
+
+
+def _host_array(function: str, name: str, leaf: Any) -> Array:
+    """The leaf as a NumPy array: a CuPy array comes to the host by its .get(), a number becomes 0-d."""
+    array = leaf.get() if hasattr(leaf, "get") else leaf
+    array = np.asarray(array) if isinstance(array, int | float) else array
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiub":
+        raise TypeError(
+            f"{function}: {name or 'the tree'} is {_describe(leaf)}; expected an array of numbers"
+        )
+    return array

@@ -1,0 +1,209 @@
+"""The checks that every public function makes before any arithmetic: our words, expected and received."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from npformer.backend import array_module
+
+FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def check_float(function: str, argument: str, x: Any) -> None:
+    """Refuse anything but a float32 or float64 array, saying what to do about it."""
+    if getattr(x, "dtype", None) in FLOATS and isinstance(x, array_module(x).ndarray):
+        return
+    if not hasattr(x, "dtype") or not hasattr(x, "shape"):
+        raise TypeError(f"{function}: {argument} is {_kind(x)}; expected an array of float32 or float64")
+    if x.dtype == np.float16:
+        raise TypeError(
+            f"{function}: {argument} has dtype float16; expected float32 or float64 "
+            "(float16 keeps 3 digits and overflows at 65504: sums over a row would be wrong)"
+        )
+    if isinstance(x, np.generic):
+        raise TypeError(f"{function}: {argument} is a NumPy scalar ({x.dtype}); expected an array")
+    raise TypeError(
+        f"{function}: {argument} has dtype {x.dtype}; expected float32 or float64 "
+        f"(for example {argument}.astype(np.float64))"
+    )
+
+
+def check_array(
+    function: str,
+    argument: str,
+    x: Any,
+    letters: tuple[str, ...],
+    sizes: Mapping[str, int],
+    dtype: Any = None,
+) -> None:
+    """Refuse an array of another dtype, or whose axes are not `letters`; a first "..." is any leading axes.
+
+    `sizes` gives the length of an axis by its letter; a letter without a size stands for any length.
+    """
+    check_float(function, argument, x)
+    if dtype is not None and x.dtype != dtype:
+        raise TypeError(f"{function}: {argument} has dtype {x.dtype}; expected {dtype} like the other arrays")
+    leading = letters[0] == "..." if letters else False
+    axes = letters[1:] if leading else letters
+    n = len(axes)
+    shape = x.shape[len(x.shape) - n :] if leading else x.shape
+    if len(shape) == n and len(x.shape) >= n:
+        for letter, length in zip(axes, shape, strict=True):
+            if sizes.get(letter, length) != length:
+                break
+        else:
+            return
+    raise ValueError(f"{function}: {argument} has shape {x.shape}; expected {_expected(letters, sizes)}")
+
+
+def _expected(letters: tuple[str, ...], sizes: Mapping[str, int]) -> str:
+    """`(..., T, d_model) with d_model=8`"""
+    inside = ", ".join(letters) + ("," if len(letters) == 1 else "")
+    known = ", ".join(f"{letter}={sizes[letter]}" for letter in letters if letter in sizes)
+    return f"({inside})" + (f" with {known}" if known else "")
+
+
+def check_params(
+    function: str,
+    argument: str,
+    params: Any,
+    kind: type,
+    axes: Mapping[str, tuple[str, ...]],
+    sizes: Mapping[str, int],
+    dtype: Any = None,
+) -> None:
+    """Refuse parameters of another type, shape or dtype; a field with a default may be None.
+
+    `axes` has the letters of each field: {"W_1": ("d_model", "d_ff"), …}.
+    """
+    check_kind(function, argument, params, kind)
+    for name, array in zip(axes, params, strict=True):
+        if array is not None or name not in params._field_defaults:
+            check_array(function, f"{argument}.{name}", array, axes[name], sizes, dtype)
+
+
+def check_kind(function: str, argument: str, value: Any, kind: type) -> None:
+    """Refuse anything that is not of this very type: another function's cache, a plain tuple, a dict."""
+    if type(value) is not kind:
+        raise TypeError(f"{function}: {argument} is {_kind(value)}; expected {_article(kind.__name__)}")
+
+
+def check_d_output(function: str, argument: str, d_output: Any, shape: tuple[int, ...], dtype: Any) -> None:
+    """Refuse an upstream gradient that has not exactly the shape and dtype of the forward's output."""
+    check_float(function, argument, d_output)
+    if d_output.dtype != dtype:
+        raise TypeError(
+            f"{function}: {argument} has dtype {d_output.dtype}; expected {dtype} like the forward's output"
+        )
+    if d_output.shape != shape:
+        raise ValueError(
+            f"{function}: {argument} has shape {d_output.shape}; expected {shape} like the forward's output"
+        )
+
+
+def check_broadcast(function: str, argument: str, x: Any, letters: str, shape: tuple[int, ...]) -> None:
+    """Refuse a mask or bias that does not stretch to this shape, or that would add a batch axis to it."""
+    axes = zip(reversed(x.shape), reversed(shape), strict=False)
+    if len(x.shape) > len(shape) or any(length not in (1, full) for length, full in axes):
+        raise ValueError(
+            f"{function}: {argument} has shape {x.shape}; expected one that broadcasts to {letters} = {shape}"
+        )
+
+
+def check_mask(function: str, argument: str, mask: Any, letters: str, shape: tuple[int, ...]) -> None:
+    """Refuse a mask that is not boolean (True = may attend) or does not broadcast to this shape."""
+    if not hasattr(mask, "dtype") or not hasattr(mask, "shape"):
+        raise TypeError(
+            f"{function}: {argument} is {_kind(mask)}; expected a boolean array, True = may attend"
+        )
+    if mask.dtype != bool:
+        raise TypeError(f"{function}: {argument} has dtype {mask.dtype}; expected bool, True = may attend")
+    check_broadcast(function, argument, mask, letters, shape)
+
+
+def check_ids(function: str, argument: str, ids: Any) -> None:
+    """Refuse anything but an array of integers."""
+    if not hasattr(ids, "dtype") or not isinstance(ids, array_module(ids).ndarray):
+        raise TypeError(f"{function}: {argument} is {_kind(ids)}; expected an array of integers")
+    if ids.dtype.kind not in "iu":
+        raise TypeError(f"{function}: {argument} has dtype {ids.dtype}; expected an array of integers")
+
+
+def check_integer(function: str, argument: str, value: Any, minimum: int | None = None) -> None:
+    """Refuse a number that is not whole (2.0 and True are not integers here) or is below the minimum."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{function}: {argument} is {_kind(value)}; expected an integer")
+    if minimum is not None and value < minimum:
+        raise ValueError(f"{function}: {argument} is {value}; expected an integer of at least {minimum}")
+
+
+def check_number(
+    function: str,
+    argument: str,
+    value: Any,
+    *,
+    above: float = -math.inf,
+    minimum: float = -math.inf,
+    below: float = math.inf,
+) -> None:
+    """Refuse anything but a finite real number with above < value, minimum <= value and value < below."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise TypeError(f"{function}: {argument} is {_kind(value)}; expected a number")
+    if not (math.isfinite(value) and above < value and minimum <= value < below):
+        bounds = [f"> {above:g}"] * (above > -math.inf) + [f">= {minimum:g}"] * (minimum > -math.inf)
+        bounds += [f"< {below:g}"] * (below < math.inf)
+        expected = " and ".join(["a finite number", *bounds])
+        raise ValueError(f"{function}: {argument} is {value!r}; expected {expected}")
+
+
+def check_choice(function: str, argument: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Refuse a word that is not one of the choices."""
+    if not isinstance(value, str):
+        raise TypeError(
+            f"{function}: {argument} is {_kind(value)}; expected one of {', '.join(map(repr, choices))}"
+        )
+    if value not in choices:
+        raise ValueError(
+            f"{function}: {argument} is {value!r}; expected one of {', '.join(map(repr, choices))}"
+        )
+
+
+def check_dtype(function: str, dtype: Any) -> Any:
+    """Refuse a dtype for new arrays other than float32 and float64; returns it as a numpy.dtype."""
+    try:
+        received = np.dtype(dtype)
+    except TypeError:
+        received = None
+    if dtype is None or received not in FLOATS:
+        raise TypeError(f"{function}: dtype is {dtype!r}; expected float32 or float64")
+    return received
+
+
+def check_generator(function: str, rng: Any, required: bool = False) -> None:
+    """Refuse a source of random numbers other than a numpy.random.Generator, or None where none is needed."""
+    if not isinstance(rng, np.random.Generator) and (required or rng is not None):
+        expected = "a numpy.random.Generator, for example np.random.default_rng(0)"
+        raise TypeError(
+            f"{function}: rng is {_kind(rng)}; expected {'' if required else 'None or '}{expected}"
+        )
+
+
+def _kind(value: Any) -> str:
+    """`a list`, `None`, `the string 'relu'`: what was received, in a word or two."""
+    if value is None:
+        return "None"
+    if isinstance(value, str):
+        return f"the string {value[:40]!r}"
+    if isinstance(value, bool | int | float):
+        return f"{_article(type(value).__name__)} ({value!r})"
+    if isinstance(value, type):
+        return f"the type {value.__name__}"
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"an array of shape {value.shape}"
+    return _article(type(value).__name__)
+
+
+def _article(name: str) -> str:
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"

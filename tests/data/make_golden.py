@@ -1,0 +1,663 @@
+"""Write the golden values: what PyTorch 2.13 answers, outputs and every gradient, for test_golden.py to read.
+
+Run it with any Python that has PyTorch and NumPy. npformer never needs PyTorch, and is not imported here.
+
+    python tests/data/make_golden.py
+
+It writes golden_functional.npz, golden_attention.npz and golden_encoder.npz beside itself: on one machine
+the same bytes each time, on another perhaps another last digit.
+
+How a file is laid out. Three arrays keep it small: `inputs` and `answers` hold all numbers end to end, and
+`index` is JSON, a list of cases: the operation and its settings; the shapes of the inputs (`d_y` is the
+random upstream gradient) and of the answers (`y`, then `d_<input>` for every gradient) in the order they
+are stored; the masks and ids. A stack of blocks keeps one array per parameter, layers along its first axis.
+
+Why the inputs are float32. PyTorch computes in float64 throughout, but every input is a float32 number. So
+one answer is the truth for both: npformer in float64 must meet it to 1e-11, and in float32 it sees the
+same inputs.
+
+What is trusted. Each attention and encoder case is computed twice: with PyTorch's own module, and from
+primitives in the few lines below. The two must agree to 1e-12, gradients included, and the module's answer
+is stored. For a query that may attend to no key PyTorch has no one answer (NaN on one path, zero on
+another); npformer's rule, zero output and zero gradient, is stored from the primitives once all other rows
+have been compared. RoPE and ALiBi, which PyTorch has no module for, come from the primitives too.
+"""
+
+import json
+import math
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+HERE = Path(__file__).parent
+ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "gelu_tanh": lambda z: F.gelu(z, approximate="tanh")}
+
+
+class Case(NamedTuple):
+    """One row of the proof: what is computed, with which options, from which arrays."""
+
+    name: str
+    operation: str
+    settings: dict
+    inputs: dict
+
+
+# The operations, each from primitives: `t` holds the tensors by name, `s` the settings.
+
+
+def layer_norm(t, s):
+    return F.layer_norm(t["x"], t["x"].shape[-1:], t["gamma"], t["beta"], s["eps"])
+
+
+def linear(t, s):
+    y = t["x"] @ t["W"]
+    return y + t["b"] if "b" in t else y
+
+
+def activation(t, s):
+    return ACTIVATIONS[s["activation"]](t["z"])
+
+
+def softmax(t, s):
+    closed = (t["scores"] == -math.inf).all(s["axis"], keepdim=True)
+    weights = torch.softmax(t["scores"].masked_fill(closed, 0.0), s["axis"])
+    return weights.masked_fill(closed, 0.0)
+
+
+def embedding(t, s):
+    return F.embedding(t["ids"], t["E"]) * math.sqrt(t["E"].shape[1])
+
+
+def tied_logits(t, s):
+    return F.linear(t["x"], t["E"])
+
+
+def ffn(t, s, x=None, prefix=""):
+    x = t["x"] if x is None else x
+    z = x @ t[prefix + "W_1"] + t[prefix + "b_1"]
+    if s["activation"] == "relu":
+        assert_float32_keeps_signs(z)
+    return ACTIVATIONS[s["activation"]](z) @ t[prefix + "W_2"] + t[prefix + "b_2"]
+
+
+def attend(q, k, v, mask=None, bias=None):
+    scores = q @ k.mT / math.sqrt(q.shape[-1])
+    scores = scores if bias is None else scores + bias
+    if mask is None:
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool)
+    closed = ~mask.any(-1, keepdim=True)
+    scores = scores.masked_fill(~mask, -math.inf).masked_fill(closed, 0.0)
+    assert_float32_keeps_winner(scores)
+    return torch.softmax(scores, -1).masked_fill(closed, 0.0) @ v
+
+
+def attention(t, s):
+    return attend(t["q"], t["k"], t["v"], t.get("mask"), t.get("bias"))
+
+
+def multi_head(t, s, q=None, k=None, v=None, prefix=""):
+    if q is None:
+        q, k, v = t["q"], t["k"], t["v"]
+    q, k, v = (
+        project(t, prefix, letter, x).unflatten(-1, (s["n_heads"], -1)).transpose(-3, -2)
+        for letter, x in zip("QKV", (q, k, v), strict=True)
+    )
+    if s.get("rope"):
+        q, k = rotate(q), rotate(k)
+    mask, bias = over_heads(t.get("mask")), t.get("bias")
+    if s.get("alibi"):
+        bias = alibi(s["n_heads"], q.shape[-2])
+    return project(t, prefix, "O", attend(q, k, v, mask, bias).transpose(-3, -2).flatten(-2))
+
+
+def project(t, prefix, letter, x):
+    y = x @ t[f"{prefix}W_{letter}"]
+    return y + t[f"{prefix}b_{letter}"] if f"{prefix}b_{letter}" in t else y
+
+
+def rotate(x):
+    """RoPE as complex multiplication: two neighbours are one complex number, turned by position · ω_i."""
+    n, d = x.shape[-2:]
+    omega = 10000.0 ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
+    angle = torch.arange(n, dtype=torch.float64)[:, None] * omega
+    pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
+    return torch.view_as_real(pairs * torch.polar(torch.ones_like(angle), angle)).flatten(-2)
+
+
+def alibi(n_heads, n):
+    """For a power of two of heads only."""
+    slopes = torch.tensor([2.0 ** (-8.0 * (h + 1) / n_heads) for h in range(n_heads)])
+    place = torch.arange(n)
+    return -slopes.double()[:, None, None] * (place[:, None] - place).abs()
+
+
+def block(t, s, x=None, prefix=""):
+    def norm(x, which):
+        scale = t[f"{prefix}norm_{which}.gamma"]
+        return F.layer_norm(x, scale.shape, scale, t[f"{prefix}norm_{which}.beta"], s["eps"])
+
+    x = t["x"] if x is None else x
+    if s["norm"] == "pre":
+        normed = norm(x, 1)
+        x = x + multi_head(t, s, normed, normed, normed, prefix + "attention.")
+        return x + ffn(t, s, norm(x, 2), prefix + "ffn.")
+    x = norm(x + multi_head(t, s, x, x, x, prefix + "attention."), 1)
+    return norm(x + ffn(t, s, x, prefix + "ffn."), 2)
+
+
+def stack(t, s):
+    x = t["x"]
+    for layer in range(s["n_layers"]):
+        own = {name: value[layer] for name, value in t.items() if name.startswith("blocks.")}
+        x = block({**t, **own}, s, x, "blocks.")
+    if "norm.gamma" in t:
+        x = F.layer_norm(x, x.shape[-1:], t["norm.gamma"], t["norm.beta"], s["eps"])
+    return x
+
+
+# The same with PyTorch's own functions and modules.
+
+
+def torch_attention(t, s):
+    mask = t.get("mask")
+    if "bias" in t:
+        mask = t["bias"] if mask is None else t["bias"].masked_fill(~mask, -math.inf)
+    return F.scaled_dot_product_attention(t["q"], t["k"], t["v"], attn_mask=mask)
+
+
+def torch_multi_head(t, s):
+    q, k, v = (three_axes(t[name]) for name in "qkv")
+    module = nn.MultiheadAttention(q.shape[-1], s["n_heads"], bias="b_Q" in t, batch_first=True)
+    y, _ = functional_call(
+        module, attention_state(t, ""), (q, k, v), {"attn_mask": additive_mask(t, s, t["q"], t["k"])}
+    )
+    return y.reshape(t["q"].shape)
+
+
+def torch_block(t, s):
+    layer = encoder_layer(t, s, "")
+    x = three_axes(t["x"])
+    mask = additive_mask(t, s, t["x"], t["x"])
+    return functional_call(layer, block_state(t, ""), (x,), {"src_mask": mask}).reshape(t["x"].shape)
+
+
+def torch_stack(t, s):
+    layer = encoder_layer(t, s, "blocks.")
+    norm = nn.LayerNorm(t["x"].shape[-1], eps=s["eps"]) if "norm.gamma" in t else None
+    module = nn.TransformerEncoder(layer, s["n_layers"], norm, enable_nested_tensor=False)
+    state = {"norm.weight": t["norm.gamma"], "norm.bias": t["norm.beta"]} if norm else {}
+    for i in range(s["n_layers"]):
+        own = {name: value[i] for name, value in t.items() if name.startswith("blocks.")}
+        state |= {f"layers.{i}.{name}": value for name, value in block_state(own, "blocks.").items()}
+    x = three_axes(t["x"])
+    mask = additive_mask(t, s, t["x"], t["x"])
+    return functional_call(module, state, (x,), {"mask": mask}).reshape(t["x"].shape)
+
+
+def encoder_layer(t, s, prefix):
+    d_model, d_ff, biased = t["x"].shape[-1], t[prefix + "ffn.W_1"].shape[-1], prefix + "attention.b_Q" in t
+    layer = nn.TransformerEncoderLayer(
+        d_model,
+        s["n_heads"],
+        d_ff,
+        dropout=0.0,
+        activation=ACTIVATIONS[s["activation"]],
+        layer_norm_eps=s["eps"],
+        batch_first=True,
+        norm_first=s["norm"] == "pre",
+    )
+    layer.self_attn = nn.MultiheadAttention(d_model, s["n_heads"], bias=biased, batch_first=True)
+    return layer
+
+
+def attention_state(t, prefix):
+    """PyTorch keeps W transposed, and Q, K and V in one matrix."""
+    state = {
+        "in_proj_weight": torch.cat([t[f"{prefix}W_{letter}"].mT for letter in "QKV"]),
+        "out_proj.weight": t[prefix + "W_O"].mT,
+    }
+    if prefix + "b_Q" in t:
+        state["in_proj_bias"] = torch.cat([t[f"{prefix}b_{letter}"] for letter in "QKV"])
+        state["out_proj.bias"] = t[prefix + "b_O"]
+    return state
+
+
+def block_state(t, prefix):
+    state = {f"self_attn.{name}": value for name, value in attention_state(t, prefix + "attention.").items()}
+    for i in (1, 2):
+        state[f"norm{i}.weight"] = t[f"{prefix}norm_{i}.gamma"]
+        state[f"norm{i}.bias"] = t[f"{prefix}norm_{i}.beta"]
+        state[f"linear{i}.weight"] = t[f"{prefix}ffn.W_{i}"].mT
+        state[f"linear{i}.bias"] = t[f"{prefix}ffn.b_{i}"]
+    return state
+
+
+def three_axes(x):
+    return x.reshape(-1, *x.shape[-2:])
+
+
+def over_heads(mask):
+    return mask if mask is None or mask.ndim < 3 else mask.unsqueeze(-3)
+
+
+def additive_mask(t, s, q, k):
+    """Mask and bias as PyTorch takes them: (batch · heads, T_q, T_k), -inf where not allowed."""
+    total = torch.zeros(*q.shape[:-2], s["n_heads"], q.shape[-2], k.shape[-2])
+    total = total + t.get("bias", 0.0)
+    if "mask" in t:
+        total = total.masked_fill(~over_heads(t["mask"]), -math.inf)
+    return three_axes(total)
+
+
+# (from primitives, PyTorch's own or None where the primitives are PyTorch's own functions)
+OPERATIONS = {
+    "layer_norm": (layer_norm, None),
+    "linear": (linear, None),
+    "activation": (activation, None),
+    "softmax": (softmax, None),
+    "embedding": (embedding, None),
+    "tied_logits": (tied_logits, None),
+    "ffn": (ffn, None),
+    "attention": (attention, torch_attention),
+    "multi_head": (multi_head, torch_multi_head),
+    "block": (block, torch_block),
+    "stack": (stack, torch_stack),
+}
+
+
+# The checks that the script makes of itself.
+
+
+def assert_float32_keeps_signs(z):
+    """No unit so near ReLU's kink that float32 could rightly land on its other side."""
+    assert z.abs().min() > 1e-5 * max(1.0, z.abs().max()), "a unit sits on ReLU's kink: take another draw"
+
+
+def assert_float32_keeps_winner(scores):
+    """Where the softmax saturates, the winner must lead by far more than float32 can lose."""
+    finite = scores.detach().masked_fill(scores == -math.inf, -1e300)
+    if finite.max() > 1e3 and scores.shape[-1] > 1:
+        best, second = finite.topk(2, -1).values.unbind(-1)
+        lost = scores.detach().nan_to_num(neginf=0.0).abs().amax(-1) * 1e-5
+        sure = (best - second > lost + 200.0) | (best == second)
+        assert sure.all(), "two scores are too close: take another draw"
+
+
+def assert_same(one, other, name):
+    for key in one:
+        error = (one[key] - other[key]).abs().max() / max(1.0, one[key].abs().max())
+        assert error < 1e-12, f"{name}: {key} differs by {error:.1e} between primitives and PyTorch's own"
+
+
+def answers(function, case, tensors, d_y):
+    """Output and gradients of one case, under the names they are stored by."""
+    wanted = {name: value for name, value in tensors.items() if value.requires_grad}
+    y = function(tensors, case.settings)
+    grads = torch.autograd.grad(y, list(wanted.values()), d_y)
+    return {"y": y.detach()} | {f"d_{name}": g for name, g in zip(wanted, grads, strict=True)}
+
+
+def closed_rows(tensors, d_y):
+    """True for each output row whose query may attend to nothing; None when there is no such row."""
+    if "mask" not in tensors or tensors["mask"].any(-1).all():
+        return None
+    return (~tensors["mask"].any(-1)).expand(d_y.shape[:-1])
+
+
+def assert_open_rows_same(case, tensors, d_y, closed):
+    """Rows opened to all keys, but without upstream gradient, leave the others as they are."""
+    ours, theirs = OPERATIONS[case.operation]
+    d_y = d_y.masked_fill(closed[..., None], 0.0)
+    opened = tensors | {"mask": tensors["mask"] | ~tensors["mask"].any(-1, keepdim=True)}
+    one, other = answers(ours, case, tensors, d_y), answers(theirs, case, opened, d_y)
+    one["y"], other["y"] = one["y"][~closed], other["y"][~closed]
+    assert_same(one, other, case.name)
+
+
+def solve(case):
+    """The case with its upstream gradient among the inputs, and its answers."""
+    tensors = {name: tensor_of(name, value) for name, value in case.inputs.items()}
+    ours, theirs = OPERATIONS[case.operation]
+    with torch.no_grad():
+        shape = ours(tensors, case.settings).shape
+    upstream = numbers(generator(case.name + ": d_y"), *shape)
+    d_y = torch.tensor(upstream, dtype=torch.float64)
+    result = answers(ours, case, tensors, d_y)
+    if theirs and not {"rope", "alibi"} & case.settings.keys():
+        closed = closed_rows(tensors, d_y)
+        if closed is None:
+            result, own = answers(theirs, case, tensors, d_y), result
+            assert_same(own, result, case.name)
+        else:
+            assert_open_rows_same(case, tensors, d_y, closed)
+    assert all(value.isfinite().all() for value in result.values()), case.name
+    return case._replace(inputs=case.inputs | {"d_y": upstream}), result
+
+
+def tensor_of(name, value):
+    if value.dtype == np.float32:
+        return torch.tensor(value, dtype=torch.float64, requires_grad=name != "bias")
+    return torch.tensor(value)
+
+
+# The cases. Each draws from a generator seeded by its own name, so a new case moves no other.
+
+
+def generator(name, draw=0):
+    """`draw` moves a case off an unlucky sample, when one of the script's own checks asks for it."""
+    return np.random.default_rng([zlib.crc32(name.encode()), draw])
+
+
+def numbers(rng, *shape, scale=1.0, shift=0.0):
+    return (shift + scale * rng.standard_normal(shape)).astype(np.float32)
+
+
+def norm_params(rng, d_model, prefix="", layers=()):
+    return {
+        f"{prefix}gamma": numbers(rng, *layers, d_model, scale=0.4, shift=1.0),
+        f"{prefix}beta": numbers(rng, *layers, d_model, scale=0.4),
+    }
+
+
+def ffn_params(rng, d_model, d_ff, prefix="", layers=()):
+    return {
+        f"{prefix}W_1": numbers(rng, *layers, d_model, d_ff, scale=d_model**-0.5),
+        f"{prefix}b_1": numbers(rng, *layers, d_ff, scale=0.3),
+        f"{prefix}W_2": numbers(rng, *layers, d_ff, d_model, scale=d_ff**-0.5),
+        f"{prefix}b_2": numbers(rng, *layers, d_model, scale=0.3),
+    }
+
+
+def attention_params(rng, d_model, biased, prefix="", layers=()):
+    scale = d_model**-0.5
+    params = {f"{prefix}W_{name}": numbers(rng, *layers, d_model, d_model, scale=scale) for name in "QKVO"}
+    if biased:
+        params |= {f"{prefix}b_{name}": numbers(rng, *layers, d_model, scale=0.3) for name in "QKVO"}
+    return params
+
+
+def block_params(rng, d_model, d_ff, biased, prefix="", layers=()):
+    return (
+        attention_params(rng, d_model, biased, f"{prefix}attention.", layers)
+        | norm_params(rng, d_model, f"{prefix}norm_1.", layers)
+        | ffn_params(rng, d_model, d_ff, f"{prefix}ffn.", layers)
+        | norm_params(rng, d_model, f"{prefix}norm_2.", layers)
+    )
+
+
+def causal(t_q, t_k=None):
+    t_k = t_q if t_k is None else t_k
+    return np.tril(np.ones((t_q, t_k), dtype=bool), t_k - t_q)
+
+
+def padding(n_keys, lengths):
+    """(B, 1, T_k): True for the first `length` keys of each sequence."""
+    return np.arange(n_keys) < np.array(lengths)[..., None, None]
+
+
+def some_closed(t):
+    """A causal mask whose rows 1 and 3 may attend to nothing."""
+    return causal(t) & ~np.isin(np.arange(t), (1, 3))[:, None]
+
+
+SIX_SENTENCES = padding(5, [[5, 3, 1], [2, 4, 5]])  # two batch axes: (2, 3, 1, T_k)
+
+
+def functional_cases() -> Iterator[Case]:
+    yield from layer_norm_cases()
+    yield from elementwise_cases()
+    yield from softmax_cases()
+    yield from linear_and_embedding_cases()
+    yield from ffn_cases()
+
+
+def layer_norm_cases():
+    options = {
+        "layer_norm": ((2, 5, 8), 1e-5, 1.0, 0.5),
+        "layer_norm_small_eps": ((2, 5, 8), 1e-12, 1.0, 0.5),
+        "layer_norm_no_batch": ((5, 8), 1e-5, 1.0, 0.5),
+        "layer_norm_two_batch_axes": ((2, 3, 4, 8), 1e-5, 1.0, 0.5),
+        "layer_norm_t1_b1": ((1, 1, 8), 1e-5, 1.0, 0.5),
+        "layer_norm_d1": ((2, 3, 1), 1e-5, 1.0, 0.5),
+        "layer_norm_odd_d": ((2, 3, 7), 1e-5, 1.0, 0.5),
+        "layer_norm_tiny_rows": ((2, 5, 8), 1e-5, 3e-3, 0.0),  # variance near eps: eps outside the root shows
+        "layer_norm_inputs_1e4": ((2, 5, 8), 1e-5, 1e4, 0.0),
+        "layer_norm_offset_1e4": ((2, 5, 8), 1e-5, 1.0, 1e4),
+    }
+    for name, (shape, eps, scale, shift) in options.items():
+        rng = generator(name)
+        x = numbers(rng, *shape, scale=scale, shift=shift)
+        yield Case(name, "layer_norm", {"eps": eps}, {"x": x, **norm_params(rng, shape[-1])})
+    rng = generator("layer_norm_constant_row")
+    x = numbers(rng, 2, 5, 8)
+    x[1, 2] = 0.7
+    yield Case("layer_norm_constant_row", "layer_norm", {"eps": 1e-5}, {"x": x, **norm_params(rng, 8)})
+
+
+def elementwise_cases():
+    for kind in ("relu", "gelu", "gelu_tanh"):
+        for name, scale in {kind: 2.0, f"{kind}_inputs_1e4": 1e4}.items():
+            z = numbers(generator(name), 2, 5, 8, scale=scale)
+            z[0, 0, :4] = 0.0, -0.0, 1e-7, -1e-7
+            z[1, :, 0] = -30.0, -9.0, -5.5, 6.0, 30.0
+            yield Case(name, "activation", {"activation": kind}, {"z": z})
+
+
+def softmax_cases():
+    shapes = {"softmax": (2, 5, 6), "softmax_one_row": (6,), "softmax_one_entry": (2, 3, 1)}
+    for name, shape in shapes.items():
+        yield Case(name, "softmax", {"axis": -1}, {"scores": numbers(generator(name), *shape, scale=3.0)})
+    for name, axis in {"softmax_axis_1": 1, "softmax_axis_0": 0}.items():
+        scores = numbers(generator(name), 3, 4, 2, scale=3.0)
+        yield Case(name, "softmax", {"axis": axis}, {"scores": scores})
+    scores = numbers(generator("softmax_inputs_1e4"), 2, 5, 6, scale=1e4)
+    scores[0, 0], scores[0, 1], scores[0, 2] = 1e4, -1e4, (1e4, 1e4 - 1, -1e4, 0.0, 1e4 - 2, 1e4)
+    yield Case("softmax_inputs_1e4", "softmax", {"axis": -1}, {"scores": scores})
+    scores = numbers(generator("softmax_minus_infinity"), 2, 5, 6, scale=3.0)
+    scores[0, 1], scores[1, 2, :3], scores[1, 3, 1:] = -np.inf, -np.inf, -np.inf
+    yield Case("softmax_minus_infinity", "softmax", {"axis": -1}, {"scores": scores})
+
+
+def linear_and_embedding_cases():
+    for name, shape in {"linear": (2, 5, 8), "linear_no_bias": (2, 5, 8), "linear_no_batch": (5, 8)}.items():
+        rng = generator(name)
+        inputs = {"x": numbers(rng, *shape), "W": numbers(rng, 8, 3)}
+        if name != "linear_no_bias":
+            inputs["b"] = numbers(rng, 3)
+        yield Case(name, "linear", {}, inputs)
+    rng = generator("embedding")
+    ids = np.array(
+        [[3, 0, 3, 6, 1], [3, 3, 2, 0, 0]]
+    )  # gradients of repeated ids add up; 4 and 5 never occur
+    yield Case("embedding", "embedding", {}, {"ids": ids, "E": numbers(rng, 7, 8)})
+    rng = generator("tied_logits")
+    yield Case("tied_logits", "tied_logits", {}, {"x": numbers(rng, 2, 5, 8), "E": numbers(rng, 7, 8)})
+
+
+def ffn_cases():
+    options = {
+        "ffn_relu": ("relu", (2, 5, 8), 12, 1.0),
+        "ffn_gelu": ("gelu", (2, 5, 8), 12, 1.0),
+        "ffn_no_batch": ("relu", (5, 8), 12, 1.0),
+        "ffn_two_batch_axes": ("gelu", (2, 3, 4, 8), 12, 1.0),
+        "ffn_t1_b1": ("relu", (1, 1, 8), 12, 1.0),
+        "ffn_d_ff_1": ("relu", (2, 5, 8), 1, 1.0),
+        "ffn_square": ("relu", (2, 5, 8), 8, 1.0),  # here no shape betrays a forgotten transpose
+        "ffn_relu_inputs_1e4": ("relu", (2, 5, 8), 12, 1e4),
+        "ffn_gelu_inputs_1e4": ("gelu", (2, 5, 8), 12, 1e4),
+    }
+    for name, (kind, shape, d_ff, scale) in options.items():
+        rng = generator(name)
+        inputs = {"x": numbers(rng, *shape, scale=scale), **ffn_params(rng, shape[-1], d_ff)}
+        yield Case(name, "ffn", {"activation": kind}, inputs)
+
+
+def attention_cases() -> Iterator[Case]:
+    yield from scaled_dot_product_cases()
+    yield from multi_head_cases()
+
+
+def scaled_dot_product_cases():
+    yield attention_case("attention")
+    yield attention_case("attention_causal", mask=causal(5))
+    yield attention_case("attention_padding", mask=padding(5, [5, 3]))
+    yield attention_case("attention_bias", bias=(5, 5))
+    yield attention_case("attention_bias_per_batch_and_mask", bias=(2, 5, 5), mask=causal(5))
+    yield attention_case("attention_closed_rows", mask=some_closed(5))
+    yield attention_case("attention_closed_rows_and_bias", mask=some_closed(5), bias=(5, 5))
+    yield attention_case("attention_all_padding", mask=padding(5, [5, 0]))
+    yield attention_case("attention_cross", t_q=3)
+    yield attention_case("attention_cross_causal", t_q=3, mask=causal(3, 5))
+    yield attention_case(
+        "attention_more_queries_than_keys", t_k=3, mask=causal(5, 3)
+    )  # rows 0 and 1 are closed
+    yield attention_case("attention_no_batch", batch=())
+    yield attention_case("attention_two_batch_axes", batch=(2, 3), t_q=4, mask=SIX_SENTENCES)
+    yield attention_case("attention_t1_b1", batch=(1,), t_q=1, t_k=1)
+    yield attention_case("attention_one_query", t_q=1)
+    yield attention_case("attention_inputs_1e4", scale=1e4)
+    yield attention_case("attention_inputs_1e4_causal", scale=1e4, mask=causal(5))
+
+
+def attention_case(name, batch=(2,), t_q=5, t_k=5, scale=1.0, bias=None, **mask):
+    rng = generator(name)
+    shapes = {"q": (t_q, 4), "k": (t_k, 4), "v": (t_k, 3)}
+    inputs = {letter: numbers(rng, *batch, *shape, scale=scale) for letter, shape in shapes.items()}
+    if bias:
+        inputs["bias"] = numbers(rng, *bias)
+    return Case(name, "attention", {}, inputs | mask)
+
+
+def multi_head_cases():
+    yield multi_head_case("heads")
+    yield multi_head_case("heads_biased", biased=True)
+    yield multi_head_case("heads_causal", mask=causal(5))
+    yield multi_head_case("heads_causal_biased", biased=True, mask=causal(5))
+    yield multi_head_case("heads_padding", mask=padding(5, [5, 2]))
+    yield multi_head_case("heads_bias", bias=(2, 5, 5))
+    yield multi_head_case("heads_bias_per_batch", bias=(2, 2, 5, 5), biased=True, mask=causal(5))
+    yield multi_head_case("heads_closed_rows", mask=some_closed(5))
+    yield multi_head_case("heads_closed_rows_biased", biased=True, mask=some_closed(5))
+    yield multi_head_case("heads_all_padding", biased=True, mask=padding(5, [0, 4]))
+    yield multi_head_case("heads_cross", t_q=3, biased=True)
+    yield multi_head_case("heads_cross_causal", t_q=3, mask=causal(3, 5))
+    yield multi_head_case("heads_no_batch", batch=(), biased=True)
+    yield multi_head_case("heads_two_batch_axes", batch=(2, 3), t_q=4, biased=True, mask=SIX_SENTENCES)
+    yield multi_head_case("heads_t1_b1", batch=(1,), t_q=1, t_k=1, biased=True)
+    yield multi_head_case("heads_one", {"n_heads": 1}, biased=True)
+    yield multi_head_case("heads_as_many_as_d_model", {"n_heads": 8}, biased=True, mask=causal(5))
+    yield multi_head_case("heads_inputs_1e4", scale=1e4, biased=True)
+    yield multi_head_case("heads_rope", {"rope": True}, mask=causal(5))
+
+
+def multi_head_case(
+    name, settings=None, batch=(2,), t_q=5, t_k=5, scale=1.0, biased=False, bias=None, **mask
+):
+    rng = generator(name)
+    shapes = {"q": (t_q, 8), "k": (t_k, 8), "v": (t_k, 8)}
+    inputs = {letter: numbers(rng, *batch, *shape, scale=scale) for letter, shape in shapes.items()}
+    inputs |= attention_params(rng, 8, biased)
+    if bias:
+        inputs["bias"] = numbers(rng, *bias)
+    return Case(name, "multi_head", {"n_heads": 2} | (settings or {}), inputs | mask)
+
+
+def encoder_cases() -> Iterator[Case]:
+    for norm in ("post", "pre"):
+        yield from block_cases(norm)
+    yield block_case("block_small_eps", {"eps": 1e-12, "activation": "gelu"})
+    yield block_case("block_t1", n=1, biased=True)
+    yield block_case("block_b1", batch=(1,))
+    yield block_case("block_no_batch", {"norm": "pre"}, batch=())
+    yield block_case("block_two_batch_axes", batch=(2, 3), biased=True, mask=SIX_SENTENCES)
+    yield block_case("block_d_ff_1", d_ff=1)
+    yield block_case("block_one_head", {"n_heads": 1})
+    yield block_case("block_as_many_heads_as_d_model", {"n_heads": 8}, biased=True)
+    yield from stack_cases()
+
+
+def block_cases(norm):
+    for kind in ("relu", "gelu"):
+        yield block_case(f"block_{norm}_{kind}", {"norm": norm, "activation": kind})
+        yield block_case(f"block_{norm}_{kind}_biased", {"norm": norm, "activation": kind}, biased=True)
+    yield block_case(f"block_{norm}_causal", {"norm": norm}, biased=True, mask=causal(5), draw=1)
+    yield block_case(f"block_{norm}_padding", {"norm": norm}, mask=padding(5, [3, 5]))
+    yield block_case(f"block_{norm}_closed_rows", {"norm": norm}, biased=True, mask=some_closed(5))
+    yield block_case(f"block_{norm}_all_padding", {"norm": norm}, mask=padding(5, [5, 0]))
+    yield block_case(f"block_{norm}_inputs_1e4", {"norm": norm}, scale=1e4)
+    yield block_case(f"block_{norm}_rope", {"norm": norm, "rope": True})
+    yield block_case(f"block_{norm}_alibi", {"norm": norm, "alibi": True}, mask=causal(5))
+
+
+def stack_cases():
+    yield stack_case("six_post_relu")
+    yield stack_case("six_post_gelu_biased", {"activation": "gelu"}, biased=True, mask=padding(5, [5, 3]))
+    yield stack_case("six_pre_relu", {"norm": "pre"})
+    yield stack_case("six_pre_relu_final_norm_biased", {"norm": "pre"}, biased=True, final_norm=True)
+    gelu = {"norm": "pre", "activation": "gelu"}
+    yield stack_case("six_pre_gelu_final_norm_causal", gelu, final_norm=True, mask=causal(5))
+    yield stack_case("six_post_inputs_1e4", scale=1e4)
+    yield stack_case("six_pre_final_norm_inputs_1e4", {"norm": "pre"}, final_norm=True, scale=1e4)
+
+
+BLOCK = {"n_heads": 2, "activation": "relu", "norm": "post", "eps": 1e-5}
+
+
+def block_case(name, settings=None, batch=(2,), n=5, d_ff=12, scale=1.0, biased=False, draw=0, **mask):
+    rng = generator(name, draw)
+    inputs = {"x": numbers(rng, *batch, n, 8, scale=scale)} | block_params(rng, 8, d_ff, biased)
+    return Case(name, "block", BLOCK | (settings or {}), inputs | mask)
+
+
+def stack_case(name, settings=None, scale=1.0, biased=False, final_norm=False, draw=0, **mask):
+    rng = generator(name, draw)
+    inputs = {"x": numbers(rng, 2, 5, 4, scale=scale)} | block_params(rng, 4, 6, biased, "blocks.", (6,))
+    if final_norm:
+        inputs |= norm_params(rng, 4, "norm.")
+    return Case(name, "stack", BLOCK | {"n_layers": 6} | (settings or {}), inputs | mask)
+
+
+def write(filename, cases):
+    index, inputs, outputs = [], [], []
+    for case, result in map(solve, cases):
+        floats = {name: value for name, value in case.inputs.items() if value.dtype == np.float32}
+        inputs += [value.ravel() for value in floats.values()]
+        outputs += [value.numpy().ravel() for value in result.values()]
+        index.append(
+            {
+                "name": case.name,
+                "operation": case.operation,
+                "settings": case.settings,
+                "inputs": {name: value.shape for name, value in floats.items()},
+                "answers": {name: tuple(value.shape) for name, value in result.items()},
+                "constants": {name: v.tolist() for name, v in case.inputs.items() if name not in floats},
+            }
+        )
+    path = HERE / filename
+    text, inputs, outputs = np.array(json.dumps(index)), np.concatenate(inputs), np.concatenate(outputs)
+    np.savez_compressed(path, index=text, inputs=inputs, answers=outputs)
+    print(f"{filename}: {len(index)} cases, {path.stat().st_size / 1000:.0f} kB")
+
+
+def main():
+    if not torch.__version__.startswith("2.13"):
+        print(f"note: the committed values come from PyTorch 2.13, this is {torch.__version__}")
+    torch.set_default_dtype(torch.float64)
+    torch.set_num_threads(1)
+    # The fused kernels take Σ dy·y for Σ weights·d_weights, which loses digits where the softmax saturates.
+    with sdpa_kernel(SDPBackend.MATH):
+        write("golden_functional.npz", functional_cases())
+        write("golden_attention.npz", attention_cases())
+        write("golden_encoder.npz", encoder_cases())
+
+
+if __name__ == "__main__":
+    main()

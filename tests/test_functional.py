@@ -1,0 +1,391 @@
+"""The smallest operations: linear, ReLU, GELU, softmax and dropout, at their edges and in both precisions.
+
+Agreement with PyTorch on ordinary inputs is in test_golden.py.
+"""
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import npformer as npf
+
+DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=lambda dtype: dtype.__name__)
+ERF_TOLERANCE = {np.float64: 1e-15, np.float32: 3e-7}
+EPSILON = {np.float64: 2.0**-52, np.float32: 2.0**-23}
+
+
+def random(*shape, seed=0, dtype=np.float64):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+class TestLinear:
+    def test_every_row_is_a_sum_of_products(self):
+        x, W, b = random(2, 3, 4), random(4, 5, seed=1), random(5, seed=2)
+        y, _ = npf.linear_forward(x, W, b)
+        for i, t, o in np.ndindex(2, 3, 5):
+            assert y[i, t, o] == pytest.approx(sum(x[i, t, j] * W[j, o] for j in range(4)) + b[o], abs=1e-14)
+
+    def test_three_axes_are_many_rows(self):
+        x, W, b, dy = random(2, 3, 4), random(4, 5, seed=1), random(5, seed=2), random(2, 3, 5, seed=3)
+        dx, dW, db = npf.linear_backward(dy, npf.linear_forward(x, W, b)[1])
+        assert (dx.shape, dW.shape, db.shape) == (x.shape, W.shape, b.shape)
+        row_by_row = [
+            npf.linear_backward(dy[i, t], npf.linear_forward(x[i, t], W, b)[1]) for i, t in np.ndindex(2, 3)
+        ]
+        np.testing.assert_allclose(dx.reshape(6, 4), [row[0] for row in row_by_row], atol=1e-14)
+        np.testing.assert_allclose(dW, sum(row[1] for row in row_by_row), atol=1e-14)
+        np.testing.assert_allclose(db, sum(row[2] for row in row_by_row), atol=1e-14)
+
+    def test_without_bias(self):
+        x, W, dy = random(2, 3, 4), random(4, 5, seed=1), random(2, 3, 5, seed=3)
+        y, cache = npf.linear_forward(x, W)
+        with_zero, cache_with_zero = npf.linear_forward(x, W, np.zeros(5))
+        np.testing.assert_array_equal(y, with_zero)
+        dx, dW, db = npf.linear_backward(dy, cache)
+        expected_dx, expected_dW, _ = npf.linear_backward(dy, cache_with_zero)
+        np.testing.assert_array_equal(dx, expected_dx)
+        np.testing.assert_array_equal(dW, expected_dW)
+        assert db is None
+
+    def test_any_memory_layout(self):
+        x, W, b, dy = random(3, 2, 4), random(5, 4, seed=1), random(5, seed=2), random(2, 3, 5, seed=3)
+        views = x.swapaxes(0, 1)[:, ::-1], W.T, b[::-1]
+        copies = [np.ascontiguousarray(view) for view in views]
+        y, cache = npf.linear_forward(*views)
+        expected, expected_cache = npf.linear_forward(*copies)
+        np.testing.assert_allclose(y, expected, atol=1e-15)
+        pairs = zip(npf.linear_backward(dy, cache), npf.linear_backward(dy, expected_cache), strict=True)
+        for found, wanted in pairs:
+            np.testing.assert_allclose(found, wanted, atol=1e-14)
+
+    @pytest.mark.parametrize("shape", [(0, 4), (2, 0, 4), (0, 3, 4)])
+    def test_no_rows(self, shape):
+        y, cache = npf.linear_forward(np.ones(shape), np.ones((4, 5)), np.ones(5))
+        dx, dW, db = npf.linear_backward(y, cache)
+        assert y.shape == (*shape[:-1], 5)
+        assert dx.shape == shape
+        np.testing.assert_array_equal(dW, np.zeros((4, 5)))
+        np.testing.assert_array_equal(db, np.zeros(5))
+
+
+class TestReLU:
+    @DTYPES
+    def test_around_zero(self, dtype):
+        smallest = np.finfo(dtype).smallest_subnormal
+        z = np.array([-1.0, -smallest, -0.0, 0.0, smallest, 1.0], dtype)
+        y, cache = npf.relu_forward(z)
+        np.testing.assert_array_equal(y, np.array([0, 0, 0, 0, smallest, 1], dtype))
+        dz = npf.relu_backward(np.full(6, 3.0, dtype), cache)
+        np.testing.assert_array_equal(dz, np.array([0, 0, 0, 0, 3, 3], dtype))
+        assert y.dtype == dz.dtype == dtype
+
+    def test_mask_is_of_z_and_not_of_the_upstream_gradient(self):
+        _, cache = npf.relu_forward(np.array([-1.0, 1.0]))
+        np.testing.assert_array_equal(npf.relu_backward(np.array([-2.0, -2.0]), cache), [0.0, -2.0])
+
+    def test_nan_is_not_hidden(self):
+        assert np.isnan(npf.relu_forward(np.array([np.nan]))[0]).all()
+
+
+class TestGELU:
+    """GELU(z) = z Φ(z), and Φ(z) = ½ (1 + erf(z/√2)): the error function that it stands on is read off again."""
+
+    @staticmethod
+    def points(dtype):
+        """On both sides: everyday values, the far tails, and values next to zero."""
+        positive = np.concatenate(
+            [np.linspace(0.01, 8, 800), np.geomspace(8, 36, 40), np.geomspace(1e-30, 0.01, 40)]
+        )
+        return np.concatenate([positive, -positive]).astype(dtype)
+
+    @DTYPES
+    def test_implied_error_function(self, dtype):
+        z = self.points(dtype)
+        y, _ = npf.gelu_forward(z)
+        assert y.dtype == dtype
+        with mpmath.workdps(40):
+            for point, value in zip(z.tolist(), y.tolist(), strict=True):
+                # y/z carries the rounding of the product z Φ too: half a unit in the last place of y.
+                implied = 2 * mpmath.mpf(value) / mpmath.mpf(point) - 1
+                slack = EPSILON[dtype] * max(0.0, 2 * value / point)
+                error = abs(implied - mpmath.erf(mpmath.mpf(point) / mpmath.sqrt(2)))
+                assert error <= ERF_TOLERANCE[dtype] + slack, point
+
+    @DTYPES
+    def test_values(self, dtype):
+        z = self.points(dtype)
+        y, _ = npf.gelu_forward(z)
+        with mpmath.workdps(40):
+            expected = [float(mpmath.mpf(point) * mpmath.ncdf(mpmath.mpf(point))) for point in z.tolist()]
+        np.testing.assert_allclose(y, expected, rtol=0, atol=36 * EPSILON[dtype])
+
+    @DTYPES
+    def test_slopes(self, dtype):
+        z = self.points(dtype)
+        _, cache = npf.gelu_forward(z)
+        dz = npf.gelu_backward(np.ones_like(z), cache)
+        with mpmath.workdps(40):
+            points = [mpmath.mpf(point) for point in z.tolist()]
+            expected = [float(mpmath.ncdf(point) + point * mpmath.npdf(point)) for point in points]
+        np.testing.assert_allclose(dz, expected, rtol=0, atol=4 * EPSILON[dtype])
+
+    def test_values_that_stand_in_tables(self):
+        """Φ(1) and Φ(1.96) as any book of statistics prints them."""
+        y, _ = npf.gelu_forward(np.array([1.0, -1.0, 1.96]))
+        np.testing.assert_allclose(y, [0.841344746, -0.158655254, 1.96 * 0.975002105], atol=1e-9)
+
+    @DTYPES
+    def test_the_tanh_form(self, dtype):
+        z = self.points(dtype)
+        y, cache = npf.gelu_forward(z, approximate=True)
+        dz = npf.gelu_backward(np.ones_like(z), cache)
+        assert y.dtype == dz.dtype == dtype
+
+        def phi(point):
+            inner = mpmath.sqrt(2 / mpmath.pi) * (point + mpmath.mpf("0.044715") * point**3)
+            return (1 + mpmath.tanh(inner)) / 2
+
+        with mpmath.workdps(40):
+            points = [mpmath.mpf(point) for point in z.tolist()]
+            values = [float(point * phi(point)) for point in points]
+        np.testing.assert_allclose(y, values, rtol=0, atol=36 * EPSILON[dtype])
+        with mpmath.workdps(60):
+            some = range(0, len(points), 7)
+            slopes = [float(mpmath.diff(lambda t: t * phi(t), points[i])) for i in some]
+        np.testing.assert_allclose(dz[list(some)], slopes, rtol=0, atol=20 * EPSILON[dtype])
+
+    def test_the_two_forms_differ_by_less_than_5e_4(self):
+        z = np.linspace(-10, 10, 2001)
+        difference = abs(npf.gelu_forward(z)[0] - npf.gelu_forward(z, approximate=True)[0]).max()
+        assert 4e-4 < difference < 5e-4
+
+    @DTYPES
+    @pytest.mark.parametrize("approximate", [False, True])
+    def test_far_out_it_is_relu(self, dtype, approximate):
+        z = np.array([-1e4, -100.0, 0.0, 100.0, 1e4], dtype)
+        y, cache = npf.gelu_forward(z, approximate=approximate)
+        np.testing.assert_array_equal(y, np.array([0.0, 0.0, 0.0, 100.0, 1e4], dtype))
+        dz = npf.gelu_backward(np.ones_like(z), cache)
+        np.testing.assert_array_equal(dz, np.array([0.0, 0.0, 0.5, 1.0, 1.0], dtype))
+
+
+class TestSoftmax:
+    @DTYPES
+    def test_against_many_digits(self, dtype):
+        scores = random(4, 7, dtype=dtype) * 5
+        y, _ = npf.softmax_forward(scores)
+        with mpmath.workdps(40):
+            for row, weights in zip(scores.tolist(), y.tolist(), strict=True):
+                powers = [mpmath.exp(score) for score in row]
+                for power, weight in zip(powers, weights, strict=True):
+                    # exp(s - max) is off by the rounding of s - max, which is up to |s - max| units.
+                    assert abs(weight * mpmath.fsum(powers) / power - 1) < 40 * EPSILON[dtype]
+
+    @DTYPES
+    @pytest.mark.parametrize("axis", [-3, -2, -1, 0, 1, 2])
+    def test_sums_to_one_along_its_axis(self, dtype, axis):
+        y, cache = npf.softmax_forward(random(2, 3, 4, dtype=dtype), axis=axis)
+        np.testing.assert_allclose(y.sum(axis=axis), 1, atol=4 * EPSILON[dtype])
+        ds = npf.softmax_backward(random(2, 3, 4, seed=1, dtype=dtype), cache)
+        np.testing.assert_allclose(ds.sum(axis=axis), 0, atol=8 * EPSILON[dtype])
+        assert y.dtype == ds.dtype == dtype
+
+    @DTYPES
+    def test_a_row_of_minus_infinity_has_no_weights_and_no_gradient(self, dtype):
+        scores = np.array([[-np.inf, -np.inf, -np.inf], [0.0, -np.inf, 0.0], [-np.inf, 3.0, -np.inf]], dtype)
+        y, cache = npf.softmax_forward(scores)
+        np.testing.assert_array_equal(y, np.array([[0, 0, 0], [0.5, 0, 0.5], [0, 1, 0]], dtype))
+        ds = npf.softmax_backward(np.array([[1.0, 2.0, 4.0]] * 3, dtype), cache)
+        np.testing.assert_array_equal(ds, np.array([[0, 0, 0], [-0.75, 0, 0.75], [0, 0, 0]], dtype))
+
+    def test_a_column_of_minus_infinity(self):
+        y, _ = npf.softmax_forward(np.array([[-np.inf, 1.0], [-np.inf, 1.0]]), axis=0)
+        np.testing.assert_array_equal(y, [[0.0, 0.5], [0.0, 0.5]])
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf])
+    def test_nan_and_infinity_are_not_hidden(self, bad):
+        y, _ = npf.softmax_forward(np.array([[0.0, bad, 1.0], [0.0, 0.0, -np.inf]]))
+        assert np.isnan(y[0]).all()
+        np.testing.assert_array_equal(y[1], [0.5, 0.5, 0.0])
+
+    @DTYPES
+    def test_scores_of_ten_thousand(self, dtype):
+        scores = np.array([[1e4, 1e4, -1e4], [-1e4, -1e4, -1e4], [1e4, 0.0, 1e4 - 1]], dtype)
+        y, _ = npf.softmax_forward(scores)
+        e = np.exp(-1.0)
+        expected = [[0.5, 0.5, 0], [1 / 3, 1 / 3, 1 / 3], [1 / (1 + e), 0, e / (1 + e)]]
+        np.testing.assert_allclose(y, expected, atol=2 * EPSILON[dtype])
+
+    @DTYPES
+    def test_scores_of_the_largest_size(self, dtype):
+        """Finite scores have finite weights, and a finite smallest number is not a mask."""
+        largest = np.finfo(dtype).max
+        y, _ = npf.softmax_forward(np.array([[largest, largest / 2], [-largest, -largest]], dtype))
+        np.testing.assert_array_equal(y, np.array([[1, 0], [0.5, 0.5]], dtype))
+
+    @pytest.mark.parametrize(
+        ("shape", "axis"), [((0,), 0), ((2, 0), -1), ((0, 3), -1), ((2, 0, 3), 1), ((0, 3), 0)]
+    )
+    def test_empty(self, shape, axis):
+        y, cache = npf.softmax_forward(np.ones(shape), axis=axis)
+        assert y.shape == npf.softmax_backward(y, cache).shape == shape
+
+    def test_one_entry_always_weighs_one(self):
+        y, cache = npf.softmax_forward(np.array([[-1e4], [0.0], [7.0]]))
+        np.testing.assert_array_equal(y, np.ones((3, 1)))
+        np.testing.assert_array_equal(npf.softmax_backward(random(3, 1), cache), np.zeros((3, 1)))
+
+    @given(st.lists(st.floats(-30, 30), min_size=2, max_size=6), st.floats(-1e3, 1e3))
+    def test_a_constant_changes_nothing(self, scores, constant):
+        row = np.array(scores)
+        y, _ = npf.softmax_forward(row)
+        shifted, _ = npf.softmax_forward(row + constant)
+        np.testing.assert_allclose(shifted, y, atol=1e-12)
+
+    def test_backward_is_the_jacobian(self):
+        """∂y_i/∂s_j = y_i (δ_ij - y_j), entry by entry."""
+        y, cache = npf.softmax_forward(random(4))
+        for i in range(4):
+            row = npf.softmax_backward(np.eye(4)[i], cache)
+            for j in range(4):
+                assert row[j] == pytest.approx(y[i] * ((i == j) - y[j]), abs=1e-15)
+
+    def test_arguments_stay_as_they_are(self):
+        scores = random(2, 3)
+        before = scores.copy()
+        npf.softmax_forward(scores)
+        np.testing.assert_array_equal(scores, before)
+
+
+class TestDropout:
+    @DTYPES
+    def test_without_a_generator_it_does_nothing(self, dtype):
+        x, dy = random(3, 4, dtype=dtype), random(3, 4, seed=1, dtype=dtype)
+        y, cache = npf.dropout_forward(x, 0.5, None)
+        np.testing.assert_array_equal(y, x)
+        np.testing.assert_array_equal(npf.dropout_backward(dy, cache), dy)
+
+    def test_at_rate_zero_it_does_nothing(self):
+        x = random(3, 4)
+        y, cache = npf.dropout_forward(x, 0.0, np.random.default_rng(0))
+        np.testing.assert_array_equal(y, x)
+        np.testing.assert_array_equal(npf.dropout_backward(x, cache), x)
+
+    @DTYPES
+    @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+    def test_keeps_the_mean_and_drops_at_its_rate(self, dtype, rate):
+        n = 200_000
+        y, _ = npf.dropout_forward(np.ones(n, dtype), rate, np.random.default_rng(0))
+        five_sigma = 5 * np.sqrt(rate * (1 - rate) / n)
+        assert np.mean(y == 0) == pytest.approx(rate, abs=five_sigma)
+        assert y.astype(np.float64).mean() == pytest.approx(1, abs=five_sigma / (1 - rate))
+        assert y.dtype == dtype
+
+    @DTYPES
+    def test_what_stays_is_scaled(self, dtype):
+        x = 1 + abs(random(20, 30, dtype=dtype))
+        y, _ = npf.dropout_forward(x, 0.25, np.random.default_rng(0))
+        kept = y != 0
+        np.testing.assert_allclose(y[kept], x[kept] / 0.75, rtol=4 * EPSILON[dtype])
+
+    @DTYPES
+    def test_backward_uses_the_same_draws(self, dtype):
+        x, dy = np.ones((20, 30), dtype), random(20, 30, seed=1, dtype=dtype)
+        y, cache = npf.dropout_forward(x, 0.3, np.random.default_rng(0))
+        dx = npf.dropout_backward(dy, cache)
+        np.testing.assert_allclose(dx, dy * y, rtol=4 * EPSILON[dtype])
+        assert dx.dtype == dtype
+
+    def test_a_zero_that_was_kept_passes_its_gradient(self):
+        """The mask is of the draws, not of where the output is zero."""
+        _, cache = npf.dropout_forward(np.zeros(100), 0.5, np.random.default_rng(0))
+        dx = npf.dropout_backward(np.ones(100), cache)
+        assert 30 < np.count_nonzero(dx) < 70
+
+    def test_one_seed_one_mask_and_the_generator_moves_on(self):
+        x = np.ones(100)
+        rng = np.random.default_rng(7)
+        first, second = npf.dropout_forward(x, 0.5, rng)[0], npf.dropout_forward(x, 0.5, rng)[0]
+        again = npf.dropout_forward(x, 0.5, np.random.default_rng(7))[0]
+        np.testing.assert_array_equal(first, again)
+        assert (first != second).any()
+
+    def test_both_precisions_drop_the_same(self):
+        masks = [
+            npf.dropout_forward(np.ones(50, d), 0.5, np.random.default_rng(3))[0] > 0 for d in ERF_TOLERANCE
+        ]
+        np.testing.assert_array_equal(*masks)
+
+    def test_no_entries(self):
+        y, cache = npf.dropout_forward(np.ones((0, 3)), 0.5, np.random.default_rng(0))
+        assert y.shape == npf.dropout_backward(y, cache).shape == (0, 3)
+
+    @pytest.mark.parametrize("rate", [1.0, -0.1, 1.5, np.nan])
+    def test_refuses_a_rate_that_is_none(self, rate):
+        with pytest.raises(ValueError, match="dropout_forward: rate"):
+            npf.dropout_forward(np.ones(3), rate, np.random.default_rng(0))
+
+    def test_refuses_a_source_of_another_kind(self):
+        with pytest.raises(TypeError, match="dropout_forward: rng"):
+            npf.dropout_forward(np.ones(3), 0.5, np.random.RandomState(0))
+
+
+FORWARDS = {
+    "relu_forward": lambda x: npf.relu_forward(x),
+    "gelu_forward": lambda x: npf.gelu_forward(x),
+    "softmax_forward": lambda x: npf.softmax_forward(x),
+    "dropout_forward": lambda x: npf.dropout_forward(x, 0.5, None),
+    "linear_forward": lambda x: npf.linear_forward(x, np.ones((2, 2))),
+}
+
+
+@pytest.mark.parametrize("name", FORWARDS)
+@pytest.mark.parametrize("dtype", [np.int64, np.bool_, np.float16, np.complex128])
+def test_refuses_other_dtypes(name, dtype):
+    with pytest.raises(TypeError, match=f"{name}: .*dtype {np.dtype(dtype)}"):
+        FORWARDS[name](np.ones((3, 2), dtype))
+
+
+@pytest.mark.parametrize("name", FORWARDS)
+def test_a_backward_wants_its_own_cache_and_the_shape_and_dtype_of_y(name):
+    backward_name = name.replace("forward", "backward")
+    backward = getattr(npf, backward_name)
+    y, cache = FORWARDS[name](np.ones((3, 2)))
+    with pytest.raises(TypeError, match=f"{backward_name}: cache"):
+        backward(y, tuple(cache))
+    with pytest.raises(ValueError, match=rf"{backward_name}: dy has shape \(1, 2\); expected \(3, 2\)"):
+        backward(y[:1], cache)
+    with pytest.raises(TypeError, match=f"{backward_name}: dy has dtype float32"):
+        backward(y.astype(np.float32), cache)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (((3, 4), (5, 2), None), r"x has shape \(3, 4\); expected \(\.\.\., d_in\) with d_in=5"),
+        (((3, 5), (5, 2), (5,)), r"b has shape \(5,\); expected \(d_out,\) with d_out=2"),
+        (((3, 5), (5,), None), r"W has shape \(5,\); expected \(d_in, d_out\)"),
+    ],
+)
+def test_linear_names_the_shape_that_does_not_fit(arguments, message):
+    x, W, b = (None if shape is None else np.ones(shape) for shape in arguments)
+    with pytest.raises(ValueError, match="linear_forward: " + message):
+        npf.linear_forward(x, W, b)
+
+
+def test_linear_wants_one_dtype():
+    with pytest.raises(TypeError, match="linear_forward: x has dtype float32; expected float64"):
+        npf.linear_forward(np.ones((3, 2), np.float32), np.ones((2, 2)))
+
+
+@pytest.mark.parametrize("axis", [2, -3])
+def test_softmax_refuses_an_axis_that_is_not_there(axis):
+    with pytest.raises(ValueError, match="softmax_forward: axis"):
+        npf.softmax_forward(np.ones((2, 2)), axis=axis)
+
+
+def test_gelu_refuses_a_word_for_approximate():
+    with pytest.raises(TypeError, match="gelu_forward: approximate"):
+        npf.gelu_forward(np.ones(2), approximate="tanh")

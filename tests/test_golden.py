@@ -1,0 +1,296 @@
+"""Every operation of the encoder against PyTorch: the output and every gradient, in float64 and in float32.
+
+tests/data/make_golden.py wrote the answers and says how the files are laid out. The inputs are float32
+numbers and the answers float64 ones, so both precisions are held against the same truth.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import npformer as npf
+
+DATA = Path(__file__).parent / "data"
+FILES = ("golden_functional.npz", "golden_attention.npz", "golden_encoder.npz")
+TOLERANCE = {np.float64: 1e-11, np.float32: 3e-5}  # of max(1, the largest entry)
+BLOCK_PARAMETERS = {
+    "attention": npf.AttentionParams,
+    "norm_1": npf.LayerNormParams,
+    "ffn": npf.FFNParams,
+    "norm_2": npf.LayerNormParams,
+}
+
+
+def read(filename):
+    """The cases of a file, each with its `inputs` and `answers` as arrays."""
+    with np.load(DATA / filename) as archive:
+        index, inputs, answers = json.loads(str(archive["index"])), archive["inputs"], archive["answers"]
+    for case in index:
+        case["inputs"], inputs = cut(case["inputs"], inputs)
+        case["answers"], answers = cut(case["answers"], answers)
+    assert inputs.size == answers.size == 0, f"{filename} holds more numbers than its index says"
+    return index
+
+
+def cut(shapes, numbers):
+    """The arrays at the front of `numbers`, by name, and what is left."""
+    arrays = {}
+    for name, shape in shapes.items():
+        size = int(np.prod(shape))
+        arrays[name], numbers = numbers[:size].reshape(shape), numbers[size:]
+    return arrays, numbers
+
+
+CASES = {case["name"]: case for filename in FILES for case in read(filename)}
+
+
+# One runner per operation: from the arrays by name `a` and the settings `s` to y and a function, which
+# takes d_y to the gradients by name.
+
+
+def run_layer_norm(a, s):
+    y, cache = npf.layer_norm_forward(a["x"], npf.LayerNormParams(a["gamma"], a["beta"]), eps=s["eps"])
+
+    def backward(d_y):
+        d_x, grads = npf.layer_norm_backward(d_y, cache)
+        return {"x": d_x, **named(grads)}
+
+    return y, backward
+
+
+def run_linear(a, s):
+    y, cache = npf.linear_forward(a["x"], a["W"], a.get("b"))
+
+    def backward(d_y):
+        gradients = dict(zip(("x", "W", "b"), npf.linear_backward(d_y, cache), strict=True))
+        return {name: gradient for name, gradient in gradients.items() if gradient is not None}
+
+    return y, backward
+
+
+def run_activation(a, s):
+    if s["activation"] == "relu":
+        y, cache = npf.relu_forward(a["z"])
+        return y, lambda d_y: {"z": npf.relu_backward(d_y, cache)}
+    y, cache = npf.gelu_forward(a["z"], approximate=s["activation"] == "gelu_tanh")
+    return y, lambda d_y: {"z": npf.gelu_backward(d_y, cache)}
+
+
+def run_softmax(a, s):
+    y, cache = npf.softmax_forward(a["scores"], axis=s["axis"])
+    return y, lambda d_y: {"scores": npf.softmax_backward(d_y, cache)}
+
+
+def run_embedding(a, s):
+    y, cache = npf.embedding_forward(a["ids"], npf.EmbeddingParams(a["E"]))
+    return y, lambda d_y: named(npf.embedding_backward(d_y, cache))
+
+
+def run_tied_logits(a, s):
+    y, cache = npf.tied_logits_forward(a["x"], npf.EmbeddingParams(a["E"]))
+
+    def backward(d_y):
+        d_x, grads = npf.tied_logits_backward(d_y, cache)
+        return {"x": d_x, **named(grads)}
+
+    return y, backward
+
+
+def run_ffn(a, s):
+    y, cache = npf.ffn_forward(a["x"], gathered(npf.FFNParams, a), activation=s["activation"])
+
+    def backward(d_y):
+        d_x, grads = npf.ffn_backward(d_y, cache)
+        return {"x": d_x, **named(grads)}
+
+    return y, backward
+
+
+def run_attention(a, s):
+    y, cache = npf.attention_forward(a["q"], a["k"], a["v"], mask=a.get("mask"), bias=a.get("bias"))
+    return y, lambda d_y: dict(zip("qkv", npf.attention_backward(d_y, cache), strict=True))
+
+
+def run_multi_head(a, s):
+    y, cache = npf.multi_head_attention_forward(
+        a["q"],
+        a["k"],
+        a["v"],
+        gathered(npf.AttentionParams, a),
+        n_heads=s["n_heads"],
+        mask=a.get("mask"),
+        bias=a.get("bias"),
+        rope=s.get("rope", False),
+    )
+
+    def backward(d_y):
+        d_q, d_k, d_v, grads = npf.multi_head_attention_backward(d_y, cache)
+        return {"q": d_q, "k": d_k, "v": d_v, **named(grads)}
+
+    return y, backward
+
+
+def run_block(a, s):
+    params = block_params(a)
+    y, cache = npf.encoder_block_forward(a["x"], params, config_of(s, params), mask=a.get("mask"))
+
+    def backward(d_y):
+        d_x, grads = npf.encoder_block_backward(d_y, cache)
+        return {"x": d_x, **named(grads)}
+
+    return y, backward
+
+
+def run_stack(a, s):
+    layers = [
+        {name.removeprefix("blocks."): array[i] for name, array in a.items() if name.startswith("blocks.")}
+        for i in range(s["n_layers"])
+    ]
+    norm = gathered(npf.LayerNormParams, a, "norm.") if "norm.gamma" in a else None
+    params = npf.EncoderParams(tuple(block_params(layer) for layer in layers), norm)
+    y, cache = npf.encoder_forward(a["x"], params, config_of(s, params.blocks[0]), mask=a.get("mask"))
+
+    def backward(d_y):
+        d_x, grads = npf.encoder_backward(d_y, cache)
+        blocks = [named(block, "blocks.") for block in grads.blocks]
+        stacked = {name: np.stack([block[name] for block in blocks]) for name in blocks[0]}
+        return {"x": d_x, **stacked, **named(grads.norm, "norm.")}
+
+    return y, backward
+
+
+RUNNERS = {
+    "layer_norm": run_layer_norm,
+    "linear": run_linear,
+    "activation": run_activation,
+    "softmax": run_softmax,
+    "embedding": run_embedding,
+    "tied_logits": run_tied_logits,
+    "ffn": run_ffn,
+    "attention": run_attention,
+    "multi_head": run_multi_head,
+    "block": run_block,
+    "stack": run_stack,
+}
+
+
+def named(tree, prefix=""):
+    return {prefix + path: array for path, array in npf.leaves(tree)}
+
+
+def gathered(kind, arrays, prefix=""):
+    """The NamedTuple whose fields stand in `arrays` under the prefix; absent attention biases stay None."""
+    return kind(**{f: arrays[prefix + f] for f in kind._fields if prefix + f in arrays})
+
+
+def block_params(arrays):
+    parts = {name: gathered(kind, arrays, f"{name}.") for name, kind in BLOCK_PARAMETERS.items()}
+    return npf.EncoderBlockParams(**parts)
+
+
+def config_of(s, block):
+    d_model, d_ff = block.ffn.W_1.shape
+    positions = next((word for word in ("rope", "alibi") if s.get(word)), "sinusoidal")
+    return npf.TransformerConfig(
+        d_model=d_model,
+        d_ff=d_ff,
+        n_heads=s["n_heads"],
+        n_layers=s.get("n_layers", 1),
+        activation=s["activation"],
+        norm=s["norm"],
+        eps=s["eps"],
+        dropout=0.1,  # without an rng it must do nothing
+        positions=positions,
+        attention_bias=block.attention.b_Q is not None,
+    )
+
+
+def inputs_of(case, dtype):
+    """The case's arrays, read-only: whoever writes into an argument raises."""
+    arrays = {name: array.astype(dtype) for name, array in case["inputs"].items()}
+    arrays |= {name: np.array(constant) for name, constant in case["constants"].items()}
+    for array in arrays.values():
+        array.flags.writeable = False
+    return arrays
+
+
+def assert_close(found, expected, dtype, what):
+    assert found.dtype == dtype, f"{what} is {found.dtype}"
+    assert found.shape == expected.shape, f"{what} has shape {found.shape}, expected {expected.shape}"
+    largest = max(1.0, float(abs(expected).max()))
+    error = float(abs(found.astype(np.float64) - expected).max()) / largest
+    assert error <= TOLERANCE[dtype], f"{what} is off by {error:.1e} of {largest:.3g}"
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda dtype: dtype.__name__)
+@pytest.mark.parametrize("name", CASES)
+def test_agrees_with_pytorch(name, dtype):
+    case, arrays = CASES[name], inputs_of(CASES[name], dtype)
+    d_y, answers = arrays.pop("d_y"), dict(case["answers"])
+    y, backward = RUNNERS[case["operation"]](arrays, case["settings"])
+    assert_close(y, answers.pop("y"), dtype, "y")
+    gradients = {f"d_{argument}": gradient for argument, gradient in backward(d_y).items()}
+    assert gradients.keys() == answers.keys()
+    for argument, expected in answers.items():
+        assert_close(gradients[argument], expected, dtype, argument)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_backward_leaves_its_arguments_as_they_were(name):
+    case, arrays = CASES[name], inputs_of(CASES[name], np.float64)
+    d_y = arrays.pop("d_y")
+    y, backward = RUNNERS[case["operation"]](arrays, case["settings"])
+    before = y.copy()
+    once = {argument: gradient.copy() for argument, gradient in backward(d_y).items()}
+    again = backward(d_y)
+    np.testing.assert_array_equal(y, before)
+    for argument, gradient in once.items():
+        np.testing.assert_array_equal(again[argument], gradient, err_msg=f"d_{argument} of a second call")
+
+
+def test_the_proof_covers_what_it_says():
+    """The data may be rewritten; these situations must stay in it."""
+    operations = [case["operation"] for case in CASES.values()]
+    assert set(operations) == set(RUNNERS)
+    attention_biases = "attention.b_Q", "blocks.attention.b_Q"
+    found = {
+        (
+            case["operation"],
+            case["settings"]["norm"],
+            case["settings"]["activation"],
+            any(name in case["inputs"] for name in attention_biases),
+        )
+        for case in CASES.values()
+        if case["operation"] in ("block", "stack")
+    }
+    for norm in ("post", "pre"):
+        for activation in ("relu", "gelu"):
+            assert {("block", norm, activation, biased) for biased in (True, False)} <= found
+            assert {biased for kind, *rest, biased in found if (kind, *rest) == ("stack", norm, activation)}
+    for operation in ("attention", "multi_head", "block"):
+        masks = [
+            np.array(c["constants"].get("mask", True)) for c in CASES.values() if c["operation"] == operation
+        ]
+        assert any(not mask.any(-1).all() for mask in masks), f"{operation}: no row without an allowed key"
+        assert any(mask.ndim >= 3 for mask in masks), f"{operation}: no padding mask"
+        assert any(mask.shape == (5, 5) and mask.any(-1).all() for mask in masks), (
+            f"{operation}: no causal mask"
+        )
+
+
+def test_the_proof_is_not_blind():
+    """No constant gamma, beta or upstream gradient, no zero bias, and no gradient that is zero without a reason."""
+    for name, case in CASES.items():
+        for argument, array in case["inputs"].items():
+            plain = argument.split(".")[-1]
+            if plain in ("gamma", "beta", "d_y") and array.size > 1:
+                assert np.ptp(array) > 0.1, f"{name}: {argument} is constant"
+            if plain.startswith("b_"):
+                assert abs(array).max() > 0.01, f"{name}: {argument} is zero"
+        if "1e4" in name or "t1" in name or "one" in name:
+            continue  # a saturated softmax or a single key: Q and K really have no gradient
+        for argument, array in case["answers"].items():
+            if not argument.endswith("b_K") and name != "layer_norm_d1":
+                assert abs(array).max() > 1e-4, f"{name}: {argument} is zero"

@@ -1,0 +1,484 @@
+"""The lessons: each is executed from top to bottom, and must show what the committed file shows.
+
+Numbers may differ in their last digits and pictures by a shade, so that another machine's arithmetic
+passes; a stale number or a stale picture fails. Cells tagged `volatile` (timings, training curves) run but
+are not compared. To write new outputs:
+
+    NPFORMER_REWRITE=1 uv run pytest tests/test_notebooks.py
+"""
+
+import base64
+import copy
+import difflib
+import io
+import math
+import os
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+import traitlets
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
+from PIL import Image
+
+ROOT = Path(__file__).parent.parent
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+ANY_LENGTH = {"exercises.ipynb", "09_gpu.ipynb"}
+HOW_TO_REWRITE = "If the new output is right: NPFORMER_REWRITE=1 uv run pytest tests/test_notebooks.py"
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+COMPARED = {"text/plain", "text/html", "text/latex", "text/markdown", "image/png"}
+METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+
+NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?")
+NOISE = 1e-12  # two numbers smaller than this are both "zero, but for rounding"
+MEAN_SHADE = 2.0  # of 255, over the whole picture
+BLOCK, BLOCK_SHADE = 8, 48.0  # and over any block of 8 × 8 pixels: a line that moved is more than this
+
+per_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def read(path):
+    return nbformat.read(path, as_version=4)
+
+
+def code_cells(notebook):
+    """(number of the cell in the notebook, cell) for each code cell; cells are counted from 1."""
+    return [(i, cell) for i, cell in enumerate(notebook.cells, 1) if cell.cell_type == "code"]
+
+
+# --- running a notebook and bringing it into its normal form ------------------------------------
+
+
+class ThisEnvironment(AsyncKernelManager):
+    """Starts the Python that runs the tests: a "python3" that some user installed cannot stand in for it."""
+
+    @traitlets.default("kernel_spec_manager")
+    def _no_installed_kernels(self):
+        return KernelSpecManager(kernel_dirs=[])
+
+
+def execute(notebook, folder):
+    """A copy with fresh outputs, run in an empty folder."""
+    executed = copy.deepcopy(notebook)
+    client = NotebookClient(
+        executed,
+        kernel_name="python3",
+        kernel_manager_class=ThisEnvironment,
+        timeout=120,
+        resources={"metadata": {"path": str(folder)}},
+        record_timing=False,
+        store_widget_state=False,
+    )
+    client.execute(env={**os.environ, "IPYTHONDIR": str(folder / "ipython")})
+    return normalised(executed)
+
+
+def normalised(notebook):
+    """The form that is committed: nothing depends on the time, the Python patch release or the editor."""
+    plain = copy.deepcopy(notebook)
+    plain.metadata = nbformat.from_dict(METADATA)
+    for cell in plain.cells:
+        tags = cell.metadata.get("tags")
+        cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
+    for _, cell in code_cells(plain):
+        # A slider lives only while a kernel runs; the static figure beside it is what a reader sees.
+        cell.outputs = joined([o for o in cell.outputs if WIDGET not in o.get("data", {})])
+    return plain
+
+
+def joined(outputs):
+    """Pieces of one stream as one output: where a kernel happens to cut its prints is chance."""
+    kept = []
+    for output in outputs:
+        if kept and output.output_type == "stream" == kept[-1].output_type and output.name == kept[-1].name:
+            kept[-1].text += output.text
+        else:
+            kept.append(output)
+    return kept
+
+
+def with_kept_outputs(committed, executed):
+    """The executed notebook; cells that show the same keep their old bytes, so that diffs stay small."""
+    merged = copy.deepcopy(executed)
+    if len(committed.cells) == len(merged.cells):
+        for old, new in zip(committed.cells, merged.cells, strict=True):
+            if new.cell_type == "code" and old.cell_type == "code" and not cell_difference(old, new):
+                new.outputs = old.outputs if "volatile" not in tags_of(new) else new.outputs
+    return merged
+
+
+# --- comparing ----------------------------------------------------------------------------------
+
+
+def tags_of(cell):
+    return cell.metadata.get("tags", [])
+
+
+def notebook_difference(committed, executed):
+    """The first difference as a sentence, or None."""
+    for (number, old), (_, new) in zip(code_cells(committed), code_cells(executed), strict=True):
+        difference = None if "volatile" in tags_of(old) else cell_difference(old, new)
+        if difference:
+            return f"cell {number}: {difference}"
+    return None
+
+
+def cell_difference(old, new):
+    if old.execution_count != new.execution_count:
+        return f"it is number {new.execution_count} to run, the file says {old.execution_count}"
+    if len(old.outputs) != len(new.outputs):
+        return f"it shows {len(new.outputs)} outputs, the file has {len(old.outputs)}"
+    for a, b in zip(old.outputs, new.outputs, strict=True):
+        if a.output_type != b.output_type:
+            return f"it gives {b.output_type}, the file has {a.output_type}"
+        before, now = contents(a), contents(b)
+        if before.keys() != now.keys():
+            return f"it gives {sorted(now)}, the file has {sorted(before)}"
+        for kind in sorted(before):
+            compare = picture_difference if kind == "image/png" else text_difference
+            if difference := compare(before[kind], now[kind]):
+                return difference
+    return None
+
+
+def contents(output):
+    """{kind: text} of an output: a stream's text, or the data that a reader can see, with the alt text."""
+    if output.output_type == "stream":
+        return {output.name: output.text}
+    data = output.get("data", {})
+    unknown = set(data) - COMPARED
+    assert not unknown, f"no comparison is known for {sorted(unknown)}"
+    return {**data, **({"alt": alt_text(output)} if "image/png" in data else {})}
+
+
+def alt_text(output):
+    return output.metadata.get("image/png", {}).get("alt", "")
+
+
+def text_difference(before, now):
+    """None when the words are equal and the numbers close; else the first line that differs."""
+    old_lines, new_lines = before.splitlines(), now.splitlines()
+    for i in range(max(len(old_lines), len(new_lines))):
+        old, new = (lines[i] if i < len(lines) else "(no such line)" for lines in (old_lines, new_lines))
+        if not same_line(old, new):
+            marks = "\n".join(difflib.ndiff([old], [new]))
+            return f"line {i + 1} of the output is not what the file shows (-), but (+):\n{marks}"
+    return None
+
+
+def same_line(old, new):
+    # Blanks may differ: a column is one wider where a −0.0 became 0.0.
+    if NUMBER.sub(" # ", old).split() != NUMBER.sub(" # ", new).split():
+        return False
+    pairs = zip(NUMBER.findall(old), NUMBER.findall(new), strict=True)
+    return all(same_number(a, b) for a, b in pairs)
+
+
+def same_number(a, b):
+    """Equal, close to 1e-6, both noise, or one unit apart in a last digit beyond the second decimal."""
+    if a == b:
+        return True
+    x, y = float(a), float(b)
+    whole = not any(mark in text for text in (a, b) for mark in ".eE")
+    if whole:
+        return False
+    unit = max(last_digit(a), last_digit(b))
+    return math.isclose(x, y, rel_tol=1e-6) or max(abs(x), abs(y)) < NOISE or abs(x - y) < 1.01 * unit
+
+
+def last_digit(number):
+    """What one unit of the last printed digit is worth; 0 with fewer than three decimals: those are exact."""
+    mantissa, _, exponent = number.lower().partition("e")
+    decimals = len(mantissa.partition(".")[2])
+    return 10.0 ** (int(exponent or 0) - decimals) if decimals >= 3 else 0.0
+
+
+def pixels(encoded):
+    image = Image.open(io.BytesIO(base64.b64decode(encoded))).convert("RGBA")
+    white = Image.new("RGBA", image.size, "white")
+    return np.asarray(Image.alpha_composite(white, image).convert("RGB"), dtype=float)
+
+
+def picture_difference(before, now):
+    old, new = pixels(before), pixels(now)
+    if old.shape != new.shape:
+        return f"the picture has shape {new.shape}, the file's {old.shape}"
+    mean = np.abs(old - new).mean()
+    worst = np.abs(block_means(old) - block_means(new)).max()
+    if mean < MEAN_SHADE and worst < BLOCK_SHADE:
+        return None
+    return (
+        f"the picture is another one: {mean:.2f} of 255 apart on average (allowed {MEAN_SHADE}), "
+        f"{worst:.0f} in the worst {BLOCK} × {BLOCK} block (allowed {BLOCK_SHADE:.0f})"
+    )
+
+
+def block_means(picture):
+    """The picture at an eighth of its size: a letter moved by a pixel hardly shows, a line moved does."""
+    height, width = (length // BLOCK * BLOCK for length in picture.shape[:2])
+    blocks = picture[:height, :width].reshape(height // BLOCK, BLOCK, width // BLOCK, BLOCK, 3)
+    return blocks.mean(axis=(1, 3))
+
+
+# --- the lessons --------------------------------------------------------------------------------
+
+
+@per_notebook
+def test_a_notebook_runs_and_shows_what_the_file_shows(path, tmp_path):
+    committed = read(path)
+    executed = execute(committed, tmp_path)
+    if os.environ.get("NPFORMER_REWRITE") == "1":
+        nbformat.write(with_kept_outputs(committed, executed), path)
+        return
+    difference = notebook_difference(committed, executed)
+    assert difference is None, f"{path.name}, {difference}\n{HOW_TO_REWRITE}"
+
+
+@per_notebook
+def test_a_notebook_keeps_the_rules(path):
+    text = path.read_text(encoding="utf-8")
+    notebook = read(path)
+    nbformat.validate(notebook)
+    assert rule_offences(notebook, any_length=path.name in ANY_LENGTH) == []
+    assert nbformat.writes(normalised(notebook)) + "\n" == text, (
+        f"{path.name} was saved by an editor. {HOW_TO_REWRITE}"
+    )
+
+
+def test_there_are_lessons():
+    assert NOTEBOOKS
+
+
+def rule_offences(notebook, any_length=False):
+    """What a lesson must be: short, opened by its aim and its minutes, quiet, its pictures described."""
+    found = opening_offences(notebook.cells[0])
+    cells = code_cells(notebook)
+    if not any_length and not 10 <= len(cells) <= 20:
+        found.append(f"{len(cells)} code cells: a lesson has 10 to 20")
+    if len({cell.id for cell in notebook.cells}) < len(notebook.cells):
+        found.append("two cells share one id")
+    for position, (number, cell) in enumerate(cells):
+        found += [f"cell {number}: {offence}" for offence in cell_offences(cell)]
+        neighbours = [c for _, c in cells[max(position - 1, 0) : position + 2]]
+        if "interact" in cell.source and not any(pictures(c) for c in neighbours):
+            found.append(f"cell {number}: a slider without a static figure beside it")
+    return found
+
+
+def opening_offences(cell):
+    said = cell.source.lower() if cell.cell_type == "markdown" else ""
+    wanted = ("you will be able to", "minutes")
+    return [f"the first cell does not say '{words}'" for words in wanted if words not in said]
+
+
+def cell_offences(cell):
+    lines = cell.source.splitlines()
+    found = [] if lines else ["no code"]
+    found += ["longer than a slide (25 lines)"] * (len(lines) > 25)
+    found += ["a line wider than a slide (100 characters)"] * any(len(line) > 100 for line in lines)
+    found += ["an error in the output"] * any(o.output_type == "error" for o in cell.outputs)
+    found += ["a warning or other text on stderr"] * any(o.get("name") == "stderr" for o in cell.outputs)
+    found += ["a picture without alt text"] * any(not alt_text(o) for o in pictures(cell))
+    found += ["a picture that names the software that drew it"] * any(signed(o) for o in pictures(cell))
+    return found
+
+
+def pictures(cell):
+    return [o for o in cell.outputs if "image/png" in o.get("data", {})]
+
+
+def signed(output):
+    return b"Software" in base64.b64decode(output.data["image/png"])
+
+
+# --- the checks can fail ------------------------------------------------------------------------
+
+
+def png(array, **options):
+    file = io.BytesIO()
+    Image.fromarray(array.astype(np.uint8)).save(file, "png", **options)
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def drawing(row):
+    """A white picture with one dark line, three pixels thick."""
+    picture = np.full((160, 320, 3), 255.0)
+    picture[row : row + 3] = (0, 114, 178)
+    return picture
+
+
+def small_notebook():
+    """A committed notebook in miniature: a stream, a table, a picture and a volatile cell."""
+    new = nbformat.v4
+    shown = new.new_output(
+        "display_data",
+        data={"image/png": png(drawing(80)), "text/plain": "<picture>"},
+        metadata={"image/png": {"alt": "a line"}},
+    )
+    outputs = [
+        [new.new_output("stream", name="stdout", text="loss 0.6931 after 20 steps\n")],
+        [new.new_output("execute_result", data={"text/plain": "array([0.84147098, 1.])"}, execution_count=2)],
+        [shown],
+        [new.new_output("stream", name="stdout", text="took 3.2 s\n")],
+    ]
+    cells = [
+        new.new_code_cell("x = 1", execution_count=i, outputs=outputs[i - 1])
+        for i in range(1, len(outputs) + 1)
+    ]
+    cells[-1].metadata.tags = ["volatile"]
+    return new.new_notebook(cells=[new.new_markdown_cell("You will be able to add. 20 minutes."), *cells])
+
+
+def test_equal_notebooks_and_other_last_digits_pass():
+    committed, executed = small_notebook(), small_notebook()
+    assert notebook_difference(committed, executed) is None
+    executed.cells[2].outputs[0].data["text/plain"] = "array([0.84147099, 1.  ])"
+    executed.cells[3].outputs[0].data["image/png"] = png(np.clip(drawing(80) + 1, 0, 255), compress_level=1)
+    executed.cells[4].outputs[0].text = "took 4.7 s\n"
+    assert notebook_difference(committed, executed) is None
+
+
+@pytest.mark.parametrize(
+    ("cell", "tamper"),
+    [
+        (1, lambda o: o.update(text="loss 0.6951 after 20 steps\n")),
+        (1, lambda o: o.update(text="loss 0.6931 after 21 steps\n")),
+        (1, lambda o: o.update(text="cost 0.6931 after 20 steps\n")),
+        (1, lambda o: o.update(text=o.text + "one line more\n")),
+        (1, lambda o: o.update(name="stderr")),
+        (2, lambda o: o["data"].update({"text/plain": "array([0.84147198, 1.])"})),
+        (2, lambda o: o["data"].update({"text/plain": "array([0.84147098, 0.])"})),
+        (2, lambda o: o["data"].update({"text/html": "<b>1</b>"})),
+        (3, lambda o: o["data"].update({"image/png": png(drawing(90))})),
+        (3, lambda o: o["data"].update({"image/png": png(drawing(80) * 0.97)})),
+        (3, lambda o: o["data"].update({"image/png": png(drawing(80)[:-1])})),
+        (3, lambda o: o["metadata"]["image/png"].update(alt="a circle")),
+    ],
+)
+def test_a_stale_number_word_or_picture_is_caught(cell, tamper):
+    committed, executed = small_notebook(), small_notebook()
+    tamper(executed.cells[cell].outputs[0])
+    assert notebook_difference(committed, executed).startswith(f"cell {cell + 1}: ")
+
+
+def test_a_missing_output_and_another_order_are_caught():
+    committed, executed = small_notebook(), small_notebook()
+    executed.cells[1].outputs = []
+    assert "shows 0 outputs" in notebook_difference(committed, executed)
+    executed = small_notebook()
+    executed.cells[1].execution_count = 7
+    assert "number 7" in notebook_difference(committed, executed)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same"),
+    [
+        ("0.841", "0.842", True),
+        ("0.841", "0.843", False),
+        ("0.84", "0.85", False),
+        ("0.5", "0.6", False),
+        ("1.", "2.", False),
+        ("7", "8", False),
+        ("1000000", "1000001", False),
+        ("2.2e-16", "0.0", True),
+        ("2.2e-16", "3.1e-12", False),
+        ("1.0000001e+03", "1.0000002e+03", True),
+        ("-0.0", "0.0", True),
+        ("-0.25", "0.25", False),
+    ],
+)
+def test_which_numbers_are_the_same(a, b, same):
+    assert same_number(a, b) is same
+
+
+def test_only_cells_that_changed_are_rewritten():
+    committed, executed = small_notebook(), small_notebook()
+    executed.cells[1].outputs[0].text = "loss 0.5000 after 20 steps\n"
+    executed.cells[2].outputs[0].data["text/plain"] = "array([0.84147099, 1.])"
+    merged = with_kept_outputs(committed, executed)
+    assert merged.cells[1].outputs == executed.cells[1].outputs
+    assert merged.cells[2].outputs == committed.cells[2].outputs
+
+
+def test_the_normal_form_drops_what_changes_by_itself():
+    notebook = small_notebook()
+    notebook.metadata = nbformat.from_dict({"language_info": {"name": "python", "version": "3.11.7"}})
+    cell = notebook.cells[1]
+    cell.metadata = nbformat.from_dict({"execution": {"iopub.execute_input": "2026"}, "tags": ["volatile"]})
+    first = cell.outputs[0]
+    widget = nbformat.v4.new_output(
+        "display_data", data={WIDGET: {"model_id": "c0ffee"}, "text/plain": "slider"}
+    )
+    cell.outputs = [widget, {**first, "text": "loss "}, {**first, "text": "0.6931\n"}]
+    plain = normalised(nbformat.from_dict(notebook))
+    assert plain.metadata == METADATA
+    assert plain.cells[1].metadata == {"tags": ["volatile"]}
+    assert [o.text for o in plain.cells[1].outputs] == ["loss 0.6931\n"]
+
+
+def lesson_of(n_cells):
+    """A notebook that keeps every rule."""
+    new = nbformat.v4
+    cells = [new.new_code_cell("x = 1", execution_count=i + 1) for i in range(n_cells)]
+    return new.new_notebook(cells=[new.new_markdown_cell("You will be able to add. 20 minutes."), *cells])
+
+
+def test_a_good_lesson_has_no_offences():
+    assert rule_offences(lesson_of(10)) == []
+    assert rule_offences(lesson_of(40), any_length=True) == []
+    lesson = lesson_of(10)
+    lesson.cells[1].source = "interact(draw, position=slider)"
+    lesson.cells[2].outputs = small_notebook().cells[3].outputs
+    assert rule_offences(lesson) == []
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        lambda lesson: lesson.cells.pop(),
+        lambda lesson: lesson.cells.pop(0),
+        lambda lesson: lesson.cells[0].update(source="You will be able to add."),
+        lambda lesson: lesson.cells[1].update(id=lesson.cells[2].id),
+        lambda lesson: lesson.cells[1].update(source=""),
+        lambda lesson: lesson.cells[1].update(source="x = 1\n" * 26),
+        lambda lesson: lesson.cells[1].update(source="x" * 101),
+        lambda lesson: lesson.cells[1].update(source="interact(draw)"),
+        lambda lesson: lesson.cells[1].update(outputs=[nbformat.v4.new_output("error")]),
+        lambda lesson: lesson.cells[1].update(outputs=[nbformat.v4.new_output("stream", name="stderr")]),
+        lambda lesson: lesson.cells[1].update(outputs=[picture_output(alt="")]),
+        lambda lesson: lesson.cells[1].update(outputs=[picture_output(alt="a line", software=True)]),
+    ],
+)
+def test_a_broken_rule_is_caught(break_it):
+    lesson = lesson_of(10)
+    break_it(lesson)
+    assert rule_offences(lesson) != []
+
+
+def picture_output(alt, software=False):
+    from PIL.PngImagePlugin import PngInfo
+
+    info = PngInfo()
+    if software:
+        info.add_text("Software", "a plotting library")
+    data = {"image/png": png(drawing(80), pnginfo=info)}
+    return nbformat.v4.new_output("display_data", data=data, metadata={"image/png": {"alt": alt}})
+
+
+def test_a_notebook_is_executed_in_this_environment_and_its_errors_are_raised(tmp_path):
+    notebook = lesson_of(2)
+    notebook.cells[1].source = "import sys; print(sys.executable)"
+    notebook.cells[2].source = "sys.getsizeof(x := 1) > 0"
+    executed = execute(notebook, tmp_path)
+    assert Path(executed.cells[1].outputs[0].text.strip()).parent.parent == Path(sys.prefix)
+    assert executed.cells[2].outputs[0].data["text/plain"] == "True"
+    assert [cell.execution_count for _, cell in code_cells(executed)] == [1, 2]
