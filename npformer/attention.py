@@ -43,8 +43,8 @@ def attention_forward(
 ) -> tuple[Array, AttentionCache]:
     """y = softmax(q kᵀ/√d_k + bias) v, "Attention Is All You Need", equation 1.
 
-    q (..., T_q, d_k), k (..., T_k, d_k), v (..., T_k, d_v) -> y (..., T_q, d_v). mask is boolean, True = may attend; mask and bias broadcast to
-    (..., T_q, T_k). A query that may attend to no key gets zeros.
+    q (..., T_q, d_k), k (..., T_k, d_k), v (..., T_k, d_v) -> y (..., T_q, d_v). mask is boolean, True =
+    may attend; mask and bias broadcast to (..., T_q, T_k). A query that may attend to no key gets zeros.
 
     Raises TypeError for arrays that are not of one float dtype or a mask that is not boolean, ValueError
     for shapes that do not fit.
@@ -68,7 +68,8 @@ def attention_forward(
 def attention_backward(dy: Array, cache: AttentionCache) -> tuple[Array, Array, Array]:
     """dv = weightsᵀ dy, ds = weights · (dy vᵀ - Σ dy y), dq = ds k/√d_k, dk = dsᵀ q/√d_k.
 
-    dy (..., T_q, d_v) -> dq, dk, dv in the inputs' shapes. The softmax's Σ_j (dy vᵀ)_j weights_j over the keys is Σ dy y over the columns, a smaller sum.
+    dy (..., T_q, d_v) -> dq, dk, dv in the inputs' shapes. The softmax's Σ_j (dy vᵀ)_j weights_j over the
+    keys is Σ dy y over the columns, a smaller sum.
 
     Raises TypeError for another function's cache, ValueError for a dy that has not the output's shape.
 
@@ -139,7 +140,7 @@ class MultiHeadAttentionCache(NamedTuple):
 def init_attention(
     d_model: int, rng: np.random.Generator, *, bias: bool = False, dtype: Any = np.float64
 ) -> AttentionParams:
-    """Four weights (d_model, d_model), uniform in ±√(3 / d_model); with bias=True four zero biases (d_model,).
+    """Four weights (d_model, d_model), uniform in ±√(3 / d_model); with bias=True zero biases (d_model,).
 
     Raises TypeError or ValueError unless d_model is an integer >= 1, rng a Generator and bias a bool.
 
@@ -166,7 +167,7 @@ def multi_head_attention_forward(
     bias: Array | None = None,
     rope: bool = False,
 ) -> tuple[Array, MultiHeadAttentionCache]:
-    """y = concat(head_1, …, head_h) W_O, head_i = attention(q W_Q_i, k W_K_i, v W_V_i) with d_k = d_model / h.
+    """y = concat(head_1, …, head_h) W_O, head_i = attention(q W_Q_i, k W_K_i, v W_V_i), d_k = d_model / h.
 
     "Attention Is All You Need", section 3.2.2. q (..., T_q, d_model), k and v (..., T_k, d_model) -> y as q.
     mask broadcasts to (..., T_q, T_k) and is the same for every head, bias to (..., h, T_q, T_k). rope=True
@@ -204,7 +205,8 @@ def multi_head_attention_backward(
 ) -> tuple[Array, Array, Array, AttentionParams]:
     """The forward's lines from the last one up, each by its own backward.
 
-    dy (..., T_q, d_model) -> dq, dk, dv in the inputs' shapes, and the gradients of the parameters. In self-attention, where q, k and v are one x, dx = dq + dk + dv.
+    dy (..., T_q, d_model) -> dq, dk, dv in the inputs' shapes, and the gradients of the parameters. In
+    self-attention, where q, k and v are one x, dx = dq + dk + dv.
 
     Raises TypeError for another function's cache, ValueError for a dy that has not the output's shape.
 

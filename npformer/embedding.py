@@ -94,7 +94,8 @@ def embedding_backward(dy: Array, cache: EmbeddingCache) -> EmbeddingParams:
 def tied_logits_forward(x: Array, params: EmbeddingParams) -> tuple[Array, TiedLogitsCache]:
     """logits = x Eᵀ, with the embedding's own matrix: x (..., d_model) -> logits (..., vocab_size).
 
-    "Attention Is All You Need", section 3.4. Raises TypeError for arrays that are not of one float dtype, ValueError for shapes that do not fit.
+    "Attention Is All You Need", section 3.4. Raises TypeError for arrays that are not of one float dtype,
+    ValueError for shapes that do not fit.
 
     >>> tied_logits_forward(np.ones((1, 2)), EmbeddingParams(np.ones((3, 2))))[0]
     array([[2., 2., 2.]])
@@ -110,7 +111,8 @@ def tied_logits_forward(x: Array, params: EmbeddingParams) -> tuple[Array, TiedL
 def tied_logits_backward(dlogits: Array, cache: TiedLogitsCache) -> tuple[Array, EmbeddingParams]:
     """dx = dlogits E, dE = dlogitsᵀ x, summed over all rows.
 
-    dlogits (..., vocab_size) -> dx (..., d_model), dE (vocab_size, d_model). Raises TypeError for another function's cache, ValueError for dlogits that have not the output's shape.
+    dlogits (..., vocab_size) -> dx (..., d_model), dE (vocab_size, d_model). Raises TypeError for another
+    function's cache, ValueError for dlogits that have not the output's shape.
 
     >>> logits, cache = tied_logits_forward(np.ones((1, 2)), EmbeddingParams(np.ones((3, 2))))
     >>> tied_logits_backward(logits, cache)[0]

@@ -147,8 +147,8 @@ def encoder_block_forward(
 def encoder_block_backward(dy: Array, cache: EncoderBlockCache) -> tuple[Array, EncoderBlockParams]:
     """The forward's lines from the last one up; where x went two ways, its gradients add.
 
-    dy (..., T, d_model) -> dx (..., T, d_model), and the gradients of the parameters. Raises TypeError for another function's cache,
-    ValueError for a dy that has not the output's shape.
+    dy (..., T, d_model) -> dx (..., T, d_model), and the gradients of the parameters. Raises TypeError
+    for another function's cache, ValueError for a dy that has not the output's shape.
 
     >>> config = TransformerConfig(d_model=8, d_ff=32, n_heads=2)
     >>> params = init_encoder_block(config, np.random.default_rng(0))
@@ -279,7 +279,8 @@ def encoder_forward(
 def encoder_backward(dy: Array, cache: EncoderCache) -> tuple[Array, EncoderParams]:
     """The final norm, then the blocks from the last one down.
 
-    dy (..., T, d_model) -> dx (..., T, d_model), and the gradients of the parameters. Raises TypeError for another function's cache, ValueError for a dy that has not the output's shape.
+    dy (..., T, d_model) -> dx (..., T, d_model), and the gradients of the parameters. Raises TypeError
+    for another function's cache, ValueError for a dy that has not the output's shape.
 
     >>> config = TransformerConfig(d_model=8, d_ff=32, n_heads=2)
     >>> y, cache = encoder_forward(np.ones((6, 8)), init_encoder(config, np.random.default_rng(0)), config)

@@ -47,8 +47,9 @@ def layer_norm_forward(
 ) -> tuple[Array, LayerNormCache]:
     """y = gamma x̂ + beta with x̂ = (x - mean x) / √(var x + eps), row by row.
 
-    x (..., d_model) -> y (..., d_model). Ba, Kiros and Hinton, "Layer Normalization", 2016. The variance is the mean of the squares (divided by
-    d_model, not d_model - 1) and eps stands inside the root. A constant row has x̂ = 0, so its y is beta.
+    x (..., d_model) -> y (..., d_model). Ba, Kiros and Hinton, "Layer Normalization", 2016. The variance
+    is the mean of the squares (divided by d_model, not d_model - 1) and eps stands inside the root. A
+    constant row has x̂ = 0, so its y is beta.
 
     Raises TypeError for arrays that are not of one float dtype, ValueError for shapes that do not fit or
     an eps that is negative or not finite.

@@ -96,25 +96,80 @@ def worked_example(example: Example | None = None, *, decimals: int | None = Non
     check_kind("worked_example", "example", example, Example)
     if decimals is not None:
         check_integer("worked_example", "decimals", decimals, minimum=0)
-    block, steps = example.block, list[Step]()
+    _check_config(example.config)
+    steps: list[Step] = []
 
     def section(title: str) -> Write:
         return partial(_write, steps, example, decimals, title)
 
+    block, eps = example.block, example.config.eps
     x = _words_and_positions_forward(section("Words and positions"), example)
-    attended, seen = _attention_forward(section("Multi-head attention"), x, block.attention, example.config)
-    u, norm_1 = _add_and_norm_forward(
-        section("First add & norm"), 1, x, attended, block.norm_1, example.config
-    )
-    fed, on = _ffn_forward(section("Feed-forward network"), u, block.ffn)
-    y, norm_2 = _add_and_norm_forward(section("Second add & norm"), 2, u, fed, block.norm_2, example.config)
+    attended, seen = _attention_forward(section("Multi-head attention"), x, block.attention, example.config.n_heads)
+    u, seen_1 = _add_and_norm_forward(section("First add & norm"), NORM_1, x, attended, block.norm_1, eps)
+    fed, seen_ffn = _ffn_forward(section("Feed-forward network"), u, block.ffn)
+    y, seen_2 = _add_and_norm_forward(section("Second add & norm"), NORM_2, u, fed, block.norm_2, eps)
     dy = _loss(section("Loss"), y, example.target)
-    dc = _add_and_norm_backward(section("Back through the second add & norm"), 2, dy, norm_2, block.norm_2)
-    du = _ffn_backward(section("Back through the feed-forward network"), dc, on, block.ffn)
-    da = _add_and_norm_backward(section("Back through the first add & norm"), 1, du, norm_1, block.norm_1)
+    dc = _add_and_norm_backward(section("Back through the second add & norm"), NORM_2, dy, seen_2, block.norm_2)
+    du = _ffn_backward(section("Back through the feed-forward network"), dc, seen_ffn, block.ffn)
+    da = _add_and_norm_backward(section("Back through the first add & norm"), NORM_1, du, seen_1, block.norm_1)
     dx = _attention_backward(section("Back through multi-head attention"), da, seen, block.attention)
     _words_and_positions_backward(section("Back to the words"), dx, example)
     return Trace(example, decimals, tuple(steps))
+
+
+def drift(trace: Trace) -> dict[str, float]:
+    """How far rounding has led each step: the largest difference from the same step worked exactly, by name.
+
+    >>> far = drift(worked_example(decimals=3))
+    >>> f"{far['attention.scores']:.4f} {far['norm_2.output']:.4f} {max(far.values()):.4f}"
+    """
+    exact = worked_example(trace.example)
+    pairs = zip(trace.steps, exact.steps, strict=True)
+    return {step.name: float(np.abs(step.value - true.value).max()) for step, true in pairs}
+
+
+def _check_config(config: TransformerConfig) -> None:
+    """The trace writes down one kind of block; another kind would get another block's numbers."""
+    wanted = {"norm": "post", "activation": "relu", "positions": "sinusoidal", "attention_bias": False}
+    for name, value in wanted.items():
+        if getattr(config, name) != value:
+            found = getattr(config, name)
+            raise ValueError(f"worked_example: config.{name} is {found!r}; the trace shows {value!r} only")
+
+
+# The numbers
+
+
+def dog_bites_man() -> Example:
+    """The example of the lessons: weights chosen so that no number is dull.
+
+    Head 1 looks from each noun to the verb. Every token switches other hidden units on, unit 3 stays off for
+    all of them, and the word of the vocabulary that is not in the sentence gets no gradient.
+    """
+    tokens, vocabulary = ("dog", "bites", "man"), ("<pad>", "bites", "dog", "man")
+    E = _rows("0 0 0 0 | 0 1 -.5 -1 | 1 -.5 0 .5 | -.5 .5 1 0")
+    attention = AttentionParams(
+        W_Q=_rows("0 .5 0 -1 | -.5 0 0 0 | 0 .5 0 1 | 0 0 .5 0"),
+        W_K=_rows("-.5 0 0 0 | 0 .5 0 0 | 0 -1 1 0 | 0 0 -.5 -.5"),
+        W_V=_rows("0 1 0 0 | 0 0 0 .5 | 0 0 -.5 1 | -1 0 0 0"),
+        W_O=_rows("0 1 -1 0 | -.5 0 0 1 | 0 0 0 1 | 0 1 -.5 0"),
+    )
+    ffn = FFNParams(
+        W_1=_rows("0 -1 0 0 0 0 | 0 0 0 -.5 0 1 | .5 0 .5 0 0 0 | 1 0 1 1 1 -.5"),
+        b_1=_rows("0 1 .5 0 .5 -2")[0],
+        W_2=_rows("1 0 0 0 | 0 0 0 1 | 0 0 .5 -1 | 1 0 -1 0 | 0 -1 0 -.5 | 0 -1 0 0"),
+        b_2=_rows(".5 .5 -.5 1")[0],
+    )
+    norm_1 = LayerNormParams(_rows("1 2 .5 1")[0], _rows("0 .5 0 -.5")[0])
+    norm_2 = LayerNormParams(_rows("2 1 1 .5")[0], _rows("0 -1 .5 1")[0])
+    config = TransformerConfig(d_model=4, d_ff=6, n_heads=2, n_layers=1, dropout=0.0)
+    block = EncoderBlockParams(attention, norm_1, ffn, norm_2)
+    target = _rows("-1 0 -1 0 | 0 -.5 -1 1 | -1 -2 0 2")
+    return Example(tokens, vocabulary, np.array([2, 1, 3]), EmbeddingParams(E), block, config, target)
+
+
+def _rows(numbers: str) -> Array:
+    return np.array([[float(number) for number in row.split()] for row in numbers.split("|")])
 
 
 def _write(
@@ -185,20 +240,132 @@ def _words_and_positions_backward(write: Write, dx: Array, example: Example) -> 
 
 
 def _attention_forward(
-    write: Write, x: Array, params: AttentionParams, config: TransformerConfig
+    write: Write, x: Array, params: AttentionParams, n_heads: int
 ) -> tuple[Array, tuple[Array, ...]]:
     _write_given(write, "attention", params)
-    projections = [
-        write(f"attention.{name}", f"{name} = x W_{name}", x @ W, "section 3.2.2")
-        for name, W in zip("QKV", (params.W_Q, params.W_K, params.W_V), strict=True)
-    ]
-    Q, K, V = (split_heads(p, config.n_heads) for p in projections)  # (h, n, d_k)
+    Q = write("attention.Q", "Q = x W_Q", x @ params.W_Q, "section 3.2.2")
+    K = write("attention.K", "K = x W_K", x @ params.W_K, "section 3.2.2")
+    V = write("attention.V", "V = x W_V", x @ params.W_V, "section 3.2.2")
+    Q, K, V = (split_heads(projected, n_heads) for projected in (Q, K, V))  # each (h, n, d_k)
     scores = Q @ K.mT / math.sqrt(Q.shape[-1])  # (h, n, n)
-    scores = write("attention.scores", "Q Kᵀ / √d_k in each head", scores, "equation 1")
+    scores = write("attention.scores", "Q Kᵀ / √d_k, head by head", scores, "equation 1")
     exp = write("attention.exp", "e^scores", np.exp(scores))
     weights = exp / exp.sum(axis=-1, keepdims=True)
     weights = write("attention.weights", "softmax(scores) = exp / row sum of exp", weights, "equation 1")
-    heads = write("attention.heads", "weights V in each head", weights @ V, "equation 1")  # (h, n, d_k)
+    heads = write("attention.heads", "weights V, head by head", weights @ V, "equation 1")  # (h, n, d_k)
     output = merge_heads(heads) @ params.W_O  # (n, d_model)
-    write("attention.output", "Concat(head_1, …, head_h) W_O", output, "section 3.2.2")
+    output = write("attention.output", "Concat(head_1, …, head_h) W_O", output, "section 3.2.2")
     return output, (x, Q, K, V, weights, heads)
+
+
+def _attention_backward(write: Write, da: Array, seen: tuple[Array, ...], params: AttentionParams) -> Array:
+    x, Q, K, V, weights, heads = seen
+    root = math.sqrt(Q.shape[-1])  # √d_k
+    write("d_attention.W_O", "Concat(heads)ᵀ da", merge_heads(heads).T @ da)
+    dheads = split_heads(da @ params.W_O.T, len(heads))  # (h, n, d_k)
+    dheads = write("d_attention.heads", "da W_Oᵀ, cut into heads", dheads)
+    dV = write("d_attention.V", "weightsᵀ dheads, heads side by side", merge_heads(weights.mT @ dheads))
+    dweights = write("d_attention.weights", "dheads Vᵀ", dheads @ V.mT)  # (h, n, n)
+    dscores = weights * (dweights - (dweights * weights).sum(axis=-1, keepdims=True))
+    equation = "weights ⊙ (dweights − row sum of dweights ⊙ weights)"
+    dscores = write("d_attention.scores", equation, dscores)
+    dQ = write("d_attention.Q", "dscores K / √d_k, heads side by side", merge_heads(dscores @ K) / root)
+    dK = write("d_attention.K", "dscoresᵀ Q / √d_k, heads side by side", merge_heads(dscores.mT @ Q) / root)
+    for name, gradient in zip("QKV", (dQ, dK, dV), strict=True):
+        write(f"d_attention.W_{name}", f"xᵀ d{name}", x.T @ gradient)
+    dx = da + dQ @ params.W_Q.T + dK @ params.W_K.T + dV @ params.W_V.T
+    return write("d_sum", "dx = da + dQ W_Qᵀ + dK W_Kᵀ + dV W_Vᵀ", dx)
+
+
+class _Norm(NamedTuple):
+    """What one add & norm is called: LayerNorm(a = x + attention.output) = u, LayerNorm(c = u + ffn.output) = y."""
+
+    name: str
+    before: str
+    sublayer: str
+    added: str
+    after: str
+
+
+NORM_1 = _Norm("norm_1", "x", "attention.output", "a", "u")
+NORM_2 = _Norm("norm_2", "u", "ffn.output", "c", "y")
+
+
+def _add_and_norm_forward(
+    write: Write, norm: _Norm, x: Array, fx: Array, params: LayerNormParams, eps: float
+) -> tuple[Array, tuple[Array, Array]]:
+    name, a = norm.name, norm.added
+    _write_given(write, name, params)
+    added = write(f"{name}.add", f"{a} = {norm.before} + {norm.sublayer}", x + fx, "section 3.1")
+    mean = write(f"{name}.mean", f"row mean of {a}", added.mean(axis=-1, keepdims=True))  # (n, 1)
+    centred = write(f"{name}.centred", f"{a} − mean", added - mean)
+    variance = write(f"{name}.variance", "row mean of centred²", (centred**2).mean(axis=-1, keepdims=True))
+    std = write(f"{name}.std", "√(variance + ε)", np.sqrt(variance + eps))
+    x_hat = write(f"{name}.x_hat", "centred / std", centred / std)
+    y = params.gamma * x_hat + params.beta
+    y = write(f"{name}.output", f"{norm.after} = gamma ⊙ x_hat + beta", y, "section 3.1")
+    return y, (x_hat, std)
+
+
+def _add_and_norm_backward(
+    write: Write, norm: _Norm, dy: Array, seen: tuple[Array, Array], params: LayerNormParams
+) -> Array:
+    name, du = norm.name, f"d{norm.after}"
+    x_hat, std = seen
+    write(f"d_{name}.gamma", f"sum over tokens of {du} ⊙ x_hat", (dy * x_hat).sum(axis=0))
+    write(f"d_{name}.beta", f"sum over tokens of {du}", dy.sum(axis=0))
+    dx_hat = write(f"d_{name}.x_hat", f"{du} ⊙ gamma", dy * params.gamma)
+    along_ones = dx_hat.mean(axis=-1, keepdims=True)
+    along_ones = write(f"d_{name}.along_ones", "row mean of dx_hat", along_ones)
+    along_x_hat = (dx_hat * x_hat).mean(axis=-1, keepdims=True)
+    along_x_hat = write(f"d_{name}.along_x_hat", "row mean of dx_hat ⊙ x_hat", along_x_hat)
+    equation = f"d{norm.added} = (dx_hat − along_ones − along_x_hat · x_hat) / std"
+    return write(f"d_{name}.add", equation, (dx_hat - along_ones - along_x_hat * x_hat) / std)
+
+
+def _ffn_forward(write: Write, u: Array, params: FFNParams) -> tuple[Array, tuple[Array, ...]]:
+    _write_given(write, "ffn", params)
+    z = write("ffn.z", "u W_1 + b_1", u @ params.W_1 + params.b_1, "equation 2")  # (n, d_ff)
+    hidden = write("ffn.hidden", "max(0, z)", np.maximum(0, z), "equation 2")
+    output = write("ffn.output", "hidden W_2 + b_2", hidden @ params.W_2 + params.b_2, "equation 2")
+    return output, (u, z, hidden)
+
+
+def _ffn_backward(write: Write, dc: Array, seen: tuple[Array, ...], params: FFNParams) -> Array:
+    u, z, hidden = seen
+    write("d_ffn.W_2", "hiddenᵀ dc", hidden.T @ dc)
+    write("d_ffn.b_2", "sum over tokens of dc", dc.sum(axis=0))
+    dhidden = write("d_ffn.hidden", "dc W_2ᵀ", dc @ params.W_2.T)  # (n, d_ff)
+    dz = write("d_ffn.z", "dhidden where z > 0, else 0", np.where(z > 0, dhidden, 0.0))
+    write("d_ffn.W_1", "uᵀ dz", u.T @ dz)
+    write("d_ffn.b_1", "sum over tokens of dz", dz.sum(axis=0))
+    return write("d_norm_1.output", "du = dc + dz W_1ᵀ", dc + dz @ params.W_1.T)
+
+
+def _loss(write: Write, y: Array, target: Array) -> Array:
+    write("target", GIVEN, target)
+    write("loss", "½ Σ (y − target)²", np.asarray(((y - target) ** 2).sum() / 2))
+    return write("d_norm_2.output", "dy = y − target", y - target)
+
+
+def _write_given(write: Write, place: str, params: NamedTuple) -> None:
+    for name, value in leaves(params):
+        write(f"{place}.{name}", GIVEN, value)
+
+
+# The trace as text
+
+
+class _Table(NamedTuple):
+    labels: tuple[str, ...]  # at the left of each line
+    lines: tuple[str, ...]
+
+
+def _table(step: Step) -> _Table:
+    """Name and shape, equation, column heads where the columns are words or heads, and the numbers."""
+    stacked = np.atleast_2d(step.value)
+    heads = stacked.reshape(-1, *stacked.shape[-2:])  # (h, rows, columns)
+    cells = [[[_number(v, step) for v in row] for row in head] for head in heads]
+    width = max(map(len, [*step.columns, *(cell for head in cells for row in head for cell in row)]))
+    grid = [" ".join(cell.rjust(width) for cell in row) for head in [step.columns, *[None]] for row in []]
+    ...

@@ -154,7 +154,8 @@ class TestGELU:
         with mpmath.workdps(60):
             some = range(0, len(points), 7)
             slopes = [float(mpmath.diff(lambda t: t * phi(t), points[i])) for i in some]
-        np.testing.assert_allclose(dz[list(some)], slopes, rtol=0, atol=20 * EPSILON[dtype])
+        # 1 - Φ is off by a unit of 1, and is multiplied by z times the slope of the inner function
+        np.testing.assert_allclose(dz[list(some)], slopes, rtol=0, atol=64 * EPSILON[dtype])
 
     def test_the_two_forms_differ_by_less_than_5e_4(self):
         z = np.linspace(-10, 10, 2001)
