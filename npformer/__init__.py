@@ -50,6 +50,7 @@ from npformer.functional import (
     softmax_backward,
     softmax_forward,
 )
+from npformer.gradcheck import GradientReport, GradientRow, gradcheck
 from npformer.layer_norm import (
     LayerNormCache,
     LayerNormParams,
@@ -84,6 +85,8 @@ __all__ = [
     "EncoderParams",
     "FFNCache",
     "FFNParams",
+    "GradientReport",
+    "GradientRow",
     "LayerNormCache",
     "LayerNormParams",
     "LearnedPositionsParams",
@@ -112,6 +115,7 @@ __all__ = [
     "ffn_forward",
     "gelu_backward",
     "gelu_forward",
+    "gradcheck",
     "init_attention",
     "init_embedding",
     "init_encoder",

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Array, array_module
-from npformer.functional import LinearCache, glorot, linear_backward, linear_forward, softmax_in_place
+from npformer.functional import glorot, linear, linear_gradients, softmax_in_place
 from npformer.positional import RoPECache, rope_backward, rope_forward
 from npformer.validate import (
     check_array,
@@ -118,13 +118,13 @@ class AttentionParams(NamedTuple):
 
 
 class MultiHeadAttentionCache(NamedTuple):
-    Q: LinearCache  # the projections' own caches
-    K: LinearCache
-    V: LinearCache
+    q: Array  # (..., T_q, d_model)
+    k: Array  # (..., T_k, d_model)
+    v: Array
     rope: tuple[RoPECache, RoPECache] | None  # for the queries and the keys
-    attention: AttentionCache  # over (..., h, T, d_k)
-    output: LinearCache
-    n_heads: int
+    attention: AttentionCache  # of all heads at once, over (..., h, T, d_k)
+    merged: Array  # (..., T_q, d_model), the heads' outputs side by side: what W_O sees
+    params: AttentionParams
 
     @property
     def weights(self) -> Array:
@@ -184,10 +184,9 @@ def multi_head_attention_forward(
     """
     _check_multi_head("multi_head_attention_forward", q, k, v, params, n_heads, mask, bias, rope)
 
-    Q, cache_Q = linear_forward(q, params.W_Q, params.b_Q)  # (..., T_q, d_model)
-    K, cache_K = linear_forward(k, params.W_K, params.b_K)  # (..., T_k, d_model)
-    V, cache_V = linear_forward(v, params.W_V, params.b_V)
-    Q, K, V = split_heads(Q, n_heads), split_heads(K, n_heads), split_heads(V, n_heads)  # (..., h, T, d_k)
+    Q = _split(linear(q, params.W_Q, params.b_Q), n_heads)  # (..., h, T_q, d_k)
+    K = _split(linear(k, params.W_K, params.b_K), n_heads)  # (..., h, T_k, d_k)
+    V = _split(linear(v, params.W_V, params.b_V), n_heads)
     turned = None
     if rope:
         positions = array_module(q).arange(q.shape[-2]) + (k.shape[-2] - q.shape[-2])
@@ -196,8 +195,9 @@ def multi_head_attention_forward(
     if mask is not None and mask.ndim >= 3:
         mask = mask[..., None, :, :]  # (..., 1, T_q, T_k)
     heads, attention = attention_forward(Q, K, V, mask=mask, bias=bias)  # (..., h, T_q, d_k)
-    y, output = linear_forward(merge_heads(heads), params.W_O, params.b_O)  # (..., T_q, d_model)
-    return y, MultiHeadAttentionCache(cache_Q, cache_K, cache_V, turned, attention, output, n_heads)
+    merged = _merge(heads)  # (..., T_q, d_model)
+    y = linear(merged, params.W_O, params.b_O)  # (..., T_q, d_model)
+    return y, MultiHeadAttentionCache(q, k, v, turned, attention, merged, params)
 
 
 def multi_head_attention_backward(
@@ -217,16 +217,17 @@ def multi_head_attention_backward(
     (8, 8)
     """
     check_kind("multi_head_attention_backward", "cache", cache, MultiHeadAttentionCache)
-    check_d_output("multi_head_attention_backward", "dy", dy, cache.Q.x.shape, cache.Q.x.dtype)
+    q, k, v, turned, attention, merged, (W_Q, W_K, W_V, W_O, b_Q, b_K, b_V, b_O) = cache
+    check_d_output("multi_head_attention_backward", "dy", dy, q.shape, q.dtype)
 
-    dmerged, dW_O, db_O = linear_backward(dy, cache.output)  # (..., T_q, d_model)
-    dheads = split_heads(dmerged, cache.n_heads)  # (..., h, T_q, d_k)
-    dQ, dK, dV = attention_backward(dheads, cache.attention)  # (..., h, T, d_k)
-    if cache.rope is not None:
-        dQ, dK = rope_backward(dQ, cache.rope[0]), rope_backward(dK, cache.rope[1])
-    dq, dW_Q, db_Q = linear_backward(merge_heads(dQ), cache.Q)  # (..., T_q, d_model)
-    dk, dW_K, db_K = linear_backward(merge_heads(dK), cache.K)  # (..., T_k, d_model)
-    dv, dW_V, db_V = linear_backward(merge_heads(dV), cache.V)
+    dmerged, dW_O, db_O = linear_gradients(dy, merged, W_O, b_O)  # (..., T_q, d_model)
+    dheads = _split(dmerged, attention.q.shape[-3])  # (..., h, T_q, d_k)
+    dQ, dK, dV = attention_backward(dheads, attention)  # (..., h, T, d_k)
+    if turned is not None:
+        dQ, dK = rope_backward(dQ, turned[0]), rope_backward(dK, turned[1])
+    dq, dW_Q, db_Q = linear_gradients(_merge(dQ), q, W_Q, b_Q)  # (..., T_q, d_model)
+    dk, dW_K, db_K = linear_gradients(_merge(dK), k, W_K, b_K)  # (..., T_k, d_model)
+    dv, dW_V, db_V = linear_gradients(_merge(dV), v, W_V, b_V)
     return dq, dk, dv, AttentionParams(dW_Q, dW_K, dW_V, dW_O, db_Q, db_K, db_V, db_O)
 
 
@@ -241,8 +242,7 @@ def split_heads(x: Array, n_heads: int) -> Array:
     """
     check_array("split_heads", "x", x, ("...", "T", "d_model"), {})
     _check_heads("split_heads", n_heads, x.shape[-1])
-    pieces = x.reshape(*x.shape[:-1], n_heads, x.shape[-1] // n_heads)  # (..., T, h, d_k)
-    return pieces.swapaxes(-2, -3)  # (..., h, T, d_k)
+    return _split(x, n_heads)
 
 
 def merge_heads(x: Array) -> Array:
@@ -254,6 +254,15 @@ def merge_heads(x: Array) -> Array:
     array([0., 1., 2., 3.])
     """
     check_array("merge_heads", "x", x, ("...", "h", "T", "d_k"), {})
+    return _merge(x)
+
+
+def _split(x: Array, n_heads: int) -> Array:
+    pieces = x.reshape(*x.shape[:-1], n_heads, x.shape[-1] // n_heads)  # (..., T, h, d_k)
+    return pieces.swapaxes(-2, -3)  # (..., h, T, d_k)
+
+
+def _merge(x: Array) -> Array:
     *leading, h, T, d_k = x.shape
     return x.swapaxes(-2, -3).reshape(*leading, T, h * d_k)  # (..., T, d_model)
 

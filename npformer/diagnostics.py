@@ -34,8 +34,8 @@ def order_sensitivity(f: Callable[[Array], Array], x: Array, rng: np.random.Gene
         raise ValueError(
             f"order_sensitivity: f(x) has shape {y.shape}; expected {x.shape[:-1]} and a last axis"
         )
-    moved = f(x[..., order, :])
-    return float(abs(moved - y[..., order, :]).max() / abs(y).max())
+    moved = abs(f(x[..., order, :]) - y[..., order, :]).max()
+    return float(moved / (abs(y).max() or 1))
 
 
 def token_similarity(x: Array) -> Array:

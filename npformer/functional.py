@@ -39,11 +39,7 @@ def linear_forward(x: Array, W: Array, b: Array | None = None) -> tuple[Array, L
     check_array("linear_forward", "x", x, ("...", "d_in"), sizes, W.dtype)
     if b is not None:
         check_array("linear_forward", "b", b, ("d_out",), sizes, W.dtype)
-
-    y = as_rows(x) @ W  # (N, d_out)
-    if b is not None:
-        y += b
-    return y.reshape(*x.shape[:-1], W.shape[1]), LinearCache(x, W, b)  # (..., d_out)
+    return linear(x, W, b), LinearCache(x, W, b)
 
 
 def linear_backward(dy: Array, cache: LinearCache) -> tuple[Array, Array, Array | None]:
@@ -59,7 +55,19 @@ def linear_backward(dy: Array, cache: LinearCache) -> tuple[Array, Array, Array 
     check_kind("linear_backward", "cache", cache, LinearCache)
     x, W, b = cache
     check_d_output("linear_backward", "dy", dy, (*x.shape[:-1], W.shape[1]), x.dtype)
+    return linear_gradients(dy, x, W, b)
 
+
+def linear(x: Array, W: Array, b: Array | None) -> Array:
+    """x W + b without the checks, for functions that have made them: x (..., d_in) -> (..., d_out)."""
+    y = as_rows(x) @ W  # (N, d_out)
+    if b is not None:
+        y += b
+    return y.reshape(*x.shape[:-1], W.shape[1])  # (..., d_out)
+
+
+def linear_gradients(dy: Array, x: Array, W: Array, b: Array | None) -> tuple[Array, Array, Array | None]:
+    """The gradients of x, W and b without the checks: dy (..., d_out) -> dx (..., d_in), dW, db."""
     dy_rows = as_rows(dy)  # (N, d_out)
     dx = (dy_rows @ W.T).reshape(x.shape)  # (..., d_in)
     dW = as_rows(x).T @ dy_rows  # (d_in, d_out)
@@ -69,7 +77,7 @@ def linear_backward(dy: Array, cache: LinearCache) -> tuple[Array, Array, Array 
 
 def as_rows(x: Array) -> Array:
     """All leading axes as one, (..., d) -> (N, d): one matrix product instead of one per batch item."""
-    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    return x.reshape(-1, x.shape[-1])
 
 
 def glorot(d_in: int, d_out: int, rng: np.random.Generator, dtype: Any) -> Array:

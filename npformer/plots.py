@@ -73,6 +73,7 @@ def encoded(figure: "Figure", kind: str = "png") -> bytes:
     """The figure as the bytes of a "png" or "svg" file; nothing in them names the day or the software."""
     metadata = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
     file = io.BytesIO()
+    figure.draw_without_rendering()  # the layout settles in two passes: this one and the one below
     figure.savefig(file, format=kind, dpi=100, metadata=metadata)
     return file.getvalue()
 
@@ -204,7 +205,7 @@ def frequency_bands(omega: Array, *, pairs: Sequence[int] = (0, 1, 2, 3), n: int
     >>> len(frequency_bands(np.array([1.0, 0.1]), pairs=(0, 1)).axes)
     2
     """
-    figure = _figure(10, 1.75 * len(pairs) + 1.2)
+    figure = _figure(10, 1.4 * len(pairs) + 1.2)
     bands = figure.subplots(len(pairs), sharex=True, squeeze=False)[:, 0]
     for axes, i in zip(bands, pairs, strict=True):
         _draw_band(axes, float(omega[i]), n)
@@ -238,7 +239,7 @@ def clock_hands(
     >>> len(clock_hands([0, 1], np.array([1.0, 0.1, 0.01])).axes)
     6
     """
-    figure = _figure(10, 3.5 * len(positions) + 1.4)
+    figure = _figure(10, 2.4 * len(positions) + 2)
     dials = figure.subplots(len(positions), len(names), squeeze=False)
     for p, row in zip(positions, dials, strict=True):
         for i, axes in enumerate(row):

@@ -13,7 +13,7 @@ FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 def check_float(function: str, argument: str, x: Any) -> None:
     """Refuse anything but a float32 or float64 array, saying what to do about it."""
-    if getattr(x, "dtype", None) in FLOATS and isinstance(x, array_module(x).ndarray):
+    if (type(x) is np.ndarray or isinstance(x, array_module(x).ndarray)) and x.dtype in FLOATS:
         return
     if not hasattr(x, "dtype") or not hasattr(x, "shape"):
         raise TypeError(f"{function}: {argument} is {_kind(x)}; expected an array of float32 or float64")
@@ -45,17 +45,23 @@ def check_array(
     check_float(function, argument, x)
     if dtype is not None and x.dtype != dtype:
         raise TypeError(f"{function}: {argument} has dtype {x.dtype}; expected {dtype} like the other arrays")
-    leading = letters[0] == "..." if letters else False
-    axes = letters[1:] if leading else letters
-    n = len(axes)
-    shape = x.shape[len(x.shape) - n :] if leading else x.shape
-    if len(shape) == n and len(x.shape) >= n:
-        for letter, length in zip(axes, shape, strict=True):
-            if sizes.get(letter, length) != length:
-                break
-        else:
-            return
-    raise ValueError(f"{function}: {argument} has shape {x.shape}; expected {_expected(letters, sizes)}")
+    if not _fits(x.shape, letters, sizes):
+        raise ValueError(f"{function}: {argument} has shape {x.shape}; expected {_expected(letters, sizes)}")
+
+
+def _fits(shape: tuple[int, ...], letters: tuple[str, ...], sizes: Mapping[str, int]) -> bool:
+    n, axes = len(shape), len(letters)
+    if letters[0] == "...":
+        letters, axes = letters[1:], axes - 1
+        if n < axes:
+            return False
+    elif n != axes:
+        return False
+    # the loop, not zip(shape[-axes:], letters): this runs for every array of every call
+    for i in range(axes):
+        if sizes.get(letters[i], shape[n - axes + i]) != shape[n - axes + i]:
+            return False
+    return True
 
 
 def _expected(letters: tuple[str, ...], sizes: Mapping[str, int]) -> str:
@@ -80,8 +86,11 @@ def check_params(
     """
     check_kind(function, argument, params, kind)
     for name, array in zip(axes, params, strict=True):
-        if array is not None or name not in params._field_defaults:
-            check_array(function, f"{argument}.{name}", array, axes[name], sizes, dtype)
+        if array is None and name in params._field_defaults:
+            continue
+        if type(array) is np.ndarray and array.dtype is dtype and _fits(array.shape, axes[name], sizes):
+            continue  # the common case: no message to write, no name to put together
+        check_array(function, f"{argument}.{name}", array, axes[name], sizes, dtype)
 
 
 def check_kind(function: str, argument: str, value: Any, kind: type) -> None:

@@ -7,12 +7,21 @@ equation and its shape. The equations are those of "Attention Is All You Need" (
 The gradient of anything carries its name with a d_ in front: d_ffn.z, d_ffn.W_1, d_norm_1.gamma, d_E.
 """
 
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+
+from npformer.attention import AttentionParams, merge_heads, split_heads
 from npformer.backend import Array
 from npformer.embedding import EmbeddingParams
 from npformer.encoder import EncoderBlockParams, TransformerConfig
+from npformer.feed_forward import FFNParams
+from npformer.layer_norm import LayerNormParams
+from npformer.tree import leaves
 from npformer.validate import check_integer, check_kind
 
 Write: TypeAlias = Callable[..., Array]  # _write, its first arguments filled in
@@ -59,7 +68,7 @@ class Step(NamedTuple):
     value: Array
 
     def __str__(self) -> str:
-        return "\n".join(_side_by_side([_table(self)]))
+        return "\n".join(_row(self))
 
 
 class Trace(NamedTuple):
@@ -348,24 +357,93 @@ def _loss(write: Write, y: Array, target: Array) -> Array:
     return write("d_norm_2.output", "dy = y − target", y - target)
 
 
-def _write_given(write: Write, place: str, params: NamedTuple) -> None:
+def _write_given(write: Write, place: str, params: Any) -> None:
     for name, value in leaves(params):
         write(f"{place}.{name}", GIVEN, value)
 
 
 # The trace as text
 
-
-class _Table(NamedTuple):
-    labels: tuple[str, ...]  # at the left of each line
-    lines: tuple[str, ...]
+WIDTH = 100  # letters on a line
+PLACES = 3  # decimals shown of exact numbers
 
 
-def _table(step: Step) -> _Table:
-    """Name and shape, equation, column heads where the columns are words or heads, and the numbers."""
-    stacked = np.atleast_2d(step.value)
-    heads = stacked.reshape(-1, *stacked.shape[-2:])  # (h, rows, columns)
-    cells = [[[_number(v, step) for v in row] for row in head] for head in heads]
-    width = max(map(len, [*step.columns, *(cell for head in cells for row in head for cell in row)]))
-    grid = [" ".join(cell.rjust(width) for cell in row) for head in [step.columns, *[None]] for row in []]
-    ...
+def _lines(trace: Trace) -> Iterator[str]:
+    yield from _opening(trace)
+    for section, steps in itertools.groupby(trace.steps, key=lambda step: step.section):
+        yield from ("", f"── {section} ".ljust(WIDTH, "─"))
+        yield from _paragraphs(steps)
+    if trace.decimals is not None:
+        yield from ("", *_closing(trace))
+
+
+def _opening(trace: Trace) -> Iterator[str]:
+    config, sizes = trace.example.config, _sizes(trace.example)
+    letters = ", ".join(f"{letter} = {sizes[letter]}" for letter in ("n", "d_model", "h", "d_k", "d_ff"))
+    yield f"“{' '.join(trace.example.tokens)}” through one encoder block and all the way back"
+    yield f"{letters}, ε = {config.eps:g}; post-norm, ReLU; ⊙ multiplies entry by entry"
+    if trace.decimals is None:
+        yield f"calculated to 16 digits, shown to {PLACES} decimals"
+    else:
+        yield f"every step rounded to {trace.decimals} decimals, halves away from zero, before the next one uses it"
+
+
+def _closing(trace: Trace) -> Iterator[str]:
+    """How far the rounding led: the worst step of each section."""
+    far = drift(trace)
+    yield f"Rounding to {trace.decimals} decimals has led this far from the exact numbers:"
+    for section, steps in itertools.groupby(trace.steps, key=lambda step: step.section):
+        worst = max(steps, key=lambda step: far[step.name]).name
+        yield f"  {section:40} {far[worst]:.1e} at most, in {worst}"
+    ends = ", ".join(f"{name} {far[name]:.1e}" for name in ("norm_2.output", "loss", "d_sum", "d_E"))
+    yield f"  at the ends: {ends}"
+
+
+def _paragraphs(steps: Iterable[Step]) -> Iterator[str]:
+    """The steps' tables, as many beside each other as the width allows."""
+    row: list[Step] = []
+    for step in steps:
+        if row and max(map(len, _row(*row, step))) > WIDTH:
+            yield from ("", *_row(*row))
+            row = []
+        row.append(step)
+    yield from ("", *_row(*row))
+
+
+def _row(*steps: Step) -> list[str]:
+    """Tables beside each other; words at the left are not repeated."""
+    left = (None, *(step.rows for step in steps))
+    tables = [_table(step, step.rows != before) for step, before in zip(steps, left, strict=False)]
+    widths = [max(map(len, table)) for table in tables]
+    return [
+        "   ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        for line in itertools.zip_longest(*tables, fillvalue="")
+    ]
+
+
+def _table(step: Step, labelled: bool) -> list[str]:
+    """Name and shape, equation, column words and head numbers where there are any, and the numbers."""
+    value = np.atleast_2d(step.value)
+    heads = value.reshape(-1, *value.shape[-2:])  # (h, rows, columns)
+    texts = [[[_number(step, v) for v in row] for row in head] for head in heads]
+    width = max(map(len, itertools.chain(step.columns, *itertools.chain(*texts))))
+    body = [_join(groups, width) for groups in zip(*texts, strict=True)]
+    over = [_join([step.columns] * len(heads), width)] if step.columns else []
+    if len(heads) > 1:
+        span = len(_join(texts[0][:1], width))
+        over = ["   ".join(f"head {i + 1}".ljust(span) for i in range(len(heads))), *over]
+    labels = step.rows if labelled else ()
+    margin = max((len(label) + 1 for label in labels), default=0)
+    left = [*[""] * len(over), *(labels or [""] * len(body))]
+    lines = [label.ljust(margin) + text for label, text in zip(left, [*over, *body], strict=True)]
+    source = f"  [{step.source}]" if step.source else ""
+    return [f"{step.name}  {step.shape}", step.equation + source, *lines]
+
+
+def _join(groups: Iterable[Iterable[str]], width: int) -> str:
+    return "   ".join(" ".join(text.rjust(width) for text in group) for group in groups)
+
+
+def _number(step: Step, value: float) -> str:
+    places = PLACES if step.decimals is None else step.decimals
+    return f"{value:g}" if step.equation == GIVEN else f"{value:z.{places}f}"

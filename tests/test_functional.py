@@ -90,7 +90,7 @@ class TestReLU:
 
 
 class TestGELU:
-    """GELU(z) = z Φ(z), and Φ(z) = ½ (1 + erf(z/√2)): the error function that it stands on is read off again."""
+    """GELU(z) = z Φ(z) with Φ(z) = ½ (1 + erf(z/√2)): the error function can be read off again."""
 
     @staticmethod
     def points(dtype):

@@ -281,7 +281,7 @@ def test_the_proof_covers_what_it_says():
 
 
 def test_the_proof_is_not_blind():
-    """No constant gamma, beta or upstream gradient, no zero bias, and no gradient that is zero without a reason."""
+    """No constant gamma, beta or upstream gradient, no zero bias, no gradient that is zero for no reason."""
     for name, case in CASES.items():
         for argument, array in case["inputs"].items():
             plain = argument.split(".")[-1]

@@ -76,7 +76,6 @@ def execute(notebook, folder):
         timeout=120,
         resources={"metadata": {"path": str(folder)}},
         record_timing=False,
-        store_widget_state=False,
     )
     client.execute(env={**os.environ, "IPYTHONDIR": str(folder / "ipython")})
     return normalised(executed)
@@ -269,7 +268,7 @@ def rule_offences(notebook, any_length=False):
     for position, (number, cell) in enumerate(cells):
         found += [f"cell {number}: {offence}" for offence in cell_offences(cell)]
         neighbours = [c for _, c in cells[max(position - 1, 0) : position + 2]]
-        if "interact" in cell.source and not any(pictures(c) for c in neighbours):
+        if "interact(" in cell.source and not any(pictures(c) for c in neighbours):
             found.append(f"cell {number}: a slider without a static figure beside it")
     return found
 

@@ -21,7 +21,8 @@ DRAWN = {
     "attention_weights": lambda: plots.attention_weights(np.full((3, 3), 1 / 3), ["dog", "bites", "man"]),
     "position_similarity": lambda: plots.position_similarity(TABLE),
     "frequency_bands": lambda: plots.frequency_bands(OMEGA),
-    "clock_hands": lambda: plots.clock_hands([0, 3], OMEGA),
+    "clock_hands": lambda: plots.clock_hands([0, 3, 15], OMEGA),
+    "one_clock": lambda: plots.clock_hands([5], OMEGA),
     "wavelength_curves": lambda: plots.wavelength_curves({"base 10000": wavelengths(8)}),
 }
 every_picture = pytest.mark.parametrize("draw", DRAWN.values(), ids=DRAWN)
@@ -34,6 +35,13 @@ def test_letters_are_legible_from_the_back_of_a_room(draw):
     written = [t for t in figure.findobj(matplotlib_text.Text) if t.get_text().strip()]
     assert written
     assert min(t.get_fontsize() for t in written) >= 13
+
+
+@every_picture
+def test_nothing_is_cut_off_at_the_edge(draw):
+    pixels = np.asarray(Image.open(io.BytesIO(plots.encoded(draw()))).convert("RGB"))
+    for edge in (pixels[:2], pixels[-2:], pixels[:, :2], pixels[:, -2:]):
+        assert (edge == 255).all()
 
 
 @every_picture

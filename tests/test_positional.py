@@ -1,6 +1,7 @@
 """Positions against many digits, against the printed tables, and by the properties that they are used for."""
 
 import math
+from typing import ClassVar
 
 import mpmath
 import numpy as np
@@ -63,7 +64,7 @@ class TestTable:
     @pytest.mark.parametrize("d_model", [4, 33, 64])
     @pytest.mark.parametrize("start", [1, 100, 3967, 10_007, 65_535, 524_287, MILLION - 129])
     def test_far_positions(self, start, d_model, dtype):
-        """A float32 angle of a million is a multiple of 1/16: only float64 angles keep float32 tables right."""
+        """A float32 near a million is a multiple of 1/16: only float64 angles keep float32 tables right."""
         table = npf.positional_encoding(130, d_model, start=start, dtype=dtype)
         exact = 1e-12 if start + 129 <= 4096 else 1e-9
         tolerance = exact if dtype is np.float64 else 6e-8
@@ -99,7 +100,7 @@ class TestTable:
         np.testing.assert_array_equal(npf.positional_encoding(3, 4).round(3), printed)
 
     def test_the_last_cosine_has_no_room_at_odd_d_model(self):
-        """Column j depends on j/d_model: the odd table is the formula at its own d_model, not a cut wider one."""
+        """The odd table is the formula at its own d_model, not a wider table cut off."""
         table = npf.positional_encoding(3, 5)
         omega = [1, 10000 ** (-2 / 5), 10000 ** (-4 / 5)]
         expected = [
@@ -188,7 +189,7 @@ class TestFrequencies:
         np.testing.assert_allclose(waves[1:] / waves[:-1], 10000 ** (2 / d_model), rtol=1e-13)
 
     def test_after_one_wavelength_the_pair_is_back(self):
-        """Base 10^4 at d_model 8: pair 2 turns once in 628.3 positions, so 4 turns are 2513 positions and a bit."""
+        """At d_model 8 pair 2 turns once in 628.3 positions, so 4 turns are 2513 positions and a bit."""
         table = npf.positional_encoding(2514, 8)
         assert npf.wavelengths(8)[2] == pytest.approx(628.3185, abs=1e-4)
         np.testing.assert_allclose(table[2513, 4:6], table[0, 4:6], atol=0.01)
@@ -299,7 +300,7 @@ class TestLearnedPositions:
     def test_the_longest_sequence_and_one_more(self):
         params = npf.LearnedPositionsParams(np.zeros((6, 5)))
         assert npf.learned_positions_forward(np.ones((6, 5)), params)[0].shape == (6, 5)
-        with pytest.raises(ValueError, match="learned_positions_forward: x has 7 positions; .*max_length=6"):
+        with pytest.raises(ValueError, match=r"learned_positions_forward: x has 7 positions; .*max_length=6"):
             npf.learned_positions_forward(np.ones((7, 5)), params)
 
     @pytest.mark.parametrize("shape", [(0, 5), (2, 0, 5), (0, 4, 5)])
@@ -444,9 +445,9 @@ class TestRoPE:
 
 
 class TestALiBi:
-    # Exponents of 2, head by head, from the rule in the paper: a power of two of heads has a geometric sequence
-    # that starts at its own ratio; any other number takes the power below it, then every other slope of twice that.
-    EXPONENTS = {  # noqa: RUF012
+    # -log2 of the slopes, head by head, by the paper's rule: for a power of two a geometric sequence starting
+    # at its own ratio; for any other number that of the power below, then every other one of its double.
+    EXPONENTS: ClassVar = {
         1: [8],
         2: [4, 8],
         3: [4, 8, 2],

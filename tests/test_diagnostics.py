@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+
+from npformer import (
+    TransformerConfig,
+    causal_mask,
+    dead_units,
+    encoder_forward,
+    ffn_forward,
+    init_encoder,
+    init_ffn,
+    order_sensitivity,
+    positional_encoding,
+    token_similarity,
+)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def test_order_sensitivity_tells_a_bag_from_a_sequence(rng):
+    config = TransformerConfig(d_model=8, d_ff=16, n_heads=2, n_layers=2)
+    params, x = init_encoder(config, rng), rng.normal(size=(2, 5, 8))
+    assert order_sensitivity(lambda x: encoder_forward(x, params, config)[0], x, rng) < 1e-12
+    for f in (
+        lambda x: encoder_forward(x + positional_encoding(5, 8), params, config)[0],
+        lambda x: encoder_forward(x, params, config, mask=causal_mask(5))[0],
+        lambda x: np.cumsum(x, axis=-2),
+    ):
+        assert order_sensitivity(f, x, rng) > 0.05
+
+
+def test_two_tokens_are_always_swapped(rng):
+    """Half of all shuffles of two change nothing; none of these may prove that order does not matter."""
+    assert all(order_sensitivity(lambda x: np.cumsum(x, axis=-2), np.eye(2), rng) > 0 for _ in range(30))
+
+
+def test_a_function_of_zeros_is_not_sensitive(rng):
+    assert order_sensitivity(np.zeros_like, np.eye(3), rng) == 0
+
+
+def test_what_order_sensitivity_refuses(rng):
+    with pytest.raises(ValueError, match=r"^order_sensitivity: x has shape \(1, 4\); expected two positions"):
+        order_sensitivity(np.tanh, np.ones((1, 4)), rng)
+    with pytest.raises(
+        ValueError, match=r"^order_sensitivity: f\(x\) has shape \(4,\); expected \(3,\) and a last"
+    ):
+        order_sensitivity(lambda x: x.sum(0), np.ones((3, 4)), rng)
+
+
+def test_token_similarity_is_the_cosine_of_the_angle():
+    angles = np.radians([0, 60, 90, 180])
+    x = np.stack([np.cos(angles), np.sin(angles)], axis=-1) * [[1], [5], [0.1], [2]]
+    expected = np.cos(angles[:, None] - angles)
+    np.testing.assert_allclose(token_similarity(x), expected, atol=1e-15)
+
+
+def test_token_similarity_keeps_batches_and_survives_zeros(rng):
+    x = rng.normal(size=(2, 3, 4))
+    x[1, 2] = 0
+    similarity = token_similarity(x)
+    assert similarity.shape == (2, 3, 3) and not similarity[1, 2].any()
+    np.testing.assert_allclose(similarity[0], token_similarity(x[0]), rtol=1e-15)
+
+
+def test_dead_units_are_those_that_no_token_wakes(rng):
+    params = init_ffn(4, 6, rng)
+    params = params._replace(b_1=np.array([0.0, -100, 0, 0, -100, 0]))
+    _, cache = ffn_forward(rng.normal(size=(2, 20, 4)), params)
+    assert np.flatnonzero(dead_units(cache.hidden)).tolist() == [1, 4]
+    with pytest.raises(
+        ValueError, match=r"^dead_units: hidden has shape \(0, 4\); expected at least one token"
+    ):
+        dead_units(np.ones((0, 4)))

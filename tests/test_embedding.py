@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+
+from npformer import (
+    EmbeddingParams,
+    embedding_backward,
+    embedding_forward,
+    gradcheck,
+    init_embedding,
+    tied_logits_backward,
+    tied_logits_forward,
+)
+
+
+@pytest.fixture
+def params():
+    return EmbeddingParams(np.random.default_rng(0).normal(size=(5, 9)))
+
+
+@pytest.mark.parametrize(
+    "ids", [np.array([[0, 4], [4, 4]]), np.array([2]), np.array(3), np.zeros((0, 3), int)]
+)
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8])
+def test_rows_times_the_root_of_d_model(params, ids, kind):
+    x, _ = embedding_forward(ids.astype(kind), params)
+    assert x.shape == (*ids.shape, 9)
+    for place in np.ndindex(ids.shape):
+        np.testing.assert_allclose(x[place], 3 * params.E[ids[place]], rtol=1e-15)
+
+
+def test_it_is_the_product_with_one_hot_rows(params):
+    ids = np.array([[1, 1, 3], [0, 1, 4]])
+    x, cache = embedding_forward(ids, params)
+    np.testing.assert_allclose(x, 3 * (np.eye(5)[ids] @ params.E), rtol=0, atol=1e-15)
+    dy = np.random.default_rng(1).normal(size=x.shape)
+    expected = 3 * np.einsum("btv,btd->vd", np.eye(5)[ids], dy)
+    np.testing.assert_allclose(embedding_backward(dy, cache).E, expected, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("wrong", [-1, 5, 99])
+def test_an_id_outside_the_vocabulary_is_named(params, wrong):
+    with pytest.raises(ValueError, match=rf"^embedding_forward: ids holds {wrong}; expected ids from 0 to 4"):
+        embedding_forward(np.array([[0, wrong]]), params)
+
+
+def test_gradients(params):
+    ids = np.array([[1, 1, 3], [0, 1, 4]])
+    assert gradcheck(embedding_forward, embedding_backward, ids, params)
+    assert gradcheck(
+        tied_logits_forward, tied_logits_backward, np.random.default_rng(1).normal(size=(2, 3, 9)), params
+    )
+
+
+def test_the_logits_are_products_with_every_word(params):
+    x = np.random.default_rng(1).normal(size=(2, 9))
+    logits, _ = tied_logits_forward(x, params)
+    for i in range(2):
+        for word in range(5):
+            assert logits[i, word] == pytest.approx(x[i] @ params.E[word], rel=1e-14)
+
+
+def test_embeddings_times_the_root_of_d_model_have_variance_one():
+    x, _ = embedding_forward(np.arange(2000), init_embedding(2000, 64, np.random.default_rng(0)))
+    assert x.var() == pytest.approx(1, abs=0.02)  # 128,000 draws: a standard deviation of 0.004

@@ -1,0 +1,162 @@
+import numpy as np
+import pytest
+
+from npformer import (
+    EncoderBlockParams,
+    TransformerConfig,
+    causal_mask,
+    encoder_backward,
+    encoder_block_backward,
+    encoder_block_forward,
+    encoder_forward,
+    ffn_forward,
+    gradcheck,
+    init_encoder,
+    init_encoder_block,
+    layer_norm_forward,
+    leaves,
+    multi_head_attention_forward,
+    padding_mask,
+    positional_encoding,
+    tree_map,
+)
+
+
+def small(**options):
+    return TransformerConfig(
+        **{"d_model": 4, "d_ff": 6, "n_heads": 2, "n_layers": 2, "dropout": 0.0} | options
+    )
+
+
+def shaken(params, rng):
+    """No parameter at the 0 or 1 that it starts from."""
+    return tree_map(lambda a: a + 0.3 * rng.normal(size=a.shape), params)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def test_the_defaults_are_the_papers_base_model():
+    config = TransformerConfig()
+    assert config[:5] == (512, 2048, 8, 6, "relu") and (config.norm, config.dropout) == ("post", 0.1)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_the_block_is_its_parts_in_the_papers_order(rng, activation):
+    config = small(activation=activation)
+    p, x = shaken(init_encoder_block(config, rng), rng), rng.normal(size=(2, 3, 4))
+    attended = multi_head_attention_forward(x, x, x, p.attention, n_heads=2)[0]
+    h = layer_norm_forward(x + attended, p.norm_1)[0]
+    expected = layer_norm_forward(h + ffn_forward(h, p.ffn, activation=activation)[0], p.norm_2)[0]
+    np.testing.assert_allclose(encoder_block_forward(x, p, config)[0], expected, rtol=0, atol=1e-14)
+
+
+def test_pre_norm_normalizes_what_enters_and_not_what_goes_past(rng):
+    config = small(norm="pre", eps=1e-3)
+    p, x = shaken(init_encoder_block(config, rng), rng), rng.normal(size=(2, 3, 4))
+    normed = layer_norm_forward(x, p.norm_1, eps=1e-3)[0]
+    h = x + multi_head_attention_forward(normed, normed, normed, p.attention, n_heads=2)[0]
+    expected = h + ffn_forward(layer_norm_forward(h, p.norm_2, eps=1e-3)[0], p.ffn)[0]
+    np.testing.assert_allclose(encoder_block_forward(x, p, config)[0], expected, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_the_stack_is_its_blocks_and_pre_norm_ends_with_a_norm(rng, norm):
+    config = small(norm=norm, n_layers=3)
+    params, x = shaken(init_encoder(config, rng), rng), rng.normal(size=(3, 4))
+    assert len(params.blocks) == 3 and (params.norm is None) == (norm == "post")
+    y = x
+    for block in params.blocks:
+        y, _ = encoder_block_forward(y, block, config)
+    y = y if norm == "post" else layer_norm_forward(y, params.norm)[0]
+    assert (encoder_forward(x, params, config)[0] == y).all()
+    assert (encoder_forward(x, params._replace(blocks=()), config)[0].shape) == x.shape
+
+
+def permutation_error(f, x, rng):
+    order = rng.permutation(x.shape[-2])
+    return abs(f(x[..., order, :]) - f(x)[..., order, :]).max()
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_without_positions_the_encoder_sees_a_bag_of_words(rng, norm):
+    config = small(d_model=8, d_ff=16, norm=norm, n_layers=4)
+    params, x = shaken(init_encoder(config, rng), rng), rng.normal(size=(2, 7, 8))
+
+    def bag(x):
+        return encoder_forward(x, params, config)[0]
+
+    def ordered(x):
+        return bag(x + positional_encoding(7, 8))
+
+    def causal(x):
+        return encoder_forward(x, params, config, mask=causal_mask(7))[0]
+
+    def turned(x):
+        return encoder_forward(x, params, config._replace(positions="rope"))[0]
+
+    def sloped(x):
+        return encoder_forward(x, params, config._replace(positions="alibi"))[0]
+
+    assert permutation_error(bag, x, rng) < 1e-12
+    for f in (ordered, causal, turned, sloped):
+        assert permutation_error(f, x, rng) > 1e-2
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("attention_bias", [True, False])
+@pytest.mark.parametrize("positions", ["sinusoidal", "rope", "alibi"])
+def test_gradients_at_every_parameter(rng, norm, activation, attention_bias, positions):
+    n_layers = 2 if positions == "sinusoidal" else 1
+    config = small(norm=norm, activation=activation, attention_bias=attention_bias, positions=positions)
+    config = config._replace(n_layers=n_layers)
+    params, x = shaken(init_encoder(config, rng), rng), rng.normal(size=(2, 2, 4))
+    report = gradcheck(encoder_forward, encoder_backward, x, params, config)
+    assert report, report
+    assert len(report.rows) == 1 + len(list(leaves(params)))
+
+
+@pytest.mark.parametrize("leading", [(), (1,), (2, 2)])
+@pytest.mark.parametrize("sizes", [{"d_ff": 1}, {"n_heads": 1}, {"n_heads": 4}, {"d_model": 2, "n_heads": 2}])
+def test_gradients_of_a_block_of_any_size(rng, leading, sizes):
+    config = small(attention_bias=True, **sizes)
+    params, x = shaken(init_encoder_block(config, rng), rng), rng.normal(size=(*leading, 2, config.d_model))
+    report = gradcheck(encoder_block_forward, encoder_block_backward, x, params, config)
+    assert report, report
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_gradients_with_masks_and_dropout(rng, norm):
+    config = small(norm=norm, dropout=0.4)
+    params, x = shaken(init_encoder(config, rng), rng), rng.normal(size=(2, 3, 4))
+    mask = padding_mask(np.array([[1, 1, 0], [1, 1, 1]]), 0) & causal_mask(3)
+
+    def forward(x, params):
+        return encoder_forward(x, params, config, mask=mask, rng=np.random.default_rng(5))
+
+    report = gradcheck(forward, encoder_backward, x, params)
+    assert report, report
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_dropout_is_on_each_sub_layers_output_and_only_with_an_rng(rng, norm):
+    config = small(norm=norm, dropout=0.5)
+    params, x = shaken(init_encoder_block(config, rng), rng), rng.normal(size=(40, 5, 4))
+    still, _ = encoder_block_forward(x, params, config)
+    assert (encoder_block_forward(x, params, config._replace(dropout=0.0), rng=rng)[0] == still).all()
+    y, cache = encoder_block_forward(x, params, config, rng=np.random.default_rng(3))
+    for dropped in (cache.dropout_1, cache.dropout_2):
+        assert dropped.keep.shape == x.shape and abs(dropped.keep.mean() - 0.5) < 0.06
+    assert (cache.dropout_1.keep != cache.dropout_2.keep).any()
+    assert (encoder_block_forward(x, params, config, rng=np.random.default_rng(3))[0] == y).all()
+
+
+def test_a_blocks_gradients_have_its_parameters_types_and_gaps(rng):
+    config = small()
+    params, x = init_encoder_block(config, rng), rng.normal(size=(3, 4))
+    _, grads = encoder_block_backward(x, encoder_block_forward(x, params, config)[1])
+    assert isinstance(grads, EncoderBlockParams) and grads.attention.b_Q is None
+    assert [(path, g.shape) for path, g in leaves(grads)] == [(path, p.shape) for path, p in leaves(params)]

@@ -1,0 +1,116 @@
+import numpy as np
+import pytest
+
+from npformer import FFNParams, ffn_backward, ffn_forward, gelu_forward, gradcheck, init_ffn, tree_map
+
+
+def random_ffn(d_model, d_ff, rng):
+    return tree_map(lambda a: a + 0.3 * rng.normal(size=a.shape), init_ffn(d_model, d_ff, rng))
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def test_two_units_by_hand():
+    """x = (1, 2): z = (1·1 + 2·2 - 1, -1·1 + 0·2 + 0) = (4, -1), hidden = (4, 0), y = 4 · (½, 1) + (1, 0)."""
+    params = FFNParams(
+        np.array([[1.0, -1], [2, 0]]), np.array([-1.0, 0]), np.array([[0.5, 1], [7, 7]]), np.array([1.0, 0])
+    )
+    y, cache = ffn_forward(np.array([1.0, 2]), params)
+    assert cache.z.tolist() == [4, -1] and cache.hidden.tolist() == [4, 0] and y.tolist() == [3, 4]
+    dx, grads = ffn_backward(np.array([1.0, 0]), cache)
+    assert dx.tolist() == [0.5, 1]  # ½ through the one unit that is on
+    assert grads.W_1.tolist() == [[0.5, 0], [1, 0]] and grads.b_1.tolist() == [0.5, 0]
+    assert grads.W_2.tolist() == [[4, 0], [0, 0]] and grads.b_2.tolist() == [1, 0]
+
+
+def test_it_is_two_convolutions_of_kernel_size_one(rng):
+    """The paper's other description, with np.convolve over the positions for every pair of channels."""
+
+    def convolution(x, W, b):  # x (T, c_in), W (c_in, c_out)
+        c_in, c_out = W.shape
+        channels = [
+            sum(np.convolve(x[:, i], W[i, o : o + 1], mode="same") for i in range(c_in)) + b[o]
+            for o in range(c_out)
+        ]
+        return np.stack(channels, axis=-1)
+
+    x, params = rng.normal(size=(7, 4)), random_ffn(4, 6, rng)
+    hidden = np.clip(convolution(x, params.W_1, params.b_1), 0, None)
+    expected = convolution(hidden, params.W_2, params.b_2)
+    np.testing.assert_allclose(ffn_forward(x, params)[0], expected, rtol=0, atol=1e-13)
+
+
+def test_the_column_form_is_the_same_thing(rng):
+    """W_2 σ(W_1 h + b_1) + b_2 with column vectors h, as one of the source texts writes it."""
+    x, params = rng.normal(size=(3, 4)), random_ffn(4, 6, rng)
+    for h, y in zip(x, ffn_forward(x, params)[0], strict=True):
+        h = h[:, None]
+        column = params.W_2.T @ np.maximum(params.W_1.T @ h + params.b_1[:, None], 0) + params.b_2[:, None]
+        np.testing.assert_allclose(y, column[:, 0], rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_identical_tokens_get_identical_rows(rng, activation):
+    x = rng.normal(size=(2, 6, 4))
+    x[1, 4] = x[0, 2] = x[0, 0]
+    y = ffn_forward(x, random_ffn(4, 6, rng), activation=activation)[0]
+    assert (y[1, 4] == y[0, 0]).all() and (y[0, 2] == y[0, 0]).all() and (y[0, 1] != y[0, 0]).all()
+
+
+def test_no_position_looks_at_another(rng):
+    """The Jacobian dy[t] / dx[s] is zero unless s = t, and on the diagonal it is the same map for equal rows."""
+    x, params = rng.normal(size=(5, 4)), random_ffn(4, 6, rng)
+    y, cache = ffn_forward(x, params)
+    for t in range(5):
+        for column in range(4):
+            dy = np.zeros_like(y)
+            dy[t, column] = 1
+            dx, _ = ffn_backward(dy, cache)
+            assert not dx[np.arange(5) != t].any() and dx[t].any()
+
+
+def test_the_gradient_of_a_bias_is_a_sum_over_every_token(rng):
+    x, params = rng.normal(size=(2, 3, 4)), random_ffn(4, 6, rng)
+    dy = rng.normal(size=x.shape)
+    whole = ffn_backward(dy, ffn_forward(x, params)[1])[1]
+    parts = [ffn_backward(dy[b, t], ffn_forward(x[b, t], params)[1])[1] for b in range(2) for t in range(3)]
+    for name, gradient in whole._asdict().items():
+        np.testing.assert_allclose(gradient, sum(getattr(part, name) for part in parts), rtol=0, atol=1e-13)
+
+
+def test_gelu_is_the_gelu_of_functional(rng):
+    x, params = rng.normal(size=(2, 3, 4)), random_ffn(4, 6, rng)
+    _, cache = ffn_forward(x, params, activation="gelu")
+    np.testing.assert_allclose(cache.z, x @ params.W_1 + params.b_1, rtol=0, atol=1e-15)
+    assert (cache.hidden == gelu_forward(cache.z)[0]).all() and cache.hidden.shape == (2, 3, 6)
+
+
+def test_dropout_acts_on_the_hidden_layer_and_only_with_an_rng(rng):
+    x, params = rng.normal(size=(50, 4)), random_ffn(4, 200, rng)
+    _, cache = ffn_forward(x, params, dropout=0.25)
+    assert (cache.hidden == np.maximum(cache.z, 0)).all()
+    dropped, with_dropout = ffn_forward(x, params, dropout=0.25, rng=np.random.default_rng(1))
+    on = cache.hidden > 0
+    ratio = with_dropout.hidden[on] / cache.hidden[on]
+    assert set(np.round(np.unique(ratio), 12)) == {0, round(4 / 3, 12)}
+    assert abs((ratio == 0).mean() - 0.25) < 0.02  # 5,000 draws: a standard deviation of 0.006
+    np.testing.assert_allclose(dropped, with_dropout.hidden @ params.W_2 + params.b_2, atol=1e-12)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("shape", [(4,), (1, 4), (2, 3, 4), (2, 1, 3, 4)])
+@pytest.mark.parametrize("d_ff", [1, 4, 7])
+def test_gradients(rng, activation, shape, d_ff):
+    params = random_ffn(4, d_ff, rng)
+    x = rng.normal(size=shape)
+    assert gradcheck(ffn_forward, ffn_backward, x, params, activation=activation)
+
+
+def test_gradients_with_dropout(rng):
+    def forward(x, params):
+        return ffn_forward(x, params, dropout=0.5, rng=np.random.default_rng(7))
+
+    assert gradcheck(forward, ffn_backward, rng.normal(size=(2, 3, 4)), random_ffn(4, 6, rng))
