@@ -30,7 +30,6 @@ class AttentionCache(NamedTuple):
     v: Array  # (..., T_k, d_v)
     bias: Array | None
     weights: Array  # (..., T_q, T_k), each row's sum is 1, or 0 where every key is masked
-    y: Array  # (..., T_q, d_v)
 
     @property
     def scores(self) -> Array:
@@ -62,14 +61,14 @@ def attention_forward(
         xp.copyto(weights, -math.inf, where=~mask)
     softmax_in_place(weights, -1, xp)
     y = weights @ v  # (..., T_q, d_v)
-    return y, AttentionCache(q, k, v, bias, weights, y)
+    return y, AttentionCache(q, k, v, bias, weights)
 
 
 def attention_backward(dy: Array, cache: AttentionCache) -> tuple[Array, Array, Array]:
-    """dv = weightsᵀ dy, ds = weights · (dy vᵀ - Σ dy y), dq = ds k/√d_k, dk = dsᵀ q/√d_k.
+    """dv = weightsᵀ dy, dw = dy vᵀ, ds = weights · (dw - Σ dw weights), dq = ds k/√d_k, dk = dsᵀ q/√d_k.
 
-    dy (..., T_q, d_v) -> dq, dk, dv in the inputs' shapes. The softmax's Σ_j (dy vᵀ)_j weights_j over the
-    keys is Σ dy y over the columns, a smaller sum.
+    dy (..., T_q, d_v) -> dq, dk, dv in the inputs' shapes. Σ dw weights is also Σ dy y, a shorter sum, but
+    only this one leaves an exact zero where one weight is 1 and the softmax is saturated.
 
     Raises TypeError for another function's cache, ValueError for a dy that has not the output's shape.
 
@@ -78,12 +77,12 @@ def attention_backward(dy: Array, cache: AttentionCache) -> tuple[Array, Array, 
     [(2, 2), (2, 2), (2, 2)]
     """
     check_kind("attention_backward", "cache", cache, AttentionCache)
-    q, k, v, _, weights, y = cache
-    check_d_output("attention_backward", "dy", dy, y.shape, y.dtype)
+    q, k, v, _, weights = cache
+    check_d_output("attention_backward", "dy", dy, (*q.shape[:-1], v.shape[-1]), q.dtype)
 
     dv = _transposed(weights) @ dy  # (..., T_k, d_v)
     ds = dy @ _transposed(v)  # (..., T_q, T_k), so far the gradient of the weights
-    ds -= (dy * y).sum(axis=-1, keepdims=True)
+    ds -= (ds * weights).sum(axis=-1, keepdims=True)
     ds *= weights
     scale = 1 / math.sqrt(q.shape[-1])
     dq = ds @ k  # (..., T_q, d_k)

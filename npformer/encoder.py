@@ -164,7 +164,7 @@ def encoder_block_backward(dy: Array, cache: EncoderBlockCache) -> tuple[Array, 
 def _post_norm_forward(
     x: Array, params: EncoderBlockParams, config: TransformerConfig, mask: Any, rng: Any
 ) -> tuple[Array, EncoderBlockCache]:
-    a, attention = _self_attention(x, params.attention, config, mask)
+    a, attention = self_attention_forward(x, params.attention, config, mask)
     a, dropout_1 = dropout_forward(a, config.dropout, rng)
     a += x  # the residual
     h, norm_1 = layer_norm_forward(a, params.norm_1, eps=config.eps)
@@ -180,7 +180,7 @@ def _post_norm_backward(dy: Array, cache: EncoderBlockCache) -> tuple[Array, Enc
     dh, dffn = ffn_backward(dropout_backward(df, cache.dropout_2), cache.ffn)
     dh += df  # h went into the FFN and past it
     da, dnorm_1 = layer_norm_backward(dh, cache.norm_1)
-    dx, dattention = _self_attention_backward(dropout_backward(da, cache.dropout_1), cache.attention)
+    dx, dattention = self_attention_backward(dropout_backward(da, cache.dropout_1), cache.attention)
     dx += da  # x went into the attention and past it
     return dx, EncoderBlockParams(dattention, dnorm_1, dffn, dnorm_2)
 
@@ -189,7 +189,7 @@ def _pre_norm_forward(
     x: Array, params: EncoderBlockParams, config: TransformerConfig, mask: Any, rng: Any
 ) -> tuple[Array, EncoderBlockCache]:
     normed, norm_1 = layer_norm_forward(x, params.norm_1, eps=config.eps)
-    h, attention = _self_attention(normed, params.attention, config, mask)
+    h, attention = self_attention_forward(normed, params.attention, config, mask)
     h, dropout_1 = dropout_forward(h, config.dropout, rng)
     h += x  # the residual, not normalized
     normed, norm_2 = layer_norm_forward(h, params.norm_2, eps=config.eps)
@@ -203,13 +203,13 @@ def _pre_norm_backward(dy: Array, cache: EncoderBlockCache) -> tuple[Array, Enco
     dnormed, dffn = ffn_backward(dropout_backward(dy, cache.dropout_2), cache.ffn)
     dh, dnorm_2 = layer_norm_backward(dnormed, cache.norm_2)
     dh += dy  # h went into the second half and past it
-    dnormed, dattention = _self_attention_backward(dropout_backward(dh, cache.dropout_1), cache.attention)
+    dnormed, dattention = self_attention_backward(dropout_backward(dh, cache.dropout_1), cache.attention)
     dx, dnorm_1 = layer_norm_backward(dnormed, cache.norm_1)
     dx += dh  # x went into the first half and past it
     return dx, EncoderBlockParams(dattention, dnorm_1, dffn, dnorm_2)
 
 
-def _self_attention(
+def self_attention_forward(
     x: Array, params: AttentionParams, config: TransformerConfig, mask: Array | None
 ) -> tuple[Array, MultiHeadAttentionCache]:
     T, rope, bias = x.shape[-2], config.positions == "rope", None
@@ -220,7 +220,7 @@ def _self_attention(
     )
 
 
-def _self_attention_backward(dy: Array, cache: MultiHeadAttentionCache) -> tuple[Array, AttentionParams]:
+def self_attention_backward(dy: Array, cache: MultiHeadAttentionCache) -> tuple[Array, AttentionParams]:
     dx, dk, dv, grads = multi_head_attention_backward(dy, cache)
     dx += dk  # one x was queries, keys and values
     dx += dv

@@ -168,9 +168,9 @@ def _tanh_argument(z: Array) -> Array:
 def normal_cdf(z: Array) -> Array:
     """Φ(z) = ½ (1 + erf(z/√2)), to 5e-16 in float64 and natively in float32 to 1.5e-7: z (...) -> (...).
 
-    For t = |z|/√2 the tail ½ erfc(t) is ½ exp(-t²) P(s), with P a polynomial in s = a/(t + c) - b. A
-    tail has all its digits, however small it is. The coefficients are the Chebyshev expansion of
-    exp(t²) erfc(t), computed with 50 digits by tests/data/make_erf.py.
+    For t = |z|/√2 the tail ½ erfc(t) is ½ exp(-t²) P(s), with P a polynomial in s = a/(t + c) - b: the
+    Chebyshev expansion of exp(t²) erfc(t), computed with 50 digits by tests/data/make_erf.py. The tail is
+    not 1 minus something, so that it keeps its leading digits however small it is.
 
     >>> normal_cdf(np.array([0.0, 1.0])).round(4)
     array([0.5   , 0.8413])

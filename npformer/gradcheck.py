@@ -339,7 +339,7 @@ def _extrapolate(right: list[float], left: list[float]) -> tuple[float, float, f
     coarse, fine = (4 * means[1] - means[0]) / 3, (4 * means[2] - means[1]) / 3
     slope = (16 * fine - coarse) / 15
     jump = (8 * (2 * jumps[2] - jumps[1]) - (2 * jumps[1] - jumps[0])) / 7
-    return slope, jump, max(abs(slope - fine), abs(jump))
+    return slope, jump, max(abs(slope - coarse), abs(jump))
 
 
 # Verdicts
@@ -353,8 +353,8 @@ def _judge(leaf: _Leaf, slopes: _Slopes, size: float, tolerance: float) -> Gradi
     off = abs(gradient - slopes.value)
     off = np.where(np.isfinite(off), off, math.inf)
     error = off / size
-    # off by more than ten times the doubt is wrong on either side of a kink
-    kinks = finite & (slopes.doubt > tolerance * size) & (off <= 10 * slopes.doubt)
+    # right if error and doubt are small, wrong if the error is more than the doubt explains, else undecided
+    kinks = finite & (np.maximum(off, slopes.doubt) > tolerance * size) & (off <= 10 * slopes.doubt)
     wrong = ~kinks & (error > tolerance)
     verdict = "fail" if wrong.any() else "kink" if kinks.any() else "pass"
     among = {"fail": wrong, "kink": kinks, "pass": ~wrong}[verdict]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -9,25 +10,29 @@ import numpy as np
 from npformer.backend import array_module
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+LARGEST = 2**53  # float64 knows every integer up to here; no array has so many entries
 
 
 def check_float(function: str, argument: str, x: Any) -> None:
     """Refuse anything but a float32 or float64 array, saying what to do about it."""
-    if (type(x) is np.ndarray or isinstance(x, array_module(x).ndarray)) and x.dtype in FLOATS:
+    if (type(x) is np.ndarray or _is_array(x)) and x.dtype in FLOATS:
         return
-    if not hasattr(x, "dtype") or not hasattr(x, "shape"):
-        raise TypeError(f"{function}: {argument} is {_kind(x)}; expected an array of float32 or float64")
+    if not _is_array(x):
+        raise TypeError(f"{function}: {argument} is {kind_of(x)}; expected an array of float32 or float64")
     if x.dtype == np.float16:
         raise TypeError(
             f"{function}: {argument} has dtype float16; expected float32 or float64 "
             "(float16 keeps 3 digits and overflows at 65504: sums over a row would be wrong)"
         )
-    if isinstance(x, np.generic):
-        raise TypeError(f"{function}: {argument} is a NumPy scalar ({x.dtype}); expected an array")
     raise TypeError(
         f"{function}: {argument} has dtype {x.dtype}; expected float32 or float64 "
         f"(for example {argument}.astype(np.float64))"
     )
+
+
+def _is_array(x: Any) -> bool:
+    """An array of NumPy or CuPy, but no matrix, whose * is @, and no masked array, whose sums leave out."""
+    return isinstance(x, array_module(x).ndarray) and not isinstance(x, np.matrix | np.ma.MaskedArray)
 
 
 def check_array(
@@ -40,18 +45,20 @@ def check_array(
 ) -> None:
     """Refuse an array of another dtype, or whose axes are not `letters`; a first "..." is any leading axes.
 
-    `sizes` gives the length of an axis by its letter; a letter without a size stands for any length.
+    `sizes` gives the length of an axis by its letter; a letter without a size stands for any length. Only
+    T, T_q and T_k may be 0: a sequence can be empty, a row cannot.
     """
     check_float(function, argument, x)
     if dtype is not None and x.dtype != dtype:
         raise TypeError(f"{function}: {argument} has dtype {x.dtype}; expected {dtype} like the other arrays")
     if not _fits(x.shape, letters, sizes):
-        raise ValueError(f"{function}: {argument} has shape {x.shape}; expected {_expected(letters, sizes)}")
+        expected = _expected(letters, sizes, empty=0 in x.shape)
+        raise ValueError(f"{function}: {argument} has shape {x.shape}; expected {expected}")
 
 
 def _fits(shape: tuple[int, ...], letters: tuple[str, ...], sizes: Mapping[str, int]) -> bool:
     n, axes = len(shape), len(letters)
-    if letters[0] == "...":
+    if letters[:1] == ("...",):
         letters, axes = letters[1:], axes - 1
         if n < axes:
             return False
@@ -59,16 +66,24 @@ def _fits(shape: tuple[int, ...], letters: tuple[str, ...], sizes: Mapping[str, 
         return False
     # the loop, not zip(shape[-axes:], letters): this runs for every array of every call
     for i in range(axes):
-        if sizes.get(letters[i], shape[n - axes + i]) != shape[n - axes + i]:
+        length, wanted = shape[n - axes + i], sizes.get(letters[i])
+        if wanted is None:
+            if length == 0 and letters[i][0] != "T":
+                return False
+        elif length != wanted:
             return False
     return True
 
 
-def _expected(letters: tuple[str, ...], sizes: Mapping[str, int]) -> str:
+def _expected(letters: tuple[str, ...], sizes: Mapping[str, int], empty: bool) -> str:
     """`(..., T, d_model) with d_model=8`"""
     inside = ", ".join(letters) + ("," if len(letters) == 1 else "")
-    known = ", ".join(f"{letter}={sizes[letter]}" for letter in letters if letter in sizes)
-    return f"({inside})" + (f" with {known}" if known else "")
+    known = [
+        f"{letter}={sizes[letter]}" if letter in sizes else f"{letter} of at least 1"
+        for letter in dict.fromkeys(letters)
+        if letter in sizes or (empty and letter[0] not in ".T")
+    ]
+    return f"({inside})" + (f" with {', '.join(known)}" if known else "")
 
 
 def check_params(
@@ -96,20 +111,23 @@ def check_params(
 def check_kind(function: str, argument: str, value: Any, kind: type) -> None:
     """Refuse anything that is not of this very type: another function's cache, a plain tuple, a dict."""
     if type(value) is not kind:
-        raise TypeError(f"{function}: {argument} is {_kind(value)}; expected {_article(kind.__name__)}")
+        raise TypeError(f"{function}: {argument} is {kind_of(value)}; expected {_article(kind.__name__)}")
 
 
-def check_d_output(function: str, argument: str, d_output: Any, shape: tuple[int, ...], dtype: Any) -> None:
+def check_d_output(
+    function: str,
+    argument: str,
+    d_output: Any,
+    shape: tuple[int, ...],
+    dtype: Any,
+    like: str = "the forward's output",
+) -> None:
     """Refuse an upstream gradient that has not exactly the shape and dtype of the forward's output."""
     check_float(function, argument, d_output)
     if d_output.dtype != dtype:
-        raise TypeError(
-            f"{function}: {argument} has dtype {d_output.dtype}; expected {dtype} like the forward's output"
-        )
+        raise TypeError(f"{function}: {argument} has dtype {d_output.dtype}; expected {dtype} like {like}")
     if d_output.shape != shape:
-        raise ValueError(
-            f"{function}: {argument} has shape {d_output.shape}; expected {shape} like the forward's output"
-        )
+        raise ValueError(f"{function}: {argument} has shape {d_output.shape}; expected {shape} like {like}")
 
 
 def check_broadcast(function: str, argument: str, x: Any, letters: str, shape: tuple[int, ...]) -> None:
@@ -123,9 +141,9 @@ def check_broadcast(function: str, argument: str, x: Any, letters: str, shape: t
 
 def check_mask(function: str, argument: str, mask: Any, letters: str, shape: tuple[int, ...]) -> None:
     """Refuse a mask that is not boolean (True = may attend) or does not broadcast to this shape."""
-    if not hasattr(mask, "dtype") or not hasattr(mask, "shape"):
+    if not _is_array(mask):
         raise TypeError(
-            f"{function}: {argument} is {_kind(mask)}; expected a boolean array, True = may attend"
+            f"{function}: {argument} is {kind_of(mask)}; expected a boolean array, True = may attend"
         )
     if mask.dtype != bool:
         raise TypeError(f"{function}: {argument} has dtype {mask.dtype}; expected bool, True = may attend")
@@ -134,18 +152,27 @@ def check_mask(function: str, argument: str, mask: Any, letters: str, shape: tup
 
 def check_ids(function: str, argument: str, ids: Any) -> None:
     """Refuse anything but an array of integers."""
-    if not hasattr(ids, "dtype") or not isinstance(ids, array_module(ids).ndarray):
-        raise TypeError(f"{function}: {argument} is {_kind(ids)}; expected an array of integers")
+    if not _is_array(ids):
+        raise TypeError(f"{function}: {argument} is {kind_of(ids)}; expected an array of integers")
     if ids.dtype.kind not in "iu":
         raise TypeError(f"{function}: {argument} has dtype {ids.dtype}; expected an array of integers")
 
 
-def check_integer(function: str, argument: str, value: Any, minimum: int | None = None) -> None:
-    """Refuse a number that is not whole (2.0 and True are not integers here) or is below the minimum."""
+def check_numbers(function: str, argument: str, x: Any) -> None:
+    """Refuse anything but an array of integers or floats."""
+    if not _is_array(x):
+        raise TypeError(f"{function}: {argument} is {kind_of(x)}; expected an array of numbers")
+    if x.dtype.kind not in "iuf":
+        raise TypeError(f"{function}: {argument} has dtype {x.dtype}; expected an array of numbers")
+
+
+def check_integer(function: str, argument: str, value: Any, minimum: int = -LARGEST) -> None:
+    """Refuse a number that is not whole (2.0 and True are not integers here), too small or beyond 2^53."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{function}: {argument} is {_kind(value)}; expected an integer")
-    if minimum is not None and value < minimum:
-        raise ValueError(f"{function}: {argument} is {value}; expected an integer of at least {minimum}")
+        raise TypeError(f"{function}: {argument} is {kind_of(value)}; expected an integer")
+    if not minimum <= value <= LARGEST:
+        expected = f"of at least {minimum}" if value < minimum > -LARGEST else "between -2**53 and 2**53"
+        raise ValueError(f"{function}: {argument} is {_number(value)}; expected an integer {expected}")
 
 
 def check_number(
@@ -159,35 +186,61 @@ def check_number(
 ) -> None:
     """Refuse anything but a finite real number with above < value, minimum <= value and value < below."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise TypeError(f"{function}: {argument} is {_kind(value)}; expected a number")
-    if not (math.isfinite(value) and above < value and minimum <= value < below):
+        raise TypeError(f"{function}: {argument} is {kind_of(value)}; expected a number")
+    if not (_is_finite(value) and above < value and minimum <= value < below):
         bounds = [f"> {above:g}"] * (above > -math.inf) + [f">= {minimum:g}"] * (minimum > -math.inf)
         bounds += [f"< {below:g}"] * (below < math.inf)
         expected = " and ".join(["a finite number", *bounds])
-        raise ValueError(f"{function}: {argument} is {value!r}; expected {expected}")
+        raise ValueError(f"{function}: {argument} is {_number(value)}; expected {expected}")
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an int that no float can hold
+        return False
 
 
 def check_choice(function: str, argument: str, value: Any, choices: tuple[str, ...]) -> None:
     """Refuse a word that is not one of the choices."""
     if not isinstance(value, str):
         raise TypeError(
-            f"{function}: {argument} is {_kind(value)}; expected one of {', '.join(map(repr, choices))}"
+            f"{function}: {argument} is {kind_of(value)}; expected one of {', '.join(map(repr, choices))}"
         )
     if value not in choices:
         raise ValueError(
-            f"{function}: {argument} is {value!r}; expected one of {', '.join(map(repr, choices))}"
+            f"{function}: {argument} is {value[:40]!r}; expected one of {', '.join(map(repr, choices))}"
         )
+
+
+def check_flag(function: str, argument: str, value: Any) -> None:
+    """Refuse anything but True and False: 1, "yes" and an array have a truth value too, by accident."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{function}: {argument} is {kind_of(value)}; expected True or False")
+
+
+def check_callable(function: str, argument: str, value: Any) -> None:
+    """Refuse what cannot be called."""
+    if not callable(value):
+        raise TypeError(f"{function}: {argument} is {kind_of(value)}; expected a function")
+
+
+def check_array_module(function: str, xp: Any) -> None:
+    """Refuse anything but an array library."""
+    if xp is not np and not (isinstance(xp, ModuleType) and hasattr(xp, "ndarray")):
+        raise TypeError(f"{function}: xp is {kind_of(xp)}; expected an array library, numpy or cupy")
 
 
 def check_dtype(function: str, dtype: Any) -> Any:
     """Refuse a dtype for new arrays other than float32 and float64; returns it as a numpy.dtype."""
     try:
-        received = np.dtype(dtype)
-    except TypeError:
-        received = None
-    if dtype is None or received not in FLOATS:
-        raise TypeError(f"{function}: dtype is {dtype!r}; expected float32 or float64")
-    return received
+        # np.dtype takes None, and anything that has a dtype, for one
+        received = [np.dtype(dtype)] if isinstance(dtype, type | str | np.dtype) else []
+    except (TypeError, ValueError):
+        received = []
+    if not received or received[0] not in FLOATS:
+        raise TypeError(f"{function}: dtype is {kind_of(dtype)}; expected float32 or float64")
+    return received[0]
 
 
 def check_generator(function: str, rng: Any, required: bool = False) -> None:
@@ -195,23 +248,34 @@ def check_generator(function: str, rng: Any, required: bool = False) -> None:
     if not isinstance(rng, np.random.Generator) and (required or rng is not None):
         expected = "a numpy.random.Generator, for example np.random.default_rng(0)"
         raise TypeError(
-            f"{function}: rng is {_kind(rng)}; expected {'' if required else 'None or '}{expected}"
+            f"{function}: rng is {kind_of(rng)}; expected {'' if required else 'None or '}{expected}"
         )
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
     """`a list`, `None`, `the string 'relu'`: what was received, in a word or two."""
     if value is None:
         return "None"
     if isinstance(value, str):
         return f"the string {value[:40]!r}"
+    if isinstance(value, np.generic):
+        return f"a NumPy scalar ({value.dtype})"
     if isinstance(value, bool | int | float):
-        return f"{_article(type(value).__name__)} ({value!r})"
+        return f"{_article(type(value).__name__)} ({_number(value)})"
     if isinstance(value, type):
         return f"the type {value.__name__}"
-    if hasattr(value, "shape") and hasattr(value, "dtype"):
+    if isinstance(value, np.dtype):
+        return f"the dtype {value}"
+    if type(value) is array_module(value).ndarray:
         return f"an array of shape {value.shape}"
     return _article(type(value).__name__)
+
+
+def _number(value: Any) -> str:
+    """The number as it is written; of one that would fill the page, its size."""
+    if isinstance(value, int) and abs(value) > 10**20:
+        return f"{'-' * (value < 0)}10**{int(value.bit_length() * math.log10(2))} or so"
+    return repr(value)
 
 
 def _article(name: str) -> str:

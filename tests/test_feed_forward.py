@@ -61,7 +61,7 @@ def test_identical_tokens_get_identical_rows(rng, activation):
 
 
 def test_no_position_looks_at_another(rng):
-    """The Jacobian dy[t] / dx[s] is zero unless s = t, and on the diagonal it is the same map for equal rows."""
+    """The Jacobian dy[t] / dx[s] is zero unless s = t."""
     x, params = rng.normal(size=(5, 4)), random_ffn(4, 6, rng)
     y, cache = ffn_forward(x, params)
     for t in range(5):

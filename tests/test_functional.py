@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import npformer as npf
+from npformer.functional import normal_cdf
 
 DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=lambda dtype: dtype.__name__)
 ERF_TOLERANCE = {np.float64: 1e-15, np.float32: 3e-7}
@@ -112,6 +113,26 @@ class TestGELU:
                 slack = EPSILON[dtype] * max(0.0, 2 * value / point)
                 error = abs(implied - mpmath.erf(mpmath.mpf(point) / mpmath.sqrt(2)))
                 assert error <= ERF_TOLERANCE[dtype] + slack, point
+
+    @DTYPES
+    def test_error_function(self, dtype):
+        """The same without GELU's product, and the whole of Φ's range: no slack here."""
+        z = self.points(dtype)
+        with mpmath.workdps(40):
+            for point, value in zip(z.tolist(), normal_cdf(z).tolist(), strict=True):
+                error = abs(2 * mpmath.mpf(value) - 1 - mpmath.erf(mpmath.mpf(point) / mpmath.sqrt(2)))
+                assert error <= ERF_TOLERANCE[dtype], point
+
+    @pytest.mark.parametrize(
+        ("dtype", "lowest", "tolerance"),
+        [(np.float64, -9, 1e-13), (np.float64, -36, 1e-5), (np.float32, -7, 1e-5), (np.float32, -13, 1e-3)],
+    )
+    def test_a_tail_keeps_its_leading_digits(self, dtype, lowest, tolerance):
+        """½ (1 + erf) would lose them all to cancellation, and GELU's far left with them."""
+        z = np.linspace(lowest, 0, 300).astype(dtype)
+        with mpmath.workdps(40):
+            expected = [float(mpmath.ncdf(mpmath.mpf(point))) for point in z.tolist()]
+        np.testing.assert_allclose(normal_cdf(z).astype(np.float64), expected, rtol=tolerance)
 
     @DTYPES
     def test_values(self, dtype):

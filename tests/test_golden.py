@@ -250,6 +250,18 @@ def test_backward_leaves_its_arguments_as_they_were(name):
         np.testing.assert_array_equal(again[argument], gradient, err_msg=f"d_{argument} of a second call")
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if "causal" in name])
+def test_causal_mask_is_the_one_that_pytorch_was_given(name):
+    mask = np.array(CASES[name]["constants"]["mask"])
+    np.testing.assert_array_equal(npf.causal_mask(*mask.shape), mask)
+
+
+def test_padding_mask_is_the_one_that_pytorch_was_given():
+    ids = np.array([[5, 2, 9, 4, 1], [3, 6, 8, 0, 0]])  # 0 is the padding: five words, three words
+    mask = np.array(CASES["attention_padding"]["constants"]["mask"])
+    np.testing.assert_array_equal(npf.padding_mask(ids, 0), mask)
+
+
 def test_the_proof_covers_what_it_says():
     """The data may be rewritten; these situations must stay in it."""
     operations = [case["operation"] for case in CASES.values()]

@@ -1,5 +1,6 @@
 """Pictures show the numbers they are given, in the colours of the lessons, and leave nothing behind."""
 
+import functools
 import io
 import subprocess
 import sys
@@ -28,10 +29,15 @@ DRAWN = {
 every_picture = pytest.mark.parametrize("draw", DRAWN.values(), ids=DRAWN)
 
 
+@functools.cache
+def image(draw):
+    return Image.open(io.BytesIO(plots.encoded(draw())))
+
+
 @every_picture
 def test_letters_are_legible_from_the_back_of_a_room(draw):
     figure = draw()
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     written = [t for t in figure.findobj(matplotlib_text.Text) if t.get_text().strip()]
     assert written
     assert min(t.get_fontsize() for t in written) >= 13
@@ -39,7 +45,7 @@ def test_letters_are_legible_from_the_back_of_a_room(draw):
 
 @every_picture
 def test_nothing_is_cut_off_at_the_edge(draw):
-    pixels = np.asarray(Image.open(io.BytesIO(plots.encoded(draw()))).convert("RGB"))
+    pixels = np.asarray(image(draw).convert("RGB"))
     for edge in (pixels[:2], pixels[-2:], pixels[:, :2], pixels[:, -2:]):
         assert (edge == 255).all()
 
@@ -62,9 +68,9 @@ def test_a_picture_is_the_same_bytes_each_time_and_names_no_software(draw, kind)
 
 @every_picture
 def test_the_background_is_opaque_white_so_that_a_dark_page_does_no_harm(draw):
-    image = Image.open(io.BytesIO(plots.encoded(draw()))).convert("RGBA")
-    assert image.getpixel((0, 0)) == (255, 255, 255, 255)
-    assert image.getextrema()[3] == (255, 255)
+    rgba = image(draw).convert("RGBA")
+    assert rgba.getpixel((0, 0)) == (255, 255, 255, 255)
+    assert rgba.getextrema()[3] == (255, 255)
 
 
 def test_the_reader_s_settings_are_neither_used_nor_changed():
@@ -110,16 +116,16 @@ def lines_of(axes, colour):
 
 @pytest.mark.parametrize("values", [TABLE, TABLE - 0.5, -TABLE])
 def test_a_heat_map_of_signed_values_is_centred_at_zero(values):
-    image = image_of(plots.heat_map(values))
-    np.testing.assert_array_equal(image.get_array(), values)
-    assert image.get_clim() == (-np.abs(values).max(), np.abs(values).max())
-    assert image.get_cmap().name == "RdBu_r"
+    shown = image_of(plots.heat_map(values))
+    np.testing.assert_array_equal(shown.get_array(), values)
+    assert shown.get_clim() == (-np.abs(values).max(), np.abs(values).max())
+    assert shown.get_cmap().name == "RdBu_r"
 
 
 def test_weights_lie_on_a_sequential_map_from_zero():
-    image = image_of(plots.heat_map(np.array([[0.25, 0.75]]), signed=False))
-    assert image.get_clim() == (0, 0.75)
-    assert image.get_cmap().name == "Purples"
+    shown = image_of(plots.heat_map(np.array([[0.25, 0.75]]), signed=False))
+    assert shown.get_clim() == (0, 0.75)
+    assert shown.get_cmap().name == "Purples"
 
 
 def test_a_table_of_zeros_can_be_drawn():

@@ -111,7 +111,7 @@ def multi_head(t, s, q=None, k=None, v=None, prefix=""):
         for letter, x in zip("QKV", (q, k, v), strict=True)
     )
     if s.get("rope"):
-        q, k = rotate(q), rotate(k)
+        q, k = rotate(q, k.shape[-2] - q.shape[-2]), rotate(k)  # the last query stands at the last key
     mask, bias = over_heads(t.get("mask")), t.get("bias")
     if s.get("alibi"):
         bias = alibi(s["n_heads"], q.shape[-2])
@@ -123,11 +123,11 @@ def project(t, prefix, letter, x):
     return y + t[f"{prefix}b_{letter}"] if f"{prefix}b_{letter}" in t else y
 
 
-def rotate(x):
+def rotate(x, first=0):
     """RoPE as complex multiplication: two neighbours are one complex number, turned by position · ω_i."""
     n, d = x.shape[-2:]
     omega = 10000.0 ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
-    angle = torch.arange(n, dtype=torch.float64)[:, None] * omega
+    angle = (first + torch.arange(n, dtype=torch.float64))[:, None] * omega
     pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
     return torch.view_as_real(pairs * torch.polar(torch.ones_like(angle), angle)).flatten(-2)
 
@@ -556,6 +556,7 @@ def multi_head_cases():
     yield multi_head_case("heads_as_many_as_d_model", {"n_heads": 8}, biased=True, mask=causal(5))
     yield multi_head_case("heads_inputs_1e4", scale=1e4, biased=True)
     yield multi_head_case("heads_rope", {"rope": True}, mask=causal(5))
+    yield multi_head_case("heads_rope_cross", {"rope": True}, t_q=3, biased=True)
 
 
 def multi_head_case(

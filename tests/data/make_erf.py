@@ -1,0 +1,35 @@
+"""The coefficients of npformer.functional.normal_cdf, computed with 50 digits.
+
+    python tests/data/make_erf.py        (needs mpmath)
+
+exp(t²) erfc(t) is smooth in u = 1/(t + c), so its Chebyshev expansion over u from 1/(largest + c) to 1/c
+needs few terms: s = a u - b maps that interval to [-1, 1]. Printed: a, b, c and the polynomial's coefficients
+in powers of s, highest first, and the first coefficient that was left out.
+"""
+
+from mpmath import chebyt, mp, mpf, taylor
+
+mp.dps = 50
+
+
+def expansion(c, largest, degree, points=60):
+    low, high = 1 / (largest + c), 1 / c
+    nodes = [mp.cos(mp.pi * (j + mpf(1) / 2) / points) for j in range(points)]
+    t = [1 / (low + (s + 1) / 2 * (high - low)) - c for s in nodes]
+    f = [mp.exp(t_j**2) * mp.erfc(t_j) for t_j in t]
+    chebyshev = [
+        (1 if k == 0 else 2) * mp.fsum(f_j * chebyt(k, s) for f_j, s in zip(f, nodes, strict=True)) / points
+        for k in range(degree + 2)
+    ]
+    powers = [mpf(0)] * (degree + 1)
+    for k, coefficient in enumerate(chebyshev[:-1]):
+        for power, value in enumerate(taylor(lambda s, k=k: chebyt(k, s), 0, k)):
+            powers[power] += coefficient * value
+    return 2 / (high - low), (high + low) / (high - low), powers[::-1], chebyshev[-1]
+
+
+if __name__ == "__main__":
+    for name, c, largest, degree in (("float32", "2.25", 4, 8), ("float64", "3.75", 6, 17)):
+        a, b, powers, rest = expansion(mpf(c), mpf(largest), degree)
+        print(f"{name}: a = {float(a)}, b = {float(b)}, c = {c}, left out: {float(rest):.1e}")
+        print("\n".join(f"    {float(power)!r}," for power in powers))
