@@ -11,9 +11,11 @@ from npformer.functional import glorot, linear, linear_gradients, softmax_in_pla
 from npformer.positional import RoPECache, rope_backward, rope_forward
 from npformer.validate import (
     check_array,
+    check_array_module,
     check_broadcast,
     check_d_output,
     check_dtype,
+    check_flag,
     check_float,
     check_generator,
     check_ids,
@@ -148,8 +150,7 @@ def init_attention(
     """
     check_integer("init_attention", "d_model", d_model, minimum=1)
     check_generator("init_attention", rng, required=True)
-    if not isinstance(bias, bool):
-        raise TypeError(f"init_attention: bias is {bias!r}; expected True or False")
+    check_flag("init_attention", "bias", bias)
     dtype = check_dtype("init_attention", dtype)
     weights = [glorot(d_model, d_model, rng, dtype) for _ in range(4)]
     return AttentionParams(*weights, *[np.zeros(d_model, dtype) if bias else None for _ in range(4)])
@@ -183,9 +184,9 @@ def multi_head_attention_forward(
     """
     _check_multi_head("multi_head_attention_forward", q, k, v, params, n_heads, mask, bias, rope)
 
-    Q = _split(linear(q, params.W_Q, params.b_Q), n_heads)  # (..., h, T_q, d_k)
-    K = _split(linear(k, params.W_K, params.b_K), n_heads)  # (..., h, T_k, d_k)
-    V = _split(linear(v, params.W_V, params.b_V), n_heads)
+    Q = split(linear(q, params.W_Q, params.b_Q), n_heads)  # (..., h, T_q, d_k)
+    K = split(linear(k, params.W_K, params.b_K), n_heads)  # (..., h, T_k, d_k)
+    V = split(linear(v, params.W_V, params.b_V), n_heads)
     turned = None
     if rope:
         positions = array_module(q).arange(q.shape[-2]) + (k.shape[-2] - q.shape[-2])
@@ -194,7 +195,7 @@ def multi_head_attention_forward(
     if mask is not None and mask.ndim >= 3:
         mask = mask[..., None, :, :]  # (..., 1, T_q, T_k)
     heads, attention = attention_forward(Q, K, V, mask=mask, bias=bias)  # (..., h, T_q, d_k)
-    merged = _merge(heads)  # (..., T_q, d_model)
+    merged = merge(heads)  # (..., T_q, d_model)
     y = linear(merged, params.W_O, params.b_O)  # (..., T_q, d_model)
     return y, MultiHeadAttentionCache(q, k, v, turned, attention, merged, params)
 
@@ -220,13 +221,13 @@ def multi_head_attention_backward(
     check_d_output("multi_head_attention_backward", "dy", dy, q.shape, q.dtype)
 
     dmerged, dW_O, db_O = linear_gradients(dy, merged, W_O, b_O)  # (..., T_q, d_model)
-    dheads = _split(dmerged, attention.q.shape[-3])  # (..., h, T_q, d_k)
+    dheads = split(dmerged, attention.q.shape[-3])  # (..., h, T_q, d_k)
     dQ, dK, dV = attention_backward(dheads, attention)  # (..., h, T, d_k)
     if turned is not None:
         dQ, dK = rope_backward(dQ, turned[0]), rope_backward(dK, turned[1])
-    dq, dW_Q, db_Q = linear_gradients(_merge(dQ), q, W_Q, b_Q)  # (..., T_q, d_model)
-    dk, dW_K, db_K = linear_gradients(_merge(dK), k, W_K, b_K)  # (..., T_k, d_model)
-    dv, dW_V, db_V = linear_gradients(_merge(dV), v, W_V, b_V)
+    dq, dW_Q, db_Q = linear_gradients(merge(dQ), q, W_Q, b_Q)  # (..., T_q, d_model)
+    dk, dW_K, db_K = linear_gradients(merge(dK), k, W_K, b_K)  # (..., T_k, d_model)
+    dv, dW_V, db_V = linear_gradients(merge(dV), v, W_V, b_V)
     return dq, dk, dv, AttentionParams(dW_Q, dW_K, dW_V, dW_O, db_Q, db_K, db_V, db_O)
 
 
@@ -241,7 +242,7 @@ def split_heads(x: Array, n_heads: int) -> Array:
     """
     check_array("split_heads", "x", x, ("...", "T", "d_model"), {})
     _check_heads("split_heads", n_heads, x.shape[-1])
-    return _split(x, n_heads)
+    return split(x, n_heads)
 
 
 def merge_heads(x: Array) -> Array:
@@ -253,15 +254,15 @@ def merge_heads(x: Array) -> Array:
     array([0., 1., 2., 3.])
     """
     check_array("merge_heads", "x", x, ("...", "h", "T", "d_k"), {})
-    return _merge(x)
+    return merge(x)
 
 
-def _split(x: Array, n_heads: int) -> Array:
-    pieces = x.reshape(*x.shape[:-1], n_heads, x.shape[-1] // n_heads)  # (..., T, h, d_k)
+def split(x: Array, n_heads: int) -> Array:
+    pieces = x.reshape(*x.shape[:-1], n_heads, x.shape[-1] // int(n_heads))  # (..., T, h, d_k)
     return pieces.swapaxes(-2, -3)  # (..., h, T, d_k)
 
 
-def _merge(x: Array) -> Array:
+def merge(x: Array) -> Array:
     *leading, h, T, d_k = x.shape
     return x.swapaxes(-2, -3).reshape(*leading, T, h * d_k)  # (..., T, d_model)
 
@@ -279,6 +280,8 @@ def causal_mask(T_q: int, T_k: int | None = None, *, xp: ModuleType = np) -> Arr
     T_k = T_q if T_k is None else T_k
     check_integer("causal_mask", "T_q", T_q, minimum=0)
     check_integer("causal_mask", "T_k", T_k, minimum=0)
+    check_array_module("causal_mask", xp)
+    T_q, T_k = int(T_q), int(T_k)  # NumPy's small integers would overflow
     mask: Array = xp.arange(T_q)[:, None] + (T_k - T_q) >= xp.arange(T_k)
     return mask
 
@@ -293,6 +296,8 @@ def padding_mask(ids: Array, padding_id: int) -> Array:
     """
     check_ids("padding_mask", "ids", ids)
     check_integer("padding_mask", "padding_id", padding_id)
+    if ids.ndim == 0:
+        raise ValueError("padding_mask: ids has shape (); expected (..., T_k)")
     mask: Array = (ids != padding_id)[..., None, :]  # (B, 1, T_k)
     return mask
 
@@ -322,7 +327,6 @@ def _check_mask_and_bias(function: str, q: Any, k: Any, mask: Any, bias: Any, he
     if mask is not None:
         check_mask(function, "mask", mask, "(..., T_q, T_k)", (*q.shape[:-2], T_q, T_k))
     if bias is not None:
-        check_float(function, "bias", bias)
         check_array(function, "bias", bias, ("...",), {}, q.dtype)
         letters = "(..., h, T_q, T_k)" if heads else "(..., T_q, T_k)"
         check_broadcast(function, "bias", bias, letters, (*q.shape[:-2], *heads, T_q, T_k))
@@ -330,7 +334,7 @@ def _check_mask_and_bias(function: str, q: Any, k: Any, mask: Any, bias: Any, he
 
 def _check_heads(function: str, n_heads: Any, d_model: int) -> None:
     check_integer(function, "n_heads", n_heads, minimum=1)
-    if d_model % n_heads:
+    if d_model % int(n_heads):
         raise ValueError(f"{function}: n_heads is {n_heads}; expected a divisor of d_model={d_model}")
 
 
@@ -364,10 +368,16 @@ def _check_multi_head(
     )
     _check_leading(function, q, k, v)
     _check_mask_and_bias(function, q, k, mask, bias, (n_heads,))
-    if not isinstance(rope, bool):
-        raise TypeError(f"{function}: rope is {rope!r}; expected True or False")
-    if rope and d_model // n_heads % 2:
+    check_flag(function, "rope", rope)
+    if rope:
+        check_even_heads(function, "rope", rope, d_model, n_heads)
+
+
+def check_even_heads(function: str, argument: str, value: Any, d_model: int, n_heads: int) -> None:
+    """Refuse heads that RoPE cannot cut into pairs."""
+    d_k = int(d_model) // int(n_heads)
+    if d_k % 2:
         raise ValueError(
-            f"{function}: rope=True needs an even d_k; "
-            f"d_model={d_model} and n_heads={n_heads} give {d_model // n_heads}"
+            f"{function}: {argument} is {value!r}; expected an even d_k, "
+            f"d_model={d_model} and n_heads={n_heads} give {d_k}"
         )

@@ -13,7 +13,13 @@ from npformer.attention import (
     multi_head_attention_forward,
 )
 from npformer.backend import Array, array_module
-from npformer.encoder import TransformerConfig, check_config, self_attention_backward, self_attention_forward
+from npformer.encoder import (
+    TransformerConfig,
+    check_config,
+    config_sizes,
+    self_attention_backward,
+    self_attention_forward,
+)
 from npformer.feed_forward import FFNCache, FFNParams, check_ffn, ffn_backward, ffn_forward, init_ffn
 from npformer.functional import DropoutCache, dropout_backward, dropout_forward
 from npformer.layer_norm import (
@@ -121,8 +127,10 @@ def decoder_block_forward(
     >>> decoder_block_forward(np.ones((3, 6, 8)), np.ones((3, 9, 8)), params, config)[0].shape
     (3, 6, 8)
     """
-    function = "decoder_block_forward"
-    _check_decoder(function, x, memory, {"params": params}, config, mask, memory_mask, rng)
+    sizes = config_sizes("decoder_block_forward", config)
+    check_float("decoder_block_forward", "x", x)
+    check_decoder_block("decoder_block_forward", "params", params, x.dtype, sizes)
+    _check_inputs("decoder_block_forward", x, memory, sizes, mask, memory_mask, rng)
     if config.norm == "pre":
         return _pre_norm_forward(x, memory, params, config, mask, memory_mask, rng)
     return _post_norm_forward(x, memory, params, config, mask, memory_mask, rng)
@@ -279,10 +287,10 @@ def decoder_forward(
     >>> decoder_forward(np.ones((6, 8)), np.ones((9, 8)), params, config)[0].shape
     (6, 8)
     """
-    check_kind("decoder_forward", "params", params, DecoderParams)
-    check_kind("decoder_forward", "params.blocks", params.blocks, tuple)
-    blocks = {f"params.blocks.{i}": block for i, block in enumerate(params.blocks)}
-    _check_decoder("decoder_forward", x, memory, blocks, config, mask, memory_mask, rng, params.norm)
+    sizes = config_sizes("decoder_forward", config)
+    check_float("decoder_forward", "x", x)
+    check_decoder("decoder_forward", "params", params, x.dtype, sizes)
+    _check_inputs("decoder_forward", x, memory, sizes, mask, memory_mask, rng)
     y, caches, norm = x, [], None
     for block in params.blocks:
         y, cache = decoder_block_forward(
@@ -319,24 +327,30 @@ def decoder_backward(dy: Array, cache: DecoderCache) -> tuple[Array, Array, Deco
     return dx, dmemory, DecoderParams(tuple(reversed(grads)), dnorm)
 
 
-def _check_decoder(
-    function: str,
-    x: Any,
-    memory: Any,
-    blocks: dict[str, Any],
-    config: Any,
-    mask: Any,
-    memory_mask: Any,
-    rng: Any,
-    norm: Any = None,
+def check_decoder_block(function: str, argument: str, block: Any, dtype: Any, sizes: dict[str, int]) -> None:
+    """Refuse a block whose parameters do not fit the config's sizes."""
+    check_kind(function, argument, block, DecoderBlockParams)
+    check_attention(function, f"{argument}.self_attention", block.self_attention, dtype, sizes)
+    check_layer_norm(function, f"{argument}.norm_1", block.norm_1, dtype, sizes)
+    check_attention(function, f"{argument}.cross_attention", block.cross_attention, dtype, sizes)
+    check_layer_norm(function, f"{argument}.norm_2", block.norm_2, dtype, sizes)
+    check_ffn(function, f"{argument}.ffn", block.ffn, dtype, sizes)
+    check_layer_norm(function, f"{argument}.norm_3", block.norm_3, dtype, sizes)
+
+
+def check_decoder(function: str, argument: str, params: Any, dtype: Any, sizes: dict[str, int]) -> None:
+    """Refuse a stack whose parameters do not fit the config's sizes."""
+    check_kind(function, argument, params, DecoderParams)
+    check_kind(function, f"{argument}.blocks", params.blocks, tuple)
+    for i, block in enumerate(params.blocks):
+        check_decoder_block(function, f"{argument}.blocks.{i}", block, dtype, sizes)
+    if params.norm is not None:
+        check_layer_norm(function, f"{argument}.norm", params.norm, dtype, sizes)
+
+
+def _check_inputs(
+    function: str, x: Any, memory: Any, sizes: dict[str, int], mask: Any, memory_mask: Any, rng: Any
 ) -> None:
-    check_config(function, config)
-    check_float(function, "x", x)
-    sizes = {"d_model": config.d_model, "d_ff": config.d_ff}
-    for argument, block in blocks.items():
-        _check_block(function, argument, block, x.dtype, sizes)
-    if norm is not None:
-        check_layer_norm(function, "params.norm", norm, x.dtype, sizes)
     check_array(function, "x", x, ("...", "T", "d_model"), sizes)
     check_array(function, "memory", memory, ("...", "S", "d_model"), sizes, x.dtype)
     if memory.shape[:-2] != x.shape[:-2]:
@@ -349,12 +363,3 @@ def _check_decoder(
     if memory_mask is not None:
         check_mask(function, "memory_mask", memory_mask, "(..., T, S)", (*x.shape[:-2], T, S))
     check_generator(function, rng)
-
-
-def _check_block(function: str, argument: str, block: Any, dtype: Any, sizes: dict[str, int]) -> None:
-    check_kind(function, argument, block, DecoderBlockParams)
-    check_attention(function, f"{argument}.self_attention", block.self_attention, dtype, sizes)
-    check_attention(function, f"{argument}.cross_attention", block.cross_attention, dtype, sizes)
-    check_ffn(function, f"{argument}.ffn", block.ffn, dtype, sizes)
-    for name in ("norm_1", "norm_2", "norm_3"):
-        check_layer_norm(function, f"{argument}.{name}", getattr(block, name), dtype, sizes)

@@ -6,7 +6,7 @@ import numpy as np
 
 from npformer.backend import Array, array_module
 from npformer.functional import as_rows
-from npformer.validate import check_array, check_float, check_generator
+from npformer.validate import check_array, check_callable, check_float, check_generator
 
 
 def order_sensitivity(f: Callable[[Array], Array], x: Array, rng: np.random.Generator) -> float:
@@ -21,21 +21,28 @@ def order_sensitivity(f: Callable[[Array], Array], x: Array, rng: np.random.Gene
     >>> order_sensitivity(np.tanh, np.eye(3), np.random.default_rng(0))
     0.0
     """
+    check_callable("order_sensitivity", "f", f)
     check_array("order_sensitivity", "x", x, ("...", "T", "d"), {})
     check_generator("order_sensitivity", rng, required=True)
     T = x.shape[-2]
-    if T < 2:
+    if T < 2 or x.size == 0:
         raise ValueError(f"order_sensitivity: x has shape {x.shape}; expected two positions or more")
     order = rng.permutation(T)
     while (order == np.arange(T)).all():  # a shuffle that changes nothing would prove nothing
         order = rng.permutation(T)
+    y, of_moved = _applied(f, x), _applied(f, x[..., order, :])  # (..., T, anything)
+    moved = abs(of_moved - y[..., order, :]).max()
+    return float(moved / (abs(y).max() or 1))
+
+
+def _applied(f: Callable[[Array], Array], x: Array) -> Array:
     y = f(x)
-    if y.shape[:-1] != x.shape[:-1]:
+    check_float("order_sensitivity", "f(x)", y)
+    if y.ndim != x.ndim or y.shape[:-1] != x.shape[:-1] or y.size == 0:
         raise ValueError(
             f"order_sensitivity: f(x) has shape {y.shape}; expected {x.shape[:-1]} and a last axis"
         )
-    moved = abs(f(x[..., order, :]) - y[..., order, :]).max()
-    return float(moved / (abs(y).max() or 1))
+    return y
 
 
 def token_similarity(x: Array) -> Array:
@@ -63,7 +70,6 @@ def dead_units(hidden: Array) -> Array:
     >>> dead_units(np.array([[0.0, 1.0], [0.0, 0.0]]))
     array([ True, False])
     """
-    check_float("dead_units", "hidden", hidden)
     check_array("dead_units", "hidden", hidden, ("...", "d_ff"), {})
     if hidden.size == 0:
         raise ValueError(f"dead_units: hidden has shape {hidden.shape}; expected at least one token")

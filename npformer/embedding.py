@@ -61,7 +61,7 @@ def embedding_forward(ids: Array, params: EmbeddingParams) -> tuple[Array, Embed
     >>> embedding_forward(np.array([1]), EmbeddingParams(np.eye(4)))[0]
     array([[0., 2., 0., 0.]])
     """
-    check_params("embedding_forward", "params", params, EmbeddingParams, _AXES, {})
+    check_params("embedding_forward", "params", params, EmbeddingParams, EMBEDDING_AXES, {})
     check_ids("embedding_forward", "ids", ids)
     E = params.E
     check_id_range("embedding_forward", "ids", ids, len(E))
@@ -101,7 +101,7 @@ def tied_logits_forward(x: Array, params: EmbeddingParams) -> tuple[Array, TiedL
     array([[2., 2., 2.]])
     """
     check_float("tied_logits_forward", "x", x)
-    check_params("tied_logits_forward", "params", params, EmbeddingParams, _AXES, {}, x.dtype)
+    check_params("tied_logits_forward", "params", params, EmbeddingParams, EMBEDDING_AXES, {}, x.dtype)
     E = params.E
     check_array("tied_logits_forward", "x", x, ("...", "d_model"), {"d_model": E.shape[1]})
     logits = (as_rows(x) @ E.T).reshape(*x.shape[:-1], len(E))  # (..., vocab_size)
@@ -126,7 +126,7 @@ def tied_logits_backward(dlogits: Array, cache: TiedLogitsCache) -> tuple[Array,
     return dx, EmbeddingParams(rows.T @ as_rows(x))
 
 
-_AXES = {"E": ("vocab_size", "d_model")}
+EMBEDDING_AXES = {"E": ("vocab_size", "d_model")}
 
 
 def check_id_range(function: str, argument: str, ids: Array, vocab_size: int) -> None:

@@ -8,6 +8,7 @@ from npformer.attention import (
     AttentionParams,
     MultiHeadAttentionCache,
     check_attention,
+    check_even_heads,
     init_attention,
     multi_head_attention_backward,
     multi_head_attention_forward,
@@ -37,6 +38,7 @@ from npformer.validate import (
     check_choice,
     check_d_output,
     check_dtype,
+    check_flag,
     check_float,
     check_generator,
     check_integer,
@@ -138,7 +140,10 @@ def encoder_block_forward(
     >>> encoder_block_forward(np.ones((3, 6, 8)), params, config)[0].shape
     (3, 6, 8)
     """
-    _check_encoder("encoder_block_forward", x, {"params": params}, config, mask, rng)
+    sizes = config_sizes("encoder_block_forward", config)
+    check_float("encoder_block_forward", "x", x)
+    check_encoder_block("encoder_block_forward", "params", params, x.dtype, sizes)
+    _check_inputs("encoder_block_forward", x, sizes, mask, rng)
     if config.norm == "pre":
         return _pre_norm_forward(x, params, config, mask, rng)
     return _post_norm_forward(x, params, config, mask, rng)
@@ -263,10 +268,10 @@ def encoder_forward(
     >>> encoder_forward(np.ones((3, 6, 8)), init_encoder(config, np.random.default_rng(0)), config)[0].shape
     (3, 6, 8)
     """
-    check_kind("encoder_forward", "params", params, EncoderParams)
-    check_kind("encoder_forward", "params.blocks", params.blocks, tuple)
-    blocks = {f"params.blocks.{i}": block for i, block in enumerate(params.blocks)}
-    _check_encoder("encoder_forward", x, blocks, config, mask, rng, params.norm)
+    sizes = config_sizes("encoder_forward", config)
+    check_float("encoder_forward", "x", x)
+    check_encoder("encoder_forward", "params", params, x.dtype, sizes)
+    _check_inputs("encoder_forward", x, sizes, mask, rng)
     y, caches, norm = x, [], None
     for block in params.blocks:
         y, cache = encoder_block_forward(y, block, config, mask=mask, rng=rng)
@@ -304,7 +309,7 @@ def check_config(function: str, config: Any) -> None:
     for name in ("d_model", "d_ff", "n_heads", "max_length"):
         check_integer(function, f"config.{name}", getattr(config, name), minimum=1)
     check_integer(function, "config.n_layers", config.n_layers, minimum=0)
-    if config.d_model % config.n_heads:
+    if int(config.d_model) % int(config.n_heads):
         raise ValueError(
             f"{function}: config.n_heads is {config.n_heads}; expected a divisor of d_model={config.d_model}"
         )
@@ -313,31 +318,37 @@ def check_config(function: str, config: Any) -> None:
     check_number(function, "config.eps", config.eps, minimum=0)
     check_number(function, "config.dropout", config.dropout, minimum=0, below=1)
     check_choice(function, "config.positions", config.positions, POSITIONS)
-    if not isinstance(config.attention_bias, bool):
-        raise TypeError(
-            f"{function}: config.attention_bias is {config.attention_bias!r}; expected True or False"
-        )
-    if config.positions == "rope" and config.d_model // config.n_heads % 2:
-        raise ValueError(
-            f"{function}: config.positions='rope' needs an even d_k; d_model={config.d_model} "
-            f"and n_heads={config.n_heads} give {config.d_model // config.n_heads}"
-        )
+    check_flag(function, "config.attention_bias", config.attention_bias)
+    if config.positions == "rope":
+        check_even_heads(function, "config.positions", config.positions, config.d_model, config.n_heads)
 
 
-def _check_encoder(
-    function: str, x: Any, blocks: dict[str, Any], config: Any, mask: Any, rng: Any, norm: Any = None
-) -> None:
+def config_sizes(function: str, config: Any) -> dict[str, int]:
+    """The lengths that the config gives to the letters of the shapes, once it has been checked."""
     check_config(function, config)
-    check_float(function, "x", x)
-    sizes = {"d_model": config.d_model, "d_ff": config.d_ff}
-    for argument, block in blocks.items():
-        check_kind(function, argument, block, EncoderBlockParams)
-        check_attention(function, f"{argument}.attention", block.attention, x.dtype, sizes)
-        check_layer_norm(function, f"{argument}.norm_1", block.norm_1, x.dtype, sizes)
-        check_ffn(function, f"{argument}.ffn", block.ffn, x.dtype, sizes)
-        check_layer_norm(function, f"{argument}.norm_2", block.norm_2, x.dtype, sizes)
-    if norm is not None:
-        check_layer_norm(function, "params.norm", norm, x.dtype, sizes)
+    return {"d_model": config.d_model, "d_ff": config.d_ff}
+
+
+def check_encoder_block(function: str, argument: str, block: Any, dtype: Any, sizes: dict[str, int]) -> None:
+    """Refuse a block whose parameters do not fit the config's sizes."""
+    check_kind(function, argument, block, EncoderBlockParams)
+    check_attention(function, f"{argument}.attention", block.attention, dtype, sizes)
+    check_layer_norm(function, f"{argument}.norm_1", block.norm_1, dtype, sizes)
+    check_ffn(function, f"{argument}.ffn", block.ffn, dtype, sizes)
+    check_layer_norm(function, f"{argument}.norm_2", block.norm_2, dtype, sizes)
+
+
+def check_encoder(function: str, argument: str, params: Any, dtype: Any, sizes: dict[str, int]) -> None:
+    """Refuse a stack whose parameters do not fit the config's sizes."""
+    check_kind(function, argument, params, EncoderParams)
+    check_kind(function, f"{argument}.blocks", params.blocks, tuple)
+    for i, block in enumerate(params.blocks):
+        check_encoder_block(function, f"{argument}.blocks.{i}", block, dtype, sizes)
+    if params.norm is not None:
+        check_layer_norm(function, f"{argument}.norm", params.norm, dtype, sizes)
+
+
+def _check_inputs(function: str, x: Any, sizes: dict[str, int], mask: Any, rng: Any) -> None:
     check_array(function, "x", x, ("...", "T", "d_model"), sizes)
     if mask is not None:
         check_mask(function, "mask", mask, "(..., T, T)", (*x.shape[:-1], x.shape[-2]))

@@ -11,6 +11,7 @@ from npformer.validate import (
     FLOATS,
     check_array,
     check_d_output,
+    check_flag,
     check_float,
     check_generator,
     check_integer,
@@ -82,7 +83,7 @@ def as_rows(x: Array) -> Array:
 
 def glorot(d_in: int, d_out: int, rng: np.random.Generator, dtype: Any) -> Array:
     """Uniform in ±√(6 / (d_in + d_out)): neither signal nor gradient grows or shrinks much. (d_in, d_out)"""
-    limit = math.sqrt(6 / (d_in + d_out))
+    limit = math.sqrt(6 / (int(d_in) + int(d_out)))
     return rng.uniform(-limit, limit, size=(d_in, d_out)).astype(dtype)
 
 
@@ -132,8 +133,7 @@ def gelu_forward(z: Array, approximate: bool = False) -> tuple[Array, GELUCache]
     array([-0.159,  0.   ,  0.841])
     """
     check_float("gelu_forward", "z", z)
-    if not isinstance(approximate, bool):
-        raise TypeError(f"gelu_forward: approximate is {approximate!r}; expected True or False")
+    check_flag("gelu_forward", "approximate", approximate)
     xp = array_module(z)
     cdf = 0.5 * (1 + xp.tanh(_tanh_argument(z))) if approximate else normal_cdf(z)
     return z * cdf, GELUCache(z, cdf, approximate)
@@ -223,7 +223,7 @@ def softmax_forward(scores: Array, axis: int = -1) -> tuple[Array, SoftmaxCache]
     check_float("softmax_forward", "scores", scores)
     check_integer("softmax_forward", "axis", axis)
     if not -scores.ndim <= axis < scores.ndim:
-        raise ValueError(f"softmax_forward: axis is {axis}; scores has shape {scores.shape}")
+        raise ValueError(f"softmax_forward: axis is {axis}; expected an axis of scores, shape {scores.shape}")
     y = softmax_in_place(scores.copy(), axis, array_module(scores))
     return y, SoftmaxCache(y, axis)
 

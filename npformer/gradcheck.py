@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from npformer.backend import Array, array_module
 from npformer.validate import check_generator, check_number
 
-STEPS = tuple(2.0**-k for k in (7, 10, 13, 16, 19))  # powers of two, so that x + h rounds as little as it can
+FIRST_STEP = 2.0**-7  # halved at most to 2⁻²¹; powers of two, so that x + h rounds as little as it can
+HALVINGS = 14
 ROUNDING = 2.0**-40  # what the last bits of an output of size 1 can add to a slope at the first step
 
 
@@ -64,8 +65,8 @@ def gradcheck(
     With φ(x) = Σ d_output · forward(x) for one random d_output, dφ/dx is what the backward pass returns.
     The central differences D(h) = (φ(x + h) - φ(x - h)) / 2h at h, h/2 and h/4 are extrapolated to h = 0:
     R(h) = (4 D(h/2) - D(h)) / 3, then (16 R(h/2) - R(h)) / 15, which is off by O(h⁶). L. F. Richardson,
-    "The Approximate Arithmetical Solution by Finite Differences …", 1911. Where R(h/2) does not agree
-    with the result, h is made smaller.
+    "The Approximate Arithmetical Solution by Finite Differences …", 1911. While R(h) does not agree with
+    the result, h is halved.
 
     Every floating array among args, and every tree of them, is differentiated; other args (ids, masks,
     settings) and kwargs are passed on. The backward pass returns one gradient for each, in order, as a
@@ -75,8 +76,8 @@ def gradcheck(
 
     The report has one row for each array, with its worst entry, and is true when every row passes. An
     error is relative to the leaf's largest gradient, or to 1e-3 of the largest of all leaves if that is
-    more, so that a gradient of zero can pass. "kink" marks an entry whose left and right slopes differ at
-    every step, as those of max(0, z) at 0 or within 1e-6 of it: differences cannot judge there.
+    more, so that a gradient of zero can pass. "kink" is for entries that differences cannot judge: the
+    left and right slopes differ at every step, as those of max(0, z) do at 0 and within 1e-6 of it.
 
     Raises TypeError for arrays that are not float64 and for a forward that returns no pair (output,
     cache), ValueError for values that are not finite and for a forward that is not repeatable. A gradient
@@ -284,37 +285,46 @@ def _numeric_gradients(
 ) -> list[tuple[_Slopes, float]]:
     """The slopes of every leaf, each with the size against which its errors are measured."""
     rounding = ROUNDING * _norm(problem.d_output * problem.output)
-    slopes = [
-        _Slopes(*(np.full(leaf.x.shape, fill) for fill in (math.nan, math.nan, math.inf))) for leaf in leaves
-    ]
-    for h in STEPS:
-        for leaf, found, size in zip(leaves, slopes, _sizes(slopes, rounding / tolerance), strict=True):
-            for place in np.argwhere(found.doubt > max(0.1 * tolerance * size, rounding)):
-                _refine(problem, leaf, found, tuple(map(int, place)), h)
+    empty = math.nan, math.nan, math.inf
+    slopes = [_Slopes(*(np.full(leaf.x.shape, number) for number in empty)) for leaf in leaves]
+    for leaf, found in zip(leaves, slopes, strict=True):
+        for index in np.ndindex(leaf.x.shape):
+            _refine(problem, leaf, found, index, math.inf)
+    for leaf, found, size in zip(leaves, slopes, _sizes(slopes, rounding / tolerance), strict=True):
+        enough = max(0.1 * tolerance * size, rounding)
+        for place in np.argwhere(found.doubt > enough):
+            _refine(problem, leaf, found, tuple(map(int, place)), enough)
     return list(zip(slopes, _sizes(slopes, rounding / tolerance), strict=True))
 
 
 def _sizes(slopes: list[_Slopes], smallest: float) -> list[float]:
-    """max(largest slope of the leaf, 1e-3 of the largest of all leaves), less the slopes that are all doubt.
+    """max(largest slope of the leaf, 1e-3 of the largest of all leaves), slopes in much doubt left out.
 
     Below `smallest` differences cannot tell a slope from zero. If everything is exactly zero the size is 1.
     """
-    largest = [float(np.where(s.doubt < abs(s.value), abs(s.value), 0.0).max(initial=0.0)) for s in slopes]
+    sure = [np.where(s.doubt < 0.1 * abs(s.value), abs(s.value), 0.0) for s in slopes]
+    largest = [float(slope.max(initial=0.0)) for slope in sure]
     return [max(own, 1e-3 * max(largest), smallest) or 1.0 for own in largest]
 
 
-def _refine(problem: _Problem, leaf: _Leaf, found: _Slopes, index: tuple[int, ...], h: float) -> None:
-    """Estimate one slope with steps of h in proportion to |x|; keep it if it is less in doubt than before."""
+def _refine(problem: _Problem, leaf: _Leaf, found: _Slopes, index: tuple[int, ...], enough: float) -> None:
+    """Estimate one slope with smaller and smaller steps until its doubt is small enough; keep the best."""
     x = float(leaf.x[index])
-    h = math.ldexp(h, math.frexp(max(1.0, abs(x)))[1] - 1)  # times |x|, rounded down to a power of two
-    with np.errstate(all="ignore"):  # x ± h may lie outside of the function's domain, where x does not
-        steps = (h, h / 2, h / 4)
-        right = [_quotient(problem, leaf.where, index, x, step) for step in steps]
-        left = [_quotient(problem, leaf.where, index, x, -step) for step in steps]
-        estimate = _extrapolate(right, left)
-    if estimate[-1] < found.doubt[index]:  # never for NaN
-        for array, number in zip(found, estimate, strict=True):
-            array[index] = number
+    h = math.ldexp(FIRST_STEP, math.frexp(max(1.0, abs(x)))[1] - 1)  # times |x|, as a power of two
+    right: list[float] = []
+    left: list[float] = []
+    for halvings in range(HALVINGS + 1):
+        step = math.ldexp(h, -halvings)
+        right.append(_quotient(problem, leaf.where, index, x, step))
+        left.append(_quotient(problem, leaf.where, index, x, -step))
+        if halvings < 2:
+            continue
+        estimate = _extrapolate(right[-3:], left[-3:])
+        if estimate[-1] < found.doubt[index]:  # never for NaN
+            for array, number in zip(found, estimate, strict=True):
+                array[index] = number
+        if found.doubt[index] <= enough:
+            return
 
 
 def _quotient(
@@ -323,8 +333,9 @@ def _quotient(
     """(φ(x + step) - φ(x)) / step. Outputs are subtracted before they are summed: less cancels."""
     args = _fresh(problem.args)
     reduce(getitem, where, args)[index] = x + step
-    output, _ = _evaluate(problem.forward, args, _fresh(problem.kwargs))
-    rise = float((problem.d_output * (output - problem.output)).sum())
+    with np.errstate(all="ignore"):  # x + step may lie outside of the function's domain, where x does not
+        output, _ = _evaluate(problem.forward, args, _fresh(problem.kwargs))
+        rise = float((problem.d_output * (output - problem.output)).sum())
     return rise / ((x + step) - x)  # the step as it was after rounding
 
 
@@ -374,7 +385,7 @@ def _kink_note(slopes: _Slopes, kinks: Array) -> str:
     first = _position(kinks)
     value, half = slopes.value[first], slopes.jump[first] / 2
     return (
-        f"{kinks.sum()} of {kinks.size} at a kink, first {_show(first)}: "
+        f"{kinks.sum()} of {kinks.size} at a kink or too rough to judge, first {_show(first)}: "
         f"slope {value - half:.3g} on its left, {value + half:.3g} on its right"
     )
 

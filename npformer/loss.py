@@ -51,9 +51,10 @@ def cross_entropy_forward(
 
 
 def cross_entropy_backward(dloss: float | Array, cache: CrossEntropyCache) -> Array:
-    """dlogits = dloss (softmax(logits) - q) / number of counted targets, zero where ignored: () -> (..., vocab_size).
+    """dlogits = dloss (softmax(logits) - q) / number of counted targets, zero where ignored.
 
-    Raises TypeError for another function's cache, ValueError for a dloss that is not one number.
+    dloss () -> dlogits (..., vocab_size). Raises TypeError for another function's cache, ValueError for a
+    dloss that is not one number.
 
     >>> loss, cache = cross_entropy_forward(np.zeros((1, 4)), np.array([2]))
     >>> cross_entropy_backward(1.0, cache)

@@ -1,7 +1,6 @@
 """Gradient descent, Adam and the paper's learning rate, over trees of parameters."""
 
 import math
-from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,10 +98,10 @@ def _step(p: Array, m: Array, v: Array, rate: float, root: float, eps: float, de
 
 
 def warmup_learning_rate(step: int, d_model: int, *, warmup_steps: int = 4000) -> float:
-    """d_model^-½ · min(step^-½, step · warmup_steps^-1½), "Attention Is All You Need", equation 3; step 1, 2, …
+    """d_model^-½ · min(step^-½, step · warmup_steps^-1½) for step 1, 2, …
 
-    It rises in a straight line for warmup_steps steps and falls as 1/√step after. Raises TypeError or
-    ValueError unless all three are integers >= 1.
+    "Attention Is All You Need", equation 3. It rises in a straight line for warmup_steps steps and falls
+    as 1/√step after. Raises TypeError or ValueError unless all three are integers >= 1.
 
     >>> round(warmup_learning_rate(4000, 512), 6)
     0.000699
@@ -138,15 +137,19 @@ def _check_adam(
 
 def _check_alike(function: str, params: Any, **others: Any) -> None:
     """Refuse trees that have not the parameters' paths, shapes and dtypes."""
-    expected = list(leaves(params))
-    for path, p in expected:
+    expected = dict(leaves(params))
+    for path, p in expected.items():
         check_float(function, _name("params", path), p)
     for argument, tree in others.items():
-        for (path, p), (other, leaf) in zip_longest(expected, leaves(tree), fillvalue=("nothing", None)):
-            if path != other:
-                raise ValueError(f"{function}: {argument} has {other} where params has {path}")
-            if getattr(leaf, "shape", None) != p.shape or leaf.dtype != p.dtype:
-                check_d_output(function, _name(argument, path), leaf, p.shape, p.dtype, like="the parameter")
+        found = dict(leaves(tree))
+        if list(found) != list(expected):
+            wrong = sorted(found.keys() ^ expected.keys()) or ["its leaves in another order"]
+            raise ValueError(f"{function}: {argument} is not built like params; they differ at {wrong[0]}")
+        for path, p in expected.items():
+            if getattr(found[path], "shape", None) != p.shape or found[path].dtype != p.dtype:
+                check_d_output(
+                    function, _name(argument, path), found[path], p.shape, p.dtype, "the parameter"
+                )
 
 
 def _name(argument: str, path: str) -> str:

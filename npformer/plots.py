@@ -285,3 +285,228 @@ def wavelength_curves(curves: Mapping[str, Array], *, title: str = "") -> "Figur
     axes.grid(color=FAINT)
     axes.legend()
     return figure
+
+
+# --- several arrays beside each other ------------------------------------------------------------
+
+
+@_in_style
+def matrices(
+    named: Mapping[str, Array],
+    *,
+    across: int = 3,
+    row_labels: Sequence[str] | None = None,
+    column_labels: Sequence[str] | None = None,
+    decimals: int = 2,
+    signed: bool = True,
+) -> "Figure":
+    """Small matrices in one colour scale, `across` of them in a row: {title: values (rows, columns)}.
+
+    >>> [axes.get_title() for axes in matrices({"x": np.eye(2), "y": np.ones((2, 3))}).axes]
+    ['x', 'y']
+    """
+    rows, columns = (max(np.shape(values)[axis] for values in named.values()) for axis in (0, 1))
+    across = min(across, len(named))
+    down = math.ceil(len(named) / across)
+    figure = _figure(across * (0.85 * columns + 0.4) + 0.8, down * (0.62 * rows + 1.1))
+    largest = max(_colours(values, signed)["vmax"] for values in named.values())
+    for place, (title, values) in enumerate(named.items(), 1):
+        axes = figure.add_subplot(down, across, place)
+        _draw_numbered(axes, values, largest, decimals, signed)
+        words = row_labels if (place - 1) % across == 0 else None
+        _name_cells(axes, words or [""] * len(values), column_labels or [""] * np.shape(values)[1])
+        axes.set_title(title)
+    return figure
+
+
+def _draw_numbered(axes: "Axes", values: Array, largest: float, decimals: int, signed: bool) -> None:
+    """The squares and their numbers, coloured on a scale up to `largest`, which other panels share."""
+    axes.imshow(values, **_colours(np.array(largest), signed), aspect="auto")
+    for (row, column), value in np.ndenumerate(values):
+        colour = "white" if abs(value) > 0.65 * largest else INK
+        text = f"{value:z.{decimals}f}".replace("-", "−")
+        axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=15)
+
+
+@_in_style
+def gradient_by_depth(panels: Mapping[str, Mapping[str, Array]], *, across: int = 2) -> "Figure":
+    """The size of a gradient at each block, on a logarithmic axis: {title: {label: sizes (n_layers,)}}.
+
+    A line stops where its sizes are NaN. The first two labels get full lines, the next two the same
+    colours dashed.
+
+    >>> gradient_by_depth({"of x": {"pre-norm": np.array([1.0, 0.1])}}).axes[0].get_yscale()
+    'log'
+    """
+    figure = _figure(12, 5.6 * math.ceil(len(panels) / across))
+    grid = figure.subplots(math.ceil(len(panels) / across), across, squeeze=False).ravel()
+    styles = [(colour, line) for line in ("-", "--") for colour in (GRADIENT, INK)]
+    for axes, (title, curves) in zip(grid, panels.items(), strict=True):
+        for (colour, line), (label, sizes) in zip(styles, curves.items(), strict=False):
+            axes.plot(sizes, line, color=colour, label=label)
+        axes.set(title=title, yscale="log", xlabel="block (0 reads the words)", ylabel="size of the gradient")
+        axes.grid(color=FAINT)
+    figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return figure
+
+
+# --- lines and tables beside each other ---------------------------------------------------------
+
+
+@_in_style
+def curves(
+    x: Array, panels: Mapping[str, Mapping[str, Array]], *, x_label: str, y_label: str = ""
+) -> "Figure":
+    """Lines over one x, at most three in a panel: {title of the panel: {label: y like x}}.
+
+    >>> [axes.get_title() for axes in curves(np.arange(2), {"up": {"x": np.arange(2)}}, x_label="x").axes]
+    ['up']
+    """
+    figure = _figure(10 if len(panels) == 1 else 12, 5)
+    beside = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axes, (title, lines) in zip(beside, panels.items(), strict=True):
+        for (colour, line), (label, y) in zip(COMPARED, lines.items(), strict=False):
+            axes.plot(x, y, line[1:], color=colour, label=label)
+        axes.set(title=title, xlabel=x_label)
+        axes.grid(color=FAINT)
+        axes.legend()
+    beside[0].set_ylabel(y_label)
+    return figure
+
+
+@_in_style
+def heat_maps(
+    tables: Mapping[str, Array], *, x_label: str = "column", y_label: str = "position p (in tokens)"
+) -> "Figure":
+    """Tables beside each other as signed colours on one scale: {title: values (rows, columns)}.
+
+    >>> len(heat_maps({"a": np.eye(3), "b": -np.eye(3)}).axes)  # two tables and the colour bar
+    3
+    """
+    figure = _figure(3.6 * len(tables) + 1.4, 4.8)
+    beside = figure.subplots(1, len(tables), sharey=True, squeeze=False)[0]
+    colours = _colours(np.array([np.abs(table).max() for table in tables.values()]), signed=True)
+    for axes, (title, table) in zip(beside, tables.items(), strict=True):
+        image = axes.imshow(table, aspect="auto", interpolation="nearest", **colours)
+        axes.set(title=title, xlabel=x_label)
+        axes.spines[:].set_visible(False)
+    beside[0].set_ylabel(y_label)
+    figure.colorbar(image, ax=beside, label="value", pad=0.02)
+    return figure
+
+
+@_in_style
+def binary_counter(bits: Array, table: Array) -> "Figure":
+    """Counting in binary beside counting with waves: bits (n, pairs), ones first, table (n, 2 · pairs).
+
+    >>> len(binary_counter(np.eye(2), np.ones((2, 4))).axes)
+    2
+    """
+    from matplotlib.colors import ListedColormap
+
+    n, pairs = np.shape(bits)
+    figure = _figure(2.5 * pairs + 1.2, 0.44 * n + 1.2)
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(1, 2))
+    left.imshow(bits, cmap=ListedColormap(["#F2F2F2", POSITION]), vmin=0, vmax=1, aspect="auto")
+    _write_numbers(left, bits, 0, signed=False)
+    _name_cells(left, range(n), [f"bit {i}" for i in range(pairs)])
+    right.imshow(table, **_colours(table, signed=True), aspect="auto")
+    _write_numbers(right, table, 1, signed=True)
+    _name_cells(right, range(n), [f"{wave} {i}" for i in range(pairs) for wave in ("sin", "cos")])
+    left.set(title="counting with bits", ylabel="position p")
+    right.set(title="counting with waves")
+    return figure
+
+
+# --- lanes --------------------------------------------------------------------------------------
+
+
+@_in_style
+def lanes(meaning: Array, position: Array, output: Array, tokens: Sequence[str]) -> "Figure":
+    """A lane a token: meaning + order tag go through one shared block: three arrays (T, d_model).
+
+    >>> len(lanes(np.eye(2), np.eye(2), np.eye(2), ["hot", "dog"]).axes[0].get_images())
+    8
+    """
+    T, d = np.shape(meaning)
+    total = meaning + position
+    figure = _figure(12, 1.2 * T + 1)
+    axes = figure.add_subplot()
+    colours = _colours(np.stack([meaning, position, total, output]), signed=True)
+    starts = (0.0, d + 0.9, 2 * d + 1.8, 3 * d + 5.4)
+    names = {"meaning": MEANING, "order tag": POSITION, "input": INK, "output": INK}
+    for start, (name, ink), rows in zip(
+        starts, names.items(), (meaning, position, total, output), strict=True
+    ):
+        axes.text(start + d / 2, -0.62, name, ha="center", color=ink, fontsize=19, fontweight="bold")
+        for lane, row in enumerate(rows):
+            _draw_strip(axes, row, start, lane, ink, colours)
+            _write_strip(axes, row, start, lane, colours["vmax"])
+    for lane, token in enumerate(tokens):
+        axes.text(-0.3, lane, token, ha="right", va="center", fontsize=19)
+        _join_strips(axes, lane, d)
+    axes.text(3 * d + 3.6, -0.62, "one block", ha="center", fontsize=19, fontweight="bold")
+    axes.hlines(np.arange(T - 1) + 0.5, -2, 4 * d + 5.4, color=FAINT, linewidth=2, linestyle="dashed")
+    axes.set(xlim=(-2.1, 4 * d + 5.5), ylim=(T - 0.5, -1))
+    axes.axis("off")
+    return figure
+
+
+def _draw_strip(
+    axes: "Axes", row: Array, start: float, y: float, frame: str, colours: Mapping[str, Any]
+) -> None:
+    """A row of numbers as squares, with one frame around them."""
+    from matplotlib.patches import Rectangle
+
+    extent = (start, start + len(row), y + 0.28, y - 0.28)
+    axes.imshow(row[None], extent=extent, aspect="auto", interpolation="nearest", **colours)
+    axes.vlines(start + np.arange(1, len(row)), y - 0.28, y + 0.28, color="white", linewidth=2)
+    axes.add_patch(Rectangle((start, y - 0.28), len(row), 0.56, fill=False, edgecolor=frame, linewidth=3.5))
+
+
+def _write_strip(axes: "Axes", row: Array, start: float, y: float, largest: float) -> None:
+    for column, value in enumerate(row):
+        colour = "white" if abs(value) > 0.65 * largest else INK
+        text = f"{value:z.1f}".replace("-", "−")
+        axes.text(start + column + 0.5, y, text, ha="center", va="center", color=colour, fontsize=13)
+
+
+def _join_strips(axes: "Axes", lane: float, d: int) -> None:
+    """meaning + order tag = input → block → output, all at the height of one lane."""
+    from matplotlib.patches import FancyBboxPatch
+
+    for x, sign in ((d + 0.45, "+"), (2 * d + 1.35, "=")):
+        axes.text(x, lane, sign, ha="center", va="center", fontsize=22)
+    block = FancyBboxPatch((3 * d + 2.7, lane - 0.25), 1.8, 0.5, boxstyle="round,pad=0,rounding_size=0.1")
+    block.set(facecolor="#F2F2F2", edgecolor=INK, linewidth=2.5)
+    axes.add_patch(block)
+    axes.text(3 * d + 3.6, lane, "FFN", ha="center", va="center", fontsize=17)
+    arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 2, "shrinkA": 0, "shrinkB": 0}
+    for tail in (3 * d + 1.9, 3 * d + 4.55):
+        axes.annotate("", (tail + 0.75, lane), (tail, lane), arrowprops=arrow)
+
+
+@_in_style
+def hourglass(x: Array, hidden: Array, y: Array) -> "Figure":
+    """One token on its way through the feed-forward network: x (d_model,), hidden (d_ff,), y (d_model,).
+
+    >>> hourglass(np.ones(2), np.array([1.0, 0.0, 2.0]), np.ones(2)).axes[0].texts[1].get_text()
+    'hidden: 3 numbers, 2 of them above 0'
+    """
+    from matplotlib.patches import Polygon
+
+    on, wide, narrow = int((hidden > 0).sum()), len(hidden), len(x)
+    figure = _figure(12, 4.6)
+    axes = figure.add_subplot()
+    left = (wide - narrow) / 2
+    middle = f"hidden: {wide} numbers, {on} of them above 0"
+    names = (f"in: {narrow} numbers", middle, f"out: {narrow} numbers")
+    for row, (values, start, name) in enumerate(zip((x, hidden, y), (left, 0, left), names, strict=True)):
+        axes.text(wide / 2, 1.3 * row - 0.36, name, ha="center", va="bottom", fontsize=17)
+        _draw_strip(axes, values, start, 1.3 * row, INK, _colours(values, signed=True))
+    for narrow_end, wide_end in ((0.28, 1.02), (2.32, 1.58)):
+        corners = [(left, narrow_end), (left + narrow, narrow_end), (wide, wide_end), (0, wide_end)]
+        axes.add_patch(Polygon(corners, facecolor="#F2F2F2", zorder=0))
+    axes.set(xlim=(-0.4, wide + 0.4), ylim=(2.95, -0.8))
+    axes.axis("off")
+    return figure

@@ -9,12 +9,14 @@ import numpy as np
 from npformer.backend import Array, array_module
 from npformer.validate import (
     check_array,
+    check_array_module,
     check_choice,
     check_d_output,
     check_dtype,
     check_integer,
     check_kind,
     check_number,
+    check_numbers,
     check_params,
 )
 
@@ -31,7 +33,7 @@ def angular_frequencies(d_model: int, *, base: float = 10000.0) -> Array:
     array([1.  , 0.01])
     """
     _check_frequencies("angular_frequencies", d_model, base)
-    return _frequencies(d_model, base)
+    return _frequencies(int(d_model), base)
 
 
 def _frequencies(d_model: int, base: float) -> Array:
@@ -50,7 +52,7 @@ def wavelengths(d_model: int, *, base: float = 10000.0) -> Array:
     array([  6.28, 628.32])
     """
     _check_frequencies("wavelengths", d_model, base)
-    return 2 * math.pi / _frequencies(d_model, base)
+    return 2 * math.pi / _frequencies(int(d_model), base)
 
 
 def positional_encoding(
@@ -81,7 +83,9 @@ def positional_encoding(
     _check_frequencies("positional_encoding", d_model, base)
     check_choice("positional_encoding", "layout", layout, LAYOUTS)
     dtype = check_dtype("positional_encoding", dtype)
+    check_array_module("positional_encoding", xp)
 
+    n, d_model, start = int(n), int(d_model), int(start)  # NumPy's small integers would overflow
     omega = xp.asarray(_frequencies(d_model, base))  # (ceil(d_model/2),)
     fine = _clock_hands(min(n, ROWS), omega, xp)  # (rows, pairs), positions 0, 1, … 127
     coarse = _clock_hands(-(-n // ROWS), ROWS * omega, xp)  # positions 0, 128, 256, …
@@ -100,7 +104,7 @@ ROWS = 128  # rows of the table made at a time: few enough to stay in the proces
 
 def _turn(positions: int, omega: Array, xp: ModuleType) -> Array:
     """exp(-i a) for the angles a that each pair turns by in so many positions: (pairs,)"""
-    return xp.exp(-1j * (int(positions) * omega))
+    return xp.exp(-1j * (positions * omega))
 
 
 def _clock_hands(n: int, omega: Array, xp: ModuleType) -> Array:
@@ -144,6 +148,7 @@ def shift_matrix(k: float, d_model: int, *, base: float = 10000.0) -> Array:
     _check_frequencies("shift_matrix", d_model, base)
     _check_even("shift_matrix", "d_model", d_model)
 
+    d_model = int(d_model)
     angles = float(k) * _frequencies(d_model, base)
     even = np.arange(0, d_model, 2)
     M = np.zeros((d_model, d_model))
@@ -174,12 +179,14 @@ def learned_positions_forward(
     array([[2., 2.]])
     """
     function = "learned_positions_forward"
-    check_params(function, "params", params, LearnedPositionsParams, {"P": ("max_length", "d_model")}, {})
+    check_learned(function, "params", params)
     max_length, d_model = params.P.shape
     check_array(function, "x", x, ("...", "T", "d_model"), {"d_model": d_model}, params.P.dtype)
     T = x.shape[-2]
     if T > max_length:
-        raise ValueError(f"{function}: x has {T} positions; the learned table has max_length={max_length}")
+        raise ValueError(
+            f"{function}: x has {T} positions; expected at most the table's max_length={max_length}"
+        )
     return x + params.P[:T], LearnedPositionsCache(x.shape, params.P)
 
 
@@ -201,6 +208,14 @@ def learned_positions_backward(
     dP = array_module(dy).zeros_like(cache.P)
     dP[:T] = dy.reshape(math.prod(cache.shape[:-2]), T, d_model).sum(axis=0)  # (T, d_model)
     return dy, LearnedPositionsParams(dP)
+
+
+def check_learned(
+    function: str, argument: str, params: Any, dtype: Any = None, sizes: dict[str, int] | None = None
+) -> None:
+    """Refuse anything but a table of learned positions, in the model's sizes where these are known."""
+    axes = {"P": ("max_length", "d_model")}
+    check_params(function, argument, params, LearnedPositionsParams, axes, sizes or {}, dtype)
 
 
 class RoPECache(NamedTuple):
@@ -232,7 +247,12 @@ def rope_forward(
     T, d = x.shape[-2:]
     _check_even(function, "x's last axis", d)
     xp = array_module(x)
-    positions = xp.arange(T) if positions is None else _check_positions(function, positions, T, xp)
+    if positions is None:
+        positions = xp.arange(T)
+    else:
+        check_numbers(function, "positions", positions)
+        if positions.shape != (T,):
+            raise ValueError(f"{function}: positions has shape {positions.shape}; expected (T,) with T={T}")
     angles = positions[:, None] * xp.asarray(_frequencies(d, base))  # (T, d/2), in float64
     cache = RoPECache(xp.cos(angles).astype(x.dtype), xp.sin(angles).astype(x.dtype), layout, x.shape)
     return _rotate(x, cache.cos, cache.sin, layout), cache
@@ -283,6 +303,8 @@ def alibi_bias(n_heads: int, T_q: int, T_k: int, *, dtype: Any = np.float64, xp:
     check_integer("alibi_bias", "T_q", T_q, minimum=0)
     check_integer("alibi_bias", "T_k", T_k, minimum=0)
     dtype = check_dtype("alibi_bias", dtype)
+    check_array_module("alibi_bias", xp)
+    n_heads, T_q, T_k = int(n_heads), int(T_q), int(T_k)  # NumPy's small integers would overflow
     slopes = xp.asarray(_alibi_slopes(n_heads)).reshape(n_heads, 1, 1)
     query_at = xp.arange(T_q)[:, None] + (T_k - T_q)
     bias: Array = (-slopes * abs(query_at - xp.arange(T_k))).astype(dtype)  # (n_heads, T_q, T_k)
@@ -306,11 +328,3 @@ def _check_frequencies(function: str, d_model: Any, base: Any) -> None:
 def _check_even(function: str, argument: str, d: int) -> None:
     if d % 2:
         raise ValueError(f"{function}: {argument} is {d}; expected an even number, a pair is two columns")
-
-
-def _check_positions(function: str, positions: Any, T: int, xp: ModuleType) -> Array:
-    if not isinstance(positions, xp.ndarray) or positions.dtype.kind not in "iuf":
-        raise TypeError(f"{function}: positions is {type(positions).__name__}; expected an array of numbers")
-    if positions.shape != (T,):
-        raise ValueError(f"{function}: positions has shape {positions.shape}; expected (T,) with T={T}")
-    return positions

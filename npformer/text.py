@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from npformer.backend import Array
+from npformer.validate import check_ids, check_integer, kind_of
 
 PADDING = "<pad>"
 
@@ -33,8 +34,9 @@ def build_vocabulary(
     >>> build_vocabulary([["dog", "bites", "man"]])
     {'<pad>': 0, 'bites': 1, 'dog': 2, 'man': 3}
     """
-    words = {word for sentence in sentences for word in _words("build_vocabulary", sentence)}
-    return {word: i for i, word in enumerate([*special, *sorted(words - set(special))])}
+    special = _words("build_vocabulary", "special", special)
+    words = {word for sentence in _sentences("build_vocabulary", sentences) for word in sentence}
+    return {word: i for i, word in enumerate(dict.fromkeys([*special, *sorted(words)]))}
 
 
 def encode(sentences: Sequence[Sequence[str]], vocabulary: Mapping[str, int]) -> Array:
@@ -46,7 +48,8 @@ def encode(sentences: Sequence[Sequence[str]], vocabulary: Mapping[str, int]) ->
     array([[3, 0],
            [2, 1]])
     """
-    rows = [_words("encode", sentence) for sentence in sentences]
+    rows = _sentences("encode", sentences)
+    _check_vocabulary("encode", vocabulary)
     T = max(map(len, rows), default=0)
     padded = [[*row, *[PADDING] * (T - len(row))] for row in rows]
     for word in (word for row in padded for word in row if word not in vocabulary):
@@ -61,16 +64,38 @@ def decode(ids: Array, vocabulary: Mapping[str, int]) -> list[list[str]]:
     >>> decode(np.array([[2, 1, 0]]), {"<pad>": 0, "bites": 1, "dog": 2})
     [['dog', 'bites']]
     """
+    check_ids("decode", "ids", ids)
+    if ids.ndim != 2:
+        raise ValueError(f"decode: ids has shape {ids.shape}; expected (B, T)")
+    _check_vocabulary("decode", vocabulary)
     words = {i: word for word, i in vocabulary.items()}
-    unknown = sorted({int(i) for i in np.ravel(ids)} - words.keys())
+    unknown = sorted({int(i) for i in ids.ravel()} - words.keys())
     if unknown:
         raise ValueError(f"decode: id {unknown[0]} is not in the vocabulary of {len(vocabulary)} words")
     return [[words[int(i)] for i in row if words[int(i)] != PADDING] for row in ids]
 
 
-def _words(function: str, sentence: Sequence[str]) -> Sequence[str]:
-    if isinstance(sentence, str):
+def _sentences(function: str, sentences: Iterable[Sequence[str]]) -> list[Sequence[str]]:
+    if isinstance(sentences, str | np.ndarray) or not isinstance(sentences, Iterable):
+        raise TypeError(f"{function}: sentences is {kind_of(sentences)}; expected a list of lists of words")
+    return [_words(function, "a sentence", sentence) for sentence in sentences]
+
+
+def _words(function: str, argument: str, words: Sequence[str]) -> Sequence[str]:
+    """Refuse a string, which would be cut into letters, and words that are not strings."""
+    if isinstance(words, str) or not isinstance(words, Sequence):
         raise TypeError(
-            f"{function}: a sentence is the string {sentence[:40]!r}; expected a list of words (tokenize it)"
+            f"{function}: {argument} is {kind_of(words)}; expected a list of words (tokenize makes one)"
         )
-    return sentence
+    for word in words:
+        if not isinstance(word, str):
+            raise TypeError(f"{function}: {argument} holds {kind_of(word)}; expected words, each a string")
+    return words
+
+
+def _check_vocabulary(function: str, vocabulary: Mapping[str, int]) -> None:
+    if not isinstance(vocabulary, Mapping):
+        raise TypeError(f"{function}: vocabulary is {kind_of(vocabulary)}; expected a dict of words and ids")
+    for word, i in vocabulary.items():
+        if type(i) is not int:
+            check_integer(function, f"vocabulary[{word!r}]", i)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import Array, array_module
+from npformer.validate import check_callable, is_array, kind_of
 
 
 def tree_map(f: Callable[..., Any], tree: Any, *trees: Any) -> Any:
@@ -17,11 +18,12 @@ def tree_map(f: Callable[..., Any], tree: Any, *trees: Any) -> Any:
     A tree is an array, None, a tuple of trees or a NamedTuple of trees. `+` on NamedTuples would
     concatenate them, so sums of parameters are written tree_map(lambda a, b: a + b, params, grads).
 
-    Raises ValueError when the trees are not built alike, naming the place.
+    Raises ValueError when the trees are not built alike, naming the place, TypeError for a list or a dict.
 
     >>> tree_map(lambda a, b: a - b, (np.ones(2), None), (np.ones(2), None))
     (array([0., 0.]), None)
     """
+    check_callable("tree_map", "f", f)
     return _map("", f, tree, *trees)
 
 
@@ -33,12 +35,21 @@ def _map(path: str, f: Callable[..., Any], tree: Any, *trees: Any) -> Any:
     if tree is None:
         return None
     if not isinstance(tree, tuple):
-        return f(tree, *trees)
+        return f(*(_leaf(path, t) for t in (tree, *trees)))
     names = _names(tree)
     mapped = [
         _map(_join(path, name), f, *branches) for name, *branches in zip(names, tree, *trees, strict=True)
     ]
     return _rebuild(tree, mapped)
+
+
+def _leaf(path: str, tree: Any) -> Any:
+    """Refuse a list or a dict of arrays: f would get it whole."""
+    if isinstance(tree, list | dict):
+        raise TypeError(
+            f"tree_map: {path or 'a tree'} is {kind_of(tree)}; expected an array, None, a tuple or a NamedTuple"
+        )
+    return tree
 
 
 def leaves(tree: Any) -> Iterator[tuple[str, Any]]:
@@ -99,7 +110,7 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
     (array([1., 1.]),)
     """
     arrays = {name: _host_array("save", name, leaf) for name, leaf in leaves(tree)}
-    target = _with_suffix(path)
+    target = _target("save", path)
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         with zipfile.ZipFile(unfinished, "w") as archive:
@@ -118,7 +129,7 @@ def load(path: str | os.PathLike[str], like: Any) -> Any:
     many, or holds another shape or dtype; ValueError too when it is not a file of this kind, and
     FileNotFoundError when there is none.
     """
-    target = _with_suffix(path)
+    target = _target("load", path)
     expected = {name: _host_array("load", name, leaf) for name, leaf in leaves(like)}
     found = _read(target)
     for name in sorted(expected.keys() ^ found.keys()):
@@ -151,16 +162,20 @@ def _as(leaf: Any, array: Array) -> Any:
     return type(leaf)(array) if isinstance(leaf, int | float) else array_module(leaf).asarray(array)
 
 
-def _with_suffix(path: str | os.PathLike[str]) -> Path:
+def _target(function: str, path: str | os.PathLike[str]) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"{function}: path is {kind_of(path)}; expected a string or a pathlib.Path")
     target = Path(path)
+    if not target.name or "\0" in target.name:
+        raise ValueError(f"{function}: path is {os.fspath(path)!r}; expected the name of a file")
     return target if target.suffix == ".npz" else target.with_name(target.name + ".npz")
 
 
 def _host_array(function: str, name: str, leaf: Any) -> Array:
     """The leaf as a NumPy array: a CuPy array comes to the host by its .get(), a number becomes 0-d."""
-    array = leaf.get() if hasattr(leaf, "get") else leaf
+    array = leaf.get() if hasattr(leaf, "get") and not isinstance(leaf, dict) else leaf
     array = np.asarray(array) if isinstance(array, int | float) else array
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiub":
+    if not is_array(array) or array.dtype.kind not in "fiub":
         raise TypeError(
             f"{function}: {name or 'the tree'} is {_describe(leaf)}; expected an array of numbers"
         )

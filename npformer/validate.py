@@ -15,9 +15,9 @@ LARGEST = 2**53  # float64 knows every integer up to here; no array has so many 
 
 def check_float(function: str, argument: str, x: Any) -> None:
     """Refuse anything but a float32 or float64 array, saying what to do about it."""
-    if (type(x) is np.ndarray or _is_array(x)) and x.dtype in FLOATS:
+    if (type(x) is np.ndarray or is_array(x)) and x.dtype in FLOATS:
         return
-    if not _is_array(x):
+    if not is_array(x):
         raise TypeError(f"{function}: {argument} is {kind_of(x)}; expected an array of float32 or float64")
     if x.dtype == np.float16:
         raise TypeError(
@@ -30,7 +30,7 @@ def check_float(function: str, argument: str, x: Any) -> None:
     )
 
 
-def _is_array(x: Any) -> bool:
+def is_array(x: Any) -> bool:
     """An array of NumPy or CuPy, but no matrix, whose * is @, and no masked array, whose sums leave out."""
     return isinstance(x, array_module(x).ndarray) and not isinstance(x, np.matrix | np.ma.MaskedArray)
 
@@ -45,8 +45,8 @@ def check_array(
 ) -> None:
     """Refuse an array of another dtype, or whose axes are not `letters`; a first "..." is any leading axes.
 
-    `sizes` gives the length of an axis by its letter; a letter without a size stands for any length. Only
-    T, T_q and T_k may be 0: a sequence can be empty, a row cannot.
+    `sizes` gives the length of an axis by its letter; a letter without a size stands for any length, 0 only
+    for the letters T and S: a sequence can be empty, a row cannot.
     """
     check_float(function, argument, x)
     if dtype is not None and x.dtype != dtype:
@@ -68,7 +68,7 @@ def _fits(shape: tuple[int, ...], letters: tuple[str, ...], sizes: Mapping[str, 
     for i in range(axes):
         length, wanted = shape[n - axes + i], sizes.get(letters[i])
         if wanted is None:
-            if length == 0 and letters[i][0] != "T":
+            if length == 0 and letters[i][0] not in "TS":
                 return False
         elif length != wanted:
             return False
@@ -81,7 +81,7 @@ def _expected(letters: tuple[str, ...], sizes: Mapping[str, int], empty: bool) -
     known = [
         f"{letter}={sizes[letter]}" if letter in sizes else f"{letter} of at least 1"
         for letter in dict.fromkeys(letters)
-        if letter in sizes or (empty and letter[0] not in ".T")
+        if letter in sizes or (empty and letter[0] not in ".TS")
     ]
     return f"({inside})" + (f" with {', '.join(known)}" if known else "")
 
@@ -141,7 +141,7 @@ def check_broadcast(function: str, argument: str, x: Any, letters: str, shape: t
 
 def check_mask(function: str, argument: str, mask: Any, letters: str, shape: tuple[int, ...]) -> None:
     """Refuse a mask that is not boolean (True = may attend) or does not broadcast to this shape."""
-    if not _is_array(mask):
+    if not is_array(mask):
         raise TypeError(
             f"{function}: {argument} is {kind_of(mask)}; expected a boolean array, True = may attend"
         )
@@ -152,7 +152,7 @@ def check_mask(function: str, argument: str, mask: Any, letters: str, shape: tup
 
 def check_ids(function: str, argument: str, ids: Any) -> None:
     """Refuse anything but an array of integers."""
-    if not _is_array(ids):
+    if not is_array(ids):
         raise TypeError(f"{function}: {argument} is {kind_of(ids)}; expected an array of integers")
     if ids.dtype.kind not in "iu":
         raise TypeError(f"{function}: {argument} has dtype {ids.dtype}; expected an array of integers")
@@ -160,7 +160,7 @@ def check_ids(function: str, argument: str, ids: Any) -> None:
 
 def check_numbers(function: str, argument: str, x: Any) -> None:
     """Refuse anything but an array of integers or floats."""
-    if not _is_array(x):
+    if not is_array(x):
         raise TypeError(f"{function}: {argument} is {kind_of(x)}; expected an array of numbers")
     if x.dtype.kind not in "iuf":
         raise TypeError(f"{function}: {argument} has dtype {x.dtype}; expected an array of numbers")
