@@ -15,6 +15,18 @@ from npformer.attention import (
     split_heads,
 )
 from npformer.backend import array_module
+from npformer.decoder import (
+    DecoderBlockCache,
+    DecoderBlockParams,
+    DecoderCache,
+    DecoderParams,
+    decoder_backward,
+    decoder_block_backward,
+    decoder_block_forward,
+    decoder_forward,
+    init_decoder,
+    init_decoder_block,
+)
 from npformer.diagnostics import dead_units, order_sensitivity, token_similarity
 from npformer.embedding import (
     EmbeddingParams,
@@ -58,6 +70,8 @@ from npformer.layer_norm import (
     layer_norm_backward,
     layer_norm_forward,
 )
+from npformer.loss import CrossEntropyCache, cross_entropy_backward, cross_entropy_forward
+from npformer.optim import AdamState, adam_init, adam_update, sgd_update, warmup_learning_rate
 from npformer.positional import (
     LearnedPositionsParams,
     alibi_bias,
@@ -71,13 +85,27 @@ from npformer.positional import (
     wavelengths,
 )
 from npformer.text import build_vocabulary, decode, encode, tokenize
+from npformer.transformer import (
+    TransformerCache,
+    TransformerParams,
+    greedy_decode,
+    init_transformer,
+    transformer_backward,
+    transformer_forward,
+)
 from npformer.tree import leaves, load, save, tree_map
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdamState",
     "AttentionCache",
     "AttentionParams",
+    "CrossEntropyCache",
+    "DecoderBlockCache",
+    "DecoderBlockParams",
+    "DecoderCache",
+    "DecoderParams",
     "EmbeddingParams",
     "EncoderBlockCache",
     "EncoderBlockParams",
@@ -91,8 +119,12 @@ __all__ = [
     "LayerNormParams",
     "LearnedPositionsParams",
     "MultiHeadAttentionCache",
+    "TransformerCache",
     "TransformerConfig",
+    "TransformerParams",
     "__version__",
+    "adam_init",
+    "adam_update",
     "alibi_bias",
     "angular_frequencies",
     "array_module",
@@ -100,8 +132,14 @@ __all__ = [
     "attention_forward",
     "build_vocabulary",
     "causal_mask",
+    "cross_entropy_backward",
+    "cross_entropy_forward",
     "dead_units",
     "decode",
+    "decoder_backward",
+    "decoder_block_backward",
+    "decoder_block_forward",
+    "decoder_forward",
     "dropout_backward",
     "dropout_forward",
     "embedding_backward",
@@ -116,12 +154,16 @@ __all__ = [
     "gelu_backward",
     "gelu_forward",
     "gradcheck",
+    "greedy_decode",
     "init_attention",
+    "init_decoder",
+    "init_decoder_block",
     "init_embedding",
     "init_encoder",
     "init_encoder_block",
     "init_ffn",
     "init_layer_norm",
+    "init_transformer",
     "layer_norm_backward",
     "layer_norm_forward",
     "learned_positions_backward",
@@ -141,6 +183,7 @@ __all__ = [
     "rope_backward",
     "rope_forward",
     "save",
+    "sgd_update",
     "shift_matrix",
     "softmax_backward",
     "softmax_forward",
@@ -149,6 +192,9 @@ __all__ = [
     "tied_logits_forward",
     "token_similarity",
     "tokenize",
+    "transformer_backward",
+    "transformer_forward",
     "tree_map",
+    "warmup_learning_rate",
     "wavelengths",
 ]

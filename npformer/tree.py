@@ -47,7 +47,7 @@ def _leaf(path: str, tree: Any) -> Any:
     """Refuse a list or a dict of arrays: f would get it whole."""
     if isinstance(tree, list | dict):
         raise TypeError(
-            f"tree_map: {path or 'a tree'} is {kind_of(tree)}; expected an array, None, a tuple or a NamedTuple"
+            f"tree_map: {path or 'a tree'} is {kind_of(tree)}; expected an array, None or a tuple of trees"
         )
     return tree
 
