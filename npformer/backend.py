@@ -1,4 +1,4 @@
-"""Which array library an array belongs to."""
+"""Which array library an array belongs to, and moving trees of arrays from one to the other."""
 
 import sys
 from types import ModuleType
@@ -24,3 +24,56 @@ def array_module(*arrays: Any) -> ModuleType:
         return np
     module: ModuleType = cupy.get_array_module(*arrays)
     return module
+
+
+def available_backends() -> tuple[str, ...]:
+    """("numpy",), or ("numpy", "cupy") when CuPy is installed and a GPU really answers.
+
+    >>> available_backends()[0]
+    'numpy'
+    """
+    return ("numpy",) if _why_no_cupy() else ("numpy", "cupy")
+
+
+def to_backend(tree: Any, backend: str) -> Any:
+    """The tree with its arrays moved to "numpy" or "cupy"; what is there already stays as it is.
+
+    Numbers in the tree (Adam's step) stay numbers. Raises RuntimeError that says whether CuPy is missing or
+    its GPU, ValueError for another backend.
+
+    >>> to_backend((np.ones(2), None), "numpy")
+    (array([1., 1.]), None)
+    """
+    from npformer.tree import tree_map  # here, because tree.py needs array_module
+
+    if backend not in ("numpy", "cupy"):
+        raise ValueError(f"to_backend: backend is {backend!r}; expected 'numpy' or 'cupy'")
+    if backend == "numpy":
+        return tree_map(lambda leaf: leaf.get() if hasattr(leaf, "get") else leaf, tree)
+    reason = _why_no_cupy()
+    if reason:
+        raise RuntimeError(f"to_backend: {reason}")
+    cupy = sys.modules["cupy"]
+    return tree_map(lambda leaf: leaf if isinstance(leaf, int | float) else cupy.asarray(leaf), tree)
+
+
+def to_numpy(tree: Any) -> Any:
+    """The tree with its arrays on the host, as NumPy arrays.
+
+    >>> to_numpy((np.ones(2), None))
+    (array([1., 1.]), None)
+    """
+    return to_backend(tree, "numpy")
+
+
+def _why_no_cupy() -> str:
+    """Empty when CuPy works; else which of the two is missing, and what to do."""
+    try:
+        import cupy
+    except ImportError:
+        return "CuPy is not installed; from a clone: uv sync --extra cuda12 (or cuda13)"
+    try:
+        cupy.arange(3).sum().item()  # a kernel has to run: CuPy imports without a GPU as well
+    except Exception as error:
+        return f"CuPy is installed, but no GPU answers: {type(error).__name__}: {str(error).splitlines()[0]}"
+    return ""

@@ -65,8 +65,8 @@ def gradcheck(
     With φ(x) = Σ d_output · forward(x) for one random d_output, dφ/dx is what the backward pass returns.
     The central differences D(h) = (φ(x + h) - φ(x - h)) / 2h at h, h/2 and h/4 are extrapolated to h = 0:
     R(h) = (4 D(h/2) - D(h)) / 3, then (16 R(h/2) - R(h)) / 15, which is off by O(h⁶). L. F. Richardson,
-    "The Approximate Arithmetical Solution by Finite Differences …", 1911. While R(h) does not agree with
-    the result, h is halved.
+    "The Approximate Arithmetical Solution by Finite Differences …", 1911. While R(h/2) does not agree
+    with the result, h is halved.
 
     Every floating array among args, and every tree of them, is differentiated; other args (ids, masks,
     settings) and kwargs are passed on. The backward pass returns one gradient for each, in order, as a
@@ -291,7 +291,7 @@ def _numeric_gradients(
         for index in np.ndindex(leaf.x.shape):
             _refine(problem, leaf, found, index, math.inf)
     for leaf, found, size in zip(leaves, slopes, _sizes(slopes, rounding / tolerance), strict=True):
-        enough = max(0.1 * tolerance * size, rounding)
+        enough = max(0.01 * tolerance * size, rounding)
         for place in np.argwhere(found.doubt > enough):
             _refine(problem, leaf, found, tuple(map(int, place)), enough)
     return list(zip(slopes, _sizes(slopes, rounding / tolerance), strict=True))
@@ -350,7 +350,7 @@ def _extrapolate(right: list[float], left: list[float]) -> tuple[float, float, f
     coarse, fine = (4 * means[1] - means[0]) / 3, (4 * means[2] - means[1]) / 3
     slope = (16 * fine - coarse) / 15
     jump = (8 * (2 * jumps[2] - jumps[1]) - (2 * jumps[1] - jumps[0])) / 7
-    return slope, jump, max(abs(slope - coarse), abs(jump))
+    return slope, jump, max(abs(slope - fine), abs(jump))
 
 
 # Verdicts
@@ -364,8 +364,9 @@ def _judge(leaf: _Leaf, slopes: _Slopes, size: float, tolerance: float) -> Gradi
     off = abs(gradient - slopes.value)
     off = np.where(np.isfinite(off), off, math.inf)
     error = off / size
-    # right if error and doubt are small, wrong if the error is more than the doubt explains, else undecided
-    kinks = finite & (np.maximum(off, slopes.doubt) > tolerance * size) & (off <= 10 * slopes.doubt)
+    # right if the two agree and the doubt is small, wrong if they differ by more than the doubt explains
+    agree = (error <= tolerance) & (slopes.doubt <= 100 * tolerance * size)
+    kinks = finite & ~agree & (off <= 100 * slopes.doubt)
     wrong = ~kinks & (error > tolerance)
     verdict = "fail" if wrong.any() else "kink" if kinks.any() else "pass"
     among = {"fail": wrong, "kink": kinks, "pass": ~wrong}[verdict]

@@ -2,8 +2,9 @@ import sys
 import types
 
 import numpy as np
+import pytest
 
-from npformer import array_module
+from npformer import AdamState, array_module, available_backends, to_backend, to_numpy
 
 
 def test_without_cupy_every_array_is_numpys():
@@ -19,3 +20,56 @@ def test_a_loaded_cupy_is_asked_and_never_imported(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     assert array_module("on the device") is cupy
     assert array_module("on the host") is np
+
+
+def fake_cupy(gpu):
+    """As much of CuPy as `to_backend` touches: an import that works, and kernels that run or do not."""
+    cupy = types.ModuleType("cupy")
+
+    class DeviceArray:
+        def __init__(self, host):
+            self.host = host
+
+        def get(self):
+            return self.host
+
+        def sum(self):
+            if not gpu:
+                raise OSError("no CUDA-capable device is detected\nand more lines")
+            return self.host.sum()
+
+    cupy.arange = lambda n: DeviceArray(np.arange(n))
+    cupy.asarray = lambda a: a if isinstance(a, DeviceArray) else DeviceArray(a)
+    return cupy
+
+
+def test_moving_a_tree_there_and_back(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy(gpu=True))
+    assert available_backends() == ("numpy", "cupy")
+    tree = AdamState(3, (np.ones(2), None), np.zeros(1))
+    there = to_backend(tree, "cupy")
+    assert there.step == 3 and there.m[1] is None and there.m[0].get() is tree.m[0]
+    assert to_backend(there, "cupy").v is there.v
+    back = to_numpy(there)
+    assert back.m[0] is tree.m[0] and back.step == 3
+
+
+def test_a_gpu_that_does_not_answer_is_told_from_a_cupy_that_is_not_there(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy(gpu=False))
+    assert available_backends() == ("numpy",)
+    with pytest.raises(
+        RuntimeError, match=r"^to_backend: CuPy is installed, but no GPU answers: OSError: no CUDA-cap"
+    ):
+        to_backend(np.ones(1), "cupy")
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(
+        RuntimeError, match=r"^to_backend: CuPy is not installed; from a clone: uv sync --extra cuda12"
+    ):
+        to_backend(np.ones(1), "cupy")
+
+
+def test_numpy_stays_where_it_is():
+    tree = (np.ones(2), None)
+    assert to_numpy(tree)[0] is tree[0] and available_backends()[0] == "numpy"
+    with pytest.raises(ValueError, match=r"^to_backend: backend is 'torch'; expected 'numpy' or 'cupy'"):
+        to_backend(tree, "torch")

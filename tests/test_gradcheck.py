@@ -98,7 +98,7 @@ def shape(rng):
 
 
 def sizes(rng):
-    return [(1, 2), (1, 3), (2, 2), (2, 4), (3, 3)][rng.integers(5)]  # n_heads, d_model
+    return [(1, 3), (1, 4), (2, 4), (3, 3), (4, 4)][rng.integers(5)]  # n_heads, d_model
 
 
 def layer_norm_case(rng):

@@ -77,6 +77,9 @@ def execute(notebook, folder):
         resources={"metadata": {"path": str(folder)}},
         record_timing=False,
     )
+    # What a slider draws goes to the cell itself, as the figure that a reader sees without a kernel. (nbclient's
+    # own stand-in for an output widget also talks to the kernel while it listens, and can miss the answer.)
+    client.widget_registry = {}
     client.execute(env={**os.environ, "IPYTHONDIR": str(folder / "ipython")})
     return normalised(executed)
 
@@ -89,7 +92,7 @@ def normalised(notebook):
         tags = cell.metadata.get("tags")
         cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
     for _, cell in code_cells(plain):
-        # A slider lives only while a kernel runs; the static figure beside it is what a reader sees.
+        # The slider itself lives only while a kernel runs.
         cell.outputs = joined([o for o in cell.outputs if WIDGET not in o.get("data", {})])
     return plain
 

@@ -1,0 +1,93 @@
+"""The command `npformer`: the worked example in a terminal, and worksheets of it."""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+
+import numpy as np
+
+from npformer.encoder import encoder_block_backward, encoder_block_forward
+from npformer.gradcheck import gradcheck
+from npformer.tree import leaves
+from npformer.worked_example import Trace, worked_example
+
+ASCII = str.maketrans(
+    {"√": "sqrt ", "·": "*", "ᵀ": "^T", "−": "-", "⊙": "*", "½": "1/2", "Σ": "sum", "²": "^2", "ε": "eps"}
+    | {"…": "...", "─": "-", "“": '"', "”": '"'}
+)
+LESSONS = """\
+The lessons take these steps one at a time, with pictures. They are in the folder notebooks; open them with
+
+    uv run jupyter lab notebooks
+
+and begin with 01_positional_encoding.ipynb."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; without a command it is `trace`."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given or (given[0].startswith("-") and given[0] not in ("-h", "--help", "--version")):
+        given.insert(0, "trace")
+    options = _parser().parse_args(given)
+    try:
+        for text in options.run(options):
+            _say(text)
+    except BrokenPipeError:  # the reader has had enough, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its exit
+        return 1
+    except (ValueError, OSError) as error:
+        print(f"npformer {options.command}: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="npformer",
+        description="The Transformer in plain NumPy functions. Without a command: the worked example.",
+    )
+    parser.add_argument("--version", action="version", version=f"npformer {metadata.version('npformer')}")
+    commands = parser.add_subparsers(dest="command", metavar="command")
+    _add_trace(commands)
+    return parser
+
+
+def _add_trace(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    summary = "the worked example, every number forward and back, then its gradient check"
+    command = commands.add_parser("trace", help=summary, description=f"Print {summary}.")
+    command.add_argument(
+        "--decimals", type=int, metavar="N", help="round every step to N decimals, as on paper (1 to 8)"
+    )
+    command.set_defaults(run=_trace)
+
+
+def _trace(options: argparse.Namespace) -> Iterator[str]:
+    trace = worked_example(decimals=options.decimals)
+    yield f"{trace}\n"
+    yield f"{_verdict(trace)}\n"
+    yield LESSONS
+
+
+def _verdict(trace: Trace) -> str:
+    """The gradient check of the block that the trace went through, and how near the trace is to the block."""
+    x, block, config = trace.named["sum"].value, trace.example.block, trace.example.config
+    _, cache = encoder_block_forward(x, block, config)
+    _, grads = encoder_block_backward(trace.named["d_norm_2.output"].value, cache)
+    far = max(float(np.abs(trace.named[f"d_{path}"].value - grad).max()) for path, grad in leaves(grads))
+    report = gradcheck(encoder_block_forward, encoder_block_backward, x, block, config)
+    return (
+        "Are these gradients right? encoder_block_backward, which finds them in one call, differs from the\n"
+        f"numbers above by {far:.1e} at most, and here it is checked against differences of the forward pass:\n\n{report}"
+    )
+
+
+def _say(text: str) -> None:
+    """Print at once, in ASCII where the terminal knows no other letters."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = text.translate(ASCII).encode(encoding, "replace").decode(encoding)
+    print(text, flush=True)

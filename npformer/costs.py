@@ -1,0 +1,154 @@
+"""What a layer and a model cost: the paper's Table 1 as numbers, parameters, multiplications, bytes."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.encoder import TransformerConfig, check_config
+from npformer.validate import check_dtype, check_integer
+
+
+class LayerCost(NamedTuple):
+    operations: int  # per layer, without the constant that O(…) leaves open
+    sequential: int  # steps that have to wait for each other
+    path: int  # the longest way between two positions
+
+
+def table_1(n: int, d: int, *, k: int = 3, r: int = 64) -> dict[str, LayerCost]:
+    """The paper's Table 1 for n positions of width d: a row a layer type.
+
+    "Attention Is All You Need", section 4. Self-attention n² d, 1, 1; recurrent n d², n, n; convolutional
+    k n d², 1, log_k n; self-attention restricted to r neighbours r n d, 1, n / r. k is the kernel's
+    width. Path lengths are rounded up.
+
+    Raises TypeError or ValueError unless n, d and r are integers >= 1 and k one >= 2.
+
+    >>> table_1(10, 512)["self-attention"]
+    LayerCost(operations=51200, sequential=1, path=1)
+    """
+    for argument, value, minimum in (("n", n, 1), ("d", d, 1), ("k", k, 2), ("r", r, 1)):
+        check_integer("table_1", argument, value, minimum)
+    return {
+        "self-attention": LayerCost(n * n * d, 1, 1),
+        "recurrent": LayerCost(n * d * d, n, n),
+        "convolutional": LayerCost(k * n * d * d, 1, _steps_of_factor(k, n)),
+        "restricted self-attention": LayerCost(min(r, n) * n * d, 1, -(-n // r)),
+    }
+
+
+def _steps_of_factor(k: int, n: int) -> int:
+    """log_k n rounded up, at least 1, in whole numbers: math.log(243, 3) is a little above 5."""
+    steps, reach = 1, k
+    while reach < n:
+        steps, reach = steps + 1, reach * k
+    return steps
+
+
+class BlockMultiplications(NamedTuple):
+    projections: int  # x W_Q, x W_K, x W_V, heads W_O: 4 n d²
+    scores: int  # q kᵀ over all heads: n² d
+    mixing: int  # weights v over all heads: n² d
+    feed_forward: int  # x W_1 and hidden W_2: 2 n d d_ff
+
+    @property
+    def total(self) -> int:
+        """Of one forward. With the additions twice as many FLOPs; a backward costs twice a forward."""
+        return sum(self)
+
+
+def encoder_block_multiplications(n: int, config: TransformerConfig) -> BlockMultiplications:
+    """Multiplications in the matrix products of one encoder block's forward, for n positions.
+
+    Raises TypeError or ValueError unless n is an integer >= 0 and the config is in its ranges.
+
+    >>> encoder_block_multiplications(10, TransformerConfig()).scores
+    51200
+    """
+    check_integer("encoder_block_multiplications", "n", n, minimum=0)
+    check_config("encoder_block_multiplications", config)
+    d = config.d_model
+    return BlockMultiplications(4 * n * d * d, n * n * d, n * n * d, 2 * n * d * config.d_ff)
+
+
+def score_cells(n: int, n_heads: int = 1) -> int:
+    """Cells in the score matrices of n positions, one n × n matrix a head.
+
+    Raises TypeError or ValueError unless n is an integer >= 0 and n_heads one >= 1.
+
+    >>> score_cells(10)
+    100
+    """
+    check_integer("score_cells", "n", n, minimum=0)
+    check_integer("score_cells", "n_heads", n_heads, minimum=1)
+    return n_heads * n * n
+
+
+class ParameterCount(NamedTuple):
+    embedding: int  # one matrix for both embeddings and the logits
+    encoder: int
+    decoder: int
+    positions: int  # two learned tables, or none
+
+    @property
+    def total(self) -> int:
+        return sum(self)
+
+
+def parameter_count(config: TransformerConfig, vocab_size: int) -> ParameterCount:
+    """How many numbers `init_transformer(vocab_size, config, …)` makes.
+
+    The paper's base model with its shared vocabulary of about 37,000 tokens comes to 63.0 million; its
+    Table 3 says 65. The vocabulary's exact size, biases in the attention and what counts as a parameter are
+    left open there.
+
+    Raises TypeError or ValueError unless vocab_size is an integer >= 1 and the config is in its ranges.
+
+    >>> round(parameter_count(TransformerConfig(), 37000).total / 1e6, 1)
+    63.0
+    """
+    check_config("parameter_count", config)
+    check_integer("parameter_count", "vocab_size", vocab_size, minimum=1)
+    d, f = config.d_model, config.d_ff
+    attention = 4 * d * d + 4 * d * config.attention_bias
+    ffn, norm = 2 * d * f + f + d, 2 * d
+    final_norm = norm * (config.norm == "pre")
+    return ParameterCount(
+        vocab_size * d,
+        config.n_layers * (attention + ffn + 2 * norm) + final_norm,
+        config.n_layers * (2 * attention + ffn + 3 * norm) + final_norm,
+        2 * config.max_length * d * (config.positions == "learned"),
+    )
+
+
+def training_bytes(config: TransformerConfig, vocab_size: int, *, dtype: Any = np.float32) -> dict[str, int]:
+    """Bytes that hold the model while it trains: parameters, gradients, and Adam's two running means.
+
+    Raises TypeError or ValueError as `parameter_count` does, and for a dtype other than float32 or float64.
+
+    >>> training_bytes(TransformerConfig(), 37000)["adam"] // 10**6
+    504
+    """
+    itemsize = check_dtype("training_bytes", dtype).itemsize
+    one = itemsize * parameter_count(config, vocab_size).total
+    return {"parameters": one, "gradients": one, "adam": 2 * one}
+
+
+def encoder_block_cache_bytes(B: int, T: int, config: TransformerConfig, *, dtype: Any = np.float32) -> int:
+    """Bytes that the backward of a post-norm encoder block has to find, without dropout.
+
+    Eight (B, T, d_model): the input, Q, K, V, the merged heads, both x̂ and the FFN's input; the hidden
+    layer (B, T, d_ff), three times over with GELU (z, Φ and the product); the weights (B, h, T, T); two
+    roots (B, T).
+
+    Raises TypeError or ValueError unless B and T are integers >= 0 and the config is in its ranges.
+
+    >>> encoder_block_cache_bytes(8, 128, TransformerConfig()) // 2**20
+    28
+    """
+    function = "encoder_block_cache_bytes"
+    check_integer(function, "B", B, minimum=0)
+    check_integer(function, "T", T, minimum=0)
+    check_config(function, config)
+    hidden = config.d_ff * (3 if config.activation == "gelu" else 1)
+    row = 8 * config.d_model + hidden + config.n_heads * T + 2
+    return int(check_dtype(function, dtype).itemsize * B * T * row)

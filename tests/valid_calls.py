@@ -1,0 +1,289 @@
+"""One valid call of every public function, by argument name: what the tests of bad input then spoil in one place.
+
+`CALLS[name]()` makes fresh arguments; `call(name, arguments)` calls npformer's function of that name. A backward
+gets the cache of its own forward's valid call. A new public function needs a line here and rows in
+test_bad_input.py; a test there says so.
+"""
+
+import inspect
+
+import numpy as np
+
+import npformer as npf
+
+CONFIG = npf.TransformerConfig(
+    d_model=8,
+    d_ff=12,
+    n_heads=2,
+    n_layers=2,
+    norm="pre",
+    positions="learned",
+    attention_bias=True,
+    max_length=9,
+)
+VOCABULARY = {"<pad>": 0, "bites": 1, "dog": 2}
+VOCAB_SIZE = 5
+
+
+def array(*shape, seed=0, dtype=np.float64):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def generator():
+    return np.random.default_rng(0)
+
+
+def ids(*shape):
+    return np.random.default_rng(0).integers(VOCAB_SIZE, size=shape)
+
+
+def drawn(init, *sizes):
+    """Parameters without a 0 or a 1 that would hide a mistake."""
+    return npf.tree_map(lambda a: a + 0.1 * array(*a.shape, seed=1), init(*sizes, generator()))
+
+
+def norm_params(d_model):
+    return npf.LayerNormParams(1 + 0.1 * array(d_model, seed=2), 0.1 * array(d_model, seed=3))
+
+
+MODEL = drawn(npf.init_transformer, VOCAB_SIZE, CONFIG)
+E = npf.EmbeddingParams(MODEL.embedding.E)
+
+FORWARD = {
+    "linear_forward": lambda: {"x": array(2, 3, 4), "W": array(4, 5), "b": array(5)},
+    "relu_forward": lambda: {"z": array(2, 3)},
+    "gelu_forward": lambda: {"z": array(2, 3), "approximate": False},
+    "softmax_forward": lambda: {"scores": array(2, 3), "axis": -1},
+    "dropout_forward": lambda: {"x": array(2, 3), "rate": 0.5, "rng": generator()},
+    "learned_positions_forward": lambda: {"x": array(2, 6, 8), "params": MODEL.source_positions},
+    "rope_forward": lambda: {
+        "x": array(2, 6, 8),
+        "positions": np.arange(6),
+        "base": 100.0,
+        "layout": "halves",
+    },
+    "ffn_forward": lambda: {
+        "x": array(2, 6, 8),
+        "params": MODEL.encoder.blocks[0].ffn,
+        "activation": "gelu",
+        "dropout": 0.1,
+        "rng": generator(),
+    },
+    "layer_norm_forward": lambda: {"x": array(2, 6, 8), "params": norm_params(8), "eps": 1e-5},
+    "attention_forward": lambda: {
+        "q": array(2, 5, 4),
+        "k": array(2, 6, 4, seed=1),
+        "v": array(2, 6, 3, seed=2),
+        "mask": npf.causal_mask(5, 6),
+        "bias": array(5, 6),
+    },
+    "multi_head_attention_forward": lambda: {
+        "q": array(2, 5, 8),
+        "k": array(2, 6, 8, seed=1),
+        "v": array(2, 6, 8, seed=2),
+        "params": MODEL.encoder.blocks[0].attention,
+        "n_heads": 2,
+        "mask": np.ones((2, 1, 6), bool),
+        "bias": array(2, 5, 6),
+        "rope": True,
+    },
+    "embedding_forward": lambda: {"ids": ids(2, 6), "params": E},
+    "tied_logits_forward": lambda: {"x": array(2, 6, 8), "params": E},
+    "cross_entropy_forward": lambda: {
+        "logits": array(2, 6, VOCAB_SIZE),
+        "targets": ids(2, 6),
+        "ignore_index": -1,
+        "label_smoothing": 0.1,
+    },
+    "encoder_block_forward": lambda: {
+        "x": array(2, 6, 8),
+        "params": MODEL.encoder.blocks[0],
+        "config": CONFIG,
+        "mask": npf.causal_mask(6),
+        "rng": generator(),
+    },
+    "encoder_forward": lambda: {
+        "x": array(2, 6, 8),
+        "params": MODEL.encoder,
+        "config": CONFIG,
+        "mask": npf.causal_mask(6),
+        "rng": generator(),
+    },
+    "decoder_block_forward": lambda: {
+        "x": array(2, 5, 8),
+        "memory": array(2, 6, 8, seed=1),
+        "params": MODEL.decoder.blocks[0],
+        "config": CONFIG,
+        "mask": npf.causal_mask(5),
+        "memory_mask": np.ones((2, 1, 6), bool),
+        "rng": generator(),
+    },
+    "decoder_forward": lambda: {
+        "x": array(2, 5, 8),
+        "memory": array(2, 6, 8, seed=1),
+        "params": MODEL.decoder,
+        "config": CONFIG,
+        "mask": npf.causal_mask(5),
+        "memory_mask": np.ones((2, 1, 6), bool),
+        "rng": generator(),
+    },
+    "transformer_forward": lambda: {
+        "source_ids": ids(2, 6),
+        "target_ids": ids(2, 5),
+        "params": MODEL,
+        "config": CONFIG,
+        "padding_id": 0,
+        "rng": generator(),
+    },
+}
+
+
+def backward_of(forward):
+    return forward.replace("_forward", "_backward")
+
+
+def backward_call(forward):
+    """The arguments of the backward: a random gradient in the output's shape, and the forward's cache."""
+
+    def arguments():
+        y, cache = call(forward, FORWARD[forward]())
+        first, _ = inspect.signature(getattr(npf, backward_of(forward))).parameters
+        return {first: array(*y.shape, seed=4), "cache": cache}
+
+    return arguments
+
+
+def saved():
+    npf.save("saved.npz", (np.ones(2),))
+    return {"path": "saved.npz", "like": (np.ones(2),)}
+
+
+BACKWARD = {backward_of(forward): backward_call(forward) for forward in FORWARD}
+
+CALLS = {
+    **FORWARD,
+    **BACKWARD,
+    "positional_encoding": lambda: {
+        "n": 3,
+        "d_model": 4,
+        "base": 100.0,
+        "start": 0,
+        "layout": "halves",
+        "dtype": np.float64,
+        "xp": np,
+    },
+    "angular_frequencies": lambda: {"d_model": 4, "base": 100.0},
+    "wavelengths": lambda: {"d_model": 4, "base": 100.0},
+    "shift_matrix": lambda: {"k": 2, "d_model": 4, "base": 100.0},
+    "alibi_bias": lambda: {"n_heads": 2, "T_q": 3, "T_k": 4, "dtype": np.float64, "xp": np},
+    "init_ffn": lambda: {"d_model": 8, "d_ff": 12, "rng": generator(), "dtype": np.float64},
+    "init_layer_norm": lambda: {"d_model": 8, "dtype": np.float64},
+    "init_attention": lambda: {"d_model": 8, "rng": generator(), "bias": True, "dtype": np.float64},
+    "init_embedding": lambda: {"vocab_size": 5, "d_model": 8, "rng": generator(), "dtype": np.float64},
+    "init_encoder_block": lambda: {"config": CONFIG, "rng": generator(), "dtype": np.float64},
+    "init_encoder": lambda: {"config": CONFIG, "rng": generator(), "dtype": np.float64},
+    "init_decoder_block": lambda: {"config": CONFIG, "rng": generator(), "dtype": np.float64},
+    "init_decoder": lambda: {"config": CONFIG, "rng": generator(), "dtype": np.float64},
+    "init_transformer": lambda: {"vocab_size": 5, "config": CONFIG, "rng": generator(), "dtype": np.float64},
+    "split_heads": lambda: {"x": array(2, 6, 8), "n_heads": 2},
+    "merge_heads": lambda: {"x": array(2, 6, 4)},
+    "causal_mask": lambda: {"T_q": 3, "T_k": 4, "xp": np},
+    "padding_mask": lambda: {"ids": ids(2, 6), "padding_id": 0},
+    "greedy_decode": lambda: {
+        "source_ids": ids(2, 6),
+        "params": MODEL,
+        "config": CONFIG,
+        "start_id": 1,
+        "stop_id": 2,
+        "max_length": 4,
+        "padding_id": 0,
+    },
+    "sgd_update": lambda: {"params": norm_params(3), "grads": norm_params(3), "learning_rate": 0.1},
+    "adam_init": lambda: {"params": norm_params(3)},
+    "adam_update": lambda: {
+        "params": norm_params(3),
+        "grads": norm_params(3),
+        "state": npf.adam_init(norm_params(3)),
+        "learning_rate": 0.1,
+        "beta_1": 0.9,
+        "beta_2": 0.98,
+        "eps": 1e-9,
+        "weight_decay": 0.01,
+    },
+    "warmup_learning_rate": lambda: {"step": 3, "d_model": 512, "warmup_steps": 4000},
+    "gradcheck": lambda: {
+        "forward": npf.relu_forward,
+        "backward": npf.relu_backward,
+        "args": (array(3),),
+        "rng": generator(),
+        "tolerance": 1e-6,
+        "kwargs": {},
+    },
+    "order_sensitivity": lambda: {"f": np.tanh, "x": array(2, 6, 8), "rng": generator()},
+    "token_similarity": lambda: {"x": array(2, 6, 8)},
+    "dead_units": lambda: {"hidden": array(2, 6, 8)},
+    "tokenize": lambda: {"sentence": "Dog bites man."},
+    "build_vocabulary": lambda: {"sentences": [["dog", "bites"]], "special": ["<pad>"]},
+    "encode": lambda: {"sentences": [["dog", "bites"], ["dog"]], "vocabulary": VOCABULARY},
+    "decode": lambda: {"ids": np.array([[1, 2]]), "vocabulary": VOCABULARY},
+    "tree_map": lambda: {"f": np.add, "tree": (np.ones(2),), "trees": ((np.ones(2),),)},
+    "leaves": lambda: {"tree": (np.ones(2),)},
+    "save": lambda: {"path": "written.npz", "tree": (np.ones(2),)},
+    "load": saved,
+}
+
+
+def call(name, arguments):
+    """Call the function with its arguments by position where it takes them so, by name otherwise."""
+    function, positional, named = getattr(npf, name), [], {}
+    for parameter in inspect.signature(function).parameters.values():
+        value = arguments[parameter.name]
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            positional += value
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            named |= value
+        elif parameter.kind is parameter.KEYWORD_ONLY:
+            named[parameter.name] = value
+        else:
+            positional.append(value)
+    result = function(*positional, **named)
+    return list(result) if inspect.isgenerator(result) else result
+
+
+def replaced(tree, path, change):
+    """The arguments (or the tree in them) with change(value) for the value at the path, such as params.ffn.W_1."""
+    head, _, rest = path.partition(".")
+    if not path:
+        return change(tree)
+    if isinstance(tree, dict):
+        return tree | {head: replaced(tree[head], rest, change)}
+    if hasattr(tree, "_fields"):
+        return tree._replace(**{head: replaced(getattr(tree, head), rest, change)})
+    here = int(head)
+    return (*tree[:here], replaced(tree[here], rest, change), *tree[here + 1 :])
+
+
+def with_arrays(tree, change):
+    """The arguments with change(array) for every array in them, however deep."""
+    if isinstance(tree, np.ndarray):
+        return change(tree)
+    if isinstance(tree, dict):
+        return {name: with_arrays(branch, change) for name, branch in tree.items()}
+    if hasattr(tree, "_fields"):
+        return type(tree)(*(with_arrays(branch, change) for branch in tree))
+    if type(tree) is tuple:
+        return tuple(with_arrays(branch, change) for branch in tree)
+    return tree
+
+
+def fingerprint(tree):
+    """What two values share exactly when nothing in them differs: shapes, dtypes, bytes, a generator's state."""
+    if isinstance(tree, np.ndarray):
+        return type(tree), tree.shape, tree.dtype, tree.tobytes()
+    if isinstance(tree, np.random.Generator):
+        return repr(tree.bit_generator.state)
+    if isinstance(tree, dict):
+        return {name: fingerprint(branch) for name, branch in tree.items()}
+    if isinstance(tree, list | tuple):
+        return type(tree), [fingerprint(branch) for branch in tree]
+    return type(tree), repr(tree)
