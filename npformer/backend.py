@@ -39,22 +39,26 @@ def to_backend(tree: Any, backend: str) -> Any:
     """The tree with its arrays moved to "numpy" or "cupy"; what is there already stays as it is.
 
     Numbers in the tree (Adam's step) stay numbers. Raises RuntimeError that says whether CuPy is missing or
-    its GPU, ValueError for another backend.
+    its GPU, TypeError or ValueError for another backend.
 
     >>> to_backend((np.ones(2), None), "numpy")
     (array([1., 1.]), None)
     """
-    from npformer.tree import tree_map  # here, because tree.py needs array_module
+    from npformer.tree import mapped  # here, because tree.py needs array_module
 
+    if not isinstance(backend, str):
+        raise TypeError(f"to_backend: backend is {type(backend).__name__}; expected 'numpy' or 'cupy'")
     if backend not in ("numpy", "cupy"):
-        raise ValueError(f"to_backend: backend is {backend!r}; expected 'numpy' or 'cupy'")
+        raise ValueError(f"to_backend: backend is {backend[:40]!r}; expected 'numpy' or 'cupy'")
     if backend == "numpy":
-        return tree_map(lambda leaf: leaf.get() if hasattr(leaf, "get") else leaf, tree)
+        return mapped("to_backend", "", _to_host, tree)
     reason = _why_no_cupy()
     if reason:
         raise RuntimeError(f"to_backend: {reason}")
     cupy = sys.modules["cupy"]
-    return tree_map(lambda leaf: leaf if isinstance(leaf, int | float) else cupy.asarray(leaf), tree)
+    return mapped(
+        "to_backend", "", lambda leaf: leaf if isinstance(leaf, int | float) else cupy.asarray(leaf), tree
+    )
 
 
 def to_numpy(tree: Any) -> Any:
@@ -63,7 +67,13 @@ def to_numpy(tree: Any) -> Any:
     >>> to_numpy((np.ones(2), None))
     (array([1., 1.]), None)
     """
-    return to_backend(tree, "numpy")
+    from npformer.tree import mapped
+
+    return mapped("to_numpy", "", _to_host, tree)
+
+
+def _to_host(leaf: Any) -> Any:
+    return leaf.get() if hasattr(leaf, "get") else leaf
 
 
 def _why_no_cupy() -> str:

@@ -28,6 +28,7 @@ def table_1(n: int, d: int, *, k: int = 3, r: int = 64) -> dict[str, LayerCost]:
     """
     for argument, value, minimum in (("n", n, 1), ("d", d, 1), ("k", k, 2), ("r", r, 1)):
         check_integer("table_1", argument, value, minimum)
+    n, d, k, r = int(n), int(d), int(k), int(r)  # NumPy's integers would overflow
     return {
         "self-attention": LayerCost(n * n * d, 1, 1),
         "recurrent": LayerCost(n * d * d, n, n),
@@ -66,8 +67,8 @@ def encoder_block_multiplications(n: int, config: TransformerConfig) -> BlockMul
     """
     check_integer("encoder_block_multiplications", "n", n, minimum=0)
     check_config("encoder_block_multiplications", config)
-    d = config.d_model
-    return BlockMultiplications(4 * n * d * d, n * n * d, n * n * d, 2 * n * d * config.d_ff)
+    n, d, f = int(n), int(config.d_model), int(config.d_ff)
+    return BlockMultiplications(4 * n * d * d, n * n * d, n * n * d, 2 * n * d * f)
 
 
 def score_cells(n: int, n_heads: int = 1) -> int:
@@ -80,7 +81,7 @@ def score_cells(n: int, n_heads: int = 1) -> int:
     """
     check_integer("score_cells", "n", n, minimum=0)
     check_integer("score_cells", "n_heads", n_heads, minimum=1)
-    return n_heads * n * n
+    return int(n_heads) * int(n) ** 2
 
 
 class ParameterCount(NamedTuple):
@@ -108,15 +109,19 @@ def parameter_count(config: TransformerConfig, vocab_size: int) -> ParameterCoun
     """
     check_config("parameter_count", config)
     check_integer("parameter_count", "vocab_size", vocab_size, minimum=1)
-    d, f = config.d_model, config.d_ff
+    return _count(config, vocab_size)
+
+
+def _count(config: TransformerConfig, vocab_size: int) -> ParameterCount:
+    d, f, n_layers = int(config.d_model), int(config.d_ff), int(config.n_layers)
     attention = 4 * d * d + 4 * d * config.attention_bias
     ffn, norm = 2 * d * f + f + d, 2 * d
     final_norm = norm * (config.norm == "pre")
     return ParameterCount(
-        vocab_size * d,
-        config.n_layers * (attention + ffn + 2 * norm) + final_norm,
-        config.n_layers * (2 * attention + ffn + 3 * norm) + final_norm,
-        2 * config.max_length * d * (config.positions == "learned"),
+        int(vocab_size) * d,
+        n_layers * (attention + ffn + 2 * norm) + final_norm,
+        n_layers * (2 * attention + ffn + 3 * norm) + final_norm,
+        2 * int(config.max_length) * d * (config.positions == "learned"),
     )
 
 
@@ -128,8 +133,9 @@ def training_bytes(config: TransformerConfig, vocab_size: int, *, dtype: Any = n
     >>> training_bytes(TransformerConfig(), 37000)["adam"] // 10**6
     504
     """
-    itemsize = check_dtype("training_bytes", dtype).itemsize
-    one = itemsize * parameter_count(config, vocab_size).total
+    check_config("training_bytes", config)
+    check_integer("training_bytes", "vocab_size", vocab_size, minimum=1)
+    one = check_dtype("training_bytes", dtype).itemsize * _count(config, vocab_size).total
     return {"parameters": one, "gradients": one, "adam": 2 * one}
 
 
@@ -149,6 +155,7 @@ def encoder_block_cache_bytes(B: int, T: int, config: TransformerConfig, *, dtyp
     check_integer(function, "B", B, minimum=0)
     check_integer(function, "T", T, minimum=0)
     check_config(function, config)
-    hidden = config.d_ff * (3 if config.activation == "gelu" else 1)
-    row = 8 * config.d_model + hidden + config.n_heads * T + 2
-    return int(check_dtype(function, dtype).itemsize * B * T * row)
+    itemsize, B, T = check_dtype(function, dtype).itemsize, int(B), int(T)
+    hidden = int(config.d_ff) * (3 if config.activation == "gelu" else 1)
+    row = 8 * int(config.d_model) + hidden + int(config.n_heads) * T + 2
+    return itemsize * B * T * row

@@ -27,11 +27,11 @@ def order_sensitivity(f: Callable[[Array], Array], x: Array, rng: np.random.Gene
     T = x.shape[-2]
     if T < 2 or x.size == 0:
         raise ValueError(f"order_sensitivity: x has shape {x.shape}; expected two positions or more")
+    y = _applied(f, x)  # (..., T, anything)
     order = rng.permutation(T)
     while (order == np.arange(T)).all():  # a shuffle that changes nothing would prove nothing
         order = rng.permutation(T)
-    y, of_moved = _applied(f, x), _applied(f, x[..., order, :])  # (..., T, anything)
-    moved = abs(of_moved - y[..., order, :]).max()
+    moved = abs(_applied(f, x[..., order, :]) - y[..., order, :]).max()
     return float(moved / (abs(y).max() or 1))
 
 

@@ -250,7 +250,7 @@ def softmax_in_place(s: Array, axis: int, xp: ModuleType) -> Array:
     if s.shape[axis] == 0:
         return s
     lowest = _LOWEST[s.dtype]  # in place of a maximum of -inf: -inf minus -inf would be NaN
-    with np.errstate(invalid="ignore"):  # +inf minus +inf is NaN, and the result shows it
+    with np.errstate(invalid="ignore", over="ignore"):  # inf - inf is NaN, and shows; exp of an overflow is 0
         s -= xp.maximum(s.max(axis=axis, keepdims=True), lowest)
     xp.exp(s, out=s)
     s /= xp.maximum(s.sum(axis=axis, keepdims=True), 1)  # the sum is 1 or more, or 0 for a line of -inf

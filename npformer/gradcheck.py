@@ -100,9 +100,7 @@ def gradcheck(
     for name, x in (pair for place in places for pair in _float_arrays(names[place], args[place])):
         _check_leaf(name, x)
     if not places:
-        raise TypeError(
-            "gradcheck: no argument is a floating array or a tree of them; nothing to differentiate"
-        )
+        raise TypeError("gradcheck: no argument is a floating array or a tree of them: nothing to compare")
 
     problem, cache = _pose(forward, args, kwargs, rng or np.random.default_rng(0))
     gradients = backward(problem.d_output.copy(), cache)
@@ -168,9 +166,8 @@ def _pair(args: Sequence[Any], places: list[int], names: list[str], gradients: A
         gradients = (gradients,)
     if len(gradients) != len(places):
         path = ", ".join(names[place] for place in places)
-        yield _Leaf(
-            path, (), None, None, f"backward returned {len(gradients)} gradients; expected {len(places)}"
-        )
+        note = f"number of gradients is {len(gradients)}, expected {len(places)}"
+        yield _Leaf(path, (), None, None, note)
         return
     for place, gradient in zip(places, gradients, strict=True):
         yield from _walk(names[place], (place,), args[place], gradient)
@@ -241,9 +238,7 @@ def _pose(forward: Any, args: Any, kwargs: Any, rng: np.random.Generator) -> tup
     xp = array_module(output)
     output = xp.array(output)  # a copy: the caller's functions may write into theirs
     if not xp.isfinite(output).all():
-        raise ValueError(
-            "gradcheck: forward's output has entries that are not finite; there is no slope there"
-        )
+        raise ValueError("gradcheck: forward's output has entries that are not finite; it has no slope there")
     d_output = xp.asarray(rng.standard_normal(output.shape))
     again, _ = _evaluate(forward, _fresh(args), _fresh(kwargs))
     if _norm(again - output) > 1e-9 * _norm(output):
@@ -313,11 +308,10 @@ def _refine(problem: _Problem, leaf: _Leaf, found: _Slopes, index: tuple[int, ..
     h = math.ldexp(FIRST_STEP, math.frexp(max(1.0, abs(x)))[1] - 1)  # times |x|, as a power of two
     right: list[float] = []
     left: list[float] = []
-    for halvings in range(HALVINGS + 1):
-        step = math.ldexp(h, -halvings)
+    for step in (math.ldexp(h, -halvings) for halvings in range(HALVINGS + 1)):
         right.append(_quotient(problem, leaf.where, index, x, step))
         left.append(_quotient(problem, leaf.where, index, x, -step))
-        if halvings < 2:
+        if len(right) < 3:
             continue
         estimate = _extrapolate(right[-3:], left[-3:])
         if estimate[-1] < found.doubt[index]:  # never for NaN

@@ -45,7 +45,7 @@ def cross_entropy_forward(
     log_p -= xp.log(xp.exp(log_p).sum(axis=-1, keepdims=True))  # (N, V)
     smoothing = float(label_smoothing)
     right = log_p[xp.arange(len(ids)), ids]  # (N,)
-    losses = -(1 - smoothing) * right - smoothing * log_p.mean(axis=-1)
+    losses = -right if smoothing == 0 else (smoothing - 1) * right - smoothing * log_p.mean(axis=-1)
     loss = xp.asarray((losses * share[:, 0]).sum())  # ()
     return loss, CrossEntropyCache(xp.exp(log_p), ids, share, smoothing, logits.shape)
 
@@ -78,7 +78,8 @@ def _check_loss(logits: Any, targets: Any, ignore_index: Any, label_smoothing: A
     check_ids(function, "targets", targets)
     if targets.shape != logits.shape[:-1]:
         raise ValueError(
-            f"{function}: targets has shape {targets.shape}; expected {logits.shape[:-1]}, a row an id"
+            f"{function}: targets has shape {targets.shape}; "
+            f"expected {logits.shape[:-1]}, an id for each row of logits"
         )
     if ignore_index is not None:
         check_integer(function, "ignore_index", ignore_index)
@@ -88,5 +89,7 @@ def _check_loss(logits: Any, targets: Any, ignore_index: Any, label_smoothing: A
     if isinstance(targets, np.ndarray):
         counted = targets.ravel() if ignore_index is None else targets[targets != ignore_index]
         if counted.size == 0:
-            raise ValueError(f"{function}: targets has no id that counts: there is nothing to average")
+            raise ValueError(
+                f"{function}: targets has no id that counts; expected one: there is nothing to average"
+            )
         check_id_range(function, "targets", counted, logits.shape[-1])

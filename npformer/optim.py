@@ -130,9 +130,18 @@ def _check_adam(
     check_number(function, "beta_2", beta_2, minimum=0, below=1)
     check_number(function, "eps", eps, minimum=0)
     check_number(function, "weight_decay", weight_decay, minimum=0)
-    for path, g in leaves(grads):  # one product finds NaN and infinity, and allocates nothing
-        if isinstance(g, np.ndarray) and not math.isfinite(np.vdot(g, g)):
-            raise ValueError(f"{function}: {_name('grads', path)} holds NaN or a number too large to square")
+    for path, g in leaves(grads):
+        # one product finds NaN and infinity and allocates nothing; but its sum can overflow by itself
+        if isinstance(g, np.ndarray) and not math.isfinite(np.vdot(g, g)) and not _has_finite_squares(g):
+            name = _name("grads", path)
+            raise ValueError(
+                f"{function}: {name} holds NaN or a number too large to square; expected finite ones"
+            )
+
+
+def _has_finite_squares(g: Array) -> bool:
+    with np.errstate(over="ignore"):
+        return bool(np.isfinite(g * g).all())
 
 
 def _check_alike(function: str, params: Any, **others: Any) -> None:
@@ -143,13 +152,13 @@ def _check_alike(function: str, params: Any, **others: Any) -> None:
     for argument, tree in others.items():
         found = dict(leaves(tree))
         if list(found) != list(expected):
-            wrong = sorted(found.keys() ^ expected.keys()) or ["its leaves in another order"]
-            raise ValueError(f"{function}: {argument} is not built like params; they differ at {wrong[0]}")
+            wrong = sorted(found.keys() ^ expected.keys()) or ["their order"]
+            raise ValueError(
+                f"{function}: {argument} is not built like params; "
+                f"expected the same leaves, they differ in {wrong[0]}"
+            )
         for path, p in expected.items():
-            if getattr(found[path], "shape", None) != p.shape or found[path].dtype != p.dtype:
-                check_d_output(
-                    function, _name(argument, path), found[path], p.shape, p.dtype, "the parameter"
-                )
+            check_d_output(function, _name(argument, path), found[path], p.shape, p.dtype, "the parameter")
 
 
 def _name(argument: str, path: str) -> str:

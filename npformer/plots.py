@@ -31,6 +31,7 @@ SINE, COSINE, POSITION, MEANING, GRADIENT = "#0072B2", "#E69F00", "#009E73", "#7
 INK, FAINT = "#1A1A1A", "#D9D9D9"
 SIGNED_MAP, WEIGHT_MAP = "RdBu_r", "Purples"
 COMPARED = ((INK, "o-"), ("#CC79A7", "s--"), ("#56B4E9", "^:"))  # things that have no colour of their own
+DEPTH = ((GRADIENT, "-"), (INK, "--"), ("#CC79A7", ":"))  # kinds of block, in pictures of their gradients
 
 STYLE = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same letters on every machine
@@ -150,12 +151,19 @@ def _colours(values: Array, signed: bool) -> dict[str, Any]:
 
 
 def _write_numbers(axes: "Axes", values: Array, decimals: int, signed: bool) -> None:
-    """Each number in the middle of its square: white where the square is dark."""
+    """Each number in the middle of its square."""
     largest = _colours(values, signed)["vmax"]
     for (row, column), value in np.ndenumerate(values):
-        colour = "white" if abs(value) > 0.65 * largest else INK
-        text = f"{value:.{decimals}f}".replace("-", "−")
-        axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=17)
+        _write_number(axes, (column, row), value, decimals, largest, size=17)
+
+
+def _write_number(
+    axes: "Axes", place: tuple[float, float], value: float, decimals: int, largest: float, size: int
+) -> None:
+    """White where the square is dark; no minus before a zero."""
+    colour = "white" if abs(value) > 0.65 * largest else INK
+    text = f"{value:z.{decimals}f}".replace("-", "−")
+    axes.text(*place, text, ha="center", va="center", color=colour, fontsize=size)
 
 
 def _name_cells(axes: "Axes", rows: Sequence[Any], columns: Sequence[Any]) -> None:
@@ -239,7 +247,7 @@ def clock_hands(
     >>> len(clock_hands([0, 1], np.array([1.0, 0.1, 0.01])).axes)
     6
     """
-    figure = _figure(10, 2.4 * len(positions) + 2)
+    figure = _figure(10, 2.5 * len(positions) + 2)
     dials = figure.subplots(len(positions), len(names), squeeze=False)
     for p, row in zip(positions, dials, strict=True):
         for i, axes in enumerate(row):
@@ -264,7 +272,7 @@ def _draw_clock(axes: "Axes", angle: float) -> None:
     axes.plot((0, s), (0, c), color=POSITION, linewidth=5, solid_capstyle="round", label="the hand")
     axes.plot(s, c, "o", color=POSITION, markersize=11)
     axes.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal", xticks=(), yticks=())
-    axes.set_xlabel(f"({s:.2f}, {c:.2f})".replace("-", "−"), fontsize=17)
+    axes.set_xlabel(f"({s:z.2f}, {c:z.2f})".replace("-", "−"), fontsize=17)
     axes.spines[:].set_visible(False)
 
 
@@ -302,20 +310,23 @@ def matrices(
 ) -> "Figure":
     """Small matrices in one colour scale, `across` of them in a row: {title: values (rows, columns)}.
 
-    >>> [axes.get_title() for axes in matrices({"x": np.eye(2), "y": np.ones((2, 3))}).axes]
+    The rows are named at the left, the columns, numbered unless they have labels, under each matrix.
+
+    >>> [axes.get_title("left") for axes in matrices({"x": np.eye(2), "y": np.ones((2, 3))}).axes]
     ['x', 'y']
     """
     rows, columns = (max(np.shape(values)[axis] for values in named.values()) for axis in (0, 1))
     across = min(across, len(named))
     down = math.ceil(len(named) / across)
-    figure = _figure(across * (0.85 * columns + 0.4) + 0.8, down * (0.62 * rows + 1.1))
+    figure = _figure(across * (0.78 * columns + 0.55) + 1, down * (0.62 * rows + 1.2))
+    figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.12)  # inches between the panels
     largest = max(_colours(values, signed)["vmax"] for values in named.values())
     for place, (title, values) in enumerate(named.items(), 1):
         axes = figure.add_subplot(down, across, place)
         _draw_numbered(axes, values, largest, decimals, signed)
         words = row_labels if (place - 1) % across == 0 else None
-        _name_cells(axes, words or [""] * len(values), column_labels or [""] * np.shape(values)[1])
-        axes.set_title(title)
+        _name_cells(axes, words or [""] * len(values), column_labels or range(np.shape(values)[1]))
+        axes.set_title(title, loc="left")
     return figure
 
 
@@ -323,30 +334,33 @@ def _draw_numbered(axes: "Axes", values: Array, largest: float, decimals: int, s
     """The squares and their numbers, coloured on a scale up to `largest`, which other panels share."""
     axes.imshow(values, **_colours(np.array(largest), signed), aspect="auto")
     for (row, column), value in np.ndenumerate(values):
-        colour = "white" if abs(value) > 0.65 * largest else INK
-        text = f"{value:z.{decimals}f}".replace("-", "−")
-        axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=15)
+        _write_number(axes, (column, row), value, decimals, largest, size=15)
 
 
 @_in_style
 def gradient_by_depth(panels: Mapping[str, Mapping[str, Array]], *, across: int = 2) -> "Figure":
     """The size of a gradient at each block, on a logarithmic axis: {title: {label: sizes (n_layers,)}}.
 
-    A line stops where its sizes are NaN. The first two labels get full lines, the next two the same
-    colours dashed.
+    `across` panels stand in a row and share its axis; the first panel has every label, at most three. A line
+    stops where its sizes are NaN.
 
     >>> gradient_by_depth({"of x": {"pre-norm": np.array([1.0, 0.1])}}).axes[0].get_yscale()
     'log'
     """
-    figure = _figure(12, 5.6 * math.ceil(len(panels) / across))
-    grid = figure.subplots(math.ceil(len(panels) / across), across, squeeze=False).ravel()
-    styles = [(colour, line) for line in ("-", "--") for colour in (GRADIENT, INK)]
-    for axes, (title, curves) in zip(grid, panels.items(), strict=True):
-        for (colour, line), (label, sizes) in zip(styles, curves.items(), strict=False):
+    across = min(across, len(panels))
+    down = math.ceil(len(panels) / across)
+    figure = _figure(6 * across, 3.9 * down + 1)
+    grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey="row")
+    for axes, (title, lines) in zip(grid.ravel(), panels.items(), strict=True):
+        for (colour, line), (label, sizes) in zip(DEPTH, lines.items(), strict=False):
             axes.plot(sizes, line, color=colour, label=label)
-        axes.set(title=title, yscale="log", xlabel="block (0 reads the words)", ylabel="size of the gradient")
+        axes.set(title=title, yscale="log")
         axes.grid(color=FAINT)
-    figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    for row in grid:
+        row[0].set_ylabel("size of the gradient")
+    for axes in grid[-1]:
+        axes.set_xlabel("block (0 reads the words)")
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
 
@@ -466,9 +480,7 @@ def _draw_strip(
 
 def _write_strip(axes: "Axes", row: Array, start: float, y: float, largest: float) -> None:
     for column, value in enumerate(row):
-        colour = "white" if abs(value) > 0.65 * largest else INK
-        text = f"{value:z.1f}".replace("-", "−")
-        axes.text(start + column + 0.5, y, text, ha="center", va="center", color=colour, fontsize=13)
+        _write_number(axes, (start + column + 0.5, y), value, 1, largest, size=13)
 
 
 def _join_strips(axes: "Axes", lane: float, d: int) -> None:

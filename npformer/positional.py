@@ -86,16 +86,19 @@ def positional_encoding(
     check_array_module("positional_encoding", xp)
 
     n, d_model, start = int(n), int(d_model), int(start)  # NumPy's small integers would overflow
-    omega = xp.asarray(_frequencies(d_model, base))  # (ceil(d_model/2),)
+    omega = xp.asarray(_frequencies(d_model, base))  # (pairs,), ceil(d_model/2) of them
     fine = _clock_hands(min(n, ROWS), omega, xp)  # (rows, pairs), positions 0, 1, … 127
     coarse = _clock_hands(-(-n // ROWS), ROWS * omega, xp)  # positions 0, 128, 256, …
-    coarse = coarse * (
-        -1j * _turn(start, omega, xp)
-    )  # -1j undoes one of the two i: i · -i · i e^(-ia) = i e^(-ia)
+    coarse *= -1j * _turn(start, omega, xp)  # -1j: the product of two hands has the i of both
     table = xp.empty((n, d_model), dtype=dtype)
+    room = xp.empty_like(fine)  # for every product: a new array each time would cost more than the product
     for j in range(len(coarse)):
         rows = table[j * ROWS : (j + 1) * ROWS]
-        _write_pairs(fine[: len(rows)] * coarse[j], rows, layout)
+        in_place = layout == "interleaved" and dtype == np.float64 and d_model % 2 == 0
+        hands = rows.view(np.complex128) if in_place else room[: len(rows)]  # in memory: sin, cos, sin, cos …
+        xp.multiply(fine[: len(rows)], coarse[j], out=hands)
+        if not in_place:
+            _write_pairs(hands, rows, layout)
     return table
 
 
@@ -130,7 +133,7 @@ def _write_pairs(hands: Array, rows: Array, layout: str) -> None:
         rows[:, : (d_model + 1) // 2] = hands.real
         rows[:, (d_model + 1) // 2 :] = hands.imag[:, : d_model // 2]
     else:
-        rows[...] = hands.view(np.float64)[:, :d_model]  # in memory a complex row is sin, cos, sin, cos …
+        rows[...] = hands.view(np.float64)[:, :d_model]
 
 
 def shift_matrix(k: float, d_model: int, *, base: float = 10000.0) -> Array:

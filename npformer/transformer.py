@@ -236,7 +236,7 @@ def greedy_decode(
     1
     """
     _check_decoding(source_ids, params, config, start_id, stop_id, max_length, padding_id)
-    xp = array_module(source_ids)
+    xp, max_length = array_module(source_ids), int(max_length)  # NumPy's small integers would overflow
     mask = None if padding_id is None else padding_mask(source_ids, padding_id)  # (B, 1, S)
     x, _ = _embed(source_ids, params.embedding, params.source_positions, config, None)
     memory, _ = encoder_forward(x, params.encoder, config, mask=mask)
@@ -364,10 +364,11 @@ def _check_transformer(function: str, params: Any, config: Any, padding_id: Any,
             check_learned(function, f"params.{name}", table, dtype, sizes)
         elif table is not None:
             raise ValueError(
-                f"{function}: params.{name} is a table; config.positions={config.positions!r} uses none"
+                f"{function}: params.{name} is a table; "
+                f"expected None with config.positions={config.positions!r}"
             )
     if padding_id is not None:
-        check_integer(function, "padding_id", padding_id)
+        _check_id(function, "padding_id", padding_id, params)
     check_generator(function, rng)
 
 
@@ -379,8 +380,15 @@ def _check_ids(function: str, argument: str, ids: Any, params: TransformerParams
     if table is not None and ids.shape[-1] > len(table.P):
         raise ValueError(
             f"{function}: {argument} has {ids.shape[-1]} positions; "
-            f"the learned table has max_length={len(table.P)}"
+            f"expected at most the learned table's max_length={len(table.P)}"
         )
+
+
+def _check_id(function: str, argument: str, value: Any, params: TransformerParams) -> None:
+    check_integer(function, argument, value, minimum=0)
+    vocab_size = len(params.embedding.E)
+    if value >= vocab_size:
+        raise ValueError(f"{function}: {argument} is {value}; expected an id from 0 to {vocab_size - 1}")
 
 
 def _check_decoding(
@@ -389,14 +397,11 @@ def _check_decoding(
     function = "greedy_decode"
     _check_transformer(function, params, config, padding_id)
     _check_ids(function, "source_ids", source_ids, params, params.source_positions)
-    vocab_size = len(params.embedding.E)
-    for argument, value in (("start_id", start_id), ("stop_id", stop_id)):
-        check_integer(function, argument, value, minimum=0)
-        if value >= vocab_size:
-            raise ValueError(f"{function}: {argument} is {value}; expected an id from 0 to {vocab_size - 1}")
+    _check_id(function, "start_id", start_id, params)
+    _check_id(function, "stop_id", stop_id, params)
     check_integer(function, "max_length", max_length, minimum=1)
     table = params.target_positions
     if table is not None and max_length > len(table.P):
         raise ValueError(
-            f"{function}: max_length is {max_length}; the learned table has {len(table.P)} positions"
+            f"{function}: max_length is {max_length}; expected at most the learned table's {len(table.P)}"
         )

@@ -24,32 +24,30 @@ def tree_map(f: Callable[..., Any], tree: Any, *trees: Any) -> Any:
     (array([0., 0.]), None)
     """
     check_callable("tree_map", "f", f)
-    return _map("", f, tree, *trees)
+    return mapped("tree_map", "", f, tree, *trees)
 
 
-def _map(path: str, f: Callable[..., Any], tree: Any, *trees: Any) -> Any:
+def mapped(function: str, path: str, f: Callable[..., Any], tree: Any, *trees: Any) -> Any:
+    """What `tree_map` does, under the name of the function that was called."""
     kinds = [_kind(t) for t in (tree, *trees)]
     if any(kind != kinds[0] for kind in kinds):
         found = " and ".join(_describe(t) for t in (tree, *trees))
-        raise ValueError(f"tree_map: the trees differ at {path or 'the root'}: {found}")
+        raise ValueError(f"{function}: the trees differ at {path or 'the root'}: {found}")
     if tree is None:
         return None
     if not isinstance(tree, tuple):
-        return f(*(_leaf(path, t) for t in (tree, *trees)))
-    names = _names(tree)
-    mapped = [
-        _map(_join(path, name), f, *branches) for name, *branches in zip(names, tree, *trees, strict=True)
-    ]
-    return _rebuild(tree, mapped)
+        return f(*(_leaf(function, path, t) for t in (tree, *trees)))
+    places = [_join(path, name) for name in _names(tree)]
+    branches = zip(places, tree, *trees, strict=True)
+    return _rebuild(tree, [mapped(function, place, f, *branch) for place, *branch in branches])
 
 
-def _leaf(path: str, tree: Any) -> Any:
+def _leaf(function: str, path: str, leaf: Any) -> Any:
     """Refuse a list or a dict of arrays: f would get it whole."""
-    if isinstance(tree, list | dict):
-        raise TypeError(
-            f"tree_map: {path or 'a tree'} is {kind_of(tree)}; expected an array, None or a tuple of trees"
-        )
-    return tree
+    if isinstance(leaf, list | dict):
+        place, expected = path or "a tree", "an array, None or a tuple of trees"
+        raise TypeError(f"{function}: {place} is {kind_of(leaf)}; expected {expected}")
+    return leaf
 
 
 def leaves(tree: Any) -> Iterator[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""Every operation of the encoder against PyTorch: the output and every gradient, in float64 and in float32.
+"""Every operation against PyTorch: output and every gradient, in float64 and in float32; Adam's steps too.
 
 tests/data/make_golden.py wrote the answers and says how the files are laid out. The inputs are float32
 numbers and the answers float64 ones, so both precisions are held against the same truth.
@@ -13,13 +13,22 @@ import pytest
 import npformer as npf
 
 DATA = Path(__file__).parent / "data"
-FILES = ("golden_functional.npz", "golden_attention.npz", "golden_encoder.npz")
+FILES = ("golden_functional.npz", "golden_attention.npz", "golden_encoder.npz", "golden_model.npz")
+POSITIONS = ("sinusoidal", "learned", "rope", "alibi", "none")
 TOLERANCE = {np.float64: 1e-11, np.float32: 3e-5}  # of max(1, the largest entry)
 BLOCK_PARAMETERS = {
     "attention": npf.AttentionParams,
     "norm_1": npf.LayerNormParams,
     "ffn": npf.FFNParams,
     "norm_2": npf.LayerNormParams,
+}
+DECODER_BLOCK_PARAMETERS = {
+    "self_attention": npf.AttentionParams,
+    "norm_1": npf.LayerNormParams,
+    "cross_attention": npf.AttentionParams,
+    "norm_2": npf.LayerNormParams,
+    "ffn": npf.FFNParams,
+    "norm_3": npf.LayerNormParams,
 }
 
 
@@ -43,7 +52,9 @@ def cut(shapes, numbers):
     return arrays, numbers
 
 
-CASES = {case["name"]: case for filename in FILES for case in read(filename)}
+EVERYTHING = {case["name"]: case for filename in FILES for case in read(filename)}
+CASES = {name: case for name, case in EVERYTHING.items() if case["operation"] != "adam"}
+TRAJECTORIES = {name: case for name, case in EVERYTHING.items() if case["operation"] == "adam"}
 
 
 # One runner per operation: from the arrays by name `a` and the settings `s` to y and a function, which
@@ -144,21 +155,59 @@ def run_block(a, s):
 
 
 def run_stack(a, s):
-    layers = [
-        {name.removeprefix("blocks."): array[i] for name, array in a.items() if name.startswith("blocks.")}
-        for i in range(s["n_layers"])
-    ]
-    norm = gathered(npf.LayerNormParams, a, "norm.") if "norm.gamma" in a else None
-    params = npf.EncoderParams(tuple(block_params(layer) for layer in layers), norm)
+    params = npf.EncoderParams(*stack_parts(a, s, block_params))
     y, cache = npf.encoder_forward(a["x"], params, config_of(s, params.blocks[0]), mask=a.get("mask"))
 
     def backward(d_y):
         d_x, grads = npf.encoder_backward(d_y, cache)
-        blocks = [named(block, "blocks.") for block in grads.blocks]
-        stacked = {name: np.stack([block[name] for block in blocks]) for name in blocks[0]}
-        return {"x": d_x, **stacked, **named(grads.norm, "norm.")}
+        return {"x": d_x, **named_stack(grads)}
 
     return y, backward
+
+
+def run_decoder_block(a, s):
+    params = decoder_block_params(a)
+    y, cache = npf.decoder_block_forward(a["x"], a["memory"], params, config_of(s, params), **masks(a))
+
+    def backward(d_y):
+        d_x, d_memory, grads = npf.decoder_block_backward(d_y, cache)
+        return {"x": d_x, "memory": d_memory, **named(grads)}
+
+    return y, backward
+
+
+def run_decoder_stack(a, s):
+    params = npf.DecoderParams(*stack_parts(a, s, decoder_block_params))
+    config = config_of(s, params.blocks[0])
+    y, cache = npf.decoder_forward(a["x"], a["memory"], params, config, **masks(a))
+
+    def backward(d_y):
+        d_x, d_memory, grads = npf.decoder_backward(d_y, cache)
+        return {"x": d_x, "memory": d_memory, **named_stack(grads)}
+
+    return y, backward
+
+
+def run_transformer(a, s):
+    params = transformer_params(a, s)
+    config = config_of(s, params.encoder.blocks[0])
+    logits, cache = npf.transformer_forward(
+        a["source_ids"], a["target_ids"], params, config, padding_id=s["padding_id"]
+    )
+    return logits, lambda d_logits: named_transformer(npf.transformer_backward(d_logits, cache))
+
+
+def run_cross_entropy(a, s):
+    options = {name: s[name] for name in ("ignore_index", "label_smoothing")}
+    loss, cache = npf.cross_entropy_forward(a["logits"], a["labels"], **options)
+    return loss, lambda d_loss: {"logits": npf.cross_entropy_backward(d_loss, cache)}
+
+
+def run_training(a, s):
+    """From ids to the loss, and from the loss to the gradient of every parameter."""
+    logits, model_backward = run_transformer(a, s)
+    loss, loss_backward = run_cross_entropy({"logits": logits, "labels": a["labels"]}, s)
+    return loss, lambda d_loss: model_backward(loss_backward(d_loss)["logits"])
 
 
 RUNNERS = {
@@ -173,6 +222,11 @@ RUNNERS = {
     "multi_head": run_multi_head,
     "block": run_block,
     "stack": run_stack,
+    "decoder_block": run_decoder_block,
+    "decoder_stack": run_decoder_stack,
+    "transformer": run_transformer,
+    "cross_entropy": run_cross_entropy,
+    "training": run_training,
 }
 
 
@@ -190,9 +244,53 @@ def block_params(arrays):
     return npf.EncoderBlockParams(**parts)
 
 
+def decoder_block_params(arrays):
+    parts = {name: gathered(kind, arrays, f"{name}.") for name, kind in DECODER_BLOCK_PARAMETERS.items()}
+    return npf.DecoderBlockParams(**parts)
+
+
+def under(arrays, prefix):
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def stack_parts(arrays, s, make_block):
+    """The blocks and the final norm of a stack whose parameters keep their layers along the first axis."""
+    stacked = under(arrays, "blocks.")
+    layers = [{name: array[i] for name, array in stacked.items()} for i in range(s["n_layers"])]
+    norm = gathered(npf.LayerNormParams, arrays, "norm.") if "norm.gamma" in arrays else None
+    return tuple(make_block(layer) for layer in layers), norm
+
+
+def named_stack(grads, prefix=""):
+    blocks = [named(block, f"{prefix}blocks.") for block in grads.blocks]
+    stacked = {name: np.stack([block[name] for block in blocks]) for name in blocks[0]}
+    return stacked | named(grads.norm, f"{prefix}norm.")
+
+
+def transformer_params(arrays, s):
+    tables = [
+        npf.LearnedPositionsParams(arrays[f"{which}_positions.P"]) if s["positions"] == "learned" else None
+        for which in ("source", "target")
+    ]
+    encoder = npf.EncoderParams(*stack_parts(under(arrays, "encoder."), s, block_params))
+    decoder = npf.DecoderParams(*stack_parts(under(arrays, "decoder."), s, decoder_block_params))
+    return npf.TransformerParams(npf.EmbeddingParams(arrays["E"]), encoder, decoder, *tables)
+
+
+def named_transformer(grads):
+    stacks = named_stack(grads.encoder, "encoder.") | named_stack(grads.decoder, "decoder.")
+    tables = {f"{which}_positions": getattr(grads, f"{which}_positions") for which in ("source", "target")}
+    learned = {f"{name}.P": table.P for name, table in tables.items() if table is not None}
+    return {"E": grads.embedding.E, **stacks, **learned}
+
+
+def masks(arrays):
+    return {name: arrays.get(name) for name in ("mask", "memory_mask")}
+
+
 def config_of(s, block):
     d_model, d_ff = block.ffn.W_1.shape
-    positions = next((word for word in ("rope", "alibi") if s.get(word)), "sinusoidal")
+    positions = next((word for word in ("rope", "alibi") if s.get(word)), s.get("positions", "sinusoidal"))
     return npf.TransformerConfig(
         d_model=d_model,
         d_ff=d_ff,
@@ -203,7 +301,6 @@ def config_of(s, block):
         eps=s["eps"],
         dropout=0.1,  # without an rng it must do nothing
         positions=positions,
-        attention_bias=block.attention.b_Q is not None,
     )
 
 
@@ -250,6 +347,28 @@ def test_backward_leaves_its_arguments_as_they_were(name):
         np.testing.assert_array_equal(again[argument], gradient, err_msg=f"d_{argument} of a second call")
 
 
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda dtype: dtype.__name__)
+@pytest.mark.parametrize("name", TRAJECTORIES)
+def test_adam_follows_pytorch(name, dtype):
+    """Each parameter after 1, 10 and 100 steps, and both running means at the end."""
+    case, arrays = TRAJECTORIES[name], inputs_of(TRAJECTORIES[name], dtype)
+    gradients, options = under(arrays, "g."), dict(case["settings"])
+    schedule = [options.pop(word) for word in ("d_model", "warmup_steps") if word in options]
+    params, found = tuple(arrays[leaf] for leaf in gradients), {}
+    state = npf.adam_init(params)
+    for step in range(1, 101):
+        if schedule:
+            d_model, warmup_steps = schedule
+            options["learning_rate"] = npf.warmup_learning_rate(step, d_model, warmup_steps=warmup_steps)
+        grads = tuple(gradient[step - 1] for gradient in gradients.values())
+        params, state = npf.adam_update(params, grads, state, **options)
+        found |= {f"{leaf}_after_{step}": p for leaf, p in zip(gradients, params, strict=True)}
+    for mean in ("m", "v"):
+        found |= {f"{mean}.{leaf}": a for leaf, a in zip(gradients, getattr(state, mean), strict=True)}
+    for what, expected in case["answers"].items():
+        assert_close(found[what], expected, dtype, what)
+
+
 @pytest.mark.parametrize("name", [name for name in CASES if "causal" in name])
 def test_causal_mask_is_the_one_that_pytorch_was_given(name):
     mask = np.array(CASES[name]["constants"]["mask"])
@@ -265,7 +384,7 @@ def test_padding_mask_is_the_one_that_pytorch_was_given():
 def test_the_proof_covers_what_it_says():
     """The data may be rewritten; these situations must stay in it."""
     operations = [case["operation"] for case in CASES.values()]
-    assert set(operations) == set(RUNNERS)
+    assert set(operations) == set(RUNNERS) and len(TRAJECTORIES) >= 4
     attention_biases = "attention.b_Q", "blocks.attention.b_Q"
     found = {
         (
@@ -281,20 +400,41 @@ def test_the_proof_covers_what_it_says():
         for activation in ("relu", "gelu"):
             assert {("block", norm, activation, biased) for biased in (True, False)} <= found
             assert {biased for kind, *rest, biased in found if (kind, *rest) == ("stack", norm, activation)}
-    for operation in ("attention", "multi_head", "block"):
-        masks = [
-            np.array(c["constants"].get("mask", True)) for c in CASES.values() if c["operation"] == operation
-        ]
-        assert any(not mask.any(-1).all() for mask in masks), f"{operation}: no row without an allowed key"
-        assert any(mask.ndim >= 3 for mask in masks), f"{operation}: no padding mask"
-        assert any(mask.shape == (5, 5) and mask.any(-1).all() for mask in masks), (
+    for operation in ("attention", "multi_head", "block", "decoder_block"):
+        used = [np.array(c["constants"].get("mask", True)) for c in of_operation(operation)]
+        assert any(not mask.any(-1).all() for mask in used), f"{operation}: no row without an allowed key"
+        assert any(mask.ndim >= 3 for mask in used), f"{operation}: no padding mask"
+        assert any(mask.shape == (5, 5) and mask.any(-1).all() for mask in used), (
             f"{operation}: no causal mask"
         )
 
 
+def of_operation(operation):
+    return [case for case in EVERYTHING.values() if case["operation"] == operation]
+
+
+def test_the_proof_covers_the_decoder_and_the_model():
+    blocks = of_operation("decoder_block")
+    found = {(c["settings"]["norm"], c["settings"]["activation"], "mask" in c["constants"]) for c in blocks}
+    assert {(n, a, m) for n in ("post", "pre") for a in ("relu", "gelu") for m in (True, False)} <= found
+    lengths = {(c["inputs"]["x"].shape[-2], c["inputs"]["memory"].shape[-2]) for c in blocks}
+    assert any(T == 1 for T, _ in lengths) and any(S > T > 1 for T, S in lengths)
+    assert any(not np.array(c["constants"].get("memory_mask", True)).any(-1).all() for c in blocks)
+    assert {c["settings"]["positions"] for c in of_operation("transformer")} == set(POSITIONS)
+    for c in of_operation("training"):
+        assert c["settings"]["n_layers"] == 2 and 0 < c["settings"]["label_smoothing"] < 1
+        for name in ("source_ids", "target_ids", "labels"):
+            assert c["settings"]["padding_id"] in np.array(c["constants"][name]), f"{name} has no padding"
+    losses = [c["settings"]["label_smoothing"] for c in of_operation("cross_entropy")]
+    assert {0.0, 0.1, 1.0} <= set(losses)
+    assert any(abs(c["inputs"]["logits"]).max() >= 1e4 for c in of_operation("cross_entropy"))
+    decays = {c["settings"]["weight_decay"] > 0 for c in of_operation("adam")}
+    assert decays == {True, False} and all("W_after_100" in c["answers"] for c in of_operation("adam"))
+
+
 def test_the_proof_is_not_blind():
     """No constant gamma, beta or upstream gradient, no zero bias, no gradient that is zero for no reason."""
-    for name, case in CASES.items():
+    for name, case in EVERYTHING.items():
         for argument, array in case["inputs"].items():
             plain = argument.split(".")[-1]
             if plain in ("gamma", "beta", "d_y") and array.size > 1:

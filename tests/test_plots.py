@@ -133,7 +133,7 @@ def test_a_table_of_zeros_can_be_drawn():
 
 
 def test_each_square_of_a_matrix_holds_its_number():
-    figure = plots.matrix(np.array([[0.8413, -0.4161], [0.0, 1.0]]), row_labels=["dog", "man"])
+    figure = plots.matrix(np.array([[0.8413, -0.4161], [-0.0004, 1.0]]), row_labels=["dog", "man"])
     axes = figure.axes[0]
     assert [t.get_text() for t in axes.texts] == ["0.841", "−0.416", "0.000", "1.000"]
     assert [t.get_position() for t in axes.texts] == [(0, 0), (1, 0), (0, 1), (1, 1)]

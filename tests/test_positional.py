@@ -427,7 +427,7 @@ class TestRoPE:
             (np.ones(4), {}, ValueError, r"x has shape \(4,\)"),
             (np.ones((3, 4), np.int64), {}, TypeError, "x has dtype int64"),
             (np.ones((3, 4)), {"positions": np.arange(2)}, ValueError, r"positions has shape \(2,\).*T=3"),
-            (np.ones((3, 4)), {"positions": [0, 1, 2]}, TypeError, "positions is list"),
+            (np.ones((3, 4)), {"positions": [0, 1, 2]}, TypeError, "positions is a list"),
             (np.ones((3, 4)), {"base": 0}, ValueError, "base is 0"),
             (np.ones((3, 4)), {"layout": "paper"}, ValueError, "layout is 'paper'"),
         ],

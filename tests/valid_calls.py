@@ -1,7 +1,7 @@
-"""One valid call of every public function, by argument name: what the tests of bad input then spoil in one place.
+"""One valid call of every public function, by argument name: what the tests of bad input spoil in one place.
 
-`CALLS[name]()` makes fresh arguments; `call(name, arguments)` calls npformer's function of that name. A backward
-gets the cache of its own forward's valid call. A new public function needs a line here and rows in
+`CALLS[name]()` makes fresh arguments; `call(name, arguments)` calls npformer's function of that name. A
+backward gets the cache of its own forward's valid call. A new public function needs a line here and rows in
 test_bad_input.py; a test there says so.
 """
 
@@ -33,8 +33,8 @@ def generator():
     return np.random.default_rng(0)
 
 
-def ids(*shape):
-    return np.random.default_rng(0).integers(VOCAB_SIZE, size=shape)
+def ids(*shape, seed=0):
+    return np.random.default_rng(seed).integers(VOCAB_SIZE, size=shape)
 
 
 def drawn(init, *sizes):
@@ -138,6 +138,36 @@ FORWARD = {
 }
 
 
+DIFFERENTIATED = {  # the arguments whose gradients the backward returns, in its order
+    "linear_forward": "x W b",
+    "relu_forward": "z",
+    "gelu_forward": "z",
+    "softmax_forward": "scores",
+    "dropout_forward": "x",
+    "learned_positions_forward": "x params",
+    "rope_forward": "x",
+    "ffn_forward": "x params",
+    "layer_norm_forward": "x params",
+    "attention_forward": "q k v",
+    "multi_head_attention_forward": "q k v params",
+    "embedding_forward": "params",
+    "tied_logits_forward": "x params",
+    "cross_entropy_forward": "logits",
+    "encoder_block_forward": "x params",
+    "encoder_forward": "x params",
+    "decoder_block_forward": "x memory params",
+    "decoder_forward": "x memory params",
+    "transformer_forward": "params",
+}
+
+
+def backward(forward, dy, cache):
+    """The backward's gradients by the name of the argument that they belong to."""
+    gradients = getattr(npf, backward_of(forward))(dy, cache)
+    names = DIFFERENTIATED[forward].split()
+    return dict(zip(names, gradients if len(names) > 1 else (gradients,), strict=True))
+
+
 def backward_of(forward):
     return forward.replace("_forward", "_backward")
 
@@ -228,6 +258,16 @@ CALLS = {
     "decode": lambda: {"ids": np.array([[1, 2]]), "vocabulary": VOCABULARY},
     "tree_map": lambda: {"f": np.add, "tree": (np.ones(2),), "trees": ((np.ones(2),),)},
     "leaves": lambda: {"tree": (np.ones(2),)},
+    "to_backend": lambda: {"tree": (np.ones(2), None), "backend": "numpy"},
+    "to_numpy": lambda: {"tree": (np.ones(2), None)},
+    "available_backends": lambda: {},
+    "array_module": lambda: {"arrays": (np.ones(2),)},
+    "table_1": lambda: {"n": 10, "d": 8, "k": 3, "r": 4},
+    "encoder_block_multiplications": lambda: {"n": 10, "config": CONFIG},
+    "score_cells": lambda: {"n": 10, "n_heads": 2},
+    "parameter_count": lambda: {"config": CONFIG, "vocab_size": 5},
+    "training_bytes": lambda: {"config": CONFIG, "vocab_size": 5, "dtype": np.float64},
+    "encoder_block_cache_bytes": lambda: {"B": 2, "T": 6, "config": CONFIG, "dtype": np.float64},
     "save": lambda: {"path": "written.npz", "tree": (np.ones(2),)},
     "load": saved,
 }
@@ -251,7 +291,7 @@ def call(name, arguments):
 
 
 def replaced(tree, path, change):
-    """The arguments (or the tree in them) with change(value) for the value at the path, such as params.ffn.W_1."""
+    """The arguments (or a tree) with change(value) for the value at the path, such as params.ffn.W_1."""
     head, _, rest = path.partition(".")
     if not path:
         return change(tree)
@@ -276,8 +316,17 @@ def with_arrays(tree, change):
     return tree
 
 
+def like(tree, dtype):
+    """The same arguments in another precision; ids and masks stay what they are."""
+    return with_arrays(tree, lambda a: a.astype(dtype) if a.dtype.kind == "f" else a)
+
+
+def shapes(tree):
+    return [(path, a.shape, a.dtype) for path, a in npf.leaves(tree)]
+
+
 def fingerprint(tree):
-    """What two values share exactly when nothing in them differs: shapes, dtypes, bytes, a generator's state."""
+    """Equal for two values when nothing in them differs: shapes, dtypes, bytes, a generator's state."""
     if isinstance(tree, np.ndarray):
         return type(tree), tree.shape, tree.dtype, tree.tobytes()
     if isinstance(tree, np.random.Generator):
@@ -287,3 +336,63 @@ def fingerprint(tree):
     if isinstance(tree, list | tuple):
         return type(tree), [fingerprint(branch) for branch in tree]
     return type(tree), repr(tree)
+
+
+def sized(lead, T, S, rng=None, seed=0):
+    """Arguments of the forwards: `lead` leading axes, T positions (queries), S keys of another sequence.
+
+    Beside them the shape that the output must have. Masks are random and have all axes; a cross-entropy is
+    not here, as it is the mean over the batch.
+    """
+    encoder, decoder = MODEL.encoder, MODEL.decoder
+    x, memory = array(*lead, T, 8, seed=seed), array(*lead, S, 8, seed=seed + 1)
+
+    def mask(*shape, seed=seed):
+        return np.random.default_rng(seed).random((*lead, *shape)) < 0.7
+
+    block = {"config": CONFIG, "rng": rng, "mask": mask(T, T)}
+    across = {**block, "memory": memory, "memory_mask": mask(T, S)}
+    ffn = {"params": encoder.blocks[0].ffn, "activation": "gelu", "dropout": 0.1, "rng": rng}
+    attention = {"k": memory, "mask": mask(T, S)}
+    heads = {
+        "params": encoder.blocks[0].attention,
+        "n_heads": 2,
+        "bias": npf.alibi_bias(2, T, S),
+        "rope": True,
+    }
+    return {
+        "linear_forward": ({"x": x, "W": array(8, 5), "b": array(5)}, (*lead, T, 5)),
+        "relu_forward": ({"z": x}, x.shape),
+        "gelu_forward": ({"z": x, "approximate": False}, x.shape),
+        "softmax_forward": ({"scores": array(*lead, T, S, seed=seed), "axis": -1}, (*lead, T, S)),
+        "dropout_forward": ({"x": x, "rate": 0.5, "rng": rng}, x.shape),
+        "learned_positions_forward": ({"x": x, "params": MODEL.source_positions}, x.shape),
+        "rope_forward": ({"x": x, "positions": None, "base": 100.0, "layout": "halves"}, x.shape),
+        "ffn_forward": ({"x": x, **ffn}, x.shape),
+        "layer_norm_forward": ({"x": x, "params": norm_params(8), "eps": 1e-5}, x.shape),
+        "attention_forward": (
+            {"q": x, "v": memory[..., :3], "bias": array(T, S), **attention},
+            (*lead, T, 3),
+        ),
+        "multi_head_attention_forward": ({"q": x, "v": memory, **attention, **heads}, x.shape),
+        "embedding_forward": ({"ids": ids(*lead, T, seed=seed), "params": MODEL.embedding}, x.shape),
+        "tied_logits_forward": ({"x": x, "params": MODEL.embedding}, (*lead, T, VOCAB_SIZE)),
+        "encoder_block_forward": ({"x": x, "params": encoder.blocks[0], **block}, x.shape),
+        "encoder_forward": ({"x": x, "params": encoder, **block}, x.shape),
+        "decoder_block_forward": ({"x": x, "params": decoder.blocks[0], **across}, x.shape),
+        "decoder_forward": ({"x": x, "params": decoder, **across}, x.shape),
+        "transformer_forward": (
+            {
+                "source_ids": ids(*lead, S, seed=seed),
+                "target_ids": ids(*lead, T, seed=seed + 1),
+                "params": MODEL,
+                "config": CONFIG,
+                "padding_id": 0,
+                "rng": rng,
+            },
+            (*lead, T, VOCAB_SIZE),
+        ),
+    }
+
+
+SIZED = tuple(sized((), 1, 1))

@@ -4,23 +4,26 @@ Run it with any Python that has PyTorch and NumPy. npformer never needs PyTorch,
 
     python tests/data/make_golden.py
 
-It writes golden_functional.npz, golden_attention.npz and golden_encoder.npz beside itself: on one machine
-the same bytes each time, on another perhaps another last digit.
+It writes golden_functional.npz, golden_attention.npz, golden_encoder.npz and golden_model.npz beside itself:
+on one machine the same bytes each time, on another perhaps another last digit.
 
 How a file is laid out. Three arrays keep it small: `inputs` and `answers` hold all numbers end to end, and
 `index` is JSON, a list of cases: the operation and its settings; the shapes of the inputs (`d_y` is the
 random upstream gradient) and of the answers (`y`, then `d_<input>` for every gradient) in the order they
 are stored; the masks and ids. A stack of blocks keeps one array per parameter, layers along its first axis.
+An Adam case has the gradients of all steps among its inputs, `g.<parameter>`, steps along the first axis;
+its answers are each parameter after some of the steps, `W_after_10`, and both means at the end, `m.W`, `v.W`.
 
 Why the inputs are float32. PyTorch computes in float64 throughout, but every input is a float32 number. So
 one answer is the truth for both: npformer in float64 must meet it to 1e-11, and in float32 it sees the
 same inputs.
 
-What is trusted. Each attention and encoder case is computed twice: with PyTorch's own module, and from
-primitives in the few lines below. The two must agree to 1e-12, gradients included, and the module's answer
-is stored. For a query that may attend to no key PyTorch has no one answer (NaN on one path, zero on
-another); npformer's rule, zero output and zero gradient, is stored from the primitives once all other rows
-have been compared. RoPE and ALiBi, which PyTorch has no module for, come from the primitives too.
+What is trusted. Each case from attention upwards is computed twice: with PyTorch's own module, loss or
+optimizer, and from primitives in the few lines below. The two must agree to 1e-12, gradients included, and
+PyTorch's own answer is stored. For a query that may attend to no key PyTorch has no one answer (NaN on one
+path, zero on another); npformer's rule, zero output and zero gradient, is stored from the primitives once
+all other rows have been compared. RoPE and ALiBi, which PyTorch has no module for, come from the primitives
+too.
 """
 
 import json
@@ -156,11 +159,94 @@ def block(t, s, x=None, prefix=""):
 def stack(t, s):
     x = t["x"]
     for layer in range(s["n_layers"]):
-        own = {name: value[layer] for name, value in t.items() if name.startswith("blocks.")}
-        x = block({**t, **own}, s, x, "blocks.")
-    if "norm.gamma" in t:
-        x = F.layer_norm(x, x.shape[-1:], t["norm.gamma"], t["norm.beta"], s["eps"])
+        x = block({**t, **layer_of(t, "blocks.", layer)}, s, x, "blocks.")
+    return final_norm(t, s, x)
+
+
+def layer_of(t, prefix, layer):
+    return {name: value[layer] for name, value in t.items() if name.startswith(prefix)}
+
+
+def final_norm(t, s, x):
+    if "norm.gamma" not in t:
+        return x
+    return F.layer_norm(x, x.shape[-1:], t["norm.gamma"], t["norm.beta"], s["eps"])
+
+
+def decoder_block(t, s, x=None, prefix=""):
+    """RoPE and ALiBi are of the self-attention only, and the memory has a mask of its own."""
+    x, memory = t["x"] if x is None else x, t["memory"]
+    across = {**t, "mask": t.get("memory_mask")}, {"n_heads": s["n_heads"]}
+
+    def norm(x, which):
+        scale = t[f"{prefix}norm_{which}.gamma"]
+        return F.layer_norm(x, scale.shape, scale, t[f"{prefix}norm_{which}.beta"], s["eps"])
+
+    if s["norm"] == "pre":
+        normed = norm(x, 1)
+        x = x + multi_head(t, s, normed, normed, normed, prefix + "self_attention.")
+        x = x + multi_head(*across, norm(x, 2), memory, memory, prefix + "cross_attention.")
+        return x + ffn(t, s, norm(x, 3), prefix + "ffn.")
+    x = norm(x + multi_head(t, s, x, x, x, prefix + "self_attention."), 1)
+    x = norm(x + multi_head(*across, x, memory, memory, prefix + "cross_attention."), 2)
+    return norm(x + ffn(t, s, x, prefix + "ffn."), 3)
+
+
+def decoder_stack(t, s):
+    x = t["x"]
+    for layer in range(s["n_layers"]):
+        x = decoder_block({**t, **layer_of(t, "blocks.", layer)}, s, x, "blocks.")
+    return final_norm(t, s, x)
+
+
+def transformer(t, s):
+    """Logits. One matrix E for both embeddings and the logits; padding is hidden from every query."""
+    source, target = t["source_ids"] != s["padding_id"], t["target_ids"] != s["padding_id"]
+    n = target.shape[-1]
+    encoder = part(t, "encoder.") | {"x": embedded(t, s, "source"), "mask": source[..., None, :]}
+    decoder = part(t, "decoder.") | {
+        "x": embedded(t, s, "target"),
+        "memory": stack(encoder, s),
+        "mask": torch.ones(n, n, dtype=torch.bool).tril() & target[..., None, :],
+        "memory_mask": source[..., None, :],
+    }
+    return decoder_stack(decoder, s) @ t["E"].mT
+
+
+def embedded(t, s, which):
+    x = math.sqrt(t["E"].shape[1]) * t["E"][t[f"{which}_ids"]]
+    if s["positions"] == "sinusoidal":
+        x = x + sinusoids(*x.shape[-2:])
+    if s["positions"] == "learned":
+        x = x + t[f"{which}_positions.P"][: x.shape[-2]]
     return x
+
+
+def sinusoids(n, d_model):
+    """The sine of each pair's angle in its even column, the cosine in its odd one."""
+    angle = torch.arange(n)[:, None] / 10000.0 ** (torch.arange(0, d_model, 2) / d_model)
+    return torch.stack([angle.sin(), angle.cos()], -1).flatten(-2)
+
+
+def part(t, prefix):
+    return {name.removeprefix(prefix): value for name, value in t.items() if name.startswith(prefix)}
+
+
+def cross_entropy(t, s, logits=None):
+    """Row by row: minus Σ wanted · log p, with wanted ε/V everywhere and 1 - ε more at the label."""
+    logits = t["logits"] if logits is None else logits
+    rows, ids = logits.flatten(0, -2), t["labels"].flatten()
+    smoothing, losses = s["label_smoothing"], []
+    for row, label in zip(rows, ids.tolist(), strict=True):
+        if label != s["ignore_index"]:
+            wanted = torch.full_like(row, smoothing / len(row))
+            wanted[label] += 1 - smoothing
+            losses.append(-(wanted * (row - row.logsumexp(0))).sum())
+    return torch.stack(losses).mean()
+
+
+def training(t, s):
+    return cross_entropy(t, s, transformer(t, s))
 
 
 # The same with PyTorch's own functions and modules.
@@ -190,32 +276,120 @@ def torch_block(t, s):
 
 
 def torch_stack(t, s):
-    layer = encoder_layer(t, s, "blocks.")
-    norm = nn.LayerNorm(t["x"].shape[-1], eps=s["eps"]) if "norm.gamma" in t else None
-    module = nn.TransformerEncoder(layer, s["n_layers"], norm, enable_nested_tensor=False)
-    state = {"norm.weight": t["norm.gamma"], "norm.bias": t["norm.beta"]} if norm else {}
-    for i in range(s["n_layers"]):
-        own = {name: value[i] for name, value in t.items() if name.startswith("blocks.")}
-        state |= {f"layers.{i}.{name}": value for name, value in block_state(own, "blocks.").items()}
     x = three_axes(t["x"])
     mask = additive_mask(t, s, t["x"], t["x"])
-    return functional_call(module, state, (x,), {"mask": mask}).reshape(t["x"].shape)
+    return functional_call(encoder_module(t, s), stack_state(t, s), (x,), {"mask": mask}).reshape(
+        t["x"].shape
+    )
+
+
+def torch_decoder_block(t, s):
+    x, memory = three_axes(t["x"]), three_axes(t["memory"])
+    layer = decoder_layer(t, s, "")
+    return functional_call(layer, block_state(t, ""), (x, memory), decoder_masks(t, s)).reshape(t["x"].shape)
+
+
+def torch_decoder_stack(t, s):
+    x, memory = three_axes(t["x"]), three_axes(t["memory"])
+    module = decoder_module(t, s)
+    return functional_call(module, stack_state(t, s), (x, memory), decoder_masks(t, s)).reshape(t["x"].shape)
+
+
+def torch_transformer(t, s):
+    """nn.Transformer, with the masks as it likes them best: True = hidden, padding by the key."""
+    encoder, decoder, d_model = part(t, "encoder."), part(t, "decoder."), t["E"].shape[1]
+    source, target = t["source_ids"], t["target_ids"]
+    parts = {
+        f"custom_{name}": make(p, s)
+        for name, make, p in (("encoder", encoder_module, encoder), ("decoder", decoder_module, decoder))
+    }
+    module = nn.Transformer(d_model, s["n_heads"], batch_first=True, **parts)
+    masks = {
+        "tgt_mask": torch.ones(2 * target.shape[-1:], dtype=torch.bool).triu(1),
+        "src_key_padding_mask": source == s["padding_id"],
+        "tgt_key_padding_mask": target == s["padding_id"],
+        "memory_key_padding_mask": source == s["padding_id"],
+    }
+    state = {f"encoder.{name}": value for name, value in stack_state(encoder, s).items()}
+    state |= {f"decoder.{name}": value for name, value in stack_state(decoder, s).items()}
+    x = torch_embedded(t, s, "source"), torch_embedded(t, s, "target")
+    return F.linear(functional_call(module, state, x, masks), t["E"])
+
+
+def torch_embedded(t, s, which):
+    ids = t[f"{which}_ids"]
+    x = F.embedding(ids, t["E"]) * math.sqrt(t["E"].shape[1])
+    places = torch.arange(ids.shape[-1])
+    if s["positions"] == "sinusoidal":
+        return x + torch.tensor(
+            [[paper_position(p, c, x.shape[-1]) for c in range(x.shape[-1])] for p in places]
+        )
+    if s["positions"] == "learned":
+        return x + F.embedding(places, t[f"{which}_positions.P"])
+    return x
+
+
+def paper_position(place, column, d_model):
+    """Section 3.5 of the paper, one number at a time."""
+    angle = float(place) / 10000 ** (2 * (column // 2) / d_model)
+    return math.cos(angle) if column % 2 else math.sin(angle)
+
+
+def torch_cross_entropy(t, s, logits=None):
+    logits = t["logits"] if logits is None else logits
+    return F.cross_entropy(
+        logits.flatten(0, -2),
+        t["labels"].flatten(),
+        ignore_index=s["ignore_index"],
+        label_smoothing=s["label_smoothing"],
+    )
+
+
+def torch_training(t, s):
+    return torch_cross_entropy(t, s, torch_transformer(t, s))
+
+
+def encoder_module(t, s):
+    layer = encoder_layer(t, s, "blocks.")
+    return nn.TransformerEncoder(layer, s["n_layers"], norm_module(t, s), enable_nested_tensor=False)
+
+
+def decoder_module(t, s):
+    return nn.TransformerDecoder(decoder_layer(t, s, "blocks."), s["n_layers"], norm_module(t, s))
+
+
+def norm_module(t, s):
+    return nn.LayerNorm(t["norm.gamma"].shape, eps=s["eps"]) if "norm.gamma" in t else None
 
 
 def encoder_layer(t, s, prefix):
-    d_model, d_ff, biased = t["x"].shape[-1], t[prefix + "ffn.W_1"].shape[-1], prefix + "attention.b_Q" in t
-    layer = nn.TransformerEncoderLayer(
-        d_model,
-        s["n_heads"],
-        d_ff,
-        dropout=0.0,
-        activation=ACTIVATIONS[s["activation"]],
-        layer_norm_eps=s["eps"],
-        batch_first=True,
-        norm_first=s["norm"] == "pre",
-    )
-    layer.self_attn = nn.MultiheadAttention(d_model, s["n_heads"], bias=biased, batch_first=True)
+    d_model, d_ff = t[prefix + "ffn.W_1"].shape[-2:]
+    layer = nn.TransformerEncoderLayer(d_model, s["n_heads"], d_ff, **layer_options(s))
+    layer.self_attn = attention_module(t, s, prefix + "attention.")
     return layer
+
+
+def decoder_layer(t, s, prefix):
+    d_model, d_ff = t[prefix + "ffn.W_1"].shape[-2:]
+    layer = nn.TransformerDecoderLayer(d_model, s["n_heads"], d_ff, **layer_options(s))
+    layer.self_attn = attention_module(t, s, prefix + "self_attention.")
+    layer.multihead_attn = attention_module(t, s, prefix + "cross_attention.")
+    return layer
+
+
+def layer_options(s):
+    return {
+        "dropout": 0.0,
+        "activation": ACTIVATIONS[s["activation"]],
+        "layer_norm_eps": s["eps"],
+        "batch_first": True,
+        "norm_first": s["norm"] == "pre",
+    }
+
+
+def attention_module(t, s, prefix):
+    d_model = t[prefix + "W_Q"].shape[-1]
+    return nn.MultiheadAttention(d_model, s["n_heads"], bias=prefix + "b_Q" in t, batch_first=True)
 
 
 def attention_state(t, prefix):
@@ -231,12 +405,28 @@ def attention_state(t, prefix):
 
 
 def block_state(t, prefix):
-    state = {f"self_attn.{name}": value for name, value in attention_state(t, prefix + "attention.").items()}
+    """Of an encoder block or a decoder block, by the names that its parameters have."""
+    theirs = {"attention.": "self_attn", "self_attention.": "self_attn", "cross_attention.": "multihead_attn"}
+    state = {}
+    for ours, module in theirs.items():
+        if f"{prefix}{ours}W_Q" in t:
+            own = attention_state(t, prefix + ours)
+            state |= {f"{module}.{name}": value for name, value in own.items()}
+    for i in (1, 2, 3):
+        if f"{prefix}norm_{i}.gamma" in t:
+            state[f"norm{i}.weight"] = t[f"{prefix}norm_{i}.gamma"]
+            state[f"norm{i}.bias"] = t[f"{prefix}norm_{i}.beta"]
     for i in (1, 2):
-        state[f"norm{i}.weight"] = t[f"{prefix}norm_{i}.gamma"]
-        state[f"norm{i}.bias"] = t[f"{prefix}norm_{i}.beta"]
         state[f"linear{i}.weight"] = t[f"{prefix}ffn.W_{i}"].mT
         state[f"linear{i}.bias"] = t[f"{prefix}ffn.b_{i}"]
+    return state
+
+
+def stack_state(t, s):
+    state = {"norm.weight": t["norm.gamma"], "norm.bias": t["norm.beta"]} if "norm.gamma" in t else {}
+    for i in range(s["n_layers"]):
+        own = block_state(layer_of(t, "blocks.", i), "blocks.")
+        state |= {f"layers.{i}.{name}": value for name, value in own.items()}
     return state
 
 
@@ -257,6 +447,14 @@ def additive_mask(t, s, q, k):
     return three_axes(total)
 
 
+def decoder_masks(t, s):
+    across = {"mask": t["memory_mask"]} if "memory_mask" in t else {}
+    return {
+        "tgt_mask": additive_mask(t, s, t["x"], t["x"]),
+        "memory_mask": additive_mask(across, s, t["x"], t["memory"]),
+    }
+
+
 # (from primitives, PyTorch's own or None where the primitives are PyTorch's own functions)
 OPERATIONS = {
     "layer_norm": (layer_norm, None),
@@ -270,7 +468,76 @@ OPERATIONS = {
     "multi_head": (multi_head, torch_multi_head),
     "block": (block, torch_block),
     "stack": (stack, torch_stack),
+    "decoder_block": (decoder_block, torch_decoder_block),
+    "decoder_stack": (decoder_stack, torch_decoder_stack),
+    "transformer": (transformer, torch_transformer),
+    "cross_entropy": (cross_entropy, torch_cross_entropy),
+    "training": (training, torch_training),
 }
+
+
+# Adam, by its paper's algorithm and by PyTorch's optimizers.
+
+STEPS, SHOWN = 100, (1, 10, 100)
+
+
+def adam(params, grads, s):
+    m = v = {name: torch.zeros_like(p) for name, p in params.items()}
+    shown = {}
+    for step in range(1, STEPS + 1):
+        eta = learning_rate(s, step)
+        for name, p in params.items():
+            g = grads[name][step - 1]
+            m = m | {name: s["beta_1"] * m[name] + (1 - s["beta_1"]) * g}
+            v = v | {name: s["beta_2"] * v[name] + (1 - s["beta_2"]) * g**2}
+            m_hat, v_hat = m[name] / (1 - s["beta_1"] ** step), v[name] / (1 - s["beta_2"] ** step)
+            direction = m_hat / (v_hat.sqrt() + s["eps"]) + s["weight_decay"] * p
+            params = params | {name: p - eta * direction}
+        if step in SHOWN:
+            shown |= {f"{name}_after_{step}": p for name, p in params.items()}
+    return (
+        shown
+        | {f"m.{name}": mean for name, mean in m.items()}
+        | {f"v.{name}": mean for name, mean in v.items()}
+    )
+
+
+def torch_adam(params, grads, s):
+    params = {name: p.clone().requires_grad_() for name, p in params.items()}
+    options = {"lr": learning_rate(s, 1), "betas": (s["beta_1"], s["beta_2"]), "eps": s["eps"]}
+    if s["weight_decay"]:
+        optimizer = torch.optim.AdamW(params.values(), weight_decay=s["weight_decay"], **options)
+    else:
+        optimizer = torch.optim.Adam(params.values(), **options)
+    shown = {}
+    for step in range(1, STEPS + 1):
+        optimizer.param_groups[0]["lr"] = learning_rate(s, step)
+        for name, p in params.items():
+            p.grad = grads[name][step - 1].clone()
+        optimizer.step()
+        if step in SHOWN:
+            shown |= {f"{name}_after_{step}": p.detach().clone() for name, p in params.items()}
+    means = (("m", "exp_avg"), ("v", "exp_avg_sq"))
+    return shown | {
+        f"{ours}.{name}": optimizer.state[p][its] for ours, its in means for name, p in params.items()
+    }
+
+
+def learning_rate(s, step):
+    """A number, or the paper's schedule with the width and the number of warm-up steps in s."""
+    if "warmup_steps" not in s:
+        return s["learning_rate"]
+    return s["d_model"] ** -0.5 * min(step**-0.5, step * s["warmup_steps"] ** -1.5)
+
+
+def solve_adam(case):
+    tensors = {name: torch.tensor(value, dtype=torch.float64) for name, value in case.inputs.items()}
+    grads = part(tensors, "g.")
+    params = {name: tensors[name] for name in grads}
+    own, result = (f(params, grads, case.settings) for f in (adam, torch_adam))
+    assert own.keys() == result.keys()
+    assert_same(own, result, case.name)
+    return case, result
 
 
 # The checks that the script makes of itself.
@@ -307,16 +574,23 @@ def answers(function, case, tensors, d_y):
 
 def closed_rows(tensors, d_y):
     """True for each output row whose query may attend to nothing; None when there is no such row."""
-    if "mask" not in tensors or tensors["mask"].any(-1).all():
-        return None
-    return (~tensors["mask"].any(-1)).expand(d_y.shape[:-1])
+    closed = torch.zeros(d_y.shape[:-1], dtype=torch.bool)
+    for mask in (tensors[name] for name in MASKS if name in tensors):
+        closed = closed | ~mask.any(-1)
+    return closed if closed.any() else None
+
+
+MASKS = ("mask", "memory_mask")
 
 
 def assert_open_rows_same(case, tensors, d_y, closed):
     """Rows opened to all keys, but without upstream gradient, leave the others as they are."""
     ours, theirs = OPERATIONS[case.operation]
     d_y = d_y.masked_fill(closed[..., None], 0.0)
-    opened = tensors | {"mask": tensors["mask"] | ~tensors["mask"].any(-1, keepdim=True)}
+    opened = dict(tensors)
+    for name in MASKS:
+        if name in opened:
+            opened[name] = opened[name] | ~opened[name].any(-1, keepdim=True)
     one, other = answers(ours, case, tensors, d_y), answers(theirs, case, opened, d_y)
     one["y"], other["y"] = one["y"][~closed], other["y"][~closed]
     assert_same(one, other, case.name)
@@ -324,6 +598,8 @@ def assert_open_rows_same(case, tensors, d_y, closed):
 
 def solve(case):
     """The case with its upstream gradient among the inputs, and its answers."""
+    if case.operation == "adam":
+        return solve_adam(case)
     tensors = {name: tensor_of(name, value) for name, value in case.inputs.items()}
     ours, theirs = OPERATIONS[case.operation]
     with torch.no_grad():
@@ -331,7 +607,7 @@ def solve(case):
     upstream = numbers(generator(case.name + ": d_y"), *shape)
     d_y = torch.tensor(upstream, dtype=torch.float64)
     result = answers(ours, case, tensors, d_y)
-    if theirs and not {"rope", "alibi"} & case.settings.keys():
+    if theirs and not {"rope", "alibi"} & case.settings.keys():  # PyTorch's modules have neither
         closed = closed_rows(tensors, d_y)
         if closed is None:
             result, own = answers(theirs, case, tensors, d_y), result
@@ -626,6 +902,158 @@ def stack_case(name, settings=None, scale=1.0, biased=False, final_norm=False, d
     return Case(name, "stack", BLOCK | {"n_layers": 6} | (settings or {}), inputs | mask)
 
 
+def model_cases() -> Iterator[Case]:
+    yield from decoder_block_cases()
+    yield from decoder_stack_cases()
+    yield from transformer_cases()
+    yield from cross_entropy_cases()
+    yield from adam_cases()
+
+
+def decoder_block_cases():
+    for norm in ("post", "pre"):
+        for kind in ("relu", "gelu"):
+            options = {"norm": norm, "activation": kind}
+            yield decoder_case(f"decoder_{norm}_{kind}", options)
+            yield decoder_case(f"decoder_{norm}_{kind}_causal_biased", options, biased=True, mask=causal(5))
+        closed = {"mask": causal(5), "memory_mask": padding(3, [0, 2])}
+        yield decoder_case(f"decoder_{norm}_causal_memory_padding", {"norm": norm}, **closed)
+        both = {"mask": causal(5) & padding(5, [3, 5]), "memory_mask": padding(7, [7, 4]), "draw": 1}
+        yield decoder_case(f"decoder_{norm}_padding_in_both", {"norm": norm}, n_memory=7, biased=True, **both)
+        yield decoder_case(f"decoder_{norm}_closed_rows", {"norm": norm}, mask=some_closed(5))
+        yield decoder_case(f"decoder_{norm}_rope", {"norm": norm, "rope": True}, mask=causal(5))
+        yield decoder_case(f"decoder_{norm}_alibi", {"norm": norm, "alibi": True}, mask=causal(5))
+        yield decoder_case(f"decoder_{norm}_t1", {"norm": norm}, n=1, mask=causal(1))
+    yield decoder_case("decoder_d8", {"activation": "gelu"}, d_model=8, d_ff=12, biased=True, mask=causal(5))
+    yield decoder_case("decoder_memory_of_t1", n_memory=1, biased=True, mask=causal(5))
+    yield decoder_case("decoder_no_batch", {"norm": "pre"}, batch=(), mask=causal(5))
+    two = {"mask": causal(5) & SIX_SENTENCES, "memory_mask": padding(3, [[3, 1, 2], [1, 3, 0]])}
+    yield decoder_case("decoder_two_batch_axes", batch=(2, 3), biased=True, **two)
+
+
+def decoder_stack_cases():
+    masks = {"mask": causal(5), "memory_mask": padding(7, [7, 3])}
+    yield decoder_case("decoders_post_relu", n_layers=3, n_memory=7, biased=True, **masks)
+    pre = {"norm": "pre", "activation": "gelu"}
+    yield decoder_case("decoders_pre_gelu_final_norm", pre, n_layers=3, n_memory=7, **masks)
+
+
+def decoder_case(
+    name,
+    settings=None,
+    batch=(2,),
+    n=5,
+    n_memory=3,
+    d_model=4,
+    d_ff=6,
+    biased=False,
+    n_layers=None,
+    draw=0,
+    **masks,
+):
+    rng, settings = generator(name, draw), BLOCK | (settings or {})
+    inputs = {"x": numbers(rng, *batch, n, d_model), "memory": numbers(rng, *batch, n_memory, d_model)}
+    if n_layers is None:
+        inputs |= decoder_block_params(rng, d_model, d_ff, biased)
+        return Case(name, "decoder_block", settings, inputs | masks)
+    inputs |= decoder_block_params(rng, d_model, d_ff, biased, "blocks.", (n_layers,))
+    if settings["norm"] == "pre":
+        inputs |= norm_params(rng, d_model, "norm.")
+    return Case(name, "decoder_stack", settings | {"n_layers": n_layers}, inputs | masks)
+
+
+def decoder_block_params(rng, d_model, d_ff, biased, prefix="", layers=()):
+    return (
+        attention_params(rng, d_model, biased, f"{prefix}self_attention.", layers)
+        | norm_params(rng, d_model, f"{prefix}norm_1.", layers)
+        | attention_params(rng, d_model, biased, f"{prefix}cross_attention.", layers)
+        | norm_params(rng, d_model, f"{prefix}norm_2.", layers)
+        | ffn_params(rng, d_model, d_ff, f"{prefix}ffn.", layers)
+        | norm_params(rng, d_model, f"{prefix}norm_3.", layers)
+    )
+
+
+# Six words at most, and padding (0) behind the shorter sentences; 3 starts a target and 4 ends it.
+SOURCE_IDS = np.array([[5, 9, 2, 7, 5, 4], [8, 6, 4, 0, 0, 0]])
+TARGET_IDS = np.array([[3, 7, 10, 6, 2], [3, 9, 9, 0, 0]])
+LABELS = np.array([[7, 10, 6, 2, 4], [9, 9, 4, 0, 0]])
+MODEL = BLOCK | {"n_layers": 2, "padding_id": 0}
+LOSS = {"ignore_index": 0, "label_smoothing": 0.1}
+
+
+def transformer_cases():
+    paper = MODEL | {"positions": "sinusoidal"}
+    yield model_case("model_post_relu_sinusoidal", "transformer", paper, d_model=8, d_ff=12)
+    yield model_case("training_post_relu_sinusoidal", "training", paper | LOSS, d_model=8, d_ff=12)
+    modern = MODEL | {"positions": "learned", "norm": "pre", "activation": "gelu"}
+    yield model_case("model_pre_gelu_learned_biased", "transformer", modern, biased=True)
+    yield model_case("training_pre_gelu_learned_biased", "training", modern | LOSS, biased=True)
+    for positions in ("rope", "alibi"):
+        own = MODEL | {"positions": positions, positions: True}
+        yield model_case(f"model_post_{positions}", "transformer", own)
+    yield model_case("model_without_positions", "transformer", MODEL | {"positions": "none", "norm": "pre"})
+
+
+def model_case(name, operation, settings, d_model=4, d_ff=6, biased=False, vocab_size=11):
+    rng, n_layers = generator(name), (settings["n_layers"],)
+    inputs = {"E": numbers(rng, vocab_size, d_model, scale=d_model**-0.5)}
+    inputs |= block_params(rng, d_model, d_ff, biased, "encoder.blocks.", n_layers)
+    inputs |= decoder_block_params(rng, d_model, d_ff, biased, "decoder.blocks.", n_layers)
+    if settings["norm"] == "pre":
+        inputs |= norm_params(rng, d_model, "encoder.norm.") | norm_params(rng, d_model, "decoder.norm.")
+    if settings["positions"] == "learned":
+        inputs |= {f"{which}_positions.P": numbers(rng, 7, d_model) for which in ("source", "target")}
+    ids = {"source_ids": SOURCE_IDS, "target_ids": TARGET_IDS}
+    return Case(
+        name, operation, settings, inputs | ids | ({"labels": LABELS} if operation == "training" else {})
+    )
+
+
+def cross_entropy_cases():
+    some_ignored = np.array([[0, 6, -100, 3], [-100, 6, 2, -100]])
+    for smoothing in (0.0, 0.1, 1.0):
+        yield loss_case(f"loss_smoothing_{smoothing}", LABELS[:, :4] % 7, smoothing)
+        yield loss_case(f"loss_ignored_smoothing_{smoothing}", some_ignored, smoothing)
+    yield loss_case("loss_ignored_is_a_word", some_ignored % 7, 0.1, ignore_index=6)
+    yield loss_case("loss_inputs_1e4", some_ignored, 0.0, scale=1e4)
+    yield loss_case("loss_inputs_1e4_smoothing", some_ignored, 0.1, scale=1e4)
+    extreme = loss_case("loss_plus_and_minus_1e4", some_ignored, 0.1)
+    extreme.inputs["logits"][0, 0] = 1e4, -1e4, -1e4, -1e4, -1e4, -1e4, -1e4  # sure, and right
+    extreme.inputs["logits"][0, 1] = 1e4, 1e4, 1e4, 1e4, 1e4, 1e4, -1e4  # sure, and wrong
+    extreme.inputs["logits"][0, 3] = 1e4, -1e4, 1e4, 1e4 - 1, -1e4, 0.0, 1e4 - 2
+    extreme.inputs["logits"][1, 1] = -1e4, -1e4, -1e4, -1e4, -1e4, -1e4, 1e4
+    yield extreme
+
+
+def loss_case(name, labels, label_smoothing, ignore_index=-100, scale=2.0):
+    settings = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
+    logits = numbers(generator(name), *labels.shape, 7, scale=scale)
+    return Case(name, "cross_entropy", settings, {"logits": logits, "labels": labels})
+
+
+ADAM = {"learning_rate": 0.01, "beta_1": 0.9, "beta_2": 0.98, "eps": 1e-9, "weight_decay": 0.0}
+
+
+def adam_cases():
+    yield adam_case("adam")
+    yield adam_case("adam_large_eps", {"eps": 0.5, "beta_1": 0.5, "beta_2": 0.999})
+    yield adam_case("adam_no_momentum", {"beta_1": 0.0})
+    yield adam_case("adam_warmup", {"d_model": 16, "warmup_steps": 40})
+    yield adam_case("adamw", {"weight_decay": 0.3})
+    yield adam_case("adamw_warmup", {"weight_decay": 0.1, "d_model": 16, "warmup_steps": 40})
+
+
+def adam_case(name, settings=None):
+    """Gradients from 1e-6 to 1e3, with a trend, and a row that is zero but for one step, as a rare word's."""
+    rng = generator(name)
+    inputs = {"W": numbers(rng, 4, 3), "b": numbers(rng, 3)}
+    sizes = 10.0 ** rng.uniform(-6, 3, size=(4, 3))
+    g_W = (sizes * (0.4 + rng.standard_normal((STEPS, 4, 3)))).astype(np.float32)
+    g_W[:, 2] = 0.0
+    g_W[60, 2] = 1e-3, -5.0, 0.0
+    return Case(name, "adam", ADAM | (settings or {}), inputs | {"g.W": g_W, "g.b": numbers(rng, STEPS, 3)})
+
+
 def write(filename, cases):
     index, inputs, outputs = [], [], []
     for case, result in map(solve, cases):
@@ -658,6 +1086,7 @@ def main():
         write("golden_functional.npz", functional_cases())
         write("golden_attention.npz", attention_cases())
         write("golden_encoder.npz", encoder_cases())
+        write("golden_model.npz", model_cases())
 
 
 if __name__ == "__main__":

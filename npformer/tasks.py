@@ -1,0 +1,170 @@
+"""Two tasks small enough to train in class: which noun comes first, and numbers in words to digits.
+
+Each is drawn from a seed and comes in two parts, one to train on and one to test on, with nothing in common.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.backend import Array
+from npformer.text import PADDING, build_vocabulary, encode, tokenize
+from npformer.validate import check_generator, check_integer, kind_of
+
+ANIMALS = tuple(
+    "bear camel cat cow dog duck fox frog goat goose hen horse lion mouse pig rat sheep snake tiger "
+    "wolf".split()
+)
+PEOPLE = tuple(
+    "baker boy clown cook dancer doctor farmer girl judge king man nurse pupil queen sailor singer teacher "
+    "thief woman writer".split()
+)
+VERBS = tuple("bites calls chases finds follows hears helps likes meets sees".split())
+ADJECTIVES = tuple("angry big brave clever happy hungry old quiet sad small tired young".split())
+ORDER_VOCABULARY = build_vocabulary([ANIMALS, PEOPLE, VERBS, ADJECTIVES], special=())
+SHORTEST = 3  # two nouns and a verb
+
+
+class Twins(NamedTuple):
+    """Sentences that differ from their neighbour in one thing, the order of the two nouns."""
+
+    ids: Array  # (n, 2, length): "dog bites man", "man bites dog"
+    labels: Array  # (n, 2): 1, "news", where a person comes before the animal; else 0
+
+
+def order_task(
+    lengths: Sequence[int], rng: np.random.Generator, *, n_test: int = 1000
+) -> tuple[dict[int, Twins], dict[int, Twins]]:
+    """Every animal, verb and person together, both ways round: {length: Twins} to train on and to test on.
+
+    A sentence is a noun, a verb and a noun; adjectives before the nouns fill it up to its length. Twins have
+    the same words, so that whoever does not see the order is right in one half of them. Both stay on one
+    side of the split, and no animal, verb and person of the n_test in the test, whatever the length, are
+    together in the training.
+
+    Raises TypeError or ValueError unless the lengths are integers >= 3 and n_test leaves something to train.
+
+    >>> train, test = order_task([3, 5], np.random.default_rng(0))
+    >>> train[3].ids.shape, test[5].ids.shape
+    ((3000, 2, 3), (1000, 2, 5))
+    """
+    n = len(ANIMALS) * len(PEOPLE) * len(VERBS)
+    _check_order_task(lengths, rng, n_test, n)
+    bags = rng.permutation(n)
+    train, test = {}, {}
+    for length in map(int, lengths):
+        ids, labels = _twins(bags, length, rng), np.tile([0, 1], (n, 1))
+        train[length] = Twins(ids[n_test:], labels[n_test:])
+        test[length] = Twins(ids[:n_test], labels[:n_test])
+    return train, test
+
+
+def _twins(bags: Array, length: int, rng: np.random.Generator) -> Array:
+    """The sentences of numbered bags of animal, person and verb, the animal first in the first twin."""
+    kinds = (ANIMALS, PEOPLE, VERBS)
+    members = np.unravel_index(bags, [len(kind) for kind in kinds])
+    animal, person, verb = (_ids(kind)[member] for kind, member in zip(kinds, members, strict=True))
+    n = len(bags)
+    adjectives = _ids(ADJECTIVES)[rng.integers(len(ADJECTIVES), size=(n, length))]
+    ids = np.stack([adjectives, adjectives], axis=1)  # (n, 2, length)
+    row, first = np.arange(n), rng.integers(length - SHORTEST + 1, size=n)  # where the first noun stands
+    ids[row, :, first] = np.stack([animal, person], axis=1)
+    ids[row, :, first + 1] = verb[:, None]
+    ids[row, :, -1] = np.stack([person, animal], axis=1)
+    return ids
+
+
+def _ids(words: Sequence[str]) -> Array:
+    return np.array([ORDER_VOCABULARY[word] for word in words])
+
+
+def _check_order_task(lengths: Any, rng: Any, n_test: Any, n: int) -> None:
+    if isinstance(lengths, str) or not isinstance(lengths, Sequence | range | np.ndarray):
+        raise TypeError(f"order_task: lengths is {kind_of(lengths)}; expected a list of integers")
+    for i, length in enumerate(lengths):
+        check_integer("order_task", f"lengths[{i}]", length, minimum=SHORTEST)
+    check_generator("order_task", rng, required=True)
+    check_integer("order_task", "n_test", n_test, minimum=1)
+    if n_test >= n:
+        raise ValueError(f"order_task: n_test is {n_test}; expected less than all {n} pairs of twins")
+
+
+ONES = tuple(
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen".split()
+)
+TENS = ("", "", *"twenty thirty forty fifty sixty seventy eighty ninety".split())
+START, STOP = "<start>", "<stop>"
+NUMBER_VOCABULARY = build_vocabulary(
+    [[*ONES, *TENS[2:], "hundred", "thousand"], "0 1 2 3 4 5 6 7 8 9".split()], special=(PADDING, START, STOP)
+)
+LARGEST = 999_999
+MOST = 100_000  # lines to draw: to draw among a million without repeating gets slow beyond
+
+
+class Lines(NamedTuple):
+    """Numbers, each in words and in digits."""
+
+    source_ids: Array  # (n, 9): three hundred forty two <pad> …
+    target_ids: Array  # (n, 8): <start> 3 4 2 <stop> <pad> …
+
+
+def number_in_words(number: int) -> str:
+    """The number as it is read out, from 0 to 999,999.
+
+    Raises TypeError or ValueError unless it is an integer in that range.
+
+    >>> number_in_words(342_605)
+    'three hundred forty-two thousand six hundred five'
+    """
+    check_integer("number_in_words", "number", number, minimum=0)
+    if number > LARGEST:
+        raise ValueError(f"number_in_words: number is {number}; expected at most {LARGEST}")
+    return _in_words(int(number))
+
+
+def _in_words(number: int) -> str:
+    if number < 20:
+        return ONES[number]
+    if number < 100:
+        return TENS[number // 10] + (f"-{ONES[number % 10]}" if number % 10 else "")
+    unit, name = (1000, "thousand") if number >= 1000 else (100, "hundred")
+    rest = f" {_in_words(number % unit)}" if number % unit else ""
+    return f"{_in_words(number // unit)} {name}{rest}"
+
+
+def number_task(n_train: int, n_test: int, rng: np.random.Generator) -> tuple[Lines, Lines]:
+    """Different numbers, in words and in digits: -> Lines to train on and Lines to test on.
+
+    One digit, two, … six: each is drawn as often as the others, until the short ones are used up.
+
+    Raises TypeError or ValueError unless both sizes are integers >= 1 with a sum of at most 100,000 and rng
+    is a Generator.
+
+    >>> train, test = number_task(1000, 100, np.random.default_rng(0))
+    >>> train.source_ids.shape, test.target_ids.shape
+    ((1000, 9), (100, 8))
+    """
+    check_integer("number_task", "n_train", n_train, minimum=1)
+    check_integer("number_task", "n_test", n_test, minimum=1)
+    check_generator("number_task", rng, required=True)
+    n = int(n_train) + int(n_test)
+    if n > MOST:
+        raise ValueError(f"number_task: n_train + n_test is {n}; expected at most {MOST}")
+    counts = np.diff([0, *10 ** np.arange(1, 7)])  # 10 numbers of one digit, 90 of two, …
+    drawn = rng.choice(LARGEST + 1, size=n, replace=False, p=np.repeat(1 / counts, counts) / len(counts))
+    numbers = rng.permutation(drawn).tolist()  # small numbers tend to be drawn early
+    return _lines(numbers[: int(n_train)]), _lines(numbers[int(n_train) :])
+
+
+def _lines(numbers: list[int]) -> Lines:
+    words = [tokenize(_in_words(number)) for number in numbers]
+    digits = [[START, *str(number), STOP] for number in numbers]
+    return Lines(_padded(words, 9), _padded(digits, 8))
+
+
+def _padded(rows: list[list[str]], length: int) -> Array:
+    """Ids in a table as wide as the longest number needs, also where no such number was drawn."""
+    longest = [PADDING] * length
+    return encode([*rows, longest], NUMBER_VOCABULARY)[:-1]

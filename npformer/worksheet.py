@@ -1,0 +1,392 @@
+"""Worksheets: the worked example with boxes to fill in by pencil, its numbers drawn from a name.
+
+The numbers come from the same code as the lessons' example, rounded to three decimals at every step, so the
+teacher's key holds what a pencil gets. matplotlib is imported when a sheet is drawn. Lengths are in mm.
+"""
+
+import hashlib
+import io
+import itertools
+import os
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from npformer.backend import Array
+from npformer.plots import GRADIENT, INK, STYLE, encoded
+from npformer.tree import tree_map
+from npformer.validate import check_choice
+from npformer.worked_example import (
+    GIVEN,
+    Example,
+    Placed,
+    Step,
+    Trace,
+    dog_bites_man,
+    drift,
+    format_number,
+    side_by_side,
+    worked_example,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DECIMALS = 3
+DRAWN_FROM = (-1.0, -0.5, 0.0, 0.0, 0.0, 0.0, 0.5, 1.0)  # eight, so that a byte picks fairly
+PAPERS = {"a4": (210.0, 297.0), "letter": (215.9, 279.4)}
+
+MARGIN, GAP, HEAD_GAP = 14.0, 5.0, 3.0  # around a page, between tables, between the heads of one table
+BOX, GIVEN_BOX = (13.0, 7.4), (8.2, 5.2)  # room for handwriting, room for print
+LABEL, LETTER, SMALL_LETTER = 11.0, 1.62, 1.25  # the widths of a row's word and of letters
+OPENING, SECTION, TITLE, WORDS = 31.0, 9.0, 8.4, 4.0  # heights
+NAME_LINE, FOOT = 45.0, 12.0
+QUIET, GIVEN_GREY = "#5F5F5F", "#EDEDED"
+KEY = "the teacher's key"
+
+TESTS = {  # by which a student can test a table before going on
+    "attention.weights": "each row adds up to 1",
+    "norm_1.centred": "each row adds up to 0",
+    "norm_2.centred": "each row adds up to 0",
+    "d_norm_2.add": "each row adds up to 0",
+    "d_norm_1.add": "each row adds up to 0",
+    "d_attention.scores": "each row adds up to 0",
+}
+INSTRUCTIONS = (
+    "Every box is a number for you to find; what stands on grey is given. The line above a table says how.",
+    f"Round to {DECIMALS} decimals before you go on; a half goes away from zero (0.4205 becomes 0.421).",
+    "⊙ multiplies entry by entry, ᵀ turns rows into columns, ε = 0.00001 is too small to show.",
+)
+HTML = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Worksheet: one encoder block by hand</title>
+<style>
+@page {{ size: {width}mm {height}mm; margin: 0 }}
+body {{ margin: 0 }}
+svg {{ display: block; width: {width}mm; height: {height}mm; break-after: page }}
+svg:last-of-type {{ break-after: auto }}
+</style>
+{pictures}
+</html>
+"""
+
+
+def example_from_name(name: str) -> Example:
+    """“dog bites man” with embeddings, weights and target drawn from a name: the same ones everywhere.
+
+    Capitals and spaces around the name make no difference. Draws that make a dull example are passed over.
+
+    Raises TypeError unless the name is a string, ValueError when there is nothing in it.
+
+    >>> example_from_name("Ada").block.attention.W_Q
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"example_from_name: name is {type(name).__name__}; expected a string")
+    letters = " ".join(unicodedata.normalize("NFC", name.casefold()).split())
+    if not letters:
+        raise ValueError("example_from_name: the name is empty; expected at least one letter")
+    numbers = _numbers(letters)
+    return next(filter(is_lively, map(_draw, itertools.repeat(numbers))))
+
+
+def _numbers(letters: str) -> Iterator[float]:
+    """Integers and halves without end. A hash of the name gives them: it never changes, as a library's
+    random generator may."""
+    for count in itertools.count():
+        for byte in hashlib.sha256(f"{letters} {count}".encode("utf-8", "surrogatepass")).digest():
+            yield DRAWN_FROM[byte % len(DRAWN_FROM)]
+
+
+def _draw(numbers: Iterator[float]) -> Example:
+    model = dog_bites_man()
+    like = (model.embedding, model.block.attention, model.block.ffn)
+    embedding, attention, ffn = tree_map(partial(_draw_array, numbers), like)
+    block = model.block._replace(attention=attention, ffn=ffn)
+    example = model._replace(embedding=embedding, block=block)
+    y = worked_example(example).named["norm_2.output"].value
+    target = np.rint(y + _draw_array(numbers, y)) + 0.0  # whole numbers near the output; + 0.0: no -0
+    return example._replace(target=target)
+
+
+def _draw_array(numbers: Iterator[float], like: Array) -> Array:
+    """An array of that shape; a matrix has no row and no column of zeros only."""
+    while True:
+        drawn = np.array(list(itertools.islice(numbers, like.size))).reshape(like.shape)
+        if drawn.ndim == 1 or (drawn.any(axis=0).all() and drawn.any(axis=1).all()):
+            return drawn
+
+
+def is_lively(example: Example) -> bool:
+    """Whether the example is worth a pencil: nothing vanishes, nothing grows, rounding does no harm."""
+    value = {name: step.value for name, step in worked_example(example).named.items()}
+    z, weights = value["ffn.z"], value["attention.weights"]
+    on = (z > 0).sum(axis=-1)
+    lively = (
+        abs(z).min() >= 0.05,  # rounding switches no unit on or off
+        on.min() >= 1 and on.max() < z.shape[-1],
+        weights.min() >= 0.02 and np.ptp(weights, axis=-1).min() >= 0.2,  # no head looks everywhere alike
+        min(value["norm_1.variance"].min(), value["norm_2.variance"].min()) >= 0.3,
+        max(abs(v).max() for v in value.values()) < 20,
+        min(abs(v).max() for name, v in value.items() if name.startswith("d_")) >= 0.05,
+    )
+    return all(lively) and max(drift(worked_example(example, decimals=DECIMALS)).values()) <= 0.05
+
+
+# Pages
+
+
+class _Line(NamedTuple):
+    """A row of tables at a height of the page, under the name of its section if it opens one."""
+
+    heading: str
+    y: float
+    row: list[Placed]
+
+
+def worksheet_pages(name: str, *, key: bool = False, paper: str = "a4") -> list["Figure"]:
+    """The worksheet of a name, one Figure a page; with `key` the boxes are filled in. Paper "a4" or "letter".
+
+    Raises TypeError or ValueError unless name is a string with a letter in it and paper is one of the two.
+    """
+    from matplotlib import style
+
+    check_choice("worksheet_pages", "paper", paper, tuple(PAPERS))
+    trace = worked_example(example_from_name(name), decimals=DECIMALS)
+    pages = _layout(trace, paper)
+    with style.context(["default", STYLE]):
+        figures = [_draw_page(page, paper, key) for page in pages]
+        _draw_opening(figures[0].axes[0], trace, name, key)
+        for i, figure in enumerate(figures, start=1):
+            _draw_footer(figure.axes[0], name, f"page {i} of {len(figures)}", key)
+    return figures
+
+
+def save_worksheet(
+    name: str, path: str | os.PathLike[str], *, key: bool = False, paper: str = "a4"
+) -> list[Path]:
+    """Write the worksheet of a name to a .pdf, .html or .svg file and return where it is.
+
+    An .svg file holds one page, so sheet.svg becomes sheet-1.svg, sheet-2.svg, … Nothing appears before
+    all of it is complete.
+
+    Raises ValueError for another kind of file, OSError when the files cannot be written.
+    """
+    target = Path(path)
+    kinds = {".pdf": _pdf, ".svg": _svg, ".html": _html}
+    if target.suffix.lower() not in kinds:
+        found = (
+            f"{target.name!r} ends in {target.suffix!r}"
+            if target.suffix
+            else f"{target.name!r} has no ending"
+        )
+        raise ValueError(f"save_worksheet: {found}; expected one of {', '.join(kinds)}")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"save_worksheet: there is no folder {str(target.parent)!r}")
+    files = kinds[target.suffix.lower()](target, worksheet_pages(name, key=key, paper=paper), paper)
+    unfinished = {file: file.with_name(f".{file.name}.{os.getpid()}.part") for file in files}
+    try:
+        for file, content in files.items():
+            unfinished[file].write_bytes(content)
+        for file in files:
+            unfinished[file].replace(file)
+    finally:
+        for part in unfinished.values():
+            part.unlink(missing_ok=True)
+    return list(files)
+
+
+def _pdf(target: Path, figures: list["Figure"], paper: str) -> dict[Path, bytes]:
+    from matplotlib.backends.backend_pdf import PdfPages
+
+    file = io.BytesIO()
+    with PdfPages(file, metadata={"CreationDate": None, "Creator": None, "Producer": None}) as pdf:
+        for figure in figures:
+            pdf.savefig(figure)
+    return {target: file.getvalue()}
+
+
+def _svg(target: Path, figures: list["Figure"], paper: str) -> dict[Path, bytes]:
+    names = [target.with_stem(f"{target.stem}-{i}") for i in range(1, len(figures) + 1)]
+    return {name: encoded(figure, "svg") for name, figure in zip(names, figures, strict=True)}
+
+
+def _html(target: Path, figures: list["Figure"], paper: str) -> dict[Path, bytes]:
+    """One page of HTML with every sheet as a picture in it, to be printed without margins of its own."""
+    width, height = PAPERS[paper]
+    pictures = []
+    for i, figure in enumerate(figures, start=1):
+        svg = encoded(figure, "svg").decode()
+        svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>page{i}-", svg[svg.index("<svg") :])
+        pictures.append(svg.replace("<svg", f'<svg role="img" aria-label="Worksheet, page {i}"', 1))
+    page = HTML.format(width=width, height=height, pictures="\n".join(pictures))
+    return {target: page.encode()}
+
+
+def _layout(trace: Trace, paper: str) -> list[list[_Line]]:
+    """Where everything goes. The way back begins on a page of its own, so that a class can leave it out."""
+    width, height = PAPERS[paper]
+    pages: list[list[_Line]] = [[]]
+    y = MARGIN + OPENING
+    for section, steps in itertools.groupby(trace.steps, key=lambda step: step.section):
+        rows = list(side_by_side(steps, _row_width, width - 2 * MARGIN))
+        heading, together = section, rows[:2]  # what is given stays with the first use of it
+        for row in rows:
+            needed = sum(map(_row_height, together)) + (SECTION if heading else 0.0)
+            if y + needed > height - FOOT or heading == trace.named["loss"].section:
+                pages.append([])
+                heading, y = heading or f"{section}, continued", MARGIN
+            pages[-1].append(_Line(heading, y, row))
+            y += _row_height(row) + (SECTION if heading else 0.0)
+            heading, together = "", ...
+    return pages
+
+
+def _row_width(row: Sequence[Placed]) -> float:
+    return sum(map(_width, row)) + GAP * (len(row) - 1)
+
+
+def _row_height(row: Sequence[Placed]) -> float:
+    return max(_above(step) + step.matrices.shape[1] * _box(step)[1] for step, _ in row) + GAP
+
+
+def _width(placed: Placed) -> float:
+    step = placed.step
+    heads, _, columns = step.matrices.shape
+    body = _margin(placed) + heads * columns * _box(step)[0] + (heads - 1) * HEAD_GAP
+    return max(body, LETTER * len(_equation(step)), SMALL_LETTER * len(_caption(step)))
+
+
+def _margin(placed: Placed) -> float:
+    return LABEL if placed.labelled and placed.step.rows else 0.0
+
+
+def _above(step: Step) -> float:
+    """The height of what stands over the boxes: two lines of title, numbers of heads, words of columns."""
+    return TITLE + WORDS * ((len(step.matrices) > 1) + bool(step.columns))
+
+
+def _box(step: Step) -> tuple[float, float]:
+    """Given numbers need little room, but are as high as boxes where they stand beside some."""
+    if step.equation != GIVEN:
+        return BOX
+    return GIVEN_BOX[0], (BOX if step.rows else GIVEN_BOX)[1]
+
+
+def _caption(step: Step) -> str:
+    given = GIVEN if step.equation == GIVEN else ""
+    return " · ".join(filter(None, (step.name, given, step.source, TESTS.get(step.name))))
+
+
+def _equation(step: Step) -> str:
+    """The step's equation; a given array has only its letter."""
+    return step.name.rpartition(".")[2] if step.equation == GIVEN else step.equation
+
+
+# Drawing
+
+
+def _draw_page(page: list[_Line], paper: str, key: bool) -> "Figure":
+    from matplotlib.figure import Figure
+
+    width, height = PAPERS[paper]
+    figure = Figure(figsize=(width / 25.4, height / 25.4))
+    axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
+    axes.axis("off")
+    for heading, y, row in page:
+        if heading:
+            _draw_heading(axes, heading, y)
+            y += SECTION
+        x = MARGIN
+        for placed in row:
+            _draw_table(axes, placed, x, y, key)
+            x += _width(placed) + GAP
+    return figure
+
+
+def _draw_heading(axes: "Axes", heading: str, y: float) -> None:
+    colour = GRADIENT if heading.startswith("Back") else INK
+    right = axes.get_xlim()[1] - MARGIN
+    _write(axes, MARGIN, y + 3.2, heading, 11, weight="bold", color=colour)
+    axes.plot([MARGIN, right], [y + 6.2, y + 6.2], color=colour, linewidth=0.8)
+
+
+def _draw_table(axes: "Axes", placed: Placed, x: float, y: float, key: bool) -> None:
+    step, top = placed.step, y + _above(placed.step)
+    width, height = _box(step)
+    _write(axes, x, y + 1.4, _caption(step), 6.3, color=QUIET)
+    _write(axes, x, y + 5.2, _equation(step), 8.3)
+    for row, word in enumerate(step.rows if placed.labelled else ()):
+        _write(axes, x, top + (row + 0.5) * height, word, 7.5)
+    for i, matrix in enumerate(step.matrices):
+        left = x + _margin(placed) + i * (matrix.shape[1] * width + HEAD_GAP)
+        if len(step.matrices) > 1:
+            _write(axes, left, y + TITLE + 1.6, f"head {i + 1}", 6.8, color=QUIET)
+        for column, word in enumerate(step.columns):
+            _write(axes, left + (column + 0.5) * width, top - 1.9, word, 6.8, ha="center", color=QUIET)
+        _draw_boxes(axes, step, matrix, left, top, key)
+
+
+def _draw_boxes(axes: "Axes", step: Step, matrix: Array, left: float, top: float, key: bool) -> None:
+    from matplotlib.patches import Rectangle
+
+    given = step.equation == GIVEN
+    width, height = _box(step)
+    face, edge = (GIVEN_GREY, "white") if given else ("white", INK)
+    for (row, column), value in np.ndenumerate(matrix):
+        x, y = left + column * width, top + row * height
+        axes.add_patch(Rectangle((x, y), width, height, linewidth=0.7, facecolor=face, edgecolor=edge))
+        if given or key:
+            text = format_number(step, value).replace("-", "−")
+            _write(axes, x + width / 2, y + height / 2, text, 8.5, ha="center")
+
+
+def _draw_opening(axes: "Axes", trace: Trace, name: str, key: bool) -> None:
+    config, right = trace.example.config, axes.get_xlim()[1] - MARGIN
+    _write(axes, MARGIN, MARGIN + 4, f"“{' '.join(trace.example.tokens)}”, by hand", 19, weight="bold")
+    _draw_name(axes, right, MARGIN + 2, name, 13, ha="right")
+    _write(axes, right, MARGIN + 8, KEY if key else "", 9, ha="right", color=GRADIENT, weight="bold")
+    sizes = f"d_model = {config.d_model}, {config.n_heads} heads, d_ff = {config.d_ff}"
+    opening = f"One encoder block of “Attention Is All You Need”: {sizes}, norm after each sub-layer, ReLU."
+    for i, line in enumerate((opening, *INSTRUCTIONS)):
+        _write(axes, MARGIN, MARGIN + 12.5 + 4.6 * i, line, 8.3)
+
+
+def _draw_footer(axes: "Axes", name: str, page: str, key: bool) -> None:
+    """At the foot of every page, so that printed sheets can be told apart."""
+    (right, _), (bottom, _) = axes.get_xlim()[::-1], axes.get_ylim()
+    _write(axes, right - MARGIN, bottom - 7, f"{KEY + ', ' if key else ''}{page}", 7, ha="right", color=QUIET)
+    _draw_name(axes, MARGIN, bottom - 7, name, 7)
+
+
+def _draw_name(axes: "Axes", x: float, y: float, name: str, size: float, ha: str = "left") -> None:
+    """The name in a font that has its letters; where no font has them, a line to write it on."""
+    family = _font_with(name)
+    if family is None:
+        left = x if ha == "left" else x - NAME_LINE
+        axes.plot([left, left + NAME_LINE], [y + 2, y + 2], color=INK, linewidth=0.8)
+    else:
+        _write(axes, x, y, name, size, ha=ha, family=family)
+
+
+def _font_with(letters: str) -> str | None:
+    """The family of an installed font that has all the letters, ours first."""
+    from matplotlib.font_manager import fontManager
+    from matplotlib.ft2font import FT2Font
+
+    for font in sorted(fontManager.ttflist, key=lambda font: font.name != STYLE["font.family"]):
+        has = FT2Font(font.fname).get_char_index
+        if "Last Resort" not in font.name and all(has(ord(letter)) for letter in letters):
+            return font.name
+    return None
+
+
+def _write(axes: "Axes", x: float, y: float, text: str, size: float, **look: Any) -> None:
+    axes.text(x, y, text, fontsize=size, va="center_baseline", **look)

@@ -1,0 +1,151 @@
+"""What the benchmark times: one function a case and a variant. run.py gives each a fresh process.
+
+python tests/benchmarks/cases.py CASE VARIANT SECONDS     prints the median time of one call, in seconds
+"""
+
+import statistics
+import sys
+import time
+
+import numpy as np
+
+SIZES = {  # B, T, d_model, d_ff, n_heads
+    "tiny": (2, 3, 4, 16, 2),
+    "article": (3, 6, 8, 32, 4),
+    "base": (8, 128, 512, 2048, 8),
+    "long": (1, 1024, 512, 2048, 8),
+}
+
+
+def inputs(size):
+    rng = np.random.default_rng(0)
+    B, T, d, _, _ = SIZES[size]
+    return rng.normal(size=(B, T, d)).astype(np.float32), rng.normal(size=(B, T, d)).astype(np.float32)
+
+
+def table(variant, n, dtype):
+    n, d, dtype = int(n), 512, np.dtype(dtype)
+    if variant == "npformer":
+        from npformer import positional_encoding
+
+        return lambda: positional_encoding(n, d, dtype=dtype)
+    if variant == "torch":
+        import torch
+
+        def usual():  # float32 angles, as most tutorials have them
+            angles = torch.arange(n, dtype=torch.float32)[:, None] * torch.exp(
+                torch.arange(0, d, 2, dtype=torch.float32) * (-np.log(10000.0) / d)
+            )
+            table = torch.empty(n, d)
+            table[:, 0::2], table[:, 1::2] = torch.sin(angles), torch.cos(angles)
+            return table
+
+        return usual
+
+    def plain():  # all angles, then their sines, then their cosines
+        angles = np.arange(n)[:, None] / 10000.0 ** (np.arange(0, d, 2) / d)
+        table = np.empty((n, d), dtype)
+        table[:, 0::2], table[:, 1::2] = np.sin(angles), np.cos(angles)
+        return table
+
+    return plain
+
+
+def ffn(variant, size, backward):
+    x, dy = inputs(size)
+    _, _, d, f, _ = SIZES[size]
+    backward = backward == "backward"
+    if variant == "npformer":
+        from npformer import ffn_backward, ffn_forward, init_ffn
+
+        params = init_ffn(d, f, np.random.default_rng(1), dtype=np.float32)
+        if not backward:
+            return lambda: ffn_forward(x, params)
+        return lambda: ffn_backward(dy, ffn_forward(x, params)[1])
+    if variant == "torch":
+        import torch
+
+        model = torch.nn.Sequential(torch.nn.Linear(d, f), torch.nn.ReLU(), torch.nn.Linear(f, d))
+        return torch_step(model, x, dy, backward)
+    N = x.shape[0] * x.shape[1]
+    forward = [((N, d), (d, f)), ((N, f), (f, d))]
+    back = [((f, N), (N, d)), ((N, d), (d, f)), ((d, N), (N, f)), ((N, f), (f, d))]
+    return products(forward + back * backward)
+
+
+def block(variant, size):
+    x, dy = inputs(size)
+    B, T, d, f, h = SIZES[size]
+    if variant == "npformer":
+        import npformer as npf
+
+        config = npf.TransformerConfig(d_model=d, d_ff=f, n_heads=h, attention_bias=True)
+        params = npf.init_encoder_block(config, np.random.default_rng(1), dtype=np.float32)
+        return lambda: npf.encoder_block_backward(dy, npf.encoder_block_forward(x, params, config)[1])
+    if variant == "torch":
+        import torch
+
+        layer = torch.nn.TransformerEncoderLayer(d, h, f, dropout=0.0, batch_first=True)
+        return torch_step(layer, x, dy, True)
+    N, k, heads = B * T, d // h, (B, h)
+    linear = [((N, d), (d, d)), ((N, d), (d, d)), ((d, N), (N, d))] * 4
+    feed = [((N, d), (d, f)), ((N, f), (f, d))] * 2 + [((f, N), (N, d)), ((d, N), (N, f))]
+    square = [((*heads, T, k), (*heads, k, T))] * 2  # scores, and the gradient of the weights
+    tall = [((*heads, T, T), (*heads, T, k))] * 4  # weights v, and the gradients of v, q and k
+    return products(linear + feed + square + tall)
+
+
+def products(shapes):
+    """The bare matrix products, each into its own array made beforehand."""
+    rng = np.random.default_rng(2)
+    pairs = [tuple(rng.normal(size=shape).astype(np.float32) for shape in pair) for pair in shapes]
+    outs = [np.matmul(a, b) for a, b in pairs]
+
+    def run():
+        for (a, b), out in zip(pairs, outs, strict=True):
+            np.matmul(a, b, out=out)
+
+    return run
+
+
+def torch_step(model, x, dy, backward):
+    import torch
+
+    torch.set_num_threads(1)
+    x, dy = torch.tensor(x, requires_grad=backward), torch.tensor(dy)
+
+    def step():
+        model.zero_grad(set_to_none=True)
+        x.grad = None
+        model(x).backward(dy)
+
+    def forward():
+        with torch.no_grad():
+            model(x)
+
+    return step if backward else forward
+
+
+def keep_memory():
+    """Freeing a block of this size, untouched, makes glibc keep freed memory instead of giving it back."""
+    np.empty(2**25 - 2**13, np.uint8)
+
+
+def main():
+    case, variant, seconds, memory = sys.argv[1:5]
+    if memory == "kept":
+        keep_memory()
+    name, *options = case.split(":")
+    run = {"table": table, "ffn": ffn, "block": block}[name](variant, *options)
+    for _ in range(3):
+        run()
+    times, stop = [], time.perf_counter() + float(seconds)
+    while time.perf_counter() < stop or len(times) < 5:
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    print(statistics.median(times))
+
+
+if __name__ == "__main__":
+    main()

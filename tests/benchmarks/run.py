@@ -1,0 +1,117 @@
+"""Ratios of npformer's time to bare matrix products and to PyTorch, each measured in one run.
+
+    uv run python tests/benchmarks/run.py                            the gates, without PyTorch
+    uv run python tests/benchmarks/run.py --torch PYTHON             PYTHON is an interpreter that has torch
+    uv run python tests/benchmarks/run.py --torch PYTHON --write     and the table goes into README.md
+
+One thread. Every variant runs in a fresh process, the variants of a case in turn, round after round; a
+ratio is the median over the rounds. OPENBLAS_CORETYPE is unset, so OpenBLAS chooses the kernel that it
+would choose for you, and the first line names it.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+README = HERE.parents[1] / "README.md"
+START, END = "<!-- speed: written by tests/benchmarks/run.py -->", "<!-- end of speed -->"
+
+# name, case, what it is held against, gate for that ratio, gate for the ratio to PyTorch
+CASES = [
+    *[
+        (f"position table {n:,} × 512, {dtype}", f"table:{n}:{dtype}", "plain", plain, torch)
+        for n, plain, torch in ((512, 0.15, 0.40), (8192, 0.10, 0.30), (131072, 0.07, 0.12))
+        for dtype in ("float32", "float64")
+    ],
+    ("FFN forward, base", "ffn:base:forward", "products", 1.10, None),
+    ("FFN forward + backward, base", "ffn:base:backward", "products", 1.12, None),
+    ("encoder block forward + backward, base", "block:base", "products", 1.30, None),
+    ("encoder block forward + backward, long", "block:long", "products", 1.40, None),
+    ("encoder block forward + backward, tiny", "block:tiny", None, None, 0.35),
+    ("encoder block forward + backward, article", "block:article", None, None, 0.35),
+]
+
+
+def environment():
+    settings = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    return (
+        {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"}
+        | settings
+        | {"PYTHONPATH": str(HERE.parents[1])}
+    )
+
+
+def time_of(python, case, variant, seconds, memory):
+    command = [python, str(HERE / "cases.py"), case, variant, str(seconds), memory]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
+    if result.returncode:
+        raise SystemExit(f"{case}, {variant}: {result.stderr.strip().splitlines()[-1]}")
+    return float(result.stdout)
+
+
+def measure(case, base, torch, options):
+    """The median over the rounds of npformer's time, and of its ratios to the base and to PyTorch."""
+    ours, to_base, to_torch = [], [], []
+    for _ in range(options.rounds):
+        ours.append(time_of(sys.executable, case, "npformer", options.seconds, options.memory))
+        if base:
+            to_base.append(ours[-1] / time_of(sys.executable, case, base, options.seconds, options.memory))
+        if torch:
+            to_torch.append(ours[-1] / time_of(torch, case, "torch", options.seconds, options.memory))
+    return [statistics.median(values) if values else None for values in (ours, to_base, to_torch)]
+
+
+def kernel():
+    code = (
+        "import numpy as n, threadpoolctl as t; print(t.threadpool_info()[0]['architecture'], n.__version__)"
+    )
+    command = [sys.executable, "-c", code]
+    return subprocess.run(
+        command, capture_output=True, text=True, env=environment(), check=True
+    ).stdout.strip()
+
+
+def cell(ratio, gate):
+    if ratio is None:
+        return "–"
+    verdict = "" if gate is None else (" ✓" if ratio <= gate else " ✗") + f" (gate {gate:.2f})"
+    return f"{ratio:.2f}{verdict}"
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--torch", metavar="PYTHON", help="an interpreter that has torch 2.13")
+    parser.add_argument("--only", default="", metavar="TEXT", help="the cases whose name has this in it")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each variant and round")
+    parser.add_argument(
+        "--memory", choices=("default", "kept"), default="default", help="the allocator's state"
+    )
+    parser.add_argument("--write", action="store_true", help="put the table into README.md")
+    options = parser.parse_args()
+    print(f"OpenBLAS kernel and NumPy: {kernel()}; one thread; allocator: {options.memory}", file=sys.stderr)
+    rows = [
+        "| float32 unless said, one thread | time | of plain NumPy or its products | of PyTorch |",
+        "|---|---|---|---|",
+    ]
+    print("\n".join(rows))
+    for name, case, base, gate, torch_gate in CASES:
+        if options.only in name:
+            ours, to_base, to_torch = measure(case, base, options.torch, options)
+            rows.append(
+                f"| {name} | {1e3 * ours:.3g} ms | {cell(to_base, gate)} | {cell(to_torch, torch_gate)} |"
+            )
+            print(rows[-1], flush=True)
+    if options.write:
+        before, rest = README.read_text().split(START)
+        README.write_text(before + START + "\n" + "\n".join(rows) + "\n" + END + rest.split(END)[1])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,464 @@
+"""The ends of the ranges: empty sequences, masks that hide everything, huge numbers, odd layouts in memory.
+
+Warnings are errors here, so a test that passes also says that NumPy had nothing to complain about.
+"""
+
+import numpy as np
+import pytest
+from valid_calls import (
+    CALLS,
+    CONFIG,
+    DIFFERENTIATED,
+    FORWARD,
+    MODEL,
+    SIZED,
+    VOCAB_SIZE,
+    array,
+    backward,
+    call,
+    generator,
+    ids,
+    like,
+    norm_params,
+    replaced,
+    shapes,
+    sized,
+    with_arrays,
+)
+
+import npformer as npf
+
+DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])
+
+
+def all_zero(tree):
+    return all((a == 0).all() for _, a in npf.leaves(tree))
+
+
+def all_finite(tree):
+    return all(np.isfinite(a).all() for _, a in npf.leaves(tree))
+
+
+# --- nothing in the batch, nothing in the sequence ------------------------------------------------
+
+
+EMPTY = [
+    ((0,), 3, 4),
+    ((2,), 0, 0),
+    ((2,), 3, 0),
+    ((2,), 0, 4),
+    ((), 0, 3),
+    ((), 3, 0),
+    ((2, 0), 3, 3),
+    ((0, 2), 0, 0),
+]
+
+
+@pytest.mark.parametrize(("lead", "T", "S"), EMPTY, ids=str)
+@pytest.mark.parametrize("name", SIZED)
+def test_nothing_goes_forward_and_backward(name, lead, T, S):
+    arguments, shape = sized(lead, T, S, generator())[name]
+    y, cache = call(name, arguments)
+    assert (y.shape, y.dtype) == (shape, np.float64)
+    gradients = backward(name, array(*shape, seed=4), cache)
+    for argument, gradient in gradients.items():
+        assert shapes(gradient) == shapes(arguments[argument])
+        assert all_finite(gradient)
+        if 0 in (*lead, T):  # nothing came out, so nothing goes back
+            assert all_zero(gradient)
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_the_same_arguments_with_something_in_them_have_gradients(name):
+    """The test above would pass for a backward that returns zeros."""
+    arguments, shape = sized((2,), 3, 4)[name]
+    gradients = backward(name, array(*shape, seed=4), call(name, arguments)[1])
+    assert not any(all_zero(gradient) for gradient in gradients.values())
+
+
+def test_no_keys_leave_the_output_bias_alone():
+    arguments, _ = sized((2,), 3, 0)["multi_head_attention_forward"]
+    y, cache = call("multi_head_attention_forward", arguments)
+    b_O = arguments["params"].b_O
+    np.testing.assert_array_equal(y, np.broadcast_to(b_O, y.shape))
+    dq, dk, dv, grads = npf.multi_head_attention_backward(np.ones_like(y), cache)
+    assert all_zero((dq, dk, dv, grads._replace(b_O=None)))
+    np.testing.assert_array_equal(grads.b_O, np.full(8, 6.0))
+
+
+@pytest.mark.parametrize("T_q", [0, 1, 3])
+@pytest.mark.parametrize("T_k", [0, 1, 3])
+def test_masks_and_biases_of_any_length(T_q, T_k):
+    assert npf.causal_mask(T_q, T_k).shape == (T_q, T_k)
+    assert npf.alibi_bias(3, T_q, T_k).shape == (3, T_q, T_k)
+    assert npf.positional_encoding(T_q, 5).shape == (T_q, 5)
+    assert npf.padding_mask(np.zeros((T_q, T_k), int), 0).shape == (T_q, 1, T_k)
+
+
+def test_decoding_without_sentences_or_without_source():
+    options = {"start_id": 1, "stop_id": 2, "max_length": 3}
+    for source in (np.zeros((0, 4), int), np.zeros((0, 0), int)):
+        decoded = npf.greedy_decode(source, MODEL, CONFIG, **options)
+        assert decoded.shape[0] == 0 and decoded.ndim == 2 and decoded.dtype.kind == "i"
+    assert npf.greedy_decode(np.zeros((2, 0), int), MODEL, CONFIG, **options).shape[0] == 2
+
+
+def test_a_mean_over_no_target_is_refused():
+    for logits, targets in ((array(0, 5), ids(0)), (array(2, 0, 5), ids(2, 0))):
+        with pytest.raises(ValueError, match=r"^cross_entropy_forward: targets has no id that counts"):
+            npf.cross_entropy_forward(logits, targets)
+    with pytest.raises(ValueError, match=r"nothing to average"):
+        npf.cross_entropy_forward(array(2, 5), np.array([3, 3]), ignore_index=3)
+
+
+# --- masks that hide everything -------------------------------------------------------------------
+
+
+def hidden_from(query, T_q, T_k):
+    mask = np.ones((T_q, T_k), bool)
+    mask[query] = False
+    return mask
+
+
+@DTYPES
+def test_a_query_that_may_see_nothing_gets_zeros_and_gives_no_gradient(dtype):
+    q, k, v = (
+        array(2, 5, 4, dtype=dtype),
+        array(2, 6, 4, seed=1, dtype=dtype),
+        array(2, 6, 3, seed=2, dtype=dtype),
+    )
+    dy = array(2, 5, 3, seed=3, dtype=dtype)
+    y, cache = npf.attention_forward(q, k, v, mask=hidden_from(2, 5, 6))
+    dq, dk, dv = npf.attention_backward(dy, cache)
+    assert all_finite((y, dq, dk, dv)) and not all_zero((dk, dv))
+    assert all_zero((y[:, 2], dq[:, 2], cache.weights[:, 2]))
+    others = [0, 1, 3, 4]  # as if that query were not there
+    y_others, cache_others = npf.attention_forward(q[:, others], k, v)
+    np.testing.assert_allclose(y[:, others], y_others, rtol=0, atol=1e-6)
+    for whole, part in zip((dk, dv), npf.attention_backward(dy[:, others], cache_others)[1:], strict=True):
+        np.testing.assert_allclose(whole, part, rtol=0, atol=1e-6)
+
+
+@DTYPES
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_a_mask_without_a_single_true_in_blocks_and_stacks(norm, dtype):
+    config = CONFIG._replace(norm=norm, dropout=0.0)
+    x, memory = array(2, 6, 8, dtype=dtype), array(2, 5, 8, seed=1, dtype=dtype)
+    nothing, no_memory = np.zeros((2, 6, 6), bool), np.zeros((1, 5), bool)
+    encoder, decoder = like(MODEL.encoder, dtype), like(MODEL.decoder, dtype)
+    y, cache = npf.encoder_forward(x, encoder, config, mask=nothing)
+    assert all_zero(cache.blocks[0].attention.weights)
+    results = [y, npf.encoder_backward(array(2, 6, 8, seed=2, dtype=dtype), cache)]
+    y, cache = npf.decoder_forward(x, memory, decoder, config, mask=nothing, memory_mask=no_memory)
+    dx, dmemory, grads = npf.decoder_backward(array(2, 6, 8, seed=2, dtype=dtype), cache)
+    assert all_finite((*results, y, dx, grads)) and all_zero(dmemory) and not all_zero(dx)
+
+
+def test_a_sentence_of_padding_only():
+    source, target = np.array([[0, 0, 0], [1, 2, 0]]), np.array([[0, 0], [3, 4]])
+    logits, cache = npf.transformer_forward(source, target, MODEL, CONFIG, padding_id=0)
+    grads = npf.transformer_backward(array(2, 2, VOCAB_SIZE), cache)
+    assert all_finite((logits, grads))
+    alone, _ = npf.transformer_forward(source[1:], target[1:], MODEL, CONFIG, padding_id=0)
+    np.testing.assert_allclose(logits[1:], alone, rtol=0, atol=1e-14)
+
+
+def test_one_key_that_may_be_seen_gets_all_the_weight():
+    mask = np.zeros((5, 6), bool)
+    mask[:, 3] = True
+    v = array(2, 6, 3)
+    y, cache = npf.attention_forward(array(2, 5, 4), array(2, 6, 4), v, mask=mask)
+    np.testing.assert_array_equal(y, np.broadcast_to(v[:, 3:4], y.shape))
+    dq, dk, _ = npf.attention_backward(array(2, 5, 3), cache)
+    np.testing.assert_allclose(dq, 0, atol=1e-15)  # a weight that is 1 whatever the scores has no slope
+    np.testing.assert_allclose(dk, 0, atol=1e-15)
+
+
+# --- softmax at its ends --------------------------------------------------------------------------
+
+
+@DTYPES
+def test_a_line_of_minus_infinity_is_zero_in_both_directions(dtype):
+    scores = array(4, 3, dtype=dtype)
+    scores[1] = -np.inf
+    y, cache = npf.softmax_forward(scores)
+    ds = npf.softmax_backward(array(4, 3, seed=1, dtype=dtype), cache)
+    assert all_zero((y[1], ds[1])) and all_finite((y, ds)) and y.dtype == dtype
+    np.testing.assert_allclose(y.sum(axis=-1), [1, 0, 1, 1], rtol=1e-6)
+    np.testing.assert_array_equal(npf.softmax_forward(scores.T, axis=0)[0], y.T)
+
+
+@DTYPES
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_softmax_does_not_hide_nan_and_infinity(wrong, dtype):
+    scores = array(3, 4, dtype=dtype)
+    scores[1, 2] = wrong
+    y, _ = npf.softmax_forward(scores)
+    assert np.isnan(y[1]).all()
+    np.testing.assert_array_equal(y[[0, 2]], npf.softmax_forward(scores[[0, 2]])[0])
+
+
+@DTYPES
+@pytest.mark.parametrize("size", [1e4, 1e30])
+def test_huge_logits(size, dtype):
+    logits = np.array([[-size, size, 0], [size, size, -size], [-size, -size, -size]], dtype)
+    y, cache = npf.softmax_forward(logits)
+    third = dtype(1) / dtype(3)
+    np.testing.assert_array_equal(y, np.array([[0, 1, 0], [0.5, 0.5, 0], [third] * 3], dtype))
+    assert all_finite(npf.softmax_backward(array(3, 3, dtype=dtype), cache))
+    loss, cache = npf.cross_entropy_forward(logits, np.array([1, 0, 2]))
+    np.testing.assert_allclose(loss, (0 + np.log(2) + np.log(3)) / 3, rtol=1e-6)
+    assert all_finite(npf.cross_entropy_backward(1.0, cache))
+    loss, _ = npf.cross_entropy_forward(logits[:1], np.array([0]))
+    np.testing.assert_allclose(loss, 2 * size, rtol=1e-6)
+
+
+@DTYPES
+def test_the_largest_logits_there_are(dtype):
+    largest = np.finfo(dtype).max
+    y, _ = npf.softmax_forward(np.array([[largest, -largest], [-largest, -largest]], dtype))
+    np.testing.assert_array_equal(y, [[1, 0], [0.5, 0.5]])
+
+
+@DTYPES
+def test_attention_with_huge_scores_looks_at_one_key(dtype):
+    q, k, v = 1e4 * np.eye(3, dtype=dtype), 1e4 * np.eye(3, dtype=dtype), array(3, 2, dtype=dtype)
+    y, cache = npf.attention_forward(q, k, v)
+    np.testing.assert_array_equal(y, v)
+    assert all_finite(npf.attention_backward(array(3, 2, dtype=dtype), cache))
+
+
+# --- layer norm where there is no variance --------------------------------------------------------
+
+CONSTANTS = [0.0, 1.0, 0.1, -1 / 3, 1e4 + 0.1, 1e-30, 7e7]
+
+
+@DTYPES
+@pytest.mark.parametrize("eps", [1e-5, 0.0])
+@pytest.mark.parametrize("d", [1, 3, 7, 512])
+def test_a_constant_row_gives_beta(d, eps, dtype):
+    x = np.repeat(np.array(CONSTANTS, dtype)[:, None], d, axis=1)
+    params = like(norm_params(d), dtype)
+    y, cache = npf.layer_norm_forward(x, params, eps=eps)
+    np.testing.assert_array_equal(y, np.broadcast_to(params.beta, y.shape))
+    assert all_zero(cache.x_hat)
+    dy = array(len(x), d, seed=5, dtype=dtype)
+    dx, grads = npf.layer_norm_backward(dy, cache)
+    assert all_finite((dx, grads)) and all_zero(grads.gamma)
+    np.testing.assert_array_equal(grads.beta, dy.sum(axis=0))
+    # to first order the row's entries only move against their mean, divided by √eps (by 1 where that is 0)
+    moved = dy * params.gamma - (dy * params.gamma).mean(axis=-1, keepdims=True)
+    np.testing.assert_allclose(dx, moved / (np.sqrt(eps) or 1), rtol=1e-4, atol=1e-4)
+
+
+def test_a_constant_row_among_others_does_not_disturb_them():
+    x = array(3, 4)
+    x[1] = 0.3
+    for eps in (0.0, 1e-5):
+        y, _ = npf.layer_norm_forward(x, norm_params(4), eps=eps)
+        alone, _ = npf.layer_norm_forward(x[::2], norm_params(4), eps=eps)
+        np.testing.assert_array_equal(y[::2], alone)
+
+
+def test_float32_far_from_zero_keeps_its_digits():
+    x = array(5, 512, dtype=np.float32) + np.float32(1e4)
+    params = norm_params(512)
+    y, _ = npf.layer_norm_forward(x, like(params, np.float32))
+    exact, _ = npf.layer_norm_forward(x.astype(np.float64), params)
+    np.testing.assert_allclose(y, exact, rtol=0, atol=2e-6)
+
+
+def test_nan_in_a_row_stays_in_the_row():
+    x = array(3, 4)
+    x[1, 2] = np.nan
+    y, _ = npf.layer_norm_forward(x, norm_params(4))
+    assert np.isnan(y[1]).all() and all_finite(y[::2])
+
+
+# --- ReLU, ids, gradients that are not numbers ----------------------------------------------------
+
+
+@DTYPES
+def test_relu_at_zero_is_a_choice(dtype):
+    z = np.array([0.0, -0.0], dtype)
+    y, cache = npf.relu_forward(z)
+    assert all_zero((y, npf.relu_backward(np.ones(2, dtype), cache)))
+
+
+def test_the_hidden_layer_makes_the_same_choice():
+    params = npf.FFNParams(np.zeros((2, 3)), np.zeros(3), np.ones((3, 2)), np.zeros(2))
+    _, cache = npf.ffn_forward(np.ones((1, 2)), params)
+    dx, grads = npf.ffn_backward(np.ones((1, 2)), cache)
+    assert all_zero((dx, grads.W_1, grads.b_1))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"), [(-1, "-1"), (VOCAB_SIZE, "5"), (-VOCAB_SIZE, "-5"), (10**6, "1000000")]
+)
+def test_an_id_that_no_word_has_is_named_with_the_size_of_the_vocabulary(wrong, name):
+    with pytest.raises(ValueError, match=rf"^embedding_forward: ids holds {name}; expected ids from 0 to 4"):
+        npf.embedding_forward(np.array([[0, wrong]]), MODEL.embedding)
+    with pytest.raises(ValueError, match=rf"^transformer_forward: target_ids holds {name}; expected"):
+        npf.transformer_forward(ids(1, 3), np.array([[wrong]]), MODEL, CONFIG)
+    with pytest.raises(ValueError, match=rf"^cross_entropy_forward: targets holds {name}; expected"):
+        npf.cross_entropy_forward(array(1, 2, VOCAB_SIZE), np.array([[0, wrong]]))
+
+
+@pytest.mark.parametrize("kind", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
+def test_ids_of_every_integer_type_mean_the_same(kind):
+    """np.take would refuse int64 ids where an index has 32 bits (in a browser)."""
+    wide, narrow = ids(2, 6), ids(2, 6).astype(kind)
+    y, cache = npf.embedding_forward(narrow, MODEL.embedding)
+    expected, expected_cache = npf.embedding_forward(wide, MODEL.embedding)
+    np.testing.assert_array_equal(y, expected)
+    grads, expected_grads = npf.embedding_backward(y, cache), npf.embedding_backward(y, expected_cache)
+    np.testing.assert_array_equal(grads.E, expected_grads.E)
+    logits = array(2, 6, VOCAB_SIZE)
+    assert npf.cross_entropy_forward(logits, narrow)[0] == npf.cross_entropy_forward(logits, wide)[0]
+    np.testing.assert_array_equal(npf.padding_mask(narrow, 0), npf.padding_mask(wide, 0))
+
+
+def test_one_id_alone_is_copied_out_of_the_table():
+    E = MODEL.embedding.E.copy()
+    x, cache = npf.embedding_forward(np.array(2), MODEL.embedding)
+    assert x.shape == (8,) and (MODEL.embedding.E == E).all()
+    dE = npf.embedding_backward(np.ones(8), cache).E
+    assert dE[2].all() and all_zero(np.delete(dE, 2, axis=0))
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_adam_names_the_gradient_that_is_no_number(wrong):
+    params = MODEL.encoder.blocks[0]
+    grads = npf.tree_map(np.ones_like, params)
+    grads.ffn.W_2[3, 1] = wrong
+    with pytest.raises(ValueError, match=r"^adam_update: grads\.ffn\.W_2 holds NaN"):
+        npf.adam_update(params, grads, npf.adam_init(params), learning_rate=0.1)
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_integers_are_refused_and_not_promoted(name):
+    arguments = FORWARD[name]()
+    for argument in DIFFERENTIATED[name].split():
+        whole = replaced(arguments, argument, lambda tree: with_arrays(tree, lambda a: a.astype(int)))
+        with pytest.raises(TypeError, match=rf"^{name}: .* has dtype int64; expected float32 or float64"):
+            call(name, whole)
+
+
+# --- sizes as NumPy's integers --------------------------------------------------------------------
+
+
+def same(a, b):
+    return shapes(a) == shapes(b) and all(
+        (p == q).all() for (_, p), (_, q) in zip(npf.leaves(a), npf.leaves(b), strict=True)
+    )
+
+
+NUMBERS = {
+    "positional_encoding": {"n": 200, "d_model": 200, "start": 100},
+    "angular_frequencies": {"d_model": 250},
+    "wavelengths": {"d_model": 250},
+    "shift_matrix": {"k": 200, "d_model": 200},
+    "alibi_bias": {"n_heads": 200, "T_q": 2, "T_k": 3},
+    "causal_mask": {"T_q": 200, "T_k": 3},
+    "init_ffn": {"d_model": 200, "d_ff": 200},
+    "init_layer_norm": {"d_model": 200},
+    "init_attention": {"d_model": 200},
+    "init_embedding": {"vocab_size": 200, "d_model": 200},
+    "table_1": {"n": 200, "d": 200, "k": 200, "r": 200},
+    "score_cells": {"n": 200, "n_heads": 200},
+    "warmup_learning_rate": {"step": 200, "d_model": 200, "warmup_steps": 100},
+}
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int16, np.uint64])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_size_may_be_any_integer_of_numpys(name, kind):
+    """200 + 200, 200 * 200 and 2 - 3 do not fit into np.uint8."""
+    of_python = call(name, CALLS[name]() | NUMBERS[name])
+    of_numpy = call(name, CALLS[name]() | {argument: kind(size) for argument, size in NUMBERS[name].items()})
+    assert of_numpy == of_python if isinstance(of_python, dict | float | int) else same(of_numpy, of_python)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int64])
+def test_a_config_of_numpys_integers(kind):
+    wide = npf.TransformerConfig(
+        d_model=200, d_ff=250, n_heads=4, n_layers=2, max_length=20, positions="rope"
+    )
+    config = npf.TransformerConfig(*(kind(field) if type(field) is int else field for field in wide))
+    params = npf.init_transformer(kind(7), config, generator())
+    assert same(params, npf.init_transformer(7, wide, generator()))
+    source, target = np.array([[1, 2, 3]]), np.array([[4, 5]])
+    logits, cache = npf.transformer_forward(source, target, params, config)
+    expected, expected_cache = npf.transformer_forward(source, target, params, wide)
+    assert same(logits, expected)
+    assert same(npf.transformer_backward(logits, cache), npf.transformer_backward(logits, expected_cache))
+    options = {"start_id": 1, "stop_id": 2, "max_length": 5}
+    assert same(
+        npf.greedy_decode(source, params, config, **options),
+        npf.greedy_decode(source, params, wide, **options),
+    )
+    assert npf.parameter_count(config, 7) == npf.parameter_count(wide, 7)
+    assert npf.encoder_block_multiplications(kind(200), config) == npf.encoder_block_multiplications(
+        200, wide
+    )
+    assert npf.training_bytes(config, kind(7)) == npf.training_bytes(wide, 7)
+    x = array(2, 512)
+    assert same(npf.split_heads(x, kind(8)), npf.split_heads(x, 8))
+
+
+# --- the layout in memory -------------------------------------------------------------------------
+
+
+def backwards(a):
+    """The same numbers, every axis running from high to low addresses."""
+    turned = a[(slice(None, None, -1),) * a.ndim]
+    return np.ascontiguousarray(turned)[(slice(None, None, -1),) * a.ndim] if a.ndim else a
+
+
+def scattered(a):
+    """The same numbers, every second place of a larger array on every axis."""
+    room = np.zeros([2 * n for n in a.shape], a.dtype)
+    room[(slice(None, None, 2),) * a.ndim] = a
+    return room[(slice(None, None, 2),) * a.ndim] if a.ndim else a
+
+
+def batch_last(a):
+    """The same numbers, the first two of three or more axes exchanged in memory."""
+    return np.ascontiguousarray(a.swapaxes(0, 1)).swapaxes(0, 1) if a.ndim > 2 else a
+
+
+def results(name, layout, dtype):
+    arguments, shape = sized((5,), 9, 7, generator())[name]
+    y, cache = call(name, with_arrays(like(arguments, dtype), layout))
+    return y, *backward(name, layout(array(*shape, seed=4, dtype=dtype)), cache).values()
+
+
+@DTYPES
+@pytest.mark.parametrize("layout", [backwards, scattered, batch_last])
+@pytest.mark.parametrize("name", SIZED)
+def test_views_give_the_same_bits(name, layout, dtype):
+    for (path, a), (_, b) in zip(
+        npf.leaves(results(name, layout, dtype)), npf.leaves(results(name, np.copy, dtype)), strict=True
+    ):
+        assert a.tobytes() == b.tobytes(), path
+
+
+@DTYPES
+@pytest.mark.parametrize("name", SIZED)
+def test_columns_first_gives_the_same_numbers(name, dtype):
+    """In Fortran's order a row's sum is taken in another order, so that its last bits may differ."""
+    for (path, a), (_, b) in zip(
+        npf.leaves(results(name, np.asfortranarray, dtype)),
+        npf.leaves(results(name, np.copy, dtype)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(
+            a, b, rtol=0, atol=500 * np.finfo(dtype).eps * max(1, abs(b).max()), err_msg=path
+        )
+
+
+def test_the_layouts_are_what_they_say():
+    a = array(2, 3, 4)
+    for layout in (backwards, scattered, batch_last, np.asfortranarray):
+        assert not layout(a).flags["C_CONTIGUOUS"] and (layout(a) == a).all()
+    assert max(backwards(a).strides) < 0
