@@ -108,6 +108,8 @@ def _transposed(x: Array) -> Array:
 
 
 class AttentionParams(NamedTuple):
+    """The projections of multi-head attention; its biases may be absent (None)."""
+
     W_Q: Array  # (d_model, d_model), the heads side by side: head 0 owns the first d_k columns
     W_K: Array
     W_V: Array
@@ -258,11 +260,13 @@ def merge_heads(x: Array) -> Array:
 
 
 def split(x: Array, n_heads: int) -> Array:
+    """`split_heads` without its checks: (..., T, d_model) -> (..., h, T, d_k)."""
     pieces = x.reshape(*x.shape[:-1], n_heads, x.shape[-1] // int(n_heads))  # (..., T, h, d_k)
     return pieces.swapaxes(-2, -3)  # (..., h, T, d_k)
 
 
 def merge(x: Array) -> Array:
+    """`merge_heads` without its checks: (..., h, T, d_k) -> (..., T, d_model)."""
     *leading, h, T, d_k = x.shape
     return x.swapaxes(-2, -3).reshape(*leading, T, h * d_k)  # (..., T, d_model)
 

@@ -1,29 +1,12 @@
 """Which array library an array belongs to, and moving trees of arrays from one to the other."""
 
 import sys
-from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from npformer.arrays import Array, array_module
+from npformer.tree import mapped
 
-Array: TypeAlias = NDArray[Any]  # a NumPy or CuPy array
-
-
-def array_module(*arrays: Any) -> ModuleType:
-    """The array library that the arrays belong to: NumPy, or CuPy if any of them is a CuPy array.
-
-    The library follows the data, so there is no switch to set. CuPy is looked up among the modules that
-    are loaded already: whoever holds a CuPy array has imported it, and nobody else pays for it.
-
-    >>> array_module(np.ones(3)).__name__
-    'numpy'
-    """
-    cupy = sys.modules.get("cupy")
-    if cupy is None:
-        return np
-    module: ModuleType = cupy.get_array_module(*arrays)
-    return module
+__all__ = ["Array", "array_module", "available_backends", "to_backend", "to_numpy"]
 
 
 def available_backends() -> tuple[str, ...]:
@@ -41,11 +24,10 @@ def to_backend(tree: Any, backend: str) -> Any:
     Numbers in the tree (Adam's step) stay numbers. Raises RuntimeError that says whether CuPy is missing or
     its GPU, TypeError or ValueError for another backend.
 
+    >>> import numpy as np
     >>> to_backend((np.ones(2), None), "numpy")
     (array([1., 1.]), None)
     """
-    from npformer.tree import mapped  # here, because tree.py needs array_module
-
     if not isinstance(backend, str):
         raise TypeError(f"to_backend: backend is {type(backend).__name__}; expected 'numpy' or 'cupy'")
     if backend not in ("numpy", "cupy"):
@@ -64,11 +46,10 @@ def to_backend(tree: Any, backend: str) -> Any:
 def to_numpy(tree: Any) -> Any:
     """The tree with its arrays on the host, as NumPy arrays.
 
+    >>> import numpy as np
     >>> to_numpy((np.ones(2), None))
     (array([1., 1.]), None)
     """
-    from npformer.tree import mapped
-
     return mapped("to_numpy", "", _to_host, tree)
 
 

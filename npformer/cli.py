@@ -2,16 +2,19 @@
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import metadata
+from typing import TypeAlias
 
 import numpy as np
 
 from npformer.encoder import encoder_block_backward, encoder_block_forward
 from npformer.gradcheck import gradcheck
 from npformer.tree import leaves
-from npformer.worked_example import Trace, worked_example
+from npformer.worked_example import MOST_DECIMALS, Trace, worked_example
+from npformer.worksheet import PAPERS, save_worksheet
 
 ASCII = str.maketrans(
     {"√": "sqrt ", "·": "*", "ᵀ": "^T", "−": "-", "⊙": "*", "½": "1/2", "Σ": "sum", "²": "^2", "ε": "eps"}
@@ -37,10 +40,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader has had enough, as `head` has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its exit
         return 1
+    except ModuleNotFoundError as error:
+        return _refuse(options.command, f"{error}; try `uv sync --extra notebook`")
     except (ValueError, OSError) as error:
-        print(f"npformer {options.command}: {error}", file=sys.stderr)
-        return 2
+        return _refuse(options.command, re.sub(r"^\w+: ", "", str(error)))  # without the function's name
     return 0
+
+
+def _refuse(command: str, message: str) -> int:
+    print(f"npformer {command}: {message}", file=sys.stderr)
+    return 2
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -51,16 +60,34 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"npformer {metadata.version('npformer')}")
     commands = parser.add_subparsers(dest="command", metavar="command")
     _add_trace(commands)
+    _add_worksheet(commands)
     return parser
 
 
-def _add_trace(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    summary = "the worked example, every number forward and back, then its gradient check"
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def _add_trace(commands: Commands) -> None:
+    summary = "every number of the worked example, forward and back, then its gradient check"
     command = commands.add_parser("trace", help=summary, description=f"Print {summary}.")
     command.add_argument(
-        "--decimals", type=int, metavar="N", help="round every step to N decimals, as on paper (1 to 8)"
+        "--decimals",
+        type=int,
+        choices=range(1, MOST_DECIMALS + 1),
+        metavar=f"1..{MOST_DECIMALS}",
+        help="round every step to so many decimals before the next, as on paper",
     )
     command.set_defaults(run=_trace)
+
+
+def _add_worksheet(commands: Commands) -> None:
+    summary = "the worked example with boxes to fill in by pencil, its numbers drawn from a name"
+    command = commands.add_parser("worksheet", help=summary, description=f"Draw {summary}.")
+    command.add_argument("--seed", required=True, metavar="NAME", help="the student's name")
+    command.add_argument("--out", required=True, metavar="FILE", help="where to: a .pdf, .html or .svg file")
+    command.add_argument("--key", action="store_true", help="fill the boxes in, for the teacher")
+    command.add_argument("--paper", choices=tuple(PAPERS), default="a4", help="a4 unless given")
+    command.set_defaults(run=_worksheet)
 
 
 def _trace(options: argparse.Namespace) -> Iterator[str]:
@@ -68,6 +95,11 @@ def _trace(options: argparse.Namespace) -> Iterator[str]:
     yield f"{trace}\n"
     yield f"{_verdict(trace)}\n"
     yield LESSONS
+
+
+def _worksheet(options: argparse.Namespace) -> Iterator[str]:
+    files = save_worksheet(options.seed, options.out, key=options.key, paper=options.paper)
+    yield f"written: {', '.join(map(str, files))}"
 
 
 def _verdict(trace: Trace) -> str:
@@ -78,8 +110,9 @@ def _verdict(trace: Trace) -> str:
     far = max(float(np.abs(trace.named[f"d_{path}"].value - grad).max()) for path, grad in leaves(grads))
     report = gradcheck(encoder_block_forward, encoder_block_backward, x, block, config)
     return (
-        "Are these gradients right? encoder_block_backward, which finds them in one call, differs from the\n"
-        f"numbers above by {far:.1e} at most, and here it is checked against differences of the forward pass:\n\n{report}"
+        "Are these gradients right? encoder_block_backward, which finds them all in one call, differs from\n"
+        f"the numbers above by {far:.1e} at most. Here it is checked against differences of the forward\n"
+        f"pass, for a random d_output:\n\n{report}"
     )
 
 

@@ -9,6 +9,8 @@ from npformer.validate import check_dtype, check_integer
 
 
 class LayerCost(NamedTuple):
+    """One row of the paper's Table 1."""
+
     operations: int  # per layer, without the constant that O(…) leaves open
     sequential: int  # steps that have to wait for each other
     path: int  # the longest way between two positions
@@ -46,6 +48,8 @@ def _steps_of_factor(k: int, n: int) -> int:
 
 
 class BlockMultiplications(NamedTuple):
+    """Multiplications in one forward of an encoder block, by where they happen."""
+
     projections: int  # x W_Q, x W_K, x W_V, heads W_O: 4 n d²
     scores: int  # q kᵀ over all heads: n² d
     mixing: int  # weights v over all heads: n² d
@@ -85,6 +89,8 @@ def score_cells(n: int, n_heads: int = 1) -> int:
 
 
 class ParameterCount(NamedTuple):
+    """Numbers that a model trains, by where they live."""
+
     embedding: int  # one matrix for both embeddings and the logits
     encoder: int
     decoder: int

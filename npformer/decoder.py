@@ -42,6 +42,8 @@ from npformer.validate import (
 
 
 class DecoderBlockParams(NamedTuple):
+    """What one decoder block trains; the gradients come back in the same type."""
+
     self_attention: AttentionParams
     norm_1: LayerNormParams
     cross_attention: AttentionParams
@@ -51,6 +53,8 @@ class DecoderBlockParams(NamedTuple):
 
 
 class DecoderParams(NamedTuple):
+    """The blocks from the first to the last, and the final norm of a pre-norm stack."""
+
     blocks: tuple[DecoderBlockParams, ...]
     norm: LayerNormParams | None = None
 

@@ -21,6 +21,8 @@ from npformer.validate import (
 
 
 class EmbeddingParams(NamedTuple):
+    """One row for each word of the vocabulary."""
+
     E: Array  # (vocab_size, d_model)
 
 

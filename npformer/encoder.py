@@ -68,6 +68,8 @@ class TransformerConfig(NamedTuple):
 
 
 class EncoderBlockParams(NamedTuple):
+    """What one encoder block trains; the gradients come back in the same type."""
+
     attention: AttentionParams
     norm_1: LayerNormParams
     ffn: FFNParams
@@ -75,6 +77,8 @@ class EncoderBlockParams(NamedTuple):
 
 
 class EncoderParams(NamedTuple):
+    """The blocks from the first to the last, and the final norm of a pre-norm stack."""
+
     blocks: tuple[EncoderBlockParams, ...]
     norm: LayerNormParams | None = None
 
@@ -217,6 +221,7 @@ def _pre_norm_backward(dy: Array, cache: EncoderBlockCache) -> tuple[Array, Enco
 def self_attention_forward(
     x: Array, params: AttentionParams, config: TransformerConfig, mask: Array | None
 ) -> tuple[Array, MultiHeadAttentionCache]:
+    """Attention of x to itself, by the config's heads and positions: x (..., T, d_model) -> same shape."""
     T, rope, bias = x.shape[-2], config.positions == "rope", None
     if config.positions == "alibi":
         bias = alibi_bias(config.n_heads, T, T, dtype=x.dtype, xp=array_module(x))
@@ -226,8 +231,9 @@ def self_attention_forward(
 
 
 def self_attention_backward(dy: Array, cache: MultiHeadAttentionCache) -> tuple[Array, AttentionParams]:
+    """One x was queries, keys and values, so its gradients add: dy (..., T, d_model) -> dx, gradients."""
     dx, dk, dv, grads = multi_head_attention_backward(dy, cache)
-    dx += dk  # one x was queries, keys and values
+    dx += dk
     dx += dv
     return dx, grads
 

@@ -32,6 +32,8 @@ ACTIVATIONS = ("relu", "gelu")
 
 
 class FFNParams(NamedTuple):
+    """The two linear maps of equation 2; the gradients come back in the same type."""
+
     W_1: Array  # (d_model, d_ff)
     b_1: Array  # (d_ff,)
     W_2: Array  # (d_ff, d_model)

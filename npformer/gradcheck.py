@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from npformer.backend import Array, array_module
-from npformer.validate import check_generator, check_number
+from npformer.backend import Array, array_module, to_numpy
+from npformer.validate import check_callable, check_generator, check_number
 
 FIRST_STEP = 2.0**-7  # halved at most to 2⁻²¹; powers of two, so that x + h rounds as little as it can
 HALVINGS = 14
@@ -21,6 +21,8 @@ ROUNDING = 2.0**-40  # what the last bits of an output of size 1 can add to a sl
 
 
 class GradientRow(NamedTuple):
+    """One leaf of the arguments: its worst entry and the verdict on all of them."""
+
     path: str  # the leaf, such as params.W_1
     index: tuple[int, ...]  # type: ignore[assignment]  # its worst entry; shadows tuple.index
     analytic: float  # what the backward pass says there
@@ -31,6 +33,8 @@ class GradientRow(NamedTuple):
 
 
 class GradientReport(NamedTuple):
+    """A row for each leaf; true when every row passes, a table when printed or shown in a notebook."""
+
     rows: tuple[GradientRow, ...]
     tolerance: float
 
@@ -91,6 +95,8 @@ def gradcheck(
     >>> bool(gradcheck(square, lambda dy, x: dy * 2 * x, np.array([1.0, -3.0])))
     True
     """
+    check_callable("gradcheck", "forward", forward)
+    check_callable("gradcheck", "backward", backward)
     check_number("gradcheck", "tolerance", tolerance, above=0)
     check_generator("gradcheck", rng)
     names = _argument_names(forward, len(args))
@@ -285,21 +291,23 @@ def _numeric_gradients(
     for leaf, found in zip(leaves, slopes, strict=True):
         for index in np.ndindex(leaf.x.shape):
             _refine(problem, leaf, found, index, math.inf)
-    for leaf, found, size in zip(leaves, slopes, _sizes(slopes, rounding / tolerance), strict=True):
+    for leaf, found, size in zip(leaves, slopes, _sizes(slopes, problem.d_output), strict=True):
         enough = max(0.01 * tolerance * size, rounding)
         for place in np.argwhere(found.doubt > enough):
             _refine(problem, leaf, found, tuple(map(int, place)), enough)
-    return list(zip(slopes, _sizes(slopes, rounding / tolerance), strict=True))
+    return list(zip(slopes, _sizes(slopes, problem.d_output), strict=True))
 
 
-def _sizes(slopes: list[_Slopes], smallest: float) -> list[float]:
+def _sizes(slopes: list[_Slopes], d_output: Array) -> list[float]:
     """max(largest slope of the leaf, 1e-3 of the largest of all leaves), slopes in much doubt left out.
 
-    Below `smallest` differences cannot tell a slope from zero. If everything is exactly zero the size is 1.
+    When no slope reaches a millionth of d_output, all are zero for what differences can tell, and the size
+    is d_output's own.
     """
     sure = [np.where(s.doubt < 0.1 * abs(s.value), abs(s.value), 0.0) for s in slopes]
     largest = [float(slope.max(initial=0.0)) for slope in sure]
-    return [max(own, 1e-3 * max(largest), smallest) or 1.0 for own in largest]
+    whole, unit = max(largest, default=0.0), _norm(d_output) or 1.0
+    return [max(own, 1e-3 * whole) if whole > 1e-6 * unit else unit for own in largest]
 
 
 def _refine(problem: _Problem, leaf: _Leaf, found: _Slopes, index: tuple[int, ...], enough: float) -> None:
@@ -351,7 +359,7 @@ def _extrapolate(right: list[float], left: list[float]) -> tuple[float, float, f
 
 
 def _judge(leaf: _Leaf, slopes: _Slopes, size: float, tolerance: float) -> GradientRow:
-    gradient = np.asarray(leaf.gradient.get() if hasattr(leaf.gradient, "get") else leaf.gradient)
+    gradient = to_numpy(leaf.gradient)
     if gradient.size == 0:
         return GradientRow(leaf.path, (), 0.0, 0.0, 0.0, "pass", "has no entries")
     finite = np.isfinite(gradient)

@@ -19,6 +19,8 @@ from npformer.validate import (
 
 
 class LayerNormParams(NamedTuple):
+    """A scale and a shift for each column."""
+
     gamma: Array  # (d_model,)
     beta: Array  # (d_model,)
 

@@ -90,6 +90,7 @@ def _check_loss(logits: Any, targets: Any, ignore_index: Any, label_smoothing: A
         counted = targets.ravel() if ignore_index is None else targets[targets != ignore_index]
         if counted.size == 0:
             raise ValueError(
-                f"{function}: targets has no id that counts; expected one: there is nothing to average"
+                f"{function}: targets has no id that counts; "
+                "expected at least one: there is nothing to average"
             )
         check_id_range(function, "targets", counted, logits.shape[-1])

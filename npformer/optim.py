@@ -26,6 +26,8 @@ def sgd_update(params: Any, grads: Any, *, learning_rate: float) -> Any:
 
 
 class AdamState(NamedTuple):
+    """What Adam remembers between updates."""
+
     step: int  # updates made so far
     m: Any  # running mean of the gradients, a tree like the parameters
     v: Any  # running mean of their squares
@@ -124,7 +126,7 @@ def _check_adam(
     function = "adam_update"
     check_kind(function, "state", state, AdamState)
     check_integer(function, "state.step", state.step, minimum=0)
-    _check_alike(function, params, grads=grads, m=state.m, v=state.v)
+    _check_alike(function, params, **{"grads": grads, "state.m": state.m, "state.v": state.v})
     check_number(function, "learning_rate", learning_rate, minimum=0)
     check_number(function, "beta_1", beta_1, minimum=0, below=1)
     check_number(function, "beta_2", beta_2, minimum=0, below=1)

@@ -522,3 +522,109 @@ def hourglass(x: Array, hidden: Array, y: Array) -> "Figure":
     axes.set(xlim=(-0.4, wide + 0.4), ylim=(2.95, -0.8))
     axes.axis("off")
     return figure
+
+
+# --- trained models -----------------------------------------------------------------------------
+
+SCHEMES = {  # how a model learns of the order
+    "no positions": (MEANING, "v:"),
+    "sinusoidal": (POSITION, "o-"),
+    "learned": ("#CC79A7", "s--"),
+    "RoPE": ("#56B4E9", "^-."),
+    "ALiBi": (INK, "D:"),
+}
+
+
+@_in_style
+def accuracy(
+    x: Sequence[int],
+    panels: Mapping[str, Mapping[str, Array]],
+    *,
+    x_label: str,
+    chance: float = 0.5,
+    trained: tuple[int, int] | None = None,
+) -> "Figure":
+    """How many answers are right, the mean over runs and their range: {title: {scheme: (runs, len(x))}}.
+
+    The schemes are names of SCHEMES. With `trained`, the lengths trained on are shaded, and x, the lengths
+    tested, is on a logarithmic axis.
+
+    >>> accuracy([0, 1], {"": {"sinusoidal": np.ones((3, 2))}}, x_label="step").axes[0].get_ylabel()
+    'right answers (%)'
+    """
+    figure = _figure(10 if len(panels) == 1 else 13, 5.6)
+    beside = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    for axes, (title, lines) in zip(beside, panels.items(), strict=True):
+        axes.axhline(100 * chance, color=INK, linewidth=1.5, zorder=1)
+        axes.text(x[-1], 100 * chance - 1.5, "a coin", ha="right", va="top")
+        for scheme, runs in lines.items():
+            _draw_runs(axes, x, 100 * np.asarray(runs), scheme)
+        axes.set(title=title, xlabel=x_label, ylim=(-2, 104))
+        axes.grid(color=FAINT)
+        if trained is not None:
+            _shade_trained(axes, x, trained)
+    beside[0].set_ylabel("right answers (%)")
+    named = {k: v for axes in beside for v, k in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=len(named))
+    return figure
+
+
+def _draw_runs(axes: "Axes", x: Sequence[int], percent: Array, scheme: str) -> None:
+    colour, line = SCHEMES[scheme]
+    axes.fill_between(x, percent.min(axis=0), percent.max(axis=0), color=colour, alpha=0.25, linewidth=0)
+    axes.plot(x, percent.mean(axis=0), line, color=colour, label=scheme, markersize=8)
+
+
+def _shade_trained(axes: "Axes", lengths: Sequence[int], trained: tuple[int, int]) -> None:
+    shortest, longest = trained
+    axes.set_xscale("log", base=2)
+    axes.axvspan(shortest, longest, color="#F2F2F2", zorder=0)
+    axes.text((shortest * longest) ** 0.5, 4, "trained on", ha="center")
+    ticks = [n for n in lengths if n & (n - 1) == 0 or n in trained]
+    axes.set_xticks(ticks, [str(n) for n in ticks])
+    axes.set_xticks([], minor=True)
+
+
+@_in_style
+def cross_attention(
+    weights: Array, words: Sequence[str], written: Sequence[str], *, title: str = ""
+) -> "Figure":
+    """Which word made which digit: weights (T, S), a row for each token that the decoder writes.
+
+    Weights below 0.05 have their colour and no number.
+
+    >>> [text.get_text() for text in cross_attention(np.eye(2), ["forty", "two"], ["4", "2"]).axes[0].texts]
+    ['1.00', '1.00']
+    """
+    figure = _figure(1.3 * len(words) + 1.6, 0.62 * len(written) + 2.0)
+    axes = figure.add_subplot()
+    axes.imshow(weights, cmap=WEIGHT_MAP, vmin=0.0, vmax=1.0, aspect="auto")
+    for (row, column), weight in np.ndenumerate(weights):
+        if weight >= 0.05:
+            _write_number(axes, (column, row), weight, 2, 1.0)
+    _name_cells(axes, written, words)
+    axes.tick_params(labelsize=17)
+    axes.set(title=title, xlabel="the word looked at", ylabel="the token written")
+    return figure
+
+
+@_in_style
+def confidence(probabilities: Mapping[str, Array], *, mark: float | None = None) -> "Figure":
+    """How sure a model is of the token it chooses, a histogram a panel: {title: probabilities (n,)}.
+
+    >>> [axes.get_title() for axes in confidence({"sure": np.ones(9)}, mark=0.9).axes]
+    ['sure']
+    """
+    figure = _figure(13 if len(probabilities) > 1 else 8, 4.4)
+    beside = figure.subplots(1, len(probabilities), squeeze=False, sharey=True)[0]
+    for axes, (title, values) in zip(beside, probabilities.items(), strict=True):
+        share = np.full(len(values), 100 / len(values))
+        axes.hist(values, bins=np.linspace(0, 1, 41).tolist(), weights=share, color="#CC79A7")
+        if mark is not None:
+            axes.axvline(mark, color=INK, linewidth=2, linestyle="dashed")
+            axes.text(mark - 0.02, 60, f"{mark:.3f}", ha="right")
+        axes.set(title=title, xlabel="probability of the chosen token", xlim=(0, 1.01))
+        axes.grid(color=FAINT, axis="y")
+        axes.set_axisbelow(True)
+    beside[0].set_ylabel("tokens (%)")
+    return figure

@@ -162,6 +162,8 @@ def shift_matrix(k: float, d_model: int, *, base: float = 10000.0) -> Array:
 
 
 class LearnedPositionsParams(NamedTuple):
+    """One trained row for each position, up to max_length of them."""
+
     P: Array  # (max_length, d_model)
 
 

@@ -80,7 +80,7 @@ def _ids(words: Sequence[str]) -> Array:
 
 
 def _check_order_task(lengths: Any, rng: Any, n_test: Any, n: int) -> None:
-    if isinstance(lengths, str) or not isinstance(lengths, Sequence | range | np.ndarray):
+    if isinstance(lengths, str) or not isinstance(lengths, Sequence):
         raise TypeError(f"order_task: lengths is {kind_of(lengths)}; expected a list of integers")
     for i, length in enumerate(lengths):
         check_integer("order_task", f"lengths[{i}]", length, minimum=SHORTEST)

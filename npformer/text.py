@@ -29,7 +29,7 @@ def build_vocabulary(
 ) -> dict[str, int]:
     """An id for each word: the special tokens first, then the words in alphabetical order.
 
-    Raises TypeError for a sentence that is one string: it would be cut into letters.
+    Raises TypeError for a sentence that is one string (it would be cut into letters) or words that are none.
 
     >>> build_vocabulary([["dog", "bites", "man"]])
     {'<pad>': 0, 'bites': 1, 'dog': 2, 'man': 3}
@@ -59,7 +59,9 @@ def encode(sentences: Sequence[Sequence[str]], vocabulary: Mapping[str, int]) ->
 
 
 def decode(ids: Array, vocabulary: Mapping[str, int]) -> list[list[str]]:
-    """The words of each row of ids (B, T), padding left out. Raises ValueError for an id that no word has.
+    """The words of each row of ids (B, T), padding left out.
+
+    Raises TypeError unless ids is an array of integers, ValueError for another shape or an unknown id.
 
     >>> decode(np.array([[2, 1, 0]]), {"<pad>": 0, "bites": 1, "dog": 2})
     [['dog', 'bites']]

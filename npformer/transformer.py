@@ -64,6 +64,8 @@ from npformer.validate import (
 
 
 class TransformerParams(NamedTuple):
+    """Everything that the model trains; the gradients come back in the same type."""
+
     embedding: EmbeddingParams  # one matrix for both embeddings and the logits
     encoder: EncoderParams
     decoder: DecoderParams
@@ -147,16 +149,11 @@ def transformer_forward(
         memory_mask = padding_mask(source_ids, padding_id)  # (..., 1, S)
         mask = mask & padding_mask(target_ids, padding_id)  # (..., T, T)
 
-    x, source = _embed(
-        source_ids, params.embedding, params.source_positions, config, rng
-    )  # (..., S, d_model)
+    x, source = _embed(source_ids, params, params.source_positions, config, rng)  # (..., S, d_model)
     memory, encoder = encoder_forward(x, params.encoder, config, mask=memory_mask, rng=rng)
-    x, target = _embed(
-        target_ids, params.embedding, params.target_positions, config, rng
-    )  # (..., T, d_model)
-    y, decoder = decoder_forward(
-        x, memory, params.decoder, config, mask=mask, memory_mask=memory_mask, rng=rng
-    )
+    x, target = _embed(target_ids, params, params.target_positions, config, rng)  # (..., T, d_model)
+    masks = {"mask": mask, "memory_mask": memory_mask}
+    y, decoder = decoder_forward(x, memory, params.decoder, config, **masks, rng=rng)
     logits, tied = tied_logits_forward(y, params.embedding)  # (..., T, vocab_size)
     return logits, TransformerCache(source, target, encoder, decoder, tied)
 
@@ -189,12 +186,12 @@ def transformer_backward(dlogits: Array, cache: TransformerCache) -> Transformer
 
 def _embed(
     ids: Array,
-    params: EmbeddingParams,
+    params: TransformerParams,
     table: LearnedPositionsParams | None,
     config: TransformerConfig,
     rng: Any,
 ) -> tuple[Array, EmbeddedCache]:
-    x, embedding = embedding_forward(ids, params)  # (..., T, d_model)
+    x, embedding = embedding_forward(ids, params.embedding)  # (..., T, d_model)
     learned = None
     if config.positions == "sinusoidal":
         x += positional_encoding(*x.shape[-2:], dtype=x.dtype, xp=array_module(x))
@@ -238,7 +235,7 @@ def greedy_decode(
     _check_decoding(source_ids, params, config, start_id, stop_id, max_length, padding_id)
     xp, max_length = array_module(source_ids), int(max_length)  # NumPy's small integers would overflow
     mask = None if padding_id is None else padding_mask(source_ids, padding_id)  # (B, 1, S)
-    x, _ = _embed(source_ids, params.embedding, params.source_positions, config, None)
+    x, _ = _embed(source_ids, params, params.source_positions, config, None)
     memory, _ = encoder_forward(x, params.encoder, config, mask=mask)
     steps = [_first_step(block, memory, config, max_length) for block in params.decoder.blocks]
     ids = xp.full((*source_ids.shape[:-1], max_length + 1), stop_id, dtype=np.int64)
@@ -403,5 +400,6 @@ def _check_decoding(
     table = params.target_positions
     if table is not None and max_length > len(table.P):
         raise ValueError(
-            f"{function}: max_length is {max_length}; expected at most the learned table's {len(table.P)}"
+            f"{function}: max_length is {max_length}; "
+            f"expected at most the learned table's {len(table.P)} positions"
         )

@@ -1,14 +1,15 @@
 """Arithmetic, walking and files for trees: NamedTuples and tuples, nested, with arrays at their ends."""
 
 import os
+import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from npformer.backend import Array, array_module
 from npformer.validate import check_callable, is_array, kind_of
 
 
@@ -143,7 +144,7 @@ def load(path: str | os.PathLike[str], like: Any) -> Any:
     return tree_map(lambda leaf: _as(leaf, next(in_order)), like)
 
 
-def _read(target: Path) -> dict[str, Array]:
+def _read(target: Path) -> dict[str, NDArray[Any]]:
     """The file's arrays by name; anything but a complete .npz file of plain arrays is refused."""
     with target.open("rb") as file:
         try:
@@ -155,9 +156,11 @@ def _read(target: Path) -> dict[str, Array]:
             raise ValueError(f"load: {target} is not a complete .npz file of arrays ({error})") from None
 
 
-def _as(leaf: Any, array: Array) -> Any:
+def _as(leaf: Any, array: NDArray[Any]) -> Any:
     """The array in the leaf's own array library, or as a number where the leaf is one (Adam's step)."""
-    return type(leaf)(array) if isinstance(leaf, int | float) else array_module(leaf).asarray(array)
+    if isinstance(leaf, int | float):
+        return type(leaf)(array)
+    return sys.modules["cupy"].asarray(array) if hasattr(leaf, "get") else array
 
 
 def _target(function: str, path: str | os.PathLike[str]) -> Path:
@@ -169,7 +172,7 @@ def _target(function: str, path: str | os.PathLike[str]) -> Path:
     return target if target.suffix == ".npz" else target.with_name(target.name + ".npz")
 
 
-def _host_array(function: str, name: str, leaf: Any) -> Array:
+def _host_array(function: str, name: str, leaf: Any) -> NDArray[Any]:
     """The leaf as a NumPy array: a CuPy array comes to the host by its .get(), a number becomes 0-d."""
     array = leaf.get() if hasattr(leaf, "get") and not isinstance(leaf, dict) else leaf
     array = np.asarray(array) if isinstance(array, int | float) else array

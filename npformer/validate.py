@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from npformer.backend import array_module
+from npformer.arrays import array_module
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 LARGEST = 2**53  # float64 knows every integer up to here; no array has so many entries

@@ -508,7 +508,7 @@ def _grid(step: Step) -> tuple[list[str], list[str]]:
     over = [line([step.columns] * len(texts))] if step.columns else []
     if len(texts) > 1:
         span = len(line([texts[0][0]]))
-        over.insert(0, "   ".join(f"head {i}".ljust(span) for i in range(1, len(texts) + 1)))
+        over.insert(0, "   ".join(f"head {i}".ljust(span) for i in range(1, len(texts) + 1)).rstrip())
     return over, body
 
 

@@ -9,6 +9,7 @@ import io
 import itertools
 import os
 import re
+import textwrap
 import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -45,8 +46,9 @@ PAPERS = {"a4": (210.0, 297.0), "letter": (215.9, 279.4)}
 MARGIN, GAP, HEAD_GAP = 14.0, 5.0, 3.0  # around a page, between tables, between the heads of one table
 BOX, GIVEN_BOX = (13.0, 7.4), (8.2, 5.2)  # room for handwriting, room for print
 LABEL, LETTER, SMALL_LETTER = 11.0, 1.62, 1.25  # the widths of a row's word and of letters
-OPENING, SECTION, TITLE, WORDS = 31.0, 9.0, 8.4, 4.0  # heights
+OPENING, SECTION, TITLE, WORDS = 32.0, 9.0, 8.4, 4.0  # heights
 NAME_LINE, FOOT = 45.0, 12.0
+LONGEST_NAME = 32  # letters
 QUIET, GIVEN_GREY = "#5F5F5F", "#EDEDED"
 KEY = "the teacher's key"
 
@@ -60,8 +62,10 @@ TESTS = {  # by which a student can test a table before going on
 }
 INSTRUCTIONS = (
     "Every box is a number for you to find; what stands on grey is given. The line above a table says how.",
-    f"Round to {DECIMALS} decimals before you go on; a half goes away from zero (0.4205 becomes 0.421).",
-    "⊙ multiplies entry by entry, ᵀ turns rows into columns, ε = 0.00001 is too small to show.",
+    f"Round to {DECIMALS} decimals before you go on; a half goes away from zero: 0.4205 becomes 0.421. "
+    "ε = 0.00001.",
+    "pos counts the tokens from 0, i the pairs of columns; ⊙ multiplies entry by entry, ᵀ turns rows "
+    "into columns.",
 )
 HTML = """\
 <!doctype html>
@@ -87,6 +91,10 @@ def example_from_name(name: str) -> Example:
     Raises TypeError unless the name is a string, ValueError when there is nothing in it.
 
     >>> example_from_name("Ada").block.attention.W_Q
+    array([[ 0. ,  0. , -0.5,  0. ],
+           [ 0. , -0.5,  0.5,  0. ],
+           [-0.5,  0. ,  0.5,  0. ],
+           [ 0.5,  0. , -1. , -0.5]])
     """
     if not isinstance(name, str):
         raise TypeError(f"example_from_name: name is {type(name).__name__}; expected a string")
@@ -161,6 +169,7 @@ def worksheet_pages(name: str, *, key: bool = False, paper: str = "a4") -> list[
     check_choice("worksheet_pages", "paper", paper, tuple(PAPERS))
     trace = worked_example(example_from_name(name), decimals=DECIMALS)
     pages = _layout(trace, paper)
+    name = textwrap.shorten(name, LONGEST_NAME, placeholder="…")
     with style.context(["default", STYLE]):
         figures = [_draw_page(page, paper, key) for page in pages]
         _draw_opening(figures[0].axes[0], trace, name, key)
@@ -182,25 +191,27 @@ def save_worksheet(
     target = Path(path)
     kinds = {".pdf": _pdf, ".svg": _svg, ".html": _html}
     if target.suffix.lower() not in kinds:
-        found = (
-            f"{target.name!r} ends in {target.suffix!r}"
-            if target.suffix
-            else f"{target.name!r} has no ending"
-        )
-        raise ValueError(f"save_worksheet: {found}; expected one of {', '.join(kinds)}")
+        raise ValueError(f"save_worksheet: {target.name!r} should end in one of {', '.join(kinds)}")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"save_worksheet: there is no folder {str(target.parent)!r}")
     files = kinds[target.suffix.lower()](target, worksheet_pages(name, key=key, paper=paper), paper)
-    unfinished = {file: file.with_name(f".{file.name}.{os.getpid()}.part") for file in files}
+    try:
+        _write_files(files)
+    except OSError as error:
+        raise OSError(f"save_worksheet: {str(target)!r} cannot be written: {error.strerror}") from error
+    return list(files)
+
+
+def _write_files(files: dict[Path, bytes]) -> None:
+    parts = {file: file.with_name(f".{file.name}.{os.getpid()}.part") for file in files}
     try:
         for file, content in files.items():
-            unfinished[file].write_bytes(content)
-        for file in files:
-            unfinished[file].replace(file)
+            parts[file].write_bytes(content)
+        for file, part in parts.items():
+            part.replace(file)
     finally:
-        for part in unfinished.values():
+        for part in parts.values():
             part.unlink(missing_ok=True)
-    return list(files)
 
 
 def _pdf(target: Path, figures: list["Figure"], paper: str) -> dict[Path, bytes]:
@@ -233,19 +244,21 @@ def _html(target: Path, figures: list["Figure"], paper: str) -> dict[Path, bytes
 def _layout(trace: Trace, paper: str) -> list[list[_Line]]:
     """Where everything goes. The way back begins on a page of its own, so that a class can leave it out."""
     width, height = PAPERS[paper]
+    turn = trace.named["loss"].section
     pages: list[list[_Line]] = [[]]
     y = MARGIN + OPENING
     for section, steps in itertools.groupby(trace.steps, key=lambda step: step.section):
         rows = list(side_by_side(steps, _row_width, width - 2 * MARGIN))
-        heading, together = section, rows[:2]  # what is given stays with the first use of it
-        for row in rows:
-            needed = sum(map(_row_height, together)) + (SECTION if heading else 0.0)
-            if y + needed > height - FOOT or heading == trace.named["loss"].section:
+        for i, row in enumerate(rows):
+            heading = "" if i else section
+            needed = _row_height(row) + (SECTION if heading else 0.0)
+            if all(placed.step.equation == GIVEN for placed in row):  # stays with the row that uses it
+                needed += _row_height(rows[i + 1])
+            if y + needed > height - FOOT or heading == turn:
                 pages.append([])
                 heading, y = heading or f"{section}, continued", MARGIN
             pages[-1].append(_Line(heading, y, row))
             y += _row_height(row) + (SECTION if heading else 0.0)
-            heading, together = "", ...
     return pages
 
 
@@ -352,7 +365,8 @@ def _draw_opening(axes: "Axes", trace: Trace, name: str, key: bool) -> None:
     config, right = trace.example.config, axes.get_xlim()[1] - MARGIN
     _write(axes, MARGIN, MARGIN + 4, f"“{' '.join(trace.example.tokens)}”, by hand", 19, weight="bold")
     _draw_name(axes, right, MARGIN + 2, name, 13, ha="right")
-    _write(axes, right, MARGIN + 8, KEY if key else "", 9, ha="right", color=GRADIENT, weight="bold")
+    if key:
+        _write(axes, right, MARGIN + 8, KEY, 9, ha="right", color=GRADIENT, weight="bold")
     sizes = f"d_model = {config.d_model}, {config.n_heads} heads, d_ff = {config.d_ff}"
     opening = f"One encoder block of “Attention Is All You Need”: {sizes}, norm after each sub-layer, ReLU."
     for i, line in enumerate((opening, *INSTRUCTIONS)):
@@ -361,8 +375,9 @@ def _draw_opening(axes: "Axes", trace: Trace, name: str, key: bool) -> None:
 
 def _draw_footer(axes: "Axes", name: str, page: str, key: bool) -> None:
     """At the foot of every page, so that printed sheets can be told apart."""
-    (right, _), (bottom, _) = axes.get_xlim()[::-1], axes.get_ylim()
-    _write(axes, right - MARGIN, bottom - 7, f"{KEY + ', ' if key else ''}{page}", 7, ha="right", color=QUIET)
+    right, bottom = axes.get_xlim()[1], axes.get_ylim()[0]
+    page = f"{KEY}, {page}" if key else page
+    _write(axes, right - MARGIN, bottom - 7, page, 7, ha="right", color=QUIET)
     _draw_name(axes, MARGIN, bottom - 7, name, 7)
 
 
@@ -382,11 +397,11 @@ def _font_with(letters: str) -> str | None:
     from matplotlib.ft2font import FT2Font
 
     for font in sorted(fontManager.ttflist, key=lambda font: font.name != STYLE["font.family"]):
-        has = FT2Font(font.fname).get_char_index
-        if "Last Resort" not in font.name and all(has(ord(letter)) for letter in letters):
+        pictures = "Last Resort" in font.name or "Emoji" in font.name  # no letters, or none that print
+        if not pictures and all(map(FT2Font(font.fname).get_char_index, map(ord, letters))):
             return font.name
     return None
 
 
 def _write(axes: "Axes", x: float, y: float, text: str, size: float, **look: Any) -> None:
-    axes.text(x, y, text, fontsize=size, va="center_baseline", **look)
+    axes.text(x, y, text, fontsize=size, va="center_baseline", parse_math=False, **look)

@@ -29,9 +29,8 @@ POSITIONS = ["sinusoidal", "learned", "rope", "alibi", "none"]
 
 
 def small(**options):
-    return TransformerConfig(
-        **{"d_model": 4, "d_ff": 6, "n_heads": 2, "n_layers": 2, "dropout": 0.0} | options
-    )
+    sizes = {"d_model": 4, "d_ff": 6, "n_heads": 2, "n_layers": 2}
+    return TransformerConfig(**sizes | {"dropout": 0.0, "eps": 1e-3} | options)
 
 
 def shaken(params, rng):
@@ -59,7 +58,7 @@ def memory(rng):
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 def test_the_block_is_its_parts_in_the_papers_order(rng, x, memory, activation):
-    config = small(activation=activation, eps=1e-3)
+    config = small(activation=activation)
     p = shaken(init_decoder_block(config, rng), rng)
     own, across = causal_mask(3), padding_mask(np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]]), 0)
     looked_back = multi_head_attention_forward(x, x, x, p.self_attention, n_heads=2, mask=own)[0]
@@ -73,7 +72,7 @@ def test_the_block_is_its_parts_in_the_papers_order(rng, x, memory, activation):
 
 
 def test_pre_norm_normalizes_what_enters_and_neither_the_memory_nor_what_goes_past(rng, x, memory):
-    config = small(norm="pre", eps=1e-3)
+    config = small(norm="pre")
     p = shaken(init_decoder_block(config, rng), rng)
     normed = layer_norm_forward(x, p.norm_1, eps=1e-3)[0]
     g = x + multi_head_attention_forward(normed, normed, normed, p.self_attention, n_heads=2)[0]
@@ -104,7 +103,7 @@ def test_the_stack_is_its_blocks_with_one_memory_and_pre_norm_ends_with_a_norm(r
     y, masks = x, {"mask": causal_mask(3), "memory_mask": np.array([True, True, False, True, True])}
     for block in params.blocks:
         y, _ = decoder_block_forward(y, memory, block, config, **masks)
-    y = y if norm == "post" else layer_norm_forward(y, params.norm)[0]
+    y = y if norm == "post" else layer_norm_forward(y, params.norm, eps=1e-3)[0]
     assert (decoder_forward(x, memory, params, config, **masks)[0] == y).all()
 
 

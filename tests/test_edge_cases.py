@@ -76,6 +76,14 @@ def test_the_same_arguments_with_something_in_them_have_gradients(name):
     assert not any(all_zero(gradient) for gradient in gradients.values())
 
 
+@pytest.mark.parametrize("mask", [None, np.ones((3, 0), bool)], ids=["no mask", "mask"])
+def test_no_keys_give_zeros(mask):
+    y, cache = npf.attention_forward(array(2, 3, 4), array(2, 0, 4), array(2, 0, 5), mask=mask)
+    dq, dk, dv = npf.attention_backward(array(2, 3, 5), cache)
+    assert y.shape == (2, 3, 5) and dq.shape == (2, 3, 4) and all_zero((y, dq))
+    assert (dk.shape, dv.shape, cache.weights.shape) == ((2, 0, 4), (2, 0, 5), (2, 3, 0))
+
+
 def test_no_keys_leave_the_output_bias_alone():
     arguments, _ = sized((2,), 3, 0)["multi_head_attention_forward"]
     y, cache = call("multi_head_attention_forward", arguments)
@@ -339,7 +347,7 @@ def test_adam_names_the_gradient_that_is_no_number(wrong):
 def test_integers_are_refused_and_not_promoted(name):
     arguments = FORWARD[name]()
     for argument in DIFFERENTIATED[name].split():
-        whole = replaced(arguments, argument, lambda tree: with_arrays(tree, lambda a: a.astype(int)))
+        whole = replaced(arguments, argument, lambda tree: with_arrays(tree, lambda a: a.astype(np.int64)))
         with pytest.raises(TypeError, match=rf"^{name}: .* has dtype int64; expected float32 or float64"):
             call(name, whole)
 

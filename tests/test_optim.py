@@ -301,5 +301,5 @@ def test_leaves_in_another_order_are_refused():
         b: Any
         W: Any
 
-    with pytest.raises(ValueError, match=r"^sgd_update: grads is not built like params; .* order$"):
+    with pytest.raises(ValueError, match=r"^sgd_update: grads is not built like params; .* in their order$"):
         sgd_update(Layer(np.ones(2), np.ones(2)), Turned(np.ones(2), np.ones(2)), learning_rate=0.1)

@@ -1,4 +1,4 @@
-"""The tasks of lessons 6 and 7: right labels, nothing shared by training and test, the same by the same seed."""
+"""The tasks of lessons 6 and 7: right labels, training and test apart, the same lines from the same seed."""
 
 import re
 

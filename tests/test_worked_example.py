@@ -1,0 +1,459 @@
+"""The worked example, against the package, against differences of its own loss, and against pencils.
+
+The pencil of these tests is the decimal module: exact decimal arithmetic and its ROUND_HALF_UP, which share
+nothing with the trace's own rounding.
+"""
+
+import itertools
+import re
+from decimal import ROUND_HALF_UP, Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from npformer.embedding import EmbeddingParams, embedding_backward, embedding_forward
+from npformer.encoder import encoder_block_backward, encoder_block_forward
+from npformer.feed_forward import ffn_forward
+from npformer.layer_norm import layer_norm_forward
+from npformer.positional import positional_encoding
+from npformer.text import build_vocabulary, encode, tokenize
+from npformer.tree import leaves, tree_map
+from npformer.worked_example import GIVEN, dog_bites_man, drift, round_half_away, worked_example
+
+TRACE = worked_example()
+VALUE = {step.name: step.value for step in TRACE.steps}
+CALCULATED = [step for step in TRACE.steps if step.equation != GIVEN]
+PARAMETERS = ["E", *(path for path, _ in leaves(TRACE.example.block))]
+
+
+def close(actual, expected):
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-14)
+
+
+def with_block(**parts):
+    example = dog_bites_man()
+    return example._replace(block=example.block._replace(**parts))
+
+
+def replaced(path, change, example=None):
+    """The example with one of its arrays changed: path "E", "target" or a path of the block."""
+    example = dog_bites_man() if example is None else example
+    if path == "E":
+        return example._replace(embedding=EmbeddingParams(change(example.embedding.E)))
+    paths = iter([name for name, _ in leaves(example.block)])
+    block = tree_map(lambda array: change(array) if next(paths) == path else array, example.block)
+    return example._replace(block=block)
+
+
+# --- what there is --------------------------------------------------------------------------------
+
+
+def names(place, *leaves):
+    return [f"{place}.{leaf}" for leaf in leaves]
+
+
+NORM = ("add", "mean", "centred", "variance", "std", "x_hat", "output")
+NORM_BACK = ("gamma", "beta", "x_hat", "along_1", "along_x", "add")
+FORWARD = [
+    *["embedding", "angles", "table", "sum"],
+    *names("attention", "Q", "K", "V", "scores", "exp", "weights", "heads", "output"),
+    *names("norm_1", *NORM),
+    *names("ffn", "z", "hidden", "output"),
+    *names("norm_2", *NORM),
+]
+BACK = [
+    *["loss", "d_norm_2.output", *names("d_norm_2", *NORM_BACK)],
+    *names("d_ffn", "W_2", "b_2", "hidden", "z", "W_1", "b_1"),
+    *["d_norm_1.output", *names("d_norm_1", *NORM_BACK)],
+    *names("d_attention", "W_O", "heads", "V", "weights", "scores", "Q", "K", "W_Q", "W_K", "W_V"),
+    *["d_sum", "d_E"],
+]
+
+
+def test_every_step_is_there_in_order():
+    assert [step.name for step in CALCULATED] == FORWARD + BACK
+    assert len(TRACE.named) == len(TRACE.steps), "no name stands twice"
+
+
+def test_every_parameter_is_given_before_its_use_and_gets_a_gradient():
+    order = list(TRACE.named)
+    given = [step.name for step in TRACE.steps if step.equation == GIVEN]
+    assert sorted(given) == sorted([*PARAMETERS, "target"])
+    for path in PARAMETERS:
+        place = "embedding" if path == "E" else path.split(".")[0]
+        calculated = next(name for name in FORWARD if name.startswith(place))
+        assert order.index(path) < order.index(calculated), path
+        assert f"d_{path}" in BACK
+
+
+def test_a_gradient_has_the_shape_of_its_thing():
+    for name in (name for name in TRACE.named if f"d_{name}" in TRACE.named):
+        assert TRACE.named[f"d_{name}"].shape == TRACE.named[name].shape, name
+
+
+def test_the_letters_of_a_shape_come_to_the_shape_of_the_value():
+    sizes = {"n": 3, "vocab": 4, "d_model": 4, "d_model/2": 2, "h": 2, "d_k": 2, "d_ff": 6, "1": 1}
+    for step in TRACE.steps:
+        assert tuple(sizes[letter] for letter in step.axes) == step.shape == step.value.shape, step.name
+
+
+def test_steps_are_found_by_name():
+    assert TRACE.named["ffn.z"].equation == "z = u W_1 + b_1"
+    assert TRACE.named["attention.scores"].source == "eq. 1"
+    assert list(TRACE.named) == [step.name for step in TRACE.steps]
+
+
+def test_the_sentence_is_tokenized_and_numbered_as_the_package_does_it():
+    example = dog_bites_man()
+    tokens = tokenize("Dog bites man.")
+    vocabulary = build_vocabulary([tokens])
+    assert example.tokens == tuple(tokens)
+    assert example.vocabulary == tuple(vocabulary)
+    np.testing.assert_array_equal(example.ids, encode([tokens], vocabulary)[0])
+
+
+# --- the numbers ----------------------------------------------------------------------------------
+
+
+def test_positions_are_those_of_the_source_document_as_printed():
+    printed = [[f"{number:.3f}" for number in row] for row in VALUE["table"]]
+    assert printed == [
+        ["0.000", "1.000", "0.000", "1.000"],
+        ["0.841", "0.540", "0.010", "1.000"],
+        ["0.909", "-0.416", "0.020", "1.000"],
+    ]
+
+
+def test_forward_is_the_package_s_own():
+    example = dog_bites_man()
+    embedded, _ = embedding_forward(example.ids, example.embedding)
+    close(VALUE["embedding"], embedded)
+    close(VALUE["table"], positional_encoding(3, 4))
+    y, cache = encoder_block_forward(VALUE["sum"], example.block, example.config)
+    close(VALUE["norm_2.output"], y)
+    close(VALUE["attention.weights"], cache.attention.weights)
+    norm_1, norm_cache = layer_norm_forward(VALUE["norm_1.add"], example.block.norm_1)
+    close(VALUE["norm_1.output"], norm_1)
+    close(VALUE["norm_1.x_hat"], norm_cache.x_hat)
+    ffn, ffn_cache = ffn_forward(VALUE["norm_1.output"], example.block.ffn)
+    close(VALUE["ffn.output"], ffn)
+    close(VALUE["ffn.hidden"], ffn_cache.hidden)
+    close(VALUE["ffn.z"], ffn_cache.z)
+
+
+@pytest.mark.parametrize("tokens", ["dog bites man", "man bites dog", "dog bites dog"])
+def test_gradients_are_the_package_s_own(tokens):
+    example = dog_bites_man()
+    ids = np.array([example.vocabulary.index(token) for token in tokens.split()])
+    example = example._replace(tokens=tuple(tokens.split()), ids=ids)
+    value = {step.name: step.value for step in worked_example(example).steps}
+    _, cache = encoder_block_forward(value["sum"], example.block, example.config)
+    dx, grads = encoder_block_backward(value["d_norm_2.output"], cache)
+    close(value["d_sum"], dx)
+    for path, gradient in leaves(grads):
+        close(value[f"d_{path}"], gradient)
+    _, embedding_cache = embedding_forward(ids, example.embedding)
+    close(value["d_E"], embedding_backward(dx, embedding_cache).E)
+
+
+@pytest.mark.parametrize("path", PARAMETERS)
+def test_gradients_are_the_slopes_of_the_loss(path):
+    """Central differences of the trace's own loss: no backward pass has a say."""
+    gradient, h = VALUE[f"d_{path}"], 1e-5
+    for index in np.ndindex(gradient.shape):
+        losses = []
+        for step in (h, -h):
+            moved = np.zeros(gradient.shape)
+            moved[index] = step
+            trace = worked_example(replaced(path, lambda array, moved=moved: array + moved))
+            losses.append(float(trace.named["loss"].value))
+        assert (losses[0] - losses[1]) / (2 * h) == pytest.approx(gradient[index], abs=1e-8), (path, index)
+
+
+def test_a_few_numbers_by_hand():
+    """The first token's numbers are fractions until the softmax: PE(0) is (0, 1, 0, 1)."""
+    half = Fraction(1, 2)
+    x = [2, 0 + 1, -1, 1 + 1]  # 2 · (1, 0, -½, ½) + (0, 1, 0, 1)
+    Q = [half * x[0] + x[1] + half * x[3], -half * x[0] + x[3], -half * x[1] + x[3], x[2]]
+    K = [-half * x[0], x[0] + half * x[2], x[0] + x[1] - x[3], -half * x[1] - half * x[3]]
+    V = [x[1] - half * x[2] + half * x[3], -x[3], x[1] + half * x[2], -half * x[0] + half * x[1]]
+    assert (Q, K, V) == ([3, 1, 1.5, -1], [-1, 1.5, 1, -1.5], [2.5, -2, 0.5, -0.5])
+    for name, row in (("sum", x), ("attention.Q", Q), ("attention.K", K), ("attention.V", V)):
+        np.testing.assert_array_equal(VALUE[name][0], [float(number) for number in row])
+    close(VALUE["attention.scores"][:, 0, 0], [(3 * -1 + 1 * 1.5) / 2**0.5, (1.5 * 1 + -1 * -1.5) / 2**0.5])
+
+
+def test_the_loss_is_half_the_squared_distance():
+    y, target = VALUE["norm_2.output"], dog_bites_man().target
+    by_hand = sum((a - b) ** 2 for a, b in zip(y.ravel(), target.ravel(), strict=True)) / 2
+    assert float(VALUE["loss"]) == pytest.approx(by_hand, abs=1e-15)
+
+
+def test_weights_are_integers_and_halves():
+    for step in TRACE.steps:
+        if step.equation == GIVEN:
+            np.testing.assert_array_equal(2 * step.value, np.rint(2 * step.value))
+            assert abs(step.value).max() <= 2
+
+
+def test_the_example_is_not_degenerate():
+    z, weights = VALUE["ffn.z"], VALUE["attention.weights"]
+    assert abs(z).min() > 0.05
+    assert len({tuple(row) for row in z > 0}) == 3, "every token switches other units on"
+    assert [bool(off) for off in (z <= 0).all(axis=0)] == [unit == 2 for unit in range(6)]
+    assert min(VALUE["norm_1.variance"].min(), VALUE["norm_2.variance"].min()) > 0.5
+    assert abs(weights - 1 / 3).max(axis=-1).min() > 0.1
+    assert [TRACE.example.tokens[i] for i in weights[0].argmax(axis=-1)] == ["bites", "man", "bites"]
+    assert abs(VALUE["attention.scores"]).max() < 2.5
+    for step in CALCULATED:
+        assert abs(step.value).max() > 0.1, f"{step.name} is all but zero"
+        assert abs(step.value).max() < 10, f"{step.name} is too large for a pencil"
+
+
+def test_the_dead_unit_and_the_absent_word_get_no_gradient_and_all_others_do():
+    assert not VALUE["d_ffn.W_1"][:, 2].any() and not VALUE["d_ffn.W_2"][2].any()
+    assert np.delete(VALUE["d_ffn.W_1"], 2, axis=1).all() and np.delete(VALUE["d_ffn.W_2"], 2, axis=0).all()
+    assert not VALUE["d_E"][0].any() and VALUE["d_E"][1:].all()
+
+
+SWAPS = {
+    **{f"attention.W_{m} transposed": (f"attention.W_{m}", lambda W: W.T) for m in "QKVO"},
+    **{f"attention.W_{m} heads swapped": (f"attention.W_{m}", lambda W: np.roll(W, 2, 1)) for m in "QKV"},
+    "attention.W_O heads swapped": ("attention.W_O", lambda W: np.roll(W, 2, 0)),
+    "E one word on": ("E", lambda E: np.roll(E, 1, 0)),
+    **{f"{path} reversed": (path, lambda a: a[..., ::-1].copy()) for path in PARAMETERS},
+}
+
+
+@pytest.mark.parametrize("mistake", SWAPS)
+def test_a_mistake_changes_the_output(mistake):
+    y = worked_example(replaced(*SWAPS[mistake])).named["norm_2.output"].value
+    assert abs(y - VALUE["norm_2.output"]).max() > 0.05
+
+
+def test_swapped_parameters_change_the_output():
+    block = dog_bites_man().block
+    W_Q, W_K, W_V, W_O = block.attention[:4]
+    swapped = [
+        with_block(attention=block.attention._replace(W_Q=W_K, W_K=W_Q)),
+        with_block(attention=block.attention._replace(W_K=W_V, W_V=W_K)),
+        with_block(attention=block.attention._replace(W_V=W_O, W_O=W_V)),
+        with_block(norm_1=block.norm_2, norm_2=block.norm_1),
+        with_block(norm_1=block.norm_1._replace(gamma=block.norm_1.beta, beta=block.norm_1.gamma)),
+        with_block(ffn=block.ffn._replace(W_1=block.ffn.W_2.T, W_2=block.ffn.W_1.T)),
+    ]
+    for example in swapped:
+        assert abs(worked_example(example).named["norm_2.output"].value - VALUE["norm_2.output"]).max() > 0.05
+
+
+def test_the_example_is_left_as_it_was():
+    example, untouched = dog_bites_man(), dog_bites_man()
+    worked_example(example, decimals=3)
+    for (_, after), (path, before) in zip(leaves(example.block), leaves(untouched.block), strict=True):
+        np.testing.assert_array_equal(after, before, err_msg=path)
+    np.testing.assert_array_equal(example.embedding.E, untouched.embedding.E)
+
+
+# --- the pencil -----------------------------------------------------------------------------------
+
+PENCIL = worked_example(decimals=3)
+WRITTEN = {step.name: step.value for step in PENCIL.steps}
+THOUSANDTH = Decimal("0.001")
+
+
+def on_paper(values):
+    """Rounded as on paper: lists of Decimals to lists of Decimals."""
+    return [[value.quantize(THOUSANDTH, ROUND_HALF_UP) for value in row] for row in values]
+
+
+def decimals(array):
+    """What stands in the trace, as the Decimals that its three printed decimals are."""
+    return [[Decimal(f"{number:.3f}") for number in row] for row in array]
+
+
+def product(a, b):
+    columns = list(zip(*b, strict=True))
+    return [[sum(x * y for x, y in zip(row, column, strict=True)) for column in columns] for row in a]
+
+
+def total(a, b):
+    return [[x + y for x, y in zip(*rows, strict=True)] for rows in zip(a, b, strict=True)]
+
+
+def test_every_rounded_step_has_three_decimals():
+    for step in PENCIL.steps:
+        np.testing.assert_array_equal(step.value, np.round(step.value, 3), err_msg=step.name)
+        assert not np.signbit(step.value[step.value == 0]).any(), f"{step.name} has a -0"
+
+
+def test_the_pencil_multiplies_what_stands_on_the_paper():
+    paper = {name: decimals(np.atleast_2d(value)) for name, value in WRITTEN.items() if value.ndim < 3}
+    x = on_paper(total(paper["embedding"], paper["table"]))
+    assert x == paper["sum"]
+    for name in "QKV":
+        assert on_paper(product(x, paper[f"attention.W_{name}"])) == paper[f"attention.{name}"]
+    heads = decimals(np.concatenate(list(WRITTEN["attention.heads"]), axis=-1))
+    assert on_paper(product(heads, paper["attention.W_O"])) == paper["attention.output"]
+    z = total(product(paper["norm_1.output"], paper["ffn.W_1"]), 3 * paper["ffn.b_1"])
+    assert on_paper(z) == paper["ffn.z"]
+    u_transposed = list(zip(*paper["norm_1.output"], strict=True))
+    assert on_paper(product(u_transposed, paper["d_ffn.z"])) == paper["d_ffn.W_1"]
+
+
+def test_the_pencil_divides_what_stands_on_the_paper():
+    exp, weights = WRITTEN["attention.exp"], WRITTEN["attention.weights"]
+    for head in range(2):
+        rows = decimals(exp[head])
+        assert on_paper([[e / sum(row) for e in row] for row in rows]) == decimals(weights[head])
+    for norm in ("norm_1", "norm_2"):
+        added = decimals(WRITTEN[f"{norm}.add"])
+        mean = on_paper([[sum(row) / 4] for row in added])
+        assert mean == decimals(WRITTEN[f"{norm}.mean"])
+        centred = [[a - m for a in row] for row, [m] in zip(added, mean, strict=True)]
+        variance = on_paper([[sum(c * c for c in row) / 4] for row in centred])
+        assert variance == decimals(WRITTEN[f"{norm}.variance"])
+        std = on_paper([[(v + Decimal("0.00001")).sqrt()] for [v] in variance])
+        assert std == decimals(WRITTEN[f"{norm}.std"])
+        x_hat = on_paper([[c / s for c in row] for row, [s] in zip(centred, std, strict=True)])
+        assert x_hat == decimals(WRITTEN[f"{norm}.x_hat"])
+
+
+@given(st.integers(-20_000, 20_000), st.integers(1, 4), st.sampled_from([1, 2, 5, 10]))
+def test_rounding_is_that_of_paper_at_every_tie(halves, places, divisor):
+    """Halves of the last kept digit, as halves and as binary has them after a division."""
+    number = Decimal(halves) / (2 * 10**places)
+    expected = float(number.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP))
+    assert round_half_away(np.array([float(number * divisor) / divisor]), places)[0] == expected
+
+
+def test_rounding_leaves_no_minus_zero_and_keeps_the_shape():
+    rounded = round_half_away(np.array([[-0.0004, 0.0], [-0.0, 0.0004]]), 3)
+    assert rounded.shape == (2, 2) and not rounded.any() and not np.signbit(rounded).any()
+
+
+def test_drift_is_the_distance_from_the_exact_trace():
+    far = drift(PENCIL)
+    assert list(far) == [step.name for step in PENCIL.steps]
+    for name, distance in far.items():
+        assert distance == np.max(abs(WRITTEN[name] - VALUE[name])), name
+    assert 1e-4 < max(far.values()) < 0.02
+    assert set(drift(TRACE).values()) == {0.0}
+
+
+def test_drift_shrinks_with_every_decimal():
+    worst = [max(drift(worked_example(decimals=n)).values()) for n in range(2, 9)]
+    assert all(later < earlier / 3 for earlier, later in itertools.pairwise(worst))
+    assert worst[-1] < 1e-6
+
+
+def test_rounding_switches_no_unit():
+    np.testing.assert_array_equal(WRITTEN["ffn.z"] > 0, VALUE["ffn.z"] > 0)
+
+
+# --- as text --------------------------------------------------------------------------------------
+
+TEXT, PENCIL_TEXT = str(TRACE), str(PENCIL)
+
+
+@pytest.mark.parametrize("text", [TEXT, PENCIL_TEXT], ids=["exact", "pencil"])
+def test_every_step_is_printed_within_the_width(text):
+    assert max(map(len, text.splitlines())) <= 100
+    for step in TRACE.steps:
+        assert f"{step.name}  {step.shape}" in text
+        assert step.equation in text
+    for title in {step.section for step in TRACE.steps}:
+        assert text.count(f"── {title} ─") == 1
+
+
+def test_the_numbers_are_printed_once_each():
+    exact = sum(step.value.size for step in CALCULATED)
+    body = TEXT[TEXT.index("──") :]
+    assert len(re.findall(r"(?<![\w.])-?\d+\.\d{3}(?!\d)", body)) == exact
+
+
+def test_a_step_prints_as_a_table():
+    assert str(TRACE.named["attention.weights"]).splitlines() == [
+        "attention.weights  (2, 3, 3)",
+        "weights = softmax(scores) = exp / row sum of exp  [eq. 1]",
+        "      head 1              head 2",
+        "        dog bites   man     dog bites   man",
+        "dog   0.146 0.638 0.216   0.483 0.432 0.084",
+        "bites 0.110 0.283 0.607   0.248 0.104 0.648",
+        "man   0.275 0.601 0.125   0.319 0.087 0.594",
+    ]
+    assert str(TRACE.named["norm_1.gamma"]).splitlines() == ["norm_1.gamma  (4,)", "given", "  1   2 0.5   1"]
+    assert str(PENCIL.named["loss"]).splitlines()[2] == f"{WRITTEN['loss']:.3f}"
+
+
+def test_tables_beside_each_other_share_their_words():
+    line = next(line for line in TEXT.splitlines() if line.startswith("attention.Q "))
+    assert line.split() == "attention.Q (3, 4) attention.K (3, 4) attention.V (3, 4)".split()
+    rows = TEXT[TEXT.index(line) :].splitlines()[2:5]
+    assert [row.split()[0] for row in rows] == ["dog", "bites", "man"]
+    assert [len(row.split()) for row in rows] == [13, 13, 13]
+
+
+def test_the_text_says_how_far_rounding_led():
+    far = drift(PENCIL)
+    closing = PENCIL_TEXT[PENCIL_TEXT.index("Rounding to 3 decimals") :]
+    for title in {step.section for step in PENCIL.steps}:
+        worst = max(far[step.name] for step in PENCIL.steps if step.section == title)
+        assert re.search(rf"{re.escape(title)} +at most {worst:.5f}, in ", closing)
+    for name, end in (("norm_2.output", "output y"), ("loss", "loss"), ("d_E", "gradient of E")):
+        assert re.search(rf"{end} +{far[name]:.5f}", closing)
+    assert "Rounding" not in TEXT
+
+
+def test_other_decimals_are_printed_as_they_were_rounded():
+    assert "0.8415" in str(worked_example(decimals=4).named["table"])
+    assert "0.8 " in str(worked_example(decimals=1).named["table"])
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"norm": "pre"}, "worked_example: config.norm is 'pre'; the trace shows 'post' only"),
+        ({"activation": "gelu"}, "config.activation is 'gelu'; the trace shows 'relu' only"),
+        ({"positions": "rope"}, "config.positions is 'rope'; the trace shows 'sinusoidal' only"),
+    ],
+)
+def test_another_kind_of_block_is_refused(config, message):
+    example = dog_bites_man()
+    with pytest.raises(ValueError, match=re.escape(message)):
+        worked_example(example._replace(config=example.config._replace(**config)))
+
+
+def test_attention_biases_are_refused():
+    attention = dog_bites_man().block.attention._replace(b_Q=np.zeros(4), b_O=np.zeros(4))
+    with pytest.raises(ValueError, match="attention has b_Q, b_O; the trace shows no attention biases"):
+        worked_example(with_block(attention=attention))
+
+
+@pytest.mark.parametrize("path", ["E", "attention.W_K", "norm_1.beta", "ffn.W_1", "ffn.b_2", "norm_2.gamma"])
+def test_a_wrong_shape_is_named(path):
+    name = re.escape(path)
+    with pytest.raises(ValueError, match=rf"worked_example: {name} has shape .*; expected \(.*\) = \("):
+        worked_example(replaced(path, lambda array: np.concatenate([array, array])))
+
+
+@pytest.mark.parametrize("number", [0, 9, -1])
+def test_decimals_out_of_range_are_refused(number):
+    with pytest.raises(ValueError, match=f"worked_example: decimals is {number}; expected"):
+        worked_example(decimals=number)
+
+
+@pytest.mark.parametrize("wrong", ["3", 3.0, True])
+def test_decimals_of_another_kind_are_refused(wrong):
+    with pytest.raises(TypeError, match="worked_example: decimals is"):
+        worked_example(decimals=wrong)
+
+
+def test_something_that_is_no_example_is_refused():
+    with pytest.raises(TypeError, match=r"worked_example: example is .*; expected an Example"):
+        worked_example(dog_bites_man().block)

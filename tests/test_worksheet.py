@@ -1,0 +1,357 @@
+"""The worksheets: whose numbers they are, what stands on the paper, and the files."""
+
+import re
+import unicodedata
+import warnings
+import xml.etree.ElementTree as ET
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.patches import Rectangle
+
+from npformer import worksheet
+from npformer.tree import leaves, tree_map
+from npformer.worked_example import GIVEN, dog_bites_man, drift, worked_example
+from npformer.worksheet import example_from_name, is_lively, save_worksheet, worksheet_pages
+
+MM = 72 / 25.4  # points
+NAME = "Ada"
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return worked_example(example_from_name(NAME), decimals=3)
+
+
+@pytest.fixture(scope="module", params=["a4", "letter"])
+def paper(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def blank(paper):
+    return worksheet_pages(NAME, paper=paper)
+
+
+@pytest.fixture(scope="module")
+def key(paper):
+    return worksheet_pages(NAME, key=True, paper=paper)
+
+
+def arrays(example):
+    return dict(leaves((example.embedding, example.block, example.target)))
+
+
+def same(one, other):
+    one, other = arrays(one), arrays(other)
+    return all(np.array_equal(one[path], other[path]) for path in one)
+
+
+# --- whose numbers --------------------------------------------------------------------------------
+
+
+def test_a_name_has_its_numbers_for_ever():
+    example = example_from_name("Ada")
+    W_1 = [[-1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]]
+    np.testing.assert_array_equal(example.block.ffn.W_1, W_1)
+    np.testing.assert_array_equal(example.target, np.zeros((3, 4)))
+
+
+@pytest.mark.parametrize("spelling", ["Zoë Müller", " zoë  müller\n", "ZOË MÜLLER", "Zoë Müller"])
+def test_spellings_of_one_name_give_one_sheet(spelling):
+    assert same(example_from_name("Zoë Müller"), example_from_name(spelling))
+    decomposed = unicodedata.normalize("NFD", spelling)
+    assert same(example_from_name("Zoë Müller"), example_from_name(decomposed))
+
+
+def test_other_names_give_other_sheets():
+    sheets = [example_from_name(name) for name in ("Ada", "Adam", "Ida", "李明")]
+    for i, one in enumerate(sheets):
+        assert not any(same(one, other) for other in sheets[:i])
+
+
+@pytest.mark.parametrize("name", ["Ada", "Noor", "李明", "x"])
+def test_every_name_gets_numbers_for_a_pencil(name):
+    example = example_from_name(name)
+    assert is_lively(example)
+    for path, array in arrays(example).items():
+        np.testing.assert_array_equal(2 * array, np.rint(2 * array), err_msg=path)
+        assert not np.signbit(array[array == 0]).any(), f"{path} prints as -0"
+        if array.ndim == 2 and not path.startswith("2"):
+            assert array.any(axis=0).all() and array.any(axis=1).all(), f"{path} has an empty row or column"
+    assert max(drift(worked_example(example, decimals=3)).values()) <= 0.05
+    y = worked_example(example).named["norm_2.output"].value
+    assert abs(example.target - y).max() <= 1.5
+
+
+def test_an_undecodable_name_still_has_numbers():
+    assert is_lively(example_from_name("\udcff"))
+
+
+def dull(**changes):
+    """The class example with some arrays scaled or moved."""
+    paths = iter([path for path, _ in leaves(dog_bites_man().block)])
+    block = tree_map(
+        lambda a: changes.get(next(paths).replace(".", "_"), lambda a: a)(a), dog_bites_man().block
+    )
+    return dog_bites_man()._replace(block=block)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    {
+        "a unit is near its kink": {"ffn_b_1": lambda b: b - np.array([0, 0, 0, 0.38, 0, 0])},
+        "no unit is on": {"ffn_b_1": lambda b: b - 5},
+        "all units are on": {"ffn_b_1": lambda b: b + 5},
+        "attention looks everywhere alike": {"attention_W_Q": lambda W: 0.1 * W},
+        "attention looks at one token only": {"attention_W_Q": lambda W: 4 * W},
+        "the first norm divides by little": {"attention_W_O": lambda W: 0 * W},
+        "the second norm divides by little": {
+            "norm_1_gamma": lambda g: 0.1 * g,
+            "ffn_W_2": lambda W: 0.1 * W,
+        },
+        "numbers are large": {"ffn_W_1": lambda W: 8 * W},
+        "a gradient vanishes": {"norm_2_gamma": lambda g: 0 * g},
+    }.items(),
+    ids=lambda item: item[0],
+)
+def test_dull_examples_are_passed_over(changes):
+    assert is_lively(dog_bites_man())
+    assert not is_lively(dull(**changes[1]))
+
+
+def test_examples_that_rounding_spoils_are_passed_over(monkeypatch):
+    monkeypatch.setattr(worksheet, "drift", lambda trace: {"ffn.z": 0.06 if trace.decimals == 3 else 0.0})
+    assert not is_lively(dog_bites_man())
+
+
+@pytest.mark.parametrize("name", ["", "  ", "\n"])
+def test_an_empty_name_is_refused(name):
+    with pytest.raises(ValueError, match="example_from_name: the name is empty"):
+        example_from_name(name)
+
+
+def test_a_name_that_is_no_string_is_refused():
+    with pytest.raises(TypeError, match="example_from_name: name is int; expected a string"):
+        example_from_name(7)
+
+
+# --- what stands on the paper ---------------------------------------------------------------------
+
+
+def texts(figures):
+    return [text for figure in figures for text in figure.axes[0].texts]
+
+
+def boxes(figures, colour):
+    patches = [patch for figure in figures for patch in figure.axes[0].patches]
+    return [p for p in patches if isinstance(p, Rectangle) and np.allclose(p.get_facecolor()[:3], colour)]
+
+
+def numbers(figures):
+    """Every number in a box: they alone are centred and made of digits."""
+    centred = [text.get_text() for text in texts(figures) if text.get_ha() == "center"]
+    return Counter(text for text in centred if re.fullmatch(r"−?\d+(\.\d+)?", text))
+
+
+def printed(steps):
+    shown = [f"{v:g}" if s.equation == GIVEN else f"{v:.3f}" for s in steps for v in s.value.flat]
+    return Counter(text.replace("-", "−") for text in shown)
+
+
+def test_the_blank_sheet_shows_what_is_given_and_nothing_else(blank, trace):
+    assert numbers(blank) == printed([step for step in trace.steps if step.equation == GIVEN])
+
+
+def test_the_key_shows_every_number_as_the_pencil_has_it(key, trace):
+    assert numbers(key) == printed(trace.steps)
+
+
+def test_every_number_to_find_has_a_box_to_write_in(blank, trace):
+    to_find = boxes(blank, (1, 1, 1))
+    assert len(to_find) == sum(step.value.size for step in trace.steps if step.equation != GIVEN)
+    assert min(box.get_width() for box in to_find) >= 12 and min(box.get_height() for box in to_find) >= 7
+
+
+def test_every_equation_stands_above_its_table(blank, trace):
+    written = Counter(text.get_text() for text in texts(blank))
+    wanted = Counter(step.equation for step in trace.steps if step.equation != GIVEN)
+    assert wanted <= written
+    for step in trace.steps:
+        assert any(text.startswith(step.name) for text in written)
+
+
+def test_heading_and_foot(blank, key):
+    for figures, last in (
+        (blank, f"page {len(blank)} of {len(blank)}"),
+        (key, f"page {len(key)} of {len(key)}"),
+    ):
+        written = [text.get_text() for text in texts(figures)]
+        assert written.count(NAME) == len(figures) + 1
+        assert any(text.endswith(last) for text in written)
+    assert not any("key" in text.get_text() for text in texts(blank))
+    assert sum("the teacher's key" in text.get_text() for text in texts(key)) == len(key) + 1
+
+
+def test_the_way_back_begins_on_a_page_of_its_own(blank):
+    sections = [[t.get_text() for t in figure.axes[0].texts if t.get_weight() == "bold"] for figure in blank]
+    [page] = [i for i, titles in enumerate(sections) if "Loss" in titles]
+    assert sections[page][0] == "Loss"
+    assert not any(title.startswith("Back") for titles in sections[:page] for title in titles)
+    assert all(title.startswith(("Back", "Loss")) for titles in sections[page:] for title in titles)
+
+
+def test_given_arrays_stand_on_the_page_that_uses_them(blank):
+    for figure in blank:
+        captions = [text.get_text() for text in figure.axes[0].texts]
+        for place, first in (("attention.W_Q", "attention.Q"), ("ffn.W_1", "ffn.z")):
+            assert any(c.startswith(place) for c in captions) == any(
+                c.startswith(first + " ·") for c in captions
+            )
+
+
+def extents(figure):
+    """The outlines in mm, from the left and the bottom, of every text and box of a page."""
+    canvas = FigureCanvasAgg(figure)
+    figure.set_dpi(72)
+    renderer = canvas.get_renderer()
+    artists = [*figure.axes[0].texts, *figure.axes[0].patches]
+    return [(artist, np.array(artist.get_window_extent(renderer).get_points()) / MM) for artist in artists]
+
+
+def overlap(one, other):
+    return (np.minimum(one[1], other[1]) - np.maximum(one[0], other[0])).min()
+
+
+@pytest.mark.parametrize("kind", ["blank", "key"])
+def test_nothing_overlaps_and_nothing_leaves_the_page(kind, paper, request):
+    width, height = {"a4": (210, 297), "letter": (215.9, 279.4)}[paper]
+    for figure in request.getfixturevalue(kind):
+        assert tuple(figure.get_size_inches() * 25.4) == pytest.approx((width, height))
+        found = extents(figure)
+        for _, box in found:
+            assert (box >= 5).all() and (box <= [width - 5, height - 5]).all()
+        words = [(a.get_text(), box) for a, box in found if not isinstance(a, Rectangle)]
+        squares = [box for a, box in found if isinstance(a, Rectangle)]
+        for i, (text, box) in enumerate(words):
+            for other, other_box in words[:i]:
+                assert overlap(box, other_box) <= 0, (text, other)
+            inside = [square for square in squares if overlap(box, square) > 0]
+            assert all((square[0] <= box[0]).all() and (box[1] <= square[1]).all() for square in inside), text
+
+
+def test_a_name_without_a_font_gets_a_line_to_write_on():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figures = worksheet_pages("\U0010fffd")
+        FigureCanvasAgg(figures[0]).draw()
+    assert "\U0010fffd" not in [text.get_text() for text in texts(figures)]
+    lines = [[len(line.get_xdata()) for line in figure.axes[0].lines] for figure in figures]
+    assert len(lines[0]) == len(worksheet_pages(NAME)[0].axes[0].lines) + 2
+
+
+def test_names_are_neither_mathematics_nor_endless():
+    written = [
+        text
+        for text in texts(worksheet_pages("$x$ " + "Wolfeschlegelsteinhausen " * 4))
+        if "$x$" in text.get_text()
+    ]
+    assert all(not text.get_parse_math() and len(text.get_text()) <= 32 for text in written)
+    assert written
+
+
+def test_another_paper_is_refused():
+    with pytest.raises(ValueError, match="worksheet_pages: paper is 'a5'; expected one of 'a4', 'letter'"):
+        worksheet_pages(NAME, paper="a5")
+
+
+# --- the files ------------------------------------------------------------------------------------
+
+
+def test_a_pdf_has_all_pages_and_is_the_same_each_time(tmp_path, blank, paper):
+    files = [save_worksheet(NAME, tmp_path / f"{name}.pdf", paper=paper) for name in ("one", "two")]
+    [one], [two] = files
+    content = one.read_bytes()
+    assert content == two.read_bytes()
+    assert content.startswith(b"%PDF-") and len(re.findall(rb"/Type /Page\b", content)) == len(blank)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.pdf", "two.pdf"]
+
+
+def test_an_svg_file_holds_one_page(tmp_path):
+    files = save_worksheet(NAME, tmp_path / "sheet.SVG", key=True)
+    assert [file.name for file in files] == [f"sheet-{i}.SVG" for i in range(1, len(files) + 1)]
+    assert sorted(tmp_path.iterdir()) == sorted(files) and len(files) == len(worksheet_pages(NAME))
+    for file in files:
+        root = ET.parse(file).getroot()
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert root.attrib["viewBox"] == f"0 0 {210 * MM:.6f} {297 * MM:.6f}".replace(".000000", "")
+
+
+class Page(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.ids, self.references = Counter(), [], set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.tags[tag] += 1
+        self.ids += [attributes["id"]] if "id" in attributes else []
+        for value in attributes.values():
+            self.references |= set(re.findall(r"^#(.+)$|url\(#(.+?)\)", value or ""))
+
+
+def test_html_holds_every_page_and_nothing_from_elsewhere(tmp_path, blank, paper):
+    [file] = save_worksheet(NAME, tmp_path / "sheet.html", paper=paper)
+    text = file.read_text(encoding="utf-8")
+    page = Page(text)
+    assert page.tags["svg"] == len(blank) == text.count('role="img" aria-label="Worksheet, page ')
+    assert len(set(page.ids)) == len(page.ids)
+    assert {a or b for a, b in page.references} <= set(page.ids)
+    assert not {"script", "link", "img", "iframe"} & set(page.tags)
+    size = {"a4": "210.0mm 297.0mm", "letter": "215.9mm 279.4mm"}[paper]
+    assert f"@page {{ size: {size}; margin: 0 }}" in text
+
+
+@pytest.mark.parametrize("name", ["sheet.png", "sheet", "sheet.pdf.txt"])
+def test_another_kind_of_file_is_refused(tmp_path, name):
+    with pytest.raises(
+        ValueError, match=rf"save_worksheet: '{name}' should end in one of \.pdf, \.svg, \.html"
+    ):
+        save_worksheet(NAME, tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="save_worksheet: there is no folder '.*nowhere'"):
+        save_worksheet(NAME, tmp_path / "nowhere" / "sheet.pdf")
+
+
+def test_a_full_disk_leaves_the_old_files_and_no_parts(tmp_path, monkeypatch):
+    old = tmp_path / "sheet-1.svg"
+    old.write_text("old")
+    write, written = Path.write_bytes, []
+
+    def full(path, content):
+        if len(written) == 2:
+            raise OSError(28, "No space left on device")
+        written.append(path)
+        return write(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(
+        OSError, match=r"save_worksheet: '.*sheet\.svg' cannot be written: No space left on device"
+    ):
+        save_worksheet(NAME, tmp_path / "sheet.svg")
+    assert len(written) == 2 and list(tmp_path.iterdir()) == [old] and old.read_text() == "old"
+
+
+def test_a_folder_in_the_place_of_the_file_is_refused(tmp_path):
+    (tmp_path / "sheet.pdf").mkdir()
+    with pytest.raises(OSError, match="save_worksheet: .* cannot be written"):
+        save_worksheet(NAME, tmp_path / "sheet.pdf")
+    assert [path.name for path in tmp_path.iterdir()] == ["sheet.pdf"]
