@@ -3,38 +3,66 @@
     uv run python figures/make.py                   all of them
     uv run python figures/make.py clock_hands.svg   some of them
     uv run python figures/make.py --check           draw, compare with the files, write nothing
+    uv run python figures/make.py --alt             each as a line of Markdown, with its description
 
-Line art is SVG, heat maps are PNG. With the versions that `drawn_with.txt` names, the files come out byte for
+The docstring of each figure's function is its description, for those who cannot see it. Line art is SVG, heat maps are PNG. With the versions that `drawn_with.txt` names, the files come out byte for
 byte the same; other versions place a letter a little differently.
 """
 
 import argparse
+import functools
 import platform
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
 import PIL
 from matplotlib.figure import Figure
 
-from npformer import angular_frequencies, plots, positional_encoding, shift_matrix, wavelengths
+from npformer import (
+    TransformerConfig,
+    angular_frequencies,
+    embedding_forward,
+    ffn_backward,
+    ffn_forward,
+    gelu_backward,
+    gelu_forward,
+    init_encoder,
+    init_ffn,
+    layer_norm_backward,
+    layer_norm_forward,
+    multi_head_attention_forward,
+    plots,
+    positional_encoding,
+    relu_backward,
+    relu_forward,
+    shift_matrix,
+    wavelengths,
+)
+from npformer.attention import AttentionParams
+from npformer.encoder import self_attention_backward, self_attention_forward
+from npformer.worked_example import dog_bites_man, worked_example
 
 FOLDER = Path(__file__).parent
 DRAWN_WITH = "drawn_with.txt"
 
 
 def clock_hands() -> Figure:
+    """Nine clocks: at positions 0, 3 and 15 the fast hand has gone far round, the slow one has hardly moved"""
     return plots.clock_hands([0, 3, 15], angular_frequencies(8))
 
 
 def frequency_bands() -> Figure:
+    """Four bands, each with a sine and a cosine: a turn takes 6.3 positions in the first, 198.7 in the last"""
     return plots.frequency_bands(angular_frequencies(16))
 
 
 def worked_table() -> Figure:
+    """The table of 3 positions and 4 columns: dog is 0, 1, 0, 1; bites 0.841, 0.540, 0.010, 1.000"""
     return plots.matrix(
         positional_encoding(3, 4),
         row_labels=["0 dog", "1 bites", "2 man"],
@@ -44,11 +72,13 @@ def worked_table() -> Figure:
 
 
 def wavelengths_by_base() -> Figure:
+    """The positions a turn grow by one factor from pair to pair, to 47,117 at base 10000 and 5,063 at 1000"""
     longest = {"base 10000 (the paper)": wavelengths(64), "base 1000": wavelengths(64, base=1000.0)}
     return plots.wavelength_curves(longest, title="d_model = 64")
 
 
 def one_step() -> Figure:
+    """A matrix with blocks of two by two on its diagonal, each a turn, and zeros everywhere else"""
     return plots.matrix(
         shift_matrix(1, 6),
         decimals=2,
@@ -59,22 +89,196 @@ def one_step() -> Figure:
 
 
 def heat_map() -> Figure:
+    """The position table in colours: the left columns change at every position, the right ones hardly at all"""
     return plots.heat_map(positional_encoding(100, 64), title="100 positions, d_model = 64")
 
 
 def position_similarity() -> Figure:
+    """A dark diagonal and paler stripes along it: how alike two positions are depends on their distance alone"""
     return plots.position_similarity(positional_encoding(100, 64), title="PE[p] · PE[q], d_model = 64")
 
 
+def binary_counter() -> Figure:
+    """Left, 0 to 15 in four bits, each half as fast as the one before; right, four pairs of waves that slow down"""
+    bits = (np.arange(16)[:, None] >> np.arange(4)) & 1
+    return plots.binary_counter(bits, positional_encoding(16, 8, base=16.0))
+
+
+def lanes() -> Figure:
+    """Three lanes: meaning plus order tag goes through the same box, FFN; no arrow leads to another lane"""
+    meaning, position = words(), positional_encoding(3, 4)
+    output, _ = ffn_forward(meaning + position, EXAMPLE.block.ffn)
+    return plots.lanes(meaning, position, output, EXAMPLE.tokens)
+
+
+def hourglass() -> Figure:
+    """A row of 8 squares widens to 32, of which many are empty, and narrows to 8 again"""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=8)
+    y, cache = ffn_forward(x, init_ffn(8, 32, rng))
+    return plots.hourglass(x, cache.hidden, y)
+
+
+def activations() -> Figure:
+    """ReLU is 0, then the diagonal; GELU is a rounded one that dips to −0.17, and its slope has no jump"""
+    z = np.linspace(-4, 4, 401)
+    (relu, relu_cache), (gelu, gelu_cache) = relu_forward(z), gelu_forward(z)
+    one = np.ones_like(z)
+    slopes = {"ReLU": relu_backward(one, relu_cache), "GELU": gelu_backward(one, gelu_cache)}
+    return plots.curves(z, {"value": {"ReLU": relu, "GELU": gelu}, "slope": slopes}, x_label="z")
+
+
+def attention_and_order() -> Figure:
+    """Four tables of weights: without positions the two sentences give the same one, with positions they differ"""
+    panels = {}
+    for positions, scale in (("no positions", 0.0), ("with positions", 1.0)):
+        for order in ([0, 1, 2], [2, 1, 0]):
+            x = words()[order] + scale * positional_encoding(3, 4)
+            _, cache = multi_head_attention_forward(x, x, x, EXAMPLE.block.attention, n_heads=2)
+            sentence = " ".join(EXAMPLE.tokens[word] for word in order)
+            back = np.argsort(order)  # each word keeps its row and column, wherever it stands
+            panels[f"{sentence}, {positions}"] = cache.weights[0][np.ix_(back, back)]
+    names = {"row_labels": EXAMPLE.tokens, "column_labels": EXAMPLE.tokens}
+    return plots.matrices(panels, across=2, signed=False, **names)
+
+
+def encoder_block() -> Figure:
+    """Two rows of four tables: x, attention, their sum, its norm h; then h, FFN, their sum, its norm y"""
+    x, a, h, f, y = block_steps()
+    attention = [("x", x), ("a = attention(x)", a), ("x + a", x + a), ("h = norm(x + a)", h)]
+    ffn = [("h", h), ("f = FFN(h)", f), ("h + f", h + f), ("y = norm(h + f)", y)]
+    return plots.dataflow([attention, ffn], EXAMPLE.tokens, residuals=[(0, 2)])
+
+
+def encoder_block_pre_norm() -> Figure:
+    """Two rows of four tables: x, its norm, attention, the sum h; then h, its norm, FFN, the sum y"""
+    x, block = words() + positional_encoding(3, 4), EXAMPLE.block
+    u, _ = layer_norm_forward(x, block.norm_1)
+    a, _ = multi_head_attention_forward(u, u, u, block.attention, n_heads=2)
+    h = x + a
+    v, _ = layer_norm_forward(h, block.norm_2)
+    f, _ = ffn_forward(v, block.ffn)
+    attention = [("x", x), ("u = norm(x)", u), ("a = attention(u)", a), ("h = x + a", h)]
+    ffn = [("h", h), ("v = norm(h)", v), ("f = FFN(v)", f), ("y = h + f", h + f)]
+    return plots.dataflow([attention, ffn], EXAMPLE.tokens, residuals=[(0, 3)])
+
+
+def gradient_by_depth() -> Figure:
+    """With a norm the gradient of x keeps its size over 24 blocks, without one it grows or dies; without
+    residuals the gradient of W_Q is gone after four blocks"""
+    panels = {}
+    for row, (of, kinds) in enumerate({"x": ("post", "pre", "no"), "W_Q": ("post", "pre")}.items()):
+        for residuals in (True, False):
+            lines = {NORMS[norm]: gradient_sizes(norm, residuals)[row] for norm in kinds}
+            panels[f"of {of}, {'with' if residuals else 'without'} residuals"] = lines
+    return plots.gradient_by_depth(panels)
+
+
+def banner() -> Figure:
+    """Left: the position table as a heat map, fast columns on the left, slow ones on the right. Right: one
+    position as seven clock hands, from fast to slow, and below it an encoder block as a row of steps."""
+    x, a, h, f, y = block_steps()
+    first = [("input", x), ("attention", a), ("add", x + a), ("norm", h)]
+    second = [("FFN", f), ("add", h + f), ("norm", y)]
+    return plots.banner(
+        positional_encoding(48, 64),
+        12,
+        range(0, 21, 3),
+        first + second,
+        EXAMPLE.tokens,
+        residuals=[(0, 2), (3, 5)],
+    )
+
+
+# --- the numbers in them ------------------------------------------------------------------------
+
+EXAMPLE = dog_bites_man()
+
+
+def words() -> np.ndarray:
+    """The embeddings of "dog bites man" (3, 4), before their positions are added."""
+    return embedding_forward(EXAMPLE.ids, EXAMPLE.embedding)[0]
+
+
+def block_steps() -> list[np.ndarray]:
+    """x, attention, first norm, FFN and second norm of the worked example's block, each (3, 4)."""
+    steps = worked_example().named
+    names = ("sum", "attention.output", "norm_1.output", "ffn.output", "norm_2.output")
+    return [steps[name].value for name in names]
+
+
+NORMS = {"post": "post-norm", "pre": "pre-norm", "no": "no norm"}
+DEEP = TransformerConfig(d_model=64, d_ff=256, n_heads=4, n_layers=24)
+
+
+@functools.cache
+def gradient_sizes(norm: str, residuals: bool) -> np.ndarray:
+    """How large the gradients of x and of W_Q are at each block of a random stack: (2, n_layers)."""
+    rng = np.random.default_rng(0)
+    blocks, x, caches, sizes = init_encoder(DEEP, rng).blocks, rng.normal(size=(10, 64)), [], []
+    for block in blocks:
+        x, attention = half_forward(x, attend, block.attention, block.norm_1, norm, residuals)
+        x, ffn = half_forward(x, ffn_forward, block.ffn, block.norm_2, norm, residuals)
+        caches.append((attention, ffn))
+    dx = rng.normal(size=x.shape)
+    for attention, ffn in reversed(caches):
+        dx, _ = half_backward(dx, ffn_backward, ffn, norm, residuals)
+        dx, grads = half_backward(dx, self_attention_backward, attention, norm, residuals)
+        sizes.append([np.linalg.norm(dx), np.linalg.norm(grads.W_Q)])
+    found = np.array(sizes[::-1]).T
+    return np.where(found > 1e-10, found, np.nan)  # what is smaller than that is rounding
+
+
+def attend(x: np.ndarray, params: AttentionParams) -> tuple[np.ndarray, Any]:
+    return self_attention_forward(x, params, DEEP, None)
+
+
+def half_forward(
+    x: np.ndarray, forward: Callable, params: Any, norm_params: Any, norm: str, residuals: bool
+) -> tuple[np.ndarray, tuple[Any, Any]]:
+    """Half a block, as the package's, but for what is left out."""
+    u, seen = layer_norm_forward(x, norm_params) if norm == "pre" else (x, None)
+    y, cache = forward(u, params)
+    y = x + y if residuals else y
+    y, seen = layer_norm_forward(y, norm_params) if norm == "post" else (y, seen)
+    return y, (cache, seen)
+
+
+def half_backward(
+    dy: np.ndarray, backward: Callable, caches: tuple[Any, Any], norm: str, residuals: bool
+) -> tuple[np.ndarray, Any]:
+    cache, seen = caches
+    dy, _ = layer_norm_backward(dy, seen) if norm == "post" else (dy, None)
+    dx, grads = backward(dy, cache)
+    dx, _ = layer_norm_backward(dx, seen) if norm == "pre" else (dx, None)
+    return (dx + dy if residuals else dx), grads
+
+
+# --- the files ----------------------------------------------------------------------------------
+
 FIGURES: dict[str, Callable[[], Figure]] = {
+    "activations.svg": activations,
+    "attention_and_order.svg": attention_and_order,
+    "banner.png": banner,
+    "binary_counter.svg": binary_counter,
     "clock_hands.svg": clock_hands,
+    "encoder_block.svg": encoder_block,
+    "encoder_block_pre_norm.svg": encoder_block_pre_norm,
     "frequency_bands.svg": frequency_bands,
+    "gradient_by_depth.svg": gradient_by_depth,
     "heat_map.png": heat_map,
+    "hourglass.svg": hourglass,
+    "lanes.svg": lanes,
     "position_similarity.png": position_similarity,
     "shift_matrix.svg": one_step,
     "wavelengths.svg": wavelengths_by_base,
     "worked_table.svg": worked_table,
 }
+
+
+def alt(name: str) -> str:
+    """What one figure shows, in words."""
+    return " ".join((FIGURES[name].__doc__ or "").split())
 
 
 def drawn(name: str) -> bytes:
@@ -104,11 +308,15 @@ def main(arguments: list[str] | None = None, folder: Path = FOLDER) -> int:
     parser = argparse.ArgumentParser(description="Draw the figures of this folder.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(FIGURES)}")
     parser.add_argument("--check", action="store_true", help="compare with the files and write nothing")
+    parser.add_argument("--alt", action="store_true", help="print Markdown for each and draw nothing")
     options = parser.parse_args(arguments)
     if unknown := set(options.names) - set(FIGURES):
         parser.error(f"no figure is called {', '.join(sorted(unknown))}")
 
     names, all_same, record = options.names or list(FIGURES), True, folder / DRAWN_WITH
+    if options.alt:
+        print("\n".join(f"![{alt(name)}](figures/{name})" for name in names))
+        return 0
     if not options.check and not (record.is_file() and record.read_text(encoding="utf-8") == versions()):
         names = list(FIGURES)  # one record for all: files of two versions must not stand side by side
     for number, name in enumerate(names, 1):

@@ -251,7 +251,9 @@ def clock_hands(
     dials = figure.subplots(len(positions), len(names), squeeze=False)
     for p, row in zip(positions, dials, strict=True):
         for i, axes in enumerate(row):
-            _draw_clock(axes, p * float(omega[i]))
+            s, c = math.sin(p * float(omega[i])), math.cos(p * float(omega[i]))
+            _draw_clock(axes, s, c)
+            axes.set_xlabel(f"({s:z.2f}, {c:z.2f})".replace("-", "−"), fontsize=17)
         row[0].set_ylabel(f"p = {p}", rotation=0, labelpad=40, va="center", fontsize=22, color=POSITION)
     for i, (axes, name) in enumerate(zip(dials[0], names, strict=True)):
         axes.set_title(f"{name} hand, pair {i}\n{2 * math.pi / omega[i]:,.1f} positions a turn")
@@ -259,11 +261,10 @@ def clock_hands(
     return figure
 
 
-def _draw_clock(axes: "Axes", angle: float) -> None:
-    """The hand at (sin, cos), and the two numbers that describe it."""
+def _draw_clock(axes: "Axes", s: float, c: float) -> None:
+    """The hand at (sin, cos), and the two steps that lead to its tip."""
     from matplotlib.patches import Circle
 
-    s, c = math.sin(angle), math.cos(angle)
     axes.add_patch(Circle((0, 0), 1, facecolor="white", edgecolor=FAINT, linewidth=3))
     for hour in np.arange(12) * math.pi / 6:
         axes.plot(*np.outer((np.sin(hour), np.cos(hour)), (0.92, 1)), color=MEANING, linewidth=2)
@@ -272,7 +273,6 @@ def _draw_clock(axes: "Axes", angle: float) -> None:
     axes.plot((0, s), (0, c), color=POSITION, linewidth=5, solid_capstyle="round", label="the hand")
     axes.plot(s, c, "o", color=POSITION, markersize=11)
     axes.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal", xticks=(), yticks=())
-    axes.set_xlabel(f"({s:z.2f}, {c:z.2f})".replace("-", "−"), fontsize=17)
     axes.spines[:].set_visible(False)
 
 
@@ -601,7 +601,7 @@ def cross_attention(
     axes.imshow(weights, cmap=WEIGHT_MAP, vmin=0.0, vmax=1.0, aspect="auto")
     for (row, column), weight in np.ndenumerate(weights):
         if weight >= 0.05:
-            _write_number(axes, (column, row), weight, 2, 1.0)
+            _write_number(axes, (column, row), weight, 2, 1.0, size=17)
     _name_cells(axes, written, words)
     axes.tick_params(labelsize=17)
     axes.set(title=title, xlabel="the word looked at", ylabel="the token written")
@@ -628,3 +628,139 @@ def confidence(probabilities: Mapping[str, Array], *, mark: float | None = None)
         axes.set_axisbelow(True)
     beside[0].set_ylabel("tokens (%)")
     return figure
+
+
+# --- a block as a row of steps ------------------------------------------------------------------
+
+Steps = Sequence[tuple[str, Array]]  # what a step gives, in words or letters, and its numbers (T, d_model)
+BETWEEN = 1.2  # columns from the table of one step to that of the next
+
+
+@_in_style
+def dataflow(
+    rows: Sequence[Steps], tokens: Sequence[str], *, residuals: Sequence[tuple[int, int]]
+) -> "Figure":
+    """The steps of a block, left to right and row below row, with every number.
+
+    A path leads past the steps between each (from, to) of `residuals`, which are the same in every row.
+
+    >>> steps = [("x", np.eye(2)), ("f = FFN(x)", np.ones((2, 2))), ("x + f", np.eye(2) + 1)]
+    >>> figure = dataflow([steps], ["hot", "dog"], residuals=[(0, 2)])
+    >>> [text.get_text() for text in figure.axes[0].texts if "x" in text.get_text()]
+    ['x', 'f = FFN(x)', 'x + f']
+    """
+    T, d = np.shape(rows[0][0][1])
+    longest = max(len(steps) for steps in rows)
+    figure = _figure(0.58 * longest * (d + BETWEEN) + 0.5, len(rows) * (0.52 * T + 1.2))
+    largest = _largest([values for steps in rows for _, values in steps])
+    for axes, steps in zip(figure.subplots(len(rows), squeeze=False)[:, 0], rows, strict=True):
+        _draw_steps(axes, steps, tokens, residuals, largest)
+        axes.set_xlim(-0.1, longest * (d + BETWEEN) - BETWEEN + 0.1)
+        for j, (_, values) in enumerate(steps):
+            for (row, column), value in np.ndenumerate(values):
+                place = (j * (d + BETWEEN) + column + 0.5, row + 0.5)
+                _write_number(axes, place, value, 1, largest, size=15)
+    return figure
+
+
+def _largest(arrays: Sequence[Array]) -> float:
+    """The end of one colour scale for all of them."""
+    return max(_colours(values, signed=True)["vmax"] for values in arrays)
+
+
+def _draw_steps(
+    axes: "Axes",
+    steps: Steps,
+    tokens: Sequence[str],
+    residuals: Sequence[tuple[int, int]],
+    largest: float,
+) -> None:
+    """Tables with a name above each, an arrow from each to the next, and a path for each residual."""
+    T, d = np.shape(steps[0][1])
+    arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 2.5, "shrinkA": 0, "shrinkB": 0}
+    for row, token in enumerate(tokens):
+        axes.text(-0.25, row + 0.5, token, ha="right", va="center", fontsize=17)
+    for j, (name, values) in enumerate(steps):
+        left = j * (d + BETWEEN)
+        _draw_table(axes, values, left, largest)
+        axes.text(left + d / 2, -0.25, name, ha="center", va="bottom", fontsize=17)
+        if j:
+            axes.annotate("", (left - 0.15, T / 2), (left - BETWEEN + 0.15, T / 2), arrowprops=arrow)
+    for ends in residuals:
+        start, end = (j * (d + BETWEEN) + d / 2 for j in ends)
+        axes.plot([start, start, end, end], [T, T + 0.7, T + 0.7, T + 0.5], color=INK, linewidth=2.5)
+        axes.annotate("", (end, T + 0.08), (end, T + 0.7), arrowprops=arrow)
+    axes.set(xlim=(-0.1, len(steps) * (d + BETWEEN) - BETWEEN + 0.1), ylim=(T + 0.8, -0.8))
+    axes.axis("off")
+
+
+def _draw_table(axes: "Axes", values: Array, left: float, largest: float) -> None:
+    """Squares without numbers, a column wide and a row high, in one frame."""
+    from matplotlib.patches import Rectangle
+
+    T, d = np.shape(values)
+    extent, colours = (left, left + d, T, 0), _colours(np.array(largest), signed=True)
+    axes.imshow(values, extent=extent, aspect="auto", interpolation="nearest", **colours)
+    axes.vlines(left + np.arange(1, d), 0, T, color="white", linewidth=2)
+    axes.hlines(np.arange(1, T), left, left + d, color="white", linewidth=2)
+    axes.add_patch(Rectangle((left, 0), d, T, fill=False, edgecolor=INK, linewidth=3))
+
+
+@_in_style
+def banner(
+    table: Array,
+    p: int,
+    pairs: Sequence[int],
+    steps: Steps,
+    tokens: Sequence[str],
+    *,
+    residuals: Sequence[tuple[int, int]],
+) -> "Figure":
+    """One picture for the top of a page: table (n, d_model), pairs of its row p as hands, a block's steps.
+
+    It is a white card on no background, so that it sits well on light and dark pages.
+
+    >>> steps = [("in", np.eye(2)), ("out", np.ones((2, 2)))]
+    >>> banner(np.eye(4), 1, [0, 1], steps, ["hot", "dog"], residuals=[]).get_size_inches().tolist()
+    [16.0, 4.8]
+    """
+    figure = _figure(16, 4.8)
+    figure.set_layout_engine("none")  # every part has its place
+    card = _draw_card(figure)
+    _draw_marked_row(figure.add_axes((0.022, 0.075, 0.345, 0.755)), table, p)
+    for j, i in enumerate(pairs):
+        dial = figure.add_axes((0.445 + 0.54 * j / len(pairs), 0.55, 0.54 / len(pairs), 0.28))
+        _draw_clock(dial, *table[p, 2 * i : 2 * i + 2])
+    block = figure.add_axes((0.45, 0.04, 0.53, 0.36))
+    _draw_steps(block, steps, tokens, residuals, _largest([values for _, values in steps]))
+    n, d_model = np.shape(table)
+    card.text(0.022, 0.87, f"{n} positions, {d_model} numbers each", fontsize=21)
+    card.text(0.45, 0.87, f"position {p} as clock hands, fast to slow", fontsize=21, color=POSITION)
+    card.text(0.45, 0.45, "one encoder block, a step at a time", fontsize=21)
+    y = 0.075 + 0.755 * (1 - (p + 0.5) / n)
+    card.plot([0.367, 0.44], [y, y], color=POSITION, linewidth=4)
+    return figure
+
+
+def _draw_card(figure: "Figure") -> "Axes":
+    """A white sheet with round corners and nothing behind it; its axes go from 0 to 1."""
+    from matplotlib.patches import FancyBboxPatch
+
+    figure.patch.set_alpha(0)
+    card = figure.add_axes((0, 0, 1, 1), xlim=(0, 1), ylim=(0, 1))
+    sheet = FancyBboxPatch(
+        (0.002, 0.006), 0.996, 0.988, boxstyle="round,pad=0,rounding_size=0.015", mutation_aspect=16 / 4.8
+    )
+    sheet.set(facecolor="white", edgecolor=FAINT, linewidth=2)
+    card.add_patch(sheet)
+    card.axis("off")
+    return card
+
+
+def _draw_marked_row(axes: "Axes", table: Array, p: int) -> None:
+    from matplotlib.patches import Rectangle
+
+    n, d_model = np.shape(table)
+    axes.imshow(table, aspect="auto", interpolation="nearest", **_colours(table, signed=True))
+    axes.add_patch(Rectangle((-0.5, p - 0.5), d_model, 1, fill=False, edgecolor=POSITION, linewidth=4))
+    axes.axis("off")

@@ -4,7 +4,7 @@
     uv run python tests/benchmarks/run.py --torch PYTHON             PYTHON is an interpreter that has torch
     uv run python tests/benchmarks/run.py --torch PYTHON --write     and the table goes into README.md
 
-One thread. Every variant runs in a fresh process, the variants of a case in turn, round after round; a
+One thread, CPU time. Every variant runs in a fresh process, the variants of a case in turn, round after round; a
 ratio is the median over the rounds. OPENBLAS_CORETYPE is unset, so OpenBLAS chooses the kernel that it
 would choose for you, and the first line names it.
 """
@@ -95,9 +95,12 @@ def main():
     )
     parser.add_argument("--write", action="store_true", help="put the table into README.md")
     options = parser.parse_args()
-    print(f"OpenBLAS kernel and NumPy: {kernel()}; one thread; allocator: {options.memory}", file=sys.stderr)
+    print(
+        f"OpenBLAS kernel and NumPy: {kernel()}; one thread, CPU time; allocator: {options.memory}",
+        file=sys.stderr,
+    )
     rows = [
-        "| float32 unless said, one thread | time | of plain NumPy or its products | of PyTorch |",
+        "| float32 unless said, one thread | CPU time | of plain NumPy or its products | of PyTorch |",
         "|---|---|---|---|",
     ]
     print("\n".join(rows))
