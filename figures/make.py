@@ -5,8 +5,9 @@
     uv run python figures/make.py --check           draw, compare with the files, write nothing
     uv run python figures/make.py --alt             each as a line of Markdown, with its description
 
-The docstring of each figure's function is its description, for those who cannot see it. Line art is SVG, heat maps are PNG. With the versions that `drawn_with.txt` names, the files come out byte for
-byte the same; other versions place a letter a little differently.
+The docstring of each figure's function is its description, for those who cannot see it. Line art is SVG, heat
+maps are PNG. With the versions that `drawn_with.txt` names, the files come out byte for byte the same; other
+versions place a letter a little differently.
 """
 
 import argparse
@@ -52,12 +53,12 @@ DRAWN_WITH = "drawn_with.txt"
 
 
 def clock_hands() -> Figure:
-    """Nine clocks: at positions 0, 3 and 15 the fast hand has gone far round, the slow one has hardly moved"""
+    """Nine clocks at positions 0, 3 and 15: the fast hand goes round and round, the slow one hardly moves"""
     return plots.clock_hands([0, 3, 15], angular_frequencies(8))
 
 
 def frequency_bands() -> Figure:
-    """Four bands, each with a sine and a cosine: a turn takes 6.3 positions in the first, 198.7 in the last"""
+    """Four bands, a sine and a cosine in each: a turn takes 6.3 positions in the first, 198.7 in the last"""
     return plots.frequency_bands(angular_frequencies(16))
 
 
@@ -89,17 +90,18 @@ def one_step() -> Figure:
 
 
 def heat_map() -> Figure:
-    """The position table in colours: the left columns change at every position, the right ones hardly at all"""
+    """The position table in colours: left columns change at every position, right ones hardly at all"""
     return plots.heat_map(positional_encoding(100, 64), title="100 positions, d_model = 64")
 
 
 def position_similarity() -> Figure:
-    """A dark diagonal and paler stripes along it: how alike two positions are depends on their distance alone"""
+    """A dark diagonal, paler stripes along it: how alike two positions are depends on their distance"""
     return plots.position_similarity(positional_encoding(100, 64), title="PE[p] · PE[q], d_model = 64")
 
 
 def binary_counter() -> Figure:
-    """Left, 0 to 15 in four bits, each half as fast as the one before; right, four pairs of waves that slow down"""
+    """Left, 0 to 15 in four bits, each half as fast as the one before; right, four pairs of waves, which slow
+    down in the same way"""
     bits = (np.arange(16)[:, None] >> np.arange(4)) & 1
     return plots.binary_counter(bits, positional_encoding(16, 8, base=16.0))
 
@@ -112,7 +114,7 @@ def lanes() -> Figure:
 
 
 def hourglass() -> Figure:
-    """A row of 8 squares widens to 32, of which many are empty, and narrows to 8 again"""
+    """A row of 8 squares widens to 32, of which ReLU leaves 13 empty, and narrows to 8 again"""
     rng = np.random.default_rng(0)
     x = rng.normal(size=8)
     y, cache = ffn_forward(x, init_ffn(8, 32, rng))
@@ -129,7 +131,8 @@ def activations() -> Figure:
 
 
 def attention_and_order() -> Figure:
-    """Four tables of weights: without positions the two sentences give the same one, with positions they differ"""
+    """Four tables of weights, a row for each word that looks: without positions "dog bites man" and
+    "man bites dog" give the same table, with positions they do not"""
     panels = {}
     for positions, scale in (("no positions", 0.0), ("with positions", 1.0)):
         for order in ([0, 1, 2], [2, 1, 0]):
@@ -137,7 +140,7 @@ def attention_and_order() -> Figure:
             _, cache = multi_head_attention_forward(x, x, x, EXAMPLE.block.attention, n_heads=2)
             sentence = " ".join(EXAMPLE.tokens[word] for word in order)
             back = np.argsort(order)  # each word keeps its row and column, wherever it stands
-            panels[f"{sentence}, {positions}"] = cache.weights[0][np.ix_(back, back)]
+            panels[f"{sentence},\n{positions}"] = cache.weights[0][np.ix_(back, back)]
     names = {"row_labels": EXAMPLE.tokens, "column_labels": EXAMPLE.tokens}
     return plots.matrices(panels, across=2, signed=False, **names)
 
@@ -181,8 +184,8 @@ def banner() -> Figure:
     first = [("input", x), ("attention", a), ("add", x + a), ("norm", h)]
     second = [("FFN", f), ("add", h + f), ("norm", y)]
     return plots.banner(
-        positional_encoding(48, 64),
-        12,
+        positional_encoding(40, 64),
+        9,
         range(0, 21, 3),
         first + second,
         EXAMPLE.tokens,
@@ -225,7 +228,7 @@ def gradient_sizes(norm: str, residuals: bool) -> np.ndarray:
         dx, _ = half_backward(dx, ffn_backward, ffn, norm, residuals)
         dx, grads = half_backward(dx, self_attention_backward, attention, norm, residuals)
         sizes.append([np.linalg.norm(dx), np.linalg.norm(grads.W_Q)])
-    found = np.array(sizes[::-1]).T
+    found = 10 ** np.round(np.log10(sizes[::-1]).T, 4)  # the digits on which processors agree
     return np.where(found > 1e-10, found, np.nan)  # what is smaller than that is rounding
 
 

@@ -651,7 +651,7 @@ def dataflow(
     """
     T, d = np.shape(rows[0][0][1])
     longest = max(len(steps) for steps in rows)
-    figure = _figure(0.58 * longest * (d + BETWEEN) + 0.5, len(rows) * (0.52 * T + 1.2))
+    figure = _figure(0.62 * longest * (d + BETWEEN) + 0.5, len(rows) * (0.52 * T + 1.2))
     largest = _largest([values for steps in rows for _, values in steps])
     for axes, steps in zip(figure.subplots(len(rows), squeeze=False)[:, 0], rows, strict=True):
         _draw_steps(axes, steps, tokens, residuals, largest)
@@ -727,18 +727,17 @@ def banner(
     figure = _figure(16, 4.8)
     figure.set_layout_engine("none")  # every part has its place
     card = _draw_card(figure)
-    _draw_marked_row(figure.add_axes((0.022, 0.075, 0.345, 0.755)), table, p)
-    for j, i in enumerate(pairs):
-        dial = figure.add_axes((0.445 + 0.54 * j / len(pairs), 0.55, 0.54 / len(pairs), 0.28))
-        _draw_clock(dial, *table[p, 2 * i : 2 * i + 2])
-    block = figure.add_axes((0.45, 0.04, 0.53, 0.36))
-    _draw_steps(block, steps, tokens, residuals, _largest([values for _, values in steps]))
+    left, bottom, width, height = 0.022, 0.075, 0.345, 0.755
+    _draw_marked_row(figure.add_axes((left, bottom, width, height)), table, p)
     n, d_model = np.shape(table)
-    card.text(0.022, 0.87, f"{n} positions, {d_model} numbers each", fontsize=21)
-    card.text(0.45, 0.87, f"position {p} as clock hands, fast to slow", fontsize=21, color=POSITION)
-    card.text(0.45, 0.45, "one encoder block, a step at a time", fontsize=21)
-    y = 0.075 + 0.755 * (1 - (p + 0.5) / n)
-    card.plot([0.367, 0.44], [y, y], color=POSITION, linewidth=4)
+    y = bottom + height * (1 - (p + 0.5) / n)
+    card.plot([left + width, 0.44], [y, y], color=POSITION, linewidth=4)
+    _draw_clocks(figure, table[p], pairs, y)
+    block = figure.add_axes((0.45, 0.05, 0.53, 0.345))
+    _draw_steps(block, steps, tokens, residuals, _largest([values for _, values in steps]))
+    card.text(left, 0.875, f"{n} positions, {d_model} numbers each", fontsize=21)
+    card.text(0.45, 0.875, f"position {p} as clock hands, fast to slow", fontsize=21, color=POSITION)
+    card.text(0.45, 0.435, "one encoder block, a step at a time", fontsize=21)
     return figure
 
 
@@ -760,7 +759,27 @@ def _draw_card(figure: "Figure") -> "Axes":
 def _draw_marked_row(axes: "Axes", table: Array, p: int) -> None:
     from matplotlib.patches import Rectangle
 
-    n, d_model = np.shape(table)
+    d_model = np.shape(table)[1]
     axes.imshow(table, aspect="auto", interpolation="nearest", **_colours(table, signed=True))
-    axes.add_patch(Rectangle((-0.5, p - 0.5), d_model, 1, fill=False, edgecolor=POSITION, linewidth=4))
+    axes.add_patch(Rectangle((-0.5, p - 0.8), d_model, 1.6, fill=False, edgecolor=POSITION, linewidth=4))
     axes.axis("off")
+
+
+def _draw_clocks(figure: "Figure", row: Array, pairs: Sequence[int], y: float) -> None:
+    """A clock a pair, in a line at the height y of the banner, and which colour is which wave."""
+    width = 0.54 / len(pairs)
+    for j, i in enumerate(pairs):
+        dial = figure.add_axes((0.445 + j * width, y - 0.145, width, 0.29))
+        _draw_clock(dial, *row[2 * i : 2 * i + 2])
+        dial.set(xlim=(-1.2, 1.2), ylim=(-1.2, 1.2))
+    handles, _ = dial.get_legend_handles_labels()
+    figure.legend(
+        handles[:2],
+        ["sine", "cosine"],
+        loc="center right",
+        bbox_to_anchor=(0.985, 0.895),
+        ncols=2,
+        fontsize=17,
+        handlelength=1.2,
+        columnspacing=1.2,
+    )

@@ -87,8 +87,8 @@ def positional_encoding(
 
     n, d_model, start = int(n), int(d_model), int(start)  # NumPy's small integers would overflow
     omega = xp.asarray(_frequencies(d_model, base))  # (pairs,), ceil(d_model/2) of them
-    fine = _clock_hands(min(n, ROWS), omega, xp)  # (rows, pairs), positions 0, 1, … 127
-    coarse = _clock_hands(-(-n // ROWS), ROWS * omega, xp)  # positions 0, 128, 256, …
+    fine = _clock_hands(min(n, ROWS), omega, xp)  # (rows, pairs), positions 0, 1, … 63
+    coarse = _clock_hands(-(-n // ROWS), ROWS * omega, xp)  # positions 0, 64, 128, …
     coarse *= -1j * _turn(start, omega, xp)  # -1j: the product of two hands has the i of both
     table = xp.empty((n, d_model), dtype=dtype)
     room = xp.empty_like(fine)  # for every product: a new array each time would cost more than the product
@@ -102,12 +102,13 @@ def positional_encoding(
     return table
 
 
-ROWS = 128  # rows of the table made at a time: few enough to stay in the processor's cache
+ROWS = 64  # rows of the table made at a time: few enough to stay in the processor's cache
 
 
-def _turn(positions: int, omega: Array, xp: ModuleType) -> Array:
-    """exp(-i a) for the angles a that each pair turns by in so many positions: (pairs,)"""
-    return xp.exp(-1j * (positions * omega))
+def _turn(positions: float | Array, omega: Array, xp: ModuleType) -> Array:
+    """exp(-i a) for the angles a that each pair turns by in so many positions: (..., pairs)"""
+    angles = positions * omega
+    return xp.cos(angles) - 1j * xp.sin(angles)  # a complex exp takes four times as long
 
 
 def _clock_hands(n: int, omega: Array, xp: ModuleType) -> Array:
@@ -118,11 +119,10 @@ def _clock_hands(n: int, omega: Array, xp: ModuleType) -> Array:
     """
     hands = xp.empty((n, len(omega)), dtype=np.complex128)
     hands[:1] = 1j
-    filled = 1
-    while filled < n:
-        following = hands[filled : 2 * filled]
-        following[...] = hands[: len(following)] * _turn(filled, omega, xp)
-        filled *= 2
+    doublings = 2.0 ** xp.arange(max(n - 1, 0).bit_length())  # 1, 2, 4, … below n
+    for k, turn in enumerate(_turn(doublings[:, None], omega, xp)):
+        following = hands[2**k : 2 ** (k + 1)]
+        xp.multiply(hands[: len(following)], turn, out=following)
     return hands
 
 

@@ -106,11 +106,12 @@ def example_from_name(name: str) -> Example:
 
 
 def _numbers(letters: str) -> Iterator[float]:
-    """Integers and halves without end. A hash of the name gives them: it never changes, as a library's
-    random generator may."""
-    for count in itertools.count():
-        for byte in hashlib.sha256(f"{letters} {count}".encode("utf-8", "surrogatepass")).digest():
-            yield DRAWN_FROM[byte % len(DRAWN_FROM)]
+    """Integers and halves without end, from a hash of the name: a library's random generator may change."""
+    count = 0
+    while True:
+        digest = hashlib.sha256(f"{letters} {count}".encode("utf-8", "surrogatepass")).digest()
+        yield from (DRAWN_FROM[byte % len(DRAWN_FROM)] for byte in digest)
+        count += 1
 
 
 def _draw(numbers: Iterator[float]) -> Example:

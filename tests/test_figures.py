@@ -6,8 +6,11 @@ import importlib.util
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from test_notebooks import picture_difference, text_difference
+
+from npformer import encoder_backward, encoder_block_forward, encoder_forward, init_encoder
 
 FOLDER = Path(__file__).parent.parent / "figures"
 spec = importlib.util.spec_from_file_location("make", FOLDER / "make.py")
@@ -89,3 +92,56 @@ def test_what_differs_elsewhere_is_caught_too():
     assert figure_difference("a.png", png, png, exact=False) is None
     assert figure_difference("a.png", png, drawn("position_similarity.png"), exact=False) is not None
     assert figure_difference("a.svg", svg, svg + b"\n", exact=True) is not None
+
+
+# --- what a figure is drawn from ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_the_last_table_of_a_drawn_block_is_the_block_s_output(norm):
+    figure = make.encoder_block() if norm == "post" else make.encoder_block_pre_norm()
+    first, *_ = (image.get_array() for image in figure.axes[0].get_images())
+    *_, last = (image.get_array() for image in figure.axes[1].get_images())
+    config = make.EXAMPLE.config._replace(norm=norm)
+    y, _ = encoder_block_forward(np.asarray(first), make.EXAMPLE.block, config)
+    np.testing.assert_allclose(last, y, atol=1e-12)
+
+
+def test_the_drawn_attention_sees_order_only_with_positions():
+    tables = [axes.get_images()[0].get_array() for axes in make.attention_and_order().axes]
+    np.testing.assert_allclose(tables[0], tables[1], atol=1e-12)
+    assert np.abs(tables[2] - tables[3]).max() > 0.1
+    np.testing.assert_allclose([table.sum(axis=-1) for table in tables], 1)
+
+
+def test_the_drawn_gradients_are_the_package_s():
+    rng = np.random.default_rng(0)
+    params = init_encoder(make.DEEP, rng)
+    x = rng.normal(size=(10, 64))
+    y, cache = encoder_forward(x, params, make.DEEP)
+    dx, grads = encoder_backward(rng.normal(size=y.shape), cache)
+    of_x, of_W_Q = make.gradient_sizes("post", True)
+    np.testing.assert_allclose(of_x[0], np.linalg.norm(dx), rtol=2e-4)
+    expected = [np.linalg.norm(block.attention.W_Q) for block in grads.blocks]
+    np.testing.assert_allclose(of_W_Q, expected, rtol=2e-4)  # drawn to four digits of its logarithm
+
+
+# --- descriptions for those who cannot see it ---------------------------------------------------
+
+
+@pytest.mark.parametrize("name", make.FIGURES)
+def test_a_figure_has_a_description_of_its_own(name):
+    assert len(make.alt(name)) > 60
+    assert [make.alt(other) for other in make.FIGURES].count(make.alt(name)) == 1
+
+
+def test_a_page_describes_a_figure_in_the_figure_s_words():
+    for page in [FOLDER.parent / "README.md", *(FOLDER.parent / "notebooks").glob("*.md")]:
+        shown = re.findall(r"!\[([^]]*)\]\((?:\.\./)?figures/(.*?)\)", page.read_text(encoding="utf-8"))
+        assert [alt for alt, _ in shown] == [make.alt(name) for _, name in shown]
+
+
+def test_descriptions_are_printed_and_nothing_is_drawn(tmp_path, capsys):
+    assert make.main(["--alt", "banner.png"], tmp_path) == 0
+    assert capsys.readouterr().out == f"![{make.alt('banner.png')}](figures/banner.png)\n"
+    assert not list(tmp_path.iterdir())

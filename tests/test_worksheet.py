@@ -33,8 +33,14 @@ def one_draw_for_all():
 
 
 @pytest.fixture
+def drawn(monkeypatch, blank):
+    """The pages are drawn once for all tests that look at the files only."""
+    monkeypatch.setattr(worksheet, "worksheet_pages", lambda name, key, paper: blank)
+
+
+@pytest.fixture
 def short_sheet(monkeypatch, blank):
-    """Files of three pages, for the tests that look at the files only."""
+    """The same with the last three pages, where three will do."""
     monkeypatch.setattr(worksheet, "worksheet_pages", lambda name, key, paper: blank[-3:])
 
 
@@ -75,7 +81,7 @@ def test_a_name_has_its_numbers_for_ever():
     example = example_from_name("Ada")
     printed = {
         "-0.5 1 0 1 | 0 -1 0 0 | 0 1 -0.5 -0.5 | -0.5 0.5 0.5 -0.5": example.embedding.E,
-        "0 0 1 1 0 .5 | .5 -0.5 0 1 0 -0.5 | 0 0 1 -0.5 0 0 | 0.5 -0.5 0 -0.5 -0.5 0.5": example.block.ffn.W_1,
+        "0 0 1 1 0 .5 | .5 -.5 0 1 0 -0.5 | 0 0 1 -0.5 0 0 | 0.5 -0.5 0 -0.5 -0.5 0.5": example.block.ffn.W_1,
         "-1 0 0 0 | 0 -2 1 2 | -2 -3 1 2": example.target,
     }
     for numbers, array in printed.items():
@@ -252,14 +258,15 @@ def test_nothing_overlaps_and_nothing_leaves_the_page(kind, paper, request):
             assert all((square[0] <= box[0]).all() and (box[1] <= square[1]).all() for square in inside), text
 
 
-def test_a_name_without_a_font_gets_a_line_to_write_on():
+def test_a_name_without_a_font_gets_a_line_to_write_on(blank, paper):
+    nameless = "\U0010fffd"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        figures = worksheet_pages("\U0010fffd")
+        figures = worksheet_pages(nameless, paper=paper)
         FigureCanvasAgg(figures[0]).draw()
-    assert "\U0010fffd" not in [text.get_text() for text in texts(figures)]
-    lines = [[len(line.get_xdata()) for line in figure.axes[0].lines] for figure in figures]
-    assert len(lines[0]) == len(worksheet_pages(NAME)[0].axes[0].lines) + 2
+    assert nameless not in [text.get_text() for text in texts(figures)]
+    for i, (figure, other) in enumerate(zip(figures, blank, strict=True)):
+        assert len(figure.axes[0].lines) == len(other.axes[0].lines) + (2 if i == 0 else 1)
 
 
 def test_names_are_neither_mathematics_nor_endless():
@@ -277,15 +284,15 @@ def test_another_paper_is_refused():
 # --- the files ------------------------------------------------------------------------------------
 
 
-def test_a_pdf_has_all_pages(tmp_path, blank, paper):
-    [file] = save_worksheet(NAME, tmp_path / "sheet.pdf", paper=paper)
+def test_a_pdf_has_all_pages(tmp_path, blank, drawn):
+    [file] = save_worksheet(NAME, tmp_path / "sheet.pdf")
     content = file.read_bytes()
     assert content.startswith(b"%PDF-") and len(re.findall(rb"/Type /Page\b", content)) == len(blank)
     assert list(tmp_path.iterdir()) == [file]
 
 
 @pytest.mark.parametrize("kind", ["pdf", "svg", "html"])
-def test_a_sheet_is_the_same_each_time(tmp_path, short_sheet, kind):
+def test_a_file_is_the_same_each_time(tmp_path, short_sheet, kind):
     first, second = (save_worksheet(NAME, tmp_path / f"{name}.{kind}") for name in ("first", "second"))
     assert [file.read_bytes() for file in first] == [file.read_bytes() for file in second]
 
@@ -315,7 +322,7 @@ class Page(HTMLParser):
             self.references |= set(re.findall(r"^#(.+)$|url\(#(.+?)\)", value or ""))
 
 
-def test_html_holds_every_page_and_nothing_from_elsewhere(tmp_path, blank, paper):
+def test_html_holds_every_page_and_nothing_from_elsewhere(tmp_path, blank, drawn, paper):
     [file] = save_worksheet(NAME, tmp_path / "sheet.html", paper=paper)
     text = file.read_text(encoding="utf-8")
     page = Page(text)
@@ -325,6 +332,16 @@ def test_html_holds_every_page_and_nothing_from_elsewhere(tmp_path, blank, paper
     assert not {"script", "link", "img", "iframe"} & set(page.tags)
     width, height = PAPERS[paper]
     assert f"@page {{ size: {width}mm {height}mm; margin: 0 }}" in text
+
+
+def test_a_file_holds_what_was_asked_for(tmp_path, monkeypatch, blank, paper):
+    asked = []
+    monkeypatch.setattr(
+        worksheet, "worksheet_pages", lambda name, **choices: asked.append((name, choices)) or blank[-1:]
+    )
+    save_worksheet("Ida", tmp_path / "sheet.pdf", key=True, paper=paper)
+    save_worksheet("Ida", tmp_path / "sheet.pdf")
+    assert asked == [("Ida", {"key": True, "paper": paper}), ("Ida", {"key": False, "paper": "a4"})]
 
 
 @pytest.mark.parametrize("name", ["sheet.png", "sheet", "sheet.pdf.txt"])

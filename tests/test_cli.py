@@ -1,0 +1,227 @@
+"""The command, as it is typed: what it prints, what it returns, and what it makes of strange terminals."""
+
+import io
+import os
+import runpy
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+
+from npformer import cli
+from npformer.gradcheck import gradcheck
+from npformer.worked_example import worked_example
+
+
+def run(*arguments, **environment):
+    """The command in a process of its own."""
+    environment = {**os.environ, **environment}
+    command = [sys.executable, "-m", "npformer", *arguments]
+    return subprocess.run(command, capture_output=True, env=environment, timeout=120)
+
+
+# --- the trace ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [[], ["trace"]])
+def test_without_a_command_it_prints_the_trace_its_check_and_the_lessons(arguments, capsys):
+    assert cli.main(arguments) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.startswith(f"{worked_example()}\n")
+    rest = out.removeprefix(str(worked_example()))
+    assert "gradient check: all 13 passed" in rest
+    assert rest.index("gradient check") < rest.index("uv run jupyter lab notebooks")
+    assert out.endswith("begin with 01_positional_encoding.ipynb.\n")
+
+
+@pytest.mark.parametrize("arguments", [["--decimals", "3"], ["trace", "--decimals=3"]])
+def test_decimals_round_the_trace(arguments, capsys):
+    assert cli.main(arguments) == 0
+    assert capsys.readouterr().out.startswith(f"{worked_example(decimals=3)}\n")
+
+
+def test_everything_fits_a_hundred_columns_and_two_screens_are_not_filled_with_dots(capsys):
+    cli.main(["--decimals", "3"])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 108
+    assert len(lines) < 350
+
+
+def test_the_distance_from_the_package_is_measured(capsys, monkeypatch):
+    """A backward pass that is 1 off somewhere is not called equal."""
+
+    def off(dy, cache):
+        dx, grads = cli_backward(dy, cache)
+        W_2 = grads.ffn.W_2.copy()
+        W_2[0, 1] += 1
+        return dx, grads._replace(ffn=grads.ffn._replace(W_2=W_2))
+
+    cli_backward = cli.encoder_block_backward
+    monkeypatch.setattr(cli, "encoder_block_backward", off)
+    cli.main([])
+    out = capsys.readouterr().out
+    assert "the numbers above by 1.0e+00 at most" in out
+    assert "1 of 13 fail" in out and "params.ffn.W_2" in out
+
+
+def test_the_check_is_of_the_block_that_is_shown(monkeypatch):
+    checked = []
+    monkeypatch.setattr(cli, "gradcheck", lambda *args: checked.append(args) or gradcheck(*args))
+    trace = worked_example()
+    cli._verdict(trace)
+    forward, backward, x, block, config = checked[0]
+    assert (forward, backward) == (cli.encoder_block_forward, cli.encoder_block_backward)
+    assert x is trace.named["sum"].value and block is trace.example.block and config is trace.example.config
+
+
+@pytest.mark.parametrize("decimals", ["0", "9", "-3", "three", ""])
+def test_decimals_that_make_no_sense_are_refused(decimals, capsys):
+    with pytest.raises(SystemExit) as error:
+        cli.main(["--decimals", decimals])
+    assert error.value.code == 2
+    assert "argument --decimals: invalid" in capsys.readouterr().err
+
+
+# --- the worksheet --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(monkeypatch, tmp_path):
+    """Instead of drawing, remember what was to be drawn."""
+    calls = []
+
+    def save(name, path, *, key, paper):
+        calls.append((name, path, key, paper))
+        return [tmp_path / "a-1.svg", tmp_path / "a-2.svg"]
+
+    monkeypatch.setattr(cli, "save_worksheet", save)
+    return calls
+
+
+def test_a_worksheet_is_drawn_as_asked_and_its_files_are_named(asked, tmp_path, capsys):
+    assert cli.main(["worksheet", "--seed", "Ada", "--out", "a.svg"]) == 0
+    assert cli.main(["worksheet", "--seed", "Zoë", "--out", "b.pdf", "--key", "--paper", "letter"]) == 0
+    assert asked == [("Ada", "a.svg", False, "a4"), ("Zoë", "b.pdf", True, "letter")]
+    out = capsys.readouterr().out
+    assert out == 2 * f"written: {tmp_path / 'a-1.svg'}, {tmp_path / 'a-2.svg'}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--seed", " ", "--out", "{}/a.pdf"], "the name is empty; expected at least one letter"),
+        (["--seed", "Ada", "--out", "{}/a.png"], "'a.png' should end in one of .pdf, .svg, .html"),
+        (["--seed", "Ada", "--out", "{}/b/a.pdf"], "there is no folder '{}/b'"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said_in_one_line(arguments, message, tmp_path, capsys):
+    arguments = [argument.format(tmp_path) for argument in arguments]
+    assert cli.main(["worksheet", *arguments]) == 2
+    assert capsys.readouterr().err == f"npformer worksheet: {message.format(tmp_path)}\n"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("arguments", [[], ["--seed", "Ada"], ["--out", "a.pdf"], ["--paper", "a5"]])
+def test_an_unfinished_command_is_refused(arguments, capsys):
+    with pytest.raises(SystemExit) as error:
+        cli.main(["worksheet", *arguments])
+    assert error.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: npformer worksheet")
+
+
+def test_without_matplotlib_it_says_how_to_get_it(monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert cli.main(["worksheet", "--seed", "Ada", "--out", str(tmp_path / "a.pdf")]) == 2
+    err = capsys.readouterr().err
+    assert "matplotlib" in err and err.endswith("; try `uv sync --extra notebook`\n")
+    assert not list(tmp_path.iterdir())
+
+
+# --- the command line -----------------------------------------------------------------------------
+
+
+def test_help_lists_every_command(capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--help"])
+    assert stop.value.code == 0
+    out = capsys.readouterr().out
+    assert "trace " in out and "worksheet" in out and out.isascii()
+
+
+@pytest.mark.parametrize("command", ["trace", "worksheet"])
+def test_every_command_has_help(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main([command, "--help"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: npformer {command}")
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"npformer {metadata.version('npformer')}\n"
+
+
+def test_an_unknown_command_is_refused(capsys):
+    with pytest.raises(SystemExit) as error:
+        cli.main(["workshet"])
+    assert error.value.code == 2
+    assert "invalid choice: 'workshet'" in capsys.readouterr().err
+
+
+def test_python_m_npformer_is_the_command(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["npformer", "worksheet", "--seed", "", "--out", "a.pdf"])
+    with pytest.raises(SystemExit) as stop:
+        runpy.run_module("npformer", run_name="__main__")
+    assert stop.value.code == 2
+    assert "the name is empty" in capsys.readouterr().err
+
+
+# --- strange terminals ----------------------------------------------------------------------------
+
+
+def test_a_reader_that_leaves_early_sees_no_traceback():
+    command = f'"{sys.executable}" -m npformer | head -n 1'
+    result = subprocess.run(command, shell=True, capture_output=True, timeout=120)
+    assert result.stderr == b""
+    assert result.stdout.decode().count("\n") == 1
+
+
+def test_a_closed_pipe_ends_the_command_quietly(monkeypatch, tmp_path):
+    with (tmp_path / "out").open("w") as file:
+
+        class Closed(io.StringIO):
+            encoding = "utf-8"
+            fileno = file.fileno
+
+            def write(self, text):
+                raise BrokenPipeError
+
+        monkeypatch.setattr(sys, "stdout", Closed())
+        assert cli.main([]) == 1
+        os.write(file.fileno(), b"what is still in the buffer goes nowhere")
+    assert (tmp_path / "out").read_bytes() == b""
+
+
+def test_a_terminal_without_utf_8_gets_ascii():
+    result = run(PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert (result.returncode, result.stderr) == (0, b"")
+    text = result.stdout.decode("ascii")
+    assert "scores = Q K^T / sqrt d_k" in text and "L = 1/2 sum (y - target)^2" in text
+    assert text.count("?") == 1, "a letter has no ASCII form"  # "Are these gradients right?"
+
+
+def test_utf_8_keeps_its_letters():
+    text = run(PYTHONIOENCODING="utf-8").stdout.decode()
+    assert "scores = Q Kᵀ / √d_k" in text and "½ Σ" in text
+
+
+def test_a_stream_that_names_no_encoding_is_printed_to(monkeypatch):
+    stream = io.StringIO()
+    assert stream.encoding is None
+    monkeypatch.setattr(sys, "stdout", stream)
+    cli._say("½ Σ")
+    assert stream.getvalue() == "½ Σ\n"
