@@ -228,8 +228,9 @@ def gradient_sizes(norm: str, residuals: bool) -> np.ndarray:
         dx, _ = half_backward(dx, ffn_backward, ffn, norm, residuals)
         dx, grads = half_backward(dx, self_attention_backward, attention, norm, residuals)
         sizes.append([np.linalg.norm(dx), np.linalg.norm(grads.W_Q)])
-    found = 10 ** np.round(np.log10(sizes[::-1]).T, 4)  # the digits on which processors agree
-    return np.where(found > 1e-10, found, np.nan)  # what is smaller than that is rounding
+    found = np.array(sizes[::-1]).T
+    found = np.where(found > 1e-10, found, np.nan)  # what is smaller than that is rounding
+    return 10 ** np.round(np.log10(found), 4)  # the digits on which processors agree
 
 
 def attend(x: np.ndarray, params: AttentionParams) -> tuple[np.ndarray, Any]:

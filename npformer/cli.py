@@ -21,11 +21,11 @@ ASCII = str.maketrans(
     | {"…": "...", "─": "-", "“": '"', "”": '"'}
 )
 LESSONS = """\
-The lessons take these steps one at a time, with pictures. They are in the folder notebooks; open them with
+The lessons take these steps one at a time, with pictures. They are in the folder notebooks:
 
     uv run jupyter lab notebooks
 
-and begin with 01_positional_encoding.ipynb."""
+opens it; begin with 01_positional_encoding.ipynb."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

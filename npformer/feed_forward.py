@@ -26,6 +26,7 @@ from npformer.validate import (
     check_kind,
     check_number,
     check_params,
+    lengths,
 )
 
 ACTIVATIONS = ("relu", "gelu")
@@ -154,8 +155,6 @@ def check_ffn(
     weight that is turned over is named."""
     check_kind(function, argument, params, FFNParams)
     if sizes is None:
-        check_array(function, f"{argument}.b_1", params.b_1, _AXES["b_1"], {}, dtype)
-        check_array(function, f"{argument}.b_2", params.b_2, _AXES["b_2"], {}, dtype)
-        sizes = {"d_model": len(params.b_2), "d_ff": len(params.b_1)}
+        sizes = lengths(d_model=params.b_2, d_ff=params.b_1)
     check_params(function, argument, params, FFNParams, _AXES, sizes, dtype)
     return sizes

@@ -15,6 +15,7 @@ from npformer.validate import (
     check_kind,
     check_number,
     check_params,
+    lengths,
 )
 
 
@@ -111,8 +112,7 @@ def check_layer_norm(
     """Refuse parameters that do not fit the sizes, or each other where gamma has to tell d_model."""
     check_kind(function, argument, params, LayerNormParams)
     if sizes is None:
-        check_array(function, f"{argument}.gamma", params.gamma, _AXES["gamma"], {}, dtype)
-        sizes = {"d_model": len(params.gamma)}
+        sizes = lengths(d_model=params.gamma)
     check_params(function, argument, params, LayerNormParams, _AXES, sizes, dtype)
     return sizes
 

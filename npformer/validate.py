@@ -10,6 +10,8 @@ import numpy as np
 from npformer.arrays import array_module
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+_INTEGERS = (int, np.integer)  # tuples: int | np.integer would be put together anew at every call
+_NUMBERS = (int, float, np.integer, np.floating)
 LARGEST = 2**53  # float64 knows every integer up to here; no array has so many entries
 
 
@@ -57,20 +59,15 @@ def check_array(
 
 
 def _fits(shape: tuple[int, ...], letters: tuple[str, ...], sizes: Mapping[str, int]) -> bool:
-    n, axes = len(shape), len(letters)
-    if letters[:1] == ("...",):
-        letters, axes = letters[1:], axes - 1
-        if n < axes:
-            return False
-    elif n != axes:
+    if letters and letters[0] == "...":
+        letters = letters[1:]
+        shape = shape[max(0, len(shape) - len(letters)) :]
+    if len(shape) != len(letters):
         return False
-    # the loop, not zip(shape[-axes:], letters): this runs for every array of every call
-    for i in range(axes):
-        length, wanted = shape[n - axes + i], sizes.get(letters[i])
-        if wanted is None:
-            if length == 0 and letters[i][0] not in "TS":
-                return False
-        elif length != wanted:
+    for length, letter in zip(shape, letters, strict=True):
+        if length != sizes.get(letter, length) or (
+            length == 0 and letter not in sizes and letter[0] not in "TS"
+        ):
             return False
     return True
 
@@ -100,12 +97,21 @@ def check_params(
     `axes` has the letters of each field: {"W_1": ("d_model", "d_ff"), …}.
     """
     check_kind(function, argument, params, kind)
-    for name, array in zip(axes, params, strict=True):
-        if array is None and name in params._field_defaults:
-            continue
-        if type(array) is np.ndarray and array.dtype is dtype and _fits(array.shape, axes[name], sizes):
+    shapes: dict[
+        tuple[str, ...], tuple[int | None, ...]
+    ] = {}  # by their letters: most stand for several arrays
+    for (name, letters), array in zip(axes.items(), params, strict=True):
+        if letters not in shapes:
+            shapes[letters] = tuple([sizes.get(letter) for letter in letters])
+        if type(array) is np.ndarray and array.dtype is dtype and array.shape == shapes[letters]:
             continue  # the common case: no message to write, no name to put together
-        check_array(function, f"{argument}.{name}", array, axes[name], sizes, dtype)
+        if array is not None or name not in params._field_defaults:
+            check_array(function, f"{argument}.{name}", array, letters, sizes, dtype)
+
+
+def lengths(**vectors: Any) -> dict[str, int]:
+    """The sizes that vectors tell by their lengths; what is no vector, or empty, is left to `check_params`."""
+    return {letter: len(v) for letter, v in vectors.items() if getattr(v, "ndim", 0) == 1 and len(v)}
 
 
 def check_kind(function: str, argument: str, value: Any, kind: type) -> None:
@@ -168,7 +174,7 @@ def check_numbers(function: str, argument: str, x: Any) -> None:
 
 def check_integer(function: str, argument: str, value: Any, minimum: int = -LARGEST) -> None:
     """Refuse a number that is not whole (2.0 and True are not integers here), too small or beyond 2^53."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+    if isinstance(value, bool) or not isinstance(value, _INTEGERS):
         raise TypeError(f"{function}: {argument} is {kind_of(value)}; expected an integer")
     if not minimum <= value <= LARGEST:
         expected = f"of at least {minimum}" if value < minimum > -LARGEST else "between -2**53 and 2**53"
@@ -185,7 +191,7 @@ def check_number(
     below: float = math.inf,
 ) -> None:
     """Refuse anything but a finite real number with above < value, minimum <= value and value < below."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+    if isinstance(value, bool) or not isinstance(value, _NUMBERS):
         raise TypeError(f"{function}: {argument} is {kind_of(value)}; expected a number")
     if not (_is_finite(value) and above < value and minimum <= value < below):
         bounds = [f"> {above:g}"] * (above > -math.inf) + [f">= {minimum:g}"] * (minimum > -math.inf)

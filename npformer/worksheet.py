@@ -101,8 +101,9 @@ def example_from_name(name: str) -> Example:
     letters = " ".join(unicodedata.normalize("NFC", name.casefold()).split())
     if not letters:
         raise ValueError("example_from_name: the name is empty; expected at least one letter")
-    numbers = _numbers(letters)
-    return next(filter(is_lively, map(_draw, itertools.repeat(numbers))))
+    draws = map(_draw, itertools.repeat(_numbers(letters)))
+    with np.errstate(all="ignore"):  # scores of some hundreds overflow; their draw is passed over as dull
+        return next(filter(is_lively, draws))
 
 
 def _numbers(letters: str) -> Iterator[float]:

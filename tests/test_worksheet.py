@@ -32,16 +32,21 @@ def one_draw_for_all():
         yield
 
 
+@pytest.fixture(scope="module")
+def pages():
+    return worksheet_pages(NAME)
+
+
 @pytest.fixture
-def drawn(monkeypatch, blank):
+def drawn(monkeypatch, pages):
     """The pages are drawn once for all tests that look at the files only."""
-    monkeypatch.setattr(worksheet, "worksheet_pages", lambda name, key, paper: blank)
+    monkeypatch.setattr(worksheet, "worksheet_pages", lambda name, key, paper: pages)
 
 
 @pytest.fixture
-def short_sheet(monkeypatch, blank):
-    """The same with the last three pages, where three will do."""
-    monkeypatch.setattr(worksheet, "worksheet_pages", lambda name, key, paper: blank[-3:])
+def short_sheet(monkeypatch, pages):
+    """The same with the last two pages, where two will do."""
+    monkeypatch.setattr(worksheet, "worksheet_pages", lambda name, key, paper: pages[-2:])
 
 
 @pytest.fixture(scope="module")
@@ -88,20 +93,20 @@ def test_a_name_has_its_numbers_for_ever():
         assert [[float(number) for number in row.split()] for row in numbers.split("|")] == array.tolist()
 
 
-@pytest.mark.parametrize("spelling", ["Zoë Müller", " zoë  müller\n", "ZOË MÜLLER", "Zoë Müller"])
+@pytest.mark.parametrize(
+    "spelling", ["zoë ek", " Zoë  Ek\n", "ZOË EK", unicodedata.normalize("NFD", "Zoë Ek")]
+)
 def test_spellings_of_one_name_give_one_sheet(spelling):
-    assert same(example_from_name("Zoë Müller"), example_from_name(spelling))
-    decomposed = unicodedata.normalize("NFD", spelling)
-    assert same(example_from_name("Zoë Müller"), example_from_name(decomposed))
+    assert same(example_from_name("Zoë Ek"), example_from_name(spelling))
 
 
 def test_other_names_give_other_sheets():
-    sheets = [example_from_name(name) for name in ("Ada", "Adam", "Ida", "李明")]
+    sheets = [example_from_name(name) for name in ("Bo", "x", "Noor", "Zoë Ek")]
     for i, one in enumerate(sheets):
         assert not any(same(one, other) for other in sheets[:i])
 
 
-@pytest.mark.parametrize("name", ["Ada", "Noor", "李明", "x"])
+@pytest.mark.parametrize("name", ["Ada", "Noor", "李"])
 def test_every_name_gets_numbers_for_a_pencil(name):
     example = example_from_name(name)
     assert is_lively(example)
@@ -113,6 +118,11 @@ def test_every_name_gets_numbers_for_a_pencil(name):
     assert max(drift(worked_example(example, decimals=3)).values()) <= 0.05
     y = worked_example(example).named["norm_2.output"].value
     assert abs(example.target - y).max() <= 1.5
+
+
+def test_a_draw_that_overflows_is_passed_over_without_a_word():
+    """One of this name's first draws has scores of a thousand; a warning would fail the test."""
+    assert is_lively(example_from_name("Sam"))
 
 
 def test_an_undecodable_name_still_has_numbers():
@@ -258,14 +268,14 @@ def test_nothing_overlaps_and_nothing_leaves_the_page(kind, paper, request):
             assert all((square[0] <= box[0]).all() and (box[1] <= square[1]).all() for square in inside), text
 
 
-def test_a_name_without_a_font_gets_a_line_to_write_on(blank, paper):
+def test_a_name_without_a_font_gets_a_line_to_write_on(pages):
     nameless = "\U0010fffd"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        figures = worksheet_pages(nameless, paper=paper)
+        figures = worksheet_pages(nameless)
         FigureCanvasAgg(figures[0]).draw()
     assert nameless not in [text.get_text() for text in texts(figures)]
-    for i, (figure, other) in enumerate(zip(figures, blank, strict=True)):
+    for i, (figure, other) in enumerate(zip(figures, pages, strict=True)):
         assert len(figure.axes[0].lines) == len(other.axes[0].lines) + (2 if i == 0 else 1)
 
 
@@ -284,10 +294,10 @@ def test_another_paper_is_refused():
 # --- the files ------------------------------------------------------------------------------------
 
 
-def test_a_pdf_has_all_pages(tmp_path, blank, drawn):
+def test_a_pdf_has_all_pages(tmp_path, pages, drawn):
     [file] = save_worksheet(NAME, tmp_path / "sheet.pdf")
     content = file.read_bytes()
-    assert content.startswith(b"%PDF-") and len(re.findall(rb"/Type /Page\b", content)) == len(blank)
+    assert content.startswith(b"%PDF-") and len(re.findall(rb"/Type /Page\b", content)) == len(pages)
     assert list(tmp_path.iterdir()) == [file]
 
 
@@ -297,15 +307,15 @@ def test_a_file_is_the_same_each_time(tmp_path, short_sheet, kind):
     assert [file.read_bytes() for file in first] == [file.read_bytes() for file in second]
 
 
-def test_an_svg_file_holds_one_page(tmp_path, short_sheet, paper):
-    files = save_worksheet(NAME, tmp_path / "sheet.SVG", paper=paper)
-    assert [file.name for file in files] == ["sheet-1.SVG", "sheet-2.SVG", "sheet-3.SVG"]
+def test_an_svg_file_holds_one_page(tmp_path, short_sheet):
+    files = save_worksheet(NAME, tmp_path / "sheet.SVG")
+    assert [file.name for file in files] == ["sheet-1.SVG", "sheet-2.SVG"]
     assert sorted(tmp_path.iterdir()) == files
     for file in files:
         root = ET.parse(file).getroot()
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
         size = [float(number) / MM for number in root.attrib["viewBox"].split()[2:]]
-        assert size == pytest.approx(PAPERS[paper], abs=0.01)
+        assert size == pytest.approx(PAPERS["a4"], abs=0.01)
 
 
 class Page(HTMLParser):
@@ -322,22 +332,30 @@ class Page(HTMLParser):
             self.references |= set(re.findall(r"^#(.+)$|url\(#(.+?)\)", value or ""))
 
 
-def test_html_holds_every_page_and_nothing_from_elsewhere(tmp_path, blank, drawn, paper):
-    [file] = save_worksheet(NAME, tmp_path / "sheet.html", paper=paper)
+def test_html_holds_every_page_and_nothing_from_elsewhere(tmp_path, pages, drawn):
+    [file] = save_worksheet(NAME, tmp_path / "sheet.html")
     text = file.read_text(encoding="utf-8")
     page = Page(text)
-    assert page.tags["svg"] == len(blank) == text.count('role="img" aria-label="Worksheet, page ')
+    assert page.tags["svg"] == len(pages) == text.count('role="img" aria-label="Worksheet, page ')
     assert len(set(page.ids)) == len(page.ids)
     assert {a or b for a, b in page.references} <= set(page.ids)
     assert not {"script", "link", "img", "iframe"} & set(page.tags)
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_html_is_printed_on_the_paper_it_was_drawn_for(tmp_path, short_sheet, paper):
+    [file] = save_worksheet(NAME, tmp_path / "sheet.html", paper=paper)
     width, height = PAPERS[paper]
+    text = file.read_text(encoding="utf-8")
     assert f"@page {{ size: {width}mm {height}mm; margin: 0 }}" in text
+    assert f"width: {width}mm; height: {height}mm; break-after: page" in text
 
 
-def test_a_file_holds_what_was_asked_for(tmp_path, monkeypatch, blank, paper):
+@pytest.mark.parametrize("paper", PAPERS)
+def test_a_file_holds_what_was_asked_for(tmp_path, monkeypatch, pages, paper):
     asked = []
     monkeypatch.setattr(
-        worksheet, "worksheet_pages", lambda name, **choices: asked.append((name, choices)) or blank[-1:]
+        worksheet, "worksheet_pages", lambda name, **choices: asked.append((name, choices)) or pages[-1:]
     )
     save_worksheet("Ida", tmp_path / "sheet.pdf", key=True, paper=paper)
     save_worksheet("Ida", tmp_path / "sheet.pdf")
@@ -364,7 +382,7 @@ def test_a_full_disk_leaves_the_old_files_and_no_parts(tmp_path, monkeypatch, sh
     write, written = Path.write_bytes, []
 
     def full(path, content):
-        if len(written) == 2:
+        if len(written) == 1:
             raise OSError(28, "No space left on device")
         written.append(path)
         return write(path, content)
@@ -374,7 +392,7 @@ def test_a_full_disk_leaves_the_old_files_and_no_parts(tmp_path, monkeypatch, sh
         OSError, match=r"save_worksheet: '.*sheet\.svg' cannot be written: No space left on device"
     ):
         save_worksheet(NAME, tmp_path / "sheet.svg")
-    assert len(written) == 2 and list(tmp_path.iterdir()) == [old] and old.read_text() == "old"
+    assert len(written) == 1 and list(tmp_path.iterdir()) == [old] and old.read_text() == "old"
 
 
 def test_a_folder_in_the_place_of_the_file_is_refused(tmp_path, short_sheet):
