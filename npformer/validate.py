@@ -110,7 +110,7 @@ def check_params(
 
 
 def lengths(**vectors: Any) -> dict[str, int]:
-    """The sizes that vectors tell by their lengths; what is no vector, or empty, is left to `check_params`."""
+    """The sizes that vectors tell by their lengths; what is no vector, or empty, `check_params` refuses."""
     return {letter: len(v) for letter, v in vectors.items() if getattr(v, "ndim", 0) == 1 and len(v)}
 
 

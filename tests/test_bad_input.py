@@ -136,7 +136,7 @@ def required_floats(places):
 MIXED = {  # float32 in one place, float64 in all others: which argument the message names
     "linear_forward": {"x": "x", "W": "x", "b": "b"},
     "learned_positions_forward": {"x": "x", "params.P": "x"},
-    "ffn_forward": {"x": "params.b_1", "params.W_1": "params.W_1", "params.b_2": "params.b_2"},
+    "ffn_forward": {"x": "params.W_1", "params.W_1": "params.W_1", "params.b_2": "params.b_2"},
     "layer_norm_forward": {"x": "params.gamma", "params.beta": "params.beta"},
     "attention_forward": {"q": "k", "k": "k", "v": "v", "bias": "bias"},
     "multi_head_attention_forward": {"q": "params.W_Q", "v": "v", "params.b_O": "params.b_O", "bias": "bias"},
