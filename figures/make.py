@@ -12,6 +12,7 @@ versions place a letter a little differently.
 
 import argparse
 import functools
+import json
 import platform
 import sys
 import time
@@ -260,6 +261,19 @@ def half_backward(
 
 # --- the files ----------------------------------------------------------------------------------
 
+
+def growth() -> Figure:
+    """Time of one forward and backward, measured and predicted from the multiplications: steeper and steeper
+    with the positions, flat and then steeper with the hidden units, straight with the blocks; measured is above"""
+    data = json.loads((FOLDER / "data" / "growth.json").read_text(encoding="utf-8"))
+    names = {"n": "positions n", "d_ff": "hidden units d_ff", "n_layers": "blocks"}
+    panels = {}
+    for argument, found in data.items():
+        measured, predicted = (1e3 * np.array(found[f"{kind}_s"]) for kind in ("measured", "predicted"))
+        panels[names[argument]] = np.array(found["value"]), {"measured": measured, "predicted": predicted}
+    return plots.growth(panels)
+
+
 FIGURES: dict[str, Callable[[], Figure]] = {
     "activations.svg": activations,
     "attention_and_order.svg": attention_and_order,
@@ -270,6 +284,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "encoder_block_pre_norm.svg": encoder_block_pre_norm,
     "frequency_bands.svg": frequency_bands,
     "gradient_by_depth.svg": gradient_by_depth,
+    "growth.svg": growth,
     "heat_map.png": heat_map,
     "hourglass.svg": hourglass,
     "lanes.svg": lanes,

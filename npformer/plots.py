@@ -389,6 +389,27 @@ def curves(
 
 
 @_in_style
+def growth(panels: Mapping[str, tuple[Array, Mapping[str, Array]]]) -> "Figure":
+    """Times on two logarithmic axes, where a power is a straight line: {x label: (x, {label: y})}.
+
+    >>> growth({"n": (np.array([1.0, 2]), {"measured": np.array([1.0, 2])})}).axes[0].get_xscale()
+    'log'
+    """
+    figure = _figure(4.2 * len(panels), 4.6)
+    beside = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    for axes, (x_label, (x, lines)) in zip(beside, panels.items(), strict=True):
+        for (colour, line), (label, y) in zip(COMPARED, lines.items(), strict=False):
+            axes.plot(x, y, line, color=colour, label=label)
+        axes.set(xscale="log", yscale="log", xlabel=x_label)
+        axes.set_xticks(x[::2], [f"{value:g}" for value in x[::2]])
+        axes.minorticks_off()
+        axes.grid(color=FAINT)
+    beside[0].set_ylabel("time, ms")
+    beside[0].legend()
+    return figure
+
+
+@_in_style
 def heat_maps(
     tables: Mapping[str, Array], *, x_label: str = "column", y_label: str = "position p (in tokens)"
 ) -> "Figure":

@@ -4,9 +4,9 @@
     uv run python tests/benchmarks/run.py --torch PYTHON             PYTHON is an interpreter that has torch
     uv run python tests/benchmarks/run.py --torch PYTHON --write     and the table goes into README.md
 
-One thread, CPU time. Every variant runs in a fresh process, the variants of a case in turn, round after round; a
-ratio is the median over the rounds. OPENBLAS_CORETYPE is unset, so OpenBLAS chooses the kernel that it
-would choose for you, and the first line names it.
+One thread, CPU time. Every variant runs in a fresh process, the variants of a case in turn, round after
+round; a ratio is the median over the rounds. OPENBLAS_CORETYPE is unset, so OpenBLAS chooses the kernel that
+it would choose for you, and the first line names it.
 """
 
 import argparse
