@@ -23,7 +23,7 @@ def test_growth_keeps_the_rules_of_all_pictures(rule):
 
 
 def test_each_line_is_its_times_on_two_logarithmic_axes():
-    for axes, (label, (x, lines)) in zip(draw().axes, PANELS.items(), strict=True):
+    for axes, (label, (_, lines)) in zip(draw().axes, PANELS.items(), strict=True):
         assert (axes.get_xlabel(), axes.get_xscale(), axes.get_yscale()) == (label, "log", "log")
         for line, (name, y) in zip(axes.get_lines(), lines.items(), strict=True):
             np.testing.assert_array_equal(line.get_ydata(), y)
