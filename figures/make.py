@@ -263,8 +263,8 @@ def half_backward(
 
 
 def growth() -> Figure:
-    """Time of one forward and backward, measured and predicted from the multiplications: ever steeper with the
-    positions, flat and then steeper with the hidden units, straight with the blocks; measured is above"""
+    """Time of one forward and backward, measured and predicted from the multiplications: ever steeper with
+    the positions, flat and then steeper with the hidden units, straight with the blocks; measured is above"""
     data = json.loads((FOLDER / "data" / "growth.json").read_text(encoding="utf-8"))
     names = {"n": "positions n", "d_ff": "hidden units d_ff", "n_layers": "blocks"}
     panels = {}
