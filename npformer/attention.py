@@ -1,6 +1,7 @@
 """Scaled dot-product attention and multi-head attention, forward and backward; masks."""
 
 import math
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -82,16 +83,28 @@ def attention_backward(dy: Array, cache: AttentionCache) -> tuple[Array, Array, 
     q, k, v, _, weights = cache
     check_d_output("attention_backward", "dy", dy, (*q.shape[:-1], v.shape[-1]), q.dtype)
 
-    dv = _transposed(weights) @ dy  # (..., T_k, d_v)
-    ds = dy @ _transposed(v)  # (..., T_q, T_k), so far the gradient of the weights
-    ds -= (ds * weights).sum(axis=-1, keepdims=True)
-    ds *= weights
+    xp = array_module(dy)
+    dq, dk, dv = xp.empty_like(q), xp.empty_like(k), xp.empty_like(v)
+    for head in _pieces(weights):
+        w = weights[head]
+        ds = dy[head] @ _transposed(v[head])  # (..., T_q, T_k), so far the gradient of the weights
+        ds -= (ds * w).sum(axis=-1, keepdims=True)
+        ds *= w
+        xp.matmul(ds, k[head], out=dq[head])  # (..., T_q, d_k)
+        xp.matmul(_transposed(ds), q[head], out=dk[head])  # (..., T_k, d_k)
+        xp.matmul(_transposed(w), dy[head], out=dv[head])  # (..., T_k, d_v)
     scale = 1 / math.sqrt(q.shape[-1])
-    dq = ds @ k  # (..., T_q, d_k)
     dq *= scale
-    dk = _transposed(ds) @ q  # (..., T_k, d_k)
     dk *= scale
     return dq, dk, dv
+
+
+LARGE = 2**18  # entries; a whole (..., T_q, T_k) more than this would be much memory
+
+
+def _pieces(weights: Array) -> Iterable[Any]:
+    """Everything at once, or one head after the other where the weights are large."""
+    return np.ndindex(weights.shape[:-2]) if weights.size > LARGE else [...]
 
 
 def _scores(q: Array, k: Array, bias: Array | None) -> Array:
