@@ -140,7 +140,6 @@ def is_lively(example: Example) -> bool:
     gradients = [v for name, v in value.items() if name.startswith("d_")]
     z, weights = value["ffn.z"], value["attention.weights"]
     on = (z > 0).sum(axis=-1)
-    far = drift(worked_example(example, decimals=DECIMALS))
     return (
         bool(abs(z).min() >= 0.05)  # rounding switches no unit on or off
         and bool(on.min() >= 1 and on.max() < z.shape[-1])
@@ -148,7 +147,7 @@ def is_lively(example: Example) -> bool:
         and all(value[f"{norm}.variance"].min() >= 0.3 for norm in ("norm_1", "norm_2"))
         and all(abs(v).max() < 20 for v in value.values())
         and all(abs(v).max() >= 0.05 for v in gradients)
-        and all(distance <= 0.05 for distance in far.values())  # false for NaN, unlike a comparison with max
+        and all(far <= 0.05 for far in drift(worked_example(example, decimals=DECIMALS)).values())
     )
 
 

@@ -40,7 +40,7 @@ SWAPS = {
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
     ast.And: ast.Or, ast.Or: ast.And,
 }  # fmt: skip
-EQUIVALENT: dict[str, str] = {}
+EQUIVALENT: dict[str, str] = {}  # "module: line | what": why no test can tell
 
 
 def variants(node):
@@ -55,7 +55,7 @@ def variants(node):
         yield "truth", changed(node, value=not node.value)
     elif isinstance(node, ast.Constant) and isinstance(node.value, int | float | complex):
         yield "number", changed(node, value=node.value + 1)
-        if isinstance(node.value, float):
+        if isinstance(node.value, float) and node.value:
             yield "number", changed(node, value=node.value * 1.001)
     if isinstance(node, ast.Call) and node.keywords:
         yield "keyword", changed(node, keywords=node.keywords[1:])

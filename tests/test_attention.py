@@ -209,6 +209,11 @@ def test_self_attention_is_the_sum_of_its_three_uses(rng):
     assert gradcheck(forward, backward, rng.normal(size=(3, 4)))
 
 
+def test_projections_have_no_biases_unless_asked(rng):
+    assert init_attention(4, rng)[4:] == (None,) * 4
+    assert all(not b.any() and b.shape == (4,) for b in init_attention(4, rng, bias=True)[4:])
+
+
 def test_absent_biases_have_absent_gradients(rng):
     x, params = rng.normal(size=(3, 4)), random_attention(4, rng, bias=False)
     some = params._replace(b_V=np.ones(4))

@@ -249,8 +249,8 @@ def test_the_way_back_begins_on_a_page_of_its_own(blank):
 def test_on_endless_paper_only_the_way_back_turns_the_page(monkeypatch, trace):
     monkeypatch.setitem(worksheet.PAPERS, "a4", (210.0, 3000.0))
     forward, back = worksheet._layout(trace, "a4")
-    assert [line.heading for line in forward if line.heading][0] == "Words and positions"
-    assert [line.heading for line in back if line.heading][0] == "Loss"
+    assert forward[0].heading == "Words and positions"
+    assert back[0].heading == "Loss"
     placed = [table.step.name for line in [*forward, *back] for table in line.row]
     assert placed == [step.name for step in trace.steps]
 
