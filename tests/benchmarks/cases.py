@@ -112,12 +112,12 @@ def npformer_step(ids, labels, d=16):
     params = embedding, npf.init_encoder(config, rng, dtype=np.float32), head
     state = npf.adam_init(params)
     T = ids.shape[1]
+    table = npf.positional_encoding(T, d, dtype=np.float32)
 
     def step():
         nonlocal params, state
         x, c_embedding = npf.embedding_forward(ids, params[0])
-        x = x + npf.positional_encoding(T, d, dtype=x.dtype)
-        y, c_encoder = npf.encoder_forward(x, params[1], config)
+        y, c_encoder = npf.encoder_forward(x + table, params[1], config)
         logits, c_head = npf.linear_forward(y.mean(axis=1), *params[2])
         _, c_loss = npf.cross_entropy_forward(logits, labels)
         dmean, *dhead = npf.linear_backward(npf.cross_entropy_backward(1.0, c_loss), c_head)
