@@ -108,9 +108,8 @@ def _pieces(weights: Array) -> Iterable[Any]:
 
 
 def _scores(q: Array, k: Array, bias: Array | None) -> Array:
-    scores: Array = (q * (1 / math.sqrt(q.shape[-1]))) @ _transposed(
-        k
-    )  # q is smaller than the scores: scale it
+    scaled = q * (1 / math.sqrt(q.shape[-1]))  # scaling q, not the scores: it has fewer entries
+    scores: Array = scaled @ _transposed(k)  # (..., T_q, T_k)
     if bias is not None:
         scores += bias
     return scores
