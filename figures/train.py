@@ -27,7 +27,7 @@ def run(lesson: str) -> dict[str, Any]:
 
 
 def numbers(order: dict[str, Any], translator: dict[str, Any]) -> dict[str, Any]:
-    """What the figures need of the two lessons, as plain lists: shares of right answers, attention weights."""
+    """What the figures need of the two lessons: shares of right answers and attention weights, as lists."""
     both = {name: [rounded(curve) for _, curve in runs] for name, runs in order["runs"].items()}
     single = {"no positions": order["curve_plain"], "sinusoidal": order["curve_waves"]}
     panels = {"every word sees all": order["free"], "causal mask": order["behind"]}
@@ -58,7 +58,8 @@ def main() -> int:
     """Run both lessons and write the file."""
     kept = numbers(run("06_order.ipynb"), run("07_decoder.ipynb"))
     FILE.parent.mkdir(exist_ok=True)
-    FILE.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in kept.items()]
+    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     print(f"{FILE.relative_to(ROOT)}: {FILE.stat().st_size / 1000:.0f} kB")
     return 0
 
