@@ -378,11 +378,11 @@ def _check_multi_head(
     d_model = check_attention(function, "params", params, q.dtype)["d_model"]
     _check_heads(function, n_heads, d_model)
     check_array(function, "q", q, ("...", "T_q", "d_model"), {"d_model": d_model})
-    check_array(function, "k", k, ("...", "T_k", "d_model"), {"d_model": d_model}, q.dtype)
-    check_array(
-        function, "v", v, ("...", "T_k", "d_model"), {"d_model": d_model, "T_k": k.shape[-2]}, q.dtype
-    )
-    _check_leading(function, q, k, v)
+    if k is not q or v is not q:  # in self-attention, one x is all three
+        sizes = {"d_model": d_model}
+        check_array(function, "k", k, ("...", "T_k", "d_model"), sizes, q.dtype)
+        check_array(function, "v", v, ("...", "T_k", "d_model"), sizes | {"T_k": k.shape[-2]}, q.dtype)
+        _check_leading(function, q, k, v)
     _check_mask_and_bias(function, q, k, mask, bias, (n_heads,))
     check_flag(function, "rope", rope)
     if rope:

@@ -198,7 +198,7 @@ def test_gradients_of_one_head(rng, leading):
 
 
 def test_many_weights_go_back_head_by_head_and_few_at_once(rng):
-    q, k, v = random_qkv(rng, leading=(3, 1), T_q=300, T_k=310)
+    q, k, v = random_qkv(rng, leading=(3,), T_q=300, T_k=310)
     y, cache = attention_forward(q, k, v, mask=causal_mask(300, 310))
     assert cache.weights.size > LARGE > cache.weights[0].size
     dy = rng.normal(size=y.shape)
