@@ -57,14 +57,7 @@ def attention_forward(
            [0.33, 0.67]])
     """
     _check_attention("attention_forward", q, k, v, mask, bias)
-
-    xp = array_module(q)
-    weights = _scores(q, k, bias)  # (..., T_q, T_k)
-    if mask is not None:
-        xp.copyto(weights, -math.inf, where=~mask)
-    softmax_in_place(weights, -1, xp)
-    y = weights @ v  # (..., T_q, d_v)
-    return y, AttentionCache(q, k, v, bias, weights)
+    return attend(q, k, v, mask, bias)
 
 
 def attention_backward(dy: Array, cache: AttentionCache) -> tuple[Array, Array, Array]:
@@ -97,6 +90,19 @@ def attention_backward(dy: Array, cache: AttentionCache) -> tuple[Array, Array, 
     dq *= scale
     dk *= scale
     return dq, dk, dv
+
+
+def attend(
+    q: Array, k: Array, v: Array, mask: Array | None, bias: Array | None
+) -> tuple[Array, AttentionCache]:
+    """`attention_forward` without its checks, for functions that have made them."""
+    xp = array_module(q)
+    weights = _scores(q, k, bias)  # (..., T_q, T_k)
+    if mask is not None:
+        xp.copyto(weights, -math.inf, where=~mask)
+    softmax_in_place(weights, -1, xp)
+    y = weights @ v  # (..., T_q, d_v)
+    return y, AttentionCache(q, k, v, bias, weights)
 
 
 LARGE = 2**18  # entries; a whole (..., T_q, T_k) more than this would be much memory
@@ -208,7 +214,7 @@ def multi_head_attention_forward(
         turned = turned_Q, turned_K
     if mask is not None and mask.ndim >= 3:
         mask = mask[..., None, :, :]  # (..., 1, T_q, T_k)
-    heads, attention = attention_forward(Q, K, V, mask=mask, bias=bias)  # (..., h, T_q, d_k)
+    heads, attention = attend(Q, K, V, mask, bias)  # (..., h, T_q, d_k)
     merged = merge(heads)  # (..., T_q, d_model)
     y = linear(merged, params.W_O, params.b_O)  # (..., T_q, d_model)
     return y, MultiHeadAttentionCache(q, k, v, turned, attention, merged, params)
