@@ -1,4 +1,4 @@
-"""The lesson plan, the lessons and the README say the same about each lesson; the plan's links lead somewhere."""
+"""Plan, lessons and README say the same about each lesson, and the plan's links lead somewhere."""
 
 import json
 import re

@@ -399,7 +399,7 @@ class Waits:
         for _ in range(3):  # a name may stand before what makes it an array, in a loop
             for node in nodes:
                 self.bind(node)
-        self.offences = [f"{node.lineno}: {ast.unparse(node)}" for node in nodes if self.waits(node)]
+        self.offences = [f"{function.name}: {ast.unparse(node)}" for node in nodes if self.waits(node)]
 
     def bind(self, node):
         if isinstance(node, ast.Assign):
