@@ -171,8 +171,15 @@ class _UFunc:
         self._of_numpy(*map(_host, args), out=_host(out))
         return out
 
+
+class _Add(_UFunc):
+    """Of the methods of ufuncs the package uses two, and of `add` only."""
+
     def at(self, a, indices, b):
         self._of_numpy.at(_host(a), _host(indices), _host(b))
+
+    def reduce(self, a, axis=0, keepdims=False):
+        return a.sum(axis=axis, keepdims=keepdims)
 
 
 def _operators(**ufuncs):
@@ -202,7 +209,7 @@ def _comparisons_and_signs(**ufuncs):
         setattr(ndarray, f"__{name}__", lambda *args, ufunc=ufunc: ufunc(*args))
 
 
-add, multiply, divide = _UFunc(np.add), _UFunc(np.multiply), _UFunc(np.divide)
+add, multiply, divide = _Add(np.add), _UFunc(np.multiply), _UFunc(np.divide)
 maximum, minimum, matmul = _UFunc(np.maximum), _UFunc(np.minimum), _UFunc(np.matmul)
 exp, log, sqrt, tanh = _UFunc(np.exp), _UFunc(np.log), _UFunc(np.sqrt), _UFunc(np.tanh)
 sin, cos, isfinite = _UFunc(np.sin), _UFunc(np.cos), _UFunc(np.isfinite)
