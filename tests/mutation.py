@@ -5,14 +5,8 @@
 
 A mutant is one change to one operator, number, comparison, truth value, keyword or statement of a module;
 strings, annotations and messages are left alone. Each runs the tests of its module in a copy of the project
-and is killed when one fails or none ends in time. Survivors are listed; those in EQUIVALENT = {  # "module: line | what": why no test can tell
-    "functional: return xp.where(z > 0, 1 - tail, tail) | comparison: z > 0 -> z >= 0": "at 0 both are a half",
-    "gradcheck: for place in np.argwhere(found.doubt > enough): "
-    "| comparison: found.doubt > enough -> found.doubt >= enough": "a doubt of just enough is as good refined",
-    "gradcheck: if isinstance(value, np.random.Generator): "
-    "| condition: if isinstance(value, np.random.Generator): -> if True:": "a deep copy of anything else is alike",
-    "positional: following = hands[2**k : 2 ** (k + 1)] | number: 2 -> 3": "the next turn writes those rows again",
-}
+and is killed when one fails or none ends in time. Survivors are listed; those in EQUIVALENT compute the same.
+"""
 
 import argparse
 import ast
@@ -46,7 +40,14 @@ SWAPS = {
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
     ast.And: ast.Or, ast.Or: ast.And,
 }  # fmt: skip
-EQUIVALENT: dict[str, str] = {}  # "module: line | what": why no test can tell
+EQUIVALENT = {  # "module: line | what": why no test can tell
+    "functional: return xp.where(z > 0, 1 - tail, tail) | comparison: z > 0 -> z >= 0": "at 0 both are a half",
+    "gradcheck: for place in np.argwhere(found.doubt > enough): "
+    "| comparison: found.doubt > enough -> found.doubt >= enough": "a doubt of just enough is as good refined",
+    "gradcheck: if isinstance(value, np.random.Generator): "
+    "| condition: if isinstance(value, np.random.Generator): -> if True:": "a deep copy of the rest is alike",
+    "positional: following = hands[2**k : 2 ** (k + 1)] | number: 2 -> 3": "the next turn writes those rows",
+}
 
 
 def variants(node):
@@ -116,7 +117,7 @@ class Replace(ast.NodeTransformer):
 
 
 def equivalent(module, line, what):
-    """Why a mutant computes the same, or nothing. `strict` only guards lists that are alike by construction."""
+    """Why a mutant computes the same, or nothing; `strict` guards lists that are as long by construction."""
     if "strict=True" in line and ("True -> False" in what or what.startswith("keyword: zip(")):
         return "the lists are as long as each other"
     return EQUIVALENT.get(f"{module}: {line} | {what}", "")
