@@ -41,11 +41,11 @@ SWAPS = {
     ast.And: ast.Or, ast.Or: ast.And,
 }  # fmt: skip
 EQUIVALENT = {  # "module: line | what": why no test can tell
-    "functional: return xp.where(z > 0, 1 - tail, tail) | comparison: z > 0 -> z >= 0": "at 0 both are a half",
+    "functional: return xp.where(z > 0, 1 - tail, tail) | comparison: z > 0 -> z >= 0": "both are ½ at 0",
     "gradcheck: for place in np.argwhere(found.doubt > enough): "
-    "| comparison: found.doubt > enough -> found.doubt >= enough": "a doubt of just enough is as good refined",
+    "| comparison: found.doubt > enough -> found.doubt >= enough": "just enough is as good refined",
     "gradcheck: if isinstance(value, np.random.Generator): "
-    "| condition: if isinstance(value, np.random.Generator): -> if True:": "a deep copy of the rest is alike",
+    "| condition: if isinstance(value, np.random.Generator): -> if True:": "a deep copy is alike",
     "positional: following = hands[2**k : 2 ** (k + 1)] | number: 2 -> 3": "the next turn writes those rows",
 }
 
