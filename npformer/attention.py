@@ -330,10 +330,6 @@ def _check_attention(function: str, q: Any, k: Any, v: Any, mask: Any, bias: Any
     check_array(function, "q", q, ("...", "T_q", "d_k"), {})
     check_array(function, "k", k, ("...", "T_k", "d_k"), {"d_k": q.shape[-1]}, q.dtype)
     check_array(function, "v", v, ("...", "T_k", "d_v"), {"T_k": k.shape[-2]}, q.dtype)
-    if q.shape[-1] == 0:
-        raise ValueError(
-            f"{function}: q has shape {q.shape}; expected (..., T_q, d_k) with d_k of at least 1"
-        )
     _check_leading(function, q, k, v)
     _check_mask_and_bias(function, q, k, mask, bias, ())
 

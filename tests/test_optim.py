@@ -303,3 +303,14 @@ def test_leaves_in_another_order_are_refused():
 
     with pytest.raises(ValueError, match=r"^sgd_update: grads is not built like params; .* in their order$"):
         sgd_update(Layer(np.ones(2), np.ones(2)), Turned(np.ones(2), np.ones(2)), learning_rate=0.1)
+
+
+def test_a_look_alike_is_not_the_parameters_type():
+    class Alike(NamedTuple):
+        W: Any
+        b: Any
+
+    expected = r"^sgd_update: grads is not built like params; expected the same NamedTuples$"
+    for grads in (Alike(np.ones(2), None), Layer(np.ones(2), ())):
+        with pytest.raises(ValueError, match=expected):
+            sgd_update(Layer(np.ones(2)), grads, learning_rate=0.1)
