@@ -1,0 +1,141 @@
+"""The words of a result: what is right first, then the observation. Never the expected numbers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from npformer.backend import Array
+from npformer.exercises import structure
+from npformer.exercises.bank import Exercise
+from npformer.exercises.mistakes import right, words
+from npformer.exercises.probes import Subject, subjects
+from npformer.exercises.result import Result
+from npformer.exercises.running import Outcome, agreeing, same
+
+
+def passed(note: str = "Every check agrees.") -> Result:
+    """A right answer."""
+    return Result("pass", (), note, "", None)
+
+
+def unanswered() -> Result:
+    """None, or a stub as it was handed out."""
+    return Result("error", (), "Nothing was answered yet.", "", None)
+
+
+def known(
+    exercise: Exercise,
+    found: tuple[Outcome, ...],
+    fits: Sequence[tuple[str, ...]],
+    status: str,
+    first: str = "",
+) -> Result:
+    """One listed mistake, two at once, or several that no output can tell apart."""
+    codes = tuple(dict.fromkeys(code for fit in fits for code in fit))
+    said = [words()[code] for code in codes]
+    sees = list(dict.fromkeys(entry.sees for entry in said))
+    causes = list(dict.fromkeys(entry.cause for entry in said))
+    seen = " ".join([first or _right_first(exercise, found), *sees, *_beside(exercise, found, codes)]).strip()
+    return Result(status, codes, seen, " ".join(causes), said[0].question)
+
+
+def stopped(exercise: Exercise, found: tuple[Outcome, ...]) -> Result:
+    """The function ends in an error on every probe."""
+    error = next(outcome.error for outcome in found if outcome.error)
+    return Result("error", (), f"It stopped with {error}.", "", "What are the shapes in that line?")
+
+
+def unknown(
+    exercise: Exercise,
+    found: tuple[Outcome, ...],
+    expected: tuple[Outcome, ...] | None = None,
+    said: str = "",
+) -> Result:
+    """No listed mistake fits: what is right, and where the first difference is."""
+    expected = expected or right(exercise.id)
+    alike = len(found) == len(right(exercise.id))
+    first = [said or _right_first(exercise, found)] if alike else ["Ordinary sizes agree."]
+    place = _first_difference(subjects()[exercise.id], found, expected)
+    seen = " ".join([*first, place, *_beside(exercise, found, ())]).strip()
+    return Result("unrecognised", (), seen, _structure(exercise, found), exercise.question)
+
+
+def _beside(exercise: Exercise, found: tuple[Outcome, ...], codes: tuple[str, ...]) -> list[str]:
+    changed = sorted({name for outcome in found for name in outcome.changed})
+    if not changed or "MUTATES-INPUT" in codes:
+        return [f"Changed: {', '.join(changed)}."] if changed else []
+    return [f"And the call changed its argument {', '.join(changed)}."]
+
+
+def _structure(exercise: Exercise, found: tuple[Outcome, ...]) -> str:
+    if exercise.id == "pe.table" and all(outcome.arrays for outcome in found):
+        fit = structure.fit(tuple(outcome.arrays[0] for outcome in found))
+        if fit is not None:
+            return (
+                f"Sines, cosines and pairs fit exactly ({fit.layout}), with a base of about {fit.base:.3g}."
+            )
+    return "No known mistake fits."
+
+
+def _right_first(exercise: Exercise, found: tuple[Outcome, ...]) -> str:
+    """What is right: which outputs agree on every probe, or else the shape, or part of the columns."""
+    subject, expected = subjects()[exercise.id], right(exercise.id)
+    verdicts = [agreeing(a, b) for a, b in zip(found, expected, strict=True) if a.arrays]
+    if not verdicts:
+        return "It can be called."
+    agree = [name for name, *oks in zip(subject.outputs, *verdicts, strict=True) if all(oks)]
+    if len(subject.outputs) > 1 and agree:
+        differ = [name for name in subject.outputs if name not in agree]
+        ends = f" {listed(differ)} {verb(differ, 'differ')}." if differ else ""
+        return f"{listed(agree)} {verb(agree, 'agree')}.{ends}"
+    return _parts(exercise.id, found, expected)
+
+
+def _parts(exercise_id: str, found: tuple[Outcome, ...], expected: tuple[Outcome, ...]) -> str:
+    pairs = [
+        (a, b)
+        for one, other in zip(found, expected, strict=True)
+        for a, b in zip(one.arrays, other.arrays, strict=False)
+    ]
+    if any(a.shape != b.shape for a, b in pairs):
+        return "It runs and returns numbers."
+    said = "The shape is right." if len(pairs) == len(found) else "The shapes are right."
+    a, b = pairs[0]
+    if exercise_id == "pe.table":
+        same_columns = [j for j in range(a.shape[1]) if same(a[:, j], b[:, j])]
+        return f"{said} Columns {listed(list(map(str, same_columns)))} agree." if same_columns else said
+    return said
+
+
+def _first_difference(subject: Subject, found: tuple[Outcome, ...], expected: tuple[Outcome, ...]) -> str:
+    for got, wanted in zip(found, expected, strict=True):
+        if got.error or got.empty:
+            return (
+                f"One of the checks stopped with {got.error}." if got.error else "One call returned nothing."
+            )
+        for name, a, b in zip(subject.outputs, got.arrays, wanted.arrays, strict=True):
+            if a.shape != b.shape:
+                return f"The shape of {name} is {a.shape}; it differs first there."
+            if not same(a, b):
+                return _place(name, a, b)
+    return ""
+
+
+def _place(name: str, a: Array, b: Array) -> str:
+    wrong = ~np.isclose(a.astype(float), b, rtol=0, atol=1e-4 * max(1.0, float(np.abs(b).max())))
+    if a.ndim == 0:
+        return f"{name} differs."
+    place: Any = tuple(int(i) for i in np.argwhere(wrong)[0])
+    many = f" ({int(wrong.sum())} of {wrong.size} entries differ)"
+    return f"{name} differs first at {place if len(place) > 1 else place[0]}{many}."
+
+
+def listed(names: list[str]) -> str:
+    """Names in a sentence: a, b and c."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def verb(names: list[str], word: str) -> str:
+    """The word with an s after a single name."""
+    return f"{word}s" if len(names) == 1 else word
