@@ -40,11 +40,15 @@ def add_commands(commands: Any) -> None:
         "--workers", type=int, default=2, metavar="N", help="submissions at a time; 2 unless given"
     )
     for command in (check, grade):
-        command.add_argument(
-            "--level", type=int, choices=LEVELS, default=2, help="1 observes, 2 asks, 3 says where to read"
-        )
-        command.add_argument("--seconds", type=float, default=20.0, help="for one process; 20 unless given")
-        command.add_argument("--megabytes", type=int, default=2048, help="of memory; 2048 unless given")
+        _add_limits(command)
+
+
+def _add_limits(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--level", type=int, choices=LEVELS, default=2, help="1 observes, 2 asks, 3 says where to read"
+    )
+    command.add_argument("--seconds", type=float, default=20.0, help="for one process; 20 unless given")
+    command.add_argument("--megabytes", type=int, default=2048, help="of memory; 2048 unless given")
 
 
 def _add(commands: Any, name: str, what: str, run: Any, more: str = "") -> argparse.ArgumentParser:

@@ -103,8 +103,11 @@ def _parts(exercise_id: str, found: tuple[Outcome, ...], expected: tuple[Outcome
     said = "The shape is right." if len(pairs) == len(found) else "The shapes are right."
     a, b = pairs[0]
     if exercise_id == "pe.table":
-        same_columns = [j for j in range(a.shape[1]) if same(a[:, j], b[:, j])]
-        return f"{said} Columns {listed(list(map(str, same_columns)))} agree." if same_columns else said
+        same_columns = [j for j in range(a.shape[1]) if same(a[:, j], b[:, j], 2e-6)]
+        if same_columns:
+            columns = "Column" if len(same_columns) == 1 else "Columns"
+            agree = verb(same_columns, "agree")
+            return f"{said} {columns} {listed([str(j) for j in same_columns])} {agree}."
     return said
 
 
@@ -136,6 +139,6 @@ def listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def verb(names: list[str], word: str) -> str:
+def verb(names: Sequence[object], word: str) -> str:
     """The word with an s after a single name."""
     return f"{word}s" if len(names) == 1 else word

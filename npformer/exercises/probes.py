@@ -49,6 +49,18 @@ def _layer_norm_backward(
     return dx, dgamma, dbeta
 
 
+def _softmax(scores: Array) -> Array:
+    return softmax_forward(scores)[0]
+
+
+def _embedding(ids: Array, E: Array) -> Array:
+    return embedding_forward(ids, EmbeddingParams(E))[0]
+
+
+def _cross_entropy(logits: Array, targets: Array) -> Array:
+    return cross_entropy_forward(logits, targets)[0]
+
+
 def _softmax_backward(dp: Array, p: Array) -> Array:
     return softmax_backward(dp, softmax_forward(np.log(p))[1])
 
@@ -61,47 +73,47 @@ def _block(x: Array, attend: Any, norm_1: Any, ffn: Any, norm_2: Any) -> Array:
 @cache
 def subjects() -> dict[str, Subject]:
     """Every code exercise by its id. The numbers are the same in every run."""
-    gradients = ("dx", "dW_1", "db_1", "dW_2", "db_2")
-    pe, ids = positional_encoding, np.array([[2, 0, 5], [1, 5, 3]])
-    E, logits, targets = _normal(6, 8), _normal(5, 7), np.array([3, 0, 6, 2, 2])
+    return {**_layers(), **_attention_parts(), **_heads_and_words()}
+
+
+def _layers() -> dict[str, Subject]:
+    pe, ffn, norm = positional_encoding, "x, W_1, b_1, W_2, b_2", "x, gamma, beta, eps"
+    gradients, norm_gradients = ("dx", "dW_1", "db_1", "dW_2", "db_2"), ("dx", "dgamma", "dbeta")
     return {
         "pe.table": Subject("n, d_model", ("table",), pe, ((6, 8), (7, 12)), {"PE-ODD-D": (6, 7)}),
-        "ffn.forward": Subject("x, W_1, b_1, W_2, b_2", ("y",), _ffn_forward, _ffn_probes(0), {}),
-        "ffn.backward": Subject("dy, x, W_1, b_1, W_2, b_2", gradients, _ffn_backward, _ffn_probes(1), {}),
-        "layer_norm.forward": Subject(
-            "x, gamma, beta, eps", ("y",), _layer_norm_forward, _norm_probes(0), {}
-        ),
+        "ffn.forward": Subject(ffn, ("y",), _ffn_forward, _ffn_probes(0), {}),
+        "ffn.backward": Subject(f"dy, {ffn}", gradients, _ffn_backward, _ffn_probes(1), {}),
+        "layer_norm.forward": Subject(norm, ("y",), _layer_norm_forward, _norm_probes(0), {}),
         "layer_norm.backward": Subject(
-            "dy, x, gamma, beta, eps", ("dx", "dgamma", "dbeta"), _layer_norm_backward, _norm_probes(1), {}
+            f"dy, {norm}", norm_gradients, _layer_norm_backward, _norm_probes(1), {}
         ),
-        "softmax.forward": Subject(
-            "scores",
-            ("p",),
-            lambda scores: softmax_forward(scores)[0],
-            ((_normal(3, 4),), (_normal(5, 2),)),
-            {"SM-OVERFLOW": (_normal(3, 4) + 1000,)},
-        ),
+    }
+
+
+def _attention_parts() -> dict[str, Subject]:
+    rows, huge = ((_normal(3, 4),), (_normal(5, 2),)), (_normal(3, 4) + 1000,)
+    blocks = _block_probe(4), _block_probe(6)
+    return {
+        "softmax.forward": Subject("scores", ("p",), _softmax, rows, {"SM-OVERFLOW": huge}),
         "softmax.backward": Subject("dp, p", ("dx",), _softmax_backward, _softmax_probes(), {}),
         "attention.forward": Subject("q, k, v, mask=None", ("y",), _attention, _attention_probes(), {}),
-        "heads.split": Subject(
-            "x, n_heads", ("heads",), split_heads, ((_normal(2, 3, 8), 4), (_normal(3, 5, 6), 2)), {}
-        ),
-        "heads.merge": Subject(
-            "x", ("y",), merge_heads, ((_normal(2, 4, 3, 2),), (_normal(3, 2, 5, 3),)), {}
-        ),
-        "embedding.forward": Subject(
-            "ids, E", ("x",), lambda ids, E: embedding_forward(ids, EmbeddingParams(E))[0], ((ids, E),), {}
-        ),
-        "cross_entropy.forward": Subject(
-            "logits, targets",
-            ("loss",),
-            lambda logits, targets: cross_entropy_forward(logits, targets)[0],
-            ((logits, targets), (3 * logits[:3], targets[1:4])),
-            {},
-        ),
-        "block.forward": Subject(
-            "x, attend, norm_1, ffn, norm_2", ("y",), _block, (_block_probe(4), _block_probe(6)), {}
-        ),
+        "block.forward": Subject("x, attend, norm_1, ffn, norm_2", ("y",), _block, blocks, {}),
+    }
+
+
+def _heads_and_words() -> dict[str, Subject]:
+    whole, pieces = (
+        ((_normal(2, 3, 8), 4), (_normal(3, 5, 6), 2)),
+        ((_normal(2, 4, 3, 2),), (_normal(3, 2, 5, 3),)),
+    )
+    words = ((np.array([[2, 0, 5], [1, 5, 3]]), _normal(6, 8)), (np.array([[1, 3]]), _normal(4, 5)))
+    logits, targets = _normal(5, 7), np.array([3, 0, 6, 2, 2])
+    losses = ((logits, targets), (3 * logits[:3], targets[1:4]))
+    return {
+        "heads.split": Subject("x, n_heads", ("heads",), split_heads, whole, {}),
+        "heads.merge": Subject("x", ("y",), merge_heads, pieces, {}),
+        "embedding.forward": Subject("ids, E", ("x",), _embedding, words, {}),
+        "cross_entropy.forward": Subject("logits, targets", ("loss",), _cross_entropy, losses, {}),
     }
 
 

@@ -27,8 +27,9 @@ def read_submission(path: Path) -> Submission:
     problem = ""
     try:
         for place, source in _pieces(path):
-            problem = problem or _run(source, place, names)
-    except (OSError, ValueError) as error:
+            failed = _run(source, place, names)
+            problem = problem or failed
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         problem = f"The file cannot be read: {' '.join(str(error).split())[:120]}."
     student = names.get("student", "")
     return Submission(names, student if isinstance(student, str) else "", problem)

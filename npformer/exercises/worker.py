@@ -50,13 +50,8 @@ def _row(submission: Submission, exercise_id: str, level: int) -> dict[str, Any]
     exercise, _ = find(exercise_id)
     answer = answer_of(submission, exercise)
     if answer is None:
-        return {
-            "status": "not answered",
-            "codes": [],
-            "evidence": submission.problem,
-            "hint": "",
-            "question": None,
-        }
+        status = "not read" if submission.problem else "not answered"
+        return {**evidence.unanswered()._asdict(), "status": status, "evidence": submission.problem}
     result = check(personal(submission, exercise), answer, level=level)
     if result == evidence.unanswered():
         return {**result._asdict(), "status": "not answered"}
