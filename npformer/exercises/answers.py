@@ -12,7 +12,7 @@ from npformer.exercises.result import Result
 
 LETTERS = "abcdef"
 WORDS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
-ROUNDING = 6e-4  # of max(1, the right number): three decimals are enough
+ROUNDING = 6e-4  # three decimals are enough
 
 
 def check_choice(exercise: Exercise, answer: Any) -> Result:
@@ -60,10 +60,16 @@ def check_numbers(exercise: Exercise, answer: Any, name: str) -> Result:
 
 
 def close(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
-    """Equal to about three decimals, or three digits of a large number."""
+    """Equal to about three decimals, or three digits of a large number that is not whole."""
     if a.shape != b.shape:
         return False
-    return bool(np.allclose(a, b, rtol=0, atol=ROUNDING * max(1.0, float(np.abs(b).max(initial=0)))))
+    return bool(np.isclose(a, b, rtol=0, atol=_tolerance(b)).all())
+
+
+def _tolerance(right: np.ndarray[Any, Any]) -> float:
+    """Whole numbers are counted, the others rounded."""
+    whole = bool((right == np.round(right)).all())
+    return ROUNDING if whole else ROUNDING * max(1.0, float(np.abs(right).max()))
 
 
 def _difference(given: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> str:
@@ -71,7 +77,7 @@ def _difference(given: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> str
         return f"The answer has shape {given.shape}, and {right.size} number(s) are asked for."
     if right.ndim == 0:
         return "It is a number, and not the one asked for."
-    fine = np.isclose(given, right, rtol=0, atol=ROUNDING * max(1.0, float(np.abs(right).max())))
+    fine = np.isclose(given, right, rtol=0, atol=_tolerance(right))
     agree = int(fine.sum())
     return f"{agree} of {right.size} numbers agree. Number {int(np.argmin(fine)) + 1} differs first."
 
