@@ -480,7 +480,7 @@ def test_an_unknown_exercise_is_refused(function):
 def test_a_card_is_plain_text_and_quiet_html():
     result = Result("known_mistake", ("PE-SUM",), "a < b", "cause", "why?")
     text, card = str(result), result._repr_html_()
-    assert text == f"Not yet: this pattern is known  ({progress()})\n  a < b\n  cause\n  why?"
+    assert repr(result) == text == f"Not yet: this pattern is known  ({progress()})\n  a < b\n  cause\n  why?"
     assert html.escape("a < b") in card and progress() in card and "Not yet" in card
     for status in TITLES:
         assert TITLES[status] in Result(status, (), "", "", None)._repr_html_()
@@ -537,7 +537,9 @@ def test_every_number_that_shows_a_confusion_has_words():
 
 
 def test_the_tone():
-    said = [text for entry in words().values() for text in entry[1:4]] + list(confusions().values())
+    said = [text for entry in words().values() for text in (*entry[1:4], *entry.instead.values())] + list(
+        confusions().values()
+    )
     said += [
         text for e in bank().values() for text in (e.task, e.hint, e.question, *(o.says for o in e.options))
     ]

@@ -1,6 +1,6 @@
 """The words of a result: what is right first, then the observation. Never the expected numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,9 +34,10 @@ def known(
     """One listed mistake, two at once, or several that no output can tell apart."""
     codes = tuple(dict.fromkeys(code for fit in fits for code in fit))
     said = [words()[code] for code in codes]
-    sees = list(dict.fromkeys(entry.sees for entry in said))
+    sees = list(dict.fromkeys(entry.seen_in(exercise.id) for entry in said))
     causes = list(dict.fromkeys(entry.cause for entry in said))
-    seen = " ".join([first or _right_first(exercise, found), *sees, *_beside(exercise, found, codes)]).strip()
+    first = first or ("" if status == "pass_variant" else _right_first(exercise, found))
+    seen = " ".join([first, *sees, *_beside(exercise, found, codes)]).strip()
     return Result(status, codes, seen, " ".join(causes), said[0].question)
 
 
@@ -82,8 +83,6 @@ def _right_first(exercise: Exercise, found: tuple[Outcome, ...]) -> str:
     """What is right: which outputs agree on every probe, or else the shape, or part of the columns."""
     subject, expected = subjects()[exercise.id], right(exercise.id)
     verdicts = [agreeing(a, b) for a, b in zip(found, expected, strict=True) if a.arrays]
-    if not verdicts:
-        return "It can be called."
     agree = [name for name, *oks in zip(subject.outputs, *verdicts, strict=True) if all(oks)]
     if len(subject.outputs) > 1 and agree:
         differ = [name for name in subject.outputs if name not in agree]
@@ -104,6 +103,8 @@ def _parts(exercise_id: str, found: tuple[Outcome, ...], expected: tuple[Outcome
     a, b = pairs[0]
     if exercise_id == "pe.table":
         same_columns = [j for j in range(a.shape[1]) if same(a[:, j], b[:, j], 2e-6)]
+        if len(same_columns) == a.shape[1]:
+            return f"{said} Every column agrees."
         if same_columns:
             columns = "Column" if len(same_columns) == 1 else "Columns"
             agree = verb(same_columns, "agree")
@@ -112,17 +113,24 @@ def _parts(exercise_id: str, found: tuple[Outcome, ...], expected: tuple[Outcome
 
 
 def _first_difference(subject: Subject, found: tuple[Outcome, ...], expected: tuple[Outcome, ...]) -> str:
-    for got, wanted in zip(found, expected, strict=True):
-        if got.error or got.empty:
-            return (
-                f"One of the checks stopped with {got.error}." if got.error else "One call returned nothing."
-            )
+    return next(
+        place
+        for got, wanted in zip(found, expected, strict=True)
+        for place in _differences(subject, got, wanted)
+    )
+
+
+def _differences(subject: Subject, got: Outcome, wanted: Outcome) -> Iterator[str]:
+    if got.error:
+        yield f"One of the checks stopped with {got.error}."
+    elif got.empty:
+        yield "One call returned nothing."
+    else:
         for name, a, b in zip(subject.outputs, got.arrays, wanted.arrays, strict=True):
             if a.shape != b.shape:
-                return f"The shape of {name} is {a.shape}; it differs first there."
-            if not same(a, b):
-                return _place(name, a, b)
-    return ""
+                yield f"The shape of {name} is {a.shape}; it differs first there."
+            elif not same(a, b):
+                yield _place(name, a, b)
 
 
 def _place(name: str, a: Array, b: Array) -> str:

@@ -42,6 +42,11 @@ class Words(NamedTuple):
     question: str
     read: str
     teach: str
+    instead: dict[str, str] = {}  # noqa: RUF012  # another observation, by exercise; never written to
+
+    def seen_in(self, exercise_id: str) -> str:
+        """The observation in one exercise."""
+        return self.instead.get(exercise_id, self.sees)
 
 
 FAMILIES = {

@@ -32,6 +32,9 @@ class Result(NamedTuple):
     def __str__(self) -> str:
         return "\n".join([f"{TITLES[self.status]}  ({progress()})", *(f"  {line}" for line in _lines(self))])
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def _repr_html_(self) -> str:
         body = "".join(f"<p style='margin:0.3em 0'>{html.escape(line)}</p>" for line in _lines(self))
         border = f"border-left:4px solid {_COLOURS[self.status]};padding:0.2em 0.8em;max-width:46em"
