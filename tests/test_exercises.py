@@ -269,6 +269,35 @@ def test_structure_is_silent_unless_it_fits():
     assert fit((table, table.T)) is None
 
 
+def attention(scale=6**-0.5, more=0.0, hide=lambda s, mask: np.where(mask, s, -1e30)):
+    def f(q, k, v, mask=None):
+        s = scale * q @ k.T + more
+        s = s if mask is None else hide(s, mask)
+        return student_codings.stable(s, -1) @ v
+
+    return f
+
+
+def test_another_scale_of_attention_is_read_off():
+    result = check("attention.forward", attention(0.37))
+    assert result.status == "unrecognised"
+    assert result.hint == "Without a mask the weights are a softmax of q·k times one number, about 0.37."
+
+
+def test_weights_that_are_no_softmax_of_products_stay_unknown():
+    tilted, negative = attention(more=np.arange(5)), lambda *args: -attention()(*args)
+    larger, short = lambda *args: 2 * attention()(*args), lambda *args: attention()(*args)[:2]
+    for f in (tilted, negative, larger, short):
+        result = check("attention.forward", f)
+        assert (result.status, result.hint) == ("unrecognised", "No known mistake fits.")
+
+
+def test_a_mask_that_is_added_with_the_other_sign_has_two_causes():
+    for hide in (lambda s, mask: s + 1e9 * ~mask, lambda s, mask: s - 1e9 * mask):
+        result = check("attention.forward", attention(hide=hide), level=2)
+        assert (result.status, set(result.codes)) == ("ambiguous", {"AT-MASK-SIGN", "AT-MASK-INVERTED"})
+
+
 # --- how a function can fail ----------------------------------------------------------------------
 
 

@@ -81,6 +81,7 @@ def test_a_notebook_runs_its_cells_and_leaves_its_magic_out(tmp_path):
     [
         ("a.py", "x = 1\nraise SystemExit", "a.py, line 2: SystemExit."),
         ("a.py", "def f(:", "a.py, line 1: this is not Python yet (invalid syntax)."),
+        ("a.py", "x = '\0'", "a.py"),
         ("a.ipynb", "no", "The file cannot be read: Expecting value: line 1 column 1 (char 0)."),
         ("a.ipynb", "[]", "The file cannot be read: it has no cells."),
         (
@@ -138,6 +139,7 @@ def test_a_worker_reports_line_by_line(work):
     text = f"{COLUMN}\nstudent = 'Ada'\npe_entry = {number}\ndef softmax_forward(s): ..."
     head, *rows = work(text, "pe.table", "pe.entry", "order.bag", "softmax.forward")
     assert head == {"student": "Ada", "problem": ""}
+    assert [row["exercise"] for row in rows] == ["pe.table", "pe.entry", "order.bag", "softmax.forward"]
     assert [row["status"] for row in rows] == ["known_mistake", "pass", "not answered", "not answered"]
     assert rows[0]["codes"] == ["PE-EXP-COLUMN"]
 
@@ -228,6 +230,22 @@ def test_a_file_that_does_not_end_is_not_read(tmp_path):
         ("not read", "It was still running after 2 seconds.")
     }
     assert len(rows) == 3
+
+
+@ON_UNIX
+def test_a_file_that_multiplies_keeps_nobody_waiting(tmp_path):
+    path = written(tmp_path, "a.py", "import os\nif os.fork() == 0:\n    while True: pass\norder_bag = 'b'")
+    rows = grade_one(path, ("order.bag", "pe.even"), Limits(seconds=3))
+    assert [row.status for row in rows] == ["pass", "not answered"]
+    path = written(tmp_path, "b.py", "import os\nos.fork()\norder_bag = 'b'")
+    rows = grade_one(path, ("order.bag", "pe.even"), Limits(seconds=3))
+    assert [row.status for row in rows] == ["pass", "not answered"]
+
+
+def test_a_system_without_process_groups(monkeypatch, tmp_path):
+    monkeypatch.delattr(os, "killpg", raising=False)
+    path = written(tmp_path, "a.py", "while True: pass")
+    assert grade_one(path, ("order.bag",), Limits(seconds=1))[0].status == "not read"
 
 
 # --- a class --------------------------------------------------------------------------------------

@@ -70,12 +70,15 @@ def _beside(exercise: Exercise, found: tuple[Outcome, ...], codes: tuple[str, ..
 
 
 def _structure(exercise: Exercise, found: tuple[Outcome, ...]) -> str:
-    if exercise.id == "pe.table" and all(outcome.arrays for outcome in found):
-        fit = structure.fit(tuple(outcome.arrays[0] for outcome in found))
-        if fit is not None:
-            return (
-                f"Sines, cosines and pairs fit exactly ({fit.layout}), with a base of about {fit.base:.3g}."
-            )
+    arrays = [array for outcome in found for array in outcome.arrays]
+    whole = len(arrays) == len(found)
+    if exercise.id == "pe.table" and whole and (fit := structure.fit(tuple(arrays))) is not None:
+        return f"Sines, cosines and pairs fit exactly ({fit.layout}), with a base of about {fit.base:.3g}."
+    if exercise.id == "attention.forward" and found[0].arrays:
+        q, k, *_ = subjects()[exercise.id].probes[0]
+        scale = structure.scale(q @ k.T, arrays[0])  # v = 1 on this probe: the output shows the weights
+        if scale is not None:
+            return f"Without a mask the weights are a softmax of q·k times one number, about {scale:.3g}."
     return "No known mistake fits."
 
 

@@ -3,11 +3,13 @@
 import csv
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -108,16 +110,37 @@ def _process(path: Path, ids: tuple[str, ...], limits: Limits) -> tuple[Report |
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**os.environ, **one_thread, "PYTHONHASHSEED": "0"},
+        start_new_session=True,
     )
     try:
         out, _ = worker.communicate(timeout=limits.seconds)
         ending = "It ended the program."
     except subprocess.TimeoutExpired:
-        worker.kill()
+        _kill(worker)
         out, _ = worker.communicate()
         ending = f"It was still running after {limits.seconds:g} seconds."
-    lines = [json.loads(line) for line in out.decode("utf-8").splitlines() if line.endswith("}")]
-    return (lines[0] if lines else None), lines[1:], ending
+    _kill(worker)
+    return *_reports(out.decode("utf-8"), ids), ending
+
+
+def _kill(worker: "subprocess.Popen[bytes]") -> None:
+    """End the process and what it has started; a copy that holds the pipe open would keep us waiting."""
+    if not hasattr(os, "killpg"):  # Windows
+        worker.kill()
+        return
+    try:
+        os.killpg(worker.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):  # all have ended
+        return
+
+
+def _reports(text: str, ids: tuple[str, ...]) -> tuple[Report | None, list[Report]]:
+    """The file's line, and the exercises up to the first that is missing; the first line of each counts."""
+    lines = [json.loads(line) for line in text.splitlines() if line.endswith("}")]
+    by_id: dict[str, Report] = {}
+    for line in lines[1:]:
+        by_id.setdefault(str(line.get("exercise")), line)
+    return (lines[0] if lines else None), [by_id[i] for i in takewhile(by_id.__contains__, ids)]
 
 
 def _stopped(status: str, ending: str) -> Report:

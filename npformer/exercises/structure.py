@@ -68,3 +68,22 @@ def _base(speeds: Array, layout: str) -> Fit | None:
     slope, start = np.polyfit(i, np.log(speeds), 1)
     straight = np.allclose(np.log(speeds), slope * i + start, atol=1e-3) and abs(start) < 1e-3
     return Fit(float(np.exp(-slope * len(speeds))), layout) if straight else None
+
+
+def scale(products: Array, weights: Array) -> float | None:
+    """The number s with weights = softmax(s q·k), or None: centred log-weights against centred products.
+
+    >>> from npformer.functional import softmax_forward
+    >>> products = np.array([[1.0, 3.0, -2.0], [0.0, 1.0, 5.0]])
+    >>> round(scale(products, softmax_forward(0.3 * products)[0]), 3)
+    0.3
+    """
+    if weights.shape != products.shape or not np.isfinite(weights).all() or (weights <= 0).any():
+        return None
+    logs = np.log(weights.astype(float))
+    x, y = (a - a.mean(axis=-1, keepdims=True) for a in (products, logs))
+    slope = float((x * y).sum() / (x * x).sum())
+    whole = np.allclose(weights.sum(axis=-1), 1, atol=EXACT)
+    return (
+        slope if whole and np.allclose(y, slope * x, atol=EXACT * max(1.0, float(np.abs(y).max()))) else None
+    )

@@ -6,6 +6,7 @@ dict `answers`, under its id. A name `student` chooses the numbers that belong t
 
 import json
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any, NamedTuple
 
 from npformer.exercises.bank import Exercise
@@ -60,13 +61,10 @@ def _run(source: str, place: str, names: dict[str, Any]) -> str:
     except SyntaxError as error:
         return f"{place}, line {error.lineno}: this is not Python yet ({error.msg})."
     except (Exception, SystemExit) as error:
-        line = (
-            error.__traceback__.tb_next.tb_lineno
-            if error.__traceback__ and error.__traceback__.tb_next
-            else 0
-        )
+        lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == place]
+        where = f"{place}, line {lines[-1]}" if lines else place
         said = " ".join(f"{type(error).__name__}: {error}".split())[:200].rstrip(": ")
-        return f"{place}, line {line}: {said}."
+        return f"{where}: {said}."
     return ""
 
 

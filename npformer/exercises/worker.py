@@ -29,7 +29,8 @@ def main(arguments: list[str]) -> None:
     submission = read_submission(Path(path))
     print(json.dumps({"student": submission.student, "problem": submission.problem}), file=report)
     for exercise_id in ids:
-        print(json.dumps(_row(submission, exercise_id, int(level))), file=report)
+        row = {"exercise": exercise_id, **_row(submission, exercise_id, int(level))}
+        print(json.dumps(row), file=report)
     report.flush()
     os._exit(0)  # whatever the student's code left running or registered
 
