@@ -12,6 +12,7 @@ versions place a letter a little differently.
 
 import argparse
 import functools
+import json
 import platform
 import sys
 import time
@@ -260,19 +261,70 @@ def half_backward(
 
 # --- the files ----------------------------------------------------------------------------------
 
+
+def order_and_accuracy() -> Figure:
+    """While a model trains on sentences in which only order decides, its share of right answers stays on
+    one half without positions and climbs to all of them with sinusoids"""
+    lines = trained("with and without positions")
+    return plots.accuracy(trained("steps"), {"": lines}, x_label="training steps")
+
+
+def learned_or_sinusoidal() -> Figure:
+    """Two bands of five trainings each, sinusoidal and learned positions: they overlap all the way up"""
+    early = slice(0, 11)  # the first 200 steps, where something happens
+    lines = {name: [run[early] for run in runs] for name, runs in trained("five seeds").items()}
+    return plots.accuracy(trained("steps")[early], {"five seeds each": lines}, x_label="training steps")
+
+
+def longer_sentences() -> Figure:
+    """Right answers on sentences longer than any in training: when every word sees all, all kinds of
+    positions but ALiBi fall towards one half or below it; behind a causal mask most stay near the top"""
+    return plots.accuracy(
+        trained("words"), trained("longer than in training"), x_label="words", trained=(3, 8)
+    )
+
+
+def cross_attention() -> Figure:
+    """Which word made which digit: each digit that the translator writes looks at the word it comes from"""
+    found = trained("cross-attention")
+    return plots.cross_attention(np.array(found["weights"]), found["words"], found["written"])
+
+
+def trained(name: str) -> Any:
+    """Numbers of the models that figures/train.py has trained."""
+    return json.loads((FOLDER / "data" / "trained.json").read_text(encoding="utf-8"))[name]
+
+
+def growth() -> Figure:
+    """Time of one forward and backward, measured and predicted from the multiplications: ever steeper with
+    the positions, flat and then steeper with the hidden units, straight with the blocks; measured is above"""
+    data = json.loads((FOLDER / "data" / "growth.json").read_text(encoding="utf-8"))
+    names = {"n": "positions n", "d_ff": "hidden units d_ff", "n_layers": "blocks"}
+    panels = {}
+    for argument, found in data.items():
+        measured, predicted = (1e3 * np.array(found[f"{kind}_s"]) for kind in ("measured", "predicted"))
+        panels[names[argument]] = np.array(found["value"]), {"measured": measured, "predicted": predicted}
+    return plots.growth(panels)
+
+
 FIGURES: dict[str, Callable[[], Figure]] = {
     "activations.svg": activations,
     "attention_and_order.svg": attention_and_order,
     "banner.png": banner,
     "binary_counter.svg": binary_counter,
     "clock_hands.svg": clock_hands,
+    "cross_attention.png": cross_attention,
     "encoder_block.svg": encoder_block,
     "encoder_block_pre_norm.svg": encoder_block_pre_norm,
     "frequency_bands.svg": frequency_bands,
     "gradient_by_depth.svg": gradient_by_depth,
+    "growth.svg": growth,
     "heat_map.png": heat_map,
     "hourglass.svg": hourglass,
     "lanes.svg": lanes,
+    "learned_or_sinusoidal.svg": learned_or_sinusoidal,
+    "longer_sentences.svg": longer_sentences,
+    "order_and_accuracy.svg": order_and_accuracy,
     "position_similarity.png": position_similarity,
     "shift_matrix.svg": one_step,
     "wavelengths.svg": wavelengths_by_base,

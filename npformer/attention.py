@@ -1,6 +1,7 @@
 """Scaled dot-product attention and multi-head attention, forward and backward; masks."""
 
 import math
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -56,14 +57,7 @@ def attention_forward(
            [0.33, 0.67]])
     """
     _check_attention("attention_forward", q, k, v, mask, bias)
-
-    xp = array_module(q)
-    weights = _scores(q, k, bias)  # (..., T_q, T_k)
-    if mask is not None:
-        xp.copyto(weights, -math.inf, where=~mask)
-    softmax_in_place(weights, -1, xp)
-    y = weights @ v  # (..., T_q, d_v)
-    return y, AttentionCache(q, k, v, bias, weights)
+    return attend(q, k, v, mask, bias)
 
 
 def attention_backward(dy: Array, cache: AttentionCache) -> tuple[Array, Array, Array]:
@@ -82,22 +76,46 @@ def attention_backward(dy: Array, cache: AttentionCache) -> tuple[Array, Array, 
     q, k, v, _, weights = cache
     check_d_output("attention_backward", "dy", dy, (*q.shape[:-1], v.shape[-1]), q.dtype)
 
-    dv = _transposed(weights) @ dy  # (..., T_k, d_v)
-    ds = dy @ _transposed(v)  # (..., T_q, T_k), so far the gradient of the weights
-    ds -= (ds * weights).sum(axis=-1, keepdims=True)
-    ds *= weights
+    xp = array_module(dy)
+    dq, dk, dv = xp.empty_like(q), xp.empty_like(k), xp.empty_like(v)
+    for head in _pieces(weights):
+        w = weights[head]
+        ds = dy[head] @ _transposed(v[head])  # (..., T_q, T_k), so far the gradient of the weights
+        ds -= (ds * w).sum(axis=-1, keepdims=True)
+        ds *= w
+        xp.matmul(ds, k[head], out=dq[head])  # (..., T_q, d_k)
+        xp.matmul(_transposed(ds), q[head], out=dk[head])  # (..., T_k, d_k)
+        xp.matmul(_transposed(w), dy[head], out=dv[head])  # (..., T_k, d_v)
     scale = 1 / math.sqrt(q.shape[-1])
-    dq = ds @ k  # (..., T_q, d_k)
     dq *= scale
-    dk = _transposed(ds) @ q  # (..., T_k, d_k)
     dk *= scale
     return dq, dk, dv
 
 
+def attend(
+    q: Array, k: Array, v: Array, mask: Array | None, bias: Array | None
+) -> tuple[Array, AttentionCache]:
+    """`attention_forward` without its checks, for functions that have made them."""
+    xp = array_module(q)
+    weights = _scores(q, k, bias)  # (..., T_q, T_k)
+    if mask is not None:
+        xp.copyto(weights, -math.inf, where=~mask)
+    softmax_in_place(weights, -1, xp)
+    y = weights @ v  # (..., T_q, d_v)
+    return y, AttentionCache(q, k, v, bias, weights)
+
+
+LARGE = 2**18  # entries; a whole (..., T_q, T_k) more than this would be much memory
+
+
+def _pieces(weights: Array) -> Iterable[Any]:
+    """Everything at once, or one head after the other where the weights are large."""
+    return np.ndindex(weights.shape[:-2]) if weights.size > LARGE else [...]
+
+
 def _scores(q: Array, k: Array, bias: Array | None) -> Array:
-    scores: Array = (q * (1 / math.sqrt(q.shape[-1]))) @ _transposed(
-        k
-    )  # q is smaller than the scores: scale it
+    scaled = q * (1 / math.sqrt(q.shape[-1]))  # scaling q, not the scores: it has fewer entries
+    scores: Array = scaled @ _transposed(k)  # (..., T_q, T_k)
     if bias is not None:
         scores += bias
     return scores
@@ -196,7 +214,7 @@ def multi_head_attention_forward(
         turned = turned_Q, turned_K
     if mask is not None and mask.ndim >= 3:
         mask = mask[..., None, :, :]  # (..., 1, T_q, T_k)
-    heads, attention = attention_forward(Q, K, V, mask=mask, bias=bias)  # (..., h, T_q, d_k)
+    heads, attention = attend(Q, K, V, mask, bias)  # (..., h, T_q, d_k)
     merged = merge(heads)  # (..., T_q, d_model)
     y = linear(merged, params.W_O, params.b_O)  # (..., T_q, d_model)
     return y, MultiHeadAttentionCache(q, k, v, turned, attention, merged, params)
@@ -366,11 +384,11 @@ def _check_multi_head(
     d_model = check_attention(function, "params", params, q.dtype)["d_model"]
     _check_heads(function, n_heads, d_model)
     check_array(function, "q", q, ("...", "T_q", "d_model"), {"d_model": d_model})
-    check_array(function, "k", k, ("...", "T_k", "d_model"), {"d_model": d_model}, q.dtype)
-    check_array(
-        function, "v", v, ("...", "T_k", "d_model"), {"d_model": d_model, "T_k": k.shape[-2]}, q.dtype
-    )
-    _check_leading(function, q, k, v)
+    if k is not q or v is not q:  # in self-attention, one x is all three
+        sizes = {"d_model": d_model}
+        check_array(function, "k", k, ("...", "T_k", "d_model"), sizes, q.dtype)
+        check_array(function, "v", v, ("...", "T_k", "d_model"), sizes | {"T_k": k.shape[-2]}, q.dtype)
+        _check_leading(function, q, k, v)
     _check_mask_and_bias(function, q, k, mask, bias, (n_heads,))
     check_flag(function, "rope", rope)
     if rope:

@@ -31,6 +31,7 @@ def order_sensitivity(f: Callable[[Array], Array], x: Array, rng: np.random.Gene
     order = rng.permutation(T)
     while (order == np.arange(T)).all():  # a shuffle that changes nothing would prove nothing
         order = rng.permutation(T)
+    order = array_module(x).asarray(order)
     moved = abs(_applied(f, x[..., order, :]) - y[..., order, :]).max()
     return float(moved / (abs(y).max() or 1))
 

@@ -1,5 +1,6 @@
 """Layer normalization, forward and backward."""
 
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,11 +66,11 @@ def layer_norm_forward(
     check_array("layer_norm_forward", "x", x, ("...", "d_model"), sizes)
     check_number("layer_norm_forward", "eps", eps, minimum=0)
 
-    d = x.shape[-1]
-    x_hat = x - x.sum(axis=-1, keepdims=True) / d
-    x_hat -= x_hat.sum(axis=-1, keepdims=True) / d  # again: far from zero, float32 rounds the first mean
-    variance = (x_hat * x_hat).sum(axis=-1, keepdims=True) / d  # (..., 1)
-    std = array_module(x).sqrt(variance + float(eps))
+    xp = array_module(x)
+    x_hat = x - _mean(x, xp)
+    x_hat -= _mean(x_hat, xp)  # again: far from zero, float32 rounds the first mean
+    variance = _mean(x_hat * x_hat, xp)  # (..., 1)
+    std = xp.sqrt(variance + float(eps))
     if eps == 0:
         std += std == 0  # a constant row: 0 / 1 instead of 0 / 0
     x_hat /= std
@@ -94,16 +95,21 @@ def layer_norm_backward(dy: Array, cache: LayerNormCache) -> tuple[Array, LayerN
     x_hat, std, gamma = cache
     check_d_output("layer_norm_backward", "dy", dy, x_hat.shape, x_hat.dtype)
 
-    d = x_hat.shape[-1]
+    xp = array_module(dy)
     dgamma = as_rows(dy * x_hat).sum(axis=0)  # (d_model,)
     dbeta = as_rows(dy).sum(axis=0)  # (d_model,)
     dx = dy * gamma  # dx̂, and from here on in place
-    through_mean = dx.sum(axis=-1, keepdims=True) / d  # (..., 1)
-    through_variance = (dx * x_hat).sum(axis=-1, keepdims=True) / d
+    through_mean = _mean(dx, xp)  # (..., 1)
+    through_variance = _mean(dx * x_hat, xp)
     dx -= through_mean
     dx -= x_hat * through_variance
     dx /= std
     return dx, LayerNormParams(dgamma, dbeta)
+
+
+def _mean(x: Array, xp: ModuleType) -> Array:
+    """The mean of each row as a column, (..., 1): x.mean in a third of its time on short rows."""
+    return xp.add.reduce(x, axis=-1, keepdims=True) / x.shape[-1]
 
 
 def check_layer_norm(

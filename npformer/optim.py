@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Array, array_module
-from npformer.tree import leaves, tree_map
-from npformer.validate import check_d_output, check_float, check_integer, check_kind, check_number
+from npformer.tree import leaves, refilled, together, tree_map
+from npformer.validate import FLOATS, check_d_output, check_float, check_integer, check_kind, check_number
 
 
 def sgd_update(params: Any, grads: Any, *, learning_rate: float) -> Any:
@@ -70,14 +70,15 @@ def adam_update(
     >>> params[0].round(6), state.step
     (array([0.9]), 1)
     """
-    _check_adam(params, grads, state, learning_rate, beta_1, beta_2, eps, weight_decay)
+    places = _check_adam(params, grads, state, learning_rate, beta_1, beta_2, eps, weight_decay)
 
     t = state.step + 1
     rate, decay = float(learning_rate) / (1 - beta_1**t), 1 - float(learning_rate) * float(weight_decay)
     root = 1 / math.sqrt(1 - beta_2**t)
-    m = tree_map(lambda m, g: _blend(m, g, float(beta_1)), state.m, grads)
-    v = tree_map(lambda v, g: _blend(v, g * g, float(beta_2)), state.v, grads)
-    new = tree_map(lambda p, m, v: _step(p, m, v, rate, root, float(eps), decay), params, m, v)
+    m = [_blend(m, g, float(beta_1)) for _, g, m, _ in places]
+    v = [_blend(v, g * g, float(beta_2)) for _, g, _, v in places]
+    new = [_step(p, m, v, rate, root, float(eps), decay) for (p, *_), m, v in zip(places, m, v, strict=True)]
+    new, m, v = (refilled(params, iter(arrays)) for arrays in (new, m, v))
     return new, AdamState(t, m, v)
 
 
@@ -122,23 +123,25 @@ def _check_adam(
     beta_2: Any,
     eps: Any,
     weight_decay: Any,
-) -> None:
+) -> list[tuple[Array, ...]]:
+    """Refuse what does not fit; returns the leaves of params, grads, m and v, place by place."""
     function = "adam_update"
     check_kind(function, "state", state, AdamState)
     check_integer(function, "state.step", state.step, minimum=0)
-    _check_alike(function, params, **{"grads": grads, "state.m": state.m, "state.v": state.v})
+    places = _check_alike(function, params, **{"grads": grads, "state.m": state.m, "state.v": state.v})
     check_number(function, "learning_rate", learning_rate, minimum=0)
     check_number(function, "beta_1", beta_1, minimum=0, below=1)
     check_number(function, "beta_2", beta_2, minimum=0, below=1)
     check_number(function, "eps", eps, minimum=0)
     check_number(function, "weight_decay", weight_decay, minimum=0)
-    for path, g in leaves(grads):
+    for i, (_, g, *_) in enumerate(places):
         # one product finds NaN and infinity and allocates nothing; but its sum can overflow by itself
         if isinstance(g, np.ndarray) and not math.isfinite(np.vdot(g, g)) and not _has_finite_squares(g):
-            name = _name("grads", path)
+            name = _name("grads", list(leaves(grads))[i][0])
             raise ValueError(
                 f"{function}: {name} holds NaN or a number too large to square; expected finite ones"
             )
+    return places
 
 
 def _has_finite_squares(g: Array) -> bool:
@@ -146,8 +149,27 @@ def _has_finite_squares(g: Array) -> bool:
         return bool(np.isfinite(g * g).all())
 
 
-def _check_alike(function: str, params: Any, **others: Any) -> None:
-    """Refuse trees that have not the parameters' paths, shapes and dtypes."""
+def _check_alike(function: str, params: Any, **others: Any) -> list[tuple[Array, ...]]:
+    """Refuse trees that have not the parameters' shapes and dtypes; returns the leaves, place by place."""
+    try:
+        places = together(params, *others.values())
+    except ValueError:
+        places = []
+    if not places or not all(map(_are_alike, places)):
+        _explain(function, params, **others)
+    return places
+
+
+def _are_alike(arrays: tuple[Any, ...]) -> bool:
+    """The common case, without a path to put together: NumPy arrays of one shape and one float dtype."""
+    shape, dtype = getattr(arrays[0], "shape", None), getattr(arrays[0], "dtype", None)
+    return dtype in FLOATS and all(
+        type(array) is np.ndarray and array.shape == shape and array.dtype is dtype for array in arrays
+    )
+
+
+def _explain(function: str, params: Any, **others: Any) -> None:
+    """Say where the trees differ, if they do."""
     expected = dict(leaves(params))
     for path, p in expected.items():
         check_float(function, _name("params", path), p)
@@ -161,6 +183,12 @@ def _check_alike(function: str, params: Any, **others: Any) -> None:
             )
         for path, p in expected.items():
             check_d_output(function, _name(argument, path), found[path], p.shape, p.dtype, "the parameter")
+        try:
+            together(params, tree)
+        except ValueError:
+            raise ValueError(
+                f"{function}: {argument} is not built like params; expected the same NamedTuples"
+            ) from None
 
 
 def _name(argument: str, path: str) -> str:

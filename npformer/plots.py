@@ -389,6 +389,27 @@ def curves(
 
 
 @_in_style
+def growth(panels: Mapping[str, tuple[Array, Mapping[str, Array]]]) -> "Figure":
+    """Times on two logarithmic axes, where a power is a straight line: {x label: (x, {label: y})}.
+
+    >>> growth({"n": (np.array([1.0, 2]), {"measured": np.array([1.0, 2])})}).axes[0].get_xscale()
+    'log'
+    """
+    figure = _figure(4.2 * len(panels), 4.6)
+    beside = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    for axes, (x_label, (x, lines)) in zip(beside, panels.items(), strict=True):
+        for (colour, line), (label, y) in zip(COMPARED, lines.items(), strict=False):
+            axes.plot(x, y, line, color=colour, label=label)
+        axes.set(xscale="log", yscale="log", xlabel=x_label)
+        axes.set_xticks(x[::2], [f"{value:g}" for value in x[::2]])
+        axes.minorticks_off()
+        axes.grid(color=FAINT)
+    beside[0].set_ylabel("time, ms")
+    beside[0].legend()
+    return figure
+
+
+@_in_style
 def heat_maps(
     tables: Mapping[str, Array], *, x_label: str = "column", y_label: str = "position p (in tokens)"
 ) -> "Figure":
@@ -538,7 +559,7 @@ SCHEMES = {  # how a model learns of the order
 @_in_style
 def accuracy(
     x: Sequence[int],
-    panels: Mapping[str, Mapping[str, Array]],
+    panels: Mapping[str, Mapping[str, Sequence[Array] | Array]],
     *,
     x_label: str,
     chance: float = 0.5,
@@ -556,14 +577,16 @@ def accuracy(
     beside = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
     for axes, (title, lines) in zip(beside, panels.items(), strict=True):
         axes.axhline(100 * chance, color=INK, linewidth=1.5, zorder=1)
-        axes.text(x[-1], 100 * chance - 1.5, "a coin", ha="right", va="top")
         for scheme, runs in lines.items():
             _draw_runs(axes, x, 100 * np.asarray(runs), scheme)
-        axes.set(title=title, xlabel=x_label, ylim=(-2, 104))
+        axes.set(title=title, xlabel=x_label)
         axes.grid(color=FAINT)
         if trained is not None:
             _shade_trained(axes, x, trained)
-    beside[0].set_ylabel("right answers (%)")
+    lowest = min(chance, *(np.min(runs) for lines in panels.values() for runs in lines.values()))
+    beside[0].set(ylabel="right answers (%)", ylim=(100 * lowest - 8, 104))
+    right_edge = beside[-1].get_yaxis_transform()
+    beside[-1].text(1.01, 100 * chance, "coin", transform=right_edge, va="center")
     named = {k: v for axes in beside for v, k in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=len(named))
     return figure
@@ -579,7 +602,8 @@ def _shade_trained(axes: "Axes", lengths: Sequence[int], trained: tuple[int, int
     shortest, longest = trained
     axes.set_xscale("log", base=2)
     axes.axvspan(shortest, longest, color="#F2F2F2", zorder=0)
-    axes.text((shortest * longest) ** 0.5, 4, "trained on", ha="center")
+    middle = (shortest * longest) ** 0.5
+    axes.text(middle, 0.03, "trained on", ha="center", transform=axes.get_xaxis_transform())
     ticks = [n for n in lengths if n & (n - 1) == 0 or n in trained]
     axes.set_xticks(ticks, [str(n) for n in ticks])
     axes.set_xticks([], minor=True)

@@ -317,11 +317,10 @@ def alibi_bias(n_heads: int, T_q: int, T_k: int, *, dtype: Any = np.float64, xp:
 
 
 def _alibi_slopes(n_heads: int) -> Array:
-    power = 2 ** int(math.log2(n_heads))  # the power of two at or below n_heads
+    power = 2 ** (n_heads.bit_length() - 1)  # the power of two at or below n_heads
     slopes = 2.0 ** (-8 / power * np.arange(1, power + 1))
-    between = 2.0 ** (
-        -4 / power * np.arange(1, 2 * (n_heads - power), 2)
-    )  # every other one of 2 · power heads
+    every_other = np.arange(1, 2 * (n_heads - power), 2)  # of the slopes for 2 · power heads
+    between = 2.0 ** (-4 / power * every_other)
     return np.concatenate([slopes, between])
 
 

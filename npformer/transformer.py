@@ -242,9 +242,8 @@ def greedy_decode(
     ids[..., 0] = start_id
     done = xp.zeros(source_ids.shape[:-1], dtype=bool)
     for t in range(max_length):
-        logits = _next_logits(
-            ids[..., : t + 1], steps, params, config, mask, padding_id
-        )  # (B, 1, vocab_size)
+        so_far = ids[..., : t + 1]
+        logits = _next_logits(so_far, steps, params, config, mask, padding_id)  # (B, 1, vocab_size)
         ids[..., t + 1] = xp.where(done, stop_id, logits[..., 0, :].argmax(axis=-1))
         done |= ids[..., t + 1] == stop_id
         if bool(done.all()):

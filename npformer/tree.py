@@ -60,6 +60,25 @@ def leaves(tree: Any) -> Iterator[tuple[str, Any]]:
     return _walk("", tree)
 
 
+def together(*trees: Any) -> list[tuple[Any, ...]]:
+    """The arrays that stand at the same place in each tree; ValueError when the trees are not built alike."""
+    first, *others = trees
+    if isinstance(first, tuple):
+        if any(type(other) is not type(first) or len(other) != len(first) for other in others):
+            raise ValueError("the trees are not built alike")
+        return [place for branches in zip(*trees, strict=True) for place in together(*branches)]
+    if any(isinstance(other, tuple) or (other is None) != (first is None) for other in others):
+        raise ValueError("the trees are not built alike")
+    return [] if first is None else [trees]
+
+
+def refilled(tree: Any, arrays: Iterator[Any]) -> Any:
+    """A tree built like this one with the next of the arrays at each place."""
+    if isinstance(tree, tuple):
+        return _rebuild(tree, [refilled(branch, arrays) for branch in tree])
+    return None if tree is None else next(arrays)
+
+
 def _walk(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(tree, tuple):
         for name, branch in zip(_names(tree), tree, strict=True):
@@ -140,8 +159,8 @@ def load(path: str | os.PathLike[str], like: Any) -> Any:
                 f"load: {name or 'the array'} has shape {found[name].shape} and dtype {found[name].dtype} "
                 f"in {target}; expected {leaf.shape} and {leaf.dtype}"
             )
-    in_order = iter(found[name] for name in expected)
-    return tree_map(lambda leaf: _as(leaf, next(in_order)), like)
+    pairs = zip(together(like), (found[name] for name in expected), strict=True)
+    return refilled(like, iter([_as(leaf, array) for (leaf,), array in pairs]))
 
 
 def _read(target: Path) -> dict[str, NDArray[Any]]:

@@ -50,9 +50,12 @@ def check_array(
     `sizes` gives the length of an axis by its letter; a letter without a size stands for any length, 0 only
     for the letters T and S: a sequence can be empty, a row cannot.
     """
-    check_float(function, argument, x)
-    if dtype is not None and x.dtype != dtype:
-        raise TypeError(f"{function}: {argument} has dtype {x.dtype}; expected {dtype} like the other arrays")
+    if dtype is None or type(x) is not np.ndarray or x.dtype is not dtype:
+        check_float(function, argument, x)
+        if dtype is not None and x.dtype != dtype:
+            raise TypeError(
+                f"{function}: {argument} has dtype {x.dtype}; expected {dtype} like the other arrays"
+            )
     if not _fits(x.shape, letters, sizes):
         expected = _expected(letters, sizes, empty=0 in x.shape)
         raise ValueError(f"{function}: {argument} has shape {x.shape}; expected {expected}")
@@ -60,8 +63,8 @@ def check_array(
 
 def _fits(shape: tuple[int, ...], letters: tuple[str, ...], sizes: Mapping[str, int]) -> bool:
     if letters and letters[0] == "...":
-        letters = letters[1:]
-        shape = shape[max(0, len(shape) - len(letters)) :]
+        n = len(letters) - 1
+        letters, shape = letters[1:], shape[-n:] if n else ()
     if len(shape) != len(letters):
         return False
     for length, letter in zip(shape, letters, strict=True):

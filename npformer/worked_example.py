@@ -102,6 +102,10 @@ def worked_example(example: Example | None = None, *, decimals: int | None = Non
     Without an example it is "dog bites man". `decimals=3` rounds every step to three decimals before the
     next one uses it, as a pencil and a calculator do; `drift` says how far that leads.
 
+    Raises TypeError unless example is an Example and decimals an integer, ValueError for decimals outside
+    1 to 8, for arrays that do not fit each other, and for a block of another kind: pre-norm, GELU, attention
+    biases, other positions.
+
     >>> trace = worked_example(decimals=3)
     >>> print(trace.named["table"])
     table  (3, 4)

@@ -18,6 +18,7 @@ from npformer import (
     split_heads,
     tree_map,
 )
+from npformer.attention import LARGE
 
 
 @pytest.fixture
@@ -167,9 +168,8 @@ def test_rope_turns_queries_and_keys_and_nothing_else(rng):
     np.testing.assert_allclose(cache.attention.v, split_heads(x @ params.W_V, 2), rtol=0, atol=1e-15)
     last, _ = multi_head_attention_forward(x[-1:], x, x, params, n_heads=2, rope=True)
     whole, _ = multi_head_attention_forward(x, x, x, params, n_heads=2, rope=True)
-    np.testing.assert_allclose(
-        last[0], whole[-1], rtol=0, atol=1e-14
-    )  # the last query stands at the last key
+    # the last query stands at the last key
+    np.testing.assert_allclose(last[0], whole[-1], rtol=0, atol=1e-14)
 
 
 CASES = {
@@ -197,6 +197,18 @@ def test_gradients_of_one_head(rng, leading):
     assert gradcheck(attention_forward, attention_backward, q, k, v, bias=rng.normal(size=(3, 5)))
 
 
+def test_many_weights_go_back_head_by_head_and_few_at_once(rng):
+    q, k, v = random_qkv(rng, leading=(3,), T_q=300, T_k=310)
+    y, cache = attention_forward(q, k, v, mask=causal_mask(300, 310))
+    assert cache.weights.size > LARGE > cache.weights[0].size
+    dy = rng.normal(size=y.shape)
+    whole = attention_backward(dy, cache)
+    for i in range(3):
+        _, own = attention_forward(q[i], k[i], v[i], mask=causal_mask(300, 310))
+        for all_of_them, one in zip(whole, attention_backward(dy[i], own), strict=True):
+            np.testing.assert_allclose(all_of_them[i], one, rtol=0, atol=1e-14)
+
+
 def test_self_attention_is_the_sum_of_its_three_uses(rng):
     params = random_attention(4, rng)
 
@@ -207,6 +219,11 @@ def test_self_attention_is_the_sum_of_its_three_uses(rng):
         return sum(multi_head_attention_backward(dy, cache)[:3])
 
     assert gradcheck(forward, backward, rng.normal(size=(3, 4)))
+
+
+def test_projections_have_no_biases_unless_asked(rng):
+    assert init_attention(4, rng)[4:] == (None,) * 4
+    assert all(not b.any() and b.shape == (4,) for b in init_attention(4, rng, bias=True)[4:])
 
 
 def test_absent_biases_have_absent_gradients(rng):

@@ -43,7 +43,7 @@ def test_a_figure_is_what_its_file_shows(name):
 
 def test_every_file_has_its_figure():
     files = {path.name for path in FOLDER.iterdir() if path.is_file()}
-    assert files == {"make.py", make.DRAWN_WITH, *make.FIGURES}
+    assert files == {"make.py", "train.py", make.DRAWN_WITH, *make.FIGURES}
 
 
 @pytest.fixture

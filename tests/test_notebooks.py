@@ -83,6 +83,7 @@ def execute(notebook, folder):
         timeout=120,
         resources={"metadata": {"path": str(folder)}},
         record_timing=False,
+        coalesce_streams=True,  # a progress bar is one line, not one for each of its steps
     )
     # What a slider draws goes to the cell itself, as the figure a reader sees without a kernel. (nbclient's
     # stand-in for an output widget talks to the kernel while it listens, and sometimes misses the answer.)

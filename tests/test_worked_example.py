@@ -329,6 +329,13 @@ def test_rounding_is_that_of_paper_at_every_tie(halves, places, divisor):
     assert round_half_away(np.array([float(number * divisor) / divisor]), places)[0] == expected
 
 
+def test_what_is_given_is_never_rounded():
+    example = replaced("ffn.W_1", lambda W: W / 4)
+    rounded = worked_example(example, decimals=1)
+    np.testing.assert_array_equal(rounded.named["ffn.W_1"].value, example.block.ffn.W_1)
+    assert "0.125" in str(rounded.named["ffn.W_1"])
+
+
 def test_rounding_leaves_no_minus_zero_and_keeps_the_shape():
     rounded = round_half_away(np.array([[-0.0004, 0.0], [-0.0, 0.0004]]), 3)
     assert rounded.shape == (2, 2) and not rounded.any() and not np.signbit(rounded).any()
@@ -394,6 +401,19 @@ def test_tables_beside_each_other_share_their_words():
     rows = TEXT[TEXT.index(line) :].splitlines()[2:5]
     assert [row.split()[0] for row in rows] == ["dog", "bites", "man"]
     assert [len(row.split()) for row in rows] == [13, 13, 13]
+
+
+def test_tables_of_other_heights_have_their_own_words():
+    lines = TEXT.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("attention.weights "))
+    assert "attention.heads" in lines[at]
+    assert [line.split().count("bites") for line in lines[at + 2 : at + 7]] == [0, 2, 1, 1, 0]
+    assert lines[at + 5].startswith("bites ") and " bites " in lines[at + 4][40:]
+
+
+def test_a_number_that_rounds_to_nothing_has_no_sign():
+    step = TRACE.named["loss"]._replace(value=np.array(-0.0004))
+    assert str(step).splitlines()[-1] == "0.000"
 
 
 def test_the_text_says_how_far_rounding_led():

@@ -21,6 +21,7 @@ from npformer.worksheet import example_from_name, is_lively, save_worksheet, wor
 MM = 72 / 25.4  # points
 PAPERS = {"a4": (210.0, 297.0), "letter": (215.9, 279.4)}
 NAME = "Ada"
+REAL_NUMBERS = worksheet._numbers
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -100,6 +101,14 @@ def test_spellings_of_one_name_give_one_sheet(spelling):
     assert same(example_from_name("Zoë Ek"), example_from_name(spelling))
 
 
+def test_capitals_are_folded_in_every_script(monkeypatch):
+    seen = []
+    monkeypatch.setattr(worksheet, "_numbers", lambda letters: seen.append(letters) or REAL_NUMBERS("x"))
+    for name in ("Groß", "GROSS", "ΣΊΣΥΦΟΣ", "Σίσυφος"):
+        example_from_name(name)
+    assert seen[0] == seen[1] and seen[2] == seen[3] and seen[0] != seen[2]
+
+
 def test_other_names_give_other_sheets():
     sheets = [example_from_name(name) for name in ("Bo", "x", "Noor", "Zoë Ek")]
     for i, one in enumerate(sheets):
@@ -120,9 +129,15 @@ def test_every_name_gets_numbers_for_a_pencil(name):
     assert abs(example.target - y).max() <= 1.5
 
 
-def test_a_draw_that_overflows_is_passed_over_without_a_word():
-    """One of this name's first draws has scores of a thousand; a warning would fail the test."""
-    assert is_lively(example_from_name("Sam"))
+def test_a_draw_without_numbers_is_passed_over_in_silence():
+    """In one of this name's draws all exponentials of a row round to 0; a warning would fail the test."""
+    example = example_from_name("Zoë Ott")
+    assert all(np.isfinite(step.value).all() for step in worked_example(example, decimals=3).steps)
+
+
+def test_an_example_that_rounds_to_no_number_is_not_lively(monkeypatch):
+    monkeypatch.setattr(worksheet, "drift", lambda trace: {"sum": 0.001, "loss": float("nan"), "d_E": 0.001})
+    assert not is_lively(dog_bites_man())
 
 
 def test_an_undecodable_name_still_has_numbers():
@@ -135,8 +150,8 @@ DULL = {  # each breaks one rule and no other: the class example with one matrix
     "a token switches all units on": ("ffn.W_1", "142"),
     "a head overlooks a token": ("attention.W_Q", "401"),
     "a head looks everywhere alike": ("attention.W_Q", "34"),
-    "the first norm divides by little": ("attention.W_V", "17"),
-    "the second norm divides by little": ("ffn.W_1", "39"),
+    "the first norm divides by little": ("attention.W_V", "21"),
+    "the second norm divides by little": ("ffn.W_1", "41"),
     "a number is large": ("attention.W_O", "8"),
     "a gradient is small": ("ffn.W_1", "4"),
     "rounding leads far": ("attention.W_V", "65"),
@@ -229,6 +244,15 @@ def test_the_way_back_begins_on_a_page_of_its_own(blank):
     assert sections[page][0] == "Loss"
     assert not any(title.startswith("Back") for titles in sections[:page] for title in titles)
     assert all(title.startswith(("Back", "Loss")) for titles in sections[page:] for title in titles)
+
+
+def test_on_endless_paper_only_the_way_back_turns_the_page(monkeypatch, trace):
+    monkeypatch.setitem(worksheet.PAPERS, "a4", (210.0, 3000.0))
+    forward, back = worksheet._layout(trace, "a4")
+    assert forward[0].heading == "Words and positions"
+    assert back[0].heading == "Loss"
+    placed = [table.step.name for line in [*forward, *back] for table in line.row]
+    assert placed == [step.name for step in trace.steps]
 
 
 @pytest.mark.parametrize(("given", "used"), [("attention.W_Q", "attention.Q"), ("ffn.W_1", "ffn.z")])

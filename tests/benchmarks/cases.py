@@ -95,6 +95,62 @@ def block(variant, size):
     return products(linear + feed + square + tall)
 
 
+def train(variant):
+    """One step of lesson 06: embed, add positions, one block, mean, linear, loss, back, Adam."""
+    rng = np.random.default_rng(0)
+    ids, labels = rng.integers(1, 40, size=(64, 6)), rng.integers(0, 2, size=64)
+    return npformer_step(ids, labels) if variant == "npformer" else torch_training(ids, labels, variant)
+
+
+def npformer_step(ids, labels, d=16):
+    import npformer as npf
+
+    rng = np.random.default_rng(1)
+    config = npf.TransformerConfig(d_model=d, d_ff=32, n_heads=2, n_layers=1, dropout=0.0)
+    embedding = npf.init_embedding(40, d, rng, dtype=np.float32)
+    head = rng.normal(size=(d, 2)).astype(np.float32), np.zeros(2, np.float32)
+    params = embedding, npf.init_encoder(config, rng, dtype=np.float32), head
+    state = npf.adam_init(params)
+    T = ids.shape[1]
+    table = npf.positional_encoding(T, d, dtype=np.float32)
+
+    def step():
+        nonlocal params, state
+        x, c_embedding = npf.embedding_forward(ids, params[0])
+        y, c_encoder = npf.encoder_forward(x + table, params[1], config)
+        logits, c_head = npf.linear_forward(y.mean(axis=1), *params[2])
+        _, c_loss = npf.cross_entropy_forward(logits, labels)
+        dmean, *dhead = npf.linear_backward(npf.cross_entropy_backward(1.0, c_loss), c_head)
+        dx, dencoder = npf.encoder_backward(np.repeat(dmean[:, None] / T, T, axis=1), c_encoder)
+        grads = npf.embedding_backward(dx, c_embedding), dencoder, tuple(dhead)
+        params, state = npf.adam_update(params, grads, state, learning_rate=1e-3)
+
+    return step
+
+
+def torch_training(ids, labels, variant, d=16):
+    import torch
+
+    torch.set_num_threads(1)
+    ids, labels = torch.tensor(ids), torch.tensor(labels)
+    position = torch.arange(ids.shape[1])[:, None]
+    angles = position / 10000.0 ** (torch.arange(0, d, 2) / d)
+    table = torch.stack([angles.sin(), angles.cos()], dim=-1).reshape(-1, d)
+    embedding = torch.nn.Embedding(40, d)
+    encoder = torch.nn.TransformerEncoderLayer(d, 2, 32, dropout=0.0, batch_first=True)
+    head = torch.nn.Linear(d, 2)
+    parameters = [p for module in (embedding, encoder, head) for p in module.parameters()]
+    adam = torch.optim.Adam(parameters, lr=1e-3, fused=True if variant == "torch_fused" else None)
+
+    def step():
+        adam.zero_grad()
+        y = encoder(embedding(ids) * d**0.5 + table).mean(dim=1)
+        torch.nn.functional.cross_entropy(head(y), labels).backward()
+        adam.step()
+
+    return step
+
+
 def products(shapes):
     """The bare matrix products, each into its own array made beforehand."""
     rng = np.random.default_rng(2)
@@ -136,7 +192,7 @@ def main():
     if memory == "kept":
         keep_memory()
     name, *options = case.split(":")
-    run = {"table": table, "ffn": ffn, "block": block}[name](variant, *options)
+    run = {"table": table, "ffn": ffn, "block": block, "train": train}[name](variant, *options)
     for _ in range(3):
         run()
     times, stop = [], time.perf_counter() + float(seconds)

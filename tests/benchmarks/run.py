@@ -4,9 +4,9 @@
     uv run python tests/benchmarks/run.py --torch PYTHON             PYTHON is an interpreter that has torch
     uv run python tests/benchmarks/run.py --torch PYTHON --write     and the table goes into README.md
 
-One thread, CPU time. Every variant runs in a fresh process, the variants of a case in turn, round after round; a
-ratio is the median over the rounds. OPENBLAS_CORETYPE is unset, so OpenBLAS chooses the kernel that it
-would choose for you, and the first line names it.
+One thread, CPU time. Every variant runs in a fresh process, the variants of a case in turn, round after
+round; a ratio is the median over the rounds. OPENBLAS_CORETYPE is unset, so OpenBLAS chooses the kernel that
+it would choose for you, and the first line names it.
 """
 
 import argparse
@@ -33,6 +33,8 @@ CASES = [
     ("encoder block forward + backward, long", "block:long", "products", 1.40, None),
     ("encoder block forward + backward, tiny", "block:tiny", None, None, 0.35),
     ("encoder block forward + backward, article", "block:article", None, None, 0.35),
+    ("training step of lesson 06", "train", None, None, None),
+    ("the same against PyTorch's fused Adam", "train", None, None, None),
 ]
 
 
@@ -53,15 +55,16 @@ def time_of(python, case, variant, seconds, memory):
     return float(result.stdout)
 
 
-def measure(case, base, torch, options):
+def measure(case, base, torch, fused, options):
     """The median over the rounds of npformer's time, and of its ratios to the base and to PyTorch."""
     ours, to_base, to_torch = [], [], []
+    theirs = "torch_fused" if fused else "torch"
     for _ in range(options.rounds):
         ours.append(time_of(sys.executable, case, "npformer", options.seconds, options.memory))
         if base:
             to_base.append(ours[-1] / time_of(sys.executable, case, base, options.seconds, options.memory))
         if torch:
-            to_torch.append(ours[-1] / time_of(torch, case, "torch", options.seconds, options.memory))
+            to_torch.append(ours[-1] / time_of(torch, case, theirs, options.seconds, options.memory))
     return [statistics.median(values) if values else None for values in (ours, to_base, to_torch)]
 
 
@@ -106,7 +109,7 @@ def main():
     print("\n".join(rows))
     for name, case, base, gate, torch_gate in CASES:
         if options.only in name:
-            ours, to_base, to_torch = measure(case, base, options.torch, options)
+            ours, to_base, to_torch = measure(case, base, options.torch, "fused" in name, options)
             rows.append(
                 f"| {name} | {1e3 * ours:.3g} ms | {cell(to_base, gate)} | {cell(to_torch, torch_gate)} |"
             )

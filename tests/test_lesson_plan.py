@@ -1,0 +1,92 @@
+"""Plan, lessons and README say the same about each lesson, and the plan's links lead somewhere."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "notebooks"
+PLAN = (FOLDER / "README.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+LESSONS = sorted(path.name for path in FOLDER.glob("[0-9]*.ipynb"))
+
+per_lesson = pytest.mark.parametrize("lesson", LESSONS)
+
+
+def row_of(lesson, text):
+    """The cells of the one table row that links to a lesson."""
+    rows = [line for line in text.splitlines() if line.startswith("|") and f"{lesson})" in line]
+    assert len(rows) == 1, f"{lesson} has {len(rows)} rows"
+    return [cell.strip() for cell in rows[0].strip("|").split("|")]
+
+
+def markdown_of(lesson):
+    """The markdown cells of a lesson, from top to bottom."""
+    cells = json.loads((FOLDER / lesson).read_text(encoding="utf-8"))["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+
+
+def planned_sections(lesson):
+    """From the row of minutes a section: {section: minutes}, and the section before the break."""
+    number = lesson[:2]
+    (row,) = [line for line in PLAN.splitlines() if re.match(rf"\| {number} \| {int(number)}\.1 ", line)]
+    minutes = {section: int(m) for section, m in re.findall(r"(\d+\.\d+) \*\*(\d+)\*\*", row)}
+    before = re.findall(r"(\d+\.\d+) \*\*\d+\*\* ‖", row)
+    return minutes, before
+
+
+def class_and_exercises(lesson):
+    """The two numbers of minutes in the plan."""
+    _, _, minutes, exercises, *_ = row_of(lesson, PLAN)
+    return int(minutes), int(exercises)
+
+
+def test_links_lead_somewhere():
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", PLAN)
+    assert links
+    assert [link for link in links if not (FOLDER / link).exists()] == []
+
+
+def test_every_lesson_is_planned_and_no_other():
+    assert sorted(re.findall(r"\((\w+\.ipynb)\)", PLAN)) == LESSONS
+
+
+@per_lesson
+def test_minutes_agree(lesson):
+    minutes, exercises = class_and_exercises(lesson)
+    opening = " ".join(markdown_of(lesson)[0].split())
+    assert f"about {minutes} minutes, and {exercises} more for the exercises" in opening
+    assert row_of(lesson, README)[-1] == f"{minutes} + {exercises}"
+
+
+@per_lesson
+def test_the_break_agrees(lesson):
+    pause = row_of(lesson, PLAN)[4]
+    assert planned_sections(lesson)[1] == [pause]
+    told = re.findall(
+        r"after section (\d+\.\d+) is a good place for a break", " ".join(markdown_of(lesson)[0].split())
+    )
+    assert told in ([], [pause])
+
+
+@per_lesson
+def test_every_section_has_its_minutes_and_they_add_up(lesson):
+    sections = re.findall(r"^## (\d+\.\d+) (.*)$", "\n".join(markdown_of(lesson)), flags=re.M)
+    taught = [number for number, title in sections if title != "Exercises"]
+    minutes, _ = planned_sections(lesson)
+    assert list(minutes) == taught
+    assert sum(minutes.values()) == class_and_exercises(lesson)[0]
+
+
+@per_lesson
+def test_the_short_programme_takes_half_the_time(lesson):
+    minutes, _ = planned_sections(lesson)
+    kept = sum(minutes[section] for section in row_of(lesson, PLAN)[5].split(", "))
+    assert 0.4 <= kept / sum(minutes.values()) <= 0.6
+
+
+@per_lesson
+def test_somebody_asks_a_question_in_each_lesson(lesson):
+    assert re.search(rf"^\| {int(lesson[:2])} \| [^|]+\? ", PLAN, flags=re.M)
