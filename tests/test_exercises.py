@@ -2,6 +2,7 @@
 
 import html
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from npformer.exercises.recipes import RECIPES, posed
 from npformer.exercises.result import TITLES
 from npformer.exercises.structure import fit
 
+ROOT = Path(__file__).parent.parent
 DATA = Path(__file__).parent / "data"
 PE = "pe.table"
 OFTEN = set(
@@ -152,7 +154,7 @@ def test_a_robust_failure_beside_a_mistake_is_told_and_not_counted():
 # --- what is not known ----------------------------------------------------------------------------
 
 
-@settings(max_examples=6)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
     size=st.sampled_from([1e-3, 1.0, 50.0]),
@@ -196,6 +198,23 @@ def test_constants_are_not_recognised(exercise, value):
         return tuple(parts) if isinstance(out, tuple) else parts[0]
 
     assert check(exercise, constant).status == "unrecognised"
+
+
+@pytest.mark.parametrize("exercise", FAMILIES)
+def test_a_mistake_with_something_unlisted_on_top_is_not_guessed_at(exercise):
+    family, rng = FAMILIES[exercise], np.random.default_rng(0)
+
+    def more(options, *args):
+        out = family.function(*args, **options)
+        parts = [
+            part + 0.02 * rng.normal(size=np.shape(part))
+            for part in (out if isinstance(out, tuple) else [out])
+        ]
+        return tuple(parts) if isinstance(out, tuple) else parts[0]
+
+    for ways in family.slips.values():
+        for options in ways:
+            assert check(exercise, partial(more, options)).status == "unrecognised"
 
 
 def test_one_size_by_heart_is_not_recognised():
@@ -515,6 +534,11 @@ def test_a_card_is_plain_text_and_quiet_html():
         assert TITLES[status] in Result(status, (), "", "", None)._repr_html_()
 
 
+def test_an_open_exercise_has_a_card_of_one_line():
+    assert str(check(PE, None)) == f"Nothing was answered yet.  ({progress()})"
+    assert check(PE, None)._repr_html_().count("Nothing was answered yet.") == 1
+
+
 def test_progress_counts_each_exercise_once(monkeypatch):
     monkeypatch.setattr(sys.modules[progress_function.__module__], "_passed", set())
     for answer in ("a", "b", "b", "a"):
@@ -576,6 +600,17 @@ def test_the_tone():
         text for text in said if re.search(r"\b(just|simply|obviously|wrong|you swapped)\b", text, re.I)
     ] == []
     assert [code for code, entry in words().items() if not re.search(r"^[^?]+\?$", entry.question)] == []
+
+
+def test_every_section_to_teach_again_is_there():
+    texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "notebooks").glob("0*.ipynb"))]
+    cells = [cell for text in texts for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
+    plain = "\n".join("".join(cell["source"]) for cell in cells).replace("$\\sqrt{d_k}$", "√d_k")
+    named = {e.teach for e in bank().values()} | {entry.teach for entry in words().values()}
+    for section in named:
+        lesson, number, title = re.fullmatch(r"(\d\d), section (\d+\.\d+), (.*)", section).groups()
+        assert int(lesson) == int(number.split(".")[0])
+        assert f"## {number} {title}" in plain.splitlines()
 
 
 def test_tolerances_are_for_listed_codes():

@@ -10,7 +10,7 @@ from npformer.exercises import structure
 from npformer.exercises.bank import Exercise
 from npformer.exercises.mistakes import right, words
 from npformer.exercises.probes import Subject, subjects
-from npformer.exercises.result import Result
+from npformer.exercises.result import NOTHING, Result
 from npformer.exercises.running import Outcome, agreeing, same
 
 
@@ -21,7 +21,7 @@ def passed(note: str = "Every check agrees.") -> Result:
 
 def unanswered() -> Result:
     """None, or a stub as it was handed out."""
-    return Result("error", (), "Nothing was answered yet.", "", None)
+    return Result("error", (), NOTHING, "", None)
 
 
 def known(

@@ -17,6 +17,9 @@ TITLES = {
 _COLOURS = dict.fromkeys(TITLES, "#D55E00") | dict.fromkeys(PASSES, "#009E73")
 
 
+NOTHING = "Nothing was answered yet."
+
+
 class Result(NamedTuple):
     """One checked answer; true when it passes. `question` is None at level 1."""
 
@@ -30,19 +33,25 @@ class Result(NamedTuple):
         return self.status in PASSES
 
     def __str__(self) -> str:
-        return "\n".join([f"{TITLES[self.status]}  ({progress()})", *(f"  {line}" for line in _lines(self))])
+        title, *lines = _lines(self)
+        return "\n".join([f"{title}  ({progress()})", *(f"  {line}" for line in lines)])
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
-        body = "".join(f"<p style='margin:0.3em 0'>{html.escape(line)}</p>" for line in _lines(self))
+        title, *lines = _lines(self)
+        body = "".join(f"<p style='margin:0.3em 0'>{html.escape(line)}</p>" for line in lines)
         border = f"border-left:4px solid {_COLOURS[self.status]};padding:0.2em 0.8em;max-width:46em"
         return (
-            f"<div style='{border}'><b>{TITLES[self.status]}</b> "
+            f"<div style='{border}'><b>{title}</b> "
             f"<span style='color:#7F7F7F;float:right'>{progress()}</span>{body}</div>"
         )
 
 
 def _lines(result: Result) -> list[str]:
-    return [line for line in (result.evidence, result.hint, result.question) if line]
+    """The title, and what is to be said below it."""
+    if result.evidence == NOTHING:
+        return [NOTHING]
+    said = (result.evidence, result.hint, result.question)
+    return [TITLES[result.status], *(line for line in said if line)]
