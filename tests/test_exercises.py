@@ -641,3 +641,20 @@ def test_a_check_is_quick(exercise):
     start = time.process_time()
     check(exercise, off)
     assert time.process_time() - start < 0.1
+
+
+@pytest.mark.parametrize("lesson", sorted((ROOT / "notebooks").glob("0*.ipynb")), ids=lambda path: path.stem)
+def test_a_lesson_ends_with_exercises_of_the_bank(lesson):
+    last = "".join(json.loads(lesson.read_text(encoding="utf-8"))["cells"][-1]["source"])
+    named = [word for word in re.findall(r"`([\w.]+)`", last.split("exercises.ipynb")[0]) if word in bank()]
+    assert 3 <= len(named) <= 6
+
+
+def test_the_students_copy_asks_every_exercise_once_and_answers_none():
+    cells = json.loads((ROOT / "notebooks" / "exercises.ipynb").read_text(encoding="utf-8"))["cells"]
+    checks = [cell for cell in cells if cell["cell_type"] == "code" and "check(" in "".join(cell["source"])]
+    text = "\n".join("".join(cell["source"]) for cell in checks)
+    asked = [i.removesuffix("@{student}") for i in re.findall(r'check\(f?"([^"]+)"', text)]
+    assert sorted(asked) == sorted(bank())
+    shown = [json.dumps(cell["outputs"]) for cell in checks]
+    assert all("Nothing was answered yet." in output for output in shown)
