@@ -468,13 +468,18 @@ def test_neighbours_get_different_numbers():
     assert show("pe.entry@ada") == show("pe.entry@Ada")
 
 
+def test_a_vector_without_a_right_number_says_so():
+    result = check("addition.vector", posed("addition", "addition.vector", "").answer + 9)
+    assert result.evidence == "4 numbers, as asked; number 1 differs first."
+
+
 def test_a_vector_says_how_much_of_it_agrees():
     right = posed("addition", "addition.vector", "").answer
     result = check("addition.vector", [*right[:3], 99])
-    assert result.evidence == "3 of 4 numbers agree. Number 4 differs first."
+    assert result.evidence == "4 numbers, as asked; 3 of 4 agree, number 4 differs first."
     assert (
         check("addition.vector", [1, 2]).evidence
-        == "The answer has shape (2,), and 4 number(s) are asked for."
+        == "The answer has shape (2,); one of shape (4,) is asked for."
     )
 
 

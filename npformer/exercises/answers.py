@@ -55,8 +55,9 @@ def check_numbers(exercise: Exercise, answer: Any, name: str) -> Result:
         sees, cause, asks = said_of(fits[0], exercise)
         status = "ambiguous" if len(fits) > 1 else "known_mistake"
         causes = " ".join(dict.fromkeys(said_of(code, exercise)[1] for code in fits)) if cause else ""
-        return Result(status, tuple(fits), sees, causes, asks)
-    return Result("unrecognised", (), _difference(given, right), "No known mistake fits.", exercise.question)
+        seen = f"{_right_first(given, right)} {sees}".strip()
+        return Result(status, tuple(fits), seen, causes, asks)
+    return Result("unrecognised", (), _right_first(given, right), "No known mistake fits.", exercise.question)
 
 
 def close(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
@@ -72,14 +73,15 @@ def _tolerance(right: np.ndarray[Any, Any]) -> float:
     return ROUNDING if whole else ROUNDING * max(1.0, float(np.abs(right).max()))
 
 
-def _difference(given: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> str:
+def _right_first(given: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> str:
+    """What is right: the form, and in a list the numbers that agree."""
     if given.shape != right.shape:
-        return f"The answer has shape {given.shape}, and {right.size} number(s) are asked for."
+        return f"The answer has shape {given.shape}; one of shape {right.shape} is asked for."
     if right.ndim == 0:
-        return "It is a number, and not the one asked for."
+        return "One number, as asked."
     fine = np.isclose(given, right, rtol=0, atol=_tolerance(right))
-    agree = int(fine.sum())
-    return f"{agree} of {right.size} numbers agree. Number {int(np.argmin(fine)) + 1} differs first."
+    agree = f"; {int(fine.sum())} of {right.size} agree," if fine.any() else ";"
+    return f"{right.size} numbers, as asked{agree} number {int(np.argmin(fine)) + 1} differs first."
 
 
 def _unreadable(wanted: str) -> Result:

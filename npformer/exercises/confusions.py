@@ -18,5 +18,5 @@ def confusions() -> dict[str, str]:
 def said_of(code: str, exercise: Exercise) -> tuple[str, str, str]:
     """(observation, cause, question) for a number that shows this mistake or confusion."""
     if code in words():
-        return "It is a number that a known slip gives.", words()[code].cause, words()[code].question
+        return "", words()[code].cause, words()[code].question
     return confusions()[code], "", exercise.question
