@@ -1,5 +1,7 @@
 """Scaled dot-product attention and multi-head attention, forward and backward; masks."""
 
+from __future__ import annotations  # np.random.Generator in a signature would import numpy.random
+
 import math
 from collections.abc import Iterable
 from types import ModuleType

@@ -1,5 +1,7 @@
 """The decoder block and the stack of them, forward and backward."""
 
+from __future__ import annotations  # np.random.Generator in a signature would import numpy.random
+
 from typing import Any, NamedTuple
 
 import numpy as np

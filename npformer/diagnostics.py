@@ -1,5 +1,7 @@
 """Two questions for a model that does not learn: does order matter to it, are its representations flat?"""
 
+from __future__ import annotations  # np.random.Generator in a signature would import numpy.random
+
 from collections.abc import Callable
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Token embeddings and the logits that share their matrix, forward and backward."""
 
+from __future__ import annotations  # np.random.Generator in a signature would import numpy.random
+
 import math
 from typing import Any, NamedTuple
 

@@ -1,5 +1,7 @@
 """Linear, ReLU, GELU, softmax, dropout: each forward directly above its backward."""
 
+from __future__ import annotations  # np.random.Generator in a signature would import numpy.random
+
 import math
 from types import ModuleType
 from typing import Any, NamedTuple

@@ -1,8 +1,8 @@
 """Gradients by differences: is this backward pass the derivative of that forward? Knows no layer."""
 
+from __future__ import annotations  # np.random.Generator in a signature would import numpy.random
+
 import copy
-import html
-import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
@@ -48,6 +48,8 @@ class GradientReport(NamedTuple):
         return str(self)
 
     def _repr_html_(self) -> str:
+        import html  # with its table of entities, which few need
+
         head = "".join(f"<th>{name}</th>" for name in _HEAD)
         body = "".join(
             "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(row)) + "</tr>"
@@ -129,6 +131,8 @@ class _Leaf(NamedTuple):
 
 def _argument_names(forward: Callable[..., Any], n: int) -> list[str]:
     """The names of the first n positional arguments, then of the parameters that are left."""
+    import inspect  # a fifth of the package's own import time
+
     try:
         parameters = list(inspect.signature(forward).parameters.values())
     except (TypeError, ValueError):  # some functions written in C have no signature

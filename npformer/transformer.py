@@ -1,5 +1,7 @@
 """The whole model, forward and backward, and step-by-step decoding."""
 
+from __future__ import annotations  # np.random.Generator in a signature would import numpy.random
+
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,16 +1,19 @@
 """Arithmetic, walking and files for trees: NamedTuples and tuples, nested, with arrays at their ends."""
 
+from __future__ import annotations
+
 import os
 import sys
-import zipfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from npformer.validate import check_callable, is_array, kind_of
+
+if TYPE_CHECKING:
+    from pathlib import Path  # pathlib and zipfile are imported where a file is: not everybody has one
 
 
 def tree_map(f: Callable[..., Any], tree: Any, *trees: Any) -> Any:
@@ -127,6 +130,8 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
     ...     load(f"{folder}/weights", (np.zeros(2),))
     (array([1., 1.]),)
     """
+    import zipfile
+
     arrays = {name: _host_array("save", name, leaf) for name, leaf in leaves(tree)}
     target = _target("save", path)
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.part")
@@ -165,6 +170,8 @@ def load(path: str | os.PathLike[str], like: Any) -> Any:
 
 def _read(target: Path) -> dict[str, NDArray[Any]]:
     """The file's arrays by name; anything but a complete .npz file of plain arrays is refused."""
+    import zipfile
+
     with target.open("rb") as file:
         try:
             with zipfile.ZipFile(file):  # refuses a truncated file and one of another kind
@@ -183,6 +190,8 @@ def _as(leaf: Any, array: NDArray[Any]) -> Any:
 
 
 def _target(function: str, path: str | os.PathLike[str]) -> Path:
+    from pathlib import Path
+
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"{function}: path is {kind_of(path)}; expected a string or a pathlib.Path")
     target = Path(path)

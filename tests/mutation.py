@@ -40,7 +40,14 @@ SWAPS = {
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
     ast.And: ast.Or, ast.Or: ast.And,
 }  # fmt: skip
-EQUIVALENT: dict[str, str] = {}  # "module: line | what": why no test can tell
+EQUIVALENT = {  # "module: line | what": why no test can tell
+    "functional: return xp.where(z > 0, 1 - tail, tail) | comparison: z > 0 -> z >= 0": "both are ½ at 0",
+    "gradcheck: for place in np.argwhere(found.doubt > enough): "
+    "| comparison: found.doubt > enough -> found.doubt >= enough": "just enough is as good refined",
+    "gradcheck: if isinstance(value, np.random.Generator): "
+    "| condition: if isinstance(value, np.random.Generator): -> if True:": "a deep copy is alike",
+    "positional: following = hands[2**k : 2 ** (k + 1)] | number: 2 -> 3": "the next turn writes those rows",
+}
 
 
 def variants(node):
@@ -109,6 +116,13 @@ class Replace(ast.NodeTransformer):
         return self.mutated if node is self.target else self.generic_visit(node)
 
 
+def equivalent(module, line, what):
+    """Why a mutant computes the same, or nothing; `strict` guards lists that are as long by construction."""
+    if "strict=True" in line and ("True -> False" in what or what.startswith("keyword: zip(")):
+        return "the lists are as long as each other"
+    return EQUIVALENT.get(f"{module}: {line} | {what}", "")
+
+
 def survives(folder, module, source, limit):
     path = folder / "npformer" / f"{module}.py"
     original = path.read_text(encoding="utf-8")
@@ -155,7 +169,7 @@ def main():
             alive = survives(folder, module, source, options.limit)
             folders.put(folder)
             if alive:
-                why = EQUIVALENT.get(f"{module}: {line} | {what}", "")
+                why = equivalent(module, line, what)
                 print(
                     f"npformer/{module}.py:{number} survived: {line} | {what} {why and f'(same: {why})'}",
                     flush=True,

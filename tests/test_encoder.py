@@ -160,3 +160,11 @@ def test_a_blocks_gradients_have_its_parameters_types_and_gaps(rng):
     _, grads = encoder_block_backward(x, encoder_block_forward(x, params, config)[1])
     assert isinstance(grads, EncoderBlockParams) and grads.attention.b_Q is None
     assert [(path, g.shape) for path, g in leaves(grads)] == [(path, p.shape) for path, p in leaves(params)]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_every_parameter_has_the_dtype_that_was_asked_for(rng, dtype):
+    config = small(norm="pre", attention_bias=True)
+    for params in (init_encoder(config, rng, dtype=dtype), init_encoder_block(config, rng, dtype=dtype)):
+        assert {array.dtype for _, array in leaves(params)} == {np.dtype(dtype)}
+    assert {array.dtype for _, array in leaves(init_encoder(config, rng))} == {np.dtype(np.float64)}

@@ -977,3 +977,7 @@ def test_arrays_of_another_library_stay_there(monkeypatch):
         forward, lambda dy, c: (0 * dy, (c[1] * 0,)), device.asarray(x), (device.asarray(np.ones(2)),)
     )
     assert set(verdicts(wrong).values()) == {"fail"}
+
+
+def test_the_tolerance_is_a_hundred_millionth_unless_said():
+    assert gradcheck(lambda x: (x * x, x), lambda dy, x: 2 * dy * x, np.ones(2)).tolerance == 1e-8

@@ -57,6 +57,11 @@ def test_a_constant_row_gives_beta_and_a_finite_gradient(eps):
     assert np.isfinite(dx).all()
 
 
+def test_eps_is_a_hundred_thousandth_unless_said():
+    x, params = np.random.default_rng(6).normal(size=(3, 5)) / 100, random_params(5, np.random.default_rng(6))
+    assert (layer_norm_forward(x, params)[0] == layer_norm_forward(x, params, eps=1e-5)[0]).all()
+
+
 def test_dx_never_moves_the_mean_or_along_x_hat():
     """y does not change when x is shifted, nor (eps = 0) when it is stretched: dx is orthogonal to both."""
     rng = np.random.default_rng(4)

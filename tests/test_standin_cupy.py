@@ -51,7 +51,7 @@ def check_same(found, expected, path="result", last_bits=64):
         assert type(found) is cupy.ndarray, f"{path} is {type(found)}, expected an array of the device"
         assert (found.shape, found.dtype) == (expected.shape, expected.dtype), path
         close = last_bits * np.finfo(expected.dtype).eps if expected.dtype.kind == "f" else 0
-        np.testing.assert_allclose(found.get(), expected, rtol=close, atol=close, err_msg=path)
+        np.testing.assert_allclose(cupy.asnumpy(found), expected, rtol=close, atol=close, err_msg=path)
     elif isinstance(expected, tuple):
         assert type(found) is type(expected) and len(found) == len(expected), path
         names = getattr(expected, "_fields", range(len(expected)))
@@ -120,6 +120,22 @@ def test_attention_head_by_head_as_for_long_sequences(monkeypatch):
     check_forward_and_backward("multi_head_attention_forward", FORWARD["multi_head_attention_forward"])
 
 
+@pytest.mark.parametrize(
+    ("name", "field", "changes"),
+    [
+        ("attention_forward", "scores", {}),
+        ("multi_head_attention_forward", "scores", {}),
+        ("multi_head_attention_forward", "weights", {}),
+        ("ffn_forward", "z", {"activation": "gelu"}),
+        ("ffn_forward", "z", {"activation": "relu"}),
+    ],
+)
+def test_what_a_cache_computes_anew_stays_on_the_device(name, field, changes):
+    _, cache = call(name, FORWARD[name]() | changes)
+    _, device_cache = call(name, to_device(FORWARD[name]() | changes))
+    check_same(getattr(device_cache, field), getattr(cache, field), f"{name}: {field}")
+
+
 # A whole model
 
 
@@ -157,17 +173,21 @@ def test_training_gives_the_same_parameters(config):
     check_same(trained(*on_device, config), trained(*start, config), last_bits=50_000)  # 1e-11
 
 
+@pytest.mark.parametrize("padding_id", [None, 0])
 @pytest.mark.parametrize("config", EVERY_MODEL)
-def test_greedy_decoding_gives_the_same_tokens(config):
-    params, settings = (
-        drawn(npf.init_transformer, VOCAB_SIZE, config),
-        {"start_id": 1, "stop_id": 2, "max_length": 6},
-    )
-    for padding_id in (None, 0):
-        found = npf.greedy_decode(
-            cupy.asarray(ids(3, 6)), to_device(params), config, **settings, padding_id=padding_id
-        )
-        check_same(found, npf.greedy_decode(ids(3, 6), params, config, **settings, padding_id=padding_id))
+def test_greedy_decoding_gives_the_same_tokens(config, padding_id):
+    params = drawn(npf.init_transformer, VOCAB_SIZE, config)
+    settings = {"start_id": 1, "stop_id": 2, "max_length": 6, "padding_id": padding_id}
+    found = npf.greedy_decode(cupy.asarray(ids(3, 6)), to_device(params), config, **settings)
+    check_same(found, npf.greedy_decode(ids(3, 6), params, config, **settings))
+
+
+def test_greedy_decoding_waits_once_a_token(monkeypatch):
+    waits = []
+    monkeypatch.setattr(cupy, "_wait", waits.append)
+    arguments = to_device(CALLS["greedy_decode"]())
+    tokens = call("greedy_decode", arguments).shape[-1]
+    assert waits == ["a truth value"] * tokens  # has every row stopped?
 
 
 # Everything else that is handed arrays, or makes them

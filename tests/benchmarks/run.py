@@ -102,21 +102,32 @@ def main():
         f"OpenBLAS kernel and NumPy: {kernel()}; one thread, CPU time; allocator: {options.memory}",
         file=sys.stderr,
     )
-    rows = [
-        "| float32 unless said, one thread | CPU time | of plain NumPy or its products | of PyTorch |",
-        "|---|---|---|---|",
-    ]
-    print("\n".join(rows))
+    print("\n".join(HEAD))
+    rows = {}
     for name, case, base, gate, torch_gate in CASES:
         if options.only in name:
             ours, to_base, to_torch = measure(case, base, options.torch, "fused" in name, options)
-            rows.append(
-                f"| {name} | {1e3 * ours:.3g} ms | {cell(to_base, gate)} | {cell(to_torch, torch_gate)} |"
-            )
-            print(rows[-1], flush=True)
+            ratios = f"{cell(to_base, gate)} | {cell(to_torch, torch_gate)}"
+            rows[name] = f"| {name} | {1e3 * ours:.3g} ms | {ratios} |"
+            print(rows[name], flush=True)
     if options.write:
-        before, rest = README.read_text().split(START)
-        README.write_text(before + START + "\n" + "\n".join(rows) + "\n" + END + rest.split(END)[1])
+        write(rows)
+
+
+HEAD = [
+    "| float32 unless said, one thread | CPU time | of plain NumPy or its products | of PyTorch |",
+    "|---|---|---|---|",
+]
+
+
+def write(rows):
+    """Put the measured rows into README.md; those of the other cases stay as they are."""
+    before, rest = README.read_text(encoding="utf-8").split(START)
+    table, after = rest.split(END)
+    old = {line.split(" | ")[0].removeprefix("| "): line for line in table.splitlines() if " ms " in line}
+    known = old | rows
+    lines = [*HEAD, *(known[name] for name, *_ in CASES if name in known)]
+    README.write_text(before + START + "\n" + "\n".join(lines) + "\n" + END + after, encoding="utf-8")
 
 
 if __name__ == "__main__":
