@@ -11,6 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from npformer.encoder import encoder_block_backward, encoder_block_forward
+from npformer.exercises.commands import add_commands
 from npformer.gradcheck import gradcheck
 from npformer.tree import leaves
 from npformer.worked_example import MOST_DECIMALS, Trace, worked_example
@@ -61,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="command")
     _add_trace(commands)
     _add_worksheet(commands)
+    add_commands(commands)
     return parser
 
 

@@ -1,0 +1,71 @@
+"""Exercises on position tables, feed-forward networks and blocks, and a checker that names the mistake.
+
+from npformer.exercises import check, show
+
+show("pe.entry@Ada")                # Ada's own numbers; without a name, the standard ones
+check("pe.entry@Ada", 0.841)        # the answer; level=2 adds a question, level=3 where to read
+"""
+
+from npformer.exercises.bank import Exercise, bank, find
+from npformer.exercises.checking import check
+from npformer.exercises.progress import progress
+from npformer.exercises.recipes import posed
+from npformer.exercises.result import Result
+
+__all__ = ["Result", "check", "hint", "list_exercises", "progress", "show"]
+
+
+class Exercises(tuple[Exercise, ...]):
+    """The bank in order of difficulty; a table when printed."""
+
+    def __str__(self) -> str:
+        width = max(len(exercise.id) for exercise in self)
+        return "\n".join(f"{e.id:{width}}  {e.level}  {e.kind:7} {e.topic}" for e in self)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class Text(str):
+    """Text that shows its lines in a notebook too."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def list_exercises() -> Exercises:
+    """Every exercise of the bank, the easy ones first.
+
+    >>> list_exercises()[0].id
+    'order.bag'
+    """
+    return Exercises(bank().values())
+
+
+def show(exercise_id: str) -> Text:
+    """The task, with a student's own numbers after an @.
+
+    Raises ValueError for an exercise that the bank does not have.
+
+    >>> show("pe.entry")
+    pe.entry  (sinusoids, level 2)
+    The position table has d_model = 8. What stands at position 3 in column 5? (Columns are counted from 0.)
+    Answer with a number.
+    """
+    exercise, name = find(exercise_id)
+    if exercise.recipe:
+        exercise = exercise._replace(
+            task=exercise.task.format(**posed(exercise.recipe, exercise.id, name).given)
+        )
+    return Text(exercise)
+
+
+def hint(exercise_id: str) -> Text:
+    """A nudge, and the section to read.
+
+    >>> hint("pe.entry")
+    Find the pair first: i = j // 2. The angle is p / 10000^(2i/d_model).
+    Read "Attention Is All You Need", section 3.5.
+    """
+    exercise, _ = find(exercise_id)
+    return Text(f"{exercise.hint}\nRead {exercise.read}.")

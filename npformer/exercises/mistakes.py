@@ -1,0 +1,141 @@
+"""The library of mistaken implementations, and what they answer on the probes.
+
+A mistake is the options under which one of the functions in `positions`, `networks` or `attentions` computes
+the wrong answer. Two of them are written under several codes, where no output can tell the causes apart.
+"""
+
+import tomllib
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from importlib.resources import files
+from itertools import combinations
+from typing import Any, NamedTuple
+
+from npformer.exercises import attentions, networks, positions
+from npformer.exercises.positions import Options
+from npformer.exercises.probes import subjects
+from npformer.exercises.running import TOLERANCE, Outcome, agreeing, run, same_outcome
+
+
+class Family(NamedTuple):
+    """A function with the options that make it wrong, and which codes may meet another one."""
+
+    function: Callable[..., Any]
+    slips: dict[str, tuple[Options, ...]]
+    meets: tuple[str, ...] = ()
+
+
+class Known(NamedTuple):
+    """What a mistake, or two at once, answers on every probe."""
+
+    codes: tuple[str, ...]
+    outcomes: tuple[Outcome, ...]
+    spoilt: frozenset[str]  # the outputs that are not right on some probe
+
+
+class Words(NamedTuple):
+    """What is said about a mistake: the observation, the cause, the question, where to read and to teach."""
+
+    kind: str  # wrong, robustness, variant, convention or precision
+    sees: str
+    cause: str
+    question: str
+    read: str
+    teach: str
+    instead: dict[str, str] = {}  # noqa: RUF012  # another observation, by exercise; never written to
+
+    def seen_in(self, exercise_id: str) -> str:
+        """The observation in one exercise."""
+        return self.instead.get(exercise_id, self.sees)
+
+
+FAMILIES = {
+    "pe.table": Family(positions.table, positions.SLIPS, ("PE-ROW0-ZERO",)),
+    "ffn.forward": Family(networks.ffn_forward, networks.FFN_FORWARD, tuple(networks.FFN_FORWARD)),
+    "ffn.backward": Family(networks.ffn_backward, networks.FFN_BACKWARD, tuple(networks.FFN_BACKWARD)),
+    "layer_norm.forward": Family(
+        networks.layer_norm_forward, networks.LAYER_NORM_FORWARD, tuple(networks.LAYER_NORM_FORWARD)
+    ),
+    "layer_norm.backward": Family(
+        networks.layer_norm_backward, networks.LAYER_NORM_BACKWARD, tuple(networks.LAYER_NORM_BACKWARD)
+    ),
+    "softmax.forward": Family(attentions.softmax, attentions.SOFTMAX_FORWARD),
+    "softmax.backward": Family(attentions.softmax_backward, attentions.SOFTMAX_BACKWARD),
+    "attention.forward": Family(attentions.attention, attentions.ATTENTION, tuple(attentions.ATTENTION)),
+    "heads.split": Family(attentions.heads_split, attentions.HEADS_SPLIT),
+    "heads.merge": Family(attentions.heads_merge, attentions.HEADS_MERGE),
+    "embedding.forward": Family(attentions.embedding, attentions.EMBEDDING),
+    "cross_entropy.forward": Family(attentions.cross_entropy, attentions.CROSS_ENTROPY),
+    "block.forward": Family(attentions.block, attentions.BLOCK),
+}
+
+# sin(15,000) from float32 angles is off by more than any other table here.
+TOLERANCES = {"PE-EXP-SIGN": 5e-3}
+
+
+@cache
+def words() -> dict[str, Words]:
+    """What is said about each code, from mistakes.toml."""
+    text = files("npformer.exercises").joinpath("mistakes.toml").read_text(encoding="utf-8")
+    return {code: Words(**entry) for code, entry in tomllib.loads(text).items()}
+
+
+@cache
+def right(exercise_id: str) -> tuple[Outcome, ...]:
+    """What the right function answers on every probe."""
+    return outcomes(exercise_id, subjects()[exercise_id].right)
+
+
+def outcomes(exercise_id: str, function: Callable[..., Any]) -> tuple[Outcome, ...]:
+    """What a function answers on every probe of an exercise."""
+    subject = subjects()[exercise_id]
+    return tuple(run(function, probe, subject) for probe in subject.probes)
+
+
+@cache
+def singles(exercise_id: str) -> tuple[tuple[Known, Options], ...]:
+    """Every listed mistake by itself, with its options."""
+    slips = FAMILIES[exercise_id].slips.items()
+    forms = [(code, options) for code, ways in slips for options in ways]
+    return tuple((_known(exercise_id, (code,), options), options) for code, options in forms)
+
+
+def pairs(exercise_id: str, wrong: frozenset[str]) -> Iterator[Known]:
+    """Two listed mistakes at once, where together they spoil the outputs that are wrong and no others."""
+    meets = FAMILIES[exercise_id].meets
+    for (a, ways_a), (b, ways_b) in combinations(singles(exercise_id), 2):
+        separate = a.codes != b.codes and not ways_a.keys() & ways_b.keys()
+        met = set(meets) & {*a.codes, *b.codes}
+        if separate and met and a.spoilt | b.spoilt == wrong:
+            yield _known(exercise_id, (*a.codes, *b.codes), ways_a | ways_b)
+
+
+def differing(exercise_id: str, found: tuple[Outcome, ...]) -> frozenset[str]:
+    """The names of the outputs that are not right on some probe."""
+    names = subjects()[exercise_id].outputs
+    return frozenset(
+        name
+        for outcome, expected in zip(found, right(exercise_id), strict=True)
+        for name, same in zip(names, agreeing(outcome, expected), strict=True)
+        if not same
+    )
+
+
+def _known(exercise_id: str, codes: tuple[str, ...], options: Options) -> Known:
+    function = FAMILIES[exercise_id].function
+    found = outcomes(exercise_id, partial(function, **options))
+    return Known(codes, found, differing(exercise_id, found))
+
+
+def recognised(exercise_id: str, found: tuple[Outcome, ...]) -> list[tuple[str, ...]]:
+    """The listed mistakes that answer so on all probes; two at once only where no single one does."""
+    fits = [known.codes for known, _ in singles(exercise_id) if _same(known, found)]
+    if not fits:
+        wrong = differing(exercise_id, found)
+        fits = [known.codes for known in pairs(exercise_id, wrong) if _same(known, found)]
+    return list(dict.fromkeys(fits))
+
+
+def _same(known: Known, found: tuple[Outcome, ...]) -> bool:
+    tolerance = TOLERANCES.get(known.codes[0], TOLERANCE)
+    return all(same_outcome(a, b, tolerance) for a, b in zip(found, known.outcomes, strict=True))

@@ -1,0 +1,802 @@
+"""Functions as students might write them: each known mistake, and right answers in many forms.
+
+Written for the tests, apart from the checker's own library: loops where that has arrays, arrays where
+that has loops. A mistake that was met four times or more is coded in at least three ways.
+"""
+
+import math
+
+import numpy as np
+
+MISTAKES = []  # (exercise, code, function)
+ACCEPTED = []  # (exercise, name, function)
+
+
+def wrong(exercise, code):
+    def keep(f):
+        MISTAKES.append((exercise, code, f))
+        return f
+
+    return keep
+
+
+def right(exercise):
+    def keep(f):
+        ACCEPTED.append((exercise, f.__name__, f))
+        return f
+
+    return keep
+
+
+# --- the position table ---------------------------------------------------------------------------
+
+
+def cells(f):
+    """A table from a function of (position, column, d_model), cell by cell."""
+
+    def table(n, d_model):
+        return np.array([[f(p, j, d_model) for j in range(d_model)] for p in range(n)])
+
+    return table
+
+
+def pairs(sine, cosine):
+    """A table filled with two slices; each function gives all pairs' angles from (positions, i, d_model)."""
+
+    def table(n, d_model):
+        p, i = np.arange(n)[:, None], np.arange(0, d_model, 2)[None, :]
+        pe = np.zeros((n, d_model))
+        pe[:, 0::2] = np.sin(sine(p, i, d_model))
+        pe[:, 1::2] = np.cos(cosine(p, i, d_model))[:, : d_model // 2]
+        return pe
+
+    return table
+
+
+def torch_style(exponent):
+    def table(n, d_model):
+        pe = np.zeros((n, d_model))
+        div = np.exp(exponent(np.arange(0, d_model, 2), d_model))
+        pe[:, 0::2] = np.sin(np.arange(n)[:, None] * div)
+        pe[:, 1::2] = np.cos(np.arange(n)[:, None] * div)
+        return pe
+
+    return table
+
+
+LOG = math.log(10000.0)
+
+
+def add(code, *functions):
+    for f in functions:
+        wrong("pe.table", code)(f)
+
+
+def wave(p, j, angle):
+    return math.sin(angle) if j % 2 == 0 else math.cos(angle)
+
+
+@wrong("pe.table", "PE-EXP-COLUMN")
+def column_as_pair(n, d_model):
+    angle_rates = 1 / np.power(10000, (2 * np.arange(d_model)[None, :]) / np.float32(d_model))
+    angles = np.arange(n)[:, None] * angle_rates
+    angles[:, 0::2] = np.sin(angles[:, 0::2])
+    angles[:, 1::2] = np.cos(angles[:, 1::2])
+    return angles
+
+
+add(
+    "PE-EXP-COLUMN",
+    cells(lambda p, j, d: wave(p, j, p / 10000 ** (2 * j / d))),
+    pairs(lambda p, i, d: p / 10000 ** (2 * i / d), lambda p, i, d: p / 10000 ** (2 * (i + 1) / d)),
+)
+add(
+    "PE-EXP-DOUBLED",
+    cells(lambda p, j, d: wave(p, j, p / 10000 ** (2 * (j - j % 2) / d))),
+    pairs(*[lambda p, i, d: p / 10000 ** (2 * i / d)] * 2),
+    torch_style(lambda i, d: -2 * i * LOG / d),
+)
+add(
+    "PE-EXP-DOUBLED-COS",
+    cells(lambda p, j, d: wave(p, j, p / 10000 ** ((2 * j if j % 2 == 0 else 2 * j - 1) / d))),
+    pairs(lambda p, i, d: p / 10000 ** (2 * i / d), lambda p, i, d: p / 10000 ** ((2 * i + 1) / d)),
+    pairs(lambda p, i, d: p * np.exp(-2 * i * LOG / d), lambda p, i, d: p * np.exp(-(2 * i + 1) * LOG / d)),
+)
+add(
+    "PE-COS-OWN-INDEX",
+    cells(lambda p, j, d: wave(p, j, p * 10000 ** (-j / d))),
+    pairs(lambda p, i, d: p / 10000 ** (i / d), lambda p, i, d: p / 10000 ** ((i + 1) / d)),
+    cells(lambda p, j, d: wave(p, j, p / 10000 ** ((2 * (j // 2) + j % 2) / d))),
+)
+add(
+    "PE-EXP-NO-2",
+    cells(lambda p, j, d: wave(p, j, p / 10000 ** (j // 2 / d))),
+    pairs(*[lambda p, i, d: p / 10000 ** (i / 2 / d)] * 2),
+    torch_style(lambda i, d: -(i // 2) * LOG / d),
+)
+add("PE-BASE-1E8", torch_style(lambda i, d: -i * math.log(1e8) / d))
+add("PE-BASE-100", torch_style(lambda i, d: -i * math.log(100) / d))
+add(
+    "PE-BASE-1000",
+    cells(lambda p, j, d: wave(p, j, p / 1000 ** ((j - j % 2) / d))),
+    pairs(*[lambda p, i, d: p / 1000 ** (i / d)] * 2),
+    torch_style(lambda i, d: -i * math.log(1000) / d),
+)
+add("PE-BASE-100000", torch_style(lambda i, d: -i * math.log(1e5) / d))
+add("PE-EXP-SQRT-D", pairs(*[lambda p, i, d: p / 10000 ** (i / np.sqrt(d))] * 2))
+add("PE-EXP-NO-D", pairs(*[lambda p, i, d: p / 10000.0**i] * 2))
+add(
+    "PE-EXP-SIGN",
+    torch_style(lambda i, d: i * LOG / d),
+    pairs(*[lambda p, i, d: p * 10000 ** (i / d)] * 2),
+    cells(lambda p, j, d: wave(p, j, p * math.exp((j - j % 2) * LOG / d))),
+)
+add(
+    "PE-SUM",
+    cells(lambda p, j, d: math.sin(p / 1e4 ** ((j - j % 2) / d)) + math.cos(p / 1e4 ** ((j - j % 2) / d))),
+    cells(lambda p, j, d: math.sin(p / 1e4 ** (j / d)) + math.cos(p / 1e4 ** (j / d))),
+    lambda n, d: (lambda a: np.sin(a) + np.cos(a))(np.outer(np.arange(n), 1e4 ** (-2 * np.arange(d) / d))),
+)
+add(
+    "PE-SWAPPED",
+    cells(lambda p, j, d: wave(p, j + 1, p / 1e4 ** ((j - j % 2) / d))),
+    lambda n, d: np.stack(
+        [f(np.outer(np.arange(n), 1e4 ** (-np.arange(0, d, 2) / d))) for f in (np.cos, np.sin)], axis=-1
+    ).reshape(n, -1)[:, :d],
+    cells(lambda p, j, d: [math.cos, math.sin][j % 2](p * math.exp(-(j // 2) * 2 * LOG / d))),
+)
+
+
+@wrong("pe.table", "PE-COS-OVERWRITES")
+def overwrites(n, d_model):
+    pe = np.zeros((n, d_model))
+    div = np.exp(np.arange(0, d_model, 2) * -(LOG / d_model))
+    pe[:, 0::2] = np.sin(np.arange(n)[:, None] * div)
+    pe[:, 0::2] = np.cos(np.arange(n)[:, None] * div)
+    return pe
+
+
+@wrong("pe.table", "PE-COS-OVERWRITES")
+def overwrites_in_a_loop(n, d_model):
+    pe = np.zeros((n, d_model))
+    for p in range(n):
+        for i in range(0, d_model, 2):
+            pe[p, i] = math.sin(p / 10000 ** (i / d_model))
+            pe[p, i] = math.cos(p / 10000 ** (i / d_model))
+    return pe
+
+
+add("PE-COS-OVERWRITES", cells(lambda p, j, d: 0.0 if j % 2 else math.cos(p / 1e4 ** (j / d))))
+add("PE-SIN-ONLY", cells(lambda p, j, d: math.sin(p / 1e4 ** ((j - j % 2) / d))))
+add("PE-SIN-ONLY", cells(lambda p, j, d: math.sin(p / 1e4 ** (2 * j / d))))
+
+
+@wrong("pe.table", "PE-COS-OF-SIN")
+def cosine_of_sine(n, d_model):
+    pe = np.sin(np.outer(np.arange(n), 1e4 ** (-2 * (np.arange(d_model) // 2) / d_model)))
+    pe[:, 1::2] = np.cos(pe[:, 1::2])
+    return pe
+
+
+@wrong("pe.table", "PE-ODD-EMPTY")
+def odd_columns_forgotten(n, d_model):
+    pe = np.zeros((n, d_model))
+    for i in range((d_model + 1) // 2):
+        pe[:, 2 * i] = np.sin(np.arange(n) / 10000 ** (2 * i / d_model))
+    return pe
+
+
+add("PE-POS-UNUSED", cells(lambda p, j, d: wave(p, j, 1 / 1e4 ** ((j - j % 2) / d))))
+add("PE-POS-UNUSED", lambda n, d: np.tile(np.arange(d) % 2, (n, 1)))
+add("PE-POS-ONE-BASED", cells(lambda p, j, d: wave(p, j, (p + 1) / 1e4 ** ((j - j % 2) / d))))
+add("PE-TRANSPOSED", lambda n, d: cells(lambda p, j, d: wave(p, j, p / 1e4 ** ((j - j % 2) / d)))(n, d).T)
+add("PE-DEGREES", cells(lambda p, j, d: wave(p, j, math.radians(p / 1e4 ** ((j - j % 2) / d)))))
+
+
+def halves(exponent):
+    def table(n, d_model):
+        angles = np.arange(n)[:, None] * np.exp(-LOG * exponent((d_model + 1) // 2))[None, :]
+        return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)[:, :d_model]
+
+    return table
+
+
+def tensor2tensor(n, d_model):
+    half = d_model // 2
+    rates = np.exp(np.arange(half) * -(LOG / (half - 1)))
+    signal = np.hstack([np.sin(np.outer(np.arange(n), rates)), np.cos(np.outer(np.arange(n), rates))])
+    return np.pad(signal, [[0, 0], [0, d_model % 2]])
+
+
+add(
+    "PE-HALVES",
+    halves(lambda half: np.arange(half) / half),
+    lambda n, d: (lambda t: np.hstack([t[:, 0::2], t[:, 1::2]]))(pairs(*[paper_angle] * 2)(n, d)),
+    cells(
+        lambda p, j, d: (
+            math.sin(p / 1e4 ** (2 * j / d))
+            if j < d / 2
+            else math.cos(p / 1e4 ** (2 * (j - (d + 1) // 2) / d))
+        )
+    ),
+)
+add(
+    "PE-HALVES-ENDPOINT",
+    tensor2tensor,
+    halves(lambda half: np.linspace(0, 1, half)),
+    halves(lambda half: np.arange(half) / (half - 1)),
+)
+
+
+def paper_angle(p, i, d):
+    return p / 10000 ** (i / d)
+
+
+@wrong("pe.table", "PE-ROW0-ZERO")
+def padding_row(n, d_model):
+    pe = np.array([[p / np.power(10000, 2 * (j // 2) / d_model) for j in range(d_model)] for p in range(n)])
+    pe[1:, 0::2] = np.sin(pe[1:, 0::2])
+    pe[1:, 1::2] = np.cos(pe[1:, 1::2])
+    return pe
+
+
+add(
+    "PE-ROW0-ZERO",
+    cells(lambda p, j, d: 0.0 if p == 0 else wave(p, j, p / 1e4 ** ((j - j % 2) / d))),
+    lambda n, d: (lambda t: np.concatenate([np.zeros((1, d)), t[1:]]))(pairs(*[paper_angle] * 2)(n, d)),
+)
+add("PE-ODD-D", torch_style(lambda i, d: -i * LOG / d))
+
+
+@wrong("pe.table", "PE-ODD-D")
+def assert_even(n, d_model):
+    assert d_model % 2 == 0
+    return pairs(paper_angle, paper_angle)(n, d_model)
+
+
+@wrong("pe.table", "PE-ODD-D")
+def stacked(n, d_model):
+    a = np.outer(np.arange(n), 1e4 ** (-np.arange(0, d_model, 2) / d_model))
+    return np.stack([np.sin(a), np.cos(a)], axis=2).reshape(n, -1)
+
+
+def narrow(dtype):
+    def table(n, d_model):
+        j = np.arange(d_model)
+        speed = (1 / 10000 ** (2 * (j // 2) / d_model)).astype(dtype)
+        angles = np.arange(n, dtype=dtype)[:, None] * speed
+        return np.where(j % 2 == 0, np.sin(angles), np.cos(angles))
+
+    return table
+
+
+def narrow_exp(dtype):
+    def table(n, d_model):
+        speed = np.exp(np.arange(0, d_model, 2, dtype=dtype) * dtype(-LOG / d_model))
+        angles = np.arange(n).astype(dtype)[:, None] * speed
+        both = np.stack([np.sin(angles), np.cos(angles)], axis=-1)
+        return both.reshape(n, -1)[:, :d_model]
+
+    return table
+
+
+def narrow_divided(dtype):
+    def table(n, d_model):
+        pe = np.zeros((n, d_model), dtype)
+        p = np.arange(n, dtype=dtype)
+        for j in range(d_model):
+            angle = p / dtype(10000 ** ((j - j % 2) / d_model))
+            pe[:, j] = np.cos(angle) if j % 2 else np.sin(angle)
+        return pe
+
+    return table
+
+
+add("PE-FLOAT32-ANGLES", narrow(np.float32), narrow_exp(np.float32), narrow_divided(np.float32))
+add("PE-FLOAT16", narrow(np.float16), narrow_exp(np.float16), narrow_divided(np.float16))
+
+
+right("pe.table")(pairs(paper_angle, paper_angle))
+right("pe.table")(cells(lambda p, j, d: wave(p, j, p / 10000 ** ((j - j % 2) / d))))
+
+
+@right("pe.table")
+def by_rotation(n, d_model):
+    turn = np.exp(1j * 10000.0 ** (-np.arange(0, d_model, 2) / d_model))
+    hands = turn[None, :] ** np.arange(n)[:, None]
+    return np.stack([hands.imag, hands.real], axis=-1).reshape(n, -1)[:, :d_model]
+
+
+@right("pe.table")
+def exp_log_float32_result(n, d_model):
+    return cells(lambda p, j, d: wave(p, j, p * math.exp(-(j // 2) * 2 * LOG / d)))(n, d_model).astype("f4")
+
+
+# --- feed-forward ---------------------------------------------------------------------------------
+
+
+def relu(z):
+    return np.where(z > 0, z, 0)
+
+
+@wrong("ffn.forward", "FFN-NO-RELU")
+def no_relu(x, W_1, b_1, W_2, b_2):
+    return np.einsum("btf,fd->btd", np.einsum("btd,df->btf", x, W_1) + b_1, W_2) + b_2
+
+
+@wrong("ffn.forward", "FFN-RELU-BEFORE-BIAS")
+def relu_first(x, W_1, b_1, W_2, b_2):
+    return (relu(x @ W_1) + b_1) @ W_2 + b_2
+
+
+@wrong("ffn.forward", "FFN-RELU-TWICE")
+def relu_again(x, W_1, b_1, W_2, b_2):
+    return relu(relu(x @ W_1 + b_1) @ W_2 + b_2)
+
+
+@wrong("ffn.forward", "FFN-NO-B1")
+def no_b_1(x, W_1, b_1, W_2, b_2):
+    return np.dot(relu(np.dot(x, W_1)), W_2) + b_2
+
+
+@wrong("ffn.forward", "FFN-NO-B2")
+def no_b_2(x, W_1, b_1, W_2, b_2):
+    return relu(x @ W_1 + b_1) @ W_2
+
+
+@wrong("ffn.forward", "MUTATES-INPUT")
+def doubles_up(x, W_1, b_1, W_2, b_2):
+    y = relu(x @ W_1 + b_1) @ W_2 + b_2
+    x[x <= 0] = 0
+    return y
+
+
+@right("ffn.forward")
+def in_columns(x, W_1, b_1, W_2, b_2):
+    columns = x.reshape(-1, x.shape[-1]).T
+    hidden = np.maximum(W_1.T @ columns + b_1[:, None], 0)
+    return (W_2.T @ hidden + b_2[:, None]).T.reshape(x.shape)
+
+
+@right("ffn.forward")
+def token_by_token(x, W_1, b_1, W_2, b_2):
+    y = np.empty_like(x)
+    for b in range(len(x)):
+        for t in range(x.shape[1]):
+            y[b, t] = sum(max(0.0, x[b, t] @ W_1[:, k] + b_1[k]) * W_2[k] for k in range(len(b_1))) + b_2
+    return y
+
+
+@right("ffn.forward")
+def in_float32(x, *params):
+    W_1, b_1, W_2, b_2 = (p.astype(np.float32) for p in params)
+    return relu(x.astype(np.float32) @ W_1 + b_1) @ W_2 + b_2
+
+
+def backward(
+    dz=lambda dh, z: np.where(z > 0, dh, 0),
+    db=lambda g: g.sum(axis=(0, 1)),
+    dw=lambda a, g: np.einsum("bti,btj->ij", a, g),
+    turned=lambda g, W: g @ W.T,
+    finish=lambda x, grads: grads,
+    hidden=relu,
+    dtype=float,
+):
+    """The backward pass with one part put in by hand."""
+
+    def f(dy, x, W_1, b_1, W_2, b_2):
+        dy, x, W_1, b_1, W_2, b_2 = (np.array(a, dtype) for a in (dy, x, W_1, b_1, W_2, b_2))
+        z = np.einsum("btd,df->btf", x, W_1) + b_1
+        dh = turned(dy, W_2)
+        d = dz(dh, z)
+        return finish(x, (turned(d, W_1), dw(x, d), db(d), dw(hidden(z), dy), db(dy)))
+
+    return f
+
+
+def scaled(*which):
+    def finish(x, grads):
+        n = len(x) * x.shape[1]
+        return [
+            g / n if name in which else g for name, g in zip("x W_1 b_1 W_2 b_2".split(), grads, strict=True)
+        ]
+
+    return finish
+
+
+def averaged_over_the_batch(x, grads):
+    return [grads[0], *(g / len(x) for g in grads[1:])]
+
+
+@wrong("ffn.backward", "FFN-DB-SCALAR")
+def one_number_of_two(dy, x, W_1, b_1, W_2, b_2):
+    h = relu(x @ W_1 + b_1)
+    dz = (dy @ W_2.T) * (h > 0)
+    flat = lambda a: a.reshape(-1, a.shape[-1])  # noqa: E731
+    return dz @ W_1.T, flat(x).T @ flat(dz), np.sum(dz), flat(h).T @ flat(dy), flat(dy).sum(0)
+
+
+@wrong("ffn.backward", "FFN-DB-MEAN")
+def mean_in_a_loop(dy, x, W_1, b_1, W_2, b_2):
+    dx, dW_1, db_1, dW_2, db_2 = backward()(dy, x, W_1, b_1, W_2, b_2)
+    db_2 = np.zeros_like(b_2)
+    for row in dy.reshape(-1, len(b_2)):
+        db_2 += row / (len(x) * x.shape[1])
+    return dx, dW_1, db_1, dW_2, db_2
+
+
+for code, *functions in [
+    ("FFN-DB-SCALAR", backward(db=np.sum), backward(db=lambda g: g.sum())),
+    ("FFN-DB-BATCH-ONLY", backward(db=lambda g: np.sum(g, axis=0))),
+    ("FFN-DB-UNSUMMED", backward(db=lambda g: g), backward(db=lambda g: 1.0 * g)),
+    (
+        "FFN-DB-MEAN",
+        backward(db=lambda g: g.mean(axis=(0, 1))),
+        backward(db=lambda g: g.sum((0, 1)) / len(g)),
+    ),
+    (
+        "FFN-GRAD-MEAN",
+        backward(finish=scaled("W_1", "b_1", "W_2", "b_2")),
+        backward(finish=averaged_over_the_batch),
+    ),
+    ("FFN-GRAD-MEAN", backward(finish=scaled("x", "W_1", "b_1", "W_2", "b_2"))),
+    ("FFN-DW-UNSUMMED", backward(dw=lambda a, g: np.einsum("bti,btj->bij", a, g))),
+    ("FFN-W-UNTRANSPOSED", backward(turned=lambda g, W: np.dot(g, W))),
+    ("FFN-NO-MASK", backward(dz=lambda dh, z: dh)),
+    ("FFN-MASK-UPSTREAM", backward(dz=lambda dh, z: np.maximum(dh, 0))),
+    ("FFN-MASK-TIMES-A", backward(dz=lambda dh, z: dh * relu(z))),
+    ("FFN-DW2-PREACT", backward(hidden=lambda z: z)),
+    ("FFN-RELU-AT-0", backward(dz=lambda dh, z: np.where(z < 0, 0, dh))),
+]:
+    for f in functions:
+        wrong("ffn.backward", code)(f)
+
+
+@wrong("ffn.backward", "FFN-DB-UNSUMMED")
+def second_bias_left_alone(dy, x, W_1, b_1, W_2, b_2):
+    dx, dW_1, db_1, dW_2, _ = backward()(dy, x, W_1, b_1, W_2, b_2)
+    return dx, dW_1, db_1, dW_2, dy
+
+
+@wrong("ffn.backward", "FFN-DB1-DHIDDEN")
+def bias_above_the_relu(dy, x, W_1, b_1, W_2, b_2):
+    dx, dW_1, _, dW_2, db_2 = backward()(dy, x, W_1, b_1, W_2, b_2)
+    return dx, dW_1, (dy @ W_2.T).sum(axis=0).sum(axis=0), dW_2, db_2
+
+
+for spoil in (lambda a: a.__setitem__(a < 0, 0), lambda a: a.__imul__(2), lambda a: a.fill(1)):
+
+    @wrong("ffn.backward", "MUTATES-INPUT")
+    def spoils_dy(dy, x, W_1, b_1, W_2, b_2, spoil=spoil):
+        grads = backward()(dy, x, W_1, b_1, W_2, b_2)
+        spoil(dy)
+        return grads
+
+
+right("ffn.backward")(backward())
+right("ffn.backward")(backward(dtype=np.float32))
+
+
+@right("ffn.backward")
+def mask_from_hidden(dy, x, W_1, b_1, W_2, b_2):
+    h = np.maximum(0, x @ W_1 + b_1)
+    dz = dy @ W_2.T
+    dz[h == 0] = 0
+    return [
+        dz @ W_1.T,
+        np.tensordot(x, dz, ((0, 1), (0, 1))),
+        dz.sum((0, 1)),
+        np.tensordot(h, dy, ((0, 1), (0, 1))),
+        dy.sum((0, 1)),
+    ]
+
+
+@right("ffn.backward")
+def column_convention(dy, x, W_1, b_1, W_2, b_2):
+    X, D = x.reshape(-1, x.shape[-1]).T, dy.reshape(-1, x.shape[-1]).T
+    Z = W_1.T @ X + b_1[:, None]
+    dZ = (W_2 @ D) * (Z > 0)
+    return (W_1 @ dZ).T.reshape(x.shape), (dZ @ X.T).T, dZ.sum(1), (D @ np.maximum(Z, 0).T).T, D.sum(1)
+
+
+# --- layer norm -----------------------------------------------------------------------------------
+
+
+def norm(std, axis=-1, g=1, b=1):
+    def f(x, gamma, beta, eps):
+        mean = np.mean(x, axis=axis, keepdims=True)
+        scale = gamma if g else np.ones_like(gamma)
+        return scale * (x - mean) / std(x, eps, axis) + (beta if b else 0)
+
+    return f
+
+
+def paper_std(x, eps, axis):
+    return np.sqrt(np.var(x, axis=axis, keepdims=True) + eps)
+
+
+def in_rows(std):
+    """One token after another, with Python's own arithmetic."""
+
+    def f(x, gamma, beta, eps):
+        y = np.zeros_like(x)
+        for place in np.ndindex(x.shape[:-1]):
+            row = list(x[place])
+            mean = sum(row) / len(row)
+            squares = sum((v - mean) ** 2 for v in row)
+            y[place] = [(v - mean) / std(squares, len(row), eps) for v in row]
+        return y * gamma + beta
+
+    return f
+
+
+for code, *functions in [
+    ("LN-DDOF", norm(lambda x, e, a: np.sqrt(x.var(a, ddof=1, keepdims=True) + e))),
+    ("LN-DDOF", norm(lambda x, e, a: np.sqrt(x.std(a, ddof=1, keepdims=True) ** 2 + e))),
+    ("LN-DDOF", in_rows(lambda s, d, e: math.sqrt(s / (d - 1) + e))),
+    ("LN-EPS-OUTSIDE", norm(lambda x, e, a: x.std(a, keepdims=True) + e)),
+    ("LN-EPS-OUTSIDE", norm(lambda x, e, a: np.sqrt(x.var(a, keepdims=True)) + e)),
+    ("LN-EPS-OUTSIDE", in_rows(lambda s, d, e: math.sqrt(s / d) + e)),
+    ("LN-DDOF-EPS", norm(lambda x, e, a: x.std(a, ddof=1, keepdims=True) + e)),
+    ("LN-DDOF-EPS", norm(lambda x, e, a: np.sqrt(x.var(a, ddof=1, keepdims=True)) + e)),
+    ("LN-DDOF-EPS", in_rows(lambda s, d, e: math.sqrt(s / (d - 1)) + e)),
+    (
+        "LN-AXIS",
+        norm(paper_std, axis=1),
+        norm(paper_std, axis=0),
+        norm(paper_std, axis=(1, 2)),
+        norm(paper_std, axis=None),
+    ),
+    ("LN-NO-GAMMA", norm(paper_std, g=0)),
+    ("LN-NO-BETA", norm(paper_std, b=0)),
+    ("LN-VAR-NOT-STD", norm(lambda x, e, a: x.var(a, keepdims=True) + e)),
+]:
+    for f in functions:
+        wrong("layer_norm.forward", code)(f)
+
+right("layer_norm.forward")(norm(paper_std))
+right("layer_norm.forward")(in_rows(lambda s, d, e: math.sqrt(s / d + e)))
+
+
+@right("layer_norm.forward")
+def norm_in_float32(x, gamma, beta, eps):
+    return norm(paper_std)(*(a.astype(np.float32) for a in (x, gamma, beta)), np.float32(eps))
+
+
+@wrong("layer_norm.forward", "MUTATES-INPUT")
+def norm_in_place(x, gamma, beta, eps):
+    std = paper_std(x, eps, -1)
+    x -= x.mean(-1, keepdims=True)
+    return x / std * gamma + beta
+
+
+def norm_backward(dx, dgamma=lambda t: t.sum((0, 1)), dbeta=lambda t: t.sum((0, 1))):
+    def f(dy, x, gamma, beta, eps):
+        s = np.sqrt(x.var(-1, keepdims=True) + eps)
+        xh = (x - x.mean(-1, keepdims=True)) / s
+        return dx(dy, xh, s, gamma), dgamma(dy * xh), dbeta(dy)
+
+    return f
+
+
+def mean(a):
+    return a.mean(-1, keepdims=True)
+
+
+def paper_dx(dy, xh, s, gamma):
+    d = xh.shape[-1]
+    g = dy * gamma
+    return (d * g - g.sum(-1, keepdims=True) - xh * (g * xh).sum(-1, keepdims=True)) / (d * s)
+
+
+for code, f in [
+    ("LN-DX-DIRECT", norm_backward(lambda dy, xh, s, g: dy * g / s)),
+    ("LN-DX-GAMMA-OUTSIDE", norm_backward(lambda dy, xh, s, g: g / s * (dy - mean(dy) - xh * mean(dy * xh)))),
+    ("LN-DX-NO-MEAN", norm_backward(lambda dy, xh, s, g: (dy * g - xh * mean(dy * g * xh)) / s)),
+    ("LN-DX-NO-VAR", norm_backward(lambda dy, xh, s, g: (dy * g - mean(dy * g)) / s)),
+    ("LN-NO-GAMMA", norm_backward(lambda dy, xh, s, g: (dy - mean(dy) - xh * mean(dy * xh)) / s)),
+    ("LN-DGAMMA-SHAPE", norm_backward(paper_dx, lambda t: t, lambda t: t)),
+    ("LN-DGAMMA-SHAPE", norm_backward(paper_dx, lambda t: np.sum(t, axis=0))),
+]:
+    wrong("layer_norm.backward", code)(f)
+
+right("layer_norm.backward")(norm_backward(paper_dx))
+
+
+@right("layer_norm.backward")
+def through_the_jacobian(dy, x, gamma, beta, eps):
+    d = x.shape[-1]
+    dx = np.zeros_like(x)
+    for place in np.ndindex(x.shape[:-1]):
+        c = x[place] - x[place].mean()
+        s = math.sqrt((c**2).mean() + eps)
+        J = (np.eye(d) - 1 / d) / s - np.outer(c, c) / (d * s**3)
+        dx[place] = J @ (dy[place] * gamma)
+    x_hat = (x - mean(x)) / np.sqrt(x.var(-1, keepdims=True) + eps)
+    return dx, np.einsum("btd,btd->d", dy, x_hat), np.einsum("btd->d", dy)
+
+
+# --- softmax, attention, heads, embedding, loss, block --------------------------------------------
+
+
+def stable(s, axis):
+    e = np.exp(s - s.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+for code, *functions in [
+    ("SM-AXIS", lambda s: stable(s, 0), lambda s: np.exp(s - s.max()) / np.exp(s - s.max()).sum(axis=0)),
+    ("SM-AXIS", lambda s: np.array([[e / sum(c) for e in c] for c in np.exp(s - s.max()).T]).T),
+    ("SM-GLOBAL-SUM", lambda s: np.exp(s - s.max()) / np.exp(s - s.max()).sum()),
+    ("SM-OVERFLOW", lambda s: np.exp(s) / np.exp(s).sum(axis=1, keepdims=True)),
+    ("SM-OVERFLOW", lambda s: (np.exp(s).T / np.sum(np.exp(s), axis=-1)).T),
+    ("SM-OVERFLOW", lambda s: np.array([[math.exp(v) / sum(map(math.exp, row)) for v in row] for row in s])),
+]:
+    for f in functions:
+        wrong("softmax.forward", code)(f)
+
+right("softmax.forward")(lambda s: stable(s, -1))
+right("softmax.forward")(lambda s: np.exp(s - np.logaddexp.reduce(s, axis=-1, keepdims=True)))
+right("softmax.forward")(lambda s: stable(s.astype("f4"), 1))
+right("softmax.forward")(lambda s: 1 / np.exp(s[..., None, :] - s[..., :, None]).sum(-1))
+
+for code, f in [
+    ("SM-JAC-DIAGONAL", lambda dp, p: dp * p * (1 - p)),
+    ("SM-JAC-DIAGONAL", lambda dp, p: np.array([np.diag(r - r * r) @ d for d, r in zip(dp, p, strict=True)])),
+    ("SM-JAC-DIAGONAL", lambda dp, p: np.multiply(dp, p) - dp * p**2),
+    ("SM-AXIS", lambda dp, p: p * (dp - (dp * p).sum(0))),
+    ("SM-AXIS", lambda dp, p: p * dp - p * np.einsum("ij,ij->j", dp, p)),
+    ("SM-AXIS", lambda dp, p: np.array([q * (d - d @ q) for d, q in zip(dp.T, p.T, strict=True)]).T),
+    ("SM-GLOBAL-SUM", lambda dp, p: p * (dp - np.sum(dp * p))),
+]:
+    wrong("softmax.backward", code)(f)
+
+right("softmax.backward")(lambda dp, p: p * dp - p * np.einsum("ij,ij->i", dp, p)[:, None])
+right("softmax.backward")(
+    lambda dp, p: np.array([(np.diag(r) - np.outer(r, r)) @ d for d, r in zip(dp, p, strict=True)])
+)
+
+
+def attend(scale=lambda d: 1 / math.sqrt(d), hide=None, after=1, weigh=lambda w, mask: w, axis=-1):
+    def f(q, k, v, mask=None):
+        scores = np.einsum("id,jd->ij", q, k) * scale(q.shape[1])
+        if mask is not None and hide is not None:
+            scores = hide(scores, mask)
+        weights = stable(scores, axis)
+        weights = weights if mask is None else weigh(weights, mask)
+        return weights @ v * (after if after == 1 else q.shape[1] ** -0.5)
+
+    return f
+
+
+def minus(scores, mask):
+    return np.where(mask, scores, -1e30)
+
+
+for code, *functions in [
+    ("AT-NO-SCALE", attend(lambda d: 1, minus), attend(lambda d: 1, lambda s, m: s - 1e9 * ~m)),
+    (
+        "AT-NO-SCALE",
+        lambda q, k, v, mask=None: stable(q @ k.T if mask is None else minus(q @ k.T, mask), 1) @ v,
+    ),
+    ("AT-SCALE-DK", attend(lambda d: 1 / d, minus), attend(lambda d: 1 / d, lambda s, m: s - 1e9 * ~m)),
+    ("AT-SCALE-DK", lambda q, k, v, mask=None: attend(lambda d: 1, minus)(q / len(q[0]), k, v, mask)),
+    ("AT-SCALE-MULTIPLIED", attend(math.sqrt, minus), attend(lambda d: d**0.5, lambda s, m: s - 1e9 * ~m)),
+    ("AT-SCALE-MULTIPLIED", lambda q, k, v, mask=None: attend(hide=minus)(q * len(q[0]), k, v, mask)),
+    ("AT-SCALE-AFTER", attend(lambda d: 1, minus, after=0)),
+    (
+        "AT-SCALE-AFTER",
+        lambda q, k, v, mask=None: attend(lambda d: 1, minus)(q, k, v, mask) / q.shape[-1] ** 0.5,
+    ),
+    (
+        "AT-SCALE-AFTER",
+        lambda q, k, v, mask=None: attend(lambda d: 1, minus)(q, k, v / q.shape[-1] ** 0.5, mask),
+    ),
+    ("AT-MASK-AFTER", attend(weigh=lambda w, m: w * m)),
+    ("AT-MASK-TIMES", attend(hide=lambda s, m: s * m)),
+    ("AT-MASK-SIGN", attend(hide=lambda s, m: np.where(m, s, 1e9))),
+    ("AT-MASK-INVERTED", attend(hide=lambda s, m: np.where(m, -1e9, s))),
+    ("AT-MASK-INVERTED", attend(hide=lambda s, m: np.where(m, -np.inf, s))),
+    ("SM-AXIS", attend(hide=minus, axis=0)),
+]:
+    for f in functions:
+        wrong("attention.forward", code)(f)
+
+right("attention.forward")(attend(hide=minus))
+right("attention.forward")(attend(hide=lambda s, m: np.where(m, s, -np.inf)))
+right("attention.forward")(attend(weigh=lambda w, m: w * m / (w * m).sum(1, keepdims=True)))
+right("attention.forward")(
+    lambda q, k, v, mask=None: attend(hide=minus)(*(a.astype("f4") for a in (q, k, v)), mask)
+)
+
+for f in (
+    lambda x, h: x.reshape(len(x), h, x.shape[1], -1),
+    lambda x, h: np.reshape(x, (x.shape[0], h, x.shape[1], x.shape[2] // h)),
+    lambda x, h: x.reshape(*x.shape[:2], h, -1),
+):
+    wrong("heads.split", "AT-HEADS-RESHAPE")(f)
+right("heads.split")(lambda x, h: x.reshape(*x.shape[:2], h, -1).transpose(0, 2, 1, 3))
+right("heads.split")(lambda x, h: np.stack(np.split(x, h, axis=-1), axis=1))
+
+for f in (
+    lambda x: x.reshape(len(x), x.shape[2], -1),
+    lambda x: np.reshape(x, (x.shape[0], x.shape[2], x.shape[1] * x.shape[3])),
+    lambda x: np.array([row.ravel().reshape(x.shape[2], -1) for row in x]),
+):
+    wrong("heads.merge", "AT-HEADS-RESHAPE")(f)
+right("heads.merge")(lambda x: np.concatenate(list(x.swapaxes(0, 1)), axis=-1))
+
+for f in (
+    lambda ids, E: E[ids],
+    lambda ids, E: np.take(E, ids, axis=0),
+    lambda ids, E: np.eye(len(E))[ids] @ E,
+):
+    wrong("embedding.forward", "EMB-NO-SCALE")(f)
+right("embedding.forward")(lambda ids, E: math.sqrt(E.shape[1]) * np.eye(len(E))[ids] @ E)
+
+
+def nll(p, targets):
+    return -np.mean(np.log(p[np.arange(len(p)), targets]))
+
+
+for f in (
+    lambda logits, targets: nll(stable(stable(logits, 1), 1), targets),
+    lambda logits, targets: (
+        -sum(math.log(stable(stable(r, 0), 0)[t]) for r, t in zip(logits, targets, strict=True))
+        / len(targets)
+    ),
+    lambda logits, targets: (lambda p: np.mean(np.log(np.exp(p).sum(1)) - p[range(len(p)), targets]))(
+        stable(logits, 1)
+    ),
+):
+    wrong("cross_entropy.forward", "CE-DOUBLE-SOFTMAX")(f)
+right("cross_entropy.forward")(lambda logits, targets: nll(stable(logits, 1), targets))
+right("cross_entropy.forward")(lambda logits, targets: float(nll(stable(logits.astype("f4"), 1), targets)))
+
+
+@wrong("block.forward", "BLOCK-PRE-FOR-POST")
+def pre_norm(x, attend, norm_1, ffn, norm_2):
+    x = x + attend(norm_1(x))
+    return x + ffn(norm_2(x))
+
+
+@wrong("block.forward", "BLOCK-PRE-FOR-POST")
+def pre_norm_step_by_step(x, attend, norm_1, ffn, norm_2):
+    for norm_of, layer in ((norm_1, attend), (norm_2, ffn)):
+        x = layer(norm_of(x)) + x
+    return x
+
+
+@wrong("block.forward", "BLOCK-PRE-FOR-POST")
+def pre_norm_summed(x, attend, norm_1, ffn, norm_2):
+    a = attend(norm_1(x))
+    return sum((x, a, ffn(norm_2(np.add(x, a)))))
+
+
+@wrong("block.forward", "BLOCK-RESIDUAL-NORMED")
+def residual_normed(x, attend, norm_1, ffn, norm_2):
+    x = norm_1(x)
+    x = x + attend(x)
+    x = norm_2(x)
+    return x + ffn(x)
+
+
+@wrong("block.forward", "BLOCK-RESIDUAL-NORMED")
+def residual_normed_step_by_step(x, attend, norm_1, ffn, norm_2):
+    for norm_of, layer in ((norm_1, attend), (norm_2, ffn)):
+        n = norm_of(x)
+        x = n + layer(n)
+    return x
+
+
+@wrong("block.forward", "BLOCK-RESIDUAL-NORMED")
+def residual_normed_inside_out(x, attend, norm_1, ffn, norm_2):
+    h = norm_2((lambda n: np.add(attend(n), n))(norm_1(x)))
+    return np.add(ffn(h), h)
+
+
+@right("block.forward")
+def post_norm(x, attend, norm_1, ffn, norm_2):
+    for layer, norm_of in ((attend, norm_1), (ffn, norm_2)):
+        x = norm_of(x + layer(x))
+    return x

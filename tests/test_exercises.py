@@ -1,0 +1,665 @@
+"""The checker: mistakes are called by their names, right answers pass, and what is unknown stays unknown."""
+
+import html
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import student_codings
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from npformer import positional_encoding
+from npformer.exercises import Result, check, hint, list_exercises, progress, show
+from npformer.exercises import progress as progress_function
+from npformer.exercises.bank import KINDS, TOPICS, bank
+from npformer.exercises.confusions import confusions
+from npformer.exercises.mistakes import FAMILIES, TOLERANCES, words
+from npformer.exercises.probes import subjects
+from npformer.exercises.recipes import RECIPES, posed
+from npformer.exercises.result import TITLES
+from npformer.exercises.structure import fit
+
+ROOT = Path(__file__).parent.parent
+DATA = Path(__file__).parent / "data"
+PE = "pe.table"
+OFTEN = set(
+    "PE-EXP-COLUMN PE-EXP-DOUBLED PE-EXP-DOUBLED-COS PE-COS-OWN-INDEX PE-EXP-NO-2 PE-BASE-1000 "
+    "PE-EXP-SIGN PE-SUM PE-SWAPPED PE-COS-OVERWRITES PE-HALVES PE-HALVES-ENDPOINT PE-ROW0-ZERO "
+    "PE-ODD-D PE-FLOAT32-ANGLES PE-FLOAT16 FFN-DB-SCALAR FFN-DB-UNSUMMED FFN-DB-MEAN "
+    "FFN-GRAD-MEAN MUTATES-INPUT LN-DDOF LN-EPS-OUTSIDE LN-DDOF-EPS SM-AXIS SM-OVERFLOW "
+    "SM-JAC-DIAGONAL AT-NO-SCALE AT-SCALE-DK AT-SCALE-MULTIPLIED AT-SCALE-AFTER "
+    "AT-HEADS-RESHAPE EMB-NO-SCALE CE-DOUBLE-SOFTMAX BLOCK-PRE-FOR-POST BLOCK-RESIDUAL-NORMED".split()
+)  # met four times or more
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, DATA / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+CONFUSION = load("make_confusion")
+
+
+# --- every mistake by its own name ----------------------------------------------------------------
+
+
+def case(entry):
+    return f"{entry[0]}-{entry[1]}"
+
+
+@pytest.mark.parametrize("entry", student_codings.MISTAKES, ids=case)
+def test_a_mistake_is_called_by_its_name(entry):
+    exercise, code, f = entry
+    assert CONFUSION.verdict(exercise, code, f)[0] == ("in its group" if code in CONFUSION.SAME else "itself")
+    result = check(exercise, f, level=3)
+    kind = words()[code].kind
+    if code in CONFUSION.SAME:
+        assert result.status == "ambiguous"
+    elif kind in ("variant", "convention") or code == "PE-FLOAT32-ANGLES":
+        assert result.status == "pass_variant" and result
+    else:
+        assert result.status == "known_mistake" and not result
+        assert result.question == words()[code].question
+        assert result.hint.endswith(f"Read {words()[code].read}.")
+
+
+@pytest.mark.parametrize("entry", student_codings.ACCEPTED, ids=case)
+def test_a_right_answer_passes(entry):
+    exercise, _, f = entry
+    assert check(exercise, f) == Result("pass", (), "Every check agrees.", "", None)
+
+
+def test_each_mistake_has_codings_enough_and_the_committed_table_is_what_the_script_writes():
+    counted = Counter(code for _, code, _ in student_codings.MISTAKES)
+    assert set(counted) == set(words())
+    assert {code for code in OFTEN if counted[code] < 3} == set()
+    assert (DATA / "confusion.md").read_text(encoding="utf-8") == CONFUSION.table()
+
+
+def test_a_confusion_is_seen_by_the_table():
+    sine_only = next(f for _, code, f in student_codings.MISTAKES if code == "PE-SIN-ONLY")
+    assert CONFUSION.verdict(PE, "PE-SUM", sine_only) == ("confused", "PE-SIN-ONLY")
+    assert CONFUSION.verdict(PE, "PE-SUM", lambda n, d: np.ones((n, d))) == ("missed", "")
+
+
+@pytest.mark.parametrize("exercise", FAMILIES)
+def test_the_library_without_a_slip_is_the_right_function(exercise):
+    assert check(exercise, FAMILIES[exercise].function).status == "pass"
+
+
+@pytest.mark.parametrize("exercise", FAMILIES)
+def test_mistakes_survive_float32(exercise):
+    family = FAMILIES[exercise]
+    for code, ways in family.slips.items():
+        for options in ways:
+            result = check(exercise, in_float32(partial(family.function, **options)))
+            assert code in result.codes and set(result.codes) <= {code, CONFUSION.SAME.get(code)} | SIGNS
+
+
+SIGNS = {"AT-MASK-SIGN", "AT-MASK-INVERTED"}  # added to the scores, the two are one
+
+
+def in_float32(f):
+    def rounded(*args):
+        out = f(*args)
+        single = isinstance(out, np.ndarray | np.floating)
+        return np.float32(out) if single else tuple(np.float32(part) for part in out)
+
+    return rounded
+
+
+# --- two at once ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("exercise", "codes"),
+    [
+        ("ffn.backward", ("FFN-DB-MEAN", "FFN-NO-MASK")),
+        ("ffn.backward", ("FFN-DB-SCALAR", "FFN-W-UNTRANSPOSED")),
+        ("ffn.backward", ("FFN-MASK-TIMES-A", "FFN-DW2-PREACT")),
+        ("layer_norm.backward", ("LN-DDOF", "LN-DGAMMA-SHAPE")),
+        ("layer_norm.backward", ("LN-DX-DIRECT", "LN-DGAMMA-SHAPE")),
+        ("layer_norm.forward", ("LN-AXIS", "LN-NO-BETA")),
+        ("attention.forward", ("AT-NO-SCALE", "AT-MASK-AFTER")),
+        ("pe.table", ("PE-HALVES-ENDPOINT", "PE-ROW0-ZERO")),
+    ],
+)
+def test_two_listed_mistakes_are_both_named(exercise, codes):
+    family = FAMILIES[exercise]
+    options = {k: v for code in codes for k, v in family.slips[code][0].items()}
+    assert set(check(exercise, partial(family.function, **options)).codes) == set(codes)
+
+
+def test_a_robust_failure_beside_a_mistake_is_told_and_not_counted():
+    def changes(ids, E):
+        ids += 1
+        return E[ids - 1]
+
+    result = check("embedding.forward", changes)
+    assert result.codes == ("EMB-NO-SCALE",)
+    assert result.evidence.endswith("And the call changed its argument ids.")
+
+
+# --- what is not known ----------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    size=st.sampled_from([1e-3, 1.0, 50.0]),
+    exercise=st.sampled_from([*FAMILIES]),
+)
+def test_garbage_of_the_right_shape_is_never_recognised(seed, size, exercise):
+    rng, right = np.random.default_rng(seed), subjects()[exercise].right
+
+    def garbage(*args):
+        out = right(*args)
+        parts = [
+            size * rng.normal(size=np.shape(part)) for part in (out if isinstance(out, tuple) else [out])
+        ]
+        return tuple(parts) if isinstance(out, tuple) else parts[0]
+
+    assert check(exercise, garbage).status == "unrecognised"
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 2**32 - 1), exercise=st.sampled_from([*FAMILIES]))
+def test_a_right_function_moved_by_less_than_the_tolerance_passes(seed, exercise):
+    rng, right = np.random.default_rng(seed), subjects()[exercise].right
+
+    def moved(*args):
+        out = right(*args)
+        parts = [
+            part + rng.uniform(-9e-5, 9e-5, np.shape(part))
+            for part in (out if isinstance(out, tuple) else [out])
+        ]
+        return tuple(parts) if isinstance(out, tuple) else parts[0]
+
+    assert check(exercise, moved).status == "pass"
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, np.nan, np.inf])
+@pytest.mark.parametrize("exercise", FAMILIES)
+def test_constants_are_not_recognised(exercise, value):
+    def constant(*args):
+        out = subjects()[exercise].right(*args)
+        parts = [np.full(np.shape(part), value) for part in (out if isinstance(out, tuple) else [out])]
+        return tuple(parts) if isinstance(out, tuple) else parts[0]
+
+    assert check(exercise, constant).status == "unrecognised"
+
+
+@pytest.mark.parametrize("exercise", FAMILIES)
+def test_a_mistake_with_something_unlisted_on_top_is_not_guessed_at(exercise):
+    family, rng = FAMILIES[exercise], np.random.default_rng(0)
+
+    def more(options, *args):
+        out = family.function(*args, **options)
+        parts = [
+            part + 0.02 * rng.normal(size=np.shape(part))
+            for part in (out if isinstance(out, tuple) else [out])
+        ]
+        return tuple(parts) if isinstance(out, tuple) else parts[0]
+
+    for ways in family.slips.values():
+        for options in ways:
+            assert check(exercise, partial(more, options)).status == "unrecognised"
+
+
+def test_one_size_by_heart_is_not_recognised():
+    table = positional_encoding(6, 8)
+    result = check(PE, lambda n, d: table, level=2)
+    assert result.status == "unrecognised"
+    assert (
+        result.evidence
+        == "It runs and returns numbers. The shape of table is (6, 8); it differs first there."
+    )
+    assert result.question == bank()[PE].question
+
+
+def test_the_place_of_the_first_difference_is_named_and_nothing_is_given_away():
+    def nearly(n, d):
+        table = positional_encoding(n, d)
+        table[2, 3] += 0.5
+        return table
+
+    result = check(PE, nearly)
+    assert result.status == "unrecognised" and result.question is None
+    assert "Columns 0, 1, 2, 4, 5, 6 and 7 agree." in result.evidence
+    assert "table differs first at (2, 3) (1 of 48 entries differ)." in result.evidence
+
+
+def test_a_single_column_agrees():
+    result = check(PE, lambda n, d: np.where(np.arange(d) == 3, positional_encoding(n, d), 7.0))
+    assert "Column 3 agrees." in result.evidence
+
+
+def test_even_sizes_right_and_odd_ones_wrong_without_a_crash_is_unknown():
+    result = check(PE, lambda n, d: positional_encoding(n, d) + d % 2)
+    assert result.status == "unrecognised"
+    assert result.evidence == "Ordinary sizes agree. table differs first at (0, 0) (42 of 42 entries differ)."
+
+
+@pytest.mark.parametrize("far", [lambda t: t + 1, lambda t: t[:3], lambda t: 1 / 0])
+def test_a_table_that_goes_wrong_far_out_is_unknown(far):
+    result = check(PE, lambda n, d: far(positional_encoding(n, d)) if n > 100 else positional_encoding(n, d))
+    assert result.status == "unrecognised"
+
+
+def test_a_far_table_within_the_tolerance_passes():
+    assert check(PE, lambda n, d: positional_encoding(n, d) + 5e-5).status == "pass"
+
+
+# --- the structure of a table ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "halves"])
+@pytest.mark.parametrize("base", [500.0, 20.0, 123456.0])
+def test_another_base_is_read_off(base, layout):
+    result = check(PE, partial(positional_encoding, base=base, layout=layout))
+    assert result.status == "unrecognised"
+    assert result.hint == f"Sines, cosines and pairs fit exactly ({layout}), with a base of about {base:.3g}."
+
+
+def test_structure_is_silent_unless_it_fits():
+    table = positional_encoding(6, 8, base=500.0)
+    for spoilt in (
+        table + 0.01,
+        table[:2],
+        table[:, :7],
+        np.where(np.arange(8) == 5, np.cos(np.arange(6))[:, None] ** 2, table),
+        np.full((6, 8), np.nan),
+        np.sin(np.arange(6)[:, None] * np.array([1, 1, 2, 2, 3, 3, 1, 1]) + np.pi / 2 * (np.arange(8) % 2)),
+        positional_encoding(6, 8) * 0 + np.arange(8) % 2,
+    ):
+        assert fit((spoilt, spoilt)) is None
+    assert fit((table, positional_encoding(6, 8, base=700.0))) is None
+    assert fit((table, table.T)) is None
+
+
+def attention(scale=6**-0.5, more=0.0, hide=lambda s, mask: np.where(mask, s, -1e30)):
+    def f(q, k, v, mask=None):
+        s = scale * q @ k.T + more
+        s = s if mask is None else hide(s, mask)
+        return student_codings.stable(s, -1) @ v
+
+    return f
+
+
+def test_another_scale_of_attention_is_read_off():
+    result = check("attention.forward", attention(0.37))
+    assert result.status == "unrecognised"
+    assert result.hint == "Without a mask the weights are a softmax of q·k times one number, about 0.37."
+
+
+def test_weights_that_are_no_softmax_of_products_stay_unknown():
+    tilted, negative = attention(more=np.arange(5)), lambda *args: -attention()(*args)
+    larger, short = lambda *args: 2 * attention()(*args), lambda *args: attention()(*args)[:2]
+    for f in (tilted, negative, larger, short):
+        result = check("attention.forward", f)
+        assert (result.status, result.hint) == ("unrecognised", "No known mistake fits.")
+
+
+def test_a_mask_that_is_added_with_the_other_sign_has_two_causes():
+    for hide in (lambda s, mask: s + 1e9 * ~mask, lambda s, mask: s - 1e9 * mask):
+        result = check("attention.forward", attention(hide=hide), level=2)
+        assert (result.status, set(result.codes)) == ("ambiguous", {"AT-MASK-SIGN", "AT-MASK-INVERTED"})
+
+
+# --- how a function can fail ----------------------------------------------------------------------
+
+
+def stub(n, d_model): ...
+
+
+def raises_not_implemented(n, d_model):
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize("answer", [None, ..., stub, raises_not_implemented])
+def test_nothing_answered_is_said(answer):
+    result = check(PE, answer, level=2)
+    assert (result.status, result.codes, result.question) == ("error", (), None)
+    assert result.evidence == "Nothing was answered yet."
+
+
+def test_the_error_is_one_line_with_the_place_in_the_students_function():
+    def helper(d):
+        return [][d]
+
+    def broken(n, d_model):
+        rows = n
+        return helper(rows)
+
+    result = check(PE, broken, level=2)
+    assert result.status == "error"
+    assert result.evidence == "It stopped with IndexError: list index out of range, in line 2 of helper."
+    assert "Traceback" not in str(result)
+
+
+def test_an_error_without_a_place_of_the_students_is_told_too():
+    assert check(PE, len).evidence == "It stopped with TypeError: len() takes exactly one argument (2 given)."
+
+
+def test_sys_exit_is_an_error_like_another():
+    assert check(PE, lambda n, d: sys.exit(3)).evidence.startswith(
+        "It stopped with SystemExit: 3, in line 1 of"
+    )
+
+
+@pytest.mark.parametrize("answer", ["text", [["a"]], 1j])
+def test_what_are_no_numbers_is_refused(answer):
+    result = check(PE, lambda n, d: answer)
+    assert result.status == "error" and "table is not an array of real numbers" in result.evidence
+
+
+def test_a_missing_output_is_an_error():
+    result = check("layer_norm.backward", lambda dy, *rest: dy)
+    assert "TypeError: expected 3 outputs: dx, dgamma, dbeta" in result.evidence
+
+
+def test_some_calls_that_stop_or_return_nothing_are_told():
+    table = positional_encoding
+    assert (
+        "One of the checks stopped with ZeroDivisionError"
+        in check(PE, lambda n, d: 1 / 0 if n == 7 else table(n, d)).evidence
+    )
+    assert "One call returned nothing." in check(PE, lambda n, d: None if n == 7 else table(n, d)).evidence
+
+
+def test_a_loss_that_differs_has_no_place():
+    assert "loss differs." in check("cross_entropy.forward", lambda logits, targets: 0.5).evidence
+
+
+def test_the_evidence_of_a_backward_pass_comes_from_differences():
+    f = partial(FAMILIES["ffn.backward"].function, **FAMILIES["ffn.backward"].slips["FFN-DB-MEAN"][0])
+    said = "Against differences of the forward pass, dx, dW_1 and dW_2 agree; db_1 and db_2 differ."
+    assert check("ffn.backward", f).evidence.startswith(said)
+    f = partial(FAMILIES["ffn.backward"].function, **FAMILIES["ffn.backward"].slips["FFN-RELU-AT-0"][0])
+    assert check("ffn.backward", f).evidence.startswith(
+        "Against differences of the forward pass, dx, dW_1, db_1, dW_2 and db_2 agree."
+    )
+
+
+def test_which_gradients_agree_is_said_even_when_differences_cannot_be_had():
+    right = subjects()["ffn.backward"].right
+
+    def only_on_the_probes(dy, x, *params):
+        dx, *grads = right(dy, x, *params)
+        return (dx, *grads[:-1], grads[-1] + 1) if x.shape == (2, 3, 4) else 1 / 0
+
+    result = check("ffn.backward", only_on_the_probes)
+    assert result.evidence.startswith("dx, dW_1, db_1 and dW_2 agree. db_2 differs. ")
+
+
+def test_no_gradient_right_says_so_in_shapes():
+    right = subjects()["layer_norm.backward"].right
+    result = check("layer_norm.backward", lambda *args: [g + 1 for g in right(*args)])
+    assert result.evidence.startswith("The shapes are right. dx differs first at (0, 0, 0)")
+
+
+def test_arguments_reach_the_function_fresh_every_time():
+    before = [np.copy(a) for probe in subjects()["ffn.forward"].probes for a in probe]
+    check("ffn.forward", lambda *args: [a.fill(0) for a in args] and args[0])
+    after = [a for probe in subjects()["ffn.forward"].probes for a in probe]
+    assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+# --- letters, truth values, numbers ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("answer", ["b", "B", " b) ", "2", 2])
+def test_a_letter_or_a_number_chooses(answer):
+    assert check("order.bag", answer)
+
+
+@pytest.mark.parametrize("exercise", [e for e in bank().values() if e.kind == "choice"], ids=lambda e: e.id)
+def test_every_distractor_names_its_confusion(exercise):
+    for letter, option in zip("abcdef", exercise.options, strict=False):
+        result = check(exercise.id, letter, level=2)
+        if letter == exercise.right:
+            assert result.status == "pass" and result.question is None and not option.confusion
+        else:
+            assert result.codes == (option.confusion,) and result.evidence == option.says
+            assert result.question == exercise.question
+
+
+@pytest.mark.parametrize("exercise", [e for e in bank().values() if e.kind == "truth"], ids=lambda e: e.id)
+def test_true_and_false(exercise):
+    right = exercise.right == "true"
+    for answer in (right, int(right), str(right), np.bool_(right)):
+        assert check(exercise.id, answer).status == "pass"
+    assert check(exercise.id, not right).codes == (exercise.options[0].confusion,)
+
+
+@pytest.mark.parametrize("name", ["", "Ada", "Zoë", "Li"])
+@pytest.mark.parametrize("exercise", [e for e in bank().values() if e.recipe], ids=lambda e: e.id)
+def test_numbers_and_the_mistakes_they_show(exercise, name):
+    asked = f"{exercise.id}@{name}" if name else exercise.id
+    question = posed(exercise.recipe, exercise.id, name)
+    assert check(asked, question.answer).status == "pass"
+    assert check(asked, np.round(np.asarray(question.answer, float), 3).tolist()).status == "pass"
+    for code, value in question.wrong.items():
+        result = check(asked, value, level=2)
+        assert result.status == "pass" if same_number(value, question.answer) else code in result.codes
+        assert result or (result.question and result.question.endswith("?"))
+    assert "{" not in show(asked) and show(asked) == show(f" {asked}".strip())
+    assert check(asked, np.asarray(question.answer, float) + 17.3).status == "unrecognised"
+
+
+def same_number(a, b):
+    return np.shape(a) == np.shape(b) and np.allclose(a, b, rtol=0, atol=5e-4)
+
+
+def test_neighbours_get_different_numbers():
+    tasks = {show(f"pe.entry@{name}") for name in "Ada Ben Cem Dot Eli Fay Gil Hal".split()}
+    assert len(tasks) > 4
+    assert show("pe.entry@ada") == show("pe.entry@Ada")
+
+
+def test_a_vector_without_a_right_number_says_so():
+    result = check("addition.vector", posed("addition", "addition.vector", "").answer + 9)
+    assert result.evidence == "4 numbers, as asked; number 1 differs first."
+
+
+def test_a_vector_says_how_much_of_it_agrees():
+    right = posed("addition", "addition.vector", "").answer
+    result = check("addition.vector", [*right[:3], 99])
+    assert result.evidence == "4 numbers, as asked; 3 of 4 agree, number 4 differs first."
+    assert (
+        check("addition.vector", [1, 2]).evidence
+        == "The answer has shape (2,); one of shape (4,) is asked for."
+    )
+
+
+@pytest.mark.parametrize(
+    ("exercise", "answer", "said"),
+    [
+        ("order.bag", "z", "expected a letter from a to c"),
+        ("order.bag", 7, "expected a letter from a to c"),
+        ("ffn.bend", "maybe", "expected True or False"),
+        ("pe.entry", "many", "expected a number"),
+        ("pe.row", [[1], 2], "expected a list of 6 numbers"),
+        ("pe.entry", abs, "its answer is asked for"),
+        ("pe.table", 3, "A function is asked for: pe_table(n, d_model)."),
+    ],
+)
+def test_an_answer_of_the_wrong_kind_is_told_so(exercise, answer, said):
+    result = check(exercise, answer)
+    assert result.status == "error" and said in result.evidence
+
+
+def test_one_number_may_have_several_causes():
+    result = check("attention.width", 512)
+    assert result.status == "known_mistake"
+    question = posed("pe_entry", "pe.entry", "")
+    assert check("pe.entry", question.wrong["PE-EXP-NO-2"]).status == "ambiguous"
+
+
+# --- levels, cards, progress ----------------------------------------------------------------------
+
+
+def test_levels_add_a_question_and_where_to_read():
+    one, two, three = (check("ffn.sharing", "a", level=level) for level in (1, 2, 3))
+    assert one.question is None and two.question == three.question == bank()["ffn.sharing"].question
+    assert "Read" not in two.hint and three.hint == f"Read {bank()['ffn.sharing'].read}."
+
+
+@pytest.mark.parametrize("level", [0, 4, True, "2"])
+def test_other_levels_are_refused(level):
+    with pytest.raises((TypeError, ValueError), match=r"level"):
+        check("ffn.sharing", "a", level=level)
+
+
+@pytest.mark.parametrize("function", [show, hint, lambda name: check(name, 1)])
+def test_an_unknown_exercise_is_refused(function):
+    with pytest.raises(ValueError, match=r"there is no exercise 'pe\.tabel'"):
+        function("pe.tabel")
+    with pytest.raises(TypeError, match="exercise_id"):
+        function(7)
+
+
+def test_a_card_is_plain_text_and_quiet_html():
+    result = Result("known_mistake", ("PE-SUM",), "a < b", "cause", "why?")
+    text, card = str(result), result._repr_html_()
+    assert repr(result) == text == f"Not yet: this pattern is known  ({progress()})\n  a < b\n  cause\n  why?"
+    assert html.escape("a < b") in card and progress() in card and "Not yet" in card
+    for status in TITLES:
+        assert TITLES[status] in Result(status, (), "", "", None)._repr_html_()
+
+
+def test_an_open_exercise_has_a_card_of_one_line():
+    assert str(check(PE, None)) == f"Nothing was answered yet.  ({progress()})"
+    assert check(PE, None)._repr_html_().count("Nothing was answered yet.") == 1
+
+
+def test_progress_counts_each_exercise_once(monkeypatch):
+    monkeypatch.setattr(sys.modules[progress_function.__module__], "_passed", set())
+    for answer in ("a", "b", "b", "a"):
+        check("order.bag", answer)
+    assert progress() == f"1 of {len(bank())}"
+
+
+def test_the_bank_prints_as_a_table():
+    lines = str(list_exercises()).splitlines()
+    assert len(lines) == len(bank()) == len(list_exercises())
+    assert repr(list_exercises()) == str(list_exercises()) and repr(show("pe.table")) == show("pe.table")
+    assert lines[0].startswith("order.bag")
+
+
+# --- the data -------------------------------------------------------------------------------------
+
+
+def test_the_bank_is_whole():
+    exercises = list(bank().values())
+    assert len(exercises) >= 48
+    assert {e.kind for e in exercises} == set(KINDS) and {e.topic for e in exercises} == set(TOPICS)
+    assert [e.level for e in exercises] == sorted(e.level for e in exercises)
+    assert {e.id for e in exercises if e.kind == "code"} == set(subjects()) == set(FAMILIES)
+    assert len({e.name for e in exercises}) == len(exercises)
+    assert {e.recipe for e in exercises} - {""} == set(RECIPES)
+
+
+@pytest.mark.parametrize("exercise", bank().values(), ids=lambda e: e.id)
+def test_an_exercise_is_complete(exercise):
+    assert all((exercise.task, exercise.hint, exercise.read, exercise.teach)) and exercise.question.endswith(
+        "?"
+    )
+    assert 1 <= exercise.level <= 5
+    assert hint(exercise.id) == f"{exercise.hint}\nRead {exercise.read}."
+    if exercise.kind == "choice":
+        assert exercise.right in "abcdef"[: len(exercise.options)] and len(exercise.options) >= 3
+        assert sum(not option.confusion for option in exercise.options) == 1
+        assert all(option.says for option in exercise.options if option.confusion)
+    if exercise.kind == "truth":
+        assert exercise.right in ("true", "false") and exercise.options[0].confusion
+    if exercise.kind == "code":
+        assert exercise.signature == subjects()[exercise.id].arguments
+
+
+def test_every_number_that_shows_a_confusion_has_words():
+    used = {code for recipe in RECIPES for code in posed(recipe, recipe, "").wrong}
+    assert used <= set(words()) | set(confusions())
+    assert set(confusions()) <= used
+
+
+def test_the_tone():
+    said = [text for entry in words().values() for text in (*entry[1:4], *entry.instead.values())] + list(
+        confusions().values()
+    )
+    said += [
+        text for e in bank().values() for text in (e.task, e.hint, e.question, *(o.says for o in e.options))
+    ]
+    assert [
+        text for text in said if re.search(r"\b(just|simply|obviously|wrong|you swapped)\b", text, re.I)
+    ] == []
+    assert [code for code, entry in words().items() if not re.search(r"^[^?]+\?$", entry.question)] == []
+
+
+def test_every_section_to_teach_again_is_there():
+    texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "notebooks").glob("0*.ipynb"))]
+    cells = [cell for text in texts for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
+    plain = "\n".join("".join(cell["source"]) for cell in cells).replace("$\\sqrt{d_k}$", "√d_k")
+    named = {e.teach for e in bank().values()} | {entry.teach for entry in words().values()}
+    for section in named:
+        lesson, number, title = re.fullmatch(r"(\d\d), section (\d+\.\d+), (.*)", section).groups()
+        assert int(lesson) == int(number.split(".")[0])
+        assert f"## {number} {title}" in plain.splitlines()
+
+
+def test_tolerances_are_for_listed_codes():
+    assert set(TOLERANCES) <= set(words())
+
+
+# --- what it costs --------------------------------------------------------------------------------
+
+
+def test_importing_npformer_does_not_import_the_exercises():
+    probe = "import npformer, sys; print('npformer.exercises' in sys.modules)"
+    assert (
+        subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout
+        == "False\n"
+    )
+
+
+@pytest.mark.parametrize("exercise", FAMILIES)
+def test_a_check_is_quick(exercise):
+    """The processor's time of one check of a mistake that nothing explains, the slowest there is."""
+    right = subjects()[exercise].right
+
+    def off(*args):
+        out = right(*args)
+        return tuple(part + 1 for part in out) if isinstance(out, tuple) else out + 1
+
+    check(exercise, off)
+    start = time.process_time()
+    check(exercise, off)
+    assert time.process_time() - start < 0.1
+
+
+@pytest.mark.parametrize("lesson", sorted((ROOT / "notebooks").glob("0*.ipynb")), ids=lambda path: path.stem)
+def test_a_lesson_ends_with_exercises_of_the_bank(lesson):
+    last = "".join(json.loads(lesson.read_text(encoding="utf-8"))["cells"][-1]["source"])
+    named = [word for word in re.findall(r"`([\w.]+)`", last.split("exercises.ipynb")[0]) if word in bank()]
+    assert 3 <= len(named) <= 6
+
+
+def test_the_students_copy_asks_every_exercise_once_and_answers_none():
+    cells = json.loads((ROOT / "notebooks" / "exercises.ipynb").read_text(encoding="utf-8"))["cells"]
+    checks = [cell for cell in cells if cell["cell_type"] == "code" and "check(" in "".join(cell["source"])]
+    text = "\n".join("".join(cell["source"]) for cell in checks)
+    asked = [i.removesuffix("@{student}") for i in re.findall(r'check\(f?"([^"]+)"', text)]
+    assert sorted(asked) == sorted(bank())
+    shown = [json.dumps(cell["outputs"]) for cell in checks]
+    assert all("Nothing was answered yet." in output for output in shown)
