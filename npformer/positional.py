@@ -91,18 +91,23 @@ def positional_encoding(
     coarse = _clock_hands(-(-n // ROWS), ROWS * omega, xp)  # positions 0, 64, 128, …
     coarse *= -1j * _turn(start, omega, xp)  # -1j: the product of two hands has the i of both
     table = xp.empty((n, d_model), dtype=dtype)
-    room = xp.empty_like(fine)  # for every product: a new array each time would cost more than the product
-    for j in range(len(coarse)):
-        rows = table[j * ROWS : (j + 1) * ROWS]
-        in_place = layout == "interleaved" and dtype == np.float64 and d_model % 2 == 0
-        hands = rows.view(np.complex128) if in_place else room[: len(rows)]  # in memory: sin, cos, sin, cos …
-        xp.multiply(fine[: len(rows)], coarse[j], out=hands)
-        if not in_place:
-            _write_pairs(hands, rows, layout)
+    _fill(table, fine, coarse, layout, xp)
     return table
 
 
 ROWS = 64  # rows of the table made at a time: few enough to stay in the processor's cache
+
+
+def _fill(table: Array, fine: Array, coarse: Array, layout: str, xp: ModuleType) -> None:
+    """Row 64 j + p is coarse[j] fine[p], one complex product a pair."""
+    in_place = layout == "interleaved" and table.dtype == np.float64 and table.shape[1] % 2 == 0
+    room = xp.empty_like(fine)  # for every product: a new array each time would cost more than the product
+    for j in range(len(coarse)):
+        rows = table[j * ROWS : (j + 1) * ROWS]
+        hands = rows.view(np.complex128) if in_place else room[: len(rows)]  # in memory: sin, cos, sin, cos …
+        xp.multiply(fine[: len(rows)], coarse[j], out=hands)
+        if not in_place:
+            _write_pairs(hands, rows, layout)
 
 
 def _turn(positions: float | Array, omega: Array, xp: ModuleType) -> Array:

@@ -138,13 +138,7 @@ def transformer_forward(
     """
     function = "transformer_forward"
     _check_transformer(function, params, config, padding_id, rng)
-    _check_ids(function, "source_ids", source_ids, params, params.source_positions)
-    _check_ids(function, "target_ids", target_ids, params, params.target_positions)
-    if source_ids.shape[:-1] != target_ids.shape[:-1]:
-        raise ValueError(
-            f"{function}: target_ids has shape {target_ids.shape}; "
-            f"expected the leading axes of source_ids, {source_ids.shape[:-1]}"
-        )
+    _check_both_ids(function, source_ids, target_ids, params)
     T = target_ids.shape[-1]
     mask, memory_mask = causal_mask(T, xp=array_module(target_ids)), None  # (T, T)
     if padding_id is not None:
@@ -387,6 +381,16 @@ def _check_id(function: str, argument: str, value: Any, params: TransformerParam
     vocab_size = len(params.embedding.E)
     if value >= vocab_size:
         raise ValueError(f"{function}: {argument} is {value}; expected an id from 0 to {vocab_size - 1}")
+
+
+def _check_both_ids(function: str, source_ids: Any, target_ids: Any, params: TransformerParams) -> None:
+    _check_ids(function, "source_ids", source_ids, params, params.source_positions)
+    _check_ids(function, "target_ids", target_ids, params, params.target_positions)
+    if source_ids.shape[:-1] != target_ids.shape[:-1]:
+        raise ValueError(
+            f"{function}: target_ids has shape {target_ids.shape}; "
+            f"expected the leading axes of source_ids, {source_ids.shape[:-1]}"
+        )
 
 
 def _check_decoding(
