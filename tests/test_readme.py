@@ -25,7 +25,7 @@ def test_every_file_that_is_pointed_at_is_there():
 
 
 def test_every_lesson_is_in_the_table():
-    listed = set(re.findall(r"\(notebooks/(\w+\.ipynb)\)", README))
+    listed = set(re.findall(r"\(notebooks/(\d\w+\.ipynb)\)", README))
     lessons = {path.name for path in (ROOT / "notebooks").glob("[0-9]*.ipynb")}
     assert listed == lessons
 
