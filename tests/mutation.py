@@ -47,6 +47,12 @@ EQUIVALENT = {  # "module: line | what": why no test can tell
     "gradcheck: if isinstance(value, np.random.Generator): "
     "| condition: if isinstance(value, np.random.Generator): -> if True:": "a deep copy is alike",
     "positional: following = hands[2**k : 2 ** (k + 1)] | number: 2 -> 3": "the next turn writes those rows",
+    "positional: following = hands[2**k : 2 ** (k + 1)] | number: 1 -> 2": "the next turn writes those rows",
+    "positional: d_model = rows.shape[-1] | sign: -1 -> 1": "rows has two axes",
+    "attention: LARGE = 2**18  # entries; a whole (..., T_q, T_k) more than this would be much memory "
+    "| operator: 2 ** 18 -> 2 * 18": "head by head gives the same numbers",
+    "gradcheck: index = _position(np.where(among, error, -1.0)) "
+    "| number: 1.0 -> 1.001": "below every error all the same",
 }
 
 
