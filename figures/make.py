@@ -38,7 +38,6 @@ from npformer import (
     layer_norm_backward,
     layer_norm_forward,
     multi_head_attention_forward,
-    plots,
     positional_encoding,
     relu_backward,
     relu_forward,
@@ -47,7 +46,8 @@ from npformer import (
 )
 from npformer.attention import AttentionParams
 from npformer.encoder import self_attention_backward, self_attention_forward
-from npformer.worked_example import dog_bites_man, worked_example
+from npformer.teaching import plots
+from npformer.teaching.worked_example import dog_bites_man, worked_example
 
 FOLDER = Path(__file__).parent
 DRAWN_WITH = "drawn_with.txt"

@@ -15,17 +15,6 @@ from npformer.attention import (
     split_heads,
 )
 from npformer.backend import array_module, available_backends, to_backend, to_numpy
-from npformer.costs import (
-    BlockMultiplications,
-    LayerCost,
-    ParameterCount,
-    encoder_block_cache_bytes,
-    encoder_block_multiplications,
-    parameter_count,
-    score_cells,
-    table_1,
-    training_bytes,
-)
 from npformer.decoder import (
     DecoderBlockCache,
     DecoderBlockParams,
@@ -38,7 +27,6 @@ from npformer.decoder import (
     init_decoder,
     init_decoder_block,
 )
-from npformer.diagnostics import dead_units, order_sensitivity, token_similarity
 from npformer.embedding import (
     EmbeddingParams,
     embedding_backward,
@@ -95,9 +83,21 @@ from npformer.positional import (
     shift_matrix,
     wavelengths,
 )
-from npformer.pretrained import MiniLMParams, load_minilm, minilm_input, sentence_embeddings
-from npformer.state_dict import encoder_block_from_torch, encoder_block_to_torch
-from npformer.text import build_vocabulary, decode, encode, tokenize
+from npformer.published.minilm import MiniLMParams, load_minilm, minilm_input, sentence_embeddings
+from npformer.published.torch_names import encoder_block_from_torch, encoder_block_to_torch
+from npformer.teaching.costs import (
+    BlockMultiplications,
+    LayerCost,
+    ParameterCount,
+    encoder_block_cache_bytes,
+    encoder_block_multiplications,
+    parameter_count,
+    score_cells,
+    table_1,
+    training_bytes,
+)
+from npformer.teaching.diagnostics import dead_units, order_sensitivity, token_similarity
+from npformer.teaching.text import build_vocabulary, decode, encode, tokenize
 from npformer.transformer import (
     TransformerCache,
     TransformerParams,

@@ -13,9 +13,9 @@ import numpy as np
 from npformer.encoder import encoder_block_backward, encoder_block_forward
 from npformer.exercises.commands import add_commands
 from npformer.gradcheck import gradcheck
+from npformer.teaching.worked_example import MOST_DECIMALS, Trace, worked_example
+from npformer.teaching.worksheet import PAPERS, save_worksheet
 from npformer.tree import leaves
-from npformer.worked_example import MOST_DECIMALS, Trace, worked_example
-from npformer.worksheet import PAPERS, save_worksheet
 
 ASCII = str.maketrans(
     {"√": "sqrt ", "·": "*", "ᵀ": "^T", "−": "-", "⊙": "*", "½": "1/2", "Σ": "sum", "²": "^2", "ε": "eps"}

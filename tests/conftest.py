@@ -15,7 +15,7 @@ collect_ignore_glob = ["data/*"]
 settings.register_profile("npformer", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("npformer")
 
-NEED_WEIGHTS = ("npformer.pretrained.minilm_input", "npformer.pretrained.sentence_embeddings")
+NEED_WEIGHTS = ("npformer.published.minilm.minilm_input", "npformer.published.minilm.sentence_embeddings")
 why_no_cupy = cache(_why_no_cupy)
 
 

@@ -31,8 +31,8 @@ TESTS = {  # the fastest to notice first
     "attention": ["test_attention.py", "test_golden.py", "test_bad_input.py", "test_edge_cases.py"],
     "encoder": ["test_golden.py", "test_bad_input.py", "test_encoder.py"],
     "gradcheck": ["test_gradcheck.py"],
-    "pretrained": ["test_pretrained.py", "test_bad_input.py"],
-    "state_dict": ["test_state_dict.py", "test_bad_input.py"],
+    "published.minilm": ["published/test_minilm.py", "test_bad_input.py"],
+    "published.torch_names": ["published/test_torch_names.py", "test_bad_input.py"],
 }
 SWAPS = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
@@ -53,10 +53,10 @@ EQUIVALENT = {  # "module: line | what": why no test can tell
     "positional: d_model = rows.shape[-1] | sign: -1 -> 1": "rows has two axes",
     "attention: LARGE = 2**18  # entries; a whole (..., T_q, T_k) more than this would be much memory "
     "| operator: 2 ** 18 -> 2 * 18": "head by head gives the same numbers",
-    "pretrained: if TYPE_CHECKING: | condition: if TYPE_CHECKING: -> if True:": "only an import",
-    "pretrained: means /= xp.sqrt((means * means).sum(axis=-1, keepdims=True)) "
+    "published.minilm: if TYPE_CHECKING: | condition: if TYPE_CHECKING: -> if True:": "only an import",
+    "published.minilm: means /= xp.sqrt((means * means).sum(axis=-1, keepdims=True)) "
     "| sign: -1 -> 1": "means has two axes",
-    "pretrained: return reader.weights.get_tensor(name).astype(reader.dtype, copy=False) "
+    "published.minilm: return reader.weights.get_tensor(name).astype(reader.dtype, copy=False) "
     "| truth: False -> True": "a copy is alike",
     "gradcheck: index = _position(np.where(among, error, -1.0)) "
     "| number: 1.0 -> 1.001": "below every error all the same",

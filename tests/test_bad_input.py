@@ -1306,7 +1306,7 @@ WELCOME = {  # the odd values that are no mistake
 UNCARING = {"array_module", "leaves", "to_backend", "to_numpy"}  # they pass on what they do not know
 SWEPT = [
     name for name in CALLS if name not in UNCARING | {"load_minilm"}
-]  # test_pretrained.py has its folders
+]  # tests/published/test_minilm.py has its folders
 
 
 @pytest.mark.parametrize("name", SWEPT)

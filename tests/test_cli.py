@@ -11,7 +11,7 @@ import pytest
 
 from npformer import cli
 from npformer.gradcheck import gradcheck
-from npformer.worked_example import worked_example
+from npformer.teaching.worked_example import worked_example
 
 
 def run(*arguments, **environment):

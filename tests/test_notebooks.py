@@ -30,8 +30,8 @@ from nbclient.exceptions import CellExecutionError
 from PIL import Image
 from small_minilm import PACKAGES
 
-from npformer.plots import clock_hands, encoded, frequency_bands, heat_map
 from npformer.positional import angular_frequencies
+from npformer.teaching.plots import clock_hands, encoded, frequency_bands, heat_map
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

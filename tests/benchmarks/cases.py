@@ -159,7 +159,7 @@ def sentences(variant, kind):
     into tokens within the time and sorts them into batches that need little padding, unless kind is "padded".
     """
     import npformer as npf
-    from npformer import pretrained
+    from npformer.published import minilm
 
     model = npf.load_minilm(os.environ["MINILM"])
     rng = np.random.default_rng(0)
@@ -171,7 +171,7 @@ def sentences(variant, kind):
         embed = torch_encoder(*model[:2])
         return lambda: [embed(rows) for rows in ids]
     if kind == "padded":
-        pretrained.MOST_PADDING = 10**6
+        minilm.MOST_PADDING = 10**6
     return lambda: [npf.sentence_embeddings(call, *model) for call in calls]
 
 

@@ -4,8 +4,8 @@
     uv run python figures/make.py growth.svg            draws it
 
 CPU time of one forward + backward, float32, one thread, the median of interleaved repeats. The prediction
-knows no measurement of the encoder: it is the multiplications that npformer.costs counts, three times (once
-forward, twice backward), at the speed of one bare 512 × 512 × 512 product measured in the same run.
+knows no measurement of the encoder: it is the multiplications that npformer.teaching.costs counts, three
+times (once forward, twice backward), at the speed of one bare 512 × 512 × 512 product measured in the same run.
 """
 
 import json

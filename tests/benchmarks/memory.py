@@ -3,7 +3,7 @@
     uv run python tests/benchmarks/memory.py
 
 tracemalloc counts every array that NumPy makes. The input, the parameters and the upstream gradient are there
-before. What has to be held at the end is the cache, as npformer.costs counts it, and the gradients.
+before. What has to be held at the end is the cache, as npformer.teaching.costs counts it, and the gradients.
 """
 
 import tracemalloc

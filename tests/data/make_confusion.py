@@ -1,4 +1,4 @@
-"""Write confusion.md: what the checker says to every coding in tests/student_codings.py.
+"""Write confusion.md: what the checker says to every coding in tests/exercises/student_codings.py.
 
 uv run python tests/data/make_confusion.py
 """
@@ -8,7 +8,7 @@ from collections import defaultdict
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(HERE.parent / "exercises"))
 
 import student_codings  # noqa: E402
 

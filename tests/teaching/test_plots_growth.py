@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from test_plots_04 import RULES
 
-from npformer import plots
+from npformer.teaching import plots
 
 X = np.array([32.0, 64, 128, 256, 512])
 PANELS = {

@@ -13,7 +13,7 @@ CONFIG = npf.TransformerConfig(8, 12, 2, 1, activation="gelu", attention_bias=Tr
 
 @pytest.fixture(params=["post", "pre"])
 def golden(request):
-    with np.load(Path(__file__).parent / "data" / "golden_layer.npz") as file:
+    with np.load(Path(__file__).parents[1] / "data" / "golden_layer.npz") as file:
         arrays = {
             name.removeprefix(f"{request.param}."): file[name] for name in file.files if request.param in name
         }

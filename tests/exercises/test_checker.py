@@ -27,8 +27,8 @@ from npformer.exercises.recipes import RECIPES, posed
 from npformer.exercises.result import TITLES
 from npformer.exercises.structure import fit
 
-ROOT = Path(__file__).parent.parent
-DATA = Path(__file__).parent / "data"
+ROOT = Path(__file__).parents[2]
+DATA = Path(__file__).parents[1] / "data"
 PE = "pe.table"
 OFTEN = set(
     "PE-EXP-COLUMN PE-EXP-DOUBLED PE-EXP-DOUBLED-COS PE-COS-OWN-INDEX PE-EXP-NO-2 PE-BASE-1000 "

@@ -11,8 +11,8 @@ import pytest
 from matplotlib import text as matplotlib_text
 from PIL import Image
 
-from npformer import plots
 from npformer.positional import angular_frequencies, positional_encoding, wavelengths
+from npformer.teaching import plots
 
 OMEGA = angular_frequencies(8)
 TABLE = positional_encoding(20, 8)
@@ -83,7 +83,7 @@ def test_the_reader_s_settings_are_neither_used_nor_changed():
 def test_pyplot_and_ipython_are_not_imported_by_drawing():
     program = """
 import sys, numpy as np
-from npformer import plots
+from npformer.teaching import plots
 assert "matplotlib" not in sys.modules
 plots.encoded(plots.heat_map(np.eye(3)))
 print(*({"matplotlib.pyplot", "IPython"} & set(sys.modules)))

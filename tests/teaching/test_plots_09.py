@@ -5,7 +5,7 @@ import pytest
 from matplotlib.colors import to_hex
 from test_plots_04 import RULES
 
-from npformer import plots
+from npformer.teaching import plots
 
 PANELS = {
     "in turns": {"host": [(0.0, 20.0), (50.0, 70.0)], "device": [(20.0, 50.0), (70.0, 100.0)]},

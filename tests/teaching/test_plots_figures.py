@@ -9,8 +9,8 @@ import test_plots
 from PIL import Image
 from test_plots_04 import RULES
 
-from npformer import plots
 from npformer.positional import positional_encoding
+from npformer.teaching import plots
 
 TOKENS = ["dog", "bites", "man"]
 X, F = np.random.default_rng(0).normal(size=(2, 3, 4))

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from test_plots_04 import RULES
 
-from npformer import plots
+from npformer.teaching import plots
 
-FOLDER = Path(__file__).parent.parent / "figures"
+FOLDER = Path(__file__).parents[2] / "figures"
 spec = importlib.util.spec_from_file_location("train", FOLDER / "train.py")
 train = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(train)

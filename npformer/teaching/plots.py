@@ -5,7 +5,7 @@ red, always; signed values lie on a diverging map centred at zero, weights on a 
 are Okabe and Ito's, which colour-blind readers tell apart. matplotlib is imported when a picture is drawn,
 and pyplot never is, so a figure leaves no state behind.
 
-    from npformer import plots, positional_encoding
+    from npformer import positional_encoding
     plots.picture(plots.heat_map(positional_encoding(50, 64)), alt="...")
 """
 

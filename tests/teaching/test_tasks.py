@@ -5,9 +5,15 @@ import re
 import numpy as np
 import pytest
 
-from npformer import tasks
-from npformer.tasks import NUMBER_VOCABULARY, ORDER_VOCABULARY, number_in_words, number_task, order_task
-from npformer.text import decode, tokenize
+from npformer.teaching import tasks
+from npformer.teaching.tasks import (
+    NUMBER_VOCABULARY,
+    ORDER_VOCABULARY,
+    number_in_words,
+    number_task,
+    order_task,
+)
+from npformer.teaching.text import decode, tokenize
 
 ORDER_WORDS = np.array(list(ORDER_VOCABULARY))
 

@@ -9,7 +9,7 @@ from matplotlib import text as matplotlib_text
 from matplotlib.patches import FancyBboxPatch, Rectangle
 from PIL import Image
 
-from npformer import plots
+from npformer.teaching import plots
 
 RNG = np.random.default_rng(0)
 MEANING, ORDER, OUTPUT = RNG.normal(size=(3, 3, 4))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from test_plots_04 import RULES
 
-from npformer import plots
+from npformer.teaching import plots
 
 TOKENS = ["[CLS]", "dogs", "[SEP]"]
 HEADS = {

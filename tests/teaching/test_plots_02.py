@@ -8,8 +8,8 @@ import pytest
 from matplotlib import text as matplotlib_text
 from PIL import Image
 
-from npformer import plots
 from npformer.positional import positional_encoding
+from npformer.teaching import plots
 
 TABLE = positional_encoding(20, 8)
 BITS = (np.arange(16)[:, None] >> np.arange(4)) & 1

@@ -13,10 +13,10 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import Rectangle
 
-from npformer import worksheet
+from npformer.teaching import worksheet
+from npformer.teaching.worked_example import GIVEN, dog_bites_man, drift, worked_example
+from npformer.teaching.worksheet import example_from_name, is_lively, save_worksheet, worksheet_pages
 from npformer.tree import leaves, tree_map
-from npformer.worked_example import GIVEN, dog_bites_man, drift, worked_example
-from npformer.worksheet import example_from_name, is_lively, save_worksheet, worksheet_pages
 
 MM = 72 / 25.4  # points
 PAPERS = {"a4": (210.0, 297.0), "letter": (215.9, 279.4)}

@@ -19,10 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Array
-from npformer.plots import GRADIENT, INK, STYLE, encoded
-from npformer.tree import tree_map
-from npformer.validate import check_choice
-from npformer.worked_example import (
+from npformer.teaching.plots import GRADIENT, INK, STYLE, encoded
+from npformer.teaching.worked_example import (
     GIVEN,
     Example,
     Placed,
@@ -34,6 +32,8 @@ from npformer.worked_example import (
     side_by_side,
     worked_example,
 )
+from npformer.tree import tree_map
+from npformer.validate import check_choice
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

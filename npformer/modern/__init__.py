@@ -1,0 +1,1 @@
+"""What changed in the Transformer since 2017."""
