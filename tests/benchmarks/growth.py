@@ -5,7 +5,7 @@
 
 CPU time of one forward + backward, float32, one thread, the median of interleaved repeats. The prediction
 knows no measurement of the encoder: it is the multiplications that npformer.teaching.costs counts, three
-times (once forward, twice backward), at the speed of one bare 512 × 512 × 512 product measured in the same run.
+times (once forward, twice backward), at the speed of one bare 512 × 512 × 512 product of the same run.
 """
 
 import json
