@@ -148,9 +148,9 @@ def test_dropout_is_on_each_sub_layers_output_and_only_with_an_rng(rng, norm):
     still, _ = encoder_block_forward(x, params, config)
     assert (encoder_block_forward(x, params, config._replace(dropout=0.0), rng=rng)[0] == still).all()
     y, cache = encoder_block_forward(x, params, config, rng=np.random.default_rng(3))
-    for dropped in (cache.dropout_1, cache.dropout_2):
+    for dropped in (cache.residual_1.dropout, cache.residual_2.dropout):
         assert dropped.keep.shape == x.shape and abs(dropped.keep.mean() - 0.5) < 0.06
-    assert (cache.dropout_1.keep != cache.dropout_2.keep).any()
+    assert (cache.residual_1.dropout.keep != cache.residual_2.dropout.keep).any()
     assert (encoder_block_forward(x, params, config, rng=np.random.default_rng(3))[0] == y).all()
 
 

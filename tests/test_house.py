@@ -20,15 +20,15 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "npformer"
 
 FLOORS = {
-    "arrays": 0, "validate": 0, "signature": 0, "tree": 1, "backend": 2,
-    "functional": 3, "positional": 3, "gradcheck": 3, "optim": 3, "config": 3,
-    "layer_norm": 4, "feed_forward": 4, "attention": 4, "embedding": 4, "loss": 4,
-    "encoder": 5, "decoder": 5,
-    "transformer": 6, "decoding": 7,
-    "modern": 8, "published": 9, "teaching": 10, "exercises": 11,
-    "npformer": 12,  # npformer/__init__.py, the list of public names
-    "cli": 13,
-    "__main__": 14,
+    "arrays": 0, "validate": 0, "signature": 1, "tree": 1, "backend": 2,
+    "normal": 3, "functional": 4, "positional": 4, "gradcheck": 4, "optim": 4, "config": 5,
+    "layer_norm": 6, "feed_forward": 6, "attention": 6, "embedding": 6, "loss": 6,
+    "encoder": 7, "decoder": 7,
+    "transformer": 8, "decoding": 9,
+    "modern": 10, "published": 11, "teaching": 12, "exercises": 13,
+    "npformer": 14,  # npformer/__init__.py, the list of public names
+    "cli": 15,
+    "__main__": 16,
 }  # fmt: skip
 
 TOP_LEVEL = {
@@ -125,9 +125,11 @@ array_module(*arrays)""",
         cross_entropy_forward(logits, targets, *, ignore_index=None, label_smoothing=0.0)
         cross_entropy_backward(dloss, cache)
     """,
-    "encoder": """
+    "config": """
         TransformerConfig(d_model=512, d_ff=2048, n_heads=8, n_layers=6, activation="relu", norm="post",
             eps=1e-5, dropout=0.1, positions="sinusoidal", attention_bias=False, max_length=512)
+    """,
+    "encoder": """
         EncoderBlockParams(attention, norm_1, ffn, norm_2)
         EncoderParams(blocks, norm=None)
         init_encoder_block(config, rng, *, dtype=np.float64)
@@ -150,6 +152,8 @@ array_module(*arrays)""",
         init_transformer(vocab_size, config, rng, *, dtype=np.float64)
         transformer_forward(source_ids, target_ids, params, config, *, padding_id=None, rng=None)
         transformer_backward(dlogits, cache)
+    """,
+    "decoding": """
         greedy_decode(source_ids, params, config, *, start_id, stop_id, max_length, padding_id=None)
     """,
 }
@@ -383,7 +387,7 @@ def pair_offences(modules):
 
 def test_a_forward_stands_directly_above_its_backward():
     assert (
-        pair_offences({p: s for p, s in sources().items() if 3 <= FLOORS.get(module_name(p), 0) <= 8}) == []
+        pair_offences({p: s for p, s in sources().items() if 4 <= FLOORS.get(module_name(p), 0) <= 10}) == []
     )
 
 
