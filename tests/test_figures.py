@@ -198,11 +198,6 @@ KEPT = json.loads(train.FILE.read_text(encoding="utf-8"))
 TRAINED = [
     "cross_attention.png", "learned_or_sinusoidal.svg", "longer_sentences.svg", "order_and_accuracy.svg",
 ]  # fmt: skip
-    "cross_attention.png",
-    "learned_or_sinusoidal.svg",
-    "longer_sentences.svg",
-    "order_and_accuracy.svg",
-]
 
 
 @pytest.mark.parametrize("name", TRAINED)
