@@ -2,8 +2,9 @@
 
     uv run python tests/contract.py        add the lines of new public names
 
-Each line is a promise: names, order and defaults. A line may come, never change or go; so this only adds, and
-test_house.py compares the lines with the package. Annotations may grow, so none are in the lines.
+Each line is a promise: names, order and defaults. A line may come, never go; so this only adds, and
+test_house.py compares the lines with the package. Annotations may grow, so none are in the lines; an argument
+that comes later, at the end and with a default, is written into its line by hand.
 """
 
 import inspect
@@ -20,7 +21,7 @@ RECORDS = ("Params", "Config", "State")  # NamedTuples that a user makes; caches
 
 
 def signature(thing):
-    """`(x, *, eps=1e-05)`: the parameters of a function or the fields of a NamedTuple, without annotations."""
+    """`(x, *, eps=1e-05)`: a function's parameters or a NamedTuple's fields, without annotations."""
     parameters = [
         parameter.replace(annotation=inspect.Parameter.empty, default=named(parameter.default))
         for parameter in inspect.signature(thing).parameters.values()
