@@ -117,7 +117,7 @@ def ask_all(call: Call, rules: list[tuple[str, "Rule"]]) -> None:
 
 
 def listen(call: Call, arrays: "list[tuple[Letters, Any]]") -> None:
-    """Know what most arrays say of letters and dtype; those without leading axes, parameters, count double."""
+    """Know what most arrays say of letters and dtype; parameters, without leading axes, count double."""
     votes: dict[str, list[Any]] = {}
     for letters, x in sorted(arrays, key=lambda pair: pair[0][:1] == ("...",)):
         inside, weight = letters[letters[:1] == ("...",) :], 1 + (letters[:1] != ("...",))
