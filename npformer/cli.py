@@ -106,9 +106,9 @@ def _worksheet(options: argparse.Namespace) -> Iterator[str]:
 
 def _verdict(trace: Trace) -> str:
     """The gradient check of the block that the trace went through, and how near the trace is to the block."""
-    x, block, config = trace.named["sum"].value, trace.example.block, trace.example.config
+    x, block, config = trace.named["x"].value, trace.example.block, trace.example.config
     _, cache = encoder_block_forward(x, block, config)
-    _, grads = encoder_block_backward(trace.named["d_norm_2.output"].value, cache)
+    _, grads = encoder_block_backward(trace.named["d_y"].value, cache)
     far = max(float(np.abs(trace.named[f"d_{path}"].value - grad).max()) for path, grad in leaves(grads))
     report = gradcheck(encoder_block_forward, encoder_block_backward, x, block, config)
     return (

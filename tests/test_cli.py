@@ -72,7 +72,7 @@ def test_the_check_is_of_the_block_that_is_shown(monkeypatch):
     cli._verdict(trace)
     forward, backward, x, block, config = checked[0]
     assert (forward, backward) == (cli.encoder_block_forward, cli.encoder_block_backward)
-    assert x is trace.named["sum"].value and block is trace.example.block and config is trace.example.config
+    assert x is trace.named["x"].value and block is trace.example.block and config is trace.example.config
 
 
 @pytest.mark.parametrize("decimals", ["0", "9", "-3", "three", ""])
