@@ -76,8 +76,7 @@ def _each(operation: str, *arrays: Array) -> Array:
     def one(*terms: _Term) -> _Term:
         return _Term((operation, *(term.recipe for term in terms)))
 
-    terms: Array = np.frompyfunc(one, len(arrays), 1)(*arrays)
-    return terms
+    return np.vectorize(one, otypes=[object])(*arrays)
 
 
 def recipes(trace: Trace) -> dict[str, list[Recipe]]:
