@@ -172,8 +172,9 @@ export function typeset(text) {
     if (up ?? power) return `<sup>${typeset(up ?? power)}</sup>`;
     if (!word) return `&#${found.charCodeAt(0)};`;
     if (!below && !GREEK[word] && (d + word).length > 1 && !(d && word.length === 1)) return d + word; // a word
-    const body = below === "hat" ? `${word}\u0302` : GREEK[word] ?? word;
-    return `<i>${d}${body}</i>${below && below !== "hat" ? `<sub>${below}</sub>` : ""}`;
+    const body = d + (below === "hat" ? `${word}\u0302` : GREEK[word] ?? word);
+    const lean = word.length === 1 || GREEK[word] ? "i" : "span";
+    return `<${lean}>${body}</${lean}>${below && below !== "hat" ? `<sub>${below}</sub>` : ""}`;
   });
 }
 
@@ -215,23 +216,23 @@ function conveyor() {
     `<path d="M${from} 49V12H${x}V38"/><circle cx="${x}" cy="49" r="11"/><path d="M${x - 6} 49h12M${x} 43v12"/>`);
   const gaps = [[150, 206], [336, 380], [402, 446], [526, 582], [712, 756], [778, 822], [902, 958]];
   const letters = LETTERS.map(([name, x]) => `<text class="letter" data-letter="${name}" x="${x}" y="69">${name}</text>`);
-  return `<svg viewBox="0 0 1030 72" aria-label="The block as a conveyor">` +
+  return `<svg viewBox="-2 0 1034 76" aria-label="The block as a conveyor">` +
     gaps.map(([from, to]) => line(from, to)).join("") + sums.join("") + letters.join("") + STATIONS.map(box).join("") + "</svg>";
 }
 
 const KEYS = [ // name of the action, its keys, what its button shows, what it says
-  ["first", "Home", "⏮", "to the start"],
-  ["stationBack", "PageUp", "⏪", "one station back"],
+  ["first", "Home", "start", "to the start"],
+  ["stationBack", "PageUp", "◀◀ station", "one station back"],
   ["stepBack", "ArrowUp", "▲ step", "one step back"],
   ["cellBack", "ArrowLeft", "◀ cell", "one cell back"],
   ["cellOn", "ArrowRight", "cell ▶", "one cell on"],
   ["stepOn", "ArrowDown", "step ▼", "one step on"],
-  ["stationOn", "PageDown", "⏩", "one station on"],
-  ["last", "End", "⏭", "to the end"],
+  ["stationOn", "PageDown", "station ▶▶", "one station on"],
+  ["last", "End", "end", "to the end"],
   ["whole", "Enter", "all ⏎", "the whole step"],
   ["back", "Backspace", "return ⌫", "back to where you came from"],
   ["hide", "h", "predict H", "hide each result until you ask"],
-  ["arithmetic", "s", "sums S", "show or hide the arithmetic"],
+  ["arithmetic", "s", "arithmetic S", "show or hide the arithmetic"],
   ["values", "v", "values V", "show or hide the value beside its gradient"],
 ];
 
@@ -258,6 +259,7 @@ export function start(root, data) {
   const speaker = make("div", { className: "speaker", aria: { role: "status", live: "polite" } });
   const guess = make("input", { className: "guess", placeholder: "?", size: 7, inputMode: "decimal", aria: { label: "Your prediction" } });
   const verdict = make("span", { className: "verdict", aria: { live: "polite" } });
+  const count = make("span", { className: "count" });
   const buttons = {};
   root.classList.add("npformer-player");
   root.append(make("style", { textContent: CSS }), ...Object.values(parts), peek, speaker);
@@ -276,7 +278,7 @@ export function start(root, data) {
     rounding.addEventListener("change", () => { decimals = rounding.value === "" ? null : Number(rounding.value); recalculate(); showStep(); });
     buttons.reset = make("button", { type: "button", className: "reset", textContent: "reset numbers", hidden: true });
     buttons.reset.addEventListener("click", reset);
-    parts.controls.append(...KEYS.map(([name]) => buttons[name]), rounding, buttons.reset);
+    parts.controls.append(...KEYS.map(([name]) => buttons[name]), rounding, buttons.reset, count);
   }
 
   // --- one step: the conveyor, the tables, the equation
@@ -288,14 +290,17 @@ export function start(root, data) {
     showChips(step);
     const lines = step.lines.map(k => typeset(steps[k].equation)).join(" <span class='then'>;</span> ");
     const equation = step.given ? `${typeset(letter(step))} <small>given: click a number to change it</small>` : typeset(step.equation);
-    const source = step.source ? `<span>the paper, ${step.source}</span> ` : "";
+    const source = `<small>${step.name}${step.source ? ` · the paper, ${step.source}` : ""}</small>`;
     parts.title.innerHTML =
       `<div class="from">${lines ? `forward: ${lines}` : ""}</div>` +
-      `<h1>${equation}</h1><div class="count">${source}<span>step ${at.step + 1} of ${steps.length}</span><span class="cell"></span></div>`;
+      `<h1>${equation} ${source}</h1>`;
     boxes = new Map();
     const value = show.values ? step.value : undefined;
     const around = step.shown.filter(k => k !== value && k !== at.step);
     parts.stage.replaceChildren(...around.map(k => table(k, "operand")), ...(value === undefined ? [] : [table(value, "value")]), table(at.step, "result"));
+    // Long sums get two lines, for the whole step, so that nothing moves from cell to cell.
+    const length = Math.max(0, ...(step.recipes ?? []).map(recipe => arithmetic(recipe, write).length));
+    parts.sum.classList.toggle("long", length > 100);
     fit();
     showCell();
   }
@@ -330,10 +335,9 @@ export function start(root, data) {
 
   function table(k, role) {
     const step = steps[k], heads = [...Array(step.shape[0]).keys()];
-    const shape = step.axes.length ? step.axes.map(axis => axis.replace("_", "")).join(" × ") : "a number";
-    const say = role === "value" ? "the value" : role === "result" && !step.given ? "the result" : "";
-    const caption = make("figcaption", {}, html("span", "letter", typeset(letter(step))),
-      html("small", "", ` ${step.name} · ${step.axes.map(typeset).join(" × ") || shape}${say ? ` · ${say}` : ""}`));
+    const says = [step.axes.map(typeset).join(" × ") || "a number"];
+    if (!step.given && role !== "operand") says.push(`the ${role}`);
+    const caption = make("figcaption", { title: step.name }, html("span", "letter", typeset(letter(step))), html("small", "", says.join(" · ")));
     return make("figure", { className: `${role}${step.given ? " given" : ""}` }, caption, make("div", { className: "heads" }, ...heads.map(g => matrix(k, g, role))));
   }
 
@@ -341,7 +345,7 @@ export function start(root, data) {
     const step = steps[k], [G, I, J] = step.shape, body = make("table");
     if (G > 1) body.append(make("caption", { textContent: `head ${g + 1}` }));
     const named = step.rows.length > 0 && g === 0, counted = !step.rows.length && I > 1;
-    const over = make("tr", {}, ...(named || counted ? [make("td", { className: "corner" })] : []));
+    const over = make("tr", {}, ...(named || counted ? [make("th")] : []));
     for (let j = 0; j < J && J > 1; j++) over.append(make("th", { scope: "col", textContent: step.columns[j] ?? j }));
     if (J > 1) body.append(over);
     for (let i = 0; i < I; i++) {
@@ -350,8 +354,12 @@ export function start(root, data) {
       for (let j = 0; j < J; j++) row.append(box(step.first + (g * I + i) * J + j, role));
       body.append(row);
     }
+    if (role === "result") body.style.setProperty("--wide", `${widest(step)}em`);
     return body;
   }
+
+  // Room for the longest number of a step, so that nothing moves while it is filled.
+  const widest = step => 0.42 + 0.53 * Math.max(...[...Array(size(step)).keys()].map(i => write(step.first + i).length));
 
   function box(cell, role) {
     const element = make("td", { data: { cell, role } });
@@ -370,7 +378,7 @@ export function start(root, data) {
 
   // The largest letters with which everything is on the screen: 28 pixels where it is 1280 × 720.
   function fit() {
-    const stage = parts.stage, largest = Math.max(14, Math.round(Math.min(innerHeight / 720, innerWidth / 1280) * 28));
+    const stage = parts.stage, largest = Math.round(Math.max(1, Math.min(innerHeight / 720, innerWidth / 1280)) * 28);
     let [low, high] = [12, largest + 1];
     while (high - low > 1) {
       const middle = (low + high) >> 1;
@@ -387,7 +395,8 @@ export function start(root, data) {
     const step = current(), now = step.first + at.cell;
     const entering = new Set(step.given ? [] : cellsOf(step.recipes[at.cell]));
     for (const [cell, elements] of boxes) for (const element of elements) mark(element, cell, now, entering);
-    parts.title.querySelector(".cell").textContent = step.given ? "" : `cell ${at.cell + 1} of ${size(step)}`;
+    const cells = step.given ? "" : `, cell ${at.cell + 1} of ${size(step)}`;
+    count.textContent = `step ${at.step + 1} of ${steps.length}${cells}`;
     showSum(step, now);
     remember();
   }
@@ -398,7 +407,7 @@ export function start(root, data) {
     const enters = !result && entering.has(cell);
     const partner = element.dataset.role === "value" && cell - steps[home[cell]].first === at.cell;
     element.className = [enters && "enters", result && cell === now && "now", late && "late", partner && "partner"].filter(Boolean).join(" ");
-    if (result) element.textContent = late ? "" : asked ? "?" : write(cell);
+    if (result) element.textContent = late ? "\u00a0" : asked ? "?" : write(cell);
     if (enters) Object.assign(element, { tabIndex: 0 }).setAttribute("role", "button");
     else { element.removeAttribute("tabindex"); element.removeAttribute("role"); }
   }
@@ -420,7 +429,6 @@ export function start(root, data) {
     parts.sum.replaceChildren(html("span", "name", `${name} = `), make("span", { className: "line", textContent: line }));
     if (show.predict) parts.sum.append(...question(hidden, result));
     else parts.sum.append(make("b", { textContent: result }));
-    parts.sum.classList.toggle("long", whole.length > 150);
     say(`${letter(step)}${place ? `, ${place}` : ""}: ${line}${hidden ? "what will stand here?" : result}`);
   }
 
@@ -649,40 +657,38 @@ const CSS = `
 .npformer-player button.given { border-style: dashed }
 .npformer-player button[aria-pressed=true] { box-shadow: inset 0 -3px var(--way) }
 .npformer-player :focus-visible { outline: 3px solid var(--way); outline-offset: 1px }
-.title { display: flex; flex-wrap: wrap; align-items: baseline; justify-content: space-between; column-gap: 1em }
-.title .from { flex-basis: 100%; color: var(--quiet); font-size: 17px }
+.title .from { color: var(--quiet); font-size: 17px; line-height: 1.2 }
 .title .from:empty { display: none }
-.title h1 { font-size: 26px; font-weight: 500; margin: 0 }
-.title h1 small { font-size: 16px; color: var(--quiet) }
-.title .count { color: var(--quiet) }
-.title .count span { margin-left: 1em }
-.title sub, .title sup, figcaption sub, figcaption sup, .chips sub, .chips sup { line-height: 0 }
-.stage { display: flex; flex-wrap: wrap; gap: .35em .9em; align-content: center; align-items: flex-start; overflow: auto; min-height: 0 }
+.title h1 { font-size: 26px; font-weight: 500; line-height: 1.25; margin: 0 }
+.title h1 small { font-size: 16px; color: var(--quiet); margin-left: 1em }
+.count { color: var(--quiet); margin-left: auto; font-size: 1.15em }
+.npformer-player sub, .npformer-player sup { font-size: .68em; line-height: 0 }
+.stage { display: flex; flex-wrap: wrap; gap: .35em .9em; align-content: flex-start; align-items: flex-start; overflow: auto; min-height: 0; padding-top: .2em }
 .stage figure { margin: 0 }
-.stage figcaption { font-size: .62em; color: var(--quiet); white-space: nowrap }
+.stage .value { font-size: .75em }
+.stage figcaption { font-size: .62em; line-height: 1.3; color: var(--quiet); white-space: nowrap }
 .stage figcaption .letter { font-size: 1.35em; color: var(--ink) }
-.stage figcaption small { font-size: .85em }
+.stage figcaption small { font-size: .85em; margin-left: .6em }
 .stage .result figcaption .letter { color: var(--way); font-weight: bold }
 .stage .heads { display: flex; gap: .5em }
 .stage table { border-collapse: collapse }
 .stage caption { font-size: .5em; color: var(--quiet); text-align: left; line-height: 1.1 }
-.stage th { font-size: .5em; font-weight: 400; color: var(--quiet); padding: 0 .5em }
+.stage th { font-size: .5em; font-weight: 400; color: var(--quiet); padding: 0 .5em; line-height: 1.2 }
 .stage th[scope=row] { text-align: right }
-.stage td { border: 1px solid var(--faint); padding: .04em .2em; text-align: right; min-width: 2em; height: 1.25em;
-  line-height: 1.2; cursor: pointer; background: var(--paper) }
-.stage td.corner { border: 0; min-width: 0; cursor: default }
+.stage td { border: 1px solid var(--faint); padding: .04em .2em; text-align: right; min-width: var(--wide, 2em); height: 1.25em;
+  line-height: 1.22; cursor: pointer; background: var(--paper) }
 .stage .given td { background: var(--soft) }
-.stage .result:not(.given) td { min-width: 3em }
 .stage td.enters { background: var(--enters); font-weight: 600; box-shadow: inset 0 0 0 2px var(--enters-edge) }
 .stage td.now { font-weight: 700; box-shadow: inset 0 0 0 4px var(--way) }
 .stage td.partner { box-shadow: inset 0 -4px var(--way) }
 .stage td.late { background: repeating-linear-gradient(45deg, var(--soft) 0 5px, var(--paper) 5px 10px) }
 .stage td input { font: inherit; color: inherit; width: 3.2em; text-align: right; background: none; border: 0 }
-.sum { min-height: 2.9em; padding: .3em .6em; background: var(--soft); border-left: 5px solid var(--way); font-size: 22px; line-height: 1.3 }
-.sum.long { font-size: 19px }
+.sum { min-height: 2em; padding: .25em .6em; background: var(--soft); border-left: 5px solid var(--way); font-size: 22px; line-height: 1.3 }
+.sum.long { font-size: 19px; min-height: 3.2em }
 .sum .quiet, .sum small { color: var(--quiet) }
 .sum b { font-size: 1.15em; color: var(--way) }
 .sum .guess { font: inherit; width: 6em; margin-right: .3em }
+.sum button { margin-left: .3em }
 .sum .verdict { margin-left: .6em; font-weight: bold }
 .controls { display: flex; flex-wrap: wrap; gap: 4px; font-size: 14px }
 .peek { position: fixed; max-width: 44em; padding: .4em .7em; background: var(--ink); color: var(--paper); border-radius: 6px;

@@ -46,14 +46,19 @@ class Player(NamedTuple):
         """A frame that holds the whole page: no widget, no server, no network."""
         page = self.page.replace("&", "&amp;").replace("'", "&#39;")  # fewest escapes: code is full of "
         look = f"width: 100%; height: {FRAME_HEIGHT}px; border: 1px solid #999"
-        return f"<iframe title=\"{html.escape(self.title)}\" style=\"{look}\" srcdoc='{page}'></iframe>"
+        return f'<iframe title="{html.escape(self.title)}" style="{look}" srcdoc=\'{page}\'></iframe>'
 
     def __repr__(self) -> str:
         return f"the player: {self.title}"
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the page to a file, which any browser opens, and return where it is."""
+        """Write the page to a file, which any browser opens, and return where it is.
+
+        Raises FileNotFoundError when its folder does not exist.
+        """
         target = Path(path)
+        if not target.parent.is_dir():
+            raise FileNotFoundError(f"save: there is no folder {str(target.parent)!r}")
         target.write_text(self.page, encoding="utf-8")
         return target
 
