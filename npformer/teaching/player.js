@@ -1,10 +1,13 @@
 // The player: one encoder block, cell by cell, forward and back. One module, no library, no request.
 //
-// The page gives `start` the numbers that are given and a recipe for every other cell (recipes.py). A cell is
-// a number counted through all steps; a recipe is a cell, ["number", value, text] or [operation, recipe, …].
-// In order of appearance: numbers, arithmetic as text, what belongs to a step, drawing, and what keys do.
+// The page gives `start` the numbers that are given, and a recipe for every other cell (see recipes.py). A
+// cell is a number, counted through all steps; a recipe is a cell, ["number", value, text], or
+// [operation, recipe, …].
+//
+// In this order: numbers, arithmetic as text, what belongs to a step, equations; then the page: a step, a
+// cell, predictions, places, numbers of one's own, keys; and how it looks. A page holds one player.
 
-// ---------------------------------------------------------------------------------------------- numbers
+// ------------------------------------------------------------------------------------------- numbers
 
 const OPERATIONS = {
   "+": (...terms) => terms.reduce((sum, term) => sum + term),
@@ -20,22 +23,22 @@ const OPERATIONS = {
   gate: (d, z) => (z > 0 ? d : 0),
 };
 
-export function evaluate(recipe, numbers) {
+function evaluate(recipe, numbers) {
   if (typeof recipe === "number") return numbers[recipe];
   const [operation, ...parts] = recipe;
   if (operation === "number") return parts[0];
   return OPERATIONS[operation](...parts.map(part => evaluate(part, numbers)));
 }
 
-// As people round on paper: a half goes away from zero. The millionth is for 0.4205, which binary has a little low.
-export function round(value, decimals) {
+// As people round on paper: a half goes away from zero. The millionth is for 0.4205, a little low in binary.
+function round(value, decimals) {
   if (decimals === null) return value;
   const units = Math.floor(Math.abs(value) * 10 ** decimals + (0.5 + 1e-6));
   return (Math.sign(value) * units) / 10 ** decimals + 0; // + 0: no -0
 }
 
 // Every number of the trace, in order: a recipe only looks back.
-export function calculate(steps, decimals) {
+function calculate(steps, decimals) {
   const numbers = [];
   for (const step of steps) {
     if (step.given) numbers.push(...step.given);
@@ -44,7 +47,7 @@ export function calculate(steps, decimals) {
   return numbers;
 }
 
-const minus = text => text.replace("-", "−"); // the sign as wide as a plus
+const minus = text => text.replace("-", "−"); // the sign, as wide as a plus
 
 function written(value, places) {
   if (!Number.isFinite(value)) return "no number";
@@ -52,29 +55,30 @@ function written(value, places) {
   return minus(Number(text) === 0 ? text.replace("-", "") : text);
 }
 
-const writtenShort = value => minus(String(Number(value.toPrecision(6)))); // a given number as it is
+const writtenAsGiven = value => minus(String(Number(value.toPrecision(6))));
 
 function read(text) {
   const plain = text.trim().replace("−", "-").replace(",", ".");
   return plain === "" ? NaN : Number(plain);
 }
 
-// "right", "rounding" or "look again": what a student's number is, where `value` stands with so many places.
-export function judge(text, value, places) {
+// What to say to a student's number where `value` stands, written with so many places.
+function judge(text, value, places) {
   const guess = read(text);
   if (!Number.isFinite(guess)) return "Type a number.";
   const unit = 10 ** -places, far = Math.abs(guess - Number(value.toFixed(places)));
-  const kept = 10 ** -(text.split(/[.,]/)[1] ?? "").trim().length; // the worth of its last digit
+  const typed = 10 ** -(text.split(/[.,]/)[1] ?? "").trim().length; // what its last digit is worth
   if (far < unit / 2) return "Right.";
-  if (far <= Math.max(3.01 * unit, kept / 2 + unit / 2)) return "Rounding: right but for the last digits.";
-  if (Math.abs(guess + value) < unit && value !== 0) return "Look again: the sign.";
+  if (far <= Math.max(3.01 * unit, typed / 2 + unit / 2)) return "Rounding: right but for the last digits.";
+  if (value !== 0 && Math.abs(guess + value) < unit) return "Look again: the sign.";
   return "Look again.";
 }
 
-// ------------------------------------------------------------------------------------ arithmetic as text
+// -------------------------------------------------------------------------------- arithmetic as text
 
-// `write(cell)` is a cell's number. A negative number stands in brackets unless it comes first or alone.
-export function arithmetic(recipe, write, place = "first") {
+// The recipe with its numbers; `write(cell)` is a cell's. A negative number stands in brackets unless it
+// comes first. `place` is where this part stands: it decides about brackets.
+function arithmetic(recipe, write, place = "first") {
   const inside = (part, where) => arithmetic(part, write, where);
   const bracket = (text, ...places) => (places.includes(place) ? `(${text})` : text);
   if (typeof recipe === "number") {
@@ -82,44 +86,43 @@ export function arithmetic(recipe, write, place = "first") {
     return text.startsWith("−") && place !== "first" ? `(${text})` : text;
   }
   const [operation, a, b] = recipe;
-  switch (operation) {
-    case "number": return b;
-    case "+": {
-      const terms = recipe.slice(1).map((part, i) => inside(part, i ? "term" : "first"));
-      return bracket(terms.join(" + "), "taken", "factor", "below");
-    }
-    case "-": return bracket(`${inside(a, "first")} − ${inside(b, "taken")}`, "taken", "factor", "below");
-    case "*": return bracket(`${inside(a, "factor")} · ${inside(b, "factor")}`, "below");
-    case "/": return bracket(`${inside(a, "factor")} / ${inside(b, "below")}`, "below");
-    case "square": return `${inside(a, "factor")}²`;
-    case "sqrt": return `√(${inside(a, "first")})`;
-    case "relu": return `max(0, ${inside(a, "first")})`;
-    case "gate": return `max(0, z) lets it through where z > 0: z = ${inside(b, "first")}, so it is`;
-    default: return `${operation}(${inside(a, "first")})`; // exp, sin, cos
-  }
+  const terms = () => recipe.slice(1).map((part, i) => inside(part, i ? "term" : "first"));
+  const ways = {
+    number: () => b,
+    "+": () => bracket(terms().join(" + "), "taken", "factor", "below"),
+    "-": () => bracket(`${inside(a, "first")} − ${inside(b, "taken")}`, "taken", "factor", "below"),
+    "*": () => bracket(`${inside(a, "factor")} · ${inside(b, "factor")}`, "below"),
+    "/": () => bracket(`${inside(a, "factor")} / ${inside(b, "below")}`, "below"),
+    square: () => `${inside(a, "factor")}²`,
+    sqrt: () => `√(${inside(a, "first")})`,
+    relu: () => `max(0, ${inside(a, "first")})`,
+    gate: () => `${inside(a, "first")} where z > 0, else 0; z is ${inside(b, "first")}, so it`,
+  };
+  return (ways[operation] ?? (() => `${operation}(${inside(a, "first")})`))(); // exp, sin, cos
 }
 
-// The same with each sum of a quotient or product worked out: (3 · 1 + 2 · 4) / √2 becomes 11 / √2.
+// The same with the sums in it worked out, if there are any: (3 · 1 + 2 · 4) / √2 becomes 11 / √2.
 function shorter(recipe, write, numbers, places) {
   if (typeof recipe === "number" || !["/", "*", "sqrt"].includes(recipe[0])) return "";
-  const worked = part => {
+  const workedOut = part => {
     if (typeof part === "number" || part[0] === "number") return part;
-    return ["number", 0, bracketed(written(evaluate(part, numbers), places))];
+    const text = written(evaluate(part, numbers), places);
+    return ["number", 0, recipe[0] === "*" && text.startsWith("−") ? `(${text})` : text];
   };
-  const bracketed = text => (text.startsWith("−") && recipe[0] === "*" ? `(${text})` : text);
-  const short = [recipe[0], ...recipe.slice(1).map(worked)];
-  const text = arithmetic(short, write);
+  const text = arithmetic([recipe[0], ...recipe.slice(1).map(workedOut)], write);
   return text === arithmetic(recipe, write) ? "" : text;
 }
 
-const spoken = text =>
-  text.replaceAll("·", "times").replaceAll("/", "divided by").replaceAll("−", "minus ").replaceAll("²", " squared")
-    .replaceAll("√", "the root of ").replaceAll("=", "equals");
+const SPOKEN = {
+  "·": "times", "/": "divided by", "−": "minus ", "²": " squared", "√": "the root of ", "=": "equals",
+};
+const spoken = text => text.replace(/[·/−²√=]/g, sign => SPOKEN[sign]);
 
-// ------------------------------------------------------------------------------- what belongs to a step
+// ----------------------------------------------------------------------------- what belongs to a step
 
 const size = step => step.shape.reduce((product, length) => product * length);
 const isBack = step => step.name.startsWith("d_");
+const presses = step => (step.given ? 1 : size(step)); // what is given comes all at once
 
 // The letter of a step stands left in its equation; a given one has only its name.
 const letter = step => /^(\w+) ?[=([]/.exec(step.equation)?.[1] ?? step.name.split(".").pop();
@@ -129,69 +132,147 @@ function cellsOf(recipe) {
   return recipe[0] === "number" ? [] : recipe.slice(1).flatMap(cellsOf);
 }
 
-// Adds to each step: `first`, its first cell; `uses`, the steps that enter it; and by their rules
-// `shown`, the tables to draw; `value`, what it is the gradient of; `lines`, the forward lines it comes from.
-function relate(steps) {
-  const place = new Map(steps.map((step, k) => [step.name, k]));
-  const home = steps.flatMap((step, k) => Array(size(step)).fill(k)); // the step of each cell
+// A + hands its gradient on, both ways as it is: that of a is ds, that of f is dt.
+const SPLIT = { a: "s", f: "t" };
+
+// Tell each step its first cell and the steps it uses. Returns the step of each cell.
+function count(steps) {
+  const home = steps.flatMap((step, k) => Array(size(step)).fill(k));
   let first = 0;
   for (const step of steps) {
     step.first = first;
     first += size(step);
     step.uses = [...new Set((step.recipes ?? []).flatMap(cellsOf).map(cell => home[cell]))];
   }
-  // What has no gradient of its own (exp, mean, std, …) is only on the way: look through it.
-  const onTheWay = k => !steps[k].given && !isBack(steps[k]) && !place.has("d_" + steps[k].name);
-  const through = (list, next) => list.flatMap(k => [...(onTheWay(k) ? through(next(k), next) : []), k]);
-  const users = k => steps.flatMap((step, j) => (!isBack(step) && step.uses.includes(k) ? [j] : []));
-  for (const step of steps) {
-    step.shown = isBack(step) ? step.uses : [...new Set(through(step.uses, k => steps[k].uses))];
-    step.value = isBack(step) ? place.get(step.name.slice(2)) : undefined;
-    step.lines = step.value === undefined ? [] : [...new Set(through(users(step.value), users))].sort((a, b) => a - b);
-  }
   return home;
 }
 
-// "bites, column 2": where in its step a cell stands, as a person says it; counted from 0 as in the lessons.
+// Tell each step the tables `shown` with it; a gradient also its `value`, and that value's forward `lines`.
+// What has no gradient of its own (exp, mean, std, …) is only on the way: both look through it.
+function relate(steps) {
+  const place = new Map(steps.map((step, k) => [step.name, k]));
+  const gradientOf = name => place.get(`d_${SPLIT[name] ?? name}`);
+  const onTheWay = k => !steps[k].given && !isBack(steps[k]) && gradientOf(steps[k].name) === undefined;
+  const through = (list, next) => list.flatMap(k => [...(onTheWay(k) ? through(next(k), next) : []), k]);
+  const users = k => steps.flatMap((step, j) => (!isBack(step) && step.uses.includes(k) ? [j] : []));
+  const inOrder = list => [...new Set(list)].sort((a, b) => a - b);
+  for (const step of steps) {
+    step.shown = isBack(step) ? step.uses : [...new Set(through(step.uses, k => steps[k].uses))];
+    step.value = isBack(step) ? place.get(step.name.slice(2)) : undefined;
+    step.lines = step.value === undefined ? [] : inOrder(through(users(step.value), users));
+  }
+}
+
+// "bites, column 2": where in its step a cell stands, counted from 0 as in the lessons.
 function whereabouts(step, cell) {
-  const [, I, J] = step.shape, g = Math.floor(cell / (I * J)), i = Math.floor(cell / J) % I, j = cell % J;
-  const head = step.shape[0] > 1 ? `head ${g + 1}` : "";
+  const [G, I, J] = step.shape;
+  const g = Math.floor(cell / (I * J)), i = Math.floor(cell / J) % I, j = cell % J;
+  const head = G > 1 ? `head ${g + 1}` : "";
   const row = step.rows[i] ?? (I > 1 ? `row ${i}` : "");
   const column = J > 1 ? step.columns[j] ?? `column ${j}` : "";
   return [head, row, column].filter(Boolean).join(", ");
 }
 
-// -------------------------------------------------------------------------------------------- equations
+// ------------------------------------------------------------------------------------------ equations
 
 const GREEK = { gamma: "γ", beta: "β" };
+const PIECES = /(d?)([A-Za-z]+)(?:_([A-Za-z0-9]+))?|\^\(([^)]*)\)|\^(\w+)|ᵀ|[<>&]/g;
 
-// "dW_1 = hᵀ dz" as HTML: letters in italics, what follows _ below, what follows ^ above.
-export function typeset(text) {
-  return text.replace(/(d?)([A-Za-z]+)(?:_([A-Za-z0-9]+))?|\^\(([^)]*)\)|\^(\w+)|ᵀ|[<>&]/g, (found, d, word, below, up, power) => {
+// "dW_1 = hᵀ dz" as HTML: letters lean, what follows _ stands below, what follows ^ above.
+function typeset(text) {
+  return text.replace(PIECES, (found, d, word, below, up, power) => {
     if (found === "ᵀ") return "<sup>T</sup>";
     if (up ?? power) return `<sup>${typeset(up ?? power)}</sup>`;
     if (!word) return `&#${found.charCodeAt(0)};`;
-    if (!below && !GREEK[word] && (d + word).length > 1 && !(d && word.length === 1)) return d + word; // a word
     const body = d + (below === "hat" ? `${word}\u0302` : GREEK[word] ?? word);
-    const lean = word.length === 1 || GREEK[word] ? "i" : "span";
-    return `<${lean}>${body}</${lean}>${below && below !== "hat" ? `<sub>${below}</sub>` : ""}`;
+    const lean = word.length === 1 || GREEK[word] ? `<i>${body}</i>` : body;
+    return below && below !== "hat" ? `${lean}<sub>${below}</sub>` : lean;
   });
 }
 
-// --------------------------------------------------------------------------------------------- drawing
+// ------------------------------------------------------------------------------------------- the page
 
-function make(tag, properties = {}, ...children) {
-  const { data = {}, aria = {}, ...rest } = properties;
-  const element = Object.assign(document.createElement(tag), rest);
+let steps, home, original, places; // the trace; the step of each cell; the given numbers as they came
+let decimals, numbers; // what every step is rounded to, null for not at all; the number of each cell
+let boxes; // from a cell to the boxes on the page that show it
+const at = { step: 0, cell: 0 };
+const trail = []; // where Backspace leads back to
+const show = { arithmetic: true, values: true, predict: false, answered: false };
+const page = {}; // the parts of the page by name
+
+const current = () => steps[at.step];
+const digits = () => decimals ?? places;
+const isHidden = () => show.predict && !show.answered && !current().given;
+const write = cell =>
+  steps[home[cell]].given ? writtenAsGiven(numbers[cell]) : written(numbers[cell], digits());
+
+export function start(root, data) {
+  ({ steps, places, decimals } = data);
+  original = steps.map(step => step.given?.slice());
+  home = count(steps);
+  relate(steps);
+  numbers = calculate(steps, decimals);
+  build(root);
+  listen();
+  showStep();
+  if (!open(addressed())) open(data.at);
+  return { at, steps, edit, open, numbers: () => numbers };
+}
+
+// An element with properties; `data` and `aria` become attributes.
+function make(tag, { data = {}, aria = {}, ...properties } = {}, ...children) {
+  const element = Object.assign(document.createElement(tag), properties);
   Object.assign(element.dataset, data);
-  for (const [name, value] of Object.entries(aria)) element.setAttribute(name === "role" ? name : `aria-${name}`, value);
+  for (const [name, value] of Object.entries(aria)) element.setAttribute(`aria-${name}`, value);
   element.append(...children);
   return element;
 }
 
-const html = (tag, className, content) => make(tag, { className, innerHTML: content });
+function makeButton(text, action, properties = {}) {
+  const button = make("button", { type: "button", textContent: text, ...properties });
+  button.addEventListener("click", action);
+  return button;
+}
 
-// The conveyor: [what its sections are called, what is written on it, left, right], and the letters between.
+function build(root) {
+  const live = { live: "polite" }, label = "your prediction";
+  const rows = ["belt", "chips", "title", "stage", "sum", "controls"];
+  for (const name of rows) page[name] = make("div", { className: name });
+  page.root = root;
+  page.peek = make("div", { className: "peek", hidden: true });
+  page.speaker = make("div", { className: "speaker", role: "status", aria: live });
+  page.guess = make("input", { className: "guess", placeholder: "?", inputMode: "decimal", aria: { label } });
+  page.verdict = make("span", { className: "verdict", aria: live });
+  page.count = make("span", { className: "count" });
+  page.reset = makeButton("reset numbers", reset, { hidden: true });
+  page.buttons = Object.fromEntries(KEYS.map(([name, ...rest]) => [name, makeKeyButton(name, ...rest)]));
+  page.belt.innerHTML = conveyor();
+  page.controls.append(...Object.values(page.buttons), chooseRounding(), page.reset, page.count);
+  for (const name of TOGGLES) press(name);
+  root.classList.add("npformer-player");
+  root.append(make("style", { textContent: CSS }), ...rows.map(name => page[name]), page.peek, page.speaker);
+}
+
+function makeKeyButton(name, key, text, says) {
+  const title = `${says} (${key})`, aria = { label: says, keyshortcuts: key };
+  return makeButton(text, () => actions[name](), { title, aria });
+}
+
+function chooseRounding() {
+  const text = n => (n ? `${n} decimals` : "exact");
+  const words = n => ({ value: n ?? "", textContent: text(n), selected: n === decimals });
+  const choices = [null, 1, 2, 3, 4, 5, 6, 7, 8].map(n => make("option", words(n)));
+  const title = "round every step before the next uses it";
+  const select = make("select", { title, aria: { label: "rounding" } }, ...choices);
+  select.addEventListener("change", () => {
+    decimals = select.value === "" ? null : Number(select.value);
+    recalculate();
+    showStep();
+  });
+  return select;
+}
+
+// The conveyor: what its sections are called, what is written on the station, from where to where.
 const STATIONS = [
   ["words", "words + positions", 0, 150],
   ["attention", "attention", 206, 336],
@@ -200,27 +281,298 @@ const STATIONS = [
   ["second add", "norm", 822, 902],
   ["loss", "loss", 958, 1028],
 ];
-const LETTERS = [["x", 178], ["a", 358], ["s", 424], ["h", 554], ["f", 734], ["t", 800], ["y", 930]];
-const GRADIENT_OF = { a: "s", f: "t" }; // at a sum the gradient goes both ways as it is
-const SUMS = [[391, 178, "x"], [767, 554, "h"]]; // the place of a +, and where the way past the station leaves
+const GAPS = [
+  ["x", 150, 206], ["a", 336, 380], ["s", 402, 446], ["h", 526, 582], ["f", 712, 756], ["t", 778, 822],
+  ["y", 902, 958],
+];
+const SUMS = [[178, 391], [554, 767]]; // where the way past a station leaves, and the + where it comes back
 
-const stationOf = section => STATIONS.findIndex(([words]) => section.toLowerCase().includes(words));
+const stationOf = step => STATIONS.findIndex(([words]) => step.section.toLowerCase().includes(words));
 
 function conveyor() {
-  const box = ([, name, left, right], k) =>
+  const gap = ([name, left, right]) =>
+    `<path d="M${left} 49H${right}"/>` +
+    `<text class="letter" data-letter="${name}" x="${(left + right) / 2}" y="69"></text>`;
+  const sum = ([from, x]) =>
+    `<path d="M${from} 49V12H${x}V38"/><circle cx="${x}" cy="49" r="11"/>` +
+    `<path d="M${x - 6} 49h12M${x} 43v12"/>`;
+  const station = ([, name, left, right], k) =>
     `<g class="station" data-station="${k}" role="button" tabindex="0" aria-label="${name}">` +
     `<rect x="${left}" y="30" width="${right - left}" height="38" rx="6"/>` +
     `<text x="${(left + right) / 2}" y="55">${name}</text></g>`;
-  const line = (from, to) => `<path d="M${from} 49H${to}"/>`;
-  const sums = SUMS.map(([x, from]) =>
-    `<path d="M${from} 49V12H${x}V38"/><circle cx="${x}" cy="49" r="11"/><path d="M${x - 6} 49h12M${x} 43v12"/>`);
-  const gaps = [[150, 206], [336, 380], [402, 446], [526, 582], [712, 756], [778, 822], [902, 958]];
-  const letters = LETTERS.map(([name, x]) => `<text class="letter" data-letter="${name}" x="${x}" y="69">${name}</text>`);
-  return `<svg viewBox="-2 0 1034 76" aria-label="The block as a conveyor">` +
-    gaps.map(([from, to]) => line(from, to)).join("") + sums.join("") + letters.join("") + STATIONS.map(box).join("") + "</svg>";
+  const drawn = [...GAPS.map(gap), ...SUMS.map(sum), ...STATIONS.map(station)].join("");
+  return `<svg viewBox="-2 0 1034 76" role="group" aria-label="the block as a conveyor">${drawn}</svg>`;
 }
 
-const KEYS = [ // name of the action, its keys, what its button shows, what it says
+// --------------------------------------------------------------------------------------------- a step
+
+function showStep() {
+  const step = current(), value = show.values ? step.value : undefined;
+  page.root.classList.toggle("back", isBack(step));
+  showStation(step);
+  showChips(step);
+  showEquation(step);
+  boxes = new Map();
+  const around = step.shown.filter(k => k !== value).map(k => table(k, "operand"));
+  const beside = value === undefined ? [] : [table(value, "value")];
+  page.stage.replaceChildren(...around, ...beside, table(at.step, "result"));
+  // Long sums get two lines, for the whole step: nothing moves from cell to cell.
+  const lengths = (step.recipes ?? []).map(recipe => arithmetic(recipe, write).length);
+  page.sum.classList.toggle("long", Math.max(0, ...lengths) > 100);
+  fit();
+  showCell();
+}
+
+function showStation(step) {
+  for (const group of page.belt.querySelectorAll(".station")) {
+    const lit = Number(group.dataset.station) === stationOf(step);
+    group.classList.toggle("lit", lit);
+    group.setAttribute("aria-current", lit ? "step" : "false");
+  }
+  for (const text of page.belt.querySelectorAll(".letter")) {
+    const name = text.dataset.letter, source = SPLIT[name] ?? name;
+    text.textContent = isBack(step) ? `d${source}` : name;
+    text.classList.toggle("lit", step.name === (isBack(step) ? `d_${source}` : name));
+  }
+}
+
+function showChips(step) {
+  const way = make("b", { textContent: `${isBack(step) ? "◀ backward" : "▶ forward"}: ${step.section}` });
+  const chips = steps.flatMap((other, k) => (other.section === step.section ? [chip(other, k)] : []));
+  page.chips.replaceChildren(way, ...chips);
+}
+
+function chip(step, k) {
+  const on = k === at.step, state = on ? "on" : k < at.step ? "done" : "";
+  const className = `${state} ${step.given ? "given" : ""}`, innerHTML = typeset(letter(step));
+  const properties = { className, innerHTML, title: step.name, aria: { current: on ? "step" : "false" } };
+  return makeButton("", () => go(k, 0), properties);
+}
+
+function showEquation(step) {
+  const lines = step.lines.map(k => typeset(steps[k].equation)).join(" <b>;</b> ");
+  const equation = typeset(step.given ? letter(step) : step.equation);
+  const says = step.given ? "given: click a number to change it" : step.source && `the paper, ${step.source}`;
+  page.title.innerHTML =
+    `<div class="from">${lines && `forward: ${lines}`}</div>` +
+    `<h1>${equation}<small>${[step.name, says].filter(Boolean).join(" · ")}</small></h1>`;
+}
+
+// A step as a figure; the role is "operand", "value" (beside its gradient) or "result".
+function table(k, role) {
+  const step = steps[k], heads = [...Array(step.shape[0]).keys()];
+  const shape = step.axes.map(typeset).join(" × ") || "a number";
+  const says = step.given || role === "operand" ? shape : `${shape} · the ${role}`;
+  const innerHTML = `<span>${typeset(letter(step))}</span><small>${says}</small>`;
+  const caption = make("figcaption", { innerHTML, title: step.name });
+  const matrices = make("div", { className: "heads" }, ...heads.map(g => matrix(step, g, role)));
+  const figure = make("figure", { className: `${role} ${step.given ? "given" : ""}` }, caption, matrices);
+  if (role === "result") figure.style.setProperty("--wide", `${widest(step)}em`);
+  return figure;
+}
+
+// Room for a step's longest number, so that nothing moves while its boxes are filled.
+function widest(step) {
+  return 0.42 + 0.53 * Math.max(...[...Array(size(step)).keys()].map(i => write(step.first + i).length));
+}
+
+function matrix(step, g, role) {
+  const [G, I, J] = step.shape, count = length => [...Array(length).keys()];
+  const named = step.rows.length ? g === 0 : I > 1; // the words stand before the first head only
+  const rowWord = i => (named ? [make("th", { scope: "row", textContent: step.rows[i] ?? i })] : []);
+  const columnWord = j => make("th", { scope: "col", textContent: step.columns[j] ?? j });
+  const over = make("tr", {}, ...(named ? [make("th")] : []), ...count(J).map(columnWord));
+  const boxes = i => count(J).map(j => box(step.first + (g * I + i) * J + j, role));
+  const row = i => make("tr", {}, ...rowWord(i), ...boxes(i));
+  const title = G > 1 ? [make("caption", { textContent: `head ${g + 1}` })] : [];
+  return make("table", {}, ...title, ...(J > 1 ? [over] : []), ...count(I).map(row));
+}
+
+function box(cell, role) {
+  const element = make("td", { data: { cell, role } });
+  if (role === "result" && current().given) element.append(entry(cell));
+  else element.textContent = write(cell);
+  boxes.set(cell, [...(boxes.get(cell) ?? []), element]);
+  return element;
+}
+
+// The largest letters with which all tables are on the screen: 28 pixels where that is 1280 × 720.
+function fit() {
+  const { stage } = page, screen = Math.min(innerHeight / 720, innerWidth / 1280);
+  const fits = () => stage.scrollHeight <= stage.clientHeight && stage.scrollWidth <= stage.clientWidth;
+  let pixels = Math.round(28 * Math.max(1, screen));
+  do stage.style.fontSize = `${pixels}px`; while (!fits() && --pixels > 12);
+}
+
+// --------------------------------------------------------------------------------------------- a cell
+
+function showCell() {
+  const step = current(), entering = new Set(step.given ? [] : cellsOf(step.recipes[at.cell]));
+  for (const [cell, elements] of boxes) {
+    for (const element of elements) {
+      if (element.dataset.role !== "result") markOperand(element, cell, entering.has(cell));
+      else if (!step.given) markResult(element, cell - step.first);
+    }
+  }
+  const cells = step.given ? "" : `, cell ${at.cell + 1} of ${size(step)}`;
+  page.count.textContent = `step ${at.step + 1} of ${steps.length}${cells}`;
+  showSum(step);
+  remember();
+}
+
+function markOperand(element, cell, enters) {
+  const beside = element.dataset.role === "value" && cell - steps[home[cell]].first === at.cell;
+  element.classList.toggle("beside", beside);
+  if (element.classList.toggle("enters", enters)) {
+    element.setAttribute("role", "button");
+    element.tabIndex = 0;
+  } else {
+    element.removeAttribute("role");
+    element.removeAttribute("tabindex");
+  }
+}
+
+function markResult(element, place) {
+  const now = place === at.cell, late = place > at.cell;
+  element.className = now ? "now" : late ? "late" : "";
+  element.textContent = late ? "\u00a0" : now && isHidden() ? "?" : write(current().first + place);
+}
+
+function sumOf(cell) {
+  const step = steps[home[cell]], recipe = step.recipes[cell - step.first];
+  const whole = arithmetic(recipe, write), short = shorter(recipe, write, numbers, digits());
+  return short ? `${whole} = ${short}` : whole;
+}
+
+function showSum(step) {
+  if (step.given) {
+    page.sum.textContent = "Nobody has to calculate these. Change one, and all after it is calculated anew.";
+    return say(`${letter(step)}, given`);
+  }
+  const place = whereabouts(step, at.cell), cell = step.first + at.cell;
+  const line = show.arithmetic ? `${sumOf(cell)} = ` : "", result = isHidden() ? "?" : write(cell);
+  const name = make("span", { innerHTML: `${typeset(letter(step))}<small> ${place}</small> = ` });
+  const answer = isHidden() ? question() : [make("b", { textContent: result }), page.verdict];
+  page.sum.replaceChildren(name, make("span", { className: "line", textContent: line }), ...answer);
+  say(`${letter(step)} ${place}: ${line}${isHidden() ? "what will stand here?" : result}`);
+}
+
+// A screen reader gets the cell on which the class stays, not each one that it hurries past.
+let waiting;
+function say(text) {
+  clearTimeout(waiting);
+  waiting = setTimeout(() => { page.speaker.textContent = spoken(text); }, 250);
+}
+
+// --------------------------------------------------------------------------------------- predictions
+
+const question = () => [page.guess, makeButton("check", answer), makeButton("show", reveal), page.verdict];
+
+function answer() {
+  if (page.guess.value.trim() === "") return reveal();
+  page.verdict.textContent = judge(page.guess.value, numbers[current().first + at.cell], digits());
+  if (page.verdict.textContent.startsWith("R")) reveal(); // right, or but for rounding
+}
+
+function reveal() {
+  show.answered = true;
+  showCell();
+  page.buttons.cellOn.focus({ preventScroll: true });
+}
+
+// --------------------------------------------------------------------------------------------- places
+
+function go(step, cell) {
+  const other = step !== at.step;
+  Object.assign(at, { step, cell });
+  show.answered = false;
+  page.guess.value = page.verdict.textContent = "";
+  page.peek.hidden = true;
+  if (other) showStep();
+  else showCell();
+}
+
+function move(by) {
+  const cell = at.cell + by, step = at.step + by;
+  if (cell >= 0 && cell < presses(current())) go(at.step, cell);
+  else if (steps[step]) go(step, by > 0 ? 0 : presses(steps[step]) - 1);
+}
+
+const between = (low, value, high) => Math.min(Math.max(value, low), high);
+const moveStep = by => go(between(0, at.step + by, steps.length - 1), 0);
+
+function moveStation(by) {
+  const opens = steps.flatMap((step, k) => (k && steps[k - 1].section === step.section ? [] : [k]));
+  const here = opens.findLastIndex(k => k <= at.step);
+  go(opens[between(0, here + by, opens.length - 1)], 0);
+}
+
+function goToStation(station) { // in the direction in which we are going
+  const there = steps.findIndex(step => isBack(step) === isBack(current()) && stationOf(step) === station);
+  if (there >= 0) go(there, 0);
+}
+
+function goToCell(cell) {
+  const step = steps[home[cell]];
+  if (step !== current()) trail.push({ ...at });
+  go(home[cell], step.given ? 0 : cell - step.first);
+  if (step.given) boxes.get(cell)[0].querySelector("input").focus();
+}
+
+function open(place) {
+  const [name, cell] = place.split(","), k = steps.findIndex(step => step.name === name);
+  if (k < 0) return false;
+  go(k, between(0, Math.floor(Number(cell)) || 0, presses(steps[k]) - 1));
+  return true;
+}
+
+const addressed = () => new URLSearchParams(location.hash.slice(1)).get("at") ?? "";
+
+// The page's address follows, so that it can be sent to somebody. A frame in a notebook has none.
+let pending;
+function remember() {
+  clearTimeout(pending);
+  if (location.protocol === "about:") return;
+  const address = `#at=${current().name}${at.cell ? `,${at.cell}` : ""}`;
+  pending = setTimeout(() => history.replaceState(null, "", address), 300);
+}
+
+// ----------------------------------------------------------------------------- numbers of one's own
+
+function entry(cell) {
+  const step = current(), label = `${letter(step)} ${whereabouts(step, cell - step.first)}`;
+  const input = make("input", { value: write(cell), inputMode: "decimal", aria: { label } });
+  input.addEventListener("change", () => edit(cell, read(input.value)));
+  return input;
+}
+
+function edit(cell, value) {
+  const step = steps[home[cell]];
+  if (Number.isFinite(value)) step.given[cell - step.first] = value;
+  recalculate();
+}
+
+function reset() {
+  steps.forEach((step, k) => { if (step.given) step.given = original[k].slice(); });
+  recalculate();
+}
+
+function recalculate() {
+  numbers = calculate(steps, decimals);
+  page.reset.hidden = steps.every((step, k) => !step.given || String(step.given) === String(original[k]));
+  for (const [cell, elements] of boxes) {
+    for (const element of elements) {
+      const input = element.querySelector("input");
+      if (input) input.value = write(cell);
+      else element.textContent = write(cell);
+    }
+  }
+  showCell();
+}
+
+// ---------------------------------------------------------------------------------- keys, mouse, touch
+
+const KEYS = [ // an action, its key, what its button shows, what it says
   ["first", "Home", "start", "to the start"],
   ["stationBack", "PageUp", "◀◀ station", "one station back"],
   ["stepBack", "ArrowUp", "▲ step", "one step back"],
@@ -231,404 +583,110 @@ const KEYS = [ // name of the action, its keys, what its button shows, what it s
   ["last", "End", "end", "to the end"],
   ["whole", "Enter", "all ⏎", "the whole step"],
   ["back", "Backspace", "return ⌫", "back to where you came from"],
-  ["hide", "h", "predict H", "hide each result until you ask"],
+  ["predict", "h", "predict H", "hide each result until you ask for it"],
   ["arithmetic", "s", "arithmetic S", "show or hide the arithmetic"],
   ["values", "v", "values V", "show or hide the value beside its gradient"],
 ];
+const TOGGLES = ["predict", "arithmetic", "values"];
 
-// ------------------------------------------------------------------------------------------- the player
+const actions = {
+  first: () => go(0, 0),
+  last: () => go(steps.length - 1, presses(steps.at(-1)) - 1),
+  stationBack: () => moveStation(-1),
+  stationOn: () => moveStation(1),
+  stepBack: () => moveStep(-1),
+  stepOn: () => moveStep(1),
+  cellBack: () => move(-1),
+  cellOn: () => move(1),
+  whole: () => go(at.step, presses(current()) - 1),
+  back: () => { const { step, cell } = trail.pop() ?? at; go(step, cell); },
+  predict: () => toggle("predict"),
+  arithmetic: () => toggle("arithmetic"),
+  values: () => toggle("values"),
+};
 
-export function start(root, data) {
-  const { steps, places } = data, home = relate(steps), original = steps.map(step => step.given?.slice());
-  const at = { step: 0, cell: 0 }, history = [];
-  const show = { arithmetic: true, values: true, predict: false, answered: false };
-  let decimals = data.decimals, numbers = calculate(steps, decimals);
-  let boxes = new Map(); // from a cell to the table boxes that show it
+const press = name => page.buttons[name].setAttribute("aria-pressed", show[name]);
 
-  const digits = () => decimals ?? places;
-  const write = cell => (steps[home[cell]].given ? writtenShort : value => written(value, digits()))(numbers[cell]);
-  const presses = step => (step.given ? 1 : size(step)); // given numbers come all at once
-  const current = () => steps[at.step];
-  const isHidden = () => show.predict && !show.answered && !current().given;
+function toggle(name) {
+  show[name] = !show[name];
+  show.answered = false;
+  press(name);
+  showStep();
+}
 
-  // --- the page, drawn once
-
-  const parts = Object.fromEntries(
-    ["belt", "chips", "title", "stage", "sum", "controls"].map(name => [name, make("div", { className: name })]));
-  const peek = make("div", { className: "peek", hidden: true });
-  const speaker = make("div", { className: "speaker", aria: { role: "status", live: "polite" } });
-  const guess = make("input", { className: "guess", placeholder: "?", size: 7, inputMode: "decimal", aria: { label: "Your prediction" } });
-  const verdict = make("span", { className: "verdict", aria: { live: "polite" } });
-  const count = make("span", { className: "count" });
-  const buttons = {};
-  root.classList.add("npformer-player");
-  root.append(make("style", { textContent: CSS }), ...Object.values(parts), peek, speaker);
-  parts.belt.innerHTML = conveyor();
-  drawControls();
-
-  function drawControls() {
-    for (const [name, key, label, says] of KEYS) {
-      const button = make("button", { type: "button", textContent: label, title: `${says} (${key})`, aria: { label: says, keyshortcuts: key } });
-      button.addEventListener("click", () => actions[name]());
-      buttons[name] = button;
-    }
-    const choices = [null, 1, 2, 3, 4, 5, 6, 7, 8].map(n =>
-      make("option", { value: n ?? "", textContent: n === null ? "exact" : `${n} decimals`, selected: n === decimals }));
-    const rounding = make("select", { title: "round every step before the next uses it", aria: { label: "rounding" } }, ...choices);
-    rounding.addEventListener("change", () => { decimals = rounding.value === "" ? null : Number(rounding.value); recalculate(); showStep(); });
-    buttons.reset = make("button", { type: "button", className: "reset", textContent: "reset numbers", hidden: true });
-    buttons.reset.addEventListener("click", reset);
-    parts.controls.append(...KEYS.map(([name]) => buttons[name]), rounding, buttons.reset, count);
-  }
-
-  // --- one step: the conveyor, the tables, the equation
-
-  function showStep() {
-    const step = current(), back = isBack(step);
-    root.classList.toggle("back", back);
-    showStation(step, back);
-    showChips(step);
-    const lines = step.lines.map(k => typeset(steps[k].equation)).join(" <span class='then'>;</span> ");
-    const equation = step.given ? `${typeset(letter(step))} <small>given: click a number to change it</small>` : typeset(step.equation);
-    const source = `<small>${step.name}${step.source ? ` · the paper, ${step.source}` : ""}</small>`;
-    parts.title.innerHTML =
-      `<div class="from">${lines ? `forward: ${lines}` : ""}</div>` +
-      `<h1>${equation} ${source}</h1>`;
-    boxes = new Map();
-    const value = show.values ? step.value : undefined;
-    const around = step.shown.filter(k => k !== value && k !== at.step);
-    parts.stage.replaceChildren(...around.map(k => table(k, "operand")), ...(value === undefined ? [] : [table(value, "value")]), table(at.step, "result"));
-    // Long sums get two lines, for the whole step, so that nothing moves from cell to cell.
-    const length = Math.max(0, ...(step.recipes ?? []).map(recipe => arithmetic(recipe, write).length));
-    parts.sum.classList.toggle("long", length > 100);
-    fit();
-    showCell();
-  }
-
-  function showStation(step, back) {
-    const station = stationOf(step.section);
-    for (const group of parts.belt.querySelectorAll(".station")) {
-      const lit = Number(group.dataset.station) === station;
-      group.classList.toggle("lit", lit);
-      group.toggleAttribute("aria-current", lit);
-    }
-    for (const text of parts.belt.querySelectorAll(".letter")) {
-      const name = text.dataset.letter, shown = back ? "d" + (GRADIENT_OF[name] ?? name) : name;
-      text.textContent = shown;
-      text.classList.toggle("lit", (back ? "d_" + (GRADIENT_OF[name] ?? name) : name) === step.name);
-    }
-  }
-
-  function showChips(step) {
-    const way = make("b", { textContent: (isBack(step) ? "◀ backward: " : "▶ forward: ") + step.section });
-    const chips = steps.flatMap((other, k) => (other.section === step.section ? [chip(other, k)] : []));
-    parts.chips.replaceChildren(way, ...chips);
-  }
-
-  function chip(step, k) {
-    const state = (k === at.step ? "on " : k < at.step ? "done " : "") + (step.given ? "given" : "");
-    const button = make("button", { type: "button", className: state, innerHTML: typeset(letter(step)), title: step.name });
-    if (k === at.step) button.setAttribute("aria-current", "step");
-    button.addEventListener("click", () => go(k, 0));
-    return button;
-  }
-
-  function table(k, role) {
-    const step = steps[k], heads = [...Array(step.shape[0]).keys()];
-    const says = [step.axes.map(typeset).join(" × ") || "a number"];
-    if (!step.given && role !== "operand") says.push(`the ${role}`);
-    const caption = make("figcaption", { title: step.name }, html("span", "letter", typeset(letter(step))), html("small", "", says.join(" · ")));
-    return make("figure", { className: `${role}${step.given ? " given" : ""}` }, caption, make("div", { className: "heads" }, ...heads.map(g => matrix(k, g, role))));
-  }
-
-  function matrix(k, g, role) {
-    const step = steps[k], [G, I, J] = step.shape, body = make("table");
-    if (G > 1) body.append(make("caption", { textContent: `head ${g + 1}` }));
-    const named = step.rows.length > 0 && g === 0, counted = !step.rows.length && I > 1;
-    const over = make("tr", {}, ...(named || counted ? [make("th")] : []));
-    for (let j = 0; j < J && J > 1; j++) over.append(make("th", { scope: "col", textContent: step.columns[j] ?? j }));
-    if (J > 1) body.append(over);
-    for (let i = 0; i < I; i++) {
-      const row = make("tr");
-      if (named || counted) row.append(make("th", { scope: "row", textContent: step.rows[i] ?? i }));
-      for (let j = 0; j < J; j++) row.append(box(step.first + (g * I + i) * J + j, role));
-      body.append(row);
-    }
-    if (role === "result") body.style.setProperty("--wide", `${widest(step)}em`);
-    return body;
-  }
-
-  // Room for the longest number of a step, so that nothing moves while it is filled.
-  const widest = step => 0.42 + 0.53 * Math.max(...[...Array(size(step)).keys()].map(i => write(step.first + i).length));
-
-  function box(cell, role) {
-    const element = make("td", { data: { cell, role } });
-    if (role === "result" && current().given) element.append(entry(cell));
-    else element.textContent = write(cell);
-    boxes.set(cell, [...(boxes.get(cell) ?? []), element]);
-    return element;
-  }
-
-  function entry(cell) {
-    const step = current(), label = `${letter(step)}, ${whereabouts(step, cell - step.first)}`;
-    const input = make("input", { value: write(cell), size: 4, inputMode: "decimal", aria: { label } });
-    input.addEventListener("change", () => edit(cell, read(input.value)));
-    return input;
-  }
-
-  // The largest letters with which everything is on the screen: 28 pixels where it is 1280 × 720.
-  function fit() {
-    const stage = parts.stage, largest = Math.round(Math.max(1, Math.min(innerHeight / 720, innerWidth / 1280)) * 28);
-    let [low, high] = [12, largest + 1];
-    while (high - low > 1) {
-      const middle = (low + high) >> 1;
-      stage.style.fontSize = `${middle}px`;
-      const fits = stage.scrollHeight <= stage.clientHeight && stage.scrollWidth <= stage.clientWidth;
-      [low, high] = fits ? [middle, high] : [low, middle];
-    }
-    stage.style.fontSize = `${low}px`;
-  }
-
-  // --- one cell: what enters it, what is filled, its arithmetic
-
-  function showCell() {
-    const step = current(), now = step.first + at.cell;
-    const entering = new Set(step.given ? [] : cellsOf(step.recipes[at.cell]));
-    for (const [cell, elements] of boxes) for (const element of elements) mark(element, cell, now, entering);
-    const cells = step.given ? "" : `, cell ${at.cell + 1} of ${size(step)}`;
-    count.textContent = `step ${at.step + 1} of ${steps.length}${cells}`;
-    showSum(step, now);
-    remember();
-  }
-
-  function mark(element, cell, now, entering) {
-    const result = element.dataset.role === "result" && !current().given;
-    const late = result && cell > now, asked = result && cell === now && isHidden();
-    const enters = !result && entering.has(cell);
-    const partner = element.dataset.role === "value" && cell - steps[home[cell]].first === at.cell;
-    element.className = [enters && "enters", result && cell === now && "now", late && "late", partner && "partner"].filter(Boolean).join(" ");
-    if (result) element.textContent = late ? "\u00a0" : asked ? "?" : write(cell);
-    if (enters) Object.assign(element, { tabIndex: 0 }).setAttribute("role", "button");
-    else { element.removeAttribute("tabindex"); element.removeAttribute("role"); }
-  }
-
-  function sumOf(cell) {
-    const step = steps[home[cell]], recipe = step.recipes?.[cell - step.first];
-    if (recipe === undefined) return { whole: "given", short: "" };
-    return { whole: arithmetic(recipe, write), short: shorter(recipe, write, numbers, digits()) };
-  }
-
-  function showSum(step, now) {
-    const place = whereabouts(step, at.cell), name = `${typeset(letter(step))}${place ? `<small> ${place}</small>` : ""}`;
-    if (step.given) {
-      parts.sum.replaceChildren(html("span", "quiet", "Nobody has to calculate these. Change one, and everything after it is calculated anew."));
-      return say(`${letter(step)}, given`);
-    }
-    const { whole, short } = sumOf(now), hidden = isHidden(), result = hidden ? "?" : write(now);
-    const line = show.arithmetic ? `${whole}${short && !hidden ? ` = ${short}` : ""} = ` : "";
-    parts.sum.replaceChildren(html("span", "name", `${name} = `), make("span", { className: "line", textContent: line }));
-    if (show.predict) parts.sum.append(...question(hidden, result));
-    else parts.sum.append(make("b", { textContent: result }));
-    say(`${letter(step)}${place ? `, ${place}` : ""}: ${line}${hidden ? "what will stand here?" : result}`);
-  }
-
-  // Predict: a box to type in until the result has been asked for.
-  function question(hidden, result) {
-    if (!hidden) return [make("b", { textContent: result }), verdict];
-    const check = make("button", { type: "button", textContent: "check" }), ask = make("button", { type: "button", textContent: "show" });
-    check.addEventListener("click", answer);
-    ask.addEventListener("click", reveal);
-    return [guess, check, ask, verdict];
-  }
-
-  function answer() {
-    const value = numbers[current().first + at.cell];
-    if (guess.value.trim() === "") return reveal();
-    verdict.textContent = judge(guess.value, value, digits());
-    if (verdict.textContent.startsWith("R")) reveal(); // right, or but for rounding
-  }
-
-  function reveal() {
-    show.answered = true;
-    showCell();
-    buttons.cellOn.focus({ preventScroll: true });
-  }
-
-  guess.addEventListener("keydown", event => {
-    if (event.key === "Enter") answer();
-    else if (event.key === "Escape") buttons.cellOn.focus();
-    else return;
-    event.preventDefault();
-    event.stopPropagation();
-  });
-
-  // A screen reader gets the cell on which the class stays, not each one that it hurries past.
-  let waiting;
-  function say(text) {
-    clearTimeout(waiting);
-    waiting = setTimeout(() => { speaker.textContent = spoken(text); }, 250);
-  }
-
-  // --- where it stands
-
-  function go(step, cell, keep = false) {
-    if (keep) history.push({ ...at });
-    const other = step !== at.step;
-    Object.assign(at, { step, cell });
-    Object.assign(show, { answered: false });
-    guess.value = verdict.textContent = "";
-    peek.hidden = true;
-    if (other) showStep();
-    else showCell();
-  }
-
-  function move(by) {
-    const cell = at.cell + by, k = at.step + by;
-    if (cell >= 0 && cell < presses(current())) go(at.step, cell);
-    else if (steps[k]) go(k, by > 0 ? 0 : presses(steps[k]) - 1);
-  }
-
-  const moveStep = by => go(Math.min(Math.max(at.step + by, 0), steps.length - 1), 0);
-
-  function moveStation(by) {
-    const opens = steps.flatMap((step, k) => (k && steps[k - 1].section === step.section ? [] : [k]));
-    const here = opens.findLastIndex(k => k <= at.step);
-    go(opens[Math.min(Math.max(here + by, 0), opens.length - 1)], 0);
-  }
-
-  function goToStation(station) { // in the direction in which we are going
-    const back = isBack(current());
-    const there = steps.findIndex(step => isBack(step) === back && stationOf(step.section) === station);
-    if (there >= 0) go(there, 0);
-  }
-
-  const goToCell = cell => go(home[cell], steps[home[cell]].given ? 0 : cell - steps[home[cell]].first, home[cell] !== at.step);
-
-  // The page's address follows, so that it can be sent to somebody. A frame in a notebook has no address.
-  let pending;
-  function remember() {
-    clearTimeout(pending);
-    if (location.protocol === "about:") return;
-    const place = `#at=${current().name}${at.cell ? `,${at.cell}` : ""}`;
-    pending = setTimeout(() => window.history.replaceState(null, "", place), 300);
-  }
-
-  function open(place) {
-    const [name, cell] = place.split(","), k = steps.findIndex(step => step.name === name);
-    if (k < 0) return false;
-    go(k, Math.min(Math.max(Number(cell) || 0, 0), presses(steps[k]) - 1));
-    return true;
-  }
-
-  const addressed = () => new URLSearchParams(location.hash.slice(1)).get("at") ?? "";
-
-  // --- numbers of one's own
-
-  function edit(cell, value) {
-    const step = steps[home[cell]];
-    if (Number.isFinite(value)) step.given[cell - step.first] = value;
-    recalculate();
-  }
-
-  function recalculate() {
-    numbers = calculate(steps, decimals);
-    buttons.reset.hidden = steps.every((step, k) => !step.given || step.given.every((value, i) => value === original[k][i]));
-    for (const [cell, elements] of boxes) {
-      for (const element of elements) {
-        const input = element.querySelector("input");
-        if (input) input.value = write(cell);
-        else element.textContent = write(cell);
-      }
-    }
-    showCell();
-  }
-
-  function reset() {
-    steps.forEach((step, k) => { if (step.given) step.given = original[k].slice(); });
-    recalculate();
-  }
-
-  // --- keys, mouse, touch
-
-  const toggle = name => { show[name] = !show[name]; buttons[name === "predict" ? "hide" : name].setAttribute("aria-pressed", show[name]); };
-  const actions = {
-    first: () => go(0, 0),
-    last: () => go(steps.length - 1, presses(steps.at(-1)) - 1),
-    stationBack: () => moveStation(-1),
-    stationOn: () => moveStation(1),
-    stepBack: () => moveStep(-1),
-    stepOn: () => moveStep(1),
-    cellBack: () => move(-1),
-    cellOn: () => move(1),
-    whole: () => go(at.step, presses(current()) - 1),
-    back: () => { const { step, cell } = history.pop() ?? at; go(step, cell); },
-    hide: () => { toggle("predict"); show.answered = false; showCell(); },
-    arithmetic: () => { toggle("arithmetic"); showCell(); },
-    values: () => { toggle("values"); showStep(); },
-  };
-
-  function onKey(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const { target, key } = event, typing = target.matches?.("input, select");
-    if (typing && key === "Escape") return target.blur();
-    if (typing && !["PageUp", "PageDown"].includes(key)) return;
-    if (key === "Enter" && target.dataset?.cell) return goToCell(Number(target.dataset.cell));
-    if (key === "Enter" && target.dataset?.station) return goToStation(Number(target.dataset.station));
-    if (key === "Enter" && target.matches?.("button")) return; // the button's own
-    if (isHidden() && /^[-−0-9.,]$/.test(key)) return guess.focus(); // the key then types
-    const action = KEYS.find(([, shortcut]) => shortcut === key || shortcut === key.toLowerCase())?.[0];
-    if (!action) return;
-    event.preventDefault();
-    actions[action]();
-  }
-
-  function showPeek(element) {
-    const cell = Number(element.dataset.cell), step = steps[home[cell]], { whole } = sumOf(cell);
-    const place = whereabouts(step, cell - step.first);
-    peek.innerHTML = `<b>${typeset(letter(step))}</b> ${place}<div>${typeset(step.equation)}</div>`;
-    if (!step.given) peek.append(make("div", { className: "line", textContent: `${whole} = ${write(cell)}` }));
-    peek.append(make("small", { textContent: step.given ? "click: go there and change it" : "click: go there; Backspace: return" }));
-    peek.hidden = false;
-    const at = element.getBoundingClientRect(), own = peek.getBoundingClientRect();
-    const above = at.bottom + own.height + 8 > innerHeight;
-    peek.style.left = `${Math.max(4, Math.min(at.left, innerWidth - own.width - 4))}px`;
-    peek.style.top = `${above ? Math.max(4, at.top - own.height - 6) : at.bottom + 6}px`;
-  }
-
-  const cellAt = event => event.target.closest?.("td[data-cell]");
-  const look = event => { const element = cellAt(event); peek.hidden = true; if (element?.classList.contains("enters")) showPeek(element); };
-  parts.stage.addEventListener("mouseover", look);
-  parts.stage.addEventListener("focusin", look);
-  parts.stage.addEventListener("mouseleave", () => { peek.hidden = true; });
-  parts.stage.addEventListener("focusout", () => { peek.hidden = true; });
-  parts.stage.addEventListener("click", event => {
-    const element = cellAt(event);
+function listen() {
+  const { stage, belt, guess } = page, hide = () => { page.peek.hidden = true; };
+  document.addEventListener("keydown", onKey);
+  guess.addEventListener("keydown", onGuessKey);
+  for (const event of ["mouseover", "focusin"]) stage.addEventListener(event, look);
+  for (const event of ["mouseleave", "focusout"]) stage.addEventListener(event, hide);
+  stage.addEventListener("click", event => {
+    const element = cellUnder(event);
     if (element && event.target.tagName !== "INPUT") goToCell(Number(element.dataset.cell));
   });
-  parts.belt.addEventListener("click", event => {
+  belt.addEventListener("click", event => {
     const group = event.target.closest(".station");
     if (group) goToStation(Number(group.dataset.station));
   });
-  document.addEventListener("keydown", onKey);
-  addEventListener("resize", () => fit());
+  addEventListener("resize", fit);
   addEventListener("hashchange", () => open(addressed()));
-
-  for (const name of ["arithmetic", "values"]) buttons[name].setAttribute("aria-pressed", true);
-  buttons.hide.setAttribute("aria-pressed", false);
-  showStep();
-  if (!open(addressed())) open(data.at);
-  return { at, steps, edit, open, numbers: () => numbers };
 }
 
-// ------------------------------------------------------------------------------------------------ looks
+function onKey(event) {
+  const { target, key } = event, { cell, station } = target.dataset ?? {};
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+  const typing = target.matches?.("input, select");
+  if (typing && key === "Escape") return target.blur();
+  if (typing && !["PageUp", "PageDown"].includes(key)) return;
+  if (key === "Enter" && cell) return goToCell(Number(cell));
+  if (key === "Enter" && station) return goToStation(Number(station));
+  if (key === "Enter" && target.matches?.("button")) return; // the button's own
+  if (isHidden() && /^[-−0-9.,]$/.test(key)) return page.guess.focus(); // which then gets the key
+  const [name] = KEYS.find(([, shortcut]) => shortcut === key || shortcut === key.toLowerCase()) ?? [];
+  if (!name) return;
+  event.preventDefault();
+  actions[name]();
+}
+
+function onGuessKey(event) {
+  if (event.key === "Enter") answer();
+  else if (event.key === "Escape") page.buttons.cellOn.focus();
+  else return;
+  event.preventDefault();
+}
+
+const cellUnder = event => event.target.closest?.("td[data-cell]");
+
+// Where an entering number came from, beside it.
+function look(event) {
+  const element = cellUnder(event);
+  page.peek.hidden = !element?.classList.contains("enters");
+  if (page.peek.hidden) return;
+  const cell = Number(element.dataset.cell), step = steps[home[cell]];
+  const sum = step.given ? "" : `${sumOf(cell)} = ${write(cell)}`;
+  const hint = step.given ? "click: go there and change it" : "click: go there; Backspace: return";
+  page.peek.innerHTML =
+    `<b>${typeset(letter(step))}</b> ${whereabouts(step, cell - step.first)}` +
+    `<div>${typeset(step.equation)}</div><div>${sum}</div><small>${hint}</small>`;
+  putBeside(page.peek, element);
+}
+
+function putBeside(peek, element) {
+  const spot = element.getBoundingClientRect(), own = peek.getBoundingClientRect();
+  const below = spot.bottom + own.height + 8 < innerHeight;
+  peek.style.left = `${between(4, spot.left, Math.max(4, innerWidth - own.width - 4))}px`;
+  peek.style.top = `${below ? spot.bottom + 6 : Math.max(4, spot.top - own.height - 6)}px`;
+}
+
+// -------------------------------------------------------------------------------------- how it looks
 
 // Forward is blue and backward red, and each also says so in words; the numbers set the size of the stage.
 const CSS = `
 :root { color-scheme: light dark }
 .npformer-player { --ink: #1a1a1a; --quiet: #595959; --faint: #d0d0d0; --paper: #fff; --soft: #f2f2f2;
-  --way: #005a8d; --enters: #ffe680; --enters-edge: #8a6d00; --on: #fff;
-  margin: 0; height: 100vh; height: 100dvh; overflow: hidden; box-sizing: border-box; padding: 6px 12px;
-  display: grid; grid-template-rows: auto auto auto minmax(0, 1fr) auto auto; gap: 4px;
+  --way: #005a8d; --enters: #ffe680; --enters-edge: #8a6d00; --on: #fff; margin: 0; height: 100vh;
+  height: 100dvh; overflow: hidden; box-sizing: border-box; padding: 6px 12px; display: grid;
+  grid-template-rows: auto auto auto minmax(0, 1fr) auto auto; gap: 4px;
   font: 16px/1.35 "Inter", "Segoe UI", Roboto, "Helvetica Neue", "Liberation Sans", Arial, sans-serif;
   color: var(--ink); background: var(--paper); font-variant-numeric: tabular-nums }
 .npformer-player.back { --way: #a83c00 }
@@ -643,7 +701,8 @@ const CSS = `
 .belt path, .belt circle { fill: none; stroke: var(--quiet); stroke-width: 1.5 }
 .belt rect { fill: var(--soft); stroke: var(--quiet) }
 .belt text { text-anchor: middle; fill: var(--ink); font-size: 17px }
-.belt .letter { font: italic 19px "STIX Two Text", "Cambria", "Liberation Serif", Georgia, serif; fill: var(--quiet) }
+.belt .letter { font: italic 19px "STIX Two Text", "Cambria", "Liberation Serif", Georgia, serif;
+  fill: var(--quiet) }
 .belt .letter.lit { fill: var(--way); font-weight: bold; text-decoration: underline }
 .belt .station { cursor: pointer }
 .belt .station.lit rect { fill: var(--way); stroke: var(--way) }
@@ -652,7 +711,8 @@ const CSS = `
 .chips b { color: var(--way); margin-right: .5em }
 .npformer-player button, .npformer-player select { font: inherit; color: inherit; background: var(--soft);
   border: 1px solid var(--quiet); border-radius: 5px; padding: .1em .5em; cursor: pointer }
-.npformer-player button.on { background: var(--way); color: var(--on); border-color: var(--way); font-weight: bold }
+.npformer-player button.on { background: var(--way); color: var(--on); border-color: var(--way);
+  font-weight: bold }
 .npformer-player button.done { border-color: var(--way) }
 .npformer-player button.given { border-style: dashed }
 .npformer-player button[aria-pressed=true] { box-shadow: inset 0 -3px var(--way) }
@@ -663,38 +723,43 @@ const CSS = `
 .title h1 small { font-size: 16px; color: var(--quiet); margin-left: 1em }
 .count { color: var(--quiet); margin-left: auto; font-size: 1.15em }
 .npformer-player sub, .npformer-player sup { font-size: .68em; line-height: 0 }
-.stage { display: flex; flex-wrap: wrap; gap: .35em .9em; align-content: flex-start; align-items: flex-start; overflow: auto; min-height: 0; padding-top: .2em }
+.stage { display: flex; flex-wrap: wrap; gap: .35em .9em; align-content: flex-start; align-items: flex-start;
+  overflow: auto; min-height: 0; padding-top: .2em }
 .stage figure { margin: 0 }
 .stage .value { font-size: .75em }
 .stage figcaption { font-size: .62em; line-height: 1.3; color: var(--quiet); white-space: nowrap }
-.stage figcaption .letter { font-size: 1.35em; color: var(--ink) }
+.stage figcaption span { font-size: 1.35em; color: var(--ink) }
 .stage figcaption small { font-size: .85em; margin-left: .6em }
-.stage .result figcaption .letter { color: var(--way); font-weight: bold }
+.stage .result figcaption span { color: var(--way); font-weight: bold }
 .stage .heads { display: flex; gap: .5em }
 .stage table { border-collapse: collapse }
 .stage caption { font-size: .5em; color: var(--quiet); text-align: left; line-height: 1.1 }
 .stage th { font-size: .5em; font-weight: 400; color: var(--quiet); padding: 0 .5em; line-height: 1.2 }
 .stage th[scope=row] { text-align: right }
-.stage td { border: 1px solid var(--faint); padding: .04em .2em; text-align: right; min-width: var(--wide, 2em); height: 1.25em;
-  line-height: 1.22; cursor: pointer; background: var(--paper) }
+.stage td { border: 1px solid var(--faint); padding: 0 .2em; text-align: right;
+  min-width: var(--wide, 2em); height: 1.2em; line-height: 1.2; cursor: pointer; background: var(--paper) }
 .stage .given td { background: var(--soft) }
-.stage td.enters { background: var(--enters); font-weight: 600; box-shadow: inset 0 0 0 2px var(--enters-edge) }
+.stage td.enters { background: var(--enters); font-weight: 600;
+  box-shadow: inset 0 0 0 2px var(--enters-edge) }
 .stage td.now { font-weight: 700; box-shadow: inset 0 0 0 4px var(--way) }
-.stage td.partner { box-shadow: inset 0 -4px var(--way) }
+.stage td.beside { box-shadow: inset 0 -4px var(--way) }
 .stage td.late { background: repeating-linear-gradient(45deg, var(--soft) 0 5px, var(--paper) 5px 10px) }
-.stage td input { font: inherit; color: inherit; width: 3.2em; text-align: right; background: none; border: 0 }
-.sum { min-height: 2em; padding: .25em .6em; background: var(--soft); border-left: 5px solid var(--way); font-size: 22px; line-height: 1.3 }
-.sum.long { font-size: 19px; min-height: 3.2em }
-.sum .quiet, .sum small { color: var(--quiet) }
+.stage td input { font: inherit; color: inherit; width: 3.2em; text-align: right; background: none;
+  border: 0 }
+.sum { min-height: 2em; padding: .25em .6em; background: var(--soft); border-left: 5px solid var(--way);
+  font-size: 22px; line-height: 1.3 }
+.sum.long { font-size: 19px; min-height: 3.4em }
+.sum small { color: var(--quiet) }
 .sum b { font-size: 1.15em; color: var(--way) }
 .sum .guess { font: inherit; width: 6em; margin-right: .3em }
 .sum button { margin-left: .3em }
 .sum .verdict { margin-left: .6em; font-weight: bold }
 .controls { display: flex; flex-wrap: wrap; gap: 4px; font-size: 14px }
-.peek { position: fixed; max-width: 44em; padding: .4em .7em; background: var(--ink); color: var(--paper); border-radius: 6px;
-  font-size: 18px; pointer-events: none; z-index: 1 }
+.peek { position: fixed; max-width: 44em; padding: .4em .7em; background: var(--ink); color: var(--paper);
+  border-radius: 6px; font-size: 18px; pointer-events: none; z-index: 1 }
 .peek[hidden] { display: none }
-.speaker { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap }
+.speaker { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%);
+  white-space: nowrap }
 @media (pointer: coarse) { .npformer-player button { min-height: 40px; min-width: 40px } }
 @media (prefers-reduced-motion: no-preference) {
   .belt rect, .stage td { transition: background-color .12s }
@@ -702,7 +767,8 @@ const CSS = `
 @media (min-width: 1800px) and (min-height: 950px) {
   .npformer-player { font-size: 21px }
   .title h1 { font-size: 38px } .title .from { font-size: 25px }
-  .sum { font-size: 33px } .sum.long { font-size: 28px } .controls { font-size: 19px } .peek { font-size: 26px }
+  .sum { font-size: 33px } .sum.long { font-size: 28px }
+  .controls { font-size: 19px } .peek { font-size: 26px }
 }
 @media (max-width: 700px) { .sum, .title h1 { font-size: 18px } }
 `;

@@ -1,4 +1,4 @@
-"""The page of the player: what is in it, what is not, and how it gets into a notebook. Browsers come next door."""
+"""The page of the player: what is in it and what is not, and its way into a notebook; without a browser."""
 
 import html
 import json
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from npformer.teaching.player import play
-from npformer.teaching.recipes import recipes
+from npformer.teaching.recipes import OPERATIONS, recipes
 from npformer.teaching.worked_example import GIVEN, dog_bites_man, worked_example
 from npformer.teaching.worksheet import example_from_name
 
@@ -114,7 +114,63 @@ def test_a_trace_that_was_changed_is_refused():
         play(trace._replace(steps=tuple(steps)))
 
 
-def test_the_code_of_the_page_is_a_file_of_the_package():
-    code = resources.files("npformer.teaching").joinpath("player.js").read_text(encoding="utf-8")
-    assert code in play().page
-    assert max(map(len, code.splitlines())) <= 140
+# --- its code ------------------------------------------------------------------------------------
+
+CODE = resources.files("npformer.teaching").joinpath("player.js").read_text(encoding="utf-8")
+
+
+def test_the_code_of_the_page_is_a_file_of_the_package_and_keeps_the_rules_of_the_house():
+    assert CODE in play().page
+    assert max(map(len, CODE.splitlines())) <= 110
+    lengths = {
+        name: body.count("\n")
+        for name, body in re.findall(r"^(?:export )?function (\w+)(.*?)^}", CODE, re.DOTALL | re.MULTILINE)
+    }
+    assert len(lengths) > 30
+    assert {name: length for name, length in lengths.items() if length > 25} == {}
+
+
+def test_nothing_in_the_code_is_unused():
+    code = CODE[: CODE.index("const CSS")]
+    defined = re.findall(r"^(?:const|let|function) (\w+)", code, re.MULTILINE)
+    assert [name for name in defined if len(re.findall(rf"\b{name}\b", code)) < 2] == []
+
+
+def test_the_operations_are_those_of_the_recipes():
+    body = CODE[CODE.index("const OPERATIONS") : CODE.index("function evaluate")]
+    assert set(re.findall(r'^  "?([^\s":]+)"?:', body, re.MULTILINE)) == set(OPERATIONS)
+
+
+def colours(block):
+    return dict(re.findall(r"--([\w-]+): (#\w+)", block))
+
+
+def luminance(colour):
+    digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+    shares = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+    r, g, b = (share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+def contrast(a, b):
+    low, high = sorted((luminance(a), luminance(b)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_black_on_white_has_the_contrast_of_the_standard():
+    assert contrast("#000", "#ffffff") == pytest.approx(21)
+
+
+def test_letters_stand_out_from_what_is_behind_them_by_day_and_by_night():
+    """At least 4.5 to 1, level AA of the guidelines for accessible content; edges at least 3 to 1."""
+    css = CODE[CODE.index("const CSS") :]
+    day, night = css.split("@media (prefers-color-scheme: dark)")[:2]
+    for part in (day, night.split("\n}")[0]):
+        look = colours(part)
+        back = {**look, **colours(part[part.index(".back {") :])}
+        for one in (look, back):
+            for letters, behind in [("ink", "paper"), ("ink", "soft"), ("ink", "enters"), ("on", "way")]:
+                assert contrast(one[letters], one[behind]) >= 4.5, (letters, behind)
+            for letters in ("quiet", "way"):
+                assert min(contrast(one[letters], one[behind]) for behind in ("paper", "soft")) >= 4.5
+            assert contrast(one["enters-edge"], one["paper"]) >= 3
