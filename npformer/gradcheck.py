@@ -100,7 +100,8 @@ def gradcheck(
     check_callable("gradcheck", "forward", forward)
     check_callable("gradcheck", "backward", backward)
     check_number("gradcheck", "tolerance", tolerance, above=0)
-    check_generator("gradcheck", rng)
+    if rng is not None:
+        check_generator("gradcheck", "rng", rng)
     names = _argument_names(forward, len(args))
     if rng is not None and "rng" in names[len(args) :]:
         kwargs = {**kwargs, "rng": copy.deepcopy(rng)}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import npformer as npf
-from npformer.functional import BLOCK, normal_cdf
+from npformer.normal import BLOCK, normal_cdf
 
 DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=lambda dtype: dtype.__name__)
 ERF_TOLERANCE = {np.float64: 1e-15, np.float32: 3e-7}
