@@ -5,7 +5,8 @@
 // [operation, recipe, …].
 //
 // In this order: numbers, arithmetic as text, what belongs to a step, equations; then the page: a step, a
-// cell, predictions, places, numbers of one's own, keys; and how it looks. A page holds one player.
+// cell, predictions, places, numbers of one's own, a name's numbers, keys; and how it looks. A page holds one
+// player.
 
 // ------------------------------------------------------------------------------------------- numbers
 
@@ -193,6 +194,7 @@ function typeset(text) {
 // ------------------------------------------------------------------------------------------- the page
 
 let steps, home, original, places; // the trace; the step of each cell; the given numbers as they came
+let named; // whether a name may draw other numbers, as for a worksheet
 let decimals, numbers; // what every step is rounded to, null for not at all; the number of each cell
 let boxes; // from a cell to the boxes on the page that show it
 const at = { step: 0, cell: 0 };
@@ -207,7 +209,7 @@ const write = cell =>
   steps[home[cell]].given ? writtenAsGiven(numbers[cell]) : written(numbers[cell], digits());
 
 export function start(root, data) {
-  ({ steps, places, decimals } = data);
+  ({ steps, places, decimals, named } = data);
   original = steps.map(step => step.given?.slice());
   home = count(steps);
   relate(steps);
@@ -216,7 +218,7 @@ export function start(root, data) {
   listen();
   showStep();
   if (!open(addressed())) open(data.at);
-  return { at, steps, edit, open, numbers: () => numbers };
+  return { at, steps, edit, open, drawName, numbers: () => numbers };
 }
 
 // An element with properties; `data` and `aria` become attributes.
@@ -244,10 +246,13 @@ function build(root) {
   page.guess = make("input", { className: "guess", placeholder: "?", inputMode: "decimal", aria: { label } });
   page.verdict = make("span", { className: "verdict", aria: live });
   page.count = make("span", { className: "count" });
-  page.reset = makeButton("reset numbers", reset, { hidden: true });
+  page.reset = makeButton("reset", reset, { hidden: true, title: "the numbers as they came" });
+  page.rounding = chooseRounding();
+  page.name = makeNameBox();
+  page.name.hidden = !named || !globalThis.crypto?.subtle; // browsers keep it from some addresses
   page.buttons = Object.fromEntries(KEYS.map(([name, ...rest]) => [name, makeKeyButton(name, ...rest)]));
   page.belt.innerHTML = conveyor();
-  page.controls.append(...Object.values(page.buttons), chooseRounding(), page.reset, page.count);
+  page.controls.append(...Object.values(page.buttons), page.rounding, page.name, page.reset, page.count);
   for (const name of TOGGLES) press(name);
   root.classList.add("npformer-player");
   root.append(make("style", { textContent: CSS }), ...rows.map(name => page[name]), page.peek, page.speaker);
@@ -554,11 +559,13 @@ function edit(cell, value) {
 
 function reset() {
   steps.forEach((step, k) => { if (step.given) step.given = original[k].slice(); });
+  page.name.value = "";
   recalculate();
 }
 
 function recalculate() {
   numbers = calculate(steps, decimals);
+  page.rounding.value = decimals ?? "";
   page.reset.hidden = steps.every((step, k) => !step.given || String(step.given) === String(original[k]));
   for (const [cell, elements] of boxes) {
     for (const element of elements) {
@@ -570,16 +577,100 @@ function recalculate() {
   showCell();
 }
 
+// ---------------------------------------------------------------------------------- a name's numbers
+
+// These are the numbers of the name's worksheet: worksheet.py draws them in the same way, and says why.
+const DRAWN_FROM = [-1, -0.5, 0, 0, 0, 0, 0.5, 1];
+const WORKSHEET_DECIMALS = 3;
+const FOLDED = { ß: "ss", ς: "σ", ſ: "s" }; // what small letters alone do not make equal
+
+function lettersOf(name) {
+  const small = name.toLowerCase().replace(/[ßςſ]/g, letter => FOLDED[letter]);
+  return small.normalize("NFC").trim().split(/\s+/).join(" ");
+}
+
+function makeNameBox() {
+  const title = "the numbers of this name's worksheet (Enter)", aria = { label: "a name" };
+  const input = make("input", { className: "name", placeholder: "a name", title, aria });
+  input.addEventListener("change", () => drawName(input.value));
+  return input;
+}
+
+async function drawName(name) {
+  const letters = lettersOf(name);
+  if (!letters) return reset();
+  const numbers = numbersOf(letters);
+  do await draw(numbers); while (!isLively());
+  decimals = WORKSHEET_DECIMALS;
+  recalculate();
+  showStep();
+  page.name.blur(); // the keys are the player's again
+}
+
+// Integers and halves without end, from a hash of the name.
+async function* numbersOf(letters) {
+  for (let count = 0; ; count++) {
+    const text = new TextEncoder().encode(`${letters} ${count}`);
+    const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", text));
+    for (const byte of digest) yield DRAWN_FROM[byte % DRAWN_FROM.length];
+  }
+}
+
+// All that is given but the norms; and for the target whole numbers near the output.
+async function draw(numbers) {
+  const drawn = steps.filter(step => step.given && !step.name.startsWith("norm") && step.name !== "target");
+  for (const step of drawn) step.given = await drawArray(numbers, step);
+  const y = valuesOf(calculate(steps, null)).y, target = steps.find(step => step.name === "target");
+  target.given = (await drawArray(numbers, target)).map((number, i) => Math.round(y[i] + number) + 0);
+}
+
+// A matrix has no row and no column of zeros only.
+async function drawArray(numbers, step) {
+  const [, I, J] = step.shape, some = (list, keep) => list.some((value, i) => value !== 0 && keep(i));
+  const all = (length, test) => [...Array(length).keys()].every(test);
+  for (;;) {
+    const list = [];
+    while (list.length < I * J) list.push((await numbers.next()).value);
+    const rows = () => all(I, i => some(list, k => Math.floor(k / J) === i));
+    const columns = () => all(J, j => some(list, k => k % J === j));
+    if (step.axes.length === 1 || (rows() && columns())) return list;
+  }
+}
+
+const valuesOf = numbers => // of each step by its name
+  Object.fromEntries(steps.map(step => [step.name, numbers.slice(step.first, step.first + size(step))]));
+
+function rowsOf(name, list) {
+  const { shape: [, , J] } = steps.find(step => step.name === name);
+  return list.flatMap((_, i) => (i % J ? [] : [list.slice(i, i + J)]));
+}
+
+// Whether the numbers are worth a pencil: nothing vanishes, nothing grows, rounding does no harm.
+function isLively() {
+  const exact = calculate(steps, null), pencil = calculate(steps, WORKSHEET_DECIMALS);
+  const least = list => Math.min(...list), most = list => Math.max(...list);
+  const far = list => most(list.map(Math.abs)), value = valuesOf(exact);
+  const z = value["ffn.z"], weights = value["attention.weights"];
+  const on = rowsOf("ffn.z", z).map(row => row.filter(number => number > 0).length / row.length);
+  const spread = rowsOf("attention.weights", weights).map(row => most(row) - least(row));
+  return least(z.map(Math.abs)) >= 0.05 && least(on) > 0 && most(on) < 1
+    && least(weights) >= 0.02 && least(spread) >= 0.2
+    && least(value["norm_1.variance"]) >= 0.3 && least(value["norm_2.variance"]) >= 0.3
+    && far(exact) < 20
+    && steps.filter(isBack).every(step => far(value[step.name]) >= 0.05)
+    && far(exact.map((number, i) => number - pencil[i])) <= 0.05;
+}
+
 // ---------------------------------------------------------------------------------- keys, mouse, touch
 
 const KEYS = [ // an action, its key, what its button shows, what it says
   ["first", "Home", "start", "to the start"],
-  ["stationBack", "PageUp", "◀◀ station", "one station back"],
+  ["stationBack", "PageUp", "◀◀", "one station back"],
   ["stepBack", "ArrowUp", "▲ step", "one step back"],
   ["cellBack", "ArrowLeft", "◀ cell", "one cell back"],
   ["cellOn", "ArrowRight", "cell ▶", "one cell on"],
   ["stepOn", "ArrowDown", "step ▼", "one step on"],
-  ["stationOn", "PageDown", "station ▶▶", "one station on"],
+  ["stationOn", "PageDown", "▶▶", "one station on"],
   ["last", "End", "end", "to the end"],
   ["whole", "Enter", "all ⏎", "the whole step"],
   ["back", "Backspace", "return ⌫", "back to where you came from"],
@@ -752,6 +843,7 @@ const CSS = `
 .sum small { color: var(--quiet) }
 .sum b { font-size: 1.15em; color: var(--way) }
 .sum .guess { font: inherit; width: 6em; margin-right: .3em }
+.controls .name { font: inherit; width: 7em }
 .sum button { margin-left: .3em }
 .sum .verdict { margin-left: .6em; font-weight: bold }
 .controls { display: flex; flex-wrap: wrap; gap: 4px; font-size: 14px }

@@ -15,7 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.teaching.recipes import check_recipes, recipes
-from npformer.teaching.worked_example import GIVEN, PLACES, Step, Trace, worked_example
+from npformer.teaching.worked_example import (
+    GIVEN,
+    PLACES,
+    Example,
+    Step,
+    Trace,
+    dog_bites_man,
+    worked_example,
+)
+from npformer.tree import leaves
 from npformer.validate import check_kind
 
 PAGE = """\
@@ -108,8 +117,17 @@ def _data(trace: Trace, title: str, at: str | None) -> dict[str, Any]:
         "at": at or first,
         "decimals": trace.decimals,
         "places": PLACES,
+        "named": _is_like_a_worksheet(trace.example),
         "steps": [_step(step, found.get(step.name)) for step in trace.steps],
     }
+
+
+def _is_like_a_worksheet(example: Example) -> bool:
+    """Whether a name can draw this example's numbers: what no name draws must be that of the model."""
+    model = dog_bites_man()
+    same = (getattr(example, field) == getattr(model, field) for field in ("tokens", "vocabulary", "config"))
+    norms = [leaves((some.block.norm_1, some.block.norm_2)) for some in (example, model)]
+    return all(same) and all(np.array_equal(a, b) for (_, a), (_, b) in zip(*norms, strict=True))
 
 
 def _step(step: Step, found: list[Any] | None) -> dict[str, Any]:

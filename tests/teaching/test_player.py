@@ -48,6 +48,18 @@ def test_a_name_plays_the_numbers_of_its_worksheet():
     assert given["target"] == example.target.ravel().tolist()
 
 
+def test_a_name_can_draw_the_numbers_of_a_page_whose_other_numbers_are_those_of_a_worksheet():
+    example = dog_bites_man()
+    assert data_of(play())["named"] and data_of(play(worked_example(example_from_name("Ada"))))["named"]
+    other_norm = example.block._replace(norm_2=example.block.norm_1)
+    for other in [
+        example._replace(block=other_norm),
+        example._replace(tokens=("man", "bites", "dog"), ids=example.ids[::-1]),
+        example._replace(config=example.config._replace(eps=1e-6)),
+    ]:
+        assert data_of(play(worked_example(other)))["named"] is False
+
+
 def test_the_page_is_small_and_asks_nobody_for_anything():
     page = play(worked_example(example_from_name("Ada"), decimals=8)).page
     assert len(page.encode()) < 120_000
@@ -124,7 +136,7 @@ def test_the_code_of_the_page_is_a_file_of_the_package_and_keeps_the_rules_of_th
     assert max(map(len, CODE.splitlines())) <= 110
     lengths = {
         name: body.count("\n")
-        for name, body in re.findall(r"^(?:export )?function (\w+)(.*?)^}", CODE, re.DOTALL | re.MULTILINE)
+        for name, body in re.findall(r"^[a-z ]*function\*? (\w+)(.*?)^}", CODE, re.DOTALL | re.MULTILINE)
     }
     assert len(lengths) > 30
     assert {name: length for name, length in lengths.items() if length > 25} == {}
@@ -132,7 +144,7 @@ def test_the_code_of_the_page_is_a_file_of_the_package_and_keeps_the_rules_of_th
 
 def test_nothing_in_the_code_is_unused():
     code = CODE[: CODE.index("const CSS")]
-    defined = re.findall(r"^(?:const|let|function) (\w+)", code, re.MULTILINE)
+    defined = re.findall(r"^(?:const|let|(?:async )?function\*?) (\w+)", code, re.MULTILINE)
     assert [name for name in defined if len(re.findall(rf"\b{name}\b", code)) < 2] == []
 
 

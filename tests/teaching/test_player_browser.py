@@ -65,6 +65,11 @@ def numbers(trace):
     return np.concatenate([step.value.ravel() for step in trace.steps])
 
 
+def same_numbers(page, trace, tolerance=1e-9):
+    """Python's numbers and the page's: its exp and sin may differ in the last bit."""
+    np.testing.assert_allclose(page.evaluate("player.numbers()"), numbers(trace), rtol=0, atol=tolerance)
+
+
 def arithmetic(page):
     return " ".join(page.inner_text(".sum").split())
 
@@ -75,10 +80,14 @@ def arithmetic(page):
 def test_the_keys_lead_from_the_first_cell_to_the_last_and_back(opened):
     page = opened()
     press(page, "Home")
-    seen = [where(page)]
+    page.evaluate("""() => {
+        const place = () => [player.steps[player.at.step].name, player.at.cell];
+        window.seen = [place()];
+        document.addEventListener("keydown", () => seen.push(place())); // after the player's own
+    }""")
     for _ in range(STOPS - 1):
         press(page, "ArrowRight")
-        seen.append(where(page))
+    seen = [tuple(place) for place in page.evaluate("seen")]
     expected = [
         (step.name, cell)
         for step in TRACE.steps
@@ -205,7 +214,7 @@ def test_softmax_and_layer_norm_show_the_rows_on_the_way(opened):
 
 def test_every_number_that_is_shown_is_the_traces(opened):
     page = opened()
-    np.testing.assert_allclose(page.evaluate("player.numbers()"), numbers(TRACE), rtol=0, atol=1e-12)
+    same_numbers(page, TRACE, tolerance=1e-12)
     for place in range(len(TRACE.steps)):
         step = TRACE.steps[place]
         page.evaluate("name => player.open(name)", step.name)
@@ -376,13 +385,12 @@ def test_twenty_edits_in_the_page_give_the_numbers_that_python_gives(decimals, o
         example = changed(example, step.name, at, value)
         first = sum(other.value.size for other in TRACE.steps[: TRACE.steps.index(step)])
         page.evaluate("([cell, value]) => player.edit(cell, value)", [first + at, value])
-        expected = numbers(worked_example(example, decimals=decimals))
-        np.testing.assert_allclose(page.evaluate("player.numbers()"), expected, rtol=0, atol=1e-9)
+        same_numbers(page, worked_example(example, decimals=decimals))
 
 
 def test_a_number_typed_in_changes_what_comes_after_it_and_can_be_reset(opened):
     page = opened(place="#at=ffn.b_1")
-    reset = page.get_by_role("button", name="reset numbers")
+    reset = page.get_by_role("button", name="reset")
     assert not reset.is_visible()
     page.locator(".result input").nth(2).fill("1,5")
     press(page, "Tab", "Escape")
@@ -411,13 +419,48 @@ def test_rounding_can_be_chosen_in_the_page(opened):
     page = opened(play(worked_example(decimals=3)))
     for choice, decimals in [("exact", None), ("2 decimals", 2), ("3 decimals", 3)]:
         page.get_by_label("rounding").select_option(label=choice)
-        expected = numbers(worked_example(decimals=decimals))
-        np.testing.assert_allclose(page.evaluate("player.numbers()"), expected, rtol=0, atol=1e-9)
+        same_numbers(page, worked_example(decimals=decimals))
 
 
 def test_a_worksheets_numbers_are_played(opened):
     trace = worked_example(example_from_name("Ada"), decimals=3)
-    np.testing.assert_allclose(opened(play(trace)).evaluate("player.numbers()"), numbers(trace), atol=1e-9)
+    same_numbers(opened(play(trace)), trace)
+
+
+NAMES = """Ada Björn Chen Dana Emeka Fatima Goran Hana Ines Jun Kofi Lea Mirza Noor Olga Straße ΣΊΣΥΦΟΣ
+Işık 太郎 🙂""".split()
+
+
+def test_a_name_draws_the_numbers_of_its_worksheet_in_the_page(opened):
+    page = opened()
+    for name in [*NAMES, "  jean   PAUL "]:
+        page.evaluate("name => player.drawName(name)", name)
+        expected = numbers(worked_example(example_from_name(name), decimals=3))
+        np.testing.assert_allclose(
+            page.evaluate("player.numbers()"), expected, rtol=0, atol=1e-9, err_msg=name
+        )
+
+
+def test_a_name_is_typed_in_and_given_up_again(opened):
+    page = opened(place="#at=ffn.z,8")
+    page.get_by_label("a name").fill("Ada")
+    press(page, "Enter")
+    playwright.expect(page.get_by_label("rounding")).to_have_value("3")
+    value = worked_example(example_from_name("Ada"), decimals=3).named["ffn.z"].value[1, 2]
+    assert page.locator("td.now").inner_text() == f"{value:.3f}".replace("-", "−")
+    press(page, "ArrowRight")
+    assert where(page) == ("ffn.z", 9), "the keys are the player's again"
+    page.get_by_role("button", name="reset").click()
+    assert page.get_by_label("a name").input_value() == ""
+    np.testing.assert_allclose(
+        page.evaluate("player.numbers()"), numbers(worked_example(decimals=3)), atol=1e-9
+    )
+
+
+def test_another_sentence_has_no_box_for_a_name(opened):
+    example = dog_bites_man()
+    other = example._replace(tokens=("man", "bites", "dog"), ids=example.ids[::-1])
+    assert not opened(play(worked_example(other))).get_by_label("a name").is_visible()
 
 
 # --- for everybody --------------------------------------------------------------------------------
