@@ -97,7 +97,10 @@ function arithmetic(recipe, write, place = "first") {
     square: () => `${inside(a, "factor")}²`,
     sqrt: () => `√(${inside(a, "first")})`,
     relu: () => `max(0, ${inside(a, "first")})`,
-    gate: () => `${inside(a, "first")} where z > 0, else 0; z is ${inside(b, "first")}, so it`,
+    gate: () => {
+      const z = `z = ${inside(b, "first")}`;
+      return evaluate(b, numbers) > 0 ? `${inside(a, "first")} (since ${z} > 0)` : `0 (since ${z} ≤ 0)`;
+    },
   };
   return (ways[operation] ?? (() => `${operation}(${inside(a, "first")})`))(); // exp, sin, cos
 }
@@ -357,10 +360,11 @@ function chip(step, k) {
 function showEquation(step) {
   const lines = step.lines.map(k => typeset(steps[k].equation)).join(" <b>;</b> ");
   const equation = typeset(step.given ? letter(step) : step.equation);
+  const name = step.name === letter(step) ? "" : step.name;
   const says = step.given ? "given: click a number to change it" : step.source && `the paper, ${step.source}`;
   page.title.innerHTML =
     `<div class="from">${lines && `forward: ${lines}`}</div>` +
-    `<h1>${equation}<small>${[step.name, says].filter(Boolean).join(" · ")}</small></h1>`;
+    `<h1>${equation}<small>${[name, says].filter(Boolean).join(" · ")}</small></h1>`;
 }
 
 // A step as a figure; the role is "operand", "value" (beside its gradient) or "result".
@@ -811,7 +815,7 @@ const CSS = `
 .title .from { color: var(--quiet); font-size: 17px; line-height: 1.2 }
 .title .from:empty { display: none }
 .title h1 { font-size: 26px; font-weight: 500; line-height: 1.25; margin: 0 }
-.title h1 small { font-size: 16px; color: var(--quiet); margin-left: 1em }
+.title h1 small { font-size: .62em; color: var(--quiet); margin-left: 1em }
 .count { color: var(--quiet); margin-left: auto; font-size: 1.15em }
 .npformer-player sub, .npformer-player sup { font-size: .68em; line-height: 0 }
 .stage { display: flex; flex-wrap: wrap; gap: .35em .9em; align-content: flex-start; align-items: flex-start;

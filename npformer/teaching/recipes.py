@@ -90,6 +90,7 @@ def recipes(trace: Trace) -> dict[str, list[Recipe]]:
     made = {
         **_words_and_positions(cells, example),
         **_attention(cells, example.config.n_heads),
+        **_attention_back(cells, example.config.n_heads),
         **_ffn(cells),
         **_norm(cells, "norm_1", ("x", "a", "s", "h"), example.config.eps),
         **_norm(cells, "norm_2", ("h", "f", "t", "y"), example.config.eps),
@@ -147,36 +148,44 @@ def _sum_of(rows: Array, factor: _Term) -> Array:
     return rows.sum(axis=0) * factor if len(rows) else absent
 
 
+def _cut(a: Array, n_heads: int) -> Array:
+    return a.reshape(len(a), n_heads, -1).swapaxes(0, 1)  # (n_heads, n, d_k)
+
+
+def _joined(heads: Array) -> Array:
+    return heads.swapaxes(0, 1).reshape(heads.shape[1], -1)  # (n, d_model)
+
+
 def _attention(c: Cells, n_heads: int) -> dict[str, Array]:
-    def cut(name: str) -> Array:
-        return c[name].reshape(len(c[name]), n_heads, -1).swapaxes(0, 1)  # (n_heads, n, d_k)
-
-    def joined(heads: Array) -> Array:
-        return heads.swapaxes(0, 1).reshape(heads.shape[1], -1)  # (n, d_model)
-
-    Q, K, V, W_O = cut("attention.Q"), cut("attention.K"), cut("attention.V"), c["attention.W_O"]
-    exp, weights, heads = c["attention.exp"], c["attention.weights"], c["attention.heads"]
-    dheads, dweights, dscores = (c[f"d_attention.{name}"] for name in ("heads", "weights", "scores"))
-    root, dx = _root(Q.shape[-1]), c["d_s"]
-    made = {
-        "attention.scores": Q @ K.mT / root,
+    Q, K, V = (_cut(c[f"attention.{name}"], n_heads) for name in "QKV")
+    exp, weights, heads = (c[f"attention.{name}"] for name in ("exp", "weights", "heads"))
+    return {
+        **{f"attention.{name}": c["x"] @ c[f"attention.W_{name}"] for name in "QKV"},
+        "attention.scores": Q @ K.mT / _root(Q.shape[-1]),
         "attention.exp": _each("exp", c["attention.scores"]),
         "attention.weights": exp / exp.sum(axis=-1, keepdims=True),
         "attention.heads": weights @ V,
-        "a": joined(heads) @ W_O,
-        "d_attention.W_O": joined(heads).T @ c["d_s"],
-        "d_attention.heads": (c["d_s"] @ W_O.T).reshape(-1, n_heads, V.shape[-1]).swapaxes(0, 1),
-        "d_attention.V": joined(weights.mT @ dheads),
+        "a": _joined(heads) @ c["attention.W_O"],
+    }
+
+
+def _attention_back(c: Cells, n_heads: int) -> dict[str, Array]:
+    Q, K, V = (_cut(c[f"attention.{name}"], n_heads) for name in "QKV")
+    weights, heads, W_O = (c[f"attention.{name}"] for name in ("weights", "heads", "W_O"))
+    dweights, dheads, dscores = (c[f"d_attention.{name}"] for name in ("weights", "heads", "scores"))
+    ds, root = c["d_s"], _root(Q.shape[-1])
+    through = [c[f"d_attention.{name}"] @ c[f"attention.W_{name}"].T for name in "QKV"]
+    return {
+        "d_attention.W_O": _joined(heads).T @ ds,
+        "d_attention.heads": _cut(ds @ W_O.T, n_heads),
+        "d_attention.V": _joined(weights.mT @ dheads),
         "d_attention.weights": dheads @ V.mT,
         "d_attention.scores": weights * (dweights - (dweights * weights).sum(axis=-1, keepdims=True)),
-        "d_attention.Q": joined(dscores @ K) / root,
-        "d_attention.K": joined(dscores.mT @ Q) / root,
+        "d_attention.Q": _joined(dscores @ K) / root,
+        "d_attention.K": _joined(dscores.mT @ Q) / root,
+        **{f"d_attention.W_{name}": c["x"].T @ c[f"d_attention.{name}"] for name in "QKV"},
+        "d_x": ds + through[0] + through[1] + through[2],
     }
-    for W, of in zip(("W_Q", "W_K", "W_V"), "QKV", strict=True):
-        made[f"attention.{of}"] = c["x"] @ c[f"attention.{W}"]
-        made[f"d_attention.{W}"] = c["x"].T @ c[f"d_attention.{of}"]
-        dx = dx + c[f"d_attention.{of}"] @ c[f"attention.{W}"].T
-    return {**made, "d_x": dx}
 
 
 def _ffn(c: Cells) -> dict[str, Array]:
