@@ -1,6 +1,6 @@
 """npformer: the Transformer in plain NumPy functions, every backward pass written by hand and checked."""
 
-from types import FunctionType
+from types import FunctionType as _FunctionType
 
 from npformer.attention import (
     AttentionCache,
@@ -241,5 +241,5 @@ __all__ = [
 # Functions that take anything (a tree, a user's function, text) look at it themselves.
 _THEMSELVES = {f"npformer.{name}" for name in "arrays backend tree gradcheck signature teaching.text".split()}
 for _name in __all__:
-    if isinstance(globals()[_name], FunctionType) and globals()[_name].__module__ not in _THEMSELVES:
+    if isinstance(globals()[_name], _FunctionType) and globals()[_name].__module__ not in _THEMSELVES:
         globals()[_name] = checked(globals()[_name])

@@ -138,12 +138,12 @@ def decoder_block_backward(
     """
     attention, residual_1, cross, residual_2, ffn, residual_3, _, _ = cache
     dh, dffn, dnorm_3 = residual_backward(dy, ffn_backward, ffn, residual_3)
-    dg, (dmemory, dcross), dnorm_2 = residual_backward(dh, cross_attention_backward, cross, residual_2)
+    dg, (dmemory, dcross), dnorm_2 = residual_backward(dh, _cross_attention_backward, cross, residual_2)
     dx, dattention, dnorm_1 = residual_backward(dg, self_attention_backward, attention, residual_1)
     return dx, dmemory, DecoderBlockParams(dattention, dnorm_1, dcross, dnorm_2, dffn, dnorm_3)
 
 
-def cross_attention_backward(
+def _cross_attention_backward(
     dy: Array, cache: MultiHeadAttentionCache
 ) -> tuple[Array, tuple[Array, AttentionParams]]:
     """One memory was keys and values, so its gradients add: dy (..., T, d_model) -> dx, (dmemory, grads)."""
@@ -207,6 +207,7 @@ def decoder_backward(
         return dx, (dmemory, grads)
 
     dx, pairs, norm = stack_backward(dy, block_backward, cache.blocks, cache.norm)
-    no_block = array_module(dy).zeros_like(cache.memory)
-    dmemory = sum((dmemory for dmemory, _ in pairs), no_block)  # every block looked at the one memory
+    dmemory = array_module(dy).zeros_like(cache.memory)
+    for dblock_memory, _ in pairs:  # every block looked at the one memory
+        dmemory = dmemory + dblock_memory
     return dx, dmemory, DecoderParams(tuple(grads for _, grads in pairs), norm)

@@ -60,6 +60,7 @@ def greedy_decode(
     stop_id is stop_id again. Keys and values of the earlier tokens are kept, so that a new token costs
     one query (linear in the length).
 
+    >>> from npformer import init_transformer
     >>> config = TransformerConfig(d_model=8, d_ff=32, n_heads=2, n_layers=1)
     >>> params = init_transformer(10, config, np.random.default_rng(0))
     >>> greedy_decode(np.array([[1, 2, 3]]), params, config, start_id=0, stop_id=9, max_length=5).shape[0]
@@ -72,12 +73,14 @@ def greedy_decode(
     states = [first_state(block, memory, config) for block in params.decoder.blocks]
     ids = xp.full((*source_ids.shape[:-1], 1), start_id, dtype=np.int64)  # (B, 1)
     done = xp.zeros(source_ids.shape[:-1], dtype=bool)
-    while ids.shape[-1] <= max_length and not bool(done.all()):
+    for _ in range(max_length):
         mask = None if padding_id is None else padding_mask(ids, padding_id)  # (B, 1, t + 1)
         logits, states = next_logits(ids, states, params, config, mask, memory_mask)
         new = xp.where(done, stop_id, logits[..., 0, :].argmax(axis=-1))
         ids = xp.concatenate([ids, new[..., None]], axis=-1)  # (B, t + 2)
         done = done | (new == stop_id)
+        if bool(done.all()):
+            break
     return ids[..., 1:]
 
 

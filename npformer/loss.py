@@ -85,4 +85,5 @@ def cross_entropy_backward(dloss: DLoss, cache: CrossEntropyCache) -> Float[Arra
     probabilities, targets, share, eps, shape = cache
     dlogits = probabilities - eps / shape[-1]  # (N, V), so far softmax - q but for the target
     dlogits[array_module(targets).arange(len(targets)), targets] -= 1 - eps
-    return (dlogits * (share * dloss)).reshape(shape)
+    dlogits *= share * dloss
+    return dlogits.reshape(shape)

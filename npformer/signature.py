@@ -62,11 +62,11 @@ def checked(body: F) -> F:
     @functools.wraps(body)
     def door(*args: Any, **kwargs: Any) -> Any:
         rules.extend([] if rules else read_signature(body))
-        try:
-            check_call(body.__name__, rules, dict(zip(positional, args, strict=False)) | kwargs)
-        except (TypeError, ValueError) as error:
-            raise error.with_traceback(None) from None  # the caller's line says where, the message what
         with np.errstate(all="ignore"):
+            try:
+                check_call(body.__name__, rules, dict(zip(positional, args, strict=False)) | kwargs)
+            except (TypeError, ValueError) as error:
+                raise error.with_traceback(None) from None  # the caller's line says where, the message what
             return body(*args, **kwargs)
 
     door.__module__ = "npformer"  # where pickle finds it
@@ -99,11 +99,13 @@ def read_signature(body: Callable[..., Any]) -> list[tuple[str, "Rule"]]:
 
 
 def check_call(function: str, rules: list[tuple[str, "Rule"]], arguments: dict[str, Any]) -> None:
-    """Ask every argument. Where shapes contradict each other, name the one that most others contradict."""
+    """Ask every argument. Where arrays contradict each other, name the one that most others contradict."""
     try:
         ask_all(Call(function, arguments, {}), rules)
-    except ValueError:
-        ask_all(Call(function, arguments, majority(rules, arguments)), rules)
+    except (TypeError, ValueError):
+        call = Call(function, arguments, {})
+        listen(call, [array for name, rule in rules for array in rule.arrays(arguments.get(name))])
+        ask_all(call, rules)
         raise
 
 
@@ -114,14 +116,18 @@ def ask_all(call: Call, rules: list[tuple[str, "Rule"]]) -> None:
             rule.ask(call.arguments[name], name, call)
 
 
-def majority(rules: list[tuple[str, "Rule"]], arguments: dict[str, Any]) -> dict[str, int]:
-    """What most arrays say of a letter that stands in several; in a tie, those without leading axes."""
-    arrays = [pair for name, rule in rules for pair in rule.arrays(arguments.get(name))]
-    votes: dict[str, list[int]] = {}
-    for letters, shape in sorted(arrays, key=lambda pair: pair[0][:1] == ("...",)):
-        for letter, length in zip(reversed(letters), reversed(shape), strict=False):
-            votes.setdefault(letter, []).append(length)
-    return {letter: Counter(v).most_common(1)[0][0] for letter, v in votes.items() if len(v) > 1}
+def listen(call: Call, arrays: "list[tuple[Letters, Any]]") -> None:
+    """Know what most arrays say of letters and dtype; parameters, without leading axes, count double."""
+    votes: dict[str, list[Any]] = {}
+    for letters, x in sorted(arrays, key=lambda pair: pair[0][:1] == ("...",)):
+        inside, weight = letters[letters[:1] == ("...",) :], 1 + (letters[:1] != ("...",))
+        said = zip((*reversed(inside), "dtype"), (*reversed(x.shape[-len(inside) :]), x.dtype), strict=False)
+        for letter, value in said:
+            if value in validate.FLOATS or (letter != "dtype" and value != 0):
+                votes.setdefault(letter, []).extend([value] * weight)
+    known = {letter: Counter(v).most_common(1)[0][0] for letter, v in votes.items() if len(v) > 1}
+    call.dtype = known.pop("dtype", None)
+    call.letters = known
 
 
 # --- what stands behind an annotation -------------------------------------------------------------
@@ -136,7 +142,7 @@ class Rule:
         ask: Callable[[Any, str, Call], None],
         turn: int = 1,  # 0: tells letters to all others; 2: needs the letters of others
         letters: Letters | None = None,  # of an array
-        arrays: Callable[[Any], Iterator[tuple[Letters, tuple[int, ...]]]] = lambda value: iter(()),
+        arrays: Callable[[Any], Iterator[tuple[Letters, Any]]] = lambda value: iter(()),
     ) -> None:
         self.text, self.ask, self.turn, self.letters, self.arrays = text, ask, turn, letters, arrays
 
@@ -186,8 +192,13 @@ def optional(rule: Rule) -> Rule:
     """The same, or None."""
 
     def ask(value: Any, name: str, call: Call) -> None:
-        if value is not None:
-            rule.ask(value, name, call)
+        try:
+            if value is not None:
+                rule.ask(value, name, call)
+        except TypeError as error:
+            if not str(error).startswith(f"{call.function}: {name} is "):  # but something in it
+                raise
+            raise TypeError(str(error).replace("; expected ", "; expected None or ", 1)) from None
 
     return Rule(f"{rule} | None", ask, rule.turn, rule.letters, rule.arrays)
 
@@ -200,7 +211,7 @@ def each(rule: Rule) -> Rule:
         for i, part in enumerate(value):
             rule.ask(part, f"{name}.{i}", call)
 
-    def arrays(value: Any) -> Iterator[tuple[Letters, tuple[int, ...]]]:
+    def arrays(value: Any) -> Iterator[tuple[Letters, Any]]:
         return (a for part in value for a in rule.arrays(part)) if isinstance(value, tuple) else iter(())
 
     return Rule(f"tuple[{rule}, ...]", ask, rule.turn, arrays=arrays)
@@ -216,7 +227,7 @@ def fields_rule(kind: Any) -> Rule:
         for (field, rule), part in zip(pairs, value, strict=True):
             rule.ask(part, f"{name}.{field}", call)
 
-    def arrays(value: Any) -> Iterator[tuple[Letters, tuple[int, ...]]]:
+    def arrays(value: Any) -> Iterator[tuple[Letters, Any]]:
         if type(value) is kind:
             yield from (a for rule, part in zip(rules, value, strict=True) for a in rule.arrays(part))
 
@@ -234,9 +245,10 @@ def cache_rule(kind: Any) -> Rule:
         for field, letters in arrays:
             value = getattr(cache, field)
             if value is not None:
-                shape = value if isinstance(value, tuple) else value.shape
-                learn(letters, shape, field, call)
-                call.dtype = call.dtype or getattr(value, "dtype", None)
+                is_shape = isinstance(value, tuple)
+                learn(letters, value if is_shape else value.shape, field, call)
+                if call.dtype is None and not is_shape and value.dtype in validate.FLOATS:
+                    call.dtype = value.dtype
 
     return Rule(kind.__name__, ask, 0)
 
@@ -271,8 +283,8 @@ def floats(text: str, letters: Letters) -> Rule:
         call.dtype = x.dtype
         learn(letters, x.shape, name, call)
 
-    def arrays(x: Any) -> Iterator[tuple[Letters, tuple[int, ...]]]:
-        return iter([(letters, x.shape)] if hasattr(x, "shape") else [])
+    def arrays(x: Any) -> Iterator[tuple[Letters, Any]]:
+        return iter([(letters, x)] if validate.is_array(x) else [])
 
     return Rule(text, ask, letters=letters, arrays=arrays)
 
@@ -393,16 +405,22 @@ def ask_pairs(value: Any, name: str, call: Call) -> None:
         )
 
 
-def ask_vocabulary(value: Any, name: str, call: Call) -> None:
-    """An id, or an array of them, from 0 to vocab_size - 1."""
-    if isinstance(value, int | np.integer) or not hasattr(value, "shape"):
-        validate.check_integer(call.function, name, value, 0)
-    validate.check_id_range(call.function, name, np.asarray(value), call.letters["vocab_size"])
+def ask_vocabulary(ids: Any, name: str, call: Call) -> None:
+    """Ids from 0 to vocab_size - 1, looked at on the host only."""
+    validate.check_id_range(call.function, name, ids, call.letters["vocab_size"])
+
+
+def ask_id(value: Any, name: str, call: Call) -> None:
+    """One id from 0 to vocab_size - 1."""
+    validate.check_integer(call.function, name, value, 0)
+    if value >= call.letters["vocab_size"]:
+        last = call.letters["vocab_size"] - 1
+        raise ValueError(f"{call.function}: {name} is {value}; expected an id from 0 to {last}")
 
 
 IN_VOCABULARY = Rule("below vocab_size", ask_vocabulary, turn=3)
 EVEN_HEADS = Rule("RoPE needs an even d_k", ask_pairs, turn=3)
-Id = Annotated[int, IN_VOCABULARY]
+Id = Annotated[int, Rule("below vocab_size", ask_id, turn=3)]
 Rate = Annotated[float, number("0 <= · < 1", minimum=0, below=1)]
 NonNegative = Annotated[float, number(">= 0", minimum=0)]
 Positive = Annotated[float, number("> 0", above=0)]
