@@ -2,13 +2,11 @@
 
 `play()` gives one self-contained page: every cell, what enters it, and its arithmetic. The page gets the
 numbers that are given and the recipe of every cell (`recipes`), no results: it calculates them, so that it
-can calculate them anew when somebody edits a weight. The drawing is in player.js, which is read when used.
+can calculate them anew when somebody edits a weight. The drawing is in player.js. That file and what writes
+pages is loaded when used: `npformer.play` costs an `import npformer` nothing.
 """
 
-import html
-import json
 import os
-from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,6 +51,8 @@ class Player(NamedTuple):
 
     def _repr_html_(self) -> str:
         """A frame that holds the whole page: no widget, no server, no network."""
+        import html
+
         page = self.page.replace("&", "&amp;").replace("'", "&#39;")  # fewest escapes: code is full of "
         look = f"width: 100%; height: {FRAME_HEIGHT}px; border: 1px solid #999"
         return f'<iframe title="{html.escape(self.title)}" style="{look}" srcdoc=\'{page}\'></iframe>'
@@ -88,11 +88,18 @@ def play(trace: Trace | None = None, *, at: str | None = None) -> Player:
     check_kind("play", "trace", trace, Trace)
     _check_place(trace, at)
     title = f"“{' '.join(trace.example.tokens)}” through one encoder block and back"
-    data = json.dumps(_data(trace, title, at), ensure_ascii=False, separators=(",", ":"))
+    return Player(title, _page(title, _data(trace, title, at)))
+
+
+def _page(title: str, data: dict[str, Any]) -> str:
+    import html
+    import json
+    from importlib import resources
+
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     script = resources.files("npformer.teaching").joinpath("player.js").read_text(encoding="utf-8")
     # "<" in a text of the data could end the script element early
-    page = PAGE.format(title=html.escape(title), data=data.replace("<", "\\u003c"), script=script)
-    return Player(title, page)
+    return PAGE.format(title=html.escape(title), data=text.replace("<", "\\u003c"), script=script)
 
 
 def _check_place(trace: Trace, at: Any) -> None:
