@@ -88,7 +88,7 @@ def play(trace: Trace | None = None, *, at: str | None = None) -> Player:
     check_kind("play", "trace", trace, Trace)
     _check_place(trace, at)
     title = f"“{' '.join(trace.example.tokens)}” through one encoder block and back"
-    return Player(title, _page(title, _data(trace, title, at)))
+    return Player(title, _page(title, _data(trace, at)))
 
 
 def _page(title: str, data: dict[str, Any]) -> str:
@@ -114,13 +114,12 @@ def _check_place(trace: Trace, at: Any) -> None:
         raise ValueError(f"play: at is {at!r}; expected a cell of {name} from 0 to {size - 1}")
 
 
-def _data(trace: Trace, title: str, at: str | None) -> dict[str, Any]:
+def _data(trace: Trace, at: str | None) -> dict[str, Any]:
     """What the page needs: the given numbers, and for all others their recipes."""
     found = recipes(trace)
     check_recipes(trace, found)
     first = next(step.name for step in trace.steps if step.equation != GIVEN)
     return {
-        "title": title,
         "at": at or first,
         "decimals": trace.decimals,
         "places": PLACES,
