@@ -77,44 +77,40 @@ function judge(text, value, places) {
 
 // -------------------------------------------------------------------------------- arithmetic as text
 
-// The recipe with its numbers; `write(cell)` is a cell's. A negative number stands in brackets unless it
-// comes first. `place` is where this part stands: it decides about brackets.
-function arithmetic(recipe, write, place = "first") {
-  const inside = (part, where) => arithmetic(part, write, where);
+// The recipe with its numbers. A negative one stands in brackets unless it comes first. `place` is where this
+// part stands: it decides about brackets.
+function arithmetic(recipe, place = "first") {
   const bracket = (text, ...places) => (places.includes(place) ? `(${text})` : text);
   if (typeof recipe === "number") {
     const text = write(recipe);
     return text.startsWith("−") && place !== "first" ? `(${text})` : text;
   }
   const [operation, a, b] = recipe;
-  const terms = () => recipe.slice(1).map((part, i) => inside(part, i ? "term" : "first"));
+  const terms = () => recipe.slice(1).map((part, i) => arithmetic(part, i ? "term" : "first"));
   const ways = {
     number: () => b,
     "+": () => bracket(terms().join(" + "), "taken", "factor", "below"),
-    "-": () => bracket(`${inside(a, "first")} − ${inside(b, "taken")}`, "taken", "factor", "below"),
-    "*": () => bracket(`${inside(a, "factor")} · ${inside(b, "factor")}`, "below"),
-    "/": () => bracket(`${inside(a, "factor")} / ${inside(b, "below")}`, "below"),
-    square: () => `${inside(a, "factor")}²`,
-    sqrt: () => `√(${inside(a, "first")})`,
-    relu: () => `max(0, ${inside(a, "first")})`,
-    gate: () => {
-      const z = `z = ${inside(b, "first")}`;
-      return evaluate(b, numbers) > 0 ? `${inside(a, "first")} (since ${z} > 0)` : `0 (since ${z} ≤ 0)`;
-    },
+    "-": () => bracket(`${arithmetic(a, "first")} − ${arithmetic(b, "taken")}`, "taken", "factor", "below"),
+    "*": () => bracket(`${arithmetic(a, "factor")} · ${arithmetic(b, "factor")}`, "below"),
+    "/": () => bracket(`${arithmetic(a, "factor")} / ${arithmetic(b, "below")}`, "below"),
+    square: () => `${arithmetic(a, "factor")}²`,
+    sqrt: () => `√(${arithmetic(a, "first")})`,
+    relu: () => `max(0, ${arithmetic(a, "first")})`,
+    gate: () => `${arithmetic(a, "first")} if z > 0, else 0 (z = ${arithmetic(b, "first")})`,
   };
-  return (ways[operation] ?? (() => `${operation}(${inside(a, "first")})`))(); // exp, sin, cos
+  return (ways[operation] ?? (() => `${operation}(${arithmetic(a, "first")})`))(); // exp, sin, cos
 }
 
 // The same with the sums in it worked out, if there are any: (3 · 1 + 2 · 4) / √2 becomes 11 / √2.
-function shorter(recipe, write, numbers, places) {
+function shorter(recipe) {
   if (typeof recipe === "number" || !["/", "*", "sqrt"].includes(recipe[0])) return "";
   const workedOut = part => {
     if (typeof part === "number" || part[0] === "number") return part;
-    const text = written(evaluate(part, numbers), places);
+    const text = written(evaluate(part, numbers), digits());
     return ["number", 0, recipe[0] === "*" && text.startsWith("−") ? `(${text})` : text];
   };
-  const text = arithmetic([recipe[0], ...recipe.slice(1).map(workedOut)], write);
-  return text === arithmetic(recipe, write) ? "" : text;
+  const text = arithmetic([recipe[0], ...recipe.slice(1).map(workedOut)]);
+  return text === arithmetic(recipe) ? "" : text;
 }
 
 const SPOKEN = {
@@ -179,6 +175,8 @@ function whereabouts(step, cell) {
 
 // ------------------------------------------------------------------------------------------ equations
 
+const escaped = text => text.replace(/[<>&]/g, sign => `&#${sign.charCodeAt(0)};`);
+
 const GREEK = { gamma: "γ", beta: "β" };
 const PIECES = /(d?)([A-Za-z]+)(?:_([A-Za-z0-9]+))?|\^\(([^)]*)\)|\^(\w+)|ᵀ|[<>&]/g;
 
@@ -187,7 +185,7 @@ function typeset(text) {
   return text.replace(PIECES, (found, d, word, below, up, power) => {
     if (found === "ᵀ") return "<sup>T</sup>";
     if (up ?? power) return `<sup>${typeset(up ?? power)}</sup>`;
-    if (!word) return `&#${found.charCodeAt(0)};`;
+    if (!word) return escaped(found);
     const body = d + (below === "hat" ? `${word}\u0302` : GREEK[word] ?? word);
     const lean = word.length === 1 || GREEK[word] ? `<i>${body}</i>` : body;
     return below && below !== "hat" ? `${lean}<sub>${below}</sub>` : lean;
@@ -284,9 +282,9 @@ function chooseRounding() {
 const STATIONS = [
   ["words", "words + positions", 0, 150],
   ["attention", "attention", 206, 336],
-  ["first add", "norm", 446, 526],
+  ["first add & norm", "norm", 446, 526],
   ["feed-forward", "feed-forward", 582, 712],
-  ["second add", "norm", 822, 902],
+  ["second add & norm", "norm", 822, 902],
   ["loss", "loss", 958, 1028],
 ];
 const GAPS = [
@@ -304,8 +302,8 @@ function conveyor() {
   const sum = ([from, x]) =>
     `<path d="M${from} 49V12H${x}V38"/><circle cx="${x}" cy="49" r="11"/>` +
     `<path d="M${x - 6} 49h12M${x} 43v12"/>`;
-  const station = ([, name, left, right], k) =>
-    `<g class="station" data-station="${k}" role="button" tabindex="0" aria-label="${name}">` +
+  const station = ([words, name, left, right], k) =>
+    `<g class="station" data-station="${k}" role="button" tabindex="0" aria-label="${escaped(words)}">` +
     `<rect x="${left}" y="30" width="${right - left}" height="38" rx="6"/>` +
     `<text x="${(left + right) / 2}" y="55">${name}</text></g>`;
   const drawn = [...GAPS.map(gap), ...SUMS.map(sum), ...STATIONS.map(station)].join("");
@@ -325,7 +323,7 @@ function showStep() {
   const beside = value === undefined ? [] : [table(value, "value")];
   page.stage.replaceChildren(...around, ...beside, table(at.step, "result"));
   // Long sums get two lines, for the whole step: nothing moves from cell to cell.
-  const lengths = (step.recipes ?? []).map(recipe => arithmetic(recipe, write).length);
+  const lengths = (step.recipes ?? []).map(recipe => arithmetic(recipe).length);
   page.sum.classList.toggle("long", Math.max(0, ...lengths) > 100);
   fit();
   showCell();
@@ -387,12 +385,12 @@ function widest(step) {
 
 function matrix(step, g, role) {
   const [G, I, J] = step.shape, count = length => [...Array(length).keys()];
-  const named = step.rows.length ? g === 0 : I > 1; // the words stand before the first head only
-  const rowWord = i => (named ? [make("th", { scope: "row", textContent: step.rows[i] ?? i })] : []);
+  const worded = step.rows.length ? g === 0 : I > 1; // the words stand before the first head only
+  const rowWord = i => (worded ? [make("th", { scope: "row", textContent: step.rows[i] ?? i })] : []);
   const columnWord = j => make("th", { scope: "col", textContent: step.columns[j] ?? j });
-  const over = make("tr", {}, ...(named ? [make("th")] : []), ...count(J).map(columnWord));
-  const boxes = i => count(J).map(j => box(step.first + (g * I + i) * J + j, role));
-  const row = i => make("tr", {}, ...rowWord(i), ...boxes(i));
+  const over = make("tr", {}, ...(worded ? [make("th")] : []), ...count(J).map(columnWord));
+  const rowOf = i => count(J).map(j => box(step.first + (g * I + i) * J + j, role));
+  const row = i => make("tr", {}, ...rowWord(i), ...rowOf(i));
   const title = G > 1 ? [make("caption", { textContent: `head ${g + 1}` })] : [];
   return make("table", {}, ...title, ...(J > 1 ? [over] : []), ...count(I).map(row));
 }
@@ -449,7 +447,7 @@ function markResult(element, place) {
 
 function sumOf(cell) {
   const step = steps[home[cell]], recipe = step.recipes[cell - step.first];
-  const whole = arithmetic(recipe, write), short = shorter(recipe, write, numbers, digits());
+  const whole = arithmetic(recipe), short = shorter(recipe);
   return short ? `${whole} = ${short}` : whole;
 }
 
@@ -459,11 +457,12 @@ function showSum(step) {
     return say(`${letter(step)}, given`);
   }
   const place = whereabouts(step, at.cell), cell = step.first + at.cell;
-  const line = show.arithmetic ? `${sumOf(cell)} = ` : "", result = isHidden() ? "?" : write(cell);
-  const name = make("span", { innerHTML: `${typeset(letter(step))}<small> ${place}</small> = ` });
+  const sum = isHidden() ? arithmetic(step.recipes[at.cell]) : sumOf(cell); // worked out only when asked
+  const line = show.arithmetic ? `${sum} = ` : "", result = isHidden() ? "what will stand here?" : write(cell);
+  const name = make("span", { innerHTML: `${typeset(letter(step))}<small> ${escaped(place)}</small> = ` });
   const answer = isHidden() ? question() : [make("b", { textContent: result }), page.verdict];
   page.sum.replaceChildren(name, make("span", { className: "line", textContent: line }), ...answer);
-  say(`${letter(step)} ${place}: ${line}${isHidden() ? "what will stand here?" : result}`);
+  say(`${letter(step)} ${place}: ${line}${result}`);
 }
 
 // A screen reader gets the cell on which the class stays, not each one that it hurries past.
@@ -761,8 +760,8 @@ function look(event) {
   const sum = step.given ? "" : `${sumOf(cell)} = ${write(cell)}`;
   const hint = step.given ? "click: go there and change it" : "click: go there; Backspace: return";
   page.peek.innerHTML =
-    `<b>${typeset(letter(step))}</b> ${whereabouts(step, cell - step.first)}` +
-    `<div>${typeset(step.equation)}</div><div>${sum}</div><small>${hint}</small>`;
+    `<b>${typeset(letter(step))}</b> ${escaped(whereabouts(step, cell - step.first))}` +
+    `<div>${typeset(step.equation)}</div><div>${escaped(sum)}</div><small>${hint}</small>`;
   putBeside(page.peek, element);
 }
 

@@ -186,9 +186,9 @@ def test_a_cell_shows_what_enters_it_and_its_arithmetic(opened):
         ("table,4", "= sin(1.000) = 0.841"),
         ("norm_1.std,0", "= √(0.777 + 1e-05) = √(0.777) = 0.882"),
         ("ffn.hidden,8", "= max(0, −0.255) = 0.000"),
-        ("d_ffn.z,8", "dz bites, column 2 = 0 (since z = −0.255 ≤ 0) = 0.000"),
-        ("d_ffn.z,9", "dz bites, column 3 = 0.064 (since z = 0.504 > 0) = 0.064"),
-        ("d_E,0", "this word does not stand in the sentence"),
+        ("d_ffn.z,8", "dz bites, column 2 = 0.751 if z > 0, else 0 (z = −0.255) = 0.000"),
+        ("d_ffn.z,9", "dz bites, column 3 = 0.064 if z > 0, else 0 (z = 0.504) = 0.064"),
+        ("d_E,0", "dE <pad>, column 0 = 0, since this word does not stand in the sentence = 0.000"),
         ("d_t,5", "(−0.572 − (−1.119) − 0.506 · 1.428) / 1.374"),
     ],
 )
@@ -244,6 +244,14 @@ def test_predicting_hides_the_result_until_it_is_asked_for(opened):
     assert page.locator("td.now").inner_text() == "?"
     press(page, "h")
     assert page.locator("td.now").inner_text() != "?"
+
+
+def test_predicting_hides_what_is_worked_out_on_the_way(opened):
+    page = opened(place="#at=attention.scores,4")
+    press(page, "h")
+    assert "(3.461 · 0.079 + 2.079 · 0.346) / √2 = check" in arithmetic(page)
+    page.get_by_role("button", name="show", exact=True).click()
+    assert "/ √2 = 0.995 / √2 = 0.703" in arithmetic(page)
 
 
 @pytest.mark.parametrize(
@@ -317,6 +325,15 @@ def test_the_same_by_keyboard_alone(opened):
         reached.add(page.evaluate(f"{focused}.getAttribute('aria-label') ?? {focused}.className"))
     assert {"attention", "one cell on", "hide each result until you ask for it", "rounding"} <= reached
     assert any("enters" in name for name in reached)
+
+
+def test_words_are_words_and_never_code(opened):
+    words = ("<b>one</b>", "<i", "&lt;")
+    page = opened(play(worked_example(dog_bites_man()._replace(tokens=words))), place="#at=ffn.z,0")
+    assert "z <b>one</b>, column 0" in arithmetic(page)
+    page.hover("td.enters >> nth=0")
+    assert "h <b>one</b>, column 0" in page.locator(".peek").inner_text()
+    assert page.locator(".result th[scope=row]").all_inner_texts() == list(words)
 
 
 def test_a_click_on_a_box_of_the_result_goes_there(opened):
