@@ -458,7 +458,8 @@ function showSum(step) {
   }
   const place = whereabouts(step, at.cell), cell = step.first + at.cell;
   const sum = isHidden() ? arithmetic(step.recipes[at.cell]) : sumOf(cell); // worked out only when asked
-  const line = show.arithmetic ? `${sum} = ` : "", result = isHidden() ? "what will stand here?" : write(cell);
+  const line = show.arithmetic ? `${sum} = ` : "";
+  const result = isHidden() ? "what will stand here?" : write(cell);
   const name = make("span", { innerHTML: `${typeset(letter(step))}<small> ${escaped(place)}</small> = ` });
   const answer = isHidden() ? question() : [make("b", { textContent: result }), page.verdict];
   page.sum.replaceChildren(name, make("span", { className: "line", textContent: line }), ...answer);
