@@ -50,7 +50,9 @@ class Exercise(NamedTuple):
 
     def __str__(self) -> str:
         lettered = [
-            f"  {letter}) {option.text}" for letter, option in zip("abcdef", self.options, strict=False) if option.text
+            f"  {letter}) {option.text}"
+            for letter, option in zip("abcdef", self.options, strict=False)
+            if option.text
         ]
         ways = {
             "choice": "Answer with a letter.",

@@ -15,13 +15,14 @@ from npformer.exercises.mistakes import differing, outcomes, recognised, right, 
 from npformer.exercises.outcomes import (
     Outcome,
     agreeing,
+    quiet,
     returned_by_npformer,
     run,
     same,
     same_outcome,
 )
 from npformer.exercises.probes import Subject, subjects
-from npformer.exercises.relations import Seen, View, along, by_part, close, first_relation
+from npformer.exercises.relations import Seen, View, along, by_part, close, first_relation, same_for_all
 from npformer.exercises.result import Result, passed, unanswered
 
 Function = Callable[..., Any]
@@ -270,6 +271,13 @@ def _it(subject: Subject, name: str) -> str:
 
 def _look(exercise_id: str, function: Function, found: tuple[Outcome, ...], k: int) -> Seen | None:
     subject = subjects()[exercise_id]
+    with quiet():
+        return _first(subject, exercise_id, function, found, k)
+
+
+def _first(
+    subject: Subject, exercise_id: str, function: Function, found: tuple[Outcome, ...], k: int
+) -> Seen | None:
     arguments = tuple(dict(zip(subject.names, probe, strict=True)) for probe in subject.probes)
     sizes = tuple(_sizes(subject.sizes, given) for given in arguments)
     mine, theirs = (tuple(o.arrays[k].astype(float) for o in side) for side in (found, right(exercise_id)))
@@ -280,6 +288,7 @@ def _look(exercise_id: str, function: Function, found: tuple[Outcome, ...], k: i
         or first_behaviour(trial, exercise_id)
         or along(view, DIRECTIONS.get(exercise_id, {}))
         or by_part(view)
+        or same_for_all(view)
         or (LATER[exercise_id](trial) if exercise_id in LATER else None)
     )
 

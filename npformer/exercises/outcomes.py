@@ -186,7 +186,8 @@ def returned_by_npformer(function: Callable[..., Any], probe: Arguments, subject
     made: list[tuple[str, Any]] = []
 
     def watch(frame: Any, event: str, value: Any) -> None:
-        if event == "return" and _inside(frame, "npformer.") and not _inside(frame.f_back, __package__):
+        ours = _inside(frame, "npformer.") and not _inside(frame, __package__)
+        if event == "return" and ours and not _inside(frame.f_back, __package__):
             made.append((frame.f_code.co_name, value))
 
     before, outcome = sys.getprofile(), Outcome()

@@ -13,6 +13,7 @@ import numpy as np
 from npformer.attention import attention_forward, causal_mask, merge_heads, split_heads
 from npformer.backend import Array
 from npformer.embedding import EmbeddingParams, embedding_forward
+from npformer.exercises.slips import table
 from npformer.feed_forward import FFNParams, ffn_backward, ffn_forward
 from npformer.functional import softmax_backward, softmax_forward
 from npformer.layer_norm import LayerNormParams, layer_norm_backward, layer_norm_forward
@@ -130,8 +131,14 @@ def _from(row: int) -> Look:
     return lambda n, d: positional_encoding(n, d, start=row)
 
 
+def _faster(factor: float) -> Look:
+    return lambda n, d: table(n, d, unit=factor)
+
+
 def _layers() -> dict[str, Subject]:
     tables: dict[str, Look] = {f"the table from position {k} on": _from(k) for k in (2, -1)}
+    faster = {"2π": 2 * np.pi, "π": np.pi, "2": 2.0, "1/2": 0.5, "1/10": 0.1, "1/(2π)": 0.5 / np.pi}
+    tables |= {f"the table with every angle multiplied by {words}": _faster(c) for words, c in faster.items()}
     hidden = {"z = x W_1 + b_1": lambda x, W, b, *_: x @ W + b, "the hidden layer": _hidden}
     return {
         "pe.table": Subject(
@@ -144,7 +151,7 @@ def _layers() -> dict[str, Subject]:
         ),
         "layer_norm.forward": Subject(
             "x, gamma, beta, eps", ("y",), _layer_norm_forward, _norm_probes(0), sizes=_NORM, unit="token",
-            neutral={"gamma": 1.0, "beta": 0.0, "eps": 0.0}, landmarks=_NORMS, cancels={
+            neutral={"gamma": 1.0, "beta": 0.0, "eps": 1e-12}, landmarks=_NORMS, cancels={
                 "the same number added to all features of x": lambda x, *more: (x + 3.0, *more),
             },
         ),
@@ -177,7 +184,7 @@ def _backward_layers() -> dict[str, Subject]:
         ),
         "layer_norm.backward": Subject(
             "dy, x, gamma, beta, eps", ("dx", "dgamma", "dbeta"), _layer_norm_backward, _norm_probes(1),
-            sizes=_NORM, unit="token", neutral={"gamma": 1.0, "eps": 0.0},
+            sizes=_NORM, unit="token", neutral={"gamma": 1.0, "eps": 1e-12},
             landmarks={"dy itself": lambda dy, *_: dy, "dy · gamma": lambda dy, x, gamma, *_: dy * gamma},
         ),
         "softmax.backward": Subject(
@@ -268,7 +275,10 @@ _NEAR_LOSSES: dict[str, Look] = {
 def _heads_and_words() -> dict[str, Subject]:
     whole = ((_normal(2, 3, 8), 4), (_normal(3, 5, 6), 2))
     pieces = ((_normal(2, 4, 3, 2),), (_normal(3, 2, 5, 4),))
-    words = ((np.array([[2, 0, 5], [1, 5, 3]]), _normal(6, 8)), (np.array([[1, 3]]), _normal(4, 5)))
+    words = (
+        (np.array([[2, 0, 5], [1, 5, 3]]), _normal(6, 8)),
+        (np.array([[1, 3], [2, 1], [0, 3]]), _normal(4, 5)),
+    )
     shifted = {
         f"the row of the id {where} each id": _neighbour(step)
         for where, step in (("after", 1), ("before", -1))
@@ -280,7 +290,12 @@ def _heads_and_words() -> dict[str, Subject]:
         ),
         "heads.merge": Subject(
             "x", ("y",), merge_heads, pieces, sizes="x: batch n_heads T d_k",
-            landmarks={"the heads with their columns shuffled together, d_k before heads": _columns_first},
+            landmarks={
+                "the heads with their columns shuffled together, d_k before heads": _columns_first,
+                "the heads side by side in the reverse order": lambda x: merge_heads(x[:, ::-1]),
+                "the sum of the heads": lambda x: x.sum(axis=1),
+                "the mean of the heads": lambda x: x.mean(axis=1),
+            },
         ),
         "embedding.forward": Subject(
             "ids, E", ("x",), _embedding, words, sizes="ids: batch T; E: vocabulary d_model", landmarks=shifted,

@@ -195,7 +195,11 @@ def normalised(rng: Rng) -> Posed:
     wrong = {code: y[0, 0] for code, y in wrong.items() if code[:6] not in ("LN-AXI", "LN-EPS")}
     wrong.pop("LN-DDOF-EPS", None)  # with eps = 0 it is LN-DDOF
     x_hat = (x - x.mean()) / x.std()
-    wrong |= {"CF-X-HAT": x_hat, "CF-BETA-FIRST": gamma * (x_hat + beta), "CF-NOT-DIVIDED-SPREAD": gamma * (x - x.mean()) + beta}
+    wrong |= {
+        "CF-X-HAT": x_hat,
+        "CF-BETA-FIRST": gamma * (x_hat + beta),
+        "CF-NOT-DIVIDED-SPREAD": gamma * (x - x.mean()) + beta,
+    }
     given = {"x": x.tolist(), "gamma": gamma.tolist(), "beta": beta.tolist()}
     return Posed(given, gamma * x_hat + beta, wrong, 3)
 
@@ -213,21 +217,35 @@ def score_cells(rng: Rng) -> Posed:
 def causal_cells(rng: Rng) -> Posed:
     """The cells that a causal mask leaves visible."""
     T = _pick(rng, 5, 4, 30)
-    wrong = {"CF-NOT-ITSELF": T * (T - 1) // 2, "CF-NO-MASK": T * T, "CF-HALF": T * T / 2, "CF-ONE-SCORE-EACH": T}
+    wrong = {
+        "CF-NOT-ITSELF": T * (T - 1) // 2,
+        "CF-NO-MASK": T * T,
+        "CF-HALF": T * T / 2,
+        "CF-ONE-SCORE-EACH": T,
+    }
     return Posed({"T": T}, T * (T + 1) // 2, wrong)
 
 
 def cross_cells(rng: Rng) -> Posed:
     """The cells of one head's scores in cross-attention."""
     S, T = _pick(rng, 7, 6, 30), _pick(rng, 5, 3, 30)
-    wrong = {"CF-SQUARE-TARGET": T * T, "CF-SQUARE-SOURCE": S * S, "CF-LENGTHS-ADDED": S + T, "CF-BOTH-TEXTS": (S + T) ** 2}
+    wrong = {
+        "CF-SQUARE-TARGET": T * T,
+        "CF-SQUARE-SOURCE": S * S,
+        "CF-LENGTHS-ADDED": S + T,
+        "CF-BOTH-TEXTS": (S + T) ** 2,
+    }
     return Posed({"S": S, "T": T}, S * T, wrong)
 
 
 def kept_keys(rng: Rng) -> Posed:
     """The scores of one head that a decoder computes for t new words when it keeps its keys."""
     t = _pick(rng, 6, 4, 30)
-    wrong = {"CF-FULL-SQUARES": sum(n * n for n in range(1, t + 1)), "CF-LAST-SQUARE": t * t, "CF-ONE-SCORE-EACH": t}
+    wrong = {
+        "CF-FULL-SQUARES": sum(n * n for n in range(1, t + 1)),
+        "CF-LAST-SQUARE": t * t,
+        "CF-ONE-SCORE-EACH": t,
+    }
     return Posed({"t": t}, t * (t + 1) // 2, {**wrong, "CF-NOT-ITSELF": t * (t - 1) // 2})
 
 
@@ -274,7 +292,12 @@ def scale(rng: Rng) -> Posed:
     """What the scores of one head are divided by."""
     given = head_width(rng).given
     d, h = given["d"], given["h"]
-    wrong = {"CF-SCALE-D-MODEL": d**0.5, "AT-SCALE-DK": d / h, "CF-SCALE-INVERSE": (h / d) ** 0.5, "CF-SCALE-HEADS": h**0.5}
+    wrong = {
+        "CF-SCALE-D-MODEL": d**0.5,
+        "AT-SCALE-DK": d / h,
+        "CF-SCALE-INVERSE": (h / d) ** 0.5,
+        "CF-SCALE-HEADS": h**0.5,
+    }
     return Posed(given, (d / h) ** 0.5, wrong, 2)
 
 
@@ -294,7 +317,11 @@ def softmax_gradient(rng: Rng) -> Posed:
     p, dp = np.array([0.5, 0.25, 0.25]), 4 * _row(rng, [1, 3, -2])
     wrong = _slips(slips.SOFTMAX_BACKWARD, slips.softmax_backward, dp[None], p[None])
     kept = {code: wrong[code][0] for code in ("SM-JAC-DIAGONAL", "SM-JAC-PRODUCT", "SM-JAC-NO-P")}
-    more = {"CF-NO-JACOBIAN": dp, "CF-PLAIN-MEAN": p * (dp - dp.mean()), "CF-SIGN": -p * (dp - (p * dp).sum())}
+    more = {
+        "CF-NO-JACOBIAN": dp,
+        "CF-PLAIN-MEAN": p * (dp - dp.mean()),
+        "CF-SIGN": -p * (dp - (p * dp).sum()),
+    }
     return Posed({"p": p.tolist(), "dp": dp.tolist()}, p * (dp - (p * dp).sum()), kept | more, 2)
 
 

@@ -53,7 +53,19 @@ def holds(view: View, made: Callable[[Array], Array]) -> bool:
 
 def first_relation(view: View) -> Seen | None:
     """The first relation that holds, the most telling ones first."""
-    looks = (zeros, other_axes, reduced, short, landmark, factor, function_of, added, multiplied)
+    looks = (
+        zeros,
+        other_axes,
+        reduced,
+        short,
+        landmark,
+        factor,
+        function_of,
+        added,
+        multiplied,
+        affine,
+        shuffled,
+    )
     return next((seen for look in looks if (seen := look(view)) is not None), None)
 
 
@@ -210,7 +222,12 @@ def factor(view: View) -> Seen | None:
             "Where does a minus stand?",
         )
     if not name:
-        return Seen("{it} is right up to one factor in each call.", "Which size does this factor follow?")
+        alone = any(b.size < 2 for b in view.right)
+        return (
+            None
+            if alone
+            else Seen("{it} is right up to one factor in each call.", "Which size does this factor follow?")
+        )
     return Seen(
         f"{{it}} is off by one constant factor and right otherwise: it is multiplied by {name}.",
         "Where is this factor used, and how often should it be?",
@@ -362,12 +379,40 @@ def _times(made: Callable[..., Any], a: Array, b: Array, value: Array) -> bool:
         return False
 
 
+def affine(view: View) -> Seen | None:
+    """The right numbers times one number, plus another one."""
+    pairs = list(zip(view.found, view.right, strict=True))
+    if any(a.shape != b.shape or a.size < 4 or not np.isfinite(a).all() for a, b in pairs):
+        return None
+    lines = [np.polyfit(b.ravel(), a.ravel(), 1) for a, b in pairs]
+    if not all(close(a, slope * b + more) for (a, b), (slope, more) in zip(pairs, lines, strict=True)):
+        return None
+    name = named_factor([float(slope) for slope, _ in lines], view.sizes) or "one factor"
+    return Seen(
+        f"{{it}} is the right one multiplied by {name}, with a constant added to every number.",
+        "Which number is added where it should multiply, or the other way round?",
+    )
+
+
+def shuffled(view: View) -> Seen | None:
+    """All the right numbers, in other places."""
+    pairs = list(zip(view.found, view.right, strict=True))
+    if any(a.shape != b.shape or a.size < 2 for a, b in pairs):
+        return None
+    if not all(close(np.sort(a, axis=None), np.sort(b, axis=None)) for a, b in pairs):
+        return None
+    return Seen(
+        "{it} holds the right numbers, all of them, in another order: they stand in other places.",
+        "Where does the number that should stand first come out, and which line moves it?",
+    )
+
+
 def by_part(view: View) -> Seen | None:
     """One factor or one number for each row, or for each column."""
     pairs = list(zip(view.found, view.right, strict=True))
     if any(a.shape != b.shape or a.ndim < 2 or min(a.shape) < 2 for a, b in pairs):
         return None
-    if all(not np.isfinite(a).all() or not np.isfinite(b).all() for a, b in pairs):
+    if any(not np.isfinite(a).all() or not np.isfinite(b).all() for a, b in pairs):
         return None
     for axis, name in ((-1, "row"), (-2, "column")):
         if all(_spread(a - b, axis) <= EXACT * size(b) for a, b in pairs):
@@ -380,6 +425,19 @@ def by_part(view: View) -> Seen | None:
                 f"{{it}} is right up to one factor for each {name}.",
                 f"What is each {name} divided or multiplied by?",
             )
+    return None
+
+
+def same_for_all(view: View) -> Seen | None:
+    """One and the same array added to every sentence."""
+    pairs = list(zip(view.found, view.right, strict=True))
+    if any(a.shape != b.shape or a.ndim < 3 or len(a) < 2 for a, b in pairs):
+        return None
+    if all(_spread(a - b, 0) <= EXACT * size(b) for a, b in pairs):
+        return Seen(
+            "{it} is right up to one table that is added to every sentence alike: it depends on position and column only.",
+            "What is added here that does not depend on the words?",
+        )
     return None
 
 

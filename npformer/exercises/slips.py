@@ -376,16 +376,17 @@ LAYER_NORM_BACKWARD: dict[str, tuple[Options, ...]] = {
 Axis: TypeAlias = "int | tuple[int, ...] | None"
 
 
-def softmax(scores: Array, *, axis: Axis = -1, stable: bool = True) -> Array:
+def softmax(scores: Array, *, axis: Axis = -1, twice: bool = False) -> Array:
     """e^scores / Σ e^scores along one axis, or what the options make of it."""
-    shifted = scores - scores.max(axis=axis, keepdims=True) if stable else scores
-    powers = np.exp(shifted)
-    return powers / powers.sum(axis=axis, keepdims=True)
+    powers = np.exp(scores - scores.max(axis=axis, keepdims=True))
+    shares = powers / powers.sum(axis=axis, keepdims=True)
+    return softmax(shares, axis=axis) if twice else shares
 
 
 SOFTMAX_FORWARD: dict[str, tuple[Options, ...]] = {
     "SM-AXIS": ({"axis": -2}, {"axis": 0}),
     "SM-GLOBAL-SUM": ({"axis": None},),
+    "SM-TWICE": ({"twice": True},),
 }
 
 
