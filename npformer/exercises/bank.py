@@ -59,7 +59,7 @@ class Exercise(NamedTuple):
             "truth": "Answer with True or False.",
             "number": "Answer with a number.",
             "vector": "Answer with a list of numbers.",
-            "code": f"Answer with a function {self.name}({self.signature}) that leaves its arguments as they are.",
+            "code": f"Answer with a function {self.name}({self.signature}); it changes no argument.",
         }
         return "\n".join(
             [f"{self.id}  ({self.topic}, level {self.level})", self.task, *lettered, ways[self.kind]]

@@ -118,7 +118,7 @@ def _filled(old: Any, value: Any) -> Any:
     return np.full_like(old, value) if isinstance(old, np.ndarray) and value is not None else value
 
 
-# --- which entries see which --------------------------------------------------------------------------
+# --- which entries see which -----------------------------------------------------------------------
 
 
 def _one_row_changed(trial: Trial, last: bool) -> Iterator[tuple[str, Arguments, Arguments]]:
@@ -158,8 +158,8 @@ def too_wide(trial: Trial) -> Seen | None:
         if len(places) >= len(trial.subject.probes):
             unit = trial.subject.unit
             return Seen(
-                f"When one {unit} of {name} changes and nothing else, {{it}} changes at other {_many(unit)} too, first at "
-                f"{places[0]}: it depends on neighbours that it should not see.",
+                f"When one {unit} of {name} changes and nothing else, {{it}} changes at other {_many(unit)} "
+                f"too, first at {places[0]}: it depends on neighbours that it should not see.",
                 f"Over which axis is anything summed or averaged, and may one {unit} see another?",
             )
     return None
@@ -175,10 +175,10 @@ def too_narrow(trial: Trial) -> Seen | None:
     for last in (True, False):
         for name, probe, changed in _one_row_changed(trial, last):
             reach = _reach(trial, probe, changed)
-            missed = reach is not None and reach[1].any() and not reach[0].any()
+            missed = reach is not None and bool(reach[1].any()) and not reach[0].any()
             blind.setdefault((name, last), []).append(missed)
-    for (name, last), missed in blind.items():
-        if all(missed):
+    for (name, last), misses in blind.items():
+        if all(misses):
             which = f"the {'last' if last else 'first'} {trial.subject.unit} of {name}"
             return Seen(
                 f"{{it}} does not change when {which} does.",
@@ -207,7 +207,7 @@ def not_linear(trial: Trial) -> Seen | None:
         return None
     before = [trial.both(probe) for probe in trial.subject.probes]
     for words, times in (("is doubled", 2.0), ("changes its sign", -1.0)):
-        after = [trial.both(probe) for probe in trial.with_argument(upstream, lambda old, c=times: c * old)]
+        after = [trial.both(probe) for probe in trial.with_argument(upstream, partial(np.multiply, times))]
         if any(a and b and not close(times * a[0], b[0]) for a, b in zip(before, after, strict=True)):
             return Seen(
                 f"{{it}} does not follow when {upstream} {words}: a gradient is in proportion to {upstream}.",
@@ -216,7 +216,7 @@ def not_linear(trial: Trial) -> Seen | None:
     return None
 
 
-# --- one hidden unit --------------------------------------------------------------------------------------
+# --- one hidden unit -------------------------------------------------------------------------------
 
 SHAPES: dict[str, Callable[[Array], Array]] = {
     "softplus, log(1 + e^z)": lambda z: np.log1p(np.exp(z)),
@@ -240,7 +240,8 @@ def one_unit(trial: Trial) -> Seen | None:
         return None
     known = next((f" It is {name}." for name, f in SHAPES.items() if close(answers, f(POINTS))), "")
     return Seen(
-        f"Everything around the activation is right. One hidden unit makes of -2, -1, 0, 1, 2: {_written(answers)}.{known}",
+        "Everything around the activation is right. One hidden unit makes of -2, -1, 0, 1, 2: "
+        f"{_written(answers)}.{known}",
         "What does max(0, z) make of these five numbers?",
     )
 
@@ -278,7 +279,8 @@ def one_slope(trial: Trial) -> Seen | None:
     if answers is None:
         return None
     return Seen(
-        f"Everything around the activation is right. The slope that one hidden unit has at -2, -1, 0, 1, 2: {_written(answers)}.",
+        "Everything around the activation is right. The slope that one hidden unit has at -2, -1, 0, 1, 2: "
+        f"{_written(answers)}.",
         "What is the slope of max(0, z) at these five numbers: where is the unit on, where off?",
     )
 
@@ -289,7 +291,7 @@ def _slope(trial: Trial, z: Array) -> Array | None:
     return outcome.arrays[0].reshape(z.shape) if outcome.arrays and outcome.arrays[0].size == z.size else None
 
 
-# --- shares, weights, spreads ----------------------------------------------------------------------------------
+# --- shares, weights, spreads ----------------------------------------------------------------------
 
 
 def scale(products: Array, weights: Array) -> float | None:
@@ -413,11 +415,11 @@ def spread(trial: Trial) -> Seen | None:
     )
 
 
-# --- the stations of a block --------------------------------------------------------------------------------------
+# --- the stations of a block -----------------------------------------------------------------------
 
 
 def stations(trial: Trial) -> Seen | None:
-    """Which of the four functions are called, in which order, and which is the first to get another argument."""
+    """Which of the four functions are called, in which order, and which first gets another argument."""
     names = trial.subject.names[1:]
     student, right = (
         _calls(f, trial.subject.probes[0], names) for f in (trial.function, trial.subject.right)
@@ -434,8 +436,8 @@ def stations(trial: Trial) -> Seen | None:
     for (name, given), (_, wanted) in zip(student, right, strict=True):
         if not close(given, wanted):
             return Seen(
-                f"The order of the calls is right. {name} is the first that is given another array than in the paper's block: "
-                "look at what is added (the residual) or subtracted before it.",
+                f"The order of the calls is right. {name} is the first that gets another array than in the "
+                "paper's block: look at what is added (the residual) or subtracted before it.",
                 f"What goes into {name}?",
             )
     return Seen(
@@ -459,7 +461,7 @@ def _calls(function: Function, probe: Arguments, names: list[str]) -> list[tuple
     return made
 
 
-# --- the waves of a position table --------------------------------------------------------------------------------
+# --- the waves of a position table -----------------------------------------------------------------
 
 
 class Fit(NamedTuple):
@@ -526,7 +528,9 @@ def _base(speeds: Array, layout: str) -> Fit | None:
 def table_fits(trial: Trial) -> Seen | None:
     """A table of sines and cosines, but for its base."""
     pairs = [trial.both(probe) for probe in trial.subject.probes]
-    found = fit(tuple(pair[0] for pair in pairs if pair)) if all(pairs) else None
+    if not all(pair and pair[0].shape == pair[1].shape for pair in pairs):
+        return None
+    found = fit(tuple(pair[0] for pair in pairs if pair))
     if found is None:
         return None
     return Seen(
@@ -544,7 +548,8 @@ def halves_of_pairs(trial: Trial) -> Seen | None:
     for start, good, bad in ((0, "sine", "cosine"), (1, "cosine", "sine")):
         if all(close(a[:, start::2], b[:, start::2]) for a, b in tables):
             return Seen(
-                f"All {good} columns agree, and the {bad} columns differ.{_first_wave(tables[0][0], 1 - start)}",
+                f"All {good} columns agree, and the {bad} columns differ."
+                f"{_first_wave(tables[0][0], 1 - start)}",
                 f"What is the angle of a {bad}, and what is done with it?",
             )
     found, _ = tables[0]

@@ -73,7 +73,7 @@ def _unreadable(wanted: str) -> Result:
     return Result("error", (), f"This answer cannot be read; expected {wanted}.", "", None)
 
 
-# --- letters and truth values ------------------------------------------------------------------------
+# --- letters and truth values ----------------------------------------------------------------------
 
 
 def _word(answer: Any) -> str:
@@ -112,11 +112,11 @@ def check_truth(exercise: Exercise, answer: Any) -> Result:
     return Result("known_mistake", (option.confusion,), option.says, "", exercise.question)
 
 
-# --- numbers -----------------------------------------------------------------------------------------------
+# --- numbers ---------------------------------------------------------------------------------------
 
 
 def read_numbers(answer: Any, shape: tuple[int, ...]) -> Array | None:
-    """The numbers of an answer, also of "0.030", "0,03", "[1, 2]" or a list in a list; None if there are none."""
+    """The numbers of an answer, also of "0.030", "0,03", "[1, 2]" or a list in a list, or None."""
     if isinstance(answer, str | bytes):
         answer = _parsed(answer.decode(errors="replace") if isinstance(answer, bytes) else str(answer), shape)
     if answer is None or isinstance(answer, bool | np.bool_):

@@ -57,7 +57,7 @@ def _status(fits: list[tuple[str, ...]]) -> str:
     return "pass_variant" if passing else "known_mistake"
 
 
-# --- right numbers, and what else is asked -----------------------------------------------------------
+# --- right numbers, and what else is asked ---------------------------------------------------------
 
 
 def _right_numbers(exercise: Exercise, function: Function, found: tuple[Outcome, ...]) -> Result:
@@ -82,14 +82,9 @@ def _right_numbers(exercise: Exercise, function: Function, found: tuple[Outcome,
 
 
 def _ours(name: str) -> Result:
-    seen = f"The numbers are right, and they are npformer's own: what came back is what its {name} returned."
-    return Result(
-        "known_mistake",
-        ("NPFORMERS-OWN",),
-        seen,
-        "This is ours: write your own.",
-        "Which lines of yours would give the same?",
-    )
+    entry = words()["NPFORMERS-OWN"]
+    seen = f"The numbers are right. {entry.sees} It is called {name}."
+    return Result("known_mistake", ("NPFORMERS-OWN",), seen, entry.cause, entry.question)
 
 
 def _fails(answer: Outcome) -> bool:
@@ -136,7 +131,7 @@ def _precision(exercise_id: str, found: tuple[Outcome, ...]) -> str:
     return "PE-FLOAT16" if coarse else ""
 
 
-# --- nothing, an error, a tuple ------------------------------------------------------------------------
+# --- nothing, an error, a tuple --------------------------------------------------------------------
 
 
 def nothing_came_back(function: Function, found: tuple[Outcome, ...]) -> Result:
@@ -147,7 +142,7 @@ def nothing_came_back(function: Function, found: tuple[Outcome, ...]) -> Result:
 
 
 def is_stub(function: Function) -> bool:
-    """Whether a function's body does nothing at all, as `...` and `pass`; one from elsewhere says so in `stub`."""
+    """Whether a body does nothing at all, as `...` and `pass`; a proxy says so in `stub`."""
     if isinstance(told := getattr(function, "stub", None), bool):
         return told
     code = getattr(function, "__code__", None)
@@ -212,7 +207,8 @@ def mixed(exercise_id: str, found: tuple[Outcome, ...]) -> Seen | None:
     came = [name or "something else" for name in places.values()]
     if len(came) != len(outputs):
         return Seen(
-            f"{len(outputs)} outputs are asked for, {listed(list(outputs))}; {len(came)} came back: {listed(came)}.",
+            f"{len(outputs)} outputs are asked for, {listed(list(outputs))}; "
+            f"{len(came)} came back: {listed(came)}.",
             asks,
         )
     moved = [name for label, name in fits.items() if outputs.index(name) != label]
@@ -248,7 +244,7 @@ def _place_of(label: Any, named: list[dict[Any, Array]], exercise_id: str) -> st
     return ""
 
 
-# --- observations ------------------------------------------------------------------------------------------
+# --- observations ----------------------------------------------------------------------------------
 
 
 def observations(exercise_id: str, function: Function, found: tuple[Outcome, ...]) -> list[Seen]:
@@ -314,34 +310,24 @@ def _sizes(letters: str, given: dict[str, Any]) -> dict[str, int]:
 
 def _observed(exercise: Exercise, found: tuple[Outcome, ...], seen: list[Seen]) -> Result:
     """What is right, what was seen, and the question that follows; or the place of the first difference."""
-    whole = all(outcome.arrays for outcome in found)
-    first = _right_first(exercise, found) if whole else ""
-    if seen:
-        says = " ".join(
-            [
-                first,
-                *(
-                    one.says[0].upper() + one.says[1:] if one.says.startswith("the ") else one.says
-                    for one in seen
-                ),
-                *_beside(found, ()),
-            ]
-        )
-        return Result("unrecognised", (), says.strip(), "", seen[0].asks)
-    place = next(
+    first = _right_first(exercise, found) if any(outcome.arrays for outcome in found) else ""
+    places = [
         place
         for got, wanted in zip(found, right(exercise.id), strict=True)
         for place in _differences(subjects()[exercise.id], got, wanted)
-    )
-    says = " ".join(
-        [
-            first or "It runs on some of the checks.",
-            *_where_equal(exercise.id, found),
-            place,
-            *_beside(found, ()),
-        ]
-    )
+    ]
+    beside = _beside(found, ())
+    if seen:
+        few = [place for place in places[:1] if "1 of" in place]
+        says = " ".join([first, *(_capital(one.says) for one in seen), *few, *beside]).strip()
+        return Result("unrecognised", (), says, "", seen[0].asks)
+    says = " ".join([first, *_where_equal(exercise.id, found), places[0], *beside]).strip()
     return Result("unrecognised", (), says, "No known mistake fits.", exercise.question)
+
+
+def _capital(text: str) -> str:
+    """A sentence that begins with "the" gets its capital; a variable keeps its letter."""
+    return text[0].upper() + text[1:] if text.startswith("the ") else text
 
 
 def known(
@@ -399,7 +385,8 @@ def _parts(exercise_id: str, found: tuple[Outcome, ...], expected: tuple[Outcome
 def _where_equal(exercise_id: str, found: tuple[Outcome, ...]) -> list[str]:
     """Entries of an axis that agree on every probe, such as the first row, or one head."""
     pairs = [(a.arrays[0], b.arrays[0]) for a, b in zip(found, right(exercise_id), strict=True) if a.arrays]
-    if exercise_id == "pe.table" or any(a.shape != b.shape for a, b in pairs):
+    several = len(subjects()[exercise_id].outputs) > 1
+    if exercise_id == "pe.table" or several or any(a.shape != b.shape for a, b in pairs):
         return []
     said = []
     for axis in range(pairs[0][1].ndim):

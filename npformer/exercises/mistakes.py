@@ -1,6 +1,7 @@
 """The library of mistaken implementations, and what they answer on the probes.
 
-A mistake is the options under which one of the functions in `slips` computes the wrong answer. Two of them are written under several codes, where no output can tell the causes apart.
+A mistake is the options under which one of the functions in `slips` computes the wrong answer. Two of them
+are written under several codes, where no output can tell the causes apart.
 """
 
 import tomllib

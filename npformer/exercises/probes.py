@@ -1,7 +1,7 @@
 """What each code exercise is run on, and the right function it is compared with: npformer's own.
 
-Probes are drawn so that no two relations coincide: all sizes of a probe differ and change from probe to probe,
-no array is symmetric, no two rows have their maximum in common.
+Probes are drawn so that no two relations coincide: all sizes of a probe differ and change from probe to
+probe, no array is symmetric, no two rows have their maximum in common.
 """
 
 from collections.abc import Callable
@@ -142,20 +142,38 @@ def _layers() -> dict[str, Subject]:
     hidden = {"z = x W_1 + b_1": lambda x, W, b, *_: x @ W + b, "the hidden layer": _hidden}
     return {
         "pe.table": Subject(
-            "n, d_model", ("table",), positional_encoding, ((6, 8), (7, 12)), {"PE-ODD-D": (6, 7)},
-            sizes="n: n; d_model: d_model", landmarks=tables,
+            "n, d_model",
+            ("table",),
+            positional_encoding,
+            ((6, 8), (7, 12)),
+            {"PE-ODD-D": (6, 7)},
+            sizes="n: n; d_model: d_model",
+            landmarks=tables,
         ),
         "ffn.forward": Subject(
-            "x, W_1, b_1, W_2, b_2", ("y",), _ffn_forward, _ffn_probes(0), sizes=_FFN, unit="token",
-            neutral={"b_1": 0.0, "b_2": 0.0}, landmarks=hidden,
+            "x, W_1, b_1, W_2, b_2",
+            ("y",),
+            _ffn_forward,
+            _ffn_probes(0),
+            sizes=_FFN,
+            unit="token",
+            neutral={"b_1": 0.0, "b_2": 0.0},
+            landmarks=hidden,
         ),
         "layer_norm.forward": Subject(
-            "x, gamma, beta, eps", ("y",), _layer_norm_forward, _norm_probes(0), sizes=_NORM, unit="token",
-            neutral={"gamma": 1.0, "beta": 0.0, "eps": 1e-12}, landmarks=_NORMS, cancels={
+            "x, gamma, beta, eps",
+            ("y",),
+            _layer_norm_forward,
+            _norm_probes(0),
+            sizes=_NORM,
+            unit="token",
+            neutral={"gamma": 1.0, "beta": 0.0, "eps": 1e-12},
+            landmarks=_NORMS,
+            cancels={
                 "the same number added to all features of x": lambda x, *more: (x + 3.0, *more),
             },
         ),
-    }  # fmt: skip
+    }
 
 
 _FFN = "x: batch positions d_model; W_1: d_model d_ff"
@@ -179,48 +197,80 @@ _NORMS: dict[str, Look] = {
 def _backward_layers() -> dict[str, Subject]:
     return {
         "ffn.backward": Subject(
-            "dy, x, W_1, b_1, W_2, b_2", ("dx", "dW_1", "db_1", "dW_2", "db_2"), _ffn_backward, _ffn_probes(1),
-            sizes=_FFN, unit="token", neutral={"b_1": 0.0},
+            "dy, x, W_1, b_1, W_2, b_2",
+            ("dx", "dW_1", "db_1", "dW_2", "db_2"),
+            _ffn_backward,
+            _ffn_probes(1),
+            sizes=_FFN,
+            unit="token",
+            neutral={"b_1": 0.0},
         ),
         "layer_norm.backward": Subject(
-            "dy, x, gamma, beta, eps", ("dx", "dgamma", "dbeta"), _layer_norm_backward, _norm_probes(1),
-            sizes=_NORM, unit="token", neutral={"gamma": 1.0, "eps": 1e-12},
+            "dy, x, gamma, beta, eps",
+            ("dx", "dgamma", "dbeta"),
+            _layer_norm_backward,
+            _norm_probes(1),
+            sizes=_NORM,
+            unit="token",
+            neutral={"gamma": 1.0, "eps": 1e-12},
             landmarks={"dy itself": lambda dy, *_: dy, "dy · gamma": lambda dy, x, gamma, *_: dy * gamma},
         ),
         "softmax.backward": Subject(
-            "dp, p", ("dx",), _softmax_backward, _softmax_probes(), sizes="p: rows columns",
-            landmarks={"dp as it arrived": lambda dp, p: dp, "dp·p": lambda dp, p: dp * p}, cancels={
+            "dp, p",
+            ("dx",),
+            _softmax_backward,
+            _softmax_probes(),
+            sizes="p: rows columns",
+            landmarks={"dp as it arrived": lambda dp, p: dp, "dp·p": lambda dp, p: dp * p},
+            cancels={
                 "the same number added to all of dp": lambda dp, p: (dp + 2.0, p),
             },
         ),
-    }  # fmt: skip
+    }
 
 
 def _attention_parts() -> dict[str, Subject]:
     rows = ((_normal(3, 4),), (2 * _normal(5, 2),), (3 * _normal(4, 6),))
     return {
         "softmax.forward": Subject(
-            "scores", ("p",), _softmax, rows,
+            "scores",
+            ("p",),
+            _softmax,
+            rows,
             {"SM-OVERFLOW": (_normal(3, 4) + 1000,), "SM-GLOBAL-MAX": (_normal(3, 4) + _APART,)},
-            sizes="scores: rows columns", landmarks={
+            sizes="scores: rows columns",
+            landmarks={
                 "the logarithm of the softmax": lambda s: np.log(softmax_forward(s)[0]),
                 "e to the power of the scores": np.exp,
-            }, cancels={"the same number added to all scores of a row": lambda s: (s + _normal(len(s), 1),)},
+            },
+            cancels={"the same number added to all scores of a row": lambda s: (s + _normal(len(s), 1),)},
         ),
         "attention.forward": Subject(
-            "q, k, v, mask=None", ("y",), _attention, _attention_probes(),
+            "q, k, v, mask=None",
+            ("y",),
+            _attention,
+            _attention_probes(),
             {"SM-OVERFLOW": _huge(np.full((3, 1), 1000.0)), "SM-GLOBAL-MAX": _huge(_APART)},
-            sizes="q: T_q d_k; k: T_k d_k; v: T_k d_v", neutral={"mask": None}, unit="query", landmarks={
-                "the weights, before they meet v": lambda q, k, v, mask=None: attention_forward(
-                    q, k, v, mask=mask
-                )[1].weights,
+            sizes="q: T_q d_k; k: T_k d_k; v: T_k d_v",
+            neutral={"mask": None},
+            unit="query",
+            landmarks={
+                "the weights, before they meet v": lambda q, k, v, mask=None: (
+                    attention_forward(q, k, v, mask=mask)[1].weights
+                ),
                 "the scores": lambda q, k, v, mask=None: q @ k.T / k.shape[1] ** 0.5,
-            }, cancels={"the same vector added to all keys": lambda q, k, *more: (q, k + _normal(k.shape[1]), *more)},
+            },
+            cancels={
+                "the same vector added to all keys": lambda q, k, *more: (q, k + _normal(k.shape[1]), *more)
+            },
         ),
         "block.forward": Subject(
-            "x, attend, norm_1, ffn, norm_2", ("y",), _block, (_block_probe(4), _block_probe(6)),
+            "x, attend, norm_1, ffn, norm_2",
+            ("y",),
+            _block,
+            (_block_probe(4), _block_probe(6)),
         ),
-    }  # fmt: skip
+    }
 
 
 _APART = np.array([[1000.0], [-1000.0], [0.0]])
@@ -232,22 +282,36 @@ def _losses() -> dict[str, Subject]:
     losses = tuple(
         (scale * _normal(N, V), np.array(targets))
         for N, V, scale, targets in (
-            (5, 7, 1.0, [3, 0, 6, 2, 2]), (3, 4, 3.0, [0, 3, 2]), (2, 9, 2.0, [8, 5]), (7, 3, 1.0, [2, 0, 1, 1, 2, 0, 1]),
+            (5, 7, 1.0, [3, 0, 6, 2, 2]),
+            (3, 4, 3.0, [0, 3, 2]),
+            (2, 9, 2.0, [8, 5]),
+            (7, 3, 1.0, [2, 0, 1, 1, 2, 0, 1]),
         )
-    )  # fmt: skip
+    )
     softened = tuple((*probe, epsilon) for probe, epsilon in zip(losses, (0.1, 0.3, 0.2, 0.25), strict=True))
     codes = ("SM-OVERFLOW", "SM-GLOBAL-MAX")
     return {
         "cross_entropy.forward": Subject(
-            "logits, targets", ("loss",), _cross_entropy, losses, dict(zip(codes, hard, strict=True)),
-            sizes="logits: N V", cancels=shift, landmarks=_NEAR_LOSSES,
+            "logits, targets",
+            ("loss",),
+            _cross_entropy,
+            losses,
+            dict(zip(codes, hard, strict=True)),
+            sizes="logits: N V",
+            cancels=shift,
+            landmarks=_NEAR_LOSSES,
         ),
         "loss.smoothed": Subject(
-            "logits, targets, epsilon", ("loss",), _smoothed, softened,
-            {code: (*probe, 0.1) for code, probe in zip(codes, hard, strict=True)}, sizes="logits: N V",
-            cancels=shift, neutral={"epsilon": 0.0},
+            "logits, targets, epsilon",
+            ("loss",),
+            _smoothed,
+            softened,
+            {code: (*probe, 0.1) for code, probe in zip(codes, hard, strict=True)},
+            sizes="logits: N V",
+            cancels=shift,
+            neutral={"epsilon": 0.0},
         ),
-    }  # fmt: skip
+    }
 
 
 def _of_targets(z: Array, targets: Array) -> Array:
@@ -285,11 +349,19 @@ def _heads_and_words() -> dict[str, Subject]:
     }
     return {
         "heads.split": Subject(
-            "x, n_heads", ("heads",), split_heads, whole, sizes="x: batch T d_model; n_heads: n_heads",
+            "x, n_heads",
+            ("heads",),
+            split_heads,
+            whole,
+            sizes="x: batch T d_model; n_heads: n_heads",
             landmarks={"x, its last axis cut with the heads on the inside": _heads_inside},
         ),
         "heads.merge": Subject(
-            "x", ("y",), merge_heads, pieces, sizes="x: batch n_heads T d_k",
+            "x",
+            ("y",),
+            merge_heads,
+            pieces,
+            sizes="x: batch n_heads T d_k",
             landmarks={
                 "the heads with their columns shuffled together, d_k before heads": _columns_first,
                 "the heads side by side in the reverse order": lambda x: merge_heads(x[:, ::-1]),
@@ -298,9 +370,14 @@ def _heads_and_words() -> dict[str, Subject]:
             },
         ),
         "embedding.forward": Subject(
-            "ids, E", ("x",), _embedding, words, sizes="ids: batch T; E: vocabulary d_model", landmarks=shifted,
+            "ids, E",
+            ("x",),
+            _embedding,
+            words,
+            sizes="ids: batch T; E: vocabulary d_model",
+            landmarks=shifted,
         ),
-    }  # fmt: skip
+    }
 
 
 def _neighbour(step: int) -> Look:
@@ -324,13 +401,22 @@ def _later() -> dict[str, Subject]:
     return {
         "mask.causal": Subject("T", ("mask",), causal_mask, ((4,), (6,)), sizes="T: T"),
         "rope.forward": Subject(
-            "x", ("y",), _rope, ((_normal(5, 6),), (_normal(3, 8),)), sizes="x: T d", unit="position",
+            "x",
+            ("y",),
+            _rope,
+            ((_normal(5, 6),), (_normal(3, 8),)),
+            sizes="x: T d",
+            unit="position",
             landmarks={"x, not turned": lambda x: x},
         ),
         "adam.step": Subject(
-            "w, g, m, v, t, learning_rate", ("w", "m", "v"), _adam, steps, sizes="w: n; t: t",
+            "w, g, m, v, t, learning_rate",
+            ("w", "m", "v"),
+            _adam,
+            steps,
+            sizes="w: n; t: t",
         ),
-    }  # fmt: skip
+    }
 
 
 # --- the numbers ---------------------------------------------------------------------------------------
@@ -368,13 +454,14 @@ def _attention_probes() -> tuple[Arguments, ...]:
     """v = 1 shows the weights. No mask, some and some, one that hides nothing; and three widths d_k."""
     q, k = 2 * _normal(4, 6), 2 * _normal(5, 6)
     some = np.array([[1, 0, 1, 0, 1], [0, 1, 1, 0, 0], [1, 1, 0, 0, 1], [0, 0, 1, 1, 0]], bool)
-    few = np.array([[1, 0], [0, 1], [1, 1], [1, 0], [0, 1], [1, 0], [1, 1]], bool).T
-    few = np.concatenate([few, ~few[:1] | few[1:]])  # (3, 7)
+    few = np.array([[1, 0, 0, 1, 0, 1, 1], [0, 1, 0, 0, 0, 0, 1], [0, 1, 1, 0, 1, 0, 0]], bool)
     small, wide = (_normal(3, 2), _normal(4, 2)), (4 * _normal(3, 9), 4 * _normal(7, 9))
     return (
-        (q, k, np.eye(5), None), (q, k, _normal(5, 3), some), (*small, np.eye(4), np.ones((3, 4), bool)),
+        (q, k, np.eye(5), None),
+        (q, k, _normal(5, 3), some),
+        (*small, np.eye(4), np.ones((3, 4), bool)),
         (*wide, _normal(7, 2), few),
-    )  # fmt: skip
+    )
 
 
 def _huge(level: Array) -> Arguments:

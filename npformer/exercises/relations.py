@@ -53,20 +53,7 @@ def holds(view: View, made: Callable[[Array], Array]) -> bool:
 
 def first_relation(view: View) -> Seen | None:
     """The first relation that holds, the most telling ones first."""
-    looks = (
-        zeros,
-        other_axes,
-        reduced,
-        short,
-        landmark,
-        factor,
-        function_of,
-        added,
-        multiplied,
-        affine,
-        shuffled,
-    )
-    return next((seen for look in looks if (seen := look(view)) is not None), None)
+    return next((seen for look in LOOKS if (seen := look(view)) is not None), None)
 
 
 # --- form ------------------------------------------------------------------------------------------
@@ -101,7 +88,7 @@ def other_axes(view: View) -> Seen | None:
     if all(a.shape != b.shape and a.size == b.size for a, b in zip(view.found, view.right, strict=True)):
         if all(close(a.ravel(), b.ravel()) for a, b in zip(view.found, view.right, strict=True)):
             return Seen(
-                f"The numbers of {{it}} are right; its shape is {view.found[0].shape}: axes are flattened together.",
+                f"The numbers of {{it}} are right; its shape is {view.found[0].shape}: axes are flattened.",
                 "Which shape is asked for, axis by axis?",
             )
     return None
@@ -134,7 +121,7 @@ def reduced(view: View) -> Seen | None:
         for axes in _axes(view.right[0].ndim):
             if holds(view, partial(f, axis=axes)) or holds(view, partial(f, axis=axes, keepdims=True)):
                 return Seen(
-                    f"{{it}} is the {how} of the right numbers over axis {_listed(axes)}, an axis that should stay.",
+                    f"{{it}} is the {how} of the right numbers over axis {_listed(axes)}, which should stay.",
                     "Which axes are to be left when the line is done?",
                 )
     return None
@@ -181,7 +168,7 @@ def _cuts(axis: int) -> Iterator[tuple[str, Callable[[Array], Array]]]:
     yield "each {0} stands one place too early.", partial(np.roll, shift=-1, axis=axis)
 
 
-# --- something else that the solution holds ----------------------------------------------------------
+# --- something else that the solution holds --------------------------------------------------------
 
 
 def landmark(view: View) -> Seen | None:
@@ -207,7 +194,7 @@ def _called(f: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         return f(*arguments.values())
 
 
-# --- one number between the two ------------------------------------------------------------------------
+# --- one number between the two --------------------------------------------------------------------
 
 
 def factor(view: View) -> Seen | None:
@@ -243,14 +230,23 @@ def ratio(a: Array, b: Array) -> float | None:
 
 
 CONSTANTS = {
-    "-1": -1.0, "2": 2.0, "1/2": 0.5, "-2": -2.0, "1/log 2, as a logarithm of base 2 would be": 1 / math.log(2),
-    "log 2": math.log(2), "1/log 10, as a logarithm of base 10 would be": 1 / math.log(10), "√2": 2**0.5,
-    "1/√2": 0.5**0.5, "2π": 2 * math.pi, "π/180, degrees for radians": math.pi / 180, "π": math.pi,
-}  # fmt: skip
+    "-1": -1.0,
+    "2": 2.0,
+    "1/2": 0.5,
+    "-2": -2.0,
+    "1/log 2, as a logarithm of base 2 would be": 1 / math.log(2),
+    "log 2": math.log(2),
+    "1/log 10, as a logarithm of base 10 would be": 1 / math.log(10),
+    "√2": 2**0.5,
+    "1/√2": 0.5**0.5,
+    "2π": 2 * math.pi,
+    "π/180, degrees for radians": math.pi / 180,
+    "π": math.pi,
+}
 
 
 def named_factor(ratios: list[float], sizes: tuple[dict[str, int], ...]) -> str:
-    """What a factor is: a size, a root of one, a product of two, a constant; "about 0.125"; "" if it varies."""
+    """What a factor is: a size, a root of one, a product of two, a constant; "about 0.125"; or ""."""
     candidates: dict[str, list[float]] = {name: [value] * len(ratios) for name, value in CONSTANTS.items()}
     for name, values in _sizes(sizes).items():
         candidates |= {
@@ -278,26 +274,45 @@ def _sizes(sizes: tuple[dict[str, int], ...]) -> dict[str, list[float]]:
     return single | double
 
 
-# --- a function of the right answer ------------------------------------------------------------------------
+# --- a function of the right answer ----------------------------------------------------------------
 
 FUNCTIONS: dict[str, tuple[Callable[[Array], Any], str]] = {
     "its logarithm is right: what came back is the log of what is asked for": (
-        np.log, "Is the number asked for, or its logarithm?"),
+        np.log,
+        "Is the number asked for, or its logarithm?",
+    ),
     "it is e to the power of what is asked for": (np.exp, "Where does exp stand, and is it wanted there?"),
     "each number is the square of the right one": (np.square, "Where is something multiplied by itself?"),
-    "each number is the root of the right one": (lambda b: np.sqrt(np.where(b < 0, np.nan, b)), "Where does a root stand?"),
+    "each number is the root of the right one": (
+        lambda b: np.sqrt(np.where(b < 0, np.nan, b)),
+        "Where does a root stand?",
+    ),
     "each number is one over the right one": (lambda b: 1 / b, "What is divided by what?"),
     "each number is 1 less the right one": (lambda b: 1 - b, "Which of the two cases is asked for?"),
-    "each number is the absolute value of the right one: signs are lost": (np.abs, "Where does a sign get lost?"),
-    "numbers below 0 are cut off at 0, the others are right": (lambda b: np.maximum(b, 0), "How often is anything cut at 0?"),
+    "each number is the absolute value of the right one: signs are lost": (
+        np.abs,
+        "Where does a sign get lost?",
+    ),
+    "numbers below 0 are cut off at 0, the others are right": (
+        lambda b: np.maximum(b, 0),
+        "How often is anything cut at 0?",
+    ),
     "the numbers are cut to whole ones": (np.trunc, "Which type has the array that holds them?"),
     "the numbers are rounded to whole ones": (np.round, "Where is anything rounded?"),
     "the largest number of each row became 1, the others 0": (
-        lambda b: 1.0 * (b == b.max(axis=-1, keepdims=True)), "Is one winner asked for, or a share for each?"),
+        lambda b: 1.0 * (b == b.max(axis=-1, keepdims=True)),
+        "Is one winner asked for, or a share for each?",
+    ),
     "the numbers of each row are sorted": (lambda b: np.sort(b, axis=-1), "Where is anything sorted?"),
-    "the numbers are added up along each row": (lambda b: np.cumsum(b, axis=-1), "Where is a running sum taken?"),
-    "it is 0 where True is asked for, and below where False is": (lambda b: np.where(b, 0.0, -np.inf), "Is it to be added, or to be True and False?"),
-}  # fmt: skip
+    "the numbers are added up along each row": (
+        lambda b: np.cumsum(b, axis=-1),
+        "Where is a running sum taken?",
+    ),
+    "it is 0 where True is asked for, and below where False is": (
+        lambda b: np.where(b, 0.0, -np.inf),
+        "Is it to be added, or to be True and False?",
+    ),
+}
 
 
 def function_of(view: View) -> Seen | None:
@@ -309,7 +324,7 @@ def function_of(view: View) -> Seen | None:
     return None
 
 
-# --- something added or multiplied ---------------------------------------------------------------------------
+# --- something added or multiplied -----------------------------------------------------------------
 
 _TIMES = {1.0: "", -1.0: "-", 2.0: "2 times ", -2.0: "-2 times ", 0.5: "half of ", -0.5: "minus half of "}
 
@@ -435,7 +450,8 @@ def same_for_all(view: View) -> Seen | None:
         return None
     if all(_spread(a - b, 0) <= EXACT * size(b) for a, b in pairs):
         return Seen(
-            "{it} is right up to one table that is added to every sentence alike: it depends on position and column only.",
+            "{it} is right up to one table that is added to every sentence alike: "
+            "it depends on position and column only.",
             "What is added here that does not depend on the words?",
         )
     return None
@@ -451,7 +467,7 @@ def _proportional(a: Array, b: Array, axis: int) -> bool:
 
 
 def along(view: View, directions: dict[str, Callable[..., Any]]) -> Seen | None:
-    """Each row is right up to a multiple of a known direction: a term that is missing or has another weight."""
+    """Each row is right up to a multiple of a known direction: a term is missing or has another weight."""
     for name, direction in directions.items():
         triples = zip(view.found, view.right, view.arguments, strict=True)
         if all(
@@ -464,3 +480,18 @@ def along(view: View, directions: dict[str, Callable[..., Any]]) -> Seen | None:
                 f"Which term runs along {name}, and what is its factor?",
             )
     return None
+
+
+LOOKS: tuple[Callable[[View], Seen | None], ...] = (
+    zeros,
+    other_axes,
+    reduced,
+    short,
+    landmark,
+    factor,
+    function_of,
+    added,
+    multiplied,
+    affine,
+    shuffled,
+)

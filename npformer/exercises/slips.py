@@ -539,7 +539,8 @@ def block(
     norms: str = "12",
 ) -> Array:
     """norm_2(h + ffn(h)) with h = norm_1(x + attend(x)), or what the options make of it."""
-    first, second = ({"1": norm_1, "2": norm_2, "-": lambda h: h}[number] for number in norms)
+    chosen: dict[str, Layer] = {"1": norm_1, "2": norm_2, "-": np.asarray}
+    first, second = (chosen[number] for number in norms)
     if kind == "post":
         h = first(keeps[0] * x + attend(x))
         return second(keeps[1] * (x if from_x else h) + ffn(h))
@@ -647,18 +648,21 @@ ADAM: dict[str, tuple[Options, ...]] = {
 }
 
 
+def _shared(at: Array, epsilon: float, log_p: Array) -> Array:
+    return (1 - epsilon) * at + epsilon * log_p.mean(axis=-1)
+
+
 def smoothed(
     logits: Array,
     targets: Array,
     epsilon: float,
     *,
-    share: Callable[[Array, float, Array], Array] | None = None,
+    share: Callable[[Array, float, Array], Array] = _shared,
     gather: Callable[[Array], Array] = np.mean,
 ) -> Array:
     """Cross-entropy against (1 - ε) at the target and ε/V everywhere, or what the options make of it."""
     log_p = np.log(softmax(logits))
     at = np.take_along_axis(log_p, targets[:, None], axis=-1)[:, 0]
-    share = share or (lambda at, epsilon, log_p: (1 - epsilon) * at + epsilon * log_p.mean(axis=-1))
     return -gather(share(at, epsilon, log_p))
 
 
