@@ -30,7 +30,7 @@ NAMES = [
 ]
 
 
-# --- codings by strangers ----------------------------------------------------------------------------
+# --- codings by strangers --------------------------------------------------------------------------
 
 
 def of(label):
@@ -85,13 +85,10 @@ def test_an_observation_never_tells_the_expected_numbers():
             ]
 
 
-# --- code that the lessons show -------------------------------------------------------------------------
+# --- code that the lessons show --------------------------------------------------------------------
 
 
-LESSON_CODE = []  # filled below, from the notebooks
-
-
-# --- numbers ----------------------------------------------------------------------------------------------
+# --- numbers ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("exercise", NUMBERS, ids=lambda e: e.id)
@@ -117,9 +114,8 @@ def test_right_numbers_pass_and_wrong_ones_are_named(exercise):
         for code, wrong in question.wrong.items():
             for value in (wrong, np.round(np.asarray(wrong, float), max(decimals, 3))):
                 assert code in check(asked, value).codes
-        assert not check(asked, 0 * np.asarray(question.answer)) and not check(
-            asked, 0 * np.asarray(question.answer) + 1
-        )
+        zero = 0 * np.asarray(question.answer)
+        assert not check(asked, zero) and not check(asked, zero + 1)
 
 
 @pytest.mark.parametrize("exercise", NUMBERS, ids=lambda e: e.id)
@@ -150,20 +146,39 @@ def test_a_number_that_is_cut_off_is_told_so():
 @pytest.mark.parametrize(
     ("exercise", "answer"),
     [
-        ("pe.shift", "0.050"), ("pe.shift", " 0,05 "), ("pe.shift", "0.05."), ("pe.shift", [0.05]),
-        ("pe.shift", np.array([[0.05]])), ("pe.shift", b"0.05"), ("pe.shift", np.float32(0.05)), ("pe.shift", "5e-2"),
-        ("addition.vector", "2, 0, 3, 6"), ("addition.vector", "[2 0 3 6]"), ("addition.vector", "(2, 0, 3, 6)"),
-        ("addition.vector", np.array([[2, 0, 3, 6]])), ("addition.vector", np.array([[2], [0], [3], [6]])),
-        ("addition.vector", (2.0, 0.0, 3.0, 6.0)), ("order.bag", "B"), ("order.bag", "b."), ("order.bag", "(b)"),
-        ("order.bag", ["b"]), ("order.bag", np.array("b")), ("order.bag", " B: "), ("order.bag", b"b"), ("order.bag", 2.0),
-        ("ffn.bend", "TRUE"), ("ffn.bend", np.True_), ("ffn.bend", [True]), ("ffn.bend", "t"),
+        ("pe.shift", "0.050"),
+        ("pe.shift", " 0,05 "),
+        ("pe.shift", "0.05."),
+        ("pe.shift", [0.05]),
+        ("pe.shift", np.array([[0.05]])),
+        ("pe.shift", b"0.05"),
+        ("pe.shift", np.float32(0.05)),
+        ("pe.shift", "5e-2"),
+        ("addition.vector", "2, 0, 3, 6"),
+        ("addition.vector", "[2 0 3 6]"),
+        ("addition.vector", "(2, 0, 3, 6)"),
+        ("addition.vector", np.array([[2, 0, 3, 6]])),
+        ("addition.vector", np.array([[2], [0], [3], [6]])),
+        ("addition.vector", (2.0, 0.0, 3.0, 6.0)),
+        ("order.bag", "B"),
+        ("order.bag", "b."),
+        ("order.bag", "(b)"),
+        ("order.bag", ["b"]),
+        ("order.bag", np.array("b")),
+        ("order.bag", " B: "),
+        ("order.bag", b"b"),
+        ("order.bag", 2.0),
+        ("ffn.bend", "TRUE"),
+        ("ffn.bend", np.True_),
+        ("ffn.bend", [True]),
+        ("ffn.bend", "t"),
     ],
-)  # fmt: skip
+)
 def test_an_answer_is_read_in_many_forms(exercise, answer):
     assert check(exercise, answer).status == "pass"
 
 
-# --- nothing gets out of check ------------------------------------------------------------------------------
+# --- nothing gets out of check ---------------------------------------------------------------------
 
 
 class Rude:
@@ -188,11 +203,12 @@ def raising(error):
     return f
 
 
-def looped(*args):
-    return np.ones(3)
+def wrapped_in_itself():
+    def looped(*args):
+        return np.ones(3)
 
-
-looped.__wrapped__ = looped
+    looped.__wrapped__ = looped
+    return looped
 
 
 @pytest.mark.parametrize(
@@ -201,15 +217,52 @@ looped.__wrapped__ = looped
 @pytest.mark.parametrize(
     "answer",
     [
-        10**400, -(10**5000), "9" * 5000, "1e999", "[[", "(" * 500, Rude(), [Rude()], {1: 2}, {1, 2}, object(), np.nan, [np.nan] * 6,
-        np.array([object()]), np.array(["a", None], object), range(3), (x for x in "ab"), b"\xff", "\ud800", 1j, [[1], [2, 3]],
-        raising(RudeError()), raising(Leaves()), raising(SystemExit()), looped, functools.partial(looped), int, print,
-        lambda *a: Rude(), lambda *a: [Rude()] * 5, lambda *a: np.array([object()]), lambda *a: (1, 2), lambda *a: {}, lambda *a: "x",
-        lambda *a: 10**400, lambda *a: (x for x in a), lambda *a: [[1], [2, 3]], lambda *a: np.zeros((0, 3)), lambda *a: True,
-        lambda *a: np.array(1j), lambda *a: {"a": Rude()}, lambda *a: [], lambda *a: np.ma.masked_all(3), lambda *a: set(),
+        10**400,
+        -(10**5000),
+        "9" * 5000,
+        "1e999",
+        "[[",
+        "(" * 500,
+        Rude(),
+        [Rude()],
+        {1: 2},
+        {1, 2},
+        object(),
+        np.nan,
+        [np.nan] * 6,
+        np.array([object()]),
+        np.array(["a", None], object),
+        range(3),
+        (x for x in "ab"),
+        b"\xff",
+        "\ud800",
+        1j,
+        [[1], [2, 3]],
+        raising(RudeError()),
+        raising(Leaves()),
+        raising(SystemExit()),
+        wrapped_in_itself(),
+        int,
+        print,
+        lambda *a: Rude(),
+        lambda *a: [Rude()] * 5,
+        lambda *a: np.array([object()]),
+        lambda *a: (1, 2),
+        lambda *a: {},
+        lambda *a: "x",
+        lambda *a: 10**400,
+        lambda *a: (x for x in a),
+        lambda *a: [[1], [2, 3]],
+        lambda *a: np.zeros((0, 3)),
+        lambda *a: True,
+        lambda *a: np.array(1j),
+        lambda *a: {"a": Rude()},
+        lambda *a: [],
+        lambda *a: np.ma.masked_all(3),
+        lambda *a: set(),
     ],
     ids=lambda a: type(a).__name__,
-)  # fmt: skip
+)
 def test_whatever_the_answer_check_gives_a_result(exercise, answer):
     result = check(exercise, answer, level=3)
     assert not result and result.evidence and str(result) and result._repr_html_()
@@ -220,17 +273,25 @@ def test_a_keyboard_interrupt_still_interrupts():
         check("pe.table", raising(KeyboardInterrupt()))
 
 
-# --- forms and errors ----------------------------------------------------------------------------------------------
+# --- forms and errors ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("error", "asks"),
     [
-        (NameError("pos"), "name"), (AttributeError("no"), "attribute"), (IndexError("no"), "index"), (KeyError("k"), "keys"),
-        (ZeroDivisionError("no"), "0"), (RecursionError("no"), "recursion"), (TypeError("f() takes 1 argument"), "arguments"),
-        (ValueError("no"), "shapes"), (OverflowError("no"), "large"), (TypeError("no"), "expect"), (ImportError("torch"), "NumPy"),
+        (NameError("pos"), "name"),
+        (AttributeError("no"), "attribute"),
+        (IndexError("no"), "index"),
+        (KeyError("k"), "keys"),
+        (ZeroDivisionError("no"), "0"),
+        (RecursionError("no"), "recursion"),
+        (TypeError("f() takes 1 argument"), "arguments"),
+        (ValueError("no"), "shapes"),
+        (OverflowError("no"), "large"),
+        (TypeError("no"), "expect"),
+        (ImportError("torch"), "NumPy"),
     ],
-)  # fmt: skip
+)
 def test_the_question_fits_the_exception(error, asks):
     result = check("pe.table", raising(error), level=2)
     assert result.status == "error" and type(error).__name__ in result.evidence and asks in result.question
@@ -267,7 +328,7 @@ def test_a_proxy_is_checked_by_what_it_does():
     assert check("pe.table", Proxy())
 
 
-# --- ours ----------------------------------------------------------------------------------------------------------------
+# --- ours ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -297,27 +358,54 @@ def test_a_part_may_be_ours():
     assert check("attention.forward", attention)
 
 
-# --- single observations ---------------------------------------------------------------------------------------------------
+# --- single observations ---------------------------------------------------------------------------
 
 
 OBSERVED = {
     "0 everywhere": ("softmax.forward", lambda s: 0 * s),
     "divided by p": ("softmax.backward", lambda dp, p: dp - (dp * p).sum(1, keepdims=True) + 0 * p),
-    "one factor for each column": ("softmax.forward", lambda s: own("softmax.forward")(s) * np.arange(1, 1 + s.shape[1])),
-    "one number added to each column": ("softmax.forward", lambda s: own("softmax.forward")(s) + np.arange(s.shape[1])),
-    "one number added to each row": ("rope.forward", lambda x: own("rope.forward")(x) + np.arange(len(x))[:, None]),
-    "one factor for each row": ("rope.forward", lambda x: own("rope.forward")(x) * (1 + np.arange(len(x)))[:, None]),
-    "does not follow when dy": ("layer_norm.backward", lambda dy, *a: own("layer_norm.backward")(np.maximum(dy, 0.3 * dy), *a)),
-    "the first token of": ("ffn.forward", lambda x, *p: own("ffn.forward")(x[:, :1] * 0 + x * (np.arange(x.shape[1]) > 0)[:, None], *p)),
-    "multiple of gamma": ("layer_norm.forward", lambda x, g, b, e: own("layer_norm.forward")(x, g, b, e) + g * np.abs(x).sum(-1, keepdims=True)),
+    "one factor for each column": (
+        "softmax.forward",
+        lambda s: own("softmax.forward")(s) * np.arange(1, 1 + s.shape[1]),
+    ),
+    "one number added to each column": (
+        "softmax.forward",
+        lambda s: own("softmax.forward")(s) + np.arange(s.shape[1]),
+    ),
+    "one number added to each row": (
+        "rope.forward",
+        lambda x: own("rope.forward")(x) + np.arange(len(x))[:, None],
+    ),
+    "one factor for each row": (
+        "rope.forward",
+        lambda x: own("rope.forward")(x) * (1 + np.arange(len(x)))[:, None],
+    ),
+    "does not follow when dy": (
+        "layer_norm.backward",
+        lambda dy, *a: own("layer_norm.backward")(np.maximum(dy, 0.3 * dy), *a),
+    ),
+    "the first token of": (
+        "ffn.forward",
+        lambda x, *p: own("ffn.forward")(x[:, :1] * 0 + x * (np.arange(x.shape[1]) > 0)[:, None], *p),
+    ),
+    "multiple of gamma": (
+        "layer_norm.forward",
+        lambda x, g, b, e: own("layer_norm.forward")(x, g, b, e) + g * np.abs(x).sum(-1, keepdims=True),
+    ),
     "added up along each row": ("rope.forward", lambda x: np.cumsum(own("rope.forward")(x), axis=-1)),
     "never called": ("block.forward", lambda x, a, n1, f, n2: n2(x + f(n1(x)))),
-    "in other places": ("heads.split", lambda x, h: np.sort(own("heads.split")(x, h), axis=None).reshape(own("heads.split")(x, h).shape)),
+    "in other places": (
+        "heads.split",
+        lambda x, h: np.sort(own("heads.split")(x, h), axis=None).reshape(own("heads.split")(x, h).shape),
+    ),
     "one factor in each call": ("softmax.forward", lambda s: own("softmax.forward")(s) * np.abs(s).sum()),
-    "shift that should cancel": ("softmax.forward", lambda s: np.maximum(own("softmax.forward")(s), 0.02 * np.abs(s))),
+    "shift that should cancel": (
+        "softmax.forward",
+        lambda s: np.maximum(own("softmax.forward")(s), 0.02 * np.abs(s)),
+    ),
     "too many, the last": ("rope.forward", lambda x: np.vstack([own("rope.forward")(x), x[:1]])),
     "A dict came back": ("adam.step", lambda *a: dict(zip("wmv", own("adam.step")(*a), strict=True))),
-}  # fmt: skip
+}
 
 
 def own(exercise):
@@ -339,7 +427,7 @@ def test_a_factor_has_a_name_or_a_value_or_none():
     assert named_factor([0.123, 0.2], sizes) == ""
 
 
-# --- the words ----------------------------------------------------------------------------------------------------------------
+# --- the words -------------------------------------------------------------------------------------
 
 
 def test_the_right_option_is_seldom_the_longest_and_nothing_is_called_the_other_one():
