@@ -126,7 +126,12 @@ def _one_row_changed(trial: Trial, last: bool) -> Iterator[tuple[str, Arguments,
     for place, name in enumerate(trial.subject.names):
         for probe in trial.subject.probes:
             value = probe[place]
-            if isinstance(value, np.ndarray) and value.ndim > 1 and value.dtype.kind == "f":
+            if (
+                isinstance(value, np.ndarray)
+                and value.ndim > 1
+                and name[0] != "W"
+                and value.dtype.kind == "f"
+            ):
                 new, at = value.copy(), (-1 if last else 0,) * (value.ndim - 1)
                 new[at] = other(value)[at]
                 yield name, probe, (*probe[:place], new, *probe[place + 1 :])

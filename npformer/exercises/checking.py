@@ -133,8 +133,8 @@ def _parsed(text: str, shape: tuple[int, ...]) -> Any:
     text = text.strip().rstrip(".").replace("−", "-")
     if not shape and text.count(",") == 1:
         text = text.replace(",", ".")
-    if shape and not text.startswith(("[", "(")):
-        text = f"[{', '.join(text.replace(',', ' ').replace(';', ' ').split())}]"
+    if shape:  # a list, with commas or without
+        text = f"[{', '.join(text.strip('[]()').replace(',', ' ').replace(';', ' ').split())}]"
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):

@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import json
 import math
 import re
 import time
@@ -137,10 +136,7 @@ def test_rounding_too_far_gets_that_reply():
 
 
 def test_a_number_that_is_cut_off_is_told_so():
-    question = posed("softmax_row", "attention.softmax", "Gus")
-    assert (
-        "cut off" in check("attention.softmax@Gus", np.trunc(10 * np.asarray(question.answer)) / 10).evidence
-    )
+    assert "cut off after 2 decimals" in check("loss.uniform", 6.90).evidence  # 6.9078
 
 
 @pytest.mark.parametrize(
@@ -388,7 +384,7 @@ OBSERVED = {
         "ffn.forward",
         lambda x, *p: own("ffn.forward")(x[:, :1] * 0 + x * (np.arange(x.shape[1]) > 0)[:, None], *p),
     ),
-    "multiple of gamma": (
+    "mean is not 0 and its spread is 1": (
         "layer_norm.forward",
         lambda x, g, b, e: own("layer_norm.forward")(x, g, b, e) + g * np.abs(x).sum(-1, keepdims=True),
     ),
