@@ -5,6 +5,7 @@ The student's function is called again, with one thing changed at a time, beside
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from npformer.backend import Array
 from npformer.exercises.outcomes import run
 from npformer.exercises.probes import Arguments, Subject
-from npformer.exercises.relations import Seen, close, named_factor
+from npformer.exercises.relations import Seen, close, named_factor, tried
 
 Function = Callable[..., Any]
 
@@ -42,8 +43,18 @@ class Trial(NamedTuple):
 def first_behaviour(trial: Trial, exercise_id: str) -> Seen | None:
     """The first thing that the answer does and the right one does not, the most telling ones first."""
     special = SPECIAL.get(exercise_id, ())
-    looks = (*special, unused, at_neutral, too_wide, too_narrow, not_cancelled, not_linear)
-    return next((seen for look in looks if (seen := look(trial)) is not None), None)
+    looks = (
+        *special,
+        unused,
+        other_argument,
+        exchanged,
+        at_neutral,
+        too_wide,
+        too_narrow,
+        not_cancelled,
+        not_linear,
+    )
+    return next((seen for look in looks if (seen := tried(look, trial)) is not None), None)
 
 
 # --- one argument at a time ------------------------------------------------------------------------
@@ -88,6 +99,77 @@ def _equal(a: Array, b: Array) -> bool:
     return bool(a.shape == b.shape and np.array_equal(a, b, equal_nan=True))
 
 
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "with the opposite sign": lambda a: -a,
+    "doubled": lambda a: 2 * a,
+    "halved": lambda a: a / 2,
+    "squared": lambda a: a * a,
+    "replaced by its absolute value": np.abs,
+    "replaced by its root": lambda a: np.sqrt(np.abs(a)),
+    "replaced by 1 less it": lambda a: 1 - a,
+    "with 1 added": lambda a: a + 1,
+    "with 1 taken away": lambda a: a - 1,
+    "replaced by zeros": lambda a: 0 * a,
+    "replaced by ones": lambda a: 0 * a + 1,
+    "replaced by its mean": lambda a: 0 * a + np.mean(a),
+    "in the reverse order": lambda a: a[::-1],
+    "turned about (True for False)": np.logical_not,
+}
+
+
+def other_argument(trial: Trial) -> Seen | None:
+    """The answer is what comes out right when one argument is another one: doubled, without its sign."""
+    found = [trial.both(probe) for probe in trial.subject.probes]
+    for name in trial.subject.names:
+        for words, change in CHANGES.items():
+            if _right_for(trial, found, list(trial.with_argument(name, partial(_changed, change)))):
+                return Seen(
+                    f"{{it}} is right for another {name}: it is what comes out with {name} {words}.",
+                    f"What is done with {name} before it is used?",
+                )
+    return None
+
+
+def _changed(change: Callable[[Any], Any], value: Any) -> Any:
+    """The changed argument, where that makes sense; else the argument."""
+    if isinstance(value, np.ndarray):
+        if (value.dtype == bool) != (change is np.logical_not):
+            return value
+        return change(value) % (value.max() + 1) if value.dtype.kind == "i" else change(value)
+    return float(change(np.array([value]))[0]) if isinstance(value, float) else value
+
+
+def _right_for(trial: Trial, found: list[tuple[Array, Array] | None], probes: list[Arguments]) -> bool:
+    """Whether the answers are the right ones of other probes."""
+    rights = (run(trial.subject.right, probe, trial.subject) for probe in probes)
+    return all(
+        pair and right.arrays and close(pair[0], right.arrays[trial.output].astype(float))
+        for pair, right in zip(found, rights, strict=True)
+    )
+
+
+def exchanged(trial: Trial) -> Seen | None:
+    """The answer is right for two arguments that have changed places."""
+    found = [trial.both(probe) for probe in trial.subject.probes]
+    names = trial.subject.names
+    for a, b in combinations(range(len(names)), 2):
+        pairs = [(np.shape(probe[a]), np.shape(probe[b])) for probe in trial.subject.probes]
+        if all(one == other for one, other in pairs) and _right_for(
+            trial, found, [_swapped(probe, a, b) for probe in trial.subject.probes]
+        ):
+            return Seen(
+                f"{{it}} is right for {names[a]} and {names[b]} in each other's place: they are exchanged.",
+                f"What does {names[a]} do, and what {names[b]}?",
+            )
+    return None
+
+
+def _swapped(probe: Arguments, a: int, b: int) -> Arguments:
+    changed = list(probe)
+    changed[a], changed[b] = probe[b], probe[a]
+    return tuple(changed)
+
+
 def at_neutral(trial: Trial) -> Seen | None:
     """All agrees where one argument does nothing: what differs is the use of that argument."""
     agree = []
@@ -97,13 +179,35 @@ def at_neutral(trial: Trial) -> Seen | None:
             near = f"{name} = {value:g}" if value in (0, 1) else f"{name} near 0"
             agree.append((name, near if value is not None else f"without a {name}"))
     if not agree:
-        return None
+        return _all_neutral(trial)
     where = " and ".join(words for _, words in agree)
     names = " or ".join(name for name, _ in agree)
     where = where if where.startswith("without") else f"with {where}"
     return Seen(
         f"{where.capitalize()} {{it}} agrees: the difference comes from how {names} is used.",
         f"Where does {agree[0][0]} enter, and what does it act on?",
+    )
+
+
+def _all_neutral(trial: Trial) -> Seen | None:
+    """All agrees where several arguments do nothing at once."""
+    neutral = {name: value for name, value in trial.subject.neutral.items() if value in (0, 1)}
+    if len(neutral) < 2:
+        return None
+    probes = [
+        tuple(
+            _filled(old, neutral[name]) if name in neutral else old
+            for name, old in zip(names, probe, strict=True)
+        )
+        for names, probe in ((trial.subject.names, probe) for probe in trial.subject.probes)
+    ]
+    if not all(pair and close(*pair) for pair in map(trial.both, probes)):
+        return None
+    where = " and ".join(f"{name} = {value:g}" for name, value in neutral.items())
+    names = " and ".join(neutral)
+    return Seen(
+        f"With {where} {{it}} agrees: the difference comes from how {names} are used.",
+        f"Which of {names} multiplies, which is added, and has each entry its own?",
     )
 
 
@@ -466,6 +570,27 @@ def _calls(function: Function, probe: Arguments, names: list[str]) -> list[tuple
     return made
 
 
+def turning(trial: Trial) -> Seen | None:
+    """Whether each pair of columns keeps its length, and by how much it turns from position 0 to 1."""
+    T, d = trial.subject.probes[0][0].shape
+    east = np.tile([1.0, 0.0], (T, d // 2))
+    pair, general = trial.both((east,)), trial.both(trial.subject.probes[0])
+    if pair is None or general is None or pair[0].shape != (T, d) or general[0].shape != (T, d):
+        return None
+    lengths = [np.hypot(a[:, 0::2], a[:, 1::2]) for a in (general[0], trial.subject.probes[0][0])]
+    if not close(*lengths):
+        return Seen(
+            "The two columns of a pair do not keep their length together, as a rotation would.",
+            "What do the two columns (a, b) of one pair become: which product has a minus?",
+        )
+    angles = np.arctan2(pair[0][1, 1::2], pair[0][1, 0::2])
+    return Seen(
+        "Each pair of columns keeps its length and turns; from position 0 to 1 the pairs turn by the angles "
+        f"{_written(angles)}.",
+        "By which angle does pair i turn in one step, and which columns are pair i?",
+    )
+
+
 # --- the waves of a position table -----------------------------------------------------------------
 
 
@@ -589,6 +714,7 @@ SPECIAL: dict[str, tuple[Callable[[Trial], Seen | None], ...]] = {
     "softmax.forward": (scores_times,),
     "attention.forward": (unused, weights),
     "layer_norm.forward": (spread,),
+    "rope.forward": (turning,),
     "block.forward": (stations,),
 }
 LATER: dict[str, Callable[[Trial], Seen | None]] = {"softmax.forward": shares}

@@ -22,7 +22,16 @@ from npformer.exercises.outcomes import (
     same_outcome,
 )
 from npformer.exercises.probes import Subject, subjects
-from npformer.exercises.relations import Seen, View, along, by_part, close, first_relation, same_for_all
+from npformer.exercises.relations import (
+    Seen,
+    View,
+    along,
+    by_part,
+    close,
+    first_relation,
+    same_for_all,
+    tried,
+)
 from npformer.exercises.result import Result, passed, unanswered
 
 Function = Callable[..., Any]
@@ -282,10 +291,10 @@ def _first(
     return (
         first_relation(view)
         or first_behaviour(trial, exercise_id)
-        or along(view, DIRECTIONS.get(exercise_id, {}))
-        or by_part(view)
-        or same_for_all(view)
-        or (LATER[exercise_id](trial) if exercise_id in LATER else None)
+        or tried(along, view, DIRECTIONS.get(exercise_id, {}))
+        or tried(by_part, view)
+        or tried(same_for_all, view)
+        or (tried(LATER[exercise_id], trial) if exercise_id in LATER else None)
     )
 
 
@@ -393,8 +402,15 @@ def _where_equal(exercise_id: str, found: tuple[Outcome, ...]) -> list[str]:
         length = min(b.shape[axis] for _, b in pairs)
         agree = [i for i in range(length) if all(close(a.take(i, axis), b.take(i, axis)) for a, b in pairs)]
         if agree:
-            said.append(f"Along axis {axis}, {listed(list(map(str, agree)))} {verb(agree, 'agree')}.")
+            name = _axis_name(axis, pairs[0][1].ndim, len(agree))
+            said.append(f"{name} {listed(list(map(str, agree)))} {verb(agree, 'agree')}.")
     return said
+
+
+def _axis_name(axis: int, ndim: int, many: int) -> str:
+    if axis < ndim - 2:
+        return f"Along axis {axis}," if axis else "In the batch,"
+    return ("Column" if axis == ndim - 1 and ndim > 1 else "Row") + "s" * (many > 1)
 
 
 def _differences(subject: Subject, got: Outcome, wanted: Outcome) -> Iterator[str]:

@@ -138,8 +138,9 @@ def _faster(factor: float) -> Look:
 def _layers() -> dict[str, Subject]:
     tables: dict[str, Look] = {f"the table from position {k} on": _from(k) for k in (2, -1)}
     faster = {"2π": 2 * np.pi, "π": np.pi, "2": 2.0, "1/2": 0.5, "1/10": 0.1, "1/(2π)": 0.5 / np.pi}
-    tables |= {f"the table with every angle multiplied by {words}": _faster(c) for words, c in faster.items()}
+    tables |= {f"the table with all speeds multiplied by {words}": _faster(c) for words, c in faster.items()}
     hidden = {"z = x W_1 + b_1": lambda x, W, b, *_: x @ W + b, "the hidden layer": _hidden}
+    hidden["a network whose activation is a softmax over the hidden units"] = _softmax_inside
     return {
         "pe.table": Subject(
             "n, d_model",
@@ -182,6 +183,10 @@ _NORM = "x: batch positions d_model"
 
 def _hidden(x: Array, W_1: Array, b_1: Array, *_: Array) -> Array:
     return np.maximum(x @ W_1 + b_1, 0)
+
+
+def _softmax_inside(x: Array, W_1: Array, b_1: Array, W_2: Array, b_2: Array) -> Array:
+    return softmax_forward(x @ W_1 + b_1)[0] @ W_2 + b_2
 
 
 def _x_hat(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
@@ -320,6 +325,7 @@ def _of_targets(z: Array, targets: Array) -> Array:
 
 _NEAR_LOSSES: dict[str, Look] = {
     "the mean probability of the right classes, without a logarithm": lambda z, t: _of_targets(z, t).mean(),
+    "the mean of 1 - p, without a logarithm": lambda z, t: (1 - _of_targets(z, t)).mean(),
     "the log of the mean probability: the mean is taken before the log": lambda z, t: (
         -np.log(_of_targets(z, t).mean())
     ),

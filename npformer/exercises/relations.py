@@ -53,7 +53,15 @@ def holds(view: View, made: Callable[[Array], Array]) -> bool:
 
 def first_relation(view: View) -> Seen | None:
     """The first relation that holds, the most telling ones first."""
-    return next((seen for look in LOOKS if (seen := look(view)) is not None), None)
+    return next((seen for look in LOOKS if (seen := tried(look, view)) is not None), None)
+
+
+def tried(look: Callable[..., Seen | None], *args: Any) -> Seen | None:
+    """What a look sees; nothing where an answer of an odd shape makes it stumble."""
+    try:
+        return look(*args)
+    except (ValueError, TypeError, IndexError, ArithmeticError, np.linalg.LinAlgError):
+        return None
 
 
 # --- form ------------------------------------------------------------------------------------------
@@ -254,6 +262,9 @@ def named_factor(ratios: list[float], sizes: tuple[dict[str, int], ...]) -> str:
             f"1/({name})" if " " in name else f"1/{name}": [1 / v for v in values],
             f"√{name}": [v**0.5 for v in values],
             f"1/√{name}": [v**-0.5 for v in values],
+            f"{name}/({name} - 1)": [v / max(v - 1, 0.5) for v in values],
+            f"√({name}/({name} - 1))": [(v / max(v - 1, 0.5)) ** 0.5 for v in values],
+            f"√(({name} - 1)/{name})": [(max(v - 1, 0.5) / v) ** 0.5 for v in values],
         }
     for name, values in candidates.items():
         for sign, minus in ((1, ""), (-1, "-")):
@@ -277,6 +288,10 @@ def _sizes(sizes: tuple[dict[str, int], ...]) -> dict[str, list[float]]:
 # --- a function of the right answer ----------------------------------------------------------------
 
 FUNCTIONS: dict[str, tuple[Callable[[Array], Any], str]] = {
+    "it is 0 where True is asked for, and below where False is": (
+        lambda b: np.where(b, 0.0, -np.inf),
+        "Is it to be added, or to be True and False?",
+    ),
     "its logarithm is right: what came back is the log of what is asked for": (
         np.log,
         "Is the number asked for, or its logarithm?",
@@ -304,13 +319,13 @@ FUNCTIONS: dict[str, tuple[Callable[[Array], Any], str]] = {
         "Is one winner asked for, or a share for each?",
     ),
     "the numbers of each row are sorted": (lambda b: np.sort(b, axis=-1), "Where is anything sorted?"),
+    "the numbers are added up from row to row": (
+        lambda b: np.cumsum(b, axis=-2),
+        "Where is a running sum taken?",
+    ),
     "the numbers are added up along each row": (
         lambda b: np.cumsum(b, axis=-1),
         "Where is a running sum taken?",
-    ),
-    "it is 0 where True is asked for, and below where False is": (
-        lambda b: np.where(b, 0.0, -np.inf),
-        "Is it to be added, or to be True and False?",
     ),
 }
 

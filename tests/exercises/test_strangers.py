@@ -1,7 +1,9 @@
 """The checker on codings that were not written for it, on numbers drawn for 300 names, and on odd answers."""
 
+import ast
 import functools
 import inspect
+import json
 import math
 import re
 import time
@@ -85,6 +87,53 @@ def test_an_observation_never_tells_the_expected_numbers():
 
 
 # --- code that the lessons show --------------------------------------------------------------------
+
+
+# --- code that the lessons show --------------------------------------------------------------
+
+
+def lesson_function(lesson, name):
+    """A function that a lesson defines, run with NumPy alone."""
+    (path,) = NOTEBOOKS.glob(f"{lesson}_*.ipynb")
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    trees = [ast.parse(source) for source in sources if f"def {name}(" in source]
+    (node,) = [n for tree in trees for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name]
+    names = {"np": np, "math": math}
+    exec(compile(ast.Module([node], []), name, "exec"), names)
+    return names[name]
+
+
+def given_the_cache(backward):
+    """A lesson's backward pass, with the cache that its forward pass keeps."""
+
+    def f(dy, x, W_1, b_1, W_2, b_2):
+        _, cache = lesson_function("03", "forward")(x, W_1, b_1, W_2, b_2)
+        return backward(dy, cache)
+
+    return f
+
+
+LESSON_CODE = [
+    ("01", "table_with_loops", "pe.table", lambda f: f),
+    ("01", "table_in_one_line", "pe.table", lambda f: f),
+    ("02", "with_endpoint", "pe.table", lambda f: f),
+    ("03", "forward", "ffn.forward", lambda f: lambda *args: f(*args)[0]),
+    ("03", "backward", "ffn.backward", given_the_cache),
+    ("04", "softmax", "softmax.forward", lambda f: f),
+    ("04", "split_right", "heads.split", lambda f: f),
+    ("04", "my_layer_norm", "layer_norm.forward", lambda f: f),
+]
+
+
+@pytest.mark.parametrize(("lesson", "name", "exercise", "adapted"), LESSON_CODE)
+def test_code_of_a_lesson_passes_its_own_exercise(lesson, name, exercise, adapted):
+    assert check(exercise, adapted(lesson_function(lesson, name)))
+
+
+@pytest.mark.parametrize(("lesson", "name", "exercise"), [("01", "table_with_the_slip", "pe.table")])
+def test_a_slip_that_a_lesson_shows_is_named(lesson, name, exercise):
+    assert check(exercise, lesson_function(lesson, name)).codes == ("PE-EXP-COLUMN",)
 
 
 # --- numbers ---------------------------------------------------------------------------------------
