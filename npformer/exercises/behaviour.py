@@ -714,7 +714,6 @@ SPECIAL: dict[str, tuple[Callable[[Trial], Seen | None], ...]] = {
     "softmax.forward": (scores_times,),
     "attention.forward": (unused, weights),
     "layer_norm.forward": (spread,),
-    "rope.forward": (turning,),
     "block.forward": (stations,),
 }
-LATER: dict[str, Callable[[Trial], Seen | None]] = {"softmax.forward": shares}
+LATER: dict[str, Callable[[Trial], Seen | None]] = {"softmax.forward": shares, "rope.forward": turning}

@@ -1,5 +1,7 @@
-"""Write confusion.md: what the checker says to every coding in tests/exercises: student_codings.py, whose slips
-are those of the checker's list, and stranger_codings.py, which was written and labelled apart from it.
+"""Write confusion.md: what the checker says to every coding in tests/exercises.
+
+The slips of student_codings.py are those of the checker's list; stranger_codings.py was written and labelled
+apart from it.
 
 uv run python tests/data/make_confusion.py
 """
@@ -82,16 +84,17 @@ def strangers():
         total[label == "wrong", column] += n
     slips = sum(n for (wrong, _), n in total.items() if wrong)
     fine = sum(n for (wrong, _), n in total.items() if not wrong)
+    named, seen = total[True, "named"], total[True, "seen"]
     lines = [
         "# Codings by strangers",
         "",
-        "From stranger_codings.py: labelled right, variant or wrong by mathematics before the checker saw them, and",
-        "not changed since. *named*: a code of the list above. *seen*: an exact observation that contains the word",
-        "which the label asks for.",
+        "From stranger_codings.py: labelled right, variant or wrong by mathematics before the checker saw",
+        "them, and not changed since. *named*: a code of the list above. *seen*: an exact observation that",
+        "contains the word which the label asks for.",
         "",
-        f"{fine} right codings and variants: {total[False, 'refused']} refused. {slips} slips: {total[True, 'passed']} passed, "
-        f"{total[True, 'named']} named, {total[True, 'seen']} seen, {total[True, 'unseen']} unseen; "
-        f"{100 * (total[True, 'named'] + total[True, 'seen']) / slips:.1f} % get a name or an exact observation.",
+        f"{fine} right codings and variants: {total[False, 'refused']} refused. {slips} slips: "
+        f"{total[True, 'passed']} passed, {named} named, {seen} seen, {total[True, 'unseen']} unseen; "
+        f"{100 * (named + seen) / slips:.1f} % get a name or an exact observation.",
         "",
         "| exercise | right | refused | slips | named | seen | unseen | passed |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",

@@ -121,8 +121,7 @@ LESSON_CODE = [
     ("03", "forward", "ffn.forward", lambda f: lambda *args: f(*args)[0]),
     ("03", "backward", "ffn.backward", given_the_cache),
     ("04", "softmax", "softmax.forward", lambda f: f),
-    ("04", "split_right", "heads.split", lambda f: f),
-    ("04", "my_layer_norm", "layer_norm.forward", lambda f: f),
+    ("04", "my_layer_norm", "layer_norm.forward", lambda f: lambda *args: f(*args)[0]),
 ]
 
 
