@@ -124,7 +124,7 @@ def other_argument(trial: Trial) -> Seen | None:
         for words, change in CHANGES.items():
             if _right_for(trial, found, list(trial.with_argument(name, partial(_changed, change)))):
                 return Seen(
-                    f"{{it}} is right for another {name}: it is what comes out with {name} {words}.",
+                    f"{{it}} is what comes out right for another {name}: {name} {words}.",
                     f"What is done with {name} before it is used?",
                 )
     return None
@@ -225,8 +225,10 @@ def _filled(old: Any, value: Any) -> Any:
 # --- which entries see which -----------------------------------------------------------------------
 
 
-def _one_row_changed(trial: Trial, last: bool) -> Iterator[tuple[str, Arguments, Arguments]]:
-    """(argument, the probe, the probe with one row of that argument changed)."""
+def _changed_in_part(
+    trial: Trial, last: bool, whole: bool = False
+) -> Iterator[tuple[str, Arguments, Arguments]]:
+    """(argument, the probe, the probe with one row, or the whole of a sentence, of it changed)."""
     for place, name in enumerate(trial.subject.names):
         for probe in trial.subject.probes:
             value = probe[place]
@@ -236,7 +238,7 @@ def _one_row_changed(trial: Trial, last: bool) -> Iterator[tuple[str, Arguments,
                 and name[0] != "W"
                 and value.dtype.kind == "f"
             ):
-                new, at = value.copy(), (-1 if last else 0,) * (value.ndim - 1)
+                new, at = value.copy(), (-1 if last else 0,) * (1 if whole else value.ndim - 1)
                 new[at] = other(value)[at]
                 yield name, probe, (*probe[:place], new, *probe[place + 1 :])
 
@@ -259,7 +261,7 @@ def too_wide(trial: Trial) -> Seen | None:
     """An entry depends on rows that are none of its business."""
     found: dict[str, list[tuple[int, ...]]] = {}
     for last in (True, False):
-        for name, probe, changed in _one_row_changed(trial, last):
+        for name, probe, changed in _changed_in_part(trial, last):
             reach = _reach(trial, probe, changed)
             if reach is not None and not reach[1].all() and (reach[0] & ~reach[1]).any():
                 found.setdefault(name, []).append(tuple(int(i) for i in np.argwhere(reach[0] & ~reach[1])[0]))
@@ -282,13 +284,13 @@ def too_narrow(trial: Trial) -> Seen | None:
     """An entry does not depend on a row that it should see."""
     blind: dict[tuple[str, bool], list[bool]] = {}
     for last in (True, False):
-        for name, probe, changed in _one_row_changed(trial, last):
+        for name, probe, changed in _changed_in_part(trial, last, whole=True):
             reach = _reach(trial, probe, changed)
             missed = reach is not None and bool(reach[1].any()) and not reach[0].any()
             blind.setdefault((name, last), []).append(missed)
     for (name, last), misses in blind.items():
         if all(misses):
-            which = f"the {'last' if last else 'first'} {trial.subject.unit} of {name}"
+            which = f"the {'last' if last else 'first'} row of {name} (axis 0)"
             return Seen(
                 f"{{it}} does not change when {which} does.",
                 f"Do all rows of {name} take part, the first and the last too?",
@@ -536,7 +538,8 @@ def stations(trial: Trial) -> Seen | None:
     order = [name for name, _ in student]
     missing = [name for name in names if name not in order]
     if missing:
-        return Seen(f"{' and '.join(missing)} is never called.", "Which stations are there in a block?")
+        be = "is" if len(missing) == 1 else "are"
+        return Seen(f"{' and '.join(missing)} {be} never called.", "Which stations are there in a block?")
     if order != [name for name, _ in right]:
         return Seen(
             f"The calls come in this order: {', '.join(order)}.",
@@ -679,7 +682,7 @@ def halves_of_pairs(trial: Trial) -> Seen | None:
         if all(close(a[:, start::2], b[:, start::2]) for a, b in tables):
             return Seen(
                 f"All {good} columns agree, and the {bad} columns differ."
-                f"{_first_wave(tables[0][0], 1 - start)}",
+                f"{_first_wave(*tables[0], 3 - start)}",
                 f"What is the angle of a {bad}, and what is done with it?",
             )
     found, _ = tables[0]
@@ -693,9 +696,16 @@ def halves_of_pairs(trial: Trial) -> Seen | None:
     )
 
 
-def _first_wave(table: Array, column: int) -> str:
-    speed = _wave(table[:, column + 2])
-    return "" if speed is None else f" Column {column + 2} is a wave that turns by {speed:.3g} radians a row."
+def _first_wave(table: Array, right: Array, column: int) -> str:
+    """What the first wrong column beyond pair 0 is, in the student's own numbers."""
+    speed, wanted = _wave(table[:, column]), _wave(right[:, column])
+    if speed is None or wanted is None:
+        return ""
+    if abs(speed - wanted) < 1e-6:
+        return (
+            f" Column {column} is a wave and turns at the right speed; its start or its sign is another one."
+        )
+    return f" Column {column} is a wave that turns by {speed:.3g} radians a row."
 
 
 def _wave(column: Array) -> float | None:

@@ -262,12 +262,13 @@ def observations(exercise_id: str, function: Function, found: tuple[Outcome, ...
     if not all(outcome.arrays for outcome in found):
         return []
     differ = differing(exercise_id, found)
-    seen: list[Seen] = []
+    seen: list[tuple[Seen, str]] = []
     for k, name in enumerate(subject.outputs):
         if name in differ and len(seen) < 2:
             look = _look(exercise_id, function, found, k)
-            seen += [Seen(look.says.replace("{it}", _it(subject, name)), look.asks)] if look else []
-    return seen
+            alike = look is not None and look in [one for one, _ in seen]
+            seen += [(look, name)] if look and not alike else []
+    return [Seen(look.says.replace("{it}", _it(subject, name)), look.asks) for look, name in seen]
 
 
 def _it(subject: Subject, name: str) -> str:
@@ -285,6 +286,11 @@ def _first(
 ) -> Seen | None:
     arguments = tuple(dict(zip(subject.names, probe, strict=True)) for probe in subject.probes)
     sizes = tuple(_sizes(subject.sizes, given) for given in arguments)
+    if all(o.arrays[k].dtype.kind in "iu" for o in found) and not _whole(exercise_id, k):
+        return Seen(
+            "{it} holds whole numbers: its type is integer.",
+            "Which type has the array that holds the numbers?",
+        )
     mine, theirs = (tuple(o.arrays[k].astype(float) for o in side) for side in (found, right(exercise_id)))
     view = View(mine, theirs, arguments, sizes, subject.landmarks)
     trial = Trial(subject, function, k, sizes)
@@ -296,6 +302,10 @@ def _first(
         or tried(same_for_all, view)
         or (tried(LATER[exercise_id], trial) if exercise_id in LATER else None)
     )
+
+
+def _whole(exercise_id: str, k: int) -> bool:
+    return all(np.array_equal(o.arrays[k], np.round(o.arrays[k])) for o in right(exercise_id))
 
 
 DIRECTIONS: dict[str, dict[str, Callable[..., Any]]] = {
@@ -327,9 +337,12 @@ def _observed(exercise: Exercise, found: tuple[Outcome, ...], seen: list[Seen]) 
     ]
     beside = _beside(found, ())
     if seen:
-        few = [place for place in places[:1] if "1 of" in place]
+        few = [place for place in places[:1] if "(1 of" in place]
         says = " ".join([first, *(_capital(one.says) for one in seen), *few, *beside]).strip()
         return Result("unrecognised", (), says, "", seen[0].asks)
+    if errors := [outcome for outcome in found if outcome.error]:
+        says = " ".join([first, *places[:1], *beside]).strip()
+        return Result("unrecognised", (), says, "", _asked(errors[0]))
     says = " ".join([first, *_where_equal(exercise.id, found), places[0], *beside]).strip()
     return Result("unrecognised", (), says, "No known mistake fits.", exercise.question)
 

@@ -349,7 +349,8 @@ def _heads_and_words() -> dict[str, Subject]:
         (np.array([[2, 0, 5], [1, 5, 3]]), _normal(6, 8)),
         (np.array([[1, 3], [2, 1], [0, 3]]), _normal(4, 5)),
     )
-    shifted = {
+    shifted: dict[str, Look] = {"the rows of E for these ids": lambda ids, E: E[ids]}
+    shifted |= {
         f"the row of the id {where} each id": _neighbour(step)
         for where, step in (("after", 1), ("before", -1))
     }

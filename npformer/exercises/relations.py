@@ -142,8 +142,7 @@ def _listed(axes: tuple[int, ...]) -> str:
 def short(view: View) -> Seen | None:
     """Rows missing or too many, in another order, or one entry of an axis alone."""
     for axis in range(view.right[0].ndim):
-        name = "row" if axis == view.right[0].ndim - 2 or view.right[0].ndim == 1 else f"entry of axis {axis}"
-        name = "column" if view.right[0].ndim > 1 and axis == view.right[0].ndim - 1 else name
+        name = _entries(axis, view.right[0].ndim)
         for words, made in _cuts(axis):
             if holds(view, made):
                 return Seen(
@@ -152,9 +151,16 @@ def short(view: View) -> Seen | None:
         for end, cut in (("the last", slice(None, -1)), ("the first", slice(1, None))):
             if holds(view._replace(found=view.right, right=view.found), partial(_slice, axis=axis, cut=cut)):
                 return Seen(
-                    f"{{it}} has one {name} too many, {end}.", "Where does the counting begin and end?"
+                    f"{{it}} has one too many {name}, {end}.", "Where does the counting begin and end?"
                 )
     return None
+
+
+def _entries(axis: int, ndim: int) -> str:
+    """What stands along an axis, in the plural."""
+    if ndim > 1 and axis == ndim - 1:
+        return "columns"
+    return "rows" if axis >= ndim - 2 else f"entries of axis {axis}"
 
 
 def _slice(array: Array, axis: int, cut: Any) -> Array:
@@ -162,18 +168,18 @@ def _slice(array: Array, axis: int, cut: Any) -> Array:
 
 
 def _cuts(axis: int) -> Iterator[tuple[str, Callable[[Array], Array]]]:
-    yield "one {0} short, the last is missing.", partial(_slice, axis=axis, cut=slice(None, -1))
-    yield "one {0} short, the first is missing.", partial(_slice, axis=axis, cut=slice(1, None))
-    yield "only the first {0} came back.", partial(_slice, axis=axis, cut=0)
-    yield "only the first {0} came back.", partial(_slice, axis=axis, cut=slice(0, 1))
-    yield "only the last {0} came back.", partial(_slice, axis=axis, cut=-1)
-    yield "only every second {0} is there.", partial(_slice, axis=axis, cut=slice(None, None, 2))
-    yield "the numbers are right, each {0} in the reverse order.", partial(np.flip, axis=axis)
+    yield "one short of its {0}, the last is missing.", partial(_slice, axis=axis, cut=slice(None, -1))
+    yield "one short of its {0}, the first is missing.", partial(_slice, axis=axis, cut=slice(1, None))
+    yield "only the first of the {0} came back.", partial(_slice, axis=axis, cut=0)
+    yield "only the first of the {0} came back.", partial(_slice, axis=axis, cut=slice(0, 1))
+    yield "only the last of the {0} came back.", partial(_slice, axis=axis, cut=-1)
+    yield "only every second of the {0} is there.", partial(_slice, axis=axis, cut=slice(None, None, 2))
+    yield "the numbers are right, and the {0} stand in the reverse order.", partial(np.flip, axis=axis)
     yield (
-        "each {0} stands one place too late: the last one comes first.",
+        "the {0} stand one place too late: the last comes first.",
         partial(np.roll, shift=1, axis=axis),
     )
-    yield "each {0} stands one place too early.", partial(np.roll, shift=-1, axis=axis)
+    yield "the {0} stand one place too early: the first comes last.", partial(np.roll, shift=-1, axis=axis)
 
 
 # --- something else that the solution holds --------------------------------------------------------
@@ -189,7 +195,9 @@ def landmark(view: View) -> Seen | None:
             isinstance(t := thing(args), np.ndarray | np.generic) and close(a, np.asarray(t))
             for a, args in pairs
         ):
-            return Seen(f"What came back for {{it}} is {name}.", "Which line is still to come, or too many?")
+            return Seen(
+                f"What came back for {{it}} is {name}.", "Which step lies between this and what is asked for?"
+            )
     return None
 
 
@@ -211,6 +219,8 @@ def factor(view: View) -> Seen | None:
     if not all(ratios):
         return None
     name = named_factor([r for r in ratios if r], view.sizes)
+    if not name and (seen := _factor_of_a_landmark(view)) is not None:
+        return seen
     if name == "-1":
         return Seen(
             "{it} has the opposite sign everywhere: it is -1 times what is asked for.",
@@ -227,6 +237,17 @@ def factor(view: View) -> Seen | None:
         f"{{it}} is off by one constant factor and right otherwise: it is multiplied by {name}.",
         "Where is this factor used, and how often should it be?",
     )
+
+
+def _factor_of_a_landmark(view: View) -> Seen | None:
+    for words, thing in view.landmarks.items():
+        pairs = zip(view.found, view.arguments, strict=True)
+        ratios = [ratio(a, np.asarray(_called(thing, args))) for a, args in pairs]
+        name = named_factor([r for r in ratios if r], view.sizes) if all(ratios) else ""
+        if name:
+            asks = "Which factor is asked for, and which size does it follow?"
+            return Seen(f"{{it}} is {words}, multiplied by {name}.", asks)
+    return None
 
 
 def ratio(a: Array, b: Array) -> float | None:
@@ -308,11 +329,10 @@ FUNCTIONS: dict[str, tuple[Callable[[Array], Any], str]] = {
         np.abs,
         "Where does a sign get lost?",
     ),
-    "numbers below 0 are cut off at 0, the others are right": (
-        lambda b: np.maximum(b, 0),
-        "How often is anything cut at 0?",
+    "the numbers are cut to whole ones, as in an array of integers": (
+        np.trunc,
+        "Which type has the array that holds them?",
     ),
-    "the numbers are cut to whole ones": (np.trunc, "Which type has the array that holds them?"),
     "the numbers are rounded to whole ones": (np.round, "Where is anything rounded?"),
     "the largest number of each row became 1, the others 0": (
         lambda b: 1.0 * (b == b.max(axis=-1, keepdims=True)),
@@ -328,6 +348,14 @@ FUNCTIONS: dict[str, tuple[Callable[[Array], Any], str]] = {
         "Where is a running sum taken?",
     ),
 }
+
+
+def cut_at_zero(view: View) -> Seen | None:
+    """The right numbers, with the negative ones cut off at 0."""
+    if not holds(view, partial(np.maximum, 0)):
+        return None
+    says = "{it}: numbers below 0 are cut off at 0, the others are right."
+    return Seen(says, "How often is anything cut at 0?")
 
 
 def function_of(view: View) -> Seen | None:
@@ -407,6 +435,22 @@ def _times(made: Callable[..., Any], a: Array, b: Array, value: Array) -> bool:
         return a.shape == b.shape and close(a, made(b, value))
     except ValueError:
         return False
+
+
+def unfilled(view: View) -> Seen | None:
+    """Right where it is not 0: some places were never filled, or were left too early."""
+    pairs = list(zip(view.found, view.right, strict=True))
+    if any(a.shape != b.shape or a.ndim < 1 for a, b in pairs):
+        return None
+    if not all(close(np.where(a == 0, 0, b), a) and (a != 0).any() for a, b in pairs):
+        return None
+    a, b = next((a, b) for a, b in pairs if not close(a, b))
+    place = tuple(int(i) for i in np.argwhere((a == 0) & (np.abs(b) > EXACT))[0])
+    return Seen(
+        f"{{it}} is right where it is not 0, and 0 stands where it should not, first at {place}: "
+        "these rows or columns are not filled.",
+        "Which entries does the loop reach, and where does `return` stand?",
+    )
 
 
 def affine(view: View) -> Seen | None:
@@ -504,6 +548,8 @@ LOOKS: tuple[Callable[[View], Seen | None], ...] = (
     short,
     landmark,
     factor,
+    cut_at_zero,
+    unfilled,
     function_of,
     added,
     multiplied,

@@ -428,7 +428,7 @@ OBSERVED = {
         "layer_norm.backward",
         lambda dy, *a: own("layer_norm.backward")(np.maximum(dy, 0.3 * dy), *a),
     ),
-    "the first token of": (
+    "the first row of": (
         "ffn.forward",
         lambda x, *p: own("ffn.forward")(x[:, :1] * 0 + x * (np.arange(x.shape[1]) > 0)[:, None], *p),
     ),
