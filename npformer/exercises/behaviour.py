@@ -281,21 +281,31 @@ def _many(unit: str) -> str:
 
 
 def too_narrow(trial: Trial) -> Seen | None:
-    """An entry does not depend on a row that it should see."""
-    blind: dict[tuple[str, bool], list[bool]] = {}
-    for last in (True, False):
-        for name, probe, changed in _changed_in_part(trial, last, whole=True):
-            reach = _reach(trial, probe, changed)
-            missed = reach is not None and bool(reach[1].any()) and not reach[0].any()
-            blind.setdefault((name, last), []).append(missed)
-    for (name, last), misses in blind.items():
-        if all(misses):
-            which = f"the {'last' if last else 'first'} row of {name} (axis 0)"
-            return Seen(
-                f"{{it}} does not change when {which} does.",
-                f"Do all rows of {name} take part, the first and the last too?",
-            )
+    """An entry does not depend on a row, or on a whole sentence, that it should see."""
+    for whole in (False, True):
+        for last in (True, False):
+            reached: dict[str, list[tuple[bool, bool]]] = {}
+            for name, probe, changed in _changed_in_part(trial, last, whole):
+                reach = _reach(trial, probe, changed)
+                if reach is not None:
+                    reached.setdefault(name, []).append((bool(reach[0].any()), bool(reach[1].any())))
+            blind = [name for name, pairs in reached.items() if _never(pairs)]
+            if blind:
+                what = "entry of axis 0" if whole else trial.subject.unit
+                return _blind_for(blind[0], f"the {'last' if last else 'first'} {what}")
     return None
+
+
+def _never(pairs: list[tuple[bool, bool]]) -> bool:
+    """Whether the student's answer is never reached, and the right one is."""
+    return not any(student for student, _ in pairs) and any(right for _, right in pairs)
+
+
+def _blind_for(name: str, what: str) -> Seen:
+    return Seen(
+        f"{{it}} does not change when {what} of {name} does.",
+        f"Do all rows of {name} take part, the first and the last too?",
+    )
 
 
 def not_cancelled(trial: Trial) -> Seen | None:

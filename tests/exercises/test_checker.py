@@ -309,7 +309,7 @@ def test_weights_that_are_no_softmax_of_products_are_seen():
         "no softmax of q·k": lambda q, k, v, mask=None: attention(more=np.arange(len(k)))(q, k, v, mask),
         "opposite sign": lambda *args: -attention()(*args),
         "multiplied by 2": lambda *args: 2 * attention()(*args),
-        "only the first row": lambda *args: attention()(*args)[:1],
+        "only the first of the rows": lambda *args: attention()(*args)[:1],
     }
     for words_of_it, f in said.items():
         result = check("attention.forward", f)

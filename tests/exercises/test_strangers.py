@@ -428,7 +428,7 @@ OBSERVED = {
         "layer_norm.backward",
         lambda dy, *a: own("layer_norm.backward")(np.maximum(dy, 0.3 * dy), *a),
     ),
-    "the first row of": (
+    "the first token of": (
         "ffn.forward",
         lambda x, *p: own("ffn.forward")(x[:, :1] * 0 + x * (np.arange(x.shape[1]) > 0)[:, None], *p),
     ),
@@ -447,7 +447,7 @@ OBSERVED = {
         "softmax.forward",
         lambda s: np.maximum(own("softmax.forward")(s), 0.02 * np.abs(s)),
     ),
-    "too many, the last": ("rope.forward", lambda x: np.vstack([own("rope.forward")(x), x[:1]])),
+    "too many rows, the last": ("rope.forward", lambda x: np.vstack([own("rope.forward")(x), x[:1]])),
     "A dict came back": ("adam.step", lambda *a: dict(zip("wmv", own("adam.step")(*a), strict=True))),
 }
 
