@@ -25,13 +25,21 @@ class Trial(NamedTuple):
     function: Function
     output: int
     sizes: tuple[dict[str, int], ...]
+    memo: dict[Any, tuple[Array, ...]]  # the answers so far: other outputs ask for the same calls
+
+    def answer(self, probe: Arguments, right: bool) -> tuple[Array, ...]:
+        """What the student's function, or the right one, gives on a probe; () after an error."""
+        key = (right, *(part.tobytes() if isinstance(part, np.ndarray) else part for part in probe))
+        if key not in self.memo:
+            function = self.subject.right if right else self.function
+            arrays = run(function, probe, self.subject).arrays
+            self.memo[key] = tuple(array.astype(float) for array in arrays)
+        return self.memo[key]
 
     def both(self, probe: Arguments) -> tuple[Array, Array] | None:
         """The output of the student's function and of the right one, or None after an error."""
-        found, right = (run(f, probe, self.subject) for f in (self.function, self.subject.right))
-        if not found.arrays or not right.arrays:
-            return None
-        return found.arrays[self.output].astype(float), right.arrays[self.output].astype(float)
+        found, right = self.answer(probe, right=False), self.answer(probe, right=True)
+        return (found[self.output], right[self.output]) if found and right else None
 
     def with_argument(self, name: str, change: Callable[[Any], Any]) -> Iterator[Arguments]:
         """Every probe with one argument changed."""
@@ -141,9 +149,9 @@ def _changed(change: Callable[[Any], Any], value: Any) -> Any:
 
 def _right_for(trial: Trial, found: list[tuple[Array, Array] | None], probes: list[Arguments]) -> bool:
     """Whether the answers are the right ones of other probes."""
-    rights = (run(trial.subject.right, probe, trial.subject) for probe in probes)
+    rights = (trial.answer(probe, right=True) for probe in probes)
     return all(
-        pair and right.arrays and close(pair[0], right.arrays[trial.output].astype(float))
+        pair and right and close(pair[0], right[trial.output])
         for pair, right in zip(found, rights, strict=True)
     )
 
@@ -468,29 +476,27 @@ def weights(trial: Trial) -> Seen | None:
         pair = trial.both((q, k, np.eye(len(k)), mask))
         if pair is None or pair[0].shape != pair[1].shape:
             return None
-        shown.append((q, k, mask, pair[0]))
-    free = [(q @ k.T, w, k.shape[1]) for q, k, mask, w in shown if mask is None or mask.all()]
+        shown.append((q @ k.T, k.shape[1], mask, pair[0]))
+    free = [(products, w, d_k) for products, d_k, mask, w in shown if mask is None or mask.all()]
     found = [scale(products, w) for products, w, _ in free]
-    right = [
-        s is not None and bool(np.isclose(s, d**-0.5, rtol=1e-4))
-        for s, (*_, d) in zip(found, free, strict=True)
-    ]
-    if all(found) and not all(right):
-        return _scaled([s for s in found if s], trial)
-    if all(
-        mask is None or (w[~mask] != 0).any() for _, _, mask, w in shown if mask is None or not mask.all()
-    ) and all(right):
-        return Seen(
-            "Keys that the mask hides still get weight.",
-            "What has a hidden score to be, so that exp makes 0 of it?",
-        )
-    if not any(np.allclose(w.sum(axis=-1), 1, atol=1e-6) for *_, w in shown):
+    known = [s for s in found if s]
+    if len(known) < len(found):
+        return _no_softmax([w for *_, w in shown])
+    if not np.allclose(known, [d_k**-0.5 for *_, d_k in free], rtol=1e-4):
+        return _scaled(known, trial)
+    hidden = [w[~mask] for _, _, mask, w in shown if mask is not None and not mask.all()]
+    if all((w != 0).any() for w in hidden):
+        asks = "What has a hidden score to be, so that exp makes 0 of it?"
+        return Seen("Keys that the mask hides still get weight.", asks)
+    return None
+
+
+def _no_softmax(shown: list[Array]) -> Seen:
+    if not any(np.allclose(w.sum(axis=-1), 1, atol=1e-6) for w in shown):
         return Seen(
             "The weights of one query do not sum to 1, so they are no softmax over the keys.",
             "What do the weights of one query sum to, and over which axis?",
         )
-    if all(found):
-        return None
     return Seen(
         "The weights of each query sum to 1, and they are no softmax of q·k times one number.",
         "What stands between the products q·k and the weights, line by line?",
@@ -555,6 +561,10 @@ def stations(trial: Trial) -> Seen | None:
             f"The calls come in this order: {', '.join(order)}.",
             "Which of them comes first in the paper's block, and how often is each called?",
         )
+    return _first_other_argument(student, right)
+
+
+def _first_other_argument(student: list[tuple[str, Array]], right: list[tuple[str, Array]]) -> Seen:
     for (name, given), (_, wanted) in zip(student, right, strict=True):
         if not close(given, wanted):
             return Seen(

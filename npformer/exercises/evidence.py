@@ -203,24 +203,25 @@ def mixed(exercise_id: str, found: tuple[Outcome, ...]) -> Seen | None:
     places = {label: _place_of(label, named, exercise_id) for label in named[0]}
     fits = {label: name for label, name in places.items() if name}
     kind = "dict" if isinstance(found[0].raw, dict) else "tuple"
-    if len(outputs) == 1:
-        entry = next(iter(fits), None)
-        says = f"A {kind} came back, and its entry {entry!r} agrees. One array is asked for."
-        return Seen(says, "What stands behind `return`, and which of it is asked for?") if fits else None
-    asks = f"In which order are {listed(list(outputs))} asked for?"
-    if kind == "dict":
-        return Seen(
-            f"A dict came back: {len(fits)} of its entries agree. A tuple in the task's order is asked for.",
-            asks,
-        )
+    if len(outputs) > 1:
+        return _several(list(outputs), places, kind)
+    entry = next(iter(fits), None)
+    says = f"A {kind} came back, and its entry {entry!r} agrees. One array is asked for."
+    return Seen(says, "What stands behind `return`, and which of it is asked for?") if fits else None
+
+
+def _several(outputs: list[str], places: dict[Any, str], kind: str) -> Seen | None:
+    asks = f"In which order are {listed(outputs)} asked for?"
     came = [name or "something else" for name in places.values()]
+    if kind == "dict":
+        fine = sum(map(bool, places.values()))
+        return Seen(f"A dict came back: {fine} of its entries agree. A tuple is asked for.", asks)
     if len(came) != len(outputs):
-        return Seen(
-            f"{len(outputs)} outputs are asked for, {listed(list(outputs))}; "
-            f"{len(came)} came back: {listed(came)}.",
-            asks,
+        says = (
+            f"{len(outputs)} outputs are asked for, {listed(outputs)}; {len(came)} came back: {listed(came)}."
         )
-    moved = [name for label, name in fits.items() if outputs.index(name) != label]
+        return Seen(says, asks)
+    moved = [name for label, name in places.items() if name and outputs.index(name) != label]
     return (
         Seen(f"The outputs stand in another order: {listed(came)} came back.", asks)
         if len(moved) > 1
@@ -261,11 +262,12 @@ def observations(exercise_id: str, function: Function, found: tuple[Outcome, ...
     subject = subjects()[exercise_id]
     if not all(outcome.arrays for outcome in found):
         return []
-    differ = differing(exercise_id, found)
+    differ, memo = differing(exercise_id, found), dict[Any, Any]()
     seen: list[tuple[Seen, str]] = []
     for k, name in enumerate(subject.outputs):
         if name in differ and len(seen) < 2:
-            look = _look(exercise_id, function, found, k)
+            with quiet():
+                look = _look(exercise_id, function, found, k, memo)
             alike = look is not None and look in [one for one, _ in seen]
             seen += [(look, name)] if look and not alike else []
     return [Seen(look.says.replace("{it}", _it(subject, name)), look.asks) for look, name in seen]
@@ -275,15 +277,10 @@ def _it(subject: Subject, name: str) -> str:
     return name if len(subject.outputs) > 1 else f"the output {name}"
 
 
-def _look(exercise_id: str, function: Function, found: tuple[Outcome, ...], k: int) -> Seen | None:
-    subject = subjects()[exercise_id]
-    with quiet():
-        return _first(subject, exercise_id, function, found, k)
-
-
-def _first(
-    subject: Subject, exercise_id: str, function: Function, found: tuple[Outcome, ...], k: int
+def _look(
+    exercise_id: str, function: Function, found: tuple[Outcome, ...], k: int, memo: dict[Any, Any]
 ) -> Seen | None:
+    subject = subjects()[exercise_id]
     arguments = tuple(dict(zip(subject.names, probe, strict=True)) for probe in subject.probes)
     sizes = tuple(_sizes(subject.sizes, given) for given in arguments)
     if all(o.arrays[k].dtype.kind in "iu" for o in found) and not _whole(exercise_id, k):
@@ -293,7 +290,7 @@ def _first(
         )
     mine, theirs = (tuple(o.arrays[k].astype(float) for o in side) for side in (found, right(exercise_id)))
     view = View(mine, theirs, arguments, sizes, subject.landmarks)
-    trial = Trial(subject, function, k, sizes)
+    trial = Trial(subject, function, k, sizes, memo)
     return (
         first_relation(view)
         or first_behaviour(trial, exercise_id)

@@ -48,14 +48,7 @@ class Subject(NamedTuple):
 @cache
 def subjects() -> dict[str, Subject]:
     """Every code exercise by its id. The numbers are the same in every run."""
-    return {
-        **_layers(),
-        **_backward_layers(),
-        **_attention_parts(),
-        **_losses(),
-        **_heads_and_words(),
-        **_later(),
-    }
+    return {exercise_id: make() for exercise_id, make in SUBJECTS.items()}
 
 
 def _normal(*shape: int, seed: int = 0) -> Array:
@@ -135,48 +128,6 @@ def _faster(factor: float) -> Look:
     return lambda n, d: table(n, d, unit=factor)
 
 
-def _layers() -> dict[str, Subject]:
-    tables: dict[str, Look] = {f"the table from position {k} on": _from(k) for k in (2, -1)}
-    faster = {"2π": 2 * np.pi, "π": np.pi, "2": 2.0, "1/2": 0.5, "1/10": 0.1, "1/(2π)": 0.5 / np.pi}
-    tables |= {f"the table with all speeds multiplied by {words}": _faster(c) for words, c in faster.items()}
-    hidden = {"z = x W_1 + b_1": lambda x, W, b, *_: x @ W + b, "the hidden layer": _hidden}
-    hidden["a network whose activation is a softmax over the hidden units"] = _softmax_inside
-    return {
-        "pe.table": Subject(
-            "n, d_model",
-            ("table",),
-            positional_encoding,
-            ((6, 8), (7, 12)),
-            {"PE-ODD-D": (6, 7)},
-            sizes="n: n; d_model: d_model",
-            landmarks=tables,
-        ),
-        "ffn.forward": Subject(
-            "x, W_1, b_1, W_2, b_2",
-            ("y",),
-            _ffn_forward,
-            _ffn_probes(0),
-            sizes=_FFN,
-            unit="token",
-            neutral={"b_1": 0.0, "b_2": 0.0},
-            landmarks=hidden,
-        ),
-        "layer_norm.forward": Subject(
-            "x, gamma, beta, eps",
-            ("y",),
-            _layer_norm_forward,
-            _norm_probes(0),
-            sizes=_NORM,
-            unit="token",
-            neutral={"gamma": 1.0, "beta": 0.0, "eps": 1e-12},
-            landmarks=_NORMS,
-            cancels={
-                "the same number added to all features of x": lambda x, *more: (x + 3.0, *more),
-            },
-        ),
-    }
-
-
 _FFN = "x: batch positions d_model; W_1: d_model d_ff"
 _NORM = "x: batch positions d_model"
 
@@ -199,124 +150,7 @@ _NORMS: dict[str, Look] = {
 }
 
 
-def _backward_layers() -> dict[str, Subject]:
-    return {
-        "ffn.backward": Subject(
-            "dy, x, W_1, b_1, W_2, b_2",
-            ("dx", "dW_1", "db_1", "dW_2", "db_2"),
-            _ffn_backward,
-            _ffn_probes(1),
-            sizes=_FFN,
-            unit="token",
-            neutral={"b_1": 0.0},
-        ),
-        "layer_norm.backward": Subject(
-            "dy, x, gamma, beta, eps",
-            ("dx", "dgamma", "dbeta"),
-            _layer_norm_backward,
-            _norm_probes(1),
-            sizes=_NORM,
-            unit="token",
-            neutral={"gamma": 1.0, "eps": 1e-12},
-            landmarks={"dy itself": lambda dy, *_: dy, "dy · gamma": lambda dy, x, gamma, *_: dy * gamma},
-        ),
-        "softmax.backward": Subject(
-            "dp, p",
-            ("dx",),
-            _softmax_backward,
-            _softmax_probes(),
-            sizes="p: rows columns",
-            landmarks={"dp as it arrived": lambda dp, p: dp, "dp·p": lambda dp, p: dp * p},
-            cancels={
-                "the same number added to all of dp": lambda dp, p: (dp + 2.0, p),
-            },
-        ),
-    }
-
-
-def _attention_parts() -> dict[str, Subject]:
-    rows = ((_normal(3, 4),), (2 * _normal(5, 2),), (3 * _normal(4, 6),))
-    return {
-        "softmax.forward": Subject(
-            "scores",
-            ("p",),
-            _softmax,
-            rows,
-            {"SM-OVERFLOW": (_normal(3, 4) + 1000,), "SM-GLOBAL-MAX": (_normal(3, 4) + _APART,)},
-            sizes="scores: rows columns",
-            landmarks={
-                "the logarithm of the softmax": lambda s: np.log(softmax_forward(s)[0]),
-                "e to the power of the scores": np.exp,
-            },
-            cancels={"the same number added to all scores of a row": lambda s: (s + _normal(len(s), 1),)},
-        ),
-        "attention.forward": Subject(
-            "q, k, v, mask=None",
-            ("y",),
-            _attention,
-            _attention_probes(),
-            {"SM-OVERFLOW": _huge(np.full((3, 1), 1000.0)), "SM-GLOBAL-MAX": _huge(_APART)},
-            sizes="q: T_q d_k; k: T_k d_k; v: T_k d_v",
-            neutral={"mask": None},
-            unit="query",
-            landmarks={
-                "the weights, before they meet v": lambda q, k, v, mask=None: (
-                    attention_forward(q, k, v, mask=mask)[1].weights
-                ),
-                "the scores": lambda q, k, v, mask=None: q @ k.T / k.shape[1] ** 0.5,
-            },
-            cancels={
-                "the same vector added to all keys": lambda q, k, *more: (q, k + _normal(k.shape[1]), *more)
-            },
-        ),
-        "block.forward": Subject(
-            "x, attend, norm_1, ffn, norm_2",
-            ("y",),
-            _block,
-            (_block_probe(4), _block_probe(6)),
-        ),
-    }
-
-
 _APART = np.array([[1000.0], [-1000.0], [0.0]])
-
-
-def _losses() -> dict[str, Subject]:
-    shift = {"the same number added to all logits of a row": lambda z, *more: (z + _normal(len(z), 1), *more)}
-    hard = (_normal(3, 7) + 1000, np.array([4, 0, 6])), (_normal(3, 7) + _APART, np.array([4, 0, 6]))
-    losses = tuple(
-        (scale * _normal(N, V), np.array(targets))
-        for N, V, scale, targets in (
-            (5, 7, 1.0, [3, 0, 6, 2, 2]),
-            (3, 4, 3.0, [0, 3, 2]),
-            (2, 9, 2.0, [8, 5]),
-            (7, 3, 1.0, [2, 0, 1, 1, 2, 0, 1]),
-        )
-    )
-    softened = tuple((*probe, epsilon) for probe, epsilon in zip(losses, (0.1, 0.3, 0.2, 0.25), strict=True))
-    codes = ("SM-OVERFLOW", "SM-GLOBAL-MAX")
-    return {
-        "cross_entropy.forward": Subject(
-            "logits, targets",
-            ("loss",),
-            _cross_entropy,
-            losses,
-            dict(zip(codes, hard, strict=True)),
-            sizes="logits: N V",
-            cancels=shift,
-            landmarks=_NEAR_LOSSES,
-        ),
-        "loss.smoothed": Subject(
-            "logits, targets, epsilon",
-            ("loss",),
-            _smoothed,
-            softened,
-            {code: (*probe, 0.1) for code, probe in zip(codes, hard, strict=True)},
-            sizes="logits: N V",
-            cancels=shift,
-            neutral={"epsilon": 0.0},
-        ),
-    }
 
 
 def _of_targets(z: Array, targets: Array) -> Array:
@@ -342,51 +176,6 @@ _NEAR_LOSSES: dict[str, Look] = {
 }
 
 
-def _heads_and_words() -> dict[str, Subject]:
-    whole = ((_normal(2, 3, 8), 4), (_normal(3, 5, 6), 2))
-    pieces = ((_normal(2, 4, 3, 2),), (_normal(3, 2, 5, 4),))
-    words = (
-        (np.array([[2, 0, 5], [1, 5, 3]]), _normal(6, 8)),
-        (np.array([[1, 3], [2, 1], [0, 3]]), _normal(4, 5)),
-    )
-    shifted: dict[str, Look] = {"the rows of E for these ids": lambda ids, E: E[ids]}
-    shifted |= {
-        f"the row of the id {where} each id": _neighbour(step)
-        for where, step in (("after", 1), ("before", -1))
-    }
-    return {
-        "heads.split": Subject(
-            "x, n_heads",
-            ("heads",),
-            split_heads,
-            whole,
-            sizes="x: batch T d_model; n_heads: n_heads",
-            landmarks={"x, its last axis cut with the heads on the inside": _heads_inside},
-        ),
-        "heads.merge": Subject(
-            "x",
-            ("y",),
-            merge_heads,
-            pieces,
-            sizes="x: batch n_heads T d_k",
-            landmarks={
-                "the heads with their columns shuffled together, d_k before heads": _columns_first,
-                "the heads side by side in the reverse order": lambda x: merge_heads(x[:, ::-1]),
-                "the sum of the heads": lambda x: x.sum(axis=1),
-                "the mean of the heads": lambda x: x.mean(axis=1),
-            },
-        ),
-        "embedding.forward": Subject(
-            "ids, E",
-            ("x",),
-            _embedding,
-            words,
-            sizes="ids: batch T; E: vocabulary d_model",
-            landmarks=shifted,
-        ),
-    }
-
-
 def _neighbour(step: int) -> Look:
     return lambda ids, E: E[(ids + step) % len(E)] * E.shape[1] ** 0.5
 
@@ -399,31 +188,288 @@ def _columns_first(x: Array) -> Array:
     return x.transpose(0, 2, 3, 1).reshape(len(x), x.shape[2], -1)
 
 
-def _later() -> dict[str, Subject]:
+_HARD = {
+    "SM-OVERFLOW": (_normal(3, 7) + 1000, np.array([4, 0, 6])),
+    "SM-GLOBAL-MAX": (_normal(3, 7) + _APART, np.array([4, 0, 6])),
+}
+_SHIFT: dict[str, Callable[..., Arguments]] = {
+    "the same number added to all logits of a row": lambda z, *more: (z + _normal(len(z), 1), *more)
+}
+
+
+def _losses() -> tuple[Arguments, ...]:
+    return tuple(
+        (scale * _normal(N, V), np.array(targets))
+        for N, V, scale, targets in (
+            (5, 7, 1.0, [3, 0, 6, 2, 2]),
+            (3, 4, 3.0, [0, 3, 2]),
+            (2, 9, 2.0, [8, 5]),
+            (7, 3, 1.0, [2, 0, 1, 1, 2, 0, 1]),
+        )
+    )
+
+
+def _pe_table_probed() -> Subject:
+    tables: dict[str, Look] = {f"the table from position {k} on": _from(k) for k in (2, -1)}
+    faster = {"2π": 2 * np.pi, "π": np.pi, "2": 2.0, "1/2": 0.5, "1/10": 0.1, "1/(2π)": 0.5 / np.pi}
+    tables |= {f"the table with all speeds multiplied by {words}": _faster(c) for words, c in faster.items()}
+    return Subject(
+        "n, d_model",
+        ("table",),
+        positional_encoding,
+        ((6, 8), (7, 12)),
+        {"PE-ODD-D": (6, 7)},
+        sizes="n: n; d_model: d_model",
+        landmarks=tables,
+    )
+
+
+def _ffn_forward_probed() -> Subject:
+    hidden = {"z = x W_1 + b_1": lambda x, W, b, *_: x @ W + b, "the hidden layer": _hidden}
+    hidden["a network whose activation is a softmax over the hidden units"] = _softmax_inside
+    return Subject(
+        "x, W_1, b_1, W_2, b_2",
+        ("y",),
+        _ffn_forward,
+        _ffn_probes(0),
+        sizes=_FFN,
+        unit="token",
+        neutral={"b_1": 0.0, "b_2": 0.0},
+        landmarks=hidden,
+    )
+
+
+def _layer_norm_forward_probed() -> Subject:
+    return Subject(
+        "x, gamma, beta, eps",
+        ("y",),
+        _layer_norm_forward,
+        _norm_probes(0),
+        sizes=_NORM,
+        unit="token",
+        neutral={"gamma": 1.0, "beta": 0.0, "eps": 1e-12},
+        landmarks=_NORMS,
+        cancels={
+            "the same number added to all features of x": lambda x, *more: (x + 3.0, *more),
+        },
+    )
+
+
+def _ffn_backward_probed() -> Subject:
+    return Subject(
+        "dy, x, W_1, b_1, W_2, b_2",
+        ("dx", "dW_1", "db_1", "dW_2", "db_2"),
+        _ffn_backward,
+        _ffn_probes(1),
+        sizes=_FFN,
+        unit="token",
+        neutral={"b_1": 0.0},
+    )
+
+
+def _layer_norm_backward_probed() -> Subject:
+    return Subject(
+        "dy, x, gamma, beta, eps",
+        ("dx", "dgamma", "dbeta"),
+        _layer_norm_backward,
+        _norm_probes(1),
+        sizes=_NORM,
+        unit="token",
+        neutral={"gamma": 1.0, "eps": 1e-12},
+        landmarks={"dy itself": lambda dy, *_: dy, "dy · gamma": lambda dy, x, gamma, *_: dy * gamma},
+    )
+
+
+def _softmax_backward_probed() -> Subject:
+    return Subject(
+        "dp, p",
+        ("dx",),
+        _softmax_backward,
+        _softmax_probes(),
+        sizes="p: rows columns",
+        landmarks={"dp as it arrived": lambda dp, p: dp, "dp·p": lambda dp, p: dp * p},
+        cancels={
+            "the same number added to all of dp": lambda dp, p: (dp + 2.0, p),
+        },
+    )
+
+
+def _softmax_forward_probed() -> Subject:
+    rows = ((_normal(3, 4),), (2 * _normal(5, 2),), (3 * _normal(4, 6),))
+    return Subject(
+        "scores",
+        ("p",),
+        _softmax,
+        rows,
+        {"SM-OVERFLOW": (_normal(3, 4) + 1000,), "SM-GLOBAL-MAX": (_normal(3, 4) + _APART,)},
+        sizes="scores: rows columns",
+        landmarks={
+            "the logarithm of the softmax": lambda s: np.log(softmax_forward(s)[0]),
+            "e to the power of the scores": np.exp,
+        },
+        cancels={"the same number added to all scores of a row": lambda s: (s + _normal(len(s), 1),)},
+    )
+
+
+def _attention_forward_probed() -> Subject:
+    return Subject(
+        "q, k, v, mask=None",
+        ("y",),
+        _attention,
+        _attention_probes(),
+        {"SM-OVERFLOW": _huge(np.full((3, 1), 1000.0)), "SM-GLOBAL-MAX": _huge(_APART)},
+        sizes="q: T_q d_k; k: T_k d_k; v: T_k d_v",
+        neutral={"mask": None},
+        unit="query",
+        landmarks={
+            "the weights, before they meet v": lambda q, k, v, mask=None: (
+                attention_forward(q, k, v, mask=mask)[1].weights
+            ),
+            "the scores": lambda q, k, v, mask=None: q @ k.T / k.shape[1] ** 0.5,
+        },
+        cancels={
+            "the same vector added to all keys": lambda q, k, *more: (q, k + _normal(k.shape[1]), *more)
+        },
+    )
+
+
+def _block_forward_probed() -> Subject:
+    return Subject(
+        "x, attend, norm_1, ffn, norm_2",
+        ("y",),
+        _block,
+        (_block_probe(4), _block_probe(6)),
+    )
+
+
+def _cross_entropy_forward_probed() -> Subject:
+    return Subject(
+        "logits, targets",
+        ("loss",),
+        _cross_entropy,
+        _losses(),
+        _HARD,
+        sizes="logits: N V",
+        cancels=_SHIFT,
+        landmarks=_NEAR_LOSSES,
+    )
+
+
+def _loss_smoothed_probed() -> Subject:
+    softened = tuple(
+        (*probe, epsilon) for probe, epsilon in zip(_losses(), (0.1, 0.3, 0.2, 0.25), strict=True)
+    )
+    return Subject(
+        "logits, targets, epsilon",
+        ("loss",),
+        _smoothed,
+        softened,
+        {code: (*probe, 0.1) for code, probe in _HARD.items()},
+        sizes="logits: N V",
+        cancels=_SHIFT,
+        neutral={"epsilon": 0.0},
+    )
+
+
+def _heads_split_probed() -> Subject:
+    whole = ((_normal(2, 3, 8), 4), (_normal(3, 5, 6), 2))
+    return Subject(
+        "x, n_heads",
+        ("heads",),
+        split_heads,
+        whole,
+        sizes="x: batch T d_model; n_heads: n_heads",
+        landmarks={"x, its last axis cut with the heads on the inside": _heads_inside},
+    )
+
+
+def _heads_merge_probed() -> Subject:
+    pieces = ((_normal(2, 4, 3, 2),), (_normal(3, 2, 5, 4),))
+    return Subject(
+        "x",
+        ("y",),
+        merge_heads,
+        pieces,
+        sizes="x: batch n_heads T d_k",
+        landmarks={
+            "the heads with their columns shuffled together, d_k before heads": _columns_first,
+            "the heads side by side in the reverse order": lambda x: merge_heads(x[:, ::-1]),
+            "the sum of the heads": lambda x: x.sum(axis=1),
+            "the mean of the heads": lambda x: x.mean(axis=1),
+        },
+    )
+
+
+def _embedding_forward_probed() -> Subject:
+    words = (
+        (np.array([[2, 0, 5], [1, 5, 3]]), _normal(6, 8)),
+        (np.array([[1, 3], [2, 1], [0, 3]]), _normal(4, 5)),
+    )
+    shifted: dict[str, Look] = {"the rows of E for these ids": lambda ids, E: E[ids]}
+    shifted |= {
+        f"the row of the id {where} each id": _neighbour(step)
+        for where, step in (("after", 1), ("before", -1))
+    }
+    return Subject(
+        "ids, E",
+        ("x",),
+        _embedding,
+        words,
+        sizes="ids: batch T; E: vocabulary d_model",
+        landmarks=shifted,
+    )
+
+
+def _mask_causal_probed() -> Subject:
+    return Subject("T", ("mask",), causal_mask, ((4,), (6,)), sizes="T: T")
+
+
+def _rope_forward_probed() -> Subject:
+    return Subject(
+        "x",
+        ("y",),
+        _rope,
+        ((_normal(5, 6),), (_normal(3, 8),)),
+        sizes="x: T d",
+        unit="position",
+        landmarks={"x, not turned": lambda x: x},
+    )
+
+
+def _adam_step_probed() -> Subject:
     steps = tuple(
         (w, g, 0.3 * m, 0.1 * v * v, t, rate)
         for n, t, rate in ((3, 2, 0.1), (5, 4, 0.02))
         for w, g, m, v in [_normal(4, n)]
     )
-    return {
-        "mask.causal": Subject("T", ("mask",), causal_mask, ((4,), (6,)), sizes="T: T"),
-        "rope.forward": Subject(
-            "x",
-            ("y",),
-            _rope,
-            ((_normal(5, 6),), (_normal(3, 8),)),
-            sizes="x: T d",
-            unit="position",
-            landmarks={"x, not turned": lambda x: x},
-        ),
-        "adam.step": Subject(
-            "w, g, m, v, t, learning_rate",
-            ("w", "m", "v"),
-            _adam,
-            steps,
-            sizes="w: n; t: t",
-        ),
-    }
+    return Subject(
+        "w, g, m, v, t, learning_rate",
+        ("w", "m", "v"),
+        _adam,
+        steps,
+        sizes="w: n; t: t",
+    )
+
+
+SUBJECTS: dict[str, Callable[[], Subject]] = {
+    "pe.table": _pe_table_probed,
+    "ffn.forward": _ffn_forward_probed,
+    "layer_norm.forward": _layer_norm_forward_probed,
+    "ffn.backward": _ffn_backward_probed,
+    "layer_norm.backward": _layer_norm_backward_probed,
+    "softmax.backward": _softmax_backward_probed,
+    "softmax.forward": _softmax_forward_probed,
+    "attention.forward": _attention_forward_probed,
+    "block.forward": _block_forward_probed,
+    "cross_entropy.forward": _cross_entropy_forward_probed,
+    "loss.smoothed": _loss_smoothed_probed,
+    "heads.split": _heads_split_probed,
+    "heads.merge": _heads_merge_probed,
+    "embedding.forward": _embedding_forward_probed,
+    "mask.causal": _mask_causal_probed,
+    "rope.forward": _rope_forward_probed,
+    "adam.step": _adam_step_probed,
+}
 
 
 # --- the numbers ---------------------------------------------------------------------------------------
