@@ -3,7 +3,7 @@
 import html
 from typing import NamedTuple
 
-from npformer.exercises.progress import progress
+from npformer.exercises.bank import progress
 
 PASSES = ("pass", "pass_variant")
 TITLES = {
@@ -47,6 +47,16 @@ class Result(NamedTuple):
             f"<div style='{border}'><b>{title}</b> "
             f"<span style='color:#7F7F7F;float:right'>{progress()}</span>{body}</div>"
         )
+
+
+def passed(note: str = "Every check agrees.", codes: tuple[str, ...] = ()) -> Result:
+    """A right answer."""
+    return Result("pass", codes, note, "", None)
+
+
+def unanswered() -> Result:
+    """None, or a stub as it was handed out."""
+    return Result("error", (), NOTHING, "", None)
 
 
 def _lines(result: Result) -> list[str]:
