@@ -13,11 +13,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeAlias
 
 from npformer.exercises.judging import (
     LIMITS,
@@ -39,6 +39,9 @@ SKIPPED = ("__MACOSX", "__pycache__", "site-packages", "node_modules", "venv", "
 FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # what a spreadsheet would run, in either width
 TRIES = 2  # a judge that ends in the middle of a submission is replaced once
 IN_FLIGHT = 1000  # submissions that a cluster knows of at a time
+
+
+Judged: TypeAlias = Generator[tuple[int, Report], None, None]
 
 
 class Row(NamedTuple):
@@ -177,12 +180,12 @@ def rows_of(course: Class, done: dict[int, Report]) -> list[Row]:
 
 def grade_one(path: Path, ids: Sequence[str], limits: Limits = LIMITS) -> list[Row]:
     """Check one file."""
-    with Judge(limits, [path.parent]) as judge:
+    with Judge(limits, [str(path.parent)]) as judge:
         report = grade_file(judge, str(path), str(path.parent), tuple(ids))
     return rows_of(Class(path.parent, [path], tuple(ids), limits), {0: report})
 
 
-def by_workers(course: Class, left: Sequence[int], workers: int) -> Iterator[tuple[int, Report]]:
+def by_workers(course: Class, left: Sequence[int], workers: int) -> Judged:
     """(place, report) of each file, as they come, from judges on this machine."""
     jobs: queue.Queue[int] = queue.Queue()
     results: queue.Queue[tuple[int, Report] | BaseException] = queue.Queue()
@@ -296,7 +299,7 @@ class Hand:
 # --- a cluster ------------------------------------------------------------------------------------
 
 
-def by_cluster(course: Class, left: Sequence[int], address: str) -> Iterator[tuple[int, Report]]:
+def by_cluster(course: Class, left: Sequence[int], address: str) -> Judged:
     """(place, report) of each file, from the workers of a Dask cluster. The bytes travel with the task."""
     try:
         from distributed import Client, as_completed

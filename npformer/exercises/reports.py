@@ -25,7 +25,7 @@ NAME_COLUMNS = ("student", "name", "full name")
 class Pattern(NamedTuple):
     """A mistake that students share: how many, where it is taught, and what a teacher can say."""
 
-    count: int
+    students: int
     what: str
     teach: str
     say: str
@@ -74,7 +74,9 @@ def _pattern(count: int, what: str, code: str) -> Pattern:
 
 def _ranked(heading: str, found: list[Pattern]) -> list[str]:
     lines = [
-        line for p in found for line in (f"  {p.count:4}  {p.what}; teach {p.teach}", f"        say: {p.say}")
+        line
+        for p in found
+        for line in (f"  {p.students:4}  {p.what}; teach {p.teach}", f"        say: {p.say}")
     ]
     return [heading, *lines] if found else []
 
@@ -295,7 +297,7 @@ def _safe(text: str) -> str:
 
 def _pattern_table(heading: str, found: list[Pattern]) -> list[str]:
     lines = [
-        f"<tr><td class=n>{p.count}<td>{_safe(p.what)}<td>{_safe(p.teach)}<td>{_safe(p.say)}</tr>"
+        f"<tr><td class=n>{p.students}<td>{_safe(p.what)}<td>{_safe(p.teach)}<td>{_safe(p.say)}</tr>"
         for p in found
     ]
     head = "<tr><th>students<th>what<th>teach<th>a line to say</tr>"

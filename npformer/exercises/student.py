@@ -239,7 +239,7 @@ def serve() -> None:
         user = 2**30 + os.getpid() % 2**20 if user_works else 0
         if os.fork() == 0:
             server.close()
-            keep(request, *descriptors, user)
+            keep(request, descriptors[0], descriptors[1], user)
         for descriptor in descriptors:
             os.close(descriptor)
         with suppress(ChildProcessError):

@@ -116,7 +116,8 @@ def _code_cells(notebook: Any) -> list[str]:
     if not isinstance(cells, list):
         raise ValueError("it has no cells")
     code = [cell for cell in cells if isinstance(cell, dict) and cell.get("cell_type") == "code"]
-    return ["".join(cell.get("source", cell.get("input", ""))) for cell in code]
+    sources: list[Any] = [cell.get("source", cell.get("input", "")) for cell in code]
+    return ["".join(source) for source in sources]
 
 
 def plain_python(source: str) -> str:
@@ -144,7 +145,8 @@ def _transformed(source: str) -> str:
         from IPython.core.inputtransformer2 import TransformerManager
     except ImportError:
         return _without_magic(source)
-    return TransformerManager().transform_cell(source)
+    manager: Any = TransformerManager
+    return manager().transform_cell(source)
 
 
 def _without_magic(source: str) -> str:

@@ -27,7 +27,9 @@ def softmax_forward(scores):
     powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
 """
-ZEROS = RIGHT.replace("return np.where(j % 2 == 0, np.sin(angles), np.cos(angles))", "return np.zeros((n, d_model))")
+ZEROS = RIGHT.replace(
+    "return np.where(j % 2 == 0, np.sin(angles), np.cos(angles))", "return np.zeros((n, d_model))"
+)
 SOFTMAX = RIGHT[RIGHT.index("def softmax") :]
 
 
@@ -276,7 +278,9 @@ NOT_READ = ("outside.py", "broken.py", "around.py", "pipe.py", "closed.py")  # l
 
 def cases():
     """Every case by the name of its file."""
-    named = {f"{name}.py": case for group in (TRICKS, PROCESSES, PLACES, ANSWERS) for name, case in group.items()}
+    named = {
+        f"{name}.py": case for group in (TRICKS, PROCESSES, PLACES, ANSWERS) for name, case in group.items()
+    }
     return named | FILES
 
 
