@@ -17,7 +17,12 @@ Cell = dict[str, Any]
 
 
 def write_assignment(
-    ids: Sequence[str], path: Path, *, points: float = 1.0, format: str = "nbgrader", title: str = "Assignment"
+    ids: Sequence[str],
+    path: Path,
+    *,
+    points: float = 1.0,
+    format: str = "nbgrader",
+    title: str = "Assignment",
 ) -> None:
     """Write the notebook. Raises ValueError for another suffix than .ipynb, for points < 0 or an exercise twice."""
     if path.suffix != ".ipynb":
@@ -70,7 +75,9 @@ def _for_nbgrader(exercises: Sequence[Exercise], points: float, title: str) -> l
             _cell("markdown", _task(exercise), **_mark(f"task_{exercise.name}", locked=True)),
             _cell("code", _stub(exercise), **_mark(f"answer_{exercise.name}", solution=True)),
             _cell(
-                "code", _test(exercise), **_mark(f"test_{exercise.name}", grade=True, locked=True, points=points)
+                "code",
+                _test(exercise),
+                **_mark(f"test_{exercise.name}", grade=True, locked=True, points=points),
             ),
         ]
     return cells

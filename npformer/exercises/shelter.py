@@ -18,6 +18,7 @@ LINUX = sys.platform == "linux"
 LARGEST_FILE = 2**24
 SCRATCH = "64m"  # the size of the private folder, where it is a file system of its own
 OPEN_FILES = 256
+QUIET = 3  # looks in a row that find nothing before a sweep is over
 NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 READ_ONLY, NO_SETUID, RECURSIVE, PRIVATE = 1, 2, 0x4000, 0x40000  # of mount
 PARENT_DIES, DUMPABLE, KEEP_CAPS, SUBREAPER, NO_NEW_PRIVILEGES = 1, 4, 8, 36, 38  # of prctl
@@ -133,8 +134,8 @@ def can_become(user: int) -> bool:
     return os.waitpid(pid, 0)[1] == 0
 
 
-def limit(bounds: Bounds, count_processes: bool) -> None:
-    """The system's own limits, where it has them. The count is of a user's processes: only for one of our own."""
+def limit(bounds: Bounds, own_user: bool) -> None:
+    """The system's own limits, where it has them. Processes are counted for a user: other ones are added."""
     try:
         import resource
     except ImportError:  # Windows
@@ -147,8 +148,9 @@ def limit(bounds: Bounds, count_processes: bool) -> None:
         "RLIMIT_NOFILE": OPEN_FILES,
         "RLIMIT_CORE": 0,
     }
-    if count_processes:
-        wanted["RLIMIT_NPROC"] = bounds.processes
+    others = 0 if own_user else sum(threads for _, threads, _ in tasks().values())
+    if own_user or others:
+        wanted["RLIMIT_NPROC"] = others + bounds.processes
     for name, most in wanted.items():
         with suppress(ValueError, OSError, AttributeError):  # a system that has the limit by name only
             resource.setrlimit(getattr(resource, name), (most, most))
@@ -162,43 +164,55 @@ def cpu_seconds(pid: int) -> float:
         return 0.0
 
 
-def descendants(of: int) -> dict[int, int]:
-    """{process: bytes in memory} of everything that a process has started, from /proc."""
-    parents, memory = {}, {}
+def tasks() -> dict[int, tuple[int, int, int]]:
+    """{process: (its parent, threads, bytes in memory)} of everything that /proc shows."""
+    found = {}
     for name in os.listdir("/proc") if LINUX else ():
         with suppress(OSError, ValueError, IndexError):
             if name.isdecimal():
                 with open(f"/proc/{name}/stat", "rb") as file:
                     fields = file.read().rpartition(b")")[2].split()
-                parents[int(name)], memory[int(name)] = int(fields[1]), int(fields[21])
+                page = os.sysconf("SC_PAGE_SIZE")
+                found[int(name)] = int(fields[1]), int(fields[17]), int(fields[21]) * page
+    return found
+
+
+def descendants(of: int) -> dict[int, int]:
+    """{process: bytes in memory} of everything that a process has started."""
+    every = tasks()
     found: dict[int, int] = {}
-    while more := {
-        p: memory[p] for p, parent in parents.items() if (parent == of or parent in found) and p not in found
-    }:
+    more = {of: 0}
+    while more:
+        more = {p: size for p, (parent, _, size) in every.items() if parent in more and p not in found}
         found |= more
-    page = os.sysconf("SC_PAGE_SIZE") if found else 1
-    return {pid: pages * page for pid, pages in found.items()}
+    return found
 
 
 def end_descendants(of: int) -> None:
-    """End everything that this process has started, again until nothing is left."""
-    for _ in range(1000):
+    """End everything that this process has started. What multiplies is stopped first, until nothing new comes."""
+    quiet = 0
+    while quiet < QUIET:
         below = descendants(of)
-        for pid in below:
-            with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+        _signal(below, signal.SIGSTOP)
+        while below.keys() != (again := descendants(of)).keys():
+            _signal(again, signal.SIGSTOP)
+            below = again
+        _signal(below, signal.SIGKILL)
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 continue
-        if not below:
-            return
+        quiet = 0 if below else quiet + 1
+
+
+def _signal(processes: Iterable[int], number: int) -> None:
+    for pid in processes:
+        with suppress(OSError):
+            os.kill(pid, number)
 
 
 def end_group(pid: int) -> None:
     """End what a process that leads a group has started: what /proc shows below it, and its group."""
-    for below in descendants(pid):
-        with suppress(OSError):
-            os.kill(below, signal.SIGKILL)
+    _signal(descendants(pid), signal.SIGKILL)
     if hasattr(os, "killpg"):
         with suppress(OSError):
             os.killpg(pid, signal.SIGKILL)
@@ -206,9 +220,64 @@ def end_group(pid: int) -> None:
 
 def end_marked(mark: str) -> None:
     """End what carries a mark in its environment: the last sweep after a run, for what lost its parents."""
-    for name in os.listdir("/proc") if LINUX else ():
-        with suppress(OSError, ValueError):
-            if int(name) != os.getpid():
-                with open(f"/proc/{name}/environ", "rb") as file:
-                    if mark.encode() in file.read().split(b"\0"):
-                        os.kill(int(name), signal.SIGKILL)
+    quiet = 0
+    while quiet < QUIET:
+        marked = [pid for pid in tasks() if pid != os.getpid() and _carries(pid, mark.encode())]
+        _signal(marked, signal.SIGKILL)
+        quiet = 0 if marked else quiet + 1
+
+
+def _carries(pid: int, mark: bytes) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return mark in file.read().split(b"\0")
+    except OSError:
+        return False
+
+
+# --- cgroup v2 ------------------------------------------------------------------------------------
+
+
+def cell(bounds: Bounds) -> str:
+    """A new control group below the one we are in, or "" where we may not make one."""
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8") as file:
+            mounts = [line.split()[4] for line in file if " - cgroup2 " in line]
+        with open("/proc/self/cgroup", encoding="utf-8") as file:
+            groups = [line.strip()[3:] for line in file if line.startswith("0::")]
+        path = f"{mounts[0]}{groups[0].rstrip('/')}/npformer-{os.getpid()}-{time.monotonic_ns()}"
+        os.mkdir(path)
+    except (OSError, IndexError):
+        return ""
+    for name, most in (("pids.max", bounds.processes), ("memory.max", bounds.megabytes * 2**20)):
+        with suppress(OSError):  # the controller is not handed down to us
+            _write(f"{path}/{name}", str(most))
+    return path
+
+
+def enter(path: str) -> None:
+    """Move into a control group, with all that one starts from here on."""
+    if path:
+        with suppress(OSError):
+            _write(f"{path}/cgroup.procs", "0")
+
+
+def end_cell(path: str) -> None:
+    """End everything in a control group, and remove it."""
+    if not path:
+        return
+    with suppress(OSError):
+        _write(f"{path}/cgroup.kill", "1")
+    for _ in range(100):
+        try:
+            os.rmdir(path)
+            return
+        except FileNotFoundError:
+            return
+        except OSError:
+            time.sleep(0.01)
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)

@@ -11,6 +11,7 @@ along all that it started, and below it the process that works. Elsewhere every 
 import builtins
 import gc
 import os
+import random
 import select
 import signal
 import socket
@@ -32,6 +33,7 @@ from npformer.exercises import shelter
 from npformer.exercises.messages import LENGTHS, Forged, Opaque, length_of, pack, readable, unpack
 from npformer.exercises.submissions import Submission, answer_of, read_submission, said
 
+USER = 2**30  # users from here on belong to nobody
 TICK = 0.25  # seconds between two looks at how many processes there are
 CPU = struct.Struct(">d")
 QUIET = {"check": True, "hint": "", "show": "", "progress": "", "list_exercises": "", "Result": ""}
@@ -225,32 +227,51 @@ def serve() -> None:
         os.dup2(quiet, stream)
     shelter.adopt()
     np.random.seed(0)
-    user_works = os.geteuid() == 0 and shelter.LINUX and shelter.can_become(2**30)
+    random.seed(0)
+    user_works = os.geteuid() == 0 and shelter.LINUX and shelter.can_become(USER)
     gc.freeze()
+    cell = ""
     while True:
         data, descriptors, _, _ = socket.recv_fds(server, 2**16, 2)
+        reap()
+        shelter.end_cell(cell)
         if not data:
-            shelter.end_descendants(os.getpid())
-            os._exit(0)
-        request = unpack(data)
-        for name in request["preload"]:
-            with suppress(Exception):
-                import_module(name)
-        user = 2**30 + os.getpid() % 2**20 if user_works else 0
-        if os.fork() == 0:
-            server.close()
-            keep(request, descriptors[0], descriptors[1], user)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        with suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                continue
+            break
+        cell = one(server, unpack(data), descriptors, user_works)
+    shelter.end_descendants(os.getpid())
+    os._exit(0)
 
 
-def keep(request: dict[str, Any], pipe: int, control: int, user: int) -> None:
+def one(server: socket.socket, request: dict[str, Any], descriptors: list[int], user_works: bool) -> str:
+    """Fork a keeper for one submission; returns its control group."""
+    for name in request["preload"]:
+        with suppress(Exception):
+            import_module(name)
+    bounds = shelter.Bounds(request["cpu"], request["megabytes"])
+    cell = shelter.cell(bounds)
+    if os.fork() == 0:
+        server.close()
+        user = USER + os.getpid() % USER if user_works else 0
+        keep(request, descriptors[0], descriptors[1], user, bounds, cell)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return cell
+
+
+def reap() -> None:
+    """Take leave of keepers that have ended; what one left that was ended by its own submission is ended here."""
+    with suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if os.WIFSIGNALED(ended[1]):
+                shelter.end_descendants(os.getpid())
+
+
+def keep(
+    request: dict[str, Any], pipe: int, control: int, user: int, bounds: shelter.Bounds, cell: str
+) -> None:
     """The keeper: start the process that works, answer how long it has, end all when the other side hangs up."""
     os.setsid()
-    bounds = shelter.Bounds(request["cpu"], request["megabytes"])
+    shelter.enter(cell)
     held = shelter.apart()
     if held and os.fork():
         os._exit(0)  # the child is process 1: when it ends, the system ends all below it
