@@ -44,7 +44,7 @@ def write_assignment(
 
 
 def _cell(kind: str, text: str, **metadata: Any) -> Cell:
-    rest = {"execution_count": None, "outputs": []} if kind == "code" else {}
+    rest: Cell = {"execution_count": None, "outputs": []} if kind == "code" else {}
     return {"cell_type": kind, "metadata": metadata, "source": text.splitlines(keepends=True), **rest}
 
 

@@ -204,9 +204,11 @@ def by_workers(course: Class, left: Sequence[int], workers: int) -> Judged:
                 yield result
         finally:
             for hand in hands:
-                hand.close()
+                hand.hang_up()
             for thread in threads:
                 thread.join()
+            for hand in hands:
+                hand.close()
 
 
 class Hand:
@@ -260,7 +262,7 @@ class Hand:
         for _ in range(TRIES):
             if self.closed:
                 break
-            if self.process is None or self.process.poll() is not None:
+            if self.process is None:
                 self.start()
             self._say({"path": str(path)})
             assert self.process is not None and self.process.stdout is not None
@@ -270,30 +272,42 @@ class Hand:
             guard.cancel()
             if line.endswith("\n"):
                 return json.loads(line)
-            self.process.kill()
-            self.process.wait()
+            self._drop()
         digest, _ = digest_of(str(path), str(self.course.folder))
         reports = [
             said("not read", "The grader ended on this file; look at it yourself.") for _ in self.course.ids
         ]
         return {"student": "", "reports": reports, "digest": digest, "open": []}
 
+    def _drop(self) -> None:
+        """A judge that has ended, or has to."""
+        assert self.process is not None and self.process.stdin is not None and self.process.stdout is not None
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+        with suppress(OSError):
+            self.process.stdin.close()
+        self.process = None
+
     def _longest(self) -> float:
         """Far more than a submission may take, checks included: a judge that needs longer hangs."""
         limits = self.course.limits
         return 4 * (limits.wall or 3 * limits.seconds) + 120
 
-    def close(self) -> None:
-        """Hang up; the judge ends what it has started and then itself."""
+    def hang_up(self) -> None:
+        """The judge hears it, ends what it has started, and then itself."""
         self.closed = True
-        if self.process and self.process.stdin:
+        process = self.process
+        if process and process.stdin:
             with suppress(OSError):
-                self.process.stdin.close()
-            try:
-                self.process.wait(10)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+                process.stdin.close()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(10)
+
+    def close(self) -> None:
+        """When nobody waits for it any more."""
+        if self.process:
+            self._drop()
 
 
 # --- a cluster ------------------------------------------------------------------------------------

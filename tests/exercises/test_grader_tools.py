@@ -41,7 +41,11 @@ def answered(notebook):
     for cell in notebook["cells"]:
         source = "".join(cell["source"])
         for name, answer in ANSWERS.items():
-            if cell["cell_type"] == "code" and "check(" not in source and name in source + str(cell["metadata"]):
+            if (
+                cell["cell_type"] == "code"
+                and "check(" not in source
+                and name in source + str(cell["metadata"])
+            ):
                 cell["source"] = answer
     return notebook
 
