@@ -24,7 +24,10 @@ def write_assignment(
     format: str = "nbgrader",
     title: str = "Assignment",
 ) -> None:
-    """Write the notebook. Raises ValueError for another suffix than .ipynb, for points < 0 or an exercise twice."""
+    """Write the notebook.
+
+    Raises ValueError for another suffix than .ipynb, for points below 0 and for an exercise named twice.
+    """
     if path.suffix != ".ipynb":
         raise ValueError(f"{path.name!r} should end in .ipynb")
     if not 0 <= points < 1e6 or len(set(ids)) != len(ids):
@@ -59,7 +62,8 @@ def _stub(exercise: Exercise) -> str:
     """The place for the answer, between the marks that nbgrader takes out."""
     begin, end = "### BEGIN SOLUTION", "### END SOLUTION"
     if exercise.kind == "code":
-        return f"def {exercise.name}({exercise.signature}):\n    {begin}\n    raise NotImplementedError\n    {end}\n"
+        body = f"    {begin}\n    raise NotImplementedError\n    {end}\n"
+        return f"def {exercise.name}({exercise.signature}):\n{body}"
     return f"{begin}\n{exercise.name} = None\n{end}\n"
 
 

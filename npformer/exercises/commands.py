@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -12,11 +13,12 @@ from typing import Any
 
 LEVELS = (1, 2, 3)
 SHELTER = (
-    "Each submission runs in a process of its own, which holds no answers and no checker, with limits on time, "
-    "memory, processes, file size and output; what it has started ends with it. On Linux, where the system lets us, it "
-    "also has no network, sees no other process, and can write to its own temporary folder only; the last line "
-    "says where that is not so. It is not a sandbox against an attacker: --container runs each submission in "
-    "one of docker or podman, without network or privileges. Without it, what is not protected: on other systems the "
+    "Each submission runs in a process of its own, which holds no answers and no checker, with limits on "
+    "time, memory, processes, file size and output; what it has started ends with it. On Linux, where the "
+    "system lets us, it also has no network, sees no other process, and can write to its own temporary "
+    "folder only; the last line says where that is not so. This guards against mistakes and tricks. It is "
+    "not a sandbox against an attacker: for that, --container runs each submission in docker or podman, "
+    "without network or privileges. Without a container and outside Linux, this is not protected: the "
     "network, and whatever your own user may read and write by its full path."
 )
 CONVENTION = (
@@ -129,6 +131,8 @@ def _limits(options: argparse.Namespace) -> Any:
 
     if not 0 < options.seconds < 1e6 or not 0 <= options.wall < 1e6 or options.megabytes < 1:
         raise ValueError("--seconds, --wall and --megabytes are numbers above 0")
+    if options.container and shutil.which(options.container) is None:
+        raise ValueError(f"{options.container} is not installed")
     wall, image = options.wall, options.image
     return Limits(options.seconds, options.megabytes, options.level, wall, options.container, image)
 

@@ -69,7 +69,7 @@ def submissions(folder: Path) -> list[Path]:
 
 
 def listed(folder: Path) -> tuple[list[Path], list[str]]:
-    """The submissions, and the names of folders that look like one or cannot be opened and are passed over."""
+    """The submissions; and the folders passed over that look like one, are links, or cannot be opened."""
     if not folder.is_dir():
         raise ValueError(f"there is no folder {str(folder)!r}")
     found: list[Path] = []
@@ -219,7 +219,7 @@ class Hand:
         self.process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        """A judge that waits for jobs. It finds modules where we do, but not in the folder we were called from."""
+        """A judge that waits for jobs. It finds modules where we do, but not in the folder of the call."""
         here = Path.cwd()
         places = [p for p in sys.path if p and Path(p).resolve() != here]
         own = str(Path(__file__).parents[2])
@@ -382,7 +382,7 @@ def _from_a_worker(task: Any, course: Class) -> Report:
 
 
 class Journal:
-    """Finished submissions beside the table, a line of JSON each. Used with `with`; removed when all is written."""
+    """Finished submissions beside the table, a line of JSON each; removed when the table is written."""
 
     def __init__(self, table: Path, resume: bool = False) -> None:
         self.path, self.resume = table.with_name(table.name + ".journal"), resume

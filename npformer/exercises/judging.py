@@ -40,6 +40,7 @@ MOST_CALLS_BACK = 1000
 OVERHEAD = 20.0  # seconds for a system that is slow to start a process; no part of a student's time
 TEXTS = {"student": 100, "problem": 1000}  # letters that are kept of each
 MARK = "NPFORMER_RUN"
+READY = pack("ready")
 WALLS = ("network", "files")  # named where they are open
 HARNESS = (
     "messages",
@@ -199,7 +200,14 @@ class Alone:
         )
         self.came: queue.Queue[bytes] = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()
-        self.write(boot("alone", path), OVERHEAD)
+        try:
+            self.write(boot("alone", path), OVERHEAD)
+            ready = self.read(3 * OVERHEAD) == READY
+        except OSError:
+            ready = False
+        if not ready:
+            self.close()
+            raise Ended("The system had no process for it.")
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
@@ -322,7 +330,9 @@ class Student:
             now = self.process.cpu()
             used = self.since if now is None or self.before is None else now - self.before
         self.clock.hung += 1
-        self.end(f"It was still running after {cpu:g} seconds.")  # whichever of the two: the same in every run
+        self.end(
+            f"It was still running after {cpu:g} seconds."
+        )  # whichever of the two: the same in every run
         return b""  # never
 
     def call(self, exercise_id: str, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
@@ -357,7 +367,7 @@ def _called(function: Callable[..., Any], arguments: Sequence[Any]) -> Report:
 
 
 def _put(array: Any, changed: Any) -> None:
-    """Do to an argument what was done to its copy; where that is another shape, spoil it, which is seen too."""
+    """Do to an argument what was done to its copy. Another shape cannot be put in: it is spoilt instead."""
     if not isinstance(array, np.ndarray):
         return
     if getattr(changed, "shape", None) == array.shape:
@@ -392,7 +402,7 @@ class Proxy:
 
 
 class Judge:
-    """What stays between submissions: the fork server, a folder for temporary ones, and the checker's memory."""
+    """What stays between submissions: the fork server, a temporary folder, and the checker's memory."""
 
     def __init__(self, limits: Limits = LIMITS, hidden: Iterable[str] = (), fork: bool | None = None) -> None:
         self.limits, self.mark, self.walls = limits, f"{uuid.uuid4()}", dict[str, Any]()
@@ -453,7 +463,7 @@ class Judge:
 
 
 def container_walls(limits: Limits) -> list[str]:
-    """What an engine is asked for: no network, nothing to write to but a small folder in memory, no privileges."""
+    """What an engine is asked for: no network, no privileges, and only a folder in memory to write to."""
     return [
         "--network=none",
         "--read-only",
@@ -566,7 +576,7 @@ def _ours() -> list[Path]:
 
 
 def _hideable(paths: Iterable[str | Path], root: str) -> list[Path]:
-    """Folders that can be emptied for a student's process: not those that Python or its own folder lies in."""
+    """Folders that can be emptied for a student's process: Python and its own folder lie in none of them."""
     needed = [Path(p).resolve() for p in (sys.prefix, sys.base_prefix, os.__file__, np.__file__, root)]
     real = dict.fromkeys(Path(path).resolve() for path in paths)
     return [p for p in real if p.is_dir() and not any(n == p or p in n.parents for n in needed)]

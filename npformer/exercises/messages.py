@@ -45,7 +45,7 @@ class Opaque:
 
 
 def pack(value: Any, functions: list[Callable[..., Any]] | None = None) -> bytes:
-    """The frame of a value. Functions go by their place in a list that stays here; without one they are opaque.
+    """The frame of a value. Functions go by their place in a list that stays here; without a list, by type.
 
     >>> unpack(pack({"y": (1, None, 2.5)}))
     {'y': (1, None, 2.5)}

@@ -1,4 +1,4 @@
-"""What is made of the rows of a class: a summary, points, a roster, a page, feedback, and Gradescope's file."""
+"""What is made of the rows of a class: a summary, points, a roster, a page, feedback, Gradescope's file."""
 
 import csv
 import html
@@ -32,7 +32,7 @@ class Pattern(NamedTuple):
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """For the class: how many are right, the commonest mistakes, which section to teach again, and a line for it."""
+    """For the class: how many are right, the commonest mistakes, where they are taught, and what to say."""
     answered = [row for row in rows if row.status not in UNANSWERED]
     passed = sum(row.status in PASSES for row in answered)
     unread = sorted({row.submission for row in rows if row.status == "not read"})
@@ -264,11 +264,14 @@ def _markdown(text: str) -> str:
 
 PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>{title}</title>
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; style-src 'unsafe-inline'">
 <style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; color: #222 }}
-table {{ border-collapse: collapse }} th, td {{ padding: .2em .6em; border-bottom: 1px solid #ddd; text-align: left }}
-td.n {{ text-align: right }} .right {{ color: #00664b }} .wrong {{ color: #a84300 }} .none {{ color: #767676 }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em }}
+table {{ border-collapse: collapse }}
+th, td {{ padding: .2em .6em; border-bottom: 1px solid #ddd; text-align: left; vertical-align: top }}
+td.n {{ text-align: right }}
+.right {{ color: #00664b }} .wrong {{ color: #a84300 }} .none {{ color: #767676 }}
 </style>
 <h1>{title}</h1>
 {body}

@@ -76,7 +76,7 @@ def apart() -> bool:
 
 
 def walls(folder: str, hidden: Iterable[str], owner: int) -> bool:
-    """In a namespace of one's own: all files to read only, but for one folder in memory; some folders empty."""
+    """In namespaces of one's own: files to read only, but for one folder in memory; some folders empty."""
     try:
         call("mount", b"none", b"/", None, RECURSIVE | PRIVATE, None)
         with suppress(OSError):
@@ -135,7 +135,7 @@ def can_become(user: int) -> bool:
 
 
 def limit(bounds: Bounds, own_user: bool) -> None:
-    """The system's own limits, where it has them. Processes are counted for a user: other ones are added."""
+    """The system's own limits, where it has them. It counts a user's processes: those there are, and more."""
     try:
         import resource
     except ImportError:  # Windows
@@ -189,7 +189,7 @@ def descendants(of: int) -> dict[int, int]:
 
 
 def end_descendants(of: int) -> None:
-    """End everything that this process has started. What multiplies is stopped first, until nothing new comes."""
+    """End everything that this process has started. What multiplies is stopped first, until no more comes."""
     quiet = 0
     while quiet < QUIET:
         below = descendants(of)

@@ -1,7 +1,7 @@
 """The student's side: the file is run here, and its functions are called with the arguments that arrive.
 
-The text of this module and of the three that it imports is sent to a fresh Python, which holds nothing else of
-npformer: no answers, no checker. What leaves are values and arrays (`messages`), so whatever a file does to
+The text of this module and of the three that it imports is sent to a fresh Python, which holds nothing else
+of npformer: no answers, no checker. What leaves are values and arrays (`messages`), so whatever a file does to
 NumPy, to this module or to its process, it can only change what its own functions answer.
 
 On POSIX, `serve` waits with NumPy imported and forks: the keeper, which ends with its submission and takes
@@ -201,7 +201,7 @@ def _ours(name: str) -> Callable[..., Any]:
 
 
 def hide_npformer(hidden: tuple[str, ...]) -> None:
-    """Put the stand-in before everything else that finds modules, and refuse to open what lies in its folders."""
+    """Put the stand-in before all else that finds modules, and refuse to open what lies in the real folders."""
     for name in [name for name in sys.modules if name.split(".")[0] == "npformer"]:
         del sys.modules[name]
     sys.meta_path.insert(0, _Absent())
@@ -220,13 +220,13 @@ def hide_npformer(hidden: tuple[str, ...]) -> None:
 
 
 def serve() -> None:
-    """Wait for submissions on descriptor 0, a socket; each comes with a pipe of its own and one to the keeper."""
+    """Wait for submissions on descriptor 0, a socket; with each come its pipe and the keeper's."""
     server = socket.socket(fileno=os.dup(0))
     quiet = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(quiet, stream)
     shelter.adopt()
-    np.random.seed(0)
+    np.random.seed(0)  # noqa: NPY002  # what a file draws without a seed is the same in every run
     random.seed(0)
     user_works = os.geteuid() == 0 and shelter.LINUX and shelter.can_become(USER)
     gc.freeze()
@@ -259,7 +259,7 @@ def one(server: socket.socket, request: dict[str, Any], descriptors: list[int], 
 
 
 def reap() -> None:
-    """Take leave of keepers that have ended; what one left that was ended by its own submission is ended here."""
+    """Take leave of keepers; what one left that its own submission has ended is ended here."""
     with suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
             if os.WIFSIGNALED(ended[1]):
@@ -269,7 +269,7 @@ def reap() -> None:
 def keep(
     request: dict[str, Any], pipe: int, control: int, user: int, bounds: shelter.Bounds, cell: str
 ) -> None:
-    """The keeper: start the process that works, answer how long it has, end all when the other side hangs up."""
+    """The keeper: start the process that works, tell its CPU time, end all when the other side hangs up."""
     os.setsid()
     shelter.enter(cell)
     held = shelter.apart()
@@ -315,7 +315,7 @@ def start(
 
 
 def watch(child: int, control: int, woken: int, bounds: shelter.Bounds) -> None:
-    """Until the other side hangs up or too much runs. A dead child is told at once, and what it left is ended."""
+    """Until the other side hangs up, the child has ended or too much runs; then what is left is ended too."""
     while True:
         ready, _, _ = select.select([control, woken], [], [], TICK)
         if woken in ready:
@@ -346,6 +346,7 @@ def alone() -> None:
     for stream in (0, 1, 2):
         os.dup2(quiet, stream)
     try:
+        line.send("ready")
         request = line.receive()
         with suppress(OSError):
             os.chdir(request["folder"])

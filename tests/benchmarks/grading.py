@@ -72,7 +72,7 @@ def submission(number):
 
 
 def measure(count, workers):
-    """(wall seconds, CPU seconds, megabytes of this process, of the largest other) for a class of this size."""
+    """(wall seconds, CPU seconds, megabytes here, of the largest other process, part right) for a class."""
     with tempfile.TemporaryDirectory() as scratch:
         folder, out = Path(scratch, "class"), Path(scratch, "out.csv")
         folder.mkdir()

@@ -196,7 +196,7 @@ def test_a_function_that_fails_is_one_row_and_the_others_are_checked(how, said, 
 
 
 def test_what_is_npformers_own_is_told_so(tmp_path):
-    text = "from npformer import softmax_forward\nimport npformer\nfrom npformer import positional_encoding as e\n"
+    text = "from npformer import softmax_forward\nimport npformer\n"
     text += "def pe_table(n, d): return npformer.positional_encoding(n, d)\n"
     path = written(tmp_path, "a.py", text)
     rows = grade_one(path, ("softmax.forward", "pe.table"))

@@ -1,14 +1,11 @@
 """The whole grader against a class that means harm, against Ctrl+C, and what it writes for teachers."""
 
 import csv
-import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from importlib.util import find_spec
@@ -19,8 +16,8 @@ import pytest
 
 from npformer import cli
 from npformer.exercises import grading, shelter
-from npformer.exercises.grading import Hand, Journal, Row, grade, grade_one, listed, shown, write_csv
-from npformer.exercises.judging import Limits
+from npformer.exercises.grading import Hand, Journal, grade, grade_one, listed, shown, write_csv
+from npformer.exercises.judging import Judge, Limits, grade_file
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="links, pipes and signals of POSIX")
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
@@ -57,8 +54,7 @@ def class_of_harm(tmp_path_factory):
     before, temporary = snapshot(folder), set(os.listdir(os.path.dirname(top)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SECRET_TOKEN", "a token of the teacher's")
-        patch.setattr(shelter, "LINUX", shelter.LINUX)
-        code = cli.main(["grade", str(folder), "--csv", str(out), ONLY, "--seconds=1.5", "--workers=2"])
+        code = cli.main(["grade", str(folder), "--csv", str(out), ONLY, "--seconds=1", "--workers=2"])
     listener.close()
     assert code == 0 and snapshot(folder) == before, "nothing in the folder was touched"
     assert set(os.listdir(os.path.dirname(top))) == temporary
@@ -105,7 +101,7 @@ def test_every_cell_of_the_table_is_harmless_text(class_of_harm):
     _, rows = class_of_harm
     for row in rows.values():
         for cell in row.values():
-            assert not cell.startswith(tuple("=+-@\t\r")) and cell.isprintable() or "\n" in cell, cell
+            assert (not cell.startswith(tuple("=+-@\t\r")) and cell.isprintable()) or "\n" in cell, cell
     assert rows["surrogate_name.py", "order.bag"]["student"] == "A\\udcff\\x00 B"
     assert rows["formula_name.py", "order.bag"]["student"] == "'=HYPERLINK(1)"
     assert rows["long_name.py", "order.bag"]["student"] == "x" * 100
@@ -128,11 +124,11 @@ def test_thirteen_endless_loops_cost_one_limit(tmp_path):
     path = tmp_path / "a.py"
     path.write_text(text + "order_bag = 'b'\n")
     started = time.monotonic()
-    rows = grade_one(path, [*LOOPS, "order.bag"], Limits(seconds=2))
-    assert time.monotonic() - started < 2 * 3 + 5
+    rows = grade_one(path, [*LOOPS, "order.bag"], Limits(seconds=1))
+    assert time.monotonic() - started < 1 * 3 + 5
     assert [row.status for row in rows] == ["error"] * 13 + ["pass"]
-    assert rows[0].evidence == "It was still running after 1 seconds."
-    assert rows[1].evidence == "It was still running after 0.5 seconds."
+    assert rows[0].evidence == "It was still running after 0.5 seconds."
+    assert rows[1].evidence == "It was still running after 0.25 seconds."
 
 
 LOOPS = (
@@ -149,7 +145,7 @@ LOOPS = (
 def small_class(tmp_path):
     folder = tmp_path / "class"
     folder.mkdir()
-    for i in range(24):
+    for i in range(12):
         text = hostile.RIGHT if i % 3 else hostile.ZEROS
         (folder / f"s{i:02}.py").write_text(f"student = 'S{i}'\nimport time\ntime.sleep(0.05)\n{text}")
     return folder
@@ -174,25 +170,35 @@ def command(folder, out, *more):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupted_run_goes_on_to_the_same_table(number, small_class, tmp_path):
     whole, out = tmp_path / "whole.csv", tmp_path / "out.csv"
-    write_csv(grade(small_class, hostile.IDS, workers=1), whole)
+    with pytest.MonkeyPatch.context() as patch:  # no processes: this is what they must come to
+        judges = {}
+        patch.setattr(Hand, "judged", lambda self, path: in_this_process(judges, self, path))
+        write_csv(grade(small_class, hostile.IDS, workers=1), whole)
+        judges["one"].close()
     process = subprocess.Popen(
         command(small_class, out), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    for _ in range(6):
+    for _ in range(3):
         process.stderr.readline()
     process.send_signal(number)
     said = process.communicate(timeout=60)[1]
     journal = tmp_path / "out.csv.journal"
     kept = len(journal.read_text().splitlines()) - 1
-    assert 6 <= kept < 24 and not out.exists()
+    assert 3 <= kept < 12 and not out.exists()
     if number != signal.SIGKILL:
         assert process.returncode == 128 + number and "--resume goes on from there" in said
     wait_for_nothing()
     with journal.open("a") as file:
-        file.write('{"file": "s23.py", "rep')  # as a full disk would leave it
+        file.write('{"file": "s11.py", "rep')  # as a full disk would leave it
     again = subprocess.run(command(small_class, out, "--resume"), capture_output=True, text=True, timeout=120)
     assert again.returncode == 0, again.stderr
     assert out.read_bytes() == whole.read_bytes() and not journal.exists()
+
+
+def in_this_process(judges, hand, path):
+    if "one" not in judges:
+        judges["one"] = Judge(hand.course.limits)
+    return grade_file(judges["one"], str(path), str(hand.course.folder), hand.course.ids)
 
 
 def wait_for_nothing():
@@ -214,7 +220,7 @@ def test_a_changed_file_is_judged_again(small_class, tmp_path):
     with Journal(out, resume=True) as journal, pytest.MonkeyPatch.context() as patch:
         patch.setattr(Hand, "judged", lambda self, path: judged.append(path.name) or REPORT)
         rows = grade(small_class, ["order.bag"], journal=journal)
-    assert judged == ["s05.py"] and [row.status for row in rows].count("pass") == 23
+    assert judged == ["s05.py"] and [row.status for row in rows].count("pass") == 11
     journal.remove()
     assert not journal.path.exists()
 

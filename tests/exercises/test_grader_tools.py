@@ -1,6 +1,6 @@
 """The assignments, run by the tools they are made for, where these are installed (neither is in CI).
 
-uv pip install otter-grader nbgrader, and this file runs: generate, hand in, grade, read what the student reads.
+After uv pip install otter-grader nbgrader this file runs: generate, hand in, grade, read what students read.
 """
 
 import json
