@@ -321,7 +321,7 @@ def by_cluster(course: Class, left: Sequence[int], address: str) -> Judged:
         raise ValueError("--dask needs the package distributed: uv sync --extra dask") from None
     waiting = iter(left)
     with Client(address, set_as_default=False) as client:
-        coming = as_completed()
+        coming = as_completed(loop=client.loop)
         places = {}
 
         def submit() -> None:

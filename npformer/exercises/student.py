@@ -1,8 +1,8 @@
 """The student's side: the file is run here, and its functions are called with the arguments that arrive.
 
 The text of this module and of the three that it imports is sent to a fresh Python, which holds nothing else
-of npformer: no answers, no checker. What leaves are values and arrays (`messages`), so whatever a file does to
-NumPy, to this module or to its process, it can only change what its own functions answer.
+of npformer: no answers, no checker. What leaves are values and arrays (`messages`), so whatever a file does
+to NumPy, to this module or to its process, it can only change what its own functions answer.
 
 On POSIX, `serve` waits with NumPy imported and forks: the keeper, which ends with its submission and takes
 along all that it started, and below it the process that works. Elsewhere every submission gets a new Python.
@@ -201,7 +201,7 @@ def _ours(name: str) -> Callable[..., Any]:
 
 
 def hide_npformer(hidden: tuple[str, ...]) -> None:
-    """Put the stand-in before all else that finds modules, and refuse to open what lies in the real folders."""
+    """Put the stand-in before all else that finds modules, and refuse to open files of the real one."""
     for name in [name for name in sys.modules if name.split(".")[0] == "npformer"]:
         del sys.modules[name]
     sys.meta_path.insert(0, _Absent())

@@ -31,7 +31,8 @@ CELLS_OF_PYTHON = (
 )
 OTHER_LANGUAGES = (
     "bash", "sh", "script", "system", "sx", "!", "cmd", "powershell", "perl", "ruby", "html", "HTML",
-    "javascript", "js", "latex", "markdown", "svg", "SVG", "writefile", "file", "cython", "R", "sql", "bigquery", "python2",
+    "javascript", "js", "latex", "markdown", "svg", "SVG", "writefile", "file", "cython", "R", "sql",
+    "bigquery", "python2",
 )  # fmt: skip
 OWN_LINES = ("time", "timeit", "prun", "memit", "mprun")  # the rest of such a line is Python
 SHOWN_PROBLEMS = 3

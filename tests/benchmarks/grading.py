@@ -100,7 +100,8 @@ def main():
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     print(
-        f"{'submissions':>11} {'wall':>9} {'a submission: CPU':>19} {'wall':>9} {'memory':>9} {'largest':>9} {'right':>6}"
+        f"{'submissions':>11} {'wall':>9} {'a submission: CPU':>19} {'wall':>9}"
+        f" {'memory':>9} {'largest':>9} {'right':>6}"
     )
     for count in options.counts:
         wall, cpu, here, largest, right = measure(count, options.workers)

@@ -328,6 +328,8 @@ def threads_of_this_process(monkeypatch):
             return function(*arguments)
 
     class Client:
+        loop = "a loop"
+
         def __init__(self, address, set_as_default):
             assert address == "here"
 
@@ -342,6 +344,9 @@ def threads_of_this_process(monkeypatch):
 
     class Coming(list):
         add = list.append
+
+        def __init__(self, loop):
+            assert loop == "a loop"
 
         def __iter__(self):
             while self:
