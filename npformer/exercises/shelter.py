@@ -21,7 +21,7 @@ OPEN_FILES = 256
 QUIET = 3  # looks in a row that find nothing before a sweep is over
 NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 READ_ONLY, NO_SETUID, RECURSIVE, PRIVATE = 1, 2, 0x4000, 0x40000  # of mount
-PARENT_DIES, DUMPABLE, KEEP_CAPS, SUBREAPER, NO_NEW_PRIVILEGES = 1, 4, 8, 36, 38  # of prctl
+DUMPABLE, KEEP_CAPS, SUBREAPER, NO_NEW_PRIVILEGES = 4, 8, 36, 38  # of prctl
 MOUNT_SETATTR, HERE, ALL_BELOW = 442, -100, 0x8000
 READ_ANYTHING = 1 << 2  # the capability to read what root may read, for a Python that lies in root's home
 
@@ -52,27 +52,27 @@ def adopt() -> None:
         call("prctl", SUBREAPER, 1, 0, 0, 0)
 
 
-def apart() -> bool:
+def apart() -> str:
     """Leave the network, the processes and the mounts of the system. The next child is process 1 of its own.
 
-    Root does it by itself, others where the system lets users have a namespace; False where nobody may.
+    "root" where we may do so by ourselves, "user" where the system lets users have a namespace of users, in
+    which no other user can be become, and "" where nobody may.
     """
     flags, uid, gid = NEWNS | NEWIPC | NEWPID | NEWNET, os.geteuid(), os.getegid()
     try:
         call("unshare", flags)
+        return "root"
     except OSError:
-        try:
-            call("unshare", flags | NEWUSER)
-            for name, text in (
-                ("setgroups", "deny"),
-                ("uid_map", f"{uid} {uid} 1"),
-                ("gid_map", f"{gid} {gid} 1"),
-            ):
-                with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
-                    file.write(text)
-        except OSError:
-            return False
-    return True
+        pass
+    maps = {"setgroups": "deny", "uid_map": f"{uid} {uid} 1", "gid_map": f"{gid} {gid} 1"}
+    try:
+        call("unshare", flags | NEWUSER)
+        for name, text in maps.items():
+            with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+                file.write(text)
+    except OSError:
+        return ""
+    return "user"
 
 
 def walls(folder: str, hidden: Iterable[str], owner: int) -> bool:

@@ -275,9 +275,10 @@ def keep(
     held = shelter.apart()
     if held and os.fork():
         os._exit(0)  # the child is process 1: when it ends, the system ends all below it
+    user = 0 if held == "user" else user
     shelter.adopt()
     hidden = tuple(request["hidden"])
-    walled = held and shelter.walls(request["folder"], hidden, user or os.geteuid())
+    walled = bool(held) and shelter.walls(request["folder"], hidden, user or os.geteuid())
     os.write(control, pack({"network": not held, "files": not walled}))
     woken, wake = socket.socketpair()
     wake.setblocking(False)
@@ -289,7 +290,7 @@ def keep(
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for descriptor in (control, woken.fileno(), wake.fileno()):
             os.close(descriptor)
-        start(request, pipe, bounds, user, held, () if walled else hidden)
+        start(request, pipe, bounds, user, bool(held), () if walled else hidden)
     os.close(pipe)
     watch(child, control, woken.fileno(), bounds)
 
