@@ -42,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader has had enough, as `head` has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its exit
         return 1
+    except SystemExit as error:  # a command with an exit code of its own
+        return int(error.code or 0)
     except ModuleNotFoundError as error:
         return _refuse(options.command, f"{error}; try `uv sync --extra notebook`")
     except (ValueError, OSError) as error:

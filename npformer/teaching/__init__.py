@@ -11,6 +11,8 @@ def example_from_name(name: str) -> Example:
     >>> example_from_name("Ada").tokens
     ('dog', 'bites', 'man')
     """
-    from npformer.teaching import worksheet  # when it is used: it imports what `import npformer` does not need
+    from npformer.teaching import (
+        worksheet,
+    )  # when it is used: it imports what `import npformer` does not need
 
     return worksheet.example_from_name(name)
