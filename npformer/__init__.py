@@ -111,6 +111,7 @@ from npformer.teaching.costs import (
     training_bytes,
 )
 from npformer.teaching.diagnostics import dead_units, order_sensitivity, token_similarity
+from npformer.teaching.player import play
 from npformer.teaching.text import build_vocabulary, decode, encode, tokenize
 from npformer.transformer import (
     TransformerCache,
@@ -219,6 +220,7 @@ __all__ = [
     "order_sensitivity",
     "padding_mask",
     "parameter_count",
+    "play",
     "positional_encoding",
     "relu_backward",
     "relu_forward",
@@ -249,7 +251,8 @@ __all__ = [
 
 # The front door: npformer.f is f held to its signature. The modules' own functions call each other unchecked.
 # Functions that take anything (a tree, a user's function, text) look at it themselves.
-_THEMSELVES = {f"npformer.{name}" for name in "arrays backend tree gradcheck signature teaching.text".split()}
+_MODULES = "arrays backend tree gradcheck signature teaching.text teaching.player".split()
+_THEMSELVES = {f"npformer.{name}" for name in _MODULES}
 for _name in __all__:
     if isinstance(globals()[_name], _FunctionType) and globals()[_name].__module__ not in _THEMSELVES:
         globals()[_name] = checked(globals()[_name])

@@ -7,8 +7,7 @@ pages is loaded when used: `npformer.play` costs an `import npformer` nothing.
 """
 
 import os
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +23,9 @@ from npformer.teaching.worked_example import (
 )
 from npformer.tree import leaves
 from npformer.validate import check_kind
+
+if TYPE_CHECKING:
+    from pathlib import Path  # imported where a file is written
 
 PAGE = """\
 <!doctype html>
@@ -60,11 +62,13 @@ class Player(NamedTuple):
     def __repr__(self) -> str:
         return f"the player: {self.title}"
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: str | os.PathLike[str]) -> "Path":
         """Write the page to a file, which any browser opens, and return where it is.
 
         Raises FileNotFoundError when its folder does not exist.
         """
+        from pathlib import Path
+
         target = Path(path)
         if not target.parent.is_dir():
             raise FileNotFoundError(f"save: there is no folder {str(target.parent)!r}")

@@ -245,7 +245,7 @@ slip(PE, "revers|order|opposite|column")(lambda n, d: pe_stacked(n, d)[:, ::-1])
 slip(PE, "return")(lambda n, d: print("", end=""))
 slip(PE, "tuple")(lambda n, d: (pe_stacked(n, d), np.arange(n)))
 slip(PE, "dict")(lambda n, d: {"pe": pe_stacked(n, d)})
-slip(PE, "NameError|name")(lambda n, d: np.sin(pos))  # noqa: F821
+slip(PE, "NameError|name")(lambda n, d: np.sin(pos))
 slip(PE, "argument")(lambda n: np.zeros((n, 8)))
 slip(PE, "1|added|constant")(lambda n, d: pe_stacked(n, d) + 1)
 slip(PE, "position|row")(
