@@ -82,6 +82,28 @@ def refilled(tree: Any, arrays: Iterator[Any]) -> Any:
     return None if tree is None else next(arrays)
 
 
+def branches(tree: Any) -> dict[Any, Any] | None:
+    """The branches of a tuple or a list by place, of a dict by key; None for what has none.
+
+    The trees of `tree_map` and `save` are tuples only; `gradcheck` walks lists and dicts as well.
+    """
+    if isinstance(tree, tuple | list):
+        return dict(enumerate(tree))
+    return tree if isinstance(tree, dict) else None
+
+
+def branch_name(tree: Any, key: Any) -> str:
+    """The field's name in a NamedTuple, else the place or the key."""
+    return tree._fields[key] if hasattr(tree, "_fields") else str(key)
+
+
+def rebuilt(tree: Any, parts: list[Any]) -> Any:
+    """A node of the same kind with other branches."""
+    if isinstance(tree, tuple):
+        return _rebuild(tree, parts)
+    return parts if isinstance(tree, list) else dict(zip(tree, parts, strict=True))
+
+
 def _walk(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(tree, tuple):
         for name, branch in zip(_names(tree), tree, strict=True):
