@@ -72,23 +72,32 @@ def gradcheck(
     With φ(x) = Σ d_output · forward(x) for one random d_output, dφ/dx is what the backward pass returns.
     The central differences D(h) = (φ(x + h) - φ(x - h)) / 2h at h, h/2 and h/4 are extrapolated to h = 0:
     R(h) = (4 D(h/2) - D(h)) / 3, then (16 R(h/2) - R(h)) / 15, which is off by O(h⁶). L. F. Richardson,
-    "The Approximate Arithmetical Solution by Finite Differences …", 1911. While R(h/2) does not agree
-    with the result, h is halved.
+    "The Approximate Arithmetical Solution by Finite Differences …", 1911. The first h is 2⁻⁷ of the size of
+    the leaf's largest entry. Where the two sides or two estimates do not agree, h is halved; where rounding
+    is what they differ by, h grows.
 
-    Every floating array among args, and every tree of them, is differentiated; other args (ids, masks,
-    settings) and kwargs are passed on. The backward pass returns one gradient for each, in order, as a
+    Every floating array among args is differentiated, in tuples, lists and dicts too; other args (ids,
+    masks, settings) are passed on. The backward pass returns one gradient for each, in order, as a
     tuple; a single one may come alone. A numpy.random.Generator is copied for every evaluation, so
     dropout sees one mask throughout. `rng` draws d_output (default_rng(0) unless given); a forward with
     an `rng` of its own is handed a copy of it.
 
     The report has one row for each array, with its worst entry, and is true when every row passes. An
     error is relative to the leaf's largest gradient, or to 1e-3 of the largest of all leaves if that is
-    more, so that a gradient of zero can pass. "kink" is for entries that differences cannot judge: the
-    left and right slopes differ at every step, as those of max(0, z) do at 0 and within 1e-6 of it.
+    more, so that a gradient of zero can pass; an entry that is smaller than that, but clearly off by its
+    own measure, does not pass either. "kink": the slope jumps there, as that of max(0, z) does at 0, and the
+    gradient lies between the two. "unsure": differences cannot tell, and the note says why: rounding hides
+    the slope, the value jumps, the slope grows without end, no two steps agree.
 
-    Raises TypeError for arrays that are not float64 and for a forward that returns no pair (output,
-    cache), ValueError for values that are not finite and for a forward that is not repeatable. A gradient
-    of the wrong shape, kind or dtype is no exception but a row that fails.
+    Then both functions are called again. What fails: a gradient that is not linear in d_output (clipped,
+    saturated); a backward that writes into d_output or its cache, or answers otherwise with the same ones; a
+    call that overwrites what an earlier one returned; a forward that writes into its arguments. A fault of
+    no single array has a row of its own, named forward or backward.
+
+    Raises TypeError for floating arrays that are not float64, are given by keyword or sit in an object of
+    another kind, and for a forward that returns no pair (output, cache); ValueError for values that are not
+    finite and for a forward that is not repeatable. A gradient of the wrong shape, kind or dtype is no
+    exception but a row that fails.
 
     >>> square = lambda x: (x * x, x)
     >>> print(gradcheck(square, lambda dy, x: dy * x, np.array([1.0, -3.0])))
@@ -119,7 +128,9 @@ def gradcheck(
     for what, gradients in _calls_again(problem, backward, max(sizes, default=0.0), faults):
         others = {leaf.where: leaf.gradient for leaf in _pair(args, places, names, gradients)}
         for leaf, size in zip(compared, sizes, strict=True):
-            judged[leaf.where] = _compare_calls(judged[leaf.where], leaf, others.get(leaf.where), size, what, tolerance)
+            judged[leaf.where] = _compare_calls(
+                judged[leaf.where], leaf, others.get(leaf.where), size, what, tolerance
+            )
     rows = [judged.get(leaf.where) or _refuse(leaf.path, leaf.note) for leaf in leaves]
     return GradientReport((*rows, *(_refuse(fault.split()[0], fault) for fault in faults)), tolerance)
 
@@ -208,8 +219,8 @@ def _refuse_hidden_arrays(path: str, x: Any) -> None:
     for name, value in inside.items():
         if any(_is_array(end) and end.dtype.kind in "fc" for _, end in _ends(name, value)):
             raise TypeError(
-                f"gradcheck: {path}.{name} is a floating array inside a {type(x).__name__}, where no gradient "
-                "is compared; expected arrays, or tuples, lists and dicts of them"
+                f"gradcheck: {path}.{name} is a floating array inside a {type(x).__name__}, where no "
+                "gradient is compared; expected arrays, or tuples, lists and dicts of them"
             )
 
 
@@ -413,7 +424,7 @@ def _compare_calls(
     """The row, or one that fails because the same backward now gives another gradient."""
     first = to_numpy(leaf.gradient)
     if _mismatch(leaf.x, again):
-        return row._replace(verdict="fail", note=_joined(row.note, "is of another form when called again"))
+        return row._replace(verdict="fail", note=_joined(row.note, "has another form when called again"))
     with np.errstate(all="ignore"):
         off = abs(to_numpy(again) / scale - first)
     bad = ~(off <= tolerance * max(size, _largest(first))) & np.isfinite(first)
@@ -421,7 +432,7 @@ def _compare_calls(
         return row
     where = _show(_position(np.where(bad, off, -1.0)))
     words = (
-        f"not linear in d_output: {scale:.3g} times d_output does not give {scale:.3g} times this, see {where}"
+        f"not linear in d_output: {scale:.3g} times d_output gives another multiple of this, see {where}"
         if scale != 1
         else f"another gradient when called again with the same d_output and cache, see {where}"
     )
@@ -449,7 +460,7 @@ class _Entry(NamedTuple):
 
     problem: _Problem
     where: tuple[Any, ...]
-    index: tuple[int, ...]
+    index: tuple[int, ...]  # type: ignore[assignment]  # shadows tuple.index
     x: float
     depends: Any  # the outputs whose rounding counts
 
@@ -466,7 +477,10 @@ def _numeric_gradients(
     largest = max((_scale(leaf.x) for leaf in leaves), default=0.0)
     for leaf, found, size in zip(leaves, slopes, _sizes(slopes), strict=True):
         enough = 0.01 * tolerance * size
-        for place in np.argwhere(~(found.doubt <= enough)).tolist():
+        rounded = (found.doubt <= 100 * found.noise) & (
+            found.doubt <= 30 * enough
+        )  # no step does much better
+        for place in np.argwhere(~(found.doubt <= enough) & ~rounded).tolist():
             _refine(_entry(problem, leaf, tuple(place)), found, _scale(leaf.x) or 1.0, largest, enough)
     return slopes, _sizes(slopes)
 
@@ -505,7 +519,10 @@ def _refine(
     entry = entry._replace(depends=_depends(entry, scale))
     own = _scale(np.array(entry.x)) or largest
     apart = not 2**-8 * scale <= own <= 2**8 * scale
-    for start in [scale] + [own] * (apart and own > 0):
+    rounded = (
+        found.doubt[entry.index] < math.inf and found.doubt[entry.index] <= 100 * found.noise[entry.index]
+    )
+    for start in [scale] * (not rounded) + [own] * (apart and own > 0):
         _walk_down(entry, found, first * start, HALVINGS, enough)
         if found.doubt[entry.index] <= enough:
             return
@@ -521,7 +538,9 @@ def _refine(
 def _depends(entry: _Entry, scale: float) -> NDArray[np.bool_]:
     """Which outputs depend on the entry: those that large steps change. Others add no rounding of theirs."""
     far = 2.0**40 * max(scale, 1.0)
-    depends = reduce(np.logical_or, (_rise(entry, step)[0] != 0 for step in (16 * scale, -16 * scale, far, -far)))
+    depends = reduce(
+        np.logical_or, (_rise(entry, step)[0] != 0 for step in (16 * scale, -16 * scale, far, -far))
+    )
     return depends if depends.any() else ~depends
 
 
@@ -585,7 +604,9 @@ def _keep(
     doubt += noise
     value, before = float(found.value[index]), float(found.doubt[index])
     if before == math.inf:
-        found.reach[index] = max([abs(q.value) for q in right + left if abs(q.value) > 100 * q.noise], default=0)
+        found.reach[index] = max(
+            [abs(q.value) for q in right + left if abs(q.value) > 100 * q.noise], default=0
+        )
     apart = abs(slope - value)
     if right[-1].still and left[-1].still and before < 0.01 * abs(value):
         return doubt  # a stair, seen from close by
@@ -648,8 +669,10 @@ def _entries(
     notes = [f"{(~finite).sum()} of {finite.size} not finite"] * (not finite.all())
     natures: dict[Any, str] = {}
     for index in map(tuple, np.argwhere(~right & ~wrong).tolist()):
-        verdicts[index], natures[index] = _nature(_entry(problem, leaf, index), float(gradient[index]), _scale(leaf.x))
-    for index in _accidents(problem, leaf, gradient, np.where(wrong & finite, off, 0.0)):
+        verdicts[index], natures[index] = _nature(
+            _entry(problem, leaf, index), float(gradient[index]), _scale(leaf.x)
+        )
+    for index in _accidents(problem, leaf, gradient, found, np.where(wrong & finite, off, 0.0)):
         verdicts[index], natures[index] = "unsure", "too rough to judge, the steps do not agree"
     with np.errstate(all="ignore"):
         apart = off > 1e-5 * np.maximum(abs(gradient), abs(found.value))
@@ -660,8 +683,10 @@ def _entries(
             natures[index] = "it differs, but is too small beside the largest"
     for verdict, words in (("kink", "at a kink"), ("unsure", "cannot be judged")):
         here = [index for index in natures if verdicts[index] == verdict]
-        if here:
-            notes.append(f"{len(here)} of {gradient.size} {words}, first {_show(here[0])}: {natures[here[0]]}")
+        notes += [
+            f"{len(here)} of {gradient.size} {words}, first {_show(index)}: {natures[index]}"
+            for index in here[:1]
+        ]
     return verdicts, notes
 
 
@@ -693,12 +718,16 @@ def _nature(entry: _Entry, gradient: float, scale: float) -> tuple[str, str]:
 
 
 def _accidents(
-    problem: _Problem, leaf: _Leaf, gradient: NDArray[np.float64], off: NDArray[np.float64]
+    problem: _Problem,
+    leaf: _Leaf,
+    gradient: NDArray[np.float64],
+    first: _Slopes,
+    off: NDArray[np.float64],
 ) -> Iterator[tuple[int, ...]]:
     """Entries that steps of other lengths do not find wrong; the first that they do ends the search."""
     while off.any():
         index = _position(off)
-        found, scale, enough = _nothing_known(off.shape), _scale(leaf.x) or 1.0, 1e-3 * off[index]
+        found, scale, enough = _nothing_known(off.shape), _scale(leaf.x) or 1.0, 10 * first.doubt[index]
         _refine(_entry(problem, leaf, index), found, scale, 1.0, enough, first=0.36 * FIRST_STEP)
         if abs(gradient[index] - found.value[index]) > 100 * found.doubt[index]:
             return

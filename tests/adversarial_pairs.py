@@ -86,7 +86,9 @@ pair("log at 1e-300", "right", *elementwise(np.log, lambda x: 1 / x), np.array([
 pair("log at 1e-6, off by a ten-thousandth there", "wrong", *elementwise(
     np.log, lambda x: (1 + 1e-4 * (x < 1e-3)) / x), np.array([1e-6, 2e-6, 1.0]))  # fmt: skip
 pair("√x at 1e-12", "right", *elementwise(np.sqrt, lambda x: 0.5 / np.sqrt(x)), np.array([1e-12, 1.0]))
-pair("1/x at 1e-9 beside 1", "right", *elementwise(lambda x: 1 / x, lambda x: -1 / x**2), np.array([1e-9, 1.0]))
+pair(
+    "1/x at 1e-9 beside 1", "right", *elementwise(lambda x: 1 / x, lambda x: -1 / x**2), np.array([1e-9, 1.0])
+)
 pair("1/x at 1e-9, its square forgotten", "wrong", *elementwise(
     lambda x: 1 / x, lambda x: -1 / x), np.array([1e-9, 1.0]))  # fmt: skip
 pair("sin 1000 x", "right", *elementwise(lambda x: np.sin(1000 * x), lambda x: 1000 * np.cos(1000 * x)), X)
@@ -96,13 +98,18 @@ pair("sin 1e6 x, 1 % too much", "wrong", *elementwise(
 pair("exp at 700", "right", *elementwise(np.exp, np.exp), np.array([700.0, -700.0]))
 pair("x + 1e8: eight digits are gone", "right", *elementwise(lambda x: x + 1e8, lambda x: 1 + 0 * x), X)
 pair("x + 1e8, 1 % too much", "wrong", *elementwise(lambda x: x + 1e8, lambda x: 1.01 + 0 * x), X)
-pair("(x² + 1e4) - 1e4: noise inside", "right", *elementwise(lambda x: (x * x + 1e4) - 1e4, lambda x: 2 * x), X)
+pair(
+    "(x² + 1e4) - 1e4: noise inside", "right", *elementwise(lambda x: (x * x + 1e4) - 1e4, lambda x: 2 * x), X
+)
 pair("√(x² + 1e-12): round at 1e-6", "right", *elementwise(
-    lambda x: np.sqrt(x * x + 1e-12), lambda x: x / np.sqrt(x * x + 1e-12)), np.array([0.0, 1e-6, 1.0]))  # fmt: skip
+    lambda x: np.sqrt(x * x + 1e-12), lambda x: x / np.sqrt(x * x + 1e-12)),
+    np.array([0.0, 1e-6, 1.0]))  # fmt: skip
 pair("tanh(x / 1e-9) at 0", "right", *elementwise(
-    lambda x: np.tanh(x / 1e-9), lambda x: 1e9 / np.cosh(np.minimum(abs(x / 1e-9), 50)) ** 2), np.array([0.0, 1e-9]))  # fmt: skip
+    lambda x: np.tanh(x / 1e-9), lambda x: 1e9 / np.cosh(np.minimum(abs(x / 1e-9), 50)) ** 2),
+    np.array([0.0, 1e-9]))  # fmt: skip
 pair("a bias of zeros beside weights of 1e-12", "right",
-     lambda x, b: (x * x + b * 1e-12, x), lambda dy, x: (2 * x * dy, 1e-12 * dy), 1e-6 * X, np.zeros(4))  # fmt: skip
+     lambda x, b: (x * x + b * 1e-12, x), lambda dy, x: (2 * x * dy, 1e-12 * dy),
+     1e-6 * X, np.zeros(4))  # fmt: skip
 pair("a sigmoid of a zero bias beside x of 1e100", "right",
      lambda x, b: (np.stack([x * x, 1 / (1 + np.exp(-b))]), (x, b)),
      lambda dy, c: (2 * c[0] * dy[0], dy[1] * 0.25), 1e-100 * X, np.zeros(4))  # fmt: skip
@@ -191,7 +198,8 @@ pair("backward zeroes dy", "wrong", SQUARE[0], zeroes_dy, X)
 pair("backward returns dy itself", "right", lambda x: (x * 1.0, None), lambda dy, _: dy, X)
 pair("backward returns a view of dy", "right", lambda x: (x[::-1], None), lambda dy, _: dy[::-1], X)
 pair("backward returns an array of its cache", "right",
-     lambda x, w: (float((x * w).sum()), (x.copy(), w.copy())), lambda dy, c: (c[1] * dy, c[0] * dy), X, POSITIVE)  # fmt: skip
+     lambda x, w: (float((x * w).sum()), (x.copy(), w.copy())), lambda dy, c: (c[1] * dy, c[0] * dy),
+     X, POSITIVE)  # fmt: skip
 
 
 class Buffers:
@@ -284,7 +292,8 @@ pair("relu at 0, answered with -0.5", "wrong", *elementwise(
 for distance in (1e-3, 1e-6, 1e-9, 1e-12, 1e-300):
     pair(f"relu {distance:g} from 0", "right", *RELU, np.array([distance, -distance, 1.0]))
     pair(f"relu {distance:g} from 0, on the wrong side", "wrong", *elementwise(
-        lambda x: np.maximum(x, 0), lambda x: (x > -2e-3) * 1.0), np.array([distance, -distance, 1.0]))  # fmt: skip
+        lambda x: np.maximum(x, 0), lambda x: (x > -2e-3) * 1.0),
+        np.array([distance, -distance, 1.0]))  # fmt: skip
 pair("|x| at 0", "kink", *elementwise(abs, np.sign), np.array([0.0, 2.0]))
 pair("max(x, 1000) at 1000", "kink", *elementwise(
     lambda x: np.maximum(x, 1000), lambda x: (x > 1000) * 1.0), np.array([1000.0, 2000.0]))  # fmt: skip
@@ -301,7 +310,12 @@ pair("relu(x) - relu(-x) at 0: it is x, and 0 is no slope of it", "wrong",
      lambda dy, x: dy * ((x > 0) * 1.0 + (x < 0)), np.array([0.0, 1.0]))  # fmt: skip
 pair("a wrong entry beside a kink", "wrong", *elementwise(
     lambda x: np.maximum(x, 0), lambda x: 2.0 * (x > 0)), np.array([0.0, 1.0]))  # fmt: skip
-pair("x |x| at 0: smooth once", "right", *elementwise(lambda x: x * abs(x), lambda x: 2 * abs(x)), np.array([0.0, 1.0]))
+pair(
+    "x |x| at 0: smooth once",
+    "right",
+    *elementwise(lambda x: x * abs(x), lambda x: 2 * abs(x)),
+    np.array([0.0, 1.0]),
+)
 pair("relu² at 0: smooth once", "right", *elementwise(
     lambda x: np.maximum(x, 0) ** 2, lambda x: 2 * np.maximum(x, 0)), np.array([0.0, 1.0]))  # fmt: skip
 pair("the cube root at 0: upright", "cannot tell", *elementwise(np.cbrt, lambda x: 0 * x), np.array([0.0]))
@@ -310,12 +324,32 @@ pair("√|x| at 0: a cusp", "cannot tell", *elementwise(
 pair("√x at 0: nothing on its left", "cannot tell", *elementwise(np.sqrt, lambda x: 0 * x), np.array([0.0]))
 pair("x log x at 0", "cannot tell", *elementwise(
     lambda x: x * np.log(np.where(x == 0, 1, x)), lambda x: 0 * x), np.array([0.0]))  # fmt: skip
-pair("the sign at 0: the value jumps", "cannot tell", *elementwise(np.sign, lambda x: 0 * x), np.array([0.0, 1.0]))
-pair("floor at 1: the value jumps", "cannot tell", *elementwise(np.floor, lambda x: 0 * x), np.array([1.0, 1.5]))
+pair(
+    "the sign at 0: the value jumps",
+    "cannot tell",
+    *elementwise(np.sign, lambda x: 0 * x),
+    np.array([0.0, 1.0]),
+)
+pair(
+    "floor at 1: the value jumps",
+    "cannot tell",
+    *elementwise(np.floor, lambda x: 0 * x),
+    np.array([1.0, 1.5]),
+)
 pair("floor between two jumps", "right", *elementwise(np.floor, lambda x: 0 * x), np.array([1.5, -0.3]))
 STAIR = np.array([0.7004, -1.3004, 2.1004, 0.4004])
-pair("rounded to 1e-3: a stair, from afar a slope", "cannot tell", *elementwise(lambda x: np.round(x, 3), lambda x: 0 * x), STAIR)
-pair("rounded to 1e-3, answered with 1", "wrong", *elementwise(lambda x: np.round(x, 3), lambda x: 1 + 0 * x), STAIR)
+pair(
+    "rounded to 1e-3: a stair, from afar a slope",
+    "cannot tell",
+    *elementwise(lambda x: np.round(x, 3), lambda x: 0 * x),
+    STAIR,
+)
+pair(
+    "rounded to 1e-3, answered with 1",
+    "wrong",
+    *elementwise(lambda x: np.round(x, 3), lambda x: 1 + 0 * x),
+    STAIR,
+)
 pair("noise of 1e-5 that repeats", "cannot tell", *elementwise(
     lambda x: x * x + 1e-5 * np.sin(1e13 * x), lambda x: 2 * x), X)  # fmt: skip
 pair("float32 inside", "cannot tell", *elementwise(
@@ -416,9 +450,16 @@ pair("float32", "refused", *SQUARE, X.astype(np.float32))
 pair("integers alone", "refused", *SQUARE, np.arange(3))
 pair("a masked array", "refused", *SQUARE, np.ma.masked_array(X, [True, False, False, False]))
 pair("NaN among the arguments", "refused", *SQUARE, np.array([1.0, math.nan]))
-pair("an output of inf", "refused", *elementwise(lambda x: np.where(x > 0, x, math.inf), lambda x: 1 + 0 * x), X)
+pair(
+    "an output of inf",
+    "refused",
+    *elementwise(lambda x: np.where(x > 0, x, math.inf), lambda x: 1 + 0 * x),
+    X,
+)
 pair("integers beside floats", "right", lambda x, n: (x * n, n), lambda dy, n: dy * n, X, np.arange(4))
-pair("one array given twice", "right", lambda a, b: (a * b, (a, b)), lambda dy, c: (dy * c[1], dy * c[0]), X, X)
+pair(
+    "one array given twice", "right", lambda a, b: (a * b, (a, b)), lambda dy, c: (dy * c[1], dy * c[0]), X, X
+)
 pair("one array given twice, one gradient for both", "wrong", lambda a, b: (a * b, (a, b)),
      lambda dy, c: 2 * dy * c[1], X, X)  # fmt: skip
 pair("a gradient that is NaN in one entry", "wrong", *elementwise(

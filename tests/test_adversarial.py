@@ -12,7 +12,7 @@ VERDICT = {"wrong": "fail", "kink": "kink", "cannot tell": "unsure"}
 def test_what_is_said_about_a_hard_pair(name):
     pair = PAIRS[name]
     if pair.must == "refused":
-        with pytest.raises((TypeError, ValueError), match="^gradcheck: "):
+        with pytest.raises((TypeError, ValueError), match=r"^gradcheck: "):
             gradcheck(pair.forward, pair.backward, *pair.args, **pair.kwargs)
         return
     report = gradcheck(pair.forward, pair.backward, *pair.args, **pair.kwargs)
