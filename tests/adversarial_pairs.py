@@ -387,7 +387,8 @@ pair("a bias that softmax ignores", "right", shifted_softmax,
      lambda dy, y: (shifted_softmax_backward(dy, y)[0], np.array(shifted_softmax_backward(dy, y)[1])),
      normal((3, 4)), np.array(0.3))  # fmt: skip
 pair("a bias that softmax ignores, answered with 1e-6", "wrong", shifted_softmax,
-     lambda dy, y: (shifted_softmax_backward(dy, y)[0], np.array(1e-6)), normal((3, 4)), np.array(0.3))  # fmt: skip
+     lambda dy, y: (shifted_softmax_backward(dy, y)[0], np.array(1e-6)),
+     normal((3, 4)), np.array(0.3))  # fmt: skip
 pair("the sum of a softmax: exactly 1", "right", lambda x: (shifted_softmax(x, 0.0)[0].sum(), x),
      lambda dy, x: 0 * x, 3 * normal(40))  # fmt: skip
 pair("the sum of a softmax, answered with 1e-6", "wrong", lambda x: (shifted_softmax(x, 0.0)[0].sum(), x),

@@ -190,7 +190,7 @@ def archive_of(**entries):
 
 
 def bits_flipped(path, like, n, seed):
-    """How often a file with one bit flipped still loads; what loads is right, what fails says so in our words."""
+    """How many of n damaged files load: with the right values, or else an error in our words."""
     whole, loaded = path.read_bytes(), 0
     rng = np.random.default_rng(seed)
     for bit in rng.choice(8 * len(whole), n, replace=n > 8 * len(whole)).tolist():
@@ -237,7 +237,7 @@ def header(shape, dtype="'<f8'", size=None):
     [
         (header("(10000000000,)"), r"W has shape \(10000000000,\) and dtype float64 in .*; expected \(3,\)"),
         (header("(3,)", "'<f4'"), r"W has shape \(3,\) and dtype float32 in .*; expected \(3,\) and float64"),
-        (header("(3,)") + bytes(23), r"is not a complete .npz file of arrays \(ValueError: an array is too short"),
+        (header("(3,)") + bytes(23), r"is not a complete .npz file of arrays \(.*an array is too short"),
         (header("(3,)") + bytes(25), "an array is too long"),
         (header("(3,)", size=2**32 - 1), "an array is too short"),
         (header("(3,)", "[('a', '<f8')]"), "an array's header is"),
