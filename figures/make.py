@@ -23,6 +23,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 import PIL
+from banner import draw_banner
 from matplotlib.figure import Figure
 
 from npformer import (
@@ -184,7 +185,7 @@ def banner() -> Figure:
     x, a, h, f, y = block_steps()
     first = [("input", x), ("attention", a), ("add", x + a), ("norm", h)]
     second = [("FFN", f), ("add", h + f), ("norm", y)]
-    return plots.banner(
+    return draw_banner(
         positional_encoding(40, 64),
         9,
         range(0, 21, 3),

@@ -1,5 +1,7 @@
 """npformer: the Transformer in plain NumPy functions, every backward pass written by hand and checked."""
 
+from types import FunctionType as _FunctionType
+
 from npformer.attention import (
     AttentionCache,
     AttentionParams,
@@ -15,6 +17,7 @@ from npformer.attention import (
     split_heads,
 )
 from npformer.backend import array_module, available_backends, to_backend, to_numpy
+from npformer.config import TransformerConfig
 from npformer.decoder import (
     DecoderBlockCache,
     DecoderBlockParams,
@@ -27,6 +30,7 @@ from npformer.decoder import (
     init_decoder,
     init_decoder_block,
 )
+from npformer.decoding import greedy_decode
 from npformer.embedding import (
     EmbeddingParams,
     embedding_backward,
@@ -40,7 +44,6 @@ from npformer.encoder import (
     EncoderBlockParams,
     EncoderCache,
     EncoderParams,
-    TransformerConfig,
     encoder_backward,
     encoder_block_backward,
     encoder_block_forward,
@@ -85,6 +88,7 @@ from npformer.positional import (
 )
 from npformer.published.minilm import MiniLMParams, load_minilm, minilm_input, sentence_embeddings
 from npformer.published.torch_names import encoder_block_from_torch, encoder_block_to_torch
+from npformer.signature import Float, Ids, Mask, checked
 from npformer.teaching.costs import (
     BlockMultiplications,
     LayerCost,
@@ -101,7 +105,6 @@ from npformer.teaching.text import build_vocabulary, decode, encode, tokenize
 from npformer.transformer import (
     TransformerCache,
     TransformerParams,
-    greedy_decode,
     init_transformer,
     transformer_backward,
     transformer_forward,
@@ -127,12 +130,15 @@ __all__ = [
     "EncoderParams",
     "FFNCache",
     "FFNParams",
+    "Float",
     "GradientReport",
     "GradientRow",
+    "Ids",
     "LayerCost",
     "LayerNormCache",
     "LayerNormParams",
     "LearnedPositionsParams",
+    "Mask",
     "MiniLMParams",
     "MultiHeadAttentionCache",
     "ParameterCount",
@@ -150,6 +156,7 @@ __all__ = [
     "available_backends",
     "build_vocabulary",
     "causal_mask",
+    "checked",
     "cross_entropy_backward",
     "cross_entropy_forward",
     "dead_units",
@@ -229,3 +236,10 @@ __all__ = [
     "warmup_learning_rate",
     "wavelengths",
 ]
+
+# The front door: npformer.f is f held to its signature. The modules' own functions call each other unchecked.
+# Functions that take anything (a tree, a user's function, text) look at it themselves.
+_THEMSELVES = {f"npformer.{name}" for name in "arrays backend tree gradcheck signature teaching.text".split()}
+for _name in __all__:
+    if isinstance(globals()[_name], _FunctionType) and globals()[_name].__module__ not in _THEMSELVES:
+        globals()[_name] = checked(globals()[_name])

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npformer.backend import Array, array_module, to_numpy
+from npformer.signature import Rng, check_value
 from npformer.tree import branch_name, branches, rebuilt
-from npformer.validate import check_callable, check_generator, check_number
+from npformer.validate import check_callable, check_number
 
 FIRST_STEP = 2.0**-7  # of the leaf's scale; a power of two, so that x + h rounds as little as it can
 HALVINGS = 20
@@ -110,7 +111,7 @@ def gradcheck(
     check_callable("gradcheck", "forward", forward)
     check_callable("gradcheck", "backward", backward)
     check_number("gradcheck", "tolerance", tolerance, above=0)
-    check_generator("gradcheck", rng)
+    check_value("gradcheck", "rng", rng, Rng | None)
     names = _argument_names(forward, len(args))
     if rng is not None and "rng" in names[len(args) :]:
         kwargs = {**kwargs, "rng": copy.deepcopy(rng)}

@@ -1,13 +1,13 @@
 """Cross-entropy of logits against target ids, forward and backward."""
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from npformer.backend import Array, array_module
-from npformer.embedding import check_id_range
+from npformer.arrays import Array, array_module
 from npformer.functional import as_rows
-from npformer.validate import check_array, check_d_output, check_ids, check_integer, check_kind, check_number
+from npformer.signature import Call, Float, Ids, Integer, Rule, number
+from npformer.validate import check_d_output, check_id_range, check_number
 
 
 class CrossEntropyCache(NamedTuple):
@@ -18,79 +18,72 @@ class CrossEntropyCache(NamedTuple):
     shape: tuple[int, ...]  # of the logits
 
 
+def _ask_counted(targets: Any, name: str, call: Call) -> None:
+    """Those that count are in the vocabulary, and there is one at least."""
+    ignore_index = call.arguments.get("ignore_index")
+    if isinstance(targets, np.ndarray):
+        counted = targets.ravel() if ignore_index is None else targets[targets != ignore_index]
+        if counted.size == 0:
+            raise ValueError(
+                f"{call.function}: {name} has no id that counts; "
+                "expected at least one: there is nothing to average"
+            )
+        check_id_range(call.function, name, counted, call.letters["vocab_size"])
+
+
+def _ask_dloss(dloss: Any, name: str, call: Call) -> None:
+    """One number: of Python, or an array of no axes in the logits' dtype."""
+    if isinstance(dloss, int | float):
+        check_number(call.function, name, dloss)
+    else:
+        check_d_output(call.function, name, dloss, (), call.arguments["cache"].probabilities.dtype)
+
+
+COUNTED = Rule("one counts at least", _ask_counted, turn=3)
+Smoothing = Annotated[float, number("0 <= · <= 1", minimum=0, maximum=1)]
+DLoss = Annotated[Any, Rule("one number", _ask_dloss)]
+
+
 def cross_entropy_forward(
-    logits: Array, targets: Array, *, ignore_index: int | None = None, label_smoothing: float = 0.0
-) -> tuple[Array, CrossEntropyCache]:
+    logits: Float[Array, "... vocab_size"],
+    targets: Ids[Array, "...", COUNTED],
+    *,
+    ignore_index: Integer | None = None,
+    label_smoothing: Smoothing = 0.0,
+) -> tuple[Float[Array, ""], CrossEntropyCache]:
     """loss = mean over the targets of -Σ_c q_c log softmax(logits)_c, with q = (1 - ε) [c = target] + ε / V.
 
-    logits (..., vocab_size), targets (...) integers -> loss (), in the logits' dtype. ε is label_smoothing
-    (Szegedy et al., 2016; "Attention Is All You Need", section 5.4, takes 0.1). Targets equal to
-    ignore_index do not count.
-
-    Raises TypeError for logits that are not floats or targets that are not integers, ValueError for shapes
-    that do not fit, a target outside the vocabulary or no target that counts (values are checked on NumPy
-    arrays only: on a GPU it would wait).
+    ε is label_smoothing (Szegedy et al., 2016; "Attention Is All You Need", section 5.4, takes 0.1). Rows
+    whose target is ignore_index count for nothing, whatever they hold. That one target counts, and that each
+    is in the vocabulary, is checked on NumPy arrays only: on a GPU the check would have to wait.
 
     >>> loss, cache = cross_entropy_forward(np.zeros((1, 4)), np.array([2]))
     >>> loss
     array(1.38629436)
     """
-    _check_loss(logits, targets, ignore_index, label_smoothing)
-
     xp, rows, ids = array_module(logits), as_rows(logits), targets.reshape(-1)  # (N, V), (N,)
     counts = xp.ones(ids.shape, bool) if ignore_index is None else ids != ignore_index
     share = (counts / counts.sum()).astype(logits.dtype)[:, None]  # (N, 1)
-    ids = xp.where(counts, ids, 0)
-    log_p = rows - rows.max(axis=-1, keepdims=True)
-    log_p -= xp.log(xp.exp(log_p).sum(axis=-1, keepdims=True))  # (N, V)
-    smoothing = float(label_smoothing)
-    right = log_p[xp.arange(len(ids)), ids]  # (N,)
-    losses = -right if smoothing == 0 else (smoothing - 1) * right - smoothing * log_p.mean(axis=-1)
+    ids, rows = xp.where(counts, ids, 0), xp.where(counts[:, None], rows, 0)
+    shifted = rows - rows.max(axis=-1, keepdims=True)
+    log_p = shifted - xp.log(xp.exp(shifted).sum(axis=-1, keepdims=True))  # (N, V)
+    eps, right = float(label_smoothing), log_p[xp.arange(len(ids)), ids]  # (N,)
+    losses = -right if eps == 0 else (eps - 1) * right - eps * log_p.mean(axis=-1)  # 0 · -inf would be NaN
     loss = xp.asarray((losses * share[:, 0]).sum())  # ()
-    return loss, CrossEntropyCache(xp.exp(log_p), ids, share, smoothing, logits.shape)
+    return loss, CrossEntropyCache(xp.exp(log_p), ids, share, eps, logits.shape)
 
 
-def cross_entropy_backward(dloss: float | Array, cache: CrossEntropyCache) -> Array:
+def cross_entropy_backward(dloss: DLoss, cache: CrossEntropyCache) -> Float[Array, "... vocab_size"]:
     """dlogits = dloss (softmax(logits) - q) / number of counted targets, zero where ignored.
 
-    dloss () -> dlogits (..., vocab_size). Raises TypeError for another function's cache, ValueError for a
-    dloss that is not one number.
+    dloss is one number, of Python or an array of no axes.
 
     >>> loss, cache = cross_entropy_forward(np.zeros((1, 4)), np.array([2]))
     >>> cross_entropy_backward(1.0, cache)
     array([[ 0.25,  0.25, -0.75,  0.25]])
     """
-    check_kind("cross_entropy_backward", "cache", cache, CrossEntropyCache)
-    probabilities, targets, share, smoothing, shape = cache
-    if isinstance(dloss, int | float):
-        check_number("cross_entropy_backward", "dloss", dloss)
-    else:
-        check_d_output("cross_entropy_backward", "dloss", dloss, (), probabilities.dtype)
-    dlogits = probabilities - smoothing / shape[-1]  # (N, V)
-    dlogits[array_module(targets).arange(len(targets)), targets] -= 1 - smoothing
+    probabilities, targets, share, eps, shape = cache
+    dlogits = probabilities - eps / shape[-1]  # (N, V), so far softmax - q but for the target
+    dlogits[array_module(targets).arange(len(targets)), targets] -= 1 - eps
     dlogits *= share * dloss
     return dlogits.reshape(shape)
-
-
-def _check_loss(logits: Any, targets: Any, ignore_index: Any, label_smoothing: Any) -> None:
-    function = "cross_entropy_forward"
-    check_array(function, "logits", logits, ("...", "vocab_size"), {})
-    check_ids(function, "targets", targets)
-    if targets.shape != logits.shape[:-1]:
-        raise ValueError(
-            f"{function}: targets has shape {targets.shape}; "
-            f"expected {logits.shape[:-1]}, an id for each row of logits"
-        )
-    if ignore_index is not None:
-        check_integer(function, "ignore_index", ignore_index)
-    check_number(function, "label_smoothing", label_smoothing, minimum=0)
-    if label_smoothing > 1:
-        raise ValueError(f"{function}: label_smoothing is {label_smoothing}; expected a number from 0 to 1")
-    if isinstance(targets, np.ndarray):
-        counted = targets.ravel() if ignore_index is None else targets[targets != ignore_index]
-        if counted.size == 0:
-            raise ValueError(
-                f"{function}: targets has no id that counts; "
-                "expected at least one: there is nothing to average"
-            )
-        check_id_range(function, "targets", counted, logits.shape[-1])

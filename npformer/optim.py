@@ -1,61 +1,81 @@
 """Gradient descent, Adam and the paper's learning rate, over trees of parameters."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from npformer.backend import Array, array_module
+from npformer.arrays import Array, array_module
+from npformer.signature import Call, Count, Length, NonNegative, Rate, Rule
 from npformer.tree import leaves, refilled, together, tree_map
-from npformer.validate import FLOATS, check_d_output, check_float, check_integer, check_kind, check_number
+from npformer.validate import FLOATS, check_d_output, check_float
 
 
-def sgd_update(params: Any, grads: Any, *, learning_rate: float) -> Any:
+def _ask_floats(params: Any, name: str, call: Call) -> None:
+    """A tree of float arrays."""
+    for path, leaf in leaves(params):
+        check_float(call.function, _name(name, path), leaf)
+
+
+def _ask_alike(tree: Any, name: str, call: Call) -> None:
+    """A tree with the parameters' NamedTuples, shapes and dtypes."""
+    _check_alike(call.function, name, call.arguments["params"], tree)
+
+
+def _ask_finite(grads: Any, name: str, call: Call) -> None:
+    """Gradients without NaN and infinity, looked at on the host only."""
+    for path, g in leaves(grads):
+        # one product finds NaN and infinity and allocates nothing; but its sum can overflow by itself
+        if isinstance(g, np.ndarray) and not math.isfinite(np.vdot(g, g)) and not np.isfinite(g * g).all():
+            raise ValueError(
+                f"{call.function}: {_name(name, path)} holds NaN or a number too large to square; "
+                "expected finite ones"
+            )
+
+
+ALIKE = Rule("built like params", _ask_alike)
+FloatTree = Annotated[Any, Rule("a tree of float arrays", _ask_floats)]
+LikeParams = Annotated[Any, ALIKE]
+Gradients = Annotated[Any, ALIKE, Rule("finite", _ask_finite, turn=2)]
+
+
+def sgd_update(params: Any, grads: LikeParams, *, learning_rate: NonNegative) -> Any:
     """params - learning_rate · grads, leaf by leaf, as a new tree.
-
-    Raises TypeError or ValueError for trees that are not built alike, or a learning rate that is not a
-    finite number >= 0.
 
     >>> sgd_update((np.ones(2),), (np.ones(2),), learning_rate=0.5)
     (array([0.5, 0.5]),)
     """
-    check_number("sgd_update", "learning_rate", learning_rate, minimum=0)
-    _check_alike("sgd_update", params, grads=grads)
-    rate = float(learning_rate)
+    rate = float(learning_rate)  # a NumPy scalar would turn float32 into float64
     return tree_map(lambda p, g: p - rate * g, params, grads)
 
 
 class AdamState(NamedTuple):
     """What Adam remembers between updates."""
 
-    step: int  # updates made so far
-    m: Any  # running mean of the gradients, a tree like the parameters
-    v: Any  # running mean of their squares
+    step: Length  # updates made so far
+    m: LikeParams  # running mean of the gradients
+    v: LikeParams  # running mean of their squares
 
 
-def adam_init(params: Any) -> AdamState:
+def adam_init(params: FloatTree) -> AdamState:
     """The state before the first update: step 0 and two trees of zeros like params.
-
-    Raises TypeError for a leaf that is not a float array.
 
     >>> adam_init((np.ones(2),))
     AdamState(step=0, m=(array([0., 0.]),), v=(array([0., 0.]),))
     """
-    for path, leaf in leaves(params):
-        check_float("adam_init", _name("params", path), leaf)
     return AdamState(0, *(tree_map(lambda p: array_module(p).zeros_like(p), params) for _ in range(2)))
 
 
 def adam_update(
     params: Any,
-    grads: Any,
+    grads: Gradients,
     state: AdamState,
     *,
-    learning_rate: float,
-    beta_1: float = 0.9,
-    beta_2: float = 0.98,
-    eps: float = 1e-9,
-    weight_decay: float = 0.0,
+    learning_rate: NonNegative,
+    beta_1: Rate = 0.9,
+    beta_2: Rate = 0.98,
+    eps: NonNegative = 1e-9,
+    weight_decay: NonNegative = 0.0,
 ) -> tuple[Any, AdamState]:
     """m = β₁ m + (1 - β₁) g, v = β₂ v + (1 - β₂) g², p = p - η (m̂ / (√v̂ + eps) + weight_decay p); new trees.
 
@@ -63,16 +83,14 @@ def adam_update(
     those of "Attention Is All You Need", section 5.3. The decay is decoupled from the gradient (Loshchilov
     and Hutter, "AdamW", 2019).
 
-    Raises TypeError or ValueError for trees that are not built alike or numbers out of range, ValueError
-    naming the leaf for a gradient that holds NaN or infinity (looked at on NumPy arrays only).
+    A gradient that holds NaN or infinity is refused by the name of its leaf (on NumPy arrays only).
 
     >>> params, state = adam_update((np.ones(1),), (np.ones(1),), adam_init((np.ones(1),)), learning_rate=0.1)
     >>> params[0].round(6), state.step
     (array([0.9]), 1)
     """
-    places = _check_adam(params, grads, state, learning_rate, beta_1, beta_2, eps, weight_decay)
-
-    t = state.step + 1
+    places = together(params, grads, state.m, state.v)
+    t = int(state.step) + 1
     rate, decay = float(learning_rate) / (1 - beta_1**t), 1 - float(learning_rate) * float(weight_decay)
     root = 1 / math.sqrt(1 - beta_2**t)
     m = [_blend(m, g, float(beta_1)) for _, g, m, _ in places]
@@ -100,96 +118,59 @@ def _step(p: Array, m: Array, v: Array, rate: float, root: float, eps: float, de
     return update
 
 
-def warmup_learning_rate(step: int, d_model: int, *, warmup_steps: int = 4000) -> float:
+def warmup_learning_rate(step: Count, d_model: Count, *, warmup_steps: Count = 4000) -> float:
     """d_model^-½ · min(step^-½, step · warmup_steps^-1½) for step 1, 2, …
 
     "Attention Is All You Need", equation 3. It rises in a straight line for warmup_steps steps and falls
-    as 1/√step after. Raises TypeError or ValueError unless all three are integers >= 1.
+    as 1/√step after.
 
     >>> round(warmup_learning_rate(4000, 512), 6)
     0.000699
     """
-    for argument, value in (("step", step), ("d_model", d_model), ("warmup_steps", warmup_steps)):
-        check_integer("warmup_learning_rate", argument, value, minimum=1)
+    step, d_model, warmup_steps = int(step), int(d_model), int(warmup_steps)
     return float(d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5))
 
 
-def _check_adam(
-    params: Any,
-    grads: Any,
-    state: Any,
-    learning_rate: Any,
-    beta_1: Any,
-    beta_2: Any,
-    eps: Any,
-    weight_decay: Any,
-) -> list[tuple[Array, ...]]:
-    """Refuse what does not fit; returns the leaves of params, grads, m and v, place by place."""
-    function = "adam_update"
-    check_kind(function, "state", state, AdamState)
-    check_integer(function, "state.step", state.step, minimum=0)
-    places = _check_alike(function, params, **{"grads": grads, "state.m": state.m, "state.v": state.v})
-    check_number(function, "learning_rate", learning_rate, minimum=0)
-    check_number(function, "beta_1", beta_1, minimum=0, below=1)
-    check_number(function, "beta_2", beta_2, minimum=0, below=1)
-    check_number(function, "eps", eps, minimum=0)
-    check_number(function, "weight_decay", weight_decay, minimum=0)
-    for i, (_, g, *_) in enumerate(places):
-        # one product finds NaN and infinity and allocates nothing; but its sum can overflow by itself
-        if isinstance(g, np.ndarray) and not math.isfinite(np.vdot(g, g)) and not _has_finite_squares(g):
-            name = _name("grads", list(leaves(grads))[i][0])
-            raise ValueError(
-                f"{function}: {name} holds NaN or a number too large to square; expected finite ones"
-            )
-    return places
-
-
-def _has_finite_squares(g: Array) -> bool:
-    with np.errstate(over="ignore"):
-        return bool(np.isfinite(g * g).all())
-
-
-def _check_alike(function: str, params: Any, **others: Any) -> list[tuple[Array, ...]]:
-    """Refuse trees that have not the parameters' shapes and dtypes; returns the leaves, place by place."""
+def _check_alike(function: str, argument: str, params: Any, tree: Any) -> None:
+    """Refuse a tree that has not the parameters' NamedTuples, shapes and dtypes."""
     try:
-        places = together(params, *others.values())
+        alike = all(map(_are_alike, together(params, tree)))
     except ValueError:
-        places = []
-    if not places or not all(map(_are_alike, places)):
-        _explain(function, params, **others)
-    return places
+        alike = False
+    if not alike:
+        _explain(function, argument, params, tree)
 
 
 def _are_alike(arrays: tuple[Any, ...]) -> bool:
     """The common case, without a path to put together: arrays of one library, shape and float dtype."""
-    kind = array_module(arrays[0]).ndarray
-    shape, dtype = getattr(arrays[0], "shape", None), getattr(arrays[0], "dtype", None)
-    return dtype in FLOATS and all(
-        type(array) is kind and array.shape == shape and array.dtype is dtype for array in arrays
+    p, other = arrays
+    return (
+        type(p) is type(other) is array_module(p).ndarray
+        and p.shape == other.shape
+        and p.dtype is other.dtype
+        and p.dtype in FLOATS
     )
 
 
-def _explain(function: str, params: Any, **others: Any) -> None:
-    """Say where the trees differ, if they do."""
-    expected = dict(leaves(params))
+def _explain(function: str, argument: str, params: Any, tree: Any) -> None:
+    """Say where two trees differ, if they do."""
+    expected, found = dict(leaves(params)), dict(leaves(tree))
     for path, p in expected.items():
         check_float(function, _name("params", path), p)
-    for argument, tree in others.items():
-        found = dict(leaves(tree))
-        if list(found) != list(expected):
-            wrong = sorted(found.keys() ^ expected.keys()) or ["their order"]
-            raise ValueError(
-                f"{function}: {argument} is not built like params; "
-                f"expected the same leaves, they differ in {wrong[0]}"
-            )
-        for path, p in expected.items():
-            check_d_output(function, _name(argument, path), found[path], p.shape, p.dtype, "the parameter")
-        try:
-            together(params, tree)
-        except ValueError:
-            raise ValueError(
-                f"{function}: {argument} is not built like params; expected the same NamedTuples"
-            ) from None
+    if list(found) != list(expected):
+        wrong = sorted(found.keys() ^ expected.keys()) or ["their order"]
+        raise ValueError(
+            f"{function}: {argument} is not built like params; "
+            f"expected the same leaves, they differ in {wrong[0]}"
+        )
+    for path, p in expected.items():
+        check_d_output(function, _name(argument, path), found[path], p.shape, p.dtype, "the parameter")
+    try:
+        together(params, tree)
+    except ValueError:
+        raise ValueError(
+            f"{function}: {argument} is not built like params; expected the same NamedTuples"
+        ) from None
 
 
 def _name(argument: str, path: str) -> str:

@@ -56,6 +56,13 @@ def check_array(
             raise TypeError(
                 f"{function}: {argument} has dtype {x.dtype}; expected {dtype} like the other arrays"
             )
+    check_shape(function, argument, x, letters, sizes)
+
+
+def check_shape(
+    function: str, argument: str, x: Any, letters: tuple[str, ...], sizes: Mapping[str, int]
+) -> None:
+    """Refuse an array whose axes are not `letters`, an array of any kind."""
     if not _fits(x.shape, letters, sizes):
         expected = _expected(letters, sizes, empty=0 in x.shape)
         raise ValueError(f"{function}: {argument} has shape {x.shape}; expected {expected}")
@@ -67,10 +74,10 @@ def _fits(shape: tuple[int, ...], letters: tuple[str, ...], sizes: Mapping[str, 
         letters, shape = letters[1:], shape[-n:] if n else ()
     if len(shape) != len(letters):
         return False
+    found = dict(sizes)  # and what the shape itself says of a letter that comes twice
     for length, letter in zip(shape, letters, strict=True):
-        if length != sizes.get(letter, length) or (
-            length == 0 and letter not in sizes and letter[0] not in "TS"
-        ):
+        expected = int(letter) if letter.isdigit() else found.setdefault(letter, length)
+        if length != expected or (length == 0 and letter not in sizes and letter[0] not in "TS"):
             return False
     return True
 
@@ -86,33 +93,19 @@ def _expected(letters: tuple[str, ...], sizes: Mapping[str, int], empty: bool) -
     return f"({inside})" + (f" with {', '.join(known)}" if known else "")
 
 
-def check_params(
+def check_leading(
     function: str,
     argument: str,
-    params: Any,
-    kind: type,
-    axes: Mapping[str, tuple[str, ...]],
-    sizes: Mapping[str, int],
-    dtype: Any = None,
+    x: Any,
+    letters: tuple[str, ...],
+    leader: str,
+    leading: tuple[int, ...],
 ) -> None:
-    """Refuse parameters of another type, shape or dtype; a field with a default may be None.
-
-    `axes` has the letters of each field: {"W_1": ("d_model", "d_ff"), …}.
-    """
-    check_kind(function, argument, params, kind)
-    shapes: dict[tuple[str, ...], tuple[int | None, ...]] = {}  # by letters: most stand for several arrays
-    for (name, letters), array in zip(axes.items(), params, strict=True):
-        if letters not in shapes:
-            shapes[letters] = tuple([sizes.get(letter) for letter in letters])
-        if type(array) is np.ndarray and array.dtype is dtype and array.shape == shapes[letters]:
-            continue  # the common case: no message to write, no name to put together
-        if array is not None or name not in params._field_defaults:
-            check_array(function, f"{argument}.{name}", array, letters, sizes, dtype)
-
-
-def lengths(**vectors: Any) -> dict[str, int]:
-    """The sizes that vectors tell by their lengths; what is no vector, or empty, `check_params` refuses."""
-    return {letter: len(v) for letter, v in vectors.items() if getattr(v, "ndim", 0) == 1 and len(v)}
+    """Refuse other leading axes than those of the first array that has some."""
+    if leader and letters[:1] == ("...",) and x.shape[: len(x.shape) - len(letters) + 1] != leading:
+        raise ValueError(
+            f"{function}: {argument} has shape {x.shape}; expected the leading axes of {leader}, {leading}"
+        )
 
 
 def check_kind(function: str, argument: str, value: Any, kind: type) -> None:
@@ -165,8 +158,18 @@ def check_ids(function: str, argument: str, ids: Any) -> None:
         raise TypeError(f"{function}: {argument} has dtype {ids.dtype}; expected an array of integers")
 
 
+def check_id_range(function: str, argument: str, ids: Any, vocab_size: int) -> None:
+    """Refuse ids that name no row; NumPy would read -1 as the last word. Looks at values on the host only."""
+    if not isinstance(ids, np.ndarray) or ids.size == 0 or (ids.min() >= 0 and ids.max() < vocab_size):
+        return
+    wrong = ids[(ids < 0) | (ids >= vocab_size)][0]
+    raise ValueError(
+        f"{function}: {argument} holds {wrong}; expected ids from 0 to {vocab_size - 1}, the vocabulary"
+    )
+
+
 def check_numbers(function: str, argument: str, x: Any) -> None:
-    """Refuse anything but an array of integers or floats."""
+    """Refuse anything but an array of integers or floats, finite ones where NumPy can look at them."""
     if not is_array(x):
         raise TypeError(f"{function}: {argument} is {kind_of(x)}; expected an array of numbers")
     if x.dtype.kind not in "iuf":
@@ -190,13 +193,14 @@ def check_number(
     above: float = -math.inf,
     minimum: float = -math.inf,
     below: float = math.inf,
+    maximum: float = math.inf,
 ) -> None:
-    """Refuse anything but a finite real number with above < value, minimum <= value and value < below."""
+    """Refuse anything but a finite real number with above < value < below and minimum <= value <= maximum."""
     if isinstance(value, bool) or not isinstance(value, _NUMBERS):
         raise TypeError(f"{function}: {argument} is {kind_of(value)}; expected a number")
-    if not (_is_finite(value) and above < value and minimum <= value < below):
+    if not (_is_finite(value) and above < value < below and minimum <= value <= maximum):
         bounds = [f"> {above:g}"] * (above > -math.inf) + [f">= {minimum:g}"] * (minimum > -math.inf)
-        bounds += [f"< {below:g}"] * (below < math.inf)
+        bounds += [f"< {below:g}"] * (below < math.inf) + [f"<= {maximum:g}"] * (maximum < math.inf)
         expected = " and ".join(["a finite number", *bounds])
         raise ValueError(f"{function}: {argument} is {_number(value)}; expected {expected}")
 
@@ -250,13 +254,11 @@ def check_dtype(function: str, dtype: Any) -> Any:
     return received[0]
 
 
-def check_generator(function: str, rng: Any, required: bool = False) -> None:
-    """Refuse a source of random numbers other than a numpy.random.Generator, or None where none is needed."""
-    if not isinstance(rng, np.random.Generator) and (required or rng is not None):
+def check_generator(function: str, argument: str, rng: Any) -> None:
+    """Refuse a source of random numbers other than a numpy.random.Generator."""
+    if not isinstance(rng, np.random.Generator):
         expected = "a numpy.random.Generator, for example np.random.default_rng(0)"
-        raise TypeError(
-            f"{function}: rng is {kind_of(rng)}; expected {'' if required else 'None or '}{expected}"
-        )
+        raise TypeError(f"{function}: {argument} is {kind_of(rng)}; expected {expected}")
 
 
 def kind_of(value: Any) -> str:

@@ -1,7 +1,10 @@
 """Settings for the whole suite: the same examples in every run, and no deadline on a busy machine."""
 
+import os
+import sys
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -17,6 +20,15 @@ settings.load_profile("npformer")
 
 NEED_WEIGHTS = ("npformer.published.minilm.minilm_input", "npformer.published.minilm.sentence_embeddings")
 why_no_cupy = cache(_why_no_cupy)
+
+
+def pytest_xdist_auto_num_workers(config):
+    """A worker for each core; none for a single file, which would wait for them, and none under coverage."""
+    asked = [Path(argument.partition("::")[0]) for argument in config.option.file_or_dir]
+    if (len(asked) == 1 and asked[0].is_file()) or "coverage" in sys.modules:
+        return 0
+    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # of a worker: it has one core
+    return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else os.cpu_count()
 
 
 def pytest_collection_modifyitems(items):

@@ -150,7 +150,7 @@ def survives(folder, module, source, limit):
 
 def run_tests(folder, module, limit=None):
     tests = [f"tests/{name}" for name in TESTS[module]]
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
     settings = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(command, cwd=folder, env=settings, capture_output=True, timeout=limit).returncode
 

@@ -135,7 +135,7 @@ DECODER = [
         "config.positions is 'absolute'; expected one of 'sinusoidal', 'learned', 'rope', 'alibi', 'none'"),
     Row("decoder_backward", "dy", cut(0), ValueError,
         "dy has shape (5, 8); expected (2, 5, 8) like the forward's output"),
-    Row("decoder_backward", "cache", npf.DecoderBlockCache(*[None] * 10), TypeError,
+    Row("decoder_backward", "cache", npf.DecoderBlockCache(*[None] * 8), TypeError,
         "cache is a DecoderBlockCache; expected a DecoderCache"),
     Row("decoder_block_backward", "dy", cut(Ellipsis, slice(4)), ValueError,
         "dy has shape (2, 5, 4); expected (2, 5, 8) like the forward's output"),

@@ -283,7 +283,7 @@ def test_dropout_is_on_each_sub_layers_output_and_only_with_an_rng(rng, memory, 
     undropped = config._replace(dropout=0.0)
     assert (decoder_block_forward(x, memory, params, undropped, rng=rng)[0] == still).all()
     y, cache = decoder_block_forward(x, memory, params, config, rng=np.random.default_rng(3))
-    draws = [cache.dropout_1.keep, cache.dropout_2.keep, cache.dropout_3.keep]
+    draws = [cache.residual_1.dropout.keep, cache.residual_2.dropout.keep, cache.residual_3.dropout.keep]
     for i, keep in enumerate(draws):
         assert keep.shape == x.shape and abs(keep.mean() - 0.5) < 0.06
         assert all((keep != other).any() for other in draws[:i])
@@ -295,7 +295,7 @@ def test_dropped_outputs_leave_the_residual_alone(rng, x, memory):
     config = small(norm="pre", dropout=0.5)
     p = shaken(init_decoder_block(config, rng), rng)
     y, cache = decoder_block_forward(x, memory, p, config, rng=np.random.default_rng(1))
-    dropped = ~(cache.dropout_1.keep | cache.dropout_2.keep | cache.dropout_3.keep)
+    dropped = ~(cache.residual_1.dropout.keep | cache.residual_2.dropout.keep | cache.residual_3.dropout.keep)
     assert 0 < dropped.sum() < dropped.size
     assert (y[dropped] == x[dropped]).all() and (y[~dropped] != x[~dropped]).all()
 

@@ -2,20 +2,31 @@
 
 import base64
 import functools
-import importlib.util
+import io
+import json
 import re
 from pathlib import Path
 
+import make
+import matplotlib
 import numpy as np
 import pytest
+import train
+from banner import draw_banner
+from matplotlib.text import Text
+from PIL import Image
 from test_notebooks import picture_difference, text_difference
 
-from npformer import encoder_backward, encoder_block_forward, encoder_forward, init_encoder
+from npformer import (
+    encoder_backward,
+    encoder_block_forward,
+    encoder_forward,
+    init_encoder,
+    positional_encoding,
+)
+from npformer.teaching import plots
 
 FOLDER = Path(__file__).parent.parent / "figures"
-spec = importlib.util.spec_from_file_location("make", FOLDER / "make.py")
-make = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(make)
 drawn = functools.cache(make.drawn)
 
 
@@ -43,7 +54,7 @@ def test_a_figure_is_what_its_file_shows(name):
 
 def test_every_file_has_its_figure():
     files = {path.name for path in FOLDER.iterdir() if path.is_file()}
-    assert files == {"make.py", "train.py", make.DRAWN_WITH, *make.FIGURES}
+    assert files == {"banner.py", "make.py", "train.py", make.DRAWN_WITH, *make.FIGURES}
 
 
 @pytest.fixture
@@ -124,6 +135,122 @@ def test_the_drawn_gradients_are_the_package_s():
     np.testing.assert_allclose(of_x[0], np.linalg.norm(dx), rtol=2e-4)
     expected = [np.linalg.norm(block.attention.W_Q) for block in grads.blocks]
     np.testing.assert_allclose(of_W_Q, expected, rtol=2e-4)  # drawn to four digits of its logarithm
+
+
+# --- the banner ---------------------------------------------------------------------------------
+
+X, F = np.random.default_rng(0).normal(size=(2, 3, 4))
+HALF = [("x", X), ("f = FFN(x)", F), ("x + f", X + F)]
+TABLE = positional_encoding(20, 16)
+
+
+def small_banner():
+    return draw_banner(TABLE, 3, [0, 2, 7], HALF, ["dog", "bites", "man"], residuals=[(0, 2)])
+
+
+def test_the_banner_is_the_same_bytes_whatever_the_reader_s_settings():
+    plain = plots.encoded(small_banner())
+    with matplotlib.rc_context({"font.size": 6, "lines.linewidth": 9, "figure.facecolor": "black"}):
+        assert plots.encoded(small_banner()) == plain
+
+
+def test_the_banner_s_letters_are_legible():
+    figure = small_banner()
+    figure.draw_without_rendering()
+    assert min(t.get_fontsize() for t in figure.findobj(Text) if t.get_text().strip()) >= 13
+
+
+def test_the_hands_of_the_banner_are_the_marked_row_of_its_table():
+    card, heat_map, *dials, block = small_banner().axes
+    np.testing.assert_array_equal(heat_map.get_images()[0].get_array(), TABLE)
+    (mark,) = heat_map.patches
+    assert mark.get_y() + mark.get_height() / 2 == pytest.approx(3)
+    for dial, i in zip(dials, (0, 2, 7), strict=True):
+        hand, _ = (line for line in dial.get_lines() if line.get_color() == plots.POSITION)
+        np.testing.assert_array_equal(hand.get_xydata()[1], TABLE[3, 2 * i : 2 * i + 2])
+    np.testing.assert_array_equal([image.get_array() for image in block.get_images()], [X, F, X + F])
+    written = [t.get_text() for t in card.texts]
+    assert written[:2] == ["20 positions, 16 numbers each", "position 3 as clock hands, fast to slow"]
+
+
+def test_the_line_from_the_marked_row_meets_it_and_the_clocks():
+    card, heat_map, dial, *_ = small_banner().axes
+    (line,) = card.get_lines()
+    height = line.get_ydata()[0]
+    inside = heat_map.transData.transform((0, 3))[1] / heat_map.figure.bbox.height
+    box = dial.get_position()
+    assert height == pytest.approx(inside) == pytest.approx((box.y0 + box.y1) / 2)
+
+
+def test_the_banner_is_a_white_card_that_sits_on_any_page():
+    picture = Image.open(io.BytesIO(plots.encoded(small_banner())))
+    assert picture.size == (1600, 480)
+    corners = [picture.getpixel((x, y))[3] for x in (0, 1599) for y in (0, 479)]
+    assert corners == [0, 0, 0, 0]
+    assert picture.getpixel((800, 15)) == (255, 255, 255, 255)
+
+
+# --- the kept numbers of trained models ---------------------------------------------------------
+
+KEPT = json.loads(train.FILE.read_text(encoding="utf-8"))
+
+
+TRAINED = [
+    "cross_attention.png", "learned_or_sinusoidal.svg", "longer_sentences.svg", "order_and_accuracy.svg",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_pictures_of_trained_models_are_legible_and_whole(name):
+    figure = make.FIGURES[name]()
+    pixels = np.asarray(Image.open(io.BytesIO(plots.encoded(figure))).convert("RGB"))
+    assert min(t.get_fontsize() for t in figure.findobj(Text) if t.get_text().strip()) >= 13
+    for edge in (pixels[:2], pixels[-2:], pixels[:, :2], pixels[:, -2:]):
+        assert (edge == 255).all()
+
+
+def test_the_kept_numbers_say_what_the_lessons_say():
+    single, seeds = KEPT["with and without positions"], KEPT["five seeds"]
+    assert abs(single["no positions"][0][-1] - 0.5) < 0.02
+    assert single["sinusoidal"][0][-1] >= 0.99
+    assert {name: len(runs) for name, runs in seeds.items()} == {"sinusoidal": 5, "learned": 5}
+    assert min(run[-1] for runs in seeds.values() for run in runs) > 0.97
+    free = KEPT["longer than in training"]["every word sees all"]
+    assert all(row[0] == 0.5 for row in free["ALiBi"])  # three words: twins are mirror images
+    assert all(row[KEPT["words"].index(16)] < 0.5 for row in free["sinusoidal"])
+    weights = np.array(KEPT["cross-attention"]["weights"])
+    np.testing.assert_allclose(weights.sum(axis=1), 1, atol=1e-3)
+    assert KEPT["cross-attention"]["words"][int(weights[1].argmax())] == "forty"
+
+
+def test_the_numbers_are_taken_from_what_the_lessons_define():
+    curve, row = np.array([0.5, 0.99999]), np.array([[1.0, 0.12345]])
+    order = {
+        "steps": range(0, 40, 20),
+        "curve_plain": curve,
+        "curve_waves": curve,
+        "runs": {"learned": [("parameters", curve)]},
+        "LONG": [3, 4],
+        "free": {"RoPE": row},
+        "behind": {"none": row},
+    }
+    translator = {"words": ["two"], "digits": ["2"], "weights": np.array([[1.0]])}
+    kept = train.numbers(order, translator)
+    assert kept.keys() == KEPT.keys()
+    assert kept["made by"] == KEPT["made by"] == train.COMMAND
+    assert kept["five seeds"] == {"learned": [[0.5, 1.0]]}
+    assert kept["longer than in training"]["causal mask"] == {"none": [[1.0, 0.1235]]}
+    assert json.loads(json.dumps(kept)) == kept
+
+
+def test_a_lesson_s_cells_are_run_from_top_to_bottom(tmp_path, monkeypatch):
+    cells = [("code", "x = 1"), ("markdown", "no code"), ("code", ["y = x + 1\n", "z = __name__"])]
+    notebook = [{"cell_type": kind, "id": "a", "source": source} for kind, source in cells]
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "notebooks" / "small.ipynb").write_text(json.dumps({"cells": notebook}))
+    monkeypatch.setattr(train, "ROOT", tmp_path)
+    names = train.run("small.ipynb")
+    assert (names["y"], names["z"]) == (2, "small.ipynb")
 
 
 # --- descriptions for those who cannot see it ---------------------------------------------------

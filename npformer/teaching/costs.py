@@ -1,11 +1,11 @@
 """What a layer and a model cost: the paper's Table 1 as numbers, parameters, multiplications, bytes."""
 
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from npformer.encoder import TransformerConfig, check_config
-from npformer.validate import check_dtype, check_integer
+from npformer.config import TransformerConfig
+from npformer.signature import Count, DType, Length, integer
 
 
 class LayerCost(NamedTuple):
@@ -16,20 +16,19 @@ class LayerCost(NamedTuple):
     path: int  # the longest way between two positions
 
 
-def table_1(n: int, d: int, *, k: int = 3, r: int = 64) -> dict[str, LayerCost]:
+Kernel = Annotated[int, integer(">= 2", 2)]
+
+
+def table_1(n: Count, d: Count, *, k: Kernel = 3, r: Count = 64) -> dict[str, LayerCost]:
     """The paper's Table 1 for n positions of width d: a row a layer type.
 
     "Attention Is All You Need", section 4. Self-attention n² d, 1, 1; recurrent n d², n, n; convolutional
     k n d², 1, log_k n; self-attention restricted to r neighbours r n d, 1, n / r. k is the kernel's
     width. Path lengths are rounded up.
 
-    Raises TypeError or ValueError unless n, d and r are integers >= 1 and k one >= 2.
-
     >>> table_1(10, 512)["self-attention"]
     LayerCost(operations=51200, sequential=1, path=1)
     """
-    for argument, value, minimum in (("n", n, 1), ("d", d, 1), ("k", k, 2), ("r", r, 1)):
-        check_integer("table_1", argument, value, minimum)
     n, d, k, r = int(n), int(d), int(k), int(r)  # NumPy's integers would overflow
     return {
         "self-attention": LayerCost(n * n * d, 1, 1),
@@ -61,30 +60,22 @@ class BlockMultiplications(NamedTuple):
         return sum(self)
 
 
-def encoder_block_multiplications(n: int, config: TransformerConfig) -> BlockMultiplications:
+def encoder_block_multiplications(n: Length, config: TransformerConfig) -> BlockMultiplications:
     """Multiplications in the matrix products of one encoder block's forward, for n positions.
-
-    Raises TypeError or ValueError unless n is an integer >= 0 and the config is in its ranges.
 
     >>> encoder_block_multiplications(10, TransformerConfig()).scores
     51200
     """
-    check_integer("encoder_block_multiplications", "n", n, minimum=0)
-    check_config("encoder_block_multiplications", config)
     n, d, f = int(n), int(config.d_model), int(config.d_ff)
     return BlockMultiplications(4 * n * d * d, n * n * d, n * n * d, 2 * n * d * f)
 
 
-def score_cells(n: int, n_heads: int = 1) -> int:
+def score_cells(n: Length, n_heads: Count = 1) -> int:
     """Cells in the score matrices of n positions, one n × n matrix a head.
-
-    Raises TypeError or ValueError unless n is an integer >= 0 and n_heads one >= 1.
 
     >>> score_cells(10)
     100
     """
-    check_integer("score_cells", "n", n, minimum=0)
-    check_integer("score_cells", "n_heads", n_heads, minimum=1)
     return int(n_heads) * int(n) ** 2
 
 
@@ -101,24 +92,16 @@ class ParameterCount(NamedTuple):
         return sum(self)
 
 
-def parameter_count(config: TransformerConfig, vocab_size: int) -> ParameterCount:
+def parameter_count(config: TransformerConfig, vocab_size: Count) -> ParameterCount:
     """How many numbers `init_transformer(vocab_size, config, …)` makes.
 
     The paper's base model with its shared vocabulary of about 37,000 tokens comes to 63.0 million; its
     Table 3 says 65. The vocabulary's exact size, biases in the attention and what counts as a parameter are
     left open there.
 
-    Raises TypeError or ValueError unless vocab_size is an integer >= 1 and the config is in its ranges.
-
     >>> round(parameter_count(TransformerConfig(), 37000).total / 1e6, 1)
     63.0
     """
-    check_config("parameter_count", config)
-    check_integer("parameter_count", "vocab_size", vocab_size, minimum=1)
-    return _count(config, vocab_size)
-
-
-def _count(config: TransformerConfig, vocab_size: int) -> ParameterCount:
     d, f, n_layers = int(config.d_model), int(config.d_ff), int(config.n_layers)
     attention = 4 * d * d + 4 * d * config.attention_bias
     ffn, norm = 2 * d * f + f + d, 2 * d
@@ -131,37 +114,31 @@ def _count(config: TransformerConfig, vocab_size: int) -> ParameterCount:
     )
 
 
-def training_bytes(config: TransformerConfig, vocab_size: int, *, dtype: Any = np.float32) -> dict[str, int]:
+def training_bytes(
+    config: TransformerConfig, vocab_size: Count, *, dtype: DType = np.float32
+) -> dict[str, int]:
     """Bytes that hold the model while it trains: parameters, gradients, and Adam's two running means.
-
-    Raises TypeError or ValueError as `parameter_count` does, and for a dtype other than float32 or float64.
 
     >>> training_bytes(TransformerConfig(), 37000)["adam"] // 10**6
     504
     """
-    check_config("training_bytes", config)
-    check_integer("training_bytes", "vocab_size", vocab_size, minimum=1)
-    one = check_dtype("training_bytes", dtype).itemsize * _count(config, vocab_size).total
+    one = np.dtype(dtype).itemsize * parameter_count(config, vocab_size).total
     return {"parameters": one, "gradients": one, "adam": 2 * one}
 
 
-def encoder_block_cache_bytes(B: int, T: int, config: TransformerConfig, *, dtype: Any = np.float32) -> int:
+def encoder_block_cache_bytes(
+    B: Length, T: Length, config: TransformerConfig, *, dtype: DType = np.float32
+) -> int:
     """Bytes that the backward of a post-norm encoder block has to find, without dropout.
 
     Eight (B, T, d_model): the input, Q, K, V, the merged heads, both x̂ and the FFN's input; the hidden
     layer (B, T, d_ff), three times over with GELU (z, Φ and the product); the weights (B, h, T, T); two
     roots (B, T).
 
-    Raises TypeError or ValueError unless B and T are integers >= 0 and the config is in its ranges.
-
     >>> encoder_block_cache_bytes(8, 128, TransformerConfig()) // 2**20
     28
     """
-    function = "encoder_block_cache_bytes"
-    check_integer(function, "B", B, minimum=0)
-    check_integer(function, "T", T, minimum=0)
-    check_config(function, config)
-    itemsize, B, T = check_dtype(function, dtype).itemsize, int(B), int(T)
+    itemsize, B, T = np.dtype(dtype).itemsize, int(B), int(T)
     hidden = int(config.d_ff) * (1 if config.activation == "relu" else 3)
     row = 8 * int(config.d_model) + hidden + int(config.n_heads) * T + 2
     return itemsize * B * T * row

@@ -84,7 +84,7 @@ def _check_order_task(lengths: Any, rng: Any, n_test: Any, n: int) -> None:
         raise TypeError(f"order_task: lengths is {kind_of(lengths)}; expected a list of integers")
     for i, length in enumerate(lengths):
         check_integer("order_task", f"lengths[{i}]", length, minimum=SHORTEST)
-    check_generator("order_task", rng, required=True)
+    check_generator("order_task", "rng", rng)
     check_integer("order_task", "n_test", n_test, minimum=1)
     if n_test >= n:
         raise ValueError(f"order_task: n_test is {n_test}; expected less than all {n} pairs of twins")
@@ -148,7 +148,7 @@ def number_task(n_train: int, n_test: int, rng: np.random.Generator) -> tuple[Li
     """
     check_integer("number_task", "n_train", n_train, minimum=1)
     check_integer("number_task", "n_test", n_test, minimum=1)
-    check_generator("number_task", rng, required=True)
+    check_generator("number_task", "rng", rng)
     n = int(n_train) + int(n_test)
     if n > MOST:
         raise ValueError(f"number_task: n_train + n_test is {n}; expected at most {MOST}")

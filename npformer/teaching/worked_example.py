@@ -17,8 +17,9 @@ import numpy as np
 
 from npformer.attention import AttentionParams, merge_heads, split_heads
 from npformer.backend import Array
+from npformer.config import TransformerConfig
 from npformer.embedding import EmbeddingParams
-from npformer.encoder import EncoderBlockParams, TransformerConfig
+from npformer.encoder import EncoderBlockParams
 from npformer.feed_forward import FFNParams
 from npformer.layer_norm import LayerNormParams
 from npformer.tree import leaves

@@ -1,4 +1,4 @@
-"""The coefficients of npformer.functional.normal_cdf, computed with 50 digits.
+"""The coefficients of npformer.normal.normal_cdf, computed with 50 digits.
 
     python tests/data/make_erf.py        (needs mpmath)
 

@@ -1,4 +1,7 @@
-"""Pictures show the numbers they are given, in the colours of the lessons, and leave nothing behind."""
+"""Pictures show the numbers they are given, in the colours of the lessons, and leave nothing behind.
+
+First the rules that every picture keeps, then, lesson by lesson, what each must show.
+"""
 
 import functools
 import io
@@ -8,76 +11,147 @@ import sys
 import matplotlib
 import numpy as np
 import pytest
-from matplotlib import text as matplotlib_text
+from matplotlib.colors import to_hex, to_rgba
+from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.text import Text
 from PIL import Image
 
-from npformer.positional import angular_frequencies, positional_encoding, wavelengths
+from npformer import angular_frequencies, positional_encoding, wavelengths
 from npformer.teaching import plots
 
+RNG = np.random.default_rng(0)
+TOKENS = ["dog", "bites", "man"]
 OMEGA = angular_frequencies(8)
 TABLE = positional_encoding(20, 8)
+LINES = {"sines": TABLE[:, 0], "cosines": TABLE[:, 1]}
+BITS, WAVES = (np.arange(8)[:, None] >> np.arange(3)) & 1, positional_encoding(8, 6, base=8.0)
+MEANING, ORDER, OUTPUT = RNG.normal(size=(3, 3, 4))
+HIDDEN = np.maximum(RNG.normal(size=32), 0)
+X, Y = np.array([[1.0, -2.0], [0.5, 0.0]]), np.array([[4.0, 0.0], [-0.001, 3.0]])
+HEADS = {
+    "before": np.array([[1.0, 0.0, 0.0], [0.96, 0.04, 0.0], [0.0, 0.95, 0.05]]),
+    "everywhere": np.full((3, 3), 1 / 3),
+    "[CLS]": np.eye(3)[[0, 0, 0]],
+}
+HALF = [("x", MEANING), ("f = FFN(x)", ORDER), ("x + f", MEANING + ORDER)]
+DOWN, FLAT = 10.0 ** -np.arange(4), np.full(4, 2.0)
+GRADIENTS = {
+    "with residuals": {"post-norm": DOWN, "pre-norm": FLAT, "no norm": 1 / DOWN},
+    "without residuals": {"post-norm": np.where(DOWN < 0.05, np.nan, DOWN), "pre-norm": FLAT},
+}
+LENGTHS = [3, 4, 8, 16]
+FREE = {"sinusoidal": np.array([[1.0, 1.0, 1.0, 0.2], [0.8, 1.0, 1.0, 0.4]]), "ALiBi": np.full((2, 4), 0.9)}
+MASKED = {"no positions": np.ones((3, 4))}
+STAIRS = np.array([[0.97, 0.03, 0.0], [0.0, 0.3, 0.7]])
+SURE = {"smoothed": np.array([0.9, 0.91, 0.9, 0.4]), "plain": np.ones(3)}
+SIZES = np.array([32.0, 64, 128, 256, 512])
+TIMES = {
+    "positions n": (SIZES, {"measured": 2 * SIZES, "predicted": SIZES}),
+    "blocks": (SIZES[:3], {"measured": SIZES[:3], "predicted": SIZES[:3] / 2}),
+}
+SPANS = {
+    "in turns": {"host": [(0.0, 20.0), (50.0, 70.0)], "device": [(20.0, 50.0), (70.0, 100.0)]},
+    "at once": {"host": [(0.0, 20.0), (20.0, 40.0)], "device": [(20.0, 50.0), (50.0, 80.0)]},
+}
 DRAWN = {
     "heat_map": lambda: plots.heat_map(TABLE, title="positions"),
     "matrix": lambda: plots.matrix(TABLE[:3, :4]),
-    "attention_weights": lambda: plots.attention_weights(np.full((3, 3), 1 / 3), ["dog", "bites", "man"]),
-    "position_similarity": lambda: plots.position_similarity(TABLE),
     "frequency_bands": lambda: plots.frequency_bands(OMEGA),
     "clock_hands": lambda: plots.clock_hands([0, 3, 15], OMEGA),
     "one_clock": lambda: plots.clock_hands([5], OMEGA),
     "wavelength_curves": lambda: plots.wavelength_curves({"base 10000": wavelengths(8)}),
+    "position_similarity": lambda: plots.position_similarity(TABLE),
+    "curves": lambda: plots.curves(np.arange(20), {"": LINES}, x_label="distance", y_label="dot product"),
+    "two_curves": lambda: plots.curves(np.arange(20), {"value": LINES, "slope": LINES}, x_label="z"),
+    "heat_maps": lambda: plots.heat_maps({"interleaved": TABLE, "halves": -2 * TABLE}),
+    "binary_counter": lambda: plots.binary_counter(BITS, WAVES),
+    "lanes": lambda: plots.lanes(MEANING, ORDER, OUTPUT, TOKENS),
+    "hourglass": lambda: plots.hourglass(MEANING[0], HIDDEN, OUTPUT[0]),
+    "matrices": lambda: plots.matrices({"x": X, "y": Y, "x + y": X + Y}, across=2, row_labels=["dog", "man"]),
+    "attention_weights": lambda: plots.attention_weights(np.full((3, 3), 1 / 3), TOKENS),
+    "dataflow": lambda: plots.dataflow([HALF, HALF[1:]], TOKENS, residuals=[(0, 2)]),
+    "gradient_by_depth": lambda: plots.gradient_by_depth(GRADIENTS),
+    "accuracy": lambda: plots.accuracy([0, 10, 20, 30], {"": FREE}, x_label="training steps"),
+    "accuracy_by_length": lambda: plots.accuracy(
+        LENGTHS, {"free": FREE, "masked": MASKED}, x_label="words", trained=(3, 8)
+    ),
+    "cross_attention": lambda: plots.cross_attention(STAIRS, ["forty", "thousand", "two"], ["4", "<stop>"]),
+    "confidence": lambda: plots.confidence(SURE, mark=0.902),
+    "attention_heads": lambda: plots.attention_heads(HEADS, ["[CLS]", "dogs", "[SEP]"]),
+    "growth": lambda: plots.growth(TIMES),
+    "timeline": lambda: plots.timeline(SPANS),
 }
-every_picture = pytest.mark.parametrize("draw", DRAWN.values(), ids=DRAWN)
+WITHOUT_AXES = {"lanes", "hourglass", "dataflow"}  # squares with names beside them
+ODD = {"font.size": 6, "lines.linewidth": 9, "figure.facecolor": "black", "svg.hashsalt": "mine"}
+every_picture = pytest.mark.parametrize("name", DRAWN)
 
 
 @functools.cache
-def image(draw):
-    return Image.open(io.BytesIO(plots.encoded(draw())))
+def figure(name):
+    """A picture as it is shown: only to be looked at."""
+    found = DRAWN[name]()
+    found.draw_without_rendering()
+    return found
+
+
+@functools.cache
+def data(name, kind="png"):
+    return plots.encoded(DRAWN[name](), kind)
+
+
+def pixels(name, mode):
+    return np.asarray(Image.open(io.BytesIO(data(name))).convert(mode))
+
+
+# --- the rules of all pictures ------------------------------------------------------------------
+
+
+def test_there_is_a_picture_of_every_kind():
+    drawing = {name for name in plots.__all__ if name.islower()} - {"encoded", "picture"}
+    assert drawing <= set(DRAWN)
 
 
 @every_picture
-def test_letters_are_legible_from_the_back_of_a_room(draw):
-    figure = draw()
-    figure.draw_without_rendering()
-    written = [t for t in figure.findobj(matplotlib_text.Text) if t.get_text().strip()]
+def test_letters_are_legible_from_the_back_of_a_room(name):
+    written = [t for t in figure(name).findobj(Text) if t.get_text().strip()]
     assert written
     assert min(t.get_fontsize() for t in written) >= 13
 
 
 @every_picture
-def test_nothing_is_cut_off_at_the_edge(draw):
-    pixels = np.asarray(image(draw).convert("RGB"))
-    for edge in (pixels[:2], pixels[-2:], pixels[:, :2], pixels[:, -2:]):
+def test_nothing_is_cut_off_at_the_edge(name):
+    shown = pixels(name, "RGB")
+    for edge in (shown[:2], shown[-2:], shown[:, :2], shown[:, -2:]):
         assert (edge == 255).all()
 
 
-@every_picture
-def test_axes_are_labelled(draw):
-    for axes in draw().axes:
-        labelled = axes.get_xlabel() or axes.get_ylabel() or axes.get_title(loc="left")
-        assert labelled
+@pytest.mark.parametrize("name", [name for name in DRAWN if name not in WITHOUT_AXES])
+def test_axes_are_labelled(name):
+    for axes in figure(name).axes:
+        assert axes.get_xlabel() or axes.get_ylabel() or axes.get_title("left") or axes.get_title()
 
 
 @every_picture
-@pytest.mark.parametrize("kind", ["png", "svg"])
-def test_a_picture_is_the_same_bytes_each_time_and_names_no_software(draw, kind):
-    data = plots.encoded(draw(), kind)
-    assert data == plots.encoded(draw(), kind)
-    assert b"Software" not in data
-    assert b"dc:date" not in data and b"dc:creator" not in data
-
-
-@every_picture
-def test_the_background_is_opaque_white_so_that_a_dark_page_does_no_harm(draw):
-    rgba = image(draw).convert("RGBA")
-    assert rgba.getpixel((0, 0)) == (255, 255, 255, 255)
-    assert rgba.getextrema()[3] == (255, 255)
-
-
-def test_the_reader_s_settings_are_neither_used_nor_changed():
-    plain = plots.encoded(DRAWN["matrix"]())
-    with matplotlib.rc_context({"font.size": 6, "lines.linewidth": 9}):
-        assert plots.encoded(DRAWN["matrix"]()) == plain
+def test_a_picture_is_the_same_bytes_whatever_the_reader_s_settings(name):
+    with matplotlib.rc_context(ODD):
+        assert plots.encoded(DRAWN[name]()) == data(name)
         assert matplotlib.rcParams["font.size"] == 6
+
+
+@pytest.mark.parametrize("kind", ["png", "svg"])
+@pytest.mark.parametrize("name", ["one_clock", "lanes"])
+def test_the_bytes_of_a_file_name_neither_day_nor_software(name, kind):
+    with matplotlib.rc_context(ODD):
+        assert plots.encoded(DRAWN[name](), kind) == data(name, kind)
+    for word in (b"Software", b"dc:date", b"dc:creator"):
+        assert word not in data(name, kind)
+
+
+@every_picture
+def test_the_background_is_opaque_white_so_that_a_dark_page_does_no_harm(name):
+    shown = pixels(name, "RGBA")
+    assert shown[0, 0].tolist() == [255, 255, 255, 255]
+    assert (shown[..., 3] == 255).all()
 
 
 def test_pyplot_and_ipython_are_not_imported_by_drawing():
@@ -93,9 +167,9 @@ print(*({"matplotlib.pyplot", "IPython"} & set(sys.modules)))
 
 
 def test_a_picture_in_a_notebook_carries_its_description():
-    shown = plots.picture(plots.heat_map(TABLE), alt="twenty positions")
-    data, metadata = shown._repr_png_()
-    assert data and metadata == {"alt": "twenty positions"}
+    shown = plots.picture(DRAWN["heat_map"](), alt="twenty positions")
+    assert shown.data == data("heat_map")
+    assert shown._repr_png_()[1] == {"alt": "twenty positions"}
 
 
 def test_the_same_thing_has_the_same_colour():
@@ -103,15 +177,56 @@ def test_the_same_thing_has_the_same_colour():
     assert (plots.MEANING, plots.GRADIENT) == ("#7F7F7F", "#D55E00")
 
 
-# --- each shows its numbers ---------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "draw_lines",
+    [
+        plots.wavelength_curves,
+        lambda lines: plots.curves(np.arange(2), {"": lines}, x_label="x"),
+        lambda lines: plots.growth({"x": (np.arange(1, 3), lines)}),
+        lambda lines: plots.gradient_by_depth({"": lines}),
+        lambda lines: plots.timeline({"": {name: [(0.0, 1.0)] for name in lines}}),
+    ],
+)
+def test_a_line_that_has_no_colour_of_its_own_is_refused_and_not_left_out(draw_lines):
+    draw_lines({name: np.arange(1.0, 3) for name in "abc"})
+    with pytest.raises(ValueError, match=r"^plots: 4 lines in one panel; expected at most 3"):
+        draw_lines({name: np.arange(1.0, 3) for name in "abcd"})
 
 
-def image_of(figure):
-    return figure.axes[0].get_images()[0]
+# --- how the numbers are found in a picture -----------------------------------------------------
+
+
+def tables(axes):
+    """What is shown as squares, from the first one drawn to the last."""
+    return [image.get_array() for image in axes.get_images()]
+
+
+def image_of(found):
+    return found.axes[0].get_images()[0]
+
+
+def scales(*panels):
+    """Every scale of colours in these panels."""
+    return {image.get_clim() for axes in panels for image in axes.get_images()}
 
 
 def lines_of(axes, colour):
     return [line.get_xydata() for line in axes.get_lines() if line.get_color() == colour]
+
+
+def line(axes, label):
+    return next(line for line in axes.get_lines() if line.get_label() == label)
+
+
+def written(texts):
+    return [t.get_text() for t in texts]
+
+
+def as_written(values, decimals):
+    return [f"{value:z.{decimals}f}".replace("-", "−") for value in np.ravel(values)]
+
+
+# --- tables and lines, in every lesson ----------------------------------------------------------
 
 
 @pytest.mark.parametrize("values", [TABLE, TABLE - 0.5, -TABLE])
@@ -126,57 +241,393 @@ def test_weights_lie_on_a_sequential_map_from_zero():
     shown = image_of(plots.heat_map(np.array([[0.25, 0.75]]), signed=False))
     assert shown.get_clim() == (0, 0.75)
     assert shown.get_cmap().name == "Purples"
+    beside = plots.matrices({"a": np.eye(2), "b": 0.5 * np.eye(2)}, signed=False)
+    assert scales(*beside.axes) == {(0, 1)}
+    assert image_of(beside).get_cmap().name == plots.WEIGHT_MAP
 
 
 def test_a_table_of_zeros_can_be_drawn():
     assert image_of(plots.heat_map(np.zeros((2, 3)))).get_clim() == (-1, 1)
 
 
+def test_a_heat_map_says_what_its_axes_and_its_colours_are():
+    axes, bar = figure("heat_map").axes
+    assert (axes.get_title(), axes.get_xlabel()) == ("positions", "column")
+    assert (axes.get_ylabel(), bar.get_ylabel()) == ("position p (in tokens)", "value")
+    assert not any(spine.get_visible() for spine in axes.spines.values())
+
+
 def test_each_square_of_a_matrix_holds_its_number():
-    figure = plots.matrix(np.array([[0.8413, -0.4161], [-0.0004, 1.0]]), row_labels=["dog", "man"])
-    axes = figure.axes[0]
-    assert [t.get_text() for t in axes.texts] == ["0.841", "−0.416", "0.000", "1.000"]
+    axes = plots.matrix(np.array([[0.8413, -0.4161], [-0.0004, 1.0]]), row_labels=["dog", "man"]).axes[0]
+    assert written(axes.texts) == ["0.841", "−0.416", "0.000", "1.000"]
     assert [t.get_position() for t in axes.texts] == [(0, 0), (1, 0), (0, 1), (1, 1)]
-    assert [t.get_text() for t in axes.get_yticklabels()] == ["dog", "man"]
+    assert written(axes.get_yticklabels()) == ["dog", "man"]
     assert [t.get_color() for t in axes.texts] == ["white", plots.INK, plots.INK, "white"]
 
 
-def test_attention_weights_name_the_tokens_on_both_axes():
-    weights = np.array([[0.75, 0.25], [0.5, 0.5]])
-    axes = plots.attention_weights(weights, ["hot", "dog"], title="who looks at whom").axes[0]
-    assert [t.get_text() for t in axes.texts] == ["0.75", "0.25", "0.50", "0.50"]
-    assert [t.get_text() for t in axes.get_xticklabels()] == ["hot", "dog"]
-    assert axes.get_title() == "who looks at whom"
+def test_white_lines_lie_between_the_squares():
+    axes = figure("matrix").axes[0]
+    np.testing.assert_array_equal(axes.get_xticks(minor=True), [-0.5, 0.5, 1.5, 2.5, 3.5])
+    np.testing.assert_array_equal(axes.get_yticks(minor=True), [-0.5, 0.5, 1.5, 2.5])
+    assert written(axes.get_xticklabels()) == ["0", "1", "2", "3"]
+    lines = [tick.gridline for tick in axes.xaxis.get_minor_ticks() + axes.yaxis.get_minor_ticks()]
+    assert {(line.get_color(), line.get_visible()) for line in lines} == {("white", True)}
 
 
-def test_position_similarity_is_half_d_model_on_the_diagonal():
-    values = image_of(plots.position_similarity(TABLE)).get_array()
-    np.testing.assert_allclose(np.diag(values), 4)
-    np.testing.assert_allclose(values, [[np.dot(p, q) for q in TABLE] for p in TABLE])
+def test_tables_beside_each_other_share_one_scale_centred_at_zero():
+    first, second, _ = figure("heat_maps").axes
+    np.testing.assert_array_equal(tables(first)[0], TABLE)
+    np.testing.assert_array_equal(tables(second)[0], -2 * TABLE)
+    largest = 2 * np.abs(TABLE).max()
+    assert scales(first, second) == {(-largest, largest)}
+    assert [axes.get_title() for axes in (first, second)] == ["interleaved", "halves"]
+
+
+def test_each_panel_of_matrices_shows_its_numbers_under_its_title():
+    panels = figure("matrices").axes
+    assert [axes.get_title("left") for axes in panels] == ["x", "y", "x + y"]
+    assert written(panels[0].texts) == ["1.00", "−2.00", "0.50", "0.00"]
+    assert written(panels[1].texts) == ["4.00", "0.00", "0.00", "3.00"]  # no −0.00
+    assert [t.get_position() for t in panels[1].texts] == [(0, 0), (1, 0), (0, 1), (1, 1)]
+
+
+def test_all_matrices_share_one_scale_so_that_their_colours_compare():
+    panels = figure("matrices").axes
+    np.testing.assert_array_equal([tables(axes)[0] for axes in panels], [X, Y, X + Y])
+    assert scales(*panels) == {(-5, 5)}
+    dark = [t.get_text() for t in panels[1].texts if t.get_color() == "white"]
+    assert dark == ["4.00"]  # 3 of 5 is not dark, though it is 3 of this panel's 4
+
+
+def test_rows_are_named_at_the_left_and_columns_under_each_panel():
+    panels = figure("matrices").axes
+    rows = [written(axes.get_yticklabels()) for axes in panels]
+    assert rows == [["dog", "man"], ["", ""], ["dog", "man"]]  # two across: the third starts a row
+    assert written(panels[1].get_xticklabels()) == ["0", "1"]
+
+
+def test_matrices_may_differ_in_width():
+    found = plots.matrices({"hidden": np.ones((2, 6)), "f": np.ones((2, 4))})
+    assert [len(axes.get_xticklabels()) for axes in found.axes] == [6, 4]
+
+
+def test_each_line_of_each_panel_shows_its_numbers_and_has_a_name():
+    x = np.arange(20)
+    found = plots.curves(x, {"value": LINES, "slope": {"cosines": TABLE[:, 1]}}, x_label="z", y_label="y")
+    value, slope = found.axes
+    np.testing.assert_array_equal(value.get_lines()[0].get_xydata(), np.column_stack([x, TABLE[:, 0]]))
+    np.testing.assert_array_equal(value.get_lines()[1].get_ydata(), TABLE[:, 1])
+    np.testing.assert_array_equal(slope.get_lines()[0].get_ydata(), TABLE[:, 1])
+    assert written(value.get_legend().get_texts()) == ["sines", "cosines"]
+    assert [axes.get_title() for axes in found.axes] == ["value", "slope"]
+    assert (value.get_xlabel(), value.get_ylabel(), slope.get_xlabel()) == ("z", "y", "z")
+    assert len({line.get_linestyle() for line in value.get_lines()}) == 2  # told apart without colours
+
+
+# --- positions, lessons 1 and 2 -----------------------------------------------------------------
 
 
 def test_the_dots_of_the_bands_are_the_table_s_columns():
-    figure = plots.frequency_bands(OMEGA, pairs=(0, 2), n=20)
-    for axes, i in zip(figure.axes, (0, 2), strict=True):
+    found = plots.frequency_bands(OMEGA, pairs=(0, 2), n=20)
+    for axes, i in zip(found.axes, (0, 2), strict=True):
         for colour, column in ((plots.SINE, 2 * i), (plots.COSINE, 2 * i + 1)):
             dots = lines_of(axes, colour)[1]
             np.testing.assert_allclose(dots, np.column_stack([np.arange(20), TABLE[:, column]]), atol=1e-12)
-    assert "columns 4 and 5" in figure.axes[1].get_title(loc="left")
-    assert f"{wavelengths(8)[2]:.1f} positions a turn" in figure.axes[1].get_title(loc="left")
+    assert "columns 4 and 5" in found.axes[1].get_title(loc="left")
+    assert f"{wavelengths(8)[2]:.1f} positions a turn" in found.axes[1].get_title(loc="left")
+
+
+def test_the_waves_pass_through_their_dots():
+    axes = figure("frequency_bands").axes[1]
+    for colour, wave in ((plots.SINE, np.sin), (plots.COSINE, np.cos)):
+        between, dots = lines_of(axes, colour)
+        np.testing.assert_allclose(between[:, 1], wave(OMEGA[1] * between[:, 0]), atol=1e-12)
+        np.testing.assert_array_equal(between[[0, -1], 0], dots[[0, -1], 0])
+        assert len(between) > 10 * len(dots)
 
 
 def test_a_hand_points_at_its_pair_of_the_table():
-    figure = plots.clock_hands([3, 11], OMEGA)
-    for axes, (p, i) in zip(figure.axes, [(p, i) for p in (3, 11) for i in range(3)], strict=True):
+    found = plots.clock_hands([3, 11], OMEGA)
+    for axes, (p, i) in zip(found.axes, [(p, i) for p in (3, 11) for i in range(3)], strict=True):
         hand, tip = lines_of(axes, plots.POSITION)
         np.testing.assert_allclose(hand, [[0, 0], TABLE[p, 2 * i : 2 * i + 2]], atol=1e-12)
         np.testing.assert_allclose(tip[0], hand[1])
-    assert figure.axes[0].get_xlabel() == "(0.14, −0.99)"
-    assert figure.axes[3].get_ylabel() == "p = 11"
+    assert found.axes[0].get_xlabel() == "(0.14, −0.99)"
+    assert found.axes[3].get_ylabel() == "p = 11"
+
+
+def test_two_steps_the_sine_and_the_cosine_lead_to_the_tip_of_a_hand():
+    for axes in figure("clock_hands").axes:
+        (_, tip), *_ = lines_of(axes, plots.POSITION)
+        (right,), (up,) = lines_of(axes, plots.SINE), lines_of(axes, plots.COSINE)
+        np.testing.assert_array_equal(right, [[0, 0], [tip[0], 0]])
+        np.testing.assert_array_equal(up, [[tip[0], 0], tip])
+    titles = [axes.get_title() for axes in figure("clock_hands").axes[:3]]
+    assert titles[1] == f"medium hand, pair 1\n{wavelengths(8)[1]:.1f} positions a turn"
 
 
 def test_a_wavelength_curve_ends_in_its_longest():
     axes = plots.wavelength_curves({"paper": wavelengths(8), "notes": wavelengths(8, base=1000.0)}).axes[0]
     np.testing.assert_array_equal(axes.get_lines()[0].get_ydata(), wavelengths(8))
-    assert [t.get_text() for t in axes.texts] == ["6,283", "1,117"]
-    assert [t.get_text() for t in axes.get_legend().get_texts()] == ["paper", "notes"]
+    assert written(axes.texts) == ["6,283", "1,117"]
+    assert [t.xy for t in axes.texts] == [(3, wavelengths(8)[-1]), (3, wavelengths(8, base=1000.0)[-1])]
+    assert written(axes.get_legend().get_texts()) == ["paper", "notes"]
+
+
+def test_position_similarity_is_half_d_model_on_the_diagonal():
+    (values, *_) = tables(figure("position_similarity").axes[0])
+    np.testing.assert_allclose(np.diag(values), 4)
+    np.testing.assert_allclose(values, [[np.dot(p, q) for q in TABLE] for p in TABLE])
+
+
+def test_the_counter_writes_every_bit_and_every_wave():
+    left, right = figure("binary_counter").axes
+    assert written(left.texts) == [str(bit) for bit in BITS.ravel()]
+    shown = [float(text.replace("−", "-")) for text in written(right.texts)]
+    assert shown == pytest.approx(WAVES.ravel(), abs=0.05)
+    ones = left.get_images()[0]
+    assert ones.cmap(ones.norm(1.0)) == to_rgba(plots.POSITION)
+    assert written(left.get_xticklabels()) == ["bit 0", "bit 1", "bit 2"]
+    assert written(right.get_xticklabels())[:3] == ["sin 0", "cos 0", "sin 1"]
+
+
+# --- the feed-forward network, lesson 3 ---------------------------------------------------------
+
+
+def test_each_lane_shows_meaning_order_their_sum_and_its_output():
+    axes = figure("lanes").axes[0]
+    expected = [*MEANING, *ORDER, *(MEANING + ORDER), *OUTPUT]
+    np.testing.assert_array_equal([table[0] for table in tables(axes)], expected)
+    assert len(scales(axes)) == 1
+    shown = written(axes.texts)
+    assert [text for text in shown if text in TOKENS] == TOKENS
+    assert shown.count("FFN") == sum(isinstance(p, FancyBboxPatch) for p in axes.patches) == 3
+    assert [text for text in shown if "." in text] == as_written(expected, 1)
+
+
+def test_each_number_of_a_lane_stands_in_its_square():
+    axes = figure("lanes").axes[0]
+    numbers = iter([t for t in axes.texts if "." in t.get_text()])
+    for image in axes.get_images():
+        left, right, bottom, top = image.get_extent()
+        places = [next(numbers).get_position() for _ in image.get_array()[0]]
+        expected = [(x, (bottom + top) / 2) for x in np.arange(left, right) + 0.5]
+        np.testing.assert_allclose(places, expected)
+
+
+def test_the_frames_of_meaning_and_order_have_their_colours():
+    frames = [p for p in figure("lanes").axes[0].patches if type(p) is Rectangle]
+    colours = [to_hex(frame.get_edgecolor()).upper() for frame in frames]
+    assert colours == [plots.MEANING] * 3 + [plots.POSITION] * 3 + [plots.INK] * 6
+
+
+def test_the_hourglass_shows_the_three_rows_and_counts_the_units_that_are_on():
+    axes = figure("hourglass").axes[0]
+    for shown, given in zip(tables(axes), (MEANING[0], HIDDEN, OUTPUT[0]), strict=True):
+        np.testing.assert_array_equal(shown[0], given)
+    on = int(np.sum(HIDDEN > 0))
+    middle = f"hidden: 32 numbers, {on} of them above 0"
+    assert written(axes.texts) == ["in: 4 numbers", middle, "out: 4 numbers"]
+
+
+# --- attention, lessons 4 and 8 -----------------------------------------------------------------
+
+
+def test_attention_weights_name_the_tokens_on_both_axes():
+    weights = np.array([[0.75, 0.25], [0.5, 0.5]])
+    axes = plots.attention_weights(weights, ["hot", "dog"], title="who looks at whom").axes[0]
+    assert written(axes.texts) == ["0.75", "0.25", "0.50", "0.50"]
+    assert written(axes.get_xticklabels()) == written(axes.get_yticklabels()) == ["hot", "dog"]
+    assert axes.get_title() == "who looks at whom"
+    assert image_of(axes.figure).get_cmap().name == plots.WEIGHT_MAP
+
+
+def test_each_head_has_its_title_and_its_larger_weights():
+    before, everywhere, cls = figure("attention_heads").axes
+    assert [axes.get_title("left") for axes in (before, everywhere, cls)] == list(HEADS)
+    shown = {text.get_position(): text.get_text() for text in before.texts}
+    assert shown == {(0, 0): "1.00", (0, 1): "0.96", (1, 2): "0.95", (2, 2): "0.05"}
+    assert written(everywhere.texts) == ["0.33"] * 9
+
+
+def test_all_heads_share_one_scale_of_weights():
+    for axes, weights in zip(figure("attention_heads").axes, HEADS.values(), strict=True):
+        (image,) = axes.get_images()
+        np.testing.assert_array_equal(image.get_array(), weights)
+        assert image.get_clim() == (0, 1)
+        assert image.get_cmap().name == plots.WEIGHT_MAP
+
+
+def test_tokens_are_named_on_both_sides_of_each_head():
+    found = figure("attention_heads")
+    for axes in found.axes:
+        assert written(axes.get_yticklabels()) == ["[CLS]", "dogs", "[SEP]"]
+        assert written(axes.get_xticklabels()) == ["[CLS]", "dogs", "[SEP]"]
+    assert "looks" in found.get_supylabel() and "looked at" in found.get_supxlabel()
+
+
+def test_two_heads_stand_in_a_row_and_one_stays_alone():
+    corners = [axes.get_subplotspec().get_geometry()[:3] for axes in figure("attention_heads").axes]
+    assert corners == [(2, 2, 0), (2, 2, 1), (2, 2, 2)]
+    one = plots.attention_heads({"before": HEADS["before"]}, ["[CLS]", "dogs", "[SEP]"])
+    assert one.axes[0].get_subplotspec().get_geometry()[:2] == (1, 1)
+
+
+# --- the block, lesson 5 ------------------------------------------------------------------------
+
+
+def test_each_step_shows_its_name_and_its_numbers():
+    first, second = figure("dataflow").axes
+    np.testing.assert_array_equal(tables(first), [MEANING, ORDER, MEANING + ORDER])
+    np.testing.assert_array_equal(tables(second), [ORDER, MEANING + ORDER])
+    numbers = as_written([MEANING, ORDER, MEANING + ORDER], 1)
+    shown = [text for text in written(first.texts) if text]
+    assert shown == [*TOKENS, "x", "f = FFN(x)", "x + f", *numbers]
+    assert len(scales(first, second)) == 1
+
+
+def test_each_number_of_a_step_stands_in_its_square():
+    axes = figure("dataflow").axes[0]
+    numbers = iter([t for t in axes.texts if "." in t.get_text()])
+    for image in axes.get_images():
+        left, _, bottom, top = image.get_extent()
+        assert (top, bottom) == (0, 3)
+        for (row, column), value in np.ndenumerate(image.get_array()):
+            number = next(numbers)
+            np.testing.assert_allclose(number.get_position(), (left + column + 0.5, row + 0.5))
+            assert number.get_text() == as_written(value, 1)[0]
+
+
+def test_an_arrow_leads_from_each_step_to_the_next():
+    axes = figure("dataflow").axes[0]
+    first, second, third = (image.get_extent() for image in axes.get_images())
+    *arrows, _ = [t for t in axes.texts if not t.get_text()]  # the last one is the residual's
+    for before, after, arrow in zip((first, second), (second, third), arrows, strict=True):
+        (tail, y), (tip, height) = arrow.xyann, arrow.xy
+        assert before[1] < tail < tip < after[0]
+        assert y == height == 1.5
+
+
+def test_a_residual_leaves_below_its_start_and_arrives_below_its_end():
+    axes = figure("dataflow").axes[0]
+    (path,) = axes.get_lines()
+    (start, *_), (*_, end) = path.get_xydata(), path.get_xydata()
+    first, _, third = (image.get_extent() for image in axes.get_images())
+    np.testing.assert_allclose((start[0], end[0]), (np.mean(first[:2]), np.mean(third[:2])))
+    assert path.get_ydata().min() >= 3  # below the tables
+
+
+def test_each_line_is_its_sizes_in_the_same_colour_in_every_panel():
+    for axes, (title, lines) in zip(figure("gradient_by_depth").axes, GRADIENTS.items(), strict=True):
+        assert (axes.get_title(), axes.get_yscale()) == (title, "log")
+        for found, (label, sizes) in zip(axes.get_lines(), lines.items(), strict=True):
+            np.testing.assert_array_equal(found.get_ydata(), sizes)
+            assert found.get_label() == label
+        assert axes.get_lines()[0].get_color() == plots.GRADIENT
+        assert len({found.get_linestyle() for found in axes.get_lines()}) == len(lines)
+
+
+def test_panels_of_a_row_share_their_axis_and_the_legend_names_every_kind():
+    found = figure("gradient_by_depth")
+    assert found.axes[0].get_ylim() == found.axes[1].get_ylim()
+    assert written(found.legends[0].get_texts()) == ["post-norm", "pre-norm", "no norm"]
+    assert [axes.get_ylabel() for axes in found.axes] == ["size of the gradient", ""]
+    assert {axes.get_xlabel() for axes in found.axes} == {"block (0 reads the words)"}
+
+
+# --- trained models, lessons 6 and 7 ------------------------------------------------------------
+
+
+def test_a_line_is_the_mean_of_the_runs_in_percent_and_the_band_their_range():
+    axes = figure("accuracy").axes[0]
+    np.testing.assert_allclose(line(axes, "sinusoidal").get_ydata(), [90, 100, 100, 30])
+    band = axes.collections[0].get_paths()[0].vertices
+    assert [{y for x, y in band if x == at} for at in (0, 30)] == [{80.0, 100.0}, {20.0, 40.0}]
+    assert axes.get_lines()[0].get_ydata() == [50, 50]  # the coin
+    (coin,) = (t for t in axes.texts if t.get_text() == "coin")
+    assert coin.get_position()[1] == 50
+
+
+def test_a_scheme_has_one_colour_everywhere_and_the_legend_names_each_once():
+    free, masked = figure("accuracy_by_length").axes
+    assert line(free, "sinusoidal").get_color() == plots.POSITION
+    assert line(masked, "no positions").get_color() == plots.MEANING
+    (legend,) = figure("accuracy_by_length").legends
+    assert written(legend.get_texts()) == ["sinusoidal", "ALiBi", "no positions"]
+    styles = list(plots.SCHEMES.values())
+    assert len({colour for colour, _ in styles}) == len({mark[0] for _, mark in styles}) == len(styles)
+
+
+def test_all_answers_are_in_view_and_no_space_is_lost_below():
+    assert figure("accuracy").axes[0].get_ylim() == (12, 104)
+    only_good = plots.accuracy([0, 1], {"": {"learned": np.ones((1, 2))}}, x_label="training steps")
+    assert only_good.axes[0].get_ylim() == (42, 104)
+
+
+def test_the_lengths_of_the_training_are_shaded_on_a_logarithmic_axis():
+    for axes in figure("accuracy_by_length").axes:
+        assert axes.get_xscale() == "log"
+        assert written(axes.get_xticklabels()) == ["3", "4", "8", "16"]
+        (shade,) = axes.patches
+        assert (shade.get_x(), shade.get_x() + shade.get_width()) == (3, 8)
+        (name,) = (t for t in axes.texts if t.get_text() == "trained on")
+        assert 3 < name.get_position()[0] < 8
+
+
+def test_attention_of_the_decoder_has_a_row_a_token_and_its_larger_numbers():
+    axes = figure("cross_attention").axes[0]
+    np.testing.assert_array_equal(tables(axes)[0], STAIRS)
+    assert axes.get_images()[0].get_clim() == (0, 1)
+    assert written(axes.get_yticklabels()) == ["4", "<stop>"]
+    assert written(axes.get_xticklabels()) == ["forty", "thousand", "two"]
+    assert written(axes.texts) == ["0.97", "0.30", "0.70"]
+
+
+def test_a_histogram_counts_in_percent_on_one_scale():
+    smoothed, plain = figure("confidence").axes
+    assert [sum(bar.get_height() for bar in axes.patches) for axes in (smoothed, plain)] == [100, 100]
+    assert max(bar.get_height() for bar in smoothed.patches) == 75
+    assert smoothed.get_ylim() == plain.get_ylim()
+    assert smoothed.get_lines()[0].get_xdata() == [0.902, 0.902]
+    assert written(smoothed.texts) == ["0.902"]
+    assert not plots.confidence({"sure": np.ones(2)}).axes[0].get_lines()
+
+
+# --- times, lesson 9 ----------------------------------------------------------------------------
+
+
+def test_each_line_of_growth_is_its_times_on_two_logarithmic_axes():
+    for axes, (label, (x, lines)) in zip(figure("growth").axes, TIMES.items(), strict=True):
+        assert (axes.get_xlabel(), axes.get_xscale(), axes.get_yscale()) == (label, "log", "log")
+        for found, (name, y) in zip(axes.get_lines(), lines.items(), strict=True):
+            np.testing.assert_array_equal(found.get_xydata(), np.column_stack([x, y]))
+            assert found.get_label() == name
+    assert written(figure("growth").axes[0].get_legend().get_texts()) == ["measured", "predicted"]
+
+
+def test_every_second_size_is_written_on_the_axis():
+    assert written(figure("growth").axes[0].get_xticklabels()) == ["32", "128", "512"]
+
+
+def test_each_span_is_a_bar_from_its_start_to_its_end_in_the_lane_of_its_name():
+    for axes, (title, lanes) in zip(figure("timeline").axes, SPANS.items(), strict=True):
+        assert axes.get_title(loc="left") == title
+        assert written(axes.get_yticklabels()) == list(lanes)
+        for row, (bars, spans) in enumerate(zip(axes.collections, lanes.values(), strict=True)):
+            boxes = [path.get_extents() for path in bars.get_paths()]
+            assert [(box.x0, box.x1) for box in boxes] == spans
+            assert all(row - 0.5 < box.y0 < row < box.y1 < row + 0.5 for box in boxes)
+
+
+def test_lanes_are_told_apart_and_keep_their_colours():
+    first, second = (
+        [to_hex(bars.get_facecolor()[0]) for bars in axes.collections] for axes in figure("timeline").axes
+    )
+    assert first == second
+    assert len(set(first)) == len(first)
+
+
+def test_both_timelines_share_one_axis_of_time_and_the_first_lane_is_on_top():
+    above, below = figure("timeline").axes
+    assert above.get_xlim() == below.get_xlim()
+    assert above.yaxis_inverted()

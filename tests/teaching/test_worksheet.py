@@ -271,8 +271,11 @@ def extents(figure):
     return [(artist, np.array(artist.get_window_extent(renderer).get_points()) / MM) for artist in artists]
 
 
-def overlap(one, other):
-    return (np.minimum(one[1], other[1]) - np.maximum(one[0], other[0])).min()
+def overlapping(some, others):
+    """The pairs (i, j) of outlines (n, 2, 2) of which some[i] lies partly in others[j]."""
+    low = np.maximum(some[:, None, 0], others[None, :, 0])
+    high = np.minimum(some[:, None, 1], others[None, :, 1])
+    return np.argwhere((high > low).all(axis=-1))
 
 
 @pytest.mark.parametrize("kind", ["blank", "key"])
@@ -280,16 +283,14 @@ def test_nothing_overlaps_and_nothing_leaves_the_page(kind, paper, request):
     width, height = PAPERS[paper]
     for figure in request.getfixturevalue(kind):
         assert tuple(figure.get_size_inches() * 25.4) == pytest.approx((width, height))
-        found = extents(figure)
-        for _, box in found:
-            assert (box >= 5).all() and (box <= [width - 5, height - 5]).all()
-        words = [(a.get_text(), box) for a, box in found if not isinstance(a, Rectangle)]
-        squares = [box for a, box in found if isinstance(a, Rectangle)]
-        for i, (text, box) in enumerate(words):
-            for other, other_box in words[:i]:
-                assert overlap(box, other_box) <= 0, (text, other)
-            inside = [square for square in squares if overlap(box, square) > 0]
-            assert all((square[0] <= box[0]).all() and (box[1] <= square[1]).all() for square in inside), text
+        words = [(a.get_text(), box) for a, box in extents(figure) if not isinstance(a, Rectangle)]
+        names, boxes = [name for name, _ in words], np.array([box for _, box in words])
+        squares = np.array([box for a, box in extents(figure) if isinstance(a, Rectangle)])
+        for outlines in (boxes, squares):
+            assert (outlines >= 5).all() and (outlines <= [width - 5, height - 5]).all()
+        assert [(names[i], names[j]) for i, j in overlapping(boxes, boxes) if i < j] == []
+        for i, j in overlapping(boxes, squares):
+            assert (squares[j, 0] <= boxes[i, 0]).all() and (boxes[i, 1] <= squares[j, 1]).all(), names[i]
 
 
 def test_a_name_without_a_font_gets_a_line_to_write_on(pages):

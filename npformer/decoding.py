@@ -1,0 +1,179 @@
+"""Greedy decoding: one token after the other, with the keys and values of the earlier ones kept."""
+
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from npformer.arrays import Array, array_module
+from npformer.attention import AttentionParams, attention_forward, merge_heads, padding_mask, split_heads
+from npformer.config import TransformerConfig
+from npformer.decoder import DecoderBlockParams
+from npformer.embedding import tied_logits_forward
+from npformer.encoder import encoder_forward, residual_forward, stack_forward
+from npformer.feed_forward import ffn_forward
+from npformer.functional import linear_forward
+from npformer.positional import alibi_bias, rope_forward
+from npformer.signature import IN_VOCABULARY, Call, Count, Id, Ids, Rule
+from npformer.transformer import ROWS, TransformerParams, embed_forward
+
+
+def _ask_length(max_length: Any, name: str, call: Call) -> None:
+    table = call.arguments["params"].target_positions
+    if table is not None and max_length > len(table.P):
+        raise ValueError(
+            f"{call.function}: {name} is {max_length}; "
+            f"expected at most the learned table's {len(table.P)} positions"
+        )
+
+
+TABLE_LENGTH = Rule("<= the learned table's rows", _ask_length, turn=3)
+
+
+class KeptKeys(NamedTuple):
+    """The keys and values of the tokens so far, in arrays with room for more."""
+
+    keys: Array  # (B, h, room, d_k)
+    values: Array
+    length: int  # how many are filled
+
+
+class BlockState(NamedTuple):
+    """What one decoder block keeps from token to token."""
+
+    own: KeptKeys  # of the tokens decoded so far
+    memory: KeptKeys  # of the encoder's output, made once
+
+
+def greedy_decode(
+    source_ids: Ids[Array, "... S", IN_VOCABULARY, ROWS],
+    params: TransformerParams,
+    config: TransformerConfig,
+    *,
+    start_id: Id,
+    stop_id: Id,
+    max_length: Annotated[Count, TABLE_LENGTH],
+    padding_id: Id | None = None,
+) -> Array:
+    """The likeliest next token, again and again, until every row has said stop_id or max_length is reached.
+
+    source_ids (B, S) -> ids (B, at most max_length). The rows come without start_id; what follows a row's
+    stop_id is stop_id again. Keys and values of the earlier tokens are kept, so that a new token costs
+    one query (linear in the length).
+
+    >>> from npformer import init_transformer
+    >>> config = TransformerConfig(d_model=8, d_ff=32, n_heads=2, n_layers=1)
+    >>> params = init_transformer(10, config, np.random.default_rng(0))
+    >>> greedy_decode(np.array([[1, 2, 3]]), params, config, start_id=0, stop_id=9, max_length=5).shape[0]
+    1
+    """
+    xp = array_module(source_ids)
+    memory_mask = None if padding_id is None else padding_mask(source_ids, padding_id)  # (B, 1, S)
+    x, _ = embed_forward(source_ids, params.embedding, params.source_positions, config, None)
+    memory, _ = encoder_forward(x, params.encoder, config, mask=memory_mask)  # (B, S, d_model)
+    states = [first_state(block, memory, config) for block in params.decoder.blocks]
+    ids = xp.full((*source_ids.shape[:-1], 1), start_id, dtype=np.int64)  # (B, 1)
+    done = xp.zeros(source_ids.shape[:-1], dtype=bool)
+    for _ in range(max_length):
+        mask = None if padding_id is None else padding_mask(ids, padding_id)  # (B, 1, t + 1)
+        logits, states = next_logits(ids, states, params, config, mask, memory_mask)
+        new = xp.where(done, stop_id, logits[..., 0, :].argmax(axis=-1))
+        ids = xp.concatenate([ids, new[..., None]], axis=-1)  # (B, t + 2)
+        done = done | (new == stop_id)
+        if bool(done.all()):
+            break
+    return ids[..., 1:]
+
+
+def first_state(block: DecoderBlockParams, memory: Array, config: TransformerConfig) -> BlockState:
+    """Before the first token: the memory's keys and values, and none of the block's own."""
+    cross, h = block.cross_attention, config.n_heads
+    keys = split_heads(linear_forward(memory, cross.W_K, cross.b_K)[0], h)  # (B, h, S, d_k)
+    values = split_heads(linear_forward(memory, cross.W_V, cross.b_V)[0], h)
+    none = array_module(memory).empty((*keys.shape[:-2], 0, keys.shape[-1]), memory.dtype)  # (B, h, 0, d_k)
+    return BlockState(KeptKeys(none, none, 0), KeptKeys(keys, values, keys.shape[-2]))
+
+
+def keep(kept: KeptKeys, key: Array, value: Array) -> KeptKeys:
+    """One more key and value, (B, h, 1, d_k). A full room doubles, so that adding stays cheap."""
+    keys, values, length = kept
+    if length == keys.shape[-2]:
+        xp, more = array_module(keys), (*keys.shape[:-2], max(length, 16), keys.shape[-1])
+        keys = xp.concatenate([keys, xp.empty(more, keys.dtype)], axis=-2)
+        values = xp.concatenate([values, xp.empty(more, values.dtype)], axis=-2)
+    keys[..., length : length + 1, :] = key
+    values[..., length : length + 1, :] = value
+    return KeptKeys(keys, values, length + 1)
+
+
+def next_logits(
+    ids: Array,
+    states: list[BlockState],
+    params: TransformerParams,
+    config: TransformerConfig,
+    mask: Array | None,
+    memory_mask: Array | None,
+) -> tuple[Array, list[BlockState]]:
+    """The last token through all blocks: ids (B, t + 1) -> logits (B, 1, vocab_size), and what is kept."""
+    t = ids.shape[-1] - 1
+    x, _ = embed_forward(ids[..., t:], params.embedding, params.target_positions, config, None, start=t)
+
+    before = iter(states)
+
+    def block_forward(x: Array, block: DecoderBlockParams) -> tuple[Array, BlockState]:
+        return next_through_block(x, next(before), block, config, mask, memory_mask)
+
+    y, after, _ = stack_forward(x, block_forward, params.decoder, config)  # (B, 1, d_model)
+    return tied_logits_forward(y, params.embedding)[0], list(after)
+
+
+def next_through_block(
+    x: Array,
+    state: BlockState,
+    block: DecoderBlockParams,
+    config: TransformerConfig,
+    mask: Array | None,
+    memory_mask: Array | None,
+) -> tuple[Array, BlockState]:
+    """`decoder_block_forward` for one more token, x (B, 1, d_model)."""
+
+    def look_back(x: Array) -> tuple[Array, KeptKeys]:
+        return attend_to_kept(x, state.own, block.self_attention, config, mask)
+
+    def look_across(g: Array) -> tuple[Array, None]:
+        cross = block.cross_attention
+        q = split_heads(linear_forward(g, cross.W_Q, cross.b_Q)[0], config.n_heads)  # (B, h, 1, d_k)
+        return attend(q, state.memory, cross, memory_mask, None), None
+
+    def feed(h: Array) -> tuple[Array, None]:
+        return ffn_forward(h, block.ffn, activation=config.activation)[0], None
+
+    g, own, _ = residual_forward(x, look_back, block.norm_1, config, None)
+    h, _, _ = residual_forward(g, look_across, block.norm_2, config, None)
+    y, _, _ = residual_forward(h, feed, block.norm_3, config, None)
+    return y, BlockState(own, state.memory)
+
+
+def attend_to_kept(
+    x: Array, kept: KeptKeys, params: AttentionParams, config: TransformerConfig, mask: Array | None
+) -> tuple[Array, KeptKeys]:
+    """Self-attention of a new token, x (B, 1, d_model), to those kept, which it joins."""
+    xp, h, t, bias = array_module(x), config.n_heads, kept.length, None
+    q = split_heads(linear_forward(x, params.W_Q, params.b_Q)[0], h)  # (B, h, 1, d_k)
+    k = split_heads(linear_forward(x, params.W_K, params.b_K)[0], h)
+    v = split_heads(linear_forward(x, params.W_V, params.b_V)[0], h)
+    if config.positions == "rope":
+        q, k = (rope_forward(z, positions=xp.asarray([t]))[0] for z in (q, k))
+    if config.positions == "alibi":
+        bias = alibi_bias(h, 1, t + 1, dtype=x.dtype, xp=xp)
+    kept = keep(kept, k, v)
+    return attend(q, kept, params, mask, bias), kept
+
+
+def attend(
+    q: Array, kept: KeptKeys, params: AttentionParams, mask: Array | None, bias: Array | None
+) -> Array:
+    """Queries (B, h, 1, d_k) against kept keys and values, and the output projection: (B, 1, d_model)."""
+    keys, values = kept.keys[..., : kept.length, :], kept.values[..., : kept.length, :]
+    mask = mask if mask is None else mask[..., None, :, :]  # (B, 1, 1, T_k)
+    heads, _ = attention_forward(q, keys, values, mask=mask, bias=bias)  # (B, h, 1, d_k)
+    return linear_forward(merge_heads(heads), params.W_O, params.b_O)[0]

@@ -1,0 +1,56 @@
+"""Where the time goes: lesson 9 and the README."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from npformer.backend import Array
+from npformer.teaching.plots.lines import told_apart
+from npformer.teaching.plots.style import FAINT, in_style, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@in_style
+def growth(panels: Mapping[str, tuple[Array, Mapping[str, Array]]]) -> "Figure":
+    """Times on two logarithmic axes, where a power is a straight line: {x label: (x, {label: y})}.
+
+    >>> import numpy as np
+    >>> growth({"n": (np.array([1.0, 2]), {"measured": np.array([1.0, 2])})}).axes[0].get_xscale()
+    'log'
+    """
+    figure = new_figure(4.2 * len(panels), 4.6)
+    beside = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    for axes, (x_label, (x, lines)) in zip(beside, panels.items(), strict=True):
+        for (colour, line), (label, y) in told_apart(lines):
+            axes.plot(x, y, line, color=colour, label=label)
+        axes.set(xscale="log", yscale="log", xlabel=x_label)
+        axes.set_xticks(x[::2], [f"{value:g}" for value in x[::2]])
+        axes.minorticks_off()
+        axes.grid(color=FAINT)
+    beside[0].set_ylabel("time, ms")
+    beside[0].legend()
+    return figure
+
+
+@in_style
+def timeline(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]) -> "Figure":
+    """Who works when, on one axis of time, at most three a panel: {title: {who: (start, end) in ms}}.
+
+    >>> timeline({"one after the other": {"host": [(0, 1)], "device": [(1, 3)]}}).axes[0].get_xlabel()
+    'time, ms'
+    """
+    figure = new_figure(11, 2.6 * len(panels) + 0.6)
+    below = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
+    for axes, (title, lanes) in zip(below, panels.items(), strict=True):
+        for row, ((colour, _), (_, spans)) in enumerate(told_apart(lanes)):
+            bars = [(start, end - start) for start, end in spans]
+            axes.broken_barh(bars, (row - 0.4, 0.8), color=colour, edgecolor="white", linewidth=1.5)
+        axes.set_title(title, loc="left")
+        axes.set_yticks(range(len(lanes)), list(lanes))
+        axes.tick_params(axis="y", length=0, labelsize=15)
+        axes.invert_yaxis()
+        axes.grid(axis="x", color=FAINT)
+        axes.set_axisbelow(True)
+    below[-1].set_xlabel("time, ms")
+    return figure
