@@ -126,12 +126,11 @@ def gradcheck(
         for leaf, found, size in zip(compared, slopes, sizes, strict=True)
     }
     faults = _left_behind(problem)
-    for what, gradients in _calls_again(problem, backward, max(sizes, default=0.0), faults):
-        others = {leaf.where: leaf.gradient for leaf in _pair(args, places, names, gradients)}
+    for scale, gradients in _calls_again(problem, backward, max(sizes, default=0.0), faults):
+        again = {leaf.where: leaf.gradient for leaf in _pair(args, places, names, gradients)}
         for leaf, size in zip(compared, sizes, strict=True):
-            judged[leaf.where] = _compare_calls(
-                judged[leaf.where], leaf, others.get(leaf.where), size, what, tolerance
-            )
+            note = _disagreement(leaf, again.get(leaf.where), size, scale, tolerance)
+            judged[leaf.where] = _with_note(judged[leaf.where], note)
     rows = [judged.get(leaf.where) or _refuse(leaf.path, leaf.note) for leaf in leaves]
     return GradientReport((*rows, *(_refuse(fault.split()[0], fault) for fault in faults)), tolerance)
 
@@ -419,25 +418,26 @@ def _calls_again(
         yield scale, gradients
 
 
-def _compare_calls(
-    row: GradientRow, leaf: _Leaf, again: Any, size: float, scale: float, tolerance: float
-) -> GradientRow:
-    """The row, or one that fails because the same backward now gives another gradient."""
+def _disagreement(leaf: _Leaf, again: Any, size: float, scale: float, tolerance: float) -> str:
+    """What is wrong when the same backward now gives another gradient, or nothing."""
     first = to_numpy(leaf.gradient)
     if _mismatch(leaf.x, again):
-        return row._replace(verdict="fail", note=_joined(row.note, "has another form when called again"))
+        return "has another form when called again"
     with np.errstate(all="ignore"):
         off = abs(to_numpy(again) / scale - first)
     bad = ~(off <= tolerance * max(size, _largest(first))) & np.isfinite(first)
     if not bad.any():
-        return row
+        return ""
     where = _show(_position(np.where(bad, off, -1.0)))
-    words = (
-        f"not linear in d_output: {scale:.3g} times d_output gives another multiple of this, see {where}"
-        if scale != 1
-        else f"another gradient when called again with the same d_output and cache, see {where}"
-    )
-    return row._replace(verdict="fail", note=_joined(row.note, words))
+    if scale != 1:
+        return (
+            f"not linear in d_output: {scale:.3g} times d_output gives another multiple of this, see {where}"
+        )
+    return f"another gradient when called again with the same d_output and cache, see {where}"
+
+
+def _with_note(row: GradientRow, note: str) -> GradientRow:
+    return row._replace(verdict="fail", note=_joined(row.note, note)) if note else row
 
 
 def _joined(*notes: str) -> str:
@@ -682,13 +682,17 @@ def _entries(
         if certain:
             verdicts[index] = "fail" if certain > 1e-12 * size else "unsure"
             natures[index] = "it differs, but is too small beside the largest"
+    return verdicts, notes + _told(verdicts, natures)
+
+
+def _told(verdicts: NDArray[Any], natures: dict[Any, str]) -> list[str]:
+    """How many entries are at a kink or cannot be judged, and what the first of them is like."""
+    notes = []
     for verdict, words in (("kink", "at a kink"), ("unsure", "cannot be judged")):
         here = [index for index in natures if verdicts[index] == verdict]
-        notes += [
-            f"{len(here)} of {gradient.size} {words}, first {_show(index)}: {natures[index]}"
-            for index in here[:1]
-        ]
-    return verdicts, notes
+        for index in here[:1]:
+            notes.append(f"{len(here)} of {verdicts.size} {words}, first {_show(index)}: {natures[index]}")
+    return notes
 
 
 def _nature(entry: _Entry, gradient: float, scale: float) -> tuple[str, str]:
