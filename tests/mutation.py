@@ -54,7 +54,8 @@ TESTS = {  # the fastest to notice first
 AT_LEAST = 12  # mutants of every module in a sample
 LETTERED = {"Float", "Ids", "Mask", "Bias", "Numbers", "Shape"}  # followed by the letters of a shape
 EXCHANGED = {  # one name taken for another
-    "b_Q": "b_K", "b_K": "b_Q", "b_V": "b_O", "b_O": "b_K", "W_Q": "W_K", "W_K": "W_Q", "W_V": "W_O", "W_O": "W_V",
+    "b_Q": "b_K", "b_K": "b_Q", "b_V": "b_O", "b_O": "b_K", "W_Q": "W_K", "W_K": "W_Q", "W_V": "W_O",
+    "W_O": "W_V",
     "norm_1": "norm_2", "norm_2": "norm_1", "norm_3": "norm_2", "n_heads": "n_layers", "gamma": "beta",
     "source_positions": "target_positions", "target_positions": "source_positions",
     "self_attention": "cross_attention", "cross_attention": "self_attention",
