@@ -7,7 +7,7 @@
 A mutant is one change to one operator, number, comparison, truth value, keyword or statement of a module, one
 name for another (b_K for b_Q, n_layers for n_heads), or one letter of a shape in a signature; other strings
 and messages are left alone. Each runs the tests of its module in a copy of the project and is killed when
-one fails or none ends in time. Test files that fail without any mutant are left out. Survivors are listed;
+one fails or none ends in time. Tests that fail without any mutant are left out. Survivors are listed;
 those in EQUIVALENT compute the same.
 """
 
@@ -206,17 +206,26 @@ def survives(folder, module, source, limit):
 
 def run_tests(folder, module, limit=None):
     """The exit status: 0 when no test notices anything."""
-    return pytest_in(folder, [name for name in TESTS[module] if name not in FAILING], limit)
+    names = [name for name in TESTS[module] if (folder / "tests" / name).exists()]
+    return pytest_in(folder, names, "-x", *(f"--deselect={test}" for test in FAILING), limit=limit).returncode
 
 
-def pytest_in(folder, names, limit=None):
+def pytest_in(folder, names, *options, limit=None):
     tests = [f"tests/{name}" for name in names]
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *options, *tests]
     settings = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(command, cwd=folder, env=settings, capture_output=True, timeout=limit).returncode
+    return subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, timeout=limit)
 
 
-FAILING = set()  # test files that fail as it is, so that they would kill everything
+FAILING = set()  # tests that fail as it is, and would kill everything
+
+
+def failing(folder, name):
+    """The tests of one file that fail without a mutant."""
+    if not (folder / "tests" / name).exists():
+        return []
+    lines = pytest_in(folder, [name], "--tb=no", "-rf").stdout.splitlines()
+    return [line[len("FAILED ") :].split(" - ")[0] for line in lines if line.startswith("FAILED ")]
 
 
 def chosen_mutants(modules, sample, seed):
@@ -273,9 +282,10 @@ def main():
 
         with ThreadPoolExecutor(options.workers) as pool:
             files = sorted({name for module in modules for name in TESTS[module]})
-            states = pool.map(lambda name: inside_a_copy(pytest_in, [name]), files)
-            FAILING.update(name for name, state in zip(files, states, strict=True) if state)
-            print(f"left out, for they fail or are missing as it is: {sorted(FAILING)}", flush=True)
+            FAILING.update(
+                test for tests in pool.map(lambda name: inside_a_copy(failing, name), files) for test in tests
+            )
+            print(f"{len(FAILING)} tests left out, for they fail as it is", flush=True)
             list(pool.map(judge, chosen))
     return told(results, options.write)
 
