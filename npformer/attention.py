@@ -1,9 +1,8 @@
 """Scaled dot-product attention and multi-head attention, forward and backward; masks."""
 
 import math
-from collections.abc import Iterable
 from types import ModuleType
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -75,29 +74,26 @@ def attention_backward(
     [(2, 2), (2, 2), (2, 2)]
     """
     q, k, v, _, weights = cache
-    xp, scale = array_module(dy), 1 / math.sqrt(q.shape[-1])
-    dq, dk, dv = xp.empty_like(q), xp.empty_like(k), xp.empty_like(v)
-    for head in _pieces(weights):
-        w, dy_h = weights[head], dy[head]
-        xp.matmul(_transposed(w), dy_h, out=dv[head])  # y = weights v: (..., T_k, d_v)
-        ds = dy_h @ _transposed(v[head])  # y = weights v: (..., T_q, T_k), so far dw
-        ds -= (ds * w).sum(axis=-1, keepdims=True)  # weights = softmax(scores), in the memory of dw
-        ds *= w
-        xp.matmul(ds, k[head], out=dq[head])  # scores = q kᵀ/√d_k: (..., T_q, d_k)
-        xp.matmul(_transposed(ds), q[head], out=dk[head])  # scores = q kᵀ/√d_k: (..., T_k, d_k)
-    dq *= scale
-    dk *= scale
+    if not isinstance(weights, np.ndarray) or weights.size <= LARGE:
+        return _gradients(dy, q, k, v, weights)
+    dq, dk, dv = np.empty_like(q), np.empty_like(k), np.empty_like(v)
+    for h in np.ndindex(weights.shape[:-2]):  # head by head: only one (T_q, T_k) more in memory
+        dq[h], dk[h], dv[h] = _gradients(dy[h], q[h], k[h], v[h], weights[h])
     return dq, dk, dv
 
 
-LARGE = 2**18  # entries; a whole (..., T_q, T_k) more than this would be much memory
+LARGE = 2**18  # entries of weights; a GPU takes all heads at once, because it starts each product anew
 
 
-def _pieces(weights: Array) -> Iterable[Any]:
-    """Everything at once, or one head after the other where the weights are large."""
-    if isinstance(weights, np.ndarray) and weights.size > LARGE:
-        return np.ndindex(weights.shape[:-2])
-    return [...]  # a GPU too: head by head it would start hundreds of small kernels
+def _gradients(dy: Array, q: Array, k: Array, v: Array, w: Array) -> tuple[Array, Array, Array]:
+    xp, scale = array_module(dy), 1 / math.sqrt(q.shape[-1])
+    dv = _transposed(w) @ dy  # y = w v: (..., T_k, d_v)
+    ds = dy @ _transposed(v)  # y = w v: (..., T_q, T_k), so far dw
+    ds -= xp.add.reduce(ds * w, axis=-1, keepdims=True)  # w = softmax(scores), in the memory of dw
+    ds *= w
+    dq = ds @ (k * scale)  # scores = q kᵀ/√d_k: (..., T_q, d_k)
+    dk = _transposed(ds) @ (q * scale)  # scores = q kᵀ/√d_k: (..., T_k, d_k)
+    return dq, dk, dv
 
 
 def _scores(q: Array, k: Array, bias: Array | None) -> Array:

@@ -61,7 +61,8 @@ def checked(body: F) -> F:
 
     @functools.wraps(body)
     def door(*args: Any, **kwargs: Any) -> Any:
-        rules.extend([] if rules else read_signature(body))
+        if not rules:
+            rules.extend(read_signature(body))
         with np.errstate(all="ignore"):
             try:
                 check_call(body.__name__, rules, dict(zip(positional, args, strict=False)) | kwargs)
@@ -75,18 +76,23 @@ def checked(body: F) -> F:
 
 def check_value(function: str, argument: str, value: Any, annotation: Any, **letters: int) -> None:
     """What an annotation asks, of one value: for what does not come as an argument, such as a file's."""
-    to_rule(annotation).ask(value, argument, Call(function, {argument: value}, letters))
+    to_rule(annotation).ask(value, argument, Call(function, {argument: value}, letters, paths=True))
 
 
 class Call:
     """One call of a checked function, and what its arguments have told so far."""
 
-    def __init__(self, function: str, arguments: dict[str, Any], letters: dict[str, int]) -> None:
+    __slots__ = ("arguments", "dtype", "fitted", "function", "leader", "leading", "letters", "paths")
+
+    def __init__(
+        self, function: str, arguments: dict[str, Any], letters: dict[str, int], paths: bool
+    ) -> None:
         self.function, self.arguments, self.letters = function, arguments, letters
         self.leading: tuple[int, ...] = ()  # what "..." stands for
         self.leader = ""  # the argument that told it
         self.dtype: Any = None
-        self.fitted: dict[Letters, tuple[int, ...]] = {}  # shapes that agree with all letters
+        self.fitted: dict[Letters, tuple[int, ...]] = {}  # the shapes that letters stand for
+        self.paths = paths  # whether fields are named in full, params.ffn.W_1: only for words
 
 
 def read_signature(body: Callable[..., Any]) -> list[tuple[str, "Rule"]]:
@@ -101,9 +107,9 @@ def read_signature(body: Callable[..., Any]) -> list[tuple[str, "Rule"]]:
 def check_call(function: str, rules: list[tuple[str, "Rule"]], arguments: dict[str, Any]) -> None:
     """Ask every argument. Where arrays contradict each other, name the one that most others contradict."""
     try:
-        ask_all(Call(function, arguments, {}), rules)
+        ask_all(Call(function, arguments, {}, paths=False), rules)
     except (TypeError, ValueError):
-        call = Call(function, arguments, {})
+        call = Call(function, arguments, {}, paths=True)
         listen(call, [array for name, rule in rules for array in rule.arrays(arguments.get(name))])
         ask_all(call, rules)
         raise
@@ -121,10 +127,9 @@ def listen(call: Call, arrays: "list[tuple[Letters, Any]]") -> None:
     votes: dict[str, list[Any]] = {}
     for letters, x in sorted(arrays, key=lambda pair: pair[0][:1] == ("...",)):
         inside, weight = letters[letters[:1] == ("...",) :], 1 + (letters[:1] != ("...",))
-        said = zip((*reversed(inside), "dtype"), (*reversed(x.shape[-len(inside) :]), x.dtype), strict=False)
-        for letter, value in said:
-            if value in validate.FLOATS or (letter != "dtype" and value != 0):
-                votes.setdefault(letter, []).extend([value] * weight)
+        for letter, length in zip(reversed(inside), reversed(x.shape), strict=False):
+            votes.setdefault(letter, []).extend([length] * weight * (length != 0))
+        votes.setdefault("dtype", []).extend([x.dtype] * weight * (x.dtype in validate.FLOATS))
     known = {letter: Counter(v).most_common(1)[0][0] for letter, v in votes.items() if len(v) > 1}
     call.dtype = known.pop("dtype", None)
     call.letters = known
@@ -220,18 +225,25 @@ def each(rule: Rule) -> Rule:
 def fields_rule(kind: Any) -> Rule:
     """A NamedTuple of this very type, asked field by field: parameters, or a config, which tells letters."""
     rules = [to_rule(a) for a in kind.__annotations__.values()]
-    pairs = list(zip(kind._fields, rules, strict=True))
+    is_config = kind.__name__.endswith("Config")
+    passed: list[Any] = [None, {}]  # the last config that passed, and its letters: mostly it is the same one
 
     def ask(value: Any, name: str, call: Call) -> None:
+        if is_config and value is passed[0]:
+            call.letters.update(passed[1])
+            return
         validate.check_kind(call.function, name, value, kind)
-        for (field, rule), part in zip(pairs, value, strict=True):
-            rule.ask(part, f"{name}.{field}", call)
+        for field, rule, part in zip(kind._fields, rules, value, strict=True):
+            if not is_like(part, rule.letters, call):
+                rule.ask(part, f"{name}.{field}" if call.paths else field, call)
+        if is_config:
+            passed[:] = value, dict(call.letters)
 
     def arrays(value: Any) -> Iterator[tuple[Letters, Any]]:
         if type(value) is kind:
             yield from (a for rule, part in zip(rules, value, strict=True) for a in rule.arrays(part))
 
-    return Rule(kind.__name__, ask, 0 if kind.__name__.endswith("Config") else 1, arrays=arrays)
+    return Rule(kind.__name__, ask, 0 if is_config else 1, arrays=arrays)
 
 
 def cache_rule(kind: Any) -> Rule:
@@ -256,6 +268,24 @@ def cache_rule(kind: Any) -> Rule:
 # --- arrays ---------------------------------------------------------------------------------------
 
 
+def is_like(x: Any, letters: Letters | None, call: Call) -> bool:
+    """At a glance: an array of the call's dtype, and of the shape that the letters stand for."""
+    if letters is None or type(x) is not np.ndarray or x.dtype is not call.dtype:
+        return False
+    return bool(x.shape == (call.fitted.get(letters) or shape_of(letters, call)))
+
+
+def shape_of(letters: Letters, call: Call) -> tuple[int, ...]:
+    """The shape that the letters stand for, -1 where it is not known yet."""
+    has_leading = letters[:1] == ("...",)
+    leading = call.leading if call.leader else (-1,)
+    lengths = [call.letters.get(letter, -1) for letter in letters[has_leading:]]
+    shape = (*leading, *lengths) if has_leading else tuple(lengths)
+    if -1 not in shape:
+        call.fitted[letters] = shape
+    return shape
+
+
 def learn(letters: Letters, shape: tuple[int, ...], name: str, call: Call) -> None:
     """Remember what a shape says of its letters."""
     inside = letters[letters[:1] == ("...",) :]
@@ -263,25 +293,17 @@ def learn(letters: Letters, shape: tuple[int, ...], name: str, call: Call) -> No
     call.letters.update(zip(inside, shape[rest:], strict=True))
     if inside is not letters and not call.leader:
         call.leading, call.leader = shape[:rest], name
-    call.fitted[letters] = shape
-
-
-def lengths(letters: Letters, call: Call) -> tuple[int, ...]:
-    """The shape that the letters stand for by now."""
-    inside = letters[letters[:1] == ("...",) :]
-    return (*(call.leading if inside is not letters else ()), *(call.letters[x] for x in inside))
 
 
 def floats(text: str, letters: Letters) -> Rule:
     """An array of float32 or float64, of one dtype with all others."""
 
     def ask(x: Any, name: str, call: Call) -> None:
-        if type(x) is np.ndarray and x.dtype is call.dtype and x.shape == call.fitted.get(letters):
-            return  # at a glance: like one before
-        validate.check_array(call.function, name, x, letters, call.letters, call.dtype)
-        validate.check_leading(call.function, name, x, letters, call.leader, call.leading)
-        call.dtype = x.dtype
-        learn(letters, x.shape, name, call)
+        if not is_like(x, letters, call):
+            validate.check_array(call.function, name, x, letters, call.letters, call.dtype)
+            validate.check_leading(call.function, name, x, letters, call.leader, call.leading)
+            call.dtype = x.dtype
+            learn(letters, x.shape, name, call)
 
     def arrays(x: Any) -> Iterator[tuple[Letters, Any]]:
         return iter([(letters, x)] if validate.is_array(x) else [])
@@ -293,7 +315,7 @@ def gradient(rule: Rule) -> Rule:
     """An array of exactly the shape and dtype of the forward's output, which the cache tells."""
 
     def ask(dy: Any, name: str, call: Call) -> None:
-        shape = lengths(rule.letters or (), call)
+        shape = shape_of(rule.letters or (), call)
         if not (type(dy) is np.ndarray and dy.dtype is call.dtype and dy.shape == shape):
             validate.check_d_output(call.function, name, dy, shape, call.dtype)
 
@@ -326,7 +348,7 @@ def mask(text: str, letters: Letters) -> Rule:
     """Booleans that broadcast to these axes."""
 
     def ask(x: Any, name: str, call: Call) -> None:
-        validate.check_mask(call.function, name, x, f"({', '.join(letters)})", lengths(letters, call))
+        validate.check_mask(call.function, name, x, f"({', '.join(letters)})", shape_of(letters, call))
 
     return Rule(text, ask, turn=3)
 
@@ -336,7 +358,7 @@ def bias(text: str, letters: Letters) -> Rule:
 
     def ask(x: Any, name: str, call: Call) -> None:
         validate.check_array(call.function, name, x, ("...",), {}, call.dtype)
-        validate.check_broadcast(call.function, name, x, f"({', '.join(letters)})", lengths(letters, call))
+        validate.check_broadcast(call.function, name, x, f"({', '.join(letters)})", shape_of(letters, call))
 
     return Rule(text, ask, turn=3)
 

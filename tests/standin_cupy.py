@@ -172,8 +172,15 @@ class _UFunc:
         return out
 
 
+class _Maximum(_UFunc):
+    """With one method, `reduce`."""
+
+    def reduce(self, a, axis=0, keepdims=False):
+        return a.max(axis=axis, keepdims=keepdims)
+
+
 class _Add(_UFunc):
-    """Of the methods of ufuncs the package uses two, and of `add` only."""
+    """Of the methods of ufuncs the package uses `at` and `reduce`, of `add` and `maximum` only."""
 
     def at(self, a, indices, b):
         self._of_numpy.at(_host(a), _host(indices), _host(b))
@@ -210,7 +217,7 @@ def _comparisons_and_signs(**ufuncs):
 
 
 add, multiply, divide = _Add(np.add), _UFunc(np.multiply), _UFunc(np.divide)
-maximum, minimum, matmul = _UFunc(np.maximum), _UFunc(np.minimum), _UFunc(np.matmul)
+maximum, minimum, matmul = _Maximum(np.maximum), _UFunc(np.minimum), _UFunc(np.matmul)
 exp, log, sqrt, tanh = _UFunc(np.exp), _UFunc(np.log), _UFunc(np.sqrt), _UFunc(np.tanh)
 sin, cos, isfinite = _UFunc(np.sin), _UFunc(np.cos), _UFunc(np.isfinite)
 

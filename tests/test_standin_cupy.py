@@ -123,9 +123,18 @@ def test_the_other_branches_stay_on_the_device_too(name, changes):
 def test_attention_at_once_on_the_device_and_head_by_head_on_the_host(monkeypatch):
     """As for long sequences: a host has little memory to spare, a device little time for small kernels."""
     monkeypatch.setattr(attention, "LARGE", 0)
-    weights = np.ones((2, 3, 4, 5))
-    assert list(attention._pieces(cupy.asarray(weights))) == [...]
-    assert list(attention._pieces(weights)) == list(np.ndindex(2, 3))
+    shapes, gradients = [], attention._gradients
+
+    def seen(dy, q, k, v, w):
+        shapes.append(w.shape)
+        return gradients(dy, q, k, v, w)
+
+    monkeypatch.setattr(attention, "_gradients", seen)
+    q, k = np.ones((2, 3, 4, 5)), np.ones((2, 3, 6, 5))
+    for move in (np.asarray, cupy.asarray):
+        y, cache = attention.attention_forward(move(q), move(k), move(k))
+        attention.attention_backward(y, cache)
+    assert shapes == [(4, 6)] * 6 + [(2, 3, 4, 6)]
     check_forward_and_backward("attention_forward", FORWARD["attention_forward"])
     check_forward_and_backward("multi_head_attention_forward", FORWARD["multi_head_attention_forward"])
 
