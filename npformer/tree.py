@@ -65,7 +65,7 @@ def leaves(tree: Any) -> Iterator[tuple[str, Any]]:
     >>> [path for path, _ in leaves(((np.ones(2), None), np.ones(1)))]
     ['0.0', '1']
     """
-    return _walk("leaves", "", tree)
+    return walked("leaves", "", tree)
 
 
 def together(*trees: Any) -> list[tuple[Any, ...]]:
@@ -116,11 +116,12 @@ def rebuilt(tree: Any, parts: list[Any]) -> Any:
     return parts if isinstance(tree, list) else dict(zip(tree, parts, strict=True))
 
 
-def _walk(function: str, path: str, tree: Any) -> Iterator[tuple[str, Any]]:
+def walked(function: str, path: str, tree: Any) -> Iterator[tuple[str, Any]]:
+    """What `leaves` does, under the name of the function that was called."""
     if isinstance(tree, tuple):
         _check_depth(function, path)
         for name, branch in zip(_names(tree), tree, strict=True):
-            yield from _walk(function, _join(path, name), branch)
+            yield from walked(function, _join(path, name), branch)
     elif tree is not None:
         yield path, tree
 
@@ -172,7 +173,7 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
     ...     load(f"{folder}/weights", (np.zeros(2),))
     (array([1., 1.]),)
     """
-    arrays = {name: _host_array("save", name, leaf) for name, leaf in _walk("save", "", tree)}
+    arrays = {name: _host_array("save", name, leaf) for name, leaf in walked("save", "", tree)}
     target = _target("save", os.path.realpath(_target("save", path)))
     unfinished = target.with_name(f".{os.urandom(8).hex()}.part")
     try:
@@ -205,7 +206,7 @@ def load(path: str | os.PathLike[str], like: Any) -> Any:
     or not a file of this kind, and FileNotFoundError when there is none.
     """
     target = _target("load", path)
-    expected = {name: _host_array("load", name, leaf) for name, leaf in _walk("load", "", like)}
+    expected = {name: _host_array("load", name, leaf) for name, leaf in walked("load", "", like)}
     with open(target, "rb") as file:
         found = _read(file, target, expected)
     pairs = zip(together(like), found, strict=True)
