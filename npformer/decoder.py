@@ -15,7 +15,6 @@ from npformer.attention import (
 from npformer.config import TransformerConfig
 from npformer.encoder import (
     BIASES,
-    FINAL,
     LAYERS,
     ResidualCache,
     residual_backward,
@@ -45,7 +44,7 @@ class DecoderParams(NamedTuple):
     """The blocks from the first to the last, and the final norm of a pre-norm stack."""
 
     blocks: Annotated[tuple[DecoderBlockParams, ...], LAYERS]
-    norm: Annotated[LayerNormParams | None, FINAL] = None
+    norm: LayerNormParams | None = None
 
 
 class DecoderBlockCache(NamedTuple):

@@ -46,17 +46,8 @@ def _ask_layers(blocks: Any, name: str, call: Call) -> None:
         )
 
 
-def _ask_final(norm: Any, name: str, call: Call) -> None:
-    """No other would normalize the last sum of a pre-norm stack; a post-norm stack may have one more."""
-    if norm is None and call.arguments["config"].norm == "pre":
-        raise ValueError(
-            f"{call.function}: {name} is None; expected a LayerNormParams with config.norm='pre'"
-        )
-
-
 BIASES = Rule("as config.attention_bias says", _ask_biases)
 LAYERS = Rule("config.n_layers of them", _ask_layers)
-FINAL = Rule("with config.norm='pre'", _ask_final)
 
 
 class EncoderBlockParams(NamedTuple):
@@ -72,7 +63,7 @@ class EncoderParams(NamedTuple):
     """The blocks from the first to the last, and the final norm of a pre-norm stack."""
 
     blocks: Annotated[tuple[EncoderBlockParams, ...], LAYERS]
-    norm: Annotated[LayerNormParams | None, FINAL] = None
+    norm: LayerNormParams | None = None
 
 
 class ResidualCache(NamedTuple):

@@ -60,6 +60,7 @@ class GradientReport(NamedTuple):
         return f"<table><caption>{html.escape(_summary(self))}</caption><tr>{head}</tr>{body}</table>"
 
 
+@np.errstate(all="ignore")
 def gradcheck(
     forward: Callable[..., Any],
     backward: Callable[..., Any],

@@ -328,7 +328,7 @@ class _Reader(NamedTuple):
 
 
 def _our_names(names: Any) -> dict[str, str]:
-    """Checkpoints of BERT itself put `bert.` before every name, older ones call a norm's arrays gamma and beta."""
+    """Checkpoints of BERT itself put `bert.` before every name; older ones have gamma and beta in a norm."""
     endings = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
     found = {}
     for name in names:
