@@ -137,8 +137,16 @@ def mutable(node):
 
 def shapes(tree):
     """The strings in a module that are letters of a shape."""
+    returned = [node.returns for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.returns]
+    unchecked = {
+        id(part) for returns in returned for part in ast.walk(returns)
+    }  # what comes back is told only
     for node in ast.walk(tree):
-        if isinstance(node, ast.Subscript) and getattr(node.value, "id", "") in LETTERED:
+        if (
+            id(node) not in unchecked
+            and isinstance(node, ast.Subscript)
+            and getattr(node.value, "id", "") in LETTERED
+        ):
             yield from (part for part in ast.walk(node.slice) if is_letters(part))
 
 

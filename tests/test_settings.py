@@ -59,7 +59,7 @@ NONE, ONE = "is None; expected an array with config.attention_bias=True", "is an
         (of_encoder(BIASED, ENCODER), f"encoder_forward: params.blocks.0.attention.b_Q {NONE}"),
         (of_encoder(CONFIG, WITH_BIASES), f"encoder_forward: params.blocks.0.attention.b_Q {ONE}"),
         (of_block(BIASED, without(BLOCK, "b_K")), f"encoder_block_forward: params.attention.b_K {NONE}"),
-        (of_block(CONFIG, without(BLOCK, "b_Q", "b_K")), f"encoder_block_forward: params.attention.b_V {ONE}"),
+        (of_block(CONFIG, without(BLOCK, "b_Q")), f"encoder_block_forward: params.attention.b_K {ONE}"),
         (of_decoder(BIASED, DECODER), f"decoder_forward: params.blocks.0.self_attention.b_Q {NONE}"),
         (of_model(LEARNED._replace(max_length=7), WITH_TABLES),
          "transformer_forward: params.source_positions.P has 5 rows; expected config.max_length=7"),

@@ -20,7 +20,7 @@ from npformer import gradcheck  # noqa: E402
 
 HEAD = """# What is caught
 
-Written by `tests/data/make_kill_table.py`; a test runs it again and compares the first two tables.
+Written by `tests/data/make_kill_table.py`; a test compares the first two tables with the verdicts of today.
 
 """
 WORST = ("fail", "unsure", "kink", "pass")  # a report is told by its worst row
