@@ -1,4 +1,14 @@
-"""npformer: the Transformer in plain NumPy functions, every backward pass written by hand and checked."""
+"""npformer: the Transformer in plain NumPy functions, every backward pass written by hand and checked.
+
+What stands in a signature is checked when you call npformer.f: shapes ("... T d_model"), dtypes, ranges,
+choices. All arrays of a call share one dtype, float32 or float64. A wrong kind of thing raises TypeError, a
+wrong value or shape ValueError; the message names the function, the argument, what was expected and what was
+received. A backward takes the cache of its own forward, and a gradient of exactly the output's shape. Values
+(an id's range, NaN in a gradient) are looked at in NumPy arrays only: on a GPU that would mean waiting.
+
+The modules' own functions, npformer.feed_forward.ffn_forward for example, are the bare equations: they check
+nothing and call each other. A docstring names only the errors that go beyond these.
+"""
 
 from types import FunctionType as _FunctionType
 

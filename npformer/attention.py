@@ -214,10 +214,13 @@ def multi_head_attention_backward(
     dmerged, dW_O, db_O = linear_backward(dy, LinearCache(merged, W_O, b_O))  # (..., T_q, d_model)
     dheads = split_heads(dmerged, attention.q.shape[-3])  # (..., h, T_q, d_k)
     dQ, dK, dV = attention_backward(dheads, attention)  # (..., h, T, d_k)
+    del dmerged, dheads  # memory for what comes: the backward's most arrays are alive below
     if turned is not None:
         dQ, dK = rope_backward(dQ, turned[0]), rope_backward(dK, turned[1])
     dq, dW_Q, db_Q = linear_backward(merge_heads(dQ), LinearCache(q, W_Q, b_Q))  # (..., T_q, d_model)
+    del dQ
     dk, dW_K, db_K = linear_backward(merge_heads(dK), LinearCache(k, W_K, b_K))  # (..., T_k, d_model)
+    del dK
     dv, dW_V, db_V = linear_backward(merge_heads(dV), LinearCache(v, W_V, b_V))
     return dq, dk, dv, AttentionParams(dW_Q, dW_K, dW_V, dW_O, db_Q, db_K, db_V, db_O)
 

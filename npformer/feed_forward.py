@@ -99,8 +99,11 @@ def ffn_backward(
     dy, hidden = as_rows(dy), as_rows(hidden)  # (N, d_model), (N, d_ff)
     db_2 = sum_rows(dy)  # y = … + b_2: (d_model,)
     dW_2 = hidden.T @ dy  # y = hidden W_2: (d_ff, d_model)
-    dhidden = dropout_backward(dy @ W_2.T, dropped)  # y = hidden W_2: (N, d_ff)
-    dz = dhidden * (hidden > 0) if gelu is None else gelu_backward(dhidden, gelu)  # hidden = activation(z)
+    dz = dropout_backward(dy @ W_2.T, dropped)  # y = hidden W_2: (N, d_ff), so far dhidden
+    if gelu is None:
+        dz *= hidden > 0  # hidden = max(0, z), in the memory of dhidden: it is a block's largest array
+    else:
+        dz = gelu_backward(dz, gelu)  # hidden = gelu(z)
     db_1 = sum_rows(dz)  # z = … + b_1: (d_ff,)
     dW_1 = as_rows(x).T @ dz  # z = x W_1: (d_model, d_ff)
     dx = (dz @ W_1.T).reshape(x.shape)  # z = x W_1: (..., d_model)

@@ -135,7 +135,7 @@ def warmup_learning_rate(step: Count, d_model: Count, *, warmup_steps: Count = 4
 
 
 def _check_alike(function: str, argument: str, params: Any, tree: Any) -> None:
-    """Refuse a tree that has not the parameters' NamedTuples, shapes and dtypes."""
+    """Refuse a tree whose NamedTuples, shapes or dtypes are not those of the parameters."""
     try:
         alike = all(map(_are_alike, together(params, tree)))
     except ValueError:

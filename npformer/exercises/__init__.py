@@ -6,9 +6,8 @@ show("pe.entry@Ada")                # Ada's own numbers; without a name, the sta
 check("pe.entry@Ada", 0.841)        # the answer; level=2 adds a question, level=3 where to read
 """
 
-from npformer.exercises.bank import Exercise, bank, find
+from npformer.exercises.bank import Exercise, bank, find, progress
 from npformer.exercises.checking import check
-from npformer.exercises.progress import progress
 from npformer.exercises.recipes import posed
 from npformer.exercises.result import Result
 
