@@ -1,6 +1,6 @@
 """The decoder block and the stack of them, forward and backward."""
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from npformer.attention import (
 )
 from npformer.config import TransformerConfig
 from npformer.encoder import (
+    BIASES,
+    LAYERS,
     ResidualCache,
     residual_backward,
     residual_forward,
@@ -30,9 +32,9 @@ from npformer.signature import DType, Float, Mask, Rng, Shape
 class DecoderBlockParams(NamedTuple):
     """What one decoder block trains; the gradients come back in the same type."""
 
-    self_attention: AttentionParams
+    self_attention: Annotated[AttentionParams, BIASES]
     norm_1: LayerNormParams
-    cross_attention: AttentionParams
+    cross_attention: Annotated[AttentionParams, BIASES]
     norm_2: LayerNormParams
     ffn: FFNParams
     norm_3: LayerNormParams
@@ -41,7 +43,7 @@ class DecoderBlockParams(NamedTuple):
 class DecoderParams(NamedTuple):
     """The blocks from the first to the last, and the final norm of a pre-norm stack."""
 
-    blocks: tuple[DecoderBlockParams, ...]
+    blocks: Annotated[tuple[DecoderBlockParams, ...], LAYERS]
     norm: LayerNormParams | None = None
 
 

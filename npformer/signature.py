@@ -68,10 +68,19 @@ def checked(body: F) -> F:
                 check_call(body.__name__, rules, dict(zip(positional, args, strict=False)) | kwargs)
             except (TypeError, ValueError) as error:
                 raise error.with_traceback(None) from None  # the caller's line says where, the message what
-            return body(*args, **kwargs)
+            return with_arrays(body(*args, **kwargs))
 
     door.__module__ = "npformer"  # where pickle finds it
     return cast(F, door)
+
+
+def with_arrays(result: Any) -> Any:
+    """Arrays of no axes stay arrays: NumPy makes scalars of them, which mix with float32 in another way."""
+    if isinstance(result, np.generic):
+        return np.asarray(result)
+    if type(result) is tuple and isinstance(result[0], np.generic):
+        return np.asarray(result[0]), *result[1:]
+    return result
 
 
 def check_value(function: str, argument: str, value: Any, annotation: Any, **letters: int) -> None:
