@@ -273,15 +273,15 @@ def too_wide(trial: Trial) -> Seen | None:
             reach = _reach(trial, probe, changed)
             if reach is not None and not reach[1].all() and (reach[0] & ~reach[1]).any():
                 found.setdefault(name, []).append(tuple(int(i) for i in np.argwhere(reach[0] & ~reach[1])[0]))
-    for name, places in found.items():
-        if len(places) >= len(trial.subject.probes):
-            unit = trial.subject.unit
-            return Seen(
-                f"When one {unit} of {name} changes and nothing else, {{it}} changes at other {_many(unit)} "
-                f"too, first at {places[0]}: it depends on neighbours that it should not see.",
-                f"Over which axis is anything summed or averaged, and may one {unit} see another?",
-            )
-    return None
+    if not found:
+        return None
+    (name, places), *_ = found.items()
+    unit = trial.subject.unit
+    return Seen(
+        f"When one {unit} of {name} changes and nothing else, {{it}} changes at other {_many(unit)} "
+        f"too, first at {places[0]}: it depends on neighbours that it should not see.",
+        f"Over which axis is anything summed or averaged, and may one {unit} see another?",
+    )
 
 
 def _many(unit: str) -> str:
@@ -320,12 +320,11 @@ def not_cancelled(trial: Trial) -> Seen | None:
     """A change that the right answer does not see."""
     for words, change in trial.subject.cancels.items():
         pairs = [(trial.both(probe), trial.both(change(*probe))) for probe in trial.subject.probes]
-        if all(a and b and close(a[1], b[1]) for a, b in pairs):
-            if all(a and b and not close(a[0], b[0]) for a, b in pairs):
-                return Seen(
-                    f"{{it}} changes with {words}: a shift that should cancel.",
-                    "What is subtracted or divided that makes such a shift cancel?",
-                )
+        if all(a and b and not close(a[0], b[0]) for a, b in pairs):
+            return Seen(
+                f"{{it}} changes with {words}: a shift that should cancel.",
+                "What is subtracted or divided that makes such a shift cancel?",
+            )
     return None
 
 
@@ -362,10 +361,8 @@ POINTS = np.array([-2.0, -1, 0, 1, 2])
 def one_unit(trial: Trial) -> Seen | None:
     """The network is right but for what one hidden unit does to its z."""
     hidden = [probe[0] @ probe[1] + probe[2] for probe in trial.subject.probes]
-    if not all(_rebuilt(trial, z, probe) for z, probe in zip(hidden, trial.subject.probes, strict=True)):
-        return None
-    answers = _unit(trial, POINTS)
-    if answers is None:
+    answers, pairs = _unit(trial, POINTS), zip(hidden, trial.subject.probes, strict=True)
+    if answers is None or not all(_rebuilt(trial, z, probe) for z, probe in pairs):
         return None
     known = next((f" It is {name}." for name, f in SHAPES.items() if close(answers, f(POINTS))), "")
     return Seen(
@@ -392,7 +389,8 @@ def _rebuilt(trial: Trial, z: Array, probe: Arguments) -> bool:
 
 def one_slope(trial: Trial) -> Seen | None:
     """The backward pass is right but for the slope of one hidden unit."""
-    if trial.output > 2:
+    answers = _slope(trial, POINTS)
+    if trial.output > 2 or answers is None:
         return None
     for probe in trial.subject.probes:
         dy, x, W_1, b_1, W_2, _ = probe
@@ -404,9 +402,6 @@ def one_slope(trial: Trial) -> Seen | None:
         made = (dz @ W_1.T, np.einsum("btd,btf->df", x, dz), dz.sum(axis=(0, 1)))
         if not close(pair[0], made[trial.output]):
             return None
-    answers = _slope(trial, POINTS)
-    if answers is None:
-        return None
     return Seen(
         "Everything around the activation is right. The slope that one hidden unit has at -2, -1, 0, 1, 2: "
         f"{_written(answers)}.",

@@ -405,7 +405,79 @@ def test_a_part_may_be_ours():
 # --- single observations ---------------------------------------------------------------------------
 
 
+def moved(exercise, far=lambda args: False):
+    """A right function with an odd term upon it; it stops where `far` says so."""
+
+    def f(*args):
+        out = own(exercise)(*args)
+        parts = out if isinstance(out, tuple) else (out,)
+        stop = 1 // (not far(args))
+        parts = tuple(part + stop * np.sin(3 + np.arange(part.size)).reshape(part.shape) for part in parts)
+        return parts if isinstance(out, tuple) else parts[0]
+
+    return f
+
+
+def late_cosine(n, d):
+    i = np.arange(d // 2)
+    p = np.arange(n)[:, None]
+    return np.stack([np.sin(p / 1e4 ** (2 * i / d)), np.cos(p / 1e4 ** ((2 * i + 3) / d))], -1).reshape(n, d)
+
+
+def slower(x):
+    T, d = x.shape
+    z = (x[:, ::2] + 1j * x[:, 1::2]) * np.exp(
+        1j * np.arange(T)[:, None] / 1e4 ** (1.5 * np.arange(d // 2) / d)
+    )
+    return np.stack([z.real, z.imag], -1).reshape(T, d)
+
+
+def one_head(x, h):
+    right = own("heads.split")(x, h)
+    return np.where(np.arange(h)[:, None, None] == 0, right, np.cos(right))
+
+
+def plain_norm(x, gamma, beta, eps):
+    return own("layer_norm.forward")(x, np.ones_like(gamma), 0 * beta, eps)
+
+
 OBSERVED = {
+    "exchanged": ("adam.step", lambda w, g, *a: own("adam.step")(g, w, *a)),
+    "gamma = 1 and beta = 0 the output": (
+        "layer_norm.forward",
+        lambda x, g, b, e: plain_norm(x, g, b, e) * g.mean() + b.mean(),
+    ),
+    "y differs first": ("ffn.forward", moved("ffn.forward", lambda args: len(args[0]) == 1)),
+    "does not follow when dy is doubled": (
+        "ffn.backward",
+        moved("ffn.backward", lambda args: len(args[0]) == 1),
+    ),
+    "differs first at (0, 0)": (
+        "attention.forward",
+        moved("attention.forward", lambda a: a[2].shape == (5, 5) and a[3:] != (None,) and len(a) > 3),
+    ),
+    "v squared": (
+        "attention.forward",
+        lambda q, k, v, mask=None: own("attention.forward")(q, k, v * v, mask),
+    ),
+    "turn by the angles": ("rope.forward", slower),
+    "do not keep their length": ("rope.forward", lambda x: own("rope.forward")(x) + np.sin(x)),
+    "(30 of 30 entries differ)": ("rope.forward", moved("rope.forward", lambda args: args[0][0, 0] == 1)),
+    "turns by 0.00316 radians": ("pe.table", late_cosine),
+    "Ordinary sizes agree": ("softmax.forward", lambda s: own("softmax.forward")(np.clip(s, -50, 50))),
+    "Along axis 1, 0 agrees": ("heads.split", one_head),
+    "dgamma differs": (
+        "layer_norm.backward",
+        lambda dy, x, g, b, e: (
+            lambda r: (r[0], (dy * own("layer_norm.forward")(x, g, b, e)).sum((0, 1)), r[2])
+        )(own("layer_norm.backward")(dy, x, g, b, e)),
+    ),
+    "over the rows is taken yet": (
+        "loss.smoothed",
+        lambda z, t, e: FAMILIES["loss.smoothed"].function(z, t, e, gather=lambda rows: rows),
+    ),
+    "cut off at 0": ("rope.forward", lambda x: np.maximum(own("rope.forward")(x), 0)),
+    "rows do not sum to 1": ("softmax.forward", lambda s: own("softmax.forward")(s) ** 1.5),
     "0 everywhere": ("softmax.forward", lambda s: 0 * s),
     "divided by p": ("softmax.backward", lambda dp, p: dp - (dp * p).sum(1, keepdims=True) + 0 * p),
     "one factor for each column": (
@@ -461,6 +533,15 @@ def test_an_observation(said):
     exercise, f = OBSERVED[said]
     result = check(exercise, f, level=2)
     assert not result and (result.codes or said in result.evidence)
+
+
+@pytest.mark.parametrize("exercise", FAMILIES)
+def test_what_should_cancel_does_so_in_the_right_answer(exercise):
+    subject = subjects()[exercise]
+    for change in subject.cancels.values():
+        for probe in subject.probes:
+            before, after = (run(subject.right, p, subject).arrays[0] for p in (probe, change(*probe)))
+            assert np.allclose(before, after)
 
 
 def test_a_factor_has_a_name_or_a_value_or_none():
