@@ -14,7 +14,7 @@ inside the package call each other directly, so a call is checked once: at the p
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -41,6 +41,8 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 Letters = tuple[str, ...]  # ("...", "T", "d_model")
+Heard = tuple[str, Letters, Any]  # an array with its name and its letters
+STRETCHED = ("stretched",)  # stands before a mask's letters: its leading axes say nothing
 
 
 def checked(body: F) -> F:
@@ -104,7 +106,7 @@ def check_call(function: str, rules: list[tuple[str, "Rule"]], arguments: dict[s
         ask_all(Call(function, arguments, {}), rules)
     except (TypeError, ValueError):
         call = Call(function, arguments, {})
-        listen(call, [array for name, rule in rules for array in rule.arrays(arguments.get(name))])
+        listen(call, [array for name, rule in rules for array in rule.arrays(arguments.get(name), name)])
         ask_all(call, rules)
         raise
 
@@ -116,17 +118,25 @@ def ask_all(call: Call, rules: list[tuple[str, "Rule"]]) -> None:
             rule.ask(call.arguments[name], name, call)
 
 
-def listen(call: Call, arrays: "list[tuple[Letters, Any]]") -> None:
-    """Know what most arrays say of letters and dtype; parameters, without leading axes, count double."""
+def listen(call: Call, arrays: Iterable[Heard]) -> None:
+    """Know what most arrays say of letters, leading axes and dtype; of two, parameters, then the first."""
     votes: dict[str, list[Any]] = {}
-    for letters, x in sorted(arrays, key=lambda pair: pair[0][:1] == ("...",)):
-        inside, weight = letters[letters[:1] == ("...",) :], 1 + (letters[:1] != ("...",))
-        said = zip((*reversed(inside), "dtype"), (*reversed(x.shape[-len(inside) :]), x.dtype), strict=False)
-        for letter, value in said:
-            if value in validate.FLOATS or (letter != "dtype" and value != 0):
-                votes.setdefault(letter, []).extend([value] * weight)
+    leaders: dict[tuple[int, ...], str] = {}
+    for name, letters, x in sorted(arrays, key=lambda heard: heard[1][:1] in (("...",), STRETCHED)):
+        inside = letters[letters[:1] == ("...",) :]
+        said = dict(zip(reversed(inside), reversed(x.shape), strict=False))
+        said = {letter: length for letter, length in said.items() if length > 1}
+        if x.dtype in validate.FLOATS:
+            said["dtype"] = x.dtype
+        if inside is not letters and len(x.shape) >= len(inside):
+            said["..."] = x.shape[: len(x.shape) - len(inside)]
+            leaders.setdefault(said["..."], name)
+        for letter, value in said.items():
+            votes.setdefault(letter, []).append(value)
     known = {letter: Counter(v).most_common(1)[0][0] for letter, v in votes.items() if len(v) > 1}
     call.dtype = known.pop("dtype", None)
+    call.leading = known.pop("...", ())
+    call.leader = leaders[call.leading] if len(votes.get("...", ())) > 1 else ""
     call.letters = known
 
 
@@ -142,7 +152,7 @@ class Rule:
         ask: Callable[[Any, str, Call], None],
         turn: int = 1,  # 0: tells letters to all others; 2: needs the letters of others
         letters: Letters | None = None,  # of an array
-        arrays: Callable[[Any], Iterator[tuple[Letters, Any]]] = lambda value: iter(()),
+        arrays: Callable[[Any, str], Iterator[Heard]] = lambda value, name: iter(()),
     ) -> None:
         self.text, self.ask, self.turn, self.letters, self.arrays = text, ask, turn, letters, arrays
 
@@ -183,9 +193,7 @@ def all_of(text: str, rules: list[Rule]) -> Rule:
             rule.ask(value, name, call)
 
     turn = max(rule.turn for rule in rules)
-    return Rule(
-        text, ask, turn, rules[0].letters, lambda value: (a for rule in rules for a in rule.arrays(value))
-    )
+    return Rule(text, ask, turn, rules[0].letters, rules[0].arrays)
 
 
 def optional(rule: Rule) -> Rule:
@@ -211,8 +219,9 @@ def each(rule: Rule) -> Rule:
         for i, part in enumerate(value):
             rule.ask(part, f"{name}.{i}", call)
 
-    def arrays(value: Any) -> Iterator[tuple[Letters, Any]]:
-        return (a for part in value for a in rule.arrays(part)) if isinstance(value, tuple) else iter(())
+    def arrays(value: Any, name: str) -> Iterator[Heard]:
+        for i, part in enumerate(value if isinstance(value, tuple) else ()):
+            yield from rule.arrays(part, f"{name}.{i}")
 
     return Rule(f"tuple[{rule}, ...]", ask, rule.turn, arrays=arrays)
 
@@ -227,9 +236,9 @@ def fields_rule(kind: Any) -> Rule:
         for (field, rule), part in zip(pairs, value, strict=True):
             rule.ask(part, f"{name}.{field}", call)
 
-    def arrays(value: Any) -> Iterator[tuple[Letters, Any]]:
-        if type(value) is kind:
-            yield from (a for rule, part in zip(rules, value, strict=True) for a in rule.arrays(part))
+    def arrays(value: Any, name: str) -> Iterator[Heard]:
+        for (field, rule), part in zip(pairs, value, strict=True) if type(value) is kind else ():
+            yield from rule.arrays(part, f"{name}.{field}")
 
     return Rule(kind.__name__, ask, 0 if kind.__name__.endswith("Config") else 1, arrays=arrays)
 
@@ -283,10 +292,12 @@ def floats(text: str, letters: Letters) -> Rule:
         call.dtype = x.dtype
         learn(letters, x.shape, name, call)
 
-    def arrays(x: Any) -> Iterator[tuple[Letters, Any]]:
-        return iter([(letters, x)] if validate.is_array(x) else [])
+    return Rule(text, ask, letters=letters, arrays=heard(letters))
 
-    return Rule(text, ask, letters=letters, arrays=arrays)
+
+def heard(letters: Letters) -> Callable[[Any, str], Iterator[Heard]]:
+    """An array speaks of its letters; anything else is not heard."""
+    return lambda x, name: iter([(name, letters, x)] if validate.is_array(x) else [])
 
 
 def gradient(rule: Rule) -> Rule:
@@ -328,7 +339,7 @@ def mask(text: str, letters: Letters) -> Rule:
     def ask(x: Any, name: str, call: Call) -> None:
         validate.check_mask(call.function, name, x, f"({', '.join(letters)})", lengths(letters, call))
 
-    return Rule(text, ask, turn=3)
+    return Rule(text, ask, turn=3, arrays=heard(STRETCHED + letters[1:]))
 
 
 def bias(text: str, letters: Letters) -> Rule:
@@ -338,7 +349,7 @@ def bias(text: str, letters: Letters) -> Rule:
         validate.check_array(call.function, name, x, ("...",), {}, call.dtype)
         validate.check_broadcast(call.function, name, x, f"({', '.join(letters)})", lengths(letters, call))
 
-    return Rule(text, ask, turn=3)
+    return Rule(text, ask, turn=3, arrays=heard(STRETCHED + letters[1:]))
 
 
 def shape(text: str, letters: Letters) -> Rule:
@@ -354,7 +365,9 @@ class Axes:
 
     def __getitem__(self, item: tuple[Any, ...]) -> Rule:
         _, letters, *rules = item
-        rule = self.kind(f'{self.name}[Array, "{letters}"]', tuple(letters.split()))
+        rule = self.kind(
+            f"{self.name}[Array, {', '.join([repr(letters), *map(str, rules)])}]", tuple(letters.split())
+        )
         return all_of(str(rule), [rule, *rules]) if rules else rule
 
 
