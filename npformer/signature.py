@@ -125,7 +125,8 @@ def listen(call: Call, arrays: Iterable[Heard]) -> None:
     for name, letters, x in sorted(arrays, key=lambda heard: heard[1][:1] in (("...",), STRETCHED)):
         inside = letters[letters[:1] == ("...",) :]
         said = dict(zip(reversed(inside), reversed(x.shape), strict=False))
-        said = {letter: length for letter, length in said.items() if length > 1}
+        if letters[:1] == STRETCHED:
+            said = {letter: length for letter, length in said.items() if length != 1}
         if x.dtype in validate.FLOATS:
             said["dtype"] = x.dtype
         if inside is not letters and len(x.shape) >= len(inside):
@@ -133,11 +134,16 @@ def listen(call: Call, arrays: Iterable[Heard]) -> None:
             leaders.setdefault(said["..."], name)
         for letter, value in said.items():
             votes.setdefault(letter, []).append(value)
-    known = {letter: Counter(v).most_common(1)[0][0] for letter, v in votes.items() if len(v) > 1}
+    known = {letter: most_common(values) for letter, values in votes.items() if len(values) > 1}
     call.dtype = known.pop("dtype", None)
     call.leading = known.pop("...", ())
     call.leader = leaders[call.leading] if len(votes.get("...", ())) > 1 else ""
     call.letters = known
+
+
+def most_common(values: list[Any]) -> Any:
+    """What is said most often; of two, the first, but rather not that an axis is empty."""
+    return Counter(sorted(values, key=lambda value: type(value) is int and value == 0)).most_common(1)[0][0]
 
 
 # --- what stands behind an annotation -------------------------------------------------------------

@@ -196,7 +196,8 @@ def shape_faults(place, places):
     inside, told = [letter for letter in letters if letter != "..."], told_elsewhere(place, places)
     first = len(shape) - len(inside)
     for i, letter in enumerate(inside, first):
-        step = 2 if "even" in place.words and i == len(shape) - 1 else 1  # with a pair more it is as even
+        pairs = "even" in place.words or any("divides" in other.words for other in places)
+        step = 1 + (pairs and i == len(shape) - 1)  # a pair more is as even
         for n, what in ((shape[i] + step, "longer"), (shape[i] - step, "shorter"), (0, "empty")):
             bad = letter in told or (n <= 0 and letter[0] not in "TS")
             if n >= 0 and (letter != "vocab_size" or bad or what == "longer"):  # its last id is used
@@ -352,7 +353,8 @@ def word_faults(place, _):
         yield Fault(received, value, TypeError, f" is {received}; expected one of '")
     for word in ("", "another", place.value.upper(), place.value + " "):
         yield Fault(repr(word), word, ValueError, f" is {word!r}; expected one of '")
-    for word in get_args(place.annotation):
+    alone = place.path != "config.positions"  # beside parameters it says which there are
+    for word in get_args(place.annotation) if alone else ():
         yield Fault(word, word, None)
 
 
@@ -368,7 +370,7 @@ def generator_faults(place, _):
     expected = "; expected None or a numpy.random.G" if place.optional else "; expected a numpy.random.G"
     for value, received in (
         (0, "an int (0)"), (np.random, "a module"), (np.random.PCG64(0), "a PCG64"),
-        (np.random.RandomState(0), "a RandomState"), ("0", "the string '0'"),  # noqa: NPY002
+        (np.random.RandomState(0), "a RandomState"), ("0", "the string '0'"),
     ):  # fmt: skip
         yield Fault(received, value, TypeError, f" is {received}{expected}")
     yield Fault("None", None, None if place.optional else TypeError, "" if place.optional else expected)
@@ -397,13 +399,13 @@ def tuple_faults(place, _):
     """A dict, a plain tuple, another NamedTuple, an array, nothing at all: whatever is no `place.annotation`."""
     name = place.annotation.__name__
     expected = f"; expected {'None or ' * place.optional}{'an' if name[0] in 'AEIOU' else 'a'} {name}"
-    other = npf.AdamState(1, None, None)
+    other = npf.BlockMultiplications(1, 2, 3, 4)
     if not place.optional:
         yield Fault("None", None, TypeError, f" is None{expected}")
     if place.value is not None:
         yield Fault("dict", Change(lambda value: value._asdict()), TypeError, f" is a dict{expected}")
         yield Fault("tuple", Change(tuple), TypeError, f" is a tuple{expected}")
-    yield Fault("another", other, TypeError, f" is an AdamState{expected}")
+    yield Fault("another", other, TypeError, f" is a BlockMultiplications{expected}")
     yield Fault("array", np.ones((4, 4)), TypeError, f" is an array of shape (4, 4){expected}")
 
 
@@ -455,4 +457,4 @@ def faults_of(place, places):
     plain = {"bool": switch_faults, "module": library_faults}
     if kind.partition(",")[0] in plain:
         return plain[kind.partition(",")[0]](place, places)
-    return dtype_faults() if "dtype" in place.words else ()
+    return dtype_faults() if place.words.endswith(", dtype") else ()
