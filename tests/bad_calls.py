@@ -1,8 +1,8 @@
 """Bad calls, made from the signatures: every place of every function, and what may not stand there.
 
-A place is an argument or a field in it, such as params.attention.W_Q. What its annotation says tells which
-values are faults, and which unusual ones are none: an axis that no other argument speaks of may be longer. The
-words of the annotations are read here from their text, by other means than npformer/signature.py does.
+A place is an argument or a field in it, such as params.attention.W_Q. Its annotation tells which values are
+faults, and which unusual ones are none: an axis that no other argument speaks of may be longer. Annotations
+are read here from their text, by other means than npformer/signature.py has.
 """
 
 import inspect
@@ -51,7 +51,7 @@ class Tensor:
 
 
 def spoilt(place, fault):
-    """The valid call's arguments with the fault in its place; what is welcome comes without masks beside it."""
+    """The valid call's arguments with the fault in its place; a welcome value comes without masks beside it."""
     change = fault.value.f if isinstance(fault.value, Change) else lambda _: fault.value
     arguments = replaced(CALLS[place.function](), place.path, change)
     if fault.error is None and is_array(place):
@@ -179,7 +179,7 @@ OTHER_KINDS = [
 NO_INTEGERS = [
     Fault("int", as_type(np.int64), TypeError, " has dtype int64; "),
     Fault("bool", as_type(bool), TypeError, " has dtype bool; "),
-    Fault("float16", as_type(np.float16), TypeError, " has dtype float16; expected float32 or float64 (float16 keeps"),
+    Fault("float16", as_type(np.float16), TypeError, " has dtype float16; expected float32 or float64 (float16"),
     Fault("byte order", Change(lambda a: a.astype(a.dtype.newbyteorder())), TypeError, " has dtype "),
 ]  # fmt: skip
 
@@ -396,7 +396,7 @@ def library_faults(*_):
 
 
 def tuple_faults(place, _):
-    """A dict, a plain tuple, another NamedTuple, an array, nothing at all: whatever is no `place.annotation`."""
+    """A dict, a plain tuple, another NamedTuple, an array, nothing at all."""
     name = place.annotation.__name__
     expected = f"; expected {'None or ' * place.optional}{'an' if name[0] in 'AEIOU' else 'a'} {name}"
     other = npf.BlockMultiplications(1, 2, 3, 4)
@@ -420,11 +420,9 @@ def stack_faults(place, _):
 def cache_faults(place, places):
     yield from tuple_faults(place, places)
     forwards = list(FORWARD)
-    following = forwards[
-        (forwards.index(place.function.replace("_backward", "_forward")) + 1) % len(forwards)
-    ]
-    other = call(following, FORWARD[following]())[1]
-    yield Fault("the next function's", other, TypeError, f"{type(other).__name__}; expected ")
+    another = forwards[forwards.index(place.function.replace("_backward", "_forward")) - 1]
+    other = call(another, FORWARD[another]())[1]
+    yield Fault("another function's", other, TypeError, f"{type(other).__name__}; expected ")
 
 
 def gradient_faults(place, _):
@@ -437,15 +435,19 @@ def gradient_faults(place, _):
         yield Fault(f"shape {other}", ones_like(other), ValueError, said)
 
 
+KINDS = {
+    "Float": float_faults, "Bias": float_faults, "Mask": mask_faults, "Ids": id_faults,
+    "Numbers": number_array_faults, "Rng": generator_faults, "Rng | None": generator_faults,
+}  # fmt: skip
+
+
 def faults_of(place, places):
     """What may not stand in a place, and some unusual values that may."""
     kind = place.words.partition("[")[0]
     if place.function in BACKWARD and kind == "Float":
         return gradient_faults(place, places)
-    arrays = {"Float": float_faults, "Bias": float_faults, "Mask": mask_faults, "Ids": id_faults,
-              "Numbers": number_array_faults, "Rng": generator_faults, "Rng | None": generator_faults}  # fmt: skip
-    if kind in arrays:
-        return arrays[kind](place, places)
+    if kind in KINDS:
+        return KINDS[kind](place, places)
     if get_origin(place.annotation) is Literal:
         return word_faults(place, places)
     if get_origin(place.annotation) is tuple:
