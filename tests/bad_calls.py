@@ -54,8 +54,9 @@ def spoilt(place, fault):
     """The valid call's arguments with the fault in its place; a welcome value comes without masks beside it."""
     change = fault.value.f if isinstance(fault.value, Change) else lambda _: fault.value
     arguments = replaced(CALLS[place.function](), place.path, change)
+    beside = [p for p in valid_places(place.function) if is_array(p, STRETCHED) and p.path != place.path]
     if fault.error is None and is_array(place):
-        arguments |= {p.path: None for p in valid_places(place.function) if is_array(p, STRETCHED)}
+        arguments |= {p.path: None for p in beside}
     return arguments
 
 
@@ -147,8 +148,8 @@ def full_shape(place, places):
             sizes |= zip(inside, shape[len(shape) - len(inside) :], strict=True)
             if "..." in letters and len(shape) >= len(inside):
                 sizes.setdefault("...", shape[: len(shape) - len(inside)])
-    letters = letters_of(place)
-    return (*sizes["..."], *(sizes[letter] for letter in letters[1:]))
+    lengths = (sizes[letter] for letter in letters_of(place))
+    return tuple(n for length in lengths for n in (length if isinstance(length, tuple) else (length,)))
 
 
 # --- what is wrong with an array ------------------------------------------------------------------
@@ -179,7 +180,7 @@ OTHER_KINDS = [
 NO_INTEGERS = [
     Fault("int", as_type(np.int64), TypeError, " has dtype int64; "),
     Fault("bool", as_type(bool), TypeError, " has dtype bool; "),
-    Fault("float16", as_type(np.float16), TypeError, " has dtype float16; expected float32 or float64 (float16"),
+    Fault("float16", as_type(np.float16), TypeError, " has dtype float16; expected float32 or float64 ("),
     Fault("byte order", Change(lambda a: a.astype(a.dtype.newbyteorder())), TypeError, " has dtype "),
 ]  # fmt: skip
 
@@ -262,10 +263,9 @@ def id_faults(place, places):
         yield Fault(dtype.__name__, as_type(dtype), TypeError, "; expected an array of integers")
     for dtype in (np.uint8, np.int32):
         yield Fault(dtype.__name__, as_type(dtype), None)
-    if "vocab_size" in place.words or "counts" in place.words:
-        most = next(p.value.shape for p in places if "vocab_size" in letters_of(p))[
-            -1 if "counts" in place.words else 0
-        ]
+    tables = [p for p in places if "vocab_size" in letters_of(p)]
+    if tables:
+        most = tables[0].value.shape[letters_of(tables[0]).index("vocab_size") - len(letters_of(tables[0]))]
         for id in (most, -2, 10**6):
             yield Fault(
                 f"holds {id}", entry(id), ValueError, f" holds {id}; expected ids from 0 to {most - 1}, "
