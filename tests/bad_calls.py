@@ -51,7 +51,7 @@ class Tensor:
 
 
 def spoilt(place, fault):
-    """The valid call's arguments with the fault in its place; a welcome value comes without masks beside it."""
+    """The valid call's arguments with the fault in its place; of masks beside it, only with a refusal."""
     change = fault.value.f if isinstance(fault.value, Change) else lambda _: fault.value
     arguments = replaced(CALLS[place.function](), place.path, change)
     beside = [p for p in valid_places(place.function) if is_array(p, STRETCHED) and p.path != place.path]

@@ -5,7 +5,6 @@ word, with the mistakes that no single signature knows; and a sweep of odd value
 public function, which knows the few that are welcome.
 """
 
-import contextlib
 from collections import defaultdict
 from typing import Any, NamedTuple
 
@@ -324,14 +323,6 @@ WORDS = [Row(*row) for row in (
      "z has entries that are not finite; there is no slope there"),
     ("to_backend", "backend", "torch", V, "backend is 'torch'; expected 'numpy' or 'cupy'"),
 )]  # fmt: skip
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """Where files are written; one of the name that the sweep tries is there."""
-    with contextlib.chdir(tmp_path):
-        npf.save("x", (np.ones(2),))
-        yield
 
 
 def refused_in_other_words(row):
