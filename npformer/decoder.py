@@ -14,7 +14,6 @@ from npformer.attention import (
 )
 from npformer.config import TransformerConfig
 from npformer.encoder import (
-    BIASES,
     LAYERS,
     ResidualCache,
     residual_backward,
@@ -32,9 +31,9 @@ from npformer.signature import DType, Float, Mask, Rng, Shape
 class DecoderBlockParams(NamedTuple):
     """What one decoder block trains; the gradients come back in the same type."""
 
-    self_attention: Annotated[AttentionParams, BIASES]
+    self_attention: AttentionParams
     norm_1: LayerNormParams
-    cross_attention: Annotated[AttentionParams, BIASES]
+    cross_attention: AttentionParams
     norm_2: LayerNormParams
     ffn: FFNParams
     norm_3: LayerNormParams

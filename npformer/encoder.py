@@ -27,17 +27,6 @@ from npformer.positional import alibi_bias
 from npformer.signature import Call, DType, Float, Mask, Rng, Rule, Shape
 
 
-def _ask_biases(attention: Any, name: str, call: Call) -> None:
-    """All four biases with config.attention_bias, none without it."""
-    expected = call.arguments["config"].attention_bias
-    for field in ("b_Q", "b_K", "b_V", "b_O"):
-        if (getattr(attention, field) is not None) != expected:
-            found = "None; expected an array" if expected else "an array; expected None"
-            raise ValueError(
-                f"{call.function}: {name}.{field} is {found} with config.attention_bias={expected}"
-            )
-
-
 def _ask_layers(blocks: Any, name: str, call: Call) -> None:
     n_layers = call.arguments["config"].n_layers
     if len(blocks) != n_layers:
@@ -46,14 +35,13 @@ def _ask_layers(blocks: Any, name: str, call: Call) -> None:
         )
 
 
-BIASES = Rule("as config.attention_bias says", _ask_biases)
 LAYERS = Rule("config.n_layers of them", _ask_layers)
 
 
 class EncoderBlockParams(NamedTuple):
     """What one encoder block trains; the gradients come back in the same type."""
 
-    attention: Annotated[AttentionParams, BIASES]
+    attention: AttentionParams
     norm_1: LayerNormParams
     ffn: FFNParams
     norm_2: LayerNormParams

@@ -14,7 +14,7 @@ inside the package call each other directly, so a call is checked once: at the p
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -41,6 +41,8 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 Letters = tuple[str, ...]  # ("...", "T", "d_model")
+Heard = tuple[str, Letters, Any]  # an array with its name and its letters
+STRETCHED = ("stretched",)  # stands before a mask's letters: its leading axes say nothing
 
 
 def checked(body: F) -> F:
@@ -119,7 +121,7 @@ def check_call(function: str, rules: list[tuple[str, "Rule"]], arguments: dict[s
         ask_all(Call(function, arguments, {}, paths=False), rules)
     except (TypeError, ValueError):
         call = Call(function, arguments, {}, paths=True)
-        listen(call, [array for name, rule in rules for array in rule.arrays(arguments.get(name))])
+        listen(call, [array for name, rule in rules for array in rule.arrays(arguments.get(name), name)])
         ask_all(call, rules)
         raise
 
@@ -131,17 +133,32 @@ def ask_all(call: Call, rules: list[tuple[str, "Rule"]]) -> None:
             rule.ask(call.arguments[name], name, call)
 
 
-def listen(call: Call, arrays: "list[tuple[Letters, Any]]") -> None:
-    """Know what most arrays say of letters and dtype; parameters, without leading axes, count double."""
+def listen(call: Call, arrays: Iterable[Heard]) -> None:
+    """Know what most arrays say of letters, leading axes and dtype; of two, parameters, then the first."""
     votes: dict[str, list[Any]] = {}
-    for letters, x in sorted(arrays, key=lambda pair: pair[0][:1] == ("...",)):
-        inside, weight = letters[letters[:1] == ("...",) :], 1 + (letters[:1] != ("...",))
-        for letter, length in zip(reversed(inside), reversed(x.shape), strict=False):
-            votes.setdefault(letter, []).extend([length] * weight * (length != 0))
-        votes.setdefault("dtype", []).extend([x.dtype] * weight * (x.dtype in validate.FLOATS))
-    known = {letter: Counter(v).most_common(1)[0][0] for letter, v in votes.items() if len(v) > 1}
+    leaders: dict[tuple[int, ...], str] = {}
+    for name, letters, x in sorted(arrays, key=lambda heard: heard[1][:1] in (("...",), STRETCHED)):
+        inside = letters[letters[:1] == ("...",) :]
+        said = dict(zip(reversed(inside), reversed(x.shape), strict=False))
+        if letters[:1] == STRETCHED:
+            said = {letter: length for letter, length in said.items() if length != 1}
+        if x.dtype in validate.FLOATS:
+            said["dtype"] = x.dtype
+        if inside is not letters and len(x.shape) >= len(inside):
+            said["..."] = x.shape[: len(x.shape) - len(inside)]
+            leaders.setdefault(said["..."], name)
+        for letter, value in said.items():
+            votes.setdefault(letter, []).append(value)
+    known = {letter: most_common(values) for letter, values in votes.items() if len(values) > 1}
     call.dtype = known.pop("dtype", None)
+    call.leading = known.pop("...", ())
+    call.leader = leaders[call.leading] if len(votes.get("...", ())) > 1 else ""
     call.letters = known
+
+
+def most_common(values: list[Any]) -> Any:
+    """What is said most often; of two, the first, but rather not that an axis is empty."""
+    return Counter(sorted(values, key=lambda value: type(value) is int and value == 0)).most_common(1)[0][0]
 
 
 # --- what stands behind an annotation -------------------------------------------------------------
@@ -156,7 +173,7 @@ class Rule:
         ask: Callable[[Any, str, Call], None],
         turn: int = 1,  # 0: tells letters to all others; 2: needs the letters of others
         letters: Letters | None = None,  # of an array
-        arrays: Callable[[Any], Iterator[tuple[Letters, Any]]] = lambda value: iter(()),
+        arrays: Callable[[Any, str], Iterator[Heard]] = lambda value, name: iter(()),
     ) -> None:
         self.text, self.ask, self.turn, self.letters, self.arrays = text, ask, turn, letters, arrays
 
@@ -197,9 +214,7 @@ def all_of(text: str, rules: list[Rule]) -> Rule:
             rule.ask(value, name, call)
 
     turn = max(rule.turn for rule in rules)
-    return Rule(
-        text, ask, turn, rules[0].letters, lambda value: (a for rule in rules for a in rule.arrays(value))
-    )
+    return Rule(text, ask, turn, rules[0].letters, rules[0].arrays)
 
 
 def optional(rule: Rule) -> Rule:
@@ -225,8 +240,9 @@ def each(rule: Rule) -> Rule:
         for i, part in enumerate(value):
             rule.ask(part, f"{name}.{i}", call)
 
-    def arrays(value: Any) -> Iterator[tuple[Letters, Any]]:
-        return (a for part in value for a in rule.arrays(part)) if isinstance(value, tuple) else iter(())
+    def arrays(value: Any, name: str) -> Iterator[Heard]:
+        for i, part in enumerate(value if isinstance(value, tuple) else ()):
+            yield from rule.arrays(part, f"{name}.{i}")
 
     return Rule(f"tuple[{rule}, ...]", ask, rule.turn, arrays=arrays)
 
@@ -234,23 +250,24 @@ def each(rule: Rule) -> Rule:
 def fields_rule(kind: Any) -> Rule:
     """A NamedTuple of this very type, asked field by field: parameters, or a config, which tells letters."""
     rules = [to_rule(a) for a in kind.__annotations__.values()]
+    pairs = list(zip(kind._fields, rules, strict=True))
     is_config = kind.__name__.endswith("Config")
-    passed: list[Any] = [None, {}]  # the last config that passed, and its letters: mostly it is the same one
+    passed: list[Any] = [object(), {}]  # the last config, mostly the next one too, and its letters
 
     def ask(value: Any, name: str, call: Call) -> None:
         if is_config and value is passed[0]:
             call.letters.update(passed[1])
             return
         validate.check_kind(call.function, name, value, kind)
-        for field, rule, part in zip(kind._fields, rules, value, strict=True):
+        for (field, rule), part in zip(pairs, value, strict=True):
             if not is_like(part, rule.letters, call):
                 rule.ask(part, f"{name}.{field}" if call.paths else field, call)
         if is_config:
             passed[:] = value, dict(call.letters)
 
-    def arrays(value: Any) -> Iterator[tuple[Letters, Any]]:
-        if type(value) is kind:
-            yield from (a for rule, part in zip(rules, value, strict=True) for a in rule.arrays(part))
+    def arrays(value: Any, name: str) -> Iterator[Heard]:
+        for (field, rule), part in zip(pairs, value, strict=True) if type(value) is kind else ():
+            yield from rule.arrays(part, f"{name}.{field}")
 
     return Rule(kind.__name__, ask, 0 if is_config else 1, arrays=arrays)
 
@@ -314,10 +331,12 @@ def floats(text: str, letters: Letters) -> Rule:
             call.dtype = x.dtype
             learn(letters, x.shape, name, call)
 
-    def arrays(x: Any) -> Iterator[tuple[Letters, Any]]:
-        return iter([(letters, x)] if validate.is_array(x) else [])
+    return Rule(text, ask, letters=letters, arrays=heard(letters))
 
-    return Rule(text, ask, letters=letters, arrays=arrays)
+
+def heard(letters: Letters) -> Callable[[Any, str], Iterator[Heard]]:
+    """An array speaks of its letters; anything else is not heard."""
+    return lambda x, name: iter([(name, letters, x)] if validate.is_array(x) else [])
 
 
 def gradient(rule: Rule) -> Rule:
@@ -359,7 +378,7 @@ def mask(text: str, letters: Letters) -> Rule:
     def ask(x: Any, name: str, call: Call) -> None:
         validate.check_mask(call.function, name, x, f"({', '.join(letters)})", shape_of(letters, call))
 
-    return Rule(text, ask, turn=3)
+    return Rule(text, ask, turn=3, arrays=heard(STRETCHED + letters[1:]))
 
 
 def bias(text: str, letters: Letters) -> Rule:
@@ -369,7 +388,7 @@ def bias(text: str, letters: Letters) -> Rule:
         validate.check_array(call.function, name, x, ("...",), {}, call.dtype)
         validate.check_broadcast(call.function, name, x, f"({', '.join(letters)})", shape_of(letters, call))
 
-    return Rule(text, ask, turn=3)
+    return Rule(text, ask, turn=3, arrays=heard(STRETCHED + letters[1:]))
 
 
 def shape(text: str, letters: Letters) -> Rule:
@@ -385,7 +404,9 @@ class Axes:
 
     def __getitem__(self, item: tuple[Any, ...]) -> Rule:
         _, letters, *rules = item
-        rule = self.kind(f'{self.name}[Array, "{letters}"]', tuple(letters.split()))
+        rule = self.kind(
+            f"{self.name}[Array, {', '.join([repr(letters), *map(str, rules)])}]", tuple(letters.split())
+        )
         return all_of(str(rule), [rule, *rules]) if rules else rule
 
 
