@@ -662,6 +662,13 @@ def test_a_tuple_of_another_length_is_a_row_that_fails():
     assert (row.path, row.note) == ("xs", "is tuple of 3, expected tuple of 2")
 
 
+def test_a_branch_of_settings_needs_no_gradient():
+    report = gradcheck(
+        lambda p: (2 * p[0], None), lambda dy, _: (2 * dy, None), (np.ones(2), (np.arange(2),))
+    )
+    assert verdicts(report) == {"p.0": "pass"}
+
+
 def test_parameters_that_are_none_have_no_rows_when_their_gradients_are():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((3, 4))
