@@ -535,6 +535,31 @@ def test_an_observation(said):
     assert not result and (result.codes or said in result.evidence)
 
 
+@pytest.mark.parametrize(
+    ("exercise", "f"),
+    [
+        ("ffn.backward", moved("ffn.backward", lambda args: args[0].size == 30)),
+        ("softmax.forward", lambda s: (own("softmax.forward")(s) + own("softmax.forward")(2 * s)) / 2),
+        ("softmax.forward", lambda s: np.tile(own("softmax.forward")(s) ** 1.3, (2, 1))),
+        (
+            "embedding.forward",
+            lambda ids, E: (lambda x: x + np.cos(x) * (np.arange(x.shape[2]) > 0))(
+                own("embedding.forward")(ids, E)
+            ),
+        ),
+        (
+            "heads.merge",
+            lambda x: (
+                own("heads.merge")(x) + np.cos(own("heads.merge")(x)) * (np.arange(len(x)) > 0)[:, None, None]
+            ),
+        ),
+    ],
+)
+def test_where_nothing_holds_the_place_is_told(exercise, f):
+    result = check(exercise, f, level=2)
+    assert result.status == "unrecognised" and result.evidence and result.question
+
+
 @pytest.mark.parametrize("exercise", FAMILIES)
 def test_what_should_cancel_does_so_in_the_right_answer(exercise):
     subject = subjects()[exercise]
