@@ -621,6 +621,8 @@ def main() -> None:
         for line in sys.stdin:
             jobs.put(json.loads(line))
         judge.close()
+        with suppress(OSError):  # the last judge of a run that was ended without a word leaves nothing
+            os.rmdir(first["scratch"])
         os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()
