@@ -236,7 +236,7 @@ class Hand:
         )
         folder = str(self.course.folder)
         first = {"limits": self.course.limits, "hidden": [folder], "folder": folder, "ids": self.course.ids}
-        self._say(first)
+        self._say({**first, "scratch": self.scratch})
 
     def _say(self, line: Report) -> None:
         assert self.process is not None and self.process.stdin is not None

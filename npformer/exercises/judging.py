@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -185,8 +185,7 @@ class Forked:
         self.pipe.close()
         with suppress(OSError):
             self.control.shutdown(socket.SHUT_WR)
-            while self.control.recv(64):
-                continue
+            list(iter(lambda: self.control.recv(64), b""))
         self.control.close()
 
 
@@ -244,10 +243,10 @@ class Alone:
         shelter.end_group(self.process.pid)
         self.process.kill()
         self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout):
-            with suppress(OSError):
-                if stream:
-                    stream.close()
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdout.close()
+        with suppress(OSError):  # what it did not read
+            self.process.stdin.close()
 
 
 # --- one submission -------------------------------------------------------------------------------
@@ -281,7 +280,7 @@ class Student:
         """From here on time counts for another exercise."""
         self.part, self.since, self.before = self.clock.share(load), 0.0, self.process.cpu()
 
-    def end(self, ending: str) -> None:
+    def end(self, ending: str) -> NoReturn:
         """Give up on this process."""
         self.ending = self.ending or ending
         raise Ended(self.ending)
@@ -333,7 +332,6 @@ class Student:
         self.end(
             f"It was still running after {cpu:g} seconds."
         )  # whichever of the two: the same in every run
-        return b""  # never
 
     def call(self, exercise_id: str, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
         """What the student's function gives for these arguments, which may be changed by it."""
@@ -623,6 +621,8 @@ def main() -> None:
         for line in sys.stdin:
             jobs.put(json.loads(line))
         judge.close()
+        with suppress(OSError):  # the last judge of a run that was ended without a word leaves nothing
+            os.rmdir(first["scratch"])
         os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import queue
 import signal
 import socket
 import subprocess
@@ -245,6 +246,33 @@ def test_another_run_s_journal_is_refused(small_class, tmp_path, capsys):
         assert journal.begin(grading.Class(small_class, [], ("order.bag",), Limits())) == {}
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_a_run_with_their_code(number, small_class, tmp_path, monkeypatch, capsys):
+    """Whether a handler of ours catches them or Python's own has come first."""
+
+    def grade_and_stop(*arguments, **options):
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        os.kill(os.getpid(), number)
+        time.sleep(5)
+
+    monkeypatch.setattr(grading, "grade", grade_and_stop)
+    before = signal.getsignal(number)
+    assert cli.main(["grade", str(small_class), "--csv", str(tmp_path / "o.csv")]) == 128 + number
+    assert "--resume goes on from there" in capsys.readouterr().err and signal.getsignal(number) == before
+
+
+def test_what_the_system_leaves_open_and_what_is_passed_over_is_said(
+    small_class, tmp_path, monkeypatch, capsys
+):
+    (small_class / "x.py").mkdir()
+    monkeypatch.setattr(Hand, "judged", lambda self, path: {**REPORT, "open": ["network"]})
+    assert cli.main(["grade", str(small_class), "--csv", str(tmp_path / "o.csv"), "--only=pe.table"]) == 0
+    shown_ = capsys.readouterr()
+    assert "This system did not close for them: network. See --container." in shown_.out
+    assert shown_.err.startswith("passed over: x.py\n")
+
+
 # --- the hands --------------------------------------------------------------------------------------
 
 
@@ -278,6 +306,7 @@ def test_a_hand_that_is_closed_starts_nothing(small_class, tmp_path):
     hand.hang_up()
     hand.close()
     assert hand.judged(small_class / "s00.py")["reports"][0]["status"] == "not read"
+    hand.work(queue.Queue(), queue.Queue())
     assert hand.process is None
 
 

@@ -361,9 +361,11 @@ def threads_of_this_process(monkeypatch):
 @POSIX
 def test_a_cluster_gives_the_same_table(folder, threads_of_this_process):
     (folder / "killer.py").write_text("")
-    os.symlink("/", folder / "link.py")
+    os.symlink(__file__, folder / "link.py")
     here = grade(folder, IDS)
     there = grade(folder, IDS, cluster="here")
+    course = Class(folder, [folder / "ada.py"], IDS, Limits())
+    assert [place for place, _ in grading.by_cluster(course, [0], "here")] == [0]
     for judge in vars(grading._kept).pop("judges").values():
         judge.close()
     killed = "The grader ended on this file (RuntimeError); look at it yourself."

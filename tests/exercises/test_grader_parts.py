@@ -6,6 +6,7 @@ import io
 import json
 import os
 import queue
+import runpy
 import signal
 import socket
 import struct
@@ -802,7 +803,12 @@ def test_a_keeper_that_falls_silent_has_no_cpu_time():
     control, keeper = socket.socketpair()
     keeper.sendall(pack({"network": True}))
     process = judging.Forked(pipe, control)
+    keeper.sendall(b"x" * 80)
     keeper.shutdown(socket.SHUT_WR)
+    process.control.recv(72)
+    process.control.setblocking(False)
+    assert process.control.recv(4) == b"xxxx"
+    process.control.setblocking(True)
     assert process.cpu() is None and process.walls == {"network": True}
     its_pipe.close(), keeper.close(), process.close()
 
@@ -849,6 +855,18 @@ def test_files_that_cannot_be_read_say_so(tmp_path, monkeypatch):
     monkeypatch.setattr(judging, "LARGEST_SUBMISSION", -1)
     assert judging.digest_of(str(path), str(tmp_path))[1].startswith("It is larger than")
     assert "It is no file." in judging.digest_of(str(tmp_path), str(tmp_path))
+    assert "cannot be read" in judging.digest_of(str(tmp_path / "none"), str(tmp_path))[0]
+    assert judging.digest_of(str(tmp_path), str(path))[1] == "It is a link to a place outside the folder."
+    with Judge() as judge:
+        report = judging.grade_file(judge, str(tmp_path), str(tmp_path), ["order.bag"])
+    assert report["reports"][0]["evidence"] == "It is no file."
+
+
+def test_python_m_runs_a_worker(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("no settings"))
+    monkeypatch.delitem(sys.modules, "npformer.exercises.judging")
+    with pytest.raises(json.JSONDecodeError):
+        runpy.run_module("npformer.exercises.judging", run_name="__main__")
 
 
 def test_a_worker_of_a_class_reads_jobs_and_leaves_with_its_input(tmp_path, monkeypatch, capsys):
