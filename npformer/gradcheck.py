@@ -1,7 +1,5 @@
 """Gradients by differences: is this backward pass the derivative of that forward? Knows no layer."""
 
-from __future__ import annotations  # np.random.Generator in a signature would import numpy.random
-
 import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -65,7 +63,7 @@ def gradcheck(
     forward: Callable[..., Any],
     backward: Callable[..., Any],
     *args: Any,
-    rng: np.random.Generator | None = None,
+    rng: Rng | None = None,
     tolerance: float = 1e-8,
     **kwargs: Any,
 ) -> GradientReport:

@@ -203,7 +203,7 @@ def shape_faults(place, places):
             bad = letter in told or (n <= 0 and letter[0] not in "TS")
             if n >= 0 and (letter != "vocab_size" or bad or what == "longer"):  # its last id is used
                 fault = shape_fault(f"{letter} {what}", (*shape[:i], n, *shape[i + 1 :]), bad)
-                yield fault if bad or "positions.P" not in str(place) else rows_fault(fault, place)
+                yield rows_fault(fault, place) if letter == "max_length" and n else fault
     leads, shared = letters[:1] == ["..."], "..." in told
     yield shape_fault("one axis more", (1, *shape), shared or not leads)
     if leads and first and inside:

@@ -94,7 +94,7 @@ NEW_LETTERS = {  # lengths that the arguments do not tell
 def ask_result(name):
     """Hold what a function returns to its annotation, with the letters that its arguments have told."""
     body, arguments = inspect.unwrap(getattr(npf, name)), CALLS[name]()
-    told = Call(name, arguments, {})
+    told = Call(name, arguments, {}, paths=True)
     ask_all(told, read_signature(body))
     told.arguments = {"config": CONFIG} | arguments  # it says which tables the result has
     for argument, value in arguments.items():
