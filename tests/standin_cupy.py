@@ -245,6 +245,9 @@ def asarray(a):
     return a if isinstance(a, ndarray) else array(a)
 
 
+asanyarray = asarray
+
+
 def asnumpy(a):
     return a.get() if isinstance(a, ndarray) else np.asarray(a)
 

@@ -382,7 +382,11 @@ def _error(reply: Report) -> Exception:
         base = Exception
     text = message.removeprefix(name).removeprefix(": ")
     text = ", ".join(part for part in (text, str(reply["where"])) if part)
-    kind = type(name, (base,), {"__init__": lambda self: None, "__str__": lambda self: text})
+    kind = type(
+        name,
+        (base,),
+        {"__init__": lambda self: None, "__str__": lambda self: text, "__module__": "submission"},
+    )
     return kind()
 
 
