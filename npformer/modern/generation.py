@@ -1,0 +1,175 @@
+"""Writing with a causal model, token by token, with the keys and values of the earlier ones kept."""
+
+from typing import Annotated, Any
+
+import numpy as np
+
+from npformer.arrays import Array, array_module
+from npformer.attention import AttentionParams, attention_forward, causal_mask, merge_heads, split_heads
+from npformer.decoding import KeptKeys, keep
+from npformer.functional import linear_forward, softmax_forward
+from npformer.modern.causal_lm import CausalBlockParams, CausalLMConfig, CausalLMParams, logits_forward
+from npformer.modern.gated_ffn import gated_ffn_forward
+from npformer.modern.rms_norm import rms_norm_forward
+from npformer.positional import rope_forward
+from npformer.signature import IN_VOCABULARY, Call, Count, Id, Ids, Length, NonNegative, Rng, Rule, number
+from npformer.validate import check_generator
+
+
+def _ask_prompt(ids: Any, name: str, call: Call) -> None:
+    """At least one token in each row, and padding behind the last one only."""
+    padding_id = call.arguments.get("padding_id")
+    if ids.shape[-1] == 0:
+        raise ValueError(f"{call.function}: {name} has shape {ids.shape}; expected at least one token a row")
+    if padding_id is not None and isinstance(ids, np.ndarray):
+        token = ids != padding_id  # (B, T)
+        if not token[..., 0].all() or (token[..., 1:] & ~token[..., :-1]).any():
+            raise ValueError(
+                f"{call.function}: {name} has padding_id={padding_id} before a token; "
+                "expected it at the end only"
+            )
+
+
+def _ask_room(n: Any, name: str, call: Call) -> None:
+    T, most = call.letters["T"], call.arguments["config"].max_length
+    if T + n > most:
+        raise ValueError(
+            f"{call.function}: {name} is {n}; expected at most {most - T}, "
+            f"the prompt has {T} positions and config.max_length={most}"
+        )
+
+
+def _ask_draws(n: Any, name: str, call: Call) -> None:
+    """Drawing needs a generator; the likeliest token does not."""
+    if call.arguments.get("temperature", 1.0) != 0:
+        check_generator(call.function, "rng", call.arguments.get("rng"))
+
+
+PROMPT, ROOM = Rule("tokens, then padding", _ask_prompt, 3), Rule("T + n <= max_length", _ask_room, 4)
+DRAWS = Rule("rng unless temperature=0", _ask_draws, 4)
+Share = Annotated[float, number("0 < · <= 1", above=0, maximum=1)]
+
+
+def generate(
+    ids: Ids[Array, "... T", IN_VOCABULARY, PROMPT],
+    params: CausalLMParams,
+    config: CausalLMConfig,
+    *,
+    max_new_tokens: Annotated[Length, ROOM, DRAWS],
+    temperature: NonNegative = 1.0,
+    top_k: Count | None = None,
+    top_p: Share | None = None,
+    stop_id: Id | None = None,
+    rng: Rng | None = None,
+    padding_id: Id | None = None,
+) -> Array:
+    """Each row goes on by max_new_tokens: ids (B, T) -> (B, T + max_new_tokens), the prompt first.
+
+    temperature=0 takes the likeliest token; otherwise `choose` draws one. What follows a row's stop_id is
+    stop_id again. Prompts of different lengths end in padding_id: a row's new tokens stand directly behind
+    its own prompt, and its padding behind those. Keys and values of the earlier tokens are kept, so that a
+    new token costs one query.
+
+    >>> from npformer import init_causal_lm
+    >>> config = CausalLMConfig(d_model=8, d_ff=21, n_heads=4, n_kv_heads=2, n_layers=1)
+    >>> params = init_causal_lm(10, config, np.random.default_rng(0))
+    >>> generate(np.array([[1, 2, 3]]), params, config, max_new_tokens=5, temperature=0).shape
+    (1, 8)
+    """
+    xp, (*leading, T), new = array_module(ids), ids.shape, int(max_new_tokens)
+    is_prompt = xp.ones(ids.shape, bool) if padding_id is None else ids != padding_id  # (B, T)
+    ends = is_prompt.sum(axis=-1)[..., None]  # (B, 1), T where nothing is padded
+    first, last = (T, T) if padding_id is None or ids.size == 0 else (int(ends.min()), int(ends.max()))
+    own = (ends <= xp.arange(T + new)) & (xp.arange(T + new) < ends + new)  # (B, T + new), places to write
+    behind = xp.full((*leading, new), padding_id or 0, dtype=ids.dtype)
+    ids = xp.where(own, stop_id or 0, xp.concatenate([ids, behind], axis=-1)).astype(ids.dtype)
+    kept = [no_keys(block.attention, ids, config) for block in params.blocks]
+    start, done = 0, xp.zeros(leading, bool)
+    for t in range(first, last + new):
+        logits, kept = next_logits(ids[..., start:t], kept, params, config)  # (B, vocab_size)
+        start, new_ids = t, choose(logits, temperature, top_k, top_p, rng)  # (B,)
+        writes = own[..., t] & ~done
+        ids[..., t] = xp.where(writes, new_ids, ids[..., t])
+        if stop_id is not None:
+            done = done | (writes & (new_ids == stop_id))
+            if bool(done.all()):
+                break
+    return ids
+
+
+def choose(
+    logits: Array, temperature: float, top_k: int | None, top_p: float | None, rng: Rng | None
+) -> Array:
+    """An id for each row, drawn from softmax(logits / temperature): (B, vocab_size) -> (B,).
+
+    top_k leaves the k likeliest; top_p the fewest likeliest that have this share of the rest together
+    (Holtzman et al., "The Curious Case of Neural Text Degeneration", 2020). temperature=0 draws nothing: the
+    likeliest. The draws are NumPy's on every array library.
+    """
+    if rng is None or temperature == 0:
+        return logits.argmax(axis=-1)
+    xp, order = array_module(logits), None
+    p, _ = softmax_forward((logits - logits.max(axis=-1, keepdims=True)) / float(temperature))  # (B, V)
+    if top_k is not None or top_p is not None:
+        order = xp.argsort(-p, axis=-1, kind="stable")  # the likeliest first
+        p = xp.take_along_axis(p, order, axis=-1)
+        p = p * (xp.arange(p.shape[-1]) < (top_k or p.shape[-1]))
+        sums = xp.cumsum(p, axis=-1)
+        p = p * (sums - p < (top_p or 1) * sums[..., -1:])
+    sums = xp.cumsum(p, axis=-1)
+    drawn = xp.asarray(rng.random(p.shape[:-1]))[..., None] * sums[..., -1:]  # (B, 1)
+    chosen = (sums <= drawn).sum(axis=-1)[..., None]  # (B, 1): the first whose sum is above
+    return (chosen if order is None else xp.take_along_axis(order, chosen, axis=-1))[..., 0]
+
+
+def no_keys(params: AttentionParams, ids: Array, config: CausalLMConfig) -> KeptKeys:
+    """What a block has kept before the first token."""
+    d_k = config.d_model // int(config.n_heads)
+    shape = (*ids.shape[:-1], config.n_kv_heads, 0, d_k)  # (B, n_kv_heads, 0, d_k)
+    none = array_module(ids).empty(shape, params.W_K.dtype)
+    return KeptKeys(none, none, 0)
+
+
+def next_logits(
+    ids: Array, kept: list[KeptKeys], params: CausalLMParams, config: CausalLMConfig
+) -> tuple[Array, list[KeptKeys]]:
+    """n more tokens through all blocks: ids (B, n) -> the last logits (B, vocab_size), and what is kept."""
+    x, after = params.embedding.E[ids], []  # (B, n, d_model)
+    for block, before in zip(params.blocks, kept, strict=True):
+        x, now = next_through_block(x, before, block, config)
+        after.append(now)
+    y, _ = rms_norm_forward(x[..., -1, :], params.norm, eps=config.eps)  # (B, d_model)
+    return logits_forward(y, params)[0], after
+
+
+def next_through_block(
+    x: Array, kept: KeptKeys, params: CausalBlockParams, config: CausalLMConfig
+) -> tuple[Array, KeptKeys]:
+    """`causal_block_forward` for n more tokens, x (B, n, d_model)."""
+    n, _ = rms_norm_forward(x, params.norm_1, eps=config.eps)
+    a, kept = attend_to_kept(n, kept, params.attention, config)
+    h = x + a
+    m, _ = rms_norm_forward(h, params.norm_2, eps=config.eps)
+    f, _ = gated_ffn_forward(m, params.ffn)
+    return h + f, kept
+
+
+def attend_to_kept(
+    x: Array, kept: KeptKeys, params: AttentionParams, config: CausalLMConfig
+) -> tuple[Array, KeptKeys]:
+    """Self-attention of n more tokens, x (B, n, d_model), to those kept, which they join.
+
+    The queries that share a key head stand one below the other, so that no key is copied.
+    """
+    (*leading, n, _), t, h, n_kv_heads = x.shape, kept.length, int(config.n_heads), int(config.n_kv_heads)
+    q = split_heads(linear_forward(x, params.W_Q)[0], h)  # (B, h, n, d_k)
+    k = split_heads(linear_forward(x, params.W_K)[0], n_kv_heads)  # (B, n_kv_heads, n, d_k)
+    v = split_heads(linear_forward(x, params.W_V)[0], n_kv_heads)
+    xp = array_module(x)
+    q, k = (rope_forward(z, positions=xp.arange(t, t + n), base=config.base)[0] for z in (q, k))
+    kept = keep(kept, k, v)
+    keys, values = kept.keys[..., : kept.length, :], kept.values[..., : kept.length, :]
+    mask = None if n == 1 else xp.concatenate([causal_mask(n, t + n, xp=xp)] * (h // n_kv_heads))
+    groups = q.reshape(*leading, n_kv_heads, -1, q.shape[-1])  # (B, n_kv_heads, h/n_kv_heads · n, d_k)
+    heads, _ = attention_forward(groups, keys, values, mask=mask)
+    return linear_forward(merge_heads(heads.reshape(*leading, h, n, -1)), params.W_O)[0], kept
