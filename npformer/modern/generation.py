@@ -170,6 +170,6 @@ def attend_to_kept(
     kept = keep(kept, k, v)
     keys, values = kept.keys[..., : kept.length, :], kept.values[..., : kept.length, :]
     mask = None if n == 1 else xp.concatenate([causal_mask(n, t + n, xp=xp)] * (h // n_kv_heads))
-    groups = q.reshape(*leading, n_kv_heads, -1, q.shape[-1])  # (B, n_kv_heads, h/n_kv_heads · n, d_k)
+    groups = q.reshape(*leading, n_kv_heads, h // n_kv_heads * n, q.shape[-1])  # (B, n_kv_heads, …, d_k)
     heads, _ = attention_forward(groups, keys, values, mask=mask)
-    return linear_forward(merge_heads(heads.reshape(*leading, h, n, -1)), params.W_O)[0], kept
+    return linear_forward(merge_heads(heads.reshape(q.shape)), params.W_O)[0], kept
