@@ -74,6 +74,7 @@ from npformer.layer_norm import (
 )
 from npformer.loss import CrossEntropyCache, cross_entropy_backward, cross_entropy_forward
 from npformer.modern import (
+    BytePairs,
     CausalBlockParams,
     CausalLMConfig,
     CausalLMParams,
@@ -93,6 +94,7 @@ from npformer.modern import (
     silu_forward,
     tiled_attention_backward,
     tiled_attention_forward,
+    train_byte_pairs,
 )
 from npformer.optim import AdamState, adam_init, adam_update, sgd_update, warmup_learning_rate
 from npformer.positional import (
@@ -107,6 +109,7 @@ from npformer.positional import (
     shift_matrix,
     wavelengths,
 )
+from npformer.published.llama2c import load_llama2c
 from npformer.published.minilm import MiniLMParams, load_minilm, minilm_input, sentence_embeddings
 from npformer.published.torch_names import encoder_block_from_torch, encoder_block_to_torch
 from npformer.signature import Float, Ids, Mask, checked
@@ -139,6 +142,7 @@ __all__ = [
     "AttentionCache",
     "AttentionParams",
     "BlockMultiplications",
+    "BytePairs",
     "CausalBlockParams",
     "CausalLMConfig",
     "CausalLMParams",
@@ -235,6 +239,7 @@ __all__ = [
     "linear_backward",
     "linear_forward",
     "load",
+    "load_llama2c",
     "load_minilm",
     "merge_heads",
     "minilm_input",
@@ -269,6 +274,7 @@ __all__ = [
     "to_numpy",
     "token_similarity",
     "tokenize",
+    "train_byte_pairs",
     "training_bytes",
     "transformer_backward",
     "transformer_forward",

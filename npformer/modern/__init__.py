@@ -1,5 +1,6 @@
 """What changed in the Transformer since 2017."""
 
+from npformer.modern.byte_pairs import BytePairs, train_byte_pairs
 from npformer.modern.causal_lm import (
     CausalBlockParams,
     CausalLMConfig,
@@ -21,6 +22,7 @@ from npformer.modern.rms_norm import RMSNormParams, init_rms_norm, rms_norm_back
 from npformer.modern.tiled_attention import tiled_attention_backward, tiled_attention_forward
 
 __all__ = [
+    "BytePairs",
     "CausalBlockParams",
     "CausalLMConfig",
     "CausalLMParams",
@@ -40,4 +42,5 @@ __all__ = [
     "silu_forward",
     "tiled_attention_backward",
     "tiled_attention_forward",
+    "train_byte_pairs",
 ]
