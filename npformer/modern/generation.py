@@ -11,7 +11,7 @@ from npformer.functional import linear_forward, softmax_forward
 from npformer.modern.causal_lm import CausalBlockParams, CausalLMConfig, CausalLMParams, logits_forward
 from npformer.modern.gated_ffn import gated_ffn_forward
 from npformer.modern.rms_norm import rms_norm_forward
-from npformer.positional import rope_forward
+from npformer.positional import RoPECache, rope_backward, rope_forward
 from npformer.signature import IN_VOCABULARY, Call, Count, Id, Ids, Length, NonNegative, Rng, Rule, number
 from npformer.validate import check_generator
 
@@ -102,24 +102,29 @@ def choose(
 ) -> Array:
     """An id for each row, drawn from softmax(logits / temperature): (B, vocab_size) -> (B,).
 
-    top_k leaves the k likeliest; top_p the fewest likeliest that have this share of the rest together
-    (Holtzman et al., "The Curious Case of Neural Text Degeneration", 2020). temperature=0 draws nothing: the
-    likeliest. The draws are NumPy's on every array library.
+    top_k leaves the k likeliest; top_p the fewest of those that have this share of their sum together
+    (Holtzman et al., "The Curious Case of Neural Text Degeneration", 2020). Whatever is as likely as the last
+    one left stays too. temperature=0 draws nothing: the likeliest. The draws are NumPy's everywhere.
     """
     if rng is None or temperature == 0:
         return logits.argmax(axis=-1)
-    xp, order = array_module(logits), None
+    xp = array_module(logits)
     p, _ = softmax_forward((logits - logits.max(axis=-1, keepdims=True)) / float(temperature))  # (B, V)
     if top_k is not None or top_p is not None:
-        order = xp.argsort(-p, axis=-1, kind="stable")  # the likeliest first
-        p = xp.take_along_axis(p, order, axis=-1)
-        p = p * (xp.arange(p.shape[-1]) < (top_k or p.shape[-1]))
-        sums = xp.cumsum(p, axis=-1)
-        p = p * (sums - p < (top_p or 1) * sums[..., -1:])
+        p = p * (p >= last_left(p, top_k or p.shape[-1], float(top_p or 1)))
     sums = xp.cumsum(p, axis=-1)
     drawn = xp.asarray(rng.random(p.shape[:-1]))[..., None] * sums[..., -1:]  # (B, 1)
-    chosen = (sums <= drawn).sum(axis=-1)[..., None]  # (B, 1): the first whose sum is above
-    return (chosen if order is None else xp.take_along_axis(order, chosen, axis=-1))[..., 0]
+    return (sums <= drawn).sum(axis=-1)  # the first whose sum is above
+
+
+def last_left(p: Array, top_k: int, top_p: float) -> Array:
+    """The smallest of the probabilities that top_k and top_p leave: (B, vocab_size) -> (B, 1)."""
+    xp = array_module(p)
+    likeliest = -xp.sort(-p, axis=-1)[..., :top_k]  # (B, k), in falling order
+    sums = xp.cumsum(likeliest, axis=-1)
+    before = sums - likeliest  # what stands before each one
+    left = (before < top_p * sums[..., -1:]).sum(axis=-1)[..., None]  # (B, 1), how many
+    return xp.take_along_axis(likeliest, left - 1, axis=-1)
 
 
 def no_keys(params: AttentionParams, ids: Array, config: CausalLMConfig) -> KeptKeys:
@@ -135,19 +140,30 @@ def next_logits(
 ) -> tuple[Array, list[KeptKeys]]:
     """n more tokens through all blocks: ids (B, n) -> the last logits (B, vocab_size), and what is kept."""
     x, after = params.embedding.E[ids], []  # (B, n, d_model)
+    turn = next_turn(x, kept[0].length if kept else 0, config)
     for block, before in zip(params.blocks, kept, strict=True):
-        x, now = next_through_block(x, before, block, config)
+        x, now = next_through_block(x, before, block, config, turn)
         after.append(now)
     y, _ = rms_norm_forward(x[..., -1, :], params.norm, eps=config.eps)  # (B, d_model)
     return logits_forward(y, params)[0], after
 
 
+def next_turn(x: Array, t: int, config: CausalLMConfig) -> RoPECache:
+    """The angles of the positions from t on, computed once for all blocks, for `rope_backward`.
+
+    It turns back by an angle: by minus the angle it turns as `rope_forward` does.
+    """
+    positions = array_module(x).arange(t, t + x.shape[-2])
+    _, turn = rope_forward(x[..., : config.d_model // config.n_heads], positions=positions, base=config.base)
+    return turn._replace(sin=-turn.sin)
+
+
 def next_through_block(
-    x: Array, kept: KeptKeys, params: CausalBlockParams, config: CausalLMConfig
+    x: Array, kept: KeptKeys, params: CausalBlockParams, config: CausalLMConfig, turn: RoPECache
 ) -> tuple[Array, KeptKeys]:
     """`causal_block_forward` for n more tokens, x (B, n, d_model)."""
     n, _ = rms_norm_forward(x, params.norm_1, eps=config.eps)
-    a, kept = attend_to_kept(n, kept, params.attention, config)
+    a, kept = attend_to_kept(n, kept, params.attention, config, turn)
     h = x + a
     m, _ = rms_norm_forward(h, params.norm_2, eps=config.eps)
     f, _ = gated_ffn_forward(m, params.ffn)
@@ -155,18 +171,18 @@ def next_through_block(
 
 
 def attend_to_kept(
-    x: Array, kept: KeptKeys, params: AttentionParams, config: CausalLMConfig
+    x: Array, kept: KeptKeys, params: AttentionParams, config: CausalLMConfig, turn: RoPECache
 ) -> tuple[Array, KeptKeys]:
     """Self-attention of n more tokens, x (B, n, d_model), to those kept, which they join.
 
     The queries that share a key head stand one below the other, so that no key is copied.
     """
-    (*leading, n, _), t, h, n_kv_heads = x.shape, kept.length, int(config.n_heads), int(config.n_kv_heads)
+    xp, (*leading, n, _), t = array_module(x), x.shape, kept.length
+    h, n_kv_heads = int(config.n_heads), int(config.n_kv_heads)
     q = split_heads(linear_forward(x, params.W_Q)[0], h)  # (B, h, n, d_k)
     k = split_heads(linear_forward(x, params.W_K)[0], n_kv_heads)  # (B, n_kv_heads, n, d_k)
     v = split_heads(linear_forward(x, params.W_V)[0], n_kv_heads)
-    xp = array_module(x)
-    q, k = (rope_forward(z, positions=xp.arange(t, t + n), base=config.base)[0] for z in (q, k))
+    q, k = rope_backward(q, turn), rope_backward(k, turn)
     kept = keep(kept, k, v)
     keys, values = kept.keys[..., : kept.length, :], kept.values[..., : kept.length, :]
     mask = None if n == 1 else xp.concatenate([causal_mask(n, t + n, xp=xp)] * (h // n_kv_heads))
