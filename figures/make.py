@@ -208,8 +208,7 @@ def words() -> np.ndarray:
 def block_steps() -> list[np.ndarray]:
     """x, attention, first norm, FFN and second norm of the worked example's block, each (3, 4)."""
     steps = worked_example().named
-    names = ("sum", "attention.output", "norm_1.output", "ffn.output", "norm_2.output")
-    return [steps[name].value for name in names]
+    return [steps[name].value for name in "xahfy"]
 
 
 NORMS = {"post": "post-norm", "pre": "pre-norm", "no": "no norm"}

@@ -1,4 +1,14 @@
-"""npformer: the Transformer in plain NumPy functions, every backward pass written by hand and checked."""
+"""npformer: the Transformer in plain NumPy functions, every backward pass written by hand and checked.
+
+What stands in a signature is checked when you call npformer.f: shapes ("... T d_model"), dtypes, ranges,
+choices. All arrays of a call share one dtype, float32 or float64. A wrong kind of thing raises TypeError, a
+wrong value or shape ValueError; the message names the function, the argument, what was expected and what was
+received. A backward takes the cache of its own forward, and a gradient of exactly the output's shape. Values
+(an id's range, NaN in a gradient) are looked at in NumPy arrays only: on a GPU that would mean waiting.
+
+The modules' own functions, npformer.feed_forward.ffn_forward for example, are the bare equations: they check
+nothing and call each other. A docstring names only the errors that go beyond these.
+"""
 
 from types import FunctionType as _FunctionType
 
@@ -129,6 +139,7 @@ from npformer.teaching.costs import (
     training_bytes,
 )
 from npformer.teaching.diagnostics import dead_units, order_sensitivity, token_similarity
+from npformer.teaching.player import play
 from npformer.teaching.text import build_vocabulary, decode, encode, tokenize
 from npformer.transformer import (
     TransformerCache,
@@ -256,6 +267,7 @@ __all__ = [
     "order_sensitivity",
     "padding_mask",
     "parameter_count",
+    "play",
     "positional_encoding",
     "relu_backward",
     "relu_forward",
@@ -293,7 +305,8 @@ __all__ = [
 
 # The front door: npformer.f is f held to its signature. The modules' own functions call each other unchecked.
 # Functions that take anything (a tree, a user's function, text) look at it themselves.
-_THEMSELVES = {f"npformer.{name}" for name in "arrays backend tree gradcheck signature teaching.text".split()}
+_MODULES = "arrays backend tree gradcheck signature teaching.text teaching.player".split()
+_THEMSELVES = {f"npformer.{name}" for name in _MODULES}
 for _name in __all__:
     if isinstance(globals()[_name], _FunctionType) and globals()[_name].__module__ not in _THEMSELVES:
         globals()[_name] = checked(globals()[_name])

@@ -1,9 +1,8 @@
 """Scaled dot-product attention and multi-head attention, forward and backward; masks."""
 
 import math
-from collections.abc import Iterable
 from types import ModuleType
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -80,29 +79,26 @@ def attention_backward(
     [(2, 2), (2, 2), (2, 2)]
     """
     q, k, v, _, weights = cache
-    xp, scale = array_module(dy), 1 / math.sqrt(q.shape[-1])
-    dq, dk, dv = xp.empty_like(q), xp.empty_like(k), xp.empty_like(v)
-    for head in _pieces(weights):
-        w, dy_h = weights[head], dy[head]
-        xp.matmul(_transposed(w), dy_h, out=dv[head])  # y = weights v: (..., T_k, d_v)
-        ds = dy_h @ _transposed(v[head])  # y = weights v: (..., T_q, T_k), so far dw
-        ds -= (ds * w).sum(axis=-1, keepdims=True)  # weights = softmax(scores), in the memory of dw
-        ds *= w
-        xp.matmul(ds, k[head], out=dq[head])  # scores = q kᵀ/√d_k: (..., T_q, d_k)
-        xp.matmul(_transposed(ds), q[head], out=dk[head])  # scores = q kᵀ/√d_k: (..., T_k, d_k)
-    dq *= scale
-    dk *= scale
+    if not isinstance(weights, np.ndarray) or weights.size <= LARGE:
+        return _gradients(dy, q, k, v, weights)
+    dq, dk, dv = np.empty_like(q), np.empty_like(k), np.empty_like(v)
+    for h in np.ndindex(weights.shape[:-2]):  # head by head: only one (T_q, T_k) more in memory
+        dq[h], dk[h], dv[h] = _gradients(dy[h], q[h], k[h], v[h], weights[h])
     return dq, dk, dv
 
 
-LARGE = 2**18  # entries; a whole (..., T_q, T_k) more than this would be much memory
+LARGE = 2**18  # entries of weights; a GPU takes all heads at once, because it starts each product anew
 
 
-def _pieces(weights: Array) -> Iterable[Any]:
-    """Everything at once, or one head after the other where the weights are large."""
-    if isinstance(weights, np.ndarray) and weights.size > LARGE:
-        return np.ndindex(weights.shape[:-2])
-    return [...]  # a GPU too: head by head it would start hundreds of small kernels
+def _gradients(dy: Array, q: Array, k: Array, v: Array, w: Array) -> tuple[Array, Array, Array]:
+    xp, scale = array_module(dy), 1 / math.sqrt(q.shape[-1])
+    dv = _transposed(w) @ dy  # y = w v: (..., T_k, d_v)
+    ds = dy @ _transposed(v)  # y = w v: (..., T_q, T_k), so far dw
+    ds -= xp.add.reduce(ds * w, axis=-1, keepdims=True)  # w = softmax(scores), in the memory of dw
+    ds *= w
+    dq = ds @ (k * scale)  # scores = q kᵀ/√d_k: (..., T_q, d_k)
+    dk = _transposed(ds) @ (q * scale)  # scores = q kᵀ/√d_k: (..., T_k, d_k)
+    return dq, dk, dv
 
 
 def _scores(q: Array, k: Array, bias: Array | None) -> Array:
@@ -255,10 +251,13 @@ def multi_head_attention_backward(
     dheads = split_heads(dmerged, attention.q.shape[-3])  # (..., h, T_q, d_k)
     dQ, dK, dV = attention_backward(dheads, attention)  # (..., h, T, d_k)
     dK, dV = (sum_repeated(dz, merged.shape[-1] // W_K.shape[-1]) for dz in (dK, dV))  # (..., n_kv_heads, …)
+    del dmerged, dheads  # memory for what comes: the backward's most arrays are alive below
     if turned is not None:
         dQ, dK = rope_backward(dQ, turned[0]), rope_backward(dK, turned[1])
     dq, dW_Q, db_Q = linear_backward(merge_heads(dQ), LinearCache(q, W_Q, b_Q))  # (..., T_q, d_model)
+    del dQ
     dk, dW_K, db_K = linear_backward(merge_heads(dK), LinearCache(k, W_K, b_K))  # (..., T_k, d_model)
+    del dK
     dv, dW_V, db_V = linear_backward(merge_heads(dV), LinearCache(v, W_V, b_V))
     return dq, dk, dv, AttentionParams(dW_Q, dW_K, dW_V, dW_O, db_Q, db_K, db_V, db_O)
 

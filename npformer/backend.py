@@ -4,7 +4,8 @@ import sys
 from typing import Any
 
 from npformer.arrays import Array, array_module
-from npformer.tree import mapped
+from npformer.tree import mapped, on_host
+from npformer.validate import is_array
 
 __all__ = ["Array", "array_module", "available_backends", "to_backend", "to_numpy"]
 
@@ -33,14 +34,12 @@ def to_backend(tree: Any, backend: str) -> Any:
     if backend not in ("numpy", "cupy"):
         raise ValueError(f"to_backend: backend is {backend[:40]!r}; expected 'numpy' or 'cupy'")
     if backend == "numpy":
-        return mapped("to_backend", "", _to_host, tree)
+        return mapped("to_backend", "", on_host, tree)
     reason = _why_no_cupy()
     if reason:
         raise RuntimeError(f"to_backend: {reason}")
     cupy = sys.modules["cupy"]
-    return mapped(
-        "to_backend", "", lambda leaf: leaf if isinstance(leaf, int | float) else cupy.asarray(leaf), tree
-    )
+    return mapped("to_backend", "", lambda leaf: cupy.asarray(leaf) if is_array(leaf) else leaf, tree)
 
 
 def to_numpy(tree: Any) -> Any:
@@ -50,11 +49,7 @@ def to_numpy(tree: Any) -> Any:
     >>> to_numpy((np.ones(2), None))
     (array([1., 1.]), None)
     """
-    return mapped("to_numpy", "", _to_host, tree)
-
-
-def _to_host(leaf: Any) -> Any:
-    return leaf.get() if hasattr(leaf, "get") else leaf
+    return mapped("to_numpy", "", on_host, tree)
 
 
 def _why_no_cupy() -> str:

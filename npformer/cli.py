@@ -14,8 +14,9 @@ from npformer.encoder import encoder_block_backward, encoder_block_forward
 from npformer.exercises.commands import add_commands
 from npformer.gradcheck import gradcheck
 from npformer.published.stories import fetch_stories
+from npformer.teaching.player import play
 from npformer.teaching.worked_example import MOST_DECIMALS, Trace, worked_example
-from npformer.teaching.worksheet import PAPERS, save_worksheet
+from npformer.teaching.worksheet import DECIMALS, PAPERS, example_from_name, save_worksheet
 from npformer.tree import leaves
 
 ASCII = str.maketrans(
@@ -42,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader has had enough, as `head` has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its exit
         return 1
+    except SystemExit as error:  # a command with an exit code of its own
+        return int(error.code or 0)
     except ModuleNotFoundError as error:
         return _refuse(options.command, f"{error}; try `uv sync --extra notebook`")
     except (ValueError, OSError) as error:
@@ -64,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_trace(commands)
     _add_worksheet(commands)
     _add_fetch(commands)
+    _add_play(commands)
     add_commands(commands)
     return parser
 
@@ -74,14 +78,18 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 def _add_trace(commands: Commands) -> None:
     summary = "every number of the worked example, forward and back, then its gradient check"
     command = commands.add_parser("trace", help=summary, description=f"Print {summary}.")
+    _add_decimals(command)
+    command.set_defaults(run=_trace)
+
+
+def _add_decimals(command: argparse.ArgumentParser, unless_given: str = "") -> None:
     command.add_argument(
         "--decimals",
         type=int,
         choices=range(1, MOST_DECIMALS + 1),
         metavar=f"1..{MOST_DECIMALS}",
-        help="round every step to so many decimals before the next, as on paper",
+        help=f"round every step to so many decimals before the next, as on paper{unless_given}",
     )
-    command.set_defaults(run=_trace)
 
 
 def _add_worksheet(commands: Commands) -> None:
@@ -103,6 +111,16 @@ def _add_fetch(commands: Commands) -> None:
     command.set_defaults(run=_fetch)
 
 
+def _add_play(commands: Commands) -> None:
+    summary = "the worked example cell by cell, as a page for a browser"
+    command = commands.add_parser("play", help=summary, description=f"Write {summary}.")
+    command.add_argument("--out", required=True, metavar="FILE", help="where to: an .html file")
+    command.add_argument("--name", metavar="NAME", help="the numbers of that student's worksheet")
+    command.add_argument("--at", metavar="STEP", help='where to open: "ffn.z", or "ffn.z,8" for its cell 8')
+    _add_decimals(command, f"; with a name it is {DECIMALS} unless given")
+    command.set_defaults(run=_play)
+
+
 def _trace(options: argparse.Namespace) -> Iterator[str]:
     trace = worked_example(decimals=options.decimals)
     yield f"{trace}\n"
@@ -119,11 +137,19 @@ def _fetch(options: argparse.Namespace) -> Iterator[str]:
     yield f"written: {', '.join(map(str, fetch_stories()))}"
 
 
+def _play(options: argparse.Namespace) -> Iterator[str]:
+    named = options.name is not None
+    example = example_from_name(options.name) if named else None
+    decimals = DECIMALS if named and options.decimals is None else options.decimals
+    player = play(worked_example(example, decimals=decimals), at=options.at)
+    yield f"written: {player.save(options.out)}"
+
+
 def _verdict(trace: Trace) -> str:
     """The gradient check of the block that the trace went through, and how near the trace is to the block."""
-    x, block, config = trace.named["sum"].value, trace.example.block, trace.example.config
+    x, block, config = trace.named["x"].value, trace.example.block, trace.example.config
     _, cache = encoder_block_forward(x, block, config)
-    _, grads = encoder_block_backward(trace.named["d_norm_2.output"].value, cache)
+    _, grads = encoder_block_backward(trace.named["d_y"].value, cache)
     far = max(float(np.abs(trace.named[f"d_{path}"].value - grad).max()) for path, grad in leaves(grads))
     report = gradcheck(encoder_block_forward, encoder_block_backward, x, block, config)
     return (

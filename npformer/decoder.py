@@ -1,6 +1,6 @@
 """The decoder block and the stack of them, forward and backward."""
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from npformer.attention import (
 )
 from npformer.config import TransformerConfig
 from npformer.encoder import (
+    LAYERS,
     ResidualCache,
     residual_backward,
     residual_forward,
@@ -41,7 +42,7 @@ class DecoderBlockParams(NamedTuple):
 class DecoderParams(NamedTuple):
     """The blocks from the first to the last, and the final norm of a pre-norm stack."""
 
-    blocks: tuple[DecoderBlockParams, ...]
+    blocks: Annotated[tuple[DecoderBlockParams, ...], LAYERS]
     norm: LayerNormParams | None = None
 
 

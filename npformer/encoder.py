@@ -1,7 +1,7 @@
 """The encoder block and the stack of them, forward and backward."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,18 @@ from npformer.layer_norm import (
     layer_norm_forward,
 )
 from npformer.positional import alibi_bias
-from npformer.signature import DType, Float, Mask, Rng, Shape
+from npformer.signature import Call, DType, Float, Mask, Rng, Rule, Shape
+
+
+def _ask_layers(blocks: Any, name: str, call: Call) -> None:
+    n_layers = call.arguments["config"].n_layers
+    if len(blocks) != n_layers:
+        raise ValueError(
+            f"{call.function}: {name} holds {len(blocks)} blocks; expected config.n_layers={n_layers}"
+        )
+
+
+LAYERS = Rule("config.n_layers of them", _ask_layers)
 
 
 class EncoderBlockParams(NamedTuple):
@@ -39,7 +50,7 @@ class EncoderBlockParams(NamedTuple):
 class EncoderParams(NamedTuple):
     """The blocks from the first to the last, and the final norm of a pre-norm stack."""
 
-    blocks: tuple[EncoderBlockParams, ...]
+    blocks: Annotated[tuple[EncoderBlockParams, ...], LAYERS]
     norm: LayerNormParams | None = None
 
 

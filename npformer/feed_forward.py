@@ -15,6 +15,7 @@ from npformer.functional import (
     gelu_backward,
     gelu_forward,
     glorot,
+    sum_rows,
 )
 from npformer.signature import DType, Float, Rate, Rng, Size
 
@@ -96,11 +97,14 @@ def ffn_backward(
     """
     x, hidden, gelu, dropped, (W_1, _, W_2, _) = cache
     dy, hidden = as_rows(dy), as_rows(hidden)  # (N, d_model), (N, d_ff)
-    db_2 = dy.sum(axis=0)  # y = … + b_2: (d_model,)
+    db_2 = sum_rows(dy)  # y = … + b_2: (d_model,)
     dW_2 = hidden.T @ dy  # y = hidden W_2: (d_ff, d_model)
-    dhidden = dropout_backward(dy @ W_2.T, dropped)  # y = hidden W_2: (N, d_ff)
-    dz = dhidden * (hidden > 0) if gelu is None else gelu_backward(dhidden, gelu)  # hidden = activation(z)
-    db_1 = dz.sum(axis=0)  # z = … + b_1: (d_ff,)
+    dz = dropout_backward(dy @ W_2.T, dropped)  # y = hidden W_2: (N, d_ff), so far dhidden
+    if gelu is None:
+        dz *= hidden > 0  # hidden = max(0, z), in the memory of dhidden: it is a block's largest array
+    else:
+        dz = gelu_backward(dz, gelu)  # hidden = gelu(z)
+    db_1 = sum_rows(dz)  # z = … + b_1: (d_ff,)
     dW_1 = as_rows(x).T @ dz  # z = x W_1: (d_model, d_ff)
     dx = (dz @ W_1.T).reshape(x.shape)  # z = x W_1: (..., d_model)
     return dx, FFNParams(dW_1, db_1, dW_2, db_2)

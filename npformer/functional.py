@@ -45,13 +45,19 @@ def linear_backward(
     dy = as_rows(dy)  # (N, d_out)
     dx = (dy @ W.T).reshape(x.shape)  # y = x W: (..., d_in)
     dW = as_rows(x).T @ dy  # y = x W: (d_in, d_out)
-    db = None if b is None else dy.sum(axis=0)  # y = … + b: (d_out,)
+    db = None if b is None else sum_rows(dy)  # y = … + b: (d_out,)
     return dx, dW, db
 
 
 def as_rows(x: Array) -> Array:
     """All leading axes as one, (..., d) -> (N, d): one matrix product instead of one per batch item."""
     return x.reshape(-1, x.shape[-1])
+
+
+def sum_rows(x: Array) -> Array:
+    """The sum over all leading axes, (..., d) -> (d,). x.sum takes twice as long on small arrays."""
+    total: Array = array_module(x).add.reduce(as_rows(x), axis=0)
+    return total
 
 
 def glorot(d_in: int, d_out: int, rng: Rng, dtype: Any) -> Array:
@@ -177,9 +183,9 @@ def softmax_in_place(s: Array, axis: int = -1) -> Array:
     if s.shape[axis] == 0:
         return s
     xp, lowest = array_module(s), _LOWEST[s.dtype]
-    s -= xp.maximum(s.max(axis=axis, keepdims=True), lowest)  # not -inf, because -inf - (-inf) is NaN
+    s -= xp.maximum(xp.maximum.reduce(s, axis=axis, keepdims=True), lowest)  # -inf - (-inf) would be NaN
     xp.exp(s, out=s)
-    s /= xp.maximum(s.sum(axis=axis, keepdims=True), 1)  # the sum is 1 or more, or 0 for a line of -inf
+    s /= xp.maximum(xp.add.reduce(s, axis=axis, keepdims=True), 1)  # 1 or more, or 0 for a line of -inf
     return s
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from npformer.arrays import Array, array_module
-from npformer.functional import as_rows
+from npformer.functional import sum_rows
 from npformer.signature import DType, Float, NonNegative, Size
 
 
@@ -69,8 +69,8 @@ def layer_norm_backward(
     """
     x_hat, std, gamma = cache
     xp = array_module(dy)
-    dbeta = as_rows(dy).sum(axis=0)  # y = … + beta: (d_model,)
-    dgamma = as_rows(dy * x_hat).sum(axis=0)  # y = gamma x̂ + …: (d_model,)
+    dbeta = sum_rows(dy)  # y = … + beta: (d_model,)
+    dgamma = sum_rows(dy * x_hat)  # y = gamma x̂ + …: (d_model,)
     dx_hat = dy * gamma  # y = gamma x̂ + …: (..., d_model)
     through_mean = _mean(dx_hat, xp)  # (..., 1)
     through_variance = x_hat * _mean(dx_hat * x_hat, xp)  # (..., d_model)

@@ -7,13 +7,13 @@ import numpy as np
 
 from npformer.arrays import Array, array_module
 from npformer.signature import Call, Count, Length, NonNegative, Rate, Rule
-from npformer.tree import leaves, refilled, together, tree_map
+from npformer.tree import refilled, together, tree_map, walked
 from npformer.validate import FLOATS, check_d_output, check_float
 
 
 def _ask_floats(params: Any, name: str, call: Call) -> None:
     """A tree of float arrays."""
-    for path, leaf in leaves(params):
+    for path, leaf in walked(call.function, "", params):
         check_float(call.function, _name(name, path), leaf)
 
 
@@ -24,7 +24,7 @@ def _ask_alike(tree: Any, name: str, call: Call) -> None:
 
 def _ask_finite(grads: Any, name: str, call: Call) -> None:
     """Gradients without NaN and infinity, looked at on the host only."""
-    for path, g in leaves(grads):
+    for path, g in walked(call.function, "", grads):
         # one product finds NaN and infinity and allocates nothing; but its sum can overflow by itself
         if isinstance(g, np.ndarray) and not math.isfinite(np.vdot(g, g)) and not np.isfinite(g * g).all():
             raise ValueError(
@@ -46,7 +46,7 @@ def sgd_update(params: Any, grads: LikeParams, *, learning_rate: NonNegative) ->
     (array([0.5, 0.5]),)
     """
     rate = float(learning_rate)  # a NumPy scalar would turn float32 into float64
-    return tree_map(lambda p, g: p - rate * g, params, grads)
+    return tree_map(lambda p, g: array_module(p).asarray(p - rate * g), params, grads)
 
 
 class AdamState(NamedTuple):
@@ -102,17 +102,20 @@ def adam_update(
 
 def _blend(mean: Array, new: Array, beta: float) -> Array:
     """beta mean + (1 - beta) new, with one array made on the way."""
-    blended = mean * beta
+    blended = array_module(mean).asarray(mean * beta)  # of a 0-d array NumPy makes a number
     blended += new * (1 - beta)
     return blended
 
 
 def _step(p: Array, m: Array, v: Array, rate: float, root: float, eps: float, decay: float) -> Array:
     """p decay - rate m / (√v root + eps), in the one array that it returns."""
-    update = array_module(v).sqrt(v)
+    xp = array_module(v)
+    update = xp.asarray(xp.sqrt(v))
     update *= root
     update += eps
-    array_module(v).divide(m, update, out=update)
+    if eps == 0:
+        update += v == 0  # no gradient so far: 0 / 1 in place of 0 / 0
+    xp.divide(m, update, out=update)
     update *= -rate
     update += p if decay == 1 else p * decay
     return update
@@ -132,7 +135,7 @@ def warmup_learning_rate(step: Count, d_model: Count, *, warmup_steps: Count = 4
 
 
 def _check_alike(function: str, argument: str, params: Any, tree: Any) -> None:
-    """Refuse a tree that has not the parameters' NamedTuples, shapes and dtypes."""
+    """Refuse a tree whose NamedTuples, shapes or dtypes are not those of the parameters."""
     try:
         alike = all(map(_are_alike, together(params, tree)))
     except ValueError:
@@ -154,7 +157,7 @@ def _are_alike(arrays: tuple[Any, ...]) -> bool:
 
 def _explain(function: str, argument: str, params: Any, tree: Any) -> None:
     """Say where two trees differ, if they do."""
-    expected, found = dict(leaves(params)), dict(leaves(tree))
+    expected, found = dict(walked(function, "", params)), dict(walked(function, "", tree))
     for path, p in expected.items():
         check_float(function, _name("params", path), p)
     if list(found) != list(expected):

@@ -73,17 +73,15 @@ def positional_encoding(
     n, d_model, start = int(n), int(d_model), int(start)  # NumPy's small integers would overflow
     table = xp.empty((n, d_model), dtype)
     omega = xp.asarray(angular_frequencies(d_model, base=base))  # (pairs,)
-    angles = (start + xp.arange(min(n, ROWS)))[:, None] * omega  # (rows, pairs)
-    first = xp.sin(angles) + 1j * xp.cos(angles)  # a pair as one complex number: (rows, pairs)
-    moves = xp.arange(0, n, ROWS)[:, None] * omega  # the angles that the later rows are ahead by
+    step = min(math.isqrt(n) + 1, 128)  # as many first rows as turns, but no more than a cache holds
+    angles = (start + xp.arange(step))[:, None] * omega  # (step, pairs)
+    first = xp.sin(angles) + 1j * xp.cos(angles)  # a pair as one complex number: (step, pairs)
+    moves = xp.arange(0, n, step)[:, None] * omega  # the angles that the later rows are ahead by
     turns = xp.cos(moves) - 1j * xp.sin(moves)  # (sin a + i cos a) turn = sin(a + move) + i cos(a + move)
     for k, turn in enumerate(turns):
-        rows = table[k * ROWS : (k + 1) * ROWS]
+        rows = table[k * step : (k + 1) * step]
         _write_pairs(first[: len(rows)] * turn, rows, layout)
     return table
-
-
-ROWS = 32  # with 512 rows in all, the two short tables, of rows and of turns, are about alike
 
 
 def _write_pairs(pairs: Array, rows: Array, layout: str) -> None:

@@ -14,7 +14,7 @@ inside the package call each other directly, so a call is checked once: at the p
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -41,6 +41,8 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 Letters = tuple[str, ...]  # ("...", "T", "d_model")
+Heard = tuple[str, Letters, Any]  # an array with its name and its letters
+STRETCHED = ("stretched",)  # stands before a mask's letters: its leading axes say nothing
 
 
 def checked(body: F) -> F:
@@ -61,32 +63,47 @@ def checked(body: F) -> F:
 
     @functools.wraps(body)
     def door(*args: Any, **kwargs: Any) -> Any:
-        rules.extend([] if rules else read_signature(body))
+        if not rules:
+            rules.extend(read_signature(body))
         with np.errstate(all="ignore"):
             try:
                 check_call(body.__name__, rules, dict(zip(positional, args, strict=False)) | kwargs)
             except (TypeError, ValueError) as error:
                 raise error.with_traceback(None) from None  # the caller's line says where, the message what
-            return body(*args, **kwargs)
+            return with_arrays(body(*args, **kwargs))
 
     door.__module__ = "npformer"  # where pickle finds it
     return cast(F, door)
 
 
+def with_arrays(result: Any) -> Any:
+    """Arrays of no axes stay arrays: NumPy makes scalars of them, which mix with float32 in another way."""
+    if isinstance(result, np.generic):
+        return np.asarray(result)
+    if type(result) is tuple and isinstance(result[0], np.generic):
+        return np.asarray(result[0]), *result[1:]
+    return result
+
+
 def check_value(function: str, argument: str, value: Any, annotation: Any, **letters: int) -> None:
     """What an annotation asks, of one value: for what does not come as an argument, such as a file's."""
-    to_rule(annotation).ask(value, argument, Call(function, {argument: value}, letters))
+    to_rule(annotation).ask(value, argument, Call(function, {argument: value}, letters, paths=True))
 
 
 class Call:
     """One call of a checked function, and what its arguments have told so far."""
 
-    def __init__(self, function: str, arguments: dict[str, Any], letters: dict[str, int]) -> None:
+    __slots__ = ("arguments", "dtype", "fitted", "function", "leader", "leading", "letters", "paths")
+
+    def __init__(
+        self, function: str, arguments: dict[str, Any], letters: dict[str, int], paths: bool
+    ) -> None:
         self.function, self.arguments, self.letters = function, arguments, letters
         self.leading: tuple[int, ...] = ()  # what "..." stands for
         self.leader = ""  # the argument that told it
         self.dtype: Any = None
-        self.fitted: dict[Letters, tuple[int, ...]] = {}  # shapes that agree with all letters
+        self.fitted: dict[Letters, tuple[int, ...]] = {}  # the shapes that letters stand for
+        self.paths = paths  # whether fields are named in full, params.ffn.W_1: only for words
 
 
 def read_signature(body: Callable[..., Any]) -> list[tuple[str, "Rule"]]:
@@ -101,10 +118,10 @@ def read_signature(body: Callable[..., Any]) -> list[tuple[str, "Rule"]]:
 def check_call(function: str, rules: list[tuple[str, "Rule"]], arguments: dict[str, Any]) -> None:
     """Ask every argument. Where arrays contradict each other, name the one that most others contradict."""
     try:
-        ask_all(Call(function, arguments, {}), rules)
+        ask_all(Call(function, arguments, {}, paths=False), rules)
     except (TypeError, ValueError):
-        call = Call(function, arguments, {})
-        listen(call, [array for name, rule in rules for array in rule.arrays(arguments.get(name))])
+        call = Call(function, arguments, {}, paths=True)
+        listen(call, [array for name, rule in rules for array in rule.arrays(arguments.get(name), name)])
         ask_all(call, rules)
         raise
 
@@ -116,18 +133,32 @@ def ask_all(call: Call, rules: list[tuple[str, "Rule"]]) -> None:
             rule.ask(call.arguments[name], name, call)
 
 
-def listen(call: Call, arrays: "list[tuple[Letters, Any]]") -> None:
-    """Know what most arrays say of letters and dtype; parameters, without leading axes, count double."""
+def listen(call: Call, arrays: Iterable[Heard]) -> None:
+    """Know what most arrays say of letters, leading axes and dtype; of two, parameters, then the first."""
     votes: dict[str, list[Any]] = {}
-    for letters, x in sorted(arrays, key=lambda pair: pair[0][:1] == ("...",)):
-        inside, weight = letters[letters[:1] == ("...",) :], 1 + (letters[:1] != ("...",))
-        said = zip((*reversed(inside), "dtype"), (*reversed(x.shape[-len(inside) :]), x.dtype), strict=False)
-        for letter, value in said:
-            if value in validate.FLOATS or (letter != "dtype" and value != 0):
-                votes.setdefault(letter, []).extend([value] * weight)
-    known = {letter: Counter(v).most_common(1)[0][0] for letter, v in votes.items() if len(v) > 1}
+    leaders: dict[tuple[int, ...], str] = {}
+    for name, letters, x in sorted(arrays, key=lambda heard: heard[1][:1] in (("...",), STRETCHED)):
+        inside = letters[letters[:1] == ("...",) :]
+        said = dict(zip(reversed(inside), reversed(x.shape), strict=False))
+        if letters[:1] == STRETCHED:
+            said = {letter: length for letter, length in said.items() if length != 1}
+        if x.dtype in validate.FLOATS:
+            said["dtype"] = x.dtype
+        if inside is not letters and len(x.shape) >= len(inside):
+            said["..."] = x.shape[: len(x.shape) - len(inside)]
+            leaders.setdefault(said["..."], name)
+        for letter, value in said.items():
+            votes.setdefault(letter, []).append(value)
+    known = {letter: most_common(values) for letter, values in votes.items() if len(values) > 1}
     call.dtype = known.pop("dtype", None)
+    call.leading = known.pop("...", ())
+    call.leader = leaders[call.leading] if len(votes.get("...", ())) > 1 else ""
     call.letters = known
+
+
+def most_common(values: list[Any]) -> Any:
+    """What is said most often; of two, the first, but rather not that an axis is empty."""
+    return Counter(sorted(values, key=lambda value: type(value) is int and value == 0)).most_common(1)[0][0]
 
 
 # --- what stands behind an annotation -------------------------------------------------------------
@@ -142,7 +173,7 @@ class Rule:
         ask: Callable[[Any, str, Call], None],
         turn: int = 1,  # 0: tells letters to all others; 2: needs the letters of others
         letters: Letters | None = None,  # of an array
-        arrays: Callable[[Any], Iterator[tuple[Letters, Any]]] = lambda value: iter(()),
+        arrays: Callable[[Any, str], Iterator[Heard]] = lambda value, name: iter(()),
     ) -> None:
         self.text, self.ask, self.turn, self.letters, self.arrays = text, ask, turn, letters, arrays
 
@@ -183,9 +214,7 @@ def all_of(text: str, rules: list[Rule]) -> Rule:
             rule.ask(value, name, call)
 
     turn = max(rule.turn for rule in rules)
-    return Rule(
-        text, ask, turn, rules[0].letters, lambda value: (a for rule in rules for a in rule.arrays(value))
-    )
+    return Rule(text, ask, turn, rules[0].letters, rules[0].arrays)
 
 
 def optional(rule: Rule) -> Rule:
@@ -211,8 +240,9 @@ def each(rule: Rule) -> Rule:
         for i, part in enumerate(value):
             rule.ask(part, f"{name}.{i}", call)
 
-    def arrays(value: Any) -> Iterator[tuple[Letters, Any]]:
-        return (a for part in value for a in rule.arrays(part)) if isinstance(value, tuple) else iter(())
+    def arrays(value: Any, name: str) -> Iterator[Heard]:
+        for i, part in enumerate(value if isinstance(value, tuple) else ()):
+            yield from rule.arrays(part, f"{name}.{i}")
 
     return Rule(f"tuple[{rule}, ...]", ask, rule.turn, arrays=arrays)
 
@@ -221,17 +251,25 @@ def fields_rule(kind: Any) -> Rule:
     """A NamedTuple of this very type, asked field by field: parameters, or a config, which tells letters."""
     rules = [to_rule(a) for a in kind.__annotations__.values()]
     pairs = list(zip(kind._fields, rules, strict=True))
+    is_config = kind.__name__.endswith("Config")
+    passed: list[Any] = [object(), {}]  # the last config, mostly the next one too, and its letters
 
     def ask(value: Any, name: str, call: Call) -> None:
+        if is_config and value is passed[0]:
+            call.letters.update(passed[1])
+            return
         validate.check_kind(call.function, name, value, kind)
         for (field, rule), part in zip(pairs, value, strict=True):
-            rule.ask(part, f"{name}.{field}", call)
+            if not is_like(part, rule.letters, call):
+                rule.ask(part, f"{name}.{field}" if call.paths else field, call)
+        if is_config:
+            passed[:] = value, dict(call.letters)
 
-    def arrays(value: Any) -> Iterator[tuple[Letters, Any]]:
-        if type(value) is kind:
-            yield from (a for rule, part in zip(rules, value, strict=True) for a in rule.arrays(part))
+    def arrays(value: Any, name: str) -> Iterator[Heard]:
+        for (field, rule), part in zip(pairs, value, strict=True) if type(value) is kind else ():
+            yield from rule.arrays(part, f"{name}.{field}")
 
-    return Rule(kind.__name__, ask, 0 if kind.__name__.endswith("Config") else 1, arrays=arrays)
+    return Rule(kind.__name__, ask, 0 if is_config else 1, arrays=arrays)
 
 
 def cache_rule(kind: Any) -> Rule:
@@ -256,6 +294,24 @@ def cache_rule(kind: Any) -> Rule:
 # --- arrays ---------------------------------------------------------------------------------------
 
 
+def is_like(x: Any, letters: Letters | None, call: Call) -> bool:
+    """At a glance: an array of the call's dtype, and of the shape that the letters stand for."""
+    if letters is None or type(x) is not np.ndarray or x.dtype is not call.dtype:
+        return False
+    return bool(x.shape == (call.fitted.get(letters) or shape_of(letters, call)))
+
+
+def shape_of(letters: Letters, call: Call) -> tuple[int, ...]:
+    """The shape that the letters stand for, -1 where it is not known yet."""
+    has_leading = letters[:1] == ("...",)
+    leading = call.leading if call.leader else (-1,)
+    lengths = [call.letters.get(letter, -1) for letter in letters[has_leading:]]
+    shape = (*leading, *lengths) if has_leading else tuple(lengths)
+    if -1 not in shape:
+        call.fitted[letters] = shape
+    return shape
+
+
 def learn(letters: Letters, shape: tuple[int, ...], name: str, call: Call) -> None:
     """Remember what a shape says of its letters."""
     inside = letters[letters[:1] == ("...",) :]
@@ -263,37 +319,31 @@ def learn(letters: Letters, shape: tuple[int, ...], name: str, call: Call) -> No
     call.letters.update(zip(inside, shape[rest:], strict=True))
     if inside is not letters and not call.leader:
         call.leading, call.leader = shape[:rest], name
-    call.fitted[letters] = shape
-
-
-def lengths(letters: Letters, call: Call) -> tuple[int, ...]:
-    """The shape that the letters stand for by now."""
-    inside = letters[letters[:1] == ("...",) :]
-    return (*(call.leading if inside is not letters else ()), *(call.letters[x] for x in inside))
 
 
 def floats(text: str, letters: Letters) -> Rule:
     """An array of float32 or float64, of one dtype with all others."""
 
     def ask(x: Any, name: str, call: Call) -> None:
-        if type(x) is np.ndarray and x.dtype is call.dtype and x.shape == call.fitted.get(letters):
-            return  # at a glance: like one before
-        validate.check_array(call.function, name, x, letters, call.letters, call.dtype)
-        validate.check_leading(call.function, name, x, letters, call.leader, call.leading)
-        call.dtype = x.dtype
-        learn(letters, x.shape, name, call)
+        if not is_like(x, letters, call):
+            validate.check_array(call.function, name, x, letters, call.letters, call.dtype)
+            validate.check_leading(call.function, name, x, letters, call.leader, call.leading)
+            call.dtype = x.dtype
+            learn(letters, x.shape, name, call)
 
-    def arrays(x: Any) -> Iterator[tuple[Letters, Any]]:
-        return iter([(letters, x)] if validate.is_array(x) else [])
+    return Rule(text, ask, letters=letters, arrays=heard(letters))
 
-    return Rule(text, ask, letters=letters, arrays=arrays)
+
+def heard(letters: Letters) -> Callable[[Any, str], Iterator[Heard]]:
+    """An array speaks of its letters; anything else is not heard."""
+    return lambda x, name: iter([(name, letters, x)] if validate.is_array(x) else [])
 
 
 def gradient(rule: Rule) -> Rule:
     """An array of exactly the shape and dtype of the forward's output, which the cache tells."""
 
     def ask(dy: Any, name: str, call: Call) -> None:
-        shape = lengths(rule.letters or (), call)
+        shape = shape_of(rule.letters or (), call)
         if not (type(dy) is np.ndarray and dy.dtype is call.dtype and dy.shape == shape):
             validate.check_d_output(call.function, name, dy, shape, call.dtype)
 
@@ -326,9 +376,9 @@ def mask(text: str, letters: Letters) -> Rule:
     """Booleans that broadcast to these axes."""
 
     def ask(x: Any, name: str, call: Call) -> None:
-        validate.check_mask(call.function, name, x, f"({', '.join(letters)})", lengths(letters, call))
+        validate.check_mask(call.function, name, x, f"({', '.join(letters)})", shape_of(letters, call))
 
-    return Rule(text, ask, turn=3)
+    return Rule(text, ask, turn=3, arrays=heard(STRETCHED + letters[1:]))
 
 
 def bias(text: str, letters: Letters) -> Rule:
@@ -336,9 +386,9 @@ def bias(text: str, letters: Letters) -> Rule:
 
     def ask(x: Any, name: str, call: Call) -> None:
         validate.check_array(call.function, name, x, ("...",), {}, call.dtype)
-        validate.check_broadcast(call.function, name, x, f"({', '.join(letters)})", lengths(letters, call))
+        validate.check_broadcast(call.function, name, x, f"({', '.join(letters)})", shape_of(letters, call))
 
-    return Rule(text, ask, turn=3)
+    return Rule(text, ask, turn=3, arrays=heard(STRETCHED + letters[1:]))
 
 
 def shape(text: str, letters: Letters) -> Rule:
@@ -354,7 +404,9 @@ class Axes:
 
     def __getitem__(self, item: tuple[Any, ...]) -> Rule:
         _, letters, *rules = item
-        rule = self.kind(f'{self.name}[Array, "{letters}"]', tuple(letters.split()))
+        rule = self.kind(
+            f"{self.name}[Array, {', '.join([repr(letters), *map(str, rules)])}]", tuple(letters.split())
+        )
         return all_of(str(rule), [rule, *rules]) if rules else rule
 
 

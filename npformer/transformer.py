@@ -36,6 +36,11 @@ def _ask_table(table: Any, name: str, call: Call) -> None:
     positions = call.arguments["config"].positions
     if positions == "learned":
         check_kind(call.function, name, table, LearnedPositionsParams)
+        if len(table.P) != call.arguments["config"].max_length:
+            raise ValueError(
+                f"{call.function}: {name}.P has {len(table.P)} rows; "
+                f"expected config.max_length={call.arguments['config'].max_length}"
+            )
     elif table is not None:
         raise ValueError(
             f"{call.function}: {name} is a table; expected None with config.positions={positions!r}"

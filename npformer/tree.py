@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from npformer.arrays import array_module
 from npformer.validate import check_callable, is_array, kind_of
 
 if TYPE_CHECKING:
     from pathlib import Path  # pathlib and zipfile are imported where a file is: not everybody has one
+
+
+DEEPEST = 100  # tuples inside of each other
 
 
 def tree_map(f: Callable[..., Any], tree: Any, *trees: Any) -> Any:
@@ -41,9 +45,10 @@ def mapped(function: str, path: str, f: Callable[..., Any], tree: Any, *trees: A
         return None
     if not isinstance(tree, tuple):
         return f(*(_leaf(function, path, t) for t in (tree, *trees)))
+    _check_depth(function, path)
     places = [_join(path, name) for name in _names(tree)]
-    branches = zip(places, tree, *trees, strict=True)
-    return _rebuild(tree, [mapped(function, place, f, *branch) for place, *branch in branches])
+    rows = zip(places, tree, *trees, strict=True)
+    return _rebuild(tree, [mapped(function, place, f, *row) for place, *row in rows])
 
 
 def _leaf(function: str, path: str, leaf: Any) -> Any:
@@ -60,16 +65,23 @@ def leaves(tree: Any) -> Iterator[tuple[str, Any]]:
     >>> [path for path, _ in leaves(((np.ones(2), None), np.ones(1)))]
     ['0.0', '1']
     """
-    return _walk("", tree)
+    return walked("leaves", "", tree)
 
 
 def together(*trees: Any) -> list[tuple[Any, ...]]:
     """The arrays that stand at the same place in each tree; ValueError when the trees are not built alike."""
+    try:
+        return _together(*trees)
+    except RecursionError:
+        raise ValueError("the trees are nested too deeply") from None
+
+
+def _together(*trees: Any) -> list[tuple[Any, ...]]:
     first, *others = trees
     if isinstance(first, tuple):
         if any(type(other) is not type(first) or len(other) != len(first) for other in others):
             raise ValueError("the trees are not built alike")
-        return [place for branches in zip(*trees, strict=True) for place in together(*branches)]
+        return [place for branches in zip(*trees, strict=True) for place in _together(*branches)]
     if any(isinstance(other, tuple) or (other is None) != (first is None) for other in others):
         raise ValueError("the trees are not built alike")
     return [] if first is None else [trees]
@@ -82,12 +94,42 @@ def refilled(tree: Any, arrays: Iterator[Any]) -> Any:
     return None if tree is None else next(arrays)
 
 
-def _walk(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
+def branches(tree: Any) -> dict[Any, Any] | None:
+    """The branches of a tuple or a list by place, of a dict by key; None for what has none.
+
+    The trees of `tree_map` and `save` are tuples only; `gradcheck` walks lists and dicts as well.
+    """
+    if isinstance(tree, tuple | list):
+        return dict(enumerate(tree))
+    return tree if isinstance(tree, dict) else None
+
+
+def branch_name(tree: Any, key: Any) -> str:
+    """The field's name in a NamedTuple, else the place or the key."""
+    return tree._fields[key] if hasattr(tree, "_fields") else str(key)
+
+
+def rebuilt(tree: Any, parts: list[Any]) -> Any:
+    """A node of the same kind with other branches."""
     if isinstance(tree, tuple):
+        return _rebuild(tree, parts)
+    return parts if isinstance(tree, list) else dict(zip(tree, parts, strict=True))
+
+
+def walked(function: str, path: str, tree: Any) -> Iterator[tuple[str, Any]]:
+    """What `leaves` does, under the name of the function that was called."""
+    if isinstance(tree, tuple):
+        _check_depth(function, path)
         for name, branch in zip(_names(tree), tree, strict=True):
-            yield from _walk(_join(path, name), branch)
+            yield from walked(function, _join(path, name), branch)
     elif tree is not None:
         yield path, tree
+
+
+def _check_depth(function: str, path: str) -> None:
+    """Refuse before Python's own limit does, which would not say what is wrong."""
+    if path.count(".") >= DEEPEST:
+        raise ValueError(f"{function}: the tree is nested more than {DEEPEST} deep, at {path[:40]}...")
 
 
 def _names(tree: tuple[Any, ...]) -> tuple[str, ...]:
@@ -118,9 +160,10 @@ def _describe(tree: Any) -> str:
 def save(path: str | os.PathLike[str], tree: Any) -> None:
     """Write the tree's arrays to an .npz file, each under its path (`blocks.0.ffn.W_1`); never a pickle.
 
-    `.npz` is appended when it is missing. The file appears when it is complete: a full disk or an
-    interrupted run leaves an older file of that name as it was. Arrays on a GPU are brought to the host,
-    so a file moves freely between NumPy and CuPy.
+    `.npz` is appended when it is missing. The file appears when it is complete: a full disk, an interrupted
+    run or another thread that saves to the same path leaves a whole file of that name, the older or the
+    newer. A symbolic link is followed, and the file keeps its mode. Arrays on a GPU are brought to the
+    host, so a file moves freely between NumPy and CuPy.
 
     Raises TypeError for a leaf that is not an array of numbers, OSError when the file cannot be written.
 
@@ -130,63 +173,121 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
     ...     load(f"{folder}/weights", (np.zeros(2),))
     (array([1., 1.]),)
     """
-    import zipfile
-
-    arrays = {name: _host_array("save", name, leaf) for name, leaf in leaves(tree)}
-    target = _target("save", path)
-    unfinished = target.with_name(f".{target.name}.{os.getpid()}.part")
+    arrays = {name: _host_array("save", name, leaf) for name, leaf in walked("save", "", tree)}
+    target = _target("save", os.path.realpath(_target("save", path)))
+    unfinished = target.with_name(f".{os.urandom(8).hex()}.part")
     try:
-        with zipfile.ZipFile(unfinished, "w") as archive:
-            for name, array in arrays.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
-                    np.lib.format.write_array(entry, array, allow_pickle=False)
+        with open(unfinished, "xb") as file:
+            _write(file, arrays)
+            file.flush()
+            os.fsync(file.fileno())  # or a power cut could leave the new name with no content
+        if target.exists():
+            unfinished.chmod(target.stat().st_mode & 0o7777)
         unfinished.replace(target)
     finally:
         unfinished.unlink(missing_ok=True)
 
 
+def _write(file: BinaryIO, arrays: dict[str, NDArray[Any]]) -> None:
+    import zipfile
+
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, array, allow_pickle=False)
+
+
 def load(path: str | os.PathLike[str], like: Any) -> Any:
     """Read a tree written by `save`, in the form of `like`: its NamedTuples, shapes, dtypes, array library.
 
-    Nothing in the file is executed. Raises ValueError naming the leaf when the file lacks one, has one too
-    many, or holds another shape or dtype; ValueError too when it is not a file of this kind, and
-    FileNotFoundError when there is none.
+    Nothing in the file is executed, and names, shapes and dtypes are compared with `like` before any data
+    is read, so that a file takes no more memory than `like` does. Raises ValueError naming the leaf when
+    the file lacks one, has one too many, or holds another shape or dtype; ValueError too when it is damaged
+    or not a file of this kind, and FileNotFoundError when there is none.
     """
     target = _target("load", path)
-    expected = {name: _host_array("load", name, leaf) for name, leaf in leaves(like)}
-    found = _read(target)
-    for name in sorted(expected.keys() ^ found.keys()):
-        where = "is missing from" if name in expected else "is not in `like` but stands in"
-        raise ValueError(f"load: {name or 'the array'} {where} {target}")
-    for name, leaf in expected.items():
-        if (found[name].shape, found[name].dtype) != (leaf.shape, leaf.dtype):
-            raise ValueError(
-                f"load: {name or 'the array'} has shape {found[name].shape} and dtype {found[name].dtype} "
-                f"in {target}; expected {leaf.shape} and {leaf.dtype}"
-            )
-    pairs = zip(together(like), (found[name] for name in expected), strict=True)
+    expected = {name: _host_array("load", name, leaf) for name, leaf in walked("load", "", like)}
+    with open(target, "rb") as file:
+        found = _read(file, target, expected)
+    pairs = zip(together(like), found, strict=True)
     return refilled(like, iter([_as(leaf, array) for (leaf,), array in pairs]))
 
 
-def _read(target: Path) -> dict[str, NDArray[Any]]:
-    """The file's arrays by name; anything but a complete .npz file of plain arrays is refused."""
+def _read(file: BinaryIO, target: Path, expected: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    """The file's arrays in the order of `expected`; ValueError with our words for whatever is wrong."""
     import zipfile
 
-    with target.open("rb") as file:
-        try:
-            with zipfile.ZipFile(file):  # refuses a truncated file and one of another kind
-                file.seek(0)
-                archive = np.load(file, allow_pickle=False)
-                return {name: archive[name] for name in archive.files}
-        except (ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise ValueError(f"load: {target} is not a complete .npz file of arrays ({error})") from None
+    with _as_damage(target):
+        archive = zipfile.ZipFile(file)  # refuses a truncated file and one of another kind
+        entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
+        kinds = {entry.compress_type for entry in archive.infolist()}
+        if len(entries) < len(archive.infolist()) or not kinds <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+            raise ValueError("it is packed in a way that np.savez never does")
+    for name in sorted(expected.keys() ^ entries.keys()):
+        where = "is missing from" if name in expected else "is not in `like` but stands in"
+        raise ValueError(f"load: {name or 'the array'} {where} {target}")
+    arrays = []
+    for name, leaf in expected.items():
+        with _as_damage(target):
+            stream = archive.open(entries[name])
+            shape, dtype, in_columns = _header(stream)
+        if (shape, dtype) != (leaf.shape, leaf.dtype):
+            raise ValueError(
+                f"load: {name or 'the array'} has shape {shape} and dtype {dtype} in {target}; "
+                f"expected {leaf.shape} and {leaf.dtype}"
+            )
+        with _as_damage(target):
+            arrays.append(_data(stream, leaf, "F" if in_columns else "C"))
+    return arrays
+
+
+@contextmanager
+def _as_damage(target: Path) -> Iterator[None]:
+    """What goes wrong in here is the file's fault: a flipped bit makes zipfile raise almost anything."""
+    try:
+        yield
+    except Exception as error:
+        words = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ValueError(f"load: {target} is not a complete .npz file of arrays ({words})") from None
+
+
+def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
+    """Shape, dtype and order of an array in a file, read without evaluating anything."""
+    import re
+
+    start = stream.read(8)
+    if start[:6] != b"\x93NUMPY":
+        raise ValueError("an entry is not an array")
+    length = int.from_bytes(stream.read(2 if start[6] == 1 else 4), "little")
+    text = stream.read(min(length, 10_000)).decode("latin1")
+    dtype, order, shape = r"'([<>|]?[fiub]\d{1,2})'", r"(True|False)", r"\(([\d, ]{0,400})\)"
+    match = re.fullmatch(rf"\{{'descr': {dtype}, 'fortran_order': {order}, 'shape': {shape}, \}}\s*", text)
+    if not match:
+        raise ValueError(f"an array's header is {text[:80]!r}")
+    kind, in_columns, lengths = match.groups()
+    return tuple(int(n) for n in lengths.split(",") if n.strip()), np.dtype(kind), in_columns == "True"
+
+
+def _data(stream: IO[bytes], leaf: NDArray[Any], order: Literal["C", "F"]) -> NDArray[Any]:
+    """The rest of an entry, which must be as long as the leaf and have the checksum that was stored."""
+    array = np.empty(leaf.shape, leaf.dtype, order)
+    raw, start = array.reshape(-1, order=order).view(np.uint8), 0
+    while start < raw.size:
+        part = stream.read(min(raw.size - start, 1 << 20))
+        if not part:
+            raise ValueError("an array is too short")
+        raw[start : start + len(part)] = np.frombuffer(part, np.uint8)
+        start += len(part)
+    if stream.read(1):  # at the end of the entry zipfile compares the checksum
+        raise ValueError("an array is too long")
+    return array
 
 
 def _as(leaf: Any, array: NDArray[Any]) -> Any:
     """The array in the leaf's own array library, or as a number where the leaf is one (Adam's step)."""
     if isinstance(leaf, int | float):
         return type(leaf)(array)
-    return sys.modules["cupy"].asarray(array) if hasattr(leaf, "get") else array
+    return array_module(leaf).asarray(array)
 
 
 def _target(function: str, path: str | os.PathLike[str]) -> Path:
@@ -200,9 +301,15 @@ def _target(function: str, path: str | os.PathLike[str]) -> Path:
     return target if target.suffix == ".npz" else target.with_name(target.name + ".npz")
 
 
+def on_host(leaf: Any) -> Any:
+    """A CuPy array as a NumPy array; what is no CuPy array stays, whatever methods it has."""
+    xp = array_module(leaf)
+    return leaf.get() if xp is not np and isinstance(leaf, xp.ndarray) else leaf
+
+
 def _host_array(function: str, name: str, leaf: Any) -> NDArray[Any]:
-    """The leaf as a NumPy array: a CuPy array comes to the host by its .get(), a number becomes 0-d."""
-    array = leaf.get() if hasattr(leaf, "get") and not isinstance(leaf, dict) else leaf
+    """The leaf as a NumPy array; a number becomes one of shape ()."""
+    array = on_host(leaf)
     array = np.asarray(array) if isinstance(array, int | float) else array
     if not is_array(array) or array.dtype.kind not in "fiub":
         raise TypeError(

@@ -174,6 +174,8 @@ def check_numbers(function: str, argument: str, x: Any) -> None:
         raise TypeError(f"{function}: {argument} is {kind_of(x)}; expected an array of numbers")
     if x.dtype.kind not in "iuf":
         raise TypeError(f"{function}: {argument} has dtype {x.dtype}; expected an array of numbers")
+    if isinstance(x, np.ndarray) and not np.isfinite(x).all():
+        raise ValueError(f"{function}: {argument} holds NaN or infinity; expected finite numbers")
 
 
 def check_integer(function: str, argument: str, value: Any, minimum: int = -LARGEST) -> None:

@@ -1,15 +1,18 @@
 """Settings for the whole suite: the same examples in every run, and no deadline on a busy machine."""
 
+import contextlib
 import os
 import sys
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import settings
 from small_minilm import PACKAGES
 
+from npformer import save
 from npformer.backend import _why_no_cupy
 
 # The scripts in data/ wrote the golden values and need libraries that the tests do not.
@@ -44,3 +47,11 @@ def pytest_runtest_setup(item):
     """What needs a GPU is skipped here, so that the summary has one line for all of it."""
     if item.get_closest_marker("gpu") and why_no_cupy():
         pytest.skip(why_no_cupy())
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Where files are written; one of the name that the sweep tries is there."""
+    with contextlib.chdir(tmp_path):
+        save("x", (np.ones(2),))
+        yield

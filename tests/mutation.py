@@ -1,39 +1,65 @@
 """Break the package in hundreds of small ways and count the breaks that no test notices.
 
-    uv run python tests/mutation.py                     a seeded sample of 300 mutants
+    uv run python tests/mutation.py                     a seeded sample of 450 mutants
     uv run python tests/mutation.py --sample 40 --only attention
+    uv run python tests/mutation.py --write tests/data/mutants.json
 
-A mutant is one change to one operator, number, comparison, truth value, keyword or statement of a module;
-strings, annotations and messages are left alone. Each runs the tests of its module in a copy of the project
-and is killed when one fails or none ends in time. Survivors are listed; those in EQUIVALENT compute the same.
+A mutant is one change to one operator, number, comparison, truth value, keyword or statement of a module, one
+name for another (b_K for b_Q, n_layers for n_heads), or one letter of a shape in a signature; other strings
+and messages are left alone. Each runs the tests of its module in a copy of the project and is killed when
+one fails or none ends in time. Tests that fail without any mutant are left out. Survivors are listed;
+those in EQUIVALENT compute the same.
 """
 
 import argparse
 import ast
 import copy
+import json
 import os
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 
 ROOT = Path(__file__).resolve().parents[1]
+MODEL = ["test_reference_model.py", "test_golden.py", "test_bad_input.py", "test_bad_input_model.py"]
 TESTS = {  # the fastest to notice first
-    "functional": ["test_functional.py", "test_golden.py", "test_feed_forward.py", "test_bad_input.py"],
+    "functional": ["test_functional.py", "test_feed_forward.py", "test_golden.py", "test_bad_input.py"],
     "positional": ["test_positional.py", "test_attention.py", "test_bad_input.py"],
-    "layer_norm": ["test_layer_norm.py", "test_golden.py", "test_bad_input.py", "test_edge_cases.py"],
-    "feed_forward": ["test_feed_forward.py", "test_golden.py", "test_bad_input.py", "test_edge_cases.py"],
-    "attention": ["test_attention.py", "test_golden.py", "test_bad_input.py", "test_edge_cases.py"],
-    "encoder": ["test_golden.py", "test_bad_input.py", "test_encoder.py"],
-    "gradcheck": ["test_gradcheck.py"],
+    "layer_norm": ["test_layer_norm.py", "test_golden.py", "test_edge_cases.py", "test_bad_input.py"],
+    "feed_forward": ["test_feed_forward.py", "test_golden.py", "test_edge_cases.py", "test_bad_input.py"],
+    "attention": ["test_attention.py", "test_edge_cases.py", *MODEL],
+    "embedding": ["test_embedding.py", "test_edge_cases.py", *MODEL],
+    "encoder": ["test_encoder.py", *MODEL],
+    "decoder": ["test_decoder.py", *MODEL],
+    "transformer": ["test_transformer.py", *MODEL],
+    "decoding": ["test_transformer.py", "test_edge_cases.py", "test_bad_input_model.py"],
+    "config": ["test_encoder.py", "test_bad_input.py", "test_bad_input_model.py"],
+    "loss": ["test_loss.py", "test_edge_cases.py", "test_bad_input.py"],
+    "optim": ["test_optim.py", "test_edge_cases.py", "test_bad_input.py"],
+    "tree": ["test_tree.py", "test_backend.py", "test_bad_input.py"],
+    "backend": ["test_backend.py", "test_standin_cupy.py"],
+    "validate": ["test_bad_input.py", "test_bad_input_model.py", "test_edge_cases.py"],
+    "signature": ["test_signature.py", "test_bad_input.py", "test_bad_input_model.py", "test_edge_cases.py"],
+    "gradcheck": ["test_adversarial.py", "test_gradcheck.py"],
     "published.minilm": ["published/test_minilm.py", "test_bad_input.py"],
     "published.torch_names": ["published/test_torch_names.py", "test_bad_input.py"],
 }
+AT_LEAST = 12  # mutants of every module in a sample
+LETTERED = {"Float", "Ids", "Mask", "Bias", "Numbers", "Shape"}  # followed by the letters of a shape
+EXCHANGED = {  # one name taken for another
+    "b_Q": "b_K", "b_K": "b_Q", "b_V": "b_O", "b_O": "b_K", "W_Q": "W_K", "W_K": "W_Q", "W_V": "W_O",
+    "W_O": "W_V",
+    "norm_1": "norm_2", "norm_2": "norm_1", "norm_3": "norm_2", "n_heads": "n_layers", "gamma": "beta",
+    "source_positions": "target_positions", "target_positions": "source_positions",
+    "self_attention": "cross_attention", "cross_attention": "self_attention",
+}  # fmt: skip
 SWAPS = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
     ast.Mod: ast.FloorDiv, ast.Pow: ast.Mult, ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr,
@@ -83,6 +109,8 @@ def variants(node):
         isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
     ):
         yield "statement", ast.copy_location(ast.Pass(), node)
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and node.attr in EXCHANGED:
+        yield "name", changed(node, attr=EXCHANGED[node.attr])
     if isinstance(node, ast.If):
         yield "condition", changed(node, test=ast.Constant(True))
 
@@ -107,14 +135,50 @@ def mutable(node):
                 yield from mutable(child)
 
 
+def shapes(tree):
+    """The strings in a module that are letters of a shape."""
+    returned = [node.returns for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.returns]
+    unchecked = {
+        id(part) for returns in returned for part in ast.walk(returns)
+    }  # what comes back is told only
+    for node in ast.walk(tree):
+        if (
+            id(node) not in unchecked
+            and isinstance(node, ast.Subscript)
+            and getattr(node.value, "id", "") in LETTERED
+        ):
+            yield from (part for part in ast.walk(node.slice) if is_letters(part))
+
+
+def is_letters(node):
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and " array" not in node.value
+
+
+def other_letters(node):
+    """One letter of a shape is another, so that it no longer holds two arrays together; or one too many."""
+    words = node.value.split()
+    for i in range(len(words)):
+        yield "letter", changed(node, value=" ".join([*words[:i], "other", *words[i + 1 :]]))
+    if words[:1] != ["..."]:
+        yield "letter", changed(node, value=" ".join(["...", *words]))
+
+
+def path_of(module, root=ROOT):
+    return root / "npformer" / f"{module.replace('.', '/')}.py"
+
+
 def mutants(module):
     """(line, what, source) for every mutant of a module."""
-    source = (ROOT / "npformer" / f"{module}.py").read_text(encoding="utf-8")
+    for places, forms in ((mutable, variants), (shapes, other_letters)):
+        yield from changes(path_of(module).read_text(encoding="utf-8"), places, forms)
+
+
+def changes(source, places, forms):
     tree = ast.parse(source)
-    for number, node in enumerate(mutable(tree)):
-        for what, mutated in variants(node):
+    for number, node in enumerate(places(tree)):
+        for what, mutated in forms(node):
             fresh = ast.parse(source)
-            target = list(mutable(fresh))[number]
+            target = list(places(fresh))[number]
             Replace(target, mutated).visit(fresh)
             line = source.splitlines()[node.lineno - 1].strip()
             short = f"{ast.unparse(node).splitlines()[0]} -> {ast.unparse(mutated).splitlines()[0]}"
@@ -137,7 +201,7 @@ def equivalent(module, line, what):
 
 
 def survives(folder, module, source, limit):
-    path = folder / "npformer" / f"{module}.py"
+    path = path_of(module, folder)
     original = path.read_text(encoding="utf-8")
     path.write_text(source, encoding="utf-8")
     try:
@@ -149,51 +213,110 @@ def survives(folder, module, source, limit):
 
 
 def run_tests(folder, module, limit=None):
-    tests = [f"tests/{name}" for name in TESTS[module]]
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
+    """The exit status: 0 when no test notices anything."""
+    names = [name for name in TESTS[module] if (folder / "tests" / name).exists()]
+    return pytest_in(folder, names, "-x", *(f"--deselect={test}" for test in FAILING), limit=limit).returncode
+
+
+def pytest_in(folder, names, *options, limit=None):
+    tests = [f"tests/{name}" for name in names]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *options, *tests]
     settings = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(command, cwd=folder, env=settings, capture_output=True, timeout=limit).returncode
+    return subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, timeout=limit)
 
 
-def main():
+FAILING = set()  # tests that fail as it is, and would kill everything
+
+
+def failing(folder, name):
+    """The tests of one file that fail without a mutant."""
+    if not (folder / "tests" / name).exists():
+        return []
+    lines = pytest_in(folder, [name], "--tb=no", "-rf").stdout.splitlines()
+    return [line[len("FAILED ") :].split(" - ")[0] for line in lines if line.startswith("FAILED ")]
+
+
+def chosen_mutants(modules, sample, seed):
+    """A seeded sample in which every module has its part."""
+    draw = random.Random(seed)
+    every = {module: [(module, *mutant) for mutant in mutants(module)] for module in modules}
+    total = sum(map(len, every.values()))
+    chosen = []
+    for found in every.values():
+        share = max(AT_LEAST, round(sample * len(found) / total))
+        chosen += draw.sample(found, min(share, len(found)))
+    draw.shuffle(chosen)  # a run that is stopped early has seen something of every module
+    return chosen, total
+
+
+def options_of_the_command_line():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--sample", type=int, default=300)
+    parser.add_argument("--sample", type=int, default=450)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", choices=TESTS, action="append", help="this module (may be repeated)")
+    parser.add_argument("--minutes", type=float, default=1e9, help="begin no further mutant after so long")
+    parser.add_argument("--write", type=Path, help="a .json file for the results")
     parser.add_argument(
         "--limit", type=float, default=300, help="seconds after which a mutant counts as killed"
     )
-    options = parser.parse_args()
-    every = [(module, *mutant) for module in options.only or TESTS for mutant in mutants(module)]
-    chosen = random.Random(options.seed).sample(every, min(options.sample, len(every)))
-    print(f"{len(chosen)} of {len(every)} mutants", flush=True)
+    return parser.parse_args()
+
+
+def main():
+    options, results = options_of_the_command_line(), []
+    modules = [name for name in options.only or TESTS if path_of(name).exists()]
+    chosen, total = chosen_mutants(modules, options.sample, options.seed)
+    print(f"{len(chosen)} of {total} mutants", flush=True)
+    end = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory() as top:
         folders = SimpleQueue()
         for i in range(options.workers):
             ignore = shutil.ignore_patterns(".*", "notebooks", "figures")
             folders.put(Path(shutil.copytree(ROOT, Path(top) / str(i), ignore=ignore)))
 
-        def judge(mutant):
-            module, number, line, what, source = mutant
+        def inside_a_copy(task, *args):
             folder = folders.get()
-            alive = survives(folder, module, source, options.limit)
-            folders.put(folder)
-            if alive:
-                why = equivalent(module, line, what)
-                print(
-                    f"npformer/{module}.py:{number} survived: {line} | {what} {why and f'(same: {why})'}",
-                    flush=True,
-                )
-                return "equivalent" if why else "survived"
-            return "killed"
+            try:
+                return task(folder, *args)
+            finally:
+                folders.put(folder)
+
+        def judge(mutant):
+            if time.monotonic() < end:
+                results.append(inside_a_copy(judged, mutant, options.limit))
 
         with ThreadPoolExecutor(options.workers) as pool:
-            counts = Counter(pool.map(judge, chosen))
-    share = counts["survived"] / max(1, len(chosen))
+            files = sorted({name for module in modules for name in TESTS[module]})
+            FAILING.update(
+                test for tests in pool.map(lambda name: inside_a_copy(failing, name), files) for test in tests
+            )
+            print(f"{len(FAILING)} tests left out, for they fail as it is", flush=True)
+            list(pool.map(judge, chosen))
+    return told(results, options.write)
+
+
+def judged(folder, mutant, limit):
+    """What became of one mutant."""
+    module, number, line, what, source = mutant
+    why, result = "", "killed"
+    if survives(folder, module, source, limit):
+        why = equivalent(module, line, what)
+        result = "equivalent" if why else "survived"
+        print(f"{module}:{number} {result}: {line} | {what} {why and f'(same: {why})'}", flush=True)
+    return {"module": module, "line": number, "text": line, "what": what, "result": result, "why": why}
+
+
+def told(results, path):
+    """Print the count, write the file, and say whether too many survive."""
+    counts = Counter(result["result"] for result in results)
+    share = counts["survived"] / max(1, len(results))
     print(f"{dict(counts)}: {share:.1%} survive and are not known to be equivalent")
+    if path:
+        results.sort(key=lambda result: (list(TESTS).index(result["module"]), result["line"], result["what"]))
+        path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return share >= 0.05
 
 

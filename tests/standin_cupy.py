@@ -122,6 +122,9 @@ class ndarray:
     def max(self, axis=None, keepdims=False):
         return _device(self._host.max(axis=axis, keepdims=keepdims))
 
+    def min(self, axis=None, keepdims=False):
+        return _device(self._host.min(axis=axis, keepdims=keepdims))
+
     def all(self, axis=None):
         return _device(self._host.all(axis=axis))
 
@@ -172,8 +175,15 @@ class _UFunc:
         return out
 
 
+class _Maximum(_UFunc):
+    """With one method, `reduce`."""
+
+    def reduce(self, a, axis=0, keepdims=False):
+        return a.max(axis=axis, keepdims=keepdims)
+
+
 class _Add(_UFunc):
-    """Of the methods of ufuncs the package uses two, and of `add` only."""
+    """Of the methods of ufuncs the package uses `at` and `reduce`, of `add` and `maximum` only."""
 
     def at(self, a, indices, b):
         self._of_numpy.at(_host(a), _host(indices), _host(b))
@@ -210,7 +220,7 @@ def _comparisons_and_signs(**ufuncs):
 
 
 add, multiply, divide = _Add(np.add), _UFunc(np.multiply), _UFunc(np.divide)
-maximum, minimum, matmul = _UFunc(np.maximum), _UFunc(np.minimum), _UFunc(np.matmul)
+maximum, minimum, matmul = _Maximum(np.maximum), _UFunc(np.minimum), _UFunc(np.matmul)
 exp, log, sqrt, tanh = _UFunc(np.exp), _UFunc(np.log), _UFunc(np.sqrt), _UFunc(np.tanh)
 sin, cos, isfinite = _UFunc(np.sin), _UFunc(np.cos), _UFunc(np.isfinite)
 
@@ -273,6 +283,22 @@ def full(shape, fill_value, dtype=None):
 
 def concatenate(arrays, axis=0):
     return ndarray(np.concatenate([_host(a) for a in arrays], axis))
+
+
+def repeat(a, repeats, axis):
+    return ndarray(np.repeat(_host(a), repeats, axis))
+
+
+def sort(a, axis):
+    return ndarray(np.sort(_host(a), axis))
+
+
+def cumsum(a, axis):
+    return ndarray(np.cumsum(_host(a), axis))
+
+
+def take_along_axis(a, indices, axis):
+    return ndarray(np.take_along_axis(_host(a), _host(indices), axis))
 
 
 def where(condition, x, y):

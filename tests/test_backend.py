@@ -1,3 +1,4 @@
+import queue
 import sys
 import types
 
@@ -41,6 +42,8 @@ def fake_cupy(gpu):
                 raise OSError("no CUDA-capable device is detected\nand more lines")
             return self.host.sum()
 
+    cupy.ndarray = DeviceArray
+    cupy.get_array_module = lambda *arrays: cupy if any(isinstance(a, DeviceArray) for a in arrays) else np
     cupy.ones = lambda shape: DeviceArray(np.ones(shape))
     cupy.asarray = lambda a: a if isinstance(a, DeviceArray) else DeviceArray(a)
     return cupy
@@ -83,6 +86,25 @@ def test_an_error_without_words_is_told_too(monkeypatch, error):
     with pytest.raises(RuntimeError, match=f"no GPU answers: {type(error).__name__}: ") as caught:
         to_backend(np.ones(1), "cupy")
     assert "\n" not in str(caught.value)
+
+
+def test_only_arrays_are_taken_for_arrays(monkeypatch):
+    """A queue has a .get() too, which would wait for ever."""
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy(gpu=True))
+    waiting = queue.Queue()
+    tree = (waiting, "a word", 3)
+    assert to_numpy(tree) == tree and to_backend(tree, "cupy") == tree
+    with pytest.raises(TypeError, match=r"^to_numpy: a tree is a dict; expected an array, None or a tuple"):
+        to_numpy({"get": np.ones(2)})
+
+
+def test_a_tree_too_deep_is_refused_in_our_words():
+    tree = np.ones(1)
+    for _ in range(5000):
+        tree = (tree,)
+    for move in (to_numpy, lambda tree: to_backend(tree, "numpy")):
+        with pytest.raises(ValueError, match=r"^to_(numpy|backend): the tree is nested more than 100 deep"):
+            move(tree)
 
 
 def test_numpy_stays_where_it_is():

@@ -1,6 +1,7 @@
 """The command, as it is typed: what it prints, what it returns, and what it makes of strange terminals."""
 
 import io
+import json
 import os
 import runpy
 import subprocess
@@ -11,7 +12,8 @@ import pytest
 
 from npformer import cli
 from npformer.gradcheck import gradcheck
-from npformer.teaching.worked_example import worked_example
+from npformer.teaching.worked_example import dog_bites_man, worked_example
+from npformer.teaching.worksheet import example_from_name
 
 
 def run(*arguments, **environment):
@@ -72,7 +74,7 @@ def test_the_check_is_of_the_block_that_is_shown(monkeypatch):
     cli._verdict(trace)
     forward, backward, x, block, config = checked[0]
     assert (forward, backward) == (cli.encoder_block_forward, cli.encoder_block_backward)
-    assert x is trace.named["sum"].value and block is trace.example.block and config is trace.example.config
+    assert x is trace.named["x"].value and block is trace.example.block and config is trace.example.config
 
 
 @pytest.mark.parametrize("decimals", ["0", "9", "-3", "three", ""])
@@ -138,6 +140,51 @@ def test_without_matplotlib_it_says_how_to_get_it(monkeypatch, tmp_path, capsys)
     assert not list(tmp_path.iterdir())
 
 
+# --- the player -----------------------------------------------------------------------------------
+
+
+def played(path):
+    """What `play` wrote: the data of the page."""
+    page = path.read_text(encoding="utf-8")
+    return json.loads(page.split('id="data">')[1].split("</script>")[0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "decimals", "at"),
+    [
+        ([], None, None, "embedding"),
+        (["--decimals", "2", "--at", "ffn.z,8"], None, 2, "ffn.z,8"),
+        (["--name", "Ada"], "Ada", 3, "embedding"),
+        (["--name", "Ada", "--decimals", "4"], "Ada", 4, "embedding"),
+    ],
+)
+def test_the_player_is_written_with_the_numbers_that_were_asked_for(
+    arguments, name, decimals, at, tmp_path, capsys
+):
+    file = tmp_path / "play.html"
+    assert cli.main(["play", "--out", str(file), *arguments]) == 0
+    assert capsys.readouterr().out == f"written: {file}\n"
+    data = played(file)
+    example = example_from_name(name) if name else dog_bites_man()
+    assert (data["decimals"], data["at"]) == (decimals, at)
+    assert data["steps"][0]["given"] == example.embedding.E.ravel().tolist()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--out", "{}/b/a.html"], "there is no folder '{}/b'"),
+        (["--out", "{}/a.html", "--at", "ffn.q"], "at is 'ffn.q'; the trace has no step 'ffn.q'"),
+        (["--out", "{}/a.html", "--name", " "], "the name is empty; expected at least one letter"),
+    ],
+)
+def test_what_cannot_be_played_is_said_in_one_line(arguments, message, tmp_path, capsys):
+    arguments = [argument.format(tmp_path) for argument in arguments]
+    assert cli.main(["play", *arguments]) == 2
+    assert capsys.readouterr().err == f"npformer play: {message.format(tmp_path)}\n"
+    assert not list(tmp_path.iterdir())
+
+
 # --- the command line -----------------------------------------------------------------------------
 
 
@@ -149,7 +196,7 @@ def test_help_lists_every_command(capsys):
     assert "trace " in out and "worksheet" in out and out.isascii()
 
 
-@pytest.mark.parametrize("command", ["trace", "worksheet"])
+@pytest.mark.parametrize("command", ["trace", "worksheet", "play"])
 def test_every_command_has_help(command, capsys):
     with pytest.raises(SystemExit) as stop:
         cli.main([command, "--help"])

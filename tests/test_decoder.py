@@ -108,7 +108,7 @@ def test_the_stack_is_its_blocks_with_one_memory_and_pre_norm_ends_with_a_norm(r
 
 
 def test_a_stack_of_no_blocks_hands_x_through_and_needs_no_memory(x, memory):
-    y, cache = decoder_forward(x, memory, DecoderParams(()), small())
+    y, cache = decoder_forward(x, memory, DecoderParams(()), small(n_layers=0))
     dx, dmemory, grads = decoder_backward(np.ones_like(x), cache)
     assert (y == x).all() and (dx == 1).all() and grads == DecoderParams(())
     assert dmemory.shape == memory.shape and not dmemory.any()

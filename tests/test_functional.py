@@ -421,7 +421,7 @@ def test_linear_names_the_shape_that_does_not_fit(arguments, message):
 
 
 def test_linear_wants_one_dtype():
-    with pytest.raises(TypeError, match="linear_forward: W has dtype float64; expected float32"):
+    with pytest.raises(TypeError, match="linear_forward: x has dtype float32; expected float64"):
         npf.linear_forward(np.ones((3, 2), np.float32), np.ones((2, 2)))
 
 

@@ -191,6 +191,8 @@ def run_decoder_stack(a, s):
 def run_transformer(a, s):
     params = transformer_params(a, s)
     config = config_of(s, params.encoder.blocks[0])
+    if params.source_positions is not None:
+        config = config._replace(max_length=len(params.source_positions.P))
     logits, cache = npf.transformer_forward(
         a["source_ids"], a["target_ids"], params, config, padding_id=s["padding_id"]
     )
@@ -291,6 +293,7 @@ def masks(arrays):
 def config_of(s, block):
     d_model, d_ff = block.ffn.W_1.shape
     positions = next((word for word in ("rope", "alibi") if s.get(word)), s.get("positions", "sinusoidal"))
+    attention = block[0]  # an encoder block's, or a decoder block's own
     return npf.TransformerConfig(
         d_model=d_model,
         d_ff=d_ff,
@@ -301,6 +304,7 @@ def config_of(s, block):
         eps=s["eps"],
         dropout=0.1,  # without an rng it must do nothing
         positions=positions,
+        attention_bias=attention.b_Q is not None,
     )
 
 

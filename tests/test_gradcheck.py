@@ -10,6 +10,7 @@ from typing import NamedTuple
 import mpmath
 import numpy as np
 import pytest
+from adversarial_pairs import PAIRS
 from planted_bugs import BUGS
 
 from npformer.attention import (
@@ -115,7 +116,7 @@ def test_the_worst_entry_is_named_with_both_numbers():
     def off(dy, x):
         dx = square_backward(dy, x)
         dx[0, 1] *= 1 + 1e-3
-        dx[1, 2] += abs(dx).max()
+        dx[1, 2] += 3 * dx[1, 1]
         return dx
 
     x = np.arange(1.0, 7.0).reshape(2, 3)
@@ -177,8 +178,9 @@ def attention_case(rng):
     *leading, T_q = shape(rng)
     T_k, d_k, d_v = rng.integers(1, 4, size=3)
     args = [rng.standard_normal((*leading, *end)) for end in [(T_q, d_k), (T_k, d_k), (T_k, d_v)]]
-    kwargs = {"mask": rng.random((T_q, T_k)) < 0.7, "bias": rng.standard_normal((T_q, T_k))}
-    return attention_forward, attention_backward, args, kwargs
+    mask = rng.random((T_q, T_k)) < 0.7
+    forward = partial(attention_forward, bias=rng.standard_normal((T_q, T_k)))
+    return forward, attention_backward, args, {"mask": mask}
 
 
 def heads_case(rope, rng):
@@ -233,7 +235,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_no_right_backward_is_accused(name):
-    for seed in range(15):
+    for seed in range(8):
         forward, backward, args, kwargs = CASES[name](np.random.default_rng(seed))
         report = gradcheck(forward, backward, *args, **kwargs)
         assert report, f"seed {seed}\n{report}"
@@ -267,14 +269,27 @@ def test_a_gradient_of_zero_passes_beside_larger_ones():
     lambda x: (x.sum() * np.zeros(2) + 7.0, None),
     lambda x: ((x / x) * np.sqrt(x / x), None),
     lambda x: (softmax_forward(x)[0].sum(), None),  # 1, and off by some last bits
-    lambda x: (((x - x.mean()) / x.std()).sum(), None),  # 0, after much has cancelled
 ])  # fmt: skip
-@pytest.mark.parametrize("rounding", [0.0, 1e-17])
-def test_a_gradient_of_zero_passes_alone(forward, rounding):
-    x = np.linspace(-3, 3, 300) ** 3
-    report = gradcheck(forward, lambda dy, cache: np.full(300, rounding), x)
+def test_a_gradient_of_zero_passes_alone(forward):
+    x = np.linspace(-3, 3, 60) ** 3
+    report = gradcheck(forward, lambda dy, cache: np.zeros(60), x)
     assert report, report
-    assert not gradcheck(forward, lambda dy, cache: np.full(300, 1e-6), x)
+    assert not gradcheck(forward, lambda dy, cache: np.full(60, 1e-6 * dy.sum()), x)
+
+
+def test_a_gradient_that_rounding_hides_is_not_passed():
+    """1e-17 may be the rounding of 0, or all there is of a slope; the output, which is 1, cannot tell."""
+    x = np.linspace(-3, 3, 60) ** 3
+    report = gradcheck(
+        lambda x: (softmax_forward(x)[0].sum(), None), lambda dy, _: np.full(60, 1e-17 * dy), x
+    )
+    assert verdicts(report) == {"x": "unsure"} and "rounding hides it" in report.rows[0].note
+
+
+def test_an_output_that_is_nothing_but_rounding_is_not_judged():
+    x = np.linspace(-3, 3, 60) ** 3
+    report = gradcheck(lambda x: (((x - x.mean()) / x.std()).sum(), None), lambda dy, _: 0 * x, x)
+    assert verdicts(report) == {"x": "unsure"}
 
 
 def test_small_gradients_are_checked_as_sharply_as_large_ones():
@@ -333,7 +348,7 @@ def test_the_extrapolation_is_exact_for_a_polynomial_of_degree_five():
 
     row = only_row(forward, lambda dy, _: dy, np.zeros(1), tolerance=1e-2)
     assert row.error < 1e-12
-    assert len(evaluations) == 2 + 6
+    assert len(evaluations) == 3 + 6
 
 
 def test_the_step_is_the_one_that_was_made():
@@ -364,13 +379,13 @@ def test_a_block_with_736_parameters_is_checked_to_3e_12_with_six_evaluations_an
     errors = {row.path: row.error for row in report.rows}
     assert errors.pop("args[1].attention.b_K") < 1e-9  # of a thousandth: its gradient is zero
     assert max(errors.values()) < 3e-12
-    assert len(evaluations) < 6.1 * (x.size + 736)  # a few need smaller steps
+    assert len(evaluations) < 6.2 * (x.size + 736)  # a few need smaller steps
 
 
-def test_a_smooth_function_takes_six_evaluations_an_entry_and_two_more():
+def test_a_smooth_function_takes_six_evaluations_an_entry_and_three_more():
     evaluations = []
     gradcheck(lambda x: (evaluations.append(1) or np.sin(x), x), lambda dy, x: dy * np.cos(x), np.ones(5))
-    assert len(evaluations) == 2 + 6 * 5
+    assert len(evaluations) == 3 + 6 * 5
 
 
 def test_a_singularity_that_is_near_is_approached_with_smaller_steps():
@@ -388,8 +403,7 @@ def test_relu_at_zero_is_a_kink_and_says_where():
     assert (row.verdict, row.index, row.analytic) == ("kink", (1, 0), 0.0)
     assert row.numeric == pytest.approx(d_output[1, 0] / 2)
     assert row.note == (
-        "1 of 4 at a kink or too rough to judge, first [1, 0]: "
-        f"slope 0 on its left, {d_output[1, 0]:.3g} on its right"
+        f"1 of 4 at a kink, first [1, 0]: slope 0 on its left, {d_output[1, 0]:.3g} on its right"
     )
 
 
@@ -403,9 +417,9 @@ def test_a_planted_zero_in_the_hidden_layer_marks_every_leaf_that_moves_it():
         "x": "kink", "params.W_1": "kink", "params.b_1": "kink", "params.W_2": "pass", "params.b_2": "pass"
     }  # fmt: skip
     notes = {row.path: row.note for row in report.rows}
-    assert notes["x"].startswith("3 of 24 at a kink or too rough to judge, first [1, 0, 0]")
-    assert notes["params.W_1"].startswith("3 of 20 at a kink or too rough to judge, first [0, 2]")
-    assert notes["params.b_1"].startswith("1 of 5 at a kink or too rough to judge, first [2]")
+    assert notes["x"].startswith("3 of 24 at a kink, first [1, 0, 0]")
+    assert notes["params.W_1"].startswith("3 of 20 at a kink, first [0, 2]")
+    assert notes["params.b_1"].startswith("1 of 5 at a kink, first [2]")
 
 
 def test_the_absolute_value_at_zero_is_a_kink_though_the_error_is_zero():
@@ -421,8 +435,15 @@ def test_a_kink_that_is_near_does_not_matter(distance):
 
 
 @pytest.mark.parametrize("distance", [1e-6, 1e-7, -1e-9, 1e-12, 1e-300])
-def test_a_kink_too_near_for_the_steps_is_reported(distance):
-    assert only_row(relu_forward, relu_backward, np.array([distance, 1.0])).verdict == "kink"
+def test_no_distance_is_too_small_where_the_entry_itself_is_small(distance):
+    assert only_row(relu_forward, relu_backward, np.array([distance, 1.0])).verdict == "pass"
+
+
+def test_a_kink_too_near_for_the_steps_is_no_kink_but_cannot_be_judged():
+    row = only_row(relu_forward, relu_backward, np.array([3.0]) - 3 * (1 - 2.0**-40) + 0.0)
+    assert row.verdict == "pass"
+    row = only_row(lambda x: (np.maximum(x - 3, 0), x), lambda dy, x: dy * (x > 3), np.array([3 + 2.0**-45]))
+    assert row.verdict == "unsure" and "the steps do not agree" in row.note
 
 
 def test_no_distance_to_a_kink_accuses_a_right_backward():
@@ -446,7 +467,7 @@ def test_a_wrong_entry_beside_a_kink_is_a_failure():
     row = only_row(relu_forward, lambda dy, cache: 2 * relu_backward(dy, cache), np.array([0.0, 3.0]))
     assert (row.verdict, row.index) == ("fail", (1,))
     assert row.error == pytest.approx(1)
-    assert row.note.startswith("1 of 2 at a kink or too rough to judge, first [0]")
+    assert row.note.startswith("1 of 2 at a kink, first [0]")
 
 
 def test_a_gradient_far_from_both_slopes_of_a_kink_is_a_failure():
@@ -457,13 +478,13 @@ def test_a_gradient_far_from_both_slopes_of_a_kink_is_a_failure():
 @pytest.mark.parametrize(
     "f", [np.sign, np.sqrt, lambda x: np.sqrt(abs(x)), np.floor, lambda x: x * np.log(x)]
 )
-def test_a_point_without_a_slope_is_reported_as_a_kink(f):
+def test_a_point_without_a_slope_is_no_kink(f):
     def forward(x):
         with np.errstate(all="ignore"):
             return np.nan_to_num(f(x), nan=0.0 if x[0] == 0 else np.nan), x
 
     row = only_row(forward, lambda dy, x: 0 * dy, np.array([0.0]))
-    assert row.verdict == "kink"
+    assert row.verdict == "unsure"
 
 
 def test_a_jump_of_the_function_does_not_hide_a_wrong_gradient_of_another_leaf():
@@ -471,7 +492,7 @@ def test_a_jump_of_the_function_does_not_hide_a_wrong_gradient_of_another_leaf()
         return 100 * np.floor(x) + w, None
 
     report = gradcheck(forward, lambda dy, _: (0 * dy, dy * (1 + 2e-8)), np.array([1.0]), np.array([2.0]))
-    assert verdicts(report) == {"x": "kink", "w": "fail"}
+    assert verdicts(report) == {"x": "unsure", "w": "fail"}
 
 
 def test_warnings_of_the_steps_are_not_the_callers():
@@ -497,7 +518,7 @@ def test_arguments_without_floating_arrays_are_left_alone():
 
     ids, mask = np.array([0, 2, 2]), np.array([True, False, True])
     report = gradcheck(
-        forward, backward, np.arange(3.0), ids, "word", mask, None, 1.5, scale=np.array([1.0, 2.0, 3.0])
+        forward, backward, np.arange(3.0), ids, "word", mask, None, 1.5, scale=np.array([1, 2, 3])
     )
     assert report and verdicts(report) == {"x": "pass"}
     assert set(seen) == {("word", None, 1.5)}
@@ -595,7 +616,7 @@ def test_several_gradients_may_come_in_a_list():
     (np.float64(1), "has shape (), expected (4, 8)"),
     (None, "is None, expected an array of shape (4, 8)"),
     ([1.0, 2.0], "is list of 2, expected an array of shape (4, 8)"),
-    ({"x": 1}, "is dict, expected an array of shape (4, 8)"),
+    ({"x": 1}, "is dict of x, expected an array of shape (4, 8)"),
     (np.ones((4, 8), dtype=np.float32), "has dtype float32, expected float64"),
     (np.ones((4, 8), dtype=int), "has dtype int64, expected float64"),
 ])  # fmt: skip
@@ -641,6 +662,13 @@ def test_a_tuple_of_another_length_is_a_row_that_fails():
     assert (row.path, row.note) == ("xs", "is tuple of 3, expected tuple of 2")
 
 
+def test_a_branch_of_settings_needs_no_gradient():
+    report = gradcheck(
+        lambda p: (2 * p[0], None), lambda dy, _: (2 * dy, None), (np.ones(2), (np.arange(2),))
+    )
+    assert verdicts(report) == {"p.0": "pass"}
+
+
 def test_parameters_that_are_none_have_no_rows_when_their_gradients_are():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((3, 4))
@@ -683,31 +711,68 @@ def test_what_a_backward_raises_comes_through():
 # Copies and random numbers
 
 
-def test_functions_that_write_into_their_arguments_do_no_harm():
-    def forward(x, *, shift):
-        cache = x.copy()
+def test_functions_that_write_into_their_arguments_are_named_and_do_no_harm():
+    def forward(x, shift):
+        cache = x.copy(), shift.copy()
         x += shift
         shift *= 2
         x *= x
         return x, cache
 
     def backward(dy, cache):
-        dy *= 2 * (cache + 1)
-        return dy
+        dy *= 2 * (cache[0] + cache[1])
+        return dy, dy
 
     x, shift = np.array([1.0, 2.0]), np.ones(2)
-    assert gradcheck(forward, backward, x, shift=shift)
+    report = gradcheck(forward, backward, x, shift)
     assert (x == [1.0, 2.0]).all() and (shift == 1).all()
+    assert [row.verdict for row in report.rows] == ["pass", "pass", "fail", "fail", "fail"], report
+    assert [row.path for row in report.rows] == ["x", "shift", "forward", "forward", "backward"]
+    assert [row.note for row in report.rows[2:]] == [
+        "forward writes into its arguments (0)",
+        "forward writes into its arguments (1)",
+        "backward writes into d_output",
+    ]
 
 
-def test_a_forward_that_reuses_its_output_does_no_harm():
-    buffer = np.empty(3)
+NOTES = {
+    "backward destroys its cache": "backward writes into its cache",
+    "backward pops its cache": "backward writes into its cache",
+    "backward zeroes its cache when it is done": "backward writes into its cache (x)",
+    "backward writes its result into dy": "backward writes into d_output",
+    "backward returns a buffer that its next call overwrites": "backward returns a buffer that its next call",
+    "forward's cache is a buffer that its next call overwrites": "forward's next call writes into the cache",
+    "forward returns a buffer that its next call overwrites": "forward returns a buffer that its next call",
+    "backward reads what the last forward left behind": "another gradient when called again",
+    "backward is right only the first time": "another gradient when called again",
+    "clipped at 5, far below it": "not linear in d_output: -6.44e+09 times d_output",
+    "√x at 0: nothing on its left": "there is no finite value close to it",
+    "√|x| at 0: a cusp": "its slope grows without end",
+    "floor at 1: the value jumps": "the value jumps",
+    "1 + 1e-20 x²: the second term is swallowed": "too small to judge, rounding hides it",
+    "entries of 1e8 and 1e-8, the smaller one's factor 2 missing": "too small beside the largest",
+}
 
-    def forward(x):
-        np.multiply(x, x, out=buffer)
-        return buffer, x
 
-    assert gradcheck(forward, square_backward, np.arange(3.0))
+@pytest.mark.parametrize("name", NOTES)
+def test_the_note_says_what_is_wrong(name):
+    pair = PAIRS[name]
+    notes = "; ".join(row.note for row in gradcheck(pair.forward, pair.backward, *pair.args).rows)
+    assert NOTES[name] in notes
+
+
+def test_a_backward_that_raises_when_it_is_called_again_says_so():
+    report = gradcheck(lambda x: (x * x, [x]), lambda dy, cache: 2 * dy * cache.pop(), np.ones(2))
+    assert "backward raises IndexError when it is called again: pop from empty list" in str(report)
+
+
+def test_a_backward_that_answers_otherwise_when_it_is_called_again_says_so():
+    answers = iter([1, None, None])
+
+    def backward(dy, x):
+        return 2 * x * dy if next(answers) else None
+
+    assert only_row(square, backward, np.ones(2)).note.startswith("has another form when called again")
 
 
 def test_reports_repeat():

@@ -7,6 +7,7 @@ not been shown to be fast on a GPU, nor that CuPy's kernels round as NumPy does:
 import ast
 import inspect
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -122,9 +123,18 @@ def test_the_other_branches_stay_on_the_device_too(name, changes):
 def test_attention_at_once_on_the_device_and_head_by_head_on_the_host(monkeypatch):
     """As for long sequences: a host has little memory to spare, a device little time for small kernels."""
     monkeypatch.setattr(attention, "LARGE", 0)
-    weights = np.ones((2, 3, 4, 5))
-    assert list(attention._pieces(cupy.asarray(weights))) == [...]
-    assert list(attention._pieces(weights)) == list(np.ndindex(2, 3))
+    shapes, gradients = [], attention._gradients
+
+    def seen(dy, q, k, v, w):
+        shapes.append(w.shape)
+        return gradients(dy, q, k, v, w)
+
+    monkeypatch.setattr(attention, "_gradients", seen)
+    q, k = np.ones((2, 3, 4, 5)), np.ones((2, 3, 6, 5))
+    for move in (np.asarray, cupy.asarray):
+        y, cache = attention.attention_forward(move(q), move(k), move(k))
+        attention.attention_backward(y, cache)
+    assert shapes == [(4, 6)] * 6 + [(2, 3, 4, 6)]
     check_forward_and_backward("attention_forward", FORWARD["attention_forward"])
     check_forward_and_backward("multi_head_attention_forward", FORWARD["multi_head_attention_forward"])
 
@@ -287,7 +297,8 @@ def test_gradcheck_gives_the_same_verdicts(name):
 
     def report(arguments):
         settings = {key: value for key, value in arguments.items() if key not in names}
-        pair = getattr(npf, name), getattr(npf, backward_of(name))
+        held = {key: settings.pop(key) for key in ("bias",) if key in settings}  # without a gradient
+        pair = partial(getattr(npf, name), **held), getattr(npf, backward_of(name))
         return npf.gradcheck(*pair, *(arguments[key] for key in names), **settings)
 
     found, expected = report(to_device(arguments)), report(arguments)

@@ -1,3 +1,10 @@
+import io
+import os
+import queue
+import stat
+import sys
+import threading
+import tracemalloc
 import zipfile
 from typing import NamedTuple
 
@@ -5,6 +12,7 @@ import numpy as np
 import pytest
 
 from npformer import leaves, load, save, tree_map
+from npformer.tree import together
 
 
 class Pair(NamedTuple):
@@ -117,3 +125,184 @@ def test_load_refuses_what_is_not_its_file(tmp_path):
             load(tmp_path / name, Pair(np.ones(500)))
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "absent", Pair(np.ones(2)))
+
+
+# Files that others write at the same time, damage, or pack to do harm
+
+
+def test_any_number_of_threads_save_to_one_path(tmp_path):
+    """Every file that a reader sees is one that somebody saved, whole."""
+    path, like, failures = tmp_path / "weights", (np.zeros(5000), np.zeros(3)), []
+    save(path, like)
+
+    def write(number):
+        for _ in range(10):
+            save(path, (np.full(5000, float(number)), np.full(3, float(number))))
+
+    def read():
+        for _ in range(30):
+            a, b = load(path, like)
+            if not (a == b[0]).all():
+                failures.append((a, b))
+
+    threads = [threading.Thread(target=write, args=(i,)) for i in range(4)] + [threading.Thread(target=read)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures and [file.name for file in tmp_path.iterdir()] == ["weights.npz"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links and modes are POSIX's")
+def test_a_link_is_followed_and_the_mode_is_kept(tmp_path):
+    (tmp_path / "inside").mkdir()
+    real, link = tmp_path / "inside" / "real.npz", tmp_path / "link.npz"
+    save(real, (np.ones(2),))
+    real.chmod(0o640)
+    link.symlink_to(real)
+    save(link, (np.zeros(2),))
+    assert link.is_symlink() and load(real, (np.ones(2),))[0].tolist() == [0, 0]
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    save(tmp_path / "new", (np.ones(2),))
+    (tmp_path / "other").touch()
+    assert (tmp_path / "new.npz").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def test_what_is_written_is_on_the_disk_before_it_has_the_name(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(os, "fsync", lambda number: seen.append(sorted(tmp_path.iterdir())))
+    save(tmp_path / "weights", (np.ones(2),))
+    ((unfinished,),) = seen
+    assert unfinished.suffix == ".part" and (tmp_path / "weights.npz").exists()
+
+
+def archive_of(**entries):
+    """An archive with these bytes, or arrays, under these names."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in entries.items():
+            if isinstance(content, np.ndarray):
+                file = io.BytesIO()
+                np.save(file, content)
+                content = file.getvalue()
+            archive.writestr(f"{name}.npy", content)
+    return buffer.getvalue()
+
+
+def bits_flipped(path, like, n, seed):
+    """How many of n damaged files load: with the right values, or else an error in our words."""
+    whole, loaded = path.read_bytes(), 0
+    rng = np.random.default_rng(seed)
+    for bit in rng.choice(8 * len(whole), n, replace=n > 8 * len(whole)).tolist():
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        try:
+            back = load(path, like)
+        except ValueError as error:
+            assert str(error).startswith("load: ") and "\n" not in str(error), error
+        else:
+            loaded += 1
+            for (_, a), (_, b) in zip(leaves(like), leaves(back), strict=True):
+                assert a.dtype == b.dtype and a.tobytes() == b.tobytes(), bit
+    return loaded
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_flipped_bit_gives_our_error_or_the_right_values(tmp_path, packed):
+    like = Pair(np.arange(40.0), Pair(np.ones((2, 2), np.float32), np.array(3)))
+    path = tmp_path / "weights.npz"
+    save(path, like)
+    if packed:
+        np.savez_compressed(path, **dict(leaves(like)))
+    assert bits_flipped(path, like, 600, seed=0) < 300
+
+
+def test_every_byte_cut_off_is_noticed(tmp_path):
+    save(tmp_path / "weights", Pair(np.ones(20)))
+    whole = (tmp_path / "weights.npz").read_bytes()
+    for length in range(0, len(whole), 7):
+        (tmp_path / "weights.npz").write_bytes(whole[:length])
+        with pytest.raises(ValueError, match=r"^load: "):
+            load(tmp_path / "weights", Pair(np.ones(20)))
+
+
+def header(shape, dtype="'<f8'", size=None):
+    text = f"{{'descr': {dtype}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x02\x00" + (len(text) if size is None else size).to_bytes(4, "little") + text
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (header("(10000000000,)"), r"W has shape \(10000000000,\) and dtype float64 in .*; expected \(3,\)"),
+        (header("(3,)", "'<f4'"), r"W has shape \(3,\) and dtype float32 in .*; expected \(3,\) and float64"),
+        (header("(3,)") + bytes(23), r"is not a complete .npz file of arrays \(.*an array is too short"),
+        (header("(3,)") + bytes(25), "an array is too long"),
+        (header("(3,)", size=2**32 - 1), "an array is too short"),
+        (header("(3,)", "[('a', '<f8')]"), "an array's header is"),
+        (header("(3,)", "'|O'"), "an array's header is"),
+        (header("(-3,)"), "an array's header is"),
+        (header("(3, __import__('os'))"), "an array's header is"),
+        (b"nothing of the kind", "an entry is not an array"),
+        (b"", "an entry is not an array"),
+    ],
+)  # fmt: skip
+def test_what_an_entry_claims_is_compared_before_it_is_believed(tmp_path, content, message):
+    (tmp_path / "weights.npz").write_bytes(archive_of(W=content))
+    with pytest.raises(ValueError, match=rf"^load: .*{message}"):
+        load(tmp_path / "weights", Pair(np.ones(3)))
+
+
+def test_a_small_file_that_unpacks_to_much_takes_no_memory(tmp_path):
+    bomb = header("(3,)") + bytes(50_000_000)
+    (tmp_path / "bomb.npz").write_bytes(archive_of(W=bomb))
+    (tmp_path / "large.npz").write_bytes(archive_of(W=header("(6250000,)") + bytes(50_000_000)))
+    (tmp_path / "head.npz").write_bytes(archive_of(W=header("(3,)", size=2**31) + bytes(50_000_000)))
+    del bomb
+    for name in ("bomb", "large", "head"):
+        tracemalloc.start()
+        with pytest.raises(ValueError, match=r"^load: "):
+            load(tmp_path / name, Pair(np.ones(3)))
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+        tracemalloc.stop()
+
+
+def test_other_ways_of_packing_are_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "weights.npz", "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("W.npy", header("(3,)") + bytes(24))
+    (tmp_path / "twice.npz").write_bytes(archive_of(W=np.ones(3), w=np.zeros(3)).replace(b"w.npy", b"W.npy"))
+    for name in ("weights", "twice"):
+        with pytest.raises(ValueError, match=r"^load: .*it is packed in a way that np.savez never does"):
+            load(tmp_path / name, Pair(np.ones(3)))
+
+
+def test_what_numpy_wrote_is_read(tmp_path):
+    columns = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    np.savez(tmp_path / "plain.npz", W=columns, b=np.array(True))
+    back = load(tmp_path / "plain", Pair(np.zeros((2, 3)), np.array(False)))
+    assert back.W.tolist() == columns.tolist() and back.b.tolist() is True
+    save(tmp_path / "odd", (np.ones((0, 3)), np.arange(2, dtype=">i4")))
+    back = load(tmp_path / "odd", (np.ones((0, 3)), np.zeros(2, ">i4")))
+    assert back[0].shape == (0, 3) and back[1].tolist() == [0, 1]
+
+
+def test_a_queue_is_no_array(tmp_path):
+    with pytest.raises(TypeError, match=r"^save: 0 is a leaf \(Queue\); expected an array of numbers"):
+        save(tmp_path / "x", (queue.Queue(),))
+
+
+def test_a_tree_too_deep_is_refused_in_our_words(tmp_path):
+    tree = np.ones(1)
+    for _ in range(5000):
+        tree = (tree,)
+    for name, call in {
+        "tree_map": lambda: tree_map(np.copy, tree),
+        "leaves": lambda: list(leaves(tree)),
+        "save": lambda: save(tmp_path / "x", tree),
+        "load": lambda: load(tmp_path / "x", tree),
+    }.items():
+        with pytest.raises(ValueError, match=rf"^{name}: the tree is nested more than 100 deep, at 0\.0\."):
+            call()
+    with pytest.raises(ValueError, match=r"^the trees are nested too deeply$"):
+        together(tree, tree)

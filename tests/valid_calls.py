@@ -1,8 +1,8 @@
 """One valid call of every public function, by argument name: what the tests of bad input spoil in one place.
 
 `CALLS[name]()` makes fresh arguments; `call(name, arguments)` calls npformer's function of that name. A
-backward gets the cache of its own forward's valid call. A new public function needs a line here and rows in
-test_bad_input.py; a test there says so.
+backward gets the cache of its own forward's valid call. A new public function needs a line here, as a test in
+test_bad_input.py says. Different letters have different lengths, so that a wrong letter shows.
 """
 
 import inspect
@@ -79,8 +79,8 @@ FORWARD = {
         "q": array(2, 5, 4),
         "k": array(2, 6, 4, seed=1),
         "v": array(2, 6, 3, seed=2),
-        "mask": npf.causal_mask(5, 6),
-        "bias": array(5, 6),
+        "mask": npf.causal_mask(5, 6)[None],
+        "bias": array(2, 5, 6),
     },
     "multi_head_attention_forward": lambda: {
         "q": array(2, 5, 8),
@@ -89,7 +89,7 @@ FORWARD = {
         "params": MODEL.encoder.blocks[0].attention,
         "n_heads": 2,
         "mask": np.ones((2, 1, 6), bool),
-        "bias": array(2, 5, 6),
+        "bias": array(2, 2, 5, 6),
         "rope": True,
     },
     "embedding_forward": lambda: {"ids": ids(2, 6), "params": E},
@@ -104,14 +104,14 @@ FORWARD = {
         "x": array(2, 6, 8),
         "params": MODEL.encoder.blocks[0],
         "config": CONFIG,
-        "mask": npf.causal_mask(6),
+        "mask": npf.causal_mask(6)[None],
         "rng": generator(),
     },
     "encoder_forward": lambda: {
         "x": array(2, 6, 8),
         "params": MODEL.encoder,
         "config": CONFIG,
-        "mask": npf.causal_mask(6),
+        "mask": npf.causal_mask(6)[None],
         "rng": generator(),
     },
     "decoder_block_forward": lambda: {
@@ -119,7 +119,7 @@ FORWARD = {
         "memory": array(2, 6, 8, seed=1),
         "params": MODEL.decoder.blocks[0],
         "config": CONFIG,
-        "mask": npf.causal_mask(5),
+        "mask": npf.causal_mask(5)[None],
         "memory_mask": np.ones((2, 1, 6), bool),
         "rng": generator(),
     },
@@ -128,7 +128,7 @@ FORWARD = {
         "memory": array(2, 6, 8, seed=1),
         "params": MODEL.decoder,
         "config": CONFIG,
-        "mask": npf.causal_mask(5),
+        "mask": npf.causal_mask(5)[None],
         "memory_mask": np.ones((2, 1, 6), bool),
         "rng": generator(),
     },
@@ -236,7 +236,7 @@ CALLS = {
     "init_decoder": lambda: {"config": CONFIG, "rng": generator(), "dtype": np.float64},
     "init_transformer": lambda: {"vocab_size": 5, "config": CONFIG, "rng": generator(), "dtype": np.float64},
     "split_heads": lambda: {"x": array(2, 6, 8), "n_heads": 2},
-    "merge_heads": lambda: {"x": array(2, 6, 4)},
+    "merge_heads": lambda: {"x": array(3, 2, 6, 4)},
     "causal_mask": lambda: {"T_q": 3, "T_k": 4, "xp": np},
     "padding_mask": lambda: {"ids": ids(2, 6), "padding_id": 0},
     "greedy_decode": lambda: {

@@ -6,9 +6,8 @@ show("pe.entry@Ada")                # Ada's own numbers; without a name, the sta
 check("pe.entry@Ada", 0.841)        # the answer; level=2 adds a question, level=3 where to read
 """
 
-from npformer.exercises.bank import Exercise, bank, find
+from npformer.exercises.bank import Exercise, bank, find, progress
 from npformer.exercises.checking import check
-from npformer.exercises.progress import progress
 from npformer.exercises.recipes import posed
 from npformer.exercises.result import Result
 
@@ -49,7 +48,8 @@ def show(exercise_id: str) -> Text:
 
     >>> show("pe.entry")
     pe.entry  (sinusoids, level 2)
-    The position table has d_model = 8. What stands at position 3 in column 5? (Columns are counted from 0.)
+    The position table has d_model = 8. What stands at position 23 in column 3? (Columns are counted from 0, \
+angles are in radians.) Three decimals.
     Answer with a number.
     """
     exercise, name = find(exercise_id)

@@ -1,4 +1,4 @@
-"""The bank of exercises: bank.toml as records, in order of difficulty."""
+"""The bank of exercises: bank.toml as records, in order of difficulty; and what a session has passed."""
 
 import tomllib
 from functools import cache
@@ -17,13 +17,16 @@ TOPICS = (
     "norm",
     "block",
     "backward",
+    "decoder",
+    "search",
+    "gpu",
 )
 
 
 class Option(NamedTuple):
     """One answer of a choice: right, or the confusion it stands for and what to say about it."""
 
-    text: str
+    text: str = ""  # none for True and False
     confusion: str = ""
     says: str = ""
 
@@ -47,14 +50,16 @@ class Exercise(NamedTuple):
 
     def __str__(self) -> str:
         lettered = [
-            f"  {letter}) {option.text}" for letter, option in zip("abcdef", self.options, strict=False)
+            f"  {letter}) {option.text}"
+            for letter, option in zip("abcdef", self.options, strict=False)
+            if option.text
         ]
         ways = {
             "choice": "Answer with a letter.",
             "truth": "Answer with True or False.",
             "number": "Answer with a number.",
             "vector": "Answer with a list of numbers.",
-            "code": f"Answer with a function {self.name}({self.signature}).",
+            "code": f"Answer with a function {self.name}({self.signature}); it changes no argument.",
         }
         return "\n".join(
             [f"{self.id}  ({self.topic}, level {self.level})", self.task, *lettered, ways[self.kind]]
@@ -78,6 +83,31 @@ def _exercise(exercise_id: str, entry: dict[str, object]) -> Exercise:
     options = entry.pop("options", [])
     assert isinstance(options, list)
     return Exercise(id=exercise_id, **entry, options=tuple(Option(**o) for o in options))  # type: ignore[arg-type]
+
+
+@cache
+def confusions() -> dict[str, str]:
+    """An observation for each confusion that is no known mistake of a function."""
+    text = files("npformer.exercises").joinpath("confusions.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+_passed: set[str] = set()  # the one thing here that remembers
+
+
+def record(exercise_id: str, passed: bool) -> None:
+    """Remember an exercise that passed; a later wrong answer does not take it back."""
+    if passed:
+        _passed.add(exercise_id)
+
+
+def progress() -> str:
+    """How many exercises passed in this session of Python.
+
+    >>> progress().endswith(f"of {len(bank())}")
+    True
+    """
+    return f"{len(_passed)} of {len(bank())}"
 
 
 def find(exercise_id: str) -> tuple[Exercise, str]:

@@ -1,13 +1,19 @@
-"""`check`: one answer in, one result out."""
+"""`check`: one answer in, one result out. Letters, truth values and numbers are read here."""
 
+import ast
 from typing import Any
 
-from npformer.exercises import answers, code, evidence
-from npformer.exercises.bank import Exercise, find
+import numpy as np
+
+from npformer.backend import Array
+from npformer.exercises.bank import Exercise, confusions, find, record
+from npformer.exercises.evidence import check_function
 from npformer.exercises.mistakes import words
-from npformer.exercises.progress import record
-from npformer.exercises.result import Result
-from npformer.validate import check_integer
+from npformer.exercises.recipes import Posed, posed, tolerance
+from npformer.exercises.result import Result, passed, unanswered
+
+LETTERS = "abcdef"
+WORDS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 
 def check(exercise_id: str, answer: Any, *, level: int = 1) -> Result:
@@ -22,8 +28,9 @@ def check(exercise_id: str, answer: Any, *, level: int = 1) -> Result:
     'If a sentence grows by a word, does the network grow?'
     """
     exercise, name = find(exercise_id)
-    check_integer("check", "level", level, minimum=1)
-    if level > 3:
+    if isinstance(level, bool) or not isinstance(level, int | np.integer):
+        raise TypeError(f"check: level is {level!r}; expected 1, 2 or 3")
+    if not 1 <= level <= 3:
         raise ValueError(f"check: level is {level}; expected 1, 2 or 3")
     result = _checked(exercise, answer, name)
     record(exercise.id, bool(result))
@@ -33,23 +40,182 @@ def check(exercise_id: str, answer: Any, *, level: int = 1) -> Result:
 
 
 def _checked(exercise: Exercise, answer: Any, name: str) -> Result:
+    try:
+        return _read_and_checked(exercise, answer, name)
+    except Exception as error:  # an answer may do anything, in its own methods too
+        return Result("error", (), f"This answer cannot be read: {type(error).__name__}.", "", None)
+
+
+def _read_and_checked(exercise: Exercise, answer: Any, name: str) -> Result:
     if answer is None or answer is ...:
-        return evidence.unanswered()
+        return unanswered()
     if exercise.kind == "code":
         if not callable(answer):
             return Result(
                 "error", (), f"A function is asked for: {exercise.name}({exercise.signature}).", "", None
             )
-        return code.check_function(exercise, answer)
+        return check_function(exercise, answer)
     if callable(answer):
         return Result("error", (), "This is a function; its answer is asked for.", "", None)
     if exercise.kind == "choice":
-        return answers.check_choice(exercise, answer)
+        return check_choice(exercise, answer)
     if exercise.kind == "truth":
-        return answers.check_truth(exercise, answer)
-    return answers.check_numbers(exercise, answer, name)
+        return check_truth(exercise, answer)
+    return check_numbers(exercise, answer, name)
 
 
 def _section(exercise: Exercise, result: Result) -> str:
     known = words().get(result.codes[0]) if result.codes else None
     return known.read if known else exercise.read
+
+
+def _unreadable(wanted: str) -> Result:
+    return Result("error", (), f"This answer cannot be read; expected {wanted}.", "", None)
+
+
+# --- letters and truth values ----------------------------------------------------------------------
+
+
+def _word(answer: Any) -> str:
+    """An answer as a word: the only entry of a list, without quotes, brackets and full stops."""
+    if isinstance(answer, list | tuple | np.ndarray) and np.size(answer) == 1:
+        answer = np.asarray(answer, object).ravel()[0]
+    if isinstance(answer, bytes):
+        answer = answer.decode(errors="replace")
+    if isinstance(answer, float) and answer.is_integer():
+        answer = int(answer)
+    return str(answer).strip().strip("'\"()[].,:; ").casefold()
+
+
+def check_choice(exercise: Exercise, answer: Any) -> Result:
+    """A letter, or the number of an option counted from 1."""
+    options = dict(zip(LETTERS, exercise.options, strict=False))
+    letter = _word(answer)
+    if len(letter) == 1 and letter in "123456"[: len(options)]:
+        letter = LETTERS[int(letter) - 1]
+    if letter not in options:
+        return _unreadable(f"a letter from a to {max(options)}")
+    option = options[letter]
+    if letter == exercise.right:
+        return passed()
+    return Result("known_mistake", (option.confusion,), option.says, "", exercise.question)
+
+
+def check_truth(exercise: Exercise, answer: Any) -> Result:
+    """True or False; 1 and 0 and the words count too."""
+    said = WORDS.get(_word(answer))
+    if said is None:
+        return _unreadable("True or False")
+    if said == WORDS[exercise.right]:
+        return passed()
+    option = exercise.options[0]
+    return Result("known_mistake", (option.confusion,), option.says, "", exercise.question)
+
+
+# --- numbers ---------------------------------------------------------------------------------------
+
+
+def read_numbers(answer: Any, shape: tuple[int, ...]) -> Array | None:
+    """The numbers of an answer, also of "0.030", "0,03", "[1, 2]" or a list in a list, or None."""
+    if isinstance(answer, str | bytes):
+        answer = _parsed(answer.decode(errors="replace") if isinstance(answer, bytes) else str(answer), shape)
+    if answer is None or isinstance(answer, bool | np.bool_):
+        return None
+    try:
+        given = np.asarray(answer, float)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    lonely = given.size == int(np.prod(shape)) and (given.ndim < 2 or max(given.shape) == given.size)
+    return given.reshape(shape) if lonely else given
+
+
+def _parsed(text: str, shape: tuple[int, ...]) -> Any:
+    text = text.strip().rstrip(".").replace("−", "-")
+    if not shape and text.count(",") == 1:
+        text = text.replace(",", ".")
+    if shape:  # a list, with commas or without
+        text = f"[{', '.join(text.strip('[]()').replace(',', ' ').replace(';', ' ').split())}]"
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+        return _or_none(text)
+
+
+def _or_none(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def check_numbers(exercise: Exercise, answer: Any, name: str) -> Result:
+    """A number or a list of numbers, for the parameters that belong to the student's name."""
+    question = posed(exercise.recipe, exercise.id, name)
+    right = np.asarray(question.answer, float)
+    given = read_numbers(answer, right.shape)
+    if given is None:
+        return _unreadable("a number such as 0.25" if right.ndim == 0 else f"a list of {right.size} numbers")
+    if close(given, right, question.decimals):
+        return passed()
+    fits = [
+        code
+        for code, value in question.wrong.items()
+        if close(given, np.asarray(value, float), question.decimals)
+    ]
+    if fits:
+        return _named(exercise, fits, _right_first(given, question))
+    seen = _rounded(given, question) or _right_first(given, question)
+    asks = "How many decimals does the task ask for?" if _rounded(given, question) else exercise.question
+    return Result(
+        "unrecognised", (), seen, "" if _rounded(given, question) else "No known mistake fits.", asks
+    )
+
+
+def close(a: Array, b: Array, decimals: int) -> bool:
+    """Equal to the decimals that are asked for; the last one may be off by a little more than its half."""
+    return a.shape == b.shape and bool((np.abs(a - b) <= tolerance(decimals)).all())
+
+
+def _named(exercise: Exercise, fits: list[str], first: str) -> Result:
+    sees, cause, asks = _said_of(fits[0], exercise)
+    status = "ambiguous" if len(fits) > 1 else "known_mistake"
+    causes = " ".join(dict.fromkeys(_said_of(code, exercise)[1] for code in fits)) if cause else ""
+    return Result(status, tuple(fits), f"{first} {sees}".strip(), causes.strip(), asks)
+
+
+def _said_of(code: str, exercise: Exercise) -> tuple[str, str, str]:
+    """(observation, cause, question) for a number that shows this mistake or confusion."""
+    if code in words():
+        return "", words()[code].cause, words()[code].question
+    return confusions()[code], "", exercise.question
+
+
+def _rounded(given: Array, question: Posed) -> str:
+    """What is said of an answer that is right, and rounded or cut too far; "" of another."""
+    right = np.asarray(question.answer, float)
+    if given.shape != right.shape or not np.isfinite(given).all():
+        return ""
+    for kept in range(question.decimals - 1, -1, -1):
+        unit = 10.0**-kept
+        for coarse, how in ((np.round(right, kept), "rounded"), (np.trunc(right / unit) * unit, "cut off")):
+            if np.allclose(given, coarse, rtol=0, atol=1e-9):
+                return (
+                    f"This is right as far as it goes: it is {how} after {kept} decimals, "
+                    f"and {question.decimals} are asked for."
+                )
+    return ""
+
+
+def _right_first(given: Array, question: Posed) -> str:
+    """What is right: the form, and in a list the numbers that agree."""
+    right = np.asarray(question.answer, float)
+    if given.shape != right.shape:
+        wanted = "one number" if right.ndim == 0 else f"a list of {right.size} numbers"
+        return f"The answer has {given.size} numbers, in the shape {given.shape}; {wanted} is asked for."
+    if not np.isfinite(given).all():
+        return "This is not a finite number."
+    if right.ndim == 0:
+        return "One number, as asked."
+    fine = np.abs(given - right) <= tolerance(question.decimals)
+    agree = f"; {int(fine.sum())} of {right.size} agree," if fine.any() else ";"
+    return f"{right.size} numbers, as asked{agree} number {int(np.argmin(fine)) + 1} differs first."

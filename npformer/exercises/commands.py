@@ -1,62 +1,111 @@
-"""The commands npformer exercises, show, check and grade."""
+"""The commands npformer exercises, show, check, grade and assignment."""
 
 import argparse
+import os
+import shutil
+import signal
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 LEVELS = (1, 2, 3)
 SHELTER = (
-    "Each submission runs in a process of its own, with limits on time, on output and, where the system has "
-    "them, on memory and file size. This guards against mistakes. It is not a sandbox against an attacker."
+    "Each submission runs in a process of its own, which holds no answers and no checker, with limits on "
+    "time, memory, processes, file size and output; what it has started ends with it. On Linux, where the "
+    "system lets us, it also has no network, sees no other process, and can write to its own temporary "
+    "folder only; the last line says where that is not so. This guards against mistakes and tricks. It is "
+    "not a sandbox against an attacker: for that, --container runs each submission in docker or podman, "
+    "without network or privileges. Without a container and outside Linux, this is not protected: the "
+    "network, and whatever your own user may read and write by its full path."
 )
 CONVENTION = (
     "The exercise pe.table is answered by the top-level name pe_table, a function or a value, or by an entry "
     'answers["pe.table"] of a dict. A line student = "Ada" chooses the numbers that belong to Ada.'
 )
+FILES = {
+    "--points": ("FILE.toml", 'points an exercise, such as "pe.table" = 3; 1 unless given'),
+    "--gradescope": ("FILE", "write the results of one submission as Gradescope's results.json"),
+}
 
 
 def add_commands(commands: Any) -> None:
-    """Register the four commands with a parser's subcommands."""
+    """Register the commands with a parser's subcommands."""
     _add(commands, "exercises", "every exercise of the bank, the easy ones first", _exercises)
     show = _add(commands, "show", "one exercise", _show)
     show.add_argument("id", metavar="ID", help="such as pe.entry, or pe.entry@Ada for Ada's own numbers")
-    check = _add(commands, "check", "the answers in one file", _check, f"{CONVENTION} {SHELTER}")
+    _add_check(commands)
+    _add_grade(commands)
+    _add_assignment(commands)
+
+
+def _add_check(commands: Any) -> None:
+    ends = "The exit code is 1 when something is wrong, not read, or asked for by --only and not answered."
+    check = _add(commands, "check", "the answers in one file", _check, f"{CONVENTION} {ends} {SHELTER}")
     check.add_argument("file", metavar="FILE", help="a .py file or a notebook")
-    grade = _add(
-        commands,
-        "grade",
-        "a folder of submissions, and a summary of the class",
-        _grade,
-        f"{CONVENTION} {SHELTER}",
+    _add_limits(check)
+
+
+def _add_grade(commands: Any) -> None:
+    what = "a folder of submissions, and a summary of the class"
+    grade = _add(commands, "grade", what, _grade, f"{CONVENTION} {SHELTER}")
+    add = grade.add_argument
+    add("folder", metavar="FOLDER", help="with .py files and notebooks, in folders or not")
+    add("--csv", required=True, metavar="OUT.csv", help="one row for each submission and exercise")
+    add("--resume", action="store_true", help="go on with a run that was interrupted")
+    add(
+        "--workers",
+        type=int,
+        default=_cores(),
+        metavar="N",
+        help="submissions at a time; the cores unless given",
     )
-    grade.add_argument("folder", metavar="FOLDER", help="with .py files and notebooks, in folders or not")
-    grade.add_argument(
-        "--csv", required=True, metavar="OUT.csv", help="one row for each submission and exercise"
+    add("--dask", default="", metavar="ADDRESS", help="judge on the workers of a Dask cluster instead")
+    add(
+        "--roster",
+        metavar="FILE.csv",
+        help="the students, a column student or name: who is missing, who is twice",
     )
-    grade.add_argument("--only", metavar="IDS", help="these exercises, with commas between; all unless given")
-    grade.add_argument(
-        "--workers", type=int, default=2, metavar="N", help="submissions at a time; 2 unless given"
-    )
-    for command in (check, grade):
-        _add_limits(command)
+    add("--html", metavar="FILE", help="a page on the class")
+    add("--feedback", metavar="FOLDER", help="a Markdown file for each submission, to send back")
+    _add_limits(grade)
 
 
 def _add_limits(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--level", type=int, choices=LEVELS, default=2, help="1 observes, 2 asks, 3 says where to read"
-    )
-    command.add_argument("--seconds", type=float, default=20.0, help="for one process; 20 unless given")
-    command.add_argument("--megabytes", type=int, default=2048, help="of memory; 2048 unless given")
+    add = command.add_argument
+    add("--only", metavar="IDS", help="these exercises, with commas between; all unless given")
+    add("--level", type=int, choices=LEVELS, default=2, help="1 observes, 2 asks, 3 says where to read")
+    add("--seconds", type=float, default=20.0, help="of CPU, for one submission; 20 unless given")
+    add("--wall", type=float, default=0.0, help="seconds by the clock; three times the CPU's unless given")
+    add("--megabytes", type=int, default=2048, help="of memory; 2048 unless given")
+    add("--container", choices=("docker", "podman"), default="", help="run each submission in a container")
+    add("--image", default="npformer-student", help="with Python and NumPy; npformer-student unless given")
+    for name, (metavar, said) in FILES.items():
+        add(name, metavar=metavar, help=said)
+
+
+def _add_assignment(commands: Any) -> None:
+    what = "a notebook to hand out, with places for answers and tests that nbgrader or otter-grader run"
+    add = _add(commands, "assignment", what, _assignment).add_argument
+    add("--exercises", required=True, metavar="IDS", help="with commas between")
+    add("--out", required=True, metavar="FILE.ipynb", help="the notebook")
+    add("--points", type=float, default=1.0, metavar="N", help="for each exercise; 1 unless given")
+    add("--format", choices=("nbgrader", "otter"), default="nbgrader", help="nbgrader unless given")
 
 
 def _add(commands: Any, name: str, what: str, run: Any, more: str = "") -> argparse.ArgumentParser:
+    verb = "Write" if name == "assignment" else "Print"
     command: argparse.ArgumentParser = commands.add_parser(
-        name, help=what, description=f"Print {what}. {more}".strip()
+        name, help=what, description=f"{verb} {what}. {more}".strip()
     )
     command.set_defaults(run=run)
     return command
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _exercises(options: argparse.Namespace) -> Iterator[str]:
@@ -71,39 +120,153 @@ def _show(options: argparse.Namespace) -> Iterator[str]:
     yield str(show(options.id))
 
 
-def _check(options: argparse.Namespace) -> Iterator[str]:
-    from npformer.exercises.bank import bank
-    from npformer.exercises.grading import UNANSWERED, Limits, grade_one
-    from npformer.exercises.result import TITLES
+def _chosen(options: argparse.Namespace) -> tuple[str, ...]:
+    from npformer.exercises.bank import bank, find
 
-    path = Path(options.file)
+    return tuple(find(i.strip())[0].id for i in options.only.split(",")) if options.only else tuple(bank())
+
+
+def _limits(options: argparse.Namespace) -> Any:
+    from npformer.exercises.judging import Limits
+
+    if not 0 < options.seconds < 1e6 or not 0 <= options.wall < 1e6 or options.megabytes < 1:
+        raise ValueError("--seconds, --wall and --megabytes are numbers above 0")
+    if options.container and shutil.which(options.container) is None:
+        raise ValueError(f"{options.container} is not installed")
+    wall, image = options.wall, options.image
+    return Limits(options.seconds, options.megabytes, options.level, wall, options.container, image)
+
+
+def _check(options: argparse.Namespace) -> Iterator[str]:
+    from npformer.exercises.grading import UNANSWERED, grade_one
+    from npformer.exercises.reports import card
+
+    path, ids = Path(options.file), _chosen(options)
     if not path.is_file():
         raise ValueError(f"there is no file {options.file!r}")
-    rows = grade_one(path, tuple(bank()), Limits(options.seconds, options.megabytes, options.level))
+    points = _points(options, ids)
+    rows = grade_one(path, ids, _limits(options))
+    _gradescope(options, rows, points)
     answered = [row for row in rows if row.status not in UNANSWERED]
     for problem in sorted({row.evidence for row in rows if row.status == "not read"}):
         yield f"Not read to the end. {problem}\n"
     for row in answered:
-        said = "\n".join(f"  {line}" for line in (row.evidence, row.hint, row.question) if line)
-        yield f"{row.exercise}: {TITLES[row.status]}\n{said}\n"
+        yield f"{row.exercise}: " + card(row).replace("\n", "\n  ") + "\n"
     passed = sum(row.status.startswith("pass") for row in answered)
-    yield f"{passed} right of {len(answered)} answered; the bank has {len(rows)}."
+    yield f"{passed} right of {len(answered)} answered; the bank has {len(_bank())}."
+    if (
+        passed < len(answered)
+        or not answered
+        or (options.only and len(answered) < len(rows))
+        or _unread(rows)
+    ):
+        raise SystemExit(1)
+
+
+def _bank() -> Any:
+    from npformer.exercises.bank import bank
+
+    return bank()
+
+
+def _unread(rows: Any) -> bool:
+    return any(row.status == "not read" for row in rows)
+
+
+def _points(options: argparse.Namespace, ids: tuple[str, ...]) -> dict[str, float] | None:
+    from npformer.exercises.reports import read_points
+
+    return read_points(Path(options.points), ids) if options.points else None
+
+
+def _gradescope(options: argparse.Namespace, rows: Any, points: dict[str, float] | None) -> None:
+    from npformer.exercises.reports import write_gradescope
+
+    if options.gradescope:
+        write_gradescope(
+            rows, points or dict.fromkeys((row.exercise for row in rows), 1.0), Path(options.gradescope)
+        )
 
 
 def _grade(options: argparse.Namespace) -> Iterator[str]:
-    from npformer.exercises.bank import bank, find
-    from npformer.exercises.grading import Limits, grade, summary, write_csv
+    from npformer.exercises.grading import Journal, grade, listed
 
-    ids = [find(i.strip())[0].id for i in options.only.split(",")] if options.only else list(bank())
-    out = Path(options.csv)
+    ids, out, folder = _chosen(options), Path(options.csv), Path(options.folder)
+    for path in (out, *(Path(name) for name in (options.html, options.feedback, options.gradescope) if name)):
+        if not path.parent.is_dir():
+            raise ValueError(f"there is no folder {str(path.parent)!r}")
+    limits, points, open_walls = _limits(options), _points(options, ids), set[str]()
+    for name in listed(folder)[1]:
+        _tell(f"passed over: {name}")
+    with Journal(out, options.resume) as journal, _interrupted(out):
+        rows = grade(
+            folder,
+            ids,
+            limits=limits,
+            workers=options.workers,
+            tell=_tell,
+            journal=journal,
+            cluster=options.dask,
+            walls=open_walls,
+        )
+    yield from _written(options, rows, points, out)
+    journal.remove()
+    if open_walls:
+        yield f"This system did not close for them: {', '.join(sorted(open_walls))}. See --container."
+    yield f"written: {out}"
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _written(
+    options: argparse.Namespace, rows: Any, points: dict[str, float] | None, out: Path
+) -> Iterator[str]:
+    from npformer.exercises import reports
+    from npformer.exercises.grading import write_csv
+
+    roster = reports.read_roster(Path(options.roster), rows) if options.roster else None
+    write_csv(rows, out, points)
+    _gradescope(options, rows, points)
+    if options.html:
+        reports.write_page(rows, Path(options.html), points, roster)
+    if options.feedback:
+        reports.write_feedback(rows, points, Path(options.feedback))
+    yield reports.summary(rows)
+    if roster:
+        yield str(roster)
+
+
+@contextmanager
+def _interrupted(out: Path) -> Iterator[None]:
+    """Ctrl+C and SIGTERM end the run in order: what is done is kept, and a line says how to go on."""
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt(number)
+
+    ours = threading.current_thread() is threading.main_thread()
+    before = (
+        {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)} if ours else {}
+    )
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        number = error.args[0] if error.args else signal.SIGINT
+        _tell(f"interrupted; what is done is in {out}.journal, and --resume goes on from there")
+        raise SystemExit(128 + number) from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _assignment(options: argparse.Namespace) -> Iterator[str]:
+    from npformer.exercises.assignments import write_assignment
+    from npformer.exercises.bank import find
+
+    ids = [find(i.strip())[0].id for i in options.exercises.split(",")]
+    out = Path(options.out)
     if not out.parent.is_dir():
         raise ValueError(f"there is no folder {str(out.parent)!r}")
-    limits = Limits(options.seconds, options.megabytes, options.level)
-
-    def tell(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
-    rows = grade(Path(options.folder), ids, limits=limits, workers=options.workers, tell=tell)
-    write_csv(rows, out)
-    yield summary(rows)
+    write_assignment(ids, out, points=options.points, format=options.format)
     yield f"written: {out}"

@@ -1,20 +1,20 @@
 """The library of mistaken implementations, and what they answer on the probes.
 
-A mistake is the options under which one of the functions in `positions`, `networks` or `attentions` computes
-the wrong answer. Two of them are written under several codes, where no output can tell the causes apart.
+A mistake is the options under which one of the functions in `slips` computes the wrong answer. Two of them
+are written under several codes, where no output can tell the causes apart.
 """
 
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache, partial
 from importlib.resources import files
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from npformer.exercises import attentions, networks, positions
-from npformer.exercises.positions import Options
+from npformer.exercises import slips
+from npformer.exercises.outcomes import TOLERANCE, Outcome, agreeing, run, same_outcome
 from npformer.exercises.probes import subjects
-from npformer.exercises.running import TOLERANCE, Outcome, agreeing, run, same_outcome
+from npformer.exercises.slips import Options
 
 
 class Family(NamedTuple):
@@ -50,23 +50,27 @@ class Words(NamedTuple):
 
 
 FAMILIES = {
-    "pe.table": Family(positions.table, positions.SLIPS, ("PE-ROW0-ZERO",)),
-    "ffn.forward": Family(networks.ffn_forward, networks.FFN_FORWARD, tuple(networks.FFN_FORWARD)),
-    "ffn.backward": Family(networks.ffn_backward, networks.FFN_BACKWARD, tuple(networks.FFN_BACKWARD)),
+    "pe.table": Family(slips.table, slips.SLIPS, ("PE-ROW0-ZERO",)),
+    "ffn.forward": Family(slips.ffn_forward, slips.FFN_FORWARD, tuple(slips.FFN_FORWARD)),
+    "ffn.backward": Family(slips.ffn_backward, slips.FFN_BACKWARD, tuple(slips.FFN_BACKWARD)),
     "layer_norm.forward": Family(
-        networks.layer_norm_forward, networks.LAYER_NORM_FORWARD, tuple(networks.LAYER_NORM_FORWARD)
+        slips.layer_norm_forward, slips.LAYER_NORM_FORWARD, tuple(slips.LAYER_NORM_FORWARD)
     ),
     "layer_norm.backward": Family(
-        networks.layer_norm_backward, networks.LAYER_NORM_BACKWARD, tuple(networks.LAYER_NORM_BACKWARD)
+        slips.layer_norm_backward, slips.LAYER_NORM_BACKWARD, tuple(slips.LAYER_NORM_BACKWARD)
     ),
-    "softmax.forward": Family(attentions.softmax, attentions.SOFTMAX_FORWARD),
-    "softmax.backward": Family(attentions.softmax_backward, attentions.SOFTMAX_BACKWARD),
-    "attention.forward": Family(attentions.attention, attentions.ATTENTION, tuple(attentions.ATTENTION)),
-    "heads.split": Family(attentions.heads_split, attentions.HEADS_SPLIT),
-    "heads.merge": Family(attentions.heads_merge, attentions.HEADS_MERGE),
-    "embedding.forward": Family(attentions.embedding, attentions.EMBEDDING),
-    "cross_entropy.forward": Family(attentions.cross_entropy, attentions.CROSS_ENTROPY),
-    "block.forward": Family(attentions.block, attentions.BLOCK),
+    "softmax.forward": Family(slips.softmax, slips.SOFTMAX_FORWARD),
+    "softmax.backward": Family(slips.softmax_backward, slips.SOFTMAX_BACKWARD),
+    "attention.forward": Family(slips.attention, slips.ATTENTION, tuple(slips.ATTENTION)),
+    "heads.split": Family(slips.heads_split, slips.HEADS_SPLIT),
+    "heads.merge": Family(slips.heads_merge, slips.HEADS_MERGE),
+    "embedding.forward": Family(slips.embedding, slips.EMBEDDING),
+    "cross_entropy.forward": Family(slips.cross_entropy, slips.CROSS_ENTROPY, ("CE-DOUBLE-SOFTMAX",)),
+    "block.forward": Family(slips.block, slips.BLOCK, ("BLOCK-NO-RESIDUAL", "BLOCK-NORMS-EXCHANGED")),
+    "mask.causal": Family(slips.causal, slips.CAUSAL),
+    "rope.forward": Family(slips.rope, slips.ROPE, ("ROPE-SIGN", "ROPE-HALVES")),
+    "adam.step": Family(slips.adam, slips.ADAM, tuple(slips.ADAM)),
+    "loss.smoothed": Family(slips.smoothed, slips.SMOOTHED, ("CE-SUM", "CE-SIGN")),
 }
 
 # sin(15,000) from float32 angles is off by more than any other table here.
@@ -100,14 +104,15 @@ def singles(exercise_id: str) -> tuple[tuple[Known, Options], ...]:
     return tuple((_known(exercise_id, (code,), options), options) for code, options in forms)
 
 
-def pairs(exercise_id: str, wrong: frozenset[str]) -> Iterator[Known]:
-    """Two listed mistakes at once, where together they spoil the outputs that are wrong and no others."""
-    meets = FAMILIES[exercise_id].meets
-    for (a, ways_a), (b, ways_b) in combinations(singles(exercise_id), 2):
-        separate = a.codes != b.codes and not ways_a.keys() & ways_b.keys()
-        met = set(meets) & {*a.codes, *b.codes}
-        if separate and met and a.spoilt | b.spoilt == wrong:
-            yield _known(exercise_id, (*a.codes, *b.codes), ways_a | ways_b)
+@cache
+def pairs(exercise_id: str) -> tuple[Known, ...]:
+    """Every two listed mistakes at once that can meet."""
+    meets = set(FAMILIES[exercise_id].meets)
+    return tuple(
+        _known(exercise_id, (*a.codes, *b.codes), ways_a | ways_b)
+        for (a, ways_a), (b, ways_b) in combinations(singles(exercise_id), 2)
+        if a.codes != b.codes and not ways_a.keys() & ways_b.keys() and meets & {*a.codes, *b.codes}
+    )
 
 
 def differing(exercise_id: str, found: tuple[Outcome, ...]) -> frozenset[str]:
@@ -132,7 +137,7 @@ def recognised(exercise_id: str, found: tuple[Outcome, ...]) -> list[tuple[str, 
     fits = [known.codes for known, _ in singles(exercise_id) if _same(known, found)]
     if not fits:
         wrong = differing(exercise_id, found)
-        fits = [known.codes for known in pairs(exercise_id, wrong) if _same(known, found)]
+        fits = [k.codes for k in pairs(exercise_id) if k.spoilt == wrong and _same(k, found)]
     return list(dict.fromkeys(fits))
 
 

@@ -1,4 +1,8 @@
-"""What each code exercise is run on, and the right function it is compared with: npformer's own."""
+"""What each code exercise is run on, and the right function it is compared with: npformer's own.
+
+Probes are drawn so that no two relations coincide: all sizes of a probe differ and change from probe to
+probe, no array is symmetric, no two rows have their maximum in common.
+"""
 
 from collections.abc import Callable
 from functools import cache
@@ -6,16 +10,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.attention import attention_forward, merge_heads, split_heads
+from npformer.attention import attention_forward, causal_mask, merge_heads, split_heads
 from npformer.backend import Array
 from npformer.embedding import EmbeddingParams, embedding_forward
+from npformer.exercises.slips import table
 from npformer.feed_forward import FFNParams, ffn_backward, ffn_forward
 from npformer.functional import softmax_backward, softmax_forward
 from npformer.layer_norm import LayerNormParams, layer_norm_backward, layer_norm_forward
 from npformer.loss import cross_entropy_forward
-from npformer.positional import positional_encoding
+from npformer.optim import AdamState, adam_update
+from npformer.positional import positional_encoding, rope_forward
 
 Arguments = tuple[Any, ...]
+Look = Callable[..., Any]  # of a probe's arguments
 
 
 class Subject(NamedTuple):
@@ -25,7 +32,30 @@ class Subject(NamedTuple):
     outputs: tuple[str, ...]
     right: Callable[..., Any]
     probes: tuple[Arguments, ...]
-    hard: dict[str, Arguments]  # a robustness code: the probe that shows it
+    hard: dict[str, Arguments] = {}  # noqa: RUF012  # a robustness code: the probe that shows it
+    sizes: str = ""  # "x: B T d_model; W_1: d_model d_ff", the axes of the arguments by name
+    neutral: dict[str, Any] = {}  # noqa: RUF012  # the value at which an argument does nothing
+    landmarks: dict[str, Look] = {}  # noqa: RUF012  # what a line of the solution holds, by its name
+    unit: str = "row"  # what stands in a row of the first argument
+    cancels: dict[str, Callable[..., Arguments]] = {}  # noqa: RUF012  # changes that the right answer does not see
+
+    @property
+    def names(self) -> list[str]:
+        """The arguments' names."""
+        return [name.split("=")[0] for name in self.arguments.split(", ")]
+
+
+@cache
+def subjects() -> dict[str, Subject]:
+    """Every code exercise by its id. The numbers are the same in every run."""
+    return {exercise_id: make() for exercise_id, make in SUBJECTS.items()}
+
+
+def _normal(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng([seed, *shape]).normal(size=shape)
+
+
+# --- the right functions ---------------------------------------------------------------------------
 
 
 def _ffn_forward(x: Array, *params: Array) -> Array:
@@ -53,6 +83,14 @@ def _softmax(scores: Array) -> Array:
     return softmax_forward(scores)[0]
 
 
+def _softmax_backward(dp: Array, p: Array) -> Array:
+    return softmax_backward(dp, softmax_forward(np.log(p))[1])
+
+
+def _attention(q: Array, k: Array, v: Array, mask: Array | None = None) -> Array:
+    return attention_forward(q, k, v, mask=mask)[0]
+
+
 def _embedding(ids: Array, E: Array) -> Array:
     return embedding_forward(ids, EmbeddingParams(E))[0]
 
@@ -61,8 +99,8 @@ def _cross_entropy(logits: Array, targets: Array) -> Array:
     return cross_entropy_forward(logits, targets)[0]
 
 
-def _softmax_backward(dp: Array, p: Array) -> Array:
-    return softmax_backward(dp, softmax_forward(np.log(p))[1])
+def _smoothed(logits: Array, targets: Array, epsilon: float) -> Array:
+    return cross_entropy_forward(logits, targets, label_smoothing=epsilon)[0]
 
 
 def _block(x: Array, attend: Any, norm_1: Any, ffn: Any, norm_2: Any) -> Array:
@@ -70,96 +108,425 @@ def _block(x: Array, attend: Any, norm_1: Any, ffn: Any, norm_2: Any) -> Array:
     return norm_2(h + ffn(h))
 
 
-@cache
-def subjects() -> dict[str, Subject]:
-    """Every code exercise by its id. The numbers are the same in every run."""
-    return {**_layers(), **_attention_parts(), **_heads_and_words()}
+def _rope(x: Array) -> Array:
+    return rope_forward(x)[0]
 
 
-def _layers() -> dict[str, Subject]:
-    pe, ffn, norm = positional_encoding, "x, W_1, b_1, W_2, b_2", "x, gamma, beta, eps"
-    gradients, norm_gradients = ("dx", "dW_1", "db_1", "dW_2", "db_2"), ("dx", "dgamma", "dbeta")
-    return {
-        "pe.table": Subject("n, d_model", ("table",), pe, ((6, 8), (7, 12)), {"PE-ODD-D": (6, 7)}),
-        "ffn.forward": Subject(ffn, ("y",), _ffn_forward, _ffn_probes(0), {}),
-        "ffn.backward": Subject(f"dy, {ffn}", gradients, _ffn_backward, _ffn_probes(1), {}),
-        "layer_norm.forward": Subject(norm, ("y",), _layer_norm_forward, _norm_probes(0), {}),
-        "layer_norm.backward": Subject(
-            f"dy, {norm}", norm_gradients, _layer_norm_backward, _norm_probes(1), {}
-        ),
-    }
+def _adam(w: Array, g: Array, m: Array, v: Array, t: int, learning_rate: float) -> tuple[Array, Array, Array]:
+    new, state = adam_update(w, g, AdamState(t - 1, m, v), learning_rate=learning_rate)
+    return new, state.m, state.v
 
 
-def _attention_parts() -> dict[str, Subject]:
-    rows, huge = ((_normal(3, 4),), (_normal(5, 2),)), (_normal(3, 4) + 1000,)
-    blocks = _block_probe(4), _block_probe(6)
-    return {
-        "softmax.forward": Subject("scores", ("p",), _softmax, rows, {"SM-OVERFLOW": huge}),
-        "softmax.backward": Subject("dp, p", ("dx",), _softmax_backward, _softmax_probes(), {}),
-        "attention.forward": Subject("q, k, v, mask=None", ("y",), _attention, _attention_probes(), {}),
-        "block.forward": Subject("x, attend, norm_1, ffn, norm_2", ("y",), _block, blocks, {}),
-    }
+# --- the exercises -----------------------------------------------------------------------------------
 
 
-def _heads_and_words() -> dict[str, Subject]:
-    whole, pieces = (
-        ((_normal(2, 3, 8), 4), (_normal(3, 5, 6), 2)),
-        ((_normal(2, 4, 3, 2),), (_normal(3, 2, 5, 3),)),
+def _from(row: int) -> Look:
+    return lambda n, d: positional_encoding(n, d, start=row)
+
+
+def _faster(factor: float) -> Look:
+    return lambda n, d: table(n, d, unit=factor)
+
+
+_FFN = "x: batch positions d_model; W_1: d_model d_ff"
+_NORM = "x: batch positions d_model"
+
+
+def _hidden(x: Array, W_1: Array, b_1: Array, *_: Array) -> Array:
+    return np.maximum(x @ W_1 + b_1, 0)
+
+
+def _softmax_inside(x: Array, W_1: Array, b_1: Array, W_2: Array, b_2: Array) -> Array:
+    return softmax_forward(x @ W_1 + b_1)[0] @ W_2 + b_2
+
+
+def _x_hat(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
+    return layer_norm_forward(x, LayerNormParams(gamma, beta), eps=eps)[1].x_hat
+
+
+_NORMS: dict[str, Look] = {
+    "x̂, before gamma and beta": _x_hat,
+    "x less its mean": lambda x, *_: x - x.mean(axis=-1, keepdims=True),
+}
+
+
+_APART = np.array([[1000.0], [-1000.0], [0.0]])
+
+
+def _of_targets(z: Array, targets: Array) -> Array:
+    return softmax_forward(z)[0][np.arange(len(targets)), targets]
+
+
+_NEAR_LOSSES: dict[str, Look] = {
+    "the mean probability of the right classes, without a logarithm": lambda z, t: _of_targets(z, t).mean(),
+    "the mean of 1 - p, without a logarithm": lambda z, t: (1 - _of_targets(z, t)).mean(),
+    "the log of the mean probability: the mean is taken before the log": lambda z, t: (
+        -np.log(_of_targets(z, t).mean())
+    ),
+    "e to the power of the loss, the perplexity": lambda z, t: np.exp(-np.log(_of_targets(z, t)).mean()),
+    "the loss of the last row": lambda z, t: -np.log(_of_targets(z, t))[-1],
+    "the loss of the first row": lambda z, t: -np.log(_of_targets(z, t))[0],
+    "the loss of the class with the largest logit, whatever the targets": lambda z, t: (
+        -np.log(softmax_forward(z)[0].max(axis=1)).mean()
+    ),
+    "the loss of the classes one after the targets": lambda z, t: (
+        -np.log(_of_targets(z, (t + 1) % z.shape[1])).mean()
+    ),
+    "the loss of the classes one before the targets": lambda z, t: -np.log(_of_targets(z, t - 1)).mean(),
+}
+
+
+def _neighbour(step: int) -> Look:
+    return lambda ids, E: E[(ids + step) % len(E)] * E.shape[1] ** 0.5
+
+
+def _heads_inside(x: Array, n_heads: int) -> Array:
+    return x.reshape(*x.shape[:2], -1, n_heads).transpose(0, 3, 1, 2)
+
+
+def _columns_first(x: Array) -> Array:
+    return x.transpose(0, 2, 3, 1).reshape(len(x), x.shape[2], -1)
+
+
+_HARD = {
+    "SM-OVERFLOW": (_normal(3, 7) + 1000, np.array([4, 0, 6])),
+    "SM-GLOBAL-MAX": (_normal(3, 7) + _APART, np.array([4, 0, 6])),
+}
+_SHIFT: dict[str, Callable[..., Arguments]] = {
+    "the same number added to all logits of a row": lambda z, *more: (z + _normal(len(z), 1), *more)
+}
+
+
+def _losses() -> tuple[Arguments, ...]:
+    return tuple(
+        (scale * _normal(N, V), np.array(targets))
+        for N, V, scale, targets in (
+            (5, 7, 1.0, [3, 0, 6, 2, 2]),
+            (3, 4, 3.0, [0, 3, 2]),
+            (2, 9, 2.0, [8, 5]),
+            (7, 3, 1.0, [2, 0, 1, 1, 2, 0, 1]),
+        )
     )
-    words = ((np.array([[2, 0, 5], [1, 5, 3]]), _normal(6, 8)), (np.array([[1, 3]]), _normal(4, 5)))
-    logits, targets = _normal(5, 7), np.array([3, 0, 6, 2, 2])
-    losses = ((logits, targets), (3 * logits[:3], targets[1:4]))
-    return {
-        "heads.split": Subject("x, n_heads", ("heads",), split_heads, whole, {}),
-        "heads.merge": Subject("x", ("y",), merge_heads, pieces, {}),
-        "embedding.forward": Subject("ids, E", ("x",), _embedding, words, {}),
-        "cross_entropy.forward": Subject("logits, targets", ("loss",), _cross_entropy, losses, {}),
+
+
+def _pe_table_probed() -> Subject:
+    tables: dict[str, Look] = {f"the table from position {k} on": _from(k) for k in (2, -1)}
+    faster = {"2π": 2 * np.pi, "π": np.pi, "2": 2.0, "1/2": 0.5, "1/10": 0.1, "1/(2π)": 0.5 / np.pi}
+    tables |= {f"the table with all speeds multiplied by {words}": _faster(c) for words, c in faster.items()}
+    return Subject(
+        "n, d_model",
+        ("table",),
+        positional_encoding,
+        ((6, 8), (7, 12)),
+        {"PE-ODD-D": (6, 7)},
+        sizes="n: n; d_model: d_model",
+        landmarks=tables,
+    )
+
+
+def _ffn_forward_probed() -> Subject:
+    hidden = {"z = x W_1 + b_1": lambda x, W, b, *_: x @ W + b, "the hidden layer": _hidden}
+    hidden["a network whose activation is a softmax over the hidden units"] = _softmax_inside
+    return Subject(
+        "x, W_1, b_1, W_2, b_2",
+        ("y",),
+        _ffn_forward,
+        _ffn_probes(0),
+        sizes=_FFN,
+        unit="token",
+        neutral={"b_1": 0.0, "b_2": 0.0},
+        landmarks=hidden,
+    )
+
+
+def _layer_norm_forward_probed() -> Subject:
+    return Subject(
+        "x, gamma, beta, eps",
+        ("y",),
+        _layer_norm_forward,
+        _norm_probes(0),
+        sizes=_NORM,
+        unit="token",
+        neutral={"gamma": 1.0, "beta": 0.0, "eps": 1e-12},
+        landmarks=_NORMS,
+        cancels={
+            "the same number added to all features of x": lambda x, *more: (x + 3.0, *more),
+        },
+    )
+
+
+def _ffn_backward_probed() -> Subject:
+    return Subject(
+        "dy, x, W_1, b_1, W_2, b_2",
+        ("dx", "dW_1", "db_1", "dW_2", "db_2"),
+        _ffn_backward,
+        _ffn_probes(1),
+        sizes=_FFN,
+        unit="token",
+        neutral={"b_1": 0.0},
+    )
+
+
+def _layer_norm_backward_probed() -> Subject:
+    return Subject(
+        "dy, x, gamma, beta, eps",
+        ("dx", "dgamma", "dbeta"),
+        _layer_norm_backward,
+        _norm_probes(1),
+        sizes=_NORM,
+        unit="token",
+        neutral={"gamma": 1.0, "eps": 1e-12},
+        landmarks={"dy itself": lambda dy, *_: dy, "dy · gamma": lambda dy, x, gamma, *_: dy * gamma},
+    )
+
+
+def _softmax_backward_probed() -> Subject:
+    return Subject(
+        "dp, p",
+        ("dx",),
+        _softmax_backward,
+        _softmax_probes(),
+        sizes="p: rows columns",
+        landmarks={"dp as it arrived": lambda dp, p: dp, "dp·p": lambda dp, p: dp * p},
+        cancels={
+            "the same number added to all of dp": lambda dp, p: (dp + 2.0, p),
+        },
+    )
+
+
+def _softmax_forward_probed() -> Subject:
+    rows = ((_normal(3, 4),), (2 * _normal(5, 2),), (3 * _normal(4, 6),))
+    return Subject(
+        "scores",
+        ("p",),
+        _softmax,
+        rows,
+        {"SM-OVERFLOW": (_normal(3, 4) + 1000,), "SM-GLOBAL-MAX": (_normal(3, 4) + _APART,)},
+        sizes="scores: rows columns",
+        landmarks={
+            "the logarithm of the softmax": lambda s: np.log(softmax_forward(s)[0]),
+            "e to the power of the scores": np.exp,
+        },
+        cancels={"the same number added to all scores of a row": lambda s: (s + _normal(len(s), 1),)},
+    )
+
+
+def _attention_forward_probed() -> Subject:
+    return Subject(
+        "q, k, v, mask=None",
+        ("y",),
+        _attention,
+        _attention_probes(),
+        {"SM-OVERFLOW": _huge(np.full((3, 1), 1000.0)), "SM-GLOBAL-MAX": _huge(_APART)},
+        sizes="q: T_q d_k; k: T_k d_k; v: T_k d_v",
+        neutral={"mask": None},
+        unit="query",
+        landmarks={
+            "the weights, before they meet v": lambda q, k, v, mask=None: (
+                attention_forward(q, k, v, mask=mask)[1].weights
+            ),
+            "the scores": lambda q, k, v, mask=None: q @ k.T / k.shape[1] ** 0.5,
+        },
+        cancels={
+            "the same vector added to all keys": lambda q, k, *more: (q, k + _normal(k.shape[1]), *more)
+        },
+    )
+
+
+def _block_forward_probed() -> Subject:
+    return Subject(
+        "x, attend, norm_1, ffn, norm_2",
+        ("y",),
+        _block,
+        (_block_probe(4), _block_probe(6)),
+    )
+
+
+def _cross_entropy_forward_probed() -> Subject:
+    return Subject(
+        "logits, targets",
+        ("loss",),
+        _cross_entropy,
+        _losses(),
+        _HARD,
+        sizes="logits: N V",
+        cancels=_SHIFT,
+        landmarks=_NEAR_LOSSES,
+    )
+
+
+def _loss_smoothed_probed() -> Subject:
+    softened = tuple(
+        (*probe, epsilon) for probe, epsilon in zip(_losses(), (0.1, 0.3, 0.2, 0.25), strict=True)
+    )
+    return Subject(
+        "logits, targets, epsilon",
+        ("loss",),
+        _smoothed,
+        softened,
+        {code: (*probe, 0.1) for code, probe in _HARD.items()},
+        sizes="logits: N V",
+        cancels=_SHIFT,
+        neutral={"epsilon": 0.0},
+    )
+
+
+def _heads_split_probed() -> Subject:
+    whole = ((_normal(2, 3, 8), 4), (_normal(3, 5, 6), 2))
+    return Subject(
+        "x, n_heads",
+        ("heads",),
+        split_heads,
+        whole,
+        sizes="x: batch T d_model; n_heads: n_heads",
+        landmarks={"x, its last axis cut with the heads on the inside": _heads_inside},
+    )
+
+
+def _heads_merge_probed() -> Subject:
+    pieces = ((_normal(2, 4, 3, 2),), (_normal(3, 2, 5, 4),))
+    return Subject(
+        "x",
+        ("y",),
+        merge_heads,
+        pieces,
+        sizes="x: batch n_heads T d_k",
+        landmarks={
+            "the heads with their columns shuffled together, d_k before heads": _columns_first,
+            "the heads side by side in the reverse order": lambda x: merge_heads(x[:, ::-1]),
+            "the sum of the heads": lambda x: x.sum(axis=1),
+            "the mean of the heads": lambda x: x.mean(axis=1),
+        },
+    )
+
+
+def _embedding_forward_probed() -> Subject:
+    words = (
+        (np.array([[2, 0, 5], [1, 5, 3]]), _normal(6, 8)),
+        (np.array([[1, 3], [2, 1], [0, 3]]), _normal(4, 5)),
+    )
+    shifted: dict[str, Look] = {"the rows of E for these ids": lambda ids, E: E[ids]}
+    shifted |= {
+        f"the row of the id {where} each id": _neighbour(step)
+        for where, step in (("after", 1), ("before", -1))
     }
+    return Subject(
+        "ids, E",
+        ("x",),
+        _embedding,
+        words,
+        sizes="ids: batch T; E: vocabulary d_model",
+        landmarks=shifted,
+    )
 
 
-def _normal(*shape: int) -> Array:
-    return np.random.default_rng(sum(shape)).normal(size=shape)
+def _mask_causal_probed() -> Subject:
+    return Subject("T", ("mask",), causal_mask, ((4,), (6,)), sizes="T: T")
 
 
-def _attention(q: Array, k: Array, v: Array, mask: Array | None = None) -> Array:
-    return attention_forward(q, k, v, mask=mask)[0]
+def _rope_forward_probed() -> Subject:
+    return Subject(
+        "x",
+        ("y",),
+        _rope,
+        ((_normal(5, 6),), (_normal(3, 8),)),
+        sizes="x: T d",
+        unit="position",
+        landmarks={"x, not turned": lambda x: x},
+    )
+
+
+def _adam_step_probed() -> Subject:
+    steps = tuple(
+        (w, g, 0.3 * m, 0.1 * v * v, t, rate)
+        for n, t, rate in ((3, 2, 0.1), (5, 4, 0.02))
+        for w, g, m, v in [_normal(4, n)]
+    )
+    return Subject(
+        "w, g, m, v, t, learning_rate",
+        ("w", "m", "v"),
+        _adam,
+        steps,
+        sizes="w: n; t: t",
+    )
+
+
+SUBJECTS: dict[str, Callable[[], Subject]] = {
+    "pe.table": _pe_table_probed,
+    "ffn.forward": _ffn_forward_probed,
+    "layer_norm.forward": _layer_norm_forward_probed,
+    "ffn.backward": _ffn_backward_probed,
+    "layer_norm.backward": _layer_norm_backward_probed,
+    "softmax.backward": _softmax_backward_probed,
+    "softmax.forward": _softmax_forward_probed,
+    "attention.forward": _attention_forward_probed,
+    "block.forward": _block_forward_probed,
+    "cross_entropy.forward": _cross_entropy_forward_probed,
+    "loss.smoothed": _loss_smoothed_probed,
+    "heads.split": _heads_split_probed,
+    "heads.merge": _heads_merge_probed,
+    "embedding.forward": _embedding_forward_probed,
+    "mask.causal": _mask_causal_probed,
+    "rope.forward": _rope_forward_probed,
+    "adam.step": _adam_step_probed,
+}
+
+
+# --- the numbers ---------------------------------------------------------------------------------------
 
 
 def _ffn_probes(upstream: int) -> tuple[Arguments, ...]:
     """All sizes distinct, then d_ff = d_model; in each, one unit whose z is exactly 0 everywhere."""
     probes: list[Arguments] = []
-    for B, T, d_model, d_ff in ((2, 3, 4, 5), (2, 3, 4, 4)):
+    for B, T, d_model, d_ff in ((2, 3, 4, 5), (4, 2, 3, 3)):
         W_1, b_1 = _normal(d_model, d_ff), _normal(d_ff)
         W_1[:, 1], b_1[1] = 0, 0
-        x, dy = _normal(B, T, d_model), _normal(B, T, d_model, 1)[..., 0]
-        probes.append((*[dy] * upstream, x, W_1, b_1, _normal(d_ff, d_model, 1)[..., 0], _normal(d_model)))
+        x, dy = _normal(B, T, d_model), _normal(B, T, d_model, seed=1)
+        probes.append((*[dy] * upstream, x, W_1, b_1, _normal(d_ff, d_model, seed=1), _normal(d_model)))
     return tuple(probes)
 
 
 def _norm_probes(upstream: int) -> tuple[Arguments, ...]:
     """A large eps; then rows of very small spread, and forward a constant one."""
-    x, dy = _normal(2, 3, 5), _normal(2, 3, 5, 1)[..., 0]
-    small = 1 + x * np.array([1.0, 1e-3 if not upstream else 0.1, 0.1 * upstream])[:, None]
-    gamma, beta = 1 + 0.5 * _normal(5), _normal(5, 1)[:, 0]
-    return tuple((*[dy] * upstream, rows, gamma, beta, eps) for rows, eps in ((x, 0.1), (small, 1e-5)))
+    probes: list[Arguments] = []
+    for shape, eps in (((2, 3, 5), 0.1), ((3, 4, 7), 1e-5)):
+        x, dy = 0.7 + _normal(*shape), _normal(*shape, seed=1)
+        if eps < 0.1:
+            x = 1 + x * np.array([1.0, 1e-3 if not upstream else 0.1, 0.1 * upstream, 2.0])[:, None]
+        gamma, beta = 1 + 0.5 * _normal(shape[-1]), _normal(shape[-1], seed=1)
+        probes.append((*[dy] * upstream, x, gamma, beta, eps))
+    return tuple(probes)
 
 
 def _softmax_probes() -> tuple[Arguments, ...]:
-    rows = (_normal(3, 4), _normal(5, 2))
-    return tuple((2 * _normal(*scores.shape, 1)[..., 0], softmax_forward(scores)[0]) for scores in rows)
+    shapes = (3, 4), (5, 2), (4, 6)
+    return tuple((2 * _normal(*shape, seed=1), softmax_forward(_normal(*shape))[0]) for shape in shapes)
 
 
 def _attention_probes() -> tuple[Arguments, ...]:
-    """v = 1 shows the weights. A mask with some and some, then one that hides nothing, then none."""
-    q, k, v = 2 * _normal(4, 6), 2 * _normal(5, 6), _normal(5, 3)
+    """v = 1 shows the weights. No mask, some and some, one that hides nothing; and three widths d_k."""
+    q, k = 2 * _normal(4, 6), 2 * _normal(5, 6)
     some = np.array([[1, 0, 1, 0, 1], [0, 1, 1, 0, 0], [1, 1, 0, 0, 1], [0, 0, 1, 1, 0]], bool)
-    return (q, k, np.eye(5), None), (q, k, v, some), (q, k, np.eye(5), np.ones((4, 5), bool))
+    few = np.array([[1, 0, 0, 1, 0, 1, 1], [0, 1, 0, 0, 0, 0, 1], [0, 1, 1, 0, 1, 0, 0]], bool)
+    small, wide = (_normal(3, 2), _normal(4, 2)), (4 * _normal(3, 9), 4 * _normal(7, 9))
+    return (
+        (q, k, np.eye(5), None),
+        (q, k, _normal(5, 3), some),
+        (*small, np.eye(4), np.ones((3, 4), bool)),
+        (*wide, _normal(7, 2), few),
+    )
+
+
+def _huge(level: Array) -> Arguments:
+    """Queries and keys whose scores are `level` more than ordinary ones."""
+    q, k = _normal(3, 4), _normal(5, 4)
+    return np.append(q, level, axis=1), np.append(k, np.full((5, 1), 5**0.5), axis=1), _normal(5, 2), None
 
 
 def _block_probe(d: int) -> Arguments:
     """x and four layers to put together: a mixing of the rows, a norm, a layer for each row, a norm."""
     mix, W = _normal(3, 3), _normal(d, d)
-    norm_1, norm_2 = (LayerNormParams(1 + 0.5 * _normal(d), _normal(d, n)[:, 0]) for n in (1, 2))
+    norm_1, norm_2 = (LayerNormParams(1 + 0.5 * _normal(d), _normal(d, seed=n)) for n in (1, 2))
     return (
         _normal(3, d),
         lambda x: mix @ x,

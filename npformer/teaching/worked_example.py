@@ -4,7 +4,16 @@ Three tokens, d_model = 4, two heads, d_ff = 6, and weights that are integers an
 with a pencil can follow every number. Each step is one plain line of NumPy, written down with its name, its
 equation and its shape. The equations are those of "Attention Is All You Need" (Vaswani et al., 2017).
 
-The gradient of anything carries its name with a d_ in front: d_ffn.z, d_ffn.W_1, d_norm_1.gamma, d_E.
+One letter for each thing, the same in the package, the lessons, the worksheets and the player:
+
+    E   the embedding table            Q, K, V, scores, weights, heads   inside the attention
+    x   what enters the block          a = attention(x)   s = x + a      h = norm_1(s)
+    z, hidden   inside the FFN         f = FFN(h)         t = h + f      y = norm_2(t)
+    L   the loss                       mean, centred, variance, std, x_hat   inside a norm
+
+What stands in one place of the block only is a step of that name: "x", "a", "s", "h", "f", "t", "y". The
+others carry their place: "attention.Q", "norm_1.mean", "ffn.z". The gradient of anything has a d in front of
+its letter, dh, and a d_ in front of its step's name: "d_h", "d_ffn.W_1", "d_norm_1.gamma", "d_E".
 """
 
 import itertools
@@ -36,8 +45,8 @@ AXES = {  # the shape of every step and parameter in letters; those that are not
     "E": "vocab d_model",
     "angles": "n d_model/2",
     **dict.fromkeys(("W_Q", "W_K", "W_V", "W_O"), "d_model d_model"),
-    **dict.fromkeys(("scores", "exp", "weights"), "h n n"),
-    "heads": "h n d_k",
+    **dict.fromkeys(("scores", "exp", "weights"), "n_heads n n"),
+    "heads": "n_heads n d_k",
     **dict.fromkeys(("mean", "variance", "std", "along_1", "along_x"), "n 1"),
     **dict.fromkeys(("gamma", "beta", "b_2"), "d_model"),
     **dict.fromkeys(("z", "hidden"), "n d_ff"),
@@ -64,7 +73,7 @@ class Step(NamedTuple):
     name: str
     equation: str
     source: str  # where the paper has it: "eq. 1", "sec. 3.5"; empty where it has nothing
-    axes: tuple[str, ...]  # the shape in letters: ("h", "n", "n")
+    axes: tuple[str, ...]  # the shape in letters: ("n_heads", "n", "n")
     shape: tuple[int, ...]  # what the letters come to: (2, 3, 3)
     rows: tuple[str, ...]  # a word for each row, where the rows are words
     columns: tuple[str, ...]
@@ -73,7 +82,7 @@ class Step(NamedTuple):
 
     @property
     def matrices(self) -> Array:
-        """The value as matrices (h, rows, columns): one for each head; a vector is one of a single row."""
+        """The value as matrices (n_heads, rows, columns), one a head; a vector is one of a single row."""
         stacked = np.atleast_2d(self.value)
         return stacked.reshape(-1, *stacked.shape[-2:])
 
@@ -129,15 +138,15 @@ def worked_example(example: Example | None = None, *, decimals: int | None = Non
 
     block, config = example.block, example.config
     x = _words_and_positions_forward(section, example)
-    attended, seen = _attention_forward(section, x, block.attention, config.n_heads)
-    u, seen_1 = _add_and_norm_forward(section, NORM_1, x, attended, block.norm_1, config.eps)
-    fed, seen_ffn = _ffn_forward(section, u, block.ffn)
-    y, seen_2 = _add_and_norm_forward(section, NORM_2, u, fed, block.norm_2, config.eps)
+    a, seen = _attention_forward(section, x, block.attention, config.n_heads)
+    h, seen_1 = _add_and_norm_forward(section, NORM_1, x, a, block.norm_1, config.eps)
+    f, seen_ffn = _ffn_forward(section, h, block.ffn)
+    y, seen_2 = _add_and_norm_forward(section, NORM_2, h, f, block.norm_2, config.eps)
     dy = _loss(section, y, example.target)
-    dc = _add_and_norm_backward(section, NORM_2, dy, seen_2, block.norm_2)
-    du = _ffn_backward(section, dc, seen_ffn, block.ffn)
-    da = _add_and_norm_backward(section, NORM_1, du, seen_1, block.norm_1)
-    dx = _attention_backward(section, da, seen, block.attention)
+    dt = _add_and_norm_backward(section, NORM_2, dy, seen_2, block.norm_2)
+    dh = _ffn_backward(section, dt, seen_ffn, block.ffn)
+    ds = _add_and_norm_backward(section, NORM_1, dh, seen_1, block.norm_1)
+    dx = _attention_backward(section, ds, seen, block.attention)
     _words_and_positions_backward(section, dx, example)
     return Trace(example, decimals, tuple(steps))
 
@@ -146,7 +155,7 @@ def drift(trace: Trace) -> dict[str, float]:
     """How far rounding has led each step: the largest difference from the same step worked exactly, by name.
 
     >>> far = drift(worked_example(decimals=3))
-    >>> print(f"{far['attention.scores']:.4f} {far['norm_2.output']:.4f} {far['d_E']:.4f}")
+    >>> print(f"{far['attention.scores']:.4f} {far['y']:.4f} {far['d_E']:.4f}")
     0.0016 0.0010 0.0108
     """
     exact = worked_example(trace.example)
@@ -236,10 +245,10 @@ def _write(
 
 
 def _sizes(example: Example) -> dict[str, int]:
-    d_model, h = example.config.d_model, example.config.n_heads
-    n, vocab = len(example.tokens), len(example.vocabulary)
-    sizes = {"n": n, "vocab": vocab, "h": h, "1": 1, "d_model": d_model, "d_ff": example.config.d_ff}
-    return {**sizes, "d_k": d_model // h, "d_model/2": d_model // 2}
+    d_model, n_heads = example.config.d_model, example.config.n_heads
+    sizes = {"n": len(example.tokens), "vocab": len(example.vocabulary), "n_heads": n_heads, "1": 1}
+    widths = {"d_model": d_model, "d_k": d_model // n_heads, "d_model/2": d_model // 2}
+    return {**sizes, **widths, "d_ff": example.config.d_ff}
 
 
 def _words(example: Example) -> dict[str, tuple[str, ...]]:
@@ -274,7 +283,7 @@ def _words_and_positions_forward(section: Section, example: Example) -> Array:
     angles = write("angles", "angle = pos / 10000^(2i/d_model)", angles, "sec. 3.5")
     table = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(n, d_model)
     table = write("table", "PE(pos, 2i) = sin(angle), PE(pos, 2i+1) = cos(angle)", table, "sec. 3.5")
-    return write("sum", "x = embedding + table", embedding + table, "sec. 3.5")
+    return write("x", "x = embedding + PE", embedding + table, "sec. 3.5")
 
 
 def _words_and_positions_backward(section: Section, dx: Array, example: Example) -> None:
@@ -292,30 +301,31 @@ def _attention_forward(
     Q = write("attention.Q", "Q = x W_Q", x @ params.W_Q, "sec. 3.2.2")
     K = write("attention.K", "K = x W_K", x @ params.W_K, "sec. 3.2.2")
     V = write("attention.V", "V = x W_V", x @ params.W_V, "sec. 3.2.2")
-    Q, K, V = (split_heads(projected, n_heads) for projected in (Q, K, V))  # each (h, n, d_k)
-    scores = Q @ K.mT / math.sqrt(Q.shape[-1])  # (h, n, n)
+    Q, K, V = (split_heads(projected, n_heads) for projected in (Q, K, V))  # each (n_heads, n, d_k)
+    scores = Q @ K.mT / math.sqrt(Q.shape[-1])  # (n_heads, n, n)
     scores = write("attention.scores", "scores = Q Kᵀ / √d_k, head by head", scores, "eq. 1")
     exp = write("attention.exp", "exp = e^scores", np.exp(scores))
     weights = exp / exp.sum(axis=-1, keepdims=True)
     weights = write("attention.weights", "weights = softmax(scores) = exp / row sum of exp", weights, "eq. 1")
-    heads = write("attention.heads", "heads = weights V, head by head", weights @ V, "eq. 1")  # (h, n, d_k)
-    output = merge_heads(heads) @ params.W_O  # (n, d_model)
-    output = write("attention.output", "output = Concat(head_1, …, head_h) W_O", output, "sec. 3.2.2")
-    return output, (x, Q, K, V, weights, heads)
+    heads = weights @ V  # (n_heads, n, d_k)
+    heads = write("attention.heads", "heads = weights V, head by head", heads, "eq. 1")
+    a = merge_heads(heads) @ params.W_O  # (n, d_model)
+    a = write("a", "a = Concat(heads) W_O", a, "sec. 3.2.2")
+    return a, (x, Q, K, V, weights, heads)
 
 
 def _attention_backward(
-    section: Section, da: Array, seen: tuple[Array, ...], params: AttentionParams
+    section: Section, ds: Array, seen: tuple[Array, ...], params: AttentionParams
 ) -> Array:
     write = section("Back through multi-head attention")
     x, Q, K, V, weights, heads = seen
     n_heads, root = len(heads), math.sqrt(heads.shape[-1])  # root is √d_k
-    write("d_attention.W_O", "dW_O = Concat(heads)ᵀ da", merge_heads(heads).T @ da)
-    dheads = split_heads(da @ params.W_O.T, n_heads)  # (h, n, d_k)
-    dheads = write("d_attention.heads", "dheads = da W_Oᵀ, cut into heads", dheads)
+    write("d_attention.W_O", "dW_O = Concat(heads)ᵀ ds", merge_heads(heads).T @ ds)
+    dheads = split_heads(ds @ params.W_O.T, n_heads)  # (n_heads, n, d_k)
+    dheads = write("d_attention.heads", "dheads = ds W_Oᵀ, cut into heads", dheads)
     dV = merge_heads(weights.mT @ dheads)  # (n, d_model)
     dV = write("d_attention.V", "dV = weightsᵀ dheads, heads side by side", dV)
-    dweights = write("d_attention.weights", "dweights = dheads Vᵀ", dheads @ V.mT)  # (h, n, n)
+    dweights = write("d_attention.weights", "dweights = dheads Vᵀ", dheads @ V.mT)  # (n_heads, n, n)
     dscores = weights * (dweights - (dweights * weights).sum(axis=-1, keepdims=True))
     equation = "dscores = weights ⊙ (dweights − row sum of dweights ⊙ weights)"
     dscores = write("d_attention.scores", equation, dscores)
@@ -324,85 +334,86 @@ def _attention_backward(
     dK = write("d_attention.K", "dK = dscoresᵀ Q / √d_k, heads side by side", dK)
     for name, gradient in zip("QKV", (dQ, dK, dV), strict=True):
         write(f"d_attention.W_{name}", f"dW_{name} = xᵀ d{name}", x.T @ gradient)
-    dx = da + dQ @ params.W_Q.T + dK @ params.W_K.T + dV @ params.W_V.T
-    return write("d_sum", "dx = da + dQ W_Qᵀ + dK W_Kᵀ + dV W_Vᵀ", dx)
+    dx = ds + dQ @ params.W_Q.T + dK @ params.W_K.T + dV @ params.W_V.T
+    return write("d_x", "dx = ds + dQ W_Qᵀ + dK W_Kᵀ + dV W_Vᵀ", dx)
 
 
 class _Norm(NamedTuple):
-    """What one LayerNorm(x + Sublayer(x)) calls its things: the sum, and what goes in and comes out."""
+    """The letters of one LayerNorm(x + Sublayer(x)): what goes past, the sub-layer, their sum, the output."""
 
     title: str
     name: str
-    x: str
+    past: str
     sublayer: str
     sum: str
-    y: str
+    out: str
 
 
-NORM_1 = _Norm("first add & norm", "norm_1", "x", "attention.output", "a", "u")
-NORM_2 = _Norm("second add & norm", "norm_2", "u", "ffn.output", "c", "y")
+NORM_1 = _Norm("first add & norm", "norm_1", "x", "a", "s", "h")
+NORM_2 = _Norm("second add & norm", "norm_2", "h", "f", "t", "y")
 
 
 def _add_and_norm_forward(
-    section: Section, norm: _Norm, x: Array, fx: Array, params: LayerNormParams, eps: float
+    section: Section, norm: _Norm, past: Array, sublayer: Array, params: LayerNormParams, eps: float
 ) -> tuple[Array, tuple[Array, Array]]:
-    write, name, a = section(norm.title.capitalize()), norm.name, norm.sum
+    write, name = section(norm.title.capitalize()), norm.name
     _write_given(write, name, params)
-    added = write(f"{name}.add", f"{a} = {norm.x} + {norm.sublayer}", x + fx, "sec. 3.1")
-    mean = write(f"{name}.mean", f"mean = row mean of {a}", added.mean(axis=-1, keepdims=True))  # (n, 1)
-    centred = write(f"{name}.centred", f"centred = {a} − mean", added - mean)
+    added = write(norm.sum, f"{norm.sum} = {norm.past} + {norm.sublayer}", past + sublayer, "sec. 3.1")
+    mean = added.mean(axis=-1, keepdims=True)  # (n, 1)
+    mean = write(f"{name}.mean", f"mean = row mean of {norm.sum}", mean)
+    centred = write(f"{name}.centred", f"centred = {norm.sum} − mean", added - mean)
     variance = (centred**2).mean(axis=-1, keepdims=True)  # (n, 1)
     variance = write(f"{name}.variance", "variance = row mean of centred²", variance)
     std = write(f"{name}.std", "std = √(variance + ε)", np.sqrt(variance + eps))
     x_hat = write(f"{name}.x_hat", "x_hat = centred / std", centred / std)
-    y = params.gamma * x_hat + params.beta
-    y = write(f"{name}.output", f"{norm.y} = gamma ⊙ x_hat + beta", y, "sec. 3.1")
-    return y, (x_hat, std)
+    out = params.gamma * x_hat + params.beta
+    out = write(norm.out, f"{norm.out} = gamma ⊙ x_hat + beta", out, "sec. 3.1")
+    return out, (x_hat, std)
 
 
 def _add_and_norm_backward(
-    section: Section, norm: _Norm, dy: Array, seen: tuple[Array, Array], params: LayerNormParams
+    section: Section, norm: _Norm, dout: Array, seen: tuple[Array, Array], params: LayerNormParams
 ) -> Array:
     """What layer norm takes away, a shift of the row and a stretch of x_hat, no gradient can ask for."""
     write, name = section(f"Back through the {norm.title}"), f"d_{norm.name}"
     x_hat, std = seen
-    write(f"{name}.gamma", f"dgamma = Σ over tokens of d{norm.y} ⊙ x_hat", (dy * x_hat).sum(axis=0))
-    write(f"{name}.beta", f"dbeta = Σ over tokens of d{norm.y}", dy.sum(axis=0))
-    dx_hat = write(f"{name}.x_hat", f"dx_hat = d{norm.y} ⊙ gamma", dy * params.gamma)
+    write(f"{name}.gamma", f"dgamma = Σ over tokens of d{norm.out} ⊙ x_hat", (dout * x_hat).sum(axis=0))
+    write(f"{name}.beta", f"dbeta = Σ over tokens of d{norm.out}", dout.sum(axis=0))
+    dx_hat = write(f"{name}.x_hat", f"dx_hat = d{norm.out} ⊙ gamma", dout * params.gamma)
     along_1 = dx_hat.mean(axis=-1, keepdims=True)  # (n, 1)
     along_1 = write(f"{name}.along_1", "along_1 = row mean of dx_hat", along_1)
     along_x = (dx_hat * x_hat).mean(axis=-1, keepdims=True)  # (n, 1)
     along_x = write(f"{name}.along_x", "along_x = row mean of dx_hat ⊙ x_hat", along_x)
-    added = (dx_hat - along_1 - along_x * x_hat) / std
-    return write(f"{name}.add", f"d{norm.sum} = (dx_hat − along_1 − along_x · x_hat) / std", added)
+    dadded = (dx_hat - along_1 - along_x * x_hat) / std
+    return write(f"d_{norm.sum}", f"d{norm.sum} = (dx_hat − along_1 − along_x · x_hat) / std", dadded)
 
 
-def _ffn_forward(section: Section, u: Array, params: FFNParams) -> tuple[Array, tuple[Array, ...]]:
+def _ffn_forward(section: Section, h: Array, params: FFNParams) -> tuple[Array, tuple[Array, ...]]:
     write = section("Feed-forward network")
     _write_given(write, "ffn", params)
-    z = write("ffn.z", "z = u W_1 + b_1", u @ params.W_1 + params.b_1, "eq. 2")  # (n, d_ff)
+    z = write("ffn.z", "z = h W_1 + b_1", h @ params.W_1 + params.b_1, "eq. 2")  # (n, d_ff)
     hidden = write("ffn.hidden", "hidden = max(0, z)", np.maximum(0, z), "eq. 2")
-    output = hidden @ params.W_2 + params.b_2  # (n, d_model)
-    return write("ffn.output", "output = hidden W_2 + b_2", output, "eq. 2"), (u, z, hidden)
+    f = hidden @ params.W_2 + params.b_2  # (n, d_model)
+    return write("f", "f = hidden W_2 + b_2", f, "eq. 2"), (h, z, hidden)
 
 
-def _ffn_backward(section: Section, dc: Array, seen: tuple[Array, ...], params: FFNParams) -> Array:
+def _ffn_backward(section: Section, dt: Array, seen: tuple[Array, ...], params: FFNParams) -> Array:
     write = section("Back through the feed-forward network")
-    u, z, hidden = seen
-    write("d_ffn.W_2", "dW_2 = hiddenᵀ dc", hidden.T @ dc)
-    write("d_ffn.b_2", "db_2 = Σ over tokens of dc", dc.sum(axis=0))
-    dhidden = write("d_ffn.hidden", "dhidden = dc W_2ᵀ", dc @ params.W_2.T)  # (n, d_ff)
+    h, z, hidden = seen
+    write("d_ffn.W_2", "dW_2 = hiddenᵀ dt", hidden.T @ dt)
+    write("d_ffn.b_2", "db_2 = Σ over tokens of dt", dt.sum(axis=0))
+    dhidden = write("d_ffn.hidden", "dhidden = dt W_2ᵀ", dt @ params.W_2.T)  # (n, d_ff)
     dz = write("d_ffn.z", "dz = dhidden where z > 0, else 0", np.where(z > 0, dhidden, 0.0))
-    write("d_ffn.W_1", "dW_1 = uᵀ dz", u.T @ dz)
+    write("d_ffn.W_1", "dW_1 = hᵀ dz", h.T @ dz)
     write("d_ffn.b_1", "db_1 = Σ over tokens of dz", dz.sum(axis=0))
-    return write("d_norm_1.output", "du = dc + dz W_1ᵀ", dc + dz @ params.W_1.T)  # (n, d_model)
+    return write("d_h", "dh = dt + dz W_1ᵀ", dt + dz @ params.W_1.T)  # (n, d_model)
 
 
 def _loss(section: Section, y: Array, target: Array) -> Array:
     write = section("Loss")
     write("target", GIVEN, target)
     write("loss", "L = ½ Σ (y − target)²", np.asarray(((y - target) ** 2).sum() / 2))
-    return write("d_norm_2.output", "dy = y − target", y - target)
+    return write("d_y", "dy = y − target", y - target)
 
 
 def _write_given(write: Write, place: str, params: Any) -> None:
@@ -428,7 +439,8 @@ def _lines(trace: Trace) -> Iterator[str]:
 
 def _opening(trace: Trace) -> Iterator[str]:
     sizes = _sizes(trace.example)
-    letters = ", ".join(f"{letter} = {sizes[letter]}" for letter in ("n", "d_model", "h", "d_k", "d_ff"))
+    shown = ("n", "d_model", "n_heads", "d_k", "d_ff")
+    letters = ", ".join(f"{letter} = {sizes[letter]}" for letter in shown)
     yield f"“{' '.join(trace.example.tokens)}” through one encoder block and all the way back"
     yield f"{letters}, ε = {trace.example.config.eps:g}; ⊙ multiplies entry by entry"
     if trace.decimals is None:
@@ -444,7 +456,7 @@ def _closing(trace: Trace, places: int) -> Iterator[str]:
     for section, steps in itertools.groupby(trace.steps, key=lambda step: step.section):
         worst = max(steps, key=lambda step: far[step.name]).name
         yield f"  {section:38} at most {far[worst]:.{places}f}, in {worst}"
-    for end, name in (("the output y", "norm_2.output"), ("the loss", "loss"), ("the gradient of E", "d_E")):
+    for end, name in (("the output y", "y"), ("the loss", "loss"), ("the gradient of E", "d_E")):
         yield f"  {end:38}         {far[name]:.{places}f}"
 
 

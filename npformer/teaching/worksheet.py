@@ -56,8 +56,8 @@ TESTS = {  # by which a student can test a table before going on
     "attention.weights": "each row adds up to 1",
     "norm_1.centred": "each row adds up to 0",
     "norm_2.centred": "each row adds up to 0",
-    "d_norm_2.add": "each row adds up to 0",
-    "d_norm_1.add": "each row adds up to 0",
+    "d_t": "each row adds up to 0",
+    "d_s": "each row adds up to 0",
     "d_attention.scores": "each row adds up to 0",
 }
 INSTRUCTIONS = (
@@ -121,7 +121,7 @@ def _draw(numbers: Iterator[float]) -> Example:
     embedding, attention, ffn = tree_map(partial(_draw_array, numbers), like)
     block = model.block._replace(attention=attention, ffn=ffn)
     example = model._replace(embedding=embedding, block=block)
-    y = worked_example(example).named["norm_2.output"].value
+    y = worked_example(example).named["y"].value
     target = np.rint(y + _draw_array(numbers, y)) + 0.0  # whole numbers near the output; + 0.0: no -0
     return example._replace(target=target)
 

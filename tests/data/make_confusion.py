@@ -1,15 +1,20 @@
-"""Write confusion.md: what the checker says to every coding in tests/exercises/student_codings.py.
+"""Write confusion.md: what the checker says to every coding in tests/exercises.
+
+The slips of student_codings.py are those of the checker's list; stranger_codings.py was written and labelled
+apart from it.
 
 uv run python tests/data/make_confusion.py
 """
 
+import re
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "exercises"))
 
+import stranger_codings  # noqa: E402
 import student_codings  # noqa: E402
 
 from npformer.exercises import check  # noqa: E402
@@ -58,7 +63,52 @@ def table():
         lines.append(
             "| " + " | ".join(map(str, [*cells, ", ".join(sorted(names[code])), n["missed"]])) + " |"
         )
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", *strangers()]) + "\n"
+
+
+def said_to(exercise, label, word, function):
+    """(column) refused or passed; of a slip: named, seen (an observation with the word), unseen or passed."""
+    result = check(exercise, function)
+    if label != "wrong":
+        return "passed" if result else "refused"
+    if result:
+        return "passed"
+    return "named" if result.codes else "seen" if re.search(word, result.evidence, re.I) else "unseen"
+
+
+def strangers():
+    """The second half: codings that were written apart from the list, by exercise."""
+    told = Counter((e, label, said_to(e, label, word, f)) for e, label, word, f in stranger_codings.STRANGERS)
+    total = Counter()
+    for (_, label, column), n in told.items():
+        total[label == "wrong", column] += n
+    slips = sum(n for (wrong, _), n in total.items() if wrong)
+    fine = sum(n for (wrong, _), n in total.items() if not wrong)
+    named, seen = total[True, "named"], total[True, "seen"]
+    lines = [
+        "# Codings by strangers",
+        "",
+        "From stranger_codings.py: labelled right, variant or wrong by mathematics before the checker saw",
+        "them, and not changed since. *named*: a code of the list above. *seen*: an exact observation that",
+        "contains the word which the label asks for.",
+        "",
+        f"{fine} right codings and variants: {total[False, 'refused']} refused. {slips} slips: "
+        f"{total[True, 'passed']} passed, {named} named, {seen} seen, {total[True, 'unseen']} unseen; "
+        f"{100 * (named + seen) / slips:.1f} % get a name or an exact observation.",
+        "",
+        "| exercise | right | refused | slips | named | seen | unseen | passed |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for exercise in dict.fromkeys(e for e, *_ in stranger_codings.STRANGERS):
+        of = {key[1:]: n for key, n in told.items() if key[0] == exercise}
+        right = [
+            sum(n for (label, c), n in of.items() if label != "wrong" and c == column)
+            for column in ("passed", "refused")
+        ]
+        wrong = [of.get(("wrong", column), 0) for column in ("named", "seen", "unseen", "passed")]
+        cells = [exercise, sum(right), right[1], sum(wrong), *wrong]
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return lines
 
 
 if __name__ == "__main__":

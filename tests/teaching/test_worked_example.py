@@ -55,21 +55,21 @@ def names(place, *leaves):
     return [f"{place}.{leaf}" for leaf in leaves]
 
 
-NORM = ("add", "mean", "centred", "variance", "std", "x_hat", "output")
-NORM_BACK = ("gamma", "beta", "x_hat", "along_1", "along_x", "add")
+NORM = ("mean", "centred", "variance", "std", "x_hat")
+NORM_BACK = ("gamma", "beta", "x_hat", "along_1", "along_x")
 FORWARD = [
-    *["embedding", "angles", "table", "sum"],
-    *names("attention", "Q", "K", "V", "scores", "exp", "weights", "heads", "output"),
-    *names("norm_1", *NORM),
-    *names("ffn", "z", "hidden", "output"),
-    *names("norm_2", *NORM),
+    *["embedding", "angles", "table", "x"],
+    *names("attention", "Q", "K", "V", "scores", "exp", "weights", "heads"),
+    *["a", "s", *names("norm_1", *NORM), "h"],
+    *names("ffn", "z", "hidden"),
+    *["f", "t", *names("norm_2", *NORM), "y"],
 ]
 BACK = [
-    *["loss", "d_norm_2.output", *names("d_norm_2", *NORM_BACK)],
+    *["loss", "d_y", *names("d_norm_2", *NORM_BACK), "d_t"],
     *names("d_ffn", "W_2", "b_2", "hidden", "z", "W_1", "b_1"),
-    *["d_norm_1.output", *names("d_norm_1", *NORM_BACK)],
+    *["d_h", *names("d_norm_1", *NORM_BACK), "d_s"],
     *names("d_attention", "W_O", "heads", "V", "weights", "scores", "Q", "K", "W_Q", "W_K", "W_V"),
-    *["d_sum", "d_E"],
+    *["d_x", "d_E"],
 ]
 
 
@@ -95,13 +95,13 @@ def test_a_gradient_has_the_shape_of_its_thing():
 
 
 def test_the_letters_of_a_shape_come_to_the_shape_of_the_value():
-    sizes = {"n": 3, "vocab": 4, "d_model": 4, "d_model/2": 2, "h": 2, "d_k": 2, "d_ff": 6, "1": 1}
+    sizes = {"n": 3, "vocab": 4, "d_model": 4, "d_model/2": 2, "n_heads": 2, "d_k": 2, "d_ff": 6, "1": 1}
     for step in TRACE.steps:
         assert tuple(sizes[letter] for letter in step.axes) == step.shape == step.value.shape, step.name
 
 
 def test_steps_are_found_by_name():
-    assert TRACE.named["ffn.z"].equation == "z = u W_1 + b_1"
+    assert TRACE.named["ffn.z"].equation == "z = h W_1 + b_1"
     assert TRACE.named["attention.scores"].source == "eq. 1"
     assert list(TRACE.named) == [step.name for step in TRACE.steps]
 
@@ -132,14 +132,14 @@ def test_forward_is_the_package_s_own():
     embedded, _ = embedding_forward(example.ids, example.embedding)
     close(VALUE["embedding"], embedded)
     close(VALUE["table"], positional_encoding(3, 4))
-    y, cache = encoder_block_forward(VALUE["sum"], example.block, example.config)
-    close(VALUE["norm_2.output"], y)
+    y, cache = encoder_block_forward(VALUE["x"], example.block, example.config)
+    close(VALUE["y"], y)
     close(VALUE["attention.weights"], cache.attention.weights)
-    norm_1, norm_cache = layer_norm_forward(VALUE["norm_1.add"], example.block.norm_1)
-    close(VALUE["norm_1.output"], norm_1)
+    norm_1, norm_cache = layer_norm_forward(VALUE["s"], example.block.norm_1)
+    close(VALUE["h"], norm_1)
     close(VALUE["norm_1.x_hat"], norm_cache.x_hat)
-    ffn, ffn_cache = ffn_forward(VALUE["norm_1.output"], example.block.ffn)
-    close(VALUE["ffn.output"], ffn)
+    ffn, ffn_cache = ffn_forward(VALUE["h"], example.block.ffn)
+    close(VALUE["f"], ffn)
     close(VALUE["ffn.hidden"], ffn_cache.hidden)
     close(VALUE["ffn.z"], ffn_cache.z)
 
@@ -150,9 +150,9 @@ def test_gradients_are_the_package_s_own(tokens):
     ids = np.array([example.vocabulary.index(token) for token in tokens.split()])
     example = example._replace(tokens=tuple(tokens.split()), ids=ids)
     value = {step.name: step.value for step in worked_example(example).steps}
-    _, cache = encoder_block_forward(value["sum"], example.block, example.config)
-    dx, grads = encoder_block_backward(value["d_norm_2.output"], cache)
-    close(value["d_sum"], dx)
+    _, cache = encoder_block_forward(value["x"], example.block, example.config)
+    dx, grads = encoder_block_backward(value["d_y"], cache)
+    close(value["d_x"], dx)
     for path, gradient in leaves(grads):
         close(value[f"d_{path}"], gradient)
     _, embedding_cache = embedding_forward(ids, example.embedding)
@@ -162,15 +162,15 @@ def test_gradients_are_the_package_s_own(tokens):
 @pytest.mark.parametrize("path", PARAMETERS)
 def test_gradients_are_the_slopes_of_the_loss(path):
     """Central differences of the trace's own loss: no backward pass has a say."""
-    gradient, h = VALUE[f"d_{path}"], 1e-5
+    gradient, size = VALUE[f"d_{path}"], 1e-5
     for index in np.ndindex(gradient.shape):
         losses = []
-        for step in (h, -h):
+        for step in (size, -size):
             moved = np.zeros(gradient.shape)
             moved[index] = step
             trace = worked_example(replaced(path, lambda array, moved=moved: array + moved))
             losses.append(float(trace.named["loss"].value))
-        assert (losses[0] - losses[1]) / (2 * h) == pytest.approx(gradient[index], abs=1e-8), (path, index)
+        assert (losses[0] - losses[1]) / (2 * size) == pytest.approx(gradient[index], abs=1e-8), (path, index)
 
 
 def test_a_few_numbers_by_hand():
@@ -181,13 +181,13 @@ def test_a_few_numbers_by_hand():
     K = [-half * x[0], x[0] + half * x[2], x[0] + x[1] - x[3], -half * x[1] - half * x[3]]
     V = [x[1] - half * x[2] + half * x[3], -x[3], x[1] + half * x[2], -half * x[0] + half * x[1]]
     assert (Q, K, V) == ([3, 1, 1.5, -1], [-1, 1.5, 1, -1.5], [2.5, -2, 0.5, -0.5])
-    for name, row in (("sum", x), ("attention.Q", Q), ("attention.K", K), ("attention.V", V)):
+    for name, row in (("x", x), ("attention.Q", Q), ("attention.K", K), ("attention.V", V)):
         np.testing.assert_array_equal(VALUE[name][0], [float(number) for number in row])
     close(VALUE["attention.scores"][:, 0, 0], [(3 * -1 + 1 * 1.5) / 2**0.5, (1.5 * 1 + -1 * -1.5) / 2**0.5])
 
 
 def test_the_loss_is_half_the_squared_distance():
-    y, target = VALUE["norm_2.output"], dog_bites_man().target
+    y, target = VALUE["y"], dog_bites_man().target
     by_hand = sum((a - b) ** 2 for a, b in zip(y.ravel(), target.ravel(), strict=True)) / 2
     assert float(VALUE["loss"]) == pytest.approx(by_hand, abs=1e-15)
 
@@ -230,8 +230,8 @@ SWAPS = {
 
 @pytest.mark.parametrize("mistake", SWAPS)
 def test_a_mistake_changes_the_output(mistake):
-    y = worked_example(replaced(*SWAPS[mistake])).named["norm_2.output"].value
-    assert abs(y - VALUE["norm_2.output"]).max() > 0.05
+    y = worked_example(replaced(*SWAPS[mistake])).named["y"].value
+    assert abs(y - VALUE["y"]).max() > 0.05
 
 
 def test_swapped_parameters_change_the_output():
@@ -246,7 +246,7 @@ def test_swapped_parameters_change_the_output():
         with_block(ffn=block.ffn._replace(W_1=block.ffn.W_2.T, W_2=block.ffn.W_1.T)),
     ]
     for example in swapped:
-        assert abs(worked_example(example).named["norm_2.output"].value - VALUE["norm_2.output"]).max() > 0.05
+        assert abs(worked_example(example).named["y"].value - VALUE["y"]).max() > 0.05
 
 
 def test_the_example_is_left_as_it_was():
@@ -292,15 +292,15 @@ def test_every_rounded_step_has_three_decimals():
 def test_the_pencil_multiplies_what_stands_on_the_paper():
     paper = {name: decimals(np.atleast_2d(value)) for name, value in WRITTEN.items() if value.ndim < 3}
     x = on_paper(total(paper["embedding"], paper["table"]))
-    assert x == paper["sum"]
+    assert x == paper["x"]
     for name in "QKV":
         assert on_paper(product(x, paper[f"attention.W_{name}"])) == paper[f"attention.{name}"]
     heads = decimals(np.concatenate(list(WRITTEN["attention.heads"]), axis=-1))
-    assert on_paper(product(heads, paper["attention.W_O"])) == paper["attention.output"]
-    z = total(product(paper["norm_1.output"], paper["ffn.W_1"]), 3 * paper["ffn.b_1"])
+    assert on_paper(product(heads, paper["attention.W_O"])) == paper["a"]
+    z = total(product(paper["h"], paper["ffn.W_1"]), 3 * paper["ffn.b_1"])
     assert on_paper(z) == paper["ffn.z"]
-    u_transposed = list(zip(*paper["norm_1.output"], strict=True))
-    assert on_paper(product(u_transposed, paper["d_ffn.z"])) == paper["d_ffn.W_1"]
+    h_transposed = list(zip(*paper["h"], strict=True))
+    assert on_paper(product(h_transposed, paper["d_ffn.z"])) == paper["d_ffn.W_1"]
 
 
 def test_the_pencil_divides_what_stands_on_the_paper():
@@ -309,7 +309,7 @@ def test_the_pencil_divides_what_stands_on_the_paper():
         rows = decimals(exp[head])
         assert on_paper([[e / sum(row) for e in row] for row in rows]) == decimals(weights[head])
     for norm in ("norm_1", "norm_2"):
-        added = decimals(WRITTEN[f"{norm}.add"])
+        added = decimals(WRITTEN["s" if norm == "norm_1" else "t"])
         mean = on_paper([[sum(row) / 4] for row in added])
         assert mean == decimals(WRITTEN[f"{norm}.mean"])
         centred = [[a - m for a in row] for row, [m] in zip(added, mean, strict=True)]
@@ -422,7 +422,7 @@ def test_the_text_says_how_far_rounding_led():
     for title in {step.section for step in PENCIL.steps}:
         worst = max(far[step.name] for step in PENCIL.steps if step.section == title)
         assert re.search(rf"{re.escape(title)} +at most {worst:.5f}, in ", closing)
-    for name, end in (("norm_2.output", "output y"), ("loss", "loss"), ("d_E", "gradient of E")):
+    for name, end in (("y", "output y"), ("loss", "loss"), ("d_E", "gradient of E")):
         assert re.search(rf"{end} +{far[name]:.5f}", closing)
     assert "Rounding" not in TEXT
 

@@ -125,7 +125,7 @@ def test_every_name_gets_numbers_for_a_pencil(name):
         if array.ndim == 2 and not path.startswith("2"):
             assert array.any(axis=0).all() and array.any(axis=1).all(), f"{path} has an empty row or column"
     assert max(drift(worked_example(example, decimals=3)).values()) <= 0.05
-    y = worked_example(example).named["norm_2.output"].value
+    y = worked_example(example).named["y"].value
     assert abs(example.target - y).max() <= 1.5
 
 
@@ -136,7 +136,7 @@ def test_a_draw_without_numbers_is_passed_over_in_silence():
 
 
 def test_an_example_that_rounds_to_no_number_is_not_lively(monkeypatch):
-    monkeypatch.setattr(worksheet, "drift", lambda trace: {"sum": 0.001, "loss": float("nan"), "d_E": 0.001})
+    monkeypatch.setattr(worksheet, "drift", lambda trace: {"x": 0.001, "loss": float("nan"), "d_E": 0.001})
     assert not is_lively(dog_bites_man())
 
 

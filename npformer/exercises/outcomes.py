@@ -1,0 +1,219 @@
+"""One run of a function on one probe: what came back, what went wrong, which arguments were changed."""
+
+import copy
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.backend import Array
+from npformer.exercises.probes import Arguments, Subject
+
+TOLERANCE = 1e-4  # of max(1, the largest right entry): float32 and other orders of summation pass
+
+
+class Outcome(NamedTuple):
+    """What a run gave: arrays, or the error that ended it."""
+
+    arrays: tuple[Array, ...] = ()
+    error: str = ""  # one line, with the place in the student's own function
+    changed: tuple[str, ...] = ()  # arguments that are not what they were
+    empty: bool = False  # nothing came back: the stub, or a forgotten return
+    raw: Any = None  # what came back, before it was read as arrays
+    kind: str = ""  # the error's type
+
+
+class Unread(TypeError):
+    """What came back is not what was asked for; `raw` is kept for a closer look."""
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Neither the student's warnings nor NumPy's."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def call(function: Callable[..., Any], given: Arguments, names: list[str]) -> Any:
+    """The call as the signature writes it; an optional last argument may be one by name only."""
+    given = given[:-1] if given and given[-1] is None else given
+    try:
+        return function(*given)
+    except TypeError:
+        if names[-1] != "mask" or len(given) < len(names):
+            raise
+        try:
+            return function(*given[:-1], mask=given[-1])
+        except TypeError:
+            pass
+        raise
+
+
+def run(function: Callable[..., Any], probe: Arguments, subject: Subject) -> Outcome:
+    """Call the function on copies of the arguments. Its warnings stay quiet, its errors become a line."""
+    given, raw = copy.deepcopy(probe), None
+    names = [name.split("=")[0] for name in subject.arguments.split(", ")]
+    try:
+        with quiet():
+            raw = copy.deepcopy(call(function, given, names))
+            if raw is None or raw is ...:
+                return Outcome(empty=True)
+            arrays = read(raw, subject.outputs)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) or _of_the_class_run(error):
+            raise
+        kind = named(error)
+        if kind == "NotImplementedError":
+            return Outcome(empty=True, kind=kind)
+        return Outcome(error=_one_line(error, kind), raw=raw, kind=kind)
+    pairs = zip(names, probe, given, strict=False)
+    changed = (name for name, a, b in pairs if isinstance(a, np.ndarray) and not np.array_equal(a, b))
+    return Outcome(arrays, changed=tuple(changed), raw=raw)
+
+
+def _of_the_class_run(error: BaseException) -> bool:
+    """Whether it is not the answer's: a process that has ended, told by the class run."""
+    return not isinstance(error, Exception) and type(error).__module__.startswith("npformer.")
+
+
+def named(error: BaseException) -> str:
+    """The type of an error, also of one that was told from another process."""
+    told = getattr(error, "type_name", None)
+    return told if isinstance(told, str) else type(error).__name__
+
+
+def read(raw: Any, outputs: tuple[str, ...]) -> tuple[Array, ...]:
+    """The arrays of an answer, one an output; gradients may come in tuples of tuples.
+
+    Raises Unread where the number of outputs is another one or an output is not an array of real numbers.
+    """
+    parts = [raw] if len(outputs) == 1 else list(_flat(raw))
+    if len(parts) != len(outputs):
+        raise Unread(f"expected {len(outputs)} outputs: {', '.join(outputs)}")
+    return tuple(_array(name, part) for name, part in zip(outputs, parts, strict=True))
+
+
+def _flat(raw: Any) -> Iterator[Any]:
+    if isinstance(raw, tuple | list) and any(isinstance(p, tuple | list | np.ndarray) for p in raw):
+        for part in raw:
+            yield from _flat(part) if isinstance(part, tuple) else [part]
+    else:
+        yield raw
+
+
+def _array(name: str, part: Any) -> Array:
+    try:
+        array = np.array(part)
+        array = array.astype(float) if array.dtype == object else array
+    except (TypeError, ValueError, OverflowError):
+        raise Unread(f"{name} is not an array of real numbers") from None
+    if array.dtype.kind not in "fiub":
+        raise Unread(f"{name} is not an array of real numbers")
+    return array
+
+
+def said(error: BaseException) -> str:
+    """An error's own message, if it can say one."""
+    try:
+        return str(getattr(error, "message", None) or error)
+    except Exception:
+        return ""
+
+
+def _one_line(error: BaseException, kind: str) -> str:
+    """The error and its line, counted from the first one of the student's function: never a traceback."""
+    line = " ".join(f"{kind}: {said(error)}".split())[:200].rstrip(": ")
+    if isinstance(told := getattr(error, "line", None), int):
+        return f"{line}, in line {told}"
+    own = [
+        (f.f_code, at) for f, at in traceback.walk_tb(error.__traceback__) if not _ours(f.f_code.co_filename)
+    ]
+    if not own:
+        return line
+    where, at = own[-1]
+    return f"{line}, in line {at - where.co_firstlineno + 1} of {where.co_name}"
+
+
+def _ours(path: str) -> bool:
+    """A file that the student did not write: the checker's or a library's."""
+    return path.startswith("<frozen") or any(path.startswith(str(prefix)) for prefix in _LIBRARIES)
+
+
+_LIBRARIES = (
+    __file__.rpartition("exercises")[0],
+    np.__file__.rpartition("numpy")[0],
+    copy.__file__.rpartition("copy")[0],
+)
+
+
+def same(a: Array, b: Array, tolerance: float = TOLERANCE) -> bool:
+    """Equal shapes and close numbers; NaN and infinities where the other has them."""
+    if a.shape != b.shape:
+        return False
+    a, b = a.astype(float), b.astype(float)
+    if not np.isfinite(b).all():
+        return bool(np.allclose(a, b, rtol=0, atol=tolerance * size(b), equal_nan=True))
+    return bool((np.abs(a - b) <= tolerance * size(b)).all())  # np.allclose, and several times as fast
+
+
+def size(b: Array) -> float:
+    """The largest number of an array, and at least 1."""
+    finite = np.abs(b[np.isfinite(b)])
+    return max(1.0, float(finite.max(initial=0)))
+
+
+def agreeing(found: Outcome, expected: Outcome) -> tuple[bool, ...]:
+    """For each output, whether it is as expected; after an error none is."""
+    if len(found.arrays) != len(expected.arrays):
+        return (False,) * max(len(found.arrays), len(expected.arrays))
+    return tuple(same(a, b) for a, b in zip(found.arrays, expected.arrays, strict=True))
+
+
+def same_outcome(found: Outcome, expected: Outcome, tolerance: float = TOLERANCE) -> bool:
+    """The same arrays, or an error in both."""
+    if not expected.arrays or not found.arrays:
+        return not expected.arrays and bool(found.error)
+    return all(same(a, b, tolerance) for a, b in zip(found.arrays, expected.arrays, strict=True))
+
+
+OURS = {
+    "pe.table": "positional_encoding",
+    "heads.split": "split_heads",
+    "heads.merge": "merge_heads",
+    "mask.causal": "causal_mask",
+    "adam.step": "adam_update",
+    "loss.smoothed": "cross_entropy_forward",
+}  # npformer's name for the thing asked, where it is not the exercise's own
+
+
+def returned_by_npformer(exercise_id: str, function: Callable[..., Any], subject: Subject) -> str:
+    """npformer's function for the very thing asked, where the answer is what it returned; else ""."""
+    name = OURS.get(exercise_id, exercise_id.replace(".", "_"))
+    made: list[Any] = []
+
+    def watch(frame: Any, event: str, value: Any) -> None:  # pragma: no cover: a tracer is not traced
+        module = str(frame.f_globals.get("__name__", ""))
+        ours = module.startswith("npformer.") and not module.startswith(__package__)
+        asked = ours and frame.f_code.co_name == name
+        if event == "return" and asked and frame.f_back.f_globals.get("__name__") != Subject.__module__:
+            made.append(value)
+
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        outcome = run(function, subject.probes[0], subject)
+    finally:
+        sys.setprofile(before)
+    return name if any(_is(value, outcome.arrays) for value in made) else ""
+
+
+def _is(value: Any, arrays: tuple[Array, ...]) -> bool:
+    """Whether a returned value, or its first part, holds these very numbers."""
+    parts = list(_flat(value)) if isinstance(value, tuple) else [value]
+    heads = [p for p in parts if isinstance(p, np.ndarray | np.generic)][: len(arrays)]
+    return bool(arrays) and len(heads) == len(arrays) and all(map(np.array_equal, heads, arrays))

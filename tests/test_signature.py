@@ -1,0 +1,386 @@
+"""npformer/signature.py: every annotation is read, and a checked function stays a function like any other."""
+
+import ast
+import copy
+import doctest
+import inspect
+import os
+import pickle
+import pydoc
+import re
+import sys
+import textwrap
+from types import SimpleNamespace
+from typing import Any, get_args, get_origin
+
+import numpy as np
+import pytest
+import standin_cupy
+import test_bad_input
+from bad_calls import CHECKED, faults_of, valid_places
+from test_bad_input import WORDS
+from valid_calls import CALLS, CONFIG, array, call, with_arrays
+
+import npformer as npf
+from npformer import Float, Ids, Mask, checked
+from npformer.signature import (
+    ANYTHING,
+    Call,
+    Rule,
+    ask_all,
+    ask_nothing,
+    check_value,
+    read_signature,
+    shape_of,
+    to_rule,
+)
+
+BODIES = {name: inspect.unwrap(getattr(npf, name)) for name in CHECKED}
+
+
+# --- every annotation is read ---------------------------------------------------------------------
+
+ASK_NOTHING = {
+    ("sgd_update", "params"): "what stands beside it is compared with it",
+    ("adam_update", "params"): "what stands beside it is compared with it",
+    ("order_sensitivity", "f"): "asked where it is called",
+    ("load_minilm", "path"): "asked where the folder is opened",
+    ("sentence_embeddings", "texts"): "asked where they are cut into tokens",
+    ("sentence_embeddings", "tokenizer"): "asked where it is called",
+    ("encoder_block_from_torch", "state"): "a dict is asked name by name",
+}
+
+
+def test_every_parameter_is_annotated_and_read():
+    for name, body in BODIES.items():
+        assert set(body.__annotations__) == {*inspect.signature(body).parameters, "return"}, name
+    silent = {
+        (name, parameter)
+        for name, body in BODIES.items()
+        for parameter, annotation in body.__annotations__.items()
+        if parameter != "return" and to_rule(annotation) is ANYTHING
+    }
+    assert silent == set(ASK_NOTHING)
+
+
+def test_every_field_of_parameters_is_read():
+    kinds = {place.annotation for name in CHECKED for place in valid_places(name)}
+    kinds = {kind for kind in kinds if hasattr(kind, "_fields") and not kind.__name__.endswith("Cache")}
+    assert len(kinds) > 10
+    for kind in kinds:
+        assert all(to_rule(annotation) is not ANYTHING for annotation in kind.__annotations__.values()), kind
+
+
+# --- what comes back is what the signature says ---------------------------------------------------
+
+NEW_LETTERS = {  # lengths that the arguments do not tell
+    "angular_frequencies": "pairs",
+    "wavelengths": "pairs",
+    "rope_forward": "pairs",
+    "split_heads": "d_k",
+    "merge_heads": "d_model",
+    "cross_entropy_backward": "vocab_size",
+    "encoder_block_backward": "d_ff",
+    "encoder_backward": "d_ff",
+    "decoder_block_backward": "d_ff S",
+    "decoder_backward": "d_ff",
+    "transformer_backward": "max_length d_ff d_model",
+    "init_transformer": "max_length",
+    "encoder_block_from_torch": "d_model d_ff",
+    "load_minilm": "h vocab_size d_model d_ff n_segments max_length",
+}
+
+
+def ask_result(name):
+    """Hold what a function returns to its annotation, with the letters that its arguments have told."""
+    body, arguments = inspect.unwrap(getattr(npf, name)), CALLS[name]()
+    told = Call(name, arguments, {}, paths=True)
+    ask_all(told, read_signature(body))
+    told.arguments = {"config": CONFIG} | arguments  # it says which tables the result has
+    for argument, value in arguments.items():
+        if isinstance(value, int):
+            told.letters.setdefault(argument, value)
+    returns, result, before = body.__annotations__["return"], body(**arguments), set(told.letters)
+    several = get_origin(returns) is tuple
+    for annotation, value in zip(get_args(returns), result, strict=True) if several else [(returns, result)]:
+        if getattr(annotation, "__name__", "").endswith("Cache"):
+            ask_cache(annotation, value, told)
+        else:
+            to_rule(annotation).ask(value, "the result", told)
+    assert set(told.letters) - before - {"1"} == set(NEW_LETTERS.get(name, "").split())
+
+
+def ask_cache(kind, cache, told):
+    for field, annotation in kind.__annotations__.items():
+        rule, value = to_rule(annotation), getattr(cache, field)
+        if rule.letters is not None and isinstance(value, tuple):
+            assert shape_of(rule.letters, told) == value, field
+        elif rule.letters is not None and value is not None:
+            rule.ask(value, f"the cache's {field}", told)
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_the_result_is_what_the_signature_says(name, folder):
+    ask_result(name)
+
+
+# --- a letter changed in any annotation is noticed ------------------------------------------------
+
+NOTHING = Rule("nothing", ask_nothing)
+OTHERS = {
+    "Float": "Ids", "Ids": "Float", "Mask": "Bias", "Bias": "Mask", "Numbers": "Ids", "Count": "Length",
+    "Length": "Integer", "Size": "Length", "Integer": "Count", "Rate": "NonNegative",
+    "NonNegative": "Positive",
+    "Positive": "NonNegative", "Finite": "NonNegative", "Heads": "Count", "Id": "Integer",
+}  # fmt: skip
+
+
+def owners():
+    """What has annotations, and the functions that have to notice: itself, its users, who makes the cache."""
+    found = {}
+    for name in sorted(CHECKED, key=lambda name: len(valid_places(name))):  # the cheapest function first
+        found[BODIES[name]] = [name]
+        for place in valid_places(name):
+            kind = place.annotation
+            if getattr(kind, "__name__", "").endswith("Cache"):
+                found[kind] = [name, name.replace("_backward", "_forward")]
+            elif hasattr(kind, "_fields"):
+                found.setdefault(kind, [name])
+    return found | {npf.TransformerConfig: ["init_encoder"]}
+
+
+def annotations(owner):
+    """The annotations as they are written, by name."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+    if isinstance(tree, ast.ClassDef):
+        return {node.target.id: node.annotation for node in tree.body if isinstance(node, ast.AnnAssign)}
+    arguments = [*tree.args.args, *tree.args.kwonlyargs]
+    return {a.arg: a.annotation for a in arguments} | {"return": tree.returns}
+
+
+def mutants(written):
+    """An annotation with a letter renamed or left out, another kind of array or number, or without None."""
+    for node in ast.walk(ast.parse(written, mode="eval")):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and '"' not in node.value:
+            letters = node.value.split()
+            for i, letter in enumerate(letters):
+                for other in ([] if letter == "..." else [f"new_{letter}"], []):
+                    changed = " ".join([*letters[:i], *other, *letters[i + 1 :]])
+                    yield written.replace(repr(node.value), repr(changed))
+        if isinstance(node, ast.Name) and node.id in OTHERS:
+            yield written.replace(node.id, OTHERS[node.id])
+        if isinstance(node, ast.Name) and (node.id.isupper() or node.id in ("Rng", "DType", "bool", "Axis")):
+            yield written.replace(node.id, "NOTHING")
+        if isinstance(node, ast.BinOp):
+            yield ast.unparse(node.left)
+
+
+def all_mutants():
+    """(owner, functions that have to notice, name, annotation); of a cache only what speaks of letters."""
+    for owner, functions in owners().items():
+        for name, node in annotations(owner).items():
+            written, is_cache = ast.unparse(node), owner.__name__.endswith("Cache")
+            if (is_cache or name == "return") and "Array, " not in written and "Shape" not in written:
+                continue
+            for mutant in dict.fromkeys(mutants(written)):
+                without_none = is_cache and "None" in written and "None" not in mutant
+                if mutant != written and not without_none and not only_a_name(functions, mutant):
+                    yield owner, functions, name, mutant
+
+
+def only_a_name(functions, mutant):
+    """A letter that no other annotation has may have any name, as long as it may be as empty."""
+    new = re.search(r"new_(\w+)", mutant)
+    said = " ".join(map(str, BODIES[functions[-1]].__annotations__.values()))
+    said += " ".join(place.words for place in valid_places(functions[-1]) if "." in place.path)
+    return new and new[1][0] not in "TS" and len(re.findall(rf"\b{new[1]}\b", said)) == 1
+
+
+def wrong_answers(function, deep):
+    """What a function answers otherwise than the suite expects, the cheap questions first."""
+    call(function, CALLS[function]())
+    yield from (test_bad_input.refused_in_other_words(row) for row in WORDS if row.function == function)
+    ask_result(function)
+    places = list(valid_places(function))
+    asked = [place for place in places if deep == ("." in place.path)]
+    yield from (test_bad_input.answer(place, fault) for place in asked for fault in faults_of(place, places))
+    test_bad_input.test_odd_values_are_refused_or_welcome(function, None)
+
+
+def survives(owner, functions, name, mutant, monkeypatch):
+    names = vars(npf.signature) | vars(sys.modules[owner.__module__]) | {"NOTHING": NOTHING, "Any": Any}
+    with monkeypatch.context() as patch:
+        patch.setitem(owner.__annotations__, name, eval(mutant, names))
+        for function in functions:
+            patch.setattr(npf, function, checked(BODIES[function]))
+        valid_places.cache_clear()
+        try:
+            return not any(
+                wrong for f in functions for wrong in wrong_answers(f, not inspect.isfunction(owner))
+            )
+        except (Exception, pytest.fail.Exception):
+            return False
+        finally:
+            valid_places.cache_clear()
+
+
+MUTANTS = list(all_mutants())
+EVERY = int(os.environ.get("NPFORMER_EVERY_MUTANT", "24"))  # 1 takes some minutes
+SURVIVORS = {
+    ("cross_entropy_backward", "return", "Float[Array, '...']"): "any shape is right, the cache tells it"
+}
+
+
+def test_there_are_many_mutants():
+    assert len(MUTANTS) > 700
+
+
+@pytest.mark.parametrize("mutant", MUTANTS[::EVERY], ids=lambda m: f"{m[0].__name__}-{m[2]}-{m[3]}")
+def test_a_letter_changed_in_an_annotation_is_noticed(mutant, monkeypatch, folder):
+    owner, _, name, written = mutant
+    assert not survives(*mutant, monkeypatch) or (owner.__name__, name, written) in SURVIVORS
+
+
+# --- a function like any other --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_a_checked_function_is_like_its_body(name):
+    function, body = getattr(npf, name), BODIES[name]
+    assert inspect.signature(function) == inspect.signature(body)
+    assert inspect.getsource(function) == inspect.getsource(body)
+    assert (function.__name__, function.__doc__) == (body.__name__, body.__doc__)
+    assert pickle.loads(pickle.dumps(function)) is function
+    assert copy.deepcopy(function) is function
+    examples = [len(test.examples) for test in doctest.DocTestFinder(recurse=False).find(function, name)]
+    assert examples and all(examples)
+
+
+def test_help_shows_the_shapes():
+    shown = pydoc.plain(pydoc.render_doc(npf.learned_positions_forward))
+    assert "x: Float[Array, '... T d_model', T <= max_length]" in shown
+    assert "one trained row a position" in shown
+    assert "mask: Mask[Array, '... T_q T_k'] | None" in pydoc.plain(pydoc.render_doc(npf.attention_forward))
+
+
+def test_annotations_of_the_future_are_refused_in_words():
+    source = "from __future__ import annotations\ndef f(x: Float[None, 3]): ..."
+    names = {"Float": Float, "__name__": "exercise"}
+    exec(source, names)
+    with pytest.raises(TypeError, match=r"^'Float\[None, 3\]' cannot be read: .* without __future__$"):
+        checked(names["f"])(np.ones(3))
+
+
+# --- a function of one's own ----------------------------------------------------------------------
+
+
+@checked
+def scaled(
+    x: Float[np.ndarray, "... T d"], ids: Ids[np.ndarray, "... T"],
+    mask: Mask[np.ndarray, "... T T"] | None = None, *, by: Float[np.ndarray, "d"] | None = None, n: int = 1,
+):  # fmt: skip
+    """An exercise: x, scaled."""
+    return x if by is None else x * by * n
+
+
+X, IDS = np.ones((2, 6, 8)), np.zeros((2, 6), int)
+
+
+def test_arguments_by_place_by_name_and_left_out():
+    by = np.full(8, 2.0)
+    assert scaled(X, IDS) is X
+    for result in (scaled(X, IDS, None, by=by), scaled(ids=IDS, by=by, x=X), scaled(X, ids=IDS, by=by, n=1)):
+        np.testing.assert_array_equal(result, X * 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"x": X[0, 0]}, "x has shape (8,); expected (..., T, d)"),
+        ({"ids": IDS[:1]}, "ids has shape (1, 6); expected the leading axes of x, (2,)"),
+        ({"ids": IDS[:, 1:]}, "ids has shape (2, 5); expected (..., T) with T=6"),
+        ({"mask": np.ones((6, 5), bool)},
+         "mask has shape (6, 5); expected one that broadcasts to (..., T, T) = (2, 6, 6)"),
+        ({"by": np.ones(7)}, "x has shape (2, 6, 8); expected (..., T, d) with d=7"),
+        ({"by": [1.0]}, "by is a list; expected None or an array of float32 or float64"),
+    ],
+)  # fmt: skip
+def test_a_function_of_ones_own_is_checked(change, message):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        scaled(**{"x": X, "ids": IDS} | change)
+    assert message in str(caught.value) and str(caught.value).startswith("scaled: ")
+    lines = [entry.path.name for entry in caught.traceback if "npformer" in str(entry.path)]
+    assert lines.count("signature.py") <= 1  # the caller's line, and one of ours
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        ((), {}, "missing 2 required positional arguments: 'x' and 'ids'"),
+        ((X,), {}, "missing 1 required positional argument: 'ids'"),
+        ((X, IDS, None, X), {}, "takes from 2 to 3 positional arguments but 4 were given"),
+        ((X, IDS), {"x": X}, "got multiple values for argument 'x'"),
+        ((X, IDS), {"by_2": X}, "got an unexpected keyword argument 'by_2'"),
+    ],
+)
+def test_a_wrong_number_of_arguments_is_pythons_own_error(args, kwargs, message):
+    with pytest.raises(TypeError, match=re.escape(message)):
+        scaled(*args, **kwargs)
+
+
+def test_one_value_can_be_asked_alone():
+    check_value("f", "config", CONFIG, npf.TransformerConfig)
+    with pytest.raises(ValueError, match=r"^f: table has shape \(3,\); expected \(n,\) with n=4$"):
+        check_value("f", "table", np.ones(3), Float[np.ndarray, "n"], n=4)
+
+
+def test_a_rule_may_be_left_out():
+    assert str(Float[np.ndarray, "n"] | None) == "Float[Array, 'n'] | None"
+    assert str(to_rule(tuple[npf.LayerNormParams, ...])) == "tuple[LayerNormParams, ...]"
+
+
+# --- arrays of other kinds ------------------------------------------------------------------------
+
+
+def test_an_array_in_a_file_is_welcome(tmp_path):
+    x = np.memmap(tmp_path / "x", np.float64, "w+", shape=(2, 6, 8))
+    x[:] = array(2, 6, 8)
+    arguments = CALLS["layer_norm_forward"]()
+    y, _ = call("layer_norm_forward", arguments | {"x": x})
+    np.testing.assert_array_equal(y, call("layer_norm_forward", arguments | {"x": np.array(x)})[0])
+
+
+@pytest.mark.parametrize("kind", [lambda a: a.view(np.matrix), np.ma.asarray])
+def test_kinds_that_calculate_in_their_own_way_are_not(kind):
+    with pytest.raises(
+        TypeError, match=r"^relu_forward: z is a (matrix|MaskedArray); expected an array of float"
+    ):
+        npf.relu_forward(kind(np.ones((2, 2))))
+
+
+def test_arrays_of_another_library_pass_and_are_refused_in_the_same_words(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", standin_cupy)
+    arguments = with_arrays(CALLS["encoder_block_forward"](), standin_cupy.array)
+    call("encoder_block_forward", arguments)
+    with pytest.raises(ValueError, match=r"^encoder_block_forward: x has shape \(2, 6, 7\); expected"):
+        call("encoder_block_forward", arguments | {"x": standin_cupy.ones((2, 6, 7))})
+
+
+# --- NumPy's warnings -----------------------------------------------------------------------------
+
+
+def test_the_callers_errstate_does_not_stop_an_overflow_or_underflow():
+    tiny, huge = np.full((2, 2), 1e-300), np.array([[1e300, -1e300], [-np.inf, 0.0]])
+    with np.errstate(all="raise"):
+        npf.softmax_forward(huge)
+        npf.attention_forward(huge[:1], huge[:1], huge[:1])
+        npf.gelu_forward(huge)
+        npf.gelu_backward(tiny, npf.gelu_forward(np.full((2, 2), 1e200), approximate=True)[1])
+        npf.cross_entropy_forward(huge[:1], np.array([0]))
+        npf.adam_update(tiny, tiny, npf.adam_init(tiny), learning_rate=1e-300)
+        with pytest.raises(FloatingPointError):
+            tiny * tiny  # the caller's own lines are as before
+
+
+def test_what_is_no_array_is_not_heard():
+    assert list(to_rule(Float[np.ndarray, "n"]).arrays(SimpleNamespace(shape=(2,)), "x")) == []
