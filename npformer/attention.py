@@ -1,6 +1,7 @@
 """Scaled dot-product attention and multi-head attention, forward and backward; masks."""
 
 import math
+from contextlib import suppress
 from types import ModuleType
 from typing import Annotated, Any, NamedTuple
 
@@ -126,8 +127,10 @@ def _ask_width(W_Q: Any, name: str, call: Call) -> None:
     """Tells d_kv = n_kv_heads d_k, which is d_model where neither the call nor its config says n_kv_heads."""
     config, letters = call.arguments.get("config"), call.letters
     h, n_kv_heads = (call.arguments.get(a, getattr(config, a, None)) for a in ("n_heads", "n_kv_heads"))
-    letters["d_kv"] = letters["d_model"]
-    if n_kv_heads is not None:
+    if n_kv_heads is None:
+        letters["d_kv"] = letters["d_model"]
+        return
+    with suppress(TypeError, ValueError):  # of a wrong number its own rule will speak
         ask_heads(h, "n_heads", call)
         _ask_kv_heads(n_kv_heads, "n_kv_heads", call)
         letters["d_kv"] = letters["d_model"] // letters["h"] * int(n_kv_heads)

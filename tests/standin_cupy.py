@@ -285,6 +285,10 @@ def concatenate(arrays, axis=0):
     return ndarray(np.concatenate([_host(a) for a in arrays], axis))
 
 
+def ascontiguousarray(a):
+    return ndarray(np.ascontiguousarray(_host(a)))
+
+
 def repeat(a, repeats, axis):
     return ndarray(np.repeat(_host(a), repeats, axis))
 

@@ -57,7 +57,7 @@ class BytePairs(NamedTuple):
         return self.decode_bytes(ids).decode("utf-8", "replace")
 
 
-def train_byte_pairs(text: str, n_merges: Length) -> BytePairs:
+def train_byte_pairs(text: str | bytes, n_merges: Length) -> BytePairs:
     """Join the most frequent pair of neighbours, n_merges times: "aaabdaaabac" -> ZabdZabac -> ZYdZYac -> …
 
     Gage, "A New Algorithm for Data Compression", 1994; Sennrich et al., "Neural Machine Translation of Rare

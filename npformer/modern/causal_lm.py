@@ -14,7 +14,7 @@ from npformer.attention import (
     padding_mask,
 )
 from npformer.embedding import EmbeddingParams, init_embedding, tied_logits_backward, tied_logits_forward
-from npformer.encoder import self_attention_backward
+from npformer.encoder import LAYERS, self_attention_backward
 from npformer.functional import glorot, linear_backward, linear_forward
 from npformer.modern.gated_ffn import (
     GatedFFNCache,
@@ -111,7 +111,7 @@ class CausalLMParams(NamedTuple):
     """Everything that the model trains; the gradients come back in the same type."""
 
     embedding: EmbeddingParams
-    blocks: tuple[CausalBlockParams, ...]
+    blocks: Annotated[tuple[CausalBlockParams, ...], LAYERS]
     norm: RMSNormParams
     head: Annotated[Float[Array, "d_model vocab_size"] | None, HEAD] = None
 
@@ -151,8 +151,8 @@ def init_causal_lm(
 
 def init_causal_block(config: CausalLMConfig, rng: Rng, dtype: Any) -> CausalBlockParams:
     """The parameters of one block; W_K and W_V have n_kv_heads d_k columns."""
-    d_model = config.d_model
-    d_kv = d_model // config.n_heads * config.n_kv_heads
+    d_model = int(config.d_model)
+    d_kv = d_model // int(config.n_heads) * int(config.n_kv_heads)  # NumPy's small integers would overflow
     weights = [glorot(d_model, d_out, rng, dtype) for d_out in (d_model, d_kv, d_kv, d_model)]
     return CausalBlockParams(
         AttentionParams(*weights),

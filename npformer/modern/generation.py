@@ -17,21 +17,24 @@ from npformer.validate import check_generator
 
 
 def _ask_prompt(ids: Any, name: str, call: Call) -> None:
-    """At least one token in each row, and padding behind the last one only."""
-    padding_id = call.arguments.get("padding_id")
+    """At least one token in each row."""
     if ids.shape[-1] == 0:
         raise ValueError(f"{call.function}: {name} has shape {ids.shape}; expected at least one token a row")
+
+
+def _ask_padding(padding_id: Any, name: str, call: Call) -> None:
+    """Padding behind a row's last token only, looked at on the host."""
+    ids = call.arguments["ids"]
     if padding_id is not None and isinstance(ids, np.ndarray):
         token = ids != padding_id  # (B, T)
         if not token[..., 0].all() or (token[..., 1:] & ~token[..., :-1]).any():
             raise ValueError(
-                f"{call.function}: {name} has padding_id={padding_id} before a token; "
-                "expected it at the end only"
+                f"{call.function}: ids has {name}={padding_id} before a token; expected it at the end only"
             )
 
 
 def _ask_room(n: Any, name: str, call: Call) -> None:
-    T, most = call.letters["T"], call.arguments["config"].max_length
+    T, most = call.letters["T"], int(call.arguments["config"].max_length)
     if T + n > most:
         raise ValueError(
             f"{call.function}: {name} is {n}; expected at most {most - T}, "
@@ -45,8 +48,8 @@ def _ask_draws(n: Any, name: str, call: Call) -> None:
         check_generator(call.function, "rng", call.arguments.get("rng"))
 
 
-PROMPT, ROOM = Rule("tokens, then padding", _ask_prompt, 3), Rule("T + n <= max_length", _ask_room, 4)
-DRAWS = Rule("rng unless temperature=0", _ask_draws, 4)
+PROMPT, PADDING = Rule("T >= 1", _ask_prompt, 3), Rule("behind the tokens", _ask_padding, 4)
+ROOM, DRAWS = Rule("T + n <= max_length", _ask_room, 4), Rule("rng unless temperature=0", _ask_draws, 4)
 Share = Annotated[float, number("0 < · <= 1", above=0, maximum=1)]
 
 
@@ -61,7 +64,7 @@ def generate(
     top_p: Share | None = None,
     stop_id: Id | None = None,
     rng: Rng | None = None,
-    padding_id: Id | None = None,
+    padding_id: Annotated[Id | None, PADDING] = None,
 ) -> Array:
     """Each row goes on by max_new_tokens: ids (B, T) -> (B, T + max_new_tokens), the prompt first.
 
@@ -154,7 +157,9 @@ def next_turn(x: Array, t: int, config: CausalLMConfig) -> RoPECache:
     It turns back by an angle: by minus the angle it turns as `rope_forward` does.
     """
     positions = array_module(x).arange(t, t + x.shape[-2])
-    _, turn = rope_forward(x[..., : config.d_model // config.n_heads], positions=positions, base=config.base)
+    _, turn = rope_forward(
+        x[..., : config.d_model // int(config.n_heads)], positions=positions, base=config.base
+    )
     return turn._replace(sin=-turn.sin)
 
 

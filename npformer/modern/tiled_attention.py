@@ -40,6 +40,7 @@ def tiled_attention_forward(
            [0.33, 0.67]])
     """
     xp = array_module(q)
+    q, k, v = (xp.ascontiguousarray(x) for x in (q, k, v))  # a tile of rows that are scattered is slow
     y = xp.zeros((*q.shape[:-1], v.shape[-1]), q.dtype)  # (..., T_q, d_v)
     log_sum = xp.empty((*q.shape[:-1], 1), q.dtype)  # (..., T_q, 1)
     for rows in _slices(q.shape[-2], tile):
@@ -75,6 +76,7 @@ def tiled_attention_backward(
     """
     q, k, v, y, log_sum, causal, tile = cache
     xp, scale = array_module(dy), 1 / math.sqrt(q.shape[-1])
+    dy = xp.ascontiguousarray(dy)
     dq, dk, dv = xp.zeros_like(q), xp.zeros_like(k), xp.zeros_like(v)
     mean_dw = (dy * y).sum(axis=-1, keepdims=True)  # Σ dw weights: (..., T_q, 1)
     for rows in _slices(q.shape[-2], tile):
