@@ -184,13 +184,13 @@ def attend_to_kept(
     """
     xp, (*leading, n, _), t = array_module(x), x.shape, kept.length
     h, n_kv_heads = int(config.n_heads), int(config.n_kv_heads)
-    q = split_heads(linear_forward(x, params.W_Q)[0], h)  # (B, h, n, d_k)
-    k = split_heads(linear_forward(x, params.W_K)[0], n_kv_heads)  # (B, n_kv_heads, n, d_k)
-    v = split_heads(linear_forward(x, params.W_V)[0], n_kv_heads)
+    q = split_heads(linear_forward(x, params.W_Q, params.b_Q)[0], h)  # (B, h, n, d_k)
+    k = split_heads(linear_forward(x, params.W_K, params.b_K)[0], n_kv_heads)  # (B, n_kv_heads, n, d_k)
+    v = split_heads(linear_forward(x, params.W_V, params.b_V)[0], n_kv_heads)
     q, k = rope_backward(q, turn), rope_backward(k, turn)
     kept = keep(kept, k, v)
     keys, values = kept.keys[..., : kept.length, :], kept.values[..., : kept.length, :]
     mask = None if n == 1 else xp.concatenate([causal_mask(n, t + n, xp=xp)] * (h // n_kv_heads))
     groups = q.reshape(*leading, n_kv_heads, h // n_kv_heads * n, q.shape[-1])  # (B, n_kv_heads, …, d_k)
     heads, _ = attention_forward(groups, keys, values, mask=mask)
-    return linear_forward(merge_heads(heads.reshape(q.shape)), params.W_O)[0], kept
+    return linear_forward(merge_heads(heads.reshape(q.shape)), params.W_O, params.b_O)[0], kept

@@ -50,6 +50,16 @@ def test_greedy_is_the_likeliest_token_again_and_again(rng, config):
     assert (found == plainly(ids, params, config, 20, lambda logits: logits.argmax(axis=-1))).all()
 
 
+def test_biases_that_somebody_put_there_are_kept_too(rng):
+    """The model has none, but parameters of attention may."""
+    params, ids = drawn(CONFIG), rng.integers(11, size=(3, 4))
+    biases = {f"b_{letter}": rng.normal(size=8 if letter in "QO" else 4) for letter in "QKVO"}
+    blocks = tuple(b._replace(attention=b.attention._replace(**biases)) for b in params.blocks)
+    params = params._replace(blocks=blocks)
+    found = generate(ids, params, CONFIG, max_new_tokens=9, temperature=0)
+    assert (found == plainly(ids, params, CONFIG, 9, lambda logits: logits.argmax(axis=-1))).all()
+
+
 @pytest.mark.parametrize("settings", [{}, {"top_k": 3}, {"top_p": 0.7}, {"top_k": 4, "top_p": 0.9}])
 def test_drawing_with_kept_keys_is_drawing_without(rng, config, settings):
     params, ids, again = drawn(config), rng.integers(11, size=(3, 4)), np.random.default_rng(5)
