@@ -40,14 +40,14 @@ def tiled_attention_forward(
            [0.33, 0.67]])
     """
     xp = array_module(q)
-    q, k, v = (xp.ascontiguousarray(x) for x in (q, k, v))  # a tile of rows that are scattered is slow
+    scaled, k, v = (xp.ascontiguousarray(x) for x in (q * (1 / math.sqrt(q.shape[-1])), k, v))
     y = xp.zeros((*q.shape[:-1], v.shape[-1]), q.dtype)  # (..., T_q, d_v)
     log_sum = xp.empty((*q.shape[:-1], 1), q.dtype)  # (..., T_q, 1)
     for rows in _slices(q.shape[-2], tile):
         largest = xp.full((*y[..., rows, :].shape[:-1], 1), float(np.finfo(q.dtype).min), q.dtype)
         total, mixed = xp.zeros_like(largest), y[..., rows, :]  # (..., tile, 1), and a view of y
         for columns in _slices(k.shape[-2], tile):
-            scores = _scores(q, k, rows, columns, causal)  # (..., tile, tile)
+            scores = _scores(scaled, k, rows, columns, causal)  # (..., tile, tile)
             if scores is None:
                 break
             before, largest = largest, xp.maximum(largest, scores.max(axis=-1, keepdims=True))
@@ -76,12 +76,12 @@ def tiled_attention_backward(
     """
     q, k, v, y, log_sum, causal, tile = cache
     xp, scale = array_module(dy), 1 / math.sqrt(q.shape[-1])
-    dy = xp.ascontiguousarray(dy)
+    scaled, dy = xp.ascontiguousarray(q * scale), xp.ascontiguousarray(dy)
     dq, dk, dv = xp.zeros_like(q), xp.zeros_like(k), xp.zeros_like(v)
     mean_dw = (dy * y).sum(axis=-1, keepdims=True)  # Σ dw weights: (..., T_q, 1)
     for rows in _slices(q.shape[-2], tile):
         for columns in _slices(k.shape[-2], tile):
-            w = _scores(q, k, rows, columns, causal)  # (..., tile, tile)
+            w = _scores(scaled, k, rows, columns, causal)  # (..., tile, tile)
             if w is None:
                 break
             w -= log_sum[..., rows, :]
@@ -91,9 +91,8 @@ def tiled_attention_backward(
             ds -= mean_dw[..., rows, :]  # weights = softmax(scores)
             ds *= w
             dq[..., rows, :] += ds @ k[..., columns, :]  # scores = q kᵀ/√d_k
-            dk[..., columns, :] += ds.swapaxes(-1, -2) @ q[..., rows, :]  # scores = q kᵀ/√d_k
+            dk[..., columns, :] += ds.swapaxes(-1, -2) @ scaled[..., rows, :]  # scores = q kᵀ/√d_k
     dq *= scale
-    dk *= scale
     return dq, dk, dv
 
 
@@ -101,13 +100,12 @@ def _slices(T: int, tile: int) -> Iterator[slice]:
     return (slice(start, min(start + tile, T)) for start in range(0, T, int(tile)))
 
 
-def _scores(q: Array, k: Array, rows: slice, columns: slice, causal: bool) -> Array | None:
-    """One tile of q kᵀ/√d_k, -inf where a key is later than its query; None where all keys are."""
-    xp, ahead = array_module(q), k.shape[-2] - q.shape[-2]  # query i stands at key i + ahead
+def _scores(scaled: Array, k: Array, rows: slice, columns: slice, causal: bool) -> Array | None:
+    """One tile of (q/√d_k) kᵀ, -inf where a key is later than its query; None where all keys are."""
+    xp, ahead = array_module(k), k.shape[-2] - scaled.shape[-2]  # query i stands at key i + ahead
     if causal and columns.start >= rows.stop + ahead:
         return None
-    scaled = q[..., rows, :] * (1 / math.sqrt(q.shape[-1]))
-    scores: Array = scaled @ k[..., columns, :].swapaxes(-1, -2)  # (..., tile, tile)
+    scores: Array = scaled[..., rows, :] @ k[..., columns, :].swapaxes(-1, -2)  # (..., tile, tile)
     if causal and columns.stop > rows.start + ahead + 1:
         stand = xp.arange(rows.start + ahead, rows.stop + ahead)[:, None]  # (tile, 1)
         xp.copyto(scores, -math.inf, where=stand < xp.arange(columns.start, columns.stop))
