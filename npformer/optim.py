@@ -46,7 +46,7 @@ def sgd_update(params: Any, grads: LikeParams, *, learning_rate: NonNegative) ->
     (array([0.5, 0.5]),)
     """
     rate = float(learning_rate)  # a NumPy scalar would turn float32 into float64
-    return tree_map(lambda p, g: array_module(p).asarray(p - rate * g), params, grads)
+    return tree_map(lambda p, g: array_module(p).asanyarray(p - rate * g), params, grads)
 
 
 class AdamState(NamedTuple):
@@ -102,7 +102,7 @@ def adam_update(
 
 def _blend(mean: Array, new: Array, beta: float) -> Array:
     """beta mean + (1 - beta) new, with one array made on the way."""
-    blended = array_module(mean).asarray(mean * beta)  # of a 0-d array NumPy makes a number
+    blended = array_module(mean).asanyarray(mean * beta)  # of a 0-d array NumPy makes a number
     blended += new * (1 - beta)
     return blended
 
@@ -110,7 +110,7 @@ def _blend(mean: Array, new: Array, beta: float) -> Array:
 def _step(p: Array, m: Array, v: Array, rate: float, root: float, eps: float, decay: float) -> Array:
     """p decay - rate m / (√v root + eps), in the one array that it returns."""
     xp = array_module(v)
-    update = xp.asarray(xp.sqrt(v))
+    update = xp.asanyarray(xp.sqrt(v))
     update *= root
     update += eps
     if eps == 0:

@@ -248,6 +248,9 @@ def asarray(a):
     return a if isinstance(a, ndarray) else array(a)
 
 
+asanyarray = asarray
+
+
 def asnumpy(a):
     return a.get() if isinstance(a, ndarray) else np.asarray(a)
 

@@ -74,12 +74,6 @@ TIES = {
             ("transformer_forward-source_ids", "target_ids"),
         )
     },
-    **{
-        f"{name}-params.source_positions.P": dict.fromkeys(
-            ("max_length longer", "max_length shorter"), "params.target_positions.P"
-        )
-        for name in ("transformer_forward", "greedy_decode")
-    },
 }
 ONLY_HERE = {"order_sensitivity-x: T empty"}  # refused for a reason of its own, see WORDS
 

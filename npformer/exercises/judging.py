@@ -382,7 +382,11 @@ def _error(reply: Report) -> Exception:
         base = Exception
     text = message.removeprefix(name).removeprefix(": ")
     text = ", ".join(part for part in (text, str(reply["where"])) if part)
-    kind = type(name, (base,), {"__init__": lambda self: None, "__str__": lambda self: text})
+    kind = type(
+        name,
+        (base,),
+        {"__init__": lambda self: None, "__str__": lambda self: text, "__module__": "submission"},
+    )
     return kind()
 
 
@@ -625,9 +629,15 @@ def main() -> None:
             os.rmdir(first["scratch"])
         os._exit(0)
 
-    threading.Thread(target=listen, daemon=True).start()
-    while job := jobs.get():
-        print(json.dumps(grade_file(judge, job["path"], first["folder"], first["ids"])), flush=True)
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    try:
+        while job := jobs.get():
+            report = grade_file(judge, job["path"], first["folder"], first["ids"])
+            print(json.dumps(report), flush=True)
+    except OSError:  # the other side has gone, and the listener is about to leave with all that is ours
+        listener.join(OVERHEAD)
+        raise
 
 
 def grade_file(judge: Judge, path: str, folder: str, ids: Sequence[str]) -> Report:

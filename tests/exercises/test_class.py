@@ -182,7 +182,7 @@ IDS = ("order.bag", "softmax.forward", "pe.even")
             "return input('?')",
             "It stopped with EOFError: EOF when reading a line, in line 2 of softmax_forward.",
         ),
-        ("for i in range(100): print('x' * 10**6)", "Nothing was answered yet."),
+        ("for i in range(100): print('x' * 10**6)", "The function runs, and returns nothing (None)."),
         ("raise NotImplementedError", "Nothing was answered yet."),
         pytest.param("return bytearray(10**12)", "It stopped with MemoryError", marks=ON_UNIX),
     ],
@@ -323,7 +323,7 @@ def test_the_bank_and_an_exercise_are_shown(capsys):
     assert cli.main(["exercises"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == len(bank())
     assert cli.main(["show", "pe.table"]) == 0
-    assert "Answer with a function pe_table(n, d_model)." in capsys.readouterr().out
+    assert "Answer with a function pe_table(n, d_model); it changes no argument." in capsys.readouterr().out
 
 
 def test_the_help_says_what_the_shelter_is_not(capsys):

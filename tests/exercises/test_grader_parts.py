@@ -869,16 +869,16 @@ def test_python_m_runs_a_worker(monkeypatch):
         runpy.run_module("npformer.exercises.judging", run_name="__main__")
 
 
-def test_a_worker_of_a_class_reads_jobs_and_leaves_with_its_input(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_worker_of_a_class_reads_jobs_and_leaves_with_its_input(gone, tmp_path, monkeypatch, capsys):
     (tmp_path / "a.py").write_text("order_bag = 'b'")
     left = queue.Queue()
     go_on = threading.Event()
 
     class Input:
         def readline(self):
-            return json.dumps(
-                {"limits": Limits(), "hidden": [], "folder": str(tmp_path), "ids": ["order.bag"]}
-            )
+            places = {"folder": str(tmp_path), "scratch": str(tmp_path)}
+            return json.dumps({"limits": Limits(), "hidden": [], "ids": ["order.bag"], **places})
 
         def __iter__(self):
             yield json.dumps({"path": str(tmp_path / "a.py")})
@@ -898,6 +898,17 @@ def test_a_worker_of_a_class_reads_jobs_and_leaves_with_its_input(tmp_path, monk
     monkeypatch.setattr(judging.sys, "stdin", Input())
     monkeypatch.setattr(judging.queue, "Queue", Jobs)
     monkeypatch.setattr(judging.os, "_exit", left.put)
+    if gone:
+
+        def nobody_reads(*arguments, **options):
+            go_on.set()
+            raise BrokenPipeError
+
+        monkeypatch.setattr(judging, "print", nobody_reads, raising=False)
+        with pytest.raises(BrokenPipeError):
+            judging.main()
+        assert left.get(timeout=60) == 0, "the listener was waited for"
+        return
     judging.main()
     said = json.loads(capsys.readouterr().out)
     assert said["reports"][0]["status"] == "pass"
