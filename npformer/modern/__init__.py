@@ -1,1 +1,46 @@
 """What changed in the Transformer since 2017."""
+
+from npformer.modern.byte_pairs import BytePairs, train_byte_pairs
+from npformer.modern.causal_lm import (
+    CausalBlockParams,
+    CausalLMConfig,
+    CausalLMParams,
+    causal_lm_backward,
+    causal_lm_forward,
+    init_causal_lm,
+)
+from npformer.modern.gated_ffn import (
+    GatedFFNParams,
+    gated_ffn_backward,
+    gated_ffn_forward,
+    init_gated_ffn,
+    silu_backward,
+    silu_forward,
+)
+from npformer.modern.generation import generate
+from npformer.modern.rms_norm import RMSNormParams, init_rms_norm, rms_norm_backward, rms_norm_forward
+from npformer.modern.tiled_attention import tiled_attention_backward, tiled_attention_forward
+
+__all__ = [
+    "BytePairs",
+    "CausalBlockParams",
+    "CausalLMConfig",
+    "CausalLMParams",
+    "GatedFFNParams",
+    "RMSNormParams",
+    "causal_lm_backward",
+    "causal_lm_forward",
+    "gated_ffn_backward",
+    "gated_ffn_forward",
+    "generate",
+    "init_causal_lm",
+    "init_gated_ffn",
+    "init_rms_norm",
+    "rms_norm_backward",
+    "rms_norm_forward",
+    "silu_backward",
+    "silu_forward",
+    "tiled_attention_backward",
+    "tiled_attention_forward",
+    "train_byte_pairs",
+]

@@ -5,6 +5,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from npformer.config import TransformerConfig
+from npformer.modern.causal_lm import CausalLMConfig
 from npformer.signature import Count, DType, Length, integer
 
 
@@ -142,3 +143,57 @@ def encoder_block_cache_bytes(
     hidden = int(config.d_ff) * (1 if config.activation == "relu" else 3)
     row = 8 * int(config.d_model) + hidden + int(config.n_heads) * T + 2
     return itemsize * B * T * row
+
+
+def causal_block_multiplications(n: Length, config: CausalLMConfig) -> BlockMultiplications:
+    """Multiplications in the matrix products of one causal block's forward, for n positions.
+
+    With d_kv = n_kv_heads d_k: projections 2 n d² + 2 n d d_kv; scores and mixing n² d each, for every query
+    head has its own; the gated network 3 n d d_ff.
+
+    >>> causal_block_multiplications(10, CausalLMConfig()).feed_forward
+    6635520
+    """
+    n, d, f = int(n), int(config.d_model), int(config.d_ff)
+    return BlockMultiplications(2 * n * d * (d + _d_kv(config)), n * n * d, n * n * d, 3 * n * d * f)
+
+
+class CausalParameterCount(NamedTuple):
+    """Numbers that a causal model trains, by where they live."""
+
+    embedding: int
+    attention: int  # of all blocks
+    feed_forward: int
+    norms: int
+    head: int  # 0 where it is the embedding's
+
+    @property
+    def total(self) -> int:
+        return sum(self)
+
+
+def causal_parameter_count(config: CausalLMConfig, vocab_size: Count) -> CausalParameterCount:
+    """How many numbers `init_causal_lm(vocab_size, config, …)` makes.
+
+    >>> causal_parameter_count(CausalLMConfig(), 32000).total
+    15191712
+    """
+    d, f, n_layers, embedding = (int(x) for x in (config.d_model, config.d_ff, config.n_layers, vocab_size))
+    embedding *= d
+    attention, norms = 2 * d * (d + _d_kv(config)), (2 * n_layers + 1) * d
+    return CausalParameterCount(
+        embedding, n_layers * attention, n_layers * 3 * d * f, norms, 0 if config.tied else embedding
+    )
+
+
+def kept_bytes(config: CausalLMConfig, *, dtype: DType = np.float32) -> int:
+    """Bytes that writing keeps for each token: a key and a value in every block, 2 n_layers d_kv numbers.
+
+    >>> kept_bytes(CausalLMConfig()), kept_bytes(CausalLMConfig(n_kv_heads=1))
+    (13824, 2304)
+    """
+    return np.dtype(dtype).itemsize * 2 * int(config.n_layers) * _d_kv(config)
+
+
+def _d_kv(config: CausalLMConfig) -> int:
+    return int(config.d_model) // int(config.n_heads) * int(config.n_kv_heads)

@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 
+import npformer as npf
 from npformer import (
     TransformerConfig,
     encoder_block_backward,
@@ -18,6 +19,8 @@ from npformer import (
     table_1,
     training_bytes,
 )
+from npformer.modern.causal_lm import causal_block_forward
+from npformer.modern.generation import next_logits, no_keys
 
 
 class Counting(np.ndarray):
@@ -137,3 +140,38 @@ def arrays(tree):
     elif isinstance(tree, tuple):
         for branch in tree:
             yield from arrays(branch)
+
+
+# --- the causal model -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("n_kv_heads", [1, 2, 4])
+def test_causal_parameters_are_those_of_the_model(n_kv_heads, tied):
+    config = npf.CausalLMConfig(d_model=8, d_ff=5, n_heads=4, n_kv_heads=n_kv_heads, n_layers=3, tied=tied)
+    params = npf.init_causal_lm(11, config, np.random.default_rng(0))
+    sizes = {path: array.size for path, array in npf.leaves(params)}
+    count = npf.causal_parameter_count(config, 11)
+    for part, word in (("embedding", "E"), ("attention", "attention"), ("feed_forward", "ffn")):
+        assert getattr(count, part) == sum(n for path, n in sizes.items() if word in path)
+    assert count.norms == sum(n for path, n in sizes.items() if "gamma" in path)
+    assert count.head == sizes.get("head", 0) and count.total == sum(sizes.values())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_kept_bytes_are_those_that_writing_keeps(dtype):
+    config = npf.CausalLMConfig(d_model=8, d_ff=5, n_heads=4, n_kv_heads=2, n_layers=3)
+    params, ids = npf.init_causal_lm(11, config, np.random.default_rng(0), dtype=dtype), np.ones((1, 16), int)
+    kept = [no_keys(block.attention, ids, config) for block in params.blocks]
+    _, kept = next_logits(ids, kept, params, config)
+    stored = sum(block.keys.nbytes + block.values.nbytes for block in kept)
+    assert stored == 16 * npf.kept_bytes(config, dtype=dtype)
+
+
+@pytest.mark.parametrize("n_kv_heads", [1, 2, 4])
+def test_causal_multiplications_are_those_that_are_made(n_kv_heads):
+    config = npf.CausalLMConfig(d_model=8, d_ff=5, n_heads=4, n_kv_heads=n_kv_heads, n_layers=1)
+    params = npf.init_causal_lm(11, config, np.random.default_rng(0))
+    Counting.multiplications = 0
+    causal_block_forward(np.ones((6, 8)).view(Counting), params.blocks[0], config, None)
+    assert Counting.multiplications == npf.causal_block_multiplications(6, config).total

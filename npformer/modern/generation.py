@@ -1,0 +1,196 @@
+"""Writing with a causal model, token by token, with the keys and values of the earlier ones kept."""
+
+from typing import Annotated, Any
+
+import numpy as np
+
+from npformer.arrays import Array, array_module
+from npformer.attention import AttentionParams, attention_forward, causal_mask, merge_heads, split_heads
+from npformer.decoding import KeptKeys, keep
+from npformer.functional import linear_forward, softmax_forward
+from npformer.modern.causal_lm import CausalBlockParams, CausalLMConfig, CausalLMParams, logits_forward
+from npformer.modern.gated_ffn import gated_ffn_forward
+from npformer.modern.rms_norm import rms_norm_forward
+from npformer.positional import RoPECache, rope_backward, rope_forward
+from npformer.signature import IN_VOCABULARY, Call, Count, Id, Ids, Length, NonNegative, Rng, Rule, number
+from npformer.validate import check_generator
+
+
+def _ask_prompt(ids: Any, name: str, call: Call) -> None:
+    """At least one token in each row."""
+    if ids.shape[-1] == 0:
+        raise ValueError(f"{call.function}: {name} has shape {ids.shape}; expected at least one token a row")
+
+
+def _ask_padding(padding_id: Any, name: str, call: Call) -> None:
+    """Padding behind a row's last token only, looked at on the host."""
+    ids = call.arguments["ids"]
+    if padding_id is not None and isinstance(ids, np.ndarray):
+        token = ids != padding_id  # (B, T)
+        if not token[..., 0].all() or (token[..., 1:] & ~token[..., :-1]).any():
+            raise ValueError(
+                f"{call.function}: ids has {name}={padding_id} before a token; expected it at the end only"
+            )
+
+
+def _ask_room(n: Any, name: str, call: Call) -> None:
+    T, most = call.letters["T"], int(call.arguments["config"].max_length)
+    if T + n > most:
+        raise ValueError(
+            f"{call.function}: {name} is {n}; expected at most {most - T}, "
+            f"the prompt has {T} positions and config.max_length={most}"
+        )
+
+
+def _ask_draws(n: Any, name: str, call: Call) -> None:
+    """Drawing needs a generator; the likeliest token does not."""
+    if call.arguments.get("temperature", 1.0) != 0:
+        check_generator(call.function, "rng", call.arguments.get("rng"))
+
+
+PROMPT, PADDING = Rule("T >= 1", _ask_prompt, 3), Rule("behind the tokens", _ask_padding, 4)
+ROOM, DRAWS = Rule("T + n <= max_length", _ask_room, 4), Rule("rng unless temperature=0", _ask_draws, 4)
+Share = Annotated[float, number("0 < · <= 1", above=0, maximum=1)]
+
+
+def generate(
+    ids: Ids[Array, "... T", IN_VOCABULARY, PROMPT],
+    params: CausalLMParams,
+    config: CausalLMConfig,
+    *,
+    max_new_tokens: Annotated[Length, ROOM, DRAWS],
+    temperature: NonNegative = 1.0,
+    top_k: Count | None = None,
+    top_p: Share | None = None,
+    stop_id: Id | None = None,
+    rng: Rng | None = None,
+    padding_id: Annotated[Id | None, PADDING] = None,
+) -> Array:
+    """Each row goes on by max_new_tokens: ids (B, T) -> (B, T + max_new_tokens), the prompt first.
+
+    temperature=0 takes the likeliest token; otherwise `choose` draws one. What follows a row's stop_id is
+    stop_id again. Prompts of different lengths end in padding_id: a row's new tokens stand directly behind
+    its own prompt, and its padding behind those. Keys and values of the earlier tokens are kept, so that a
+    new token costs one query.
+
+    >>> from npformer import init_causal_lm
+    >>> config = CausalLMConfig(d_model=8, d_ff=21, n_heads=4, n_kv_heads=2, n_layers=1)
+    >>> params = init_causal_lm(10, config, np.random.default_rng(0))
+    >>> generate(np.array([[1, 2, 3]]), params, config, max_new_tokens=5, temperature=0).shape
+    (1, 8)
+    """
+    xp, (*leading, T), new = array_module(ids), ids.shape, int(max_new_tokens)
+    is_prompt = xp.ones(ids.shape, bool) if padding_id is None else ids != padding_id  # (B, T)
+    ends = is_prompt.sum(axis=-1)[..., None]  # (B, 1), T where nothing is padded
+    first, last = (T, T) if padding_id is None or ids.size == 0 else (int(ends.min()), int(ends.max()))
+    own = (ends <= xp.arange(T + new)) & (xp.arange(T + new) < ends + new)  # (B, T + new), places to write
+    behind = xp.full((*leading, new), padding_id or 0, dtype=ids.dtype)
+    ids = xp.where(own, stop_id or 0, xp.concatenate([ids, behind], axis=-1)).astype(ids.dtype)
+    kept = [no_keys(block.attention, ids, config) for block in params.blocks]
+    start, done = 0, xp.zeros(leading, bool)
+    for t in range(first, last + new):
+        logits, kept = next_logits(ids[..., start:t], kept, params, config)  # (B, vocab_size)
+        start, new_ids = t, choose(logits, temperature, top_k, top_p, rng)  # (B,)
+        writes = own[..., t] & ~done
+        ids[..., t] = xp.where(writes, new_ids, ids[..., t])
+        if stop_id is not None:
+            done = done | (writes & (new_ids == stop_id))
+            if bool(done.all()):
+                break
+    return ids
+
+
+def choose(
+    logits: Array, temperature: float, top_k: int | None, top_p: float | None, rng: Rng | None
+) -> Array:
+    """An id for each row, drawn from softmax(logits / temperature): (B, vocab_size) -> (B,).
+
+    top_k leaves the k likeliest; top_p the fewest of those that have this share of their sum together
+    (Holtzman et al., "The Curious Case of Neural Text Degeneration", 2020). Whatever is as likely as the last
+    one left stays too. temperature=0 draws nothing: the likeliest. The draws are NumPy's everywhere.
+    """
+    if rng is None or temperature == 0:
+        return logits.argmax(axis=-1)
+    xp = array_module(logits)
+    p, _ = softmax_forward((logits - logits.max(axis=-1, keepdims=True)) / float(temperature))  # (B, V)
+    if top_k is not None or top_p is not None:
+        p = p * (p >= last_left(p, top_k or p.shape[-1], float(top_p or 1)))
+    sums = xp.cumsum(p, axis=-1)
+    drawn = xp.asarray(rng.random(p.shape[:-1]))[..., None] * sums[..., -1:]  # (B, 1)
+    return (sums <= drawn).sum(axis=-1)  # the first whose sum is above
+
+
+def last_left(p: Array, top_k: int, top_p: float) -> Array:
+    """The smallest of the probabilities that top_k and top_p leave: (B, vocab_size) -> (B, 1)."""
+    xp = array_module(p)
+    likeliest = -xp.sort(-p, axis=-1)[..., :top_k]  # (B, k), in falling order
+    sums = xp.cumsum(likeliest, axis=-1)
+    before = sums - likeliest  # what stands before each one
+    left = (before < top_p * sums[..., -1:]).sum(axis=-1)[..., None]  # (B, 1), how many
+    return xp.take_along_axis(likeliest, left - 1, axis=-1)
+
+
+def no_keys(params: AttentionParams, ids: Array, config: CausalLMConfig) -> KeptKeys:
+    """What a block has kept before the first token."""
+    d_k = config.d_model // int(config.n_heads)
+    shape = (*ids.shape[:-1], config.n_kv_heads, 0, d_k)  # (B, n_kv_heads, 0, d_k)
+    none = array_module(ids).empty(shape, params.W_K.dtype)
+    return KeptKeys(none, none, 0)
+
+
+def next_logits(
+    ids: Array, kept: list[KeptKeys], params: CausalLMParams, config: CausalLMConfig
+) -> tuple[Array, list[KeptKeys]]:
+    """n more tokens through all blocks: ids (B, n) -> the last logits (B, vocab_size), and what is kept."""
+    x, after = params.embedding.E[ids], []  # (B, n, d_model)
+    turn = next_turn(x, kept[0].length if kept else 0, config)
+    for block, before in zip(params.blocks, kept, strict=True):
+        x, now = next_through_block(x, before, block, config, turn)
+        after.append(now)
+    y, _ = rms_norm_forward(x[..., -1, :], params.norm, eps=config.eps)  # (B, d_model)
+    return logits_forward(y, params)[0], after
+
+
+def next_turn(x: Array, t: int, config: CausalLMConfig) -> RoPECache:
+    """The angles of the positions from t on, computed once for all blocks, for `rope_backward`.
+
+    It turns back by an angle: by minus the angle it turns as `rope_forward` does.
+    """
+    positions = array_module(x).arange(t, t + x.shape[-2])
+    _, turn = rope_forward(
+        x[..., : config.d_model // int(config.n_heads)], positions=positions, base=config.base
+    )
+    return turn._replace(sin=-turn.sin)
+
+
+def next_through_block(
+    x: Array, kept: KeptKeys, params: CausalBlockParams, config: CausalLMConfig, turn: RoPECache
+) -> tuple[Array, KeptKeys]:
+    """`causal_block_forward` for n more tokens, x (B, n, d_model)."""
+    n, _ = rms_norm_forward(x, params.norm_1, eps=config.eps)
+    a, kept = attend_to_kept(n, kept, params.attention, config, turn)
+    h = x + a
+    m, _ = rms_norm_forward(h, params.norm_2, eps=config.eps)
+    f, _ = gated_ffn_forward(m, params.ffn)
+    return h + f, kept
+
+
+def attend_to_kept(
+    x: Array, kept: KeptKeys, params: AttentionParams, config: CausalLMConfig, turn: RoPECache
+) -> tuple[Array, KeptKeys]:
+    """Self-attention of n more tokens, x (B, n, d_model), to those kept, which they join.
+
+    The queries that share a key head stand one below the other, so that no key is copied.
+    """
+    xp, (*leading, n, _), t = array_module(x), x.shape, kept.length
+    h, n_kv_heads = int(config.n_heads), int(config.n_kv_heads)
+    q = split_heads(linear_forward(x, params.W_Q, params.b_Q)[0], h)  # (B, h, n, d_k)
+    k = split_heads(linear_forward(x, params.W_K, params.b_K)[0], n_kv_heads)  # (B, n_kv_heads, n, d_k)
+    v = split_heads(linear_forward(x, params.W_V, params.b_V)[0], n_kv_heads)
+    q, k = rope_backward(q, turn), rope_backward(k, turn)
+    kept = keep(kept, k, v)
+    keys, values = kept.keys[..., : kept.length, :], kept.values[..., : kept.length, :]
+    mask = None if n == 1 else xp.concatenate([causal_mask(n, t + n, xp=xp)] * (h // n_kv_heads))
+    groups = q.reshape(*leading, n_kv_heads, h // n_kv_heads * n, q.shape[-1])  # (B, n_kv_heads, …, d_k)
+    heads, _ = attention_forward(groups, keys, values, mask=mask)
+    return linear_forward(merge_heads(heads.reshape(q.shape)), params.W_O, params.b_O)[0], kept

@@ -1,0 +1,111 @@
+from collections import Counter
+from itertools import pairwise
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from npformer import BytePairs, train_byte_pairs
+from npformer.modern.byte_pairs import merge_pairs
+
+TEXTS = st.text(alphabet="aab ñ漢", max_size=40)
+
+
+def join(ids, pair, new):
+    """Every occurrence of the pair, from the left, by hand."""
+    joined = []
+    for i in ids:
+        if joined and (joined[-1], i) == pair:
+            joined[-1] = new
+        else:
+            joined.append(i)
+    return joined
+
+
+def plain_train(text, n_merges):
+    """The definition: count all pairs anew for every merge."""
+    ids, merges = list(text.encode()), []
+    for new in range(256, 256 + n_merges):
+        counts = Counter(pairwise(ids))
+        if not counts or max(counts.values()) == 1:
+            break
+        pair = min(counts, key=lambda pair: (-counts[pair], pair))
+        merges.append(pair)
+        ids = join(ids, pair, new)
+    return tuple(merges), ids
+
+
+def plain_encode(data, merges):
+    ids = list(data)
+    for new, pair in enumerate(merges, 256):
+        ids = join(ids, pair, new)
+    return ids
+
+
+@given(TEXTS, TEXTS, st.integers(0, 30))
+def test_training_and_encoding_are_those_of_the_definition(text, other, n_merges):
+    pairs = train_byte_pairs(text, n_merges)
+    merges, ids = plain_train(text, n_merges)
+    assert pairs == BytePairs(merges)
+    assert pairs.encode(text) == ids
+    assert pairs.encode(other) == plain_encode(other.encode(), merges)
+    assert pairs.decode(pairs.encode(other)) == other
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_come_back(data):
+    pairs = train_byte_pairs("the thesis of the other theme is there", 12)
+    assert pairs.decode_bytes(pairs.encode(data)) == data
+
+
+def test_the_example_of_the_first_paper():
+    """aaabdaaabac: aa; then of ab and aa·a, which both occur twice, ab, whose ids are smaller; then both."""
+    pairs = train_byte_pairs("aaabdaaabac", 3)
+    assert pairs.pieces[256:] == [b"aa", b"ab", b"aaab"]
+    assert pairs.encode("aaabdaaabac") == [258, ord("d"), 258, ord("a"), ord("c")]
+
+
+def test_a_run_of_one_letter_is_joined_from_the_left():
+    pairs = BytePairs(((97, 97), (256, 256)))
+    assert pairs.encode("a" * 7) == [257, 256, 97]
+    assert train_byte_pairs("aaaa b aaa", 1).merges == ((97, 97),)
+
+
+def test_it_ends_when_nothing_occurs_twice():
+    assert train_byte_pairs("abcd", 9).merges == () and train_byte_pairs("", 9).merges == ()
+    assert len(train_byte_pairs("abab", 9).merges) == 1
+
+
+def test_a_letter_cut_in_two_is_marked():
+    assert train_byte_pairs("", 0).decode(list("é!".encode())[1:]) == "�!"
+    assert train_byte_pairs("", 0).decode(np.array([104, 105])) == "hi"
+
+
+def test_a_long_text_takes_no_square_of_its_length():
+    """Each merge asks for two new pairs, wherever it happens."""
+    for n in (100, 1000):
+        rank = Mock(side_effect=lambda a, b: (0, 256) if (a, b) == (97, 98) else None)
+        assert merge_pairs(b"ab" * n, rank) == [256] * n
+        assert 2 * n <= rank.call_count <= 4 * n
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda p: train_byte_pairs(["a"], 1), TypeError, "train_byte_pairs: text is a list; expected"),
+        (lambda p: train_byte_pairs("a", -1), ValueError, "train_byte_pairs: n_merges is -1; expected"),
+        (lambda p: train_byte_pairs("\ud800", 1), ValueError, "text holds half of a surrogate pair"),
+        (lambda p: p.encode(None), TypeError, "encode: text is None; expected a string"),
+        (lambda p: p.decode("ab"), TypeError, "decode: ids is the string 'ab'; expected a list of integers"),
+        (lambda p: p.decode(3), TypeError, r"decode: ids is an int \(3\); expected a list of integers"),
+        (lambda p: p.decode(np.ones((2, 2), int)), TypeError, r"decode: ids is an array of shape \(2, 2\)"),
+        (lambda p: p.decode([257]), ValueError, "decode: an id is 257; expected ids from 0 to 256"),
+        (lambda p: p.decode([-1]), ValueError, "decode: an id is -1; expected an integer of at least 0"),
+        (lambda p: p.decode([1.0]), TypeError, r"decode: an id is a float \(1.0\); expected an integer"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused(call, error, message):
+    with pytest.raises(error, match=message):
+        call(train_byte_pairs("abab", 1))

@@ -1,0 +1,179 @@
+import numpy as np
+import pytest
+
+import npformer as npf
+from npformer import CausalLMConfig, causal_lm_forward, generate, init_causal_lm
+from npformer.modern.generation import choose, next_logits, no_keys
+
+CONFIG = CausalLMConfig(d_model=8, d_ff=5, n_heads=4, n_kv_heads=2, n_layers=2, max_length=40)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(params=[1, 2, 4], ids="{} key heads".format)
+def config(request):
+    return CONFIG._replace(n_kv_heads=request.param)
+
+
+def drawn(config, seed=0):
+    rng = np.random.default_rng(seed)
+    return npf.tree_map(lambda a: a + 0.3 * rng.normal(size=a.shape), init_causal_lm(11, config, rng))
+
+
+def plainly(ids, params, config, n, choose_id):
+    """Everything computed anew for each token."""
+    for _ in range(n):
+        logits, _ = causal_lm_forward(ids, params, config)
+        ids = np.concatenate([ids, choose_id(logits[..., -1, :])[..., None]], axis=-1)
+    return ids
+
+
+@pytest.mark.parametrize("pieces", [[6, 1, 1, 1], [1] * 9, [2, 3, 4], [9]])
+@pytest.mark.parametrize("leading", [(), (3,), (2, 3)])
+def test_kept_keys_give_the_same_logits(rng, config, pieces, leading):
+    params, ids = drawn(config), rng.integers(11, size=(*leading, 9))
+    whole, _ = causal_lm_forward(ids, params, config)
+    kept, t = [no_keys(block.attention, ids, config) for block in params.blocks], 0
+    for n in pieces:
+        logits, kept = next_logits(ids[..., t : t + n], kept, params, config)
+        t += n
+        np.testing.assert_allclose(logits, whole[..., t - 1, :], rtol=0, atol=1e-12)
+    assert kept[0].length == 9 and kept[0].keys.shape[-3] == config.n_kv_heads
+
+
+def test_greedy_is_the_likeliest_token_again_and_again(rng, config):
+    params, ids = drawn(config), rng.integers(11, size=(3, 4))
+    found = generate(ids, params, config, max_new_tokens=20, temperature=0)
+    assert (found == plainly(ids, params, config, 20, lambda logits: logits.argmax(axis=-1))).all()
+
+
+def test_biases_that_somebody_put_there_are_kept_too(rng):
+    """The model has none, but parameters of attention may."""
+    params, ids = drawn(CONFIG), rng.integers(11, size=(3, 4))
+    biases = {f"b_{letter}": rng.normal(size=8 if letter in "QO" else 4) for letter in "QKVO"}
+    blocks = tuple(b._replace(attention=b.attention._replace(**biases)) for b in params.blocks)
+    params = params._replace(blocks=blocks)
+    found = generate(ids, params, CONFIG, max_new_tokens=9, temperature=0)
+    assert (found == plainly(ids, params, CONFIG, 9, lambda logits: logits.argmax(axis=-1))).all()
+
+
+@pytest.mark.parametrize("settings", [{}, {"top_k": 3}, {"top_p": 0.7}, {"top_k": 4, "top_p": 0.9}])
+def test_drawing_with_kept_keys_is_drawing_without(rng, config, settings):
+    params, ids, again = drawn(config), rng.integers(11, size=(3, 4)), np.random.default_rng(5)
+    given = (0.8, settings.get("top_k"), settings.get("top_p"))
+    found = generate(
+        ids, params, config, max_new_tokens=20, temperature=0.8, rng=np.random.default_rng(5), **settings
+    )
+    assert (found == plainly(ids, params, config, 20, lambda logits: choose(logits, *given, again))).all()
+
+
+@pytest.mark.parametrize("padding_id", [0, 10])
+def test_prompts_of_different_lengths_are_as_each_alone(config, padding_id):
+    params, lengths = drawn(config), (5, 3, 1, 5)
+    ids = np.full((4, 6), padding_id)
+    for row, n in zip(ids, lengths, strict=True):
+        row[:n] = np.random.default_rng(n).integers(1, 10, size=n)
+    found = generate(ids, params, config, max_new_tokens=7, temperature=0, padding_id=padding_id)
+    assert found.shape == (4, 13)
+    for row, found_row, n in zip(ids, found, lengths, strict=True):
+        alone = generate(row[:n], params, config, max_new_tokens=7, temperature=0)
+        assert (found_row[: n + 7] == alone).all() and (found_row[n + 7 :] == padding_id).all()
+
+
+@pytest.mark.parametrize("lengths", [(4, 4), (4, 2)])
+def test_after_the_stop_there_is_nothing_but_stops(lengths):
+    params = drawn(CONFIG)
+    ids = np.array([[3, 1, 4, 1], [2, 7, 1, 8]])
+    ids[1, lengths[1] :] = 0
+    settings = {"max_new_tokens": 12, "temperature": 0, "padding_id": 0}
+    free = generate(ids, params, CONFIG, **settings)
+    for row, n in enumerate(lengths):
+        stop_id = int(free[row, n + 2])
+        stopped = generate(ids, params, CONFIG, stop_id=stop_id, **settings)
+        for found, without, m in zip(stopped, free, lengths, strict=True):
+            new = list(without[m : m + 12])
+            end = new.index(stop_id) + 1 if stop_id in new else 12
+            assert list(found[m : m + 12]) == new[:end] + [stop_id] * (12 - end)
+            assert (found[m + 12 :] == 0).all() and (found[:m] == without[:m]).all()
+
+
+def test_it_stops_computing_when_every_row_has_stopped(monkeypatch):
+    params, ids, calls = drawn(CONFIG), np.array([[3, 1, 4, 1]]), []
+    stop_id = int(generate(ids, params, CONFIG, max_new_tokens=1, temperature=0)[0, -1])
+    whole = npf.modern.generation.next_logits
+    monkeypatch.setattr(
+        npf.modern.generation, "next_logits", lambda *args: calls.append(args) or whole(*args)
+    )
+    found = generate(ids, params, CONFIG, max_new_tokens=30, temperature=0, stop_id=stop_id)
+    assert len(calls) == 1 and found.shape == (1, 34) and (found[0, 4:] == stop_id).all()
+
+
+def test_the_frequencies_of_the_draws_are_the_probabilities(rng):
+    logits = np.log([0.5, 0.1, 0.3, 0.1])
+    many = np.broadcast_to(logits, (20_000, 4))
+
+    def shares(*settings):
+        return np.bincount(choose(many, *settings, rng), minlength=4) / 20_000
+
+    np.testing.assert_allclose(shares(1.0, None, None), [0.5, 0.1, 0.3, 0.1], atol=0.02)
+    squared = np.array([0.25, 0.01, 0.09, 0.01])
+    np.testing.assert_allclose(shares(0.5, None, None), squared / squared.sum(), atol=0.02)
+    np.testing.assert_allclose(shares(1.0, 2, None), [0.625, 0, 0.375, 0], atol=0.02)
+    np.testing.assert_allclose(shares(1.0, None, 0.75), [0.625, 0, 0.375, 0], atol=0.02)
+    np.testing.assert_allclose(shares(1.0, None, 0.85), [0.5, 0.1, 0.3, 0.1], atol=0.02)  # equals stay
+    np.testing.assert_allclose(shares(1.0, 2, 0.6), [1, 0, 0, 0], atol=0)  # 0.6 of what top_k left
+    np.testing.assert_allclose(shares(1.0, 99, 1.0), [0.5, 0.1, 0.3, 0.1], atol=0.02)
+
+
+def test_a_hardly_warm_temperature_is_greedy(rng):
+    logits = rng.normal(size=(5, 11)) * 100
+    for temperature in (1e-300, 5e-324):
+        with np.errstate(all="ignore"):
+            assert (choose(logits, temperature, None, None, rng) == logits.argmax(axis=-1)).all()
+
+
+def test_float32_and_the_ids_own_type(rng):
+    params = npf.tree_map(lambda a: a.astype(np.float32), drawn(CONFIG))
+    ids = rng.integers(11, size=(2, 3)).astype(np.uint8)
+    found = generate(ids, params, CONFIG, max_new_tokens=5, rng=rng, top_p=0.9)
+    assert found.dtype == np.uint8 and found.shape == (2, 8) and (found[:, :3] == ids).all()
+    kept = [no_keys(block.attention, ids, CONFIG) for block in params.blocks]
+    logits, kept = next_logits(ids, kept, params, CONFIG)
+    assert logits.dtype == kept[0].keys.dtype == np.float32
+
+
+@pytest.mark.parametrize("padding_id", [None, 0])
+def test_no_rows_and_no_new_tokens(padding_id):
+    params = drawn(CONFIG)
+    assert generate(np.zeros((0, 3), int), params, CONFIG, max_new_tokens=2, temperature=0,
+                    padding_id=padding_id).shape == (0, 5)  # fmt: skip
+    ids = np.array([[3, 1]])
+    assert (
+        generate(ids, params, CONFIG, max_new_tokens=0, temperature=0, padding_id=padding_id) == ids
+    ).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"rng": None}, TypeError, "rng is None; expected a numpy.random.Generator"),
+        ({"max_new_tokens": 38}, ValueError, "max_new_tokens is 38; expected at most 37, the prompt"),
+        ({"max_new_tokens": -1}, ValueError, "max_new_tokens is -1; expected an integer of at least 0"),
+        ({"ids": np.zeros((2, 0), int)}, ValueError, r"ids has shape \(2, 0\); expected at least one"),
+        ({"ids": np.array([[0, 3]])}, ValueError, "ids has padding_id=0 before a token; expected "),
+        ({"ids": np.array([[3, 0, 3]])}, ValueError, "ids has padding_id=0 before a token"),
+        ({"ids": np.array([[0, 0]])}, ValueError, "ids has padding_id=0 before a token"),
+        ({"temperature": -1}, ValueError, "temperature is -1; expected a finite number and >= 0"),
+        ({"top_k": 0}, ValueError, "top_k is 0; expected an integer of at least 1"),
+        ({"top_p": 0}, ValueError, "top_p is 0; expected a finite number and > 0 and <= 1"),
+        ({"stop_id": 11}, ValueError, "stop_id is 11; expected an id from 0 to 10"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused(rng, change, error, message):
+    arguments = {"ids": np.ones((2, 3), int), "params": drawn(CONFIG), "config": CONFIG}
+    arguments |= {"max_new_tokens": 2, "rng": rng, "padding_id": 0} | change
+    with pytest.raises(error, match="^generate: " + message):
+        generate(**arguments)

@@ -1,0 +1,75 @@
+import numpy as np
+import pytest
+
+from npformer import (
+    RMSNormParams,
+    gradcheck,
+    init_layer_norm,
+    init_rms_norm,
+    layer_norm_forward,
+    rms_norm_backward,
+    rms_norm_forward,
+)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def test_one_row_by_hand():
+    """x = (1, -7): mean square 25, rms 5; dx̂ = dy gamma = (2, 0), mean(dx̂ x̂) = 0.2."""
+    y, cache = rms_norm_forward(np.array([1.0, -7]), RMSNormParams(np.array([2.0, 3])), eps=0)
+    np.testing.assert_allclose(y, [0.4, -4.2], rtol=1e-15)
+    dx, grads = rms_norm_backward(np.array([1.0, 0]), cache)
+    np.testing.assert_allclose(dx, [(2 - 0.2 * 0.2) / 5, 1.4 * 0.2 / 5], rtol=1e-14)
+    np.testing.assert_allclose(grads.gamma, [0.2, 0], rtol=1e-15)
+
+
+def test_every_row_has_mean_square_1_before_the_scale(rng):
+    x = rng.normal(3, 2, size=(4, 5, 6))
+    y, _ = rms_norm_forward(x, init_rms_norm(6), eps=0)
+    np.testing.assert_allclose((y * y).mean(axis=-1), 1, rtol=1e-14)
+
+
+def test_on_rows_of_mean_zero_it_is_layer_norm(rng):
+    x = rng.normal(size=(4, 6))
+    x -= x.mean(axis=-1, keepdims=True)
+    layer, _ = layer_norm_forward(x, init_layer_norm(6), eps=0.1)
+    np.testing.assert_allclose(rms_norm_forward(x, init_rms_norm(6), eps=0.1)[0], layer, atol=1e-15)
+
+
+def test_the_scale_of_a_row_is_lost_and_its_shift_is_not(rng):
+    x = rng.normal(size=(4, 6))
+    y, _ = rms_norm_forward(x, init_rms_norm(6), eps=0)
+    np.testing.assert_allclose(rms_norm_forward(1000 * x, init_rms_norm(6), eps=0)[0], y, rtol=1e-13)
+    assert abs(rms_norm_forward(x + 1, init_rms_norm(6), eps=0)[0] - y).max() > 0.1
+
+
+def test_a_row_of_zeros_gives_zeros_and_a_finite_gradient():
+    y, cache = rms_norm_forward(np.zeros((2, 3)), init_rms_norm(3), eps=0)
+    dx, _ = rms_norm_backward(np.ones((2, 3)), cache)
+    assert not y.any() and np.isfinite(dx).all()
+
+
+@pytest.mark.parametrize("shape", [(4,), (1, 4), (2, 3, 4), (0, 4)])
+@pytest.mark.parametrize("eps", [0.0, 1e-5, 0.5])
+def test_gradients(rng, shape, eps):
+    params = RMSNormParams(1 + 0.3 * rng.normal(size=4))
+    assert gradcheck(rms_norm_forward, rms_norm_backward, rng.normal(size=shape), params, eps=eps)
+
+
+def test_gradients_of_a_width_of_one(rng):
+    assert gradcheck(rms_norm_forward, rms_norm_backward, rng.normal(size=(3, 1)), RMSNormParams(np.ones(1)))
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(
+        ValueError, match=r"rms_norm_forward: x has shape \(2, 3\); expected \(..., d_model\)"
+    ):
+        rms_norm_forward(np.ones((2, 3)), init_rms_norm(4))
+    with pytest.raises(ValueError, match="rms_norm_forward: eps is -1; expected a finite number and >= 0"):
+        rms_norm_forward(np.ones(4), init_rms_norm(4), eps=-1)
+    _, cache = rms_norm_forward(np.ones((2, 4)), init_rms_norm(4))
+    with pytest.raises(ValueError, match=r"rms_norm_backward: dy has shape \(4,\); expected \(2, 4\)"):
+        rms_norm_backward(np.ones(4), cache)

@@ -1,0 +1,99 @@
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from npformer import (
+    attention_backward,
+    attention_forward,
+    causal_mask,
+    gradcheck,
+    tiled_attention_backward,
+    tiled_attention_forward,
+)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def inputs(rng, T_q, T_k, leading=(2,), scale=1.0):
+    q, k = scale * rng.normal(size=(*leading, T_q, 4)), rng.normal(size=(*leading, T_k, 4))
+    return q, k, rng.normal(size=(*leading, T_k, 3))
+
+
+@pytest.mark.parametrize("tile", [1, 2, 3, 5, 128])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("T_q", "T_k"), [(1, 1), (6, 6), (7, 4), (4, 9), (0, 3), (3, 0)])
+def test_value_and_gradients_are_those_of_the_whole_table(rng, T_q, T_k, causal, tile):
+    q, k, v = inputs(rng, T_q, T_k)
+    mask = causal_mask(T_q, T_k) if causal else None
+    y, cache = attention_forward(q, k, v, mask=mask)
+    tiled, tiled_cache = tiled_attention_forward(q, k, v, causal=causal, tile=tile)
+    np.testing.assert_allclose(tiled, y, rtol=0, atol=1e-12)
+    dy = rng.normal(size=y.shape)
+    for found, expected in zip(
+        tiled_attention_backward(dy, tiled_cache), attention_backward(dy, cache), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_where_the_largest_scores_come_last_or_first(rng, causal):
+    """Scores of thousands, growing and falling: each tile's maximum moves the sums before it."""
+    _, k, v = inputs(rng, 12, 12, leading=())
+    q = np.ones((12, 4)) * 500
+    for order in (1, -1):
+        k[:] = np.arange(12.0)[::order, None]
+        y, _ = attention_forward(q, k, v, mask=causal_mask(12) if causal else None)
+        tiled, _ = tiled_attention_forward(q, k, v, causal=causal, tile=5)
+        np.testing.assert_allclose(tiled, y, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("leading", [(), (2, 3)])
+def test_gradients(rng, causal, leading):
+    q, k, v = inputs(rng, 4, 5, leading)
+    assert gradcheck(tiled_attention_forward, tiled_attention_backward, q, k, v, causal=causal, tile=2)
+
+
+def test_float32_stays_float32(rng):
+    q, k, v = (a.astype(np.float32) for a in inputs(rng, 40, 40))
+    y, cache = tiled_attention_forward(q, k, v, causal=True, tile=16)
+    exact, _ = attention_forward(*(a.astype(np.float64) for a in (q, k, v)), mask=causal_mask(40))
+    assert y.dtype == np.float32 and {d.dtype for d in tiled_attention_backward(y, cache)} == {y.dtype}
+    np.testing.assert_allclose(y, exact, rtol=0, atol=1e-6)
+
+
+def peak(function, *args, **kwargs):
+    tracemalloc.start()
+    try:
+        function(*args, **kwargs)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_grows_with_the_length_and_not_with_its_square(rng):
+    def bytes_for(T):
+        q, k, v = (rng.normal(size=(T, 8)) for _ in range(3))
+        y, cache = tiled_attention_forward(q, k, v, tile=32)
+        return peak(tiled_attention_forward, q, k, v, tile=32), peak(tiled_attention_backward, y, cache)
+
+    for short, long in zip(bytes_for(512), bytes_for(2048), strict=True):
+        assert long < 5 * short  # 4 would be linear, 16 square
+
+
+def test_what_does_not_fit_is_refused(rng):
+    q, k, v = inputs(rng, 3, 4)
+    with pytest.raises(
+        ValueError, match="tiled_attention_forward: tile is 0; expected an integer of at least 1"
+    ):
+        tiled_attention_forward(q, k, v, tile=0)
+    with pytest.raises(TypeError, match=r"causal is an int \(1\); expected True or False"):
+        tiled_attention_forward(q, k, v, causal=1)
+    with pytest.raises(
+        ValueError, match=r"tiled_attention_forward: v has shape \(2, 3, 3\); expected .* T_k=4"
+    ):
+        tiled_attention_forward(q, k, v[:, :3])

