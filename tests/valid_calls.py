@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import small_llama2c
 import small_minilm
 
 import npformer as npf
@@ -52,6 +53,10 @@ def norm_params(d_model):
 
 
 MODEL = drawn(npf.init_transformer, VOCAB_SIZE, CONFIG)
+LM_CONFIG = npf.CausalLMConfig(
+    d_model=8, d_ff=12, n_heads=2, n_kv_heads=1, n_layers=2, max_length=9, tied=False
+)
+LM = drawn(npf.init_causal_lm, VOCAB_SIZE, LM_CONFIG)
 E = npf.EmbeddingParams(MODEL.embedding.E)
 
 FORWARD = {
@@ -91,6 +96,28 @@ FORWARD = {
         "mask": np.ones((2, 1, 6), bool),
         "bias": array(2, 2, 5, 6),
         "rope": True,
+        "n_kv_heads": None,
+        "base": 100.0,
+    },
+    "rms_norm_forward": lambda: {"x": array(2, 6, 8), "params": LM.norm, "eps": 1e-5},
+    "silu_forward": lambda: {"z": array(2, 3)},
+    "gated_ffn_forward": lambda: {
+        "x": array(2, 6, 8),
+        "params": LM.blocks[0].ffn,
+        "activation": "gelu",
+    },
+    "tiled_attention_forward": lambda: {
+        "q": array(2, 5, 4),
+        "k": array(2, 6, 4, seed=1),
+        "v": array(2, 6, 3, seed=2),
+        "causal": True,
+        "tile": 2,
+    },
+    "causal_lm_forward": lambda: {
+        "ids": ids(2, 6),
+        "params": LM,
+        "config": LM_CONFIG,
+        "padding_id": 0,
     },
     "embedding_forward": lambda: {"ids": ids(2, 6), "params": E},
     "tied_logits_forward": lambda: {"x": array(2, 6, 8), "params": E},
@@ -145,6 +172,11 @@ FORWARD = {
 
 DIFFERENTIATED = {  # the arguments whose gradients the backward returns, in its order
     "linear_forward": "x W b",
+    "rms_norm_forward": "x params",
+    "silu_forward": "z",
+    "gated_ffn_forward": "x params",
+    "tiled_attention_forward": "q k v",
+    "causal_lm_forward": "params",
     "relu_forward": "z",
     "gelu_forward": "z",
     "softmax_forward": "scores",
@@ -235,6 +267,26 @@ CALLS = {
     "init_decoder_block": lambda: {"config": CONFIG, "rng": generator(), "dtype": np.float64},
     "init_decoder": lambda: {"config": CONFIG, "rng": generator(), "dtype": np.float64},
     "init_transformer": lambda: {"vocab_size": 5, "config": CONFIG, "rng": generator(), "dtype": np.float64},
+    "init_rms_norm": lambda: {"d_model": 8, "dtype": np.float64},
+    "init_gated_ffn": lambda: {"d_model": 8, "d_ff": 12, "rng": generator(), "dtype": np.float64},
+    "init_causal_lm": lambda: {"vocab_size": 5, "config": LM_CONFIG, "rng": generator(), "dtype": np.float64},
+    "generate": lambda: {
+        "ids": 1 + ids(2, 4) % 4,
+        "params": LM,
+        "config": LM_CONFIG,
+        "max_new_tokens": 3,
+        "temperature": 0.8,
+        "top_k": 3,
+        "top_p": 0.9,
+        "stop_id": 2,
+        "rng": generator(),
+        "padding_id": 0,
+    },
+    "train_byte_pairs": lambda: {"text": "low lower", "n_merges": 3},
+    "load_llama2c": lambda: dict(zip(("model_file", "tokenizer_file"), small_llama2c.files(), strict=True)),
+    "causal_block_multiplications": lambda: {"n": 10, "config": LM_CONFIG},
+    "causal_parameter_count": lambda: {"config": LM_CONFIG, "vocab_size": 5},
+    "kept_bytes": lambda: {"config": LM_CONFIG, "dtype": np.float64},
     "split_heads": lambda: {"x": array(2, 6, 8), "n_heads": 2},
     "merge_heads": lambda: {"x": array(3, 2, 6, 4)},
     "causal_mask": lambda: {"T_q": 3, "T_k": 4, "xp": np},
@@ -390,6 +442,8 @@ def sized(lead, T, S, rng=None, seed=0):
         "n_heads": 2,
         "bias": npf.alibi_bias(2, T, S),
         "rope": True,
+        "n_kv_heads": None,
+        "base": 100.0,
     }
     return {
         "linear_forward": ({"x": x, "W": array(8, 5), "b": array(5)}, (*lead, T, 5)),
@@ -406,6 +460,17 @@ def sized(lead, T, S, rng=None, seed=0):
             (*lead, T, 3),
         ),
         "multi_head_attention_forward": ({"q": x, "v": memory, **attention, **heads}, x.shape),
+        "rms_norm_forward": ({"x": x, "params": LM.norm, "eps": 1e-5}, x.shape),
+        "silu_forward": ({"z": x}, x.shape),
+        "gated_ffn_forward": ({"x": x, "params": LM.blocks[0].ffn, "activation": "silu"}, x.shape),
+        "tiled_attention_forward": (
+            {"q": x, "k": memory, "v": memory[..., :3], "causal": True, "tile": 2},
+            (*lead, T, 3),
+        ),
+        "causal_lm_forward": (
+            {"ids": ids(*lead, T, seed=seed), "params": LM, "config": LM_CONFIG, "padding_id": 0},
+            (*lead, T, VOCAB_SIZE),
+        ),
         "embedding_forward": ({"ids": ids(*lead, T, seed=seed), "params": MODEL.embedding}, x.shape),
         "tied_logits_forward": ({"x": x, "params": MODEL.embedding}, (*lead, T, VOCAB_SIZE)),
         "encoder_block_forward": ({"x": x, "params": encoder.blocks[0], **block}, x.shape),
