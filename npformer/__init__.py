@@ -12,6 +12,7 @@ nothing and call each other. A docstring names only the errors that go beyond th
 
 from types import FunctionType as _FunctionType
 
+from npformer.annotations import Float, Ids, Mask
 from npformer.attention import (
     AttentionCache,
     AttentionParams,
@@ -122,7 +123,7 @@ from npformer.positional import (
 from npformer.published.llama2c import load_llama2c
 from npformer.published.minilm import MiniLMParams, load_minilm, minilm_input, sentence_embeddings
 from npformer.published.torch_names import encoder_block_from_torch, encoder_block_to_torch
-from npformer.signature import Float, Ids, Mask, checked
+from npformer.signature import checked
 from npformer.teaching.costs import (
     BlockMultiplications,
     CausalParameterCount,

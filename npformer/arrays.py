@@ -24,3 +24,12 @@ def array_module(*arrays: Any) -> ModuleType:
         return np
     module: ModuleType = cupy.get_array_module(*arrays)
     return module
+
+
+def with_arrays(result: Any) -> Any:
+    """Arrays of no axes stay arrays: NumPy makes scalars of them, which mix with float32 in another way."""
+    if isinstance(result, np.generic):
+        return np.asarray(result)
+    if type(result) is tuple and isinstance(result[0], np.generic):
+        return np.asarray(result[0]), *result[1:]
+    return result

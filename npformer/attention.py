@@ -7,13 +7,9 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from npformer.arrays import Array, array_module
-from npformer.functional import LinearCache, glorot, linear_backward, linear_forward, softmax_in_place
-from npformer.positional import RoPECache, rope_backward, rope_forward
-from npformer.signature import (
+from npformer.annotations import (
     EVEN_HEADS,
     Bias,
-    Call,
     DType,
     Float,
     Heads,
@@ -23,10 +19,13 @@ from npformer.signature import (
     Mask,
     Positive,
     Rng,
-    Rule,
     Size,
     ask_heads,
 )
+from npformer.arrays import Array, array_module
+from npformer.functional import LinearCache, glorot, linear_backward, linear_forward, softmax_in_place
+from npformer.positional import RoPECache, rope_backward, rope_forward
+from npformer.signature import Call, Rule
 from npformer.validate import check_integer
 
 

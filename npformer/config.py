@@ -2,8 +2,8 @@
 
 from typing import Annotated, Literal, NamedTuple
 
+from npformer.annotations import EVEN_HEADS, Count, Heads, Length, NonNegative, Rate, Size
 from npformer.functional import Activation
-from npformer.signature import EVEN_HEADS, Count, Heads, Length, NonNegative, Rate, Size
 
 Norm = Literal["post", "pre"]
 Positions = Literal["sinusoidal", "learned", "rope", "alibi", "none"]

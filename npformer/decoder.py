@@ -4,6 +4,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from npformer.annotations import DType, Float, Mask, Rng, Shape
 from npformer.arrays import Array, array_module
 from npformer.attention import (
     AttentionParams,
@@ -25,7 +26,6 @@ from npformer.encoder import (
 )
 from npformer.feed_forward import FFNCache, FFNParams, ffn_backward, ffn_forward, init_ffn
 from npformer.layer_norm import LayerNormCache, LayerNormParams, init_layer_norm
-from npformer.signature import DType, Float, Mask, Rng, Shape
 
 
 class DecoderBlockParams(NamedTuple):

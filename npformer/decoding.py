@@ -4,6 +4,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from npformer.annotations import IN_VOCABULARY, Count, Id, Ids
 from npformer.arrays import Array, array_module
 from npformer.attention import AttentionParams, attention_forward, merge_heads, padding_mask, split_heads
 from npformer.config import TransformerConfig
@@ -13,7 +14,7 @@ from npformer.encoder import encoder_forward, residual_forward, stack_forward
 from npformer.feed_forward import ffn_forward
 from npformer.functional import linear_forward
 from npformer.positional import alibi_bias, rope_forward
-from npformer.signature import IN_VOCABULARY, Call, Count, Id, Ids, Rule
+from npformer.signature import Call, Rule
 from npformer.transformer import ROWS, TransformerParams, embed_forward
 
 

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from npformer.annotations import IN_VOCABULARY, DType, Float, Ids, Rng, Size
 from npformer.arrays import Array, array_module
 from npformer.functional import as_rows
-from npformer.signature import IN_VOCABULARY, DType, Float, Ids, Rng, Size
 
 
 class EmbeddingParams(NamedTuple):

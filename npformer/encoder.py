@@ -5,6 +5,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from npformer.annotations import DType, Float, Mask, Rng, Shape
 from npformer.arrays import Array, array_module
 from npformer.attention import (
     AttentionParams,
@@ -24,7 +25,7 @@ from npformer.layer_norm import (
     layer_norm_forward,
 )
 from npformer.positional import alibi_bias
-from npformer.signature import Call, DType, Float, Mask, Rng, Rule, Shape
+from npformer.signature import Call, Rule
 
 
 def _ask_layers(blocks: Any, name: str, call: Call) -> None:

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from npformer.annotations import DType, Float, Rate, Rng, Size
 from npformer.arrays import Array, array_module
 from npformer.functional import (
     Activation,
@@ -17,7 +18,6 @@ from npformer.functional import (
     glorot,
     sum_rows,
 )
-from npformer.signature import DType, Float, Rate, Rng, Size
 
 
 class FFNParams(NamedTuple):

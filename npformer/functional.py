@@ -5,9 +5,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
+from npformer.annotations import Float, Rate, Rng, Shape
 from npformer.arrays import Array, array_module
 from npformer.normal import normal_cdf
-from npformer.signature import Call, Float, Rate, Rng, Rule, Shape
+from npformer.signature import Call, Rule
 from npformer.validate import FLOATS, check_integer
 
 

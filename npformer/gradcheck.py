@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from npformer.annotations import Rng
 from npformer.backend import Array, array_module, to_numpy
-from npformer.signature import Rng, check_value
+from npformer.signature import check_value
 from npformer.tree import branch_name, branches, rebuilt
 from npformer.validate import check_callable, check_number
 

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from npformer.annotations import DType, Float, NonNegative, Size
 from npformer.arrays import Array, array_module
 from npformer.functional import sum_rows
-from npformer.signature import DType, Float, NonNegative, Size
 
 
 class LayerNormParams(NamedTuple):

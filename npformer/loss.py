@@ -4,9 +4,10 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from npformer.annotations import Float, Ids, Integer, number
 from npformer.arrays import Array, array_module
 from npformer.functional import as_rows
-from npformer.signature import Call, Float, Ids, Integer, Rule, number
+from npformer.signature import Call, Rule
 from npformer.validate import check_d_output, check_id_range, check_number
 
 

@@ -5,8 +5,9 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from npformer.annotations import Count, Length, NonNegative, Rate
 from npformer.arrays import Array, array_module
-from npformer.signature import Call, Count, Length, NonNegative, Rate, Rule
+from npformer.signature import Call, Rule
 from npformer.tree import refilled, together, tree_map, walked
 from npformer.validate import FLOATS, check_d_output, check_float
 

@@ -6,20 +6,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
+from npformer.annotations import Count, DType, Finite, Float, Integer, Length, Numbers, Positive, Shape
 from npformer.arrays import Array, array_module
-from npformer.signature import (
-    Call,
-    Count,
-    DType,
-    Finite,
-    Float,
-    Integer,
-    Length,
-    Numbers,
-    Positive,
-    Rule,
-    Shape,
-)
+from npformer.signature import Call, Rule
 
 Layout = Literal["interleaved", "halves"]
 

@@ -7,37 +7,21 @@ A letter has one length in a call, a digit is a length, "..." is the same leadin
 Only lengths that begin with T or S may be 0: a sequence can be empty, a row cannot. Parameters are checked
 field by field; a config gives the letters their lengths; a cache tells the shape of the gradient.
 
-How it works: behind every annotation stands a `Rule`. Its `ask` looks at a value and returns nothing, or
-raises in the words of validate.py. A `Call` remembers what the arguments have told so far. The functions
-inside the package call each other directly, so a call is checked once: at the package's front door.
+Behind every annotation stands a `Rule`; annotations.py has those of arrays and numbers. Its `ask` looks at a
+value and returns nothing, or raises in the words of validate.py. A `Call` remembers what the arguments have
+told so far. The functions inside the package call each other directly: a call is checked once, at the door.
 """
 
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType, UnionType
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    ForwardRef,
-    Literal,
-    TypeVar,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-)
+from typing import Annotated, Any, ForwardRef, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import numpy as np
 
 from npformer import validate
-
-__all__ = [
-    "EVEN_HEADS", "IN_VOCABULARY", "Bias", "Call", "Count", "DType", "Finite", "Float", "Heads", "Id", "Ids",
-    "Integer", "Length", "Mask", "NonNegative", "Numbers", "Positive", "Rate", "Rng", "Rule", "Shape", "Size",
-    "check_value", "checked", "integer", "number", "to_rule",
-]  # fmt: skip
+from npformer.arrays import with_arrays
 
 F = TypeVar("F", bound=Callable[..., Any])
 Letters = tuple[str, ...]  # ("...", "T", "d_model")
@@ -76,15 +60,6 @@ def checked(body: F) -> F:
     return cast(F, door)
 
 
-def with_arrays(result: Any) -> Any:
-    """Arrays of no axes stay arrays: NumPy makes scalars of them, which mix with float32 in another way."""
-    if isinstance(result, np.generic):
-        return np.asarray(result)
-    if type(result) is tuple and isinstance(result[0], np.generic):
-        return np.asarray(result[0]), *result[1:]
-    return result
-
-
 def check_value(function: str, argument: str, value: Any, annotation: Any, **letters: int) -> None:
     """What an annotation asks, of one value: for what does not come as an argument, such as a file's."""
     to_rule(annotation).ask(value, argument, Call(function, {argument: value}, letters, paths=True))
@@ -93,11 +68,7 @@ def check_value(function: str, argument: str, value: Any, annotation: Any, **let
 class Call:
     """One call of a checked function, and what its arguments have told so far."""
 
-    __slots__ = ("arguments", "dtype", "fitted", "function", "leader", "leading", "letters", "paths")
-
-    def __init__(
-        self, function: str, arguments: dict[str, Any], letters: dict[str, int], paths: bool
-    ) -> None:
+    def __init__(self, function: str, arguments: dict[str, Any], letters: dict[str, int], paths: bool):
         self.function, self.arguments, self.letters = function, arguments, letters
         self.leading: tuple[int, ...] = ()  # what "..." stands for
         self.leader = ""  # the argument that told it
@@ -108,8 +79,7 @@ class Call:
 
 def read_signature(body: Callable[..., Any]) -> list[tuple[str, "Rule"]]:
     """The rule of each argument, in the order in which they are asked."""
-    annotations = {name: a for name, a in body.__annotations__.items() if name != "return"}
-    rules = {name: to_rule(annotation) for name, annotation in annotations.items()}
+    rules = {name: to_rule(a) for name, a in body.__annotations__.items() if name != "return"}
     if "cache" in rules:
         rules |= {name: gradient(rule) for name, rule in rules.items() if rule.letters is not None}
     return sorted(rules.items(), key=lambda pair: pair[1].turn)
@@ -149,19 +119,13 @@ def listen(call: Call, arrays: Iterable[Heard]) -> None:
             leaders.setdefault(said["..."], name)
         for letter, value in said.items():
             votes.setdefault(letter, []).append(value)
-    known = {letter: most_common(values) for letter, values in votes.items() if len(values) > 1}
+    for values in votes.values():
+        values.sort(key=lambda value: type(value) is int and value == 0)  # that an axis is empty, last
+    known = {letter: Counter(v).most_common(1)[0][0] for letter, v in votes.items() if len(v) > 1}
     call.dtype = known.pop("dtype", None)
     call.leading = known.pop("...", ())
     call.leader = leaders[call.leading] if len(votes.get("...", ())) > 1 else ""
     call.letters = known
-
-
-def most_common(values: list[Any]) -> Any:
-    """What is said most often; of two, the first, but rather not that an axis is empty."""
-    return Counter(sorted(values, key=lambda value: type(value) is int and value == 0)).most_common(1)[0][0]
-
-
-# --- what stands behind an annotation -------------------------------------------------------------
 
 
 class Rule:
@@ -296,7 +260,15 @@ def cache_rule(kind: Any) -> Rule:
     return Rule(kind.__name__, ask, 0)
 
 
-# --- arrays ---------------------------------------------------------------------------------------
+def gradient(rule: Rule) -> Rule:
+    """An array of exactly the shape and dtype of the forward's output, which the cache tells."""
+
+    def ask(dy: Any, name: str, call: Call) -> None:
+        shape = shape_of(rule.letters or (), call)
+        if not (type(dy) is np.ndarray and dy.dtype is call.dtype and dy.shape == shape):
+            validate.check_d_output(call.function, name, dy, shape, call.dtype)
+
+    return Rule(str(rule), ask)
 
 
 def is_like(x: Any, letters: Letters | None, call: Call) -> bool:
@@ -326,183 +298,7 @@ def learn(letters: Letters, shape: tuple[int, ...], name: str, call: Call) -> No
         call.leading, call.leader = shape[:rest], name
 
 
-def floats(text: str, letters: Letters) -> Rule:
-    """An array of float32 or float64, of one dtype with all others."""
-
-    def ask(x: Any, name: str, call: Call) -> None:
-        if not is_like(x, letters, call):
-            validate.check_array(call.function, name, x, letters, call.letters, call.dtype)
-            validate.check_leading(call.function, name, x, letters, call.leader, call.leading)
-            call.dtype = x.dtype
-            learn(letters, x.shape, name, call)
-
-    return Rule(text, ask, letters=letters, arrays=heard(letters))
-
-
-def heard(letters: Letters) -> Callable[[Any, str], Iterator[Heard]]:
-    """An array speaks of its letters; anything else is not heard."""
-    return lambda x, name: iter([(name, letters, x)] if validate.is_array(x) else [])
-
-
-def gradient(rule: Rule) -> Rule:
-    """An array of exactly the shape and dtype of the forward's output, which the cache tells."""
-
-    def ask(dy: Any, name: str, call: Call) -> None:
-        shape = shape_of(rule.letters or (), call)
-        if not (type(dy) is np.ndarray and dy.dtype is call.dtype and dy.shape == shape):
-            validate.check_d_output(call.function, name, dy, shape, call.dtype)
-
-    return Rule(str(rule), ask)
-
-
-def ids(text: str, letters: Letters) -> Rule:
-    """An array of integers; where "vocab_size" is known, of ids below it."""
-
-    def ask(x: Any, name: str, call: Call) -> None:
-        validate.check_ids(call.function, name, x)
-        validate.check_shape(call.function, name, x, letters, call.letters)
-        validate.check_leading(call.function, name, x, letters, call.leader, call.leading)
-        learn(letters, x.shape, name, call)
-
-    return Rule(text, ask, turn=2, letters=letters)
-
-
-def numbers(text: str, letters: Letters) -> Rule:
-    """An array of finite integers or floats."""
-
-    def ask(x: Any, name: str, call: Call) -> None:
-        validate.check_numbers(call.function, name, x)
-        validate.check_shape(call.function, name, x, letters, call.letters)
-
-    return Rule(text, ask, turn=2)
-
-
-def mask(text: str, letters: Letters) -> Rule:
-    """Booleans that broadcast to these axes."""
-
-    def ask(x: Any, name: str, call: Call) -> None:
-        validate.check_mask(call.function, name, x, f"({', '.join(letters)})", shape_of(letters, call))
-
-    return Rule(text, ask, turn=3, arrays=heard(STRETCHED + letters[1:]))
-
-
-def bias(text: str, letters: Letters) -> Rule:
-    """Floats that broadcast to these axes."""
-
-    def ask(x: Any, name: str, call: Call) -> None:
-        validate.check_array(call.function, name, x, ("...",), {}, call.dtype)
-        validate.check_broadcast(call.function, name, x, f"({', '.join(letters)})", shape_of(letters, call))
-
-    return Rule(text, ask, turn=3, arrays=heard(STRETCHED + letters[1:]))
-
-
-def shape(text: str, letters: Letters) -> Rule:
-    """Not an array, but the shape of one: a field of a cache."""
-    return Rule(text, ask_nothing, letters=letters)
-
-
-class Axes:
-    """`Float[Array, "... T d_model"]`: a kind of array, and after it the letters of its axes."""
-
-    def __init__(self, name: str, kind: Callable[[str, Letters], Rule]) -> None:
-        self.name, self.kind = name, kind
-
-    def __getitem__(self, item: tuple[Any, ...]) -> Rule:
-        _, letters, *rules = item
-        rule = self.kind(
-            f"{self.name}[Array, {', '.join([repr(letters), *map(str, rules)])}]", tuple(letters.split())
-        )
-        return all_of(str(rule), [rule, *rules]) if rules else rule
-
-
-# --- numbers and words ----------------------------------------------------------------------------
-
-
-def ask_nothing(value: Any, name: str, call: Call) -> None:
-    """For annotations that ask nothing: str, Any."""
-
-
-def number(text: str, **bounds: float) -> Rule:
-    """A finite number within bounds: above, minimum, below, maximum."""
-
-    def ask(value: Any, name: str, call: Call) -> None:
-        validate.check_number(call.function, name, value, **bounds)
-
-    return Rule(text, ask)
-
-
-def integer(text: str, minimum: int = -validate.LARGEST, *, letter: bool = False) -> Rule:
-    """A whole number; of a size, the argument's or field's own name is the letter."""
-
-    def ask(value: Any, name: str, call: Call) -> None:
-        validate.check_integer(call.function, name, value, minimum)
-        if letter:
-            call.letters[name.rpartition(".")[2]] = int(value)
-
-    return Rule(text, ask)
-
-
-def ask_heads(value: Any, name: str, call: Call) -> None:
-    """Heads that divide d_model; their number is the letter h."""
-    validate.check_integer(call.function, name, value, 1)
-    call.letters["h"] = int(value)
-    if call.letters["d_model"] % int(value):
-        raise ValueError(
-            f"{call.function}: {name} is {value}; expected a divisor of d_model={call.letters['d_model']}"
-        )
-
-
-def ask_pairs(value: Any, name: str, call: Call) -> None:
-    """RoPE turns pairs of columns, so each head needs an even number of them."""
-    d_model, h = call.letters["d_model"], call.letters["h"]
-    if value in (True, "rope") and d_model // h % 2:
-        raise ValueError(
-            f"{call.function}: {name} is {value!r}; expected an even d_k, "
-            f"d_model={d_model} and n_heads={h} give {d_model // h}"
-        )
-
-
-def ask_vocabulary(ids: Any, name: str, call: Call) -> None:
-    """Ids from 0 to vocab_size - 1, looked at on the host only."""
-    validate.check_id_range(call.function, name, ids, call.letters["vocab_size"])
-
-
-def ask_id(value: Any, name: str, call: Call) -> None:
-    """One id from 0 to vocab_size - 1."""
-    validate.check_integer(call.function, name, value, 0)
-    if value >= call.letters["vocab_size"]:
-        last = call.letters["vocab_size"] - 1
-        raise ValueError(f"{call.function}: {name} is {value}; expected an id from 0 to {last}")
-
-
-IN_VOCABULARY = Rule("below vocab_size", ask_vocabulary, turn=3)
-EVEN_HEADS = Rule("RoPE needs an even d_k", ask_pairs, turn=3)
-Id = Annotated[int, Rule("below vocab_size", ask_id, turn=3)]
-Rate = Annotated[float, number("0 <= · < 1", minimum=0, below=1)]
-NonNegative = Annotated[float, number(">= 0", minimum=0)]
-Positive = Annotated[float, number("> 0", above=0)]
-Finite = Annotated[float, number("finite")]
-Integer = Annotated[int, integer("an integer")]
-Count = Annotated[int, integer(">= 1", 1)]
-Size = Annotated[int, integer(">= 1, a letter", 1, letter=True)]
-Length = Annotated[int, integer(">= 0", 0)]
-Heads = Annotated[int, Rule("divides d_model", ask_heads, turn=2)]
-DType = Annotated[Any, Rule("dtype", lambda v, name, call: validate.check_dtype(call.function, v) and None)]
-if TYPE_CHECKING:
-    from typing import Annotated as Bias
-    from typing import Annotated as Float
-    from typing import Annotated as Ids
-    from typing import Annotated as Mask
-    from typing import Annotated as Numbers
-    from typing import Annotated as Shape
-
-    from numpy.random import Generator as Rng
-else:
-    Float, Ids, Numbers = Axes("Float", floats), Axes("Ids", ids), Axes("Numbers", numbers)
-    Mask, Bias, Shape = Axes("Mask", mask), Axes("Bias", bias), Axes("Shape", shape)
-    Rng = Rule("Rng", lambda v, name, call: validate.check_generator(call.function, name, v))
-
-ANYTHING = Rule("Any", ask_nothing)
+ANYTHING = Rule("Any", lambda value, name, call: None)
 PLAIN = {  # what stands behind annotations of Python's own
     bool: Rule("bool", lambda v, name, call: validate.check_flag(call.function, name, v)),
     ModuleType: Rule("xp", lambda v, name, call: validate.check_array_module(call.function, v)),

@@ -4,6 +4,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from npformer.annotations import IN_VOCABULARY, DType, Float, Id, Ids, Rng, Shape, Size
 from npformer.arrays import Array, array_module
 from npformer.attention import causal_mask, padding_mask
 from npformer.config import TransformerConfig
@@ -27,7 +28,7 @@ from npformer.positional import (
     learned_positions_forward,
     positional_encoding,
 )
-from npformer.signature import IN_VOCABULARY, Call, DType, Float, Id, Ids, Rng, Rule, Shape, Size
+from npformer.signature import Call, Rule
 from npformer.validate import check_kind
 
 

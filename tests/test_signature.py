@@ -23,17 +23,8 @@ from valid_calls import CALLS, CONFIG, array, call, with_arrays
 
 import npformer as npf
 from npformer import Float, Ids, Mask, checked
-from npformer.signature import (
-    ANYTHING,
-    Call,
-    Rule,
-    ask_all,
-    ask_nothing,
-    check_value,
-    read_signature,
-    shape_of,
-    to_rule,
-)
+from npformer.annotations import ANYTHING, ask_all, ask_nothing, read_signature
+from npformer.signature import Call, Rule, check_value, shape_of, to_rule
 
 BODIES = {name: inspect.unwrap(getattr(npf, name)) for name in CHECKED}
 

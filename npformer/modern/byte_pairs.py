@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.annotations import Length
 from npformer.arrays import Array
-from npformer.signature import Length
 from npformer.validate import check_integer, kind_of
 
 BYTES = 256  # the first ids are the bytes themselves

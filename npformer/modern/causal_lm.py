@@ -4,6 +4,21 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from npformer.annotations import (
+    IN_VOCABULARY,
+    Count,
+    DType,
+    Float,
+    Heads,
+    Id,
+    Ids,
+    Length,
+    NonNegative,
+    Positive,
+    Rng,
+    Shape,
+    Size,
+)
 from npformer.arrays import Array, array_module
 from npformer.attention import (
     AttentionParams,
@@ -30,23 +45,7 @@ from npformer.modern.rms_norm import (
     rms_norm_backward,
     rms_norm_forward,
 )
-from npformer.signature import (
-    IN_VOCABULARY,
-    Call,
-    Count,
-    DType,
-    Float,
-    Heads,
-    Id,
-    Ids,
-    Length,
-    NonNegative,
-    Positive,
-    Rng,
-    Rule,
-    Shape,
-    Size,
-)
+from npformer.signature import Call, Rule
 
 
 def _ask_even(value: Any, name: str, call: Call) -> None:

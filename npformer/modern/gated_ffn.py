@@ -4,6 +4,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from npformer.annotations import DType, Float, Rng, Size
 from npformer.arrays import Array, array_module
 from npformer.functional import (
     LinearCache,
@@ -15,7 +16,6 @@ from npformer.functional import (
     relu_backward,
     relu_forward,
 )
-from npformer.signature import DType, Float, Rng, Size
 
 
 class SigmoidCache(NamedTuple):

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from npformer.annotations import IN_VOCABULARY, Count, Id, Ids, Length, NonNegative, Rng, number
 from npformer.arrays import Array, array_module
 from npformer.attention import AttentionParams, attention_forward, causal_mask, merge_heads, split_heads
 from npformer.decoding import KeptKeys, keep
@@ -12,7 +13,7 @@ from npformer.modern.causal_lm import CausalBlockParams, CausalLMConfig, CausalL
 from npformer.modern.gated_ffn import gated_ffn_forward
 from npformer.modern.rms_norm import rms_norm_forward
 from npformer.positional import RoPECache, rope_backward, rope_forward
-from npformer.signature import IN_VOCABULARY, Call, Count, Id, Ids, Length, NonNegative, Rng, Rule, number
+from npformer.signature import Call, Rule
 from npformer.validate import check_generator
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
+from npformer.annotations import IN_VOCABULARY, Count, DType, Float, Ids
 from npformer.arrays import Array, array_module
 from npformer.attention import AttentionParams
 from npformer.config import TransformerConfig
@@ -14,7 +15,7 @@ from npformer.encoder import EncoderBlockParams, EncoderParams, encoder_block_fo
 from npformer.feed_forward import FFNParams
 from npformer.layer_norm import LayerNormParams, layer_norm_forward
 from npformer.positional import LearnedPositionsParams, learned_positions_forward
-from npformer.signature import IN_VOCABULARY, Call, Count, DType, Float, Ids, Rule, check_value
+from npformer.signature import Call, Rule, check_value
 from npformer.validate import check_id_range, check_ids, kind_of
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
+from npformer.annotations import Count, DType, Length, integer
 from npformer.config import TransformerConfig
 from npformer.modern.causal_lm import CausalLMConfig
-from npformer.signature import Count, DType, Length, integer
 
 
 class LayerCost(NamedTuple):

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from npformer.annotations import Float, Rng
 from npformer.arrays import Array, array_module
 from npformer.functional import as_rows
-from npformer.signature import Float, Rng
 from npformer.validate import check_callable, check_float
 
 
