@@ -89,8 +89,6 @@ EQUIVALENT = {  # "module: line | what": why no test can tell
     "| operator: 2 ** 18 -> 2 * 18": "head by head gives the same numbers",
     "modern.byte_pairs: left, right = list(range(-1, len(tokens) - 1)), list(range(1, len(tokens) + 1)) "
     "| operator: len(tokens) - 1 -> len(tokens) + 1": "what stands behind the last one is not read",
-    "published.llama2c: while len(pieces) < vocab_size and at + 8 <= len(data): "
-    "| comparison: len(pieces) < vocab_size -> len(pieces) <= vocab_size": "one piece too many is refused too",
     'modern.tiled_attention: log_sum: Float[Array, "... T_q 1"]  '
     "# log Σ exp(scores) of each row: with it any weight can be had again "
     "| letter: '... T_q 1' -> '... other 1'": "the cache is the forward's own",
