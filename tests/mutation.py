@@ -48,6 +48,14 @@ TESTS = {  # the fastest to notice first
     "validate": ["test_bad_input.py", "test_bad_input_model.py", "test_edge_cases.py"],
     "signature": ["test_signature.py", "test_bad_input.py", "test_bad_input_model.py", "test_edge_cases.py"],
     "gradcheck": ["test_adversarial.py", "test_gradcheck.py"],
+    "modern.rms_norm": ["modern/test_rms_norm.py", "modern/test_golden_modern.py"],
+    "modern.gated_ffn": ["modern/test_gated_ffn.py", "modern/test_golden_modern.py"],
+    "modern.causal_lm": ["modern/test_golden_modern.py", "modern/test_causal_lm.py"],
+    "modern.generation": ["modern/test_generation.py", "modern/test_causal_lm.py"],
+    "modern.tiled_attention": ["modern/test_tiled_attention.py"],
+    "modern.byte_pairs": ["modern/test_byte_pairs.py"],
+    "published.llama2c": ["published/test_llama2c.py"],
+    "published.stories": ["published/test_stories.py"],
     "published.minilm": ["published/test_minilm.py", "test_bad_input.py"],
     "published.torch_names": ["published/test_torch_names.py", "test_bad_input.py"],
 }
@@ -79,6 +87,13 @@ EQUIVALENT = {  # "module: line | what": why no test can tell
     "positional: d_model = rows.shape[-1] | sign: -1 -> 1": "rows has two axes",
     "attention: LARGE = 2**18  # entries; a whole (..., T_q, T_k) more than this would be much memory "
     "| operator: 2 ** 18 -> 2 * 18": "head by head gives the same numbers",
+    "modern.byte_pairs: left, right = list(range(-1, len(tokens) - 1)), list(range(1, len(tokens) + 1)) "
+    "| operator: len(tokens) - 1 -> len(tokens) + 1": "what stands behind the last one is not read",
+    'modern.tiled_attention: log_sum: Float[Array, "... T_q 1"]  '
+    "# log Σ exp(scores) of each row: with it any weight can be had again "
+    "| letter: '... T_q 1' -> '... other 1'": "the cache is the forward's own",
+    "modern.generation: if stop_id is not None: "
+    "| condition: if stop_id is not None: -> if True:": "no id is equal to None",
     "published.minilm: if TYPE_CHECKING: | condition: if TYPE_CHECKING: -> if True:": "only an import",
     "published.minilm: means /= xp.sqrt((means * means).sum(axis=-1, keepdims=True)) "
     "| sign: -1 -> 1": "means has two axes",

@@ -128,6 +128,7 @@ def test_a_file_that_is_cut_off_or_foreign_is_refused(folder, spoil, message):
     [
         lambda data: data[:-1],
         lambda data: data + b"\0",
+        lambda data: data + struct.pack("<fi", 0, 1) + b"a",
         lambda data: data[:2],
         lambda data: data[:8] + struct.pack("<i", -1) + data[12:],
         lambda data: data[:8] + struct.pack("<i", 2**30) + data[12:],
