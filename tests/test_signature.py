@@ -15,15 +15,25 @@ from typing import Any, get_args, get_origin
 
 import numpy as np
 import pytest
+import small_llama2c
 import standin_cupy
 import test_bad_input
 from bad_calls import CHECKED, faults_of, valid_places
 from test_bad_input import WORDS
-from valid_calls import CALLS, CONFIG, array, call, with_arrays
+from valid_calls import CALLS, CONFIG, LM_CONFIG, array, call, with_arrays
 
 import npformer as npf
 from npformer import Float, Ids, Mask, checked
-from npformer.signature import ANYTHING, Call, Rule, ask_all, check_value, read_signature, shape_of, to_rule
+from npformer.signature import (
+    ANYTHING,
+    Call,
+    Rule,
+    ask_all,
+    check_value,
+    read_signature,
+    shape_of,
+    to_rule,
+)
 
 BODIES = {name: inspect.unwrap(getattr(npf, name)) for name in CHECKED}
 
@@ -38,6 +48,8 @@ ASK_NOTHING = {
     ("sentence_embeddings", "texts"): "asked where they are cut into tokens",
     ("sentence_embeddings", "tokenizer"): "asked where it is called",
     ("encoder_block_from_torch", "state"): "a dict is asked name by name",
+    ("load_llama2c", "model_file"): "asked where the file is opened",
+    ("load_llama2c", "tokenizer_file"): "asked where the file is opened",
 }
 
 
@@ -77,8 +89,13 @@ NEW_LETTERS = {  # lengths that the arguments do not tell
     "transformer_backward": "max_length d_ff d_model",
     "init_transformer": "max_length",
     "encoder_block_from_torch": "d_model d_ff",
+    "causal_lm_backward": "d_ff d_model h",
+    "load_llama2c": "h vocab_size d_model d_ff",
     "load_minilm": "h vocab_size d_model d_ff n_segments max_length",
 }
+
+
+CONFIGS = {"causal_lm_backward": LM_CONFIG, "load_llama2c": small_llama2c.CONFIG}
 
 
 def ask_result(name):
@@ -86,7 +103,8 @@ def ask_result(name):
     body, arguments = inspect.unwrap(getattr(npf, name)), CALLS[name]()
     told = Call(name, arguments, {}, paths=True)
     ask_all(told, read_signature(body))
-    told.arguments = {"config": CONFIG} | arguments  # it says which tables the result has
+    config = CONFIGS.get(name, CONFIG)
+    told.arguments = {"config": config} | arguments  # it says which tables and key heads the result has
     for argument, value in arguments.items():
         if isinstance(value, int):
             told.letters.setdefault(argument, value)
