@@ -28,7 +28,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 ROOT = Path(__file__).resolve().parents[1]
-MODEL = ["test_reference_model.py", "test_golden.py", "test_bad_input.py", "test_bad_input_model.py"]
+MODEL = ["test_reference_model.py", "test_golden.py", "test_bad_input.py"]
 TESTS = {  # the fastest to notice first
     "functional": ["test_functional.py", "test_feed_forward.py", "test_golden.py", "test_bad_input.py"],
     "positional": ["test_positional.py", "test_attention.py", "test_bad_input.py"],
@@ -39,14 +39,16 @@ TESTS = {  # the fastest to notice first
     "encoder": ["test_encoder.py", *MODEL],
     "decoder": ["test_decoder.py", *MODEL],
     "transformer": ["test_transformer.py", *MODEL],
-    "decoding": ["test_transformer.py", "test_edge_cases.py", "test_bad_input_model.py"],
-    "config": ["test_encoder.py", "test_bad_input.py", "test_bad_input_model.py"],
+    "decoding": ["test_transformer.py", "test_edge_cases.py"],
+    "config": ["test_encoder.py", "test_bad_input.py"],
     "loss": ["test_loss.py", "test_edge_cases.py", "test_bad_input.py"],
     "optim": ["test_optim.py", "test_edge_cases.py", "test_bad_input.py"],
     "tree": ["test_tree.py", "test_backend.py", "test_bad_input.py"],
     "backend": ["test_backend.py", "test_standin_cupy.py"],
-    "validate": ["test_bad_input.py", "test_bad_input_model.py", "test_edge_cases.py"],
-    "signature": ["test_signature.py", "test_bad_input.py", "test_bad_input_model.py", "test_edge_cases.py"],
+    "validate": ["test_bad_input.py", "test_edge_cases.py"],
+    "signature": ["test_signature.py", "test_bad_input.py", "test_edge_cases.py"],
+    "annotations": ["test_signature.py", "test_bad_input.py", "test_edge_cases.py"],
+    "normal": ["test_functional.py"],
     "gradcheck": ["test_adversarial.py", "test_gradcheck.py"],
     "modern.rms_norm": ["modern/test_rms_norm.py", "modern/test_golden_modern.py"],
     "modern.gated_ffn": ["modern/test_gated_ffn.py", "modern/test_golden_modern.py"],
