@@ -9,6 +9,7 @@ The labels are mathematics, written down before the checker that they test:
     refused       the question has no meaning here, and an exception says so by name
 """
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -36,6 +37,12 @@ POSITIVE = np.array([0.7, 1.3, 2.1, 0.4])
 def pair(name: str, must: str, forward: Any, backward: Any, *args: Any, **kwargs: Any) -> None:
     assert name not in PAIRS
     PAIRS[name] = AdversarialPair(must, forward, backward, args, kwargs)
+
+
+def fresh(pair: AdversarialPair) -> tuple[Any, Any]:
+    """Its forward and backward with their state as it was at first: some pairs remember their calls."""
+    forward, backward = copy.deepcopy((pair.forward, pair.backward))
+    return forward, backward
 
 
 def elementwise(f: Any, slope: Any) -> tuple[Any, Any]:

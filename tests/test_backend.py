@@ -112,3 +112,8 @@ def test_numpy_stays_where_it_is():
     assert to_numpy(tree)[0] is tree[0] and available_backends()[0] == "numpy"
     with pytest.raises(ValueError, match=r"^to_backend: backend is 'torch'; expected 'numpy' or 'cupy'"):
         to_backend(tree, "torch")
+
+
+def test_a_backend_is_asked_for_by_its_name():
+    with pytest.raises(TypeError, match="to_backend: backend is int; expected 'numpy' or 'cupy'"):
+        to_backend(np.ones(2), 3)

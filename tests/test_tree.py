@@ -306,3 +306,10 @@ def test_a_tree_too_deep_is_refused_in_our_words(tmp_path):
             call()
     with pytest.raises(ValueError, match=r"^the trees are nested too deeply$"):
         together(tree, tree)
+
+
+@pytest.mark.parametrize("path", ["", "a\0b"])
+def test_a_path_is_the_name_of_a_file(path):
+    for function in (lambda: save(path, np.ones(1)), lambda: load(path, np.ones(1))):
+        with pytest.raises(ValueError, match=r"path is .*; expected the name of a file"):
+            function()

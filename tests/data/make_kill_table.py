@@ -13,7 +13,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from adversarial_pairs import PAIRS  # noqa: E402
+from adversarial_pairs import PAIRS, fresh  # noqa: E402
 from planted_bugs import BUGS  # noqa: E402
 
 from npformer import gradcheck  # noqa: E402
@@ -66,7 +66,7 @@ def planted():
 def adversarial():
     rows = []
     for name, pair in PAIRS.items():
-        verdict, note = said(pair.forward, pair.backward, pair.args, pair.kwargs)
+        verdict, note = said(*fresh(pair), pair.args, pair.kwargs)
         rows.append((name, pair.must, verdict, note))
     right = sum(EXPECTED[must] == verdict for _, must, verdict, _ in rows)
     head = f"## Pairs that are hard to judge: {right} of {len(rows)} judged as they must be\n\n"

@@ -66,3 +66,11 @@ def test_what_is_refused():
         encode([["dog"], []], {"dog": 0})
     with pytest.raises(ValueError, match=r"^decode: id 5 is not in the vocabulary of 1 words"):
         decode(np.array([[5]]), {"dog": 0})
+
+
+def test_a_vocabulary_holds_whole_numbers():
+    assert encode([["dog"]], {"dog": np.int64(3)}).tolist() == [[3]]
+    with pytest.raises(
+        TypeError, match=r"encode: vocabulary\['dog'\] is a float \(1.5\); expected an integer"
+    ):
+        encode([["dog"]], {"dog": 1.5})
