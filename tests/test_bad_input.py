@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from bad_calls import CHECKED, Change, as_type, entry, faults_of, spoilt, valid_places
-from valid_calls import CALLS, CONFIG, MODEL, call, drawn, fingerprint, replaced, with_arrays
+from valid_calls import CALLS, CONFIG, MODEL, UNREADABLE, call, drawn, fingerprint, replaced, with_arrays
 
 import npformer as npf
 
@@ -133,9 +133,9 @@ def test_what_may_not_stand_in_a_place_is_refused(number):
 
 def test_every_public_function_has_a_valid_call_and_every_place_a_fault():
     functions = {name for name in npf.__all__ if callable(getattr(npf, name)) and name.islower()}
-    assert functions - {"checked", "play"} == set(CALLS)  # play is tested in teaching
+    assert functions - {"checked", "play"} - UNREADABLE == set(CALLS)  # play is tested in teaching
     without = {str(place) for number, place in enumerate(PLACES) if not faults_at(number)}
-    assert without == FREE
+    assert without == {place for place in FREE if place.partition("-")[0] not in UNREADABLE}
     assert sum(len(faults_at(number)) for number in range(len(PLACES))) > 5000
 
 

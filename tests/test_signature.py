@@ -62,7 +62,7 @@ def test_every_parameter_is_annotated_and_read():
         for parameter, annotation in body.__annotations__.items()
         if parameter != "return" and to_rule(annotation) is ANYTHING
     }
-    assert silent == set(ASK_NOTHING)
+    assert silent == {place for place in ASK_NOTHING if place[0] in BODIES}
 
 
 def test_every_field_of_parameters_is_read():

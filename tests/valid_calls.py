@@ -8,6 +8,7 @@ test_bad_input.py says. Different letters have different lengths, so that a wron
 import inspect
 import tempfile
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -354,6 +355,11 @@ CALLS = {
     "save": lambda: {"path": "written.npz", "tree": (np.ones(2),)},
     "load": saved,
 }
+
+
+UNREADABLE = {"load_minilm"} if find_spec("safetensors") is None else set()  # without the extra
+for name in UNREADABLE:
+    del CALLS[name]
 
 
 def call(name, arguments):

