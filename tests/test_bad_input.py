@@ -350,7 +350,9 @@ def refused_in_other_words(row):
     return None if as_said else f"{type(error).__name__}: {error}"
 
 
-@pytest.mark.parametrize("row", WORDS, ids=lambda row: f"{row.function}-{row.place}")
+@pytest.mark.parametrize(
+    "row", [row for row in WORDS if row.function in CALLS], ids=lambda row: f"{row.function}-{row.place}"
+)
 def test_the_refusal_says_word_for_word(row, folder):
     assert refused_in_other_words(row) is None
 
