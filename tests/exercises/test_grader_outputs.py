@@ -10,7 +10,7 @@ import hostile
 import pytest
 
 from npformer import cli
-from npformer.exercises import grading
+from npformer.exercises import grading, judging
 from npformer.exercises.assignments import write_assignment
 from npformer.exercises.bank import bank
 from npformer.exercises.grading import Class, Row, grade, grade_one
@@ -289,9 +289,14 @@ def test_a_container_is_asked_for_all_its_walls(tmp_path, monkeypatch):
         assert wall in asked
     assert " course python -P -c" in asked and ended.startswith("kill npformer-")
     engine.write_text("#!/bin/sh\nexit 125\n")
-    assert grade_one(tmp_path / "a.py", ["order.bag"], Limits(container="podman"))[0].evidence == (
-        "The system had no process for it."
-    )
+    refused = "The system had no process for it."
+    assert grade_one(tmp_path / "a.py", ["order.bag"], Limits(container="podman"))[0].evidence == refused
+
+    def write_to_nobody(self, data, seconds):  # an engine that ended before it was written to
+        raise BrokenPipeError
+
+    monkeypatch.setattr(judging.Alone, "write", write_to_nobody)
+    assert grade_one(tmp_path / "a.py", ["order.bag"], Limits(container="podman"))[0].evidence == refused
 
 
 def test_an_engine_that_is_not_there_is_said_at_once(tmp_path, capsys, monkeypatch):
