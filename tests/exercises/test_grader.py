@@ -306,6 +306,7 @@ def test_an_error_of_ours_is_not_swallowed(small_class, monkeypatch):
 
 def test_a_hand_that_is_closed_starts_nothing(small_class, tmp_path):
     hand = Hand(grading.Class(small_class, [], ("order.bag",), Limits()), str(tmp_path))
+    hand.work(queue.Queue(), queue.Queue())  # open still, and nothing left to do
     hand.hang_up()
     hand.close()
     assert hand.judged(small_class / "s00.py")["reports"][0]["status"] == "not read"
