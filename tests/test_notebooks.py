@@ -88,7 +88,7 @@ def execute(notebook, folder):
         executed,
         kernel_name="python3",
         kernel_manager_class=ThisEnvironment,
-        timeout=120,
+        timeout=600,  # a busy machine is no error
         resources={"metadata": {"path": str(folder)}},
         record_timing=False,
         coalesce_streams=True,  # a progress bar is one line, not one for each of its steps
