@@ -31,7 +31,7 @@ class Lessons(BuildHookInterface):  # type: ignore[type-arg]
             shutil.rmtree(self.folder)
 
     def _student_copy(self) -> Any:
-        """The package's own function; its module alone, since NumPy need not be there when a wheel is built."""
+        """The package's own function. Its module alone: NumPy need not be there when a wheel is built."""
         path = Path(self.root, "npformer", "teaching", "lessons.py")
         spec = importlib.util.spec_from_file_location("lessons", path)
         assert spec is not None and spec.loader is not None
