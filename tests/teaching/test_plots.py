@@ -66,7 +66,7 @@ DRAWN = {
     "curves": lambda: plots.curves(np.arange(20), {"": LINES}, x_label="distance", y_label="dot product"),
     "two_curves": lambda: plots.curves(np.arange(20), {"value": LINES, "slope": LINES}, x_label="z"),
     "heat_maps": lambda: plots.heat_maps({"interleaved": TABLE, "halves": -2 * TABLE}),
-    "binary_counter": lambda: plots.binary_counter(BITS, WAVES),
+    "binary_counter": lambda: plots.binary_counter(BITS, WAVES, base=8),
     "lanes": lambda: plots.lanes(MEANING, ORDER, OUTPUT, TOKENS),
     "hourglass": lambda: plots.hourglass(MEANING[0], HIDDEN, OUTPUT[0]),
     "matrices": lambda: plots.matrices({"x": X, "y": Y, "x + y": X + Y}, across=2, row_labels=["dog", "man"]),
@@ -168,8 +168,26 @@ print(*({"matplotlib.pyplot", "IPython"} & set(sys.modules)))
     assert result.stdout.split() == []
 
 
-DESCRIBED = ["heat_map", "matrix", "curves", "two_curves", "heat_maps", "matrices"]
-DESCRIBED += ["lanes", "hourglass", "attention_weights", "attention_heads", "dataflow", "gradient_by_depth"]
+DESCRIBED = [
+    "frequency_bands",
+    "clock_hands",
+    "one_clock",
+    "wavelength_curves",
+    "position_similarity",
+    "binary_counter",
+    "heat_map",
+    "matrix",
+    "curves",
+    "two_curves",
+    "heat_maps",
+    "matrices",
+    "lanes",
+    "hourglass",
+    "attention_weights",
+    "attention_heads",
+    "dataflow",
+    "gradient_by_depth",
+]
 
 
 @pytest.fixture
