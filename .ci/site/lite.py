@@ -33,11 +33,11 @@ from wheels import (
 LESSON_URL = "lite/notebooks/index.html?path={lesson}.ipynb"  # from the site's root; lesson: 01_positional_encoding
 
 FROM_PYODIDE = ("numpy", "matplotlib", "ipython", "micropip")
-# What these ask for and no lesson uses: PDF files, time zones, a terminal's history.
-UNUSED = ("fonttools", "pytz", "matplotlib-pyodide", "sqlite3")
+# What these ask for and no lesson uses: PDF files, time zones.
+UNUSED = ("fonttools", "pytz", "matplotlib-pyodide")
 # The kernel installs these unless they are in the lock. Nothing here uses them (4 MB), so they are empty wheels there;
 # without jedi, IPython completes names by looking at the objects themselves.
-EMPTY = ("ssl", "sqlite3", "jedi")
+EMPTY = ("ssl", "jedi")
 KERNEL = {
     "piplite": ["micropip"],
     "ipykernel": [],
