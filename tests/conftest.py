@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import sys
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,9 +25,9 @@ why_no_cupy = cache(_why_no_cupy)
 
 
 def pytest_xdist_auto_num_workers(config):
-    """A worker for each core; none for a single file, which would wait for them, and none under coverage."""
+    """A worker for each core; none for a single file, which would wait for them."""
     asked = [Path(argument.partition("::")[0]) for argument in config.option.file_or_dir]
-    if (len(asked) == 1 and asked[0].is_file()) or "coverage" in sys.modules:
+    if len(asked) == 1 and asked[0].is_file():
         return 0
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # of a worker: it has one core
     return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else os.cpu_count()

@@ -3,6 +3,7 @@
 First the rules that every picture keeps, then, lesson by lesson, what each must show.
 """
 
+import base64
 import functools
 import io
 import subprocess
@@ -12,6 +13,7 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex, to_rgba
+from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 from matplotlib.text import Text
 from PIL import Image
@@ -107,7 +109,7 @@ def pixels(name, mode):
 
 
 def test_there_is_a_picture_of_every_kind():
-    drawing = {name for name in plots.__all__ if name.islower()} - {"encoded", "picture"}
+    drawing = {name for name in plots.__all__ if name.islower()} - {"describe", "encoded", "picture"}
     assert drawing <= set(DRAWN)
 
 
@@ -166,10 +168,61 @@ print(*({"matplotlib.pyplot", "IPython"} & set(sys.modules)))
     assert result.stdout.split() == []
 
 
-def test_a_picture_in_a_notebook_carries_its_description():
-    shown = plots.picture(DRAWN["heat_map"](), alt="twenty positions")
-    assert shown.data == data("heat_map")
-    assert shown._repr_png_()[1] == {"alt": "twenty positions"}
+DESCRIBED = ["heat_map", "matrix", "curves", "two_curves", "heat_maps", "matrices"]
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """What is handed to the notebook, in order."""
+    handed = []
+    monkeypatch.setattr("IPython.display.display", handed.append)
+    return handed
+
+
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_a_figure_describes_itself_in_words_made_from_its_numbers(name):
+    words = figure(name).get_label()
+    assert 20 < len(words) <= 900
+    assert "\n" not in words and "nan" not in words
+    assert any(sign.isdigit() for sign in words)
+
+
+def test_a_small_matrix_is_read_out_and_a_large_one_summed_up():
+    small = plots.matrix(np.array([[1.0, -0.5]]), row_labels=["dog"], title="x").get_label()
+    assert small == "x: row dog: 1, −0.5"
+    large = plots.heat_map(TABLE).get_label()
+    assert large.startswith(
+        "20 rows, 8 columns, numbers from −1 to 1; from one row to the next a number changes by"
+    )
+    uneven = plots.matrices({"W": X, "b": np.ones((1, 2))}, row_labels=["dog", "man"]).get_label()
+    assert uneven == "W: row dog: 1, −2; row man: 0.5, 0. b: row 0: 1, 1"
+
+
+def test_a_line_of_which_a_part_is_missing_is_described_by_the_rest():
+    gap = plots.curves(np.arange(3), {"": {"y": np.array([1.0, np.nan, 3.0])}}, x_label="x").get_label()
+    assert gap == "y from 1 at 0 to 3 at 2, lowest 1 at 0, highest 3 at 2"
+
+
+def test_a_picture_in_a_notebook_carries_its_description_into_the_page(shown):
+    assert plots.picture(DRAWN["heat_map"](), alt='twenty "positions"') is None
+    plots.picture(DRAWN["heat_map"]())
+    given, own = (handed._repr_mimebundle_(include=None, exclude=None) for handed in shown)
+    assert 'alt="twenty &quot;positions&quot;"' in given["text/html"]
+    assert given["text/plain"] == repr(shown[0]) == 'twenty "positions"'
+    assert base64.b64encode(data("heat_map")).decode() in given["text/html"]
+    assert own["text/plain"] == figure("heat_map").get_label()
+
+
+def test_a_picture_without_a_description_is_refused(shown):
+    with pytest.raises(ValueError, match="the figure has no description"):
+        plots.picture(Figure())
+    assert shown == []
+
+
+def test_a_high_picture_is_shown_smaller_and_a_low_one_as_it_is(shown):
+    for height in (5, 8):
+        plots.picture(plots.describe(Figure(figsize=(10, height)), "nothing"))
+    assert [handed.width for handed in shown] == [1000, 800]
 
 
 def test_the_same_thing_has_the_same_colour():

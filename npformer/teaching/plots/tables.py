@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npformer.backend import Array
-from npformer.teaching.plots.style import INK, SIGNED_MAP, WEIGHT_MAP, in_style, new_figure
+from npformer.teaching.plots.style import INK, SIGNED_MAP, WEIGHT_MAP, describe, in_style, new_figure
+from npformer.teaching.plots.words import large_table_in_words, sentence, table_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,7 +36,7 @@ def heat_map(
     axes.set(title=title, xlabel=x_label, ylabel=y_label)
     axes.spines[:].set_visible(False)
     figure.colorbar(image, label="value")
-    return figure
+    return describe(figure, sentence(title, large_table_in_words(values)))
 
 
 @in_style
@@ -56,7 +57,8 @@ def heat_maps(
         axes.spines[:].set_visible(False)
     beside[0].set_ylabel(y_label)
     figure.colorbar(image, ax=beside, label="value", pad=0.02)
-    return figure
+    words = (sentence(title, large_table_in_words(table)) for title, table in tables.items())
+    return describe(figure, ". ".join(words))
 
 
 @in_style
@@ -83,7 +85,7 @@ def matrix(
     write_numbers(axes, values, decimals, signed)
     name_cells(axes, row_labels or range(rows), column_labels or range(columns))
     axes.set(title=title, xlabel=x_label, ylabel=y_label)
-    return figure
+    return describe(figure, sentence(title, table_in_words(values, decimals, row_labels)))
 
 
 @in_style
@@ -115,7 +117,16 @@ def matrices(
         words = row_labels if (place - 1) % across == 0 else None
         name_cells(axes, words or [""] * len(values), column_labels or range(np.shape(values)[1]))
         axes.set_title(title, loc="left")
-    return figure
+    return describe(figure, _matrices_in_words(named, decimals, row_labels))
+
+
+def _matrices_in_words(named: Mapping[str, Array], decimals: int, rows: Sequence[str] | None) -> str:
+    """Each matrix under its title; the rows have their names only where a matrix has as many."""
+    names = ((rows if rows and len(rows) == len(values) else None) for values in named.values())
+    parts = zip(named.items(), names, strict=True)
+    return ". ".join(
+        sentence(title, table_in_words(x, decimals, row_names)) for (title, x), row_names in parts
+    )
 
 
 def _draw_numbered(axes: "Axes", values: Array, largest: float, decimals: int, signed: bool) -> None:
