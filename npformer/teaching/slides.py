@@ -23,7 +23,7 @@ from npformer.teaching.lessons import QUESTION, named, reveal, source_of
 ROOM = 14.0  # lines of text on a slide
 WIDE = 68  # letters in a line of text, on average
 CODE_ROOM, CODE_WIDE = 17, 80  # the same for code and what it prints
-PLUMBING = ("picture", "reveal")
+PLUMBING = ("picture", "plots", "reveal")  # names that a statement for the eye alone uses
 HEADING = re.compile(r"#{1,3} ")
 SECTION = re.compile(r"## (\d+\.\d+) ")
 MATH = re.compile(
@@ -34,10 +34,11 @@ MATH = re.compile(
 
 
 class Slide(NamedTuple):
-    """What is on one slide, as Markdown or as code, and what the speaker reads beside it."""
+    """What is on one slide, as Markdown or as code, what the next click adds, and the speaker's notes."""
 
     text: str
     code: bool = False
+    then: str = ""
     notes: str = ""
 
 
@@ -80,7 +81,9 @@ def lesson_file(lesson: str) -> Path:
     """
     found = [file for file in lesson_files() if file.name[:2] == lesson.zfill(2) and lesson.isdecimal()]
     if not found:
-        raise ValueError(f"slides: there is no lesson {lesson!r}; expected one of {', '.join(lesson_numbers())}")
+        raise ValueError(
+            f"slides: there is no lesson {lesson!r}; expected one of {', '.join(lesson_numbers())}"
+        )
     return found[0]
 
 
@@ -91,7 +94,7 @@ def with_outputs(notebook: dict[str, Any]) -> dict[str, Any]:
     import nbformat
     from nbclient import NotebookClient
 
-    run = nbformat.from_dict(notebook)
+    run = nbformat.reads(json.dumps(notebook), as_version=4)
     NotebookClient(run, timeout=600).execute()
     return dict(run)
 
@@ -156,7 +159,7 @@ def markdown_slides(text: str) -> Iterator[Slide]:
         yield Slide(full, notes=re.sub(r"</?summary>", "", folds))
         folds = ""
     if question:
-        asked = f"## Predict\n\n{question.strip()}\n\n<p class=\"pause\">Write your guess down.</p>"
+        asked = f'## Predict\n\n{question.strip()}\n\n<p class="pause">Write your guess down.</p>'
         yield Slide(asked, notes="A minute to write a guess down; collect a few; then run.")
 
 
@@ -250,12 +253,23 @@ def code_slides(cell: dict[str, Any]) -> Iterator[Slide]:
     source = source_of(cell)
     kept = without_plumbing(source)
     notes = "Run." if kept == source else f"Run. The whole cell:\n\n```python\n{source}\n```"
-    for page in pages(kept):
-        yield Slide(page, code=True, notes=notes)
-    for output in cell["outputs"]:
-        yield from output_slides(output)
+    ran = [Slide(page, code=True, notes=notes) for page in pages(kept)]
+    shown = [slide for output in cell["outputs"] for slide in output_slides(output)]
+    if (
+        ran
+        and shown
+        and shown[0].text.startswith("```")
+        and lines_of(ran[-1]) + lines_of(shown[0]) <= CODE_ROOM
+    ):
+        ran[-1] = ran[-1]._replace(then=shown.pop(0).text)
+    yield from (*ran, *shown)
     if answered := named(cell, "reveal"):
         yield from (Slide(text, notes="Compare.") for text in packed(answer_blocks(answered), ROOM))
+
+
+def lines_of(slide: Slide) -> int:
+    """How many lines of code or print a slide has, the fence or the frame around them included."""
+    return sum(map(wrapped, slide.text.split("\n"))) + slide.code
 
 
 def answer_blocks(id: str) -> Iterator[str]:
@@ -269,14 +283,28 @@ def without_plumbing(source: str) -> str:
     >>> without_plumbing("from a import b\\nx = 1\\npicture(x)\\nreveal('1.1a')")
     'x = 1'
     """
-    lines = source.split("\n")
-    for statement in ast.parse(source).body:
-        if is_plumbing(statement):
-            start = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
-            for line in range(start - 1, statement.end_lineno or start):
-                lines[line] = "\0"
+    lines, body = source.split("\n"), ast.parse(source).body
+    folded: list[ast.stmt] = []
+    for place in reversed(range(len(body))):
+        if is_plumbing(body[place]) or only_feeds(body[place], body[place + 1 :], folded):
+            folded.append(body[place])
+    for statement in folded:
+        start = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
+        lines[start - 1 : statement.end_lineno] = ["\0"] * (1 + (statement.end_lineno or start) - start)
     kept = "\n".join(line for line in lines if line != "\0")
     return re.sub(r"\n{3,}", "\n\n", kept).strip("\n")
+
+
+def only_feeds(statement: ast.stmt, later: Sequence[ast.stmt], folded: Sequence[ast.stmt]) -> bool:
+    """Whether it names a thing that only statements already folded away use."""
+    made = names_in(statement, ast.Store) if isinstance(statement, ast.Assign) else set()
+    users = [other for other in later if made & names_in(other, ast.Load)]
+    return bool(users) and all(user in folded for user in users)
+
+
+def names_in(node: ast.AST, use: type[ast.expr_context]) -> set[str]:
+    """The names that a piece of code reads (ast.Load) or sets (ast.Store)."""
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, use)}
 
 
 def is_plumbing(statement: ast.stmt) -> bool:
@@ -285,9 +313,8 @@ def is_plumbing(statement: ast.stmt) -> bool:
         return True
     if isinstance(statement, ast.FunctionDef) and statement.decorator_list:
         return True  # a slider
-    value = statement.value if isinstance(statement, ast.Expr | ast.Assign) else None
-    called = {node.id for node in ast.walk(value) if isinstance(node, ast.Name)} if value else set()
-    return bool(called & {*PLUMBING, "plots"}) or "set_printoptions" in ast.unparse(statement)
+    drawing = isinstance(statement, ast.Expr | ast.Assign) and names_in(statement, ast.Load) & {*PLUMBING}
+    return bool(drawing) or "set_printoptions" in ast.unparse(statement)
 
 
 def pages(text: str) -> Iterator[str]:
@@ -348,6 +375,8 @@ def cells_of(slide: Slide) -> Iterator[Any]:
 
     new_cell = new_code_cell if slide.code else new_markdown_cell
     yield new_cell(slide.text, metadata={"slideshow": {"slide_type": "slide"}})
+    if slide.then:
+        yield new_markdown_cell(slide.then, metadata={"slideshow": {"slide_type": "fragment"}})
     if slide.notes.strip():
         yield new_markdown_cell(slide.notes, metadata={"slideshow": {"slide_type": "notes"}})
 
