@@ -4,8 +4,9 @@
 
 nbconvert makes the page, by its reveal.js exporter. reveal.js itself, which nbconvert would load from the
 network, is package data (the folder stage, with its licence), and formulas become MathML, which browsers draw
-by themselves: one file holds it all. What draws a picture is folded away into the speaker notes (key S), beside
-the minutes and the questions that will come. Everything is measured in lines: a slide has room for so many.
+by themselves: one file holds it all. What draws a picture is folded away into the speaker notes (key S),
+beside the minutes and the questions that will come. Everything is measured in lines: a slide has room for so
+many.
 """
 
 import ast
@@ -122,7 +123,7 @@ def plan_of(lesson: int, text: str) -> Plan:
 
 
 def slides_of(notebook: dict[str, Any], plan: Plan) -> list[Slide]:
-    """All slides of a lesson, the plan's words in their notes; the questions to expect go with the last one."""
+    """All slides of a lesson; the plan's words are in the notes, its questions at the start and the end."""
     found: list[Slide] = []
     for cell in notebook["cells"]:
         found += markdown_slides(source_of(cell)) if cell["cell_type"] == "markdown" else code_slides(cell)
@@ -155,12 +156,26 @@ def markdown_slides(text: str) -> Iterator[Slide]:
     """What is told, cut where a slide is full; a question has a slide of its own."""
     folds = "\n\n".join(re.findall(r"<details>(.*?)</details>", text, flags=re.S))
     told, _, question = re.sub(r"<details>.*?</details>", "", text, flags=re.S).partition(QUESTION)
-    for full in packed(blocks(told), ROOM):
+    before = list(packed(blocks(told), ROOM))
+    asked = (
+        f'## Predict\n\n{question.strip()}\n\n<p class="pause">Write your guess down.</p>' if question else ""
+    )
+    if question and before and height_of(before[-1]) + height_of(asked) <= ROOM and "## " not in before[-1]:
+        asked = f"{before.pop()}\n\n{asked}"
+    for full in before:
         yield Slide(full, notes=re.sub(r"</?summary>", "", folds))
         folds = ""
-    if question:
-        asked = f'## Predict\n\n{question.strip()}\n\n<p class="pause">Write your guess down.</p>'
+    if asked:
         yield Slide(asked, notes="A minute to write a guess down; collect a few; then run.")
+
+
+def height_of(slide: str) -> float:
+    """The heights of all blocks of a slide.
+
+    >>> height_of("## 1.1 A heading\\n\\nWords.")
+    3.5
+    """
+    return sum(map(height, slide.split("\n\n")))
 
 
 def blocks(text: str) -> Iterator[str]:
@@ -205,14 +220,13 @@ def sentences(paragraph: str) -> Iterator[str]:
 
 
 def packed(parts: Any, room: float, between: str = "\n\n") -> Iterator[str]:
-    """As many parts on a slide as there is room; a heading never ends one, points of a list stay a list."""
+    """As many parts on a slide as there is room; a heading begins one, and does not stand alone."""
     full: list[str] = []
     for part in parts:
-        if full and sum(map(height, [*full, part])) > room:
-            carried = [full.pop()] if HEADING.match(full[-1]) else []
-            if full:
-                yield between.join(full)
-            full = carried
+        crowded = sum(map(height, [*full, part])) > room and not all(map(HEADING.match, full))
+        if full and (crowded or HEADING.match(part)):
+            yield between.join(full)
+            full = []
         full.append(part)
     if full:
         yield between.join(full)
@@ -398,4 +412,5 @@ def as_mathml(found: re.Match[str]) -> str:
         return found["kept"]
     shown = found["shown"] is not None
     tex = html.unescape(found["shown"] if shown else found["inline"])
+    tex = re.sub(r"\\(sin|cos|exp|ln|log) +(?=[\w\\])", r"\\\1\\,", tex)  # sin 1, not sin1
     return str(convert(tex, display="block" if shown else "inline"))
