@@ -62,4 +62,5 @@ def confidence(probabilities: Mapping[str, Array], *, mark: float | None = None)
 def _heap_in_words(title: str, values: Array) -> str:
     """Where the middle half of the tokens lies."""
     low, high = np.quantile(values, [0.25, 0.75])
-    return sentence(title, f"{said(values.mean(), 3)} on average; half from {said(low, 3)} to {said(high, 3)}")
+    half = f"half from {said(low, 3)} to {said(high, 3)}"
+    return sentence(title, f"{said(values.mean(), 3)} on average", half)
