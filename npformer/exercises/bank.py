@@ -45,7 +45,7 @@ class Exercise(NamedTuple):
     teach: str  # the lesson's section
     options: tuple[Option, ...] = ()
     right: str = ""  # a letter, or "true" or "false"
-    recipe: str = ""  # the function in `recipes` that knows the number or the vector
+    recipe: str = ""  # the function in `computed` that knows the number or the vector
     signature: str = ""
 
     def __str__(self) -> str:

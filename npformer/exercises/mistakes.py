@@ -12,8 +12,8 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 from npformer.exercises import slips
-from npformer.exercises.outcomes import TOLERANCE, Outcome, agreeing, run, same_outcome
 from npformer.exercises.probes import subjects
+from npformer.exercises.runs import TOLERANCE, Outcome, agreeing, run, same_outcome
 from npformer.exercises.slips import Options
 
 

@@ -20,9 +20,9 @@ from npformer import positional_encoding
 from npformer.exercises import Result, check, hint, list_exercises, progress, show
 from npformer.exercises.bank import KINDS, TOPICS, bank, confusions
 from npformer.exercises.behaviour import fit
+from npformer.exercises.computed import RECIPES, posed
 from npformer.exercises.mistakes import FAMILIES, TOLERANCES, words
 from npformer.exercises.probes import subjects
-from npformer.exercises.recipes import RECIPES, posed
 from npformer.exercises.result import TITLES
 
 ROOT = Path(__file__).parents[2]
