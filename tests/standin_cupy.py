@@ -304,6 +304,10 @@ def partition(a, kth, axis):
     return ndarray(np.partition(_host(a), kth, axis))
 
 
+def flatnonzero(a):
+    return ndarray(np.flatnonzero(_host(a)))
+
+
 def cumsum(a, axis):
     return ndarray(np.cumsum(_host(a), axis))
 

@@ -116,7 +116,7 @@ def choose(
     p, _ = softmax_forward((logits - logits.max(axis=-1, keepdims=True)) / float(temperature))  # (B, V)
     if top_k is not None or top_p is not None:
         left = p >= last_left(p, top_k or p.shape[-1], float(top_p or 1))  # (B, V)
-        columns = xp.flatnonzero(left.reshape(-1, p.shape[-1]).any(axis=0))  # (C,), those that some row left
+        columns = xp.flatnonzero(left.reshape(-1, p.shape[-1]).sum(axis=0))  # (C,), left by some row
         p = p[..., columns] * left[..., columns]  # (B, C): sums over few columns are quick
     sums = xp.cumsum(p, axis=-1)
     drawn = xp.asarray(rng.random(p.shape[:-1]))[..., None] * sums[..., -1:]  # (B, 1)
@@ -133,7 +133,8 @@ def last_left(p: Array, top_k: int, top_p: float) -> Array:
     xp, k = array_module(p), min(top_k, p.shape[-1])
     p = _largest(p, k)
     whole = p.sum(axis=-1, keepdims=True)  # (B, 1)
-    n = max(1, int((p >= (1 - top_p) / k * whole).sum(axis=-1).max(initial=0)))
+    counts = (p >= (1 - top_p) / k * whole).sum(axis=-1)  # (B,), those among which the last one left is
+    n = max(1, int(counts.max()) if counts.size else 0)
     likeliest = -xp.sort(-_largest(p, n), axis=-1)  # (B, n), in falling order
     before = xp.cumsum(likeliest, axis=-1) - likeliest  # what stands before each one
     left = (before < top_p * whole).sum(axis=-1)[..., None]  # (B, 1), how many
