@@ -15,7 +15,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from importlib import metadata
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeAlias
 
@@ -33,6 +32,7 @@ from npformer.exercises.grader.judging import (
 from npformer.exercises.grader.messages import readable
 from npformer.exercises.grader.submissions import SUFFIXES
 from npformer.exercises.result import PASSES
+from npformer.installed import how_to_get, version
 
 UNANSWERED = ("not answered", "not read")
 SKIPPED = ("__MACOSX", "__pycache__", "site-packages", "node_modules", "venv", "env")
@@ -128,7 +128,7 @@ class Class(NamedTuple):
     def settings(self) -> Report:
         """What decides the rows, besides the files."""
         fixed = self.limits._replace(seconds=float(self.limits.seconds), wall=float(self.limits.wall))
-        return {"version": metadata.version("npformer"), "exercises": list(self.ids), "limits": list(fixed)}
+        return {"version": version(), "exercises": list(self.ids), "limits": list(fixed)}
 
 
 def grade(
@@ -318,7 +318,7 @@ def by_cluster(course: Class, left: Sequence[int], address: str) -> Judged:
     try:
         from distributed import Client, as_completed
     except ImportError:
-        raise ValueError("--dask needs the package distributed: uv sync --extra dask") from None
+        raise ValueError(f"--dask needs the package distributed; to get it: {how_to_get('dask')}") from None
     waiting = iter(left)
     with Client(address, set_as_default=False) as client:
         coming = as_completed(loop=client.loop)

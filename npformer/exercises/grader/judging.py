@@ -110,7 +110,7 @@ def environment(mark: str, home: str) -> dict[str, str]:
     kept = ("SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     own = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "Agg", "LANG": "C.UTF-8"}
-    places = dict.fromkeys(("HOME", "TMPDIR", "MPLCONFIGDIR", "IPYTHONDIR"), home)
+    places = dict.fromkeys(("HOME", "USERPROFILE", "TMPDIR", "MPLCONFIGDIR", "IPYTHONDIR"), home)
     return {k: os.environ[k] for k in kept if k in os.environ} | threads | own | places | {MARK: mark}
 
 
