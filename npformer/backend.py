@@ -4,6 +4,7 @@ import sys
 from typing import Any
 
 from npformer.arrays import Array, array_module
+from npformer.installed import how_to_get
 from npformer.tree import mapped, on_host
 from npformer.validate import is_array
 
@@ -57,7 +58,7 @@ def _why_no_cupy() -> str:
     try:
         import cupy
     except ImportError:
-        return "CuPy is not installed; from a clone: uv sync --extra cuda12 (or cuda13)"
+        return f"CuPy is not installed; to get it, or cuda13: {how_to_get('cuda12')}"
     try:
         (cupy.ones((2, 2)) @ cupy.ones((2, 2))).sum().item()  # CuPy imports without a GPU, or without cuBLAS
     except Exception as error:

@@ -1,11 +1,12 @@
 """The command `npformer`: the worked example in a terminal, and worksheets of it."""
 
 import argparse
+import errno
 import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from importlib import metadata
+from importlib.util import find_spec
 from typing import TypeAlias
 
 import numpy as np
@@ -13,7 +14,9 @@ import numpy as np
 from npformer.encoder import encoder_block_backward, encoder_block_forward
 from npformer.exercises.commands import add_commands
 from npformer.gradcheck import gradcheck
+from npformer.installed import how_to_get, version
 from npformer.published.stories import fetch_stories
+from npformer.teaching.handout import FOLDER, write_lessons
 from npformer.teaching.player import play
 from npformer.teaching.worked_example import MOST_DECIMALS, Trace, worked_example
 from npformer.teaching.worksheet import DECIMALS, PAPERS, example_from_name, save_worksheet
@@ -24,11 +27,11 @@ ASCII = str.maketrans(
     | {"…": "...", "─": "-", "“": '"', "”": '"'}
 )
 LESSONS = """\
-The lessons take these steps one at a time, with pictures. They are in the folder notebooks:
+The lessons take these steps one at a time, with pictures:
 
-    uv run jupyter lab notebooks
+    {}npformer lessons
 
-opens it; begin with 01_positional_encoding.ipynb."""
+writes them into a folder of your own; begin with 01_positional_encoding.ipynb."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as error:  # a command with an exit code of its own
         return int(error.code or 0)
     except ModuleNotFoundError as error:
-        return _refuse(options.command, f"{error}; try `uv sync --extra notebook`")
+        return _refuse(options.command, f"{error}; to get it: {how_to_get('plots')}")
     except (ValueError, OSError) as error:
         return _refuse(options.command, re.sub(r"^\w+: ", "", str(error)))  # without the function's name
     return 0
@@ -62,9 +65,10 @@ def _parser() -> argparse.ArgumentParser:
         prog="npformer",
         description="The Transformer in plain NumPy functions. Without a command: the worked example.",
     )
-    parser.add_argument("--version", action="version", version=f"npformer {metadata.version('npformer')}")
+    parser.add_argument("--version", action="version", version=f"npformer {version()}")
     commands = parser.add_subparsers(dest="command", metavar="command")
     _add_trace(commands)
+    _add_lessons(commands)
     _add_worksheet(commands)
     _add_fetch(commands)
     _add_play(commands)
@@ -90,6 +94,14 @@ def _add_decimals(command: argparse.ArgumentParser, unless_given: str = "") -> N
         metavar=f"1..{MOST_DECIMALS}",
         help=f"round every step to so many decimals before the next, as on paper{unless_given}",
     )
+
+
+def _add_lessons(commands: Commands) -> None:
+    summary = "the lessons into a folder of your own, without outputs"
+    command = commands.add_parser("lessons", help=f"write {summary}", description=f"Write {summary}.")
+    command.add_argument("folder", nargs="?", default=FOLDER, metavar="FOLDER", help=f"{FOLDER} unless given")
+    command.add_argument("--force", action="store_true", help="overwrite the files that are there")
+    command.set_defaults(run=_lessons)
 
 
 def _add_worksheet(commands: Commands) -> None:
@@ -125,7 +137,24 @@ def _trace(options: argparse.Namespace) -> Iterator[str]:
     trace = worked_example(decimals=options.decimals)
     yield f"{trace}\n"
     yield f"{_verdict(trace)}\n"
-    yield LESSONS
+    yield LESSONS.format(_caller())
+
+
+def _lessons(options: argparse.Namespace) -> Iterator[str]:
+    handout = write_lessons(options.folder, force=options.force)
+    for verb, files in (("written", handout.written), ("kept as it was", handout.kept)):
+        yield from (f"{verb}: {file}" for file in files)
+    if handout.kept:
+        yield "\nWhat was there is yours and stays; --force writes it anew."
+    if find_spec("jupyterlab") is None:
+        yield f"\nJupyterLab opens them. To get it:\n\n    {how_to_get('notebook')}"
+    folder = f'"{options.folder}"' if " " in options.folder else options.folder
+    yield f"\nNow type:\n\n    {_caller()}jupyter lab {folder}"
+
+
+def _caller() -> str:
+    """What the next command begins with, as this one did: uv names itself to what it runs."""
+    return "uv run " if "UV" in os.environ else ""
 
 
 def _worksheet(options: argparse.Namespace) -> Iterator[str]:
@@ -166,4 +195,9 @@ def _say(text: str) -> None:
         text.encode(encoding)
     except UnicodeEncodeError:
         text = text.translate(ASCII).encode(encoding, "replace").decode(encoding)
-    print(text, flush=True)
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        if error.errno == errno.EINVAL:  # what Windows says of a closed pipe
+            raise BrokenPipeError from error
+        raise

@@ -173,7 +173,7 @@ def residual_backward(
     inner: Any,
     cache: ResidualCache,
 ) -> tuple[Array, Any, LayerNormParams]:
-    """The lines of `residual_forward` from the last one up: dx, the sub-layer's gradients, the norm's.
+    """The lines of `residual_forward` from the last one up: dy (..., T, d_model) -> dx, both gradients.
 
     In the sum, x went two ways: into the sub-layer and past it. So its gradients add.
     """
@@ -259,7 +259,7 @@ def encoder_backward(
 def stack_forward(
     x: Array, block_forward: Callable[[Array, Any], tuple[Array, Any]], params: Any, config: TransformerConfig
 ) -> tuple[Array, tuple[Any, ...], LayerNormCache | None]:
-    """x through all of params.blocks, then through params.norm if there is one, and the caches of both."""
+    """x (..., T, d_model) through all of params.blocks, then params.norm if there is one: y, their caches."""
     caches, norm = [], None
     for block in params.blocks:
         x, cache = block_forward(x, block)
@@ -275,7 +275,7 @@ def stack_backward(
     caches: tuple[Any, ...],
     norm: LayerNormCache | None,
 ) -> tuple[Array, tuple[Any, ...], LayerNormParams | None]:
-    """`stack_forward` from the last line up: dx, the gradients of each block, and of the norm."""
+    """`stack_forward` from the last line up: dy (..., T, d_model) -> dx, the gradients of blocks and norm."""
     grads, dnorm = [], None
     if norm is not None:
         dy, dnorm = layer_norm_backward(dy, norm)

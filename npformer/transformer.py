@@ -184,7 +184,7 @@ def embed_forward(
 
 
 def embed_backward(dx: Array, cache: EmbeddedCache) -> tuple[EmbeddingParams, LearnedPositionsParams | None]:
-    """`embed_forward` from the last line up, for start = 0: the gradients of the two tables."""
+    """`embed_forward` from the last line up, for start = 0: dx (..., T, d_model) -> both gradients."""
     dx, dtable = dropout_backward(dx, cache.dropout), None
     if cache.positions is not None:
         dx, dtable = learned_positions_backward(dx, cache.positions)

@@ -1,5 +1,6 @@
 """The command, as it is typed: what it prints, what it returns, and what it makes of strange terminals."""
 
+import errno
 import io
 import json
 import os
@@ -7,6 +8,7 @@ import runpy
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
@@ -34,7 +36,7 @@ def test_without_a_command_it_prints_the_trace_its_check_and_the_lessons(argumen
     assert out.startswith(f"{worked_example()}\n")
     rest = out.removeprefix(str(worked_example()))
     assert "gradient check: all 13 passed" in rest
-    assert rest.index("gradient check") < rest.index("uv run jupyter lab notebooks")
+    assert rest.index("gradient check") < rest.index("npformer lessons")
     assert out.endswith("; begin with 01_positional_encoding.ipynb.\n")
 
 
@@ -136,7 +138,7 @@ def test_without_matplotlib_it_says_how_to_get_it(monkeypatch, tmp_path, capsys)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert cli.main(["worksheet", "--seed", "Ada", "--out", str(tmp_path / "a.pdf")]) == 2
     err = capsys.readouterr().err
-    assert "matplotlib" in err and err.endswith("; try `uv sync --extra notebook`\n")
+    assert "matplotlib" in err and err.endswith("(in a clone: uv sync --extra plots)\n")
     assert not list(tmp_path.iterdir())
 
 
@@ -185,6 +187,45 @@ def test_what_cannot_be_played_is_said_in_one_line(arguments, message, tmp_path,
     assert not list(tmp_path.iterdir())
 
 
+# --- the lessons ----------------------------------------------------------------------------------
+
+
+def test_lessons_are_written_and_the_next_command_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("UV", "uv")
+    assert cli.main(["lessons"]) == 0
+    out = capsys.readouterr().out
+    first = Path("my_lessons", "01_positional_encoding.ipynb")
+    assert out.startswith(f"written: {first}\n") and first.is_file() and "kept" not in out
+    assert out.endswith("\nNow type:\n\n    uv run jupyter lab my_lessons\n")
+    first.write_text("mine", encoding="utf-8")
+    assert cli.main(["lessons"]) == 0
+    out = capsys.readouterr().out
+    assert f"kept as it was: {first}\n" in out and "written" not in out and "--force" in out
+    assert first.read_text(encoding="utf-8") == "mine"
+    assert cli.main(["lessons", "--force"]) == 0
+    assert "kept" not in capsys.readouterr().out and first.read_text(encoding="utf-8") != "mine"
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_without_uv_and_jupyterlab_it_says_how_to_go_on(installed, tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("UV", raising=False)
+    monkeypatch.setattr(cli, "find_spec", lambda name: installed or None)
+    folder = tmp_path / "my own"
+    assert cli.main(["lessons", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert ('pip install "npformer[notebook]"' in out) is not installed
+    assert out.endswith(f'    jupyter lab "{folder}"\n')
+
+
+def test_lessons_are_not_written_into_a_file(tmp_path, capsys):
+    (tmp_path / "a").write_text("")
+    assert cli.main(["lessons", str(tmp_path / "a")]) == 2
+    assert (
+        capsys.readouterr().err == f"npformer lessons: {str(tmp_path / 'a')!r} is a file; expected a folder\n"
+    )
+
+
 # --- the command line -----------------------------------------------------------------------------
 
 
@@ -196,7 +237,7 @@ def test_help_lists_every_command(capsys):
     assert "trace " in out and "worksheet" in out and out.isascii()
 
 
-@pytest.mark.parametrize("command", ["trace", "worksheet", "play"])
+@pytest.mark.parametrize("command", ["trace", "lessons", "worksheet", "play"])
 def test_every_command_has_help(command, capsys):
     with pytest.raises(SystemExit) as stop:
         cli.main([command, "--help"])
@@ -229,6 +270,7 @@ def test_python_m_npformer_is_the_command(monkeypatch, capsys):
 # --- strange terminals ----------------------------------------------------------------------------
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="head is a command of POSIX")
 def test_a_reader_that_leaves_early_sees_no_traceback():
     command = f'"{sys.executable}" -m npformer | head -n 1'
     result = subprocess.run(command, shell=True, capture_output=True, timeout=120)
@@ -236,7 +278,8 @@ def test_a_reader_that_leaves_early_sees_no_traceback():
     assert result.stdout.decode().count("\n") == 1
 
 
-def test_a_closed_pipe_ends_the_command_quietly(monkeypatch, tmp_path):
+@pytest.mark.parametrize("error", [BrokenPipeError(), OSError(errno.EINVAL, "on Windows")])
+def test_a_closed_pipe_ends_the_command_quietly(error, monkeypatch, tmp_path):
     with (tmp_path / "out").open("w") as file:
 
         class Closed(io.StringIO):
@@ -244,12 +287,22 @@ def test_a_closed_pipe_ends_the_command_quietly(monkeypatch, tmp_path):
             fileno = file.fileno
 
             def write(self, text):
-                raise BrokenPipeError
+                raise error
 
         monkeypatch.setattr(sys, "stdout", Closed())
         assert cli.main([]) == 1
         os.write(file.fileno(), b"what is still in the buffer goes nowhere")
     assert (tmp_path / "out").read_bytes() == b""
+
+
+def test_a_full_disk_is_said(monkeypatch, capsys):
+    class Full(io.StringIO):
+        def write(self, text):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    assert cli.main([]) == 2
+    assert "No space left on device" in capsys.readouterr().err
 
 
 def test_a_terminal_without_utf_8_gets_ascii():

@@ -496,7 +496,11 @@ def test_the_benchmark_times_nothing_that_is_wrong(monkeypatch):
 @pytest.mark.parametrize(
     ("cupy", "words"),
     [
-        (None, "CuPy is not installed; from a clone: uv sync --extra cuda12 (or cuda13)"),
+        (
+            None,
+            "CuPy is not installed; to get it, or cuda13: "
+            'pip install "npformer[cuda12]" (in a clone: uv sync --extra cuda12)',
+        ),
         (types.SimpleNamespace(ones=lambda shape: 1 / 0), "nvidia-smi tells whether the driver sees a GPU"),
     ],
 )

@@ -8,7 +8,7 @@ check("pe.entry@Ada", 0.841)        # the answer; level=2 adds a question, level
 
 from npformer.exercises.bank import Exercise, bank, find, progress
 from npformer.exercises.checking import check
-from npformer.exercises.recipes import posed
+from npformer.exercises.computed import posed
 from npformer.exercises.result import Result
 
 __all__ = ["Result", "check", "hint", "list_exercises", "progress", "show"]

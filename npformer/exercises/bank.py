@@ -20,6 +20,7 @@ TOPICS = (
     "decoder",
     "search",
     "gpu",
+    "modern",
 )
 
 
@@ -45,7 +46,7 @@ class Exercise(NamedTuple):
     teach: str  # the lesson's section
     options: tuple[Option, ...] = ()
     right: str = ""  # a letter, or "true" or "false"
-    recipe: str = ""  # the function in `recipes` that knows the number or the vector
+    recipe: str = ""  # the function in `computed` that knows the number or the vector
     signature: str = ""
 
     def __str__(self) -> str:

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.outcomes import run
 from npformer.exercises.probes import Arguments, Subject
 from npformer.exercises.relations import Seen, close, named_factor, tried
+from npformer.exercises.runs import run
 
 Function = Callable[..., Any]
 

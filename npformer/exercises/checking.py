@@ -7,10 +7,10 @@ import numpy as np
 
 from npformer.backend import Array
 from npformer.exercises.bank import Exercise, confusions, find, record
-from npformer.exercises.evidence import check_function
+from npformer.exercises.computed import Posed, posed, tolerance
 from npformer.exercises.mistakes import words
-from npformer.exercises.recipes import Posed, posed, tolerance
 from npformer.exercises.result import Result, passed, unanswered
+from npformer.exercises.verdict import check_function
 
 LETTERS = "abcdef"
 WORDS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}

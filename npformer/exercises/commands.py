@@ -127,7 +127,7 @@ def _chosen(options: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _limits(options: argparse.Namespace) -> Any:
-    from npformer.exercises.judging import Limits
+    from npformer.exercises.grader.judging import Limits
 
     if not 0 < options.seconds < 1e6 or not 0 <= options.wall < 1e6 or options.megabytes < 1:
         raise ValueError("--seconds, --wall and --megabytes are numbers above 0")
@@ -138,8 +138,8 @@ def _limits(options: argparse.Namespace) -> Any:
 
 
 def _check(options: argparse.Namespace) -> Iterator[str]:
-    from npformer.exercises.grading import UNANSWERED, grade_one
-    from npformer.exercises.reports import card
+    from npformer.exercises.grader.grading import UNANSWERED, grade_one
+    from npformer.exercises.grader.reports import card
 
     path, ids = Path(options.file), _chosen(options)
     if not path.is_file():
@@ -174,13 +174,13 @@ def _unread(rows: Any) -> bool:
 
 
 def _points(options: argparse.Namespace, ids: tuple[str, ...]) -> dict[str, float] | None:
-    from npformer.exercises.reports import read_points
+    from npformer.exercises.grader.reports import read_points
 
     return read_points(Path(options.points), ids) if options.points else None
 
 
 def _gradescope(options: argparse.Namespace, rows: Any, points: dict[str, float] | None) -> None:
-    from npformer.exercises.reports import write_gradescope
+    from npformer.exercises.grader.reports import write_gradescope
 
     if options.gradescope:
         write_gradescope(
@@ -189,7 +189,7 @@ def _gradescope(options: argparse.Namespace, rows: Any, points: dict[str, float]
 
 
 def _grade(options: argparse.Namespace) -> Iterator[str]:
-    from npformer.exercises.grading import Journal, grade, listed
+    from npformer.exercises.grader.grading import Journal, grade, listed
 
     ids, out, folder = _chosen(options), Path(options.csv), Path(options.folder)
     for path in (out, *(Path(name) for name in (options.html, options.feedback, options.gradescope) if name)):
@@ -223,8 +223,8 @@ def _tell(line: str) -> None:
 def _written(
     options: argparse.Namespace, rows: Any, points: dict[str, float] | None, out: Path
 ) -> Iterator[str]:
-    from npformer.exercises import reports
-    from npformer.exercises.grading import write_csv
+    from npformer.exercises.grader import reports
+    from npformer.exercises.grader.grading import write_csv
 
     roster = reports.read_roster(Path(options.roster), rows) if options.roster else None
     write_csv(rows, out, points)
@@ -261,8 +261,8 @@ def _interrupted(out: Path) -> Iterator[None]:
 
 
 def _assignment(options: argparse.Namespace) -> Iterator[str]:
-    from npformer.exercises.assignments import write_assignment
     from npformer.exercises.bank import find
+    from npformer.exercises.grader.assignments import write_assignment
 
     ids = [find(i.strip())[0].id for i in options.exercises.split(",")]
     out = Path(options.out)

@@ -230,13 +230,16 @@ def causal_block_forward(
 
 
 def causal_block_backward(dy: Array, cache: CausalBlockCache) -> tuple[Array, CausalBlockParams]:
-    """The forward's lines from the last one up; each sum hands its gradient to both of its terms."""
+    """The forward's lines from the last one up: dy (..., T, d_model) -> dx, gradients.
+
+    Each sum hands its gradient to both of its terms.
+    """
     dm, dffn = gated_ffn_backward(dy, cache.ffn)  # f = FFN(m)
-    dh, dnorm_2 = rms_norm_backward(dm, cache.norm_2)  # m = RMSNorm(h)
-    dh += dy  # y = h + f
+    through_ffn, dnorm_2 = rms_norm_backward(dm, cache.norm_2)  # m = RMSNorm(h)
+    dh = dy + through_ffn  # y = h + f
     dn, dattention = self_attention_backward(dh, cache.attention)  # a = Attention(n)
-    dx, dnorm_1 = rms_norm_backward(dn, cache.norm_1)  # n = RMSNorm(x)
-    dx += dh  # h = x + a
+    through_attention, dnorm_1 = rms_norm_backward(dn, cache.norm_1)  # n = RMSNorm(x)
+    dx = dh + through_attention  # h = x + a
     return dx, CausalBlockParams(dattention, dnorm_1, dffn, dnorm_2)
 
 
@@ -248,7 +251,7 @@ def logits_forward(y: Array, params: CausalLMParams) -> tuple[Array, Any]:
 
 
 def logits_backward(dlogits: Array, cache: Any) -> tuple[Array, Array | None, Array | None]:
-    """dy, and the gradient of E or of the head, whichever was used."""
+    """dlogits (..., T, vocab_size) -> dy (..., T, d_model), and the gradient of E or of the head."""
     if hasattr(cache, "E"):
         dy, (dE,) = tied_logits_backward(dlogits, cache)
         return dy, dE, None

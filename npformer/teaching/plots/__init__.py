@@ -1,7 +1,7 @@
 """Pictures of arrays: functions that take arrays and return matplotlib Figures, a file for each lesson.
 
     from npformer import positional_encoding
-    plots.picture(plots.heat_map(positional_encoding(50, 64)), alt="...")
+    plots.picture(plots.heat_map(positional_encoding(50, 64)))
 
 The files read in the lessons' order, `style`, `tables` and `lines` first: positions, feed_forward, attention,
 block, order, decoder, speed.
@@ -32,6 +32,7 @@ from npformer.teaching.plots.style import (
     SINE,
     STYLE,
     WEIGHT_MAP,
+    describe,
     encoded,
     picture,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "cross_attention",
     "curves",
     "dataflow",
+    "describe",
     "encoded",
     "frequency_bands",
     "gradient_by_depth",

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from npformer.backend import Array
-from npformer.teaching.plots.style import FAINT, INK, in_style, new_figure
+from npformer.teaching.plots.style import FAINT, INK, describe, in_style, new_figure
+from npformer.teaching.plots.words import lines_in_words, sentence
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,7 +23,7 @@ def curves(
     >>> [axes.get_title() for axes in curves(np.arange(2), {"up": {"x": np.arange(2)}}, x_label="x").axes]
     ['up']
     """
-    figure = new_figure(10 if len(panels) == 1 else 12, 5)
+    figure = new_figure(10 if len(panels) == 1 else 12, 4.4)
     beside = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, (title, lines) in zip(beside, panels.items(), strict=True):
         for (colour, line), (label, y) in told_apart(lines):
@@ -31,7 +32,7 @@ def curves(
         axes.grid(color=FAINT)
         axes.legend()
     beside[0].set_ylabel(y_label)
-    return figure
+    return describe(figure, sentence(y_label, lines_in_words(x, panels)))
 
 
 def told_apart(

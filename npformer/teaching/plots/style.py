@@ -9,10 +9,9 @@ and pyplot never is, so a figure leaves no state behind.
 import functools
 import io
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from IPython.display import Image
     from matplotlib.figure import Figure
 
 P = ParamSpec("P")
@@ -69,8 +68,58 @@ def encoded(figure: "Figure", kind: str = "png") -> bytes:
     return file.getvalue()
 
 
-def picture(figure: "Figure", alt: str) -> "Image":
-    """The figure as a notebook shows it, with a description for those who cannot see it."""
-    from IPython.display import Image
+HIGHEST = 640  # pixels of a picture in a notebook: it and its code are on one screen
 
-    return Image(data=encoded(figure), format="png", alt=alt)  # type: ignore[no-untyped-call]
+
+class Picture(NamedTuple):
+    """A picture and its description, as every notebook program shows both.
+
+    The bytes stand in an `<img>` with its `alt`: JupyterLab, Notebook 7 and nbconvert drop the description
+    that may go with an image/png. They keep this element in notebooks that are not trusted, too.
+    """
+
+    png: bytes
+    alt: str
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        import base64
+        import html
+
+        data = base64.b64encode(self.png).decode()
+        source = f'src="data:image/png;base64,{data}"'
+        return {
+            "text/html": f'<img alt="{html.escape(self.alt)}" width="{self.width}" {source}>',
+            "text/plain": self.alt,
+        }
+
+    @property
+    def width(self) -> int:
+        """In pixels: its own, or less where it would be higher than 640."""
+        width, height = (
+            int.from_bytes(self.png[start : start + 4]) for start in (16, 20)
+        )  # the PNG's header
+        return round(width * min(1, HIGHEST / height))
+
+    def __repr__(self) -> str:
+        return self.alt
+
+
+def describe(figure: "Figure", text: str) -> "Figure":
+    """Give a figure the words for those who cannot see it, and return it: `picture` hands them on."""
+    figure.set_label(text)
+    return figure
+
+
+def picture(figure: "Figure", alt: str | None = None) -> None:
+    """Show the figure in a notebook, where it is called: code may go on below, as `reveal` does.
+
+    Its description is `alt`, or else what `describe` gave the figure.
+
+    Raises ValueError for a figure without any description.
+    """
+    from IPython.display import display
+
+    words = alt or str(figure.get_label())
+    if not words:
+        raise ValueError("picture: the figure has no description; expected describe(figure, text) or alt=")
+    display(Picture(encoded(figure), words))  # type: ignore[no-untyped-call]

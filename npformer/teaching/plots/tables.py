@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npformer.backend import Array
-from npformer.teaching.plots.style import INK, SIGNED_MAP, WEIGHT_MAP, in_style, new_figure
+from npformer.teaching.plots.style import INK, SIGNED_MAP, WEIGHT_MAP, describe, in_style, new_figure
+from npformer.teaching.plots.words import large_table_in_words, sentence, table_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,13 +30,15 @@ def heat_map(
     'column'
     """
     rows, columns = np.shape(values)
-    figure = new_figure(7 if rows == columns else 10, 6 if rows == columns else 5)
+    figure = new_figure(6.4 if rows == columns else 10, 5.2 if rows == columns else 4.8)
     axes = figure.add_subplot()
     image = axes.imshow(values, aspect="auto", interpolation="nearest", **colours_of(values, signed))
     axes.set(title=title, xlabel=x_label, ylabel=y_label)
     axes.spines[:].set_visible(False)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.get_major_locator().set_params(integer=True)  # there is no position 2.5
     figure.colorbar(image, label="value")
-    return figure
+    return describe(figure, sentence(title, large_table_in_words(values)))
 
 
 @in_style
@@ -56,7 +59,8 @@ def heat_maps(
         axes.spines[:].set_visible(False)
     beside[0].set_ylabel(y_label)
     figure.colorbar(image, ax=beside, label="value", pad=0.02)
-    return figure
+    words = (sentence(title, large_table_in_words(table)) for title, table in tables.items())
+    return describe(figure, ". ".join(words))
 
 
 @in_style
@@ -77,13 +81,13 @@ def matrix(
     ['1.0', '0.0', '0.0', '1.0']
     """
     rows, columns = np.shape(values)
-    figure = new_figure(max(1.3 * columns + 1.5, 5), 1.1 * rows + 1.6)
+    figure = new_figure(max(1.3 * columns + 1.5, 5), 0.9 * rows + 1.5)
     axes = figure.add_subplot()
     axes.imshow(values, **colours_of(values, signed), aspect="auto")
     write_numbers(axes, values, decimals, signed)
     name_cells(axes, row_labels or range(rows), column_labels or range(columns))
     axes.set(title=title, xlabel=x_label, ylabel=y_label)
-    return figure
+    return describe(figure, sentence(title, table_in_words(values, decimals, row_labels)))
 
 
 @in_style
@@ -115,7 +119,16 @@ def matrices(
         words = row_labels if (place - 1) % across == 0 else None
         name_cells(axes, words or [""] * len(values), column_labels or range(np.shape(values)[1]))
         axes.set_title(title, loc="left")
-    return figure
+    return describe(figure, _matrices_in_words(named, decimals, row_labels))
+
+
+def _matrices_in_words(named: Mapping[str, Array], decimals: int, rows: Sequence[str] | None) -> str:
+    """Each matrix under its title; the rows have their names only where a matrix has as many."""
+    names = ((rows if rows and len(rows) == len(values) else None) for values in named.values())
+    parts = zip(named.items(), names, strict=True)
+    return ". ".join(
+        sentence(title, table_in_words(x, decimals, row_names)) for (title, x), row_names in parts
+    )
 
 
 def _draw_numbered(axes: "Axes", values: Array, largest: float, decimals: int, signed: bool) -> None:

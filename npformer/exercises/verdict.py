@@ -12,15 +12,6 @@ from npformer.backend import Array
 from npformer.exercises.bank import Exercise
 from npformer.exercises.behaviour import LATER, Trial, first_behaviour
 from npformer.exercises.mistakes import differing, outcomes, recognised, right, words
-from npformer.exercises.outcomes import (
-    Outcome,
-    agreeing,
-    quiet,
-    returned_by_npformer,
-    run,
-    same,
-    same_outcome,
-)
 from npformer.exercises.probes import Subject, subjects
 from npformer.exercises.relations import (
     Seen,
@@ -33,6 +24,15 @@ from npformer.exercises.relations import (
     tried,
 )
 from npformer.exercises.result import Result, passed, unanswered
+from npformer.exercises.runs import (
+    Outcome,
+    agreeing,
+    quiet,
+    returned_by_npformer,
+    run,
+    same,
+    same_outcome,
+)
 
 Function = Callable[..., Any]
 LONG = (5000, 16)  # far enough for angles in float32 to show

@@ -2,7 +2,7 @@
 
 `Judge` starts the student's side (`student`) and checks one submission after another; a function that was
 handed in is, for the checker, a `Proxy` that sends arguments and waits for arrays. In a class each worker of
-`grading` runs `python -m npformer.exercises.judging`, which reads jobs from its input, a line each.
+`grading` runs `python -m npformer.exercises.grader.judging`, which reads jobs from its input, a line each.
 """
 
 import builtins
@@ -29,10 +29,10 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from npformer.exercises import shelter
 from npformer.exercises.bank import find
 from npformer.exercises.checking import check
-from npformer.exercises.messages import LENGTHS, Forged, length_of, pack, readable, unpack
+from npformer.exercises.grader import shelter
+from npformer.exercises.grader.messages import LENGTHS, Forged, length_of, pack, readable, unpack
 from npformer.exercises.result import NOTHING
 
 LARGEST_SUBMISSION = 2**24
@@ -57,12 +57,13 @@ def take(count):
     return data
 parts = json.loads(take(int.from_bytes(take(4), "big")))
 sys.path[:] = parts["path"] or sys.path
-for name in "npformer", "npformer.exercises":
+grader = "npformer.exercises.grader"
+for name in "npformer", "npformer.exercises", grader:
     sys.modules[name] = types.ModuleType(name)
 for name, source in parts["modules"]:
-    module = sys.modules["npformer.exercises." + name] = types.ModuleType("npformer.exercises." + name)
+    module = sys.modules[grader + "." + name] = types.ModuleType(grader + "." + name)
     exec(compile(source, name, "exec"), vars(module))
-    setattr(sys.modules["npformer.exercises"], name, module)
+    setattr(sys.modules[grader], name, module)
 vars(module)[parts["main"]]()
 """
 
@@ -92,7 +93,7 @@ class Ended(BaseException):
 
 def boot(main: str, path: Sequence[str]) -> bytes:
     """What a fresh Python reads first: the student's side as text, so that it needs no npformer."""
-    folder = files("npformer.exercises")
+    folder = files("npformer.exercises.grader")
     modules = [(name, folder.joinpath(f"{name}.py").read_text(encoding="utf-8")) for name in HARNESS]
     text = json.dumps({"main": main, "path": list(path), "modules": modules}).encode()
     return len(text).to_bytes(4, "big") + text
@@ -100,7 +101,7 @@ def boot(main: str, path: Sequence[str]) -> bytes:
 
 def import_path() -> list[str]:
     """Where a student's process finds NumPy: our own path, without folders that are there for npformer."""
-    ours = Path(__file__).parents[2]
+    ours = Path(__file__).parents[3]
     return [p for p in sys.path if p and (Path(p).resolve() != ours or (ours / "numpy").exists())]
 
 
@@ -109,7 +110,7 @@ def environment(mark: str, home: str) -> dict[str, str]:
     kept = ("SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     own = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "Agg", "LANG": "C.UTF-8"}
-    places = dict.fromkeys(("HOME", "TMPDIR", "MPLCONFIGDIR", "IPYTHONDIR"), home)
+    places = dict.fromkeys(("HOME", "USERPROFILE", "TMPDIR", "MPLCONFIGDIR", "IPYTHONDIR"), home)
     return {k: os.environ[k] for k in kept if k in os.environ} | threads | own | places | {MARK: mark}
 
 
@@ -572,7 +573,7 @@ def _plain(name: str) -> str:
 
 def _ours() -> list[Path]:
     """Where the answers lie on this disk: the package, and in a checkout what surrounds it."""
-    package = Path(__file__).resolve().parents[1]
+    package = Path(__file__).resolve().parents[2]
     beside = ("tests", "notebooks", ".git", ".ci") if (package.parent / "pyproject.toml").exists() else ()
     return [package, *(package.parent / name for name in beside)]
 

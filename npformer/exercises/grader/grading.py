@@ -15,11 +15,10 @@ import tempfile
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from importlib import metadata
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeAlias
 
-from npformer.exercises.judging import (
+from npformer.exercises.grader.judging import (
     LIMITS,
     Judge,
     Limits,
@@ -30,9 +29,10 @@ from npformer.exercises.judging import (
     read_file,
     said,
 )
-from npformer.exercises.messages import readable
+from npformer.exercises.grader.messages import readable
+from npformer.exercises.grader.submissions import SUFFIXES
 from npformer.exercises.result import PASSES
-from npformer.exercises.submissions import SUFFIXES
+from npformer.installed import how_to_get, version
 
 UNANSWERED = ("not answered", "not read")
 SKIPPED = ("__MACOSX", "__pycache__", "site-packages", "node_modules", "venv", "env")
@@ -128,7 +128,7 @@ class Class(NamedTuple):
     def settings(self) -> Report:
         """What decides the rows, besides the files."""
         fixed = self.limits._replace(seconds=float(self.limits.seconds), wall=float(self.limits.wall))
-        return {"version": metadata.version("npformer"), "exercises": list(self.ids), "limits": list(fixed)}
+        return {"version": version(), "exercises": list(self.ids), "limits": list(fixed)}
 
 
 def grade(
@@ -222,11 +222,11 @@ class Hand:
         """A judge that waits for jobs. It finds modules where we do, but not in the folder of the call."""
         here = Path.cwd()
         places = [p for p in sys.path if p and Path(p).resolve() != here]
-        own = str(Path(__file__).parents[2])
+        own = str(Path(__file__).parents[3])
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*places, own]), "TMPDIR": self.scratch}
         one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "npformer.exercises.judging"],
+            [sys.executable, "-P", "-m", "npformer.exercises.grader.judging"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -318,7 +318,7 @@ def by_cluster(course: Class, left: Sequence[int], address: str) -> Judged:
     try:
         from distributed import Client, as_completed
     except ImportError:
-        raise ValueError("--dask needs the package distributed: uv sync --extra dask") from None
+        raise ValueError(f"--dask needs the package distributed; to get it: {how_to_get('dask')}") from None
     waiting = iter(left)
     with Client(address, set_as_default=False) as client:
         coming = as_completed(loop=client.loop)

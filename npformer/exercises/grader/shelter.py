@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 LINUX = sys.platform == "linux"
 LARGEST_FILE = 2**24
@@ -21,6 +21,9 @@ OPEN_FILES = 256
 QUIET = 3  # looks in a row that find nothing before a sweep is over
 NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 READ_ONLY, NO_SETUID, RECURSIVE, PRIVATE = 1, 2, 0x4000, 0x40000  # of mount
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has one signal that ends a process
+STOP = getattr(signal, "SIGSTOP", KILL)
+ENDS_WITH_US, MOST_PROCESSES, MOST_MEMORY, MOST_TIME = 0x2000, 0x8, 0x200, 0x2  # of a Windows job
 DUMPABLE, KEEP_CAPS, SUBREAPER, NO_NEW_PRIVILEGES = 4, 8, 36, 38  # of prctl
 MOUNT_SETATTR, HERE, ALL_BELOW = 442, -100, 0x8000
 READ_ANYTHING = 1 << 2  # the capability to read what root may read, for a Python that lies in root's home
@@ -139,6 +142,8 @@ def limit(bounds: Bounds, own_user: bool) -> None:
     try:
         import resource
     except ImportError:  # Windows
+        with suppress(OSError):
+            join_a_job(bounds)
         return
     seconds = int(bounds.cpu) + 2
     wanted = {
@@ -154,6 +159,49 @@ def limit(bounds: Bounds, own_user: bool) -> None:
     for name, most in wanted.items():
         with suppress(ValueError, OSError, AttributeError):  # a system that has the limit by name only
             resource.setrlimit(getattr(resource, name), (most, most))
+
+
+class Job(ctypes.Structure):
+    """JOBOBJECT_EXTENDED_LIMIT_INFORMATION of Windows; what is 0 is not limited."""
+
+    _fields_: ClassVar = [
+        ("process_time", ctypes.c_int64),  # in 100 ns
+        ("job_time", ctypes.c_int64),
+        ("flags", ctypes.c_uint32),
+        ("working_sets", ctypes.c_size_t * 2),
+        ("processes", ctypes.c_uint32),
+        ("affinity", ctypes.c_size_t),
+        ("priorities", ctypes.c_uint32 * 2),
+        ("traffic", ctypes.c_uint64 * 6),
+        ("process_memory", ctypes.c_size_t),
+        ("job_memory", ctypes.c_size_t),
+        ("peaks", ctypes.c_size_t * 2),
+    ]
+
+
+def join_a_job(bounds: Bounds) -> None:
+    """On Windows: put this process and all that it will start into a job, which ends when this process does.
+
+    The job's one handle is ours and is never closed: the system closes it, however we end. OSError where the
+    system does not let us.
+    """
+    library = getattr(ctypes, "WinDLL", None)
+    if library is None:
+        raise OSError("this system has no jobs")
+    kernel = library("kernel32", use_last_error=True)
+    for name in ("CreateJobObjectW", "GetCurrentProcess"):
+        getattr(kernel, name).restype = ctypes.c_void_p
+    job = ctypes.c_void_p(kernel.CreateJobObjectW(None, None))
+    limits = Job(
+        process_time=int((bounds.cpu + 2) * 1e7),
+        flags=ENDS_WITH_US | MOST_PROCESSES | MOST_MEMORY | MOST_TIME,
+        processes=bounds.processes,
+        job_memory=bounds.megabytes * 2**20,
+    )
+    set_limits = kernel.SetInformationJobObject(job, 9, ctypes.byref(limits), ctypes.sizeof(limits))
+    us = ctypes.c_void_p(kernel.GetCurrentProcess())
+    if not (job and set_limits and kernel.AssignProcessToJobObject(job, us)):
+        raise OSError("this system does not let us make a job")
 
 
 def cpu_seconds(pid: int) -> float:
@@ -193,11 +241,11 @@ def end_descendants(of: int) -> None:
     quiet = 0
     while quiet < QUIET:
         below = descendants(of)
-        _signal(below, signal.SIGSTOP)
+        _signal(below, STOP)
         while below.keys() != (again := descendants(of)).keys():
-            _signal(again, signal.SIGSTOP)
+            _signal(again, STOP)
             below = again
-        _signal(below, signal.SIGKILL)
+        _signal(below, KILL)
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 continue
@@ -212,10 +260,10 @@ def _signal(processes: Iterable[int], number: int) -> None:
 
 def end_group(pid: int) -> None:
     """End what a process that leads a group has started: what /proc shows below it, and its group."""
-    _signal(descendants(pid), signal.SIGKILL)
+    _signal(descendants(pid), KILL)
     if hasattr(os, "killpg"):
         with suppress(OSError):
-            os.killpg(pid, signal.SIGKILL)
+            os.killpg(pid, KILL)
 
 
 def end_marked(mark: str) -> None:
@@ -223,7 +271,7 @@ def end_marked(mark: str) -> None:
     quiet = 0
     while quiet < QUIET:
         marked = [pid for pid in tasks() if pid != os.getpid() and _carries(pid, mark.encode())]
-        _signal(marked, signal.SIGKILL)
+        _signal(marked, KILL)
         quiet = 0 if marked else quiet + 1
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from npformer.exercises.bank import bank, find
-from npformer.exercises.grading import UNANSWERED, Row, replacing
+from npformer.exercises.grader.grading import UNANSWERED, Row, replacing
 from npformer.exercises.mistakes import words
 from npformer.exercises.result import PASSES, TITLES
 

@@ -1,0 +1,40 @@
+"""What hatch runs when it builds the wheel: the lessons go into the package, as students get them."""
+
+import importlib.util
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class Lessons(BuildHookInterface):  # type: ignore[type-arg]
+    """npformer/lessons/*.ipynb, without outputs. In a clone, the package finds them in notebooks."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Write them to a folder of their own, and tell hatch where they go."""
+        if version == "editable":
+            return
+        student_copy = self._student_copy()
+        self.folder = Path(tempfile.mkdtemp())
+        for path in sorted(Path(self.root, "notebooks").glob("*.ipynb")):
+            lesson = student_copy(json.loads(path.read_text(encoding="utf-8")))
+            text = json.dumps(lesson, indent=1, ensure_ascii=False) + "\n"
+            (self.folder / path.name).write_text(text, encoding="utf-8", newline="\n")
+            build_data["force_include"][str(self.folder / path.name)] = f"npformer/lessons/{path.name}"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove that folder."""
+        if version != "editable":
+            shutil.rmtree(self.folder)
+
+    def _student_copy(self) -> Any:
+        """The package's own function; its module alone, since NumPy need not be there when a wheel is built."""
+        path = Path(self.root, "npformer", "teaching", "lessons.py")
+        spec = importlib.util.spec_from_file_location("lessons", path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module.student_copy

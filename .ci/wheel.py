@@ -1,0 +1,99 @@
+"""The wheel as a stranger gets it: built, checked, and used in a fresh environment far from any clone.
+
+    uv run python .ci/wheel.py
+
+needs uv and the network. The environment holds the wheel and NumPy alone, then also the extra `plots`.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+ANSWERS = "import numpy as np\norder_bag = 'b'\ndef softmax_forward(s):\n    return s * np.nan\n"
+
+
+def said(*command: str | Path, code: int = 0, cwd: Path = ROOT, **environment: str) -> str:
+    """What a command prints; it must end with this code."""
+    kept = {k: v for k, v in os.environ.items() if k not in ("VIRTUAL_ENV", "PYTHONPATH", "UV")}
+    result = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**kept, "PYTHONUTF8": "1", **environment},
+        capture_output=True,
+        encoding="utf-8",
+    )
+    text = result.stdout + result.stderr
+    assert result.returncode == code, f"{command}: {result.returncode}\n{text}"
+    return text
+
+
+def built(folder: Path) -> Path:
+    """The wheel, built from the sdist that is built first; both are what an index accepts."""
+    said("uv", "build", "--out-dir", folder)
+    (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    said("uvx", "twine", "check", "--strict", wheel, sdist)
+    said("uvx", "check-wheel-contents", wheel)
+    said("uvx", "--with", "packaging,trove-classifiers", "validate-pyproject", ROOT / "pyproject.toml")
+    return wheel
+
+
+def environment_with(wheel: Path, folder: Path) -> Path:
+    """A fresh environment; the folder of its commands."""
+    said("uv", "venv", "--python", sys.executable, folder)
+    said("uv", "pip", "install", "--python", folder, wheel)
+    return folder / ("Scripts" if os.name == "nt" else "bin")
+
+
+def check_commands(commands: Path, place: Path) -> None:
+    """trace, exercises, check, lessons and play, typed in an empty folder."""
+
+    def npformer(*arguments: str, code: int = 0) -> str:
+        return said(commands / "npformer", *arguments, code=code, cwd=place)
+
+    trace = npformer()
+    assert "all 13 passed" in trace and "    npformer lessons\n" in trace and "uv run" not in trace
+    assert "pe.table" in npformer("exercises")
+    (place / "mine.py").write_text(ANSWERS, encoding="utf-8")
+    assert "1 right of 2 answered" in npformer("check", "mine.py", code=1)
+    assert "    jupyter lab my_lessons\n" in npformer("lessons")
+    lessons = sorted(path.name for path in (place / "my_lessons").glob("*.ipynb"))
+    assert lessons == sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
+    for path in (place / "my_lessons").glob("*.ipynb"):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        assert not any(cell.get("outputs") for cell in cells), path
+    npformer("play", "--out", "play.html")
+    assert (place / "play.html").stat().st_size > 50_000
+    refusal = npformer("worksheet", "--seed", "Ada", "--out", "ada.pdf", code=2)
+    assert 'pip install "npformer[plots]"' in refusal, refusal
+    python = commands / "python"
+    reveal = "from npformer.teaching.lessons import reveal; print(reveal('1.1a'))"
+    assert "Answer." in said(python, "-c", reveal, cwd=place)
+    where = "import npformer; print(npformer.__file__)"
+    assert "site-packages" in said(python, "-c", where, cwd=place), "the wheel's, not the clone's"
+
+
+def check_plots(wheel: Path, environment: Path, commands: Path, place: Path) -> None:
+    """With the extra, a worksheet is drawn."""
+    said("uv", "pip", "install", "--python", environment, f"npformer[plots] @ {wheel.as_uri()}")
+    said(commands / "npformer", "worksheet", "--seed", "Ada", "--out", "ada.pdf", cwd=place)
+    assert (place / "ada.pdf").stat().st_size > 10_000
+
+
+def main() -> None:
+    """Build, check, install, use."""
+    with tempfile.TemporaryDirectory() as scratch:
+        wheel = built(Path(scratch, "dist"))
+        environment, place = Path(scratch, "environment"), Path(scratch, "place")
+        place.mkdir()
+        commands = environment_with(wheel, environment)
+        check_commands(commands, place)
+        check_plots(wheel, environment, commands, place)
+        print(f"{wheel.name}: {wheel.stat().st_size // 1024} kB, accepted, installed and used")
+
+
+if __name__ == "__main__":
+    main()

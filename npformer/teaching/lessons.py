@@ -1,0 +1,132 @@
+"""The lessons' predictions: a question, the cell that answers it, an answer that waits until that cell ran.
+
+In a lesson's notebook the structure is in the cells' metadata. The markdown cell that ends with the question
+has `{"npformer": {"predict": "3.2a"}}`, the code cell after it `{"npformer": {"reveal": "3.2a"}}`, and its
+last line is `reveal("3.2a")`. The answers are not in the notebook: they are package data, a file a lesson,
+`answers/03.md`, a heading an answer, `## 3.2a`.
+
+Why a call, and neither a folded element nor hidden cells: what is not in the file cannot be seen too early,
+in whichever program it is opened, and an output below a cell is the one thing that JupyterLab, Notebook 7,
+VS Code, Colab, the browser edition and an exported page all show alike, in the order of reading. Hidden cells
+are a convention of one program each, and a page that folds lets a class read ahead.
+"""
+
+import copy
+import re
+from typing import Any, NamedTuple
+
+ID = re.compile(r"(\d+)\.\d+[a-z]")
+HEADING = re.compile(r"^## (\S+)$", flags=re.M)
+QUESTION = "**Predict.**"
+
+
+class Answer(NamedTuple):
+    """The answer to one prediction: a notebook shows it as Markdown, a terminal as text."""
+
+    text: str
+
+    def _repr_markdown_(self) -> str:
+        return f"**Answer.** {self.text}"
+
+    def __repr__(self) -> str:
+        return f"Answer. {self.text}"
+
+
+class Predict(NamedTuple):
+    """One prediction: its id, the question, the number of the cell that answers it, and the answer."""
+
+    id: str
+    question: str
+    cell: int
+    answer: str
+
+
+def reveal(id: str) -> Answer:
+    """The answer to prediction `id`, such as "3.2a": as the last line of a cell, it stands below the output.
+
+    Raises TypeError unless id is a string, ValueError when there is no such answer.
+
+    >>> reveal("1.1a")
+    Answer. Yes. A sum does not care about order: both sentences are one **bag of words**.
+    """
+    if not isinstance(id, str):
+        raise TypeError(f"reveal: id is a {type(id).__name__}; expected a string such as '1.1a'")
+    named = ID.fullmatch(id)
+    found = answers(int(named[1])) if named else {}
+    if id not in found:
+        known = f"that lesson has {', '.join(found)}" if found else "an id is such as '1.1a'"
+        raise ValueError(f"reveal: there is no answer {id!r}; {known}")
+    return Answer(found[id])
+
+
+def answers(lesson: int) -> dict[str, str]:
+    """{id: answer} of a lesson, in the file's order; none for a lesson without such a file.
+
+    >>> list(answers(1))[:2], answers(99)
+    (['1.1a', '1.1b'], {})
+    """
+    from importlib import resources
+
+    file = resources.files("npformer.teaching").joinpath(f"answers/{lesson:02}.md")
+    if not file.is_file():
+        return {}
+    _, *parts = HEADING.split(file.read_text(encoding="utf-8"))
+    return {id: text.strip() for id, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def predicts(notebook: dict[str, Any]) -> list[Predict]:
+    """Every prediction of a notebook (the .ipynb file's JSON) in the order of reading; cells count from 0.
+
+    Raises ValueError when a question is not followed by the code cell that answers it.
+    """
+    cells = notebook["cells"]
+    found = []
+    for number, cell in enumerate(cells):
+        if id := named(cell, "predict"):
+            code = next((i for i in range(number + 1, len(cells)) if cells[i]["cell_type"] == "code"), None)
+            if code is None or named(cells[code], "reveal") != id:
+                raise ValueError(f"predicts: the code cell after question {id!r} does not reveal it")
+            found.append(Predict(id, question_of(cell), code, reveal(id).text))
+    return found
+
+
+def named(cell: dict[str, Any], role: str) -> str | None:
+    """The id that a cell's metadata gives for "predict" or "reveal", or None.
+
+    >>> named({"metadata": {"npformer": {"predict": "1.1a"}}}, "predict")
+    '1.1a'
+    """
+    id: str | None = cell["metadata"].get("npformer", {}).get(role)
+    return id
+
+
+def question_of(cell: dict[str, Any]) -> str:
+    """What a markdown cell asks: from the words **Predict.**, left out, to its end; empty without them.
+
+    >>> question_of({"source": ["Two sums. \\n", "\\n", "**Predict.** Are they equal?"]})
+    'Are they equal?'
+    """
+    return source_of(cell).partition(QUESTION)[2].strip()
+
+
+def source_of(cell: dict[str, Any]) -> str:
+    """A cell's text: a file may hold it as lines or as one string.
+
+    >>> source_of({"source": ["a\\n", "b"]})
+    'a\\nb'
+    """
+    return "".join(cell["source"])
+
+
+def student_copy(notebook: dict[str, Any]) -> dict[str, Any]:
+    """The notebook as a reader gets it: a copy without outputs and without counts of what was run.
+
+    >>> cell = {"cell_type": "code", "source": "1 + 1", "outputs": ["2"], "execution_count": 7}
+    >>> student_copy({"cells": [cell]})["cells"][0]["outputs"], cell["outputs"]
+    ([], ['2'])
+    """
+    copied = copy.deepcopy(notebook)
+    for cell in copied["cells"]:
+        if cell["cell_type"] == "code":
+            cell.update(outputs=[], execution_count=None)
+    return copied

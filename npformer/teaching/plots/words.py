@@ -1,0 +1,111 @@
+"""What is in a picture, in words made from its numbers: for those who cannot see it. In every lesson."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from npformer.backend import Array
+
+FEW = 32  # numbers of one array that are read out one by one
+
+
+def said(value: float, decimals: int = 2) -> str:
+    """A number as it is read aloud: at most so many decimals, a minus that is no hyphen, none before a zero.
+
+    >>> said(-0.5), said(3.0), said(-0.001), said(47117.2)
+    ('−0.5', '3', '0', '47,117.2')
+    """
+    text = f"{value:z,.{decimals}f}"
+    return (text.rstrip("0").rstrip(".") if decimals else text).replace("-", "−")
+
+
+def shape_in_words(values: Array) -> str:
+    """How large a table is.
+
+    >>> shape_in_words(np.ones((3, 1)))
+    '3 rows, 1 column'
+    """
+    rows, columns = np.shape(values)
+    return f"{rows} row{'s' * (rows != 1)}, {columns} column{'s' * (columns != 1)}"
+
+
+def range_in_words(values: Array) -> str:
+    """From the smallest number to the largest.
+
+    >>> range_in_words(np.array([2.0, -1.0]))
+    'numbers from −1 to 2'
+    """
+    return f"numbers from {said(np.min(values))} to {said(np.max(values))}"
+
+
+def table_in_words(values: Array, decimals: int = 2, rows: Sequence[Any] | None = None) -> str:
+    """Every number of a small table, row by row; of a large one how large it is and how far its numbers go.
+
+    >>> table_in_words(np.eye(2), rows=["dog", "man"])
+    'row dog: 1, 0; row man: 0, 1'
+    >>> table_in_words(np.ones((9, 9)))
+    '9 rows, 9 columns, numbers from 1 to 1'
+    """
+    if np.size(values) > FEW:
+        return f"{shape_in_words(values)}, {range_in_words(values)}"
+    names = range(len(values)) if rows is None else rows
+    read = (", ".join(said(value, decimals) for value in row) for row in values)
+    return "; ".join(f"row {name}: {numbers}" for name, numbers in zip(names, read, strict=True))
+
+
+def large_table_in_words(values: Array) -> str:
+    """A table as colours: what `table_in_words` says, and which side of it is busy.
+
+    >>> large_table_in_words(np.array([[1.0, 2.0]]))
+    'row 0: 1, 2'
+    """
+    return sentence("", table_in_words(values), *([motion_in_words(values)] if len(values) > 1 else []))
+
+
+def motion_in_words(table: Array) -> str:
+    """How much a number changes from row to row, in the left quarter of two rows or more and in the right.
+
+    >>> motion_in_words(np.array([[0.0, 0.0], [1.0, 0.0]]))
+    'from one row to the next a number changes by 1 on average in the left quarter and by 0 in the right one'
+    """
+    change = np.abs(np.diff(table, axis=0))
+    quarter = -(-np.shape(table)[1] // 4)  # rounded up
+    left, right = said(change[:, :quarter].mean()), said(change[:, -quarter:].mean())
+    return (
+        f"from one row to the next a number changes by {left} on average in the left quarter "
+        f"and by {right} in the right one"
+    )
+
+
+def line_in_words(name: str, x: Array, y: Array) -> str:
+    """Where a line begins and ends, and where it is lowest and highest.
+
+    >>> line_in_words("sines", np.arange(3), np.array([0.0, 2.0, 1.0]))
+    'sines from 0 at 0 to 1 at 2, lowest 0 at 0, highest 2 at 1'
+    """
+    low, high = int(np.nanargmin(y)), int(np.nanargmax(y))
+    first, last, lowest, highest = (f"{said(float(y[i]))} at {said(float(x[i]))}" for i in (0, -1, low, high))
+    return f"{name} from {first} to {last}, lowest {lowest}, highest {highest}"
+
+
+def sentence(title: str, *parts: str) -> str:
+    """A title and what is said under it, in one line; the title may be missing.
+
+    >>> sentence("step", "4 rows", "1 column"), sentence("", "4 rows")
+    ('step: 4 rows; 1 column', '4 rows')
+    """
+    return ": ".join(text for text in (title, "; ".join(parts)) if text).replace("\n", " ")
+
+
+def lines_in_words(x: Array, panels: Mapping[str, Mapping[str, Array]]) -> str:
+    """Each line of each panel.
+
+    >>> lines_in_words(np.arange(2), {"up": {"x": np.arange(2)}})
+    'up: x from 0 at 0 to 1 at 1, lowest 0 at 0, highest 1 at 1'
+    """
+    read = (
+        sentence(title, *(line_in_words(name, np.asarray(x), np.asarray(y)) for name, y in lines.items()))
+        for title, lines in panels.items()
+    )
+    return ". ".join(read)

@@ -1,0 +1,55 @@
+"""What the package says of itself, where it is installed and where it is not."""
+
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+from npformer import installed
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def test_the_version_is_that_of_what_is_installed(monkeypatch):
+    monkeypatch.setattr(metadata, "version", lambda name: f"{name} 7.8.9")
+    assert installed.version() == "npformer 7.8.9"
+
+
+def test_a_clone_that_is_not_installed_knows_its_version(monkeypatch):
+    def missing(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    assert installed.version() == PROJECT["version"]
+
+
+def test_the_extras_that_messages_name_are_there():
+    for extra in ("plots", "notebook", "dask", "cuda12", "cuda13"):
+        assert extra in PROJECT["optional-dependencies"] and extra in installed.how_to_get(extra)
+
+
+def test_python_m_npformer_works_in_a_clone_without_installation(tmp_path):
+    """NumPy is there, the package is not: only its folder is."""
+    import numpy as np
+
+    places = [str(Path(np.__file__).parents[1]), str(ROOT)]
+    hide = (
+        "import runpy, sys\n"
+        f"sys.path[:] = [p for p in sys.path if 'site-packages' not in p] + {places}\n"
+        "from importlib import metadata\n"
+        "def missing(name):\n    raise metadata.PackageNotFoundError(name)\n"
+        "metadata.version = missing\n"
+        "sys.argv = ['npformer', *sys.argv[1:]]\n"
+        "runpy.run_module('npformer', run_name='__main__')\n"
+    )
+
+    def run(*arguments):
+        command = [sys.executable, "-I", "-c", hide, *arguments]
+        result = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", cwd=tmp_path)
+        assert (result.returncode, result.stderr) == (0, ""), result.stderr
+        return result.stdout
+
+    assert run("--version") == f"npformer {PROJECT['version']}\n"
+    assert "gradient check: all 13 passed" in run("trace")
