@@ -27,6 +27,8 @@ from wheels import (
     sha256,
 )
 
+from npformer.teaching.lessons import student_copy
+
 HERE = Path(__file__).resolve().parent
 LESSON_URL = "lite/notebooks/index.html?path={lesson}.ipynb"  # from the site's root; lesson: 01_positional_encoding
 
@@ -108,13 +110,13 @@ def on_server(wheels: Wheels) -> Wheels:
 
 
 def settings_wheel(done: Path) -> Wheels:
-    """A wheel of settings: matplotlib's list of fonts, and an IPython that looks for modules where they are.
+    """A wheel of settings: matplotlib's list of fonts, and a path on which the current folder comes last.
 
-    With the current folder on its path, each import would ask the page whether the file is in the file browser.
+    Where it comes first, each import asks the page whether the module is in the file browser: a hundred questions.
     """
     files = {
         "matplotlib/fontlist.json": (done / "fontlist.json").read_text(),
-        f"{SETTINGS}/profile_default/ipython_config.py": "get_config().InteractiveShellApp.ignore_cwd = True\n",
+        f"{SETTINGS}/profile_default/ipython_config.py": "import sys\nsys.path.append(sys.path.pop(sys.path.index('')))\n",
     }
     return from_file(small_wheel(SETTINGS, files), ["matplotlib"])  # unpacked after matplotlib: its list counts
 
@@ -143,10 +145,7 @@ def write_lessons(folder: Path) -> None:
     """The lessons as a student gets them: without outputs."""
     folder.mkdir(parents=True)
     for lesson in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        notebook = json.loads(lesson.read_text(encoding="utf-8"))
-        for cell in notebook["cells"]:
-            if cell["cell_type"] == "code":
-                cell.update(outputs=[], execution_count=None)
+        notebook = student_copy(json.loads(lesson.read_text(encoding="utf-8")))
         (folder / lesson.name).write_text(json.dumps(notebook, ensure_ascii=False), encoding="utf-8")
 
 
