@@ -44,6 +44,8 @@ KINDS = {
     "Shape": "the shape",
 }
 ARRAY = re.compile(r"(\w+)\[Array, '([^']*)'(?:, (.*))?\]")
+EXAMPLE = ".. code-block:: pycon"
+LETTER = re.compile(r"\b(d?[A-Za-z])\\_(?!hat)(\w{1,5})\b")  # W_1 in an equation, as `plain` has left it
 PLAIN = {
     int: "integer",
     float: "number",
@@ -169,7 +171,8 @@ ALIASES = {
 
 def function_body(thing: Any) -> str:
     body = inspect.unwrap(thing)
-    return "\n".join([restructured(body.__doc__ or "", equation=True), arguments(body), code(body)])
+    said, start, example = restructured(body.__doc__ or "", equation=True).partition(EXAMPLE)
+    return "\n".join([said, arguments(body), start + example, code(body)])
 
 
 def class_call(entry: Entry) -> str:
@@ -324,10 +327,12 @@ def paragraphs(blocks: list[str]) -> Iterator[str]:
 
 def typeset(block: str, equation: bool) -> str:
     if block.lstrip().startswith(">>>"):
-        return f".. code-block:: pycon\n\n{indent(block, '   ')}"
+        return f"{EXAMPLE}\n\n{indent(block, '   ')}"
     if block.startswith("    "):
         return f".. code-block:: text\n\n{indent(inspect.cleandoc(block), '   ')}"
-    return f".. rst-class:: equation\n\n{plain(block)}" if equation and " = " in block else plain(block)
+    if not (equation and " = " in block):
+        return plain(block)
+    return ".. rst-class:: equation\n\n" + LETTER.sub(r"\1\\ :sub:`\2`\\ ", plain(block))
 
 
 def plain(text: str) -> str:
