@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +23,14 @@ settings.load_profile("npformer")
 
 NEED_WEIGHTS = ("npformer.published.minilm.minilm_input", "npformer.published.minilm.sentence_embeddings")
 why_no_cupy = cache(_why_no_cupy)
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+
+
+def why_no_browser(config):
+    """Empty when the tests in a browser can run and were asked for: they need Chromium and take minutes."""
+    if "browser" not in config.option.markexpr:
+        return "in a browser only when asked for: uv run pytest -m browser"
+    return "" if CHROMIUM else "needs Chromium: apt-get install chromium, or CHROMIUM=path"
 
 
 def pytest_xdist_auto_num_workers(config):
@@ -43,9 +52,11 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_runtest_setup(item):
-    """What needs a GPU is skipped here, so that the summary has one line for all of it."""
+    """What needs a GPU or a browser is skipped here, so that the summary has one line for all of it."""
     if item.get_closest_marker("gpu") and why_no_cupy():
         pytest.skip(why_no_cupy())
+    if item.get_closest_marker("browser") and (reason := why_no_browser(item.config)):
+        pytest.skip(reason)
 
 
 @pytest.fixture
@@ -54,3 +65,14 @@ def folder(tmp_path):
     with contextlib.chdir(tmp_path):
         save("x", (np.ones(2),))
         yield
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """A browser for every test with the marker `browser`."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()

@@ -198,13 +198,13 @@ def test_lessons_are_written_and_the_next_command_is_said(tmp_path, monkeypatch,
     first = Path("my_lessons", "01_positional_encoding.ipynb")
     assert out.startswith(f"written: {first}\n") and first.is_file() and "kept" not in out
     assert out.endswith("\nNow type:\n\n    uv run jupyter lab my_lessons\n")
-    first.write_text("mine")
+    first.write_text("mine", encoding="utf-8")
     assert cli.main(["lessons"]) == 0
     out = capsys.readouterr().out
     assert f"kept as it was: {first}\n" in out and "written" not in out and "--force" in out
-    assert first.read_text() == "mine"
+    assert first.read_text(encoding="utf-8") == "mine"
     assert cli.main(["lessons", "--force"]) == 0
-    assert "kept" not in capsys.readouterr().out and first.read_text() != "mine"
+    assert "kept" not in capsys.readouterr().out and first.read_text(encoding="utf-8") != "mine"
 
 
 @pytest.mark.parametrize("installed", [True, False])

@@ -371,7 +371,7 @@ def top_level_offences(paths):
     return sorted({Path(p).parts[0] for p in paths} - TOP_LEVEL)
 
 
-PICTURE = re.compile(r'"image/png": "[^"]*"')  # base64, in which any letters may meet by chance
+PICTURE = re.compile(r'data:image/png;base64,[^"\\]*')  # base64, in which any letters may meet by chance
 
 
 def text_offences(path, text):
@@ -412,4 +412,4 @@ def test_a_forbidden_text_is_caught(text):
 
 
 def test_the_letters_of_a_picture_are_no_text():
-    assert text_offences("planted.ipynb", '"image/png": "iVBO/X' + 'XX/w0"') == []
+    assert text_offences("planted.ipynb", 'src=\\"data:image/png;base64,iVBO/X' + 'XX/w0\\"') == []

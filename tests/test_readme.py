@@ -91,7 +91,8 @@ def test_what_the_text_names_exists():
         assert exercise in {e.id for e in list_exercises()}
 
 
-def test_counts_are_those_of_the_tables():
+def test_counts_are_those_of_the_tables_and_of_the_bank():
+    assert f"[{len(list_exercises())} exercises](notebooks/exercises.ipynb)" in README
     kills = (ROOT / "tests" / "data" / "kills.md").read_text(encoding="utf-8")
     caught, judged = re.findall(r"(\d+ of \d+)", README)
     assert f"planted one by one: {caught} caught" in kills

@@ -543,7 +543,7 @@ def waits_of(sources):
 def test_no_forward_or_backward_waits_for_the_device():
     public = {name for name in npf.__all__ if name.endswith(WITHOUT_WAITING)}
     modules = {inspect.getmodule(inspect.unwrap(getattr(npf, name))) for name in public}
-    offences, reached = waits_of(Path(module.__file__).read_text() for module in modules)
+    offences, reached = waits_of(Path(module.__file__).read_text(encoding="utf-8") for module in modules)
     assert public | {"softmax_in_place", "residual_backward", "stack_forward"} <= reached
     assert offences == []
 

@@ -5,50 +5,44 @@ kernel loads that list while JupyterLab draws the page. Nothing is asked of anot
 built with --cdn: then the browser fetches Pyodide's wheels from Pyodide's server, and compares their sums.
 """
 
+import hashlib
 import json
 import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any
 
 from jupyterlite_pyodide_kernel.constants import PYODIDE_KERNEL_PLUGIN_ID as KERNEL_PLUGIN
 from wheels import (
     CACHE,
-    CORE,
     ROOT,
     SERVER,
-    Entry,
+    Wheels,
     build_npformer,
-    canonical,
-    get_core,
-    get_lock,
+    fill,
+    from_file,
+    from_pyodide,
     get_plain_wheel,
-    get_wheel,
-    lock_entry,
-    with_needs,
+    sha256,
 )
 
+HERE = Path(__file__).resolve().parent
 LESSON_URL = "lite/notebooks/index.html?path={lesson}.ipynb"  # from the site's root; lesson: 01_positional_encoding
 
-FROM_PYODIDE = ("numpy", "matplotlib", "ipython", "micropip")
-# What these ask for and no lesson uses: PDF files, time zones.
+RELEASED = ("numpy", "matplotlib", "ipython", "micropip")
+# What these ask for and no lesson uses: PDF files, time zones, a canvas of their own.
 UNUSED = ("fonttools", "pytz", "matplotlib-pyodide")
-# The kernel installs these unless they are in the lock. Nothing here uses them (4 MB), so they are empty wheels there;
-# without jedi, IPython completes names by looking at the objects themselves.
+# The kernel wants these, and nothing here uses them: wheels without content, in place of 4 MB.
 EMPTY = ("ssl", "jedi")
-KERNEL = {
-    "piplite": ["micropip"],
-    "ipykernel": [],
-    "pyodide_kernel": ["ipython", "comm", "ipykernel"],
-}
+KERNEL = {"piplite": ["micropip"], "ipykernel": [], "pyodide_kernel": ["ipython", "comm", "ipykernel"]}
 PLAIN = {"comm": ["traitlets"], "ipywidgets": ["comm", "ipython", "traitlets"], "tqdm": []}
-NPFORMER = ["numpy", "matplotlib", "tqdm"]
+SETTINGS = "npformer_browser"  # a package of settings, see settings_wheel
+SITE_PACKAGES = "/lib/python3.12/site-packages"
 
 
 def build_lite(out: Path, pyodide: Path | None, cdn: bool) -> None:
-    """Write the browser edition into out/lite. The wheels come from the folder `pyodide`, or from Pyodide's server."""
+    """Write the browser edition into out/lite. Wheels come from the folder `pyodide`, or from Pyodide's server."""
     source = CACHE / "sources"  # jupyterlite ignores its settings if this name begins as the output folder's does
     shutil.rmtree(source, ignore_errors=True)
     write_pyodide(source / "static" / "pyodide", pyodide, cdn)
@@ -62,59 +56,87 @@ def build_lite(out: Path, pyodide: Path | None, cdn: bool) -> None:
         sys.exit(said.stdout + said.stderr)
 
 
-def write_pyodide(folder: Path, wheels: Path | None, cdn: bool) -> None:
-    """Pyodide's core, the wheels, and the lock file that names them."""
-    folder.mkdir(parents=True)
-    for name in CORE:
-        shutil.copy(get_core() / name, folder / name)
-    lock = get_lock()
-    lock["packages"] = {**pyodide_entries(lock, folder, wheels, cdn), **plain_entries(folder)}
-    (folder / "pyodide-lock.json").write_text(json.dumps(lock))
+# --- Pyodide: the interpreter and the wheels ------------------------------------------------------
 
 
-def pyodide_entries(lock: dict[str, Any], folder: Path, wheels: Path | None, cdn: bool) -> dict[str, Entry]:
-    """The lines of Pyodide's own lock file for what is used here. Copies the wheels, or names their server."""
-    entries = with_needs(lock["packages"], FROM_PYODIDE, without=UNUSED)
-    for entry in entries.values():
-        if cdn:
-            entry["file_name"] = SERVER + entry["file_name"]
-        else:
-            shutil.copy(get_wheel(entry, wheels), folder)
-    return entries
+def write_pyodide(folder: Path, given: Path | None, cdn: bool) -> None:
+    """Pyodide's core, the wheels of the page, and the lock file that names them."""
+    released = from_pyodide(RELEASED, given, without=UNUSED)
+    plain = plain_wheels()
+    done = prepared({**released, **plain})
+    wheels = with_bytecode(plain, done) | settings_wheel(done)
+    wheels |= on_server(released) if cdn else with_bytecode(released, done)
+    wheels |= from_file(build_npformer(CACHE / "npformer"), ["numpy", "matplotlib", "tqdm"])
+    fill(folder, wheels)
 
 
-def plain_entries(folder: Path) -> dict[str, Entry]:
-    """Wheels in plain Python that Pyodide does not carry: the kernel's, the widgets', npformer's. Copies them."""
-    kernel = {name: next(kernel_wheels().glob(f"{name}-*.whl")) for name in KERNEL}
-    plain = {name: get_plain_wheel(name) for name in PLAIN}
-    empty = {name: empty_wheel(name, CACHE / "empty") for name in EMPTY}
-    own = {"npformer": build_npformer(CACHE / "npformer")}
-    depends = {**KERNEL, **PLAIN, "npformer": NPFORMER}
-    entries = {}
-    for name, wheel in {**kernel, **plain, **empty, **own}.items():
-        shutil.copy(wheel, folder)
-        imports = [] if name in EMPTY else [name]
-        entries[canonical(name)] = lock_entry(wheel, imports, depends.get(name, []))
-    return entries
+def plain_wheels() -> Wheels:
+    """Wheels in plain Python that Pyodide does not carry: the kernel's and the widgets'."""
+    kernel = Path(sys.prefix, "share/jupyter/labextensions/@jupyterlite/pyodide-kernel-extension/static/pypi")
+    wheels: Wheels = {}
+    for name, depends in KERNEL.items():
+        wheels |= from_file(next(kernel.glob(f"{name}-*.whl")), depends)
+    for name, depends in PLAIN.items():
+        wheels |= from_file(get_plain_wheel(name), depends)
+    for name in EMPTY:
+        wheels |= from_file(small_wheel(name, {}))
+    return wheels
 
 
-def kernel_wheels() -> Path:
-    """Where jupyterlite-pyodide-kernel keeps the wheels that its kernel consists of."""
-    return Path(sys.prefix, "share/jupyter/labextensions/@jupyterlite/pyodide-kernel-extension/static/pypi")
+def prepared(wheels: Wheels) -> Path:
+    """The folder that prepare.py leaves, after it ran in Pyodide on these wheels; kept until one of them changes."""
+    said = repr(sorted(entry["sha256"] for _, entry in wheels.values())) + (HERE / "prepare.py").read_text()
+    folder = CACHE / f"prepared-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+    if not (folder / "fontlist.json").exists():
+        node = shutil.which("node") or sys.exit("prepare.py runs in Pyodide, under node: node is needed")
+        shutil.rmtree(folder, ignore_errors=True)
+        fill(folder / "wheels", wheels)
+        runner = [node, str(HERE / "pyodide.mjs"), str(folder / "wheels"), str(HERE / "prepare.py"), str(folder)]
+        subprocess.run([*runner, "matplotlib"], check=True)
+    return folder
 
 
-def empty_wheel(name: str, into: Path) -> Path:
-    """A wheel with a name and nothing else."""
-    into.mkdir(parents=True, exist_ok=True)
-    wheel = into / f"{name}-0.0.0-py3-none-any.whl"
+def with_bytecode(wheels: Wheels, done: Path) -> Wheels:
+    """The same wheels as prepare.py wrote them."""
+    files = {name: done / "prepared" / file.name for name, (file, _) in wheels.items()}
+    return {name: (files[name], {**wheels[name][1], "sha256": sha256(files[name])}) for name in wheels}
+
+
+def on_server(wheels: Wheels) -> Wheels:
+    """The same wheels, not copied: the browser asks Pyodide's server for them."""
+    return {name: (None, {**entry, "file_name": SERVER + entry["file_name"]}) for name, (_, entry) in wheels.items()}
+
+
+def settings_wheel(done: Path) -> Wheels:
+    """A wheel of settings: matplotlib's list of fonts, and an IPython that looks for modules where they are.
+
+    With the current folder on its path, each import would ask the page whether the file is in the file browser.
+    """
+    files = {
+        "matplotlib/fontlist.json": (done / "fontlist.json").read_text(),
+        f"{SETTINGS}/profile_default/ipython_config.py": "get_config().InteractiveShellApp.ignore_cwd = True\n",
+    }
+    return from_file(small_wheel(SETTINGS, files), ["matplotlib"])  # unpacked after matplotlib: its list counts
+
+
+def small_wheel(name: str, files: dict[str, str]) -> Path:
+    """A wheel that holds these files."""
+    wheel = CACHE / "small" / f"{name}-0.0.0-py3-none-any.whl"
+    wheel.parent.mkdir(parents=True, exist_ok=True)
+    about = f"{name}-0.0.0.dist-info"
+    texts = {
+        **files,
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.0.0\n",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: npformer\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{about}/RECORD": "",
+    }
     with zipfile.ZipFile(wheel, "w") as archive:
-        for file, text in {
-            "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.0.0\n",
-            "WHEEL": "Wheel-Version: 1.0\nGenerator: npformer\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-            "RECORD": "",
-        }.items():
-            archive.writestr(zipfile.ZipInfo(f"{name}-0.0.0.dist-info/{file}"), text)
+        for file, text in texts.items():
+            archive.writestr(zipfile.ZipInfo(file), text)  # without the date: the same bytes each time
     return wheel
+
+
+# --- what JupyterLite shows -----------------------------------------------------------------------
 
 
 def write_lessons(folder: Path) -> None:
@@ -136,12 +158,12 @@ def write_settings(source: Path) -> None:
         "no_sourcemaps": True,
         "no_unused_shared_packages": True,
     }
-    packages = [*KERNEL, *EMPTY, *PLAIN, "micropip", "ipython", "npformer"]
-    kernel = {"disablePyPIFallback": True, "loadPyodideOptions": {"packages": packages}}
+    packages = [*KERNEL, *EMPTY, *PLAIN, "micropip", "sqlite3", "ipython", SETTINGS, "npformer"]
+    options = {"packages": packages, "env": {"IPYTHONDIR": f"{SITE_PACKAGES}/{SETTINGS}"}}
     start = {
         "appName": "npformer in the browser",
         "exposeAppInBrowser": True,  # the site's tests speak to it
-        "litePluginSettings": {KERNEL_PLUGIN: kernel},
+        "litePluginSettings": {KERNEL_PLUGIN: {"disablePyPIFallback": True, "loadPyodideOptions": options}},
     }
     windows = {
         "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},  # else half the cells are not in the page

@@ -128,7 +128,7 @@ def test_search_finds(opened, words):
 
 @functools.cache
 def stored(lesson):
-    """What a page has to show of a notebook: pictures, players, folded answers, and whether text is printed."""
+    """What a page has to show of a notebook: its code, pictures, players and folded answers."""
     cells = json.loads((ROOT / "notebooks" / f"{lesson}.ipynb").read_text(encoding="utf-8"))["cells"]
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
     markup = ["".join(o.get("data", {}).get("text/html", "")) for o in outputs]
@@ -228,7 +228,7 @@ def read(path):
 
 
 def broken(page, link):
-    """Whether a link inside the site leads nowhere; one to the browser edition is looked at if that is built."""
+    """Whether a link inside the site leads nowhere; the browser edition is looked at if it is built."""
     parts = urlsplit(link)
     if parts.scheme or link.startswith("//"):
         return False

@@ -33,6 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / "build" / "pyodide"  # what was fetched once
 
 Entry = dict[str, Any]
+Wheels = dict[str, tuple[Path | None, Entry]]  # a package's name: its file, if it is copied; its line in the lock
 
 
 def get_core() -> Path:
@@ -58,14 +59,28 @@ def get_lock() -> dict[str, Any]:
     return lock
 
 
-def with_needs(packages: dict[str, Entry], names: Iterable[str], without: Iterable[str] = ()) -> dict[str, Entry]:
-    """The named packages and all they depend on, except what is named in `without`."""
-    todo, found = [canonical(name) for name in names], {}
+def fill(folder: Path, wheels: Wheels) -> None:
+    """A folder that Pyodide runs from: its core, these wheels, and the lock file that names them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in CORE:
+        shutil.copy(get_core() / name, folder)
+    for file, _ in wheels.values():
+        if file:
+            shutil.copy(file, folder)
+    entries = {name: entry for name, (_, entry) in sorted(wheels.items())}
+    (folder / "pyodide-lock.json").write_text(json.dumps({**get_lock(), "packages": entries}))
+
+
+def from_pyodide(names: Iterable[str], folder: Path | None, without: Iterable[str] = ()) -> Wheels:
+    """The named packages of Pyodide and all they depend on, except what is named in `without`."""
+    packages, todo, found = get_lock()["packages"], [*names], {}
     while todo:
-        name = todo.pop()
-        if name not in found and name not in without:
-            found[name] = {**packages[name], "depends": [d for d in packages[name]["depends"] if d not in without]}
-            todo += [canonical(d) for d in found[name]["depends"]]
+        name = canonical(todo.pop())
+        if name not in found:
+            depends = [d for d in packages[name]["depends"] if d not in without]
+            entry = {**packages[name], "depends": depends}
+            found[name] = get_wheel(entry, folder), entry
+            todo += depends
     return found
 
 
@@ -100,21 +115,22 @@ def build_npformer(into: Path) -> Path:
     return next(into.glob("npformer-*.whl"))
 
 
-def lock_entry(wheel: Path, imports: Iterable[str], depends: Iterable[str]) -> Entry:
-    """The line of the lock for a wheel that Pyodide does not carry."""
+def from_file(wheel: Path, depends: Iterable[str] = ()) -> Wheels:
+    """A wheel in plain Python that Pyodide does not carry; its package is imported by its own name."""
     name, version = wheel.name.split("-")[:2]
-    return {
+    entry = {
         "name": canonical(name),
         "version": version,
         "file_name": wheel.name,
         "install_dir": "site",
         "sha256": sha256(wheel),
         "package_type": "package",
-        "imports": list(imports),
+        "imports": [name],
         "depends": list(depends),
         "unvendored_tests": False,
         "shared_library": False,
     }
+    return {canonical(name): (wheel, entry)}
 
 
 def canonical(name: str) -> str:

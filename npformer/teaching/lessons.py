@@ -1,9 +1,9 @@
-"""The lessons' predictions: a question, the cell that answers it, and an answer that waits until that cell ran.
+"""The lessons' predictions: a question, the cell that answers it, an answer that waits until that cell ran.
 
 In a lesson's notebook the structure is in the cells' metadata. The markdown cell that ends with the question
-has `{"npformer": {"predict": "3.2a"}}`, the code cell after it `{"npformer": {"reveal": "3.2a"}}`, and the last
-line of that cell is `reveal("3.2a")`. The answers are not in the notebook: they are package data, a file a
-lesson, `answers/03.md`, a heading an answer, `## 3.2a`.
+has `{"npformer": {"predict": "3.2a"}}`, the code cell after it `{"npformer": {"reveal": "3.2a"}}`, and its
+last line is `reveal("3.2a")`. The answers are not in the notebook: they are package data, a file a lesson,
+`answers/03.md`, a heading an answer, `## 3.2a`.
 
 Why a call, and neither a folded element nor hidden cells: what is not in the file cannot be seen too early,
 in whichever program it is opened, and an output below a cell is the one thing that JupyterLab, Notebook 7,
@@ -33,7 +33,7 @@ class Answer(NamedTuple):
 
 
 class Predict(NamedTuple):
-    """One prediction of a lesson: its id, the question, the number of the cell that answers it, the answer."""
+    """One prediction: its id, the question, the number of the cell that answers it, and the answer."""
 
     id: str
     question: str
@@ -47,7 +47,7 @@ def reveal(id: str) -> Answer:
     Raises TypeError unless id is a string, ValueError when there is no such answer.
 
     >>> reveal("1.1a")
-    Answer. Yes, they are equal: a sum does not care about order. Both sentences are one **bag of words**.
+    Answer. Yes. A sum does not care about order: both sentences are one **bag of words**.
     """
     if not isinstance(id, str):
         raise TypeError(f"reveal: id is a {type(id).__name__}; expected a string such as '1.1a'")
@@ -121,7 +121,7 @@ def source_of(cell: dict[str, Any]) -> str:
 def student_copy(notebook: dict[str, Any]) -> dict[str, Any]:
     """The notebook as a reader gets it: a copy without outputs and without counts of what was run.
 
-    >>> cell = {"cell_type": "code", "source": "1 + 1", "outputs": ["2"], "execution_count": 7, "metadata": {}}
+    >>> cell = {"cell_type": "code", "source": "1 + 1", "outputs": ["2"], "execution_count": 7}
     >>> student_copy({"cells": [cell]})["cells"][0]["outputs"], cell["outputs"]
     ([], ['2'])
     """

@@ -1,6 +1,7 @@
-"""Two tasks small enough to train in class: which noun comes first, and numbers in words to digits.
+"""Tasks small enough to train in class: which noun comes first, numbers in words to digits, and stories.
 
-Each is drawn from a seed and comes in two parts, one to train on and one to test on, with nothing in common.
+Each is drawn from a seed. The first two come in two parts, one to train on and one to test on, with nothing
+in common.
 """
 
 from collections.abc import Sequence
@@ -168,3 +169,61 @@ def _padded(rows: list[list[str]], length: int) -> Array:
     """Ids in a table as wide as the longest number needs, also where no such number was drawn."""
     longest = [PADDING] * length
     return encode([*rows, longest], NUMBER_VOCABULARY)[:-1]
+
+
+SHE, HE = tuple("Anna Ida Lena Mia Nora Rosa".split()), tuple("Ben Leo Max Otto Paul Tom".split())
+CREATURES = tuple("bear cat dog duck fox frog goat hen mouse owl pig rabbit".split())
+MOODS = tuple("brave clever curious gentle kind little quiet shy small young".split())
+HOMES = (
+    "in a forest", "by the sea", "on a farm", "near a river", "under a bridge", "on a hill", "in an old house",
+    "behind the school",
+)  # fmt: skip
+THINGS = tuple("ball bell book boat cap cup drum kite lamp ring spoon star".split())
+PLACES = (
+    "under the bed", "behind the door", "in the grass", "in the garden", "on the roof", "in the kitchen",
+    "under a tree", "near the well", "between the stones", "in the hay",
+)  # fmt: skip
+FOODS = tuple("apples berries bread cheese honey nuts pears soup".split())
+PLOTS = (
+    "One day {she} lost {her} {thing}. {name} looked {place} and {other_place}, but the {thing} was not "
+    'there. Then {friend} the {other} came by. "Why are you sad, {name}?" asked {friend}. "I have lost my '
+    '{thing}," said {name}. They looked {third_place}, and there was the {thing}! {name} gave {friend} some '
+    "{food}, and both were happy.",
+    "One day {she} found a {thing} {place}. {name} wanted to keep it. But then {friend} the {other} came by "
+    'and cried: "Where is my {thing}?" {name} gave the {thing} back. {friend} was so happy that they ate '
+    "{food} together, and after that they were friends.",
+    "One day it was very cold. {name} had a {thing}, but {she} had nothing to eat. {Her} friend {friend} the "
+    '{other} had {food}, but no {thing}. "Let us share," said {friend}. So {name} and {friend} sat {place}, '
+    "ate the {food}, played with the {thing} and were not cold at all.",
+)
+
+
+def small_stories(n: int, rng: np.random.Generator) -> list[str]:
+    """n stories of three plots, of words that a child knows: who, what and where are drawn.
+
+    The same one of twelve names stands in a story from its beginning to its end, with the pronoun that
+    belongs to it, and what is lost is what is found: a model has to carry them along.
+
+    Raises TypeError or ValueError unless n is an integer >= 1 and rng is a Generator.
+
+    >>> small_stories(1, np.random.default_rng(1))[0][:50]
+    ''
+    """
+    check_integer("small_stories", "n", n, minimum=1)
+    check_generator("small_stories", "rng", rng)
+    return [_small_story(rng) for _ in range(int(n))]
+
+
+def _small_story(rng: np.random.Generator) -> str:
+    def some(words: Sequence[str], k: int) -> list[str]:
+        return [words[i] for i in rng.permutation(len(words))[:k]]
+
+    (name, friend), (creature, other) = some(SHE + HE, 2), some(CREATURES, 2)
+    (place, other_place, third_place), (thing,), (food,) = some(PLACES, 3), some(THINGS, 1), some(FOODS, 1)
+    she, her = ("she", "her") if name in SHE else ("he", "his")
+    words = {
+        "name": name, "friend": friend, "other": other, "she": she, "her": her, "Her": her.capitalize(),
+        "thing": thing, "food": food, "place": place, "other_place": other_place, "third_place": third_place,
+    }  # fmt: skip
+    opening = f"{name} was a {some(MOODS, 1)[0]} {creature} who lived {some(HOMES, 1)[0]}. "
+    return opening + PLOTS[int(rng.integers(len(PLOTS)))].format(**words)

@@ -1,4 +1,4 @@
-"""A prediction's question, the cell that answers it and its answer: read from a notebook, refused when broken."""
+"""A prediction's question, its cell and its answer: read from a notebook, and refused when broken."""
 
 import copy
 
@@ -50,7 +50,7 @@ def test_an_unknown_id_is_refused_in_words_that_help(id, words):
 
 
 def test_an_id_that_is_no_string_is_refused():
-    with pytest.raises(TypeError, match="^reveal: id is a float; expected a string"):
+    with pytest.raises(TypeError, match=r"^reveal: id is a float; expected a string"):
         reveal(1.1)
 
 
@@ -71,7 +71,7 @@ def test_a_tool_can_read_question_cell_and_answer():
 def test_a_question_whose_answer_is_elsewhere_is_refused(break_it):
     lesson = small_lesson()
     break_it(lesson["cells"])
-    with pytest.raises(ValueError, match="the code cell after question '1.1a' does not reveal it"):
+    with pytest.raises(ValueError, match=r"the code cell after question '1.1a' does not reveal it"):
         predicts(lesson)
 
 

@@ -1,7 +1,4 @@
-"""The player in a real browser: Chromium, driven by playwright. Skipped where one of the two is missing."""
-
-import os
-import shutil
+"""The player in a real browser: Chromium, driven by playwright. They run when asked for: pytest -m browser."""
 
 import numpy as np
 import pytest
@@ -12,23 +9,10 @@ from npformer.teaching.worksheet import example_from_name
 from npformer.tree import leaves, tree_map
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync --extra test")
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium, or CHROMIUM=path"),
-]
+pytestmark = pytest.mark.browser
 
 TRACE = worked_example()
 STOPS = sum(1 if step.equation == GIVEN else step.value.size for step in TRACE.steps)
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with playwright.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

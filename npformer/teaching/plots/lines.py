@@ -23,7 +23,7 @@ def curves(
     >>> [axes.get_title() for axes in curves(np.arange(2), {"up": {"x": np.arange(2)}}, x_label="x").axes]
     ['up']
     """
-    figure = new_figure(10 if len(panels) == 1 else 12, 5)
+    figure = new_figure(10 if len(panels) == 1 else 12, 4.4)
     beside = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, (title, lines) in zip(beside, panels.items(), strict=True):
         for (colour, line), (label, y) in told_apart(lines):

@@ -1,15 +1,25 @@
 """Positions as waves, clocks, bits and likeness: lessons 1 and 2."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from npformer.backend import Array
 from npformer.teaching.plots.lines import told_apart
-from npformer.teaching.plots.style import COSINE, FAINT, MEANING, POSITION, SINE, in_style, new_figure
+from npformer.teaching.plots.style import (
+    COSINE,
+    FAINT,
+    MEANING,
+    POSITION,
+    SINE,
+    describe,
+    in_style,
+    new_figure,
+)
 from npformer.teaching.plots.tables import colours_of, heat_map, name_cells, write_numbers
+from npformer.teaching.plots.words import said, sentence
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +33,7 @@ def frequency_bands(omega: Array, *, pairs: Sequence[int] = (0, 1, 2, 3), n: int
     >>> len(frequency_bands(np.array([1.0, 0.1]), pairs=(0, 1)).axes)
     2
     """
-    figure = new_figure(10, 1.4 * len(pairs) + 1.2)
+    figure = new_figure(10, 1.02 * len(pairs) + 1.1)
     bands = figure.subplots(len(pairs), sharex=True, squeeze=False)[:, 0]
     for axes, i in zip(bands, pairs, strict=True):
         _draw_band(axes, float(omega[i]), n)
@@ -33,7 +43,8 @@ def frequency_bands(omega: Array, *, pairs: Sequence[int] = (0, 1, 2, 3), n: int
         )
     bands[-1].set_xlabel("position p (in tokens)")
     figure.legend(*bands[0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
-    return figure
+    turns = (f"pair {i} makes {said((n - 1) * float(omega[i]) / (2 * math.pi), 1)} turns" for i in pairs)
+    return describe(figure, sentence(f"Sine and cosine at positions 0 to {n - 1}", *turns))
 
 
 def _draw_band(axes: "Axes", omega: float, n: int) -> None:
@@ -57,7 +68,7 @@ def clock_hands(
     >>> len(clock_hands([0, 1], np.array([1.0, 0.1, 0.01])).axes)
     6
     """
-    figure = new_figure(10, 2.5 * len(positions) + 2)
+    figure = new_figure(10, 1.6 * len(positions) + 1.7)
     dials = figure.subplots(len(positions), len(names), squeeze=False)
     for p, row in zip(positions, dials, strict=True):
         for i, axes in enumerate(row):
@@ -68,7 +79,15 @@ def clock_hands(
     for i, (axes, name) in enumerate(zip(dials[0], names, strict=True)):
         axes.set_title(f"{name} hand, pair {i}\n{2 * math.pi / omega[i]:,.1f} positions a turn")
     figure.legend(*dials[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    return figure
+    return describe(figure, ". ".join(_hands_in_words(p, omega, names) for p in positions))
+
+
+def _hands_in_words(p: int, omega: Array, names: Sequence[str]) -> str:
+    """How far each hand has turned since twelve."""
+    turned = ((name, p * float(speed) / (2 * math.pi)) for name, speed in zip(names, omega, strict=False))
+    return sentence(
+        f"Position {p}", *(f"the {name} hand has made {said(turns)} turns" for name, turns in turned)
+    )
 
 
 def draw_clock(axes: "Axes", s: float, c: float) -> None:
@@ -102,7 +121,10 @@ def wavelength_curves(curves: Mapping[str, Array], *, title: str = "") -> "Figur
     axes.set(title=title, yscale="log", xlabel="pair i", ylabel="wavelength (positions a turn)")
     axes.grid(color=FAINT)
     axes.legend()
-    return figure
+    ends = (
+        f"{name} from {said(float(y[0]))} to {said(float(y[-1]))} positions" for name, y in curves.items()
+    )
+    return describe(figure, sentence(title or "Wavelengths", *ends))
 
 
 def position_similarity(table: Array, *, title: str = "") -> "Figure":
@@ -111,20 +133,33 @@ def position_similarity(table: Array, *, title: str = "") -> "Figure":
     >>> position_similarity(np.eye(2)).axes[0].get_xlabel()
     'position q (in tokens)'
     """
-    return heat_map(table @ table.T, title=title, x_label="position q (in tokens)")
+    alike = table @ table.T
+    figure = heat_map(alike, title=title, x_label="position q (in tokens)", signed=False)
+    figure.axes[0].images[0].set_clim(alike.min(), alike.max())  # none is a zero to be seen
+    return describe(figure, sentence(title, *_stripes_in_words(alike)))
+
+
+def _stripes_in_words(alike: Array) -> Iterator[str]:
+    """What stands on the diagonal and on some of its parallels."""
+    for distance in (d for d in (0, 1, 2, 4, 8, 16, 32) if d < len(alike)):
+        stripe = np.diagonal(alike, distance)
+        low, high = said(stripe.min()), said(stripe.max())
+        yield f"distance {distance}: " + (low if low == high else f"{low} to {high}")
 
 
 @in_style
-def binary_counter(bits: Array, table: Array) -> "Figure":
+def binary_counter(bits: Array, table: Array, *, base: float) -> "Figure":
     """Counting in binary beside counting with waves: bits (n, pairs), ones first, table (n, 2 · pairs).
 
-    >>> len(binary_counter(np.eye(2), np.ones((2, 4))).axes)
+    `base` is the table's, for its title.
+
+    >>> len(binary_counter(np.eye(2), np.ones((2, 4)), base=16).axes)
     2
     """
     from matplotlib.colors import ListedColormap
 
     n, pairs = np.shape(bits)
-    figure = new_figure(2.5 * pairs + 1.2, 0.44 * n + 1.2)
+    figure = new_figure(2.5 * pairs + 1.2, 0.335 * n + 0.95)
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(1, 2))
     left.imshow(bits, cmap=ListedColormap(["#F2F2F2", POSITION]), vmin=0, vmax=1, aspect="auto")
     write_numbers(left, bits, 0, signed=False)
@@ -133,5 +168,13 @@ def binary_counter(bits: Array, table: Array) -> "Figure":
     write_numbers(right, table, 1, signed=True)
     name_cells(right, range(n), [f"{wave} {i}" for i in range(pairs) for wave in ("sin", "cos")])
     left.set(title="counting with bits", ylabel="position p")
-    right.set(title="counting with waves")
-    return figure
+    right.set(title=f"counting with waves, base {base:g}")
+    read = ("".join(f"{bit:g}" for bit in row) for row in bits)
+    return describe(
+        figure, sentence("Bits of the positions, the fast one first", ", ".join(read), _waves_in_words(table))
+    )
+
+
+def _waves_in_words(table: Array) -> str:
+    steps = np.linalg.norm(np.diff(table, axis=0), axis=1)
+    return f"a step in the waves beside them is {said(steps.min())} to {said(steps.max())} long"

@@ -30,11 +30,13 @@ def heat_map(
     'column'
     """
     rows, columns = np.shape(values)
-    figure = new_figure(7 if rows == columns else 10, 6 if rows == columns else 5)
+    figure = new_figure(6.4 if rows == columns else 10, 5.2 if rows == columns else 4.8)
     axes = figure.add_subplot()
     image = axes.imshow(values, aspect="auto", interpolation="nearest", **colours_of(values, signed))
     axes.set(title=title, xlabel=x_label, ylabel=y_label)
     axes.spines[:].set_visible(False)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.get_major_locator().set_params(integer=True)  # there is no position 2.5
     figure.colorbar(image, label="value")
     return describe(figure, sentence(title, large_table_in_words(values)))
 
@@ -79,7 +81,7 @@ def matrix(
     ['1.0', '0.0', '0.0', '1.0']
     """
     rows, columns = np.shape(values)
-    figure = new_figure(max(1.3 * columns + 1.5, 5), 1.1 * rows + 1.6)
+    figure = new_figure(max(1.3 * columns + 1.5, 5), 0.9 * rows + 1.5)
     axes = figure.add_subplot()
     axes.imshow(values, **colours_of(values, signed), aspect="auto")
     write_numbers(axes, values, decimals, signed)
