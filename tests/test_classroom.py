@@ -11,7 +11,7 @@ from npformer.teaching.lessons import QUESTION, answers, named, predicts, source
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 LESSONS = sorted(FOLDER.glob("[0-9]*.ipynb"))
-NOT_YET = {f"{number:02}" for number in range(6, 10)}  # lessons that are still to be brought into this form
+NOT_YET = {"09"}  # a lesson that is still to be brought into this form
 MOST_LINES, MOST_WORDS, MOST_ANSWER_WORDS = 15, 120, 120
 
 per_lesson = pytest.mark.parametrize(

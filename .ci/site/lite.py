@@ -108,13 +108,13 @@ def on_server(wheels: Wheels) -> Wheels:
 
 
 def settings_wheel(done: Path) -> Wheels:
-    """A wheel of settings: matplotlib's list of fonts, and an IPython that looks for modules where they are.
+    """A wheel of settings: matplotlib's list of fonts, and a path on which the current folder comes last.
 
-    With the current folder on its path, each import would ask the page whether the file is in the file browser.
+    Where it comes first, each import asks the page whether the module is in the file browser: a hundred questions.
     """
     files = {
         "matplotlib/fontlist.json": (done / "fontlist.json").read_text(),
-        f"{SETTINGS}/profile_default/ipython_config.py": "get_config().InteractiveShellApp.ignore_cwd = True\n",
+        f"{SETTINGS}/profile_default/ipython_config.py": "import sys\nsys.path.append(sys.path.pop(sys.path.index('')))\n",
     }
     return from_file(small_wheel(SETTINGS, files), ["matplotlib"])  # unpacked after matplotlib: its list counts
 

@@ -4,7 +4,7 @@
     plots.picture(plots.heat_map(positional_encoding(50, 64)))
 
 The files read in the lessons' order, `style`, `tables` and `lines` first: positions, feed_forward, attention,
-block, order, decoder, speed.
+block, order, decoder, search, speed.
 """
 
 from npformer.teaching.plots.attention import attention_heads, attention_weights
@@ -20,6 +20,7 @@ from npformer.teaching.plots.positions import (
     position_similarity,
     wavelength_curves,
 )
+from npformer.teaching.plots.search import themes
 from npformer.teaching.plots.speed import growth, timeline
 from npformer.teaching.plots.style import (
     COSINE,
@@ -72,6 +73,7 @@ __all__ = [
     "matrix",
     "picture",
     "position_similarity",
+    "themes",
     "timeline",
     "wavelength_curves",
 ]
