@@ -262,7 +262,9 @@ def in_words(annotation: Any) -> str:
     if isinstance(annotation, Rule):
         return rule_in_words(annotation.text)
     if origin is Annotated:
-        extra = [str(p) for p in parts[1:] if isinstance(p, Rule)]
+        extra = [str(p).removesuffix(", a letter") for p in parts[1:] if isinstance(p, Rule)]
+        if extra == ["dtype"]:
+            return "``np.float64`` or ``np.float32``"
         return f"{in_words(parts[0])}, {', '.join(f'``{e}``' if e[0] in '<>0' else e for e in extra)}"
     if origin in (Union, types.UnionType):
         return " or ".join(in_words(part) for part in parts)
