@@ -8,13 +8,14 @@
 A mutant is one change to one operator, number, comparison, truth value, keyword or statement of a module, one
 name for another (b_K for b_Q, n_layers for n_heads), or one letter of a shape in a signature; other strings
 and messages are left alone. Each runs the tests of its module in a copy of the project and is killed when
-one fails or none ends in time. Tests that fail without any mutant are left out. Survivors are listed;
+one fails that passes without it, or does not end in time. Survivors are listed;
 those in EQUIVALENT compute the same.
 """
 
 import argparse
 import ast
 import copy
+import functools
 import importlib
 import itertools
 import json
@@ -200,21 +201,25 @@ def path_of(module, root):
 
 
 def mutants(module, root=ROOT):
-    """(line, text, what, source) for every mutant of a module."""
+    """(line, text, what, the function that makes the source) for every mutant of a module."""
     for places, forms in ((mutable, variants), (shapes, other_letters)):
         yield from changes(path_of(module, root).read_text(encoding="utf-8"), places, forms)
 
 
 def changes(source, places, forms):
-    tree = ast.parse(source)
-    for number, node in enumerate(places(tree)):
+    lines = source.splitlines()
+    for number, node in enumerate(places(ast.parse(source))):
         for what, mutated in forms(node):
-            fresh = ast.parse(source)
-            target = list(places(fresh))[number]
-            Replace(target, mutated).visit(fresh)
-            line = source.splitlines()[node.lineno - 1].strip()
             short = f"{ast.unparse(node).splitlines()[0]} -> {ast.unparse(mutated).splitlines()[0]}"
-            yield node.lineno, line, f"{what}: {short}", ast.unparse(ast.fix_missing_locations(fresh))
+            make = functools.partial(changed_source, source, places, number, mutated)
+            yield node.lineno, lines[node.lineno - 1].strip(), f"{what}: {short}", make
+
+
+def changed_source(source, places, number, mutated):
+    """The module with another node in place of the node of this number."""
+    tree = ast.parse(source)
+    Replace(list(places(tree))[number], mutated).visit(tree)
+    return ast.unparse(ast.fix_missing_locations(tree))
 
 
 class Replace(ast.NodeTransformer):
@@ -234,16 +239,34 @@ def equivalent(module, line, what):
 
 def survives(folder, module, mutant, limit):
     """Whether no test notices; file by file, so that what the first one catches costs no more."""
-    _, _, what, source = mutant
-    path, original = path_of(module, folder), path_of(module, folder).read_text(encoding="utf-8")
-    rewrite(path, source)
-    try:
-        names = ["test_letters.py"] * what.startswith("letter") + TESTS[module]
-        return all(
-            passes(folder, name, module, limit) for name in names if (folder / "tests" / name).exists()
-        )
-    finally:
-        rewrite(path, original)
+    _, _, what, make = mutant
+    path, source = path_of(module, folder), make()
+    original = path.read_text(encoding="utf-8")
+    names = ["test_letters.py"] * what.startswith("letter") + TESTS[module]
+    names = [name for name in names if (folder / "tests" / name).exists()]
+    while names:
+        rewrite(path, source)
+        try:
+            status, failed = outcome(folder, names[0], module, limit)
+        finally:
+            rewrite(path, original)
+        if status in (0, 5):  # 5: no test was chosen
+            names = names[1:]
+        elif fails_because_of_it(folder, failed):
+            return False
+    return True
+
+
+SOUND, FAILING = set(), set()  # tests that pass as it is, and those that fail and would kill everything
+
+
+def fails_because_of_it(folder, test):
+    """Whether a test that has failed passes without the mutant; one that does not is left out from now on."""
+    if test not in SOUND | FAILING:
+        status, _ = pytest_in(folder, test, *["--collect-only"] * ("::" not in test))
+        (SOUND if status == 0 else FAILING).add(test)
+        print(f"left out, for it fails as it is: {test}\n" * (status != 0), end="", flush=True)
+    return test in SOUND
 
 
 WRITTEN = itertools.count(1)
@@ -255,24 +278,36 @@ def rewrite(path, source):
     os.utime(path, (next(WRITTEN), 0))
 
 
-def passes(folder, name, module, limit):
-    """Whether one file of tests passes; of the sweep over every function only the module's own are run."""
-    options = ["-x", *(f"--deselect={test}" for test in FAILING)]
+def outcome(folder, name, module, limit):
+    """The exit status of one file of tests, and what failed; of the sweep over all only the module's own."""
+    options = ["-x", "--tb=no", *(f"--deselect={test}" for test in FAILING)]
     if name == "test_bad_input.py" and module not in CHECKS:
         tree = ast.parse(path_of(module, folder).read_text(encoding="utf-8"))
         functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
         options += ["-k", " or ".join(functions)]
-    status, _ = pytest_in(folder, [name], *options, limit=limit)
-    return status in (0, 5)  # 5: none was chosen
+    status, printed = pytest_in(folder, f"tests/{name}", *options, limit=limit)
+    failed = [line.removeprefix(TELL) for line in printed.splitlines() if line.startswith(TELL)]
+    return status, failed[0] if failed else f"tests/{name}"  # which did not even begin, or not end
 
 
-def pytest_in(folder, names, *options, limit=None):
+TELL = "this failed: "
+
+
+class Teller:
+    """Says the whole name of a test that fails."""
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed:
+            print(f"\n{TELL}{report.nodeid}")
+
+
+def pytest_in(folder, test, *options, limit=None):
     """The exit status and what was printed, in a process that has what the tests import at hand."""
     sys.stdout.flush()
     with tempfile.TemporaryFile("w+") as output:
         child = os.fork()
         if child == 0:
-            begin_tests(folder, names, options, output)
+            begin_tests(folder, test, options, output)
         end = time.monotonic() + (limit or 1e9)
         while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
             if time.monotonic() > end:
@@ -282,7 +317,7 @@ def pytest_in(folder, names, *options, limit=None):
         return os.waitstatus_to_exitcode(ended[1]), output.read()
 
 
-def begin_tests(folder, names, options, output):
+def begin_tests(folder, test, options, output):
     """The child's whole life."""
     status = 1
     try:
@@ -291,29 +326,10 @@ def begin_tests(folder, names, options, output):
         os.dup2(output.fileno(), 2)
         os.chdir(folder)
         sys.path.insert(0, str(folder))
-        general = [
-            "-q",
-            "-n",
-            "0",
-            "-p",
-            "no:cacheprovider",
-            "-W",
-            "ignore::pytest.PytestAssertRewriteWarning",
-        ]
-        status = pytest.main([*general, *options, *(f"tests/{name}" for name in names)])
+        quietly = "-q -n 0 -p no:cacheprovider -W ignore::pytest.PytestAssertRewriteWarning"
+        status = pytest.main([*quietly.split(), *options, test], plugins=[Teller()])
     finally:
         os._exit(status)
-
-
-FAILING = set()  # tests that fail as it is, and would kill everything
-
-
-def failing(folder, name):
-    """The tests of one file that fail without a mutant."""
-    if not (folder / "tests" / name).exists():
-        return []
-    lines = pytest_in(folder, [name], "--tb=no", "-rf")[1].splitlines()
-    return [line[len("FAILED ") :].split(" - ")[0] for line in lines if line.startswith("FAILED ")]
 
 
 def chosen_mutants(modules, root, sample, seed, without):
@@ -372,13 +388,10 @@ def main():
         def judge(mutant):
             if time.monotonic() < end:
                 results.append(inside_a_copy(judged, mutant, options.limit))
+                if len(results) % 50 == 0:
+                    print(f"{len(results)} judged", flush=True)
 
         with ThreadPoolExecutor(options.workers) as pool:
-            files = sorted({name for module in modules for name in TESTS[module]})
-            FAILING.update(
-                test for tests in pool.map(lambda name: inside_a_copy(failing, name), files) for test in tests
-            )
-            print(f"{len(FAILING)} tests left out, for they fail as it is", flush=True)
             list(pool.map(judge, chosen))
     return told(results, options.write)
 
