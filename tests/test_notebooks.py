@@ -302,8 +302,8 @@ def rule_offences(notebook, any_length=False):
     """What a lesson must be: short, opened by its aim and its minutes, quiet, its pictures described."""
     found = opening_offences(notebook.cells[0])
     cells = code_cells(notebook)
-    if not any_length and not 10 <= len(cells) <= 30:
-        found.append(f"{len(cells)} code cells: a lesson has 10 to 30")
+    if not any_length and not 10 <= len(cells) <= 45:
+        found.append(f"{len(cells)} code cells: a lesson has 10 to 45")
     if len({cell.id for cell in notebook.cells}) < len(notebook.cells):
         found.append("two cells share one id")
     for position, (number, cell) in enumerate(cells):

@@ -20,6 +20,7 @@ TOPICS = (
     "decoder",
     "search",
     "gpu",
+    "modern",
 )
 
 

@@ -375,6 +375,38 @@ def uniform_loss(rng: Rng) -> Posed:
     return Posed({"V": V}, np.log(V), wrong, 3)
 
 
+# --- since 2017 --------------------------------------------------------------------------------------
+
+
+def gated_width(rng: Rng) -> Posed:
+    """The hidden width at which a gated network has as many weights as a plain one of 4 d_model."""
+    d = 768 if rng is None else 3 * 64 * int(rng.integers(1, 21))
+    wrong = {
+        "CF-PLAIN-WIDTH": 4 * d,
+        "CF-HALF-WIDTH": 2 * d,
+        "CF-A-THIRD": 4 * d // 3,
+        "CF-WIDER": 6 * d,
+        "CF-COUNT-OF-WEIGHTS": 8 * d * d,
+    }
+    return Posed({"d": d, "f": 4 * d}, 8 * d // 3, wrong)
+
+
+def kept_bytes(rng: Rng) -> Posed:
+    """The bytes that a model with shared key heads keeps for each token."""
+    shared = 4 if rng is None else int(2 ** rng.integers(1, 4))
+    g = _pick(rng, 2, 2, 5)
+    n, h, d_k = _pick(rng, 6, 3, 9), shared * g, 64 if rng is None else int(2 ** rng.integers(5, 8))
+    right = 2 * n * g * d_k * 4
+    wrong = {
+        "CF-ALL-HEADS-KEPT": right * shared,
+        "CF-KEYS-ALONE": right // 2,
+        "CF-ONE-BLOCK": right // n,
+        "CF-NUMBERS-NOT-BYTES": right // 4,
+        "CF-HEADS-NOT-COUNTED": right // g,
+    }
+    return Posed({"n": n, "h": h, "g": g, "d_k": d_k}, right, wrong)
+
+
 RECIPES: dict[str, Callable[[Rng], Posed]] = {
     f.__name__: f
     for f in (
@@ -402,5 +434,7 @@ RECIPES: dict[str, Callable[[Rng], Posed]] = {
         softmax_row,
         softmax_gradient,
         uniform_loss,
+        gated_width,
+        kept_bytes,
     )
 }

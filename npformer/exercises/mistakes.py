@@ -71,6 +71,15 @@ FAMILIES = {
     "rope.forward": Family(slips.rope, slips.ROPE, ("ROPE-SIGN", "ROPE-HALVES")),
     "adam.step": Family(slips.adam, slips.ADAM, tuple(slips.ADAM)),
     "loss.smoothed": Family(slips.smoothed, slips.SMOOTHED, ("CE-SUM", "CE-SIGN")),
+    "rms_norm.forward": Family(slips.rms_norm, slips.RMS_NORM, tuple(slips.RMS_NORM)),
+    "gate.forward": Family(slips.gated, slips.GATED),
+    "attention.grouped": Family(slips.grouped_attention, slips.GROUPED, tuple(slips.GROUPED)),
+    "rope.attention": Family(
+        slips.rope_attention, slips.ROPE_ATTENTION, ("ROPE-ON-VALUES", "ROPE-ONE-SIDE", "AT-NO-SCALE")
+    ),
+    "mask.kept": Family(slips.kept_mask, slips.KEPT_MASK),
+    "sample.temperature": Family(slips.with_temperature, slips.TEMPERATURE),
+    "sample.top_p": Family(slips.top_p, slips.TOP_P, ("TOP-P-NOT-DIVIDED",)),
 }
 
 # sin(15,000) from float32 angles is off by more than any other table here.

@@ -13,11 +13,14 @@ import numpy as np
 from npformer.attention import attention_forward, causal_mask, merge_heads, split_heads
 from npformer.backend import Array
 from npformer.embedding import EmbeddingParams, embedding_forward
-from npformer.exercises.slips import table
+from npformer.exercises.slips import silu, table
 from npformer.feed_forward import FFNParams, ffn_backward, ffn_forward
 from npformer.functional import softmax_backward, softmax_forward
 from npformer.layer_norm import LayerNormParams, layer_norm_backward, layer_norm_forward
 from npformer.loss import cross_entropy_forward
+from npformer.modern.gated_ffn import GatedFFNParams, gated_ffn_forward
+from npformer.modern.generation import last_left
+from npformer.modern.rms_norm import RMSNormParams, rms_norm_forward
 from npformer.optim import AdamState, adam_update
 from npformer.positional import positional_encoding, rope_forward
 
@@ -115,6 +118,36 @@ def _rope(x: Array) -> Array:
 def _adam(w: Array, g: Array, m: Array, v: Array, t: int, learning_rate: float) -> tuple[Array, Array, Array]:
     new, state = adam_update(w, g, AdamState(t - 1, m, v), learning_rate=learning_rate)
     return new, state.m, state.v
+
+
+def _rms_norm(x: Array, gamma: Array, eps: float) -> Array:
+    return rms_norm_forward(x, RMSNormParams(gamma), eps=eps)[0]
+
+
+def _gated(x: Array, *params: Array) -> Array:
+    return gated_ffn_forward(x, GatedFFNParams(*params))[0]
+
+
+def _grouped(q: Array, k: Array, v: Array) -> Array:
+    k, v = (np.repeat(heads, len(q) // len(k), axis=0) for heads in (k, v))
+    return attention_forward(q, k, v)[0]
+
+
+def _rope_attention(q: Array, k: Array, v: Array) -> Array:
+    return attention_forward(_rope(q), _rope(k), v)[0]
+
+
+def _kept_mask(n: int, kept: int) -> Array:
+    return causal_mask(n, kept + n)
+
+
+def _with_temperature(logits: Array, temperature: float) -> Array:
+    return softmax_forward(logits / temperature)[0]
+
+
+def _top_p(p: Array, share: float) -> Array:
+    p = p * (p >= last_left(p, len(p), share))
+    return p / p.sum()
 
 
 # --- the exercises -----------------------------------------------------------------------------------
@@ -451,6 +484,96 @@ def _adam_step_probed() -> Subject:
     )
 
 
+def _rms_norm_probed() -> Subject:
+    probes = tuple((x, gamma, eps) for x, gamma, _, eps in _norm_probes(0))
+    return Subject(
+        "x, gamma, eps",
+        ("y",),
+        _rms_norm,
+        ((0.05 * probes[0][0] + 0.02, *probes[0][1:]), (probes[1][0] - 0.6, *probes[1][1:])),
+        sizes=_NORM,
+        unit="token",
+        neutral={"gamma": 1.0, "eps": 1e-12},
+        landmarks={"x̂, before gamma": lambda x, gamma, eps: _rms_norm(x, np.ones_like(gamma), eps)},
+    )
+
+
+def _gate_forward_probed() -> Subject:
+    sizes = ((2, 3, 4, 5), (4, 2, 3, 3))
+    return Subject(
+        "x, W_gate, W_up, W_down",
+        ("y",),
+        _gated,
+        tuple(
+            (_normal(B, T, d), _normal(d, f), _normal(d, f, seed=1), _normal(f, d, seed=2))
+            for B, T, d, f in sizes
+        ),
+        sizes="x: batch positions d_model; W_gate: d_model d_ff",
+        unit="token",
+        landmarks={
+            "the gate": lambda x, W_gate, *_: silu(x @ W_gate),
+            "the hidden layer": lambda x, W_gate, W_up, _: silu(x @ W_gate) * (x @ W_up),
+        },
+    )
+
+
+def _attention_grouped_probed() -> Subject:
+    sizes = ((6, 2, 3, 4, 5, 7), (4, 2, 5, 3, 2, 3))
+    return Subject(
+        "q, k, v",
+        ("heads",),
+        _grouped,
+        tuple(
+            (_normal(h, T_q, d_k), _normal(g, T_k, d_k, seed=1), _normal(g, T_k, d_v, seed=2))
+            for h, g, T_q, T_k, d_k, d_v in sizes
+        ),
+        sizes="q: n_heads T_q d_k; k: n_kv_heads T_k d_k; v: n_kv_heads T_k d_v",
+        unit="position",
+    )
+
+
+def _rope_attention_probed() -> Subject:
+    return Subject(
+        "q, k, v",
+        ("y",),
+        _rope_attention,
+        tuple(tuple(_normal(T, d, seed=n) for n in range(3)) for T, d in ((5, 6), (3, 8))),
+        sizes="q: T d",
+        unit="position",
+        landmarks={"attention without positions": _attention},
+    )
+
+
+def _mask_kept_probed() -> Subject:
+    return Subject("n, kept", ("mask",), _kept_mask, ((3, 4), (2, 5), (4, 0)), sizes="n: n; kept: kept")
+
+
+def _sample_temperature_probed() -> Subject:
+    return Subject(
+        "logits, temperature",
+        ("p",),
+        _with_temperature,
+        ((_normal(3, 4), 0.5), (2 * _normal(5, 2), 1.6), (3 * _normal(4, 6), 0.8)),
+        {"SM-OVERFLOW": (_normal(3, 4) + 1000, 0.5), "SM-GLOBAL-MAX": (_normal(3, 4) + _APART, 0.5)},
+        sizes="logits: rows V",
+        neutral={"temperature": 1.0},
+        landmarks={"the logits, divided": lambda z, t: z / t},
+        cancels={"the same number added to all logits of a row": lambda z, t: (z + _normal(len(z), 1), t)},
+    )
+
+
+def _sample_top_p_probed() -> Subject:
+    p = np.array([0.08, 0.4, 0.02, 0.25, 0.15, 0.1])
+    return Subject(
+        "p, share",
+        ("kept",),
+        _top_p,
+        ((p, 0.7), (p[::-1], 0.5), (np.array([0.1, 0.05, 0.85]), 0.6), (p[[3, 0, 1, 5, 4, 2]], 0.93)),
+        sizes="p: V",
+        neutral={"share": 1.0},
+    )
+
+
 SUBJECTS: dict[str, Callable[[], Subject]] = {
     "pe.table": _pe_table_probed,
     "ffn.forward": _ffn_forward_probed,
@@ -469,6 +592,13 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "mask.causal": _mask_causal_probed,
     "rope.forward": _rope_forward_probed,
     "adam.step": _adam_step_probed,
+    "rms_norm.forward": _rms_norm_probed,
+    "gate.forward": _gate_forward_probed,
+    "attention.grouped": _attention_grouped_probed,
+    "rope.attention": _rope_attention_probed,
+    "mask.kept": _mask_kept_probed,
+    "sample.temperature": _sample_temperature_probed,
+    "sample.top_p": _sample_top_p_probed,
 }
 
 

@@ -679,3 +679,209 @@ SMOOTHED: dict[str, tuple[Options, ...]] = {
     "CE-SUM": ({"gather": np.sum},),
     "CE-SIGN": ({"gather": lambda losses: -losses.mean()},),
 }
+
+
+# --- since 2017: RMSNorm, a gate, shared key heads, RoPE in attention, kept keys, drawing a token -----
+
+
+def rms_norm(
+    x: Array,
+    gamma: Array,
+    eps: float,
+    *,
+    above: bool = False,
+    below: bool = False,
+    spread: Callable[[Array, float], Array] = _std,
+    axis: Axis = -1,
+    gather: Callable[..., Array] = np.mean,
+    uses_gamma: bool = True,
+) -> Array:
+    """gamma x / √(mean x² + eps), or what the options make of it: a mean taken off above or below."""
+    mean = x.mean(axis=axis, keepdims=True)
+    squares = gather((x - below * mean) ** 2, axis=axis, keepdims=True)
+    return (x - above * mean) / spread(squares, eps) * (gamma if uses_gamma else 1.0)
+
+
+RMS_NORM: dict[str, tuple[Options, ...]] = {
+    "RMS-MEAN-TAKEN": _either("above", "below", True),
+    "RMS-EPS-OUTSIDE": ({"spread": _std_and_eps},),
+    "RMS-NO-ROOT": ({"spread": lambda squares, eps: squares + eps},),
+    "RMS-SUM": ({"gather": np.sum},),
+    "RMS-AXIS": _WRONG_AXES,
+    "RMS-NO-GAMMA": ({"uses_gamma": False},),
+}
+
+
+def _sigmoid(z: Array) -> Array:
+    return 1 / (1 + np.exp(-z))
+
+
+def silu(z: Array) -> Array:
+    """z times its sigmoid."""
+    return z * _sigmoid(z)
+
+
+Join: TypeAlias = Callable[[Array, Array], Array]
+
+
+def gated(
+    x: Array, W_gate: Array, W_up: Array, W_down: Array, *, join: Join = lambda g, u: silu(g) * u
+) -> Array:
+    """(SiLU(x W_gate) · (x W_up)) W_down, or what the option makes of it."""
+    return join(x @ W_gate, x @ W_up) @ W_down
+
+
+def _opened_by(activation: Callable[[Array], Array]) -> Join:
+    return lambda g, u: activation(g) * u
+
+
+GATED: dict[str, tuple[Options, ...]] = {
+    "GATE-EXCHANGED": ({"join": lambda g, u: g * silu(u)},),
+    "GATE-SIGMOID": ({"join": _opened_by(_sigmoid)},),
+    "GATE-OTHER-BEND": tuple(
+        {"join": _opened_by(f)} for code in ("FFN-GELU", "FFN-TANH") for f in ACTIVATIONS[code]
+    )
+    + ({"join": _opened_by(_relu)},),
+    "GATE-NO-BEND": ({"join": lambda g, u: g * u},),
+    "GATE-BOTH-BENT": ({"join": lambda g, u: silu(g) * silu(u)},),
+    "GATE-BENT-AFTER": ({"join": lambda g, u: silu(g * u)},),
+    "GATE-ADDED": ({"join": lambda g, u: silu(g) + u},),
+}
+
+
+def repeated(heads: Array, times: int) -> Array:
+    """Each key head for its own neighbouring query heads: 0, 0, 1, 1."""
+    return np.repeat(heads, times, axis=0)
+
+
+def tiled(heads: Array, times: int) -> Array:
+    """All key heads, again and again: 0, 1, 0, 1."""
+    return np.concatenate([heads] * times)
+
+
+def _first(heads: Array, times: int) -> Array:
+    return heads[[0] * (times * len(heads))]
+
+
+Spread: TypeAlias = Callable[[Array, int], Array]
+
+
+def grouped_attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    spread_k: Spread = repeated,
+    spread_v: Spread = repeated,
+    scale: Callable[[int], float] = lambda d_k: d_k**-0.5,
+) -> Array:
+    """Attention of h query heads to fewer key heads, or what the options make of it."""
+    times = len(q) // len(k)
+    return attention(q, spread_k(k, times), spread_v(v, times), scale=scale)
+
+
+GROUPED: dict[str, tuple[Options, ...]] = {
+    "KV-TILED": _either("spread_k", "spread_v", tiled),
+    "KV-FIRST-ONLY": _either("spread_k", "spread_v", _first),
+    "AT-NO-SCALE": ATTENTION["AT-NO-SCALE"],
+    "AT-SCALE-DK": ATTENTION["AT-SCALE-DK"],
+}
+
+
+def rope_attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    turns: tuple[bool, bool, bool] = (True, True, False),
+    scale: Callable[[int], float] = lambda d_k: d_k**-0.5,
+    **options: Any,
+) -> Array:
+    """Attention to keys that RoPE has turned, as the queries; or what the options make of it."""
+    q, k, v = (rope(x, **options) if turned else x for x, turned in zip((q, k, v), turns, strict=True))
+    return attention(q, k, v, scale=scale)
+
+
+ROPE_ATTENTION: dict[str, tuple[Options, ...]] = {
+    "ROPE-ON-VALUES": ({"turns": (True, True, True)},),
+    "ROPE-ONE-SIDE": ({"turns": (True, False, False)}, {"turns": (False, True, False)}),
+    **{code: ROPE[code] for code in ("ROPE-SIGN", "ROPE-HALVES", "ROPE-EXP-NO-2", "ROPE-EXP-DOUBLED")},
+    "AT-NO-SCALE": ATTENTION["AT-NO-SCALE"],
+    "AT-SCALE-DK": ATTENTION["AT-SCALE-DK"],
+}
+
+
+def kept_mask(n: int, kept: int, *, offset: int = 0, forgets: bool = False, without: bool = False) -> Array:
+    """(n, kept + n): what n more tokens may see, kept earlier ones included; or what the options make."""
+    i, j = np.arange(n)[:, None], np.arange(n if without else kept + n)
+    return j <= i + offset + (0 if forgets or without else kept)
+
+
+KEPT_MASK: dict[str, tuple[Options, ...]] = {
+    "KEPT-MASK-AHEAD": ({"offset": 1},),
+    "KEPT-MASK-NOT-ITSELF": ({"offset": -1},),
+    "KEPT-MASK-FROM-0": ({"forgets": True},),
+    "KEPT-MASK-NEW-ONLY": ({"without": True},),
+}
+
+
+def with_temperature(
+    logits: Array,
+    temperature: float,
+    *,
+    before: Callable[[Array, float], Array] = lambda z, t: z / t,
+    after: Callable[[Array, float], Array] = lambda p, t: p,
+    axis: Axis = -1,
+) -> Array:
+    """softmax(logits / temperature), or what the options make of it."""
+    return after(softmax(before(logits, temperature), axis=axis), temperature)
+
+
+def _unchanged(z: Array, t: float) -> Array:
+    return z
+
+
+TEMPERATURE: dict[str, tuple[Options, ...]] = {
+    "TEMP-AFTER-SOFTMAX": (
+        {"before": _unchanged, "after": lambda p, t: p / t},
+        {"before": _unchanged, "after": lambda p, t: softmax(p / t)},
+    ),
+    "TEMP-MULTIPLIED": ({"before": lambda z, t: z * t},),
+    "SM-AXIS": ({"axis": 0},),
+    "SM-GLOBAL-SUM": ({"axis": None},),
+}
+
+
+def top_p(
+    p: Array,
+    share: float,
+    *,
+    stays: Callable[[Array, Array, float], Array] = lambda falling, sums, share: sums - falling < share,
+    sort: bool = True,
+    divide: bool = True,
+) -> Array:
+    """The fewest likeliest tokens that have this share together, as new probabilities; or what else."""
+    order = np.argsort(-p) if sort else np.arange(len(p))
+    kept = np.zeros_like(p)
+    left = order[stays(p[order], np.cumsum(p[order]), share)]
+    kept[left] = p[left]
+    return kept / kept.sum() if divide else kept
+
+
+def _without_the_last(falling: Array, sums: Array, share: float) -> Array:
+    return sums <= share
+
+
+def _at_least_one(falling: Array, sums: Array, share: float) -> Array:
+    return (sums <= share) | (np.arange(len(sums)) == 0)
+
+
+TOP_P: dict[str, tuple[Options, ...]] = {
+    "TOP-P-LAST-DROPPED": ({"stays": _without_the_last}, {"stays": _at_least_one}),
+    "TOP-P-NOT-DIVIDED": ({"divide": False},),
+    "TOP-P-UNSORTED": ({"sort": False},),
+    "TOP-P-AS-LIMIT": (
+        {"stays": lambda falling, sums, share: falling >= share},
+        {"stays": lambda falling, sums, share: falling >= 1 - share},
+    ),
+}

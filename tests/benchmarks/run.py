@@ -2,7 +2,7 @@
 
     uv run python tests/benchmarks/run.py                            the gates, without PyTorch
     uv run python tests/benchmarks/run.py --torch PYTHON             PYTHON is an interpreter that has torch
-    uv run python tests/benchmarks/run.py --torch PYTHON --write     and the table goes into README.md
+    uv run python tests/benchmarks/run.py --torch PYTHON --write     the table goes into its page
 
 One thread, CPU time. Every variant runs in a fresh process, the variants of a case in turn, round after
 round; a ratio is the median over the rounds. OPENBLAS_CORETYPE is unset, so OpenBLAS chooses the kernel that
@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-README = HERE.parents[1] / "README.md"
+PAGE = HERE.parents[1] / ".ci" / "site" / "pages" / "how_right_how_fast.md"
 START, END = "<!-- speed: written by tests/benchmarks/run.py -->", "<!-- end of speed -->"
 
 # name, case, what it is held against, gate for that ratio, gate for the ratio to PyTorch
@@ -107,7 +107,7 @@ def main():
     parser.add_argument(
         "--memory", choices=("default", "kept"), default="default", help="the allocator's state"
     )
-    parser.add_argument("--write", action="store_true", help="put the table into README.md")
+    parser.add_argument("--write", action="store_true", help="put the table into its page of the site")
     options = parser.parse_args()
     print(
         f"OpenBLAS kernel and NumPy: {kernel()}; one thread, CPU time; allocator: {options.memory}",
@@ -132,13 +132,13 @@ HEAD = [
 
 
 def write(rows):
-    """Put the measured rows into README.md; those of the other cases stay as they are."""
-    before, rest = README.read_text(encoding="utf-8").split(START)
+    """Put the measured rows into the page; those of the other cases stay as they are."""
+    before, rest = PAGE.read_text(encoding="utf-8").split(START)
     table, after = rest.split(END)
     old = {line.split(" | ")[0].removeprefix("| "): line for line in table.splitlines() if " ms " in line}
     known = old | rows
     lines = [*HEAD, *(known[name] for name, *_ in CASES if name in known)]
-    README.write_text(before + START + "\n" + "\n".join(lines) + "\n" + END + after, encoding="utf-8")
+    PAGE.write_text(before + START + "\n" + "\n".join(lines) + "\n" + END + after, encoding="utf-8")
 
 
 if __name__ == "__main__":

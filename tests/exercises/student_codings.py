@@ -995,3 +995,193 @@ for code, f in [
 ]:
     wrong("loss.smoothed", code)(f)
 right("loss.smoothed")(soft_targets(lambda one, e, V: (1 - e) * one + e / V))
+
+
+# --- since 2017 -----------------------------------------------------------------------------------
+
+
+def each_token(one):
+    """A function of one token (d,), gamma and eps, for every token of x."""
+
+    def f(x, gamma, eps):
+        y = np.zeros(x.shape)
+        for b in range(x.shape[0]):
+            for t in range(x.shape[1]):
+                y[b, t] = one(x[b, t], gamma, eps)
+        return y
+
+    return f
+
+
+def length(x):
+    return math.sqrt(sum(number**2 for number in x))
+
+
+for code, f in [
+    ("RMS-MEAN-TAKEN", each_token(lambda x, g, e: g * (x - x.mean()) / math.sqrt(x.var() + e))),
+    ("RMS-MEAN-TAKEN", each_token(lambda x, g, e: g * (x - x.mean()) / math.sqrt(x @ x / len(x) + e))),
+    ("RMS-MEAN-TAKEN", each_token(lambda x, g, e: g * x / math.sqrt(x.std() ** 2 + e))),
+    ("RMS-EPS-OUTSIDE", each_token(lambda x, g, e: g * x / (length(x) / len(x) ** 0.5 + e))),
+    ("RMS-NO-ROOT", each_token(lambda x, g, e: g * x / (x @ x / len(x) + e))),
+    ("RMS-SUM", each_token(lambda x, g, e: g * x / math.sqrt(x @ x + e))),
+    ("RMS-AXIS", lambda x, g, e: g * x / np.sqrt(np.mean(np.square(x), axis=1, keepdims=True) + e)),
+    ("RMS-AXIS", lambda x, g, e: g * x / np.sqrt(np.mean(np.square(x)) + e)),
+    ("RMS-NO-GAMMA", each_token(lambda x, g, e: x / math.sqrt(x @ x / len(x) + e))),
+]:
+    wrong("rms_norm.forward", code)(f)
+right("rms_norm.forward")(each_token(lambda x, g, e: g * x / math.sqrt(x @ x / len(x) + e)))
+right("rms_norm.forward")(
+    lambda x, g, e: np.einsum("btd,d,bt->btd", x, g, (np.einsum("btd,btd->bt", x, x) / len(g) + e) ** -0.5)
+)
+
+
+def sigma(z):
+    return 0.5 * (1 + np.tanh(z / 2))
+
+
+def two_ways(meet):
+    """Unit by unit: meet(z of the gate, z of the other way)."""
+
+    def f(x, W_gate, W_up, W_down):
+        y = np.zeros(x.shape)
+        for unit in range(W_gate.shape[1]):
+            y += meet(x @ W_gate[:, unit], x @ W_up[:, unit])[..., None] * W_down[unit]
+        return y
+
+    return f
+
+
+for code, f in [
+    ("GATE-EXCHANGED", two_ways(lambda g, u: g * u * sigma(u))),
+    ("GATE-EXCHANGED", lambda x, g, u, d: ((x @ u) / (1 + np.exp(-(x @ u))) * (x @ g)) @ d),
+    ("GATE-EXCHANGED", lambda x, g, u, d: np.einsum("...f,...f,fd", x @ u * sigma(x @ u), x @ g, d)),
+    ("GATE-SIGMOID", two_ways(lambda g, u: sigma(g) * u)),
+    ("GATE-OTHER-BEND", two_ways(lambda g, u: np.where(g > 0, g, 0) * u)),
+    ("GATE-OTHER-BEND", two_ways(lambda g, u: (2 * sigma(2 * g) - 1) * u)),
+    ("GATE-NO-BEND", two_ways(lambda g, u: g * u)),
+    ("GATE-BOTH-BENT", two_ways(lambda g, u: g * sigma(g) * u * sigma(u))),
+    ("GATE-BENT-AFTER", two_ways(lambda g, u: g * u * sigma(g * u))),
+    ("GATE-ADDED", two_ways(lambda g, u: g * sigma(g) + u)),
+]:
+    wrong("gate.forward", code)(f)
+right("gate.forward")(two_ways(lambda g, u: g * sigma(g) * u))
+
+
+def by_head(key_head, value_head=None, scale=lambda d_k: d_k**-0.5):
+    """Head by head: key_head(i, n_heads, n_kv_heads) is the key head of query head i."""
+
+    def f(q, k, v):
+        heads = []
+        for i in range(len(q)):
+            a, b = (choice(i, len(q), len(k)) for choice in (key_head, value_head or key_head))
+            heads.append(stable(scale(q.shape[-1]) * q[i] @ k[a].T, -1) @ v[b])
+        return np.array(heads)
+
+    return f
+
+
+def own(i, h, n_kv):
+    return i // (h // n_kv)
+
+
+for code, f in [
+    ("KV-TILED", by_head(lambda i, h, n_kv: i % n_kv)),
+    ("KV-TILED", by_head(lambda i, h, n_kv: i % n_kv, own)),
+    ("KV-TILED", by_head(own, lambda i, h, n_kv: i % n_kv)),
+    ("KV-FIRST-ONLY", by_head(lambda i, h, n_kv: 0)),
+    ("AT-NO-SCALE", by_head(own, scale=lambda d_k: 1)),
+    ("AT-SCALE-DK", by_head(own, scale=lambda d_k: 1 / d_k)),
+]:
+    wrong("attention.grouped", code)(f)
+right("attention.grouped")(by_head(own))
+
+
+@right("attention.grouped")
+def groups_below_each_other(q, k, v):
+    stacked = q.reshape(len(k), -1, q.shape[-1])
+    return (stable(stacked @ k.swapaxes(1, 2) / math.sqrt(q.shape[-1]), -1) @ v).reshape(*q.shape[:2], -1)
+
+
+def meet_turned(q_turn, k_turn, v_turn=lambda x: x, scale=lambda d: d**-0.5):
+    return lambda q, k, v: stable(scale(q.shape[1]) * q_turn(q) @ k_turn(k).T, -1) @ v_turn(v)
+
+
+plain, rotated = (lambda x: x), turned(slow)
+for code, f in [
+    ("ROPE-ON-VALUES", meet_turned(rotated, rotated, rotated)),
+    ("ROPE-ONE-SIDE", meet_turned(rotated, plain)),
+    ("ROPE-ONE-SIDE", meet_turned(plain, rotated)),
+    ("ROPE-SIGN", meet_turned(*[turned(lambda i, d: -slow(i, d))] * 2)),
+    ("ROPE-HALVES", meet_turned(*[turned(slow, pair=lambda i, d: (i, i + d // 2))] * 2)),
+    ("ROPE-EXP-NO-2", meet_turned(*[turned(lambda i, d: 10000 ** (-i / d))] * 2)),
+    ("ROPE-EXP-DOUBLED", meet_turned(*[turned(lambda i, d: 10000 ** (-4 * i / d))] * 2)),
+    ("AT-NO-SCALE", meet_turned(rotated, rotated, scale=lambda d: 1)),
+    ("AT-SCALE-DK", meet_turned(rotated, rotated, scale=lambda d: 1 / d)),
+]:
+    wrong("rope.attention", code)(f)
+right("rope.attention")(meet_turned(rotated, rotated))
+right("rope.attention")(meet_turned(turned(slow, first=7), turned(slow, first=7)))
+
+for code, f in [
+    ("KEPT-MASK-AHEAD", lambda n, kept: np.tril(np.ones((n, kept + n), bool), kept + 1)),
+    ("KEPT-MASK-AHEAD", lambda n, kept: [[j <= i + 1 + kept for j in range(kept + n)] for i in range(n)]),
+    ("KEPT-MASK-NOT-ITSELF", lambda n, kept: np.tri(n, kept + n, kept - 1) == 1),
+    ("KEPT-MASK-NOT-ITSELF", lambda n, kept: [[j < i + kept for j in range(kept + n)] for i in range(n)]),
+    ("KEPT-MASK-FROM-0", lambda n, kept: np.tril(np.ones((n, kept + n), bool))),
+    ("KEPT-MASK-NEW-ONLY", lambda n, kept: np.tril(np.ones((n, n), bool))),
+]:
+    wrong("mask.kept", code)(f)
+right("mask.kept")(lambda n, kept: np.tril(np.ones((kept + n, kept + n), bool))[kept:])
+right("mask.kept")(lambda n, kept: np.hstack([np.ones((n, kept), bool), np.tri(n, dtype=bool)]))
+
+
+def softer(logits, temperature):
+    return stable(logits, 1) ** (1 / temperature)
+
+
+for code, f in [
+    ("TEMP-AFTER-SOFTMAX", lambda z, t: stable(z, 1) / t),
+    ("TEMP-AFTER-SOFTMAX", lambda z, t: stable(stable(z, 1) / t, 1)),
+    ("TEMP-MULTIPLIED", lambda z, t: stable(t * z, 1)),
+    ("SM-AXIS", lambda z, t: stable(z / t, 0)),
+    ("SM-GLOBAL-SUM", lambda z, t: softer(z, t) * 0 + np.exp(z / t) / np.exp(z / t).sum()),
+    ("SM-OVERFLOW", lambda z, t: np.exp(z / t) / np.exp(z / t).sum(1, keepdims=True)),
+    ("SM-GLOBAL-MAX", lambda z, t: (lambda e: e / e.sum(1, keepdims=True))(np.exp((z - z.max()) / t))),
+]:
+    wrong("sample.temperature", code)(f)
+right("sample.temperature")(lambda z, t: softer(z, t) / softer(z, t).sum(1, keepdims=True))
+
+
+def collected(goes_on, order=lambda p: sorted(range(len(p)), key=lambda i: -p[i]), scale=True):
+    """Token by token into a bag: goes_on(sum in the bag, probability of the next token, share)."""
+
+    def f(p, share):
+        bag, kept = 0.0, np.zeros(len(p))
+        for i in order(p):
+            if not goes_on(bag, p[i], share):
+                break
+            kept[i] = p[i]
+            bag += p[i]
+        return kept / bag if scale else kept
+
+    return f
+
+
+for code, f in [
+    ("TOP-P-LAST-DROPPED", collected(lambda bag, p, share: bag + p <= share or bag == 0)),
+    ("TOP-P-LAST-DROPPED", lambda p, s: (lambda kept: kept / kept.sum())(p * (cut(p) <= s))),
+    ("TOP-P-NOT-DIVIDED", collected(lambda bag, p, share: bag < share, scale=False)),
+    ("TOP-P-UNSORTED", collected(lambda bag, p, share: bag < share, order=lambda p: range(len(p)))),
+    ("TOP-P-AS-LIMIT", lambda p, s: np.where(p >= 1 - s, p, 0) / p[p >= 1 - s].sum()),
+    ("TOP-P-AS-LIMIT", lambda p, s: np.where(p < s, 0, p) / np.where(p < s, 0, p).sum()),
+]:
+    wrong("sample.top_p", code)(f)
+
+
+def cut(p):
+    """What each token and the likelier ones have together."""
+    return np.array([p[p >= own_p].sum() for own_p in p])
+
+
+right("sample.top_p")(collected(lambda bag, p, share: bag < share))
+right("sample.top_p")(lambda p, s: (lambda kept: kept / kept.sum())(p * (cut(p) - p < s)))

@@ -27,6 +27,7 @@ from npformer.exercises.result import TITLES
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(__file__).parents[1] / "data"
+LESSONS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 PE = "pe.table"
 OWN_TABLE = FAMILIES[PE].function  # npformer's own is told apart
 OFTEN = set(
@@ -611,7 +612,7 @@ def test_the_tone():
 
 
 def test_every_section_to_teach_again_is_there():
-    texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "notebooks").glob("0*.ipynb"))]
+    texts = [path.read_text(encoding="utf-8") for path in LESSONS]
     cells = [cell for text in texts for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
     plain = "\n".join("".join(cell["source"]) for cell in cells).replace("$\\sqrt{d_k}$", "√d_k")
     named = {e.teach for e in bank().values()} | {entry.teach for entry in words().values()}
@@ -636,7 +637,7 @@ def test_importing_npformer_does_not_import_the_exercises():
     )
 
 
-@pytest.mark.parametrize("lesson", sorted((ROOT / "notebooks").glob("0*.ipynb")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
 def test_a_lesson_ends_with_exercises_of_the_bank(lesson):
     last = "".join(json.loads(lesson.read_text(encoding="utf-8"))["cells"][-1]["source"])
     named = [word for word in re.findall(r"`([\w.]+)`", last.split("exercises.ipynb")[0]) if word in bank()]

@@ -185,6 +185,12 @@ DESCRIBED = [
     "two_curves",
     "heat_maps",
     "matrices",
+    "lanes",
+    "hourglass",
+    "attention_weights",
+    "attention_heads",
+    "dataflow",
+    "gradient_by_depth",
 ]
 
 
@@ -500,6 +506,16 @@ def test_the_hourglass_shows_the_three_rows_and_counts_the_units_that_are_on():
     assert written(axes.texts) == ["in: 4 numbers", middle, "out: 4 numbers"]
 
 
+def test_lanes_and_hourglass_are_described_by_their_numbers():
+    words = figure("lanes").get_label()
+    assert words.startswith("3 lanes, no arrow from one to another")
+    lane = ", ".join(as_written(OUTPUT[2], 1)).replace(".0", "")
+    assert words.endswith(
+        f"; man: {', '.join(as_written((MEANING + ORDER)[2], 1)).replace('.0', '')} in, {lane} out"
+    )
+    assert f"hidden: 32 numbers, {int(np.sum(HIDDEN > 0))} of them above 0" in figure("hourglass").get_label()
+
+
 # --- attention, lessons 4 and 8 -----------------------------------------------------------------
 
 
@@ -534,6 +550,15 @@ def test_tokens_are_named_on_both_sides_of_each_head():
         assert written(axes.get_yticklabels()) == ["[CLS]", "dogs", "[SEP]"]
         assert written(axes.get_xticklabels()) == ["[CLS]", "dogs", "[SEP]"]
     assert "looks" in found.get_supylabel() and "looked at" in found.get_supxlabel()
+
+
+def test_weights_are_described_by_who_looks_most_at_whom():
+    words = figure("attention_heads").get_label()
+    assert words.startswith(
+        "before: 3 tokens look at 3; [CLS] at [CLS] 1, dogs at [CLS] 0.96, [SEP] at dogs 0.95."
+    )
+    one = plots.attention_weights(np.eye(6), list("abcdef"), title="one").get_label()
+    assert one == "one: 6 tokens look at 6; a at a 1, b at b 1, c at c 1, d at d 1"
 
 
 def test_two_heads_stand_in_a_row_and_one_stays_alone():
@@ -600,9 +625,28 @@ def test_each_line_is_its_sizes_in_the_same_colour_in_every_panel():
 def test_panels_of_a_row_share_their_axis_and_the_legend_names_every_kind():
     found = figure("gradient_by_depth")
     assert found.axes[0].get_ylim() == found.axes[1].get_ylim()
-    assert written(found.legends[0].get_texts()) == ["post-norm", "pre-norm", "no norm"]
+    names = ["post-norm", "pre-norm", "no norm", "zero from the next block on"]
+    assert written(found.legends[0].get_texts()) == names
     assert [axes.get_ylabel() for axes in found.axes] == ["size of the gradient", ""]
     assert {axes.get_xlabel() for axes in found.axes} == {"block (0 reads the words)"}
+
+
+def test_a_line_that_ends_early_has_a_mark_at_its_last_block_and_no_other_line_has():
+    with_residuals, without = figure("gradient_by_depth").axes
+    assert not with_residuals.collections
+    (mark,) = without.collections
+    np.testing.assert_allclose(mark.get_offsets(), [[1, 0.1]])
+    whole = plots.gradient_by_depth({"": {"pre-norm": FLAT}})
+    assert written(whole.legends[0].get_texts()) == ["pre-norm"]
+
+
+def test_steps_and_gradients_are_described_by_their_numbers():
+    words = figure("dataflow").get_label()
+    assert words.startswith("3 words by 4 numbers at each step. x (numbers from ")
+    assert words.endswith("A path leads past 1 from table 1 to table 3.")
+    words = figure("gradient_by_depth").get_label()
+    assert "with residuals: post-norm 1 at block 0, 1e-03 at block 3; pre-norm 2 at block 0" in words
+    assert "without residuals: post-norm 1 at block 0, 1e-01 at block 1, zero from the next block on" in words
 
 
 # --- trained models, lessons 6 and 7 ------------------------------------------------------------

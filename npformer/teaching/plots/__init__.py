@@ -4,7 +4,7 @@
     plots.picture(plots.heat_map(positional_encoding(50, 64)))
 
 The files read in the lessons' order, `style`, `tables` and `lines` first: positions, feed_forward, attention,
-block, order, decoder, speed.
+block, order, decoder, search, speed.
 """
 
 from npformer.teaching.plots.attention import attention_heads, attention_weights
@@ -20,7 +20,8 @@ from npformer.teaching.plots.positions import (
     position_similarity,
     wavelength_curves,
 )
-from npformer.teaching.plots.speed import growth, timeline
+from npformer.teaching.plots.search import themes
+from npformer.teaching.plots.speed import gpu_growth, growth, timeline
 from npformer.teaching.plots.style import (
     COSINE,
     FAINT,
@@ -62,6 +63,7 @@ __all__ = [
     "describe",
     "encoded",
     "frequency_bands",
+    "gpu_growth",
     "gradient_by_depth",
     "growth",
     "heat_map",
@@ -72,6 +74,7 @@ __all__ = [
     "matrix",
     "picture",
     "position_similarity",
+    "themes",
     "timeline",
     "wavelength_curves",
 ]

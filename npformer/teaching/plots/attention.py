@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npformer.backend import Array
-from npformer.teaching.plots.style import WEIGHT_MAP, in_style, new_figure
+from npformer.teaching.plots.style import WEIGHT_MAP, describe, in_style, new_figure
 from npformer.teaching.plots.tables import matrix, name_cells, write_number
+from npformer.teaching.plots.words import said, sentence
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +22,7 @@ def attention_weights(weights: Array, tokens: Sequence[str], *, title: str = "")
     >>> attention_weights(np.eye(2), ["hot", "dog"]).axes[0].get_ylabel()
     'query: the token that looks'
     """
-    return matrix(
+    figure = matrix(
         weights,
         title=title,
         row_labels=tokens,
@@ -31,6 +32,22 @@ def attention_weights(weights: Array, tokens: Sequence[str], *, title: str = "")
         decimals=2,
         signed=False,
     )
+    return describe(figure, sentence(title, weights_in_words(weights, tokens)))
+
+
+STRONGEST = 4  # weights of a table that are told in words
+
+
+def weights_in_words(weights: Array, tokens: Sequence[str]) -> str:
+    """How large a table of weights (T, T) is, and who looks most at whom: the largest weight of a few rows.
+
+    >>> weights_in_words(np.array([[0.75, 0.25], [0.5, 0.5]]), ["hot", "dog"])
+    '2 tokens look at 2; hot at hot 0.75, dog at hot 0.5'
+    """
+    best = np.argmax(weights, axis=1)
+    rows = sorted(range(len(tokens)), key=lambda row: -weights[row, best[row]])[:STRONGEST]
+    told = (f"{tokens[row]} at {tokens[best[row]]} {said(weights[row, best[row]])}" for row in sorted(rows))
+    return f"{len(tokens)} tokens look at {len(tokens)}; {', '.join(told)}"
 
 
 @in_style
@@ -54,7 +71,8 @@ def attention_heads(weights: Mapping[str, Array], tokens: Sequence[str], *, acro
         axes.set_title(title, loc="left")
     figure.supxlabel("the token looked at")
     figure.supylabel("the token that looks")
-    return figure
+    heads = (sentence(title, weights_in_words(values, tokens)) for title, values in weights.items())
+    return describe(figure, ". ".join(heads))
 
 
 def draw_weights(axes: "Axes", weights: Array, size: int) -> None:

@@ -8,8 +8,9 @@ import numpy as np
 
 from npformer.backend import Array
 from npformer.teaching.plots.lines import told_apart
-from npformer.teaching.plots.style import FAINT, GRADIENT, INK, in_style, new_figure
+from npformer.teaching.plots.style import FAINT, GRADIENT, INK, describe, in_style, new_figure
 from npformer.teaching.plots.tables import colours_of, write_number
+from npformer.teaching.plots.words import range_in_words, said, sentence
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +44,15 @@ def dataflow(
             for (row, column), value in np.ndenumerate(values):
                 place = (j * (d + BETWEEN) + column + 0.5, row + 0.5)
                 write_number(axes, place, value, 1, largest, size=15)
-    return figure
+    return describe(figure, f"{T} words by {d} numbers at each step. {_steps_in_words(rows, residuals)}")
+
+
+def _steps_in_words(rows: Sequence[Steps], residuals: Sequence[tuple[int, int]]) -> str:
+    paths = " ".join(
+        f"A path leads past {b - a - 1} from table {a + 1} to table {b + 1}." for a, b in residuals
+    )
+    told = (", then ".join(f"{name} ({range_in_words(values)})" for name, values in steps) for steps in rows)
+    return f"{'. '.join(told)}. {paths}".strip()
 
 
 def draw_steps(
@@ -92,28 +101,61 @@ def largest_of(arrays: Sequence[Array]) -> float:
 DEPTH = ((GRADIENT, "-"), (INK, "--"), ("#CC79A7", ":"))  # kinds of block, in pictures of their gradients
 
 
+ENDS = "zero from the next block on"  # what a mark at the end of a line says
+
+
 @in_style
 def gradient_by_depth(panels: Mapping[str, Mapping[str, Array]], *, across: int = 2) -> "Figure":
     """The size of a gradient at each block, on a logarithmic axis: {title: {label: sizes (n_layers,)}}.
 
-    `across` panels stand in a row and share its axis; the first panel has every label, at most three. A line
-    stops where its sizes are NaN.
+    `across` panels stand in a row and share its axis; the first panel has every label, at most three. Sizes
+    from which on a gradient is zero, but for rounding, are NaN: the line ends there, with a mark.
 
     >>> gradient_by_depth({"of x": {"pre-norm": np.array([1.0, 0.1])}}).axes[0].get_yscale()
     'log'
     """
     across = min(across, len(panels))
     down = math.ceil(len(panels) / across)
-    figure = new_figure(6 * across, 3.9 * down + 1)
+    figure = new_figure(6 * across, 2.7 * down + 1)
     grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey="row")
+    marks = {}
     for axes, (title, lines) in zip(grid.ravel(), panels.items(), strict=True):
         for (colour, line), (label, sizes) in told_apart(lines, DEPTH):
             axes.plot(sizes, line, color=colour, label=label)
+            if (end := last_block(sizes)) < len(sizes) - 1:
+                marks[ENDS] = axes.scatter(end, sizes[end], marker="X", s=150, color=INK, zorder=3)
         axes.set(title=title, yscale="log")
         axes.grid(color=FAINT)
     for row in grid:
         row[0].set_ylabel("size of the gradient")
     for axes in grid[-1]:
         axes.set_xlabel("block (0 reads the words)")
-    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    return figure
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend([*handles, *marks.values()], [*labels, *marks], loc="outside lower center", ncols=4)
+    return describe(figure, _depth_in_words(panels))
+
+
+def last_block(sizes: Array) -> int:
+    """The last block whose gradient is not NaN.
+
+    >>> last_block(np.array([3.0, 2.0, np.nan]))
+    1
+    """
+    return int(np.flatnonzero(~np.isnan(sizes))[-1])
+
+
+def _depth_in_words(panels: Mapping[str, Mapping[str, Array]]) -> str:
+    return ". ".join(
+        sentence(title, *(_line_in_words(label, sizes) for label, sizes in lines.items()))
+        for title, lines in panels.items()
+    )
+
+
+def _line_in_words(label: str, sizes: Array) -> str:
+    end = last_block(sizes)
+    stop = f", {ENDS}" if end < len(sizes) - 1 else ""
+    return f"{label} {_size(sizes[0])} at block 0, {_size(sizes[end])} at block {end}{stop}"
+
+
+def _size(value: float) -> str:
+    return said(value, 0) if value >= 1 else f"{value:.0e}"

@@ -7,8 +7,9 @@ import numpy as np
 
 from npformer.backend import Array
 from npformer.teaching.plots.attention import draw_weights
-from npformer.teaching.plots.style import FAINT, INK, in_style, new_figure
+from npformer.teaching.plots.style import FAINT, INK, describe, in_style, new_figure
 from npformer.teaching.plots.tables import name_cells
+from npformer.teaching.plots.words import said, sentence
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,13 +26,15 @@ def cross_attention(
     >>> [text.get_text() for text in cross_attention(np.eye(2), ["forty", "two"], ["4", "2"]).axes[0].texts]
     ['1.00', '1.00']
     """
-    figure = new_figure(1.3 * len(words) + 1.6, 0.62 * len(written) + 2.0)
+    figure = new_figure(1.2 * len(words) + 1.6, 0.46 * len(written) + 1.5)
     axes = figure.add_subplot()
     draw_weights(axes, weights, size=17)
     name_cells(axes, written, words)
     axes.tick_params(labelsize=17)
     axes.set(title=title, xlabel="the word looked at", ylabel="the token written")
-    return figure
+    most = zip(written, weights.argmax(axis=1), weights.max(axis=1), strict=True)
+    looks = (f"{token} looks at {words[place]} with {said(weight)}" for token, place, weight in most)
+    return describe(figure, sentence(title, *looks))
 
 
 @in_style
@@ -41,7 +44,7 @@ def confidence(probabilities: Mapping[str, Array], *, mark: float | None = None)
     >>> [axes.get_title() for axes in confidence({"sure": np.ones(9)}, mark=0.9).axes]
     ['sure']
     """
-    figure = new_figure(13 if len(probabilities) > 1 else 8, 4.4)
+    figure = new_figure(13 if len(probabilities) > 1 else 8, 3.9)
     beside = figure.subplots(1, len(probabilities), squeeze=False, sharey=True)[0]
     for axes, (title, values) in zip(beside, probabilities.items(), strict=True):
         share = np.full(len(values), 100 / len(values))
@@ -53,4 +56,11 @@ def confidence(probabilities: Mapping[str, Array], *, mark: float | None = None)
         axes.grid(color=FAINT, axis="y")
         axes.set_axisbelow(True)
     beside[0].set_ylabel("tokens (%)")
-    return figure
+    return describe(figure, ". ".join(_heap_in_words(*panel) for panel in probabilities.items()))
+
+
+def _heap_in_words(title: str, values: Array) -> str:
+    """Where the middle half of the tokens lies."""
+    low, high = np.quantile(values, [0.25, 0.75])
+    half = f"half from {said(low, 3)} to {said(high, 3)}"
+    return sentence(title, f"{said(values.mean(), 3)} on average", half)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npformer.backend import Array
-from npformer.teaching.plots.style import FAINT, INK, MEANING, POSITION, in_style, new_figure
+from npformer.teaching.plots.style import FAINT, INK, MEANING, POSITION, describe, in_style, new_figure
 from npformer.teaching.plots.tables import colours_of, write_number
+from npformer.teaching.plots.words import said
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 @in_style
 def lanes(meaning: Array, position: Array, output: Array, tokens: Sequence[str]) -> "Figure":
-    """A lane a token: meaning + order tag go through one shared block: three arrays (T, d_model).
+    """A lane a token: meaning + order tag go through one shared network: three arrays (T, d_model).
 
     >>> len(lanes(np.eye(2), np.eye(2), np.eye(2), ["hot", "dog"]).axes[0].get_images())
     8
@@ -38,11 +39,26 @@ def lanes(meaning: Array, position: Array, output: Array, tokens: Sequence[str])
     for lane, token in enumerate(tokens):
         axes.text(-0.3, lane, token, ha="right", va="center", fontsize=19)
         _join_strips(axes, lane, d)
-    axes.text(3 * d + 3.6, -0.62, "one block", ha="center", fontsize=19, fontweight="bold")
+    axes.text(3 * d + 3.6, -0.62, "one FFN", ha="center", fontsize=19, fontweight="bold")
     axes.hlines(np.arange(T - 1) + 0.5, -2, 4 * d + 5.4, color=FAINT, linewidth=2, linestyle="dashed")
     axes.set(xlim=(-2.1, 4 * d + 5.5), ylim=(T - 0.5, -1))
     axes.axis("off")
-    return figure
+    return describe(figure, _lanes_in_words(total, output, tokens))
+
+
+def _lanes_in_words(total: Array, output: Array, tokens: Sequence[str]) -> str:
+    lanes = (
+        f"{token}: {_numbers(before)} in, {_numbers(after)} out"
+        for token, before, after in zip(tokens, total, output, strict=True)
+    )
+    start = (
+        f"{len(tokens)} lanes, no arrow from one to another; in each, meaning plus order tag enters an FFN"
+    )
+    return f"{start}. " + "; ".join(lanes)
+
+
+def _numbers(row: Array) -> str:
+    return ", ".join(said(value, 1) for value in row)
 
 
 def _draw_strip(
@@ -63,14 +79,14 @@ def _write_strip(axes: "Axes", row: Array, start: float, y: float, largest: floa
 
 
 def _join_strips(axes: "Axes", lane: float, d: int) -> None:
-    """meaning + order tag = input → block → output, all at the height of one lane."""
+    """meaning + order tag = input → FFN → output, all at the height of one lane."""
     from matplotlib.patches import FancyBboxPatch
 
     for x, sign in ((d + 0.45, "+"), (2 * d + 1.35, "=")):
         axes.text(x, lane, sign, ha="center", va="center", fontsize=22)
-    block = FancyBboxPatch((3 * d + 2.7, lane - 0.25), 1.8, 0.5, boxstyle="round,pad=0,rounding_size=0.1")
-    block.set(facecolor="#F2F2F2", edgecolor=INK, linewidth=2.5)
-    axes.add_patch(block)
+    box = FancyBboxPatch((3 * d + 2.7, lane - 0.25), 1.8, 0.5, boxstyle="round,pad=0,rounding_size=0.1")
+    box.set(facecolor="#F2F2F2", edgecolor=INK, linewidth=2.5)
+    axes.add_patch(box)
     axes.text(3 * d + 3.6, lane, "FFN", ha="center", va="center", fontsize=17)
     arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 2, "shrinkA": 0, "shrinkB": 0}
     for tail in (3 * d + 1.9, 3 * d + 4.55):
@@ -100,4 +116,4 @@ def hourglass(x: Array, hidden: Array, y: Array) -> "Figure":
         axes.add_patch(Polygon(corners, facecolor="#F2F2F2", zorder=0))
     axes.set(xlim=(-0.4, wide + 0.4), ylim=(2.95, -0.8))
     axes.axis("off")
-    return figure
+    return describe(figure, f"one row from top to bottom, narrow, wide, narrow: {'; '.join(names)}")

@@ -1,12 +1,13 @@
 """How well trained models know the order of the words: lesson 6."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from npformer.backend import Array
-from npformer.teaching.plots.style import FAINT, INK, MEANING, POSITION, in_style, new_figure
+from npformer.teaching.plots.style import FAINT, INK, MEANING, POSITION, describe, in_style, new_figure
+from npformer.teaching.plots.words import lines_in_words, sentence
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +39,7 @@ def accuracy(
     >>> accuracy([0, 1], {"": {"sinusoidal": np.ones((3, 2))}}, x_label="step").axes[0].get_ylabel()
     'right answers (%)'
     """
-    figure = new_figure(10 if len(panels) == 1 else 13, 5.6)
+    figure = new_figure(10 if len(panels) == 1 else 13, 4.4)
     beside = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
     for axes, (title, lines) in zip(beside, panels.items(), strict=True):
         axes.axhline(100 * chance, color=INK, linewidth=1.5, zorder=1)
@@ -54,7 +55,16 @@ def accuracy(
     beside[-1].text(1.01, 100 * chance, "coin", transform=right_edge, va="center")
     named = {k: v for axes in beside for v, k in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=len(named))
-    return figure
+    return describe(figure, _accuracy_in_words(x, panels))
+
+
+def _accuracy_in_words(x: Sequence[int], panels: Mapping[str, Mapping[str, Any]]) -> str:
+    """Each line's mean over its runs."""
+    means = {
+        title: {scheme: 100 * np.mean(runs, axis=0) for scheme, runs in lines.items()}
+        for title, lines in panels.items()
+    }
+    return sentence("right answers in percent", lines_in_words(np.asarray(x), means))
 
 
 def _draw_runs(axes: "Axes", x: Sequence[int], percent: Array, scheme: str) -> None:

@@ -1,0 +1,34 @@
+"""Build the site: the documentation, and the browser edition inside it under lite/.
+
+uv run --group site python .ci/site/build.py build/site [--pyodide FOLDER] [--cdn] [--only docs|lite]
+
+The two halves do not know each other: docs.py writes the pages, lite.py the JupyterLite in which the lessons run.
+"""
+
+import argparse
+from pathlib import Path
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Build the documentation and the browser edition.")
+    parser.add_argument("out", type=Path, help="the folder to write; what stood there is replaced")
+    parser.add_argument("--pyodide", type=Path, help="a folder with Pyodide's wheels, instead of a download")
+    parser.add_argument("--cdn", action="store_true", help="leave the wheels to Pyodide's own server")
+    parser.add_argument("--only", choices=("docs", "lite"), help="build one half")
+    return parser.parse_args()
+
+
+def main() -> None:
+    wanted = arguments()
+    if wanted.only != "lite":
+        from docs import build_docs
+
+        build_docs(wanted.out)
+    if wanted.only != "docs":
+        from lite import build_lite
+
+        build_lite(wanted.out, wanted.pyodide, wanted.cdn)
+
+
+if __name__ == "__main__":
+    main()

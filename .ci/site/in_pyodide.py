@@ -1,0 +1,48 @@
+"""Run the suite's mathematics in Pyodide: uv run --group site python .ci/site/in_pyodide.py [--pyodide FOLDER]
+
+Skipped with a printed reason where node, npm or Pyodide's wheels cannot be had.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from wheels import CACHE, ROOT, Wheels, build_npformer, fill, from_file, from_pyodide, get_plain_wheel
+
+HERE = Path(__file__).resolve().parent
+RELEASED = ("numpy", "packaging", "pygments")
+TOOLS = ("pytest", "pluggy", "iniconfig", "pytest-xdist", "execnet", "sortedcontainers", "mpmath")
+HYPOTHESIS = "6.151.0"  # later ones are compiled
+
+
+def wheels(given: Path | None) -> Wheels:
+    found = from_pyodide(RELEASED, given)
+    for name in TOOLS:
+        found |= from_file(get_plain_wheel(name))
+    found |= from_file(get_plain_wheel("hypothesis", HYPOTHESIS))
+    return found | from_file(build_npformer(CACHE / "npformer"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Run the suite's mathematics in Pyodide, under node.")
+    parser.add_argument("--pyodide", type=Path, help="a folder with Pyodide's wheels, instead of a download")
+    node = shutil.which("node")
+    if node is None or shutil.which("npm") is None:
+        print("Pyodide: skipped, node or npm is not installed")
+        return 0
+    folder = CACHE / "tests"
+    shutil.rmtree(folder, ignore_errors=True)
+    found = wheels(parser.parse_args().pyodide)
+    fill(folder, found)
+    start = time.monotonic()
+    runner = [node, str(HERE / "pyodide.mjs"), str(folder), str(HERE / "mathematics.py"), str(ROOT)]
+    done = subprocess.run([*runner, *found])
+    print(f"the mathematics in Pyodide: {time.monotonic() - start:.0f} s")
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

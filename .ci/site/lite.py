@@ -1,0 +1,176 @@
+"""The browser edition: JupyterLite, whose kernel is Pyodide, with npformer and the lessons inside.
+
+Nothing is installed when a lesson opens: npformer and all it needs stand in the site's own lock file, and the
+kernel loads that list while JupyterLab draws the page. Nothing is asked of another server, unless the site was
+built with --cdn: then the browser fetches Pyodide's wheels from Pyodide's server, and compares their sums.
+"""
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from jupyterlite_pyodide_kernel.constants import PYODIDE_KERNEL_PLUGIN_ID as KERNEL_PLUGIN
+from wheels import (
+    CACHE,
+    ROOT,
+    SERVER,
+    Wheels,
+    build_npformer,
+    fill,
+    from_file,
+    from_pyodide,
+    get_plain_wheel,
+    sha256,
+)
+
+from npformer.teaching.lessons import student_copy
+
+HERE = Path(__file__).resolve().parent
+LESSON_URL = "lite/notebooks/index.html?path={lesson}.ipynb"  # from the site's root; lesson: 01_positional_encoding
+
+RELEASED = ("numpy", "matplotlib", "ipython", "micropip")
+# What these ask for and no lesson uses: PDF files, time zones, a canvas of their own.
+UNUSED = ("fonttools", "pytz", "matplotlib-pyodide")
+# The kernel wants these, and nothing here uses them: wheels without content, in place of 4 MB.
+EMPTY = ("ssl", "jedi")
+KERNEL = {"piplite": ["micropip"], "ipykernel": [], "pyodide_kernel": ["ipython", "comm", "ipykernel"]}
+PLAIN = {"comm": ["traitlets"], "ipywidgets": ["comm", "ipython", "traitlets"], "tqdm": []}
+SETTINGS = "npformer_browser"  # a package of settings, see settings_wheel
+SITE_PACKAGES = "/lib/python3.12/site-packages"
+
+
+def build_lite(out: Path, pyodide: Path | None, cdn: bool) -> None:
+    """Write the browser edition into out/lite. Wheels come from the folder `pyodide`, or from Pyodide's server."""
+    source = CACHE / "sources"  # jupyterlite ignores its settings if this name begins as the output folder's does
+    shutil.rmtree(source, ignore_errors=True)
+    write_pyodide(source / "static" / "pyodide", pyodide, cdn)
+    write_lessons(source / "files")
+    write_settings(source)
+    target = (out / "lite").resolve()
+    shutil.rmtree(target, ignore_errors=True)
+    command = [sys.executable, "-m", "jupyterlite_core", "build", "--output-dir", str(target)]
+    said = subprocess.run(command, cwd=source, capture_output=True, text=True)
+    if said.returncode:
+        sys.exit(said.stdout + said.stderr)
+
+
+# --- Pyodide: the interpreter and the wheels ------------------------------------------------------
+
+
+def write_pyodide(folder: Path, given: Path | None, cdn: bool) -> None:
+    """Pyodide's core, the wheels of the page, and the lock file that names them."""
+    released = from_pyodide(RELEASED, given, without=UNUSED)
+    plain = plain_wheels()
+    done = prepared({**released, **plain})
+    wheels = with_bytecode(plain, done) | settings_wheel(done)
+    wheels |= on_server(released) if cdn else with_bytecode(released, done)
+    wheels |= from_file(build_npformer(CACHE / "npformer"), ["numpy", "matplotlib", "tqdm"])
+    fill(folder, wheels)
+
+
+def plain_wheels() -> Wheels:
+    """Wheels in plain Python that Pyodide does not carry: the kernel's and the widgets'."""
+    kernel = Path(sys.prefix, "share/jupyter/labextensions/@jupyterlite/pyodide-kernel-extension/static/pypi")
+    wheels: Wheels = {}
+    for name, depends in KERNEL.items():
+        wheels |= from_file(next(kernel.glob(f"{name}-*.whl")), depends)
+    for name, depends in PLAIN.items():
+        wheels |= from_file(get_plain_wheel(name), depends)
+    for name in EMPTY:
+        wheels |= from_file(small_wheel(name, {}))
+    return wheels
+
+
+def prepared(wheels: Wheels) -> Path:
+    """The folder that prepare.py leaves, after it ran in Pyodide on these wheels; kept until one of them changes."""
+    said = repr(sorted(entry["sha256"] for _, entry in wheels.values())) + (HERE / "prepare.py").read_text()
+    folder = CACHE / f"prepared-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+    if not (folder / "fontlist.json").exists():
+        node = shutil.which("node") or sys.exit("prepare.py runs in Pyodide, under node: node is needed")
+        shutil.rmtree(folder, ignore_errors=True)
+        fill(folder / "wheels", wheels)
+        runner = [node, str(HERE / "pyodide.mjs"), str(folder / "wheels"), str(HERE / "prepare.py"), str(folder)]
+        subprocess.run([*runner, "matplotlib"], check=True)
+    return folder
+
+
+def with_bytecode(wheels: Wheels, done: Path) -> Wheels:
+    """The same wheels as prepare.py wrote them."""
+    files = {name: done / "prepared" / file.name for name, (file, _) in wheels.items()}
+    return {name: (files[name], {**wheels[name][1], "sha256": sha256(files[name])}) for name in wheels}
+
+
+def on_server(wheels: Wheels) -> Wheels:
+    """The same wheels, not copied: the browser asks Pyodide's server for them."""
+    return {name: (None, {**entry, "file_name": SERVER + entry["file_name"]}) for name, (_, entry) in wheels.items()}
+
+
+def settings_wheel(done: Path) -> Wheels:
+    """A wheel of settings: matplotlib's list of fonts, and a path on which the current folder comes last.
+
+    Where it comes first, each import asks the page whether the module is in the file browser: a hundred questions.
+    """
+    files = {
+        "matplotlib/fontlist.json": (done / "fontlist.json").read_text(),
+        f"{SETTINGS}/profile_default/ipython_config.py": "import sys\nsys.path.append(sys.path.pop(sys.path.index('')))\n",
+    }
+    return from_file(small_wheel(SETTINGS, files), ["matplotlib"])  # unpacked after matplotlib: its list counts
+
+
+def small_wheel(name: str, files: dict[str, str]) -> Path:
+    """A wheel that holds these files."""
+    wheel = CACHE / "small" / f"{name}-0.0.0-py3-none-any.whl"
+    wheel.parent.mkdir(parents=True, exist_ok=True)
+    about = f"{name}-0.0.0.dist-info"
+    texts = {
+        **files,
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.0.0\n",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: npformer\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{about}/RECORD": "",
+    }
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for file, text in texts.items():
+            archive.writestr(zipfile.ZipInfo(file), text)  # without the date: the same bytes each time
+    return wheel
+
+
+# --- what JupyterLite shows -----------------------------------------------------------------------
+
+
+def write_lessons(folder: Path) -> None:
+    """The lessons as a student gets them: without outputs."""
+    folder.mkdir(parents=True)
+    for lesson in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        notebook = student_copy(json.loads(lesson.read_text(encoding="utf-8")))
+        (folder / lesson.name).write_text(json.dumps(notebook, ensure_ascii=False), encoding="utf-8")
+
+
+def write_settings(source: Path) -> None:
+    """What JupyterLite is told: while it builds, when it starts, and how its windows behave."""
+    build = {
+        "contents": ["files"],
+        "apps": ["lab", "notebooks", "tree"],
+        "no_sourcemaps": True,
+        "no_unused_shared_packages": True,
+    }
+    packages = [*KERNEL, *EMPTY, *PLAIN, "micropip", "sqlite3", "ipython", SETTINGS, "npformer"]
+    options = {"packages": packages, "env": {"IPYTHONDIR": f"{SITE_PACKAGES}/{SETTINGS}"}}
+    start = {
+        "appName": "npformer in the browser",
+        "exposeAppInBrowser": True,  # the site's tests speak to it
+        "litePluginSettings": {KERNEL_PLUGIN: {"disablePyPIFallback": True, "loadPyodideOptions": options}},
+    }
+    windows = {
+        "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},  # else half the cells are not in the page
+        "@jupyterlab/apputils-extension:notification": {"fetchNews": "false"},
+    }
+    for file, content in {
+        "jupyter_lite_config.json": {"LiteBuildConfig": build},
+        "jupyter-lite.json": {"jupyter-lite-schema-version": 0, "jupyter-config-data": start},
+        "overrides.json": windows,
+    }.items():
+        (source / file).write_text(json.dumps(content, indent=1))

@@ -1,0 +1,17 @@
+// Run a Python script in Pyodide, under node:  node pyodide.mjs PYODIDE SCRIPT FOLDER [PACKAGE...]
+// PYODIDE holds the core, the wheels and the lock file; FOLDER of this machine is /mnt for the script.
+import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+
+const [pyodide, script, folder, ...packages] = process.argv.slice(2);
+const { loadPyodide } = await import(pathToFileURL(resolve(pyodide, "pyodide.mjs")).href);
+const python = await loadPyodide({ indexURL: resolve(pyodide) + "/", packages });
+python.mountNodeFS("/mnt", resolve(folder));
+try {
+  const code = await python.runPythonAsync(readFileSync(script, "utf8"));
+  process.exitCode = Number.isInteger(code) ? code : 0; // of a script that ends with a number
+} catch (error) {
+  console.error(error.message);
+  process.exitCode = 1;
+}

@@ -1,0 +1,141 @@
+"""Pyodide and the wheels that run on it, each as Pyodide released it: its sha256 stands in Pyodide's lock file.
+
+The core (interpreter, standard library, lock file) is the npm package `pyodide`. A wheel comes from a folder that
+already holds it, or from Pyodide's own server. Wheels in plain Python that Pyodide does not carry come from the
+package index that pip is set to, in the version that is installed here.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import urllib.request
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+PYODIDE = "0.27.7"
+SERVER = f"https://cdn.jsdelivr.net/pyodide/v{PYODIDE}/full/"
+CORE = (
+    "pyodide.js",
+    "pyodide.mjs",
+    "pyodide.asm.js",
+    "pyodide.asm.wasm",
+    "python_stdlib.zip",
+    "pyodide-lock.json",
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / "build" / "pyodide"  # what was fetched once
+
+Entry = dict[str, Any]
+Wheels = dict[str, tuple[Path | None, Entry]]  # a package's name: its file, if it is copied; its line in the lock
+
+
+def get_core() -> Path:
+    """The folder with Pyodide's core; npm compares the archive with the sum that its registry signed."""
+    folder = CACHE / f"core-{PYODIDE}"
+    if not all((folder / name).exists() for name in CORE):
+        npm = shutil.which("npm") or sys.exit("Pyodide's core is an npm package: npm is needed")
+        folder.mkdir(parents=True, exist_ok=True)
+        said = subprocess.run(
+            [npm, "pack", "--silent", f"pyodide@{PYODIDE}"], cwd=folder, check=True, capture_output=True, text=True
+        )
+        with tarfile.open(folder / said.stdout.split()[-1]) as archive:
+            for name in CORE:
+                member = archive.extractfile(f"package/{name}")
+                assert member is not None
+                (folder / name).write_bytes(member.read())
+    return folder
+
+
+def get_lock() -> dict[str, Any]:
+    """Pyodide's own list of packages: their files, their sums, what they need."""
+    lock: dict[str, Any] = json.loads((get_core() / "pyodide-lock.json").read_text())
+    return lock
+
+
+def fill(folder: Path, wheels: Wheels) -> None:
+    """A folder that Pyodide runs from: its core, these wheels, and the lock file that names them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in CORE:
+        shutil.copy(get_core() / name, folder)
+    for file, _ in wheels.values():
+        if file:
+            shutil.copy(file, folder)
+    entries = {name: entry for name, (_, entry) in sorted(wheels.items())}
+    (folder / "pyodide-lock.json").write_text(json.dumps({**get_lock(), "packages": entries}))
+
+
+def from_pyodide(names: Iterable[str], folder: Path | None, without: Iterable[str] = ()) -> Wheels:
+    """The named packages of Pyodide and all they depend on, except what is named in `without`."""
+    packages, todo, found = get_lock()["packages"], [*names], {}
+    while todo:
+        name = canonical(todo.pop())
+        if name not in found:
+            depends = [d for d in packages[name]["depends"] if d not in without]
+            entry = {**packages[name], "depends": depends}
+            found[name] = get_wheel(entry, folder), entry
+            todo += depends
+    return found
+
+
+def get_wheel(entry: Entry, folder: Path | None) -> Path:
+    """The file of one package of the lock: from `folder`, or else fetched. Another file than the lock's is refused."""
+    name = entry["file_name"]
+    path = folder / name if folder and (folder / name).exists() else CACHE / "wheels" / name
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with urllib.request.urlopen(SERVER + name, timeout=120) as answer:
+            path.write_bytes(answer.read())
+    if sha256(path) != entry["sha256"]:
+        sys.exit(f"{path}: not the file that Pyodide {PYODIDE} released; its sha256 is {sha256(path)}")
+    return path
+
+
+def get_plain_wheel(name: str, version: str | None = None) -> Path:
+    """The wheel in plain Python of an installed package, or of the version that is asked for."""
+    wanted = version or importlib.metadata.version(name)
+    into = CACHE / "plain"
+    pattern = f"{name.replace('-', '_')}-{wanted}-*none-any.whl"
+    if not list(into.glob(pattern)):
+        pip = [sys.executable, "-m", "pip", "download", "-qq", "--no-deps", "--only-binary", ":all:"]
+        subprocess.run([*pip, "--dest", str(into), f"{name}=={wanted}"], check=True)
+    return next(into.glob(pattern))
+
+
+def build_npformer(into: Path) -> Path:
+    """npformer's own wheel, from this working tree."""
+    shutil.rmtree(into, ignore_errors=True)
+    subprocess.run(["uv", "build", "--quiet", "--wheel", "--out-dir", str(into), str(ROOT)], check=True)
+    return next(into.glob("npformer-*.whl"))
+
+
+def from_file(wheel: Path, depends: Iterable[str] = ()) -> Wheels:
+    """A wheel in plain Python that Pyodide does not carry; its package is imported by its own name."""
+    name, version = wheel.name.split("-")[:2]
+    entry = {
+        "name": canonical(name),
+        "version": version,
+        "file_name": wheel.name,
+        "install_dir": "site",
+        "sha256": sha256(wheel),
+        "package_type": "package",
+        "imports": [name],
+        "depends": list(depends),
+        "unvendored_tests": False,
+        "shared_library": False,
+    }
+    return {canonical(name): (wheel, entry)}
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
