@@ -24,6 +24,8 @@ class Lessons(BuildHookInterface):  # type: ignore[type-arg]
             text = json.dumps(lesson, indent=1, ensure_ascii=False) + "\n"
             (self.folder / path.name).write_text(text, encoding="utf-8", newline="\n")
             build_data["force_include"][str(self.folder / path.name)] = f"npformer/lessons/{path.name}"
+        plan = str(Path(self.root, "notebooks", "README.md"))  # the speaker notes of the slides read it
+        build_data["force_include"][plan] = "npformer/lessons/README.md"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove that folder."""
