@@ -226,7 +226,7 @@ def packed(parts: Any, room: float, between: str = "\n\n") -> Iterator[str]:
     """As many parts on a slide as there is room; a heading begins one, and does not stand alone."""
     full: list[str] = []
     for part in parts:
-        crowded = sum(map(height, [*full, part])) > room and not all(map(HEADING.match, full))
+        crowded = height_of(between.join([*full, part])) > room and not all(map(HEADING.match, full))
         if full and (crowded or HEADING.match(part)):
             yield between.join(full)
             full = []
@@ -297,8 +297,8 @@ def answer_blocks(id: str) -> Iterator[str]:
 def without_plumbing(source: str) -> str:
     """The code that has to do with the idea: no imports, nothing that only draws or shows.
 
-    >>> without_plumbing("from a import b\\nx = 1\\npicture(x)\\nreveal('1.1a')")
-    'x = 1'
+    >>> without_plumbing("from a import b\\nprint(1)\\npicture(x)\\nreveal('1.1a')")
+    'print(1)'
     """
     lines, body = source.split("\n"), ast.parse(source).body
     folded: list[ast.stmt] = []

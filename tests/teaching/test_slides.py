@@ -102,7 +102,7 @@ def test_what_only_draws_is_folded_away(source, kept):
 def test_a_short_lead_stands_above_its_question_and_a_long_one_before_it():
     (one,) = markdown_slides("Look at this.\n\n**Predict.** Which?")
     assert one.text.startswith("Look at this.\n\n## Predict")
-    first, second = markdown_slides("Many words. " * 45 + "\n\n**Predict.** Which?")
+    first, second = markdown_slides("Many words. " * 55 + "\n\n**Predict.** Which?")
     assert "Predict" not in first.text and second.text.startswith("## Predict")
 
 

@@ -3,22 +3,15 @@
 About a thousand slides, each measured at two sizes in one page a lesson.
 """
 
-import os
-import shutil
-
 import pytest
 from test_classroom import LESSONS
 
 from npformer.teaching.slides import save_slides
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync --extra test")
+pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync --extra test")
 pytest.importorskip("nbconvert", reason="needs nbconvert: uv sync --extra slides")
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium, or CHROMIUM=path"),
-]
+pytestmark = pytest.mark.browser
 
 SIZES = [(1280, 720), (1920, 1080)]
 SMALLEST = 28  # pixels of a letter at 1280 × 720
@@ -41,14 +34,6 @@ MEASURE = """() => {
   }
   return found;
 }""".replace("SMALLEST", str(SMALLEST))
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with playwright.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 def opened(chromium, file, troubles):
