@@ -11,6 +11,7 @@ import make
 import matplotlib
 import numpy as np
 import pytest
+import screens
 import train
 from banner import draw_banner
 from matplotlib.text import Text
@@ -54,7 +55,8 @@ def test_a_figure_is_what_its_file_shows(name):
 
 def test_every_file_has_its_figure():
     files = {path.name for path in FOLDER.iterdir() if path.is_file()}
-    assert files == {"banner.py", "make.py", "train.py", make.DRAWN_WITH, *make.FIGURES}
+    scripts = {"banner.py", "make.py", "screens.py", "train.py"}
+    assert files == {*scripts, make.DRAWN_WITH, *make.FIGURES, *screens.SCREENS}
 
 
 @pytest.fixture
@@ -265,7 +267,29 @@ def test_a_figure_has_a_description_of_its_own(name):
 def test_a_page_describes_a_figure_in_the_figure_s_words():
     for page in [FOLDER.parent / "README.md", *(FOLDER.parent / "notebooks").glob("*.md")]:
         shown = re.findall(r"!\[([^]]*)\]\((?:\.\./)?figures/(.*?)\)", page.read_text(encoding="utf-8"))
-        assert [alt for alt, _ in shown] == [make.alt(name) for _, name in shown]
+        of = [screens.alt(name) if name in screens.SCREENS else make.alt(name) for _, name in shown]
+        assert [alt for alt, _ in shown] == of
+
+
+def test_the_gallery_shows_every_figure_once_and_explains_it():
+    text = (FOLDER.parent / ".ci" / "site" / "pages" / "figures.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^!\[\]\(\.\./\.\./\.\./figures/(.+)\)\n\n\*\*(.+?)\.?\*\* (.+)$", text, flags=re.M)
+    assert sorted(name for name, _, _ in shown) == sorted(make.FIGURES)
+    for name, title, words in shown:
+        assert len(title) > 8, name
+        assert len(words.split()) > 12, name
+
+
+# --- screenshots --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", screens.SCREENS)
+def test_a_screenshot_is_there_in_its_size_and_described(name):
+    with Image.open(FOLDER / name) as picture:
+        assert picture.size == screens.SCREENS[name]
+        assert len(picture.getcolors(10**7)) > 50  # not an empty page
+    assert (FOLDER / name).stat().st_size < 150_000
+    assert len(screens.alt(name)) > 60
 
 
 def test_descriptions_are_printed_and_nothing_is_drawn(tmp_path, capsys):

@@ -35,7 +35,7 @@ FLOORS = {
 
 TOP_LEVEL = {
     "README.md", "npformer", "notebooks", "tests", "figures", "pyproject.toml",
-    ".ci", ".github", ".gitignore", "LICENSE", "CITATION.cff",
+    ".ci", ".devcontainer", ".github", ".gitignore", "LICENSE", "CITATION.cff",
 }  # fmt: skip
 
 SLIDE = 25  # lines of a function below its signature and docstring

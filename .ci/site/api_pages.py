@@ -19,14 +19,20 @@ from npformer import annotations
 from npformer.signature import Rule
 
 GROUPS = {
-    "The Transformer of 2017": "functional normal positional embedding layer_norm feed_forward attention config "
-    "encoder decoder transformer decoding loss optim",
-    "Since 2017": "modern.rms_norm modern.gated_ffn modern.tiled_attention modern.causal_lm modern.generation "
-    "modern.byte_pairs",
+    "The Transformer of 2017": (
+        "functional normal positional embedding layer_norm feed_forward attention config encoder decoder "
+        "transformer decoding loss optim"
+    ),
+    "Since 2017": (
+        "modern.rms_norm modern.gated_ffn modern.tiled_attention modern.causal_lm modern.generation "
+        "modern.byte_pairs"
+    ),
     "Weights that others trained": "published.minilm published.llama2c published.torch_names",
     "Checks, trees, backends": "gradcheck signature annotations tree arrays backend",
-    "For teaching": "teaching.worked_example teaching.worksheet teaching.player teaching.text teaching.costs "
-    "teaching.diagnostics teaching",
+    "For teaching": (
+        "teaching teaching.worked_example teaching.worksheet teaching.player teaching.lessons teaching.text "
+        "teaching.costs teaching.diagnostics"
+    ),
     "Exercises": "exercises exercises.checking exercises.bank exercises.result",
 }
 KINDS = {
@@ -38,7 +44,16 @@ KINDS = {
     "Shape": "the shape",
 }
 ARRAY = re.compile(r"(\w+)\[Array, '([^']*)'(?:, (.*))?\]")
-PLAIN = {int: "integer", float: "number", str: "text", bool: "True or False", Any: "anything", type(None): "None"}
+EXAMPLE = ".. code-block:: pycon"
+LETTER = re.compile(r"\b(d?[A-Za-z])\\_(?!hat)(\w{1,5})\b")  # W_1 in an equation, as `plain` has left it
+PLAIN = {
+    int: "integer",
+    float: "number",
+    str: "text",
+    bool: "True or False",
+    Any: "anything",
+    type(None): "None",
+}
 
 
 class Entry(NamedTuple):
@@ -55,7 +70,7 @@ def write_api(folder: Path) -> None:
     folder.mkdir(parents=True)
     entries = public()
     pages = {module: [e for e in entries if e.module == module] for module in modules()}
-    pages = {module: sorted(own, key=line_of) for module, own in pages.items() if own}
+    pages = {module: sorted(own, key=place) for module, own in pages.items() if own}
     if lost := {e.module for e in entries} - pages.keys():
         raise SystemExit(f"api_pages.py: no group has {', '.join(sorted(lost))}")
     for module, own in pages.items():
@@ -87,12 +102,12 @@ def module_of(thing: Any, package: str) -> str:
     return defined.removeprefix("npformer.")
 
 
-def line_of(entry: Entry) -> int:
-    """The order of the source: a forward stands directly above its backward."""
+def place(entry: Entry) -> tuple[bool, int]:
+    """Functions first, in the order of the source: a forward stands directly above its backward."""
     try:
-        return inspect.getsourcelines(inspect.unwrap(entry.thing))[1]
+        return inspect.isclass(entry.thing), inspect.getsourcelines(inspect.unwrap(entry.thing))[1]
     except TypeError:
-        return 0
+        return False, 0
 
 
 # --- pages ----------------------------------------------------------------------------------------
@@ -111,16 +126,18 @@ def index_page(pages: dict[str, list[Entry]]) -> str:
 
 
 OPENING = """\
-Everything below is a function of arrays, imported from ``npformer``. ``f_forward`` returns an output and a cache;
-``f_backward`` takes the gradient of that output and the cache, and nothing else. A call is held to the shapes that
-stand in its table: a letter has one length in a call, ``...`` are any leading axes. All arrays of a call share one
-dtype, float32 or float64. A wrong kind of thing raises TypeError, a wrong shape or value ValueError; the message names
-the function, the argument, what was expected and what was received.
+Everything below is a function of arrays, imported from ``npformer``. ``f_forward`` returns an output and a
+cache; ``f_backward`` takes the gradient of that output and the cache, and nothing else. A call is held to the
+shapes that stand in its table: a letter has one length in a call, ``...`` are any leading axes. All arrays of
+a call share one dtype, float32 or float64. A wrong kind of thing raises TypeError, a wrong shape or value
+ValueError; the message names the function, the argument, what was expected and what was received.
 """
 
 
 def first_line(module: str) -> str:
-    return plain((import_module(f"npformer.{module}").__doc__ or "").strip().split("\n\n")[0].replace("\n", " "))
+    return plain(
+        (import_module(f"npformer.{module}").__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
+    )
 
 
 def module_page(module: str, entries: list[Entry]) -> str:
@@ -146,15 +163,16 @@ def directive(entry: Entry) -> str:
 
 
 ALIASES = {
-    "Float": "``Float[Array, \"... T d_model\"]``: an array of floats with these axes.\n",
-    "Ids": "``Ids[Array, \"... T\"]``: an array of integers with these axes.\n",
-    "Mask": "``Mask[Array, \"... T_q T_k\"]``: booleans that broadcast to these axes; True = may attend.\n",
+    "Float": '``Float[Array, "... T d_model"]``: an array of floats with these axes.\n',
+    "Ids": '``Ids[Array, "... T"]``: an array of integers with these axes.\n',
+    "Mask": '``Mask[Array, "... T_q T_k"]``: booleans that broadcast to these axes; True = may attend.\n',
 }
 
 
 def function_body(thing: Any) -> str:
     body = inspect.unwrap(thing)
-    return "\n".join([restructured(body.__doc__ or "", equation=True), arguments(body), code(body)])
+    said, start, example = restructured(body.__doc__ or "", equation=True).partition(EXAMPLE)
+    return "\n".join([said, arguments(body), start + example, code(body)])
 
 
 def class_call(entry: Entry) -> str:
@@ -244,7 +262,9 @@ def in_words(annotation: Any) -> str:
     if isinstance(annotation, Rule):
         return rule_in_words(annotation.text)
     if origin is Annotated:
-        extra = [str(p) for p in parts[1:] if isinstance(p, Rule)]
+        extra = [str(p).removesuffix(", a letter") for p in parts[1:] if isinstance(p, Rule)]
+        if extra == ["dtype"]:
+            return "``np.float64`` or ``np.float32``"
         return f"{in_words(parts[0])}, {', '.join(f'``{e}``' if e[0] in '<>0' else e for e in extra)}"
     if origin in (Union, types.UnionType):
         return " or ".join(in_words(part) for part in parts)
@@ -259,7 +279,9 @@ def rule_in_words(text: str) -> str:
     """The text of a rule: "Mask[Array, '... T_q T_k'] | None"."""
     found = ARRAY.match(text)
     if found is None:
-        return {"Rng": "numpy.random.Generator", "Rng | None": "numpy.random.Generator or None"}.get(text, plain(text))
+        return {"Rng": "numpy.random.Generator", "Rng | None": "numpy.random.Generator or None"}.get(
+            text, plain(text)
+        )
     kind, letters, more = found.groups()
     axes = letters.split()
     shape = f"({', '.join(axes)}{',' if len(axes) == 1 and axes[0] != '...' else ''})"
@@ -269,7 +291,9 @@ def rule_in_words(text: str) -> str:
 
 def name_of(annotation: Any) -> str:
     """A type's own name, without the modules it lives in."""
-    found = annotation.__name__ if inspect.isclass(annotation) and not get_args(annotation) else str(annotation)
+    found = (
+        annotation.__name__ if inspect.isclass(annotation) and not get_args(annotation) else str(annotation)
+    )
     return f"``{re.sub(r'[A-Za-z_]+[.]', '', found)}``"
 
 
@@ -286,7 +310,7 @@ def code(body: Any) -> str:
 
 
 def restructured(docstring: str, equation: bool = False) -> str:
-    """A plain docstring as reStructuredText: paragraphs, indented blocks, doctests; nothing else is markup."""
+    """A docstring as reStructuredText: paragraphs, indented blocks, doctests; nothing else is markup."""
     blocks = inspect.cleandoc(docstring).split("\n\n")
     typeset_blocks = [typeset(block, equation and n == 0) for n, block in enumerate(paragraphs(blocks))]
     return "\n\n".join(typeset_blocks) + "\n"
@@ -305,10 +329,12 @@ def paragraphs(blocks: list[str]) -> Iterator[str]:
 
 def typeset(block: str, equation: bool) -> str:
     if block.lstrip().startswith(">>>"):
-        return f".. code-block:: pycon\n\n{indent(block, '   ')}"
+        return f"{EXAMPLE}\n\n{indent(block, '   ')}"
     if block.startswith("    "):
         return f".. code-block:: text\n\n{indent(inspect.cleandoc(block), '   ')}"
-    return f".. rst-class:: equation\n\n{plain(block)}" if equation and " = " in block else plain(block)
+    if not (equation and " = " in block):
+        return plain(block)
+    return ".. rst-class:: equation\n\n" + LETTER.sub(r"\1\\ :sub:`\2`\\ ", plain(block))
 
 
 def plain(text: str) -> str:

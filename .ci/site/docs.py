@@ -96,7 +96,16 @@ def clear(out: Path) -> None:
 
 def run_sphinx(sources: Path, out: Path) -> None:
     """Warnings are errors, and so is a reference that leads nowhere."""
-    options = ["--builder", "html", "--nitpicky", "--fail-on-warning", "--keep-going", "--quiet", "--jobs", "2"]
+    options = [
+        "--builder",
+        "html",
+        "--nitpicky",
+        "--fail-on-warning",
+        "--keep-going",
+        "--quiet",
+        "--jobs",
+        "2",
+    ]
     trees = ["--doctree-dir", str(sources.parent / "docs-trees")]
     shutil.rmtree(trees[1], ignore_errors=True)
     command = [sys.executable, "-m", "sphinx", *options, *trees, str(sources), str(out)]

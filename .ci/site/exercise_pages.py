@@ -9,9 +9,10 @@ LESSONS = Path(__file__).resolve().parents[2] / "notebooks"
 OPENING = """\
 # The exercises
 
-{count} exercises. Each stands in the [exercise notebook](../lessons/exercises.ipynb) with its hint and a cell to answer it in;
-`check(ID, answer)` replies with what is right about an answer and what was seen in it, and never tells the solution.
-Level 1 is a minute, level 5 a whole backward pass. In a terminal: `uv run npformer exercises`, `uv run npformer show ID`.
+{count} exercises. Each stands in the [exercise notebook](../lessons/exercises.ipynb) with its hint and a cell
+to answer it in; `check(ID, answer)` replies with what is right about an answer and what was seen in it, and
+never tells the solution. Level 1 is a minute, level 5 a whole backward pass. In a terminal:
+`uv run npformer exercises`, `uv run npformer show ID`.
 """
 HEAD = "| exercise | kind | level | task | taught in |\n|---|---|---:|---|---|\n"
 

@@ -9,11 +9,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from lite import LESSON_URL
+
 Cell = dict[str, Any]
 ANSWER = "**Answer.**"
 KINDS = ("text/html", "image/png", "text/markdown", "text/plain")  # of an output the first of these is shown
-PLAYER = re.compile(r"""<iframe title="(?P<title>[^"]*)"[^>]*? srcdoc='(?P<page>[^']*)'></iframe>""", re.DOTALL)
-LESSON_URL = "lite/notebooks/index.html?path={name}"
+PLAYER = re.compile(
+    r"""<iframe title="(?P<title>[^"]*)"[^>]*? srcdoc='(?P<page>[^']*)'></iframe>""", re.DOTALL
+)
 BUTTON = """\
 <p class="run"><a class="button" href="../{url}">Run in the browser</a>
 <span>nothing to install; below is the lesson with its outputs</span></p>
@@ -34,7 +37,7 @@ def write_lessons(notebooks: Path, pages: Path, static: Path) -> None:
 def with_button(cells: list[Cell], name: str) -> list[Cell]:
     """The first cell is the title; the button stands below it."""
     title, _, rest = text(cells[0]["source"]).partition("\n")
-    button = BUTTON.format(url=LESSON_URL.format(name=name))
+    button = BUTTON.format(url=LESSON_URL.format(lesson=name.removesuffix(".ipynb")))
     return [{**cells[0], "source": f"{title}\n\n{button}\n{rest}"}, *cells[1:]]
 
 
@@ -75,7 +78,9 @@ def shown(output: Cell, folder: Path) -> Cell:
         words = output.get("metadata", {}).get("image/png", {}).get("alt", "")
         kind, content = "text/html", image(base64.b64decode(content), words, folder)
     elif kind == "text/html":
-        content = PLAYER.sub(lambda found: player(found["title"], html.unescape(found["page"]), folder), content)
+        content = PLAYER.sub(
+            lambda found: player(found["title"], html.unescape(found["page"]), folder), content
+        )
     return {"output_type": "display_data", "metadata": {}, "data": {kind: content}}
 
 

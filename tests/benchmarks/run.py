@@ -2,7 +2,7 @@
 
     uv run python tests/benchmarks/run.py                            the gates, without PyTorch
     uv run python tests/benchmarks/run.py --torch PYTHON             PYTHON is an interpreter that has torch
-    uv run python tests/benchmarks/run.py --torch PYTHON --write     and the table goes into its page of the site
+    uv run python tests/benchmarks/run.py --torch PYTHON --write     the table goes into its page
 
 One thread, CPU time. Every variant runs in a fresh process, the variants of a case in turn, round after
 round; a ratio is the median over the rounds. OPENBLAS_CORETYPE is unset, so OpenBLAS chooses the kernel that

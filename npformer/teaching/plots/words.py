@@ -7,7 +7,7 @@ import numpy as np
 
 from npformer.backend import Array
 
-FEW = 32  # numbers of one array that are read out one by one
+FEW = 36  # numbers of one array that are read out one by one
 
 
 def said(value: float, decimals: int = 2) -> str:

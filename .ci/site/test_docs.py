@@ -1,0 +1,269 @@
+"""The built documentation, opened in Chromium from its folder, by somebody who has never seen it.
+
+    uv run --group site python .ci/site/build.py build/site --only docs
+    uv run --group site pytest -n 0 .ci/site/test_docs.py
+
+NPFORMER_SITE names another folder than build/site.
+"""
+
+import functools
+import json
+import os
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync --extra test")
+ROOT = Path(__file__).resolve().parents[2]
+SITE = Path(os.environ.get("NPFORMER_SITE", ROOT / "build" / "site")).resolve()
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
+OURS = (
+    "index.html",
+    "play.html",
+    "lessons/",
+    "pages/",
+    "api/",
+)  # not the browser edition, nor what is in frames
+SIZES = {"a laptop": (1280, 800), "a large screen": (1920, 1080), "a telephone": (390, 844)}
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium, or CHROMIUM=path"),
+    pytest.mark.skipif(not (SITE / "index.html").is_file(), reason=f"no site in {SITE}: .ci/site/build.py"),
+]
+PAGES = sorted(
+    path
+    for path in (file.relative_to(SITE).as_posix() for file in SITE.rglob("*.html"))
+    if path.startswith(OURS)
+)
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with playwright.sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(chromium):
+    """Open a page of the folder; at the end nothing was asked of anybody else, and no script has failed."""
+    shown, troubles = [], []
+
+    def open_page(path, size="a laptop"):
+        width, height = SIZES[size]
+        page = chromium.new_page(viewport={"width": width, "height": height})
+        shown.append(page)
+        page.on("pageerror", lambda error: troubles.append(f"{path}: {error}"))
+        page.on("request", lambda asked: is_inside(asked.url) or troubles.append(f"{path}: {asked.url}"))
+        page.on("requestfailed", lambda asked: troubles.append(f"{path}: {asked.url} failed"))
+        page.goto(f"{SITE.as_uri()}/{path}")
+        return page
+
+    yield open_page
+    for page in shown:
+        page.close()
+    assert troubles == []
+
+
+def is_inside(url):
+    return url.startswith((SITE.as_uri(), "data:", "blob:", "about:"))
+
+
+# --- a stranger's way in --------------------------------------------------------------------------
+
+
+def test_the_front_page_says_what_it_is_and_has_three_doors(opened):
+    page = opened("index.html")
+    assert page.inner_text("h1").startswith("npformer")
+    assert page.locator(".claim").bounding_box()["y"] < 300
+    doors = page.locator(".doors a")
+    assert doors.count() == 3
+    for k in range(3):
+        box = doors.nth(k).bounding_box()
+        assert box["y"] + box["height"] < 800, "without scrolling"
+        assert len(opened(doors.nth(k).get_attribute("href")).inner_text("article")) > 500
+
+
+def test_the_player_on_the_front_page_goes_a_step(opened):
+    page = opened("index.html")
+    frame = page.frame_locator("iframe.player")
+    before = frame.locator("body").inner_text()
+    frame.locator("body").click(position={"x": 5, "y": 5})
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    assert frame.locator("body").inner_text() != before
+    assert "step" in frame.locator("body").inner_text()
+
+
+def test_a_first_lesson_is_two_clicks_away_and_offers_to_run(opened):
+    page = opened("index.html")
+    page.locator(".doors a").first.click()
+    assert page.url.endswith("lessons/01_positional_encoding.html")
+    button = page.locator("a.button")
+    assert button.inner_text() == "Run in the browser"
+    assert button.get_attribute("href") == "../lite/notebooks/index.html?path=01_positional_encoding.ipynb"
+    assert "http.server" in page.inner_text(".run span")  # from a folder no browser runs Python
+    if (SITE / "lite").is_dir():
+        assert (SITE / "lite" / "notebooks" / "index.html").is_file()
+        assert (SITE / "lite" / "files" / "01_positional_encoding.ipynb").is_file()
+
+
+@pytest.mark.parametrize("words", ["ffn_backward", "sinusoid", "pre-norm"])
+def test_search_finds(opened, words):
+    page = opened(f"search.html?q={words}")
+    page.wait_for_selector("#search-results li a", timeout=20_000)
+    links = page.eval_on_selector_all("#search-results li a", "all => all.map(a => a.href)")
+    assert words != "ffn_backward" or any("api/feed_forward.html" in link for link in links)
+
+
+# --- lessons --------------------------------------------------------------------------------------
+
+
+@functools.cache
+def stored(lesson):
+    """What a page has to show of a notebook: its code, pictures, players and folded answers."""
+    cells = json.loads((ROOT / "notebooks" / f"{lesson}.ipynb").read_text(encoding="utf-8"))["cells"]
+    outputs = [output for cell in cells for output in cell.get("outputs", [])]
+    markup = ["".join(o.get("data", {}).get("text/html", "")) for o in outputs]
+    said = ["".join(o.get("data", {}).get("text/markdown", "")) for o in outputs]
+    return {
+        "code": sum(cell["cell_type"] == "code" for cell in cells),
+        "pictures": sum("image/png" in o.get("data", {}) and "text/html" not in o["data"] for o in outputs),
+        "players": sum("<iframe" in text for text in markup),
+        "answers": sum(text.strip().startswith("**Answer.**") for text in said),
+    }
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_a_lesson_is_there_with_its_outputs_and_its_answers_folded(opened, lesson):
+    page = opened(f"lessons/{lesson}.html")
+    found = {
+        "code": page.locator(".cell_input").count(),
+        "pictures": page.locator(".cell_output img").count(),
+        "players": page.locator(".cell_output iframe").count(),
+        "answers": page.locator("details.answer").count(),
+    }
+    assert found == stored(lesson)
+    assert page.locator("details.answer[open]").count() == 0
+    for k in range(found["answers"]):
+        assert len(page.locator("details.answer").nth(k).text_content()) > 8
+    assert page.locator("a.button").count() == 1
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_equations_of_a_lesson_are_drawn(opened, lesson):
+    page = opened(f"lessons/{lesson}.html")
+    if page.locator(".math").count():
+        page.wait_for_selector("mjx-container svg", state="attached", timeout=30_000)
+        drawn = (
+            "document.querySelectorAll('.math').length <= document.querySelectorAll('mjx-container').length"
+        )
+        page.wait_for_function(drawn)
+    assert page.locator("mjx-merror").count() == 0
+
+
+# --- every page -----------------------------------------------------------------------------------
+
+
+def test_the_reference_shows_shapes_equation_example_and_code(opened):
+    page = opened("api/feed_forward.html")
+    entry = page.locator("dl.py.function", has=page.locator("#npformer\\.ffn_forward"))
+    said = entry.inner_text()
+    assert "ffn_forward(x, params, *, activation='relu', dropout=0.0, rng=None)" in said
+    assert "(..., d_model) floats" in said
+    assert "max(0, x W" in entry.locator(".equation").inner_text()
+    assert ">>> ffn_forward(np.ones((3, 6, 8)), params)[0].shape" in said
+    entry.locator("summary").click()
+    assert "as_rows(x) @ W_1 + b_1" in entry.inner_text()
+
+
+def test_every_public_name_is_in_the_reference(opened):
+    import npformer
+
+    page = opened("genindex.html")
+    said = set(re.split(r"\W+", page.inner_text("article")))
+    assert {name for name in npformer.__all__ if name != "__version__"} <= said
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_no_page_is_wider_than_the_screen(opened, size):
+    page = opened("index.html", size)
+    wide = []
+    for path in PAGES:
+        page.goto(f"{SITE.as_uri()}/{path}")
+        page.evaluate("document.querySelectorAll('details').forEach(e => e.open = true)")
+        if page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
+            wide.append(path)
+    assert wide == []
+
+
+class Read(HTMLParser):
+    """What a page points at, what can be pointed at in it, and its pictures without a description."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.links, self.places, self.bare = [], set(), []
+        self.feed((SITE / path).read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        self.places |= {found[key] for key in ("id", "name") if found.get(key)}
+        self.links += [found[key] for key in ("href", "src") if found.get(key)]
+        if tag == "img" and not found.get("alt"):
+            self.bare.append(found.get("src"))
+        if tag == "iframe" and not found.get("title"):
+            self.bare.append(found.get("src"))
+
+
+@functools.cache
+def read(path):
+    return Read(path)
+
+
+def broken(page, link):
+    """Whether a link inside the site leads nowhere; the browser edition is looked at if it is built."""
+    parts = urlsplit(link)
+    if parts.scheme or link.startswith("//"):
+        return False
+    target = (SITE / page).parent / unquote(parts.path) if parts.path else SITE / page
+    inside = target.resolve().relative_to(SITE).as_posix()
+    if inside.startswith("lite/") and not (SITE / "lite").is_dir():
+        return False
+    if not target.is_file():
+        return True
+    is_page = inside.startswith(OURS) and parts.fragment and inside.endswith(".html")
+    return bool(is_page and unquote(parts.fragment) not in read(inside).places)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere_and_pictures_are_described(page):
+    found = read(page)
+    assert [link for link in found.links if broken(page, link)] == []
+    assert found.bare == []
+
+
+def test_a_broken_link_is_found():
+    assert broken("index.html", "lessons/nothing.html")
+    assert broken("index.html", "play.html#nowhere")
+    assert not broken("index.html", "play.html")
+    assert not broken("index.html", "https://arxiv.org/abs/1706.03762")
+
+
+def test_nothing_is_loaded_from_elsewhere():
+    """Links may lead out; scripts, styles, pictures, fonts and frames may not."""
+    loaded = re.compile(
+        r"""<(?:script|img|iframe|source)\b[^>]*\bsrc="(?:https?:)?//|<link\b[^>]*\bhref="https?://"""
+    )
+    for page in PAGES:
+        assert not loaded.search((SITE / page).read_text(encoding="utf-8")), page
+    for style in (SITE / "_static").rglob("*.css"):
+        assert not re.search(
+            r"(?:@import|url\()\s*[\"']?(?:https?:)?//", style.read_text(encoding="utf-8")
+        ), style

@@ -1,0 +1,129 @@
+"""Photograph what a reader sees, for the README: the player, a lesson, a checker's card, a worksheet.
+
+    uv run --group site python .ci/site/build.py build/site --only docs
+    uv run python figures/screens.py
+
+Chromium draws them, so they are not the same bytes everywhere: a test looks that they are there, of the sizes
+below, and described. The lesson is a page of the built site; all else comes from the package.
+"""
+
+import io
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from npformer import play
+from npformer.exercises import check
+from npformer.teaching.worksheet import save_worksheet
+
+FOLDER = Path(__file__).parent
+LESSON = FOLDER.parent / "build" / "site" / "lessons" / "01_positional_encoding.html"
+SCREENS = {
+    "player.webp": (1600, 832),
+    "lesson.webp": (1280, 960),
+    "card.webp": (1280, 960),
+    "worksheet.webp": (1280, 960),
+}
+CARD = """<!doctype html><meta charset="utf-8">
+<style>
+body {{ font: 23px/1.55 system-ui, sans-serif; margin: 22px; }}
+pre {{ font: 18px/1.6 monospace; background: #f2f2f2; padding: 12px; }}</style><pre>{code}</pre>{card}"""
+BARE = ".sidebar-drawer, .toc-drawer, .mobile-header, .back-to-top { display: none !important }"
+TO_CLOCKS = """() => {  // the question that stands before the first picture of clocks
+  const picture = document.querySelector(".cell_output img[alt*='lock']");
+  const asked = [...document.querySelectorAll("p > strong:first-child")].filter(
+    (strong) => strong.textContent == "Predict." && strong.compareDocumentPosition(picture) & 4);
+  asked.at(-1).scrollIntoView({behavior: "instant"});
+}"""
+CODE = """\
+def pe_table(n, d_model):
+    speed = 1000 ** (-np.arange(0, d_model, 2) / d_model)
+    angle = np.arange(n)[:, None] * speed
+    table = np.empty((n, d_model))
+    table[:, 0::2], table[:, 1::2] = np.sin(angle), np.cos(angle)
+    return table
+
+check("pe.table", pe_table, level=3)"""
+
+
+def player(page: Any, scratch: Path) -> None:
+    """The player in the middle of an encoder block: the conveyor, a feed-forward network's hidden units
+    and the arithmetic of one"""
+    page.goto(play(at="ffn.z").save(scratch / "player.html").as_uri())
+    page.click("body", position={"x": 5, "y": 5})
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+
+
+def lesson(page: Any, scratch: Path) -> None:
+    """A lesson: a question to guess, the cell that answers it, its picture of clock hands"""
+    page.goto(LESSON.as_uri())
+    page.add_style_tag(content=BARE)
+    page.evaluate(TO_CLOCKS)
+
+
+def card(page: Any, scratch: Path) -> None:
+    """A function for the position table with a base of 1000, and the checker's card: what is right about it,
+    what was seen, a question"""
+    names: dict[str, Any] = {"np": np, "check": lambda *given, **more: None}
+    exec(CODE, names)
+    said = check("pe.table", names["pe_table"], level=3)._repr_html_().replace("float:right", "display:none")
+    page.set_content(CARD.format(code=CODE, card=said))
+
+
+def worksheet(page: Any, scratch: Path) -> None:
+    """The first page of a pencil worksheet: a student's own numbers, and boxes to fill in"""
+    (first, *_) = save_worksheet("Ada", scratch / "sheet.html")
+    page.goto(Path(first).as_uri())
+
+
+PAGES: dict[str, Callable[[Any, Path], None]] = {
+    "player.webp": player,
+    "lesson.webp": lesson,
+    "card.webp": card,
+    "worksheet.webp": worksheet,
+}
+
+
+def alt(name: str) -> str:
+    """What one screenshot shows, in words."""
+    return " ".join((PAGES[name].__doc__ or "").split())
+
+
+def photographed(browser: Any, name: str, scratch: Path) -> bytes:
+    """One page at twice its size, then brought to the size of the file: small letters stay sharp."""
+    width, height = SCREENS[name]
+    view = {"width": width * 5 // 8, "height": height * 5 // 8}
+    page = browser.new_page(viewport=view, device_scale_factor=2)
+    PAGES[name](page, scratch)
+    page.wait_for_timeout(1500)
+    picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB").resize((width, height))
+    page.close()
+    file = io.BytesIO()
+    picture.save(file, "webp", quality=80, method=6)
+    return file.getvalue()
+
+
+def main() -> None:
+    """Write all of them, or those that are named."""
+    from playwright.sync_api import sync_playwright
+
+    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    with sync_playwright() as p, tempfile.TemporaryDirectory() as scratch:
+        browser = p.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for name in sys.argv[1:] or PAGES:
+            data = photographed(browser, name, Path(scratch))
+            (FOLDER / name).write_bytes(data)
+            print(f"{name:16} {len(data) / 1000:4.0f} kB")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

