@@ -1,0 +1,179 @@
+"""The browser edition as a student meets it: Chromium opens each lesson and runs it, cell by cell.
+
+    uv run --group site python .ci/site/build.py build/site --only lite
+    uv run --group site pytest -n 0 -s -m browser .ci/site/test_lite.py
+
+Skipped where the site is not built or there is no Chromium. Prints sizes and times.
+"""
+
+import functools
+import http.server
+import json
+import os
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync --extra test")
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+SITE = Path(__file__).resolve().parents[2] / "build" / "site"
+PATIENCE = 600  # seconds for a lesson; a slow machine is not a fault
+LESSONS = (
+    "01_positional_encoding",
+    "02_position_geometry",
+    "03_feed_forward",
+    "04_attention_and_norm",
+    "05_encoder_block",
+    "06_order",
+    "07_decoder",
+    "08_a_real_model",
+    "09_gpu",
+    "exercises",
+)
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium, or CHROMIUM=path"),
+    pytest.mark.skipif(not (SITE / "lite").is_dir(), reason="build the site first: .ci/site/build.py build/site"),
+]
+
+READY = """async () => {
+    const app = window.jupyterapp;
+    await app.started;
+    while (!app.shell.currentWidget?.sessionContext) await new Promise(later => setTimeout(later, 50));
+    window.lesson = app.shell.currentWidget;
+    await lesson.sessionContext.ready;
+    window.codes = lesson.content.widgets.filter(cell => cell.model.type === "code");
+}"""
+RUN = """async number => {
+    lesson.content.activeCellIndex = lesson.content.widgets.indexOf(codes[number]);
+    await jupyterapp.commands.execute("notebook:run-cell");
+    return codes[number].model.toJSON();
+}"""
+ANSWER = """async source => {
+    const cell = codes[codes.length - 1];
+    cell.model.sharedModel.setSource(source);
+    lesson.content.activeCellIndex = lesson.content.widgets.indexOf(cell);
+    await jupyterapp.commands.execute("notebook:run-cell");
+    return cell.model.toJSON();
+}"""
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def address():
+    handler = functools.partial(Quiet, directory=str(SITE))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with playwright.sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(chromium, address):
+    """Open a lesson as a new visitor; at the end nothing was asked of another server."""
+    outside, contexts = [], []
+
+    def open_lesson(name):
+        context = chromium.new_context(viewport={"width": 1280, "height": 800})
+        contexts.append(context)
+        context.on("request", lambda r: r.url.startswith((address, "data:", "blob:")) or outside.append(r.url))
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE * 1000)
+        page.goto(f"{address}/lite/notebooks/index.html?path={name}.ipynb")
+        page.wait_for_selector(".jp-Notebook .jp-CodeCell")
+        return page
+
+    yield open_lesson
+    for context in contexts:
+        context.close()
+    assert outside == []
+
+
+def errors(cell):
+    return [output for output in cell["outputs"] if output["output_type"] == "error"]
+
+
+def printed(cell):
+    """All that a cell shows as text."""
+    texts = [o.get("text") or o.get("data", {}).get("text/plain", "") for o in cell["outputs"]]
+    return "".join("".join(text) for text in texts)
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_every_lesson_runs_cell_by_cell(opened, name):
+    start = time.monotonic()
+    page = opened(name)
+    shown = time.monotonic() - start
+    page.evaluate(READY)
+    first = None
+    for number in range(page.evaluate("codes.length")):
+        cell = page.evaluate(RUN, number)
+        first = first or time.monotonic() - start
+        assert cell["execution_count"] == number + 1
+        assert not errors(cell), "\n".join(errors(cell)[0]["traceback"])
+        assert "building the font cache" not in json.dumps(cell["outputs"])
+    whole = time.monotonic() - start
+    print(f"\n{name}: page {shown:.1f} s, first cell {first:.1f} s, all {number + 1} cells {whole:.0f} s")
+
+
+def test_slider_and_checker(opened):
+    page = opened("01_positional_encoding")
+    page.evaluate(READY)
+    for number in range(page.evaluate("codes.length")):
+        page.evaluate(RUN, number)
+    slider = page.locator(".widget-interact .noUi-target").first
+    slider.scroll_into_view_if_needed()
+    page.wait_for_selector(".widget-interact img")
+    before = page.locator(".widget-interact img").first.get_attribute("src")
+    box = slider.bounding_box()
+    page.mouse.click(box["x"] + 0.7 * box["width"], box["y"] + box["height"] / 2)
+    page.wait_for_function(
+        "before => document.querySelector('.widget-interact img')?.src !== before", arg=before
+    )
+    right = "from npformer import positional_encoding\nfrom npformer.exercises import check\n"
+    cell = page.evaluate(ANSWER, f"{right}print(check('pe.table', positional_encoding))")
+    assert printed(cell).startswith("Right")
+    wrong = "lambda n, d: positional_encoding(n, d)[:, ::-1]"
+    cell = page.evaluate(ANSWER, f"{right}print(check('pe.table', {wrong}))")
+    assert not errors(cell) and printed(cell).strip() and not printed(cell).startswith("Right")
+
+
+def test_the_player_runs_to_its_end(opened):
+    page = opened("05_encoder_block")
+    page.evaluate(READY)
+    page.evaluate(RUN, 0)
+    page.evaluate(ANSWER, "import npformer\nnpformer.play()")
+    frame = page.frame_locator("iframe").last
+    frame.locator(".npf").focus()
+    for _ in range(1000):
+        page.keyboard.press("ArrowRight")
+    place = frame.locator(".npf .top").inner_text()
+    step, steps, cell, cells = (int(word) for word in place.replace(",", " ").split() if word.isdigit())
+    assert (step, cell) == (steps, cells)
+
+
+def test_sizes():
+    """What a visitor's browser fetches before the first cell, and what lies on the server."""
+    pyodide = sum(file.stat().st_size for file in (SITE / "lite/static/pyodide").iterdir())
+    whole = sum(file.stat().st_size for file in (SITE / "lite").rglob("*") if file.is_file())
+    print(f"\nPyodide and wheels {pyodide / 1e6:.1f} MB, the browser edition {whole / 1e6:.1f} MB")
+    assert whole < 60e6
