@@ -1,4 +1,6 @@
-"""Run the suite's mathematics in Pyodide: uv run --group site python .ci/site/in_pyodide.py [--pyodide FOLDER]
+"""Run the suite's mathematics in Pyodide.
+
+uv run --group site python .ci/site/in_pyodide.py [--pyodide FOLDER]
 
 Skipped with a printed reason where node, npm or Pyodide's wheels cannot be had.
 """

@@ -7,6 +7,7 @@ Skipped where the site is not built or there is no Chromium. Prints sizes and ti
 """
 
 import functools
+import gzip
 import http.server
 import json
 import os
@@ -37,7 +38,9 @@ LESSONS = (
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium, or CHROMIUM=path"),
-    pytest.mark.skipif(not (SITE / "lite").is_dir(), reason="build the site first: .ci/site/build.py build/site"),
+    pytest.mark.skipif(
+        not (SITE / "lite").is_dir(), reason="build the site first: .ci/site/build.py build/site"
+    ),
 ]
 
 READY = """async () => {
@@ -108,7 +111,9 @@ def opened(chromium, address):
     def open_lesson(name):
         context = chromium.new_context(viewport={"width": 1280, "height": 800})
         contexts.append(context)
-        context.on("request", lambda r: r.url.startswith((address, "data:", "blob:")) or outside.append(r.url))
+        context.on(
+            "request", lambda r: r.url.startswith((address, "data:", "blob:")) or outside.append(r.url)
+        )
         page = context.new_page()
         page.set_default_timeout(PATIENCE * 1000)
         page.goto(f"{address}/lite/notebooks/index.html?path={name}.ipynb")
@@ -182,9 +187,19 @@ def test_the_player_runs_to_its_end(opened):
     assert (step, cell) == (steps, cells)
 
 
-def test_sizes():
-    """What a visitor's browser fetches before the first cell, and what lies on the server."""
-    pyodide = sum(file.stat().st_size for file in (SITE / "lite/static/pyodide").iterdir())
+def test_sizes(opened):
+    """What lies on the server, and what a first visitor fetches before the first cell has run."""
+    page = opened("01_positional_encoding")
+    asked = set()
+    page.context.on("request", lambda request: asked.add(request.url.partition("?")[0]))
+    page.reload()
+    page.evaluate(READY)
+    page.evaluate(RUN, 0)
+    address = page.url.partition("/lite/")[0]
+    files = [SITE / url.removeprefix(address).lstrip("/") for url in asked]
+    fetched = [file.read_bytes() for file in files if file.is_file()]
     whole = sum(file.stat().st_size for file in (SITE / "lite").rglob("*") if file.is_file())
-    print(f"\nPyodide and wheels {pyodide / 1e6:.1f} MB, the browser edition {whole / 1e6:.1f} MB")
+    print(f"\nthe browser edition: {whole / 1e6:.1f} MB")
+    print(f"before the first cell: {sum(map(len, fetched)) / 1e6:.1f} MB in {len(fetched)} files, ", end="")
+    print(f"compressed {sum(len(gzip.compress(content, 6)) for content in fetched) / 1e6:.1f} MB")
     assert whole < 60e6
