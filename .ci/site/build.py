@@ -2,7 +2,8 @@
 
 uv run --group site python .ci/site/build.py build/site [--pyodide FOLDER] [--cdn] [--only docs|lite]
 
-The two halves do not know each other: docs.py writes the pages, lite.py the JupyterLite in which the lessons run.
+The two halves do not know each other: docs.py writes the pages, lite.py the JupyterLite in
+which the lessons run.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """The browser edition: JupyterLite, whose kernel is Pyodide, with npformer and the lessons inside.
 
-Nothing is installed when a lesson opens: npformer and all it needs stand in the site's own lock file, and the
-kernel loads that list while JupyterLab draws the page. Nothing is asked of another server, unless the site was
-built with --cdn: then the browser fetches Pyodide's wheels from Pyodide's server, and compares their sums.
+Nothing is installed when a lesson opens: npformer and all it needs stand in the site's own lock file, and
+the kernel loads that list first. Nothing is asked of another server, unless the site was built with --cdn:
+then the browser fetches Pyodide's wheels from Pyodide's server, and compares their sums.
 """
 
 import hashlib
@@ -30,7 +30,9 @@ from wheels import (
 from npformer.teaching.lessons import student_copy
 
 HERE = Path(__file__).resolve().parent
-LESSON_URL = "lite/notebooks/index.html?path={lesson}.ipynb"  # from the site's root; lesson: 01_positional_encoding
+LESSON_URL = (
+    "lite/notebooks/index.html?path={lesson}.ipynb"  # from the site's root; lesson: 01_positional_encoding
+)
 
 RELEASED = ("numpy", "matplotlib", "ipython", "micropip")
 # What these ask for and no lesson uses: PDF files, time zones, a canvas of their own.
@@ -44,8 +46,10 @@ SITE_PACKAGES = "/lib/python3.12/site-packages"
 
 
 def build_lite(out: Path, pyodide: Path | None, cdn: bool) -> None:
-    """Write the browser edition into out/lite. Wheels come from the folder `pyodide`, or from Pyodide's server."""
-    source = CACHE / "sources"  # jupyterlite ignores its settings if this name begins as the output folder's does
+    """Write the browser edition into out/lite; wheels from the folder `pyodide`, or Pyodide's server."""
+    source = (
+        CACHE / "sources"
+    )  # jupyterlite ignores its settings if this name begins as the output folder's does
     shutil.rmtree(source, ignore_errors=True)
     write_pyodide(source / "static" / "pyodide", pyodide, cdn)
     write_lessons(source / "files")
@@ -86,14 +90,20 @@ def plain_wheels() -> Wheels:
 
 
 def prepared(wheels: Wheels) -> Path:
-    """The folder that prepare.py leaves, after it ran in Pyodide on these wheels; kept until one of them changes."""
+    """The folder that prepare.py leaves, run in Pyodide on these wheels; kept until one of them changes."""
     said = repr(sorted(entry["sha256"] for _, entry in wheels.values())) + (HERE / "prepare.py").read_text()
     folder = CACHE / f"prepared-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
     if not (folder / "fontlist.json").exists():
         node = shutil.which("node") or sys.exit("prepare.py runs in Pyodide, under node: node is needed")
         shutil.rmtree(folder, ignore_errors=True)
         fill(folder / "wheels", wheels)
-        runner = [node, str(HERE / "pyodide.mjs"), str(folder / "wheels"), str(HERE / "prepare.py"), str(folder)]
+        runner = [
+            node,
+            str(HERE / "pyodide.mjs"),
+            str(folder / "wheels"),
+            str(HERE / "prepare.py"),
+            str(folder),
+        ]
         subprocess.run([*runner, "matplotlib"], check=True)
     return folder
 
@@ -106,19 +116,25 @@ def with_bytecode(wheels: Wheels, done: Path) -> Wheels:
 
 def on_server(wheels: Wheels) -> Wheels:
     """The same wheels, not copied: the browser asks Pyodide's server for them."""
-    return {name: (None, {**entry, "file_name": SERVER + entry["file_name"]}) for name, (_, entry) in wheels.items()}
+    return {
+        name: (None, {**entry, "file_name": SERVER + entry["file_name"]})
+        for name, (_, entry) in wheels.items()
+    }
 
 
 def settings_wheel(done: Path) -> Wheels:
     """A wheel of settings: matplotlib's list of fonts, and a path on which the current folder comes last.
 
-    Where it comes first, each import asks the page whether the module is in the file browser: a hundred questions.
+    Where it comes first, each import asks the page whether the module is in the file browser.
     """
+    current_folder_last = "import sys\nsys.path.append(sys.path.pop(sys.path.index('')))\n"
     files = {
         "matplotlib/fontlist.json": (done / "fontlist.json").read_text(),
-        f"{SETTINGS}/profile_default/ipython_config.py": "import sys\nsys.path.append(sys.path.pop(sys.path.index('')))\n",
+        f"{SETTINGS}/profile_default/ipython_config.py": current_folder_last,
     }
-    return from_file(small_wheel(SETTINGS, files), ["matplotlib"])  # unpacked after matplotlib: its list counts
+    return from_file(
+        small_wheel(SETTINGS, files), ["matplotlib"]
+    )  # unpacked after matplotlib: its list counts
 
 
 def small_wheel(name: str, files: dict[str, str]) -> Path:
@@ -129,7 +145,7 @@ def small_wheel(name: str, files: dict[str, str]) -> Path:
     texts = {
         **files,
         f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.0.0\n",
-        f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: npformer\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         f"{about}/RECORD": "",
     }
     with zipfile.ZipFile(wheel, "w") as archive:
@@ -165,7 +181,9 @@ def write_settings(source: Path) -> None:
         "litePluginSettings": {KERNEL_PLUGIN: {"disablePyPIFallback": True, "loadPyodideOptions": options}},
     }
     windows = {
-        "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},  # else half the cells are not in the page
+        "@jupyterlab/notebook-extension:tracker": {
+            "windowingMode": "none"
+        },  # else half the cells are not in the page
         "@jupyterlab/apputils-extension:notification": {"fetchNews": "false"},
     }
     for file, content in {

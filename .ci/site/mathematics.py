@@ -1,6 +1,6 @@
-"""Runs in Pyodide: the suite's mathematics on 32-bit WebAssembly. /mnt is the project; the last value is the exit code.
+"""Runs in Pyodide: the suite's mathematics on 32-bit WebAssembly. /mnt is the project.
 
-Every skipped test is named with its reason: the list below, or the test's own.
+The last value is the exit code. Every skipped test is named with its reason: the list below, or its own.
 """
 
 import os

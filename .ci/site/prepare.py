@@ -1,7 +1,7 @@
 """Runs in Pyodide, with matplotlib, on the folder /mnt: what each visitor's browser would otherwise do again.
 
-Every wheel of /mnt/wheels is written to /mnt/prepared with bytecode in place of source, and without tests and
-sample data; /mnt/fontlist.json is matplotlib's list of its fonts (the one in its wheel is for another version).
+Every wheel of /mnt/wheels is written to /mnt/prepared with bytecode in place of source, and without tests
+and sample data; /mnt/fontlist.json is matplotlib's list of its fonts (its wheel has another version's).
 """
 
 import importlib.util

@@ -1,7 +1,7 @@
-"""Pyodide and the wheels that run on it, each as Pyodide released it: its sha256 stands in Pyodide's lock file.
+"""Pyodide and its wheels, each as Pyodide released it: its sha256 stands in Pyodide's own lock file.
 
-The core (interpreter, standard library, lock file) is the npm package `pyodide`. A wheel comes from a folder that
-already holds it, or from Pyodide's own server. Wheels in plain Python that Pyodide does not carry come from the
+The core (interpreter, standard library, lock file) is the npm package `pyodide`. A wheel comes from a folder
+that holds it, or from Pyodide's own server. Wheels in plain Python that Pyodide does not carry come from the
 package index that pip is set to, in the version that is installed here.
 """
 
@@ -33,7 +33,9 @@ ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / "build" / "pyodide"  # what was fetched once
 
 Entry = dict[str, Any]
-Wheels = dict[str, tuple[Path | None, Entry]]  # a package's name: its file, if it is copied; its line in the lock
+Wheels = dict[
+    str, tuple[Path | None, Entry]
+]  # a package's name: its file, if it is copied; its line in the lock
 
 
 def get_core() -> Path:
@@ -43,7 +45,11 @@ def get_core() -> Path:
         npm = shutil.which("npm") or sys.exit("Pyodide's core is an npm package: npm is needed")
         folder.mkdir(parents=True, exist_ok=True)
         said = subprocess.run(
-            [npm, "pack", "--silent", f"pyodide@{PYODIDE}"], cwd=folder, check=True, capture_output=True, text=True
+            [npm, "pack", "--silent", f"pyodide@{PYODIDE}"],
+            cwd=folder,
+            check=True,
+            capture_output=True,
+            text=True,
         )
         with tarfile.open(folder / said.stdout.split()[-1]) as archive:
             for name in CORE:
@@ -85,7 +91,7 @@ def from_pyodide(names: Iterable[str], folder: Path | None, without: Iterable[st
 
 
 def get_wheel(entry: Entry, folder: Path | None) -> Path:
-    """The file of one package of the lock: from `folder`, or else fetched. Another file than the lock's is refused."""
+    """The file of a package of the lock: from `folder`, or else fetched. Any other file is refused."""
     name = entry["file_name"]
     path = folder / name if folder and (folder / name).exists() else CACHE / "wheels" / name
     if not path.exists():

@@ -1,0 +1,205 @@
+"""The browser edition as a student meets it: Chromium opens each lesson and runs it, cell by cell.
+
+    uv run --group site python .ci/site/build.py build/site --only lite
+    uv run --group site pytest -n 0 -s -m browser .ci/site/test_lite.py
+
+Skipped where the site is not built or there is no Chromium. Prints sizes and times.
+"""
+
+import functools
+import gzip
+import http.server
+import json
+import os
+import re
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync --extra test")
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+SITE = Path(__file__).resolve().parents[2] / "build" / "site"
+PATIENCE = 600  # seconds for a lesson; a slow machine is not a fault
+LESSONS = (
+    "01_positional_encoding",
+    "02_position_geometry",
+    "03_feed_forward",
+    "04_attention_and_norm",
+    "05_encoder_block",
+    "06_order",
+    "07_decoder",
+    "08_a_real_model",
+    "09_gpu",
+    "exercises",
+)
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium, or CHROMIUM=path"),
+    pytest.mark.skipif(
+        not (SITE / "lite").is_dir(), reason="build the site first: .ci/site/build.py build/site"
+    ),
+]
+
+PLACE = re.compile(r"step (\d+) of (\d+), cell (\d+) of (\d+)")
+
+READY = """async () => {
+    const app = window.jupyterapp;
+    await app.started;
+    while (!app.shell.currentWidget?.sessionContext) await new Promise(later => setTimeout(later, 50));
+    window.lesson = app.shell.currentWidget;
+    await lesson.sessionContext.ready;
+    window.codes = lesson.content.widgets.filter(cell => cell.model.type === "code");
+}"""
+RUN = """async number => {
+    lesson.content.activeCellIndex = lesson.content.widgets.indexOf(codes[number]);
+    await jupyterapp.commands.execute("notebook:run-cell");
+    return codes[number].model.toJSON();
+}"""
+ANSWER = """async source => {
+    const cell = codes[codes.length - 1];
+    cell.model.sharedModel.setSource(source);
+    lesson.content.activeCellIndex = lesson.content.widgets.indexOf(cell);
+    await jupyterapp.commands.execute("notebook:run-cell");
+    return cell.model.toJSON();
+}"""
+
+
+TABLE = """import numpy as np
+from npformer.exercises import check
+
+def table(n, d_model):
+    angles = np.arange(n)[:, None] / 10000 ** (np.arange(0, d_model, 2) / d_model)
+    pe = np.zeros((n, d_model))
+    pe[:, 0::2], pe[:, 1::2] = np.{even}(angles), np.{odd}(angles)[:, : d_model // 2]
+    return pe
+
+print(check("pe.table", table))
+"""
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def address():
+    handler = functools.partial(Quiet, directory=str(SITE))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with playwright.sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(chromium, address):
+    """Open a lesson as a new visitor; at the end nothing was asked of another server."""
+    outside, contexts = [], []
+
+    def open_lesson(name, asked=None):
+        context = chromium.new_context(viewport={"width": 1280, "height": 800})
+        contexts.append(context)
+        context.on(
+            "request", lambda r: r.url.startswith((address, "data:", "blob:")) or outside.append(r.url)
+        )
+        context.on("request", lambda r: asked is None or asked.add(r.url))
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE * 1000)
+        page.goto(f"{address}/lite/notebooks/index.html?path={name}.ipynb")
+        page.wait_for_selector(".jp-Notebook .jp-CodeCell")
+        return page
+
+    yield open_lesson
+    for context in contexts:
+        context.close()
+    assert outside == []
+
+
+def errors(cell):
+    return [output for output in cell["outputs"] if output["output_type"] == "error"]
+
+
+def printed(cell):
+    """All that a cell shows as text."""
+    texts = [o.get("text") or o.get("data", {}).get("text/plain", "") for o in cell["outputs"]]
+    return "".join("".join(text) for text in texts)
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_every_lesson_runs_cell_by_cell(opened, name):
+    start = time.monotonic()
+    page = opened(name)
+    shown = time.monotonic() - start
+    page.evaluate(READY)
+    first = None
+    for number in range(page.evaluate("codes.length")):
+        cell = page.evaluate(RUN, number)
+        first = first or time.monotonic() - start
+        assert cell["execution_count"] == number + 1
+        assert not errors(cell), "\n".join(errors(cell)[0]["traceback"])
+        assert "building the font cache" not in json.dumps(cell["outputs"])
+    whole = time.monotonic() - start
+    print(f"\n{name}: page {shown:.1f} s, first cell {first:.1f} s, all {number + 1} cells {whole:.0f} s")
+    MORE.get(name, lambda page: None)(page)
+
+
+def slider_and_checker(page):
+    """In lesson 1: the slider draws another picture; a right and a wrong answer are told apart."""
+    slider = page.locator(".widget-interact .noUi-target").first
+    slider.scroll_into_view_if_needed()
+    page.wait_for_selector(".widget-interact img")
+    before = page.locator(".widget-interact img").first.get_attribute("src")
+    box = slider.bounding_box()
+    page.mouse.click(box["x"] + 0.7 * box["width"], box["y"] + box["height"] / 2)
+    page.wait_for_function(
+        "before => document.querySelector('.widget-interact img')?.src !== before", arg=before
+    )
+    cell = page.evaluate(ANSWER, TABLE.format(even="sin", odd="cos"))
+    assert printed(cell).startswith("Right")
+    cell = page.evaluate(ANSWER, TABLE.format(even="cos", odd="sin"))
+    assert not errors(cell) and "known" in printed(cell) and not printed(cell).startswith("Right")
+
+
+def player(page):
+    """In lesson 5: the player comes to the last cell of its last step."""
+    page.evaluate(ANSWER, "import npformer\nnpformer.play()")
+    page.frame_locator("iframe").last.locator(".npf").wait_for()
+    frame = page.query_selector_all("iframe")[-1].content_frame()
+    frame.focus(".npf")
+    for _ in range(1000):
+        page.keyboard.press("ArrowRight")
+    step, steps, cell, cells = map(int, PLACE.search(frame.inner_text(".npf .top")).groups())
+    assert (step, cell) == (steps, cells) and steps > 70
+
+
+MORE = {"01_positional_encoding": slider_and_checker, "05_encoder_block": player}
+
+
+def test_sizes(opened):
+    """What lies on the server, and what a first visitor fetches before the first cell has run."""
+    page = opened("01_positional_encoding", asked := set())
+    page.evaluate(READY)
+    page.evaluate(RUN, 0)
+    address = page.url.partition("/lite/")[0]
+    files = {SITE / url.partition("?")[0].removeprefix(address).lstrip("/") for url in asked}
+    fetched = [file.read_bytes() for file in files if file.is_file()]
+    whole = sum(file.stat().st_size for file in (SITE / "lite").rglob("*") if file.is_file())
+    print(f"\nthe browser edition: {whole / 1e6:.1f} MB")
+    print(f"before the first cell: {sum(map(len, fetched)) / 1e6:.1f} MB in {len(fetched)} files, ", end="")
+    print(f"compressed {sum(len(gzip.compress(content, 6)) for content in fetched) / 1e6:.1f} MB")
+    assert len(fetched) > 50 and whole < 60e6
