@@ -3,22 +3,26 @@
     uv run python tests/mutation.py                     a seeded sample of 450 mutants
     uv run python tests/mutation.py --sample 40 --only attention
     uv run python tests/mutation.py --write tests/data/mutants.json
+    uv run python tests/mutation.py --of ../before --without letter     another checkout, its own tests
 
 A mutant is one change to one operator, number, comparison, truth value, keyword or statement of a module, one
 name for another (b_K for b_Q, n_layers for n_heads), or one letter of a shape in a signature; other strings
 and messages are left alone. Each runs the tests of its module in a copy of the project and is killed when
-one fails or none ends in time. Tests that fail without any mutant are left out. Survivors are listed;
+one fails that passes without it, or does not end in time. Survivors are listed;
 those in EQUIVALENT compute the same.
 """
 
 import argparse
 import ast
 import copy
+import functools
+import importlib
+import itertools
 import json
 import os
 import random
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
@@ -27,8 +31,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 
+os.environ["OMP_NUM_THREADS"] = "1"
+for name in ("numpy", "hypothesis", "mpmath"):  # at hand in every process that is forked off here
+    importlib.import_module(name)
+import pytest  # noqa: E402
+
 ROOT = Path(__file__).resolve().parents[1]
-MODEL = ["test_reference_model.py", "test_golden.py", "test_bad_input.py"]
+MODEL = ["test_golden.py", "test_reference_model.py", "test_bad_input.py"]
+CHECKS = ("validate", "signature", "annotations", "config")  # every function goes through them
 TESTS = {  # the fastest to notice first
     "functional": ["test_functional.py", "test_feed_forward.py", "test_golden.py", "test_bad_input.py"],
     "positional": ["test_positional.py", "test_attention.py", "test_bad_input.py"],
@@ -101,6 +111,12 @@ EQUIVALENT = {  # "module: line | what": why no test can tell
     "| sign: -1 -> 1": "means has two axes",
     "published.minilm: return reader.weights.get_tensor(name).astype(reader.dtype, copy=False) "
     "| truth: False -> True": "a copy is alike",
+    "backend: (cupy.ones((2, 2)) @ cupy.ones((2, 2))).sum().item()  "
+    "# CuPy imports without a GPU, or without cuBLAS | number: 2 -> 3": "any product will do",
+    "modern.generation: ids = xp.where(own, stop_id or 0, xp.concatenate([ids, behind], axis=-1))"
+    ".astype(ids.dtype) | number: 0 -> 1": "without a stop_id every place of its own is written over",
+    "modern.generation: turn = next_turn(x, kept[0].length if kept else 0, config) "
+    "| number: 0 -> 1": "without blocks nothing is turned",
     "gradcheck: index = _position(np.where(among, error, -1.0)) "
     "| number: 1.0 -> 1.001": "below every error all the same",
 }
@@ -180,26 +196,30 @@ def other_letters(node):
         yield "letter", changed(node, value=" ".join(["...", *words]))
 
 
-def path_of(module, root=ROOT):
+def path_of(module, root):
     return root / "npformer" / f"{module.replace('.', '/')}.py"
 
 
-def mutants(module):
-    """(line, what, source) for every mutant of a module."""
+def mutants(module, root=ROOT):
+    """(line, text, what, the function that makes the source) for every mutant of a module."""
     for places, forms in ((mutable, variants), (shapes, other_letters)):
-        yield from changes(path_of(module).read_text(encoding="utf-8"), places, forms)
+        yield from changes(path_of(module, root).read_text(encoding="utf-8"), places, forms)
 
 
 def changes(source, places, forms):
-    tree = ast.parse(source)
-    for number, node in enumerate(places(tree)):
+    lines = source.splitlines()
+    for number, node in enumerate(places(ast.parse(source))):
         for what, mutated in forms(node):
-            fresh = ast.parse(source)
-            target = list(places(fresh))[number]
-            Replace(target, mutated).visit(fresh)
-            line = source.splitlines()[node.lineno - 1].strip()
             short = f"{ast.unparse(node).splitlines()[0]} -> {ast.unparse(mutated).splitlines()[0]}"
-            yield node.lineno, line, f"{what}: {short}", ast.unparse(ast.fix_missing_locations(fresh))
+            make = functools.partial(changed_source, source, places, number, mutated)
+            yield node.lineno, lines[node.lineno - 1].strip(), f"{what}: {short}", make
+
+
+def changed_source(source, places, number, mutated):
+    """The module with another node in place of the node of this number."""
+    tree = ast.parse(source)
+    Replace(list(places(tree))[number], mutated).visit(tree)
+    return ast.unparse(ast.fix_missing_locations(tree))
 
 
 class Replace(ast.NodeTransformer):
@@ -217,46 +237,108 @@ def equivalent(module, line, what):
     return EQUIVALENT.get(f"{module}: {line} | {what}", "")
 
 
-def survives(folder, module, source, limit):
-    path = path_of(module, folder)
+def survives(folder, module, mutant, limit):
+    """Whether no test notices; file by file, so that what the first one catches costs no more."""
+    _, _, what, make = mutant
+    path, source = path_of(module, folder), make()
     original = path.read_text(encoding="utf-8")
+    names = ["test_letters.py"] * what.startswith("letter") + TESTS[module]
+    names = [name for name in names if (folder / "tests" / name).exists()]
+    while names:
+        rewrite(path, source)
+        try:
+            status, failed = outcome(folder, names[0], module, limit)
+        finally:
+            rewrite(path, original)
+        if status in (0, 5):  # 5: no test was chosen
+            names = names[1:]
+        elif fails_because_of_it(folder, failed):
+            return False
+    return True
+
+
+SOUND, FAILING = set(), set()  # tests that pass as it is, and those that fail and would kill everything
+
+
+def fails_because_of_it(folder, test):
+    """Whether a test that has failed passes without the mutant; one that does not is left out from now on."""
+    if test not in SOUND | FAILING:
+        status, _ = pytest_in(folder, test, *["--collect-only"] * ("::" not in test))
+        (SOUND if status == 0 else FAILING).add(test)
+        print(f"left out, for it fails as it is: {test}\n" * (status != 0), end="", flush=True)
+    return test in SOUND
+
+
+WRITTEN = itertools.count(1)
+
+
+def rewrite(path, source):
+    """With a time of its own: what Python has compiled goes by size and time, and both may be as before."""
     path.write_text(source, encoding="utf-8")
+    os.utime(path, (next(WRITTEN), 0))
+
+
+def outcome(folder, name, module, limit):
+    """The exit status of one file of tests, and what failed; of the sweep over all only the module's own."""
+    options = ["-x", "--tb=no", *(f"--deselect={test}" for test in FAILING)]
+    if name == "test_bad_input.py" and module not in CHECKS:
+        tree = ast.parse(path_of(module, folder).read_text(encoding="utf-8"))
+        functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+        options += ["-k", " or ".join(functions)]
+    status, printed = pytest_in(folder, f"tests/{name}", *options, limit=limit)
+    failed = [line.removeprefix(TELL) for line in printed.splitlines() if line.startswith(TELL)]
+    return status, failed[0] if failed else f"tests/{name}"  # which did not even begin, or not end
+
+
+TELL = "this failed: "
+
+
+class Teller:
+    """Says the whole name of a test that fails."""
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed:
+            print(f"\n{TELL}{report.nodeid}")
+
+
+def pytest_in(folder, test, *options, limit=None):
+    """The exit status and what was printed, in a process that has what the tests import at hand."""
+    sys.stdout.flush()
+    with tempfile.TemporaryFile("w+") as output:
+        child = os.fork()
+        if child == 0:
+            begin_tests(folder, test, options, output)
+        end = time.monotonic() + (limit or 1e9)
+        while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
+            if time.monotonic() > end:
+                os.killpg(child, signal.SIGKILL)
+            time.sleep(0.02)
+        output.seek(0)
+        return os.waitstatus_to_exitcode(ended[1]), output.read()
+
+
+def begin_tests(folder, test, options, output):
+    """The child's whole life."""
+    status = 1
     try:
-        return run_tests(folder, module, limit) == 0
-    except subprocess.TimeoutExpired:
-        return False
+        os.setsid()
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+        os.chdir(folder)
+        sys.path.insert(0, str(folder))
+        quietly = "-q -n 0 -p no:cacheprovider -W ignore::pytest.PytestAssertRewriteWarning"
+        status = pytest.main([*quietly.split(), *options, test], plugins=[Teller()])
     finally:
-        path.write_text(original, encoding="utf-8")
+        os._exit(status)
 
 
-def run_tests(folder, module, limit=None):
-    """The exit status: 0 when no test notices anything."""
-    names = [name for name in TESTS[module] if (folder / "tests" / name).exists()]
-    return pytest_in(folder, names, "-x", *(f"--deselect={test}" for test in FAILING), limit=limit).returncode
-
-
-def pytest_in(folder, names, *options, limit=None):
-    tests = [f"tests/{name}" for name in names]
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *options, *tests]
-    settings = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, timeout=limit)
-
-
-FAILING = set()  # tests that fail as it is, and would kill everything
-
-
-def failing(folder, name):
-    """The tests of one file that fail without a mutant."""
-    if not (folder / "tests" / name).exists():
-        return []
-    lines = pytest_in(folder, [name], "--tb=no", "-rf").stdout.splitlines()
-    return [line[len("FAILED ") :].split(" - ")[0] for line in lines if line.startswith("FAILED ")]
-
-
-def chosen_mutants(modules, sample, seed):
+def chosen_mutants(modules, root, sample, seed, without):
     """A seeded sample in which every module has its part."""
     draw = random.Random(seed)
-    every = {module: [(module, *mutant) for mutant in mutants(module)] for module in modules}
+    every = {
+        module: [(module, *found) for found in mutants(module, root) if found[2].split(":")[0] not in without]
+        for module in modules
+    }
     total = sum(map(len, every.values()))
     chosen = []
     for found in every.values():
@@ -274,6 +356,8 @@ def options_of_the_command_line():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", choices=TESTS, action="append", help="this module (may be repeated)")
+    parser.add_argument("--of", type=Path, default=ROOT, help="a checkout of the project: this one")
+    parser.add_argument("--without", action="append", default=[], help="a kind of mutant, such as letter")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no further mutant after so long")
     parser.add_argument("--write", type=Path, help="a .json file for the results")
     parser.add_argument(
@@ -284,15 +368,15 @@ def options_of_the_command_line():
 
 def main():
     options, results = options_of_the_command_line(), []
-    modules = [name for name in options.only or TESTS if path_of(name).exists()]
-    chosen, total = chosen_mutants(modules, options.sample, options.seed)
+    modules = [name for name in options.only or TESTS if path_of(name, options.of).exists()]
+    chosen, total = chosen_mutants(modules, options.of, options.sample, options.seed, options.without)
     print(f"{len(chosen)} of {total} mutants", flush=True)
     end = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory() as top:
         folders = SimpleQueue()
         for i in range(options.workers):
             ignore = shutil.ignore_patterns(".*", "notebooks", "figures")
-            folders.put(Path(shutil.copytree(ROOT, Path(top) / str(i), ignore=ignore)))
+            folders.put(Path(shutil.copytree(options.of, Path(top) / str(i), ignore=ignore)))
 
         def inside_a_copy(task, *args):
             folder = folders.get()
@@ -304,22 +388,19 @@ def main():
         def judge(mutant):
             if time.monotonic() < end:
                 results.append(inside_a_copy(judged, mutant, options.limit))
+                if len(results) % 50 == 0:
+                    print(f"{len(results)} judged", flush=True)
 
         with ThreadPoolExecutor(options.workers) as pool:
-            files = sorted({name for module in modules for name in TESTS[module]})
-            FAILING.update(
-                test for tests in pool.map(lambda name: inside_a_copy(failing, name), files) for test in tests
-            )
-            print(f"{len(FAILING)} tests left out, for they fail as it is", flush=True)
             list(pool.map(judge, chosen))
     return told(results, options.write)
 
 
 def judged(folder, mutant, limit):
     """What became of one mutant."""
-    module, number, line, what, source = mutant
+    module, number, line, what, _ = mutant
     why, result = "", "killed"
-    if survives(folder, module, source, limit):
+    if survives(folder, module, mutant[1:], limit):
         why = equivalent(module, line, what)
         result = "equivalent" if why else "survived"
         print(f"{module}:{number} {result}: {line} | {what} {why and f'(same: {why})'}", flush=True)

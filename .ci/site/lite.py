@@ -27,6 +27,8 @@ from wheels import (
     sha256,
 )
 
+from npformer.teaching.lessons import student_copy
+
 HERE = Path(__file__).resolve().parent
 LESSON_URL = "lite/notebooks/index.html?path={lesson}.ipynb"  # from the site's root; lesson: 01_positional_encoding
 
@@ -143,10 +145,7 @@ def write_lessons(folder: Path) -> None:
     """The lessons as a student gets them: without outputs."""
     folder.mkdir(parents=True)
     for lesson in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        notebook = json.loads(lesson.read_text(encoding="utf-8"))
-        for cell in notebook["cells"]:
-            if cell["cell_type"] == "code":
-                cell.update(outputs=[], execution_count=None)
+        notebook = student_copy(json.loads(lesson.read_text(encoding="utf-8")))
         (folder / lesson.name).write_text(json.dumps(notebook, ensure_ascii=False), encoding="utf-8")
 
 

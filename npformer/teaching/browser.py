@@ -1,6 +1,8 @@
 """What the browser edition of the lessons cannot do: where a lesson's page shows it instead."""
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
 IN_BROWSER = sys.platform == "emscripten"  # no threads, no processes, one slow core, no large files
 
@@ -14,3 +16,19 @@ def page_of(lesson: str) -> str:
 
     site, _, _ = str(location.href).partition("/lite/")
     return f"{site}/lessons/{lesson}.html"
+
+
+class AtOnce:
+    """In the place of a pool with one thread, where no thread can start: work is done when it is handed in.
+
+    >>> AtOnce().submit(print, "done").result()
+    done
+    """
+
+    def submit(self, task: Callable[..., Any], *args: Any) -> "AtOnce":
+        """Do the task before anything else happens."""
+        task(*args)
+        return self
+
+    def result(self) -> None:
+        """Nothing is left to wait for."""

@@ -55,7 +55,7 @@ def encode(sentences: Sequence[Sequence[str]], vocabulary: Mapping[str, int]) ->
     for word in (word for row in padded for word in row if word not in vocabulary):
         raise ValueError(f"encode: {word!r} is not in the vocabulary of {len(vocabulary)} words")
     ids = [[vocabulary[word] for word in row] for row in padded]
-    return np.array(ids, dtype=np.int64).reshape(len(rows), T)  # (B, T), also when B or T is 0
+    return np.array(ids, dtype=np.intp).reshape(len(rows), T)  # (B, T), also when B or T is 0
 
 
 def decode(ids: Array, vocabulary: Mapping[str, int]) -> list[list[str]]:

