@@ -65,7 +65,8 @@ def player(page: Any, scratch: Path) -> None:
 
 
 def lesson(page: Any, scratch: Path) -> None:
-    """A lesson: a question to guess, the cell that answers it, its picture of clock hands, the answer folded"""
+    """A lesson: a question to guess, the cell that answers it, its picture of clock hands, the answer
+    folded"""
     page.goto(LESSON.as_uri())
     page.add_style_tag(content=BARE)
     page.evaluate(TO_CLOCKS)
