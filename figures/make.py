@@ -109,8 +109,8 @@ def binary_counter() -> Figure:
 
 
 def lanes() -> Figure:
-    """Three lanes: meaning plus order tag goes through the same box, FFN; no arrow leads to another lane, since
-    attention is left out"""
+    """Three lanes: meaning plus order tag goes through the same box, FFN; no arrow leads to another lane,
+    since attention is left out"""
     meaning, position = words(), positional_encoding(3, 4)
     output, _ = ffn_forward(meaning + position, EXAMPLE.block.ffn)
     return plots.lanes(meaning, position, output, EXAMPLE.tokens)

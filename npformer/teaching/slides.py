@@ -28,7 +28,7 @@ PLUMBING = ("picture", "plots", "reveal")  # names that a statement for the eye 
 HEADING = re.compile(r"#{1,3} ")
 SECTION = re.compile(r"## (\d+\.\d+) ")
 MATH = re.compile(
-    r"(?P<kept><(?P<tag>script|style|pre|code)\b.*?</(?P=tag)>|<img\b[^>]*>)"
+    r"(?P<kept><(?P<tag>script|style|pre|code)\b.*?</(?P=tag)>|</?[a-z][^>]*>)"
     r"|\$\$(?P<shown>.+?)\$\$|\$(?P<inline>[^$]+)\$",
     flags=re.S,
 )
@@ -205,8 +205,11 @@ def one_formula_a_paragraph(text: str) -> str:
 
 
 def tables(lines: Sequence[str], most: int = 5) -> Iterator[str]:
-    """A table in pieces of so many rows, each under the head."""
+    """A table in pieces of so many rows, each under the head; one too wide for its formulas as a list."""
     head, rows = lines[:2], lines[2:]
+    if any("$" in row and len(seen(row)) > WIDE for row in rows):
+        yield from ("- " + " · ".join(cell.strip() for cell in row.strip("| ").split("|")) for row in rows)
+        return
     for start in range(0, len(rows), most):
         yield "\n".join([*head, *rows[start : start + most]])
 
@@ -223,7 +226,7 @@ def packed(parts: Any, room: float, between: str = "\n\n") -> Iterator[str]:
     """As many parts on a slide as there is room; a heading begins one, and does not stand alone."""
     full: list[str] = []
     for part in parts:
-        crowded = sum(map(height, [*full, part])) > room and not all(map(HEADING.match, full))
+        crowded = height_of(between.join([*full, part])) > room and not all(map(HEADING.match, full))
         if full and (crowded or HEADING.match(part)):
             yield between.join(full)
             full = []
@@ -294,8 +297,8 @@ def answer_blocks(id: str) -> Iterator[str]:
 def without_plumbing(source: str) -> str:
     """The code that has to do with the idea: no imports, nothing that only draws or shows.
 
-    >>> without_plumbing("from a import b\\nx = 1\\npicture(x)\\nreveal('1.1a')")
-    'x = 1'
+    >>> without_plumbing("from a import b\\nprint(1)\\npicture(x)\\nreveal('1.1a')")
+    'print(1)'
     """
     lines, body = source.split("\n"), ast.parse(source).body
     folded: list[ast.stmt] = []
@@ -378,7 +381,9 @@ def as_page(slides: Sequence[Slide], title: str) -> str:
     notebook = new_notebook(cells=[cell for slide in slides for cell in cells_of(slide)])
     notebook.metadata.title = title
     here = Path(__file__).parent
-    exporter = SlidesExporter(template_name="stage", extra_template_basedirs=[str(here)])
+    exporter = SlidesExporter(
+        template_name="stage", extra_template_basedirs=[str(here)], exclude_anchor_links=True
+    )
     page, _ = exporter.from_notebook_node(notebook, resources={"stage": sheets(here / "stage")})
     return MATH.sub(as_mathml, str(page))
 
@@ -405,7 +410,7 @@ def sheets(folder: Path) -> dict[str, str]:
 
 
 def as_mathml(found: re.Match[str]) -> str:
-    """A formula as MathML; code and pictures, in which a dollar is a dollar, as they are."""
+    """A formula as MathML; code and tags, in which a dollar is a dollar, as they are."""
     from latex2mathml.converter import convert
 
     if found["kept"]:

@@ -7,7 +7,6 @@ on one screen, and every picture's description is in the tree that a screen read
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -18,16 +17,14 @@ from pathlib import Path
 
 import pytest
 from small_minilm import PACKAGES
-from test_classroom import LESSONS, NOT_YET
+from test_classroom import LESSONS
 
 from npformer.teaching.lessons import named, predicts, student_copy
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync --extra test")
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync --extra test")
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium, or CHROMIUM=path"),
     pytest.mark.skipif(find_spec("jupyterlab") is None, reason="needs JupyterLab: uv sync --extra notebook"),
 ]
 
@@ -40,9 +37,7 @@ SETTINGS = {
 NOTEBOOK = "jupyterapp.shell.currentWidget.content"
 TOLD = ".jp-Notebook .jp-OutputArea-output, .jp-Notebook .jp-MarkdownOutput"
 
-per_lesson = pytest.mark.parametrize(
-    "path", [path for path in LESSONS if path.name[:2] not in NOT_YET], ids=lambda path: path.stem
-)
+per_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
 
 @pytest.fixture(scope="module")
@@ -93,14 +88,6 @@ def wait_for(address, server):
         except OSError:
             time.sleep(0.2)
     raise AssertionError("JupyterLab did not start")
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with playwright.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
