@@ -203,7 +203,7 @@ def small_stories(n: int, rng: np.random.Generator) -> list[str]:
     Raises TypeError or ValueError unless n is an integer >= 1 and rng is a Generator.
 
     >>> small_stories(1, np.random.default_rng(1))[0][:50]
-    ''
+    'Leo was a brave cat who lived by the sea. One day '
     """
     check_integer("small_stories", "n", n, minimum=1)
     check_generator("small_stories", "rng", rng)
@@ -229,7 +229,7 @@ def is_small_story(text: str) -> bool:
     """Whether `small_stories` could have told it: nobody changes the name, nothing turns into something else.
 
     >>> story = small_stories(1, np.random.default_rng(1))[0]
-    >>> is_small_story(story), is_small_story(story.replace("bell", "ball", 1))
+    >>> is_small_story(story), is_small_story(story.replace("cap", "cup", 1))
     (True, False)
     """
     if not isinstance(text, str):
