@@ -3,7 +3,8 @@
     uv run python tests/mutation.py                     a seeded sample of 450 mutants
     uv run python tests/mutation.py --sample 40 --only attention
     uv run python tests/mutation.py --write tests/data/mutants.json
-    uv run python tests/mutation.py --of ../before --without letter     another checkout, its own tests
+    uv run python tests/mutation.py --what "b_O -> b_K"                 all whose words hold these
+    uv run python tests/mutation.py --of ../before --without letter another checkout, its own tests
 
 A mutant is one change to one operator, number, comparison, truth value, keyword or statement of a module, one
 name for another (b_K for b_Q, n_layers for n_heads), or one letter of a shape in a signature; other strings
@@ -144,6 +145,9 @@ def variants(node):
         yield "statement", ast.copy_location(ast.Pass(), node)
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and node.attr in EXCHANGED:
         yield "name", changed(node, attr=EXCHANGED[node.attr])
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id[:2] in ("W_", "b_"):
+        if node.id in EXCHANGED:
+            yield "name", changed(node, id=EXCHANGED[node.id])
     if isinstance(node, ast.If):
         yield "condition", changed(node, test=ast.Constant(True))
 
@@ -332,20 +336,21 @@ def begin_tests(folder, test, options, output):
         os._exit(status)
 
 
-def chosen_mutants(modules, root, sample, seed, without):
+def wanted(module, options):
+    """The mutants of a module that the command line asks for."""
+    for line, text, what, make in mutants(module, options.of):
+        if what.split(":")[0] not in options.without and options.what in what:
+            yield module, line, text, what, make
+
+
+def drawn(every, sample, seed):
     """A seeded sample in which every module has its part."""
-    draw = random.Random(seed)
-    every = {
-        module: [(module, *found) for found in mutants(module, root) if found[2].split(":")[0] not in without]
-        for module in modules
-    }
-    total = sum(map(len, every.values()))
-    chosen = []
+    draw, total, chosen = random.Random(seed), sum(map(len, every.values())), []
     for found in every.values():
-        share = max(AT_LEAST, round(sample * len(found) / total))
+        share = max(AT_LEAST, round(sample * len(found) / max(1, total)))
         chosen += draw.sample(found, min(share, len(found)))
     draw.shuffle(chosen)  # a run that is stopped early has seen something of every module
-    return chosen, total
+    return chosen
 
 
 def options_of_the_command_line():
@@ -358,6 +363,7 @@ def options_of_the_command_line():
     parser.add_argument("--only", choices=TESTS, action="append", help="this module (may be repeated)")
     parser.add_argument("--of", type=Path, default=ROOT, help="a checkout of the project: this one")
     parser.add_argument("--without", action="append", default=[], help="a kind of mutant, such as letter")
+    parser.add_argument("--what", default="", help="every mutant in whose words this stands")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no further mutant after so long")
     parser.add_argument("--write", type=Path, help="a .json file for the results")
     parser.add_argument(
@@ -369,8 +375,9 @@ def options_of_the_command_line():
 def main():
     options, results = options_of_the_command_line(), []
     modules = [name for name in options.only or TESTS if path_of(name, options.of).exists()]
-    chosen, total = chosen_mutants(modules, options.of, options.sample, options.seed, options.without)
-    print(f"{len(chosen)} of {total} mutants", flush=True)
+    every = {module: list(wanted(module, options)) for module in modules}
+    chosen = drawn(every, 10**9 if options.what else options.sample, options.seed)
+    print(f"{len(chosen)} of {sum(map(len, every.values()))} mutants", flush=True)
     end = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory() as top:
         folders = SimpleQueue()
