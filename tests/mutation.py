@@ -3,13 +3,14 @@
     uv run python tests/mutation.py                     a seeded sample of 450 mutants
     uv run python tests/mutation.py --sample 40 --only attention
     uv run python tests/mutation.py --write tests/data/mutants.json
-    uv run python tests/mutation.py --of ../before --without letter     another checkout, its own tests
+    uv run python tests/mutation.py --what "b_O -> b_K"                 all whose words hold these
+    uv run python tests/mutation.py --of ../before --without letter another checkout, its own tests
 
 A mutant is one change to one operator, number, comparison, truth value, keyword or statement of a module, one
 name for another (b_K for b_Q, n_layers for n_heads), or one letter of a shape in a signature; other strings
 and messages are left alone. Each runs the tests of its module in a copy of the project and is killed when
 one fails that passes without it, or does not end in time. Survivors are listed;
-those in EQUIVALENT compute the same.
+those in EQUIVALENT compute the same, those in AS_GOOD as well.
 """
 
 import argparse
@@ -28,6 +29,7 @@ import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -104,12 +106,27 @@ EQUIVALENT = {  # "module: line | what": why no test can tell
     'modern.tiled_attention: log_sum: Float[Array, "... T_q 1"]  '
     "# log Σ exp(scores) of each row: with it any weight can be had again "
     "| letter: '... T_q 1' -> '... other 1'": "the cache is the forward's own",
+    "modern.generation: if top_k is not None or top_p is not None: "
+    "| condition: if top_k is not None or top_p is not None: -> if True:": "what leaves all leaves all",
+    'modern.causal_lm: Rule("T fits", _ask_room, 3), | number: 3 -> 4': "the last to be asked all the same",
+    "annotations: return Rule(text, ask, turn=3, arrays=heard(STRETCHED + letters[1:])) "
+    "| number: 3 -> 4": "the last to be asked all the same",
+    "positional: ROWS = 64  # rows of the table made at a time: few enough to stay in the processor's cache "
+    "| number: 64 -> 65": "the same rows in other portions",
+    "feed_forward: hidden, gelu = array_module(x).maximum(z, 0, out=z), None  "
+    "# in place: z is not needed again "
+    "| keyword: array_module(x).maximum(z, 0, out=z) -> array_module(x).maximum(z, 0)": "other memory",
+    "modern.byte_pairs: places = places[(np.arange(len(places)) - first[run - 1]) % 2 == 0] "
+    "| operator: np.arange(len(places)) - first[run - 1] -> np.arange(len(places)) + first[run - 1]": "as even",
+    "optim: if not alike: | condition: if not alike: -> if True:": "where all is alike nothing is explained",
+    'optim: Gradients = Annotated[Any, ALIKE, Rule("finite", _ask_finite, turn=2)] '
+    "| number: 2 -> 3": "the last to be asked all the same",
     "modern.generation: if stop_id is not None: "
     "| condition: if stop_id is not None: -> if True:": "no id is equal to None",
     "published.minilm: if TYPE_CHECKING: | condition: if TYPE_CHECKING: -> if True:": "only an import",
     "published.minilm: means /= xp.sqrt((means * means).sum(axis=-1, keepdims=True)) "
     "| sign: -1 -> 1": "means has two axes",
-    "published.minilm: return reader.weights.get_tensor(name).astype(reader.dtype, copy=False) "
+    "published.minilm: return reader.weights.get_tensor(theirs).astype(reader.dtype, copy=False) "
     "| truth: False -> True": "a copy is alike",
     "backend: (cupy.ones((2, 2)) @ cupy.ones((2, 2))).sum().item()  "
     "# CuPy imports without a GPU, or without cuBLAS | number: 2 -> 3": "any product will do",
@@ -119,6 +136,15 @@ EQUIVALENT = {  # "module: line | what": why no test can tell
     "| number: 0 -> 1": "without blocks nothing is turned",
     "gradcheck: index = _position(np.where(among, error, -1.0)) "
     "| number: 1.0 -> 1.001": "below every error all the same",
+}
+
+AS_GOOD = {  # as above: what was chosen freely
+    "gradcheck: rises = rises + 1 if rounded and doubt > 1.3 * last else 0  "
+    "# rounding grows as the step shrinks | number: 1.3 -> 1.3013": "1.3 is a choice",
+    "gradcheck: if noise > 0.01 * reference: "
+    "| comparison: noise > 0.01 * reference -> noise >= 0.01 * reference": "0.01 is a choice",
+    "gradcheck: return off if off > 1e-5 * max(answer, value) and found.doubt[entry.index] < 0.01 * off "
+    "else 0.0 | comparison: off > 1e-05 * max(answer, value) -> off >= 1e-05 * max(answer, value)": "1e-5 is a choice",
 }
 
 
@@ -144,6 +170,9 @@ def variants(node):
         yield "statement", ast.copy_location(ast.Pass(), node)
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and node.attr in EXCHANGED:
         yield "name", changed(node, attr=EXCHANGED[node.attr])
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id[:2] in ("W_", "b_"):
+        if node.id in EXCHANGED:
+            yield "name", changed(node, id=EXCHANGED[node.id])
     if isinstance(node, ast.If):
         yield "condition", changed(node, test=ast.Constant(True))
 
@@ -332,20 +361,21 @@ def begin_tests(folder, test, options, output):
         os._exit(status)
 
 
-def chosen_mutants(modules, root, sample, seed, without):
+def wanted(module, options):
+    """The mutants of a module that the command line asks for."""
+    for line, text, what, make in mutants(module, options.of):
+        if what.split(":")[0] not in options.without and options.what in what:
+            yield module, line, text, what, make
+
+
+def drawn(every, sample, seed):
     """A seeded sample in which every module has its part."""
-    draw = random.Random(seed)
-    every = {
-        module: [(module, *found) for found in mutants(module, root) if found[2].split(":")[0] not in without]
-        for module in modules
-    }
-    total = sum(map(len, every.values()))
-    chosen = []
+    draw, total, chosen = random.Random(seed), sum(map(len, every.values())), []
     for found in every.values():
-        share = max(AT_LEAST, round(sample * len(found) / total))
+        share = max(AT_LEAST, round(sample * len(found) / max(1, total)))
         chosen += draw.sample(found, min(share, len(found)))
     draw.shuffle(chosen)  # a run that is stopped early has seen something of every module
-    return chosen, total
+    return chosen
 
 
 def options_of_the_command_line():
@@ -358,6 +388,7 @@ def options_of_the_command_line():
     parser.add_argument("--only", choices=TESTS, action="append", help="this module (may be repeated)")
     parser.add_argument("--of", type=Path, default=ROOT, help="a checkout of the project: this one")
     parser.add_argument("--without", action="append", default=[], help="a kind of mutant, such as letter")
+    parser.add_argument("--what", default="", help="every mutant in whose words this stands")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no further mutant after so long")
     parser.add_argument("--write", type=Path, help="a .json file for the results")
     parser.add_argument(
@@ -369,8 +400,9 @@ def options_of_the_command_line():
 def main():
     options, results = options_of_the_command_line(), []
     modules = [name for name in options.only or TESTS if path_of(name, options.of).exists()]
-    chosen, total = chosen_mutants(modules, options.of, options.sample, options.seed, options.without)
-    print(f"{len(chosen)} of {total} mutants", flush=True)
+    every = {module: list(wanted(module, options)) for module in modules}
+    chosen = drawn(every, 10**9 if options.what else options.sample, options.seed)
+    print(f"{len(chosen)} of {sum(map(len, every.values()))} mutants", flush=True)
     end = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory() as top:
         folders = SimpleQueue()
@@ -393,7 +425,7 @@ def main():
 
         with ThreadPoolExecutor(options.workers) as pool:
             list(pool.map(judge, chosen))
-    return told(results, options.write)
+    return told(results, sum(map(len, every.values())), options.write)
 
 
 def judged(folder, mutant, limit):
@@ -403,18 +435,20 @@ def judged(folder, mutant, limit):
     if survives(folder, module, mutant[1:], limit):
         why = equivalent(module, line, what)
         result = "equivalent" if why else "survived"
+        why = why or AS_GOOD.get(f"{module}: {line} | {what}", "")
         print(f"{module}:{number} {result}: {line} | {what} {why and f'(same: {why})'}", flush=True)
     return {"module": module, "line": number, "text": line, "what": what, "result": result, "why": why}
 
 
-def told(results, path):
+def told(results, possible, path):
     """Print the count, write the file, and say whether too many survive."""
     counts = Counter(result["result"] for result in results)
     share = counts["survived"] / max(1, len(results))
     print(f"{dict(counts)}: {share:.1%} survive and are not known to be equivalent")
     if path:
         results.sort(key=lambda result: (list(TESTS).index(result["module"]), result["line"], result["what"]))
-        path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        judged = {"date": str(date.today()), "possible": possible, "mutants": results}
+        path.write_text(json.dumps(judged, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return share >= 0.05
 
 

@@ -286,6 +286,15 @@ def test_a_wrong_number_of_arguments_is_pythons_own_error(args, kwargs, message)
         scaled(*args, **kwargs)
 
 
+def test_ids_are_held_to_the_floats_wherever_they_stand():
+    @checked
+    def chosen(ids: Ids[np.ndarray, "... T"], x: Float[np.ndarray, "... T d"]):
+        """Ids first, but x is asked first."""
+
+    with pytest.raises(ValueError, match=r"^chosen: ids has shape \(2, 5\); expected \(..., T\) with T=6$"):
+        chosen(IDS[:, 1:], X)
+
+
 def test_a_tuple_of_two_kinds_is_not_asked():
     assert to_rule(tuple[npf.TransformerConfig, int]) is ANYTHING
 
