@@ -1,5 +1,6 @@
 """What the browser edition of the lessons cannot do: where a lesson's page shows it instead."""
 
+import importlib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -12,9 +13,8 @@ def page_of(lesson: str) -> str:
 
     The edition is the folder lite/ of the site, the pages are in lessons/. Only to be called in a browser.
     """
-    from js import location
-
-    site, _, _ = str(location.href).partition("/lite/")
+    here = importlib.import_module("js").location  # what Pyodide gives of the page's own world
+    site, _, _ = str(here.href).partition("/lite/")
     return f"{site}/lessons/{lesson}.html"
 
 
