@@ -105,7 +105,7 @@ def binary_counter() -> Figure:
     """Left, 0 to 15 in four bits, each half as fast as the one before; right, four pairs of waves, which slow
     down in the same way"""
     bits = (np.arange(16)[:, None] >> np.arange(4)) & 1
-    return plots.binary_counter(bits, positional_encoding(16, 8, base=16.0))
+    return plots.binary_counter(bits, positional_encoding(16, 8, base=16.0), base=16)
 
 
 def lanes() -> Figure:

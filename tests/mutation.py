@@ -57,7 +57,7 @@ TESTS = {  # the fastest to notice first
     "optim": ["test_optim.py", "test_edge_cases.py", "test_bad_input.py"],
     "tree": ["test_tree.py", "test_backend.py", "test_bad_input.py"],
     "backend": ["test_backend.py", "test_standin_cupy.py"],
-    "validate": ["test_bad_input.py", "test_edge_cases.py"],
+    "validate": ["test_settings.py", "test_edge_cases.py", "test_bad_input.py"],
     "signature": ["test_signature.py", "test_bad_input.py", "test_edge_cases.py"],
     "annotations": ["test_signature.py", "test_bad_input.py", "test_edge_cases.py"],
     "normal": ["test_functional.py"],
@@ -117,8 +117,9 @@ EQUIVALENT = {  # "module: line | what": why no test can tell
     "# in place: z is not needed again "
     "| keyword: array_module(x).maximum(z, 0, out=z) -> array_module(x).maximum(z, 0)": "other memory",
     "modern.byte_pairs: places = places[(np.arange(len(places)) - first[run - 1]) % 2 == 0] "
-    "| operator: np.arange(len(places)) - first[run - 1] -> np.arange(len(places)) + first[run - 1]": "as even",
-    "optim: if not alike: | condition: if not alike: -> if True:": "where all is alike nothing is explained",
+    "| operator: np.arange(len(places)) - first[run - 1] "
+    "-> np.arange(len(places)) + first[run - 1]": "as even",
+    "optim: if not alike: | condition: if not alike: -> if True:": "nothing is explained",
     'optim: Gradients = Annotated[Any, ALIKE, Rule("finite", _ask_finite, turn=2)] '
     "| number: 2 -> 3": "the last to be asked all the same",
     "modern.generation: if stop_id is not None: "
@@ -140,11 +141,12 @@ EQUIVALENT = {  # "module: line | what": why no test can tell
 
 AS_GOOD = {  # as above: what was chosen freely
     "gradcheck: rises = rises + 1 if rounded and doubt > 1.3 * last else 0  "
-    "# rounding grows as the step shrinks | number: 1.3 -> 1.3013": "1.3 is a choice",
+    "# rounding grows as the step shrinks | number: 1.3 -> 1.3013": "a choice",
     "gradcheck: if noise > 0.01 * reference: "
-    "| comparison: noise > 0.01 * reference -> noise >= 0.01 * reference": "0.01 is a choice",
+    "| comparison: noise > 0.01 * reference -> noise >= 0.01 * reference": "a choice",
     "gradcheck: return off if off > 1e-5 * max(answer, value) and found.doubt[entry.index] < 0.01 * off "
-    "else 0.0 | comparison: off > 1e-05 * max(answer, value) -> off >= 1e-05 * max(answer, value)": "1e-5 is a choice",
+    "else 0.0 | comparison: off > 1e-05 * max(answer, value) "
+    "-> off >= 1e-05 * max(answer, value)": "a choice",
 }
 
 

@@ -84,7 +84,7 @@ def matrix(
     ['1.0', '0.0', '0.0', '1.0']
     """
     rows, columns = np.shape(values)
-    figure = new_figure(max(1.3 * columns + 1.5, 5), 0.9 * rows + 1.5)
+    figure = new_figure(max(1.3 * columns + 1.5, 5), (0.9 if rows <= 4 else 0.62) * rows + 1.5)
     axes = figure.add_subplot()
     axes.imshow(values, **colours_of(values, signed), aspect="auto")
     write_numbers(axes, values, decimals, signed)
