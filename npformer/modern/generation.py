@@ -201,11 +201,13 @@ def attend_to_kept(
     """
     xp, (*leading, n, _), t = array_module(x), x.shape, kept.length
     h, n_kv_heads = int(config.n_heads), int(config.n_kv_heads)
-    q = split_heads(linear_forward(x, params.W_Q, params.b_Q)[0], h)  # (B, h, n, d_k)
-    k = split_heads(linear_forward(x, params.W_K, params.b_K)[0], n_kv_heads)  # (B, n_kv_heads, n, d_k)
-    v = split_heads(linear_forward(x, params.W_V, params.b_V)[0], n_kv_heads)
-    q, k = rope_backward(q, turn), rope_backward(k, turn)
-    kept = keep(kept, k, v)
+    q, _ = linear_forward(x, params.W_Q, params.b_Q)  # (B, n, d_model)
+    k, _ = linear_forward(x, params.W_K, params.b_K)  # (B, n, n_kv_heads d_k)
+    v, _ = linear_forward(x, params.W_V, params.b_V)
+    both = split_heads(xp.concatenate([q, k], axis=-1), h + n_kv_heads)  # one turn for both
+    both = rope_backward(both, turn)  # (B, h + n_kv_heads, n, d_k)
+    q = both[..., :h, :, :]  # (B, h, n, d_k)
+    kept = keep(kept, both[..., h:, :, :], split_heads(v, n_kv_heads))
     keys, values = kept.keys[..., : kept.length, :], kept.values[..., : kept.length, :]
     mask = None if n == 1 else xp.concatenate([causal_mask(n, t + n, xp=xp)] * (h // n_kv_heads))
     groups = q.reshape(*leading, n_kv_heads, h // n_kv_heads * n, q.shape[-1])  # (B, n_kv_heads, …, d_k)
