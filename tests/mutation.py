@@ -46,7 +46,7 @@ TESTS = {  # the fastest to notice first
     "positional": ["test_positional.py", "test_attention.py", "test_bad_input.py"],
     "layer_norm": ["test_layer_norm.py", "test_golden.py", "test_edge_cases.py", "test_bad_input.py"],
     "feed_forward": ["test_feed_forward.py", "test_golden.py", "test_edge_cases.py", "test_bad_input.py"],
-    "attention": ["test_attention.py", "test_edge_cases.py", *MODEL],
+    "attention": ["test_attention.py", "modern/test_golden_modern.py", "test_edge_cases.py", *MODEL],
     "embedding": ["test_embedding.py", "test_edge_cases.py", *MODEL],
     "encoder": ["test_encoder.py", *MODEL],
     "decoder": ["test_decoder.py", *MODEL],
