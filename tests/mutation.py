@@ -119,6 +119,8 @@ EQUIVALENT = {  # "module: line | what": why no test can tell
     "modern.byte_pairs: places = places[(np.arange(len(places)) - first[run - 1]) % 2 == 0] "
     "| operator: np.arange(len(places)) - first[run - 1] "
     "-> np.arange(len(places)) + first[run - 1]": "as even",
+    'positional: ROOM = Rule("T <= max_length", _ask_room, turn=2) '
+    "| number: 2 -> 3": "the last to be asked all the same",
     "optim: if not alike: | condition: if not alike: -> if True:": "nothing is explained",
     'optim: Gradients = Annotated[Any, ALIKE, Rule("finite", _ask_finite, turn=2)] '
     "| number: 2 -> 3": "the last to be asked all the same",
