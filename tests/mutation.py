@@ -46,7 +46,7 @@ TESTS = {  # the fastest to notice first
     "positional": ["test_positional.py", "test_attention.py", "test_bad_input.py"],
     "layer_norm": ["test_layer_norm.py", "test_golden.py", "test_edge_cases.py", "test_bad_input.py"],
     "feed_forward": ["test_feed_forward.py", "test_golden.py", "test_edge_cases.py", "test_bad_input.py"],
-    "attention": ["test_attention.py", "test_edge_cases.py", *MODEL],
+    "attention": ["test_attention.py", "modern/test_golden_modern.py", "test_edge_cases.py", *MODEL],
     "embedding": ["test_embedding.py", "test_edge_cases.py", *MODEL],
     "encoder": ["test_encoder.py", *MODEL],
     "decoder": ["test_decoder.py", *MODEL],
@@ -119,6 +119,8 @@ EQUIVALENT = {  # "module: line | what": why no test can tell
     "modern.byte_pairs: places = places[(np.arange(len(places)) - first[run - 1]) % 2 == 0] "
     "| operator: np.arange(len(places)) - first[run - 1] "
     "-> np.arange(len(places)) + first[run - 1]": "as even",
+    'positional: ROOM = Rule("T <= max_length", _ask_room, turn=2) '
+    "| number: 2 -> 3": "the last to be asked all the same",
     "optim: if not alike: | condition: if not alike: -> if True:": "nothing is explained",
     'optim: Gradients = Annotated[Any, ALIKE, Rule("finite", _ask_finite, turn=2)] '
     "| number: 2 -> 3": "the last to be asked all the same",

@@ -46,7 +46,7 @@ digits, or there is no slope. `refused`: the question has no meaning, and an exc
 
 """
 MUTANTS = """
-{tried} of the {possible} possible mutants, drawn by a seed so that every module has its part, judged on
+{tried} of the {possible} possible mutants, drawn by seeds so that every module has its part, judged on
 {date}. *equal*: a survivor that computes the same, for the reason below. *left*: no test noticed. One module
 alone, other mutants: `uv run python tests/mutation.py --only attention --sample 60 --seed 1`.
 
