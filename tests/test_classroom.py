@@ -21,8 +21,10 @@ def read(path):
 
 
 def words_of(text):
-    """How many words a reader meets, a formula in a line as one; no tables, displayed formulas, folds."""
-    text = re.sub(r"<details>.*?</details>|\$\$.*?\$\$|^\|.*$|^#.*$", " ", text, flags=re.S | re.M)
+    """How many words a reader meets, a formula in a line as one; no tables, drawings, displays, folds."""
+    text = re.sub(
+        r"```.*?```|<details>.*?</details>|\$\$.*?\$\$|^\|[^\n]*$|^#[^\n]*$", " ", text, flags=re.S | re.M
+    )
     return len(re.sub(r"\$[^$]+\$", "formula", text).split())
 
 
@@ -181,3 +183,4 @@ def test_words_are_counted_as_a_reader_meets_them():
     assert (
         words_of("We add $a + b$ here.\n\n$$ a + b = c $$\n\n| a | table |\n<details>\nlong\n</details>") == 4
     )
+    assert words_of("# A heading\n\nTwo words.\n\n| a | table |\n|---|---|\n\nThree more words.") == 5
