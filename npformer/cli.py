@@ -69,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="command")
     _add_trace(commands)
     _add_lessons(commands)
+    _add_slides(commands)
     _add_worksheet(commands)
     _add_fetch(commands)
     _add_play(commands)
@@ -102,6 +103,14 @@ def _add_lessons(commands: Commands) -> None:
     command.add_argument("folder", nargs="?", default=FOLDER, metavar="FOLDER", help=f"{FOLDER} unless given")
     command.add_argument("--force", action="store_true", help="overwrite the files that are there")
     command.set_defaults(run=_lessons)
+
+
+def _add_slides(commands: Commands) -> None:
+    summary = "lessons as slides for a browser, with speaker notes, offline"
+    command = commands.add_parser("slides", help=f"write {summary}", description=f"Write {summary}.")
+    command.add_argument("lesson", nargs="*", metavar="LESSON", help="such as 05; all unless given")
+    command.add_argument("--out", required=True, metavar="FOLDER", help="where to")
+    command.set_defaults(run=_slides)
 
 
 def _add_worksheet(commands: Commands) -> None:
@@ -155,6 +164,13 @@ def _lessons(options: argparse.Namespace) -> Iterator[str]:
 def _caller() -> str:
     """What the next command begins with, as this one did: uv names itself to what it runs."""
     return "uv run " if "UV" in os.environ else ""
+
+
+def _slides(options: argparse.Namespace) -> Iterator[str]:
+    from npformer.teaching.slides import lesson_numbers, save_slides
+
+    for lesson in options.lesson or lesson_numbers():
+        yield f"written: {save_slides(lesson, options.out)}"
 
 
 def _worksheet(options: argparse.Namespace) -> Iterator[str]:

@@ -11,12 +11,9 @@ from npformer.teaching.lessons import QUESTION, answers, named, predicts, source
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 LESSONS = sorted(FOLDER.glob("[0-9]*.ipynb"))
-NOT_YET = {"09"}  # a lesson that is still to be brought into this form
 MOST_LINES, MOST_WORDS, MOST_ANSWER_WORDS = 15, 120, 120
 
-per_lesson = pytest.mark.parametrize(
-    "path", [path for path in LESSONS if path.name[:2] not in NOT_YET], ids=lambda path: path.stem
-)
+per_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
 
 def read(path):
@@ -119,10 +116,6 @@ def test_every_file_of_answers_belongs_to_a_lesson():
     folder = Path(__file__).parents[1] / "npformer" / "teaching" / "answers"
     numbers = {path.name[:2] for path in LESSONS}
     assert {path.stem for path in folder.iterdir()} <= numbers
-
-
-def test_the_lessons_that_are_not_yet_in_this_form_are_there():
-    assert {path.name[:2] for path in LESSONS} >= NOT_YET
 
 
 # --- the checks can fail ------------------------------------------------------------------------

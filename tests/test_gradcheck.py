@@ -236,7 +236,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_no_right_backward_is_accused(name):
-    for seed in range(8):
+    for seed in range(4):
         forward, backward, args, kwargs = CASES[name](np.random.default_rng(seed))
         report = gradcheck(forward, backward, *args, **kwargs)
         assert report, f"seed {seed}\n{report}"

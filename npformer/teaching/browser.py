@@ -1,6 +1,9 @@
 """What the browser edition of the lessons cannot do: where a lesson's page shows it instead."""
 
+import importlib
 import sys
+from collections.abc import Callable
+from typing import Any
 
 IN_BROWSER = sys.platform == "emscripten"  # no threads, no processes, one slow core, no large files
 
@@ -10,7 +13,22 @@ def page_of(lesson: str) -> str:
 
     The edition is the folder lite/ of the site, the pages are in lessons/. Only to be called in a browser.
     """
-    from js import location
-
-    site, _, _ = str(location.href).partition("/lite/")
+    here = importlib.import_module("js").location  # what Pyodide gives of the page's own world
+    site, _, _ = str(here.href).partition("/lite/")
     return f"{site}/lessons/{lesson}.html"
+
+
+class AtOnce:
+    """In the place of a pool with one thread, where no thread can start: work is done when it is handed in.
+
+    >>> AtOnce().submit(print, "done").result()
+    done
+    """
+
+    def submit(self, task: Callable[..., Any], *args: Any) -> "AtOnce":
+        """Do the task before anything else happens."""
+        task(*args)
+        return self
+
+    def result(self) -> None:
+        """Nothing is left to wait for."""

@@ -40,12 +40,12 @@ def snapshot(folder):
 
 @pytest.fixture(scope="module")
 def class_of_harm(tmp_path_factory):
-    """164 hostile, broken and odd files beside 200 good ones, graded once by two workers."""
+    """164 hostile, broken and odd files beside 50 good ones, graded once by two workers."""
     top = tmp_path_factory.mktemp("harm")
     folder, out = top / "class", top / "out.csv"
     folder.mkdir()
     listener = socket.create_server(("127.0.0.1", 0))
-    expected = hostile.write(folder, out=out, port=listener.getsockname()[1], good=200)
+    expected = hostile.write(folder, out=out, port=listener.getsockname()[1], good=50)
     (folder / "closed.py").chmod(0)
     if os.name == "posix" and os.geteuid() != 0 and not walls_stand():
         (folder / "kill_all.py").unlink()  # it would end this test as well: see the page on limits
@@ -74,7 +74,7 @@ def walls_stand():
 @POSIX
 def test_no_row_is_lost_and_no_verdict_changed(class_of_harm):
     expected, rows = class_of_harm
-    assert len(rows) == 3 * len(expected) and len(expected) > 360
+    assert len(rows) == 3 * len(expected) and len(expected) > 210
     wrong = []
     for name, case in expected.items():
         for exercise_id, allowed in zip(hostile.IDS, (case.bag, case.table, case.softmax), strict=True):
@@ -148,7 +148,10 @@ def small_class(tmp_path):
     folder.mkdir()
     for i in range(12):
         text = hostile.RIGHT if i % 3 else hostile.ZEROS
-        (folder / f"s{i:02}.py").write_text(f"student = 'S{i}'\nimport time\ntime.sleep(0.05)\n{text}")
+        pause = (
+            0.05 if i < 6 else 0.3
+        )  # whoever interrupts after three of them is in time, on a busy machine too
+        (folder / f"s{i:02}.py").write_text(f"student = 'S{i}'\nimport time\ntime.sleep({pause})\n{text}")
     return folder
 
 
@@ -303,6 +306,7 @@ def test_an_error_of_ours_is_not_swallowed(small_class, monkeypatch):
 
 def test_a_hand_that_is_closed_starts_nothing(small_class, tmp_path):
     hand = Hand(grading.Class(small_class, [], ("order.bag",), Limits()), str(tmp_path))
+    hand.work(queue.Queue(), queue.Queue())  # open still, and nothing left to do
     hand.hang_up()
     hand.close()
     assert hand.judged(small_class / "s00.py")["reports"][0]["status"] == "not read"

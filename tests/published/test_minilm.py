@@ -67,23 +67,19 @@ def unit(means):
 
 @needs_weights
 def test_embeddings_are_those_of_pytorch(model, golden):
-    found = npf.sentence_embeddings(golden["texts"], *model)
+    found = npf.sentence_embeddings(golden["texts"], *model, unit=False)
     assert found.dtype == model[0].S.dtype
     assert found.shape == (len(golden["texts"]), 384)
-    np.testing.assert_allclose(found, unit(golden["means"]), rtol=0, atol=TOLERANCE[found.dtype])
-
-
-@needs_weights
-def test_means_before_the_division_are_those_of_pytorch(model, golden):
-    found = npf.sentence_embeddings(golden["texts"], *model, unit=False)
     largest = abs(golden["means"]).max()  # about 2
     np.testing.assert_allclose(found, golden["means"], rtol=0, atol=largest * TOLERANCE[found.dtype])
+    of_one = npf.sentence_embeddings(golden["texts"][:8], *model)
+    np.testing.assert_allclose(of_one, unit(golden["means"][:8]), rtol=0, atol=TOLERANCE[found.dtype])
 
 
 @needs_weights
 def test_each_text_alone_gives_what_it_gives_among_others(model, golden):
     tolerance = TOLERANCE[model[0].S.dtype]
-    for text, means in zip(golden["texts"], golden["means"], strict=True):
+    for text, means in list(zip(golden["texts"], golden["means"], strict=True))[::6]:
         (found,) = npf.sentence_embeddings([text], *model)
         np.testing.assert_allclose(found, unit(means), rtol=0, atol=tolerance)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from small_minilm import PACKAGES
-from test_classroom import LESSONS, NOT_YET
+from test_classroom import LESSONS
 
 from npformer.teaching.lessons import named, predicts, student_copy
 
@@ -40,9 +40,7 @@ SETTINGS = {
 NOTEBOOK = "jupyterapp.shell.currentWidget.content"
 TOLD = ".jp-Notebook .jp-OutputArea-output, .jp-Notebook .jp-MarkdownOutput"
 
-per_lesson = pytest.mark.parametrize(
-    "path", [path for path in LESSONS if path.name[:2] not in NOT_YET], ids=lambda path: path.stem
-)
+per_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
 
 @pytest.fixture(scope="module")

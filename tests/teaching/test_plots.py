@@ -51,6 +51,12 @@ TIMES = {
     "positions n": (SIZES, {"measured": 2 * SIZES, "predicted": SIZES}),
     "blocks": (SIZES[:3], {"measured": SIZES[:3], "predicted": SIZES[:3] / 2}),
 }
+GPU_RUNS = [
+    {"T": T, "dtype": dtype, "seconds": {"numpy": T / 1000, "cupy": 0.002}}
+    for dtype in ("float32", "float64")
+    for T in (32, 64, 128)
+]
+COSINES = np.array([[1.0, 0.5, 0.1], [0.5, 1.0, -0.2], [0.1, -0.2, 1.0]])
 SPANS = {
     "in turns": {"host": [(0.0, 20.0), (50.0, 70.0)], "device": [(20.0, 50.0), (70.0, 100.0)]},
     "at once": {"host": [(0.0, 20.0), (20.0, 40.0)], "device": [(20.0, 50.0), (50.0, 80.0)]},
@@ -80,7 +86,9 @@ DRAWN = {
     "cross_attention": lambda: plots.cross_attention(STAIRS, ["forty", "thousand", "two"], ["4", "<stop>"]),
     "confidence": lambda: plots.confidence(SURE, mark=0.902),
     "attention_heads": lambda: plots.attention_heads(HEADS, ["[CLS]", "dogs", "[SEP]"]),
+    "themes": lambda: plots.themes(COSINES, {"money": 2, "music": 1}),
     "growth": lambda: plots.growth(TIMES),
+    "gpu_growth": lambda: plots.gpu_growth(GPU_RUNS),
     "timeline": lambda: plots.timeline(SPANS),
 }
 WITHOUT_AXES = {"lanes", "hourglass", "dataflow"}  # squares with names beside them
@@ -114,30 +122,41 @@ def test_there_is_a_picture_of_every_kind():
 
 
 @every_picture
-def test_letters_are_legible_from_the_back_of_a_room(name):
+def test_a_picture_keeps_the_rules(name):
+    """All of them in one test: a picture is drawn twice for it, whichever worker it falls to."""
+    assert_legible(name)
+    assert_whole(name)
+    assert_labelled(name)
+    assert_white(name)
+    with matplotlib.rc_context(ODD):
+        assert plots.encoded(DRAWN[name]()) == data(name), "the reader's settings show"
+        assert matplotlib.rcParams["font.size"] == 6
+
+
+def assert_legible(name):
+    """From the back of a room."""
     written = [t for t in figure(name).findobj(Text) if t.get_text().strip()]
     assert written
     assert min(t.get_fontsize() for t in written) >= 13
 
 
-@every_picture
-def test_nothing_is_cut_off_at_the_edge(name):
+def assert_whole(name):
+    """Nothing is cut off at the edge."""
     shown = pixels(name, "RGB")
     for edge in (shown[:2], shown[-2:], shown[:, :2], shown[:, -2:]):
         assert (edge == 255).all()
 
 
-@pytest.mark.parametrize("name", [name for name in DRAWN if name not in WITHOUT_AXES])
-def test_axes_are_labelled(name):
-    for axes in figure(name).axes:
+def assert_labelled(name):
+    for axes in figure(name).axes if name not in WITHOUT_AXES else ():
         assert axes.get_xlabel() or axes.get_ylabel() or axes.get_title("left") or axes.get_title()
 
 
-@every_picture
-def test_a_picture_is_the_same_bytes_whatever_the_reader_s_settings(name):
-    with matplotlib.rc_context(ODD):
-        assert plots.encoded(DRAWN[name]()) == data(name)
-        assert matplotlib.rcParams["font.size"] == 6
+def assert_white(name):
+    """Opaque, so that a dark page does no harm."""
+    shown = pixels(name, "RGBA")
+    assert shown[0, 0].tolist() == [255, 255, 255, 255]
+    assert (shown[..., 3] == 255).all()
 
 
 @pytest.mark.parametrize("kind", ["png", "svg"])
@@ -147,13 +166,6 @@ def test_the_bytes_of_a_file_name_neither_day_nor_software(name, kind):
         assert plots.encoded(DRAWN[name](), kind) == data(name, kind)
     for word in (b"Software", b"dc:date", b"dc:creator"):
         assert word not in data(name, kind)
-
-
-@every_picture
-def test_the_background_is_opaque_white_so_that_a_dark_page_does_no_harm(name):
-    shown = pixels(name, "RGBA")
-    assert shown[0, 0].tolist() == [255, 255, 255, 255]
-    assert (shown[..., 3] == 255).all()
 
 
 def test_pyplot_and_ipython_are_not_imported_by_drawing():
@@ -168,28 +180,6 @@ print(*({"matplotlib.pyplot", "IPython"} & set(sys.modules)))
     assert result.stdout.split() == []
 
 
-DESCRIBED = [
-    "frequency_bands",
-    "clock_hands",
-    "one_clock",
-    "wavelength_curves",
-    "position_similarity",
-    "binary_counter",
-    "heat_map",
-    "matrix",
-    "curves",
-    "two_curves",
-    "heat_maps",
-    "matrices",
-    "lanes",
-    "hourglass",
-    "attention_weights",
-    "attention_heads",
-    "dataflow",
-    "gradient_by_depth",
-]
-
-
 @pytest.fixture
 def shown(monkeypatch):
     """What is handed to the notebook, in order."""
@@ -198,7 +188,7 @@ def shown(monkeypatch):
     return handed
 
 
-@pytest.mark.parametrize("name", DESCRIBED)
+@every_picture
 def test_a_figure_describes_itself_in_words_made_from_its_numbers(name):
     words = figure(name).get_label()
     assert 20 < len(words) <= 900
@@ -703,6 +693,32 @@ def test_a_histogram_counts_in_percent_on_one_scale():
     assert not plots.confidence({"sure": np.ones(2)}).axes[0].get_lines()
 
 
+def test_a_trained_model_s_pictures_say_what_was_learned():
+    words = figure("accuracy_by_length").get_label()
+    assert words.startswith(
+        "right answers in percent: free: sinusoidal from 90 at 3 to 30 at 16, lowest 30 at 16"
+    )
+    assert figure("cross_attention").get_label() == "4 looks at forty with 0.97; <stop> looks at two with 0.7"
+    assert figure("confidence").get_label().startswith("smoothed: 0.777 on average; half from 0.775 to 0.903")
+
+
+# --- search, lesson 8 ---------------------------------------------------------------------------
+
+
+def test_themes_are_named_in_the_middle_of_their_texts_and_the_diagonal_is_left_out():
+    axes = figure("themes").axes[0]
+    np.testing.assert_array_equal(tables(axes)[0], COSINES * (1 - np.eye(3)))
+    assert written(axes.get_xticklabels()) == written(axes.get_yticklabels()) == ["money", "music"]
+    assert axes.get_xticks().tolist() == [0.5, 2]
+    assert axes.get_images()[0].get_clim() == (0, 0.5)
+
+
+def test_themes_are_described_by_how_near_their_texts_are():
+    said = figure("themes").get_label()
+    assert said == "inside money 0.5 on average; inside music 0 on average; between different themes −0.05"
+    assert plots.themes(np.eye(2), {"all": 2}, title="t").get_label() == "t: inside all 0 on average"
+
+
 # --- times, lesson 9 ----------------------------------------------------------------------------
 
 
@@ -741,3 +757,22 @@ def test_both_timelines_share_one_axis_of_time_and_the_first_lane_is_on_top():
     above, below = figure("timeline").axes
     assert above.get_xlim() == below.get_xlim()
     assert above.yaxis_inverted()
+
+
+def test_times_are_described_by_their_ends_and_by_who_works_how_long():
+    assert "over positions n: measured from 64 at 32 to 1,024 at 512" in figure("growth").get_label()
+    assert (
+        figure("timeline")
+        .get_label()
+        .startswith(
+            "in turns: host works 2 times, 40 ms in all, until 70 ms; device works 2 times, 60 ms in all"
+        )
+    )
+
+
+def test_figures_of_a_gpu_have_a_panel_a_dtype_in_milliseconds():
+    panels = figure("gpu_growth").axes
+    assert [axes.get_xlabel() for axes in panels] == ["words, float32", "words, float64"]
+    for axes in panels:
+        np.testing.assert_allclose(line(axes, "NumPy").get_xydata(), [[32, 32], [64, 64], [128, 128]])
+        np.testing.assert_allclose(line(axes, "GPU").get_ydata(), 2)

@@ -199,7 +199,8 @@ class Alone:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **options
         )
         self.came: queue.Queue[bytes] = queue.Queue()
-        threading.Thread(target=self._listen, daemon=True).start()
+        self.listener = threading.Thread(target=self._listen, daemon=True)
+        self.listener.start()
         try:
             self.write(boot("alone", path), OVERHEAD)
             ready = self.read(3 * OVERHEAD) == READY
@@ -211,8 +212,9 @@ class Alone:
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
-        while data := os.read(self.process.stdout.fileno(), 2**16):
-            self.came.put(data)
+        with self.process.stdout as stdout:
+            while data := os.read(stdout.fileno(), 2**16):
+                self.came.put(data)
         self.came.put(b"")
 
     def write(self, data: bytes, seconds: float) -> None:
@@ -244,10 +246,10 @@ class Alone:
         shelter.end_group(self.process.pid)
         self.process.kill()
         self.process.wait()
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdout.close()
+        assert self.process.stdin is not None
         with suppress(OSError):  # what it did not read
             self.process.stdin.close()
+        self.listener.join(1)  # longer only where something that it started holds its output open
 
 
 # --- one submission -------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from npformer.teaching.plots.positions import (
     wavelength_curves,
 )
 from npformer.teaching.plots.search import themes
-from npformer.teaching.plots.speed import growth, timeline
+from npformer.teaching.plots.speed import gpu_growth, growth, timeline
 from npformer.teaching.plots.style import (
     COSINE,
     FAINT,
@@ -63,6 +63,7 @@ __all__ = [
     "describe",
     "encoded",
     "frequency_bands",
+    "gpu_growth",
     "gradient_by_depth",
     "growth",
     "heat_map",

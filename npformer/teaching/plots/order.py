@@ -39,7 +39,7 @@ def accuracy(
     >>> accuracy([0, 1], {"": {"sinusoidal": np.ones((3, 2))}}, x_label="step").axes[0].get_ylabel()
     'right answers (%)'
     """
-    figure = new_figure(10 if len(panels) == 1 else 13, 4.4)
+    figure = new_figure(10 if len(panels) == 1 else 13, 3.8)
     beside = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
     for axes, (title, lines) in zip(beside, panels.items(), strict=True):
         axes.axhline(100 * chance, color=INK, linewidth=1.5, zorder=1)

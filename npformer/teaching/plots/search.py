@@ -33,7 +33,7 @@ def themes(cosines: Array, texts: Mapping[str, int], *, title: str = "") -> "Fig
     axes.hlines(edges, -0.5, ends[-1] - 0.5, color="white", linewidth=4)
     axes.vlines(edges, -0.5, ends[-1] - 0.5, color="white", linewidth=4)
     axes.spines[:].set_visible(False)
-    axes.set_title(title)
+    axes.set(title=title, xlabel="theme of one text", ylabel="theme of the other")
     figure.colorbar(image, label="cosine")
     return describe(figure, sentence(title, *_blocks_in_words(beside, list(texts), ends)))
 

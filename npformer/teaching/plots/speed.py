@@ -1,7 +1,9 @@
 """Where the time goes: lesson 9 and the README."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from npformer.backend import Array
 from npformer.teaching.plots.lines import told_apart
@@ -37,6 +39,22 @@ def growth(panels: Mapping[str, tuple[Array, Mapping[str, Array]]]) -> "Figure":
 def _growth_in_words(x_label: str, panel: tuple[Array, Mapping[str, Array]]) -> str:
     x, lines = panel
     return sentence(f"over {x_label}", *(line_in_words(name, x, y) for name, y in lines.items()))
+
+
+def gpu_growth(runs: Sequence[Mapping[str, Any]]) -> "Figure":
+    """Time of a block against its words, with NumPy and on the GPU, a panel a dtype, as gpu.json has it.
+
+    >>> run = {"T": 32, "dtype": "float32", "seconds": {"numpy": 0.002, "cupy": 0.001}}
+    >>> [line.get_label() for line in gpu_growth([run]).axes[0].get_lines()]
+    ['NumPy', 'GPU']
+    """
+    panels = {}
+    for dtype in dict.fromkeys(run["dtype"] for run in runs):
+        same = [run for run in runs if run["dtype"] == dtype]
+        each = {"NumPy": "numpy", "GPU": "cupy"}.items()
+        lines = {name: np.array([1e3 * run["seconds"][key] for run in same]) for name, key in each}
+        panels[f"words, {dtype}"] = (np.array([run["T"] for run in same]), lines)
+    return growth(panels)
 
 
 @in_style

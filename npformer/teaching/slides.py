@@ -1,0 +1,372 @@
+"""Stage mode: a lesson's own notebook as slides, one idea a slide, for a browser and without a network.
+
+    question → pause → run → picture → answer
+
+nbconvert makes the page, by its reveal.js exporter. reveal.js itself, which nbconvert would load from the
+network, is package data (the folder stage, with its licence), and formulas become MathML, which browsers draw
+by themselves: one file holds it all. What draws a picture is folded away into the speaker notes (key S), beside
+the minutes and the questions that will come. Everything is measured in lines: a slide has room for so many.
+"""
+
+import ast
+import html
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from npformer.teaching.handout import lesson_files
+from npformer.teaching.lessons import QUESTION, named, reveal, source_of
+
+ROOM = 14.0  # lines of text on a slide
+WIDE = 68  # letters in a line of text, on average
+CODE_ROOM, CODE_WIDE = 17, 80  # the same for code and what it prints
+PLUMBING = ("picture", "reveal")
+HEADING = re.compile(r"#{1,3} ")
+SECTION = re.compile(r"## (\d+\.\d+) ")
+MATH = re.compile(
+    r"(?P<kept><(?P<tag>script|style|pre|code)\b.*?</(?P=tag)>|<img\b[^>]*>)"
+    r"|\$\$(?P<shown>.+?)\$\$|\$(?P<inline>[^$]+)\$",
+    flags=re.S,
+)
+
+
+class Slide(NamedTuple):
+    """What is on one slide, as Markdown or as code, and what the speaker reads beside it."""
+
+    text: str
+    code: bool = False
+    notes: str = ""
+
+
+class Plan(NamedTuple):
+    """What the lesson plan says of a lesson: minutes of each section, and (question, answer) to expect."""
+
+    minutes: dict[str, int]
+    questions: list[tuple[str, str]]
+
+
+def save_slides(lesson: str, folder: str | os.PathLike[str]) -> Path:
+    """Write the slides of a lesson, "05", into a folder, which is made, as one file; return where it is.
+
+    Raises ValueError for a lesson that does not exist, ModuleNotFoundError without nbconvert.
+    """
+    file = lesson_file(lesson)
+    notebook = with_outputs(json.loads(file.read_text(encoding="utf-8")))
+    page = as_page(slides_of(notebook, plan_of(int(lesson), plan_text(file.parent))), title_of(notebook))
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    target /= f"{file.stem}.html"
+    target.write_text(page, encoding="utf-8")
+    return target
+
+
+def lesson_numbers() -> list[str]:
+    """The lessons that there are.
+
+    >>> lesson_numbers()[:2]
+    ['01', '02']
+    """
+    return [file.name[:2] for file in lesson_files() if file.name[:2].isdecimal()]
+
+
+def lesson_file(lesson: str) -> Path:
+    """The notebook of a lesson; its number may come without the leading zero.
+
+    >>> lesson_file("5").name
+    '05_encoder_block.ipynb'
+    """
+    found = [file for file in lesson_files() if file.name[:2] == lesson.zfill(2) and lesson.isdecimal()]
+    if not found:
+        raise ValueError(f"slides: there is no lesson {lesson!r}; expected one of {', '.join(lesson_numbers())}")
+    return found[0]
+
+
+def with_outputs(notebook: dict[str, Any]) -> dict[str, Any]:
+    """The notebook with its results: those in it, or, in a student's copy, those of running it now."""
+    if any(cell.get("outputs") for cell in notebook["cells"]):
+        return notebook
+    import nbformat
+    from nbclient import NotebookClient
+
+    run = nbformat.from_dict(notebook)
+    NotebookClient(run, timeout=600).execute()
+    return dict(run)
+
+
+# --- the lesson plan ----------------------------------------------------------------------------
+
+
+def plan_text(folder: Path) -> str:
+    """The lesson plan that lies beside the lessons."""
+    return (folder / "README.md").read_text(encoding="utf-8")
+
+
+def plan_of(lesson: int, text: str) -> Plan:
+    """Its minutes and its questions, read from the plan's tables.
+
+    >>> plan_of(1, "| 01 | 1.1 **7** · 1.2 **3** |\\n| 1 | Why? | Because. |")
+    Plan(minutes={'1.1': 7, '1.2': 3}, questions=[('Why?', 'Because.')])
+    """
+    minutes = re.findall(rf"\b({lesson}\.\d+) \*\*(\d+)\*\*", text)
+    questions = re.findall(rf"^\| {lesson} \| ([^|]+) \| ([^|]+) \|$", text, flags=re.M)
+    return Plan({section: int(number) for section, number in minutes}, questions)
+
+
+# --- from cells to slides -----------------------------------------------------------------------
+
+
+def slides_of(notebook: dict[str, Any], plan: Plan) -> list[Slide]:
+    """All slides of a lesson, the plan's words in their notes; the questions to expect go with the last one."""
+    found: list[Slide] = []
+    for cell in notebook["cells"]:
+        found += markdown_slides(source_of(cell)) if cell["cell_type"] == "markdown" else code_slides(cell)
+    expected = "\n\n".join(f"**{question}** {answer}" for question, answer in plan.questions)
+    timed = [with_minutes(slide, plan) for slide in found]
+    first, last = timed[0], timed[-1]
+    timed[0] = first._replace(notes=f"Questions that will come:\n\n{expected}\n\n{first.notes}")
+    timed[-1] = last._replace(notes=f"{last.notes}\n\nQuestions that will come:\n\n{expected}")
+    return timed
+
+
+def with_minutes(slide: Slide, plan: Plan) -> Slide:
+    """On the first slide of a section, how many minutes the plan has for it."""
+    section = SECTION.match(slide.text)
+    if not section or section[1] not in plan.minutes:
+        return slide
+    return slide._replace(notes=f"Section {section[1]}: {plan.minutes[section[1]]} minutes.\n\n{slide.notes}")
+
+
+def title_of(notebook: dict[str, Any]) -> str:
+    """The lesson's heading.
+
+    >>> title_of({"cells": [{"source": "# 1. Where?\\n\\nHere."}]})
+    '1. Where?'
+    """
+    return source_of(notebook["cells"][0]).partition("\n")[0].removeprefix("# ")
+
+
+def markdown_slides(text: str) -> Iterator[Slide]:
+    """What is told, cut where a slide is full; a question has a slide of its own."""
+    folds = "\n\n".join(re.findall(r"<details>(.*?)</details>", text, flags=re.S))
+    told, _, question = re.sub(r"<details>.*?</details>", "", text, flags=re.S).partition(QUESTION)
+    for full in packed(blocks(told), ROOM):
+        yield Slide(full, notes=re.sub(r"</?summary>", "", folds))
+        folds = ""
+    if question:
+        asked = f"## Predict\n\n{question.strip()}\n\n<p class=\"pause\">Write your guess down.</p>"
+        yield Slide(asked, notes="A minute to write a guess down; collect a few; then run.")
+
+
+def blocks(text: str) -> Iterator[str]:
+    """Paragraphs, formulas, single points of lists and tables with their head, each to be kept together."""
+    for paragraph in re.split(r"\n{2,}", one_formula_a_paragraph(text).strip()):
+        lines = paragraph.split("\n")
+        if lines[0].startswith("|"):
+            yield from tables(lines)
+        elif re.match(r"(- |\d+\. )", lines[0]):
+            yield from re.split(r"\n(?=- |\d+\. )", paragraph)
+        elif paragraph:
+            yield from sentences(paragraph)
+
+
+def one_formula_a_paragraph(text: str) -> str:
+    """Each displayed formula alone, and in two where it is two beside each other.
+
+    >>> one_formula_a_paragraph("so\\n$$a \\\\qquad b$$\\nfollows")
+    'so\\n\\n$$a$$\\n\\n$$b$$\\n\\nfollows'
+    """
+
+    def apart(found: re.Match[str]) -> str:
+        parts = (part.strip() for part in re.split(r"(?:\\qquad|\\quad)+", found[1]))
+        return "\n\n" + "\n\n".join(f"$${part}$$" for part in parts if part) + "\n\n"
+
+    return re.sub(r"\s*\$\$(.+?)\$\$\s*", apart, text, flags=re.S)
+
+
+def tables(lines: Sequence[str], most: int = 5) -> Iterator[str]:
+    """A table in pieces of so many rows, each under the head."""
+    head, rows = lines[:2], lines[2:]
+    for start in range(0, len(rows), most):
+        yield "\n".join([*head, *rows[start : start + most]])
+
+
+def sentences(paragraph: str) -> Iterator[str]:
+    """A paragraph, or its sentences where it alone would fill a slide."""
+    if height(paragraph) <= ROOM - 2:
+        yield paragraph
+    else:
+        yield from packed(re.split(r"(?<=[.?!]) (?=[A-Z])", " ".join(paragraph.split())), ROOM - 3, " ")
+
+
+def packed(parts: Any, room: float, between: str = "\n\n") -> Iterator[str]:
+    """As many parts on a slide as there is room; a heading never ends one, points of a list stay a list."""
+    full: list[str] = []
+    for part in parts:
+        if full and sum(map(height, [*full, part])) > room:
+            carried = [full.pop()] if HEADING.match(full[-1]) else []
+            if full:
+                yield between.join(full)
+            full = carried
+        full.append(part)
+    if full:
+        yield between.join(full)
+
+
+def height(block: str) -> float:
+    """About how many lines of text a block takes, with the gap below it.
+
+    >>> height("word " * 20), height("## 1.1 A heading"), height("$$a$$")
+    (2.5, 2.0, 2.5)
+    """
+    if HEADING.match(block):
+        return 2.0 * -(-len(block) // 48)
+    if block.startswith("$$"):
+        return 2.5 + 1.3 * block.count(r"\\")
+    if block.startswith("|"):
+        return sum(row_height(row) for row in block.split("\n")) + 0.5
+    return -(-len(seen(block)) // WIDE) + 0.5
+
+
+def row_height(row: str) -> float:
+    """Lines of a table's row: those of its longest cell, and a little for the rule below."""
+    cells = row.strip("|").split("|")
+    return 0.4 + max(-(-len(seen(cell)) * len(cells) // WIDE) for cell in cells)
+
+
+def seen(text: str) -> str:
+    """A text about as long as the reader sees it: no names of TeX's commands, no addresses of links.
+
+    >>> seen(r"see $\\\\alpha$ in [a](b.ipynb)")
+    'see $a$ in a'
+    """
+    return re.sub(r"\]\([^)]*\)|\[", "", re.sub(r"\\+[a-zA-Z]+", "a", text))
+
+
+def code_slides(cell: dict[str, Any]) -> Iterator[Slide]:
+    """The code without its plumbing, then each thing it shows, then the answer."""
+    source = source_of(cell)
+    kept = without_plumbing(source)
+    notes = "Run." if kept == source else f"Run. The whole cell:\n\n```python\n{source}\n```"
+    for page in pages(kept):
+        yield Slide(page, code=True, notes=notes)
+    for output in cell["outputs"]:
+        yield from output_slides(output)
+    if answered := named(cell, "reveal"):
+        yield from (Slide(text, notes="Compare.") for text in packed(answer_blocks(answered), ROOM))
+
+
+def answer_blocks(id: str) -> Iterator[str]:
+    yield "## Answer"
+    yield from blocks(reveal(id).text)
+
+
+def without_plumbing(source: str) -> str:
+    """The code that has to do with the idea: no imports, nothing that only draws or shows.
+
+    >>> without_plumbing("from a import b\\nx = 1\\npicture(x)\\nreveal('1.1a')")
+    'x = 1'
+    """
+    lines = source.split("\n")
+    for statement in ast.parse(source).body:
+        if is_plumbing(statement):
+            start = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
+            for line in range(start - 1, statement.end_lineno or start):
+                lines[line] = "\0"
+    kept = "\n".join(line for line in lines if line != "\0")
+    return re.sub(r"\n{3,}", "\n\n", kept).strip("\n")
+
+
+def is_plumbing(statement: ast.stmt) -> bool:
+    """Whether a statement imports, sets NumPy's printing, or only makes a picture or shows an answer."""
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return True
+    if isinstance(statement, ast.FunctionDef) and statement.decorator_list:
+        return True  # a slider
+    value = statement.value if isinstance(statement, ast.Expr | ast.Assign) else None
+    called = {node.id for node in ast.walk(value) if isinstance(node, ast.Name)} if value else set()
+    return bool(called & {*PLUMBING, "plots"}) or "set_printoptions" in ast.unparse(statement)
+
+
+def pages(text: str) -> Iterator[str]:
+    """Lines of code or of what was printed, so many a page, a long one counted as often as it wraps."""
+    page: list[str] = []
+    for line in text.rstrip().split("\n") if text.strip() else []:
+        if sum(map(wrapped, [*page, line])) > CODE_ROOM:
+            yield "\n".join(page)
+            page = []
+        page.append(line)
+    if page:
+        yield "\n".join(page)
+
+
+def wrapped(line: str) -> int:
+    """On how many lines of a slide a line of code stands.
+
+    >>> wrapped(""), wrapped("x" * 81)
+    (1, 2)
+    """
+    return max(1, -(-len(line) // CODE_WIDE))
+
+
+def output_slides(output: dict[str, Any]) -> Iterator[Slide]:
+    """A picture as it is, what was printed as text; an answer comes later, a frame stays in the notebook."""
+    data = output.get("data", {})
+    if "text/markdown" in data:
+        return
+    if "<img " in (shown := source_of({"source": data.get("text/html", "")})):
+        yield Slide(shown)
+    else:
+        printed = source_of({"source": output.get("text", data.get("text/plain", ""))})
+        yield from (Slide(f"```text\n{page}\n```", notes="Read.") for page in pages(printed.strip("\n")))
+
+
+# --- the page -----------------------------------------------------------------------------------
+
+
+def as_page(slides: Sequence[Slide], title: str) -> str:
+    """One file of HTML, by nbconvert's exporter for reveal.js with the template of the folder stage.
+
+    Raises ModuleNotFoundError without nbconvert.
+    """
+    from nbconvert.exporters import SlidesExporter
+    from nbformat.v4 import new_notebook
+
+    notebook = new_notebook(cells=[cell for slide in slides for cell in cells_of(slide)])
+    notebook.metadata.title = title
+    here = Path(__file__).parent
+    exporter = SlidesExporter(template_name="stage", extra_template_basedirs=[str(here)])
+    page, _ = exporter.from_notebook_node(notebook, resources={"stage": sheets(here / "stage")})
+    return MATH.sub(as_mathml, str(page))
+
+
+def cells_of(slide: Slide) -> Iterator[Any]:
+    """A slide as cells of a notebook: the slide, and its notes."""
+    from nbformat.v4 import new_code_cell, new_markdown_cell
+
+    new_cell = new_code_cell if slide.code else new_markdown_cell
+    yield new_cell(slide.text, metadata={"slideshow": {"slide_type": "slide"}})
+    if slide.notes.strip():
+        yield new_markdown_cell(slide.notes, metadata={"slideshow": {"slide_type": "notes"}})
+
+
+def sheets(folder: Path) -> dict[str, str]:
+    """What goes into the page besides the slides: reveal.js, its looks and ours."""
+    from pygments.formatters import HtmlFormatter
+
+    names = "reveal.js", "notes.js", "reveal.css", "stage.css"
+    found = {name: (folder / name).read_text(encoding="utf-8") for name in names}
+    return {**found, "code.css": HtmlFormatter(style="default").get_style_defs(".highlight")}
+
+
+def as_mathml(found: re.Match[str]) -> str:
+    """A formula as MathML; code and pictures, in which a dollar is a dollar, as they are."""
+    from latex2mathml.converter import convert
+
+    if found["kept"]:
+        return found["kept"]
+    shown = found["shown"] is not None
+    tex = html.unescape(found["shown"] if shown else found["inline"])
+    return str(convert(tex, display="block" if shown else "inline"))
