@@ -24,6 +24,8 @@ class Lessons(BuildHookInterface):  # type: ignore[type-arg]
             text = json.dumps(lesson, indent=1, ensure_ascii=False) + "\n"
             (self.folder / path.name).write_text(text, encoding="utf-8", newline="\n")
             build_data["force_include"][str(self.folder / path.name)] = f"npformer/lessons/{path.name}"
+        plan = str(Path(self.root, "notebooks", "README.md"))  # the speaker notes of the slides read it
+        build_data["force_include"][plan] = "npformer/lessons/README.md"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove that folder."""
@@ -31,7 +33,7 @@ class Lessons(BuildHookInterface):  # type: ignore[type-arg]
             shutil.rmtree(self.folder)
 
     def _student_copy(self) -> Any:
-        """The package's own function; its module alone, since NumPy need not be there when a wheel is built."""
+        """The package's own function. Its module alone: NumPy need not be there when a wheel is built."""
         path = Path(self.root, "npformer", "teaching", "lessons.py")
         spec = importlib.util.spec_from_file_location("lessons", path)
         assert spec is not None and spec.loader is not None

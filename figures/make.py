@@ -105,12 +105,12 @@ def binary_counter() -> Figure:
     """Left, 0 to 15 in four bits, each half as fast as the one before; right, four pairs of waves, which slow
     down in the same way"""
     bits = (np.arange(16)[:, None] >> np.arange(4)) & 1
-    return plots.binary_counter(bits, positional_encoding(16, 8, base=16.0))
+    return plots.binary_counter(bits, positional_encoding(16, 8, base=16.0), base=16)
 
 
 def lanes() -> Figure:
-    """Three lanes: meaning plus order tag goes through the same box, FFN; no arrow leads to another lane, since
-    attention is left out"""
+    """Three lanes: meaning plus order tag goes through the same box, FFN; no arrow leads to another lane,
+    since attention is left out"""
     meaning, position = words(), positional_encoding(3, 4)
     output, _ = ffn_forward(meaning + position, EXAMPLE.block.ffn)
     return plots.lanes(meaning, position, output, EXAMPLE.tokens)

@@ -36,10 +36,12 @@ CARD = """<!doctype html><meta charset="utf-8">
 body {{ font: 23px/1.55 system-ui, sans-serif; margin: 22px; }}
 pre {{ font: 18px/1.6 monospace; background: #f2f2f2; padding: 12px; }}</style><pre>{code}</pre>{card}"""
 BARE = ".sidebar-drawer, .toc-drawer, .mobile-header, .back-to-top { display: none !important }"
-TO_CLOCKS = """() => {  // the question that stands before the first picture of clocks
-  const picture = document.querySelector(".cell_output img[alt*='lock']");
+TO_CLOCKS = """() => {  // the question that stands before the first cell that draws clocks
+  const cells = [...document.querySelectorAll(".cell")];
+  const clocks = cells.find((cell) => cell.innerText.includes("clock_hands(") && cell.querySelector("img"));
   const asked = [...document.querySelectorAll("p > strong:first-child")].filter(
-    (strong) => strong.textContent == "Predict." && strong.compareDocumentPosition(picture) & 4);
+    (strong) => strong.textContent == "Predict." && strong.compareDocumentPosition(clocks) & 4);
+  document.documentElement.style.scrollPaddingTop = "16px";
   asked.at(-1).scrollIntoView({behavior: "instant"});
 }"""
 CODE = """\
@@ -63,7 +65,8 @@ def player(page: Any, scratch: Path) -> None:
 
 
 def lesson(page: Any, scratch: Path) -> None:
-    """A lesson: a question to guess, the cell that answers it, its picture of clock hands"""
+    """A lesson: a question to guess, the cell that answers it, its picture of clock hands, the answer
+    folded"""
     page.goto(LESSON.as_uri())
     page.add_style_tag(content=BARE)
     page.evaluate(TO_CLOCKS)

@@ -94,6 +94,7 @@ def check_call(function: str, rules: list[tuple[str, "Rule"]], arguments: dict[s
         listen(call, [array for name, rule in rules for array in rule.arrays(arguments.get(name), name)])
         ask_all(call, rules)
         raise
+    validate.check_one_library(function, arguments)
 
 
 def ask_all(call: Call, rules: list[tuple[str, "Rule"]]) -> None:

@@ -1,7 +1,8 @@
 """The checks that every public function makes before any arithmetic: our words, expected and received."""
 
 import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -35,6 +36,33 @@ def check_float(function: str, argument: str, x: Any) -> None:
 def is_array(x: Any) -> bool:
     """An array of NumPy or CuPy, but no matrix, whose * is @, and no masked array, whose sums leave out."""
     return isinstance(x, array_module(x).ndarray) and not isinstance(x, np.matrix | np.ma.MaskedArray)
+
+
+def check_one_library(function: str, arguments: Mapping[str, Any]) -> None:
+    """Refuse arrays of CuPy beside arrays of NumPy: some would be copied to the GPU in silence."""
+    if "cupy" not in sys.modules:
+        return
+    first: tuple[str, Any] | None = None
+    for path, x in (found for name, value in arguments.items() for found in _arrays_in(name, value)):
+        first = first or (path, x)
+        if array_module(x) is not array_module(first[1]):
+            raise TypeError(
+                f"{function}: {path} is an array of {_library(x)}; expected one of {_library(first[1])} "
+                f"like {first[0]} (to_backend and to_numpy move arrays)"
+            )
+
+
+def _library(x: Any) -> str:
+    return "NumPy" if isinstance(x, np.ndarray) else "CuPy"
+
+
+def _arrays_in(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Every array in an argument, with its path: params.ffn.W_1."""
+    if isinstance(value, tuple):
+        for name, part in zip(getattr(value, "_fields", range(len(value))), value, strict=True):
+            yield from _arrays_in(f"{path}.{name}", part)
+    elif is_array(value):
+        yield path, value
 
 
 def check_array(

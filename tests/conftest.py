@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import sys
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +15,10 @@ from small_minilm import PACKAGES
 
 from npformer import save
 from npformer.backend import _why_no_cupy
+
+sys.modules.setdefault(
+    "rfc3987_syntax", None
+)  # nbformat's check of addresses: a second to import, for nothing
 
 # The scripts in data/ wrote the golden values and need libraries that the tests do not.
 collect_ignore_glob = ["data/*"]

@@ -3,38 +3,50 @@
     uv run python tests/mutation.py                     a seeded sample of 450 mutants
     uv run python tests/mutation.py --sample 40 --only attention
     uv run python tests/mutation.py --write tests/data/mutants.json
+    uv run python tests/mutation.py --what "b_O -> b_K"                 all whose words hold these
+    uv run python tests/mutation.py --of ../before --without letter another checkout, its own tests
 
 A mutant is one change to one operator, number, comparison, truth value, keyword or statement of a module, one
 name for another (b_K for b_Q, n_layers for n_heads), or one letter of a shape in a signature; other strings
 and messages are left alone. Each runs the tests of its module in a copy of the project and is killed when
-one fails or none ends in time. Tests that fail without any mutant are left out. Survivors are listed;
-those in EQUIVALENT compute the same.
+one fails that passes without it, or does not end in time. Survivors are listed;
+those in EQUIVALENT compute the same, those in AS_GOOD as well.
 """
 
 import argparse
 import ast
 import copy
+import functools
+import importlib
+import itertools
 import json
 import os
 import random
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from pathlib import Path
 from queue import SimpleQueue
 
+os.environ["OMP_NUM_THREADS"] = "1"
+for name in ("numpy", "hypothesis", "mpmath"):  # at hand in every process that is forked off here
+    importlib.import_module(name)
+import pytest  # noqa: E402
+
 ROOT = Path(__file__).resolve().parents[1]
-MODEL = ["test_reference_model.py", "test_golden.py", "test_bad_input.py"]
+MODEL = ["test_golden.py", "test_reference_model.py", "test_bad_input.py"]
+CHECKS = ("validate", "signature", "annotations", "config")  # every function goes through them
 TESTS = {  # the fastest to notice first
     "functional": ["test_functional.py", "test_feed_forward.py", "test_golden.py", "test_bad_input.py"],
     "positional": ["test_positional.py", "test_attention.py", "test_bad_input.py"],
     "layer_norm": ["test_layer_norm.py", "test_golden.py", "test_edge_cases.py", "test_bad_input.py"],
     "feed_forward": ["test_feed_forward.py", "test_golden.py", "test_edge_cases.py", "test_bad_input.py"],
-    "attention": ["test_attention.py", "test_edge_cases.py", *MODEL],
+    "attention": ["test_attention.py", "modern/test_golden_modern.py", "test_edge_cases.py", *MODEL],
     "embedding": ["test_embedding.py", "test_edge_cases.py", *MODEL],
     "encoder": ["test_encoder.py", *MODEL],
     "decoder": ["test_decoder.py", *MODEL],
@@ -45,7 +57,7 @@ TESTS = {  # the fastest to notice first
     "optim": ["test_optim.py", "test_edge_cases.py", "test_bad_input.py"],
     "tree": ["test_tree.py", "test_backend.py", "test_bad_input.py"],
     "backend": ["test_backend.py", "test_standin_cupy.py"],
-    "validate": ["test_bad_input.py", "test_edge_cases.py"],
+    "validate": ["test_settings.py", "test_edge_cases.py", "test_bad_input.py"],
     "signature": ["test_signature.py", "test_bad_input.py", "test_edge_cases.py"],
     "annotations": ["test_signature.py", "test_bad_input.py", "test_edge_cases.py"],
     "normal": ["test_functional.py"],
@@ -94,15 +106,49 @@ EQUIVALENT = {  # "module: line | what": why no test can tell
     'modern.tiled_attention: log_sum: Float[Array, "... T_q 1"]  '
     "# log Σ exp(scores) of each row: with it any weight can be had again "
     "| letter: '... T_q 1' -> '... other 1'": "the cache is the forward's own",
+    "modern.generation: if top_k is not None or top_p is not None: "
+    "| condition: if top_k is not None or top_p is not None: -> if True:": "what leaves all leaves all",
+    'modern.causal_lm: Rule("T fits", _ask_room, 3), | number: 3 -> 4': "the last to be asked all the same",
+    "annotations: return Rule(text, ask, turn=3, arrays=heard(STRETCHED + letters[1:])) "
+    "| number: 3 -> 4": "the last to be asked all the same",
+    "positional: ROWS = 64  # rows of the table made at a time: few enough to stay in the processor's cache "
+    "| number: 64 -> 65": "the same rows in other portions",
+    "feed_forward: hidden, gelu = array_module(x).maximum(z, 0, out=z), None  "
+    "# in place: z is not needed again "
+    "| keyword: array_module(x).maximum(z, 0, out=z) -> array_module(x).maximum(z, 0)": "other memory",
+    "modern.byte_pairs: places = places[(np.arange(len(places)) - first[run - 1]) % 2 == 0] "
+    "| operator: np.arange(len(places)) - first[run - 1] "
+    "-> np.arange(len(places)) + first[run - 1]": "as even",
+    'positional: ROOM = Rule("T <= max_length", _ask_room, turn=2) '
+    "| number: 2 -> 3": "the last to be asked all the same",
+    "optim: if not alike: | condition: if not alike: -> if True:": "nothing is explained",
+    'optim: Gradients = Annotated[Any, ALIKE, Rule("finite", _ask_finite, turn=2)] '
+    "| number: 2 -> 3": "the last to be asked all the same",
     "modern.generation: if stop_id is not None: "
     "| condition: if stop_id is not None: -> if True:": "no id is equal to None",
     "published.minilm: if TYPE_CHECKING: | condition: if TYPE_CHECKING: -> if True:": "only an import",
     "published.minilm: means /= xp.sqrt((means * means).sum(axis=-1, keepdims=True)) "
     "| sign: -1 -> 1": "means has two axes",
-    "published.minilm: return reader.weights.get_tensor(name).astype(reader.dtype, copy=False) "
+    "published.minilm: return reader.weights.get_tensor(theirs).astype(reader.dtype, copy=False) "
     "| truth: False -> True": "a copy is alike",
+    "backend: (cupy.ones((2, 2)) @ cupy.ones((2, 2))).sum().item()  "
+    "# CuPy imports without a GPU, or without cuBLAS | number: 2 -> 3": "any product will do",
+    "modern.generation: ids = xp.where(own, stop_id or 0, xp.concatenate([ids, behind], axis=-1))"
+    ".astype(ids.dtype) | number: 0 -> 1": "without a stop_id every place of its own is written over",
+    "modern.generation: turn = next_turn(x, kept[0].length if kept else 0, config) "
+    "| number: 0 -> 1": "without blocks nothing is turned",
     "gradcheck: index = _position(np.where(among, error, -1.0)) "
     "| number: 1.0 -> 1.001": "below every error all the same",
+}
+
+AS_GOOD = {  # as above: what was chosen freely
+    "gradcheck: rises = rises + 1 if rounded and doubt > 1.3 * last else 0  "
+    "# rounding grows as the step shrinks | number: 1.3 -> 1.3013": "a choice",
+    "gradcheck: if noise > 0.01 * reference: "
+    "| comparison: noise > 0.01 * reference -> noise >= 0.01 * reference": "a choice",
+    "gradcheck: return off if off > 1e-5 * max(answer, value) and found.doubt[entry.index] < 0.01 * off "
+    "else 0.0 | comparison: off > 1e-05 * max(answer, value) "
+    "-> off >= 1e-05 * max(answer, value)": "a choice",
 }
 
 
@@ -128,6 +174,9 @@ def variants(node):
         yield "statement", ast.copy_location(ast.Pass(), node)
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and node.attr in EXCHANGED:
         yield "name", changed(node, attr=EXCHANGED[node.attr])
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id[:2] in ("W_", "b_"):
+        if node.id in EXCHANGED:
+            yield "name", changed(node, id=EXCHANGED[node.id])
     if isinstance(node, ast.If):
         yield "condition", changed(node, test=ast.Constant(True))
 
@@ -180,26 +229,30 @@ def other_letters(node):
         yield "letter", changed(node, value=" ".join(["...", *words]))
 
 
-def path_of(module, root=ROOT):
+def path_of(module, root):
     return root / "npformer" / f"{module.replace('.', '/')}.py"
 
 
-def mutants(module):
-    """(line, what, source) for every mutant of a module."""
+def mutants(module, root=ROOT):
+    """(line, text, what, the function that makes the source) for every mutant of a module."""
     for places, forms in ((mutable, variants), (shapes, other_letters)):
-        yield from changes(path_of(module).read_text(encoding="utf-8"), places, forms)
+        yield from changes(path_of(module, root).read_text(encoding="utf-8"), places, forms)
 
 
 def changes(source, places, forms):
-    tree = ast.parse(source)
-    for number, node in enumerate(places(tree)):
+    lines = source.splitlines()
+    for number, node in enumerate(places(ast.parse(source))):
         for what, mutated in forms(node):
-            fresh = ast.parse(source)
-            target = list(places(fresh))[number]
-            Replace(target, mutated).visit(fresh)
-            line = source.splitlines()[node.lineno - 1].strip()
             short = f"{ast.unparse(node).splitlines()[0]} -> {ast.unparse(mutated).splitlines()[0]}"
-            yield node.lineno, line, f"{what}: {short}", ast.unparse(ast.fix_missing_locations(fresh))
+            make = functools.partial(changed_source, source, places, number, mutated)
+            yield node.lineno, lines[node.lineno - 1].strip(), f"{what}: {short}", make
+
+
+def changed_source(source, places, number, mutated):
+    """The module with another node in place of the node of this number."""
+    tree = ast.parse(source)
+    Replace(list(places(tree))[number], mutated).visit(tree)
+    return ast.unparse(ast.fix_missing_locations(tree))
 
 
 class Replace(ast.NodeTransformer):
@@ -217,53 +270,116 @@ def equivalent(module, line, what):
     return EQUIVALENT.get(f"{module}: {line} | {what}", "")
 
 
-def survives(folder, module, source, limit):
-    path = path_of(module, folder)
+def survives(folder, module, mutant, limit):
+    """Whether no test notices; file by file, so that what the first one catches costs no more."""
+    _, _, what, make = mutant
+    path, source = path_of(module, folder), make()
     original = path.read_text(encoding="utf-8")
+    names = ["test_letters.py"] * what.startswith("letter") + TESTS[module]
+    names = [name for name in names if (folder / "tests" / name).exists()]
+    while names:
+        rewrite(path, source)
+        try:
+            status, failed = outcome(folder, names[0], module, limit)
+        finally:
+            rewrite(path, original)
+        if status in (0, 5):  # 5: no test was chosen
+            names = names[1:]
+        elif fails_because_of_it(folder, failed):
+            return False
+    return True
+
+
+SOUND, FAILING = set(), set()  # tests that pass as it is, and those that fail and would kill everything
+
+
+def fails_because_of_it(folder, test):
+    """Whether a test that has failed passes without the mutant; one that does not is left out from now on."""
+    if test not in SOUND | FAILING:
+        status, _ = pytest_in(folder, test, *["--collect-only"] * ("::" not in test))
+        (SOUND if status == 0 else FAILING).add(test)
+        print(f"left out, for it fails as it is: {test}\n" * (status != 0), end="", flush=True)
+    return test in SOUND
+
+
+WRITTEN = itertools.count(1)
+
+
+def rewrite(path, source):
+    """With a time of its own: what Python has compiled goes by size and time, and both may be as before."""
     path.write_text(source, encoding="utf-8")
+    os.utime(path, (next(WRITTEN), 0))
+
+
+def outcome(folder, name, module, limit):
+    """The exit status of one file of tests, and what failed; of the sweep over all only the module's own."""
+    options = ["-x", "--tb=no", *(f"--deselect={test}" for test in FAILING)]
+    if name == "test_bad_input.py" and module not in CHECKS:
+        tree = ast.parse(path_of(module, folder).read_text(encoding="utf-8"))
+        functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+        options += ["-k", " or ".join(functions)]
+    status, printed = pytest_in(folder, f"tests/{name}", *options, limit=limit)
+    failed = [line.removeprefix(TELL) for line in printed.splitlines() if line.startswith(TELL)]
+    return status, failed[0] if failed else f"tests/{name}"  # which did not even begin, or not end
+
+
+TELL = "this failed: "
+
+
+class Teller:
+    """Says the whole name of a test that fails."""
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed:
+            print(f"\n{TELL}{report.nodeid}")
+
+
+def pytest_in(folder, test, *options, limit=None):
+    """The exit status and what was printed, in a process that has what the tests import at hand."""
+    sys.stdout.flush()
+    with tempfile.TemporaryFile("w+") as output:
+        child = os.fork()
+        if child == 0:
+            begin_tests(folder, test, options, output)
+        end = time.monotonic() + (limit or 1e9)
+        while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
+            if time.monotonic() > end:
+                os.killpg(child, signal.SIGKILL)
+            time.sleep(0.02)
+        output.seek(0)
+        return os.waitstatus_to_exitcode(ended[1]), output.read()
+
+
+def begin_tests(folder, test, options, output):
+    """The child's whole life."""
+    status = 1
     try:
-        return run_tests(folder, module, limit) == 0
-    except subprocess.TimeoutExpired:
-        return False
+        os.setsid()
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+        os.chdir(folder)
+        sys.path.insert(0, str(folder))
+        quietly = "-q -n 0 -p no:cacheprovider -W ignore::pytest.PytestAssertRewriteWarning"
+        status = pytest.main([*quietly.split(), *options, test], plugins=[Teller()])
     finally:
-        path.write_text(original, encoding="utf-8")
+        os._exit(status)
 
 
-def run_tests(folder, module, limit=None):
-    """The exit status: 0 when no test notices anything."""
-    names = [name for name in TESTS[module] if (folder / "tests" / name).exists()]
-    return pytest_in(folder, names, "-x", *(f"--deselect={test}" for test in FAILING), limit=limit).returncode
+def wanted(module, options):
+    """The mutants of a module that the command line asks for."""
+    for line, text, what, make in mutants(module, options.of):
+        if what.split(":")[0] not in options.without and options.what in what:
+            yield module, line, text, what, make
 
 
-def pytest_in(folder, names, *options, limit=None):
-    tests = [f"tests/{name}" for name in names]
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *options, *tests]
-    settings = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, timeout=limit)
-
-
-FAILING = set()  # tests that fail as it is, and would kill everything
-
-
-def failing(folder, name):
-    """The tests of one file that fail without a mutant."""
-    if not (folder / "tests" / name).exists():
-        return []
-    lines = pytest_in(folder, [name], "--tb=no", "-rf").stdout.splitlines()
-    return [line[len("FAILED ") :].split(" - ")[0] for line in lines if line.startswith("FAILED ")]
-
-
-def chosen_mutants(modules, sample, seed):
+def drawn(every, sample, seed):
     """A seeded sample in which every module has its part."""
-    draw = random.Random(seed)
-    every = {module: [(module, *mutant) for mutant in mutants(module)] for module in modules}
-    total = sum(map(len, every.values()))
-    chosen = []
+    draw, total, chosen = random.Random(seed), sum(map(len, every.values())), []
     for found in every.values():
-        share = max(AT_LEAST, round(sample * len(found) / total))
+        share = max(AT_LEAST, round(sample * len(found) / max(1, total)))
         chosen += draw.sample(found, min(share, len(found)))
     draw.shuffle(chosen)  # a run that is stopped early has seen something of every module
-    return chosen, total
+    return chosen
 
 
 def options_of_the_command_line():
@@ -274,6 +390,9 @@ def options_of_the_command_line():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", choices=TESTS, action="append", help="this module (may be repeated)")
+    parser.add_argument("--of", type=Path, default=ROOT, help="a checkout of the project: this one")
+    parser.add_argument("--without", action="append", default=[], help="a kind of mutant, such as letter")
+    parser.add_argument("--what", default="", help="every mutant in whose words this stands")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no further mutant after so long")
     parser.add_argument("--write", type=Path, help="a .json file for the results")
     parser.add_argument(
@@ -284,15 +403,16 @@ def options_of_the_command_line():
 
 def main():
     options, results = options_of_the_command_line(), []
-    modules = [name for name in options.only or TESTS if path_of(name).exists()]
-    chosen, total = chosen_mutants(modules, options.sample, options.seed)
-    print(f"{len(chosen)} of {total} mutants", flush=True)
+    modules = [name for name in options.only or TESTS if path_of(name, options.of).exists()]
+    every = {module: list(wanted(module, options)) for module in modules}
+    chosen = drawn(every, 10**9 if options.what else options.sample, options.seed)
+    print(f"{len(chosen)} of {sum(map(len, every.values()))} mutants", flush=True)
     end = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory() as top:
         folders = SimpleQueue()
         for i in range(options.workers):
             ignore = shutil.ignore_patterns(".*", "notebooks", "figures")
-            folders.put(Path(shutil.copytree(ROOT, Path(top) / str(i), ignore=ignore)))
+            folders.put(Path(shutil.copytree(options.of, Path(top) / str(i), ignore=ignore)))
 
         def inside_a_copy(task, *args):
             folder = folders.get()
@@ -304,36 +424,35 @@ def main():
         def judge(mutant):
             if time.monotonic() < end:
                 results.append(inside_a_copy(judged, mutant, options.limit))
+                if len(results) % 50 == 0:
+                    print(f"{len(results)} judged", flush=True)
 
         with ThreadPoolExecutor(options.workers) as pool:
-            files = sorted({name for module in modules for name in TESTS[module]})
-            FAILING.update(
-                test for tests in pool.map(lambda name: inside_a_copy(failing, name), files) for test in tests
-            )
-            print(f"{len(FAILING)} tests left out, for they fail as it is", flush=True)
             list(pool.map(judge, chosen))
-    return told(results, options.write)
+    return told(results, sum(map(len, every.values())), options.write)
 
 
 def judged(folder, mutant, limit):
     """What became of one mutant."""
-    module, number, line, what, source = mutant
+    module, number, line, what, _ = mutant
     why, result = "", "killed"
-    if survives(folder, module, source, limit):
+    if survives(folder, module, mutant[1:], limit):
         why = equivalent(module, line, what)
         result = "equivalent" if why else "survived"
+        why = why or AS_GOOD.get(f"{module}: {line} | {what}", "")
         print(f"{module}:{number} {result}: {line} | {what} {why and f'(same: {why})'}", flush=True)
     return {"module": module, "line": number, "text": line, "what": what, "result": result, "why": why}
 
 
-def told(results, path):
+def told(results, possible, path):
     """Print the count, write the file, and say whether too many survive."""
     counts = Counter(result["result"] for result in results)
     share = counts["survived"] / max(1, len(results))
     print(f"{dict(counts)}: {share:.1%} survive and are not known to be equivalent")
     if path:
         results.sort(key=lambda result: (list(TESTS).index(result["module"]), result["line"], result["what"]))
-        path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        judged = {"date": str(date.today()), "possible": possible, "mutants": results}
+        path.write_text(json.dumps(judged, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return share >= 0.05
 
 

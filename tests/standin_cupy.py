@@ -300,6 +300,14 @@ def sort(a, axis):
     return ndarray(np.sort(_host(a), axis))
 
 
+def partition(a, kth, axis):
+    return ndarray(np.partition(_host(a), kth, axis))
+
+
+def flatnonzero(a):
+    return ndarray(np.flatnonzero(_host(a)))
+
+
 def cumsum(a, axis):
     return ndarray(np.cumsum(_host(a), axis))
 

@@ -17,6 +17,12 @@ def params():
     return EmbeddingParams(np.random.default_rng(0).normal(size=(5, 9)))
 
 
+def test_drawn_around_zero_with_the_deviation_that_is_told():
+    E = init_embedding(400, 100, np.random.default_rng(0)).E
+    assert abs(E.mean()) < 5 * 0.1 / 200  # the mean of 40,000 draws
+    assert E.std() == pytest.approx(0.1, rel=0.02)
+
+
 @pytest.mark.parametrize(
     "ids", [np.array([[0, 4], [4, 4]]), np.array([2]), np.array(3), np.zeros((0, 3), int)]
 )

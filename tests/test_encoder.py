@@ -183,3 +183,12 @@ def test_every_parameter_has_the_dtype_that_was_asked_for(rng, dtype):
     for params in (init_encoder(config, rng, dtype=dtype), init_encoder_block(config, rng, dtype=dtype)):
         assert {array.dtype for _, array in leaves(params)} == {np.dtype(dtype)}
     assert {array.dtype for _, array in leaves(init_encoder(config, rng))} == {np.dtype(np.float64)}
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rope", "alibi"])
+def test_a_block_of_float32_keeps_no_float64(positions):
+    config = TransformerConfig(d_model=8, d_ff=12, n_heads=2, positions=positions)
+    params = init_encoder_block(config, np.random.default_rng(0), dtype=np.float32)
+    _, cache = encoder_block_forward(np.ones((3, 8), np.float32), params, config)
+    kept = [array for _, array in leaves(cache.attention) if isinstance(array, np.ndarray)]
+    assert {array.dtype for array in kept} == {np.dtype(np.float32)}

@@ -16,7 +16,8 @@ import npformer as npf
 DATA = Path(__file__).parent / "data"
 FILES = ("golden_functional.npz", "golden_attention.npz", "golden_encoder.npz", "golden_model.npz")
 POSITIONS = ("sinusoidal", "learned", "rope", "alibi", "none")
-# Of max(1, the largest entry). WebAssembly has no BLAS, which sums in blocks: six layers in float32 are off by 7.6e-5.
+# Of max(1, the largest entry). WebAssembly has no BLAS, which sums in blocks: there, six layers in float32
+# are off by 7.6e-5.
 TOLERANCE = {np.float64: 1e-11, np.float32: 3e-5 if sys.platform != "emscripten" else 1e-4}
 BLOCK_PARAMETERS = {
     "attention": npf.AttentionParams,

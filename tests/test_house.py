@@ -131,26 +131,26 @@ def test_a_circle_and_an_unknown_module_are_caught():
 # --- what `import npformer` costs -----------------------------------------------------------------
 
 IMPORT_PROBE = """
-import sys, time
-start = time.perf_counter(); import numpy, numpy.random; numpy_time = time.perf_counter() - start
+import sys, numpy, numpy.random
 before = set(sys.modules)
-start = time.perf_counter(); {statement}; own_time = time.perf_counter() - start
-added = {{name.partition(".")[0] for name in set(sys.modules) - before}}
-print(own_time / numpy_time, *sorted(added - set(sys.stdlib_module_names) - {{"npformer", "numpy"}}))
+{statement}
+added = [name for name in set(sys.modules) - before if not name.startswith("npformer")]
+others = {{name.partition(".")[0] for name in added}} - set(sys.stdlib_module_names) - {{"numpy"}}
+print(len(added), *sorted(others))
 """
 
 
 def import_probe(statement):
-    """(time relative to NumPy's own import, names from outside the standard library)"""
+    """(modules besides NumPy's and our own, names from outside the standard library)"""
     command = [sys.executable, "-c", IMPORT_PROBE.format(statement=statement)]
-    ratio, *names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    return float(ratio), names
+    count, *names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    return int(count), names
 
 
-def test_importing_the_package_brings_numpy_and_nothing_else_and_is_quick():
-    probes = [import_probe("import npformer") for _ in range(3)]
-    assert probes[0][1] == []
-    assert min(ratio for ratio, _ in probes) < 1
+def test_importing_the_package_brings_numpy_and_little_else():
+    """Six small modules of the standard library with Python 3.11; what takes time is what is imported."""
+    count, names = import_probe("import npformer")
+    assert names == [] and count <= 15
 
 
 def test_another_library_at_import_is_caught():
@@ -371,7 +371,9 @@ def top_level_offences(paths):
     return sorted({Path(p).parts[0] for p in paths} - TOP_LEVEL)
 
 
-PICTURE = re.compile(r'data:image/png;base64,[^"\\]*')  # base64, in which any letters may meet by chance
+PICTURE = re.compile(
+    r'data:image/png;base64,[^"\\]*|"image/png": "[^"]*"'
+)  # any letters may meet there by chance
 
 
 def text_offences(path, text):
@@ -413,3 +415,4 @@ def test_a_forbidden_text_is_caught(text):
 
 def test_the_letters_of_a_picture_are_no_text():
     assert text_offences("planted.ipynb", 'src=\\"data:image/png;base64,iVBO/X' + 'XX/w0\\"') == []
+    assert text_offences("planted.ipynb", '"image/png": "iVBO/X' + 'XX/w0\\n"') == []

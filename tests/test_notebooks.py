@@ -88,7 +88,7 @@ def execute(notebook, folder):
         executed,
         kernel_name="python3",
         kernel_manager_class=ThisEnvironment,
-        timeout=120,
+        timeout=600,  # a busy machine is no error
         resources={"metadata": {"path": str(folder)}},
         record_timing=False,
         coalesce_streams=True,  # a progress bar is one line, not one for each of its steps
@@ -418,7 +418,6 @@ def test_a_stale_number_word_or_picture_is_caught(cell, tamper, monkeypatch):
     assert notebook_difference(committed, executed).startswith(f"cell {cell + 1}: ")
 
 
-@pytest.mark.parametrize("allowed", [SAME_LETTERS, OTHER_LETTERS])
 @pytest.mark.parametrize(
     ("picture", "stale"),
     [
@@ -427,10 +426,11 @@ def test_a_stale_number_word_or_picture_is_caught(cell, tamper, monkeypatch):
         (lambda: heat_map(WAVES[:64].reshape(8, 8)), lambda: heat_map(WAVES[1:].reshape(8, 8))),
     ],
 )
-def test_a_stale_lesson_picture_is_caught_whatever_the_letters(picture, stale, allowed):
+def test_a_stale_lesson_picture_is_caught_whatever_the_letters(picture, stale):
     before, now = (base64.b64encode(encoded(draw())) for draw in (picture, stale))
-    assert picture_difference(before, before, allowed) is None
-    assert "another one" in picture_difference(before, now, allowed)
+    for allowed in (SAME_LETTERS, OTHER_LETTERS):
+        assert picture_difference(before, before, allowed) is None
+        assert "another one" in picture_difference(before, now, allowed)
 
 
 def test_letters_follow_the_version_that_drew_the_figures(monkeypatch):

@@ -296,6 +296,16 @@ def test_the_leaf_that_does_not_fit_is_named(wrong, message):
         adam_update(params, wrong, adam_init(params), learning_rate=0.1)
 
 
+def test_gradients_that_would_stretch_are_refused():
+    with pytest.raises(ValueError, match=r"^sgd_update: grads.0 has shape \(1,\); expected \(3,\) like"):
+        sgd_update((np.ones(3),), (np.ones(1),), learning_rate=0.1)
+
+
+def test_gradients_of_another_precision_are_refused():
+    with pytest.raises(TypeError, match=r"^sgd_update: grads.0 has dtype float64; expected float32 like the"):
+        sgd_update((np.ones(3, np.float32),), (np.ones(3),), learning_rate=0.1)
+
+
 def test_leaves_in_another_order_are_refused():
     class Turned(NamedTuple):
         b: Any

@@ -2,7 +2,6 @@
 
 import queue
 import re
-import time
 
 import numpy as np
 import pytest
@@ -136,10 +135,8 @@ def test_a_caller_that_raises_at_underflow_is_not_stopped_inside(name):
 
 
 def test_what_can_never_be_held_fails_at_once():
-    start = time.monotonic()
-    with pytest.raises(MemoryError):
+    with pytest.raises(MemoryError, match=r"shape \(1000000000, 1000000\)"):  # the first array that is made
         npf.positional_encoding(10**9, 10**6)
-    assert time.monotonic() - start < 5
 
 
 def test_a_length_that_is_never_reached_takes_no_memory():

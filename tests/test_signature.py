@@ -11,27 +11,23 @@ import re
 import sys
 import textwrap
 from types import SimpleNamespace
-from typing import Any, get_args, get_origin
+from typing import Any
 
 import numpy as np
 import pytest
-import small_llama2c
 import standin_cupy
 import test_bad_input
 from bad_calls import CHECKED, faults_of, valid_places
+from returned import ask_call
 from test_bad_input import WORDS
-from valid_calls import CALLS, CONFIG, LM_CONFIG, array, call, with_arrays
+from valid_calls import CALLS, CONFIG, array, call, with_arrays
 
 import npformer as npf
 from npformer import Float, Ids, Mask, checked
 from npformer.signature import (
     ANYTHING,
-    Call,
     Rule,
-    ask_all,
     check_value,
-    read_signature,
-    shape_of,
     to_rule,
 )
 
@@ -75,61 +71,10 @@ def test_every_field_of_parameters_is_read():
 
 # --- what comes back is what the signature says ---------------------------------------------------
 
-NEW_LETTERS = {  # lengths that the arguments do not tell
-    "angular_frequencies": "pairs",
-    "wavelengths": "pairs",
-    "rope_forward": "pairs",
-    "split_heads": "d_k",
-    "merge_heads": "d_model",
-    "cross_entropy_backward": "vocab_size",
-    "encoder_block_backward": "d_ff",
-    "encoder_backward": "d_ff",
-    "decoder_block_backward": "d_ff S",
-    "decoder_backward": "d_ff",
-    "transformer_backward": "max_length d_ff d_model",
-    "init_transformer": "max_length",
-    "encoder_block_from_torch": "d_model d_ff",
-    "causal_lm_backward": "d_ff d_model h",
-    "load_llama2c": "h vocab_size d_model d_ff",
-    "load_minilm": "h vocab_size d_model d_ff n_segments max_length",
-}
-
-
-CONFIGS = {"causal_lm_backward": LM_CONFIG, "load_llama2c": small_llama2c.CONFIG}
-
-
-def ask_result(name):
-    """Hold what a function returns to its annotation, with the letters that its arguments have told."""
-    body, arguments = inspect.unwrap(getattr(npf, name)), CALLS[name]()
-    told = Call(name, arguments, {}, paths=True)
-    ask_all(told, read_signature(body))
-    config = CONFIGS.get(name, CONFIG)
-    told.arguments = {"config": config} | arguments  # it says which tables and key heads the result has
-    for argument, value in arguments.items():
-        if isinstance(value, int):
-            told.letters.setdefault(argument, value)
-    returns, result, before = body.__annotations__["return"], body(**arguments), set(told.letters)
-    several = get_origin(returns) is tuple
-    for annotation, value in zip(get_args(returns), result, strict=True) if several else [(returns, result)]:
-        if getattr(annotation, "__name__", "").endswith("Cache"):
-            ask_cache(annotation, value, told)
-        else:
-            to_rule(annotation).ask(value, "the result", told)
-    assert set(told.letters) - before - {"1", "d_kv"} == set(NEW_LETTERS.get(name, "").split())
-
-
-def ask_cache(kind, cache, told):
-    for field, annotation in kind.__annotations__.items():
-        rule, value = to_rule(annotation), getattr(cache, field)
-        if rule.letters is not None and isinstance(value, tuple):
-            assert shape_of(rule.letters, told) == value, field
-        elif rule.letters is not None and value is not None:
-            rule.ask(value, f"the cache's {field}", told)
-
 
 @pytest.mark.parametrize("name", CHECKED)
 def test_the_result_is_what_the_signature_says(name, folder):
-    ask_result(name)
+    ask_call(name)
 
 
 # --- a letter changed in any annotation is noticed ------------------------------------------------
@@ -208,7 +153,7 @@ def wrong_answers(function, deep):
     """What a function answers otherwise than the suite expects, the cheap questions first."""
     call(function, CALLS[function]())
     yield from (test_bad_input.refused_in_other_words(row) for row in WORDS if row.function == function)
-    ask_result(function)
+    ask_call(function)
     places = list(valid_places(function))
     asked = [place for place in places if deep == ("." in place.path)]
     yield from (test_bad_input.answer(place, fault) for place in asked for fault in faults_of(place, places))
@@ -339,6 +284,19 @@ def test_a_function_of_ones_own_is_checked(change, message):
 def test_a_wrong_number_of_arguments_is_pythons_own_error(args, kwargs, message):
     with pytest.raises(TypeError, match=re.escape(message)):
         scaled(*args, **kwargs)
+
+
+def test_ids_are_held_to_the_floats_wherever_they_stand():
+    @checked
+    def chosen(ids: Ids[np.ndarray, "... T"], x: Float[np.ndarray, "... T d"]):
+        """Ids first, but x is asked first."""
+
+    with pytest.raises(ValueError, match=r"^chosen: ids has shape \(2, 5\); expected \(..., T\) with T=6$"):
+        chosen(IDS[:, 1:], X)
+
+
+def test_a_tuple_of_two_kinds_is_not_asked():
+    assert to_rule(tuple[npf.TransformerConfig, int]) is ANYTHING
 
 
 def test_one_value_can_be_asked_alone():

@@ -6,6 +6,7 @@ not been shown to be fast on a GPU, nor that CuPy's kernels round as NumPy does:
 
 import ast
 import inspect
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import standin_cupy as cupy
+from bad_calls import CHECKED
 from valid_calls import (
     CALLS,
     CONFIG,
@@ -24,6 +26,7 @@ from valid_calls import (
     backward_of,
     call,
     drawn,
+    fingerprint,
     generator,
     ids,
     like,
@@ -599,3 +602,40 @@ def test_a_planted_wait_is_caught(line):
 )
 def test_shapes_cost_no_wait(line):
     assert waits_of([PLANTED.format(line, "return dy * float(rate) if cache.rate else dy")])[0] == []
+
+
+# --- arrays of both libraries in one call ---------------------------------------------------------
+
+
+def holders(arguments):
+    """The arguments with arrays in them."""
+    return [name for name, value in arguments.items() if fingerprint(to_device(value)) != fingerprint(value)]
+
+
+MIXED = [
+    (name, holder) for name in CHECKED for holder in holders(CALLS[name]()) if len(holders(CALLS[name]())) > 1
+]
+
+
+def test_there_are_many_calls_with_arrays_in_two_arguments():
+    assert len(MIXED) > 80
+
+
+@pytest.mark.parametrize(("name", "holder"), MIXED)
+def test_arrays_of_both_libraries_in_one_call_are_refused(name, holder):
+    arguments = CALLS[name]()
+    with pytest.raises(TypeError) as caught:
+        call(name, arguments | {holder: to_device(arguments[holder])})
+    mixed = "(CuPy; expected one of NumPy|NumPy; expected one of CuPy)"
+    assert re.match(rf"{name}: [\w.]+ is an array of {mixed} like [\w.]+ ", str(caught.value))
+    assert holder in str(caught.value)
+
+
+def test_a_mixed_tree_is_refused_with_the_path_in_it():
+    params = npf.FFNParams(array(4, 8), array(8), cupy.asarray(array(8, 4)), array(4))
+    with pytest.raises(TypeError) as caught:
+        npf.ffn_forward(array(2, 4), params)
+    assert str(caught.value) == (
+        "ffn_forward: params.W_2 is an array of CuPy; expected one of NumPy like x "
+        "(to_backend and to_numpy move arrays)"
+    )

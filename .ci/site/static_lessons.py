@@ -17,6 +17,7 @@ KINDS = ("text/html", "image/png", "text/markdown", "text/plain")  # of an outpu
 PLAYER = re.compile(
     r"""<iframe title="(?P<title>[^"]*)"[^>]*? srcdoc='(?P<page>[^']*)'></iframe>""", re.DOTALL
 )
+PICTURE = re.compile(r"""<img alt="(?P<alt>[^"]*)"[^>]*? src="data:image/png;base64,(?P<data>[^"]*)"[^>]*>""")
 BUTTON = """\
 <p class="run"><a class="button" href="../{url}">Run in the browser</a>
 <span>nothing to install; below is the lesson with its outputs</span></p>
@@ -75,21 +76,24 @@ def shown(output: Cell, folder: Path) -> Cell:
         return {"output_type": "stream", "name": "stdout", "text": ""}
     content = text(data[kind])
     if kind == "image/png":
-        words = output.get("metadata", {}).get("image/png", {}).get("alt", "")
-        kind, content = "text/html", image(base64.b64decode(content), words, folder)
+        words = html.escape(output.get("metadata", {}).get("image/png", {}).get("alt", ""))
+        kind, content = "text/html", image(content, words, folder)
     elif kind == "text/html":
+        content = PICTURE.sub(lambda found: image(found["data"], found["alt"], folder), content)
         content = PLAYER.sub(
             lambda found: player(found["title"], html.unescape(found["page"]), folder), content
         )
     return {"output_type": "display_data", "metadata": {}, "data": {kind: content}}
 
 
-def image(data: bytes, words: str, folder: Path) -> str:
+def image(encoded: str, words: str, folder: Path) -> str:
     """An element that shows a PNG file; its size is known before it is loaded, so that nothing jumps."""
+    data = base64.b64decode(encoded)
     width, height = (int.from_bytes(data[start : start + 4], "big") for start in (16, 20))
-    name = written(data, ".png", folder)
     size = f'width="{width}" height="{height}"'
-    return f'<img src="../_static/outputs/{name}" alt="{html.escape(words)}" {size} loading="lazy">'
+    return (
+        f'<img src="../_static/outputs/{written(data, ".png", folder)}" alt="{words}" {size} loading="lazy">'
+    )
 
 
 def player(title: str, page: str, folder: Path) -> str:

@@ -739,9 +739,8 @@ GATED: dict[str, tuple[Options, ...]] = {
     "GATE-EXCHANGED": ({"join": lambda g, u: g * silu(u)},),
     "GATE-SIGMOID": ({"join": _opened_by(_sigmoid)},),
     "GATE-OTHER-BEND": tuple(
-        {"join": _opened_by(f)} for code in ("FFN-GELU", "FFN-TANH") for f in ACTIVATIONS[code]
-    )
-    + ({"join": _opened_by(_relu)},),
+        {"join": _opened_by(f)} for f in (_relu, *ACTIVATIONS["FFN-GELU"], *ACTIVATIONS["FFN-TANH"])
+    ),
     "GATE-NO-BEND": ({"join": lambda g, u: g * u},),
     "GATE-BOTH-BENT": ({"join": lambda g, u: silu(g) * silu(u)},),
     "GATE-BENT-AFTER": ({"join": lambda g, u: silu(g * u)},),

@@ -112,23 +112,39 @@ def choose(
     """
     if rng is None or temperature == 0:
         return logits.argmax(axis=-1)
-    xp = array_module(logits)
+    xp, columns = array_module(logits), None
     p, _ = softmax_forward((logits - logits.max(axis=-1, keepdims=True)) / float(temperature))  # (B, V)
     if top_k is not None or top_p is not None:
-        p = p * (p >= last_left(p, top_k or p.shape[-1], float(top_p or 1)))
+        left = p >= last_left(p, top_k or p.shape[-1], float(top_p or 1))  # (B, V)
+        columns = xp.flatnonzero(left.reshape(-1, p.shape[-1]).sum(axis=0))  # (C,), left by some row
+        p = p[..., columns] * left[..., columns]  # (B, C): sums over few columns are quick
     sums = xp.cumsum(p, axis=-1)
     drawn = xp.asarray(rng.random(p.shape[:-1]))[..., None] * sums[..., -1:]  # (B, 1)
-    return (sums <= drawn).sum(axis=-1)  # the first whose sum is above
+    first = (sums <= drawn).sum(axis=-1)  # the first whose sum is above
+    return first if columns is None else columns[first]
 
 
 def last_left(p: Array, top_k: int, top_p: float) -> Array:
-    """The smallest of the probabilities that top_k and top_p leave: (B, vocab_size) -> (B, 1)."""
-    xp = array_module(p)
-    likeliest = -xp.sort(-p, axis=-1)[..., :top_k]  # (B, k), in falling order
-    sums = xp.cumsum(likeliest, axis=-1)
-    before = sums - likeliest  # what stands before each one
-    left = (before < top_p * sums[..., -1:]).sum(axis=-1)[..., None]  # (B, 1), how many
+    """The smallest of the probabilities that top_k and top_p leave: (B, vocab_size) -> (B, 1).
+
+    Of k probabilities, those below (1 - top_p)/k of their sum have less than 1 - top_p of it together, so
+    that top_p leaves none of them: the others alone are sorted.
+    """
+    xp, k = array_module(p), min(top_k, p.shape[-1])
+    p = _largest(p, k)
+    whole = p.sum(axis=-1, keepdims=True)  # (B, 1)
+    counts = (p >= (1 - top_p) / k * whole).sum(axis=-1)  # (B,), those among which the last one left is
+    n = max(1, int(counts.max()) if counts.size else 0)
+    likeliest = -xp.sort(-_largest(p, n), axis=-1)  # (B, n), in falling order
+    before = xp.cumsum(likeliest, axis=-1) - likeliest  # what stands before each one
+    left = (before < top_p * whole).sum(axis=-1)[..., None]  # (B, 1), how many
     return xp.take_along_axis(likeliest, left - 1, axis=-1)
+
+
+def _largest(p: Array, k: int) -> Array:
+    """The k largest numbers of each row, in any order: (B, n) -> (B, k)."""
+    end = p.shape[-1]
+    return array_module(p).partition(p, end - k, axis=-1)[..., end - k :] if k < end else p
 
 
 def no_keys(params: AttentionParams, ids: Array, config: CausalLMConfig) -> KeptKeys:
@@ -185,11 +201,13 @@ def attend_to_kept(
     """
     xp, (*leading, n, _), t = array_module(x), x.shape, kept.length
     h, n_kv_heads = int(config.n_heads), int(config.n_kv_heads)
-    q = split_heads(linear_forward(x, params.W_Q, params.b_Q)[0], h)  # (B, h, n, d_k)
-    k = split_heads(linear_forward(x, params.W_K, params.b_K)[0], n_kv_heads)  # (B, n_kv_heads, n, d_k)
-    v = split_heads(linear_forward(x, params.W_V, params.b_V)[0], n_kv_heads)
-    q, k = rope_backward(q, turn), rope_backward(k, turn)
-    kept = keep(kept, k, v)
+    q, _ = linear_forward(x, params.W_Q, params.b_Q)  # (B, n, d_model)
+    k, _ = linear_forward(x, params.W_K, params.b_K)  # (B, n, n_kv_heads d_k)
+    v, _ = linear_forward(x, params.W_V, params.b_V)
+    both = split_heads(xp.concatenate([q, k], axis=-1), h + n_kv_heads)  # one turn for both
+    both = rope_backward(both, turn)  # (B, h + n_kv_heads, n, d_k)
+    q = both[..., :h, :, :]  # (B, h, n, d_k)
+    kept = keep(kept, both[..., h:, :, :], split_heads(v, n_kv_heads))
     keys, values = kept.keys[..., : kept.length, :], kept.values[..., : kept.length, :]
     mask = None if n == 1 else xp.concatenate([causal_mask(n, t + n, xp=xp)] * (h // n_kv_heads))
     groups = q.reshape(*leading, n_kv_heads, h // n_kv_heads * n, q.shape[-1])  # (B, n_kv_heads, …, d_k)

@@ -28,7 +28,7 @@ def tiled_attention_forward(
     causal: bool = False,
     tile: Count = 128,
 ) -> tuple[Float[Array, "... T_q d_v"], TiledAttentionCache]:
-    """y = softmax(q kᵀ/√d_k) v as in `attention_forward`, with tile × tile scores at a time.
+    """y = softmax(q kᵀ/√d_k) v as in `attention_forward`, with 2 tile × tile scores at a time.
 
     Dao et al., "FlashAttention", 2022, algorithm 1: of each row its largest score so far, Σ exp(score -
     largest) and Σ exp(score - largest) v are enough; where a later tile holds a larger score, both sums
@@ -43,11 +43,11 @@ def tiled_attention_forward(
     scaled, k, v = (xp.ascontiguousarray(x) for x in (q * (1 / math.sqrt(q.shape[-1])), k, v))
     y = xp.zeros((*q.shape[:-1], v.shape[-1]), q.dtype)  # (..., T_q, d_v)
     log_sum = xp.empty((*q.shape[:-1], 1), q.dtype)  # (..., T_q, 1)
-    for rows in _slices(q.shape[-2], tile):
+    for rows in _slices(q.shape[-2], 2 * tile):  # two tiles of queries for each of keys: half as many steps
         largest = xp.full((*y[..., rows, :].shape[:-1], 1), float(np.finfo(q.dtype).min), q.dtype)
-        total, mixed = xp.zeros_like(largest), y[..., rows, :]  # (..., tile, 1), and a view of y
+        total, mixed = xp.zeros_like(largest), y[..., rows, :]  # (..., 2 tile, 1), and a view of y
         for columns in _slices(k.shape[-2], tile):
-            scores = _scores(scaled, k, rows, columns, causal)  # (..., tile, tile)
+            scores = _scores(scaled, k, rows, columns, causal)  # (..., 2 tile, tile)
             if scores is None:
                 break
             before, largest = largest, xp.maximum(largest, scores.max(axis=-1, keepdims=True))
@@ -56,7 +56,7 @@ def tiled_attention_forward(
             xp.exp(scores, out=scores)
             total = total * shrink + scores.sum(axis=-1, keepdims=True)
             mixed *= shrink
-            mixed += scores @ v[..., columns, :]  # (..., tile, d_v)
+            mixed += scores @ v[..., columns, :]  # (..., 2 tile, d_v)
         total = xp.maximum(total, 1)  # the largest gives 1, or no key was seen: 0
         mixed /= total
         log_sum[..., rows, :] = largest + xp.log(total)

@@ -52,7 +52,7 @@ def _packed(npm: str, scratch: str, by_hand: str) -> "Path":
     import subprocess
     from pathlib import Path
 
-    done = subprocess.run([npm, "pack", PACKAGE], cwd=scratch, capture_output=True, text=True)
+    done = subprocess.run([npm, "pack", PACKAGE], cwd=scratch, capture_output=True)
     archives = sorted(Path(scratch).glob("*.tgz"))
     if done.returncode != 0 or not archives:
         raise OSError(f"fetch_stories: npm could not bring {PACKAGE}; try again, or {by_hand}")

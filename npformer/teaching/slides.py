@@ -4,8 +4,9 @@
 
 nbconvert makes the page, by its reveal.js exporter. reveal.js itself, which nbconvert would load from the
 network, is package data (the folder stage, with its licence), and formulas become MathML, which browsers draw
-by themselves: one file holds it all. What draws a picture is folded away into the speaker notes (key S), beside
-the minutes and the questions that will come. Everything is measured in lines: a slide has room for so many.
+by themselves: one file holds it all. What draws a picture is folded away into the speaker notes (key S),
+beside the minutes and the questions that will come. Everything is measured in lines: a slide has room for so
+many.
 """
 
 import ast
@@ -23,21 +24,22 @@ from npformer.teaching.lessons import QUESTION, named, reveal, source_of
 ROOM = 14.0  # lines of text on a slide
 WIDE = 68  # letters in a line of text, on average
 CODE_ROOM, CODE_WIDE = 17, 80  # the same for code and what it prints
-PLUMBING = ("picture", "reveal")
+PLUMBING = ("picture", "plots", "reveal")  # names that a statement for the eye alone uses
 HEADING = re.compile(r"#{1,3} ")
 SECTION = re.compile(r"## (\d+\.\d+) ")
 MATH = re.compile(
-    r"(?P<kept><(?P<tag>script|style|pre|code)\b.*?</(?P=tag)>|<img\b[^>]*>)"
+    r"(?P<kept><(?P<tag>script|style|pre|code)\b.*?</(?P=tag)>|</?[a-z][^>]*>)"
     r"|\$\$(?P<shown>.+?)\$\$|\$(?P<inline>[^$]+)\$",
     flags=re.S,
 )
 
 
 class Slide(NamedTuple):
-    """What is on one slide, as Markdown or as code, and what the speaker reads beside it."""
+    """What is on one slide, as Markdown or as code, what the next click adds, and the speaker's notes."""
 
     text: str
     code: bool = False
+    then: str = ""
     notes: str = ""
 
 
@@ -80,7 +82,9 @@ def lesson_file(lesson: str) -> Path:
     """
     found = [file for file in lesson_files() if file.name[:2] == lesson.zfill(2) and lesson.isdecimal()]
     if not found:
-        raise ValueError(f"slides: there is no lesson {lesson!r}; expected one of {', '.join(lesson_numbers())}")
+        raise ValueError(
+            f"slides: there is no lesson {lesson!r}; expected one of {', '.join(lesson_numbers())}"
+        )
     return found[0]
 
 
@@ -91,7 +95,7 @@ def with_outputs(notebook: dict[str, Any]) -> dict[str, Any]:
     import nbformat
     from nbclient import NotebookClient
 
-    run = nbformat.from_dict(notebook)
+    run = nbformat.reads(json.dumps(notebook), as_version=4)
     NotebookClient(run, timeout=600).execute()
     return dict(run)
 
@@ -119,7 +123,7 @@ def plan_of(lesson: int, text: str) -> Plan:
 
 
 def slides_of(notebook: dict[str, Any], plan: Plan) -> list[Slide]:
-    """All slides of a lesson, the plan's words in their notes; the questions to expect go with the last one."""
+    """All slides of a lesson; the plan's words are in the notes, its questions at the start and the end."""
     found: list[Slide] = []
     for cell in notebook["cells"]:
         found += markdown_slides(source_of(cell)) if cell["cell_type"] == "markdown" else code_slides(cell)
@@ -152,12 +156,26 @@ def markdown_slides(text: str) -> Iterator[Slide]:
     """What is told, cut where a slide is full; a question has a slide of its own."""
     folds = "\n\n".join(re.findall(r"<details>(.*?)</details>", text, flags=re.S))
     told, _, question = re.sub(r"<details>.*?</details>", "", text, flags=re.S).partition(QUESTION)
-    for full in packed(blocks(told), ROOM):
+    before = list(packed(blocks(told), ROOM))
+    asked = (
+        f'## Predict\n\n{question.strip()}\n\n<p class="pause">Write your guess down.</p>' if question else ""
+    )
+    if question and before and height_of(before[-1]) + height_of(asked) <= ROOM and "## " not in before[-1]:
+        asked = f"{before.pop()}\n\n{asked}"
+    for full in before:
         yield Slide(full, notes=re.sub(r"</?summary>", "", folds))
         folds = ""
-    if question:
-        asked = f"## Predict\n\n{question.strip()}\n\n<p class=\"pause\">Write your guess down.</p>"
+    if asked:
         yield Slide(asked, notes="A minute to write a guess down; collect a few; then run.")
+
+
+def height_of(slide: str) -> float:
+    """The heights of all blocks of a slide.
+
+    >>> height_of("## 1.1 A heading\\n\\nWords.")
+    3.5
+    """
+    return sum(map(height, slide.split("\n\n")))
 
 
 def blocks(text: str) -> Iterator[str]:
@@ -187,8 +205,11 @@ def one_formula_a_paragraph(text: str) -> str:
 
 
 def tables(lines: Sequence[str], most: int = 5) -> Iterator[str]:
-    """A table in pieces of so many rows, each under the head."""
+    """A table in pieces of so many rows, each under the head; one too wide for its formulas as a list."""
     head, rows = lines[:2], lines[2:]
+    if any("$" in row and len(seen(row)) > WIDE for row in rows):
+        yield from ("- " + " · ".join(cell.strip() for cell in row.strip("| ").split("|")) for row in rows)
+        return
     for start in range(0, len(rows), most):
         yield "\n".join([*head, *rows[start : start + most]])
 
@@ -202,14 +223,13 @@ def sentences(paragraph: str) -> Iterator[str]:
 
 
 def packed(parts: Any, room: float, between: str = "\n\n") -> Iterator[str]:
-    """As many parts on a slide as there is room; a heading never ends one, points of a list stay a list."""
+    """As many parts on a slide as there is room; a heading begins one, and does not stand alone."""
     full: list[str] = []
     for part in parts:
-        if full and sum(map(height, [*full, part])) > room:
-            carried = [full.pop()] if HEADING.match(full[-1]) else []
-            if full:
-                yield between.join(full)
-            full = carried
+        crowded = height_of(between.join([*full, part])) > room and not all(map(HEADING.match, full))
+        if full and (crowded or HEADING.match(part)):
+            yield between.join(full)
+            full = []
         full.append(part)
     if full:
         yield between.join(full)
@@ -250,15 +270,27 @@ def code_slides(cell: dict[str, Any]) -> Iterator[Slide]:
     source = source_of(cell)
     kept = without_plumbing(source)
     notes = "Run." if kept == source else f"Run. The whole cell:\n\n```python\n{source}\n```"
-    for page in pages(kept):
-        yield Slide(page, code=True, notes=notes)
-    for output in cell["outputs"]:
-        yield from output_slides(output)
+    ran = [Slide(page, code=True, notes=notes) for page in pages(kept)]
+    shown = [slide for output in cell["outputs"] for slide in output_slides(output)]
+    if (
+        ran
+        and shown
+        and shown[0].text.startswith("```")
+        and lines_of(ran[-1]) + lines_of(shown[0]) <= CODE_ROOM
+    ):
+        ran[-1] = ran[-1]._replace(then=shown.pop(0).text)
+    yield from (*ran, *shown)
     if answered := named(cell, "reveal"):
         yield from (Slide(text, notes="Compare.") for text in packed(answer_blocks(answered), ROOM))
 
 
+def lines_of(slide: Slide) -> int:
+    """How many lines of code or print a slide has, the fence or the frame around them included."""
+    return sum(map(wrapped, slide.text.split("\n"))) + slide.code
+
+
 def answer_blocks(id: str) -> Iterator[str]:
+    """The answer to a prediction, under a heading of its own."""
     yield "## Answer"
     yield from blocks(reveal(id).text)
 
@@ -266,17 +298,31 @@ def answer_blocks(id: str) -> Iterator[str]:
 def without_plumbing(source: str) -> str:
     """The code that has to do with the idea: no imports, nothing that only draws or shows.
 
-    >>> without_plumbing("from a import b\\nx = 1\\npicture(x)\\nreveal('1.1a')")
-    'x = 1'
+    >>> without_plumbing("from a import b\\nprint(1)\\npicture(x)\\nreveal('1.1a')")
+    'print(1)'
     """
-    lines = source.split("\n")
-    for statement in ast.parse(source).body:
-        if is_plumbing(statement):
-            start = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
-            for line in range(start - 1, statement.end_lineno or start):
-                lines[line] = "\0"
+    lines, body = source.split("\n"), ast.parse(source).body
+    folded: list[ast.stmt] = []
+    for place in reversed(range(len(body))):
+        if is_plumbing(body[place]) or only_feeds(body[place], body[place + 1 :], folded):
+            folded.append(body[place])
+    for statement in folded:
+        start = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
+        lines[start - 1 : statement.end_lineno] = ["\0"] * (1 + (statement.end_lineno or start) - start)
     kept = "\n".join(line for line in lines if line != "\0")
     return re.sub(r"\n{3,}", "\n\n", kept).strip("\n")
+
+
+def only_feeds(statement: ast.stmt, later: Sequence[ast.stmt], folded: Sequence[ast.stmt]) -> bool:
+    """Whether it names a thing that only statements already folded away use."""
+    made = names_in(statement, ast.Store) if isinstance(statement, ast.Assign) else set()
+    users = [other for other in later if made & names_in(other, ast.Load)]
+    return bool(users) and all(user in folded for user in users)
+
+
+def names_in(node: ast.AST, use: type[ast.expr_context]) -> set[str]:
+    """The names that a piece of code reads (ast.Load) or sets (ast.Store)."""
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, use)}
 
 
 def is_plumbing(statement: ast.stmt) -> bool:
@@ -285,9 +331,8 @@ def is_plumbing(statement: ast.stmt) -> bool:
         return True
     if isinstance(statement, ast.FunctionDef) and statement.decorator_list:
         return True  # a slider
-    value = statement.value if isinstance(statement, ast.Expr | ast.Assign) else None
-    called = {node.id for node in ast.walk(value) if isinstance(node, ast.Name)} if value else set()
-    return bool(called & {*PLUMBING, "plots"}) or "set_printoptions" in ast.unparse(statement)
+    drawing = isinstance(statement, ast.Expr | ast.Assign) and names_in(statement, ast.Load) & {*PLUMBING}
+    return bool(drawing) or "set_printoptions" in ast.unparse(statement)
 
 
 def pages(text: str) -> Iterator[str]:
@@ -337,7 +382,9 @@ def as_page(slides: Sequence[Slide], title: str) -> str:
     notebook = new_notebook(cells=[cell for slide in slides for cell in cells_of(slide)])
     notebook.metadata.title = title
     here = Path(__file__).parent
-    exporter = SlidesExporter(template_name="stage", extra_template_basedirs=[str(here)])
+    exporter = SlidesExporter(
+        template_name="stage", extra_template_basedirs=[str(here)], exclude_anchor_links=True
+    )
     page, _ = exporter.from_notebook_node(notebook, resources={"stage": sheets(here / "stage")})
     return MATH.sub(as_mathml, str(page))
 
@@ -348,6 +395,8 @@ def cells_of(slide: Slide) -> Iterator[Any]:
 
     new_cell = new_code_cell if slide.code else new_markdown_cell
     yield new_cell(slide.text, metadata={"slideshow": {"slide_type": "slide"}})
+    if slide.then:
+        yield new_markdown_cell(slide.then, metadata={"slideshow": {"slide_type": "fragment"}})
     if slide.notes.strip():
         yield new_markdown_cell(slide.notes, metadata={"slideshow": {"slide_type": "notes"}})
 
@@ -362,11 +411,12 @@ def sheets(folder: Path) -> dict[str, str]:
 
 
 def as_mathml(found: re.Match[str]) -> str:
-    """A formula as MathML; code and pictures, in which a dollar is a dollar, as they are."""
+    """A formula as MathML; code and tags, in which a dollar is a dollar, as they are."""
     from latex2mathml.converter import convert
 
     if found["kept"]:
         return found["kept"]
     shown = found["shown"] is not None
     tex = html.unescape(found["shown"] if shown else found["inline"])
+    tex = re.sub(r"\\(sin|cos|exp|ln|log) +(?=[\w\\])", r"\\\1\\,", tex)  # sin 1, not sin1
     return str(convert(tex, display="block" if shown else "inline"))

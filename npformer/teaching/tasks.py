@@ -4,7 +4,9 @@ Each is drawn from a seed. The first two come in two parts, one to train on and 
 in common.
 """
 
+import re
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -171,43 +173,37 @@ def _padded(rows: list[list[str]], length: int) -> Array:
     return encode([*rows, longest], NUMBER_VOCABULARY)[:-1]
 
 
-SHE, HE = tuple("Anna Ida Lena Mia Nora Rosa".split()), tuple("Ben Leo Max Otto Paul Tom".split())
-CREATURES = tuple("bear cat dog duck fox frog goat hen mouse owl pig rabbit".split())
-MOODS = tuple("brave clever curious gentle kind little quiet shy small young".split())
-HOMES = (
-    "in a forest", "by the sea", "on a farm", "near a river", "under a bridge", "on a hill", "in an old house",
-    "behind the school",
-)  # fmt: skip
-THINGS = tuple("ball bell book boat cap cup drum kite lamp ring spoon star".split())
-PLACES = (
-    "under the bed", "behind the door", "in the grass", "in the garden", "on the roof", "in the kitchen",
-    "under a tree", "near the well", "between the stones", "in the hay",
-)  # fmt: skip
-FOODS = tuple("apples berries bread cheese honey nuts pears soup".split())
+SHE, HE = tuple("Anna Ida Mia Rosa".split()), tuple("Ben Leo Otto Tom".split())
+CREATURES = tuple("bear cat dog fox goat mouse owl rabbit".split())
+MOODS = tuple("brave clever kind little quiet shy small young".split())
+HOMES = ("in a forest", "by the sea", "on a farm", "near a river", "on a hill", "in an old house")
+THINGS = tuple("ball bell boat cap cup drum kite ring".split())
+PLACES = ("under the bed", "behind the door", "in the grass", "on the roof", "under a tree", "in the hay")
+FOODS = tuple("apples bread cheese honey nuts soup".split())
+OPENING = "{name} was a {mood} {creature} who lived {home}. "
 PLOTS = (
     "One day {she} lost {her} {thing}. {name} looked {place} and {other_place}, but the {thing} was not "
     'there. Then {friend} the {other} came by. "Why are you sad, {name}?" asked {friend}. "I have lost my '
-    '{thing}," said {name}. They looked {third_place}, and there was the {thing}! {name} gave {friend} some '
-    "{food}, and both were happy.",
+    '{thing}," said {name}. They looked {third_place}, and there was the {thing}!',
     "One day {she} found a {thing} {place}. {name} wanted to keep it. But then {friend} the {other} came by "
-    'and cried: "Where is my {thing}?" {name} gave the {thing} back. {friend} was so happy that they ate '
-    "{food} together, and after that they were friends.",
-    "One day it was very cold. {name} had a {thing}, but {she} had nothing to eat. {Her} friend {friend} the "
-    '{other} had {food}, but no {thing}. "Let us share," said {friend}. So {name} and {friend} sat {place}, '
-    "ate the {food}, played with the {thing} and were not cold at all.",
+    'and cried: "Where is my {thing}?" {name} gave the {thing} back, and {friend} was so happy that they ate '
+    "{food} together.",
+    "One day it was cold. {name} had a {thing}, but {she} had nothing to eat. {Her} friend {friend} the "
+    "{other} had {food}, but no {thing}. So they sat {place}, ate the {food}, played with the {thing} and "
+    "were happy.",
 )
 
 
 def small_stories(n: int, rng: np.random.Generator) -> list[str]:
     """n stories of three plots, of words that a child knows: who, what and where are drawn.
 
-    The same one of twelve names stands in a story from its beginning to its end, with the pronoun that
+    One of eight names stands in a story from its beginning to its end, with the pronoun that
     belongs to it, and what is lost is what is found: a model has to carry them along.
 
     Raises TypeError or ValueError unless n is an integer >= 1 and rng is a Generator.
 
     >>> small_stories(1, np.random.default_rng(1))[0][:50]
-    ''
+    'Leo was a brave cat who lived by the sea. One day '
     """
     check_integer("small_stories", "n", n, minimum=1)
     check_generator("small_stories", "rng", rng)
@@ -222,8 +218,48 @@ def _small_story(rng: np.random.Generator) -> str:
     (place, other_place, third_place), (thing,), (food,) = some(PLACES, 3), some(THINGS, 1), some(FOODS, 1)
     she, her = ("she", "her") if name in SHE else ("he", "his")
     words = {
-        "name": name, "friend": friend, "other": other, "she": she, "her": her, "Her": her.capitalize(),
-        "thing": thing, "food": food, "place": place, "other_place": other_place, "third_place": third_place,
+        "name": name, "friend": friend, "creature": creature, "other": other, "mood": some(MOODS, 1)[0],
+        "home": some(HOMES, 1)[0], "she": she, "her": her, "Her": her.capitalize(), "thing": thing,
+        "food": food, "place": place, "other_place": other_place, "third_place": third_place,
     }  # fmt: skip
-    opening = f"{name} was a {some(MOODS, 1)[0]} {creature} who lived {some(HOMES, 1)[0]}. "
-    return opening + PLOTS[int(rng.integers(len(PLOTS)))].format(**words)
+    return f"{OPENING}{PLOTS[int(rng.integers(len(PLOTS)))]}".format(**words)
+
+
+def is_small_story(text: str) -> bool:
+    """Whether `small_stories` could have told it: nobody changes the name, nothing turns into something else.
+
+    >>> story = small_stories(1, np.random.default_rng(1))[0]
+    >>> is_small_story(story), is_small_story(story.replace("cap", "cup", 1))
+    (True, False)
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"is_small_story: text is {kind_of(text)}; expected a string")
+    matches = (re.fullmatch(pattern, text) for pattern in _patterns())
+    return any(match is not None and _agrees(**match.groupdict()) for match in matches)
+
+
+def _agrees(name: str, friend: str, creature: str, other: str, she: str, **words: str) -> bool:
+    """Two different creatures with two different names, and the pronouns of the first one."""
+    her = "her" if name in SHE else "his"
+    pronouns = {words.get("her", her), words.get("Her", her).lower()}
+    places = [words[place] for place in ("place", "other_place", "third_place") if place in words]
+    alone = name != friend and creature != other and len(set(places)) == len(places)
+    return alone and she == ("she" if name in SHE else "he") and pronouns == {her}
+
+
+@cache
+def _patterns() -> tuple[str, ...]:
+    """Each plot as a regular expression: a word where it is first told, and the same one later."""
+    kinds = {
+        "name": SHE + HE, "friend": SHE + HE, "creature": CREATURES, "other": CREATURES, "mood": MOODS,
+        "home": HOMES, "she": ("she", "he"), "her": ("her", "his"), "Her": ("Her", "His"), "thing": THINGS,
+        "food": FOODS, "place": PLACES, "other_place": PLACES, "third_place": PLACES,
+    }  # fmt: skip
+    patterns = []
+    for plot in PLOTS:
+        pattern = re.escape(OPENING + plot).replace(r"\{", "{").replace(r"\}", "}")
+        for kind, words in kinds.items():
+            pattern = pattern.replace(f"{{{kind}}}", f"(?P<{kind}>{'|'.join(words)})", 1)
+            pattern = pattern.replace(f"{{{kind}}}", f"(?P={kind})")
+        patterns.append(pattern)
+    return tuple(patterns)

@@ -152,6 +152,12 @@ def torch_training(ids, labels, variant, d=16):
     return step
 
 
+def write(variant, how):
+    from writing import writing
+
+    return writing(variant, how)
+
+
 def sentences(variant, kind):
     """Embeddings of 20 texts of 4 to 23 words, or of 12 texts one after the other, 5 to 16 tokens each.
 
@@ -257,9 +263,8 @@ def main():
     if memory == "kept":
         keep_memory()
     name, *options = case.split(":")
-    run = {"table": table, "ffn": ffn, "block": block, "train": train, "sentences": sentences}[name](
-        variant, *options
-    )
+    known = {"table": table, "ffn": ffn, "block": block, "train": train, "sentences": sentences}
+    run = (known | {"write": write})[name](variant, *options)
     for _ in range(3):
         run()
     times, stop = [], time.perf_counter() + float(seconds)

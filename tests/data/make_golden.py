@@ -241,7 +241,8 @@ def cross_entropy(t, s, logits=None):
         if label != s["ignore_index"]:
             wanted = torch.full_like(row, smoothing / len(row))
             wanted[label] += 1 - smoothing
-            losses.append(-(wanted * (row - row.logsumexp(0))).sum())
+            surprise = torch.where(wanted > 0, wanted * (row - row.logsumexp(0)), 0.0)  # 0 · -inf counts 0
+            losses.append(-surprise.sum())
     return torch.stack(losses).mean()
 
 
@@ -596,6 +597,16 @@ def assert_open_rows_same(case, tensors, d_y, closed):
     assert_same(one, other, case.name)
 
 
+def only_counted_rows(case, tensors, d_y, own):
+    """PyTorch's own answer, but for the gradient of ignored rows: what is NaN there becomes 0."""
+    found = answers(OPERATIONS[case.operation][1], case, tensors, d_y)
+    ignored = (tensors["labels"] == case.settings["ignore_index"])[..., None]
+    assert found["d_logits"].masked_select(ignored).isnan().any() or not ignored.any()
+    found["d_logits"] = found["d_logits"].masked_fill(ignored, 0.0)
+    assert_same(own, found, case.name)
+    return found
+
+
 def solve(case):
     """The case with its upstream gradient among the inputs, and its answers."""
     if case.operation == "adam":
@@ -607,7 +618,9 @@ def solve(case):
     upstream = numbers(generator(case.name + ": d_y"), *shape)
     d_y = torch.tensor(upstream, dtype=torch.float64)
     result = answers(ours, case, tensors, d_y)
-    if theirs and not {"rope", "alibi"} & case.settings.keys():  # PyTorch's modules have neither
+    if case.operation == "cross_entropy" and not tensors["logits"].isfinite().all():
+        result = only_counted_rows(case, tensors, d_y, result)
+    elif theirs and not {"rope", "alibi"} & case.settings.keys():  # PyTorch's modules have neither
         closed = closed_rows(tensors, d_y)
         if closed is None:
             result, own = answers(theirs, case, tensors, d_y), result
@@ -1024,6 +1037,20 @@ def cross_entropy_cases():
     extreme.inputs["logits"][0, 3] = 1e4, -1e4, 1e4, 1e4 - 1, -1e4, 0.0, 1e4 - 2
     extreme.inputs["logits"][1, 1] = -1e4, -1e4, -1e4, -1e4, -1e4, -1e4, 1e4
     yield extreme
+    for smoothing in (0.0, 0.1, 1.0):
+        ignored_rows = loss_case(
+            f"loss_ignored_holds_anything_smoothing_{smoothing}", some_ignored, smoothing
+        )
+        ignored_rows.inputs["logits"][0, 2] = math.nan
+        ignored_rows.inputs["logits"][1, 0] = -math.inf
+        ignored_rows.inputs["logits"][1, 3] = -math.inf, math.inf, math.nan, 0.0, 1.0, -math.inf, 2.0
+        yield ignored_rows
+    impossible = loss_case(
+        "loss_words_that_cannot_be", some_ignored, 0.0
+    )  # logits of -inf, but not the label's
+    impossible.inputs["logits"][0, 1, :5] = impossible.inputs["logits"][1, 2, 3:] = -math.inf
+    impossible.inputs["logits"][0, 2] = -math.inf
+    yield impossible
 
 
 def loss_case(name, labels, label_smoothing, ignore_index=-100, scale=2.0):

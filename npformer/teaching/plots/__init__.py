@@ -4,7 +4,7 @@
     plots.picture(plots.heat_map(positional_encoding(50, 64)))
 
 The files read in the lessons' order, `style`, `tables` and `lines` first: positions, feed_forward, attention,
-block, order, decoder, search, speed.
+block, order, decoder, search, speed, modern.
 """
 
 from npformer.teaching.plots.attention import attention_heads, attention_weights
@@ -12,6 +12,7 @@ from npformer.teaching.plots.block import dataflow, gradient_by_depth
 from npformer.teaching.plots.decoder import confidence, cross_attention
 from npformer.teaching.plots.feed_forward import hourglass, lanes
 from npformer.teaching.plots.lines import curves
+from npformer.teaching.plots.modern import next_token, score_tiles
 from npformer.teaching.plots.order import SCHEMES, accuracy
 from npformer.teaching.plots.positions import (
     binary_counter,
@@ -72,8 +73,10 @@ __all__ = [
     "lanes",
     "matrices",
     "matrix",
+    "next_token",
     "picture",
     "position_similarity",
+    "score_tiles",
     "themes",
     "timeline",
     "wavelength_curves",

@@ -29,6 +29,8 @@ def heat_map(
     >>> heat_map(np.eye(3)).axes[0].get_xlabel()
     'column'
     """
+    from matplotlib.ticker import MaxNLocator
+
     rows, columns = np.shape(values)
     figure = new_figure(6.4 if rows == columns else 10, 5.2 if rows == columns else 4.8)
     axes = figure.add_subplot()
@@ -36,7 +38,8 @@ def heat_map(
     axes.set(title=title, xlabel=x_label, ylabel=y_label)
     axes.spines[:].set_visible(False)
     for axis in (axes.xaxis, axes.yaxis):
-        axis.get_major_locator().set_params(integer=True)  # there is no position 2.5
+        # there is no position 2.5
+        axis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
     figure.colorbar(image, label="value")
     return describe(figure, sentence(title, large_table_in_words(values)))
 
@@ -81,7 +84,7 @@ def matrix(
     ['1.0', '0.0', '0.0', '1.0']
     """
     rows, columns = np.shape(values)
-    figure = new_figure(max(1.3 * columns + 1.5, 5), 0.9 * rows + 1.5)
+    figure = new_figure(max(1.3 * columns + 1.5, 5), (0.9 if rows <= 4 else 0.62) * rows + 1.5)
     axes = figure.add_subplot()
     axes.imshow(values, **colours_of(values, signed), aspect="auto")
     write_numbers(axes, values, decimals, signed)

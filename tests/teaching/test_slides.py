@@ -1,0 +1,204 @@
+"""Slides: from a lesson's cells to what is on stage, and the page that holds them."""
+
+import json
+import re
+import sys
+
+import pytest
+
+from npformer import cli
+from npformer.teaching import slides
+from npformer.teaching.slides import (
+    ROOM,
+    Plan,
+    Slide,
+    blocks,
+    code_slides,
+    height_of,
+    lesson_file,
+    markdown_slides,
+    packed,
+    pages,
+    plan_of,
+    plan_text,
+    save_slides,
+    slides_of,
+    title_of,
+    with_outputs,
+    without_plumbing,
+)
+
+PICTURE = '<img alt="a line" width="3" src="data:image/png;base64,AAAA">'
+PLAN = Plan({"1.1": 7}, [("Why?", "Because.")])
+
+
+def code(source, *outputs, **roles):
+    metadata = {"npformer": roles} if roles else {}
+    return {"cell_type": "code", "source": source, "outputs": list(outputs), "metadata": metadata}
+
+
+def text(source, **roles):
+    return {"cell_type": "markdown", "source": source, "metadata": {"npformer": roles} if roles else {}}
+
+
+def printed(words):
+    return {"output_type": "stream", "name": "stdout", "text": words}
+
+
+def small_lesson():
+    asked = "## 1.1 Sums\n\nWe add.\n\n**Predict.** Equal?"
+    answer = {"output_type": "execute_result", "data": {"text/markdown": "**Answer.** Yes."}}
+    shown = {"output_type": "display_data", "data": {"text/html": PICTURE, "text/plain": "a line"}}
+    source = 'x = 1\nprint(x)\npicture(x)\nreveal("1.1a")'
+    cells = [
+        text("# 1. Where?\n\nHere."),
+        code("import math", {"output_type": "stream", "text": ""}),
+        text(asked, predict="1.1a"),
+        code(source, printed("1\n"), shown, answer, reveal="1.1a"),
+    ]
+    return {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+
+
+def test_question_pause_run_picture_answer():
+    found = slides_of(small_lesson(), PLAN)
+    kinds = [("code" if slide.code else slide.text.split("\n")[0]) for slide in found]
+    assert kinds == ["# 1. Where?", "## 1.1 Sums", "## Predict", "code", PICTURE, "## Answer"]
+    assert "Equal?" in found[2].text and "Write your guess down." in found[2].text
+    assert (found[3].text, found[3].then) == ("x = 1\nprint(x)", "```text\n1\n```")
+    assert "picture(x)" in found[3].notes
+
+
+def test_the_speaker_reads_minutes_and_questions():
+    found = slides_of(small_lesson(), PLAN)
+    assert found[1].notes.startswith("Section 1.1: 7 minutes.")
+    for slide in (found[0], found[-1]):
+        assert "**Why?** Because." in slide.notes
+    assert "A minute" in found[2].notes
+    assert slides_of(small_lesson(), Plan({}, []))[1].notes.strip() == ""
+
+
+def test_the_plan_of_a_lesson_is_read_from_the_lesson_plan():
+    plan = plan_of(5, plan_text(lesson_file("05").parent))
+    assert len(plan.minutes) == 8 and sum(plan.minutes.values()) > 60
+    assert len(plan.questions) >= 3
+
+
+@pytest.mark.parametrize(
+    ("source", "kept"),
+    [
+        ("import a\nfrom b import c\nx = 1", "x = 1"),
+        ("figure = plots.matrix(x)\npicture(figure)", ""),
+        ('names = ["a"]\nlabels = {"n": names}\npicture(plots.matrix(x, **labels))', ""),
+        ("y = x + 1\nprint(y)\npicture(plots.matrix(y))", "y = x + 1\nprint(y)"),
+        ("@interact(p=IntSlider())\ndef turn(p):\n    picture(p)", ""),
+        ("np.set_printoptions(precision=3)\nx = 1\n\n\n\nimport a\ny = 2", "x = 1\n\ny = 2"),
+        ("for word in words:\n    print(word)", "for word in words:\n    print(word)"),
+    ],
+)
+def test_what_only_draws_is_folded_away(source, kept):
+    assert without_plumbing(source) == kept
+
+
+def test_a_short_lead_stands_above_its_question_and_a_long_one_before_it():
+    (one,) = markdown_slides("Look at this.\n\n**Predict.** Which?")
+    assert one.text.startswith("Look at this.\n\n## Predict")
+    first, second = markdown_slides("Many words. " * 55 + "\n\n**Predict.** Which?")
+    assert "Predict" not in first.text and second.text.startswith("## Predict")
+
+
+def test_folded_answers_go_into_the_notes():
+    (slide,) = markdown_slides(
+        "1. What?\n\n<details><summary>The answers</summary>\n\n1. That.\n\n</details>"
+    )
+    assert "That" not in slide.text and "1. That." in slide.notes
+
+
+def test_a_full_slide_is_cut_and_a_heading_begins_the_next():
+    long = "\n\n".join(["A paragraph of some words, which takes a line or two of a slide, no more."] * 12)
+    found = [slide.text for slide in markdown_slides(f"{long}\n\n## 1.2 Next\n\n{long}")]
+    assert all(height_of(each) <= ROOM for each in found)
+    assert sum(each.startswith("## 1.2 Next") for each in found) == 1
+    assert not any("\n## " in each for each in found)
+
+
+def test_one_paragraph_that_fills_more_than_a_slide_is_cut_at_sentences():
+    paragraph = "These are words of one sentence that goes on for a while. " * 20
+    found = list(blocks(paragraph))
+    assert len(found) > 1 and all(each.rstrip().endswith(".") for each in found)
+
+
+def test_points_tables_and_formulas_are_blocks():
+    assert list(blocks("- a\n- b\n  still b")) == ["- a", "- b\n  still b"]
+    table = "| a | b |\n|---|---|\n" + "\n".join(f"| {i} | x |" for i in range(7))
+    first, second = blocks(table)
+    assert first.count("\n") == 6 and second.startswith("| a | b |\n|---|---|\n| 5 |")
+    assert list(blocks("so\n$$a \\qquad b$$\nthen")) == ["so", "$$a$$", "$$b$$", "then"]
+    wide = "| a | b |\n|---|---|\n| the letters | $" + "x + " * 30 + "y$ |"
+    (point,) = blocks(wide)
+    assert point.startswith("- the letters · $x +")
+    assert height_of(table) > height_of("$$a$$") == 2.5
+
+
+def test_a_heading_alone_does_not_fill_a_slide():
+    assert list(packed(["## A heading", "word " * 300], ROOM)) == ["## A heading\n\n" + "word " * 300]
+    assert list(packed([], ROOM)) == []
+
+
+def test_long_code_and_long_prints_are_cut_by_the_lines_they_take():
+    assert [page.count("x") for page in pages("x\n" * 40)] == [17, 17, 6]
+    assert list(pages(" \n")) == []
+    crowded = code("\n".join(f"x{i} = {i}" for i in range(12)), printed("1\n" * 9))
+    first, second = code_slides(crowded)
+    assert first.then == "" and second.text.startswith("```text\n1\n")
+
+
+def test_a_student_s_copy_is_run_first():
+    copy = {"cells": [text("# 1"), {**code("print(6 * 7)"), "execution_count": None}], "metadata": {}}
+    copy.update(nbformat=4, nbformat_minor=4)
+    run = with_outputs(copy)
+    assert run["cells"][1]["outputs"][0]["text"] == "42\n"
+    lesson = small_lesson()
+    assert with_outputs(lesson) is lesson
+
+
+@pytest.fixture(scope="module")
+def deck(tmp_path_factory):
+    return save_slides("1", tmp_path_factory.mktemp("stage") / "deck")
+
+
+def test_the_page_holds_everything_and_asks_nobody(deck):
+    page = deck.read_text(encoding="utf-8")
+    own = re.sub(r"<script>.*?</script>|<style>.*?</style>", "", page, flags=re.S)
+    assert deck.name == "01_positional_encoding.html"
+    assert "<title>1. Positional encoding: where does a word stand?</title>" in page
+    assert not re.search(r'(src|href)="(?!data:)[^"#]', own.replace('href="exercises.ipynb"', ""))
+    assert own.count("<math") > 20 and "$" not in re.sub(r"<(pre|code)\b.*?</\1>", "", own, flags=re.S)
+    assert "sin</mi><mspace" in own
+    assert own.count('<aside class="notes">') > 20
+
+
+def test_what_there_is_no_lesson_for_is_refused():
+    for wrong in ("77", "five", ""):
+        with pytest.raises(
+            ValueError, match=rf"^slides: there is no lesson '{wrong}'; expected one of 01, 02"
+        ):
+            lesson_file(wrong)
+
+
+def test_the_command_writes_one_lesson_or_all(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(slides, "save_slides", lambda lesson, folder: f"{folder}/{lesson}")
+    assert cli.main(["slides", "05", "--out", "deck"]) == 0
+    assert capsys.readouterr().out == "written: deck/05\n"
+    assert cli.main(["slides", "--out", "deck"]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == ["written: deck/01", "written: deck/02"]
+
+
+def test_without_nbconvert_the_command_says_how_to_get_it(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "nbconvert.exporters", None)
+    assert cli.main(["slides", "01", "--out", str(tmp_path)]) == 2
+    assert "nbconvert" in capsys.readouterr().err
+
+
+def test_titles_and_slides_without_notes():
+    assert title_of(small_lesson()) == "1. Where?"
+    assert Slide("x").notes == "" and json.dumps(Slide("x")) == '["x", false, "", ""]'
