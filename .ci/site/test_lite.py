@@ -149,6 +149,9 @@ def test_every_lesson_runs_cell_by_cell(opened, name):
     for number in range(page.evaluate("codes.length")):
         cell = page.evaluate(RUN, number)
         first = first or time.monotonic() - start
+        if errors(cell) and name == "08_a_real_model":
+            assert f"/lessons/{name}.html" in errors(cell)[0]["evalue"]  # in one line: where to read on
+            return
         assert cell["execution_count"] == number + 1
         assert not errors(cell), "\n".join(errors(cell)[0]["traceback"])
         assert "building the font cache" not in json.dumps(cell["outputs"])
