@@ -123,8 +123,7 @@ def listen(call: Call, arrays: Iterable[Heard]) -> None:
     for values in votes.values():
         values.sort(key=lambda value: type(value) is int and value == 0)  # that an axis is empty, last
     known = {letter: Counter(v).most_common(1)[0][0] for letter, v in votes.items() if len(v) > 1}
-    call.dtype = known.pop("dtype", None)
-    call.leading = known.pop("...", ())
+    call.dtype, call.leading = known.pop("dtype", None), known.pop("...", ())
     call.leader = leaders[call.leading] if len(votes.get("...", ())) > 1 else ""
     call.letters = known
 
@@ -162,9 +161,7 @@ def to_rule(annotation: Any) -> Rule:
     if origin in (Union, UnionType):
         return optional(to_rule(parts[0]))
     if origin is Literal:
-        return Rule(
-            str(annotation), lambda v, name, call: validate.check_choice(call.function, name, v, parts)
-        )
+        return Rule(str(annotation), lambda v, n, call: validate.check_choice(call.function, n, v, parts))
     if origin is tuple and parts[1:] == (...,):
         return each(to_rule(parts[0]))
     if hasattr(annotation, "_fields"):
@@ -179,8 +176,7 @@ def all_of(text: str, rules: list[Rule]) -> Rule:
         for rule in rules:
             rule.ask(value, name, call)
 
-    turn = max(rule.turn for rule in rules)
-    whole = Rule(text, ask, turn, rules[0].letters, rules[0].arrays)
+    whole = Rule(text, ask, max(rule.turn for rule in rules), rules[0].letters, rules[0].arrays)
     whole.glance = None
     return whole
 
@@ -219,8 +215,7 @@ def each(rule: Rule) -> Rule:
 
 def fields_rule(kind: Any) -> Rule:
     """A NamedTuple of this very type, asked field by field: parameters, or a config, which tells letters."""
-    rules = [to_rule(a) for a in kind.__annotations__.values()]
-    pairs = list(zip(kind._fields, rules, strict=True))
+    pairs = [(field, to_rule(a)) for field, a in kind.__annotations__.items()]
     is_config = kind.__name__.endswith("Config")
     passed: list[Any] = [object(), {}]  # the last config, mostly the next one too, and its letters
 
@@ -282,9 +277,8 @@ def is_like(x: Any, letters: Letters | None, call: Call) -> bool:
 def shape_of(letters: Letters, call: Call) -> tuple[int, ...]:
     """The shape that the letters stand for, -1 where it is not known yet."""
     has_leading = letters[:1] == ("...",)
-    leading = call.leading if call.leader else (-1,)
-    lengths = [call.letters.get(letter, -1) for letter in letters[has_leading:]]
-    shape = (*leading, *lengths) if has_leading else tuple(lengths)
+    leading = () if not has_leading else call.leading if call.leader else (-1,)
+    shape = (*leading, *[call.letters.get(letter, -1) for letter in letters[has_leading:]])
     if -1 not in shape:
         call.fitted[letters] = shape
     return shape
