@@ -290,6 +290,7 @@ def lines_of(slide: Slide) -> int:
 
 
 def answer_blocks(id: str) -> Iterator[str]:
+    """The answer under its heading."""
     yield "## Answer"
     yield from blocks(reveal(id).text)
 
