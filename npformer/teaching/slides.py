@@ -290,7 +290,7 @@ def lines_of(slide: Slide) -> int:
 
 
 def answer_blocks(id: str) -> Iterator[str]:
-    """The answer to a prediction, under a heading of its own."""
+    """The answer under its heading."""
     yield "## Answer"
     yield from blocks(reveal(id).text)
 
