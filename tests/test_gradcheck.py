@@ -421,7 +421,7 @@ def test_a_planted_zero_in_the_hidden_layer_marks_every_leaf_that_moves_it():
     assert notes["x"].startswith("3 of 24 at a kink, first [1, 0, 0]")
     assert notes["params.W_1"].startswith("3 of 20 at a kink, first [0, 2]")
     assert notes["params.b_1"].startswith("1 of 5 at a kink, first [2]")
-    assert all(note.count("at a kink") == bool(note) for note in notes.values())  # of many, the first is named
+    assert all(note.count("at a kink") == bool(note) for note in notes.values())  # the first is named
 
 
 def test_the_absolute_value_at_zero_is_a_kink_though_the_error_is_zero():
