@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from npformer.teaching.browser import IN_BROWSER, page_of
+from npformer.teaching.browser import IN_BROWSER, AtOnce, page_of
 
 
 @pytest.mark.parametrize("site", ["https://example.org", "http://localhost:8000/npformer"])
@@ -17,3 +17,10 @@ def test_a_page_is_found_from_the_folder_of_the_browser_edition(site, monkeypatc
 
 def test_this_is_a_browser_only_where_python_was_compiled_for_one():
     assert IN_BROWSER == (sys.platform == "emscripten")
+
+
+def test_without_a_thread_work_is_done_when_it_is_handed_in():
+    done = []
+    waiting = AtOnce().submit(done.append, "work")
+    assert done == ["work"]
+    assert waiting.result() is None
