@@ -1048,3 +1048,11 @@ def test_arrays_of_another_library_stay_there(monkeypatch):
 
 def test_the_tolerance_is_a_hundred_millionth_unless_said():
     assert gradcheck(lambda x: (x * x, x), lambda dy, x: 2 * dy * x, np.ones(2)).tolerance == 1e-8
+
+
+def test_an_entry_that_rounding_hides_wholly_is_not_held_against_its_gradient():
+    def forward(x):
+        return np.array([1e8 + 1e-22 * x[0], x[1]]), None  # x[0] never changes a digit of the first output
+
+    row = only_row(forward, lambda dy, _: np.array([1e-22, 1.0]) * dy, np.array([1.0, 2.0]))
+    assert row.verdict == "pass"
