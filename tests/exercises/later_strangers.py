@@ -1,0 +1,1383 @@
+"""More codings by strangers: those of the newer exercises, and a second visit to the older ones.
+
+Written like stranger_codings.py: from the text of the tasks, before the checker was tried on them. Here the
+word of a slip has to stand in the reply (evidence or hint) even where the checker has a name for it: a wrong
+name is worse than none.
+"""
+
+import math
+from functools import partial
+
+import numpy as np
+import stranger_codings as before
+from stranger_codings import AT, BACK, BLOCK, CE, EMB, FFN, MERGE, NBACK, NORM, PE, SM, SMB, SPLIT, each, soft
+
+LATER = []  # like STRANGERS: (exercise, "right" or "wrong", word, function)
+
+
+def right(exercise):
+    return partial(_keep, exercise, "right", "")
+
+
+def slip(exercise, word):
+    return partial(_keep, exercise, "wrong", word)
+
+
+def _keep(exercise, label, word, f):
+    LATER.append((exercise, label, word, f))
+    return f
+
+
+# --- mask.causal ------------------------------------------------------------------------------------
+
+CAUSAL = "mask.causal"
+
+
+@right(CAUSAL)
+def causal_mask(size: int) -> np.ndarray:
+    """Mask out subsequent positions."""
+    subsequent = np.triu(np.ones((size, size)), k=1).astype("uint8")
+    return subsequent == 0
+
+
+@right(CAUSAL)
+def maske(T):
+    return [[spalte <= zeile for spalte in range(T)] for zeile in range(T)]
+
+
+@right(CAUSAL)
+def causal_row_by_row(T):
+    mask = np.zeros((T, T), dtype=bool)
+    for i in range(T):
+        mask[i, : i + 1] = True
+    return mask
+
+
+each(
+    right(CAUSAL),
+    lambda T: np.tril(np.ones((T, T), dtype=np.bool_)),
+    lambda T: np.arange(T) <= np.arange(T)[:, None],
+    lambda T: np.fromfunction(lambda i, j: i >= j, (T, T), dtype=int),
+    lambda T: np.cumsum(np.eye(T), axis=0) > 0,
+    lambda T: ~np.isinf(np.triu(np.full((T, T), -np.inf), 1)),
+)
+each(
+    slip(CAUSAL, "hide|invert|opposite|exchanged|False"),
+    lambda T: np.triu(np.ones((T, T)), k=1).astype(bool),
+    lambda T: np.arange(T)[None, :] > np.arange(T)[:, None],
+)
+slip(CAUSAL, "later|future|transpos|columns|exchanged|before")(lambda T: np.triu(np.ones((T, T), bool)))
+slip(CAUSAL, "itself|diagonal")(lambda T: np.tril(np.ones((T, T), dtype=bool), k=-1))
+slip(CAUSAL, "itself|diagonal|later|future|next|after|ahead")(lambda T: np.tri(T, k=1, dtype=bool))
+slip(CAUSAL, "itself|diagonal|only|earlier|before")(lambda T: np.eye(T, dtype=bool))
+slip(CAUSAL, "True|everything|all|later|future")(lambda T: np.ones((T, T), dtype=bool))
+slip(CAUSAL, "inf|added|True|score|number")(lambda T: np.triu(np.full((T, T), -np.inf), k=1))
+slip(CAUSAL, "True|added|number|score|1e9|1000000000")(lambda T: (1 - np.tri(T)) * -1e9)
+slip(CAUSAL, "axis|axes|shape")(lambda T: np.tri(T, dtype=bool)[None, None])
+slip(CAUSAL, "shape|row|size")(lambda T: np.tri(T + 1, dtype=bool))
+slip(CAUSAL, "shape|row|flat|axis")(lambda T: np.array([j <= i for i in range(T) for j in range(T)]))
+slip(CAUSAL, "revers|order|first|last|earlier|before")(lambda T: np.fliplr(np.tri(T, dtype=bool)))
+slip(CAUSAL, "first|earlier|before|far|back")(lambda T: np.tri(T, dtype=bool) & ~np.tri(T, k=-2, dtype=bool))
+
+
+@slip(CAUSAL, "True|all|later|future")
+def causal_marks_whole_columns(T):
+    mask = np.zeros((T, T), bool)
+    for i in range(T):
+        mask[:, : i + 1] = True
+    return mask
+
+
+@slip(CAUSAL, "first|row|return|shape")
+def causal_returns_too_early(T):
+    mask = np.zeros((T, T), bool)
+    for i in range(T):
+        for j in range(i + 1):
+            mask[i, j] = True
+        return mask
+
+
+# --- sample.temperature -----------------------------------------------------------------------------
+
+TEMP = "sample.temperature"
+
+
+@right(TEMP)
+def apply_temperature(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
+    """Temperature-scaled softmax, numerically stable."""
+    scaled = np.asarray(logits, dtype=np.float64) / temperature
+    scaled = scaled - np.max(scaled, axis=-1, keepdims=True)
+    exp_logits = np.exp(scaled)
+    return exp_logits / np.sum(exp_logits, axis=-1, keepdims=True)
+
+
+@right(TEMP)
+def wahrscheinlichkeiten(logits, temperatur):
+    ergebnis = []
+    for zeile in logits:
+        groesste = max(zeile)
+        e = [math.exp((z - groesste) / temperatur) for z in zeile]
+        ergebnis.append([a / sum(e) for a in e])
+    return ergebnis
+
+
+each(
+    right(TEMP),
+    lambda z, t: np.exp(z / t - np.logaddexp.reduce(z / t, axis=1, keepdims=True)),
+    lambda z, t: np.apply_along_axis(lambda r: np.exp(r - r.max()) / np.exp(r - r.max()).sum(), 1, z / t),
+    lambda z, t: (lambda s: (np.exp(s.T) / np.exp(s.T).sum(0)).T)((z - z.max(1)[:, None]) * (1 / t)),
+    lambda z, t: soft(np.float32(z) / np.float32(t)),
+)
+
+
+class Sampler:
+    def __init__(self):
+        self.eps = 0
+
+    def __call__(self, logits, temperature):
+        out = np.empty_like(logits)
+        for i in range(len(logits)):
+            out[i] = self.softmax(logits[i] / temperature)
+        return out
+
+    def softmax(self, row):
+        e = np.exp(row - np.amax(row))
+        return e / (np.sum(e) + self.eps)
+
+
+right(TEMP)(Sampler())
+slip(TEMP, "multipl|temperature")(lambda z, t: soft(z * t))
+slip(TEMP, "sum to|after|temperature|divided")(lambda z, t: soft(z) / t)
+slip(TEMP, "twice|after|before|probab|softmax|logits")(lambda z, t: soft(soft(z) / t))
+slip(TEMP, "large|1000|finite|maximum|overflow")(
+    lambda z, t: np.exp(z / t) / np.exp(z / t).sum(-1, keepdims=True)
+)
+slip(TEMP, "axis|column|rows")(lambda z, t: soft(z / t, axis=0))
+slip(TEMP, "temperature")(lambda z, t: soft(z))
+slip(TEMP, "temperature|twice|square")(lambda z, t: soft(z / t**2))
+slip(TEMP, "temperature|root")(lambda z, t: soft(z / math.sqrt(t)))
+slip(TEMP, "softmax|sum|negative|probab|logit")(lambda z, t: z / t)
+slip(TEMP, "log|negative|below 0")(lambda z, t: np.log(soft(z / t) + 1e-300))
+slip(TEMP, "multipl|temperature|power")(lambda z, t: soft(z) ** t / (soft(z) ** t).sum(1, keepdims=True))
+slip(TEMP, "sum to|largest|maximum|factor")(lambda z, t: np.exp((z - z.max(-1, keepdims=True)) / t))
+slip(TEMP, "sign|order|least|likel|opposite|small")(lambda z, t: soft(-z / t))
+slip(TEMP, "change|argument|copy")(
+    lambda z, t: soft(np.divide(z, t, out=z)),
+)
+slip(TEMP, "shape|token|whole|axis")(lambda z, t: soft(z / t).argmax(-1))
+slip(TEMP, "0 or 1|one|whole|likel|temperature|largest")(lambda z, t: np.eye(z.shape[1])[z.argmax(1)])
+slip(TEMP, "shape|sum|all|total|rows")(lambda z, t: soft((z / t).ravel()).reshape(z.shape))
+slip(TEMP, "maximum|largest|after|temperature|scal|rows|sum to")(
+    lambda z, t: soft((z - z.max(1, keepdims=True)) * t)
+)
+slip(TEMP, "shape|rows|axis|keepdims|ValueError|divided|broadcast|sum to")(
+    lambda z, t: (lambda e: e / e.sum(-1))(np.exp(z / t - (z / t).max(-1, keepdims=True)))
+)
+
+
+# --- loss.smoothed ----------------------------------------------------------------------------------
+
+SMOOTH = "loss.smoothed"
+
+
+def log_soft(z):
+    z = z - z.max(-1, keepdims=True)
+    return z - np.log(np.exp(z).sum(-1, keepdims=True))
+
+
+@right(SMOOTH)
+def label_smoothing_loss(logits: np.ndarray, targets: np.ndarray, smoothing: float = 0.1) -> float:
+    n, num_classes = logits.shape
+    true_dist = np.full((n, num_classes), smoothing / num_classes)
+    true_dist[np.arange(n), targets] += 1.0 - smoothing
+    log_probs = log_soft(logits)
+    return float(-(true_dist * log_probs).sum(axis=1).mean())
+
+
+@right(SMOOTH)
+def verlust(logits, ziele, eps):
+    summe = 0
+    for zeile, ziel in zip(logits, ziele, strict=True):
+        m = max(zeile)
+        lse = m + math.log(sum(math.exp(z - m) for z in zeile))
+        for k, z in enumerate(zeile):
+            q = eps / len(zeile) + (1 - eps if k == ziel else 0)
+            summe += q * (lse - z)
+    return summe / len(ziele)
+
+
+each(
+    right(SMOOTH),
+    lambda z, t, e: (1 - e) * -log_soft(z)[range(len(t)), t].mean() + e * -log_soft(z).mean(axis=-1).mean(),
+    lambda z, t, e: (
+        np.einsum("nv,nv->", (1 - e) * np.eye(z.shape[1])[t] + e / z.shape[1], -log_soft(z)) / len(z)
+    ),
+    lambda z, t, e: np.float32(
+        np.mean(np.logaddexp.reduce(z, 1) - (1 - e) * z[np.arange(len(t)), t] - e * z.mean(1))
+    ),
+)
+
+
+def smoothed_with(q):
+    """The loss with target probabilities from q(one-hot, epsilon, V)."""
+
+    def f(logits, targets, epsilon):
+        V = logits.shape[1]
+        return -(q(np.eye(V)[targets], epsilon, V) * log_soft(logits)).sum(1).mean()
+
+    return f
+
+
+slip(SMOOTH, "V - 1|V-1|V − 1|other|right class|itself")(
+    smoothed_with(lambda o, e, V: np.where(o > 0, 1 - e, e / (V - 1)))
+)
+slip(SMOOTH, "right|sum|itself|too")(smoothed_with(lambda o, e, V: np.where(o > 0, 1 - e, e / V)))
+slip(SMOOTH, "V|divid|sum|share")(smoothed_with(lambda o, e, V: (1 - e) * o + e))
+slip(SMOOTH, "V - 2|V|padding|share")(smoothed_with(lambda o, e, V: np.where(o > 0, 1 - e, e / (V - 2))))
+slip(SMOOTH, "epsilon|exchanged|1 - ")(smoothed_with(lambda o, e, V: e * o + (1 - e) / V))
+slip(SMOOTH, "epsilon|smooth")(smoothed_with(lambda o, e, V: o))
+slip(SMOOTH, "epsilon|0.1|smooth")(smoothed_with(lambda o, e, V: 0.9 * o + 0.1 / V))
+slip(SMOOTH, "1 - |epsilon|right class|sum")(smoothed_with(lambda o, e, V: o + e / V))
+slip(SMOOTH, "V|class|epsilon|share|N")(
+    lambda z, t, e: -(((1 - e) * np.eye(z.shape[1])[t] + e / len(z)) * log_soft(z)).sum(1).mean()
+)
+slip(SMOOTH, "sum|rows|N")(lambda z, t, e: label_smoothing_loss(z, t, e) * len(z))
+slip(SMOOTH, "V|mean|factor|class")(lambda z, t, e: label_smoothing_loss(z, t, e) / z.shape[1])
+slip(SMOOTH, "shape|mean|row|one number")(
+    lambda z, t, e: -(((1 - e) * np.eye(z.shape[1])[t] + e / z.shape[1]) * log_soft(z)).sum(-1)
+)
+slip(SMOOTH, "sign|-1|negative")(lambda z, t, e: -label_smoothing_loss(z, t, e))
+slip(SMOOTH, "large|1000|finite|log|overflow|maximum")(
+    lambda z, t, e: (
+        -(
+            ((1 - e) * np.eye(z.shape[1])[t] + e / z.shape[1])
+            * np.log(np.exp(z) / np.exp(z).sum(1, keepdims=True))
+        )
+        .sum(1)
+        .mean()
+    )
+)
+slip(SMOOTH, "large|1000|finite|log|0|far apart|rounded|small")(
+    lambda z, t, e: -(((1 - e) * np.eye(z.shape[1])[t] + e / z.shape[1]) * np.log(soft(z))).sum(1).mean()
+)
+slip(SMOOTH, "softmax|twice")(lambda z, t, e: label_smoothing_loss(soft(z), t, e))
+slip(SMOOTH, "added|only of epsilon|entropy|epsilon|constant|less|KL")(
+    lambda z, t, e: (
+        label_smoothing_loss(z, t, e)
+        + (lambda q: (q * np.log(np.maximum(q, 1e-300))).sum())(
+            (1 - e) * np.eye(z.shape[1])[0] + e / z.shape[1]
+        )
+    )
+)
+slip(SMOOTH, "axis|column|rows")(
+    lambda z, t, e: (
+        -(((1 - e) * np.eye(z.shape[1])[t] + e / z.shape[1]) * np.log(soft(z, 0) + 1e-12)).sum(1).mean()
+    )
+)
+slip(SMOOTH, "2|base|factor|bits")(lambda z, t, e: label_smoothing_loss(z, t, e) / math.log(2))
+slip(SMOOTH, "log|probab")(
+    lambda z, t, e: (((1 - e) * np.eye(z.shape[1])[t] + e / z.shape[1]) * soft(z)).sum(1).mean()
+)
+
+
+# --- rms_norm.forward -------------------------------------------------------------------------------
+
+RMS = "rms_norm.forward"
+
+
+class RMSNorm:
+    """As in the LLaMA code."""
+
+    def _norm(self, x, eps):
+        return x * (1.0 / np.sqrt(np.power(x, 2).mean(-1, keepdims=True) + eps))
+
+    def __call__(self, x, weight, eps=1e-6):
+        output = self._norm(x.astype(np.float32), eps).astype(x.dtype)
+        return output * weight
+
+
+@right(RMS)
+def rms_con_bucles(x, gamma, eps):
+    salida = np.zeros_like(x)
+    lotes, posiciones, d = x.shape
+    for b in range(lotes):
+        for p in range(posiciones):
+            suma = 0.0
+            for j in range(d):
+                suma += x[b, p, j] ** 2
+            raiz = (suma / d + eps) ** 0.5
+            for j in range(d):
+                salida[b, p, j] = gamma[j] * x[b, p, j] / raiz
+    return salida
+
+
+right(RMS)(RMSNorm())
+each(
+    right(RMS),
+    lambda x, g, e: np.einsum("btd,d,bt->btd", x, g, (np.einsum("btd,btd->bt", x, x) / len(g) + e) ** -0.5),
+    lambda x, g, e: x / np.sqrt(np.linalg.norm(x, axis=-1)[..., None] ** 2 / x.shape[-1] + e) * g,
+    lambda x, gamma, eps: (gamma * x / np.sqrt(np.mean(x * x, axis=2, keepdims=True) + eps)).tolist(),
+    lambda x, g, e: np.apply_along_axis(lambda t: g * t * (t @ t / t.size + e) ** -0.5, -1, x),
+    lambda x, g, e: x * g / np.sqrt(x.var(-1, keepdims=True) + x.mean(-1, keepdims=True) ** 2 + e),
+)
+
+
+def rms(x):
+    return np.sqrt((x * x).mean(-1, keepdims=True))
+
+
+slip(RMS, "mean")(lambda x, g, e: (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + e) * g)
+slip(RMS, "mean|var")(lambda x, g, e: x / np.sqrt(x.var(-1, keepdims=True) + e) * g)
+slip(RMS, "mean|layer")(lambda x, g, e: (x - x.mean(-1, keepdims=True)) / np.sqrt(rms(x) ** 2 + e) * g)
+slip(RMS, "eps")(lambda x, g, e: g * x / (rms(x) + e))
+slip(RMS, "eps")(lambda x, g, e: g * x / rms(x))
+slip(RMS, "eps")(lambda x, g, e: g * x / np.sqrt(rms(x) ** 2 + 1e-6))
+slip(RMS, "root|squared|mean square")(lambda x, g, e: g * x / (rms(x) ** 2 + e))
+slip(RMS, "mean|sum|d_model|√d|length|factor")(
+    lambda x, g, e: g * x / np.sqrt((x**2).sum(-1, keepdims=True) + e)
+)
+slip(RMS, "mean|sum|d_model|√d|length|factor")(
+    lambda x, g, e: g * x / np.linalg.norm(x, axis=-1, keepdims=True)
+)
+slip(RMS, "gamma")(lambda x, g, e: x / np.sqrt(rms(x) ** 2 + e))
+slip(RMS, "gamma")(lambda x, g, e: (1 + g) * x / np.sqrt(rms(x) ** 2 + e))
+slip(RMS, "gamma")(lambda x, g, e: g + x / np.sqrt(rms(x) ** 2 + e))
+slip(RMS, "gamma")(lambda x, g, e: x * g / np.sqrt(rms(x * g) ** 2 + e))
+slip(RMS, "axis|position|token")(lambda x, g, e: g * x / np.sqrt((x**2).mean(1, keepdims=True) + e))
+slip(RMS, "axis|batch|token|position")(lambda x, g, e: g * x / np.sqrt((x**2).mean(0, keepdims=True) + e))
+slip(RMS, "axis|all|token|whole")(lambda x, g, e: g * x / np.sqrt((x**2).mean() + e))
+slip(RMS, "axis|position|token|all")(lambda x, g, e: g * x / np.sqrt((x**2).mean((1, 2), keepdims=True) + e))
+slip(RMS, "keepdims|shape|broadcast|ValueError|axis")(
+    lambda x, g, e: g * x / np.sqrt((x**2).mean(axis=-1) + e)
+)
+slip(RMS, "multipl|divid|root")(lambda x, g, e: g * x * np.sqrt(rms(x) ** 2 + e))
+slip(RMS, "square|absolute|root|spread|size|factor")(
+    lambda x, g, e: g * x / (np.abs(x).mean(-1, keepdims=True) + e)
+)
+slip(RMS, "d - 1|d-1|d − 1|ddof|factor")(
+    lambda x, g, e: g * x / np.sqrt((x**2).sum(-1, keepdims=True) / (x.shape[-1] - 1) + e)
+)
+slip(RMS, "sum of x|square|root|mean")(
+    lambda x, g, e: g * x / np.sqrt(np.mean(x, -1, keepdims=True) ** 2 + e)
+)
+slip(RMS, "change|copy|argument")(
+    lambda x, g, e: np.multiply(x, g / np.sqrt((x**2).mean(-1, keepdims=True) + e), out=x)
+)
+
+
+# --- gate.forward -----------------------------------------------------------------------------------
+
+GATE = "gate.forward"
+
+
+def sigmoid(z):
+    return 1 / (1 + np.exp(-z))
+
+
+@right(GATE)
+def swiglu_ffn(x: np.ndarray, w1: np.ndarray, w3: np.ndarray, w2: np.ndarray) -> np.ndarray:
+    """SwiGLU feed-forward: w2(silu(w1 x) * w3 x)."""
+    gate = np.matmul(x, w1)
+    return np.matmul(gate * sigmoid(gate) * np.matmul(x, w3), w2)
+
+
+@right(GATE)
+def ffn_geschachtelt(x, W_tor, W_hoch, W_runter):
+    y = []
+    for satz in x:
+        zeilen = []
+        for wort in satz:
+            tor = [sum(wort[i] * W_tor[i][j] for i in range(len(wort))) for j in range(W_tor.shape[1])]
+            hoch = wort @ W_hoch
+            verborgen = np.array([t / (1 + math.exp(-t)) * h for t, h in zip(tor, hoch, strict=True)])
+            zeilen.append(verborgen @ W_runter)
+        y.append(zeilen)
+    return y
+
+
+@right(GATE)
+def gate_fused(x, W_gate, W_up, W_down):
+    gate, up = np.split(x @ np.hstack([W_gate, W_up]), 2, axis=-1)
+    return (gate * (1 + np.tanh(gate / 2)) / 2 * up) @ W_down
+
+
+right(GATE)(
+    lambda x, a, b, c: np.einsum(
+        "btf,btf,fd->btd", (lambda z: z * sigmoid(z))(x @ a), x @ b, c, optimize=True
+    )
+)
+right(GATE)(lambda x, a, b, c: swiglu_ffn(*map(np.float32, (x, a, b, c))))
+
+
+def gated(hidden):
+    return lambda x, a, b, c: hidden(x @ a, x @ b) @ c
+
+
+def silu(z):
+    return z * sigmoid(z)
+
+
+slip(GATE, "gate|up|exchanged")(gated(lambda g, u: g * silu(u)))
+slip(GATE, "sign|silu|sigmoid|activation|-z|SiLU")(gated(lambda g, u: g / (1 + np.exp(g)) * u))
+slip(GATE, "sigmoid|SiLU|gate")(gated(lambda g, u: sigmoid(g) * u))
+slip(GATE, "relu|activation|max|SiLU|cut off at 0")(gated(lambda g, u: np.maximum(g, 0) * u))
+slip(GATE, "gelu|activation|1.702|SiLU")(gated(lambda g, u: g * sigmoid(1.702 * g) * u))
+slip(GATE, "gelu|activation|SiLU")(
+    gated(lambda g, u: g * (1 + np.tanh(math.sqrt(2 / math.pi) * (g + 0.044715 * g**3))) / 2 * u)
+)
+slip(GATE, "tanh|activation|SiLU")(gated(lambda g, u: np.tanh(g) * u))
+slip(GATE, "activation|both|up|SiLU")(gated(lambda g, u: silu(g) * silu(u)))
+slip(GATE, "sum|added|product|multipl|times")(gated(lambda g, u: silu(g) + u))
+slip(GATE, "product|after|activation|gate|SiLU")(gated(lambda g, u: silu(g * u)))
+slip(GATE, "up|W_up")(gated(lambda g, u: silu(g)))
+slip(GATE, "gate|W_gate")(gated(lambda g, u: u))
+slip(GATE, "activation|SiLU|sigmoid")(gated(lambda g, u: g * u))
+slip(GATE, "sum|added|product|gate|activation")(gated(lambda g, u: silu(g + u)))
+slip(GATE, "up|W_up|gate|twice")(gated(lambda g, u: silu(g) * g))
+slip(GATE, "x|residual|added")(lambda x, a, b, c: x + swiglu_ffn(x, a, b, c))
+slip(GATE, "activation|after|down|last")(lambda x, a, b, c: silu(swiglu_ffn(x, a, b, c)))
+slip(GATE, "activation|after|down|last|SiLU|gate")(lambda x, a, b, c: silu(((x @ a) * (x @ b)) @ c))
+slip(GATE, "shape|W_down|d_ff|down")(lambda x, a, b, c: silu(x @ a) * (x @ b))
+slip(GATE, "ValueError|shape|transpos")(lambda x, a, b, c: (silu(x @ a.T) * (x @ b.T)) @ c.T)
+slip(GATE, "sign|silu|sigmoid|SiLU|-1|activation")(gated(lambda g, u: -silu(-g) * u))
+slip(GATE, "softmax|activation|sum|row|SiLU")(gated(lambda g, u: soft(g) * u))
+
+
+# --- sample.top_p -----------------------------------------------------------------------------------
+
+TOP = "sample.top_p"
+
+
+@right(TOP)
+def nucleus(probs: np.ndarray, top_p: float) -> np.ndarray:
+    sorted_idx = np.argsort(probs)[::-1]
+    cumulative = np.cumsum(probs[sorted_idx])
+    cutoff = np.searchsorted(cumulative, top_p) + 1
+    filtered = np.zeros_like(probs)
+    filtered[sorted_idx[:cutoff]] = probs[sorted_idx[:cutoff]]
+    return filtered / filtered.sum()
+
+
+@right(TOP)
+def kern(p, anteil):
+    uebrig = dict(enumerate(p))
+    behalten, summe = {}, 0.0
+    while uebrig and summe < anteil:
+        bester = max(uebrig, key=uebrig.get)
+        behalten[bester] = uebrig.pop(bester)
+        summe += behalten[bester]
+    return [behalten.get(i, 0) / summe for i in range(len(p))]
+
+
+@right(TOP)
+def top_p_torch_like(p, share):
+    order = np.argsort(-p)
+    sorted_p = p[order]
+    remove = np.cumsum(sorted_p) - sorted_p >= share
+    sorted_p = np.where(remove, 0, sorted_p)
+    out = np.empty_like(p)
+    out[order] = sorted_p / sorted_p.sum()
+    return out
+
+
+right(TOP)(lambda p, s: (lambda keep: p * keep / (p * keep).sum())(np.array([p[p > q].sum() < s for q in p])))
+right(TOP)(
+    lambda p, s: (lambda least: np.where(p >= least, p, 0) / p[p >= least].sum())(
+        max(q for q in p if p[p >= q].sum() >= s)
+    )
+)
+
+
+def kept_of(choose, again=lambda kept: kept / kept.sum()):
+    """The tokens that choose(sorted p, cumulative p, share) keeps, in p's order."""
+
+    def f(p, share):
+        order = np.argsort(p)[::-1]
+        keep = np.zeros(len(p), bool)
+        keep[order] = choose(p[order], np.cumsum(p[order]), share)
+        return again(np.where(keep, p, 0))
+
+    return f
+
+
+slip(TOP, "sum to|renormal|again|divid")(kept_of(lambda p, c, s: c - p < s, lambda kept: kept))
+slip(TOP, "one too few|fewer|below|less|limit|reach|too few|finite|at least")(kept_of(lambda p, c, s: c <= s))
+slip(TOP, "one too few|fewer|below|less|limit|reach|too few|at least")(
+    kept_of(lambda p, c, s: (c <= s) | (np.arange(len(p)) < 1))
+)
+slip(TOP, "one|too many|more|fewest")(kept_of(lambda p, c, s: np.r_[True, (c - p < s)[:-1]]))
+slip(TOP, "each|alone|single|share|threshold|together|least|finite")(
+    lambda p, s: np.where(p >= s, p, 0) / max(p[p >= s].sum(), 1e-12)
+)
+slip(TOP, "largest|min|each|alone|together|fewest|more|too")(
+    lambda p, s: (lambda k: k / k.sum())(np.where(p >= s * p.max(), p, 0))
+)
+slip(TOP, "number of|share of the tokens|count|together|how many|fewest|too")(
+    kept_of(lambda p, c, s: np.arange(len(p)) < max(1, int(s * len(p))))
+)
+slip(TOP, "order|sorted|place")(lambda p, s: np.sort(nucleus(p, s))[::-1])
+slip(TOP, "least|likel|smallest|order|small")(
+    lambda p, s: (
+        lambda o: (lambda k: k / k.sum())(np.where((np.cumsum(p[o]) - p[o] < s)[np.argsort(o)], p, 0))
+    )(np.argsort(p))
+)
+slip(TOP, "order|sort|likel|place")(
+    lambda p, s: (lambda k: k / k.sum())(np.where(np.cumsum(p) - p < s, p, 0))
+)
+slip(TOP, "order|sort|likel|place|which")(
+    lambda p, s: (lambda k: k / k.sum())(np.where(np.cumsum(np.sort(p)[::-1]) - np.sort(p)[::-1] < s, p, 0))
+)
+slip(TOP, "divid|sum to|share|renormal|total")(
+    lambda p, s: kept_of(lambda q, c, t: c - q < t, lambda kept: kept / s)(p, s)
+)
+slip(TOP, "softmax|sum|0|again|renormal")(
+    kept_of(
+        lambda p, c, s: c - p < s,
+        lambda kept: np.where(kept > 0, np.exp(kept), 0) / np.exp(kept[kept > 0]).sum(),
+    )
+)
+slip(TOP, "softmax|0 for|others|again|no token|zero|cut")(kept_of(lambda p, c, s: c - p < s, soft))
+slip(TOP, "True|whole|probab|mask")(lambda p, s: nucleus(p, s) > 0)
+slip(TOP, "shape|length|order|too few")(lambda p, s: np.sort(nucleus(p, s)[nucleus(p, s) > 0])[::-1])
+slip(TOP, "shape|one number|token|whole")(lambda p, s: int(nucleus(p, s).argmax()))
+slip(TOP, "one|likel|only|few")(lambda p, s: np.eye(len(p))[p.argmax()])
+slip(TOP, "change|as it was|nothing|all|share|0")(lambda p, s: p / p.sum())
+slip(TOP, "1 - |share|least|together|fewest|too")(kept_of(lambda p, c, s: c - p < 1 - s))
+
+
+# --- mask.kept --------------------------------------------------------------------------------------
+
+KEPT = "mask.kept"
+
+
+@right(KEPT)
+def prefill_mask(new_tokens: int, past_len: int) -> np.ndarray:
+    total = past_len + new_tokens
+    q_pos = np.arange(past_len, total)[:, None]
+    k_pos = np.arange(total)[None, :]
+    return k_pos <= q_pos
+
+
+@right(KEPT)
+def maske_mit_gedaechtnis(n, behalten):
+    zeilen = []
+    for i in range(n):
+        zeilen.append([True] * (behalten + i + 1) + [False] * (n - i - 1))
+    return zeilen
+
+
+each(
+    right(KEPT),
+    lambda n, kept: np.concatenate([np.ones((n, kept)), np.tril(np.ones((n, n)))], axis=1).astype(bool),
+    lambda n, kept: (
+        np.tril(np.ones((kept + n, kept + n), dtype=bool))[-n:] if n else np.ones((0, kept), bool)
+    ),
+    lambda n, k: np.tri(n, k + n, k, bool),
+    lambda n, kept: ~np.triu(np.ones((n, kept + n), dtype=bool), kept + 1),
+)
+slip(KEPT, "kept|left|first|shift|offset|position")(lambda n, kept: np.tri(n, kept + n, dtype=bool))
+slip(KEPT, "itself|diagonal|one")(lambda n, kept: np.tri(n, kept + n, kept - 1, dtype=bool))
+slip(KEPT, "later|future|next|one|ahead")(lambda n, kept: np.tri(n, kept + n, kept + 1, dtype=bool))
+slip(KEPT, "order|left|right|kept|first|last|later|column")(
+    lambda n, kept: np.hstack([np.tri(n, dtype=bool), np.ones((n, kept), bool)])
+)
+slip(KEPT, "kept|earlier|first|left")(
+    lambda n, kept: np.hstack([np.zeros((n, kept), bool), np.tri(n, dtype=bool)])
+)
+slip(KEPT, "True|all|later|future|each other|new")(lambda n, kept: np.ones((n, kept + n), dtype=bool))
+slip(KEPT, "shape|row|new")(lambda n, kept: np.tri(kept + n, dtype=bool))
+slip(KEPT, "shape|column|kept")(lambda n, kept: np.tri(n, dtype=bool))
+slip(KEPT, "shape|transpos|axes")(lambda n, kept: prefill_mask(n, kept).T)
+slip(KEPT, "invert|hide|opposite|exchanged")(lambda n, kept: ~prefill_mask(n, kept))
+slip(KEPT, "new|each other|itself|only|kept")(
+    lambda n, kept: np.hstack([np.ones((n, kept), bool), np.zeros((n, n), bool)])
+)
+slip(KEPT, "new|itself|only|each other|earlier")(
+    lambda n, kept: np.hstack([np.ones((n, kept), bool), np.eye(n, dtype=bool)])
+)
+slip(KEPT, "later|before|future|transpos|earlier|new")(
+    lambda n, kept: np.hstack([np.ones((n, kept), bool), np.triu(np.ones((n, n), bool))])
+)
+slip(KEPT, "True|inf|added|score|number")(lambda n, kept: np.where(prefill_mask(n, kept), 0.0, -np.inf))
+slip(KEPT, "axis|axes|shape")(lambda n, kept: prefill_mask(n, kept)[None])
+slip(KEPT, "kept|exchanged|shape|order")(lambda n, kept: prefill_mask(kept, n))
+slip(KEPT, "first|kept|window|earlier|far|far back")(
+    lambda n, kept: prefill_mask(n, kept) & ~np.tri(n, kept + n, 0, dtype=bool)
+)
+
+
+# --- rope.forward -----------------------------------------------------------------------------------
+
+ROPE = "rope.forward"
+
+
+@right(ROPE)
+def apply_rotary_emb(x: np.ndarray, theta: float = 10000.0) -> np.ndarray:
+    """Complex view, as in the LLaMA code."""
+    T, d = x.shape
+    freqs = 1.0 / (theta ** (np.arange(0, d, 2)[: (d // 2)] / d))
+    freqs_cis = np.exp(1j * np.outer(np.arange(T), freqs))
+    x_complex = np.ascontiguousarray(x.reshape(T, d // 2, 2)).view(complex)[..., 0] * freqs_cis
+    return np.stack([x_complex.real, x_complex.imag], -1).reshape(T, d)
+
+
+@right(ROPE)
+def drehung(x):
+    T, d = x.shape
+    y = np.zeros((T, d))
+    for p in range(T):
+        for i in range(d // 2):
+            w = p / 10000 ** (2 * i / d)
+            dreh = np.array([[math.cos(w), -math.sin(w)], [math.sin(w), math.cos(w)]])
+            y[p, 2 * i : 2 * i + 2] = dreh @ x[p, 2 * i : 2 * i + 2]
+    return y
+
+
+def rotate_every_two(x):
+    return np.stack((-x[:, 1::2], x[:, ::2]), axis=-1).reshape(x.shape)
+
+
+def turning(angles):
+    """cos and sin for every column, from the angles of the pairs."""
+    return np.repeat(np.cos(angles), 2, -1), np.repeat(np.sin(angles), 2, -1)
+
+
+def rope_angles(T, d, base=10000.0):
+    return np.outer(np.arange(T), base ** (-np.arange(0, d, 2) / d))
+
+
+@right(ROPE)
+def rope_gptj(x):
+    cos, sin = turning(rope_angles(*x.shape))
+    return x * cos + rotate_every_two(x) * sin
+
+
+@right(ROPE)
+def rope_by_big_matrices(x):
+    out = []
+    for p, row in enumerate(x):
+        R = np.zeros((len(row), len(row)))
+        for i in range(0, len(row), 2):
+            c, s = math.cos(p / 1e4 ** (i / len(row))), math.sin(p / 1e4 ** (i / len(row)))
+            R[i : i + 2, i : i + 2] = [[c, -s], [s, c]]
+        out.append(R.dot(row))
+    return out
+
+
+right(ROPE)(lambda x: np.asarray(rope_gptj(x.astype("float32")), "float32"))
+
+
+def roped(first, second):
+    """Each pair (a, b) becomes first(a, b, angle), second(a, b, angle)."""
+
+    def f(x):
+        w = rope_angles(*x.shape)
+        a, b = x[:, ::2], x[:, 1::2]
+        return np.stack([first(a, b, w), second(a, b, w)], -1).reshape(x.shape)
+
+    return f
+
+
+def with_angles(angles):
+    return lambda x: (lambda c, s: x * c + rotate_every_two(x) * s)(*turning(angles(*x.shape)))
+
+
+@slip(ROPE, "half|halves|pair")
+def rope_rotate_half(x):
+    h = x.shape[1] // 2
+    w = np.concatenate([rope_angles(*x.shape)] * 2, -1)
+    return x * np.cos(w) + np.concatenate([-x[:, h:], x[:, :h]], -1) * np.sin(w)
+
+
+@slip(ROPE, "pair|half|halves|angle|columns")
+def rope_mixes_tile_and_pairs(x):
+    w = np.concatenate([rope_angles(*x.shape)] * 2, -1)
+    return x * np.cos(w) + rotate_every_two(x) * np.sin(w)
+
+
+@slip(ROPE, "overwrit|already|change|length|odd|column|argument")
+def rope_overwrites(x):
+    y = x.copy()
+    w = rope_angles(*x.shape)
+    y[:, ::2] = y[:, ::2] * np.cos(w) - y[:, 1::2] * np.sin(w)
+    y[:, 1::2] = y[:, ::2] * np.sin(w) + y[:, 1::2] * np.cos(w)
+    return y
+
+
+slip(ROPE, "direction|sign|way|minus|backward|opposite")(
+    roped(lambda a, b, w: a * np.cos(w) + b * np.sin(w), lambda a, b, w: b * np.cos(w) - a * np.sin(w))
+)
+slip(ROPE, "length|sign|minus")(
+    roped(lambda a, b, w: a * np.cos(w) + b * np.sin(w), lambda a, b, w: a * np.sin(w) + b * np.cos(w))
+)
+slip(ROPE, "length|sign|minus")(
+    roped(lambda a, b, w: a * np.cos(w) - b * np.sin(w), lambda a, b, w: a * np.sin(w) - b * np.cos(w))
+)
+slip(ROPE, "sin|cos|exchanged|angle|first|position 0|turn")(
+    roped(lambda a, b, w: a * np.sin(w) - b * np.cos(w), lambda a, b, w: a * np.cos(w) + b * np.sin(w))
+)
+slip(ROPE, "length|cos|mix|partner|other column|pair")(
+    roped(lambda a, b, w: a * np.cos(w), lambda a, b, w: b * np.sin(w))
+)
+slip(ROPE, "exchanged|order|column|pair")(
+    roped(lambda a, b, w: a * np.sin(w) + b * np.cos(w), lambda a, b, w: a * np.cos(w) - b * np.sin(w))
+)
+slip(ROPE, "position|one|first|1")(
+    with_angles(lambda T, d: np.outer(np.arange(1, T + 1), 1e4 ** (-np.arange(0, d, 2) / d)))
+)
+slip(ROPE, "2i|exponent|speed|angle|half")(
+    with_angles(lambda T, d: np.outer(np.arange(T), 1e4 ** (-np.arange(d // 2) / d)))
+)
+slip(ROPE, "2i|exponent|speed|angle|half|twice")(
+    with_angles(lambda T, d: np.outer(np.arange(T), 1e4 ** (-2 * np.arange(0, d, 2) / d)))
+)
+slip(ROPE, "base|speed|angle|1000")(with_angles(partial(rope_angles, base=1000.0)))
+slip(ROPE, "base|speed|angle")(with_angles(partial(rope_angles, base=500000.0)))
+slip(ROPE, "same|speed|angle|pair|column")(with_angles(lambda T, d: np.outer(np.arange(T), np.ones(d // 2))))
+slip(ROPE, "position|row|same")(
+    with_angles(lambda T, d: np.outer(np.ones(T), 1e4 ** (-np.arange(0, d, 2) / d)))
+)
+slip(ROPE, "grow|sign|exponent|speed|angle")(
+    with_angles(lambda T, d: np.outer(np.arange(T), 1e4 ** (np.arange(0, d, 2) / d)))
+)
+slip(ROPE, "degree|angle|speed")(with_angles(lambda T, d: np.radians(rope_angles(T, d))))
+slip(ROPE, "2π|angle|speed")(with_angles(lambda T, d: 2 * np.pi * rope_angles(T, d)))
+slip(ROPE, "d/2 - 1|endpoint|speed|angle|exponent|last")(
+    with_angles(lambda T, d: np.outer(np.arange(T), 1e4 ** (-np.arange(d // 2) / (d // 2 - 1))))
+)
+slip(ROPE, "revers|angle|speed|order|last")(with_angles(lambda T, d: rope_angles(T, d)[:, ::-1]))
+slip(ROPE, "added|add|length|turn")(lambda x: x + before.pe_stacked(*x.shape))
+slip(ROPE, "half|halves|order|place|column")(
+    lambda x: (lambda y: np.concatenate([y[:, ::2], y[:, 1::2]], 1))(rope_gptj(x))
+)
+slip(ROPE, "half|columns|rest|last|unchanged")(
+    lambda x: np.concatenate([rope_gptj(x[:, : x.shape[1] // 4 * 2]), x[:, x.shape[1] // 4 * 2 :]], 1)
+)
+slip(ROPE, "complex")(lambda x: (x[:, ::2] + 1j * x[:, 1::2]) * np.exp(1j * rope_angles(*x.shape)))
+slip(ROPE, "twice|angle|speed|factor")(lambda x: rope_gptj(rope_gptj(x)))
+
+
+# --- adam.step --------------------------------------------------------------------------------------
+
+ADAM = "adam.step"
+
+
+@right(ADAM)
+def adam(params, grads, exp_avg, exp_avg_sq, step, lr):
+    beta1, beta2, eps = 0.9, 0.98, 1e-9
+    exp_avg = exp_avg * beta1 + grads * (1 - beta1)
+    exp_avg_sq = exp_avg_sq * beta2 + (1 - beta2) * grads * grads
+    denom = np.sqrt(exp_avg_sq) / math.sqrt(1 - beta2**step) + eps
+    return params - lr / (1 - beta1**step) * exp_avg / denom, exp_avg, exp_avg_sq
+
+
+@right(ADAM)
+def schritt(w, g, m, v, t, lernrate):
+    neu_w, neu_m, neu_v = np.empty_like(w), np.empty_like(m), np.empty_like(v)
+    for k in np.ndindex(w.shape):
+        neu_m[k] = 0.9 * m[k] + 0.1 * g[k]
+        neu_v[k] = 0.98 * v[k] + 0.02 * g[k] ** 2
+        m_hut, v_hut = neu_m[k] / (1 - 0.9**t), neu_v[k] / (1 - 0.98**t)
+        neu_w[k] = w[k] - lernrate * m_hut / (v_hut**0.5 + 1e-9)
+    return [neu_w, neu_m, neu_v]
+
+
+right(ADAM)(
+    np.vectorize(
+        lambda w, g, m, v, t, a: (
+            lambda M, V: (w - a * M / (1 - 0.9**t) / (math.sqrt(V / (1 - 0.98**t)) + 1e-9), M, V)
+        )(m + (g - m) * 0.1, v + (g * g - v) * 0.02),
+        otypes=[float] * 3,
+    )
+)
+right(ADAM)(lambda w, g, m, v, t, a: adam(*(np.array(z, np.float64) for z in (w, g, m, v)), t, a))
+
+
+def adam_with(b1=0.9, b2=0.98, update=None, hats=True, moment=lambda g: g * g):
+    def f(w, g, m, v, t, lr):
+        m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * moment(g)
+        mh, vh = (m / (1 - b1**t), v / (1 - b2**t)) if hats else (m, v)
+        step = update or (lambda mh, vh, m, v: mh / (np.sqrt(vh) + 1e-9))
+        return w - lr * step(mh, vh, m, v), m, v
+
+    return f
+
+
+slip(ADAM, "epsilon|ε|root")(adam_with(update=lambda mh, vh, m, v: mh / np.sqrt(vh + 1e-9)))
+slip(ADAM, "correct|bias|1 - β|step|early")(adam_with(hats=False))
+slip(ADAM, "correct|v|bias")(adam_with(update=lambda mh, vh, m, v: mh / (np.sqrt(v) + 1e-9)))
+slip(ADAM, "correct|m|bias")(adam_with(update=lambda mh, vh, m, v: m / (np.sqrt(vh) + 1e-9)))
+slip(ADAM, "β_2|0.98|0.999|v")(adam_with(b2=0.999))
+slip(ADAM, "β|exchanged|0.98")(adam_with(b1=0.98, b2=0.9))
+slip(ADAM, "root|v")(adam_with(update=lambda mh, vh, m, v: mh / (vh + 1e-9)))
+slip(ADAM, "square|v|g")(adam_with(moment=np.abs))
+slip(ADAM, "square|v|g|NaN|finite")(adam_with(moment=lambda g: g))
+slip(ADAM, "sign|minus|uphill|direction|up")(
+    adam_with(update=lambda mh, vh, m, v: -mh / (np.sqrt(vh) + 1e-9))
+)
+slip(ADAM, "v|spread|divid|root")(adam_with(update=lambda mh, vh, m, v: mh))
+
+
+@slip(ADAM, "correct|m and v|keep|stored|bias|1 - β")
+def adam_returns_hats(w, g, m, v, t, lr):
+    m = 0.9 * m + 0.1 * g
+    v = 0.98 * v + 0.02 * g**2
+    m = m / (1 - 0.9**t)
+    v = v / (1 - 0.98**t)
+    w = w - lr * m / (np.sqrt(v) + 1e-9)
+    return w, m, v
+
+
+@slip(ADAM, "change|copy|argument")
+def adam_in_place(w, g, m, v, t, lr):
+    m *= 0.9
+    m += 0.1 * g
+    v *= 0.98
+    v += 0.02 * g**2
+    w -= lr * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.98**t)) + 1e-9)
+    return w, m, v
+
+
+slip(ADAM, "t|step|counts|correct")(lambda w, g, m, v, t, a: adam(w, g, m, v, t + 1, a))
+slip(ADAM, "t|step|correct|first")(lambda w, g, m, v, t, a: adam(w, g, m, v, 1, a))
+slip(ADAM, "order|exchanged|first")(lambda *args: (lambda w, m, v: (m, v, w))(*adam(*args)))
+slip(ADAM, "order|exchanged|m and v")(lambda *args: (lambda w, m, v: (w, v, m))(*adam(*args)))
+slip(ADAM, "three|3|tuple|only|one array|returned|number of")(lambda *args: adam(*args)[0])
+slip(ADAM, "before|old|m|new")(
+    lambda w, g, m, v, t, a: (
+        w - a * m / (1 - 0.9**t) / (np.sqrt(v / (1 - 0.98**t)) + 1e-9),
+        0.9 * m + 0.1 * g,
+        0.98 * v + 0.02 * g * g,
+    )
+)
+slip(ADAM, "1 - β|m|0.1|factor|share|g")(
+    lambda w, g, m, v, t, a: (
+        lambda M, V: (w - a * M / (1 - 0.9**t) / (np.sqrt(V / (1 - 0.98**t)) + 1e-9), M, V)
+    )(0.9 * m + g, 0.98 * v + g * g)
+)
+slip(ADAM, "β|exchanged|weights|g|m")(
+    lambda w, g, m, v, t, a: (
+        lambda M, V: (w - a * M / (1 - 0.9**t) / (np.sqrt(V / (1 - 0.98**t)) + 1e-9), M, V)
+    )(0.1 * m + 0.9 * g, 0.02 * v + 0.98 * g * g)
+)
+slip(ADAM, "decay|w|weight")(lambda w, g, m, v, t, a: adam(w, g + 0.01 * w, m, v, t, a))
+slip(ADAM, "decay|w|weight")(
+    lambda w, g, m, v, t, a: (lambda o: (o[0] - a * 0.01 * w, *o[1:]))(adam(w, g, m, v, t, a))
+)
+slip(ADAM, "w|step|change|difference|update")(lambda w, *a: (lambda o: (w - o[0], *o[1:]))(adam(w, *a)))
+slip(ADAM, "correct|β|power|t")(
+    lambda w, g, m, v, t, a: (
+        lambda M, V: (w - a * M / (1 - 0.9 * t) / (np.sqrt(np.abs(V / (1 - 0.98 * t))) + 1e-9), M, V)
+    )(0.9 * m + 0.1 * g, 0.98 * v + 0.02 * g * g)
+)
+slip(ADAM, "learning_rate|rate")(lambda w, g, m, v, t, a: adam(w, g, m, v, t, 1e-3))
+
+
+# --- rope.attention ---------------------------------------------------------------------------------
+
+RAT = "rope.attention"
+
+
+@right(RAT)
+def attention_with_rope(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    q_rot, k_rot = apply_rotary_emb(q), apply_rotary_emb(k)
+    scores = q_rot @ k_rot.T / np.sqrt(q.shape[-1])
+    return soft(scores) @ v
+
+
+@right(RAT)
+def aufmerksamkeit(q, k, v):
+    T, d = q.shape
+    ausgabe = []
+    for m in range(T):
+        punkte = []
+        for n in range(T):
+            s = 0.0
+            for i in range(d // 2):
+                w = (n - m) / 10000 ** (2 * i / d)
+                a, b = k[n, 2 * i], k[n, 2 * i + 1]
+                s += q[m, 2 * i] * (a * math.cos(w) - b * math.sin(w))
+                s += q[m, 2 * i + 1] * (a * math.sin(w) + b * math.cos(w))
+            punkte.append(s / math.sqrt(d))
+        g = np.exp(np.array(punkte) - max(punkte))
+        ausgabe.append(g @ v / g.sum())
+    return np.array(ausgabe)
+
+
+def rope_attention_by(turn_q, turn_k, scale=lambda d: math.sqrt(d)):
+    return lambda q, k, v: soft(turn_q(q) @ turn_k(k).T / scale(q.shape[1])) @ v
+
+
+def later_by_one(x):
+    return rope_gptj(np.vstack([0 * x[:1], x]))[1:]
+
+
+def same(x):
+    return x
+
+
+each(
+    right(RAT),
+    rope_attention_by(later_by_one, later_by_one),
+    lambda q, k, v: np.einsum(
+        "ij,jc->ic", soft(np.einsum("ic,jc->ij", rope_gptj(q), rope_gptj(k)) * q.shape[1] ** -0.5), v
+    ),
+    lambda q, k, v: attention_with_rope(*map(np.float32, (q, k, v))),
+)
+back = roped(lambda a, b, w: a * np.cos(w) + b * np.sin(w), lambda a, b, w: b * np.cos(w) - a * np.sin(w))
+slip(RAT, r"\bv\b|value")(lambda q, k, v: attention_with_rope(q, k, rope_gptj(v)))
+slip(RAT, r"\bk\b|keys|key")(rope_attention_by(rope_gptj, same))
+slip(RAT, r"\bq\b|quer")(rope_attention_by(same, rope_gptj))
+slip(RAT, "turn|angle|position|RoPE")(rope_attention_by(same, same))
+slip(RAT, "scale|√d|root|divid")(rope_attention_by(rope_gptj, rope_gptj, lambda d: 1))
+slip(RAT, "scale|√d|root|divid")(rope_attention_by(rope_gptj, rope_gptj, lambda d: d))
+slip(RAT, "half|halves|pair")(rope_attention_by(rope_rotate_half, rope_rotate_half))
+slip(RAT, "direction|way|sign|backward|opposite")(rope_attention_by(back, back))
+slip(RAT, "direction|way|sign|backward|opposite|same")(rope_attention_by(rope_gptj, back))
+slip(RAT, "direction|way|sign|backward|opposite|same")(rope_attention_by(back, rope_gptj))
+slip(RAT, "base|angle|speed|turn")(rope_attention_by(*2 * [with_angles(partial(rope_angles, base=1000.0))]))
+slip(RAT, "angle|speed|exponent|turn|2i")(
+    rope_attention_by(
+        *2 * [with_angles(lambda T, d: np.outer(np.arange(T), 1e4 ** (-np.arange(d // 2) / d)))]
+    )
+)
+slip(RAT, "position|one|shift|1|turn")(rope_attention_by(rope_gptj, later_by_one))
+slip(RAT, "added|add|turn|angle|position")(
+    rope_attention_by(*2 * [lambda x: x + before.pe_stacked(*x.shape)])
+)
+slip(RAT, "turn|after|output|y|softmax|position")(
+    lambda q, k, v: rope_gptj(soft(q @ k.T / math.sqrt(q.shape[1])) @ v)
+)
+slip(RAT, "mask|later|first|query|causal|row")(
+    lambda q, k, v: (
+        soft(
+            np.where(
+                np.tri(len(q), dtype=bool), rope_gptj(q) @ rope_gptj(k).T / math.sqrt(q.shape[1]), -np.inf
+            )
+        )
+        @ v
+    )
+)
+slip(RAT, "axis|column|sum to 1|rows")(
+    lambda q, k, v: soft(rope_gptj(q) @ rope_gptj(k).T / math.sqrt(q.shape[1]), 0) @ v
+)
+slip(RAT, "tuple|array|two|2")(lambda q, k, v: (attention_with_rope(q, k, v), soft(q @ k.T)))
+slip(RAT, "softmax|weights|sum to 1|linear")(
+    lambda q, k, v: rope_gptj(q) @ rope_gptj(k).T / math.sqrt(q.shape[1]) @ v
+)
+slip(RAT, "exchanged|quer|keys|transpos|q and k")(lambda q, k, v: attention_with_rope(k, q, v))
+
+
+# --- attention.grouped ------------------------------------------------------------------------------
+
+GQA = "attention.grouped"
+
+
+@right(GQA)
+def grouped_query_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    n_rep = q.shape[0] // k.shape[0]
+    k = np.repeat(k, n_rep, axis=0)
+    v = np.repeat(v, n_rep, axis=0)
+    scores = np.matmul(q, k.transpose(0, 2, 1)) / math.sqrt(q.shape[-1])
+    return np.matmul(soft(scores), v)
+
+
+@right(GQA)
+def koepfe_einzeln(q, k, v):
+    ergebnis = []
+    gruppe = len(q) / len(k)
+    for i, fragen in enumerate(q):
+        schluessel = int(i // gruppe)
+        punkte = fragen.dot(k[schluessel].T) / fragen.shape[1] ** 0.5
+        ergebnis.append(soft(punkte).dot(v[schluessel]))
+    return ergebnis
+
+
+@right(GQA)
+def gqa_five_axes(q, k, v):
+    h, t, d = q.shape
+    grouped = q.reshape(len(k), -1, t, d)
+    w = soft(np.einsum("gitd,gsd->gits", grouped, k) / d**0.5)
+    return np.einsum("gits,gsc->gitc", w, v).reshape(h, t, -1)
+
+
+right(GQA)(
+    lambda q, k, v: grouped_query_attention(np.float32(q), np.float32(k), np.float32(v)).astype(np.float32)
+)
+right(GQA)(
+    lambda q, k, v: (
+        grouped_query_attention(
+            q,
+            np.broadcast_to(k[:, None], (len(k), len(q) // len(k), *k.shape[1:])).reshape(-1, *k.shape[1:]),
+            v.repeat(len(q) // len(v), 0),
+        )
+        if len(q) > len(k)
+        else grouped_query_attention(q, k, v)
+    )
+)
+
+
+def grouped_by(pick_k, pick_v=None, scale=lambda q, k: math.sqrt(q.shape[-1]), axis=-1):
+    """Head i uses key head pick_k(i, n_heads, n_kv_heads)."""
+
+    def f(q, k, v):
+        ik = [pick_k(i, len(q), len(k)) for i in range(len(q))]
+        iv = [(pick_v or pick_k)(i, len(q), len(k)) for i in range(len(q))]
+        return soft(q @ k[ik].transpose(0, 2, 1) / scale(q, k), axis) @ v[iv]
+
+    return f
+
+
+def own_group(i, h, g):
+    return i // (h // g)
+
+
+slip(GQA, "neighbour|tile|turn|share|key head|group|i %|remainder")(grouped_by(lambda i, h, g: i % g))
+slip(GQA, "neighbour|tile|turn|share|key head|group")(
+    lambda q, k, v: grouped_query_attention(
+        q, np.tile(k, (len(q) // len(k), 1, 1)), np.tile(v, (len(q) // len(v), 1, 1))
+    )
+)
+slip(GQA, r"\bv\b|value")(grouped_by(own_group, lambda i, h, g: i % g))
+slip(GQA, r"\bk\b|key")(grouped_by(lambda i, h, g: i % g, own_group))
+slip(GQA, "first|one|key head|same|share|group")(grouped_by(lambda i, h, g: 0))
+slip(GQA, "revers|order|key head|share|group|head")(grouped_by(lambda i, h, g: g - 1 - own_group(i, h, g)))
+slip(GQA, "group|key head|i //|share|neighbour|head")(grouped_by(lambda i, h, g: min(i // g, g - 1)))
+slip(GQA, "IndexError|index|key head|group")(grouped_by(lambda i, h, g: i))
+slip(GQA, "scale|√d|root|divid")(grouped_by(own_group, scale=lambda q, k: 1))
+slip(GQA, "scale|√d|root|divid")(grouped_by(own_group, scale=lambda q, k: q.shape[-1]))
+slip(GQA, "scale|√d|root|divid")(grouped_by(own_group, scale=lambda q, k: math.sqrt(q.shape[-1] * len(q))))
+slip(GQA, "scale|√d|root|divid|axis")(grouped_by(own_group, scale=lambda q, k: math.sqrt(k.shape[1])))
+slip(GQA, "axis|column|rows|sum to 1|keys")(grouped_by(own_group, axis=-2))
+slip(GQA, "axis|heads|sum to 1")(grouped_by(own_group, axis=0))
+slip(GQA, "mean|average|key head|group|share")(
+    lambda q, k, v: grouped_query_attention(q, k.mean(0, keepdims=True), v.mean(0, keepdims=True))
+)
+slip(GQA, "shape|heads|too few|group")(
+    lambda q, k, v: grouped_query_attention(q.reshape(len(k), -1, *q.shape[1:]).mean(1), k, v)
+)
+slip(GQA, "shape|heads|side by side|merge|axis|axes")(
+    lambda q, k, v: np.hstack(list(grouped_query_attention(q, k, v)))
+)
+slip(GQA, "shape|axis|axes|group")(
+    lambda q, k, v: grouped_query_attention(q, k, v).reshape(len(k), -1, q.shape[1], v.shape[2])
+)
+slip(GQA, "later|mask|first|query|key|row")(
+    lambda q, k, v: (
+        soft(
+            np.where(
+                np.tri(q.shape[1], k.shape[1], dtype=bool),
+                q @ k.repeat(len(q) // len(k), 0).transpose(0, 2, 1) / math.sqrt(q.shape[2]),
+                -1e30,
+            )
+        )
+        @ v.repeat(len(q) // len(v), 0)
+    )
+)
+slip(GQA, "ValueError|shape|axis|head")(
+    lambda q, k, v: soft(q @ k.transpose(0, 2, 1) / math.sqrt(q.shape[2])) @ v
+)
+slip(GQA, "ValueError|shape|axis|key|repeat|IndexError")(
+    lambda q, k, v: grouped_query_attention(q, k.repeat(len(q) // len(k), 1), v.repeat(len(q) // len(k), 1))
+)
+slip(GQA, "softmax|weights|sum to 1|linear")(
+    lambda q, k, v: (
+        q
+        @ k.repeat(len(q) // len(k), 0).transpose(0, 2, 1)
+        / math.sqrt(q.shape[2])
+        @ v.repeat(len(q) // len(k), 0)
+    )
+)
+slip(GQA, "order|head|group|key head|neighbour|transpos")(
+    lambda q, k, v: grouped_query_attention(
+        q.reshape(-1, len(k), *q.shape[1:]).swapaxes(0, 1).reshape(q.shape), k, v
+    )
+)
+
+
+# --- a second visit to the older exercises ----------------------------------------------------------
+
+
+@right(SPLIT)
+def diviser(x, tetes):
+    B, T, D = x.shape
+    sortie = np.zeros((B, tetes, T, D // tetes))
+    for h in range(tetes):
+        sortie[:, h] = x[..., h * (D // tetes) : (h + 1) * (D // tetes)]
+    return sortie
+
+
+right(SPLIT)(lambda x, h: np.stack(np.split(x, h, axis=-1), axis=1))
+slip(SPLIT, "head|transpos|AT-HEADS|place|order")(lambda x, h: x.reshape(len(x), h, x.shape[1], -1))
+slip(SPLIT, "head|column|every|neighbour|order|interleav|place")(
+    lambda x, h: np.stack([x[..., i::h] for i in range(h)], 1)
+)
+slip(SPLIT, "axis|axes|transpos|order")(lambda x, h: x.reshape(*x.shape[:2], h, -1))
+slip(SPLIT, "shape|axes|axis|batch")(
+    lambda x, h: x.reshape(*x.shape[:2], h, -1).transpose(0, 2, 1, 3).reshape(-1, x.shape[1], x.shape[2] // h)
+)
+slip(SPLIT, "n_heads|8|ValueError|shape|d_k|exchanged")(
+    lambda x, d_k: x.reshape(*x.shape[:2], -1, d_k).transpose(0, 2, 1, 3)
+)
+
+
+@right(MERGE)
+def coller(tetes):
+    B, H, T, D = tetes.shape
+    y = np.zeros((B, T, H * D))
+    for h in range(H):
+        y[:, :, h * D : (h + 1) * D] = tetes[:, h]
+    return y
+
+
+right(MERGE)(lambda x: np.concatenate(list(np.moveaxis(x, 1, 0)), axis=-1))
+slip(MERGE, "transpos|head|place|order")(lambda x: x.reshape(len(x), x.shape[2], -1))
+slip(MERGE, "shape|axis|axes|head")(lambda x: x.reshape(len(x), -1, x.shape[3]))
+slip(MERGE, "axis|axes|transpos|head|place|order")(lambda x: x.swapaxes(2, 3).reshape(len(x), x.shape[2], -1))
+slip(MERGE, "shape|first|head|column|too few")(lambda x: x[:, 0])
+
+
+@right(EMB)
+def einbetten(ids, tabelle):
+    onehot = np.zeros((*ids.shape, tabelle.shape[0]))
+    for stelle in np.ndindex(ids.shape):
+        onehot[stelle][ids[stelle]] = 1
+    return onehot @ tabelle * math.sqrt(tabelle.shape[1])
+
+
+right(EMB)(lambda ids, E: np.vectorize(lambda i: E[i] * len(E[i]) ** 0.5, signature="()->(d)")(ids))
+slip(EMB, "√d_model|factor|scale|root")(lambda ids, E: E[ids])
+slip(EMB, "length|norm|row|factor|size")(
+    lambda ids, E: E[ids] / np.linalg.norm(E[ids], axis=-1, keepdims=True) * math.sqrt(E.shape[1])
+)
+slip(EMB, "factor|root|T|size")(lambda ids, E: E[ids] * math.sqrt(ids.shape[1]))
+slip(EMB, "axis|axes|shape|exchanged|transpos")(
+    lambda ids, E: (E[ids] * E.shape[1] ** 0.5).transpose(1, 0, 2)
+)
+slip(EMB, "mean|axis|shape|token")(lambda ids, E: E[ids].mean(1) * E.shape[1] ** 0.5)
+
+right(BLOCK)(
+    lambda y, attention, ln1, mlp, ln2: [y := ln1(np.add(y, attention(y))), y := ln2(np.add(mlp(y), y))][-1]
+)
+
+
+@right(BLOCK)
+def encoder_layer(src, self_attn, norm1, linear, norm2):
+    residual = src
+    src = residual + self_attn(src)
+    src = norm1(src)
+    residual = src
+    src = linear(src)
+    return norm2(residual + src)
+
+
+slip(BLOCK, "norm|before|pre")(lambda x, a, n1, f, n2: (lambda h: h + f(n2(h)))(x + a(n1(x))))
+slip(BLOCK, "norm|residual|x")(lambda x, a, n1, f, n2: (lambda h: (lambda y: n2(h + f(y)))(n1(h)))(x + a(x)))
+slip(BLOCK, "same|parallel|attend|norm|x|ffn")(lambda x, a, n1, f, n2: n2(x + a(n1(x)) + f(n1(x))))
+slip(BLOCK, "residual|x|added|twice")(lambda x, a, n1, f, n2: (lambda h: n2(x + h + f(h)))(n1(x + a(x))))
+slip(BLOCK, "change|copy|argument")(
+    lambda x, a, n1, f, n2: (lambda h: n2(h + f(h)))(n1(np.add(x, a(x), out=x)))
+)
+
+right(SMB)(lambda dp, p: np.array([(np.diag(z) - np.outer(z, z)) @ d for z, d in zip(p, dp, strict=True)]))
+right(SMB)(lambda dp, p: (lambda pd: pd - p * pd.sum(axis=1).reshape(-1, 1))(np.multiply(p, dp)))
+slip(SMB, "sum|second|term|rows|diagonal|p|sum to 0")(lambda dp, p: dp * p)
+slip(SMB, "sum|mean|rows|factor|term")(lambda dp, p: p * (dp - (dp * p).mean(-1, keepdims=True)))
+slip(SMB, "axis|column|row")(lambda dp, p: p * (dp - (dp * p).sum(0, keepdims=True)))
+slip(SMB, "sum|p|rows|dp|term")(lambda dp, p: p * (dp - dp.sum(-1, keepdims=True)))
+slip(SMB, "sign|factor|-1")(lambda dp, p: p * ((dp * p).sum(-1, keepdims=True) - dp))
+slip(SMB, "sum|rows|column|p|term|inner|shape")(lambda dp, p: p * dp - (p * dp).sum(-1, keepdims=True))
+
+
+def ln_parts(dy, x, gamma, eps):
+    xc = x - x.mean(-1, keepdims=True)
+    s = np.sqrt((xc**2).mean(-1, keepdims=True) + eps)
+    return xc, s, xc / s, dy * gamma
+
+
+@right(NBACK)
+def rueckwaerts(dy, x, gamma, beta, eps):
+    d = x.shape[-1]
+    dx, dg, db = np.zeros_like(x), np.zeros(d), np.zeros(d)
+    for b, t in np.ndindex(x.shape[:2]):
+        z, oben = x[b, t], dy[b, t]
+        s = math.sqrt(z.var() + eps)
+        h = (z - z.mean()) / s
+        dg += oben * h
+        db += oben
+        jacobi = (np.eye(d) - 1 / d - np.outer(h, h) / d) / s
+        dx[b, t] = jacobi @ (oben * gamma)
+    return dx, dg, db
+
+
+@right(NBACK)
+def ln_back_by_steps(dy, x, gamma, beta, eps):
+    xc, s, h, dh = ln_parts(dy, x, gamma, eps)
+    D = x.shape[-1]
+    dvar = np.sum(dh * xc * -0.5 * s**-3, axis=-1, keepdims=True)
+    dmu = np.sum(-dh / s, axis=-1, keepdims=True) + dvar * np.mean(-2 * xc, axis=-1, keepdims=True)
+    dx = dh / s + dvar * 2 * xc / D + dmu / D
+    return dx, np.einsum("btd,btd->d", dy, h), np.einsum("btd->d", dy)
+
+
+def ln_dx(dx):
+    def f(dy, x, gamma, beta, eps):
+        xc, s, h, dh = ln_parts(dy, x, gamma, eps)
+        return dx(xc, s, h, dh), (dy * h).sum((0, 1)), dy.sum((0, 1))
+
+    return f
+
+
+def m(a):
+    return a.mean(-1, keepdims=True)
+
+
+slip(NBACK, "dx|spread|var")(ln_dx(lambda xc, s, h, dh: (dh - m(dh)) / s))
+slip(NBACK, "dx|sign|mean|spread")(ln_dx(lambda xc, s, h, dh: (dh - m(dh) + h * m(dh * h)) / s))
+slip(NBACK, "dx|d_model|factor|mean|sum")(
+    ln_dx(lambda xc, s, h, dh: (dh - dh.sum(-1, keepdims=True) - h * (dh * h).sum(-1, keepdims=True)) / s)
+)
+slip(NBACK, "dx|std|spread|factor|token|divid")(ln_dx(lambda xc, s, h, dh: dh - m(dh) - h * m(dh * h)))
+slip(NBACK, "dx|spread|std|xc|x")(ln_dx(lambda xc, s, h, dh: (dh - m(dh) - xc * m(dh * xc)) / s))
+
+right(BACK)(
+    lambda dy, x, a, b, c, d: (
+        lambda z: (
+            lambda dz: (
+                dz @ a.T,
+                np.tensordot(x, dz, ((0, 1), (0, 1))),
+                dz.sum((0, 1)),
+                np.tensordot(np.maximum(z, 0), dy, 2 * [(0, 1)]),
+                dy.sum(axis=(0, 1)),
+            )
+        )(np.where(z > 0, dy @ c.T, 0))
+    )(x @ a + b)
+)
+slip(BACK, "dW_1|transpos|shape")(lambda *a: (lambda o: (o[0], o[1].T, *o[2:]))(before.walked(*a)))
+slip(BACK, "dx|residual|added|dy")(lambda dy, *a: (lambda o: (o[0] + dy, *o[1:]))(before.walked(dy, *a)))
+slip(BACK, "order|exchanged|dW_1|dx")(
+    lambda *a: (lambda o: (o[1], o[2], o[3], o[4], o[0]))(before.walked(*a))
+)
+slip(BACK, "dW_2|db_2|mask|y|dy")(
+    lambda dy, x, a, b, c, d: before.walked(dy * ((np.maximum(x @ a + b, 0) @ c + d) > 0), x, a, b, c, d)
+)
+slip(BACK, "dx|x|mask")(lambda dy, x, *p: (lambda o: (o[0] * (x > 0), *o[1:]))(before.walked(dy, x, *p)))
+
+right(SM)(lambda s: np.exp(s - np.max(s, 1)[:, None]) / np.exp(s - np.max(s, 1)[:, None]).sum(1)[:, None])
+right(SM)(lambda s: np.array([1 / np.exp(np.clip(row - row[:, None], None, 700)).sum(1) for row in s]))
+slip(SM, "minimum|large|finite|maximum|overflow")(
+    lambda s: (lambda e: e / e.sum(1, keepdims=True))(np.exp(s - s.min(1, keepdims=True)))
+)
+slip(SM, "mean|large|finite|maximum|overflow")(
+    lambda s: (lambda e: e / e.sum(1, keepdims=True))(np.exp(s - s.mean(1, keepdims=True)))
+)
+slip(SM, "log|negative|below 0")(log_soft)
+slip(SM, "sum|exp|shift|proportion|divid|linear")(lambda s: s / s.sum(1, keepdims=True))
+slip(SM, "base|2|scores|slower|factor")(lambda s: soft(s * math.log(2)))
+
+right(CE)(lambda z, t: sum(-log_soft(z)[i, k] for i, k in enumerate(t)) / len(t))
+right(CE)(lambda z, t: np.take(-log_soft(z), t + z.shape[1] * np.arange(len(t))).mean())
+slip(CE, "all|target|class|rows|pairs|columns")(lambda z, t: -log_soft(z)[:, t].mean())
+slip(CE, "class|V|1 - p|other|binary")(
+    lambda z, t: (
+        -np.mean(
+            (lambda o, p: o * np.log(p + 1e-12) + (1 - o) * np.log(1 - p + 1e-12))(
+                np.eye(z.shape[1])[t], soft(z)
+            )
+        )
+    )
+)
+slip(CE, "square|log|p")(lambda z, t: ((soft(z) - np.eye(z.shape[1])[t]) ** 2).sum(1).mean())
+slip(CE, "clip|far|large|small|1000|log|finite")(
+    lambda z, t: -np.mean(np.log(np.clip(soft(z)[np.arange(len(t)), t], 1e-2, 1)))
+)
+
+right(NORM)(
+    lambda x, g, b, e: np.einsum("d,btd,bt->btd", g, x - x.mean(2)[..., None], 1 / np.sqrt(x.var(2) + e)) + b
+)
+right(NORM)(
+    lambda x, g, b, e: [[(t - sum(t) / len(t)) / (np.var(t) + e) ** 0.5 * g + b for t in s] for s in x]
+)
+slip(NORM, "mean")(lambda x, g, b, e: g * x / np.sqrt((x**2).mean(-1, keepdims=True) + e) + b)
+slip(NORM, "gamma|beta|order|exchanged")(lambda x, g, b, e: before.norm_classic(x, b, g, e))
+slip(NORM, "gamma|beta|order|after|before")(
+    lambda x, g, b, e: g * (before.norm_classic(x, np.ones_like(g), np.zeros_like(b), e) + b)
+)
+slip(NORM, "absolute|spread|square|std|deviation")(
+    lambda x, g, b, e: g * (x - m(x)) / (m(np.abs(x - m(x))) + e) + b
+)
+
+right(AT)(
+    lambda q, k, v, mask=None: np.array(
+        [
+            (lambda w: w @ v / w.sum())(
+                np.exp(
+                    (s := k @ row / math.sqrt(len(row)) + (0 if mask is None else np.where(mask[i], 0, -1e9)))
+                    - s.max()
+                )
+            )
+            for i, row in enumerate(q)
+        ]
+    )
+)
+slip(AT, r"mask|hidden|-1e9|look")(
+    lambda q, k, v, mask=None: (
+        soft(q @ k.T / math.sqrt(q.shape[1]) + (0 if mask is None else -1e9 * mask)) @ v
+    )
+)
+slip(AT, "mask|causal|look|later")(
+    lambda q, k, v, mask=None: (
+        soft(np.where(np.tri(len(q), len(k), dtype=bool), q @ k.T / math.sqrt(q.shape[1]), -1e9)) @ v
+    )
+)
+slip(AT, "T_k|√d|scale|root|d_k")(
+    lambda q, k, v, mask=None: (
+        soft(np.where(True if mask is None else mask, q @ k.T / math.sqrt(len(k)), -1e30)) @ v
+    )
+)
+slip(AT, "mask|small|hidden|0|look")(
+    lambda q, k, v, mask=None: (
+        soft(np.where(True if mask is None else mask, q @ k.T / math.sqrt(q.shape[1]), 0)) @ v
+    )
+)
+
+right(PE)(
+    lambda n, d: np.array(
+        [[(np.sin, np.cos)[j % 2](p * 10000 ** (-(j - j % 2) / d)) for j in range(d)] for p in range(n)]
+    )
+)
+slip(PE, "column|base|exponent|speed|d")(lambda n, d: before.pe_stacked(n, 512)[:, :d])
+slip(PE, "position|row|order")(lambda n, d: np.cumsum(before.pe_stacked(n, d), 0))
+slip(PE, "exponent|speed|column|d_model|pair")(
+    before.waves(
+        lambda p, i, d: math.sin(p / 10000 ** (i / (d // 2 - 1))),
+        lambda p, i, d: math.cos(p / 10000 ** (i / (d // 2 - 1))),
+    )
+)
+slip(PE, "i // 2|pair|column|exponent|speed")(
+    lambda n, d: np.where(
+        np.arange(d) % 2,
+        np.cos(np.arange(n)[:, None] / 1e4 ** ((np.arange(d) // 2) / d)),
+        np.sin(np.arange(n)[:, None] / 1e4 ** ((np.arange(d) // 2) / d)),
+    )
+)
+
+
+@right(FFN)
+def red(x, W1, b1, W2, b2):
+    plano = x.reshape(-1, x.shape[-1])
+    oculta = np.array([[max(h, 0.0) for h in fila] for fila in plano @ W1 + b1])
+    return (oculta @ W2 + b2).reshape(x.shape)
+
+
+right(FFN)(
+    lambda x, a, b, c, d: np.einsum("btf,fd->btd", (np.einsum("btd,df->btf", x, a) + b).clip(min=0), c) + d
+)
+slip(FFN, "residual|x|added")(lambda x, a, b, c, d: x + np.maximum(x @ a + b, 0) @ c + d)
+slip(FFN, "leak|negative|activation|ReLU")(
+    lambda x, a, b, c, d: (lambda z: np.where(z > 0, z, 0.01 * z))(x @ a + b) @ c + d
+)
+slip(FFN, "activation|ReLU|absolute")(lambda x, a, b, c, d: np.abs(x @ a + b) @ c + d)
+slip(FFN, "position|mean|token")(
+    lambda x, a, b, c, d: np.maximum(x.mean(1, keepdims=True) @ a + b, 0) @ c + d + 0 * x
+)
