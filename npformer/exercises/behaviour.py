@@ -48,9 +48,8 @@ class Trial(NamedTuple):
             yield (*probe[:place], change(probe[place]), *probe[place + 1 :])
 
 
-def first_behaviour(trial: Trial, exercise_id: str) -> Seen | None:
-    """The first thing that the answer does and the right one does not, the most telling ones first."""
-    special = SPECIAL.get(exercise_id, ())
+def first_behaviour(trial: Trial, special: tuple[Callable[[Trial], Seen | None], ...]) -> Seen | None:
+    """The first thing that the answer does and the right one does not: the exercise's own looks first."""
     looks = (
         *special,
         unused,
@@ -73,6 +72,8 @@ def other(value: Any) -> Any:
     rng = np.random.default_rng(3)
     if isinstance(value, float):
         return 3 * value
+    if isinstance(value, int):
+        return value + 1
     if not isinstance(value, np.ndarray):
         return value
     if value.dtype == bool:
@@ -122,14 +123,25 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 def other_argument(trial: Trial) -> Seen | None:
     """The answer is what comes out right when one argument is another one: doubled, without its sign."""
     found = [trial.both(probe) for probe in trial.subject.probes]
-    for name in trial.subject.names:
+    for name in filter(partial(_matters, trial), trial.subject.names):
         for words, change in CHANGES.items():
             if _right_for(trial, found, list(trial.with_argument(name, partial(_changed, change)))):
                 return Seen(
-                    f"{{it}} is what comes out right for another {name}: {name} {words}.",
+                    f"{{it}} is what comes out right for other values: {name} {words}.",
                     f"What is done with {name} before it is used?",
                 )
     return None
+
+
+def _matters(trial: Trial, name: str) -> bool:
+    """Whether a little more of an argument gives another answer: no threshold, which many values fit."""
+    more = trial.with_argument(name, partial(_changed, partial(np.multiply, 1 + 1e-3)))
+    rights = [
+        (trial.answer(a, right=True), trial.answer(b, right=True))
+        for a, b in zip(trial.subject.probes, more, strict=True)
+    ]
+    steady = all(a and b and _equal(a[trial.output], b[trial.output]) for a, b in rights)
+    return not steady or not isinstance(trial.subject.probes[0][trial.subject.names.index(name)], float)
 
 
 def _changed(change: Callable[[Any], Any], value: Any) -> Any:
@@ -261,20 +273,37 @@ def _reach(trial: Trial, probe: Arguments, changed: Arguments) -> tuple[Array, A
 
 def too_wide(trial: Trial) -> Seen | None:
     """An entry depends on rows that are none of its business."""
-    found: dict[str, list[tuple[int, ...]]] = {}
-    for last in (True, False):
-        for name, probe, changed in _changed_in_part(trial, last):
-            reach = _reach(trial, probe, changed)
-            if reach is not None and not reach[1].all() and (reach[0] & ~reach[1]).any():
-                found.setdefault(name, []).append(tuple(int(i) for i in np.argwhere(reach[0] & ~reach[1])[0]))
-    if not found:
+    reaches = [
+        (name, *reach)
+        for last in (True, False)
+        for name, probe, changed in _changed_in_part(trial, last)
+        if (reach := _reach(trial, probe, changed)) is not None
+    ]
+    far = [(name, a, b) for name, a, b in reaches if not b.all() and (a & ~b).any()]
+    if not far:
         return None
-    (name, places), *_ = found.items()
-    unit = trial.subject.unit
+    name, student, right = far[0]
+    if not any(b.any() for other, _, b in reaches if other == name):
+        return Seen(
+            f"{{it}} changes when {name} does; it should depend on other arguments only.",
+            f"Where does {name} enter?",
+        )
+    outside = any(_outside(a, b) for other, a, b in far if other == name)
+    place = tuple(int(i) for i in np.argwhere(student & ~right)[0])
+    return _seen_too_far(name, place, trial.subject.outer if outside else trial.subject.unit)
+
+
+def _outside(student: Array, right: Array) -> bool:
+    """Whether a change reaches entries of axis 0 in which it should reach nothing."""
+    rest = tuple(range(1, student.ndim))
+    return student.ndim > 2 and bool((student.any(axis=rest) & ~right.any(axis=rest)).any())
+
+
+def _seen_too_far(name: str, place: tuple[int, ...], unit: str) -> Seen:
     return Seen(
         f"When one {unit} of {name} changes and nothing else, {{it}} changes at other {_many(unit)} "
-        f"too, first at {places[0]}: it depends on neighbours that it should not see.",
-        f"Over which axis is anything summed or averaged, and may one {unit} see another?",
+        f"too, first at {place}: it depends on {_many(unit)} that it should not see.",
+        f"Over which axis is anything summed, averaged or repeated, and which {unit} may see which?",
     )
 
 
@@ -361,12 +390,12 @@ def one_unit(trial: Trial) -> Seen | None:
     known = next((f" It is {name}." for name, f in SHAPES.items() if close(answers, f(POINTS))), "")
     return Seen(
         "Everything around the activation is right. One hidden unit makes of -2, -1, 0, 1, 2: "
-        f"{_written(answers)}.{known}",
+        f"{written(answers)}.{known}",
         "What does max(0, z) make of these five numbers?",
     )
 
 
-def _written(numbers: Array) -> str:
+def written(numbers: Array) -> str:
     return ", ".join(f"{number + 0.0:.3g}" for number in numbers)
 
 
@@ -398,7 +427,7 @@ def one_slope(trial: Trial) -> Seen | None:
             return None
     return Seen(
         "Everything around the activation is right. The slope that one hidden unit has at -2, -1, 0, 1, 2: "
-        f"{_written(answers)}.",
+        f"{written(answers)}.",
         "What is the slope of max(0, z) at these five numbers: where is the unit on, where off?",
     )
 
@@ -598,7 +627,7 @@ def turning(trial: Trial) -> Seen | None:
     angles = np.arctan2(pair[0][1, 1::2], pair[0][1, 0::2])
     return Seen(
         "Each pair of columns keeps its length and turns; from position 0 to 1 the pairs turn by the angles "
-        f"{_written(angles)}.",
+        f"{written(angles)}.",
         "By which angle does pair i turn in one step, and which columns are pair i?",
     )
 
@@ -695,7 +724,7 @@ def halves_of_pairs(trial: Trial) -> Seen | None:
                 f"What is the angle of a {bad}, and what is done with it?",
             )
     found, _ = tables[0]
-    turned = [speed for j in range(found.shape[1]) if (speed := _wave(found[:, j])) is not None]
+    turned = [speed for j in range(found.shape[1]) if (speed := wave(found[:, j])) is not None]
     if len(turned) < found.shape[1]:
         return None
     said = ", ".join(f"{speed:.3g}" for speed in turned[::2])
@@ -707,7 +736,7 @@ def halves_of_pairs(trial: Trial) -> Seen | None:
 
 def _first_wave(table: Array, right: Array, column: int) -> str:
     """What the first wrong column beyond pair 0 is, in the student's own numbers."""
-    speed, wanted = _wave(table[:, column]), _wave(right[:, column])
+    speed, wanted = wave(table[:, column]), wave(right[:, column])
     if speed is None or wanted is None:
         return ""
     if abs(speed - wanted) < 1e-6:
@@ -717,7 +746,7 @@ def _first_wave(table: Array, right: Array, column: int) -> str:
     return f" Column {column} is a wave that turns by {speed:.3g} radians a row."
 
 
-def _wave(column: Array) -> float | None:
+def wave(column: Array) -> float | None:
     """ω with x[p-1] + x[p+1] = 2 cos ω x[p] for every p, which sines and cosines of ωp obey, or None."""
     middle, sides = column[1:-1], column[:-2] + column[2:]
     if not np.isfinite(column).all() or np.abs(middle).max() < 1e-6:

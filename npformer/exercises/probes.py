@@ -40,6 +40,7 @@ class Subject(NamedTuple):
     neutral: dict[str, Any] = {}  # noqa: RUF012  # the value at which an argument does nothing
     landmarks: dict[str, Look] = {}  # noqa: RUF012  # what a line of the solution holds, by its name
     unit: str = "row"  # what stands in a row of the first argument
+    outer: str = "sentence"  # what stands along axis 0 of an argument of three axes
     cancels: dict[str, Callable[..., Arguments]] = {}  # noqa: RUF012  # changes that the right answer does not see
 
     @property
@@ -205,6 +206,12 @@ _NEAR_LOSSES: dict[str, Look] = {
     "the loss of the classes one after the targets": lambda z, t: (
         -np.log(_of_targets(z, (t + 1) % z.shape[1])).mean()
     ),
+    "the mean over every row with every target, N × N numbers": lambda z, t: (
+        -np.log(softmax_forward(z)[0][:, t]).mean()
+    ),
+    "the mean squared distance between the probabilities and the right class": lambda z, t: (
+        ((softmax_forward(z)[0] - np.eye(z.shape[1])[t]) ** 2).sum(axis=1).mean()
+    ),
     "the loss of the classes one before the targets": lambda z, t: -np.log(_of_targets(z, t - 1)).mean(),
 }
 
@@ -221,8 +228,15 @@ def _columns_first(x: Array) -> Array:
     return x.transpose(0, 2, 3, 1).reshape(len(x), x.shape[2], -1)
 
 
+def _large(rows: int, columns: int) -> Array:
+    """Numbers near 1000; but one row has -1000 too, so that only its maximum makes it safe to subtract."""
+    large = _normal(rows, columns) + 1000
+    large[1, 1:] -= 2000
+    return large
+
+
 _HARD = {
-    "SM-OVERFLOW": (_normal(3, 7) + 1000, np.array([4, 0, 6])),
+    "SM-OVERFLOW": (_large(3, 7), np.array([4, 0, 6])),
     "SM-GLOBAL-MAX": (_normal(3, 7) + _APART, np.array([4, 0, 6])),
 }
 _SHIFT: dict[str, Callable[..., Arguments]] = {
@@ -334,7 +348,7 @@ def _softmax_forward_probed() -> Subject:
         ("p",),
         _softmax,
         rows,
-        {"SM-OVERFLOW": (_normal(3, 4) + 1000,), "SM-GLOBAL-MAX": (_normal(3, 4) + _APART,)},
+        {"SM-OVERFLOW": (_large(3, 4),), "SM-GLOBAL-MAX": (_normal(3, 4) + _APART,)},
         sizes="scores: rows columns",
         landmarks={
             "the logarithm of the softmax": lambda s: np.log(softmax_forward(s)[0]),
@@ -350,7 +364,7 @@ def _attention_forward_probed() -> Subject:
         ("y",),
         _attention,
         _attention_probes(),
-        {"SM-OVERFLOW": _huge(np.full((3, 1), 1000.0)), "SM-GLOBAL-MAX": _huge(_APART)},
+        {"SM-OVERFLOW": _huge(np.full((3, 1), 1000.0), last=-1.0), "SM-GLOBAL-MAX": _huge(_APART)},
         sizes="q: T_q d_k; k: T_k d_k; v: T_k d_v",
         neutral={"mask": None},
         unit="query",
@@ -397,10 +411,20 @@ def _loss_smoothed_probed() -> Subject:
         ("loss",),
         _smoothed,
         softened,
-        {code: (*probe, 0.1) for code, probe in _HARD.items()},
+        {
+            "SM-OVERFLOW": (_normal(3, 7) + 1000, np.array([4, 0, 6]), 0.1),
+            "SM-GLOBAL-MAX": (*_HARD["SM-GLOBAL-MAX"], 0.1),
+            "LS-LOG-OF-0": (*_HARD["SM-OVERFLOW"], 0.1),
+        },
         sizes="logits: N V",
         cancels=_SHIFT,
         neutral={"epsilon": 0.0},
+        landmarks={
+            "the loss of a softmax that is taken twice": lambda z, t, e: _smoothed(_softmax(z), t, e),
+            "a mean of probabilities, without a logarithm": lambda z, t, e: (
+                (1 - e) * _of_targets(z, t).mean() + e / z.shape[1]
+            ),
+        },
     )
 
 
@@ -479,9 +503,19 @@ def _adam_step_probed() -> Subject:
         "w, g, m, v, t, learning_rate",
         ("w", "m", "v"),
         _adam,
-        steps,
+        (*steps, _small_step(*_normal(4, 4))),
         sizes="w: n; t: t",
+        landmarks={
+            "the corrected mean m̂": lambda w, g, m, v, t, rate: (0.9 * m + 0.1 * g) / (1 - 0.9**t),
+            "the corrected mean v̂": lambda w, g, m, v, t, rate: (0.98 * v + 0.02 * g * g) / (1 - 0.98**t),
+            "the step alone, which is taken from w": lambda w, *more: w - _adam(w, *more)[0],
+        },
     )
+
+
+def _small_step(w: Array, g: Array, m: Array, v: Array) -> Arguments:
+    """Gradients so small that ε counts where it stands under the root, and nowhere else."""
+    return w, 1e-5 * g, 3e-6 * m, 1e-11 * v * v, 3, 0.05
 
 
 def _rms_norm_probed() -> Subject:
@@ -529,6 +563,7 @@ def _attention_grouped_probed() -> Subject:
         ),
         sizes="q: n_heads T_q d_k; k: n_kv_heads T_k d_k; v: n_kv_heads T_k d_v",
         unit="position",
+        outer="head",
     )
 
 
@@ -540,7 +575,10 @@ def _rope_attention_probed() -> Subject:
         tuple(tuple(_normal(T, d, seed=n) for n in range(3)) for T, d in ((5, 6), (3, 8))),
         sizes="q: T d",
         unit="position",
-        landmarks={"attention without positions": _attention},
+        landmarks={
+            "attention without positions": _attention,
+            "attention without positions, its output turned": lambda q, k, v: _rope(_attention(q, k, v)),
+        },
     )
 
 
@@ -553,8 +591,8 @@ def _sample_temperature_probed() -> Subject:
         "logits, temperature",
         ("p",),
         _with_temperature,
-        ((_normal(3, 4), 0.5), (2 * _normal(5, 2), 1.6), (3 * _normal(4, 6), 0.8)),
-        {"SM-OVERFLOW": (_normal(3, 4) + 1000, 0.5), "SM-GLOBAL-MAX": (_normal(3, 4) + _APART, 0.5)},
+        ((_normal(3, 4), 0.5), (2 * _normal(5, 2), 1.6), (0.5 * _normal(4, 6), 0.8)),
+        {"SM-OVERFLOW": (_large(3, 4), 0.5), "SM-GLOBAL-MAX": (_normal(3, 4) + _APART, 0.5)},
         sizes="logits: rows V",
         neutral={"temperature": 1.0},
         landmarks={"the logits, divided": lambda z, t: z / t},
@@ -570,7 +608,6 @@ def _sample_top_p_probed() -> Subject:
         _top_p,
         ((p, 0.7), (p[::-1], 0.5), (np.array([0.1, 0.05, 0.85]), 0.6), (p[[3, 0, 1, 5, 4, 2]], 0.93)),
         sizes="p: V",
-        neutral={"share": 1.0},
     )
 
 
@@ -647,10 +684,11 @@ def _attention_probes() -> tuple[Arguments, ...]:
     )
 
 
-def _huge(level: Array) -> Arguments:
-    """Queries and keys whose scores are `level` more than ordinary ones."""
+def _huge(level: Array, last: float = 1.0) -> Arguments:
+    """Queries and keys whose scores are `level` more than ordinary ones; for the last key `last` times that."""
     q, k = _normal(3, 4), _normal(5, 4)
-    return np.append(q, level, axis=1), np.append(k, np.full((5, 1), 5**0.5), axis=1), _normal(5, 2), None
+    more = 5**0.5 * np.array([[1.0], [1.0], [1.0], [1.0], [last]])
+    return np.append(q, level, axis=1), np.append(k, more, axis=1), _normal(5, 2), None
 
 
 def _block_probe(d: int) -> Arguments:

@@ -182,6 +182,40 @@ def _cuts(axis: int) -> Iterator[tuple[str, Callable[[Array], Array]]]:
     yield "the {0} stand one place too early: the first comes last.", partial(np.roll, shift=-1, axis=axis)
 
 
+def truths(view: View) -> Seen | None:
+    """True and False: exchanged, True everywhere, or which of the two stands where it should not."""
+    pairs = list(zip(view.found, view.right, strict=True))
+    if any(a.shape != b.shape or a.size < 2 or not _two_valued(b) for a, b in pairs):
+        return None
+    if all(((b == 1) == (a == 0)).all() and (a[b == 0] <= -1e4).all() for a, b in pairs):
+        return Seen(
+            "{it} is 0 where True is asked for, and far below 0 where False is.",
+            "Is it to be added, or to be True and False?",
+        )
+    if not all(_two_valued(a) for a, _ in pairs):
+        return None
+    if all((a == 1 - b).all() for a, b in pairs):
+        return Seen("{it} has True and False exchanged.", "Which of the two stands for what may be seen?")
+    if all(a.all() for a, _ in pairs):
+        return Seen("{it} is True everywhere.", "What is to be hidden, and from whom?")
+    return _shown_or_hidden(pairs)
+
+
+def _two_valued(array: Array) -> bool:
+    return bool(np.isin(array, (0, 1)).all())
+
+
+def _shown_or_hidden(pairs: list[tuple[Array, Array]]) -> Seen:
+    shown = [tuple(map(int, place)) for a, b in pairs for place in np.argwhere(a > b)]
+    hidden = [tuple(map(int, place)) for a, b in pairs for place in np.argwhere(a < b)]
+    said = [f"True stands where False is asked for, first at {shown[0]}"] if shown else []
+    said += [f"False stands where True is asked for, first at {hidden[0]}"] if hidden else []
+    only = "" if len(said) > 1 else "; elsewhere the two agree"
+    row, column = (shown + hidden)[0][-2:] if len((shown + hidden)[0]) > 1 else ("", "")
+    asks = f"May row {row} see column {column}: which of the two stands later in the text?"
+    return Seen(f"{{it}}: {', and '.join(said)}{only}.", asks)
+
+
 # --- something else that the solution holds --------------------------------------------------------
 
 
@@ -309,10 +343,6 @@ def _sizes(sizes: tuple[dict[str, int], ...]) -> dict[str, list[float]]:
 # --- a function of the right answer ----------------------------------------------------------------
 
 FUNCTIONS: dict[str, tuple[Callable[[Array], Any], str]] = {
-    "it is 0 where True is asked for, and below where False is": (
-        lambda b: np.where(b, 0.0, -np.inf),
-        "Is it to be added, or to be True and False?",
-    ),
     "its logarithm is right: what came back is the log of what is asked for": (
         np.log,
         "Is the number asked for, or its logarithm?",
@@ -329,15 +359,15 @@ FUNCTIONS: dict[str, tuple[Callable[[Array], Any], str]] = {
         np.abs,
         "Where does a sign get lost?",
     ),
+    "the largest number of each row became 1, the others 0": (
+        lambda b: 1.0 * (b == b.max(axis=-1, keepdims=True)),
+        "Is one winner asked for, or a share for each?",
+    ),
     "the numbers are cut to whole ones, as in an array of integers": (
         np.trunc,
         "Which type has the array that holds them?",
     ),
     "the numbers are rounded to whole ones": (np.round, "Where is anything rounded?"),
-    "the largest number of each row became 1, the others 0": (
-        lambda b: 1.0 * (b == b.max(axis=-1, keepdims=True)),
-        "Is one winner asked for, or a share for each?",
-    ),
     "the numbers of each row are sorted": (lambda b: np.sort(b, axis=-1), "Where is anything sorted?"),
     "the numbers are added up from row to row": (
         lambda b: np.cumsum(b, axis=-2),
@@ -362,9 +392,15 @@ def function_of(view: View) -> Seen | None:
     """A known function of the right answer."""
     for says, (made, asks) in FUNCTIONS.items():
         with np.errstate(all="ignore"):
-            if holds(view, made):
+            if holds(view, made) and _tells(view):
                 return Seen(f"{{it}}: {says}.", asks)
     return None
+
+
+def _tells(view: View) -> bool:
+    """Whether most answers hold two numbers at least: one number alone fits many relations."""
+    plain = [a.size > 1 and np.unique(a).size < 2 for a in view.found]
+    return 2 * sum(plain) < len(plain)
 
 
 # --- something added or multiplied -----------------------------------------------------------------
@@ -385,6 +421,12 @@ def added(view: View) -> Seen | None:
                 return _added(name, times, words)
     if any(r.size < 2 for r in rest):
         return None
+    for name in view.arguments[0]:
+        if all(_multiple(r, args[name]) for r, args in zip(rest, view.arguments, strict=True)):
+            return Seen(
+                f"{{it}} is right with a multiple of {name} added to it.",
+                f"Which term holds {name}, and how often?",
+            )
     if all(np.ptp(r) <= EXACT * size(b) for r, b in zip(rest, view.right, strict=True)):
         return Seen(
             "{it} is right up to a constant that is added to every number.", "Where is this number added?"
@@ -403,6 +445,11 @@ def _added(name: str, times: float, words: str) -> Seen:
         f"{{it}} is right with {words}{name} added to it: {name} enters once too often.",
         f"How often is {name} to be added: is there a residual here?",
     )
+
+
+def _multiple(rest: Array, value: Any) -> bool:
+    same_shape = isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.shape == rest.shape
+    return same_shape and ratio(rest, value) is not None and size(rest) * EXACT < np.abs(rest).max()
 
 
 def _is(rest: Array, times: float, value: Any) -> bool:
@@ -446,11 +493,22 @@ def unfilled(view: View) -> Seen | None:
         return None
     a, b = next((a, b) for a, b in pairs if not close(a, b))
     place = tuple(int(i) for i in np.argwhere((a == 0) & (np.abs(b) > EXACT))[0])
+    if any(_empty_lines(a, b, axis) for axis in range(-min(2, a.ndim), 0)):
+        return Seen(
+            f"{{it}} is right where it is not 0, and 0 stands where it should not, first at {place}: "
+            "these rows or columns are not filled.",
+            "Which entries does the loop reach, and where does `return` stand?",
+        )
     return Seen(
-        f"{{it}} is right where it is not 0, and 0 stands where it should not, first at {place}: "
-        "these rows or columns are not filled.",
-        "Which entries does the loop reach, and where does `return` stand?",
+        f"{{it}} is right where it is not 0, and 0 stands at single places where it should not, first at "
+        f"{place}.",
+        "What decides which entries become 0: a comparison, a mask, a sign?",
     )
+
+
+def _empty_lines(found: Array, right: Array, axis: int) -> bool:
+    """Whether a whole row, or a whole column, is 0 and should not be."""
+    return bool((~found.any(axis=axis) & right.any(axis=axis)).any())
 
 
 def affine(view: View) -> Seen | None:
@@ -461,6 +519,8 @@ def affine(view: View) -> Seen | None:
     lines = [np.polyfit(b.ravel(), a.ravel(), 1) for a, b in pairs]
     if not all(close(a, slope * b + more) for (a, b), (slope, more) in zip(pairs, lines, strict=True)):
         return None
+    if min(abs(slope) for slope, _ in lines) < EXACT:
+        return None  # one number everywhere: nothing is left of the right ones
     name = named_factor([float(slope) for slope, _ in lines], view.sizes) or "one factor"
     return Seen(
         f"{{it}} is the right one multiplied by {name}, with a constant added to every number.",
@@ -546,6 +606,7 @@ LOOKS: tuple[Callable[[View], Seen | None], ...] = (
     other_axes,
     reduced,
     short,
+    truths,
     landmark,
     factor,
     cut_at_zero,

@@ -630,8 +630,8 @@ def adam(
     v = kept_2 * v + (1 - kept_2) * (g if mixes == "no square" else g * g)
     m_hat = m / (1 - 0.9 ** (t + steps)) if correct[0] else m
     v_hat = v / (1 - 0.98 ** (t + steps)) if correct[1] else v
-    below = v_hat**0.5 if root else v_hat
-    return w + sign * learning_rate * m_hat / (below + 1e-9), m, v
+    below = (v_hat + 1e-9 * inside) ** (0.5 if root else 1.0) + 1e-9 * (not inside)
+    return w + sign * learning_rate * m_hat / below, m, v
 
 
 ADAM: dict[str, tuple[Options, ...]] = {
@@ -641,6 +641,7 @@ ADAM: dict[str, tuple[Options, ...]] = {
         {"correct": (True, False)},
     ),
     "ADAM-NO-ROOT": ({"root": False},),
+    "ADAM-EPS-INSIDE": ({"inside": True},),
     "ADAM-UPHILL": ({"sign": 1.0},),
     "ADAM-MIX-SWAPPED": ({"mixes": "swapped"},),
     "ADAM-NO-SQUARE": ({"mixes": "no square"},),

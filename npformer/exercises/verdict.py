@@ -10,7 +10,8 @@ import numpy as np
 
 from npformer.backend import Array
 from npformer.exercises.bank import Exercise
-from npformer.exercises.behaviour import LATER, Trial, first_behaviour
+from npformer.exercises.behaviour import LATER, SPECIAL, Trial, first_behaviour
+from npformer.exercises.evidence import BEFORE, SINCE_2017
 from npformer.exercises.mistakes import differing, outcomes, recognised, right, words
 from npformer.exercises.probes import Subject, subjects
 from npformer.exercises.relations import (
@@ -291,9 +292,11 @@ def _look(
     mine, theirs = (tuple(o.arrays[k].astype(float) for o in side) for side in (found, right(exercise_id)))
     view = View(mine, theirs, arguments, sizes, subject.landmarks)
     trial = Trial(subject, function, k, sizes, memo)
+    special = (*SPECIAL.get(exercise_id, ()), *SINCE_2017.get(exercise_id, ()))
     return (
-        first_relation(view)
-        or first_behaviour(trial, exercise_id)
+        (tried(BEFORE[exercise_id], trial) if exercise_id in BEFORE else None)
+        or first_relation(view)
+        or first_behaviour(trial, special)
         or tried(along, view, DIRECTIONS.get(exercise_id, {}))
         or tried(by_part, view)
         or tried(same_for_all, view)

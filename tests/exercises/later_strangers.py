@@ -922,7 +922,7 @@ each(
     lambda q, k, v: np.einsum(
         "ij,jc->ic", soft(np.einsum("ic,jc->ij", rope_gptj(q), rope_gptj(k)) * q.shape[1] ** -0.5), v
     ),
-    lambda q, k, v: attention_with_rope(*map(np.float32, (q, k, v))),
+    lambda q, k, v: rope_attention_by(rope_gptj, rope_gptj)(*map(np.float32, (q, k, v))),
 )
 back = roped(lambda a, b, w: a * np.cos(w) + b * np.sin(w), lambda a, b, w: b * np.cos(w) - a * np.sin(w))
 slip(RAT, r"\bv\b|value")(lambda q, k, v: attention_with_rope(q, k, rope_gptj(v)))
@@ -1078,7 +1078,10 @@ slip(GQA, "ValueError|shape|axis|head")(
     lambda q, k, v: soft(q @ k.transpose(0, 2, 1) / math.sqrt(q.shape[2])) @ v
 )
 slip(GQA, "ValueError|shape|axis|key|repeat|IndexError")(
-    lambda q, k, v: grouped_query_attention(q, k.repeat(len(q) // len(k), 1), v.repeat(len(q) // len(k), 1))
+    lambda q, k, v: (
+        soft(q @ k.repeat(len(q) // len(k), 1).transpose(0, 2, 1) / math.sqrt(q.shape[2]))
+        @ v.repeat(len(q) // len(k), 1)
+    )
 )
 slip(GQA, "softmax|weights|sum to 1|linear")(
     lambda q, k, v: (
