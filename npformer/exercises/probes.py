@@ -236,7 +236,7 @@ def _large(rows: int, columns: int) -> Array:
 
 
 _HARD = {
-    "SM-OVERFLOW": (_large(3, 7), np.array([4, 0, 6])),
+    "SM-OVERFLOW": (_normal(3, 7) + 1000, np.array([4, 0, 6])),
     "SM-GLOBAL-MAX": (_normal(3, 7) + _APART, np.array([4, 0, 6])),
 }
 _SHIFT: dict[str, Callable[..., Arguments]] = {
@@ -395,7 +395,7 @@ def _cross_entropy_forward_probed() -> Subject:
         ("loss",),
         _cross_entropy,
         _losses(),
-        _HARD,
+        _HARD | {"CE-LOG-OF-0": (_large(3, 7), np.array([4, 3, 6]))},
         sizes="logits: N V",
         cancels=_SHIFT,
         landmarks=_NEAR_LOSSES,
@@ -412,9 +412,8 @@ def _loss_smoothed_probed() -> Subject:
         _smoothed,
         softened,
         {
-            "SM-OVERFLOW": (_normal(3, 7) + 1000, np.array([4, 0, 6]), 0.1),
-            "SM-GLOBAL-MAX": (*_HARD["SM-GLOBAL-MAX"], 0.1),
-            "LS-LOG-OF-0": (*_HARD["SM-OVERFLOW"], 0.1),
+            **{code: (*probe, 0.1) for code, probe in _HARD.items()},
+            "LS-LOG-OF-0": (_large(3, 7), np.array([4, 0, 6]), 0.1),
         },
         sizes="logits: N V",
         cancels=_SHIFT,
@@ -547,6 +546,10 @@ def _gate_forward_probed() -> Subject:
         landmarks={
             "the gate": lambda x, W_gate, *_: silu(x @ W_gate),
             "the hidden layer": lambda x, W_gate, W_up, _: silu(x @ W_gate) * (x @ W_up),
+            "the right output, put through SiLU once more": lambda x, *params: silu(_gated(x, *params)),
+            "a gate that is a softmax over the hidden units": lambda x, W_gate, W_up, W_down: (
+                (_softmax(x @ W_gate) * (x @ W_up)) @ W_down
+            ),
         },
     )
 

@@ -67,6 +67,46 @@ def tried(look: Callable[..., Seen | None], *args: Any) -> Seen | None:
 # --- form ------------------------------------------------------------------------------------------
 
 
+def no_entries(view: View) -> Seen | None:
+    """An array without a single entry."""
+    empty = [a for a, b in zip(view.found, view.right, strict=True) if b.size and not a.size]
+    if not empty:
+        return None
+    return Seen(f"{{it}} has no entries: its shape is {empty[0].shape}.", "Which line fills it?")
+
+
+def coarse(view: View) -> Seen | None:
+    """The right numbers, as the few digits of float16 give them."""
+    pairs = list(zip(view.found, view.right, strict=True))
+    if any(a.shape != b.shape or not np.isfinite(a).all() for a, b in pairs):
+        return None
+    with np.errstate(over="ignore"):
+        if not all(np.array_equal(a.astype(np.float16), a) for a, _ in pairs):
+            return None
+    if any(np.abs(a - b).max(initial=0) > 2e-3 * size(b) for a, b in pairs):
+        return None
+    return Seen(
+        "{it} is right to about three digits; its numbers are those of float16.",
+        "Which type have the arrays, and how many digits does it hold?",
+    )
+
+
+def not_finite(view: View) -> Seen | None:
+    """NaN or infinities where numbers are asked for."""
+    pairs = [(a, b) for a, b in zip(view.found, view.right, strict=True) if a.shape == b.shape]
+    bad = [(a, ~np.isfinite(a) & np.isfinite(b), b) for a, b in pairs]
+    a, places, b = next(((a, w, b) for a, w, b in bad if w.any()), (None, np.zeros(0), None))
+    if a is None:
+        return None
+    what = "NaN" if np.isnan(a[places]).any() else "infinite"
+    where = f", first at {tuple(int(i) for i in np.argwhere(places)[0])}" if a.ndim else ""
+    rest = all(close(np.where(w, 0, a), np.where(w, 0, b)) and not w.all() for a, w, b in bad)
+    return Seen(
+        f"{{it}} is {what} where a number is asked for{where}{'; all other numbers agree' * rest}.",
+        "Which line divides by 0, or takes a root, a logarithm or exp of what has none?",
+    )
+
+
 def zeros(view: View) -> Seen | None:
     """Nothing but zeros."""
     if any(a.size == 0 or a.any() for a in view.found):
@@ -315,8 +355,8 @@ def named_factor(ratios: list[float], sizes: tuple[dict[str, int], ...]) -> str:
         candidates |= {
             name: values,
             f"1/({name})" if " " in name else f"1/{name}": [1 / v for v in values],
-            f"√{name}": [v**0.5 for v in values],
-            f"1/√{name}": [v**-0.5 for v in values],
+            f"√({name})" if " " in name else f"√{name}": [v**0.5 for v in values],
+            f"1/√({name})" if " " in name else f"1/√{name}": [v**-0.5 for v in values],
             f"{name}/({name} - 1)": [v / max(v - 1, 0.5) for v in values],
             f"√({name}/({name} - 1))": [(v / max(v - 1, 0.5)) ** 0.5 for v in values],
             f"√(({name} - 1)/{name})": [(max(v - 1, 0.5) / v) ** 0.5 for v in values],
@@ -368,6 +408,12 @@ FUNCTIONS: dict[str, tuple[Callable[[Array], Any], str]] = {
         "Which type has the array that holds them?",
     ),
     "the numbers are rounded to whole ones": (np.round, "Where is anything rounded?"),
+    "the numbers are rounded to one decimal": (partial(np.round, decimals=1), "Where is anything rounded?"),
+    "the numbers are rounded to two decimals": (partial(np.round, decimals=2), "Where is anything rounded?"),
+    "the numbers are rounded to three decimals": (
+        partial(np.round, decimals=3),
+        "Where is anything rounded?",
+    ),
     "the numbers of each row are sorted": (lambda b: np.sort(b, axis=-1), "Where is anything sorted?"),
     "the numbers are added up from row to row": (
         lambda b: np.cumsum(b, axis=-2),

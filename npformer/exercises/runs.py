@@ -60,7 +60,7 @@ def run(function: Callable[..., Any], probe: Arguments, subject: Subject) -> Out
     names = [name.split("=")[0] for name in subject.arguments.split(", ")]
     try:
         with quiet():
-            raw = copy.deepcopy(call(function, given, names))
+            raw = _copied(call(function, given, names))
             if raw is None or raw is ...:
                 return Outcome(empty=True)
             arrays = read(raw, subject.outputs)
@@ -74,6 +74,14 @@ def run(function: Callable[..., Any], probe: Arguments, subject: Subject) -> Out
     pairs = zip(names, probe, given, strict=False)
     changed = (name for name, a, b in pairs if isinstance(a, np.ndarray) and not np.array_equal(a, b))
     return Outcome(arrays, changed=tuple(changed), raw=raw)
+
+
+def _copied(raw: Any) -> Any:
+    """A copy that later calls cannot change; a thing that cannot be copied, as a generator, itself."""
+    try:
+        return copy.deepcopy(raw)
+    except TypeError:
+        return raw
 
 
 def _of_the_class_run(error: BaseException) -> bool:
@@ -94,7 +102,7 @@ def read(raw: Any, outputs: tuple[str, ...]) -> tuple[Array, ...]:
     """
     parts = [raw] if len(outputs) == 1 else list(_flat(raw))
     if len(parts) != len(outputs):
-        raise Unread(f"expected {len(outputs)} outputs: {', '.join(outputs)}")
+        raise Unread(f"{len(outputs)} outputs are asked for: {', '.join(outputs)}")
     return tuple(_array(name, part) for name, part in zip(outputs, parts, strict=True))
 
 
@@ -111,10 +119,15 @@ def _array(name: str, part: Any) -> Array:
         array = np.array(part)
         array = array.astype(float) if array.dtype == object else array
     except (TypeError, ValueError, OverflowError):
-        raise Unread(f"{name} is not an array of real numbers") from None
+        raise Unread(_no_numbers(name, type(part).__name__)) from None
     if array.dtype.kind not in "fiub":
-        raise Unread(f"{name} is not an array of real numbers")
+        kind = "complex" if array.dtype.kind == "c" else "text" if array.dtype.kind in "US" else ""
+        raise Unread(_no_numbers(name, kind or type(part).__name__))
     return array
+
+
+def _no_numbers(name: str, kind: str) -> str:
+    return f"{name} is not an array of real numbers; its type is {kind}"
 
 
 def said(error: BaseException) -> str:

@@ -662,7 +662,7 @@ def smoothed(
     gather: Callable[[Array], Array] = np.mean,
 ) -> Array:
     """Cross-entropy against (1 - ε) at the target and ε/V everywhere, or what the options make of it."""
-    log_p = np.log(softmax(logits))
+    log_p = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
     at = np.take_along_axis(log_p, targets[:, None], axis=-1)[:, 0]
     return -gather(share(at, epsilon, log_p))
 

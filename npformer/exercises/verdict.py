@@ -20,7 +20,10 @@ from npformer.exercises.relations import (
     along,
     by_part,
     close,
+    coarse,
     first_relation,
+    no_entries,
+    not_finite,
     same_for_all,
     tried,
 )
@@ -185,7 +188,10 @@ ASKS = {
 def stopped(found: tuple[Outcome, ...]) -> Result:
     """The function ends in an error on every probe."""
     outcome = next(outcome for outcome in found if outcome.error)
-    return Result("error", (), f"It stopped with {outcome.error}.", "", _asked(outcome))
+    says = f"It stopped with {outcome.error}."
+    if outcome.kind == "Unread":
+        says = f"The function runs; {outcome.error.removeprefix('Unread: ')}."
+    return Result("error", (), says, "", _asked(outcome))
 
 
 def _asked(outcome: Outcome) -> str:
@@ -199,6 +205,8 @@ def _asked(outcome: Outcome) -> str:
 def mixed(exercise_id: str, found: tuple[Outcome, ...]) -> Seen | None:
     """The right arrays in a tuple or dict where one is asked for, in another order, or not all of them."""
     outputs, named = subjects()[exercise_id].outputs, [_named(outcome.raw) for outcome in found]
+    if len(outputs) == 1 and isinstance(found[0].raw, np.ndarray):
+        return None
     if any(not parts or parts.keys() != named[0].keys() for parts in named):
         return None
     places = {label: _place_of(label, named, exercise_id) for label in named[0]}
@@ -240,7 +248,7 @@ def _named(raw: Any) -> dict[Any, Array]:
         try:
             arrays[label] = np.asarray(part, float)
         except (TypeError, ValueError, OverflowError):
-            continue
+            arrays[label] = np.array(np.nan)  # it is counted, and agrees with no output
     return arrays
 
 
@@ -294,8 +302,11 @@ def _look(
     trial = Trial(subject, function, k, sizes, memo)
     special = (*SPECIAL.get(exercise_id, ()), *SINCE_2017.get(exercise_id, ()))
     return (
-        (tried(BEFORE[exercise_id], trial) if exercise_id in BEFORE else None)
+        tried(no_entries, view)
+        or tried(coarse, view)
+        or (tried(BEFORE[exercise_id], trial) if exercise_id in BEFORE else None)
         or first_relation(view)
+        or tried(not_finite, view)
         or first_behaviour(trial, special)
         or tried(along, view, DIRECTIONS.get(exercise_id, {}))
         or tried(by_part, view)

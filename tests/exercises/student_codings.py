@@ -735,6 +735,10 @@ for f in (
 right("embedding.forward")(lambda ids, E: math.sqrt(E.shape[1]) * np.eye(len(E))[ids] @ E)
 
 
+def logs(logits):
+    return logits - np.log(np.exp(logits - logits.max(1)[:, None]).sum(1))[:, None] - logits.max(1)[:, None]
+
+
 def nll(p, targets):
     return -np.mean(np.log(p[np.arange(len(p)), targets]))
 
@@ -750,8 +754,11 @@ for f in (
     ),
 ):
     wrong("cross_entropy.forward", "CE-DOUBLE-SOFTMAX")(f)
-right("cross_entropy.forward")(lambda logits, targets: nll(stable(logits, 1), targets))
-right("cross_entropy.forward")(lambda logits, targets: float(nll(stable(logits.astype("f4"), 1), targets)))
+wrong("cross_entropy.forward", "CE-LOG-OF-0")(lambda logits, targets: nll(stable(logits, 1), targets))
+right("cross_entropy.forward")(lambda logits, targets: -logs(logits)[range(len(targets)), targets].mean())
+wrong("cross_entropy.forward", "CE-LOG-OF-0")(
+    lambda logits, targets: float(nll(stable(logits.astype("f4"), 1), targets))
+)
 
 
 @wrong("block.forward", "BLOCK-PRE-FOR-POST")
@@ -965,6 +972,7 @@ def adam_like(b1=0.9, b2=0.98, c1=1, c2=1, square=lambda g: g**2, below=np.sqrt,
 for code, f in [
     ("ADAM-NO-CORRECTION", adam_like(c1=0, c2=0)),
     ("ADAM-NO-ROOT", adam_like(below=lambda v: v)),
+    ("ADAM-EPS-INSIDE", adam_like(below=lambda v: np.sqrt(v + 1e-9))),
     ("ADAM-UPHILL", adam_like(sign=-1)),
     ("ADAM-MIX-SWAPPED", adam_like(b1=1 - 0.9, b2=1 - 0.98)),
     ("ADAM-NO-SQUARE", adam_like(square=lambda g: g)),
@@ -974,17 +982,21 @@ for code, f in [
 right("adam.step")(adam_like())
 
 
-def soft_targets(weights, gather=np.mean):
+def soft_targets(weights, gather=np.mean, log=logs):
     """Against a whole row of target weights."""
 
     def f(logits, targets, epsilon):
         q = weights(np.eye(logits.shape[1])[targets], epsilon, logits.shape[1])
-        return gather(-(q * np.log(stable(logits, 1))).sum(1))
+        return gather(-(q * log(logits)).sum(1))
 
     return f
 
 
 for code, f in [
+    (
+        "LS-LOG-OF-0",
+        soft_targets(lambda one, e, V: (1 - e) * one + e / V, log=lambda z: np.log(stable(z, 1))),
+    ),
     ("LS-IGNORED", soft_targets(lambda one, e, V: one)),
     ("LS-NOT-DIVIDED", soft_targets(lambda one, e, V: (1 - e) * one + e)),
     ("LS-OTHERS-ONLY", soft_targets(lambda one, e, V: (1 - e) * one + e * (1 - one) / (V - 1))),

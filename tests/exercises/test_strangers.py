@@ -10,9 +10,11 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import later_strangers
 import numpy as np
 import pytest
 import stranger_codings
+from later_strangers import LATER
 from stranger_codings import STRANGERS
 
 import npformer
@@ -36,7 +38,9 @@ NAMES = [
 
 def of(label):
     return [
-        pytest.param(*entry, id=f"{k}-{entry[0]}") for k, entry in enumerate(STRANGERS) if entry[1] == label
+        pytest.param(*entry, id=f"{k}-{entry[0]}")
+        for k, entry in enumerate(STRANGERS + LATER)
+        if entry[1] == label
     ]
 
 
@@ -65,6 +69,21 @@ def test_no_slip_passes_and_nearly_all_are_seen():
     assert len(slips) >= 240 and len(unseen) <= 0.02 * len(slips)
 
 
+def test_a_later_slip_never_passes_and_its_word_stands_in_the_reply_where_it_has_a_name():
+    replies = [(entry, check(entry[0], entry[3], level=2)) for entry in LATER if entry[1] == "wrong"]
+    assert not [entry for entry, result in replies if result or not result.question.endswith("?")]
+    told = [re.search(word, f"{r.hint} {r.evidence}", re.I) for (_, _, word, _), r in replies]
+    assert all(found for found, (_, result) in zip(told, replies, strict=True) if result.codes)
+    assert len(replies) >= 280 and sum(map(bool, told)) >= 0.9 * len(replies)
+
+
+def test_every_code_exercise_has_strangers():
+    wanted = {e.id for e in bank().values() if e.kind == "code"}
+    for label, least in (("right", 2), ("wrong", 5)):
+        counted = Counter(e for e, which, _, _ in STRANGERS + LATER if which == label)
+        assert {e for e in wanted if counted[e] < least} == set()
+
+
 def test_there_are_strangers_enough():
     labels = Counter(label for _, label, _, _ in STRANGERS)
     assert labels["right"] >= 70 and labels["wrong"] >= 240 and labels["variant"] >= 4
@@ -75,7 +94,7 @@ def numbers_of(text):
 
 
 def test_an_observation_never_tells_the_expected_numbers():
-    for exercise, label, _, f in STRANGERS:
+    for exercise, label, _, f in STRANGERS + LATER:
         subject = subjects()[exercise]
         if label == "wrong":
             told = numbers_of(check(exercise, f, level=3).evidence)
@@ -607,7 +626,8 @@ def test_a_check_is_quick():
 
 def test_strangers_write_in_their_own_way():
     sources = {
-        inspect.getsource(stranger_codings).count(word)
+        inspect.getsource(module).count(word)
+        for module in (stranger_codings, later_strangers)
         for word in ("einsum", "for ", "lambda", "partial", "math.")
     }
     assert min(sources) > 3
