@@ -91,20 +91,30 @@ def coarse(view: View) -> Seen | None:
     )
 
 
-def not_finite(view: View) -> Seen | None:
-    """NaN or infinities where numbers are asked for."""
-    pairs = [(a, b) for a, b in zip(view.found, view.right, strict=True) if a.shape == b.shape]
-    bad = [(a, ~np.isfinite(a) & np.isfinite(b), b) for a, b in pairs]
-    a, places, b = next(((a, w, b) for a, w, b in bad if w.any()), (None, np.zeros(0), None))
-    if a is None:
+def nothing_finite(view: View) -> Seen | None:
+    """Not one number: nothing can be compared."""
+    if any(
+        np.isfinite(a).any() or not np.isfinite(b).all() for a, b in zip(view.found, view.right, strict=True)
+    ):
         return None
-    what = "NaN" if np.isnan(a[places]).any() else "infinite"
-    where = f", first at {tuple(int(i) for i in np.argwhere(places)[0])}" if a.ndim else ""
-    rest = all(close(np.where(w, 0, a), np.where(w, 0, b)) and not w.all() for a, w, b in bad)
-    return Seen(
-        f"{{it}} is {what} where a number is asked for{where}{'; all other numbers agree' * rest}.",
-        "Which line divides by 0, or takes a root, a logarithm or exp of what has none?",
-    )
+    return Seen("{it} is NaN or infinite everywhere.", _NOT_FINITE)
+
+
+def not_finite(view: View) -> Seen | None:
+    """NaN or infinities among the numbers."""
+    pairs = [(a, b) for a, b in zip(view.found, view.right, strict=True) if a.shape == b.shape]
+    bad = [(a, ~np.isfinite(a) & np.isfinite(b)) for a, b in pairs]
+    found = next(((a, places) for a, places in bad if places.any()), None)
+    if found is None:
+        return None
+    what = "NaN" if np.isnan(found[0][found[1]]).any() else "infinite"
+    where = f", first at {tuple(int(i) for i in np.argwhere(found[1])[0])}" if found[0].ndim else ""
+    rest = all(close(np.where(p, 0, a), np.where(p, 0, b)) for (a, p), (_, b) in zip(bad, pairs, strict=True))
+    others = "; all other numbers agree" * rest
+    return Seen(f"{{it}} is {what} where a number is asked for{where}{others}.", _NOT_FINITE)
+
+
+_NOT_FINITE = "Which line divides by 0, or takes a root, a logarithm or exp of what has none?"
 
 
 def zeros(view: View) -> Seen | None:

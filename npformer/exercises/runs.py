@@ -103,7 +103,7 @@ def read(raw: Any, outputs: tuple[str, ...]) -> tuple[Array, ...]:
     parts = [raw] if len(outputs) == 1 else list(_flat(raw))
     if len(parts) != len(outputs):
         raise Unread(f"{len(outputs)} outputs are asked for: {', '.join(outputs)}")
-    return tuple(_array(name, part) for name, part in zip(outputs, parts, strict=True))
+    return tuple(as_array(name, part) for name, part in zip(outputs, parts, strict=True))
 
 
 def _flat(raw: Any) -> Iterator[Any]:
@@ -114,7 +114,8 @@ def _flat(raw: Any) -> Iterator[Any]:
         yield raw
 
 
-def _array(name: str, part: Any) -> Array:
+def as_array(name: str, part: Any) -> Array:
+    """One output as an array of real numbers. Raises Unread where it is none."""
     try:
         array = np.array(part)
         array = array.astype(float) if array.dtype == object else array

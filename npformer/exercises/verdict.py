@@ -24,13 +24,16 @@ from npformer.exercises.relations import (
     first_relation,
     no_entries,
     not_finite,
+    nothing_finite,
     same_for_all,
     tried,
 )
 from npformer.exercises.result import Result, passed, unanswered
 from npformer.exercises.runs import (
     Outcome,
+    Unread,
     agreeing,
+    as_array,
     quiet,
     returned_by_npformer,
     run,
@@ -246,8 +249,8 @@ def _named(raw: Any) -> dict[Any, Array]:
     arrays = {}
     for label, part in entries.items():
         try:
-            arrays[label] = np.asarray(part, float)
-        except (TypeError, ValueError, OverflowError):
+            arrays[label] = as_array(str(label), part).astype(float)
+        except Unread:
             arrays[label] = np.array(np.nan)  # it is counted, and agrees with no output
     return arrays
 
@@ -306,8 +309,9 @@ def _look(
         or tried(coarse, view)
         or (tried(BEFORE[exercise_id], trial) if exercise_id in BEFORE else None)
         or first_relation(view)
-        or tried(not_finite, view)
+        or tried(nothing_finite, view)
         or first_behaviour(trial, special)
+        or tried(not_finite, view)
         or tried(along, view, DIRECTIONS.get(exercise_id, {}))
         or tried(by_part, view)
         or tried(same_for_all, view)
