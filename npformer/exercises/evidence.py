@@ -80,13 +80,13 @@ GATES: dict[str, Callable[[Array], Array]] = {
 
 def one_gate(trial: Trial) -> Seen | None:
     """The network is right but for what one hidden unit makes of its two numbers."""
+    answers = _joined(trial, POINTS, np.ones(5))
+    if answers is None:
+        return None
     for x, W_gate, W_up, W_down in trial.subject.probes:
         hidden, pair = _joined(trial, x @ W_gate, x @ W_up), trial.both((x, W_gate, W_up, W_down))
         if hidden is None or pair is None or not close(pair[0], hidden @ W_down):
             return None
-    answers = _joined(trial, POINTS, np.ones(5))
-    if answers is None:
-        return None
     known = next((f" It is {name}." for name, f in GATES.items() if close(answers, f(POINTS))), "")
     return Seen(
         "The three products with the weights are right. Where x W_up is 1, one hidden unit makes of "
@@ -131,14 +131,18 @@ def key_heads(trial: Trial) -> Seen | None:
 
 
 NO_SOFTMAX = Seen(
-    "The weights of one query do not sum to 1, so they are no softmax over the keys.",
+    "With v = 1 the output shows the weights: those of one query do not sum to 1, so they are no softmax "
+    "over the keys.",
     "What do the weights of one query sum to, and over which axis?",
 )
 
 
 def scaled_by(scales: list[float], trial: Trial) -> Seen:
     """A softmax of q·k times another number than 1/√d_k."""
-    name = named_factor(scales, trial.sizes) or "another one in each call"
+    name = named_factor(scales, trial.sizes)
+    if not name:
+        times = [scale * sizes["d_k"] ** 0.5 for scale, sizes in zip(scales, trial.sizes, strict=True)]
+        name = f"1/√d_k times {named_factor(times, trial.sizes) or 'another one in each call'}"
     return Seen(
         f"The weights are a softmax of q·k times one number, {name}.",
         "By what are the scores divided, and does it follow d_k?",
@@ -188,7 +192,7 @@ def _by_distance(logs: list[Array]) -> Seen | None:
     steps = [np.diff(log, axis=1) for log in logs]
     if not all(np.allclose(s[1:, 1:], s[:-1, :-1], atol=1e-5) for s in steps):
         return Seen(
-            "Where all tokens are alike, the weight of a key depends on more than its distance from the query.",
+            "Where all tokens are alike, a key's weight depends on more than its distance from the query.",
             "Which of q and k are turned, in which direction, and what is left when they meet?",
         )
     if not all(np.allclose(log[1, 0], log[1, 2], atol=1e-5) for log in logs):

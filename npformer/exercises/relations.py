@@ -549,7 +549,7 @@ def unfilled(view: View) -> Seen | None:
         return None
     a, b = next((a, b) for a, b in pairs if not close(a, b))
     place = tuple(int(i) for i in np.argwhere((a == 0) & (np.abs(b) > EXACT))[0])
-    if any(_empty_lines(a, b, axis) for axis in range(-min(2, a.ndim), 0)):
+    if _in_empty_lines(a, b):
         return Seen(
             f"{{it}} is right where it is not 0, and 0 stands where it should not, first at {place}: "
             "these rows or columns are not filled.",
@@ -562,9 +562,11 @@ def unfilled(view: View) -> Seen | None:
     )
 
 
-def _empty_lines(found: Array, right: Array, axis: int) -> bool:
-    """Whether a whole row, or a whole column, is 0 and should not be."""
-    return bool((~found.any(axis=axis) & right.any(axis=axis)).any())
+def _in_empty_lines(found: Array, right: Array) -> bool:
+    """Whether all that is 0 and should not be stands in a row, or in a column, that is 0 throughout."""
+    empty = (found == 0) & (np.abs(right) > EXACT)
+    lines = [~found.any(axis=axis, keepdims=True) for axis in range(-min(2, found.ndim), 0)]
+    return not (empty & ~np.logical_or.reduce(np.broadcast_arrays(*lines, empty)[:-1])).any()
 
 
 def affine(view: View) -> Seen | None:

@@ -422,7 +422,8 @@ def _parts(exercise_id: str, found: tuple[Outcome, ...], expected: tuple[Outcome
 def _where_equal(exercise_id: str, found: tuple[Outcome, ...]) -> list[str]:
     """Entries of an axis that agree on every probe, such as the first row, or one head."""
     pairs = [(a.arrays[0], b.arrays[0]) for a, b in zip(found, right(exercise_id), strict=True) if a.arrays]
-    several = len(subjects()[exercise_id].outputs) > 1
+    subject = subjects()[exercise_id]
+    several = len(subject.outputs) > 1
     if exercise_id == "pe.table" or several or any(a.shape != b.shape for a, b in pairs):
         return []
     said = []
@@ -430,14 +431,14 @@ def _where_equal(exercise_id: str, found: tuple[Outcome, ...]) -> list[str]:
         length = min(b.shape[axis] for _, b in pairs)
         agree = [i for i in range(length) if all(close(a.take(i, axis), b.take(i, axis)) for a, b in pairs)]
         if agree:
-            name = _axis_name(axis, pairs[0][1].ndim, len(agree))
+            name = _axis_name(axis, pairs[0][1].ndim, len(agree), subject.outer)
             said.append(f"{name} {listed(list(map(str, agree)))} {verb(agree, 'agree')}.")
     return said
 
 
-def _axis_name(axis: int, ndim: int, many: int) -> str:
+def _axis_name(axis: int, ndim: int, many: int, outer: str) -> str:
     if axis < ndim - 2:
-        return f"Along axis {axis}," if axis else "In the batch,"
+        return f"Along axis {axis}," if axis else f"{outer.capitalize()}{'s' * (many > 1)}"
     return ("Column" if axis == ndim - 1 and ndim > 1 else "Row") + "s" * (many > 1)
 
 
@@ -449,9 +450,18 @@ def _differences(subject: Subject, got: Outcome, wanted: Outcome) -> Iterator[st
     else:
         for name, a, b in zip(subject.outputs, got.arrays, wanted.arrays, strict=True):
             if a.shape != b.shape:
-                yield f"The shape of {name} is {a.shape}; it differs first there."
+                yield f"The shape of {name} is {a.shape}; {_other_shape(a.shape, b.shape)}."
             elif not same(a, b):
                 yield _place(name, a, b)
+
+
+def _other_shape(found: tuple[int, ...], right: tuple[int, ...]) -> str:
+    """Which axes are longer or shorter than asked for, or how many there should be."""
+    if len(found) != len(right):
+        return f"the number of axes asked for is {len(right)}"
+    sides = zip(found, right, strict=True)
+    said = [f"axis {k} is {'longer' if a > b else 'shorter'}" for k, (a, b) in enumerate(sides) if a != b]
+    return f"{', '.join(said)} than asked for"
 
 
 def _place(name: str, a: Array, b: Array) -> str:
