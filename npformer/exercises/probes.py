@@ -688,7 +688,7 @@ def _attention_probes() -> tuple[Arguments, ...]:
 
 
 def _huge(level: Array, last: float = 1.0) -> Arguments:
-    """Queries and keys whose scores are `level` more than ordinary ones; the last key's are `last` times that."""
+    """Queries and keys whose scores are `level` more than ordinary ones, the last key's `last` times that."""
     q, k = _normal(3, 4), _normal(5, 4)
     more = 5**0.5 * np.array([[1.0], [1.0], [1.0], [1.0], [last]])
     return np.append(q, level, axis=1), np.append(k, more, axis=1), _normal(5, 2), None

@@ -604,8 +604,6 @@ def by_part(view: View) -> Seen | None:
     pairs = list(zip(view.found, view.right, strict=True))
     if any(a.shape != b.shape or a.ndim < 2 or min(a.shape) < 2 for a, b in pairs):
         return None
-    if any(not np.isfinite(a).all() or not np.isfinite(b).all() for a, b in pairs):
-        return None
     for axis, name in ((-1, "row"), (-2, "column")):
         if all(_spread(a - b, axis) <= EXACT * size(b) for a, b in pairs):
             return Seen(

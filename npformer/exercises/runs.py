@@ -107,11 +107,17 @@ def read(raw: Any, outputs: tuple[str, ...]) -> tuple[Array, ...]:
 
 
 def _flat(raw: Any) -> Iterator[Any]:
-    if isinstance(raw, tuple | list) and any(isinstance(p, tuple | list | np.ndarray) for p in raw):
+    if isinstance(raw, tuple | list) and any(map(_holds_numbers, raw)):
         for part in raw:
             yield from _flat(part) if isinstance(part, tuple) else [part]
     else:
         yield raw
+
+
+def _holds_numbers(part: Any) -> bool:
+    """An array, a list, or what makes an array of itself, as the column of a table does; no single number."""
+    whole = isinstance(part, tuple | list) or hasattr(part, "__array__")
+    return whole and not isinstance(part, np.generic)
 
 
 def as_array(name: str, part: Any) -> Array:

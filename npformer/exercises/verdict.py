@@ -352,7 +352,7 @@ def _observed(exercise: Exercise, found: tuple[Outcome, ...], seen: list[Seen]) 
     ]
     beside = _beside(found, ())
     if seen:
-        few = [place for place in places[:1] if "(1 of" in place]
+        few = [place for place in places[:1] if "(1 of" in place or _untold(place, seen)]
         says = " ".join([first, *(_capital(one.says) for one in seen), *few, *beside]).strip()
         return Result("unrecognised", (), says, "", seen[0].asks)
     if errors := [outcome for outcome in found if outcome.error]:
@@ -360,6 +360,14 @@ def _observed(exercise: Exercise, found: tuple[Outcome, ...], seen: list[Seen]) 
         return Result("unrecognised", (), says, "", _asked(errors[0]))
     says = " ".join([first, *_where_equal(exercise.id, found), places[0], *beside]).strip()
     return Result("unrecognised", (), says, "No known mistake fits.", exercise.question)
+
+
+def _untold(place: str, seen: list[Seen]) -> bool:
+    """Whether a place is another shape, of which nothing is said yet."""
+    return place.startswith("The shape") and not any(word in one.says for one in seen for word in _OF_SHAPES)
+
+
+_OF_SHAPES = ("shape", "axis", "axes", "transposed", "flattened", "column", "row", "entries", "one too many")
 
 
 def _capital(text: str) -> str:
