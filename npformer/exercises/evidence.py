@@ -10,7 +10,7 @@ import numpy as np
 
 from npformer.backend import Array
 from npformer.exercises.behaviour import POINTS, Trial, scale, wave, written
-from npformer.exercises.relations import EXACT, Seen, close, named_factor
+from npformer.exercises.relations import EXACT, Seen, close, named_factor, ratio
 from npformer.exercises.runs import run
 
 Look = Callable[[Trial], Seen | None]
@@ -184,8 +184,8 @@ def turned_pairs(trial: Trial) -> Seen | None:
             return NO_SOFTMAX
         if not (pair[0] > 0).all():
             return None
-        logs.append(np.log(pair[0]))
-    return _by_distance(logs)
+        logs.append((np.log(pair[0]), np.log(pair[1])))
+    return _by_distance([mine for mine, _ in logs]) or _by_angle(logs)
 
 
 def _by_distance(logs: list[Array]) -> Seen | None:
@@ -200,7 +200,22 @@ def _by_distance(logs: list[Array]) -> Seen | None:
             "Where all tokens are alike, the key before a query and the key after it get different weights.",
             "From which position on are queries counted, and from which are keys?",
         )
-    angles = [wave(np.diff(log[0])) for log in logs]
+    return None
+
+
+def _by_angle(logs: list[tuple[Array, Array]]) -> Seen | None:
+    """The weights follow the distance: by which angles, and are the scores as large as they should be?"""
+    steps = [(np.diff(mine[0]), np.diff(right[0])) for mine, right in logs]
+    times = [ratio(mine, right) for mine, right in steps]
+    if all(time is not None and abs(time - 1) < 1e-4 for time in times):
+        return None  # right for these tokens: what differs is something else
+    if all(times):
+        return Seen(
+            "All pairs turn by the right angles, and the scores are "
+            f"{written(np.array(times[:1]))} times as large as they should be.",
+            "By what are the scores divided, and does it follow d?",
+        )
+    angles = [wave(mine) for mine, _ in steps]
     if any(angle is None for angle in angles):
         return None
     return Seen(

@@ -119,7 +119,11 @@ SEEN = [
         rope_attention_by(lambda x: rope_gptj(rope_gptj(x)), lambda x: rope_gptj(rope_gptj(x))),
         "turn by 2,",
     ),
-    (RAT, rope_attention_by(rope_gptj, rope_gptj, lambda d: math.sqrt(d) + 1e-3), "turn by 1,"),
+    (
+        RAT,
+        rope_attention_by(rope_gptj, rope_gptj, lambda d: 1.3 * math.sqrt(d)),
+        r"right angles.* 0\.769 times as large",
+    ),
     (
         RAT,
         lambda q, k, v: soft(scores(rope_gptj(q), rope_gptj(k)) ** 3) @ v,
@@ -135,6 +139,7 @@ SEEN = [
         lambda q, k, v: soft(np.where(np.tri(len(q)) > 0, scores(rope_gptj(q), rope_gptj(k)), -1e30)) @ v,
         "does not change when",
     ),
+    (RAT, lambda q, k, v: own(RAT)(np.abs(q), k, v), "q replaced by its absolute value"),
     (ADAM, lambda w, g, m, v, t, a: (w, 0.98 * m + 0.02 * g, v), "0.98 times the old one and 0.02 times g"),
     (
         ADAM,
