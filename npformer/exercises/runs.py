@@ -126,11 +126,17 @@ def as_array(name: str, part: Any) -> Array:
         array = np.array(part)
         array = array.astype(float) if array.dtype == object else array
     except (TypeError, ValueError, OverflowError):
-        raise Unread(_no_numbers(name, type(part).__name__)) from None
+        raise Unread(_no_numbers(name, _type_name(part))) from None
     if array.dtype.kind not in "fiub":
         kind = "complex" if array.dtype.kind == "c" else "text" if array.dtype.kind in "US" else ""
-        raise Unread(_no_numbers(name, kind or type(part).__name__))
+        raise Unread(_no_numbers(name, kind or _type_name(part)))
     return array
+
+
+def _type_name(part: Any) -> str:
+    """The name of a type, also of a thing that has stayed in another process."""
+    name, told = type(part).__name__, getattr(part, "kind", None)
+    return told if name == "Opaque" and isinstance(told, str) else name
 
 
 def _no_numbers(name: str, kind: str) -> str:

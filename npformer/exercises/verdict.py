@@ -469,7 +469,7 @@ def _other_shape(found: tuple[int, ...], right: tuple[int, ...]) -> str:
         return f"the number of axes asked for is {len(right)}"
     sides = zip(found, right, strict=True)
     said = [f"axis {k} is {'longer' if a > b else 'shorter'}" for k, (a, b) in enumerate(sides) if a != b]
-    return f"{', '.join(said)} than asked for"
+    return f"{listed(said)} than asked for"
 
 
 def _place(name: str, a: Array, b: Array) -> str:

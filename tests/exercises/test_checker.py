@@ -222,10 +222,8 @@ def test_one_size_by_heart_is_not_recognised():
     table = positional_encoding(6, 8)
     result = check(PE, lambda n, d: table, level=2)
     assert result.status == "unrecognised"
-    assert (
-        result.evidence
-        == "It runs and returns numbers. The output table does not change when n does: n is not used."
-    )
+    assert "The output table does not change when n does: n is not used." in result.evidence
+    assert "The shape of table is (6, 8); axis 0 is shorter and axis 1 is shorter" in result.evidence
     assert result.question == "Where does n enter?"
 
 

@@ -18,6 +18,7 @@ from later_strangers import (
 )
 
 from npformer.exercises import check
+from npformer.exercises.grader.messages import Opaque
 from npformer.exercises.mistakes import FAMILIES
 from npformer.exercises.probes import subjects
 
@@ -172,8 +173,9 @@ SEEN = [
     ("softmax.forward", lambda s: soft(s) + 0j, "its type is complex"),
     ("softmax.forward", lambda s: str(s), "its type is text"),
     ("softmax.forward", lambda s: (row for row in s), "its type is generator"),
+    ("softmax.forward", lambda s: Opaque("Graph"), "its type is Graph"),
     ("softmax.forward", lambda s: (soft(s) + 0j, s), "not an array|differs|came back"),
-    ("heads.merge", lambda x: x.reshape(len(x), -1, x.shape[3]), "axis 1 is longer, axis 2 is shorter"),
+    ("heads.merge", lambda x: x.reshape(len(x), -1, x.shape[3]), "axis 1 is longer and axis 2 is shorter"),
     (ADAM, lambda *a: (*adam(*a), {}), "4 came back: w, m, v and something else"),
     ("softmax.forward", lambda s: np.full(s.shape, 0.3), "scores is not used"),
     (ADAM, lambda *a: tuple(map(Column, adam(*a)[:2])), "2 came back"),
