@@ -473,7 +473,7 @@ def test_neighbours_get_different_numbers():
 
 
 def test_a_vector_without_a_right_number_says_so():
-    result = check("addition.vector", posed("addition", "addition.vector", "").answer + 9)
+    result = check("addition.vector", posed("addition", "addition.vector", "").answer + [9, 2, 5, 7])
     assert result.evidence == "4 numbers, as asked; number 1 differs first."
 
 
@@ -485,6 +485,29 @@ def test_a_vector_says_how_much_of_it_agrees():
         check("addition.vector", [1, 2]).evidence
         == "The answer has 2 numbers, in the shape (2,); a list of 4 numbers is asked for."
     )
+
+
+@pytest.mark.parametrize(
+    ("exercise", "slip", "says"),
+    [
+        ("pe.row", lambda y: -y, "every sign differs"),
+        ("pe.entry", lambda y: -y, "Only the sign differs"),
+        ("backward.softmax", abs, "not all of the signs"),
+        ("norm.token", lambda y: y[::-1], "in another order"),
+        ("norm.token", lambda y: y + 0.3, "off by the same amount"),
+        ("ffn.token", lambda y: 3 * y, "off by the same factor"),
+        ("cost.parameters", lambda y: y + 1, "One off"),
+        ("attention.causal", lambda y: y - 1, "One off"),
+        ("attention.causal", lambda y: y - 3, "One number, as asked"),
+        ("attention.width", lambda y: y + 1, "One number, as asked"),  # of 8, "one off" would say too much
+        ("pe.entry", lambda y: y + 1, "One number, as asked"),
+        ("norm.token", lambda y: 0 * y, "4 numbers, as asked; number 1 differs"),
+    ],
+)
+def test_numbers_near_the_right_ones_are_told_by_what_parts_them(exercise, slip, says):
+    right = np.asarray(posed(bank()[exercise].recipe, exercise, "Ada").answer, float)
+    result = check(f"{exercise}@Ada", slip(right))
+    assert result.status == "unrecognised" and says in result.evidence, result
 
 
 @pytest.mark.parametrize(
