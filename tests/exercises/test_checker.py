@@ -527,6 +527,24 @@ def test_an_answer_of_the_wrong_kind_is_told_so(exercise, answer, said):
     assert result.status == "error" and said in result.evidence
 
 
+def test_a_row_in_the_order_of_another_layout_is_named():
+    question = posed("pe_row", "pe.row", "")
+    sines_first = np.concatenate([question.answer[::2], question.answer[1::2]])
+    result = check("pe.row", sines_first)
+    assert result.status == "known_mistake" and "all sines first" in result.evidence
+
+
+def test_what_cannot_be_read_is_told_without_the_name_of_an_error_of_ours():
+    result = check("pe.table", lambda n, d_model: "a table")
+    assert result.status == "error"
+    assert result.evidence == "What came back cannot be read: table is not an array of real numbers."
+
+
+def test_nan_in_an_array_is_named():
+    result = check("pe.table", lambda n, d_model: np.full((n, d_model), np.nan))
+    assert "(48 of 48 entries differ; NaN is among them)" in result.evidence
+
+
 def test_one_number_may_have_several_causes():
     result = check("attention.width", 512)
     assert result.status == "known_mistake"
