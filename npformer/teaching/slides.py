@@ -27,8 +27,8 @@ WIDE = 68  # letters in a line of text, on average
 CODE_ROOM, CODE_WIDE = 17, 80  # the same for code and what it prints
 WIDEST, HIGHEST, CODE_LINE = 1268, 656, 33.6  # pixels of a picture, and of a line of code, in stage.css
 PLUMBING = ("picture", "play", "plots", "reveal")  # names that a statement for the eye alone uses
-PLAYING = """Click into the player. Its keys: → a cell on, ↑ ↓ a step, Enter the whole step, H hides the results,
-S the arithmetic, V the gradients. Click at the bottom edge, below the player, and → is the next slide again."""
+PLAYING = """Click into the player. Its keys: → a cell on, ↑ ↓ a step, Enter the whole step, H hides the
+results, S the arithmetic, V the gradients. Click below the player, and → is the next slide again."""
 HEADING = re.compile(r"#{1,3} ")
 SECTION = re.compile(r"## (\d+\.\d+) ")
 MATH = re.compile(
@@ -285,7 +285,7 @@ def seen(text: str) -> str:
 
 
 def code_slides(cell: dict[str, Any]) -> Iterator[Slide]:
-    """The code without its plumbing, then each thing it shows, then the answer: beside the numbers, if it fits."""
+    """The code without its plumbing, then what it shows, then the answer: below the numbers, if it fits."""
     source = source_of(cell)
     kept = without_plumbing(source)
     found = [Slide(page, code=True) for page in pages(kept)]
@@ -319,7 +319,7 @@ def fits(slide: Slide, more: str) -> bool:
 def lines_of(text: str) -> float:
     """How many lines as high as those of code a text takes: code, a print in its fence, prose, a picture.
 
-    >>> lines_of("x = 1"), lines_of("```text\\n1\\n```"), lines_of("**Answer.** One.")
+    >>> lines_of("x = 1"), lines_of("```text\\n1\\n```"), round(lines_of("**Answer.** One."), 2)
     (1, 3, 1.95)
     """
     if text.startswith("<"):
