@@ -164,7 +164,8 @@ def markdown_slides(text: str) -> Iterator[Slide]:
     asked = (
         f'## Predict\n\n{question.strip()}\n\n<p class="pause">Write your guess down.</p>' if question else ""
     )
-    if question and before and height_of(before[-1]) + height_of(asked) <= ROOM and "## " not in before[-1]:
+    alone = bool(before) and ("## " not in before[-1] or "\n" not in before[-1])  # no heading, or only one
+    if question and alone and height_of(before[-1]) + height_of(asked) <= ROOM:
         asked = f"{before.pop()}\n\n{asked}"
     for full in before:
         yield Slide(full, notes=re.sub(r"</?summary>", "", folds))
@@ -212,10 +213,20 @@ def tables(lines: Sequence[str], most: int = 5) -> Iterator[str]:
     """A table in pieces of so many rows, each under the head; one too wide for its formulas as a list."""
     head, rows = lines[:2], lines[2:]
     if any("$" in row and len(seen(row)) > WIDE for row in rows):
-        yield from ("- " + " · ".join(cell.strip() for cell in row.strip("| ").split("|")) for row in rows)
+        yield from (f"- {'; '.join(map(named_cell, cells_in(head[0]), cells_in(row)))}" for row in rows)
         return
     for start in range(0, len(rows), most):
         yield "\n".join([*head, *rows[start : start + most]])
+
+
+def cells_in(row: str) -> list[str]:
+    """What stands in the cells of a table's row."""
+    return [cell.strip() for cell in row.strip().removeprefix("|").removesuffix("|").split("|")]
+
+
+def named_cell(name: str, cell: str) -> str:
+    """A cell with the head of its column, if it has one."""
+    return f"*{name}* {cell}" if name else cell
 
 
 def sentences(paragraph: str) -> Iterator[str]:

@@ -101,7 +101,7 @@ def test_the_player_has_a_slide_and_its_keys_are_in_the_notes():
     (slide,) = code_slides(code('play(at="ffn.z")', shown(frame)))
     assert "\n" not in slide.text and slide.text.count("<") == 2
     assert html.unescape(slide.text).count("\n") == html.unescape(frame).count("\n") > 100
-    assert 'play(at="ffn.z")' in slide.notes and "H hides the results" in slide.notes
+    assert 'play(at="ffn.z")' in slide.notes and "H hides the" in slide.notes
     first, second = code_slides(code('play(at="ffn.z")', shown(frame), reveal="1.1a"))
     assert first.then == () and second.text.startswith("## Answer")
 
@@ -150,6 +150,12 @@ def test_a_short_lead_stands_above_its_question_and_a_long_one_before_it():
     assert "Predict" not in first.text and second.text.startswith("## Predict")
 
 
+def test_a_heading_alone_stands_above_its_question():
+    (one,) = markdown_slides("### What for?\n\n**Predict.** Which?")
+    assert one.text.startswith("### What for?\n\n## Predict")
+    assert len(list(markdown_slides("## 1.1 Sums\n\nWe add.\n\n**Predict.** Which?"))) == 2
+
+
 def test_folded_answers_go_into_the_notes():
     (slide,) = markdown_slides(
         "1. What?\n\n<details><summary>The answers</summary>\n\n1. That.\n\n</details>"
@@ -179,7 +185,8 @@ def test_points_tables_and_formulas_are_blocks():
     assert list(blocks("so\n$$a \\qquad b$$\nthen")) == ["so", "$$a$$", "$$b$$", "then"]
     wide = "| a | b |\n|---|---|\n| the letters | $" + "x + " * 30 + "y$ |"
     (point,) = blocks(wide)
-    assert point.startswith("- the letters · $x +")
+    assert point.startswith("- *a* the letters; *b* $x +")
+    assert next(blocks(wide.replace("| a |", "| |"))).startswith("- the letters; *b* $x +")
     assert height_of(table) > height_of("$$a$$") == 2.5
 
 
