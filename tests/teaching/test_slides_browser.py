@@ -16,7 +16,6 @@ pytestmark = pytest.mark.browser
 SIZES = [(1280, 720), (1920, 1080)]
 SMALLEST = 28  # pixels of a letter at 1280 × 720
 SMALLEST_IN_A_PICTURE = 17.5  # of letters of 13 points, the smallest in any (test_plots), 100 dots an inch
-WIDE = {"10_from_2017_to_today": 10.3}  # two maps of 17 tokens beside each other: the speaker reads them out
 MEASURE = """inPicture => {
   const found = [], {clientWidth: width, clientHeight: height} = document.documentElement;
   for (let i = 0; i < Reveal.getTotalSlides(); i++) {
@@ -56,13 +55,12 @@ def opened(chromium, file, troubles):
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_no_slide_overflows_and_every_letter_is_legible(path, chromium, tmp_path):
     troubles = []
-    smallest = WIDE.get(path.stem, SMALLEST_IN_A_PICTURE)
     page = opened(chromium, save_slides(path.name[:2], tmp_path), troubles)
     assert page.evaluate("Reveal.getTotalSlides()") > 40
     for width, height in SIZES:
         page.set_viewport_size({"width": width, "height": height})
         page.wait_for_function(f"Math.abs(Reveal.getScale() - {height / 720}) < 0.01")
-        assert page.evaluate(MEASURE, smallest) == []
+        assert page.evaluate(MEASURE, SMALLEST_IN_A_PICTURE) == []
     page.close()
     assert troubles == []
 
