@@ -10,17 +10,12 @@ import functools
 import gzip
 import http.server
 import json
-import os
-import shutil
 import threading
 import time
-from pathlib import Path
 
 import pytest
+from conftest import SITE, needs_chromium
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync --extra test")
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-SITE = Path(__file__).resolve().parents[2] / "build" / "site"
 PATIENCE = 600  # seconds for a lesson; a slow machine is not a fault
 LESSONS = (
     "01_positional_encoding",
@@ -37,7 +32,7 @@ LESSONS = (
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium, or CHROMIUM=path"),
+    needs_chromium,
     pytest.mark.skipif(
         not (SITE / "lite").is_dir(), reason="build the site first: .ci/site/build.py build/site"
     ),
@@ -95,14 +90,6 @@ def address():
     yield f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()
     server.server_close()
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with playwright.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

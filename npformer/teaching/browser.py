@@ -18,6 +18,23 @@ def page_of(lesson: str) -> str:
     return f"{site}/lessons/{lesson}.html"
 
 
+def read_on(lesson: str, lacks: str) -> None:
+    """From here on a cell that asks for a missing name says in one line where its result is, and is no error.
+
+    `lacks` is what the browser has not, as the beginning of that line. Only to be called in a browser.
+    """
+    from IPython.core.getipython import get_ipython
+    from IPython.display import Markdown, display
+
+    def say(shell: Any, kind: type, error: NameError, traceback: Any, tb_offset: Any = None) -> None:
+        missing = f"so this cell, which asks for `{error.name}`, shows its result on"
+        display(Markdown(f"{lacks}, {missing} [the page of this lesson]({page_of(lesson)})."))
+
+    shell = get_ipython()
+    assert shell is not None  # a lesson runs in a notebook
+    shell.set_custom_exc((NameError,), say)
+
+
 class AtOnce:
     """In the place of a pool with one thread, where no thread can start: work is done when it is handed in.
 
