@@ -15,7 +15,7 @@ import time
 
 import pytest
 from conftest import SITE, needs_chromium
-from wheels import SERVER, get_lock, sha256
+from wheels import SERVER, canonical, get_lock, sha256
 
 PATIENCE = 600  # seconds for a lesson; a slow machine is not a fault
 LESSONS = (
@@ -147,7 +147,7 @@ def test_every_lesson_runs_cell_by_cell(opened, name):
 
 
 def read_on(page):
-    """In lesson 8: cells without the weights say in one line where their result is, a link; the first is it."""
+    """In lesson 8: cells without the weights say in one line where their result is, with a link."""
     shown = [page.evaluate("k => codes[k].model.toJSON()", k)["outputs"] for k in (1, 2)]
     for outputs in shown:
         assert len(outputs) == 1 and "\n" not in (line := "".join(outputs[0]["data"]["text/markdown"]))
@@ -202,7 +202,7 @@ def test_every_wheel_of_the_lock_is_there_or_is_pyodides_own_on_its_server():
             assert entry["sha256"] == released[name]["sha256"]
         else:
             assert sha256(folder / entry["file_name"]) == entry["sha256"]
-        assert set(entry["depends"]) <= set(packages)
+        assert {canonical(each) for each in entry["depends"]} <= set(packages)
 
 
 FILE = "open('kept.py', 'w').write('WORD = 3'); import kept; print('imported', kept.WORD)"
@@ -210,7 +210,7 @@ SECOND = "import os, sys; print('again', os.path.exists('kept.py'), 'kept' in sy
 
 
 def test_files_of_the_page_and_a_kernel_that_is_started_again(opened):
-    """The first kernel's worker is older than JupyterLab, the second is JupyterLab's own: both see the files."""
+    """The first kernel's worker is older than JupyterLab, the second is its own: both see the files."""
     page = opened("exercises")
     page.evaluate(READY)
     assert any(worker.url.endswith("/early_worker.js") for worker in page.workers)
