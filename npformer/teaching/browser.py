@@ -19,20 +19,20 @@ def page_of(lesson: str) -> str:
 
 
 def read_on(lesson: str, lacks: str) -> None:
-    """From here on a cell that asks for a missing name says in one line where its result is, and is no error.
+    """From here on a cell that asks for a missing name or module says where its result is; no error.
 
     `lacks` is what the browser has not, as the beginning of that line. Only to be called in a browser.
     """
-    from IPython.core.getipython import get_ipython
-    from IPython.display import Markdown, display
+    notebook: Any = importlib.import_module("IPython")  # untyped
 
-    def say(shell: Any, kind: type, error: NameError, traceback: Any, tb_offset: Any = None) -> None:
+    def say(
+        shell: Any, kind: type, error: NameError | ImportError, traceback: Any, tb_offset: Any = None
+    ) -> None:
         missing = f"so this cell, which asks for `{error.name}`, shows its result on"
-        display(Markdown(f"{lacks}, {missing} [the page of this lesson]({page_of(lesson)})."))
+        line = f"{lacks}, {missing} [the page of this lesson]({page_of(lesson)})."
+        notebook.display.display(notebook.display.Markdown(line))
 
-    shell = get_ipython()
-    assert shell is not None  # a lesson runs in a notebook
-    shell.set_custom_exc((NameError,), say)
+    notebook.get_ipython().set_custom_exc((NameError, ModuleNotFoundError), say)
 
 
 class AtOnce:

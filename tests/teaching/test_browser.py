@@ -18,7 +18,7 @@ def test_a_page_is_found_from_the_folder_of_the_browser_edition(site, monkeypatc
 
 def test_a_cell_that_lacks_something_says_where_to_read_on_and_a_mistake_stays_one(monkeypatch, capsys):
     shell = InteractiveShell()
-    monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: shell)
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
     here = SimpleNamespace(location=SimpleNamespace(href="https://example.org/lite/worker.js"))
     monkeypatch.setitem(sys.modules, "js", here)
     shown = []
@@ -30,9 +30,11 @@ def test_a_cell_that_lacks_something_says_where_to_read_on_and_a_mistake_stays_o
         "A browser cannot hold them, so this cell, which asks for `params`, shows its result on "
         "[the page of this lesson](https://example.org/lessons/08_a_real_model.html)."
     ]
+    shell.run_cell("import no_such_module")
+    assert "asks for `no_such_module`" in shown[1].data
     shell.run_cell("1 / 0")
     assert "ZeroDivisionError" in capsys.readouterr().out
-    assert len(shown) == 1
+    assert len(shown) == 2
 
 
 def test_this_is_a_browser_only_where_python_was_compiled_for_one():
