@@ -536,12 +536,15 @@ def test_a_row_in_the_order_of_another_layout_is_named():
 def test_what_cannot_be_read_is_told_without_the_name_of_an_error_of_ours():
     result = check("pe.table", lambda n, d_model: "a table")
     assert result.status == "error"
-    assert result.evidence == "What came back cannot be read: table is not an array of real numbers."
+    seen = "What came back cannot be read: table is not an array of real numbers; its type is text."
+    assert result.evidence == seen
 
 
 def test_nan_in_an_array_is_named():
     result = check("pe.table", lambda n, d_model: np.full((n, d_model), np.nan))
-    assert "(48 of 48 entries differ; NaN is among them)" in result.evidence
+    assert "is NaN or infinite everywhere" in result.evidence
+    result = check("pe.table", lambda n, d_model: positional_encoding(n, d_model) / (np.arange(d_model) != 3))
+    assert "is infinite where a number is asked for, first at (0, 3)" in result.evidence
 
 
 def test_one_number_may_have_several_causes():
