@@ -3,11 +3,14 @@
 import json
 import re
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from npformer import cli
 from npformer.teaching import slides
+from npformer.teaching.lessons import source_of
 from npformer.teaching.slides import (
     ROOM,
     Plan,
@@ -196,7 +199,22 @@ def test_the_command_writes_one_lesson_or_all(tmp_path, capsys, monkeypatch):
 def test_without_nbconvert_the_command_says_how_to_get_it(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "nbconvert.exporters", None)
     assert cli.main(["slides", "01", "--out", str(tmp_path)]) == 2
-    assert "nbconvert" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "nbconvert" in said and "npformer[slides]" in said
+
+
+def test_the_extra_has_what_the_cells_import():
+    project = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    names = {re.split(r"[>=]", line)[0] for line in extras["slides"] + extras["plots"]} | {
+        "numpy",
+        "npformer",
+    }
+    files = [lesson_file(number) for number in slides.lesson_numbers()]
+    cells = [cell for file in files for cell in json.loads(file.read_text(encoding="utf-8"))["cells"]]
+    code = "\n".join(source_of(cell) for cell in cells if cell["cell_type"] == "code")
+    wanted = set(re.findall(r"^(?:import|from) (\w+)", code, flags=re.M)) - sys.stdlib_module_names
+    assert wanted <= names and "npformer[plots]" in extras["slides"]
 
 
 def test_titles_and_slides_without_notes():
