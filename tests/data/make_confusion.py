@@ -50,19 +50,25 @@ def table():
         "# What the checker calls each mistake",
         "",
         "Every mistake that the checker knows, tried on functions that were written with it on purpose.",
-        "*codings*: in how many ways it was written. *itself*: so many of them got this code and no other. `≡`: a",
-        "code that no output can tell from this one; both are named then, and counted under *in its group*.",
-        "*confused with*: other codes that came. *missed*: no code came. Written by make_confusion.py from the",
-        "codings in student_codings.py.",
+        "*codings*: in how many ways it was written. *itself*: so many of them got this code and no other. `≡`:",
+        "a code that no output can tell from this one; both are named then, and counted under *in its group*.",
+        "*confused with*: other codes that came. *missed*: no code came. Written by make_confusion.py from",
+        "the codings in student_codings.py.",
         "",
         f"Right answers, coded in {len(student_codings.ACCEPTED)} ways: {passed} pass.",
         "",
-        "| code | what it is | ≡ | codings | itself | in its group | confused with | missed |",
-        "|---|---|---|---:|---:|---:|---|---:|",
+        "| code | ≡ | codings | itself | in its group | confused with | missed |",
+        "|---|---|---:|---:|---:|---|---:|",
     ]
     for code, told in words().items():
         n = counts[code]
-        cells = [code, told.cause, SAME.get(code, ""), sum(n.values()), n["itself"], n["in its group"]]
+        cells = [
+            f"**{code}**<br>{told.cause}",
+            SAME.get(code, ""),
+            sum(n.values()),
+            n["itself"],
+            n["in its group"],
+        ]
         lines.append(
             "| " + " | ".join(map(str, [*cells, ", ".join(sorted(names[code])), n["missed"]])) + " |"
         )
