@@ -259,7 +259,7 @@ class Shown:
 
 def arguments(body: Any) -> str:
     """The table of a function: its arguments, and what comes back."""
-    signature = inspect.signature(body)
+    signature = inspect.signature(body, eval_str=True)
     stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     rows = [
         (f"``{stars.get(p.kind, '')}{p.name}``", in_words(p.annotation))
@@ -338,7 +338,8 @@ def name_of(annotation: Any) -> str:
     found = (
         annotation.__name__ if inspect.isclass(annotation) and not get_args(annotation) else str(annotation)
     )
-    return f"``{re.sub(r'[A-Za-z_]+[.]', '', found)}``"
+    short = re.sub(r"[A-Za-z_]+[.](?=[A-Za-z_])", "", found)
+    return f"``{re.sub(r'ndarray.tuple.Any, [.]{3}., dtype.[^]]*..', 'array', short)}``"
 
 
 # --- texts ----------------------------------------------------------------------------------------
