@@ -95,7 +95,7 @@ def strangers():
     fine = sum(n for (wrong, _), n in total.items() if not wrong)
     named, seen = total[True, "named"], total[True, "seen"]
     lines = [
-        "# Codings by strangers",
+        "## Codings by strangers",
         "",
         "From stranger_codings.py: labelled right, variant or wrong by mathematics before the checker saw",
         "them, and not changed since. *named*: a code of the list above. *seen*: an exact observation that",
