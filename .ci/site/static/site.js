@@ -1,7 +1,9 @@
 document.addEventListener("DOMContentLoaded", () => {
   const list = document.querySelector(".sidebar-scroll"), here = document.querySelector(".sidebar-tree li.current-page");
-  if (list && here) // where one is, and what stands beside it, without scrolling the list
-    list.scrollTop += here.getBoundingClientRect().top - list.getBoundingClientRect().top - list.clientHeight / 2;
+  if (list && here) { // where one is, and what stands beside it, without scrolling the list
+    const top = here.getBoundingClientRect().top - list.getBoundingClientRect().top - list.clientHeight / 2;
+    list.scrollBy({ top, behavior: "instant" }); // the theme would glide there
+  }
   for (const table of document.querySelectorAll("article table")) {
     const wrapper = table.closest(".table-wrapper");
     if (wrapper && wrapper.scrollWidth > wrapper.clientWidth) wrapper.tabIndex = 0; // scrolled with the keys too
