@@ -58,7 +58,7 @@ def _why_no_cupy() -> str:
     try:
         import cupy
     except ImportError:
-        return f"CuPy is not installed; to get it, or cuda13: {how_to_get('cuda12')}"
+        return f"CuPy is not installed; to get it: {how_to_get('cuda12')}, or cuda13 for CUDA 13"
     try:
         (cupy.ones((2, 2)) @ cupy.ones((2, 2))).sum().item()  # CuPy imports without a GPU, or without cuBLAS
     except Exception as error:

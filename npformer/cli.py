@@ -16,6 +16,7 @@ from npformer.exercises.commands import add_commands
 from npformer.gradcheck import gradcheck
 from npformer.installed import how_to_get, version
 from npformer.published.stories import fetch_stories
+from npformer.teaching.browser import IN_BROWSER
 from npformer.teaching.handout import FOLDER, write_lessons
 from npformer.teaching.player import play
 from npformer.teaching.worked_example import MOST_DECIMALS, Trace, worked_example
@@ -26,6 +27,11 @@ ASCII = str.maketrans(
     {"√": "sqrt ", "·": "*", "ᵀ": "^T", "−": "-", "⊙": "*", "½": "1/2", "Σ": "sum", "²": "^2", "ε": "eps"}
     | {"…": "...", "─": "-", "“": '"', "”": '"'}
 )
+INSTALLED = "; with an installed Python it works: pip install npformer"
+NOT_IN_A_BROWSER = {
+    "grade": f"a browser cannot start the process that each submission is judged in{INSTALLED}",
+    "fetch": f"a browser cannot start npm, which brings the model{INSTALLED}",
+}
 LESSONS = """\
 The lessons take these steps one at a time, with pictures:
 
@@ -40,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given or (given[0].startswith("-") and given[0] not in ("-h", "--help", "--version")):
         given.insert(0, "trace")
     options = _parser().parse_args(given)
+    if IN_BROWSER and options.command in NOT_IN_A_BROWSER:
+        return _refuse(options.command, NOT_IN_A_BROWSER[options.command])
     try:
         for text in options.run(options):
             _say(text)

@@ -332,3 +332,21 @@ def test_a_stream_that_names_no_encoding_is_printed_to(monkeypatch):
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     cli._say("½ Σ 李 ë")
     assert sys.stdout.getvalue() == "½ Σ 李 ë\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["grade", "submissions", "--csv", "marks.csv"], ["fetch", "stories"]],
+)
+def test_what_a_browser_cannot_do_is_said_in_one_line(arguments, monkeypatch, capsys):
+    monkeypatch.setattr("npformer.cli.IN_BROWSER", True)
+    assert cli.main(arguments) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"npformer {arguments[0]}: a browser cannot start ")
+    assert said.endswith("pip install npformer\n") and said.count("\n") == 1
+
+
+def test_what_a_browser_can_do_it_does(monkeypatch, capsys):
+    monkeypatch.setattr("npformer.cli.IN_BROWSER", True)
+    assert cli.main(["show", "pe.table"]) == 0
+    assert "pe.table" in capsys.readouterr().out

@@ -67,7 +67,7 @@ def cupy_or_skip():
 
 def test_the_reason_for_skipping_says_which_of_the_two_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(pytest.skip.Exception, match=r"^CuPy is not installed; to get it, or"):
+    with pytest.raises(pytest.skip.Exception, match=r"^CuPy is not installed; to get it: pip"):
         cupy_or_skip()
     no_gpu = types.SimpleNamespace(ones=lambda shape: 1 / 0)
     monkeypatch.setitem(sys.modules, "cupy", no_gpu)
@@ -498,8 +498,8 @@ def test_the_benchmark_times_nothing_that_is_wrong(monkeypatch):
     [
         (
             None,
-            "CuPy is not installed; to get it, or cuda13: "
-            'pip install "npformer[cuda12]" (in a clone: uv sync --extra cuda12)',
+            "CuPy is not installed; to get it: "
+            'pip install "npformer[cuda12]" (in a clone: uv sync --extra cuda12), or cuda13 for CUDA 13',
         ),
         (types.SimpleNamespace(ones=lambda shape: 1 / 0), "nvidia-smi tells whether the driver sees a GPU"),
     ],

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 from jupyterlite_pyodide_kernel.constants import PYODIDE_KERNEL_PLUGIN_ID as KERNEL_PLUGIN
 from wheels import (
@@ -41,6 +42,8 @@ UNUSED = ("fonttools", "pytz", "matplotlib-pyodide")
 EMPTY = ("ssl", "jedi")
 KERNEL = {"piplite": ["micropip"], "ipykernel": [], "pyodide_kernel": ["ipython", "comm", "ipykernel"]}
 PLAIN = {"comm": ["traitlets"], "ipywidgets": ["comm", "ipython", "traitlets"], "tqdm": []}
+# What a lesson needs before its first picture: imported while the page is being drawn.
+FIRST = "import IPython, piplite.piplite, numpy, matplotlib.figure, npformer"
 SETTINGS = "npformer_browser"  # a package of settings, see settings_wheel
 SITE_PACKAGES = "/lib/python3.12/site-packages"
 
@@ -60,6 +63,7 @@ def build_lite(out: Path, pyodide: Path | None, cdn: bool) -> None:
     said = subprocess.run(command, cwd=source, capture_output=True, text=True)
     if said.returncode:
         sys.exit(said.stdout + said.stderr)
+    start_early(target)
 
 
 # --- Pyodide: the interpreter and the wheels ------------------------------------------------------
@@ -165,6 +169,21 @@ def write_lessons(folder: Path) -> None:
         (folder / lesson.name).write_text(json.dumps(notebook, ensure_ascii=False), encoding="utf-8")
 
 
+def start_early(target: Path) -> None:
+    """Let a lesson's page start the kernel's worker at once, while JupyterLab is still being drawn."""
+    given = f"const options = {json.dumps(start_options())};\nconst first = {json.dumps(FIRST)};\n"
+    (target / "static" / "early_worker.js").write_text(given + (HERE / "early_worker.js").read_text())
+    page = target / "notebooks" / "index.html"
+    script = f"<script>\n{(HERE / 'early_page.js').read_text()}</script>"
+    page.write_text(page.read_text().replace("<head>", f"<head>\n{script}", 1))
+
+
+def start_options() -> dict[str, Any]:
+    """What the kernel hands to Pyodide: the packages, and where IPython finds its settings."""
+    packages = [*KERNEL, *EMPTY, *PLAIN, "micropip", "sqlite3", "ipython", SETTINGS, "npformer"]
+    return {"packages": packages, "env": {"IPYTHONDIR": f"{SITE_PACKAGES}/{SETTINGS}"}}
+
+
 def write_settings(source: Path) -> None:
     """What JupyterLite is told: while it builds, when it starts, and how its windows behave."""
     build = {
@@ -173,12 +192,11 @@ def write_settings(source: Path) -> None:
         "no_sourcemaps": True,
         "no_unused_shared_packages": True,
     }
-    packages = [*KERNEL, *EMPTY, *PLAIN, "micropip", "sqlite3", "ipython", SETTINGS, "npformer"]
-    options = {"packages": packages, "env": {"IPYTHONDIR": f"{SITE_PACKAGES}/{SETTINGS}"}}
+    kernel = {"disablePyPIFallback": True, "loadPyodideOptions": start_options()}
     start = {
         "appName": "npformer in the browser",
         "exposeAppInBrowser": True,  # the site's tests speak to it
-        "litePluginSettings": {KERNEL_PLUGIN: {"disablePyPIFallback": True, "loadPyodideOptions": options}},
+        "litePluginSettings": {KERNEL_PLUGIN: kernel},
     }
     windows = {
         "@jupyterlab/notebook-extension:tracker": {

@@ -8,19 +8,13 @@ NPFORMER_SITE names another folder than build/site.
 
 import functools
 import json
-import os
 import re
-import shutil
 from html.parser import HTMLParser
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from conftest import ROOT, SITE, needs_chromium
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync --extra test")
-ROOT = Path(__file__).resolve().parents[2]
-SITE = Path(os.environ.get("NPFORMER_SITE", ROOT / "build" / "site")).resolve()
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 OURS = (
     "index.html",
@@ -33,7 +27,7 @@ SIZES = {"a laptop": (1280, 800), "a telephone": (390, 844)}
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium, or CHROMIUM=path"),
+    needs_chromium,
     pytest.mark.skipif(not (SITE / "index.html").is_file(), reason=f"no site in {SITE}: .ci/site/build.py"),
 ]
 PAGES = sorted(
@@ -41,14 +35,6 @@ PAGES = sorted(
     for path in (file.relative_to(SITE).as_posix() for file in SITE.rglob("*.html"))
     if path.startswith(OURS)
 )
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with playwright.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -10,17 +10,13 @@ import functools
 import gzip
 import http.server
 import json
-import os
-import shutil
 import threading
 import time
-from pathlib import Path
 
 import pytest
+from conftest import SITE, needs_chromium
+from wheels import SERVER, canonical, get_lock, sha256
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync --extra test")
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-SITE = Path(__file__).resolve().parents[2] / "build" / "site"
 PATIENCE = 600  # seconds for a lesson; a slow machine is not a fault
 LESSONS = (
     "01_positional_encoding",
@@ -32,12 +28,13 @@ LESSONS = (
     "07_decoder",
     "08_a_real_model",
     "09_gpu",
+    "10_from_2017_to_today",
     "exercises",
 )
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium, or CHROMIUM=path"),
+    needs_chromium,
     pytest.mark.skipif(
         not (SITE / "lite").is_dir(), reason="build the site first: .ci/site/build.py build/site"
     ),
@@ -97,14 +94,6 @@ def address():
     server.server_close()
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    with playwright.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
 def opened(chromium, address):
     """Open a lesson as a new visitor; at the end nothing was asked of another server."""
@@ -149,15 +138,20 @@ def test_every_lesson_runs_cell_by_cell(opened, name):
     for number in range(page.evaluate("codes.length")):
         cell = page.evaluate(RUN, number)
         first = first or time.monotonic() - start
-        if errors(cell) and name == "08_a_real_model":
-            assert f"/lessons/{name}.html" in errors(cell)[0]["evalue"]  # in one line: where to read on
-            return
         assert cell["execution_count"] == number + 1
         assert not errors(cell), "\n".join(errors(cell)[0]["traceback"])
         assert "building the font cache" not in json.dumps(cell["outputs"])
     whole = time.monotonic() - start
     print(f"\n{name}: page {shown:.1f} s, first cell {first:.1f} s, all {number + 1} cells {whole:.0f} s")
     MORE.get(name, lambda page: None)(page)
+
+
+def read_on(page):
+    """In lesson 8: cells without the weights say in one line where their result is, with a link."""
+    shown = [page.evaluate("k => codes[k].model.toJSON()", k)["outputs"] for k in (1, 2)]
+    for outputs in shown:
+        assert len(outputs) == 1 and "\n" not in (line := "".join(outputs[0]["data"]["text/markdown"]))
+        assert line.startswith("A browser cannot hold") and "/lessons/08_a_real_model.html)" in line
 
 
 def slider_and_checker(page):
@@ -190,7 +184,43 @@ def player(page):
     assert now[0] == now[1] - 1 and presses > 700
 
 
-MORE = {"01_positional_encoding": slider_and_checker, "05_encoder_block": player}
+MORE = {
+    "01_positional_encoding": slider_and_checker,
+    "05_encoder_block": player,
+    "08_a_real_model": read_on,
+}
+
+
+def test_every_wheel_of_the_lock_is_there_or_is_pyodides_own_on_its_server():
+    """Built with or without --cdn: what the browser is going to ask for, and the sum that it compares."""
+    folder, released = SITE / "lite" / "static" / "pyodide", get_lock()["packages"]
+    packages = json.loads((folder / "pyodide-lock.json").read_text())["packages"]
+    assert packages
+    for name, entry in packages.items():
+        if "://" in entry["file_name"]:
+            assert entry["file_name"] == SERVER + released[name]["file_name"]
+            assert entry["sha256"] == released[name]["sha256"]
+        else:
+            assert sha256(folder / entry["file_name"]) == entry["sha256"]
+        assert {canonical(each) for each in entry["depends"]} <= set(packages)
+
+
+FILE = "print(open('kept.txt', 'w').write('a word'))"
+SECOND = "print(open('kept.txt').read())"
+KEPT = "async () => (await jupyterapp.serviceManager.contents.get('kept.txt', {content: true})).content"
+
+
+def test_files_of_the_page_and_a_kernel_that_is_started_again(opened):
+    """The first kernel's worker is older than JupyterLab, the second is its own: both see the files."""
+    page = opened("exercises")
+    page.evaluate(READY)
+    assert any(worker.url.endswith("/early_worker.js") for worker in page.workers)
+    cell = page.evaluate(ANSWER, FILE)
+    assert not errors(cell), errors(cell)
+    assert page.evaluate(KEPT) == "a word"
+    page.evaluate("lesson.sessionContext.session.kernel.restart()")
+    assert "a word" in printed(page.evaluate(ANSWER, SECOND))
+    assert not any(worker.url.endswith("/early_worker.js") for worker in page.workers)
 
 
 def test_sizes(opened):

@@ -164,11 +164,11 @@ def check_numbers(exercise: Exercise, answer: Any, name: str) -> Result:
     ]
     if fits:
         return _named(exercise, fits, _right_first(given, question))
-    seen = _rounded(given, question) or _right_first(given, question)
-    asks = "How many decimals does the task ask for?" if _rounded(given, question) else exercise.question
-    return Result(
-        "unrecognised", (), seen, "" if _rounded(given, question) else "No known mistake fits.", asks
-    )
+    seen, asks = _rounded(given, question) or _likeness(given, right, question.decimals)
+    if seen:
+        return Result("unrecognised", (), seen, "", asks)
+    seen = _right_first(given, question)
+    return Result("unrecognised", (), seen, "No known mistake fits.", exercise.question)
 
 
 def close(a: Array, b: Array, decimals: int) -> bool:
@@ -190,20 +190,50 @@ def _said_of(code: str, exercise: Exercise) -> tuple[str, str, str]:
     return confusions()[code], "", exercise.question
 
 
-def _rounded(given: Array, question: Posed) -> str:
-    """What is said of an answer that is right, and rounded or cut too far; "" of another."""
+def _rounded(given: Array, question: Posed) -> tuple[str, str] | None:
+    """What is said and asked of an answer that is right, and rounded or cut too far; None of another."""
     right = np.asarray(question.answer, float)
     if given.shape != right.shape or not np.isfinite(given).all():
-        return ""
+        return None
     for kept in range(question.decimals - 1, -1, -1):
         unit = 10.0**-kept
         for coarse, how in ((np.round(right, kept), "rounded"), (np.trunc(right / unit) * unit, "cut off")):
             if np.allclose(given, coarse, rtol=0, atol=1e-9):
-                return (
+                seen = (
                     f"This is right as far as it goes: it is {how} after {kept} decimals, "
                     f"and {question.decimals} are asked for."
                 )
-    return ""
+                return seen, "How many decimals does the task ask for?"
+    return None
+
+
+def _likeness(given: Array, right: Array, decimals: int) -> tuple[str, str]:
+    """What is seen and asked of numbers that miss by a sign, by one, by their order, a factor or a sum."""
+    if given.shape != right.shape or not np.isfinite(given).all():
+        return "", ""
+    if close(-given, right, decimals):
+        seen = "Only the sign differs." if right.ndim == 0 else "The sizes are right, and every sign differs."
+        return seen, "Where does a sign get lost?"
+    if right.ndim == 0:
+        is_one_off = decimals == 0 and abs(right) >= FEW and abs(given - right) == 1
+        return (
+            ("One off.", "Are the first and the last both counted, and only once?")
+            if is_one_off
+            else ("", "")
+        )
+    if close(np.sort(given), np.sort(right), decimals):
+        return "The numbers are the right ones, in another order.", "Which number belongs to which place?"
+    if close(abs(given), abs(right), decimals):
+        return "The sizes are right, and not all of the signs.", "Where does a sign get lost?"
+    if close(given - given.mean(), right - right.mean(), decimals):
+        return "Every number is off by the same amount.", "What is added to every number?"
+    factor = float(given @ right / (right @ right))
+    if factor and close(given / factor, right, decimals) and close(given, factor * right, decimals):
+        return "Every number is off by the same factor.", "What is every number multiplied by?"
+    return "", ""
+
+
+FEW = 10  # of a smaller whole number "one off" would leave nothing to think about
 
 
 def _right_first(given: Array, question: Posed) -> str:

@@ -93,7 +93,9 @@ def pe_entry(rng: Rng) -> Posed:
 def pe_row(rng: Rng) -> Posed:
     """One row of the position table."""
     p = _pick(rng, 3, 2, 40)
-    return Posed({"p": p, "d": 6}, *_table_rows(p, 6), 3)
+    row, wrong = _table_rows(p, 6)
+    sines_first = np.concatenate([row[::2], row[1::2]])
+    return Posed({"p": p, "d": 6}, row, {**wrong, "CF-SINES-FIRST": sines_first}, 3)
 
 
 def pair(rng: Rng) -> Posed:

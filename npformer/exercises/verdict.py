@@ -184,7 +184,10 @@ ASKS = {
 def stopped(found: tuple[Outcome, ...]) -> Result:
     """The function ends in an error on every probe."""
     outcome = next(outcome for outcome in found if outcome.error)
-    return Result("error", (), f"It stopped with {outcome.error}.", "", _asked(outcome))
+    seen = f"It stopped with {outcome.error}."
+    if outcome.kind == "Unread":
+        seen = f"What came back cannot be read: {outcome.error.removeprefix('Unread: ')}."
+    return Result("error", (), seen, "", _asked(outcome))
 
 
 def _asked(outcome: Outcome) -> str:
@@ -441,7 +444,8 @@ def _place(name: str, a: Array, b: Array) -> str:
     if a.ndim == 0:
         return f"{name} differs."
     place: Any = tuple(int(i) for i in np.argwhere(wrong)[0])
-    many = f" ({int(wrong.sum())} of {wrong.size} entries differ)"
+    many = f" ({int(wrong.sum())} of {wrong.size} entries differ"
+    many += "; NaN is among them)" if (wrong & np.isnan(a)).any() else ")"
     return f"{name} differs first at {place if len(place) > 1 else place[0]}{many}."
 
 

@@ -18,6 +18,23 @@ def page_of(lesson: str) -> str:
     return f"{site}/lessons/{lesson}.html"
 
 
+def read_on(lesson: str, lacks: str) -> None:
+    """From here on a cell that asks for a missing name or module says where its result is; no error.
+
+    `lacks` is what the browser has not, as the beginning of that line. Only to be called in a browser.
+    """
+    notebook: Any = importlib.import_module("IPython")  # untyped
+
+    def say(
+        shell: Any, kind: type, error: NameError | ImportError, traceback: Any, tb_offset: Any = None
+    ) -> None:
+        missing = f"so this cell, which asks for `{error.name}`, shows its result on"
+        line = f"{lacks}, {missing} [the page of this lesson]({page_of(lesson)})."
+        notebook.display.display(notebook.display.Markdown(line))
+
+    notebook.get_ipython().set_custom_exc((NameError, ModuleNotFoundError), say)
+
+
 class AtOnce:
     """In the place of a pool with one thread, where no thread can start: work is done when it is handed in.
 

@@ -5,11 +5,12 @@
 nbconvert makes the page, by its reveal.js exporter. reveal.js itself, which nbconvert would load from the
 network, is package data (the folder stage, with its licence), and formulas become MathML, which browsers draw
 by themselves: one file holds it all. What draws a picture is folded away into the speaker notes (key S),
-beside the minutes and the questions that will come. Everything is measured in lines: a slide has room for so
-many.
+beside the minutes and the questions that will come. The player is on its slide, and runs there. Everything is
+measured in lines: a slide has room for so many.
 """
 
 import ast
+import base64
 import html
 import json
 import os
@@ -24,7 +25,10 @@ from npformer.teaching.lessons import QUESTION, named, reveal, source_of
 ROOM = 14.0  # lines of text on a slide
 WIDE = 68  # letters in a line of text, on average
 CODE_ROOM, CODE_WIDE = 17, 80  # the same for code and what it prints
-PLUMBING = ("picture", "plots", "reveal")  # names that a statement for the eye alone uses
+WIDEST, HIGHEST, CODE_LINE = 1268, 656, 33.6  # pixels of a picture, and of a line of code, in stage.css
+PLUMBING = ("picture", "play", "plots", "reveal")  # names that a statement for the eye alone uses
+PLAYING = """Click into the player. Its keys: → a cell on, ↑ ↓ a step, Enter the whole step, H hides the
+results, S the arithmetic, V the gradients. Click below the player, and → is the next slide again."""
 HEADING = re.compile(r"#{1,3} ")
 SECTION = re.compile(r"## (\d+\.\d+) ")
 MATH = re.compile(
@@ -35,11 +39,11 @@ MATH = re.compile(
 
 
 class Slide(NamedTuple):
-    """What is on one slide, as Markdown or as code, what the next click adds, and the speaker's notes."""
+    """What is on one slide, as Markdown or as code, what each further click adds, and the speaker's notes."""
 
     text: str
     code: bool = False
-    then: str = ""
+    then: tuple[str, ...] = ()
     notes: str = ""
 
 
@@ -156,11 +160,12 @@ def markdown_slides(text: str) -> Iterator[Slide]:
     """What is told, cut where a slide is full; a question has a slide of its own."""
     folds = "\n\n".join(re.findall(r"<details>(.*?)</details>", text, flags=re.S))
     told, _, question = re.sub(r"<details>.*?</details>", "", text, flags=re.S).partition(QUESTION)
-    before = list(packed(blocks(told), ROOM))
+    before = evenly(list(blocks(told)))
     asked = (
         f'## Predict\n\n{question.strip()}\n\n<p class="pause">Write your guess down.</p>' if question else ""
     )
-    if question and before and height_of(before[-1]) + height_of(asked) <= ROOM and "## " not in before[-1]:
+    alone = bool(before) and ("## " not in before[-1] or "\n" not in before[-1])  # no heading, or only one
+    if question and alone and height_of(before[-1]) + height_of(asked) <= ROOM:
         asked = f"{before.pop()}\n\n{asked}"
     for full in before:
         yield Slide(full, notes=re.sub(r"</?summary>", "", folds))
@@ -208,10 +213,20 @@ def tables(lines: Sequence[str], most: int = 5) -> Iterator[str]:
     """A table in pieces of so many rows, each under the head; one too wide for its formulas as a list."""
     head, rows = lines[:2], lines[2:]
     if any("$" in row and len(seen(row)) > WIDE for row in rows):
-        yield from ("- " + " · ".join(cell.strip() for cell in row.strip("| ").split("|")) for row in rows)
+        yield from (f"- {'; '.join(map(named_cell, cells_in(head[0]), cells_in(row)))}" for row in rows)
         return
     for start in range(0, len(rows), most):
         yield "\n".join([*head, *rows[start : start + most]])
+
+
+def cells_in(row: str) -> list[str]:
+    """What stands in the cells of a table's row."""
+    return [cell.strip() for cell in row.strip().removeprefix("|").removesuffix("|").split("|")]
+
+
+def named_cell(name: str, cell: str) -> str:
+    """A cell with the head of its column, if it has one."""
+    return f"*{name}* {cell}" if name else cell
 
 
 def sentences(paragraph: str) -> Iterator[str]:
@@ -233,6 +248,21 @@ def packed(parts: Any, room: float, between: str = "\n\n") -> Iterator[str]:
         full.append(part)
     if full:
         yield between.join(full)
+
+
+def evenly(parts: Sequence[str]) -> list[str]:
+    """No more slides than are needed, and none that holds one line because those before it are full.
+
+    >>> [slide.count("a") for slide in evenly(["a"] * 10)]
+    [5, 5]
+    """
+    full = list(packed(parts, ROOM))
+    for room in range(int(ROOM) - 1, 4, -1):
+        tried = list(packed(parts, room))
+        if len(tried) > len(full):
+            break
+        full = tried
+    return full
 
 
 def height(block: str) -> float:
@@ -266,27 +296,58 @@ def seen(text: str) -> str:
 
 
 def code_slides(cell: dict[str, Any]) -> Iterator[Slide]:
-    """The code without its plumbing, then each thing it shows, then the answer."""
+    """The code without its plumbing, then what it shows, then the answer: below the numbers, if it fits."""
     source = source_of(cell)
     kept = without_plumbing(source)
-    notes = "Run." if kept == source else f"Run. The whole cell:\n\n```python\n{source}\n```"
-    ran = [Slide(page, code=True, notes=notes) for page in pages(kept)]
-    shown = [slide for output in cell["outputs"] for slide in output_slides(output)]
-    if (
-        ran
-        and shown
-        and shown[0].text.startswith("```")
-        and lines_of(ran[-1]) + lines_of(shown[0]) <= CODE_ROOM
-    ):
-        ran[-1] = ran[-1]._replace(then=shown.pop(0).text)
-    yield from (*ran, *shown)
-    if answered := named(cell, "reveal"):
-        yield from (Slide(text, notes="Compare.") for text in packed(answer_blocks(answered), ROOM))
+    found = [Slide(page, code=True) for page in pages(kept)]
+    for slide in [slide for output in cell["outputs"] for slide in output_slides(output)]:
+        if found and found[-1].code and slide.text.startswith("```") and fits(found[-1], slide.text):
+            found[-1] = found[-1]._replace(then=(slide.text,))
+        else:
+            found.append(slide)
+    if found:
+        ran = "Run." if kept == source else f"Run. The whole cell:\n\n```python\n{source}\n```"
+        found[0] = found[0]._replace(notes=f"{ran}\n\n{found[0].notes}")
+    yield from with_answer(found, named(cell, "reveal"))
 
 
-def lines_of(slide: Slide) -> int:
-    """How many lines of code or print a slide has, the fence or the frame around them included."""
-    return sum(map(wrapped, slide.text.split("\n"))) + slide.code
+def with_answer(found: list[Slide], id: str | None) -> list[Slide]:
+    """The slides of a cell and the answer that it reveals: with one more click, or on a slide of its own."""
+    if id is None:
+        return found
+    answer = f"**Answer.** {reveal(id).text}"
+    if found and fits(found[-1], answer):
+        last = found[-1]
+        return [*found[:-1], last._replace(then=(*last.then, answer), notes=f"{last.notes}\n\nCompare.")]
+    return [*found, *(Slide(text, notes="Compare.") for text in packed(answer_blocks(id), ROOM))]
+
+
+def fits(slide: Slide, more: str) -> bool:
+    """Whether there is room below what a slide has."""
+    return sum(map(lines_of, (*slide.then, more)), lines_of(slide.text) + slide.code) <= CODE_ROOM
+
+
+def lines_of(text: str) -> float:
+    """How many lines as high as those of code a text takes: code, a print in its fence, prose, a picture.
+
+    >>> lines_of("x = 1"), lines_of("```text\\n1\\n```"), round(lines_of("**Answer.** One."), 2)
+    (1, 3, 1.95)
+    """
+    if text.startswith("<"):
+        return picture_lines(text)
+    if text.startswith("**"):
+        return 1.3 * sum(map(height, blocks(text)))
+    return sum(map(wrapped, text.split("\n")))
+
+
+def picture_lines(element: str) -> float:
+    """The same for a picture, as stage.css shows it, from the size in its PNG; the player fills its slide."""
+    found = re.search(r"base64,(\S{32})", element)
+    if not found:
+        return CODE_ROOM
+    head = base64.b64decode(found[1])
+    width, height = (int.from_bytes(head[start : start + 4]) for start in (16, 20))
+    return min(HIGHEST, height * WIDEST / width) / CODE_LINE
 
 
 def answer_blocks(id: str) -> Iterator[str]:
@@ -357,15 +418,29 @@ def wrapped(line: str) -> int:
 
 
 def output_slides(output: dict[str, Any]) -> Iterator[Slide]:
-    """A picture as it is, what was printed as text; an answer comes later, a frame stays in the notebook."""
+    """A picture as it is, the player in its frame, what was printed as text; an answer comes later."""
     data = output.get("data", {})
+    shown = source_of({"source": data.get("text/html", "")})
     if "text/markdown" in data:
         return
-    if "<img " in (shown := source_of({"source": data.get("text/html", "")})):
+    if shown.startswith("<iframe "):
+        yield Slide(one_line(shown), notes=PLAYING)
+    elif "<img " in shown:
         yield Slide(shown)
     else:
         printed = source_of({"source": output.get("text", data.get("text/plain", ""))})
         yield from (Slide(f"```text\n{page}\n```", notes="Read.") for page in pages(printed.strip("\n")))
+
+
+def one_line(frame: str) -> str:
+    """A frame with its page as Markdown lets it pass: no line ends, and no other tags to be seen.
+
+    >>> one_line("<iframe srcdoc='<p>\\n&amp;</p>'></iframe>")
+    "<iframe srcdoc='&lt;p&gt;&#10;&amp;&lt;/p&gt;'></iframe>"
+    """
+    head, start, page = frame.partition("srcdoc='")
+    page, end, tail = page.rpartition("'")
+    return head + start + page.replace("<", "&lt;").replace(">", "&gt;").replace("\n", "&#10;") + end + tail
 
 
 # --- the page -----------------------------------------------------------------------------------
@@ -395,8 +470,8 @@ def cells_of(slide: Slide) -> Iterator[Any]:
 
     new_cell = new_code_cell if slide.code else new_markdown_cell
     yield new_cell(slide.text, metadata={"slideshow": {"slide_type": "slide"}})
-    if slide.then:
-        yield new_markdown_cell(slide.then, metadata={"slideshow": {"slide_type": "fragment"}})
+    for more in slide.then:
+        yield new_markdown_cell(more, metadata={"slideshow": {"slide_type": "fragment"}})
     if slide.notes.strip():
         yield new_markdown_cell(slide.notes, metadata={"slideshow": {"slide_type": "notes"}})
 

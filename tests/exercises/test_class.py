@@ -86,7 +86,7 @@ def test_a_notebook_runs_its_cells_and_leaves_its_magic_out():
             '{"cells": [{"cell_type": "code", "source": 3}]}',
             "The file cannot be read: can only join",
         ),
-        ("a.ipynb", "[" * 10**5, "The file cannot be read: maximum recursion depth exceeded"),
+        ("a.ipynb", "[" * 10**5, "The file cannot be read: it is nested too deeply."),
     ],
 )
 def test_what_cannot_be_read_is_one_line(name, text, problem):

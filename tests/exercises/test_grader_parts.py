@@ -540,7 +540,7 @@ def test_limits_hold_where_the_system_has_them(monkeypatch):
 
 def test_cpu_time_is_read_by_process(monkeypatch):
     monkeypatch.setattr(shelter, "LINUX", False)
-    assert shelter.cpu_seconds(1) == 0 and shelter.tasks() == {}
+    assert shelter.cpu_seconds(1) == 0
     monkeypatch.setattr(shelter, "LINUX", True)
 
     def clock(number):
@@ -567,6 +567,29 @@ def test_a_tree_is_stopped_before_it_is_ended(monkeypatch):
     monkeypatch.setattr(os, "waitpid", lambda *a: next(waits))
     shelter.end_descendants(1)
     assert sent.index((3, signal.SIGSTOP)) < sent.index((2, signal.SIGKILL))
+
+
+@pytest.mark.skipif(not shelter.LINUX, reason="only Linux has this /proc")
+def test_a_proc_of_other_numbers_is_not_believed(monkeypatch):
+    """In a container that may have namespaces and may not mount a /proc, process 1 is not process 1 of /proc.
+
+    A keeper that believes it sees the whole machine as its own, and never comes to the end of it.
+    """
+    assert os.getpid() in shelter.tasks()
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    assert shelter.tasks() == {}
+    signalled = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: signalled.append(pid))
+    shelter.end_descendants(1)
+    assert signalled == []
+
+
+def test_without_a_proc_nobody_is_seen(monkeypatch):
+    def missing(path):
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(os, "readlink", missing)
+    assert shelter.tasks() == {}
 
 
 def test_descendants_are_found_through_their_parents(monkeypatch):

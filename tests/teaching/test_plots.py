@@ -100,16 +100,18 @@ every_picture = pytest.mark.parametrize("name", DRAWN)
 
 
 @functools.cache
+def drawing(name, kind="png"):
+    """A picture and its bytes, from one drawing: only to be looked at."""
+    figure = DRAWN[name]()
+    return figure, plots.encoded(figure, kind)
+
+
 def figure(name):
-    """A picture as it is shown: only to be looked at."""
-    found = DRAWN[name]()
-    found.draw_without_rendering()
-    return found
+    return drawing(name)[0]
 
 
-@functools.cache
 def data(name, kind="png"):
-    return plots.encoded(DRAWN[name](), kind)
+    return drawing(name, kind)[1]
 
 
 def pixels(name, mode):
@@ -145,8 +147,8 @@ def assert_legible(name):
 
 def assert_whole(name):
     """Nothing is cut off at the edge."""
-    shown = pixels(name, "RGB")
-    for edge in (shown[:2], shown[-2:], shown[:, :2], shown[:, -2:]):
+    seen = pixels(name, "RGB")
+    for edge in (seen[:2], seen[-2:], seen[:, :2], seen[:, -2:]):
         assert (edge == 255).all()
 
 
@@ -157,9 +159,9 @@ def assert_labelled(name):
 
 def assert_white(name):
     """Opaque, so that a dark page does no harm."""
-    shown = pixels(name, "RGBA")
-    assert shown[0, 0].tolist() == [255, 255, 255, 255]
-    assert (shown[..., 3] == 255).all()
+    seen = pixels(name, "RGBA")
+    assert seen[0, 0].tolist() == [255, 255, 255, 255]
+    assert (seen[..., 3] == 255).all()
 
 
 @pytest.mark.parametrize("kind", ["png", "svg"])

@@ -1,5 +1,7 @@
 """Slides: from a lesson's cells to what is on stage, and the page that holds them."""
 
+import base64
+import html
 import json
 import re
 import sys
@@ -10,13 +12,15 @@ import pytest
 
 from npformer import cli
 from npformer.teaching import slides
-from npformer.teaching.lessons import source_of
+from npformer.teaching.lessons import reveal, source_of
+from npformer.teaching.player import play
 from npformer.teaching.slides import (
     ROOM,
     Plan,
     Slide,
     blocks,
     code_slides,
+    evenly,
     height_of,
     lesson_file,
     markdown_slides,
@@ -31,7 +35,14 @@ from npformer.teaching.slides import (
     without_plumbing,
 )
 
-PICTURE = '<img alt="a line" width="3" src="data:image/png;base64,AAAA">'
+
+def png(width, height):
+    """A picture's element, with the beginning of its file."""
+    head = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + width.to_bytes(4) + height.to_bytes(4)
+    return f'<img alt="a line" width="3" src="data:image/png;base64,{base64.b64encode(head).decode()}">'
+
+
+PICTURE = png(1000, 200)
 PLAN = Plan({"1.1": 7}, [("Why?", "Because.")])
 
 
@@ -48,16 +59,19 @@ def printed(words):
     return {"output_type": "stream", "name": "stdout", "text": words}
 
 
+def shown(element):
+    return {"output_type": "display_data", "data": {"text/html": element, "text/plain": "a line"}}
+
+
 def small_lesson():
     asked = "## 1.1 Sums\n\nWe add.\n\n**Predict.** Equal?"
     answer = {"output_type": "execute_result", "data": {"text/markdown": "**Answer.** Yes."}}
-    shown = {"output_type": "display_data", "data": {"text/html": PICTURE, "text/plain": "a line"}}
     source = 'x = 1\nprint(x)\npicture(x)\nreveal("1.1a")'
     cells = [
         text("# 1. Where?\n\nHere."),
         code("import math", {"output_type": "stream", "text": ""}),
         text(asked, predict="1.1a"),
-        code(source, printed("1\n"), shown, answer, reveal="1.1a"),
+        code(source, printed("1\n"), shown(PICTURE), answer, reveal="1.1a"),
     ]
     return {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
 
@@ -65,10 +79,39 @@ def small_lesson():
 def test_question_pause_run_picture_answer():
     found = slides_of(small_lesson(), PLAN)
     kinds = [("code" if slide.code else slide.text.split("\n")[0]) for slide in found]
-    assert kinds == ["# 1. Where?", "## 1.1 Sums", "## Predict", "code", PICTURE, "## Answer"]
+    assert kinds == ["# 1. Where?", "## 1.1 Sums", "## Predict", "code", PICTURE]
     assert "Equal?" in found[2].text and "Write your guess down." in found[2].text
-    assert (found[3].text, found[3].then) == ("x = 1\nprint(x)", "```text\n1\n```")
+    assert (found[3].text, found[3].then) == ("x = 1\nprint(x)", ("```text\n1\n```",))
     assert "picture(x)" in found[3].notes
+    assert found[4].then == (f"**Answer.** {reveal('1.1a').text}",)
+
+
+def test_an_answer_stands_beside_what_it_is_about_where_there_is_room():
+    (one,) = code_slides(code("x = 1", printed("1\n"), reveal="1.1a"))
+    assert one.then[0].startswith("```text") and one.then[1].startswith("**Answer.** Yes.")
+    assert "Compare." in one.notes
+    high = code("picture(x)", shown(png(1000, 500)), reveal="1.1a")
+    first, second = code_slides(high)
+    assert first.then == () and second.text.startswith("## Answer")
+    assert first.notes.startswith("Run. The whole cell:")
+    (only,) = code_slides(code("", reveal="1.1a"))
+    assert only.text.startswith("## Answer")
+
+
+def test_the_player_has_a_slide_and_its_keys_are_in_the_notes():
+    frame = play(at="ffn.z")._repr_html_()
+    (slide,) = code_slides(code('play(at="ffn.z")', shown(frame)))
+    assert "\n" not in slide.text and slide.text.count("<") == 2
+    assert html.unescape(slide.text).count("\n") == html.unescape(frame).count("\n") > 100
+    assert 'play(at="ffn.z")' in slide.notes and "H hides the" in slide.notes
+    first, second = code_slides(code('play(at="ffn.z")', shown(frame), reveal="1.1a"))
+    assert first.then == () and second.text.startswith("## Answer")
+
+
+def test_no_slide_holds_what_the_full_ones_before_it_left_over():
+    assert [slide.count("line") for slide in evenly(["line"] * 10)] == [5, 5]
+    assert evenly(["line"]) == ["line"] and evenly([]) == []
+    assert [slide.count("word") for slide in evenly(["word " * 100] * 3)] == [100, 100, 100]
 
 
 def test_the_speaker_reads_minutes_and_questions():
@@ -109,6 +152,12 @@ def test_a_short_lead_stands_above_its_question_and_a_long_one_before_it():
     assert "Predict" not in first.text and second.text.startswith("## Predict")
 
 
+def test_a_heading_alone_stands_above_its_question():
+    (one,) = markdown_slides("### What for?\n\n**Predict.** Which?")
+    assert one.text.startswith("### What for?\n\n## Predict")
+    assert len(list(markdown_slides("## 1.1 Sums\n\nWe add.\n\n**Predict.** Which?"))) == 2
+
+
 def test_folded_answers_go_into_the_notes():
     (slide,) = markdown_slides(
         "1. What?\n\n<details><summary>The answers</summary>\n\n1. That.\n\n</details>"
@@ -138,7 +187,8 @@ def test_points_tables_and_formulas_are_blocks():
     assert list(blocks("so\n$$a \\qquad b$$\nthen")) == ["so", "$$a$$", "$$b$$", "then"]
     wide = "| a | b |\n|---|---|\n| the letters | $" + "x + " * 30 + "y$ |"
     (point,) = blocks(wide)
-    assert point.startswith("- the letters · $x +")
+    assert point.startswith("- *a* the letters; *b* $x +")
+    assert next(blocks(wide.replace("| a |", "| |"))).startswith("- the letters; *b* $x +")
     assert height_of(table) > height_of("$$a$$") == 2.5
 
 
@@ -152,7 +202,7 @@ def test_long_code_and_long_prints_are_cut_by_the_lines_they_take():
     assert list(pages(" \n")) == []
     crowded = code("\n".join(f"x{i} = {i}" for i in range(12)), printed("1\n" * 9))
     first, second = code_slides(crowded)
-    assert first.then == "" and second.text.startswith("```text\n1\n")
+    assert first.then == () and second.text.startswith("```text\n1\n")
 
 
 def test_a_student_s_copy_is_run_first():
@@ -217,4 +267,4 @@ def test_the_extra_has_what_the_cells_import():
 
 def test_titles_and_slides_without_notes():
     assert title_of(small_lesson()) == "1. Where?"
-    assert Slide("x").notes == "" and json.dumps(Slide("x")) == '["x", false, "", ""]'
+    assert Slide("x").notes == "" and json.dumps(Slide("x")) == '["x", false, [], ""]'

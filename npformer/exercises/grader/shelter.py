@@ -215,7 +215,7 @@ def cpu_seconds(pid: int) -> float:
 def tasks() -> dict[int, tuple[int, int, int]]:
     """{process: (its parent, threads, bytes in memory)} of everything that /proc shows."""
     found = {}
-    for name in os.listdir("/proc") if LINUX else ():
+    for name in _listed():
         with suppress(OSError, ValueError, IndexError):
             if name.isdecimal():
                 with open(f"/proc/{name}/stat", "rb") as file:
@@ -223,6 +223,14 @@ def tasks() -> dict[int, tuple[int, int, int]]:
                 page = os.sysconf("SC_PAGE_SIZE")
                 found[int(name)] = int(fields[1]), int(fields[17]), int(fields[21]) * page
     return found
+
+
+def _listed() -> list[str]:
+    """The names in /proc; none where it belongs to a namespace around ours, which numbers us otherwise."""
+    try:
+        return os.listdir("/proc") if os.readlink("/proc/self") == str(os.getpid()) else []
+    except OSError:  # a system without it
+        return []
 
 
 def descendants(of: int) -> dict[int, int]:

@@ -58,7 +58,9 @@ def read_submission(name: str, data: bytes) -> Submission:
         for place, source in pieces(name, data):
             places.append(place)
             problems.append(_run(source, place, names))
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+    except RecursionError:
+        problems.append("The file cannot be read: it is nested too deeply.")
+    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
         problems.append(f"The file cannot be read: {' '.join(str(error).split())[:120]}.")
     student = names.get("student", "")
     problem = " ".join([problem for problem in problems if problem][:SHOWN_PROBLEMS])

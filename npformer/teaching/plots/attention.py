@@ -39,34 +39,36 @@ STRONGEST = 4  # weights of a table that are told in words
 
 
 def weights_in_words(weights: Array, tokens: Sequence[str]) -> str:
-    """How large a table of weights (T, T) is, and who looks most at whom: the largest weight of a few rows.
+    """How large a table of weights is, and who looks most at whom: the largest weight of a few rows.
+
+    Fewer rows than tokens are those of the last tokens.
 
     >>> weights_in_words(np.array([[0.75, 0.25], [0.5, 0.5]]), ["hot", "dog"])
     '2 tokens look at 2; hot at hot 0.75, dog at hot 0.5'
     """
-    best = np.argmax(weights, axis=1)
-    rows = sorted(range(len(tokens)), key=lambda row: -weights[row, best[row]])[:STRONGEST]
-    told = (f"{tokens[row]} at {tokens[best[row]]} {said(weights[row, best[row]])}" for row in sorted(rows))
-    return f"{len(tokens)} tokens look at {len(tokens)}; {', '.join(told)}"
+    best, looking = np.argmax(weights, axis=1), tokens[len(tokens) - len(weights) :]
+    rows = sorted(range(len(looking)), key=lambda row: -weights[row, best[row]])[:STRONGEST]
+    told = (f"{looking[row]} at {tokens[best[row]]} {said(weights[row, best[row]])}" for row in sorted(rows))
+    return f"{len(looking)} tokens look at {len(tokens)}; {', '.join(told)}"
 
 
 @in_style
 def attention_heads(weights: Mapping[str, Array], tokens: Sequence[str], *, across: int = 2) -> "Figure":
     """Several heads on one sentence, in one scale: {title: weights (T, T)}, a row for each token that looks.
 
-    Weights below 0.05 have their colour and no number.
+    With fewer rows these are the last tokens. Weights below 0.05 have their colour and no number.
 
     >>> heads = {"head 0": np.eye(2), "head 1": np.full((2, 2), 0.5)}
     >>> [axes.get_title("left") for axes in attention_heads(heads, ["hot", "dog"]).axes]
     ['head 0', 'head 1']
     """
-    across = min(across, len(weights))
+    across, rows = min(across, len(weights)), len(next(iter(weights.values())))
     down = math.ceil(len(weights) / across)
-    figure = new_figure(across * (0.58 * len(tokens) + 1.2), down * (0.36 * len(tokens) + 1.6))
+    figure = new_figure(across * (0.58 * len(tokens) + 1.2), down * (0.36 * rows + 1.6))
     for place, (title, values) in enumerate(weights.items(), 1):
         axes = figure.add_subplot(down, across, place)
         draw_weights(axes, values, size=14)
-        name_cells(axes, tokens, tokens)
+        name_cells(axes, tokens[len(tokens) - rows :], tokens)
         axes.set_xticks(range(len(tokens)), tokens, rotation=45, ha="right", rotation_mode="anchor")
         axes.set_title(title, loc="left")
     figure.supxlabel("the token looked at")

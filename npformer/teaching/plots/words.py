@@ -1,5 +1,6 @@
 """What is in a picture, in words made from its numbers: for those who cannot see it. In every lesson."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -79,13 +80,18 @@ def motion_in_words(table: Array) -> str:
 
 
 def line_in_words(name: str, x: Array, y: Array) -> str:
-    """Where a line begins and ends, and where it is lowest and highest.
+    """Where a line begins and ends, and where it is lowest and highest; small numbers have more decimals.
 
     >>> line_in_words("sines", np.arange(3), np.array([0.0, 2.0, 1.0]))
     'sines from 0 at 0 to 1 at 2, lowest 0 at 0, highest 2 at 1'
+    >>> line_in_words("rate", np.arange(2), np.array([0.0125, 0.025]))
+    'rate from 0.0125 at 0 to 0.025 at 1, lowest 0.0125 at 0, highest 0.025 at 1'
     """
     low, high = int(np.nanargmin(y)), int(np.nanargmax(y))
-    first, last, lowest, highest = (f"{said(float(y[i]))} at {said(float(x[i]))}" for i in (0, -1, low, high))
+    largest = max(abs(float(y[low])), abs(float(y[high])))
+    decimals = 2 if largest >= 0.1 or largest == 0 else 2 - math.floor(math.log10(largest))
+    ends = (f"{said(float(y[i]), decimals)} at {said(float(x[i]))}" for i in (0, -1, low, high))
+    first, last, lowest, highest = ends
     return f"{name} from {first} to {last}, lowest {lowest}, highest {highest}"
 
 
