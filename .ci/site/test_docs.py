@@ -91,7 +91,7 @@ def test_the_player_on_the_front_page_goes_a_step(opened):
 def test_a_first_lesson_is_two_clicks_away_and_offers_to_run(opened):
     page = opened("index.html")
     page.locator(".doors a").first.click()
-    assert page.url.endswith("lessons/01_positional_encoding.html")
+    page.wait_for_url("**/lessons/01_positional_encoding.html")
     button = page.locator("a.button")
     assert button.inner_text() == "Run in the browser"
     assert button.get_attribute("href") == "../lite/notebooks/index.html?path=01_positional_encoding.ipynb"
@@ -107,6 +107,37 @@ def test_search_finds(opened, words):
     page.wait_for_selector("#search-results li a", timeout=20_000)
     links = page.eval_on_selector_all("#search-results li a", "all => all.map(a => a.href)")
     assert words != "ffn_backward" or any("api/feed_forward.html" in link for link in links)
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("KV cache", "modern.generation"),
+        ("backprop", "gradcheck"),
+        ("cuda", "backend"),
+        ("swiglu", "modern.gated_ffn"),
+    ],
+)
+def test_words_that_the_code_does_not_use_lead_to_what_is_meant(opened, words, page):
+    shown = opened(f"search.html?q={words}")
+    shown.wait_for_selector(f'#search-results a[href*="api/{page}.html"]', timeout=20_000)
+
+
+def test_the_list_of_pages_shows_where_one_is(opened):
+    page = opened("api/gradcheck.html")
+    list_, here = (
+        page.locator(s).bounding_box() for s in (".sidebar-scroll", ".sidebar-tree li.current-page")
+    )
+    assert list_["y"] <= here["y"] < list_["y"] + list_["height"]
+
+
+def test_no_type_of_python_s_typing_is_left_in_the_reference(opened):
+    page = opened("index.html")
+    for path in PAGES:
+        if path.startswith("api/"):
+            page.goto(f"{SITE.as_uri()}/{path}")
+            said = page.locator("table.arguments").all_inner_texts()
+            assert not re.search(r"dtype\[Any\]|type: ignore|Callable\[|~F", " ".join(said)), path
 
 
 # --- lessons --------------------------------------------------------------------------------------

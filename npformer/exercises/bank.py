@@ -1,6 +1,7 @@
 """The bank of exercises: bank.toml as records, in order of difficulty; and what a session has passed."""
 
 import tomllib
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
@@ -120,5 +121,7 @@ def find(exercise_id: str) -> tuple[Exercise, str]:
         raise TypeError(f"exercise_id is {exercise_id!r}; expected text such as 'pe.table'")
     plain, _, name = exercise_id.partition("@")
     if plain not in bank():
-        raise ValueError(f"there is no exercise {plain!r}; list_exercises() shows the ids")
+        near = "".join(f"did you mean {other!r}? " for other in get_close_matches(plain, bank(), 1))
+        shown = "list_exercises() shows all, in a terminal npformer exercises"
+        raise ValueError(f"there is no exercise {plain!r}; {near}{shown}")
     return bank()[plain], name.strip()

@@ -33,8 +33,8 @@ FILES = {
 
 def add_commands(commands: Any) -> None:
     """Register the commands with a parser's subcommands."""
-    _add(commands, "exercises", "every exercise of the bank, the easy ones first", _exercises)
-    show = _add(commands, "show", "one exercise", _show)
+    _add(commands, "exercises", "print every exercise of the bank, the easy ones first", _exercises)
+    show = _add(commands, "show", "print one exercise", _show)
     show.add_argument("id", metavar="ID", help="such as pe.entry, or pe.entry@Ada for Ada's own numbers")
     _add_check(commands)
     _add_grade(commands)
@@ -43,13 +43,13 @@ def add_commands(commands: Any) -> None:
 
 def _add_check(commands: Any) -> None:
     ends = "The exit code is 1 when something is wrong, not read, or asked for by --only and not answered."
-    check = _add(commands, "check", "the answers in one file", _check, f"{CONVENTION} {ends} {SHELTER}")
+    check = _add(commands, "check", "check the answers in one file", _check, f"{CONVENTION} {ends} {SHELTER}")
     check.add_argument("file", metavar="FILE", help="a .py file or a notebook")
     _add_limits(check)
 
 
 def _add_grade(commands: Any) -> None:
-    what = "a folder of submissions, and a summary of the class"
+    what = "grade a folder of submissions, and sum up the class"
     grade = _add(commands, "grade", what, _grade, f"{CONVENTION} {SHELTER}")
     add = grade.add_argument
     add("folder", metavar="FOLDER", help="with .py files and notebooks, in folders or not")
@@ -87,7 +87,7 @@ def _add_limits(command: argparse.ArgumentParser) -> None:
 
 
 def _add_assignment(commands: Any) -> None:
-    what = "a notebook to hand out, with places for answers and tests that nbgrader or otter-grader run"
+    what = "write a notebook to hand out, with places for answers and tests that nbgrader or otter-grader run"
     add = _add(commands, "assignment", what, _assignment).add_argument
     add("--exercises", required=True, metavar="IDS", help="with commas between")
     add("--out", required=True, metavar="FILE.ipynb", help="the notebook")
@@ -96,10 +96,8 @@ def _add_assignment(commands: Any) -> None:
 
 
 def _add(commands: Any, name: str, what: str, run: Any, more: str = "") -> argparse.ArgumentParser:
-    verb = "Write" if name == "assignment" else "Print"
-    command: argparse.ArgumentParser = commands.add_parser(
-        name, help=what, description=f"{verb} {what}. {more}".strip()
-    )
+    said = f"{what[0].upper()}{what[1:]}. {more}".strip()
+    command: argparse.ArgumentParser = commands.add_parser(name, help=what, description=said)
     command.set_defaults(run=run)
     return command
 
@@ -152,6 +150,7 @@ def _check(options: argparse.Namespace) -> Iterator[str]:
         yield f"Not read to the end. {problem}\n"
     for row in answered:
         yield f"{row.exercise}: " + card(row).replace("\n", "\n  ") + "\n"
+    yield from _missing(options, rows, answered)
     passed = sum(row.status.startswith("pass") for row in answered)
     yield f"{passed} right of {len(answered)} answered; the bank has {len(_bank())}."
     if (
@@ -161,6 +160,14 @@ def _check(options: argparse.Namespace) -> Iterator[str]:
         or _unread(rows)
     ):
         raise SystemExit(1)
+
+
+def _missing(options: argparse.Namespace, rows: Any, answered: Any) -> Iterator[str]:
+    """What was asked for and is not there; how to answer, where nothing is there at all."""
+    if options.only and len(answered) < len(rows):
+        yield f"Not answered: {', '.join(row.exercise for row in rows if row not in answered)}.\n"
+    if not answered and not _unread(rows):
+        yield f"No answer was found. {CONVENTION}\n"
 
 
 def _bank() -> Any:

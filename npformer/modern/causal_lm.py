@@ -86,12 +86,12 @@ EVEN_HEAD, HEAD, ROOM = (
 class CausalLMConfig(NamedTuple):
     """The sizes and choices of a causal model; the defaults are those of the story-teller stories15M."""
 
-    d_model: Size = 288
-    d_ff: Size = 768
-    n_heads: Annotated[Heads, EVEN_HEAD] = 6
-    n_kv_heads: KVHeads = 6
-    n_layers: Length = 6
-    eps: NonNegative = 1e-5
+    d_model: Size = 288  # numbers a token
+    d_ff: Size = 768  # hidden units of the gated network
+    n_heads: Annotated[Heads, EVEN_HEAD] = 6  # of queries
+    n_kv_heads: KVHeads = 6  # of keys and values; fewer are shared by the queries' heads
+    n_layers: Length = 6  # blocks
+    eps: NonNegative = 1e-5  # of RMSNorm, beside the mean square
     base: Positive = 10000.0  # of RoPE's frequencies
     max_length: Count = 256
     tied: bool = True  # the logits' matrix is the embedding's

@@ -69,10 +69,11 @@ def generate(
 ) -> Array:
     """Each row goes on by max_new_tokens: ids (B, T) -> (B, T + max_new_tokens), the prompt first.
 
-    temperature=0 takes the likeliest token; otherwise `choose` draws one. What follows a row's stop_id is
-    stop_id again. Prompts of different lengths end in padding_id: a row's new tokens stand directly behind
-    its own prompt, and its padding behind those. Keys and values of the earlier tokens are kept, so that a
-    new token costs one query.
+    temperature=0 takes the likeliest token; otherwise one is drawn from softmax(logits / temperature), among
+    the top_k likeliest, or among the fewest that have the share top_p together (Holtzman et al., "The Curious
+    Case of Neural Text Degeneration", 2020). What follows a row's stop_id is stop_id again. Prompts of
+    different lengths end in padding_id: a row's new tokens stand directly behind its own prompt, and its
+    padding behind those. Keys and values of the earlier tokens are kept, so that a new token costs one query.
 
     >>> from npformer import init_causal_lm
     >>> config = CausalLMConfig(d_model=8, d_ff=21, n_heads=4, n_kv_heads=2, n_layers=1)

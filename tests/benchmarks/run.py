@@ -102,7 +102,7 @@ def kernel():
 def cell(ratio, gate):
     if ratio is None:
         return "–"
-    verdict = "" if gate is None else (" ✓" if ratio <= gate else " ✗") + f" (gate {gate:.2f})"
+    verdict = "" if gate is None else (" ✓" if ratio <= gate else " ✗") + f" (at most {gate:.2f})"
     return f"{ratio:.2f}{verdict}"
 
 
@@ -137,7 +137,7 @@ def main():
 
 
 HEAD = [
-    "| float32 unless said, one thread | CPU time | of plain NumPy or its products | of PyTorch |",
+    "| float32 unless said, one thread | CPU time | ÷ plain NumPy, or bare products | ÷ PyTorch |",
     "|---|---|---|---|",
 ]
 

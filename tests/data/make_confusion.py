@@ -50,17 +50,26 @@ def table():
     lines = [
         "# What the checker calls each mistake",
         "",
-        "Written by make_confusion.py from the codings in student_codings.py. `≡` is the code that no output",
-        "can tell from this one: both are named then.",
+        "Every mistake that the checker knows, tried on functions that were written with it on purpose.",
+        "*codings*: in how many ways it was written. *itself*: so many of them got this code and no other.",
+        "`≡`: a code that no output can tell from this one; both are named, and counted as *in its group*.",
+        "*confused with*: other codes that came. *missed*: no code came. Written by make_confusion.py from",
+        "the codings in student_codings.py.",
         "",
         f"Right answers, coded in {len(student_codings.ACCEPTED)} ways: {passed} pass.",
         "",
         "| code | ≡ | codings | itself | in its group | confused with | missed |",
         "|---|---|---:|---:|---:|---|---:|",
     ]
-    for code in words():
+    for code, told in words().items():
         n = counts[code]
-        cells = [code, SAME.get(code, ""), sum(n.values()), n["itself"], n["in its group"]]
+        cells = [
+            f"**{code}**<br>{told.cause}",
+            SAME.get(code, ""),
+            sum(n.values()),
+            n["itself"],
+            n["in its group"],
+        ]
         lines.append(
             "| " + " | ".join(map(str, [*cells, ", ".join(sorted(names[code])), n["missed"]])) + " |"
         )
@@ -79,14 +88,14 @@ def said_to(exercise, label, word, function):
 
 
 FIRST = [
-    "# Codings by strangers",
+    "## Codings by strangers",
     "",
     "From stranger_codings.py: labelled right, variant or wrong by mathematics before the checker saw",
     "them, and not changed since. *named*: a code of the list above. *seen*: an exact observation that",
     "contains the word which the label asks for.",
 ]
 LATER = [
-    "# Codings by strangers, later",
+    "## Codings by strangers, later",
     "",
     "From later_strangers.py: for the newer exercises, and a second visit to the older ones. Written before",
     "the checker saw them; two labels were wrong and are mended. *unseen*: the observation lacks the word.",

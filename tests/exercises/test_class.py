@@ -298,7 +298,9 @@ def test_grading_tells_nobody_unless_asked(tmp_path):
         (["grade", "{}", "--csv", "{}/none/o.csv"], "there is no folder '{}/none'"),
         (["grade", "{}", "--csv", "{}/o.csv", "--only", "pe.tabel"], "there is no exercise 'pe.tabel'"),
         (["check", "{}/none.py"], "there is no file '{}/none.py'"),
-        (["show", "pe.tabel"], "there is no exercise 'pe.tabel'"),
+        (["show", "pe.tabel"], "there is no exercise 'pe.tabel'; did you mean 'pe.table'? list_exercises()"),
+        (["show", "xyz"], "there is no exercise 'xyz'; list_exercises() shows all"),
+        (["check", __file__, "--points", "{}/none.toml"], "check: No such file or directory: '{}/none.toml'"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(arguments, message, tmp_path, capsys):
@@ -317,6 +319,21 @@ def test_a_file_is_checked(tmp_path, capsys):
     assert "order.bag: Right\n  Every check agrees.\n" in out
     assert "pe.table: Not yet: this pattern is known\n" in out and "Which columns share one i?" in out
     assert out.endswith(f"1 right of 2 answered; the bank has {len(bank())}.\n")
+
+
+def test_what_is_missing_in_a_file_is_named(tmp_path, capsys):
+    path = written(tmp_path, "ada.py", "order_bag = 'b'")
+    assert cli.main(["check", str(path), "--only", "order.bag,pe.table,pe.even"]) == 1
+    assert "\nNot answered: pe.table, pe.even.\n" in capsys.readouterr().out
+    assert cli.main(["check", str(path), "--only", "order.bag"]) == 0
+    assert "Not answered" not in capsys.readouterr().out
+
+
+def test_a_file_without_an_answer_is_told_how_to_give_one(tmp_path, capsys):
+    assert cli.main(["check", str(written(tmp_path, "ada.py", "tabel = 1"))]) == 1
+    assert capsys.readouterr().out.startswith(
+        "No answer was found. The exercise pe.table is answered by the top"
+    )
 
 
 def test_the_bank_and_an_exercise_are_shown(capsys):

@@ -5,12 +5,14 @@ import html
 import json
 import re
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from npformer import cli
 from npformer.teaching import slides
-from npformer.teaching.lessons import reveal
+from npformer.teaching.lessons import reveal, source_of
 from npformer.teaching.player import play
 from npformer.teaching.slides import (
     ROOM,
@@ -247,7 +249,20 @@ def test_the_command_writes_one_lesson_or_all(tmp_path, capsys, monkeypatch):
 def test_without_nbconvert_the_command_says_how_to_get_it(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "nbconvert.exporters", None)
     assert cli.main(["slides", "01", "--out", str(tmp_path)]) == 2
-    assert "nbconvert" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "nbconvert" in said and "npformer[slides]" in said
+
+
+def test_the_extra_has_what_the_cells_import():
+    project = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    listed = extras["slides"] + extras["plots"] + extras["pretrained"]  # lesson 8 asks for its weights itself
+    names = {re.split(r"[>=]", line)[0] for line in listed} | {"numpy", "npformer"}
+    files = [lesson_file(number) for number in slides.lesson_numbers()]
+    cells = [cell for file in files for cell in json.loads(file.read_text(encoding="utf-8"))["cells"]]
+    code = "\n".join(source_of(cell) for cell in cells if cell["cell_type"] == "code")
+    wanted = set(re.findall(r"^(?:import|from) (\w+)", code, flags=re.M)) - sys.stdlib_module_names
+    assert wanted <= names and "npformer[plots]" in extras["slides"]
 
 
 def test_titles_and_slides_without_notes():
