@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from importlib.util import find_spec
@@ -39,7 +40,13 @@ def snapshot(folder):
 
 
 @pytest.fixture(scope="module")
-def class_of_harm(tmp_path_factory):
+def temporary(tmp_path_factory):
+    """Where the class of harm's run has its own folders: what belongs to it carries this name."""
+    return tmp_path_factory.mktemp("temporary")
+
+
+@pytest.fixture(scope="module")
+def class_of_harm(tmp_path_factory, temporary):
     """164 hostile, broken and odd files beside 50 good ones, graded once by two workers."""
     top = tmp_path_factory.mktemp("harm")
     folder, out = top / "class", top / "out.csv"
@@ -52,15 +59,21 @@ def class_of_harm(tmp_path_factory):
         del expected["kill_all.py"]
     if find_spec("matplotlib") is None:
         del expected["plots.py"]
-    before, temporary = snapshot(folder), set(os.listdir(os.path.dirname(top)))
+    before, beside = snapshot(folder), set(os.listdir(os.path.dirname(top)))
     with pytest.MonkeyPatch.context() as patch:
+        use_as_temporary(temporary, patch)
         patch.setenv("SECRET_TOKEN", "a token of the teacher's")
         code = cli.main(["grade", str(folder), "--csv", str(out), ONLY, "--seconds=1", "--workers=2"])
     listener.close()
     assert code == 0 and snapshot(folder) == before, "nothing in the folder was touched"
-    assert set(os.listdir(os.path.dirname(top))) == temporary
+    assert set(os.listdir(os.path.dirname(top))) == beside and not os.listdir(temporary)
     assert sorted(os.listdir(top)) == ["class", "out.csv", "outside.py"]
     return expected, rows_of(out)
+
+
+def use_as_temporary(folder, patch):
+    patch.setenv("TMPDIR", str(folder))
+    patch.setattr(tempfile, "tempdir", None)
 
 
 def walls_stand():
@@ -85,9 +98,14 @@ def test_no_row_is_lost_and_no_verdict_changed(class_of_harm):
 
 
 @POSIX
-def test_nothing_is_left_running(class_of_harm):
+def test_nothing_is_left_running(class_of_harm, temporary):
+    assert running(temporary) == []
+
+
+def running(temporary):
+    """The processes of the run that has its folders there; others may grade at the same time."""
     mine = [pid for pid in shelter.tasks() if b"NPFORMER_RUN" in environment_of(pid)]
-    assert mine == []
+    return [pid for pid in mine if os.fsencode(temporary) in environment_of(pid)]
 
 
 def environment_of(pid):
@@ -170,8 +188,10 @@ def command(folder, out, *more):
 
 @POSIX
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, shelter.KILL])
-def test_an_interrupted_run_goes_on_to_the_same_table(number, small_class, tmp_path):
-    whole, out = tmp_path / "whole.csv", tmp_path / "out.csv"
+def test_an_interrupted_run_goes_on_to_the_same_table(number, small_class, tmp_path, monkeypatch):
+    whole, out, temporary = tmp_path / "whole.csv", tmp_path / "out.csv", tmp_path / "temporary"
+    temporary.mkdir()
+    use_as_temporary(temporary, monkeypatch)
     with pytest.MonkeyPatch.context() as patch:  # no processes: this is what they must come to
         judges = {}
         patch.setattr(Hand, "judged", lambda self, path: in_this_process(judges, self, path))
@@ -182,6 +202,7 @@ def test_an_interrupted_run_goes_on_to_the_same_table(number, small_class, tmp_p
     )
     for _ in range(3):
         process.stderr.readline()
+    seen = running(temporary) or not shelter.LINUX
     process.send_signal(number)
     said = process.communicate(timeout=60)[1]
     journal = tmp_path / "out.csv.journal"
@@ -189,7 +210,8 @@ def test_an_interrupted_run_goes_on_to_the_same_table(number, small_class, tmp_p
     assert 3 <= kept < 12 and not out.exists()
     if number != shelter.KILL:
         assert process.returncode == 128 + number and "--resume goes on from there" in said
-    wait_for_nothing()
+    assert seen, "the run's processes can be told by their folder"
+    wait_for_nothing(temporary)
     with journal.open("a") as file:
         file.write('{"file": "s11.py", "rep')  # as a full disk would leave it
     again = subprocess.run(command(small_class, out, "--resume"), capture_output=True, text=True, timeout=120)
@@ -203,11 +225,10 @@ def in_this_process(judges, hand, path):
     return grade_file(judges["one"], str(path), str(hand.course.folder), hand.course.ids)
 
 
-def wait_for_nothing():
+def wait_for_nothing(temporary):
     """What belonged to the run ends with it."""
     for _ in range(200):
-        left = [pid for pid in shelter.tasks() if b"NPFORMER_RUN" in environment_of(pid)]
-        if not left:
+        if not (left := running(temporary)):
             return
         time.sleep(0.05)
     raise AssertionError(f"still running: {left}")
