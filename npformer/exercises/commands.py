@@ -163,7 +163,11 @@ def _check(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _missing(options: argparse.Namespace, rows: Any, answered: Any) -> Iterator[str]:
-    """What was asked for and is not there; how to answer, where nothing is there at all."""
+    """What was asked for and is not there, or under a wrong name; how to answer, where nothing is there."""
+    from npformer.exercises.result import NOTHING
+
+    for said in sorted({row.evidence for row in rows if row.status == "not answered"} - {"", NOTHING}):
+        yield f"{said}\n"
     if options.only and len(answered) < len(rows):
         yield f"Not answered: {', '.join(row.exercise for row in rows if row not in answered)}.\n"
     if not answered and not _unread(rows):

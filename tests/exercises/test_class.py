@@ -329,6 +329,13 @@ def test_what_is_missing_in_a_file_is_named(tmp_path, capsys):
     assert "Not answered" not in capsys.readouterr().out
 
 
+def test_an_answer_under_a_name_of_no_exercise_is_named(tmp_path, capsys):
+    path = written(tmp_path, "ada.py", "answers = {'order.bag': 'b', 'pe.evn': 3}")
+    assert cli.main(["check", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert said.count("answers has 'pe.evn', which is no exercise.") == 1 and "order.bag: Right" in said
+
+
 def test_a_file_without_an_answer_is_told_how_to_give_one(tmp_path, capsys):
     assert cli.main(["check", str(written(tmp_path, "ada.py", "tabel = 1"))]) == 1
     assert capsys.readouterr().out.startswith(

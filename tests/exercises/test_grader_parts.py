@@ -174,6 +174,7 @@ def conversation(tmp_path, monkeypatch):
 FILE = """
 import numpy as np
 order_bag = 'b'
+answers = {'order.bag': 'b', 'pe.evn': 1, 3: 4}
 class Evil:
     def __getattr__(self, name): raise KeyboardInterrupt
 pe_even = Evil()
@@ -200,6 +201,7 @@ def test_a_file_at_work(conversation):
     kinds = [head["answers"][i][0] for i in IDS]
     assert kinds == ["value", "value", "function", "function", "function", "function", "nothing"]
     assert head["answers"]["pe.even"][1].kind == "Evil" and (head["student"], head["problem"]) == ("Ada", "")
+    assert head["keys"] == "order.bag pe.evn"
 
     def call(name, *arguments, **options):
         line.send({"call": name, "args": arguments, "kwargs": options}, [])
@@ -750,9 +752,9 @@ def judge(monkeypatch):
         yield one
 
 
-def head(**answers):
+def head(keys="", **answers):
     named = {i.replace("_", "."): answer for i, answer in answers.items()}
-    return pack({"student": "Ada", "problem": "", "answers": named})
+    return pack({"student": "Ada", "problem": "", "keys": keys, "answers": named})
 
 
 def reports(judge, processes, *ids):
@@ -799,6 +801,17 @@ def test_an_answer_that_the_checker_cannot_digest_costs_itself(judge, monkeypatc
         ("error", "This answer cannot be judged (OverflowError)."),
         ("not answered", ""),
     ]
+
+
+def test_an_answer_under_a_name_of_no_exercise_is_told(judge):
+    nothing = ("nothing", None)
+    for keys, told in (
+        ("pe.evn order.bag", "answers has 'pe.evn', which is no exercise."),
+        ("a b c d", "answers has 'a', 'b', 'c', which is no exercise."),
+        ("pe.entry", ""),
+    ):
+        came = [Process(head(keys, pe_even=nothing, order_bag=("value", "b")))]
+        assert reports(judge, came, "pe.even", "order.bag")[0] == ("not answered", told)
 
 
 def test_numbers_belong_to_the_student(judge, monkeypatch):

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from npformer.exercises.bank import find
+from npformer.exercises.bank import bank, find
 from npformer.exercises.checking import check
 from npformer.exercises.grader import shelter
 from npformer.exercises.grader.messages import LENGTHS, Forged, length_of, pack, readable, unpack
@@ -38,7 +38,7 @@ from npformer.exercises.result import NOTHING
 LARGEST_SUBMISSION = 2**24
 MOST_CALLS_BACK = 1000
 OVERHEAD = 20.0  # seconds for a system that is slow to start a process; no part of a student's time
-TEXTS = {"student": 100, "problem": 1000}  # letters that are kept of each
+TEXTS = {"student": 100, "problem": 1000, "keys": 5000}  # letters that are kept of each
 MARK = "NPFORMER_RUN"
 READY = pack("ready")
 WALLS = ("network", "files")  # named where they are open
@@ -531,7 +531,7 @@ class _Case:
         """One exercise."""
         kind, answer = self.head["answers"][exercise_id]
         if kind == "nothing":
-            return said("not read" if self.head["problem"] else "not answered", self.head["problem"])
+            return _unanswered(self.head["problem"], self.head["keys"])
         if kind == "ours":
             return said("error", f"{readable(str(answer))} is npformer's own: write your own.")
         if kind != "function":
@@ -561,6 +561,15 @@ class _Case:
         }
         status = "not answered" if result.evidence == NOTHING else result.status
         return {"status": status, "codes": list(result.codes), **texts}
+
+
+def _unanswered(problem: str, keys: str) -> Report:
+    """No answer: the file was not read to its end, or there is none, perhaps under a name of no exercise."""
+    if problem:
+        return said("not read", problem)
+    unknown = [repr(key) for key in keys.split() if key not in bank()]
+    which = f"answers has {', '.join(unknown[:3])}, which is no exercise." if unknown else ""
+    return said("not answered", which)
 
 
 def said(status: str, evidence: str) -> Report:

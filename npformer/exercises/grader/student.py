@@ -31,7 +31,7 @@ import numpy as np
 
 from npformer.exercises.grader import shelter
 from npformer.exercises.grader.messages import LENGTHS, Forged, Opaque, length_of, pack, readable, unpack
-from npformer.exercises.grader.submissions import Submission, answer_of, read_submission, said
+from npformer.exercises.grader.submissions import Submission, answer_of, keys_of, read_submission, said
 
 USER = 2**30  # users from here on belong to nobody
 TICK = 0.25  # seconds between two looks at how many processes there are
@@ -85,9 +85,8 @@ def work(line: Line, request: dict[str, Any]) -> None:
         leave(0)
     functions: dict[str, Callable[..., Any]] = {}
     answers = {i: tell(answer_of(submission, i), i, functions) for i in request["ids"]}
-    line.send(
-        {"student": submission.student, "problem": readable(submission.problem, 1000), "answers": answers}
-    )
+    texts = {"problem": readable(submission.problem, 1000), "keys": readable(keys_of(submission), 5000)}
+    line.send({"student": submission.student, "answers": answers} | texts)
     while True:
         message = line.receive(_Stubs(line))
         line.send(answered(functions[message["call"]], message, submission))

@@ -214,3 +214,13 @@ def answer_of(submission: Submission, exercise_id: str) -> Any:
     if isinstance(answers, dict) and dict.__contains__(answers, exercise_id):
         return dict.__getitem__(answers, exercise_id)
     return submission.names.get(exercise_id.replace(".", "_"))
+
+
+def keys_of(submission: Submission) -> str:
+    """The words under which the dict `answers` holds something, beside each other."""
+    answers = submission.names.get("answers")
+    return (
+        " ".join(key for key in dict.__iter__(answers) if type(key) is str)
+        if isinstance(answers, dict)
+        else ""
+    )
