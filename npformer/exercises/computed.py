@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises import slips
+from npformer.exercises import wrong_code
 from npformer.exercises.mistakes import words
 
 Rng = np.random.Generator | None
@@ -73,9 +73,9 @@ def _slips(ways: dict[str, tuple[dict[str, Any], ...]], f: Callable[..., Any], *
 
 def _table_rows(position: int, d_model: int) -> tuple[Array, dict[str, Array]]:
     n = position + 2
-    tables = _slips(slips.SLIPS, slips.table, n, d_model)
+    tables = _slips(wrong_code.SLIPS, wrong_code.table, n, d_model)
     wrong = {code: table[position] for code, table in tables.items() if table.shape == (n, d_model)}
-    right = slips.table(n, d_model)
+    right = wrong_code.table(n, d_model)
     return right[position], {**wrong, "CF-POSITION-BEFORE": right[position - 1]}
 
 
@@ -140,7 +140,7 @@ def addition(rng: Rng) -> Posed:
         "CF-PRODUCT": x * row,
         "CF-NO-POSITION": x,
         "PE-SUM": x + 1,
-        "PE-POS-ONE-BASED": x + slips.table(2, 4)[1],
+        "PE-POS-ONE-BASED": x + wrong_code.table(2, 4)[1],
         "CF-SCALED-TOO": 2 * x + row,
     }
     return Posed({"x": x.tolist()}, x + row, wrong)
@@ -161,9 +161,9 @@ def ffn_token(rng: Rng) -> Posed:
     x, b_1, b_2 = _row(rng, [2, -3]), _row(rng, [1, -1, 2]), _row(rng, [-2, 1])
     W_1, W_2 = np.array([[1, 2, -1], [1, -1, 1]]), np.array([[1, 0], [2, -1], [-1, 3]])
     given = {"x": x, "W_1": W_1, "b_1": b_1, "W_2": W_2, "b_2": b_2}
-    wrong = _slips(slips.FFN_FORWARD, slips.ffn_forward, *given.values())
+    wrong = _slips(wrong_code.FFN_FORWARD, wrong_code.ffn_forward, *given.values())
     wrong["CF-HIDDEN"] = np.maximum(x @ W_1 + b_1, 0)
-    right = slips.ffn_forward(*given.values())
+    right = wrong_code.ffn_forward(*given.values())
     return Posed({name: value.tolist() for name, value in given.items()}, right, wrong)
 
 
@@ -220,8 +220,8 @@ def normalised(rng: Rng) -> Posed:
     gamma = np.array([1.0, 2, 3, -1])[order[::-1] if rng is None else rng.permutation(4)]
     beta = np.array([1.0, 2, -1, 3])[order if rng is None else rng.permutation(4)]
     kept = ("LN-DDOF", "LN-NO-GAMMA", "LN-NO-BETA", "LN-VAR-NOT-STD", "LN-RMS", "LN-NO-MEAN")
-    ways = {code: slips.LAYER_NORM_FORWARD[code] for code in kept}
-    tokens = _slips(ways, slips.layer_norm_forward, x[None, None], gamma, beta, 0.0)
+    ways = {code: wrong_code.LAYER_NORM_FORWARD[code] for code in kept}
+    tokens = _slips(ways, wrong_code.layer_norm_forward, x[None, None], gamma, beta, 0.0)
     wrong = {code: y[0, 0] for code, y in tokens.items()}
     x_hat = (x - x.mean()) / x.std()
     wrong |= {
@@ -353,7 +353,7 @@ def softmax_row(rng: Rng) -> Posed:
 def softmax_gradient(rng: Rng) -> Posed:
     """A gradient on its way through a softmax; Σ p dp is not 0, or the sum would hide."""
     p, dp = np.array([0.5, 0.25, 0.25]), 4 * _row(rng, [1, 3, -2])
-    wrong = _slips(slips.SOFTMAX_BACKWARD, slips.softmax_backward, dp[None], p[None])
+    wrong = _slips(wrong_code.SOFTMAX_BACKWARD, wrong_code.softmax_backward, dp[None], p[None])
     kept = {code: wrong[code][0] for code in ("SM-JAC-DIAGONAL", "SM-JAC-PRODUCT", "SM-JAC-NO-P")}
     more = {
         "CF-NO-JACOBIAN": dp,

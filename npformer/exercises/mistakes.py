@@ -1,7 +1,7 @@
 """The library of mistaken implementations, and what they answer on the probes.
 
-A mistake is the options under which one of the functions in `slips` computes the wrong answer. Two of them
-are written under several codes, where no output can tell the causes apart.
+A mistake is the options under which one of the functions in `wrong_code` computes the wrong answer. Two
+of them are written under several codes, where no output can tell the causes apart.
 """
 
 import tomllib
@@ -11,10 +11,10 @@ from importlib.resources import files
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from npformer.exercises import slips
+from npformer.exercises import wrong_code as wrong
 from npformer.exercises.probes import subjects
 from npformer.exercises.runs import TOLERANCE, Outcome, agreeing, run, same_outcome
-from npformer.exercises.slips import Options
+from npformer.exercises.wrong_code import Options
 
 
 class Family(NamedTuple):
@@ -50,36 +50,38 @@ class Words(NamedTuple):
 
 
 FAMILIES = {
-    "pe.table": Family(slips.table, slips.SLIPS, ("PE-ROW0-ZERO",)),
-    "ffn.forward": Family(slips.ffn_forward, slips.FFN_FORWARD, tuple(slips.FFN_FORWARD)),
-    "ffn.backward": Family(slips.ffn_backward, slips.FFN_BACKWARD, tuple(slips.FFN_BACKWARD)),
+    "pe.table": Family(wrong.table, wrong.SLIPS, ("PE-ROW0-ZERO",)),
+    "ffn.forward": Family(wrong.ffn_forward, wrong.FFN_FORWARD, tuple(wrong.FFN_FORWARD)),
+    "ffn.backward": Family(wrong.ffn_backward, wrong.FFN_BACKWARD, tuple(wrong.FFN_BACKWARD)),
     "layer_norm.forward": Family(
-        slips.layer_norm_forward, slips.LAYER_NORM_FORWARD, tuple(slips.LAYER_NORM_FORWARD)
+        wrong.layer_norm_forward, wrong.LAYER_NORM_FORWARD, tuple(wrong.LAYER_NORM_FORWARD)
     ),
     "layer_norm.backward": Family(
-        slips.layer_norm_backward, slips.LAYER_NORM_BACKWARD, tuple(slips.LAYER_NORM_BACKWARD)
+        wrong.layer_norm_backward, wrong.LAYER_NORM_BACKWARD, tuple(wrong.LAYER_NORM_BACKWARD)
     ),
-    "softmax.forward": Family(slips.softmax, slips.SOFTMAX_FORWARD),
-    "softmax.backward": Family(slips.softmax_backward, slips.SOFTMAX_BACKWARD),
-    "attention.forward": Family(slips.attention, slips.ATTENTION, tuple(slips.ATTENTION)),
-    "heads.split": Family(slips.heads_split, slips.HEADS_SPLIT),
-    "heads.merge": Family(slips.heads_merge, slips.HEADS_MERGE),
-    "embedding.forward": Family(slips.embedding, slips.EMBEDDING),
-    "cross_entropy.forward": Family(slips.cross_entropy, slips.CROSS_ENTROPY, ("CE-DOUBLE-SOFTMAX",)),
-    "block.forward": Family(slips.block, slips.BLOCK, ("BLOCK-NO-RESIDUAL", "BLOCK-NORMS-EXCHANGED")),
-    "mask.causal": Family(slips.causal, slips.CAUSAL),
-    "rope.forward": Family(slips.rope, slips.ROPE, ("ROPE-SIGN", "ROPE-HALVES")),
-    "adam.step": Family(slips.adam, slips.ADAM, tuple(slips.ADAM)),
-    "loss.smoothed": Family(slips.smoothed, slips.SMOOTHED, ("CE-SUM", "CE-SIGN")),
-    "rms_norm.forward": Family(slips.rms_norm, slips.RMS_NORM, tuple(slips.RMS_NORM)),
-    "gate.forward": Family(slips.gated, slips.GATED),
-    "attention.grouped": Family(slips.grouped_attention, slips.GROUPED, tuple(slips.GROUPED)),
+    "softmax.forward": Family(wrong.softmax, wrong.SOFTMAX_FORWARD),
+    "softmax.backward": Family(wrong.softmax_backward, wrong.SOFTMAX_BACKWARD),
+    "attention.forward": Family(wrong.attention, wrong.ATTENTION, tuple(wrong.ATTENTION)),
+    "heads.split": Family(wrong.heads_split, wrong.HEADS_SPLIT),
+    "heads.merge": Family(wrong.heads_merge, wrong.HEADS_MERGE),
+    "embedding.forward": Family(wrong.embedding, wrong.EMBEDDING),
+    "cross_entropy.forward": Family(wrong.cross_entropy, wrong.CROSS_ENTROPY, ("CE-DOUBLE-SOFTMAX",)),
+    "block.forward": Family(wrong.block, wrong.BLOCK, ("BLOCK-NO-RESIDUAL", "BLOCK-NORMS-EXCHANGED")),
+    "mask.causal": Family(wrong.causal, wrong.CAUSAL),
+    "rope.forward": Family(wrong.rope, wrong.ROPE, ("ROPE-SIGN", "ROPE-HALVES")),
+    "adam.step": Family(wrong.adam, wrong.ADAM, tuple(wrong.ADAM)),
+    "loss.smoothed": Family(wrong.smoothed, wrong.SMOOTHED, ("CE-SUM", "CE-SIGN")),
+    "rms_norm.forward": Family(wrong.rms_norm, wrong.RMS_NORM, tuple(wrong.RMS_NORM)),
+    "gate.forward": Family(wrong.gated, wrong.GATED),
+    "attention.grouped": Family(wrong.grouped_attention, wrong.GROUPED, tuple(wrong.GROUPED)),
     "rope.attention": Family(
-        slips.rope_attention, slips.ROPE_ATTENTION, ("ROPE-ON-VALUES", "ROPE-ONE-SIDE", "AT-NO-SCALE")
+        wrong.rope_attention,
+        wrong.ROPE_ATTENTION,
+        ("ROPE-ON-VALUES", "ROPE-ONE-SIDE", "AT-NO-SCALE"),
     ),
-    "mask.kept": Family(slips.kept_mask, slips.KEPT_MASK),
-    "sample.temperature": Family(slips.with_temperature, slips.TEMPERATURE),
-    "sample.top_p": Family(slips.top_p, slips.TOP_P, ("TOP-P-NOT-DIVIDED",)),
+    "mask.kept": Family(wrong.kept_mask, wrong.KEPT_MASK),
+    "sample.temperature": Family(wrong.with_temperature, wrong.TEMPERATURE),
+    "sample.top_p": Family(wrong.top_p, wrong.TOP_P, ("TOP-P-NOT-DIVIDED",)),
 }
 
 # sin(15,000) from float32 angles is off by more than any other table here.
@@ -145,8 +147,8 @@ def recognised(exercise_id: str, found: tuple[Outcome, ...]) -> list[tuple[str, 
     """The listed mistakes that answer so on all probes; two at once only where no single one does."""
     fits = [known.codes for known, _ in singles(exercise_id) if _same(known, found)]
     if not fits:
-        wrong = differing(exercise_id, found)
-        fits = [k.codes for k in pairs(exercise_id) if k.spoilt == wrong and _same(k, found)]
+        spoilt = differing(exercise_id, found)
+        fits = [k.codes for k in pairs(exercise_id) if k.spoilt == spoilt and _same(k, found)]
     return list(dict.fromkeys(fits))
 
 
