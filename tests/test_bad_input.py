@@ -296,7 +296,7 @@ WORDS = [Row(*row) for row in (
      "state.v is not built like params; expected the same leaves, they differ in beta"),
     ("adam_update", "state.m.gamma", np.ones(4), V,
      "state.m.gamma has shape (4,); expected (3,) like the parameter"),
-    ("adam_update", "params.gamma", np.ones(3, int), T,
+    ("adam_update", "params.gamma", np.ones(3, np.int64), T,
      "params.gamma has dtype int64; expected float32 or float64 "
      "(for example params.gamma.astype(np.float64))"),
     ("sgd_update", "grads", Change(tuple), V,

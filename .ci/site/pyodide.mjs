@@ -6,7 +6,8 @@ import { pathToFileURL } from "node:url";
 
 const [pyodide, script, folder, ...packages] = process.argv.slice(2);
 const { loadPyodide } = await import(pathToFileURL(resolve(pyodide, "pyodide.mjs")).href);
-const python = await loadPyodide({ indexURL: resolve(pyodide) + "/", packages });
+const env = { NPFORMER_TESTS: process.env.NPFORMER_TESTS ?? "" }; // for mathematics.py
+const python = await loadPyodide({ indexURL: resolve(pyodide) + "/", packages, env: { HOME: "/home/pyodide", ...env } });
 python.mountNodeFS("/mnt", resolve(folder));
 try {
   const code = await python.runPythonAsync(readFileSync(script, "utf8"));
