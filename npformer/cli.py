@@ -4,15 +4,17 @@ import argparse
 import errno
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
 from npformer.encoder import encoder_block_backward, encoder_block_forward
-from npformer.exercises.commands import add_commands
+from npformer.exercises.commands import FORCE, add_commands, folder_for, place_for
 from npformer.gradcheck import gradcheck
 from npformer.installed import how_to_get, version
 from npformer.published.stories import fetch_stories
@@ -62,6 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         said = re.sub(r"^\[Errno \d+\] ", "", str(error))  # the system's words, without their number
         return _refuse(options.command, re.sub(r"^\w+: ", "", said))  # without the function's name
+    except KeyboardInterrupt:
+        _refuse(options.command, "interrupted")
+        return 128 + signal.SIGINT
     return 0
 
 
@@ -111,8 +116,12 @@ def _add_lessons(commands: Commands) -> None:
     summary = "the lessons into a folder of your own, without outputs"
     command = commands.add_parser("lessons", help=f"write {summary}", description=f"Write {summary}.")
     command.add_argument("folder", nargs="?", default=FOLDER, metavar="FOLDER", help=f"{FOLDER} unless given")
-    command.add_argument("--force", action="store_true", help="overwrite the files that are there")
+    _add_force(command)
     command.set_defaults(run=_lessons)
+
+
+def _add_force(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--force", action="store_true", help=FORCE)
 
 
 def _add_slides(commands: Commands) -> None:
@@ -120,6 +129,7 @@ def _add_slides(commands: Commands) -> None:
     command = commands.add_parser("slides", help=f"write {summary}", description=f"Write {summary}.")
     command.add_argument("lesson", nargs="*", metavar="LESSON", help="such as 05; all unless given")
     command.add_argument("--out", required=True, metavar="FOLDER", help="where to")
+    _add_force(command)
     command.set_defaults(run=_slides)
 
 
@@ -130,6 +140,7 @@ def _add_worksheet(commands: Commands) -> None:
     command.add_argument("--out", required=True, metavar="FILE", help="where to: a .pdf, .html or .svg file")
     command.add_argument("--key", action="store_true", help="fill the boxes in, for the teacher")
     command.add_argument("--paper", choices=tuple(PAPERS), default="a4", help="a4 unless given")
+    _add_force(command)
     command.set_defaults(run=_worksheet)
 
 
@@ -149,6 +160,7 @@ def _add_play(commands: Commands) -> None:
     command.add_argument("--name", metavar="NAME", help="the numbers of that student's worksheet")
     command.add_argument("--at", metavar="STEP", help='where to open: "ffn.z", or "ffn.z,8" for its cell 8')
     _add_decimals(command, f"; with a name it is {DECIMALS} unless given")
+    _add_force(command)
     command.set_defaults(run=_play)
 
 
@@ -160,7 +172,7 @@ def _trace(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _lessons(options: argparse.Namespace) -> Iterator[str]:
-    handout = write_lessons(options.folder, force=options.force)
+    handout = write_lessons(folder_for(options.folder), force=options.force)
     for verb, files in (("written", handout.written), ("kept as it was", handout.kept)):
         yield from (f"{verb}: {file}" for file in files)
     if handout.kept:
@@ -177,14 +189,27 @@ def _caller() -> str:
 
 
 def _slides(options: argparse.Namespace) -> Iterator[str]:
-    from npformer.teaching.slides import lesson_numbers, save_slides
+    from npformer.teaching.slides import LessonFails, lesson_file, lesson_numbers, save_slides
 
-    for lesson in options.lesson or lesson_numbers():
-        yield f"written: {save_slides(lesson, options.out)}"
+    lessons, folder = options.lesson or lesson_numbers(), folder_for(options.out)
+    for file in map(lesson_file, lessons):
+        if (page := folder / f"{file.stem}.html").exists():
+            place_for(str(page), options.force)
+    failed = False
+    for lesson in lessons:
+        try:
+            yield f"written: {save_slides(lesson, folder)}"
+        except LessonFails as error:
+            failed = bool(_refuse("slides", str(error)))
+    if failed:
+        raise SystemExit(1)
 
 
 def _worksheet(options: argparse.Namespace) -> Iterator[str]:
-    files = save_worksheet(options.seed, options.out, key=options.key, paper=options.paper)
+    out = Path(options.out)
+    many = out.suffix.lower() == ".svg"  # a file a page
+    place_for(str(out.with_stem(f"{out.stem}-1") if many else out), options.force)
+    files = save_worksheet(options.seed, out, key=options.key, paper=options.paper)
     yield f"written: {', '.join(map(str, files))}"
 
 
@@ -193,11 +218,11 @@ def _fetch(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _play(options: argparse.Namespace) -> Iterator[str]:
-    named = options.name is not None
+    out, named = place_for(options.out, options.force), options.name is not None
     example = example_from_name(options.name) if named else None
     decimals = DECIMALS if named and options.decimals is None else options.decimals
     player = play(worked_example(example, decimals=decimals), at=options.at)
-    yield f"written: {player.save(options.out)}"
+    yield f"written: {player.save(out)}"
 
 
 def _verdict(trace: Trace) -> str:
@@ -216,6 +241,8 @@ def _verdict(trace: Trace) -> str:
 
 def _say(text: str) -> None:
     """Print at once, in ASCII where the terminal knows no other letters."""
+    if sys.stdout is None:  # closed: nobody wants to read
+        return
     encoding = sys.stdout.encoding or "utf-8"
     try:
         text.encode(encoding)

@@ -4,9 +4,10 @@ import argparse
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,41 @@ CONVENTION = (
     "The exercise pe.table is answered by the top-level name pe_table, a function or a value, or by an entry "
     'answers["pe.table"] of a dict. A line student = "Ada" chooses the numbers that belong to Ada.'
 )
+FORCE = "overwrite the files that are there"
+ENGINE_SECONDS = 60.0  # for an engine to answer
 FILES = {
     "--points": ("FILE.toml", 'points an exercise, such as "pe.table" = 3; 1 unless given'),
     "--gradescope": ("FILE", "write the results of one submission as Gradescope's results.json"),
 }
+
+
+def place_for(name: str, force: bool) -> Path:
+    """Where a file is to be written: asked before any work is done, so that none is lost.
+
+    Raises ValueError for a folder, in a folder that does not exist or cannot be written, and, unless `force`,
+    for a file that is there.
+    """
+    path = Path(name)
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{name!r} is {'a folder' if path.is_dir() else 'a device'}; expected a file")
+    if not path.parent.is_dir():
+        raise ValueError(f"there is no folder {str(path.parent)!r}")
+    if not os.access(path.parent, os.W_OK):
+        raise ValueError(f"{name!r} cannot be written; choose another place")
+    if path.exists() and not force:
+        raise ValueError(f"{name!r} is there already; choose another name, or --force overwrites it")
+    return path
+
+
+def folder_for(name: str) -> Path:
+    """The same for a folder, which may be there; if not, it will be made, with those above it."""
+    path = Path(name)
+    first = next(above for above in (path, *path.absolute().parents) if above.exists())
+    if not first.is_dir():
+        raise ValueError(f"{str(first)!r} is a file; expected a folder")
+    if not os.access(first, os.W_OK):
+        raise ValueError(f"{name!r} cannot be written; choose another place")
+    return path
 
 
 def add_commands(commands: Any) -> None:
@@ -84,6 +116,7 @@ def _add_limits(command: argparse.ArgumentParser) -> None:
     add("--image", default="npformer-student", help="with Python and NumPy; npformer-student unless given")
     for name, (metavar, said) in FILES.items():
         add(name, metavar=metavar, help=said)
+    add("--force", action="store_true", help=FORCE)
 
 
 def _add_assignment(commands: Any) -> None:
@@ -93,6 +126,7 @@ def _add_assignment(commands: Any) -> None:
     add("--out", required=True, metavar="FILE.ipynb", help="the notebook")
     add("--points", type=float, default=1.0, metavar="N", help="for each exercise; 1 unless given")
     add("--format", choices=("nbgrader", "otter"), default="nbgrader", help="nbgrader unless given")
+    add("--force", action="store_true", help=FORCE)
 
 
 def _add(commands: Any, name: str, what: str, run: Any, more: str = "") -> argparse.ArgumentParser:
@@ -129,19 +163,43 @@ def _limits(options: argparse.Namespace) -> Any:
 
     if not 0 < options.seconds < 1e6 or not 0 <= options.wall < 1e6 or options.megabytes < 1:
         raise ValueError("--seconds, --wall and --megabytes are numbers above 0")
-    if options.container and shutil.which(options.container) is None:
-        raise ValueError(f"{options.container} is not installed")
+    if options.container:
+        _ask_engine(options.container, options.image)
     wall, image = options.wall, options.image
     return Limits(options.seconds, options.megabytes, options.level, wall, options.container, image)
+
+
+def _ask_engine(name: str, image: str) -> None:
+    """Refuse an engine that would refuse every submission: not installed, not running, without the image."""
+    engine = shutil.which(name)
+    if engine is None:
+        raise ValueError(f"{name} is not installed; install it, or leave --container out")
+    if said := _objection([engine, "ps"]):
+        raise ValueError(f"{name} does not answer. `{name} ps` says: {said}. Start it, then try again")
+    if said := _objection([engine, "image", "inspect", image]):
+        get = f"build or pull it, or name another with --image. `{name} image inspect {image}` says: {said}"
+        raise ValueError(f"{name} has no image {image!r}; {get}")
+
+
+def _objection(command: Sequence[str]) -> str:
+    """The first line of what a command has to say where it fails; "" where it does its work."""
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=ENGINE_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return f"nothing in {ENGINE_SECONDS:g} seconds"
+    except OSError as error:
+        return str(error.strerror)
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return (lines or [f"nothing, with exit code {done.returncode}"])[0].rstrip(".") if done.returncode else ""
 
 
 def _check(options: argparse.Namespace) -> Iterator[str]:
     from npformer.exercises.grader.grading import UNANSWERED, grade_one
     from npformer.exercises.grader.reports import card
 
-    path, ids = Path(options.file), _chosen(options)
-    if not path.is_file():
-        raise ValueError(f"there is no file {options.file!r}")
+    path, ids = _given(options.file), _chosen(options)
+    if options.gradescope:
+        place_for(options.gradescope, options.force)
     points = _points(options, ids)
     rows = grade_one(path, ids, _limits(options))
     _gradescope(options, rows, points)
@@ -187,7 +245,16 @@ def _unread(rows: Any) -> bool:
 def _points(options: argparse.Namespace, ids: tuple[str, ...]) -> dict[str, float] | None:
     from npformer.exercises.grader.reports import read_points
 
-    return read_points(Path(options.points), ids) if options.points else None
+    return read_points(_given(options.points), ids) if options.points else None
+
+
+def _given(name: str) -> Path:
+    """A file that is to be read; ValueError where it is not there."""
+    if Path(name).is_dir():
+        raise ValueError(f"{name!r} is a folder; expected a file")
+    if not Path(name).is_file():
+        raise ValueError(f"there is no file {name!r}")
+    return Path(name)
 
 
 def _gradescope(options: argparse.Namespace, rows: Any, points: dict[str, float] | None) -> None:
@@ -200,18 +267,14 @@ def _gradescope(options: argparse.Namespace, rows: Any, points: dict[str, float]
 
 
 def _grade(options: argparse.Namespace) -> Iterator[str]:
-    from npformer.exercises.grader.grading import Journal, grade, listed
+    from npformer.exercises.grader.grading import Journal, grade
 
-    ids, out, folder = _chosen(options), Path(options.csv), Path(options.folder)
-    for path in (out, *(Path(name) for name in (options.html, options.feedback, options.gradescope) if name)):
-        if not path.parent.is_dir():
-            raise ValueError(f"there is no folder {str(path.parent)!r}")
-    limits, points, open_walls = _limits(options), _points(options, ids), set[str]()
-    for name in listed(folder)[1]:
-        _tell(f"passed over: {name}")
+    ids, out, open_walls = _chosen(options), Path(options.csv), set[str]()
+    _check_places(options)
+    points, limits = _points(options, ids), _limits(options)
     with Journal(out, options.resume) as journal, _interrupted(out):
         rows = grade(
-            folder,
+            Path(options.folder),
             ids,
             limits=limits,
             workers=options.workers,
@@ -220,11 +283,39 @@ def _grade(options: argparse.Namespace) -> Iterator[str]:
             cluster=options.dask,
             walls=open_walls,
         )
-    yield from _written(options, rows, points, out)
+    try:
+        yield from _written(options, rows, points, out)
+    except (ValueError, OSError):
+        _tell(f"what is graded is in {out}.journal, and --resume goes on from there")
+        raise
     journal.remove()
     if open_walls:
         yield f"This system did not close for them: {', '.join(sorted(open_walls))}. See --container."
     yield f"written: {out}"
+
+
+def _check_places(options: argparse.Namespace) -> None:
+    """Whether all that is read is there, and all that is written at the end has its place."""
+    from npformer.exercises.grader.grading import listed
+
+    found, passed_over = listed(Path(options.folder))
+    if options.gradescope and len(found) > 1:
+        raise ValueError("--gradescope writes the results of one submission; this folder holds more")
+    for name in passed_over:
+        _tell(f"passed over: {name}")
+    for name in (options.csv, options.html, options.gradescope):
+        if name:
+            place_for(name, options.force)
+    if options.feedback:
+        folder = folder_for(options.feedback)
+        if folder.is_dir() and any(folder.glob("*.md")) and not options.force:
+            raise ValueError(f"{options.feedback!r} holds feedback already; --force overwrites it")
+    if options.roster:
+        _given(options.roster)
+    if (journal := Path(f"{options.csv}.journal")).exists() and not (options.resume or options.force):
+        raise ValueError(
+            f"{str(journal)!r} is of a run that was interrupted: --resume goes on, --force begins anew"
+        )
 
 
 def _tell(line: str) -> None:
@@ -276,8 +367,6 @@ def _assignment(options: argparse.Namespace) -> Iterator[str]:
     from npformer.exercises.grader.assignments import write_assignment
 
     ids = [find(i.strip())[0].id for i in options.exercises.split(",")]
-    out = Path(options.out)
-    if not out.parent.is_dir():
-        raise ValueError(f"there is no folder {str(out.parent)!r}")
+    out = place_for(options.out, options.force)
     write_assignment(ids, out, points=options.points, format=options.format)
     yield f"written: {out}"
