@@ -48,7 +48,7 @@ def test_what_a_stopped_cell_would_have_set_is_missing_too(shell, capsys):
     shell.run("near = vectors + 1")
     shell.run("print(near)")
     assert ["`params`" in shell.shown[0].data, "`vectors`" in shell.shown[1].data] == [True, True]
-    assert "`near`" in shell.shown[2].data and capsys.readouterr().out == ""
+    assert "`near`" in shell.shown[2].data and "Traceback" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("mistake", ["parms", "near", "1 / 0", "import no_such_module"])
