@@ -200,7 +200,8 @@ def _slides(options: argparse.Namespace) -> Iterator[str]:
         try:
             yield f"written: {save_slides(lesson, folder)}"
         except LessonFails as error:
-            failed = bool(_refuse("slides", str(error)))
+            _refuse("slides", str(error))
+            failed = True
     if failed:
         raise SystemExit(1)
 

@@ -196,8 +196,9 @@ def _objection(command: Sequence[str]) -> str:
 def _check(options: argparse.Namespace) -> Iterator[str]:
     from npformer.exercises.grader.grading import UNANSWERED, grade_one
     from npformer.exercises.grader.reports import card
+    from npformer.exercises.grader.submissions import SUFFIXES
 
-    path, ids = _given(options.file), _chosen(options)
+    path, ids = _given(options.file, *SUFFIXES), _chosen(options)
     if options.gradescope:
         place_for(options.gradescope, options.force)
     points = _points(options, ids)
@@ -248,10 +249,12 @@ def _points(options: argparse.Namespace, ids: tuple[str, ...]) -> dict[str, floa
     return read_points(_given(options.points), ids) if options.points else None
 
 
-def _given(name: str) -> Path:
-    """A file that is to be read; ValueError where it is not there."""
+def _given(name: str, *endings: str) -> Path:
+    """A file that is to be read; ValueError where it is not there or has another ending."""
     if Path(name).is_dir():
         raise ValueError(f"{name!r} is a folder; expected a file")
+    if endings and not name.casefold().endswith(endings):
+        raise ValueError(f"{Path(name).name!r} should end in {' or '.join(endings)}")
     if not Path(name).is_file():
         raise ValueError(f"there is no file {name!r}")
     return Path(name)
@@ -298,11 +301,6 @@ def _check_places(options: argparse.Namespace) -> None:
     """Whether all that is read is there, and all that is written at the end has its place."""
     from npformer.exercises.grader.grading import listed
 
-    found, passed_over = listed(Path(options.folder))
-    if options.gradescope and len(found) > 1:
-        raise ValueError("--gradescope writes the results of one submission; this folder holds more")
-    for name in passed_over:
-        _tell(f"passed over: {name}")
     for name in (options.csv, options.html, options.gradescope):
         if name:
             place_for(name, options.force)
@@ -316,6 +314,11 @@ def _check_places(options: argparse.Namespace) -> None:
         raise ValueError(
             f"{str(journal)!r} is of a run that was interrupted: --resume goes on, --force begins anew"
         )
+    found, passed_over = listed(Path(options.folder))
+    if options.gradescope and len(found) > 1:
+        raise ValueError("--gradescope writes the results of one submission; this folder holds more")
+    for name in passed_over:
+        _tell(f"passed over: {name}")
 
 
 def _tell(line: str) -> None:

@@ -118,7 +118,7 @@ def with_outputs(notebook: dict[str, Any], name: str = "the lesson") -> dict[str
     except CellExecutionError as error:
         raise _fails(name, begun, f"{error.ename}: {error.evalue}") from None
     except (CellTimeoutError, DeadKernelError) as error:
-        raise _fails(name, begun, str(error).partition("\n")[0]) from None
+        raise _fails(name, begun, str(error).partition("\n")[0].rstrip(".")) from None
     return dict(run)
 
 
