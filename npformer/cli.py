@@ -62,12 +62,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         extra = "slides" if options.command == "slides" else "plots"
         return _refuse(options.command, f"{error}; to get it: {how_to_get(extra)}")
     except (ValueError, OSError) as error:
-        said = re.sub(r"^\[Errno \d+\] ", "", str(error))  # the system's words, without their number
-        return _refuse(options.command, re.sub(r"^\w+: ", "", said))  # without the function's name
+        return _refuse(options.command, _in_words(error))
     except KeyboardInterrupt:
         _refuse(options.command, "interrupted")
         return 128 + signal.SIGINT
     return 0
+
+
+def _in_words(error: ValueError | OSError) -> str:
+    """What an error says, without the function's name or the system's number."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{str(error.filename)!r} cannot be read or written: {error.strerror}"
+    return re.sub(r"^(\[Errno \d+\]|\w+:) ", "", str(error))
 
 
 def _refuse(command: str, message: str) -> int:

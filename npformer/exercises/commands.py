@@ -301,19 +301,20 @@ def _check_places(options: argparse.Namespace) -> None:
     """Whether all that is read is there, and all that is written at the end has its place."""
     from npformer.exercises.grader.grading import listed
 
-    for name in (options.csv, options.html, options.gradescope):
-        if name:
-            place_for(name, options.force)
-    if options.feedback:
-        folder = folder_for(options.feedback)
-        if folder.is_dir() and any(folder.glob("*.md")) and not options.force:
-            raise ValueError(f"{options.feedback!r} holds feedback already; --force overwrites it")
-    if options.roster:
-        _given(options.roster)
-    if (journal := Path(f"{options.csv}.journal")).exists() and not (options.resume or options.force):
+    journal = Path(f"{options.csv}.journal")
+    if journal.exists() and not (options.resume or options.force):
         raise ValueError(
             f"{str(journal)!r} is of a run that was interrupted: --resume goes on, --force begins anew"
         )
+    ours = options.force or journal.exists()  # what such a run has written is not in its own way
+    for name in filter(None, (options.csv, options.html, options.gradescope)):
+        place_for(name, ours)
+    if options.feedback:
+        folder = folder_for(options.feedback)
+        if folder.is_dir() and any(folder.glob("*.md")) and not ours:
+            raise ValueError(f"{options.feedback!r} holds feedback already; --force overwrites it")
+    if options.roster:
+        _given(options.roster)
     found, passed_over = listed(Path(options.folder))
     if options.gradescope and len(found) > 1:
         raise ValueError("--gradescope writes the results of one submission; this folder holds more")

@@ -1,5 +1,6 @@
 """What teachers get: points, a roster, a page, feedback, Gradescope's file, containers, a cluster."""
 
+import errno
 import html.parser
 import json
 import os
@@ -11,7 +12,7 @@ import pytest
 
 from npformer import cli
 from npformer.exercises.bank import bank
-from npformer.exercises.grader import grading, judging
+from npformer.exercises.grader import grading, judging, reports
 from npformer.exercises.grader.assignments import write_assignment
 from npformer.exercises.grader.grading import Class, Row, grade, grade_one
 from npformer.exercises.grader.judging import Judge, Limits, grade_bytes
@@ -401,14 +402,23 @@ def test_what_would_fail_at_the_end_is_said_before_grading(
     assert (tmp_path / "begun.csv.journal").read_text() == "hours of work"
 
 
-def test_where_a_file_cannot_be_written_in_the_end_nothing_is_lost(folder, tmp_path, capsys):
-    (tmp_path / "roster.csv").write_text("id,number\n1,2\n")
-    options = ["--csv", str(tmp_path / "o.csv"), "--roster", str(tmp_path / "roster.csv"), "--only=order.bag"]
-    assert cli.main(["grade", str(folder), *options]) == 2
+def test_where_a_file_cannot_be_written_in_the_end_nothing_is_lost(folder, tmp_path, capsys, monkeypatch):
+    """The table is there by then, and --resume needs no --force for it."""
+    options = ["--csv", str(tmp_path / "o.csv"), "--html", str(tmp_path / "o.html"), "--only=order.bag"]
+
+    def full(*given):
+        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "o.html"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reports, "write_page", full)
+        assert cli.main(["grade", str(folder), *options]) == 2
     said = capsys.readouterr().err
     assert f"what is graded is in {tmp_path / 'o.csv.journal'}, and --resume goes on from there\n" in said
-    (tmp_path / "roster.csv").write_text("name\nAda\n")
+    assert f"grade: {str(tmp_path / 'o.html')!r} cannot be read or written: No space left on device\n" in said
+    assert (tmp_path / "o.csv").exists()
+    monkeypatch.setattr(grading.Hand, "judged", lambda hand, path: pytest.fail("graded again"))
     assert cli.main(["grade", str(folder), *options, "--resume"]) == 0
+    assert (tmp_path / "o.html").exists() and not (tmp_path / "o.csv.journal").exists()
 
 
 def test_only_files_of_python_and_notebooks_are_checked(tmp_path, capsys):
