@@ -175,10 +175,10 @@ def _ask_engine(name: str, image: str) -> None:
     if engine is None:
         raise ValueError(f"{name} is not installed; install it, or leave --container out")
     if said := _objection([engine, "ps"]):
-        raise ValueError(f"{name} does not answer. `{name} ps` says: {said}. Start it, then try again")
+        raise ValueError(f"{name} does not answer; start it, then try again. `{name} ps` says: {said}")
     if said := _objection([engine, "image", "inspect", image]):
-        get = f"build or pull it, or name another with --image. `{name} image inspect {image}` says: {said}"
-        raise ValueError(f"{name} has no image {image!r}; {get}")
+        how = f"build or pull it, or name another with --image. `{name} image inspect {image}` says: {said}"
+        raise ValueError(f"{name} has no image {image!r}; {how}")
 
 
 def _objection(command: Sequence[str]) -> str:
@@ -190,7 +190,7 @@ def _objection(command: Sequence[str]) -> str:
     except OSError as error:
         return str(error.strerror)
     lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    return (lines or [f"nothing, with exit code {done.returncode}"])[0].rstrip(".") if done.returncode else ""
+    return (lines or [f"nothing, with exit code {done.returncode}"])[0] if done.returncode else ""
 
 
 def _check(options: argparse.Namespace) -> Iterator[str]:

@@ -105,6 +105,8 @@ def with_outputs(notebook: dict[str, Any], name: str = "the lesson") -> dict[str
     """
     if any(cell.get("outputs") for cell in notebook["cells"]):
         return notebook
+    from asyncio import CancelledError
+
     import nbformat
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
@@ -119,6 +121,8 @@ def with_outputs(notebook: dict[str, Any], name: str = "the lesson") -> dict[str
         raise _fails(name, begun, f"{error.ename}: {error.evalue}") from None
     except (CellTimeoutError, DeadKernelError) as error:
         raise _fails(name, begun, str(error).partition("\n")[0].rstrip(".")) from None
+    except CancelledError:  # what nbclient makes of Ctrl+C
+        raise KeyboardInterrupt from None
     return dict(run)
 
 

@@ -317,16 +317,16 @@ UNKNOWN = 'if [ "$1" = image ]; then echo "Error: No such image: $3" >&2; exit 1
     [
         (
             DOWN,
-            "docker does not answer. `docker ps` says: Cannot connect to the Docker daemon at "
-            "unix:///run/docker.sock. Start it, then try again",
+            "docker does not answer; start it, then try again. `docker ps` says: Cannot connect to the Docker daemon at "
+            "unix:///run/docker.sock.",
         ),
         (
             "exit 3",
-            "docker does not answer. `docker ps` says: nothing, with exit code 3. Start it, then try again",
+            "docker does not answer; start it, then try again. `docker ps` says: nothing, with exit code 3",
         ),
         (
             "exec sleep 9",
-            "docker does not answer. `docker ps` says: nothing in 0.2 seconds. Start it, then try again",
+            "docker does not answer; start it, then try again. `docker ps` says: nothing in 0.2 seconds",
         ),
         (
             UNKNOWN,
@@ -355,7 +355,10 @@ def test_an_engine_that_cannot_be_started_is_said(folder, tmp_path, capsys, monk
     (tmp_path / "podman").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     assert cli.main(["check", str(folder / "ada.py"), "--container=podman"]) == 2
-    assert "podman does not answer. `podman ps` says: Exec format error." in capsys.readouterr().err
+    assert (
+        "podman does not answer; start it, then try again. `podman ps` says: Exec format error\n"
+        in capsys.readouterr().err
+    )
 
 
 @POSIX

@@ -1,5 +1,6 @@
 """Slides: from a lesson's cells to what is on stage, and the page that holds them."""
 
+import asyncio
 import base64
 import html
 import json
@@ -240,6 +241,19 @@ def test_a_lesson_whose_cell_fails_is_named_and_the_others_are_made(
     assert err.startswith("npformer slides: 01_a.ipynb has no slides: its code cell 2, ") and said in err
     assert err.endswith("run the lesson in JupyterLab; npformer lessons writes a copy.\n")
     assert err.count("\n") == 1 and not (tmp_path / "deck" / "01_a.html").exists()
+
+
+def test_ctrl_c_while_a_lesson_runs_ends_the_command_in_one_line(tmp_path, capsys, monkeypatch):
+    def cancelled(client):
+        raise asyncio.CancelledError
+
+    file = tmp_path / "01_a.ipynb"
+    cells = [{**code("1"), "execution_count": None}]
+    file.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}))
+    monkeypatch.setattr(slides, "lesson_files", lambda: [file])
+    monkeypatch.setattr("nbclient.NotebookClient.execute", cancelled)
+    assert cli.main(["slides", "--out", str(tmp_path / "deck")]) == 130
+    assert capsys.readouterr() == ("", "npformer slides: interrupted\n")
 
 
 @pytest.fixture(scope="module")
