@@ -317,8 +317,8 @@ UNKNOWN = 'if [ "$1" = image ]; then echo "Error: No such image: $3" >&2; exit 1
     [
         (
             DOWN,
-            "docker does not answer; start it, then try again. `docker ps` says: Cannot connect to the Docker daemon at "
-            "unix:///run/docker.sock.",
+            "docker does not answer; start it, then try again. `docker ps` says: "
+            "Cannot connect to the Docker daemon at unix:///run/docker.sock.",
         ),
         (
             "exit 3",
