@@ -8,13 +8,12 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
 from npformer.encoder import encoder_block_backward, encoder_block_forward
-from npformer.exercises.commands import FORCE, add_commands, folder_for, place_for
+from npformer.exercises.commands import add_commands, folder_for, place_for
 from npformer.gradcheck import gradcheck
 from npformer.installed import how_to_get, version
 from npformer.published.stories import fetch_stories
@@ -122,12 +121,8 @@ def _add_lessons(commands: Commands) -> None:
     summary = "the lessons into a folder of your own, without outputs"
     command = commands.add_parser("lessons", help=f"write {summary}", description=f"Write {summary}.")
     command.add_argument("folder", nargs="?", default=FOLDER, metavar="FOLDER", help=f"{FOLDER} unless given")
-    _add_force(command)
+    command.add_argument("--force", action="store_true", help="overwrite the files that are there")
     command.set_defaults(run=_lessons)
-
-
-def _add_force(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--force", action="store_true", help=FORCE)
 
 
 def _add_slides(commands: Commands) -> None:
@@ -135,7 +130,6 @@ def _add_slides(commands: Commands) -> None:
     command = commands.add_parser("slides", help=f"write {summary}", description=f"Write {summary}.")
     command.add_argument("lesson", nargs="*", metavar="LESSON", help="such as 05; all unless given")
     command.add_argument("--out", required=True, metavar="FOLDER", help="where to")
-    _add_force(command)
     command.set_defaults(run=_slides)
 
 
@@ -146,7 +140,6 @@ def _add_worksheet(commands: Commands) -> None:
     command.add_argument("--out", required=True, metavar="FILE", help="where to: a .pdf, .html or .svg file")
     command.add_argument("--key", action="store_true", help="fill the boxes in, for the teacher")
     command.add_argument("--paper", choices=tuple(PAPERS), default="a4", help="a4 unless given")
-    _add_force(command)
     command.set_defaults(run=_worksheet)
 
 
@@ -166,7 +159,6 @@ def _add_play(commands: Commands) -> None:
     command.add_argument("--name", metavar="NAME", help="the numbers of that student's worksheet")
     command.add_argument("--at", metavar="STEP", help='where to open: "ffn.z", or "ffn.z,8" for its cell 8')
     _add_decimals(command, f"; with a name it is {DECIMALS} unless given")
-    _add_force(command)
     command.set_defaults(run=_play)
 
 
@@ -198,9 +190,8 @@ def _slides(options: argparse.Namespace) -> Iterator[str]:
     from npformer.teaching.slides import LessonFails, lesson_file, lesson_numbers, save_slides
 
     lessons, folder = options.lesson or lesson_numbers(), folder_for(options.out)
-    for file in map(lesson_file, lessons):
-        if (page := folder / f"{file.stem}.html").exists():
-            place_for(str(page), options.force)
+    for lesson in lessons:
+        lesson_file(lesson)  # a wrong number is said before any work
     failed = False
     for lesson in lessons:
         try:
@@ -213,9 +204,7 @@ def _slides(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _worksheet(options: argparse.Namespace) -> Iterator[str]:
-    out = Path(options.out)
-    many = out.suffix.lower() == ".svg"  # a file a page
-    place_for(str(out.with_stem(f"{out.stem}-1") if many else out), options.force)
+    out = place_for(options.out)
     files = save_worksheet(options.seed, out, key=options.key, paper=options.paper)
     yield f"written: {', '.join(map(str, files))}"
 
@@ -225,7 +214,7 @@ def _fetch(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _play(options: argparse.Namespace) -> Iterator[str]:
-    out, named = place_for(options.out, options.force), options.name is not None
+    out, named = place_for(options.out), options.name is not None
     example = example_from_name(options.name) if named else None
     decimals = DECIMALS if named and options.decimals is None else options.decimals
     player = play(worked_example(example, decimals=decimals), at=options.at)

@@ -190,33 +190,7 @@ def test_what_cannot_be_played_is_said_in_one_line(arguments, message, tmp_path,
     assert not list(tmp_path.iterdir())
 
 
-# --- what is there already ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("arguments", "file"),
-    [
-        (["play", "--out", "a.html"], "a.html"),
-        (["worksheet", "--seed", "Ada", "--out", "a.pdf"], "a.pdf"),
-        (["worksheet", "--seed", "Ada", "--out", "a.svg"], "a-1.svg"),
-        (["slides", "1", "--out", "."], "01_positional_encoding.html"),
-        (["assignment", "--exercises", "pe.table", "--out", "a.ipynb"], "a.ipynb"),
-        (["grade", "class", "--csv", "a.csv", "--only", "pe.table"], "a.csv"),
-        (["grade", "class", "--csv", "b.csv", "--html", "a.html", "--only", "pe.table"], "a.html"),
-        (["check", "class/b.py", "--gradescope", "a.json", "--only", "pe.table"], "a.json"),
-    ],
-)
-def test_what_is_there_is_lost_only_by_force(arguments, file, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "class").mkdir()
-    (tmp_path / "class" / "b.py").write_text("pe_table = 1")
-    (tmp_path / file).write_text("mine")
-    assert cli.main(arguments) == 2
-    said = f"{file!r} is there already; choose another name, or --force overwrites it\n"
-    assert capsys.readouterr().err == f"npformer {arguments[0]}: {said}"
-    assert (tmp_path / file).read_text() == "mine"
-    assert cli.main([*arguments, "--force"]) in (0, 1)
-    assert (tmp_path / file).read_text(encoding="utf-8", errors="replace") != "mine"
+# --- where it is written ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,6 @@ CONVENTION = (
     "The exercise pe.table is answered by the top-level name pe_table, a function or a value, or by an entry "
     'answers["pe.table"] of a dict. A line student = "Ada" chooses the numbers that belong to Ada.'
 )
-FORCE = "overwrite the files that are there"
 ENGINE_SECONDS = 60.0  # for an engine to answer
 FILES = {
     "--points": ("FILE.toml", 'points an exercise, such as "pe.table" = 3; 1 unless given'),
@@ -34,11 +33,10 @@ FILES = {
 }
 
 
-def place_for(name: str, force: bool) -> Path:
+def place_for(name: str) -> Path:
     """Where a file is to be written: asked before any work is done, so that none is lost.
 
-    Raises ValueError for a folder, in a folder that does not exist or cannot be written, and, unless `force`,
-    for a file that is there.
+    Raises ValueError for a folder, and in a folder that does not exist or cannot be written.
     """
     path = Path(name)
     if path.exists() and not path.is_file():
@@ -47,8 +45,6 @@ def place_for(name: str, force: bool) -> Path:
         raise ValueError(f"there is no folder {str(path.parent)!r}")
     if not os.access(path.parent, os.W_OK):
         raise ValueError(f"{name!r} cannot be written; choose another place")
-    if path.exists() and not force:
-        raise ValueError(f"{name!r} is there already; choose another name, or --force overwrites it")
     return path
 
 
@@ -116,7 +112,6 @@ def _add_limits(command: argparse.ArgumentParser) -> None:
     add("--image", default="npformer-student", help="with Python and NumPy; npformer-student unless given")
     for name, (metavar, said) in FILES.items():
         add(name, metavar=metavar, help=said)
-    add("--force", action="store_true", help=FORCE)
 
 
 def _add_assignment(commands: Any) -> None:
@@ -126,7 +121,6 @@ def _add_assignment(commands: Any) -> None:
     add("--out", required=True, metavar="FILE.ipynb", help="the notebook")
     add("--points", type=float, default=1.0, metavar="N", help="for each exercise; 1 unless given")
     add("--format", choices=("nbgrader", "otter"), default="nbgrader", help="nbgrader unless given")
-    add("--force", action="store_true", help=FORCE)
 
 
 def _add(commands: Any, name: str, what: str, run: Any, more: str = "") -> argparse.ArgumentParser:
@@ -200,7 +194,7 @@ def _check(options: argparse.Namespace) -> Iterator[str]:
 
     path, ids = _given(options.file, *SUFFIXES), _chosen(options)
     if options.gradescope:
-        place_for(options.gradescope, options.force)
+        place_for(options.gradescope)
     points = _points(options, ids)
     rows = grade_one(path, ids, _limits(options))
     _gradescope(options, rows, points)
@@ -302,17 +296,13 @@ def _check_places(options: argparse.Namespace) -> None:
     from npformer.exercises.grader.grading import listed
 
     journal = Path(f"{options.csv}.journal")
-    if journal.exists() and not (options.resume or options.force):
-        raise ValueError(
-            f"{str(journal)!r} is of a run that was interrupted: --resume goes on, --force begins anew"
-        )
-    ours = options.force or journal.exists()  # what such a run has written is not in its own way
+    if journal.exists() and not options.resume:
+        begun = "is of a run that was interrupted: --resume goes on; to begin anew, remove it"
+        raise ValueError(f"{str(journal)!r} {begun}")
     for name in filter(None, (options.csv, options.html, options.gradescope)):
-        place_for(name, ours)
+        place_for(name)
     if options.feedback:
-        folder = folder_for(options.feedback)
-        if folder.is_dir() and any(folder.glob("*.md")) and not ours:
-            raise ValueError(f"{options.feedback!r} holds feedback already; --force overwrites it")
+        folder_for(options.feedback)
     if options.roster:
         _given(options.roster)
     found, passed_over = listed(Path(options.folder))
@@ -371,6 +361,6 @@ def _assignment(options: argparse.Namespace) -> Iterator[str]:
     from npformer.exercises.grader.assignments import write_assignment
 
     ids = [find(i.strip())[0].id for i in options.exercises.split(",")]
-    out = place_for(options.out, options.force)
+    out = place_for(options.out)
     write_assignment(ids, out, points=options.points, format=options.format)
     yield f"written: {out}"

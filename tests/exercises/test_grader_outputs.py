@@ -380,23 +380,18 @@ def test_an_engine_that_answers_is_used(folder, tmp_path, monkeypatch):
     ("options", "said"),
     [
         (["--html", "{}"], "'{}' is a folder; expected a file"),
-        (
-            ["--csv", "{}/o.csv", "--feedback", "{}/back"],
-            "'{}/back' holds feedback already; --force overwrites it",
-        ),
         (["--roster", "{}/none.csv"], "there is no file '{}/none.csv'"),
         (["--points", "{}"], "'{}' is a folder; expected a file"),
         (
             ["--csv", "{}/begun.csv"],
-            "'{}/begun.csv.journal' is of a run that was interrupted: --resume goes on, --force begins anew",
+            "'{}/begun.csv.journal' is of a run that was interrupted: --resume goes on; "
+            "to begin anew, remove it",
         ),
     ],
 )
 def test_what_would_fail_at_the_end_is_said_before_grading(
     options, said, folder, tmp_path, capsys, monkeypatch
 ):
-    (tmp_path / "back").mkdir()
-    (tmp_path / "back" / "ada.md").write_text("well done, Ada")
     (tmp_path / "begun.csv.journal").write_text("hours of work")
     monkeypatch.setattr(grading, "grade", lambda *given, **options: pytest.fail("graded"))
     options = [option.format(tmp_path) for option in options]
@@ -406,7 +401,7 @@ def test_what_would_fail_at_the_end_is_said_before_grading(
 
 
 def test_where_a_file_cannot_be_written_in_the_end_nothing_is_lost(folder, tmp_path, capsys, monkeypatch):
-    """The table is there by then, and --resume needs no --force for it."""
+    """The table is there by then, and --resume goes on."""
     options = ["--csv", str(tmp_path / "o.csv"), "--html", str(tmp_path / "o.html"), "--only=order.bag"]
 
     def full(*given):
