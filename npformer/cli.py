@@ -4,6 +4,7 @@ import argparse
 import errno
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -12,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from npformer.encoder import encoder_block_backward, encoder_block_forward
-from npformer.exercises.commands import add_commands
+from npformer.exercises.commands import add_commands, folder_for, place_for
 from npformer.gradcheck import gradcheck
 from npformer.installed import how_to_get, version
 from npformer.published.stories import fetch_stories
@@ -60,9 +61,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         extra = "slides" if options.command == "slides" else "plots"
         return _refuse(options.command, f"{error}; to get it: {how_to_get(extra)}")
     except (ValueError, OSError) as error:
-        said = re.sub(r"^\[Errno \d+\] ", "", str(error))  # the system's words, without their number
-        return _refuse(options.command, re.sub(r"^\w+: ", "", said))  # without the function's name
+        return _refuse(options.command, _in_words(error))
+    except KeyboardInterrupt:
+        _refuse(options.command, "interrupted")
+        return 128 + signal.SIGINT
     return 0
+
+
+def _in_words(error: ValueError | OSError) -> str:
+    """What an error says, without the function's name or the system's number."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{str(error.filename)!r} cannot be read or written: {error.strerror}"
+    return re.sub(r"^(\[Errno \d+\]|\w+:) ", "", str(error))
 
 
 def _refuse(command: str, message: str) -> int:
@@ -160,7 +170,7 @@ def _trace(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _lessons(options: argparse.Namespace) -> Iterator[str]:
-    handout = write_lessons(options.folder, force=options.force)
+    handout = write_lessons(folder_for(options.folder), force=options.force)
     for verb, files in (("written", handout.written), ("kept as it was", handout.kept)):
         yield from (f"{verb}: {file}" for file in files)
     if handout.kept:
@@ -177,14 +187,25 @@ def _caller() -> str:
 
 
 def _slides(options: argparse.Namespace) -> Iterator[str]:
-    from npformer.teaching.slides import lesson_numbers, save_slides
+    from npformer.teaching.slides import LessonFails, lesson_file, lesson_numbers, save_slides
 
-    for lesson in options.lesson or lesson_numbers():
-        yield f"written: {save_slides(lesson, options.out)}"
+    lessons, folder = options.lesson or lesson_numbers(), folder_for(options.out)
+    for lesson in lessons:
+        lesson_file(lesson)  # a wrong number is said before any work
+    failed = False
+    for lesson in lessons:
+        try:
+            yield f"written: {save_slides(lesson, folder)}"
+        except LessonFails as error:
+            _refuse("slides", str(error))
+            failed = True
+    if failed:
+        raise SystemExit(1)
 
 
 def _worksheet(options: argparse.Namespace) -> Iterator[str]:
-    files = save_worksheet(options.seed, options.out, key=options.key, paper=options.paper)
+    out = place_for(options.out)
+    files = save_worksheet(options.seed, out, key=options.key, paper=options.paper)
     yield f"written: {', '.join(map(str, files))}"
 
 
@@ -193,11 +214,11 @@ def _fetch(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _play(options: argparse.Namespace) -> Iterator[str]:
-    named = options.name is not None
+    out, named = place_for(options.out), options.name is not None
     example = example_from_name(options.name) if named else None
     decimals = DECIMALS if named and options.decimals is None else options.decimals
     player = play(worked_example(example, decimals=decimals), at=options.at)
-    yield f"written: {player.save(options.out)}"
+    yield f"written: {player.save(out)}"
 
 
 def _verdict(trace: Trace) -> str:
@@ -216,6 +237,8 @@ def _verdict(trace: Trace) -> str:
 
 def _say(text: str) -> None:
     """Print at once, in ASCII where the terminal knows no other letters."""
+    if sys.stdout is None:  # closed: nobody wants to read
+        return
     encoding = sys.stdout.encoding or "utf-8"
     try:
         text.encode(encoding)

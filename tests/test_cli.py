@@ -106,7 +106,7 @@ def asked(monkeypatch, tmp_path):
 def test_a_worksheet_is_drawn_as_asked_and_its_files_are_named(asked, tmp_path, capsys):
     assert cli.main(["worksheet", "--seed", "Ada", "--out", "a.svg"]) == 0
     assert cli.main(["worksheet", "--seed", "Zoë", "--out", "b.pdf", "--key", "--paper", "letter"]) == 0
-    assert asked == [("Ada", "a.svg", False, "a4"), ("Zoë", "b.pdf", True, "letter")]
+    assert asked == [("Ada", Path("a.svg"), False, "a4"), ("Zoë", Path("b.pdf"), True, "letter")]
     out = capsys.readouterr().out
     assert out == 2 * f"written: {tmp_path / 'a-1.svg'}, {tmp_path / 'a-2.svg'}\n"
 
@@ -176,6 +176,9 @@ def test_the_player_is_written_with_the_numbers_that_were_asked_for(
     ("arguments", "message"),
     [
         (["--out", "{}/b/a.html"], "there is no folder '{}/b'"),
+        (["--out", "{}/a.txt"], "'a.txt' should end in .html"),
+        (["--out", "{}"], "'{}' is a folder; expected a file"),
+        (["--out", os.devnull], f"{os.devnull!r} is a device; expected a file"),
         (["--out", "{}/a.html", "--at", "ffn.q"], "at is 'ffn.q'; the trace has no step 'ffn.q'"),
         (["--out", "{}/a.html", "--name", " "], "the name is empty; expected at least one letter"),
     ],
@@ -185,6 +188,27 @@ def test_what_cannot_be_played_is_said_in_one_line(arguments, message, tmp_path,
     assert cli.main(["play", *arguments]) == 2
     assert capsys.readouterr().err == f"npformer play: {message.format(tmp_path)}\n"
     assert not list(tmp_path.iterdir())
+
+
+# --- where it is written ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments", [["lessons"], ["slides", "--out"], ["grade", ".", "--csv", "b.csv", "--feedback"]]
+)
+def test_a_folder_that_cannot_be_made_is_said_before_any_work(arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.py").write_text("")
+    assert cli.main([*arguments, "a.py/deck/01"]) == 2
+    assert (
+        capsys.readouterr().err
+        == f"npformer {arguments[0]}: {str(tmp_path / 'a.py')!r} is a file; expected a folder\n"
+    )
+    monkeypatch.setattr(os, "access", lambda path, mode: path.is_file())  # a folder that is to be read only
+    assert cli.main([*arguments, "deck"]) == 2
+    name = "b.csv" if "--csv" in arguments else "deck"
+    assert f"{name!r} cannot be written; choose another place\n" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [tmp_path / "a.py"]
 
 
 # --- the lessons ----------------------------------------------------------------------------------
@@ -224,6 +248,14 @@ def test_lessons_are_not_written_into_a_file(tmp_path, capsys):
     assert (
         capsys.readouterr().err == f"npformer lessons: {str(tmp_path / 'a')!r} is a file; expected a folder\n"
     )
+
+
+def test_a_lesson_is_not_written_over_a_folder(tmp_path, capsys):
+    folder = tmp_path / "02_position_geometry.ipynb"
+    folder.mkdir()
+    assert cli.main(["lessons", str(tmp_path), "--force"]) == 2
+    assert f"{str(folder)!r} is a folder; expected a file, or another folder" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [folder]
 
 
 # --- the command line -----------------------------------------------------------------------------
@@ -293,6 +325,21 @@ def test_a_closed_pipe_ends_the_command_quietly(error, monkeypatch, tmp_path):
         assert cli.main([]) == 1
         os.write(file.fileno(), b"what is still in the buffer goes nowhere")
     assert (tmp_path / "out").read_bytes() == b""
+
+
+def test_where_output_is_closed_the_work_is_done(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert cli.main(["play", "--out", str(tmp_path / "a.html")]) == 0
+    assert (tmp_path / "a.html").is_file()
+
+
+def test_ctrl_c_ends_a_command_in_one_line(monkeypatch, capsys):
+    def interrupted(example=None, decimals=None):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "worked_example", interrupted)
+    assert cli.main(["trace"]) == 130
+    assert capsys.readouterr() == ("", "npformer trace: interrupted\n")
 
 
 def test_a_full_disk_is_said(monkeypatch, capsys):

@@ -45,6 +45,12 @@ PLAIN = {"comm": ["traitlets"], "ipywidgets": ["comm", "ipython", "traitlets"], 
 # What a lesson needs before its first picture: imported while the page is being drawn.
 FIRST = "import IPython, piplite.piplite, numpy, matplotlib.figure, npformer"
 SETTINGS = "npformer_browser"  # a package of settings, see settings_wheel
+# In the menu Help. The address counts from lite/notebooks/index.html, and its like in lite/lab and lite/tree.
+BACK = {
+    "command": "help:open",
+    "args": {"url": "../../index.html", "text": "Back to the site", "newBrowserTab": True},
+    "rank": 0,
+}
 SITE_PACKAGES = "/lib/python3.12/site-packages"
 
 
@@ -203,6 +209,7 @@ def write_settings(source: Path) -> None:
             "windowingMode": "none"
         },  # else half the cells are not in the page
         "@jupyterlab/apputils-extension:notification": {"fetchNews": "false"},
+        "@jupyterlab/mainmenu-extension:plugin": {"menus": [{"id": "jp-mainmenu-help", "items": [BACK]}]},
     }
     for file, content in {
         "jupyter_lite_config.json": {"LiteBuildConfig": build},

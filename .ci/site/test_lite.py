@@ -152,6 +152,8 @@ def read_on(page):
     for outputs in shown:
         assert len(outputs) == 1 and "\n" not in (line := "".join(outputs[0]["data"]["text/markdown"]))
         assert line.startswith("A browser cannot hold") and "/lessons/08_a_real_model.html)" in line
+    (mistake,) = page.evaluate(ANSWER, "print(vektors)")["outputs"]
+    assert (mistake["output_type"], mistake["evalue"]) == ("error", "name 'vektors' is not defined")
 
 
 def slider_and_checker(page):
@@ -189,6 +191,22 @@ MORE = {
     "05_encoder_block": player,
     "08_a_real_model": read_on,
 }
+
+
+@pytest.mark.parametrize(
+    "window", ["notebooks/index.html?path=01_positional_encoding.ipynb", "lab/index.html"]
+)
+def test_the_menu_help_leads_back_to_the_site(chromium, address, window):
+    context = chromium.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE * 1000)
+    page.goto(f"{address}/lite/{window}")
+    page.click(".lm-MenuBar-item >> text=Help")
+    with context.expect_page() as opened:
+        page.click(".lm-Menu-itemLabel >> text=Back to the site")
+    opened.value.wait_for_load_state()
+    assert opened.value.url == f"{address}/index.html"
+    context.close()
 
 
 def test_every_wheel_of_the_lock_is_there_or_is_pyodides_own_on_its_server():

@@ -4,9 +4,10 @@ import argparse
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,37 @@ CONVENTION = (
     "The exercise pe.table is answered by the top-level name pe_table, a function or a value, or by an entry "
     'answers["pe.table"] of a dict. A line student = "Ada" chooses the numbers that belong to Ada.'
 )
+ENGINE_SECONDS = 60.0  # for an engine to answer
 FILES = {
     "--points": ("FILE.toml", 'points an exercise, such as "pe.table" = 3; 1 unless given'),
     "--gradescope": ("FILE", "write the results of one submission as Gradescope's results.json"),
 }
+
+
+def place_for(name: str) -> Path:
+    """Where a file is to be written: asked before any work is done, so that none is lost.
+
+    Raises ValueError for a folder, and in a folder that does not exist or cannot be written.
+    """
+    path = Path(name)
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{name!r} is {'a folder' if path.is_dir() else 'a device'}; expected a file")
+    if not path.parent.is_dir():
+        raise ValueError(f"there is no folder {str(path.parent)!r}")
+    if not os.access(path.parent, os.W_OK):
+        raise ValueError(f"{name!r} cannot be written; choose another place")
+    return path
+
+
+def folder_for(name: str) -> Path:
+    """The same for a folder, which may be there; if not, it will be made, with those above it."""
+    path = Path(name)
+    first = next(above for above in (path, *path.absolute().parents) if above.exists())
+    if not first.is_dir():
+        raise ValueError(f"{str(first)!r} is a file; expected a folder")
+    if not os.access(first, os.W_OK):
+        raise ValueError(f"{name!r} cannot be written; choose another place")
+    return path
 
 
 def add_commands(commands: Any) -> None:
@@ -129,19 +157,44 @@ def _limits(options: argparse.Namespace) -> Any:
 
     if not 0 < options.seconds < 1e6 or not 0 <= options.wall < 1e6 or options.megabytes < 1:
         raise ValueError("--seconds, --wall and --megabytes are numbers above 0")
-    if options.container and shutil.which(options.container) is None:
-        raise ValueError(f"{options.container} is not installed")
+    if options.container:
+        _ask_engine(options.container, options.image)
     wall, image = options.wall, options.image
     return Limits(options.seconds, options.megabytes, options.level, wall, options.container, image)
+
+
+def _ask_engine(name: str, image: str) -> None:
+    """Refuse an engine that would refuse every submission: not installed, not running, without the image."""
+    engine = shutil.which(name)
+    if engine is None:
+        raise ValueError(f"{name} is not installed; install it, or leave --container out")
+    if said := _objection([engine, "ps"]):
+        raise ValueError(f"{name} does not answer; start it, then try again. `{name} ps` says: {said}")
+    if said := _objection([engine, "image", "inspect", image]):
+        how = f"build or pull it, or name another with --image. `{name} image inspect {image}` says: {said}"
+        raise ValueError(f"{name} has no image {image!r}; {how}")
+
+
+def _objection(command: Sequence[str]) -> str:
+    """The first line of what a command has to say where it fails; "" where it does its work."""
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=ENGINE_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return f"nothing in {ENGINE_SECONDS:g} seconds"
+    except OSError as error:
+        return str(error.strerror)
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return (lines or [f"nothing, with exit code {done.returncode}"])[0] if done.returncode else ""
 
 
 def _check(options: argparse.Namespace) -> Iterator[str]:
     from npformer.exercises.grader.grading import UNANSWERED, grade_one
     from npformer.exercises.grader.reports import card
+    from npformer.exercises.grader.submissions import SUFFIXES
 
-    path, ids = Path(options.file), _chosen(options)
-    if not path.is_file():
-        raise ValueError(f"there is no file {options.file!r}")
+    path, ids = _given(options.file, *SUFFIXES), _chosen(options)
+    if options.gradescope:
+        place_for(options.gradescope)
     points = _points(options, ids)
     rows = grade_one(path, ids, _limits(options))
     _gradescope(options, rows, points)
@@ -187,7 +240,18 @@ def _unread(rows: Any) -> bool:
 def _points(options: argparse.Namespace, ids: tuple[str, ...]) -> dict[str, float] | None:
     from npformer.exercises.grader.reports import read_points
 
-    return read_points(Path(options.points), ids) if options.points else None
+    return read_points(_given(options.points), ids) if options.points else None
+
+
+def _given(name: str, *endings: str) -> Path:
+    """A file that is to be read; ValueError where it is not there or has another ending."""
+    if Path(name).is_dir():
+        raise ValueError(f"{name!r} is a folder; expected a file")
+    if endings and not name.casefold().endswith(endings):
+        raise ValueError(f"{Path(name).name!r} should end in {' or '.join(endings)}")
+    if not Path(name).is_file():
+        raise ValueError(f"there is no file {name!r}")
+    return Path(name)
 
 
 def _gradescope(options: argparse.Namespace, rows: Any, points: dict[str, float] | None) -> None:
@@ -200,18 +264,14 @@ def _gradescope(options: argparse.Namespace, rows: Any, points: dict[str, float]
 
 
 def _grade(options: argparse.Namespace) -> Iterator[str]:
-    from npformer.exercises.grader.grading import Journal, grade, listed
+    from npformer.exercises.grader.grading import Journal, grade
 
-    ids, out, folder = _chosen(options), Path(options.csv), Path(options.folder)
-    for path in (out, *(Path(name) for name in (options.html, options.feedback, options.gradescope) if name)):
-        if not path.parent.is_dir():
-            raise ValueError(f"there is no folder {str(path.parent)!r}")
-    limits, points, open_walls = _limits(options), _points(options, ids), set[str]()
-    for name in listed(folder)[1]:
-        _tell(f"passed over: {name}")
+    ids, out, open_walls = _chosen(options), Path(options.csv), set[str]()
+    _check_places(options)
+    points, limits = _points(options, ids), _limits(options)
     with Journal(out, options.resume) as journal, _interrupted(out):
         rows = grade(
-            folder,
+            Path(options.folder),
             ids,
             limits=limits,
             workers=options.workers,
@@ -220,11 +280,36 @@ def _grade(options: argparse.Namespace) -> Iterator[str]:
             cluster=options.dask,
             walls=open_walls,
         )
-    yield from _written(options, rows, points, out)
+    try:
+        yield from _written(options, rows, points, out)
+    except (ValueError, OSError):
+        _tell(f"what is graded is in {out}.journal, and --resume goes on from there")
+        raise
     journal.remove()
     if open_walls:
         yield f"This system did not close for them: {', '.join(sorted(open_walls))}. See --container."
     yield f"written: {out}"
+
+
+def _check_places(options: argparse.Namespace) -> None:
+    """Whether all that is read is there, and all that is written at the end has its place."""
+    from npformer.exercises.grader.grading import listed
+
+    journal = Path(f"{options.csv}.journal")
+    if journal.exists() and not options.resume:
+        begun = "is of a run that was interrupted: --resume goes on; to begin anew, remove it"
+        raise ValueError(f"{str(journal)!r} {begun}")
+    for name in filter(None, (options.csv, options.html, options.gradescope)):
+        place_for(name)
+    if options.feedback:
+        folder_for(options.feedback)
+    if options.roster:
+        _given(options.roster)
+    found, passed_over = listed(Path(options.folder))
+    if options.gradescope and len(found) > 1:
+        raise ValueError("--gradescope writes the results of one submission; this folder holds more")
+    for name in passed_over:
+        _tell(f"passed over: {name}")
 
 
 def _tell(line: str) -> None:
@@ -276,8 +361,6 @@ def _assignment(options: argparse.Namespace) -> Iterator[str]:
     from npformer.exercises.grader.assignments import write_assignment
 
     ids = [find(i.strip())[0].id for i in options.exercises.split(",")]
-    out = Path(options.out)
-    if not out.parent.is_dir():
-        raise ValueError(f"there is no folder {str(out.parent)!r}")
+    out = place_for(options.out)
     write_assignment(ids, out, points=options.points, format=options.format)
     yield f"written: {out}"

@@ -31,20 +31,15 @@ def lesson_files() -> list[Path]:
 def write_lessons(folder: str | os.PathLike[str] = FOLDER, *, force: bool = False) -> Handout:
     """Write every lesson and the exercises into a folder. A file that is there is kept, unless `force`.
 
-    Raises ValueError for a folder that is a file, or that holds the lessons themselves, and FileNotFoundError
-    where the package came without them.
+    Raises ValueError for a folder that is a file, or that holds the lessons themselves or a folder in the
+    place of one, and FileNotFoundError where the package came without them.
     """
     place, lessons = Path(folder), lesson_files()
     if not lessons:
         raise FileNotFoundError(
             "write_lessons: this copy of npformer has no lessons; install it, or clone it"
         )
-    if place.exists() and not place.is_dir():
-        raise ValueError(f"write_lessons: {str(place)!r} is a file; expected a folder")
-    if place.resolve() == lessons[0].parent.resolve():
-        raise ValueError(
-            f"write_lessons: {str(place)!r} holds the lessons themselves; expected another folder"
-        )
+    _check_place(place, lessons)
     place.mkdir(parents=True, exist_ok=True)
     handout = Handout([], [])
     for lesson in lessons:
@@ -57,3 +52,15 @@ def write_lessons(folder: str | os.PathLike[str] = FOLDER, *, force: bool = Fals
         file.write_text(text, encoding="utf-8", newline="\n")
         handout.written.append(file)
     return handout
+
+
+def _check_place(place: Path, lessons: list[Path]) -> None:
+    if place.exists() and not place.is_dir():
+        raise ValueError(f"write_lessons: {str(place)!r} is a file; expected a folder")
+    if place.resolve() == lessons[0].parent.resolve():
+        raise ValueError(
+            f"write_lessons: {str(place)!r} holds the lessons themselves; expected another folder"
+        )
+    for file in (place / lesson.name for lesson in lessons):
+        if file.is_dir():
+            raise ValueError(f"write_lessons: {str(file)!r} is a folder; expected a file, or another folder")

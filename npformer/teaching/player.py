@@ -65,11 +65,13 @@ class Player(NamedTuple):
     def save(self, path: str | os.PathLike[str]) -> "Path":
         """Write the page to a file, which any browser opens, and return where it is.
 
-        Raises FileNotFoundError when its folder does not exist.
+        Raises ValueError unless it ends in .html, FileNotFoundError when its folder does not exist.
         """
         from pathlib import Path
 
         target = Path(path)
+        if target.suffix.lower() != ".html":
+            raise ValueError(f"save: {target.name!r} should end in .html")
         if not target.parent.is_dir():
             raise FileNotFoundError(f"save: there is no folder {str(target.parent)!r}")
         target.write_text(self.page, encoding="utf-8")

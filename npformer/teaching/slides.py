@@ -26,6 +26,7 @@ ROOM = 14.0  # lines of text on a slide
 WIDE = 68  # letters in a line of text, on average
 CODE_ROOM, CODE_WIDE = 17, 80  # the same for code and what it prints
 WIDEST, HIGHEST, CODE_LINE = 1268, 656, 33.6  # pixels of a picture, and of a line of code, in stage.css
+CELL_SECONDS = 600  # for a cell to run
 PLUMBING = ("picture", "play", "plots", "reveal")  # names that a statement for the eye alone uses
 PLAYING = """Click into the player. Its keys: → a cell on, ↑ ↓ a step, Enter the whole step, H hides the
 results, S the arithmetic, V the gradients. Click below the player, and → is the next slide again."""
@@ -57,10 +58,11 @@ class Plan(NamedTuple):
 def save_slides(lesson: str, folder: str | os.PathLike[str]) -> Path:
     """Write the slides of a lesson, "05", into a folder, which is made, as one file; return where it is.
 
-    Raises ValueError for a lesson that does not exist, ModuleNotFoundError without nbconvert.
+    Raises ValueError for a lesson that does not exist, LessonFails for one with a cell that fails,
+    ModuleNotFoundError without nbconvert.
     """
     file = lesson_file(lesson)
-    notebook = with_outputs(json.loads(file.read_text(encoding="utf-8")))
+    notebook = with_outputs(json.loads(file.read_text(encoding="utf-8")), file.name)
     page = as_page(slides_of(notebook, plan_of(int(lesson), plan_text(file.parent))), title_of(notebook))
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
@@ -92,16 +94,44 @@ def lesson_file(lesson: str) -> Path:
     return found[0]
 
 
-def with_outputs(notebook: dict[str, Any]) -> dict[str, Any]:
-    """The notebook with its results: those in it, or, in a student's copy, those of running it now."""
+class LessonFails(RuntimeError):
+    """A cell of a lesson did not run to its end."""
+
+
+def with_outputs(notebook: dict[str, Any], name: str = "the lesson") -> dict[str, Any]:
+    """The notebook with its results: those in it, or, in a student's copy, those of running it now.
+
+    Raises LessonFails, which names the lesson's file and the cell, where one does not run to its end.
+    """
     if any(cell.get("outputs") for cell in notebook["cells"]):
         return notebook
+    from asyncio import CancelledError
+
     import nbformat
     from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
-    run = nbformat.reads(json.dumps(notebook), as_version=4)
-    NotebookClient(run, timeout=600).execute()
+    run, begun = nbformat.reads(json.dumps(notebook), as_version=4), list[Any]()
+    client = NotebookClient(
+        run, timeout=CELL_SECONDS, on_cell_execute=lambda cell, cell_index: begun.append(cell)
+    )
+    try:
+        client.execute()
+    except CellExecutionError as error:
+        raise _fails(name, begun, f"{error.ename}: {error.evalue}") from None
+    except (CellTimeoutError, DeadKernelError) as error:
+        raise _fails(name, begun, str(error).partition("\n")[0].rstrip(".")) from None
+    except CancelledError:  # what nbclient makes of Ctrl+C
+        raise KeyboardInterrupt from None
     return dict(run)
+
+
+def _fails(name: str, begun: Sequence[dict[str, Any]], said: str) -> LessonFails:
+    """Which cell it was, and what to do; `begun` are the code cells so far."""
+    first = source_of(begun[-1]).strip().partition("\n")[0]
+    where = f"{name} has no slides: its code cell {len(begun)}, which begins with `{first}`, fails"
+    how = "To see all of it, run the lesson in JupyterLab; npformer lessons writes a copy"
+    return LessonFails(f"{where}. {' '.join(said.split())}. {how}.")
 
 
 # --- the lesson plan ----------------------------------------------------------------------------

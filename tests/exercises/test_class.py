@@ -78,7 +78,12 @@ def test_a_notebook_runs_its_cells_and_leaves_its_magic_out():
         ("a.py", "raise KeyboardInterrupt", "a.py, line 1: KeyboardInterrupt."),
         ("a.py", "def f(:", "a.py, line 1: this is not Python yet (invalid syntax)."),
         ("a.py", "x = '\0'", "a.py"),
-        ("a.ipynb", "no", "The file cannot be read: Expecting value: line 1 column 1 (char 0)."),
+        ("a.ipynb", " ", "The file cannot be read: it is empty."),
+        (
+            "a.ipynb",
+            "no",
+            "The file cannot be read: it is no notebook: Expecting value: line 1 column 1 (char 0).",
+        ),
         ("a.ipynb", "[]", "The file cannot be read: it has no cells."),
         ("a.ipynb", "{}", "The file cannot be read: it has no cells."),
         (
@@ -300,7 +305,7 @@ def test_grading_tells_nobody_unless_asked(tmp_path):
         (["check", "{}/none.py"], "there is no file '{}/none.py'"),
         (["show", "pe.tabel"], "there is no exercise 'pe.tabel'; did you mean 'pe.table'? list_exercises()"),
         (["show", "xyz"], "there is no exercise 'xyz'; list_exercises() shows all"),
-        (["check", __file__, "--points", "{}/none.toml"], "check: No such file or directory: '{}/none.toml'"),
+        (["check", __file__, "--points", "{}/none.toml"], "check: there is no file '{}/none.toml'"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(arguments, message, tmp_path, capsys):

@@ -1,5 +1,6 @@
 """What teachers get: points, a roster, a page, feedback, Gradescope's file, containers, a cluster."""
 
+import errno
 import html.parser
 import json
 import os
@@ -11,7 +12,7 @@ import pytest
 
 from npformer import cli
 from npformer.exercises.bank import bank
-from npformer.exercises.grader import grading, judging
+from npformer.exercises.grader import grading, judging, reports
 from npformer.exercises.grader.assignments import write_assignment
 from npformer.exercises.grader.grading import Class, Row, grade, grade_one
 from npformer.exercises.grader.judging import Judge, Limits, grade_bytes
@@ -85,7 +86,7 @@ def test_gradescope_gets_its_file(folder, tmp_path, capsys):
         "output_format": "text",
         "visibility": "visible",
     }
-    options = ["--csv", str(tmp_path / "o.csv"), "--gradescope", str(out), "--only=order.bag"]
+    options = ["--csv", str(tmp_path / "o.csv"), "--gradescope", str(tmp_path / "b.json"), "--only=order.bag"]
     assert cli.main(["grade", str(folder), *options]) == 2
     assert "the results of one submission; this folder holds more" in capsys.readouterr().err
 
@@ -303,7 +304,127 @@ def test_an_engine_that_is_not_there_is_said_at_once(tmp_path, capsys, monkeypat
     (tmp_path / "a.py").write_text("")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert cli.main(["check", str(tmp_path / "a.py"), "--container=docker"]) == 2
-    assert "docker is not installed" in capsys.readouterr().err
+    assert "docker is not installed; install it, or leave --container out" in capsys.readouterr().err
+
+
+DOWN = "echo 'Cannot connect to the Docker daemon at unix:///run/docker.sock.' >&2; echo more >&2; exit 1"
+UNKNOWN = 'if [ "$1" = image ]; then echo "Error: No such image: $3" >&2; exit 1; fi; echo CONTAINERS'
+
+
+@POSIX
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [
+        (
+            DOWN,
+            "docker does not answer; start it, then try again. `docker ps` says: "
+            "Cannot connect to the Docker daemon at unix:///run/docker.sock.",
+        ),
+        (
+            "exit 3",
+            "docker does not answer; start it, then try again. `docker ps` says: nothing, with exit code 3",
+        ),
+        (
+            "exec sleep 9",
+            "docker does not answer; start it, then try again. `docker ps` says: nothing in 0.2 seconds",
+        ),
+        (
+            UNKNOWN,
+            "docker has no image 'course'; build or pull it, or name another with --image. "
+            "`docker image inspect course` says: Error: No such image: course",
+        ),
+    ],
+)
+def test_an_engine_that_would_refuse_everybody_is_asked_once(
+    engine, said, folder, tmp_path, capsys, monkeypatch
+):
+    fake = tmp_path / "docker"
+    fake.write_text(f"#!/bin/sh\n{engine}\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr("npformer.exercises.commands.ENGINE_SECONDS", 0.2 if "sleep" in engine else 60.0)
+    options = ["--csv", str(tmp_path / "o.csv"), "--container=docker", "--image=course"]
+    assert cli.main(["grade", str(folder), *options]) == 2
+    assert capsys.readouterr().err == f"npformer grade: {said}\n"
+    assert not list(tmp_path.glob("o.csv*"))
+
+
+@POSIX
+def test_an_engine_that_cannot_be_started_is_said(folder, tmp_path, capsys, monkeypatch):
+    (tmp_path / "podman").write_bytes(b"\0\0\0\0")
+    (tmp_path / "podman").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert cli.main(["check", str(folder / "ada.py"), "--container=podman"]) == 2
+    assert (
+        "podman does not answer; start it, then try again. `podman ps` says: Exec format error\n"
+        in capsys.readouterr().err
+    )
+
+
+@POSIX
+def test_an_engine_that_answers_is_used(folder, tmp_path, monkeypatch):
+    fake = tmp_path / "podman"
+    fake.write_text("#!/bin/sh\nexit 0\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    used = []
+    monkeypatch.setattr(grading, "grade_one", lambda path, ids, limits: used.append(limits.container) or [])
+    assert cli.main(["check", str(folder / "ada.py"), "--container=podman"]) == 1
+    assert used == ["podman"]
+
+
+# --- what is asked before grading ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--html", "{}"], "'{}' is a folder; expected a file"),
+        (["--roster", "{}/none.csv"], "there is no file '{}/none.csv'"),
+        (["--points", "{}"], "'{}' is a folder; expected a file"),
+        (
+            ["--csv", "{}/begun.csv"],
+            "'{}/begun.csv.journal' is of a run that was interrupted: --resume goes on; "
+            "to begin anew, remove it",
+        ),
+    ],
+)
+def test_what_would_fail_at_the_end_is_said_before_grading(
+    options, said, folder, tmp_path, capsys, monkeypatch
+):
+    (tmp_path / "begun.csv.journal").write_text("hours of work")
+    monkeypatch.setattr(grading, "grade", lambda *given, **options: pytest.fail("graded"))
+    options = [option.format(tmp_path) for option in options]
+    assert cli.main(["grade", str(folder), "--csv", str(tmp_path / "o.csv"), *options]) == 2
+    assert capsys.readouterr().err == f"npformer grade: {said.format(tmp_path)}\n"
+    assert (tmp_path / "begun.csv.journal").read_text() == "hours of work"
+
+
+def test_where_a_file_cannot_be_written_in_the_end_nothing_is_lost(folder, tmp_path, capsys, monkeypatch):
+    """The table is there by then, and --resume goes on."""
+    options = ["--csv", str(tmp_path / "o.csv"), "--html", str(tmp_path / "o.html"), "--only=order.bag"]
+
+    def full(*given):
+        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "o.html"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reports, "write_page", full)
+        assert cli.main(["grade", str(folder), *options]) == 2
+    said = capsys.readouterr().err
+    assert f"what is graded is in {tmp_path / 'o.csv.journal'}, and --resume goes on from there\n" in said
+    assert f"grade: {str(tmp_path / 'o.html')!r} cannot be read or written: No space left on device\n" in said
+    assert (tmp_path / "o.csv").exists()
+    monkeypatch.setattr(grading.Hand, "judged", lambda hand, path: pytest.fail("graded again"))
+    assert cli.main(["grade", str(folder), *options, "--resume"]) == 0
+    assert (tmp_path / "o.html").exists() and not (tmp_path / "o.csv.journal").exists()
+
+
+def test_only_files_of_python_and_notebooks_are_checked(tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("hello")
+    assert cli.main(["check", str(tmp_path / "a.txt")]) == 2
+    assert capsys.readouterr().err == "npformer check: 'a.txt' should end in .py or .ipynb\n"
+    assert cli.main(["check", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"npformer check: {str(tmp_path)!r} is a folder; expected a file\n"
 
 
 # --- a cluster --------------------------------------------------------------------------------------

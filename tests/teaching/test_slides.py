@@ -1,5 +1,6 @@
 """Slides: from a lesson's cells to what is on stage, and the page that holds them."""
 
+import asyncio
 import base64
 import html
 import json
@@ -212,6 +213,47 @@ def test_a_student_s_copy_is_run_first():
     assert run["cells"][1]["outputs"][0]["text"] == "42\n"
     lesson = small_lesson()
     assert with_outputs(lesson) is lesson
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("\nx = 1\nprint(y)", "which begins with `x = 1`, fails. NameError: name 'y' is not defined. "),
+        ("import os\nos._exit(1)", "which begins with `import os`, fails. Kernel died. "),
+    ],
+)
+def test_a_lesson_whose_cell_fails_is_named_and_the_others_are_made(
+    source, said, tmp_path, capsys, monkeypatch
+):
+    def lesson(number, *sources):
+        found = [code(s, *([printed("3")] if number == 2 else [])) for s in sources]
+        cells = [text(f"# {number}. A\n\nB."), *({**cell, "execution_count": None} for cell in found)]
+        file = tmp_path / f"0{number}_a.ipynb"
+        file.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}))
+        return file
+
+    files = [lesson(1, "1", "", source, "2"), lesson(2, "print(1)")]
+    (tmp_path / "README.md").write_text("")
+    monkeypatch.setattr(slides, "lesson_files", lambda: files)
+    assert cli.main(["slides", "--out", str(tmp_path / "deck")]) == 1
+    out, err = capsys.readouterr()
+    assert out == f"written: {tmp_path / 'deck' / '02_a.html'}\n"
+    assert err.startswith("npformer slides: 01_a.ipynb has no slides: its code cell 2, ") and said in err
+    assert err.endswith("run the lesson in JupyterLab; npformer lessons writes a copy.\n")
+    assert err.count("\n") == 1 and not (tmp_path / "deck" / "01_a.html").exists()
+
+
+def test_ctrl_c_while_a_lesson_runs_ends_the_command_in_one_line(tmp_path, capsys, monkeypatch):
+    def cancelled(client):
+        raise asyncio.CancelledError
+
+    file = tmp_path / "01_a.ipynb"
+    cells = [{**code("1"), "execution_count": None}]
+    file.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}))
+    monkeypatch.setattr(slides, "lesson_files", lambda: [file])
+    monkeypatch.setattr("nbclient.NotebookClient.execute", cancelled)
+    assert cli.main(["slides", "--out", str(tmp_path / "deck")]) == 130
+    assert capsys.readouterr() == ("", "npformer slides: interrupted\n")
 
 
 @pytest.fixture(scope="module")

@@ -193,13 +193,11 @@ def card(row: Row) -> str:
 
 
 def write_gradescope(rows: Sequence[Row], points: dict[str, float], path: Path) -> None:
-    """results.json as Gradescope reads it. Raises ValueError unless the rows are of one submission.
+    """results.json as Gradescope reads it, from the rows of one submission.
 
     Its fields are those that Gradescope documents: score, and for each of tests its name, score, max_score,
     status, output and visibility.
     """
-    if len(by_submission(rows)) != 1:
-        raise ValueError("--gradescope writes the results of one submission; this folder holds more")
     tests = [
         {
             "name": row.exercise,
@@ -218,7 +216,7 @@ def write_gradescope(rows: Sequence[Row], points: dict[str, float], path: Path) 
 
 def write_feedback(rows: Sequence[Row], points: dict[str, float] | None, folder: Path) -> int:
     """A Markdown file for each submission, named after it; returns how many."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     taken: set[str] = set()
     grouped = by_submission(rows)
     for submission, own in grouped.items():

@@ -80,7 +80,12 @@ def pieces(name: str, data: bytes) -> Iterator[tuple[str, str]]:
     if not name.casefold().endswith(".ipynb"):
         yield name, decoded(data, python=True)
         return
-    notebook = json.loads(decoded(data))
+    if not data.strip():
+        raise ValueError("it is empty")
+    try:
+        notebook = json.loads(decoded(data))
+    except ValueError as error:
+        raise ValueError(f"it is no notebook: {error}") from None
     for i, source in enumerate(_code_cells(notebook), 1):
         yield f"code cell {i}", plain_python(source)
 
