@@ -42,6 +42,9 @@ def classroom_offences(notebook, lesson):
         if max(asked.count(id), revealed.count(id)) > 1
     ]
     found += [f"answer {id} belongs to no question" for id in answers(lesson) if id not in asked]
+    found += [
+        f"answer {id}: {it} touches a letter" for id, text in answers(lesson).items() for it in glued(text)
+    ]
     found += [f"{id} is not of this lesson" for id in asked if not id.startswith(f"{lesson}.")]
     return found
 
@@ -52,7 +55,7 @@ def cell_offences(cell):
 
 
 def markdown_offences(cell, text):
-    found = []
+    found = [f"{formula} touches a letter or a digit" for formula in glued(text)]
     if text.count(QUESTION) != bool(named(cell, "predict")):
         found.append("**Predict.** and the cell's metadata do not go together")
     elif "\n\n" in text.partition(QUESTION)[2].strip():
@@ -60,6 +63,14 @@ def markdown_offences(cell, text):
     if "clear outputs" in text.lower():
         found.append("tells to clear outputs: the reader's copy has none")
     return found
+
+
+def glued(text):
+    """The formulas that touch a letter or a digit, as in $d$x: VS Code shows them with their dollar signs."""
+    text = re.sub(r"```.*?```|`[^`\n]*`", "`", text, flags=re.S)
+    parts = re.split(r"(\$\$.*?\$\$|\$[^$]+\$)", text, flags=re.S)
+    around = zip(parts[::2], parts[1::2], parts[2::2], strict=False)  # one text more than formulas
+    return [it for left, it, right in around if re.search(r"\w", left[-1:] + right[:1], re.A)]
 
 
 def code_offences(cell, text):
@@ -184,3 +195,8 @@ def test_words_are_counted_as_a_reader_meets_them():
         words_of("We add $a + b$ here.\n\n$$ a + b = c $$\n\n| a | table |\n<details>\nlong\n</details>") == 4
     )
     assert words_of("# A heading\n\nTwo words.\n\n| a | table |\n|---|---|\n\nThree more words.") == 5
+
+
+def test_a_formula_that_vs_code_does_not_see_is_caught():
+    assert glued("$d$std, 2$x$ and $y$s") == ["$d$", "$x$", "$y$"]
+    assert glued("($a$), $b$. $$c$$\n$x$ε, `$d$std` and `a`$e$") == []

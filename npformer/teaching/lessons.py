@@ -7,8 +7,9 @@ last line is `reveal("3.2a")`. The answers are not in the notebook: they are pac
 
 Why a call, and neither a folded element nor hidden cells: what is not in the file cannot be seen too early,
 in whichever program it is opened, and an output below a cell is the one thing that JupyterLab, Notebook 7,
-VS Code, Colab, the browser edition and an exported page all show alike, in the order of reading. Hidden cells
-are a convention of one program each, and a page that folds lets a class read ahead.
+VS Code, the browser edition and an exported page all show alike, in the order of reading; each was tried,
+Colab was not. Hidden cells are a convention of one program each, and a page that folds lets a class read
+ahead.
 """
 
 import copy

@@ -1,7 +1,8 @@
-"""The lessons in a real JupyterLab, stepped through as a reader does. Skipped without Chromium or JupyterLab.
+"""The lessons in a real JupyterLab, one in Notebook 7 too, stepped through as a reader does.
 
 Nothing is spoilt (an answer is on the page after its cell ran, and not before), a cell with its output fits
-on one screen, and every picture's description is in the tree that a screen reader walks.
+on one screen, and every picture's description is in the tree that a screen reader walks. Skipped without
+Chromium or these programs.
 """
 
 import json
@@ -23,10 +24,7 @@ from npformer.teaching.lessons import named, predicts, student_copy
 
 pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync --extra test")
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(find_spec("jupyterlab") is None, reason="needs JupyterLab: uv sync --extra notebook"),
-]
+pytestmark = pytest.mark.browser
 
 SCREEN = {"width": 1280, "height": 800}
 HIGHEST = 720  # pixels of a code cell with its output
@@ -37,12 +35,17 @@ SETTINGS = {
 NOTEBOOK = "jupyterapp.shell.currentWidget.content"
 TOLD = ".jp-Notebook .jp-OutputArea-output, .jp-Notebook .jp-MarkdownOutput"
 
+PAGES = {"jupyterlab": "lab/tree/{}?reset", "notebook": "notebooks/{}"}  # a notebook's page in each program
+
+in_jupyterlab = pytest.mark.parametrize("room", ["jupyterlab"], indirect=True)
+in_notebook_7 = pytest.mark.parametrize("room", ["notebook"], indirect=True)
 per_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
 
 @pytest.fixture(scope="module")
-def room(tmp_path_factory):
-    """A JupyterLab of its own, which touches nothing of the reader's: (address, the folder it shows)."""
+def room(request, tmp_path_factory):
+    """A server of its own, which touches nothing of the reader's: (a page's address, the folder it shows)."""
+    pytest.importorskip(request.param, reason=f"needs it: uv run --with {request.param} pytest …")
     folder = tmp_path_factory.mktemp("room")
     for name, values in SETTINGS.items():
         file = folder / "settings" / f"{name}.jupyterlab-settings"
@@ -52,10 +55,11 @@ def room(tmp_path_factory):
     shown.mkdir()
     address = f"http://localhost:{free_port()}"
     with (folder / "log").open("w") as log:
-        server = subprocess.Popen(command(address, shown), env=own_folders(folder), stdout=log, stderr=log)
+        words, env = command(request.param, address, shown), own_folders(folder)
+        server = subprocess.Popen(words, env=env, stdout=log, stderr=log)
         try:
             wait_for(address, server)
-            yield address, shown
+            yield f"{address}/{PAGES[request.param]}", shown
         finally:
             server.terminate()
             server.wait(30)
@@ -67,10 +71,10 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def command(address, shown):
+def command(program, address, shown):
     options = ["--no-browser", "--allow-root", "--expose-app-in-browser", "--IdentityProvider.token="]
     options += [f"--ServerApp.port={address.rpartition(':')[2]}", f"--ServerApp.root_dir={shown}"]
-    return [sys.executable, "-m", "jupyterlab", *options]
+    return [sys.executable, "-m", program, *options]
 
 
 def own_folders(folder):
@@ -87,7 +91,7 @@ def wait_for(address, server):
             return
         except OSError:
             time.sleep(0.2)
-    raise AssertionError("JupyterLab did not start")
+    raise AssertionError("the notebook server did not start")
 
 
 @pytest.fixture
@@ -100,7 +104,7 @@ def opened(chromium, room):
         (folder / name).write_text(json.dumps(notebook), encoding="utf-8")
         page = chromium.new_page(viewport=SCREEN)
         pages.append(page)
-        page.goto(f"{address}/lab/tree/{name}?reset", timeout=120_000)
+        page.goto(address.format(name), timeout=120_000)
         widget = "window.jupyterapp?.shell.currentWidget"
         page.wait_for_function(f"{widget}?.context?.isReady && {NOTEBOOK}.widgets.length", timeout=120_000)
         idle = f"{widget}.sessionContext.session?.kernel?.status == 'idle'"
@@ -170,11 +174,9 @@ def too_high(page):
     return {n: h for n, h in enumerate(cells.evaluate_all(heights), 1) if h > HIGHEST}
 
 
-@per_lesson
-def test_nothing_is_spoilt_and_every_cell_fits_on_the_screen(path, opened):
-    notebook = lesson(path)
+def step_through(page, notebook):
+    """Run every cell: an answer is there when its cell has run, and not before."""
     asked = {predict.id: fragment(predict.answer) for predict in predicts(notebook)}
-    page = opened(path.name, student_copy(notebook))
     page.evaluate(f"{NOTEBOOK}.activeCellIndex = 0; {NOTEBOOK}.mode = 'command'; {NOTEBOOK}.node.focus()")
     for number, cell in enumerate(notebook["cells"]):
         answered = named(cell, "reveal")
@@ -185,15 +187,39 @@ def test_nothing_is_spoilt_and_every_cell_fits_on_the_screen(path, opened):
             node = page.locator(".jp-Notebook .jp-Cell").nth(number)
             node.get_by_text("Answer.").last.wait_for()
             assert asked[answered] in " ".join(node.inner_text().split())
-    assert too_high(page) == {}
-    present(page)
-    assert too_high(page) == {}
+
+
+def check_pictures(page):
+    """Each has arrived, fits on the screen, and has its description where a screen reader looks."""
     shown = pictures(page)
     assert all(alt and arrived and height <= 641 for alt, arrived, height in shown), shown
     names = described_pictures(page)
     assert [alt for alt, *_ in shown if alt not in names] == []
 
 
+@in_jupyterlab
+@per_lesson
+def test_nothing_is_spoilt_and_every_cell_fits_on_the_screen(path, opened):
+    notebook = lesson(path)
+    page = opened(path.name, student_copy(notebook))
+    step_through(page, notebook)
+    assert too_high(page) == {}
+    present(page)
+    assert too_high(page) == {}
+    check_pictures(page)
+
+
+@in_notebook_7
+def test_a_lesson_in_notebook_7(opened):
+    notebook = lesson(LESSONS[0])
+    page = opened(LESSONS[0].name, student_copy(notebook))
+    step_through(page, notebook)
+    assert too_high(page) == {}
+    check_pictures(page)
+    assert pictures(page), "no picture arrived"
+
+
+@in_jupyterlab
 def test_in_a_notebook_that_is_not_trusted_pictures_have_their_descriptions_too(opened):
     path = LESSONS[0]
     page = opened("untrusted.ipynb", lesson(path))
