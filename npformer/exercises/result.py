@@ -41,7 +41,7 @@ class Result(NamedTuple):
 
     def __str__(self) -> str:
         title, *lines = _lines(self)
-        return "\n".join([f"{title}  ({progress()})", *(f"  {line}" for line in lines)])
+        return "\n".join([f"{title}  ({progress()} passed)", *(f"  {line}" for line in lines)])
 
     def __repr__(self) -> str:
         return str(self)
@@ -52,7 +52,7 @@ class Result(NamedTuple):
         border = f"border-left:4px solid {_COLOURS[self.status]};padding:0.2em 0.8em;max-width:46em"
         return (
             f"<div style='{border}'><b>{title}</b> "
-            f"<span style='color:#7F7F7F;float:right'>{progress()}</span>{body}</div>"
+            f"<span style='color:#7F7F7F;float:right'>{progress()} passed</span>{body}</div>"
         )
 
 

@@ -578,14 +578,18 @@ def test_an_unknown_exercise_is_refused(function):
 def test_a_card_is_plain_text_and_quiet_html():
     result = Result("known_mistake", ("PE-SUM",), "a < b", "cause", "why?")
     text, card = str(result), result._repr_html_()
-    assert repr(result) == text == f"Not yet: this pattern is known  ({progress()})\n  a < b\n  cause\n  why?"
+    assert (
+        repr(result)
+        == text
+        == f"Not yet: this pattern is known  ({progress()} passed)\n  a < b\n  cause\n  why?"
+    )
     assert html.escape("a < b") in card and progress() in card and "Not yet" in card
     for status in TITLES:
         assert TITLES[status] in Result(status, (), "", "", None)._repr_html_()
 
 
 def test_an_open_exercise_has_a_card_of_one_line():
-    assert str(check(PE, None)) == f"Nothing was answered yet.  ({progress()})"
+    assert str(check(PE, None)) == f"Nothing was answered yet.  ({progress()} passed)"
     assert check(PE, None)._repr_html_().count("Nothing was answered yet.") == 1
 
 
