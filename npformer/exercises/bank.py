@@ -4,8 +4,11 @@ import tomllib
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
+from itertools import chain
+from textwrap import wrap
 from typing import NamedTuple
 
+LINE = 80  # letters in a line: a notebook on a stage shows no more, and breaks longer ones within words
 KINDS = ("choice", "truth", "number", "vector", "code")
 TOPICS = (
     "order",
@@ -63,9 +66,9 @@ class Exercise(NamedTuple):
             "vector": "Answer with a list of numbers.",
             "code": f"Answer with a function {self.name}({self.signature}); it changes no argument.",
         }
-        return "\n".join(
-            [f"{self.id}  ({self.topic}, level {self.level})", self.task, *lettered, ways[self.kind]]
-        )
+        head = f"{self.id}  ({self.topic}, level {self.level})"
+        below = [wrap(part, LINE, break_on_hyphens=False) for part in (self.task, *lettered, ways[self.kind])]
+        return "\n".join([head, *chain.from_iterable(below)])
 
     @property
     def name(self) -> str:
