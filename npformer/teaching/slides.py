@@ -15,12 +15,15 @@ import html
 import json
 import os
 import re
+import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from npformer.teaching.handout import lesson_files
 from npformer.teaching.lessons import QUESTION, named, reveal, source_of
+from npformer.teaching.plots.style import STAGE
 
 ROOM = 14.0  # lines of text on a slide
 WIDE = 68  # letters in a line of text, on average
@@ -29,6 +32,7 @@ WIDEST, HIGHEST, CODE_LINE = 1268, 656, 33.6  # pixels of a picture, and of a li
 PLUMBING = ("picture", "play", "plots", "reveal")  # names that a statement for the eye alone uses
 PLAYING = """Click into the player. Its keys: → a cell on, ↑ ↓ a step, Enter the whole step, H hides the
 results, S the arithmetic, V the gradients. Click below the player, and → is the next slide again."""
+WIDGET = "application/vnd.jupyter.widget-view+json"  # a slider, which lives only while a kernel runs
 HEADING = re.compile(r"#{1,3} ")
 SECTION = re.compile(r"## (\d+\.\d+) ")
 MATH = re.compile(
@@ -93,14 +97,31 @@ def lesson_file(lesson: str) -> Path:
 
 
 def with_outputs(notebook: dict[str, Any]) -> dict[str, Any]:
-    """The notebook with its results: those in it, or, in a student's copy, those of running it now."""
-    if any(cell.get("outputs") for cell in notebook["cells"]):
-        return notebook
+    """The notebook run now, so that its pictures are drawn for slides; or, where that fails, as it is.
+
+    Raises CellExecutionError where a student's copy, which has no outputs, cannot be run.
+    """
     import nbformat
     from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError
 
     run = nbformat.reads(json.dumps(notebook), as_version=4)
-    NotebookClient(run, timeout=600).execute()
+    with tempfile.TemporaryDirectory() as folder:
+        client = NotebookClient(
+            run, timeout=600, coalesce_streams=True, resources={"metadata": {"path": folder}}
+        )
+        client.widget_registry = {}  # what a slider draws is the cell's
+        try:
+            client.execute(env={**os.environ, STAGE: "1"})
+        except CellExecutionError as error:
+            if not any(cell.get("outputs") for cell in notebook["cells"]):
+                raise
+            warnings.warn(
+                f"slides: {title_of(notebook)!r} as saved, with small letters in its pictures, "
+                f"for it cannot be run here: {error.ename}: {error.evalue}",
+                stacklevel=3,
+            )
+            return notebook
     return dict(run)
 
 
@@ -421,7 +442,7 @@ def output_slides(output: dict[str, Any]) -> Iterator[Slide]:
     """A picture as it is, the player in its frame, what was printed as text; an answer comes later."""
     data = output.get("data", {})
     shown = source_of({"source": data.get("text/html", "")})
-    if "text/markdown" in data:
+    if "text/markdown" in data or WIDGET in data:
         return
     if shown.startswith("<iframe "):
         yield Slide(one_line(shown), notes=PLAYING)
