@@ -30,8 +30,9 @@ WIDE = 68  # letters in a line of text, on average
 CODE_ROOM, CODE_WIDE = 17, 80  # the same for code and what it prints
 WIDEST, HIGHEST, CODE_LINE = 1268, 656, 33.6  # pixels of a picture, and of a line of code, in stage.css
 PLUMBING = ("picture", "play", "plots", "reveal")  # names that a statement for the eye alone uses
-PLAYING = """Click into the player. Its keys: → a cell on, ↑ ↓ a step, Enter the whole step, H hides the
-results, S the arithmetic, V the gradients. Click below the player, and → is the next slide again."""
+PLAYING = """Click into the player. Its keys: → a cell on, ↑ ↓ a step, Page Up and Page Down a station, Home
+and End, Enter the whole step, Backspace back, H hides the results, S the arithmetic, V the values beside
+their gradients. Click below the player, and → is the next slide again."""
 WIDGET = "application/vnd.jupyter.widget-view+json"  # a slider, which lives only while a kernel runs
 HEADING = re.compile(r"#{1,3} ")
 SECTION = re.compile(r"## (\d+\.\d+) ")
@@ -454,13 +455,15 @@ def output_slides(output: dict[str, Any]) -> Iterator[Slide]:
 
 
 def one_line(frame: str) -> str:
-    """A frame with its page as Markdown lets it pass: no line ends, and no other tags to be seen.
+    """A frame with its page in the looks of the stage, as Markdown lets it pass: no line ends, no tags.
 
     >>> one_line("<iframe srcdoc='<p>\\n&amp;</p>'></iframe>")
     "<iframe srcdoc='&lt;p&gt;&#10;&amp;&lt;/p&gt;'></iframe>"
     """
     head, start, page = frame.partition("srcdoc='")
     page, end, tail = page.rpartition("'")
+    looks = (Path(__file__).parent / "stage" / "player.css").read_text(encoding="utf-8")
+    page = page.replace("<body>", f"<body><style>{looks}</style>", 1)
     return head + start + page.replace("<", "&lt;").replace(">", "&gt;").replace("\n", "&#10;") + end + tail
 
 
