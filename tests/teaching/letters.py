@@ -46,7 +46,8 @@ def troubles(figure):
             found.append(f"{words!r} is cut off")
         for others, other in boxes[:i]:
             across = min(box.x1, other.x1) - max(box.x0, other.x0)
-            if across > 2 and min(box.y1, other.y1) - max(box.y0, other.y0) > 3:
+            down = min(box.y1, other.y1) - max(box.y0, other.y0)
+            if across > 2 and down > 6:  # a box has room for letters that hang down and for high ones
                 found.append(f"{words!r} over {others!r}")
     return found
 
