@@ -3,12 +3,14 @@
 import base64
 import html
 import json
+import os
 import re
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from nbclient.exceptions import CellExecutionError
 
 from npformer import cli
 from npformer.teaching import slides
@@ -102,7 +104,8 @@ def test_the_player_has_a_slide_and_its_keys_are_in_the_notes():
     frame = play(at="ffn.z")._repr_html_()
     (slide,) = code_slides(code('play(at="ffn.z")', shown(frame)))
     assert "\n" not in slide.text and slide.text.count("<") == 2
-    assert html.unescape(slide.text).count("\n") == html.unescape(frame).count("\n") > 100
+    looks = Path(slides.__file__).parent.joinpath("stage", "player.css").read_text(encoding="utf-8")
+    assert html.unescape(slide.text).replace(f"<style>{looks}</style>", "", 1) == html.unescape(frame)
     assert 'play(at="ffn.z")' in slide.notes and "H hides the" in slide.notes
     first, second = code_slides(code('play(at="ffn.z")', shown(frame), reveal="1.1a"))
     assert first.then == () and second.text.startswith("## Answer")
@@ -205,13 +208,33 @@ def test_long_code_and_long_prints_are_cut_by_the_lines_they_take():
     assert first.then == () and second.text.startswith("```text\n1\n")
 
 
-def test_a_student_s_copy_is_run_first():
-    copy = {"cells": [text("# 1"), {**code("print(6 * 7)"), "execution_count": None}], "metadata": {}}
-    copy.update(nbformat=4, nbformat_minor=4)
-    run = with_outputs(copy)
-    assert run["cells"][1]["outputs"][0]["text"] == "42\n"
-    lesson = small_lesson()
-    assert with_outputs(lesson) is lesson
+def runnable(source, *outputs):
+    cells = [text("# 1. Where?"), {**code(source, *outputs), "execution_count": None}]
+    return {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+
+
+def test_a_lesson_is_run_for_its_slides_in_a_place_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = "import os\nopen('mine', 'w').close()\nprint(6 * 7, 'NPFORMER_STAGE' in os.environ)"
+    run = with_outputs(runnable(source, printed("41")))
+    assert run["cells"][1]["outputs"][0]["text"] == "42 True\n"
+    assert not list(tmp_path.iterdir()) and "NPFORMER_STAGE" not in os.environ
+
+
+def test_a_lesson_that_cannot_be_run_here_is_shown_as_it_was_saved():
+    lesson = runnable("import nowhere", printed("41"))
+    with pytest.warns(UserWarning, match=r"^slides: '1\. Where\?' as saved, .*: No module named 'nowhere'$"):
+        assert with_outputs(lesson) is lesson
+    with pytest.raises(CellExecutionError, match="nowhere"):
+        with_outputs(runnable("import nowhere"))
+
+
+def test_a_slider_is_no_slide_and_what_it_draws_is():
+    slider = {
+        "output_type": "display_data",
+        "data": {slides.WIDGET: {}, "text/plain": "interactive(children"},
+    }
+    assert [slide.text for slide in code_slides(code("", slider, shown(PICTURE)))] == [PICTURE]
 
 
 @pytest.fixture(scope="module")
@@ -248,6 +271,7 @@ def test_the_command_writes_one_lesson_or_all(tmp_path, capsys, monkeypatch):
 
 def test_without_nbconvert_the_command_says_how_to_get_it(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "nbconvert.exporters", None)
+    monkeypatch.setattr(slides, "with_outputs", lambda lesson: lesson)
     assert cli.main(["slides", "01", "--out", str(tmp_path)]) == 2
     said = capsys.readouterr().err
     assert "nbconvert" in said and "npformer[slides]" in said

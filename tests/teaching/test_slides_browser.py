@@ -49,6 +49,31 @@ MEASURE = """() => {
   return [found, pictures];
 }""".replace("SMALLEST", str(SMALLEST))
 
+PLAYER = {".chips": 28, "h1": 28, ".controls": 28, ".belt .letter": 28, ".sum:not(.long)": 28}
+PLAYER |= {".sum.long": 22, ".belt .station": 22, ".title .from": 22}  # a long line each
+TABLES = 22  # of the tables of a step at least; most have 28
+MANY_TABLES = {"d_x": 16}  # nine tables
+IN_THE_PLAYER = """([floors, tables, many]) => {
+  const found = new Set(), page = document.querySelector(".belt svg").getScreenCTM().a;
+  const sticks = part => part.scrollHeight > part.clientHeight + 1 || part.scrollWidth > part.clientWidth + 1;
+  const small = (top, floor) => [top, ...top.querySelectorAll("*")].some(part => {
+    const written = [...part.childNodes].some(node => node.nodeType == 3 && node.textContent.trim());
+    const scale = part.closest("svg") ? page : 1, size = parseFloat(getComputedStyle(part).fontSize) * scale;
+    return written && part.getBoundingClientRect().width && size < floor - 0.01;
+  });
+  for (const step of player.steps) {
+    for (let cell = 0; cell < (step.given ? 1 : step.recipes.length); cell++) {
+      player.open(`${step.name},${cell}`);
+      for (const [part, floor] of Object.entries({...floors, ".stage": many[step.name] ?? tables}))
+        for (const top of document.querySelectorAll(part))
+          if (small(top, floor)) found.add(`${step.name}: small letters in ${part}`);
+      for (const part of [".sum", ".stage", ".controls"])
+        if (sticks(document.querySelector(part))) found.add(`${step.name},${cell}: ${part} is too full`);
+    }
+  }
+  return [...found];
+}"""
+
 
 def opened(chromium, file, troubles):
     page = chromium.new_page(viewport={"width": 1280, "height": 720})
@@ -164,3 +189,14 @@ def test_the_player_runs_on_its_slide(chromium, decks):
     assert page.evaluate("Reveal.getSlidePastCount()") == here + 1
     page.close()
     assert len(frames) == 2 and troubles == []
+
+
+def test_the_letters_of_the_player_are_large_in_every_cell_of_every_step(chromium, decks):
+    page = opened(chromium, decks("03")[0], [])
+    frame = next(frame for frame in page.frames if frame != page.main_frame)
+    place = "[...document.querySelectorAll('section section')].findIndex(s => s.querySelector('iframe'))"
+    page.evaluate(f"Reveal.slide({place})")
+    frame.wait_for_function("innerWidth == 1266 || innerWidth == 1268")
+    assert frame.evaluate(IN_THE_PLAYER, [PLAYER, TABLES, MANY_TABLES]) == []
+    assert len(frame.evaluate(IN_THE_PLAYER, [{".chips": 29}, TABLES, {}])) == 76 + len(MANY_TABLES)
+    page.close()
