@@ -5,8 +5,9 @@
 nbconvert makes the page, by its reveal.js exporter. reveal.js itself, which nbconvert would load from the
 network, is package data (the folder stage, with its licence), and formulas become MathML, which browsers draw
 by themselves: one file holds it all. What draws a picture is folded away into the speaker notes (key S),
-beside the minutes and the questions that will come. The player is on its slide, and runs there. Everything is
-measured in lines: a slide has room for so many.
+beside the minutes and the questions that will come. The player is on its slide, and runs there. A lesson is
+run anew for its slides: a saved picture, enlarged, has letters too small for the back of a room, so pictures
+are drawn on less paper (see plots.style). Everything is measured in lines: a slide has room for so many.
 """
 
 import ast
