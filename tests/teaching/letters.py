@@ -26,7 +26,7 @@ def letters(figure):
 
     Text.draw = draw
     try:
-        figure.draw_without_rendering()
+        style.in_style(figure.draw_without_rendering)()  # with as many ticks as in its file
     finally:
         Text.draw = with_note
     written = [text for text in dict.fromkeys(drawn) if text.get_visible() and text.get_text().strip()]

@@ -95,6 +95,9 @@ def fill_stage(figure: "Figure") -> None:
     for text in figure.findobj(Text):
         index = INDEX if re.search(r"\$.*[_^].*\$", text.get_text()) else 1
         text.set_fontsize(min(float(text.get_fontsize()), STAGE_POINTS) / index)
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        for label in axis.get_ticklabels()[:1]:
+            axis.set_tick_params(labelsize=label.get_fontsize())  # as many ticks as have room now
 
 
 HIGHEST = 640  # pixels of a picture in a notebook: it and its code are on one screen
