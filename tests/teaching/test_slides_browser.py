@@ -49,8 +49,21 @@ MEASURE = """() => {
   return [found, pictures];
 }""".replace("SMALLEST", str(SMALLEST))
 
-PLAYER = {".chips": 28, "h1": 28, ".controls": 28, ".belt .letter": 28, ".sum:not(.long)": 28}
-PLAYER |= {".sum.long": 22, ".belt .station": 22, ".title .from": 22}  # a long line each
+PLAYER = {
+    ".chips": 28,
+    "h1": 28,
+    ".controls button": 28,
+    ".count": 24,
+    ".belt .letter": 28,
+    ".sum:not(.long)": 28,
+}
+PLAYER |= {
+    ".controls select": 22,
+    ".controls input": 22,
+    ".sum.long": 22,
+    ".belt .station": 22,
+    ".title .from": 22,
+}  # long lines
 TABLES = 22  # of the tables of a step at least; most have 28
 MANY_TABLES = {"d_x": 16}  # nine tables
 IN_THE_PLAYER = """([floors, tables, many]) => {
