@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from typing import TypeAlias
@@ -187,7 +188,7 @@ def _caller() -> str:
 
 
 def _slides(options: argparse.Namespace) -> Iterator[str]:
-    from npformer.teaching.slides import LessonFails, lesson_file, lesson_numbers, save_slides
+    from npformer.teaching.slides import AsSaved, LessonFails, lesson_file, lesson_numbers, save_slides
 
     lessons, folder = options.lesson or lesson_numbers(), folder_for(options.out)
     for lesson in lessons:
@@ -195,10 +196,17 @@ def _slides(options: argparse.Namespace) -> Iterator[str]:
     failed = False
     for lesson in lessons:
         try:
-            yield f"written: {save_slides(lesson, folder)}"
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("ignore")
+                warnings.simplefilter("always", AsSaved)
+                page = save_slides(lesson, folder)
         except LessonFails as error:
             _refuse("slides", str(error))
             failed = True
+            continue
+        for warning in told:
+            _refuse("slides", str(warning.message))
+        yield f"written: {page}"
     if failed:
         raise SystemExit(1)
 

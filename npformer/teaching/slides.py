@@ -5,8 +5,9 @@
 nbconvert makes the page, by its reveal.js exporter. reveal.js itself, which nbconvert would load from the
 network, is package data (the folder stage, with its licence), and formulas become MathML, which browsers draw
 by themselves: one file holds it all. What draws a picture is folded away into the speaker notes (key S),
-beside the minutes and the questions that will come. The player is on its slide, and runs there. Everything is
-measured in lines: a slide has room for so many.
+beside the minutes and the questions that will come. The player is on its slide, and runs there. A lesson is
+run anew for its slides: a saved picture, enlarged, has letters too small for the back of a room, so pictures
+are drawn on less paper (see plots.style). Everything is measured in lines: a slide has room for so many.
 """
 
 import ast
@@ -15,12 +16,15 @@ import html
 import json
 import os
 import re
+import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from npformer.teaching.handout import lesson_files
 from npformer.teaching.lessons import QUESTION, named, reveal, source_of
+from npformer.teaching.plots.style import STAGE
 
 ROOM = 14.0  # lines of text on a slide
 WIDE = 68  # letters in a line of text, on average
@@ -28,8 +32,10 @@ CODE_ROOM, CODE_WIDE = 17, 80  # the same for code and what it prints
 WIDEST, HIGHEST, CODE_LINE = 1268, 656, 33.6  # pixels of a picture, and of a line of code, in stage.css
 CELL_SECONDS = 600  # for a cell to run
 PLUMBING = ("picture", "play", "plots", "reveal")  # names that a statement for the eye alone uses
-PLAYING = """Click into the player. Its keys: → a cell on, ↑ ↓ a step, Enter the whole step, H hides the
-results, S the arithmetic, V the gradients. Click below the player, and → is the next slide again."""
+PLAYING = """Click into the player. Its keys: → a cell on, ↑ ↓ a step, Page Up and Page Down a station, Home
+and End, Enter the whole step, Backspace back, H hides the results, S the arithmetic, V the values beside
+their gradients. Click below the player, and → is the next slide again."""
+WIDGET = "application/vnd.jupyter.widget-view+json"  # a slider, which lives only while a kernel runs
 HEADING = re.compile(r"#{1,3} ")
 SECTION = re.compile(r"## (\d+\.\d+) ")
 MATH = re.compile(
@@ -98,13 +104,27 @@ class LessonFails(RuntimeError):
     """A cell of a lesson did not run to its end."""
 
 
-def with_outputs(notebook: dict[str, Any], name: str = "the lesson") -> dict[str, Any]:
-    """The notebook with its results: those in it, or, in a student's copy, those of running it now.
+class AsSaved(UserWarning):
+    """The slides show the results that a lesson was saved with."""
 
-    Raises LessonFails, which names the lesson's file and the cell, where one does not run to its end.
+
+def with_outputs(notebook: dict[str, Any], name: str = "the lesson") -> dict[str, Any]:
+    """The notebook run now, so that its pictures are drawn for slides; or, where that fails, as it was saved.
+
+    Raises LessonFails, which names the lesson's file and the cell, where a student's copy, which has no
+    outputs, does not run to its end.
     """
-    if any(cell.get("outputs") for cell in notebook["cells"]):
+    try:
+        return run_on_stage(notebook, name)
+    except LessonFails as error:
+        if not any(cell.get("outputs") for cell in notebook["cells"]):
+            raise
+        warnings.warn(f"{error} Its slides show what was saved, with smaller letters.", AsSaved, stacklevel=3)
         return notebook
+
+
+def run_on_stage(notebook: dict[str, Any], name: str) -> dict[str, Any]:
+    """The notebook with the results of a run in an empty folder, its pictures drawn for slides."""
     from asyncio import CancelledError
 
     import nbformat
@@ -112,24 +132,26 @@ def with_outputs(notebook: dict[str, Any], name: str = "the lesson") -> dict[str
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
     run, begun = nbformat.reads(json.dumps(notebook), as_version=4), list[Any]()
-    client = NotebookClient(
-        run, timeout=CELL_SECONDS, on_cell_execute=lambda cell, cell_index: begun.append(cell)
-    )
-    try:
-        client.execute()
-    except CellExecutionError as error:
-        raise _fails(name, begun, f"{error.ename}: {error.evalue}") from None
-    except (CellTimeoutError, DeadKernelError) as error:
-        raise _fails(name, begun, str(error).partition("\n")[0].rstrip(".")) from None
-    except CancelledError:  # what nbclient makes of Ctrl+C
-        raise KeyboardInterrupt from None
+    with tempfile.TemporaryDirectory() as folder:
+        resources = {"metadata": {"path": folder}}
+        client = NotebookClient(run, timeout=CELL_SECONDS, coalesce_streams=True, resources=resources)
+        client.on_cell_execute = lambda cell, cell_index: begun.append(cell)
+        client.widget_registry = {}  # what a slider draws is the cell's
+        try:
+            client.execute(env={**os.environ, STAGE: "1"})
+        except CellExecutionError as error:
+            raise _fails(name, begun, f"{error.ename}: {error.evalue}") from None
+        except (CellTimeoutError, DeadKernelError) as error:
+            raise _fails(name, begun, str(error).partition("\n")[0].rstrip(".")) from None
+        except CancelledError:  # what nbclient makes of Ctrl+C
+            raise KeyboardInterrupt from None
     return dict(run)
 
 
 def _fails(name: str, begun: Sequence[dict[str, Any]], said: str) -> LessonFails:
     """Which cell it was, and what to do; `begun` are the code cells so far."""
     first = source_of(begun[-1]).strip().partition("\n")[0]
-    where = f"{name} has no slides: its code cell {len(begun)}, which begins with `{first}`, fails"
+    where = f"{name} does not run here: its code cell {len(begun)}, which begins with `{first}`, fails"
     how = "To see all of it, run the lesson in JupyterLab; npformer lessons writes a copy"
     return LessonFails(f"{where}. {' '.join(said.split())}. {how}.")
 
@@ -451,7 +473,7 @@ def output_slides(output: dict[str, Any]) -> Iterator[Slide]:
     """A picture as it is, the player in its frame, what was printed as text; an answer comes later."""
     data = output.get("data", {})
     shown = source_of({"source": data.get("text/html", "")})
-    if "text/markdown" in data:
+    if "text/markdown" in data or WIDGET in data:
         return
     if shown.startswith("<iframe "):
         yield Slide(one_line(shown), notes=PLAYING)
@@ -463,13 +485,15 @@ def output_slides(output: dict[str, Any]) -> Iterator[Slide]:
 
 
 def one_line(frame: str) -> str:
-    """A frame with its page as Markdown lets it pass: no line ends, and no other tags to be seen.
+    """A frame with its page in the looks of the stage, as Markdown lets it pass: no line ends, no tags.
 
     >>> one_line("<iframe srcdoc='<p>\\n&amp;</p>'></iframe>")
     "<iframe srcdoc='&lt;p&gt;&#10;&amp;&lt;/p&gt;'></iframe>"
     """
     head, start, page = frame.partition("srcdoc='")
     page, end, tail = page.rpartition("'")
+    looks = (Path(__file__).parent / "stage" / "player.css").read_text(encoding="utf-8")
+    page = page.replace("<body>", f"<body><style>{looks}</style>", 1)
     return head + start + page.replace("<", "&lt;").replace(">", "&gt;").replace("\n", "&#10;") + end + tail
 
 

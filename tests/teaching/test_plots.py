@@ -6,12 +6,14 @@ First the rules that every picture keeps, then, lesson by lesson, what each must
 import base64
 import functools
 import io
+import struct
 import subprocess
 import sys
 
 import matplotlib
 import numpy as np
 import pytest
+from letters import letters, troubles
 from matplotlib.colors import to_hex, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
@@ -20,6 +22,7 @@ from PIL import Image
 
 from npformer import angular_frequencies, positional_encoding, wavelengths
 from npformer.teaching import plots
+from npformer.teaching.plots import style
 
 RNG = np.random.default_rng(0)
 TOKENS = ["dog", "bites", "man"]
@@ -94,6 +97,7 @@ DRAWN = {
     "score_tiles": lambda: plots.score_tiles(4, (2, 1)),
     "next_token": lambda: plots.next_token(SHARES, [" shy", " kind"]),
 }
+CROWDED = {"lanes": 13, "attention_heads": 14}  # points of the numbers in their squares
 WITHOUT_AXES = {"lanes", "hourglass", "dataflow"}  # squares with names beside them
 ODD = {"font.size": 6, "lines.linewidth": 9, "figure.facecolor": "black", "svg.hashsalt": "mine"}
 every_picture = pytest.mark.parametrize("name", DRAWN)
@@ -162,6 +166,19 @@ def assert_white(name):
     seen = pixels(name, "RGBA")
     assert seen[0, 0].tolist() == [255, 255, 255, 255]
     assert (seen[..., 3] == 255).all()
+
+
+@every_picture
+def test_on_a_slide_every_letter_is_as_large_as_those_of_the_text(name, monkeypatch, shown):
+    """15 points of 9.4 inches, which are 28 pixels of 1268; less only where numbers stand close together."""
+    monkeypatch.setenv(style.STAGE, "")
+    drawn = DRAWN[name]()
+    plots.picture(drawn)
+    height = drawn.get_figheight()
+    assert drawn.get_figwidth() == 9.4 and height <= 4.86
+    assert struct.unpack(">2I", shown[0].png[16:24]) == (1880, pytest.approx(200 * height, abs=1))
+    assert min(points for _, points in letters(drawn)) >= CROWDED.get(name, 15)
+    assert troubles(drawn) == []
 
 
 @pytest.mark.parametrize("kind", ["png", "svg"])

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import html
 import json
+import os
 import re
 import sys
 import tomllib
@@ -17,6 +18,8 @@ from npformer.teaching.lessons import reveal, source_of
 from npformer.teaching.player import play
 from npformer.teaching.slides import (
     ROOM,
+    AsSaved,
+    LessonFails,
     Plan,
     Slide,
     blocks,
@@ -103,7 +106,8 @@ def test_the_player_has_a_slide_and_its_keys_are_in_the_notes():
     frame = play(at="ffn.z")._repr_html_()
     (slide,) = code_slides(code('play(at="ffn.z")', shown(frame)))
     assert "\n" not in slide.text and slide.text.count("<") == 2
-    assert html.unescape(slide.text).count("\n") == html.unescape(frame).count("\n") > 100
+    looks = Path(slides.__file__).parent.joinpath("stage", "player.css").read_text(encoding="utf-8")
+    assert html.unescape(slide.text).replace(f"<style>{looks}</style>", "", 1) == html.unescape(frame)
     assert 'play(at="ffn.z")' in slide.notes and "H hides the" in slide.notes
     first, second = code_slides(code('play(at="ffn.z")', shown(frame), reveal="1.1a"))
     assert first.then == () and second.text.startswith("## Answer")
@@ -206,13 +210,43 @@ def test_long_code_and_long_prints_are_cut_by_the_lines_they_take():
     assert first.then == () and second.text.startswith("```text\n1\n")
 
 
-def test_a_student_s_copy_is_run_first():
-    copy = {"cells": [text("# 1"), {**code("print(6 * 7)"), "execution_count": None}], "metadata": {}}
-    copy.update(nbformat=4, nbformat_minor=4)
-    run = with_outputs(copy)
-    assert run["cells"][1]["outputs"][0]["text"] == "42\n"
-    lesson = small_lesson()
-    assert with_outputs(lesson) is lesson
+def runnable(source, *outputs):
+    cells = [text("# 1. Where?"), {**code(source, *outputs), "execution_count": None}]
+    return {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+
+
+def test_a_lesson_is_run_for_its_slides_in_a_place_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = "import os\nopen('mine', 'w').close()\nprint(6 * 7, 'NPFORMER_STAGE' in os.environ)"
+    run = with_outputs(runnable(source, printed("41")))
+    assert run["cells"][1]["outputs"][0]["text"] == "42 True\n"
+    assert not list(tmp_path.iterdir()) and "NPFORMER_STAGE" not in os.environ
+
+
+def test_a_lesson_that_cannot_be_run_here_is_shown_as_it_was_saved(tmp_path, capsys, monkeypatch):
+    lesson, said = (
+        runnable("import nowhere", printed("41")),
+        "its code cell 1, which begins with `import nowhere`",
+    )
+    with pytest.warns(AsSaved, match=f"^a lesson does not run here: {said}, fails. .* what was saved"):
+        assert with_outputs(lesson, "a lesson") is lesson
+    with pytest.raises(LessonFails, match="No module named 'nowhere'"):
+        with_outputs(runnable("import nowhere"))
+    (tmp_path / "01_a.ipynb").write_text(json.dumps(lesson))
+    (tmp_path / "README.md").write_text("")
+    monkeypatch.setattr(slides, "lesson_files", lambda: [tmp_path / "01_a.ipynb"])
+    assert cli.main(["slides", "--out", str(tmp_path / "deck")]) == 0
+    out, err = capsys.readouterr()
+    assert out == f"written: {tmp_path / 'deck' / '01_a.html'}\n"
+    assert err.startswith(f"npformer slides: 01_a.ipynb does not run here: {said}") and err.count("\n") == 1
+
+
+def test_a_slider_is_no_slide_and_what_it_draws_is():
+    slider = {
+        "output_type": "display_data",
+        "data": {slides.WIDGET: {}, "text/plain": "interactive(children"},
+    }
+    assert [slide.text for slide in code_slides(code("", slider, shown(PICTURE)))] == [PICTURE]
 
 
 @pytest.mark.parametrize(
@@ -226,8 +260,8 @@ def test_a_lesson_whose_cell_fails_is_named_and_the_others_are_made(
     source, said, tmp_path, capsys, monkeypatch
 ):
     def lesson(number, *sources):
-        found = [code(s, *([printed("3")] if number == 2 else [])) for s in sources]
-        cells = [text(f"# {number}. A\n\nB."), *({**cell, "execution_count": None} for cell in found)]
+        found = [{**code(s), "execution_count": None} for s in sources]
+        cells = [text(f"# {number}. A\n\nB."), *found]
         file = tmp_path / f"0{number}_a.ipynb"
         file.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}))
         return file
@@ -238,13 +272,13 @@ def test_a_lesson_whose_cell_fails_is_named_and_the_others_are_made(
     assert cli.main(["slides", "--out", str(tmp_path / "deck")]) == 1
     out, err = capsys.readouterr()
     assert out == f"written: {tmp_path / 'deck' / '02_a.html'}\n"
-    assert err.startswith("npformer slides: 01_a.ipynb has no slides: its code cell 2, ") and said in err
+    assert err.startswith("npformer slides: 01_a.ipynb does not run here: its code cell 2, ") and said in err
     assert err.endswith("run the lesson in JupyterLab; npformer lessons writes a copy.\n")
     assert err.count("\n") == 1 and not (tmp_path / "deck" / "01_a.html").exists()
 
 
 def test_ctrl_c_while_a_lesson_runs_ends_the_command_in_one_line(tmp_path, capsys, monkeypatch):
-    def cancelled(client):
+    def cancelled(client, env):
         raise asyncio.CancelledError
 
     file = tmp_path / "01_a.ipynb"
@@ -290,6 +324,7 @@ def test_the_command_writes_one_lesson_or_all(tmp_path, capsys, monkeypatch):
 
 def test_without_nbconvert_the_command_says_how_to_get_it(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "nbconvert.exporters", None)
+    monkeypatch.setattr(slides, "with_outputs", lambda lesson, name: lesson)
     assert cli.main(["slides", "01", "--out", str(tmp_path)]) == 2
     said = capsys.readouterr().err
     assert "nbconvert" in said and "npformer[slides]" in said

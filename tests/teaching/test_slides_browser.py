@@ -1,7 +1,12 @@
 """The slides of every lesson in a real browser, slide by slide: nothing sticks out, no letter is too small.
 
-About a thousand slides, each measured at two sizes in one page a lesson.
+About a thousand slides, each measured at two sizes in one page a lesson. The letters of a picture are those
+of its figure, noted when the lesson is run for its slides; the browser says how large the picture is shown.
 """
+
+import json
+import re
+from pathlib import Path
 
 import pytest
 from test_classroom import LESSONS
@@ -15,9 +20,13 @@ pytestmark = pytest.mark.browser
 
 SIZES = [(1280, 720), (1920, 1080)]
 SMALLEST = 28  # pixels of a letter at 1280 × 720
-SMALLEST_IN_A_PICTURE = 17.5  # of letters of 13 points, the smallest in any (test_plots), 100 dots an inch
-MEASURE = """inPicture => {
-  const found = [], {clientWidth: width, clientHeight: height} = document.documentElement;
+CROWDED = {
+    "lanes, no arrow": 24,
+    "tokens look at": 26,
+}  # and of numbers in squares where many are side by side
+DOTS = 200 / 72  # pixels of a picture to a point
+MEASURE = """() => {
+  const found = [], pictures = [], {clientWidth: width, clientHeight: height} = document.documentElement;
   for (let i = 0; i < Reveal.getTotalSlides(); i++) {
     Reveal.slide(i);
     const slide = Reveal.getCurrentSlide();
@@ -33,12 +42,50 @@ MEASURE = """inPicture => {
         found.push(`slide ${i + 1}: a picture without description or pixels`);
       if (part.tagName == "IMG") {
         const scale = Math.min(part.offsetWidth / part.naturalWidth, part.offsetHeight / part.naturalHeight);
-        if (scale * 13 * 100 / 72 < inPicture) found.push(`slide ${i + 1}: small letters in a picture`);
+        pictures.push([part.src.slice(-40), part.alt, scale]);
       }
     }
   }
-  return found;
+  return [found, pictures];
 }""".replace("SMALLEST", str(SMALLEST))
+
+PLAYER = {
+    ".chips": 28,
+    "h1": 28,
+    ".controls button": 28,
+    ".count": 24,
+    ".belt .letter": 28,
+    ".sum:not(.long)": 28,
+}
+PLAYER |= {
+    ".controls select": 22,
+    ".controls input": 22,
+    ".sum.long": 22,
+    ".belt .station": 22,
+    ".title .from": 22,
+}  # long lines
+TABLES = 22  # of the tables of a step at least; most have 28
+MANY_TABLES = {"d_x": 16}  # nine tables
+IN_THE_PLAYER = """([floors, tables, many]) => {
+  const found = new Set(), page = document.querySelector(".belt svg").getScreenCTM().a;
+  const sticks = part => part.scrollHeight > part.clientHeight + 1 || part.scrollWidth > part.clientWidth + 1;
+  const small = (top, floor) => [top, ...top.querySelectorAll("*")].some(part => {
+    const written = [...part.childNodes].some(node => node.nodeType == 3 && node.textContent.trim());
+    const scale = part.closest("svg") ? page : 1, size = parseFloat(getComputedStyle(part).fontSize) * scale;
+    return written && part.getBoundingClientRect().width && size < floor - 0.01;
+  });
+  for (const step of player.steps) {
+    for (let cell = 0; cell < (step.given ? 1 : step.recipes.length); cell++) {
+      player.open(`${step.name},${cell}`);
+      for (const [part, floor] of Object.entries({...floors, ".stage": many[step.name] ?? tables}))
+        for (const top of document.querySelectorAll(part))
+          if (small(top, floor)) found.add(`${step.name}: small letters in ${part}`);
+      for (const part of [".sum", ".stage", ".controls"])
+        if (sticks(document.querySelector(part))) found.add(`${step.name},${cell}: ${part} is too full`);
+    }
+  }
+  return [...found];
+}"""
 
 
 def opened(chromium, file, troubles):
@@ -52,31 +99,76 @@ def opened(chromium, file, troubles):
     return page
 
 
+@pytest.fixture(scope="module")
+def decks(tmp_path_factory):
+    """Makes the slides of a lesson, once, and notes the letters of its pictures: the file, {end: note}."""
+    made = {}
+
+    def deck(lesson):
+        if lesson not in made:
+            made[lesson] = with_notes(lesson, tmp_path_factory.mktemp("deck"))
+        return made[lesson]
+
+    return deck
+
+
+def with_notes(lesson, folder):
+    start, notes = folder / "profile_default" / "startup", folder / "notes"
+    start.mkdir(parents=True)
+    (start / "00.py").write_bytes(Path(__file__).with_name("letters.py").read_bytes())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IPYTHONDIR", str(folder))
+        patch.setenv("NOTE_LETTERS", str(notes))
+        patch.setenv(
+            "OPENBLAS_NUM_THREADS", "1"
+        )  # as lessons ask before they import NumPy: the notes need it
+        patch.setenv("OMP_NUM_THREADS", "1")
+        file = save_slides(lesson, folder)
+    lines = notes.read_text(encoding="utf-8").splitlines() if notes.exists() else []
+    return file, {note["end"]: note for note in map(json.loads, lines)}
+
+
+def too_small(pictures, notes, smallest=SMALLEST):
+    """The letters of pictures that are smaller than they should be, and what is cut or written over."""
+    found = []
+    for end, alt, scale in pictures:
+        found += [(alt[:40], trouble) for trouble in notes[end]["troubles"]]
+        crowded = next((pixels for words, pixels in CROWDED.items() if words in alt), smallest)
+        for text, points in notes[end]["letters"]:
+            floor = crowded if re.fullmatch(r"−?\d+\.\d+", text) else smallest
+            if points * DOTS * scale < floor:
+                found.append((alt[:40], text, round(points * DOTS * scale, 1)))
+    return found
+
+
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-def test_no_slide_overflows_and_every_letter_is_legible(path, chromium, tmp_path):
+def test_no_slide_overflows_and_every_letter_is_legible(path, chromium, decks):
     troubles = []
-    page = opened(chromium, save_slides(path.name[:2], tmp_path), troubles)
+    file, notes = decks(path.name[:2])
+    page = opened(chromium, file, troubles)
     assert page.evaluate("Reveal.getTotalSlides()") > 40
     for width, height in SIZES:
         page.set_viewport_size({"width": width, "height": height})
         page.wait_for_function(f"Math.abs(Reveal.getScale() - {height / 720}) < 0.01")
-        assert page.evaluate(MEASURE, SMALLEST_IN_A_PICTURE) == []
+        found, pictures = page.evaluate(MEASURE)
+        assert found == [] and too_small(pictures, notes) == [] and len(pictures) > 2
     page.close()
     assert troubles == []
 
 
-def test_a_slide_that_overflows_or_is_too_small_is_caught(chromium, tmp_path):
-    page = opened(chromium, save_slides("01", tmp_path), [])
+def test_a_slide_that_overflows_or_is_too_small_is_caught(chromium, decks):
+    file, notes = decks("01")
+    page = opened(chromium, file, [])
     page.add_style_tag(content=".reveal .pause { font-size: 20px; } .reveal h1 { height: 900px; }")
-    found = page.evaluate(MEASURE, 28)
-    assert any("small letters in a picture" in each for each in found)
+    found, pictures = page.evaluate(MEASURE)
     assert any("small letters: Write your guess down." in each for each in found)
     assert any("slide 1: H1 ends at" in each for each in found)
+    assert too_small([(end, alt, 0.9 * scale) for end, alt, scale in pictures], notes)
     page.close()
 
 
-def test_what_is_printed_appears_with_the_next_click(chromium, tmp_path):
-    page = opened(chromium, save_slides("01", tmp_path), [])
+def test_what_is_printed_appears_with_the_next_click(chromium, decks):
+    page = opened(chromium, decks("01")[0], [])
     page.keyboard.press("End")
     page.evaluate("Reveal.slide(0)")
     steps = 0
@@ -91,9 +183,9 @@ def test_what_is_printed_appears_with_the_next_click(chromium, tmp_path):
     page.close()
 
 
-def test_the_player_runs_on_its_slide(chromium, tmp_path):
+def test_the_player_runs_on_its_slide(chromium, decks):
     troubles = []
-    page = opened(chromium, save_slides("03", tmp_path), troubles)
+    page = opened(chromium, decks("03")[0], troubles)
     frames = [frame for frame in page.frames if frame != page.main_frame]
     place = "[...document.querySelectorAll('section section')].findIndex(s => s.querySelector('iframe'))"
     page.evaluate(f"Reveal.slide({place})")
@@ -110,3 +202,14 @@ def test_the_player_runs_on_its_slide(chromium, tmp_path):
     assert page.evaluate("Reveal.getSlidePastCount()") == here + 1
     page.close()
     assert len(frames) == 2 and troubles == []
+
+
+def test_the_letters_of_the_player_are_large_in_every_cell_of_every_step(chromium, decks):
+    page = opened(chromium, decks("03")[0], [])
+    frame = next(frame for frame in page.frames if frame != page.main_frame)
+    place = "[...document.querySelectorAll('section section')].findIndex(s => s.querySelector('iframe'))"
+    page.evaluate(f"Reveal.slide({place})")
+    frame.wait_for_function("innerWidth == 1266 || innerWidth == 1268")
+    assert frame.evaluate(IN_THE_PLAYER, [PLAYER, TABLES, MANY_TABLES]) == []
+    assert len(frame.evaluate(IN_THE_PLAYER, [{".chips": 29}, TABLES, {}])) == 76 + len(MANY_TABLES)
+    page.close()

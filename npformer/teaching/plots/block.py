@@ -8,7 +8,7 @@ import numpy as np
 
 from npformer.backend import Array
 from npformer.teaching.plots.lines import told_apart
-from npformer.teaching.plots.style import FAINT, GRADIENT, INK, describe, in_style, new_figure
+from npformer.teaching.plots.style import FAINT, GRADIENT, INK, describe, in_style, new_figure, staged
 from npformer.teaching.plots.tables import colours_of, write_number
 from npformer.teaching.plots.words import range_in_words, said, sentence
 
@@ -131,7 +131,8 @@ def gradient_by_depth(panels: Mapping[str, Mapping[str, Array]], *, across: int 
     for axes in grid[-1]:
         axes.set_xlabel("block (0 reads the words)")
     handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend([*handles, *marks.values()], [*labels, *marks], loc="outside lower center", ncols=4)
+    entries = [*handles, *marks.values()], [*labels, *marks]
+    figure.legend(*entries, loc="outside lower center", ncols=4, columnspacing=1 if staged() else 2)
     return describe(figure, _depth_in_words(panels))
 
 

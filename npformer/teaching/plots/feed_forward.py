@@ -6,13 +6,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npformer.backend import Array
-from npformer.teaching.plots.style import FAINT, INK, MEANING, POSITION, describe, in_style, new_figure
+from npformer.teaching.plots.style import (
+    FAINT,
+    INK,
+    MEANING,
+    POSITION,
+    describe,
+    in_style,
+    new_figure,
+    staged,
+)
 from npformer.teaching.plots.tables import colours_of, write_number
 from npformer.teaching.plots.words import said
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+GAPS = 0.9, 1.8, 0.9, 2.0  # in squares: a sign, the FFN, an arrow, the words at the left
+STAGE_GAPS = 0.6, 1.15, 0.5, 1.25
 
 
 @in_style
@@ -27,7 +39,9 @@ def lanes(meaning: Array, position: Array, output: Array, tokens: Sequence[str])
     figure = new_figure(12, 1.2 * T + 1)
     axes = figure.add_subplot()
     colours = colours_of(np.stack([meaning, position, total, output]), signed=True)
-    starts = (0.0, d + 0.9, 2 * d + 1.8, 3 * d + 5.4)
+    sign, box, arrow, words = STAGE_GAPS if staged() else GAPS
+    inside = 3 * d + 2 * sign + arrow  # where the FFN begins
+    starts = (0.0, d + sign, 2 * (d + sign), inside + box + arrow)
     names = {"meaning": MEANING, "order tag": POSITION, "input": INK, "output": INK}
     for start, (name, ink), rows in zip(
         starts, names.items(), (meaning, position, total, output), strict=True
@@ -38,10 +52,10 @@ def lanes(meaning: Array, position: Array, output: Array, tokens: Sequence[str])
             _write_strip(axes, row, start, lane, colours["vmax"])
     for lane, token in enumerate(tokens):
         axes.text(-0.3, lane, token, ha="right", va="center", fontsize=19)
-        _join_strips(axes, lane, d)
-    axes.text(3 * d + 3.6, -0.62, "one FFN", ha="center", fontsize=19, fontweight="bold")
-    axes.hlines(np.arange(T - 1) + 0.5, -2, 4 * d + 5.4, color=FAINT, linewidth=2, linestyle="dashed")
-    axes.set(xlim=(-2.1, 4 * d + 5.5), ylim=(T - 0.5, -1))
+        _join_strips(axes, lane, d, sign, box, arrow)
+    axes.text(inside + box / 2, -0.62, "one FFN", ha="center", fontsize=19, fontweight="bold")
+    axes.hlines(np.arange(T - 1) + 0.5, -words, starts[-1] + d, color=FAINT, linewidth=2, linestyle="dashed")
+    axes.set(xlim=(-words - 0.1, starts[-1] + d + 0.1), ylim=(T - 0.5, -1))
     axes.axis("off")
     return describe(figure, _lanes_in_words(total, output, tokens))
 
@@ -78,19 +92,21 @@ def _write_strip(axes: "Axes", row: Array, start: float, y: float, largest: floa
         write_number(axes, (start + column + 0.5, y), value, 1, largest, size=13)
 
 
-def _join_strips(axes: "Axes", lane: float, d: int) -> None:
+def _join_strips(axes: "Axes", lane: float, d: int, sign: float, box: float, arrow: float) -> None:
     """meaning + order tag = input → FFN → output, all at the height of one lane."""
     from matplotlib.patches import FancyBboxPatch
 
-    for x, sign in ((d + 0.45, "+"), (2 * d + 1.35, "=")):
-        axes.text(x, lane, sign, ha="center", va="center", fontsize=22)
-    box = FancyBboxPatch((3 * d + 2.7, lane - 0.25), 1.8, 0.5, boxstyle="round,pad=0,rounding_size=0.1")
-    box.set(facecolor="#F2F2F2", edgecolor=INK, linewidth=2.5)
-    axes.add_patch(box)
-    axes.text(3 * d + 3.6, lane, "FFN", ha="center", va="center", fontsize=17)
-    arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 2, "shrinkA": 0, "shrinkB": 0}
-    for tail in (3 * d + 1.9, 3 * d + 4.55):
-        axes.annotate("", (tail + 0.75, lane), (tail, lane), arrowprops=arrow)
+    for x, name in ((d + sign / 2, "+"), (2 * d + 1.5 * sign, "=")):
+        axes.text(x, lane, name, ha="center", va="center", fontsize=22)
+    before = 3 * d + 2 * sign  # the input ends there
+    corner = (before + arrow, lane - 0.25)
+    patch = FancyBboxPatch(corner, box, 0.5, boxstyle="round,pad=0,rounding_size=0.1")
+    patch.set(facecolor="#F2F2F2", edgecolor=INK, linewidth=2.5)
+    axes.add_patch(patch)
+    axes.text(before + arrow + box / 2, lane, "FFN", ha="center", va="center", fontsize=17)
+    line = {"arrowstyle": "-|>", "color": INK, "linewidth": 2, "shrinkA": 0, "shrinkB": 0}
+    for tail in (before + 0.1, before + arrow + box + 0.05):
+        axes.annotate("", (tail + arrow - 0.15, lane), (tail, lane), arrowprops=line)
 
 
 @in_style

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npformer.backend import Array
-from npformer.teaching.plots.style import INK, SIGNED_MAP, WEIGHT_MAP, describe, in_style, new_figure
+from npformer.teaching.plots.style import INK, SIGNED_MAP, WEIGHT_MAP, describe, in_style, new_figure, staged
 from npformer.teaching.plots.words import large_table_in_words, sentence, table_in_words
 
 if TYPE_CHECKING:
@@ -114,7 +114,8 @@ def matrices(
     across = min(across, len(named))
     down = math.ceil(len(named) / across)
     figure = new_figure(across * (0.78 * columns + 0.55) + 1, down * (0.62 * rows + 1.2))
-    figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.12)  # inches between the panels
+    gap = 0.04 if staged() else 0.12  # inches between the panels
+    figure.set_layout_engine("constrained", w_pad=gap, h_pad=gap)
     largest = max(colours_of(values, signed)["vmax"] for values in named.values())
     for place, (title, values) in enumerate(named.items(), 1):
         axes = figure.add_subplot(down, across, place)
