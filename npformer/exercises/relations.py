@@ -108,10 +108,26 @@ def not_finite(view: View) -> Seen | None:
     if found is None:
         return None
     what = "NaN" if np.isnan(found[0][found[1]]).any() else "infinite"
-    where = f", first at {tuple(int(i) for i in np.argwhere(found[1])[0])}" if found[0].ndim else ""
+    where = _where(found[1])
     rest = all(close(np.where(p, 0, a), np.where(p, 0, b)) for (a, p), (_, b) in zip(bad, pairs, strict=True))
     others = "; all other numbers agree" * rest
     return Seen(f"{{it}} is {what} where a number is asked for{where}{others}.", _NOT_FINITE)
+
+
+def _where(bad: Array) -> str:
+    """Where something stands: in whole columns, or from which place on."""
+    if bad.ndim == 0:
+        return ""
+    columns = bad.reshape(-1, bad.shape[-1])
+    whole = [str(j) for j in range(columns.shape[1]) if columns[1:, j].all()]  # row 0 may be another case
+    if (
+        bad.ndim == 2
+        and len(bad) > 2
+        and whole
+        and not np.delete(columns, list(map(int, whole)), axis=1).any()
+    ):
+        return f", in column{'s' * (len(whole) > 1)} {' and '.join(whole)}"
+    return f", first at {tuple(int(i) for i in np.argwhere(bad)[0])}"
 
 
 _NOT_FINITE = "Which line divides by 0, or takes a root, a logarithm or exp of what has none?"
@@ -203,7 +219,24 @@ def short(view: View) -> Seen | None:
                 return Seen(
                     f"{{it}} has one too many {name}, {end}.", "Where does the counting begin and end?"
                 )
+        if end := _end_that_is_right(view, axis):
+            return Seen(
+                f"{{it}} has too many {name}; the {end} of them are right.",
+                f"Which of the {name} are asked for?",
+            )
     return None
+
+
+def _end_that_is_right(view: View, axis: int) -> str:
+    """Which end of an axis that is too long holds the right numbers: "first", "last" or ""."""
+    pairs = list(zip(view.found, view.right, strict=True))
+    if any(a.ndim != b.ndim or a.shape[axis] < b.shape[axis] for a, b in pairs):
+        return ""
+    more = [(a.shape[axis] - b.shape[axis], a, b) for a, b in pairs]
+    if all(close(_slice(a, axis, slice(n, None)), b) for n, a, b in more):
+        return "last"
+    kept = ((a, b, b.shape[axis]) for a, b in pairs)
+    return "first" if all(close(_slice(a, axis, slice(None, n)), b) for a, b, n in kept) else ""
 
 
 def _entries(axis: int, ndim: int) -> str:
@@ -343,7 +376,7 @@ def ratio(a: Array, b: Array) -> float | None:
 
 
 CONSTANTS = {
-    "-1": -1.0,
+    "1": 1.0,
     "2": 2.0,
     "1/2": 0.5,
     "-2": -2.0,
