@@ -526,20 +526,29 @@ def scores_times(trial: Trial) -> Seen | None:
     )
 
 
+def _row_sums(trial: Trial) -> list[Array]:
+    pairs = [trial.both(probe) for probe in trial.subject.probes]
+    fits = all(pair and pair[0].shape == pair[1].shape for pair in pairs)
+    return [pair[0].sum(axis=-1) for pair in pairs if pair and fits]
+
+
+def no_exponential(trial: Trial) -> Seen | None:
+    """Shares that sum to 1, and come from the scores by something else than exp."""
+    sums = _row_sums(trial)
+    if not sums or not all(np.allclose(s, 1, atol=1e-6) for s in sums):
+        return None
+    return Seen(
+        "The rows sum to 1; two numbers of a row are not in the ratio e to the power of the difference "
+        "of their scores.",
+        "By which factor does exp grow when a score grows by 1, and is that so here?",
+    )
+
+
 def shares(trial: Trial) -> Seen | None:
     """Rows that do not sum to 1."""
-    pairs = [trial.both(probe) for probe in trial.subject.probes]
-    if not all(pair and pair[0].shape == pair[1].shape for pair in pairs):
-        return None
-    sums = [pair[0].sum(axis=-1) for pair in pairs if pair]
-    if all(np.allclose(s, 1, atol=1e-6) for s in sums):
-        return Seen(
-            "The rows sum to 1; two numbers of a row are not in the ratio e to the power of the difference "
-            "of their scores.",
-            "By which factor does exp grow when a score grows by 1, and is that so here?",
-        )
-    if any(np.allclose(s, 1, atol=2e-3) for s in sums):  # float16 has three digits
-        return None
+    sums = _row_sums(trial)
+    if not sums or any(np.allclose(s, 1, atol=2e-3) for s in sums):  # float16 has three digits
+        return no_exponential(trial)
     return Seen(
         f"The rows do not sum to 1: the first sums to {sums[0][0]:.3g}, the next to {sums[0][1]:.3g}.",
         "What do the numbers of one row sum to in a softmax, and what makes them do so?",
@@ -704,7 +713,7 @@ def turning(trial: Trial) -> Seen | None:
     if not close(*lengths):
         return Seen(
             "The two columns of a pair do not keep their length together, as a rotation would.",
-            "What do the two columns (a, b) of one pair become: which product has a minus, and are both a and b "
+            "What do the two columns (a, b) of one pair become: which product has a minus, and are a and b "
             "still the old ones in it?",
         )
     angles = np.arctan2(pair[0][1, 1::2], pair[0][1, 0::2])
@@ -712,6 +721,46 @@ def turning(trial: Trial) -> Seen | None:
         "Each pair of columns keeps its length and turns; from position 0 to 1 the pairs turn by the angles "
         f"{written(angles)}.",
         "By which angle does pair i turn in one step, and which columns are pair i?",
+    )
+
+
+# --- a loss, row by row ----------------------------------------------------------------------------
+
+
+def loss_by_row(trial: Trial) -> Seen | None:
+    """Whether the loss of one row is wrong already, and whether several rows give the mean of theirs."""
+    single, whole = [], []
+    for logits, targets, *more in trial.subject.probes:
+        rows = [trial.both((logits[[n]], targets[[n]], *more)) for n in range(len(targets))]
+        pair, told = trial.both((logits, targets, *more)), [row for row in rows if row and not row[0].ndim]
+        if pair is None or pair[0].ndim or len(told) < len(rows):
+            return None
+        single += [close(*row) for row in told]
+        whole.append(close(pair[0], np.asarray(np.mean([found for found, _ in told]))))
+    if all(single):
+        return Seen(
+            "For each row by itself {it} is right; for several rows it is not the mean of theirs.",
+            "How do N losses become one?",
+        )
+    if not all(whole):
+        return None
+    return limit_of_loss(trial) or Seen(
+        "For several rows {it} is the mean of the rows' losses, as it should be; the loss of a single row is "
+        "another one already.",
+        "What happens in one row, from its logits to its loss?",
+    )
+
+
+def limit_of_loss(trial: Trial) -> Seen | None:
+    """A loss that stops growing while the right class becomes ever less likely."""
+    more = trial.subject.probes[0][2:]
+    gaps = [np.array([[gap, 0.0, 0.0]]) for gap in (1.0, 50.0, 100.0)]
+    found = [pair[0] for logits in gaps if (pair := trial.both((logits, np.array([1]), *more)))]
+    if len(found) < len(gaps) or not close(found[1], found[2]) or close(found[0], found[1]):
+        return None
+    return Seen(
+        f"While the right class becomes ever less likely, {{it}} stops at {float(found[2]):.3g}.",
+        "Is a probability held above a limit before its logarithm is taken?",
     )
 
 
@@ -824,9 +873,12 @@ def halves_of_pairs(trial: Trial) -> Seen | None:
     tables = [pair for pair in pairs if pair]
     for start, good, bad in ((0, "sine", "cosine"), (1, "cosine", "sine")):
         if all(close(a[:, start::2], b[:, start::2]) for a, b in tables):
+            found, right = tables[0]
+            differ = [j for j in range(1 - start, found.shape[1], 2) if not close(found[:, j], right[:, j])]
+            some = "the" if 2 * len(differ) >= found.shape[1] - 2 else "some"
             return Seen(
-                f"All {good} columns agree, and the {bad} columns differ."
-                f"{_first_wave(*tables[0], 3 - start)}",
+                f"All {good} columns agree, and {some} {bad} columns differ."
+                f"{_first_wave(found, right, next((j for j in differ if j > 1), 0))}",
                 f"What is the angle of a {bad}, and what is done with it?",
             )
     found, _ = tables[0]
@@ -870,4 +922,9 @@ SPECIAL: dict[str, tuple[Callable[[Trial], Seen | None], ...]] = {
     "layer_norm.forward": (exchanged, added_for_multiplied, spread),
     "block.forward": (stations,),
 }
-LATER: dict[str, Callable[[Trial], Seen | None]] = {"softmax.forward": shares, "rope.forward": turning}
+LATER: dict[str, Callable[[Trial], Seen | None]] = {
+    "softmax.forward": shares,
+    "rope.forward": turning,
+    "cross_entropy.forward": loss_by_row,
+    "loss.smoothed": loss_by_row,
+}

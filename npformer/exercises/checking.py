@@ -131,6 +131,8 @@ def close(a: Array, b: Array, decimals: int) -> bool:
 
 def _nearest(fits: list[str], given: Array, question: Posed) -> list[str]:
     """Of several wrong answers those that are met to the last digit, where the answer has so many."""
+    if np.allclose(given, np.round(given, question.decimals), rtol=0, atol=1e-9):
+        return fits
     wrong = {code: np.asarray(question.wrong[code], float) for code in fits}
     exact = [code for code, value in wrong.items() if np.allclose(given, value, rtol=1e-7, atol=1e-9)]
     return exact or fits

@@ -125,6 +125,10 @@ def _rms_norm(x: Array, gamma: Array, eps: float) -> Array:
     return rms_norm_forward(x, RMSNormParams(gamma), eps=eps)[0]
 
 
+def _by_its_mean(x: Array, gamma: Array, eps: float) -> Array:
+    return gamma * x / np.sqrt(x.mean(axis=-1, keepdims=True) ** 2 + eps)
+
+
 def _gated(x: Array, *params: Array) -> Array:
     return gated_ffn_forward(x, GatedFFNParams(*params))[0]
 
@@ -355,6 +359,9 @@ def _softmax_backward_probed() -> Subject:
         landmarks={
             "dp as it arrived": lambda dp, p: dp,
             "dp·p": lambda dp, p: dp * p,
+            "p times dp less the plain sum of dp, in which no dp has a weight": lambda dp, p: (
+                p * (dp - dp.sum(axis=-1, keepdims=True))
+            ),
             "the gradient for the softmax of p: a softmax is taken once more": lambda dp, p: (
                 _softmax_backward(dp, _softmax(p))
             ),
@@ -560,7 +567,10 @@ def _rms_norm_probed() -> Subject:
         sizes=_NORM,
         unit="token",
         neutral={"gamma": 1.0, "eps": 1e-12},
-        landmarks={"x̂, before gamma": lambda x, gamma, eps: _rms_norm(x, np.ones_like(gamma), eps)},
+        landmarks={
+            "x̂, before gamma": lambda x, gamma, eps: _rms_norm(x, np.ones_like(gamma), eps),
+            "x over the size of its mean: the mean comes before the square": _by_its_mean,
+        },
     )
 
 

@@ -114,6 +114,12 @@ def not_finite(view: View) -> Seen | None:
     return Seen(f"{{it}} is {what} where a number is asked for{where}{others}.", _NOT_FINITE)
 
 
+def only_not_finite(view: View) -> Seen | None:
+    """NaN or infinities among numbers that are right."""
+    seen = not_finite(view)
+    return seen if seen and "all other numbers agree" in seen.says else None
+
+
 def _where(bad: Array) -> str:
     """Where something stands: in whole columns, or from which place on."""
     if bad.ndim == 0:
@@ -619,6 +625,29 @@ def affine(view: View) -> Seen | None:
     )
 
 
+def permuted(view: View) -> Seen | None:
+    """The right rows, columns or heads, in another order."""
+    pairs = list(zip(view.found, view.right, strict=True))
+    if any(a.shape != b.shape or a.ndim < 2 for a, b in pairs):
+        return None
+    for axis in range(pairs[0][0].ndim):
+        orders = [_order(np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0)) for a, b in pairs]
+        if all(sorted(order) == list(range(len(order))) for order in orders if order) and all(orders):
+            name = _entries(axis, pairs[0][0].ndim)
+            return Seen(
+                f"{{it}} has the right {name}, in another order; in the first call "
+                f"{', '.join(map(str, orders[0]))}.",
+                "Which line moves them?",
+            )
+    return None
+
+
+def _order(found: Array, right: Array) -> list[int]:
+    """Which entry of the right array each entry is; [] where one is none of them."""
+    places = [next((i for i, b in enumerate(right) if close(a, b)), -1) for a in found]
+    return places if min(places) >= 0 else []
+
+
 def shuffled(view: View) -> Seen | None:
     """All the right numbers, in other places."""
     pairs = list(zip(view.found, view.right, strict=True))
@@ -704,5 +733,6 @@ LOOKS: tuple[Callable[[View], Seen | None], ...] = (
     added,
     multiplied,
     affine,
+    permuted,
     shuffled,
 )

@@ -25,6 +25,7 @@ from npformer.exercises.relations import (
     no_entries,
     not_finite,
     nothing_finite,
+    only_not_finite,
     same_for_all,
     tried,
 )
@@ -101,7 +102,7 @@ def _right_numbers(exercise: Exercise, function: Function, found: tuple[Outcome,
         if same_outcome(answer, expected, ROUGH):
             continue
         if words()[code].kind == "note":
-            note = passed(f"Every other check agrees. {_noted(code, answer)}", (code,))
+            note = passed(_noted(code, answer), (code,))
         elif _fails(answer):
             return known(exercise, found, [(code,)], "known_mistake")
         else:
@@ -122,9 +123,11 @@ def _fails(answer: Outcome) -> bool:
 
 def _noted(code: str, answer: Outcome) -> str:
     """What is remarked: with a finite answer, that probabilities are held above a limit."""
-    if _fails(answer):
-        return words()[code].sees
-    return f"{words()[code].sees.rstrip('.')}: p is held above a small number before its logarithm is taken."
+    sees = words()[code].sees
+    if code == "PE-ODD-D":
+        return f"Every check agrees. {sees}"
+    why = "" if _fails(answer) else " There p is held above a small number before its logarithm is taken."
+    return f"Every other check agrees. {sees}{why}"
 
 
 LARGE = {"SM": "Are two scores such as 1000 and 999 still 1 apart when exp meets them?"}
@@ -344,6 +347,7 @@ def _look(
         or (tried(BEFORE[exercise_id], trial) if exercise_id in BEFORE else None)
         or first_relation(view)
         or tried(nothing_finite, view)
+        or tried(only_not_finite, view)
         or first_behaviour(trial, special)
         or tried(not_finite, view)
         or tried(along, view, DIRECTIONS.get(exercise_id, {}))
