@@ -569,7 +569,7 @@ def _rms_norm_probed() -> Subject:
         neutral={"gamma": 1.0, "eps": 1e-12},
         landmarks={
             "x̂, before gamma": lambda x, gamma, eps: _rms_norm(x, np.ones_like(gamma), eps),
-            "x over the size of its mean: the mean comes before the square": _by_its_mean,
+            "gamma x over the size of x's mean: the mean comes before the square": _by_its_mean,
         },
     )
 

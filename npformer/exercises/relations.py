@@ -368,7 +368,7 @@ def _factor_of_a_landmark(view: View) -> Seen | None:
         ratios = [ratio(a, np.asarray(_called(thing, args))) for a, args in pairs]
         name = named_factor([r for r in ratios if r], view.sizes) if all(ratios) else ""
         if name:
-            asks = "Which factor is asked for, and which size does it follow?"
+            asks = "What is asked for instead, and which factor belongs to it?"
             return Seen(f"{{it}} is {words}, multiplied by {name}.", asks)
     return None
 

@@ -456,6 +456,8 @@ def _parts(exercise_id: str, found: tuple[Outcome, ...], expected: tuple[Outcome
     if any(a.shape != b.shape for a, b in pairs):
         return "It runs and returns numbers."
     said = "The shape is right." if len(pairs) == len(found) else "The shapes are right."
+    if any(outcome.error for outcome in found):
+        said = "Where it runs, the shape is right."
     a, b = pairs[0]
     if exercise_id == "pe.table":
         same_columns = [j for j in range(a.shape[1]) if same(a[:, j], b[:, j], 2e-6)]
