@@ -230,6 +230,20 @@ _NEAR_LOSSES: dict[str, Look] = {
 }
 
 
+_NEAR_SMOOTHED: dict[str, Look] = {
+    "the loss of a softmax that is taken twice": lambda z, t, e: _smoothed(_softmax(z), t, e),
+    "the loss without the part of epsilon that belongs to the right class": lambda z, t, e: (
+        _smoothed(z, t, e) + (e / z.shape[1] * np.log(_of_targets(z, t))).mean()
+    ),
+    "the loss of smoothed probabilities, with targets of 0 and 1": lambda z, t, e: (
+        -np.log((1 - e) * _of_targets(z, t) + e / z.shape[1]).mean()
+    ),
+    "a mean of probabilities, without a logarithm": lambda z, t, e: (
+        (1 - e) * _of_targets(z, t).mean() + e / z.shape[1]
+    ),
+}
+
+
 def _neighbour(step: int) -> Look:
     return lambda ids, E: E[(ids + step) % len(E)] * E.shape[1] ** 0.5
 
@@ -449,18 +463,7 @@ def _loss_smoothed_probed() -> Subject:
         sizes="logits: N V",
         cancels=_SHIFT,
         neutral={"epsilon": 0.0},
-        landmarks={
-            "the loss of a softmax that is taken twice": lambda z, t, e: _smoothed(_softmax(z), t, e),
-            "the loss without the part of epsilon that belongs to the right class": lambda z, t, e: (
-                _smoothed(z, t, e) + (e / z.shape[1] * np.log(_of_targets(z, t))).mean()
-            ),
-            "the loss of smoothed probabilities, with targets of 0 and 1": lambda z, t, e: (
-                -np.log((1 - e) * _of_targets(z, t) + e / z.shape[1]).mean()
-            ),
-            "a mean of probabilities, without a logarithm": lambda z, t, e: (
-                (1 - e) * _of_targets(z, t).mean() + e / z.shape[1]
-            ),
-        },
+        landmarks=_NEAR_SMOOTHED,
     )
 
 

@@ -369,8 +369,16 @@ def _factor_of_a_landmark(view: View) -> Seen | None:
         name = named_factor([r for r in ratios if r], view.sizes) if all(ratios) else ""
         if name:
             asks = "What is asked for instead, and which factor belongs to it?"
+            if _proportional_to(view, thing):
+                asks = "Which factor is asked for, and which size does it follow?"
             return Seen(f"{{it}} is {words}, multiplied by {name}.", asks)
     return None
+
+
+def _proportional_to(view: View, thing: Callable[..., Any]) -> bool:
+    """Whether the right answer is a multiple of it, too."""
+    pairs = zip(view.right, view.arguments, strict=True)
+    return all(b.size > 1 and ratio(b, np.asarray(_called(thing, args))) for b, args in pairs)
 
 
 def ratio(a: Array, b: Array) -> float | None:
