@@ -62,7 +62,7 @@ def read_numbers(answer: Any, shape: tuple[int, ...]) -> Array | None:
     if isinstance(answer, str | bytes):
         answer = _parsed(answer.decode(errors="replace") if isinstance(answer, bytes) else str(answer), shape)
     elif isinstance(answer, list | tuple) and any(isinstance(part, str) for part in answer):
-        answer = [read_number(part) if isinstance(part, str) else part for part in answer]
+        answer = _all([read_number(part) if isinstance(part, str) else part for part in answer])
     if answer is None or isinstance(answer, bool | np.bool_):
         return None
     try:
@@ -75,12 +75,23 @@ def read_numbers(answer: Any, shape: tuple[int, ...]) -> Array | None:
 
 def _parsed(text: str, shape: tuple[int, ...]) -> Any:
     text = re.sub(r"^[^\W\d]\w*\s*=\s*", "", text.strip()).rstrip(".").replace("−", "-")
-    if shape:  # a list, with commas or without; between semicolons a comma is a decimal one
-        text = text.strip("[]()")
-        parts = text.split(";") if ";" in text else text.replace(",", " ").split()
-        return [read_number(part) for part in parts if part.strip()]
+    if shape:
+        return _all([read_number(part) for part in _parts(text.strip("[]()"), int(np.prod(shape)))])
     number = read_number(text)
     return _literal(text) if number is None else number
+
+
+def _parts(text: str, count: int) -> list[str]:
+    """The numbers of a list: between semicolons, between commas or spaces, or with decimal commas."""
+    if ";" in text:
+        return [part for part in text.split(";") if part.strip()]
+    words = text.split()
+    decimal = len(words) == count and all(re.fullmatch(r"[+-]?\d+(,\d+)?%?", part) for part in words)
+    return words if decimal else text.replace(",", " ").split()
+
+
+def _all(numbers: list[Any]) -> list[Any] | None:
+    return None if any(number is None for number in numbers) else numbers
 
 
 def _literal(text: str) -> Any:

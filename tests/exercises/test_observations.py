@@ -264,7 +264,10 @@ def test_a_truth_value_is_read_or_not(said, truth):
 def test_a_list_may_hold_fractions_and_shares_and_decimal_commas():
     for answer in (["1/8", 0.375, "50%"], "0,125; 0,375; 0,5", "p = [0.125, 3/8, 0.5]"):
         assert check("attention.softmax", answer)
-    assert check("attention.softmax", ["1/8", "x", "1/2"]).status == "unrecognised"
+    assert check("attention.softmax", "0,125 0,375 0,500") and check("attention.softmax", "0.125, 0.375, 0.5")
+    assert check("addition.vector", "2,0 , 3, 6") and check("addition.vector", "2 0 3 6")
+    for answer in (["1/8", "x", "1/2"], "1|3|4", "1 3 x"):
+        assert check("attention.softmax", answer).status == "error"
 
 
 def test_there_is_homework_enough():
