@@ -55,6 +55,8 @@ def first_behaviour(trial: Trial, special: tuple[Callable[[Trial], Seen | None],
         unused,
         other_argument,
         exchanged,
+        transposed_weights,
+        added_for_multiplied,
         at_neutral,
         too_wide,
         too_narrow,
@@ -91,8 +93,9 @@ def unused(trial: Trial) -> Seen | None:
         pairs = list(zip(before, map(trial.both, trial.with_argument(name, other)), strict=True))
         if all(a and b and _equal(a[0], b[0]) for a, b in pairs):
             if any(a and b and not _equal(a[1], b[1]) for a, b in pairs):
+                there = " there" if len(trial.subject.outputs) > 1 else ""
                 return Seen(
-                    f"{{it}} does not change when {name} does: {name} is not used.",
+                    f"{{it}} does not change when {name} does: {name} is not used{there}.",
                     f"Where does {name} enter?",
                 )
     return None
@@ -182,6 +185,48 @@ def _swapped(probe: Arguments, a: int, b: int) -> Arguments:
     changed = list(probe)
     changed[a], changed[b] = probe[b], probe[a]
     return tuple(changed)
+
+
+def added_for_multiplied(trial: Trial) -> Seen | None:
+    """A factor, such as gamma, that is added: the answer grows by as much as the factor does."""
+    for name, value in trial.subject.neutral.items():
+        if value != 1 or not isinstance(trial.subject.probes[0][trial.subject.names.index(name)], np.ndarray):
+            continue
+        place = trial.subject.names.index(name)
+        changed = list(trial.with_argument(name, other))
+        grown = [
+            (trial.both(new), trial.both(old), new[place] - old[place])
+            for old, new in zip(trial.subject.probes, changed, strict=True)
+        ]
+        if all(a and b and close(a[0] - b[0], np.broadcast_to(more, a[0].shape)) for a, b, more in grown):
+            return Seen(
+                f"{{it}} grows by as much as {name} does: {name} is added.",
+                f"What is {name} to do with the numbers that it meets?",
+            )
+    return None
+
+
+def transposed_weights(trial: Trial) -> Seen | None:
+    """The answer is right once weights are handed over transposed: they are used transposed."""
+    places = [k for k, name in enumerate(trial.subject.names) if name[0] == "W"]
+    for turned in (c for n in range(1, len(places) + 1) for c in combinations(places, n)):
+        pairs = [
+            (trial.answer(_transposed(probe, turned), right=False), trial.answer(probe, right=True))
+            for probe in trial.subject.probes
+        ]
+        if all(a and close(a[trial.output], b[trial.output]) for a, b in pairs):
+            names = " and ".join(trial.subject.names[k] for k in turned)
+            fits = "fits" if len(turned) == 1 else "fit"
+            return Seen(
+                f"{names} {fits} only the other way round: with rows and columns exchanged before the call, "
+                "{it} is right.",
+                "Which axis of x meets which axis of a weight in x W?",
+            )
+    return None
+
+
+def _transposed(probe: Arguments, places: tuple[int, ...]) -> Arguments:
+    return tuple(part.T if k in places else part for k, part in enumerate(probe))
 
 
 def at_neutral(trial: Trial) -> Seen | None:
@@ -280,11 +325,17 @@ def too_wide(trial: Trial) -> Seen | None:
         for name, probe, changed in _changed_in_part(trial, last)
         if (reach := _reach(trial, probe, changed)) is not None
     ]
-    far = [(name, a, b) for name, a, b in reaches if not b.all() and (a & ~b).any()]
+    seen = {name for name, _, b in reaches if b.any()}
+    # a token of which nothing arrives, as one whose units are all off, does not show what it may reach
+    far = [
+        (name, a, b)
+        for name, a, b in reaches
+        if not b.all() and (a & ~b).any() and (b.any() or name not in seen)
+    ]
     if not far:
         return None
     name, student, right = far[0]
-    if not any(b.any() for other, _, b in reaches if other == name):
+    if name not in seen:
         return Seen(
             f"{{it}} changes when {name} does; it should depend on other arguments only.",
             f"Where does {name} enter?",
@@ -475,14 +526,29 @@ def scores_times(trial: Trial) -> Seen | None:
     )
 
 
+def _row_sums(trial: Trial) -> list[Array]:
+    pairs = [trial.both(probe) for probe in trial.subject.probes]
+    fits = all(pair and pair[0].shape == pair[1].shape for pair in pairs)
+    return [pair[0].sum(axis=-1) for pair in pairs if pair and fits]
+
+
+def no_exponential(trial: Trial) -> Seen | None:
+    """Shares that sum to 1, and come from the scores by something else than exp."""
+    sums = _row_sums(trial)
+    if not sums or not all(np.allclose(s, 1, atol=1e-6) for s in sums):
+        return None
+    return Seen(
+        "The rows sum to 1; two numbers of a row are not in the ratio e to the power of the difference "
+        "of their scores.",
+        "By which factor does exp grow when a score grows by 1, and is that so here?",
+    )
+
+
 def shares(trial: Trial) -> Seen | None:
     """Rows that do not sum to 1."""
-    pairs = [trial.both(probe) for probe in trial.subject.probes]
-    if not all(pair and pair[0].shape == pair[1].shape for pair in pairs):
-        return None
-    sums = [pair[0].sum(axis=-1) for pair in pairs if pair]
-    if any(np.allclose(s, 1, atol=2e-3) for s in sums):  # float16 has three digits
-        return None
+    sums = _row_sums(trial)
+    if not sums or any(np.allclose(s, 1, atol=2e-3) for s in sums):  # float16 has three digits
+        return no_exponential(trial)
     return Seen(
         f"The rows do not sum to 1: the first sums to {sums[0][0]:.3g}, the next to {sums[0][1]:.3g}.",
         "What do the numbers of one row sum to in a softmax, and what makes them do so?",
@@ -500,6 +566,8 @@ def weights(trial: Trial) -> Seen | None:
     free = [(products, w, d_k) for products, d_k, mask, w in shown if mask is None or mask.all()]
     found = [scale(products, w) for products, w, _ in free]
     known = [s for s in found if s]
+    if later_keys_hidden([w for _, w, _ in free]):
+        return OWN_MASK
     if len(known) < len(found):
         return _no_softmax([w for *_, w in shown])
     if not np.allclose(known, [d_k**-0.5 for *_, d_k in free], rtol=1e-4):
@@ -509,6 +577,22 @@ def weights(trial: Trial) -> Seen | None:
         asks = "What has a hidden score to be, so that exp makes 0 of it?"
         return Seen("Keys that the mask hides still get weight.", asks)
     return None
+
+
+OWN_MASK = Seen(
+    "Where nothing is to be hidden, keys that stand later than the query get no weight, and the others do: "
+    "a causal mask.",
+    "Which keys may a query look at when no mask is given?",
+)
+
+
+def later_keys_hidden(shown: list[Array]) -> bool:
+    """Whether every weight above the diagonal is 0, and none on it or below."""
+    above = [np.triu(np.ones(w.shape[-2:], bool), k=1) for w in shown]
+    return all(
+        hidden.any() and (w[..., ~hidden] > 0).all() and not w[..., hidden].any()
+        for w, hidden in zip(shown, above, strict=True)
+    )
 
 
 def _no_softmax(shown: list[Array]) -> Seen:
@@ -620,17 +704,63 @@ def turning(trial: Trial) -> Seen | None:
     pair, general = trial.both((east,)), trial.both(trial.subject.probes[0])
     if pair is None or general is None or pair[0].shape != (T, d) or general[0].shape != (T, d):
         return None
+    if close(pair[0] - east, general[0] - trial.subject.probes[0][0]):
+        return Seen(
+            "{it} is x with numbers added to it that do not depend on x: nothing is turned.",
+            "What does a rotation make of a row of zeros?",
+        )
     lengths = [np.hypot(a[:, 0::2], a[:, 1::2]) for a in (general[0], trial.subject.probes[0][0])]
     if not close(*lengths):
         return Seen(
             "The two columns of a pair do not keep their length together, as a rotation would.",
-            "What do the two columns (a, b) of one pair become: which product has a minus?",
+            "What do the two columns (a, b) of one pair become: which product has a minus, and are a and b "
+            "still the old ones in it?",
         )
     angles = np.arctan2(pair[0][1, 1::2], pair[0][1, 0::2])
     return Seen(
         "Each pair of columns keeps its length and turns; from position 0 to 1 the pairs turn by the angles "
         f"{written(angles)}.",
         "By which angle does pair i turn in one step, and which columns are pair i?",
+    )
+
+
+# --- a loss, row by row ----------------------------------------------------------------------------
+
+
+def loss_by_row(trial: Trial) -> Seen | None:
+    """Whether the loss of one row is wrong already, and whether several rows give the mean of theirs."""
+    single, whole = [], []
+    for logits, targets, *more in trial.subject.probes:
+        rows = [trial.both((logits[[n]], targets[[n]], *more)) for n in range(len(targets))]
+        pair, told = trial.both((logits, targets, *more)), [row for row in rows if row and not row[0].ndim]
+        if pair is None or pair[0].ndim or len(told) < len(rows):
+            return None
+        single += [close(*row) for row in told]
+        whole.append(close(pair[0], np.asarray(np.mean([found for found, _ in told]))))
+    if all(single):
+        return Seen(
+            "For each row by itself {it} is right; for several rows it is not the mean of theirs.",
+            "How do N losses become one?",
+        )
+    if not all(whole):
+        return None
+    return limit_of_loss(trial) or Seen(
+        "For several rows {it} is the mean of the rows' losses, as it should be; the loss of a single row is "
+        "another one already.",
+        "What happens in one row, from its logits to its loss?",
+    )
+
+
+def limit_of_loss(trial: Trial) -> Seen | None:
+    """A loss that stops growing while the right class becomes ever less likely."""
+    more = trial.subject.probes[0][2:]
+    gaps = [np.array([[gap, 0.0, 0.0]]) for gap in (1.0, 50.0, 100.0)]
+    found = [pair[0] for logits in gaps if (pair := trial.both((logits, np.array([1]), *more)))]
+    if len(found) < len(gaps) or not close(found[1], found[2]) or close(found[0], found[1]):
+        return None
+    return Seen(
+        f"While the right class becomes ever less likely, {{it}} stops at {float(found[2]):.3g}.",
+        "Is a probability held above a limit before its logarithm is taken?",
     )
 
 
@@ -661,6 +791,12 @@ def fit(tables: tuple[Array, ...]) -> Fit | None:
 
 
 def _fit_one(table: Array) -> Fit | None:
+    found = speeds(table)
+    return _base(*found) if found else None
+
+
+def speeds(table: Array) -> tuple[Array, str] | None:
+    """By how much each pair turns from row to row, and the layout, where sines and cosines explain all."""
     if table.ndim != 2 or len(table) < 3 or table.shape[1] % 2 or not np.isfinite(table).all():
         return None
     sines, layout = _layout(table[0])
@@ -670,12 +806,12 @@ def _fit_one(table: Array) -> Fit | None:
     sine, cosine = table[:, sines], table[:, ~sines]
     # sin 2ω = 2 sin ω cos ω tells cos ω, and the two together tell ω
     cos_w = sine[2] / (2 * np.where(sine[1] == 0, np.inf, sine[1]))
-    speeds = np.arctan2(sine[1], cos_w)
-    angles = np.arange(len(table))[:, None] * speeds
+    turns = np.arctan2(sine[1], cos_w)
+    angles = np.arange(len(table))[:, None] * turns
     explained = np.allclose(sine, np.sin(angles), atol=1e-4) and np.allclose(
         cosine, np.cos(angles), atol=1e-4
     )
-    return _base(speeds, layout) if explained else None
+    return (turns, layout) if explained else None
 
 
 def _layout(row: Array) -> tuple[Array, str]:
@@ -705,10 +841,27 @@ def table_fits(trial: Trial) -> Seen | None:
         return None
     found = fit(tuple(pair[0] for pair in pairs if pair))
     if found is None:
-        return None
+        return _other_speeds(next(pair[0] for pair in pairs if pair))
+    if abs(found.base - 1) < 1e-2:
+        return Seen(
+            "Sines and cosines stand where they should, and all pairs turn equally fast.",
+            "What makes a later pair slower, and what does that number come to in pair 1?",
+        )
     return Seen(
         f"Sines, cosines and pairs fit exactly ({found.layout}), with a base of about {found.base:.3g}.",
         "Which base does the paper choose, and how do its speeds fall along the row?",
+    )
+
+
+def _other_speeds(table: Array) -> Seen | None:
+    """Sines and cosines in the paper's places, at speeds of which hardly anything is left in some pair."""
+    turns, layout = speeds(table) or (np.zeros(1), "")
+    if layout != "interleaved" or np.abs(turns).min() > 1e-6:
+        return None
+    return Seen(
+        "Sines and cosines stand where they should; from row to row the pairs turn by "
+        f"{written(turns)} radians (whole turns do not show), which is next to nothing in some of them.",
+        "By what is the position divided in columns 2 and 3: what does that come to, bracket by bracket?",
     )
 
 
@@ -720,9 +873,12 @@ def halves_of_pairs(trial: Trial) -> Seen | None:
     tables = [pair for pair in pairs if pair]
     for start, good, bad in ((0, "sine", "cosine"), (1, "cosine", "sine")):
         if all(close(a[:, start::2], b[:, start::2]) for a, b in tables):
+            found, right = tables[0]
+            differ = [j for j in range(1 - start, found.shape[1], 2) if not close(found[:, j], right[:, j])]
+            some = "the" if 2 * len(differ) >= found.shape[1] - 2 else "some"
             return Seen(
-                f"All {good} columns agree, and the {bad} columns differ."
-                f"{_first_wave(*tables[0], 3 - start)}",
+                f"All {good} columns agree, and {some} {bad} columns differ."
+                f"{_first_wave(found, right, next((j for j in differ if j > 1), 0))}",
                 f"What is the angle of a {bad}, and what is done with it?",
             )
     found, _ = tables[0]
@@ -763,7 +919,12 @@ SPECIAL: dict[str, tuple[Callable[[Trial], Seen | None], ...]] = {
     "ffn.backward": (one_slope,),
     "softmax.forward": (scores_times,),
     "attention.forward": (unused, weights),
-    "layer_norm.forward": (spread,),
+    "layer_norm.forward": (exchanged, added_for_multiplied, spread),
     "block.forward": (stations,),
 }
-LATER: dict[str, Callable[[Trial], Seen | None]] = {"softmax.forward": shares, "rope.forward": turning}
+LATER: dict[str, Callable[[Trial], Seen | None]] = {
+    "softmax.forward": shares,
+    "rope.forward": turning,
+    "cross_entropy.forward": loss_by_row,
+    "loss.smoothed": loss_by_row,
+}

@@ -1,6 +1,5 @@
-"""`check`: one answer in, one result out. Letters, truth values and numbers are read here."""
+"""`check`: one answer in, one result out. Letters, truth values and numbers are judged here."""
 
-import ast
 from typing import Any
 
 import numpy as np
@@ -9,11 +8,9 @@ from npformer.backend import Array
 from npformer.exercises.bank import Exercise, confusions, find, record
 from npformer.exercises.computed import Posed, posed, tolerance
 from npformer.exercises.mistakes import words
+from npformer.exercises.reading import LETTERS, TRUTHS, read_letter, read_numbers, read_truth
 from npformer.exercises.result import Result, passed, unanswered
 from npformer.exercises.verdict import check_function
-
-LETTERS = "abcdef"
-WORDS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 
 def check(exercise_id: str, answer: Any, *, level: int = 1) -> Result:
@@ -76,24 +73,11 @@ def _unreadable(wanted: str) -> Result:
 # --- letters and truth values ----------------------------------------------------------------------
 
 
-def _word(answer: Any) -> str:
-    """An answer as a word: the only entry of a list, without quotes, brackets and full stops."""
-    if isinstance(answer, list | tuple | np.ndarray) and np.size(answer) == 1:
-        answer = np.asarray(answer, object).ravel()[0]
-    if isinstance(answer, bytes):
-        answer = answer.decode(errors="replace")
-    if isinstance(answer, float) and answer.is_integer():
-        answer = int(answer)
-    return str(answer).strip().strip("'\"()[].,:; ").casefold()
-
-
 def check_choice(exercise: Exercise, answer: Any) -> Result:
-    """A letter, or the number of an option counted from 1."""
+    """A letter, the number of an option counted from 1, or the option itself."""
     options = dict(zip(LETTERS, exercise.options, strict=False))
-    letter = _word(answer)
-    if len(letter) == 1 and letter in "123456"[: len(options)]:
-        letter = LETTERS[int(letter) - 1]
-    if letter not in options:
+    letter = read_letter(answer, [option.text for option in exercise.options])
+    if not letter:
         return _unreadable(f"a letter from a to {max(options)}")
     option = options[letter]
     if letter == exercise.right:
@@ -103,10 +87,10 @@ def check_choice(exercise: Exercise, answer: Any) -> Result:
 
 def check_truth(exercise: Exercise, answer: Any) -> Result:
     """True or False; 1 and 0 and the words count too."""
-    said = WORDS.get(_word(answer))
+    said = read_truth(answer)
     if said is None:
         return _unreadable("True or False")
-    if said == WORDS[exercise.right]:
+    if said == TRUTHS[exercise.right]:
         return passed()
     option = exercise.options[0]
     return Result("known_mistake", (option.confusion,), option.says, "", exercise.question)
@@ -115,46 +99,15 @@ def check_truth(exercise: Exercise, answer: Any) -> Result:
 # --- numbers ---------------------------------------------------------------------------------------
 
 
-def read_numbers(answer: Any, shape: tuple[int, ...]) -> Array | None:
-    """The numbers of an answer, also of "0.030", "0,03", "[1, 2]" or a list in a list, or None."""
-    if isinstance(answer, str | bytes):
-        answer = _parsed(answer.decode(errors="replace") if isinstance(answer, bytes) else str(answer), shape)
-    if answer is None or isinstance(answer, bool | np.bool_):
-        return None
-    try:
-        given = np.asarray(answer, float)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    lonely = given.size == int(np.prod(shape)) and (given.ndim < 2 or max(given.shape) == given.size)
-    return given.reshape(shape) if lonely else given
-
-
-def _parsed(text: str, shape: tuple[int, ...]) -> Any:
-    text = text.strip().rstrip(".").replace("−", "-")
-    if not shape and text.count(",") == 1:
-        text = text.replace(",", ".")
-    if shape:  # a list, with commas or without
-        text = f"[{', '.join(text.strip('[]()').replace(',', ' ').replace(';', ' ').split())}]"
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-        return _or_none(text)
-
-
-def _or_none(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
 def check_numbers(exercise: Exercise, answer: Any, name: str) -> Result:
     """A number or a list of numbers, for the parameters that belong to the student's name."""
     question = posed(exercise.recipe, exercise.id, name)
     right = np.asarray(question.answer, float)
     given = read_numbers(answer, right.shape)
     if given is None:
-        return _unreadable("a number such as 0.25" if right.ndim == 0 else f"a list of {right.size} numbers")
+        return _unreadable(
+            "a number such as 0.25, without words" if right.ndim == 0 else f"a list of {right.size} numbers"
+        )
     if close(given, right, question.decimals):
         return passed()
     fits = [
@@ -163,7 +116,7 @@ def check_numbers(exercise: Exercise, answer: Any, name: str) -> Result:
         if close(given, np.asarray(value, float), question.decimals)
     ]
     if fits:
-        return _named(exercise, fits, _right_first(given, question))
+        return _named(exercise, _nearest(fits, given, question), _right_first(given, question))
     seen, asks = _rounded(given, question) or _likeness(given, right, question.decimals)
     if seen:
         return Result("unrecognised", (), seen, "", asks)
@@ -174,6 +127,15 @@ def check_numbers(exercise: Exercise, answer: Any, name: str) -> Result:
 def close(a: Array, b: Array, decimals: int) -> bool:
     """Equal to the decimals that are asked for; the last one may be off by a little more than its half."""
     return a.shape == b.shape and bool((np.abs(a - b) <= tolerance(decimals)).all())
+
+
+def _nearest(fits: list[str], given: Array, question: Posed) -> list[str]:
+    """Of several wrong answers those that are met to the last digit, where the answer has so many."""
+    if np.allclose(given, np.round(given, question.decimals), rtol=0, atol=1e-9):
+        return fits
+    wrong = {code: np.asarray(question.wrong[code], float) for code in fits}
+    exact = [code for code, value in wrong.items() if np.allclose(given, value, rtol=1e-7, atol=1e-9)]
+    return exact or fits
 
 
 def _named(exercise: Exercise, fits: list[str], first: str) -> Result:
@@ -197,13 +159,15 @@ def _rounded(given: Array, question: Posed) -> tuple[str, str] | None:
         return None
     for kept in range(question.decimals - 1, -1, -1):
         unit = 10.0**-kept
-        for coarse, how in ((np.round(right, kept), "rounded"), (np.trunc(right / unit) * unit, "cut off")):
-            if np.allclose(given, coarse, rtol=0, atol=1e-9):
-                seen = (
-                    f"This is right as far as it goes: it is {how} after {kept} decimals, "
-                    f"and {question.decimals} are asked for."
-                )
-                return seen, "How many decimals does the task ask for?"
+        whole = np.allclose(given / unit, np.round(given / unit), rtol=0, atol=1e-9)
+        rounded = np.abs(given - right).max() <= (0.5 + 1e-9) * unit  # a half may go either way
+        cut = np.allclose(given, np.trunc(right / unit) * unit, rtol=0, atol=1e-9)
+        if given.any() and whole and (rounded or cut):
+            seen = (
+                f"This is right as far as it goes: it is {'rounded' if rounded else 'cut off'} after {kept} "
+                f"decimals, and {question.decimals} are asked for."
+            )
+            return seen, "How many decimals does the task ask for?"
     return None
 
 
@@ -215,12 +179,7 @@ def _likeness(given: Array, right: Array, decimals: int) -> tuple[str, str]:
         seen = "Only the sign differs." if right.ndim == 0 else "The sizes are right, and every sign differs."
         return seen, "Where does a sign get lost?"
     if right.ndim == 0:
-        is_one_off = decimals == 0 and abs(right) >= FEW and abs(given - right) == 1
-        return (
-            ("One off.", "Are the first and the last both counted, and only once?")
-            if is_one_off
-            else ("", "")
-        )
+        return _count_like(given, right) if decimals == 0 else ("", "")
     if close(np.sort(given), np.sort(right), decimals):
         return "The numbers are the right ones, in another order.", "Which number belongs to which place?"
     if close(abs(given), abs(right), decimals):
@@ -233,6 +192,16 @@ def _likeness(given: Array, right: Array, decimals: int) -> tuple[str, str]:
     return "", ""
 
 
+def _count_like(given: Array, right: Array) -> tuple[str, str]:
+    """What is seen of a count that is nearly right."""
+    if abs(right) >= FEW and abs(given - right) == 1:
+        return "One off.", "Are the first and the last both counted, and only once?"
+    if abs(right) >= MANY and abs(given - right) < 0.01 * abs(right):
+        return "The size is right; a count is asked for, to its last digit.", "What is counted, part by part?"
+    return "", ""
+
+
+MANY = 1000  # of a larger whole number a few more or less are left out by rounding
 FEW = 10  # of a smaller whole number "one off" would leave nothing to think about
 
 

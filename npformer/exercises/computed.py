@@ -86,6 +86,7 @@ def pe_entry(rng: Rng) -> Posed:
     row, wrong = _table_rows(p, d)
     angle = p / 10000 ** ((j - 1) / d)
     ends = {"CF-COLUMN-FROM-1": row[j - 1], "CF-COLUMN-AFTER": row[(j + 1) % d], "CF-ANGLE": angle}
+    ends["CF-NOT-SLOWED"] = np.cos(p)
     wrong = {code: other[j] for code, other in wrong.items()} | ends
     return Posed({"p": p, "d": d, "j": j}, row[j], wrong, 3)
 
@@ -114,6 +115,8 @@ def wavelength(rng: Rng) -> Posed:
         "CF-TURNS-TOO": 2 * np.pi * longest,
         "PE-BASE-1000": 1000.0 ** ((d - 2) / d),
         "PE-EXP-NO-2": longest**0.5,
+        "PE-COS-OWN-INDEX": 10000.0 ** ((d - 1) / d),
+        "CF-FASTEST-PAIR": 1.0,
     }
     return Posed({"d": d}, longest, wrong, 1)
 
@@ -128,6 +131,9 @@ def shift_angle(rng: Rng) -> Posed:
         "PE-DEGREES": np.degrees(k / 100),
         "CF-WAVELENGTH-200": k / 200,
         "CF-ONE-STEP-MORE": (k + 1) / 100,
+        "CF-PART-OF-A-TURN": k / (200 * np.pi),
+        "CF-SCALE-INVERSE": 100 / k,
+        "CF-TIMES-WAVELENGTH": k * 200 * np.pi,
     }
     return Posed({"k": k}, k / 100, wrong, 3)
 
@@ -209,6 +215,7 @@ def relu_gradient(rng: Rng) -> Posed:
         "FFN-MASK-TIMES-Z": dy * z,
         "CF-MASK-ALONE": 1 * (z > 0),
         "CF-FORWARD": np.maximum(z, 0),
+        "CF-MASKED-TWICE": dy * (z > 0) * (dy > 0),
     }
     return Posed({"z": z.tolist(), "dy": dy.tolist()}, dy * (z > 0), wrong)
 
@@ -250,6 +257,7 @@ def causal_cells(rng: Rng) -> Posed:
         "CF-NOT-ITSELF": T * (T - 1) // 2,
         "CF-NO-MASK": T * T,
         "CF-HALF": T * T / 2,
+        "CF-DIAGONAL-HIDDEN": T * T - T,
         "CF-ONE-SCORE-EACH": T,
     }
     return Posed({"T": T}, T * (T + 1) // 2, wrong)
@@ -306,6 +314,8 @@ def cosine(rng: Rng) -> Posed:
         "CF-ONE-LENGTH": product / long_a,
         "CF-DISTANCE": np.sqrt(((a - b) ** 2).sum()),
         "CF-ANGLE": np.arccos(np.clip(product / (long_a * long_b), -1, 1)),
+        "CF-ANGLE-DEGREES": np.degrees(np.arccos(np.clip(product / (long_a * long_b), -1, 1))),
+        "CF-COSINE-DISTANCE": 1 - product / (long_a * long_b),
     }
     return Posed({"a": a.tolist(), "b": b.tolist()}, product / (long_a * long_b), wrong, 3)
 
@@ -321,7 +331,8 @@ def waits(rng: Rng) -> Posed:
 def head_width(rng: Rng) -> Posed:
     """The width of one head."""
     h, d_k = (8, 64) if rng is None else (int(2 ** rng.integers(1, 5)), int(2 ** rng.integers(3, 7)))
-    return Posed({"d": h * d_k, "h": h}, d_k, {"CF-FULL-WIDTH-HEADS": h * d_k, "CF-NUMBER-OF-HEADS": h})
+    wrong = {"CF-FULL-WIDTH-HEADS": h * d_k, "CF-NUMBER-OF-HEADS": h, "CF-WIDTHS-ADDED": h * h * d_k}
+    return Posed({"d": h * d_k, "h": h}, d_k, wrong)
 
 
 def scale(rng: Rng) -> Posed:
@@ -346,6 +357,7 @@ def softmax_row(rng: Rng) -> Posed:
         "CF-LARGEST-ONLY": 1.0 * (n == n.max()),
         "CF-LOGS-SHARED": logs / max(logs.sum(), 1e-9),
         "CF-EQUAL-SHARES": np.full(3, 1 / 3),
+        "CF-LOG-FORGOTTEN": np.exp(n) / np.exp(n).sum(),
     }
     return Posed({"n": ", ".join(f"ln {k}" for k in n)}, n / n.sum(), wrong, 3)
 
@@ -358,6 +370,7 @@ def softmax_gradient(rng: Rng) -> Posed:
     more = {
         "CF-NO-JACOBIAN": dp,
         "CF-PLAIN-MEAN": p * (dp - dp.mean()),
+        "CF-PLAIN-SUM": p * (dp - dp.sum()),
         "CF-SIGN": -p * (dp - (p * dp).sum()),
     }
     return Posed({"p": p.tolist(), "dp": dp.tolist()}, p * (dp - (p * dp).sum()), kept | more, 2)
@@ -373,6 +386,7 @@ def uniform_loss(rng: Rng) -> Posed:
         "CE-SIGN": -np.log(V),
         "CE-DIVIDED-V": np.log(V) / V,
         "CF-COUNT": V,
+        "CF-NO-DOUBT": 0,
     }
     return Posed({"V": V}, np.log(V), wrong, 3)
 
@@ -405,6 +419,8 @@ def kept_bytes(rng: Rng) -> Posed:
         "CF-ONE-BLOCK": right // n,
         "CF-NUMBERS-NOT-BYTES": right // 4,
         "CF-HEADS-NOT-COUNTED": right // g,
+        "CF-EIGHT-BYTES": right * 2,
+        "CF-BITS": right * 8,
     }
     return Posed({"n": n, "h": h, "g": g, "d_k": d_k}, right, wrong)
 

@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.behaviour import POINTS, Trial, scale, wave, written
+from npformer.exercises.behaviour import (
+    OWN_MASK,
+    POINTS,
+    Trial,
+    later_keys_hidden,
+    scale,
+    unused,
+    wave,
+    written,
+)
 from npformer.exercises.relations import EXACT, Seen, close, named_factor, ratio
 from npformer.exercises.runs import run
 
@@ -115,13 +124,15 @@ def key_heads(trial: Trial) -> Seen | None:
         return None
     if not all(np.allclose(w.sum(axis=-1), 1, atol=1e-5) for w in weights):
         return NO_SOFTMAX
-    probes = zip(weights, trial.subject.probes, strict=True)
+    if later_keys_hidden(weights):
+        return OWN_MASK
+    probes = list(zip(weights, trial.subject.probes, strict=True))
     used = [
         [_used(w, q, k) for w, q in zip(heads, queries, strict=True)] for heads, (queries, k, _) in probes
     ]
     known = [[one for one in heads if one] for heads in used]
     if known != used:
-        return None
+        return _other_queries(weights[0], *trial.subject.probes[0][:2])
     scales = [heads[0][1] for heads in known]
     d_k = [q.shape[-1] ** -0.5 for q, *_ in trial.subject.probes]
     if not np.allclose(scales, d_k, rtol=1e-4):
@@ -157,6 +168,18 @@ def _mapped(heads: list[int]) -> Seen:
     )
 
 
+def _other_queries(weights: Array, queries: Array, k: Array) -> Seen | None:
+    """Heads of the output that are made from the queries of other heads."""
+    made = [next((i for i, q in enumerate(queries) if _used(w, q, k)), None) for w in weights]
+    if None in made:
+        return None
+    return Seen(
+        f"In the first call, heads 0 to {len(made) - 1} of {{it}} are made from the queries of the heads "
+        f"{', '.join(map(str, made))}.",
+        "Which heads share a key head, and in which order do they come out of a reshape?",
+    )
+
+
 def _weights_of_heads(trial: Trial, q: Array, k: Array) -> Array | None:
     pair = trial.both((q, k, np.broadcast_to(np.eye(k.shape[1]), (len(k), k.shape[1], k.shape[1])).copy()))
     return pair[0] if pair and pair[0].shape == pair[1].shape else None
@@ -174,6 +197,8 @@ def _used(weights: Array, q: Array, k: Array) -> tuple[int, float] | None:
 def turned_pairs(trial: Trial) -> Seen | None:
     """What is left of two rotations: tokens all alike, one pair of columns at a time, v = 1."""
     T, d = 8, trial.subject.probes[0][0].shape[1]
+    if _causal_by_itself(trial):
+        return OWN_MASK
     logs = []
     for i in range(d // 2):
         token = np.tile(np.eye(d)[2 * i], (T, 1))
@@ -186,6 +211,13 @@ def turned_pairs(trial: Trial) -> Seen | None:
             return None
         logs.append((np.log(pair[0]), np.log(pair[1])))
     return _by_distance([mine for mine, _ in logs]) or _by_angle(logs)
+
+
+def _causal_by_itself(trial: Trial) -> bool:
+    """Whether v = 1 shows weights of 0 above the diagonal."""
+    shown = [trial.both((q, k, np.eye(len(k)))) for q, k, _ in trial.subject.probes]
+    weights = [pair[0] for pair in shown if pair and pair[0].shape == pair[1].shape]
+    return len(weights) == len(shown) and later_keys_hidden(weights)
 
 
 def _by_distance(logs: list[Array]) -> Seen | None:
@@ -248,6 +280,26 @@ def running_mean(trial: Trial) -> Seen | None:
     )
 
 
+def step_size(trial: Trial) -> Seen | None:
+    """The step of w points where it should and is too long or too short, by a factor that follows t."""
+    if trial.output:
+        return None
+    told = {}
+    for probe in trial.subject.probes:
+        pair = trial.both(probe)
+        if pair is None or pair[0].shape != probe[0].shape:
+            return None
+        if np.abs(probe[1]).max() > 1e-3:  # beside smaller gradients ε counts
+            told[probe[4]] = ratio(probe[0] - pair[0], probe[0] - pair[1])
+    if not all(told.values()):
+        return None
+    return Seen(
+        "The step of {it} is right up to one factor that follows t: "
+        f"{' and '.join(f'{factor:.3g} at t = {t}' for t, factor in told.items())}.",
+        "What do 1 - β_1 to the power of t and 1 - β_2 to the power of t come to at t = 1 and 2?",
+    )
+
+
 # --- the three terms of a layer norm's dx ----------------------------------------------------------
 
 
@@ -259,12 +311,13 @@ def three_terms(trial: Trial) -> Seen | None:
     if not all(w is not None for w in weights):
         return None
     known = [w for w in weights if w is not None]
-    names = [named_factor([float(w[k]) for w in known], trial.sizes) or "1" for k in (1, 2)]
-    return Seen(
-        "{it} has its three terms; the mean of dy · gamma has the weight "
-        f"{names[0]}, and the term along x̂ the weight {names[1]}, where 1 is right.",
-        "Is it a sum or a mean, and of how many numbers?",
-    )
+    named = {
+        words: named_factor([float(w[k]) for w in known], trial.sizes) or "that changes from call to call"
+        for k, words in ((1, "the mean of dy · gamma"), (2, "the term along x̂"))
+    }
+    other = " and ".join(f"{words} has the weight {name}" for words, name in named.items() if name != "1")
+    asks = "Which sign" if set(named.values()) <= {"1", "-1"} else "Is it a sum or a mean, and which sign"
+    return Seen(f"{{it}} has its three terms, but {other}, where 1 is right.", f"{asks} has that term?")
 
 
 def _terms(trial: Trial, probe: tuple[Any, ...]) -> Array | None:
@@ -285,9 +338,9 @@ def _terms(trial: Trial, probe: tuple[Any, ...]) -> Array | None:
 
 BEFORE: dict[str, Look] = {"sample.top_p": tokens_left}
 SINCE_2017: dict[str, tuple[Look, ...]] = {
-    "gate.forward": (one_gate,),
+    "gate.forward": (unused, one_gate),
     "attention.grouped": (key_heads,),
     "rope.attention": (turned_pairs,),
-    "adam.step": (running_mean,),
+    "adam.step": (running_mean, unused, step_size),
     "layer_norm.backward": (three_terms,),
 }

@@ -125,6 +125,10 @@ def _rms_norm(x: Array, gamma: Array, eps: float) -> Array:
     return rms_norm_forward(x, RMSNormParams(gamma), eps=eps)[0]
 
 
+def _by_its_mean(x: Array, gamma: Array, eps: float) -> Array:
+    return gamma * x / np.sqrt(x.mean(axis=-1, keepdims=True) ** 2 + eps)
+
+
 def _gated(x: Array, *params: Array) -> Array:
     return gated_ffn_forward(x, GatedFFNParams(*params))[0]
 
@@ -174,6 +178,10 @@ def _softmax_inside(x: Array, W_1: Array, b_1: Array, W_2: Array, b_2: Array) ->
     return softmax_forward(x @ W_1 + b_1)[0] @ W_2 + b_2
 
 
+def _x_bent(x: Array, W_1: Array, b_1: Array, W_2: Array, b_2: Array) -> Array:
+    return (np.maximum(x, 0) @ W_1 + b_1) @ W_2 + b_2
+
+
 def _x_hat(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
     return layer_norm_forward(x, LayerNormParams(gamma, beta), eps=eps)[1].x_hat
 
@@ -206,6 +214,12 @@ _NEAR_LOSSES: dict[str, Look] = {
     "the loss of the classes one after the targets": lambda z, t: (
         -np.log(_of_targets(z, (t + 1) % z.shape[1])).mean()
     ),
+    "a binary cross-entropy, in which every class is judged by itself through a sigmoid": lambda z, t: (
+        (np.logaddexp(0, z) - z * np.eye(z.shape[1])[t]).sum(axis=1).mean()
+    ),
+    "a binary cross-entropy of the probabilities, in which the wrong classes count too": lambda z, t: (
+        -np.log(abs(1 - np.eye(z.shape[1])[t] - softmax_forward(z)[0])).sum(axis=1).mean()
+    ),
     "the mean over every row with every target, N × N numbers": lambda z, t: (
         -np.log(softmax_forward(z)[0][:, t]).mean()
     ),
@@ -213,6 +227,20 @@ _NEAR_LOSSES: dict[str, Look] = {
         ((softmax_forward(z)[0] - np.eye(z.shape[1])[t]) ** 2).sum(axis=1).mean()
     ),
     "the loss of the classes one before the targets": lambda z, t: -np.log(_of_targets(z, t - 1)).mean(),
+}
+
+
+_NEAR_SMOOTHED: dict[str, Look] = {
+    "the loss of a softmax that is taken twice": lambda z, t, e: _smoothed(_softmax(z), t, e),
+    "the loss without the part of epsilon that belongs to the right class": lambda z, t, e: (
+        _smoothed(z, t, e) + (e / z.shape[1] * np.log(_of_targets(z, t))).mean()
+    ),
+    "the loss of smoothed probabilities, with targets of 0 and 1": lambda z, t, e: (
+        -np.log((1 - e) * _of_targets(z, t) + e / z.shape[1]).mean()
+    ),
+    "a mean of probabilities, without a logarithm": lambda z, t, e: (
+        (1 - e) * _of_targets(z, t).mean() + e / z.shape[1]
+    ),
 }
 
 
@@ -273,6 +301,7 @@ def _pe_table_probed() -> Subject:
 
 def _ffn_forward_probed() -> Subject:
     hidden = {"z = x W_1 + b_1": lambda x, W, b, *_: x @ W + b, "the hidden layer": _hidden}
+    hidden["a network whose activation acts on x, and not on the hidden units"] = _x_bent
     hidden["a network whose activation is a softmax over the hidden units"] = _softmax_inside
     return Subject(
         "x, W_1, b_1, W_2, b_2",
@@ -323,7 +352,14 @@ def _layer_norm_backward_probed() -> Subject:
         sizes=_NORM,
         unit="token",
         neutral={"gamma": 1.0, "eps": 1e-12},
-        landmarks={"dy itself": lambda dy, *_: dy, "dy · gamma": lambda dy, x, gamma, *_: dy * gamma},
+        landmarks={
+            "dy itself": lambda dy, *_: dy,
+            "dy · gamma": lambda dy, x, gamma, *_: dy * gamma,
+            "the sum of dy · x, where x is not normalised": lambda dy, x, *_: (dy * x).sum(axis=(0, 1)),
+            "the sum of dy times x less its mean, which is not divided": lambda dy, x, *_: (
+                dy * (x - x.mean(axis=-1, keepdims=True))
+            ).sum(axis=(0, 1)),
+        },
     )
 
 
@@ -334,7 +370,16 @@ def _softmax_backward_probed() -> Subject:
         _softmax_backward,
         _softmax_probes(),
         sizes="p: rows columns",
-        landmarks={"dp as it arrived": lambda dp, p: dp, "dp·p": lambda dp, p: dp * p},
+        landmarks={
+            "dp as it arrived": lambda dp, p: dp,
+            "dp·p": lambda dp, p: dp * p,
+            "p times dp less the plain sum of dp, in which no dp has a weight": lambda dp, p: (
+                p * (dp - dp.sum(axis=-1, keepdims=True))
+            ),
+            "the gradient for the softmax of p: a softmax is taken once more": lambda dp, p: (
+                _softmax_backward(dp, _softmax(p))
+            ),
+        },
         cancels={
             "the same number added to all of dp": lambda dp, p: (dp + 2.0, p),
         },
@@ -418,12 +463,7 @@ def _loss_smoothed_probed() -> Subject:
         sizes="logits: N V",
         cancels=_SHIFT,
         neutral={"epsilon": 0.0},
-        landmarks={
-            "the loss of a softmax that is taken twice": lambda z, t, e: _smoothed(_softmax(z), t, e),
-            "a mean of probabilities, without a logarithm": lambda z, t, e: (
-                (1 - e) * _of_targets(z, t).mean() + e / z.shape[1]
-            ),
-        },
+        landmarks=_NEAR_SMOOTHED,
     )
 
 
@@ -450,6 +490,9 @@ def _heads_merge_probed() -> Subject:
         landmarks={
             "the heads with their columns shuffled together, d_k before heads": _columns_first,
             "the heads side by side in the reverse order": lambda x: merge_heads(x[:, ::-1]),
+            "the heads one after the other, along the positions": lambda x: x.reshape(
+                len(x), -1, x.shape[-1]
+            ),
             "the sum of the heads": lambda x: x.sum(axis=1),
             "the mean of the heads": lambda x: x.mean(axis=1),
         },
@@ -527,7 +570,10 @@ def _rms_norm_probed() -> Subject:
         sizes=_NORM,
         unit="token",
         neutral={"gamma": 1.0, "eps": 1e-12},
-        landmarks={"x̂, before gamma": lambda x, gamma, eps: _rms_norm(x, np.ones_like(gamma), eps)},
+        landmarks={
+            "x̂, before gamma": lambda x, gamma, eps: _rms_norm(x, np.ones_like(gamma), eps),
+            "gamma x over the size of x's mean: the mean comes before the square": _by_its_mean,
+        },
     )
 
 
@@ -698,10 +744,12 @@ def _block_probe(d: int) -> Arguments:
     """x and four layers to put together: a mixing of the rows, a norm, a layer for each row, a norm."""
     mix, W = _normal(3, 3), _normal(d, d)
     norm_1, norm_2 = (LayerNormParams(1 + 0.5 * _normal(d), _normal(d, seed=n)) for n in (1, 2))
-    return (
-        _normal(3, d),
-        lambda x: mix @ x,
-        lambda x: layer_norm_forward(x, norm_1)[0],
-        lambda x: np.tanh(x @ W),
-        lambda x: layer_norm_forward(x, norm_2)[0],
-    )
+    layers: dict[str, Callable[[Array], Array]] = {
+        "attend": lambda x: mix @ x,
+        "norm_1": lambda x: layer_norm_forward(x, norm_1)[0],
+        "ffn": lambda x: np.tanh(x @ W),
+        "norm_2": lambda x: layer_norm_forward(x, norm_2)[0],
+    }
+    for name, layer in layers.items():
+        layer.__name__ = layer.__qualname__ = name  # an error of a call names it
+    return _normal(3, d), *layers.values()

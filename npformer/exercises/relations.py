@@ -108,10 +108,32 @@ def not_finite(view: View) -> Seen | None:
     if found is None:
         return None
     what = "NaN" if np.isnan(found[0][found[1]]).any() else "infinite"
-    where = f", first at {tuple(int(i) for i in np.argwhere(found[1])[0])}" if found[0].ndim else ""
+    where = _where(found[1])
     rest = all(close(np.where(p, 0, a), np.where(p, 0, b)) for (a, p), (_, b) in zip(bad, pairs, strict=True))
     others = "; all other numbers agree" * rest
     return Seen(f"{{it}} is {what} where a number is asked for{where}{others}.", _NOT_FINITE)
+
+
+def only_not_finite(view: View) -> Seen | None:
+    """NaN or infinities among numbers that are right."""
+    seen = not_finite(view)
+    return seen if seen and "all other numbers agree" in seen.says else None
+
+
+def _where(bad: Array) -> str:
+    """Where something stands: in whole columns, or from which place on."""
+    if bad.ndim == 0:
+        return ""
+    columns = bad.reshape(-1, bad.shape[-1])
+    whole = [str(j) for j in range(columns.shape[1]) if columns[1:, j].all()]  # row 0 may be another case
+    if (
+        bad.ndim == 2
+        and len(bad) > 2
+        and whole
+        and not np.delete(columns, list(map(int, whole)), axis=1).any()
+    ):
+        return f", in column{'s' * (len(whole) > 1)} {' and '.join(whole)}"
+    return f", first at {tuple(int(i) for i in np.argwhere(bad)[0])}"
 
 
 _NOT_FINITE = "Which line divides by 0, or takes a root, a logarithm or exp of what has none?"
@@ -203,7 +225,24 @@ def short(view: View) -> Seen | None:
                 return Seen(
                     f"{{it}} has one too many {name}, {end}.", "Where does the counting begin and end?"
                 )
+        if end := _end_that_is_right(view, axis):
+            return Seen(
+                f"{{it}} has too many {name}; the {end} of them are right.",
+                f"Which of the {name} are asked for?",
+            )
     return None
+
+
+def _end_that_is_right(view: View, axis: int) -> str:
+    """Which end of an axis that is too long holds the right numbers: "first", "last" or ""."""
+    pairs = list(zip(view.found, view.right, strict=True))
+    if any(a.ndim != b.ndim or a.shape[axis] < b.shape[axis] for a, b in pairs):
+        return ""
+    more = [(a.shape[axis] - b.shape[axis], a, b) for a, b in pairs]
+    if all(close(_slice(a, axis, slice(n, None)), b) for n, a, b in more):
+        return "last"
+    kept = ((a, b, b.shape[axis]) for a, b in pairs)
+    return "first" if all(close(_slice(a, axis, slice(None, n)), b) for a, b, n in kept) else ""
 
 
 def _entries(axis: int, ndim: int) -> str:
@@ -329,9 +368,17 @@ def _factor_of_a_landmark(view: View) -> Seen | None:
         ratios = [ratio(a, np.asarray(_called(thing, args))) for a, args in pairs]
         name = named_factor([r for r in ratios if r], view.sizes) if all(ratios) else ""
         if name:
-            asks = "Which factor is asked for, and which size does it follow?"
+            asks = "What is asked for instead, and which factor belongs to it?"
+            if _proportional_to(view, thing):
+                asks = "Which factor is asked for, and which size does it follow?"
             return Seen(f"{{it}} is {words}, multiplied by {name}.", asks)
     return None
+
+
+def _proportional_to(view: View, thing: Callable[..., Any]) -> bool:
+    """Whether the right answer is a multiple of it, too."""
+    pairs = zip(view.right, view.arguments, strict=True)
+    return all(b.size > 1 and ratio(b, np.asarray(_called(thing, args))) for b, args in pairs)
 
 
 def ratio(a: Array, b: Array) -> float | None:
@@ -343,7 +390,7 @@ def ratio(a: Array, b: Array) -> float | None:
 
 
 CONSTANTS = {
-    "-1": -1.0,
+    "1": 1.0,
     "2": 2.0,
     "1/2": 0.5,
     "-2": -2.0,
@@ -586,6 +633,29 @@ def affine(view: View) -> Seen | None:
     )
 
 
+def permuted(view: View) -> Seen | None:
+    """The right rows, columns or heads, in another order."""
+    pairs = list(zip(view.found, view.right, strict=True))
+    if any(a.shape != b.shape or a.ndim < 2 for a, b in pairs):
+        return None
+    for axis in range(pairs[0][0].ndim):
+        orders = [_order(np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0)) for a, b in pairs]
+        if all(sorted(order) == list(range(len(order))) for order in orders if order) and all(orders):
+            name = _entries(axis, pairs[0][0].ndim)
+            return Seen(
+                f"{{it}} has the right {name}, in another order; in the first call "
+                f"{', '.join(map(str, orders[0]))}.",
+                "Which line moves them?",
+            )
+    return None
+
+
+def _order(found: Array, right: Array) -> list[int]:
+    """Which entry of the right array each entry is; [] where one is none of them."""
+    places = [next((i for i, b in enumerate(right) if close(a, b)), -1) for a in found]
+    return places if min(places) >= 0 else []
+
+
 def shuffled(view: View) -> Seen | None:
     """All the right numbers, in other places."""
     pairs = list(zip(view.found, view.right, strict=True))
@@ -671,5 +741,6 @@ LOOKS: tuple[Callable[[View], Seen | None], ...] = (
     added,
     multiplied,
     affine,
+    permuted,
     shuffled,
 )

@@ -10,7 +10,7 @@ import numpy as np
 
 from npformer.backend import Array
 from npformer.exercises.bank import Exercise
-from npformer.exercises.behaviour import LATER, SPECIAL, Trial, first_behaviour
+from npformer.exercises.behaviour import LATER, SPECIAL, Trial, first_behaviour, transposed_weights
 from npformer.exercises.evidence import BEFORE, SINCE_2017
 from npformer.exercises.mistakes import differing, outcomes, recognised, right, words
 from npformer.exercises.probes import Subject, subjects
@@ -25,6 +25,7 @@ from npformer.exercises.relations import (
     no_entries,
     not_finite,
     nothing_finite,
+    only_not_finite,
     same_for_all,
     tried,
 )
@@ -61,9 +62,21 @@ def check_function(exercise: Exercise, function: Function) -> Result:
         return known(exercise, found, [(special,)], "known_mistake")
     if (seen := mixed(exercise.id, found)) is not None:
         return _observed(exercise, found, [seen])
+    if (seen := _turned(exercise.id, function, found)) is not None:
+        return _observed(exercise, found, [seen])
     if all(outcome.error or outcome.empty for outcome in found):
         return stopped(found)
     return _observed(exercise, found, observations(exercise.id, function, found))
+
+
+def _turned(exercise_id: str, function: Function, found: tuple[Outcome, ...]) -> Seen | None:
+    """Weights that fit only transposed: most calls stop, or, with d_ff = d_model, give other numbers."""
+    subject = subjects()[exercise_id]
+    if not any(outcome.error for outcome in found):
+        return None
+    with quiet():
+        seen = tried(transposed_weights, Trial(subject, function, 0, (), {}))
+    return Seen(seen.says.replace("{it}", _it(subject, subject.outputs[0])), seen.asks) if seen else None
 
 
 def _status(fits: list[tuple[str, ...]]) -> str:
@@ -89,11 +102,11 @@ def _right_numbers(exercise: Exercise, function: Function, found: tuple[Outcome,
         if same_outcome(answer, expected, ROUGH):
             continue
         if words()[code].kind == "note":
-            note = passed(f"Every check agrees. {words()[code].sees}", (code,))
+            note = passed(_noted(code, answer), (code,))
         elif _fails(answer):
             return known(exercise, found, [(code,)], "known_mistake")
         else:
-            return _far_off(exercise, answer, expected)
+            return _far_off(exercise, answer, expected, LARGE.get(code.partition("-")[0]))
     return _far_positions(exercise, function, found, note)
 
 
@@ -108,9 +121,23 @@ def _fails(answer: Outcome) -> bool:
     return not answer.arrays or any(not np.isfinite(a).all() for a in answer.arrays)
 
 
-def _far_off(exercise: Exercise, answer: Outcome, expected: Outcome) -> Result:
+def _noted(code: str, answer: Outcome) -> str:
+    """What is remarked: with a finite answer, that probabilities are held above a limit."""
+    sees = words()[code].sees
+    if code == "PE-ODD-D":
+        return f"Every check agrees. {sees}"
+    why = "" if _fails(answer) else " There p is held above a small number before its logarithm is taken."
+    return f"Every other check agrees. {sees}{why}"
+
+
+LARGE = {"SM": "Are two scores such as 1000 and 999 still 1 apart when exp meets them?"}
+
+
+def _far_off(exercise: Exercise, answer: Outcome, expected: Outcome, asks: str | None = None) -> Result:
     place = next(_differences(subjects()[exercise.id], answer, expected))
-    return Result("unrecognised", (), f"Ordinary sizes agree. {place}", "", exercise.question)
+    if asks:
+        place = f"With scores near 1000 or -1000 the numbers are finite, and not the right ones: {place}"
+    return Result("unrecognised", (), f"Ordinary sizes agree. {place}", "", asks or exercise.question)
 
 
 def _far_positions(
@@ -202,6 +229,8 @@ def _asked(outcome: Outcome) -> str:
         return "What stands behind `return`, and what is asked for?"
     if outcome.kind == "TypeError" and "argument" in outcome.error:
         return "Which arguments does the task's signature hand over?"
+    if outcome.kind == "ValueError" and "truth value" in outcome.error:
+        return "Which word in that line (if, and, or, not, max, min) asks a whole array for one yes or no?"
     return ASKS.get(outcome.kind, "What does that line expect, and what does it get?")
 
 
@@ -270,16 +299,20 @@ def _place_of(label: Any, named: list[dict[Any, Array]], exercise_id: str) -> st
 
 
 def observations(exercise_id: str, function: Function, found: tuple[Outcome, ...]) -> list[Seen]:
-    """What can be said of the outputs that differ, at most two of them; [] where nothing holds exactly."""
+    """What can be said of the outputs that differ, at most two of them; [] where nothing holds exactly.
+
+    Calls that stopped are left out: what the others show is told all the same.
+    """
+    ran = [n for n, outcome in enumerate(found) if outcome.arrays]
     subject = subjects()[exercise_id]
-    if not all(outcome.arrays for outcome in found):
-        return []
-    differ, memo = differing(exercise_id, found), dict[Any, Any]()
+    subject = subject._replace(probes=tuple(subject.probes[n] for n in ran))
+    sides = [(found[n], right(exercise_id)[n]) for n in ran]
+    memo: dict[Any, Any] = {}
     seen: list[tuple[Seen, str]] = []
     for k, name in enumerate(subject.outputs):
-        if name in differ and len(seen) < 2:
+        if len(seen) < 2 and not all(agreeing(a, b)[k] for a, b in sides):
             with quiet():
-                look = _look(exercise_id, function, found, k, memo)
+                look = _look(exercise_id, function, subject, sides, k, memo)
             alike = look is not None and look in [one for one, _ in seen]
             seen += [(look, name)] if look and not alike else []
     return [Seen(look.says.replace("{it}", _it(subject, name)), look.asks) for look, name in seen]
@@ -290,17 +323,21 @@ def _it(subject: Subject, name: str) -> str:
 
 
 def _look(
-    exercise_id: str, function: Function, found: tuple[Outcome, ...], k: int, memo: dict[Any, Any]
+    exercise_id: str,
+    function: Function,
+    subject: Subject,
+    sides: list[tuple[Outcome, Outcome]],
+    k: int,
+    memo: dict[Any, Any],
 ) -> Seen | None:
-    subject = subjects()[exercise_id]
     arguments = tuple(dict(zip(subject.names, probe, strict=True)) for probe in subject.probes)
     sizes = tuple(_sizes(subject.sizes, given) for given in arguments)
-    if all(o.arrays[k].dtype.kind in "iu" for o in found) and not _whole(exercise_id, k):
+    if all(o.arrays[k].dtype.kind in "iu" for o, _ in sides) and not _whole(exercise_id, k):
         return Seen(
             "{it} holds whole numbers: its type is integer.",
             "Which type has the array that holds the numbers?",
         )
-    mine, theirs = (tuple(o.arrays[k].astype(float) for o in side) for side in (found, right(exercise_id)))
+    mine, theirs = (tuple(pair[n].arrays[k].astype(float) for pair in sides) for n in (0, 1))
     view = View(mine, theirs, arguments, sizes, subject.landmarks)
     trial = Trial(subject, function, k, sizes, memo)
     special = (*SPECIAL.get(exercise_id, ()), *SINCE_2017.get(exercise_id, ()))
@@ -310,6 +347,7 @@ def _look(
         or (tried(BEFORE[exercise_id], trial) if exercise_id in BEFORE else None)
         or first_relation(view)
         or tried(nothing_finite, view)
+        or tried(only_not_finite, view)
         or first_behaviour(trial, special)
         or tried(not_finite, view)
         or tried(along, view, DIRECTIONS.get(exercise_id, {}))
@@ -351,12 +389,14 @@ def _observed(exercise: Exercise, found: tuple[Outcome, ...], seen: list[Seen]) 
         for place in _differences(subjects()[exercise.id], got, wanted)
     ]
     beside = _beside(found, ())
+    errors = [outcome for outcome in found if outcome.error]
+    ends = [f"{_STOPPED} {outcome.error}." for outcome in errors if outcome.kind != "Unread"]
     if seen:
         few = [place for place in places[:1] if "(1 of" in place or _untold(place, seen)]
-        says = " ".join([first, *(_capital(one.says) for one in seen), *few, *beside]).strip()
+        says = " ".join([first, *(_capital(one.says) for one in seen), *few, *ends[:1], *beside]).strip()
         return Result("unrecognised", (), says, "", seen[0].asks)
-    if errors := [outcome for outcome in found if outcome.error]:
-        says = " ".join([first, *places[:1], *beside]).strip()
+    if errors:
+        says = " ".join([first, *(ends or places)[:1], *beside]).strip()
         return Result("unrecognised", (), says, "", _asked(errors[0]))
     says = " ".join([first, *_where_equal(exercise.id, found), places[0], *beside]).strip()
     return Result("unrecognised", (), says, "No known mistake fits.", exercise.question)
@@ -416,6 +456,8 @@ def _parts(exercise_id: str, found: tuple[Outcome, ...], expected: tuple[Outcome
     if any(a.shape != b.shape for a, b in pairs):
         return "It runs and returns numbers."
     said = "The shape is right." if len(pairs) == len(found) else "The shapes are right."
+    if any(outcome.error for outcome in found):
+        said = "Where it runs, the shape is right."
     a, b = pairs[0]
     if exercise_id == "pe.table":
         same_columns = [j for j in range(a.shape[1]) if same(a[:, j], b[:, j], 2e-6)]
@@ -450,9 +492,12 @@ def _axis_name(axis: int, ndim: int, many: int, outer: str) -> str:
     return ("Column" if axis == ndim - 1 and ndim > 1 else "Row") + "s" * (many > 1)
 
 
+_STOPPED = "One of the checks stopped with"
+
+
 def _differences(subject: Subject, got: Outcome, wanted: Outcome) -> Iterator[str]:
     if got.error:
-        yield f"One of the checks stopped with {got.error}."
+        yield f"{_STOPPED} {got.error}."
     elif got.empty:
         yield "One call returned nothing."
     else:

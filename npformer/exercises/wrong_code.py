@@ -163,6 +163,7 @@ FFN_FORWARD: dict[str, tuple[Options, ...]] = {
     "FFN-NO-RELU": ({"hidden": lambda z, b: z + b},),
     "FFN-RELU-BEFORE-BIAS": ({"hidden": lambda z, b: _relu(z) + b},),
     "FFN-RELU-TWICE": ({"finish": _relu},),
+    "FFN-RELU-LAST": ({"hidden": lambda z, b: z + b, "finish": _relu},),
     "FFN-NO-B1": ({"uses_b_1": False},),
     "FFN-NO-B2": ({"uses_b_2": False},),
     **{code: tuple({"hidden": _on_the_sum(f)} for f in ways) for code, ways in ACTIVATIONS.items()},
@@ -288,9 +289,9 @@ def layer_norm_forward(
     return x_hat * (gamma if uses_gamma else 1.0) + (beta if uses_beta else 0.0)
 
 
-_WRONG_AXES: tuple[Options, ...] = tuple(
-    {"axis": axis} for axis in ((-2,), (-3,), (-2, -1), (-3, -1), (-3, -2), (-3, -2, -1))
-)
+_NO_FEATURES: tuple[Options, ...] = tuple({"axis": axis} for axis in ((-2,), (-3,), (-3, -2)))
+_MANY_TOKENS: tuple[Options, ...] = tuple({"axis": axis} for axis in ((-2, -1), (-3, -1), (-3, -2, -1)))
+_WRONG_AXES = _NO_FEATURES + _MANY_TOKENS
 
 LAYER_NORM_FORWARD: dict[str, tuple[Options, ...]] = {
     "LN-DDOF": ({"ddof": 1},),
@@ -708,7 +709,8 @@ RMS_NORM: dict[str, tuple[Options, ...]] = {
     "RMS-EPS-OUTSIDE": ({"spread": _std_and_eps},),
     "RMS-NO-ROOT": ({"spread": lambda squares, eps: squares + eps},),
     "RMS-SUM": ({"gather": np.sum},),
-    "RMS-AXIS": _WRONG_AXES,
+    "RMS-AXIS": _NO_FEATURES,
+    "RMS-GLOBAL": _MANY_TOKENS,
     "RMS-NO-GAMMA": ({"uses_gamma": False},),
 }
 

@@ -14,6 +14,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "exercises"))
 
+import homework_01  # noqa: E402
 import later_strangers  # noqa: E402
 import stranger_codings  # noqa: E402
 import student_codings  # noqa: E402
@@ -74,6 +75,7 @@ def table():
             "| " + " | ".join(map(str, [*cells, ", ".join(sorted(names[code])), n["missed"]])) + " |"
         )
     said = [*strangers(FIRST, stranger_codings.STRANGERS), "", *strangers(LATER, later_strangers.LATER)]
+    said += ["", *strangers(HOMEWORK, homework_01.HOMEWORK)]
     return "\n".join([*lines, "", *said]) + "\n"
 
 
@@ -99,6 +101,12 @@ LATER = [
     "",
     "From later_strangers.py: for the newer exercises, and a second visit to the older ones. Written before",
     "the checker saw them; two labels were wrong and are mended. *unseen*: the observation lacks the word.",
+]
+HOMEWORK = [
+    "## Homework",
+    "",
+    "From homework_01.py: written from the tasks alone, as students write; one slip in each. *unseen*: the",
+    "observation lacks the word.",
 ]
 
 

@@ -10,23 +10,11 @@ from functools import partial
 
 import numpy as np
 import stranger_codings as before
-from stranger_codings import AT, BACK, BLOCK, CE, EMB, FFN, MERGE, NBACK, NORM, PE, SM, SMB, SPLIT, each, soft
+from labelled import each, labels
+from stranger_codings import AT, BACK, BLOCK, CE, EMB, FFN, MERGE, NBACK, NORM, PE, SM, SMB, SPLIT, soft
 
 LATER = []  # like STRANGERS: (exercise, "right" or "wrong", word, function)
-
-
-def right(exercise):
-    return partial(_keep, exercise, "right", "")
-
-
-def slip(exercise, word):
-    return partial(_keep, exercise, "wrong", word)
-
-
-def _keep(exercise, label, word, f):
-    LATER.append((exercise, label, word, f))
-    return f
-
+right, slip = labels(LATER, "right", "wrong")
 
 # --- mask.causal ------------------------------------------------------------------------------------
 

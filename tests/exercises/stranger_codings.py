@@ -11,31 +11,10 @@ from functools import partial, reduce
 from itertools import product
 
 import numpy as np
+from labelled import each, labels
 
 STRANGERS = []  # (exercise, "right", "variant" or "wrong", word, function)
-
-
-def right(exercise):
-    return partial(_keep, exercise, "right", "")
-
-
-def variant(exercise):
-    return partial(_keep, exercise, "variant", "")
-
-
-def slip(exercise, word):
-    return partial(_keep, exercise, "wrong", word)
-
-
-def _keep(exercise, label, word, f):
-    STRANGERS.append((exercise, label, word, f))
-    return f
-
-
-def each(keep, *functions):
-    for f in functions:
-        keep(f)
-
+right, variant, slip = labels(STRANGERS, "right", "variant", "wrong")
 
 # --- pe.table, right --------------------------------------------------------------------------------
 

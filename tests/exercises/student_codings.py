@@ -334,6 +334,11 @@ def relu_again(x, W_1, b_1, W_2, b_2):
     return relu(relu(x @ W_1 + b_1) @ W_2 + b_2)
 
 
+@wrong("ffn.forward", "FFN-RELU-LAST")
+def relu_at_the_end_alone(x, W_1, b_1, W_2, b_2):
+    return relu(np.einsum("btf,fd->btd", np.einsum("btd,df->btf", x, W_1) + b_1, W_2) + b_2)
+
+
 @wrong("ffn.forward", "FFN-NO-B1")
 def no_b_1(x, W_1, b_1, W_2, b_2):
     return np.dot(relu(np.dot(x, W_1)), W_2) + b_2
@@ -1037,7 +1042,10 @@ for code, f in [
     ("RMS-NO-ROOT", each_token(lambda x, g, e: g * x / (x @ x / len(x) + e))),
     ("RMS-SUM", each_token(lambda x, g, e: g * x / math.sqrt(x @ x + e))),
     ("RMS-AXIS", lambda x, g, e: g * x / np.sqrt(np.mean(np.square(x), axis=1, keepdims=True) + e)),
-    ("RMS-AXIS", lambda x, g, e: g * x / np.sqrt(np.mean(np.square(x)) + e)),
+    ("RMS-AXIS", lambda x, g, e: g * x / (np.einsum("btd,btd->td", x, x) / len(x) + e) ** 0.5),
+    ("RMS-GLOBAL", lambda x, g, e: g * x / np.sqrt(np.mean(np.square(x)) + e)),
+    ("RMS-GLOBAL", lambda x, g, e: np.stack([g * s / math.sqrt((s**2).mean() + e) for s in x])),
+    ("RMS-GLOBAL", lambda x, g, e: g * x / np.sqrt(np.mean(x * x, axis=(0, 2), keepdims=True) + e)),
     ("RMS-NO-GAMMA", each_token(lambda x, g, e: x / math.sqrt(x @ x / len(x) + e))),
 ]:
     wrong("rms_norm.forward", code)(f)

@@ -105,7 +105,7 @@ SEEN = [
     (
         GQA,
         lambda q, k, v: own(GQA)(q.reshape(-1, len(k), *q.shape[1:]).swapaxes(0, 1).reshape(q.shape), k, v),
-        "Head 0 agrees",
+        "made from the queries of the heads 0, 2, 4, 1, 3, 5",
     ),
     (RAT, lambda q, k, v: np.exp(scores(rope_gptj(q), rope_gptj(k))) @ v, "no softmax over the keys"),
     (RAT, lambda q, k, v: own(RAT)(q, k, v)[:, :-1], "columns"),
@@ -138,7 +138,7 @@ SEEN = [
     (
         RAT,
         lambda q, k, v: soft(np.where(np.tri(len(q)) > 0, scores(rope_gptj(q), rope_gptj(k)), -1e30)) @ v,
-        "does not change when",
+        "a causal mask",
     ),
     (RAT, lambda q, k, v: own(RAT)(np.abs(q), k, v), "q replaced by its absolute value"),
     (ADAM, lambda w, g, m, v, t, a: (w, 0.98 * m + 0.02 * g, v), "0.98 times the old one and 0.02 times g"),
@@ -153,7 +153,7 @@ SEEN = [
     (
         BACK,
         changed_output(BACK, lambda dx, dy, x, gamma, beta, eps: three_sums(dy, x, gamma, eps)),
-        "the weight d_model, and the term along x̂ the weight d_model",
+        "the weight d_model and the term along x̂ has the weight d_model",
     ),
     (BACK, changed_output(BACK, lambda dx, *a: np.tanh(dx)), "dx differs"),
     (BACK, changed_output(BACK, lambda dx, *a: np.tanh(dx)[:, :, :2]), "axis 2 is shorter"),

@@ -14,6 +14,7 @@ import later_strangers
 import numpy as np
 import pytest
 import stranger_codings
+from homework_01 import ANSWERS, HOMEWORK
 from later_strangers import LATER
 from stranger_codings import STRANGERS
 
@@ -39,7 +40,7 @@ NAMES = [
 def of(label):
     return [
         pytest.param(*entry, id=f"{k}-{entry[0]}")
-        for k, entry in enumerate(STRANGERS + LATER)
+        for k, entry in enumerate(STRANGERS + LATER + HOMEWORK)
         if entry[1] == label
     ]
 
@@ -77,6 +78,36 @@ def test_a_later_slip_never_passes_and_its_word_stands_in_the_reply_where_it_has
     assert len(replies) >= 280 and sum(map(bool, told)) >= 0.9 * len(replies)
 
 
+def test_homework_with_a_slip_is_refused_and_its_word_stands_in_the_reply():
+    replies = [(entry, check(entry[0], entry[3], level=2)) for entry in HOMEWORK if entry[1] == "wrong"]
+    assert not [entry for entry, r in replies if r]
+    told = [
+        r.codes or re.search(word, f"{r.hint} {r.evidence} {r.question}", re.I)
+        for (_, _, word, _), r in replies
+    ]
+    placed = [entry[3].__name__ for entry, r in replies if r.hint == "No known mistake fits."]
+    assert len(replies) >= 190 and sum(map(bool, told)) >= 0.96 * len(replies) and len(placed) <= 1
+
+
+@pytest.mark.parametrize(("exercise", "label", "word", "f"), of("remarked"))
+def test_homework_that_passes_with_a_remark(exercise, label, word, f):
+    result = check(exercise, f)
+    assert result.status == "pass" and "held above a small number" in result.evidence
+
+
+@pytest.mark.parametrize(("exercise", "answer", "label", "says"), ANSWERS)
+def test_homework_in_numbers_and_letters(exercise, answer, label, says):
+    result = check(exercise, answer, level=2)
+    if label == "right":
+        assert result or ("cannot be read" in result.evidence and str(answer) in UNREAD)
+    else:
+        assert not result
+        assert result.status == "error" or result.question.endswith("?")
+
+
+UNREAD = ("10*10", "100 cells", "sqrt(256)", "√256", "7x5", "ln(1000)", "6.908 nats")
+
+
 def test_every_code_exercise_has_strangers():
     wanted = {e.id for e in bank().values() if e.kind == "code"}
     for label, least in (("right", 2), ("wrong", 5)):
@@ -94,7 +125,7 @@ def numbers_of(text):
 
 
 def test_an_observation_never_tells_the_expected_numbers():
-    for exercise, label, _, f in STRANGERS + LATER:
+    for exercise, label, _, f in STRANGERS + LATER + HOMEWORK:
         subject = subjects()[exercise]
         if label == "wrong":
             told = numbers_of(check(exercise, f, level=3).evidence)
