@@ -103,7 +103,7 @@ def check_numbers(exercise: Exercise, answer: Any, name: str) -> Result:
     """A number or a list of numbers, for the parameters that belong to the student's name."""
     question = posed(exercise.recipe, exercise.id, name)
     right = np.asarray(question.answer, float)
-    given = read_numbers(answer, right.shape)
+    given = read_numbers(answer, right.shape, whole=question.decimals == 0)
     if given is None:
         return _unreadable(
             "a number such as 0.25, without words" if right.ndim == 0 else f"a list of {right.size} numbers"
@@ -210,7 +210,8 @@ def _right_first(given: Array, question: Posed) -> str:
     right = np.asarray(question.answer, float)
     if given.shape != right.shape:
         wanted = "one number" if right.ndim == 0 else f"a list of {right.size} numbers"
-        return f"The answer has {given.size} numbers, in the shape {given.shape}; {wanted} is asked for."
+        seen = f"The answer has {given.size} numbers, in the shape {given.shape}; {wanted} is asked for."
+        return seen if right.ndim else f"{seen} In Python a comma begins another number: 12345, not 12,345."
     if not np.isfinite(given).all():
         return "This is not a finite number."
     if right.ndim == 0:

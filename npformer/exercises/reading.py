@@ -57,10 +57,15 @@ def read_truth(answer: Any) -> bool | None:
 # --- numbers ---------------------------------------------------------------------------------------
 
 
-def read_numbers(answer: Any, shape: tuple[int, ...]) -> Array | None:
-    """The numbers of an answer, also of "0.030", "0,03", "1/20", "[1, 2]" or a list in a list, or None."""
-    if isinstance(answer, str | bytes):
-        answer = _parsed(answer.decode(errors="replace") if isinstance(answer, bytes) else str(answer), shape)
+def read_numbers(answer: Any, shape: tuple[int, ...], whole: bool = False) -> Array | None:
+    """The numbers of an answer, also of "0.030", "0,03", "1/20", "[1, 2]" or a list in a list, or None.
+
+    Where `whole` numbers are asked for, the comma of "6,144" sets thousands apart.
+    """
+    if isinstance(answer, bytes):
+        answer = answer.decode(errors="replace")
+    if isinstance(answer, str):
+        answer = _parsed(str(answer), shape, whole)
     elif isinstance(answer, list | tuple) and any(isinstance(part, str) for part in answer):
         answer = _all([read_number(part) if isinstance(part, str) else part for part in answer])
     if answer is None or isinstance(answer, bool | np.bool_):
@@ -73,11 +78,11 @@ def read_numbers(answer: Any, shape: tuple[int, ...]) -> Array | None:
     return given.reshape(shape) if lonely else given
 
 
-def _parsed(text: str, shape: tuple[int, ...]) -> Any:
+def _parsed(text: str, shape: tuple[int, ...], whole: bool) -> Any:
     text = re.sub(r"^[^\W\d]\w*\s*=\s*", "", text.strip()).rstrip(".").replace("−", "-")
     if shape:
         return _all([read_number(part) for part in _parts(text.strip("[]()"), int(np.prod(shape)))])
-    number = read_number(text)
+    number = read_number(text, whole)
     return _literal(text) if number is None else number
 
 
@@ -101,7 +106,7 @@ def _literal(text: str) -> Any:
         return None
 
 
-def read_number(text: str) -> float | None:
+def read_number(text: str, whole: bool = False) -> float | None:
     """One number: with a decimal comma, thousands set apart, as a fraction or in per cent; or None.
 
     >>> [read_number(text) for text in ("0,5", "1/2", "50 %", "2,099,712", "12 000", "half")]
@@ -111,7 +116,8 @@ def read_number(text: str) -> float | None:
     if text.endswith("%"):
         share = read_number(text[:-1])
         return None if share is None else share / 100
-    if re.fullmatch(r"[+-]?\d{1,3}((,\d{3}){2,}|([ '\u00a0\u202f]\d{3})+)", text):
+    many = "+" if whole else "{2,}"  # one comma alone may be a decimal one
+    if re.fullmatch(rf"[+-]?\d{{1,3}}((,\d{{3}}){many}|([ '\u00a0\u202f]\d{{3}})+)", text):
         text = re.sub(r"[^\d+-]", "", text)
     top, stroke, below = (text.replace(",", ".") if text.count(",") == 1 else text).partition("/")
     try:

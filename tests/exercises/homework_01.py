@@ -2119,6 +2119,7 @@ ANSWERS = [
     ("decoder.kept", 6, W, "one each"),
     ("decoder.kept", 91, W, "all again"),
     ("modern.kept_bytes", 6144, R, ""),
+    ("modern.kept_bytes", "6,144", R, "thousands"),
     ("modern.kept_bytes", 3072, W, "values"),
     ("modern.kept_bytes", 24576, W, "query heads"),
     ("modern.kept_bytes", 1536, W, "numbers not bytes"),

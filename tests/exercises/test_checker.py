@@ -486,6 +486,13 @@ def test_a_vector_says_how_much_of_it_agrees():
     )
 
 
+def test_a_comma_among_thousands_is_read_in_text_and_told_in_code():
+    assert check("modern.kept_bytes", "6,144") and not check("addition.scale", "16,000")
+    told = check("modern.kept_bytes", (6, 144))  # what Python makes of 6,144
+    assert told.evidence.endswith("In Python a comma begins another number: 12345, not 12,345.")
+    assert check("pe.entry", "-0,666")
+
+
 @pytest.mark.parametrize(
     ("exercise", "slip", "says"),
     [
