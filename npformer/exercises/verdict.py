@@ -322,6 +322,11 @@ def _it(subject: Subject, name: str) -> str:
     return name if len(subject.outputs) > 1 else f"the output {name}"
 
 
+WHOLE = Seen(
+    "{it} holds whole numbers: its type is integer.", "Which type has the array that holds the numbers?"
+)
+
+
 def _look(
     exercise_id: str,
     function: Function,
@@ -333,10 +338,7 @@ def _look(
     arguments = tuple(dict(zip(subject.names, probe, strict=True)) for probe in subject.probes)
     sizes = tuple(_sizes(subject.sizes, given) for given in arguments)
     if all(o.arrays[k].dtype.kind in "iu" for o, _ in sides) and not _whole(exercise_id, k):
-        return Seen(
-            "{it} holds whole numbers: its type is integer.",
-            "Which type has the array that holds the numbers?",
-        )
+        return WHOLE
     mine, theirs = (tuple(pair[n].arrays[k].astype(float) for pair in sides) for n in (0, 1))
     view = View(mine, theirs, arguments, sizes, subject.landmarks)
     trial = Trial(subject, function, k, sizes, memo)
