@@ -137,6 +137,7 @@ def run_on_stage(notebook: dict[str, Any], name: str) -> dict[str, Any]:
         client = NotebookClient(run, timeout=CELL_SECONDS, coalesce_streams=True, resources=resources)
         client.on_cell_execute = lambda cell, cell_index: begun.append(cell)
         client.widget_registry = {}  # what a slider draws is the cell's
+        client.extra_arguments = ["--log-level=ERROR"]  # no notices of its own in the terminal
         try:
             client.execute(env={**os.environ, STAGE: "1"})
         except CellExecutionError as error:

@@ -160,7 +160,16 @@ LOOPS = (
 
 @pytest.fixture
 def small_class(tmp_path):
-    folder = tmp_path / "class"
+    return write_class(tmp_path / "class")
+
+
+@pytest.fixture(scope="module")
+def class_to_read(tmp_path_factory):
+    """The same, for tests that change nothing in it."""
+    return write_class(tmp_path_factory.mktemp("read") / "class")
+
+
+def write_class(folder):
     folder.mkdir()
     for i in range(12):
         text = hostile.RIGHT if i % 3 else hostile.ZEROS
@@ -169,6 +178,17 @@ def small_class(tmp_path):
         )  # whoever interrupts after three of them is in time, on a busy machine too
         (folder / f"s{i:02}.py").write_text(f"student = 'S{i}'\nimport time\ntime.sleep({pause})\n{text}")
     return folder
+
+
+@pytest.fixture(scope="module")
+def whole_table(class_to_read, tmp_path_factory):
+    """What every run must come to in the end; no process is started for it."""
+    judges, table = {}, tmp_path_factory.mktemp("whole") / "whole.csv"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Hand, "judged", lambda self, path: in_this_process(judges, self, path))
+        write_csv(grade(class_to_read, hostile.IDS, workers=1), table)
+        judges["one"].close()
+    return table.read_bytes()
 
 
 def command(folder, out, *more):
@@ -188,17 +208,14 @@ def command(folder, out, *more):
 
 @POSIX
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, shelter.KILL])
-def test_an_interrupted_run_goes_on_to_the_same_table(number, small_class, tmp_path, monkeypatch):
-    whole, out, temporary = tmp_path / "whole.csv", tmp_path / "out.csv", tmp_path / "temporary"
+def test_an_interrupted_run_goes_on_to_the_same_table(
+    number, class_to_read, whole_table, tmp_path, monkeypatch
+):
+    out, temporary = tmp_path / "out.csv", tmp_path / "temporary"
     temporary.mkdir()
     use_as_temporary(temporary, monkeypatch)
-    with pytest.MonkeyPatch.context() as patch:  # no processes: this is what they must come to
-        judges = {}
-        patch.setattr(Hand, "judged", lambda self, path: in_this_process(judges, self, path))
-        write_csv(grade(small_class, hostile.IDS, workers=1), whole)
-        judges["one"].close()
     process = subprocess.Popen(
-        command(small_class, out), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command(class_to_read, out), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     for _ in range(3):
         process.stderr.readline()
@@ -214,9 +231,11 @@ def test_an_interrupted_run_goes_on_to_the_same_table(number, small_class, tmp_p
     wait_for_nothing(temporary)
     with journal.open("a") as file:
         file.write('{"file": "s11.py", "rep')  # as a full disk would leave it
-    again = subprocess.run(command(small_class, out, "--resume"), capture_output=True, text=True, timeout=120)
+    again = subprocess.run(
+        command(class_to_read, out, "--resume"), capture_output=True, text=True, timeout=120
+    )
     assert again.returncode == 0, again.stderr
-    assert out.read_bytes() == whole.read_bytes() and not journal.exists()
+    assert out.read_bytes() == whole_table and not journal.exists()
 
 
 def in_this_process(judges, hand, path):

@@ -37,9 +37,9 @@ def has_index(text):
     return bool(re.search(r"\$.*[_^].*\$", text.get_text()))
 
 
-def troubles(figure):
-    """What is cut off, and what is written over something else. Of slanting texts, boxes say too little."""
-    boxes = [(text.get_text(), text.get_window_extent()) for text, _ in letters(figure) if upright(text)]
+def troubles(figure, written):
+    """What is cut off or written over something else, of `letters`; slanting texts are not looked at."""
+    boxes = [(text.get_text(), text.get_window_extent()) for text, _ in written if upright(text)]
     (width, height), found = figure.bbox.size, []
     for i, (words, box) in enumerate(boxes):
         if min(box.x0, box.y0, width - box.x1, height - box.y1) < -2:
@@ -62,8 +62,10 @@ def note_letters(file):
 
     def noted(figure, kind="png"):
         data = encoded(figure, kind)
-        sizes = [(text.get_text(), points) for text, points in letters(figure)]
-        line = {"end": base64.b64encode(data).decode()[-40:], "letters": sizes, "troubles": troubles(figure)}
+        written = letters(figure)
+        sizes = [(text.get_text(), points) for text, points in written]
+        end = base64.b64encode(data).decode()[-40:]
+        line = {"end": end, "letters": sizes, "troubles": troubles(figure, written)}
         with open(file, "a", encoding="utf-8") as notes:
             notes.write(json.dumps(line) + "\n")
         return data

@@ -177,8 +177,9 @@ def test_on_a_slide_every_letter_is_as_large_as_those_of_the_text(name, monkeypa
     height = drawn.get_figheight()
     assert drawn.get_figwidth() == 9.4 and height <= 4.86
     assert struct.unpack(">2I", shown[0].png[16:24]) == (1880, pytest.approx(200 * height, abs=1))
-    assert min(points for _, points in letters(drawn)) >= CROWDED.get(name, 15)
-    assert troubles(drawn) == []
+    written = letters(drawn)
+    assert min(points for _, points in written) >= CROWDED.get(name, 15)
+    assert troubles(drawn, written) == []
 
 
 @pytest.mark.parametrize("kind", ["png", "svg"])
