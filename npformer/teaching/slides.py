@@ -31,6 +31,7 @@ WIDE = 68  # letters in a line of text, on average
 CODE_ROOM, CODE_WIDE = 17, 80  # the same for code and what it prints
 WIDEST, HIGHEST, CODE_LINE = 1268, 656, 33.6  # pixels of a picture, and of a line of code, in stage.css
 CELL_SECONDS = 600  # for a cell to run
+NO_KERNEL = "no kernel starts. To get one: python -m ipykernel install --sys-prefix."
 PLUMBING = ("picture", "play", "plots", "reveal")  # names that a statement for the eye alone uses
 PLAYING = """Click into the player. Its keys: → a cell on, ↑ ↓ a step, Page Up and Page Down a station, Home
 and End, Enter the whole step, Backspace back, H hides the results, S the arithmetic, V the values beside
@@ -128,8 +129,9 @@ def run_on_stage(notebook: dict[str, Any], name: str) -> dict[str, Any]:
     from asyncio import CancelledError
 
     import nbformat
+    from jupyter_client.kernelspec import NoSuchKernel
     from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+    from nbclient.exceptions import CellExecutionError
 
     run, begun = nbformat.reads(json.dumps(notebook), as_version=4), list[Any]()
     with tempfile.TemporaryDirectory() as folder:
@@ -142,7 +144,7 @@ def run_on_stage(notebook: dict[str, Any], name: str) -> dict[str, Any]:
             client.execute(env={**os.environ, STAGE: "1"})
         except CellExecutionError as error:
             raise _fails(name, begun, f"{error.ename}: {error.evalue}") from None
-        except (CellTimeoutError, DeadKernelError) as error:
+        except (RuntimeError, OSError, NoSuchKernel) as error:  # dead, too slow, not there
             raise _fails(name, begun, str(error).partition("\n")[0].rstrip(".")) from None
         except CancelledError:  # what nbclient makes of Ctrl+C
             raise KeyboardInterrupt from None
@@ -151,6 +153,8 @@ def run_on_stage(notebook: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _fails(name: str, begun: Sequence[dict[str, Any]], said: str) -> LessonFails:
     """Which cell it was, and what to do; `begun` are the code cells so far."""
+    if not begun:
+        return LessonFails(f"{name} does not run here: {NO_KERNEL}")
     first = source_of(begun[-1]).strip().partition("\n")[0]
     where = f"{name} does not run here: its code cell {len(begun)}, which begins with `{first}`, fails"
     how = "To see all of it, run the lesson in JupyterLab; npformer lessons writes a copy"

@@ -240,6 +240,15 @@ def test_a_lesson_that_cannot_be_run_here_is_shown_as_it_was_saved(tmp_path, cap
     assert err.endswith("Its slides show what was saved, with smaller letters.\n") and err.count("\n") == 1
 
 
+def test_without_a_kernel_it_is_said_how_to_get_one(tmp_path, monkeypatch):
+    spec = tmp_path / "kernels" / "python3" / "kernel.json"
+    spec.parent.mkdir(parents=True)
+    spec.write_text(json.dumps({"argv": [str(tmp_path / "none")], "display_name": "x", "language": "python"}))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    with pytest.raises(slides.LessonFails, match=r"^a lesson .*: no kernel starts\. To get one: python -m"):
+        with_outputs(runnable("1"), "a lesson")
+
+
 def test_a_slider_is_no_slide_and_what_it_draws_is():
     slider = {
         "output_type": "display_data",
