@@ -16,6 +16,7 @@ from pathlib import Path
 
 from api_pages import write_api
 from exercise_pages import exercise_list
+from one_page_set import write_one_page
 from static_lessons import write_lessons
 
 from npformer import play
@@ -46,6 +47,7 @@ def lay_out(sources: Path) -> None:
     for name in ("index.md", "play.md"):
         (sources / "pages" / name).replace(sources / name)
     play().save(sources / "_static" / "player.html")
+    write_one_page(sources / "_static")
     (sources / "_static" / "mathjax.js").write_bytes(mathjax(ROOT / "build" / "npm"))
     write_figures(sources)
     write_lessons(ROOT / "notebooks", sources / "lessons", sources / "_static")

@@ -123,8 +123,7 @@ def cross_entropy(logits, targets):
     def backward():
         dp = np.zeros_like(p)                                              # ② (B, T, 28)
         dp[right] = -1 / p[right] / len(p[right])                          # ②
-        dlogits = p * (dp - (dp * p).sum(**ROW))                           # ① (B, T, 28)
-        return dlogits
+        return p * (dp - (dp * p).sum(**ROW))                              # ① (B, T, 28)
     return loss, backward
 
 def loss_and_gradients(weights, ids, targets):
@@ -195,6 +194,7 @@ def main(words=(), steps=800):
     print(f"\n{right.sum()} of 500 new lines of noise are right. And words, which nobody taught it:\n")
     for word in ["dog bites man", "transformer", "step on no pets", *words]:
         print(f"    {word} -> {say(word, weights)}")
+    return weights
 
 if __name__ == "__main__":
     main(sys.argv[1:])
