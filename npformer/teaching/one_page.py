@@ -4,15 +4,16 @@
 
 NumPy only, every gradient by hand; letters as in "Attention Is All You Need" (Vaswani et al., 2017). Each
 function goes down the page, and its `backward` comes up again: of two lines with the same number, the lower
-one undoes the upper one. dy is the gradient of the loss with respect to y: it has the shape of y, and says by
-how much the loss would grow with each entry. Four rules make every line of every `backward`:
+one undoes the upper one, whose letters it sees. dy is the gradient of the loss with respect to y: it has the
+shape of y, and says by how much the loss would grow with each entry. Four rules make every line of every
+`backward`:
 
     y = x W             dx = dy W^T  and  dW = x^T dy: to each factor goes the other one
     y = f(x)            dx = dy f'(x), entry by entry
     y = softmax(x)      dx = y (dy - sum(dy y)), row by row
     x is used twice     dx is the sum of both; so a weight, or a mean, sums over all that it was used for
 
-Shapes: B lines of T letters, d numbers a letter, h heads of d_k = d / h, d_ff hidden units, 28 letters.
+Shapes: B lines of T letters, d numbers a letter, h heads of d_k = d / h, d_ff hidden units. x.mT: each x^T.
 """
 
 import sys
@@ -51,10 +52,10 @@ def layer_norm(x, gamma, beta, eps=1e-5):
     def backward(dy):
         dgamma, dbeta = (dy * x_hat).sum((0, 1)), dy.sum((0, 1))           # ④ (d,), (d,)
         dx_hat = dy * gamma                                                # ④ (B, T, d)
-        dsigma = -(dx_hat * x_hat / sigma).sum(**ROW)                      # ③ (B, T, 1)
+        dsigma = -(dx_hat * x_hat / sigma).sum(**ROW)                      # ③ (B, T, 1): slope -c / sigma^2
         dc = dx_hat / sigma                                                # ③ (B, T, d): past sigma, so far
         dc += dsigma * c / sigma / x.shape[-1]                             # ② (B, T, d): and through sigma
-        dx = dc - dc.mean(**ROW)                                           # ① (B, T, d)
+        dx = dc - dc.mean(**ROW)                                           # ① (B, T, d): x, and x in the mean
         return dx, dgamma, dbeta
     return y, backward
 
@@ -111,7 +112,7 @@ def transformer(ids, E, *weights):
         for block_backward in reversed(undo):                              # ②
             dx, *dblock = block_backward(dx)                               # ② (B, T, d)
             dweights = dblock + dweights                                   # ②
-        np.add.at(dE, ids, dx * sqrt(d))                                   # ① (28, d): E was used twice
+        np.add.at(dE, ids, dx * sqrt(d))                                   # ① (28, d): adds up what recurs
         return [dE, *dweights]
     return logits, backward
 
