@@ -5,8 +5,7 @@
 NumPy only, every gradient by hand; letters as in "Attention Is All You Need" (Vaswani et al., 2017). Each
 function goes down the page, and its `backward` comes up again: of two lines with the same number, the lower
 one undoes the upper one, whose letters it sees. dy is the gradient of the loss with respect to y: it has the
-shape of y, and says by how much the loss would grow with each entry. Four rules make every line of every
-`backward`:
+shape of y, and says by how much the loss would grow with each entry. Every line of `backward` obeys a rule:
 
     y = x W             dx = dy W^T  and  dW = x^T dy: to each factor goes the other one
     y = f(x)            dx = dy f'(x), entry by entry
