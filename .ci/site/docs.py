@@ -7,6 +7,7 @@ lesson shows the outputs that its file has: nothing is executed, and a test hold
 """
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -14,7 +15,6 @@ import sys
 import tarfile
 from pathlib import Path
 
-from api_pages import write_api
 from exercise_pages import exercise_list
 from one_page_set import write_one_page
 from static_lessons import write_lessons
@@ -51,7 +51,7 @@ def lay_out(sources: Path) -> None:
     (sources / "_static" / "mathjax.js").write_bytes(mathjax(ROOT / "build" / "npm"))
     write_figures(sources)
     write_lessons(ROOT / "notebooks", sources / "lessons", sources / "_static")
-    write_api(sources / "api")
+    shutil.copytree(HERE / "api", sources / "api", ignore=shutil.ignore_patterns("module.rst"))
     (sources / "pages" / "exercises.md").write_text(exercise_list(), encoding="utf-8")
     for name in ("confusion.md", "kills.md"):
         shutil.copy(ROOT / "tests" / "data" / name, sources / "pages" / name)
@@ -111,5 +111,5 @@ def run_sphinx(sources: Path, out: Path) -> None:
     trees = ["--doctree-dir", str(sources.parent / "docs-trees")]
     shutil.rmtree(trees[1], ignore_errors=True)
     command = [sys.executable, "-m", "sphinx", *options, *trees, str(sources), str(out)]
-    if subprocess.run(command, check=False).returncode:
+    if subprocess.run(command, check=False, env={**os.environ, "PYTHONPATH": str(HERE)}).returncode:
         sys.exit("docs.py: Sphinx found something wrong")

@@ -106,7 +106,7 @@ def test_search_finds(opened, words):
     page = opened(f"search.html?q={words}")
     page.wait_for_selector("#search-results li a", timeout=20_000)
     links = page.eval_on_selector_all("#search-results li a", "all => all.map(a => a.href)")
-    assert words != "ffn_backward" or any("api/feed_forward.html" in link for link in links)
+    assert words != "ffn_backward" or any("api/npformer.feed_forward.html" in link for link in links)
 
 
 @pytest.mark.parametrize(
@@ -120,11 +120,11 @@ def test_search_finds(opened, words):
 )
 def test_words_that_the_code_does_not_use_lead_to_what_is_meant(opened, words, page):
     shown = opened(f"search.html?q={words}")
-    shown.wait_for_selector(f'#search-results a[href*="api/{page}.html"]', timeout=20_000)
+    shown.wait_for_selector(f'#search-results a[href*="api/npformer.{page}.html"]', timeout=20_000)
 
 
 def test_the_list_of_pages_shows_where_one_is(opened):
-    page = opened("api/gradcheck.html")
+    page = opened("api/npformer.gradcheck.html")
     list_, here = (
         page.locator(s).bounding_box() for s in (".sidebar-scroll", ".sidebar-tree li.current-page")
     )
@@ -191,8 +191,8 @@ def assert_drawn(page):
 
 
 def test_the_reference_shows_shapes_equation_example_and_code(opened):
-    page = opened("api/feed_forward.html")
-    entry = page.locator("dl.py.function", has=page.locator("#npformer\\.ffn_forward"))
+    page = opened("api/npformer.feed_forward.html")
+    entry = page.locator("dl.py.function", has=page.locator("#npformer\\.feed_forward\\.ffn_forward"))
     said = entry.inner_text()
     assert "ffn_forward(x, params, *, activation='relu', dropout=0.0, rng=None)" in said
     assert "(..., d_model) floats" in said
