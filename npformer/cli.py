@@ -8,7 +8,8 @@ import shutil
 import signal
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias
@@ -40,17 +41,30 @@ NOT_IN_A_BROWSER = {
 LESSONS = """\
 The lessons take these steps one at a time, with pictures:
 
-    {}npformer lessons
+    {} lessons
 
 writes them into a folder of your own; begin with 01_positional_encoding.ipynb."""
+OPENING = """\
+npformer {version}: the Transformer in plain NumPy, every backward pass by hand and checked.
+
+To learn:
+    {npformer} lessons               the lessons, into a folder of your own, for JupyterLab
+    {npformer} one-page              a whole Transformer that learns, in one file of 200 lines
+    {npformer} play --out play.html  one encoder block in a browser, cell by cell
+    {npformer} trace                 the same as text, every number, and the gradient check
+    {npformer} exercises             what to try; show ID asks, check FILE names the mistake
+
+To teach: slides, worksheet, grade, assignment. All commands: {npformer} --help"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; without a command it is `trace`."""
+    """Run one command and return its exit code; without a command, say which there are."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if not given or (given[0].startswith("-") and given[0] not in ("-h", "--help", "--version")):
-        given.insert(0, "trace")
-    options = _parser().parse_args(given)
+    parser, commands = _parser()
+    if given and not given[0].startswith("-") and given[0] not in commands:
+        near = "".join(f"; did you mean {other}?" for other in get_close_matches(given[0], commands, 1))
+        return _refuse(given[0], f"there is no such command{near or '; --help lists those that there are'}")
+    options = parser.parse_args(given)
     if IN_BROWSER and options.command in NOT_IN_A_BROWSER:
         return _refuse(options.command, NOT_IN_A_BROWSER[options.command])
     try:
@@ -79,16 +93,17 @@ def _in_words(error: ValueError | OSError) -> str:
     return re.sub(r"^(\[Errno \d+\]|\w+:) ", "", str(error))
 
 
-def _refuse(command: str, message: str) -> int:
-    print(f"npformer {command}: {message}", file=sys.stderr)
+def _refuse(command: str | None, message: str) -> int:
+    print(f"{' '.join(filter(None, ('npformer', command)))}: {message}", file=sys.stderr)
     return 2
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
+    """The parser, and the names of its commands."""
     parser = argparse.ArgumentParser(
-        prog="npformer",
-        description="The Transformer in plain NumPy functions. Without a command: the worked example.",
+        prog="npformer", description="The Transformer in plain NumPy functions: lessons, checks, a reference."
     )
+    parser.set_defaults(run=_opening)
     parser.add_argument("--version", action="version", version=f"npformer {version()}")
     commands = parser.add_subparsers(dest="command", metavar="command")
     _add_trace(commands)
@@ -99,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_fetch(commands)
     _add_play(commands)
     add_commands(commands)
-    return parser
+    return parser, commands.choices
 
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -175,11 +190,15 @@ def _add_play(commands: Commands) -> None:
     command.set_defaults(run=_play)
 
 
+def _opening(options: argparse.Namespace) -> Iterator[str]:
+    yield OPENING.format(version=version(), npformer=_typed("npformer"))
+
+
 def _trace(options: argparse.Namespace) -> Iterator[str]:
     trace = worked_example(decimals=options.decimals)
     yield f"{trace}\n"
     yield f"{_verdict(trace)}\n"
-    yield LESSONS.format(_caller())
+    yield LESSONS.format(_typed("npformer"))
 
 
 def _lessons(options: argparse.Namespace) -> Iterator[str]:
@@ -190,16 +209,21 @@ def _lessons(options: argparse.Namespace) -> Iterator[str]:
         yield "\nWhat was there is yours and stays; --force writes it anew."
     if find_spec("jupyterlab") is None:
         yield f"\nJupyterLab opens them. To get it:\n\n    {how_to_get('notebook')}"
-    yield f"\nNow type:\n\n    {_caller()}jupyter lab {_quoted(options.folder)}"
+    yield f"\nNow type:\n\n    {_typed('jupyter')} lab {_quoted(options.folder)}"
 
 
 def _quoted(name: str) -> str:
     return f'"{name}"' if " " in name else name
 
 
-def _caller() -> str:
-    """What the next command begins with, as this one did: uv names itself to what it runs."""
-    return "uv run " if "UV" in os.environ else ""
+def _typed(tool: str) -> str:
+    """How to type a tool of this Python's own so that it is found, and is this one and no other."""
+    if "UV" in os.environ:  # uv names itself to what it runs
+        return f"uv run {tool}"
+    ours, found = Path(sys.executable), shutil.which(tool)
+    if tool == "python":
+        return "python" if found and Path(found) == ours else _quoted(str(ours))
+    return tool if found and Path(found).parent == ours.parent else f"{_typed('python')} -m {tool}"
 
 
 def _one_page(options: argparse.Namespace) -> Iterator[str]:
@@ -207,19 +231,21 @@ def _one_page(options: argparse.Namespace) -> Iterator[str]:
     if out.exists() and not options.force:
         raise ValueError(f"{options.file!r} is there and stays; --force writes it anew")
     shutil.copyfile(Path(__file__).parent / "teaching" / PAGE, out)
-    python = "uv run python" if "UV" in os.environ else "python"
     yield f"written: {out}\n\nRead it in twenty minutes. To see it learn in half a one, type:"
-    yield f"\n    {python} {_quoted(options.file)}"
+    yield f"\n    {_typed('python')} {_quoted(options.file)}"
 
 
 def _slides(options: argparse.Namespace) -> Iterator[str]:
     from npformer.teaching.slides import AsSaved, LessonFails, lesson_file, lesson_numbers, save_slides
 
     lessons, folder = options.lesson or lesson_numbers(), folder_for(options.out)
-    for lesson in lessons:
-        lesson_file(lesson)  # a wrong number is said before any work
+    for lesson in lessons:  # a wrong number, or a page that has no place, is said before any work
+        page = folder / lesson_file(lesson).with_suffix(".html").name
+        if page.exists():
+            place_for(str(page))
     failed = False
-    for lesson in lessons:
+    for i, lesson in enumerate(lessons, start=1):
+        _working(f"slides {i} of {len(lessons)}: lesson {lesson} is run for its pictures")
         try:
             with warnings.catch_warnings(record=True) as told:
                 warnings.simplefilter("ignore")
@@ -238,6 +264,7 @@ def _slides(options: argparse.Namespace) -> Iterator[str]:
 
 def _worksheet(options: argparse.Namespace) -> Iterator[str]:
     out = place_for(options.out)
+    _working(f"the worksheet of {options.seed} is drawn")
     files = save_worksheet(options.seed, out, key=options.key, paper=options.paper)
     yield f"written: {', '.join(map(str, files))}"
 
@@ -266,6 +293,12 @@ def _verdict(trace: Trace) -> str:
         f"the numbers above by {far:.1e} at most. Here it is checked against differences of the forward\n"
         f"pass, for a random d_output:\n\n{report}"
     )
+
+
+def _working(what: str) -> None:
+    """Said while something takes its time, to whoever looks on; a file or a pipe gets the result alone."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        print(f"{what} …".translate(ASCII), file=sys.stderr, flush=True)
 
 
 def _say(text: str) -> None:

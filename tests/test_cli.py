@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -28,9 +29,8 @@ def run(*arguments, **environment):
 # --- the trace ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [[], ["trace"]])
-def test_without_a_command_it_prints_the_trace_its_check_and_the_lessons(arguments, capsys):
-    assert cli.main(arguments) == 0
+def test_it_prints_the_trace_its_check_and_the_lessons(capsys):
+    assert cli.main(["trace"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     assert out.startswith(f"{worked_example()}\n")
@@ -40,13 +40,12 @@ def test_without_a_command_it_prints_the_trace_its_check_and_the_lessons(argumen
     assert out.endswith("; begin with 01_positional_encoding.ipynb.\n")
 
 
-@pytest.mark.parametrize("arguments", [["--decimals", "3"], ["trace", "--decimals=3"]])
-def test_decimals_round_the_trace(arguments, capsys):
-    assert cli.main(arguments) == 0
+def test_decimals_round_the_trace(capsys):
+    assert cli.main(["trace", "--decimals=3"]) == 0
     assert capsys.readouterr().out.startswith(f"{worked_example(decimals=3)}\n")
 
 
-@pytest.mark.parametrize("arguments", [[], ["--decimals", "3"], ["--decimals", "8"]])
+@pytest.mark.parametrize("arguments", [[], ["trace"], ["trace", "--decimals", "8"]])
 def test_everything_fits_a_hundred_columns(arguments, capsys):
     cli.main(arguments)
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 100
@@ -63,7 +62,7 @@ def test_the_distance_from_the_package_is_measured(capsys, monkeypatch):
 
     cli_backward = cli.encoder_block_backward
     monkeypatch.setattr(cli, "encoder_block_backward", off)
-    cli.main([])
+    cli.main(["trace"])
     out = capsys.readouterr().out
     assert "the numbers above by 1.0e+00 at most" in out
     assert "1 of 13 fail" in out and "params.ffn.W_2" in out
@@ -82,7 +81,7 @@ def test_the_check_is_of_the_block_that_is_shown(monkeypatch):
 @pytest.mark.parametrize("decimals", ["0", "9", "-3", "three", ""])
 def test_decimals_that_make_no_sense_are_refused(decimals, capsys):
     with pytest.raises(SystemExit) as error:
-        cli.main(["--decimals", decimals])
+        cli.main(["trace", "--decimals", decimals])
     assert error.value.code == 2
     assert "argument --decimals: invalid" in capsys.readouterr().err
 
@@ -234,12 +233,34 @@ def test_lessons_are_written_and_the_next_command_is_said(tmp_path, monkeypatch,
 @pytest.mark.parametrize("installed", [True, False])
 def test_without_uv_and_jupyterlab_it_says_how_to_go_on(installed, tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("UV", raising=False)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
     monkeypatch.setattr(cli, "find_spec", lambda name: installed or None)
     folder = tmp_path / "my own"
     assert cli.main(["lessons", str(folder)]) == 0
     out = capsys.readouterr().out
     assert ('pip install "npformer[notebook]"' in out) is not installed
     assert out.endswith(f'    jupyter lab "{folder}"\n')
+
+
+def test_the_next_command_is_one_that_is_found_here(tmp_path, monkeypatch, capsys):
+    """A Python whose folder is not on the path is named in full; its tools are its modules."""
+    monkeypatch.delenv("UV", raising=False)
+    python, tool = tmp_path / "a b" / "python", tmp_path / "a b" / "npformer"
+    for file in (python, tool):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("")
+        file.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    for path, typed in {
+        "": f'"{python}" -m npformer lessons',
+        str(python.parent): "npformer lessons",
+    }.items():
+        monkeypatch.setenv("PATH", path)
+        assert cli.main([]) == 0
+        assert f"\n    {typed} " in capsys.readouterr().out
+    tool.unlink()
+    cli.main([])
+    assert "\n    python -m npformer lessons " in capsys.readouterr().out
 
 
 def test_lessons_are_not_written_into_a_file(tmp_path, capsys):
@@ -284,11 +305,35 @@ def test_version(capsys):
     assert capsys.readouterr().out == f"npformer {metadata.version('npformer')}\n"
 
 
-def test_an_unknown_command_is_refused(capsys):
-    with pytest.raises(SystemExit) as error:
-        cli.main(["workshet"])
-    assert error.value.code == 2
-    assert "invalid choice: 'workshet'" in capsys.readouterr().err
+def test_without_a_command_it_prints_one_screen(monkeypatch, capsys):
+    monkeypatch.setenv("UV", "uv")
+    assert cli.main([]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"npformer {metadata.version('npformer')}: ") and out.count("\n") < 24
+    commands = re.findall(r"^    uv run npformer (\S+)", out, re.MULTILINE)
+    assert commands == ["lessons", "one-page", "play", "trace", "exercises"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"), [("lesons", "did you mean lessons?"), ("qwerty", "--help lists those that there are")]
+)
+def test_an_unknown_command_is_refused(given, said, capsys):
+    assert cli.main([given]) == 2
+    assert capsys.readouterr().err == f"npformer {given}: there is no such command; {said}\n"
+
+
+def test_a_terminal_is_told_what_takes_its_time(asked, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert cli.main(["worksheet", "--seed", "Ada", "--out", "a.svg"]) == 0
+    assert capsys.readouterr().err == "the worksheet of Ada is drawn ...\n"
+
+
+def test_slides_ask_for_the_place_of_each_page_before_any_work(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("npformer.teaching.slides.save_slides", lambda *_: pytest.fail("work was done"))
+    page = tmp_path / "02_position_geometry.html"
+    page.mkdir()
+    assert cli.main(["slides", "--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"npformer slides: {str(page)!r} is a folder; expected a file\n"
 
 
 def test_python_m_npformer_is_the_command(monkeypatch, capsys):
@@ -353,7 +398,7 @@ def test_a_full_disk_is_said(monkeypatch, capsys):
 
 
 def test_a_terminal_without_utf_8_gets_ascii():
-    result = run(PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    result = run("trace", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert (result.returncode, result.stderr) == (0, b"")
     text = result.stdout.decode("ascii")
     assert "scores = Q K^T / sqrt d_k" in text and "L = 1/2 sum (y - target)^2" in text
@@ -361,7 +406,7 @@ def test_a_terminal_without_utf_8_gets_ascii():
 
 
 def test_utf_8_keeps_its_letters():
-    text = run(PYTHONIOENCODING="utf-8").stdout.decode()
+    text = run("trace", PYTHONIOENCODING="utf-8").stdout.decode()
     assert "scores = Q Kᵀ / √d_k" in text and "½ Σ" in text
 
 

@@ -32,13 +32,13 @@ add_module_names = False  # npformer. stands once at the top of a page, not befo
 toc_object_entries_show_parents = "hide"
 python_display_short_literal_types = True
 python_maximum_signature_line_length = 88
-pygments_style, pygments_dark_style = "friendly", "github-dark"
+pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"  # 7 : 1
 copybutton_prompt_text, copybutton_prompt_is_regexp = r">>> |\.\.\. |\$ ", True
 copybutton_selector = "div:not(.output) > div.highlight pre"
 
 html_theme = "furo"
 html_title = "npformer"
-html_static_path = ["_static"]
+html_static_path, html_favicon = ["_static"], "_static/favicon.svg"
 html_css_files, html_js_files = ["site.css"], ["site.js"]
 html_copy_source = html_show_sourcelink = html_show_search_summary = False
 html_theme_options = {

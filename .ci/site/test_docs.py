@@ -13,6 +13,7 @@ from html.parser import HTMLParser
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from axe import objections
 from conftest import ROOT, SITE, needs_chromium
 
 LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
@@ -319,3 +320,42 @@ def test_the_posters_are_one_sheet_each():
         assert len(re.findall(rb"/Type /Page\b", sheet)) == 1
         box = re.search(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", sheet)
         assert [round(float(points) * 25.4 / 72) for points in box.groups()] == [wide, high]
+
+
+# --- for all eyes ---------------------------------------------------------------------------------
+
+KINDS = (
+    "index.html", "play.html", "lessons/05_encoder_block.html", "lessons/exercises.html", "lessons/plan.html",
+    "pages/figures.html", "pages/kills.html", "pages/comparison.html", "pages/exercises.html",
+    "pages/one_page.html", "_static/one_page.html", "api/index.html", "api/npformer.attention.html",
+    "genindex.html",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("look", ["light", "dark", "a telephone"])
+@pytest.mark.parametrize("path", KINDS)
+def test_axe_has_nothing_against_a_kind_of_page(opened, path, look):
+    page = opened(path, look if look in SIZES else "a laptop")
+    page.emulate_media(color_scheme="dark" if look == "dark" else "light")
+    if "lessons/" in path:
+        assert_drawn(page)
+    assert objections(page, not_ours=["iframe"]) == []
+
+
+def test_axe_has_nothing_against_a_worksheet(chromium, tmp_path):
+    from npformer.teaching.worksheet import save_worksheet
+
+    [file] = save_worksheet("Ada", tmp_path / "sheet.html", key=True)
+    page = chromium.new_page()
+    page.goto(file.as_uri())
+    assert objections(page) == []
+    page.close()
+
+
+def test_a_table_that_is_cut_shows_it_and_the_site_has_an_icon(opened):
+    page = opened("pages/comparison.html", "a telephone")
+    box = page.locator(".table-wrapper").first
+    assert box.evaluate("box => box.scrollWidth > box.clientWidth && box.tabIndex === 0")
+    assert "linear-gradient" in box.evaluate("box => getComputedStyle(box).backgroundImage")
+    assert (SITE / "_static" / "favicon.svg").is_file()
+    assert page.locator('link[rel~="icon"]').get_attribute("href").endswith("favicon.svg")

@@ -75,10 +75,15 @@ HTML = """\
 <style>
 @page {{ size: {width}mm {height}mm; margin: 0 }}
 body {{ margin: 0 }}
-svg {{ display: block; width: {width}mm; height: {height}mm; break-after: page }}
-svg:last-of-type {{ break-after: auto }}
+svg {{ display: block; width: {width}mm; height: {height}mm }}
+section {{ break-after: page }}
+section:last-of-type {{ break-after: auto }}
+h1, h2 {{ position: absolute; clip-path: inset(50%); width: 1px; height: 1px; margin: 0; overflow: hidden }}
 </style>
+<main>
+<h1>Worksheet: one encoder block by hand</h1>
 {pictures}
+</main>
 </html>
 """
 
@@ -239,7 +244,8 @@ def _html(target: Path, figures: list["Figure"], paper: str) -> dict[Path, bytes
     for i, figure in enumerate(figures, start=1):
         svg = encoded(figure, "svg").decode()
         svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>page{i}-", svg[svg.index("<svg") :])
-        pictures.append(svg.replace("<svg", f'<svg role="img" aria-label="Worksheet, page {i}"', 1))
+        svg = svg.replace("<svg", f'<svg role="img" aria-label="Worksheet, page {i}"', 1)
+        pictures.append(f"<section>\n<h2>Page {i}</h2>\n{svg}</section>")
     page = HTML.format(width=width, height=height, pictures="\n".join(pictures))
     return {target: page.encode()}
 

@@ -362,6 +362,9 @@ def test_html_holds_every_page_and_nothing_from_elsewhere(tmp_path, pages, drawn
     text = file.read_text(encoding="utf-8")
     page = Page(text)
     assert page.tags["svg"] == len(pages) == text.count('role="img" aria-label="Worksheet, page ')
+    assert page.tags["main"] == page.tags["h1"] == 1 and page.tags["h2"] == len(
+        pages
+    )  # to find one's way by ear
     assert len(set(page.ids)) == len(page.ids)
     assert {a or b for a, b in page.references} <= set(page.ids)
     assert not {"script", "link", "img", "iframe"} & set(page.tags)
