@@ -9,7 +9,11 @@ def objections(page, not_ours=()):
     not_ours: selectors of what others wrote, such as a theme's own parts.
     """
     context = {"include": [["html"]], "exclude": [[selector] for selector in not_ours]}
-    found = Axe().run(page, context=context, options={"resultTypes": ["violations"]}).response["violations"]
+    options = {
+        "resultTypes": ["violations"],
+        "preload": False,
+    }  # or it would ask for the style sheets once more
+    found = Axe().run(page, context=context, options=options).response["violations"]
     bad = [rule for rule in found if rule["impact"] in ("serious", "critical")]
     return [
         f"{rule['impact']}: {rule['help']}, {len(rule['nodes'])} times; first {rule['nodes'][0]['target']}"

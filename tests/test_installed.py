@@ -1,5 +1,6 @@
 """What the package says of itself, where it is installed and where it is not."""
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -53,3 +54,13 @@ def test_python_m_npformer_works_in_a_clone_without_installation(tmp_path):
 
     assert run("--version") == f"npformer {PROJECT['version']}\n"
     assert "gradient check: all 13 passed" in run("trace")
+
+
+def test_a_release_has_one_number_and_its_workflows_name_each_action_by_a_hash():
+    changelog = (ROOT / ".ci" / "site" / "pages" / "changelog.md").read_text(encoding="utf-8")
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.search(r"^## (.+)$", changelog, re.MULTILINE)[1] == PROJECT["version"]
+    assert re.search(r"^version: (.+)$", citation, re.MULTILINE)[1] == PROJECT["version"]
+    for workflow in (ROOT / ".github" / "workflows").glob("*.yml"):
+        used = re.findall(r"uses: (.+)", workflow.read_text(encoding="utf-8"))
+        assert used and all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", action) for action in used)
