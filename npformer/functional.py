@@ -184,9 +184,9 @@ def softmax_in_place(s: Array, axis: int = -1) -> Array:
     if s.shape[axis] == 0:
         return s
     xp, lowest = array_module(s), _LOWEST[s.dtype]
-    s -= xp.maximum(xp.maximum.reduce(s, axis=axis, keepdims=True), lowest)  # -inf - (-inf) would be NaN
+    s -= xp.maximum(s.max(axis=axis, keepdims=True), lowest)  # -inf - (-inf) would be NaN
     xp.exp(s, out=s)
-    s /= xp.maximum(xp.add.reduce(s, axis=axis, keepdims=True), 1)  # 1 or more, or 0 for a line of -inf
+    s /= xp.maximum(s.sum(axis=axis, keepdims=True), 1)  # 1 or more, or 0 for a line of -inf
     return s
 
 

@@ -22,8 +22,8 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "npformer"
 
 FLOORS = {
-    "arrays": 0, "validate": 0, "installed": 0, "signature": 1, "annotations": 2, "tree": 1, "backend": 2,
-    "normal": 3, "functional": 4, "positional": 4, "gradcheck": 4, "optim": 4, "config": 5,
+    "arrays": 0, "validate": 0, "installed": 0, "signature": 1, "annotations": 2, "tree": 1,
+    "normal": 3, "functional": 4, "backend": 4, "positional": 4, "gradcheck": 4, "optim": 4, "config": 5,
     "layer_norm": 6, "feed_forward": 6, "attention": 6, "embedding": 6, "loss": 6,
     "encoder": 7, "decoder": 7,
     "transformer": 8, "decoding": 9,
