@@ -294,13 +294,12 @@ COMPARISONS_AND_SIGNS = {
 
 
 def _write(operator, ufunc):
-    """a + b, b + a and a += b, each through its ufunc."""
-    setattr(ndarray, f"__{operator}__", lambda self, other: ufunc(self, other))
-    setattr(ndarray, f"__r{operator}__", lambda self, other: ufunc(other, self))
-    setattr(ndarray, f"__i{operator}__", lambda self, other: ufunc(self, other, out=self))
+    """a + b or -a, and where there are such: b + a and a += b. Each through its ufunc."""
+    setattr(ndarray, f"__{operator}__", lambda *args: ufunc(*args))
+    if operator in OPERATORS:
+        setattr(ndarray, f"__r{operator}__", lambda self, other: ufunc(other, self))
+        setattr(ndarray, f"__i{operator}__", lambda self, other: ufunc(self, other, out=self))
 
 
-for _operator, _name in OPERATORS.items():
+for _operator, _name in (OPERATORS | COMPARISONS_AND_SIGNS).items():
     _write(_operator, globals()[_name])
-for _operator, _name in COMPARISONS_AND_SIGNS.items():
-    setattr(ndarray, f"__{_operator}__", lambda *args, ufunc=globals()[_name]: ufunc(*args))
