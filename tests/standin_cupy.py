@@ -33,32 +33,48 @@ WITHOUT_WAITING = ("_forward", "_backward", "_update")  # functions of the packa
 
 
 def ask(owner, name, *args, **kwargs):
-    """Make the call of CuPy itself: what it objects to before it looks for a device is raised."""
-    if REAL is not None:
-        try:
-            getattr(_real(owner), name)(*_real(args), **_real(kwargs))
-        except (REAL.cuda.runtime.CUDARuntimeError, ImportError):
-            pass  # no driver, or none of CUDA's libraries: up to here all was well
+    """Make the call of CuPy itself, once: what it objects to before it looks for a device is raised."""
+    call = owner, name, args, kwargs
+    if REAL is None or (words := repr(_real(call, lambda a: (a.shape, a.dtype.str)))) in ANSWERED:
+        return
+    owner, name, args, kwargs = _real(call, _without_memory)
+    try:
+        getattr(owner, name)(*args, **kwargs)
+    except (REAL.cuda.runtime.CUDARuntimeError, ImportError):
+        pass  # no driver, or none of CUDA's libraries: up to here all was well
+    ANSWERED.add(words)
 
 
-def _real(value):
-    """CuPy's own for each part of the stand-in: module, ufuncs, and arrays without memory."""
+ANSWERED = set()
+
+
+def _real(value, of_array):
+    """CuPy's own for each part of the stand-in: the module, its ufuncs, its arrays."""
     if isinstance(value, ndarray):
-        nowhere = REAL.cuda.MemoryPointer(REAL.cuda.UnownedMemory(2**40, 2**40, None, device_id=0), 0)
-        return _hollow()(value.shape, value.dtype, nowhere, value._host.strides)
+        return of_array(value)
     if isinstance(value, _UFunc):
         return getattr(REAL, value.name)
     if isinstance(value, tuple | list):
-        return type(value)(map(_real, value))
+        return type(value)([_real(part, of_array) for part in value])
     if isinstance(value, dict):
-        return {key: _real(part) for key, part in value.items()}
+        return {key: _real(part, of_array) for key, part in value.items()}
     return REAL if value is sys.modules[__name__] else value
+
+
+def _without_memory(array):
+    nowhere = REAL.cuda.MemoryPointer(REAL.cuda.UnownedMemory(2**40, 2**40, None, device_id=0), 0)
+    return _hollow()(array.shape, array.dtype, nowhere, array._host.strides)
 
 
 @cache
 def _hollow():
     """CuPy's arrays, but for printing, which would need the numbers, also within an error's message."""
-    return type("ndarray", (REAL.ndarray,), {"__repr__": lambda self: f"<array of shape {self.shape}>"})
+
+    class Hollow(REAL.ndarray):
+        def __repr__(self):
+            return f"<{self.dtype} of shape {self.shape}>"
+
+    return Hollow
 
 
 # Arrays
