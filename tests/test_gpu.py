@@ -309,7 +309,6 @@ def test_masks_made_on_the_device_agree(device):
 
 
 GRADCHECKED = {  # and how many of the arguments go by position
-    "ffn_forward": 2,
     "attention_forward": 3,
     "layer_norm_forward": 2,
     "cross_entropy_forward": 2,
@@ -324,7 +323,6 @@ def test_gradcheck_passes_on_the_device(device, name):
     names = list(arguments)[: GRADCHECKED[name]]
     settings = {key: value for key, value in arguments.items() if key not in names}
     held = {key: settings.pop(key) for key in ("bias",) if key in settings}  # without a gradient
-    settings["directions"] = 5 if name in ("ffn_forward", "attention_forward") else None  # else every entry
     pair = partial(getattr(npf, name), **held), getattr(npf, backward_of(name))
     report = npf.gradcheck(*pair, *(arguments[key] for key in names), **settings)
     assert report, str(report)
