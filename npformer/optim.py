@@ -37,7 +37,7 @@ def _ask_finite(grads: Any, name: str, call: Call) -> None:
 ALIKE = Rule("built like params", _ask_alike)
 FloatTree = Annotated[Any, Rule("a tree of float arrays", _ask_floats)]
 LikeParams = Annotated[Any, ALIKE]
-Gradients = Annotated[Any, ALIKE, Rule("finite", _ask_finite, turn=2)]
+Gradients = Annotated[Any, ALIKE, Rule("finite", _ask_finite, turn=2, by_value=True)]
 
 
 def sgd_update(params: Any, grads: LikeParams, *, learning_rate: NonNegative) -> Any:

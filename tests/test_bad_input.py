@@ -521,7 +521,7 @@ WELCOME = {  # the odd values that are no mistake
         "ignore_index": f"{COUNT_0}, None, -1",
         "label_smoothing": "0, float64(1), float32(1)",
     },
-    "cross_entropy_backward": {"dloss": "3, 0, -1, 2.5, float64(1), 0-d"},
+    "cross_entropy_backward": {"dloss": "3, 0, -1, 2.5, float64(1), uint8(2), 0-d"},
     "encoder_block_forward": {"x": "5-d", **without_biases("params.attention"), **FORWARD_OPTIONS},
     "encoder_forward": {"x": "5-d", **inside("params", ENCODER), **FORWARD_OPTIONS, **IN_ALL},
     "decoder_block_forward": {

@@ -37,6 +37,7 @@ BODIES = {name: inspect.unwrap(getattr(npf, name)) for name in CHECKED}
 # --- every annotation is read ---------------------------------------------------------------------
 
 ASK_NOTHING = {
+    ("train_byte_pairs", "text"): "asked where its bytes are taken",
     ("sgd_update", "params"): "what stands beside it is compared with it",
     ("adam_update", "params"): "what stands beside it is compared with it",
     ("order_sensitivity", "f"): "asked where it is called",

@@ -49,7 +49,8 @@ def _ask_draws(n: Any, name: str, call: Call) -> None:
         check_generator(call.function, "rng", call.arguments.get("rng"))
 
 
-PROMPT, PADDING = Rule("T >= 1", _ask_prompt, 3), Rule("behind the tokens", _ask_padding, 4)
+PROMPT = Rule("T >= 1", _ask_prompt, 3)
+PADDING = Rule("behind the tokens", _ask_padding, 4, by_value=True)
 ROOM, DRAWS = Rule("T + n <= max_length", _ask_room, 4), Rule("rng unless temperature=0", _ask_draws, 4)
 Share = Annotated[float, number("0 < · <= 1", above=0, maximum=1)]
 
