@@ -119,7 +119,7 @@ def integer(text: str, minimum: int = -validate.LARGEST, *, letter: bool = False
     def ask(value: Any, name: str, call: Call) -> None:
         validate.check_integer(call.function, name, value, minimum)
         if letter:
-            call.letters[name.rpartition(".")[2]] = int(value)
+            call.letters[name.rpartition(".")[2]] = value
 
     return Rule(text, ask)
 
@@ -127,8 +127,8 @@ def integer(text: str, minimum: int = -validate.LARGEST, *, letter: bool = False
 def ask_heads(value: Any, name: str, call: Call) -> None:
     """Heads that divide d_model; their number is the letter h."""
     validate.check_integer(call.function, name, value, 1)
-    call.letters["h"] = int(value)
-    if call.letters["d_model"] % int(value):
+    call.letters["h"] = value
+    if call.letters["d_model"] % value:
         raise ValueError(
             f"{call.function}: {name} is {value}; expected a divisor of d_model={call.letters['d_model']}"
         )

@@ -28,7 +28,6 @@ from npformer.arrays import with_arrays
 F = TypeVar("F", bound=Callable[..., Any])
 Letters = tuple[str, ...]  # ("...", "T", "d_model")
 Heard = tuple[str, Letters, Any]  # an array with its name and its letters
-Look = tuple[Any, ...]
 STRETCHED = ("stretched",)  # stands before a mask's letters: its leading axes say nothing
 MOST = 100  # looks that are remembered of a function
 
@@ -49,14 +48,13 @@ def checked(body: F) -> F:
     positional = body.__code__.co_varnames[: body.__code__.co_argcount]
     quiet = np.errstate(all="ignore")(body)
     read: list[Signature] = []  # at the first call, so that an import stays quick
-    passed: dict[Look | None, dict[str, int]] = {}  # what the calls that passed looked like, their letters
+    passed: dict[tuple[Any, ...] | None, dict[str, int]] = {}  # what the calls that passed looked like
 
     @functools.wraps(body)
     def door(*args: Any, **kwargs: Any) -> Any:
         if not read:
             read.append(read_signature(body))
-        seen: list[Any] = [*kwargs]
-        look = tuple(seen) if read[0].is_seen and glance((*args, *kwargs.values()), seen) else None
+        look = look_of(args, kwargs) if read[0].is_seen else None
         letters = passed.get(look)
         if look is None:
             args, kwargs = tuple(map(plain, args)), {name: plain(value) for name, value in kwargs.items()}
@@ -66,8 +64,10 @@ def checked(body: F) -> F:
                 letters = check_call(body.__name__, read[0], arguments, letters)
             except (TypeError, ValueError) as error:
                 raise error.with_traceback(None) from None  # the caller's line says where, the message what
-            if look is not None:
-                remember(look, letters, passed)
+            if look is not None and look not in passed:
+                if len(passed) >= MOST:
+                    passed.clear()
+                passed[look] = letters
         return with_arrays(quiet(*args, **kwargs))
 
     door.__module__ = "npformer"  # where pickle finds it
@@ -109,12 +109,21 @@ def read_signature(body: Callable[..., Any]) -> Signature:
     return Signature(pairs, [pair for pair in pairs if pair[1].by_value], ANYTHING not in rules.values())
 
 
-def glance(values: Iterable[Any], seen: list[Any]) -> bool:
-    """Write down what the rules ask of these values; False where one is of a kind that is not known here.
+def look_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
+    """What the rules ask of the arguments, but for values in arrays; None where more is to be asked.
 
-    Of an array shape and dtype as they are now; a setting behind its type, as True == 1 == 1.0; of a rng
-    its type; of a cache only what it tells of its gradient. No array is kept.
+    Of an array shape and dtype as they are now; a setting behind its type, as True == 1 == 1.0; of a
+    generator its type; of a cache what it tells of its gradient. No array is kept.
     """
+    seen: list[Any] = [*kwargs]
+    try:
+        return tuple(seen) if glance((*args, *kwargs.values()), seen) else None
+    except RecursionError:  # tuples in tuples without end
+        return None
+
+
+def glance(values: Iterable[Any], seen: list[Any]) -> bool:
+    """Write down how the values look; False where one is of a kind that is not known here."""
     for value in values:
         kind = type(value)
         if kind is np.ndarray:
@@ -134,13 +143,6 @@ def glance(values: Iterable[Any], seen: list[Any]) -> bool:
     return True
 
 
-def remember(look: Look, letters: dict[str, int], passed: dict[Look | None, dict[str, int]]) -> None:
-    """Keep a look, and not more than MOST of them."""
-    if len(passed) >= MOST:
-        passed.clear()
-    passed[look] = letters
-
-
 @np.errstate(all="ignore")
 def check_call(
     function: str, signature: Signature, arguments: dict[str, Any], letters: dict[str, int] | None
@@ -157,8 +159,9 @@ def check_call(
         ask_all(call, rules)
     except (TypeError, ValueError):
         again = Call(function, arguments, {})
+        rules = signature.rules
         listen(again, [array for name, rule in rules for array in rule.arrays(arguments.get(name), name)])
-        ask_all(again, signature.rules)
+        ask_all(again, rules)
         raise
     validate.check_one_library(function, arguments)
     return call.letters
