@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal
@@ -179,7 +178,9 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
     """
     arrays = {name: _host_array("save", name, leaf) for name, leaf in walked("save", "", tree)}
     target = _target("save", os.path.realpath(_target("save", path)))
-    mark = f".{zlib.crc32(os.fsencode(target.name)):08x}"  # the name itself may be as long as a name can be
+    from zlib import crc32
+
+    mark = f".{crc32(os.fsencode(target.name)):08x}"  # the name itself may be as long as a name can be
     _remove_unfinished(target, mark)
     unfinished = target.with_name(f"{mark}-{OWN}-{os.urandom(8).hex()}.part")
     try:
