@@ -33,6 +33,7 @@ from npformer.signature import (
     MOST,
     Rule,
     check_value,
+    look_of,
     to_rule,
 )
 
@@ -378,7 +379,7 @@ def going_back(dy: Float[np.ndarray, "... d"], cache: PairCache):
 def good():
     return {
         "x": np.ones((2, 3)), "pair": Pair(np.eye(3)), "ids": np.array([0, 1]), "mask": np.ones(3, bool),
-        "rate": 0, "rng": np.random.default_rng(0), "at": np.arange(3), "dtype": np.float32,
+        "rate": 0, "rng": np.random.default_rng(0), "at": np.arange(3.0), "dtype": np.float32,
     }  # fmt: skip
 
 
@@ -415,6 +416,13 @@ def test_what_looks_almost_like_a_call_that_passed_is_refused(bad):
         passing(
             *list((good() | bad).values())[:3], **{name: (good() | bad)[name] for name in list(good())[3:]}
         )
+
+
+def test_a_kind_that_no_glance_knows_is_asked_at_every_call():
+    passing(**good() | {"rate": np.float32(0.5)})
+    with pytest.raises(ValueError, match=r"^passing: rate is np.float32\(2.0\); expected a finite number"):
+        passing(**good() | {"rate": np.float32(2)})
+    assert look_of((((1,), 2),), {}) != look_of((((1, 2),),), {}) != look_of((((1,), [2]),), {}) is None
 
 
 def test_shapes_are_read_at_every_call():

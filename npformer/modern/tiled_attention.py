@@ -88,9 +88,7 @@ def tiled_attention_backward(
     scaled, dy = xp.ascontiguousarray(q * scale), xp.ascontiguousarray(dy / total)
     dq, dk, dv = xp.zeros_like(q), xp.zeros_like(k), xp.zeros_like(v)
     mean_dw = (dy * y).sum(axis=-1, keepdims=True)  # Σ dw weights: (..., T_q, 1)
-    for rows in _slices(
-        q.shape[-2], 2 * tile
-    ):  # the forward's blocks: huge scores are rounded in the same way
+    for rows in _slices(q.shape[-2], 2 * tile):  # the forward's blocks, so that scores are rounded alike
         for columns in _slices(k.shape[-2], tile):
             w = _scores(scaled, k, rows, columns, causal)  # (..., 2 tile, tile)
             if w is None:
