@@ -79,7 +79,8 @@ def ffn_forward(
     else:
         hidden, gelu = gelu_forward(z, approximate=activation == "gelu_tanh")
     hidden, dropped = dropout_forward(hidden, dropout, rng)
-    y = hidden @ W_2 + b_2  # (N, d_model)
+    y = hidden @ W_2  # (N, d_model)
+    y += b_2
     hidden = hidden.reshape(*x.shape[:-1], len(b_1))  # (..., d_ff)
     return y.reshape(x.shape), FFNCache(x, hidden, gelu, dropped, params)
 
