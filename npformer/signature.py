@@ -47,21 +47,22 @@ def checked(body: F) -> F:
     """
     positional = body.__code__.co_varnames[: body.__code__.co_argcount]
     quiet = np.errstate(all="ignore")(body)
-    read: list[Signature] = []  # at the first call, so that an import stays quick
+    read = functools.cache(
+        functools.partial(read_signature, body)
+    )  # at the first call: an import stays quick
     passed: dict[tuple[Any, ...] | None, dict[str, int]] = {}  # what the calls that passed looked like
 
     @functools.wraps(body)
     def door(*args: Any, **kwargs: Any) -> Any:
-        if not read:
-            read.append(read_signature(body))
-        look = look_of(args, kwargs) if read[0].is_seen else None
+        signature = read()
+        look = look_of(args, kwargs) if signature.is_seen else None
         letters = passed.get(look)
         if look is None:
             args, kwargs = tuple(map(plain, args)), {name: plain(value) for name, value in kwargs.items()}
-        if letters is None or read[0].of_values or "cupy" in sys.modules:
+        if letters is None or signature.of_values or "cupy" in sys.modules:
             arguments = dict(zip(positional, args, strict=False)) | kwargs
             try:
-                letters = check_call(body.__name__, read[0], arguments, letters)
+                letters = check_call(body.__name__, signature, arguments, letters)
             except (TypeError, ValueError) as error:
                 raise error.with_traceback(None) from None  # the caller's line says where, the message what
             if look is not None and look not in passed:
@@ -151,15 +152,11 @@ def check_call(
 
     Where arrays contradict each other, name the one that most others contradict.
     """
-    if letters is not None:
-        call, rules = Call(function, arguments, dict(letters), values=True), signature.of_values
-    else:
-        call, rules = Call(function, arguments, {}), signature.rules
+    call, rules = Call(function, arguments, dict(letters or {}), letters is not None), signature.rules
     try:
-        ask_all(call, rules)
+        ask_all(call, signature.of_values if call.values else rules)
     except (TypeError, ValueError):
         again = Call(function, arguments, {})
-        rules = signature.rules
         listen(again, [array for name, rule in rules for array in rule.arrays(arguments.get(name), name)])
         ask_all(again, rules)
         raise

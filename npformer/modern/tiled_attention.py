@@ -46,29 +46,21 @@ def tiled_attention_forward(
     largest = xp.full((*q.shape[:-1], 1), float(np.finfo(q.dtype).min), q.dtype)  # (..., T_q, 1)
     total = xp.zeros_like(largest)
     for rows in _slices(q.shape[-2], 2 * tile):  # two tiles of queries for each of keys: half as many steps
-        m, sums, mixed = (
-            largest[..., rows, :],
-            total[..., rows, :],
-            y[..., rows, :],
-        )  # views: (..., 2 tile, ·)
+        m, sums, mixed = (table[..., rows, :] for table in (largest, total, y))  # views: (..., 2 tile, ·)
         for columns in _slices(k.shape[-2], tile):
             scores = _scores(scaled, k, rows, columns, causal)  # (..., 2 tile, tile)
             if scores is None:
                 break
-            before = m.copy()
-            xp.maximum(m, scores.max(axis=-1, keepdims=True), out=m)
+            before, m[...] = m.copy(), xp.maximum(m, scores.max(axis=-1, keepdims=True))
             shrink = xp.exp(before - m)
             scores -= m
             xp.exp(scores, out=scores)
-            sums *= shrink
-            sums += scores.sum(axis=-1, keepdims=True)
+            sums[...] = sums * shrink + scores.sum(axis=-1, keepdims=True)
             mixed *= shrink
             mixed += scores @ v[..., columns, :]  # (..., 2 tile, d_v)
     total = xp.maximum(total, 1)  # the largest gives 1, or no key was seen: 0
     y /= total
-    return y, TiledAttentionCache(
-        q, k, v, y.copy(), largest, total, causal, tile
-    )  # y is the caller's to change
+    return y, TiledAttentionCache(q, k, v, y.copy(), largest, total, causal, tile)
 
 
 def tiled_attention_backward(
