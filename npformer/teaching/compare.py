@@ -76,7 +76,7 @@ def compare(
 
     >>> from npformer import encoder_block_forward
     >>> compare(encoder_block_forward)
-    agrees at 23 stations, from s to y
+    agrees at 21 stations, from s to attention.exp
     """
     reference = worked_example() if reference is None else reference
     if isinstance(mine, Mapping):
