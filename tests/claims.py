@@ -63,17 +63,19 @@ LESSONS = {
 }
 
 
-def claims(number: str, last: str, changes: dict[str, tuple[str, str]]) -> dict[str, bool]:
-    """{line: whether it said True} of a lesson that is run up to a cell, with these changes."""
+def claims(number: str, changes: dict[str, tuple[str, str]]) -> dict[str, bool]:
+    """{line: whether it said True}, from the first cell that is ever changed to the last that is needed."""
+    last, *ever = LESSONS[number]
     (path,) = FOLDER.glob(f"{number}_*.ipynb")
     names: dict[str, Any] = {"__name__": path.stem}
-    said = io.StringIO()
-    left = dict(changes)
+    claims_begun, said, left = False, io.StringIO(), dict(changes)
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         if cell["cell_type"] == "code":
             source, (old, new) = "".join(cell["source"]), left.pop(cell["id"], ("", ""))
             if old not in source:
                 raise ValueError(f"{path.name}, {cell['id']}: there is no {old!r} to replace")
+            if not claims_begun and any(cell["id"] in change for change in ever):
+                claims_begun, said = True, io.StringIO()
             with redirect_stdout(said):
                 exec(compile(source.replace(old, new) if old else source, cell["id"], "exec"), names)
         if cell["id"] == last:
@@ -91,9 +93,9 @@ def main(numbers: list[str]) -> int:
     print("| claim | seeds | setting | holds |\n|---|---|---|---|", flush=True)
     every = []
     for number in numbers or LESSONS:
-        last, seed, setting = LESSONS[number]
+        _, seed, setting = LESSONS[number]
         with_seed = [{c: (old, new.format(s=s)) for c, (old, new) in seed.items()} for s in SEEDS]
-        as_is, *seeds, other = (claims(number, last, changes) for changes in ({}, *with_seed, setting))
+        as_is, *seeds, other = (claims(number, changes) for changes in ({}, *with_seed, setting))
         size = next(iter(setting.values()))[1]
         for claim in (line for line, true in as_is.items() if true):
             kept = [found.get(claim, False) for found in seeds]
