@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from npformer.exercises.grader.grading import Journal, grade, write_csv
+from npformer.grader.grading import Journal, grade, write_csv
 
 RIGHT = {
     "pe_table": """(n, d_model):

@@ -17,9 +17,9 @@ import hostile
 import pytest
 
 from npformer import cli
-from npformer.exercises.grader import grading, shelter
-from npformer.exercises.grader.grading import Hand, Journal, grade, grade_one, listed, shown, write_csv
-from npformer.exercises.grader.judging import Judge, Limits, grade_file
+from npformer.grader import grading, shelter
+from npformer.grader.grading import Hand, Journal, grade, grade_one, listed, shown, write_csv
+from npformer.grader.judging import Judge, Limits, grade_file
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="links, pipes and signals of POSIX")
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")

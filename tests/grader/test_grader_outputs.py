@@ -12,11 +12,11 @@ import pytest
 
 from npformer import cli
 from npformer.exercises.bank import bank
-from npformer.exercises.grader import grading, judging, reports
-from npformer.exercises.grader.assignments import write_assignment
-from npformer.exercises.grader.grading import Class, Row, grade, grade_one
-from npformer.exercises.grader.judging import Judge, Limits, grade_bytes
-from npformer.exercises.grader.reports import card, feedback, read_points, read_roster, summary
+from npformer.grader import grading, judging, reports
+from npformer.grader.assignments import write_assignment
+from npformer.grader.grading import Class, Row, grade, grade_one
+from npformer.grader.judging import Judge, Limits, grade_bytes
+from npformer.grader.reports import card, feedback, read_points, read_roster, summary
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="the fake engine is a shell script")
 IDS = ("order.bag", "pe.table")
@@ -172,7 +172,7 @@ def test_a_roster_without_names_is_refused(text, tmp_path):
 
 
 def test_feedback_files_do_not_overwrite_each_other(tmp_path):
-    from npformer.exercises.grader.reports import write_feedback
+    from npformer.grader.reports import write_feedback
 
     rows = [row("a/x.py"), row("a_x.py"), row("A?x.py"), row("///"), row("...")]
     assert write_feedback(rows, None, tmp_path / "f") == 5
@@ -342,7 +342,7 @@ def test_an_engine_that_would_refuse_everybody_is_asked_once(
     fake.write_text(f"#!/bin/sh\n{engine}\n")
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr("npformer.exercises.commands.ENGINE_SECONDS", 0.2 if "sleep" in engine else 60.0)
+    monkeypatch.setattr("npformer.grader.commands.ENGINE_SECONDS", 0.2 if "sleep" in engine else 60.0)
     options = ["--csv", str(tmp_path / "o.csv"), "--container=docker", "--image=course"]
     assert cli.main(["grade", str(folder), *options]) == 2
     assert capsys.readouterr().err == f"npformer grade: {said}\n"

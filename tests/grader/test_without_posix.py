@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from npformer.exercises.grader import shelter
+from npformer.grader import shelter
 
 # Everything that Python has on POSIX only and the grader could use is taken away before it is imported.
 WITHOUT_POSIX = """
@@ -23,7 +23,7 @@ if os.name == "posix":
             if hasattr(module, name):
                 delattr(module, name)
     sys.modules.update(dict.fromkeys(("resource", "fcntl", "pwd", "grp", "termios")))
-from npformer.exercises.grader import shelter
+from npformer.grader import shelter
 shelter.LINUX = False
 from npformer.cli import main
 sys.exit(main(sys.argv[1:]))
@@ -108,7 +108,7 @@ def test_windows_ends_what_a_process_of_a_job_has_started(tmp_path):
     late = f"import time; time.sleep(5); open({str(tmp_path / 'late')!r}, 'w')"
     program = (
         "import subprocess, sys\n"
-        "from npformer.exercises.grader import shelter\n"
+        "from npformer.grader import shelter\n"
         "shelter.join_a_job(shelter.Bounds(60, 2048))\n"
         f"subprocess.Popen([sys.executable, '-c', {late!r}])\n"
     )

@@ -29,9 +29,9 @@ from typing import Any
 
 import numpy as np
 
-from npformer.exercises.grader import shelter
-from npformer.exercises.grader.messages import LENGTHS, Forged, Opaque, length_of, pack, readable, unpack
-from npformer.exercises.grader.submissions import Submission, answer_of, keys_of, read_submission, said
+from npformer.grader import shelter
+from npformer.grader.messages import LENGTHS, Forged, Opaque, length_of, pack, readable, unpack
+from npformer.grader.submissions import Submission, answer_of, keys_of, read_submission, said
 
 USER = 2**30  # users from here on belong to nobody
 TICK = 0.25  # seconds between two looks at how many processes there are

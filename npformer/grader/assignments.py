@@ -11,7 +11,7 @@ from typing import Any
 
 from npformer.exercises import show
 from npformer.exercises.bank import Exercise, bank
-from npformer.exercises.grader.grading import replacing
+from npformer.grader.grading import replacing
 
 Cell = dict[str, Any]
 

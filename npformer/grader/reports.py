@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from npformer.exercises.bank import bank, find
-from npformer.exercises.grader.grading import UNANSWERED, Row, replacing
 from npformer.exercises.mistakes import words
 from npformer.exercises.result import PASSES, TITLES
+from npformer.grader.grading import UNANSWERED, Row, replacing
 
 COMMONEST = 10
 NAME_COLUMNS = ("student", "name", "full name")

@@ -8,10 +8,10 @@ import pytest
 
 from npformer import cli
 from npformer.exercises.bank import bank
-from npformer.exercises.grader.grading import Row, grade, grade_one, submissions, write_csv
-from npformer.exercises.grader.judging import Limits
-from npformer.exercises.grader.reports import summary
-from npformer.exercises.grader.submissions import answer_of, decoded, read_submission, said
+from npformer.grader.grading import Row, grade, grade_one, submissions, write_csv
+from npformer.grader.judging import Limits
+from npformer.grader.reports import summary
+from npformer.grader.submissions import answer_of, decoded, read_submission, said
 
 PE = """
 import numpy as np

@@ -2,7 +2,7 @@
 
 `Judge` starts the student's side (`student`) and checks one submission after another; a function that was
 handed in is, for the checker, a `Proxy` that sends arguments and waits for arrays. In a class each worker of
-`grading` runs `python -m npformer.exercises.grader.judging`, which reads jobs from its input, a line each.
+`grading` runs `python -m npformer.grader.judging`, which reads jobs from its input, a line each.
 """
 
 import builtins
@@ -31,9 +31,9 @@ import numpy as np
 
 from npformer.exercises.bank import bank, find
 from npformer.exercises.checking import check
-from npformer.exercises.grader import shelter
-from npformer.exercises.grader.messages import LENGTHS, Forged, length_of, pack, readable, unpack
 from npformer.exercises.result import NOTHING
+from npformer.grader import shelter
+from npformer.grader.messages import LENGTHS, Forged, length_of, pack, readable, unpack
 
 LARGEST_SUBMISSION = 2**24
 MOST_CALLS_BACK = 1000
@@ -57,7 +57,7 @@ def take(count):
     return data
 parts = json.loads(take(int.from_bytes(take(4), "big")))
 sys.path[:] = parts["path"] or sys.path
-grader = "npformer.exercises.grader"
+grader = "npformer.grader"
 for name in "npformer", "npformer.exercises", grader:
     sys.modules[name] = types.ModuleType(name)
 for name, source in parts["modules"]:
@@ -93,7 +93,7 @@ class Ended(BaseException):
 
 def boot(main: str, path: Sequence[str]) -> bytes:
     """What a fresh Python reads first: the student's side as text, so that it needs no npformer."""
-    folder = files("npformer.exercises.grader")
+    folder = files("npformer.grader")
     modules = [(name, folder.joinpath(f"{name}.py").read_text(encoding="utf-8")) for name in HARNESS]
     text = json.dumps({"main": main, "path": list(path), "modules": modules}).encode()
     return len(text).to_bytes(4, "big") + text
@@ -101,7 +101,7 @@ def boot(main: str, path: Sequence[str]) -> bytes:
 
 def import_path() -> list[str]:
     """Where a student's process finds NumPy: our own path, without folders that are there for npformer."""
-    ours = Path(__file__).parents[3]
+    ours = Path(__file__).parents[2]
     return [p for p in sys.path if p and (Path(p).resolve() != ours or (ours / "numpy").exists())]
 
 
@@ -584,7 +584,7 @@ def _plain(name: str) -> str:
 
 def _ours() -> list[Path]:
     """Where the answers lie on this disk: the package, and in a checkout what surrounds it."""
-    package = Path(__file__).resolve().parents[2]
+    package = Path(__file__).resolve().parents[1]
     beside = ("tests", "notebooks", ".git", ".ci") if (package.parent / "pyproject.toml").exists() else ()
     return [package, *(package.parent / name for name in beside)]
 

@@ -18,7 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeAlias
 
-from npformer.exercises.grader.judging import (
+from npformer.exercises.result import PASSES
+from npformer.grader.judging import (
     LIMITS,
     Judge,
     Limits,
@@ -29,9 +30,8 @@ from npformer.exercises.grader.judging import (
     read_file,
     said,
 )
-from npformer.exercises.grader.messages import readable
-from npformer.exercises.grader.submissions import SUFFIXES
-from npformer.exercises.result import PASSES
+from npformer.grader.messages import readable
+from npformer.grader.submissions import SUFFIXES
 from npformer.installed import how_to_get, version
 
 UNANSWERED = ("not answered", "not read")
@@ -222,11 +222,11 @@ class Hand:
         """A judge that waits for jobs. It finds modules where we do, but not in the folder of the call."""
         here = Path.cwd()
         places = [p for p in sys.path if p and Path(p).resolve() != here]
-        own = str(Path(__file__).parents[3])
+        own = str(Path(__file__).parents[2])
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*places, own]), "TMPDIR": self.scratch}
         one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "npformer.exercises.grader.judging"],
+            [sys.executable, "-P", "-m", "npformer.grader.judging"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

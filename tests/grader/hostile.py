@@ -1,6 +1,6 @@
 """A folder of hostile, broken and odd submissions, each with what must come out of it.
 
-    uv run python tests/exercises/hostile.py FOLDER
+    uv run python tests/grader/hostile.py FOLDER
 
 writes them beside some good ones. The three exercises are a letter, a table and a softmax. Most of the files
 answer the letter rightly, the table with zeros and the softmax rightly: a trick must not make the zeros pass,

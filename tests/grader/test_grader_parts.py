@@ -17,9 +17,9 @@ from types import MappingProxyType, SimpleNamespace
 import numpy as np
 import pytest
 
-from npformer.exercises.grader import judging, shelter, student, submissions
-from npformer.exercises.grader.judging import Clock, Ended, Judge, Limits, Proxy
-from npformer.exercises.grader.messages import LENGTHS, MOST_BYTES, Forged, Opaque, length_of, pack, unpack
+from npformer.grader import judging, shelter, student, submissions
+from npformer.grader.judging import Clock, Ended, Judge, Limits, Proxy
+from npformer.grader.messages import LENGTHS, MOST_BYTES, Forged, Opaque, length_of, pack, unpack
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="forks, signals and descriptors of POSIX")
 
@@ -913,9 +913,9 @@ def test_files_that_cannot_be_read_say_so(tmp_path, monkeypatch):
 
 def test_python_m_runs_a_worker(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("no settings"))
-    monkeypatch.delitem(sys.modules, "npformer.exercises.grader.judging")
+    monkeypatch.delitem(sys.modules, "npformer.grader.judging")
     with pytest.raises(json.JSONDecodeError):
-        runpy.run_module("npformer.exercises.grader.judging", run_name="__main__")
+        runpy.run_module("npformer.grader.judging", run_name="__main__")
 
 
 @pytest.mark.parametrize("gone", [False, True])
