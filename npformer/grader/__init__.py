@@ -1,7 +1,7 @@
-"""The class run: a folder of submissions in, a table out, and no line of a student's beside the answers.
+"""A class: a folder of hand-ins becomes a table, marks and a page, and no line of a student's runs here.
 
-The files read in the order in which a submission passes them: `submissions` reads the file and `student` runs
-it, in a process of its own behind `shelter`; `messages` crosses the pipe; `judging` asks the questions;
-`grading` does so for a class; `reports` makes of the rows what a teacher needs. `assignments` writes
-notebooks to hand out.
+In the order in which a hand-in passes them: `hand_ins` finds the files and `register` whose they are;
+`reading` and `student` run them, in processes of their own behind `walls`; `frames` cross the pipe; `judge`
+asks the questions; `run` does so for a class; `marks`, `page` and `alike` say what came of it. `assignments`
+writes notebooks to hand out. Of npformer.exercises it uses check, list_exercises, show and Result.
 """

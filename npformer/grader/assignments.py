@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from npformer.exercises import show
-from npformer.exercises.bank import Exercise, bank
-from npformer.grader.grading import replacing
+from npformer.exercises import list_exercises, show
+from npformer.grader.run import replacing
+from npformer.installed import version
 
 Cell = dict[str, Any]
+Exercise = Any  # an entry of list_exercises()
 
 
 def write_assignment(
@@ -33,7 +34,7 @@ def write_assignment(
     if not 0 <= points < 1e6 or len(set(ids)) != len(ids):
         raise ValueError("expected points of 0 or more, and every exercise once")
     worth = int(points) if points == int(points) else points
-    exercises = [bank()[exercise_id] for exercise_id in ids]
+    exercises = [each for exercise_id in ids for each in list_exercises() if each.id == exercise_id]
     make = _for_nbgrader if format == "nbgrader" else _for_otter
     notebook = {
         "cells": [{**cell, "id": f"cell-{i:03}"} for i, cell in enumerate(make(exercises, worth, title))],

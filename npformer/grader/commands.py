@@ -2,35 +2,25 @@
 
 import argparse
 import os
-import shutil
 import signal
-import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-LEVELS = (1, 2, 3)
 SHELTER = (
     "Each submission runs in a process of its own, which holds no answers and no checker, with limits on "
     "time, memory, processes, file size and output; what it has started ends with it. On Linux, where the "
-    "system lets us, it also has no network, sees no other process, and can write to its own temporary "
-    "folder only; the last line says where that is not so. This guards against mistakes and tricks. It is "
-    "not a sandbox against an attacker: for that, --container runs each submission in docker or podman, "
-    "without network or privileges. Without a container and outside Linux, this is not protected: the "
-    "network, and whatever your own user may read and write by its full path."
+    "system lets us, it also sees a root directory of its own with Python and nothing else, has no network "
+    "and sees no other process; the last line says where that is not so. This guards against mistakes and "
+    "tricks. It is not a sandbox against an attacker: for that, run the whole command in a container."
 )
 CONVENTION = (
     "The exercise pe.table is answered by the top-level name pe_table, a function or a value, or by an entry "
     'answers["pe.table"] of a dict. A line student = "Ada" chooses the numbers that belong to Ada.'
 )
-ENGINE_SECONDS = 60.0  # for an engine to answer
-FILES = {
-    "--points": ("FILE.toml", 'points an exercise, such as "pe.table" = 3; 1 unless given'),
-    "--gradescope": ("FILE", "write the results of one submission as Gradescope's results.json"),
-}
 
 
 def place_for(name: str) -> Path:
@@ -59,56 +49,54 @@ def folder_for(name: str) -> Path:
     return path
 
 
+# --- what can be typed ----------------------------------------------------------------------------
+
+
 def add_grader(commands: Any) -> None:
     """Register the commands with a parser's subcommands."""
-    _add_check(commands)
-    _add_grade(commands)
-    _add_assignment(commands)
-
-
-def _add_check(commands: Any) -> None:
-    ends = "The exit code is 1 when something is wrong, not read, or asked for by --only and not answered."
+    ends = "The exit code is 1 when something is wrong, not read, or set and not answered."
     check = _add(commands, "check", "check the answers in one file", _check, f"{CONVENTION} {ends} {SHELTER}")
-    check.add_argument("file", metavar="FILE", help="a .py file or a notebook")
+    check.add_argument(
+        "file", metavar="FILE", help="a .py file or a notebook; or a folder that holds just one"
+    )
+    check.add_argument("--gradescope", metavar="FILE", help="write Gradescope's results.json")
     _add_limits(check)
-
-
-def _add_grade(commands: Any) -> None:
     what = "grade a folder of submissions, and sum up the class"
-    grade = _add(commands, "grade", what, _grade, f"{CONVENTION} {SHELTER}")
-    add = grade.add_argument
-    add("folder", metavar="FOLDER", help="with .py files and notebooks, in folders or not")
-    add("--csv", required=True, metavar="OUT.csv", help="one row for each submission and exercise")
-    add("--resume", action="store_true", help="go on with a run that was interrupted")
-    add(
+    grade = _add(commands, "grade", what, _grade, f"{CONVENTION} {SHELTER}").add_argument
+    grade("folder", metavar="FOLDER", help="with .py files, notebooks and zip files; or one of these")
+    grade("--csv", required=True, metavar="OUT.csv", help="one row for each submission and exercise")
+    grade("--grades", metavar="FILE.csv", help="a row a student, for the gradebook")
+    grade("--register", metavar="FILE.csv", help="the students, as your learning system exports them")
+    grade(
+        "--columns",
+        default="",
+        metavar="id=A,name=B",
+        help="the register's columns, where they are not known",
+    )
+    grade("--html", metavar="FILE", help="a page on the class; it prints on two sheets")
+    grade("--feedback", metavar="FOLDER", help="a Markdown file for each student, to send back")
+    grade("--anonymous", metavar="KEY.csv", help="numbers in the place of names; the key says whose they are")
+    grade("--resume", action="store_true", help="go on with a run that was interrupted")
+    grade(
         "--workers",
         type=int,
         default=_cores(),
         metavar="N",
         help="submissions at a time; the cores unless given",
     )
-    add("--dask", default="", metavar="ADDRESS", help="judge on the workers of a Dask cluster instead")
-    add(
-        "--roster",
-        metavar="FILE.csv",
-        help="the students, a column student or name: who is missing, who is twice",
-    )
-    add("--html", metavar="FILE", help="a page on the class")
-    add("--feedback", metavar="FOLDER", help="a Markdown file for each submission, to send back")
-    _add_limits(grade)
+    grade("--dask", default="", metavar="ADDRESS", help="judge on the workers of a Dask cluster instead")
+    _add_limits(commands.choices["grade"])
+    _add_assignment(commands)
 
 
 def _add_limits(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
-    add("--only", metavar="IDS", help="these exercises, with commas between; all unless given")
-    add("--level", type=int, choices=LEVELS, default=2, help="1 observes, 2 asks, 3 says where to read")
+    add("--exercises", "--only", metavar="IDS", help="what was set, with commas between; all unless given")
+    add("--assignment", metavar="FILE.toml", help="or a file with what was set, its points and the due date")
+    add("--level", type=int, choices=(1, 2, 3), default=2, help="1 observes, 2 asks, 3 says where to read")
     add("--seconds", type=float, default=20.0, help="of CPU, for one submission; 20 unless given")
     add("--wall", type=float, default=0.0, help="seconds by the clock; three times the CPU's unless given")
-    add("--megabytes", type=int, default=2048, help="of memory; 2048 unless given")
-    add("--container", choices=("docker", "podman"), default="", help="run each submission in a container")
-    add("--image", default="npformer-student", help="with Python and NumPy; npformer-student unless given")
-    for name, (metavar, said) in FILES.items():
-        add(name, metavar=metavar, help=said)
+    add("--megabytes", type=int, default=2048, help="of memory, for one process; 2048 unless given")
 
 
 def _add_assignment(commands: Any) -> None:
@@ -131,192 +119,173 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _chosen(options: argparse.Namespace) -> tuple[str, ...]:
-    from npformer.exercises.bank import bank, find
+def _set(options: argparse.Namespace) -> Any:
+    """What was set, by a file, by a list of ids, or the whole bank."""
+    from npformer.grader.marks import assignment_of, read_assignment
 
-    return tuple(find(i.strip())[0].id for i in options.only.split(",")) if options.only else tuple(bank())
+    if not hasattr(os, "fork"):
+        here = "this system cannot start the process in which a submission runs"
+        raise ValueError(f"{here}; use WSL or a container, or check(...) in a notebook")
+    if options.assignment:
+        return read_assignment(_given(options.assignment))
+    return assignment_of(_ids(options.exercises))
+
+
+def _ids(chosen: str | None) -> list[str]:
+    from npformer.exercises import list_exercises, show
+
+    if not chosen:
+        return [exercise.id for exercise in list_exercises()]
+    ids = [each.strip().partition("@")[0] for each in chosen.split(",")]
+    for exercise_id in ids:
+        show(exercise_id)  # raises ValueError for one that the bank does not have
+    return list(dict.fromkeys(ids))
 
 
 def _limits(options: argparse.Namespace) -> Any:
-    from npformer.grader.judging import Limits
+    from npformer.grader.judge import Limits
 
     if not 0 < options.seconds < 1e6 or not 0 <= options.wall < 1e6 or options.megabytes < 1:
         raise ValueError("--seconds, --wall and --megabytes are numbers above 0")
-    if options.container:
-        _ask_engine(options.container, options.image)
-    wall, image = options.wall, options.image
-    return Limits(options.seconds, options.megabytes, options.level, wall, options.container, image)
+    return Limits(options.seconds, options.megabytes, options.level, options.wall)
 
 
-def _ask_engine(name: str, image: str) -> None:
-    """Refuse an engine that would refuse every submission: not installed, not running, without the image."""
-    engine = shutil.which(name)
-    if engine is None:
-        raise ValueError(f"{name} is not installed; install it, or leave --container out")
-    if said := _objection([engine, "ps"]):
-        raise ValueError(f"{name} does not answer; start it, then try again. `{name} ps` says: {said}")
-    if said := _objection([engine, "image", "inspect", image]):
-        how = f"build or pull it, or name another with --image. `{name} image inspect {image}` says: {said}"
-        raise ValueError(f"{name} has no image {image!r}; {how}")
+def _given(name: str) -> Path:
+    """A file that is to be read; ValueError where it is not there."""
+    if not Path(name).is_file():
+        raise ValueError(
+            f"{name!r} is a folder; expected a file" if Path(name).is_dir() else f"there is no file {name!r}"
+        )
+    return Path(name)
 
 
-def _objection(command: Sequence[str]) -> str:
-    """The first line of what a command has to say where it fails; "" where it does its work."""
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=ENGINE_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return f"nothing in {ENGINE_SECONDS:g} seconds"
-    except OSError as error:
-        return str(error.strerror)
-    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    return (lines or [f"nothing, with exit code {done.returncode}"])[0] if done.returncode else ""
+# --- check ----------------------------------------------------------------------------------------
 
 
 def _check(options: argparse.Namespace) -> Iterator[str]:
-    from npformer.grader.grading import UNANSWERED, grade_one
-    from npformer.grader.reports import card
-    from npformer.grader.submissions import SUFFIXES
+    from npformer.grader.hand_ins import hand_ins
+    from npformer.grader.marks import card, write_gradescope
+    from npformer.grader.run import grade
 
-    path, ids = _given(options.file, *SUFFIXES), _chosen(options)
-    if options.gradescope:
-        place_for(options.gradescope)
-    points = _points(options, ids)
-    rows = grade_one(path, ids, _limits(options))
-    _gradescope(options, rows, points)
-    answered = [row for row in rows if row.status not in UNANSWERED]
-    for problem in sorted({row.evidence for row in rows if row.status == "not read"}):
-        yield f"Not read to the end. {problem}\n"
-    for row in answered:
-        yield f"{row.exercise}: " + card(row).replace("\n", "\n  ") + "\n"
-    yield from _missing(options, rows, answered)
-    passed = sum(row.status.startswith("pass") for row in answered)
-    yield f"{passed} right of {len(answered)} answered; the bank has {len(_bank())}."
+    assignment, limits, path = _set(options), _limits(options), Path(options.file)
+    out = place_for(options.gradescope) if options.gradescope else None
+    try:
+        files = [each for each in hand_ins(path) if not each.passed_over]
+        if len(files) > 1:
+            raise ValueError(f"{options.file!r} holds {len(files)} files to check; expected one")
+        rows = grade(files, list(assignment.points), limits=limits, hidden=[str(path.absolute().parent)])
+    except ValueError as error:
+        if out:  # Gradescope waits for a file, and shows it
+            write_gradescope([], assignment, out, str(error))
+        raise
+    if out:
+        write_gradescope(rows, assignment, out)
+    for row in rows:
+        if row.answered:
+            yield f"{row.exercise}: " + card(row).replace("\n", "\n  ") + "\n"
+    yield from _not_there(options, rows)
+    answered = [row for row in rows if row.answered]
+    passed = sum(row.passed for row in answered)
+    yield f"{passed} right of {len(answered)} answered; {len(rows)} are set."
+    all_asked = len(answered) == len(rows) or not (options.exercises or options.assignment)
     if (
-        passed < len(answered)
-        or not answered
-        or (options.only and len(answered) < len(rows))
-        or _unread(rows)
+        not answered
+        or passed < len(answered)
+        or not all_asked
+        or any(row.status == "not read" for row in rows)
     ):
         raise SystemExit(1)
 
 
-def _missing(options: argparse.Namespace, rows: Any, answered: Any) -> Iterator[str]:
-    """What was asked for and is not there, or under a wrong name; how to answer, where nothing is there."""
-    from npformer.exercises.result import NOTHING
-
-    for said in sorted({row.evidence for row in rows if row.status == "not answered"} - {"", NOTHING}):
-        yield f"{said}\n"
-    if options.only and len(answered) < len(rows):
-        yield f"Not answered: {', '.join(row.exercise for row in rows if row not in answered)}.\n"
-    if not answered and not _unread(rows):
+def _not_there(options: argparse.Namespace, rows: Any) -> Iterator[str]:
+    """What was not read, what is under a wrong name, what is missing; how to answer, where nothing is there."""
+    missing = [row for row in rows if not row.answered]
+    for why in dict.fromkeys(row.evidence for row in missing if row.evidence):
+        yield f"Not read to the end. {why}\n" if any(r.status == "not read" for r in missing) else f"{why}\n"
+    if missing and (options.exercises or options.assignment):
+        yield f"Not answered: {', '.join(row.exercise for row in missing)}.\n"
+    if len(missing) == len(rows):
         yield f"No answer was found. {CONVENTION}\n"
 
 
-def _bank() -> Any:
-    from npformer.exercises.bank import bank
-
-    return bank()
-
-
-def _unread(rows: Any) -> bool:
-    return any(row.status == "not read" for row in rows)
-
-
-def _points(options: argparse.Namespace, ids: tuple[str, ...]) -> dict[str, float] | None:
-    from npformer.grader.reports import read_points
-
-    return read_points(_given(options.points), ids) if options.points else None
-
-
-def _given(name: str, *endings: str) -> Path:
-    """A file that is to be read; ValueError where it is not there or has another ending."""
-    if Path(name).is_dir():
-        raise ValueError(f"{name!r} is a folder; expected a file")
-    if endings and not name.casefold().endswith(endings):
-        raise ValueError(f"{Path(name).name!r} should end in {' or '.join(endings)}")
-    if not Path(name).is_file():
-        raise ValueError(f"there is no file {name!r}")
-    return Path(name)
-
-
-def _gradescope(options: argparse.Namespace, rows: Any, points: dict[str, float] | None) -> None:
-    from npformer.grader.reports import write_gradescope
-
-    if options.gradescope:
-        write_gradescope(
-            rows, points or dict.fromkeys((row.exercise for row in rows), 1.0), Path(options.gradescope)
-        )
+# --- grade ----------------------------------------------------------------------------------------
 
 
 def _grade(options: argparse.Namespace) -> Iterator[str]:
-    from npformer.grader.grading import Journal, grade
+    from npformer.grader.hand_ins import hand_ins
+    from npformer.grader.register import read_register
+    from npformer.grader.run import Journal, grade
 
-    ids, out, open_walls = _chosen(options), Path(options.csv), set[str]()
-    _check_places(options)
-    points, limits = _points(options, ids), _limits(options)
+    assignment, limits, out = _set(options), _limits(options), _places(options)
+    register = read_register(_given(options.register), options.columns) if options.register else None
+    files, left_open, top = hand_ins(Path(options.folder)), set[str](), Path(options.folder).absolute()
     with Journal(out, options.resume) as journal, _interrupted(out):
         rows = grade(
-            Path(options.folder),
-            ids,
+            files,
+            list(assignment.points),
             limits=limits,
             workers=options.workers,
+            cluster=options.dask,
+            hidden=[str(top if top.is_dir() else top.parent)],
             tell=_tell,
             journal=journal,
-            cluster=options.dask,
-            walls=open_walls,
+            left_open=left_open,
         )
     try:
-        yield from _written(options, rows, points, out)
+        yield _written(options, rows, files, register, assignment)
     except (ValueError, OSError):
         _tell(f"what is graded is in {out}.journal, and --resume goes on from there")
         raise
     journal.remove()
-    if open_walls:
-        yield f"This system did not close for them: {', '.join(sorted(open_walls))}. See --container."
+    if left_open:
+        yield f"This system did not close for them: {', '.join(sorted(left_open))}. Run this in a container."
     yield f"written: {out}"
 
 
-def _check_places(options: argparse.Namespace) -> None:
-    """Whether all that is read is there, and all that is written at the end has its place."""
-    from npformer.grader.grading import listed
-
+def _places(options: argparse.Namespace) -> Path:
+    """Whether all that is written at the end has its place; the table's."""
     journal = Path(f"{options.csv}.journal")
     if journal.exists() and not options.resume:
         begun = "is of a run that was interrupted: --resume goes on; to begin anew, remove it"
         raise ValueError(f"{str(journal)!r} {begun}")
-    for name in filter(None, (options.csv, options.html, options.gradescope)):
+    for name in filter(None, (options.html, options.grades, options.anonymous)):
         place_for(name)
     if options.feedback:
         folder_for(options.feedback)
-    if options.roster:
-        _given(options.roster)
-    found, passed_over = listed(Path(options.folder))
-    if options.gradescope and len(found) > 1:
-        raise ValueError("--gradescope writes the results of one submission; this folder holds more")
-    for name in passed_over:
-        _tell(f"passed over: {name}")
+    return place_for(options.csv)
+
+
+def _written(options: argparse.Namespace, rows: Any, files: Any, register: Any, assignment: Any) -> str:
+    """All that was asked for; and the summary."""
+    from npformer.grader import alike, marks, page
+    from npformer.grader.register import whose
+
+    owners = whose(files, {row.submission: row.student for row in rows}, register)
+    rows = [
+        row._replace(student=owners.of[row.submission].name) if row.submission in owners.of else row
+        for row in rows
+    ]
+    if options.anonymous:
+        rows, files, owners = marks.without_names(rows, files, owners, Path(options.anonymous))
+    given = marks.marks(files, rows, owners, assignment)
+    marks.write_rows(rows, assignment, Path(options.csv))
+    folder = Path(options.feedback) if options.feedback else None
+    sent = page.write_feedback(given, assignment, folder) if folder else {}
+    if options.grades:
+        marks.write_grades(
+            given,
+            assignment,
+            {s: str(folder / name) for s, name in sent.items() if folder},
+            Path(options.grades),
+        )
+    if options.html:
+        pairs = alike.alike((str(owners.of[f.name]), f.kind, f.read()) for f in files if f.name in owners.of)
+        page.write_page(rows, given, owners, pairs, assignment, Path(options.html))
+    return page.summary(rows, given, owners)
 
 
 def _tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-def _written(
-    options: argparse.Namespace, rows: Any, points: dict[str, float] | None, out: Path
-) -> Iterator[str]:
-    from npformer.grader import reports
-    from npformer.grader.grading import write_csv
-
-    roster = reports.read_roster(Path(options.roster), rows) if options.roster else None
-    write_csv(rows, out, points)
-    _gradescope(options, rows, points)
-    if options.html:
-        reports.write_page(rows, Path(options.html), points, roster)
-    if options.feedback:
-        reports.write_feedback(rows, points, Path(options.feedback))
-    yield reports.summary(rows)
-    if roster:
-        yield str(roster)
 
 
 @contextmanager
@@ -327,25 +296,28 @@ def _interrupted(out: Path) -> Iterator[None]:
         raise KeyboardInterrupt(number)
 
     ours = threading.current_thread() is threading.main_thread()
-    before = (
-        {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)} if ours else {}
-    )
+    before = {n: signal.signal(n, stop) for n in (signal.SIGINT, signal.SIGTERM)} if ours else {}
     try:
         yield
     except KeyboardInterrupt as error:
         number = error.args[0] if error.args else signal.SIGINT
         _tell(f"interrupted; what is done is in {out}.journal, and --resume goes on from there")
         raise SystemExit(128 + number) from None
+    except OSError as error:
+        where = f"{str(error.filename)!r}: " if error.filename else f"in {str(out.parent)!r}: "
+        _tell(f"{where}{error.strerror}; what is done is in {out}.journal, and --resume goes on from there")
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
+# --- assignment -----------------------------------------------------------------------------------
+
+
 def _assignment(options: argparse.Namespace) -> Iterator[str]:
-    from npformer.exercises.bank import find
     from npformer.grader.assignments import write_assignment
 
-    ids = [find(i.strip())[0].id for i in options.exercises.split(",")]
     out = place_for(options.out)
-    write_assignment(ids, out, points=options.points, format=options.format)
-    yield f"written: {out}"
+    written = write_assignment(_ids(options.exercises), out, points=options.points, format=options.format)
+    yield from (f"written: {path}" for path in written)

@@ -1,8 +1,7 @@
-"""The whole grader against a class that means harm, against Ctrl+C, and what it writes for teachers."""
+"""The whole grader against a class that means harm, against Ctrl+C, and with judges that end."""
 
 import csv
 import os
-import queue
 import signal
 import socket
 import subprocess
@@ -17,13 +16,14 @@ import hostile
 import pytest
 
 from npformer import cli
-from npformer.grader import grading, shelter
-from npformer.grader.grading import Hand, Journal, grade, grade_one, listed, shown, write_csv
-from npformer.grader.judging import Judge, Limits, grade_file
+from npformer.grader import run, walls
+from npformer.grader.hand_ins import hand_ins
+from npformer.grader.judge import Judge, Limits
+from npformer.grader.marks import assignment_of, write_rows
+from npformer.grader.run import Journal, Judges, grade
 
-POSIX = pytest.mark.skipif(sys.platform == "win32", reason="links, pipes and signals of POSIX")
-LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-ONLY = f"--only={','.join(hostile.IDS)}"
+ONLY = f"--exercises={','.join(hostile.IDS)}"
+PROC = pytest.mark.skipif(not os.path.isdir("/proc"), reason="looks at /proc")
 
 
 def rows_of(path):
@@ -54,9 +54,11 @@ def class_of_harm(tmp_path_factory, temporary):
     listener = socket.create_server(("127.0.0.1", 0))
     expected = hostile.write(folder, out=out, port=listener.getsockname()[1], good=50)
     (folder / "closed.py").chmod(0)
-    if os.name == "posix" and os.geteuid() != 0 and not walls_stand():
-        (folder / "kill_all.py").unlink()  # it would end this test as well: see the page on limits
-        del expected["kill_all.py"]
+    with Judge() as judge:
+        if judge.server.open:  # without walls these harm the test itself: see the page on what holds where
+            for name in [name for name, case in expected.items() if case.alone]:
+                (folder / name).unlink()
+                del expected[name]
     if find_spec("matplotlib") is None:
         del expected["plots.py"]
     before, beside = snapshot(folder), set(os.listdir(os.path.dirname(top)))
@@ -76,18 +78,10 @@ def use_as_temporary(folder, patch):
     patch.setattr(tempfile, "tempdir", None)
 
 
-def walls_stand():
-    """Whether this system keeps a student's process away from others."""
-    pid = os.fork()
-    if pid == 0:
-        os._exit(0 if shelter.apart() else 1)
-    return os.waitpid(pid, 0)[1] == 0
-
-
-@POSIX
 def test_no_row_is_lost_and_no_verdict_changed(class_of_harm):
     expected, rows = class_of_harm
-    assert len(rows) == 3 * len(expected) and len(expected) > 210
+    assert {name for name, exercise in rows if not exercise} == hostile.PASSED_OVER
+    assert len(rows) == 3 * len(expected) + len(hostile.PASSED_OVER) and len(expected) > 200
     wrong = []
     for name, case in expected.items():
         for exercise_id, allowed in zip(hostile.IDS, (case.bag, case.table, case.softmax), strict=True):
@@ -97,25 +91,24 @@ def test_no_row_is_lost_and_no_verdict_changed(class_of_harm):
     assert wrong == []
 
 
-@POSIX
+@PROC
 def test_nothing_is_left_running(class_of_harm, temporary):
     assert running(temporary) == []
 
 
 def running(temporary):
     """The processes of the run that has its folders there; others may grade at the same time."""
-    mine = [pid for pid in shelter.tasks() if b"NPFORMER_RUN" in environment_of(pid)]
-    return [pid for pid in mine if os.fsencode(temporary) in environment_of(pid)]
+    here = [path.parent.name for path in Path("/proc").glob("[0-9]*/environ") if in_environ(path, temporary)]
+    return [pid for pid in here if pid != str(os.getpid())]
 
 
-def environment_of(pid):
+def in_environ(path, temporary):
     try:
-        return Path(f"/proc/{pid}/environ").read_bytes()
+        return b"NPFORMER_RUN=" + os.fsencode(temporary) in path.read_bytes()
     except OSError:
-        return b""
+        return False
 
 
-@POSIX
 def test_every_cell_of_the_table_is_harmless_text(class_of_harm):
     _, rows = class_of_harm
     for row in rows.values():
@@ -127,25 +120,25 @@ def test_every_cell_of_the_table_is_harmless_text(class_of_harm):
     assert rows["bad_cell.ipynb", "pe.table"]["evidence"]
 
 
-@POSIX
-def test_refusals_say_why(class_of_harm):
+def test_refusals_say_why_and_an_error_s_own_words_are_cut_and_quoted(class_of_harm):
     _, rows = class_of_harm
     says = {name: rows[name, "pe.table"]["evidence"] for name in (*hostile.NOT_READ, "too_large_a_file.py")}
     assert says["outside.py"] == "It is a link to a place outside the folder."
     assert says["broken.py"].startswith("The file cannot be read") and "cannot be read" in says["around.py"]
     assert says["pipe.py"] == "It is no file." and says["too_large_a_file.py"].startswith("It is larger than")
+    assert "“\\udcff" in rows["odd_error.py", "pe.table"]["evidence"]
 
 
-@POSIX
-def test_thirteen_endless_loops_cost_one_limit(tmp_path):
+def test_thirteen_endless_loops_cost_little_more_than_one(tmp_path):
     names = [f"{a}_{b}" for a, b in (i.split(".") for i in LOOPS)]
     text = "".join(f"def {name}(*a):\n    while True: pass\n" for name in names)
-    path = tmp_path / "a.py"
-    path.write_text(text + "order_bag = 'b'\n")
-    rows = grade_one(path, [*LOOPS, "order.bag"], Limits(seconds=1))
-    assert [row.status for row in rows] == ["error"] * 13 + ["pass"]
-    assert rows[0].evidence == "It was still running after 0.5 seconds."
-    assert rows[1].evidence == "It was still running after 0.25 seconds."
+    with Judge(Limits(seconds=4)) as judge:
+        began = time.monotonic()
+        reports = judge.grade("a.py", f"{text}\norder_bag = 'b'\n".encode(), [*LOOPS, "order.bag"])["reports"]
+    assert [report["status"] for report in reports] == ["error"] * 13 + ["pass"]
+    said = [report["evidence"] for report in reports[:4]]
+    assert said == [f"It was still running after {n}." for n in ("4 seconds", "2 seconds", "1 second", "1 second")]
+    assert time.monotonic() - began < 60
 
 
 LOOPS = (
@@ -154,94 +147,114 @@ LOOPS = (
     "cross_entropy.forward", "block.forward",
 )  # fmt: skip
 
+WALLED = """
+import os
+def softmax_forward(s):
+    seen = [path for path in {paths!r} if os.path.lexists(path)]
+    caps = [line.split()[1] for line in open('/proc/self/status') if line.startswith(('CapEff', 'CapPrm'))]
+    raise ValueError(str((seen, set(caps), os.getuid() == {uid}, sorted(os.listdir('/')))).replace(' ', ''))
+"""
+
+
+def test_behind_walls_only_python_is_there_and_no_privilege(tmp_path):
+    """What a file may see of this machine: asked of the kernel by the file itself."""
+    secret = tmp_path / "secret"
+    secret.write_text("x")
+    paths = [str(secret), str(Path(cli.__file__)), str(Path(run.__file__)), "/etc/shadow", os.path.expanduser("~/.ssh")]
+    text = WALLED.format(paths=paths, uid=os.getuid())
+    with Judge() as judge:
+        if judge.server.open:
+            pytest.skip("this system has no walls")
+        evidence = judge.grade("a.py", text.encode(), ["softmax.forward"])["reports"][0]["evidence"]
+    same = os.getuid() != 0
+    assert f"“([],{{'0000000000000000'}},{same}," in evidence, evidence
+
+
+def test_memory_and_processes_are_the_kernel_s_to_count():
+    """A process that would stop whoever polls it, and one that hides its memory in children."""
+    stops = "import os, signal\nfor p in range(1, 99999):\n    try: os.kill(p, signal.SIGSTOP) if p != os.getpid() else 0\n"
+    stops += "    except OSError: pass\n" + hostile.TRICKS["allclose"].text
+    grows = "def softmax_forward(s): return bytearray(900 * 2**20)\n"
+    forks = "import os\ndef softmax_forward(s):\n    while True: os.fork() or os.pause()\n"
+    with Judge(Limits(seconds=2, megabytes=800)) as judge:
+        said = [judge.grade("a.py", text.encode(), ["softmax.forward"]) for text in (grows, forks)]
+        if not judge.server.open:
+            assert judge.grade("a.py", stops.encode(), ["order.bag"])["reports"][0]["status"] == "pass"
+    assert "MemoryError" in said[0]["reports"][0]["evidence"]
+    assert said[1]["reports"][0]["status"] == "error"
+
+
+# --- a system without walls -------------------------------------------------------------------------
+
+NO_NAMESPACES = "echo 0 > /proc/sys/user/max_user_namespaces; exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "
+
+
+@pytest.mark.skipif(subprocess.run(["unshare", "-Ur", "true"]).returncode != 0 if os.path.exists("/usr/bin/unshare") else True, reason="needs unshare of util-linux")
+def test_where_the_system_has_no_walls_it_says_so_and_ends_what_was_started(tmp_path):
+    folder, out, temporary = tmp_path / "class", tmp_path / "out.csv", tmp_path / "temporary"
+    folder.mkdir(), temporary.mkdir()
+    names = ("daemon", "fork_bomb", "setsid", "shell_stays", "ours_by_source", "ours_by_path", "memory", "exit_in_table")
+    root = str(Path(__file__).resolve().parents[2])
+    for name in names:
+        (folder / f"{name}.py").write_text(hostile.cases()[f"{name}.py"].text.replace("{root!r}", repr(root)))
+    given = ["-m", "npformer", "grade", str(folder), "--csv", str(out), ONLY, "--seconds=1"]
+    shell = NO_NAMESPACES + '"$@"'
+    command = ["unshare", "-Ur", "sh", "-c", shell, "sh", sys.executable, *given]
+    done = subprocess.run(command, env={**os.environ, "TMPDIR": str(temporary)}, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert "This system did not close for them: files, network." in done.stdout
+    assert {row["status"] for (_, exercise), row in rows_of(out).items() if exercise == "pe.table"} <= hostile.STATUSES["wrong"]
+    wait_for_nothing(temporary)
+
 
 # --- interrupted ------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def small_class(tmp_path):
-    return write_class(tmp_path / "class")
-
-
 @pytest.fixture(scope="module")
 def class_to_read(tmp_path_factory):
-    """The same, for tests that change nothing in it."""
-    return write_class(tmp_path_factory.mktemp("read") / "class")
-
-
-def write_class(folder):
+    """Twelve, for tests that change nothing in it."""
+    folder = tmp_path_factory.mktemp("read") / "class"
     folder.mkdir()
     for i in range(12):
         text = hostile.RIGHT if i % 3 else hostile.ZEROS
-        pause = (
-            0.05 if i < 6 else 0.3
-        )  # whoever interrupts after three of them is in time, on a busy machine too
+        pause = 0.05 if i < 6 else 0.3  # whoever interrupts after three of them is in time, on a busy machine too
         (folder / f"s{i:02}.py").write_text(f"student = 'S{i}'\nimport time\ntime.sleep({pause})\n{text}")
     return folder
 
 
 @pytest.fixture(scope="module")
 def whole_table(class_to_read, tmp_path_factory):
-    """What every run must come to in the end; no process is started for it."""
-    judges, table = {}, tmp_path_factory.mktemp("whole") / "whole.csv"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Hand, "judged", lambda self, path: in_this_process(judges, self, path))
-        write_csv(grade(class_to_read, hostile.IDS, workers=1), table)
-        judges["one"].close()
+    """What every run must come to in the end."""
+    table = tmp_path_factory.mktemp("whole") / "whole.csv"
+    write_rows(grade(hand_ins(class_to_read), hostile.IDS), assignment_of(hostile.IDS), table)
     return table.read_bytes()
 
 
-def command(folder, out, *more):
-    return [
-        sys.executable,
-        "-m",
-        "npformer",
-        "grade",
-        str(folder),
-        "--csv",
-        str(out),
-        ONLY,
-        "--workers=2",
-        *more,
-    ]
-
-
-@POSIX
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, shelter.KILL])
-def test_an_interrupted_run_goes_on_to_the_same_table(
-    number, class_to_read, whole_table, tmp_path, monkeypatch
-):
+@PROC
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_run_goes_on_to_the_same_table(number, class_to_read, whole_table, tmp_path, monkeypatch):
     out, temporary = tmp_path / "out.csv", tmp_path / "temporary"
     temporary.mkdir()
     use_as_temporary(temporary, monkeypatch)
-    process = subprocess.Popen(
-        command(class_to_read, out), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-m", "npformer", "grade", str(class_to_read), "--csv", str(out), ONLY, "--workers=2"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     for _ in range(3):
         process.stderr.readline()
-    seen = running(temporary) or not shelter.LINUX
+    seen = running(temporary)
     process.send_signal(number)
     said = process.communicate(timeout=60)[1]
     journal = tmp_path / "out.csv.journal"
     kept = len(journal.read_text().splitlines()) - 1
     assert 3 <= kept < 12 and not out.exists()
-    if number != shelter.KILL:
+    if number != signal.SIGKILL:
         assert process.returncode == 128 + number and "--resume goes on from there" in said
     assert seen, "the run's processes can be told by their folder"
     wait_for_nothing(temporary)
     with journal.open("a") as file:
         file.write('{"file": "s11.py", "rep')  # as a full disk would leave it
-    again = subprocess.run(
-        command(class_to_read, out, "--resume"), capture_output=True, text=True, timeout=120
-    )
+    again = subprocess.run([*command, "--resume"], capture_output=True, text=True, timeout=120)
     assert again.returncode == 0, again.stderr
     assert out.read_bytes() == whole_table and not journal.exists()
-
-
-def in_this_process(judges, hand, path):
-    if "one" not in judges:
-        judges["one"] = Judge(hand.course.limits)
-    return grade_file(judges["one"], str(path), str(hand.course.folder), hand.course.ids)
 
 
 def wait_for_nothing(temporary):
@@ -253,43 +266,74 @@ def wait_for_nothing(temporary):
     raise AssertionError(f"still running: {left}")
 
 
-def test_a_changed_file_is_judged_again(small_class, tmp_path):
+@pytest.fixture
+def two(tmp_path):
+    folder = tmp_path / "class"
+    folder.mkdir()
+    (folder / "a.py").write_text("order_bag = 'b'")
+    (folder / "b.py").write_text("order_bag = 'b'")
+    return folder
+
+
+class Here:
+    """In the place of judges in processes of their own: notes what it is asked."""
+
+    def __init__(self, *settings):
+        self.asked = []
+
+    def __call__(self, name, data, ids):
+        self.asked.append(data)
+        if b"full" in data:
+            raise OSError(28, "No space left on device", "o.csv.journal")
+        if b"lost" in data:
+            raise RuntimeError("the worker died")
+        return {"student": "", "open": ["network"], "reports": [run.said("pass", "Seen.") for _ in ids]}
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def here(monkeypatch):
+    one = Here()
+    monkeypatch.setattr(run, "Judges", lambda *settings: one)
+    return one
+
+
+def test_a_changed_file_is_judged_again_and_another_run_s_journal_refused(two, tmp_path, here):
     out = tmp_path / "out.csv"
+    os.symlink("/etc/passwd", two / "c.py")
     with Journal(out) as journal:
-        grade(small_class, ["order.bag"], workers=2, journal=journal)
-    (small_class / "s05.py").write_text("order_bag = 'a'")
-    judged = []
-    with Journal(out, resume=True) as journal, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Hand, "judged", lambda self, path: judged.append(path.name) or REPORT)
-        rows = grade(small_class, ["order.bag"], journal=journal)
-    assert judged == ["s05.py"] and [row.status for row in rows].count("pass") == 11
+        assert [r.status for r in grade(hand_ins(two), ["order.bag"], journal=journal)] == ["pass", "pass", "not read"]
+    (two / "b.py").write_text("order_bag = 'a'")
+    here.asked.clear()
+    with Journal(out, resume=True) as journal:
+        grade(hand_ins(two), ["order.bag"], journal=journal)
+    assert here.asked == [b"order_bag = 'a'"]
+    with Journal(out, resume=True) as journal, pytest.raises(ValueError, match="belongs to other exercises"):
+        grade(hand_ins(two), ["pe.table"], journal=journal)
     journal.remove()
     assert not journal.path.exists()
 
 
-REPORT = {
-    "student": "",
-    "digest": "",
-    "open": [],
-    "reports": [{"status": "error", "codes": [], "evidence": "", "hint": "", "question": ""}],
-}
+def test_what_the_system_leaves_open_is_said_and_a_lost_worker_costs_one_file(two, tmp_path, here, capsys):
+    (two / "b.py").write_text("lost")
+    assert cli.main(["grade", str(two), "--csv", str(tmp_path / "o.csv"), "--only=pe.table"]) == 0
+    assert "This system did not close for them: network. Run this in a container." in capsys.readouterr().out
+    assert [row["evidence"] for row in rows_of(tmp_path / "o.csv").values()] == ["Seen.", run.LOST]
 
 
-def test_another_run_s_journal_is_refused(small_class, tmp_path, capsys):
-    out = tmp_path / "out.csv"
-    with Journal(out) as journal, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Hand, "judged", lambda self, path: REPORT)
-        grade(small_class, ["order.bag"], journal=journal)
-    assert cli.main(["grade", str(small_class), "--csv", str(out), ONLY, "--resume"]) == 2
-    assert "belongs to other exercises, limits or another version" in capsys.readouterr().err
-    with Journal(out, resume=True) as journal:
-        journal.path.write_text("")
-        assert journal.begin(grading.Class(small_class, [], ("order.bag",), Limits())) == {}
+def test_a_full_disk_is_told_with_its_file_and_nothing_is_lost(two, tmp_path, here, capsys):
+    (two / "b.py").write_text("full")
+    assert cli.main(["grade", str(two), "--csv", str(tmp_path / "o.csv"), "--only=pe.table"]) == 2
+    said = capsys.readouterr().err
+    assert "'o.csv.journal': No space left on device; what is done is in" in said and "--resume goes on" in said
+    (two / "b.py").write_text("order_bag = 'b'")
+    assert cli.main(["grade", str(two), "--csv", str(tmp_path / "o.csv"), "--only=pe.table", "--resume"]) == 0
 
 
-@POSIX
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signals_end_a_run_with_their_code(number, small_class, tmp_path, monkeypatch, capsys):
+def test_signals_end_a_run_with_their_code(number, two, tmp_path, monkeypatch, capsys):
     """Whether a handler of ours catches them or Python's own has come first."""
 
     def grade_and_stop(*arguments, **options):
@@ -298,82 +342,33 @@ def test_signals_end_a_run_with_their_code(number, small_class, tmp_path, monkey
         os.kill(os.getpid(), number)
         time.sleep(5)
 
-    monkeypatch.setattr(grading, "grade", grade_and_stop)
+    monkeypatch.setattr(run, "grade", grade_and_stop)
     before = signal.getsignal(number)
-    assert cli.main(["grade", str(small_class), "--csv", str(tmp_path / "o.csv")]) == 128 + number
+    assert cli.main(["grade", str(two), "--csv", str(tmp_path / "o.csv")]) == 128 + number
     assert "--resume goes on from there" in capsys.readouterr().err and signal.getsignal(number) == before
 
 
-def test_what_the_system_leaves_open_and_what_is_passed_over_is_said(
-    small_class, tmp_path, monkeypatch, capsys
-):
-    (small_class / "x.py").mkdir()
-    monkeypatch.setattr(Hand, "judged", lambda self, path: {**REPORT, "open": ["network"]})
-    assert cli.main(["grade", str(small_class), "--csv", str(tmp_path / "o.csv"), "--only=pe.table"]) == 0
-    shown_ = capsys.readouterr()
-    assert "This system did not close for them: network. See --container." in shown_.out
-    assert shown_.err.startswith("passed over: x.py\n")
+# --- judges -----------------------------------------------------------------------------------------
 
 
-# --- the hands --------------------------------------------------------------------------------------
+def test_a_judge_that_ends_is_replaced_and_costs_one_submission(monkeypatch):
+    judges = Judges(Limits())
+    assert judges("a.py", b"order_bag = 'b'", ["order.bag"])["reports"][0]["status"] == "pass"
+    judges.every[0].kill()
+    judges.every[0].wait()
+    assert judges("a.py", b"order_bag = 'b'", ["order.bag"])["reports"][0]["status"] == "pass", "a second judge"
+    monkeypatch.setattr(run, "_said_to", lambda process, job: "")
+    assert judges("a.py", b"", ["order.bag"])["reports"][0]["evidence"] == run.LOST
+    judges.close()
+    assert judges("a.py", b"", ["order.bag"])["reports"][0]["evidence"] == run.LOST, "closed: nothing is started"
 
 
-def test_a_judge_that_ends_is_replaced_and_costs_one_submission(small_class, monkeypatch):
-    """Its first line on s01 is its last, twice."""
-    say = Hand._say
-
-    def deadly(self, line):
-        say(self, {"path": None} if line.get("path", "").endswith("s01.py") else line)
-
-    monkeypatch.setattr(Hand, "_say", deadly)
-    for path in list(small_class.iterdir())[:]:
-        if path.name > "s03.py":
-            path.unlink()
-    rows = grade(small_class, ["order.bag"], workers=1)
-    assert [row.status for row in rows] == ["pass", "not read", "pass", "pass"]
-    assert rows[1].evidence == "The grader ended on this file; look at it yourself."
-
-
-def test_an_error_of_ours_is_not_swallowed(small_class, monkeypatch):
-    def full(self, path):
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(Hand, "judged", full)
-    with pytest.raises(OSError, match="no space left"):
-        grade(small_class, ["order.bag"], workers=2)
-
-
-def test_a_hand_that_is_closed_starts_nothing(small_class, tmp_path):
-    hand = Hand(grading.Class(small_class, [], ("order.bag",), Limits()), str(tmp_path))
-    hand.work(queue.Queue(), queue.Queue())  # open still, and nothing left to do
-    hand.hang_up()
-    hand.close()
-    assert hand.judged(small_class / "s00.py")["reports"][0]["status"] == "not read"
-    hand.work(queue.Queue(), queue.Queue())
-    assert hand.process is None
-
-
-# --- the folder -------------------------------------------------------------------------------------
-
-
-@POSIX
-def test_folders_that_hold_no_submissions_are_passed_over(tmp_path, monkeypatch):
-    folder = tmp_path / "class"
-    folder.mkdir()
-    hostile.write(folder, out=tmp_path / "out.csv", good=1)
-    found, passed_over = listed(folder)
-    names = {shown(path, folder) for path in found}
-    assert names == {name.replace("\n", "\\n") for name in hostile.cases()} | {
-        "good_000.py", "n\\xff\\xfe.py", *hostile.NOT_READ
-    }  # fmt: skip
-    assert passed_over == ["linked", "x.py"]
-
-    def walk(top, onerror):
-        onerror(PermissionError(13, "no", str(folder / "secret")))
-        yield str(folder), [], ["a.py"]
-
-    monkeypatch.setattr(os, "walk", walk)
-    assert listed(folder) == ([folder / "a.py"], ["secret"])
+def test_a_judge_in_the_middle_of_a_file_is_ended(tmp_path):
+    judges = Judges(Limits())
+    process = judges._process()
+    run._say(process, {"name": "a.py", "data": "d2hpbGUgVHJ1ZTogcGFzcw==", "ids": ["order.bag"]})
+    judges.close()
+    assert process.returncode is not None and run._said_to(process, {}) == ""
 
 
 def test_a_file_called_numpy_harms_nobody_where_we_are_called_from(tmp_path, monkeypatch, capsys):
