@@ -198,7 +198,7 @@ def _check(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _not_there(options: argparse.Namespace, rows: Any) -> Iterator[str]:
-    """What was not read, what is under a wrong name, what is missing; how to answer, where nothing is there."""
+    """What was not read or is under a wrong name, what is missing; how to answer, where nothing is."""
     missing = [row for row in rows if not row.answered]
     for why in dict.fromkeys(row.evidence for row in missing if row.evidence):
         yield f"Not read to the end. {why}\n" if any(r.status == "not read" for r in missing) else f"{why}\n"

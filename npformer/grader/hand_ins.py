@@ -10,8 +10,9 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import IO, NamedTuple
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from npformer.grader.frames import readable
@@ -101,7 +102,7 @@ def _of_file(top: Path, path: Path) -> Iterator[HandIn]:
     if path.is_dir():
         yield _not_graded(name, when, why_not(path))
     elif path.suffix.casefold() == ".zip" and path.is_file():
-        yield from _of_zip(name, lambda: path.open("rb"), when, 1)
+        yield from _of_zip(name, lambda: path, when, 1)
     elif KIND.fullmatch(path.name) and ".ipynb_checkpoints" not in path.parts:
         yield HandIn(name, lambda: read_file(path, top), _time_of(name, when))
     else:
@@ -145,10 +146,10 @@ def read_file(path: Path, inside: Path) -> bytes:
 # --- zip files ------------------------------------------------------------------------------------
 
 
-def _of_zip(name: str, opened: Callable[[], io.BufferedIOBase], when: float, depth: int) -> Iterator[HandIn]:
+def _of_zip(name: str, place: Callable[[], Path | IO[bytes]], when: float, depth: int) -> Iterator[HandIn]:
     """What is in a zip file, of one student or of a class."""
     try:
-        archive = ZipFile(opened())  # type: ignore[arg-type]
+        archive = ZipFile(place())
         members = [each for each in archive.infolist() if not each.is_dir() and _is_work(each.filename)]
     except (BadZipFile, OSError, ValueError, NotImplementedError) as error:
         yield _not_graded(name, when, f"a zip file that cannot be read: {readable(str(error), 80)}")
@@ -157,9 +158,9 @@ def _of_zip(name: str, opened: Callable[[], io.BufferedIOBase], when: float, dep
         inside = readable(f"{name}/{member.filename}", 1000).replace("\n", "\\n").replace("\t", "\\t")
         at = _zip_time(member, when)
         if member.filename.casefold().endswith(".zip") and depth < DEEPEST:
-            yield from _of_zip(inside, _bytes_of(archive, member), at, depth + 1)
+            yield from _of_zip(inside, partial(_stream, _bytes_of(archive, member)), at, depth + 1)
         elif KIND.fullmatch(inside) and "/.ipynb_checkpoints/" not in inside:
-            yield HandIn(inside, lambda of=_bytes_of(archive, member): of().read(), _time_of(inside, at))
+            yield HandIn(inside, _bytes_of(archive, member), _time_of(inside, at))
         else:
             yield _not_graded(inside, at, "no .py file and no notebook")
 
@@ -169,18 +170,22 @@ def _is_work(name: str) -> bool:
     return bool(parts) and not any(p in NO_WORK for p in parts) and not parts[-1].startswith(NO_FILE)
 
 
-def _bytes_of(archive: ZipFile, member: ZipInfo) -> Callable[[], io.BytesIO]:
+def _bytes_of(archive: ZipFile, member: ZipInfo) -> Callable[[], bytes]:
     """A member's bytes, read when they are asked for: never more than it says, and never too many."""
 
-    def read() -> io.BytesIO:
+    def read() -> bytes:
         if member.file_size > LARGEST:
             raise ValueError(f"It is larger than {LARGEST // 2**20} megabytes.")
         try:
-            return io.BytesIO(archive.read(member))
+            return archive.read(member)
         except (BadZipFile, RuntimeError, NotImplementedError, OSError, EOFError) as error:
             raise ValueError(f"It cannot be taken out of its zip file: {readable(str(error), 80)}.") from None
 
     return read
+
+
+def _stream(of: Callable[[], bytes]) -> IO[bytes]:
+    return io.BytesIO(of())
 
 
 def _zip_time(member: ZipInfo, otherwise: float) -> float:

@@ -76,7 +76,7 @@ class Ended(BaseException):
 
 
 class Server:
-    """A Python that has imported NumPy, holds nothing of npformer but HARNESS, and forks for every submission."""
+    """A Python with NumPy, and of npformer no more than HARNESS, that forks for every submission."""
 
     def __init__(self, home: str, hidden: Sequence[str]) -> None:
         ours = Path(__file__).parents[2]  # our own path, without folders that are there for npformer
@@ -153,7 +153,7 @@ class Process:
 
 
 class Student:
-    """A student's process with a file in it, as the judge sees it: questions, answers and time that is left."""
+    """A student's process with a file in it, as the judge sees it: questions, answers, time left."""
 
     def __init__(self, process: Process, cpu: float, wall: float) -> None:
         self.process, self.cpu, self.left, self.ending = process, cpu, wall, ""
@@ -279,7 +279,7 @@ class Judge:
         self.limits, self.preloaded = limits, set[str]()
         self.home = tempfile.mkdtemp(prefix="npformer-")
         os.chmod(self.home, 0o711)
-        places = (Path(__file__).parents[1], *hidden)  # where the answers lie, and what else is nobody's
+        places = [str(Path(__file__).parents[1]), *hidden]  # where the answers lie, and what else is nobody's
         self.server = Server(self.home, [str(Path(place).resolve()) for place in places])
 
     def __enter__(self) -> "Judge":
@@ -294,7 +294,7 @@ class Judge:
         _remove(self.home)
 
     def grade(self, name: str, data: bytes, ids: Sequence[str]) -> Report:
-        """The student and a report for each exercise of one file. Nothing that it does raises an error here."""
+        """The student and a report for each exercise. Nothing that a file does raises an error here."""
         case = _Case(self, _plain(name), data, tuple(ids))
         try:
             reports = case.reports()
@@ -303,13 +303,9 @@ class Judge:
             case.close()
             _remove(case.folder)
 
-    def begin(self, name: str, data: bytes, folder: str, cpu: float) -> Process:
+    def begin(self, data: bytes, folder: str, cpu: float) -> Process:
         """A process for one submission."""
-        wanted = {
-            "matplotlib.pyplot": b"matplotlib" in data,
-            "IPython.core.inputtransformer2": "ipynb" in name,
-        }
-        preload = {module for module, wants in wanted.items() if wants}
+        preload = {"matplotlib.pyplot"} if b"matplotlib" in data else set()
         request = {"folder": folder, "cpu": cpu, "megabytes": self.limits.megabytes}
         new, self.preloaded = preload - self.preloaded, self.preloaded | preload
         return self.server.begin(request | {"preload": sorted(new)})
@@ -338,7 +334,7 @@ class _Case:
         self.lost += 1
         cpu = max(limits.seconds * part, 1.0)
         try:
-            process = self.judge.begin(self.name, self.data, self.folder, cpu)
+            process = self.judge.begin(self.data, self.folder, cpu)
         except (OSError, Forged):
             raise Ended("The system had no process for it.") from None
         self.student = Student(process, cpu, (limits.wall or 3 * limits.seconds) * part)

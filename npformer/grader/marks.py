@@ -65,15 +65,16 @@ def read_assignment(path: Path) -> Assignment:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path.name}: {error}") from None
     late, due = given.pop("late", {}), given.pop("due", None)
-    points = dict(_points(given.pop("points", {})))
+    table = given.pop("points", {})
+    points = dict(_points(table)) if isinstance(table, dict) else {}
     title, count = str(given.pop("title", "The class")), given.pop("count", "last")
     if given or not points or not isinstance(late, dict) or late.keys() - {"per_day", "days"}:
         wanted = "title, due, late = {per_day, days}, count and a table [points]"
         raise ValueError(f"{path.name}: expected {wanted}; got {', '.join(given) or 'something else'}")
     if count not in ("last", "best") or not isinstance(due, datetime | None):
         raise ValueError(f'{path.name}: expected count = "last" or "best", and due = 2026-03-01T23:59:00')
-    rules = [float(late.get("per_day", 0)), float(late.get("days", math.inf))]
-    return Assignment(points, title, due.timestamp() if due else math.inf, *rules, count == "best")
+    until, most = due.timestamp() if due else math.inf, float(late.get("days", math.inf))
+    return Assignment(points, title, until, float(late.get("per_day", 0)), most, count == "best")
 
 
 def _points(table: dict[str, Any], before: str = "") -> Iterator[tuple[str, dict[str, float]]]:
@@ -136,7 +137,7 @@ def _mark(student: Student, own: list[HandIn], by_file: dict[str, list[Row]], as
 
 
 def days_late(file: HandIn, student: Student, due: float) -> int:
-    """Days begun after the due date: as the register says, by the file's time, or one where Canvas says late."""
+    """Days begun after the due date: by the register, by the file's time, or one where Canvas says late."""
     late = student.late if student.late is not None else file.time - due
     by_clock = math.ceil(late / DAY) if math.isfinite(due) and late > 0 else 0
     return by_clock or int(math.isfinite(due) and "late" in shape_of(file.name))
@@ -224,7 +225,7 @@ def without_names(
     write_table(
         ["anonymous", "id", "name", "email"], [(new, *old) for old, new in sorted(known.items())], key
     )
-    as_new = {s: Student(known[s[:3]], known[s[:3]], "", late=s.late) for s in everybody}
+    as_new = {s: Student(known[s[:3]], "", "", late=s.late) for s in everybody}
     new_name = {
         each.name: f"{as_new[owners.of[each.name]].id if each.name in owners.of else 'nobody'}-{i}"
         for i, each in enumerate(files, 1)

@@ -1,4 +1,4 @@
-"""What a teacher reads: a summary, a page on the class that prints on two sheets, and feedback to send back."""
+"""What a teacher reads: a summary, a page that prints on two sheets, and feedback to send back."""
 
 import html
 import re
@@ -14,7 +14,7 @@ from npformer.grader.register import Student, Whose
 from npformer.grader.run import Row, replacing
 
 BINS = 10
-SECTIONS, PATTERNS, EXERCISES, STUDENTS, LINES = 7, 2, 24, 14, 12  # shown at most of each
+SECTIONS, PATTERNS, EXERCISES, STUDENTS, LINES = 6, 2, 24, 14, 12  # shown at most of each
 
 
 class Pattern(NamedTuple):
@@ -133,12 +133,15 @@ h1 {{ font-size: 1.6em; margin: 0 }} h2 {{ font-size: 1.1em; margin: 1.4em 0 .4e
 .every {{ columns: 2; column-gap: 2em }} .one {{ break-inside: avoid; margin: 0 0 .25em; display: flex }}
 .one .id {{ width: 13em; flex: none; overflow: hidden; text-overflow: ellipsis }}
 .bar {{ flex: 1; display: flex; height: 1.1em; margin-top: .15em; background: #e4e4e4 }}
-.right {{ background: #009E73 }} .wrong {{ background: #D55E00 }} .n {{ width: 3em; text-align: right; flex: none }}
+.right {{ background: #009E73 }} .wrong {{ background: #D55E00 }}
+.n {{ width: 3em; text-align: right; flex: none }}
 .key i {{ display: inline-block; width: .9em; height: .9em; margin: 0 .3em 0 1em }}
-section {{ break-inside: avoid; margin: .7em 0 }} .part {{ height: .7em; background: #D55E00; min-width: 2px }}
+section {{ break-inside: avoid; margin: .7em 0 }} 
+.part {{ height: .7em; background: #D55E00; min-width: 2px }}
 table {{ border-collapse: collapse; width: 100% }} td, th {{ padding: .15em .6em .15em 0; text-align: left;
   vertical-align: top; border-bottom: 1px solid #ddd }} td.num {{ text-align: right; white-space: nowrap }}
-@media print {{ body {{ font-size: 10.5px; margin: 0; max-width: none; padding: 0 }} .sheet {{ break-before: page }} }}
+@media print {{ body {{ font-size: 10.5px; margin: 0; max-width: none; padding: 0 }}
+  .sheet {{ break-before: page }} }}
 </style>
 <h1>{title}</h1>
 {body}
@@ -160,8 +163,8 @@ def write_page(
         f"<p>{len(here)} of {len(given)} students; {_safe(overview(rows))}</p>",
         *_distribution(here, assignment),
         *_exercises(here, assignment),
-        '<div class="sheet"></div>',
         *_teach(here),
+        '<div class="sheet"></div>',
         *_help(here, assignment),
         *_list("To decide, by a person", [*to_decide(rows, owners)]),
         *_list(
@@ -195,8 +198,9 @@ def _exercises(given: Sequence[Mark], assignment: Assignment) -> list[str]:
     for row in (row for mark in given for row in mark.rows if row.answered):
         (right if row.passed else wrong)[row.exercise] += 1
     ids, every = sorted(assignment.points, key=lambda i: (right[i], i)), len(given) or 1
-    key = '<span class="key"><i class="right"></i>right <i class="wrong"></i>not yet <i style="background:#e4e4e4"></i>none</span>'
-    lines = [f'<h2>Exercises, the hardest first {key}</h2><div class="every">']
+    colours = (("right", "right"), ("wrong", "not yet"), ("bar", "none"))
+    key = " ".join(f'<i class="{kind}"></i>{word}' for kind, word in colours)
+    lines = [f'<h2>Exercises, the hardest first <span class="key">{key}</span></h2><div class="every">']
     for i in ids[:EXERCISES]:
         parts = [(right[i], "right"), (wrong[i], "wrong")]
         bars = "".join(
@@ -228,11 +232,13 @@ def _help(given: Sequence[Mark], assignment: Assignment) -> list[str]:
     worth = assignment.worth()
     weak = sorted(given, key=lambda mark: sum(mark.points.values()))
     weak = [mark for mark in weak if sum(mark.points.values()) < worth / 2][:STUDENTS]
-    lines = [
-        f"<tr><td>{_safe(str(mark.student))}<td class=num>{sum(mark.points.values()):g} of {worth:g}"
-        f"<td>{_safe(', '.join(row.exercise for row in mark.rows if not row.passed)[:90])}</tr>"
-        for mark in weak
-    ]
+    lines = []
+    for mark in weak:
+        ids = [row.exercise for row in mark.rows if not row.passed]
+        more = f" and {len(ids) - 4} more" if len(ids) > 4 else ""
+        points = f"{sum(mark.points.values()):g} of {worth:g}"
+        cells = f"{_safe(str(mark.student))}<td class=num>{points}<td>{_safe(', '.join(ids[:4]))}{more}"
+        lines.append(f"<tr><td>{cells}</tr>")
     head = "<h2>Who needs help first</h2><table><tr><th>student<th>points<th>not right yet</tr>"
     return [head, *lines, "</table>"] if weak else []
 

@@ -22,7 +22,8 @@ OTHER_LANGUAGES = (
     "bigquery", "python2",
 )  # fmt: skip
 MAGIC = re.compile(
-    r"(?P<indent>\s*)(?:(?P<to>[\w., \[\]]+=\s*)?%(?P<name>\w+)\s*(?P<rest>.*)|(?:[\w., ]+=\s*)?!.*|\?.*|[^#'\"]*\?)"
+    r"(?P<indent>\s*)(?:(?P<to>[\w., \[\]]+=\s*)?%(?P<name>\w+)\s*(?P<rest>.*)"
+    r"|(?:[\w., ]+=\s*)?!.*|\?.*|[^#'\"]*\?)"
 )
 SHOWN_PROBLEMS = 3
 
@@ -110,7 +111,8 @@ def _code_cells(notebook: Any) -> list[str]:
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         raise ValueError("it has no cells")
     code = [cell for cell in notebook["cells"] if isinstance(cell, dict) and cell.get("cell_type") == "code"]
-    return ["".join(cell.get("source", cell.get("input", ""))) for cell in code]
+    sources: list[Any] = [cell.get("source", cell.get("input", "")) for cell in code]
+    return ["".join(source) for source in sources]
 
 
 # --- magics ---------------------------------------------------------------------------------------
@@ -128,14 +130,15 @@ def plain_python(source: str) -> str:
         if magic[1] in OTHER_LANGUAGES:
             return ""
         source = "\n" * source[: magic.end()].count("\n") + source[magic.end() :]  # lines keep their numbers
-    if _fault(source) is None:
-        return source
+    plain = _without_magic(source)
+    if _fault(plain) is None:
+        return plain
     try:  # IPython's own transformer, where IPython is installed
         from IPython.core.inputtransformer2 import TransformerManager
     except ImportError:
-        return _without_magic(source)
+        return plain
     manager: Any = TransformerManager
-    return _without_magic(manager().transform_cell(source))
+    return str(manager().transform_cell(source))
 
 
 def _without_magic(source: str) -> str:

@@ -34,7 +34,7 @@ Work: TypeAlias = Callable[[str, bytes, Sequence[str]], Report]
 
 
 class Row(NamedTuple):
-    """One submission's answer to one exercise; a file that was passed over has one row, without an exercise."""
+    """One submission's answer to one exercise; a file that was passed over has one row, of no exercise."""
 
     submission: str
     student: str

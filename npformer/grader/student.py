@@ -238,11 +238,8 @@ def serve(settings: dict[str, Any]) -> None:
         if os.fork() == 0:
             server.close()
             user = USER + os.getpid() % USER if changes else 0
-            keep(
-                *descriptors,
-                Walls(held, () if held else tuple(settings["hidden"]), user, bounds),
-                request["folder"],
-            )
+            around = Walls(held, () if held else tuple(settings["hidden"]), user, bounds)
+            keep(descriptors[0], descriptors[1], around, request["folder"])
         for descriptor in descriptors:
             os.close(descriptor)
 

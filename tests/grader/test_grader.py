@@ -16,7 +16,7 @@ import hostile
 import pytest
 
 from npformer import cli
-from npformer.grader import run, walls
+from npformer.grader import run
 from npformer.grader.hand_ins import hand_ins
 from npformer.grader.judge import Judge, Limits
 from npformer.grader.marks import assignment_of, write_rows
@@ -137,7 +137,9 @@ def test_thirteen_endless_loops_cost_little_more_than_one(tmp_path):
         reports = judge.grade("a.py", f"{text}\norder_bag = 'b'\n".encode(), [*LOOPS, "order.bag"])["reports"]
     assert [report["status"] for report in reports] == ["error"] * 13 + ["pass"]
     said = [report["evidence"] for report in reports[:4]]
-    assert said == [f"It was still running after {n}." for n in ("4 seconds", "2 seconds", "1 second", "1 second")]
+    assert said == [
+        f"It was still running after {n}." for n in ("4 seconds", "2 seconds", "1 second", "1 second")
+    ]
     assert time.monotonic() - began < 60
 
 
@@ -160,7 +162,13 @@ def test_behind_walls_only_python_is_there_and_no_privilege(tmp_path):
     """What a file may see of this machine: asked of the kernel by the file itself."""
     secret = tmp_path / "secret"
     secret.write_text("x")
-    paths = [str(secret), str(Path(cli.__file__)), str(Path(run.__file__)), "/etc/shadow", os.path.expanduser("~/.ssh")]
+    paths = [
+        str(secret),
+        str(Path(cli.__file__)),
+        str(Path(run.__file__)),
+        "/etc/shadow",
+        os.path.expanduser("~/.ssh"),
+    ]
     text = WALLED.format(paths=paths, uid=os.getuid())
     with Judge() as judge:
         if judge.server.open:
@@ -189,21 +197,39 @@ def test_memory_and_processes_are_the_kernel_s_to_count():
 NO_NAMESPACES = "echo 0 > /proc/sys/user/max_user_namespaces; exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "
 
 
-@pytest.mark.skipif(subprocess.run(["unshare", "-Ur", "true"]).returncode != 0 if os.path.exists("/usr/bin/unshare") else True, reason="needs unshare of util-linux")
+@pytest.mark.skipif(
+    subprocess.run(["unshare", "-Ur", "true"]).returncode != 0
+    if os.path.exists("/usr/bin/unshare")
+    else True,
+    reason="needs unshare of util-linux",
+)
 def test_where_the_system_has_no_walls_it_says_so_and_ends_what_was_started(tmp_path):
     folder, out, temporary = tmp_path / "class", tmp_path / "out.csv", tmp_path / "temporary"
     folder.mkdir(), temporary.mkdir()
-    names = ("daemon", "fork_bomb", "setsid", "shell_stays", "ours_by_source", "ours_by_path", "memory", "exit_in_table")
+    names = (
+        "daemon",
+        "fork_bomb",
+        "setsid",
+        "shell_stays",
+        "ours_by_source",
+        "ours_by_path",
+        "memory",
+        "exit_in_table",
+    )
     root = str(Path(__file__).resolve().parents[2])
     for name in names:
         (folder / f"{name}.py").write_text(hostile.cases()[f"{name}.py"].text.replace("{root!r}", repr(root)))
     given = ["-m", "npformer", "grade", str(folder), "--csv", str(out), ONLY, "--seconds=1"]
     shell = NO_NAMESPACES + '"$@"'
     command = ["unshare", "-Ur", "sh", "-c", shell, "sh", sys.executable, *given]
-    done = subprocess.run(command, env={**os.environ, "TMPDIR": str(temporary)}, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        command, env={**os.environ, "TMPDIR": str(temporary)}, capture_output=True, text=True, timeout=100
+    )
     assert done.returncode == 0, done.stderr
     assert "This system did not close for them: files, network." in done.stdout
-    assert {row["status"] for (_, exercise), row in rows_of(out).items() if exercise == "pe.table"} <= hostile.STATUSES["wrong"]
+    assert {
+        row["status"] for (_, exercise), row in rows_of(out).items() if exercise == "pe.table"
+    } <= hostile.STATUSES["wrong"]
     wait_for_nothing(temporary)
 
 
@@ -217,7 +243,9 @@ def class_to_read(tmp_path_factory):
     folder.mkdir()
     for i in range(12):
         text = hostile.RIGHT if i % 3 else hostile.ZEROS
-        pause = 0.05 if i < 6 else 0.3  # whoever interrupts after three of them is in time, on a busy machine too
+        pause = (
+            0.05 if i < 6 else 0.3
+        )  # whoever interrupts after three of them is in time, on a busy machine too
         (folder / f"s{i:02}.py").write_text(f"student = 'S{i}'\nimport time\ntime.sleep({pause})\n{text}")
     return folder
 
@@ -232,11 +260,23 @@ def whole_table(class_to_read, tmp_path_factory):
 
 @PROC
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_an_interrupted_run_goes_on_to_the_same_table(number, class_to_read, whole_table, tmp_path, monkeypatch):
+def test_an_interrupted_run_goes_on_to_the_same_table(
+    number, class_to_read, whole_table, tmp_path, monkeypatch
+):
     out, temporary = tmp_path / "out.csv", tmp_path / "temporary"
     temporary.mkdir()
     use_as_temporary(temporary, monkeypatch)
-    command = [sys.executable, "-m", "npformer", "grade", str(class_to_read), "--csv", str(out), ONLY, "--workers=2"]
+    command = [
+        sys.executable,
+        "-m",
+        "npformer",
+        "grade",
+        str(class_to_read),
+        "--csv",
+        str(out),
+        ONLY,
+        "--workers=2",
+    ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     for _ in range(3):
         process.stderr.readline()
@@ -304,7 +344,11 @@ def test_a_changed_file_is_judged_again_and_another_run_s_journal_refused(two, t
     out = tmp_path / "out.csv"
     os.symlink("/etc/passwd", two / "c.py")
     with Journal(out) as journal:
-        assert [r.status for r in grade(hand_ins(two), ["order.bag"], journal=journal)] == ["pass", "pass", "not read"]
+        assert [r.status for r in grade(hand_ins(two), ["order.bag"], journal=journal)] == [
+            "pass",
+            "pass",
+            "not read",
+        ]
     (two / "b.py").write_text("order_bag = 'a'")
     here.asked.clear()
     with Journal(out, resume=True) as journal:
@@ -327,7 +371,9 @@ def test_a_full_disk_is_told_with_its_file_and_nothing_is_lost(two, tmp_path, he
     (two / "b.py").write_text("full")
     assert cli.main(["grade", str(two), "--csv", str(tmp_path / "o.csv"), "--only=pe.table"]) == 2
     said = capsys.readouterr().err
-    assert "'o.csv.journal': No space left on device; what is done is in" in said and "--resume goes on" in said
+    assert (
+        "'o.csv.journal': No space left on device; what is done is in" in said and "--resume goes on" in said
+    )
     (two / "b.py").write_text("order_bag = 'b'")
     assert cli.main(["grade", str(two), "--csv", str(tmp_path / "o.csv"), "--only=pe.table", "--resume"]) == 0
 
@@ -356,11 +402,15 @@ def test_a_judge_that_ends_is_replaced_and_costs_one_submission(monkeypatch):
     assert judges("a.py", b"order_bag = 'b'", ["order.bag"])["reports"][0]["status"] == "pass"
     judges.every[0].kill()
     judges.every[0].wait()
-    assert judges("a.py", b"order_bag = 'b'", ["order.bag"])["reports"][0]["status"] == "pass", "a second judge"
+    assert judges("a.py", b"order_bag = 'b'", ["order.bag"])["reports"][0]["status"] == "pass", (
+        "a second judge"
+    )
     monkeypatch.setattr(run, "_said_to", lambda process, job: "")
     assert judges("a.py", b"", ["order.bag"])["reports"][0]["evidence"] == run.LOST
     judges.close()
-    assert judges("a.py", b"", ["order.bag"])["reports"][0]["evidence"] == run.LOST, "closed: nothing is started"
+    assert judges("a.py", b"", ["order.bag"])["reports"][0]["evidence"] == run.LOST, (
+        "closed: nothing is started"
+    )
 
 
 def test_a_judge_in_the_middle_of_a_file_is_ended(tmp_path):

@@ -9,14 +9,14 @@ from importlib.util import find_spec
 
 import hostile
 import pytest
+from npformer.grader.grading import Class, Row, grade, grade_one
+from npformer.grader.judging import Judge, Limits, grade_bytes
+from npformer.grader.reports import card, feedback, read_points, read_roster, summary
 
 from npformer import cli
 from npformer.exercises.bank import bank
 from npformer.grader import grading, judging, reports
 from npformer.grader.assignments import write_assignment
-from npformer.grader.grading import Class, Row, grade, grade_one
-from npformer.grader.judging import Judge, Limits, grade_bytes
-from npformer.grader.reports import card, feedback, read_points, read_roster, summary
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="the fake engine is a shell script")
 IDS = ("order.bag", "pe.table")

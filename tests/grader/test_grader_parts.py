@@ -16,10 +16,10 @@ from types import MappingProxyType, SimpleNamespace
 
 import numpy as np
 import pytest
-
-from npformer.grader import judging, shelter, student, submissions
 from npformer.grader.judging import Clock, Ended, Judge, Limits, Proxy
 from npformer.grader.messages import LENGTHS, MOST_BYTES, Forged, Opaque, length_of, pack, unpack
+
+from npformer.grader import judging, shelter, student, submissions
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="forks, signals and descriptors of POSIX")
 
