@@ -70,7 +70,7 @@ def names_of(system):
         lines += [
             [f"{last[i]}, {first[i]}", str(i), f"S{i}", f"{plain[i]}{i}@x.org", "A", ""] for i, _ in rows
         ]
-        return places, lines + [["Student, Test", "9999", "", "", "A", ""]]
+        return places, [*lines, ["Student, Test", "9999", "", "", "A", ""]]
     if system == "moodle":
         places = [f"{name}_{i}_assignsubmission_file_/{{}}" for i, name in rows]
         lines = [
