@@ -209,10 +209,11 @@ def hide_npformer(hidden: tuple[str, ...]) -> None:
         sys.addaudithook(watch)
 
 
-# --- POSIX: a server that forks -------------------------------------------------------------------
+# --- a server that forks --------------------------------------------------------------------------
+# Nothing below runs in a process that coverage can trace; tests/grader/test_grader.py asks the kernel.
 
 
-def serve(settings: dict[str, Any]) -> None:
+def serve(settings: dict[str, Any]) -> None:  # pragma: no cover
     """Wait for submissions on descriptor 0, a socket; with each come its pipe and the keeper's."""
     server = socket.socket(fileno=os.dup(0))
     _be_quiet()
@@ -244,13 +245,13 @@ def serve(settings: dict[str, Any]) -> None:
             os.close(descriptor)
 
 
-def _reaped() -> bool:
+def _reaped() -> bool:  # pragma: no cover
     with suppress(ChildProcessError):
         return os.waitpid(-1, os.WNOHANG)[0] > 0
     return False
 
 
-def _be_quiet() -> None:
+def _be_quiet() -> None:  # pragma: no cover
     quiet = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(quiet, stream)
@@ -265,7 +266,7 @@ class Walls(NamedTuple):
     bounds: walls.Bounds
 
 
-def keep(pipe: int, control: int, around: Walls, folder: str) -> None:
+def keep(pipe: int, control: int, around: Walls, folder: str) -> None:  # pragma: no cover
     """The keeper: start the process that works; when it ends or the other side hangs up, end all of it."""
     try:
         os.setsid()
@@ -286,7 +287,7 @@ def keep(pipe: int, control: int, around: Walls, folder: str) -> None:
         os._exit(0)
 
 
-def _watched(child: int, control: int) -> float:
+def _watched(child: int, control: int) -> float:  # pragma: no cover
     """The CPU time of a child that has come to its end, one way or the other."""
     while not select.select([control], [], [], TICK)[0]:
         pid, _, usage = os.wait4(child, os.WNOHANG)
@@ -297,7 +298,7 @@ def _watched(child: int, control: int) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def start(line: Line, around: Walls, folder: str) -> None:
+def start(line: Line, around: Walls, folder: str) -> None:  # pragma: no cover
     """The process that works: bound, without privileges, in its folder."""
     try:
         held, hidden, user, bounds = around
