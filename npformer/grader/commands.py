@@ -61,6 +61,11 @@ def add_grader(commands: Any) -> None:
     )
     check.add_argument("--gradescope", metavar="FILE", help="write Gradescope's results.json")
     _add_limits(check)
+    _add_grade(commands)
+    _add_assignment(commands)
+
+
+def _add_grade(commands: Any) -> None:
     what = "grade a folder of submissions, and sum up the class"
     grade = _add(commands, "grade", what, _grade, f"{CONVENTION} {SHELTER}").add_argument
     grade("folder", metavar="FOLDER", help="with .py files, notebooks and zip files; or one of these")
@@ -86,7 +91,6 @@ def add_grader(commands: Any) -> None:
     )
     grade("--dask", default="", metavar="ADDRESS", help="judge on the workers of a Dask cluster instead")
     _add_limits(commands.choices["grade"])
-    _add_assignment(commands)
 
 
 def _add_limits(command: argparse.ArgumentParser) -> None:
@@ -163,38 +167,37 @@ def _given(name: str) -> Path:
 
 
 def _check(options: argparse.Namespace) -> Iterator[str]:
-    from npformer.grader.hand_ins import hand_ins
     from npformer.grader.marks import card, write_gradescope
-    from npformer.grader.run import grade
 
-    assignment, limits, path = _set(options), _limits(options), Path(options.file)
+    assignment, limits = _set(options), _limits(options)
     out = place_for(options.gradescope) if options.gradescope else None
     try:
-        files = [each for each in hand_ins(path) if not each.passed_over]
-        if len(files) > 1:
-            raise ValueError(f"{options.file!r} holds {len(files)} files to check; expected one")
-        rows = grade(files, list(assignment.points), limits=limits, hidden=[str(path.absolute().parent)])
+        rows = _rows_of_one(Path(options.file), assignment, limits)
     except ValueError as error:
         if out:  # Gradescope waits for a file, and shows it
             write_gradescope([], assignment, out, str(error))
         raise
     if out:
         write_gradescope(rows, assignment, out)
-    for row in rows:
-        if row.answered:
-            yield f"{row.exercise}: " + card(row).replace("\n", "\n  ") + "\n"
-    yield from _not_there(options, rows)
     answered = [row for row in rows if row.answered]
+    yield from (f"{row.exercise}: " + card(row).replace("\n", "\n  ") + "\n" for row in answered)
+    yield from _not_there(options, rows)
     passed = sum(row.passed for row in answered)
     yield f"{passed} right of {len(answered)} answered; {len(rows)} are set."
     all_asked = len(answered) == len(rows) or not (options.exercises or options.assignment)
-    if (
-        not answered
-        or passed < len(answered)
-        or not all_asked
-        or any(row.status == "not read" for row in rows)
-    ):
+    all_read = not any(row.status == "not read" for row in rows)
+    if not (answered and passed == len(answered) and all_asked and all_read):
         raise SystemExit(1)
+
+
+def _rows_of_one(path: Path, assignment: Any, limits: Any) -> Any:
+    from npformer.grader.hand_ins import hand_ins
+    from npformer.grader.run import grade
+
+    files = [each for each in hand_ins(path) if not each.passed_over]
+    if len(files) > 1:
+        raise ValueError(f"{str(path)!r} holds {len(files)} files to check; expected one")
+    return grade(files, list(assignment.points), limits=limits, hidden=[str(path.absolute().parent)])
 
 
 def _not_there(options: argparse.Namespace, rows: Any) -> Iterator[str]:
@@ -218,19 +221,12 @@ def _grade(options: argparse.Namespace) -> Iterator[str]:
 
     assignment, limits, out = _set(options), _limits(options), _places(options)
     register = read_register(_given(options.register), options.columns) if options.register else None
-    files, left_open, top = hand_ins(Path(options.folder)), set[str](), Path(options.folder).absolute()
+    top, left_open = Path(options.folder).absolute(), set[str]()
+    files, ids = hand_ins(Path(options.folder)), list(assignment.points)
     with Journal(out, options.resume) as journal, _interrupted(out):
-        rows = grade(
-            files,
-            list(assignment.points),
-            limits=limits,
-            workers=options.workers,
-            cluster=options.dask,
-            hidden=[str(top if top.is_dir() else top.parent)],
-            tell=_tell,
-            journal=journal,
-            left_open=left_open,
-        )
+        how = {"limits": limits, "workers": options.workers, "cluster": options.dask, "tell": _tell}
+        hidden = [str(top if top.is_dir() else top.parent)]
+        rows = grade(files, ids, hidden=hidden, journal=journal, left_open=left_open, **how)
     try:
         yield _written(options, rows, files, register, assignment)
     except (ValueError, OSError):

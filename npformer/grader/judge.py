@@ -392,14 +392,11 @@ class _Case:
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """End what takes more CPU time of this process, where the system can tell; Ended is raised."""
+    """Raise Ended in what takes more CPU time of this process."""
 
     def stop(*_: object) -> None:
         raise Ended(f"Its checks took more than {seconds:g} seconds.")
 
-    if not hasattr(signal, "setitimer"):
-        yield
-        return
     before = signal.signal(signal.SIGPROF, stop)
     signal.setitimer(signal.ITIMER_PROF, seconds, 1.0)
     try:

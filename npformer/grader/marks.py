@@ -212,20 +212,8 @@ def without_names(
     rows: list[Row], files: Sequence[HandIn], owners: Whose, key: Path
 ) -> tuple[list[Row], list[HandIn], Whose]:
     """Everybody under a number, and a key that says whose it is; a key that is there already is kept to."""
-    known = {}
-    if key.exists():
-        with key.open(newline="", encoding="utf-8") as file:
-            known = {
-                (line["id"], line["name"], line["email"]): line["anonymous"] for line in csv.DictReader(file)
-            }
-    everybody = list(dict.fromkeys([*owners.of.values(), *owners.missing]))
-    secrets.SystemRandom().shuffle(everybody)
-    for student in everybody:
-        known.setdefault(student[:3], f"student-{len(known) + 1:03}")
-    write_table(
-        ["anonymous", "id", "name", "email"], [(new, *old) for old, new in sorted(known.items())], key
-    )
-    as_new = {s: Student(known[s[:3]], "", "", late=s.late) for s in everybody}
+    known = _known(dict.fromkeys([*owners.of.values(), *owners.missing]), key)
+    as_new = {s: Student(known[s[:3]], "", "", late=s.late) for s in [*owners.of.values(), *owners.missing]}
     new_name = {
         each.name: f"{as_new[owners.of[each.name]].id if each.name in owners.of else 'nobody'}-{i}"
         for i, each in enumerate(files, 1)
@@ -242,3 +230,20 @@ def without_names(
     doubtful = [new_name[name] for name in new_name if any(line.startswith(name) for line in owners.doubtful)]
     renamed = [each._replace(name=new_name[each.name]) for each in files]
     return rows, renamed, Whose(of, doubtful, [as_new[student] for student in owners.missing])
+
+
+def _known(everybody: Iterable[Student], key: Path) -> dict[tuple[str, ...], str]:
+    """The number of each student, in no order; written to the key."""
+    known: dict[tuple[str, ...], str] = {}
+    if key.exists():
+        with key.open(newline="", encoding="utf-8") as file:
+            for line in csv.DictReader(file):
+                known[line["id"], line["name"], line["email"]] = line["anonymous"]
+    students = list(everybody)
+    secrets.SystemRandom().shuffle(students)
+    for student in students:
+        known.setdefault(student[:3], f"student-{len(known) + 1:03}")
+    write_table(
+        ["anonymous", "id", "name", "email"], [(new, *old) for old, new in sorted(known.items())], key
+    )
+    return known

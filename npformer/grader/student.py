@@ -216,9 +216,7 @@ def hide_npformer(hidden: tuple[str, ...]) -> None:
 def serve(settings: dict[str, Any]) -> None:  # pragma: no cover
     """Wait for submissions on descriptor 0, a socket; with each come its pipe and the keeper's."""
     server = socket.socket(fileno=os.dup(0))
-    _be_quiet()
-    np.random.seed(0)  # noqa: NPY002  # what a file draws without a seed is the same in every run
-    random.seed(0)
+    _quiet_and_seeded()
     others = walls.threads_of_the_system()
     held = walls.apart(settings["root"], settings["needed"], settings["hidden"])
     changes = os.geteuid() == 0 and walls.can_become(USER, os.__file__)
@@ -233,25 +231,24 @@ def serve(settings: dict[str, Any]) -> None:  # pragma: no cover
             with suppress(Exception):
                 import_module(name)
         server.sendall(b".")  # from here on it is the student's time
-        bounds = walls.Bounds(request["cpu"], request["megabytes"], 0 if changes else others)
-        while _reaped():
-            pass
+        _reap()
         if os.fork() == 0:
             server.close()
-            user = USER + os.getpid() % USER if changes else 0
-            around = Walls(held, () if held else tuple(settings["hidden"]), user, bounds)
+            hidden, user = () if held else tuple(settings["hidden"]), os.getpid() % USER + USER
+            bounds = walls.Bounds(request["cpu"], request["megabytes"], 0 if changes else others)
+            around = Walls(held, hidden, user if changes else 0, bounds)
             keep(descriptors[0], descriptors[1], around, request["folder"])
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def _reaped() -> bool:  # pragma: no cover
+def _reap() -> None:  # pragma: no cover
     with suppress(ChildProcessError):
-        return os.waitpid(-1, os.WNOHANG)[0] > 0
-    return False
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
-def _be_quiet() -> None:  # pragma: no cover
+def _quiet_and_seeded() -> None:  # pragma: no cover
     quiet = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(quiet, stream)
@@ -264,6 +261,8 @@ class Walls(NamedTuple):
     hidden: tuple[str, ...]
     user: int
     bounds: walls.Bounds
+    np.random.seed(0)  # noqa: NPY002  # what a file draws without a seed is the same in every run
+    random.seed(0)
 
 
 def keep(pipe: int, control: int, around: Walls, folder: str) -> None:  # pragma: no cover

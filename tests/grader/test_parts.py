@@ -164,6 +164,11 @@ def test_what_else_a_notebook_understands_is_ipython_s_to_say(installed, monkeyp
     assert ("this is not Python yet" in problem) is not installed
 
 
+def test_a_cell_that_python_cannot_even_read_costs_itself():
+    got, problem = answers("a.ipynb", notebook("x = " + "-" * 100_000 + "1", "order_bag = 'b'"), "order.bag")
+    assert got == ["b"] and problem.startswith("code cell 1: ")
+
+
 def test_an_error_that_cannot_be_said_is_named():
     class Mute(Exception):
         def __str__(self):
