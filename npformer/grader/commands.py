@@ -244,11 +244,11 @@ def _places(options: argparse.Namespace) -> Path:
     if journal.exists() and not options.resume:
         begun = "is of a run that was interrupted: --resume goes on; to begin anew, remove it"
         raise ValueError(f"{str(journal)!r} {begun}")
-    for name in filter(None, (options.html, options.grades, options.anonymous)):
+    for name in filter(None, (options.csv, options.html, options.grades, options.anonymous)):
         place_for(name)
     if options.feedback:
         folder_for(options.feedback)
-    return place_for(options.csv)
+    return Path(options.csv)
 
 
 def _written(options: argparse.Namespace, rows: Any, files: Any, register: Any, assignment: Any) -> str:

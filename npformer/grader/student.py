@@ -252,6 +252,8 @@ def _quiet_and_seeded() -> None:  # pragma: no cover
     quiet = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(quiet, stream)
+    np.random.seed(0)  # noqa: NPY002  # what a file draws without a seed is the same in every run
+    random.seed(0)
 
 
 class Walls(NamedTuple):
@@ -261,8 +263,6 @@ class Walls(NamedTuple):
     hidden: tuple[str, ...]
     user: int
     bounds: walls.Bounds
-    np.random.seed(0)  # noqa: NPY002  # what a file draws without a seed is the same in every run
-    random.seed(0)
 
 
 def keep(pipe: int, control: int, around: Walls, folder: str) -> None:  # pragma: no cover
