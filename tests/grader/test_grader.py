@@ -219,7 +219,7 @@ def test_where_the_system_has_no_walls_it_says_so_and_ends_what_was_started(tmp_
     root = str(Path(__file__).resolve().parents[2])
     for name in names:
         (folder / f"{name}.py").write_text(hostile.cases()[f"{name}.py"].text.replace("{root!r}", repr(root)))
-    given = ["-m", "npformer", "grade", str(folder), "--csv", str(out), ONLY, "--seconds=1"]
+    given = ["-m", "npformer", "grade", str(folder), "--csv", str(out), ONLY, "--seconds=2", "--wall=15"]
     shell = NO_NAMESPACES + '"$@"'
     command = ["unshare", "-Ur", "sh", "-c", shell, "sh", sys.executable, *given]
     done = subprocess.run(
