@@ -27,10 +27,10 @@ FLOORS = {
     "layer_norm": 6, "feed_forward": 6, "attention": 6, "embedding": 6, "loss": 6,
     "encoder": 7, "decoder": 7,
     "transformer": 8, "decoding": 9,
-    "modern": 10, "published": 11, "teaching": 12, "exercises": 13,
-    "npformer": 14,  # npformer/__init__.py, the list of public names
-    "cli": 15,
-    "__main__": 16,
+    "modern": 10, "published": 11, "teaching": 12, "exercises": 13, "grader": 14,
+    "npformer": 15,  # npformer/__init__.py, the list of public names
+    "cli": 16,
+    "__main__": 17,
 }  # fmt: skip
 
 TOP_LEVEL = {

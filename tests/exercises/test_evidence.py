@@ -18,9 +18,9 @@ from later_strangers import (
 )
 
 from npformer.exercises import check
-from npformer.exercises.grader.messages import Opaque
 from npformer.exercises.mistakes import FAMILIES
 from npformer.exercises.probes import subjects
+from npformer.grader.frames import Opaque
 
 TOP, GATE, GQA, RAT, ADAM, BACK = (
     "sample.top_p",

@@ -1,6 +1,6 @@
 """A folder of hostile, broken and odd submissions, each with what must come out of it.
 
-    uv run python tests/exercises/hostile.py FOLDER
+    uv run python tests/grader/hostile.py FOLDER
 
 writes them beside some good ones. The three exercises are a letter, a table and a softmax. Most of the files
 answer the letter rightly, the table with zeros and the softmax rightly: a trick must not make the zeros pass,
@@ -301,8 +301,7 @@ def write(folder, *, out, port=9, good=0):
     for i in range(good):
         Path(folder, f"good_{i:03}.py").write_text(f"student = 'Student {i}'\n{RIGHT}", encoding="utf-8")
         expected[f"good_{i:03}.py"] = Case("", table="pass")
-    _passed_over(folder)
-    return expected
+    return expected | _passed_over(folder)
 
 
 def _odd_names(folder):
@@ -320,12 +319,16 @@ def _odd_names(folder):
 
 
 def _passed_over(folder):
-    """Folders that hold no submissions, whatever lies in them."""
-    for name in (".git", "__MACOSX", "venv", "my_env", "x.py", ".ipynb_checkpoints"):
+    """Folders of no work, of a copy of work, and two that are called strangely and hold work."""
+    for name in (".git", "__MACOSX", "my_env", ".ipynb_checkpoints", "env", "x.py"):
         Path(folder, name).mkdir()
         Path(folder, name, "inside.py").write_text(RIGHT, encoding="utf-8")
     Path(folder, "my_env", "pyvenv.cfg").touch()
     Path(folder, "._good_000.py").write_bytes(b"\0\5\26\7")
+    return {name: Case("", table="pass") for name in ("env/inside.py", "x.py/inside.py")}
+
+
+PASSED_OVER = {".ipynb_checkpoints/inside.py", "linked", "my_env"}
 
 
 if __name__ == "__main__":

@@ -9,11 +9,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from npformer.exercises import show
-from npformer.exercises.bank import Exercise, bank
-from npformer.exercises.grader.grading import replacing
+from npformer.exercises import list_exercises, show
+from npformer.grader.run import replacing
+from npformer.installed import version
 
 Cell = dict[str, Any]
+Exercise = Any  # an entry of list_exercises()
+WHEEL = f"npformer-{version()}-py3-none-any.whl"
+ENVIRONMENT = f"""\
+name: otter-env
+channels: [conda-forge]
+dependencies:
+  - python=3.12
+  - pip
+  - pip: [otter-grader, numpy, ipykernel, ./files/{WHEEL}]
+"""
 
 
 def write_assignment(
@@ -23,8 +33,8 @@ def write_assignment(
     points: float = 1.0,
     format: str = "nbgrader",
     title: str = "Assignment",
-) -> None:
-    """Write the notebook.
+) -> list[Path]:
+    """Write the notebook; for otter-grader also what it asks for of an environment. Returns what was written.
 
     Raises ValueError for another suffix than .ipynb, for points below 0 and for an exercise named twice.
     """
@@ -33,7 +43,7 @@ def write_assignment(
     if not 0 <= points < 1e6 or len(set(ids)) != len(ids):
         raise ValueError("expected points of 0 or more, and every exercise once")
     worth = int(points) if points == int(points) else points
-    exercises = [bank()[exercise_id] for exercise_id in ids]
+    exercises = [each for exercise_id in ids for each in list_exercises() if each.id == exercise_id]
     make = _for_nbgrader if format == "nbgrader" else _for_otter
     notebook = {
         "cells": [{**cell, "id": f"cell-{i:03}"} for i, cell in enumerate(make(exercises, worth, title))],
@@ -44,6 +54,11 @@ def write_assignment(
     with replacing(path) as file:
         json.dump(notebook, file, indent=1, ensure_ascii=False)
         file.write("\n")
+    if format == "nbgrader":
+        return [path]
+    with replacing(path.with_name("environment.yml")) as file:
+        file.write(ENVIRONMENT)
+    return [path, path.with_name("environment.yml")]
 
 
 def _cell(kind: str, text: str, **metadata: Any) -> Cell:
@@ -92,8 +107,17 @@ def _mark(name: str, **more: Any) -> dict[str, Any]:
     return {"nbgrader": {**fixed, "task": False, **more}}
 
 
+CONFIG = f"""\
+run_tests: false
+environment: environment.yml
+autograder_files: [{WHEEL}]
+tests:
+    ok_format: false
+"""
+
+
 def _for_otter(exercises: Sequence[Exercise], points: float, title: str) -> list[Cell]:
-    config = "# ASSIGNMENT CONFIG\nrun_tests: false\ntests:\n    ok_format: false\n"
+    config = f"# ASSIGNMENT CONFIG\n{CONFIG}"
     cells = [_cell("raw", config), _cell("markdown", f"# {title}"), _cell("code", "import numpy as np\n")]
     for exercise in exercises:
         test = f"    from npformer.exercises import check\n    {_test(exercise)}"

@@ -1,11 +1,11 @@
 """The student's side: the file is run here, and its functions are called with the arguments that arrive.
 
 The text of this module and of the three that it imports is sent to a fresh Python, which holds nothing else
-of npformer: no answers, no checker. What leaves are values and arrays (`messages`), so whatever a file does
-to NumPy, to this module or to its process, it can only change what its own functions answer.
+of npformer: no answers, no checker. What leaves are values and arrays (`frames`), so whatever a file does to
+NumPy, to this module or to its process, it can only change what its own functions answer.
 
-On POSIX, `serve` waits with NumPy imported and forks: the keeper, which ends with its submission and takes
-along all that it started, and below it the process that works. Elsewhere every submission gets a new Python.
+`serve` waits with NumPy imported and forks: a keeper, and below it the process that works, which the keeper
+ends with all that it started.
 """
 
 import builtins
@@ -25,16 +25,16 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.exercises.grader import shelter
-from npformer.exercises.grader.messages import LENGTHS, Forged, Opaque, length_of, pack, readable, unpack
-from npformer.exercises.grader.submissions import Submission, answer_of, keys_of, read_submission, said
+from npformer.grader import walls
+from npformer.grader.frames import LENGTHS, Opaque, length_of, pack, readable, unpack
+from npformer.grader.reading import Submission, answer_of, keys_of, read_submission, said
 
 USER = 2**30  # users from here on belong to nobody
-TICK = 0.25  # seconds between two looks at how many processes there are
+TICK = 0.25  # seconds between two looks whether a process has ended
 CPU = struct.Struct(">d")
 QUIET = {"check": True, "hint": "", "show": "", "progress": "", "list_exercises": "", "Result": ""}
 
@@ -43,17 +43,14 @@ QUIET = {"check": True, "hint": "", "show": "", "progress": "", "list_exercises"
 
 
 class Line:
-    """Frames in and out of two descriptors."""
+    """Frames in and out of a pipe, which is read and written as it is now: a file may patch much."""
 
-    def __init__(self, read_from: int, write_to: int) -> None:
-        self.read_from, self.write_to = read_from, write_to
-        self._read, self._write = os.read, os.write  # as they are now: a file may patch them
+    def __init__(self, read: Callable[[int], bytes], write: Callable[[bytes], Any]) -> None:
+        self._read, self._write = read, write
 
     def send(self, value: Any, functions: list[Callable[..., Any]] | None = None) -> None:
         """Write one frame."""
-        frame = memoryview(pack(value, functions))
-        while frame:
-            frame = frame[self._write(self.write_to, frame) :]
+        self._write(pack(value, functions))
 
     def receive(self, functions: tuple[Callable[..., Any], ...] = ()) -> Any:
         """Read one frame; EOFError at the end."""
@@ -61,23 +58,21 @@ class Line:
         return unpack(head + self._exactly(length_of(head)), functions)
 
     def _exactly(self, count: int) -> bytes:
-        data = b""
-        while len(data) < count:
-            more = self._read(self.read_from, count - len(data))
-            if not more:
+        parts: list[bytes] = []
+        while count:
+            if not (more := self._read(min(count, 2**18))):
                 raise EOFError
-            data += more
-        return data
+            parts.append(more)
+            count -= len(more)
+        return b"".join(parts)
 
 
-def work(line: Line, request: dict[str, Any]) -> None:
+def work(line: Line) -> None:
     """Run the file, tell what it answers, then call its functions until the other side has had enough."""
     me, getpid, leave = os.getpid(), os.getpid, os._exit
+    request = line.receive()
     name, data = str(request["name"]), request["data"].tobytes()
-    with (
-        suppress(OSError, ValueError),
-        open(name, "xb") as file,
-    ):  # a copy beside it, for code that looks itself up
+    with suppress(OSError, ValueError), open(name, "xb") as file:  # for code that looks itself up
         file.write(data)
     sys.argv = [name]
     submission = read_submission(name, data)
@@ -167,9 +162,9 @@ class _Absent(MetaPathFinder, Loader):
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name.split(".")[0] != "npformer":
             return None
-        if name.startswith("npformer.exercises."):
+        if name.startswith(("npformer.exercises.", "npformer.grader")):
             raise ModuleNotFoundError(
-                f"{name} is not here: this is where your work is checked, not where it is judged"
+                f"{name} is not here: this is where your work is run, not where it is judged"
             )
         return ModuleSpec(name, self, is_package=True)
 
@@ -186,21 +181,20 @@ class _Absent(MetaPathFinder, Loader):
 
 
 def _quiet(name: str) -> Callable[..., Any]:
-    """`check` and its like, in a notebook that asks while it is judged: no answer, no error."""
     return lambda *arguments, **options: QUIET[name]
 
 
-def _ours(name: str) -> Callable[..., Any]:
+def _ours(name: str) -> Any:
     def ours(*arguments: Any, **options: Any) -> Any:
         raise RuntimeError(f"{name} is npformer's own: write your own")
 
-    ours.__name__ = ours.__qualname__ = name
+    ours.__name__ = name
     vars(ours)["__npformer__"] = _MARK
     return ours
 
 
 def hide_npformer(hidden: tuple[str, ...]) -> None:
-    """Put the stand-in before all else that finds modules, and refuse to open files of the real one."""
+    """Put the stand-in before all else that finds modules; without walls, refuse to open what is hidden."""
     for name in [name for name in sys.modules if name.split(".")[0] == "npformer"]:
         del sys.modules[name]
     sys.meta_path.insert(0, _Absent())
@@ -215,145 +209,108 @@ def hide_npformer(hidden: tuple[str, ...]) -> None:
         sys.addaudithook(watch)
 
 
-# --- POSIX: a server that forks -------------------------------------------------------------------
+# --- a server that forks --------------------------------------------------------------------------
+# Nothing below runs in a process that coverage can trace; tests/grader/test_grader.py asks the kernel.
 
 
-def serve() -> None:
+def serve(settings: dict[str, Any]) -> None:  # pragma: no cover
     """Wait for submissions on descriptor 0, a socket; with each come its pipe and the keeper's."""
     server = socket.socket(fileno=os.dup(0))
+    _quiet_and_seeded()
+    others = walls.threads_of_the_system()
+    held = walls.apart(settings["root"], settings["needed"], settings["hidden"])
+    changes = os.geteuid() == 0 and walls.can_become(USER, os.__file__)
+    server.sendall(pack([] if held else ["network", "files"]))
+    gc.freeze()
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(server, 2**16, 2)
+        if not data:
+            os._exit(0)
+        request = unpack(data)
+        for name in request["preload"]:
+            with suppress(Exception):
+                import_module(name)
+        server.sendall(b".")  # from here on it is the student's time
+        _reap()
+        if os.fork() == 0:
+            server.close()
+            hidden, user = () if held else tuple(settings["hidden"]), os.getpid() % USER + USER
+            bounds = walls.Bounds(request["cpu"], request["megabytes"], 0 if changes else others)
+            around = Walls(held, hidden, user if changes else 0, bounds)
+            keep(descriptors[0], descriptors[1], around, request["folder"])
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _reap() -> None:  # pragma: no cover
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _quiet_and_seeded() -> None:  # pragma: no cover
     quiet = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(quiet, stream)
-    shelter.adopt()
     np.random.seed(0)  # noqa: NPY002  # what a file draws without a seed is the same in every run
     random.seed(0)
-    user_works = os.geteuid() == 0 and shelter.LINUX and shelter.can_become(USER)
-    gc.freeze()
-    cell = ""
-    while True:
-        data, descriptors, _, _ = socket.recv_fds(server, 2**16, 2)
-        reap()
-        shelter.end_cell(cell)
-        if not data:
-            break
-        cell = one(server, unpack(data), descriptors, user_works)
-    shelter.end_descendants(os.getpid())
-    os._exit(0)
 
 
-def one(server: socket.socket, request: dict[str, Any], descriptors: list[int], user_works: bool) -> str:
-    """Fork a keeper for one submission; returns its control group."""
-    for name in request["preload"]:
-        with suppress(Exception):
-            import_module(name)
-    bounds = shelter.Bounds(request["cpu"], request["megabytes"])
-    cell = shelter.cell(bounds)
-    if os.fork() == 0:
-        server.close()
-        user = USER + os.getpid() % USER if user_works else 0
-        keep(request, descriptors[0], descriptors[1], user, bounds, cell)
-    for descriptor in descriptors:
-        os.close(descriptor)
-    return cell
+class Walls(NamedTuple):
+    """What stands around one process: a root of its own, or folders that are hidden; a user, and bounds."""
+
+    held: bool
+    hidden: tuple[str, ...]
+    user: int
+    bounds: walls.Bounds
 
 
-def reap() -> None:
-    """Take leave of keepers; what one left that its own submission has ended is ended here."""
-    with suppress(ChildProcessError):
-        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            if os.WIFSIGNALED(ended[1]):
-                shelter.end_descendants(os.getpid())
-
-
-def keep(
-    request: dict[str, Any], pipe: int, control: int, user: int, bounds: shelter.Bounds, cell: str
-) -> None:
-    """The keeper: start the process that works, tell its CPU time, end all when the other side hangs up."""
-    os.setsid()
-    shelter.enter(cell)
-    held = shelter.apart()
-    if held and os.fork():
-        os._exit(0)  # the child is process 1: when it ends, the system ends all below it
-    user = 0 if held == "user" else user
-    shelter.adopt()
-    hidden = tuple(request["hidden"])
-    walled = bool(held) and shelter.walls(request["folder"], hidden, user or os.geteuid())
-    os.write(control, pack({"network": not held, "files": not walled}))
-    woken, wake = socket.socketpair()
-    wake.setblocking(False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
-    child = os.fork()
-    if child == 0:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for descriptor in (control, woken.fileno(), wake.fileno()):
-            os.close(descriptor)
-        start(request, pipe, bounds, user, bool(held), () if walled else hidden)
-    os.close(pipe)
-    watch(child, control, woken.fileno(), bounds)
-
-
-def start(
-    request: dict[str, Any], pipe: int, bounds: shelter.Bounds, user: int, held: bool, hidden: tuple[str, ...]
-) -> None:
-    """The process that works: bound, without privileges, in its folder."""
+def keep(pipe: int, control: int, around: Walls, folder: str) -> None:  # pragma: no cover
+    """The keeper: start the process that works; when it ends or the other side hangs up, end all of it."""
     try:
-        if user:
-            with suppress(OSError):
-                os.chown(request["folder"], user, user)
-        os.chdir(request["folder"])
-        os.environ.update(dict.fromkeys(("HOME", "TMPDIR"), request["folder"]))
-        if user or held:
-            shelter.become(user)
-        shelter.limit(bounds, bool(user) or held)
-        hide_npformer(hidden)
-        line = Line(pipe, pipe)
-        work(line, line.receive())
+        os.setsid()
+        walls.adopt()
+        if around.held:
+            walls.alone()
+        child = os.fork()
+        if child == 0:
+            os.setsid()
+            os.close(control)
+            its_pipe = socket.socket(fileno=pipe)
+            start(Line(its_pipe.recv, its_pipe.sendall), around, folder)
+        os.close(pipe)
+        used = _watched(child, control)
+        walls.end_all(child)
+        os.write(control, CPU.pack(used))
     finally:
         os._exit(0)
 
 
-def watch(child: int, control: int, woken: int, bounds: shelter.Bounds) -> None:
-    """Until the other side hangs up, the child has ended or too much runs; then what is left is ended too."""
-    while True:
-        ready, _, _ = select.select([control, woken], [], [], TICK)
-        if woken in ready:
-            os.read(woken, 64)
-        if control in ready:
-            asked = os.read(control, 16)
-            if not asked:
-                break
-            os.write(control, CPU.pack(shelter.cpu_seconds(child)))
-        with suppress(ChildProcessError):
-            if os.waitpid(child, os.WNOHANG)[0]:
-                break
-        if not ready:
-            below = shelter.descendants(os.getpid())
-            if len(below) > bounds.processes or sum(below.values()) > bounds.megabytes * 2**20:
-                break
-    shelter.end_descendants(os.getpid())
-    os._exit(0)
+def _watched(child: int, control: int) -> float:  # pragma: no cover
+    """The CPU time of a child that has come to its end, one way or the other."""
+    while not select.select([control], [], [], TICK)[0]:
+        pid, _, usage = os.wait4(child, os.WNOHANG)
+        if pid:
+            return usage.ru_utime + usage.ru_stime
+    os.kill(child, signal.SIGKILL)
+    usage = os.wait4(child, 0)[2]
+    return usage.ru_utime + usage.ru_stime
 
 
-# --- elsewhere, and in a container: a Python for each submission -----------------------------------
-
-
-def alone() -> None:
-    """One submission on descriptors 0 and 1, which are the pipe from now on."""
-    line = Line(os.dup(0), os.dup(1))
-    quiet = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(quiet, stream)
+def start(line: Line, around: Walls, folder: str) -> None:  # pragma: no cover
+    """The process that works: bound, without privileges, in its folder."""
     try:
-        line.send("ready")
-        request = line.receive()
-        with suppress(OSError):
-            os.chdir(request["folder"])
-        shelter.limit(shelter.Bounds(request["cpu"], request["megabytes"]), False)
-        hide_npformer(tuple(request["hidden"]))
-        work(line, request)
-    except (EOFError, OSError, Forged):
-        pass
+        held, hidden, user, bounds = around
+        if held:
+            walls.settle(user or os.geteuid())
+        else:
+            os.chdir(folder)
+            if user:
+                os.chown(folder, user, user)
+        if user or held:
+            walls.become(user)
+        walls.limit(bounds)
+        hide_npformer(hidden)
+        work(line)
     finally:
         os._exit(0)

@@ -15,26 +15,16 @@ from traceback import walk_tb
 from types import ModuleType
 from typing import Any, NamedTuple
 
-SUFFIXES = (".py", ".ipynb")
 MODULE = "submission"
-CELLS_OF_PYTHON = (
-    "time",
-    "timeit",
-    "capture",
-    "prun",
-    "memit",
-    "mprun",
-    "debug",
-    "python",
-    "python3",
-    "pypy",
-)
 OTHER_LANGUAGES = (
     "bash", "sh", "script", "system", "sx", "!", "cmd", "powershell", "perl", "ruby", "html", "HTML",
     "javascript", "js", "latex", "markdown", "svg", "SVG", "writefile", "file", "cython", "R", "sql",
     "bigquery", "python2",
 )  # fmt: skip
-OWN_LINES = ("time", "timeit", "prun", "memit", "mprun")  # the rest of such a line is Python
+MAGIC = re.compile(
+    r"(?P<indent>\s*)(?:(?P<to>[\w., \[\]]+=\s*)?%(?P<name>\w+)\s*(?P<rest>.*)"
+    r"|(?:[\w., ]+=\s*)?!.*|\?.*|[^#'\"]*\?)"
+)
 SHOWN_PROBLEMS = 3
 
 
@@ -52,7 +42,7 @@ def read_submission(name: str, data: bytes) -> Submission:
     module = ModuleType(MODULE)
     sys.modules[MODULE] = module  # dataclasses and pickle look their module up
     names = vars(module)
-    names.update({"__file__": name, "display": _show_nothing, "get_ipython": _shell(names)})
+    names.update({"__file__": name, "display": _show_nothing, "get_ipython": lambda: _Shell(names)})
     problems, places = [], []
     try:
         for place, source in pieces(name, data):
@@ -116,16 +106,16 @@ def decoded(data: bytes, python: bool = False) -> str:
 
 def _code_cells(notebook: Any) -> list[str]:
     """The code of a notebook; in nbformat 3 cells lie in worksheets and their code is called input."""
-    if not isinstance(notebook, dict):
+    if isinstance(notebook, dict) and isinstance(notebook.get("worksheets"), list):
+        notebook = {"cells": [cell for sheet in notebook["worksheets"] for cell in sheet.get("cells", [])]}
+    if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         raise ValueError("it has no cells")
-    cells = notebook.get("cells")
-    if cells is None and isinstance(notebook.get("worksheets"), list):
-        cells = [cell for sheet in notebook["worksheets"] for cell in sheet.get("cells", [])]
-    if not isinstance(cells, list):
-        raise ValueError("it has no cells")
-    code = [cell for cell in cells if isinstance(cell, dict) and cell.get("cell_type") == "code"]
+    code = [cell for cell in notebook["cells"] if isinstance(cell, dict) and cell.get("cell_type") == "code"]
     sources: list[Any] = [cell.get("source", cell.get("input", "")) for cell in code]
     return ["".join(source) for source in sources]
+
+
+# --- magics ---------------------------------------------------------------------------------------
 
 
 def plain_python(source: str) -> str:
@@ -140,68 +130,79 @@ def plain_python(source: str) -> str:
         if magic[1] in OTHER_LANGUAGES:
             return ""
         source = "\n" * source[: magic.end()].count("\n") + source[magic.end() :]  # lines keep their numbers
-    try:
-        compile(source, "cell", "exec")
-    except (SyntaxError, ValueError):
-        return _transformed(source)
-    return source
-
-
-def _transformed(source: str) -> str:
-    """IPython's own transformer, where IPython is installed; where it is not, lines of magic are left out."""
-    try:
+    plain = _without_magic(source)
+    if _fault(plain) is None:
+        return plain
+    try:  # IPython's own transformer, where IPython is installed
         from IPython.core.inputtransformer2 import TransformerManager
     except ImportError:
-        return _without_magic(source)
+        return plain
     manager: Any = TransformerManager
-    return manager().transform_cell(source)
+    return str(manager().transform_cell(source))
 
 
 def _without_magic(source: str) -> str:
-    lines, inside = [], False
-    for line in source.split("\n"):
-        magic = re.match(r"(\s*)(?:%(\w+)\s*(.*)|[!?].*|.*\S\?\??\s*$|\w+\s*=\s*[!%].*)", line)
-        if inside:
-            lines.append("")
-        elif magic is None:
-            lines.append(line)
-        else:
-            lines.append(magic[1] + (magic[3] if magic[2] in OWN_LINES and magic[3] else "pass"))
-        inside = line.endswith("\\") and (inside or magic is not None)
+    """Leave out each line at which reading stops and that is a magic."""
+    lines = source.split("\n")
+    while (at := _fault("\n".join(lines))) is not None and at < len(lines):
+        if not (magic := MAGIC.fullmatch(lines[at])):
+            break
+        code = _timed(magic["rest"]) if magic["name"] == "time" else ""
+        goes_on = lines[at].endswith("\\")
+        lines[at] = magic["indent"] + ((magic["to"] or "") + code if code else "pass")
+        while goes_on and at + 1 < len(lines):
+            at += 1
+            goes_on, lines[at] = lines[at].endswith("\\"), ""
     return "\n".join(lines)
 
 
-def _shell(names: dict[str, Any]) -> Any:
-    """`get_ipython`: line magics do nothing, but for those that time the Python behind them."""
+def _fault(source: str) -> int | None:
+    """The line, counted from 0, at which this is no Python."""
+    try:
+        compile(source, "cell", "exec")
+    except SyntaxError as error:
+        return max(error.lineno or 1, 1) - 1
+    except (ValueError, MemoryError, RecursionError):
+        pass
+    return None
 
-    class Shell:
-        def run_line_magic(self, name: str, line: str, *rest: object) -> None:
-            if name in OWN_LINES and line.strip():
-                exec(compile(line, "a line of magic", "exec"), names)
 
-        def run_cell_magic(self, name: str, line: str, body: str) -> None:
-            if name in CELLS_OF_PYTHON:
-                exec(compile(body, "a cell of magic", "exec"), names)
+def _timed(line: str) -> str:
+    """The Python behind %time and its options."""
+    return re.sub(r"^(-\S+\s+)*", "", line).strip()
 
-        def __getattr__(self, name: str) -> Any:
-            return _show_nothing
 
-    return Shell
+class _Shell:
+    """`get_ipython()`: magics do nothing, but for those that time the Python behind them."""
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self.names = names
+
+    def run_line_magic(self, name: str, line: str, *rest: object) -> None:
+        if name == "time":
+            exec(compile(_timed(line), "a line of magic", "exec"), self.names)
+
+    def run_cell_magic(self, name: str, line: str, body: str) -> None:
+        if name not in OTHER_LANGUAGES:
+            exec(compile(body, "a cell of magic", "exec"), self.names)
+
+    def __getattr__(self, name: str) -> Any:
+        return _show_nothing
+
+
+# --- what happens ---------------------------------------------------------------------------------
 
 
 def _run(source: str, place: str, names: dict[str, Any]) -> str:
     try:
         exec(compile(source, place, "exec"), names)
     except SyntaxError as error:
-        return f"{place}, line {error.lineno}: this is not Python yet ({error.msg})."
+        where = f"{place}, line {error.lineno}" if error.lineno else place
+        return f"{where}: this is not Python yet ({error.msg})."
     except BaseException as error:
-        return f"{_where(error, place)}: {said(error)}."
+        lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == place]
+        return f"{place}, line {lines[-1]}: {said(error)}." if lines else f"{place}: {said(error)}."
     return ""
-
-
-def _where(error: BaseException, place: str) -> str:
-    lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == place]
-    return f"{place}, line {lines[-1]}" if lines else place
 
 
 def said(error: BaseException) -> str:
@@ -224,8 +225,4 @@ def answer_of(submission: Submission, exercise_id: str) -> Any:
 def keys_of(submission: Submission) -> str:
     """The words under which the dict `answers` holds something, beside each other."""
     answers = submission.names.get("answers")
-    return (
-        " ".join(key for key in dict.__iter__(answers) if type(key) is str)
-        if isinstance(answers, dict)
-        else ""
-    )
+    return " ".join(k for k in dict.__iter__(answers) if type(k) is str) if isinstance(answers, dict) else ""
