@@ -15,15 +15,14 @@ import pytest
 import student_codings
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from npformer import positional_encoding
-from npformer.exercises import Result, check, hint, list_exercises, progress, show
 from npformer.exercises.bank import KINDS, TOPICS, bank, confusions
 from npformer.exercises.behaviour import fit
 from npformer.exercises.computed import RECIPES, posed
 from npformer.exercises.mistakes import FAMILIES, TOLERANCES, words
-from npformer.exercises.probes import subjects
 from npformer.exercises.result import TITLES
+
+from npformer import positional_encoding
+from npformer.exercises import Result, check, hint, list_exercises, progress, show
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(__file__).parents[1] / "data"

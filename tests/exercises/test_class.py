@@ -5,9 +5,9 @@ import json
 import sys
 
 import pytest
+from npformer.exercises.bank import bank
 
 from npformer import cli
-from npformer.exercises.bank import bank
 from npformer.exercises.grader.grading import Row, grade, grade_one, submissions, write_csv
 from npformer.exercises.grader.judging import Limits
 from npformer.exercises.grader.reports import summary

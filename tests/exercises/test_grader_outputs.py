@@ -9,9 +9,9 @@ from importlib.util import find_spec
 
 import hostile
 import pytest
+from npformer.exercises.bank import bank
 
 from npformer import cli
-from npformer.exercises.bank import bank
 from npformer.exercises.grader import grading, judging, reports
 from npformer.exercises.grader.assignments import write_assignment
 from npformer.exercises.grader.grading import Class, Row, grade, grade_one
