@@ -35,7 +35,7 @@ GROUPS = {
         "teaching teaching.worked_example teaching.worksheet teaching.player teaching.lessons teaching.text "
         "teaching.costs teaching.diagnostics"
     ),
-    "Exercises": "exercises exercises.checking exercises.bank exercises.result",
+    "Exercises": "exercises exercises.reply exercises.task",
 }
 ALSO = {  # what a reader may type into the search, and the page that answers
     "functional": "softmax backward; activation; linear layer; dense layer; backprop; backpropagation",

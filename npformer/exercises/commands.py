@@ -147,7 +147,7 @@ def _show(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _chosen(options: argparse.Namespace) -> tuple[str, ...]:
-    from npformer.exercises.bank import bank, find
+    from npformer.exercises.topics import bank, find
 
     return tuple(find(i.strip())[0].id for i in options.only.split(",")) if options.only else tuple(bank())
 
@@ -217,7 +217,7 @@ def _check(options: argparse.Namespace) -> Iterator[str]:
 
 def _missing(options: argparse.Namespace, rows: Any, answered: Any) -> Iterator[str]:
     """What was asked for and is not there, or under a wrong name; how to answer, where nothing is there."""
-    from npformer.exercises.result import NOTHING
+    from npformer.exercises.reply import NOTHING
 
     for said in sorted({row.evidence for row in rows if row.status == "not answered"} - {"", NOTHING}):
         yield f"{said}\n"
@@ -228,7 +228,7 @@ def _missing(options: argparse.Namespace, rows: Any, answered: Any) -> Iterator[
 
 
 def _bank() -> Any:
-    from npformer.exercises.bank import bank
+    from npformer.exercises.topics import bank
 
     return bank()
 
@@ -357,7 +357,7 @@ def _interrupted(out: Path) -> Iterator[None]:
 
 
 def _assignment(options: argparse.Namespace) -> Iterator[str]:
-    from npformer.exercises.bank import find
+    from npformer.exercises.topics import find
     from npformer.exercises.grader.assignments import write_assignment
 
     ids = [find(i.strip())[0].id for i in options.exercises.split(",")]

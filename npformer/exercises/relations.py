@@ -41,7 +41,7 @@ def holds(view: Trial, made: Callable[[Array], Array]) -> bool:
         return False
 
 
-def tried(look: Callable[..., Seen | None], *args: Any) -> Seen | None:
+def tried(look: Callable[..., Any], *args: Any) -> Any:
     """What a look sees; nothing where an answer of an odd shape makes it stumble."""
     try:
         return look(*args)

@@ -196,7 +196,10 @@ def _read_and_checked(task: Task, answer: Any, name: str) -> Result:
         return _error("This is a function; its answer is asked for.")
     if isinstance(task, Numbers):
         return check_numbers(task, answer, name)
-    return check_choice(task, answer) if isinstance(task, Choice) else check_truth(task, answer)
+    if isinstance(task, Choice):
+        return check_choice(task, answer)
+    assert isinstance(task, Truth)
+    return check_truth(task, answer)
 
 
 def _section(task: Task, result: Result) -> str:

@@ -183,7 +183,7 @@ def listed(names: list[str]) -> str:
 
 def verb(names: Sequence[object], word: str) -> str:
     """The word with an s after a single name."""
-    return f"{word}s" if len(names) == 1 else word
+    return word if len(names) > 1 else "does" if word == "do" else f"{word}s"
 
 
 # --- what is seen ------------------------------------------------------------------------------------
@@ -218,9 +218,7 @@ def about(seen: Seen, outputs: Sequence[str], name: str) -> Seen:
 
 
 def first_look(task: Code, trial: Trial) -> Seen | Mistake | None:
-    """The first thing that one of the exercise's own looks sees, or one of the general ones."""
-    own = task.looks if ... in task.looks else (*task.looks, ...)
-    order = [look for one in own for look in (LOOKS if one is ... else (one,))]
+    """The first thing that is seen: the exercise's own order of looks, or the general one."""
     with quiet():
         if (seen := whole(trial)) is not None:
             return seen
@@ -228,7 +226,7 @@ def first_look(task: Code, trial: Trial) -> Seen | Mistake | None:
             found=tuple(a.astype(float) for a in trial.found),
             right=tuple(b.astype(float) for b in trial.right),
         )
-        return next((seen for look in order if (seen := tried(look, trial)) is not None), None)
+        return next((seen for look in task.looks or LOOKS if (seen := tried(look, trial)) is not None), None)
 
 
 def whole(trial: Trial) -> Seen | None:
@@ -272,18 +270,24 @@ def other(value: Any) -> Any:
 
 
 def unused(trial: Trial) -> Seen | None:
-    """An argument that the answer does not depend on, and should."""
-    before = [trial.both(probe) for probe in trial.calls]
-    for name in trial.names:
-        pairs = list(zip(before, map(trial.both, trial.with_argument(name, other)), strict=True))
-        if all(a and b and _equal(a[0], b[0]) for a, b in pairs):
-            if any(a and b and not _equal(a[1], b[1]) for a, b in pairs):
-                there = " there" if len(trial.probe.outputs) > 1 else ""
-                return Seen(
-                    f"{{it}} does not change when {name} does: {name} is not used{there}.",
-                    f"Where does {name} enter?",
-                )
-    return None
+    """Arguments that the answer does not depend on, and should."""
+    before = [trial.both(given) for given in trial.calls]
+    idle = [name for name in trial.names if _idle(name, trial, before)]
+    if not idle:
+        return None
+    there = " there" if len(trial.probe.outputs) > 1 else ""
+    return Seen(
+        f"{{it}} does not change when {' or '.join(idle)} {verb(idle, 'do')}: {listed(idle)} "
+        f"{'is' if len(idle) == 1 else 'are'} not used{there}.",
+        f"Where {verb(idle, 'do')} {listed(idle)} enter?",
+    )
+
+
+def _idle(name: str, trial: Trial, before: list[tuple[Array, Array] | None]) -> bool:
+    pairs = list(zip(before, map(trial.both, trial.with_argument(name, other)), strict=True))
+    if not all(a and b and _equal(a[0], b[0]) for a, b in pairs):
+        return False
+    return any(a and b and not _equal(a[1], b[1]) for a, b in pairs)
 
 
 def _equal(a: Array, b: Array) -> bool:
@@ -606,14 +610,14 @@ def not_linear(trial: Trial) -> Seen | None:
 
 # --- the order -----------------------------------------------------------------------------------------
 
-LOOKS: tuple[Look, ...] = (
-    # the numbers alone
+NUMBERS: tuple[Look, ...] = (  # what the numbers alone show
     relations.no_entries,
     relations.coarse,
     *relations.LOOKS,
     relations.nothing_finite,
     relations.only_not_finite,
-    # what happens when an argument changes
+)
+CALLS: tuple[Look, ...] = (  # what further calls show, and what holds of a part
     unused,
     other_argument,
     exchanged,
@@ -624,9 +628,9 @@ LOOKS: tuple[Look, ...] = (
     too_narrow,
     not_cancelled,
     not_linear,
-    # what holds of a part
     relations.not_finite,
     along,
     relations.by_part,
     relations.same_for_all,
 )
+LOOKS = (*NUMBERS, *CALLS)  # an exercise puts its own between the two: (*NUMBERS, spread, *CALLS)

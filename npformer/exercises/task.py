@@ -90,7 +90,7 @@ def compiled(text: str) -> Callable[..., Any]:
     """The last function of a text, which may use np and math."""
     names: dict[str, Any] = {"np": np, "math": math}
     exec(compile(textwrap.dedent(text), "<a solution>", "exec"), names)
-    return list(names.values())[-1]  # type: ignore[no-any-return]
+    return list(names.values())[-1]
 
 
 # --- the tasks -------------------------------------------------------------------------------------
@@ -124,6 +124,11 @@ class Task:
     def teach(self) -> str:
         """The lesson's section."""
         return self.place.teach
+
+    @property
+    def signature(self) -> str:
+        """The arguments, where a function is asked for."""
+        return ""
 
     def lines(self) -> list[str]:
         """What is asked, and the options."""
@@ -256,7 +261,7 @@ class Code(Task):
     solution: str
     mistakes: dict[Mistake, list[Edit]]
     hard: dict[Mistake, Arguments] = field(default_factory=dict)  # asked where all else is right
-    looks: tuple[Any, ...] = ()  # the exercise's own; `...` stands for the general ones, which else come last
+    looks: tuple[Any, ...] = ()  # in this order; see.LOOKS unless given
     last: tuple[Arguments, Callable[[Array, Array], Mistake | None]] | None = (
         None  # a call, and what its answer shows
     )

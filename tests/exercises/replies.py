@@ -49,7 +49,7 @@ def codings():
 
 
 def plain_answers(exercise):
-    """(asked, answer) of what is no code: each letter, the right number, each known wrong one, some near it."""
+    """(asked, answer) of what is no code: each letter, the right number, known wrong ones, some near it."""
     if exercise.kind in ("choice", "truth"):
         letters = "abcdef"[: len(exercise.options)] if exercise.kind == "choice" else (True, False)
         yield from ((exercise.id, answer) for answer in (*letters, "maybe", None))

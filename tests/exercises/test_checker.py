@@ -15,11 +15,11 @@ import pytest
 import student_codings
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from npformer.exercises.bank import KINDS, TOPICS, bank, confusions
-from npformer.exercises.behaviour import fit
-from npformer.exercises.computed import RECIPES, posed
-from npformer.exercises.mistakes import FAMILIES, TOLERANCES, words
-from npformer.exercises.result import TITLES
+from npformer.exercises import reply
+from npformer.exercises.reply import TITLES
+from npformer.exercises.task import RIGHT, Choice, Code, Mistake, Numbers, Truth
+from npformer.exercises.topics import bank, words
+from npformer.exercises.topics.old_behaviour import fit
 
 from npformer import positional_encoding
 from npformer.exercises import Result, check, hint, list_exercises, progress, show

@@ -5,7 +5,7 @@ import json
 import sys
 
 import pytest
-from npformer.exercises.bank import bank
+from npformer.exercises.topics import bank
 
 from npformer import cli
 from npformer.exercises.grader.grading import Row, grade, grade_one, submissions, write_csv

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 import hostile
 import pytest
-from npformer.exercises.bank import bank
+from npformer.exercises.topics import bank
 
 from npformer import cli
 from npformer.exercises.grader import grading, judging, reports

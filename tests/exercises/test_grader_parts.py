@@ -238,7 +238,7 @@ def test_the_copy_of_a_process_that_forked_itself_leaves(conversation, monkeypat
 
 
 def test_npformer_is_a_stand_in(monkeypatch):
-    monkeypatch.setattr(sys, "modules", {"npformer": 1, "npformer.exercises.bank": 2, "os": os})
+    monkeypatch.setattr(sys, "modules", {"npformer": 1, "npformer.exercises.topics": 2, "os": os})
     monkeypatch.setattr(sys, "meta_path", [])
     hooks = []
     monkeypatch.setattr(sys, "addaudithook", hooks.append)
@@ -252,7 +252,7 @@ def test_npformer_is_a_stand_in(monkeypatch):
     finder = sys.meta_path[0]
     assert finder.find_spec("numpy") is None and finder.create_module(None) is None
     with pytest.raises(ModuleNotFoundError, match="not here"):
-        finder.find_spec("npformer.exercises.bank")
+        finder.find_spec("npformer.exercises.topics")
     module, exercises = (SimpleNamespace(__name__=name) for name in ("npformer", "npformer.exercises"))
     for one in (module, exercises):
         assert finder.find_spec(one.__name__).name == one.__name__

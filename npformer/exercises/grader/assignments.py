@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from npformer.exercises import show
-from npformer.exercises.bank import Exercise, bank
+from npformer.exercises.task import Task
+from npformer.exercises.topics import bank
 from npformer.exercises.grader.grading import replacing
 
 Cell = dict[str, Any]
@@ -51,14 +52,14 @@ def _cell(kind: str, text: str, **metadata: Any) -> Cell:
     return {"cell_type": kind, "metadata": metadata, "source": text.splitlines(keepends=True), **rest}
 
 
-def _task(exercise: Exercise) -> str:
+def _task(exercise: Task) -> str:
     """The exercise's text, in which each line stands by itself, and the name of its answer."""
     first, *lines = str(show(exercise.id)).splitlines()
     under = "" if exercise.kind == "code" else f" under the name `{exercise.name}`"
     return "\n\n".join([f"### {first}", *lines[:-1], f"{lines[-1].rstrip('.')}{under}."])
 
 
-def _stub(exercise: Exercise) -> str:
+def _stub(exercise: Task) -> str:
     """The place for the answer, between the marks that nbgrader takes out."""
     begin, end = "### BEGIN SOLUTION", "### END SOLUTION"
     if exercise.kind == "code":
@@ -67,11 +68,11 @@ def _stub(exercise: Exercise) -> str:
     return f"{begin}\n{exercise.name} = None\n{end}\n"
 
 
-def _test(exercise: Exercise) -> str:
+def _test(exercise: Task) -> str:
     return f'assert check("{exercise.id}", {exercise.name})\n'
 
 
-def _for_nbgrader(exercises: Sequence[Exercise], points: float, title: str) -> list[Cell]:
+def _for_nbgrader(exercises: Sequence[Task], points: float, title: str) -> list[Cell]:
     opening = "import numpy as np\n\nfrom npformer.exercises import check\n"
     cells = [_cell("markdown", f"# {title}"), _cell("code", opening, **_mark("imports", locked=True))]
     for exercise in exercises:
@@ -92,7 +93,7 @@ def _mark(name: str, **more: Any) -> dict[str, Any]:
     return {"nbgrader": {**fixed, "task": False, **more}}
 
 
-def _for_otter(exercises: Sequence[Exercise], points: float, title: str) -> list[Cell]:
+def _for_otter(exercises: Sequence[Task], points: float, title: str) -> list[Cell]:
     config = "# ASSIGNMENT CONFIG\nrun_tests: false\ntests:\n    ok_format: false\n"
     cells = [_cell("raw", config), _cell("markdown", f"# {title}"), _cell("code", "import numpy as np\n")]
     for exercise in exercises:
@@ -111,7 +112,7 @@ def _for_otter(exercises: Sequence[Exercise], points: float, title: str) -> list
     return cells
 
 
-def _otter_stub(exercise: Exercise) -> str:
+def _otter_stub(exercise: Task) -> str:
     if exercise.kind == "code":
         return f"def {exercise.name}({exercise.signature}):\n    ... # SOLUTION\n"
     return f"{exercise.name} = None # SOLUTION\n"

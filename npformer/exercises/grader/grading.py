@@ -31,7 +31,7 @@ from npformer.exercises.grader.judging import (
 )
 from npformer.exercises.grader.messages import readable
 from npformer.exercises.grader.submissions import SUFFIXES
-from npformer.exercises.result import PASSES
+from npformer.exercises.reply import PASSES
 from npformer.installed import how_to_get, version
 
 UNANSWERED = ("not answered", "not read")

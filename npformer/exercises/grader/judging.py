@@ -29,11 +29,11 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from npformer.exercises.bank import bank, find
-from npformer.exercises.checking import check
 from npformer.exercises.grader import shelter
 from npformer.exercises.grader.messages import LENGTHS, Forged, length_of, pack, readable, unpack
-from npformer.exercises.result import NOTHING
+from npformer.exercises.reply import NOTHING, check
+from npformer.exercises.task import Numbers
+from npformer.exercises.topics import bank, find
 
 LARGEST_SUBMISSION = 2**24
 MOST_CALLS_BACK = 1000
@@ -551,7 +551,7 @@ class _Case:
     def checked(self, exercise_id: str, answer: Any) -> Report:
         """The checker's result. Whatever it cannot digest costs this exercise and no other."""
         name = self.head["student"].strip()
-        asked = f"{exercise_id}@{name}" if name and find(exercise_id)[0].recipe else exercise_id
+        asked = f"{exercise_id}@{name}" if name and isinstance(find(exercise_id)[0], Numbers) else exercise_id
         try:
             result = check(asked, answer, level=self.judge.limits.level)
         except Exception as error:

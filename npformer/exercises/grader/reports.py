@@ -10,10 +10,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from npformer.exercises.bank import bank, find
 from npformer.exercises.grader.grading import UNANSWERED, Row, replacing
-from npformer.exercises.mistakes import words
-from npformer.exercises.result import PASSES, TITLES
+from npformer.exercises.reply import PASSES, TITLES
+from npformer.exercises.topics import bank, find, words
 
 COMMONEST = 10
 NAME_COLUMNS = ("student", "name", "full name")
@@ -68,7 +67,7 @@ def _sorted(counted: Counter[tuple[str, str]]) -> list[Pattern]:
 def _pattern(count: int, what: str, code: str) -> Pattern:
     exercise = bank()[what.rpartition(" ")[2]]
     entry = words().get(code)
-    teach, question = (entry.teach, entry.question) if entry else (exercise.teach, exercise.question)
+    teach, question = (entry.place.teach, entry.question) if entry else (exercise.teach, exercise.question)
     return Pattern(count, what, teach, question or f"Let us read {exercise.id} together.")
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from npformer.backend import Array
 from npformer.exercises.probe import Probe, Trial, same, size
+from npformer.exercises.see import CALLS, NUMBERS
 from npformer.exercises.task import (
     RIGHT,
     Choice,
@@ -30,7 +31,7 @@ from npformer.exercises.topics.old_computed import RECIPES
 from npformer.exercises.topics.old_evidence import BEFORE, SINCE_2017
 from npformer.exercises.topics.old_probes import subjects
 
-FAMILIES = {
+FAMILIES: dict[str, tuple[Callable[..., Any], Mapping[str, tuple[dict[str, Any], ...]]]] = {
     "pe.table": (wrong.table, wrong.SLIPS),
     "ffn.forward": (wrong.ffn_forward, wrong.FFN_FORWARD),
     "ffn.backward": (wrong.ffn_backward, wrong.FFN_BACKWARD),
@@ -167,8 +168,8 @@ def _code(exercise_id: str, common: dict[str, Any], words: Mapping[str, Mistake]
         DIRECTIONS.get(exercise_id, {}),
         subject.cancels,
     )
-    own = [BEFORE[exercise_id]] if exercise_id in BEFORE else []
-    own += [*SPECIAL.get(exercise_id, ()), *SINCE_2017.get(exercise_id, ())]
+    first = [BEFORE[exercise_id]] if exercise_id in BEFORE else []
+    own = [*SPECIAL.get(exercise_id, ()), *SINCE_2017.get(exercise_id, ())]
     later = [LATER[exercise_id]] if exercise_id in LATER else []
     table = exercise_id == "pe.table"
     return OldCode(
@@ -179,7 +180,7 @@ def _code(exercise_id: str, common: dict[str, Any], words: Mapping[str, Mistake]
         forms=forms,
         without=function,
         hard={words[code]: given for code, given in subject.hard.items()},
-        looks=(*([float16] if table else []), *own, ..., *later),
+        looks=(*([float16] if table else first), *NUMBERS, *own, *CALLS, *later),
         last=((5000, 16), far_positions) if table else None,
         ours=OURS.get(exercise_id, ""),
         **common,
