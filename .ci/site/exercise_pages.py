@@ -20,8 +20,9 @@ HEAD = "| exercise | kind | level | task | taught in |\n|---|---|---:|---|---|\n
 
 def exercise_list() -> str:
     """The page, a table for each topic."""
+    topics = dict.fromkeys(task.topic for task in bank().values())
     tables = [
-        f"## {SHORT.get(topic, topic.capitalize())}\n\n{HEAD}{''.join(rows(topic))}" for topic in dict.fromkeys(task.topic for task in bank().values())
+        f"## {SHORT.get(topic, topic.capitalize())}\n\n{HEAD}{''.join(rows(topic))}" for topic in topics
     ]
     return "\n".join([OPENING.format(count=len(bank())), *tables])
 

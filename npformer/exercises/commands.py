@@ -357,8 +357,8 @@ def _interrupted(out: Path) -> Iterator[None]:
 
 
 def _assignment(options: argparse.Namespace) -> Iterator[str]:
-    from npformer.exercises.topics import find
     from npformer.exercises.grader.assignments import write_assignment
+    from npformer.exercises.topics import find
 
     ids = [find(i.strip())[0].id for i in options.exercises.split(",")]
     out = place_for(options.out)

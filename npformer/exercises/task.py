@@ -254,12 +254,12 @@ def _posed(task: Numbers, name: str) -> Posed:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Code(Task):
-    """A function: npformer's own is right, and so is the solution; each mistake is an edit of that."""
+    """A function. npformer's own is right, and so is the solution; each mistake is an edit of that."""
 
     probe: Probe
-    right: Callable[..., Any]
     solution: str
     mistakes: dict[Mistake, list[Edit]]
+    right: Any = None  # npformer's own function, where there is one; else the solution
     hard: dict[Mistake, Arguments] = field(default_factory=dict)  # asked where all else is right
     looks: tuple[Any, ...] = ()  # in this order; see.LOOKS unless given
     last: tuple[Arguments, Callable[[Array, Array], Mistake | None]] | None = (
@@ -267,6 +267,9 @@ class Code(Task):
     )
     ours: str = ""  # npformer's name for the thing asked, where it is not the exercise's own
     kind = "code"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "right", self.right or compiled(self.solution))
 
     @property
     def way(self) -> str:  # type: ignore[override]

@@ -5,13 +5,13 @@ import json
 import sys
 
 import pytest
-from npformer.exercises.topics import bank
 
 from npformer import cli
 from npformer.exercises.grader.grading import Row, grade, grade_one, submissions, write_csv
 from npformer.exercises.grader.judging import Limits
 from npformer.exercises.grader.reports import summary
 from npformer.exercises.grader.submissions import answer_of, decoded, read_submission, said
+from npformer.exercises.topics import bank
 
 PE = """
 import numpy as np

@@ -9,7 +9,6 @@ from importlib.util import find_spec
 
 import hostile
 import pytest
-from npformer.exercises.topics import bank
 
 from npformer import cli
 from npformer.exercises.grader import grading, judging, reports
@@ -17,6 +16,7 @@ from npformer.exercises.grader.assignments import write_assignment
 from npformer.exercises.grader.grading import Class, Row, grade, grade_one
 from npformer.exercises.grader.judging import Judge, Limits, grade_bytes
 from npformer.exercises.grader.reports import card, feedback, read_points, read_roster, summary
+from npformer.exercises.topics import bank
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="the fake engine is a shell script")
 IDS = ("order.bag", "pe.table")

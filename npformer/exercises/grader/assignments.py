@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from npformer.exercises import show
+from npformer.exercises.grader.grading import replacing
 from npformer.exercises.task import Task
 from npformer.exercises.topics import bank
-from npformer.exercises.grader.grading import replacing
 
 Cell = dict[str, Any]
 
