@@ -8,7 +8,7 @@ import hashlib
 import math
 import textwrap
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
 from typing import Any, ClassVar, NamedTuple
@@ -34,10 +34,10 @@ class Mistake:
     """What is said where a mistake is met; never the expected numbers."""
 
     code: str
+    place: Place
     sees: str  # the observation
     cause: str  # what such a pattern comes from
     question: str
-    place: Place
     kind: str = "wrong"  # wrong, robustness, variant, convention, precision or note
     tolerance: float = TOLERANCE
     finite: tuple[str, str] = (
@@ -96,17 +96,18 @@ def compiled(text: str) -> Callable[..., Any]:
 # --- the tasks -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class Task:
     """One exercise; `str` is its task and how to answer."""
 
     id: str
     topic: str
     level: int  # of difficulty, 1 to 5
+    place: Place
+    _: KW_ONLY
     task: str
     hint: str
     question: str  # asked when the answer is not right and nothing more is known
-    place: Place
     kind: ClassVar[str] = ""
     way: ClassVar[str] = ""  # to answer
 
@@ -300,17 +301,17 @@ class Code(Task):
 
 MUTATES = Mistake(
     "MUTATES-INPUT",
+    Place("lesson 03, sections 3.8 and 3.9", "03, section 3.10, ReLU and GELU"),
     "The numbers are right, and an argument is not what it was before the call.",
     "This pattern appears when an array is changed in place.",
     "Who else may be holding that array?",
-    Place("lesson 03, sections 3.8 and 3.9", "03, section 3.10, ReLU and GELU"),
     kind="robustness",
 )
 NPFORMERS_OWN = Mistake(
     "NPFORMERS-OWN",
+    Place('"Attention Is All You Need", section 3.5', "01, section 1.5, The same in one line"),
     "What came back is what npformer's own function returned.",
     "This is ours: write your own.",
     "Which lines of yours would give the same?",
-    Place('"Attention Is All You Need", section 3.5', "01, section 1.5, The same in one line"),
     kind="robustness",
 )

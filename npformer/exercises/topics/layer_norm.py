@@ -4,140 +4,84 @@ import numpy as np
 
 from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Probe, Trial, normal
-from npformer.exercises.see import (
-    CALLS,
-    EXACT,
-    NUMBERS,
-    Seen,
-    added_for_multiplied,
-    exchanged,
-    named_factor,
-)
+from npformer.exercises.see import CALLS, EXACT, NUMBERS, Seen, added_for_multiplied, exchanged, named_factor
 from npformer.exercises.task import RIGHT, Choice, Code, Draw, Edit, Mistake, Numbers, Place, Posed, Wrong
 from npformer.layer_norm import LayerNormParams, layer_norm_backward, layer_norm_forward
 
-S4_8 = Place(
-    '"Layer Normalization" (Ba, Kiros and Hinton), section 3', "04, section 4.8, Layer norm, forward"
-)
+PAPER = '"Layer Normalization" (Ba, Kiros and Hinton), section 3'
+S4_8 = Place(PAPER, "04, section 4.8, Layer norm, forward")
 S4_9 = Place("lesson 04, section 4.9", "04, section 4.9, Layer norm, backward")
 
 # --- what is said ------------------------------------------------------------------------------------
 
-DDOF = Mistake(
-    "LN-DDOF",
+DDOF = Mistake("LN-DDOF", S4_8,
     "Each token's mean is right; its spread is off by one constant factor, the root of d/(d-1).",
     "This pattern appears when the variance is divided by d - 1.",
-    "How many numbers are averaged in the variance?",
-    S4_8,
-)
-EPS_OUTSIDE = Mistake(
-    "LN-EPS-OUTSIDE",
+    "How many numbers are averaged in the variance?")
+EPS_OUTSIDE = Mistake("LN-EPS-OUTSIDE", S4_8,
     "Ordinary tokens nearly agree; tokens of small spread do not.",
     "This pattern appears when eps is added to the standard deviation.",
-    "What stands under the root?",
-    S4_8,
-)
-DDOF_EPS = Mistake(
-    "LN-DDOF-EPS",
+    "What stands under the root?")
+DDOF_EPS = Mistake("LN-DDOF-EPS", S4_8,
     "The spread is off for ordinary tokens and more so for tokens of small spread.",
     "This pattern appears when the variance is divided by d - 1 and eps is added outside the root.",
-    "What stands under the root, and what is averaged there?",
-    S4_8,
-)
-AXIS = Mistake(
-    "LN-AXIS",
+    "What stands under the root, and what is averaged there?")
+AXIS = Mistake("LN-AXIS", S4_8,
     "A token's own numbers do not have mean 0 and spread 1 before gamma and beta.",
     "This pattern appears when the statistics run over other numbers than one token's features.",
-    "Whose mean is taken: that of one token, of one feature, or of many tokens together?",
-    S4_8,
-)
-NO_MEAN = Mistake(
-    "LN-NO-MEAN",
+    "Whose mean is taken: that of one token, of one feature, or of many tokens together?")
+NO_MEAN = Mistake("LN-NO-MEAN", S4_8,
     "The spread of each token is right; its mean is not the one that beta sets.",
     "This output matches a layer norm in which the mean is not subtracted.",
-    "What is subtracted from x before it is divided?",
-    S4_8,
-)
-RMS = Mistake(
-    "LN-RMS",
+    "What is subtracted from x before it is divided?")
+RMS = Mistake("LN-RMS", S4_8,
     "With gamma = 1 and beta = 0 the mean of a token is not 0, and the mean of its squares is 1.",
     "This output matches RMS norm, which takes no mean off.",
-    "What does layer norm subtract before it divides?",
-    S4_8,
-)
-NO_GAMMA = Mistake(
-    "LN-NO-GAMMA",
+    "What does layer norm subtract before it divides?")
+NO_GAMMA = Mistake("LN-NO-GAMMA", S4_8,
     "The answer is the same whatever gamma is.",
     "This output does not depend on gamma.",
-    "What multiplies the normalised number?",
-    S4_8,
-)
-NO_BETA = Mistake(
-    "LN-NO-BETA",
+    "What multiplies the normalised number?")
+NO_BETA = Mistake("LN-NO-BETA", S4_8,
     "The output is off by the same vector at every token.",
     "This output does not depend on beta.",
-    "What is added last?",
-    S4_8,
-)
-VAR_NOT_STD = Mistake(
-    "LN-VAR-NOT-STD",
+    "What is added last?")
+VAR_NOT_STD = Mistake("LN-VAR-NOT-STD", S4_8,
     "Tokens of large spread come out too small and those of small spread too large.",
     "This pattern appears when the variance divides.",
-    "In which unit is a variance, if x is in metres?",
-    S4_8,
-)
-DX_DIRECT = Mistake(
-    "LN-DX-DIRECT",
+    "In which unit is a variance, if x is in metres?")
+DX_DIRECT = Mistake("LN-DX-DIRECT", S4_9,
     "A constant added to x would change the output, if dx were right: its rows do not sum to 0.",
     "This output matches a dx that treats mean and spread as constants.",
-    "Along how many paths does one x reach the output?",
-    S4_9,
-)
-DX_GAMMA_OUTSIDE = Mistake(
-    "LN-DX-GAMMA-OUTSIDE",
+    "Along how many paths does one x reach the output?")
+DX_GAMMA_OUTSIDE = Mistake("LN-DX-GAMMA-OUTSIDE", S4_9,
     "With gamma = 1 dx would agree.",
     "This output matches gamma multiplied after the two means are taken.",
-    "Which gradient arrives at the normalised numbers?",
-    S4_9,
-)
-DX_NO_MEAN = Mistake(
-    "LN-DX-NO-MEAN",
+    "Which gradient arrives at the normalised numbers?")
+DX_NO_MEAN = Mistake("LN-DX-NO-MEAN", S4_9,
     "The rows of dx do not sum to 0.",
     "This output matches a dx without the path through the mean.",
-    "What happens to the output when all of a row grows by 1?",
-    S4_9,
-)
-DX_NO_VAR = Mistake(
-    "LN-DX-NO-VAR",
+    "What happens to the output when all of a row grows by 1?")
+DX_NO_VAR = Mistake("LN-DX-NO-VAR", S4_9,
     "The rows of dx sum to 0, and scaling a row still changes the output to first order.",
     "This output matches a dx without the path through the spread.",
-    "What happens to the output when a row is doubled?",
-    S4_9,
-)
-DGAMMA_SHAPE = Mistake(
-    "LN-DGAMMA-SHAPE",
+    "What happens to the output when a row is doubled?")
+DGAMMA_SHAPE = Mistake("LN-DGAMMA-SHAPE", S4_9,
     "A parameter's gradient is not of the parameter's shape.",
     "This pattern appears when dgamma or dbeta is not summed over all tokens.",
-    "How many gammas are there?",
-    S4_9,
-)
+    "How many gammas are there?")
 
 # --- forward -----------------------------------------------------------------------------------------
 
-axis = Choice(
-    id="norm.axis",
-    topic="norm",
-    level=1,
+axis = Choice("norm.axis", "norm", 1, S4_8,
     task="Over what does layer norm take the mean of x with shape (batch, positions, d_model)?",
     hint="One token at a time.",
     question="May the output for one word depend on another word?",
-    place=S4_8,
     options={
         "Over the batch.": Wrong("CF-BATCH-NORM", "That would be batch norm."),
         "Over the positions.": Wrong(AXIS, "Then a word's numbers would depend on its neighbours."),
         "Over one token's features.": RIGHT,
-    },
-)
+    })
 
 
 def norms(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
@@ -183,21 +127,13 @@ OTHER_AXES = [
 ]
 ROOT, SQUARES = "np.sqrt(variance + eps)", ("(x - mean)", "x", "x.var(", "(x * x).mean(", "ddof=0, ", "")
 
-forward = Code(
-    id="layer_norm.forward",
-    topic="norm",
-    level=3,
+forward = Code("layer_norm.forward", "norm", 3, S4_8,
     task="Write layer norm for x (batch, positions, d_model), with gamma and beta (d_model,), eps "
     "added to the variance. Return y in x's shape.",
     hint="Everything happens along the last axis.",
     question="Which line takes the mean off, which sets the spread, and over which axis?",
-    place=S4_8,
     probe=Probe(
-        "x, gamma, beta, eps",
-        ("y",),
-        calls(False),
-        sizes="x: batch positions d_model",
-        unit="token",
+        "x, gamma, beta, eps", ("y",), calls(False), sizes="x: batch positions d_model", unit="token",
         neutral={"gamma": 1.0, "beta": 0.0, "eps": 1e-12},
         landmarks={
             "x̂, before gamma and beta": lambda x, gamma, beta, eps: norms(
@@ -227,8 +163,7 @@ def layer_norm(x, gamma, beta, eps):
         NO_BETA: [Edit(" + beta", "")],
         VAR_NOT_STD: [Edit(ROOT, "(variance + eps)"), Edit(ROOT, "variance")],
     },
-    looks=(*NUMBERS, exchanged, added_for_multiplied, spread, *CALLS),
-)
+    looks=(*NUMBERS, exchanged, added_for_multiplied, spread, *CALLS))
 
 
 def one_token(draw: Draw) -> Posed:
@@ -248,22 +183,17 @@ def one_token(draw: Draw) -> Posed:
     return Posed({"x": x, "gamma": gamma, "beta": beta}, gamma * x_hat + beta, wrong | more)
 
 
-token = Numbers(
-    id="norm.token",
-    topic="norm",
-    level=2,
+token = Numbers("norm.token", "norm", 2, S4_8,
     task="x = {x}, gamma = {gamma}, beta = {beta}, eps = 0. What is the layer norm of x? Three decimals.",
     hint="Mean, variance, root; then gamma and beta.",
     question="How many numbers are averaged in the variance?",
-    place=S4_8,
     draw=one_token,
     decimals=3,
     says={
         "CF-X-HAT": "This is the token before gamma and beta.",
         "CF-BETA-FIRST": "Here beta is added before gamma multiplies.",
         "CF-NOT-DIVIDED-SPREAD": "The mean is taken off; nothing is divided by the spread.",
-    },
-)
+    })
 
 # --- backward ----------------------------------------------------------------------------------------
 
@@ -325,21 +255,14 @@ def unsummed(left: str) -> list[Edit]:
     return [Edit(*dgamma, *dbeta), Edit(*dgamma), Edit(*dbeta)]
 
 
-backward = Code(
-    id="layer_norm.backward",
-    topic="backward",
-    level=5,
+backward = Code("layer_norm.backward", "backward", 5, S4_9,
     task="Write the gradients of layer norm. Return dx, dgamma, dbeta in this order, each in the shape "
     "of what it belongs to.",
     hint="One x reaches the output directly, through the mean and through the spread.",
     question="Along which paths does one x reach the output?",
-    place=S4_9,
     probe=Probe(
-        "dy, x, gamma, beta, eps",
-        ("dx", "dgamma", "dbeta"),
-        calls(True),
-        sizes="x: batch positions d_model",
-        unit="token",
+        "dy, x, gamma, beta, eps", ("dx", "dgamma", "dbeta"), calls(True),
+        sizes="x: batch positions d_model", unit="token",
         neutral={"gamma": 1.0, "eps": 1e-12},
         landmarks={
             "dy itself": lambda dy, *_: dy,
@@ -365,16 +288,13 @@ def layer_norm_backward(dy, x, gamma, beta, eps):
 """,
     mistakes={
         DDOF.seen_as("dgamma has the right proportions and is a little too small."): [
-            Edit("ddof=0", "ddof=1"),
-            Edit("ddof=0", "ddof=1", *OWN_DDOF),
+            Edit("ddof=0", "ddof=1"), Edit("ddof=0", "ddof=1", *OWN_DDOF),
         ],
         EPS_OUTSIDE.seen_as("The gradients are off most where a token's spread is small."): [
-            Edit(*OUTSIDE),
-            Edit(*OUTSIDE, *OWN_EPS),
+            Edit(*OUTSIDE), Edit(*OUTSIDE, *OWN_EPS),
         ],
         DDOF_EPS.seen_as("The gradients are off for every token, most where its spread is small."): [
-            Edit("ddof=0", "ddof=1", *OUTSIDE),
-            Edit("ddof=0", "ddof=1", *OUTSIDE, *OWN_BOTH),
+            Edit("ddof=0", "ddof=1", *OUTSIDE), Edit("ddof=0", "ddof=1", *OUTSIDE, *OWN_BOTH),
         ],
         AXIS.seen_as(
             "The rows of dx do not sum to 0: a token's gradient depends on other tokens."
@@ -393,5 +313,4 @@ def layer_norm_backward(dy, x, gamma, beta, eps):
             for edit in unsummed(left)
         ],
     },
-    looks=(*NUMBERS, three_terms, *CALLS),
-)
+    looks=(*NUMBERS, three_terms, *CALLS))

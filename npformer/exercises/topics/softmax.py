@@ -18,75 +18,46 @@ FAR = (
     "Are two scores such as 1000 and 999 still 1 apart when exp meets them?",
 )
 
-AXIS = Mistake(
-    "SM-AXIS",
+AXIS = Mistake("SM-AXIS", S4_3,
     "The columns sum to 1 and the rows do not.",
     "This pattern appears when the sum runs along another axis than the last.",
-    "Which numbers share one whole: those of one query, or those of one key?",
-    S4_3,
-)
-GLOBAL_SUM = Mistake(
-    "SM-GLOBAL-SUM",
+    "Which numbers share one whole: those of one query, or those of one key?")
+GLOBAL_SUM = Mistake("SM-GLOBAL-SUM", S4_3,
     "All numbers together sum to 1, and no row does.",
     "This pattern appears when the sum runs over the whole array.",
-    "How many rows are to sum to 1?",
-    S4_3,
-)
-TWICE = Mistake(
-    "SM-TWICE",
+    "How many rows are to sum to 1?")
+TWICE = Mistake("SM-TWICE", S4_3,
     "Rows sum to 1 and keep their order; the largest share is much too near the smallest.",
     "This output matches a softmax taken of a softmax.",
-    "How often does exp act on a score on its way?",
-    S4_3,
-)
-OVERFLOW = Mistake(
-    "SM-OVERFLOW",
+    "How often does exp act on a score on its way?")
+OVERFLOW = Mistake("SM-OVERFLOW", S4_3,
     "Small scores agree; scores near 1000 give no numbers.",
     "This pattern appears when e is raised to a large number.",
     "What may be subtracted from a whole row without changing its softmax?",
-    S4_3,
-    kind="robustness",
-    finite=FAR,
-)
-GLOBAL_MAX = Mistake(
-    "SM-GLOBAL-MAX",
+    kind="robustness", finite=FAR)
+GLOBAL_MAX = Mistake("SM-GLOBAL-MAX", S4_3,
     "Ordinary scores agree, and so do large ones; where rows lie far apart, as 1000 and -1000, some rows "
     "give no finite numbers.",
     "This pattern appears when one number, such as the maximum of the whole array, is subtracted from all "
     "rows.",
     "Which maximum does each row need?",
-    S4_3,
-    kind="robustness",
-    finite=FAR,
-)
-JAC_DIAGONAL = Mistake(
-    "SM-JAC-DIAGONAL",
+    kind="robustness", finite=FAR)
+JAC_DIAGONAL = Mistake("SM-JAC-DIAGONAL", S4_4,
     "The rows of the gradient do not sum to 0.",
     "This output matches p (1 - p) taken for the whole derivative.",
-    "If one score grows, what happens to the other shares?",
-    S4_4,
-)
-JAC_PRODUCT = Mistake(
-    "SM-JAC-PRODUCT",
+    "If one score grows, what happens to the other shares?")
+JAC_PRODUCT = Mistake("SM-JAC-PRODUCT", S4_4,
     "The rows of the gradient do not sum to 0: this is p·dp, the first of two terms.",
     "This output matches p·dp, from which nothing is subtracted.",
-    "If one score grows, what happens to the other shares?",
-    S4_4,
-)
-JAC_NO_P = Mistake(
-    "SM-JAC-NO-P",
+    "If one score grows, what happens to the other shares?")
+JAC_NO_P = Mistake("SM-JAC-NO-P", S4_4,
     "dp less its mean, weighted by p: the sum is right.",
     "This output matches a gradient that is not multiplied by p in the end.",
-    "How much can a share of nearly 0 change when its score does?",
-    S4_4,
-)
-GRAD_ROWS = Mistake(
-    "SM-GRAD-ROWS",
+    "How much can a share of nearly 0 change when its score does?")
+GRAD_ROWS = Mistake("SM-GRAD-ROWS", S4_4,
     "The gradient is smaller by one constant factor, the number of rows.",
     "This pattern appears when a mean over the rows is taken once more; dp has it in it already.",
-    "Where was anything divided by the number of rows?",
-    S4_4,
-)
+    "Where was anything divided by the number of rows?")
 
 # --- forward -----------------------------------------------------------------------------------------
 
@@ -154,19 +125,13 @@ def row_sums(trial: Trial) -> Seen | None:
     )
 
 
-forward = Code(
-    id="softmax.forward",
-    topic="attention",
-    level=2,
+forward = Code("softmax.forward", "attention", 2, S4_3,
     task="Write the softmax of each row of scores (rows, columns). Scores may be as large as 1000, or as "
     "small as -1000.",
     hint="A whole row may be shifted.",
     question="What do the numbers of one row sum to?",
-    place=S4_3,
     probe=Probe(
-        "scores",
-        ("p",),
-        ((normal(3, 4),), (2 * normal(5, 2),), (3 * normal(4, 6),)),
+        "scores", ("p",), ((normal(3, 4),), (2 * normal(5, 2),), (3 * normal(4, 6),)),
         sizes="scores: rows columns",
         landmarks={
             "the logarithm of the softmax": lambda s: np.log(shares(s)),
@@ -187,8 +152,7 @@ def softmax(scores):
         TWICE: [Edit("return p", "return np.exp(p) / np.exp(p).sum(axis=-1, keepdims=True)")],
     },
     hard={OVERFLOW: (large(3, 4),), GLOBAL_MAX: (normal(3, 4) + LEVELS,)},
-    looks=(*NUMBERS, scores_times, *CALLS, row_sums),
-)
+    looks=(*NUMBERS, scores_times, *CALLS, row_sums))
 
 
 def softmax_row(draw: Draw) -> Posed:
@@ -205,14 +169,10 @@ def softmax_row(draw: Draw) -> Posed:
     return Posed({"n": ", ".join(f"ln {k}" for k in n)}, n / n.sum(), wrong)
 
 
-row = Numbers(
-    id="attention.softmax",
-    topic="attention",
-    level=2,
+row = Numbers("attention.softmax", "attention", 2, S4_3,
     task="The scores of one query are {n}. What are its weights? Three decimals.",
     hint="e to the power ln 3 is 3.",
     question="What do the weights of one query sum to?",
-    place=S4_3,
     draw=softmax_row,
     decimals=3,
     says={
@@ -221,8 +181,7 @@ row = Numbers(
         "CF-LOGS-SHARED": "The logarithms themselves were shared out, without e to their power.",
         "CF-EQUAL-SHARES": "Equal shares would belong to equal scores.",
         "CF-LOG-FORGOTTEN": "Here e was raised to the whole numbers themselves, and not to their logarithms.",
-    },
-)
+    })
 
 
 # --- backward ----------------------------------------------------------------------------------------
@@ -241,20 +200,13 @@ def calls() -> tuple[Arguments, ...]:
 
 CENTRED = "(dp - (dp * p).sum(axis=-1, keepdims=True))"
 
-backward = Code(
-    id="softmax.backward",
-    topic="backward",
-    level=4,
+backward = Code("softmax.backward", "backward", 4, S4_4,
     task="p (rows, columns) is the softmax of each row of some scores. Given the gradient dp, return the "
     "gradient of the scores.",
     hint="Every share depends on every score of its row.",
     question="If one score grows, what happens to the other shares?",
-    place=S4_4,
     probe=Probe(
-        "dp, p",
-        ("dx",),
-        calls(),
-        sizes="p: rows columns",
+        "dp, p", ("dx",), calls(), sizes="p: rows columns",
         landmarks={
             "dp as it arrived": lambda dp, p: dp,
             "dp·p": lambda dp, p: dp * p,
@@ -282,8 +234,7 @@ def softmax_backward(dp, p):
         GLOBAL_SUM.seen_as(
             "The rows of the gradient do not sum to 0: every row has the same number taken away."
         ): [Edit("axis=-1", "axis=None")],
-    },
-)
+    })
 
 
 def softmax_gradient(draw: Draw) -> Posed:
@@ -301,15 +252,11 @@ def softmax_gradient(draw: Draw) -> Posed:
     return Posed({"p": p, "dp": dp}, p * (dp - (p * dp).sum()), wrong | more)
 
 
-row_backward = Numbers(
-    id="backward.softmax",
-    topic="backward",
-    level=4,
+row_backward = Numbers("backward.softmax", "backward", 4, S4_4,
     task="A softmax gave p = {p}. The gradient {dp} arrives. What is the gradient of the scores? Two "
     "decimals.",
     hint="Subtract the mean of dp, weighted by p, then multiply by p.",
     question="If one score grows, what happens to the other weights?",
-    place=S4_4,
     draw=softmax_gradient,
     decimals=2,
     says={
@@ -317,5 +264,4 @@ row_backward = Numbers(
         "CF-PLAIN-MEAN": "Here the plain mean of dp is taken off; each entry has a weight of its own.",
         "CF-PLAIN-SUM": "The plain sum of the gradients was taken off; each counts with its weight.",
         "CF-SIGN": "The size is right and the sign is the opposite.",
-    },
-)
+    })
