@@ -155,7 +155,25 @@ def _code(exercise_id: str, common: dict[str, Any], words: Mapping[str, Mistake]
     forms = tuple(
         (here[code], partial(function, **options)) for code, ways in slips.items() for options in ways
     )
-    probe = Probe(
+    table = exercise_id == "pe.table"
+    return OldCode(
+        probe=_probe(exercise_id),
+        right=subject.right,
+        solution="",
+        mistakes={},
+        forms=forms,
+        without=function,
+        hard={words[code]: given for code, given in subject.hard.items()},
+        looks=_looks(exercise_id),
+        last=((5000, 16), far_positions) if table else None,
+        ours=OURS.get(exercise_id, ""),
+        **common,
+    )
+
+
+def _probe(exercise_id: str) -> Probe:
+    subject = subjects()[exercise_id]
+    return Probe(
         subject.arguments,
         subject.outputs,
         subject.probes,
@@ -168,23 +186,13 @@ def _code(exercise_id: str, common: dict[str, Any], words: Mapping[str, Mistake]
         DIRECTIONS.get(exercise_id, {}),
         subject.cancels,
     )
+
+
+def _looks(exercise_id: str) -> tuple[Any, ...]:
     first = [BEFORE[exercise_id]] if exercise_id in BEFORE else []
     own = [*SPECIAL.get(exercise_id, ()), *SINCE_2017.get(exercise_id, ())]
     later = [LATER[exercise_id]] if exercise_id in LATER else []
-    table = exercise_id == "pe.table"
-    return OldCode(
-        probe=probe,
-        right=subject.right,
-        solution="",
-        mistakes={},
-        forms=forms,
-        without=function,
-        hard={words[code]: given for code, given in subject.hard.items()},
-        looks=(*([float16] if table else first), *NUMBERS, *own, *CALLS, *later),
-        last=((5000, 16), far_positions) if table else None,
-        ours=OURS.get(exercise_id, ""),
-        **common,
-    )
+    return (*([float16] if exercise_id == "pe.table" else first), *NUMBERS, *own, *CALLS, *later)
 
 
 def far_positions(table: Array, expected: Array) -> Mistake | None:
