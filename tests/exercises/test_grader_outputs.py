@@ -16,7 +16,6 @@ from npformer.exercises.grader.assignments import write_assignment
 from npformer.exercises.grader.grading import Class, Row, grade, grade_one
 from npformer.exercises.grader.judging import Judge, Limits, grade_bytes
 from npformer.exercises.grader.reports import card, feedback, read_points, read_roster, summary
-from npformer.exercises.topics import bank
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="the fake engine is a shell script")
 IDS = ("order.bag", "pe.table")
