@@ -426,7 +426,7 @@ def test_the_copy_of_a_process_that_forked_itself_leaves(conversation):
 
 
 def test_npformer_is_a_stand_in(monkeypatch):
-    monkeypatch.setattr(sys, "modules", {"npformer": 1, "npformer.exercises.bank": 2, "os": os})
+    monkeypatch.setattr(sys, "modules", {"npformer": 1, "npformer.exercises.topics": 2, "os": os})
     monkeypatch.setattr(sys, "meta_path", [])
     hooks = []
     monkeypatch.setattr(sys, "addaudithook", hooks.append)
@@ -439,7 +439,7 @@ def test_npformer_is_a_stand_in(monkeypatch):
         assert hooks[0](*harmless) is None
     finder = sys.meta_path[0]
     assert finder.find_spec("numpy") is None and finder.create_module(None) is None
-    for name in ("npformer.exercises.bank", "npformer.grader"):
+    for name in ("npformer.exercises.topics", "npformer.grader"):
         with pytest.raises(ModuleNotFoundError, match="not here"):
             finder.find_spec(name)
     module, exercises = (SimpleNamespace(__name__=name) for name in ("npformer", "npformer.exercises"))

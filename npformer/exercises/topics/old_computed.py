@@ -4,19 +4,15 @@ Every recipe takes a generator, or None for the standard parameters, so that nei
 A draw in which a known wrong answer comes near the right one is thrown away and drawn again.
 """
 
-import hashlib
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises import wrong_code
-from npformer.exercises.mistakes import words
+from npformer.exercises.topics import old_wrong_code as wrong_code
 
 Rng = np.random.Generator | None
-APART = 10  # how many tolerances a known wrong answer is away from the right one
 
 
 class Posed(NamedTuple):
@@ -28,32 +24,6 @@ class Posed(NamedTuple):
     decimals: int = 0  # that are asked for; 0 for whole numbers
 
 
-@lru_cache(maxsize=256)
-def posed(recipe: str, exercise_id: str, name: str) -> Posed:
-    """The question for a student; the standard one without a name. The same name gets the same numbers."""
-    make = RECIPES[recipe]
-    if not name:
-        return make(None)
-    digest = hashlib.sha256(f"{exercise_id}@{name.casefold()}".encode("utf-8", "surrogatepass")).digest()
-    rng = np.random.default_rng(list(digest))
-    while not separated(question := make(rng)):
-        continue
-    return question
-
-
-def tolerance(decimals: int) -> float:
-    """Half a unit in the last decimal that is asked for, and a little more; whole numbers are counted."""
-    return 0.6 * 10.0 ** -(decimals or 3)
-
-
-def separated(question: Posed) -> bool:
-    """Whether every known wrong answer, 0 and 1 among them, is far from the right one in some number."""
-    right = np.asarray(question.answer, float)
-    wrong = [np.asarray(value, float) for value in (*question.wrong.values(), 0 * right, 0 * right + 1)]
-    far = max(APART * tolerance(question.decimals), 10.0**-question.decimals * (question.decimals > 0))
-    return all(w.shape != right.shape or np.abs(w - right).max() > far for w in wrong)
-
-
 def _pick(rng: Rng, standard: int, low: int, high: int) -> int:
     return standard if rng is None else int(rng.integers(low, high + 1))
 
@@ -62,9 +32,14 @@ def _row(rng: Rng, standard: list[int], low: int = -3, high: int = 4) -> Array:
     return np.array(standard) if rng is None else rng.integers(low, high + 1, size=len(standard))
 
 
+VARIANTS = "PE-TRANSPOSED PE-HALVES PE-HALVES-ENDPOINT PE-ROW0-ZERO PE-HALVES-COSINE".split()
+
+
 def _slips(ways: dict[str, tuple[dict[str, Any], ...]], f: Callable[..., Any], *args: Any) -> dict[str, Any]:
     """What each wrong form gives; variants are no mistakes."""
-    wrong = {code: options for code, options in ways.items() if words()[code].kind == "wrong"}
+    wrong = {
+        code: options for code, options in ways.items() if not code.startswith("PE-") or code not in VARIANTS
+    }
     return {code: f(*args, **options[0]) for code, options in wrong.items()}
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from npformer.attention import attention_forward, causal_mask, merge_heads, split_heads
 from npformer.backend import Array
 from npformer.embedding import EmbeddingParams, embedding_forward
-from npformer.exercises.wrong_code import silu, table
+from npformer.exercises.topics.old_wrong_code import silu, table
 from npformer.feed_forward import FFNParams, ffn_backward, ffn_forward
 from npformer.functional import softmax_backward, softmax_forward
 from npformer.layer_norm import LayerNormParams, layer_norm_backward, layer_norm_forward

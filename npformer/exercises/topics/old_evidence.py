@@ -9,18 +9,10 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.behaviour import (
-    OWN_MASK,
-    POINTS,
-    Trial,
-    later_keys_hidden,
-    scale,
-    unused,
-    wave,
-    written,
-)
+from npformer.exercises.probe import Trial, run
 from npformer.exercises.relations import EXACT, Seen, close, named_factor, ratio
-from npformer.exercises.runs import run
+from npformer.exercises.see import unused, written
+from npformer.exercises.topics.old_behaviour import OWN_MASK, POINTS, later_keys_hidden, scale, wave
 
 Look = Callable[[Trial], Seen | None]
 
@@ -29,7 +21,7 @@ Look = Callable[[Trial], Seen | None]
 
 def tokens_left(trial: Trial) -> Seen | None:
     """Which tokens keep a probability: too few, too many, others, or the right ones with other numbers."""
-    pairs = [trial.both(probe) for probe in trial.subject.probes]
+    pairs = [trial.both(probe) for probe in trial.calls]
     told = [pair for pair in pairs if pair and pair[0].shape == pair[1].shape]
     if len(told) < len(pairs) or all(np.array_equal(np.sort(a), np.sort(b)) for a, b in told):
         return None
@@ -37,7 +29,7 @@ def tokens_left(trial: Trial) -> Seen | None:
         return Seen("{it} is not finite everywhere.", "Is at least one token left, whatever the share?")
     if all(((a > 0) == (b > 0)).all() for a, b in told):
         return _other_shares([a for a, _ in told])
-    if any(_unlikely(a, probe[0]) for (a, _), probe in zip(told, trial.subject.probes, strict=True)):
+    if any(_unlikely(a, probe[0]) for (a, _), probe in zip(told, trial.calls, strict=True)):
         return Seen(
             "In {it} a token is left, and a likelier one is not.",
             "In which order do tokens get in, and does the result stand in p's order again?",
@@ -92,7 +84,7 @@ def one_gate(trial: Trial) -> Seen | None:
     answers = _joined(trial, POINTS, np.ones(5))
     if answers is None:
         return None
-    for x, W_gate, W_up, W_down in trial.subject.probes:
+    for x, W_gate, W_up, W_down in trial.calls:
         hidden, pair = _joined(trial, x @ W_gate, x @ W_up), trial.both((x, W_gate, W_up, W_down))
         if hidden is None or pair is None or not close(pair[0], hidden @ W_down):
             return None
@@ -108,7 +100,7 @@ def _joined(trial: Trial, gate: Array, up: Array) -> Array | None:
     """What one unit makes of a number of the gate and one beside it."""
     x = np.stack([gate, up], axis=-1).reshape(1, -1, 2)
     first, second = np.array([[1.0], [0.0]]), np.array([[0.0], [1.0]])
-    outcome = run(trial.function, (x, first, second, first.T), trial.subject)
+    outcome = run(trial.function, (x, first, second, first.T), trial.probe)
     shaped = outcome.arrays and outcome.arrays[0].shape == x.shape and not outcome.arrays[0][..., 1].any()
     return outcome.arrays[0][0, :, 0].reshape(gate.shape) if shaped else None
 
@@ -118,7 +110,7 @@ def _joined(trial: Trial, gate: Array, up: Array) -> Array | None:
 
 def key_heads(trial: Trial) -> Seen | None:
     """How the weights are made, with v = 1: which key head each query head looks at, and by which scale."""
-    shown = [_weights_of_heads(trial, q, k) for q, k, _ in trial.subject.probes]
+    shown = [_weights_of_heads(trial, q, k) for q, k, _ in trial.calls]
     weights = [w for w in shown if w is not None]
     if len(weights) < len(shown):
         return None
@@ -126,18 +118,18 @@ def key_heads(trial: Trial) -> Seen | None:
         return NO_SOFTMAX
     if later_keys_hidden(weights):
         return OWN_MASK
-    probes = list(zip(weights, trial.subject.probes, strict=True))
+    probes = list(zip(weights, trial.calls, strict=True))
     used = [
         [_used(w, q, k) for w, q in zip(heads, queries, strict=True)] for heads, (queries, k, _) in probes
     ]
     known = [[one for one in heads if one] for heads in used]
     if known != used:
-        return _other_queries(weights[0], *trial.subject.probes[0][:2])
+        return _other_queries(weights[0], *trial.calls[0][:2])
     scales = [heads[0][1] for heads in known]
-    d_k = [q.shape[-1] ** -0.5 for q, *_ in trial.subject.probes]
+    d_k = [q.shape[-1] ** -0.5 for q, *_ in trial.calls]
     if not np.allclose(scales, d_k, rtol=1e-4):
         return scaled_by(scales, trial)
-    heads, (q, k, _) = [g for g, _ in known[0]], trial.subject.probes[0]
+    heads, (q, k, _) = [g for g, _ in known[0]], trial.calls[0]
     return _mapped(heads) if heads != [i * len(k) // len(q) for i in range(len(q))] else None
 
 
@@ -196,7 +188,7 @@ def _used(weights: Array, q: Array, k: Array) -> tuple[int, float] | None:
 
 def turned_pairs(trial: Trial) -> Seen | None:
     """What is left of two rotations: tokens all alike, one pair of columns at a time, v = 1."""
-    T, d = 8, trial.subject.probes[0][0].shape[1]
+    T, d = 8, trial.calls[0][0].shape[1]
     if _causal_by_itself(trial):
         return OWN_MASK
     logs = []
@@ -215,7 +207,7 @@ def turned_pairs(trial: Trial) -> Seen | None:
 
 def _causal_by_itself(trial: Trial) -> bool:
     """Whether v = 1 shows weights of 0 above the diagonal."""
-    shown = [trial.both((q, k, np.eye(len(k)))) for q, k, _ in trial.subject.probes]
+    shown = [trial.both((q, k, np.eye(len(k)))) for q, k, _ in trial.calls]
     weights = [pair[0] for pair in shown if pair and pair[0].shape == pair[1].shape]
     return len(weights) == len(shown) and later_keys_hidden(weights)
 
@@ -265,8 +257,8 @@ def running_mean(trial: Trial) -> Seen | None:
     if trial.output == 0:
         return None
     name, power = (("m", 1), ("v", 2))[trial.output - 1]
-    pairs = [trial.both(probe) for probe in trial.subject.probes]
-    told = [(pair[0], probe) for pair, probe in zip(pairs, trial.subject.probes, strict=True) if pair]
+    pairs = [trial.both(probe) for probe in trial.calls]
+    told = [(pair[0], probe) for pair, probe in zip(pairs, trial.calls, strict=True) if pair]
     old = np.concatenate([probe[1 + trial.output] for _, probe in told])
     new = np.concatenate([probe[1] ** power for _, probe in told])
     found = np.concatenate([a for a, _ in told])
@@ -285,7 +277,7 @@ def step_size(trial: Trial) -> Seen | None:
     if trial.output:
         return None
     told = {}
-    for probe in trial.subject.probes:
+    for probe in trial.calls:
         pair = trial.both(probe)
         if pair is None or pair[0].shape != probe[0].shape:
             return None
@@ -307,7 +299,7 @@ def three_terms(trial: Trial) -> Seen | None:
     """dx has the right three terms, with other weights."""
     if trial.output:
         return None
-    weights = [_terms(trial, probe) for probe in trial.subject.probes]
+    weights = [_terms(trial, probe) for probe in trial.calls]
     if not all(w is not None for w in weights):
         return None
     known = [w for w in weights if w is not None]

@@ -1,4 +1,8 @@
-"""One run of a function on one probe: what came back, what went wrong, which arguments were changed."""
+"""A function on its probes: what came back, what went wrong, which arguments were changed.
+
+Probes are drawn so that no two relations coincide: all sizes of a probe differ and change from probe to
+probe, no array is symmetric, no two rows have their maximum in common.
+"""
 
 import copy
 import sys
@@ -11,9 +15,46 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.probes import Arguments, Subject
 
 TOLERANCE = 1e-4  # of max(1, the largest right entry): float32 and other orders of summation pass
+Arguments = tuple[Any, ...]
+Function = Callable[..., Any]
+
+
+class Probe(NamedTuple):
+    """What a code exercise is run on, and what its letters mean."""
+
+    arguments: str  # "x, gamma, mask=None"
+    outputs: tuple[str, ...]
+    calls: tuple[Arguments, ...]
+    sizes: str = ""  # "x: B T d_model; W_1: d_model d_ff", the axes of the arguments by name
+    unit: str = "row"  # what stands in a row of the first argument
+    outer: str = "sentence"  # what stands along axis 0 of an argument of three axes
+    by_column: bool = False  # whether columns that agree are named
+    neutral: dict[str, Any] = {}  # noqa: RUF012  # the value at which an argument does nothing
+    landmarks: dict[str, Function] = {}  # noqa: RUF012  # what a line of the solution holds, by its name
+    directions: dict[str, Function] = {}  # noqa: RUF012  # along which a row may be off, by their names
+    cancels: dict[str, Function] = {}  # noqa: RUF012  # changes of a call that the right answer does not see
+
+    @property
+    def names(self) -> list[str]:
+        """The arguments' names."""
+        return [name.split("=")[0] for name in self.arguments.split(", ")]
+
+    def sized(self, given: Arguments) -> dict[str, int]:
+        """The sizes of one call by name."""
+        sizes: dict[str, int] = {}
+        for part in filter(None, self.sizes.split("; ")):
+            name, _, axes = part.partition(": ")
+            value = given[self.names.index(name)]
+            lengths = value.shape if isinstance(value, np.ndarray) else [value]
+            sizes |= dict(zip(axes.split(), lengths, strict=True))
+        return sizes
+
+
+def normal(*shape: int, seed: int = 0) -> Array:
+    """Numbers for a probe: the same in every run."""
+    return np.random.default_rng([seed, *shape]).normal(size=shape)
 
 
 class Outcome(NamedTuple):
@@ -39,7 +80,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def call(function: Callable[..., Any], given: Arguments, names: list[str]) -> Any:
+def call(function: Function, given: Arguments, names: list[str]) -> Any:
     """The call as the signature writes it; an optional last argument may be one by name only."""
     given = given[:-1] if given and given[-1] is None else given
     try:
@@ -54,16 +95,15 @@ def call(function: Callable[..., Any], given: Arguments, names: list[str]) -> An
         raise
 
 
-def run(function: Callable[..., Any], probe: Arguments, subject: Subject) -> Outcome:
+def run(function: Function, given: Arguments, probe: Probe) -> Outcome:
     """Call the function on copies of the arguments. Its warnings stay quiet, its errors become a line."""
-    given, raw = copy.deepcopy(probe), None
-    names = [name.split("=")[0] for name in subject.arguments.split(", ")]
+    fresh, raw = copy.deepcopy(given), None
     try:
         with quiet():
-            raw = _copied(call(function, given, names))
+            raw = _copied(call(function, fresh, probe.names))
             if raw is None or raw is ...:
                 return Outcome(empty=True)
-            arrays = read(raw, subject.outputs)
+            arrays = read(raw, probe.outputs)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) or _of_the_class_run(error):
             raise
@@ -71,7 +111,7 @@ def run(function: Callable[..., Any], probe: Arguments, subject: Subject) -> Out
         if kind == "NotImplementedError":
             return Outcome(empty=True, kind=kind)
         return Outcome(error=_one_line(error, kind), raw=raw, kind=kind)
-    pairs = zip(names, probe, given, strict=False)
+    pairs = zip(probe.names, given, fresh, strict=False)
     changed = (name for name, a, b in pairs if isinstance(a, np.ndarray) and not np.array_equal(a, b))
     return Outcome(arrays, changed=tuple(changed), raw=raw)
 
@@ -207,37 +247,28 @@ def same_outcome(found: Outcome, expected: Outcome, tolerance: float = TOLERANCE
     return all(same(a, b, tolerance) for a, b in zip(found.arrays, expected.arrays, strict=True))
 
 
-OURS = {
-    "pe.table": "positional_encoding",
-    "heads.split": "split_heads",
-    "heads.merge": "merge_heads",
-    "mask.causal": "causal_mask",
-    "adam.step": "adam_update",
-    "loss.smoothed": "cross_entropy_forward",
-    "gate.forward": "gated_ffn_forward",
-    "mask.kept": "causal_mask",
-}  # npformer's name for the thing asked, where it is not the exercise's own
-
-
-def returned_by_npformer(exercise_id: str, function: Callable[..., Any], subject: Subject) -> str:
-    """npformer's function for the very thing asked, where the answer is what it returned; else ""."""
-    name = OURS.get(exercise_id, exercise_id.replace(".", "_"))
+def returned_by_npformer(name: str, function: Function, probe: Probe) -> bool:
+    """Whether the answer is what npformer's own function for the very thing asked returned."""
     made: list[Any] = []
 
     def watch(frame: Any, event: str, value: Any) -> None:  # pragma: no cover: a tracer is not traced
-        module = str(frame.f_globals.get("__name__", ""))
-        ours = module.startswith("npformer.") and not module.startswith(__package__)
-        asked = ours and frame.f_code.co_name == name
-        if event == "return" and asked and frame.f_back.f_globals.get("__name__") != Subject.__module__:
-            made.append(value)
+        if event == "return" and frame.f_code.co_name == name and _of(frame, "npformer."):
+            made.extend(
+                [] if _of(frame, __package__) or _of(frame.f_back, f"{__package__}.topics") else [value]
+            )
 
     before = sys.getprofile()
     sys.setprofile(watch)
     try:
-        outcome = run(function, subject.probes[0], subject)
+        outcome = run(function, probe.calls[0], probe)
     finally:
         sys.setprofile(before)
-    return name if any(_is(value, outcome.arrays) for value in made) else ""
+    return any(_is(value, outcome.arrays) for value in made)
+
+
+def _of(frame: Any, module: str) -> bool:
+    """Whether a function of these modules runs in a frame."""
+    return str(frame.f_globals.get("__name__", "")).startswith(module)
 
 
 def _is(value: Any, arrays: tuple[Array, ...]) -> bool:
@@ -245,3 +276,58 @@ def _is(value: Any, arrays: tuple[Array, ...]) -> bool:
     parts = list(_flat(value)) if isinstance(value, tuple) else [value]
     heads = [p for p in parts if isinstance(p, np.ndarray | np.generic)][: len(arrays)]
     return bool(arrays) and len(heads) == len(arrays) and all(map(np.array_equal, heads, arrays))
+
+
+# --- one output, to be looked at -------------------------------------------------------------------
+
+
+class Trial(NamedTuple):
+    """One output of a student's function on every call that ran; the function can be called again."""
+
+    probe: Probe
+    function: Function
+    correct: Function
+    output: int
+    calls: tuple[Arguments, ...]
+    found: tuple[Array, ...]  # this output, call by call
+    right: tuple[Array, ...]
+    memo: dict[Any, tuple[Array, ...]]  # the answers so far: other outputs ask for the same calls
+
+    @property
+    def names(self) -> list[str]:
+        """The arguments' names."""
+        return self.probe.names
+
+    @property
+    def arguments(self) -> tuple[dict[str, Any], ...]:
+        """The arguments of every call by name."""
+        return tuple(dict(zip(self.names, call, strict=True)) for call in self.calls)
+
+    @property
+    def sizes(self) -> tuple[dict[str, int], ...]:
+        """The sizes of every call by name."""
+        return tuple(map(self.probe.sized, self.calls))
+
+    @property
+    def landmarks(self) -> dict[str, Function]:
+        """What a line of the solution holds, by its name."""
+        return self.probe.landmarks
+
+    def answer(self, given: Arguments, right: bool = False) -> tuple[Array, ...]:
+        """All outputs of the student's function, or of the right one, in a call; () after an error."""
+        key = (right, *(part.tobytes() if isinstance(part, np.ndarray) else part for part in given))
+        if key not in self.memo:
+            arrays = run(self.correct if right else self.function, given, self.probe).arrays
+            self.memo[key] = tuple(array.astype(float) for array in arrays)
+        return self.memo[key]
+
+    def both(self, given: Arguments) -> tuple[Array, Array] | None:
+        """The output of the student's function and of the right one, or None after an error."""
+        found, right = self.answer(given), self.answer(given, right=True)
+        return (found[self.output], right[self.output]) if found and right else None
+
+    def with_argument(self, name: str, change: Function) -> Iterator[Arguments]:
+        """Every call with one argument changed."""
+        place = self.names.index(name)
+        for given in self.calls:
+            yield (*given[:place], change(given[place]), *given[place + 1 :])
