@@ -5,6 +5,8 @@ choices. All arrays of a call share one dtype, float32 or float64. A wrong kind 
 wrong value or shape ValueError; the message names the function, the argument, what was expected and what was
 received. A backward takes the cache of its own forward, and a gradient of exactly the output's shape. Values
 (an id's range, NaN in a gradient) are looked at in NumPy arrays only: on a GPU that would mean waiting.
+An output is yours to write into. What went in is not copied: the cache holds it, so leave it as it is until
+the backward has run.
 
 The modules' own functions, npformer.feed_forward.ffn_forward for example, are the bare equations: they check
 nothing and call each other. A docstring names only the errors that go beyond these.
@@ -124,6 +126,7 @@ from npformer.published.llama2c import load_llama2c
 from npformer.published.minilm import MiniLMParams, load_minilm, minilm_input, sentence_embeddings
 from npformer.published.torch_names import encoder_block_from_torch, encoder_block_to_torch
 from npformer.signature import checked
+from npformer.teaching.compare import compare
 from npformer.teaching.costs import (
     BlockMultiplications,
     CausalParameterCount,
@@ -208,6 +211,7 @@ __all__ = [
     "causal_mask",
     "causal_parameter_count",
     "checked",
+    "compare",
     "cross_entropy_backward",
     "cross_entropy_forward",
     "dead_units",
@@ -306,7 +310,7 @@ __all__ = [
 
 # The front door: npformer.f is f held to its signature. The modules' own functions call each other unchecked.
 # Functions that take anything (a tree, a user's function, text) look at it themselves.
-_MODULES = "arrays backend tree gradcheck signature teaching.text teaching.player".split()
+_MODULES = "arrays backend tree gradcheck signature teaching.text teaching.player teaching.compare".split()
 _THEMSELVES = {f"npformer.{name}" for name in _MODULES}
 for _name in __all__:
     if isinstance(globals()[_name], _FunctionType) and globals()[_name].__module__ not in _THEMSELVES:

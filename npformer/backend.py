@@ -4,6 +4,7 @@ import sys
 from typing import Any
 
 from npformer.arrays import Array, array_module
+from npformer.functional import softmax_in_place
 from npformer.installed import how_to_get
 from npformer.tree import mapped, on_host
 from npformer.validate import is_array
@@ -12,7 +13,7 @@ __all__ = ["Array", "array_module", "available_backends", "to_backend", "to_nump
 
 
 def available_backends() -> tuple[str, ...]:
-    """("numpy",), or ("numpy", "cupy") when CuPy is installed and a GPU really answers.
+    """("numpy",), or ("numpy", "cupy") when a small softmax, a matrix product and a scatter ran with CuPy.
 
     >>> available_backends()[0]
     'numpy'
@@ -59,8 +60,10 @@ def _why_no_cupy() -> str:
         import cupy
     except ImportError:
         return f"CuPy is not installed; to get it: {how_to_get('cuda12')}, or cuda13 for CUDA 13"
-    try:
-        (cupy.ones((2, 2)) @ cupy.ones((2, 2))).sum().item()  # CuPy imports without a GPU, or without cuBLAS
+    try:  # CuPy imports without a GPU; cuBLAS is loaded and kernels are compiled when they are needed
+        y = softmax_in_place(cupy.ones((2, 2)) @ cupy.ones((2, 2)))
+        cupy.add.at(y, cupy.zeros(2, int), cupy.ones((2, 2)))
+        y.sum().item()
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         return f"CuPy is installed, but no GPU answers: {reason}"

@@ -17,8 +17,9 @@ from typing import TypeAlias
 import numpy as np
 
 from npformer.encoder import encoder_block_backward, encoder_block_forward
-from npformer.exercises.commands import add_commands, folder_for, place_for
+from npformer.exercises.commands import add_exercises
 from npformer.gradcheck import gradcheck
+from npformer.grader.commands import add_grader, folder_for, place_for
 from npformer.installed import how_to_get, version
 from npformer.published.stories import fetch_stories
 from npformer.teaching.browser import IN_BROWSER
@@ -113,7 +114,8 @@ def _parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
     _add_worksheet(commands)
     _add_fetch(commands)
     _add_play(commands)
-    add_commands(commands)
+    add_exercises(commands)
+    add_grader(commands)
     return parser, commands.choices
 
 

@@ -3,21 +3,81 @@
 Its arrays wrap NumPy arrays, so the numbers are NumPy's. What matters is what they refuse, as arrays on a
 GPU would or should:
 
-- any NumPy function, ufunc or conversion that is handed one (NumPy would have to bring it to the host);
+- any NumPy function, ufunc or conversion that is handed one (CuPy takes some of them; the package says `xp`);
 - any mixing with NumPy arrays, and with NumPy scalars, whose float64 would spread through float32 arrays;
 - while a forward, a backward or an optimizer's update of the package runs, anything that waits for the
   GPU: `float(…)`, `bool(…)`, `if array:`, `.item()`, `.get()`, indexing by a boolean array, printing.
 
-It has what the package uses of CuPy and no more: whatever is missing here raises AttributeError, among it
-what CuPy itself has not (`.mT`, `vecdot`, `errstate`, `device=`, `max(initial=…)`, `Generator.normal`).
+It has the names that the package uses of CuPy, with the arguments that it uses, and no more. That CuPy has
+them is CuPy's to say: where it can be imported, which takes no GPU and no driver, every call of the stand-in
+is made of CuPy too, on arrays that have a shape and a type but no memory. CuPy reads names and arguments
+before it looks for a device, and what it objects to is raised here (`ask`).
 """
 
+import inspect
 import operator
 import sys
+from functools import cache
 
 import numpy as np
 
+from npformer.backend import _why_no_cupy
+
+# Not where a GPU answers: kernels would run there, on no memory. test_gpu.py runs the real thing.
+REAL = sys.modules.get("cupy") if _why_no_cupy() else None
+
 WITHOUT_WAITING = ("_forward", "_backward", "_update")  # functions of the package that must never wait
+
+
+# What CuPy says
+
+
+def ask(owner, name, *args, **kwargs):
+    """Make the call of CuPy itself, once: what it objects to before it looks for a device is raised."""
+    call = owner, name, args, kwargs
+    if REAL is None or (words := repr(_real(call, lambda a: (a.shape, a.dtype.str)))) in ANSWERED:
+        return
+    owner, name, args, kwargs = _real(call, _without_memory)
+    try:
+        getattr(owner, name)(*args, **kwargs)
+    except (REAL.cuda.runtime.CUDARuntimeError, ImportError):
+        pass  # no driver, or none of CUDA's libraries: up to here all was well
+    ANSWERED.add(words)
+
+
+ANSWERED = set()
+
+
+def _real(value, of_array):
+    """CuPy's own for each part of the stand-in: the module, its ufuncs, its arrays."""
+    if isinstance(value, ndarray):
+        return of_array(value)
+    if isinstance(value, _UFunc):
+        return getattr(REAL, value.name)
+    if isinstance(value, tuple | list):
+        return type(value)([_real(part, of_array) for part in value])
+    if isinstance(value, dict):
+        return {key: _real(part, of_array) for key, part in value.items()}
+    return REAL if value is sys.modules[__name__] else value
+
+
+def _without_memory(array):
+    nowhere = REAL.cuda.MemoryPointer(REAL.cuda.UnownedMemory(2**40, 2**40, None, device_id=0), 0)
+    return _hollow()(array.shape, array.dtype, nowhere, array._host.strides)
+
+
+@cache
+def _hollow():
+    """CuPy's arrays, but for printing, which would need the numbers, also within an error's message."""
+
+    class Hollow(REAL.ndarray):
+        def __repr__(self):
+            return f"<{self.dtype} of shape {self.shape}>"
+
+    return Hollow
+
+
+# Arrays
 
 
 class ndarray:
@@ -77,7 +137,7 @@ class ndarray:
         _wait("printing")
         return f"device {self._host!r}"
 
-    # Views and copies, all on the device
+    # Views, all on the device
 
     T = property(lambda self: ndarray(self._host.T))
     real = property(lambda self: ndarray(self._host.real))
@@ -91,45 +151,13 @@ class ndarray:
     def __getitem__(self, key):
         if any(isinstance(part, ndarray) and part.dtype == bool for part in _parts(key)):
             _wait("indexing by a boolean array, whose result has a size that only the device knows,")
-        return _device(self._host[_host(key)])
+        found = self._host[_host(key)]
+        ask(self, "__getitem__", key)
+        return _device(found)
 
     def __setitem__(self, key, value):
         self._host[_host(key)] = _host(value)
-
-    def reshape(self, *shape):
-        return ndarray(self._host.reshape(*shape))
-
-    def swapaxes(self, a, b):
-        return ndarray(self._host.swapaxes(a, b))
-
-    def view(self, dtype):
-        return ndarray(self._host.view(dtype))
-
-    def copy(self):
-        return ndarray(self._host.copy())
-
-    def astype(self, dtype):
-        return ndarray(self._host.astype(dtype))
-
-    # Reductions; a whole array's sum is a 0-d array, no number
-
-    def sum(self, axis=None, keepdims=False):
-        return _device(self._host.sum(axis=axis, keepdims=keepdims))
-
-    def mean(self, axis=None, keepdims=False):
-        return _device(self._host.mean(axis=axis, keepdims=keepdims))
-
-    def max(self, axis=None, keepdims=False):
-        return _device(self._host.max(axis=axis, keepdims=keepdims))
-
-    def min(self, axis=None, keepdims=False):
-        return _device(self._host.min(axis=axis, keepdims=keepdims))
-
-    def all(self, axis=None):
-        return _device(self._host.all(axis=axis))
-
-    def argmax(self, axis=None):
-        return _device(self._host.argmax(axis=axis))
+        ask(self, "__setitem__", key, value)
 
 
 def _wait(what):
@@ -153,6 +181,8 @@ def _host(value):
         return value._host
     if isinstance(value, tuple):
         return tuple(map(_host, value))
+    if isinstance(value, list) and all(isinstance(part, ndarray) for part in value):
+        return list(map(_host, value))
     if isinstance(value, np.ndarray | np.generic | list):
         raise TypeError(f"Unsupported type {type(value)}: not an array of the device")
     return value
@@ -162,86 +192,57 @@ def _parts(key):
     return key if isinstance(key, tuple) else (key,)
 
 
-class _UFunc:
-    """A function of elements: broadcasting, `out`, and no `where`."""
+# Functions and methods: CuPy's, with NumPy's of the same name for the numbers
 
-    def __init__(self, of_numpy):
-        self._of_numpy = of_numpy
-
-    def __call__(self, *args, out=None):
-        if out is None:
-            return _device(self._of_numpy(*map(_host, args)))
-        self._of_numpy(*map(_host, args), out=_host(out))
-        return out
-
-
-class _Maximum(_UFunc):
-    """With one method, `reduce`."""
-
-    def reduce(self, a, axis=0, keepdims=False):
-        return a.max(axis=axis, keepdims=keepdims)
+FUNCTIONS = [
+    "arange(start, stop=None, step=1)", "ascontiguousarray(a)", "concatenate(tup, axis=0)",
+    "copyto(dst, src, *, where)", "cumsum(a, axis)", "flatnonzero(a)", "full(shape, fill_value, dtype=None)",
+    "ones(shape, dtype=float)", "partition(a, kth, axis)", "repeat(a, repeats, axis)", "sort(a, axis)",
+    "take_along_axis(a, indices, axis)", "where(condition, x, y)", "zeros(shape, dtype=float)",
+    "zeros_like(a)",
+]  # fmt: skip
+METHODS = [
+    "all(axis=None)", "argmax(axis=None)", "astype(dtype)", "copy()", "max(axis=None, keepdims=False)",
+    "mean(axis=None, keepdims=False)", "min(axis=None, keepdims=False)", "reshape(*shape)",
+    "sum(axis=None, keepdims=False)", "swapaxes(axis1, axis2)", "view(dtype)",
+]  # fmt: skip
 
 
-class _Add(_UFunc):
-    """Of the methods of ufuncs the package uses `at` and `reduce`, of `add` and `maximum` only."""
+def _standing_for(text, compute=None):
+    """The name, and a function or method of these parameters that CuPy is asked about."""
+    name, _, parameters = text[:-1].partition("(")
+    signature = inspect.signature(eval(f"lambda {parameters}: None"))
 
-    def at(self, a, indices, b):
-        self._of_numpy.at(_host(a), _host(indices), _host(b))
+    def function(*args, **kwargs):
+        bound = signature.bind(*args, **kwargs)
+        bound.arguments |= {key: _host(part) for key, part in bound.arguments.items() if key != "shape"}
+        ask(sys.modules[__name__], name, *args, **kwargs)
+        return _device((compute or getattr(np, name))(*bound.args, **bound.kwargs))
 
-    def reduce(self, a, axis=0, keepdims=False):
-        return a.sum(axis=axis, keepdims=keepdims)
+    def method(self, *args, **kwargs):
+        signature.bind(*args, **kwargs)
+        ask(self, name, *args, **kwargs)
+        return _device(getattr(self._host, name)(*args, **kwargs))
 
-
-def _operators(**ufuncs):
-    """Write the operators of `ndarray`: a + b, b + a and a += b, each through its ufunc."""
-
-    def write(name, ufunc):
-        def forwards(self, other):
-            return ufunc(self, other)
-
-        def reflected(self, other):
-            return ufunc(other, self)
-
-        def in_place(self, other):
-            return ufunc(self, other, out=self)
-
-        setattr(ndarray, f"__{name}__", forwards)
-        setattr(ndarray, f"__r{name}__", reflected)
-        setattr(ndarray, f"__i{name}__", in_place)
-
-    for name, ufunc in ufuncs.items():
-        write(name, ufunc)
+    function.__signature__ = method.__signature__ = signature
+    return name, method if text in METHODS else function
 
 
-def _comparisons_and_signs(**ufuncs):
-    """Write a == b, a < b, -a and the like."""
-    for name, ufunc in ufuncs.items():
-        setattr(ndarray, f"__{name}__", lambda *args, ufunc=ufunc: ufunc(*args))
+def _unwritten(shape, dtype=float):
+    """Uninitialised memory: NaN where the type has one, so that reading it shows."""
+    return np.full(shape, np.nan if np.dtype(dtype).kind in "fc" else 99, dtype)
 
 
-add, multiply, divide = _Add(np.add), _UFunc(np.multiply), _UFunc(np.divide)
-maximum, minimum, matmul = _Maximum(np.maximum), _UFunc(np.minimum), _UFunc(np.matmul)
-exp, log, sqrt, tanh = _UFunc(np.exp), _UFunc(np.log), _UFunc(np.sqrt), _UFunc(np.tanh)
-sin, cos, isfinite = _UFunc(np.sin), _UFunc(np.cos), _UFunc(np.isfinite)
-
-_operators(
-    add=add, mul=multiply, truediv=divide, matmul=matmul, sub=_UFunc(np.subtract), pow=_UFunc(np.power),
-    **{"and": _UFunc(np.bitwise_and), "or": _UFunc(np.bitwise_or)},
-)  # fmt: skip
-_comparisons_and_signs(
-    eq=_UFunc(np.equal), ne=_UFunc(np.not_equal), lt=_UFunc(np.less), le=_UFunc(np.less_equal),
-    gt=_UFunc(np.greater), ge=_UFunc(np.greater_equal),
-    neg=_UFunc(np.negative), abs=_UFunc(np.absolute), invert=_UFunc(np.invert),
-)  # fmt: skip
+globals().update(map(_standing_for, FUNCTIONS))
+for _name, _method in map(_standing_for, METHODS):
+    setattr(ndarray, _name, _method)
+empty = _standing_for("empty(shape, dtype=float)", _unwritten)[1]
+empty_like = _standing_for("empty_like(prototype)", lambda a: _unwritten(a.shape, a.dtype))[1]
 
 
-def get_array_module(*args):
-    return sys.modules[__name__] if any(isinstance(arg, ndarray) for arg in args) else np
-
-
-def array(a):
+def array(obj):
     """A copy on the device, of an array of either side or of numbers."""
-    return ndarray(np.array(a._host if isinstance(a, ndarray) else a))
+    return ndarray(np.array(obj._host if isinstance(obj, ndarray) else obj))
 
 
 def asarray(a):
@@ -255,70 +256,66 @@ def asnumpy(a):
     return a.get() if isinstance(a, ndarray) else np.asarray(a)
 
 
-def arange(*args):
-    return ndarray(np.arange(*args))
+def get_array_module(*args):
+    return sys.modules[__name__] if any(isinstance(arg, ndarray) for arg in args) else np
 
 
-def empty(shape, dtype=float):
-    """Uninitialised memory: NaN where the type has one, so that reading it shows."""
-    return ndarray(np.full(shape, np.nan if np.dtype(dtype).kind in "fc" else 99, dtype))
+# Functions of elements, and the operators that are written with them
 
 
-def empty_like(a):
-    return ndarray(np.full_like(_host(a), np.nan))
+class _UFunc:
+    """Broadcasting, and `out`."""
+
+    def __init__(self, name):
+        self.name, self._of_numpy = name, getattr(np, name)
+
+    def __call__(self, *args, **out):
+        _OUT.bind(**out)
+        host, host_out = _host(args), {key: _host(value) for key, value in out.items()}
+        ask(sys.modules[__name__], self.name, *args, **out)
+        found = self._of_numpy(*host, **host_out)
+        return out.get("out", _device(found))
 
 
-def zeros(shape, dtype=float):
-    return ndarray(np.zeros(shape, dtype))
+_OUT = inspect.signature(lambda *, out=None: None)
 
 
-def zeros_like(a):
-    return ndarray(np.zeros_like(_host(a)))
+class _Add(_UFunc):
+    """Of the methods of ufuncs the package uses `at` and `reduce`, of `add` only."""
+
+    def at(self, a, indices, b):
+        self._of_numpy.at(_host(a), _host(indices), _host(b))
+        ask(self, "at", a, indices, b)
+
+    def reduce(self, array, axis=0, keepdims=False):
+        ask(self, "reduce", array, axis=axis, keepdims=keepdims)
+        return _device(self._of_numpy.reduce(_host(array), axis=axis, keepdims=keepdims))
 
 
-def ones(shape, dtype=float):
-    return ndarray(np.ones(shape, dtype))
+UFUNCS = [
+    "absolute", "add", "bitwise_and", "bitwise_or", "cos", "divide", "equal", "exp", "greater",
+    "greater_equal", "invert", "isfinite", "less", "less_equal", "log", "matmul", "maximum", "minimum",
+    "multiply", "negative", "not_equal", "power", "sin", "sqrt", "subtract", "tanh",
+]  # fmt: skip
+globals().update({name: _Add(name) if name == "add" else _UFunc(name) for name in UFUNCS})
+
+OPERATORS = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "pow": "power",
+    "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or",
+}  # fmt: skip
+COMPARISONS_AND_SIGNS = {
+    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
+    "ge": "greater_equal", "neg": "negative", "abs": "absolute", "invert": "invert",
+}  # fmt: skip
 
 
-def full(shape, fill_value, dtype=None):
-    return ndarray(np.full(shape, _host(fill_value), dtype))
+def _write(operator, ufunc):
+    """a + b or -a, and where there are such: b + a and a += b. Each through its ufunc."""
+    setattr(ndarray, f"__{operator}__", lambda *args: ufunc(*args))
+    if operator in OPERATORS:
+        setattr(ndarray, f"__r{operator}__", lambda self, other: ufunc(other, self))
+        setattr(ndarray, f"__i{operator}__", lambda self, other: ufunc(self, other, out=self))
 
 
-def concatenate(arrays, axis=0):
-    return ndarray(np.concatenate([_host(a) for a in arrays], axis))
-
-
-def ascontiguousarray(a):
-    return ndarray(np.ascontiguousarray(_host(a)))
-
-
-def repeat(a, repeats, axis):
-    return ndarray(np.repeat(_host(a), repeats, axis))
-
-
-def sort(a, axis):
-    return ndarray(np.sort(_host(a), axis))
-
-
-def partition(a, kth, axis):
-    return ndarray(np.partition(_host(a), kth, axis))
-
-
-def flatnonzero(a):
-    return ndarray(np.flatnonzero(_host(a)))
-
-
-def cumsum(a, axis):
-    return ndarray(np.cumsum(_host(a), axis))
-
-
-def take_along_axis(a, indices, axis):
-    return ndarray(np.take_along_axis(_host(a), _host(indices), axis))
-
-
-def where(condition, x, y):
-    return _device(np.where(_host(condition), _host(x), _host(y)))
-
-
-def copyto(dst, src, where):
-    np.copyto(_host(dst), _host(src), where=_host(where))
+for _operator, _name in (OPERATORS | COMPARISONS_AND_SIGNS).items():
+    _write(_operator, globals()[_name])

@@ -4,6 +4,7 @@ import types
 
 import numpy as np
 import pytest
+import standin_cupy
 
 from npformer import AdamState, array_module, available_backends, to_backend, to_numpy
 
@@ -23,72 +24,48 @@ def test_a_loaded_cupy_is_asked_and_never_imported(monkeypatch):
     assert array_module("on the host") is np
 
 
-def fake_cupy(gpu):
-    """As much of CuPy as `to_backend` touches: an import that works, and kernels that run or do not."""
-    cupy = types.ModuleType("cupy")
-
-    class DeviceArray:
-        def __init__(self, host):
-            self.host = host
-
-        def get(self):
-            return self.host
-
-        def __matmul__(self, other):
-            return DeviceArray(self.host @ other.host)
-
-        def sum(self):
-            if not gpu:
-                raise OSError("no CUDA-capable device is detected\nand more lines")
-            return self.host.sum()
-
-    cupy.ndarray = DeviceArray
-    cupy.get_array_module = lambda *arrays: cupy if any(isinstance(a, DeviceArray) for a in arrays) else np
-    cupy.ones = lambda shape: DeviceArray(np.ones(shape))
-    cupy.asarray = lambda a: a if isinstance(a, DeviceArray) else DeviceArray(a)
-    return cupy
-
-
 def test_moving_a_tree_there_and_back(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cupy", fake_cupy(gpu=True))
+    monkeypatch.setitem(sys.modules, "cupy", standin_cupy)
     assert available_backends() == ("numpy", "cupy")
     tree = AdamState(3, (np.ones(2), None), np.zeros(1))
     there = to_backend(tree, "cupy")
-    assert there.step == 3 and there.m[1] is None and there.m[0].get() is tree.m[0]
-    assert to_backend(there, "cupy").v is there.v
+    assert there.step == 3 and there.m[1] is None and type(there.v) is standin_cupy.ndarray
+    assert to_backend(there, "cupy").v is there.v and array_module(tree.v, there.v) is standin_cupy
     back = to_numpy(there)
-    assert back.m[0] is tree.m[0] and back.step == 3
+    assert (back.m[0] == tree.m[0]).all() and type(back.v) is np.ndarray and back.step == 3
 
 
-def test_a_gpu_that_does_not_answer_is_told_from_a_cupy_that_is_not_there(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cupy", fake_cupy(gpu=False))
-    assert available_backends() == ("numpy",)
-    with pytest.raises(
-        RuntimeError, match=r"^to_backend: CuPy is installed, but no GPU answers: OSError: no CUDA-cap"
-    ):
-        to_backend(np.ones(1), "cupy")
-    monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(RuntimeError, match=r"^to_backend: CuPy is not installed; to get it: pip install"):
-        to_backend(np.ones(1), "cupy")
+ERRORS = [
+    OSError("no CUDA-capable device is detected\nand more lines"),
+    RuntimeError(), OSError("\n"), ImportError("libcublas.so.12\nnot found"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("error", [RuntimeError(), OSError("\n"), ImportError("libcublas.so.12\nnot found")])
-def test_an_error_without_words_is_told_too(monkeypatch, error):
-    cupy = types.ModuleType("cupy")
-
-    def ones(shape):
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("place", ["ones", "ndarray.__matmul__", "exp", "add.at", "ndarray.item"])
+def test_a_gpu_counts_when_a_softmax_a_product_and_a_scatter_ran(monkeypatch, error, place):
+    def fails(*args, **kwargs):
         raise error
 
-    cupy.ones = ones
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
-    with pytest.raises(RuntimeError, match=f"no GPU answers: {type(error).__name__}: ") as caught:
+    monkeypatch.setitem(sys.modules, "cupy", standin_cupy)
+    monkeypatch.setattr(f"standin_cupy.{place}", fails)
+    assert available_backends() == ("numpy",)
+    reason = f"to_backend: CuPy is installed, but no GPU answers: {type(error).__name__}: "
+    with pytest.raises(RuntimeError, match="^" + reason) as caught:
         to_backend(np.ones(1), "cupy")
     assert "\n" not in str(caught.value)
 
 
+def test_a_cupy_that_is_not_there_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    assert available_backends() == ("numpy",)
+    with pytest.raises(RuntimeError, match=r"^to_backend: CuPy is not installed; to get it: pip install"):
+        to_backend(np.ones(1), "cupy")
+
+
 def test_only_arrays_are_taken_for_arrays(monkeypatch):
     """A queue has a .get() too, which would wait for ever."""
-    monkeypatch.setitem(sys.modules, "cupy", fake_cupy(gpu=True))
+    monkeypatch.setitem(sys.modules, "cupy", standin_cupy)
     waiting = queue.Queue()
     tree = (waiting, "a word", 3)
     assert to_numpy(tree) == tree and to_backend(tree, "cupy") == tree

@@ -81,9 +81,15 @@ class ThisEnvironment(AsyncKernelManager):
         return KernelSpecManager(kernel_dirs=[])
 
 
-def execute(notebook, folder):
-    """A copy with fresh outputs, run in an empty folder."""
+def execute(notebook, folder, again=False):
+    """A copy with fresh outputs, run in an empty folder.
+
+    With `again` the same kernel then runs each code cell twice more, from the last one up, as a class that
+    goes back: no cell may need what a later one has overwritten, or what it has overwritten itself.
+    """
     executed = copy.deepcopy(notebook)
+    if again:
+        executed.cells += [copy.deepcopy(cell) for _, cell in code_cells(notebook)[::-1] for _ in range(2)]
     client = NotebookClient(
         executed,
         kernel_name="python3",
@@ -97,6 +103,7 @@ def execute(notebook, folder):
     # stand-in for an output widget talks to the kernel while it listens, and sometimes misses the answer.)
     client.widget_registry = {}
     client.execute(env={**os.environ, "IPYTHONDIR": str(folder / "ipython")})
+    executed.cells = executed.cells[: len(notebook.cells)]
     return normalised(executed)
 
 
@@ -264,8 +271,9 @@ def test_a_notebook_runs_and_shows_what_the_file_shows(path, tmp_path):
     if path.name == MODEL_LESSON and not all(find_spec(name) for name in PACKAGES):
         pytest.skip(f"lesson 8 needs a published model: {GET_MODEL}")
     committed = read(path)
-    executed = execute(committed, tmp_path)
-    if os.environ.get("NPFORMER_REWRITE") == "1":
+    rewrite = os.environ.get("NPFORMER_REWRITE") == "1"
+    executed = execute(committed, tmp_path, again=not rewrite)
+    if rewrite:
         nbformat.write(with_kept_outputs(committed, executed), path)
         return
     difference = notebook_difference(committed, executed)
@@ -556,6 +564,17 @@ def naming_its_software():
 
 def bare_picture():
     return nbformat.v4.new_output("display_data", data={"image/png": png(drawing(80))})
+
+
+@pytest.mark.parametrize(
+    "sources", [("x = 1", "1 / x", "x = 0"), ("x = 1", "x = 1 / (x if x < 2 else 0) + 1")]
+)
+def test_a_cell_that_another_or_itself_has_spoilt_is_caught(sources, tmp_path):
+    notebook = lesson_of(len(sources))
+    for (_, cell), source in zip(code_cells(notebook), sources, strict=True):
+        cell.source = source
+    with pytest.raises(CellExecutionError, match="ZeroDivisionError"):
+        execute(notebook, tmp_path, again=True)
 
 
 def test_a_notebook_is_executed_in_this_environment_and_its_errors_are_raised(tmp_path):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from npformer.exercises import list_exercises, show
-from npformer.exercises.bank import TOPICS, bank
+from npformer.exercises.topics import bank
 
 LESSONS = Path(__file__).resolve().parents[2] / "notebooks"
 OPENING = """\
@@ -20,8 +20,9 @@ HEAD = "| exercise | kind | level | task | taught in |\n|---|---|---:|---|---|\n
 
 def exercise_list() -> str:
     """The page, a table for each topic."""
+    topics = dict.fromkeys(task.topic for task in bank().values())
     tables = [
-        f"## {SHORT.get(topic, topic.capitalize())}\n\n{HEAD}{''.join(rows(topic))}" for topic in TOPICS
+        f"## {SHORT.get(topic, topic.capitalize())}\n\n{HEAD}{''.join(rows(topic))}" for topic in topics
     ]
     return "\n".join([OPENING.format(count=len(bank())), *tables])
 

@@ -6,15 +6,14 @@ show("pe.entry@Ada")                # Ada's own numbers; without a name, the sta
 check("pe.entry@Ada", 0.841)        # the answer; level=2 adds a question, level=3 where to read
 """
 
-from npformer.exercises.bank import Exercise, bank, find, progress
-from npformer.exercises.checking import check
-from npformer.exercises.computed import posed
-from npformer.exercises.result import Result
+from npformer.exercises.reply import Result, check, progress
+from npformer.exercises.task import Task
+from npformer.exercises.topics import bank, find
 
 __all__ = ["Result", "check", "hint", "list_exercises", "progress", "show"]
 
 
-class Exercises(tuple[Exercise, ...]):
+class Exercises(tuple[Task, ...]):
     """The bank in order of difficulty; a table when printed."""
 
     def __str__(self) -> str:
@@ -52,12 +51,8 @@ def show(exercise_id: str) -> Text:
     (Columns are counted from 0, angles are in radians.) Three decimals.
     Answer with a number.
     """
-    exercise, name = find(exercise_id)
-    if exercise.recipe:
-        exercise = exercise._replace(
-            task=exercise.task.format(**posed(exercise.recipe, exercise.id, name).given)
-        )
-    return Text(exercise)
+    task, name = find(exercise_id)
+    return Text(task.told(name))
 
 
 def hint(exercise_id: str) -> Text:
@@ -67,5 +62,5 @@ def hint(exercise_id: str) -> Text:
     Find the pair first: i = j // 2. The angle is p / 10000^(2i/d_model).
     Read "Attention Is All You Need", section 3.5.
     """
-    exercise, _ = find(exercise_id)
-    return Text(f"{exercise.hint}\nRead {exercise.read}.")
+    task, _ = find(exercise_id)
+    return Text(f"{task.hint}\nRead {task.read}.")

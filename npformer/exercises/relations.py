@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.runs import size
+from npformer.exercises.probe import Trial, size
 
 EXACT = 2e-5  # of the largest number: float32 answers are looked at too
 
@@ -25,16 +25,6 @@ class Seen(NamedTuple):
     asks: str
 
 
-class View(NamedTuple):
-    """One output on every probe: what came back, what is right, the arguments and sizes by name."""
-
-    found: tuple[Array, ...]
-    right: tuple[Array, ...]
-    arguments: tuple[dict[str, Any], ...]
-    sizes: tuple[dict[str, int], ...]
-    landmarks: dict[str, Callable[..., Any]]
-
-
 def close(a: Array, b: Array) -> bool:
     """Equal to the last digits that float32 has."""
     if a.shape != b.shape:
@@ -43,7 +33,7 @@ def close(a: Array, b: Array) -> bool:
         return bool(np.allclose(a, b, rtol=0, atol=EXACT * size(b), equal_nan=True))
 
 
-def holds(view: View, made: Callable[[Array], Array]) -> bool:
+def holds(view: Trial, made: Callable[[Array], Array]) -> bool:
     """Whether the answer is what `made` makes of the right one, on every probe."""
     try:
         return all(close(a, np.asarray(made(b), float)) for a, b in zip(view.found, view.right, strict=True))
@@ -51,12 +41,7 @@ def holds(view: View, made: Callable[[Array], Array]) -> bool:
         return False
 
 
-def first_relation(view: View) -> Seen | None:
-    """The first relation that holds, the most telling ones first."""
-    return next((seen for look in LOOKS if (seen := tried(look, view)) is not None), None)
-
-
-def tried(look: Callable[..., Seen | None], *args: Any) -> Seen | None:
+def tried(look: Callable[..., Any], *args: Any) -> Any:
     """What a look sees; nothing where an answer of an odd shape makes it stumble."""
     try:
         return look(*args)
@@ -67,7 +52,7 @@ def tried(look: Callable[..., Seen | None], *args: Any) -> Seen | None:
 # --- form ------------------------------------------------------------------------------------------
 
 
-def no_entries(view: View) -> Seen | None:
+def no_entries(view: Trial) -> Seen | None:
     """An array without a single entry."""
     empty = [a for a, b in zip(view.found, view.right, strict=True) if b.size and not a.size]
     if not empty:
@@ -75,7 +60,7 @@ def no_entries(view: View) -> Seen | None:
     return Seen(f"{{it}} has no entries: its shape is {empty[0].shape}.", "Which line fills it?")
 
 
-def coarse(view: View) -> Seen | None:
+def coarse(view: Trial) -> Seen | None:
     """The right numbers, as the few digits of float16 give them."""
     pairs = list(zip(view.found, view.right, strict=True))
     if any(a.shape != b.shape or not np.isfinite(a).all() for a, b in pairs):
@@ -91,7 +76,7 @@ def coarse(view: View) -> Seen | None:
     )
 
 
-def nothing_finite(view: View) -> Seen | None:
+def nothing_finite(view: Trial) -> Seen | None:
     """Not one number: nothing can be compared."""
     if any(
         np.isfinite(a).any() or not np.isfinite(b).all() for a, b in zip(view.found, view.right, strict=True)
@@ -100,7 +85,7 @@ def nothing_finite(view: View) -> Seen | None:
     return Seen("{it} is NaN or infinite everywhere.", _NOT_FINITE)
 
 
-def not_finite(view: View) -> Seen | None:
+def not_finite(view: Trial) -> Seen | None:
     """NaN or infinities among the numbers."""
     pairs = [(a, b) for a, b in zip(view.found, view.right, strict=True) if a.shape == b.shape]
     bad = [(a, ~np.isfinite(a) & np.isfinite(b)) for a, b in pairs]
@@ -114,7 +99,7 @@ def not_finite(view: View) -> Seen | None:
     return Seen(f"{{it}} is {what} where a number is asked for{where}{others}.", _NOT_FINITE)
 
 
-def only_not_finite(view: View) -> Seen | None:
+def only_not_finite(view: Trial) -> Seen | None:
     """NaN or infinities among numbers that are right."""
     seen = not_finite(view)
     return seen if seen and "all other numbers agree" in seen.says else None
@@ -139,14 +124,14 @@ def _where(bad: Array) -> str:
 _NOT_FINITE = "Which line divides by 0, or takes a root, a logarithm or exp of what has none?"
 
 
-def zeros(view: View) -> Seen | None:
+def zeros(view: Trial) -> Seen | None:
     """Nothing but zeros."""
     if any(a.size == 0 or a.any() for a in view.found):
         return None
     return Seen("{it} is 0 everywhere.", "Which line fills it, and is that line reached?")
 
 
-def other_axes(view: View) -> Seen | None:
+def other_axes(view: Trial) -> Seen | None:
     """The right numbers with other axes: of length 1, transposed, flattened."""
     ndim = view.right[0].ndim
     if all(a.shape != b.shape and a.size == b.size for a, b in zip(view.found, view.right, strict=True)):
@@ -174,7 +159,7 @@ def other_axes(view: View) -> Seen | None:
     return None
 
 
-def _squeezed(view: View) -> bool:
+def _squeezed(view: Trial) -> bool:
     return all(
         a.squeeze().shape == b.squeeze().shape and close(a.squeeze(), b.squeeze())
         for a, b in zip(view.found, view.right, strict=True)
@@ -188,7 +173,7 @@ def _axes(ndim: int) -> Iterator[tuple[int, ...]]:
 _HOWS: dict[str, Callable[..., Any]] = {"sum": np.sum, "mean": np.mean}
 
 
-def reduced(view: View) -> Seen | None:
+def reduced(view: Trial) -> Seen | None:
     """A sum that is missing, or one too many."""
     for how, f in _HOWS.items():
         for axes in _axes(view.found[0].ndim):
@@ -211,7 +196,7 @@ def _listed(axes: tuple[int, ...]) -> str:
     return " and ".join(map(str, axes))
 
 
-def short(view: View) -> Seen | None:
+def short(view: Trial) -> Seen | None:
     """Rows missing or too many, in another order, or one entry of an axis alone."""
     for axis in range(view.right[0].ndim):
         name = _entries(axis, view.right[0].ndim)
@@ -233,7 +218,7 @@ def short(view: View) -> Seen | None:
     return None
 
 
-def _end_that_is_right(view: View, axis: int) -> str:
+def _end_that_is_right(view: Trial, axis: int) -> str:
     """Which end of an axis that is too long holds the right numbers: "first", "last" or ""."""
     pairs = list(zip(view.found, view.right, strict=True))
     if any(a.ndim != b.ndim or a.shape[axis] < b.shape[axis] for a, b in pairs):
@@ -271,7 +256,7 @@ def _cuts(axis: int) -> Iterator[tuple[str, Callable[[Array], Array]]]:
     yield "the {0} stand one place too early: the first comes last.", partial(np.roll, shift=-1, axis=axis)
 
 
-def truths(view: View) -> Seen | None:
+def truths(view: Trial) -> Seen | None:
     """True and False: exchanged, True everywhere, or which of the two stands where it should not."""
     pairs = list(zip(view.found, view.right, strict=True))
     if any(a.shape != b.shape or a.size < 2 or not _two_valued(b) for a, b in pairs):
@@ -308,7 +293,7 @@ def _shown_or_hidden(pairs: list[tuple[Array, Array]]) -> Seen:
 # --- something else that the solution holds --------------------------------------------------------
 
 
-def landmark(view: View) -> Seen | None:
+def landmark(view: Trial) -> Seen | None:
     """The answer is an argument, or what another line of the solution holds."""
     things = {f"the argument {name} itself": partial(_pick, name) for name in view.arguments[0]}
     things |= {name: partial(_called, f) for name, f in view.landmarks.items()}
@@ -336,7 +321,7 @@ def _called(f: Callable[..., Any], arguments: dict[str, Any]) -> Any:
 # --- one number between the two --------------------------------------------------------------------
 
 
-def factor(view: View) -> Seen | None:
+def factor(view: Trial) -> Seen | None:
     """One constant factor a probe, and its name."""
     ratios = [ratio(a, b) for a, b in zip(view.found, view.right, strict=True)]
     if not all(ratios):
@@ -362,7 +347,7 @@ def factor(view: View) -> Seen | None:
     )
 
 
-def _factor_of_a_landmark(view: View) -> Seen | None:
+def _factor_of_a_landmark(view: Trial) -> Seen | None:
     for words, thing in view.landmarks.items():
         pairs = zip(view.found, view.arguments, strict=True)
         ratios = [ratio(a, np.asarray(_called(thing, args))) for a, args in pairs]
@@ -375,7 +360,7 @@ def _factor_of_a_landmark(view: View) -> Seen | None:
     return None
 
 
-def _proportional_to(view: View, thing: Callable[..., Any]) -> bool:
+def _proportional_to(view: Trial, thing: Callable[..., Any]) -> bool:
     """Whether the right answer is a multiple of it, too."""
     pairs = zip(view.right, view.arguments, strict=True)
     return all(b.size > 1 and ratio(b, np.asarray(_called(thing, args))) for b, args in pairs)
@@ -483,7 +468,7 @@ FUNCTIONS: dict[str, tuple[Callable[[Array], Any], str]] = {
 }
 
 
-def cut_at_zero(view: View) -> Seen | None:
+def cut_at_zero(view: Trial) -> Seen | None:
     """The right numbers, with the negative ones cut off at 0."""
     if not holds(view, partial(np.maximum, 0)):
         return None
@@ -491,7 +476,7 @@ def cut_at_zero(view: View) -> Seen | None:
     return Seen(says, "How often is anything cut at 0?")
 
 
-def function_of(view: View) -> Seen | None:
+def function_of(view: Trial) -> Seen | None:
     """A known function of the right answer."""
     for says, (made, asks) in FUNCTIONS.items():
         with np.errstate(all="ignore"):
@@ -500,7 +485,7 @@ def function_of(view: View) -> Seen | None:
     return None
 
 
-def _tells(view: View) -> bool:
+def _tells(view: Trial) -> bool:
     """Whether most answers hold two numbers at least: one number alone fits many relations."""
     plain = [a.size > 1 and np.unique(a).size < 2 for a in view.found]
     return 2 * sum(plain) < len(plain)
@@ -511,7 +496,7 @@ def _tells(view: View) -> bool:
 _TIMES = {1.0: "", -1.0: "-", 2.0: "2 times ", -2.0: "-2 times ", 0.5: "half of ", -0.5: "minus half of "}
 
 
-def added(view: View) -> Seen | None:
+def added(view: Trial) -> Seen | None:
     """The right answer plus a constant, an argument, or a number for each row."""
     if any(a.shape != b.shape for a, b in zip(view.found, view.right, strict=True)):
         return None
@@ -565,7 +550,7 @@ def _is(rest: Array, times: float, value: Any) -> bool:
     return bool(wanted.any()) and bool(np.abs(rest - wanted).max() <= EXACT * size(wanted))
 
 
-def multiplied(view: View) -> Seen | None:
+def multiplied(view: Trial) -> Seen | None:
     """The right answer times or divided by an argument, entry by entry."""
     for name, value in view.arguments[0].items():
         if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
@@ -587,7 +572,7 @@ def _times(made: Callable[..., Any], a: Array, b: Array, value: Array) -> bool:
         return False
 
 
-def unfilled(view: View) -> Seen | None:
+def unfilled(view: Trial) -> Seen | None:
     """Right where it is not 0: some places were never filled, or were left too early."""
     pairs = list(zip(view.found, view.right, strict=True))
     if any(a.shape != b.shape or a.ndim < 1 for a, b in pairs):
@@ -616,7 +601,7 @@ def _in_empty_lines(found: Array, right: Array) -> bool:
     return not (empty & ~np.logical_or.reduce(np.broadcast_arrays(*lines, empty)[:-1])).any()
 
 
-def affine(view: View) -> Seen | None:
+def affine(view: Trial) -> Seen | None:
     """The right numbers times one number, plus another one."""
     pairs = list(zip(view.found, view.right, strict=True))
     if any(a.shape != b.shape or a.size < 4 or not np.isfinite(a).all() for a, b in pairs):
@@ -633,7 +618,7 @@ def affine(view: View) -> Seen | None:
     )
 
 
-def permuted(view: View) -> Seen | None:
+def permuted(view: Trial) -> Seen | None:
     """The right rows, columns or heads, in another order."""
     pairs = list(zip(view.found, view.right, strict=True))
     if any(a.shape != b.shape or a.ndim < 2 for a, b in pairs):
@@ -656,7 +641,7 @@ def _order(found: Array, right: Array) -> list[int]:
     return places if min(places) >= 0 else []
 
 
-def shuffled(view: View) -> Seen | None:
+def shuffled(view: Trial) -> Seen | None:
     """All the right numbers, in other places."""
     pairs = list(zip(view.found, view.right, strict=True))
     if any(a.shape != b.shape or a.size < 2 for a, b in pairs):
@@ -669,7 +654,7 @@ def shuffled(view: View) -> Seen | None:
     )
 
 
-def by_part(view: View) -> Seen | None:
+def by_part(view: Trial) -> Seen | None:
     """One factor or one number for each row, or for each column."""
     pairs = list(zip(view.found, view.right, strict=True))
     if any(a.shape != b.shape or a.ndim < 2 or min(a.shape) < 2 for a, b in pairs):
@@ -688,7 +673,7 @@ def by_part(view: View) -> Seen | None:
     return None
 
 
-def same_for_all(view: View) -> Seen | None:
+def same_for_all(view: Trial) -> Seen | None:
     """One and the same array added to every sentence."""
     pairs = list(zip(view.found, view.right, strict=True))
     if any(a.shape != b.shape or a.ndim < 3 or len(a) < 2 for a, b in pairs):
@@ -711,7 +696,7 @@ def _proportional(a: Array, b: Array, axis: int) -> bool:
     return bool(np.abs(a - c * b).max() <= EXACT * size(a))
 
 
-def along(view: View, directions: dict[str, Callable[..., Any]]) -> Seen | None:
+def along(view: Trial, directions: dict[str, Callable[..., Any]]) -> Seen | None:
     """Each row is right up to a multiple of a known direction: a term is missing or has another weight."""
     for name, direction in directions.items():
         triples = zip(view.found, view.right, view.arguments, strict=True)
@@ -727,7 +712,7 @@ def along(view: View, directions: dict[str, Callable[..., Any]]) -> Seen | None:
     return None
 
 
-LOOKS: tuple[Callable[[View], Seen | None], ...] = (
+LOOKS: tuple[Callable[[Trial], Seen | None], ...] = (
     zeros,
     other_axes,
     reduced,

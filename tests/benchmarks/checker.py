@@ -12,7 +12,8 @@ import time
 import numpy as np
 
 from npformer.exercises import check
-from npformer.exercises.mistakes import FAMILIES
+from npformer.exercises.task import Code
+from npformer.exercises.topics import bank
 
 
 def noisy(right):
@@ -39,8 +40,8 @@ def cpu(exercise, answer, repeats=9):
 
 def main():
     print(f"{'exercise':24} {'right':>9} {'wrong':>9}")
-    for name, family in FAMILIES.items():
-        times = [1e3 * cpu(name, answer) for answer in (family.function, noisy(family.function))]
+    for name, right in ((task.id, task.solved()) for task in bank().values() if isinstance(task, Code)):
+        times = [1e3 * cpu(name, answer) for answer in (right, noisy(right))]
         print(f"{name:24} {times[0]:6.1f} ms {times[1]:6.1f} ms")
 
 

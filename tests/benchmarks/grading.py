@@ -13,7 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from npformer.exercises.grader.grading import Journal, grade, write_csv
+from npformer.grader.hand_ins import hand_ins
+from npformer.grader.marks import assignment_of, write_rows
+from npformer.grader.run import Journal, grade
 
 RIGHT = {
     "pe_table": """(n, d_model):
@@ -81,8 +83,8 @@ def measure(count, workers):
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         own = time.process_time()
         with Journal(out) as journal:
-            rows = grade(folder, IDS, workers=workers, journal=journal)
-        write_csv(rows, out)
+            rows = grade(hand_ins(folder), IDS, workers=workers, journal=journal)
+        write_rows(rows, assignment_of(IDS), out)
         wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime + time.process_time() - own
         assert len(rows) == count * len(IDS)

@@ -20,7 +20,7 @@ import stranger_codings  # noqa: E402
 import student_codings  # noqa: E402
 
 from npformer.exercises import check  # noqa: E402
-from npformer.exercises.mistakes import words  # noqa: E402
+from npformer.exercises.topics import words  # noqa: E402
 
 # Mistakes that no output can tell apart. PE-BASE-1E8 and PE-BASE-100 are the other halves.
 SAME = {"PE-EXP-DOUBLED": "PE-BASE-1E8", "PE-EXP-NO-2": "PE-BASE-100"}

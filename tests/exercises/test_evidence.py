@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from labelled import own
 from later_strangers import (
     adam,
     grouped_query_attention,
@@ -18,9 +19,8 @@ from later_strangers import (
 )
 
 from npformer.exercises import check
-from npformer.exercises.grader.messages import Opaque
-from npformer.exercises.mistakes import FAMILIES
-from npformer.exercises.probes import subjects
+from npformer.exercises.topics import bank
+from npformer.grader.frames import Opaque
 
 TOP, GATE, GQA, RAT, ADAM, BACK = (
     "sample.top_p",
@@ -30,10 +30,6 @@ TOP, GATE, GQA, RAT, ADAM, BACK = (
     "adam.step",
     "layer_norm.backward",
 )
-
-
-def own(exercise):
-    return FAMILIES[exercise].function
 
 
 def changed_output(exercise, change):
@@ -216,7 +212,7 @@ def test_numbers_are_read_in_many_forms(kind):
 
 
 def test_a_threshold_is_not_read_as_another_argument():
-    for probe in subjects()[TOP].probes:
+    for probe in bank()[TOP].probe.calls:
         assert np.array_equal(own(TOP)(*probe), own(TOP)(probe[0], 1.001 * probe[1]))
     result = check(TOP, lambda p, share: nucleus(p, share**0.5))
     assert "root" not in result.evidence and "too many" in result.evidence

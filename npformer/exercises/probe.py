@@ -1,0 +1,333 @@
+"""A function on its probes: what came back, what went wrong, which arguments were changed.
+
+Probes are drawn so that no two relations coincide: all sizes of a probe differ and change from probe to
+probe, no array is symmetric, no two rows have their maximum in common.
+"""
+
+import copy
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.backend import Array
+
+TOLERANCE = 1e-4  # of max(1, the largest right entry): float32 and other orders of summation pass
+Arguments = tuple[Any, ...]
+Function = Callable[..., Any]
+
+
+class Probe(NamedTuple):
+    """What a code exercise is run on, and what its letters mean."""
+
+    arguments: str  # "x, gamma, mask=None"
+    outputs: tuple[str, ...]
+    calls: tuple[Arguments, ...]
+    sizes: str = ""  # "x: B T d_model; W_1: d_model d_ff", the axes of the arguments by name
+    unit: str = "row"  # what stands in a row of the first argument
+    outer: str = "sentence"  # what stands along axis 0 of an argument of three axes
+    by_column: bool = False  # whether columns that agree are named
+    neutral: dict[str, Any] = {}  # noqa: RUF012  # the value at which an argument does nothing
+    landmarks: dict[str, Function] = {}  # noqa: RUF012  # what a line of the solution holds, by its name
+    directions: dict[str, Function] = {}  # noqa: RUF012  # along which a row may be off, by their names
+    cancels: dict[str, Function] = {}  # noqa: RUF012  # changes of a call that the right answer does not see
+
+    @property
+    def names(self) -> list[str]:
+        """The arguments' names."""
+        return [name.split("=")[0] for name in self.arguments.split(", ")]
+
+    def sized(self, given: Arguments) -> dict[str, int]:
+        """The sizes of one call by name."""
+        sizes: dict[str, int] = {}
+        for part in filter(None, self.sizes.split("; ")):
+            name, _, axes = part.partition(": ")
+            value = given[self.names.index(name)]
+            lengths = value.shape if isinstance(value, np.ndarray) else [value]
+            sizes |= dict(zip(axes.split(), lengths, strict=True))
+        return sizes
+
+
+def normal(*shape: int, seed: int = 0) -> Array:
+    """Numbers for a probe: the same in every run."""
+    return np.random.default_rng([seed, *shape]).normal(size=shape)
+
+
+class Outcome(NamedTuple):
+    """What a run gave: arrays, or the error that ended it."""
+
+    arrays: tuple[Array, ...] = ()
+    error: str = ""  # one line, with the place in the student's own function
+    changed: tuple[str, ...] = ()  # arguments that are not what they were
+    empty: bool = False  # nothing came back: the stub, or a forgotten return
+    raw: Any = None  # what came back, before it was read as arrays
+    kind: str = ""  # the error's type
+
+
+class Unread(TypeError):
+    """What came back is not what was asked for; `raw` is kept for a closer look."""
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Neither the student's warnings nor NumPy's."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def call(function: Function, given: Arguments, names: list[str]) -> Any:
+    """The call as the signature writes it; an optional last argument may be one by name only."""
+    given = given[:-1] if given and given[-1] is None else given
+    try:
+        return function(*given)
+    except TypeError:
+        if names[-1] != "mask" or len(given) < len(names):
+            raise
+        try:
+            return function(*given[:-1], mask=given[-1])
+        except TypeError:
+            pass
+        raise
+
+
+def run(function: Function, given: Arguments, probe: Probe) -> Outcome:
+    """Call the function on copies of the arguments. Its warnings stay quiet, its errors become a line."""
+    fresh, raw = copy.deepcopy(given), None
+    try:
+        with quiet():
+            raw = _copied(call(function, fresh, probe.names))
+            if raw is None or raw is ...:
+                return Outcome(empty=True)
+            arrays = read(raw, probe.outputs)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) or _of_the_class_run(error):
+            raise
+        kind = named(error)
+        if kind == "NotImplementedError":
+            return Outcome(empty=True, kind=kind)
+        return Outcome(error=_one_line(error, kind), raw=raw, kind=kind)
+    pairs = zip(probe.names, given, fresh, strict=False)
+    changed = (name for name, a, b in pairs if isinstance(a, np.ndarray) and not np.array_equal(a, b))
+    return Outcome(arrays, changed=tuple(changed), raw=raw)
+
+
+def _copied(raw: Any) -> Any:
+    """A copy that later calls cannot change; a thing that cannot be copied, as a generator, itself."""
+    try:
+        return copy.deepcopy(raw)
+    except TypeError:
+        return raw
+
+
+def _of_the_class_run(error: BaseException) -> bool:
+    """Whether it is not the answer's: a process that has ended, told by the class run."""
+    return not isinstance(error, Exception) and type(error).__module__.startswith("npformer.")
+
+
+def named(error: BaseException) -> str:
+    """The type of an error, also of one that was told from another process."""
+    told = getattr(error, "type_name", None)
+    return told if isinstance(told, str) else type(error).__name__
+
+
+def read(raw: Any, outputs: tuple[str, ...]) -> tuple[Array, ...]:
+    """The arrays of an answer, one an output; gradients may come in tuples of tuples.
+
+    Raises Unread where the number of outputs is another one or an output is not an array of real numbers.
+    """
+    parts = [raw] if len(outputs) == 1 else list(_flat(raw))
+    if len(parts) != len(outputs):
+        raise Unread(f"{len(outputs)} outputs are asked for: {', '.join(outputs)}")
+    return tuple(as_array(name, part) for name, part in zip(outputs, parts, strict=True))
+
+
+def _flat(raw: Any) -> Iterator[Any]:
+    if isinstance(raw, tuple | list) and any(map(_holds_numbers, raw)):
+        for part in raw:
+            yield from _flat(part) if isinstance(part, tuple) else [part]
+    else:
+        yield raw
+
+
+def _holds_numbers(part: Any) -> bool:
+    """An array, a list, or what makes an array of itself, as the column of a table does; no single number."""
+    whole = isinstance(part, tuple | list) or hasattr(part, "__array__")
+    return whole and not isinstance(part, np.generic)
+
+
+def as_array(name: str, part: Any) -> Array:
+    """One output as an array of real numbers. Raises Unread where it is none."""
+    try:
+        array = np.array(part)
+        array = array.astype(float) if array.dtype == object else array
+    except (TypeError, ValueError, OverflowError):
+        raise Unread(_no_numbers(name, _type_name(part))) from None
+    if array.dtype.kind not in "fiub":
+        kind = "complex" if array.dtype.kind == "c" else "text" if array.dtype.kind in "US" else ""
+        raise Unread(_no_numbers(name, kind or _type_name(part)))
+    return array
+
+
+def _type_name(part: Any) -> str:
+    """The name of a type, also of a thing that has stayed in another process."""
+    name, told = type(part).__name__, getattr(part, "kind", None)
+    return told if name == "Opaque" and isinstance(told, str) else name
+
+
+def _no_numbers(name: str, kind: str) -> str:
+    return f"{name} is not an array of real numbers; its type is {kind}"
+
+
+def said(error: BaseException) -> str:
+    """An error's own message, if it can say one."""
+    try:
+        return str(getattr(error, "message", None) or error)
+    except Exception:
+        return ""
+
+
+def _one_line(error: BaseException, kind: str) -> str:
+    """The error and its line, counted from the first one of the student's function: never a traceback."""
+    line = " ".join(f"{kind}: {said(error)}".split())[:200].rstrip(": ")
+    if isinstance(told := getattr(error, "line", None), int):
+        return f"{line}, in line {told}"
+    own = [
+        (f.f_code, at) for f, at in traceback.walk_tb(error.__traceback__) if not _ours(f.f_code.co_filename)
+    ]
+    if not own:
+        return line
+    where, at = own[-1]
+    return f"{line}, in line {at - where.co_firstlineno + 1} of {where.co_name}"
+
+
+def _ours(path: str) -> bool:
+    """A file that the student did not write: the checker's or a library's."""
+    return path.startswith("<frozen") or any(path.startswith(str(prefix)) for prefix in _LIBRARIES)
+
+
+_LIBRARIES = (
+    __file__.rpartition("exercises")[0],
+    np.__file__.rpartition("numpy")[0],
+    copy.__file__.rpartition("copy")[0],
+)
+
+
+def same(a: Array, b: Array, tolerance: float = TOLERANCE) -> bool:
+    """Equal shapes and close numbers; NaN and infinities where the other has them."""
+    if a.shape != b.shape:
+        return False
+    a, b = a.astype(float), b.astype(float)
+    if not np.isfinite(b).all():
+        return bool(np.allclose(a, b, rtol=0, atol=tolerance * size(b), equal_nan=True))
+    return bool((np.abs(a - b) <= tolerance * size(b)).all())  # np.allclose, and several times as fast
+
+
+def size(b: Array) -> float:
+    """The largest number of an array, and at least 1."""
+    finite = np.abs(b[np.isfinite(b)])
+    return max(1.0, float(finite.max(initial=0)))
+
+
+def agreeing(found: Outcome, expected: Outcome) -> tuple[bool, ...]:
+    """For each output, whether it is as expected; after an error none is."""
+    if len(found.arrays) != len(expected.arrays):
+        return (False,) * max(len(found.arrays), len(expected.arrays))
+    return tuple(same(a, b) for a, b in zip(found.arrays, expected.arrays, strict=True))
+
+
+def same_outcome(found: Outcome, expected: Outcome, tolerance: float = TOLERANCE) -> bool:
+    """The same arrays, or an error in both."""
+    if not expected.arrays or not found.arrays:
+        return not expected.arrays and bool(found.error)
+    return all(same(a, b, tolerance) for a, b in zip(found.arrays, expected.arrays, strict=True))
+
+
+def returned_by_npformer(name: str, function: Function, probe: Probe) -> bool:
+    """Whether the answer is what npformer's own function for the very thing asked returned."""
+    made: list[Any] = []
+
+    def watch(frame: Any, event: str, value: Any) -> None:  # pragma: no cover: a tracer is not traced
+        if event == "return" and frame.f_code.co_name == name and _of(frame, "npformer."):
+            made.extend(
+                [] if _of(frame, __package__) or _of(frame.f_back, f"{__package__}.topics") else [value]
+            )
+
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        outcome = run(function, probe.calls[0], probe)
+    finally:
+        sys.setprofile(before)
+    return any(_is(value, outcome.arrays) for value in made)
+
+
+def _of(frame: Any, module: str) -> bool:
+    """Whether a function of these modules runs in a frame."""
+    return str(frame.f_globals.get("__name__", "")).startswith(module)
+
+
+def _is(value: Any, arrays: tuple[Array, ...]) -> bool:
+    """Whether a returned value, or its first part, holds these very numbers."""
+    parts = list(_flat(value)) if isinstance(value, tuple) else [value]
+    heads = [p for p in parts if isinstance(p, np.ndarray | np.generic)][: len(arrays)]
+    return bool(arrays) and len(heads) == len(arrays) and all(map(np.array_equal, heads, arrays))
+
+
+# --- one output, to be looked at -------------------------------------------------------------------
+
+
+class Trial(NamedTuple):
+    """One output of a student's function on every call that ran; the function can be called again."""
+
+    probe: Probe
+    function: Function
+    correct: Function
+    output: int
+    calls: tuple[Arguments, ...]
+    found: tuple[Array, ...]  # this output, call by call
+    right: tuple[Array, ...]
+    memo: dict[Any, tuple[Array, ...]]  # the answers so far: other outputs ask for the same calls
+
+    @property
+    def names(self) -> list[str]:
+        """The arguments' names."""
+        return self.probe.names
+
+    @property
+    def arguments(self) -> tuple[dict[str, Any], ...]:
+        """The arguments of every call by name."""
+        return tuple(dict(zip(self.names, call, strict=True)) for call in self.calls)
+
+    @property
+    def sizes(self) -> tuple[dict[str, int], ...]:
+        """The sizes of every call by name."""
+        return tuple(map(self.probe.sized, self.calls))
+
+    @property
+    def landmarks(self) -> dict[str, Function]:
+        """What a line of the solution holds, by its name."""
+        return self.probe.landmarks
+
+    def answer(self, given: Arguments, right: bool = False) -> tuple[Array, ...]:
+        """All outputs of the student's function, or of the right one, in a call; () after an error."""
+        key = (right, *(part.tobytes() if isinstance(part, np.ndarray) else part for part in given))
+        if key not in self.memo:
+            arrays = run(self.correct if right else self.function, given, self.probe).arrays
+            self.memo[key] = tuple(array.astype(float) for array in arrays)
+        return self.memo[key]
+
+    def both(self, given: Arguments) -> tuple[Array, Array] | None:
+        """The output of the student's function and of the right one, or None after an error."""
+        found, right = self.answer(given), self.answer(given, right=True)
+        return (found[self.output], right[self.output]) if found and right else None
+
+    def with_argument(self, name: str, change: Function) -> Iterator[Arguments]:
+        """Every call with one argument changed."""
+        place = self.names.index(name)
+        for given in self.calls:
+            yield (*given[:place], change(given[place]), *given[place + 1 :])

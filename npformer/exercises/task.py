@@ -1,0 +1,317 @@
+"""What a topic is written in: places to read, mistakes, edits of a solution, and five kinds of tasks.
+
+A mistake is an edit of the solution's text. What is said about it is written once, beside the topic that it
+belongs to; the engine (probe, see, reply) knows no topic.
+"""
+
+import hashlib
+import math
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import lru_cache
+from itertools import chain
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from npformer.backend import Array
+from npformer.exercises.probe import TOLERANCE, Arguments, Probe
+
+LINE = 80  # letters in a line: a notebook on a stage shows no more, and breaks longer ones within words
+APART = 10  # how many tolerances a known wrong answer is away from the right one
+
+
+class Place(NamedTuple):
+    """Where a student reads on, and the section of a lesson that teaches it."""
+
+    read: str
+    teach: str
+
+
+@dataclass(frozen=True, eq=False)
+class Mistake:
+    """What is said where a mistake is met; never the expected numbers."""
+
+    code: str
+    place: Place
+    sees: str  # the observation
+    cause: str  # what such a pattern comes from
+    question: str
+    kind: str = "wrong"  # wrong, robustness, variant, convention, precision or note
+    tolerance: float = TOLERANCE
+    finite: tuple[str, str] = (
+        "",
+        "",
+    )  # said and asked where a hard call gives finite numbers, not the right ones
+    unless: Callable[[Array], bool] = lambda found: False  # an array that is near and another thing
+
+    def seen_as(self, sees: str) -> "Mistake":
+        """The same mistake with another observation, as an exercise may call for."""
+        return replace(self, sees=sees)
+
+    @property
+    def passes(self) -> bool:
+        """Whether it is right in another form."""
+        return self.kind in ("variant", "convention", "precision")
+
+
+class Wrong(NamedTuple):
+    """A wrong option: the mistake, or the code of the confusion, that it stands for, and what to say."""
+
+    stands_for: Mistake | str
+    says: str
+
+    @property
+    def code(self) -> str:
+        """The code of either."""
+        return self.stands_for if isinstance(self.stands_for, str) else self.stands_for.code
+
+
+RIGHT = Wrong("", "")  # the right option
+
+
+class Edit:
+    """Words of the solution and what a mistake writes in their place, in pairs."""
+
+    def __init__(self, *words: str) -> None:
+        self.pairs = list(zip(words[::2], words[1::2], strict=True))
+
+    def of(self, text: str) -> str:
+        """The edited text. Raises ValueError for words that it does not have."""
+        for old, new in self.pairs:
+            if old not in text:
+                raise ValueError(f"the solution does not have {old!r}")
+            text = text.replace(old, new)
+        return text
+
+
+def compiled(text: str) -> Callable[..., Any]:
+    """The last function of a text, which may use np and math."""
+    names: dict[str, Any] = {"np": np, "math": math}
+    exec(compile(textwrap.dedent(text), "<a solution>", "exec"), names)
+    return list(names.values())[-1]
+
+
+# --- the tasks -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One exercise; `str` is its task and how to answer."""
+
+    id: str
+    topic: str
+    level: int  # of difficulty, 1 to 5
+    place: Place
+    _: KW_ONLY
+    task: str
+    hint: str
+    question: str  # asked when the answer is not right and nothing more is known
+    kind: ClassVar[str] = ""
+    way: ClassVar[str] = ""  # to answer
+
+    @property
+    def name(self) -> str:
+        """The exercise's id as a name in Python: pe.table is pe_table."""
+        return self.id.replace(".", "_")
+
+    @property
+    def read(self) -> str:
+        """Where the student reads on."""
+        return self.place.read
+
+    @property
+    def teach(self) -> str:
+        """The lesson's section."""
+        return self.place.teach
+
+    @property
+    def signature(self) -> str:
+        """The arguments, where a function is asked for."""
+        return ""
+
+    def lines(self) -> list[str]:
+        """What is asked, and the options."""
+        return [self.task]
+
+    def told(self, name: str = "") -> str:
+        """The task with a student's own numbers, and how to answer."""
+        below = [textwrap.wrap(part, LINE, break_on_hyphens=False) for part in (*self.lines(), self.way)]
+        return "\n".join([f"{self.id}  ({self.topic}, level {self.level})", *chain.from_iterable(below)])
+
+    def __str__(self) -> str:
+        return self.told()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Choice(Task):
+    """One option of several, RIGHT or Wrong."""
+
+    options: dict[str, Wrong]
+    kind = "choice"
+    way = "Answer with a letter."
+
+    def lines(self) -> list[str]:
+        """The task and the options, with their letters."""
+        lettered = zip("abcdef", self.options, strict=False)
+        return [self.task, *(f"  {letter}) {text}" for letter, text in lettered)]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Truth(Task):
+    """True or False."""
+
+    right: bool
+    wrong: Wrong
+    kind = "truth"
+    way = "Answer with True or False."
+
+
+class Draw:
+    """Numbers for one student; without a generator, the standard ones."""
+
+    def __init__(self, rng: np.random.Generator | None) -> None:
+        self.rng = rng
+
+    def integer(self, standard: int, low: int, high: int) -> int:
+        """One from low to high."""
+        return standard if self.rng is None else int(self.rng.integers(low, high + 1))
+
+    def row(self, standard: list[int], low: int = -3, high: int = 4) -> Array:
+        """As many as the standard ones."""
+        given = np.array(standard)
+        return given if self.rng is None else self.rng.integers(low, high + 1, size=given.size)
+
+    def order(self, standard: list[int]) -> Array:
+        """0, 1, … in another order."""
+        return np.array(standard) if self.rng is None else self.rng.permutation(len(standard))
+
+
+class Posed(NamedTuple):
+    """One question in numbers: what stands in its text, its answer, and answers that show a mistake."""
+
+    given: dict[str, Any]
+    answer: Any
+    wrong: dict[Mistake | str, Any]  # a mistake, or the code of a confusion
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Numbers(Task):
+    """A number or a list of numbers, drawn for a student's name; {p} in the task is one of those given."""
+
+    draw: Callable[[Draw], Posed]
+    says: dict[str, str] = field(
+        default_factory=dict
+    )  # what a wrong number shows, by the code of a confusion
+    decimals: int = 0  # that are asked for; 0 for whole numbers
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        """A number or a vector."""
+        return "vector" if np.ndim(self.posed().answer) else "number"
+
+    @property
+    def way(self) -> str:  # type: ignore[override]
+        """How to answer."""
+        return "Answer with a list of numbers." if self.kind == "vector" else "Answer with a number."
+
+    def told(self, name: str = "") -> str:
+        """The task with the numbers that belong to a name."""
+        given = {key: _plain(value) for key, value in self.posed(name).given.items()}
+        return Task.told(replace(self, task=self.task.format(**given)))
+
+    def posed(self, name: str = "") -> Posed:
+        """The question for a student: the same name gets the same numbers; without one, the standard ones."""
+        return _posed(self, name)
+
+    @property
+    def tolerance(self) -> float:
+        """Half a unit in the last decimal that is asked for, and a little more; whole numbers are counted."""
+        return 0.6 * 10.0 ** -(self.decimals or 3)
+
+    def separated(self, question: Posed) -> bool:
+        """Whether every known wrong answer, 0 and 1 among them, is far from the right one in some number."""
+        right = np.asarray(question.answer, float)
+        wrong = [np.asarray(value, float) for value in (*question.wrong.values(), 0 * right, 0 * right + 1)]
+        far = max(APART * self.tolerance, 10.0**-self.decimals * (self.decimals > 0))
+        return all(w.shape != right.shape or np.abs(w - right).max() > far for w in wrong)
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+@lru_cache(maxsize=256)
+def _posed(task: Numbers, name: str) -> Posed:
+    if not name:
+        return task.draw(Draw(None))
+    digest = hashlib.sha256(f"{task.id}@{name.casefold()}".encode("utf-8", "surrogatepass")).digest()
+    draw = Draw(np.random.default_rng(list(digest)))
+    while not task.separated(question := task.draw(draw)):
+        continue
+    return question
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Code(Task):
+    """A function. npformer's own is right, and so is the solution; each mistake is an edit of that."""
+
+    probe: Probe
+    solution: str
+    mistakes: dict[Mistake, list[Edit]]
+    right: Any = None  # npformer's own function, where there is one; else the solution
+    hard: dict[Mistake, Arguments] = field(default_factory=dict)  # asked where all else is right
+    looks: tuple[Any, ...] = ()  # in this order; see.LOOKS unless given
+    last: tuple[Arguments, Callable[[Array, Array], Mistake | None]] | None = (
+        None  # a call, and what its answer shows
+    )
+    ours: str = ""  # npformer's name for the thing asked, where it is not the exercise's own
+    kind = "code"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "right", self.right or compiled(self.solution))
+
+    @property
+    def way(self) -> str:  # type: ignore[override]
+        """How to answer."""
+        return f"Answer with a function {self.name}({self.signature}); it changes no argument."
+
+    @property
+    def signature(self) -> str:
+        """The arguments."""
+        return self.probe.arguments
+
+    def solved(self) -> Callable[..., Any]:
+        """The solution, as a function."""
+        return compiled(self.solution)
+
+    def wrongly(self) -> Iterator[tuple[Mistake, Callable[..., Any]]]:
+        """Every form of every mistake, as a function."""
+        for mistake, edits in self.mistakes.items():
+            for edit in edits:
+                yield mistake, compiled(edit.of(self.solution))
+
+    def slips(self, *mistakes: Mistake) -> dict[Mistake, Callable[..., Any]]:
+        """The first form of each of these mistakes."""
+        return {m: compiled(self.mistakes[m][0].of(self.solution)) for m in mistakes}
+
+
+# --- two mistakes of every topic -----------------------------------------------------------------------
+
+MUTATES = Mistake(
+    "MUTATES-INPUT",
+    Place("lesson 03, sections 3.8 and 3.9", "03, section 3.10, ReLU and GELU"),
+    "The numbers are right, and an argument is not what it was before the call.",
+    "This pattern appears when an array is changed in place.",
+    "Who else may be holding that array?",
+    kind="robustness",
+)
+NPFORMERS_OWN = Mistake(
+    "NPFORMERS-OWN",
+    Place('"Attention Is All You Need", section 3.5', "01, section 1.5, The same in one line"),
+    "What came back is what npformer's own function returned.",
+    "This is ours: write your own.",
+    "Which lines of yours would give the same?",
+    kind="robustness",
+)

@@ -1,0 +1,316 @@
+"""Layer norm: a token's own mean and spread, and the three paths back through them."""
+
+import numpy as np
+
+from npformer.backend import Array
+from npformer.exercises.probe import Arguments, Probe, Trial, normal
+from npformer.exercises.see import CALLS, EXACT, NUMBERS, Seen, added_for_multiplied, exchanged, named_factor
+from npformer.exercises.task import RIGHT, Choice, Code, Draw, Edit, Mistake, Numbers, Place, Posed, Wrong
+from npformer.layer_norm import LayerNormParams, layer_norm_backward, layer_norm_forward
+
+PAPER = '"Layer Normalization" (Ba, Kiros and Hinton), section 3'
+S4_8 = Place(PAPER, "04, section 4.8, Layer norm, forward")
+S4_9 = Place("lesson 04, section 4.9", "04, section 4.9, Layer norm, backward")
+
+# --- what is said ------------------------------------------------------------------------------------
+
+DDOF = Mistake("LN-DDOF", S4_8,
+    "Each token's mean is right; its spread is off by one constant factor, the root of d/(d-1).",
+    "This pattern appears when the variance is divided by d - 1.",
+    "How many numbers are averaged in the variance?")
+EPS_OUTSIDE = Mistake("LN-EPS-OUTSIDE", S4_8,
+    "Ordinary tokens nearly agree; tokens of small spread do not.",
+    "This pattern appears when eps is added to the standard deviation.",
+    "What stands under the root?")
+DDOF_EPS = Mistake("LN-DDOF-EPS", S4_8,
+    "The spread is off for ordinary tokens and more so for tokens of small spread.",
+    "This pattern appears when the variance is divided by d - 1 and eps is added outside the root.",
+    "What stands under the root, and what is averaged there?")
+AXIS = Mistake("LN-AXIS", S4_8,
+    "A token's own numbers do not have mean 0 and spread 1 before gamma and beta.",
+    "This pattern appears when the statistics run over other numbers than one token's features.",
+    "Whose mean is taken: that of one token, of one feature, or of many tokens together?")
+NO_MEAN = Mistake("LN-NO-MEAN", S4_8,
+    "The spread of each token is right; its mean is not the one that beta sets.",
+    "This output matches a layer norm in which the mean is not subtracted.",
+    "What is subtracted from x before it is divided?")
+RMS = Mistake("LN-RMS", S4_8,
+    "With gamma = 1 and beta = 0 the mean of a token is not 0, and the mean of its squares is 1.",
+    "This output matches RMS norm, which takes no mean off.",
+    "What does layer norm subtract before it divides?")
+NO_GAMMA = Mistake("LN-NO-GAMMA", S4_8,
+    "The answer is the same whatever gamma is.",
+    "This output does not depend on gamma.",
+    "What multiplies the normalised number?")
+NO_BETA = Mistake("LN-NO-BETA", S4_8,
+    "The output is off by the same vector at every token.",
+    "This output does not depend on beta.",
+    "What is added last?")
+VAR_NOT_STD = Mistake("LN-VAR-NOT-STD", S4_8,
+    "Tokens of large spread come out too small and those of small spread too large.",
+    "This pattern appears when the variance divides.",
+    "In which unit is a variance, if x is in metres?")
+DX_DIRECT = Mistake("LN-DX-DIRECT", S4_9,
+    "A constant added to x would change the output, if dx were right: its rows do not sum to 0.",
+    "This output matches a dx that treats mean and spread as constants.",
+    "Along how many paths does one x reach the output?")
+DX_GAMMA_OUTSIDE = Mistake("LN-DX-GAMMA-OUTSIDE", S4_9,
+    "With gamma = 1 dx would agree.",
+    "This output matches gamma multiplied after the two means are taken.",
+    "Which gradient arrives at the normalised numbers?")
+DX_NO_MEAN = Mistake("LN-DX-NO-MEAN", S4_9,
+    "The rows of dx do not sum to 0.",
+    "This output matches a dx without the path through the mean.",
+    "What happens to the output when all of a row grows by 1?")
+DX_NO_VAR = Mistake("LN-DX-NO-VAR", S4_9,
+    "The rows of dx sum to 0, and scaling a row still changes the output to first order.",
+    "This output matches a dx without the path through the spread.",
+    "What happens to the output when a row is doubled?")
+DGAMMA_SHAPE = Mistake("LN-DGAMMA-SHAPE", S4_9,
+    "A parameter's gradient is not of the parameter's shape.",
+    "This pattern appears when dgamma or dbeta is not summed over all tokens.",
+    "How many gammas are there?")
+
+# --- forward -----------------------------------------------------------------------------------------
+
+axis = Choice("norm.axis", "norm", 1, S4_8,
+    task="Over what does layer norm take the mean of x with shape (batch, positions, d_model)?",
+    hint="One token at a time.",
+    question="May the output for one word depend on another word?",
+    options={
+        "Over the batch.": Wrong("CF-BATCH-NORM", "That would be batch norm."),
+        "Over the positions.": Wrong(AXIS, "Then a word's numbers would depend on its neighbours."),
+        "Over one token's features.": RIGHT,
+    })
+
+
+def norms(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
+    """npformer's."""
+    return layer_norm_forward(x, LayerNormParams(gamma, beta), eps=eps)[0]
+
+
+def calls(way_back: bool) -> tuple[Arguments, ...]:
+    """A large eps; then rows of very small spread, and forward a constant one."""
+    made: list[Arguments] = []
+    for shape, eps in (((2, 3, 5), 0.1), ((3, 4, 7), 1e-5)):
+        x, dy = 0.7 + normal(*shape), normal(*shape, seed=1)
+        if eps < 0.1:
+            spreads = [1.0, 0.1, 0.1, 2.0] if way_back else [1.0, 1e-3, 0.0, 2.0]
+            x = 1 + x * np.array(spreads)[:, None]
+        gamma, beta = 1 + 0.5 * normal(shape[-1]), normal(shape[-1], seed=1)
+        made.append((*[dy] * way_back, x, gamma, beta, eps))
+    return tuple(made)
+
+
+def spread(trial: Trial) -> Seen | None:
+    """Mean and spread of each token, with gamma = 1 and beta = 0."""
+    told = []
+    for x, gamma, beta, _ in trial.calls:
+        pair = trial.both((x, np.ones_like(gamma), np.zeros_like(beta), 1e-12))
+        if pair is None or pair[0].shape != x.shape or not np.isfinite(pair[0]).all():
+            return None
+        means, spreads = pair[0].mean(axis=-1), pair[0].std(axis=-1)
+        big = x.var(axis=-1) > 1e-4
+        told.append((np.abs(means[big]).max() < 1e-6, np.abs(spreads[big] - 1).max() < 1e-4))
+    fine, wide = (all(part) for part in zip(*told, strict=True))
+    if fine and wide:
+        return None
+    first, second = ("is" if ok else "is not" for ok in (fine, wide))
+    return Seen(
+        f"With gamma = 1 and beta = 0, each token's mean {first} 0 and its spread {second} 1.",
+        "Which line sets the spread (variance, root)?" if fine else "What is subtracted from each token?",
+    )
+
+
+OTHER_AXES = [
+    Edit("axis=-1", f"axis={axes}") for axes in ((-2,), (-3,), (-3, -2), (-2, -1), (-3, -1), (-3, -2, -1))
+]
+ROOT, SQUARES = "np.sqrt(variance + eps)", ("(x - mean)", "x", "x.var(", "(x * x).mean(", "ddof=0, ", "")
+
+forward = Code("layer_norm.forward", "norm", 3, S4_8,
+    task="Write layer norm for x (batch, positions, d_model), with gamma and beta (d_model,), eps "
+    "added to the variance. Return y in x's shape.",
+    hint="Everything happens along the last axis.",
+    question="Which line takes the mean off, which sets the spread, and over which axis?",
+    probe=Probe(
+        "x, gamma, beta, eps", ("y",), calls(False), sizes="x: batch positions d_model", unit="token",
+        neutral={"gamma": 1.0, "beta": 0.0, "eps": 1e-12},
+        landmarks={
+            "x̂, before gamma and beta": lambda x, gamma, beta, eps: norms(
+                x, np.ones_like(gamma), np.zeros_like(beta), eps
+            ),
+            "x less its mean": lambda x, *_: x - x.mean(axis=-1, keepdims=True),
+        },
+        directions={"gamma": lambda x, gamma, beta, eps: gamma},
+        cancels={"the same number added to all features of x": lambda x, *more: (x + 3.0, *more)},
+    ),
+    right=norms,
+    solution="""
+def layer_norm(x, gamma, beta, eps):
+    mean = x.mean(axis=-1, keepdims=True)
+    variance = x.var(axis=-1, ddof=0, keepdims=True)
+    x_hat = (x - mean) / np.sqrt(variance + eps)
+    return gamma * x_hat + beta
+""",
+    mistakes={
+        DDOF: [Edit("ddof=0", "ddof=1")],
+        EPS_OUTSIDE: [Edit(ROOT, "(np.sqrt(variance) + eps)")],
+        DDOF_EPS: [Edit("ddof=0", "ddof=1", ROOT, "(np.sqrt(variance) + eps)")],
+        AXIS: OTHER_AXES,
+        NO_MEAN: [Edit("(x - mean)", "x")],
+        RMS: [Edit(*SQUARES), Edit(*SQUARES, " + beta", "")],
+        NO_GAMMA: [Edit("gamma * ", "")],
+        NO_BETA: [Edit(" + beta", "")],
+        VAR_NOT_STD: [Edit(ROOT, "(variance + eps)"), Edit(ROOT, "variance")],
+    },
+    looks=(*NUMBERS, exchanged, added_for_multiplied, spread, *CALLS))
+
+
+def one_token(draw: Draw) -> Posed:
+    """One token through layer norm, with eps = 0: no feature of it stands at the mean."""
+    order = draw.order([0, 1, 3, 2])
+    x = np.array([-3.0, -1, 1, 3])[order] + draw.integer(5, 2, 9)
+    gamma = np.array([1.0, 2, 3, -1])[draw.order([2, 3, 1, 0])]
+    beta = np.array([1.0, 2, -1, 3])[draw.order([0, 1, 3, 2])]
+    x_hat = (x - x.mean()) / x.std()
+    slips = forward.slips(DDOF, NO_GAMMA, NO_BETA, VAR_NOT_STD, RMS, NO_MEAN)
+    wrong = {mistake: f(x[None, None], gamma, beta, 0.0)[0, 0] for mistake, f in slips.items()}
+    more = {
+        "CF-X-HAT": x_hat,
+        "CF-BETA-FIRST": gamma * (x_hat + beta),
+        "CF-NOT-DIVIDED-SPREAD": gamma * (x - x.mean()) + beta,
+    }
+    return Posed({"x": x, "gamma": gamma, "beta": beta}, gamma * x_hat + beta, wrong | more)
+
+
+token = Numbers("norm.token", "norm", 2, S4_8,
+    task="x = {x}, gamma = {gamma}, beta = {beta}, eps = 0. What is the layer norm of x? Three decimals.",
+    hint="Mean, variance, root; then gamma and beta.",
+    question="How many numbers are averaged in the variance?",
+    draw=one_token,
+    decimals=3,
+    says={
+        "CF-X-HAT": "This is the token before gamma and beta.",
+        "CF-BETA-FIRST": "Here beta is added before gamma multiplies.",
+        "CF-NOT-DIVIDED-SPREAD": "The mean is taken off; nothing is divided by the spread.",
+    })
+
+# --- backward ----------------------------------------------------------------------------------------
+
+
+def gradients(dy: Array, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Array, Array]:
+    """npformer's."""
+    cache = layer_norm_forward(x, LayerNormParams(gamma, beta), eps=eps)[1]
+    dx, (dgamma, dbeta) = layer_norm_backward(dy, cache)
+    return dx, dgamma, dbeta
+
+
+def three_terms(trial: Trial) -> Seen | None:
+    """dx has the right three terms, with other weights."""
+    if trial.output:
+        return None
+    weights = [weights_of_terms(*both) for both in zip(trial.found, trial.calls, strict=True)]
+    known = [w for w in weights if w is not None]
+    if len(known) < len(weights):
+        return None
+    named = {
+        words: named_factor([float(w[k]) for w in known], trial.sizes) or "that changes from call to call"
+        for k, words in ((1, "the mean of dy · gamma"), (2, "the term along x̂"))
+    }
+    other = " and ".join(f"{words} has the weight {name}" for words, name in named.items() if name != "1")
+    asks = "Which sign" if set(named.values()) <= {"1", "-1"} else "Is it a sum or a mean, and which sign"
+    return Seen(f"{{it}} has its three terms, but {other}, where 1 is right.", f"{asks} has that term?")
+
+
+def weights_of_terms(dx: Array, given: Arguments) -> Array | None:
+    """How often each of the three terms is in dx, where these are all that is in it."""
+    dy, x, gamma, _, eps = given
+    if dx.shape != x.shape:
+        return None
+    centred = x - x.mean(axis=-1, keepdims=True)
+    std = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps)
+    x_hat, dx_hat = centred / std, dy * gamma
+    along = x_hat * (dx_hat * x_hat).mean(axis=-1, keepdims=True)
+    mean = np.broadcast_to(dx_hat.mean(axis=-1, keepdims=True), x.shape)
+    terms = np.stack([(term / std).ravel() for term in (dx_hat, -mean, -along)], axis=1)
+    weights, *_ = np.linalg.lstsq(terms, dx.ravel(), rcond=None)
+    fits = np.abs(terms @ weights - dx.ravel()).max() <= EXACT * np.abs(dx).max()
+    return weights if fits and abs(weights[0] - 1) < 1e-4 and (np.abs(weights) > 1e-4).all() else None
+
+
+OWN_DDOF = (
+    "along = ",
+    "along = x.shape[-1] / (x.shape[-1] - 1) * ",
+)  # its own derivative, not √(var + eps)'s
+OWN_EPS = ("along = ", "along = std / np.sqrt(variance) * ")
+OWN_BOTH = ("along = ", "along = std / np.sqrt(variance) * x.shape[-1] / (x.shape[-1] - 1) * ")
+OUTSIDE = (ROOT, "np.sqrt(variance) + eps")
+SUM = ".sum(axis=(0, 1))"
+DGAMMA, DBETA = f"(dy * x_hat){SUM}", f"dy{SUM}"
+
+
+def unsummed(left: str) -> list[Edit]:
+    """Another sum for dgamma and dbeta, or for one of them."""
+    dgamma, dbeta = (DGAMMA, DGAMMA.replace(SUM, left)), (DBETA, DBETA.replace(SUM, left))
+    return [Edit(*dgamma, *dbeta), Edit(*dgamma), Edit(*dbeta)]
+
+
+backward = Code("layer_norm.backward", "backward", 5, S4_9,
+    task="Write the gradients of layer norm. Return dx, dgamma, dbeta in this order, each in the shape "
+    "of what it belongs to.",
+    hint="One x reaches the output directly, through the mean and through the spread.",
+    question="Along which paths does one x reach the output?",
+    probe=Probe(
+        "dy, x, gamma, beta, eps", ("dx", "dgamma", "dbeta"), calls(True),
+        sizes="x: batch positions d_model", unit="token",
+        neutral={"gamma": 1.0, "eps": 1e-12},
+        landmarks={
+            "dy itself": lambda dy, *_: dy,
+            "dy · gamma": lambda dy, x, gamma, *_: dy * gamma,
+            "the sum of dy · x, where x is not normalised": lambda dy, x, *_: (dy * x).sum(axis=(0, 1)),
+            "the sum of dy times x less its mean, which is not divided": lambda dy, x, *_: (
+                dy * (x - x.mean(axis=-1, keepdims=True))
+            ).sum(axis=(0, 1)),
+        },
+        directions={"x̂": lambda dy, x, *_: x - x.mean(axis=-1, keepdims=True)},
+    ),
+    right=gradients,
+    solution="""
+def layer_norm_backward(dy, x, gamma, beta, eps):
+    variance = x.var(axis=-1, ddof=0, keepdims=True)
+    std = np.sqrt(variance + eps)
+    x_hat = (x - x.mean(axis=-1, keepdims=True)) / std
+    dx_hat = dy * gamma
+    mean = dx_hat.mean(axis=-1, keepdims=True)
+    along = x_hat * (dx_hat * x_hat).mean(axis=-1, keepdims=True)
+    dx = (dx_hat - mean - along) / std
+    return dx, (dy * x_hat).sum(axis=(0, 1)), dy.sum(axis=(0, 1))
+""",
+    mistakes={
+        DDOF.seen_as("dgamma has the right proportions and is a little too small."): [
+            Edit("ddof=0", "ddof=1"), Edit("ddof=0", "ddof=1", *OWN_DDOF),
+        ],
+        EPS_OUTSIDE.seen_as("The gradients are off most where a token's spread is small."): [
+            Edit(*OUTSIDE), Edit(*OUTSIDE, *OWN_EPS),
+        ],
+        DDOF_EPS.seen_as("The gradients are off for every token, most where its spread is small."): [
+            Edit("ddof=0", "ddof=1", *OUTSIDE), Edit("ddof=0", "ddof=1", *OUTSIDE, *OWN_BOTH),
+        ],
+        AXIS.seen_as(
+            "The rows of dx do not sum to 0: a token's gradient depends on other tokens."
+        ): OTHER_AXES,
+        NO_GAMMA.seen_as("dx is the same whatever gamma is."): [Edit("dy * gamma", "dy")],
+        VAR_NOT_STD.seen_as(
+            "Tokens of large spread get gradients that are too small, those of small spread too large."
+        ): [Edit(ROOT, "variance + eps")],
+        DX_DIRECT: [Edit(" - mean - along", "")],
+        DX_GAMMA_OUTSIDE: [Edit("dy * gamma", "dy", "dx = ", "dx = gamma * ")],
+        DX_NO_MEAN: [Edit(" - mean", "")],
+        DX_NO_VAR: [Edit(" - along", "")],
+        DGAMMA_SHAPE: [
+            edit
+            for left in ("", ".sum(axis=0)", ".sum(axis=1)", ".sum(axis=(0, 1), keepdims=True)")
+            for edit in unsummed(left)
+        ],
+    },
+    looks=(*NUMBERS, three_terms, *CALLS))

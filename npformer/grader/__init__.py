@@ -1,0 +1,7 @@
+"""A class: a folder of hand-ins becomes a table, marks and a page, and no line of a student's runs here.
+
+In the order in which a hand-in passes them: `hand_ins` finds the files and `register` whose they are;
+`reading` and `student` run them, in processes of their own behind `walls`; `frames` cross the pipe; `judge`
+asks the questions; `run` does so for a class; `marks`, `page` and `alike` say what came of it. `assignments`
+writes notebooks to hand out. Of npformer.exercises it uses check, list_exercises, show and Result.
+"""

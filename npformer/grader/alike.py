@@ -1,0 +1,93 @@
+"""Hand-ins that are alike: a hint for the teacher, no verdict.
+
+Code is read as runs of tokens, whatever its names, comments and layout. Runs that many students share, the
+notebook that was handed out among them, do not count. npformer's own source is one more hand-in.
+"""
+
+import io
+import keyword
+import tokenize
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from itertools import combinations
+from pathlib import Path
+from typing import NamedTuple
+
+from npformer.grader.reading import pieces
+
+RUN = 12  # tokens
+FEWEST = 20  # runs that two must share
+LEAST = 0.5  # of the runs of the shorter one
+OURS = "npformer's own source"
+SKIPPED = (
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+)
+
+
+class Pair(NamedTuple):
+    """Two hand-ins, and what part of the shorter one's own runs of tokens stands in the other."""
+
+    one: str
+    other: str
+    share: float
+
+
+def alike(hand_ins: Iterable[tuple[str, str, bytes]]) -> list[Pair]:
+    """The pairs that are most alike, of (owner, kind of file, bytes); the most alike first."""
+    runs = defaultdict[str, set[int]](set)
+    for owner, kind, data in hand_ins:
+        runs[owner] |= runs_of(kind, data)
+    owners_of = defaultdict[int, list[str]](list)
+    for owner, own in runs.items():
+        for run in own:
+            owners_of[run].append(owner)
+    few = max(3, len(runs) // 5)
+    common = {run for run, owners in owners_of.items() if len(owners) > few}
+    runs |= {OURS: set().union(*(runs_of("x.py", path.read_bytes()) for path in _ours()))}
+    for run in runs[OURS] & owners_of.keys() - common:
+        owners_of[run].append(OURS)
+    shared = Counter(
+        pair for run, owners in owners_of.items() if run not in common for pair in combinations(owners, 2)
+    )
+    sizes = {owner: len(own - common) for owner, own in runs.items()}
+    pairs = [Pair(*pair, n / min(sizes[each] for each in pair)) for pair, n in shared.items() if n >= FEWEST]
+    return sorted((pair for pair in pairs if pair.share >= LEAST), key=lambda pair: -pair.share)
+
+
+def _ours() -> list[Path]:
+    return sorted(Path(__file__).parents[1].rglob("*.py"))
+
+
+def runs_of(kind: str, data: bytes) -> set[int]:
+    """The runs of tokens in a file; none of a file that cannot be read.
+
+    >>> runs_of("a.py", b"y = (a + b) * c - d / e") == runs_of("b.py", b"z=(p+q)*r-s/t  # mine")
+    True
+    """
+    words: list[str] = []
+    try:
+        for _, source in pieces(kind, data):
+            words += _words(source)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return set()
+    return {hash(tuple(words[i : i + RUN])) for i in range(len(words) - RUN + 1)}
+
+
+def _words(source: str) -> list[str]:
+    words = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.NAME and not keyword.iskeyword(token.string):
+                words.append("name")
+            elif token.type == tokenize.STRING:
+                words.append("text")
+            elif token.type not in SKIPPED:
+                words.append(token.string)
+    except (tokenize.TokenError, SyntaxError):  # so far as it can be read
+        pass
+    return words

@@ -1,0 +1,141 @@
+"""Notebooks to hand out: chosen exercises with places for answers, and tests for nbgrader or otter-grader.
+
+A test is `assert check("pe.table", pe_table)`. A result that is asserted and is not right raises the
+AssertionError itself, with the card's text, which is what both tools show to the student.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from npformer.exercises import list_exercises, show
+from npformer.grader.run import replacing
+from npformer.installed import version
+
+Cell = dict[str, Any]
+Exercise = Any  # an entry of list_exercises()
+WHEEL = f"npformer-{version()}-py3-none-any.whl"
+ENVIRONMENT = f"""\
+name: otter-env
+channels: [conda-forge]
+dependencies:
+  - python=3.12
+  - pip
+  - pip: [otter-grader, numpy, ipykernel, ./files/{WHEEL}]
+"""
+
+
+def write_assignment(
+    ids: Sequence[str],
+    path: Path,
+    *,
+    points: float = 1.0,
+    format: str = "nbgrader",
+    title: str = "Assignment",
+) -> list[Path]:
+    """Write the notebook; for otter-grader also what it asks for of an environment. Returns what was written.
+
+    Raises ValueError for another suffix than .ipynb, for points below 0 and for an exercise named twice.
+    """
+    if path.suffix != ".ipynb":
+        raise ValueError(f"{path.name!r} should end in .ipynb")
+    if not 0 <= points < 1e6 or len(set(ids)) != len(ids):
+        raise ValueError("expected points of 0 or more, and every exercise once")
+    worth = int(points) if points == int(points) else points
+    exercises = [each for exercise_id in ids for each in list_exercises() if each.id == exercise_id]
+    make = _for_nbgrader if format == "nbgrader" else _for_otter
+    notebook = {
+        "cells": [{**cell, "id": f"cell-{i:03}"} for i, cell in enumerate(make(exercises, worth, title))],
+        "metadata": {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    with replacing(path) as file:
+        json.dump(notebook, file, indent=1, ensure_ascii=False)
+        file.write("\n")
+    if format == "nbgrader":
+        return [path]
+    with replacing(path.with_name("environment.yml")) as file:
+        file.write(ENVIRONMENT)
+    return [path, path.with_name("environment.yml")]
+
+
+def _cell(kind: str, text: str, **metadata: Any) -> Cell:
+    rest: Cell = {"execution_count": None, "outputs": []} if kind == "code" else {}
+    return {"cell_type": kind, "metadata": metadata, "source": text.splitlines(keepends=True), **rest}
+
+
+def _task(exercise: Exercise) -> str:
+    """The exercise's text, in which each line stands by itself, and the name of its answer."""
+    first, *lines = str(show(exercise.id)).splitlines()
+    under = "" if exercise.kind == "code" else f" under the name `{exercise.name}`"
+    return "\n\n".join([f"### {first}", *lines[:-1], f"{lines[-1].rstrip('.')}{under}."])
+
+
+def _stub(exercise: Exercise) -> str:
+    """The place for the answer, between the marks that nbgrader takes out."""
+    begin, end = "### BEGIN SOLUTION", "### END SOLUTION"
+    if exercise.kind == "code":
+        body = f"    {begin}\n    raise NotImplementedError\n    {end}\n"
+        return f"def {exercise.name}({exercise.signature}):\n{body}"
+    return f"{begin}\n{exercise.name} = None\n{end}\n"
+
+
+def _test(exercise: Exercise) -> str:
+    return f'assert check("{exercise.id}", {exercise.name})\n'
+
+
+def _for_nbgrader(exercises: Sequence[Exercise], points: float, title: str) -> list[Cell]:
+    opening = "import numpy as np\n\nfrom npformer.exercises import check\n"
+    cells = [_cell("markdown", f"# {title}"), _cell("code", opening, **_mark("imports", locked=True))]
+    for exercise in exercises:
+        cells += [
+            _cell("markdown", _task(exercise), **_mark(f"task_{exercise.name}", locked=True)),
+            _cell("code", _stub(exercise), **_mark(f"answer_{exercise.name}", solution=True)),
+            _cell(
+                "code",
+                _test(exercise),
+                **_mark(f"test_{exercise.name}", grade=True, locked=True, points=points),
+            ),
+        ]
+    return cells
+
+
+def _mark(name: str, **more: Any) -> dict[str, Any]:
+    fixed = {"grade": False, "grade_id": name, "locked": False, "schema_version": 3, "solution": False}
+    return {"nbgrader": {**fixed, "task": False, **more}}
+
+
+CONFIG = f"""\
+run_tests: false
+environment: environment.yml
+autograder_files: [{WHEEL}]
+tests:
+    ok_format: false
+"""
+
+
+def _for_otter(exercises: Sequence[Exercise], points: float, title: str) -> list[Cell]:
+    config = f"# ASSIGNMENT CONFIG\n{CONFIG}"
+    cells = [_cell("raw", config), _cell("markdown", f"# {title}"), _cell("code", "import numpy as np\n")]
+    for exercise in exercises:
+        test = f"    from npformer.exercises import check\n    {_test(exercise)}"
+        cells += [
+            _cell("raw", f"# BEGIN QUESTION\nname: {exercise.name}\npoints: {points}\n"),
+            _cell("markdown", _task(exercise)),
+            _cell("raw", "# BEGIN SOLUTION"),
+            _cell("code", _otter_stub(exercise)),
+            _cell("raw", "# END SOLUTION"),
+            _cell("raw", "# BEGIN TESTS"),
+            _cell("code", f"def test_{exercise.name}({exercise.name}):\n{test}"),
+            _cell("raw", "# END TESTS"),
+            _cell("raw", "# END QUESTION"),
+        ]
+    return cells
+
+
+def _otter_stub(exercise: Exercise) -> str:
+    if exercise.kind == "code":
+        return f"def {exercise.name}({exercise.signature}):\n    ... # SOLUTION\n"
+    return f"{exercise.name} = None # SOLUTION\n"

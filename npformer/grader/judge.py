@@ -1,0 +1,454 @@
+"""The judge: holds the right answers, never runs a line of a student's, and asks their process for numbers.
+
+`Judge` starts the student's side (`student`) and checks one submission after another; a function that was
+handed in is, for the checker, a `Proxy` that sends arguments and waits for arrays. In a class each worker of
+`run` starts `python -m npformer.grader.judge`, which reads jobs from its input, a line each.
+"""
+
+import base64
+import builtins
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from npformer.exercises import check, list_exercises
+from npformer.grader.frames import Forged, pack, readable
+from npformer.grader.student import CPU, Line
+
+MOST_CALLS_BACK = 1000
+LEAST = 0.05  # of the time for a submission; so much is left for a function after any number of endless ones
+OVERHEAD = 60.0  # seconds for a system that is slow to start a process; no part of a student's time
+OURS = 20.0  # CPU seconds that the checks of one answer may take on this side
+TEXTS = {"student": 100, "problem": 300, "keys": 5000}  # letters that are kept of each
+LONGEST_MESSAGE = 80  # letters of an error's own words that are told: they are the file's to choose
+HARNESS = ("frames", "reading", "walls", "student")  # sent to a student's process, in this order
+BOOT = """
+import json, os, sys, types
+def take(count):
+    data = b""
+    while len(data) < count:
+        data += os.read(0, count - len(data)) or sys.exit(0)
+    return data
+parts = json.loads(take(int.from_bytes(take(4), "big")))
+sys.path[:] = parts["path"]
+for name in "npformer", "npformer.grader":
+    sys.modules[name] = types.ModuleType(name)
+for name, source in parts["modules"]:
+    module = sys.modules["npformer.grader." + name] = types.ModuleType("npformer.grader." + name)
+    exec(compile(source, name, "exec"), vars(module))
+    setattr(sys.modules["npformer.grader"], name, module)
+module.serve(parts["settings"])
+"""
+
+Report = dict[str, Any]
+
+
+class Limits(NamedTuple):
+    """What one submission may use, and how much its reply says."""
+
+    seconds: float = 20.0  # of CPU
+    megabytes: int = 2048
+    level: int = 2
+    wall: float = 0.0  # seconds; 0 is three times the CPU's
+
+
+LIMITS = Limits()
+
+
+class Ended(BaseException):
+    """The student's process has ended or had to be ended; the checker must not take it for an answer."""
+
+
+# --- the way to a student's process ---------------------------------------------------------------
+
+
+class Server:
+    """A Python with NumPy, and of npformer no more than HARNESS, that forks for every submission."""
+
+    def __init__(self, home: str, hidden: Sequence[str]) -> None:
+        ours = Path(__file__).parents[2]  # our own path, without folders that are there for npformer
+        path = [p for p in sys.path if p and (Path(p).resolve() != ours or (ours / "numpy").exists())]
+        needed = [sys.prefix, sys.base_prefix, *filter(os.path.isdir, path)]
+        hidden = [h for h in hidden if not any(Path(n).resolve().is_relative_to(h) for n in needed)]
+        settings = {"root": tempfile.mkdtemp(dir=home), "needed": needed, "hidden": hidden}
+        self.socket, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-c", BOOT],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=environment(home),
+                cwd=home,
+                start_new_session=True,
+            )
+        self.socket.settimeout(OVERHEAD)
+        self.socket.sendall(boot(path, settings))
+        self.open: list[str] = Line(self.socket.recv, self.socket.sendall).receive()
+
+    def begin(self, request: Report) -> "Process":
+        """A process for one submission."""
+        pipe, its_pipe = socket.socketpair()
+        control, its_control = socket.socketpair()
+        with its_pipe, its_control:
+            socket.send_fds(self.socket, [pack(request)], [its_pipe.fileno(), its_control.fileno()])
+        self.socket.recv(1)
+        return Process(pipe, control)
+
+    def close(self) -> None:
+        """Hang up, which ends it."""
+        self.socket.close()
+        self.process.wait()
+
+
+def boot(path: Sequence[str], settings: Report) -> bytes:
+    """What a fresh Python reads first: where its modules are, and the student's side as text."""
+    folder = files("npformer.grader")
+    modules = [(name, folder.joinpath(f"{name}.py").read_text(encoding="utf-8")) for name in HARNESS]
+    text = json.dumps({"path": list(path), "modules": modules, "settings": settings}).encode()
+    return len(text).to_bytes(4, "big") + text
+
+
+def environment(home: str) -> dict[str, str]:
+    """What Python needs, and nothing of ours: no tokens, no addresses."""
+    kept = {k: os.environ[k] for k in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if k in os.environ}
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    own = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "Agg", "LANG": "C.UTF-8"}
+    return kept | threads | own | {"HOME": home, "TMPDIR": home, "NPFORMER_RUN": home}
+
+
+class Process:
+    """A student's process, and its keeper."""
+
+    def __init__(self, pipe: socket.socket, control: socket.socket) -> None:
+        self.pipe, self.control = pipe, control
+
+    def close(self) -> float:
+        """Hang up on the keeper and wait until it has ended everything; the CPU seconds that were used."""
+        self.pipe.close()
+        try:
+            with self.control:
+                self.control.settimeout(OVERHEAD)
+                self.control.shutdown(socket.SHUT_WR)
+                used = self.control.recv(CPU.size)
+            return float(CPU.unpack(used)[0]) if used else 0.0
+        except OSError:  # it is closed already, or the keeper has been ended by somebody
+            return 0.0
+
+
+# --- one submission -------------------------------------------------------------------------------
+
+
+class Student:
+    """A student's process with a file in it, as the judge sees it: questions, answers, time left."""
+
+    def __init__(self, process: Process, cpu: float, wall: float) -> None:
+        self.process, self.cpu, self.left, self.ending = process, cpu, wall, ""
+        self.line = Line(self._read, self._write)
+
+    def _read(self, count: int) -> bytes:
+        return bytes(self._timed(self.process.pipe.recv, count))
+
+    def _write(self, data: bytes) -> None:
+        self._timed(self.process.pipe.sendall, data)
+
+    def _timed(self, act: Callable[[Any], Any], what: Any) -> Any:
+        """Only waiting counts: what the judge does between two questions is not the student's time."""
+        if self.left <= 0:
+            raise TimeoutError
+        began = time.monotonic()
+        self.process.pipe.settimeout(self.left)
+        try:
+            return act(what)
+        finally:
+            self.left -= time.monotonic() - began
+
+    def ask(self, message: Report, functions: list[Callable[..., Any]] | None = None) -> Any:
+        """One frame there and one back."""
+        if self.ending:
+            raise Ended(self.ending)
+        self.ending = "The checks of this answer were given up."  # until its reply is here
+        try:
+            self.line.send(message, functions)
+            reply = self.line.receive()
+        except TimeoutError:
+            self.end(self._too_long())
+        except Forged:
+            self.end("It sent something that is no answer.")
+        except (EOFError, OSError):  # whichever limit was met: the same words in every run
+            self.end(self._too_long() if self.process.close() >= self.cpu - 0.5 else "It ended the program.")
+        self.ending = ""
+        return reply
+
+    def _too_long(self) -> str:
+        return f"It was still running after {self.cpu:g} second{'s' * (self.cpu != 1)}."
+
+    def end(self, ending: str) -> NoReturn:
+        """Give up on this process."""
+        self.ending = ending
+        raise Ended(ending)
+
+    def call(self, exercise_id: str, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
+        """What the student's function gives for these arguments, which may be changed by it."""
+        functions: list[Callable[..., Any]] = []
+        reply = self.ask({"call": exercise_id, "args": tuple(arguments), "kwargs": options}, functions)
+        try:
+            for _ in range(MOST_CALLS_BACK):
+                if "back" not in reply:
+                    break
+                reply = self.ask(_called(functions[reply["back"]], reply["args"]))
+            for place, array in reply["changed"].items():
+                _put(arguments[int(place)], array)
+            failed = _error(reply) if "error" in reply else None
+            value = reply.get("value")
+        except (TypeError, KeyError, ValueError, IndexError, AttributeError):
+            self.end("It sent something that is no answer.")
+        if failed is not None:
+            raise failed
+        return value
+
+
+def _called(function: Callable[..., Any], arguments: Sequence[Any]) -> Report:
+    """One of the checker's own functions, asked for by the student's."""
+    try:
+        with np.errstate(all="ignore"):
+            return {"value": function(*arguments)}
+    except Exception as error:
+        return {"error": type(error).__name__, "said": readable(str(error))}
+
+
+def _put(array: Any, changed: Any) -> None:
+    """Do to an argument what was done to its copy. Another shape cannot be put in: it is spoilt instead."""
+    if not isinstance(array, np.ndarray):
+        return
+    if getattr(changed, "shape", None) == array.shape:
+        np.copyto(array, changed, casting="unsafe")
+    else:
+        array[...] = 1 - array.astype(float)
+
+
+def _error(reply: Report) -> Exception:
+    """An error like the student's: of the same name, with the line, and its own words cut and in quotes."""
+    name, message = str(reply["error"])[:60], str(reply["said"])
+    base = getattr(builtins, name, Exception)
+    if not (isinstance(base, type) and issubclass(base, Exception | SystemExit)):
+        base = Exception
+    message = readable(message.removeprefix(name).removeprefix(": "), LONGEST_MESSAGE)
+    text = ", ".join(filter(None, (f"“{message}”" if message else "", readable(str(reply["where"]), 100))))
+    kind = type(
+        name,
+        (base,),
+        {"__init__": lambda self: None, "__str__": lambda self: text, "__module__": "submission"},
+    )
+    return kind()
+
+
+class Proxy:
+    """A student's function, for the checker: it is called like one."""
+
+    def __init__(self, student: Student, exercise_id: str, name: str) -> None:
+        self.student, self.exercise_id = student, exercise_id
+        self.__name__ = self.__qualname__ = name
+        self.__module__ = "submission"
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        """Ask the student's process."""
+        return self.student.call(self.exercise_id, arguments, options)
+
+
+# --- the judge ------------------------------------------------------------------------------------
+
+
+class Judge:
+    """What stays between submissions: the fork server, a temporary folder, and the checker's memory."""
+
+    def __init__(self, limits: Limits = LIMITS, hidden: Iterable[str] = ()) -> None:
+        self.limits, self.preloaded = limits, set[str]()
+        self.home = tempfile.mkdtemp(prefix="npformer-")
+        os.chmod(self.home, 0o711)
+        places = [str(Path(__file__).parents[1]), *hidden]  # where the answers lie, and what else is nobody's
+        self.server = Server(self.home, [str(Path(place).resolve()) for place in places])
+
+    def __enter__(self) -> "Judge":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End everything that was started here, and remove what was written."""
+        self.server.close()
+        _remove(self.home)
+
+    def grade(self, name: str, data: bytes, ids: Sequence[str]) -> Report:
+        """The student and a report for each exercise. Nothing that a file does raises an error here."""
+        case = _Case(self, _plain(name), data, tuple(ids))
+        try:
+            reports = case.reports()
+            return {"student": case.head.get("student", ""), "reports": reports, "open": self.server.open}
+        finally:
+            case.close()
+            _remove(case.folder)
+
+    def begin(self, data: bytes, folder: str, cpu: float) -> Process:
+        """A process for one submission."""
+        preload = {"matplotlib.pyplot"} if b"matplotlib" in data else set()
+        request = {"folder": folder, "cpu": cpu, "megabytes": self.limits.megabytes}
+        new, self.preloaded = preload - self.preloaded, self.preloaded | preload
+        return self.server.begin(request | {"preload": sorted(new)})
+
+
+class _Case:
+    """One submission on its way through the judge."""
+
+    def __init__(self, judge: Judge, name: str, data: bytes, ids: tuple[str, ...]) -> None:
+        self.judge, self.name, self.data, self.ids = judge, name, data, ids
+        self.folder = tempfile.mkdtemp(dir=judge.home)
+        self.student: Student | None = None
+        self.head: Report = {}
+        self.lost = 0  # processes that came to their end before their time
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        if self.student:
+            self.student.process.close()
+            self.student = None
+
+    def begin(self) -> Student:
+        """A process that has run the file; each that was lost halves the time of the next."""
+        self.close()
+        limits, part = self.judge.limits, max(0.5**self.lost, LEAST)
+        self.lost += 1
+        cpu = max(limits.seconds * part, 1.0)
+        try:
+            process = self.judge.begin(self.data, self.folder, cpu)
+        except (OSError, Forged):
+            raise Ended("The system had no process for it.") from None
+        self.student = Student(process, cpu, (limits.wall or 3 * limits.seconds) * part)
+        request = {"name": self.name, "data": np.frombuffer(self.data, np.uint8), "ids": list(self.ids)}
+        head = self.student.ask(request)
+        try:
+            answers = {i: (str(head["answers"][i][0]), head["answers"][i][1]) for i in self.ids}
+            texts = {key: " ".join(readable(str(head[key]), most).split()) for key, most in TEXTS.items()}
+        except (TypeError, LookupError):
+            self.student.end("It sent something that is no answer.")
+        self.head = self.head or {**texts, "answers": answers}
+        return self.student
+
+    def reports(self) -> list[Report]:
+        """A report for each exercise, in order."""
+        try:
+            self.begin()
+        except Ended as ended:
+            return [said("not read", str(ended)) for _ in self.ids]
+        return [self.report(exercise_id) for exercise_id in self.ids]
+
+    def report(self, exercise_id: str) -> Report:
+        """One exercise."""
+        kind, answer = self.head["answers"][exercise_id]
+        if kind == "nothing":
+            return _unanswered(self.head["problem"], self.head["keys"])
+        if kind == "ours":
+            return said("error", f"{readable(str(answer), 60)} is npformer's own: write your own.")
+        if kind != "function":
+            return self.checked(exercise_id, answer)
+        try:
+            student = self.student if self.student and not self.student.ending else self.begin()
+            report = self.checked(exercise_id, Proxy(student, exercise_id, str(answer)))
+            return said("error", student.ending) if student.ending else report
+        except Ended as ended:
+            return said("error", str(ended))
+
+    def checked(self, exercise_id: str, answer: Any) -> Report:
+        """The checker's result. Whatever it cannot digest costs this exercise and no other."""
+        name = self.head["student"].strip()
+        try:
+            with within(OURS):
+                asked = f"{exercise_id}@{name}" if name else exercise_id
+                result = check(asked, answer, level=self.judge.limits.level)
+                nothing = check(exercise_id, None).evidence
+        except (Exception, Ended) as error:
+            if isinstance(answer, Proxy) and isinstance(error, Ended):
+                raise
+            return said("error", f"This answer cannot be judged ({type(error).__name__}).")
+        keys = ("evidence", "hint", "question")
+        texts = {key: readable(str(getattr(result, key) or ""), 2000) for key in keys}
+        status = "not answered" if result.evidence == nothing else result.status
+        return {"status": status, "codes": list(result.codes), **texts}
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Raise Ended in what takes more CPU time of this process."""
+
+    def stop(*_: object) -> None:
+        raise Ended(f"Its checks took more than {seconds:g} seconds.")
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def _unanswered(problem: str, keys: str) -> Report:
+    """No answer: the file was not read to its end, or there is none, perhaps under a name of no exercise."""
+    if problem:
+        return said("not read", problem)
+    known = {exercise.id for exercise in list_exercises()}
+    unknown = [repr(key) for key in keys.split() if key not in known]
+    which = f"answers has {', '.join(unknown[:3])}, which is no exercise." if unknown else ""
+    return said("not answered", which)
+
+
+def said(status: str, evidence: str) -> Report:
+    """A report without a check."""
+    return {"status": status, "codes": [], "evidence": evidence, "hint": "", "question": ""}
+
+
+def _plain(name: str) -> str:
+    """A file's name that a system takes for its copy."""
+    return readable(Path(name).name, 100).replace("/", "_").replace("\\", "_")
+
+
+def _remove(folder: str) -> None:
+    """Remove a folder, however its owner has left it."""
+    try:
+        shutil.rmtree(folder)
+    except (OSError, RecursionError):
+        for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
+            subprocess.run([*command, "--", folder], stderr=subprocess.DEVNULL, check=False)
+
+
+# --- a worker of a class --------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Jobs in, a line of JSON each; reports out. Ends when its input does."""
+    first = json.loads(sys.stdin.readline())
+    with Judge(Limits(*first["limits"]), first["hidden"]) as judge:
+        for line in sys.stdin:
+            job = json.loads(line)
+            report = judge.grade(job["name"], base64.b64decode(job["data"]), job["ids"])
+            print(json.dumps(report), flush=True)
+    with suppress(OSError):  # the last judge of a run that was ended without a word leaves nothing
+        os.rmdir(first["home"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,249 @@
+"""What a teacher reads: a summary, a page that prints on two sheets, and feedback to send back."""
+
+import html
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from npformer.exercises import list_exercises
+from npformer.grader.alike import Pair
+from npformer.grader.marks import Assignment, Mark, card, earned
+from npformer.grader.register import Student, Whose
+from npformer.grader.run import Row, replacing
+
+BINS = 10
+SECTIONS, PATTERNS, EXERCISES, STUDENTS, LINES = 6, 2, 24, 14, 12  # shown at most of each
+
+
+class Pattern(NamedTuple):
+    """A mistake that students share: how many, in what, what was seen, and what a teacher can say."""
+
+    students: int
+    exercise: str
+    seen: str
+    say: str
+
+
+def to_teach(given: Iterable[Mark]) -> list[tuple[str, int, list[Pattern]]]:
+    """The sections of the lessons with how many students went wrong there, and their commonest mistakes."""
+    of = {exercise.id: exercise for exercise in list_exercises()}
+    wrong, who = defaultdict[tuple[str, str], list[Row]](list), defaultdict[str, set[Student]](set)
+    for mark in given:
+        for row in mark.rows:
+            if row.answered and not row.passed:
+                wrong[row.exercise, row.codes].append(row)
+                who[of[row.exercise].teach].add(mark.student)
+    patterns = defaultdict[str, list[Pattern]](list)
+    for (exercise_id, codes), rows in wrong.items():
+        seen = _commonest(row.hint if codes and row.hint else row.evidence for row in rows)
+        say = _commonest(row.question for row in rows) or of[exercise_id].question
+        patterns[of[exercise_id].teach].append(Pattern(len(rows), exercise_id, seen, say))
+    found = [(teach, len(who[teach]), sorted(own, reverse=True)) for teach, own in patterns.items()]
+    return sorted(found, key=lambda entry: (-entry[1], entry[0]))
+
+
+def _commonest(texts: Iterable[str]) -> str:
+    return next((text for text, _ in Counter(filter(None, texts)).most_common(1)), "")
+
+
+def summary(rows: Sequence[Row], given: Sequence[Mark], owners: Whose) -> str:
+    """For the terminal: how many are right, what to teach again, and what a person has to decide."""
+    lines = [overview(rows)]
+    for teach, students, patterns in to_teach(given)[:LINES]:
+        lines += [f"  {students:4}  {teach}", *(f"        {p.exercise}: {p.say}" for p in patterns[:1])]
+    lines[1:1] = ["To teach again, and how many students:"] if len(lines) > 1 else []
+    return "\n".join([*lines, *to_decide(rows, owners)])
+
+
+def overview(rows: Sequence[Row]) -> str:
+    """One line."""
+    answered = [row for row in rows if row.answered]
+    passed = sum(row.passed for row in answered)
+    return f"{len({row.submission for row in rows})} files, {len(answered)} answers, {passed} right."
+
+
+def to_decide(rows: Iterable[Row], owners: Whose) -> list[str]:
+    """A line for each thing that the grader leaves to a person."""
+    lost = {row.submission: row.evidence for row in rows if row.status in ("not read", "passed over")}
+    return [
+        *(f"To decide: {line}." for line in owners.doubtful),
+        *(f"Missing: {student}." for student in owners.missing),
+        *(f"{name}: {why}" for name, why in lost.items()),
+    ]
+
+
+# --- feedback -------------------------------------------------------------------------------------
+
+
+def write_feedback(given: Iterable[Mark], assignment: Assignment, folder: Path) -> dict[Student, str]:
+    """A Markdown file for each student who handed something in; returns its name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names: dict[Student, str] = {}
+    taken: set[str] = set()
+    for mark in given:
+        if mark.rows:
+            stem = re.sub(r"[^\w.() @-]+", "_", str(mark.student)).strip(" .")[:100] or "_"
+            name = next(n for k in range(1, 10**6) if (n := stem + f"~{k}" * (k > 1)).casefold() not in taken)
+            taken.add(name.casefold())
+            names[mark.student] = f"{name}.md"
+            with replacing(folder / names[mark.student]) as file:
+                file.write(feedback(mark, assignment))
+    return names
+
+
+def feedback(mark: Mark, assignment: Assignment) -> str:
+    """One student's replies, to send back."""
+    answered = [row for row in mark.rows if row.answered]
+    total = f"{sum(mark.points.values()):g} of {assignment.worth():g} points"
+    late = f"; {mark.days_late} day{'s' * (mark.days_late > 1)} late" if mark.days_late else ""
+    lines = [f"# {_markdown(f'{assignment.title}: {mark.student}')}", "", f"{total}{late}."]
+    for why in {row.evidence: 0 for row in mark.rows if row.status == "not read"}:
+        lines += ["", "Not read to the end:", "", f"> {_markdown(why)}"]
+    for row in answered:
+        title, *said = card(row).split("\n")
+        points = f"{earned(row, assignment.points[row.exercise]):g} points"
+        lines += ["", f"## {row.exercise}: {title} ({points})", *("\n" + _markdown(line) for line in said)]
+    missing = [row.exercise for row in mark.rows if not row.answered]
+    return "\n".join([*lines, *(["", f"Not answered: {', '.join(missing)}."] if missing else []), ""])
+
+
+def _markdown(text: str) -> str:
+    """Text that Markdown leaves as it is."""
+    return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", text)
+
+
+# --- one page -------------------------------------------------------------------------------------
+
+PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<style>
+@page {{ size: A4; margin: 13mm }}
+body {{ font: 16px/1.4 system-ui, sans-serif; color: #1a1a1a; background: #fff; max-width: 68em;
+  margin: 1.5em auto; padding: 0 1.2em; print-color-adjust: exact; -webkit-print-color-adjust: exact }}
+h1 {{ font-size: 1.6em; margin: 0 }} h2 {{ font-size: 1.1em; margin: 1.4em 0 .4em }} p {{ margin: .3em 0 }}
+.say {{ color: #444; font-style: italic }} .id {{ font-family: ui-monospace, monospace; font-size: .9em }}
+.days {{ display: flex; align-items: flex-end; height: 9em; border-bottom: 1px solid #888 }}
+.days div {{ flex: 1; margin: 0 2px; background: #0072B2; text-align: center; position: relative }}
+.days span {{ position: absolute; top: -1.4em; left: 0; right: 0 }}
+.scale {{ display: flex; font-size: .85em; color: #555 }} .scale span {{ flex: 1; text-align: center }}
+.every {{ columns: 2; column-gap: 2em }} .one {{ break-inside: avoid; margin: 0 0 .25em; display: flex }}
+.one .id {{ width: 13em; flex: none; overflow: hidden; text-overflow: ellipsis }}
+.bar {{ flex: 1; display: flex; height: 1.1em; margin-top: .15em; background: #e4e4e4 }}
+.right {{ background: #009E73 }} .wrong {{ background: #D55E00 }}
+.n {{ width: 3em; text-align: right; flex: none }}
+.key i {{ display: inline-block; width: .9em; height: .9em; margin: 0 .3em 0 1em }}
+section {{ break-inside: avoid; margin: .7em 0 }} 
+.part {{ height: .7em; background: #D55E00; min-width: 2px }}
+table {{ border-collapse: collapse; width: 100% }} td, th {{ padding: .15em .6em .15em 0; text-align: left;
+  vertical-align: top; border-bottom: 1px solid #ddd }} td.num {{ text-align: right; white-space: nowrap }}
+@media print {{ body {{ font-size: 10.5px; margin: 0; max-width: none; padding: 0 }}
+  .sheet {{ break-before: page }} }}
+</style>
+<h1>{title}</h1>
+{body}
+</html>
+"""
+
+
+def write_page(
+    rows: Sequence[Row],
+    given: Sequence[Mark],
+    owners: Whose,
+    pairs: list[Pair],
+    assignment: Assignment,
+    path: Path,
+) -> None:
+    """The class on two sheets that need nothing else."""
+    here = [mark for mark in given if mark.rows]
+    body = [
+        f"<p>{len(here)} of {len(given)} students; {_safe(overview(rows))}</p>",
+        *_distribution(here, assignment),
+        *_exercises(here, assignment),
+        *_teach(here),
+        '<div class="sheet"></div>',
+        *_help(here, assignment),
+        *_list("To decide, by a person", [*to_decide(rows, owners)]),
+        *_list(
+            "Alike: a hint, no verdict",
+            [f"{p.one} and {p.other}: {p.share:.0%} of the shorter" for p in pairs],
+        ),
+    ]
+    with replacing(path) as file:
+        file.write(PAGE.format(title=_safe(assignment.title), body="\n".join(body)))
+
+
+def _safe(text: str) -> str:
+    return html.escape(text)
+
+
+def _distribution(given: Sequence[Mark], assignment: Assignment) -> list[str]:
+    """How many students have how many points."""
+    worth, counts = assignment.worth() or 1.0, [0] * BINS
+    for mark in given:
+        counts[min(int(sum(mark.points.values()) / worth * BINS), BINS - 1)] += 1
+    most = max(counts) or 1
+    bars = [f'<div style="height:{80 * n / most:.0f}%"><span>{n or ""}</span></div>' for n in counts]
+    marks = [f"<span>{i * worth / BINS:g}–{(i + 1) * worth / BINS:g}</span>" for i in range(BINS)]
+    heading = "<h2>Points, and how many students have them</h2>"
+    return [heading, '<div class="days">', *bars, '</div><div class="scale">', *marks, "</div>"]
+
+
+def _exercises(given: Sequence[Mark], assignment: Assignment) -> list[str]:
+    """Of each exercise the parts that are right, wrong and not answered; the hardest first."""
+    right, wrong = Counter[str](), Counter[str]()
+    for row in (row for mark in given for row in mark.rows if row.answered):
+        (right if row.passed else wrong)[row.exercise] += 1
+    ids, every = sorted(assignment.points, key=lambda i: (right[i], i)), len(given) or 1
+    colours = (("right", "right"), ("wrong", "not yet"), ("bar", "none"))
+    key = " ".join(f'<i class="{kind}"></i>{word}' for kind, word in colours)
+    lines = [f'<h2>Exercises, the hardest first <span class="key">{key}</span></h2><div class="every">']
+    for i in ids[:EXERCISES]:
+        parts = [(right[i], "right"), (wrong[i], "wrong")]
+        bars = "".join(
+            f'<span class="{kind}" style="width:{100 * n / every:.1f}%"></span>' for n, kind in parts
+        )
+        bar = f'<span class="bar">{bars}</span><span class="n">{right[i] / every:.0%}</span>'
+        lines.append(f'<div class="one"><span class="id">{_safe(i)}</span>{bar}</div>')
+    more = f"<p>{len(ids) - EXERCISES} more are not shown.</p>" if len(ids) > EXERCISES else ""
+    return [*lines, f"</div>{more}"]
+
+
+def _teach(given: Sequence[Mark]) -> list[str]:
+    found = to_teach(given)
+    lines = ["<h2>What to teach again, and how many students went wrong there</h2>"] if found else []
+    for teach, students, patterns in found[:SECTIONS]:
+        lines.append(f"<section><b>Lesson {_safe(teach)}</b>: {students} of {len(given)}")
+        lines.append(f'<div class="part" style="width:{100 * students / len(given):.1f}%"></div>')
+        for p in patterns[:PATTERNS]:
+            lines.append(
+                f'<p>{p.students} × <span class="id">{_safe(p.exercise)}</span>: {_safe(p.seen[:160])}'
+            )
+            lines.append(f'<span class="say">“{_safe(p.say)}”</span></p>')
+        lines.append("</section>")
+    return lines
+
+
+def _help(given: Sequence[Mark], assignment: Assignment) -> list[str]:
+    """Those with the fewest points."""
+    worth = assignment.worth()
+    weak = sorted(given, key=lambda mark: sum(mark.points.values()))
+    weak = [mark for mark in weak if sum(mark.points.values()) < worth / 2][:STUDENTS]
+    lines = []
+    for mark in weak:
+        ids = [row.exercise for row in mark.rows if not row.passed]
+        more = f" and {len(ids) - 4} more" if len(ids) > 4 else ""
+        points = f"{sum(mark.points.values()):g} of {worth:g}"
+        cells = f"{_safe(str(mark.student))}<td class=num>{points}<td>{_safe(', '.join(ids[:4]))}{more}"
+        lines.append(f"<tr><td>{cells}</tr>")
+    head = "<h2>Who needs help first</h2><table><tr><th>student<th>points<th>not right yet</tr>"
+    return [head, *lines, "</table>"] if weak else []
+
+
+def _list(heading: str, lines: list[str]) -> list[str]:
+    shown = [f"<p>{_safe(line)}</p>" for line in lines[:LINES]]
+    more = f"<p>and {len(lines) - LINES} more</p>" if len(lines) > LINES else ""
+    return [f"<h2>{heading}</h2>", *shown, more] if lines else []

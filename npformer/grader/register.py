@@ -1,0 +1,186 @@
+"""Who is in the class, and whose each hand-in is: by number, address or login first, by name last.
+
+A register is a table as learning systems export it (Canvas, Moodle, Gradescope, Blackboard, or any with such
+columns), with commas, semicolons or tabs. What fits nobody, or more than one, is left for a person to decide.
+"""
+
+import csv
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from npformer.grader.hand_ins import HandIn, shape_of
+from npformer.grader.reading import decoded
+
+COLUMNS = {  # as the exports of learning systems name them, the first of a kind being the one that is shown
+    "id": (
+        "sis user id",
+        "student id",
+        "sid",
+        "id number",
+        "orgdefinedid",
+        "id",
+        "identifier",
+        "student number",
+    ),
+    "login": ("sis login id", "login id", "username", "login"),
+    "email": ("email", "email address", "e-mail", "e-mail address", "mail"),
+    "name": ("student", "name", "full name", "student name"),
+    "first": ("first name", "given name"),
+    "last": ("last name", "surname", "family name"),
+    "submission": ("submission id",),
+    "late": ("lateness (h:m:s)",),
+}
+NO_STUDENT = ("points possible", "student, test", "test student")  # rows of Canvas
+MOST_WORDS = 5  # of a name
+
+
+class Student(NamedTuple):
+    """One line of the register."""
+
+    id: str
+    name: str
+    email: str
+    keys: frozenset[str] = frozenset()  # what belongs to nobody else: numbers, logins, addresses
+    late: float | None = None  # seconds, where the register says it
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.id})" if self.name and self.id else self.name or self.id or self.email
+
+
+class Whose(NamedTuple):
+    """The student of each file, what a person has to decide, and who has handed in nothing."""
+
+    of: dict[str, Student]
+    doubtful: list[str]
+    missing: list[Student]
+
+
+def read_register(path: Path, columns: str = "") -> list[Student]:
+    """The students of a table; `columns` such as "id=Matrikel,name=Nom" where it has names of its own.
+
+    Raises ValueError where no column tells one student from another.
+    """
+    lines = decoded(path.read_bytes()).splitlines()
+    head = next((line for line in lines if line.strip()), "")
+    rows = list(
+        csv.DictReader(lines[lines.index(head) if head else 0 :], delimiter=max(",;\t", key=head.count))
+    )
+    names = [name for name in (rows[0] if rows else ()) if name]
+    own = dict(part.split("=", 1) for part in columns.split(",") if "=" in part)
+    if unknown := [f"{k}={v}" for k, v in own.items() if k not in COLUMNS or v not in names]:
+        kinds = f"kinds are {', '.join(COLUMNS)}; columns are {', '.join(names)}"
+        raise ValueError(f"{path.name}: there is no column {unknown[0]!r}; {kinds}")
+    of = {kind: [own[kind]] if kind in own else _called(names, kind) for kind in COLUMNS}
+    if not any(of[kind] for kind in ("id", "login", "email", "name", "last")):
+        raise ValueError(
+            f"{path.name}: expected a column such as Student, Name, ID or Email, and a line a student"
+        )
+    found = dict.fromkeys(_student(row, of) for row in rows)
+    return [s for s in found if (s.name or s.keys) and s.name.casefold() not in NO_STUDENT]
+
+
+def _called(names: Sequence[str], kind: str) -> list[str]:
+    """The columns of a kind, the one that is shown first."""
+    return [name for wanted in COLUMNS[kind] for name in names if name.strip().casefold() == wanted]
+
+
+def _student(row: dict[str, str], of: dict[str, list[str]]) -> Student:
+    cells = {kind: [(row[column] or "").strip() for column in columns] for kind, columns in of.items()}
+    one = {kind: next(filter(None, values), "") for kind, values in cells.items()}
+    name = one["name"] or f"{one['first']} {one['last']}".strip()
+    keys = [_key(cell) for kind in ("id", "login", "email", "submission") for cell in cells[kind] if cell]
+    hours, minutes, seconds = ([int(n) for n in re.findall(r"\d+", one["late"])] + [0, 0, 0])[:3]
+    late = 3600.0 * hours + 60 * minutes + seconds if one["late"] else None
+    return Student(one["id"] or one["login"], name, one["email"], frozenset(keys), late)
+
+
+def _key(text: str) -> str:
+    return text.strip().casefold().removeprefix("participant ")  # of Moodle's identifiers
+
+
+def _words(text: str) -> list[str]:
+    """The words of a name, without case, accents and signs.
+
+    >>> _words("Núñez, Zoë-Anna")
+    ['nunez', 'zoe', 'anna']
+    """
+    plain = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+    return re.findall(r"[^\W_]+", plain.casefold())
+
+
+# --- whose ----------------------------------------------------------------------------------------
+
+
+def whose(files: Iterable[HandIn], claims: dict[str, str], register: Sequence[Student] | None) -> Whose:
+    """Whose each file is. `claims` has what a file itself calls its student; it counts last.
+
+    Without a register everybody is who the name of the file, or the file itself, says.
+    """
+    files = [each for each in files if not each.passed_over]
+    if register is None:
+        return Whose({each.name: _unregistered(each, claims.get(each.name, "")) for each in files}, [], [])
+    finder, of, doubtful = _Finder(register), dict[str, Student](), []
+    for each in files:
+        fits, claimed = finder.by_place(each.name), finder.by_claim(claims.get(each.name, ""))
+        fits = fits & claimed if len(fits) > 1 and fits & claimed else fits or claimed
+        if len(fits) == 1:
+            (of[each.name],) = fits
+            if claimed and not fits & claimed:
+                doubtful.append(
+                    f"{each.name} is {_all(fits)}'s by its place, and says it is {_all(claimed)}'s"
+                )
+        else:
+            fit = f"fits {_all(fits)}" if fits else "fits nobody on the register"
+            doubtful.append(f"{each.name} {fit}")
+    here = set(of.values())
+    return Whose(of, doubtful, [student for student in register if student not in here])
+
+
+def _all(students: Iterable[Student]) -> str:
+    return " and ".join(sorted(map(str, students)))
+
+
+def _unregistered(file: HandIn, claim: str) -> Student:
+    shape = shape_of(file.name)
+    own = shape.get("id") or shape.get("submission") or ""
+    return Student(own, claim or shape.get("name", "") or ("" if own else file.name), "")
+
+
+class _Finder:
+    """The students of a register by their keys and by their names in every order."""
+
+    def __init__(self, register: Sequence[Student]) -> None:
+        self.keys, self.names = defaultdict[str, set[Student]](set), defaultdict[str, set[Student]](set)
+        for student in register:
+            for key in student.keys:
+                self.keys[key].add(student)
+            words = _words(student.name)
+            for turn in range(len(words)):
+                self.names["".join(words[turn:] + words[:turn])].add(student)
+
+    def by_place(self, name: str) -> set[Student]:
+        """By what the learning system wrote into the name, or else by any whole word of the path."""
+        shape = shape_of(name)
+        if shape:
+            keys = [shape.get("id", ""), shape.get("submission", "")]
+        else:
+            parts = re.split(r"/", re.sub(r"\.(py|ipynb)\b.*$", "", name, flags=re.IGNORECASE))
+            words = [word for part in parts for word in re.split(r"[\s_,()]+", part) if len(word) > 3]
+            keys = [*parts, *words, *re.findall(r"[\w.+-]+@[\w.-]+\w", name)]
+        found = set().union(*(self.keys.get(_key(key), set()) for key in keys))
+        return found or self.by_name(shape.get("name", "") if shape else name)
+
+    def by_claim(self, claim: str) -> set[Student]:
+        """By what a file says."""
+        return self.keys.get(_key(claim), set()) or self.by_name(claim) if claim else set()
+
+    def by_name(self, text: str) -> set[Student]:
+        """The students whose name stands in a text; the longest counts."""
+        words = _words(text)
+        runs = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, i + 1 + MOST_WORDS)}
+        fits = [run for run in runs if run in self.names]
+        return self.names[max(fits, key=len)] if fits else set()

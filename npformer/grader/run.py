@@ -1,0 +1,328 @@
+"""A class at once: hand-ins become rows, by judges in processes of their own, here or on a cluster.
+
+Every submission's result is appended to a journal as soon as it exists, so that a run which is interrupted
+goes on where it was. The order of the rows is that of the files, whoever judged them and when.
+"""
+
+import atexit
+import base64
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import IO, NamedTuple, TypeAlias
+
+from npformer.grader.hand_ins import HandIn
+from npformer.grader.judge import LIMITS, Limits, Report, said
+from npformer.installed import how_to_get, version
+
+TRIES = 2  # a judge that ends in the middle of a submission is replaced once
+AT_A_TIME = 100  # submissions that are sent out and not back
+CONNECT = 5  # seconds for a cluster to answer
+LOST = "The grader ended on this file; look at it yourself."
+
+Work: TypeAlias = Callable[[str, bytes, Sequence[str]], Report]
+
+
+class Row(NamedTuple):
+    """One submission's answer to one exercise; a file that was passed over has one row, of no exercise."""
+
+    submission: str
+    student: str
+    exercise: str
+    status: str  # a Result's status; or "not answered", "not read", "passed over"
+    codes: str = ""  # separated by spaces
+    evidence: str = ""
+    hint: str = ""
+    question: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether it is right."""
+        return self.status in ("pass", "pass_variant")
+
+    @property
+    def answered(self) -> bool:
+        """Whether there was an answer to check."""
+        return self.status not in ("not answered", "not read", "passed over")
+
+
+def grade(
+    files: Sequence[HandIn],
+    ids: Sequence[str],
+    *,
+    limits: Limits = LIMITS,
+    workers: int = 1,
+    cluster: str = "",
+    hidden: Sequence[str] = (),
+    tell: Callable[[str], None] = lambda line: None,
+    journal: "Journal | None" = None,
+    left_open: set[str] | None = None,
+) -> list[Row]:
+    """One row for each submission and exercise, in order, whoever judges them.
+
+    `cluster` is the address of a Dask scheduler; `hidden` are folders that no student's process may see;
+    `left_open` gathers what this system did not close for them.
+    """
+    to_judge = [each for each in files if not each.passed_over]
+    with _cluster(cluster, limits) if cluster else _here(limits, hidden, workers) as (executor, work):
+        done = journal.begin(to_judge, ids, limits) if journal else {}
+        left = [each for each in to_judge if each.name not in done]
+        for each, report in judged(executor, work, left, ids):
+            done[each.name] = report
+            if journal:
+                journal.add(each.name, report)
+            tell(f"{len(done)} of {len(to_judge)}  {each.name}")
+    if left_open is not None:
+        left_open.update(*(report["open"] for report in done.values()))
+    return [row for each in files for row in rows_of(each, ids, done.get(each.name))]
+
+
+def rows_of(file: HandIn, ids: Sequence[str], report: Report | None) -> list[Row]:
+    """What is said of one file. Equal texts are one object: most replies are given many times."""
+    if report is None:
+        return [Row(file.name, "", "", "passed over", evidence=f"Not graded: {file.passed_over}.")]
+    rows = []
+    for exercise_id, one in zip(ids, report["reports"], strict=True):
+        texts = [" ".join(one["codes"]), one["evidence"], one["hint"], one["question"]]
+        rows.append(Row(file.name, report["student"], exercise_id, one["status"], *map(sys.intern, texts)))
+    return rows
+
+
+def judged(
+    executor: Executor, work: Work, files: Sequence[HandIn], ids: Sequence[str]
+) -> Iterator[tuple[HandIn, Report]]:
+    """Each file with its report, as they come."""
+    waiting, running = iter(files), dict[Future[Report], tuple[HandIn, str]]()
+    while True:
+        for each in islice(waiting, AT_A_TIME - len(running)):
+            try:
+                data = each.read()
+            except ValueError as error:
+                yield each, unread(ids, str(error)) | {"digest": str(error)}
+                continue
+            running[executor.submit(work, each.kind, data, ids)] = each, hashlib.sha256(data).hexdigest()
+        if not running:
+            return
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            each, digest = running.pop(future)
+            yield each, _report_of(future, ids) | {"digest": digest}
+
+
+def _report_of(future: "Future[Report]", ids: Sequence[str]) -> Report:
+    """A submission that ended every worker of a cluster to which it was sent costs itself alone."""
+    error = future.exception()
+    if error is None:
+        return future.result()
+    if isinstance(error, OSError):  # this system's: a full disk, no process left
+        raise error
+    return unread(ids, LOST)
+
+
+def unread(ids: Sequence[str], why: str) -> Report:
+    """The report of a file that was not judged."""
+    return {"student": "", "reports": [said("not read", why) for _ in ids], "open": []}
+
+
+# --- judges ---------------------------------------------------------------------------------------
+
+
+class Judges:
+    """Judges in processes of their own, one for each thread that asks; one that hangs or ends is replaced."""
+
+    def __init__(self, limits: Limits, hidden: Sequence[str] = ()) -> None:
+        self.limits, self.hidden, self.closed = limits, list(hidden), False
+        self.scratch = tempfile.TemporaryDirectory(prefix="npformer-class-", ignore_cleanup_errors=True)
+        self.mine, self.every = threading.local(), list[subprocess.Popen[str]]()
+        self.longest = 4 * (limits.wall or 3 * limits.seconds) + 120  # a judge that needs longer hangs
+
+    def __call__(self, name: str, data: bytes, ids: Sequence[str]) -> Report:
+        """The report of one file; where no judge survives it, one that says so."""
+        job = {"name": name, "data": base64.b64encode(data).decode("ascii"), "ids": list(ids)}
+        for _ in range(TRIES):
+            if self.closed:
+                break
+            process = self._process()
+            guard = threading.Timer(self.longest, process.kill)
+            guard.start()
+            line = _said_to(process, job)
+            guard.cancel()
+            if line.endswith("\n"):
+                report: Report = json.loads(line)
+                return report
+            self._drop(process)
+        return unread(ids, LOST)
+
+    def _process(self) -> "subprocess.Popen[str]":
+        """This thread's judge. It finds modules where we do, but not in the folder of the call."""
+        if getattr(self.mine, "process", None) is None:
+            here, own = Path.cwd(), str(Path(__file__).parents[2])
+            places = [p for p in sys.path if p and Path(p).resolve() != here]
+            threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+            paths = {"PYTHONPATH": os.pathsep.join([*places, own]), "TMPDIR": self.scratch.name}
+            self.mine.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "npformer.grader.judge"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, **paths, **threads},
+                encoding="ascii",
+                start_new_session=True,  # Ctrl+C reaches us alone
+            )
+            self.every.append(self.mine.process)
+            _say(self.mine.process, {"limits": self.limits, "hidden": self.hidden, "home": self.scratch.name})
+        process: subprocess.Popen[str] = self.mine.process
+        return process
+
+    def _drop(self, process: "subprocess.Popen[str]") -> None:
+        process.kill()
+        self.mine.process = None
+
+    def close(self) -> None:
+        """Hang up: a judge ends what it has started, and then itself."""
+        self.closed = True
+        for process in self.every:
+            assert process.stdin is not None and process.stdout is not None
+            with suppress(OSError):
+                process.stdin.close()
+            try:
+                process.wait(1)
+            except subprocess.TimeoutExpired:  # in the middle of a file: what is below it sees that it ends
+                process.kill()
+                process.wait()
+            process.stdout.close()
+        self.scratch.cleanup()
+
+
+def _say(process: "subprocess.Popen[str]", line: Report) -> None:
+    assert process.stdin is not None
+    with suppress(OSError, ValueError):  # it has ended: the answer will not come, which is seen there
+        process.stdin.write(json.dumps(line) + "\n")
+        process.stdin.flush()
+
+
+def _said_to(process: "subprocess.Popen[str]", job: Report) -> str:
+    assert process.stdout is not None
+    _say(process, job)
+    try:
+        return process.stdout.readline()
+    except (OSError, ValueError):
+        return ""
+
+
+@contextmanager
+def _here(limits: Limits, hidden: Sequence[str], workers: int) -> Iterator[tuple[Executor, Work]]:
+    judges, pool = Judges(limits, hidden), ThreadPoolExecutor(max(workers, 1))
+    try:
+        yield pool, judges
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        judges.close()
+        pool.shutdown()
+
+
+@contextmanager
+def _cluster(address: str, limits: Limits) -> Iterator[tuple[Executor, Work]]:
+    """The workers of a Dask cluster. The bytes travel with the task."""
+    try:
+        from distributed import Client
+    except ImportError:
+        raise ValueError(f"--dask needs the package distributed; to get it: {how_to_get('dask')}") from None
+    try:
+        client = Client(address, timeout=CONNECT, set_as_default=False)
+    except (OSError, ValueError) as error:
+        what = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(f"no Dask scheduler answers at {address!r} in {CONNECT} seconds: {what}") from None
+    with client:
+        yield client.get_executor(pure=False), partial(_on_a_worker, limits)
+
+
+def _on_a_worker(limits: Limits, name: str, data: bytes, ids: Sequence[str]) -> Report:
+    """One submission on a worker of a cluster, by a judge that each of its threads keeps."""
+    if limits not in _kept:
+        _kept[limits] = Judges(limits)
+        atexit.register(_kept[limits].close)
+    return _kept[limits](name, data, ids)
+
+
+_kept: dict[Limits, Judges] = {}
+
+
+# --- what is kept ---------------------------------------------------------------------------------
+
+
+class Journal:
+    """Finished submissions beside the table, a line of JSON each; removed when the table is written."""
+
+    def __init__(self, table: Path, resume: bool = False) -> None:
+        self.path, self.resume = table.with_name(table.name + ".journal"), resume
+        self.file: IO[str] | None = None
+
+    def __enter__(self) -> "Journal":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.file:
+            self.file.close()
+
+    def begin(self, files: Sequence[HandIn], ids: Sequence[str], limits: Limits) -> dict[str, Report]:
+        """What is already done, by name; a file that has changed since is not."""
+        settings = {"version": version(), "exercises": list(ids), "limits": list(limits)}
+        lines = self._lines() if self.resume and self.path.exists() else []
+        if lines and lines[0] != settings:
+            raise ValueError(f"{str(self.path)!r} belongs to other exercises, limits or another version")
+        kept = {line["file"]: line["report"] for line in lines[1:]}
+        done = {
+            each.name: kept[each.name] for each in files if each.name in kept and _same(each, kept[each.name])
+        }
+        with replacing(self.path) as file:
+            entries = [{"file": name, "report": report} for name, report in done.items()]
+            file.writelines(json.dumps(line) + "\n" for line in [settings, *entries])
+        self.file = self.path.open("a", encoding="ascii")
+        return done
+
+    def _lines(self) -> list[Report]:
+        """Whole lines; one that a full disk or a crash has cut is judged again."""
+        lines = []
+        for line in self.path.read_text(encoding="ascii").splitlines():
+            with suppress(ValueError):
+                lines.append(json.loads(line))
+        return lines
+
+    def add(self, name: str, report: Report) -> None:
+        """Keep one more."""
+        assert self.file is not None
+        self.file.write(json.dumps({"file": name, "report": report}) + "\n")
+        self.file.flush()
+
+    def remove(self) -> None:
+        """The table is written: nothing is left to go on with."""
+        self.path.unlink(missing_ok=True)
+
+
+def _same(file: HandIn, report: Report) -> bool:
+    try:
+        return bool(hashlib.sha256(file.read()).hexdigest() == report["digest"])
+    except ValueError as error:
+        return bool(str(error) == report["digest"])
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[str]]:
+    """A file that takes the place of another at once, when it is whole."""
+    new = path.with_name(path.name + ".new")
+    try:
+        with new.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+            yield file
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)

@@ -1,0 +1,316 @@
+"""The student's side: the file is run here, and its functions are called with the arguments that arrive.
+
+The text of this module and of the three that it imports is sent to a fresh Python, which holds nothing else
+of npformer: no answers, no checker. What leaves are values and arrays (`frames`), so whatever a file does to
+NumPy, to this module or to its process, it can only change what its own functions answer.
+
+`serve` waits with NumPy imported and forks: a keeper, and below it the process that works, which the keeper
+ends with all that it started.
+"""
+
+import builtins
+import gc
+import os
+import random
+import select
+import signal
+import socket
+import struct
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.grader import walls
+from npformer.grader.frames import LENGTHS, Opaque, length_of, pack, readable, unpack
+from npformer.grader.reading import Submission, answer_of, keys_of, read_submission, said
+
+USER = 2**30  # users from here on belong to nobody
+TICK = 0.25  # seconds between two looks whether a process has ended
+CPU = struct.Struct(">d")
+QUIET = {"check": True, "hint": "", "show": "", "progress": "", "list_exercises": "", "Result": ""}
+
+
+# --- one submission -------------------------------------------------------------------------------
+
+
+class Line:
+    """Frames in and out of a pipe, which is read and written as it is now: a file may patch much."""
+
+    def __init__(self, read: Callable[[int], bytes], write: Callable[[bytes], Any]) -> None:
+        self._read, self._write = read, write
+
+    def send(self, value: Any, functions: list[Callable[..., Any]] | None = None) -> None:
+        """Write one frame."""
+        self._write(pack(value, functions))
+
+    def receive(self, functions: tuple[Callable[..., Any], ...] = ()) -> Any:
+        """Read one frame; EOFError at the end."""
+        head = self._exactly(LENGTHS.size)
+        return unpack(head + self._exactly(length_of(head)), functions)
+
+    def _exactly(self, count: int) -> bytes:
+        parts: list[bytes] = []
+        while count:
+            if not (more := self._read(min(count, 2**18))):
+                raise EOFError
+            parts.append(more)
+            count -= len(more)
+        return b"".join(parts)
+
+
+def work(line: Line) -> None:
+    """Run the file, tell what it answers, then call its functions until the other side has had enough."""
+    me, getpid, leave = os.getpid(), os.getpid, os._exit
+    request = line.receive()
+    name, data = str(request["name"]), request["data"].tobytes()
+    with suppress(OSError, ValueError), open(name, "xb") as file:  # for code that looks itself up
+        file.write(data)
+    sys.argv = [name]
+    submission = read_submission(name, data)
+    if getpid() != me:  # the file has forked and its copy came back here
+        leave(0)
+    functions: dict[str, Callable[..., Any]] = {}
+    answers = {i: tell(answer_of(submission, i), i, functions) for i in request["ids"]}
+    texts = {"problem": readable(submission.problem, 1000), "keys": readable(keys_of(submission), 5000)}
+    line.send({"student": submission.student, "answers": answers} | texts)
+    while True:
+        message = line.receive(_Stubs(line))
+        line.send(answered(functions[message["call"]], message, submission))
+
+
+def tell(answer: Any, exercise_id: str, functions: dict[str, Callable[..., Any]]) -> tuple[str, Any]:
+    """One answer in words that cross the pipe: a function stays here, a value goes."""
+    try:
+        if answer is None or answer is ...:
+            return "nothing", None
+        if getattr(answer, "__npformer__", None) is _MARK:
+            return "ours", answer.__name__
+        if callable(answer):
+            functions[exercise_id] = answer
+            return "function", readable(str(getattr(answer, "__name__", "")))
+        pack(answer)
+        return "value", answer
+    except BaseException:
+        return "value", Opaque(readable(type(answer).__name__))
+
+
+def answered(function: Callable[..., Any], message: dict[str, Any], submission: Submission) -> dict[str, Any]:
+    """What a call gave, or its error; and the arguments that are not what they were."""
+    arguments = message["args"]
+    before = [pack(a) if isinstance(a, np.ndarray) else b"" for a in arguments]
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            value = function(*arguments, **message["kwargs"])
+        reply = {"value": value}
+        pack(reply)
+    except BaseException as error:
+        reply = _failure(error, submission)
+    changed = {
+        str(i): a for i, (a, was) in enumerate(zip(arguments, before, strict=True)) if was and pack(a) != was
+    }
+    return {**reply, "changed": changed}
+
+
+def _failure(error: BaseException, submission: Submission) -> dict[str, Any]:
+    frames = [(f.f_code, line) for f, line in traceback.walk_tb(error.__traceback__)]
+    own = [(code, line) for code, line in frames if code.co_filename in submission.places]
+    where = ""
+    if own:
+        code, line = own[-1]
+        where = f"in line {line - code.co_firstlineno + 1} of {code.co_name}"
+    return {"error": readable(type(error).__name__), "said": readable(said(error)), "where": readable(where)}
+
+
+class _Stubs(tuple[Callable[..., Any], ...]):
+    """The functions among the arguments of a call live on the other side; these ask there."""
+
+    def __new__(cls, line: Line) -> "_Stubs":
+        return super().__new__(cls)
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+
+    def __getitem__(self, place: Any) -> Any:
+        def ask(*arguments: Any) -> Any:
+            self.line.send({"back": place, "args": arguments})
+            reply = self.line.receive()
+            if "error" in reply:
+                raise getattr(builtins, reply["error"], ValueError)(reply["said"])
+            return reply["value"]
+
+        return ask
+
+
+# --- npformer is not here -------------------------------------------------------------------------
+
+_MARK = object()
+
+
+class _Absent(MetaPathFinder, Loader):
+    """In the place of npformer: every name can be imported, none can be called."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name.split(".")[0] != "npformer":
+            return None
+        if name.startswith(("npformer.exercises.", "npformer.grader")):
+            raise ModuleNotFoundError(
+                f"{name} is not here: this is where your work is run, not where it is judged"
+            )
+        return ModuleSpec(name, self, is_package=True)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """A module with any name in it."""
+        of = module.__name__
+
+        def any_name(name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return _quiet(name) if of == "npformer.exercises" and name in QUIET else _ours(name)
+
+        vars(module)["__getattr__"] = any_name
+
+
+def _quiet(name: str) -> Callable[..., Any]:
+    return lambda *arguments, **options: QUIET[name]
+
+
+def _ours(name: str) -> Any:
+    def ours(*arguments: Any, **options: Any) -> Any:
+        raise RuntimeError(f"{name} is npformer's own: write your own")
+
+    ours.__name__ = name
+    vars(ours)["__npformer__"] = _MARK
+    return ours
+
+
+def hide_npformer(hidden: tuple[str, ...]) -> None:
+    """Put the stand-in before all else that finds modules; without walls, refuse to open what is hidden."""
+    for name in [name for name in sys.modules if name.split(".")[0] == "npformer"]:
+        del sys.modules[name]
+    sys.meta_path.insert(0, _Absent())
+    if hidden:
+        real, below = os.path.realpath, tuple(os.fsencode(os.path.realpath(path)) for path in hidden)
+
+        def watch(event: str, arguments: tuple[Any, ...]) -> None:
+            if event in ("open", "os.listdir", "os.scandir") and isinstance(arguments[0], str | bytes):
+                if os.fsencode(real(arguments[0])).startswith(below):
+                    raise PermissionError("this folder is not open while your work is checked")
+
+        sys.addaudithook(watch)
+
+
+# --- a server that forks --------------------------------------------------------------------------
+# Nothing below runs in a process that coverage can trace; tests/grader/test_grader.py asks the kernel.
+
+
+def serve(settings: dict[str, Any]) -> None:  # pragma: no cover
+    """Wait for submissions on descriptor 0, a socket; with each come its pipe and the keeper's."""
+    server = socket.socket(fileno=os.dup(0))
+    _quiet_and_seeded()
+    others = walls.threads_of_the_system()
+    held = walls.apart(settings["root"], settings["needed"], settings["hidden"])
+    changes = os.geteuid() == 0 and walls.can_become(USER, os.__file__)
+    server.sendall(pack([] if held else ["network", "files"]))
+    gc.freeze()
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(server, 2**16, 2)
+        if not data:
+            os._exit(0)
+        request = unpack(data)
+        for name in request["preload"]:
+            with suppress(Exception):
+                import_module(name)
+        server.sendall(b".")  # from here on it is the student's time
+        _reap()
+        if os.fork() == 0:
+            server.close()
+            hidden, user = () if held else tuple(settings["hidden"]), os.getpid() % USER + USER
+            bounds = walls.Bounds(request["cpu"], request["megabytes"], 0 if changes else others)
+            around = Walls(held, hidden, user if changes else 0, bounds)
+            keep(descriptors[0], descriptors[1], around, request["folder"])
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _reap() -> None:  # pragma: no cover
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _quiet_and_seeded() -> None:  # pragma: no cover
+    quiet = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(quiet, stream)
+    np.random.seed(0)  # noqa: NPY002  # what a file draws without a seed is the same in every run
+    random.seed(0)
+
+
+class Walls(NamedTuple):
+    """What stands around one process: a root of its own, or folders that are hidden; a user, and bounds."""
+
+    held: bool
+    hidden: tuple[str, ...]
+    user: int
+    bounds: walls.Bounds
+
+
+def keep(pipe: int, control: int, around: Walls, folder: str) -> None:  # pragma: no cover
+    """The keeper: start the process that works; when it ends or the other side hangs up, end all of it."""
+    try:
+        os.setsid()
+        walls.adopt()
+        if around.held:
+            walls.alone()
+        child = os.fork()
+        if child == 0:
+            os.setsid()
+            os.close(control)
+            its_pipe = socket.socket(fileno=pipe)
+            start(Line(its_pipe.recv, its_pipe.sendall), around, folder)
+        os.close(pipe)
+        used = _watched(child, control)
+        walls.end_all(child)
+        os.write(control, CPU.pack(used))
+    finally:
+        os._exit(0)
+
+
+def _watched(child: int, control: int) -> float:  # pragma: no cover
+    """The CPU time of a child that has come to its end, one way or the other."""
+    while not select.select([control], [], [], TICK)[0]:
+        pid, _, usage = os.wait4(child, os.WNOHANG)
+        if pid:
+            return usage.ru_utime + usage.ru_stime
+    os.kill(child, signal.SIGKILL)
+    usage = os.wait4(child, 0)[2]
+    return usage.ru_utime + usage.ru_stime
+
+
+def start(line: Line, around: Walls, folder: str) -> None:  # pragma: no cover
+    """The process that works: bound, without privileges, in its folder."""
+    try:
+        held, hidden, user, bounds = around
+        if held:
+            walls.settle(user or os.geteuid())
+        else:
+            os.chdir(folder)
+            if user:
+                os.chown(folder, user, user)
+        if user or held:
+            walls.become(user)
+        walls.limit(bounds)
+        hide_npformer(hidden)
+        work(line)
+    finally:
+        os._exit(0)

@@ -1,0 +1,209 @@
+"""What the kernel holds back: limits on one process, and on Linux a root of its own in which it runs.
+
+Called through libc: namespaces (no network, no other process to see), a root directory in which only Python
+and the system's libraries are there, to read only, and a user whom nobody else is. A system that has less
+says so; each function does what it can and tells what holds. Imports no other module of npformer.
+"""
+
+import ctypes
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+LARGEST_FILE = 2**24
+PROCESSES = 64
+SCRATCH = "/tmp"  # where it runs and may write, behind walls: a file system in memory
+SCRATCH_SIZE = "64m"
+SYSTEM = (
+    "/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime", "/etc/fonts",
+    "/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/proc",
+)  # fmt: skip
+NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
+READ_ONLY, NO_SETUID, BIND, RECURSIVE, PRIVATE, DETACH = 1, 2, 0x1000, 0x4000, 0x40000, 2  # of mount
+DUMPABLE, SUBREAPER, NO_NEW_PRIVILEGES = 4, 36, 38  # of prctl
+MOUNT_SETATTR, HERE, ALL_BELOW = 442, -100, 0x8000
+
+
+class Bounds(NamedTuple):
+    """What one submission may use."""
+
+    cpu: float  # seconds
+    megabytes: int  # of a process
+    others: int = 0  # processes of the same user that count, and are not its own
+
+
+def call(name: str, *arguments: object) -> int:
+    """A function of libc; OSError where it fails or is missing."""
+    try:
+        function = getattr(ctypes.CDLL(None, use_errno=True), name)
+    except (AttributeError, TypeError):
+        raise OSError(f"this system has no {name}") from None
+    result = int(function(*arguments))
+    if result < 0:
+        raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")
+    return result
+
+
+# --- once, for all who come -----------------------------------------------------------------------
+
+
+def apart(folder: str, needed: Sequence[str], hidden: Sequence[str]) -> bool:
+    """Leave for a root in which only what is needed can be seen, to read only; False where nobody may.
+
+    `folder` is empty and becomes the root; the mounts are seen by this process and its children alone.
+    """
+    uid, gid = os.geteuid(), os.getegid()
+    try:
+        try:
+            call("unshare", NEWNS)
+        except OSError:  # not root: where the system lets users have a namespace of users
+            call("unshare", NEWNS | NEWUSER)
+            maps = {"setgroups": "deny", "uid_map": f"{uid} {uid} 1", "gid_map": f"{gid} {gid} 1"}
+            for name, text in maps.items():
+                with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+                    file.write(text)
+        call("mount", b"none", b"/", None, RECURSIVE | PRIVATE, None)
+        call("mount", b"none", os.fsencode(folder), b"tmpfs", NO_SETUID, b"size=1m,mode=755")
+        _furnish(folder, needed, hidden)
+        os.chdir(folder)
+        call("pivot_root", b".", b".")
+        call("umount2", b".", DETACH)
+        os.chdir("/")
+        scratch(uid)
+    except OSError:
+        return False
+    return True
+
+
+def _furnish(root: str, needed: Sequence[str], hidden: Sequence[str]) -> None:
+    """Everything that is needed in its place below a new root, and nothing in the place of what is hidden."""
+    paths = {place for path in (*SYSTEM, *needed) for place in (path, os.path.realpath(path))}
+    for path in sorted(
+        filter(os.path.lexists, paths), key=lambda path: (path != os.path.realpath(path), path)
+    ):
+        place = root + path
+        if os.path.lexists(place):  # it lies in another that is there
+            continue
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        if os.path.islink(path):
+            os.symlink(os.readlink(path), place)
+            continue
+        os.mkdir(place) if os.path.isdir(path) else os.close(os.open(place, os.O_CREAT))
+        call("mount", os.fsencode(path), os.fsencode(place), None, BIND | RECURSIVE, None)
+    os.makedirs(root + SCRATCH, exist_ok=True)
+    for path in hidden:
+        if os.path.isdir(root + path):
+            call("mount", b"none", os.fsencode(root + path), b"tmpfs", 0, b"size=4k,mode=755")
+    attributes = (ctypes.c_uint64 * 4)(READ_ONLY | NO_SETUID, 0, 0, 0)
+    arguments = (HERE, os.fsencode(root), ALL_BELOW, ctypes.byref(attributes), 32)
+    call("syscall", ctypes.c_long(MOUNT_SETATTR), *arguments)
+
+
+# --- for each submission --------------------------------------------------------------------------
+
+
+def alone() -> None:
+    """From here on no network, and the next child is process 1 of its own."""
+    call("unshare", NEWNS | NEWIPC | NEWPID | NEWNET)
+
+
+def settle(owner: int) -> None:
+    """As that child: a /proc that shows its own processes, or none, and a folder of its own."""
+    try:
+        call("mount", b"proc", b"/proc", b"proc", 0, None)
+    except OSError:
+        call("mount", b"none", b"/proc", b"tmpfs", 0, b"size=4k,mode=555")
+    scratch(owner)
+
+
+def scratch(owner: int) -> None:
+    """An empty folder in memory to write to."""
+    options = f"size={SCRATCH_SIZE},nr_inodes=4k,mode=700,uid={owner},gid={owner}".encode()
+    call("mount", b"none", SCRATCH.encode(), b"tmpfs", NO_SETUID, options)
+    os.environ.update(dict.fromkeys(("HOME", "TMPDIR", "MPLCONFIGDIR", "IPYTHONDIR"), SCRATCH))
+    os.chdir(SCRATCH)
+
+
+def become(user: int) -> None:
+    """Give every privilege up, for good. As root: become a user whom nobody else is."""
+    if user:
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    call("capset", ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
+    call("prctl", NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    call("prctl", DUMPABLE, 1, 0, 0, 0)
+
+
+def can_become(user: int, path: str) -> bool:
+    """Whether a child that becomes this user can still read its Python: tried once, in a child."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            become(user)
+            open(path, "rb").close()
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+def limit(bounds: Bounds) -> None:
+    """The system's own limits, where it has them. Memory is counted by process."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    wanted = {
+        "RLIMIT_AS": bounds.megabytes * 2**20,
+        "RLIMIT_FSIZE": LARGEST_FILE,
+        "RLIMIT_CPU": max(round(bounds.cpu), 1),
+        "RLIMIT_NOFILE": 256,
+        "RLIMIT_CORE": 0,
+        "RLIMIT_NPROC": PROCESSES + bounds.others,
+    }
+    for name, most in wanted.items():
+        with suppress(ValueError, OSError, AttributeError):  # a system that has the limit by name only
+            resource.setrlimit(getattr(resource, name), (most, most))
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+def adopt() -> None:
+    """Become the parent of what one's children leave behind."""
+    with suppress(OSError):
+        call("prctl", SUBREAPER, 1, 0, 0, 0)
+
+
+def end_all(child: int) -> None:
+    """End a child, its group and, where the system tells, all that they have left to us."""
+    with suppress(OSError):
+        os.killpg(child, signal.SIGKILL)
+    while below := _children():
+        for pid in below:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            os.waitpid(-1, 0)
+
+
+def _children() -> list[int]:
+    """Our children, as Linux tells them."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
+            return [int(pid) for pid in file.read().split()]
+    except OSError:
+        return []
+
+
+def threads_of_the_system() -> int:
+    """How many there are: no more of them can count for a user; 0 where the system does not say."""
+    try:
+        with open("/proc/loadavg", encoding="ascii") as file:
+            return int(file.read().split()[3].partition("/")[2])
+    except OSError:
+        return 0

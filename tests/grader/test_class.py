@@ -1,0 +1,413 @@
+"""What a teacher gets of an honest class: who handed in what, points, tables, a page, feedback."""
+
+import csv
+import html.parser
+import json
+import os
+import re
+import time
+from pathlib import Path
+
+import honest
+import pytest
+
+from npformer import cli
+from npformer.exercises import list_exercises
+from npformer.grader import alike, marks, page, run
+from npformer.grader.hand_ins import HandIn
+from npformer.grader.register import Student, Whose, read_register, whose
+from npformer.grader.run import Row
+
+ONLY = f"--exercises={','.join(honest.IDS)}"
+
+
+def table(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def file(name, data=b"", at=0.0):
+    return HandIn(name, lambda: data, at)
+
+
+# --- forty hand-ins of four systems ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("system", honest.SYSTEMS)
+def test_an_honest_class_has_all_its_points_and_everybody_has_their_own(system, tmp_path, capsys):
+    folder, register = honest.write(system, tmp_path)
+    out, grades = tmp_path / "out.csv", tmp_path / "grades.csv"
+    options = ["--grades", str(grades), "--register", str(register), "--feedback", str(tmp_path / "back")]
+    assert cli.main(["grade", str(folder), "--csv", str(out), ONLY, *options]) == 0
+    said, rows = capsys.readouterr().out, table(grades)
+    assert [(row["name"].replace(",", "").split()[0] != "", row["points"]) for row in rows] == [
+        (True, "2")
+    ] * 10 + [(True, "0")]
+    assert len({row["id"] for row in rows}) == 11 and [row["of"] for row in rows] == ["2"] * 11
+    whose_file = {row["file"]: row["id"][-4:] for row in rows if row["file"]}
+    key = {
+        "canvas": r"_(\d{4})_77",
+        "moodle": r"_(\d{4})_assign",
+        "blackboard": r"_u(\d{4})_",
+        "gradescope": r"_55(\d{4})/",
+    }
+    assert {name: re.search(key[system], name)[1] for name in whose_file} == whose_file
+    assert "Missing: " in said and "Noether" in said and "To decide" not in said
+    assert {row["status"] for row in table(out)} <= {"pass", "passed over"}
+    assert [row["evidence"] for row in table(out) if not row["exercise"]] == [
+        "Not graded: a copy by Jupyter."
+    ]
+    assert len(os.listdir(tmp_path / "back")) == 10 and all(
+        row["student"] for row in table(out) if row["exercise"]
+    )
+
+
+# --- the register ---------------------------------------------------------------------------------
+
+
+def write(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_name_alone_never_decides_between_two(tmp_path):
+    register = read_register(
+        write(
+            tmp_path / "r.csv",
+            "Name,Number,Mail\nAnna Smith,17,anna@x.org\nAnna Smith,1002,smith@x.org\nBen,1003,ben@x.org\nBen Ode,1004,ode@x.org\n",
+        ),
+        "id=Number,email=Mail",
+    )
+    claims = {"a.py": "Anna Smith", "b.py": "smith@x.org", "c/1003/x.py": "Ben Ode", "d.py": "Zed"}
+    names = [
+        "a.py",
+        "b.py",
+        "c/1003/x.py",
+        "d.py",
+        "hand in Ben_Ode 2.py",
+        "1002_hw.py",
+        "17/x.py",
+        "hw_17.py",
+        "smith@x.org.py",
+    ]
+    found = whose([file(name) for name in names], claims, register)
+    assert {name: student.id for name, student in found.of.items()} == {
+        "b.py": "1002", "c/1003/x.py": "1003", "hand in Ben_Ode 2.py": "1004", "1002_hw.py": "1002", "17/x.py": "17", "smith@x.org.py": "1002",
+    }  # fmt: skip
+    assert found.doubtful == [
+        "a.py fits Anna Smith (1002) and Anna Smith (17)",
+        "c/1003/x.py is Ben (1003)'s by its place, and says it is Ben Ode (1004)'s",
+        "d.py fits nobody on the register",
+        "hw_17.py fits nobody on the register",
+    ]
+    assert found.missing == []
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "message"),
+    [
+        ("", "", "expected a column such as Student, Name, ID or Email"),
+        ("Nom;Note\nx;1\n", "", "expected a column such as"),
+        ("Nom;Note\nx;1\n", "name=Nam", "there is no column 'name=Nam'; kinds are id, login, email"),
+        ("Nom;Note\nx;1\n", "nom=Nom", "there is no column 'nom=Nom'"),
+    ],
+)
+def test_a_register_that_tells_nobody_apart_is_refused_before_grading(
+    text, columns, message, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(run, "grade", lambda *given, **options: pytest.fail("graded"))
+    options = ["--register", str(write(tmp_path / "r.csv", text)), "--columns", columns]
+    write(tmp_path / "a.py", "")
+    assert cli.main(["grade", str(tmp_path), "--csv", str(tmp_path / "o.csv"), *options]) == 2
+    assert message in capsys.readouterr().err
+
+
+# --- points ---------------------------------------------------------------------------------------
+
+TOML = """
+title = "Homework 1"
+due = 2026-03-01T12:00:00
+late = {per_day = 0.25, days = 2}
+[points]
+"order.bag" = 1
+layer_norm.backward = {dx = 2, dgamma = 1, dbeta = 1}
+"""
+
+
+def row(submission, exercise="order.bag", status="pass", evidence="Seen.", codes="", question="", student=""):
+    return Row(submission, student, exercise, status, codes, evidence, "", question)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("points = 3", "expected title, due, late"),
+        ("[points]", "expected title, due, late"),
+        ("colour = 1\n[points]\npe.table = 1", "got colour"),
+        ("late = {hours = 1}\n[points]\npe.table = 1", "expected title, due, late"),
+        ('count = "first"\n[points]\npe.table = 1', 'expected count = "last" or "best"'),
+        ('due = "soon"\n[points]\npe.table = 1', "due = 2026-03-01T23:59:00"),
+        ("[points]\npe.table = '3'", "pe.table is '3'; expected a number of points"),
+        ("[points]\npe.table = true", "expected a number of points"),
+        ("[points]\npe.table = -1", "expected a number of points"),
+        ("[points]\npe.tabel = 1", "there is no exercise 'pe.tabel'"),
+        ("[points]\nlayer_norm.backward = {dx = 1, db = 2}", "layer_norm.backward has no output 'db'"),
+        ("[points]\npe.table = = 1", "a.toml: "),
+    ],
+)
+def test_an_assignment_that_makes_no_sense_is_refused(text, message, tmp_path):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        marks.read_assignment(write(tmp_path / "a.toml", text))
+
+
+def test_points_for_parts_and_for_late_work(tmp_path):
+    """Of two tries the last answer counts, or the best; each day begun takes a quarter."""
+    assignment = marks.read_assignment(write(tmp_path / "a.toml", TOML))
+    half = "dgamma and dbeta agree. dx differs."
+    backward = {"exercise": "layer_norm.backward"}
+    ada, ben = Student("1", "Ada", ""), Student("2", "Ben", "", late=30.0 * 3600)
+    noon = time.mktime((2026, 3, 1, 12, 0, 0, 0, 0, -1))
+    files = [
+        file("late.py", at=noon + 90_000),
+        file("early.py", at=noon - 9),
+        file("ben.py", at=0),
+        file("x_LATE_3_4_a.py"),
+    ]
+    rows = [
+        row("early.py"), row("early.py", **backward),
+        row("late.py", status="not answered"), row("late.py", status="known_mistake", evidence=half, **backward),
+        row("ben.py"), row("ben.py", status="error", evidence="No.", **backward), row("x_LATE_3_4_a.py"),
+    ]  # fmt: skip
+    owners = Whose(
+        {"late.py": ada, "early.py": ada, "ben.py": ben, "x_LATE_3_4_a.py": ben._replace(id="3", late=None)},
+        [],
+        [Student("4", "", "")],
+    )
+    last = marks.marks(files, rows, owners, assignment)
+    assert [mark.points for mark in last] == [
+        {"order.bag": 1, "layer_norm.backward": 2 * 0.5},
+        {"order.bag": 0.5, "layer_norm.backward": 0},
+        {"order.bag": 0.75, "layer_norm.backward": 0},
+        {"order.bag": 0, "layer_norm.backward": 0},
+    ]
+    assert [mark.days_late for mark in last] == [2, 2, 1, 0] and last[0].files == ["early.py", "late.py"]
+    best = marks.marks(files, rows, owners, assignment._replace(best=True))
+    assert best[0].points == {"order.bag": 1, "layer_norm.backward": 4} and best[0].files == ["early.py"]
+    too_late = marks.marks(files, rows, owners, assignment._replace(days=1))
+    assert too_late[0].points["layer_norm.backward"] == 0
+
+
+def test_the_names_of_outputs_that_agree_are_the_checker_s_own():
+    """A part is paid by the first sentence of a reply, as the real checker says it."""
+    from npformer.exercises import check
+
+    def backward(dy, x, gamma, beta, eps):
+        x_hat = (x - x.mean(-1, keepdims=True)) / (x.var(-1, keepdims=True) + eps) ** 0.5
+        return dy, (dy * x_hat).sum((0, 1)), dy.sum((0, 1))
+
+    found = check("layer_norm.backward", backward)
+    parts = {"dx": 4.0, "dgamma": 2.0, "dbeta": 1.0}
+    assert marks.earned(row("a", "layer_norm.backward", found.status, found.evidence), parts) == 3
+
+
+def test_without_names_there_is_only_the_key(tmp_path, capsys):
+    folder = tmp_path / "class"
+    folder.mkdir()
+    write(folder / "smithanna_17_99_hw1.py", "order_bag = 'b'\n1 / 0")
+    write(folder / "nobody.py", "order_bag = 'a'")
+    register = write(tmp_path / "r.csv", "Student,ID,Email\nAnna Smith,17,anna@x.org\nBen Ode,18,ben@x.org\n")
+    names = {"csv": "o.csv", "grades": "g.csv", "html": "p.html", "feedback": "back", "anonymous": "key.csv"}
+    options = [f"--{name}={tmp_path / to}" for name, to in names.items()]
+    for _ in range(2):
+        assert (
+            cli.main(
+                ["grade", str(folder), *options, f"--register={register}", "--exercises=order.bag,pe.even"]
+            )
+            == 0
+        )
+    key = {line["name"]: line["anonymous"] for line in table(tmp_path / "key.csv")}
+    assert sorted(key.values()) == ["student-001", "student-002"]
+    written = "".join(
+        p.read_text()
+        for p in (tmp_path / "o.csv", tmp_path / "g.csv", tmp_path / "p.html", *(tmp_path / "back").iterdir())
+    )
+    assert not re.search(r"smith|anna|17|ben|ode\b", written, re.IGNORECASE) and key["Anna Smith"] in written
+    assert "ZeroDivisionError" in (tmp_path / "back" / f"{key['Anna Smith']}.md").read_text()
+    assert "smith" not in capsys.readouterr().out.casefold()
+
+
+# --- tables, Gradescope ---------------------------------------------------------------------------
+
+
+def test_formulas_stay_text(tmp_path):
+    marks.write_table(["x"], [["@x", "-1", "+1", "\t=1", "=SUM(A1)", "\r=1", "1"]], tmp_path / "o.csv")
+    with (tmp_path / "o.csv").open(newline="") as file:
+        assert list(csv.reader(file))[1] == ["'@x", "'-1", "'+1", "'\t=1", "'=SUM(A1)", "'\r=1", "1"]
+
+
+def test_gradescope_gets_its_file_whatever_was_handed_in(tmp_path, capsys):
+    folder, out = tmp_path / "submission", tmp_path / "results.json"
+    folder.mkdir()
+    write(folder / "whatever name.py", "order_bag = 'b'")
+    command = ["check", str(folder), "--gradescope", str(out), "--exercises=order.bag,pe.even"]
+    assert cli.main(command) == 1
+    found = json.loads(out.read_text())
+    assert found["score"] == 1 and [test["status"] for test in found["tests"]] == ["passed", "failed"]
+    assert found["tests"][0] == {
+        "name": "order.bag", "score": 1.0, "max_score": 1.0, "status": "passed",
+        "output": "Right\nEvery check agrees.", "output_format": "text", "visibility": "visible",
+    }  # fmt: skip
+    for text, why in (
+        ("second.py", "holds 2 files to check; expected one"),
+        (None, "no .py or .ipynb file in"),
+    ):
+        for each in folder.iterdir() if text is None else []:
+            each.unlink()
+        write(folder / (text or "essay.pdf"), "")
+        assert cli.main(command) == 2 and why in capsys.readouterr().err
+        found = json.loads(out.read_text())
+        assert found["score"] == 0 and found["tests"] == [] and why in found["output"]
+
+
+# --- what a teacher reads -------------------------------------------------------------------------
+
+
+def classroom(students=30):
+    """Marks of a class in which the first fail most; made up, to look at."""
+    ids = [exercise.id for exercise in list_exercises() if exercise.kind == "code"]
+    mistakes = [
+        ("known_mistake", "A-CODE", "It looks like another one's.", "What is divided by?"),
+        ("unrecognised", "", "The shape is right.", "Which line?"),
+    ]
+    rows, files, owners = [], [], {}
+    for i in range(students):
+        name = f"s{i:02}.py"
+        files.append(file(name))
+        owners[name] = Student(f"{1000 + i}", f"Student <{i}>", "")
+        for j, exercise in enumerate(ids):
+            status, codes, evidence, question = (
+                mistakes[j % 3 == 0]
+                if (i * 7 + j * 5) % 30 > i + 4
+                else ("pass", "ODD-WIDTH", "Every check agrees.", "")
+            )
+            rows.append(
+                Row(
+                    name,
+                    "",
+                    exercise,
+                    "not answered" if (i + j) % 9 == 0 else status,
+                    codes,
+                    evidence,
+                    "",
+                    question,
+                )
+            )
+    whole = Whose(owners, ["x.py fits nobody on the register"] * 15, [Student("1", "Emmy <Noether>", "")])
+    assignment = marks.assignment_of(ids)
+    return rows, marks.marks(files, rows, whole, assignment), whole, assignment
+
+
+def test_the_page_needs_nothing_else_and_what_passes_is_no_mistake(tmp_path):
+    rows, given, owners, assignment = classroom()
+    taught = page.to_teach(given)
+    assert taught and all(p.seen != "Every check agrees." for _, _, patterns in taught for p in patterns)
+    assert [n for _, n, _ in taught] == sorted((n for _, n, _ in taught), reverse=True)
+    pairs = [alike.Pair("<a>", "b", 0.9)]
+    page.write_page(
+        rows,
+        given,
+        owners,
+        pairs,
+        assignment._replace(points=assignment.points | {f"x.{i}": {"": 0.0} for i in range(9)}),
+        tmp_path / "p.html",
+    )
+    text = (tmp_path / "p.html").read_text()
+    html.parser.HTMLParser().feed(text)
+    assert "<a>" not in text and "Student &lt;0&gt;" in text and "http" not in text.replace("http-equiv", "")
+    for said in (
+        "What to teach again",
+        "Who needs help first",
+        "To decide",
+        "and 4 more",
+        "more are not shown",
+        "&lt;a&gt; and b: 90%",
+    ):
+        assert said in text, said
+    page.write_page([], [], Whose({}, [], []), [], assignment, tmp_path / "p.html")
+    assert "0 of 0 students" in (tmp_path / "p.html").read_text()
+
+
+def test_a_summary_says_what_to_teach_and_what_to_decide():
+    rows = [
+        row("a.py", status="unrecognised", question="Which?"),
+        row("b.py", status="not answered"),
+        row("c.py", "", "passed over", "Not graded: x."),
+    ]
+    owners = Whose({"a.py": Student("", "Ada", "")}, ["b.py fits nobody"], [])
+    given = marks.marks([file("a.py")], rows, owners, marks.assignment_of(["order.bag"]))
+    said = page.summary(rows, given, owners)
+    assert said.startswith(
+        "3 files, 1 answers, 0 right.\nTo teach again, and how many students:\n     1  01, section 1.1"
+    )
+    assert "order.bag: Which?" in said and said.endswith("To decide: b.py fits nobody.\nc.py: Not graded: x.")
+    assert page.summary([], [], Whose({}, [], [])) == "0 files, 0 answers, 0 right."
+
+
+def test_feedback_is_one_file_a_student_and_markdown_is_left_alone(tmp_path):
+    rows = [
+        row("a.py", status="not read", evidence="a.py, line 1: `x` *y*."),
+        row("a.py", "pe.table", "error", "It stopped with “<b>”.", question="What?"),
+    ]
+    students = {f"{n}.py": Student("", name, "") for n, name in enumerate(["A/x", "A?x", "...", ""])}
+    students["a.py"] = Student("", "a_x", "")
+    given = marks.marks(
+        [*map(file, students)],
+        [*rows, *(row(name) for name in students)],
+        Whose(students, [], []),
+        marks.assignment_of(["order.bag", "pe.table"]),
+    )
+    sent = page.write_feedback(
+        [mark._replace(days_late=2) for mark in given],
+        marks.assignment_of(["order.bag", "pe.table"]),
+        tmp_path / "f",
+    )
+    assert (
+        sorted(sent.values())
+        == ["A_x.md", "A_x~2.md", "_.md", "_~2.md", "a_x~3.md"]
+        == sorted(os.listdir(tmp_path / "f"))
+    )
+    text = (tmp_path / "f" / "a_x~3.md").read_text()
+    assert text.startswith("# The class: a\\_x\n\n1 of 2 points; 2 days late.")
+    assert "It stopped with “\\<b\\>”." in text and "pe.table: Not checked to the end (0 points)" in text
+    text = page.feedback(given[-1]._replace(rows=rows[:1]), marks.assignment_of(["order.bag"]))
+    assert "> a.py, line 1: \\`x\\` \\*y\\*." in text and "Not answered: order.bag." in text
+
+
+def test_hand_ins_that_are_alike_are_found_under_other_names():
+    """A copy with other names and comments is found, the common notebook is not, npformer's source is."""
+    common = "def softmax_forward(s):\n    e = np.exp(s - s.max(-1, keepdims=True))\n    return e / e.sum(-1, keepdims=True)\n"
+    mine = "".join(
+        f"def f{i}(a, b):\n    c = a * {i} + b ** {i + 1} - 3\n    return [c // k for k in range({i}) if k % {i + 2}]\n"
+        for i in range(9)
+    )
+    copy = re.sub(r"\b[abck]\b", lambda m: f"other_{m[0]}", mine).replace("\n", "  # mine\n")
+    ours = (Path(run.__file__).parents[1] / "attention.py").read_bytes()
+    other = "".join(
+        f"while x{i} < {i}:\n    x{i} += y[{i}] @ z - {i * 7}\n    print(x{i}, 'a')\n" for i in range(12)
+    )
+    given = [(f"s{i}", "a.py", common.encode()) for i in range(9)] + [
+        ("ada", "a.py", (common + mine).encode()),
+        ("ben", "b.ipynb", honest.notebook(common, copy)),
+    ]
+    given += [
+        ("cem", "a.py", ours),
+        ("dot", "a.py", other.encode()),
+        ("eve", "a.ipynb", b"no"),
+        ("fin", "a.py", b"x = '''"),
+    ]
+    found = alike.alike(given)
+    assert {frozenset(pair[:2]) for pair in found} == {
+        frozenset(("ada", "ben")),
+        frozenset((alike.OURS, "cem")),
+    }
+    assert all(pair.share > 0.9 for pair in found)

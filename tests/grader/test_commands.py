@@ -1,0 +1,259 @@
+"""The commands check, grade and assignment: what they say, and what they refuse before any work is done."""
+
+import json
+import os
+import sys
+from importlib.util import find_spec
+
+import honest
+import pytest
+
+from npformer import cli
+from npformer.exercises import check, list_exercises
+from npformer.grader import commands, page, run
+from npformer.grader.assignments import write_assignment
+from npformer.grader.hand_ins import hand_ins
+from npformer.grader.judge import Limits
+from npformer.grader.run import grade
+
+
+def write(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+WRONG = "import numpy as np\nstudent = 'Ada'\norder_bag = 'b'\ndef pe_table(n, d):\n    return np.zeros((n, d))\n1 / 0"
+
+
+def test_a_file_is_checked(tmp_path, capsys):
+    path = write(tmp_path / "ada.py", WRONG)
+    assert cli.main(["check", str(path)]) == 1
+    out = capsys.readouterr().out
+    assert "Not read to the end. ada.py, line 6: ZeroDivisionError: division by zero.\n" in out
+    assert "order.bag: Right\n  Every check agrees.\n" in out and "pe.table: Not yet" in out
+    assert out.endswith(f"1 right of 2 answered; {len(list_exercises())} are set.\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "code", "said"),
+    [
+        ("order_bag = 'b'", [], 0, "order.bag: Right"),
+        ("order_bag = 'b'", ["--exercises=order.bag"], 0, "1 right of 1 answered; 1 are set."),
+        ("order_bag = 'b'", ["--only=order.bag,pe.even,pe.table"], 1, "\nNot answered: pe.even, pe.table.\n"),
+        ("order_bag = 'a'", ["--exercises=order.bag"], 1, "0 right of 1 answered"),
+        ("answers = {'order.bag': 'b', 'pe.evn': 3}", [], 0, "answers has 'pe.evn', which is no exercise."),
+        ("tabel = 1", [], 1, "No answer was found. The exercise pe.table is answered by the top"),
+        (
+            "from npformer import softmax_forward",
+            ["--only=softmax.forward"],
+            1,
+            "softmax_forward is npformer's own: write your own.",
+        ),
+    ],
+)
+def test_the_exit_code_and_the_text_say_whether_all_is_right(text, options, code, said, tmp_path, capsys):
+    assert cli.main(["check", str(write(tmp_path / "ada.py", text)), *options]) == code
+    assert said in capsys.readouterr().out
+
+
+def test_one_file_is_graded_and_an_assignment_says_what_was_set(tmp_path, capsys):
+    path = write(tmp_path / "ada.py", WRONG)
+    hw = write(tmp_path / "hw.toml", 'title = "HW"\n[points]\npe.table = 2\norder.bag = 1\n')
+    out = tmp_path / "o.csv"
+    assert cli.main(["grade", str(path), "--csv", str(out), "--assignment", str(hw)]) == 0
+    rows = out.read_text().splitlines()
+    assert [[*line.split(",")[1:4], line.rsplit(",", 1)[1]] for line in rows[1:]] == [
+        ["Ada", "pe.table", "unrecognised", "0"],
+        ["Ada", "order.bag", "pass", "1"],
+    ]
+    assert "1 files, 2 answers, 1 right." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["grade", "{}/none", "--csv", "{}/o.csv"], "there is no file or folder '{}/none'"),
+        (["grade", "{}/empty", "--csv", "{}/o.csv"], "no .py or .ipynb file in '{}/empty'"),
+        (["grade", "{}", "--csv", "{}/none/o.csv"], "there is no folder '{}/none'"),
+        (["grade", "{}", "--csv", "{}/o.csv", "--only", "pe.tabel"], "there is no exercise 'pe.tabel'"),
+        (["grade", "{}", "--csv", "{}/o.csv", "--html", "{}"], "'{}' is a folder; expected a file"),
+        (["grade", "{}", "--csv", "{}/o.csv", "--register", "{}/none.csv"], "there is no file '{}/none.csv'"),
+        (["grade", "{}", "--csv", "{}/o.csv", "--assignment", "{}"], "'{}' is a folder; expected a file"),
+        (["grade", "{}", "--csv", "{}/o.csv", "--seconds=nan"], "are numbers above 0"),
+        (
+            ["grade", "{}", "--csv", "{}/o.csv", "--feedback", "{}/a.py"],
+            "'{}/a.py' is a file; expected a folder",
+        ),
+        (
+            ["grade", "{}", "--csv", "{}/begun.csv"],
+            "'{}/begun.csv.journal' is of a run that was interrupted: --resume",
+        ),
+        (["check", "{}/none.py"], "there is no file or folder '{}/none.py'"),
+        (["check", "{}/a.py", "--wall=-1"], "are numbers above 0"),
+        (["assignment", "--exercises=pe.table", "--out={}/a.txt"], "'a.txt' should end in .ipynb"),
+        (["assignment", "--exercises=pe.table", "--out={}/none/a.ipynb"], "there is no folder '{}/none'"),
+        (
+            ["assignment", "--exercises=pe.table", "--out={}/a.ipynb", "--points=-1"],
+            "expected points of 0 or more",
+        ),
+        (["assignment", "--exercises=pe.tabel", "--out={}/a.ipynb"], "there is no exercise 'pe.tabel'"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line_and_before_grading(
+    arguments, message, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(run, "grade", lambda *given, **options: pytest.fail("graded"))
+    (tmp_path / "empty").mkdir()
+    write(tmp_path / "a.py", ""), write(tmp_path / "begun.csv.journal", "hours of work")
+    assert cli.main([a.format(tmp_path) for a in arguments]) == 2
+    assert message.format(tmp_path) in capsys.readouterr().err
+    assert (tmp_path / "begun.csv.journal").read_text() == "hours of work" and not (
+        tmp_path / "o.csv"
+    ).exists()
+
+
+def test_where_a_file_cannot_be_written_in_the_end_nothing_is_lost(tmp_path, capsys, monkeypatch):
+    """The table is there by then, and --resume goes on."""
+    write(tmp_path / "a.py", "order_bag = 'b'")
+    options = ["--csv", str(tmp_path / "o.csv"), "--html", str(tmp_path / "o.html"), "--only=order.bag"]
+
+    def full(*given):
+        raise OSError(28, "No space left on device", str(tmp_path / "o.html"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(page, "write_page", full)
+        assert cli.main(["grade", str(tmp_path / "a.py"), *options]) == 2
+    said = capsys.readouterr().err
+    assert f"what is graded is in {tmp_path / 'o.csv.journal'}, and --resume goes on from there\n" in said
+    assert f"grade: {str(tmp_path / 'o.html')!r} cannot be read or written: No space left on device\n" in said
+    monkeypatch.setattr(run.Judges, "__call__", lambda *given: pytest.fail("graded again"))
+    assert cli.main(["grade", str(tmp_path / "a.py"), *options, "--resume"]) == 0
+    assert (tmp_path / "o.html").exists() and not (tmp_path / "o.csv.journal").exists()
+
+
+def test_a_system_without_fork_is_told_what_to_use(tmp_path, capsys, monkeypatch):
+    monkeypatch.delattr(os, "fork")
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    assert cli.main(["check", str(write(tmp_path / "a.py", ""))]) == 2
+    assert "use WSL or a container, or check(...) in a notebook" in capsys.readouterr().err
+
+
+def test_the_help_says_what_the_shelter_is_not(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["grade", "--help"])
+    assert "not a sandbox against an attacker" in " ".join(capsys.readouterr().out.split())
+
+
+def test_places_that_cannot_be_written_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(commands.os, "access", lambda *given: False)
+    for ask in (commands.place_for, commands.folder_for):
+        with pytest.raises(ValueError, match="cannot be written; choose another place"):
+            ask(str(tmp_path / "x"))
+
+
+# --- assignments ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["nbgrader", "otter"])
+def test_an_assignment_is_a_notebook_without_answers(form, tmp_path, capsys):
+    out = tmp_path / "hw.ipynb"
+    command = [
+        "assignment",
+        "--exercises=pe.table,order.bag",
+        "--out",
+        str(out),
+        "--format",
+        form,
+        "--points=1.5",
+    ]
+    assert cli.main(command) == 0
+    nbformat = pytest.importorskip("nbformat")
+    nbformat.validate(nbformat.read(out, 4))
+    text = out.read_text(encoding="utf-8")
+    assert 'assert check(\\"pe.table\\", pe_table)' in text and "1.5" in text and "order_bag = None" in text
+    assert (tmp_path / "environment.yml").exists() is (form == "otter")
+
+
+def test_an_asserted_result_shows_its_card(tmp_path):
+    write_assignment(["pe.table"], tmp_path / "a.ipynb")
+    cells = ["".join(cell["source"]) for cell in json.loads((tmp_path / "a.ipynb").read_text())["cells"]]
+    (test,) = (source for source in cells if source.startswith("assert"))
+    names = {"check": check, "pe_table": lambda n, d: __import__("numpy").zeros((n, d))}
+    with pytest.raises(AssertionError, match="Not yet"):
+        exec(test, names)
+
+
+# --- a cluster ------------------------------------------------------------------------------------
+
+
+def test_without_dask_or_its_scheduler_it_says_so_and_leaves_no_journal(tmp_path, capsys, monkeypatch):
+    write(tmp_path / "a.py", "order_bag = 'b'")
+    command = [
+        "grade",
+        str(tmp_path),
+        "--csv",
+        str(tmp_path / "o.csv"),
+        "--dask=tcp://127.0.0.1:1",
+        "--only=order.bag",
+    ]
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert cli.main(command) == 2 and "uv sync --extra dask" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "distributed", type(sys)("distributed"))
+
+    def refuse(address, timeout, set_as_default):
+        raise OSError(f"Timed out trying to connect to {address} after {timeout} s")
+
+    sys.modules["distributed"].Client = refuse
+    assert cli.main(command) == 2
+    assert (
+        "no Dask scheduler answers at 'tcp://127.0.0.1:1' in 5 seconds: Timed out" in capsys.readouterr().err
+    )
+    assert not list(tmp_path.glob("o.csv*"))
+
+
+def test_what_a_worker_of_a_cluster_does(monkeypatch, tmp_path):
+    """Its thread keeps a judge in a process of its own; here the executor is one of this process."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    class Client:
+        def __init__(self, *given, **options):
+            self.pool = ThreadPoolExecutor(1)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            self.pool.shutdown()
+
+        def get_executor(self, pure):
+            return self.pool
+
+    fake = type(sys)("distributed")
+    fake.Client = Client
+    monkeypatch.setitem(sys.modules, "distributed", fake)
+    write(tmp_path / "a.py", honest.CODE), write(tmp_path / "b.py", honest.CODE)
+    there = grade(hand_ins(tmp_path), honest.IDS, cluster="here")
+    assert [row.status for row in there] == ["pass"] * 4 and list(run._kept) == [Limits()]
+    run._kept.pop(Limits()).close()
+
+
+@pytest.mark.skipif(
+    find_spec("distributed") is None, reason="distributed is not installed: uv sync --extra dask"
+)
+def test_a_dask_worker_that_is_lost_loses_nothing(tmp_path):
+    from distributed import Client, LocalCluster
+
+    for i in range(30):
+        write(tmp_path / f"s{i:02}.py", f"student = 'S{i}'\nimport time\ntime.sleep(0.2)\n{honest.CODE}")
+    told = []
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+
+        def tell(line):
+            told.append(line)
+            if len(told) == 6:
+                with Client(cluster.scheduler_address, set_as_default=False) as client:
+                    worker = sorted(client.scheduler_info()["workers"])[0]
+                    client.submit(os._exit, 1, workers=[worker], allow_other_workers=False, pure=False)
+
+        there = grade(hand_ins(tmp_path), honest.IDS, cluster=cluster.scheduler_address, tell=tell)
+    assert there == grade(hand_ins(tmp_path), honest.IDS, workers=2) and len(told) == 30

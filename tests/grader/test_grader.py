@@ -1,0 +1,429 @@
+"""The whole grader against a class that means harm, against Ctrl+C, and with judges that end."""
+
+import csv
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+
+import hostile
+import pytest
+
+from npformer import cli
+from npformer.grader import run
+from npformer.grader.hand_ins import hand_ins
+from npformer.grader.judge import Judge, Limits
+from npformer.grader.marks import assignment_of, write_rows
+from npformer.grader.run import Journal, Judges, grade
+
+ONLY = f"--exercises={','.join(hostile.IDS)}"
+PROC = pytest.mark.skipif(not os.path.isdir("/proc"), reason="looks at /proc")
+
+
+def rows_of(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return {(row["submission"].lstrip("'"), row["exercise"]): row for row in csv.DictReader(file)}
+
+
+def snapshot(folder):
+    """What lies in a folder, links not followed."""
+    return sorted((path.relative_to(folder).as_posix(), path.lstat().st_size) for path in folder.rglob("*"))
+
+
+# --- a class that means harm ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def temporary(tmp_path_factory):
+    """Where the class of harm's run has its own folders: what belongs to it carries this name."""
+    return tmp_path_factory.mktemp("temporary")
+
+
+@pytest.fixture(scope="module")
+def class_of_harm(tmp_path_factory, temporary):
+    """164 hostile, broken and odd files beside 50 good ones, graded once by two workers."""
+    top = tmp_path_factory.mktemp("harm")
+    folder, out = top / "class", top / "out.csv"
+    folder.mkdir()
+    listener = socket.create_server(("127.0.0.1", 0))
+    expected = hostile.write(folder, out=out, port=listener.getsockname()[1], good=50)
+    (folder / "closed.py").chmod(0)
+    with Judge() as judge:
+        if judge.server.open:  # without walls these harm the test itself: see the page on what holds where
+            for name in [name for name, case in expected.items() if case.alone]:
+                (folder / name).unlink()
+                del expected[name]
+    if find_spec("matplotlib") is None:
+        del expected["plots.py"]
+    before, beside = snapshot(folder), set(os.listdir(os.path.dirname(top)))
+    with pytest.MonkeyPatch.context() as patch:
+        use_as_temporary(temporary, patch)
+        patch.setenv("SECRET_TOKEN", "a token of the teacher's")
+        code = cli.main(["grade", str(folder), "--csv", str(out), ONLY, "--seconds=1", "--workers=2"])
+    listener.close()
+    assert code == 0 and snapshot(folder) == before, "nothing in the folder was touched"
+    assert set(os.listdir(os.path.dirname(top))) == beside and not os.listdir(temporary)
+    assert sorted(os.listdir(top)) == ["class", "out.csv", "outside.py"]
+    return expected, rows_of(out)
+
+
+def use_as_temporary(folder, patch):
+    patch.setenv("TMPDIR", str(folder))
+    patch.setattr(tempfile, "tempdir", None)
+
+
+def test_no_row_is_lost_and_no_verdict_changed(class_of_harm):
+    expected, rows = class_of_harm
+    assert {name for name, exercise in rows if not exercise} == hostile.PASSED_OVER
+    assert len(rows) == 3 * len(expected) + len(hostile.PASSED_OVER) and len(expected) > 200
+    wrong = []
+    for name, case in expected.items():
+        for exercise_id, allowed in zip(hostile.IDS, (case.bag, case.table, case.softmax), strict=True):
+            row = rows[name.replace("\n", "\\n").lstrip("'"), exercise_id]
+            if row["status"] not in hostile.STATUSES[allowed]:
+                wrong.append((name, exercise_id, allowed, row["status"], row["evidence"]))
+    assert wrong == []
+
+
+@PROC
+def test_nothing_is_left_running(class_of_harm, temporary):
+    assert running(temporary) == []
+
+
+def running(temporary):
+    """The processes of the run that has its folders there; others may grade at the same time."""
+    here = [path.parent.name for path in Path("/proc").glob("[0-9]*/environ") if in_environ(path, temporary)]
+    return [pid for pid in here if pid != str(os.getpid())]
+
+
+def in_environ(path, temporary):
+    try:
+        return b"NPFORMER_RUN=" + os.fsencode(temporary) in path.read_bytes()
+    except OSError:
+        return False
+
+
+def test_every_cell_of_the_table_is_harmless_text(class_of_harm):
+    _, rows = class_of_harm
+    for row in rows.values():
+        for cell in row.values():
+            assert (not cell.startswith(tuple("=+-@\t\r")) and cell.isprintable()) or "\n" in cell, cell
+    assert rows["surrogate_name.py", "order.bag"]["student"] == "A\\udcff\\x00 B"
+    assert rows["formula_name.py", "order.bag"]["student"] == "'=HYPERLINK(1)"
+    assert rows["long_name.py", "order.bag"]["student"] == "x" * 100
+    assert rows["bad_cell.ipynb", "pe.table"]["evidence"]
+
+
+def test_refusals_say_why_and_an_error_s_own_words_are_cut_and_quoted(class_of_harm):
+    _, rows = class_of_harm
+    says = {name: rows[name, "pe.table"]["evidence"] for name in (*hostile.NOT_READ, "too_large_a_file.py")}
+    assert says["outside.py"] == "It is a link to a place outside the folder."
+    assert says["broken.py"].startswith("The file cannot be read") and "cannot be read" in says["around.py"]
+    assert says["pipe.py"] == "It is no file." and says["too_large_a_file.py"].startswith("It is larger than")
+    assert "“\\udcff" in rows["odd_error.py", "pe.table"]["evidence"]
+
+
+def test_thirteen_endless_loops_cost_little_more_than_one(tmp_path):
+    names = [f"{a}_{b}" for a, b in (i.split(".") for i in LOOPS)]
+    text = "".join(f"def {name}(*a):\n    while True: pass\n" for name in names)
+    with Judge(Limits(seconds=4)) as judge:
+        began = time.monotonic()
+        reports = judge.grade("a.py", f"{text}\norder_bag = 'b'\n".encode(), [*LOOPS, "order.bag"])["reports"]
+    assert [report["status"] for report in reports] == ["error"] * 13 + ["pass"]
+    said = [report["evidence"] for report in reports[:4]]
+    assert said == [
+        f"It was still running after {n}." for n in ("4 seconds", "2 seconds", "1 second", "1 second")
+    ]
+    assert time.monotonic() - began < 60
+
+
+LOOPS = (
+    "pe.table", "ffn.forward", "ffn.backward", "layer_norm.forward", "layer_norm.backward", "softmax.forward",
+    "softmax.backward", "attention.forward", "heads.split", "heads.merge", "embedding.forward",
+    "cross_entropy.forward", "block.forward",
+)  # fmt: skip
+
+WALLED = """
+import os
+def softmax_forward(s):
+    seen = [path for path in {paths!r} if os.path.lexists(path)]
+    caps = [line.split()[1] for line in open('/proc/self/status') if line.startswith(('CapEff', 'CapPrm'))]
+    raise ValueError(str((seen, set(caps), os.getuid() == {uid}, sorted(os.listdir('/')))).replace(' ', ''))
+"""
+
+
+def test_behind_walls_only_python_is_there_and_no_privilege(tmp_path):
+    """What a file may see of this machine: asked of the kernel by the file itself."""
+    secret = tmp_path / "secret"
+    secret.write_text("x")
+    paths = [
+        str(secret),
+        str(Path(cli.__file__)),
+        str(Path(run.__file__)),
+        "/etc/shadow",
+        os.path.expanduser("~/.ssh"),
+    ]
+    text = WALLED.format(paths=paths, uid=os.getuid())
+    with Judge() as judge:
+        if judge.server.open:
+            pytest.skip("this system has no walls")
+        evidence = judge.grade("a.py", text.encode(), ["softmax.forward"])["reports"][0]["evidence"]
+    same = os.getuid() != 0
+    assert f"“([],{{'0000000000000000'}},{same}," in evidence, evidence
+
+
+def test_memory_and_processes_are_the_kernel_s_to_count():
+    """A process that would stop whoever polls it, and one that hides its memory in children."""
+    stops = "import os, signal\nfor p in range(1, 99999):\n    try: os.kill(p, signal.SIGSTOP) if p != os.getpid() else 0\n"
+    stops += "    except OSError: pass\n" + hostile.TRICKS["allclose"].text
+    grows = "def softmax_forward(s): return bytearray(900 * 2**20)\n"
+    forks = "import os\ndef softmax_forward(s):\n    while True: os.fork() or os.pause()\n"
+    with Judge(Limits(seconds=2, megabytes=800)) as judge:
+        said = [judge.grade("a.py", text.encode(), ["softmax.forward"]) for text in (grows, forks)]
+        if not judge.server.open:
+            assert judge.grade("a.py", stops.encode(), ["order.bag"])["reports"][0]["status"] == "pass"
+    assert "MemoryError" in said[0]["reports"][0]["evidence"]
+    assert said[1]["reports"][0]["status"] == "error"
+
+
+# --- a system without walls -------------------------------------------------------------------------
+
+NO_NAMESPACES = "echo 0 > /proc/sys/user/max_user_namespaces; exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "
+
+
+@pytest.mark.skipif(
+    subprocess.run(["unshare", "-Ur", "true"]).returncode != 0
+    if os.path.exists("/usr/bin/unshare")
+    else True,
+    reason="needs unshare of util-linux",
+)
+def test_where_the_system_has_no_walls_it_says_so_and_ends_what_was_started(tmp_path):
+    folder, out, temporary = tmp_path / "class", tmp_path / "out.csv", tmp_path / "temporary"
+    folder.mkdir(), temporary.mkdir()
+    names = (
+        "daemon",
+        "fork_bomb",
+        "setsid",
+        "shell_stays",
+        "ours_by_source",
+        "ours_by_path",
+        "memory",
+        "exit_in_table",
+    )
+    root = str(Path(__file__).resolve().parents[2])
+    for name in names:
+        (folder / f"{name}.py").write_text(hostile.cases()[f"{name}.py"].text.replace("{root!r}", repr(root)))
+    given = ["-m", "npformer", "grade", str(folder), "--csv", str(out), ONLY, "--seconds=2", "--wall=15"]
+    shell = NO_NAMESPACES + '"$@"'
+    command = ["unshare", "-Ur", "sh", "-c", shell, "sh", sys.executable, *given]
+    done = subprocess.run(
+        command, env={**os.environ, "TMPDIR": str(temporary)}, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    assert "This system did not close for them: files, network." in done.stdout
+    assert {
+        row["status"] for (_, exercise), row in rows_of(out).items() if exercise == "pe.table"
+    } <= hostile.STATUSES["wrong"]
+    wait_for_nothing(temporary)
+
+
+# --- interrupted ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def class_to_read(tmp_path_factory):
+    """Twelve, for tests that change nothing in it."""
+    folder = tmp_path_factory.mktemp("read") / "class"
+    folder.mkdir()
+    for i in range(12):
+        text = hostile.RIGHT if i % 3 else hostile.ZEROS
+        pause = (
+            0.05 if i < 6 else 0.3
+        )  # whoever interrupts after three of them is in time, on a busy machine too
+        (folder / f"s{i:02}.py").write_text(f"student = 'S{i}'\nimport time\ntime.sleep({pause})\n{text}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole_table(class_to_read, tmp_path_factory):
+    """What every run must come to in the end."""
+    table = tmp_path_factory.mktemp("whole") / "whole.csv"
+    write_rows(grade(hand_ins(class_to_read), hostile.IDS), assignment_of(hostile.IDS), table)
+    return table.read_bytes()
+
+
+@PROC
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_run_goes_on_to_the_same_table(
+    number, class_to_read, whole_table, tmp_path, monkeypatch
+):
+    out, temporary = tmp_path / "out.csv", tmp_path / "temporary"
+    temporary.mkdir()
+    use_as_temporary(temporary, monkeypatch)
+    command = [
+        sys.executable,
+        "-m",
+        "npformer",
+        "grade",
+        str(class_to_read),
+        "--csv",
+        str(out),
+        ONLY,
+        "--workers=2",
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    for _ in range(3):
+        process.stderr.readline()
+    seen = running(temporary)
+    process.send_signal(number)
+    said = process.communicate(timeout=60)[1]
+    journal = tmp_path / "out.csv.journal"
+    kept = len(journal.read_text().splitlines()) - 1
+    assert 3 <= kept < 12 and not out.exists()
+    if number != signal.SIGKILL:
+        assert process.returncode == 128 + number and "--resume goes on from there" in said
+    assert seen, "the run's processes can be told by their folder"
+    wait_for_nothing(temporary)
+    with journal.open("a") as file:
+        file.write('{"file": "s11.py", "rep')  # as a full disk would leave it
+    again = subprocess.run([*command, "--resume"], capture_output=True, text=True, timeout=120)
+    assert again.returncode == 0, again.stderr
+    assert out.read_bytes() == whole_table and not journal.exists()
+
+
+def wait_for_nothing(temporary):
+    """What belonged to the run ends with it."""
+    for _ in range(200):
+        if not (left := running(temporary)):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"still running: {left}")
+
+
+@pytest.fixture
+def two(tmp_path):
+    folder = tmp_path / "class"
+    folder.mkdir()
+    (folder / "a.py").write_text("order_bag = 'b'")
+    (folder / "b.py").write_text("order_bag = 'b'")
+    return folder
+
+
+class Here:
+    """In the place of judges in processes of their own: notes what it is asked."""
+
+    def __init__(self, *settings):
+        self.asked = []
+
+    def __call__(self, name, data, ids):
+        self.asked.append(data)
+        if b"full" in data:
+            raise OSError(28, "No space left on device", "o.csv.journal")
+        if b"lost" in data:
+            raise RuntimeError("the worker died")
+        return {"student": "", "open": ["network"], "reports": [run.said("pass", "Seen.") for _ in ids]}
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def here(monkeypatch):
+    one = Here()
+    monkeypatch.setattr(run, "Judges", lambda *settings: one)
+    return one
+
+
+def test_a_changed_file_is_judged_again_and_another_run_s_journal_refused(two, tmp_path, here):
+    out = tmp_path / "out.csv"
+    os.symlink("/etc/passwd", two / "c.py")
+    with Journal(out) as journal:
+        assert [r.status for r in grade(hand_ins(two), ["order.bag"], journal=journal)] == [
+            "pass",
+            "pass",
+            "not read",
+        ]
+    (two / "b.py").write_text("order_bag = 'a'")
+    here.asked.clear()
+    with Journal(out, resume=True) as journal:
+        grade(hand_ins(two), ["order.bag"], journal=journal)
+    assert here.asked == [b"order_bag = 'a'"]
+    with Journal(out, resume=True) as journal, pytest.raises(ValueError, match="belongs to other exercises"):
+        grade(hand_ins(two), ["pe.table"], journal=journal)
+    journal.remove()
+    assert not journal.path.exists()
+
+
+def test_what_the_system_leaves_open_is_said_and_a_lost_worker_costs_one_file(two, tmp_path, here, capsys):
+    (two / "b.py").write_text("lost")
+    assert cli.main(["grade", str(two), "--csv", str(tmp_path / "o.csv"), "--only=pe.table"]) == 0
+    assert "This system did not close for them: network. Run this in a container." in capsys.readouterr().out
+    assert [row["evidence"] for row in rows_of(tmp_path / "o.csv").values()] == ["Seen.", run.LOST]
+
+
+def test_a_full_disk_is_told_with_its_file_and_nothing_is_lost(two, tmp_path, here, capsys):
+    (two / "b.py").write_text("full")
+    assert cli.main(["grade", str(two), "--csv", str(tmp_path / "o.csv"), "--only=pe.table"]) == 2
+    said = capsys.readouterr().err
+    assert (
+        "'o.csv.journal': No space left on device; what is done is in" in said and "--resume goes on" in said
+    )
+    (two / "b.py").write_text("order_bag = 'b'")
+    assert cli.main(["grade", str(two), "--csv", str(tmp_path / "o.csv"), "--only=pe.table", "--resume"]) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_a_run_with_their_code(number, two, tmp_path, monkeypatch, capsys):
+    """Whether a handler of ours catches them or Python's own has come first."""
+
+    def grade_and_stop(*arguments, **options):
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        os.kill(os.getpid(), number)
+        time.sleep(5)
+
+    monkeypatch.setattr(run, "grade", grade_and_stop)
+    before = signal.getsignal(number)
+    assert cli.main(["grade", str(two), "--csv", str(tmp_path / "o.csv")]) == 128 + number
+    assert "--resume goes on from there" in capsys.readouterr().err and signal.getsignal(number) == before
+
+
+# --- judges -----------------------------------------------------------------------------------------
+
+
+def test_a_judge_that_ends_is_replaced_and_costs_one_submission(monkeypatch):
+    judges = Judges(Limits())
+    assert judges("a.py", b"order_bag = 'b'", ["order.bag"])["reports"][0]["status"] == "pass"
+    judges.every[0].kill()
+    judges.every[0].wait()
+    assert judges("a.py", b"order_bag = 'b'", ["order.bag"])["reports"][0]["status"] == "pass", (
+        "a second judge"
+    )
+    monkeypatch.setattr(run, "_said_to", lambda process, job: "")
+    assert judges("a.py", b"", ["order.bag"])["reports"][0]["evidence"] == run.LOST
+    judges.close()
+    assert judges("a.py", b"", ["order.bag"])["reports"][0]["evidence"] == run.LOST, (
+        "closed: nothing is started"
+    )
+
+
+def test_a_judge_in_the_middle_of_a_file_is_ended(tmp_path):
+    judges = Judges(Limits())
+    process = judges._process()
+    run._say(process, {"name": "a.py", "data": "d2hpbGUgVHJ1ZTogcGFzcw==", "ids": ["order.bag"]})
+    judges.close()
+    assert process.returncode is not None and run._said_to(process, {}) == ""
+
+
+def test_a_file_called_numpy_harms_nobody_where_we_are_called_from(tmp_path, monkeypatch, capsys):
+    for name in ("numpy.py", "json.py", "ada.py"):
+        (tmp_path / name).write_text(hostile.RIGHT)
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["grade", ".", "--csv", "out.csv", ONLY]) == 0
+    assert Counter(row["status"] for row in rows_of(tmp_path / "out.csv").values()) == {"pass": 9}

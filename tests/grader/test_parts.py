@@ -1,0 +1,688 @@
+"""The parts of the grader one by one, in this process: reading, frames, the student's side, files, the judge."""
+
+import io
+import json
+import os
+import runpy
+import signal
+import socket
+import struct
+import sys
+import threading
+import zipfile
+from types import SimpleNamespace
+
+import honest
+import numpy as np
+import pytest
+
+from npformer.grader import hand_ins as files_of
+from npformer.grader import judge, reading, student
+from npformer.grader.frames import (
+    LENGTHS,
+    MOST_BYTES,
+    MOST_ITEMS,
+    MOST_TEXT,
+    Forged,
+    Opaque,
+    length_of,
+    pack,
+    unpack,
+)
+from npformer.grader.hand_ins import hand_ins
+from npformer.grader.judge import Ended, Judge, Limits, Proxy, Student, within
+from npformer.grader.reading import answer_of, decoded, read_submission, said
+
+
+class Left(BaseException):
+    """In the place of os._exit."""
+
+
+def leave(code):
+    raise Left(code)
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def answers(name, text, *ids):
+    submission = read_submission(name, text if isinstance(text, bytes) else text.encode())
+    return [answer_of(submission, i) for i in ids], submission.problem
+
+
+def notebook(*cells):
+    return honest.notebook(*cells).decode()
+
+
+def test_a_file_answers_by_names_and_by_a_dict():
+    text = "order_bag = 'b'\nanswers = {'pe.even': 'a'}\nffn_bend = True\n"
+    assert answers("a.py", text, "order.bag", "pe.even", "ffn.bend", "pe.pair") == (
+        ["b", "a", True, None],
+        "",
+    )
+    assert (
+        read_submission("a.py", b"student = 'Ada'").student == "Ada"
+        and read_submission("a.py", b"student = 7").student == ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("a.py", "x = 1\nraise SystemExit", "a.py, line 2: SystemExit."),
+        ("a.py", "raise KeyboardInterrupt", "a.py, line 1: KeyboardInterrupt."),
+        ("a.py", "def f(:", "a.py, line 1: this is not Python yet (invalid syntax)."),
+        ("a.py", "x = '\0'", "a.py"),
+        ("a.ipynb", " ", "The file cannot be read: it is empty."),
+        (
+            "a.ipynb",
+            "no",
+            "The file cannot be read: it is no notebook: Expecting value: line 1 column 1 (char 0).",
+        ),
+        ("a.ipynb", "[]", "The file cannot be read: it has no cells."),
+        ("a.ipynb", "{}", "The file cannot be read: it has no cells."),
+        (
+            "a.ipynb",
+            '{"cells": [{"cell_type": "code", "source": 3}]}',
+            "The file cannot be read: can only join",
+        ),
+        ("a.ipynb", "[" * 10**5, "The file cannot be read: it is nested too deeply."),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(name, text, problem):
+    submission = read_submission(name, text.encode())
+    assert (
+        submission.problem.startswith(problem) and "\n" not in submission.problem and submission.student == ""
+    )
+
+
+def test_bad_cells_are_named_with_their_numbers():
+    got, problem = answers(
+        "a.ipynb",
+        notebook("x = 1", "def f(:", "x = 2", "1 / 0", "y", "z", "display(1)\npe_even = 'b'"),
+        "pe.even",
+    )
+    assert problem.startswith("code cell 2, line 1: this is not Python yet") and got == ["b"]
+    assert "code cell 4, line 1: ZeroDivisionError" in problem and "code cell 5, line 1: NameError" in problem
+    assert "code cell 6" not in problem, "three are enough to say"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "latin-1"])
+def test_files_are_read_in_the_encodings_that_students_have(encoding):
+    assert answers("a.py", "x = 'Zoë'\norder_bag = 'b'".encode(encoding), "order.bag") == (["b"], "")
+    assert answers(
+        "a.ipynb",
+        json.dumps(json.loads(notebook("order_bag = 'é'")), ensure_ascii=False).encode(encoding),
+        "order.bag",
+    ) == (["é"], "")
+
+
+def test_a_file_may_name_its_encoding_and_an_old_notebook_has_worksheets():
+    text = "# coding: cp1252\norder_bag = '\u20ac'".encode("cp1252")
+    assert answers("a.py", text, "order.bag") == (["\u20ac"], "")
+    assert decoded(b"# coding: klingon\nx = '\xe9'", python=True).endswith("'\xe9'")
+    sheets = {"worksheets": [{"cells": [{"cell_type": "code", "input": ["order_bag = ", "'b'"]}]}]}
+    assert answers("a.ipynb", json.dumps(sheets), "order.bag") == (["b"], "")
+
+
+CELLS = {
+    "%%time\nx = 1": {"x": 1},
+    "\n%%timeit -n 1\n%%capture out\nx = 1": {"x": 1},
+    "%%bash\nx=1": {},
+    "%%html\n<b>": {},
+    "x = 1\n%time y = 2": {"x": 1, "y": 2},
+    "y = %time 3 - 1\nx = 1": {"x": 1, "y": 2},
+    "%%time\n%timeit": {},
+    "def f(n): return n\n%timeit -n 10 f(3)\n%timeit -r2 -n 10 f(1 / 0)\nx = f(1)": {"x": 1},
+    "%load_ext autoreload\n%autoreload 2\nx = 1": {"x": 1},
+    "!ls \\\n  -la \\\n -h\nx = 1": {"x": 1},
+    "x = 7 % 4\nif x != 2:\n    %matplotlib inline\n    y = x": {"x": 3, "y": 3},
+    "import math\nmath.sin?\nmath.cos??\n?math\nx = 1": {"x": 1},
+    "files = !ls\nx = 1": {"x": 1},
+    "get_ipython().run_cell_magic('time', '', 'x = 1')": {"x": 1},
+    "get_ipython().run_cell_magic('bash', '', 'x=1')": {},
+    "get_ipython().run_line_magic('time', 'x = 1')\nget_ipython().run_line_magic('timeit', '-n 10 x')\nget_ipython().system('ls')": {
+        "x": 1
+    },
+}
+
+
+@pytest.mark.parametrize("source", CELLS)
+def test_magics_go_and_the_code_stays(source):
+    submission = read_submission("a.ipynb", notebook(source).encode())
+    assert submission.problem == ""
+    assert {key: submission.names[key] for key in "xy" if key in submission.names} == CELLS[source]
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_what_else_a_notebook_understands_is_ipython_s_to_say(installed, monkeypatch):
+    if installed:
+        pytest.importorskip("IPython")
+    else:
+        monkeypatch.setitem(sys.modules, "IPython.core.inputtransformer2", None)
+    problem = answers("a.ipynb", notebook(">>> x = 1\n>>> y = 2", "order_bag = 'b'"), "order.bag")[1]
+    assert ("this is not Python yet" in problem) is not installed
+
+
+def test_a_cell_that_python_cannot_even_read_costs_itself():
+    got, problem = answers("a.ipynb", notebook("x = " + "-" * 100_000 + "1", "order_bag = 'b'"), "order.bag")
+    assert got == ["b"] and problem.startswith("code cell 1: ")
+
+
+def test_an_error_that_cannot_be_said_is_named():
+    class Mute(Exception):
+        def __str__(self):
+            raise ValueError
+
+    assert said(Mute()) == "Mute"
+
+
+# --- the files of a class -------------------------------------------------------------------------
+
+
+def test_zip_files_are_looked_into_and_nothing_is_silent(tmp_path, monkeypatch):
+    (tmp_path / "bad.zip").write_bytes(b"PK no")
+    (tmp_path / "essay.pdf").write_text("")
+    inner = honest.zipped(
+        **{"a.py": "x", "b.txt": "", ".DS_Store": "", "deeper.zip": honest.zipped(**{"c.py": "y"})}
+    )
+    (tmp_path / "class.zip").write_bytes(honest.zipped(**{"ada.zip": inner, "x\ny.py": "z"}))
+    found = {each.name: each for each in hand_ins(tmp_path)}
+    assert {name: each.passed_over for name, each in found.items()} == {
+        "bad.zip": "a zip file that cannot be read: File is not a zip file",
+        "class.zip/ada.zip/a.py": "",
+        "class.zip/ada.zip/b.txt": "no .py file and no notebook",
+        "class.zip/ada.zip/deeper.zip": "no .py file and no notebook",
+        "class.zip/x\\ny.py": "",
+        "essay.pdf": "no .py file and no notebook",
+    }
+    assert found["class.zip/ada.zip/a.py"].read() == b"x" and found["bad.zip"].read() == b""
+    with pytest.raises(ValueError, match=r"no \.py or \.ipynb file in"):
+        hand_ins(tmp_path / "essay.pdf")
+    with pytest.raises(ValueError, match="there is no file or folder"):
+        hand_ins(tmp_path / "none")
+    assert next(each.name for each in hand_ins(tmp_path / "class.zip")) == "class.zip/ada.zip/a.py"
+
+
+def test_what_cannot_be_taken_out_of_a_zip_file_says_so(tmp_path, monkeypatch):
+    data = bytearray(honest.zipped(**{"a.py": "x = 1\n" * 9}))
+    data[data.index(b"x = 1")] ^= 1
+    (tmp_path / "a.zip").write_bytes(data)
+    (one,) = hand_ins(tmp_path)
+    with pytest.raises(ValueError, match="It cannot be taken out of its zip file: Bad CRC"):
+        one.read()
+    monkeypatch.setattr(files_of, "LARGEST", 5)
+    with pytest.raises(ValueError, match="larger than"):
+        one.read()
+    member = zipfile.ZipInfo("a.py")
+    member.date_time = (1980, 0, 0, 0, 0, 0)
+    monkeypatch.setattr(
+        files_of.time, "mktime", lambda when: 1 / 0 if False else (_ for _ in ()).throw(OverflowError)
+    )
+    assert files_of._zip_time(member, 7.0) == 7.0
+
+
+def test_a_folder_that_cannot_be_opened_is_named(tmp_path, monkeypatch):
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "a.py").write_text("")
+    monkeypatch.setattr(files_of.os, "access", lambda *given: False)
+    assert {each.name: each.passed_over for each in hand_ins(tmp_path)} == {
+        "a.py": "",
+        "secret": "a folder that cannot be opened",
+    }
+    assert files_of.HandIn("x.txt", bytes, 0.0).kind == "x.txt"
+
+
+# --- frames ---------------------------------------------------------------------------------------
+
+
+def same(value):
+    return unpack(pack(value))
+
+
+def test_values_cross_as_they_are():
+    array = np.arange(6.0).reshape(2, 3).T
+    for value in (None, True, 3, -2.5, "é", [1, (2, [3])], {"a": 1, 2: None}, 1j, 10**40, ...):
+        assert same(value) == value and type(same(value)) is type(value)
+    for value in (array, np.float32(3), np.zeros((0, 4)), np.array(True), np.arange(3, dtype=">i4")):
+        back = same(value)
+        assert type(back) is type(value) and np.array_equal(back, value) and back.shape == value.shape
+    assert same(array).flags.writeable and np.isnan(same(float("nan")))
+    assert same([np.float64(0.5), array, np.ones(1)])[2].tolist() == [1]
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+def test_what_says_that_it_is_a_number_or_an_array_is_one():
+    class Three:
+        def __float__(self):
+            return 3.0
+
+    class Row:
+        def __array__(self, *arguments, **options):
+            return np.ones(2)
+
+    class Whole(int):
+        pass
+
+    assert same(Three()) == 3.0 and same(Whole(7)) == 7 and same(range(3)) == [0, 1, 2]
+    assert np.array_equal(same(Row()), [1, 1]) and same(np.matrix([[1]])).shape == (1, 1)
+    assert same(SimpleNamespace(x=1)).kind == "SimpleNamespace"
+    for strange in (object, len, np.array([object()]), np.zeros(2, "M8[s]"), 10**9000, {1}, Opaque("Graph")):
+        assert isinstance(same(strange), Opaque)
+    functions = []
+    frame = pack((len, 1), functions)
+    assert functions == [len] and unpack(frame, [max]) == (max, 1)
+
+
+@pytest.mark.parametrize(
+    "value", [[0] * 200_001, [[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]], np.zeros(MOST_BYTES // 8 + 1)]
+)
+def test_what_is_too_much_is_not_packed(value):
+    with pytest.raises(Forged):
+        pack(value)
+
+
+def frame(tree, arrays=b""):
+    text = tree if isinstance(tree, bytes) else json.dumps(tree).encode()
+    return LENGTHS.pack(len(text), len(arrays)) + text + arrays
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff" * 40,
+        frame("x") + b"more",
+        frame(b"\xff"),
+        frame(b"[" * 100_000 + b"]" * 100_000),
+        frame(b"[" + b'{"e":0},' * (MOST_ITEMS + 1) + b"0]"),
+        frame(b" " * (MOST_TEXT + 1)),
+        frame({"x": 1, "y": 2}),
+        frame({"z": 1}),
+        frame({"a": 0}),
+        frame({"f": True}),
+        frame({"f": -1}),
+        frame({"f": 0}),
+        frame({"c": ["a", "b"]}),
+        frame({"d": [1]}),
+        frame({"d": [[[], 1]]}),
+        frame({"a": ["|O", [1]]}, b"\0" * 8),
+        frame({"a": ["<f8", [99999999999]]}, b"\0" * 8),
+        frame({"a": ["<f8", [-1]]}, b"\0" * 8),
+        frame({"a": ["<f8", [1] * 40]}, b"\0" * 8),
+        frame({"a": ["<f77", [1]]}, b"\0" * 8),
+        frame({"a": ["<f8", [0, 10**30]]}),
+    ],
+)
+def test_forged_bytes_are_refused(data):
+    with pytest.raises(Forged):
+        unpack(data)
+
+
+def test_the_length_is_read_before_the_rest():
+    assert length_of(LENGTHS.pack(2, 3)) == 5
+    with pytest.raises(Forged):
+        length_of(b"\xff" * 8)
+
+
+# --- the student's side ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def conversation(tmp_path, monkeypatch):
+    """A file at work in a thread; gives back a line to it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    monkeypatch.setattr(student, "os", SimpleNamespace(**{**vars(os), "_exit": leave}))
+    open_sockets, threads = [], []
+
+    def start(text, *ids):
+        ours, theirs = socket.socketpair()
+        open_sockets.extend((ours, theirs))
+
+        def run():
+            try:
+                student.work(student.Line(theirs.recv, theirs.sendall))
+            except (EOFError, Left):
+                theirs.close()
+
+        threads.append(threading.Thread(target=run))
+        threads[0].start()
+        line = student.Line(ours.recv, ours.sendall)
+        line.send({"name": "a.py", "data": np.frombuffer(text.encode(), np.uint8), "ids": list(ids)})
+        return line
+
+    yield start
+    open_sockets[0].shutdown(socket.SHUT_WR)
+    for thread in threads:
+        thread.join(10)
+    for each in open_sockets:
+        each.close()
+    monkeypatch.delitem(sys.modules, reading.MODULE)
+
+
+FILE = """
+import numpy as np
+order_bag = 'b'
+answers = {'order.bag': 'b', 'pe.evn': 1, 3: 4}
+class Evil:
+    def __getattr__(self, name): raise KeyboardInterrupt
+pe_even = Evil()
+student = 'Ada'
+def softmax_forward(s, more=None):
+    s += 1
+    return s * 2
+def block_forward(x, attend):
+    return attend(x)
+def pe_table(n):
+    raise Mute
+class Mute(Exception):
+    def __str__(self): raise ValueError
+def ffn_forward(n):
+    return [0] * 300_000
+"""
+IDS = ("order.bag", "pe.even", "softmax.forward", "block.forward", "pe.table", "ffn.forward", "pe.pair")
+
+
+def test_a_file_at_work(conversation):
+    line = conversation(FILE, *IDS)
+    head = line.receive()
+    kinds = [head["answers"][i][0] for i in IDS]
+    assert kinds == ["value", "value", "function", "function", "function", "function", "nothing"]
+    assert head["answers"]["pe.even"][1].kind == "Evil" and (head["student"], head["problem"]) == ("Ada", "")
+    assert head["keys"] == "order.bag pe.evn"
+
+    def call(name, *arguments, **options):
+        line.send({"call": name, "args": arguments, "kwargs": options}, [])
+        return line.receive()
+
+    reply = call("softmax.forward", np.ones(2), 3)
+    assert reply["value"].tolist() == [4, 4] and reply["changed"]["0"].tolist() == [2, 2]
+    assert call("pe.table", 3) == {
+        "error": "Mute",
+        "said": "Mute",
+        "where": "in line 2 of pe_table",
+        "changed": {},
+    }
+    assert call("ffn.forward", 3)["error"] == "Forged"
+    assert call("softmax.forward")["where"] == "", "the call itself failed"
+    line.send({"call": "block.forward", "args": (np.ones(2), len), "kwargs": {}}, [])
+    asked = line.receive()
+    assert asked["back"] == 0 and asked["args"][0].tolist() == [1, 1]
+    line.send({"value": 5})
+    assert line.receive()["value"] == 5
+    line.send({"call": "block.forward", "args": (np.ones(2), len), "kwargs": {}}, [])
+    line.receive()
+    line.send({"error": "KeyError", "said": "no"})
+    assert line.receive()["error"] == "KeyError"
+
+
+def test_the_copy_of_a_process_that_forked_itself_leaves(conversation):
+    pids = iter([1, 2])
+    student.os.getpid = lambda: next(pids)
+    line = conversation("order_bag = 'b'", "order.bag")
+    with pytest.raises((EOFError, ConnectionResetError)):
+        line.receive()
+
+
+def test_npformer_is_a_stand_in(monkeypatch):
+    monkeypatch.setattr(sys, "modules", {"npformer": 1, "npformer.exercises.topics": 2, "os": os})
+    monkeypatch.setattr(sys, "meta_path", [])
+    hooks = []
+    monkeypatch.setattr(sys, "addaudithook", hooks.append)
+    student.hide_npformer(())
+    assert list(sys.modules) == ["os"] and hooks == []
+    student.hide_npformer((str(os.path.dirname(student.__file__)),))
+    with pytest.raises(PermissionError, match="not open while your work is checked"):
+        hooks[0]("open", (student.__file__, "r", 0))
+    for harmless in (("open", (os.__file__,)), ("open", (3,)), ("exec", (1,))):
+        assert hooks[0](*harmless) is None
+    finder = sys.meta_path[0]
+    assert finder.find_spec("numpy") is None and finder.create_module(None) is None
+    for name in ("npformer.exercises.topics", "npformer.grader"):
+        with pytest.raises(ModuleNotFoundError, match="not here"):
+            finder.find_spec(name)
+    module, exercises = (SimpleNamespace(__name__=name) for name in ("npformer", "npformer.exercises"))
+    for one in (module, exercises):
+        assert finder.find_spec(one.__name__).name == one.__name__
+        finder.exec_module(one)
+    with pytest.raises(AttributeError):
+        module.__getattr__("__path__")
+    ours = module.__getattr__("ffn_forward")
+    with pytest.raises(RuntimeError, match="ffn_forward is npformer's own: write your own"):
+        ours(1)
+    assert student.tell(ours, "x", {}) == ("ours", "ffn_forward")
+    assert exercises.__getattr__("check")("pe.table", 3) is True and exercises.__getattr__("hint")("x") == ""
+
+
+# --- the judge ------------------------------------------------------------------------------------
+
+
+class Pipe:
+    """A student's process that says what a test wants."""
+
+    def __init__(self, *replies, used=0.0):
+        self.pipe, self.came, self.used = self, list(replies), used
+        self.sendall, self.settimeout = lambda data: None, lambda seconds: None
+
+    def recv(self, count):
+        reply = self.came.pop(0) if self.came else b""
+        if isinstance(reply, Exception):
+            raise reply
+        if len(reply) > count:
+            self.came.insert(0, reply[count:])
+        return reply[:count]
+
+    def close(self):
+        return self.used
+
+
+def asked(*replies, arguments=(), **options):
+    return Proxy(Student(Pipe(*replies, **options), 2.0, 6.0), "pe.table", "pe_table")(*arguments)
+
+
+def reply(**parts):
+    return pack({"changed": {}, **parts})
+
+
+def test_a_proxy_is_called_like_the_function():
+    array = np.zeros(2)
+    whole = reply(value=7, changed={"0": np.ones(2), "1": 3})
+    assert asked(whole[:5], whole[5:], arguments=(array, 1)) == 7 and array.tolist() == [1, 1]
+    asked(reply(value=7, changed={"0": np.ones(3)}), arguments=(array,))
+    assert array.tolist() == [0, 0], "another shape: spoilt"
+    assert asked(pack({"back": 0, "args": (3,)}), reply(value=1), arguments=(abs,)) == 1
+    assert asked(pack({"back": 0, "args": ("x",)}), reply(value=1), arguments=(abs,)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("ValueError", ValueError),
+        ("UnicodeDecodeError", ValueError),
+        ("Own", Exception),
+        ("SystemExit", SystemExit),
+    ],
+)
+def test_an_error_arrives_as_one_of_its_name_and_its_own_words_cut_and_quoted(name, kind):
+    with pytest.raises(kind) as caught:
+        asked(reply(error=name, said=f"{name}: {'no' * 99}", where="in line 2 of f"))
+    assert type(caught.value).__name__ == name and str(caught.value) == f"“{'no' * 40}”, in line 2 of f"
+    with pytest.raises(Exception, match=r"^$"):
+        asked(reply(error="KeyboardInterrupt", said="KeyboardInterrupt", where=""))
+
+
+@pytest.mark.parametrize(
+    "came",
+    [
+        (b"",),
+        (b"\xff" * 8,),
+        (b"\0" * 8,),
+        (pack(3),),
+        (pack({"back": 5, "args": ()}),),
+        (OSError("reset"),),
+        tuple([pack({"back": 0, "args": (1,)})] * 1002),
+    ],
+)
+def test_what_is_no_answer_ends_the_process(came):
+    with pytest.raises(Ended, match=r"It (ended the program|sent something that is no answer)\."):
+        asked(*came, arguments=(abs,))
+
+
+def test_nobody_waits_for_a_process_that_does_not_answer():
+    with pytest.raises(Ended, match=r"It was still running after 2 seconds\."):
+        asked(TimeoutError())
+    one = Student(Pipe(used=1.9), 2.0, 6.0)
+    for _ in range(2):  # it stays ended
+        with pytest.raises(Ended, match="still running after 2 seconds"):
+            one.call("pe.table", (), {})
+    one = Student(Pipe(), 1.0, 0.0)
+    with pytest.raises(Ended, match=r"still running after 1 second\."):
+        one.call("pe.table", (), {})
+    one = Student(Pipe(KeyboardInterrupt()), 1.0, 1.0)
+    one.process.recv = one.process.pipe.recv = lambda count: leave(0)
+    with pytest.raises(Left):
+        one.ask({})
+    assert one.ending == "The checks of this answer were given up.", "a reply that comes too late is nobody's"
+
+
+def test_what_takes_too_long_on_our_side_is_ended():
+    with pytest.raises(Ended, match=r"more than 0\.05 seconds"), within(0.05):
+        while True:
+            pass
+    assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+
+
+def test_answers_that_cost_the_judge_much_are_bounded(monkeypatch):
+    """A frame of empty lists, and one of many arrays told again and again in calls back."""
+    monkeypatch.setattr(judge, "OURS", 1.0)
+    lists = "import gc\ndef softmax_forward(s): return [[]] * 199_000\norder_bag = [[[]] * 400] * 400\n"
+    back = "import numpy as np\na = [np.zeros(1)] * 40_000\ndef block_forward(x, attend, *rest):\n    while True: attend(a)\n"
+    with Judge(Limits(seconds=5)) as one:
+        for text in (lists, back):
+            report = one.grade("a.py", text.encode(), ["order.bag", "softmax.forward", "block.forward"])
+            assert not any(each["status"] == "pass" for each in report["reports"])
+
+
+@pytest.fixture
+def no_server(monkeypatch):
+    """A judge whose processes are the ones a test lists."""
+    monkeypatch.setattr(judge, "Server", lambda home, hidden: SimpleNamespace(close=lambda: None, open=[]))
+    with Judge(Limits(seconds=1)) as one:
+        yield one
+
+
+def head(keys="", **answers):
+    named = {i.replace("_", "."): answer for i, answer in answers.items()}
+    return pack({"student": "Ada", "problem": "", "keys": keys, "answers": named})
+
+
+def reports(judge, processes, *ids):
+    rest = list(processes)
+    judge.begin = lambda *arguments: rest.pop(0)
+    return [(r["status"], r["evidence"]) for r in judge.grade("a.py", b"", ids)["reports"]]
+
+
+def test_a_head_that_is_none_is_no_head(no_server):
+    wrong = "It sent something that is no answer."
+    for came in (pack(3), pack({"answers": {}}), pack({"student": 1, "answers": {"order.bag": 1}})):
+        assert reports(no_server, [Pipe(came)], "order.bag") == [("not read", wrong)]
+
+
+def test_an_ending_that_the_checker_swallows_is_not_lost(no_server, monkeypatch):
+    def check(exercise_id, answer, level=1):
+        try:
+            answer()
+        except Ended:
+            return SimpleNamespace(evidence="fine", status="pass", codes=(), hint="", question="")
+
+    monkeypatch.setattr(
+        judge,
+        "check",
+        lambda i, answer, level=1: check(i, answer) if answer else SimpleNamespace(evidence=""),
+    )
+    came = [Pipe(head(pe_table=("function", "f")))]
+    assert reports(no_server, came, "pe.table") == [("error", "It ended the program.")]
+
+
+def test_an_answer_that_the_checker_cannot_digest_costs_itself(no_server, monkeypatch):
+    def check(*arguments, **options):
+        raise OverflowError
+
+    monkeypatch.setattr(judge, "check", check)
+    came = [Pipe(head(order_bag=("value", 3), pe_even=("nothing", None), pe_table=("ours", "x")))]
+    assert reports(no_server, came, "order.bag", "pe.even", "pe.table") == [
+        ("error", "This answer cannot be judged (OverflowError)."),
+        ("not answered", ""),
+        ("error", "x is npformer's own: write your own."),
+    ]
+
+
+def test_an_answer_under_a_name_of_no_exercise_is_told(no_server):
+    nothing = ("nothing", None)
+    for keys, told in (
+        ("pe.evn order.bag", "answers has 'pe.evn', which is no exercise."),
+        ("a b c d", "answers has 'a', 'b', 'c', which is no exercise."),
+        ("pe.entry", ""),
+    ):
+        came = [Pipe(head(keys, pe_even=nothing, order_bag=("value", "b")))]
+        assert reports(no_server, came, "pe.even", "order.bag")[0] == ("not answered", told)
+
+
+def test_a_system_without_processes_is_said(no_server):
+    def refuse(*arguments):
+        raise OSError
+
+    no_server.begin = refuse
+    assert (
+        no_server.grade("a.py", b"", ["order.bag"])["reports"][0]["evidence"]
+        == "The system had no process for it."
+    )
+
+
+def test_a_keeper_that_was_ended_has_no_cpu_time():
+    pipe, its_pipe = socket.socketpair()
+    control, keeper = socket.socketpair()
+    process = judge.Process(pipe, control)
+    keeper.sendall(struct.pack(">d", 1.5))
+    keeper.shutdown(socket.SHUT_WR)
+    assert process.close() == 1.5 and process.close() == 0.0
+    its_pipe.close(), keeper.close()
+
+
+def test_a_folder_goes_however_it_was_left(tmp_path, monkeypatch):
+    folder = tmp_path / "a"
+    (folder / "b").mkdir(parents=True)
+    monkeypatch.setattr(judge.shutil, "rmtree", lambda *arguments: (_ for _ in ()).throw(RecursionError))
+    judge._remove(str(folder))
+    assert not folder.exists()
+
+
+def test_files_that_cannot_be_read_say_so(tmp_path, monkeypatch):
+    path = tmp_path / "a.py"
+    path.write_text("")
+    assert files_of.read_file(path, tmp_path) == b""
+    for place, inside, why in (
+        (tmp_path, tmp_path, "It is no file."),
+        (tmp_path / "none", tmp_path, "cannot be read"),
+        (tmp_path, path, "It is a link to a place outside"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            files_of.read_file(place, inside)
+    monkeypatch.setattr(files_of, "LARGEST", -1)
+    with pytest.raises(ValueError, match="It is larger than"):
+        files_of.read_file(path, tmp_path)
+
+
+def test_a_worker_of_a_class_reads_jobs_and_leaves_with_its_input(tmp_path, monkeypatch, capsys):
+    lines = [
+        {"limits": Limits(), "hidden": [], "home": str(tmp_path)},
+        {"name": "a.py", "data": "b3JkZXJfYmFnID0gJ2In", "ids": ["order.bag"]},
+    ]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(map(json.dumps, lines))))
+    judge.main()
+    assert json.loads(capsys.readouterr().out)["reports"][0]["status"] == "pass" and not tmp_path.exists()
+    monkeypatch.setattr(sys, "stdin", io.StringIO("no settings"))
+    monkeypatch.delitem(sys.modules, "npformer.grader.judge")
+    with pytest.raises(json.JSONDecodeError):
+        runpy.run_module("npformer.grader.judge", run_name="__main__")
