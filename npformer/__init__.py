@@ -5,6 +5,8 @@ choices. All arrays of a call share one dtype, float32 or float64. A wrong kind 
 wrong value or shape ValueError; the message names the function, the argument, what was expected and what was
 received. A backward takes the cache of its own forward, and a gradient of exactly the output's shape. Values
 (an id's range, NaN in a gradient) are looked at in NumPy arrays only: on a GPU that would mean waiting.
+An output is yours to write into. What went in is not copied: the cache holds it, so leave it as it is until
+the backward has run.
 
 The modules' own functions, npformer.feed_forward.ffn_forward for example, are the bare equations: they check
 nothing and call each other. A docstring names only the errors that go beyond these.

@@ -16,7 +16,6 @@ from npformer.signature import (
     Letters,
     Rule,
     all_of,
-    is_like,
     learn,
     shape_of,
 )
@@ -32,11 +31,10 @@ def floats(text: str, letters: Letters) -> Rule:
     """An array of float32 or float64, of one dtype with all others."""
 
     def ask(x: Any, name: str, call: Call) -> None:
-        if not is_like(x, letters, call):
-            validate.check_array(call.function, name, x, letters, call.letters, call.dtype)
-            validate.check_leading(call.function, name, x, letters, call.leader, call.leading)
-            call.dtype = x.dtype
-            learn(letters, x.shape, name, call)
+        validate.check_array(call.function, name, x, letters, call.letters, call.dtype)
+        validate.check_leading(call.function, name, x, letters, call.leader, call.leading)
+        call.dtype = x.dtype
+        learn(letters, x.shape, name, call)
 
     return Rule(text, ask, letters=letters, arrays=heard(letters))
 
@@ -65,7 +63,7 @@ def numbers(text: str, letters: Letters) -> Rule:
         validate.check_numbers(call.function, name, x)
         validate.check_shape(call.function, name, x, letters, call.letters)
 
-    return Rule(text, ask, turn=2)
+    return Rule(text, ask, turn=2, by_value=True)
 
 
 def mask(text: str, letters: Letters) -> Rule:
@@ -121,7 +119,7 @@ def integer(text: str, minimum: int = -validate.LARGEST, *, letter: bool = False
     def ask(value: Any, name: str, call: Call) -> None:
         validate.check_integer(call.function, name, value, minimum)
         if letter:
-            call.letters[name.rpartition(".")[2]] = int(value)
+            call.letters[name.rpartition(".")[2]] = value
 
     return Rule(text, ask)
 
@@ -129,8 +127,8 @@ def integer(text: str, minimum: int = -validate.LARGEST, *, letter: bool = False
 def ask_heads(value: Any, name: str, call: Call) -> None:
     """Heads that divide d_model; their number is the letter h."""
     validate.check_integer(call.function, name, value, 1)
-    call.letters["h"] = int(value)
-    if call.letters["d_model"] % int(value):
+    call.letters["h"] = value
+    if call.letters["d_model"] % value:
         raise ValueError(
             f"{call.function}: {name} is {value}; expected a divisor of d_model={call.letters['d_model']}"
         )
@@ -159,7 +157,7 @@ def ask_id(value: Any, name: str, call: Call) -> None:
         raise ValueError(f"{call.function}: {name} is {value}; expected an id from 0 to {last}")
 
 
-IN_VOCABULARY = Rule("below vocab_size", ask_vocabulary, turn=3)
+IN_VOCABULARY = Rule("below vocab_size", ask_vocabulary, turn=3, by_value=True)
 EVEN_HEADS = Rule("RoPE needs an even d_k", ask_pairs, turn=3)
 Id = Annotated[int, Rule("below vocab_size", ask_id, turn=3)]
 Rate = Annotated[float, number("0 <= · < 1", minimum=0, below=1)]

@@ -116,7 +116,7 @@ def _transposed(x: Array) -> Array:
 def _ask_kv_heads(value: Any, name: str, call: Call) -> None:
     """As many heads of keys as divide the heads of queries."""
     check_integer(call.function, name, value, 1)
-    if call.letters["h"] % int(value):
+    if call.letters["h"] % value:
         raise ValueError(
             f"{call.function}: {name} is {value}; expected a divisor of n_heads={call.letters['h']}"
         )
@@ -132,7 +132,7 @@ def _ask_width(W_Q: Any, name: str, call: Call) -> None:
     with suppress(TypeError, ValueError):  # of a wrong number its own rule will speak
         ask_heads(h, "n_heads", call)
         _ask_kv_heads(n_kv_heads, "n_kv_heads", call)
-        letters["d_kv"] = letters["d_model"] // letters["h"] * int(n_kv_heads)
+        letters["d_kv"] = letters["d_model"] // letters["h"] * n_kv_heads
 
 
 KVHeads = Annotated[int, Rule("divides n_heads", _ask_kv_heads, turn=3)]
@@ -282,7 +282,7 @@ def split_heads(x: Float[Array, "... T d_model"], n_heads: Heads) -> Float[Array
     array([[2., 3.],
            [6., 7.]])
     """
-    pieces = x.reshape(*x.shape[:-1], n_heads, x.shape[-1] // int(n_heads))  # (..., T, h, d_k)
+    pieces = x.reshape(*x.shape[:-1], n_heads, x.shape[-1] // n_heads)  # (..., T, h, d_k)
     return pieces.swapaxes(-2, -3)  # (..., h, T, d_k)
 
 
@@ -306,7 +306,7 @@ def causal_mask(T_q: Length, T_k: Length | None = None, *, xp: ModuleType = np) 
     array([[ True,  True, False],
            [ True,  True,  True]])
     """
-    T_q, T_k = int(T_q), int(T_q if T_k is None else T_k)  # NumPy's small integers would overflow
+    T_k = T_q if T_k is None else T_k
     mask: Array = xp.arange(T_q)[:, None] + (T_k - T_q) >= xp.arange(T_k)
     return mask
 

@@ -16,6 +16,7 @@ from npformer.functional import linear_forward
 from npformer.positional import alibi_bias, rope_forward
 from npformer.signature import Call, Rule
 from npformer.transformer import ROWS, TransformerParams, embed_forward
+from npformer.tree import leaves
 
 
 def _ask_length(max_length: Any, name: str, call: Call) -> None:
@@ -77,12 +78,24 @@ def greedy_decode(
     for _ in range(max_length):
         mask = None if padding_id is None else padding_mask(ids, padding_id)  # (B, 1, t + 1)
         logits, states = next_logits(ids, states, params, config, mask, memory_mask)
+        check_logits("greedy_decode", logits, params)
         new = xp.where(done, stop_id, logits[..., 0, :].argmax(axis=-1))
         ids = xp.concatenate([ids, new[..., None]], axis=-1)  # (B, t + 2)
         done = done | (new == stop_id)
         if bool(done.all()):
             break
     return ids[..., 1:]
+
+
+def check_logits(function: str, logits: Array, params: Any) -> None:
+    """Refuse to choose among logits (..., vocab_size) that are no numbers; name the weights that are none.
+
+    Looked at on the host only. The largest of a row with a NaN is NaN.
+    """
+    if isinstance(logits, np.ndarray) and not np.isfinite(logits.max(axis=-1)).all():
+        wrong = [f"params.{path} holds" for path, a in leaves(params) if not np.isfinite(a).all()]
+        words = f"{wrong[0]} NaN or infinity" if wrong else "params give logits that are NaN or infinite"
+        raise ValueError(f"{function}: {words}; expected finite numbers")
 
 
 def first_state(block: DecoderBlockParams, memory: Array, config: TransformerConfig) -> BlockState:

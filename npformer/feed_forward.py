@@ -72,13 +72,15 @@ def ffn_forward(
     (3, 6, 8)
     """
     W_1, b_1, W_2, b_2 = params
-    z = as_rows(x) @ W_1 + b_1  # (N, d_ff)
+    z = as_rows(x) @ W_1  # (N, d_ff), a block's largest array: changed in place
+    z += b_1
     if activation == "relu":
-        hidden, gelu = array_module(x).maximum(z, 0), None
+        hidden, gelu = array_module(x).maximum(z, 0, out=z), None
     else:
         hidden, gelu = gelu_forward(z, approximate=activation == "gelu_tanh")
     hidden, dropped = dropout_forward(hidden, dropout, rng)
-    y = hidden @ W_2 + b_2  # (N, d_model)
+    y = hidden @ W_2  # (N, d_model)
+    y += b_2
     hidden = hidden.reshape(*x.shape[:-1], len(b_1))  # (..., d_ff)
     return y.reshape(x.shape), FFNCache(x, hidden, gelu, dropped, params)
 

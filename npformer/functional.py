@@ -66,7 +66,7 @@ def glorot(d_in: int, d_out: int, rng: Rng, dtype: Any) -> Array:
 
     Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010.
     """
-    limit = math.sqrt(6 / (int(d_in) + int(d_out)))  # NumPy's small integers would overflow
+    limit = math.sqrt(6 / (d_in + d_out))
     return rng.uniform(-limit, limit, size=(d_in, d_out)).astype(dtype)
 
 
@@ -165,7 +165,7 @@ def softmax_forward(scores: Float[Array, "..."], axis: Axis = -1) -> tuple[Float
            [0. , 0. ]])
     """
     y = softmax_in_place(scores.copy(), axis)
-    return y, SoftmaxCache(y, axis)
+    return y, SoftmaxCache(y.copy(), axis)  # y is the caller's to change
 
 
 def softmax_backward(dy: Float[Array, "..."], cache: SoftmaxCache) -> Float[Array, "..."]:

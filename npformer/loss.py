@@ -12,7 +12,7 @@ from npformer.validate import check_d_output, check_id_range, check_number
 
 
 class CrossEntropyCache(NamedTuple):
-    probabilities: Array  # (N, vocab_size), the softmax of the logits, row by row
+    probabilities: Float[Array, "N vocab_size"]  # the softmax of the logits, row by row
     targets: Array  # (N,), 0 where ignored
     share: Array  # (N, 1), each row's part in the mean: 1 / number of counted targets, or 0 where ignored
     label_smoothing: float
@@ -40,7 +40,7 @@ def _ask_dloss(dloss: Any, name: str, call: Call) -> None:
         check_d_output(call.function, name, dloss, (), call.arguments["cache"].probabilities.dtype)
 
 
-COUNTED = Rule("one counts at least", _ask_counted, turn=3)
+COUNTED = Rule("one counts at least", _ask_counted, turn=3, by_value=True)
 Smoothing = Annotated[float, number("0 <= · <= 1", minimum=0, maximum=1)]
 DLoss = Annotated[Any, Rule("one number", _ask_dloss)]
 

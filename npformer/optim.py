@@ -37,7 +37,7 @@ def _ask_finite(grads: Any, name: str, call: Call) -> None:
 ALIKE = Rule("built like params", _ask_alike)
 FloatTree = Annotated[Any, Rule("a tree of float arrays", _ask_floats)]
 LikeParams = Annotated[Any, ALIKE]
-Gradients = Annotated[Any, ALIKE, Rule("finite", _ask_finite, turn=2)]
+Gradients = Annotated[Any, ALIKE, Rule("finite", _ask_finite, turn=2, by_value=True)]
 
 
 def sgd_update(params: Any, grads: LikeParams, *, learning_rate: NonNegative) -> Any:
@@ -91,7 +91,7 @@ def adam_update(
     (array([0.9]), 1)
     """
     places = together(params, grads, state.m, state.v)
-    t = int(state.step) + 1
+    t = state.step + 1
     rate, decay = float(learning_rate) / (1 - beta_1**t), 1 - float(learning_rate) * float(weight_decay)
     root = 1 / math.sqrt(1 - beta_2**t)
     m = [_blend(m, g, float(beta_1)) for _, g, m, _ in places]
@@ -131,7 +131,6 @@ def warmup_learning_rate(step: Count, d_model: Count, *, warmup_steps: Count = 4
     >>> round(warmup_learning_rate(4000, 512), 6)
     0.000699
     """
-    step, d_model, warmup_steps = int(step), int(d_model), int(warmup_steps)
     return float(d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5))
 
 

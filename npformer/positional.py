@@ -21,7 +21,7 @@ def angular_frequencies(d_model: Count, *, base: Positive = 10000.0) -> Float[Ar
     >>> angular_frequencies(4)
     array([1.  , 0.01])
     """
-    exponents = np.arange(0, int(d_model), 2) / int(d_model)  # 2i/d_model: (pairs,)
+    exponents = np.arange(0, d_model, 2) / d_model  # 2i/d_model: (pairs,)
     frequencies: Array = 1 / np.float64(base) ** exponents
     return frequencies
 
@@ -59,7 +59,6 @@ def positional_encoding(
            [ 0.841,  0.54 ,  0.01 ,  1.   ],
            [ 0.909, -0.416,  0.02 ,  1.   ]])
     """
-    n, d_model, start = int(n), int(d_model), int(start)  # NumPy's small integers would overflow
     table = xp.empty((n, d_model), dtype)
     omega = xp.asarray(angular_frequencies(d_model, base=base))  # (pairs,)
     step = min(math.isqrt(n) + 1, 128)  # as many first rows as turns, but no more than a cache holds
@@ -105,7 +104,7 @@ def shift_matrix(
     True
     """
     angles = float(k) * angular_frequencies(d_model, base=base)  # (pairs,)
-    even = np.arange(0, int(d_model), 2)
+    even = np.arange(0, d_model, 2)
     M = np.zeros((d_model, d_model))
     M[even, even] = M[even + 1, even + 1] = np.cos(angles)
     M[even, even + 1] = -np.sin(angles)
@@ -230,7 +229,6 @@ def alibi_bias(
     >>> alibi_bias(8, 1, 3)[0]
     array([[-1. , -0.5, -0. ]])
     """
-    n_heads, T_q, T_k = int(n_heads), int(T_q), int(T_k)  # NumPy's small integers would overflow
     slopes = xp.asarray(_alibi_slopes(n_heads)).reshape(n_heads, 1, 1)
     query_at = xp.arange(T_q)[:, None] + (T_k - T_q)  # (T_q, 1)
     bias: Array = (-slopes * abs(query_at - xp.arange(T_k))).astype(dtype)  # (n_heads, T_q, T_k)

@@ -10,13 +10,15 @@ field by field; a config gives the letters their lengths; a cache tells the shap
 Behind every annotation stands a `Rule`; annotations.py has those of arrays and numbers. Its `ask` looks at a
 value and returns nothing, or raises in the words of validate.py. A `Call` remembers what the arguments have
 told so far. The functions inside the package call each other directly: a call is checked once, at the door.
+Of a call that looks (`glance`) like one that has passed, only what depends on values in arrays is asked.
 """
 
 import functools
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType, UnionType
-from typing import Annotated, Any, ForwardRef, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, ForwardRef, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin
 
 import numpy as np
 
@@ -27,6 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Letters = tuple[str, ...]  # ("...", "T", "d_model")
 Heard = tuple[str, Letters, Any]  # an array with its name and its letters
 STRETCHED = ("stretched",)  # stands before a mask's letters: its leading axes say nothing
+MOST = 100  # looks that are remembered of a function
 
 
 def checked(body: F) -> F:
@@ -43,18 +46,30 @@ def checked(body: F) -> F:
     ValueError: dot: b has shape (4,); expected (n,) with n=3
     """
     positional = body.__code__.co_varnames[: body.__code__.co_argcount]
-    rules: list[tuple[str, Rule]] = []  # read at the first call, so that an import stays quick
+    quiet = np.errstate(all="ignore")(body)
+    read = functools.cache(
+        functools.partial(read_signature, body)
+    )  # at the first call: an import stays quick
+    passed: dict[tuple[Any, ...] | None, dict[str, int]] = {}  # what the calls that passed looked like
 
     @functools.wraps(body)
     def door(*args: Any, **kwargs: Any) -> Any:
-        if not rules:
-            rules.extend(read_signature(body))
-        with np.errstate(all="ignore"):
+        signature = read()
+        look = look_of(args, kwargs) if signature.is_seen else None
+        letters = passed.get(look)
+        if look is None:
+            args, kwargs = tuple(map(plain, args)), {name: plain(value) for name, value in kwargs.items()}
+        if letters is None or signature.of_values or "cupy" in sys.modules:
+            arguments = dict(zip(positional, args, strict=False)) | kwargs
             try:
-                check_call(body.__name__, rules, dict(zip(positional, args, strict=False)) | kwargs)
+                letters = check_call(body.__name__, signature, arguments, letters)
             except (TypeError, ValueError) as error:
                 raise error.with_traceback(None) from None  # the caller's line says where, the message what
-            return with_arrays(body(*args, **kwargs))
+            if look is not None and look not in passed:
+                if len(passed) >= MOST:
+                    passed.clear()
+                passed[look] = letters
+        return with_arrays(quiet(*args, **kwargs))
 
     door.__module__ = "npformer"  # where pickle finds it
     return cast(F, door)
@@ -62,39 +77,91 @@ def checked(body: F) -> F:
 
 def check_value(function: str, argument: str, value: Any, annotation: Any, **letters: int) -> None:
     """What an annotation asks, of one value: for what does not come as an argument, such as a file's."""
-    to_rule(annotation).ask(value, argument, Call(function, {argument: value}, letters, paths=True))
+    to_rule(annotation).ask(value, argument, Call(function, {argument: value}, letters))
+
+
+class Signature(NamedTuple):
+    """What a function asks of its arguments."""
+
+    rules: list[tuple[str, "Rule"]]  # of each argument, in the order in which they are asked
+    of_values: list[tuple[str, "Rule"]]  # those that look at values in arrays
+    is_seen: bool  # whether a glance at the arguments sees all that the others ask
 
 
 class Call:
     """One call of a checked function, and what its arguments have told so far."""
 
-    def __init__(self, function: str, arguments: dict[str, Any], letters: dict[str, int], paths: bool):
+    def __init__(
+        self, function: str, arguments: dict[str, Any], letters: dict[str, int], values: bool = False
+    ):
         self.function, self.arguments, self.letters = function, arguments, letters
         self.leading: tuple[int, ...] = ()  # what "..." stands for
         self.leader = ""  # the argument that told it
         self.dtype: Any = None
-        self.fitted: dict[Letters, tuple[int, ...]] = {}  # the shapes that letters stand for
-        self.paths = paths  # whether fields are named in full, params.ffn.W_1: only for words
+        self.values = values  # whether values in arrays are all that is asked
 
 
-def read_signature(body: Callable[..., Any]) -> list[tuple[str, "Rule"]]:
-    """The rule of each argument, in the order in which they are asked."""
+def read_signature(body: Callable[..., Any]) -> Signature:
+    """The rules of the arguments; of Any nobody knows what is asked, such as that it is like another."""
     rules = {name: to_rule(a) for name, a in body.__annotations__.items() if name != "return"}
     if "cache" in rules:
         rules |= {name: gradient(rule) for name, rule in rules.items() if rule.letters is not None}
-    return sorted(rules.items(), key=lambda pair: pair[1].turn)
+    pairs = sorted(rules.items(), key=lambda pair: pair[1].turn)
+    return Signature(pairs, [pair for pair in pairs if pair[1].by_value], ANYTHING not in rules.values())
 
 
-def check_call(function: str, rules: list[tuple[str, "Rule"]], arguments: dict[str, Any]) -> None:
-    """Ask every argument. Where arrays contradict each other, name the one that most others contradict."""
+def look_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
+    """What the rules ask of the arguments, but for values in arrays; None where more is to be asked.
+
+    Of an array shape and dtype as they are now; a setting behind its type, as True == 1 == 1.0; of a
+    generator its type; of a cache what it tells of its gradient. No array is kept.
+    """
+    seen: list[Any] = [*kwargs]
     try:
-        ask_all(Call(function, arguments, {}, paths=False), rules)
+        return tuple(seen) if glance((*args, *kwargs.values()), seen) else None
+    except RecursionError:  # tuples in tuples without end
+        return None
+
+
+def glance(values: Iterable[Any], seen: list[Any]) -> bool:
+    """Write down how the values look; False where one is of a kind that is not known here."""
+    for value in values:
+        kind = type(value)
+        if kind is np.ndarray:
+            seen.append(value.shape)
+            seen.append(value.dtype)
+            continue
+        seen.append(kind)
+        if kind in SETTINGS:
+            seen.append(value)
+        elif isinstance(value, tuple):
+            parts = [getattr(value, field) for field in TOLD[kind]] if kind in TOLD else value
+            seen.append(len(parts))
+            if not glance(parts, seen):
+                return False
+        elif kind is not np.random.Generator:
+            return False
+    return True
+
+
+@np.errstate(all="ignore")
+def check_call(
+    function: str, signature: Signature, arguments: dict[str, Any], letters: dict[str, int] | None
+) -> dict[str, int]:
+    """Ask every argument; where the letters are known, of values only. Returns the letters.
+
+    Where arrays contradict each other, name the one that most others contradict.
+    """
+    call, rules = Call(function, arguments, dict(letters or {}), letters is not None), signature.rules
+    try:
+        ask_all(call, signature.of_values if call.values else rules)
     except (TypeError, ValueError):
-        call = Call(function, arguments, {}, paths=True)
-        listen(call, [array for name, rule in rules for array in rule.arrays(arguments.get(name), name)])
-        ask_all(call, rules)
+        again = Call(function, arguments, {})
+        listen(again, [array for name, rule in rules for array in rule.arrays(arguments.get(name), name)])
+        ask_all(again, rules)
         raise
     validate.check_one_library(function, arguments)
+    return call.letters
 
 
 def ask_all(call: Call, rules: list[tuple[str, "Rule"]]) -> None:
@@ -138,9 +205,10 @@ class Rule:
         turn: int = 1,  # 0: tells letters to all others; 2: needs the letters of others
         letters: Letters | None = None,  # of an array
         arrays: Callable[[Any, str], Iterator[Heard]] = lambda value, name: iter(()),
+        by_value: bool = False,  # whether it depends on values in an array: so it is asked at every call
     ) -> None:
         self.text, self.ask, self.turn, self.letters, self.arrays = text, ask, turn, letters, arrays
-        self.glance = letters  # of an array of which nothing else is asked
+        self.by_value = by_value
 
     def __repr__(self) -> str:
         return self.text
@@ -159,7 +227,7 @@ def to_rule(annotation: Any) -> Rule:
     if origin is Annotated:
         return all_of(str(annotation), [to_rule(parts[0]), *(p for p in parts[1:] if isinstance(p, Rule))])
     if origin in (Union, UnionType):
-        return optional(to_rule(parts[0]))
+        return optional(to_rule(parts[0])) if parts[1:] == (type(None),) else ANYTHING
     if origin is Literal:
         return Rule(str(annotation), lambda v, n, call: validate.check_choice(call.function, n, v, parts))
     if origin is tuple and parts[1:] == (...,):
@@ -174,11 +242,11 @@ def all_of(text: str, rules: list[Rule]) -> Rule:
 
     def ask(value: Any, name: str, call: Call) -> None:
         for rule in rules:
-            rule.ask(value, name, call)
+            if rule.by_value or not call.values:
+                rule.ask(value, name, call)
 
-    whole = Rule(text, ask, max(rule.turn for rule in rules), rules[0].letters, rules[0].arrays)
-    whole.glance = None
-    return whole
+    turn, by_value = max(rule.turn for rule in rules), any(rule.by_value for rule in rules)
+    return Rule(text, ask, turn, rules[0].letters, rules[0].arrays, by_value)
 
 
 def optional(rule: Rule) -> Rule:
@@ -193,9 +261,7 @@ def optional(rule: Rule) -> Rule:
                 raise
             raise TypeError(str(error).replace("; expected ", "; expected None or ", 1)) from None
 
-    either = Rule(f"{rule} | None", ask, rule.turn, rule.letters, rule.arrays)
-    either.glance = rule.glance
-    return either
+    return Rule(f"{rule} | None", ask, rule.turn, rule.letters, rule.arrays, rule.by_value)
 
 
 def each(rule: Rule) -> Rule:
@@ -210,42 +276,40 @@ def each(rule: Rule) -> Rule:
         for i, part in enumerate(value if isinstance(value, tuple) else ()):
             yield from rule.arrays(part, f"{name}.{i}")
 
-    return Rule(f"tuple[{rule}, ...]", ask, rule.turn, arrays=arrays)
+    return Rule(f"tuple[{rule}, ...]", ask, rule.turn, arrays=arrays, by_value=rule.by_value)
 
 
 def fields_rule(kind: Any) -> Rule:
     """A NamedTuple of this very type, asked field by field: parameters, or a config, which tells letters."""
     pairs = [(field, to_rule(a)) for field, a in kind.__annotations__.items()]
     is_config = kind.__name__.endswith("Config")
-    passed: list[Any] = [object(), {}]  # the last config, mostly the next one too, and its letters
 
     def ask(value: Any, name: str, call: Call) -> None:
-        if is_config and value is passed[0]:
-            call.letters.update(passed[1])
-            return
         validate.check_kind(call.function, name, value, kind)
         for (field, rule), part in zip(pairs, value, strict=True):
-            if not is_like(part, rule.glance, call):
-                rule.ask(part, f"{name}.{field}" if call.paths else field, call)
-        if is_config:
-            passed[:] = value, dict(call.letters)
+            rule.ask(part, f"{name}.{field}", call)
 
     def arrays(value: Any, name: str) -> Iterator[Heard]:
         for (field, rule), part in zip(pairs, value, strict=True) if type(value) is kind else ():
             yield from rule.arrays(part, f"{name}.{field}")
 
-    return Rule(kind.__name__, ask, 0 if is_config else 1, arrays=arrays)
+    by_value = any(rule.by_value for _, rule in pairs)
+    return Rule(kind.__name__, ask, 0 if is_config else 1, arrays=arrays, by_value=by_value)
 
 
 def cache_rule(kind: Any) -> Rule:
-    """A cache of this very type; its arrays tell the letters and the dtype of the gradient."""
+    """A cache of this very type; the first arrays with a letter tell it and the dtype of the gradient."""
     rules = {field: to_rule(a) for field, a in kind.__annotations__.items()}
-    arrays = [(field, rule.letters) for field, rule in rules.items() if rule.letters is not None]
+    told: dict[str, Letters] = {}
+    for field, rule in rules.items():
+        if not {letter for letters in told.values() for letter in letters}.issuperset(rule.letters or ()):
+            told[field] = rule.letters or ()
+    TOLD[kind] = (*told, "dtype") if "dtype" in rules else tuple(told)
 
     def ask(cache: Any, name: str, call: Call) -> None:
         validate.check_kind(call.function, name, cache, kind)
         call.dtype = getattr(cache, "dtype", None)
-        for field, letters in arrays:
+        for field, letters in told.items():
             value = getattr(cache, field)
             if value is not None:
                 is_shape = isinstance(value, tuple)
@@ -260,28 +324,16 @@ def gradient(rule: Rule) -> Rule:
     """An array of exactly the shape and dtype of the forward's output, which the cache tells."""
 
     def ask(dy: Any, name: str, call: Call) -> None:
-        shape = shape_of(rule.letters or (), call)
-        if not (type(dy) is np.ndarray and dy.dtype is call.dtype and dy.shape == shape):
-            validate.check_d_output(call.function, name, dy, shape, call.dtype)
+        validate.check_d_output(call.function, name, dy, shape_of(rule.letters or (), call), call.dtype)
 
     return Rule(str(rule), ask)
-
-
-def is_like(x: Any, letters: Letters | None, call: Call) -> bool:
-    """At a glance: an array of the call's dtype, and of the shape that the letters stand for."""
-    if letters is None or type(x) is not np.ndarray or x.dtype is not call.dtype:
-        return False
-    return bool(x.shape == (call.fitted.get(letters) or shape_of(letters, call)))
 
 
 def shape_of(letters: Letters, call: Call) -> tuple[int, ...]:
     """The shape that the letters stand for, -1 where it is not known yet."""
     has_leading = letters[:1] == ("...",)
     leading = () if not has_leading else call.leading if call.leader else (-1,)
-    shape = (*leading, *[call.letters.get(letter, -1) for letter in letters[has_leading:]])
-    if -1 not in shape:
-        call.fitted[letters] = shape
-    return shape
+    return (*leading, *[call.letters.get(letter, -1) for letter in letters[has_leading:]])
 
 
 def learn(letters: Letters, shape: tuple[int, ...], name: str, call: Call) -> None:
@@ -293,6 +345,15 @@ def learn(letters: Letters, shape: tuple[int, ...], name: str, call: Call) -> No
         call.leading, call.leader = shape[:rest], name
 
 
+def plain(value: Any) -> Any:
+    """NumPy's integers, also in a config, are Python's from the door on: np.int8(100) + 100 is too large."""
+    if isinstance(value, tuple) and any(isinstance(part, np.integer) for part in value):
+        return tuple.__new__(type(value), map(plain, value))
+    return int(value) if isinstance(value, np.integer) else value
+
+
+TOLD: dict[type, Letters] = {}  # of a kind of cache the fields that tell what its gradient must be
+SETTINGS = {int, float, bool, str, type(None), type, ModuleType, *map(type, validate.FLOATS)}
 ANYTHING = Rule("Any", lambda value, name, call: None)
 PLAIN = {  # what stands behind annotations of Python's own
     bool: Rule("bool", lambda v, name, call: validate.check_flag(call.function, name, v)),

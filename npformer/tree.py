@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 
 DEEPEST = 100  # tuples inside of each other
+OWN = os.urandom(8).hex()  # marks the unfinished files of this process
 
 
 def tree_map(f: Callable[..., Any], tree: Any, *trees: Any) -> Any:
@@ -162,7 +164,8 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
 
     `.npz` is appended when it is missing. The file appears when it is complete: a full disk, an interrupted
     run or another thread that saves to the same path leaves a whole file of that name, the older or the
-    newer. A symbolic link is followed, and the file keeps its mode. Arrays on a GPU are brought to the
+    newer. What a killed run has left, a `.part` file, the next save of that name removes, with a warning. A
+    symbolic link is followed, and the file keeps its mode. Arrays on a GPU are brought to the
     host, so a file moves freely between NumPy and CuPy.
 
     Raises TypeError for a leaf that is not an array of numbers, OSError when the file cannot be written.
@@ -175,9 +178,15 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
     """
     arrays = {name: _host_array("save", name, leaf) for name, leaf in walked("save", "", tree)}
     target = _target("save", os.path.realpath(_target("save", path)))
-    unfinished = target.with_name(f".{os.urandom(8).hex()}.part")
+    from zlib import crc32
+
+    mark = f".{crc32(os.fsencode(target.name)):08x}"  # the name itself may be as long as a name can be
+    _remove_unfinished(target, mark)
+    unfinished = target.with_name(f"{mark}-{OWN}-{os.urandom(8).hex()}.part")
     try:
         with open(unfinished, "xb") as file:
+            with suppress(OSError):  # a disk that knows no locks
+                _hold(file)
             _write(file, arrays)
             file.flush()
             os.fsync(file.fileno())  # or a power cut could leave the new name with no content
@@ -186,6 +195,25 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
         unfinished.replace(target)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def _remove_unfinished(target: Path, mark: str) -> None:
+    """What saves of this name left behind that were killed; one that is still at work holds its file."""
+    for part in set(target.parent.glob(f"{mark}-*.part")) - set(target.parent.glob(f"{mark}-{OWN}-*")):
+        with suppress(OSError):
+            with open(part, "rb") as file:
+                _hold(file)
+            part.unlink()
+            words = f"{target} was interrupted; {part.name}, which it left behind, is removed"
+            warnings.warn(f"save: an earlier save of {words}", stacklevel=3)
+
+
+def _hold(file: IO[bytes]) -> None:
+    """Keep others from holding this file until it is closed, or until this process ends in whatever way."""
+    with suppress(ImportError):  # not on Windows, which does not delete a file that is open
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _write(file: BinaryIO, arrays: dict[str, NDArray[Any]]) -> None:

@@ -103,8 +103,8 @@ EQUIVALENT = {  # "module: line | what": why no test can tell
     "| operator: 2 ** 18 -> 2 * 18": "head by head gives the same numbers",
     "modern.byte_pairs: left, right = list(range(-1, len(tokens) - 1)), list(range(1, len(tokens) + 1)) "
     "| operator: len(tokens) - 1 -> len(tokens) + 1": "what stands behind the last one is not read",
-    'modern.tiled_attention: log_sum: Float[Array, "... T_q 1"]  '
-    "# log Σ exp(scores) of each row: with it any weight can be had again "
+    'modern.tiled_attention: largest: Float[Array, "... T_q 1"]  '
+    "# score of each row: exp(score - largest) / total is a weight again "
     "| letter: '... T_q 1' -> '... other 1'": "the cache is the forward's own",
     "modern.generation: if top_k is not None or top_p is not None: "
     "| condition: if top_k is not None or top_p is not None: -> if True:": "what leaves all leaves all",
@@ -113,8 +113,7 @@ EQUIVALENT = {  # "module: line | what": why no test can tell
     "| number: 3 -> 4": "the last to be asked all the same",
     "positional: ROWS = 64  # rows of the table made at a time: few enough to stay in the processor's cache "
     "| number: 64 -> 65": "the same rows in other portions",
-    "feed_forward: hidden, gelu = array_module(x).maximum(z, 0, out=z), None  "
-    "# in place: z is not needed again "
+    "feed_forward: hidden, gelu = array_module(x).maximum(z, 0, out=z), None "
     "| keyword: array_module(x).maximum(z, 0, out=z) -> array_module(x).maximum(z, 0)": "other memory",
     "modern.byte_pairs: places = places[(np.arange(len(places)) - first[run - 1]) % 2 == 0] "
     "| operator: np.arange(len(places)) - first[run - 1] "
@@ -122,7 +121,7 @@ EQUIVALENT = {  # "module: line | what": why no test can tell
     'positional: ROOM = Rule("T <= max_length", _ask_room, turn=2) '
     "| number: 2 -> 3": "the last to be asked all the same",
     "optim: if not alike: | condition: if not alike: -> if True:": "nothing is explained",
-    'optim: Gradients = Annotated[Any, ALIKE, Rule("finite", _ask_finite, turn=2)] '
+    'optim: Gradients = Annotated[Any, ALIKE, Rule("finite", _ask_finite, turn=2, by_value=True)] '
     "| number: 2 -> 3": "the last to be asked all the same",
     "modern.generation: if stop_id is not None: "
     "| condition: if stop_id is not None: -> if True:": "no id is equal to None",

@@ -13,13 +13,13 @@ from valid_calls import CALLS, CONFIG, LM_CONFIG
 import npformer as npf
 from npformer.signature import Call, ask_all, read_signature, shape_of, to_rule
 
-NEW_LETTERS = {  # lengths that the arguments do not tell
+NEW_LETTERS = {
+    "cross_entropy_forward": "N",  # lengths that the arguments do not tell
     "angular_frequencies": "pairs",
     "wavelengths": "pairs",
     "rope_forward": "pairs",
     "split_heads": "d_k",
     "merge_heads": "d_model",
-    "cross_entropy_backward": "vocab_size",
     "encoder_block_backward": "d_ff",
     "encoder_backward": "d_ff",
     "decoder_block_backward": "d_ff S",
@@ -46,8 +46,8 @@ def ask_call(name):
 
 def told_by(body, arguments):
     """What the arguments tell, each of them asked."""
-    told = Call(body.__name__, arguments, {}, paths=True)
-    ask_all(told, read_signature(body))
+    told = Call(body.__name__, arguments, {})
+    ask_all(told, read_signature(body).rules)
     return told
 
 

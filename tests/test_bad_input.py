@@ -127,6 +127,8 @@ def faults_at(number):
 
 @pytest.mark.parametrize("number", range(len(PLACES)), ids=lambda number: str(PLACES[number]))
 def test_what_may_not_stand_in_a_place_is_refused(number):
+    function = PLACES[number].function
+    call(function, CALLS[function]())  # a call that passed makes no way for one that looks almost like it
     answers = {fault.name: answer(PLACES[number], fault) for fault in faults_at(number)}
     assert {name: wrong for name, wrong in answers.items() if wrong} == {}
 
@@ -239,7 +241,6 @@ WORDS = [Row(*row) for row in (
     ("ffn_forward", "dropout", 1, V, "dropout is 1; expected a finite number and >= 0 and < 1"),
     ("split_heads", "n_heads", 5, V, "n_heads is 5; expected a divisor of d_model=8"),
     ("causal_mask", "T_q", -1, V, "T_q is -1; expected an integer of at least 0"),
-    ("causal_mask", "T_k", -(10**400), V, "T_k is -10**400 or so; expected an integer of at least 0"),
     ("init_decoder", "config.positions", "RoPE", V,
      "config.positions is 'RoPE'; expected one of 'sinusoidal', 'learned', 'rope', 'alibi', 'none'"),
     # relations between arguments
@@ -271,6 +272,7 @@ WORDS = [Row(*row) for row in (
     ("minilm_input", "config.positions", "alibi", V, "config.positions is 'alibi'; expected 'learned'"),
     ("minilm_input", "ids", np.ones((2, 21), int), V,
      "ids has 21 tokens; expected at most 20, the positions that were trained; cut it into pieces"),
+    ("generate", "ids", entry(0, 0), V, "ids has padding_id=0 before a token; expected it at the end only"),
     # the loss
     ("cross_entropy_forward", "targets", entry(5), V,
      "targets holds 5; expected ids from 0 to 4, the vocabulary"),
@@ -345,6 +347,7 @@ WORDS = [Row(*row) for row in (
 def refused_in_other_words(row):
     """Nothing when a call is refused as the row says, else what was said."""
     change = row.value.f if isinstance(row.value, Change) else lambda _: row.value
+    call(row.function, CALLS[row.function]())
     error = refusal(row.function, replaced(CALLS[row.function](), row.place, change))
     as_said = (type(error), str(error)) == (row.error, f"{row.function}: {row.message}")
     return None if as_said else f"{type(error).__name__}: {error}"
@@ -521,7 +524,7 @@ WELCOME = {  # the odd values that are no mistake
         "ignore_index": f"{COUNT_0}, None, -1",
         "label_smoothing": "0, float64(1), float32(1)",
     },
-    "cross_entropy_backward": {"dloss": "3, 0, -1, 2.5, float64(1), 0-d"},
+    "cross_entropy_backward": {"dloss": "3, 0, -1, 2.5, float64(1), uint8(2), 0-d"},
     "encoder_block_forward": {"x": "5-d", **without_biases("params.attention"), **FORWARD_OPTIONS},
     "encoder_forward": {"x": "5-d", **inside("params", ENCODER), **FORWARD_OPTIONS, **IN_ALL},
     "decoder_block_forward": {

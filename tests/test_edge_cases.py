@@ -5,6 +5,7 @@ Warnings are errors here, so a test that passes also says that NumPy had nothing
 
 import numpy as np
 import pytest
+from bad_calls import CHECKED, valid_places
 from valid_calls import (
     CALLS,
     CONFIG,
@@ -16,6 +17,7 @@ from valid_calls import (
     array,
     backward,
     call,
+    fingerprint,
     generator,
     ids,
     like,
@@ -276,6 +278,32 @@ def test_float32_far_from_zero_keeps_its_digits():
     np.testing.assert_allclose(y, exact, rtol=0, atol=2e-6)
 
 
+@DTYPES
+@pytest.mark.parametrize("size", [1e-30, 1e-25, 1e25])
+def test_without_eps_the_size_of_a_row_does_not_matter(size, dtype):
+    """In float32 the squares of such rows are 0 or infinite."""
+    x, dy, norm = array(3, 4, dtype=dtype), array(3, 4, seed=1, dtype=dtype), like(norm_params(4), dtype)
+    for name, params in (("layer_norm", norm), ("rms_norm", npf.RMSNormParams(norm.gamma))):
+        forward, backward = getattr(npf, f"{name}_forward"), getattr(npf, f"{name}_backward")
+        (y, cache), (small_y, small_cache) = (forward(x * dtype(s), params, eps=0) for s in (1, size))
+        np.testing.assert_allclose(small_y, y, rtol=1e-5, atol=1e-6)
+        dx, small_dx = backward(dy, cache)[0], backward(dy, small_cache)[0]
+        np.testing.assert_allclose(small_dx * size, dx, rtol=1e-4, atol=1e-5)
+
+
+@DTYPES
+def test_an_eps_that_float32_does_not_know_is_none(dtype):
+    x = np.array([[0.0, 0.0], [3e-25, 1e-25]], dtype)
+    for forward, params in (
+        (npf.layer_norm_forward, norm_params(2)),
+        (npf.rms_norm_forward, npf.RMSNormParams(np.ones(2))),
+    ):
+        y, cache = forward(x, like(params, dtype), eps=1e-50)  # (1e-25)²
+        exact, _ = forward(x.astype(np.float64), params, eps=1e-50)
+        np.testing.assert_allclose(y, exact, rtol=1e-5)
+        assert all_zero(cache.x_hat[0])
+
+
 def test_nan_in_a_row_stays_in_the_row():
     x = array(3, 4)
     x[1, 2] = np.nan
@@ -352,66 +380,42 @@ def test_integers_are_refused_and_not_promoted(name):
             call(name, whole)
 
 
+@pytest.mark.parametrize("name", FORWARD)
+def test_an_output_may_be_written_into(name):
+    forward = FORWARD[name]
+    y, cache = call(name, forward())
+    before = [g.copy() for _, g in npf.leaves(tuple(backward(name, np.ones_like(y), cache).values()))]
+    y, cache = call(name, forward())
+    dy = np.ones_like(y)
+    y[...] = np.nan
+    after = [g for _, g in npf.leaves(tuple(backward(name, dy, cache).values()))]
+    assert all((a == b).all() for a, b in zip(before, after, strict=True))
+
+
 # --- sizes as NumPy's integers --------------------------------------------------------------------
 
 
-def same(a, b):
-    return shapes(a) == shapes(b) and all(
-        (p == q).all() for (_, p), (_, q) in zip(npf.leaves(a), npf.leaves(b), strict=True)
-    )
+INTEGERS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
+PLACES = [p for name in CHECKED for p in valid_places(name) if type(p.value) is int and p.words != "int"]
 
 
-NUMBERS = {
-    "positional_encoding": {"n": 200, "d_model": 200, "start": 100},
-    "angular_frequencies": {"d_model": 250},
-    "wavelengths": {"d_model": 250},
-    "shift_matrix": {"k": 200, "d_model": 200},
-    "alibi_bias": {"n_heads": 200, "T_q": 2, "T_k": 3},
-    "causal_mask": {"T_q": 200, "T_k": 3},
-    "init_ffn": {"d_model": 200, "d_ff": 200},
-    "init_layer_norm": {"d_model": 200},
-    "init_attention": {"d_model": 200},
-    "init_embedding": {"vocab_size": 200, "d_model": 200},
-    "table_1": {"n": 200, "d": 200, "k": 200, "r": 200},
-    "score_cells": {"n": 200, "n_heads": 200},
-    "warmup_learning_rate": {"step": 200, "d_model": 200, "warmup_steps": 100},
-}
+def outcome(place, value):
+    """What a call gives, or how it is refused."""
+    try:
+        return fingerprint(
+            call(place.function, replaced(CALLS[place.function](), place.path, lambda _: value))
+        )
+    except (TypeError, ValueError) as error:
+        return str(error)
 
 
-@pytest.mark.parametrize("kind", [np.uint8, np.int16, np.uint64])
-@pytest.mark.parametrize("name", NUMBERS)
-def test_a_size_may_be_any_integer_of_numpys(name, kind):
-    """200 + 200, 200 * 200 and 2 - 3 do not fit into np.uint8."""
-    of_python = call(name, CALLS[name]() | NUMBERS[name])
-    of_numpy = call(name, CALLS[name]() | {argument: kind(size) for argument, size in NUMBERS[name].items()})
-    assert of_numpy == of_python if isinstance(of_python, dict | float | int) else same(of_numpy, of_python)
-
-
-@pytest.mark.parametrize("kind", [np.uint8, np.int64])
-def test_a_config_of_numpys_integers(kind):
-    wide = npf.TransformerConfig(
-        d_model=200, d_ff=250, n_heads=4, n_layers=2, max_length=20, positions="rope"
-    )
-    config = npf.TransformerConfig(*(kind(field) if type(field) is int else field for field in wide))
-    params = npf.init_transformer(kind(7), config, generator())
-    assert same(params, npf.init_transformer(7, wide, generator()))
-    source, target = np.array([[1, 2, 3]]), np.array([[4, 5]])
-    logits, cache = npf.transformer_forward(source, target, params, config)
-    expected, expected_cache = npf.transformer_forward(source, target, params, wide)
-    assert same(logits, expected)
-    assert same(npf.transformer_backward(logits, cache), npf.transformer_backward(logits, expected_cache))
-    options = {"start_id": 1, "stop_id": 2, "max_length": 5}
-    assert same(
-        npf.greedy_decode(source, params, config, **options),
-        npf.greedy_decode(source, params, wide, **options),
-    )
-    assert npf.parameter_count(config, 7) == npf.parameter_count(wide, 7)
-    assert npf.encoder_block_multiplications(kind(200), config) == npf.encoder_block_multiplications(
-        200, wide
-    )
-    assert npf.training_bytes(config, kind(7)) == npf.training_bytes(wide, 7)
-    x = array(2, 512)
-    assert same(npf.split_heads(x, kind(8)), npf.split_heads(x, 8))
+@pytest.mark.parametrize("place", PLACES, ids=str)
+def test_an_integer_of_numpys_is_an_integer(place):
+    """100 + 100 and 100 * 100 do not fit into np.int8."""
+    for value in {place.value, 100}:
+        expected = outcome(place, value)
+        kinds = [kind for kind in INTEGERS if np.iinfo(kind).min <= value <= np.iinfo(kind).max]
+        assert [kind for kind in kinds if outcome(place, kind(value)) != expected] == [], value
 
 
 # --- the layout in memory -------------------------------------------------------------------------

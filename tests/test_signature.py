@@ -10,8 +10,11 @@ import pydoc
 import re
 import sys
 import textwrap
+import warnings
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -24,10 +27,13 @@ from valid_calls import CALLS, CONFIG, array, call, with_arrays
 
 import npformer as npf
 from npformer import Float, Ids, Mask, checked
+from npformer.annotations import IN_VOCABULARY, DType, Numbers, Rate, Rng, integer
 from npformer.signature import (
     ANYTHING,
+    MOST,
     Rule,
     check_value,
+    look_of,
     to_rule,
 )
 
@@ -37,6 +43,7 @@ BODIES = {name: inspect.unwrap(getattr(npf, name)) for name in CHECKED}
 # --- every annotation is read ---------------------------------------------------------------------
 
 ASK_NOTHING = {
+    ("train_byte_pairs", "text"): "asked where its bytes are taken",
     ("sgd_update", "params"): "what stands beside it is compared with it",
     ("adam_update", "params"): "what stands beside it is compared with it",
     ("order_sensitivity", "f"): "asked where it is called",
@@ -337,6 +344,124 @@ def test_arrays_of_another_library_pass_and_are_refused_in_the_same_words(monkey
     call("encoder_block_forward", arguments)
     with pytest.raises(ValueError, match=r"^encoder_block_forward: x has shape \(2, 6, 7\); expected"):
         call("encoder_block_forward", arguments | {"x": standin_cupy.ones((2, 6, 7))})
+
+
+# --- what a call that has passed makes no way for ------------------------------------------------
+
+
+class Pair(NamedTuple):
+    W: Float[np.ndarray, "vocab_size d"]
+    n: Annotated[int, integer(">= 1", 1)] = 1
+
+
+class PairCache(NamedTuple):
+    x: Float[np.ndarray, "... d"]
+
+
+class Other(np.ndarray):
+    """An array of another kind."""
+
+
+@checked
+def passing(
+    x: Float[np.ndarray, "... d"], pair: Pair, ids: Ids[np.ndarray, "...", IN_VOCABULARY] | None = None, *,
+    mask: Mask[np.ndarray, "... d"] | None = None, rate: Rate = 0.5, rng: Rng | None = None,
+    at: Numbers[np.ndarray, "d"] | None = None, dtype: DType = np.float32,
+):  # fmt: skip
+    """Arrays, settings, and everything of which values are asked."""
+
+
+@checked
+def going_back(dy: Float[np.ndarray, "... d"], cache: PairCache):
+    """The gradient's shape is the cache's."""
+
+
+def good():
+    return {
+        "x": np.ones((2, 3)), "pair": Pair(np.eye(3)), "ids": np.array([0, 1]), "mask": np.ones(3, bool),
+        "rate": 0, "rng": np.random.default_rng(0), "at": np.arange(3.0), "dtype": np.float32,
+    }  # fmt: skip
+
+
+def reshaped(array, *shape):
+    """Its shape changed in place, which NumPy will take back one day."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        array.shape = shape
+    return array
+
+
+ALMOST = [
+    {"x": np.ones((2, 3)).view(np.matrix)}, {"x": np.ma.ones((2, 3))}, {"x": np.ones((2, 3), np.float32)},
+    {"x": np.ones((2, 3), ">f8")}, {"x": np.ones((3, 2))}, {"x": None}, {"x": ((2, 3), np.dtype(float))},
+    {"x": reshaped(np.ones((2, 3)), 3, 2)},
+    {"pair": Pair(np.eye(3), 1.0)}, {"pair": Pair(np.eye(3), True)}, {"pair": (np.eye(3), 1)},
+    {"pair": type("Pair", (Pair,), {})(np.eye(3))}, {"pair": Pair(np.eye(3), 0)},
+    {"pair": tuple.__new__(Pair, (np.eye(3),))}, {"pair": Pair(np.eye(3), np.float64(1))},
+    {"ids": np.array([0, 3])}, {"ids": np.array([0, -1])}, {"ids": np.array([0.0, 1.0])},
+    {"mask": np.ones(2, bool)}, {"mask": np.ones(3, np.int8)}, {"mask": np.ones((1, 2, 3), bool)},
+    {"rate": False}, {"rate": 1}, {"rate": "0"}, {"rng": np.random.RandomState(0)}, {"rng": 0},
+    {"at": np.array([0, 1, np.nan])}, {"at": np.array([0, 1, 2], complex)}, {"dtype": np.int64},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", ALMOST)
+def test_what_looks_almost_like_a_call_that_passed_is_refused(bad):
+    for _ in range(2):
+        passing(**good())
+        with pytest.raises((TypeError, ValueError)):
+            passing(**good() | bad)
+    assert passing(*list(good().values())[:3], **{name: good()[name] for name in ("rng", "mask")}) is None
+    with pytest.raises((TypeError, ValueError)):
+        passing(
+            *list((good() | bad).values())[:3], **{name: (good() | bad)[name] for name in list(good())[3:]}
+        )
+
+
+def test_a_kind_that_no_glance_knows_is_asked_at_every_call():
+    passing(**good() | {"rate": np.float32(0.5)})
+    with pytest.raises(ValueError, match=r"^passing: rate is np.float32\(2.0\); expected a finite number"):
+        passing(**good() | {"rate": np.float32(2)})
+    assert look_of((((1,), 2),), {}) != look_of((((1, 2),),), {}) != look_of((((1,), [2]),), {}) is None
+
+
+def test_shapes_are_read_at_every_call():
+    arguments = good()
+    passing(**arguments)
+    reshaped(arguments["x"], 3, 2)
+    with pytest.raises(ValueError, match=r"^passing: x has shape \(3, 2\)"):
+        passing(**arguments)
+    cache = PairCache(np.ones((2, 3)))
+    going_back(np.ones((2, 3)), cache)
+    for wrong in (np.ones((3, 2)), np.ones((2, 3), np.float32), np.ones((2, 3)).tolist()):
+        with pytest.raises((TypeError, ValueError)):
+            going_back(wrong, cache)
+    reshaped(cache.x, 3, 2)
+    with pytest.raises(ValueError, match=r"dy has shape \(2, 3\); expected \(3, 2\)"):
+        going_back(np.ones((2, 3)), cache)
+
+
+def test_no_array_is_kept_and_only_so_many_looks():
+    arguments = good()
+    gone = weakref.ref(arguments["x"])
+    passing(**arguments)
+    del arguments
+    assert gone() is None
+    for n in range(1, 3 * MOST):
+        npf.causal_mask(n)
+    looks = inspect.getclosurevars(npf.causal_mask).nonlocals["passed"]
+    assert 0 < len(looks) <= MOST
+
+
+def test_threads_do_not_make_way_for_each_other():
+    def refused(i):
+        passing(**good())
+        with pytest.raises((TypeError, ValueError)):
+            passing(**good() | ALMOST[i % len(ALMOST)])
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(refused, range(400)))
 
 
 # --- NumPy's warnings -----------------------------------------------------------------------------

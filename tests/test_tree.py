@@ -1,7 +1,9 @@
 import io
 import os
 import queue
+import signal
 import stat
+import subprocess
 import sys
 import threading
 import tracemalloc
@@ -151,6 +153,26 @@ def test_any_number_of_threads_save_to_one_path(tmp_path):
     for thread in threads:
         thread.join()
     assert not failures and [file.name for file in tmp_path.iterdir()] == ["weights.npz"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="locks and signals are POSIX's")
+def test_what_a_killed_save_left_is_removed_by_the_next(tmp_path):
+    killed = """
+import os, signal, numpy as np, npformer
+os.fsync = lambda number: os.kill(os.getpid(), signal.SIGKILL)
+npformer.save("weights", (np.ones(2),))
+"""
+    process = subprocess.run([sys.executable, "-c", killed], cwd=tmp_path, check=False)
+    fcntl, (left,) = pytest.importorskip("fcntl"), tmp_path.iterdir()
+    assert process.returncode == -signal.SIGKILL and left.suffix == ".part"
+    save(tmp_path / "others", (np.ones(2),))
+    with open(left) as file:  # as if that save were still at work
+        fcntl.flock(file, fcntl.LOCK_EX)
+        save(tmp_path / "weights", (np.ones(2),))
+    assert left.exists()
+    with pytest.warns(UserWarning, match=rf"^save: an earlier save of .*weights.npz .* {left.name}, which"):
+        save(tmp_path / "weights", (np.ones(2),))
+    assert not left.exists()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links and modes are POSIX's")

@@ -22,8 +22,8 @@ class BytePairs(NamedTuple):
     def pieces(self) -> list[bytes]:
         """The bytes of each id; an id's parts have smaller ids."""
         pieces = [bytes([byte]) for byte in range(BYTES)]
-        for a, b in self.merges:
-            pieces.append(pieces[a] + pieces[b])
+        for i, (a, b) in enumerate(self.merges):
+            pieces.append(join_pieces("BytePairs", (a, b), pieces, f"merges[{i}]"))
         return pieces
 
     def encode(self, text: str | bytes) -> list[int]:
@@ -70,7 +70,7 @@ def train_byte_pairs(text: str | bytes, n_merges: Length) -> BytePairs:
     """
     ids = np.frombuffer(as_bytes("train_byte_pairs", text, "text"), np.uint8).astype(np.int64)  # (N,)
     merges: list[tuple[int, int]] = []
-    for new in range(BYTES, BYTES + int(n_merges)):
+    for new in range(BYTES, BYTES + n_merges):
         pairs, counts = np.unique(ids[:-1] * new + ids[1:], return_counts=True)  # all ids are below `new`
         if counts.size == 0 or counts.max() == 1:
             break
@@ -138,14 +138,14 @@ def as_bytes(function: str, text: Any, argument: str = "text") -> bytes:
         raise ValueError(message) from None
 
 
-def join_pieces(function: str, ids: Iterable[int], pieces: Sequence[bytes]) -> bytes:
+def join_pieces(function: str, ids: Iterable[int], pieces: Sequence[bytes], argument: str = "an id") -> bytes:
     """The pieces of the ids, one after the other; an id that names none is refused."""
     numbers = ids.tolist() if isinstance(ids, np.ndarray) and ids.ndim == 1 else ids
     if isinstance(numbers, str | bytes | np.ndarray) or not isinstance(numbers, Iterable):
         raise TypeError(f"{function}: ids is {kind_of(ids)}; expected a list of integers")
     numbers = list(numbers)
     for number in numbers:
-        check_integer(function, "an id", number, 0)
+        check_integer(function, argument, number, 0)
         if number >= len(pieces):
-            raise ValueError(f"{function}: an id is {number}; expected ids from 0 to {len(pieces) - 1}")
+            raise ValueError(f"{function}: {argument} is {number}; expected ids from 0 to {len(pieces) - 1}")
     return b"".join(pieces[number] for number in numbers)

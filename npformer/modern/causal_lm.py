@@ -51,10 +51,10 @@ from npformer.signature import Call, Rule
 def _ask_even(value: Any, name: str, call: Call) -> None:
     """RoPE turns pairs of columns."""
     d_model = call.letters["d_model"]
-    if d_model // int(value) % 2:
+    if d_model // value % 2:
         raise ValueError(
             f"{call.function}: {name} is {value}; expected an even d_k, d_model={d_model} gives "
-            f"{d_model // int(value)}"
+            f"{d_model // value}"
         )
 
 
@@ -150,8 +150,8 @@ def init_causal_lm(
 
 def init_causal_block(config: CausalLMConfig, rng: Rng, dtype: Any) -> CausalBlockParams:
     """The parameters of one block; W_K and W_V have n_kv_heads d_k columns."""
-    d_model = int(config.d_model)
-    d_kv = d_model // int(config.n_heads) * int(config.n_kv_heads)  # NumPy's small integers would overflow
+    d_model = config.d_model
+    d_kv = d_model // config.n_heads * config.n_kv_heads
     weights = [glorot(d_model, d_out, rng, dtype) for d_out in (d_model, d_kv, d_kv, d_model)]
     return CausalBlockParams(
         AttentionParams(*weights),

@@ -7,7 +7,7 @@ import numpy as np
 from npformer.annotations import IN_VOCABULARY, Count, Id, Ids, Length, NonNegative, Rng, number
 from npformer.arrays import Array, array_module
 from npformer.attention import AttentionParams, attention_forward, causal_mask, merge_heads, split_heads
-from npformer.decoding import KeptKeys, keep
+from npformer.decoding import KeptKeys, check_logits, keep
 from npformer.functional import linear_forward, softmax_forward
 from npformer.modern.causal_lm import CausalBlockParams, CausalLMConfig, CausalLMParams, logits_forward
 from npformer.modern.gated_ffn import gated_ffn_forward
@@ -35,7 +35,7 @@ def _ask_padding(padding_id: Any, name: str, call: Call) -> None:
 
 
 def _ask_room(n: Any, name: str, call: Call) -> None:
-    T, most = call.letters["T"], int(call.arguments["config"].max_length)
+    T, most = call.letters["T"], call.arguments["config"].max_length
     if T + n > most:
         raise ValueError(
             f"{call.function}: {name} is {n}; expected at most {most - T}, "
@@ -49,7 +49,8 @@ def _ask_draws(n: Any, name: str, call: Call) -> None:
         check_generator(call.function, "rng", call.arguments.get("rng"))
 
 
-PROMPT, PADDING = Rule("T >= 1", _ask_prompt, 3), Rule("behind the tokens", _ask_padding, 4)
+PROMPT = Rule("T >= 1", _ask_prompt, 3)
+PADDING = Rule("behind the tokens", _ask_padding, 4, by_value=True)
 ROOM, DRAWS = Rule("T + n <= max_length", _ask_room, 4), Rule("rng unless temperature=0", _ask_draws, 4)
 Share = Annotated[float, number("0 < · <= 1", above=0, maximum=1)]
 
@@ -81,17 +82,18 @@ def generate(
     >>> generate(np.array([[1, 2, 3]]), params, config, max_new_tokens=5, temperature=0).shape
     (1, 8)
     """
-    xp, (*leading, T), new = array_module(ids), ids.shape, int(max_new_tokens)
+    xp, (*leading, T), new = array_module(ids), ids.shape, max_new_tokens
     is_prompt = xp.ones(ids.shape, bool) if padding_id is None else ids != padding_id  # (B, T)
     ends = is_prompt.sum(axis=-1)[..., None]  # (B, 1), T where nothing is padded
     first, last = (T, T) if padding_id is None or ids.size == 0 else (int(ends.min()), int(ends.max()))
     own = (ends <= xp.arange(T + new)) & (xp.arange(T + new) < ends + new)  # (B, T + new), places to write
-    behind = xp.full((*leading, new), padding_id or 0, dtype=ids.dtype)
-    ids = xp.where(own, stop_id or 0, xp.concatenate([ids, behind], axis=-1)).astype(ids.dtype)
+    behind = xp.full((*leading, new), padding_id or 0, dtype=np.int64)
+    ids = xp.where(own, stop_id or 0, xp.concatenate([ids.astype(np.int64), behind], axis=-1))
     kept = [no_keys(block.attention, ids, config) for block in params.blocks]
     start, done = 0, xp.zeros(leading, bool)
     for t in range(first, last + new):
         logits, kept = next_logits(ids[..., start:t], kept, params, config)  # (B, vocab_size)
+        check_logits("generate", logits, params)
         start, new_ids = t, choose(logits, temperature, top_k, top_p, rng)  # (B,)
         writes = own[..., t] & ~done
         ids[..., t] = xp.where(writes, new_ids, ids[..., t])
@@ -114,7 +116,8 @@ def choose(
     if rng is None or temperature == 0:
         return logits.argmax(axis=-1)
     xp, columns = array_module(logits), None
-    p, _ = softmax_forward((logits - logits.max(axis=-1, keepdims=True)) / float(temperature))  # (B, V)
+    temperature = max(float(temperature), float(np.finfo(logits.dtype).tiny))  # or it would be 0 in float32
+    p, _ = softmax_forward((logits - logits.max(axis=-1, keepdims=True)) / temperature)  # (B, V)
     if top_k is not None or top_p is not None:
         left = p >= last_left(p, top_k or p.shape[-1], float(top_p or 1))  # (B, V)
         columns = xp.flatnonzero(left.reshape(-1, p.shape[-1]).sum(axis=0))  # (C,), left by some row
@@ -138,7 +141,7 @@ def last_left(p: Array, top_k: int, top_p: float) -> Array:
     n = max(1, int(counts.max()) if counts.size else 0)
     likeliest = -xp.sort(-_largest(p, n), axis=-1)  # (B, n), in falling order
     before = xp.cumsum(likeliest, axis=-1) - likeliest  # what stands before each one
-    left = (before < top_p * whole).sum(axis=-1)[..., None]  # (B, 1), how many
+    left = xp.maximum((before < top_p * whole).sum(axis=-1), 1)[..., None]  # (B, 1), how many
     return xp.take_along_axis(likeliest, left - 1, axis=-1)
 
 
@@ -150,7 +153,7 @@ def _largest(p: Array, k: int) -> Array:
 
 def no_keys(params: AttentionParams, ids: Array, config: CausalLMConfig) -> KeptKeys:
     """What a block has kept before the first token."""
-    d_k = config.d_model // int(config.n_heads)
+    d_k = config.d_model // config.n_heads
     shape = (*ids.shape[:-1], config.n_kv_heads, 0, d_k)  # (B, n_kv_heads, 0, d_k)
     none = array_module(ids).empty(shape, params.W_K.dtype)
     return KeptKeys(none, none, 0)
@@ -175,9 +178,7 @@ def next_turn(x: Array, t: int, config: CausalLMConfig) -> RoPECache:
     It turns back by an angle: by minus the angle it turns as `rope_forward` does.
     """
     positions = array_module(x).arange(t, t + x.shape[-2])
-    _, turn = rope_forward(
-        x[..., : config.d_model // int(config.n_heads)], positions=positions, base=config.base
-    )
+    _, turn = rope_forward(x[..., : config.d_model // config.n_heads], positions=positions, base=config.base)
     return turn._replace(sin=-turn.sin)
 
 
@@ -201,7 +202,7 @@ def attend_to_kept(
     The queries that share a key head stand one below the other, so that no key is copied.
     """
     xp, (*leading, n, _), t = array_module(x), x.shape, kept.length
-    h, n_kv_heads = int(config.n_heads), int(config.n_kv_heads)
+    h, n_kv_heads = config.n_heads, config.n_kv_heads
     q, _ = linear_forward(x, params.W_Q, params.b_Q)  # (B, n, d_model)
     k, _ = linear_forward(x, params.W_K, params.b_K)  # (B, n, n_kv_heads d_k)
     v, _ = linear_forward(x, params.W_V, params.b_V)

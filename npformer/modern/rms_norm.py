@@ -7,6 +7,7 @@ import numpy as np
 from npformer.annotations import DType, Float, NonNegative, Size
 from npformer.arrays import Array, array_module
 from npformer.functional import as_rows
+from npformer.layer_norm import mean, root_mean_square
 
 
 class RMSNormParams(NamedTuple):
@@ -41,9 +42,7 @@ def rms_norm_forward(
     >>> rms_norm_forward(np.array([[3.0, 3.0, -3.0]]), init_rms_norm(3), eps=0.0)[0]
     array([[ 1.,  1., -1.]])
     """
-    rms = array_module(x).sqrt(_mean(x * x) + float(eps))  # (..., 1)
-    if eps == 0:
-        rms += rms == 0  # a row of zeros: 0 / 1 instead of 0 / 0
+    rms = root_mean_square(x, eps)  # (..., 1)
     x_hat = x / rms
     return params.gamma * x_hat, RMSNormCache(x_hat, rms, params.gamma)
 
@@ -63,11 +62,6 @@ def rms_norm_backward(
     x_hat, rms, gamma = cache
     dgamma = as_rows(dy * x_hat).sum(axis=0)  # y = gamma x̂: (d_model,)
     dx_hat = dy * gamma  # y = gamma x̂: (..., d_model)
-    through_rms = x_hat * _mean(dx_hat * x_hat)  # (..., d_model)
+    through_rms = x_hat * mean(dx_hat * x_hat, array_module(dy))  # (..., d_model)
     dx = (dx_hat - through_rms) / rms  # x̂ = x / rms
     return dx, RMSNormParams(dgamma)
-
-
-def _mean(x: Array) -> Array:
-    """The mean of each row as a column, (..., 1): x.mean in a third of its time on short rows."""
-    return array_module(x).add.reduce(x, axis=-1, keepdims=True) / x.shape[-1]

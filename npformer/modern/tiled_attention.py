@@ -15,7 +15,8 @@ class TiledAttentionCache(NamedTuple):
     k: Float[Array, "... T_k d_k"]
     v: Float[Array, "... T_k d_v"]
     y: Float[Array, "... T_q d_v"]
-    log_sum: Float[Array, "... T_q 1"]  # log Σ exp(scores) of each row: with it any weight can be had again
+    largest: Float[Array, "... T_q 1"]  # score of each row: exp(score - largest) / total is a weight again
+    total: Float[Array, "... T_q 1"]  # Σ exp(score - largest)
     causal: bool
     tile: int
 
@@ -42,50 +43,50 @@ def tiled_attention_forward(
     xp = array_module(q)
     scaled, k, v = (xp.ascontiguousarray(x) for x in (q * (1 / math.sqrt(q.shape[-1])), k, v))
     y = xp.zeros((*q.shape[:-1], v.shape[-1]), q.dtype)  # (..., T_q, d_v)
-    log_sum = xp.empty((*q.shape[:-1], 1), q.dtype)  # (..., T_q, 1)
+    largest = xp.full((*q.shape[:-1], 1), float(np.finfo(q.dtype).min), q.dtype)  # (..., T_q, 1)
+    total = xp.zeros_like(largest)
     for rows in _slices(q.shape[-2], 2 * tile):  # two tiles of queries for each of keys: half as many steps
-        largest = xp.full((*y[..., rows, :].shape[:-1], 1), float(np.finfo(q.dtype).min), q.dtype)
-        total, mixed = xp.zeros_like(largest), y[..., rows, :]  # (..., 2 tile, 1), and a view of y
+        m, sums, mixed = (table[..., rows, :] for table in (largest, total, y))  # views: (..., 2 tile, ·)
         for columns in _slices(k.shape[-2], tile):
             scores = _scores(scaled, k, rows, columns, causal)  # (..., 2 tile, tile)
             if scores is None:
                 break
-            before, largest = largest, xp.maximum(largest, scores.max(axis=-1, keepdims=True))
-            shrink = xp.exp(before - largest)
-            scores -= largest
+            before, m[...] = m.copy(), xp.maximum(m, scores.max(axis=-1, keepdims=True))
+            shrink = xp.exp(before - m)
+            scores -= m
             xp.exp(scores, out=scores)
-            total = total * shrink + scores.sum(axis=-1, keepdims=True)
+            sums[...] = sums * shrink + scores.sum(axis=-1, keepdims=True)
             mixed *= shrink
             mixed += scores @ v[..., columns, :]  # (..., 2 tile, d_v)
-        total = xp.maximum(total, 1)  # the largest gives 1, or no key was seen: 0
-        mixed /= total
-        log_sum[..., rows, :] = largest + xp.log(total)
-    return y, TiledAttentionCache(q, k, v, y, log_sum, causal, int(tile))
+    total = xp.maximum(total, 1)  # the largest gives 1, or no key was seen: 0
+    y /= total
+    return y, TiledAttentionCache(q, k, v, y.copy(), largest, total, causal, tile)
 
 
 def tiled_attention_backward(
     dy: Float[Array, "... T_q d_v"], cache: TiledAttentionCache
 ) -> tuple[Float[Array, "... T_q d_k"], Float[Array, "... T_k d_k"], Float[Array, "... T_k d_v"]]:
-    """`attention_backward`'s lines for each tile, whose weights are computed anew: exp(scores - log_sum).
+    """`attention_backward`'s lines for each tile; weights are computed anew, exp(scores - largest) / total.
 
-    Dao et al., algorithm 4. Σ dw weights over a whole row, which no tile has, is Σ dy y.
+    Dao et al., algorithm 4. Σ dw weights over a whole row, which no tile has, is Σ dy y. It is dy that is
+    divided by total, once: every line below is linear in it.
 
     >>> y, cache = tiled_attention_forward(np.eye(2), np.eye(2), np.eye(2))
     >>> [gradient.shape for gradient in tiled_attention_backward(y, cache)]
     [(2, 2), (2, 2), (2, 2)]
     """
-    q, k, v, y, log_sum, causal, tile = cache
+    q, k, v, y, largest, total, causal, tile = cache
     xp, scale = array_module(dy), 1 / math.sqrt(q.shape[-1])
-    scaled, dy = xp.ascontiguousarray(q * scale), xp.ascontiguousarray(dy)
+    scaled, dy = xp.ascontiguousarray(q * scale), xp.ascontiguousarray(dy / total)
     dq, dk, dv = xp.zeros_like(q), xp.zeros_like(k), xp.zeros_like(v)
     mean_dw = (dy * y).sum(axis=-1, keepdims=True)  # Σ dw weights: (..., T_q, 1)
-    for rows in _slices(q.shape[-2], tile):
+    for rows in _slices(q.shape[-2], 2 * tile):  # the forward's blocks, so that scores are rounded alike
         for columns in _slices(k.shape[-2], tile):
-            w = _scores(scaled, k, rows, columns, causal)  # (..., tile, tile)
+            w = _scores(scaled, k, rows, columns, causal)  # (..., 2 tile, tile)
             if w is None:
                 break
-            w -= log_sum[..., rows, :]
-            xp.exp(w, out=w)
+            w -= largest[..., rows, :]
+            xp.exp(w, out=w)  # a weight times total
             dv[..., columns, :] += w.swapaxes(-1, -2) @ dy[..., rows, :]  # y = weights v
             ds = dy[..., rows, :] @ v[..., columns, :].swapaxes(-1, -2)  # y = weights v, so far dw
             ds -= mean_dw[..., rows, :]  # weights = softmax(scores)
@@ -97,7 +98,7 @@ def tiled_attention_backward(
 
 
 def _slices(T: int, tile: int) -> Iterator[slice]:
-    return (slice(start, min(start + tile, T)) for start in range(0, T, int(tile)))
+    return (slice(start, min(start + tile, T)) for start in range(0, T, tile))
 
 
 def _scores(scaled: Array, k: Array, rows: slice, columns: slice, causal: bool) -> Array | None:

@@ -30,7 +30,6 @@ def table_1(n: Count, d: Count, *, k: Kernel = 3, r: Count = 64) -> dict[str, La
     >>> table_1(10, 512)["self-attention"]
     LayerCost(operations=51200, sequential=1, path=1)
     """
-    n, d, k, r = int(n), int(d), int(k), int(r)  # NumPy's integers would overflow
     return {
         "self-attention": LayerCost(n * n * d, 1, 1),
         "recurrent": LayerCost(n * d * d, n, n),
@@ -67,7 +66,7 @@ def encoder_block_multiplications(n: Length, config: TransformerConfig) -> Block
     >>> encoder_block_multiplications(10, TransformerConfig()).scores
     51200
     """
-    n, d, f = int(n), int(config.d_model), int(config.d_ff)
+    d, f = config.d_model, config.d_ff
     return BlockMultiplications(4 * n * d * d, n * n * d, n * n * d, 2 * n * d * f)
 
 
@@ -77,7 +76,7 @@ def score_cells(n: Length, n_heads: Count = 1) -> int:
     >>> score_cells(10)
     100
     """
-    return int(n_heads) * int(n) ** 2
+    return n_heads * n**2
 
 
 class ParameterCount(NamedTuple):
@@ -103,15 +102,15 @@ def parameter_count(config: TransformerConfig, vocab_size: Count) -> ParameterCo
     >>> round(parameter_count(TransformerConfig(), 37000).total / 1e6, 1)
     63.0
     """
-    d, f, n_layers = int(config.d_model), int(config.d_ff), int(config.n_layers)
+    d, f, n_layers = config.d_model, config.d_ff, config.n_layers
     attention = 4 * d * d + 4 * d * config.attention_bias
     ffn, norm = 2 * d * f + f + d, 2 * d
     final_norm = norm * (config.norm == "pre")
     return ParameterCount(
-        int(vocab_size) * d,
+        vocab_size * d,
         n_layers * (attention + ffn + 2 * norm) + final_norm,
         n_layers * (2 * attention + ffn + 3 * norm) + final_norm,
-        2 * int(config.max_length) * d * (config.positions == "learned"),
+        2 * config.max_length * d * (config.positions == "learned"),
     )
 
 
@@ -139,10 +138,9 @@ def encoder_block_cache_bytes(
     >>> encoder_block_cache_bytes(8, 128, TransformerConfig()) // 2**20
     28
     """
-    itemsize, B, T = np.dtype(dtype).itemsize, int(B), int(T)
-    hidden = int(config.d_ff) * (1 if config.activation == "relu" else 3)
-    row = 8 * int(config.d_model) + hidden + int(config.n_heads) * T + 2
-    return itemsize * B * T * row
+    hidden = config.d_ff * (1 if config.activation == "relu" else 3)
+    row = 8 * config.d_model + hidden + config.n_heads * T + 2
+    return np.dtype(dtype).itemsize * B * T * row
 
 
 def causal_block_multiplications(n: Length, config: CausalLMConfig) -> BlockMultiplications:
@@ -154,7 +152,7 @@ def causal_block_multiplications(n: Length, config: CausalLMConfig) -> BlockMult
     >>> causal_block_multiplications(10, CausalLMConfig()).feed_forward
     6635520
     """
-    n, d, f = int(n), int(config.d_model), int(config.d_ff)
+    d, f = config.d_model, config.d_ff
     return BlockMultiplications(2 * n * d * (d + _d_kv(config)), n * n * d, n * n * d, 3 * n * d * f)
 
 
@@ -178,8 +176,7 @@ def causal_parameter_count(config: CausalLMConfig, vocab_size: Count) -> CausalP
     >>> causal_parameter_count(CausalLMConfig(), 32000).total
     15191712
     """
-    d, f, n_layers, embedding = (int(x) for x in (config.d_model, config.d_ff, config.n_layers, vocab_size))
-    embedding *= d
+    d, f, n_layers, embedding = config.d_model, config.d_ff, config.n_layers, vocab_size * config.d_model
     attention, norms = 2 * d * (d + _d_kv(config)), (2 * n_layers + 1) * d
     return CausalParameterCount(
         embedding, n_layers * attention, n_layers * 3 * d * f, norms, 0 if config.tied else embedding
@@ -192,8 +189,8 @@ def kept_bytes(config: CausalLMConfig, *, dtype: DType = np.float32) -> int:
     >>> kept_bytes(CausalLMConfig()), kept_bytes(CausalLMConfig(n_kv_heads=1))
     (13824, 2304)
     """
-    return np.dtype(dtype).itemsize * 2 * int(config.n_layers) * _d_kv(config)
+    return np.dtype(dtype).itemsize * 2 * config.n_layers * _d_kv(config)
 
 
 def _d_kv(config: CausalLMConfig) -> int:
-    return int(config.d_model) // int(config.n_heads) * int(config.n_kv_heads)
+    return config.d_model // config.n_heads * config.n_kv_heads

@@ -54,6 +54,19 @@ def test_training_and_encoding_are_those_of_the_definition(text, other, n_merges
     assert pairs.decode(pairs.encode(other)) == other
 
 
+@pytest.mark.parametrize(
+    ("pair", "message"),
+    [
+        ((256, 97), "is 256; expected ids from 0 to 255"),
+        ((97, -1), "is -1; expected an integer of at least 0"),
+        ((97, "b"), "is the string 'b'; expected an integer"),
+    ],
+)
+def test_a_merge_of_what_does_not_exist_is_named(pair, message):
+    with pytest.raises((TypeError, ValueError), match=rf"^BytePairs: merges\[0\] {message}$"):
+        BytePairs((pair, (97, 98))).decode([256])
+
+
 @given(st.binary(max_size=60))
 def test_any_bytes_come_back(data):
     pairs = train_byte_pairs("the thesis of the other theme is there", 12)

@@ -18,9 +18,9 @@ def config(request):
     return CONFIG._replace(n_kv_heads=request.param)
 
 
-def drawn(config, seed=0):
-    rng = np.random.default_rng(seed)
-    return npf.tree_map(lambda a: a + 0.3 * rng.normal(size=a.shape), init_causal_lm(11, config, rng))
+def drawn(config, vocab_size=11):
+    rng = np.random.default_rng(0)
+    return npf.tree_map(lambda a: a + 0.3 * rng.normal(size=a.shape), init_causal_lm(vocab_size, config, rng))
 
 
 def plainly(ids, params, config, n, choose_id):
@@ -128,18 +128,52 @@ def test_the_frequencies_of_the_draws_are_the_probabilities(rng):
     np.testing.assert_allclose(shares(1.0, 99, 1.0), [0.5, 0.1, 0.3, 0.1], atol=0.02)
 
 
-def test_a_hardly_warm_temperature_is_greedy(rng):
-    logits = rng.normal(size=(5, 11)) * 100
-    for temperature in (1e-300, 5e-324):
-        with np.errstate(all="ignore"):
-            assert (choose(logits, temperature, None, None, rng) == logits.argmax(axis=-1)).all()
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("size", [1e-3, 100.0])
+@pytest.mark.parametrize("tiny", [1e-50, 5e-324])
+def test_a_hardly_warm_temperature_and_a_hardly_open_share_are_greedy(tiny, size, dtype, rng):
+    logits = (rng.normal(size=(5, 11)) * size).astype(dtype)
+    with np.errstate(all="ignore"):
+        for temperature, top_k, top_p in ((tiny, None, None), (1.0, None, tiny), (1.0, 3, tiny)):
+            assert (choose(logits, temperature, top_k, top_p, rng) == logits.argmax(axis=-1)).all()
 
 
-def test_float32_and_the_ids_own_type(rng):
-    params = npf.tree_map(lambda a: a.astype(np.float32), drawn(CONFIG))
-    ids = rng.integers(11, size=(2, 3)).astype(np.uint8)
-    found = generate(ids, params, CONFIG, max_new_tokens=5, rng=rng, top_p=0.9)
-    assert found.dtype == np.uint8 and found.shape == (2, 8) and (found[:, :3] == ids).all()
+def test_greedy_draws_nothing_from_an_rng(rng):
+    params, before = drawn(CONFIG), rng.bit_generator.state
+    ids = np.array([[3, 1]])
+    found = generate(ids, params, CONFIG, max_new_tokens=5, temperature=0, rng=rng)
+    assert (found == generate(ids, params, CONFIG, max_new_tokens=5, temperature=0)).all()
+    assert rng.bit_generator.state == before
+
+
+@pytest.mark.parametrize("path", ["embedding", "blocks", None])
+def test_weights_that_are_no_numbers_are_named(path):
+    params = drawn(CONFIG)
+    if path == "embedding":
+        params.embedding.E[5, 0] = np.nan  # of a token that is not in the prompt
+    elif path == "blocks":
+        params.blocks[0].ffn.W_up[0, 0] = np.inf
+    else:
+        params.embedding.E[...] *= 1e150
+        params.norm.gamma[...] *= 1e200
+    words = {"embedding": "params.embedding.E holds NaN or infinity", None: "params give logits that are NaN"}
+    with pytest.raises(
+        ValueError, match=rf"^generate: {words.get(path, 'params.blocks.0.ffn.W_up holds NaN')}"
+    ):
+        npf.generate(np.array([[3, 1]]), params, CONFIG, max_new_tokens=2, temperature=0)
+
+
+def test_float32_and_ids_of_a_small_type(rng):
+    config = CONFIG._replace(max_length=400)
+    params = npf.tree_map(lambda a: a.astype(np.float32), drawn(config, 300))
+    ids = rng.integers(11, size=(2, 3))
+    options = {"max_new_tokens": 100, "rng": np.random.default_rng(0), "temperature": 5.0}
+    expected = generate(ids, params, config, **options)
+    assert expected.max() > 255
+    for kind in (np.uint8, np.int8, np.int32, np.uint64):
+        options["rng"] = np.random.default_rng(0)
+        found = npf.generate(ids.astype(kind), params, config, **options)
+        assert found.dtype == np.int64 and (found == expected).all()
     kept = [no_keys(block.attention, ids, CONFIG) for block in params.blocks]
     logits, kept = next_logits(ids, kept, params, CONFIG)
     assert logits.dtype == kept[0].keys.dtype == np.float32

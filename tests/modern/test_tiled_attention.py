@@ -23,6 +23,18 @@ def inputs(rng, T_q, T_k, leading=(2,), scale=1.0):
     return q, k, rng.normal(size=(*leading, T_k, 3))
 
 
+@pytest.mark.parametrize("tile", [16, 32, 128])
+@pytest.mark.parametrize("alike", [False, True], ids=["keys", "one key again and again"])
+def test_of_huge_scores_the_backward_has_the_forwards_weights(rng, tile, alike):
+    """A query's weights add up to 1, so dv has in all what dy has; float32 rounds a score of 2e6 by 1/8."""
+    for T in (60, 100, 257):
+        q, k, v, dy = rng.normal(size=(4, 2, T, 128)).astype(np.float32)
+        k = np.repeat(k[:, :1], T, axis=1) if alike else k
+        q *= 2e6 * np.sqrt(128) / abs(q @ k.mT).max()
+        dv = tiled_attention_backward(dy, tiled_attention_forward(q, k, v, tile=tile)[1])[2]
+        np.testing.assert_allclose(dv.sum(axis=1), dy.sum(axis=1), rtol=0, atol=1e-3)
+
+
 @pytest.mark.parametrize("tile", [1, 2, 3, 5, 128])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("T_q", "T_k"), [(1, 1), (6, 6), (7, 4), (4, 9), (0, 3), (3, 0)])
