@@ -126,6 +126,7 @@ from npformer.published.llama2c import load_llama2c
 from npformer.published.minilm import MiniLMParams, load_minilm, minilm_input, sentence_embeddings
 from npformer.published.torch_names import encoder_block_from_torch, encoder_block_to_torch
 from npformer.signature import checked
+from npformer.teaching.compare import compare
 from npformer.teaching.costs import (
     BlockMultiplications,
     CausalParameterCount,
@@ -210,6 +211,7 @@ __all__ = [
     "causal_mask",
     "causal_parameter_count",
     "checked",
+    "compare",
     "cross_entropy_backward",
     "cross_entropy_forward",
     "dead_units",
@@ -308,7 +310,7 @@ __all__ = [
 
 # The front door: npformer.f is f held to its signature. The modules' own functions call each other unchecked.
 # Functions that take anything (a tree, a user's function, text) look at it themselves.
-_MODULES = "arrays backend tree gradcheck signature teaching.text teaching.player".split()
+_MODULES = "arrays backend tree gradcheck signature teaching.text teaching.player teaching.compare".split()
 _THEMSELVES = {f"npformer.{name}" for name in _MODULES}
 for _name in __all__:
     if isinstance(globals()[_name], _FunctionType) and globals()[_name].__module__ not in _THEMSELVES:

@@ -1,0 +1,346 @@
+"""At which station does my block first differ? Yours beside the worked example's, by values or by inputs.
+
+Where a block hands out what it has calculated on the way, names are compared with names. Where it hands out
+its output alone, it is called with inputs that leave one more station on each time: a weight of 0 switches a
+part off, equal keys make the weights equal, a single token leaves nothing to choose from. The first call
+whose output differs is the one whose station is not ours.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.attention import AttentionParams, causal_mask
+from npformer.config import TransformerConfig
+from npformer.encoder import EncoderBlockParams, encoder_block_forward
+from npformer.feed_forward import FFNParams
+from npformer.layer_norm import LayerNormParams
+from npformer.teaching.worked_example import Trace, worked_example
+from npformer.tree import leaves
+from npformer.validate import check_kind, kind_of
+
+Array = np.ndarray[Any, Any]
+Block = Callable[..., Any]
+
+
+class Comparison(NamedTuple):
+    """The first station that differs; true when none does. `reveal()` shows the two numbers."""
+
+    station: str  # "" when everything agrees
+    place: tuple[int, ...]  # its first wrong cell, where values were compared
+    expected: float
+    received: float
+    note: str
+    agreed: tuple[str, ...]  # the stations that were found right
+
+    def __bool__(self) -> bool:
+        return not self.station
+
+    def __str__(self) -> str:
+        if not self.station:
+            return f"agrees at {len(self.agreed)} stations, from {self.agreed[0]} to {self.agreed[-1]}"
+        where = f", first at {list(self.place)}" if self.place else ""
+        right = f"\nright: {', '.join(self.agreed)}" if self.agreed else ""
+        return f"differs at {self.station}{where}: {self.note}{right}"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def reveal(self) -> str:
+        """What was expected and what came."""
+        if not self.place:
+            return "no cell was compared: the output alone shows the station, not its numbers"
+        return f"{self.station}{list(self.place)}: expected {self.expected:.6g}, received {self.received:.6g}"
+
+
+def compare(
+    mine: Block | tuple[Block, Block] | Mapping[str, Array],
+    reference: Trace | Mapping[str, Array] | None = None,
+    *,
+    tolerance: float | None = None,
+) -> Comparison:
+    """Hold a block, or the values it has calculated, against the worked example: the first that differs.
+
+    mine is one of: a function called as mine(x, params, config) on the worked example's arrays, which returns
+    y, or y and what it calculated on the way (a dict or NamedTuple by the worked example's names: "Q",
+    "scores", "norm_1.x_hat", "z" …); a pair (forward, backward) of such functions, where forward returns
+    (y, cache) and backward(dy, cache) the gradients (dx, grads), grads with the names of params; or a dict of
+    values by name. reference is what is right: a trace, or a dict of arrays in order, such as the stored
+    activations of a model's layers. tolerance is relative to a station's largest number: 1e-6 unless given,
+    1e-4 for float32.
+
+    Raises TypeError for another kind of mine or reference, ValueError for a name that the reference does not
+    have, or that two of its stations have.
+
+    >>> from npformer import encoder_block_forward
+    >>> compare(encoder_block_forward)
+    agrees at 21 stations, from s to attention.exp
+    """
+    reference = worked_example() if reference is None else reference
+    if isinstance(mine, Mapping):
+        return _by_name(mine, _values(reference), tolerance)
+    check_kind("compare", "reference", reference, Trace)
+    forward, backward = mine if isinstance(mine, tuple) else (mine, None)
+    for function in (forward, backward):
+        if function is not None and not callable(function):
+            raise TypeError(f"compare: mine is {kind_of(mine)}; expected a function, two of them, or a dict")
+    trace: Trace = reference  # type: ignore[assignment]
+    returned = forward(trace.named["x"].value.copy(), trace.example.block, trace.example.config)
+    y, inner = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
+    seen = _named(inner, trace) | {"y": np.asarray(y)}
+    found = (
+        _by_name(seen, _values(trace), tolerance) if len(seen) > 1 else _by_inputs(forward, trace, tolerance)
+    )
+    if not found or backward is None:
+        return found
+    dx, grads = backward(trace.named["d_y"].value.copy(), inner)
+    wrong = {"d_x": dx} | {f"d_{_station(path)}": g for path, g in leaves(grads)}
+    return _by_name(wrong, _values(trace), tolerance)
+
+
+def _values(reference: Any) -> dict[str, Array]:
+    if isinstance(reference, Trace):
+        return {name: step.value for name, step in reference.named.items()}
+    if not isinstance(reference, Mapping):
+        raise TypeError(f"compare: reference is {kind_of(reference)}; expected a trace, or a dict of arrays")
+    return {name: np.asarray(value) for name, value in reference.items()}
+
+
+def _station(path: str) -> str:
+    return path.removeprefix("params.")
+
+
+# By name
+
+
+def _named(inner: Any, trace: Trace) -> dict[str, Array]:
+    """The arrays that a block handed out and that have a station's name."""
+    given = inner if isinstance(inner, Mapping) else getattr(inner, "_asdict", dict)()
+    known = {name.rpartition(".")[2] for name in trace.named} | {*trace.named}
+    return {name: np.asarray(v) for name, v in given.items() if name in known and v is not None}
+
+
+def _by_name(mine: Mapping[str, Any], right: Mapping[str, Array], tolerance: float | None) -> Comparison:
+    """The first of the reference's stations at which mine differs."""
+    places = {_full(name, right): np.asarray(value) for name, value in mine.items()}
+    agreed: list[str] = []
+    for name in (name for name in right if name in places):
+        value, expected = places[name], right[name]
+        if value.ndim > expected.ndim and value.shape[0] == 1:
+            value = value[0]  # a batch of one
+        if value.shape != expected.shape:
+            note = f"its shape is {value.shape}, expected {expected.shape}"
+            return Comparison(name, (), math.nan, math.nan, note, tuple(agreed))
+        allowed = _tolerance(value, tolerance) * max(float(np.abs(expected).max(initial=0)), 1e-300)
+        wrong = np.argwhere(~(np.abs(value - expected) <= allowed))
+        if len(wrong):
+            place = tuple(map(int, wrong[0]))
+            note = f"{len(wrong)} of {expected.size} cells"
+            return Comparison(name, place, float(expected[place]), float(value[place]), note, tuple(agreed))
+        agreed.append(name)
+    return Comparison("", (), math.nan, math.nan, "", tuple(agreed))
+
+
+def _full(name: str, right: Mapping[str, Array]) -> str:
+    """A station's whole name: "z" is "ffn.z"."""
+    last = name.removeprefix("d_")  # the gradient of z is d_z, or d_ffn.z
+    fits = [full for full in right if full == name] or [
+        full for full in right if full.endswith(f".{last}") and full.startswith("d_") == name.startswith("d_")
+    ]
+    if len(fits) == 1:
+        return fits[0]
+    why = f"{' and '.join(fits)} have this name" if fits else f"expected one of {', '.join(right)}"
+    raise ValueError(f"compare: mine holds {name!r}; {why}")
+
+
+def _tolerance(value: Array, given: float | None) -> float:
+    return given if given is not None else 1e-4 if value.dtype == np.float32 else 1e-6
+
+
+# By inputs that leave one more station on each time
+
+T, D, HEADS, FF = 5, 6, 3, 13  # all different, and FF > 2 D
+Seen = Callable[[Array], Array]
+
+
+class _Rung(NamedTuple):
+    """One call more: what it is given, what is looked at in its output, and which station that shows.
+
+    The output should be the reference's; or, with `beside`, that of a second call: the same one where
+    `matters` is false, another one where it is true.
+    """
+
+    station: str
+    x: Array
+    params: EncoderBlockParams
+    seen: Seen
+    beside: tuple[Array, EncoderBlockParams] | None = None
+    matters: bool = False
+    mask: Array | None = None
+
+
+def _itself(y: Array) -> Array:
+    return y
+
+
+def _direction(y: Array) -> Array:
+    """Each row less its mean, of length 1: whatever scale the last norm has."""
+    y = y - y.mean(-1, keepdims=True)
+    return np.asarray(y / np.maximum(np.sqrt((y * y).sum(-1, keepdims=True)), 1e-300))
+
+
+def _plane(x: Array, a: Array) -> Seen:
+    """How far an output's rows lie outside the planes of x and a: 1 for a norm of x + r a, whatever r is."""
+
+    def seen(y: Array) -> Array:
+        rows = []
+        for row, *pair in zip(*map(_direction, (y, x, a)), strict=True):
+            basis = np.linalg.qr(np.stack(pair, axis=1))[0]  # (D, 2)
+            rows.append(1 + np.abs(row - basis @ (basis.T @ row)).max() + (abs(row @ basis[:, 1]) < 1e-6))
+        return np.array(rows)
+
+    return seen
+
+
+def _off() -> EncoderBlockParams:
+    """Both sub-layers switched off, both norms plain."""
+    zero, nothing = np.zeros((D, D)), np.zeros(D)
+    norm = LayerNormParams(np.ones(D), nothing)
+    ffn = FFNParams(np.zeros((D, FF)), np.zeros(FF), np.zeros((FF, D)), nothing)
+    return EncoderBlockParams(AttentionParams(zero, zero, zero, zero), norm, ffn, norm)
+
+
+def _rungs(eps: float) -> Iterator[_Rung]:
+    normal = np.random.default_rng(5).standard_normal
+    yield from _sum_rungs(normal, _off())
+    yield from _norm_rungs(normal, _off())
+    yield from _ffn_rungs(normal, _off(), eps)
+    yield from _attention_rungs(normal, _off())
+
+
+def _sum_rungs(normal: Callable[..., Array], off: EncoderBlockParams) -> Iterator[_Rung]:
+    """What goes past a sub-layer has to arrive, and each norm to be in its place."""
+    x, other, norm = 30 * normal((T, D)), 30 * normal((T, D)), LayerNormParams(normal(D), normal(D))
+    on = off._replace(ffn=FFNParams(normal((D, FF)), normal(FF), normal((FF, D)), normal(D)))
+    yield _Rung("s", x, on, _itself, beside=(other, on), matters=True)
+    yield _Rung("t", x, off, _itself, beside=(other, off), matters=True)
+    yield _Rung("h", x, off, _itself, beside=(x, off), matters=True)  # x itself: see `_right`
+    yield _Rung("y", x, off, _itself, beside=(x, off._replace(norm_2=norm)), matters=True)
+    yield _Rung("t", x, off, _itself, beside=(x, off._replace(norm_1=norm)), matters=True)
+
+
+def _norm_rungs(normal: Callable[..., Array], off: EncoderBlockParams) -> Iterator[_Rung]:
+    """Mean, scale and eps one by one; the first norm's by the direction of what the second makes of them."""
+    X, gamma, beta, ones, zeros = normal((T, D)), normal(D), normal(D), np.ones(D), np.zeros(D)
+    x = 30 * X
+
+    def first(gamma: Array, beta: Array) -> EncoderBlockParams:
+        return off._replace(norm_1=LayerNormParams(gamma, beta))
+
+    plain, bent, shifted = first(ones, zeros), first(gamma, zeros), first(ones, beta)
+    yield _Rung("norm_1.mean", x, bent, _direction, beside=(x + 10 * normal((T, 1)), bent))
+    yield _Rung("norm_2.mean", x, plain, _itself, beside=(x, first(ones, 3 * ones)))
+    yield _Rung("h", x, plain, _itself, beside=(x, shifted), matters=True)
+    yield _Rung("norm_1.std", x, shifted, _direction, beside=(2 * x, shifted))
+    yield _Rung("norm_1.variance", x, shifted, _direction)
+    yield _Rung("norm_1.std", X / 300, shifted, _direction)
+    yield _Rung("h", x, first(gamma, beta), _direction)
+    yield _Rung("norm_2.std", x, first(30 * ones, zeros), _itself, beside=(x, first(60 * ones, zeros)))
+    yield _Rung("norm_2.variance", x, first(30 * ones, zeros), _itself)
+    yield _Rung("norm_2.std", x, first(ones / 300, zeros), _itself)
+    yield _Rung("y", x, first(gamma, beta)._replace(norm_2=LayerNormParams(beta, gamma)), _itself)
+
+
+def _ffn_rungs(normal: Callable[..., Array], off: EncoderBlockParams, eps: float) -> Iterator[_Rung]:
+    """ReLU(z) - ReLU(-z) = z: with W_1 = [B, -B] and W_2 = [A, -A]ᵀ the activation is a factor at most."""
+    A, B, c, zero, eye = normal((D, D)), normal((D, D)), normal(D), np.zeros(D), np.eye(D)
+    x, none = normal((T, D)), np.zeros((D, FF - 2 * D))
+    x = x - x.mean(-1, keepdims=True)
+    x = x / np.sqrt((x * x).mean(-1, keepdims=True)) * np.sqrt(1 - eps)  # the norm leaves this as it is
+
+    def ffn(B: Array, c: Array, A: Array, b_2: Array) -> EncoderBlockParams:
+        W_1, W_2 = np.hstack([B, -B, none]), np.vstack([A, -A, none.T])
+        return off._replace(ffn=FFNParams(W_1, np.concatenate([c, -c, none[0]]), W_2, b_2))
+
+    yield _Rung("f", x, ffn(0 * eye, zero, 0 * eye, c), _itself)
+    yield _Rung("f", x, ffn(eye, zero, A, zero), _plane(x, x @ A))
+    yield _Rung("ffn.z", x, ffn(B, zero, A, zero), _plane(x, x @ B @ A))
+    yield _Rung("ffn.z", x, ffn(B, c, A, zero), _plane(x, (x @ B + c) @ A))
+    yield _Rung("ffn.z", 3 * x + 1, ffn(B, c, A, zero), _plane(x, (x @ B + c) @ A))
+    generic = FFNParams(normal((D, FF)), normal(FF), normal((FF, D)), normal(D))
+    yield _Rung("ffn.hidden", x, off._replace(ffn=generic), _itself)
+
+
+def _attention_rungs(normal: Callable[..., Array], off: EncoderBlockParams) -> Iterator[_Rung]:
+    """One token's weight is a factor. Equal values show the weights' sum, no scores the heads; then all."""
+    eye, zero, few = np.eye(D), np.zeros((D, D)), np.diag(np.arange(1.0, D + 1))
+    x, (W_Q, W_K, W_V, W_O) = normal((T, D)), normal((4, D, D))
+
+    def attention(*W: Array) -> EncoderBlockParams:
+        return off._replace(attention=AttentionParams(*W))
+
+    all_1 = np.ones((D, D))
+    level = x - x.mean(-1, keepdims=True) + 0.5  # rows of one sum: x all_1 is one number everywhere
+    one = level[:1]
+    yield _Rung("attention.V", one, attention(all_1, all_1, W_V, eye), _plane(one, one @ W_V))
+    yield _Rung("a", one, attention(all_1, all_1, W_V, W_O), _plane(one, one @ W_V @ W_O))
+    yield _Rung("attention.weights", level, attention(W_Q, W_K, all_1, few), _itself)
+    yield _Rung("attention.heads", x, attention(zero, zero, W_V, W_O), _itself)
+    yield _Rung("attention.scores", x, attention(eye, eye, W_V, W_O), _itself)
+    both = attention(W_Q, W_K, W_V, W_O)
+    yield _Rung("attention.Q", x, both, _itself, beside=(x, attention(eye, W_K, W_V, W_O)), matters=True)
+    yield _Rung("attention.K", x, both, _itself, beside=(x, attention(W_Q, eye, W_V, W_O)), matters=True)
+    yield _Rung("attention.Q", x, attention(W_Q, eye, W_V, W_O), _itself)
+    yield _Rung("attention.K", x, attention(eye, W_K, W_V, W_O), _itself)
+    yield _Rung("attention.scores", x, both, _itself)
+    yield _Rung("attention.exp", x, attention(30 * W_Q, 30 * W_K, W_V, W_O), _itself)
+    yield _Rung("attention.weights", x, both, _itself, mask=causal_mask(T))
+
+
+def _by_inputs(forward: Block, trace: Trace, tolerance: float | None) -> Comparison:
+    """Climb until a rung breaks, then look at the sentence itself."""
+    import inspect  # costs a fifth of the package's own import time
+
+    config = trace.example.config._replace(d_model=D, n_heads=HEADS, d_ff=FF)
+    takes_mask = "mask" in inspect.signature(forward).parameters
+    agreed: dict[str, None] = {}
+    for rung in _rungs(config.eps):
+        if rung.mask is not None and not takes_mask:
+            continue
+        try:
+            note = _broken(forward, rung, config, tolerance)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as fault:
+            note = f"{type(fault).__name__} with {len(rung.x)} tokens of {D} numbers, {HEADS} heads: {fault}"
+        if note:
+            agreed.pop(rung.station, None)
+            return Comparison(rung.station, (), math.nan, math.nan, note, tuple(agreed))
+        agreed[rung.station] = None
+    y = _output(forward(trace.named["x"].value.copy(), trace.example.block, trace.example.config))
+    return _by_name({"y": y}, _values(trace), tolerance)._replace(agreed=tuple(agreed))
+
+
+def _output(returned: Any) -> Array:
+    return np.asarray(returned[0] if isinstance(returned, tuple) else returned)
+
+
+def _broken(forward: Block, rung: _Rung, config: TransformerConfig, tolerance: float | None) -> str:
+    """What is not as it should be on this rung, or ""."""
+    masked = {} if rung.mask is None else {"mask": rung.mask}
+    y = _output(forward(rung.x.copy(), rung.params, config, **masked))
+    if y.shape != rung.x.shape:
+        return f"its output has shape {y.shape} for an x of shape {rung.x.shape}"
+    if rung.beside is None:
+        right, note = (
+            encoder_block_forward(rung.x, rung.params, config, mask=rung.mask)[0],
+            "the first input that gives another output isolates it",
+        )
+    elif rung.beside[1] is rung.params and rung.beside[0] is rung.x:
+        right, note = rung.x, "with both sub-layers off, x comes out as it went in: where do the norms stand?"
+    else:
+        right = _output(forward(rung.beside[0].copy(), rung.beside[1], config))
+        note = f"what should {'' if rung.matters else 'not '}matter here does{' not' * rung.matters}"
+    off = np.abs(rung.seen(y) - rung.seen(right)).max()
+    same = off <= _tolerance(y, tolerance) * np.abs(rung.seen(right)).max()
+    return "" if same != rung.matters else note
