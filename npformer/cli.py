@@ -4,11 +4,13 @@ import argparse
 import errno
 import os
 import re
+import shutil
 import signal
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -29,6 +31,7 @@ ASCII = str.maketrans(
     {"√": "sqrt ", "·": "*", "ᵀ": "^T", "−": "-", "⊙": "*", "½": "1/2", "Σ": "sum", "²": "^2", "ε": "eps"}
     | {"…": "...", "─": "-", "“": '"', "”": '"'}
 )
+PAGE = "one_page.py"
 INSTALLED = "; with an installed Python it works: pip install npformer"
 NOT_IN_A_BROWSER = {
     "grade": f"a browser cannot start the process that each submission is judged in{INSTALLED}",
@@ -90,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="command")
     _add_trace(commands)
     _add_lessons(commands)
+    _add_one_page(commands)
     _add_slides(commands)
     _add_worksheet(commands)
     _add_fetch(commands)
@@ -124,6 +128,14 @@ def _add_lessons(commands: Commands) -> None:
     command.add_argument("folder", nargs="?", default=FOLDER, metavar="FOLDER", help=f"{FOLDER} unless given")
     command.add_argument("--force", action="store_true", help="overwrite the files that are there")
     command.set_defaults(run=_lessons)
+
+
+def _add_one_page(commands: Commands) -> None:
+    summary = "a whole Transformer that learns, in one file of 200 lines"
+    command = commands.add_parser("one-page", help=f"write {summary}", description=f"Write {summary}.")
+    command.add_argument("file", nargs="?", default=PAGE, metavar="FILE", help=f"{PAGE} unless given")
+    command.add_argument("--force", action="store_true", help="overwrite the file that is there")
+    command.set_defaults(run=_one_page)
 
 
 def _add_slides(commands: Commands) -> None:
@@ -178,13 +190,26 @@ def _lessons(options: argparse.Namespace) -> Iterator[str]:
         yield "\nWhat was there is yours and stays; --force writes it anew."
     if find_spec("jupyterlab") is None:
         yield f"\nJupyterLab opens them. To get it:\n\n    {how_to_get('notebook')}"
-    folder = f'"{options.folder}"' if " " in options.folder else options.folder
-    yield f"\nNow type:\n\n    {_caller()}jupyter lab {folder}"
+    yield f"\nNow type:\n\n    {_caller()}jupyter lab {_quoted(options.folder)}"
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"' if " " in name else name
 
 
 def _caller() -> str:
     """What the next command begins with, as this one did: uv names itself to what it runs."""
     return "uv run " if "UV" in os.environ else ""
+
+
+def _one_page(options: argparse.Namespace) -> Iterator[str]:
+    out = place_for(options.file)
+    if out.exists() and not options.force:
+        raise ValueError(f"{options.file!r} is there and stays; --force writes it anew")
+    shutil.copyfile(Path(__file__).parent / "teaching" / PAGE, out)
+    python = "uv run python" if "UV" in os.environ else "python"
+    yield f"written: {out}\n\nRead it in twenty minutes. To see it learn in half a one, type:"
+    yield f"\n    {python} {_quoted(options.file)}"
 
 
 def _slides(options: argparse.Namespace) -> Iterator[str]:

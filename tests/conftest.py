@@ -38,6 +38,15 @@ def why_no_browser(config):
     return "" if CHROMIUM else "needs Chromium: apt-get install chromium, or CHROMIUM=path"
 
 
+def why_not_now(config):
+    """Empty when the slow tests were asked for."""
+    return (
+        ""
+        if "slow" in config.option.markexpr
+        else "half a minute each, when asked for: uv run pytest -m slow"
+    )
+
+
 def pytest_xdist_auto_num_workers(config):
     """A worker for each core; none for a single file, which would wait for them."""
     asked = [Path(argument.partition("::")[0]) for argument in config.option.file_or_dir]
@@ -60,6 +69,8 @@ def pytest_runtest_setup(item):
     """What needs a GPU or a browser is skipped here, so that the summary has one line for all of it."""
     if item.get_closest_marker("gpu") and why_no_cupy():
         pytest.skip(why_no_cupy())
+    if item.get_closest_marker("slow") and (reason := why_not_now(item.config)):
+        pytest.skip(reason)
     if item.get_closest_marker("browser") and (reason := why_no_browser(item.config)):
         pytest.skip(reason)
 

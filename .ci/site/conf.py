@@ -1,11 +1,27 @@
 """What Sphinx reads. docs.py lays out the sources beside a copy of this file."""
 
+from pathlib import Path
+
+import api_words
+
 import npformer
 
 project, author = "npformer", "The npformer authors"
 project_copyright = "The npformer authors, MIT licence"
 version = release = npformer.__version__
-extensions = ["myst_nb", "sphinx.ext.mathjax", "sphinx_copybutton"]
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "api_words",
+    "myst_nb",
+    "sphinx.ext.mathjax",
+    "sphinx_copybutton",
+]
+
+autodoc_typehints, autodoc_preserve_defaults, autodoc_member_order = "none", True, "bysource"
+autodoc_default_options = {"ignore-module-all": True}  # a name stands where it is defined
+autosummary_context = {"also": api_words.ALSO}
+templates_path = [str(Path(api_words.__file__).parent / "api")]
 
 nb_execution_mode = "off"
 myst_enable_extensions = ["dollarmath", "amsmath", "attrs_inline", "colon_fence"]

@@ -7,6 +7,7 @@ lesson shows the outputs that its file has: nothing is executed, and a test hold
 """
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -14,8 +15,8 @@ import sys
 import tarfile
 from pathlib import Path
 
-from api_pages import write_api
 from exercise_pages import exercise_list
+from one_page_set import write_one_page
 from static_lessons import write_lessons
 
 from npformer import play
@@ -46,10 +47,11 @@ def lay_out(sources: Path) -> None:
     for name in ("index.md", "play.md"):
         (sources / "pages" / name).replace(sources / name)
     play().save(sources / "_static" / "player.html")
+    write_one_page(sources / "_static")
     (sources / "_static" / "mathjax.js").write_bytes(mathjax(ROOT / "build" / "npm"))
     write_figures(sources)
     write_lessons(ROOT / "notebooks", sources / "lessons", sources / "_static")
-    write_api(sources / "api")
+    shutil.copytree(HERE / "api", sources / "api", ignore=shutil.ignore_patterns("module.rst"))
     (sources / "pages" / "exercises.md").write_text(exercise_list(), encoding="utf-8")
     for name in ("confusion.md", "kills.md"):
         shutil.copy(ROOT / "tests" / "data" / name, sources / "pages" / name)
@@ -109,5 +111,5 @@ def run_sphinx(sources: Path, out: Path) -> None:
     trees = ["--doctree-dir", str(sources.parent / "docs-trees")]
     shutil.rmtree(trees[1], ignore_errors=True)
     command = [sys.executable, "-m", "sphinx", *options, *trees, str(sources), str(out)]
-    if subprocess.run(command, check=False).returncode:
+    if subprocess.run(command, check=False, env={**os.environ, "PYTHONPATH": str(HERE)}).returncode:
         sys.exit("docs.py: Sphinx found something wrong")

@@ -106,7 +106,7 @@ def test_search_finds(opened, words):
     page = opened(f"search.html?q={words}")
     page.wait_for_selector("#search-results li a", timeout=20_000)
     links = page.eval_on_selector_all("#search-results li a", "all => all.map(a => a.href)")
-    assert words != "ffn_backward" or any("api/feed_forward.html" in link for link in links)
+    assert words != "ffn_backward" or any("api/npformer.feed_forward.html" in link for link in links)
 
 
 @pytest.mark.parametrize(
@@ -120,11 +120,11 @@ def test_search_finds(opened, words):
 )
 def test_words_that_the_code_does_not_use_lead_to_what_is_meant(opened, words, page):
     shown = opened(f"search.html?q={words}")
-    shown.wait_for_selector(f'#search-results a[href*="api/{page}.html"]', timeout=20_000)
+    shown.wait_for_selector(f'#search-results a[href*="api/npformer.{page}.html"]', timeout=20_000)
 
 
 def test_the_list_of_pages_shows_where_one_is(opened):
-    page = opened("api/gradcheck.html")
+    page = opened("api/npformer.gradcheck.html")
     list_, here = (
         page.locator(s).bounding_box() for s in (".sidebar-scroll", ".sidebar-tree li.current-page")
     )
@@ -191,8 +191,8 @@ def assert_drawn(page):
 
 
 def test_the_reference_shows_shapes_equation_example_and_code(opened):
-    page = opened("api/feed_forward.html")
-    entry = page.locator("dl.py.function", has=page.locator("#npformer\\.ffn_forward"))
+    page = opened("api/npformer.feed_forward.html")
+    entry = page.locator("dl.py.function", has=page.locator("#npformer\\.feed_forward\\.ffn_forward"))
     said = entry.inner_text()
     assert "ffn_forward(x, params, *, activation='relu', dropout=0.0, rng=None)" in said
     assert "(..., d_model) floats" in said
@@ -285,3 +285,37 @@ def test_nothing_is_loaded_from_elsewhere():
         assert not re.search(
             r"(?:@import|url\()\s*[\"']?(?:https?:)?//", style.read_text(encoding="utf-8")
         ), style
+
+
+# --- the one page ---------------------------------------------------------------------------------
+
+
+def test_on_the_one_page_each_backward_line_stands_beside_its_forward_line(opened):
+    """Wherever it is wide enough; and nothing runs out of it, on a telephone either."""
+    for width, height in [(1280, 800), (1920, 1080), (390, 844)]:
+        page = opened("_static/one_page.html")
+        page.set_viewport_size({"width": width, "height": height})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        pairs = page.evaluate("""[...document.querySelectorAll(".pair")].map(pair =>
+            [...pair.querySelectorAll(".cell:has(b)")].map(cell => {
+              const box = cell.getBoundingClientRect(), number = cell.querySelector("b").textContent;
+              return [number, cell.classList[1], box.top + box.height / 2, box.left]; }))""")
+        assert len(pairs) == 6
+        for cells in pairs:
+            forward, backward = (
+                {n: (y, x) for n, side, y, x in cells if side == s} for s in ("forward", "backward")
+            )
+            assert forward.keys() == backward.keys() and len(forward) >= 2
+            beside = all(
+                abs(forward[n][0] - backward[n][0]) < 1 and forward[n][1] < backward[n][1] for n in forward
+            )
+            below = max(y for y, _ in forward.values()) < min(y for y, _ in backward.values())
+            assert beside if width > 1000 else below
+
+
+def test_the_posters_are_one_sheet_each():
+    for paper, (wide, high) in {"A4": (210, 297), "A1": (594, 841)}.items():
+        sheet = (SITE / "_static" / f"one_page_{paper}.pdf").read_bytes()
+        assert len(re.findall(rb"/Type /Page\b", sheet)) == 1
+        box = re.search(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", sheet)
+        assert [round(float(points) * 25.4 / 72) for points in box.groups()] == [wide, high]
