@@ -47,9 +47,7 @@ def checked(body: F) -> F:
     """
     positional = body.__code__.co_varnames[: body.__code__.co_argcount]
     quiet = np.errstate(all="ignore")(body)
-    read = functools.cache(
-        functools.partial(read_signature, body)
-    )  # at the first call: an import stays quick
+    read = functools.cache(functools.partial(read_signature, body))  # at the first call: imports stay quick
     passed: dict[tuple[Any, ...] | None, dict[str, int]] = {}  # what the calls that passed looked like
 
     @functools.wraps(body)
@@ -65,14 +63,19 @@ def checked(body: F) -> F:
                 letters = check_call(body.__name__, signature, arguments, letters)
             except (TypeError, ValueError) as error:
                 raise error.with_traceback(None) from None  # the caller's line says where, the message what
-            if look is not None and look not in passed:
-                if len(passed) >= MOST:
-                    passed.clear()
-                passed[look] = letters
+            if look is not None:
+                remember(look, letters, passed)
         return with_arrays(quiet(*args, **kwargs))
 
     door.__module__ = "npformer"  # where pickle finds it
     return cast(F, door)
+
+
+def remember(look: Any, letters: dict[str, int], passed: dict[Any, dict[str, int]]) -> None:
+    """Keep a look, and not more than MOST of them."""
+    if look not in passed and len(passed) >= MOST:
+        passed.clear()
+    passed[look] = letters
 
 
 def check_value(function: str, argument: str, value: Any, annotation: Any, **letters: int) -> None:
