@@ -314,11 +314,10 @@ def cache_rule(kind: Any) -> Rule:
         call.dtype = getattr(cache, "dtype", None)
         for field, letters in told.items():
             value = getattr(cache, field)
-            if value is not None:
-                is_shape = isinstance(value, tuple)
-                learn(letters, value if is_shape else value.shape, field, call)
-                if call.dtype is None and not is_shape and value.dtype in validate.FLOATS:
-                    call.dtype = value.dtype
+            is_shape = isinstance(value, tuple)
+            learn(letters, value if is_shape else value.shape, field, call)
+            if call.dtype is None and not is_shape and value.dtype in validate.FLOATS:
+                call.dtype = value.dtype
 
     return Rule(kind.__name__, ask, 0)
 

@@ -56,6 +56,21 @@ ASK_NOTHING = {
 }
 
 
+
+def test_a_fault_that_is_gone_when_asked_again_is_told_all_the_same():
+    class Moody:  # an integer at the second question only
+        times = 0
+
+        def __index__(self):
+            self.times += 1
+            if self.times == 1:
+                raise TypeError("not today")
+            return 4
+
+    with pytest.raises(TypeError, match="positional_encoding: n is a Moody"):
+        npf.positional_encoding(Moody(), 4)
+
+
 def test_every_parameter_is_annotated_and_read():
     for name, body in BODIES.items():
         assert set(body.__annotations__) == {*inspect.signature(body).parameters, "return"}, name
