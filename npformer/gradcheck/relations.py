@@ -51,9 +51,19 @@ class _Pair(NamedTuple):
 def relation(cases: Sequence[Case]) -> Relation | None:
     """The first relation that holds in all cases, the most telling ones first; none for what is right."""
     with np.errstate(all="ignore"):
-        if all(close(c.found, c.right, c.exact * max(size(c.right), c.scale)) for c in cases):
+        cases = [_of_one_number(c) for c in cases]
+        right = all(close(c.found, c.right, c.exact * max(size(c.right), c.scale)) for c in cases)
+        if right or not all(np.isfinite(c.found).all() for c in cases):
             return None
         return next((seen for look in LOOKS if (seen := look(cases))), None)
+
+
+def _of_one_number(c: Case) -> Case:
+    """Where the output is one number, its d_output is set to 1: what it is a multiple of is then plain."""
+    if np.ndim(c.d_output) or c.d_output is None or c.found_table is None or c.right_table is None:
+        return c
+    linear = close(c.found, c.d_output * c.found_table, c.exact * size(c.found))
+    return c._replace(found=c.found_table, right=c.right_table, d_output=np.ones(())) if linear else c
 
 
 # Equal to the last digits
@@ -167,17 +177,21 @@ def nothing(cases: Sequence[Case]) -> Relation | None:
     return Relation("should be zero", f"; it is {taken.what}" if taken else "")
 
 
+def unused(cases: Sequence[Case]) -> Relation | None:
+    """The same whatever d_output is."""
+    told = [c.found_table is not None and size(c.found) > 0 and not np.all(c.d_output == 1) for c in cases]
+    return Relation("unused") if all(told) and all((c.found_table == c.found).all() for c in cases) else None
+
+
 def linear(cases: Sequence[Case]) -> Relation | None:
     """A backward pass that is no table: it asks more of d_output than to be added up."""
-    alone = True
     for c in cases:
         if c.found_table is None or c.d_output is None:
             return None
         added_up = np.tensordot(c.d_output, c.found_table, c.d_output.ndim)
         if close(c.found, added_up, 1e-9 * size(c.found)):
             return None
-        alone = alone and bool((c.found_table == c.found).all())
-    return Relation("d_output unused" if alone else "not linear")
+    return Relation("not linear")
 
 
 def factor(cases: Sequence[Case]) -> Relation | None:
@@ -218,9 +232,12 @@ def moved(cases: Sequence[Case]) -> Relation | None:
 
 def _order(found: Array, right: Array, zero: float) -> list[int]:
     """Which slice of the right array each one is; [] where one is none of them, or that says nothing."""
-    places = [next((i for i, b in enumerate(right) if close(a, b, zero)), -1) for a in found[:MANY]]
-    told = right[:1].size > 1 or sorted(places) == list(range(len(places)))
-    return places if told and -1 not in places and size(right) > zero and len(found) <= MANY else []
+    if len(found) > MANY or size(right) <= zero:
+        return []
+    places = [next((i for i, b in enumerate(right) if close(a, b, zero)), -1) for a in found]
+    exchanged = sorted(places) == list(range(len(places)))
+    one = len({*places}) == 1 and right[:1].size > 1 and size(found) > zero
+    return places if -1 not in places and (exchanged or one) else []
 
 
 def added(cases: Sequence[Case]) -> Relation | None:
@@ -236,7 +253,7 @@ def added(cases: Sequence[Case]) -> Relation | None:
             words = f"{figure(times[0])} times {name}".removeprefix("1 times ")
             return Relation("term missing", name) if missing else Relation("term added", words)
         beside = [ratio(f - k, r - k, zero) for k, (f, r, zero) in zip(K, arrays, strict=True)]
-        if not any(map(math.isnan, beside)):
+        if not any(math.isnan(c) or "." in figure(c) for c in beside):
             return Relation("factor beside", f"{figure(beside[0])} times what it should be, {name}")
     return None
 
@@ -397,6 +414,14 @@ def slope(cases: Sequence[Case]) -> Relation | None:
     return None
 
 
+def numbers(cases: Sequence[Case]) -> Relation | None:
+    """Each way from d_output is there and none too many: the axes, sums and masks are right."""
+    for F, R, zero in _tables(cases):
+        if ((np.abs(F) > zero) != (np.abs(R) > zero)).any() or (np.abs(R) > zero).all():
+            return None
+    return Relation("numbers") if _tables(cases) else None
+
+
 def stray(cases: Sequence[Case]) -> Relation | None:
     """Something where there is no influence at all."""
     for F, R, zero in _tables(cases[:1]):
@@ -461,8 +486,8 @@ def near(cases: Sequence[Case]) -> Relation | None:
 
 
 LOOKS: tuple[Callable[[Sequence[Case]], Relation | None], ...] = (
-    form, nothing, linear, factor, other, moved, one_index, added, exchanged, untransposed,
-    reach, pattern, by_part, slope, leftover, few, near, stray, adds_up,
+    form, nothing, unused, factor, other, moved, added, linear, one_index, exchanged, untransposed,
+    reach, pattern, by_part, slope, leftover, few, near, stray, adds_up, numbers,
 )  # fmt: skip
 
 # What was seen of the gradient, with {} for the relation's `what`; then where that usually comes from.
@@ -486,9 +511,9 @@ WORDS = {
     ),
     "not linear": (
         "it is not linear in d_output",
-        "a mask or a comparison made from d_output, where the forward pass makes it from its input",
+        "a mask or a comparison made from d_output, or an array that an update has changed already",
     ),
-    "d_output unused": ("it does not change with d_output", "d_output taken for 1"),
+    "unused": ("it does not change with d_output", "d_output taken for 1"),
     "sign": ("it has the opposite sign everywhere", "a minus that is lost, or one too many"),
     "factor": (
         "it is the right one times {}",
@@ -543,6 +568,10 @@ WORDS = {
         "a constant with too few digits, another eps, or an approximation's derivative",
     ),
     "stray": ("{} something comes that should not", "a mask that is missing"),
+    "numbers": (
+        "each way from d_output to it is there, and none too many; the numbers on them are off",
+        "the slope of another function, or one array for another; axes, sums and masks are right",
+    ),
     "adds up": (
         "along {} the right one adds up to 0, and this one does not",
         "a term with a sum or a mean over that axis is missing, or taken over another axis",
