@@ -85,20 +85,24 @@ def _zero(found: Array, right: Array, exact: float, scale: float = 0.0) -> float
     return min(zero, 0.01 * off) if off > zero else zero
 
 
+def _pair(found: Array, right: Array, exact: float, scale: float = 0.0) -> _Pair:
+    """Found and right, of one shape if they have one; what is not known counts as agreeing."""
+    if found.shape == right.shape:
+        known = ~np.isnan(right)
+        found, right = np.where(known, found, 0.0), np.where(known, right, 0.0)
+    return _Pair(found, right, _zero(found, right, exact, scale))
+
+
 def _arrays(cases: Sequence[Case]) -> list[_Pair]:
-    return [_Pair(c.found, c.right, _zero(c.found, c.right, c.exact, c.scale)) for c in cases]
+    return [_pair(c.found, c.right, c.exact, c.scale) for c in cases]
 
 
 def _tables(cases: Sequence[Case]) -> list[_Pair]:
-    """The tables; what is not known counts as agreeing. Empty where a case has none."""
-    pairs = []
-    for c in cases:
-        if c.found_table is None or c.right_table is None or c.found_table.shape != c.right_table.shape:
-            return []
-        known = ~np.isnan(c.right_table)
-        F, R = np.where(known, c.found_table, 0.0), np.where(known, c.right_table, 0.0)
-        pairs.append(_Pair(F, R, _zero(F, R, c.exact)))
-    return pairs
+    """The two tables of each case; empty where one has none."""
+    pairs = [(c.found_table, c.right_table, c.exact) for c in cases]
+    if any(F is None or R is None or F.shape != R.shape for F, R, _ in pairs):
+        return []
+    return [_pair(F, R, exact) for F, R, exact in pairs]  # type: ignore[arg-type]
 
 
 def _same_shape(cases: Sequence[Case]) -> bool:
@@ -107,7 +111,6 @@ def _same_shape(cases: Sequence[Case]) -> bool:
 
 def ratio(a: Array, b: Array, zero: float) -> float:
     """The number c with a = c b, or NaN. One entry fits any c: see `_telling`."""
-    b = np.where(np.isnan(b), 0.0, b)
     c = float((a * b).sum() / (b * b).sum()) if a.shape == b.shape and b.any() else math.nan
     return c if close(a, c * b, zero) and abs(c) * size(b) > zero else math.nan
 
@@ -207,7 +210,7 @@ def factor(cases: Sequence[Case]) -> Relation | None:
 
 def _telling(ratios: Sequence[float], arrays: Sequence[Array]) -> bool:
     """Every array is a multiple of the other one; one or two numbers only count with a factor in figures."""
-    many = all(np.count_nonzero(np.nan_to_num(x)) > 2 for x in arrays)
+    many = all(np.count_nonzero(x) > 2 for x in arrays)
     return not any(map(math.isnan, ratios)) and (many or all("." not in figure(c) for c in ratios))
 
 
@@ -453,7 +456,6 @@ def _along(rest: Array, other: Array, axis: int, zero: float) -> bool:
     """Whether every line of rest along the axis is a multiple of the same line of other."""
     if rest.shape != other.shape:
         return False
-    rest = np.nan_to_num(rest)
     c = (rest * other).sum(axis, keepdims=True) / np.maximum((other * other).sum(axis, keepdims=True), 1e-300)
     return close(c * other, rest, zero) and size(rest) > zero
 
