@@ -33,3 +33,32 @@ def with_arrays(result: Any) -> Any:
     if type(result) is tuple and isinstance(result[0], np.generic):
         return np.asarray(result[0]), *result[1:]
     return result
+
+
+def is_foreign(x: Any) -> bool:
+    """An array of torch, JAX or another library that speaks DLPack or __array__."""
+    if isinstance(x, np.ndarray | np.generic | type) or not (hasattr(x, "shape") and hasattr(x, "dtype")):
+        return False
+    return hasattr(x, "__dlpack__") or hasattr(x, "__array__")
+
+
+def to_host(x: Any) -> NDArray[Any]:
+    """An array of any library as a NumPy array; it may share memory with it."""
+    xp = array_module(x)
+    if xp is not np and isinstance(x, xp.ndarray):
+        return x.get()
+    if hasattr(x, "detach"):  # torch: apart from its graph, and on the host
+        x = x.detach().cpu()
+    return np.asarray(x) if hasattr(x, "__array__") or not is_foreign(x) else np.from_dlpack(x)
+
+
+def in_kind_of(x: Any, array: NDArray[Any]) -> Any:
+    """The array, of the host, in x's library, on x's device."""
+    xp = array_module(x)
+    if xp is not np or not is_foreign(x):
+        return xp.asarray(array)
+    if hasattr(x, "__array_namespace__"):
+        return x.__array_namespace__().asarray(array, device=x.device)
+    library = sys.modules[type(x).__module__.partition(".")[0]]
+    moved = library.asarray(array, device=x.device)
+    return moved.requires_grad_() if getattr(x, "requires_grad", False) else moved
