@@ -45,10 +45,11 @@ class Line:
         output: Floats,
         weights: Floats,
         eps: float,
+        draws: np.random.Generator,
         grain: float = 0.0,
     ):
         self.at = at  # t → the step as it was made, and the output there; NaN where there is none
-        self.output, self.weights, self.eps = output, weights, eps
+        self.output, self.weights, self.eps, self.draws = output, weights, eps, draws
         self.grain = grain  # how far a step that is rounded may be off
         self.size = abs(weights * output)
         self.quotients: dict[float, Floats] = {}
@@ -76,8 +77,12 @@ class Line:
         """How much of a slope the outputs that never changed may hide."""
         return _rounded(self.size[~self.moved], self.eps) / self.reach
 
-    def window(self, h: float) -> Slope:
-        """The slope from steps of h, h/2 and h/4 to both sides."""
+    def window(self, scale: float) -> Slope:
+        """The slope from steps of h, h/2 and h/4 to both sides.
+
+        h is drawn: a function that repeats, or moves in stairs, may know every power of two.
+        """
+        h = FIRST * scale * 2 ** self.draws.uniform(-0.5, 0.5)
         steps = (h, h / 2, h / 4)
         right, left = ([self.quotient(side * t) for t in steps] for side in (1, -1))
         D_0, D_1, D_2 = ((r + l) / 2 for r, l in zip(right, left, strict=True))  # noqa: E741
@@ -91,24 +96,27 @@ class Line:
         doubt = doubt if math.isfinite(doubt) else math.inf
         return Slope(float(terms.sum()), doubt, noise, self.hidden(), still, terms)
 
-    def search(self, scale: float, widest: float, known: Callable[[Slope], bool], draw: float) -> Slope:
+    def search(self, scale: float, widest: float, known: Callable[[Slope], bool]) -> Slope:
         """The window with the least doubt: longer steps while rounding rules, then shorter ones until it does.
 
-        Shorter steps must bear each other out, or one of many would look right by accident. The search ends
-        as soon as enough is known.
+        It ends as soon as enough is known.
         """
-        h = draw * FIRST * scale
-        found = best = self.window(h)
-        while not known(best) and found.doubt <= SLACK * found.noise and h < widest / FIRST:
-            h *= LEAP
-            found = self.window(h)
+        found = best = self.borne_out(scale, math.inf)
+        while not known(best) and found.doubt <= SLACK * found.noise and scale < widest / FIRST**2:
+            scale *= LEAP
+            found = self.borne_out(scale, best.doubt)
             best = min(best, found, key=lambda slope: slope.doubt)
-        least = LEAST * h
-        while not known(best) and found.noise < best.doubt and h > least and not _worse(found, best):
-            h, before = h / 2, found
-            found = _apart(self.window(h), before)
-            best = min(_apart(best, found) if best is before else best, found, key=lambda slope: slope.doubt)
+        least = LEAST * scale
+        while not known(best) and found.noise < best.doubt and scale > least and not _worse(found, best):
+            scale /= 4
+            found = self.borne_out(scale, best.doubt)
+            best = min(best, found, key=lambda slope: slope.doubt)
         return best
+
+    def borne_out(self, scale: float, doubt: float) -> Slope:
+        """A window, and one with other steps where it has less doubt than that: one of many may by accident."""
+        found = self.window(scale)
+        return apart(found, self.window(scale)) if found.doubt < doubt else found
 
     def is_stair(self, best: Slope) -> bool:
         """Whether it stands still close by and has, from afar, one slope on both sides."""
@@ -130,14 +138,14 @@ class Line:
             return "there is no finite value close to it", math.nan, math.nan
         for t in steps:
             near, far = (np.stack([self.quotient(t * k), self.quotient(-t * k)]) for k in (1, 2))
-            apart = _total(near[0] - near[1])
-            if self.noise(t) * SLACK**2 > apart:
+            gap = _total(near[0] - near[1])
+            if self.noise(t) * SLACK**2 > gap:
                 continue
             low, high = float(near.min(axis=0).sum()), float(near.max(axis=0).sum())
-            if _total(near - far) < apart / SLACK:
+            if _total(near - far) < gap / SLACK:
                 right, left = (float(side.sum()) + 0.0 for side in near)
                 words = f"slope {left:.3g} on its left, {right:.3g} on its right"
-                return words, low - apart / SLACK, high + apart / SLACK
+                return words, low - gap / SLACK, high + gap / SLACK
             if _total(near - 2 * far) < _total(near) / SLACK:
                 return "the value jumps", math.nan, math.nan
             if near.max() == near.max() and _total(far) * 1.1 < _total(near) < _total(far) * 1.9:
@@ -146,10 +154,10 @@ class Line:
         return "too small to judge, rounding hides it", math.nan, math.nan
 
 
-def _apart(slope: Slope, other: Slope) -> Slope:
+def apart(slope: Slope, other: Slope) -> Slope:
     """In doubt by as much as the other window differs."""
-    apart = abs(slope.value - other.value)
-    return slope._replace(doubt=slope.doubt + apart if math.isfinite(apart) else math.inf)
+    off = abs(slope.value - other.value)
+    return slope._replace(doubt=max(slope.doubt, off) if math.isfinite(off) else math.inf)
 
 
 def _worse(found: Slope, best: Slope) -> bool:

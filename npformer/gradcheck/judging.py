@@ -11,7 +11,7 @@ import numpy as np
 
 from npformer.annotations import Rng
 from npformer.arrays import array_module, in_kind_of, is_foreign, to_host
-from npformer.gradcheck.differences import FIRST, LEAST, SLACK, Floats, Line, Slope
+from npformer.gradcheck.differences import LEAST, SLACK, Floats, Line, Slope, apart
 from npformer.gradcheck.relations import WORDS, Case, relation
 from npformer.gradcheck.report import VERDICTS, GradientReport, GradientRow, show
 from npformer.signature import check_value
@@ -477,33 +477,29 @@ class Judged:
             return float(x[u] - self.x[u]) or math.nan, near(where, x)
 
         grain = self.problem.eps * _largest(self.x) if self.sampled else 0.0
-        return Line(at, self.problem.output, self.problem.d_output.astype(float), self.problem.eps, grain)
+        problem = self.problem
+        return Line(at, problem.output, problem.d_output.astype(float), problem.eps, problem.draws, grain)
 
     def seen(self, line: Line, i: int, thorough: bool = False) -> Slope:
-        """The slope from one window at the leaf's scale; when thorough, from what a search finds too.
-
-        The steps' mantissa is drawn: of steps that are powers of two a function may know as many as we do.
-        """
-        draw = 2 ** self.problem.draws.uniform(-0.5, 0.5)
-        found = line.window(draw * FIRST * self.scale)
+        """The slope from one window at the leaf's scale; when thorough, from what a search finds too."""
+        found = line.window(self.scale)
         if thorough and not self.known(i, found):
-            own = self.scale if self.sampled else abs(float(self.x[self.probes[i]])) or self.scale
-            known = functools.partial(self.known, i)
-            found = min(found, line.search(own, max(self.scale, 1.0), known, draw), key=lambda s: s.doubt)
+            sought = self.sought(line, i)
+            found = min(apart(found, sought), sought, key=lambda slope: slope.doubt)
         keep = self.x.size * self.problem.output.size <= TABLE
         return found if keep else found._replace(terms=np.zeros(0))
+
+    def sought(self, line: Line, i: int) -> Slope:
+        own = self.scale if self.sampled else abs(float(self.x[self.probes[i]])) or self.scale
+        return line.search(own, max(self.scale, 1.0), functools.partial(self.known, i))
 
     def decided(self, i: int, slope: Slope) -> str:
         """pass where the two agree and the doubt is small, fail where they differ by more than it explains."""
         a, off = self.analytic[i], abs(self.analytic[i] - slope.value)
         if not math.isfinite(a):
             return "fail"
-        if (
-            off <= self.limit
-            and slope.doubt <= SLACK * self.limit
-            or a == self.size == 0
-            and off <= slope.doubt
-        ):
+        nothing = a == self.size == 0 and off <= slope.doubt <= SLACK * slope.noise
+        if nothing or (off <= self.limit + slope.doubt and slope.doubt <= SLACK * self.limit):
             return "pass"
         return "fail" if off > max(self.limit, SLACK * (slope.doubt + slope.hidden)) else ""
 
@@ -543,22 +539,24 @@ class Judged:
             return _refuse(leaf.path, leaf.note)
         if not slopes:
             return GradientRow(leaf.path, (), 0.0, 0.0, 0.0, "pass", "")
-        values = np.array([slope.value for slope in slopes])
-        off = abs(self.analytic - values)
-        off = np.where(np.isfinite(off), off, math.inf)
-        error = off / self.size if self.size else np.where(off > 0, math.inf, 0.0)
-        told = [self.verdict(i, float(off[i])) for i in range(len(slopes))]
-        self.confirm(told, off)
+        told = [self.verdict(i) for i in range(len(slopes))]
+        self.confirm(told)
+        values, off = [slope.value for slope in slopes], [self.off(i) for i in range(len(slopes))]
+        error = [x / self.size if self.size else math.inf if x else 0.0 for x in off]
         verdict = next(word for word in VERDICTS if any(word == v for v, _ in told))
         i = max((i for i, (v, _) in enumerate(told) if v == verdict), key=lambda i: error[i])
         index = () if self.sampled else self.probes[i]
-        numbers = float(self.analytic[i]), float(values[i]), float(error[i])
+        numbers = float(self.analytic[i]), values[i], error[i]
         note = self.notes(told) if verdict != "pass" else ""
         return GradientRow(leaf.path, index, *numbers, verdict, note)
 
-    def verdict(self, i: int, off: float) -> tuple[str, str]:
+    def off(self, i: int) -> float:
+        off = abs(float(self.analytic[i]) - self.slopes[i].value)
+        return off if math.isfinite(off) else math.inf
+
+    def verdict(self, i: int) -> tuple[str, str]:
         """The verdict on one entry, and what keeps it from being sure."""
-        slope, verdict = self.slopes[i], self.decided(i, self.slopes[i])
+        slope, off, verdict = self.slopes[i], self.off(i), self.decided(i, self.slopes[i])
         if verdict == "pass":
             return self.by_its_own_measure(i, off)
         if verdict == "fail":
@@ -580,23 +578,28 @@ class Judged:
     def by_its_own_measure(self, i: int, off: float) -> tuple[str, str]:
         """An entry that passes because others are larger, and is clearly off beside itself, is not passed."""
         slope = self.slopes[i]
-        if off <= max(slope.doubt, max(abs(self.analytic[i]), abs(slope.value)) / SLACK**2):
+        share = self.problem.tolerance / SMALL  # what an entry of SMALL of the largest is held to
+        if off <= max(slope.doubt, self.rounding, share * max(abs(self.analytic[i]), abs(slope.value))):
             return "pass", ""
         line = self.line(i)
-        own = line.window(FIRST * (abs(float(self.x[self.probes[i]])) or self.scale))
+        own = line.window(abs(float(self.x[self.probes[i]])) or self.scale)
         off = abs(float(self.analytic[i]) - own.value)
         if off <= SLACK * own.doubt or line.reveals(SLACK * own.hidden * line.reach / off):
             return "pass", ""
-        return "unsure", "it differs, but is too small beside the largest"
+        clear = (
+            off > SLACK**2 * self.problem.eps * self.size
+        )  # more than rounding beside the largest explains
+        return "fail" if clear else "unsure", "it differs, but is too small beside the largest"
 
-    def confirm(self, told: list[tuple[str, str]], off: Floats) -> None:
-        """Entries that steps of other lengths do not find wrong; the first that they do ends the search."""
-        wrong = [i for i, (v, _) in enumerate(told) if v == "fail" and math.isfinite(off[i])]
-        for i in sorted(wrong, key=lambda i: -off[i]):
-            again = self.seen(self.line(i), i, thorough=True)
-            if abs(self.analytic[i] - again.value) > SLACK * again.doubt or told[i][1]:
+    def confirm(self, told: list[tuple[str, str]]) -> None:
+        """Wrong entries, the worst first, until one of them is wrong again by other steps: one is enough."""
+        for i in sorted((i for i, (v, _) in enumerate(told) if v == "fail"), key=self.off, reverse=True):
+            if told[i][1] or not math.isfinite(self.off(i)):
                 return
-            told[i] = "unsure", "too rough to judge, the steps do not agree"
+            self.slopes[i] = self.sought(self.line(i), i)
+            told[i] = self.verdict(i)
+            if told[i][0] == "fail":
+                return
 
     def notes(self, told: list[tuple[str, str]]) -> str:
         bad = int((~np.isfinite(self.analytic)).sum())
