@@ -46,11 +46,9 @@ class Line:
         weights: Floats,
         eps: float,
         draws: np.random.Generator,
-        grain: float = 0.0,
     ):
         self.at = at  # t → the step as it was made, and the output there; NaN where there is none
         self.output, self.weights, self.eps, self.draws = output, weights, eps, draws
-        self.grain = grain  # how far a step that is rounded may be off
         self.size = abs(weights * output)
         self.quotients: dict[float, Floats] = {}
         self.moved = np.zeros(output.shape, dtype=bool)  # the outputs that ever changed along this line
@@ -61,7 +59,7 @@ class Line:
         if t not in self.quotients:
             made, output = self.at(t)
             rise = self.weights * (output - self.output)
-            self.moved |= rise != 0
+            self.moved |= (rise != 0) & np.isfinite(rise)
             self.reach = max(self.reach, abs(made))
             self.quotients[t] = rise / made
         return self.quotients[t]
@@ -70,8 +68,7 @@ class Line:
         """How far outputs that are rounded may have moved the quotient; those that never change add none."""
         quotient = self.quotient(t)
         sizes = np.maximum(self.size, abs(self.weights * self.output + quotient * t))
-        outputs = _rounded(sizes[self.moved] if self.moved.any() else sizes, self.eps)
-        return (outputs + self.grain * abs(float(quotient.sum()))) / abs(t)
+        return _rounded(sizes[self.moved] if self.moved.any() else sizes, self.eps) / abs(t)
 
     def hidden(self) -> float:
         """How much of a slope the outputs that never changed may hide."""
@@ -93,7 +90,8 @@ class Line:
         noise = max(self.noise(steps[-1]), self.noise(-steps[-1]))
         doubt = abs(float((fine - coarse).sum())) + abs(jump) + noise
         still = not any(q.any() for q in (*right, *left))
-        doubt = doubt if math.isfinite(doubt) else math.inf
+        if not math.isfinite(doubt):
+            doubt, noise = math.inf, 0.0
         return Slope(float(terms.sum()), doubt, noise, self.hidden(), still, terms)
 
     def search(self, scale: float, widest: float, known: Callable[[Slope], bool]) -> Slope:
@@ -125,10 +123,10 @@ class Line:
         return best.still and abs(right - left) < abs(right + left) / 2
 
     def reveals(self, t: float) -> bool:
-        """Whether outputs that never changed do so at ±t, so that they may hide a slope."""
+        """Whether outputs that never changed may hide a slope: they do change at ±t, or nothing is finite there."""
         before = self.moved.copy()
-        self.quotient(t), self.quotient(-t)
-        return bool((self.moved & ~before).any())
+        finite = [np.isfinite(self.quotient(side * t)).all() for side in (1, -1)]
+        return bool((self.moved & ~before).any()) or not any(finite)
 
     def nature(self) -> tuple[str, float, float]:
         """What keeps windows from agreeing, seen from the shortest steps that rounding leaves clear; and at a

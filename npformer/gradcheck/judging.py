@@ -22,6 +22,7 @@ SMALL = (
     1e-3  # of the largest gradient of all leaves: what a leaf with less is measured against (the contract)
 )
 TABLE = 2**20  # entries of a table of slopes that is kept, d_output by leaf: 8 MB
+STAIR = "it stands still close by and moves from afar: a stair"
 AGAIN = 3  # float32 calls with arguments a rounding away: the least whose scatter is not one accident
 
 
@@ -464,21 +465,22 @@ class Judged:
             self.analytic[:] = [float((g * u).sum() if self.sampled else g[u]) for u in self.probes]
         self.rounding = problem.rounding.get(leaf.where, 0.0)
         self.size = self.limit = 0.0
+        self.stairs: set[int] = set()  # entries where it stands still close by and moves from afar
         self.slopes = [self.seen(self.line(i), i) for i in range(len(self.probes))]
 
     def line(self, i: int) -> Line:
         u, where, near = self.probes[i], self.leaf.where, self.problem.near
 
         def at(t: float) -> tuple[float, Floats]:
-            if self.sampled:
-                return t, near(where, self.x + t * u)
-            x = self.x.copy()
-            x[u] += t
-            return float(x[u] - self.x[u]) or math.nan, near(where, x)
+            x = self.x + t * u if self.sampled else self.x.copy()
+            if not self.sampled:
+                x[u] += t
+                return float(x[u] - self.x[u]) or math.nan, near(where, x)
+            made = t + float((gradient * (x - self.x - t * u)).sum()) / (self.analytic[i] or math.inf)
+            return made if math.isfinite(made) else t, near(where, x)
 
-        grain = self.problem.eps * _largest(self.x) if self.sampled else 0.0
-        problem = self.problem
-        return Line(at, problem.output, problem.d_output.astype(float), problem.eps, problem.draws, grain)
+        gradient, problem = self.leaf.gradient if not self.leaf.note else 0.0, self.problem
+        return Line(at, problem.output, problem.d_output.astype(float), problem.eps, problem.draws)
 
     def seen(self, line: Line, i: int, thorough: bool = False) -> Slope:
         """The slope from one window at the leaf's scale; when thorough, from what a search finds too."""
@@ -490,8 +492,10 @@ class Judged:
         return found if keep else found._replace(terms=np.zeros(0))
 
     def sought(self, line: Line, i: int) -> Slope:
-        own = self.scale if self.sampled else abs(float(self.x[self.probes[i]])) or self.scale
-        return line.search(own, max(self.scale, 1.0), functools.partial(self.known, i))
+        return line.search(self.own_scale(i), max(self.scale, 1.0), functools.partial(self.known, i))
+
+    def own_scale(self, i: int) -> float:
+        return self.scale if self.sampled else abs(float(self.x[self.probes[i]])) or self.scale
 
     def decided(self, i: int, slope: Slope) -> str:
         """pass where the two agree and the doubt is small, fail where they differ by more than it explains."""
@@ -510,16 +514,16 @@ class Judged:
 
     def right(self) -> Floats:
         """The slopes in the form of the leaf; NaN where they are not known."""
-        known = [s.value if self.sure(s) else math.nan for s in self.slopes]
+        known = [s.value if self.sure(i) else math.nan for i, s in enumerate(self.slopes)]
         return np.reshape(known, (-1,) if self.sampled else self.x.shape)
 
-    def sure(self, slope: Slope) -> bool:
-        return slope.doubt <= SLACK * self.limit or self.size == 0
+    def sure(self, i: int) -> bool:
+        return (self.slopes[i].doubt <= SLACK * self.limit or self.size == 0) and i not in self.stairs
 
     def table(self) -> Floats:
         """What each entry of d_output alone sends to each entry of the leaf."""
         dy = self.problem.d_output
-        rows = [s.terms / dy if self.sure(s) else np.full(dy.shape, math.nan) for s in self.slopes]
+        rows = [s.terms / dy if self.sure(i) else dy * math.nan for i, s in enumerate(self.slopes)]
         return np.moveaxis(np.array(rows).reshape(len(rows), *dy.shape), 0, -1).reshape(
             dy.shape + self.x.shape
         )
@@ -529,8 +533,8 @@ class Judged:
             if not self.known(i, slope):
                 line = self.line(i)
                 self.slopes[i] = slope = self.seen(line, i, thorough=True)
-                if self.decided(i, slope) != "fail" and line.is_stair(slope):
-                    self.slopes[i] = slope._replace(doubt=math.inf)
+                if line.is_stair(slope):
+                    self.stairs.add(i)
 
     def row(self) -> GradientRow:
         """The worst entry, and what is to be said."""
@@ -557,14 +561,14 @@ class Judged:
     def verdict(self, i: int) -> tuple[str, str]:
         """The verdict on one entry, and what keeps it from being sure."""
         slope, off, verdict = self.slopes[i], self.off(i), self.decided(i, self.slopes[i])
+        if i in self.stairs:
+            return "unsure" if verdict != "fail" else verdict, STAIR
         if verdict == "pass":
             return self.by_its_own_measure(i, off)
         if verdict == "fail":
             return "fail", ""
         line = self.line(i)
-        again = self.seen(line, i, thorough=True)
-        if slope.doubt == math.inf and line.is_stair(again):
-            return "unsure", "it stands still close by and moves from afar: a stair"
+        self.seen(line, i, thorough=True)
         if off > max(self.limit, SLACK * slope.doubt):  # nothing but what the others hide decides
             seen = line.reveals(SLACK * slope.hidden * line.reach / off)
             return ("unsure", "too small to judge, rounding hides it") if seen else ("fail", "")
@@ -582,7 +586,7 @@ class Judged:
         if off <= max(slope.doubt, self.rounding, share * max(abs(self.analytic[i]), abs(slope.value))):
             return "pass", ""
         line = self.line(i)
-        own = line.window(abs(float(self.x[self.probes[i]])) or self.scale)
+        own = line.window(self.own_scale(i))
         off = abs(float(self.analytic[i]) - own.value)
         if off <= SLACK * own.doubt or line.reveals(SLACK * own.hidden * line.reach / off):
             return "pass", ""
@@ -596,7 +600,12 @@ class Judged:
         for i in sorted((i for i, (v, _) in enumerate(told) if v == "fail"), key=self.off, reverse=True):
             if told[i][1] or not math.isfinite(self.off(i)):
                 return
-            self.slopes[i] = self.sought(self.line(i), i)
+            line = self.line(i)
+            slope = self.slopes[i] = self.sought(line, i)
+            close = line.window(LEAST * self.scale)
+            if slope.doubt > SLACK * self.limit and close.still and abs(self.analytic[i]) <= SLACK * close.doubt:
+                self.stairs.add(i)
+                self.slopes[i] = slope._replace(doubt=math.inf)
             told[i] = self.verdict(i)
             if told[i][0] == "fail":
                 return
