@@ -2,7 +2,7 @@
 
     uv run python .ci/wheel.py
 
-needs uv and the network. The environment holds the wheel and NumPy alone, then also the extra `plots`.
+needs uv and the network. The environment holds the wheel and NumPy alone, then also `plots`, then `slides`.
 """
 
 import json
@@ -83,6 +83,17 @@ def check_plots(wheel: Path, environment: Path, commands: Path, place: Path) -> 
     assert (place / "ada.pdf").stat().st_size > 10_000
 
 
+def check_slides(wheel: Path, environment: Path, commands: Path, place: Path) -> None:
+    """Without the extra it is named; with it, a deck holds what it needs, and the licences of that."""
+    refusal = said(commands / "npformer", "slides", "01", "--out", "deck", cwd=place, code=2)
+    assert 'pip install "npformer[slides]"' in refusal, refusal
+    said("uv", "pip", "install", "--python", environment, f"npformer[slides] @ {wheel.as_uri()}")
+    said(commands / "npformer", "slides", "01", "--out", "deck", cwd=place)
+    deck = (place / "deck" / "01_positional_encoding.html").read_text(encoding="utf-8")
+    for part in ("Reveal.initialize(", "RevealNotes=", "Hakim El Hattab", "2018+, MarkedJS", "<math"):
+        assert part in deck, part
+
+
 def main() -> None:
     """Build, check, install, use."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -92,6 +103,7 @@ def main() -> None:
         commands = environment_with(wheel, environment)
         check_commands(commands, place)
         check_plots(wheel, environment, commands, place)
+        check_slides(wheel, environment, commands, place)
         print(f"{wheel.name}: {wheel.stat().st_size // 1024} kB, accepted, installed and used")
 
 

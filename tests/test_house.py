@@ -416,3 +416,23 @@ def test_a_forbidden_text_is_caught(text):
 def test_the_letters_of_a_picture_are_no_text():
     assert text_offences("planted.ipynb", 'src=\\"data:image/png;base64,iVBO/X' + 'XX/w0\\"') == []
     assert text_offences("planted.ipynb", '"image/png": "iVBO/X' + 'XX/w0\\n"') == []
+
+
+def borrowed_offences(path, text):
+    """What came from elsewhere: a licence beside our own, code that a tool has squeezed."""
+    squeezed = path.endswith((".js", ".css")) and max(map(len, text.splitlines()), default=0) > 1000
+    licence = path != "LICENSE" and re.search("permission is hereby gran" + "ted", text, flags=re.I)
+    return [path] if squeezed or licence else []
+
+
+def test_no_file_that_others_wrote_lies_here():
+    found = []
+    for path in repository_files():
+        if path.endswith((".js", ".css", ".html", ".j2", ".py", ".toml", ".txt")) or "LICEN" in path.upper():
+            found += borrowed_offences(path, (ROOT / path).read_text(encoding="utf-8"))
+    assert found == []
+
+
+def test_a_borrowed_file_is_caught():
+    for text in "x;" * 600, "Permission is HEREBY gran" + "ted":
+        assert borrowed_offences("planted.js", text) == ["planted.js"]

@@ -3,11 +3,12 @@
     question → pause → run → picture → answer
 
 nbconvert makes the page, by its reveal.js exporter. reveal.js itself, which nbconvert would load from the
-network, is package data (the folder stage, with its licence), and formulas become MathML, which browsers draw
-by themselves: one file holds it all. What draws a picture is folded away into the speaker notes (key S),
-beside the minutes and the questions that will come. The player is on its slide, and runs there. A lesson is
-run anew for its slides: a saved picture, enlarged, has letters too small for the back of a room, so pictures
-are drawn on less paper (see plots.style). Everything is measured in lines: a slide has room for so many.
+network, comes from the files of sphinx-revealjs, a package of the extra `slides`, and formulas become MathML,
+which browsers draw by themselves: one file holds it all, licences included. What draws a picture is folded
+away into the speaker notes (key S), beside the minutes and the questions that will come. The player is on its
+slide, and runs there. A lesson is run anew for its slides: a saved picture, enlarged, has letters too small
+for the back of a room, so pictures are drawn on less paper (see plots.style). Everything is measured in
+lines: a slide has room for so many.
 """
 
 import ast
@@ -26,6 +27,7 @@ from npformer.teaching.handout import lesson_files
 from npformer.teaching.lessons import QUESTION, named, reveal, source_of
 from npformer.teaching.plots.style import STAGE
 
+STAGE_FOLDER = Path(__file__).parent / "stage"
 ROOM = 14.0  # lines of text on a slide
 WIDE = 68  # letters in a line of text, on average
 CODE_ROOM, CODE_WIDE = 17, 80  # the same for code and what it prints
@@ -66,11 +68,12 @@ def save_slides(lesson: str, folder: str | os.PathLike[str]) -> Path:
     """Write the slides of a lesson, "05", into a folder, which is made, as one file; return where it is.
 
     Raises ValueError for a lesson that does not exist, LessonFails for one with a cell that fails,
-    ModuleNotFoundError without nbconvert.
+    ModuleNotFoundError without the extra `slides`.
     """
-    file = lesson_file(lesson)
+    file, stage = lesson_file(lesson), sheets()  # what is missing is said before the lesson runs
     notebook = with_outputs(json.loads(file.read_text(encoding="utf-8")), file.name)
-    page = as_page(slides_of(notebook, plan_of(int(lesson), plan_text(file.parent))), title_of(notebook))
+    slides = slides_of(notebook, plan_of(int(lesson), plan_text(file.parent)))
+    page = as_page(slides, title_of(notebook), stage)
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     target /= f"{file.stem}.html"
@@ -497,7 +500,7 @@ def one_line(frame: str) -> str:
     """
     head, start, page = frame.partition("srcdoc='")
     page, end, tail = page.rpartition("'")
-    looks = (Path(__file__).parent / "stage" / "player.css").read_text(encoding="utf-8")
+    looks = (STAGE_FOLDER / "player.css").read_text(encoding="utf-8")
     page = page.replace("<body>", f"<body><style>{looks}</style>", 1)
     return head + start + page.replace("<", "&lt;").replace(">", "&gt;").replace("\n", "&#10;") + end + tail
 
@@ -505,7 +508,7 @@ def one_line(frame: str) -> str:
 # --- the page -----------------------------------------------------------------------------------
 
 
-def as_page(slides: Sequence[Slide], title: str) -> str:
+def as_page(slides: Sequence[Slide], title: str, stage: dict[str, str]) -> str:
     """One file of HTML, by nbconvert's exporter for reveal.js with the template of the folder stage.
 
     Raises ModuleNotFoundError without nbconvert.
@@ -515,11 +518,10 @@ def as_page(slides: Sequence[Slide], title: str) -> str:
 
     notebook = new_notebook(cells=[cell for slide in slides for cell in cells_of(slide)])
     notebook.metadata.title = title
-    here = Path(__file__).parent
     exporter = SlidesExporter(
-        template_name="stage", extra_template_basedirs=[str(here)], exclude_anchor_links=True
+        template_name="stage", extra_template_basedirs=[str(STAGE_FOLDER.parent)], exclude_anchor_links=True
     )
-    page, _ = exporter.from_notebook_node(notebook, resources={"stage": sheets(here / "stage")})
+    page, _ = exporter.from_notebook_node(notebook, resources={"stage": stage})
     return MATH.sub(as_mathml, str(page))
 
 
@@ -535,13 +537,29 @@ def cells_of(slide: Slide) -> Iterator[Any]:
         yield new_markdown_cell(slide.notes, metadata={"slideshow": {"slide_type": "notes"}})
 
 
-def sheets(folder: Path) -> dict[str, str]:
-    """What goes into the page besides the slides: reveal.js, its looks and ours."""
+def sheets() -> dict[str, str]:
+    """What goes into the page besides the slides: reveal.js with its licence, its looks and ours.
+
+    Raises ModuleNotFoundError without a package of the extra `slides`.
+    """
     from pygments.formatters import HtmlFormatter
 
-    names = "reveal.js", "notes.js", "reveal.css", "stage.css"
-    found = {name: (folder / name).read_text(encoding="utf-8") for name in names}
+    names = "LICENSE", "dist/reveal.js", "dist/reveal.css", "plugin/notes/notes.js"
+    found = {Path(name).name: borrowed(name) for name in names}
+    found["stage.css"] = (STAGE_FOLDER / "stage.css").read_text(encoding="utf-8")
     return {**found, "code.css": HtmlFormatter(style="default").get_style_defs(".highlight")}
+
+
+def borrowed(name: str) -> str:
+    """A file of reveal.js, read from sphinx-revealjs, of which nothing is imported.
+
+    >>> borrowed("LICENSE")[:13]
+    'Copyright (C)'
+    """
+    from importlib.metadata import distribution
+
+    place = distribution("sphinx-revealjs").locate_file(f"sphinx_revealjs/_static/revealjs/{name}")
+    return Path(str(place)).read_text(encoding="utf-8")
 
 
 def as_mathml(found: re.Match[str]) -> str:

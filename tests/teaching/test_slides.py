@@ -229,7 +229,7 @@ def test_a_lesson_that_cannot_be_run_here_is_shown_as_it_was_saved(tmp_path, cap
     (tmp_path / "01_a.ipynb").write_text(json.dumps(lesson))
     (tmp_path / "README.md").write_text("")
     monkeypatch.setattr(slides, "lesson_files", lambda: [tmp_path / "01_a.ipynb"])
-    monkeypatch.setattr(slides, "as_page", lambda slides, title: str(slides))
+    monkeypatch.setattr(slides, "as_page", lambda slides, title, stage: str(slides))
     assert cli.main(["slides", "--out", str(tmp_path / "deck")]) == 0
     assert "41" in (tmp_path / "deck" / "01_a.html").read_text()
     out, err = capsys.readouterr()
@@ -277,7 +277,7 @@ def test_a_lesson_whose_cell_fails_is_named_and_the_others_are_made(
     files = [lesson(1, "1", "", source, "2"), lesson(2, "print(1)")]
     (tmp_path / "README.md").write_text("")
     monkeypatch.setattr(slides, "lesson_files", lambda: files)
-    monkeypatch.setattr(slides, "as_page", lambda slides, title: title)
+    monkeypatch.setattr(slides, "as_page", lambda slides, title, stage: title)
     assert cli.main(["slides", "--out", str(tmp_path / "deck")]) == 1
     out, err = capsys.readouterr()
     assert out == f"written: {tmp_path / 'deck' / '02_a.html'}\n"
@@ -340,6 +340,20 @@ def test_without_nbconvert_the_command_says_how_to_get_it(tmp_path, capsys, monk
     assert cli.main(["slides", "01", "--out", str(tmp_path)]) == 2
     said = capsys.readouterr().err
     assert "nbconvert" in said and "npformer[slides]" in said
+
+
+def test_without_reveal_js_it_is_said_how_to_get_it_before_a_lesson_runs(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if "site-packages" not in place])
+    monkeypatch.delattr(slides, "with_outputs")
+    assert cli.main(["slides", "01", "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert 'sphinx-revealjs; to get it: pip install "npformer[slides]"' in said
+
+
+def test_the_page_names_those_who_wrote_what_it_holds(deck):
+    page, stage = deck.read_text(encoding="utf-8"), slides.sheets()
+    assert page.count(stage["LICENSE"].strip()) == 1 and "free of charge" in stage["LICENSE"]
+    assert "markedjs/marked" in stage["notes.js"] and "2018+, MarkedJS (" in page.partition("<html")[0]
 
 
 def test_the_extra_has_what_the_cells_import():

@@ -183,6 +183,18 @@ def test_what_is_printed_appears_with_the_next_click(chromium, decks):
     page.close()
 
 
+def test_the_speaker_has_a_window_of_notes(chromium, decks):
+    troubles = []
+    page = opened(chromium, decks("01")[0], troubles)
+    with page.expect_popup() as popup:
+        page.keyboard.press("s")
+    notes = "document.querySelector('.speaker-controls-notes .value').textContent"
+    popup.value.wait_for_function(f"{notes}.includes('Questions that will come')")
+    popup.value.close()
+    page.close()
+    assert troubles == []
+
+
 def test_the_player_runs_on_its_slide(chromium, decks):
     troubles = []
     page = opened(chromium, decks("03")[0], troubles)
