@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import inspect
 import math
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -10,20 +11,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.annotations import Rng
-from npformer.arrays import array_module, in_kind_of, is_foreign, to_host
-from npformer.gradcheck.differences import LEAST, SLACK, Floats, Line, Slope, apart
+from npformer.arrays import copied, in_kind_of, kind_of_number, to_host
+from npformer.gradcheck.differences import LEAST, SLACK, Floats, Line, Slope
 from npformer.gradcheck.relations import WORDS, Case, relation
 from npformer.gradcheck.report import VERDICTS, GradientReport, GradientRow, show
 from npformer.signature import check_value
-from npformer.tree import branch_name, branches, rebuilt
+from npformer.tree import branch_name, branches, end_replaced, ends, ends_mapped
 from npformer.validate import check_callable, check_integer, check_number
 
 SMALL = (
     1e-3  # of the largest gradient of all leaves: what a leaf with less is measured against (the contract)
 )
-TABLE = 2**20  # entries of a table of slopes that is kept, d_output by leaf: 8 MB
+TABLE = 2**20  # numbers in a table of slopes, d_output by leaf, that are kept and asked for: 8 MB
+AGAIN = 3  # float32 calls a rounding away: of two the scatter may be small by accident
+HIDDEN = "too small to judge, rounding hides it"
 STAIR = "it stands still close by and moves from afar: a stair"
-AGAIN = 3  # float32 calls with arguments a rounding away: the least whose scatter is not one accident
 
 
 def assert_gradients(
@@ -103,50 +105,35 @@ def gradcheck(
     names = _argument_names(forward, len(args))
     if rng is not None and "rng" in names[len(args) :]:
         kwargs = {**kwargs, "rng": copy.deepcopy(rng)}
-    places = _places(names, args, kwargs)
-    problem = Problem(forward, backward, args, kwargs, rng or np.random.default_rng(0), tolerance)
-
-    leaves = list(_pair(args, places, names, problem.gradients))
-    problem.rounding = _rounding(problem, leaves, places, names)
-    judged = [Judged(problem, leaf, directions) for leaf in leaves if leaf.x is not None]
-    _set_sizes(judged, tolerance)
+    problem = Problem(forward, backward, names, args, kwargs, rng or np.random.default_rng(0), tolerance)
+    judged = [Judged(problem, leaf, directions) for leaf in problem.leaves.values()]
+    _set_sizes(judged)
     for one in judged:
         one.refine()
-    _set_sizes(judged, tolerance)
-    rows = {leaf.where: _refuse(leaf.path, leaf.note) for leaf in leaves}
-    rows |= {one.leaf.where: one.row() for one in judged}
-    faults = problem.left_behind()
-    for factor, gradients in problem.calls_again(max((one.size for one in judged), default=0.0), faults):
-        others = {leaf.where: leaf for leaf in _pair(args, places, names, gradients)}
-        for one in judged:
-            note = one.disagreement(others.get(one.leaf.where), factor)
-            if note:
-                row = rows[one.leaf.where]
-                rows[one.leaf.where] = row._replace(verdict="fail", note=_joined(row.note, note))
-    failing = {one.leaf.where for one in judged if rows[one.leaf.where].verdict == "fail"}
-    for where, note in _named(problem, judged, failing, places, names).items():
-        rows[where] = rows[where]._replace(note=_joined(note, rows[where].note))
-    told = (*rows.values(), *(_refuse(fault.split()[0], fault) for fault in faults))
-    return GradientReport(told, tolerance, _sampled(judged, directions))
+    _set_sizes(judged)
+    rows = [one.row() for one in judged]
+    for factor, again in problem.calls_again(max(one.size for one in judged)):
+        rows = [one.told_again(row, again, factor) for one, row in zip(judged, rows, strict=True)]
+    rows = _named(problem, judged, rows)
+    faults = [_refusal(fault.split()[0], fault) for fault in problem.faults]
+    return GradientReport((*rows, *faults), tolerance, _sampled(judged, directions))
 
 
 # What is to be compared: the arguments' leaves, side by side with the gradients
 
 
 class Leaf(NamedTuple):
-    """A floating array among the arguments, or a branch whose gradient has another form, with its gradient."""
+    """A floating array among the arguments with its gradient, or a branch whose gradient has another form."""
 
     path: str
     where: tuple[Any, ...]  # the argument's place, then the way down its tree
-    x: Any  # None for a branch that cannot be compared
-    gradient: Any
+    x: Any
+    gradient: Any  # on the host, as float64
     note: str  # why the two cannot be compared, or ""
 
 
 def _argument_names(forward: Callable[..., Any], n: int) -> list[str]:
     """The names of the first n positional arguments, then of the parameters that are left."""
-    import inspect  # a fifth of the package's own import time
-
     try:
         parameters = list(inspect.signature(forward).parameters.values())
     except (TypeError, ValueError):  # some functions written in C have no signature
@@ -159,61 +146,43 @@ def _argument_names(forward: Callable[..., Any], n: int) -> list[str]:
 
 def _places(names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int]:
     """Which arguments are differentiated; what would be left out in silence is refused by name."""
-    for name, value in kwargs.items():
-        for path, x in _ends(name, value):
-            if _kind_of_number(x) in "fc":
-                raise TypeError(
-                    f"gradcheck: {path} is a floating array given by keyword, where no gradient is compared; "
-                    f"pass it by position, or hold it fixed: functools.partial(forward, {name}=...)"
-                )
-    arrays = [[_checked_leaf(path, x) for path, x in _ends(names[i], arg)] for i, arg in enumerate(args)]
-    places = [i for i, found in enumerate(arrays) if any(found)]
+    for path, _ in (found for name, value in kwargs.items() for found in _floating(name, value)):
+        raise TypeError(
+            f"gradcheck: {path} is a floating array given by keyword, where no gradient is compared; "
+            f"pass it by position, or hold it fixed: functools.partial(forward, {path.split('.')[0]}=...)"
+        )
+    for path, x in (end for name, arg in zip(names, args, strict=False) for end in ends(name, arg)):
+        _refuse(path, x)
+    places = [i for i, arg in enumerate(args) if any(_floating("", arg))]
     if not places:
         raise TypeError("gradcheck: no argument is a floating array or a tree of them: nothing to compare")
     return places
 
 
-def _ends(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
-    """The ends of tuples, lists and dicts with their paths."""
-    parts = branches(tree)
-    if parts is None:
-        yield path, tree
+def _floating(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
+    return ((at, x) for at, x in ends(path, tree) if kind_of_number(x) in "fc")
+
+
+def _refuse(path: str, x: Any) -> None:
+    """Refuse an array that should be differentiated and cannot be, and one that hides in an object."""
+    hidden = {} if isinstance(x, type | ModuleType) else getattr(x, "__dict__", {})
+    for name, value in hidden.items() if kind_of_number(x) == "-" else ():
+        if any(_floating("", value)):
+            raise TypeError(
+                f"gradcheck: {path}.{name} is a floating array inside a {type(x).__name__}, where no "
+                "gradient is compared; expected arrays, or tuples, lists and dicts of them"
+            )
+    if kind_of_number(x) not in "fc":
         return
-    for key, branch in parts.items():
-        yield from _ends(f"{path}.{branch_name(tree, key)}", branch)
-
-
-def _kind_of_number(x: Any) -> str:
-    """f, c, i and so on, as NumPy has it; - for what is no array."""
-    if not is_foreign(x):
-        return x.dtype.kind if isinstance(x, array_module(x).ndarray) else "-"
-    name = str(x.dtype)  # torch.float64, bfloat16
-    return "f" if "float" in name else "c" if "complex" in name else "i"
-
-
-def _checked_leaf(path: str, x: Any) -> bool:
-    """Is this an array to be differentiated? One that cannot be, but should, is refused."""
-    kind = _kind_of_number(x)
-    if kind == "-":
-        inside = {} if isinstance(x, type | ModuleType) else getattr(x, "__dict__", {})
-        for name, value in inside.items():
-            if any(_kind_of_number(end) in "fc" for _, end in _ends(name, value)):
-                raise TypeError(
-                    f"gradcheck: {path}.{name} is a floating array inside a {type(x).__name__}, where no "
-                    "gradient is compared; expected arrays, or tuples, lists and dicts of them"
-                )
-    if kind not in "fc":
-        return False
     if str(x.dtype).split(".")[-1] not in ("float64", "float32"):
         raise TypeError(f"gradcheck: {path} has dtype {x.dtype}; expected float64 or float32")
     if isinstance(x, np.ma.MaskedArray | np.matrix):
         raise TypeError(f"gradcheck: {path} is a {type(x).__name__}; expected a plain array")
     if not np.isfinite(to_host(x)).all():
         raise ValueError(f"gradcheck: {path} has entries that are not finite; there is no slope there")
-    return True
 
 
-def _pair(args: tuple[Any, ...], places: list[int], names: list[str], gradients: Any) -> Iterator[Leaf]:
+def _pair(names: list[str], places: list[int], args: tuple[Any, ...], gradients: Any) -> Iterator[Leaf]:
     """Each leaf of the arguments with its gradient."""
     if not _is_plain(gradients) or (len(places) == 1 and not _is_wrapped(gradients, args[places[0]])):
         gradients = (gradients,)
@@ -238,23 +207,28 @@ def _is_wrapped(gradients: Any, arg: Any) -> bool:
 
 
 def _walk(path: str, where: tuple[Any, ...], x: Any, gradient: Any) -> Iterator[Leaf]:
-    parts, floating = branches(x), _kind_of_number(x) == "f"
-    if parts is not None:
-        answers = branches(gradient)
-        if type(gradient) is type(x) and answers is not None and answers.keys() == parts.keys():
-            for key, branch in parts.items():
-                yield from _walk(f"{path}.{branch_name(x, key)}", (*where, key), branch, answers[key])
-        elif any(_kind_of_number(end) == "f" for _, end in _ends(path, x)):
-            yield Leaf(path, where, None, None, f"is {_kind(gradient)}, expected {_kind(x)}")
+    parts, answers = branches(x), branches(gradient)
+    if (
+        parts is not None
+        and type(gradient) is type(x)
+        and answers is not None
+        and answers.keys() == parts.keys()
+    ):
+        for key, part in parts.items():
+            yield from _walk(f"{path}.{branch_name(x, key)}", (*where, key), part, answers[key])
+    elif parts is not None and any(_floating("", x)):
+        yield Leaf(path, where, None, None, f"is {_kind(gradient)}, expected {_kind(x)}")
     elif x is None and gradient is not None:
         yield Leaf(path, where, None, None, f"is {_kind(gradient)}, expected None as the parameter is")
-    elif floating and (_kind_of_number(gradient) != "-" or isinstance(gradient, np.generic)):
-        g, dtype = to_host(gradient), to_host(x).dtype
-        note = f"has shape {g.shape}, expected {x.shape}" if g.shape != tuple(x.shape) else ""
-        note = note or (f"has dtype {g.dtype}, expected {dtype}" if g.dtype != dtype else "")
+    elif kind_of_number(x) == "f":
+        shape, dtype = tuple(x.shape), to_host(x).dtype
+        if kind_of_number(gradient) == "-" and not isinstance(gradient, np.generic):
+            yield Leaf(path, where, x, None, f"is {_kind(gradient)}, expected an array of shape {shape}")
+            return
+        g = to_host(gradient)
+        note = f"has dtype {g.dtype}, expected {dtype}" if g.dtype != dtype else ""
+        note = f"has shape {g.shape}, expected {shape}" if g.shape != shape else note
         yield Leaf(path, where, x, np.array(g, dtype=float), note)
-    elif floating:
-        yield Leaf(path, where, x, None, f"is {_kind(gradient)}, expected an array of shape {tuple(x.shape)}")
 
 
 def _kind(value: Any) -> str:
@@ -271,173 +245,161 @@ class Problem:
     """Forward and backward at these arguments, what their first calls returned, and forward near by."""
 
     def __init__(
-        self, forward: Any, backward: Any, args: Any, kwargs: Any, rng: np.random.Generator, tolerance: float
+        self,
+        forward: Callable[..., Any],
+        backward: Callable[..., Any],
+        names: list[str],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        rng: np.random.Generator,
+        tolerance: float,
     ):
-        self.tolerance = tolerance
-        self.forward, self.backward, self.args, self.kwargs = forward, backward, args, kwargs
-        given = _fresh(args)
+        self.forward, self.backward, self.names, self.args, self.kwargs = (
+            forward,
+            backward,
+            names,
+            args,
+            kwargs,
+        )
+        self.tolerance, self.places, given = tolerance, _places(names, args, kwargs), _fresh(args)
         self.returned, self.cache = self.call(given)
-        first = np.array(_floats(self.returned))
+        self.first = np.array(_floats(self.returned))
         self.faults = [f"forward writes into {place}" for place in _changes("its arguments", args, given)]
-        self.d_output = np.asarray(rng.standard_normal(first.shape)).astype(first.dtype)
+        self.d_output = np.asarray(rng.standard_normal(self.first.shape)).astype(self.first.dtype)
         self.draws = np.random.default_rng(rng.integers(2**32))
-        self.cache_before = _fresh(self.cache)
-        dy = in_kind_of(self.returned, self.d_output.copy())
+        self.cache_before, dy = _fresh(self.cache), in_kind_of(self.returned, self.d_output.copy())
         self.answer = backward(dy, self.cache)
-        self.gradients = _fresh(
-            self.answer
-        )  # before anything runs again: it may be a view of what is written
+        self.gradients = _fresh(self.answer)  # now: it may be a view of what is written later
+        self.faults += [f"backward writes into {x}" for x in _changes("d_output", self.d_output, to_host(dy))]
         self.faults += [
-            f"backward writes into {at}" for at in _changes("d_output", self.d_output, to_host(dy))
+            f"backward writes into {x}" for x in _changes("its cache", self.cache_before, self.cache)
         ]
-        self.faults += [
-            f"backward writes into {at}" for at in _changes("its cache", self.cache_before, self.cache)
-        ]
-        self.first, self.wide = first, _mapped(_widened, args)  # differences of float32 are taken in float64
-        outputs = [_floats(self.call(_fresh(self.wide))[0]) for _ in range(1 + (first.dtype != float))]
-        self.output = (first if first.dtype == float else outputs[0]).astype(float)
+        self.leaves = self.paired(self.gradients)
+        self.wide = ends_mapped(_widened, args)  # what differences are taken of: float64
+        output, again = self.first, _floats(self.call(_fresh(self.wide))[0])
+        if output.dtype != np.float64:
+            output = _floats(self.call(_fresh(self.wide))[0])
+        self.output, self.eps = output.astype(float), float(np.finfo(output.dtype).eps)
         if not np.isfinite(self.output).all():
             raise ValueError(
                 "gradcheck: forward's output has entries that are not finite; it has no slope there"
             )
-        if _largest(outputs[-1] - self.output) > LEAST * _largest(self.output):
+        if _largest(again - self.output) > LEAST * _largest(self.output):
             raise ValueError(
                 "gradcheck: forward gives another output when it is called again; "
                 "pass its numpy.random.Generator among the arguments"
             )
-        self.eps = float(np.finfo(outputs[-1].dtype).eps)
         self.raised = ""  # by forward near by
+        self.rounding = self.scatter() if self.first.dtype != float else {}
 
     def call(self, args: Any) -> tuple[Any, Any]:
         """(output, cache) of a forward pass."""
         result = self.forward(*args, **_fresh(self.kwargs))
-        if not _is_plain(result) or isinstance(result, list) or len(result) != 2:
+        if not isinstance(result, tuple) or not _is_plain(result) or len(result) != 2:
             raise TypeError(f"gradcheck: forward returned {_kind(result)}; expected a pair (output, cache)")
         return result
 
+    def paired(self, gradients: Any) -> dict[Any, Leaf]:
+        return {leaf.where: leaf for leaf in _pair(self.names, self.places, self.args, gradients)}
+
+    def answers(self, args: Any, d_output: Floats) -> dict[Any, Leaf]:
+        """The gradients of a forward and a backward pass of their own."""
+        _, cache = self.call(args)
+        dy = in_kind_of(self.returned, np.array(d_output, self.first.dtype))
+        return self.paired(_fresh(self.backward(dy, cache)))
+
     def near(self, where: tuple[Any, ...], x: Floats) -> Floats:
         """The output with another array at that place; NaN where forward has none."""
+        nothing = np.full(self.output.shape, math.nan)
         try:
-            args = _mapped(_fresh if self.faults else _drawn_alike, self.wide)
-            output = _floats(self.call(_put(args, where, x))[0])
-        except Exception as error:  # whatever forward raises: it has no value there
+            args = ends_mapped(_fresh if self.faults else _drawn_alike, self.wide)
+            output = _floats(self.call(end_replaced(args, where, lambda old: in_kind_of(old, x)))[0])
+        except Exception as error:  # whatever it raises: it has no value there
             self.raised = f": forward raises {type(error).__name__}: {error}"
-            return np.full(self.output.shape, math.nan)
-        return output if output.shape == self.output.shape else np.full(self.output.shape, math.nan)
+            return nothing
+        return output if output.shape == nothing.shape else nothing
 
-    def left_behind(self) -> list[str]:
-        """What later calls did to what the first ones returned; forward has run with other arguments since."""
-        faults = list(self.faults)
-        if _changed(self.first, np.asarray(to_host(self.returned))):
-            faults.append("forward returns a buffer that its next call overwrites")
-        if not faults:
-            later = _changes("the cache of the last one", self.cache_before, self.cache)
-            faults += [f"forward's next call writes into {place}" for place in later]
-        return faults
+    def scatter(self) -> dict[Any, float]:
+        """How far float32 may have moved each gradient: SLACK times what answers differ by when all that goes
+        in is moved by a rounding, as what goes on is by every operation."""
+        eps, found = float(np.finfo(np.float32).eps), dict.fromkeys(self.leaves, 0.0)
+        for _ in range(AGAIN):
+            nudged = functools.partial(_nudged, eps=eps, draws=self.draws)
+            for where, again in self.answers(
+                ends_mapped(nudged, _fresh(self.args)), nudged(self.d_output)
+            ).items():
+                if where in found and not again.note:
+                    off = SLACK * _largest(again.gradient - self.leaves[where].gradient)
+                    found[where] = max(found[where], off)
+        return found
 
-    def calls_again(self, size: float, faults: list[str]) -> Iterator[tuple[float, Any]]:
-        """Backward's gradients for the first d_output and cache once more, and for a multiple of d_output.
+    def calls_again(self, size: float) -> Iterator[tuple[float, dict[Any, Leaf]]]:
+        """Backward's gradients for the first d_output and cache once more, then for a multiple of d_output.
 
-        A gradient is linear in d_output. The multiple makes the largest gradient about 1/√ε, so that what clips
-        or saturates shows, wherever it begins.
+        A gradient is linear in d_output. The multiple makes the largest about 1/√ε, so that what clips or
+        saturates shows, wherever it begins. Forward has run with other arguments since the first calls.
         """
+        if not _same(self.first, to_host(self.returned)):
+            self.faults.append("forward returns a buffer that its next call overwrites")
+        later = [] if self.faults else _changes("the cache of the last one", self.cache_before, self.cache)
+        self.faults += [f"forward's next call writes into {place}" for place in later]
         for factor in (1.0, -1 / (LEAST * (size or 1.0))):
             cache = self.cache if factor == 1 else self.call(_fresh(self.args))[1]
-            dy = (factor * self.d_output).astype(self.d_output.dtype)
+            dy = in_kind_of(self.returned, np.array(factor * self.d_output, self.first.dtype))
             try:
-                gradients = _fresh(self.backward(in_kind_of(self.returned, dy), cache))
+                gradients = _fresh(self.backward(dy, cache))
             except Exception as error:
-                faults.append(f"backward raises {type(error).__name__} when it is called again: {error}")
+                words = f"{type(error).__name__} when it is called again: {error}"
+                self.faults.append(f"backward raises {words}")
                 continue
-            if _changed(self.gradients, self.answer):
-                faults.append("backward returns a buffer that its next call overwrites")
+            if any(_changes("it", self.gradients, self.answer)):
+                self.faults.append("backward returns a buffer that its next call overwrites")
                 return
-            yield factor, gradients
-
-
-def _rounding(problem: Problem, leaves: list[Leaf], places: list[int], names: list[str]) -> dict[Any, float]:
-    """How far float32 may have moved each gradient: what answers scatter by when all that goes in moves by a
-    rounding, which is what every operation on the way does too."""
-    if problem.first.dtype == np.float64:
-        return {}
-    eps, found = float(np.finfo(np.float32).eps), {leaf.where: 0.0 for leaf in leaves}
-    for _ in range(AGAIN):
-        args = _mapped(lambda x: _nudged(x, eps, problem.draws), _fresh(problem.args))
-        cache = problem.call(args)[1]
-        dy = _nudged(problem.d_output, eps, problem.draws)
-        gradients = problem.backward(in_kind_of(problem.returned, dy), cache)
-        for leaf, again in zip(leaves, _pair(problem.args, places, names, gradients), strict=True):
-            if not leaf.note and not again.note:
-                found[leaf.where] = max(found[leaf.where], _largest(again.gradient - leaf.gradient))
-    return {where: SLACK * off for where, off in found.items()}
-
-
-def _nudged(x: Any, eps: float, draws: np.random.Generator) -> Any:
-    if _kind_of_number(x) != "f":
-        return x
-    host = to_host(x)
-    return in_kind_of(x, (host * (1 + eps * draws.uniform(-1, 1, host.shape))).astype(host.dtype))
+            yield factor, self.paired(gradients)
 
 
 def _floats(output: Any) -> Floats:
     """Forward's output on the host, float64 or float32."""
-    kind = _kind_of_number(output)
-    array = to_host(output) if kind != "-" or isinstance(output, float | np.floating) else None
+    known = kind_of_number(output) != "-" or isinstance(output, float | np.floating)
+    array = to_host(output) if known else None
     if array is None or array.dtype not in (np.float64, np.float32):
         received = _kind(output) if array is None else array.dtype
         raise TypeError(f"gradcheck: forward's output is {received}; expected an array of float64 or float32")
     return array
 
 
-def _mapped(f: Callable[[Any], Any], tree: Any) -> Any:
-    parts = branches(tree)
-    return f(tree) if parts is None else rebuilt(tree, [_mapped(f, part) for part in parts.values()])
-
-
 def _fresh(tree: Any) -> Any:
     """A copy that forward may write into and draw from; settings and the like stay themselves."""
-    return _mapped(lambda x: _drawn_alike(x) if _kind_of_number(x) == "-" else _copied(x), tree)
+    return ends_mapped(lambda x: _drawn_alike(x) if kind_of_number(x) == "-" else copied(x), tree)
 
 
 def _drawn_alike(x: Any) -> Any:
     return copy.deepcopy(x) if isinstance(x, np.random.Generator) else x
 
 
-def _copied(x: Any) -> Any:
-    return in_kind_of(x, np.array(to_host(x))) if is_foreign(x) else x.copy()
-
-
 def _widened(x: Any) -> Any:
-    """float32 as float64."""
-    return in_kind_of(x, to_host(x).astype(float)) if _kind_of_number(x) == "f" else x
+    return in_kind_of(x, to_host(x).astype(float)) if kind_of_number(x) == "f" else x
 
 
-def _put(tree: Any, where: tuple[Any, ...], x: Floats) -> Any:
-    """The tree with another array at one place, in the kind of what stood there."""
-    if not where:
-        return in_kind_of(tree, x)
-    parts = (branches(tree) or {}).items()
-    return rebuilt(tree, [_put(part, where[1:], x) if key == where[0] else part for key, part in parts])
+def _nudged(x: Any, eps: float, draws: np.random.Generator) -> Any:
+    if kind_of_number(x) != "f":
+        return x
+    host = to_host(x)
+    return in_kind_of(x, (host * (1 + eps * draws.uniform(-1, 1, host.shape))).astype(host.dtype))
 
 
 def _changes(path: str, before: Any, after: Any) -> Iterator[str]:
     """Where two trees of arrays differ by a bit, in words."""
     parts, others = branches(before), branches(after)
-    if parts is None or others is None or parts.keys() != others.keys():
-        if parts is not None or (_kind_of_number(before) != "-" and not _same(before, after)):
-            yield path
-        return
-    for key, branch in parts.items():
-        yield from _changes(f"{path} ({branch_name(before, key)})", branch, others[key])
+    if parts is not None and others is not None and parts.keys() == others.keys():
+        for key, part in parts.items():
+            yield from _changes(f"{path} ({branch_name(before, key)})", part, others[key])
+    elif parts is not None or (kind_of_number(before) != "-" and not _same(to_host(before), to_host(after))):
+        yield path
 
 
-def _changed(before: Any, after: Any) -> bool:
-    return next(_changes("", before, after), None) is not None
-
-
-def _same(before: Any, after: Any) -> bool:
-    a, b = to_host(before), to_host(after)
-    return bool(a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes())
+def _same(a: Floats, b: Floats) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
 
 
 def _largest(x: Floats) -> float:
@@ -452,50 +414,49 @@ class Judged:
 
     def __init__(self, problem: Problem, leaf: Leaf, directions: int | None):
         self.problem, self.leaf = problem, leaf
-        x = self.x = np.array(to_host(leaf.x), dtype=float)
+        x = self.x = np.zeros(0) if leaf.x is None else np.array(to_host(leaf.x), dtype=float)
         self.sampled = directions is not None and x.size > directions
         self.scale = (float(np.sqrt((x * x).mean())) if self.sampled else _largest(x)) or 1.0
-        self.probes: list[Any] = list(np.ndindex(x.shape)) if not self.sampled else []
-        self.probes += [
-            problem.draws.standard_normal(x.shape) for _ in range(directions or 0) if self.sampled
-        ]
-        self.analytic = np.full(len(self.probes), math.nan)
-        if not leaf.note:
-            g = leaf.gradient
-            self.analytic[:] = [float((g * u).sum() if self.sampled else g[u]) for u in self.probes]
-        self.rounding = problem.rounding.get(leaf.where, 0.0)
-        self.size = self.limit = 0.0
-        self.stairs: set[int] = set()  # entries where it stands still close by and moves from afar
-        self.slopes = [self.seen(self.line(i), i) for i in range(len(self.probes))]
+        self.probes: list[Any] = [] if self.sampled else list(np.ndindex(x.shape))
+        if self.sampled:
+            self.probes = [problem.draws.standard_normal(x.shape) for _ in range(directions or 0)]
+        g = np.full(x.shape, math.nan) if leaf.note else leaf.gradient
+        self.analytic = [float((g * u).sum() if self.sampled else g[u]) for u in self.probes]
+        self.gradient, self.rounding = g, problem.rounding.get(leaf.where, 0.0)
+        self.size = self.limit = 0.0  # what errors are measured against, and the error that may be
+        self.stairs: set[int] = set()
+        self.keeps = x.size * problem.output.size <= TABLE
+        self.slopes = [self.kept(self.line(i).window(self.scale)) for i in range(len(self.probes))]
 
     def line(self, i: int) -> Line:
-        u, where, near = self.probes[i], self.leaf.where, self.problem.near
+        """φ along the i-th entry or direction."""
+        u, problem = self.probes[i], self.problem
 
         def at(t: float) -> tuple[float, Floats]:
             x = self.x + t * u if self.sampled else self.x.copy()
-            if not self.sampled:
+            if self.sampled:  # rounded in each entry: as long as it is along the gradient
+                made = t + float((self.gradient * (x - self.x - t * u)).sum()) / (
+                    self.analytic[i] or math.inf
+                )
+            else:
                 x[u] += t
-                return float(x[u] - self.x[u]) or math.nan, near(where, x)
-            made = t + float((gradient * (x - self.x - t * u)).sum()) / (self.analytic[i] or math.inf)
-            return made if math.isfinite(made) else t, near(where, x)
+                made = float(x[u] - self.x[u])
+            return made if made and math.isfinite(made) else t, problem.near(self.leaf.where, x)
 
-        gradient, problem = self.leaf.gradient if not self.leaf.note else 0.0, self.problem
         return Line(at, problem.output, problem.d_output.astype(float), problem.eps, problem.draws)
 
-    def seen(self, line: Line, i: int, thorough: bool = False) -> Slope:
-        """The slope from one window at the leaf's scale; when thorough, from what a search finds too."""
-        found = line.window(self.scale)
-        if thorough and not self.known(i, found):
-            sought = self.sought(line, i)
-            found = min(apart(found, sought), sought, key=lambda slope: slope.doubt)
-        keep = self.x.size * self.problem.output.size <= TABLE
-        return found if keep else found._replace(terms=np.zeros(0))
-
     def sought(self, line: Line, i: int) -> Slope:
-        return line.search(self.own_scale(i), max(self.scale, 1.0), functools.partial(self.known, i))
+        return self.kept(line.search(self.scale, self.own_scale(i), functools.partial(self.known, i)))
 
     def own_scale(self, i: int) -> float:
         return self.scale if self.sampled else abs(float(self.x[self.probes[i]])) or self.scale
+
+    def kept(self, slope: Slope) -> Slope:
+        return slope if self.keeps else slope._replace(terms=np.zeros(0))
+
+    def off(self, i: int) -> float:
+        off = abs(self.analytic[i] - self.slopes[i].value)
+        return off if math.isfinite(off) else math.inf
 
     def decided(self, i: int, slope: Slope) -> str:
         """pass where the two agree and the doubt is small, fail where they differ by more than it explains."""
@@ -510,89 +471,70 @@ class Judged:
     def known(self, i: int, slope: Slope) -> bool:
         """Whether a verdict stands, and the slope is known as well as it must be."""
         verdict = self.decided(i, slope)
-        return verdict == "pass" or verdict == "fail" and slope.doubt <= SLACK * self.limit
-
-    def right(self) -> Floats:
-        """The slopes in the form of the leaf; NaN where they are not known."""
-        known = [s.value if self.sure(i) else math.nan for i, s in enumerate(self.slopes)]
-        return np.reshape(known, (-1,) if self.sampled else self.x.shape)
-
-    def sure(self, i: int) -> bool:
-        return (self.slopes[i].doubt <= SLACK * self.limit or self.size == 0) and i not in self.stairs
-
-    def table(self) -> Floats:
-        """What each entry of d_output alone sends to each entry of the leaf."""
-        dy = self.problem.d_output
-        rows = [s.terms / dy if self.sure(i) else dy * math.nan for i, s in enumerate(self.slopes)]
-        return np.moveaxis(np.array(rows).reshape(len(rows), *dy.shape), 0, -1).reshape(
-            dy.shape + self.x.shape
-        )
+        return verdict == "pass" or (verdict == "fail" and slope.doubt <= SLACK * self.limit)
 
     def refine(self) -> None:
+        """Search where one window was not enough."""
         for i, slope in enumerate(self.slopes):
             if not self.known(i, slope):
                 line = self.line(i)
-                self.slopes[i] = slope = self.seen(line, i, thorough=True)
-                if line.is_stair(slope):
-                    self.stairs.add(i)
+                self.slopes[i] = self.sought(line, i)
+                self.stairs |= {i} if line.is_stair(self.slopes[i]) else set()
 
     def row(self) -> GradientRow:
         """The worst entry, and what is to be said."""
-        leaf, slopes = self.leaf, self.slopes
-        if leaf.note:
-            return _refuse(leaf.path, leaf.note)
-        if not slopes:
-            return GradientRow(leaf.path, (), 0.0, 0.0, 0.0, "pass", "")
-        told = [self.verdict(i) for i in range(len(slopes))]
+        if self.leaf.note or not self.probes:
+            note = self.leaf.note
+            return (
+                _refusal(self.leaf.path, note)
+                if note
+                else GradientRow(self.leaf.path, (), 0, 0, 0, "pass", "")
+            )
+        told = [self.verdict(i) for i in range(len(self.slopes))]
         self.confirm(told)
-        values, off = [slope.value for slope in slopes], [self.off(i) for i in range(len(slopes))]
-        error = [x / self.size if self.size else math.inf if x else 0.0 for x in off]
         verdict = next(word for word in VERDICTS if any(word == v for v, _ in told))
-        i = max((i for i, (v, _) in enumerate(told) if v == verdict), key=lambda i: error[i])
-        index = () if self.sampled else self.probes[i]
-        numbers = float(self.analytic[i]), values[i], error[i]
-        note = self.notes(told) if verdict != "pass" else ""
-        return GradientRow(leaf.path, index, *numbers, verdict, note)
-
-    def off(self, i: int) -> float:
-        off = abs(float(self.analytic[i]) - self.slopes[i].value)
-        return off if math.isfinite(off) else math.inf
+        i = max((i for i, (v, _) in enumerate(told) if v == verdict), key=self.off)
+        off, index = self.off(i), () if self.sampled else self.probes[i]
+        error = off / self.size if self.size else math.inf if off else 0.0
+        note = "" if verdict == "pass" else self.notes(told)
+        return GradientRow(
+            self.leaf.path, index, self.analytic[i], self.slopes[i].value, error, verdict, note
+        )
 
     def verdict(self, i: int) -> tuple[str, str]:
-        """The verdict on one entry, and what keeps it from being sure."""
+        """The verdict on one entry, and what it hangs on."""
         slope, off, verdict = self.slopes[i], self.off(i), self.decided(i, self.slopes[i])
         if i in self.stairs:
-            return "unsure" if verdict != "fail" else verdict, STAIR
-        if verdict == "pass":
-            return self.by_its_own_measure(i, off)
-        if verdict == "fail":
-            return "fail", ""
+            return verdict if verdict == "fail" else "unsure", STAIR
+        if verdict:
+            return ("fail", "") if verdict == "fail" else self.by_its_own_measure(i, off)
         line = self.line(i)
-        self.seen(line, i, thorough=True)
-        if off > max(self.limit, SLACK * slope.doubt):  # nothing but what the others hide decides
-            seen = line.reveals(SLACK * slope.hidden * line.reach / off)
-            return ("unsure", "too small to judge, rounding hides it") if seen else ("fail", "")
+        self.sought(line, i)
+        if off > max(self.limit, SLACK * slope.doubt):  # nothing but what others hide speaks for it
+            return (
+                ("unsure", HIDDEN) if line.reveals(SLACK * slope.hidden * line.reach / off) else ("fail", "")
+            )
         if slope.doubt <= SLACK * slope.noise:
-            return "unsure", "too small to judge, rounding hides it"
+            return "unsure", HIDDEN
         words, low, high = line.nature()
         if math.isnan(low):
             return "unsure", words + self.problem.raised * words.startswith("there is no")
         return "kink" if low <= self.analytic[i] <= high else "fail", words
 
     def by_its_own_measure(self, i: int, off: float) -> tuple[str, str]:
-        """An entry that passes because others are larger, and is clearly off beside itself, is not passed."""
-        slope = self.slopes[i]
-        share = self.problem.tolerance / SMALL  # what an entry of SMALL of the largest is held to
+        """An entry that passes because others are larger, and is clearly off beside itself, does not pass."""
+        slope, share = (
+            self.slopes[i],
+            self.problem.tolerance / SMALL,
+        )  # what one of SMALL of the largest is held to
         if off <= max(slope.doubt, self.rounding, share * max(abs(self.analytic[i]), abs(slope.value))):
             return "pass", ""
         line = self.line(i)
         own = line.window(self.own_scale(i))
-        off = abs(float(self.analytic[i]) - own.value)
+        off = abs(self.analytic[i] - own.value)
         if off <= SLACK * own.doubt or line.reveals(SLACK * own.hidden * line.reach / off):
             return "pass", ""
-        clear = (
-            off > SLACK**2 * self.problem.eps * self.size
-        )  # more than rounding beside the largest explains
+        clear = off > SLACK**2 * self.problem.eps * self.size  # than sums with the largest round to
         return "fail" if clear else "unsure", "it differs, but is too small beside the largest"
 
     def confirm(self, told: list[tuple[str, str]]) -> None:
@@ -603,7 +545,8 @@ class Judged:
             line = self.line(i)
             slope = self.slopes[i] = self.sought(line, i)
             close = line.window(LEAST * self.scale)
-            if slope.doubt > SLACK * self.limit and close.still and abs(self.analytic[i]) <= SLACK * close.doubt:
+            rough = slope.doubt > SLACK * self.limit and close.still
+            if rough and abs(self.analytic[i]) <= SLACK * close.doubt:  # right of a stair that is fine
                 self.stairs.add(i)
                 self.slopes[i] = slope._replace(doubt=math.inf)
             told[i] = self.verdict(i)
@@ -611,137 +554,140 @@ class Judged:
                 return
 
     def notes(self, told: list[tuple[str, str]]) -> str:
-        bad = int((~np.isfinite(self.analytic)).sum())
-        notes = [f"{bad} of {len(told)} not finite"] * (bad > 0)
+        """How many entries are not as they should be, and what keeps the first of them from being judged."""
+        n, bad = len(told), sum(not math.isfinite(a) for a in self.analytic)
+        notes = [f"{bad} of {n} not finite"] * (bad > 0)
         for verdict, words in (("kink", "at a kink"), ("unsure", "cannot be judged")):
-            here = [i for i, (v, note) in enumerate(told) if v == verdict]
+            here = [i for i, (v, _) in enumerate(told) if v == verdict]
             for i in here[:1]:
                 first = "" if self.sampled else f", first {show(self.probes[i])}"
-                notes.append(f"{len(here)} of {len(told)} {words}{first}: {told[i][1]}")
+                notes.append(f"{len(here)} of {n} {words}{first}: {told[i][1]}")
         return "; ".join(notes)
 
-    def disagreement(self, again: Leaf | None, factor: float) -> str:
-        """What is wrong when the same backward now gives another gradient, or nothing."""
-        first = self.leaf.gradient
+    def told_again(self, row: GradientRow, others: dict[Any, Leaf], factor: float) -> GradientRow:
+        """The row with what is wrong when the same backward now gives another gradient."""
+        first, again = self.gradient, others.get(self.leaf.where)
         if self.leaf.note:
-            return ""
-        if again is None or again.note:
-            return "has another form when called again"
-        off = abs(again.gradient / factor - first)
+            return row
+        note = "has another form when called again" if again is None or again.note else ""
+        off = np.zeros(first.shape) if again is None or note else abs(again.gradient / factor - first)
         bad = ~(off <= max(self.limit, self.problem.tolerance * _largest(first))) & np.isfinite(first)
-        if not bad.any():
-            return ""
-        where = show(tuple(map(int, np.unravel_index(np.argmax(np.where(bad, off, -1.0)), off.shape))))
-        if factor == 1:
-            return f"another gradient when called again with the same d_output and cache, see {where}"
-        return (
-            f"not linear in d_output: {factor:.3g} times d_output gives another multiple of this, see {where}"
-        )
+        if bad.any():
+            worst = np.argmax(np.where(bad, off, -1.0))
+            where = show(tuple(map(int, np.unravel_index(worst, off.shape))))
+            note = f"not linear in d_output: {factor:.3g} times d_output gives another multiple of this, see {where}"
+            if factor == 1:
+                note = f"another gradient when called again with the same d_output and cache, see {where}"
+        return row._replace(verdict="fail", note=_joined(row.note, note)) if note else row
+
+    def sure(self, i: int) -> bool:
+        return (self.slopes[i].doubt <= SLACK * self.limit or self.size == 0) and i not in self.stairs
+
+    def right(self) -> Floats:
+        """The slopes in the form of the leaf; NaN where they are not known."""
+        known = [slope.value if self.sure(i) else math.nan for i, slope in enumerate(self.slopes)]
+        return np.reshape(known, (-1,) if self.sampled else self.x.shape)
+
+    def table(self) -> Floats:
+        """What each entry of d_output alone sends to each entry of the leaf."""
+        dy = self.problem.d_output
+        rows = [s.terms / dy if self.sure(i) else dy * math.nan for i, s in enumerate(self.slopes)]
+        return np.moveaxis(np.reshape(rows, (-1, *dy.shape)), 0, -1).reshape(dy.shape + self.x.shape)
 
 
-def _set_sizes(judged: list[Judged], tolerance: float) -> None:
-    """Against what errors are measured: the leaf's largest slope, or SMALL of the largest of all leaves.
+def _set_sizes(judged: list[Judged]) -> None:
+    """What errors are measured against: the leaf's largest slope, or SMALL of the largest of all leaves.
 
-    Slopes in much doubt do not count. The largest entry cannot be seen along random directions: it is the
-    gradient's own, but no more than the mean length along them.
+    Slopes in much doubt do not count. Random directions do not show the largest entry: it is taken from the
+    gradient, and is no more than the mean length along them.
     """
     for one in judged:
         values = [abs(slope.value) for slope in one.slopes if SLACK * slope.doubt < abs(slope.value)]
         one.size = max(values, default=0.0)
         if one.sampled and values and not one.leaf.note:
-            one.size = min(float(np.sqrt(np.mean(np.square(values)))), _largest(one.leaf.gradient))
+            one.size = min(float(np.sqrt(np.mean(np.square(values)))), _largest(one.gradient))
     whole = max((one.size for one in judged), default=0.0)
     for one in judged:
         one.size = max(one.size, SMALL * whole)
-        one.limit = max(tolerance * one.size, one.rounding)
-
-
-def _refuse(path: str, note: str) -> GradientRow:
-    return GradientRow(path, (), math.nan, math.nan, math.inf, "fail", note)
+        one.limit = max(one.problem.tolerance * one.size, one.rounding)
 
 
 def _joined(*notes: str) -> str:
     return "; ".join(filter(None, notes))
 
 
+def _refusal(path: str, note: str) -> GradientRow:
+    return GradientRow(path, (), math.nan, math.nan, math.inf, "fail", note)
+
+
 # What a wrong gradient looks like
 
 
-def _named(
-    problem: Problem, judged: list[Judged], failing: set[Any], places: list[int], names: list[str]
-) -> dict[Any, str]:
-    """A sentence for each failing leaf that has to do with what is right in a way that has a name."""
-    rights = {one.leaf.where: one.right() for one in judged} if failing else {}
-    sizes = {f"axis {a} of {one.leaf.path}": n for one in judged for a, n in enumerate(one.x.shape)}
-    sizes |= {f"axis {a} of the output": n for a, n in enumerate(problem.output.shape)}
-    there = {"d_output": problem.d_output, "the output": problem.output}
-    for path, x in [*zip(names, problem.wide, strict=False), ("cache", problem.cache_before)]:
-        there |= {
-            at: np.asarray(to_host(end), float) for at, end in _ends(path, x) if _kind_of_number(end) in "fi"
-        }
-    tables = _found_tables(problem, judged, places, names) if failing else {}
-    said = {}
-    for one in judged:
-        where, g = one.leaf.where, one.leaf.gradient
-        if where not in failing or g is None:
-            continue
-        others = {
-            f"the gradient of {x.leaf.path}": rights[x.leaf.where]
-            for x in judged
-            if x is not one and not x.sampled
-        }
-        exact = max(SLACK * problem.tolerance, one.rounding / one.size if one.size else 0.0)
-        case = Case(g, rights[where], others | there, sizes, exact, one.size)
-        if one.sampled:
-            case = (
-                Case(one.analytic, rights[where], exact=exact, scale=one.size)
-                if len(one.probes) > 2
-                else None
-            )
-        elif where in tables:
-            case = case._replace(
-                d_output=problem.d_output, found_table=tables[where], right_table=one.table()
-            )
-        seen = relation([case]) if case is not None else None
-        if seen is not None:
-            words, usually = WORDS[seen.kind]
-            said[where] = f"{words.format(seen.what)}; {usually}"
-    return said
+def _named(problem: Problem, judged: list[Judged], rows: list[GradientRow]) -> list[GradientRow]:
+    """The rows; a failing one that has to do with what is right in a way that has a name says so."""
+    if all(row.verdict != "fail" for row in rows):
+        return rows
+    rights = {f"the gradient of {one.leaf.path}": one.right() for one in judged if not one.sampled}
+    there = rights | {"d_output": problem.d_output, "the output": problem.output}
+    for tree, name in [*zip(problem.wide, problem.names, strict=False), (problem.cache_before, "cache")]:
+        found = {path: x for path, x in ends(name, tree) if kind_of_number(x) in "fi"}
+        there |= {path: np.asarray(to_host(x), float) for path, x in found.items()}
+    sizes = {f"axis {i} of {one.leaf.path}": n for one in judged for i, n in enumerate(one.x.shape)}
+    sizes |= {f"axis {i} of the output": n for i, n in enumerate(problem.output.shape)}
+    tables = _tables(problem, judged)
+    return [
+        row._replace(note=_joined(_name(one, there, sizes, tables), row.note))
+        if row.verdict == "fail"
+        else row
+        for one, row in zip(judged, rows, strict=True)
+    ]
 
 
-def _found_tables(
-    problem: Problem, judged: list[Judged], places: list[int], names: list[str]
-) -> dict[Any, Floats]:
-    """What each entry of d_output alone sends to each leaf; nothing where that is too much to ask."""
-    n = problem.d_output.size
+def _name(one: Judged, there: dict[str, Floats], sizes: dict[str, int], tables: dict[Any, Any]) -> str:
+    """What the gradient looks like beside the right one, and where that usually comes from."""
+    path, where, g = one.leaf.path, one.leaf.where, one.leaf.gradient
+    exact = max(SLACK * one.problem.tolerance, one.rounding / one.size if one.size else 0.0)
+    others = {name: x for name, x in there.items() if name != f"the gradient of {path}"}
+    if one.sampled:
+        others, g = {}, None if one.leaf.note or len(one.probes) < 3 else np.array(one.analytic)
+    if g is None:
+        return ""
+    case = Case(g, one.right(), others, sizes, exact, one.size)
+    if where in tables and one.keeps:
+        dy = one.problem.d_output
+        case = case._replace(d_output=dy, found_table=tables[where], right_table=one.table())
+    seen = relation([case])
+    return f"{WORDS[seen.kind][0].format(seen.what)}; {WORDS[seen.kind][1]}" if seen else ""
+
+
+def _tables(problem: Problem, judged: list[Judged]) -> dict[Any, Floats]:
+    """What backward sends from each entry of d_output alone to each leaf; none where that is much to ask."""
+    n, shape = problem.d_output.size, problem.d_output.shape
     if n * sum(one.x.size for one in judged) > TABLE or any(one.sampled for one in judged):
         return {}
-    rows: dict[Any, list[Any]] = {one.leaf.where: [] for one in judged}
     try:
-        for unit in np.eye(n, dtype=problem.d_output.dtype).reshape(n, *problem.d_output.shape):
-            cache = problem.call(_fresh(problem.args))[1]
-            gradients = problem.backward(in_kind_of(problem.returned, unit.copy()), cache)
-            for leaf in _pair(problem.args, places, names, gradients):
-                rows[leaf.where].append(np.array(leaf.gradient))
+        columns = [problem.answers(_fresh(problem.args), unit.reshape(shape)) for unit in np.eye(n)]
     except Exception:  # a backward pass that takes no such d_output has no table
         return {}
-    shape = problem.d_output.shape
-    return {
-        w: np.reshape(r, shape + np.shape(r[0]))
-        for w, r in rows.items()
-        if len({np.shape(x) for x in r}) == 1
-    }
+    found = {}
+    for where, leaf in problem.leaves.items():
+        column = [np.array(answer[where].gradient, float) for answer in columns if where in answer]
+        if len(column) == n and all(x.shape == np.shape(leaf.gradient) for x in column):
+            found[where] = np.reshape(column, shape + column[0].shape)
+    return found
 
 
 def _sampled(judged: list[Judged], directions: int | None) -> str:
-    sampled = [one for one in judged if one.sampled and one.size]
-    if not sampled:
+    """What was looked at, and what may have slipped through; empty where every entry was."""
+    errors = [
+        max(one.limit, *(SLACK * slope.doubt for slope in one.slopes)) / one.size
+        for one in judged
+        if one.sampled and one.size
+    ]
+    if not errors:
         return ""
-    off = SLACK * max(
-        max(one.limit, *(SLACK * slope.doubt for slope in one.slopes)) / one.size for one in sampled
-    )
     chance = (math.sqrt(2 / math.pi) / SLACK) ** (directions or 0)
     return (
-        f"{directions} random directions for each array of more entries: one wrong entry, off by {off:.0e} of its "
-        f"leaf's largest, slips through with a chance of {chance:.0e}"
+        f"{directions} random directions for each array of more entries: one wrong entry, off by "
+        f"{SLACK * max(errors):.0e} of its leaf's largest, slips through with a chance of {chance:.0e}"
     )
