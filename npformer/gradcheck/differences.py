@@ -3,8 +3,8 @@
 φ(t) is d_output · output at arguments moved by t along a line; φ'(0) is wanted. A window is the right and the
 left quotients (φ(t) - φ(0)) / t at t = h, h/2, h/4. Their mean D(t) is off by even powers of t alone, so
 (4 D(t/2) - D(t)) / 3 is off by O(h⁴), and once more, with 16 and 15, by O(h⁶). L. F. Richardson, "The
-Approximate Arithmetical Solution by Finite Differences …", 1911. Right minus left is a t + b t³ + O(t⁵), and so
-tends to 0 unless the slope jumps there.
+Approximate Arithmetical Solution by Finite Differences …", 1911. Right minus left is a t + b t³ + O(t⁵): it
+tends to 0 unless the slope jumps.
 
 A window tells its own doubt: how far its two estimates of order four are apart, how far right and left are
 apart at t → 0, and how much outputs that are rounded may have moved the quotients.
@@ -98,7 +98,7 @@ class Line:
         return Slope(float(terms.sum()), doubt, noise, self.hidden(), still, terms)
 
     def borne_out(self, scale: float, doubt: float) -> Slope:
-        """A window; where it has less doubt than that, which one of many has by accident, a second one too."""
+        """A window; where it has less doubt than that, as one of many has by accident, a second one too."""
         found = self.window(scale)
         off = abs(found.value - self.window(scale).value) if found.doubt < doubt else 0.0
         return found._replace(doubt=max(found.doubt, off) if math.isfinite(off) else math.inf)
@@ -137,7 +137,7 @@ class Line:
         return bool((self.moved & ~before).any()) or not any(finite)
 
     def nature(self) -> tuple[str, float, float]:
-        """What keeps windows from agreeing, seen as closely as rounding allows; at a kink, its two slopes too."""
+        """What keeps windows from agreeing, as closely as rounding allows; at a kink, what may be there."""
         steps = sorted(t for t in self.quotients if {-t, 2 * t, -2 * t} <= self.quotients.keys() and t > 0)
         if not all(np.isfinite(self.quotient(side * steps[0])).all() for side in (1, -1)):
             return "there is no finite value close to it", math.nan, math.nan

@@ -68,8 +68,10 @@ def gradcheck(
     tuple; a single one may come alone. Arrays of torch, JAX, CuPy and others that speak DLPack or __array__
     come back to the functions in their own kind. A numpy.random.Generator is copied for every evaluation, so
     dropout sees one mask throughout. `rng` draws d_output and the steps (default_rng(0) unless given); a
-    forward with an `rng` of its own is handed a copy of it. float32 arrays: the backward pass runs in float32,
-    the differences' forward in float64, and the rounding is what answers scatter by when arguments move by one.
+    forward with an `rng` of its own is handed a copy of it.
+
+    float32: backward runs in float32, and the forward that differences are taken of in float64. What rounding
+    may do to a gradient is ten times what it scatters by when everything that goes in is moved by a rounding.
 
     The report has one row for each array, with its worst entry, and is true when every row passes. An
     error is relative to the leaf's largest gradient, or to 1e-3 of the largest of all leaves if that is
@@ -92,7 +94,7 @@ def gradcheck(
 
     >>> square = lambda x: (x * x, x)
     >>> print(gradcheck(square, lambda dy, x: dy * x, np.array([1.0, -3.0, 2.0])).rows[0].note)
-    it is the right one times 1/2; a mean where a sum is due or a sum for a mean, or a scale that is forgotten or used twice
+    it is the right one times 1/2; a mean where a sum is due ...
     >>> bool(gradcheck(square, lambda dy, x: dy * 2 * x, np.array([1.0, -3.0])))
     True
     """
@@ -459,7 +461,7 @@ class Judged:
         return off if math.isfinite(off) else math.inf
 
     def decided(self, i: int, slope: Slope) -> str:
-        """pass where the two agree and the doubt is small, fail where they differ by more than it explains."""
+        """pass where the two agree and the doubt is small, fail where they differ by more than the doubt."""
         a, off = self.analytic[i], abs(self.analytic[i] - slope.value)
         if not math.isfinite(a):
             return "fail"
@@ -575,9 +577,10 @@ class Judged:
         if bad.any():
             worst = np.argmax(np.where(bad, off, -1.0))
             where = show(tuple(map(int, np.unravel_index(worst, off.shape))))
-            note = f"not linear in d_output: {factor:.3g} times d_output gives another multiple of this, see {where}"
+            note = f"not linear in d_output: {factor:.3g} times d_output gives another multiple of this"
             if factor == 1:
-                note = f"another gradient when called again with the same d_output and cache, see {where}"
+                note = "another gradient when called again with the same d_output and cache"
+            note += f", see {where}"
         return row._replace(verdict="fail", note=_joined(row.note, note)) if note else row
 
     def sure(self, i: int) -> bool:
@@ -598,14 +601,13 @@ class Judged:
 def _set_sizes(judged: list[Judged]) -> None:
     """What errors are measured against: the leaf's largest slope, or SMALL of the largest of all leaves.
 
-    Slopes in much doubt do not count. Random directions do not show the largest entry: it is taken from the
-    gradient, and is no more than the mean length along them.
+    Slopes in much doubt do not count. Along random directions it is the mean slope: the gradient's length.
     """
     for one in judged:
         values = [abs(slope.value) for slope in one.slopes if SLACK * slope.doubt < abs(slope.value)]
         one.size = max(values, default=0.0)
-        if one.sampled and values and not one.leaf.note:
-            one.size = min(float(np.sqrt(np.mean(np.square(values)))), _largest(one.gradient))
+        if one.sampled and values:
+            one.size = float(np.sqrt(np.mean(np.square(values))))
     whole = max((one.size for one in judged), default=0.0)
     for one in judged:
         one.size = max(one.size, SMALL * whole)
@@ -679,15 +681,12 @@ def _tables(problem: Problem, judged: list[Judged]) -> dict[Any, Floats]:
 
 def _sampled(judged: list[Judged], directions: int | None) -> str:
     """What was looked at, and what may have slipped through; empty where every entry was."""
-    errors = [
-        max(one.limit, *(SLACK * slope.doubt for slope in one.slopes)) / one.size
-        for one in judged
-        if one.sampled and one.size
-    ]
-    if not errors:
+    sampled = [one for one in judged if one.sampled and _largest(one.gradient) > 0]
+    if not sampled:
         return ""
+    off = [max(one.limit, *(s.doubt for s in one.slopes)) / _largest(one.gradient) for one in sampled]
     chance = (math.sqrt(2 / math.pi) / SLACK) ** (directions or 0)
     return (
         f"{directions} random directions for each array of more entries: one wrong entry, off by "
-        f"{SLACK * max(errors):.0e} of its leaf's largest, slips through with a chance of {chance:.0e}"
+        f"{SLACK * max(off):.0e} of its leaf's largest, slips through with a chance of {chance:.0e}"
     )
