@@ -418,7 +418,8 @@ class Judged:
         self.problem, self.leaf = problem, leaf
         x = self.x = np.zeros(0) if leaf.x is None else np.array(to_host(leaf.x), dtype=float)
         self.sampled = directions is not None and x.size > directions
-        self.scale = (float(np.sqrt((x * x).mean())) if self.sampled else _largest(x)) or 1.0
+        top = _largest(x) or 1.0
+        self.scale = top * float(np.sqrt(((x / top) ** 2).mean())) if x.any() else 1.0
         self.probes: list[Any] = [] if self.sampled else list(np.ndindex(x.shape))
         if self.sampled:
             self.probes = [problem.draws.standard_normal(x.shape) for _ in range(directions or 0)]
@@ -513,9 +514,8 @@ class Judged:
         line = self.line(i)
         self.sought(line, i)
         if off > max(self.limit, SLACK * slope.doubt):  # nothing but what others hide speaks for it
-            return (
-                ("unsure", HIDDEN) if line.reveals(SLACK * slope.hidden * line.reach / off) else ("fail", "")
-            )
+            far = SLACK * slope.hidden * line.reach / off  # there it would show
+            return ("unsure", HIDDEN) if far > self.scale or line.reveals(far) else ("fail", "")
         if slope.doubt <= SLACK * slope.noise:
             return "unsure", HIDDEN
         words, low, high = line.nature()
@@ -637,12 +637,12 @@ def _named(problem: Problem, judged: list[Judged], rows: list[GradientRow]) -> l
     sizes = {f"axis {i} of {one.leaf.path}": n for one in judged for i, n in enumerate(one.x.shape)}
     sizes |= {f"axis {i} of the output": n for i, n in enumerate(problem.output.shape)}
     tables = _tables(problem, judged)
-    return [
-        row._replace(note=_joined(_name(one, there, sizes, tables), row.note))
-        if row.verdict == "fail"
-        else row
-        for one, row in zip(judged, rows, strict=True)
-    ]
+    for i, one in enumerate(judged):
+        if rows[i].verdict == "fail":
+            said = () if one.leaf.note else (rows[i].note,)
+            name = _name(one, there, sizes, tables)
+            rows[i] = rows[i]._replace(note=_joined(one.leaf.note, name, *said))
+    return rows
 
 
 def _name(one: Judged, there: dict[str, Floats], sizes: dict[str, int], tables: dict[Any, Any]) -> str:
@@ -674,7 +674,7 @@ def _tables(problem: Problem, judged: list[Judged]) -> dict[Any, Floats]:
     found = {}
     for where, leaf in problem.leaves.items():
         column = [np.array(answer[where].gradient, float) for answer in columns if where in answer]
-        if len(column) == n and all(x.shape == np.shape(leaf.gradient) for x in column):
+        if 0 < len(column) == n and all(x.shape == np.shape(leaf.gradient) for x in column):
             found[where] = np.reshape(column, shape + column[0].shape)
     return found
 
