@@ -112,12 +112,14 @@ class Line:
         best = self.borne_out(far, math.inf)
         if known(best):
             return best
-        found, scale, least = self.borne_out(near, best.doubt), near, LEAST * near
+        found, scale = self.borne_out(near, best.doubt), near
         best = _better(best, found)
-        while not known(best) and found.doubt <= SLACK * found.noise and scale < max(far, 1.0) / FIRST**2:
-            scale, least = scale * LEAP, least * LEAP
+        longest = SLACK * max(far, 1.0) / FIRST  # whose steps are ten times the scale, or 10
+        while not known(best) and found.doubt <= SLACK * found.noise and scale < longest:
+            scale = min(scale * LEAP, longest)
             found = self.borne_out(scale, best.doubt)
             best = _better(best, found)
+        least = LEAST * scale
         while not known(best) and found.noise < best.doubt and scale > least and not _lost(best, found):
             scale /= 4
             found = self.borne_out(scale, best.doubt)
