@@ -77,7 +77,7 @@ from npformer.functional import (
     softmax_backward,
     softmax_forward,
 )
-from npformer.gradcheck import GradientReport, GradientRow, gradcheck
+from npformer.gradcheck import GradientReport, GradientRow, assert_gradients, gradcheck
 from npformer.layer_norm import (
     LayerNormCache,
     LayerNormParams,
@@ -201,6 +201,7 @@ __all__ = [
     "alibi_bias",
     "angular_frequencies",
     "array_module",
+    "assert_gradients",
     "attention_backward",
     "attention_forward",
     "available_backends",
@@ -310,7 +311,7 @@ __all__ = [
 
 # The front door: npformer.f is f held to its signature. The modules' own functions call each other unchecked.
 # Functions that take anything (a tree, a user's function, text) look at it themselves.
-_MODULES = "arrays backend tree gradcheck signature teaching.text teaching.player teaching.compare".split()
+_MODULES = "arrays backend tree gradcheck.judging signature teaching.text teaching.player teaching.compare".split()
 _THEMSELVES = {f"npformer.{name}" for name in _MODULES}
 for _name in __all__:
     if isinstance(globals()[_name], _FunctionType) and globals()[_name].__module__ not in _THEMSELVES:

@@ -33,3 +33,44 @@ def with_arrays(result: Any) -> Any:
     if type(result) is tuple and isinstance(result[0], np.generic):
         return np.asarray(result[0]), *result[1:]
     return result
+
+
+def is_foreign(x: Any) -> bool:
+    """Whether this is an array of torch, JAX or another library that speaks DLPack or __array__."""
+    if isinstance(x, np.ndarray | np.generic | type) or not (hasattr(x, "shape") and hasattr(x, "dtype")):
+        return False
+    return hasattr(x, "__dlpack__") or hasattr(x, "__array__")
+
+
+def kind_of_number(x: Any) -> str:
+    """f, c, i and so on, as NumPy names the kinds of an array of any library; - for what is no array."""
+    if isinstance(x, array_module(x).ndarray):
+        return x.dtype.kind
+    name = str(x.dtype) if is_foreign(x) else "-"  # torch.float64, bfloat16
+    return "f" if "float" in name else "c" if "complex" in name else "-" if name == "-" else "i"
+
+
+def to_host(x: Any) -> NDArray[Any]:
+    """An array of any library as a NumPy array, which may share its memory."""
+    xp = array_module(x)
+    if xp is not np and isinstance(x, xp.ndarray):
+        return x.get()
+    if hasattr(x, "detach"):  # torch: apart from its graph, and on the host
+        x = x.detach().cpu()
+    return np.asarray(x) if hasattr(x, "__array__") or not is_foreign(x) else np.from_dlpack(x)
+
+
+def in_kind_of(x: Any, array: NDArray[Any]) -> Any:
+    """The array, which is on the host, in x's library and on x's device."""
+    xp = array_module(x)
+    if xp is not np or not is_foreign(x):
+        return xp.asarray(array)
+    if hasattr(x, "__array_namespace__"):
+        return x.__array_namespace__().asarray(array, device=x.device)
+    moved = sys.modules[type(x).__module__.partition(".")[0]].asarray(array, device=x.device)
+    return moved.requires_grad_() if getattr(x, "requires_grad", False) else moved
+
+
+def copied(x: Any) -> Any:
+    """An array with memory of its own, of any library."""
+    return in_kind_of(x, np.array(to_host(x))) if is_foreign(x) else x.copy()

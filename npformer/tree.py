@@ -118,6 +118,30 @@ def rebuilt(tree: Any, parts: list[Any]) -> Any:
     return parts if isinstance(tree, list) else dict(zip(tree, parts, strict=True))
 
 
+def ends(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
+    """The ends of tuples, lists and dicts, whatever they are, with their paths."""
+    parts = branches(tree)
+    if parts is None:
+        yield path, tree
+        return
+    for key, branch in parts.items():
+        yield from ends(f"{path}.{branch_name(tree, key)}", branch)
+
+
+def ends_mapped(f: Callable[[Any], Any], tree: Any) -> Any:
+    """f of every end of tuples, lists and dicts."""
+    parts = branches(tree)
+    return f(tree) if parts is None else rebuilt(tree, [ends_mapped(f, part) for part in parts.values()])
+
+
+def end_replaced(tree: Any, where: tuple[Any, ...], f: Callable[[Any], Any]) -> Any:
+    """The tree with f of what stands at one place, in its stead; `where` is the way down, key by key."""
+    if not where:
+        return f(tree)
+    parts = (branches(tree) or {}).items()
+    return rebuilt(tree, [end_replaced(x, where[1:], f) if key == where[0] else x for key, x in parts])
+
+
 def walked(function: str, path: str, tree: Any) -> Iterator[tuple[str, Any]]:
     """What `leaves` does, under the name of the function that was called."""
     if isinstance(tree, tuple):

@@ -454,7 +454,7 @@ pair("complex numbers", "refused", lambda z: (abs(z) ** 2, z), lambda dy, z: 2 *
 pair("complex numbers in a tuple", "refused", lambda x, p: (x * abs(p[0]), (x, p)),
      lambda dy, c: (dy * abs(c[1][0]),), X, (X + 1j,))  # fmt: skip
 pair("a complex output", "refused", lambda x: (x * 1j, x), lambda dy, x: dy, X)
-pair("float32", "refused", *SQUARE, X.astype(np.float32))
+pair("float32", "right", *SQUARE, X.astype(np.float32))
 pair("integers alone", "refused", *SQUARE, np.arange(3))
 pair("a masked array", "refused", *SQUARE, np.ma.masked_array(X, [True, False, False, False]))
 pair("NaN among the arguments", "refused", *SQUARE, np.array([1.0, math.nan]))

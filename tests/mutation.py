@@ -61,7 +61,10 @@ TESTS = {  # the fastest to notice first
     "signature": ["test_signature.py", "test_bad_input.py", "test_edge_cases.py"],
     "annotations": ["test_signature.py", "test_bad_input.py", "test_edge_cases.py"],
     "normal": ["test_functional.py"],
-    "gradcheck": ["test_adversarial.py", "test_gradcheck.py"],
+    "gradcheck.differences": ["test_gradcheck.py", "test_adversarial.py"],
+    "gradcheck.judging": ["test_gradcheck.py", "test_adversarial.py"],
+    "gradcheck.relations": ["test_relations.py", "test_gradcheck.py"],
+    "gradcheck.report": ["test_gradcheck.py"],
     "modern.rms_norm": ["modern/test_rms_norm.py", "modern/test_golden_modern.py"],
     "modern.gated_ffn": ["modern/test_gated_ffn.py", "modern/test_golden_modern.py"],
     "modern.causal_lm": ["modern/test_golden_modern.py", "modern/test_causal_lm.py"],
@@ -92,10 +95,6 @@ SWAPS = {
 }  # fmt: skip
 EQUIVALENT = {  # "module: line | what": why no test can tell
     "functional: return abs((z > 0) - tail) | comparison: z > 0 -> z >= 0": "both are ½ at 0",
-    "gradcheck: for place in np.argwhere(found.doubt > enough): "
-    "| comparison: found.doubt > enough -> found.doubt >= enough": "just enough is as good refined",
-    "gradcheck: if isinstance(value, np.random.Generator): "
-    "| condition: if isinstance(value, np.random.Generator): -> if True:": "a deep copy is alike",
     "positional: following = hands[2**k : 2 ** (k + 1)] | number: 2 -> 3": "the next turn writes those rows",
     "positional: following = hands[2**k : 2 ** (k + 1)] | number: 1 -> 2": "the next turn writes those rows",
     "positional: d_model = rows.shape[-1] | sign: -1 -> 1": "rows has two axes",
@@ -137,19 +136,9 @@ EQUIVALENT = {  # "module: line | what": why no test can tell
     ".astype(ids.dtype) | number: 0 -> 1": "without a stop_id every place of its own is written over",
     "modern.generation: turn = next_turn(x, kept[0].length if kept else 0, config) "
     "| number: 0 -> 1": "without blocks nothing is turned",
-    "gradcheck: index = _position(np.where(among, error, -1.0)) "
-    "| number: 1.0 -> 1.001": "below every error all the same",
 }
 
-AS_GOOD = {  # as above: what was chosen freely
-    "gradcheck: rises = rises + 1 if rounded and doubt > 1.3 * last else 0  "
-    "# rounding grows as the step shrinks | number: 1.3 -> 1.3013": "a choice",
-    "gradcheck: if noise > 0.01 * reference: "
-    "| comparison: noise > 0.01 * reference -> noise >= 0.01 * reference": "a choice",
-    "gradcheck: return off if off > 1e-5 * max(answer, value) and found.doubt[entry.index] < 0.01 * off "
-    "else 0.0 | comparison: off > 1e-05 * max(answer, value) "
-    "-> off >= 1e-05 * max(answer, value)": "a choice",
-}
+AS_GOOD: dict[str, str] = {}  # as above: what was chosen freely
 
 
 def variants(node):

@@ -336,8 +336,7 @@ WORDS = [Row(*row) for row in (
     ("tree_map", "f", None, T, "f is None; expected a function"),
     ("tree_map", "tree", [np.ones(2)], V,
      "the trees differ at the root: a leaf (list) and a tuple of 1"),
-    ("gradcheck", "args", (np.ones(3, np.float32),), T, "z has dtype float32; expected float64, because "
-     "differences lose half of the digits (z.astype(np.float64))"),
+    ("gradcheck", "args", (np.ones(3, np.float16),), T, "z has dtype float16; expected float64 or float32"),
     ("gradcheck", "args", (np.array([0.0, np.nan]),), V,
      "z has entries that are not finite; there is no slope there"),
     ("to_backend", "backend", "torch", V, "backend is 'torch'; expected 'numpy' or 'cupy'"),
@@ -573,7 +572,10 @@ WELCOME = {  # the odd values that are no mistake
         **dict.fromkeys(("beta_1", "beta_2"), "0"),
     },
     "warmup_learning_rate": dict.fromkeys(("step", "d_model", "warmup_steps"), COUNT),
-    "gradcheck": {"args": ANY_SHAPE, "rng": "None", "tolerance": NUMBERS},
+    **dict.fromkeys(
+        ("gradcheck", "assert_gradients"),
+        {"args": ANY_SHAPE, "rng": "None", "tolerance": NUMBERS, "directions": f"None, {COUNT}"},
+    ),
     "order_sensitivity": {"x": "5-d"},
     "token_similarity": {"x": "2x0x8, 5-d"},
     "dead_units": {"hidden": "5-d"},
@@ -629,7 +631,8 @@ def with_odd(place, odd, arguments):
 @pytest.mark.parametrize("name", SWEPT)
 def test_odd_values_are_refused_or_welcome(name, folder):
     arguments, taken = CALLS[name](), defaultdict(set)
-    names = (f"{name}: ", "relu_forward: ")  # gradcheck calls it
+    name_in_words = name.replace("assert_gradients", "gradcheck")  # which it calls
+    names = (f"{name_in_words}: ", "relu_forward: ")  # and which calls this
     for place in swept_places(name):
         for odd in ODD:
             if place in ("f", "forward", "backward") and callable(ODD[odd]):

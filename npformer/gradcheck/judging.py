@@ -1,0 +1,692 @@
+"""Calls a forward and a backward, sets their gradients beside differences, and says what is wrong."""
+
+import copy
+import functools
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.annotations import Rng
+from npformer.arrays import copied, in_kind_of, kind_of_number, to_host
+from npformer.gradcheck.differences import LEAST, SLACK, Floats, Line, Slope
+from npformer.gradcheck.relations import WORDS, Case, relation
+from npformer.gradcheck.report import VERDICTS, GradientReport, GradientRow, show
+from npformer.signature import check_value
+from npformer.tree import branch_name, branches, end_replaced, ends, ends_mapped
+from npformer.validate import check_callable, check_integer, check_number
+
+SMALL = (
+    1e-3  # of the largest gradient of all leaves: what a leaf with less is measured against (the contract)
+)
+TABLE = 2**20  # numbers in a table of slopes, d_output by leaf, that are kept and asked for: 8 MB
+AGAIN = 3  # float32 calls a rounding away: of two the scatter may be small by accident
+HIDDEN = "too small to judge, rounding hides it"
+STAIR = "it stands still close by and moves from afar: a stair"
+
+
+def assert_gradients(
+    forward: Callable[..., Any],
+    backward: Callable[..., Any],
+    *args: Any,
+    rng: Rng | None = None,
+    tolerance: float = 1e-8,
+    directions: int | None = None,
+    **kwargs: Any,
+) -> None:
+    """gradcheck for a test: AssertionError with the whole table, failing rows first, unless every row passes.
+
+    >>> square = lambda x: (x * x, x)
+    >>> assert_gradients(square, lambda dy, x: dy * 2 * x, np.array([1.0, -3.0]))
+    """
+    settings: dict[str, Any] = {"rng": rng, "tolerance": tolerance, "directions": directions}
+    report = gradcheck(forward, backward, *args, **settings, **kwargs)
+    if not report:
+        raise AssertionError(str(report))
+
+
+@np.errstate(all="ignore")
+def gradcheck(
+    forward: Callable[..., Any],
+    backward: Callable[..., Any],
+    *args: Any,
+    rng: Rng | None = None,
+    tolerance: float = 1e-8,
+    directions: int | None = None,
+    **kwargs: Any,
+) -> GradientReport:
+    """Compare backward(d_output, cache), entry by entry, with differences of forward(*args, **kwargs).
+
+    With φ(x) = Σ d_output · forward(x) for one random d_output, dφ/dx is what the backward pass returns.
+    How dφ/dx is found from φ alone, and how far it may be off, stands in differences.py.
+
+    Every floating array among args is differentiated, in tuples, lists and dicts too; other args (ids,
+    masks, settings) are passed on. The backward pass returns one gradient for each, in order, as a
+    tuple; a single one may come alone. Arrays of torch, JAX, CuPy and others that speak DLPack or __array__
+    come back to the functions in their own kind. A numpy.random.Generator is copied for every evaluation, so
+    dropout sees one mask throughout. `rng` draws d_output and the steps (default_rng(0) unless given); a
+    forward with an `rng` of its own is handed a copy of it.
+
+    float32: backward runs in float32, and the forward that differences are taken of in float64. What rounding
+    may do to a gradient is ten times what it scatters by when everything that goes in is moved by a rounding.
+
+    The report has one row for each array, with its worst entry, and is true when every row passes. An
+    error is relative to the leaf's largest gradient, or to 1e-3 of the largest of all leaves if that is
+    more, so that a gradient of zero can pass. "kink": the slope jumps there, as that of max(0, z) does at 0,
+    and the gradient lies between the two. "unsure": differences cannot tell, and the note says why. The note
+    of a failing row says what the gradient looks like beside the right one.
+
+    With directions=k an array of more than k entries is looked at along k random directions only, one
+    number each: for large arrays. The report says how likely a single wrong entry slips through.
+
+    Then both functions are called again. What fails: a gradient that is not linear in d_output; a backward
+    that writes into d_output or its cache, or answers otherwise with the same ones; a call that overwrites
+    what an earlier one returned; a forward that writes into its arguments. A fault of no single array has a
+    row of its own, named forward or backward.
+
+    Raises TypeError for floating arrays other than float32 and float64, given by keyword or inside an object
+    of another kind, and for a forward that returns no pair (output, cache); ValueError for values that are
+    not finite and for a forward that is not repeatable. A gradient of the wrong shape, kind or dtype is no
+    exception but a row that fails.
+
+    >>> square = lambda x: (x * x, x)
+    >>> print(gradcheck(square, lambda dy, x: dy * x, np.array([1.0, -3.0, 2.0])).rows[0].note)
+    it is the right one times 1/2; a mean where a sum is due ...
+    >>> bool(gradcheck(square, lambda dy, x: dy * 2 * x, np.array([1.0, -3.0])))
+    True
+    """
+    check_callable("gradcheck", "forward", forward)
+    check_callable("gradcheck", "backward", backward)
+    check_number("gradcheck", "tolerance", tolerance, above=0)
+    check_value("gradcheck", "rng", rng, Rng | None)
+    if directions is not None:
+        check_integer("gradcheck", "directions", directions, minimum=1)
+    names = _argument_names(forward, len(args))
+    if rng is not None and "rng" in names[len(args) :]:
+        kwargs = {**kwargs, "rng": copy.deepcopy(rng)}
+    problem = Problem(forward, backward, names, args, kwargs, rng or np.random.default_rng(0), tolerance)
+    judged = [Judged(problem, leaf, directions) for leaf in problem.leaves.values()]
+    _set_sizes(judged)
+    for one in judged:
+        one.refine()
+    _set_sizes(judged)
+    rows = [one.row() for one in judged]
+    for factor, again in problem.calls_again(max(one.size for one in judged)):
+        rows = [one.told_again(row, again, factor) for one, row in zip(judged, rows, strict=True)]
+    rows = _named(problem, judged, rows)
+    faults = [_refusal(fault.split()[0], fault) for fault in problem.faults]
+    return GradientReport((*rows, *faults), tolerance, _sampled(judged, directions))
+
+
+# What is to be compared: the arguments' leaves, side by side with the gradients
+
+
+class Leaf(NamedTuple):
+    """A floating array among the arguments with its gradient, or a branch whose gradient has another form."""
+
+    path: str
+    where: tuple[Any, ...]  # the argument's place, then the way down its tree
+    x: Any
+    gradient: Any  # on the host, as float64
+    note: str  # why the two cannot be compared, or ""
+
+
+def _argument_names(forward: Callable[..., Any], n: int) -> list[str]:
+    """The names of the first n positional arguments, then of the parameters that are left."""
+    try:
+        parameters = list(inspect.signature(forward).parameters.values())
+    except (TypeError, ValueError):  # some functions written in C have no signature
+        parameters = []
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    rest = next((p.name for p in parameters if p.kind == p.VAR_POSITIONAL), "args")
+    names += [f"{rest}[{place - len(names)}]" for place in range(len(names), n)]
+    return names + [p.name for p in parameters if p.kind == p.KEYWORD_ONLY]
+
+
+def _places(names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int]:
+    """Which arguments are differentiated; what would be left out in silence is refused by name."""
+    for path, _ in (found for name, value in kwargs.items() for found in _floating(name, value)):
+        raise TypeError(
+            f"gradcheck: {path} is a floating array given by keyword, where no gradient is compared; "
+            f"pass it by position, or hold it fixed: functools.partial(forward, {path.split('.')[0]}=...)"
+        )
+    for path, x in (end for name, arg in zip(names, args, strict=False) for end in ends(name, arg)):
+        _refuse(path, x)
+    places = [i for i, arg in enumerate(args) if any(_floating("", arg))]
+    if not places:
+        raise TypeError("gradcheck: no argument is a floating array or a tree of them: nothing to compare")
+    return places
+
+
+def _floating(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
+    return ((at, x) for at, x in ends(path, tree) if kind_of_number(x) in "fc")
+
+
+def _refuse(path: str, x: Any) -> None:
+    """Refuse an array that should be differentiated and cannot be, and one that hides in an object."""
+    hidden = {} if isinstance(x, type | ModuleType) else getattr(x, "__dict__", {})
+    for name, value in hidden.items() if kind_of_number(x) == "-" else ():
+        if any(_floating("", value)):
+            raise TypeError(
+                f"gradcheck: {path}.{name} is a floating array inside a {type(x).__name__}, where no "
+                "gradient is compared; expected arrays, or tuples, lists and dicts of them"
+            )
+    if kind_of_number(x) not in "fc":
+        return
+    if str(x.dtype).split(".")[-1] not in ("float64", "float32"):
+        raise TypeError(f"gradcheck: {path} has dtype {x.dtype}; expected float64 or float32")
+    if isinstance(x, np.ma.MaskedArray | np.matrix):
+        raise TypeError(f"gradcheck: {path} is a {type(x).__name__}; expected a plain array")
+    if not np.isfinite(to_host(x)).all():
+        raise ValueError(f"gradcheck: {path} has entries that are not finite; there is no slope there")
+
+
+def _pair(names: list[str], places: list[int], args: tuple[Any, ...], gradients: Any) -> Iterator[Leaf]:
+    """Each leaf of the arguments with its gradient."""
+    if not _is_plain(gradients) or (len(places) == 1 and not _is_wrapped(gradients, args[places[0]])):
+        gradients = (gradients,)
+    if len(gradients) != len(places):
+        path = ", ".join(names[place] for place in places)
+        yield Leaf(path, (), None, None, f"number of gradients is {len(gradients)}, expected {len(places)}")
+        return
+    for place, gradient in zip(places, gradients, strict=True):
+        yield from _walk(names[place], (place,), args[place], gradient)
+
+
+def _is_plain(value: Any) -> bool:
+    """A tuple or a list without names for its fields."""
+    return isinstance(value, tuple | list) and not hasattr(value, "_fields")
+
+
+def _is_wrapped(gradients: Any, arg: Any) -> bool:
+    """Is this (gradient,) rather than the gradient itself, which may be a tuple when the argument is one?"""
+    return len(gradients) == 1 and (
+        not _is_plain(arg) or (_is_plain(gradients[0]) and len(gradients[0]) == len(arg))
+    )
+
+
+def _walk(path: str, where: tuple[Any, ...], x: Any, gradient: Any) -> Iterator[Leaf]:
+    parts, answers = branches(x), branches(gradient)
+    if (
+        parts is not None
+        and type(gradient) is type(x)
+        and answers is not None
+        and answers.keys() == parts.keys()
+    ):
+        for key, part in parts.items():
+            yield from _walk(f"{path}.{branch_name(x, key)}", (*where, key), part, answers[key])
+    elif parts is not None and any(_floating("", x)):
+        yield Leaf(path, where, None, None, f"is {_kind(gradient)}, expected {_kind(x)}")
+    elif x is None and gradient is not None:
+        yield Leaf(path, where, None, None, f"is {_kind(gradient)}, expected None as the parameter is")
+    elif kind_of_number(x) == "f":
+        shape, dtype = tuple(x.shape), to_host(x).dtype
+        if kind_of_number(gradient) == "-" and not isinstance(gradient, np.generic):
+            yield Leaf(path, where, x, None, f"is {_kind(gradient)}, expected an array of shape {shape}")
+            return
+        g = to_host(gradient)
+        note = f"has dtype {g.dtype}, expected {dtype}" if g.dtype != dtype else ""
+        note = f"has shape {g.shape}, expected {shape}" if g.shape != shape else note
+        yield Leaf(path, where, x, np.array(g, dtype=float), note)
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"dict of {', '.join(map(str, value))}"
+    of = f" of {len(value)}" if isinstance(value, tuple | list) else ""
+    return "None" if value is None else type(value).__name__ + of
+
+
+# The calls: forward and backward once, then again to see what the first calls left behind
+
+
+class Problem:
+    """Forward and backward at these arguments, what their first calls returned, and forward near by."""
+
+    def __init__(
+        self,
+        forward: Callable[..., Any],
+        backward: Callable[..., Any],
+        names: list[str],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        rng: np.random.Generator,
+        tolerance: float,
+    ):
+        self.forward, self.backward, self.names, self.args, self.kwargs = (
+            forward,
+            backward,
+            names,
+            args,
+            kwargs,
+        )
+        self.tolerance, self.places, given = tolerance, _places(names, args, kwargs), _fresh(args)
+        self.returned, self.cache = self.call(given)
+        self.first = np.array(_floats(self.returned))
+        self.faults = [f"forward writes into {place}" for place in _changes("its arguments", args, given)]
+        self.d_output = np.asarray(rng.standard_normal(self.first.shape)).astype(self.first.dtype)
+        self.draws = np.random.default_rng(rng.integers(2**32))
+        self.cache_before, dy = _fresh(self.cache), in_kind_of(self.returned, self.d_output.copy())
+        self.answer = backward(dy, self.cache)
+        self.gradients = _fresh(self.answer)  # now: it may be a view of what is written later
+        self.faults += [f"backward writes into {x}" for x in _changes("d_output", self.d_output, to_host(dy))]
+        self.faults += [
+            f"backward writes into {x}" for x in _changes("its cache", self.cache_before, self.cache)
+        ]
+        self.leaves = self.paired(self.gradients)
+        self.wide = ends_mapped(_widened, args)  # what differences are taken of: float64
+        output, again = self.first, _floats(self.call(_fresh(self.wide))[0])
+        if output.dtype != np.float64:
+            output = _floats(self.call(_fresh(self.wide))[0])
+        self.output, self.eps = output.astype(float), float(np.finfo(output.dtype).eps)
+        if not np.isfinite(self.output).all():
+            raise ValueError(
+                "gradcheck: forward's output has entries that are not finite; it has no slope there"
+            )
+        if _largest(again - self.output) > LEAST * _largest(self.output):
+            raise ValueError(
+                "gradcheck: forward gives another output when it is called again; "
+                "pass its numpy.random.Generator among the arguments"
+            )
+        self.raised = ""  # by forward near by
+        self.rounding = self.scatter() if self.first.dtype != float else {}
+
+    def call(self, args: Any) -> tuple[Any, Any]:
+        """(output, cache) of a forward pass."""
+        result = self.forward(*args, **_fresh(self.kwargs))
+        if not isinstance(result, tuple) or not _is_plain(result) or len(result) != 2:
+            raise TypeError(f"gradcheck: forward returned {_kind(result)}; expected a pair (output, cache)")
+        return result
+
+    def paired(self, gradients: Any) -> dict[Any, Leaf]:
+        return {leaf.where: leaf for leaf in _pair(self.names, self.places, self.args, gradients)}
+
+    def answers(self, args: Any, d_output: Floats) -> dict[Any, Leaf]:
+        """The gradients of a forward and a backward pass of their own."""
+        _, cache = self.call(args)
+        dy = in_kind_of(self.returned, np.array(d_output, self.first.dtype))
+        return self.paired(_fresh(self.backward(dy, cache)))
+
+    def near(self, where: tuple[Any, ...], x: Floats) -> Floats:
+        """The output with another array at that place; NaN where forward has none."""
+        nothing = np.full(self.output.shape, math.nan)
+        try:
+            args = ends_mapped(_fresh if self.faults else _drawn_alike, self.wide)
+            output = _floats(self.call(end_replaced(args, where, lambda old: in_kind_of(old, x)))[0])
+        except Exception as error:  # whatever it raises: it has no value there
+            self.raised = f": forward raises {type(error).__name__}: {error}"
+            return nothing
+        return output if output.shape == nothing.shape else nothing
+
+    def scatter(self) -> dict[Any, float]:
+        """How far float32 may have moved each gradient: SLACK times what answers differ by when all that goes
+        in is moved by a rounding, as what goes on is by every operation."""
+        eps, found = float(np.finfo(np.float32).eps), dict.fromkeys(self.leaves, 0.0)
+        for _ in range(AGAIN):
+            nudged = functools.partial(_nudged, eps=eps, draws=self.draws)
+            for where, again in self.answers(
+                ends_mapped(nudged, _fresh(self.args)), nudged(self.d_output)
+            ).items():
+                if where in found and not again.note:
+                    off = SLACK * _largest(again.gradient - self.leaves[where].gradient)
+                    found[where] = max(found[where], off)
+        return found
+
+    def calls_again(self, size: float) -> Iterator[tuple[float, dict[Any, Leaf]]]:
+        """Backward's gradients for the first d_output and cache once more, then for a multiple of d_output.
+
+        A gradient is linear in d_output. The multiple makes the largest about 1/√ε, so that what clips or
+        saturates shows, wherever it begins. Forward has run with other arguments since the first calls.
+        """
+        if not _same(self.first, to_host(self.returned)):
+            self.faults.append("forward returns a buffer that its next call overwrites")
+        later = [] if self.faults else _changes("the cache of the last one", self.cache_before, self.cache)
+        self.faults += [f"forward's next call writes into {place}" for place in later]
+        for factor in (1.0, -1 / (LEAST * (size or 1.0))):
+            cache = self.cache if factor == 1 else self.call(_fresh(self.args))[1]
+            dy = in_kind_of(self.returned, np.array(factor * self.d_output, self.first.dtype))
+            try:
+                gradients = _fresh(self.backward(dy, cache))
+            except Exception as error:
+                words = f"{type(error).__name__} when it is called again: {error}"
+                self.faults.append(f"backward raises {words}")
+                continue
+            if any(_changes("it", self.gradients, self.answer)):
+                self.faults.append("backward returns a buffer that its next call overwrites")
+                return
+            yield factor, self.paired(gradients)
+
+
+def _floats(output: Any) -> Floats:
+    """Forward's output on the host, float64 or float32."""
+    known = kind_of_number(output) != "-" or isinstance(output, float | np.floating)
+    array = to_host(output) if known else None
+    if array is None or array.dtype not in (np.float64, np.float32):
+        received = _kind(output) if array is None else array.dtype
+        raise TypeError(f"gradcheck: forward's output is {received}; expected an array of float64 or float32")
+    return array
+
+
+def _fresh(tree: Any) -> Any:
+    """A copy that forward may write into and draw from; settings and the like stay themselves."""
+    return ends_mapped(lambda x: _drawn_alike(x) if kind_of_number(x) == "-" else copied(x), tree)
+
+
+def _drawn_alike(x: Any) -> Any:
+    return copy.deepcopy(x) if isinstance(x, np.random.Generator) else x
+
+
+def _widened(x: Any) -> Any:
+    return in_kind_of(x, to_host(x).astype(float)) if kind_of_number(x) == "f" else x
+
+
+def _nudged(x: Any, eps: float, draws: np.random.Generator) -> Any:
+    if kind_of_number(x) != "f":
+        return x
+    host = to_host(x)
+    return in_kind_of(x, (host * (1 + eps * draws.uniform(-1, 1, host.shape))).astype(host.dtype))
+
+
+def _changes(path: str, before: Any, after: Any) -> Iterator[str]:
+    """Where two trees of arrays differ by a bit, in words."""
+    parts, others = branches(before), branches(after)
+    if parts is not None and others is not None and parts.keys() == others.keys():
+        for key, part in parts.items():
+            yield from _changes(f"{path} ({branch_name(before, key)})", part, others[key])
+    elif parts is not None or (kind_of_number(before) != "-" and not _same(to_host(before), to_host(after))):
+        yield path
+
+
+def _same(a: Floats, b: Floats) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
+
+
+def _largest(x: Floats) -> float:
+    return float(abs(x).max(initial=0.0))
+
+
+# Verdicts
+
+
+class Judged:
+    """One leaf: slopes along every entry, or along a few random directions, beside those of its gradient."""
+
+    def __init__(self, problem: Problem, leaf: Leaf, directions: int | None):
+        self.problem, self.leaf = problem, leaf
+        x = self.x = np.zeros(0) if leaf.x is None else np.array(to_host(leaf.x), dtype=float)
+        self.sampled = directions is not None and x.size > directions
+        top = _largest(x) or 1.0
+        self.scale = top * float(np.sqrt(((x / top) ** 2).mean())) if x.any() else 1.0
+        self.probes: list[Any] = [] if self.sampled else list(np.ndindex(x.shape))
+        if self.sampled:
+            self.probes = [problem.draws.standard_normal(x.shape) for _ in range(directions or 0)]
+        g = np.full(x.shape, math.nan) if leaf.note else leaf.gradient
+        self.analytic = [float((g * u).sum() if self.sampled else g[u]) for u in self.probes]
+        self.gradient, self.rounding = g, problem.rounding.get(leaf.where, 0.0)
+        self.size = self.limit = 0.0  # what errors are measured against, and the error that may be
+        self.stairs: set[int] = set()
+        self.keeps = x.size * problem.output.size <= TABLE
+        self.slopes = [self.kept(self.line(i).window(self.scale)) for i in range(len(self.probes))]
+
+    def line(self, i: int) -> Line:
+        """φ along the i-th entry or direction."""
+        u, problem = self.probes[i], self.problem
+
+        def at(t: float) -> tuple[float, Floats]:
+            x = self.x + t * u if self.sampled else self.x.copy()
+            if self.sampled:  # rounded in each entry: as long as it is along the gradient
+                made = t + float((self.gradient * (x - self.x - t * u)).sum()) / (
+                    self.analytic[i] or math.inf
+                )
+            else:
+                x[u] += t
+                made = float(x[u] - self.x[u])
+            return made if made and math.isfinite(made) else t, problem.near(self.leaf.where, x)
+
+        return Line(at, problem.output, problem.d_output.astype(float), problem.eps, problem.draws)
+
+    def sought(self, line: Line, i: int) -> Slope:
+        return self.kept(line.search(self.scale, self.own_scale(i), functools.partial(self.known, i)))
+
+    def own_scale(self, i: int) -> float:
+        return self.scale if self.sampled else abs(float(self.x[self.probes[i]])) or self.scale
+
+    def kept(self, slope: Slope) -> Slope:
+        return slope if self.keeps else slope._replace(terms=np.zeros(0))
+
+    def off(self, i: int) -> float:
+        off = abs(self.analytic[i] - self.slopes[i].value)
+        return off if math.isfinite(off) else math.inf
+
+    def decided(self, i: int, slope: Slope) -> str:
+        """pass where the two agree and the doubt is small, fail where they differ by more than the doubt."""
+        a, off = self.analytic[i], abs(self.analytic[i] - slope.value)
+        if not math.isfinite(a):
+            return "fail"
+        nothing = a == self.size == 0 and off <= slope.doubt <= SLACK * slope.noise
+        if nothing or (off <= self.limit + slope.doubt and slope.doubt <= SLACK * self.limit):
+            return "pass"
+        return "fail" if off > max(self.limit, SLACK * (slope.doubt + slope.hidden)) else ""
+
+    def known(self, i: int, slope: Slope) -> bool:
+        """Whether a verdict stands, and the slope is known as well as it must be."""
+        verdict = self.decided(i, slope)
+        return verdict == "pass" or (verdict == "fail" and slope.doubt <= SLACK * self.limit)
+
+    def refine(self) -> None:
+        """Search where one window was not enough."""
+        for i, slope in enumerate(self.slopes):
+            if not self.known(i, slope):
+                line = self.line(i)
+                self.slopes[i] = self.sought(line, i)
+                self.stairs |= {i} if line.is_stair(self.slopes[i]) else set()
+
+    def row(self) -> GradientRow:
+        """The worst entry, and what is to be said."""
+        if self.leaf.note or not self.probes:
+            note = self.leaf.note
+            return (
+                _refusal(self.leaf.path, note)
+                if note
+                else GradientRow(self.leaf.path, (), 0, 0, 0, "pass", "")
+            )
+        told = [self.verdict(i) for i in range(len(self.slopes))]
+        self.confirm(told)
+        verdict = next(word for word in VERDICTS if any(word == v for v, _ in told))
+        i = max((i for i, (v, _) in enumerate(told) if v == verdict), key=self.off)
+        off, index = self.off(i), () if self.sampled else self.probes[i]
+        error = off / self.size if self.size else math.inf if off else 0.0
+        note = "" if verdict == "pass" else self.notes(told)
+        return GradientRow(
+            self.leaf.path, index, self.analytic[i], self.slopes[i].value, error, verdict, note
+        )
+
+    def verdict(self, i: int) -> tuple[str, str]:
+        """The verdict on one entry, and what it hangs on."""
+        slope, off, verdict = self.slopes[i], self.off(i), self.decided(i, self.slopes[i])
+        if i in self.stairs:
+            return verdict if verdict == "fail" else "unsure", STAIR
+        if verdict:
+            return ("fail", "") if verdict == "fail" else self.by_its_own_measure(i, off)
+        line = self.line(i)
+        self.sought(line, i)
+        if off > max(self.limit, SLACK * slope.doubt):  # nothing but what others hide speaks for it
+            far = SLACK * slope.hidden * line.reach / off  # there it would show
+            return ("unsure", HIDDEN) if far > self.scale or line.reveals(far) else ("fail", "")
+        if slope.doubt <= SLACK * slope.noise:
+            return "unsure", HIDDEN
+        words, low, high = line.nature()
+        if math.isnan(low):
+            return "unsure", words + self.problem.raised * words.startswith("there is no")
+        return "kink" if low <= self.analytic[i] <= high else "fail", words
+
+    def by_its_own_measure(self, i: int, off: float) -> tuple[str, str]:
+        """An entry that passes because others are larger, and is clearly off beside itself, does not pass."""
+        slope, share = (
+            self.slopes[i],
+            self.problem.tolerance / SMALL,
+        )  # what one of SMALL of the largest is held to
+        if off <= max(slope.doubt, self.rounding, share * max(abs(self.analytic[i]), abs(slope.value))):
+            return "pass", ""
+        line = self.line(i)
+        own = line.window(self.own_scale(i))
+        off = abs(self.analytic[i] - own.value)
+        if off <= SLACK * own.doubt or line.reveals(SLACK * own.hidden * line.reach / off):
+            return "pass", ""
+        clear = off > SLACK**2 * self.problem.eps * self.size  # than sums with the largest round to
+        return "fail" if clear else "unsure", "it differs, but is too small beside the largest"
+
+    def confirm(self, told: list[tuple[str, str]]) -> None:
+        """Wrong entries, the worst first, until one of them is wrong again by other steps: one is enough."""
+        for i in sorted((i for i, (v, _) in enumerate(told) if v == "fail"), key=self.off, reverse=True):
+            if told[i][1] or not math.isfinite(self.off(i)):
+                return
+            line = self.line(i)
+            slope = self.slopes[i] = self.sought(line, i)
+            close = line.window(LEAST * self.scale)
+            rough = slope.doubt > SLACK * self.limit and close.still
+            if rough and abs(self.analytic[i]) <= SLACK * close.doubt:  # right of a stair that is fine
+                self.stairs.add(i)
+                self.slopes[i] = slope._replace(doubt=math.inf)
+            told[i] = self.verdict(i)
+            if told[i][0] == "fail":
+                return
+
+    def notes(self, told: list[tuple[str, str]]) -> str:
+        """How many entries are not as they should be, and what keeps the first of them from being judged."""
+        n, bad = len(told), sum(not math.isfinite(a) for a in self.analytic)
+        notes = [f"{bad} of {n} not finite"] * (bad > 0)
+        for verdict, words in (("kink", "at a kink"), ("unsure", "cannot be judged")):
+            here = [i for i, (v, _) in enumerate(told) if v == verdict]
+            for i in here[:1]:
+                first = "" if self.sampled else f", first {show(self.probes[i])}"
+                notes.append(f"{len(here)} of {n} {words}{first}: {told[i][1]}")
+        return "; ".join(notes)
+
+    def told_again(self, row: GradientRow, others: dict[Any, Leaf], factor: float) -> GradientRow:
+        """The row with what is wrong when the same backward now gives another gradient."""
+        first, again = self.gradient, others.get(self.leaf.where)
+        if self.leaf.note:
+            return row
+        note = "has another form when called again" if again is None or again.note else ""
+        off = np.zeros(first.shape) if again is None or note else abs(again.gradient / factor - first)
+        bad = ~(off <= max(self.limit, self.problem.tolerance * _largest(first))) & np.isfinite(first)
+        if bad.any():
+            worst = np.argmax(np.where(bad, off, -1.0))
+            where = show(tuple(map(int, np.unravel_index(worst, off.shape))))
+            note = f"not linear in d_output: {factor:.3g} times d_output gives another multiple of this"
+            if factor == 1:
+                note = "another gradient when called again with the same d_output and cache"
+            note += f", see {where}"
+        return row._replace(verdict="fail", note=_joined(row.note, note)) if note else row
+
+    def sure(self, i: int) -> bool:
+        return (self.slopes[i].doubt <= SLACK * self.limit or self.size == 0) and i not in self.stairs
+
+    def right(self) -> Floats:
+        """The slopes in the form of the leaf; NaN where they are not known."""
+        known = [slope.value if self.sure(i) else math.nan for i, slope in enumerate(self.slopes)]
+        return np.reshape(known, (-1,) if self.sampled else self.x.shape)
+
+    def table(self) -> Floats:
+        """What each entry of d_output alone sends to each entry of the leaf."""
+        dy = self.problem.d_output
+        rows = [s.terms / dy if self.sure(i) else dy * math.nan for i, s in enumerate(self.slopes)]
+        return np.moveaxis(np.reshape(rows, (-1, *dy.shape)), 0, -1).reshape(dy.shape + self.x.shape)
+
+
+def _set_sizes(judged: list[Judged]) -> None:
+    """What errors are measured against: the leaf's largest slope, or SMALL of the largest of all leaves.
+
+    Slopes in much doubt do not count. Along random directions it is the mean slope: the gradient's length.
+    """
+    for one in judged:
+        values = [abs(slope.value) for slope in one.slopes if SLACK * slope.doubt < abs(slope.value)]
+        one.size = max(values, default=0.0)
+        if one.sampled and values:
+            one.size = float(np.sqrt(np.mean(np.square(values))))
+    whole = max((one.size for one in judged), default=0.0)
+    for one in judged:
+        one.size = max(one.size, SMALL * whole)
+        one.limit = max(one.problem.tolerance * one.size, one.rounding)
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(filter(None, notes))
+
+
+def _refusal(path: str, note: str) -> GradientRow:
+    return GradientRow(path, (), math.nan, math.nan, math.inf, "fail", note)
+
+
+# What a wrong gradient looks like
+
+
+def _named(problem: Problem, judged: list[Judged], rows: list[GradientRow]) -> list[GradientRow]:
+    """The rows; a failing one that has to do with what is right in a way that has a name says so."""
+    if all(row.verdict != "fail" for row in rows):
+        return rows
+    rights = {f"the gradient of {one.leaf.path}": one.right() for one in judged if not one.sampled}
+    there = rights | {"d_output": problem.d_output, "the output": problem.output}
+    for tree, name in [*zip(problem.wide, problem.names, strict=False), (problem.cache_before, "cache")]:
+        found = {path: x for path, x in ends(name, tree) if kind_of_number(x) in "fi"}
+        there |= {path: np.asarray(to_host(x), float) for path, x in found.items()}
+    sizes = {f"axis {i} of {one.leaf.path}": n for one in judged for i, n in enumerate(one.x.shape)}
+    sizes |= {f"axis {i} of the output": n for i, n in enumerate(problem.output.shape)}
+    tables = _tables(problem, judged)
+    for i, one in enumerate(judged):
+        if rows[i].verdict == "fail":
+            said = () if one.leaf.note else (rows[i].note,)
+            name = _name(one, there, sizes, tables)
+            rows[i] = rows[i]._replace(note=_joined(one.leaf.note, name, *said))
+    return rows
+
+
+def _name(one: Judged, there: dict[str, Floats], sizes: dict[str, int], tables: dict[Any, Any]) -> str:
+    """What the gradient looks like beside the right one, and where that usually comes from."""
+    path, where, g = one.leaf.path, one.leaf.where, one.leaf.gradient
+    exact = max(SLACK * one.problem.tolerance, one.rounding / one.size if one.size else 0.0)
+    others = {name: x for name, x in there.items() if name != f"the gradient of {path}"}
+    if one.sampled:
+        others, g = {}, None if one.leaf.note or len(one.probes) < 3 else np.array(one.analytic)
+    if g is None:
+        return ""
+    case = Case(g, one.right(), others, sizes, exact, one.size)
+    if where in tables and one.keeps:
+        dy = one.problem.d_output
+        case = case._replace(d_output=dy, found_table=tables[where], right_table=one.table())
+    seen = relation([case])
+    return f"{WORDS[seen.kind][0].format(seen.what)}; {WORDS[seen.kind][1]}" if seen else ""
+
+
+def _tables(problem: Problem, judged: list[Judged]) -> dict[Any, Floats]:
+    """What backward sends from each entry of d_output alone to each leaf; none where that is much to ask."""
+    n, shape = problem.d_output.size, problem.d_output.shape
+    if n * sum(one.x.size for one in judged) > TABLE or any(one.sampled for one in judged):
+        return {}
+    try:
+        columns = [problem.answers(_fresh(problem.args), unit.reshape(shape)) for unit in np.eye(n)]
+    except Exception:  # a backward pass that takes no such d_output has no table
+        return {}
+    found = {}
+    for where, leaf in problem.leaves.items():
+        column = [np.array(answer[where].gradient, float) for answer in columns if where in answer]
+        if 0 < len(column) == n and all(x.shape == np.shape(leaf.gradient) for x in column):
+            found[where] = np.reshape(column, shape + column[0].shape)
+    return found
+
+
+def _sampled(judged: list[Judged], directions: int | None) -> str:
+    """What was looked at, and what may have slipped through; empty where every entry was."""
+    sampled = [one for one in judged if one.sampled and _largest(one.gradient) > 0]
+    if not sampled:
+        return ""
+    off = [max(one.limit, *(s.doubt for s in one.slopes)) / _largest(one.gradient) for one in sampled]
+    chance = (math.sqrt(2 / math.pi) / SLACK) ** (directions or 0)
+    return (
+        f"{directions} random directions for each array of more entries: one wrong entry, off by "
+        f"{SLACK * max(off):.0e} of its leaf's largest, slips through with a chance of {chance:.0e}"
+    )

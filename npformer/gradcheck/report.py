@@ -1,0 +1,84 @@
+"""What a gradient check found, as a table: failing rows first."""
+
+from typing import NamedTuple
+
+HEAD = ("leaf", "worst", "analytic", "numeric", "error", "verdict", "note")
+VERDICTS = {
+    "fail": "failed",
+    "unsure": "cannot be judged",
+    "kink": "at a kink",
+    "pass": "passed",
+}  # worst first
+
+
+class GradientRow(NamedTuple):
+    """One leaf of the arguments: its worst entry and the verdict on all of them."""
+
+    path: str  # the leaf, such as params.W_1
+    index: tuple[int, ...]  # type: ignore[assignment]  # its worst entry; shadows tuple.index
+    analytic: float  # what the backward pass says there
+    numeric: float  # what the differences say there
+    error: float  # |analytic - numeric|, relative to the size of the leaf's gradient
+    verdict: str  # "pass", "fail", "kink" or "unsure"
+    note: str  # what it looks like beside the right one, or why it cannot be judged; "" of a row that passes
+
+
+class GradientReport(NamedTuple):
+    """A row for each leaf; true when every row passes, a table when printed or shown in a notebook."""
+
+    rows: tuple[GradientRow, ...]
+    tolerance: float
+    sampled: str = ""  # what was looked at, and what may have slipped through, where not every entry was
+
+    def __bool__(self) -> bool:
+        return all(row.verdict == "pass" for row in self.rows)
+
+    def __str__(self) -> str:
+        table = [HEAD, *map(_cells, _worst_first(self.rows))]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        sides = "<<>>><<"  # words to the left, numbers to the right
+        forms = [f"{side}{width}" for side, width in zip(sides, widths, strict=True)]
+        return "\n".join([_summary(self), *("  ".join(map(format, row, forms)).rstrip() for row in table)])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        import html  # with its table of entities, which few need
+
+        rows = [_cells(row) for row in _worst_first(self.rows)]
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+        )
+        head = "".join(f"<th>{name}</th>" for name in HEAD)
+        return f"<table><caption>{html.escape(_summary(self))}</caption><tr>{head}</tr>{body}</table>"
+
+
+def _worst_first(rows: tuple[GradientRow, ...]) -> list[GradientRow]:
+    return sorted(rows, key=lambda row: [*VERDICTS].index(row.verdict))
+
+
+def _summary(report: GradientReport) -> str:
+    """How many of which verdict, and the worst leaf with its note: all that pytest shows of a long table."""
+    n, verdicts = len(report.rows), [row.verdict for row in report.rows]
+    counts = [
+        f"{verdicts.count(v)} of {n} {words}"
+        for v, words in VERDICTS.items()
+        if v in verdicts and v != "pass"
+    ]
+    said = f"gradient check: {', '.join(counts) or f'all {n} passed'}"
+    if counts:
+        failing = [row for row in report.rows if row.verdict == _worst_first(report.rows)[0].verdict]
+        worst = max(failing, key=lambda row: row.error)
+        said += f"; worst {worst.path}" + f" ({worst.note.split(';')[0]})" * bool(worst.note)
+    return f"{said} (tolerance {report.tolerance:g})" + f"\n{report.sampled}" * bool(report.sampled)
+
+
+def _cells(row: GradientRow) -> tuple[str, ...]:
+    numbers = (f"{row.analytic:.9g}", f"{row.numeric:.9g}", f"{row.error:.1e}")
+    return (row.path, show(row.index), *numbers, row.verdict, row.note)
+
+
+def show(index: tuple[int, ...]) -> str:
+    """An entry's place in brackets; a dash for what has none."""
+    return f"[{', '.join(map(str, index))}]" if index else "-"

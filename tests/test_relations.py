@@ -1,0 +1,189 @@
+"""What gradcheck says of a wrong gradient: each kind where it is so, and nothing where nothing is."""
+
+import math
+
+import numpy as np
+import pytest
+
+from npformer.gradcheck.relations import LOOKS, WORDS, Case, relation
+
+rng = np.random.default_rng(7)
+R3, R2, dy = rng.standard_normal((2, 3, 4)), rng.standard_normal((4, 4)), rng.standard_normal((3, 4))
+k = rng.standard_normal((2, 3, 4))
+fours = {"axis 2 of x": 4, "axis 0 of x": 2}
+
+# what came back, what is right, what else was there, the kind and a word of what is said
+ARRAYS = {
+    "transposed": (R2.T, R2, {}, ""),
+    "transposed in three axes": (R3.transpose(2, 0, 1), R3, {}, "(2, 0, 1)"),
+    "reshaped": (R3.reshape(6, 4), R3, {}, "(6, 4)"),
+    "sum missing": (R3, R3.sum((0, 1)), {}, "axes 0 and 1"),
+    "mean missing": (R3, R3.mean(0), {}, "axis 0"),
+    "sum too many": (R3.sum(), R3, {}, "axes 0 and 1 and 2"),
+    "sum too many, kept": (R3.sum(1, keepdims=True), R3, {}, "axis 1"),
+    "mean too many": (R3.mean(1), R3, {}, "axis 1"),
+    "zero": (0 * R3, R3, {}, ""),
+    "should be zero": (k, 0 * R3, {"the gradient of k": k / 2}, "2 times the gradient of k"),
+    "should be zero, and is nothing known": (k, 0 * R3, {}, ""),
+    "sign": (-R3, R3, {}, ""),
+    "factor": (R3 / 4, R3, {}, "1/4 (the length of axis 2 of x)"),
+    "factor, a root": (R3 * math.sqrt(2), R3, {}, "√2 (the root of the length of axis 0 of x)"),
+    "factor, a root of a fraction": (R3 * math.sqrt(2 / 3), R3, {}, "√(2/3)"),
+    "factor of no size": (R3 * 0.7734, R3, {}, "0.7734"),
+    "other": (k, R3, {"cache.k": k}, "cache.k"),
+    "other, some times": (3 * k, R3, {"cache.k": k}, "3 times cache.k"),
+    "moved": (np.roll(R3, 1, axis=1), R3, {}, "axis 1: 2, 0, 1"),
+    "moved, the first in all": (R3[:1] + 0 * R3, R3, {}, "axis 0: 0, 0"),
+    "term missing": (R3 - k, R3, {"d_output": k}, "d_output"),
+    "term added": (R3 + 2 * k, R3, {"d_output": k}, "2 times d_output"),
+    "factor beside": ((R3 - k) / 2 + k, R3, {"d_output": k}, "1/2"),
+    "constant along": (R3 + rng.standard_normal((2, 1, 4)), R3, {}, "axis 1"),
+    "multiple along": (R3 + k * rng.standard_normal((2, 3, 1)), R3, {"cache.k": k}, "cache.k along axis 2"),
+    "few": (R3 + np.eye(24)[5].reshape(2, 3, 4), R3, {}, "1 of 24 entries, first [0, 1, 1]"),
+    "few, alike": (R3 + np.eye(24)[3:6].sum(0).reshape(2, 3, 4), R3, {}, "all by 1"),
+    "near": (R3 * (1 + 1e-5 * k), R3, {}, "e-05"),
+    "adds up": (R3 + k, R3 - R3.mean(0), {}, "axis 0"),
+}
+
+
+def kind(name):
+    return name.split(",")[0].split(" in ")[0].split(" of ")[0]
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays(name):
+    found, right, others, what = ARRAYS[name]
+    seen = relation([Case(found, right, others, fours)])
+    assert seen is not None and seen.kind == kind(name)
+    assert what in seen.what and "{}" not in WORDS[seen.kind][0].format(seen.what)
+
+
+# The table of a backward pass: y[t, j] from x[t, i], so that a gradient of x is a sum over j of the table.
+W, x, y = rng.standard_normal((4, 4)), rng.standard_normal((3, 4)), rng.standard_normal((3, 4))
+eye3, eye4 = np.eye(3), np.eye(4)
+linear = np.einsum("ts,ij->tjsi", eye3, W)  # of y = x W
+entry = np.einsum("ts,ij,tj->tjsi", eye3, eye4, y)  # of a function of single entries whose slope is y
+softmax = np.einsum("ts,tj,ij->tjsi", eye3, y, eye4) - np.einsum("ts,tj,ti->tjsi", eye3, y, y)
+bias = np.einsum("tj,ij->tji", np.ones((3, 4)), eye4)  # of y = x + b
+mask = (rng.random((3, 4)) < 0.5)[:, :, None, None]
+first = np.array([1.0, 0, 0])
+
+TABLES = {
+    "one index": (bias * first[:, None, None], bias, {}, "index 0 of axis 0"),
+    "ends exchanged": (linear.swapaxes(1, 3), linear, {}, "axis 1"),
+    "ends exchanged, both": (
+        np.einsum("st,ij->sitj", R2[:3, :3], W),
+        np.einsum("st,ij->tjsi", R2[:3, :3], W),
+        {},
+        "axes 0 and 1",
+    ),
+    "axes exchanged": (
+        np.einsum("tj,it->tji", np.ones((4, 4)), eye4),
+        np.einsum("tj,ij->tji", np.ones((4, 4)), eye4),
+        {},
+        "axes 0 and 1",
+    ),
+    "untransposed": (linear @ np.linalg.solve(R2.T, R2), linear, {"W_2": R2}, "W_2"),
+    "own only": (entry, softmax, {}, "axis 1"),
+    "mixes": (softmax, entry, {}, "axis 1"),
+    "mixes, another": (
+        np.einsum("tj,sj,ij->tjsi", y, y, eye4),
+        np.einsum("ts,tj,ti->tjsi", eye3, y, y),
+        {},
+        "axis 0, and not those of axis 1",
+    ),
+    "zero there": (linear * mask, linear, {}, "of 144"),
+    "not zero there": (linear, linear * mask, {}, "of 144"),
+    "another mask": (linear * mask, linear * np.roll(mask, 1), {}, "of 144"),
+    "multiplied": (linear * x[:, :, None, None], linear, {"cache.x": x}, "cache.x"),
+    "divided": (linear / x[:, :, None, None], linear, {"cache.x": x}, "cache.x"),
+    "in place of": (
+        linear * x[:, :, None, None],
+        linear * y[:, :, None, None],
+        {"x": x, "y": y},
+        "x where y is due",
+    ),
+    "factor by part": (linear * (2 + x[:, 0] ** 2)[:, None, None, None], linear, {}, "axis 0 of d_output"),
+    "nearly by part": (linear * (1 + 1e-5 * np.arange(3))[:, None, None, None], linear, {}, "2e-05"),
+    "slope": (entry, np.einsum("ts,ij,tj->tjsi", eye3, eye4, y * (1 - y)), {"the output": y}, "the output"),
+    "numbers": (np.einsum("ts,ij,tj->tjsi", eye3, eye4, 1 - y), entry, {}, ""),
+    "stray": (
+        np.einsum("ts,tij->tjsi", eye3, rng.standard_normal((3, 4, 4))),
+        linear * mask,
+        {},
+        "d_output[",
+    ),
+}
+
+
+def tabled(F, R, others=None, dy=dy):
+    d_output = dy if F.shape[: dy.ndim] == dy.shape else rng.standard_normal((4, 4))
+    n = d_output.ndim
+    return Case(
+        np.tensordot(d_output, F, n),
+        np.tensordot(d_output, R, n),
+        others or {},
+        d_output=d_output,
+        found_table=F,
+        right_table=R,
+    )
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables(name):
+    F, R, others, what = TABLES[name]
+    seen = relation([tabled(F, R, others)])
+    assert seen is not None and seen.kind == kind(name)
+    assert what in seen.what
+
+
+def test_what_is_done_with_d_output():
+    clipped = tabled(linear, linear)._replace(found=np.maximum(np.tensordot(dy, linear, 2), 0))
+    assert relation([clipped]).kind == "not linear"
+    ones = np.tensordot(np.ones((3, 4)), linear, 2)
+    assert (
+        relation([tabled(linear, linear)._replace(found=ones, found_table=ones + 0 * linear)]).kind
+        == "unused"
+    )
+
+
+def test_of_an_output_that_is_one_number_a_factor_is_that_of_its_table():
+    loss = Case(
+        np.array([0.3, 0.6]) * 0.77,
+        np.array([1.0, 5.0]) * 0.77,
+        {"p": np.array([0.6, 1.2])},
+        d_output=np.array(0.77),
+    )
+    loss = loss._replace(found_table=np.array([0.3, 0.6]), right_table=np.array([1.0, 5.0]))
+    assert relation([loss]).what == "1/2 times p"
+
+
+def test_nothing_is_said_of_what_is_right_or_not_finite_or_has_nothing_to_do_with_it():
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        F, R, other = *rng.standard_normal((2, 3, 4, 3, 4)), rng.standard_normal((3, 4))
+        assert relation([tabled(F, R, {"other": other})]) is None
+        assert relation([tabled(R + 1e-9 * rng.standard_normal(R.shape), R, {"other": other})]) is None
+        assert relation([Case(rng.standard_normal((2, 3)), rng.standard_normal((2, 4)))]) is None
+    assert relation([Case(R3 * np.inf, R3)]) is None
+    assert relation([Case(rng.standard_normal((70, 2)), rng.standard_normal((70, 2)))]) is None
+    assert (
+        relation([Case(np.array(0.77123), np.array(0.31337), {"other": np.array(0.2)})]) is None
+    )  # one number fits any
+
+
+def test_what_is_not_known_does_not_count():
+    known = np.where(rng.random(R3.shape) < 0.1, np.nan, R3)
+    assert relation([Case(2 * R3, known)]).what == "2"
+    R = np.where(rng.random(linear.shape) < 0.1, np.nan, linear)
+    assert relation([tabled(linear * mask, linear)._replace(right_table=R)]).kind == "zero there"
+
+
+def test_a_relation_holds_in_every_case_or_is_none():
+    assert relation([Case(2 * R3, R3), Case(3 * R3, R3)]).what.startswith("2")  # a factor that follows a size
+    assert relation([Case(2 * R3, R3), Case(R3 + k, R3)]) is None
+
+
+def test_every_look_has_words_and_every_kind_of_word_was_seen():
+    assert {*map(kind, [*ARRAYS, *TABLES]), "not linear", "unused"} == {*WORDS}
+    assert len({*LOOKS}) == len(LOOKS)
