@@ -27,7 +27,7 @@ from npformer.tree import leaves
 
 ASCII = str.maketrans(
     {"√": "sqrt ", "·": "*", "ᵀ": "^T", "−": "-", "⊙": "*", "½": "1/2", "Σ": "sum", "²": "^2", "ε": "eps"}
-    | {"…": "...", "─": "-", "“": '"', "”": '"'}
+    | {"…": "...", "η": "eta", "β": "beta", "′": "'", "─": "-", "“": '"', "”": '"'}
 )
 INSTALLED = "; with an installed Python it works: pip install npformer"
 NOT_IN_A_BROWSER = {

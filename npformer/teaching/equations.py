@@ -1,4 +1,4 @@
-"""The equations of the worked example, a line each: one block forward, all the way back, one step of training.
+"""The equations of the worked example, a line each: a block forward, all the way back, one step of training.
 
 A line calculates with arrays of terms (`recipes`), not with numbers: what comes out is how each cell is
 found. The equations are those of "Attention Is All You Need" (Vaswani et al., 2017); a forward stands
@@ -14,7 +14,18 @@ import numpy as np
 
 from npformer.backend import Array
 from npformer.config import TransformerConfig
-from npformer.teaching.recipes import Recipes, Term, by_form, constant, each, number, root, row_max, row_mean, terms
+from npformer.teaching.recipes import (
+    Recipes,
+    Term,
+    by_form,
+    constant,
+    each,
+    number,
+    root,
+    row_max,
+    row_mean,
+    terms,
+)
 from npformer.teaching.steps import GIVEN, Step
 
 Write: TypeAlias = Callable[..., Array]  # _write below, with all but the line's own arguments filled in
@@ -227,7 +238,9 @@ def _masked(write: Write, scores: Array, plan: Plan) -> Array:
         return scores
     later = np.triu(np.ones(scores.shape[-2:], dtype=bool), k=1)
     masked = np.where(later, np.array(Term(("hidden",)), object), scores)
-    return write("attention.masked", "masked = scores, and −∞ where the key comes later", masked, "sec. 3.2.3")
+    return write(
+        "attention.masked", "masked = scores, and −∞ where the key comes later", masked, "sec. 3.2.3"
+    )
 
 
 def _softmax_forward(write: Write, letter: str, scores: Array) -> Array:

@@ -3,7 +3,7 @@
 `play()` gives one self-contained page: every cell, what enters it, and its arithmetic. The page gets the
 numbers that are given and the recipe of every cell (`recipes`), no results: it calculates them, so that it
 can calculate them anew when somebody edits a weight or takes a step of training. Its code is in the folder
-page/; those files and what writes pages are loaded when used: `npformer.play` costs `import npformer` nothing.
+page/; those files and what writes pages are loaded when used: they cost an `import npformer` nothing.
 """
 
 import math
@@ -207,9 +207,13 @@ def _step(step: Step, looks: dict[Any, int]) -> dict[str, Any]:
 
 
 def _look(
-    axes: tuple[str, ...], shape: tuple[int, ...], titles: Sequence[str], rows: Sequence[str], columns: Sequence[str]
+    axes: tuple[str, ...],
+    shape: tuple[int, ...],
+    titles: Sequence[str],
+    rows: Sequence[str],
+    columns: Sequence[str],
 ) -> dict[str, Any]:
     """How a step looks, which many have in common."""
-    I, J = (1, 1, *shape)[-2:]
+    n_rows, n_columns = (1, 1, *shape)[-2:]
     words = {"titles": titles, "rows": rows, "columns": columns}
-    return {"axes": axes, "shape": (math.prod(shape) // (I * J), I, J), **words}
+    return {"axes": axes, "shape": (math.prod(shape) // (n_rows * n_columns), n_rows, n_columns), **words}

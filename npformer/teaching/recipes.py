@@ -63,6 +63,7 @@ def _summands(recipe: Recipe) -> tuple[Recipe, ...]:
 
 
 def number(value: float, text: str | None = None) -> Term:
+    """A number that stands in the equation itself, and how it is written there."""
     return Term(("number", float(value), f"{value:g}" if text is None else text))
 
 
@@ -72,6 +73,7 @@ def constant(value: float) -> Array:
 
 
 def root(d: int) -> Term:
+    """√d, written so."""
     return number(math.sqrt(d), f"√{d}")
 
 
@@ -93,10 +95,12 @@ def each(operation: str, *arrays: Array) -> Array:
 
 
 def row_mean(a: Array) -> Array:
+    """The mean of each row: (..., 1)."""
     return a.sum(axis=-1, keepdims=True) / number(a.shape[-1])
 
 
 def row_max(a: Array) -> Array:
+    """The largest number of each row: (..., 1)."""
     rows = [Term(("max", *(entry.recipe for entry in row))) for row in a.reshape(-1, a.shape[-1])]
     return np.array(rows, dtype=object).reshape(*a.shape[:-1], 1)
 
@@ -159,7 +163,9 @@ def packed(recipes: Sequence[Recipe]) -> dict[str, Any]:
     {'forms': [('+', '', '')], 'cells': [5, 9, 1, 0]}
     """
     groups = by_form(recipes)
-    which = sorted((place, i, row) for i, group in enumerate(groups) for row, place in enumerate(group.places))
+    which = sorted(
+        (place, i, row) for i, group in enumerate(groups) for row, place in enumerate(group.places)
+    )
     distances, before = [], [0] * max(group.enter.shape[-1] for group in groups)
     for _, i, row in which:
         cells = groups[i].enter[row].tolist()

@@ -71,10 +71,12 @@ def _levels(step: Step) -> tuple[Any, ...]:
 
 
 def text_width(row: list[Placed]) -> int:
+    """How wide the tables are beside each other, in letters."""
     return max(map(len, text_of(row)))
 
 
 def text_of(row: list[Placed]) -> list[str]:
+    """The lines of tables beside each other."""
     tables = [_table(*placed) for placed in row]
     widths = [max(map(len, table)) for table in tables]
     return [

@@ -1,8 +1,8 @@
 """The worked example: "dog bites man" through one encoder block, all the way back, and one step of training.
 
 Three tokens, d_model = 4, two heads, d_ff = 6, and weights that are integers and halves, so that a person
-with a pencil can follow every number. Each step is one plain line of NumPy in equations.py, with its name, its
-equation and its shape. The equations are those of "Attention Is All You Need" (Vaswani et al., 2017).
+with a pencil can follow every number. Each step is one plain line of NumPy, in equations.py, with its name,
+its equation and its shape. They are those of "Attention Is All You Need" (Vaswani et al., 2017).
 
 Those lines calculate with terms instead of numbers: what they give is a list of how each cell comes about,
 its recipe. This file evaluates the list, and so does the page of the player.
@@ -123,7 +123,9 @@ def drift(trace: Trace) -> dict[str, float]:
     rate = float(trace.named["eta"].value)
     exact = worked_example(trace.example, update=trace.update, learning_rate=rate)
     return {
-        step.name: float(np.abs(step.value - true.value, where=step.value != true.value, out=np.zeros(step.shape)).max())
+        step.name: float(
+            np.abs(step.value - true.value, where=step.value != true.value, out=np.zeros(step.shape)).max()
+        )
         for step, true in zip(trace.steps, exact.steps, strict=True)
     }
 
@@ -141,6 +143,7 @@ def _check_block(example: Example) -> None:
 
 
 def plan_of(example: Example, update: str) -> Plan:
+    """The example without its numbers."""
     ids, rms = tuple(example.ids.tolist()), isinstance(example.block.norm_1, RMSNormParams)
     words = (tuple(example.tokens), tuple(example.vocabulary), ids)
     return Plan(*words, example.config, rms, example.causal, example.sentences, update)
@@ -262,7 +265,9 @@ def _rms_norm(example: Example) -> Example:
 def _two_sentences(example: Example) -> Example:
     """The sentence and the same words from the last to the first, each with its own target."""
     ids, target = (np.concatenate([a, a[::-1]]) for a in (example.ids, example.target))
-    return example._replace(tokens=(*example.tokens, *example.tokens[::-1]), ids=ids, target=target, sentences=2)
+    return example._replace(
+        tokens=(*example.tokens, *example.tokens[::-1]), ids=ids, target=target, sentences=2
+    )
 
 
 def _one_head(example: Example) -> Example:
@@ -318,7 +323,7 @@ def _opening(trace: Trace) -> Iterator[str]:
     sizes = sizes_of(plan_of(trace.example, trace.update))
     shown = ("n", "d_model", "n_heads", "d_k", "d_ff")
     letters = ", ".join(f"{letter} = {sizes[letter]}" for letter in shown)
-    yield f"“{' '.join(trace.example.tokens)}” through one encoder block, all the way back, and one step of training"
+    yield f"“{' '.join(trace.example.tokens)}” through one block, all the way back, and one step of training"
     yield f"{letters}, ε = {trace.example.config.eps:g}; ⊙ multiplies entry by entry"
     if trace.decimals is None:
         yield f"calculated to 16 digits, shown to {PLACES} decimals"

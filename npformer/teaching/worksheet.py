@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Array
+from npformer.teaching.equations import AGAIN, TRAINING
 from npformer.teaching.plots import GRADIENT, INK, STYLE, encoded
 from npformer.teaching.steps import GIVEN, Placed, Step, format_number, side_by_side
 from npformer.teaching.worked_example import Example, Trace, dog_bites_man, values, worked_example
@@ -49,6 +50,8 @@ TESTS = {  # by which a student can test a table before going on
     "d_t": "each row adds up to 0",
     "d_s": "each row adds up to 0",
     "d_attention.scores": "each row adds up to 0",
+    "y′": "from a second forward pass with these numbers",
+    "new_loss": "is smaller than L",
 }
 INSTRUCTIONS = (
     "Every box is a number for you to find; what stands on grey is given. The line above a table says how.",
@@ -248,24 +251,38 @@ def _html(target: Path, figures: list["Figure"], paper: str) -> dict[Path, bytes
 
 
 def _layout(trace: Trace, paper: str) -> list[list[_Line]]:
-    """Where everything goes. The way back begins on a page of its own, so that a class can leave it out."""
+    """Where everything goes. The way back and the training begin pages: a class can leave them out."""
     width, height = PAPERS[paper]
-    turn = trace.named["loss"].section
+    steps, turns = _on_paper(trace), (trace.named["loss"].section, TRAINING)
     pages: list[list[_Line]] = [[]]
     y = MARGIN + OPENING
-    for section, steps in itertools.groupby(trace.steps, key=lambda step: step.section):
-        rows = list(side_by_side(steps, _row_width, width - 2 * MARGIN))
+    for section, group in itertools.groupby(steps, key=lambda step: step.section):
+        rows = list(side_by_side(group, _row_width, width - 2 * MARGIN))
         for i, row in enumerate(rows):
             heading = "" if i else section
             needed = _row_height(row) + (SECTION if heading else 0.0)
             if all(placed.step.equation == GIVEN for placed in row):  # stays with the row that uses it
                 needed += _row_height(rows[i + 1])
-            if y + needed > height - FOOT or heading == turn:
+            if y + needed > height - FOOT or heading in turns:
                 pages.append([])
                 heading, y = heading or f"{section}, continued", MARGIN
             pages[-1].append(_Line(heading, y, row))
             y += _row_height(row) + (SECTION if heading else 0.0)
     return pages
+
+
+def _on_paper(trace: Trace) -> list[Step]:
+    """The step of training is the last page, its vectors below its matrices, so that all of it fits there.
+
+    Of the second pass it has y as it comes out, to find the loss.
+    """
+    steps = [step for step in trace.steps if not step.section.startswith(AGAIN)]
+    before = [step for step in steps if step.section != TRAINING]
+    update = [step for step in steps if step.section == TRAINING]
+    update.sort(key=lambda step: (len(step.shape) == 1) * step.size)
+    new_y, new_loss = trace.named["new_y"], trace.named["new_loss"]
+    new_y = new_y._replace(section=TRAINING, name="y′", equation=GIVEN)
+    return [*before, *update, new_y, new_loss._replace(section=TRAINING)]
 
 
 def _row_width(row: Sequence[Placed]) -> float:
@@ -296,7 +313,8 @@ def _box(step: Step) -> tuple[float, float]:
     """Given numbers need little room, but are as high as boxes where they stand beside some."""
     if step.equation != GIVEN:
         return BOX
-    return GIVEN_BOX[0], (BOX if step.rows else GIVEN_BOX)[1]
+    width = max(len(format_number(step, value)) for value in step.value.ravel())
+    return (GIVEN_BOX if width <= 4 else BOX)[0], (BOX if step.rows else GIVEN_BOX)[1]
 
 
 def _caption(step: Step) -> str:
@@ -306,7 +324,8 @@ def _caption(step: Step) -> str:
 
 def _equation(step: Step) -> str:
     """The step's equation; a given array has only its letter."""
-    return step.name.rpartition(".")[2] if step.equation == GIVEN else step.equation
+    letter = "η" if step.name == "eta" else step.name.rpartition(".")[2]
+    return letter if step.equation == GIVEN else step.equation
 
 
 # Drawing
