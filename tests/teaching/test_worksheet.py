@@ -150,7 +150,8 @@ DULL = {  # each breaks one rule and no other: the class example with one matrix
     "the second norm divides by little": ("ffn.W_1", "41"),
     "a number is large": ("attention.W_O", "8"),
     "a gradient is small": ("ffn.W_1", "4"),
-    "rounding leads far": ("attention.W_V", "65"),
+    "rounding leads far": ("attention.W_V", "100"),
+    "the step of training makes the loss larger": ("attention.W_O", "100"),
 }
 
 

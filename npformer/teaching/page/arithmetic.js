@@ -86,7 +86,8 @@ export function trained(steps, numbers) {
 
 // The loss for values of one given number, all others as they are.
 export function lossAlong(steps, decimals, numbers, k, place, values) {
-  const loss = steps.findIndex(step => step.name === "loss"), step = steps[k], before = numbers.slice(0, step.first);
+  const loss = steps.findIndex(step => step.name === "loss");
+  const step = steps[k], before = numbers.slice(0, step.first);
   return values.map(value => {
     const given = step.given.with(place, value), changed = steps.with(k, { ...step, given });
     return calculate(changed, decimals, before.slice(), k, loss)[steps[loss].first];

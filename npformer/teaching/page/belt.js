@@ -17,7 +17,8 @@ const BELTS = {
   pre: [
     ["words", "words + positions", 150], "<", "x", ["first norm", "norm", 68], "u",
     ["multi-head attention", "attention", 116], "a", "+", "<", "h", ["second norm", "norm", 68], "g",
-    ["feed-forward network", "feed-forward", 122], "f", "+", "y", ["loss", "loss", 58], "", ["training", "step", 58],
+    ["feed-forward network", "feed-forward", 122], "f", "+", "y",
+    ["loss", "loss", 58], "", ["training", "step", 58],
   ],
 };
 const GAP = 44, ROUND = 11; // how long the way between stations is, and the radius of a +
@@ -53,7 +54,8 @@ const sum = (from, x) =>
   `<path d="M${x - 6} 49h12M${x} 43v12"/>`;
 
 const station = ([words, name, width], left, k) =>
-  `<g class="station" data-station="${k}" role="button" tabindex="0" aria-label="${escaped(`${name}: ${words}`)}">` +
+  `<g class="station" data-station="${k}" role="button" tabindex="0" ` +
+  `aria-label="${escaped(`${name}: ${words}`)}">` +
   `<rect x="${left}" y="30" width="${width}" height="38" rx="6"/>` +
   `<text x="${left + width / 2}" y="55">${name}</text></g>`;
 
@@ -75,7 +77,8 @@ export function showStation(step) {
 export function showChips(step) {
   const way = isBack(step) ? "◀ backward" : step.section.startsWith("One step") ? "↻ update" : "▶ forward";
   const chips = state.steps.flatMap((other, k) => (other.section === step.section ? [chip(other, k)] : []));
-  page.chips.replaceChildren(make("b", { textContent: `${way}: ${step.section}` }), ...chips, page.count);
+  const title = make("b", { textContent: `${way}: ${step.section}` });
+  page.chips.replaceChildren(title, ...chips, page.count);
 }
 
 function chip(step, k) {
@@ -85,7 +88,7 @@ function chip(step, k) {
   return makeButton("", () => go(k, 0), properties);
 }
 
-// The map: a field for each step, the sections a little apart. Stations and chips do the same for the keyboard.
+// The map: a field for each step, the sections a little apart. For the keyboard there are stations and chips.
 export function drawMap() {
   const fields = upTo(state.steps.length).map(k => {
     const step = state.steps[k], opens = k && step.section !== state.steps[k - 1].section;

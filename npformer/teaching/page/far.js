@@ -2,7 +2,7 @@
 
 import { make, makeButton, page } from "./page.js";
 import { go } from "./places.js";
-import { numberOf, state, stepNamed, valuesOf } from "./state.js";
+import { numberOf, show, state, stepNamed, valuesOf } from "./state.js";
 import { fit } from "./step.js";
 import { SPLIT, letter } from "./trace.js";
 import { typeset, written } from "./words.js";
@@ -40,19 +40,21 @@ const PACE = 850; // milliseconds for each: half a minute in all
 const told = () => TOLD.filter(([name]) => stepNamed(name));
 const gradientNamed = name => stepNamed(`d_${SPLIT[state.data.norm][name] ?? name}`);
 
-export function drawWhole() {
-  const { whole, root } = page, on = whole.hidden;
+export function showWhole(on) {
+  const { whole, root } = page;
+  show.whole = on;
   whole.hidden = !on;
   root.classList.toggle("far", on);
   page.buttons.far.setAttribute("aria-pressed", String(on));
   stop();
   if (!on) return fit();
   const forward = told().map(([name]) => tile(stepNamed(name), "value"));
-  const back = told().map(([name]) => gradientNamed(name) ? tile(gradientNamed(name), "gradient") : make("div"));
+  const gradients = told().map(([name]) => gradientNamed(name));
+  const back = gradients.map(step => step ? tile(step, "gradient") : make("div"));
   whole.replaceChildren(
-    make("p", { className: "way", innerHTML: "forward, the values <span aria-hidden=\"true\">▶</span>" }),
+    make("p", { className: "way", textContent: "forward, the values ▶" }),
     make("div", { className: "tiles" }, ...forward),
-    make("p", { className: "way gradient", innerHTML: "<span aria-hidden=\"true\">◀</span> backward, the gradients" }),
+    make("p", { className: "way gradient", textContent: "◀ backward, the gradients" }),
     make("div", { className: "tiles" }, ...back),
     page.story,
   );
@@ -61,9 +63,10 @@ export function drawWhole() {
 }
 
 function tile(step, kind) {
-  const innerHTML = `<b>${typeset(letter(step))}</b>${heat(step, kind)}`;
-  const button = make("button", { type: "button", className: `tile ${kind}`, innerHTML, title: step.name, data: { name: step.name } });
-  button.addEventListener("click", () => go(state.steps.indexOf(step), 0));
+  const innerHTML = `<b>${typeset(letter(step))}</b>${heat(step, kind)}`, { name } = step;
+  const look = { className: `tile ${kind}`, title: name, data: { name } };
+  const button = makeButton("", () => go(state.steps.indexOf(step), 0), look);
+  button.innerHTML = innerHTML;
   return button;
 }
 
@@ -75,22 +78,28 @@ function heat(step, kind) {
     const g = Math.floor(k / (I * J)), i = Math.floor(k / J) % I, j = k % J;
     const look = kind === "gradient" ? "grad" : value < 0 ? "low" : "high";
     const share = Number.isFinite(value) ? Math.abs(value) / most : 0;
-    return `<rect class="${look}" x="${j}" y="${g * (I + 0.4) + i}" width="1" height="1" fill-opacity="${share.toFixed(2)}"/>`;
+    const at = `x="${j}" y="${g * (I + 0.4) + i}" width="1" height="1"`;
+    return `<rect class="${look}" ${at} fill-opacity="${share.toFixed(2)}"/>`;
   };
-  const height = G * (I + 0.4) - 0.4;
-  return `<svg viewBox="-.05 -.05 ${J + 0.1} ${height + 0.1}" aria-hidden="true" style="--J: ${J}; --I: ${height}">${values.map(cell).join("")}</svg>`;
+  const box = `-.05 -.05 ${J + 0.1} ${G * (I + 0.4) - 0.3}`;
+  return `<svg viewBox="${box}" aria-hidden="true">${values.map(cell).join("")}</svg>`;
 }
 
-// The story: one picture after the other is lit, forward, back, and then the step.
+// What is told: the name of a picture, and a text.
+function story() {
+  const L = name => written(numberOf(name), 3), names = told().map(([name]) => name);
+  const forward = told().map(([name, text]) => [name, name === "loss" ? `${text} L = ${L(name)}.` : text]);
+  const back = names.toReversed().map(name => [gradientNamed(name)?.name, BACK[name] ?? ""]);
+  const end = `Each weight takes a small step against its gradient, and L is ${L("new_loss")}. ` +
+    "Again, a hundred times: that is training (T, X, C).";
+  return [...forward, ...back.filter(([name]) => name), ["", end]];
+}
+
+// One picture after the other is lit, forward, back, and then the step.
 let telling = 0;
 export function tell() {
   if (telling) return stop();
-  const names = told().map(([name]) => name), steps = [
-    ...told().map(([name, text]) => [name, name === "loss" ? `${text} L = ${written(numberOf("loss"), 3)}.` : text]),
-    ...names.toReversed().flatMap(name => gradientNamed(name) ? [[gradientNamed(name).name, BACK[name] ?? ""]] : []),
-    ["", `Each weight takes a small step against its gradient, and L is ${written(numberOf("new_loss"), 3)}. ` +
-      "Again, a hundred times: that is training (T, X, C)."],
-  ];
+  const steps = story();
   page.whole.classList.add("telling");
   for (const lit of page.whole.querySelectorAll(".lit")) lit.classList.remove("lit");
   let k = 0;

@@ -1,7 +1,7 @@
 // Keys, mouse and touch.
 
 import { go, goBack, goToCell, goToStation, move, moveStation, moveStep, open, addressed } from "./places.js";
-import { drawWhole, tell } from "./far.js";
+import { showWhole, tell } from "./far.js";
 import { makeButton, page } from "./page.js";
 import { current, isHidden, show, state } from "./state.js";
 import { answer, clickStage, fit, look, showStep } from "./step.js";
@@ -39,7 +39,7 @@ const actions = {
   cellOn: () => move(1),
   whole: () => go(state.at.step, presses(current()) - 1),
   back: goBack,
-  far: () => drawWhole(show.whole = !show.whole),
+  far: () => showWhole(!show.whole),
   ...Object.fromEntries(TOGGLES.map(name => [name, () => toggle(name)])),
 };
 const TRAINING = { t: () => train(1), x: () => train(10), c: () => train(100), b: () => openTraining(0) };
@@ -47,9 +47,13 @@ const TRAINING = { t: () => train(1), x: () => train(10), c: () => train(100), b
 const press = name => page.buttons[name].setAttribute("aria-pressed", show[name]);
 
 export function makeKeyButtons() {
-  const button = ([name, key, text, label]) =>
-    makeButton(text, () => actions[name](), { title: `${label} (${key})`, aria: { label, keyshortcuts: key } });
-  page.buttons = Object.fromEntries(KEYS.map(row => [row[0], button(row)]));
+  const button = (name, key, text, label) =>
+    makeButton(text, () => actions[name](), {
+      title: `${label} (${key})`, aria: { label, keyshortcuts: key },
+    });
+  page.buttons = Object.fromEntries(
+    KEYS.map(([name, key, text, label]) => [name, button(name, key, text, label)]),
+  );
   for (const name of TOGGLES) press(name);
 }
 

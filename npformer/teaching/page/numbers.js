@@ -1,9 +1,9 @@
 // Numbers of one's own: a given one is typed or dragged, all are reset, or drawn from a name.
 
 import { calculate } from "./arithmetic.js";
-import { boxes, make, page } from "./page.js";
-import { current, show, state, write } from "./state.js";
-import { fit, showCell, showStep } from "./step.js";
+import { boxes, make, page, upTo } from "./page.js";
+import { current, state, stepNamed, write } from "./state.js";
+import { showCell, showStep } from "./step.js";
 import { begin } from "./training.js";
 import { letter, size, whereabouts } from "./trace.js";
 import { read } from "./words.js";
@@ -102,15 +102,16 @@ const undrawn = step => /^(norm|[mv]_|eta$|k$|target$)/.test(step.name); // not 
 
 // All that is trained but the norms; and for the target whole numbers near the output.
 async function draw(numbers) {
-  for (const step of state.steps.filter(step => step.given && !undrawn(step))) step.given = await drawArray(numbers, step);
-  const y = valuesBy(calculate(state.steps, null)).y, target = state.steps.find(step => step.name === "target");
+  const drawn = state.steps.filter(step => step.given && !undrawn(step)), target = stepNamed("target");
+  for (const step of drawn) step.given = await drawArray(numbers, step);
+  const { y } = valuesBy(calculate(state.steps, null));
   target.given = (await drawArray(numbers, target)).map((number, i) => Math.round(y[i] + number) + 0);
 }
 
 // A matrix has no row and no column of zeros only.
 async function drawArray(numbers, step) {
   const [, I, J] = step.shape, some = (list, keep) => list.some((value, i) => value !== 0 && keep(i));
-  const all = (length, test) => [...Array(length).keys()].every(test);
+  const all = (length, test) => upTo(length).every(test);
   for (;;) {
     const list = [];
     while (list.length < I * J) list.push((await numbers.next()).value);
@@ -120,22 +121,25 @@ async function drawArray(numbers, step) {
   }
 }
 
-const valuesBy = numbers => // of each step by its name
-  Object.fromEntries(state.steps.map(step => [step.name, numbers.slice(step.first, step.first + size(step))]));
+// Of each step by its name.
+const valuesBy = numbers => Object.fromEntries(
+  state.steps.map(step => [step.name, numbers.slice(step.first, step.first + size(step))]),
+);
 
 function rowsOf(name, list) {
-  const { shape: [, , J] } = state.steps.find(step => step.name === name);
+  const { shape: [, , J] } = stepNamed(name);
   return list.flatMap((_, i) => (i % J ? [] : [list.slice(i, i + J)]));
 }
 
 // Whether the numbers are worth a pencil: nothing vanishes, nothing grows, rounding does no harm.
 function isLively() {
-  const exact = valuesBy(calculate(state.steps, null)), pencil = valuesBy(calculate(state.steps, WORKSHEET_DECIMALS));
+  const { steps } = state, exact = valuesBy(calculate(steps, null));
+  const pencil = valuesBy(calculate(steps, WORKSHEET_DECIMALS));
   const least = list => Math.min(...list), most = list => Math.max(...list);
   const far = list => most(list.map(Math.abs)), z = exact["ffn.z"], weights = exact["attention.weights"];
   const on = rowsOf("ffn.z", z).map(row => row.filter(number => number > 0).length / row.length);
   const spread = rowsOf("attention.weights", weights).map(row => most(row) - least(row));
-  const names = state.steps.slice(0, state.steps.findIndex(step => step.name === "eta")).map(step => step.name);
+  const names = steps.slice(0, steps.indexOf(stepNamed("eta"))).map(step => step.name);
   return least(z.map(Math.abs)) >= 0.05 && least(on) > 0 && most(on) < 1
     && least(weights) >= 0.02 && least(spread) >= 0.2
     && least(exact["norm_1.variance"]) >= 0.3 && least(exact["norm_2.variance"]) >= 0.3

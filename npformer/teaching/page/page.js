@@ -1,5 +1,7 @@
 // The parts of the page, and how they are made.
 
+import { escaped } from "./words.js";
+
 export const page = /** @type {Record<string, any>} */ ({}); // the parts by name
 export const boxes = new Map(); // from a cell to the boxes on the page that show it
 
@@ -19,7 +21,8 @@ export function makeButton(text, action, properties = {}) {
 }
 
 export function makeSelect(label, choices, chosen, action, title = label) {
-  const options = choices.map(([value, textContent]) => make("option", { value, textContent, selected: value === chosen }));
+  const option = ([value, textContent]) => make("option", { value, textContent, selected: value === chosen });
+  const options = choices.map(option);
   const select = make("select", { title, aria: { label } }, ...options);
   select.addEventListener("change", () => action(select.value));
   return select;
@@ -27,6 +30,12 @@ export function makeSelect(label, choices, chosen, action, title = label) {
 
 export const group = (label, ...children) =>
   make("div", { className: "group", role: "group", aria: { label } }, ...children);
+
+export const picture = (wide, high, says, drawn) =>
+  `<svg viewBox="0 0 ${wide} ${high}" role="img" aria-label="${escaped(says)}">${drawn}</svg>`;
+
+// The pixels that a picture has, so that its lines and dots are as thick on every screen.
+export const room = picture => [picture.clientWidth || 300, picture.clientHeight || 110];
 
 export const between = (low, value, high) => Math.min(Math.max(value, low), high);
 export const upTo = length => [...Array(length).keys()];

@@ -1,7 +1,7 @@
 // Places: from cell to cell, from step to step, and where the address says.
 
 import { stationOf } from "./belt.js";
-import { drawWhole } from "./far.js";
+import { showWhole } from "./far.js";
 import { between, boxes, page } from "./page.js";
 import { current, show, state } from "./state.js";
 import { showCell, showStep } from "./step.js";
@@ -13,7 +13,7 @@ export function go(step, cell) {
   show.answered = false;
   page.guess.value = page.verdict.textContent = "";
   page.peek.hidden = true;
-  if (show.whole) drawWhole(show.whole = false);
+  if (show.whole) showWhole(false);
   if (other) showStep();
   else showCell();
 }
@@ -34,7 +34,8 @@ export function moveStation(by) {
 }
 
 export function goToStation(station) { // in the direction in which we are going
-  const way = step => `${isBack(step)} ${isNew(step)}`, there = state.steps.filter(step => stationOf(step) === station);
+  const way = step => `${isBack(step)} ${isNew(step)}`;
+  const there = state.steps.filter(step => stationOf(step) === station);
   const step = there.find(step => way(step) === way(current())) ?? there[0];
   go(state.steps.indexOf(step), 0);
 }

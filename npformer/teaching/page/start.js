@@ -25,8 +25,8 @@ export function start(root, data) {
   begin(0);
   showStep();
   if (!open(addressed())) open(data.at);
-  const { at } = state;
-  return { at, get steps() { return state.steps; }, edit, open, drawName, train, openTraining, choose, numbers: () => state.numbers };
+  const look = { at: state.at, numbers: () => state.numbers, get steps() { return state.steps; } };
+  return Object.assign(look, { edit, open, drawName, train, openTraining, choose });
 }
 
 function build(root) {

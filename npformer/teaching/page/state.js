@@ -1,5 +1,6 @@
 // The state: what the page knows at a moment. The other files change it, and then draw it.
 
+import { size } from "./trace.js";
 import { writtenAsGiven, written } from "./words.js";
 
 /** @typedef {import("./arithmetic.js").Step} Step */
@@ -21,19 +22,22 @@ export const state = {
 };
 
 export const show = {
-  arithmetic: true, values: true, predict: false, answered: false, live: true, whole: false, marks: new Set(),
+  arithmetic: true, values: true, predict: false, answered: false, live: true, whole: false,
+  marks: new Set(), // which numbers of another calculation were asked for
 };
 
 export const current = () => state.steps[state.at.step];
 export const digits = () => state.decimals ?? state.data.places;
 export const isHidden = () => show.predict && !show.answered && !current().given;
-export const write = cell =>
-  state.steps[state.home[cell]].given ? writtenAsGiven(state.numbers[cell]) : written(state.numbers[cell], digits());
+export function write(cell) {
+  const { given } = state.steps[state.home[cell]], value = state.numbers[cell];
+  return given ? writtenAsGiven(value) : written(value, digits());
+}
 export const stepNamed = name => state.steps.find(step => step.name === name);
 export const numberOf = name => state.numbers[stepNamed(name).first];
-export const valuesOf = step => state.numbers.slice(step.first, step.first + step.shape.reduce((a, b) => a * b));
+export const valuesOf = step => state.numbers.slice(step.first, step.first + size(step));
 
-// The given cell that a gradient's cell belongs to, and the gradient of a given cell; undefined if there is none.
+// The gradient of a given cell, and the given cell of a gradient, of an update, or of what Adam remembers.
 export function gradientOf(cell) {
   const step = state.steps[state.home[cell]], place = cell - step.first;
   if (step.name === "target") return -state.numbers[stepNamed("d_y").first + place]; // L has y − target in it

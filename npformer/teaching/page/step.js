@@ -5,7 +5,7 @@ import { entry } from "./numbers.js";
 import { boxes, make, makeButton, page, between, say, upTo } from "./page.js";
 import { goToCell, remember } from "./places.js";
 import { current, digits, isHidden, parameterOf, show, state, write } from "./state.js";
-import { drawStrip, room } from "./strip.js";
+import { drawStrip, isRoom } from "./strip.js";
 import { cellsOf, isBack, letter, size, whereabouts, word } from "./trace.js";
 import { arithmetic, escaped, judge, shorter, spoken, typeset } from "./words.js";
 
@@ -43,7 +43,8 @@ function table(k, role) {
   const says = step.given || role === "operand" ? shape : `${shape} · the ${role}`;
   const innerHTML = `<span>${typeset(letter(step))}</span><small>${says}</small>`;
   const caption = make("figcaption", { innerHTML, title: step.name });
-  const matrices = make("div", { className: "heads" }, ...upTo(step.shape[0]).map(g => matrix(step, g, role)));
+  const drawn = upTo(step.shape[0]).map(g => matrix(step, g, role));
+  const matrices = make("div", { className: "heads" }, ...drawn);
   const figure = make("figure", { className: `${role} ${step.given ? "given" : ""}` }, caption, matrices);
   if (role === "result") figure.style.setProperty("--wide", `${widest(step)}em`);
   return figure;
@@ -60,7 +61,8 @@ function matrix(step, g, role) {
   const rowWord = i => (worded ? [make("th", { scope: "row", textContent: rowText(i) })] : []);
   const columnText = j => (step.columns.length ? word(step.columns, J, g, G, j) : j);
   const columnWord = j => make("th", { scope: "col", textContent: columnText(j) });
-  const over = make("tr", {}, ...(worded ? [make("td", { className: "corner" })] : []), ...upTo(J).map(columnWord));
+  const corner = worded ? [make("td", { className: "corner" })] : [];
+  const over = make("tr", {}, ...corner, ...upTo(J).map(columnWord));
   const rowOf = i => upTo(J).map(j => box(step.first + (g * I + i) * J + j, role));
   const row = i => make("tr", {}, ...rowWord(i), ...rowOf(i));
   const title = step.titles[g] ? [make("caption", { textContent: step.titles[g] })] : [];
@@ -91,7 +93,7 @@ export function fit() {
   do stage.style.fontSize = `${pixels}px`; while (!fits() && --pixels > 12);
   const top = stage.getBoundingClientRect().top;
   const used = Math.max(...[...stage.children].map(child => child.getBoundingClientRect().bottom - top)) + 4;
-  page.strip.hidden = !show.live || !room(stage.clientHeight - used);
+  page.strip.hidden = !show.live || !isRoom(stage.clientHeight - used);
   if (!page.strip.hidden) {
     root.style.setProperty("--tables", `${Math.ceil(used)}px`);
     root.style.setProperty("--live", "minmax(0, 1fr)");
@@ -149,12 +151,13 @@ function showSum(step) {
     return say(`${letter(step)}, given`);
   }
   const place = whereabouts(step, state.at.cell), cell = step.first + state.at.cell;
-  const sum = isHidden() ? arithmetic(step.recipes[state.at.cell], write) : sumOf(cell); // worked out only when asked
+  const sum = isHidden() ? arithmetic(step.recipes[state.at.cell], write) : sumOf(cell); // only what is asked
   const line = show.arithmetic ? `${sum} = ` : "";
+  const lined = make("span", { className: "line", textContent: line });
   const result = isHidden() ? "what will stand here?" : write(cell);
   const name = make("span", { innerHTML: `${typeset(letter(step))}<small> ${escaped(place)}</small> = ` });
   const answer = isHidden() ? question() : [make("b", { textContent: result }), page.verdict];
-  page.sum.replaceChildren(name, make("span", { className: "line", textContent: line }), ...answer, ...marked(cell));
+  page.sum.replaceChildren(name, lined, ...answer, ...marked(cell));
   say(spoken(`${letter(step)} ${place}: ${line}${result}`));
 }
 
@@ -203,7 +206,8 @@ const question = () => [page.guess, makeButton("check", answer), makeButton("sho
 
 export function answer() {
   if (page.guess.value.trim() === "") return reveal();
-  page.verdict.textContent = judge(page.guess.value, state.numbers[current().first + state.at.cell], digits());
+  const value = state.numbers[current().first + state.at.cell];
+  page.verdict.textContent = judge(page.guess.value, value, digits());
   if (page.verdict.textContent.startsWith("R")) reveal(); // right, or but for rounding
 }
 

@@ -2,14 +2,14 @@
 
 import { lossAlong } from "./arithmetic.js";
 import { edit } from "./numbers.js";
-import { between, make, page, upTo } from "./page.js";
+import { between, make, page, picture, room, upTo } from "./page.js";
 import { current, gradientOf, isHidden, numberOf, parameterOf, state, stepNamed, valuesOf } from "./state.js";
 import { isNew, letter, whereabouts, word } from "./trace.js";
 import { drawTraining, makeTraining } from "./training.js";
 import { escaped, typeset, written, writtenAsGiven } from "./words.js";
 
 const LEAST = 120; // pixels; with less room there is no strip
-export const room = free => free >= LEAST || innerWidth <= 700; // a narrow page scrolls
+export const isRoom = free => free >= LEAST || innerWidth <= 700; // a narrow page scrolls
 
 export function makeStrip() {
   page.arcs = make("section", { className: "arcs", aria: { label: "who looks at whom" } });
@@ -50,31 +50,35 @@ function arcs() {
 const ROW = 34, FROM = 58, TO = 142;
 
 function lines(step, g, weights) {
-  const [G, I, J] = step.shape, y = i => ROW * (i + 0.6);
-  const says = text => escaped(text.length > 7 ? `${text.slice(0, 6)}…` : text);
-  const left = upTo(I).map(i => `<text x="${FROM - 6}" y="${y(i) + 5}" text-anchor="end">${says(word(step.rows, I, g, G, i))}</text>`);
-  const right = upTo(J).map(j => `<text x="${TO + 6}" y="${y(j) + 5}">${says(word(step.columns, J, g, G, j))}</text>`);
-  const middle = (FROM + TO) / 2, line = (weight, k) => {
-    const i = Math.floor(k / J), j = k % J, width = (0.3 + 11 * weight).toFixed(2);
-    if (!(weight > 0)) return "";
-    return `<path d="M${FROM} ${y(i)}C${middle} ${y(i)} ${middle} ${y(j)} ${TO} ${y(j)}" stroke-width="${width}" ` +
-      `opacity="${(0.25 + 0.7 * weight).toFixed(2)}"/>`;
+  const [G, I, J] = step.shape, y = i => ROW * (i + 0.6), middle = (FROM + TO) / 2;
+  const text = (words, x, side, i) => // I = J here: the sentence looks at itself
+    `<text x="${x}" y="${y(i) + 5}" text-anchor="${side}">${brief(word(words, I, g, G, i))}</text>`;
+  const left = upTo(I).map(i => text(step.rows, FROM - 6, "end", i));
+  const right = upTo(J).map(j => text(step.columns, TO + 6, "start", j));
+  const line = (weight, k) => {
+    const i = Math.floor(k / J), j = k % J, way = `${middle} ${y(i)} ${middle} ${y(j)} ${TO} ${y(j)}`;
+    const width = (0.3 + 11 * weight).toFixed(2), opacity = (0.25 + 0.7 * weight).toFixed(2);
+    const look = `stroke-width="${width}" opacity="${opacity}"`;
+    return weight > 0 ? `<path d="M${FROM} ${y(i)}C${way}" ${look}/>` : "";
   };
   const drawn = [...weights.map(line), ...left, ...right].join("");
-  return `<svg viewBox="0 0 200 ${ROW * (I + 0.2)}" role="img" aria-label="${escaped(weightsSaid(step, g, weights))}">${drawn}</svg>`;
+  return picture(200, ROW * (I + 0.2), weightsSaid(step, g, weights), drawn);
 }
+
+const brief = text => escaped(text.length > 7 ? `${text.slice(0, 6)}…` : text);
 
 function weightsSaid(step, g, weights) {
   const [G, I, J] = step.shape;
   return upTo(I).map(i => {
     const row = weights.slice(i * J, (i + 1) * J), j = row.indexOf(Math.max(...row));
-    return `${word(step.rows, I, g, G, i)} looks most at ${word(step.columns, J, g, G, j)}: ${written(row[j], 2)}`;
+    const [query, key] = [word(step.rows, I, g, G, i), word(step.columns, J, g, G, j)];
+    return `${query} looks most at ${key}: ${written(row[j], 2)}`;
   }).join(", ");
 }
 
 // The loss along the touched number
 
-const WIDE = 300, HIGH = 120, POINTS = 49, REACH = 2;
+const POINTS = 49, REACH = 2;
 let scale; // of the picture that is shown: from its letters to its pixels and back
 
 const touchedStep = () => state.steps[state.home[state.touched]];
@@ -99,27 +103,33 @@ function curve() {
 }
 
 function drawCurve() {
-  const { values, losses } = curve(), here = state.numbers[state.touched], loss = numberOf("loss");
-  const finite = [...losses, loss].filter(Number.isFinite);
-  if (!Number.isFinite(here + loss)) return void (page.curve.innerHTML = "");
-  const low = Math.min(...finite), high = Math.max(...finite);
-  const [first, last] = [values[0], values.at(-1)], span = high - low || 1;
-  scale = { first, last };
-  const x = w => WIDE * (w - first) / (last - first), y = L => 10 + (HIGH - 20) * (high - L) / span;
-  const slope = gradientOf(state.touched), hidden = isHidden() && parameterOf(current(), state.at.cell) === state.touched;
-  const reach = 0.3 * (last - first), across = w => `${x(w).toFixed(1)} ${y(loss + slope * (w - here)).toFixed(1)}`;
-  const tangent = hidden ? "" : `<path class="tangent" d="M${across(here - reach)}L${across(here + reach)}"/>`;
-  const points = values.map((w, i) => `${x(w).toFixed(1)},${y(losses[i]).toFixed(1)}`).join(" ");
-  const name = nameOf(state.touched), gradient = hidden ? "?" : written(slope, 3);
-  const says = `the loss along ${name.letter} ${name.place}; the tangent at ${writtenAsGiven(here)} has the slope ${gradient}`;
-  page.curve.innerHTML = `<svg viewBox="0 0 ${WIDE} ${HIGH}" role="img" aria-label="${escaped(says)}">` +
-    `<polyline class="loss" points="${points}"/>${tangent}<circle class="dot" cx="${x(here)}" cy="${y(loss)}" r="6"/></svg>`;
-  page.along.innerHTML = `<i>L</i> = <b>${written(loss, 3)}</b> along ${typeset(name.letter)} <small>${escaped(name.place)}</small> = ` +
-    `<b>${writtenAsGiven(here)}</b>, slope <b class="slope">${gradient}</b>`;
-  Object.assign(page.drag, { min: first, max: last });
-  page.drag.value = here;
+  const here = state.numbers[state.touched], loss = numberOf("loss"), slope = gradientOf(state.touched);
+  const unsaid = isHidden() && parameterOf(current(), state.at.cell) === state.touched;
+  const name = nameOf(state.touched), gradient = unsaid ? "?" : written(slope, 3), now = writtenAsGiven(here);
+  page.along.innerHTML = `<i>L</i> = <b>${written(loss, 3)}</b> along ${typeset(name.letter)} ` +
+    `<small>${escaped(name.place)}</small> = <b>${now}</b>, slope <b class="slope">${gradient}</b>`;
   page.drag.setAttribute("aria-label", `${name.letter} ${name.place}`);
-  page.drag.setAttribute("aria-valuetext", `${writtenAsGiven(here)}, loss ${written(loss, 3)}, slope ${gradient}`);
+  page.drag.setAttribute("aria-valuetext", `${now}, loss ${written(loss, 3)}, slope ${gradient}`);
+  const says = `the loss along ${name.letter} ${name.place}; the tangent at ${now} has the slope ${gradient}`;
+  const finite = Number.isFinite(here + loss + slope);
+  page.curve.innerHTML = finite ? curveWithTangent(here, loss, unsaid ? undefined : slope, says) : "";
+}
+
+function curveWithTangent(here, loss, slope, says) {
+  const { values, losses } = curve(), first = values[0], last = values.at(-1);
+  const [wide, high] = room(page.curve), finite = [...losses, loss].filter(Number.isFinite);
+  const low = Math.min(...finite), top = Math.max(...finite);
+  scale = { first, last };
+  Object.assign(page.drag, { min: first, max: last, value: here });
+  const x = w => wide * (w - first) / (last - first);
+  const y = L => 10 + (high - 20) * (top - L) / (top - low || 1);
+  const place = (w, L) => `${x(w).toFixed(1)},${y(L).toFixed(1)}`, reach = 0.3 * (last - first);
+  const end = w => place(w, loss + slope * (w - here));
+  const tangent = `<path class="tangent" d="M${end(here - reach)}L${end(here + reach)}"/>`;
+  const there = values.flatMap((w, i) => (Number.isFinite(losses[i]) ? [place(w, losses[i])] : []));
+  const dot = `<circle class="dot" cx="${x(here)}" cy="${y(loss)}" r="6"/>`;
+  const drawn = `<polyline class="loss" points="${there.join(" ")}"/>${slope === undefined ? "" : tangent}${dot}`;
+  return picture(wide, high, says, drawn);
 }
 
 function drag(value) {
@@ -129,6 +139,6 @@ function drag(value) {
 function dragOnCurve(event) {
   if (!(event.buttons & 1)) return;
   event.preventDefault();
-  const { left, width } = page.curve.firstChild.getBoundingClientRect(), share = (event.clientX - left) / width;
+  const { left, width } = page.curve.getBoundingClientRect(), share = (event.clientX - left) / width;
   drag(scale.first + between(0, share, 1) * (scale.last - scale.first));
 }

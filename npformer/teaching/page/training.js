@@ -2,8 +2,8 @@
 
 import { calculate, trained } from "./arithmetic.js";
 import { recalculate } from "./numbers.js";
-import { between, group, make, makeButton, makeSelect, page } from "./page.js";
-import { show, state, stepNamed, numberOf } from "./state.js";
+import { between, group, make, makeButton, makeSelect, page, picture, room } from "./page.js";
+import { current, numberOf, state, stepNamed } from "./state.js";
 import { showStep } from "./step.js";
 import { homes, stepsOf } from "./trace.js";
 import { written } from "./words.js";
@@ -50,15 +50,15 @@ export function openTraining(now) {
 }
 
 export function choose(update, rate) {
-  const kept = new Map(state.steps.map(step => [step.name, step.given])), { name } = state.steps[state.at.step];
+  const before = new Map(state.steps.map(step => [step.name, step.given])), { name } = current();
   Object.assign(state, { update, rate });
   state.steps = stepsOf(state.data, update);
   state.home = homes(state.steps);
   state.original = givens();
-  for (const step of state.steps) if (step.given && kept.has(step.name)) step.given = kept.get(step.name);
+  for (const step of state.steps) if (step.given) step.given = before.get(step.name) ?? step.given;
   stepNamed("eta").given = [rate];
-  const there = state.steps.findIndex(step => step.name === name);
-  Object.assign(state.at, there < 0 ? { step: state.steps.indexOf(stepNamed("eta")), cell: 0 } : { step: there });
+  const there = stepNamed(name);
+  Object.assign(state.at, there ? {} : { cell: 0 }, { step: state.steps.indexOf(there ?? stepNamed("eta")) });
   page.redraw();
   state.numbers = calculate(state.steps, state.decimals);
   begin(state.training.now);
@@ -66,8 +66,8 @@ export function choose(update, rate) {
 }
 
 export function makeTraining() {
-  const rates = RATES.map(rate => [String(rate), `η = ${rate}`]);
-  page.rate = makeSelect("learning rate", rates, String(state.rate), value => choose(state.update, Number(value)));
+  const rates = RATES.map(rate => [String(rate), `η = ${rate}`]), rate = String(state.rate);
+  page.rate = makeSelect("learning rate", rates, rate, value => choose(state.update, Number(value)));
   const updates = [["sgd", "SGD"], ["adam", "Adam"]];
   page.update = makeSelect("update", updates, state.update, value => choose(value, state.rate));
   page.when = make("input", { type: "range", min: 0, value: 0, title: "which step of the training is open" });
@@ -75,19 +75,18 @@ export function makeTraining() {
   page.when.addEventListener("input", () => openTraining(Number(page.when.value)));
   page.fall = make("div", { className: "picture" });
   page.fallen = make("p", { className: "says", role: "status" });
-  const steps = [1, 10, 100].map(count => {
-    const key = { 1: "t", 10: "x", 100: "c" }[count], label = `${count} ${count > 1 ? "steps" : "step"} of training`;
-    return makeButton(count === 1 ? "1 step T" : `${count} ${key.toUpperCase()}`, () => train(count), {
-      title: `${label} (${key})`, aria: { keyshortcuts: key, label: `${count === 1 ? "1 step T" : `${count} ${key.toUpperCase()}`}: ${label}` },
-    });
-  });
-  const title = "back to the first step of training (b)";
-  page.again = makeButton("back B", () => openTraining(0), { title, aria: { keyshortcuts: "b", label: "back B: to the start of the training" } });
+  const takes = (count, key) => {
+    const text = `${count}${count > 1 ? "" : " step"} ${key.toUpperCase()}`;
+    const says = `${text}: ${count} of training`;
+    const aria = { keyshortcuts: key, label: says };
+    return makeButton(text, () => train(count), { title: `${says} (${key})`, aria });
+  };
+  const steps = [takes(1, "t"), takes(10, "x"), takes(100, "c")], aria = { keyshortcuts: "b" };
+  const label = "back B: to the start of the training";
+  page.again = makeButton("back B", () => openTraining(0), { title: label, aria: { ...aria, label } });
   const buttons = group("steps of training", ...steps, page.again, page.update, page.rate);
   return [page.fallen, page.fall, page.when, buttons];
 }
-
-const STEPS_WIDE = 300, STEPS_HIGH = 110;
 
 export function drawTraining() {
   const { losses, now } = state.training, last = losses.length - 1;
@@ -105,10 +104,13 @@ export function drawTraining() {
 
 // The loss by steps; above three times the first one it leaves the picture.
 function fallOf(losses, now) {
-  const top = between(1e-9, Math.max(...losses.filter(Number.isFinite)), 3 * losses[0]), n = Math.max(losses.length - 1, 1);
-  const x = k => 8 + (STEPS_WIDE - 16) * k / n, y = loss => STEPS_HIGH - 6 - (STEPS_HIGH - 14) * Math.min(Number.isFinite(loss) ? loss / top : 9, 1.1);
+  const [wide, high] = room(page.fall), n = Math.max(losses.length - 1, 1);
+  const top = between(1e-9, Math.max(...losses.filter(Number.isFinite)), 3 * losses[0]);
+  const share = loss => (Number.isFinite(loss) ? Math.min(loss / top, 1.1) : 1.1);
+  const x = k => 8 + (wide - 16) * k / n, y = loss => high - 6 - (high - 14) * share(loss);
   const points = losses.map((loss, k) => `${x(k).toFixed(1)},${y(loss).toFixed(1)}`).join(" ");
+  const axis = `<path class="axis" d="M4 ${high - 6}H${wide}M8 0V${high}"/>`;
+  const dot = `<circle class="dot" cx="${x(now)}" cy="${y(losses[now])}" r="5"/>`;
   const says = `the loss after each of ${losses.length - 1} steps of training, now at step ${now}`;
-  return `<svg viewBox="0 0 ${STEPS_WIDE} ${STEPS_HIGH}" role="img" aria-label="${says}"><path class="axis" d="M4 ${STEPS_HIGH - 6}H${STEPS_WIDE}M8 0V${STEPS_HIGH}"/>` +
-    `<polyline class="loss" points="${points}"/><circle class="dot" cx="${x(now)}" cy="${y(losses[now])}" r="5"/></svg>`;
+  return picture(wide, high, says, `${axis}<polyline class="loss" points="${points}"/>${dot}`);
 }

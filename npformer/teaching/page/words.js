@@ -46,7 +46,7 @@ export function arithmetic(recipe, write, place = "first") {
     return text.startsWith("−") && place !== "first" ? `(${text})` : text;
   }
   const [operation, a, b] = recipe, part = (some, where) => arithmetic(some, write, where);
-  const all = (where, between) => recipe.slice(1).map((term, i) => part(term, i ? where : "first")).join(between);
+  const all = (where, sign) => recipe.slice(1).map((term, i) => part(term, i ? where : "first")).join(sign);
   const ways = {
     number: () => b,
     "+": () => bracket(all("term", " + "), "taken", "factor", "below"),
@@ -82,8 +82,10 @@ const SPOKEN = {
   "·": "times", "/": "divided by", "−": "minus", "²": "squared", "√": "the root of", "=": "equals",
   "^": "to the power of", "′": "new", "∞": "infinity",
 };
-export const spoken = text =>
-  text.replace(/[·/−²√=^′∞]/g, sign => ` ${SPOKEN[sign]} `).replace(/ +/g, " ").replace(/ ?([(),]) ?/g, "$1 ");
+export function spoken(text) {
+  const words = text.replace(/[·/−²√=^′∞]/g, sign => ` ${SPOKEN[sign]} `);
+  return words.replace(/ +/g, " ").replace(/ ?([),]) ?/g, "$1 ").replace(/ ?\( ?/g, " (").trim();
+}
 
 export const escaped = text => text.replace(/[<>&"]/g, sign => `&#${sign.charCodeAt(0)};`);
 
