@@ -139,8 +139,9 @@ def _page(title: str, data: dict[str, Any]) -> str:
 
 
 def joined(scripts: Sequence[str]) -> str:
-    """Modules as one: without what they import from each other, and nothing exported."""
-    without = (re.sub(r"^import [^;]*;\n", "", script, flags=re.MULTILINE) for script in scripts)
+    """Modules as one: without what they import from each other, types included, and nothing exported."""
+    imported = re.compile(r"^(import [^;]*;|/\*\* @typedef \{import.*)\n", re.MULTILINE)
+    without = (imported.sub("", script) for script in scripts)
     return "\n".join(re.sub(r"^export ", "", script, flags=re.MULTILINE) for script in without)
 
 
@@ -166,8 +167,10 @@ def _data(trace: Trace, at: str | None, marks: Sequence[Mark]) -> dict[str, Any]
     before = [step.name for step in trace.steps].index("eta")
     updates, looks = {}, dict[Any, int]()
     for update in UPDATES:
-        steps = lines(plan_of(trace.example, update))[before:]
-        updates[update] = [_step(step, looks) for step in steps if not step.section.startswith(AGAIN)]
+        eta, *steps = lines(plan_of(trace.example, update))[before:]
+        steps = [step for step in steps if not step.section.startswith(AGAIN)]
+        eta = eta._replace(value=trace.named["eta"].value)
+        updates[update] = [_step(step, looks) for step in (eta, *steps)]
     again = [step for step in trace.steps if step.section.startswith(AGAIN)]
     steps_before = [_step(step, looks) for step in trace.steps[:before]]
     return {
@@ -176,7 +179,6 @@ def _data(trace: Trace, at: str | None, marks: Sequence[Mark]) -> dict[str, Any]
         "places": PLACES,
         "named": _is_like_a_worksheet(trace.example),
         "norm": trace.example.config.norm,
-        "rate": float(trace.named["eta"].value),
         "update": trace.update,
         "steps": steps_before,
         "looks": [_look(*look) for look in looks],

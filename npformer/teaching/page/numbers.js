@@ -33,7 +33,7 @@ export function edit(cell, value) {
 export function reset() {
   state.steps.forEach((step, k) => { if (step.given) step.given = state.original[k].slice(); });
   page.name.value = "";
-  state.rate = state.data.rate;
+  state.rate = stepNamed("eta").given[0];
   recalculate();
   begin(0);
 }

@@ -13,9 +13,9 @@ import { homes, stepsOf } from "./trace.js";
 import { begin, choose, openTraining, train } from "./training.js";
 
 export function start(root, data) {
-  Object.assign(state, { data, decimals: data.decimals, update: data.update, rate: data.rate });
+  Object.assign(state, { data, decimals: data.decimals, update: data.update });
   state.steps = stepsOf(data, data.update);
-  stepNamed("eta").given = [data.rate];
+  state.rate = stepNamed("eta").given[0];
   state.original = state.steps.map(step => step.given?.slice());
   state.home = homes(state.steps);
   state.numbers = calculate(state.steps, state.decimals);

@@ -22,8 +22,8 @@ export function showStep() {
   // Long sums get two lines, for the whole step: nothing moves from cell to cell.
   const lengths = (step.recipes ?? []).map(recipe => arithmetic(recipe, write).length);
   page.sum.classList.toggle("long", Math.max(0, ...lengths) > 100);
-  fit();
   showCell();
+  fit();
 }
 
 function showEquation(step) {
@@ -82,23 +82,28 @@ function box(cell, role) {
 const cellOf = mark => state.steps.find(step => step.name === mark.station).first + mark.cell;
 
 // The largest letters with which all tables are on the screen: 28 pixels where that is 1280 × 720. What they
-// leave free below is the live strip's.
+// leave free below is the live strip's, and it may take a seventh of their size for it.
 export function fit() {
-  const { stage, root } = page, screen = Math.min(innerHeight / 720, innerWidth / 1280);
+  const { root, stage, strip } = page, screen = Math.min(innerHeight / 720, innerWidth / 1280);
   root.style.setProperty("--tables", "minmax(0, 1fr)");
   root.style.setProperty("--live", "0");
-  page.strip.hidden = true;
+  strip.hidden = true;
   const fits = () => stage.scrollHeight <= stage.clientHeight && stage.scrollWidth <= stage.clientWidth;
   let pixels = Math.round(28 * Math.max(1, screen));
   do stage.style.fontSize = `${pixels}px`; while (!fits() && --pixels > 12);
-  const top = stage.getBoundingClientRect().top;
-  const used = Math.max(...[...stage.children].map(child => child.getBoundingClientRect().bottom - top)) + 4;
-  page.strip.hidden = !show.live || !isRoom(stage.clientHeight - used);
-  if (!page.strip.hidden) {
-    root.style.setProperty("--tables", `${Math.ceil(used)}px`);
-    root.style.setProperty("--live", "minmax(0, 1fr)");
-  }
+  if (!show.live) return;
+  const large = pixels, free = () => stage.clientHeight - used(stage);
+  while (!isRoom(free()) && pixels > large * 6 / 7) stage.style.fontSize = `${--pixels}px`;
+  strip.hidden = !isRoom(free());
+  if (strip.hidden) return void (stage.style.fontSize = `${large}px`);
+  root.style.setProperty("--tables", `${Math.ceil(used(stage))}px`);
+  root.style.setProperty("--live", "minmax(0, 1fr)");
   drawStrip();
+}
+
+function used(stage) {
+  const { top } = stage.getBoundingClientRect();
+  return Math.max(...[...stage.children].map(child => child.getBoundingClientRect().bottom - top)) + 4;
 }
 
 export function showCell() {

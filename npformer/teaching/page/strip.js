@@ -3,7 +3,8 @@
 import { lossAlong } from "./arithmetic.js";
 import { edit } from "./numbers.js";
 import { between, make, page, picture, room, upTo } from "./page.js";
-import { current, gradientOf, isHidden, numberOf, parameterOf, state, stepNamed, valuesOf } from "./state.js";
+import { current, gradientOf, isHidden, numberOf, parameterOf } from "./state.js";
+import { state, stepNamed, valuesOf } from "./state.js";
 import { isNew, letter, whereabouts, word } from "./trace.js";
 import { drawTraining, makeTraining } from "./training.js";
 import { escaped, typeset, written, writtenAsGiven } from "./words.js";
@@ -128,8 +129,8 @@ function curveWithTangent(here, loss, slope, says) {
   const tangent = `<path class="tangent" d="M${end(here - reach)}L${end(here + reach)}"/>`;
   const there = values.flatMap((w, i) => (Number.isFinite(losses[i]) ? [place(w, losses[i])] : []));
   const dot = `<circle class="dot" cx="${x(here)}" cy="${y(loss)}" r="6"/>`;
-  const drawn = `<polyline class="loss" points="${there.join(" ")}"/>${slope === undefined ? "" : tangent}${dot}`;
-  return picture(wide, high, says, drawn);
+  const line = `<polyline class="loss" points="${there.join(" ")}"/>`;
+  return picture(wide, high, says, `${line}${slope === undefined ? "" : tangent}${dot}`);
 }
 
 function drag(value) {
