@@ -161,7 +161,9 @@ def _add_play(commands: Commands) -> None:
     command.add_argument("--at", metavar="STEP", help='where to open: "ffn.z", or "ffn.z,8" for its cell 8')
     several = "another block; may be given several times"
     command.add_argument("--variant", action="append", default=[], choices=tuple(VARIANTS), help=several)
-    command.add_argument("--update", choices=UPDATES, default="sgd", help="how it is trained; sgd unless given")
+    command.add_argument(
+        "--update", choices=UPDATES, default="sgd", help="how it is trained; sgd unless given"
+    )
     _add_decimals(command, f"; with a name it is {DECIMALS} unless given")
     command.set_defaults(run=_play)
 

@@ -161,9 +161,9 @@ def _forward(section: Section, take: Take, plan: Plan, cells: Cells) -> None:
     x = _words_and_positions_forward(section, take, plan, cells)
     if plan.config.norm == "post":
         a = _attention_forward(section, take, plan, "x", x)
-        h = _add_and_norm_forward(section, take, plan, POST_1, x, a)
+        h = _add_and_norm(section, take, plan, POST_1, x, a)
         f = _ffn_forward(section, take, plan, "h", h)
-        y = _add_and_norm_forward(section, take, plan, POST_2, h, f)
+        y = _add_and_norm(section, take, plan, POST_2, h, f)
     else:
         u = _norm_forward(section("First norm"), take, plan, PRE_1, x)
         a = _attention_forward(section, take, plan, "u", u)
@@ -200,6 +200,15 @@ def _words_and_positions_forward(section: Section, take: Take, plan: Plan, cells
     return write("x", "x = embedding + PE", embedding + table, "sec. 3.5")
 
 
+def _words_and_positions_backward(section: Section, plan: Plan, c: Cells) -> None:
+    write = section("Back to the words")
+    absent = number(0.0, "0, since this word does not stand in the sentence")
+    dE = np.full(c["E"].shape, absent)
+    for word in set(plan.ids):  # a word that stands twice gets both
+        dE[word] = c["d_x"][np.array(plan.ids) == word].sum(axis=0) * root(plan.config.d_model)
+    write("d_E", "dE[word] = √d_model · Σ over its places of dx", dE)
+
+
 def _positions(write: Write, plan: Plan) -> Array:
     n, d_model = len(plan.tokens), plan.config.d_model
     pos = terms(number, np.arange(n)[:, None] % (n // plan.sentences))  # (n, 1), from 0 in each sentence
@@ -208,15 +217,6 @@ def _positions(write: Write, plan: Plan) -> Array:
     angles = write("angles", "angle = pos / 10000^(2i/d_model)", angles, "sec. 3.5")
     table = np.stack([each("sin", angles), each("cos", angles)], axis=-1).reshape(n, d_model)
     return write("table", "PE(pos, 2i) = sin(angle), PE(pos, 2i+1) = cos(angle)", table, "sec. 3.5")
-
-
-def _words_and_positions_backward(section: Section, plan: Plan, c: Cells) -> None:
-    write = section("Back to the words")
-    absent = number(0.0, "0, since this word does not stand in the sentence")
-    dE = np.full(c["E"].shape, absent)
-    for word in set(plan.ids):  # a word that stands twice gets both
-        dE[word] = c["d_x"][np.array(plan.ids) == word].sum(axis=0) * root(plan.config.d_model)
-    write("d_E", "dE[word] = √d_model · Σ over its places of dx", dE)
 
 
 def _attention_forward(section: Section, take: Take, plan: Plan, x: str, entered: Array) -> Array:
@@ -228,28 +228,9 @@ def _attention_forward(section: Section, take: Take, plan: Plan, x: str, entered
     )  # each (n_heads, n, d_k)
     scores = Q @ K.mT / root(Q.shape[-1])  # (n_heads, n, n)
     scores = write("attention.scores", "scores = Q Kᵀ / √d_k, head by head", scores, "eq. 1")
-    weights = _softmax_forward(write, "masked" if plan.causal else "scores", _masked(write, scores, plan))
+    weights = _softmax(write, "masked" if plan.causal else "scores", _masked(write, scores, plan))
     heads = write("attention.heads", "heads = weights V, head by head", weights @ V, "eq. 1")
     return write("a", "a = Concat(heads) W_O", _joined(heads, plan) @ W_O, "sec. 3.2.2")  # (n, d_model)
-
-
-def _masked(write: Write, scores: Array, plan: Plan) -> Array:
-    if not plan.causal:
-        return scores
-    later = np.triu(np.ones(scores.shape[-2:], dtype=bool), k=1)
-    masked = np.where(later, np.array(Term(("hidden",)), object), scores)
-    return write(
-        "attention.masked", "masked = scores, and −∞ where the key comes later", masked, "sec. 3.2.3"
-    )
-
-
-def _softmax_forward(write: Write, letter: str, scores: Array) -> Array:
-    """The largest score of a row is taken away first: the weights stay, and no e^score is too large."""
-    largest = write("attention.max", f"max = row maximum of {letter}", row_max(scores))  # (n_heads, n, 1)
-    shifted = write("attention.shifted", f"shifted = {letter} − max", scores - largest)
-    exp = write("attention.exp", "exp = e^shifted", each("exp", shifted))
-    weights = exp / exp.sum(axis=-1, keepdims=True)
-    return write("attention.weights", "weights = softmax(scores) = exp / row sum of exp", weights, "eq. 1")
 
 
 def _attention_backward(section: Section, plan: Plan, c: Cells, x: str, out: str, past: str) -> None:
@@ -278,6 +259,25 @@ def _attention_backward(section: Section, plan: Plan, c: Cells, x: str, out: str
     write(f"d_{x}", equation, dx)
 
 
+def _masked(write: Write, scores: Array, plan: Plan) -> Array:
+    if not plan.causal:
+        return scores
+    later = np.triu(np.ones(scores.shape[-2:], dtype=bool), k=1)
+    masked = np.where(later, np.array(Term(("hidden",)), object), scores)
+    return write(
+        "attention.masked", "masked = scores, and −∞ where the key comes later", masked, "sec. 3.2.3"
+    )
+
+
+def _softmax(write: Write, letter: str, scores: Array) -> Array:
+    """The largest score of a row is taken away first: the weights stay, and no e^score is too large."""
+    largest = write("attention.max", f"max = row maximum of {letter}", row_max(scores))  # (n_heads, n, 1)
+    shifted = write("attention.shifted", f"shifted = {letter} − max", scores - largest)
+    exp = write("attention.exp", "exp = e^shifted", each("exp", shifted))
+    weights = exp / exp.sum(axis=-1, keepdims=True)
+    return write("attention.weights", "weights = softmax(scores) = exp / row sum of exp", weights, "eq. 1")
+
+
 def _cut(a: Array, plan: Plan) -> Array:
     B, n_heads = plan.sentences, plan.config.n_heads
     a = a.reshape(B, len(a) // B, n_heads, -1).swapaxes(1, 2)  # (B, n_heads, n, d_k)
@@ -303,7 +303,7 @@ POST_1, POST_2 = _Norm("norm_1", "s", "h", "x", "a"), _Norm("norm_2", "t", "y", 
 PRE_1, PRE_2 = _Norm("norm_1", "x", "u", "h"), _Norm("norm_2", "h", "g", "y")
 
 
-def _add_and_norm_forward(
+def _add_and_norm(
     section: Section, take: Take, plan: Plan, norm: _Norm, past: Array, sublayer: Array
 ) -> Array:
     write = section("First add & norm" if norm is POST_1 else "Second add & norm")
@@ -316,26 +316,10 @@ def _norm_forward(write: Write, take: Take, plan: Plan, norm: _Norm, entered: Ar
     gamma, *beta = take(write, *(f"{name}.{part}" for part in parts))
     if sublayer:
         entered = write(letter, f"{letter} = {past} + {sublayer}", entered, "sec. 3.1")
-    x_hat = (_rms_forward if plan.rms else _standardized)(write, name, letter, entered, plan.config.eps)
+    x_hat = (_divided_by_rms if plan.rms else _standardized)(write, name, letter, entered, plan.config.eps)
     if plan.rms:
         return write(out, f"{out} = gamma ⊙ x_hat", gamma * x_hat)
     return write(out, f"{out} = gamma ⊙ x_hat + beta", gamma * x_hat + beta[0], "sec. 3.1")
-
-
-def _standardized(write: Write, name: str, letter: str, entered: Array, eps: float) -> Array:
-    mean = write(f"{name}.mean", f"mean = row mean of {letter}", row_mean(entered))  # (n, 1)
-    centred = write(f"{name}.centred", f"centred = {letter} − mean", entered - mean)
-    variance = row_mean(each("square", centred))  # (n, 1)
-    variance = write(f"{name}.variance", "variance = row mean of centred²", variance)
-    std = write(f"{name}.std", "std = √(variance + ε)", each("sqrt", variance + number(eps)))
-    return write(f"{name}.x_hat", "x_hat = centred / std", centred / std)
-
-
-def _rms_forward(write: Write, name: str, letter: str, entered: Array, eps: float) -> Array:
-    square = row_mean(each("square", entered))  # (n, 1)
-    square = write(f"{name}.mean_square", f"mean_square = row mean of {letter}²", square)
-    rms = write(f"{name}.rms", "rms = √(mean_square + ε)", each("sqrt", square + number(eps)))
-    return write(f"{name}.x_hat", f"x_hat = {letter} / rms", entered / rms)
 
 
 def _norm_backward(write: Write, plan: Plan, c: Cells, norm: _Norm) -> None:
@@ -356,6 +340,22 @@ def _norm_backward(write: Write, plan: Plan, c: Cells, norm: _Norm) -> None:
     if not sublayer:
         dentered, equation = c[f"d_{past}"] + dentered, f"d{past} + {equation}"
     write(f"d_{letter}", f"d{letter} = {equation}", dentered)
+
+
+def _standardized(write: Write, name: str, letter: str, entered: Array, eps: float) -> Array:
+    mean = write(f"{name}.mean", f"mean = row mean of {letter}", row_mean(entered))  # (n, 1)
+    centred = write(f"{name}.centred", f"centred = {letter} − mean", entered - mean)
+    variance = row_mean(each("square", centred))  # (n, 1)
+    variance = write(f"{name}.variance", "variance = row mean of centred²", variance)
+    std = write(f"{name}.std", "std = √(variance + ε)", each("sqrt", variance + number(eps)))
+    return write(f"{name}.x_hat", "x_hat = centred / std", centred / std)
+
+
+def _divided_by_rms(write: Write, name: str, letter: str, entered: Array, eps: float) -> Array:
+    square = row_mean(each("square", entered))  # (n, 1)
+    square = write(f"{name}.mean_square", f"mean_square = row mean of {letter}²", square)
+    rms = write(f"{name}.rms", "rms = √(mean_square + ε)", each("sqrt", square + number(eps)))
+    return write(f"{name}.x_hat", f"x_hat = {letter} / rms", entered / rms)
 
 
 def _ffn_forward(section: Section, take: Take, plan: Plan, x: str, entered: Array) -> Array:

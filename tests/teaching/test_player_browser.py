@@ -68,23 +68,36 @@ def arithmetic(page):
 # --- from start to end ----------------------------------------------------------------------------
 
 
-def test_the_keys_lead_from_the_first_cell_to_the_last_and_back(opened):
+PRESS_THROUGH = """presses => {
+    const place = () => [player.steps[player.at.step].name, player.at.cell], seen = [place()];
+    const start = performance.now();
+    for (let i = 0; i < presses; i++) {
+        document.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
+        document.body.getBoundingClientRect();
+        seen.push(place());
+    }
+    return [seen, (performance.now() - start) / presses];
+}"""
+
+
+def test_the_keys_lead_from_the_first_cell_to_the_last_and_back_sixty_a_second(opened):
+    """All of them, each laid out before the next, in less than a sixtieth of a second on average.
+
+    Three tries: another program may have had the processor.
+    """
     page = opened()
-    press(page, "Home")
-    page.evaluate("""() => {
-        const place = () => [player.steps[player.at.step].name, player.at.cell];
-        window.seen = [place()];
-        document.addEventListener("keydown", () => seen.push(place())); // after the player's own
-    }""")
-    for _ in range(STOPS - 1):
-        press(page, "ArrowRight")
-    seen = [tuple(place) for place in page.evaluate("seen")]
     expected = [
         (step.name, cell)
         for step in TRACE.steps
         for cell in range(1 if step.equation == GIVEN else step.value.size)
     ]
-    assert seen == expected and len(seen) == STOPS
+    times = []
+    while not times or (times[-1] >= 1000 / 60 and len(times) < 3):
+        press(page, "Home")
+        seen, each = page.evaluate(PRESS_THROUGH, STOPS - 1)
+        times.append(each)
+        assert [tuple(place) for place in seen] == expected
+    assert times[-1] < 1000 / 60
     press(page, "ArrowRight")
     assert where(page) == ("new_loss", 0), "the end is the end"
     for _ in range(17):
@@ -128,27 +141,6 @@ def test_buttons_do_what_keys_do(opened):
     assert where(page) == ("ffn.W_1", 0)
     page.locator(".chips button", has_text="hidden").click()
     assert where(page) == ("ffn.hidden", 0)
-
-
-PRESS_THROUGH = """presses => {
-    player.open("E");
-    const start = performance.now();
-    for (let i = 0; i < presses; i++) {
-        document.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
-        document.body.getBoundingClientRect();
-    }
-    return (performance.now() - start) / presses;
-}"""
-
-
-def test_sixty_presses_a_second_do_not_lag(opened):
-    """All of them, each laid out before the next, in less than a sixtieth of a second on average.
-
-    Three tries: another program may have had the processor.
-    """
-    page = opened()
-    assert any(page.evaluate(PRESS_THROUGH, STOPS - 1) < 1000 / 60 for _ in range(3))
-    assert where(page) == ("new_loss", 0)
 
 
 # --- what stands on the page ----------------------------------------------------------------------

@@ -9,8 +9,11 @@ import { isNew, letter, whereabouts, word } from "./trace.js";
 import { drawTraining, makeTraining } from "./training.js";
 import { escaped, typeset, written, writtenAsGiven } from "./words.js";
 
-const LEAST = 120; // pixels; with less room there is no strip
-export const isRoom = free => free >= LEAST || innerWidth <= 700; // a narrow page scrolls
+const LEAST = 7.5; // times the size of its letters; with less room there is no strip
+export function isRoom(free) {
+  const letters = parseFloat(getComputedStyle(page.root).fontSize);
+  return free >= LEAST * letters || innerWidth <= 700; // a narrow page scrolls
+}
 
 export function makeStrip() {
   page.arcs = make("section", { className: "arcs", aria: { label: "who looks at whom" } });
