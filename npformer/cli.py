@@ -25,13 +25,13 @@ from npformer.published.stories import fetch_stories
 from npformer.teaching.browser import IN_BROWSER
 from npformer.teaching.handout import FOLDER, write_lessons
 from npformer.teaching.player import play
-from npformer.teaching.worked_example import MOST_DECIMALS, Trace, worked_example
+from npformer.teaching.worked_example import MOST_DECIMALS, UPDATES, VARIANTS, Trace, worked_example
 from npformer.teaching.worksheet import DECIMALS, PAPERS, example_from_name, save_worksheet
 from npformer.tree import leaves
 
 ASCII = str.maketrans(
     {"√": "sqrt ", "·": "*", "ᵀ": "^T", "−": "-", "⊙": "*", "½": "1/2", "Σ": "sum", "²": "^2", "ε": "eps"}
-    | {"…": "...", "─": "-", "“": '"', "”": '"'}
+    | {"…": "...", "η": "eta", "β": "beta", "′": "'", "─": "-", "“": '"', "”": '"'}
 )
 PAGE = "one_page.py"
 INSTALLED = "; with an installed Python it works: pip install npformer"
@@ -188,6 +188,11 @@ def _add_play(commands: Commands) -> None:
     command.add_argument("--out", required=True, metavar="FILE", help="where to: an .html file")
     command.add_argument("--name", metavar="NAME", help="the numbers of that student's worksheet")
     command.add_argument("--at", metavar="STEP", help='where to open: "ffn.z", or "ffn.z,8" for its cell 8')
+    several = "another block; may be given several times"
+    command.add_argument("--variant", action="append", default=[], choices=tuple(VARIANTS), help=several)
+    command.add_argument(
+        "--update", choices=UPDATES, default="sgd", help="how it is trained; sgd unless given"
+    )
     _add_decimals(command, f"; with a name it is {DECIMALS} unless given")
     command.set_defaults(run=_play)
 
@@ -279,7 +284,8 @@ def _play(options: argparse.Namespace) -> Iterator[str]:
     out, named = place_for(options.out), options.name is not None
     example = example_from_name(options.name) if named else None
     decimals = DECIMALS if named and options.decimals is None else options.decimals
-    player = play(worked_example(example, decimals=decimals), at=options.at)
+    trace = worked_example(example, decimals=decimals, update=options.update)
+    player = play(trace, at=options.at, variants=options.variant)
     yield f"written: {player.save(out)}"
 
 

@@ -1,21 +1,63 @@
-"""What axe-core has against a page that Playwright shows: only what is serious or critical, and our own."""
+"""What axe-core has against a page that Playwright shows, and what TypeScript has against a page's JavaScript."""
 
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import pytest
 from axe_playwright_python.sync_playwright import Axe
+
+TYPESCRIPT = "typescript@5.9.3"
+
+
+def _found(page, not_ours=()):
+    context = {"include": [["html"]], "exclude": [[selector] for selector in not_ours]}
+    options = {"resultTypes": ["violations"], "preload": False}  # or it would ask for the style sheets once more
+    return Axe().run(page, context=context, options=options).response["violations"]
+
+
+def violations(page):
+    """All its rules, all impacts: [(rule, where, why), …]."""
+    return [
+        (rule["id"], " ".join(map(str, node["target"])), node["failureSummary"])
+        for rule in _found(page)
+        for node in rule["nodes"]
+    ]
 
 
 def objections(page, not_ours=()):
-    """A line for each rule that is broken: how bad, which rule, where first, in how many places.
+    """Only what is serious or critical, a line for each rule: how bad, which rule, where first, in how many places.
 
     not_ours: selectors of what others wrote, such as a theme's own parts.
     """
-    context = {"include": [["html"]], "exclude": [[selector] for selector in not_ours]}
-    options = {
-        "resultTypes": ["violations"],
-        "preload": False,
-    }  # or it would ask for the style sheets once more
-    found = Axe().run(page, context=context, options=options).response["violations"]
-    bad = [rule for rule in found if rule["impact"] in ("serious", "critical")]
     return [
         f"{rule['impact']}: {rule['help']}, {len(rule['nodes'])} times; first {rule['nodes'][0]['target']}"
-        for rule in bad
+        for rule in _found(page, not_ours)
+        if rule["impact"] in ("serious", "critical")
     ]
+
+
+@cache
+def package(name):
+    """The folder of a package from npm, thrown away later; the test is skipped where npm or its registry is not."""
+    if shutil.which("npm") is None:
+        pytest.skip("needs npm")
+    folder = Path(tempfile.mkdtemp(prefix="npm-"))
+    fetched = subprocess.run(["npm", "pack", "--silent", name], cwd=folder, capture_output=True, text=True)
+    if fetched.returncode:
+        pytest.skip(f"npm does not give {name}")
+    with tarfile.open(folder / fetched.stdout.split()[-1]) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "package"
+
+
+def type_errors(script):
+    """What TypeScript says about a module and those that it imports; their types stand in JSDoc comments."""
+    look = "--noEmit --allowJs --checkJs --noUnusedLocals --target esnext --module esnext".split()
+    where = "--moduleResolution bundler --lib esnext,dom,dom.iterable".split()
+    compiler = package(TYPESCRIPT) / "bin" / "tsc"
+    run = subprocess.run(["node", compiler, *look, *where, script], capture_output=True, text=True)
+    return run.stdout.splitlines()

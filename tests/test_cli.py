@@ -157,6 +157,7 @@ def played(path):
         (["--decimals", "2", "--at", "ffn.z,8"], None, 2, "ffn.z,8"),
         (["--name", "Ada"], "Ada", 3, "embedding"),
         (["--name", "Ada", "--decimals", "4"], "Ada", 4, "embedding"),
+        (["--variant", "pre-norm", "--variant", "gelu", "--update", "adam"], None, None, "embedding"),
     ],
 )
 def test_the_player_is_written_with_the_numbers_that_were_asked_for(
@@ -169,6 +170,8 @@ def test_the_player_is_written_with_the_numbers_that_were_asked_for(
     example = example_from_name(name) if name else dog_bites_man()
     assert (data["decimals"], data["at"]) == (decimals, at)
     assert data["steps"][0]["given"] == example.embedding.E.ravel().tolist()
+    other = "pre-norm" in arguments
+    assert (data["norm"], data["update"]) == (("pre", "adam") if other else ("post", "sgd"))
 
 
 @pytest.mark.parametrize(

@@ -1,32 +1,30 @@
-"""The player: the worked example cell by cell in a browser, forward and back, offline.
+"""The player: the worked example cell by cell in a browser, forward, back and trained, offline.
 
 `play()` gives one self-contained page: every cell, what enters it, and its arithmetic. The page gets the
 numbers that are given and the recipe of every cell (`recipes`), no results: it calculates them, so that it
-can calculate them anew when somebody edits a weight. The drawing is in player.js. That file and what writes
-pages is loaded when used: `npformer.play` costs an `import npformer` nothing.
+can calculate them anew when somebody edits a weight or takes a step of training. Its code is in the folder
+page/; those files and what writes pages are loaded when used: they cost an `import npformer` nothing.
 """
 
+import math
 import os
+import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from npformer.teaching.recipes import check_recipes, recipes
-from npformer.teaching.worked_example import (
-    GIVEN,
-    PLACES,
-    Example,
-    Step,
-    Trace,
-    dog_bites_man,
-    worked_example,
-)
+from npformer.teaching.equations import AGAIN, UPDATES, lines
+from npformer.teaching.recipes import packed
+from npformer.teaching.steps import GIVEN, PLACES, Step
+from npformer.teaching.worked_example import Example, Trace, dog_bites_man, plan_of, varied, worked_example
 from npformer.tree import leaves
 from npformer.validate import check_kind
 
 if TYPE_CHECKING:
     from pathlib import Path  # imported where a file is written
 
+SCRIPTS = "arithmetic trace words state page belt step numbers strip training far places keys start".split()
 PAGE = """\
 <!doctype html>
 <html lang="en">
@@ -35,6 +33,8 @@ PAGE = """\
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline'; \
 style-src 'unsafe-inline'">
 <title>{title}</title>
+<style>
+{style}</style>
 <body>
 <script type="application/json" id="data">{data}</script>
 <script type="module">
@@ -78,23 +78,50 @@ class Player(NamedTuple):
         return target
 
 
-def play(trace: Trace | None = None, *, at: str | None = None) -> Player:
+class Mark(NamedTuple):
+    """A cell that is lit because another calculation has another number there; both wait to be asked for."""
+
+    station: str  # the name of a step, "ffn.z"
+    cell: int  # counted from 0 along the rows
+    expected: float
+    received: float
+
+
+def play(
+    trace: Trace | None = None,
+    *,
+    at: str | None = None,
+    variants: Sequence[str] = (),
+    marks: Sequence[Mark] = (),
+) -> Player:
     """The worked example cell by cell: a page for a class, with keys, predictions and numbers to change.
 
     Without a trace it is `worked_example()`, "dog bites man" with exact numbers. `at` is where to open: the
-    name of a step, "ffn.z", or a step and a cell, "ffn.z,8", counted from 0 along the rows.
+    name of a step, "ffn.z", or a step and a cell, "ffn.z,8", counted from 0 along the rows. `variants`
+    changes the block: "pre-norm", "causal", "gelu", "rms-norm", "two-sentences", "one-head", one or several.
+    `marks` are cells to light, each with the number that another calculation found there; the page opens at
+    the first unless `at` says otherwise.
 
-    Raises TypeError unless trace is a Trace and at a string, ValueError when the trace has no such step or
-    cell, or when a number in it is not what its step's equation gives.
+    Raises TypeError unless trace is a Trace, at a string and each mark a Mark, ValueError when the trace has
+    no such step or cell, or for another variant.
 
     >>> play(at="ffn.z")
     the player: “dog bites man” through one encoder block and back
     """
     trace = worked_example() if trace is None else trace
     check_kind("play", "trace", trace, Trace)
+    if variants:
+        rate = float(trace.named["eta"].value)
+        example = varied(trace.example, variants)
+        trace = worked_example(example, decimals=trace.decimals, update=trace.update, learning_rate=rate)
+    for mark in marks:
+        check_kind("play", "a mark", mark, Mark)
+        _check_place(trace, f"{mark.station},{mark.cell}")
+    if at is None and marks:
+        at = f"{marks[0].station},{marks[0].cell}"
     _check_place(trace, at)
     title = f"“{' '.join(trace.example.tokens)}” through one encoder block and back"
-    return Player(title, _page(title, _data(trace, at)))
+    return Player(title, _page(title, _data(trace, at, marks)))
 
 
 def _page(title: str, data: dict[str, Any]) -> str:
@@ -103,9 +130,19 @@ def _page(title: str, data: dict[str, Any]) -> str:
     from importlib import resources
 
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    script = resources.files("npformer.teaching").joinpath("player.js").read_text(encoding="utf-8")
+    folder = resources.files("npformer.teaching").joinpath("page")
+    style = folder.joinpath("look.css").read_text(encoding="utf-8")
+    scripts = [folder.joinpath(f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
     # "<" in a text of the data could end the script element early
-    return PAGE.format(title=html.escape(title), data=text.replace("<", "\\u003c"), script=script)
+    data_text = text.replace("<", "\\u003c")
+    return PAGE.format(title=html.escape(title), style=style, data=data_text, script=joined(scripts))
+
+
+def joined(scripts: Sequence[str]) -> str:
+    """Modules as one: without what they import from each other, types included, and nothing exported."""
+    imported = re.compile(r"^(import [^;]*;|/\*\* @typedef \{import.*)\n", re.MULTILINE)
+    without = (imported.sub("", script) for script in scripts)
+    return "\n".join(re.sub(r"^export ", "", script, flags=re.MULTILINE) for script in without)
 
 
 def _check_place(trace: Trace, at: Any) -> None:
@@ -120,38 +157,65 @@ def _check_place(trace: Trace, at: Any) -> None:
         raise ValueError(f"play: at is {at!r}; expected a cell of {name} from 0 to {size - 1}")
 
 
-def _data(trace: Trace, at: str | None) -> dict[str, Any]:
-    """What the page needs: the given numbers, and for all others their recipes."""
-    found = recipes(trace)
-    check_recipes(trace, found)
+def _data(trace: Trace, at: str | None, marks: Sequence[Mark]) -> dict[str, Any]:
+    """What the page needs: the given numbers, and for all others their recipes.
+
+    Both updates are in it, so that the page can change from one to the other. The second pass has the cells
+    of the first, but for what the update made: it needs no recipes of its own.
+    """
     first = next(step.name for step in trace.steps if step.equation != GIVEN)
+    before = [step.name for step in trace.steps].index("eta")
+    updates, looks = {}, dict[Any, int]()
+    for update in UPDATES:
+        eta, *steps = lines(plan_of(trace.example, update))[before:]
+        steps = [step for step in steps if not step.section.startswith(AGAIN)]
+        eta = eta._replace(value=trace.named["eta"].value)
+        updates[update] = [_step(step, looks) for step in (eta, *steps)]
+    again = [step for step in trace.steps if step.section.startswith(AGAIN)]
+    steps_before = [_step(step, looks) for step in trace.steps[:before]]
     return {
         "at": at or first,
         "decimals": trace.decimals,
         "places": PLACES,
         "named": _is_like_a_worksheet(trace.example),
-        "steps": [_step(step, found.get(step.name)) for step in trace.steps],
+        "norm": trace.example.config.norm,
+        "update": trace.update,
+        "steps": steps_before,
+        "looks": [_look(*look) for look in looks],
+        "updates": updates,
+        "again": [[step.section, step.name, step.equation] for step in again],
+        "marks": [mark._asdict() for mark in marks],
     }
 
 
 def _is_like_a_worksheet(example: Example) -> bool:
     """Whether a name can draw this example's numbers: what no name draws must be that of the model."""
     model = dog_bites_man()
-    same = (getattr(example, field) == getattr(model, field) for field in ("tokens", "vocabulary", "config"))
-    norms = [leaves((some.block.norm_1, some.block.norm_2)) for some in (example, model)]
-    return all(same) and all(np.array_equal(a, b) for (_, a), (_, b) in zip(*norms, strict=True))
+    fields = ("tokens", "vocabulary", "config", "causal")
+    norms = [dict(leaves((some.block.norm_1, some.block.norm_2))) for some in (example, model)]
+    return all(getattr(example, field) == getattr(model, field) for field in fields) and (
+        norms[0].keys() == norms[1].keys()
+        and all(np.array_equal(norms[0][path], norms[1][path]) for path in norms[0])
+    )
 
 
-def _step(step: Step, found: list[Any] | None) -> dict[str, Any]:
-    content = {"given": np.ravel(step.value).tolist()} if found is None else {"recipes": found}
-    return {
-        "section": step.section,
-        "name": step.name,
-        "equation": step.equation,
-        "source": step.source,
-        "axes": step.axes,
-        "shape": step.matrices.shape,
-        "rows": step.rows,
-        "columns": step.columns,
-        **content,
-    }
+def _step(step: Step, looks: dict[Any, int]) -> dict[str, Any]:
+    zeros = np.zeros(step.size)  # Adam's m, v and k begin with them
+    value = zeros if step.value is None else np.ravel(step.value)
+    content = {"given": value.tolist()} if step.equation == GIVEN else packed(step.recipes)
+    look = looks.setdefault((step.axes, step.shape, step.titles, step.rows, step.columns), len(looks))
+    says = {"section": step.section, "name": step.name, "equation": step.equation, "source": step.source}
+    return {**says, "look": look, **content}
+
+
+def _look(
+    axes: tuple[str, ...],
+    shape: tuple[int, ...],
+    titles: Sequence[str],
+    rows: Sequence[str],
+    columns: Sequence[str],
+) -> dict[str, Any]:
+    """How a step looks, which many have in common."""
+    n_rows, n_columns = (1, 1, *shape)[-2:]
+    words = {"titles": titles, "rows": rows, "columns": columns}
+    return {"axes": axes, "shape": (math.prod(shape) // (n_rows * n_columns), n_rows, n_columns), **words}

@@ -19,19 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Array
+from npformer.teaching.equations import AGAIN, TRAINING
 from npformer.teaching.plots import GRADIENT, INK, STYLE, encoded
-from npformer.teaching.worked_example import (
-    GIVEN,
-    Example,
-    Placed,
-    Step,
-    Trace,
-    dog_bites_man,
-    drift,
-    format_number,
-    side_by_side,
-    worked_example,
-)
+from npformer.teaching.steps import GIVEN, Placed, Step, format_number, side_by_side
+from npformer.teaching.worked_example import Example, Trace, dog_bites_man, values, worked_example
 from npformer.tree import tree_map
 from npformer.validate import check_choice
 
@@ -59,6 +50,8 @@ TESTS = {  # by which a student can test a table before going on
     "d_t": "each row adds up to 0",
     "d_s": "each row adds up to 0",
     "d_attention.scores": "each row adds up to 0",
+    "y′": "from a second forward pass with these numbers",
+    "new_loss": "is smaller than L",
 }
 INSTRUCTIONS = (
     "Every box is a number for you to find; what stands on grey is given. The line above a table says how.",
@@ -107,8 +100,7 @@ def example_from_name(name: str) -> Example:
     if not letters:
         raise ValueError("example_from_name: the name is empty; expected at least one letter")
     draws = map(_draw, itertools.repeat(_numbers(letters)))
-    with np.errstate(all="ignore"):  # exponentials that all round to 0 divide 0 by 0; such a draw is dull
-        return next(filter(is_lively, draws))
+    return next(filter(is_lively, draws))
 
 
 def _numbers(letters: str) -> Iterator[float]:
@@ -126,7 +118,7 @@ def _draw(numbers: Iterator[float]) -> Example:
     embedding, attention, ffn = tree_map(partial(_draw_array, numbers), like)
     block = model.block._replace(attention=attention, ffn=ffn)
     example = model._replace(embedding=embedding, block=block)
-    y = worked_example(example).named["y"].value
+    y = values(example, "y")["y"]
     target = np.rint(y + _draw_array(numbers, y)) + 0.0  # whole numbers near the output; + 0.0: no -0
     return example._replace(target=target)
 
@@ -141,19 +133,33 @@ def _draw_array(numbers: Iterator[float], like: Array) -> Array:
 
 def is_lively(example: Example) -> bool:
     """Whether the example is worth a pencil: nothing vanishes, nothing grows, rounding does no harm."""
-    value = {name: step.value for name, step in worked_example(example).named.items()}
-    gradients = [v for name, v in value.items() if name.startswith("d_")]
-    z, weights = value["ffn.z"], value["attention.weights"]
+    forward = values(example, "y")
+    z, weights = forward["ffn.z"], forward["attention.weights"]
     on = (z > 0).sum(axis=-1)
     return (
         bool(abs(z).min() >= 0.05)  # rounding switches no unit on or off
         and bool(on.min() >= 1 and on.max() < z.shape[-1])
         and bool(weights.min() >= 0.02 and np.ptp(weights, axis=-1).min() >= 0.2)  # no head is blind or bored
-        and all(value[f"{norm}.variance"].min() >= 0.3 for norm in ("norm_1", "norm_2"))
-        and all(abs(v).max() < 20 for v in value.values())
-        and all(abs(v).max() >= 0.05 for v in gradients)
-        and all(far <= 0.05 for far in drift(worked_example(example, decimals=DECIMALS)).values())
+        and all(forward[f"{norm}.variance"].min() >= 0.3 for norm in ("norm_1", "norm_2"))
+        and _is_lively_on_the_way_back(example)
     )
+
+
+def _is_lively_on_the_way_back(example: Example) -> bool:
+    exact, pencil = values(example, "d_E"), values(example, "d_E", DECIMALS)
+    worth_it = all(
+        abs(value).max() < 20
+        and (abs(value).max() >= 0.05 or not name.startswith("d_"))
+        and abs(value - pencil[name]).max() <= 0.05
+        for name, value in exact.items()
+    )
+    return worth_it and _learns(example)
+
+
+def _learns(example: Example) -> bool:
+    """Whether the pencil's step of training makes the loss smaller."""
+    pencil = values(example, "new_loss", DECIMALS)
+    return bool(pencil["new_loss"] < pencil["loss"])
 
 
 # Pages
@@ -251,24 +257,38 @@ def _html(target: Path, figures: list["Figure"], paper: str) -> dict[Path, bytes
 
 
 def _layout(trace: Trace, paper: str) -> list[list[_Line]]:
-    """Where everything goes. The way back begins on a page of its own, so that a class can leave it out."""
+    """Where everything goes. The way back and the training begin pages: a class can leave them out."""
     width, height = PAPERS[paper]
-    turn = trace.named["loss"].section
+    steps, turns = _on_paper(trace), (trace.named["loss"].section, TRAINING)
     pages: list[list[_Line]] = [[]]
     y = MARGIN + OPENING
-    for section, steps in itertools.groupby(trace.steps, key=lambda step: step.section):
-        rows = list(side_by_side(steps, _row_width, width - 2 * MARGIN))
+    for section, group in itertools.groupby(steps, key=lambda step: step.section):
+        rows = list(side_by_side(group, _row_width, width - 2 * MARGIN))
         for i, row in enumerate(rows):
             heading = "" if i else section
             needed = _row_height(row) + (SECTION if heading else 0.0)
             if all(placed.step.equation == GIVEN for placed in row):  # stays with the row that uses it
                 needed += _row_height(rows[i + 1])
-            if y + needed > height - FOOT or heading == turn:
+            if y + needed > height - FOOT or heading in turns:
                 pages.append([])
                 heading, y = heading or f"{section}, continued", MARGIN
             pages[-1].append(_Line(heading, y, row))
             y += _row_height(row) + (SECTION if heading else 0.0)
     return pages
+
+
+def _on_paper(trace: Trace) -> list[Step]:
+    """The step of training is the last page, its vectors below its matrices, so that all of it fits there.
+
+    Of the second pass it has y as it comes out, to find the loss.
+    """
+    steps = [step for step in trace.steps if not step.section.startswith(AGAIN)]
+    before = [step for step in steps if step.section != TRAINING]
+    update = [step for step in steps if step.section == TRAINING]
+    update.sort(key=lambda step: (len(step.shape) == 1) * step.size)
+    new_y, new_loss = trace.named["new_y"], trace.named["new_loss"]
+    new_y = new_y._replace(section=TRAINING, name="y′", equation=GIVEN)
+    return [*before, *update, new_y, new_loss._replace(section=TRAINING)]
 
 
 def _row_width(row: Sequence[Placed]) -> float:
@@ -299,7 +319,8 @@ def _box(step: Step) -> tuple[float, float]:
     """Given numbers need little room, but are as high as boxes where they stand beside some."""
     if step.equation != GIVEN:
         return BOX
-    return GIVEN_BOX[0], (BOX if step.rows else GIVEN_BOX)[1]
+    width = max(len(format_number(step, value)) for value in step.value.ravel())
+    return (GIVEN_BOX if width <= 4 else BOX)[0], (BOX if step.rows else GIVEN_BOX)[1]
 
 
 def _caption(step: Step) -> str:
@@ -309,7 +330,8 @@ def _caption(step: Step) -> str:
 
 def _equation(step: Step) -> str:
     """The step's equation; a given array has only its letter."""
-    return step.name.rpartition(".")[2] if step.equation == GIVEN else step.equation
+    letter = "η" if step.name == "eta" else step.name.rpartition(".")[2]
+    return letter if step.equation == GIVEN else step.equation
 
 
 # Drawing

@@ -3,14 +3,14 @@
 import html
 import json
 import re
+from collections import Counter
 from importlib import resources
 
-import numpy as np
 import pytest
 
-from npformer.teaching.player import play
-from npformer.teaching.recipes import OPERATIONS, recipes
-from npformer.teaching.worked_example import GIVEN, dog_bites_man, worked_example
+from npformer.teaching.player import SCRIPTS, Mark, joined, play
+from npformer.teaching.recipes import OPERATIONS, packed
+from npformer.teaching.worked_example import GIVEN, dog_bites_man, varied, worked_example
 from npformer.teaching.worksheet import example_from_name
 
 
@@ -18,20 +18,20 @@ def data_of(player):
     return json.loads(re.search(r'id="data">(.*?)</script>', player.page, re.DOTALL)[1])
 
 
-def as_lists(recipe):
-    return [as_lists(part) for part in recipe] if isinstance(recipe, tuple) else recipe
-
-
 def test_the_page_has_the_given_numbers_and_the_recipes_of_all_others():
     trace = worked_example(decimals=3)
-    data, found = data_of(play(trace)), recipes(trace)
+    data = data_of(play(trace))
     assert data["decimals"] == 3 and data["at"] == "embedding"
-    assert [step["name"] for step in data["steps"]] == list(trace.named)
-    for sent, step in zip(data["steps"], trace.steps, strict=True):
-        assert tuple(sent["shape"]) == step.matrices.shape
+    sent_steps = [*data["steps"], *data["updates"]["sgd"]]
+    names = [step["name"] for step in sent_steps] + [name for _, name, _ in data["again"]]
+    assert names == list(trace.named)
+    for sent, step in zip(sent_steps, trace.steps, strict=False):
+        look = data["looks"][sent["look"]]
+        assert (tuple(look["shape"]), tuple(look["rows"])) == (step.matrices.shape, step.rows)
         assert (sent["equation"], sent["source"]) == (step.equation, step.source)
         assert sent.get("given") == (step.value.ravel().tolist() if step.equation == GIVEN else None)
-        assert sent.get("recipes") == as_lists(tuple(found[step.name]) if step.name in found else None)
+        packet = json.loads(json.dumps(packed(step.recipes))) if step.recipes else {}
+        assert {key: sent[key] for key in ("forms", "form", "cells") if key in sent} == packet
 
 
 def test_without_a_trace_it_is_dog_bites_man_exactly():
@@ -56,13 +56,14 @@ def test_a_name_can_draw_the_numbers_of_a_page_whose_other_numbers_are_those_of_
         example._replace(block=other_norm),
         example._replace(tokens=("man", "bites", "dog"), ids=example.ids[::-1]),
         example._replace(config=example.config._replace(eps=1e-6)),
+        varied(example, ["rms-norm"]),
     ]:
         assert data_of(play(worked_example(other)))["named"] is False
 
 
 def test_the_page_is_small_and_asks_nobody_for_anything():
     page = play(worked_example(example_from_name("Ada"), decimals=8)).page
-    assert len(page.encode()) < 120_000
+    assert len(page.encode()) < 140_000
     assert "default-src 'none'" in page
     assert not re.search(r"https?:|url\(|@import|\bimport\b|fetch|\bsrc=", page)
 
@@ -78,7 +79,8 @@ def test_words_of_a_sentence_cannot_break_out_of_the_page():
     example = dog_bites_man()
     words = ("</script><b>", "'\"&amp;", "<!--")
     player = play(worked_example(example._replace(tokens=words)))
-    assert data_of(player)["steps"][1]["rows"] == list(words)
+    data = data_of(player)
+    assert data["looks"][data["steps"][1]["look"]]["rows"] == list(words)
     assert player.page.count("</script>") == 2 and "<!--" not in player.page
     assert "<b>" not in player.page.split("<script")[0]
     (inside,) = re.findall(r"srcdoc='([^']*)'", player._repr_html_())
@@ -119,37 +121,58 @@ def test_another_kind_of_thing_is_refused(wrong):
         play(**wrong)
 
 
-def test_a_trace_that_was_changed_is_refused():
-    trace = worked_example()
-    steps = [s._replace(value=s.value * np.nan) if s.name == "y" else s for s in trace.steps]
-    with pytest.raises(ValueError, match="play: y, cell 0 of the trace, is nan"):
-        play(trace._replace(steps=tuple(steps)))
+def test_variants_and_marks_are_in_the_page_and_others_are_refused():
+    marks = [Mark("ffn.z", 8, 1.0, 2.0), Mark("y", 3, 1.0, 2.0)]
+    data = data_of(
+        play(worked_example(decimals=3, update="adam"), variants=["pre-norm", "gelu"], marks=marks)
+    )
+    assert (data["norm"], data["decimals"], data["update"], data["at"]) == ("pre", 3, "adam", "ffn.z,8")
+    assert data["marks"][1] == {"station": "y", "cell": 3, "expected": 1.0, "received": 2.0}
+    with pytest.raises(ValueError, match="play: a variant is 'post-norm'; expected"):
+        play(variants=["post-norm"])
+    with pytest.raises(ValueError, match=r"play: at is 'ffn\.z,18'; expected a cell"):
+        play(marks=[Mark("ffn.z", 18, 1.0, 2.0)])
+    with pytest.raises(TypeError, match="play: a mark is"):
+        play(marks=[("ffn.z", 8, 1.0, 2.0)])
 
 
 # --- its code ------------------------------------------------------------------------------------
 
-CODE = resources.files("npformer.teaching").joinpath("player.js").read_text(encoding="utf-8")
+FOLDER = resources.files("npformer.teaching").joinpath("page")
+CODE = {name: FOLDER.joinpath(f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS}
+CSS = FOLDER.joinpath("look.css").read_text(encoding="utf-8")
+DEFINED = re.compile(r"^(?:export )?(?:const|let|(?:async )?function\*?) (\w+)", re.MULTILINE)
 
 
-def test_the_code_of_the_page_is_a_file_of_the_package_and_keeps_the_rules_of_the_house():
-    assert CODE in play().page
-    assert max(map(len, CODE.splitlines())) <= 110
-    lengths = {
-        name: body.count("\n")
-        for name, body in re.findall(r"^[a-z ]*function\*? (\w+)(.*?)^}", CODE, re.DOTALL | re.MULTILINE)
-    }
-    assert len(lengths) > 30
+def test_the_code_of_the_page_is_in_files_of_the_package_and_keeps_the_rules_of_the_house():
+    assert joined(list(CODE.values())) in play().page and CSS in play().page
+    assert {f"{name}.js" for name in CODE} | {"look.css"} == {file.name for file in FOLDER.iterdir()}
+    lengths = {}
+    for code in CODE.values():
+        assert max(map(len, code.splitlines())) <= 110
+        bodies = re.findall(r"^[a-z ]*function\*? (\w+)(.*?)^}", code, re.DOTALL | re.MULTILINE)
+        lengths |= {name: body.count("\n") for name, body in bodies}
+    assert len(lengths) > 60
     assert {name: length for name, length in lengths.items() if length > 25} == {}
 
 
-def test_nothing_in_the_code_is_unused():
-    code = CODE[: CODE.index("const CSS")]
-    defined = re.findall(r"^(?:const|let|(?:async )?function\*?) (\w+)", code, re.MULTILINE)
-    assert [name for name in defined if len(re.findall(rf"\b{name}\b", code)) < 2] == []
+def test_no_name_stands_in_two_files_and_nothing_is_unused():
+    """One page holds them all."""
+    defined = [name for code in CODE.values() for name in DEFINED.findall(code)]
+    assert [name for name, count in Counter(defined).items() if count > 1] == []
+    whole = joined(list(CODE.values()))
+    assert [name for name in defined if len(re.findall(rf"\b{name}\b", whole)) < 2] == []
+
+
+def test_the_arithmetic_knows_no_page():
+    imported = {name: set(re.findall(r'from "\./(\w+)\.js"', code)) for name, code in CODE.items()}
+    assert imported["arithmetic"] == imported["trace"] == set() and imported["words"] == {"arithmetic"}
+    assert not re.search("document|window|page", CODE["arithmetic"].split("*/")[-1].replace("of a page", ""))
 
 
 def test_the_operations_are_those_of_the_recipes():
-    body = CODE[CODE.index("const OPERATIONS") : CODE.index("function evaluate")]
+    body = CODE["arithmetic"]
+    body = body[body.index("const OPERATIONS") : body.index("// Of a normal distribution")]
     assert set(re.findall(r'^  "?([^\s":]+)"?:', body, re.MULTILINE)) == set(OPERATIONS)
 
 
@@ -175,12 +198,11 @@ def test_black_on_white_has_the_contrast_of_the_standard():
 
 def test_letters_stand_out_from_what_is_behind_them_by_day_and_by_night():
     """At least 4.5 to 1, level AA of the guidelines for accessible content; edges at least 3 to 1."""
-    css = CODE[CODE.index("const CSS") :]
-    day, night = css.split("@media (prefers-color-scheme: dark)")[:2]
+    day, night = CSS.split("@media (prefers-color-scheme: dark)")[:2]
     for part in (day, night.split("\n}")[0]):
         look = colours(part)
-        back = {**look, **colours(part[part.index(".back {") :])}
-        for one in (look, back):
+        for way in ("forward", "gradient"):
+            one = look | {"way": look[way]}
             for letters, behind in [("ink", "paper"), ("ink", "soft"), ("ink", "enters"), ("on", "way")]:
                 assert contrast(one[letters], one[behind]) >= 4.5, (letters, behind)
             for letters in ("quiet", "way"):

@@ -1,10 +1,17 @@
 """The player in a real browser: Chromium, driven by playwright, when asked for: pytest -m browser."""
 
+from importlib import resources
+
+import axe
 import numpy as np
 import pytest
 
-from npformer.teaching.player import play
-from npformer.teaching.worked_example import GIVEN, dog_bites_man, worked_example
+from npformer.embedding import embedding_backward, embedding_forward
+from npformer.encoder import encoder_block_backward, encoder_block_forward
+from npformer.optim import adam_init, adam_update, sgd_update
+from npformer.positional import positional_encoding
+from npformer.teaching.player import Mark, play
+from npformer.teaching.worked_example import GIVEN, dog_bites_man, varied, worked_example
 from npformer.teaching.worksheet import example_from_name
 from npformer.tree import leaves, tree_map
 
@@ -61,25 +68,38 @@ def arithmetic(page):
 # --- from start to end ----------------------------------------------------------------------------
 
 
-def test_the_keys_lead_from_the_first_cell_to_the_last_and_back(opened):
+PRESS_THROUGH = """presses => {
+    const place = () => [player.steps[player.at.step].name, player.at.cell], seen = [place()];
+    const start = performance.now();
+    for (let i = 0; i < presses; i++) {
+        document.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
+        document.body.getBoundingClientRect();
+        seen.push(place());
+    }
+    return [seen, (performance.now() - start) / presses];
+}"""
+
+
+def test_the_keys_lead_from_the_first_cell_to_the_last_and_back_sixty_a_second(opened):
+    """All of them, each laid out before the next, in less than a sixtieth of a second on average.
+
+    Three tries: another program may have had the processor.
+    """
     page = opened()
-    press(page, "Home")
-    page.evaluate("""() => {
-        const place = () => [player.steps[player.at.step].name, player.at.cell];
-        window.seen = [place()];
-        document.addEventListener("keydown", () => seen.push(place())); // after the player's own
-    }""")
-    for _ in range(STOPS - 1):
-        press(page, "ArrowRight")
-    seen = [tuple(place) for place in page.evaluate("seen")]
     expected = [
         (step.name, cell)
         for step in TRACE.steps
         for cell in range(1 if step.equation == GIVEN else step.value.size)
     ]
-    assert seen == expected and len(seen) == 703
+    times = []
+    while not times or (times[-1] >= 1000 / 60 and len(times) < 3):
+        press(page, "Home")
+        seen, each = page.evaluate(PRESS_THROUGH, STOPS - 1)
+        times.append(each)
+        assert [tuple(place) for place in seen] == expected
+    assert times[-1] < 1000 / 60
     press(page, "ArrowRight")
-    assert where(page) == ("d_E", 15), "the end is the end"
+    assert where(page) == ("new_loss", 0), "the end is the end"
     for _ in range(17):
         press(page, "ArrowLeft")
     assert where(page) == expected[-18]
@@ -93,7 +113,7 @@ def test_other_keys_go_by_steps_and_stations(opened):
         ("ArrowUp", ("ffn.z", 0)),
         ("PageDown", ("norm_2.gamma", 0)),
         ("PageUp", ("ffn.W_1", 0)),
-        ("End", ("d_E", 15)),
+        ("End", ("new_loss", 0)),
         ("Home", ("E", 0)),
         ("ArrowUp", ("E", 0)),
         ("PageUp", ("E", 0)),
@@ -105,43 +125,22 @@ def test_other_keys_go_by_steps_and_stations(opened):
 def test_buttons_do_what_keys_do(opened):
     page = opened(place="#at=ffn.z,8")
     for name, place in [
-        ("one cell on", ("ffn.z", 9)),
-        ("one cell back", ("ffn.z", 8)),
-        ("the whole step", ("ffn.z", 17)),
-        ("one step on", ("ffn.hidden", 0)),
-        ("one step back", ("ffn.z", 0)),
-        ("one station on", ("norm_2.gamma", 0)),
-        ("one station back", ("ffn.W_1", 0)),
-        ("to the end", ("d_E", 15)),
+        ("cell ▶: one cell on", ("ffn.z", 9)),
+        ("◀ cell: one cell back", ("ffn.z", 8)),
+        ("all ⏎: the whole step", ("ffn.z", 17)),
+        ("step ▼: one step on", ("ffn.hidden", 0)),
+        ("▲ step: one step back", ("ffn.z", 0)),
+        ("▶▶ one station on", ("norm_2.gamma", 0)),
+        ("◀◀ one station back", ("ffn.W_1", 0)),
+        ("to the end", ("new_loss", 0)),
         ("to the start", ("E", 0)),
     ]:
         page.get_by_role("button", name=name, exact=True).click()
         assert where(page) == place, name
-    page.get_by_role("button", name="feed-forward").click()
+    page.get_by_role("button", name="feed-forward: feed-forward network").click()
     assert where(page) == ("ffn.W_1", 0)
     page.locator(".chips button", has_text="hidden").click()
     assert where(page) == ("ffn.hidden", 0)
-
-
-PRESS_THROUGH = """presses => {
-    player.open("E");
-    const start = performance.now();
-    for (let i = 0; i < presses; i++) {
-        document.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
-        document.body.getBoundingClientRect();
-    }
-    return (performance.now() - start) / presses;
-}"""
-
-
-def test_sixty_presses_a_second_do_not_lag(opened):
-    """All of them, each laid out before the next, in less than a sixtieth of a second on average.
-
-    Three tries: another program may have had the processor.
-    """
-    page = opened()
-    assert any(page.evaluate(PRESS_THROUGH, STOPS - 1) < 1000 / 60 for _ in range(3))
-    assert where(page) == ("d_E", 15)
 
 
 # --- what stands on the page ----------------------------------------------------------------------
@@ -154,7 +153,7 @@ def test_a_cell_shows_what_enters_it_and_its_arithmetic(opened):
     )
     entering = page.locator("td.enters").all_inner_texts()
     assert entering == ["−1.392", "2.085", "0.546", "−0.993", "−0.5", "0", "1", "0.5", "−1"]
-    result = page.locator(".result td")
+    result = page.locator(".result td[data-cell]")
     texts = [text.strip() for text in result.all_inner_texts()]
     assert texts[:9] == [f"{v:.3f}".replace("-", "−") for v in TRACE.named["ffn.z"].value.ravel()[:9]]
     assert texts[9:] == [""] * 9
@@ -165,7 +164,10 @@ def test_a_cell_shows_what_enters_it_and_its_arithmetic(opened):
     ("place", "line"),
     [
         ("attention.scores,4", "= (3.461 · 0.079 + 2.079 · 0.346) / √2 = 0.995 / √2 = 0.703"),
-        ("attention.weights,0", "= 0.346 / (0.346 + 1.512 + 0.513) = 0.346 / 2.371 = 0.146"),
+        ("attention.weights,0", "= 0.229 / (0.229 + 1.000 + 0.339) = 0.229 / 1.568 = 0.146"),
+        ("attention.max,0", "= the largest of −1.061, 0.413, −0.668 = 0.413"),
+        ("attention.shifted,0", "= −1.061 − 0.413 = −1.474"),
+        ("new_attention.W_Q,0", "= 0.5 − 0.01 · 0.415 = 0.496"),
         ("angles,2", "1 / 10000^(0/4) = 1.000"),
         ("table,4", "= sin(1.000) = 0.841"),
         ("norm_1.std,0", "= √(0.777 + 1e-05) = √(0.777) = 0.882"),
@@ -194,9 +196,9 @@ def test_a_gradient_stands_beside_its_value_and_under_its_forward_line(opened):
 
 def test_softmax_and_layer_norm_show_the_rows_on_the_way(opened):
     page = opened(place="#at=attention.weights,4")
-    assert page.locator("figcaption span").all_inner_texts() == ["scores", "exp", "weights"]
+    assert page.locator(".stage figcaption span").all_inner_texts() == ["exp", "weights"]
     page.evaluate("player.open('norm_1.x_hat')")
-    shown = page.locator("figcaption span").all_inner_texts()
+    shown = page.locator(".stage figcaption span").all_inner_texts()
     assert shown == ["s", "mean", "centred", "variance", "std", "x\u0302"]
 
 
@@ -207,7 +209,7 @@ def test_every_number_that_is_shown_is_the_traces(opened):
         step = TRACE.steps[place]
         page.evaluate("name => player.open(name)", step.name)
         press(page, "Enter")
-        shown = page.locator(".result td").evaluate_all(
+        shown = page.locator(".result td[data-cell]").evaluate_all(
             "boxes => boxes.map(box => box.querySelector('input')?.value ?? box.textContent)"
         )
         form = "{:g}" if step.equation == GIVEN else "{:z.3f}"
@@ -303,11 +305,11 @@ def test_the_same_by_keyboard_alone(opened):
     press(page, "Backspace")
     assert where(page) == ("ffn.z", 8)
     reached = set()
-    for _ in range(60):
+    for _ in range(90):
         press(page, "Tab")
         focused = "document.activeElement"
         reached.add(page.evaluate(f"{focused}.getAttribute('aria-label') ?? {focused}.className"))
-    assert {"attention", "one cell on", "hide each result until you ask for it", "rounding"} <= reached
+    assert {"attention: multi-head attention", "cell ▶: one cell on", "rounding", "learning rate"} <= reached
     assert any("enters" in name for name in reached)
 
 
@@ -322,7 +324,7 @@ def test_words_are_words_and_never_code(opened):
 
 def test_a_click_on_a_box_of_the_result_goes_there(opened):
     page = opened(place="#at=ffn.z,8")
-    page.click(".result td >> nth=15")
+    page.click(".result td[data-cell] >> nth=15")
     assert where(page) == ("ffn.z", 15)
 
 
@@ -471,45 +473,53 @@ def test_another_sentence_has_no_box_for_a_name(opened):
 # --- for everybody --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("width", "height", "pixels"), [(1280, 720, 28), (1280, 800, 28), (1920, 1080, 42)])
-def test_the_numbers_are_large_and_all_of_the_page_is_on_the_screen(width, height, pixels, opened):
+@pytest.mark.parametrize(("width", "height", "pixels"), [(1280, 720, 24), (1280, 800, 24), (1920, 1080, 36)])
+def test_the_numbers_are_large_all_of_the_page_is_on_the_screen_and_little_of_it_is_empty(
+    width, height, pixels, opened
+):
+    """28 pixels, or a seventh less where that makes room for the live strip, which most steps have."""
     page = opened(width=width, height=height)
-    small = {}
+    small, bare = {}, []
     for step in TRACE.steps:
         page.evaluate("name => player.open(name)", step.name)
-        size, inside = page.evaluate("""() => {
+        size, inside, live = page.evaluate("""() => {
             const part = name => document.querySelector(name), whole = document.documentElement;
             const fits = e => e.scrollHeight <= e.clientHeight && e.scrollWidth <= e.clientWidth;
             const parts = [whole, part(".stage"), part(".sum")];
-            return [parseFloat(part(".stage").style.fontSize), parts.every(fits)];
+            return [parseFloat(part(".stage").style.fontSize), parts.every(fits), !part(".strip").hidden];
         }""")
         assert inside, step.name
         if size < pixels:
             small[step.name] = size / pixels
+        if not live:
+            bare.append(step.name)
     assert list(small) == ["d_x"] and small["d_x"] >= 0.75, "seven tables of four columns, and the result"
+    assert len(bare) <= 5, bare
 
 
 def test_a_screen_reader_hears_the_arithmetic(opened):
     page = opened(place="#at=attention.scores,4")
-    speaker = page.locator("[role=status]")
+    speaker = page.locator(".speaker")
     playwright.expect(speaker).to_contain_text("scores head 1, bites, bites: ")
     playwright.expect(speaker).to_contain_text("divided by the root of 2 equals 0.703")
+    page.evaluate("player.open('angles,2')")
+    playwright.expect(speaker).to_contain_text("1 divided by 10000 to the power of (0 divided by 4)")
 
 
 def test_colour_is_never_alone(opened):
     page = opened(place="#at=ffn.z,8")
-    look = "e => [getComputedStyle(e).fontWeight, getComputedStyle(e).boxShadow]"
+    look = "e => [getComputedStyle(e).fontWeight, getComputedStyle(e).outlineStyle]"
     enters, now, plain = (
-        page.locator(f"td{name} >> nth=0").evaluate(look)
+        page.locator(f"td[data-cell]{name} >> nth=0").evaluate(look)
         for name in (".enters", ".now", ":not(.enters):not(.now)")
     )
     assert int(enters[0]) > int(plain[0]) and enters[1] != "none" and plain[1] == "none"
-    assert int(now[0]) > int(enters[0]) and now[1] != enters[1]
+    assert int(now[0]) > int(enters[0])
 
 
 def test_night_and_stillness_are_respected(opened):
     paper = "getComputedStyle(document.body).backgroundColor"
-    moves = "getComputedStyle(document.querySelector('td')).transitionDuration"
+    moves = "getComputedStyle(document.querySelector('td[data-cell]')).transitionDuration"
     day, night = opened(color_scheme="light"), opened(color_scheme="dark", reduced_motion="reduce")
     assert (day.evaluate(paper), night.evaluate(paper)) == ("rgb(255, 255, 255)", "rgb(22, 22, 22)")
     assert day.evaluate(moves) != "0s" and night.evaluate(moves) == "0s"
@@ -517,7 +527,187 @@ def test_night_and_stillness_are_respected(opened):
 
 def test_a_finger_is_enough(opened):
     page = opened(place="#at=ffn.z,8", has_touch=True, width=800, height=1200)
-    page.get_by_role("button", name="one cell on").tap()
+    page.get_by_role("button", name="cell ▶: one cell on").tap()
     assert where(page) == ("ffn.z", 9)
     page.locator("td.enters").first.tap()
     assert where(page) == ("h", 4)
+
+
+def test_on_a_phone_the_mark_leaves_the_number_free_and_the_page_is_not_too_wide(opened):
+    page = opened(place="#at=ffn.z,8", width=390, height=844)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    inside = """e => { const text = document.createRange(); text.selectNodeContents(e);
+        const [a, b] = [e, text].map(part => part.getBoundingClientRect());
+        return a.left <= b.left && b.right <= a.right && getComputedStyle(e).outlineOffset; }"""
+    assert page.locator("td.now").evaluate(inside) == "0px"
+
+
+def test_forced_colours_keep_every_mark(opened):
+    page = opened(place="#at=ffn.z,8", forced_colors="active")
+    outline = "e => getComputedStyle(e).outlineStyle"
+    marks = [".stage td.now", ".stage td.enters >> nth=0", "button.on", "[aria-pressed=true] >> nth=0"]
+    assert [page.locator(mark).evaluate(outline) for mark in marks] == ["solid", "dashed", "solid", "solid"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(scheme, opened):
+    page = opened(place="#at=ffn.z,8", color_scheme=scheme)
+    for name, keys in [
+        ("ffn.z,8", ""),
+        ("ffn.z,9", "h"),
+        ("d_h,3", "h"),
+        ("E", ""),
+        ("new_y,2", "t"),
+        ("y", "z"),
+    ]:
+        page.evaluate("name => player.open(name)", name)
+        press(page, *keys)
+        page.wait_for_timeout(300)  # colours change slowly
+        assert axe.violations(page) == [], name
+
+
+def test_the_types_in_the_code_are_right():
+    start = resources.files("npformer.teaching").joinpath("page", "start.js")
+    assert axe.type_errors(str(start)) == []
+
+
+# --- training -------------------------------------------------------------------------------------
+
+
+def trained(example, steps, update, rate):
+    """The losses, and the parameters in the end, by the package's own functions."""
+    params, losses = (example.embedding, example.block), []
+    state, pe = adam_init(params), positional_encoding(3, 4)
+    for _ in range(steps + 1):
+        x, seen = embedding_forward(example.ids, params[0])
+        y, cache = encoder_block_forward(x + pe, params[1], example.config)
+        losses.append(((y - example.target) ** 2).sum() / 2)
+        dx, grads = encoder_block_backward(y - example.target, cache)
+        last, grads = params, (embedding_backward(dx, seen), grads)
+        if update == "sgd":
+            params = sgd_update(params, grads, learning_rate=rate)
+        else:
+            params, state = adam_update(params, grads, state, learning_rate=rate)
+    return losses, last
+
+
+@pytest.mark.parametrize(("update", "rate"), [("sgd", 0.01), ("adam", 0.03)])
+def test_the_hundredth_step_of_training_is_the_packages(update, rate, opened):
+    """By the keyboard alone: from the first cell to step 100, into one of its cells, and back again."""
+    page = opened()
+    page.evaluate("([update, rate]) => player.choose(update, rate)", [update, rate])
+    press(page, "Home", *"t" * 10, *"x" * 9)
+    losses, params = trained(dog_bites_man(), 100, update, rate)
+    page.wait_for_function("document.querySelector('.fall, .training .says')")
+    loss = "player.numbers()[player.steps.find(step => step.name === 'loss').first]"
+    assert page.evaluate(loss) == pytest.approx(losses[100], abs=1e-9)
+    given = page.evaluate("Object.fromEntries(player.steps.map(step => [step.name, step.given]))")
+    for path, array in leaves(params):
+        np.testing.assert_allclose(given[path.split(".", 1)[1]], array.ravel(), rtol=0, atol=1e-9)
+    page.evaluate("player.openTraining(57)")
+    assert page.evaluate(loss) == pytest.approx(losses[57], abs=1e-9)
+    press(page, "b")
+    assert page.evaluate(loss) == pytest.approx(losses[0], abs=1e-9)
+    playwright.expect(page.locator(".training .says")).to_contain_text("step 0 of 100")
+
+
+def test_steps_that_are_too_large_are_said_to_be(opened):
+    page = opened(place="#at=x")
+    page.get_by_label("learning rate").select_option("1")
+    page.get_by_role("button", name="100 C").click()
+    playwright.expect(page.locator(".training .says")).to_contain_text("The steps are too large.")
+
+
+def test_the_two_passes_and_both_updates_are_pythons(opened):
+    for variants in ([], ["pre-norm", "causal", "gelu", "two-sentences", "one-head"], ["rms-norm"]):
+        example = varied(dog_bites_man(), variants)
+        page = opened(play(variants=variants))
+        for update in ("adam", "sgd"):
+            page.evaluate("update => player.choose(update, 0.03)", update)
+            with np.errstate(invalid="ignore"):
+                expected = numbers(worked_example(example, update=update, learning_rate=0.03))
+            found = np.array(page.evaluate("player.numbers().map(String)"), dtype=float)
+            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+
+
+# --- the live strip and the whole -----------------------------------------------------------------
+
+SLOPE = """() => {
+    const path = document.querySelector(".tangent").getAttribute("d").match(/-?[\\d.]+/g).map(Number);
+    const line = document.querySelector(".along .loss").getAttribute("points").split(" ");
+    const points = line.map(point => point.split(",").map(Number));
+    const drag = document.querySelector(".along input");
+    return [path, points, Number(drag.min), Number(drag.max), document.querySelector(".slope").textContent];
+}"""
+
+
+@pytest.mark.parametrize(("name", "cell"), [("attention.W_Q", 5), ("ffn.W_1", 9), ("E", 6), ("target", 3)])
+def test_the_tangent_is_the_gradient_and_touches_the_curve(name, cell, opened):
+    """Against differences of Python's own loss; the picture's line has that slope in the picture's scale."""
+    page = opened(place=f"#at={name}")
+    page.locator(".result input").nth(cell).focus()
+    example, size = dog_bites_man(), 1e-5
+    value = TRACE.named[name].value.flat[cell]
+    up, down = (
+        float(worked_example(changed(example, name, cell, value + step)).named["loss"].value)
+        for step in (size, -size)
+    )
+    slope = (up - down) / (2 * size)
+    written = f"{slope:.3f}".replace("-", "−")
+    playwright.expect(page.locator(".slope")).to_have_text(written)
+    (x1, y1, x2, y2), points, low, high, _ = page.evaluate(SLOPE)
+    wide = points[-1][0] / (high - low)
+    near = [
+        float(worked_example(changed(example, name, cell, low + (high - low) * i / 48)).named["loss"].value)
+        for i in (0, 20, 48)
+    ]
+    tall = (points[48][1] - points[0][1]) / (near[2] - near[0])
+    assert points[20][1] - points[0][1] == pytest.approx((near[1] - near[0]) * tall, abs=0.2)
+    assert (y2 - y1) / (x2 - x1) == pytest.approx(slope * tall / wide, abs=0.01)
+
+
+def test_a_number_is_dragged_and_the_arcs_bend(opened):
+    page = opened(place="#at=attention.W_Q")
+    page.locator(".result input").nth(0).focus()
+    arcs = "document.querySelector('.arcs svg').innerHTML"
+    before = page.evaluate(arcs)
+    curve = page.locator(".along svg").bounding_box()
+    middle = curve["y"] + curve["height"] / 2
+    page.mouse.move(curve["x"] + curve["width"] / 2, middle)
+    page.mouse.down()
+    page.mouse.move(curve["x"] + curve["width"] * 0.75, middle)
+    page.mouse.up()
+    dragged = page.evaluate("player.steps.find(step => step.name === 'attention.W_Q').given[0]")
+    assert dragged == pytest.approx(1.5, abs=0.02)
+    page.wait_for_function(f"before => {arcs} !== before", arg=before)
+    same_numbers(page, worked_example(changed(dog_bites_man(), "attention.W_Q", 0, dragged)))
+
+
+def test_a_prediction_is_not_given_away_by_the_tangent(opened):
+    page = opened(place="#at=d_attention.W_Q,5")
+    slope = f"{TRACE.named['d_attention.W_Q'].value.flat[5]:.3f}".replace("-", "−")
+    playwright.expect(page.locator(".slope")).to_have_text(slope)
+    press(page, "h")
+    playwright.expect(page.locator(".slope")).to_have_text("?")
+    assert page.locator(".tangent").count() == 0
+
+
+def test_the_whole_block_from_afar_leads_to_its_numbers(opened):
+    page = opened(place="#at=x")
+    press(page, "z")
+    assert page.locator(".tile.value").count() == 15 and page.locator(".tile.gradient").count() == 14
+    page.locator(".tile[data-name='d_h']").click()
+    assert where(page) == ("d_h", 0) and not page.locator(".whole").is_visible()
+    press(page, "z", " ")
+    playwright.expect(page.locator(".told")).to_contain_text("Each word has a row of numbers")
+    playwright.expect(page.locator(".tile.lit")).to_have_count(2)
+    press(page, "z")
+    assert page.locator(".stage").is_visible()
+
+
+def test_a_marked_cell_keeps_both_numbers_until_they_are_asked_for(opened):
+    page = opened(play(marks=[Mark("ffn.z", 8, -0.2551, 0.75)]))
+    assert where(page) == ("ffn.z", 8) and "differs" in page.locator("td.now").get_attribute("class")
+    assert "0.75" not in page.inner_text(".sum")
+    page.get_by_role("button", name="show the received").click()
+    assert "received 0.75" in page.inner_text(".sum") and "-0.2551" not in page.inner_text(".sum")

@@ -14,13 +14,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from npformer.attention import causal_mask, multi_head_attention_backward, multi_head_attention_forward
 from npformer.embedding import EmbeddingParams, embedding_backward, embedding_forward
 from npformer.encoder import encoder_block_backward, encoder_block_forward
-from npformer.feed_forward import ffn_forward
+from npformer.feed_forward import ffn_backward, ffn_forward
 from npformer.layer_norm import layer_norm_forward
+from npformer.modern.rms_norm import RMSNormParams, rms_norm_backward, rms_norm_forward
+from npformer.optim import adam_init, adam_update, sgd_update
 from npformer.positional import positional_encoding
 from npformer.teaching.text import build_vocabulary, encode, tokenize
-from npformer.teaching.worked_example import GIVEN, dog_bites_man, drift, round_half_away, worked_example
+from npformer.teaching.worked_example import (
+    GIVEN,
+    VARIANTS,
+    dog_bites_man,
+    drift,
+    round_half_away,
+    varied,
+    worked_example,
+)  # fmt: skip
 from npformer.tree import leaves, tree_map
 
 TRACE = worked_example()
@@ -59,7 +70,7 @@ NORM = ("mean", "centred", "variance", "std", "x_hat")
 NORM_BACK = ("gamma", "beta", "x_hat", "along_1", "along_x")
 FORWARD = [
     *["embedding", "angles", "table", "x"],
-    *names("attention", "Q", "K", "V", "scores", "exp", "weights", "heads"),
+    *names("attention", "Q", "K", "V", "scores", "max", "shifted", "exp", "weights", "heads"),
     *["a", "s", *names("norm_1", *NORM), "h"],
     *names("ffn", "z", "hidden"),
     *["f", "t", *names("norm_2", *NORM), "y"],
@@ -71,17 +82,19 @@ BACK = [
     *names("d_attention", "W_O", "heads", "V", "weights", "scores", "Q", "K", "W_Q", "W_K", "W_V"),
     *["d_x", "d_E"],
 ]
+SECOND = [f"new_{name}" for name in FORWARD if name not in ("angles", "table")] + ["new_loss"]
 
 
 def test_every_step_is_there_in_order():
-    assert [step.name for step in CALCULATED] == FORWARD + BACK
+    updated = [f"new_{name}" for name in TRACE.named if name in PARAMETERS]
+    assert [step.name for step in CALCULATED] == FORWARD + BACK + updated + SECOND
     assert len(TRACE.named) == len(TRACE.steps), "no name stands twice"
 
 
 def test_every_parameter_is_given_before_its_use_and_gets_a_gradient():
     order = list(TRACE.named)
     given = [step.name for step in TRACE.steps if step.equation == GIVEN]
-    assert sorted(given) == sorted([*PARAMETERS, "target"])
+    assert sorted(given) == sorted([*PARAMETERS, "target", "eta"])
     for path in PARAMETERS:
         place = "embedding" if path == "E" else path.split(".")[0]
         calculated = next(name for name in FORWARD if name.startswith(place))
@@ -194,7 +207,7 @@ def test_the_loss_is_half_the_squared_distance():
 
 def test_weights_are_integers_and_halves():
     for step in TRACE.steps:
-        if step.equation == GIVEN:
+        if step.equation == GIVEN and step.name != "eta":
             np.testing.assert_array_equal(2 * step.value, np.rint(2 * step.value))
             assert abs(step.value).max() <= 2
 
@@ -217,6 +230,105 @@ def test_the_dead_unit_and_the_absent_word_get_no_gradient_and_all_others_do():
     assert not VALUE["d_ffn.W_1"][:, 2].any() and not VALUE["d_ffn.W_2"][2].any()
     assert np.delete(VALUE["d_ffn.W_1"], 2, axis=1).all() and np.delete(VALUE["d_ffn.W_2"], 2, axis=0).all()
     assert not VALUE["d_E"][0].any() and VALUE["d_E"][1:].all()
+
+
+# --- one step of training, and other blocks -------------------------------------------------------
+
+
+def of_the_package(example, steps=0, update="sgd", learning_rate=0.01):
+    """The loss, all gradients and the parameters after some steps of training, by the package's functions."""
+    params = (example.embedding, example.block)
+    state = adam_init(params)
+    for _ in range(steps + 1):
+        loss, grads = loss_and_gradients(example._replace(embedding=params[0], block=params[1]))
+        before = params
+        if update == "sgd":
+            params = sgd_update(params, grads, learning_rate=learning_rate)
+        else:
+            params, state = adam_update(params, grads, state, learning_rate=learning_rate)
+    return loss, dict(leaves(grads)), dict(leaves(before))
+
+
+def loss_and_gradients(example):
+    """A batch has its sentences on an axis of their own here: the trace has them under each other."""
+    B, config, block = example.sentences, example.config, example.block
+    n = len(example.ids) // B
+    ids, target = example.ids.reshape(B, n), example.target.reshape(B, n, -1)
+    embedded, seen = embedding_forward(ids, example.embedding)
+    mask = causal_mask(n) if example.causal else None
+    x = embedded + positional_encoding(n, config.d_model)
+    if isinstance(block.norm_1, RMSNormParams):
+        y, backward = block_by_parts(x, block, config, mask=mask)
+        dx, grads = backward(y - target)
+    else:
+        y, cache = encoder_block_forward(x, block, config, mask=mask)
+        dx, grads = encoder_block_backward(y - target, cache)
+    return float(((y - target) ** 2).sum() / 2), (embedding_backward(dx, seen), grads)
+
+
+def block_by_parts(x, block, config, *, mask):
+    """A post-norm block with RMSNorm, which the package has for causal models only."""
+    a, attended = multi_head_attention_forward(x, x, x, block.attention, n_heads=config.n_heads, mask=mask)
+    h, normed_1 = rms_norm_forward(x + a, block.norm_1, eps=config.eps)
+    f, fed = ffn_forward(h, block.ffn, activation=config.activation)
+    y, normed_2 = rms_norm_forward(h + f, block.norm_2, eps=config.eps)
+
+    def backward(dy):
+        dt, dnorm_2 = rms_norm_backward(dy, normed_2)
+        dh, dffn = ffn_backward(dt, fed)
+        ds, dnorm_1 = rms_norm_backward(dt + dh, normed_1)
+        dq, dk, dv, dattention = multi_head_attention_backward(ds, attended)
+        return ds + dq + dk + dv, block._replace(
+            attention=dattention, norm_1=dnorm_1, ffn=dffn, norm_2=dnorm_2
+        )
+
+    return y, backward
+
+
+BLOCKS = [[], *([name] for name in VARIANTS), ["pre-norm", "causal", "gelu", "two-sentences", "one-head"],
+          ["rms-norm", "causal", "two-sentences"]]  # fmt: skip
+
+
+@pytest.mark.parametrize("update", ["sgd", "adam"])
+@pytest.mark.parametrize("variants", BLOCKS, ids="+".join)
+def test_every_block_and_its_step_of_training_are_the_package_s_own(variants, update):
+    example = varied(dog_bites_man(), variants)
+    value = worked_example(example, update=update, learning_rate=0.02).named
+    loss, gradients, _ = of_the_package(example)
+    new_loss, _, updated = of_the_package(example, 1, update, 0.02)
+    assert value["loss"].value == pytest.approx(loss, abs=1e-12)
+    assert value["new_loss"].value == pytest.approx(new_loss, abs=1e-10)
+    for path, gradient in gradients.items():
+        name = path.split(".", 1)[1]
+        np.testing.assert_allclose(value[f"d_{name}"].value, gradient, rtol=0, atol=1e-12, err_msg=name)
+        np.testing.assert_allclose(
+            value[f"new_{name}"].value, updated[path], rtol=0, atol=1e-10, err_msg=name
+        )
+    assert str(worked_example(example, update=update))
+
+
+def test_a_batch_is_two_sentences_that_do_not_meet():
+    both = worked_example(varied(dog_bites_man(), ["two-sentences"])).named
+    example = dog_bites_man()
+    turned = example._replace(tokens=example.tokens[::-1], ids=example.ids[::-1], target=example.target[::-1])
+    apart = [worked_example(one).named for one in (example, turned)]
+    close(both["y"].value, np.concatenate([one["y"].value for one in apart]))
+    close(both["d_ffn.W_1"].value, sum(one["d_ffn.W_1"].value for one in apart))
+
+
+def test_large_scores_do_no_harm():
+    trace = worked_example(replaced("attention.W_Q", lambda W: W + 500 * np.eye(4)))
+    assert all(np.isfinite(step.value).all() for step in trace.steps[: len(TRACE.steps) // 2])
+
+
+@pytest.mark.parametrize(("wrong", "message"), [
+    ({"update": "rmsprop"}, "update is 'rmsprop'"), ({"learning_rate": np.inf}, "learning_rate is inf"),
+])  # fmt: skip
+def test_another_training_is_refused(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        worked_example(**wrong)
+    with pytest.raises(ValueError, match="play: a variant is 'post'"):
+        varied(dog_bites_man(), ["post"])
 
 
 SWAPS = {
@@ -438,8 +550,7 @@ def test_other_decimals_are_printed_as_they_were_rounded():
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"norm": "pre"}, "worked_example: config.norm is 'pre'; the trace shows 'post' only"),
-        ({"activation": "gelu"}, "config.activation is 'gelu'; the trace shows 'relu' only"),
+        ({"positions": "none"}, "worked_example: config.positions is 'none'; the trace shows"),
         ({"positions": "rope"}, "config.positions is 'rope'; the trace shows 'sinusoidal' only"),
     ],
 )

@@ -1,0 +1,71 @@
+// Places: from cell to cell, from step to step, and where the address says.
+
+import { stationOf } from "./belt.js";
+import { showWhole } from "./far.js";
+import { between, boxes, page } from "./page.js";
+import { current, show, state } from "./state.js";
+import { showCell, showStep } from "./step.js";
+import { isBack, isNew, presses } from "./trace.js";
+
+export function go(step, cell) {
+  const other = step !== state.at.step;
+  Object.assign(state.at, { step, cell });
+  show.answered = false;
+  page.guess.value = page.verdict.textContent = "";
+  page.peek.hidden = true;
+  if (show.whole) showWhole(false);
+  if (other) showStep();
+  else showCell();
+}
+
+export function move(by) {
+  const { at, steps } = state, cell = at.cell + by, step = at.step + by;
+  if (cell >= 0 && cell < presses(current())) go(at.step, cell);
+  else if (steps[step]) go(step, by > 0 ? 0 : presses(steps[step]) - 1);
+}
+
+export const moveStep = by => go(between(0, state.at.step + by, state.steps.length - 1), 0);
+
+export function moveStation(by) {
+  const { steps, at } = state;
+  const opens = steps.flatMap((step, k) => (k && steps[k - 1].section === step.section ? [] : [k]));
+  const here = opens.findLastIndex(k => k <= at.step);
+  go(opens[between(0, here + by, opens.length - 1)], 0);
+}
+
+export function goToStation(station) { // in the direction in which we are going
+  const way = step => `${isBack(step)} ${isNew(step)}`;
+  const there = state.steps.filter(step => stationOf(step) === station);
+  const step = there.find(step => way(step) === way(current())) ?? there[0];
+  go(state.steps.indexOf(step), 0);
+}
+
+export function goToCell(cell) {
+  const step = state.steps[state.home[cell]];
+  if (step !== current()) state.trail.push({ ...state.at });
+  go(state.home[cell], step.given ? 0 : cell - step.first);
+  if (step.given) boxes.get(cell)[0].querySelector("input").focus();
+}
+
+export function goBack() {
+  const { step, cell } = state.trail.pop() ?? state.at;
+  go(step, cell);
+}
+
+export function open(place) {
+  const [name, cell] = place.split(","), k = state.steps.findIndex(step => step.name === name);
+  if (k < 0) return false;
+  go(k, between(0, Math.floor(Number(cell)) || 0, presses(state.steps[k]) - 1));
+  return true;
+}
+
+export const addressed = () => new URLSearchParams(location.hash.slice(1)).get("at") ?? "";
+
+// The page's address follows, so that it can be sent to somebody. A frame in a notebook has none.
+let addressing;
+export function remember() {
+  clearTimeout(addressing);
+  if (location.protocol === "about:") return;
+  const { cell } = state.at, address = `#at=${current().name}${cell ? `,${cell}` : ""}`;
+  addressing = setTimeout(() => history.replaceState(null, "", address), 300);
+}

@@ -1,0 +1,50 @@
+// The state: what the page knows at a moment. The other files change it, and then draw it.
+
+import { size } from "./trace.js";
+import { writtenAsGiven, written } from "./words.js";
+
+/** @typedef {import("./arithmetic.js").Step} Step */
+
+export const state = {
+  data: /** @type {any} */ (null), // what the page was given
+  steps: /** @type {Step[]} */ ([]),
+  home: /** @type {number[]} */ ([]), // the step of each cell
+  original: /** @type {number[][]} */ ([]), // the given numbers as they came
+  numbers: /** @type {number[]} */ ([]), // the number of each cell
+  decimals: /** @type {number | null} */ (null), // what every step is rounded to, null for not at all
+  at: { step: 0, cell: 0 },
+  trail: /** @type {{ step: number, cell: number }[]} */ ([]), // where Backspace leads back to
+  touched: 0, // the given cell along which the loss is drawn
+  update: "sgd",
+  rate: 0.01,
+  // Of each step of training, the numbers that were given to it and its loss; `now` is the one that is shown.
+  training: { given: /** @type {number[][][]} */ ([]), losses: /** @type {number[]} */ ([]), now: 0 },
+};
+
+export const show = {
+  arithmetic: true, values: true, predict: false, answered: false, live: true, whole: false,
+  marks: new Set(), // which numbers of another calculation were asked for
+};
+
+export const current = () => state.steps[state.at.step];
+export const digits = () => state.decimals ?? state.data.places;
+export const isHidden = () => show.predict && !show.answered && !current().given;
+export function write(cell) {
+  const { given } = state.steps[state.home[cell]], value = state.numbers[cell];
+  return given ? writtenAsGiven(value) : written(value, digits());
+}
+export const stepNamed = name => state.steps.find(step => step.name === name);
+export const numberOf = name => state.numbers[stepNamed(name).first];
+export const valuesOf = step => state.numbers.slice(step.first, step.first + size(step));
+
+// The gradient of a given cell, and the given cell of a gradient, of an update, or of what Adam remembers.
+export function gradientOf(cell) {
+  const step = state.steps[state.home[cell]], place = cell - step.first;
+  if (step.name === "target") return -state.numbers[stepNamed("d_y").first + place]; // L has y − target in it
+  const gradient = stepNamed(`d_${step.name}`);
+  return gradient && state.numbers[gradient.first + place];
+}
+export function parameterOf(step, cell) {
+  const parameter = stepNamed(step.name.replace(/^(d_|(new_)?[mv]_|[mv]_hat_|new_)/, ""));
+  return parameter?.given && stepNamed(`d_${parameter.name}`) ? parameter.first + cell : undefined;
+}

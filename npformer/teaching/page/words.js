@@ -1,0 +1,105 @@
+// Words: numbers and recipes as text, equations as HTML, and what is said to a student's number.
+
+import { evaluate } from "./arithmetic.js";
+
+const minus = text => text.replace("-", "−"); // the sign, as wide as a plus
+
+export function written(value, places) {
+  if (value === -Infinity) return "−∞";
+  if (!Number.isFinite(value)) return "no number";
+  if (Math.abs(value) >= 1e6) return minus(value.toExponential(1));
+  const text = value.toFixed(places);
+  return minus(Number(text) === 0 ? text.replace("-", "") : text);
+}
+
+// As it was given; of a number that training has changed, three decimals.
+export function writtenAsGiven(value) {
+  const text = String(Number(value.toPrecision(6)));
+  return Number.isFinite(value) && text.replace("-", "").length < 7 ? minus(text) : written(value, 3);
+}
+
+export function read(text) {
+  const plain = text.trim().replace("−", "-").replace(",", ".");
+  return plain === "" ? NaN : Number(plain);
+}
+
+// What to say to a student's number where `value` stands, written with so many places.
+export function judge(text, value, places) {
+  const guess = read(text);
+  if (!Number.isFinite(guess)) return "Type a number.";
+  const unit = 10 ** -places, far = Math.abs(guess - Number(value.toFixed(places)));
+  const typed = 10 ** -(text.split(/[.,]/)[1] ?? "").trim().length; // what its last digit is worth
+  if (far < unit / 2) return "Right.";
+  if (far <= Math.max(3.01 * unit, typed / 2 + unit / 2)) return "Rounding: right but for the last digits.";
+  if (value !== 0 && Math.abs(guess + value) < unit) return "Look again: the sign.";
+  return "Look again.";
+}
+
+/**
+ * The recipe with its numbers, which `write` writes. A negative one stands in brackets unless it comes first.
+ * `place` is where this part stands: it decides about brackets.
+ */
+export function arithmetic(recipe, write, place = "first") {
+  const bracket = (text, ...places) => (places.includes(place) ? `(${text})` : text);
+  if (typeof recipe === "number") {
+    const text = write(recipe);
+    return text.startsWith("−") && place !== "first" ? `(${text})` : text;
+  }
+  const [operation, a, b] = recipe, part = (some, where) => arithmetic(some, write, where);
+  const all = (where, sign) => recipe.slice(1).map((term, i) => part(term, i ? where : "first")).join(sign);
+  const ways = {
+    number: () => b,
+    "+": () => bracket(all("term", " + "), "taken", "factor", "below"),
+    "-": () => bracket(`${part(a, "first")} − ${part(b, "taken")}`, "taken", "factor", "below"),
+    "*": () => bracket(`${part(a, "factor")} · ${part(b, "factor")}`, "below"),
+    "/": () => bracket(`${part(a, "factor")} / ${part(b, "below")}`, "below"),
+    power: () => `${part(a, "factor")}^${part(b, "factor")}`,
+    square: () => `${part(a, "factor")}²`,
+    sqrt: () => `√(${part(a, "first")})`,
+    max: () => `the largest of ${all("first", ", ")}`,
+    relu: () => `max(0, ${part(a, "first")})`,
+    gate: () => `${part(a, "first")} if z > 0, else 0 (z = ${part(b, "first")})`,
+    share: () => `Φ(${part(a, "first")})`,
+    bell: () => `φ(${part(a, "first")})`,
+    hidden: () => "−∞, since this key comes later",
+  };
+  return (ways[operation] ?? (() => `${operation}(${part(a, "first")})`))(); // exp, sin, cos
+}
+
+// The same with the sums in it worked out, if there are any: (3 · 1 + 2 · 4) / √2 becomes 11 / √2.
+export function shorter(recipe, write, numbers, places) {
+  if (typeof recipe === "number" || !["/", "*", "sqrt"].includes(recipe[0])) return "";
+  const workedOut = part => {
+    if (typeof part === "number" || part[0] === "number") return part;
+    const text = written(evaluate(part, numbers), places);
+    return ["number", 0, recipe[0] === "*" && text.startsWith("−") ? `(${text})` : text];
+  };
+  const text = arithmetic([recipe[0], ...recipe.slice(1).map(workedOut)], write);
+  return text === arithmetic(recipe, write) ? "" : text;
+}
+
+const SPOKEN = {
+  "·": "times", "/": "divided by", "−": "minus", "²": "squared", "√": "the root of", "=": "equals",
+  "^": "to the power of", "′": "new", "∞": "infinity",
+};
+export function spoken(text) {
+  const words = text.replace(/[·/−²√=^′∞]/g, sign => ` ${SPOKEN[sign]} `);
+  return words.replace(/ +/g, " ").replace(/ ?([),]) ?/g, "$1 ").replace(/ ?\( ?/g, " (").trim();
+}
+
+export const escaped = text => text.replace(/[<>&"]/g, sign => `&#${sign.charCodeAt(0)};`);
+
+const GREEK = { gamma: "γ", beta: "β", phi: "φ" };
+const PIECES = /(d?)([A-Za-z]+)(?:_([A-Za-z0-9]+))?|\^\(([^)]*)\)|\^(\w+)|ᵀ|[<>&]/g;
+
+// "dW_1 = hᵀ dz" as HTML: letters lean, what follows _ stands below, what follows ^ above.
+export function typeset(text) {
+  return text.replace(PIECES, (found, d, word, below, up, power) => {
+    if (found === "ᵀ") return "<sup>T</sup>";
+    if (up ?? power) return `<sup>${typeset(up ?? power)}</sup>`;
+    if (!word) return escaped(found);
+    const body = d + (below === "hat" ? `${word}\u0302` : GREEK[word] ?? word);
+    const lean = word.length === 1 || GREEK[word] ? `<i>${body}</i>` : body;
+    return below && below !== "hat" ? `${lean}<sub>${below}</sub>` : lean;
+  });
+}
