@@ -60,7 +60,7 @@ def relation(cases: Sequence[Case]) -> Relation | None:
 
 def _of_one_number(c: Case) -> Case:
     """Where the output is one number, its d_output is set to 1: what it is a multiple of is then plain."""
-    if np.ndim(c.d_output) or c.d_output is None or c.found_table is None or c.right_table is None:
+    if c.d_output is None or c.d_output.ndim or c.found_table is None or c.right_table is None:
         return c
     linear = close(c.found, c.d_output * c.found_table, c.exact * size(c.found))
     return c._replace(found=c.found_table, right=c.right_table, d_output=np.ones(())) if linear else c
@@ -103,6 +103,11 @@ def _tables(cases: Sequence[Case]) -> list[_Pair]:
     if any(F is None or R is None or F.shape != R.shape for F, R, _ in pairs):
         return []
     return [_pair(F, R, exact) for F, R, exact in pairs]  # type: ignore[arg-type]
+
+
+def _axes_out(case: Case) -> int:
+    """How many axes d_output has."""
+    return 0 if case.d_output is None else case.d_output.ndim
 
 
 def _same_shape(cases: Sequence[Case]) -> bool:
@@ -183,7 +188,7 @@ def nothing(cases: Sequence[Case]) -> Relation | None:
 def unused(cases: Sequence[Case]) -> Relation | None:
     """The same whatever d_output is."""
     told = [c.found_table is not None and size(c.found) > 0 and not np.all(c.d_output == 1) for c in cases]
-    return Relation("unused") if all(told) and all((c.found_table == c.found).all() for c in cases) else None
+    return Relation("unused") if all(told) and all(np.all(c.found_table == c.found) for c in cases) else None
 
 
 def linear(cases: Sequence[Case]) -> Relation | None:
@@ -227,7 +232,9 @@ def other(cases: Sequence[Case]) -> Relation | None:
 def moved(cases: Sequence[Case]) -> Relation | None:
     """The right slices of one axis in another order, or one of them in every place."""
     for axis in range(cases[0].right.ndim if _same_shape(cases) else 0):
-        orders = [_order(*(np.moveaxis(x, axis, 0) for x in pair[:2]), pair.zero) for pair in _arrays(cases)]
+        orders = [
+            _order(np.moveaxis(f, axis, 0), np.moveaxis(r, axis, 0), zero) for f, r, zero in _arrays(cases)
+        ]
         if all(len(order) > 1 and order != list(range(len(order))) for order in orders):
             return Relation("moved", f"axis {axis}: {', '.join(map(str, orders[0]))}")
     return None
@@ -266,7 +273,7 @@ def added(cases: Sequence[Case]) -> Relation | None:
 
 def one_index(cases: Sequence[Case]) -> Relation | None:
     """Only some indices of one axis of d_output take part, and these rightly."""
-    for axis in range(np.ndim(cases[0].d_output) if _tables(cases) else 0):
+    for axis in range(_axes_out(cases[0]) if _tables(cases) else 0):
         used = []
         for F, R, zero in _tables(cases):
             F, R = (np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1) for x in (F, R))
@@ -307,7 +314,7 @@ def reach(cases: Sequence[Case]) -> Relation | None:
 
 def exchanged(cases: Sequence[Case]) -> Relation | None:
     """Two axes of the table exchanged: what should go from i to j goes from j to i."""
-    n = np.ndim(cases[0].d_output)
+    n = _axes_out(cases[0])
     within = [(p, q) for p, q in combinations(range(n), 2)]
     swaps = [*((pair,) for pair in [*_meeting(cases), *within]), *combinations(_meeting(cases), 2)]
     for pairs in swaps:
@@ -324,7 +331,7 @@ def exchanged(cases: Sequence[Case]) -> Relation | None:
 
 def untransposed(cases: Sequence[Case]) -> Relation | None:
     """A square array as it is where its transpose was due, or the other way round."""
-    tables, n = _tables(cases), np.ndim(cases[0].d_output)
+    tables, n = _tables(cases), _axes_out(cases[0])
     R0 = tables[0].right if tables else np.zeros(())
     for name, W in cases[0].others.items() if tables else ():
         square = W.ndim == 2 and W.shape[0] == W.shape[1] > 1 and np.linalg.cond(W) < 1e4
@@ -392,7 +399,7 @@ def _named_part(case: Case, q: Array, weight: Array, zero: float) -> Relation | 
 
 
 def _unnamed_part(case: Case, q: Array, kept: Sequence[int]) -> Relation:
-    n = np.ndim(case.d_output)
+    n = _axes_out(case)
     axes = " and ".join(f"axis {a} of d_output" if a < n else f"its own axis {a - n}" for a in kept)
     used = q[q != 0]
     off = float(np.abs(used - 1).max(initial=0))
@@ -403,17 +410,16 @@ def _unnamed_part(case: Case, q: Array, kept: Sequence[int]) -> Relation:
 
 def slope(cases: Sequence[Case]) -> Relation | None:
     """Each entry of d_output goes to its own entry alone, times an array that is not the slope."""
-    for c in cases[:1]:
-        n = c.found.size
-        if not _tables(cases) or c.found.shape != np.shape(c.d_output) or n < 3:
+    n = cases[0].found.size
+    for F, R, zero in _tables(cases[:1]) if n > 2 else ():
+        if F.shape != 2 * cases[0].found.shape:
             return None
-        for F, R, zero in _tables(cases[:1]):
-            F, R = F.reshape(n, n), R.reshape(n, n)
-            if _crosses(F, 0, 1, zero) or _crosses(R, 0, 1, zero):
-                return None
-            for name, x in c.others.items():
-                if x.size == n and close(np.diagonal(F), x.ravel(), zero):
-                    return Relation("slope", name)
+        F, R = F.reshape(n, n), R.reshape(n, n)
+        if _crosses(F, 0, 1, zero) or _crosses(R, 0, 1, zero):
+            return None
+        for name, x in cases[0].others.items():
+            if x.size == n and close(np.diagonal(F), x.ravel(), zero):
+                return Relation("slope", name)
     return None
 
 
@@ -429,7 +435,7 @@ def stray(cases: Sequence[Case]) -> Relation | None:
     """Something where there is no influence at all."""
     for F, R, zero in _tables(cases[:1]):
         places = np.argwhere((np.abs(F) > zero) & (np.abs(R) <= 1e-3 * zero))
-        n = np.ndim(cases[0].d_output)
+        n = _axes_out(cases[0])
         for place in places[:1].tolist():
             return Relation("stray", f"from d_output{place[:n]} to its entry {place[n:]}")
     return None
