@@ -311,7 +311,9 @@ __all__ = [
 
 # The front door: npformer.f is f held to its signature. The modules' own functions call each other unchecked.
 # Functions that take anything (a tree, a user's function, text) look at it themselves.
-_MODULES = "arrays backend tree gradcheck.judging signature teaching.text teaching.player teaching.compare".split()
+_MODULES = (
+    "arrays backend tree gradcheck.judging signature teaching.text teaching.player teaching.compare".split()
+)
 _THEMSELVES = {f"npformer.{name}" for name in _MODULES}
 for _name in __all__:
     if isinstance(globals()[_name], _FunctionType) and globals()[_name].__module__ not in _THEMSELVES:

@@ -15,7 +15,10 @@ TYPESCRIPT = "typescript@5.9.3"
 
 def _found(page, not_ours=()):
     context = {"include": [["html"]], "exclude": [[selector] for selector in not_ours]}
-    options = {"resultTypes": ["violations"], "preload": False}  # or it would ask for the style sheets once more
+    options = {
+        "resultTypes": ["violations"],
+        "preload": False,
+    }  # or it would ask for the style sheets once more
     return Axe().run(page, context=context, options=options).response["violations"]
 
 

@@ -56,7 +56,6 @@ ASK_NOTHING = {
 }
 
 
-
 def test_a_fault_that_is_gone_when_asked_again_is_told_all_the_same():
     class Moody:  # an integer at the second question only
         times = 0
