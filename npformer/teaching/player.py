@@ -24,7 +24,9 @@ from npformer.validate import check_kind
 if TYPE_CHECKING:
     from pathlib import Path  # imported where a file is written
 
-SCRIPTS = "arithmetic trace words state page belt step numbers strip training far places keys start".split()
+SCRIPTS = (
+    "arithmetic trace words state page belt step numbers strip training far places yours keys start".split()
+)
 PAGE = """\
 <!doctype html>
 <html lang="en">

@@ -10,6 +10,7 @@ from npformer.embedding import embedding_backward, embedding_forward
 from npformer.encoder import encoder_block_backward, encoder_block_forward
 from npformer.optim import adam_init, adam_update, sgd_update
 from npformer.positional import positional_encoding
+from npformer.teaching.compare import compare
 from npformer.teaching.player import Mark, play
 from npformer.teaching.worked_example import GIVEN, dog_bites_man, varied, worked_example
 from npformer.teaching.worksheet import example_from_name
@@ -708,6 +709,45 @@ def test_the_whole_block_from_afar_leads_to_its_numbers(opened):
 def test_a_marked_cell_keeps_both_numbers_until_they_are_asked_for(opened):
     page = opened(play(marks=[Mark("ffn.z", 8, -0.2551, 0.75)]))
     assert where(page) == ("ffn.z", 8) and "differs" in page.locator("td.now").get_attribute("class")
-    assert "0.75" not in page.inner_text(".sum")
+    assert page.locator("td.now").inner_text() == "?" and "0.255" not in page.inner_text(".sum")
     page.get_by_role("button", name="show the received").click()
-    assert "received 0.75" in page.inner_text(".sum") and "-0.2551" not in page.inner_text(".sum")
+    assert "received 0.75" in page.inner_text(".sum") and "0.255" not in page.inner_text(".sum")
+    page.get_by_role("button", name="show", exact=True).click()
+    assert "expected −0.2551, received 0.75" in page.inner_text(".sum")
+
+
+def test_a_wrong_block_opens_the_player_where_it_first_differs(opened):
+    right = TRACE.named["attention.weights"].value
+    page = opened(
+        compare({"Q": TRACE.named["attention.Q"].value, "weights": right.transpose(0, 2, 1)}).play()
+    )
+    assert where(page) == ("attention.weights", 1)
+    assert page.locator(".differs").count() == 1 and page.locator("td.now").inner_text() == "?"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "says"),
+    [
+        ("{{'z': {z!r},\n 'Q': {Q!r}}}", ("ffn.z", 8), "ffn.z differs: 1 of 18 cells. Right: attention.Q."),
+        ("Q = {listed}", ("embedding", 0), "Right: attention.Q."),
+        ("d_z 1 2 3", ("d_ffn.z", 0), "d_ffn.z differs: 3 numbers, expected 18."),
+        ("hidden: nan{seventeen}", ("ffn.hidden", 0), "ffn.hidden differs: 18 of 18 cells."),
+        ("nothing", ("embedding", 0), "Paste numbers."),
+    ],
+)
+def test_pasted_numbers_are_compared(text, place, says, opened):
+    """As NumPy prints them, and as a list with three decimals."""
+    page, Q = opened(), TRACE.named["attention.Q"].value
+    z = TRACE.named["ffn.z"].value.copy()
+    z.flat[8] = 0.75
+    text = text.format(z=z, Q=Q.astype(np.float32), listed=Q.round(3).tolist(), seventeen=" -7e1" * 17)
+    press(page, "y")
+    page.get_by_role("textbox", name="numbers of your own block").fill(text)
+    page.get_by_role("button", name="compare", exact=True).click()
+    assert (where(page), page.inner_text(".yours p")) == (place, says)
+    assert axe.violations(page) == []
+    press(page, "Escape", "y", "Escape")
+    assert not page.locator(".yours").is_visible()
+    if "of 18" in says:
+        page.get_by_role("button", name="show the received").click()
+        assert f"received {'nan' if 'nan' in text else '0.75'}" in page.inner_text(".sum")

@@ -10,12 +10,12 @@ import { escaped, typeset } from "./words.js";
 // handed on, "+" a sum; "<" is where the way past a sub-layer leaves.
 const BELTS = {
   post: [
-    ["words", "words + positions", 150], "<", "x", ["multi-head attention", "attention", 116], "a", "+", "s",
+    ["words", "words + positions", 166], "<", "x", ["multi-head attention", "attention", 116], "a", "+", "s",
     ["first add & norm", "norm", 68], "<", "h", ["feed-forward network", "feed-forward", 122], "f", "+", "t",
     ["second add & norm", "norm", 68], "y", ["loss", "loss", 58], "", ["training", "step", 58],
   ],
   pre: [
-    ["words", "words + positions", 150], "<", "x", ["first norm", "norm", 68], "u",
+    ["words", "words + positions", 166], "<", "x", ["first norm", "norm", 68], "u",
     ["multi-head attention", "attention", 116], "a", "+", "<", "h", ["second norm", "norm", 68], "g",
     ["feed-forward network", "feed-forward", 122], "f", "+", "y",
     ["loss", "loss", 58], "", ["training", "step", 58],

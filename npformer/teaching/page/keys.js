@@ -7,6 +7,7 @@ import { current, isHidden, show, state } from "./state.js";
 import { answer, clickStage, fit, look, showStep } from "./step.js";
 import { openTraining, train } from "./training.js";
 import { presses } from "./trace.js";
+import { showYours } from "./yours.js";
 
 // An action, its key, what its button shows, what it says: the visible words are in what is said.
 export const KEYS = [
@@ -25,6 +26,7 @@ export const KEYS = [
   ["values", "v", "values V", "values V: show or hide the value beside its gradient", "show"],
   ["live", "l", "live L", "live L: show or hide the live pictures", "show"],
   ["far", "z", "from afar Z", "from afar Z: the whole block, forward and back", "show"],
+  ["yours", "y", "yours Y", "yours Y: paste the numbers of your own block", "numbers"],
 ];
 const TOGGLES = ["predict", "arithmetic", "values", "live"];
 
@@ -40,6 +42,7 @@ const actions = {
   whole: () => go(state.at.step, presses(current()) - 1),
   back: goBack,
   far: () => showWhole(!show.whole),
+  yours: () => showYours(page.yours.hidden),
   ...Object.fromEntries(TOGGLES.map(name => [name, () => toggle(name)])),
 };
 const TRAINING = { t: () => train(1), x: () => train(10), c: () => train(100), b: () => openTraining(0) };
@@ -85,9 +88,9 @@ export function listen() {
 function onKey(event) {
   const { target, key } = event, { cell, station } = target.dataset ?? {};
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-  const typing = target.matches?.("input, select");
+  const typing = target.matches?.("input, select, textarea");
   if (typing && key === "Escape") return target.blur();
-  if (typing && !["PageUp", "PageDown"].includes(key)) return;
+  if (target === page.pasted || typing && !["PageUp", "PageDown"].includes(key)) return;
   if (key === "Enter" && cell) return goToCell(Number(cell));
   if (key === "Enter" && station) return goToStation(Number(station));
   if (["Enter", " "].includes(key) && target.matches?.("button")) return; // the button's own

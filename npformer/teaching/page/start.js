@@ -11,6 +11,7 @@ import { showStep } from "./step.js";
 import { makeStrip } from "./strip.js";
 import { homes, stepsOf } from "./trace.js";
 import { begin, choose, openTraining, train } from "./training.js";
+import { makeYours } from "./yours.js";
 
 export function start(root, data) {
   Object.assign(state, { data, decimals: data.decimals, update: data.update });
@@ -52,7 +53,7 @@ function build(root) {
   drawMap();
   root.classList.add("npformer-player");
   const parts = [page.belt, page.chips, page.map, page.title, page.whole, page.stage, page.strip, page.sum];
-  root.append(make("main", {}, ...parts, page.controls, page.peek, page.speaker));
+  root.append(make("main", {}, ...parts, page.controls, page.yours, page.peek, page.speaker));
 }
 
 function fill() {
@@ -66,7 +67,8 @@ function fill() {
   page.belt.innerHTML = conveyor();
   makeKeyButtons();
   makeStrip();
+  makeYours();
   const of = kind => KEYS.filter(row => row[4] === kind).map(([name]) => page.buttons[name]);
-  const numbers = group("numbers", page.rounding, page.name, page.reset);
+  const numbers = group("numbers", page.rounding, page.name, page.reset, ...of("numbers"));
   page.controls.append(group("move", ...of("move")), group("show", ...of("show")), numbers);
 }

@@ -23,12 +23,17 @@ export const state = {
 
 export const show = {
   arithmetic: true, values: true, predict: false, answered: false, live: true, whole: false,
-  marks: new Set(), // which numbers of another calculation were asked for
+  received: false, // whether the number of another calculation was asked for
 };
 
 export const current = () => state.steps[state.at.step];
 export const digits = () => state.decimals ?? state.data.places;
-export const isHidden = () => show.predict && !show.answered && !current().given;
+export const isHidden = () => (show.predict || markHere()) && !show.answered && !current().given;
+/** Where another calculation has another number: at this cell, or in this step of given numbers. */
+export function markHere() {
+  const { name, given } = current();
+  return state.data.marks.find(mark => mark.station === name && (given || mark.cell === state.at.cell));
+}
 export function write(cell) {
   const { given } = state.steps[state.home[cell]], value = state.numbers[cell];
   return given ? writtenAsGiven(value) : written(value, digits());

@@ -4,7 +4,7 @@ import { showChips, showMap, showStation } from "./belt.js";
 import { entry } from "./numbers.js";
 import { boxes, make, makeButton, page, between, say, upTo } from "./page.js";
 import { goToCell, remember } from "./places.js";
-import { current, digits, isHidden, parameterOf, show, state, write } from "./state.js";
+import { current, digits, isHidden, markHere, parameterOf, show, state, write } from "./state.js";
 import { drawStrip, isRoom } from "./strip.js";
 import { cellsOf, isBack, letter, size, whereabouts, word } from "./trace.js";
 import { arithmetic, escaped, judge, shorter, spoken, typeset } from "./words.js";
@@ -152,7 +152,8 @@ function sumOf(cell) {
 
 function showSum(step) {
   if (step.given) {
-    page.sum.textContent = "Nobody has to calculate these. Change one, and all after it is calculated anew.";
+    const says = "Nobody has to calculate these. Change one, and all after it is calculated anew.";
+    page.sum.replaceChildren(says, ...marked());
     return say(`${letter(step)}, given`);
   }
   const place = whereabouts(step, state.at.cell), cell = step.first + state.at.cell;
@@ -162,19 +163,18 @@ function showSum(step) {
   const result = isHidden() ? "what will stand here?" : write(cell);
   const name = make("span", { innerHTML: `${typeset(letter(step))}<small> ${escaped(place)}</small> = ` });
   const answer = isHidden() ? question() : [make("b", { textContent: result }), page.verdict];
-  page.sum.replaceChildren(name, lined, ...answer, ...marked(cell));
+  page.sum.replaceChildren(name, lined, ...answer, ...marked());
   say(spoken(`${letter(step)} ${place}: ${line}${result}`));
 }
 
 // A cell in which another calculation differs: both numbers wait to be asked for.
-function marked(cell) {
-  const mark = state.data.marks.find(mark => cellOf(mark) === cell);
+function marked() {
+  const mark = markHere();
   if (!mark) return [];
-  const ask = key => show.marks.has(key) ? `${key} ${mark[key]} ` : makeButton(`show the ${key}`, () => {
-    show.marks.add(key);
-    showCell();
-  });
-  return [make("span", { className: "mark" }, "Here yours differs: ", ask("expected"), ask("received"))];
+  const ask = () => { show.received = true; showCell(); };
+  const received = show.received ? `received ${mark.received}` : makeButton("show the received", ask);
+  const expected = isHidden() ? "" : `expected ${mark.expected}, `;
+  return [make("span", { className: "mark" }, `Here yours differs: ${expected}`, received)];
 }
 
 // Where an entering number came from, beside it.
