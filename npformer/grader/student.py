@@ -220,7 +220,8 @@ def serve(settings: dict[str, Any]) -> None:  # pragma: no cover
     others = walls.threads_of_the_system()
     held = walls.apart(settings["root"], settings["needed"], settings["hidden"])
     changes = os.geteuid() == 0 and walls.can_become(USER, os.__file__)
-    server.sendall(pack([] if held else ["network", "files"]))
+    unlimited = not changes and os.geteuid() == 0  # the kernel does not count the processes of root
+    server.sendall(pack([] if held else ["network", "files", *["processes"] * unlimited]))
     gc.freeze()
     while True:
         data, descriptors, _, _ = socket.recv_fds(server, 2**16, 2)
