@@ -188,6 +188,8 @@ def test_memory_and_processes_are_the_kernel_s_to_count():
         said = [judge.grade("a.py", text.encode(), ["softmax.forward"]) for text in (grows, forks)]
         if not judge.server.open:
             assert judge.grade("a.py", stops.encode(), ["order.bag"])["reports"][0]["status"] == "pass"
+        stopped = judge.grade("b.py", b"raise KeyError('x')\norder_bag = 'b'", ["order.bag"])["reports"][0]
+    assert stopped["status"] == "not read" and "KeyError" in stopped["evidence"]
     assert "MemoryError" in said[0]["reports"][0]["evidence"]
     assert said[1]["reports"][0]["status"] == "error"
 
