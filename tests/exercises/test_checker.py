@@ -340,7 +340,7 @@ def test_weights_that_are_no_softmax_of_products_are_seen():
         "no softmax of q·k": lambda q, k, v, mask=None: attention(more=np.arange(len(k)))(q, k, v, mask),
         "opposite sign": lambda *args: -attention()(*args),
         "multiplied by 2": lambda *args: 2 * attention()(*args),
-        "only the first of the rows": lambda *args: attention()(*args)[:1],
+        "too few rows; those that came back are the first": lambda *args: attention()(*args)[:1],
     }
     for words_of_it, f in said.items():
         result = check("attention.forward", f)
@@ -443,7 +443,7 @@ def test_which_gradients_agree_is_said_even_when_a_call_stops():
 def test_no_gradient_right_says_so_in_shapes():
     right = bank()["layer_norm.backward"].right
     result = check("layer_norm.backward", lambda *args: [g + 1 for g in right(*args)])
-    assert result.evidence.startswith("The shapes are right. dx is right up to a constant")
+    assert result.evidence.startswith("The shapes are right. dx is the right one with a constant added")
 
 
 def test_arguments_reach_the_function_fresh_every_time():

@@ -5,9 +5,9 @@ from functools import cache
 from types import ModuleType
 
 from npformer.exercises.task import MUTATES, NPFORMERS_OWN, Mistake, Task
-from npformer.exercises.topics import layer_norm, old, softmax
+from npformer.exercises.topics import attention, layer_norm, modern, old, rope, softmax
 
-TOPICS: tuple[ModuleType, ...] = (softmax, layer_norm)
+TOPICS: tuple[ModuleType, ...] = (rope, softmax, attention, layer_norm, modern)
 
 
 @cache
