@@ -5,9 +5,9 @@ from functools import cache
 from types import ModuleType
 
 from npformer.exercises.task import MUTATES, NPFORMERS_OWN, Mistake, Task
-from npformer.exercises.topics import layer_norm, old, softmax
+from npformer.exercises.topics import costs, feed_forward, layer_norm, loss, old, softmax
 
-TOPICS: tuple[ModuleType, ...] = (softmax, layer_norm)
+TOPICS: tuple[ModuleType, ...] = (feed_forward, softmax, layer_norm, costs, loss)
 
 
 @cache
