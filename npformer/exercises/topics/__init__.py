@@ -5,9 +5,28 @@ from functools import cache
 from types import ModuleType
 
 from npformer.exercises.task import MUTATES, NPFORMERS_OWN, Mistake, Task
-from npformer.exercises.topics import costs, feed_forward, layer_norm, loss, old, softmax
+from npformer.exercises.topics import (
+    block,
+    costs,
+    feed_forward,
+    layer_norm,
+    loss,
+    old,
+    optim,
+    sampling,
+    softmax,
+)
 
-TOPICS: tuple[ModuleType, ...] = (feed_forward, softmax, layer_norm, costs, loss)
+TOPICS: tuple[ModuleType, ...] = (
+    feed_forward,
+    softmax,
+    layer_norm,
+    costs,
+    block,
+    optim,
+    loss,
+    sampling,
+)
 
 
 @cache
