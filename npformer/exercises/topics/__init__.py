@@ -5,9 +5,34 @@ from functools import cache
 from types import ModuleType
 
 from npformer.exercises.task import MUTATES, NPFORMERS_OWN, Mistake, Task
-from npformer.exercises.topics import attention, layer_norm, modern, old, rope, softmax
+from npformer.exercises.topics import (
+    attention,
+    block,
+    costs,
+    feed_forward,
+    layer_norm,
+    loss,
+    modern,
+    old,
+    optim,
+    rope,
+    sampling,
+    softmax,
+)
 
-TOPICS: tuple[ModuleType, ...] = (rope, softmax, attention, layer_norm, modern)
+TOPICS: tuple[ModuleType, ...] = (
+    rope,
+    feed_forward,
+    softmax,
+    attention,
+    layer_norm,
+    costs,
+    block,
+    optim,
+    loss,
+    sampling,
+    modern,
+)
 
 
 @cache
