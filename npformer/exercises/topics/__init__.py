@@ -5,9 +5,9 @@ from functools import cache
 from types import ModuleType
 
 from npformer.exercises.task import MUTATES, NPFORMERS_OWN, Mistake, Task
-from npformer.exercises.topics import layer_norm, old, positions, softmax
+from npformer.exercises.topics import embedding, layer_norm, old, positions, softmax
 
-TOPICS: tuple[ModuleType, ...] = (positions, softmax, layer_norm)
+TOPICS: tuple[ModuleType, ...] = (positions, embedding, softmax, layer_norm)
 
 
 @cache
