@@ -5,9 +5,17 @@ from functools import cache
 from types import ModuleType
 
 from npformer.exercises.task import MUTATES, NPFORMERS_OWN, Mistake, Task
-from npformer.exercises.topics import embedding, layer_norm, old, positions, softmax
+from npformer.exercises.topics import (
+    decoder,
+    embedding,
+    layer_norm,
+    old,
+    positions,
+    search_and_gpu,
+    softmax,
+)
 
-TOPICS: tuple[ModuleType, ...] = (positions, embedding, softmax, layer_norm)
+TOPICS: tuple[ModuleType, ...] = (positions, embedding, softmax, layer_norm, decoder, search_and_gpu)
 
 
 @cache
