@@ -24,7 +24,7 @@ from npformer.exercises.probe import Probe, normal
 from npformer.exercises.reply import TITLES
 from npformer.exercises.task import RIGHT, Choice, Code, Numbers, Truth
 from npformer.exercises.topics import bank, words
-from npformer.exercises.topics.old_behaviour import fit
+from npformer.exercises.topics.positions import fit
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(__file__).parents[1] / "data"

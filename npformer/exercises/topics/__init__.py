@@ -6,22 +6,29 @@ from types import ModuleType
 
 from npformer.exercises.task import MUTATES, NPFORMERS_OWN, Mistake, Task
 from npformer.exercises.topics import (
+from npformer.exercises.topics import (
     attention,
     block,
     costs,
+    decoder,
+    embedding,
     feed_forward,
     layer_norm,
     loss,
     modern,
     old,
     optim,
+    positions,
     rope,
     sampling,
+    search_and_gpu,
     softmax,
 )
 
 TOPICS: tuple[ModuleType, ...] = (
+    positions,
     rope,
+    embedding,
     feed_forward,
     softmax,
     attention,
@@ -30,7 +37,9 @@ TOPICS: tuple[ModuleType, ...] = (
     block,
     optim,
     loss,
+    decoder,
     sampling,
+    search_and_gpu,
     modern,
 )
 
