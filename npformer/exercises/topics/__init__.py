@@ -6,7 +6,6 @@ from types import ModuleType
 
 from npformer.exercises.task import MUTATES, NPFORMERS_OWN, Mistake, Task
 from npformer.exercises.topics import (
-from npformer.exercises.topics import (
     attention,
     block,
     costs,
