@@ -15,7 +15,6 @@ from npformer.exercises.topics import (
     layer_norm,
     loss,
     modern,
-    old,
     optim,
     positions,
     rope,
@@ -47,7 +46,6 @@ TOPICS: tuple[ModuleType, ...] = (
 def bank() -> dict[str, Task]:
     """Every exercise by its id, the easy ones first."""
     found = [thing for topic in TOPICS for thing in vars(topic).values() if isinstance(thing, Task)]
-    found = [*old.tasks({task.id for task in found}, words()), *found]
     return {task.id: task for task in sorted(found, key=lambda task: task.level)}
 
 
@@ -55,7 +53,7 @@ def bank() -> dict[str, Task]:
 def words() -> dict[str, Mistake]:
     """Every mistake by its code."""
     found = [thing for topic in TOPICS for thing in vars(topic).values() if isinstance(thing, Mistake)]
-    return {mistake.code: mistake for mistake in (*old.mistakes(), MUTATES, NPFORMERS_OWN, *found)}
+    return {mistake.code: mistake for mistake in (MUTATES, NPFORMERS_OWN, *found)}
 
 
 def find(exercise_id: str) -> tuple[Task, str]:

@@ -23,7 +23,7 @@ from npformer.exercises.task import (
 )
 from npformer.exercises.topics import attention, layer_norm, rope
 from npformer.exercises.topics.attention import NO_SCALE, OWN_MASK, SCALE_DK, later_keys_hidden
-from npformer.exercises.topics.old_behaviour import wave
+from npformer.exercises.topics.positions import wave
 from npformer.exercises.topics.softmax import scale, shares
 from npformer.modern.gated_ffn import GatedFFNParams, gated_ffn_forward, silu_forward
 from npformer.modern.rms_norm import RMSNormParams, rms_norm_forward
