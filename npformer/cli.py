@@ -23,9 +23,10 @@ from npformer.grader.commands import add_grader, folder_for, place_for
 from npformer.installed import how_to_get, version
 from npformer.published.stories import fetch_stories
 from npformer.teaching.browser import IN_BROWSER
+from npformer.teaching.equations import UPDATES
 from npformer.teaching.handout import FOLDER, write_lessons
 from npformer.teaching.player import play
-from npformer.teaching.worked_example import MOST_DECIMALS, UPDATES, VARIANTS, Trace, worked_example
+from npformer.teaching.worked_example import MOST_DECIMALS, VARIANTS, Trace, worked_example
 from npformer.teaching.worksheet import DECIMALS, PAPERS, example_from_name, save_worksheet
 from npformer.tree import leaves
 
