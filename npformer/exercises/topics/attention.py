@@ -10,7 +10,6 @@ from npformer.exercises.task import RIGHT, Choice, Code, Draw, Edit, Mistake, Nu
 from npformer.exercises.topics import softmax
 
 PAPER = '"Attention Is All You Need", section '
-S4_1 = Place(f"{PAPER}4", "04, section 4.1, Everybody asks, everybody answers")
 S4_2 = Place(f"{PAPER}3.2.1", "04, section 4.2, Why divide by √d_k?")
 S4_5 = Place(f"{PAPER}3.2.3", "04, section 4.5, Masks: who may look")
 S4_6 = Place(f"{PAPER}3.2.2", "04, section 4.6, Heads: split and merge by hand")
@@ -76,31 +75,6 @@ HEADS_RESHAPE = Mistake("AT-HEADS-RESHAPE", S4_6,
     "Which numbers of one token belong to head 0?")
 
 # --- scores, and their scale ---------------------------------------------------------------------------
-
-
-def score_cells(draw: Draw) -> Posed:
-    """The cells of one head's scores."""
-    T = draw.integer(10, 6, 30)
-    wrong: dict[Mistake | str, int] = {
-        "CF-ONE-SCORE-EACH": T,
-        "CF-BOTH-SIDES": 2 * T,
-        "CF-CAUSAL-CELLS": T * (T + 1) // 2,
-        "CF-NOT-ITSELF": T * (T - 1),
-    }
-    return Posed({"T": T}, T * T, wrong)
-
-
-cells = Numbers("cost.scores", "cost", 1, S4_1,
-    task="A text has {T} tokens. How many cells has the score matrix of one attention head?",
-    hint="Every query meets every key.",
-    question="How many keys does one query meet?",
-    draw=score_cells,
-    says={
-        "CF-ONE-SCORE-EACH": "This is one score for each token.",
-        "CF-BOTH-SIDES": "This grows in proportion to the number of tokens.",
-        "CF-CAUSAL-CELLS": "This is what a causal mask leaves visible; here nothing is hidden.",
-        "CF-NOT-ITSELF": "This leaves out the scores of a token with itself.",
-    })
 
 
 def head_width(draw: Draw) -> Posed:
