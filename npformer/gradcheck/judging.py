@@ -25,6 +25,7 @@ SMALL = (
 TABLE = 2**20  # numbers in a table of slopes, d_output by leaf, that are kept and asked for: 8 MB
 AGAIN = 3  # float32 calls a rounding away: of two the scatter may be small by accident
 HIDDEN = "too small to judge, rounding hides it"
+WHOLE = ("zero", "should be zero", "sign", "factor")  # what directions can tell of an array
 STAIR = "it stands still close by and moves from afar: a stair"
 
 
@@ -634,8 +635,12 @@ def _named(problem: Problem, judged: list[Judged], rows: list[GradientRow]) -> l
     for tree, name in [*zip(problem.wide, problem.names, strict=False), (problem.cache_before, "cache")]:
         found = {path: x for path, x in ends(name, tree) if kind_of_number(x) in "fi"}
         there |= {path: np.asarray(to_host(x), float) for path, x in found.items()}
-    sizes = {f"axis {i} of {one.leaf.path}": n for one in judged for i, n in enumerate(one.x.shape)}
-    sizes |= {f"axis {i} of the output": n for i, n in enumerate(problem.output.shape)}
+    shapes = {"the output": problem.output.shape} | {one.leaf.path: one.x.shape for one in judged}
+    lengths: dict[int, str] = {}  # one name for each
+    for path, shape in shapes.items():
+        for i, n in enumerate(shape):
+            lengths.setdefault(n, f"axis {i} of {path}")
+    sizes = {name: n for n, name in lengths.items()}
     tables = _tables(problem, judged)
     for i, one in enumerate(judged):
         if rows[i].verdict == "fail":
@@ -648,10 +653,11 @@ def _named(problem: Problem, judged: list[Judged], rows: list[GradientRow]) -> l
 def _name(one: Judged, there: dict[str, Floats], sizes: dict[str, int], tables: dict[Any, Any]) -> str:
     """What the gradient looks like beside the right one, and where that usually comes from."""
     path, where, g = one.leaf.path, one.leaf.where, one.leaf.gradient
-    exact = max(SLACK * one.problem.tolerance, one.rounding / one.size if one.size else 0.0)
+    doubts = [slope.doubt for i, slope in enumerate(one.slopes) if one.sure(i)]
+    exact = max(one.problem.tolerance, max([*doubts, one.rounding]) / (one.size or math.inf))
     others = {name: x for name, x in there.items() if name != f"the gradient of {path}"}
     if one.sampled:
-        others, g = {}, None if one.leaf.note or len(one.probes) < 3 else np.array(one.analytic)
+        others, g = {}, None if one.leaf.note or len(one.probes) < 2 else np.array(one.analytic)
     if g is None:
         return ""
     case = Case(g, one.right(), others, sizes, exact, one.size)
@@ -659,6 +665,8 @@ def _name(one: Judged, there: dict[str, Floats], sizes: dict[str, int], tables: 
         dy = one.problem.d_output
         case = case._replace(d_output=dy, found_table=tables[where], right_table=one.table())
     seen = relation([case])
+    if one.sampled and seen and seen.kind not in WHOLE:
+        return ""
     return f"{WORDS[seen.kind][0].format(seen.what)}; {WORDS[seen.kind][1]}" if seen else ""
 
 
@@ -684,7 +692,9 @@ def _sampled(judged: list[Judged], directions: int | None) -> str:
     sampled = [one for one in judged if one.sampled and _largest(one.gradient) > 0]
     if not sampled:
         return ""
-    off = [max(one.limit, *(s.doubt for s in one.slopes)) / _largest(one.gradient) for one in sampled]
+    # An entry that is off by E moves a direction by u E, u normal: it passes where |u| E ≤ limit + doubt, which
+    # for a ratio of SLACK between the two is |u| ≤ 1/SLACK, and the normal density at 0 is √(2/π)/2.
+    off = [(one.limit + max(s.doubt for s in one.slopes)) / _largest(one.gradient) for one in sampled]
     chance = (math.sqrt(2 / math.pi) / SLACK) ** (directions or 0)
     return (
         f"{directions} random directions for each array of more entries: one wrong entry, off by "
