@@ -1,4 +1,4 @@
-"""The gradient checker, checked: wrong passes are caught and named, right ones pass, the report reads well."""
+"""The gradient checker, checked: wrong passes are caught and named, right ones pass, reports read well."""
 
 import math
 from functools import partial
@@ -9,6 +9,8 @@ import mpmath
 import numpy as np
 import pytest
 from adversarial_pairs import PAIRS, fresh
+from float32_pairs import in_float32, to_float32
+from more_bugs import MORE
 from planted_bugs import BUGS
 
 from npformer import assert_gradients
@@ -43,7 +45,7 @@ from npformer.functional import (
 )
 from npformer.gradcheck import GradientReport, GradientRow, gradcheck
 from npformer.layer_norm import LayerNormParams, layer_norm_backward, layer_norm_forward
-from npformer.tree import ends_mapped, tree_map
+from npformer.tree import tree_map
 
 INTEGER = np.dtype(int).name  # int64, or int32 in a browser
 
@@ -77,36 +79,6 @@ def refused(report):
     return {row.path for row in report.rows if row.verdict == "fail"}
 
 
-def to_float32(tree):
-    return ends_mapped(lambda x: np.float32(x) if getattr(x, "dtype", None) == np.float64 else x, tree)
-
-
-def in_float32(forward, backward):
-    """The pair with everything that it returns in the dtype of the first floating array that it gets."""
-
-    def dtype(tree):
-        found = []
-        ends_mapped(
-            lambda x: found.append(x.dtype) if getattr(x, "dtype", None) in (np.float32, np.float64) else 0,
-            tree,
-        )
-        return found[0]
-
-    def cast(tree, like):
-        return ends_mapped(
-            lambda x: (
-                x.astype(like) if isinstance(x, np.ndarray | np.floating) and x.dtype.kind == "f" else x
-            ),
-            tree,
-        )
-
-    def narrow_forward(*args, **kwargs):
-        y, cache = forward(*args, **kwargs)
-        return np.asarray(y).astype(dtype(args)), cache
-
-    return narrow_forward, lambda dy, cache: cast(backward(dy, cache), dy.dtype)
-
-
 # Wrong backward passes are caught, and named
 
 
@@ -121,6 +93,17 @@ def test_right_passes_pass_and_planted_bugs_are_caught_located_and_named():
         notes = [row.note for row in report.rows if row.verdict == "fail"]
         named += all(note.count(";") for note in notes)
     assert named == len(BUGS)
+
+
+def test_a_second_list_is_caught_and_named_too():
+    unnamed = []
+    for name, (forward, right, wrong, args) in MORE.items():
+        report = gradcheck(forward, right, *args)
+        assert report, f"{name}\n{report}"
+        report = gradcheck(forward, wrong, *args)
+        assert not report, name
+        unnamed += [name] * (not all(row.note.count(";") for row in report.rows if row.verdict == "fail"))
+    assert unnamed == ["one entry is not a number"]
 
 
 @pytest.mark.parametrize("settings", [{"directions": 3}, {"float32": True}], ids=str)

@@ -43,6 +43,7 @@ def assert_gradients(
     >>> square = lambda x: (x * x, x)
     >>> assert_gradients(square, lambda dy, x: dy * 2 * x, np.array([1.0, -3.0]))
     """
+    __tracebackhide__ = True  # pytest shows the line of the test
     settings: dict[str, Any] = {"rng": rng, "tolerance": tolerance, "directions": directions}
     report = gradcheck(forward, backward, *args, **settings, **kwargs)
     if not report:
@@ -409,6 +410,12 @@ def _largest(x: Floats) -> float:
     return float(abs(x).max(initial=0.0))
 
 
+def _root_mean_square(x: Floats) -> float:
+    """Of numbers whose squares may overflow."""
+    top = _largest(x) or 1.0
+    return top * math.sqrt(float(((x / top) ** 2).sum()) / max(x.size, 1))
+
+
 # Verdicts
 
 
@@ -419,8 +426,7 @@ class Judged:
         self.problem, self.leaf = problem, leaf
         x = self.x = np.zeros(0) if leaf.x is None else np.array(to_host(leaf.x), dtype=float)
         self.sampled = directions is not None and x.size > directions
-        top = _largest(x) or 1.0
-        self.scale = top * float(np.sqrt(((x / top) ** 2).mean())) if x.any() else 1.0
+        self.scale = _root_mean_square(x) or 1.0
         self.probes: list[Any] = [] if self.sampled else list(np.ndindex(x.shape))
         if self.sampled:
             self.probes = [problem.draws.standard_normal(x.shape) for _ in range(directions or 0)]
@@ -450,10 +456,14 @@ class Judged:
         return Line(at, problem.output, problem.d_output.astype(float), problem.eps, problem.draws)
 
     def sought(self, line: Line, i: int) -> Slope:
-        return self.kept(line.search(self.scale, self.own_scale(i), functools.partial(self.known, i)))
+        known = functools.partial(self.known, i)
+        return self.kept(line.search(self.slopes[i], self.scale, self.own_scale(i), known))
 
     def own_scale(self, i: int) -> float:
-        return self.scale if self.sampled else abs(float(self.x[self.probes[i]])) or self.scale
+        """The scale of one entry; along a direction all entries move, past many kinks, so half as far in digits."""
+        if self.sampled:
+            return self.scale * LEAST**0.25
+        return abs(float(self.x[self.probes[i]])) or self.scale
 
     def kept(self, slope: Slope) -> Slope:
         return slope if self.keeps else slope._replace(terms=np.zeros(0))
@@ -483,7 +493,7 @@ class Judged:
             if not self.known(i, slope):
                 line = self.line(i)
                 self.slopes[i] = self.sought(line, i)
-                self.stairs |= {i} if line.is_stair(self.slopes[i]) else set()
+                self.stairs |= {i} if line.is_stair(self.slopes[i], self.scale) else set()
 
     def row(self) -> GradientRow:
         """The worst entry, and what is to be said."""
@@ -608,7 +618,7 @@ def _set_sizes(judged: list[Judged]) -> None:
         values = [abs(slope.value) for slope in one.slopes if SLACK * slope.doubt < abs(slope.value)]
         one.size = max(values, default=0.0)
         if one.sampled and values:
-            one.size = float(np.sqrt(np.mean(np.square(values))))
+            one.size = _root_mean_square(np.array(values))
     whole = max((one.size for one in judged), default=0.0)
     for one in judged:
         one.size = max(one.size, SMALL * whole)
