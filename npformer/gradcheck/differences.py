@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 FIRST = 2.0 ** (-52 / 7)  # of the scale: here what the formula leaves, h⁶, is what rounding leaves, ε / h
 LEAST = 2.0**-26  # of the first step, √ε: below it a difference has lost half of the digits
-LEAP = 64.0  # upwards: where only rounding is to be overcome, the best step can wait for the way down
+LEAP = 64.0  # upwards, three of the steps of 4 down: what is leapt over is met on the way down
 SLACK = 10.0  # a doubt is an estimate and no bound, so verdicts keep a digit's distance from it
 SMALLEST = 5e-324  # what underflow may take from a number
 
@@ -98,14 +98,14 @@ class Line:
         return Slope(float(terms.sum()), doubt, noise, self.hidden(), still, terms)
 
     def borne_out(self, scale: float, doubt: float, other: Slope | None = None) -> Slope:
-        """A window; where it has less doubt than that, as one of many has by accident, another one beside it."""
+        """A window; where it has less doubt than that, as one of many has by accident, one more beside it."""
         found, off = self.window(scale), 0.0
         if found.doubt < doubt:
             off = abs(found.value - (other or self.window(scale)).value)
         return found._replace(doubt=max(found.doubt, off) if math.isfinite(off) else math.inf)
 
     def search(self, first: Slope, far: float, near: float, known: Callable[[Slope], bool]) -> Slope:
-        """The window with the least doubt, after a first one, from afar and then near by, until enough is known.
+        """The window with the least doubt, beside a first one, from afar and then near by, until it is known.
 
         Near by the steps grow while rounding rules, and then shrink until it does, or until a slope that was
         known to two digits is lost in noise.

@@ -460,7 +460,9 @@ class Judged:
         return self.kept(line.search(self.slopes[i], self.scale, self.own_scale(i), known))
 
     def own_scale(self, i: int) -> float:
-        """The scale of one entry; along a direction all entries move, past many kinks, so half as far in digits."""
+        """The scale of one entry. A direction moves all entries, past many kinks: a quarter of the digits
+        down to the smallest step.
+        """
         if self.sampled:
             return self.scale * LEAST**0.25
         return abs(float(self.x[self.probes[i]])) or self.scale
@@ -702,8 +704,8 @@ def _sampled(judged: list[Judged], directions: int | None) -> str:
     sampled = [one for one in judged if one.sampled and _largest(one.gradient) > 0]
     if not sampled:
         return ""
-    # An entry that is off by E moves a direction by u E, u normal: it passes where |u| E ≤ limit + doubt, which
-    # for a ratio of SLACK between the two is |u| ≤ 1/SLACK, and the normal density at 0 is √(2/π)/2.
+    # An entry that is off by E moves a direction by u E, u normal: it passes where |u| E ≤ limit + doubt.
+    # Where E is SLACK of these that is |u| ≤ 1/SLACK, and the normal density at 0 is √(2/π)/2.
     off = [(one.limit + max(s.doubt for s in one.slopes)) / _largest(one.gradient) for one in sampled]
     chance = (math.sqrt(2 / math.pi) / SLACK) ** (directions or 0)
     return (

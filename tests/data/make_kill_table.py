@@ -49,12 +49,13 @@ Written after the relations were: what `gradcheck` says of mistakes that it was 
 
 """
 OTHERWISE = """
-"right ones": backward passes that are right, and what was said of them. Along `directions=3` a mistake shows in
-three random directions of each array in place of every entry; the hard pairs are those of the table above.
+"right ones": backward passes that are right, and what was said of them. Along `directions=3` three random
+directions of each array are looked at in place of every entry; the hard pairs are those of the table above.
 
 """
 COST = """
-{weights:,} weights in {arrays} arrays along three directions each: {seconds} s, {calls:,} forward calls.
+A Transformer of {weights:,} weights in {arrays} arrays, along three directions each: {seconds} s of one
+processor, {calls:,} forward calls.
 The report says: {sampled}.
 
 The same functions and numbers, one thread, the best of three runs. `torch.autograd.gradcheck` compares whole
