@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAGE = (Path(__file__).parents[1] / ".ci/site/pages/gradient_tests.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[1] / "notebooks/guide/gradient_tests.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", PAGE, flags=re.DOTALL))
 (SAID,) = re.findall(r"```text\n(.*?)```", PAGE, flags=re.DOTALL)
 

@@ -102,7 +102,7 @@ def test_functions_compiled_by_numba():
     assert not gradcheck(forward, numba.njit(lambda dy, x: dy * (1 - np.tanh(x))), x)
 
 
-PAGE = (Path(__file__).parents[1] / ".ci/site/pages/gradient_tests.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[1] / "notebooks/guide/gradient_tests.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", ["torch", "jax", "cupy", "numba", "array_api_strict"])
