@@ -31,22 +31,22 @@ TOPICS: tuple[ModuleType, ...] = (
     softmax,
     attention,
     layer_norm,
-    costs,
     block,
-    optim,
+    costs,
     loss,
     decoder,
+    optim,
+    modern,
     sampling,
     search_and_gpu,
-    modern,
 )
 
 
 @cache
 def bank() -> dict[str, Task]:
-    """Every exercise by its id, the easy ones first."""
+    """Every exercise by its id, the easy ones first, in the order of the lessons."""
     found = [thing for topic in TOPICS for thing in vars(topic).values() if isinstance(thing, Task)]
-    return {task.id: task for task in sorted(found, key=lambda task: task.level)}
+    return {task.id: task for task in sorted(found, key=lambda task: (task.level, task.teach))}
 
 
 @cache
