@@ -36,6 +36,8 @@ class Case(NamedTuple):
 
 
 class Relation(NamedTuple):
+    """What a gradient looks like beside the right one."""
+
     kind: str  # a key of WORDS
     what: str = ""  # which factor, which axis, which other array
 

@@ -220,8 +220,7 @@ def serve(settings: dict[str, Any]) -> None:  # pragma: no cover
     others = walls.threads_of_the_system()
     held = walls.apart(settings["root"], settings["needed"], settings["hidden"])
     changes = os.geteuid() == 0 and walls.can_become(USER, os.__file__)
-    unlimited = not changes and os.geteuid() == 0  # the kernel does not count the processes of root
-    server.sendall(pack([] if held else ["network", "files", *["processes"] * unlimited]))
+    server.sendall(pack([] if held else _left_open(changes)))
     gc.freeze()
     while True:
         data, descriptors, _, _ = socket.recv_fds(server, 2**16, 2)
@@ -241,6 +240,11 @@ def serve(settings: dict[str, Any]) -> None:  # pragma: no cover
             keep(descriptors[0], descriptors[1], around, request["folder"])
         for descriptor in descriptors:
             os.close(descriptor)
+
+
+def _left_open(changes: bool) -> list[str]:  # pragma: no cover
+    """The kernel does not count the processes of root."""
+    return ["network", "files", *["processes"] * (os.geteuid() == 0 and not changes)]
 
 
 def _reap() -> None:  # pragma: no cover
