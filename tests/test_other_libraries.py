@@ -52,9 +52,7 @@ def test_arrays_go_in_and_come_back_in_their_own_kind(name, dtype):
     ) == {"w"}
 
 
-def test_a_function_of_torch_with_a_backward_of_its_own():
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-
+def tanh_of_torch(torch):
     class Tanh(torch.autograd.Function):
         slope = 1.0
 
@@ -68,6 +66,14 @@ def test_a_function_of_torch_with_a_backward_of_its_own():
         def backward(ctx, dy):
             (y,) = ctx.saved_tensors
             return dy * (Tanh.slope - y * y)
+
+    return Tanh
+
+
+def test_a_function_of_torch_with_a_backward_of_its_own():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+
+    Tanh = tanh_of_torch(torch)
 
     def forward(x):
         y = Tanh.apply(x)

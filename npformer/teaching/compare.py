@@ -17,6 +17,7 @@ from npformer.config import TransformerConfig
 from npformer.encoder import EncoderBlockParams, encoder_block_forward
 from npformer.feed_forward import FFNParams
 from npformer.layer_norm import LayerNormParams
+from npformer.teaching.player import Mark, Player, play, told_apart
 from npformer.teaching.worked_example import Trace, worked_example
 from npformer.tree import leaves
 from npformer.validate import check_kind, kind_of
@@ -34,6 +35,7 @@ class Comparison(NamedTuple):
     received: float
     note: str
     agreed: tuple[str, ...]  # the stations that were found right
+    trace: Trace | None = None  # what it was held against, if that can be played
 
     def __bool__(self) -> bool:
         return not self.station
@@ -48,11 +50,33 @@ class Comparison(NamedTuple):
     def __repr__(self) -> str:
         return str(self)
 
+    def _repr_html_(self) -> str:
+        """In a notebook: what `print` says, and the player at that station, its first wrong cell lit."""
+        import html
+
+        says = f"<pre>{html.escape(str(self))}</pre>"
+        if self.trace is None or not self.station:
+            return says
+        return says + self.play()._repr_html_()
+
+    def play(self) -> Player:
+        """The player at the station that differs; the wrong cell keeps both numbers until they are asked for.
+
+        Raises ValueError when all agrees, or when what it was held against is no worked example.
+        """
+        if self.trace is None or not self.station:
+            raise ValueError("play: all stations agree" if self else "play: only a trace can be played")
+        if math.isnan(self.expected):  # no cell was compared
+            return play(self.trace, at=self.station)
+        cell = int(np.ravel_multi_index(self.place, self.trace.named[self.station].value.shape))
+        return play(self.trace, marks=[Mark(self.station, cell, self.expected, self.received)])
+
     def reveal(self) -> str:
         """What was expected and what came."""
-        if not self.place:
+        if math.isnan(self.expected):
             return "no cell was compared: the output alone shows the station, not its numbers"
-        return f"{self.station}{list(self.place)}: expected {self.expected:.6g}, received {self.received:.6g}"
+        expected, received = told_apart(self.expected, self.received)
+        return f"{self.station}{list(self.place)}: expected {expected}, received {received}"
 
 
 def compare(
@@ -80,14 +104,20 @@ def compare(
     """
     reference = worked_example() if reference is None else reference
     if isinstance(mine, Mapping):
-        return _by_name(mine, _values(reference), tolerance)
+        found = _by_name(mine, _values(reference), tolerance)
+        return found._replace(trace=reference if isinstance(reference, Trace) else None)
     check_kind("compare", "reference", reference, Trace)
     forward, backward = mine if isinstance(mine, tuple) else (mine, None)
     for function in (forward, backward):
         if function is not None and not callable(function):
             raise TypeError(f"compare: mine is {kind_of(mine)}; expected a function, two of them, or a dict")
     trace: Trace = reference  # type: ignore[assignment]
-    returned = forward(trace.named["x"].value.copy(), trace.example.block, trace.example.config)
+    return _by_calls(forward, backward, trace, tolerance)._replace(trace=trace)
+
+
+def _by_calls(forward: Block, backward: Block | None, trace: Trace, tolerance: float | None) -> Comparison:
+    """What a forward returns, then, if all of that is right, what its backward does."""
+    returned = _played(forward, trace)
     y, inner = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
     seen = _named(inner, trace) | {"y": np.asarray(y)}
     found = (
@@ -95,7 +125,7 @@ def compare(
     )
     if not found or backward is None:
         return found
-    dx, grads = backward(trace.named["d_y"].value.copy(), inner)
+    dx, grads = backward(_sentences(trace, "d_y"), inner)
     wrong = {"d_x": dx} | {f"d_{_station(path)}": g for path, g in leaves(grads)}
     return _by_name(wrong, _values(trace), tolerance)
 
@@ -128,13 +158,12 @@ def _by_name(mine: Mapping[str, Any], right: Mapping[str, Array], tolerance: flo
     agreed: list[str] = []
     for name in (name for name in right if name in places):
         value, expected = places[name], right[name]
-        if value.ndim > expected.ndim and value.shape[0] == 1:
-            value = value[0]  # a batch of one
+        if value.ndim > expected.ndim and value.shape[value.ndim - expected.ndim + 1 :] == expected.shape[1:]:
+            value = value.reshape(-1, *expected.shape[1:])  # a batch's sentences follow each other
         if value.shape != expected.shape:
             note = f"its shape is {value.shape}, expected {expected.shape}"
             return Comparison(name, (), math.nan, math.nan, note, tuple(agreed))
-        allowed = _tolerance(value, tolerance) * max(float(np.abs(expected).max(initial=0)), 1e-300)
-        wrong = np.argwhere(~(np.abs(value - expected) <= allowed))
+        wrong = np.argwhere(_differs(value, expected, _tolerance(value, tolerance)))
         if len(wrong):
             place = tuple(map(int, wrong[0]))
             note = f"{len(wrong)} of {expected.size} cells"
@@ -143,16 +172,30 @@ def _by_name(mine: Mapping[str, Any], right: Mapping[str, Array], tolerance: flo
     return Comparison("", (), math.nan, math.nan, "", tuple(agreed))
 
 
+def _differs(value: Array, expected: Array, tolerance: float) -> Array:
+    """Which cells do; for the −∞ of a hidden score, any number far below 0 will do."""
+    hidden = np.isneginf(expected)
+    expected = np.where(hidden, 0, expected)
+    allowed = tolerance * max(float(np.abs(expected).max(initial=0)), 1e-300)
+    return np.where(hidden, ~(value < -1e8), ~(np.abs(value - expected) <= allowed))
+
+
 def _full(name: str, right: Mapping[str, Array]) -> str:
-    """A station's whole name: "z" is "ffn.z"."""
-    last = name.removeprefix("d_")  # the gradient of z is d_z, or d_ffn.z
+    """A station's whole name: "z" is "ffn.z", of the first pass, and "new_z" that of the second."""
+    last, way = _way(name)
     fits = [full for full in right if full == name] or [
-        full for full in right if full.endswith(f".{last}") and full.startswith("d_") == name.startswith("d_")
+        full for full in right if full.endswith(f".{last}") and _way(full)[1] == way
     ]
     if len(fits) == 1:
         return fits[0]
     why = f"{' and '.join(fits)} have this name" if fits else f"expected one of {', '.join(right)}"
     raise ValueError(f"compare: mine holds {name!r}; {why}")
+
+
+def _way(name: str) -> tuple[str, str]:
+    """What a name is about, and of which pass: ("z", "d_") for "d_z", the gradient of z."""
+    way = next((way for way in ("d_", "new_") if name.startswith(way)), "")
+    return name.removeprefix(way), way
 
 
 def _tolerance(value: Array, given: float | None) -> float:
@@ -300,13 +343,12 @@ def _attention_rungs(normal: Callable[..., Array], off: EncoderBlockParams) -> I
 
 
 def _by_inputs(forward: Block, trace: Trace, tolerance: float | None) -> Comparison:
-    """Climb until a rung breaks, then look at the sentence itself."""
-    import inspect  # costs a fifth of the package's own import time
-
+    """Climb until a rung breaks, then look at the sentence itself. The rungs are the paper's block's."""
     config = trace.example.config._replace(d_model=D, n_heads=HEADS, d_ff=FF)
-    takes_mask = "mask" in inspect.signature(forward).parameters
+    takes_mask = _takes_mask(forward)
     agreed: dict[str, None] = {}
-    for rung in _rungs(config.eps):
+    plain = config.norm == "post" and isinstance(trace.example.block.norm_1, LayerNormParams)
+    for rung in _rungs(config.eps) if plain and (takes_mask or not trace.example.causal) else ():
         if rung.mask is not None and not takes_mask:
             continue
         try:
@@ -317,8 +359,26 @@ def _by_inputs(forward: Block, trace: Trace, tolerance: float | None) -> Compari
             agreed.pop(rung.station, None)
             return Comparison(rung.station, (), math.nan, math.nan, note, tuple(agreed))
         agreed[rung.station] = None
-    y = _output(forward(trace.named["x"].value.copy(), trace.example.block, trace.example.config))
-    return _by_name({"y": y}, _values(trace), tolerance)._replace(agreed=tuple(agreed))
+    found = _by_name({"y": _output(_played(forward, trace))}, _values(trace), tolerance)
+    return found._replace(agreed=tuple(agreed) or found.agreed)
+
+
+def _takes_mask(forward: Block) -> bool:
+    import inspect  # costs a fifth of the package's own import time
+
+    return "mask" in inspect.signature(forward).parameters
+
+
+def _sentences(trace: Trace, name: str) -> Array:
+    value, several = trace.named[name].value, trace.example.sentences
+    return value.reshape(several, -1, value.shape[-1]).copy() if several > 1 else value.copy()
+
+
+def _played(forward: Block, trace: Trace) -> Any:
+    """What a block makes of the player's sentence."""
+    x, example = _sentences(trace, "x"), trace.example
+    masked = {"mask": causal_mask(x.shape[-2])} if example.causal and _takes_mask(forward) else {}
+    return forward(x, example.block, example.config, **masked)
 
 
 def _output(returned: Any) -> Array:

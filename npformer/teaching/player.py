@@ -87,6 +87,12 @@ class Mark(NamedTuple):
     received: float
 
 
+def told_apart(expected: float, received: float) -> tuple[str, str]:
+    """Two numbers with as many digits as show that they differ, at least six."""
+    pairs = [(f"{expected:.{digits}g}", f"{received:.{digits}g}") for digits in range(6, 18)]
+    return next((pair for pair in pairs if pair[0] != pair[1]), pairs[-1])
+
+
 def play(
     trace: Trace | None = None,
     *,
@@ -122,6 +128,11 @@ def play(
     _check_place(trace, at)
     title = f"“{' '.join(trace.example.tokens)}” through one encoder block and back"
     return Player(title, _page(title, _data(trace, at, marks)))
+
+
+def _mark(mark: Mark) -> dict[str, Any]:
+    expected, received = (text.replace("-", "−") for text in told_apart(mark.expected, mark.received))
+    return {"station": mark.station, "cell": mark.cell, "expected": expected, "received": received}
 
 
 def _page(title: str, data: dict[str, Any]) -> str:
@@ -184,7 +195,7 @@ def _data(trace: Trace, at: str | None, marks: Sequence[Mark]) -> dict[str, Any]
         "looks": [_look(*look) for look in looks],
         "updates": updates,
         "again": [[step.section, step.name, step.equation] for step in again],
-        "marks": [mark._asdict() for mark in marks],
+        "marks": [_mark(mark) for mark in marks],
     }
 
 

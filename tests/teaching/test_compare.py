@@ -1,11 +1,13 @@
 """A port held against the worked example: the right station for each mistake, and none for a right port."""
 
+import html
+
 import numpy as np
 import pytest
 
 from npformer import encoder_block_backward, encoder_block_forward
-from npformer.teaching import worked_example
 from npformer.teaching.compare import compare
+from npformer.teaching.worked_example import dog_bites_man, varied, worked_example
 
 PORT = """def layer_norm(v, gamma, beta, eps):
     mean = v.mean(-1, keepdims=True)
@@ -218,6 +220,16 @@ def test_ours_and_its_backward_agree():
     assert both and "d_attention.W_Q" in both.agreed and "d_x" in both.agreed
 
 
+@pytest.mark.parametrize("variants", [["causal"], ["pre-norm"], ["gelu", "one-head"], ["two-sentences"]])
+def test_another_block_is_held_against_its_own_numbers(variants):
+    trace = worked_example(varied(dog_bites_man(), variants))
+    unmasked = compare(lambda x, params, config: encoder_block_forward(x, params, config)[0], trace)
+    assert compare(encoder_block_forward, trace)
+    backward = compare((encoder_block_forward, encoder_block_backward), trace)
+    assert backward and "d_x" in backward.agreed
+    assert bool(unmasked) == (variants != ["causal"]), "without a mask, what comes later is seen"
+
+
 def test_a_float32_port_is_held_to_what_float32_has():
     port = made(PORT)
     assert compare(lambda x, params, config: port(x, params, config).astype(np.float32))
@@ -257,6 +269,32 @@ def test_pasted_numbers_are_read_by_their_short_names():
         compare({"x_hat": z})
     with pytest.raises(ValueError, match=r"compare: mine holds 'zz'; expected one of E, embedding"):
         compare({"zz": z})
+
+
+def test_a_scalar_a_hidden_score_and_a_small_difference_are_cells_too():
+    causal = worked_example(varied(dog_bites_man(), ["causal"]))
+    scores = causal.named["attention.masked"].value
+    assert compare({"masked": np.where(np.isneginf(scores), -1e9, scores)}, causal)
+    assert compare({"masked": np.where(np.isneginf(scores), 0, scores)}, causal).place == (0, 0, 1)
+    assert "received nan" in compare({"masked": scores * np.nan}, causal).reveal()
+    loss = worked_example().named["loss"].value
+    assert compare({"loss": loss + 0.5}).reveal().startswith(f"loss[]: expected {float(loss):.6g}, received ")
+    assert len(set(compare({"loss": loss * (1 + 3e-6)}).reveal().split()[2::2])) == 2
+
+
+def test_in_a_notebook_the_player_opens_at_the_station():
+    found = compare({"z": worked_example().named["ffn.z"].value + np.eye(3, 6)})
+    shown = found._repr_html_()
+    assert shown.startswith("<pre>differs at ffn.z, first at [0, 0]") and found.play().page in html.unescape(
+        shown
+    )
+    assert '"at":"ffn.z,0"' in found.play().page
+    by_inputs = compare(made(edited("no scale")[0]))
+    assert '"at":"attention.scores"' in by_inputs.play().page and '"marks":[]' in by_inputs.play().page
+    for nothing in (compare({"z": worked_example().named["ffn.z"].value}), compare({"a": 1}, {"a": 2})):
+        assert "<iframe" not in nothing._repr_html_()
+        with pytest.raises(ValueError, match="play: "):
+            nothing.play()
 
 
 @pytest.mark.parametrize(

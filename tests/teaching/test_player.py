@@ -122,12 +122,12 @@ def test_another_kind_of_thing_is_refused(wrong):
 
 
 def test_variants_and_marks_are_in_the_page_and_others_are_refused():
-    marks = [Mark("ffn.z", 8, 1.0, 2.0), Mark("y", 3, 1.0, 2.0)]
+    marks = [Mark("ffn.z", 8, 1.0, 2.0), Mark("y", 3, -1.0, 2.0)]
     data = data_of(
         play(worked_example(decimals=3, update="adam"), variants=["pre-norm", "gelu"], marks=marks)
     )
     assert (data["norm"], data["decimals"], data["update"], data["at"]) == ("pre", 3, "adam", "ffn.z,8")
-    assert data["marks"][1] == {"station": "y", "cell": 3, "expected": 1.0, "received": 2.0}
+    assert data["marks"][1] == {"station": "y", "cell": 3, "expected": "−1", "received": "2"}
     with pytest.raises(ValueError, match="play: a variant is 'post-norm'; expected"):
         play(variants=["post-norm"])
     with pytest.raises(ValueError, match=r"play: at is 'ffn\.z,18'; expected a cell"):

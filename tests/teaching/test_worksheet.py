@@ -403,7 +403,8 @@ def test_html_is_printed_on_the_paper_it_was_drawn_for(tmp_path, short_sheet, pa
     width, height = PAPERS[paper]
     text = file.read_text(encoding="utf-8")
     assert f"@page {{ size: {width}mm {height}mm; margin: 0 }}" in text
-    assert f"width: {width}mm; height: {height}mm; break-after: page" in text
+    assert f"svg {{ display: block; width: {width}mm; height: {height}mm }}" in text
+    assert "section { break-after: page }" in text
 
 
 @pytest.mark.parametrize("paper", PAPERS)

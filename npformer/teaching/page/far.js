@@ -52,7 +52,7 @@ export function showWhole(on) {
   const gradients = told().map(([name]) => gradientNamed(name));
   const back = gradients.map(step => step ? tile(step, "gradient") : make("div"));
   whole.replaceChildren(
-    make("p", { className: "way", textContent: "forward, the values ▶" }),
+    make("h1", { className: "way", textContent: "forward, the values ▶" }),
     make("div", { className: "tiles" }, ...forward),
     make("p", { className: "way gradient", textContent: "◀ backward, the gradients" }),
     make("div", { className: "tiles" }, ...back),
