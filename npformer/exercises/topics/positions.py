@@ -249,12 +249,16 @@ def fit(tables: tuple[Array, ...]) -> Fit | None:
     >>> round(found.base), found.layout
     (500, 'interleaved')
     """
-    fits = [straight(*found) if (found := speeds(table)) else None for table in tables]
-    first = fits[0]
-    agree = first is not None and all(
-        f is not None and f.layout == first.layout and abs(np.log(f.base / first.base)) < 1e-2 for f in fits
-    )
-    return first if agree else None
+    found = [pair for table in tables if (pair := speeds(table))]
+    alike = len(found) == len(tables) and len({order for _, order in found}) == 1
+    if not alike or any((turns <= 0).any() for turns, _ in found):
+        return None
+    # a straight line through log ω over 2i/d_model: its slope is -log(base)
+    share = np.concatenate([np.arange(len(turns)) / len(turns) for turns, _ in found])
+    logs = np.log(np.concatenate([turns for turns, _ in found]))
+    slope, start = np.polyfit(share, logs, 1)
+    straight = np.allclose(logs, slope * share + start, atol=1e-3) and abs(start) < 1e-3
+    return Fit(float(np.exp(-slope)), found[0][1]) if straight else None
 
 
 def speeds(table: Array) -> tuple[Array, str] | None:
@@ -279,16 +283,6 @@ def layout_of(row: Array) -> tuple[Array, str]:
     orders = {"interleaved": j % 2 == 0, "halves": j < len(row) // 2}
     known = np.all(sines | (np.abs(row - 1) < 1e-4))
     return sines, next((n for n, order in orders.items() if known and np.array_equal(sines, order)), "")
-
-
-def straight(speeds: Array, order: str) -> Fit | None:
-    """A straight line through log ω over i: its slope is -log(base) / (number of pairs)."""
-    if (speeds <= 0).any():
-        return None
-    i, logs = np.arange(len(speeds)), np.log(speeds)
-    slope, start = np.polyfit(i, logs, 1)
-    fits = np.allclose(logs, slope * i + start, atol=1e-3) and abs(start) < 1e-3
-    return Fit(float(np.exp(-slope * len(speeds))), order) if fits else None
 
 
 def table_fits(trial: Trial) -> Seen | None:
@@ -403,7 +397,6 @@ WAVES = "np.where(j % 2 == 0, np.sin(angles), np.cos(angles))"
 HALVES_END = ("exponent = 2 * (j // 2) / d_model", "exponent = (j // 2) / max(d_model / 2 - 1, 1)")
 SINES_FIRST = ("return table", "return np.hstack([table[:, ::2], table[:, 1::2]])")
 COSINES_FIRST = ("return table", "return np.hstack([table[:, 1::2], table[:, ::2]])")
-SPEEDS = {"2π": 2 * np.pi, "π": np.pi, "2": 2.0, "1/2": 0.5, "1/10": 0.1, "1/(2π)": 0.5 / np.pi}
 
 
 def any_speeds(wave: str) -> list[Edit]:
@@ -420,11 +413,9 @@ table = Code("pe.table", "sinusoids", 3, S1_5,
         landmarks={
             "the table from position 2 on": lambda n, d: positional_encoding(n, d, start=2),
             "the table from position -1 on": lambda n, d: positional_encoding(n, d, start=-1),
-        } | {
-            f"the table with all speeds multiplied by {words}": compiled(
-                Edit("angles = ", f"angles = {factor} * ").of(SOLUTION)
-            )
-            for words, factor in SPEEDS.items()
+            "the table with all speeds multiplied by 2π": compiled(
+                Edit("angles = ", "angles = 2 * np.pi * ").of(SOLUTION)
+            ),
         },
     ),
     right=positional_encoding,
