@@ -64,30 +64,28 @@ NO_B2 = Mistake("FFN-NO-B2", EQUATION,
     "The outputs differ by the same vector at every token.",
     "This output does not depend on b_2.",
     "What is added after the second layer?")
-STEP = Mistake("FFN-STEP", BENDS,
-    "Everything around the activation is right; a hidden unit is 0 or 1, or its sign alone.",
-    "This output matches a step for the activation: which units are on, and not how far.",
-    "What does max(0, z) make of -2, -1, 0, 1, 2?")
-GELU = Mistake("FFN-GELU", BENDS,
-    "Everything around the activation is right; a hidden unit bends smoothly and dips below 0.",
-    "This output matches GELU where equation 2 has a ReLU.",
-    "What does max(0, z) make of -2, -1, 0, 1, 2?")
-SIGMOID = Mistake("FFN-SIGMOID", BENDS,
-    "Everything around the activation is right; every hidden unit stays between 0 and 1.",
-    "This output matches a sigmoid for the activation.",
-    "What does max(0, z) make of -2, -1, 0, 1, 2?")
-TANH = Mistake("FFN-TANH", BENDS,
-    "Everything around the activation is right; every hidden unit stays between -1 and 1.",
-    "This output matches tanh for the activation.",
-    "What does max(0, z) make of -2, -1, 0, 1, 2?")
-LEAKY = Mistake("FFN-LEAKY", BENDS,
-    "Everything around the activation is right; units below 0 leak a small part of their z.",
-    "This output matches a leaky ReLU.",
-    "What does max(0, z) make of -2, -1, 0, 1, 2?")
-ABS = Mistake("FFN-ABS", BENDS,
-    "Everything around the activation is right; a hidden unit below 0 comes out above it.",
-    "This output matches the absolute value |z| for the activation.",
-    "What does max(0, z) make of -2, -1, 0, 1, 2?")
+
+
+def bend(code: str, sees: str, cause: str) -> Mistake:
+    """Another activation where equation 2 has a ReLU."""
+    return Mistake(f"FFN-{code}", BENDS,
+        f"Everything around the activation is right; {sees}",
+        f"This output matches {cause}",
+        "What does max(0, z) make of -2, -1, 0, 1, 2?")
+
+
+STEP = bend("STEP", "a hidden unit is 0 or 1, or its sign alone.",
+    "a step for the activation: which units are on, and not how far.")
+GELU = bend("GELU", "a hidden unit bends smoothly and dips below 0.",
+    "GELU where equation 2 has a ReLU.")
+SIGMOID = bend("SIGMOID", "every hidden unit stays between 0 and 1.",
+    "a sigmoid for the activation.")
+TANH = bend("TANH", "every hidden unit stays between -1 and 1.",
+    "tanh for the activation.")
+LEAKY = bend("LEAKY", "units below 0 leak a small part of their z.",
+    "a leaky ReLU.")
+ABS = bend("ABS", "a hidden unit below 0 comes out above it.",
+    "the absolute value |z| for the activation.")
 NO_MASK = Mistake("FFN-NO-MASK", MASK,
     "Units that were off in the forward pass receive a gradient.",
     "This output matches a backward pass in which nothing stands for the ReLU.",
@@ -212,7 +210,7 @@ layers = Truth("ffn.layers", "sharing", 2, STACK,
     question="What would a stack of equal layers lack?",
     right=True,
     wrong=Wrong("CF-WEIGHTS-OVER-LAYERS", "Positions share weights; layers do not."))
-bend = Truth("ffn.bend", "ffn", 2, BENDS,
+no_bend = Truth("ffn.bend", "ffn", 2, BENDS,
     task="Without the activation, two layers could do no more than one.",
     hint="Multiply W_1 and W_2.",
     question="What is x W_1 W_2?",
@@ -251,7 +249,6 @@ SHAPES: dict[str, Callable[[Array], Array]] = {
     "the square of a ReLU": lambda z: np.maximum(z, 0) ** 2,
     "min(z, 0), the other half": lambda z: np.minimum(z, 0),
     "a ReLU that stops at 1": lambda z: np.clip(z, 0, 1),
-    "no bend at all": lambda z: z,
 }
 POINTS = np.array([-2.0, -1, 0, 1, 2])
 
@@ -261,11 +258,14 @@ def one_unit(trial: Trial) -> Seen | None:
     answers = of_one_unit(trial, POINTS)
     if answers is None:
         return None
+    shapes = [name for name, f in SHAPES.items() if close(answers, f(POINTS))]
     for found, (x, W_1, b_1, W_2, b_2) in zip(trial.found, trial.calls, strict=True):
-        hidden = of_one_unit(trial, x @ W_1 + b_1)
+        z = x @ W_1 + b_1
+        hidden = of_one_unit(trial, z)
         if hidden is None or not close(found, hidden @ W_2 + b_2):
             return None
-    known = next((f" It is {name}." for name, f in SHAPES.items() if close(answers, f(POINTS))), "")
+        shapes = [name for name in shapes if close(hidden, SHAPES[name](z))]
+    known = f" It is {shapes[0]}." if shapes else ""
     return Seen(
         "Everything around the activation is right. One hidden unit makes of -2, -1, 0, 1, 2: "
         f"{written(answers)}.{known}",
@@ -289,7 +289,6 @@ forward = Code("ffn.forward", "ffn", 3, EQUATION,
         "x, W_1, b_1, W_2, b_2", ("y",), calls(), sizes=SIZES, unit="token",
         neutral={"b_1": 0.0, "b_2": 0.0},
         landmarks={
-            "z = x W_1 + b_1": lambda x, W_1, b_1, *_: x @ W_1 + b_1,
             "the hidden layer": lambda x, W_1, b_1, *_: np.maximum(x @ W_1 + b_1, 0),
             "a network whose activation acts on x, and not on the hidden units": (
                 lambda x, W_1, b_1, W_2, b_2: (np.maximum(x, 0) @ W_1 + b_1) @ W_2 + b_2
