@@ -279,6 +279,13 @@ class Problem:
             f"backward writes into {x}" for x in _changes("its cache", self.cache_before, self.cache)
         ]
         self.leaves = self.paired(self.gradients)
+        self.widen()
+        self.raised = ""  # by forward near by
+        self.rounding = self.scatter() if self.first.dtype != float else {}
+
+    def widen(self) -> None:
+        """The output that differences start from, in float64 where forward can; it must come again."""
+        args = self.args
         self.wide = ends_mapped(_widened, args)  # what differences are taken of: float64
         output, again = self.first, _floats(self.call(_fresh(self.wide))[0])
         if output.dtype != np.float64:
@@ -293,8 +300,6 @@ class Problem:
                 "gradcheck: forward gives another output when it is called again; "
                 "pass its numpy.random.Generator among the arguments"
             )
-        self.raised = ""  # by forward near by
-        self.rounding = self.scatter() if self.first.dtype != float else {}
 
     def call(self, args: Any) -> tuple[Any, Any]:
         """(output, cache) of a forward pass."""

@@ -36,6 +36,8 @@ class Case(NamedTuple):
 
 
 class Relation(NamedTuple):
+    """What was seen: a kind of relation, and which."""
+
     kind: str  # a key of WORDS
     what: str = ""  # which factor, which axis, which other array
 
