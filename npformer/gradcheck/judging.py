@@ -258,8 +258,13 @@ class Problem:
         rng: np.random.Generator,
         tolerance: float,
     ):
-        self.forward, self.backward = forward, backward
-        self.names, self.args, self.kwargs = names, args, kwargs
+        self.forward, self.backward, self.names, self.args, self.kwargs = (
+            forward,
+            backward,
+            names,
+            args,
+            kwargs,
+        )
         self.tolerance, self.places, given = tolerance, _places(names, args, kwargs), _fresh(args)
         self.returned, self.cache = self.call(given)
         self.first = np.array(_floats(self.returned))
@@ -274,12 +279,14 @@ class Problem:
             f"backward writes into {x}" for x in _changes("its cache", self.cache_before, self.cache)
         ]
         self.leaves = self.paired(self.gradients)
+        self.widen()
         self.raised = ""  # by forward near by
-        self.widen(args)
+        self.rounding = self.scatter() if self.first.dtype != float else {}
 
-    def widen(self, args: tuple[Any, ...]) -> None:
-        """The same point in float64, where differences are taken; forward must be finite and steady there."""
-        self.wide = ends_mapped(_widened, args)
+    def widen(self) -> None:
+        """The output that differences start from, in float64 where forward can; it must come again."""
+        args = self.args
+        self.wide = ends_mapped(_widened, args)  # what differences are taken of: float64
         output, again = self.first, _floats(self.call(_fresh(self.wide))[0])
         if output.dtype != np.float64:
             output = _floats(self.call(_fresh(self.wide))[0])
@@ -293,7 +300,6 @@ class Problem:
                 "gradcheck: forward gives another output when it is called again; "
                 "pass its numpy.random.Generator among the arguments"
             )
-        self.rounding = self.scatter() if self.first.dtype != float else {}
 
     def call(self, args: Any) -> tuple[Any, Any]:
         """(output, cache) of a forward pass."""

@@ -36,7 +36,7 @@ class Case(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """What a gradient looks like beside the right one."""
+    """What was seen: a kind of relation, and which."""
 
     kind: str  # a key of WORDS
     what: str = ""  # which factor, which axis, which other array

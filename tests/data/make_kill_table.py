@@ -138,11 +138,11 @@ def second():
 def otherwise():
     """In float32, and along directions."""
     rows, three = [], {"directions": 3}
-    for way, settings in (("float32", {}), ("directions=3", three)):
+    for way, settings in (("in float32", {}), ("directions=3", three)):
         verdicts = []
         for bug in BUGS.values():
             pairs, args = [(bug.forward, back) for back in (bug.right, bug.wrong)], bug.args
-            if way == "float32":
+            if way == "in float32":
                 pairs, args = [in_float32(*pair) for pair in pairs], to_float32(args)
             verdicts.append([said(*pair, args, settings)[0] for pair in pairs])
         n = len(verdicts)
