@@ -317,6 +317,8 @@ def test_structure_is_silent_unless_it_fits():
         assert fit((spoilt, spoilt)) is None
     assert fit((table, positional_encoding(6, 8, base=700.0))) is None
     assert fit((table, table.T)) is None
+    noise = np.random.default_rng(0).normal(size=(7, 12)) * (np.arange(12) > 0)
+    assert check(PE, lambda n, d: noise[:n, :d]).evidence.endswith("(47 of 48 entries differ).")
 
 
 def attention(scale=None, more=0.0, hide=lambda s, mask: np.where(mask, s, -1e30)):

@@ -46,11 +46,9 @@ pool = Numbers("search.pool", "search", 2, S8_2,
 
 
 def two_vectors(draw: Draw) -> Posed:
-    """The cosine between two vectors; one of no length is drawn again."""
+    """The cosine between two vectors."""
     a, b = draw.row([3, 4], 1, 9), draw.row([1, 7], -9, 9)
-    long_a, long_b = np.sqrt(a @ a), np.sqrt(b @ b)
-    if not long_b:
-        return Posed({"a": [], "b": []}, 0.0, {})  # 0 is refused as an answer
+    long_a, long_b = np.sqrt(a @ a), np.sqrt(b @ b) or 1.0  # b = 0 has the answer 0, and is drawn again
     product, right = float(a @ b), float(a @ b / (long_a * long_b))
     angle = np.arccos(np.clip(right, -1, 1))
     wrong: dict[Mistake | str, float] = {
