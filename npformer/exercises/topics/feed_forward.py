@@ -417,17 +417,18 @@ def one_slope(trial: Trial) -> Seen | None:
         return None
     for found, (dy, x, W_1, b_1, W_2, _) in zip(trial.found, trial.calls, strict=True):
         slope = slope_of_one_unit(trial, x @ W_1 + b_1)
-        if slope is None:
-            return None
-        dz = slope * (dy @ W_2.T)
-        made = dz @ W_1.T, np.einsum("btd,btf->df", x, dz), dz.sum(axis=(0, 1))
-        if not close(found, made[trial.output]):
+        if slope is None or not close(found, made_of(slope * (dy @ W_2.T), x, W_1)[trial.output]):
             return None
     return Seen(
         "Everything around the activation is right. The slope that one hidden unit has at -2, -1, 0, 1, 2: "
         f"{written(answers)}.",
         "What is the slope of max(0, z) at these five numbers: where is the unit on, where off?",
     )
+
+
+def made_of(dz: Array, x: Array, W_1: Array) -> tuple[Array, ...]:
+    """dx, dW_1 and db_1."""
+    return dz @ W_1.T, np.einsum("btd,btf->df", x, dz), dz.sum(axis=(0, 1))
 
 
 def slope_of_one_unit(trial: Trial, z: Array) -> Array | None:
