@@ -53,7 +53,7 @@ def bank() -> dict[str, Task]:
 def words() -> dict[str, Mistake]:
     """Every mistake by its code."""
     found = [thing for topic in TOPICS for thing in vars(topic).values() if isinstance(thing, Mistake)]
-    return {mistake.code: mistake for mistake in (MUTATES, NPFORMERS_OWN, *found)}
+    return {mistake.code: mistake for mistake in (*found, MUTATES, NPFORMERS_OWN)}
 
 
 def find(exercise_id: str) -> tuple[Task, str]:
@@ -65,7 +65,7 @@ def find(exercise_id: str) -> tuple[Task, str]:
         raise TypeError(f"exercise_id is {exercise_id!r}; expected text such as 'pe.table'")
     plain, _, name = exercise_id.partition("@")
     if plain not in bank():
-        near = "".join(f"did you mean {other!r}? " for other in get_close_matches(plain, bank(), 1))
+        near = "".join(f"did you mean {other!r}? " for other in get_close_matches(plain.casefold(), bank(), 1))
         shown = "list_exercises() shows all, in a terminal npformer exercises"
         raise ValueError(f"there is no exercise {plain!r}; {near}{shown}")
     return bank()[plain], name.strip()
