@@ -439,7 +439,7 @@ def _right_numbers(task: Code, function: Function, found: tuple[Outcome, ...]) -
         if mistake.kind == "note":
             says = "" if _fails(answer) else mistake.finite[0]
             note = passed(f"Every other check agrees. {mistake.sees} {says}".strip(), (mistake.code,))
-        elif _fails(answer):
+        elif _fails(answer) or mistake.kind == "wrong":
             return known(task, found, [(mistake,)])
         else:
             return _far_off(task, answer, expected, mistake.finite)

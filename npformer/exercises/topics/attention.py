@@ -56,6 +56,10 @@ MASK_INVERTED = Mistake("AT-MASK-INVERTED", S4_5,
     "Without a mask all agrees; with one, the weight goes to hidden keys only.",
     'This pattern appears when True is read as "hide".',
     "What does True mean in this mask?")
+MASK_SMALL = Mistake("AT-MASK-SMALL", S4_5,
+    "Ordinary scores agree; where they are near -1000, hidden keys get weight.",
+    "This pattern appears when a hidden score becomes a number such as -100, which another score may be.",
+    "Which number is below every score that may come?")
 NOT_ITSELF = Mistake("MASK-NOT-ITSELF", S4_5,
     "The triangle is there, without its diagonal.",
     "This output matches a mask in which no word may see itself.",
@@ -286,6 +290,7 @@ def attention(q, k, v, mask=None):
     hard={
         softmax.OVERFLOW: huge(np.full((3, 1), 1000.0), last=-1.0),
         softmax.GLOBAL_MAX: huge(softmax.LEVELS),
+        MASK_SMALL: (*huge(np.full((3, 1), -1000.0))[:3], np.arange(5) < [[2], [5], [3]]),
     },
     looks=(*NUMBERS, unused, weights, *CALLS))
 
