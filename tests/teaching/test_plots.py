@@ -624,7 +624,10 @@ def test_a_residual_leaves_below_its_start_and_arrives_below_its_end():
 
 def test_a_residual_of_the_diagram_leads_from_what_enters_a_station_to_its_sum():
     for axes, entering in zip(figure("block_diagram").axes, ("xh", "xh"), strict=True):
-        at = {name: [t.get_position()[0] for t in axes.texts if t.get_text() == name] for name in ("x", "h", "+")}
+        at = {
+            name: [t.get_position()[0] for t in axes.texts if t.get_text() == name]
+            for name in ("x", "h", "+")
+        }
         for path, before, plus in zip(axes.get_lines(), entering, at["+"], strict=True):
             start, up, end = path.get_xdata()
             assert at[before][0] < start == up < end == plus

@@ -65,7 +65,8 @@ def find(exercise_id: str) -> tuple[Task, str]:
         raise TypeError(f"exercise_id is {exercise_id!r}; expected text such as 'pe.table'")
     plain, _, name = exercise_id.partition("@")
     if plain not in bank():
-        near = "".join(f"did you mean {other!r}? " for other in get_close_matches(plain.casefold(), bank(), 1))
+        others = get_close_matches(plain.casefold(), bank(), 1)
+        near = "".join(f"did you mean {other!r}? " for other in others)
         shown = "list_exercises() shows all, in a terminal npformer exercises"
         raise ValueError(f"there is no exercise {plain!r}; {near}{shown}")
     return bank()[plain], name.strip()
