@@ -117,7 +117,7 @@ def block_diagram(*norms: str) -> "Figure":
         _draw_stations(axes, PARTS[norm])
         axes.set_title(f"{norm}-norm", loc="left")
     told = (f"{norm}-norm: {' '.join(PARTS[norm])}." for norm in norms)
-    return describe(figure, f"{' '.join(told)} A residual leads above from each • to the next +.")
+    return describe(figure, f"{' '.join(told)} In a row 2 residuals lead above, from • to the next +.")
 
 
 def _draw_stations(axes: "Axes", parts: Sequence[str]) -> None:
