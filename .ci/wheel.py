@@ -52,14 +52,16 @@ def check_commands(commands: Path, place: Path) -> None:
     """trace, exercises, check, lessons and play, typed in an empty folder."""
 
     def npformer(*arguments: str, code: int = 0) -> str:
-        return said(commands / "npformer", *arguments, code=code, cwd=place)
+        path = f"{commands}{os.pathsep}{os.environ['PATH']}"  # as where the environment is activated
+        return said(commands / "npformer", *arguments, code=code, cwd=place, PATH=path)
 
-    trace = npformer()
-    assert "all 13 passed" in trace and "    npformer lessons\n" in trace and "uv run" not in trace
+    screen, trace = npformer(), npformer("trace")
+    assert "one-page" in screen and "uv run" not in screen + trace
+    assert "all 13 passed" in trace and "    npformer lessons\n" in trace
     assert "pe.table" in npformer("exercises")
     (place / "mine.py").write_text(ANSWERS, encoding="utf-8")
     assert "1 right of 2 answered" in npformer("check", "mine.py", code=1)
-    assert "    jupyter lab my_lessons\n" in npformer("lessons")
+    assert "-m jupyter lab my_lessons\n" in npformer("lessons")
     lessons = sorted(path.name for path in (place / "my_lessons").glob("*.ipynb"))
     assert lessons == sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
     for path in (place / "my_lessons").glob("*.ipynb"):

@@ -1,10 +1,10 @@
-"""Photograph what a reader sees, for the README: the player, a lesson, a checker's card, a worksheet.
+"""Photograph what a reader sees, for the README: one page, the player, a lesson, a card, a worksheet.
 
     uv run --group site python .ci/site/build.py build/site --only docs
     uv run python figures/screens.py
 
 Chromium draws them, so they are not the same bytes everywhere: a test looks that they are there, of the sizes
-below, and described. The lesson is a page of the built site; all else comes from the package.
+below, and described. One page and the lesson are of the built site; all else comes from the package.
 """
 
 import io
@@ -24,8 +24,9 @@ from npformer.exercises import check
 from npformer.teaching.worksheet import save_worksheet
 
 FOLDER = Path(__file__).parent
-LESSON = FOLDER.parent / "build" / "site" / "lessons" / "01_positional_encoding.html"
+SITE = FOLDER.parent / "build" / "site"
 SCREENS = {
+    "one_page.webp": (1600, 832),
     "player.webp": (1600, 832),
     "lesson.webp": (1280, 960),
     "card.webp": (1280, 960),
@@ -55,6 +56,15 @@ def pe_table(n, d_model):
 check("pe.table", pe_table, level=3)"""
 
 
+def one_page(page: Any, scratch: Path) -> None:
+    """Layer norm and attention on the one page: forward on the left, on the right each gradient beside the
+    line that it undoes"""
+    page.goto((SITE / "_static" / "one_page.html").as_uri())
+    page.set_viewport_size({"width": 1400, "height": 728})
+    pair = page.locator("section.pair", has_text="def layer_norm")
+    pair.evaluate("pair => scrollTo(0, pair.offsetTop - 16)")
+
+
 def player(page: Any, scratch: Path) -> None:
     """The player in the middle of an encoder block: the conveyor, a feed-forward network's hidden units
     and the arithmetic of one"""
@@ -67,7 +77,7 @@ def player(page: Any, scratch: Path) -> None:
 def lesson(page: Any, scratch: Path) -> None:
     """A lesson: a question to guess, the cell that answers it, its picture of clock hands, the answer
     folded"""
-    page.goto(LESSON.as_uri())
+    page.goto((SITE / "lessons" / "01_positional_encoding.html").as_uri())
     page.add_style_tag(content=BARE)
     page.evaluate(TO_CLOCKS)
 
@@ -88,6 +98,7 @@ def worksheet(page: Any, scratch: Path) -> None:
 
 
 PAGES: dict[str, Callable[[Any, Path], None]] = {
+    "one_page.webp": one_page,
     "player.webp": player,
     "lesson.webp": lesson,
     "card.webp": card,

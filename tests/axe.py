@@ -1,4 +1,4 @@
-"""What axe-core has against a page that Playwright shows, and what TypeScript has against a page's JavaScript."""
+"""What axe-core has against a page in a browser, and TypeScript against a page's JavaScript."""
 
 import shutil
 import subprocess
@@ -32,7 +32,7 @@ def violations(page):
 
 
 def objections(page, not_ours=()):
-    """Only what is serious or critical, a line for each rule: how bad, which rule, where first, in how many places.
+    """Only what is serious or critical, a line for each rule: how bad, which, how often, where first.
 
     not_ours: selectors of what others wrote, such as a theme's own parts.
     """
@@ -45,7 +45,7 @@ def objections(page, not_ours=()):
 
 @cache
 def package(name):
-    """The folder of a package from npm, thrown away later; the test is skipped where npm or its registry is not."""
+    """The folder of a package from npm, thrown away later; skipped where npm or its registry is not."""
     if shutil.which("npm") is None:
         pytest.skip("needs npm")
     folder = Path(tempfile.mkdtemp(prefix="npm-"))

@@ -29,9 +29,13 @@ class Lesson(NamedTuple):
 
 LESSONS = {
     "05": Lesson(
-        "a-5-6d-words",
-        {"cell-found": ("in range(3)", "in range({s}, {s} + 3)")},
-        {"cell-sizes": ("size=(10, 64)", "size=(30, 64)")},
+        "cell-5-6-holds",
+        {
+            "cell-left": ("seed=0", "seed={s}"),
+            "cell-alike": ("default_rng(0)", "default_rng({s})"),
+            "cell-sizes": ("in range(3)", "in range({s}, {s} + 3)"),
+        },
+        {"cell-stack": ("d_model=64, d_ff=256", "d_model=32, d_ff=128")},
     ),
     "06": Lesson(
         "cell-52",

@@ -12,13 +12,14 @@ VERDICT = {"wrong": "fail", "kink": "kink", "cannot tell": "unsure"}
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_what_is_said_about_a_hard_pair(name):
+@pytest.mark.parametrize("directions", [None, 3])
+def test_what_is_said_about_a_hard_pair(name, directions):
     pair = PAIRS[name]
     if pair.must == "refused":
         with pytest.raises((TypeError, ValueError), match=r"^gradcheck: "):
-            gradcheck(*fresh(pair), *pair.args, **pair.kwargs)
+            gradcheck(*fresh(pair), *pair.args, **pair.kwargs, directions=directions)
         return
-    report = gradcheck(*fresh(pair), *pair.args, **pair.kwargs)
+    report = gradcheck(*fresh(pair), *pair.args, **pair.kwargs, directions=directions)
     verdicts = {row.verdict for row in report.rows}
     if pair.must == "right":
         assert report, report

@@ -265,15 +265,15 @@ def test_a_figure_has_a_description_of_its_own(name):
 
 
 def test_a_page_describes_a_figure_in_the_figure_s_words():
-    for page in [FOLDER.parent / "README.md", *(FOLDER.parent / "notebooks").glob("*.md")]:
-        shown = re.findall(r"!\[([^]]*)\]\((?:\.\./)?figures/(.*?)\)", page.read_text(encoding="utf-8"))
+    for page in [FOLDER.parent / "README.md", *(FOLDER.parent / "notebooks").rglob("*.md")]:
+        shown = re.findall(r"!\[([^]]*)\]\((?:\.\./)*figures/(.*?)\)", page.read_text(encoding="utf-8"))
         of = [screens.alt(name) if name in screens.SCREENS else make.alt(name) for _, name in shown]
         assert [alt for alt, _ in shown] == of
 
 
 def test_the_gallery_shows_every_figure_once_and_explains_it():
-    text = (FOLDER.parent / ".ci" / "site" / "pages" / "figures.md").read_text(encoding="utf-8")
-    shown = re.findall(r"^!\[\]\(\.\./\.\./\.\./figures/(.+)\)\n\n\*\*(.+?)\.?\*\* (.+)$", text, flags=re.M)
+    text = (FOLDER.parent / "notebooks" / "guide" / "figures.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^!\[.+\]\(\.\./\.\./figures/(.+)\)\n\n\*\*(.+?)\.?\*\* (.+)$", text, flags=re.M)
     assert sorted(name for name, _, _ in shown) == sorted(make.FIGURES)
     for name, title, words in shown:
         assert len(title) > 8, name

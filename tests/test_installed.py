@@ -57,7 +57,7 @@ def test_python_m_npformer_works_in_a_clone_without_installation(tmp_path):
 
 
 def test_a_release_has_one_number_and_its_workflows_name_each_action_by_a_hash():
-    changelog = (ROOT / ".ci" / "site" / "pages" / "changelog.md").read_text(encoding="utf-8")
+    changelog = (ROOT / "notebooks" / "guide" / "changelog.md").read_text(encoding="utf-8")
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert re.search(r"^## (.+)$", changelog, re.MULTILINE)[1] == PROJECT["version"]
     assert re.search(r"^version: (.+)$", citation, re.MULTILINE)[1] == PROJECT["version"]

@@ -266,18 +266,28 @@ def block_means(picture, block):
 # --- the lessons --------------------------------------------------------------------------------
 
 
-@per_notebook
-def test_a_notebook_runs_and_shows_what_the_file_shows(path, tmp_path):
+def with_its_packages(path):
+    """A lesson; the one of the published model only where that is installed."""
     if path.name == MODEL_LESSON and not all(find_spec(name) for name in PACKAGES):
         pytest.skip(f"lesson 8 needs a published model: {GET_MODEL}")
-    committed = read(path)
-    rewrite = os.environ.get("NPFORMER_REWRITE") == "1"
-    executed = execute(committed, tmp_path, again=not rewrite)
-    if rewrite:
+    return read(path)
+
+
+@per_notebook
+def test_a_notebook_runs_and_shows_what_the_file_shows(path, tmp_path):
+    committed = with_its_packages(path)
+    executed = execute(committed, tmp_path)
+    if os.environ.get("NPFORMER_REWRITE") == "1":
         nbformat.write(with_kept_outputs(committed, executed), path)
         return
     difference = notebook_difference(committed, executed)
     assert difference is None, f"{path.name}, {difference}\n{HOW_TO_REWRITE}"
+
+
+@pytest.mark.slow
+@per_notebook
+def test_the_cells_of_a_notebook_run_in_any_order_after_one_run(path, tmp_path):
+    execute(with_its_packages(path), tmp_path, again=True)
 
 
 @per_notebook

@@ -1,12 +1,15 @@
 """gradcheck with arrays of torch, JAX, array-api-strict and Numba, where they are installed.
 
-uv run --with jax --with array-api-strict pytest -n 0 tests/test_other_libraries.py
+uv run --with jax --with array-api-strict --with numba pytest -n 0 tests/test_other_libraries.py
 """
+
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from npformer import gradcheck
+from npformer import assert_gradients, gradcheck
 from npformer.arrays import kind_of_number, to_host
 
 x = np.random.default_rng(0).standard_normal((3, 4))
@@ -35,7 +38,7 @@ def pair(xp, seen):
 @pytest.mark.parametrize("name", ["torch", "jax.numpy", "array_api_strict"])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_arrays_go_in_and_come_back_in_their_own_kind(name, dtype):
-    xp = pytest.importorskip(name)
+    xp = pytest.importorskip(name, reason=f"{name} is not installed")
     if name.startswith("jax"):
         pytest.importorskip("jax").config.update("jax_enable_x64", True)
     seen = set()
@@ -49,9 +52,7 @@ def test_arrays_go_in_and_come_back_in_their_own_kind(name, dtype):
     ) == {"w"}
 
 
-def test_a_function_of_torch_with_a_backward_of_its_own():
-    torch = pytest.importorskip("torch")
-
+def tanh_of_torch(torch):
     class Tanh(torch.autograd.Function):
         slope = 1.0
 
@@ -65,6 +66,14 @@ def test_a_function_of_torch_with_a_backward_of_its_own():
         def backward(ctx, dy):
             (y,) = ctx.saved_tensors
             return dy * (Tanh.slope - y * y)
+
+    return Tanh
+
+
+def test_a_function_of_torch_with_a_backward_of_its_own():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+
+    Tanh = tanh_of_torch(torch)
 
     def forward(x):
         y = Tanh.apply(x)
@@ -80,7 +89,7 @@ def test_a_function_of_torch_with_a_backward_of_its_own():
 
 
 def test_a_custom_vjp_of_jax():
-    jax = pytest.importorskip("jax")
+    jax = pytest.importorskip("jax", reason="jax is not installed")
     jax.config.update("jax_enable_x64", True)
 
     def tanh(slope):
@@ -92,8 +101,35 @@ def test_a_custom_vjp_of_jax():
     assert refused(gradcheck(tanh(2.0), lambda dy, vjp: vjp(dy), jax.numpy.asarray(x))) == {"args[0]"}
 
 
-def test_functions_that_numba_compiled():
-    numba = pytest.importorskip("numba")
+def test_functions_compiled_by_numba():
+    numba = pytest.importorskip("numba", reason="numba is not installed")
     forward = numba.njit(lambda x: (np.tanh(x), x))
     assert gradcheck(forward, numba.njit(lambda dy, x: dy * (1 - np.tanh(x) ** 2)), x)
     assert not gradcheck(forward, numba.njit(lambda dy, x: dy * (1 - np.tanh(x))), x)
+
+
+PAGE = (Path(__file__).parents[1] / "notebooks/guide/gradient_tests.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["torch", "jax", "cupy", "numba", "array_api_strict"])
+def test_the_two_lines_of_the_page(name):
+    xp = pytest.importorskip(name, reason=f"{name} is not installed")
+    (lines,) = (code for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if f"{name}." in code)
+    names = {name: xp, "np": np, "assert_gradients": assert_gradients, "x": x}
+    names |= dict(zip(("forward", "backward"), pair(np, set()), strict=True))
+    if name == "torch":
+        names["Layer"], names["x"] = tanh_of_torch(xp), xp.tensor(x)
+    elif name == "jax":
+        names["f"] = xp.custom_vjp(xp.numpy.tanh)
+        names["f"].defvjp(lambda x: (xp.numpy.tanh(x),) * 2, lambda y, dy: (dy * (1 - y * y),))
+    else:
+        names["forward"] = lambda x: (x * x, x)
+        names["backward"] = lambda dy, x: dy * (x + x)
+    exec(lines, names)
+    if "assert_gradients" not in lines:
+        assert_gradients(names["forward"], names["backward"], names["x"])
+    with pytest.raises(AssertionError, match="the right one times 2"):
+        right = names["backward"] if name != "jax" else lambda dy, vjp: vjp(dy)[0]
+        forward = names["forward"] if name != "jax" else lambda *args: xp.vjp(names["f"], *args)
+        doubled = lambda dy, cache: 2 * (g[0] if isinstance(g := right(dy, cache), tuple) else g)  # noqa: E731
+        assert_gradients(forward, doubled, names["x"] if name != "jax" else xp.numpy.asarray(x))

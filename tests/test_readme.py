@@ -15,7 +15,12 @@ from npformer.exercises import list_exercises
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-LAYOUT = (ROOT / ".ci" / "site" / "pages" / "layout.md").read_text(encoding="utf-8")
+LAYOUT = (ROOT / "notebooks" / "guide" / "layout.md").read_text(encoding="utf-8")
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "notebooks").rglob("*.md")),
+    ROOT / ".github" / "CONTRIBUTING.md",
+]
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 
 
@@ -41,10 +46,21 @@ def test_the_taste_runs(capsys):
     assert len(code.strip().splitlines()) <= 10
 
 
-def test_every_file_that_is_pointed_at_is_there():
-    assert len(LINK.findall(README)) > 10
-    for path in LINK.findall(README):
-        assert (ROOT / path).exists(), path
+def anchors(page):
+    """What a forge and the site make of a page's headings."""
+    heads = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page, flags=re.S), flags=re.M)
+    return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_s_links_lead_somewhere_on_a_forge_too(page):
+    text = page.read_text(encoding="utf-8")
+    of_the_site_alone = r"^(```|:::)\{|^---$|\{\w+\}`"
+    assert not re.search(of_the_site_alone, text, flags=re.M)
+    for path, place in re.findall(r"""(?:\]\(|href=")(?!\w+:)([^)#"]*)#?([^)"]*)""", text):
+        target = (page.parent / path) if path else page
+        assert target.exists(), path
+        assert not place or place in anchors(target.read_text(encoding="utf-8")), (path, place)
 
 
 def test_every_command_of_the_package_is_there(capsys):
@@ -80,7 +96,7 @@ def test_every_lesson_is_in_the_table():
 
 def test_every_picture_says_what_is_in_it():
     pictures = re.findall(r"!\[(.*?)\]\(", README)
-    assert len(pictures) == 4
+    assert len(pictures) == 5
     assert all(len(alt) > 40 for alt in pictures)
 
 
@@ -103,7 +119,7 @@ def test_counts_are_those_of_the_tables_and_of_the_bank():
 
 def test_a_speed_that_misses_its_bound_stands_on_the_page_that_explains_bounds():
     assert "✗" not in README
-    page = (ROOT / ".ci" / "site" / "pages" / "how_right_how_fast.md").read_text(encoding="utf-8")
+    page = (ROOT / "notebooks" / "guide" / "how_right_how_fast.md").read_text(encoding="utf-8")
     assert "**at most** is a bound that this project sets itself" in page
 
 

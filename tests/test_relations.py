@@ -26,8 +26,8 @@ ARRAYS = {
     "should be zero": (k, 0 * R3, {"the gradient of k": k / 2}, "2 times the gradient of k"),
     "should be zero, and is nothing known": (k, 0 * R3, {}, ""),
     "sign": (-R3, R3, {}, ""),
-    "factor": (R3 / 4, R3, {}, "1/4 (the length of axis 2 of x)"),
-    "factor, a root": (R3 * math.sqrt(2), R3, {}, "√2 (the root of the length of axis 0 of x)"),
+    "factor": (R3 / 4, R3, {}, "1/4 (4 is the length of axis 2 of x)"),
+    "factor, a root": (R3 * math.sqrt(2), R3, {}, "√2 (√2 is the root of the length of axis 0 of x)"),
     "factor, a root of a fraction": (R3 * math.sqrt(2 / 3), R3, {}, "√(2/3)"),
     "factor of no size": (R3 * 0.7734, R3, {}, "0.7734"),
     "other": (k, R3, {"cache.k": k}, "cache.k"),
@@ -165,6 +165,8 @@ def test_nothing_is_said_of_what_is_right_or_not_finite_or_has_nothing_to_do_wit
         assert relation([tabled(F, R, {"other": other})]) is None
         assert relation([tabled(R + 1e-9 * rng.standard_normal(R.shape), R, {"other": other})]) is None
         assert relation([Case(rng.standard_normal((2, 3)), rng.standard_normal((2, 4)))]) is None
+        three = rng.standard_normal((2, 3, 4, 3))  # its d_output has another shape than the gradient
+        assert relation([tabled(three[0][..., None, :], three[1][..., None, :])]) is None
     assert relation([Case(R3 * np.inf, R3)]) is None
     assert relation([Case(rng.standard_normal((70, 2)), rng.standard_normal((70, 2)))]) is None
     assert (

@@ -8,7 +8,7 @@ the docstring's first paragraph. A NamedTuple's fields have what the comments on
 import inspect
 import re
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from textwrap import indent
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -153,6 +153,10 @@ def in_words(annotation: Any) -> str:
         return "an array"
     if origin is Callable or isinstance(annotation, TypeVar):
         return "a function"
+    if origin is Mapping:
+        return f"a dict from {in_words(parts[0])} to {in_words(parts[1])}"
+    if origin is tuple and set(map(get_origin, parts)) == {Callable}:
+        return "a tuple of functions"
     if origin is tuple and ... in parts and getattr(parts[0], "__name__", "") in npformer.__all__:
         return f"a tuple of {in_words(parts[0])}"
     if origin is Literal:

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from functools import partial
 from pathlib import Path
 
 from exercise_pages import exercise_list
@@ -26,7 +27,25 @@ ROOT = HERE.parents[1]
 MATHJAX = "mathjax@3.2.2"  # of npm; Apache License 2.0
 MATHJAX_SHA256 = "1b9c0a1c44df864e915690558e72adb9cc5203360daefd385084ced3b6c64c09"
 MATHJAX_FILE = "package/es5/tex-svg.js"  # draws its letters as paths: no font is loaded
-FIGURE = re.compile(r"^!\[\]\(\.\./\.\./\.\./figures/(.+?)\)$", re.MULTILINE)
+# Where a file of the repository stands on the site. A page is written for the repository; its links follow.
+PLACES = {
+    r"\.ci/site/index\.md": "index.md",
+    r"\.github/CONTRIBUTING\.md": "pages/contributing.md",
+    r"notebooks/README\.md": "lessons/plan.md",
+    r"notebooks/(\w+\.ipynb)": r"lessons/\1",
+    r"(?:notebooks/guide|tests/data)/(\w+\.md)": r"pages/\1",
+    r"(figures/[\w.]+)": r"\1",
+    r"npformer/__init__\.py": "api/index.rst",
+    r"npformer/(\w+)(?:/__init__)?\.py": r"api/npformer.\1.rst",
+    r"npformer/teaching/one_page\.py": "_static/one_page.html",
+}
+WRITTEN = ".ci/site/index.md", ".github/*.md", "notebooks/*.md", "notebooks/guide/*.md", "tests/data/*.md"
+LINK = re.compile(r"""(?<=\]\()[^)#:\s]+|(?<=href=")[^"#:]+""")
+PLAYER = re.compile(r"!\[.*?\]\(\S*player\.webp\)")  # a page may have the player itself
+FRAME = """```{raw} html
+<iframe class="player tall" title="The player: “dog bites man” through one encoder block and back" src="../_static/player.html"></iframe>
+<p><a href="../_static/player.html">The player alone, on the whole screen</a>: one file that works offline, to keep or to hand out.</p>
+```"""  # noqa: E501
 
 
 def build_docs(out: Path) -> None:
@@ -41,21 +60,35 @@ def build_docs(out: Path) -> None:
 def lay_out(sources: Path) -> None:
     """Everything that Sphinx reads, in a folder of its own."""
     shutil.rmtree(sources, ignore_errors=True)
-    shutil.copytree(HERE / "pages", sources / "pages")
     shutil.copytree(HERE / "static", sources / "_static")
+    shutil.copytree(HERE / "api", sources / "api", ignore=shutil.ignore_patterns("module.rst"))
     shutil.copy(HERE / "conf.py", sources)
-    for name in ("index.md", "play.md"):
-        (sources / "pages" / name).replace(sources / name)
+    shutil.copytree(
+        ROOT / "figures", sources / "figures", ignore=shutil.ignore_patterns("*.py", "data", "__pycache__")
+    )
+    write_lessons(ROOT / "notebooks", sources / "lessons", sources / "_static")
+    (sources / "pages").mkdir()
+    for file in (file for pattern in WRITTEN for file in ROOT.glob(pattern)):
+        text = LINK.sub(partial(followed, file), PLAYER.sub(FRAME, file.read_text(encoding="utf-8")))
+        (sources / place(file)).write_text(text, encoding="utf-8")
+    (sources / "pages" / "exercises.md").write_text(exercise_list(), encoding="utf-8")
     play().save(sources / "_static" / "player.html")
     write_one_page(sources / "_static")
     (sources / "_static" / "mathjax.js").write_bytes(mathjax(ROOT / "build" / "npm"))
-    write_figures(sources)
-    write_lessons(ROOT / "notebooks", sources / "lessons", sources / "_static")
-    shutil.copytree(HERE / "api", sources / "api", ignore=shutil.ignore_patterns("module.rst"))
-    (sources / "pages" / "exercises.md").write_text(exercise_list(), encoding="utf-8")
-    for name in ("confusion.md", "kills.md"):
-        shutil.copy(ROOT / "tests" / "data" / name, sources / "pages" / name)
-    shutil.copy(ROOT / ".github" / "CONTRIBUTING.md", sources / "pages" / "contributing.md")
+
+
+def place(file: Path) -> str:
+    """Where a file of the repository stands on the site; nothing if it is not there."""
+    path = file.relative_to(ROOT).as_posix()
+    matches = ((re.fullmatch(pattern, path), there) for pattern, there in PLACES.items())
+    return next((found.expand(there) for found, there in matches if found), "")
+
+
+def followed(page: Path, link: re.Match[str]) -> str:
+    """A link between two files of the repository as one between their places; any other as it is."""
+    target = Path(os.path.normpath(page.parent / link[0]))
+    there = target.is_file() and place(target)
+    return os.path.relpath(there, Path(place(page)).parent).replace(os.sep, "/") if there else link[0]
 
 
 def mathjax(cache: Path) -> bytes:
@@ -70,23 +103,6 @@ def mathjax(cache: Path) -> bytes:
     with tarfile.open(archive) as opened:
         member = opened.extractfile(MATHJAX_FILE)
         return member.read() if member else b""
-
-
-def write_figures(sources: Path) -> None:
-    """The gallery: each figure with the description that make.py has of it."""
-    sys.path.insert(0, str(ROOT / "figures"))
-    from make import alt
-
-    for page in [sources / "index.md", *(sources / "pages").glob("*.md")]:
-        text = page.read_text(encoding="utf-8")
-        page.write_text(FIGURE.sub(lambda found: described(found[1], alt(found[1])), text), encoding="utf-8")
-    (sources / "figures").mkdir()
-    for file in [*(ROOT / "figures").glob("*.svg"), *(ROOT / "figures").glob("*.[pw][ne][gb]*")]:
-        shutil.copy(file, sources / "figures")
-
-
-def described(name: str, words: str) -> str:
-    return f"```{{image}} /figures/{name}\n:alt: {words}\n```"
 
 
 def clear(out: Path) -> None:

@@ -5,7 +5,6 @@ import hashlib
 import html
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +24,13 @@ BUTTON = """\
 
 
 def write_lessons(notebooks: Path, pages: Path, static: Path) -> None:
-    """Every notebook of the folder as a page's source, and the lesson plan beside them."""
+    """Every notebook of the folder as a page's source."""
     pages.mkdir(parents=True)
     (static / "outputs").mkdir(parents=True)
     for file in sorted(notebooks.glob("*.ipynb")):
         notebook = json.loads(file.read_text(encoding="utf-8"))
         notebook["cells"] = with_button(static_cells(notebook["cells"], static / "outputs"), file.name)
         (pages / file.name).write_text(json.dumps(notebook, ensure_ascii=False), encoding="utf-8")
-    shutil.copy(notebooks / "README.md", pages / "plan.md")
 
 
 def with_button(cells: list[Cell], name: str) -> list[Cell]:

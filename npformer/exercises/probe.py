@@ -5,7 +5,9 @@ probe, no array is symmetric, no two rows have their maximum in common.
 """
 
 import copy
+import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -72,6 +74,37 @@ class Unread(TypeError):
     """What came back is not what was asked for; `raw` is kept for a closer look."""
 
 
+class TooLong(BaseException):
+    """An answer has computed for longer than it may; no `except Exception` of a student's keeps it."""
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Raise TooLong in what computes for longer, where the system has such a clock: not in a browser."""
+
+    def stop(*_: object) -> None:
+        raise TooLong
+
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 1.0)  # again each second: `except:` may have kept one
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+_NUMPY = {name: value for name, value in vars(np).items() if callable(value)}
+
+
+def changed_in_numpy() -> list[str]:
+    """The functions of NumPy in whose place somebody has put another."""
+    return [name for name, value in _NUMPY.items() if getattr(np, name, None) is not value]
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Neither the student's warnings nor NumPy's."""
@@ -105,7 +138,7 @@ def run(function: Function, given: Arguments, probe: Probe) -> Outcome:
                 return Outcome(empty=True)
             arrays = read(raw, probe.outputs)
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt) or _of_the_class_run(error):
+        if isinstance(error, KeyboardInterrupt | TooLong) or _of_the_class_run(error):
             raise
         kind = named(error)
         if kind == "NotImplementedError":

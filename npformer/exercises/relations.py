@@ -1,19 +1,21 @@
-"""Relations between an answer and the right one that no list of mistakes is needed for.
+"""What an answer has to do with the right one: gradcheck's relations in a student's words, and a few more.
 
-A relation counts only where it holds on every probe to the last digits. Each comes with the question that
+A relation counts only where it holds on every call to the last digits. Each comes with the question that
 follows from it, and none tells a number of the right answer.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain, combinations, permutations
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from npformer.backend import Array
 from npformer.exercises.probe import Trial, size
+from npformer.gradcheck import relations as arrays
+from npformer.gradcheck.relations import Case, Relation
 
 EXACT = 2e-5  # of the largest number: float32 answers are looked at too
 
@@ -33,6 +35,12 @@ def close(a: Array, b: Array) -> bool:
         return bool(np.allclose(a, b, rtol=0, atol=EXACT * size(b), equal_nan=True))
 
 
+def ratio(a: Array, b: Array) -> float | None:
+    """The number c with a = c b, or None."""
+    c = arrays.ratio(a, b, EXACT * float(np.abs(a).max(initial=0)))
+    return None if math.isnan(c) else c
+
+
 def holds(view: Trial, made: Callable[[Array], Array]) -> bool:
     """Whether the answer is what `made` makes of the right one, on every probe."""
     try:
@@ -47,6 +55,112 @@ def tried(look: Callable[..., Any], *args: Any) -> Any:
         return look(*args)
     except (ValueError, TypeError, IndexError, ArithmeticError, np.linalg.LinAlgError):
         return None
+
+
+# --- what gradcheck sees -----------------------------------------------------------------------------
+
+WORDS = {  # what is seen, with {} for what the relation names; and the question that follows
+    "zero": ("{it} is 0 everywhere", "Which line fills it, and is that line reached?"),
+    "transposed": ("{it} has the right numbers, transposed{}", "Which axis is to stand first?"),
+    "reshaped": (
+        "{it} has the right numbers in another shape, {} in the first call",
+        "Which shape is asked for, axis by axis?",
+    ),
+    "sum missing": (
+        "{it} has axes too many: its sum over {} agrees, and is not taken yet",
+        "Over which axes is one number of it shared?",
+    ),
+    "mean missing": (
+        "{it} has axes too many: its mean over {} agrees, and is not taken yet",
+        "Over which axes is one number of it shared?",
+    ),
+    "sum too many": (
+        "{it} is the sum of the right numbers over {}, which should stay",
+        "Which axes are to be left when the line is done?",
+    ),
+    "mean too many": (
+        "{it} is the mean of the right numbers over {}, which should stay",
+        "Which axes are to be left when the line is done?",
+    ),
+    "moved": (
+        "{it} has the right entries in another order, in the first call along {}",
+        "Which line moves them?",
+    ),
+    "term missing": ("{it} agrees once {0} is added: {0} is missing", "Where is {} added?"),
+    "term turned": ("{it} agrees once {0} is added twice: {0} has the opposite sign", "Where is {} added?"),
+    "term added": (
+        "{it} is right with {0} added to it: {0} enters once too often",
+        "How often is {} to be added: is there a residual here?",
+    ),
+    "multiple added": (
+        "{it} is right with a multiple of {} added to it",
+        "Which term holds {}, and how often?",
+    ),
+    "factor beside": ("{it} is {} set aside", "Which of two things that are added has a factor too many?"),
+    "constant along": (
+        "{it} is right up to {}",
+        "What is added or subtracted there, and is it the right one?",
+    ),
+    "multiple along": (
+        "{it} is right up to a multiple of {}",
+        "Which term has this direction, and what is its factor?",
+    ),
+}
+
+
+def related(look: Callable[[Sequence[Case]], Relation | None], view: Trial) -> Seen | None:
+    """What one of gradcheck's looks sees, in a student's words."""
+    with np.errstate(all="ignore"):
+        triples = zip(view.found, view.right, beside(view), strict=True)
+        seen = look([Case(a, b, others, exact=EXACT, scale=1.0) for a, b, others in triples])
+    if seen is None or seen.kind not in WORDS:
+        return None
+    kind, what = seen
+    times, _, name = what.partition(" times ")
+    if kind == "term added" and name:
+        kind, what = ("term turned" if times == "-2" else "multiple added"), name
+    elif kind in ("constant along", "multiple along"):
+        what = _line(what, view)
+    says, asks = (words.replace("{it}", "{{it}}").format(what) for words in WORDS[kind])
+    return Seen(f"{says}.", asks)
+
+
+def _line(what: str, view: Trial) -> str:
+    """What lies along an axis: "x̂ along axis 2" is "x̂ in each row"."""
+    name, _, axis = what.rpartition("axis ")
+    lines = {-1: "number {} each row", -2: "number {} each column"}
+    line = lines.get(int(axis) - view.right[0].ndim, f"table {{}} every {view.probe.outer} alike")
+    if not name:
+        return "one " + line.format("added to")
+    return f"{name.removesuffix(' along ')} in {line.partition(' {} ')[2]}"
+
+
+def moved(cases: Sequence[Case]) -> Relation | None:
+    """The right entries in another order; one of them in every place says less than other looks do."""
+    seen = arrays.moved(cases)
+    return seen if seen and len({*seen.what.partition(": ")[2].split(", ")}) > 1 else None
+
+
+def beside(view: Trial) -> list[dict[str, Array]]:
+    """What may have been added or multiplied in each call: arguments and known directions."""
+    return [
+        {
+            name: np.broadcast_to(value, right.shape)
+            for name, value in (given | along(view, given)).items()
+            if isinstance(value, np.ndarray) and _fits(value, right)
+        }
+        for given, right in zip(view.arguments, view.right, strict=True)
+    ]
+
+
+def along(view: Trial, given: dict[str, Any]) -> dict[str, Any]:
+    """The directions of one call."""
+    return {name: made(*given.values()) for name, made in view.probe.directions.items()}
+
+
+def _fits(value: Array, right: Array) -> bool:
+    ends = zip(value.shape[::-1], right.shape[::-1], strict=False)
+    return value.dtype.kind == "f" and value.ndim <= right.ndim and all(n in (1, m) for n, m in ends)
 
 
 # --- form ------------------------------------------------------------------------------------------
@@ -76,158 +190,58 @@ def coarse(view: Trial) -> Seen | None:
     )
 
 
-def nothing_finite(view: Trial) -> Seen | None:
-    """Not one number: nothing can be compared."""
-    if any(
-        np.isfinite(a).any() or not np.isfinite(b).all() for a, b in zip(view.found, view.right, strict=True)
-    ):
-        return None
-    return Seen("{it} is NaN or infinite everywhere.", _NOT_FINITE)
-
-
 def not_finite(view: Trial) -> Seen | None:
-    """NaN or infinities among the numbers."""
+    """NaN or infinities, everywhere or among the numbers."""
     pairs = [(a, b) for a, b in zip(view.found, view.right, strict=True) if a.shape == b.shape]
-    bad = [(a, ~np.isfinite(a) & np.isfinite(b)) for a, b in pairs]
-    found = next(((a, places) for a, places in bad if places.any()), None)
-    if found is None:
+    bad = [~np.isfinite(a) & np.isfinite(b) for a, b in pairs]
+    first = next(((a, places) for (a, _), places in zip(pairs, bad, strict=True) if places.any()), None)
+    if first is None:
         return None
-    what = "NaN" if np.isnan(found[0][found[1]]).any() else "infinite"
-    where = _where(found[1])
-    rest = all(close(np.where(p, 0, a), np.where(p, 0, b)) for (a, p), (_, b) in zip(bad, pairs, strict=True))
-    others = "; all other numbers agree" * rest
-    return Seen(f"{{it}} is {what} where a number is asked for{where}{others}.", _NOT_FINITE)
+    asks = "Which line divides by 0, or takes a root, a logarithm or exp of what has none?"
+    if all(places.all() for places in bad):
+        return Seen("{it} is NaN or infinite everywhere.", asks)
+    what = "NaN" if np.isnan(first[0][first[1]]).any() else "infinite"
+    where = f", first at {tuple(np.argwhere(first[1])[0].tolist())}" * (first[0].ndim > 0)
+    rest = (close(np.where(p, 0, a), np.where(p, 0, b)) for p, (a, b) in zip(bad, pairs, strict=True))
+    others = "; all other numbers agree" * all(rest)
+    return Seen(f"{{it}} is {what} where a number is asked for{where}{others}.", asks)
 
 
 def only_not_finite(view: Trial) -> Seen | None:
-    """NaN or infinities among numbers that are right."""
+    """Not one number, or NaN and infinities among numbers that are right."""
     seen = not_finite(view)
-    return seen if seen and "all other numbers agree" in seen.says else None
-
-
-def _where(bad: Array) -> str:
-    """Where something stands: in whole columns, or from which place on."""
-    if bad.ndim == 0:
-        return ""
-    columns = bad.reshape(-1, bad.shape[-1])
-    whole = [str(j) for j in range(columns.shape[1]) if columns[1:, j].all()]  # row 0 may be another case
-    if (
-        bad.ndim == 2
-        and len(bad) > 2
-        and whole
-        and not np.delete(columns, list(map(int, whole)), axis=1).any()
-    ):
-        return f", in column{'s' * (len(whole) > 1)} {' and '.join(whole)}"
-    return f", first at {tuple(int(i) for i in np.argwhere(bad)[0])}"
-
-
-_NOT_FINITE = "Which line divides by 0, or takes a root, a logarithm or exp of what has none?"
-
-
-def zeros(view: Trial) -> Seen | None:
-    """Nothing but zeros."""
-    if any(a.size == 0 or a.any() for a in view.found):
-        return None
-    return Seen("{it} is 0 everywhere.", "Which line fills it, and is that line reached?")
-
-
-def other_axes(view: Trial) -> Seen | None:
-    """The right numbers with other axes: of length 1, transposed, flattened."""
-    ndim = view.right[0].ndim
-    if all(a.shape != b.shape and a.size == b.size for a, b in zip(view.found, view.right, strict=True)):
-        if _squeezed(view):
-            return Seen(
-                "The numbers of {it} are right; it has an axis of length 1 too many: "
-                f"its shape is {view.found[0].shape}.",
-                "Which line makes this axis, and how many axes are asked for?",
-            )
-    for order in list(permutations(range(ndim)))[1:]:
-        if holds(view, partial(np.transpose, axes=order)):
-            how = "transposed" if ndim == 2 else f"transposed: its axes stand in the order {order}"
-            return Seen("The numbers of {it} are right, " + f"{how}.", "Which axis is to stand first?")
-    if holds(view, np.ravel):
-        return Seen(
-            "The numbers of {it} are right, flattened into one row.",
-            "Which shape is asked for, axis by axis?",
-        )
-    if all(a.shape != b.shape and a.size == b.size for a, b in zip(view.found, view.right, strict=True)):
-        if all(close(a.ravel(), b.ravel()) for a, b in zip(view.found, view.right, strict=True)):
-            return Seen(
-                f"The numbers of {{it}} are right; its shape is {view.found[0].shape}: axes are flattened.",
-                "Which shape is asked for, axis by axis?",
-            )
-    return None
-
-
-def _squeezed(view: Trial) -> bool:
-    return all(
-        a.squeeze().shape == b.squeeze().shape and close(a.squeeze(), b.squeeze())
-        for a, b in zip(view.found, view.right, strict=True)
-    )
-
-
-def _axes(ndim: int) -> Iterator[tuple[int, ...]]:
-    return chain.from_iterable(combinations(range(ndim), n) for n in range(1, ndim + 1))
-
-
-_HOWS: dict[str, Callable[..., Any]] = {"sum": np.sum, "mean": np.mean}
-
-
-def reduced(view: Trial) -> Seen | None:
-    """A sum that is missing, or one too many."""
-    for how, f in _HOWS.items():
-        for axes in _axes(view.found[0].ndim):
-            if holds(view._replace(found=view.right, right=view.found), partial(f, axis=axes)):
-                return Seen(
-                    f"{{it}} has the shape {view.found[0].shape}, with axes too many: the {how} over axis "
-                    f"{_listed(axes)} agrees. No {how} over the rows is taken yet.",
-                    "Over which axes is one number of it shared?",
-                )
-        for axes in _axes(view.right[0].ndim):
-            if holds(view, partial(f, axis=axes)) or holds(view, partial(f, axis=axes, keepdims=True)):
-                return Seen(
-                    f"{{it}} is the {how} of the right numbers over axis {_listed(axes)}, which should stay.",
-                    "Which axes are to be left when the line is done?",
-                )
-    return None
-
-
-def _listed(axes: tuple[int, ...]) -> str:
-    return " and ".join(map(str, axes))
+    return seen if seen and ("everywhere" in seen.says or "agree" in seen.says) else None
 
 
 def short(view: Trial) -> Seen | None:
-    """Rows missing or too many, in another order, or one entry of an axis alone."""
+    """Too few or too many entries of one axis."""
     for axis in range(view.right[0].ndim):
-        name = _entries(axis, view.right[0].ndim)
-        for words, made in _cuts(axis):
-            if holds(view, made):
+        kinds = [_part(a, b, axis) for a, b in zip(view.found, view.right, strict=True)]
+        for kind in kinds[0]:
+            if all(kind in more for more in kinds):
+                name = _entries(axis, view.right[0].ndim)
                 return Seen(
-                    "{it}: " + words.format(name), f"How many entries has axis {axis}, and in which order?"
+                    f"{{it}} has {kind.format(name)}.",
+                    f"How many {name} are asked for, and which?",
                 )
-        for end, cut in (("the last", slice(None, -1)), ("the first", slice(1, None))):
-            if holds(view._replace(found=view.right, right=view.found), partial(_slice, axis=axis, cut=cut)):
-                return Seen(
-                    f"{{it}} has one too many {name}, {end}.", "Where does the counting begin and end?"
-                )
-        if end := _end_that_is_right(view, axis):
-            return Seen(
-                f"{{it}} has too many {name}; the {end} of them are right.",
-                f"Which of the {name} are asked for?",
-            )
     return None
 
 
-def _end_that_is_right(view: Trial, axis: int) -> str:
-    """Which end of an axis that is too long holds the right numbers: "first", "last" or ""."""
-    pairs = list(zip(view.found, view.right, strict=True))
-    if any(a.ndim != b.ndim or a.shape[axis] < b.shape[axis] for a, b in pairs):
-        return ""
-    more = [(a.shape[axis] - b.shape[axis], a, b) for a, b in pairs]
-    if all(close(_slice(a, axis, slice(n, None)), b) for n, a, b in more):
-        return "last"
-    kept = ((a, b, b.shape[axis]) for a, b in pairs)
-    return "first" if all(close(_slice(a, axis, slice(None, n)), b) for a, b, n in kept) else ""
+def _part(found: Array, right: Array, axis: int) -> list[str]:
+    """Which entries of an axis came back, where some are missing or too many."""
+    found = np.expand_dims(found, axis) if found.ndim == right.ndim - 1 else found
+    if found.ndim != right.ndim:
+        return []
+    a, b = np.moveaxis(found, axis, 0), np.moveaxis(right, axis, 0)
+    n, m = len(a), len(b)
+    parts = {
+        "too few {}; those that came back are the first": (a, b[:n]),
+        "too few {}; those that came back are the last": (a, b[max(m - n, 0) :]),
+        "too few {}; every second one came back": (a, b[::2]),
+        "too many {}; the first of them are right": (a[:m], b),
+        "too many {}; the last of them are right": (a[max(n - m, 0) :], b),
+    }
+    return [kind for kind, (one, two) in parts.items() if close(one, two)]
 
 
 def _entries(axis: int, ndim: int) -> str:
@@ -235,25 +249,6 @@ def _entries(axis: int, ndim: int) -> str:
     if ndim > 1 and axis == ndim - 1:
         return "columns"
     return "rows" if axis >= ndim - 2 else f"entries of axis {axis}"
-
-
-def _slice(array: Array, axis: int, cut: Any) -> Array:
-    return array[(slice(None),) * axis + (cut,)]
-
-
-def _cuts(axis: int) -> Iterator[tuple[str, Callable[[Array], Array]]]:
-    yield "one short of its {0}, the last is missing.", partial(_slice, axis=axis, cut=slice(None, -1))
-    yield "one short of its {0}, the first is missing.", partial(_slice, axis=axis, cut=slice(1, None))
-    yield "only the first of the {0} came back.", partial(_slice, axis=axis, cut=0)
-    yield "only the first of the {0} came back.", partial(_slice, axis=axis, cut=slice(0, 1))
-    yield "only the last of the {0} came back.", partial(_slice, axis=axis, cut=-1)
-    yield "only every second of the {0} is there.", partial(_slice, axis=axis, cut=slice(None, None, 2))
-    yield "the numbers are right, and the {0} stand in the reverse order.", partial(np.flip, axis=axis)
-    yield (
-        "the {0} stand one place too late: the last comes first.",
-        partial(np.roll, shift=1, axis=axis),
-    )
-    yield "the {0} stand one place too early: the first comes last.", partial(np.roll, shift=-1, axis=axis)
 
 
 def truths(view: Trial) -> Seen | None:
@@ -298,14 +293,13 @@ def landmark(view: Trial) -> Seen | None:
     things = {f"the argument {name} itself": partial(_pick, name) for name in view.arguments[0]}
     things |= {name: partial(_called, f) for name, f in view.landmarks.items()}
     for name, thing in things.items():
-        pairs = zip(view.found, view.arguments, strict=True)
+        made = [thing(given) for given in view.arguments]
         if all(
-            isinstance(t := thing(args), np.ndarray | np.generic) and close(a, np.asarray(t))
-            for a, args in pairs
+            isinstance(t, np.ndarray | np.generic) and close(a, np.asarray(t))
+            for a, t in zip(view.found, made, strict=True)
         ):
-            return Seen(
-                f"What came back for {{it}} is {name}.", "Which step lies between this and what is asked for?"
-            )
+            asks = "Which step lies between this and what is asked for?"
+            return Seen(f"What came back for {{it}} is {name}.", asks)
     return None
 
 
@@ -366,14 +360,6 @@ def _proportional_to(view: Trial, thing: Callable[..., Any]) -> bool:
     return all(b.size > 1 and ratio(b, np.asarray(_called(thing, args))) for b, args in pairs)
 
 
-def ratio(a: Array, b: Array) -> float | None:
-    """The number c with a = c b, or None."""
-    if a.shape != b.shape or not (np.isfinite(a).all() and np.isfinite(b).all()) or not b.any():
-        return None
-    c = float((a * b).sum() / (b * b).sum())
-    return c if c and np.abs(a - c * b).max() <= EXACT * abs(c) * float(np.abs(b).max()) else None
-
-
 CONSTANTS = {
     "1": 1.0,
     "2": 2.0,
@@ -424,6 +410,7 @@ def _sizes(sizes: tuple[dict[str, int], ...]) -> dict[str, list[float]]:
 
 # --- a function of the right answer ----------------------------------------------------------------
 
+ROUNDED = "Where is anything rounded, and which type has the array that holds the numbers?"
 FUNCTIONS: dict[str, tuple[Callable[[Array], Any], str]] = {
     "its logarithm is right: what came back is the log of what is asked for": (
         np.log,
@@ -431,32 +418,14 @@ FUNCTIONS: dict[str, tuple[Callable[[Array], Any], str]] = {
     ),
     "it is e to the power of what is asked for": (np.exp, "Where does exp stand, and is it wanted there?"),
     "each number is the square of the right one": (np.square, "Where is something multiplied by itself?"),
-    "each number is the root of the right one": (
-        lambda b: np.sqrt(np.where(b < 0, np.nan, b)),
-        "Where does a root stand?",
-    ),
     "each number is one over the right one": (lambda b: 1 / b, "What is divided by what?"),
-    "each number is 1 less the right one": (lambda b: 1 - b, "Which of the two cases is asked for?"),
-    "each number is the absolute value of the right one: signs are lost": (
-        np.abs,
-        "Where does a sign get lost?",
-    ),
     "the largest number of each row became 1, the others 0": (
         lambda b: 1.0 * (b == b.max(axis=-1, keepdims=True)),
         "Is one winner asked for, or a share for each?",
     ),
-    "the numbers are cut to whole ones, as in an array of integers": (
-        np.trunc,
-        "Which type has the array that holds them?",
-    ),
-    "the numbers are rounded to whole ones": (np.round, "Where is anything rounded?"),
-    "the numbers are rounded to one decimal": (partial(np.round, decimals=1), "Where is anything rounded?"),
-    "the numbers are rounded to two decimals": (partial(np.round, decimals=2), "Where is anything rounded?"),
-    "the numbers are rounded to three decimals": (
-        partial(np.round, decimals=3),
-        "Where is anything rounded?",
-    ),
-    "the numbers of each row are sorted": (lambda b: np.sort(b, axis=-1), "Where is anything sorted?"),
+    "the numbers are cut to whole ones": (np.trunc, ROUNDED),
+    "the numbers are rounded to whole ones": (np.round, ROUNDED),
+    "the numbers are rounded to two decimals": (partial(np.round, decimals=2), ROUNDED),
     "the numbers are added up from row to row": (
         lambda b: np.cumsum(b, axis=-2),
         "Where is a running sum taken?",
@@ -466,14 +435,6 @@ FUNCTIONS: dict[str, tuple[Callable[[Array], Any], str]] = {
         "Where is a running sum taken?",
     ),
 }
-
-
-def cut_at_zero(view: Trial) -> Seen | None:
-    """The right numbers, with the negative ones cut off at 0."""
-    if not holds(view, partial(np.maximum, 0)):
-        return None
-    says = "{it}: numbers below 0 are cut off at 0, the others are right."
-    return Seen(says, "How often is anything cut at 0?")
 
 
 def function_of(view: Trial) -> Seen | None:
@@ -491,114 +452,38 @@ def _tells(view: Trial) -> bool:
     return 2 * sum(plain) < len(plain)
 
 
-# --- something added or multiplied -----------------------------------------------------------------
-
-_TIMES = {1.0: "", -1.0: "-", 2.0: "2 times ", -2.0: "-2 times ", 0.5: "half of ", -0.5: "minus half of "}
-
-
-def added(view: Trial) -> Seen | None:
-    """The right answer plus a constant, an argument, or a number for each row."""
-    if any(a.shape != b.shape for a, b in zip(view.found, view.right, strict=True)):
-        return None
-    rest = [a - b for a, b in zip(view.found, view.right, strict=True)]
-    if not all(np.isfinite(r).all() for r in rest):
-        return None
-    for name in view.arguments[0]:
-        for times, words in _TIMES.items():
-            if all(_is(r, times, args[name]) for r, args in zip(rest, view.arguments, strict=True)):
-                return _added(name, times, words)
-    if any(r.size < 2 for r in rest):
-        return None
-    for name in view.arguments[0]:
-        if all(_multiple(r, args[name]) for r, args in zip(rest, view.arguments, strict=True)):
-            return Seen(
-                f"{{it}} is right with a multiple of {name} added to it.",
-                f"Which term holds {name}, and how often?",
-            )
-    if all(np.ptp(r) <= EXACT * size(b) for r, b in zip(rest, view.right, strict=True)):
-        return Seen(
-            "{it} is right up to a constant that is added to every number.", "Where is this number added?"
-        )
-    return None
-
-
-def _added(name: str, times: float, words: str) -> Seen:
-    if times in (-1.0, -2.0):
-        how = "is missing" if times == -1 else "enters with the opposite sign"
-        return Seen(
-            f"With {name} added{' twice' * (times == -2)}, {{it}} agrees: {name} {how}.",
-            f"Where is {name} added?",
-        )
-    return Seen(
-        f"{{it}} is right with {words}{name} added to it: {name} enters once too often.",
-        f"How often is {name} to be added: is there a residual here?",
-    )
-
-
-def _multiple(rest: Array, value: Any) -> bool:
-    same_shape = isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.shape == rest.shape
-    return same_shape and ratio(rest, value) is not None and size(rest) * EXACT < np.abs(rest).max()
-
-
-def _is(rest: Array, times: float, value: Any) -> bool:
-    if not isinstance(value, np.ndarray | float) or np.ndim(value) > rest.ndim:
-        return False
-    try:
-        wanted = np.broadcast_to(times * np.asarray(value, float), rest.shape)
-    except ValueError:
-        return False
-    return bool(wanted.any()) and bool(np.abs(rest - wanted).max() <= EXACT * size(wanted))
+# --- something multiplied, some places alone ---------------------------------------------------------
 
 
 def multiplied(view: Trial) -> Seen | None:
     """The right answer times or divided by an argument, entry by entry."""
-    for name, value in view.arguments[0].items():
-        if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
-            continue
-        for words, made in ((f"multiplied by {name}", np.multiply), (f"divided by {name}", np.divide)):
-            triples = zip(view.found, view.right, view.arguments, strict=True)
-            if all(_times(made, a, b, args[name]) for a, b, args in triples):
+    others = beside(view)
+    for name in others[0]:
+        for words, made in (("multiplied", np.multiply), ("divided", np.divide)):
+            triples = zip(view.found, view.right, others, strict=True)
+            if all(name in given and close(a, made(b, given[name])) for a, b, given in triples):
                 return Seen(
-                    f"{{it}} is right but for this: it is {words}, entry by entry.",
+                    f"{{it}} is right but for this: it is {words} by {name}, entry by entry.",
                     f"How often does {name} take part?",
                 )
     return None
 
 
-def _times(made: Callable[..., Any], a: Array, b: Array, value: Array) -> bool:
-    try:
-        return a.shape == b.shape and close(a, made(b, value))
-    except ValueError:
-        return False
-
-
 def unfilled(view: Trial) -> Seen | None:
-    """Right where it is not 0: some places were never filled, or were left too early."""
+    """Right where it is not 0: some places were never filled, or were cut off."""
     pairs = list(zip(view.found, view.right, strict=True))
-    if any(a.shape != b.shape or a.ndim < 1 for a, b in pairs):
-        return None
-    if not all(close(np.where(a == 0, 0, b), a) and (a != 0).any() for a, b in pairs):
+    if not all(
+        a.ndim and a.any() and a.shape == b.shape and close(np.where(a == 0, 0, b), a) for a, b in pairs
+    ):
         return None
     a, b = next((a, b) for a, b in pairs if not close(a, b))
-    place = tuple(int(i) for i in np.argwhere((a == 0) & (np.abs(b) > EXACT))[0])
-    if _in_empty_lines(a, b):
-        return Seen(
-            f"{{it}} is right where it is not 0, and 0 stands where it should not, first at {place}: "
-            "these rows or columns are not filled.",
-            "Which entries does the loop reach, and where does `return` stand?",
-        )
+    empty = (a == 0) & (np.abs(b) > EXACT)
+    line = ", in a whole row or column" * any(empty.all(axis).any() for axis in range(-a.ndim, 0)[-2:])
     return Seen(
-        f"{{it}} is right where it is not 0, and 0 stands at single places where it should not, first at "
-        f"{place}.",
-        "What decides which entries become 0: a comparison, a mask, a sign?",
+        "{it} is right where it is not 0, and 0 stands where it should not, first at "
+        f"{tuple(np.argwhere(empty)[0].tolist())}{line}.",
+        "Which entries does the loop reach, and what decides which become 0: a comparison, a mask, a sign?",
     )
-
-
-def _in_empty_lines(found: Array, right: Array) -> bool:
-    """Whether all that is 0 and should not be stands in a row, or in a column, that is 0 throughout."""
-    empty = (found == 0) & (np.abs(right) > EXACT)
-    lines = [~found.any(axis=axis, keepdims=True) for axis in range(-min(2, found.ndim), 0)]
-    return not (empty & ~np.logical_or.reduce(np.broadcast_arrays(*lines, empty)[:-1])).any()
 
 
 def affine(view: Trial) -> Seen | None:
@@ -613,32 +498,10 @@ def affine(view: Trial) -> Seen | None:
         return None  # one number everywhere: nothing is left of the right ones
     name = named_factor([float(slope) for slope, _ in lines], view.sizes) or "one factor"
     return Seen(
-        f"{{it}} is the right one multiplied by {name}, with a constant added to every number.",
-        "Which number is added where it should multiply, or the other way round?",
+        f"{{it}} is the right one{f' multiplied by {name},' * (name != '1')} with a constant added to every "
+        "number.",
+        "Which number is added, and is it to be added there or to multiply?",
     )
-
-
-def permuted(view: Trial) -> Seen | None:
-    """The right rows, columns or heads, in another order."""
-    pairs = list(zip(view.found, view.right, strict=True))
-    if any(a.shape != b.shape or a.ndim < 2 for a, b in pairs):
-        return None
-    for axis in range(pairs[0][0].ndim):
-        orders = [_order(np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0)) for a, b in pairs]
-        if all(sorted(order) == list(range(len(order))) for order in orders if order) and all(orders):
-            name = _entries(axis, pairs[0][0].ndim)
-            return Seen(
-                f"{{it}} has the right {name}, in another order; in the first call "
-                f"{', '.join(map(str, orders[0]))}.",
-                "Which line moves them?",
-            )
-    return None
-
-
-def _order(found: Array, right: Array) -> list[int]:
-    """Which entry of the right array each entry is; [] where one is none of them."""
-    places = [next((i for i, b in enumerate(right) if close(a, b)), -1) for a in found]
-    return places if min(places) >= 0 else []
 
 
 def shuffled(view: Trial) -> Seen | None:
@@ -655,16 +518,11 @@ def shuffled(view: Trial) -> Seen | None:
 
 
 def by_part(view: Trial) -> Seen | None:
-    """One factor or one number for each row, or for each column."""
+    """One factor for each row, or for each column."""
     pairs = list(zip(view.found, view.right, strict=True))
     if any(a.shape != b.shape or a.ndim < 2 or min(a.shape) < 2 for a, b in pairs):
         return None
     for axis, name in ((-1, "row"), (-2, "column")):
-        if all(_spread(a - b, axis) <= EXACT * size(b) for a, b in pairs):
-            return Seen(
-                f"{{it}} is right up to one number added to each {name}.",
-                f"What is subtracted from each {name}, and is it the right one?",
-            )
         if all(_proportional(a, b, axis) for a, b in pairs):
             return Seen(
                 f"{{it}} is right up to one factor for each {name}.",
@@ -673,59 +531,27 @@ def by_part(view: Trial) -> Seen | None:
     return None
 
 
-def same_for_all(view: Trial) -> Seen | None:
-    """One and the same array added to every sentence."""
-    pairs = list(zip(view.found, view.right, strict=True))
-    if any(a.shape != b.shape or a.ndim < 3 or len(a) < 2 for a, b in pairs):
-        return None
-    if all(_spread(a - b, 0) <= EXACT * size(b) for a, b in pairs):
-        return Seen(
-            "{it} is right up to one table that is added to every sentence alike: "
-            "it depends on position and column only.",
-            "What is added here that does not depend on the words?",
-        )
-    return None
-
-
-def _spread(rest: Array, axis: int) -> float:
-    return float(np.nanmax(np.ptp(rest, axis=axis)))
-
-
 def _proportional(a: Array, b: Array, axis: int) -> bool:
     c = (a * b).sum(axis, keepdims=True) / np.maximum((b * b).sum(axis, keepdims=True), 1e-300)
     return bool(np.abs(a - c * b).max() <= EXACT * size(a))
 
 
-def along(view: Trial, directions: dict[str, Callable[..., Any]]) -> Seen | None:
-    """Each row is right up to a multiple of a known direction: a term is missing or has another weight."""
-    for name, direction in directions.items():
-        triples = zip(view.found, view.right, view.arguments, strict=True)
-        if all(
-            a.shape == b.shape
-            and _proportional(a - b, np.broadcast_to(_called(direction, args), b.shape), -1)
-            for a, b, args in triples
-        ):
-            return Seen(
-                f"Each row of {{it}} is right up to a multiple of {name}.",
-                f"Which term runs along {name}, and what is its factor?",
-            )
-    return None
-
-
 LOOKS: tuple[Callable[[Trial], Seen | None], ...] = (
-    zeros,
-    other_axes,
-    reduced,
+    no_entries,
+    coarse,
+    partial(related, arrays.nothing),
+    partial(related, arrays.form),
     short,
-    truths,
     landmark,
+    partial(related, moved),
+    truths,
     factor,
-    cut_at_zero,
     unfilled,
     function_of,
-    added,
+    partial(related, arrays.added),
     multiplied,
     affine,
-    permuted,
     shuffled,
+    only_not_finite,
 )
+PARTLY = (not_finite, partial(related, arrays.leftover), by_part)  # what holds of a part

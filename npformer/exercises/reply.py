@@ -7,7 +7,7 @@ The words never hold the expected numbers. Letters, truth values and numbers are
 import dis
 import html
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -17,11 +17,14 @@ from npformer.backend import Array
 from npformer.exercises.probe import (
     Outcome,
     Probe,
+    TooLong,
     agreeing,
+    changed_in_numpy,
     returned_by_npformer,
     run,
     same,
     same_outcome,
+    within,
 )
 from npformer.exercises.reading import LETTERS, read_letter, read_numbers, read_truth
 from npformer.exercises.see import (
@@ -52,6 +55,7 @@ from npformer.exercises.task import (
 from npformer.exercises.topics import bank, find, words
 
 Function = Callable[..., Any]
+SECONDS = 10.0  # of computing that one answer may take
 ROUGH = 2e-2  # where logits are as large as 1000, float32 has few digits left
 
 # --- the result --------------------------------------------------------------------------------------
@@ -170,6 +174,9 @@ def check(exercise_id: str, answer: Any, *, level: int = 1) -> Result:
         raise TypeError(f"check: level is {level!r}; expected 1, 2 or 3")
     if not 1 <= level <= 3:
         raise ValueError(f"check: level is {level}; expected 1, 2 or 3")
+    if replaced := changed_in_numpy():
+        seen = f"np.{replaced[0]} is not NumPy's own any more: nothing can be checked so."
+        return _error(seen, "Which line puts another in its place? Start Python again without it.")
     result = _checked(task, answer, name)
     if result:
         _passed.add(task.id)
@@ -180,7 +187,10 @@ def check(exercise_id: str, answer: Any, *, level: int = 1) -> Result:
 
 def _checked(task: Task, answer: Any, name: str) -> Result:
     try:
-        return _read_and_checked(task, answer, name)
+        with within(SECONDS):
+            return _read_and_checked(task, answer, name)
+    except TooLong:
+        return _error(f"It was still running after {SECONDS:g} seconds.", "What ends the loop?")
     except Exception as error:  # an answer may do anything, in its own methods too
         return _error(f"This answer cannot be read: {type(error).__name__}.")
 
@@ -276,9 +286,15 @@ def _named(task: Numbers, fits: list[Mistake | str], first: str) -> Result:
     said = [_said_of(shown, task) for shown in fits]
     sees, cause, asks = said[0]
     status = "ambiguous" if len(fits) > 1 else "known_mistake"
-    causes = " ".join(dict.fromkeys(one for _, one, _ in said)) if cause else ""
+    causes = _one_of(one for _, one, _ in said) if cause else ""
     codes = tuple(shown if isinstance(shown, str) else shown.code for shown in fits)
     return Result(status, codes, f"{first} {sees}".strip(), causes.strip(), asks)
+
+
+def _one_of(causes: Iterable[str]) -> str:
+    """Causes that no number can tell apart are not stated as facts."""
+    told = list(dict.fromkeys(filter(None, causes)))
+    return f"One of these: {' '.join(told)}" if len(told) > 1 else "".join(told)
 
 
 def _said_of(shown: Mistake | str, task: Numbers) -> tuple[str, str, str]:
@@ -300,7 +316,7 @@ def _rounded(given: Array, right: Array, task: Numbers) -> tuple[str, str] | Non
         if given.any() and whole and (rounded or cut):
             seen = (
                 f"This is right as far as it goes: it is {'rounded' if rounded else 'cut off'} after {kept} "
-                f"decimals, and {task.decimals} are asked for."
+                f"decimal{'s' * (kept != 1)}, and {task.decimals} are asked for."
             )
             return seen, "How many decimals does the task ask for?"
     return None
@@ -365,6 +381,10 @@ def check_function(task: Code, function: Function) -> Result:
         return nothing_came_back(function, found)
     if not differing(task, found):
         return _right_numbers(task, function, found)
+    if not same_outcome(run(function, task.probe.calls[0], task.probe), found[0], 0.0):
+        return _observed(task, found, [RANDOM])
+    if any(a.size > HUGE for outcome in found for a in outcome.arrays):
+        return _observed(task, found, [])
     if fits := recognised(task, found):
         return known(task, found, fits)
     if (seen := mixed(task, found) or turned(task, function, found)) is not None:
@@ -385,8 +405,16 @@ def known(task: Code, found: tuple[Outcome, ...], fits: Sequence[tuple[Mistake, 
     first = "" if status == "pass_variant" else _agreeing_first(task, found)
     sees = dict.fromkeys(mistake.sees for mistake in said)
     seen = " ".join([first, *sees, *_beside(found, MUTATES in said)]).strip()
-    causes = " ".join(dict.fromkeys(mistake.cause for mistake in said))
+    told = dict.fromkeys(mistake.cause for mistake in said)
+    causes = _one_of(told) if len(fits) > 1 else " ".join(told)
     return Result(status, tuple(mistake.code for mistake in said), seen, causes, said[0].question)
+
+
+RANDOM = Seen(
+    "The same call gives other numbers the second time.",
+    "What is drawn at random, or kept between two calls?",
+)
+HUGE = 10**6  # no task asks for so many numbers: their shape is told, and nothing is searched in them
 
 
 # --- right numbers, and what else is asked -----------------------------------------------------------
@@ -406,10 +434,12 @@ def _right_numbers(task: Code, function: Function, found: tuple[Outcome, ...]) -
         answer, expected = run(function, given, task.probe), run(task.right, given, task.probe)
         if same_outcome(answer, expected, ROUGH):
             continue
+        if answer.kind == "FloatingPointError":
+            return _unknown(f"Ordinary numbers agree. {_STOPPED} {answer.error}.", ASKS["FloatingPointError"])
         if mistake.kind == "note":
             says = "" if _fails(answer) else mistake.finite[0]
             note = passed(f"Every other check agrees. {mistake.sees} {says}".strip(), (mistake.code,))
-        elif _fails(answer):
+        elif _fails(answer) or mistake.kind == "wrong":
             return known(task, found, [(mistake,)])
         else:
             return _far_off(task, answer, expected, mistake.finite)
@@ -471,6 +501,7 @@ ASKS = {
     "KeyError": "Which keys are there?",
     "ZeroDivisionError": "Which number is 0 in that line?",
     "RecursionError": "Which case ends the recursion?",
+    "FloatingPointError": "Who asked NumPy to stop there: is np.seterr or np.errstate called?",
     "OverflowError": "How large can the number become in that line?",
     "ValueError": "What are the shapes in that line?",
     "AssertionError": "What does that line take for granted?",

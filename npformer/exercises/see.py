@@ -239,11 +239,6 @@ def whole(trial: Trial) -> Seen | None:
     )
 
 
-def along(trial: Trial) -> Seen | None:
-    """Each row is right up to a multiple of a direction."""
-    return relations.along(trial, trial.probe.directions)
-
-
 def written(numbers: Array) -> str:
     """Numbers in a sentence, three digits each."""
     return ", ".join(f"{number + 0.0:.3g}" for number in numbers)
@@ -610,13 +605,7 @@ def not_linear(trial: Trial) -> Seen | None:
 
 # --- the order -----------------------------------------------------------------------------------------
 
-NUMBERS: tuple[Look, ...] = (  # what the numbers alone show
-    relations.no_entries,
-    relations.coarse,
-    *relations.LOOKS,
-    relations.nothing_finite,
-    relations.only_not_finite,
-)
+NUMBERS: tuple[Look, ...] = relations.LOOKS  # what the numbers alone show
 CALLS: tuple[Look, ...] = (  # what further calls show, and what holds of a part
     unused,
     other_argument,
@@ -628,9 +617,6 @@ CALLS: tuple[Look, ...] = (  # what further calls show, and what holds of a part
     too_narrow,
     not_cancelled,
     not_linear,
-    relations.not_finite,
-    along,
-    relations.by_part,
-    relations.same_for_all,
+    *relations.PARTLY,
 )
 LOOKS = (*NUMBERS, *CALLS)  # an exercise puts its own between the two: (*NUMBERS, spread, *CALLS)

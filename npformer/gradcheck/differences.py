@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 FIRST = 2.0 ** (-52 / 7)  # of the scale: here what the formula leaves, h⁶, is what rounding leaves, ε / h
 LEAST = 2.0**-26  # of the first step, √ε: below it a difference has lost half of the digits
-LEAP = 64.0  # upwards: where only rounding is to be overcome, the best step can wait for the way down
+LEAP = 64.0  # upwards, three of the steps of 4 down: what is leapt over is met on the way down
 SLACK = 10.0  # a doubt is an estimate and no bound, so verdicts keep a digit's distance from it
 SMALLEST = 5e-324  # what underflow may take from a number
 
@@ -97,19 +97,20 @@ class Line:
         still = not any(q.any() for q in (*right, *left))
         return Slope(float(terms.sum()), doubt, noise, self.hidden(), still, terms)
 
-    def borne_out(self, scale: float, doubt: float) -> Slope:
-        """A window; where it has less doubt than that, as one of many has by accident, a second one too."""
-        found = self.window(scale)
-        off = abs(found.value - self.window(scale).value) if found.doubt < doubt else 0.0
+    def borne_out(self, scale: float, doubt: float, other: Slope | None = None) -> Slope:
+        """A window; where it has less doubt than that, as one of many has by accident, one more beside it."""
+        found, off = self.window(scale), 0.0
+        if found.doubt < doubt:
+            off = abs(found.value - (other or self.window(scale)).value)
         return found._replace(doubt=max(found.doubt, off) if math.isfinite(off) else math.inf)
 
-    def search(self, far: float, near: float, known: Callable[[Slope], bool]) -> Slope:
-        """The window with the least doubt, from afar and then near by, until enough is known.
+    def search(self, first: Slope, far: float, near: float, known: Callable[[Slope], bool]) -> Slope:
+        """The window with the least doubt, beside a first one, from afar and then near by, until it is known.
 
         Near by the steps grow while rounding rules, and then shrink until it does, or until a slope that was
         known to two digits is lost in noise.
         """
-        best = self.borne_out(far, math.inf)
+        best = self.borne_out(far, math.inf, first)
         if known(best):
             return best
         found, scale = self.borne_out(near, best.doubt), near
@@ -126,14 +127,18 @@ class Line:
             best = _better(best, found)
         return best
 
-    def is_stair(self, best: Slope) -> bool:
+    def is_stair(self, best: Slope, scale: float) -> bool:
         """Whether it stands still close by and has, from afar, about one slope on both sides."""
-        longest = max(self.quotients)
+        if not best.still:
+            return False
+        longest = max(*self.quotients, FIRST * scale)
         right, left = (float(self.quotient(t).sum()) for t in (longest, -longest))
-        return best.still and abs(right - left) < abs(right + left) / 2
+        return abs(right - left) < abs(right + left) / 2
 
     def reveals(self, t: float) -> bool:
         """Whether outputs that never changed may hide a slope: at ±t they do, or nothing is finite there."""
+        if not t:
+            return False
         before = self.moved.copy()
         finite = [np.isfinite(self.quotient(side * t)).all() for side in (1, -1)]
         return bool((self.moved & ~before).any()) or not any(finite)

@@ -25,6 +25,7 @@ SMALL = (
 TABLE = 2**20  # numbers in a table of slopes, d_output by leaf, that are kept and asked for: 8 MB
 AGAIN = 3  # float32 calls a rounding away: of two the scatter may be small by accident
 HIDDEN = "too small to judge, rounding hides it"
+WHOLE = ("zero", "should be zero", "sign", "factor")  # what directions can tell of an array
 STAIR = "it stands still close by and moves from afar: a stair"
 
 
@@ -42,6 +43,7 @@ def assert_gradients(
     >>> square = lambda x: (x * x, x)
     >>> assert_gradients(square, lambda dy, x: dy * 2 * x, np.array([1.0, -3.0]))
     """
+    __tracebackhide__ = True  # pytest shows the line of the test
     settings: dict[str, Any] = {"rng": rng, "tolerance": tolerance, "directions": directions}
     report = gradcheck(forward, backward, *args, **settings, **kwargs)
     if not report:
@@ -277,6 +279,13 @@ class Problem:
             f"backward writes into {x}" for x in _changes("its cache", self.cache_before, self.cache)
         ]
         self.leaves = self.paired(self.gradients)
+        self.widen()
+        self.raised = ""  # by forward near by
+        self.rounding = self.scatter() if self.first.dtype != float else {}
+
+    def widen(self) -> None:
+        """The output that differences start from, in float64 where forward can; it must come again."""
+        args = self.args
         self.wide = ends_mapped(_widened, args)  # what differences are taken of: float64
         output, again = self.first, _floats(self.call(_fresh(self.wide))[0])
         if output.dtype != np.float64:
@@ -291,8 +300,6 @@ class Problem:
                 "gradcheck: forward gives another output when it is called again; "
                 "pass its numpy.random.Generator among the arguments"
             )
-        self.raised = ""  # by forward near by
-        self.rounding = self.scatter() if self.first.dtype != float else {}
 
     def call(self, args: Any) -> tuple[Any, Any]:
         """(output, cache) of a forward pass."""
@@ -408,6 +415,12 @@ def _largest(x: Floats) -> float:
     return float(abs(x).max(initial=0.0))
 
 
+def _root_mean_square(x: Floats) -> float:
+    """Of numbers whose squares may overflow."""
+    top = _largest(x) or 1.0
+    return top * math.sqrt(float(((x / top) ** 2).sum()) / max(x.size, 1))
+
+
 # Verdicts
 
 
@@ -418,8 +431,7 @@ class Judged:
         self.problem, self.leaf = problem, leaf
         x = self.x = np.zeros(0) if leaf.x is None else np.array(to_host(leaf.x), dtype=float)
         self.sampled = directions is not None and x.size > directions
-        top = _largest(x) or 1.0
-        self.scale = top * float(np.sqrt(((x / top) ** 2).mean())) if x.any() else 1.0
+        self.scale = _root_mean_square(x) or 1.0
         self.probes: list[Any] = [] if self.sampled else list(np.ndindex(x.shape))
         if self.sampled:
             self.probes = [problem.draws.standard_normal(x.shape) for _ in range(directions or 0)]
@@ -449,10 +461,16 @@ class Judged:
         return Line(at, problem.output, problem.d_output.astype(float), problem.eps, problem.draws)
 
     def sought(self, line: Line, i: int) -> Slope:
-        return self.kept(line.search(self.scale, self.own_scale(i), functools.partial(self.known, i)))
+        known = functools.partial(self.known, i)
+        return self.kept(line.search(self.slopes[i], self.scale, self.own_scale(i), known))
 
     def own_scale(self, i: int) -> float:
-        return self.scale if self.sampled else abs(float(self.x[self.probes[i]])) or self.scale
+        """The scale of one entry. A direction moves all entries, past many kinks: a quarter of the digits
+        down to the smallest step.
+        """
+        if self.sampled:
+            return self.scale * LEAST**0.25
+        return abs(float(self.x[self.probes[i]])) or self.scale
 
     def kept(self, slope: Slope) -> Slope:
         return slope if self.keeps else slope._replace(terms=np.zeros(0))
@@ -482,7 +500,7 @@ class Judged:
             if not self.known(i, slope):
                 line = self.line(i)
                 self.slopes[i] = self.sought(line, i)
-                self.stairs |= {i} if line.is_stair(self.slopes[i]) else set()
+                self.stairs |= {i} if line.is_stair(self.slopes[i], self.scale) else set()
 
     def row(self) -> GradientRow:
         """The worst entry, and what is to be said."""
@@ -607,7 +625,7 @@ def _set_sizes(judged: list[Judged]) -> None:
         values = [abs(slope.value) for slope in one.slopes if SLACK * slope.doubt < abs(slope.value)]
         one.size = max(values, default=0.0)
         if one.sampled and values:
-            one.size = float(np.sqrt(np.mean(np.square(values))))
+            one.size = _root_mean_square(np.array(values))
     whole = max((one.size for one in judged), default=0.0)
     for one in judged:
         one.size = max(one.size, SMALL * whole)
@@ -634,8 +652,12 @@ def _named(problem: Problem, judged: list[Judged], rows: list[GradientRow]) -> l
     for tree, name in [*zip(problem.wide, problem.names, strict=False), (problem.cache_before, "cache")]:
         found = {path: x for path, x in ends(name, tree) if kind_of_number(x) in "fi"}
         there |= {path: np.asarray(to_host(x), float) for path, x in found.items()}
-    sizes = {f"axis {i} of {one.leaf.path}": n for one in judged for i, n in enumerate(one.x.shape)}
-    sizes |= {f"axis {i} of the output": n for i, n in enumerate(problem.output.shape)}
+    shapes = {"the output": problem.output.shape} | {one.leaf.path: one.x.shape for one in judged}
+    lengths: dict[int, str] = {}  # one name for each
+    for path, shape in shapes.items():
+        for i, n in enumerate(shape):
+            lengths.setdefault(n, f"axis {i} of {path}")
+    sizes = {name: n for n, name in lengths.items()}
     tables = _tables(problem, judged)
     for i, one in enumerate(judged):
         if rows[i].verdict == "fail":
@@ -648,10 +670,11 @@ def _named(problem: Problem, judged: list[Judged], rows: list[GradientRow]) -> l
 def _name(one: Judged, there: dict[str, Floats], sizes: dict[str, int], tables: dict[Any, Any]) -> str:
     """What the gradient looks like beside the right one, and where that usually comes from."""
     path, where, g = one.leaf.path, one.leaf.where, one.leaf.gradient
-    exact = max(SLACK * one.problem.tolerance, one.rounding / one.size if one.size else 0.0)
+    doubts = [slope.doubt for i, slope in enumerate(one.slopes) if one.sure(i)]
+    exact = max(one.problem.tolerance, max([*doubts, one.rounding]) / (one.size or math.inf))
     others = {name: x for name, x in there.items() if name != f"the gradient of {path}"}
     if one.sampled:
-        others, g = {}, None if one.leaf.note or len(one.probes) < 3 else np.array(one.analytic)
+        others, g = {}, None if one.leaf.note or len(one.probes) < 2 else np.array(one.analytic)
     if g is None:
         return ""
     case = Case(g, one.right(), others, sizes, exact, one.size)
@@ -659,6 +682,8 @@ def _name(one: Judged, there: dict[str, Floats], sizes: dict[str, int], tables: 
         dy = one.problem.d_output
         case = case._replace(d_output=dy, found_table=tables[where], right_table=one.table())
     seen = relation([case])
+    if one.sampled and seen and seen.kind not in WHOLE:
+        return ""
     return f"{WORDS[seen.kind][0].format(seen.what)}; {WORDS[seen.kind][1]}" if seen else ""
 
 
@@ -684,7 +709,9 @@ def _sampled(judged: list[Judged], directions: int | None) -> str:
     sampled = [one for one in judged if one.sampled and _largest(one.gradient) > 0]
     if not sampled:
         return ""
-    off = [max(one.limit, *(s.doubt for s in one.slopes)) / _largest(one.gradient) for one in sampled]
+    # An entry that is off by E moves a direction by u E, u normal: it passes where |u| E ≤ limit + doubt.
+    # Where E is SLACK of these that is |u| ≤ 1/SLACK, and the normal density at 0 is √(2/π)/2.
+    off = [(one.limit + max(s.doubt for s in one.slopes)) / _largest(one.gradient) for one in sampled]
     chance = (math.sqrt(2 / math.pi) / SLACK) ** (directions or 0)
     return (
         f"{directions} random directions for each array of more entries: one wrong entry, off by "

@@ -36,6 +36,8 @@ class Case(NamedTuple):
 
 
 class Relation(NamedTuple):
+    """What was seen: a kind of relation, and which."""
+
     kind: str  # a key of WORDS
     what: str = ""  # which factor, which axis, which other array
 
@@ -210,7 +212,9 @@ def factor(cases: Sequence[Case]) -> Relation | None:
     if close(np.array(ratios), -np.ones(len(ratios)), 1e-6):
         return Relation("sign")
     names = origins(ratios, [c.sizes for c in cases])
-    return Relation("factor", figure(ratios[0]) + (f" ({', or '.join(names[:3])})" if names else ""))
+    c = figure(ratios[0])
+    length = figure(abs(1 / ratios[0])) if abs(ratios[0]) < 1 else c.removeprefix("-")
+    return Relation("factor", c + (f" ({length} is {', and '.join(names[:2])})" if names else ""))
 
 
 def _telling(ratios: Sequence[float], arrays: Sequence[Array]) -> bool:
@@ -533,9 +537,15 @@ WORDS = {
         "heads, batch items or positions that are exchanged, shifted or taken from the first one",
     ),
     "term missing": ("with {} added it is right", "a second path, such as a residual, that is forgotten"),
-    "term added": ("it is the right one with {} added", "a path that is counted once too often"),
+    "term added": (
+        "it is the right one with {} added",
+        "a path counted once too often, or a wrong factor on one",
+    ),
     "factor beside": ("it is {} set aside", "a scale on one of two paths that are added"),
-    "one index": ("of d_output it takes only {}", "a loop that overwrites instead of adding"),
+    "one index": (
+        "of d_output it takes only {}",
+        "an index where a sum is due, or a loop that overwrites instead of adding",
+    ),
     "ends exchanged": (
         "along {} it sends from i to j what should go from j to i",
         "a matrix that is to be transposed on the way back, or a factor on the wrong side of a sum",
@@ -544,7 +554,7 @@ WORDS = {
     "untransposed": ("with {} transposed it is right", "y = x W gives dx = dy Wᵀ"),
     "own only": (
         "along {} it gets only what stands at its own index, where all should count",
-        "a sum or mean over that axis is missing: a diagonal is not the whole Jacobian",
+        "a sum or mean over that axis is missing (a diagonal is not the whole Jacobian), or a transpose",
     ),
     "mixes": (
         "it mixes the indices of {}: the forward pass keeps them apart",
@@ -566,7 +576,10 @@ WORDS = {
     "divided": ("it is the right one, divided by {} entry by entry", "an array that is left out"),
     "in place of": ("it is made with {}", "one array of the cache taken for another"),
     "slope": ("it is d_output times {}, and the slope is another", "a term of the derivative is missing"),
-    "factor by part": ("it is right up to a factor, {}", "a norm or a sum that is not the forward pass's"),
+    "factor by part": (
+        "it is right up to a factor, {}",
+        "a norm, sum or input that is not the forward pass's",
+    ),
     "nearly by part": ("it is right up to factors near 1, off by {}", "another eps, or eps at another place"),
     "constant along": ("it is off by one number along {}", "its mean or sum is missing, or wrong"),
     "multiple along": ("it is off by a multiple of {}", "the term with it is missing, or wrong"),
@@ -575,7 +588,7 @@ WORDS = {
         "it is off by only {} of its largest entry",
         "a constant with too few digits, another eps, or an approximation's derivative",
     ),
-    "stray": ("{} something comes that should not", "a mask that is missing"),
+    "stray": ("{} something comes that should not", "a mask that is missing, or another one"),
     "numbers": (
         "each way from d_output to it is there, and none too many; the numbers on them are off",
         "the slope of another function, or one array for another; axes, sums and masks are right",

@@ -70,7 +70,7 @@ def _summary(report: GradientReport) -> str:
     if counts:
         failing = [row for row in report.rows if row.verdict == _worst_first(report.rows)[0].verdict]
         worst = max(failing, key=lambda row: row.error)
-        said += f"; worst {worst.path}" + f" ({worst.note.split(';')[0]})" * bool(worst.note)
+        said += f"; worst {worst.path}" + f": {worst.note.split(';')[0]}" * bool(worst.note)
     return f"{said} (tolerance {report.tolerance:g})" + f"\n{report.sampled}" * bool(report.sampled)
 
 

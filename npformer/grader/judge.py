@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -32,7 +33,7 @@ MOST_CALLS_BACK = 1000
 LEAST = 0.05  # of the time for a submission; so much is left for a function after any number of endless ones
 OVERHEAD = 60.0  # seconds for a system that is slow to start a process; no part of a student's time
 OURS = 20.0  # CPU seconds that the checks of one answer may take on this side
-TEXTS = {"student": 100, "problem": 300, "keys": 5000}  # letters that are kept of each
+TEXTS = {"student": 100, "problem": 300, "keys": 5000, "names": 5000}  # letters that are kept of each
 LONGEST_MESSAGE = 80  # letters of an error's own words that are told: they are the file's to choose
 HARNESS = ("frames", "reading", "walls", "student")  # sent to a student's process, in this order
 BOOT = """
@@ -360,7 +361,7 @@ class _Case:
         """One exercise."""
         kind, answer = self.head["answers"][exercise_id]
         if kind == "nothing":
-            return _unanswered(self.head["problem"], self.head["keys"])
+            return _unanswered(exercise_id, *(self.head[key] for key in ("problem", "keys", "names")))
         if kind == "ours":
             return said("error", f"{readable(str(answer), 60)} is npformer's own: write your own.")
         if kind != "function":
@@ -406,14 +407,19 @@ def within(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def _unanswered(problem: str, keys: str) -> Report:
+def _unanswered(exercise_id: str, problem: str, keys: str, names: str) -> Report:
     """No answer: the file was not read to its end, or there is none, perhaps under a name of no exercise."""
     if problem:
         return said("not read", problem)
     known = {exercise.id for exercise in list_exercises()}
     unknown = [repr(key) for key in keys.split() if key not in known]
     which = f"answers has {', '.join(unknown[:3])}, which is no exercise." if unknown else ""
-    return said("not answered", which)
+    asked = exercise_id.replace(".", "_")
+    could = {
+        name: get_close_matches(name, [i.replace(".", "_") for i in known], 1, 0.8) for name in names.split()
+    }
+    near = [f"It has {name}: did you mean {asked}?" for name, best in could.items() if best == [asked]]
+    return said("not answered", " ".join([*filter(None, [which]), *near[:1]]))
 
 
 def said(status: str, evidence: str) -> Report:

@@ -226,3 +226,8 @@ def keys_of(submission: Submission) -> str:
     """The words under which the dict `answers` holds something, beside each other."""
     answers = submission.names.get("answers")
     return " ".join(k for k in dict.__iter__(answers) if type(k) is str) if isinstance(answers, dict) else ""
+
+
+def names_of(submission: Submission) -> str:
+    """Its top-level names, beside each other: one of them may be misspelt."""
+    return " ".join(name for name in submission.names if type(name) is str and name[:1] != "_")

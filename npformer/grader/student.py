@@ -31,7 +31,7 @@ import numpy as np
 
 from npformer.grader import walls
 from npformer.grader.frames import LENGTHS, Opaque, length_of, pack, readable, unpack
-from npformer.grader.reading import Submission, answer_of, keys_of, read_submission, said
+from npformer.grader.reading import Submission, answer_of, keys_of, names_of, read_submission, said
 
 USER = 2**30  # users from here on belong to nobody
 TICK = 0.25  # seconds between two looks whether a process has ended
@@ -80,7 +80,8 @@ def work(line: Line) -> None:
         leave(0)
     functions: dict[str, Callable[..., Any]] = {}
     answers = {i: tell(answer_of(submission, i), i, functions) for i in request["ids"]}
-    texts = {"problem": readable(submission.problem, 1000), "keys": readable(keys_of(submission), 5000)}
+    keys, names = (readable(words(submission), 5000) for words in (keys_of, names_of))
+    texts = {"problem": readable(submission.problem, 1000), "keys": keys, "names": names}
     line.send({"student": submission.student, "answers": answers} | texts)
     while True:
         message = line.receive(_Stubs(line))
@@ -220,7 +221,7 @@ def serve(settings: dict[str, Any]) -> None:  # pragma: no cover
     others = walls.threads_of_the_system()
     held = walls.apart(settings["root"], settings["needed"], settings["hidden"])
     changes = os.geteuid() == 0 and walls.can_become(USER, os.__file__)
-    server.sendall(pack([] if held else ["network", "files"]))
+    server.sendall(pack([] if held else _left_open(changes)))
     gc.freeze()
     while True:
         data, descriptors, _, _ = socket.recv_fds(server, 2**16, 2)
@@ -240,6 +241,11 @@ def serve(settings: dict[str, Any]) -> None:  # pragma: no cover
             keep(descriptors[0], descriptors[1], around, request["folder"])
         for descriptor in descriptors:
             os.close(descriptor)
+
+
+def _left_open(changes: bool) -> list[str]:  # pragma: no cover
+    """The kernel does not count the processes of root."""
+    return ["network", "files", *["processes"] * (os.geteuid() == 0 and not changes)]
 
 
 def _reap() -> None:  # pragma: no cover

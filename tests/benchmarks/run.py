@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-PAGE = HERE.parents[1] / ".ci" / "site" / "pages" / "how_right_how_fast.md"
+PAGE = HERE.parents[1] / "notebooks" / "guide" / "how_right_how_fast.md"
 START, END = "<!-- speed: written by tests/benchmarks/run.py -->", "<!-- end of speed -->"
 
 # name, case, what it is held against, gate for that ratio, gate for the ratio to PyTorch

@@ -700,6 +700,8 @@ for code, *functions in [
     ("AT-MASK-AFTER", attend(weigh=lambda w, m: w * m)),
     ("AT-MASK-TIMES", attend(hide=lambda s, m: s * m)),
     ("AT-MASK-SIGN", attend(hide=lambda s, m: np.where(m, s, 1e9))),
+    ("AT-MASK-SMALL", attend(hide=lambda s, m: np.where(m, s, -20))),
+    ("AT-MASK-SMALL", attend(hide=lambda s, m: np.where(m, s, -1000))),
     ("AT-MASK-INVERTED", attend(hide=lambda s, m: np.where(m, -1e9, s))),
     ("AT-MASK-INVERTED", attend(hide=lambda s, m: np.where(m, -np.inf, s))),
     ("SM-AXIS", attend(hide=minus, axis=0)),

@@ -24,7 +24,7 @@ from npformer.exercises.probe import Probe, normal
 from npformer.exercises.reply import TITLES
 from npformer.exercises.task import RIGHT, Choice, Code, Numbers, Truth
 from npformer.exercises.topics import bank, words
-from npformer.exercises.topics.old_behaviour import fit
+from npformer.exercises.topics.positions import fit
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(__file__).parents[1] / "data"
@@ -317,6 +317,8 @@ def test_structure_is_silent_unless_it_fits():
         assert fit((spoilt, spoilt)) is None
     assert fit((table, positional_encoding(6, 8, base=700.0))) is None
     assert fit((table, table.T)) is None
+    noise = np.random.default_rng(0).normal(size=(7, 12)) * (np.arange(12) > 0)
+    assert check(PE, lambda n, d: noise[:n, :d]).evidence.endswith("(47 of 48 entries differ).")
 
 
 def attention(scale=None, more=0.0, hide=lambda s, mask: np.where(mask, s, -1e30)):
@@ -340,7 +342,7 @@ def test_weights_that_are_no_softmax_of_products_are_seen():
         "no softmax of q·k": lambda q, k, v, mask=None: attention(more=np.arange(len(k)))(q, k, v, mask),
         "opposite sign": lambda *args: -attention()(*args),
         "multiplied by 2": lambda *args: 2 * attention()(*args),
-        "only the first of the rows": lambda *args: attention()(*args)[:1],
+        "too few rows; those that came back are the first": lambda *args: attention()(*args)[:1],
     }
     for words_of_it, f in said.items():
         result = check("attention.forward", f)
@@ -443,7 +445,7 @@ def test_which_gradients_agree_is_said_even_when_a_call_stops():
 def test_no_gradient_right_says_so_in_shapes():
     right = bank()["layer_norm.backward"].right
     result = check("layer_norm.backward", lambda *args: [g + 1 for g in right(*args)])
-    assert result.evidence.startswith("The shapes are right. dx is right up to a constant")
+    assert result.evidence.startswith("The shapes are right. dx is the right one with a constant added")
 
 
 def test_arguments_reach_the_function_fresh_every_time():

@@ -85,7 +85,7 @@ SEEN = [
     (TOP, lambda p, share: nucleus(p, share) ** 2, r"sum to 0\.\d+, "),
     (TOP, lambda p, share: np.roll(nucleus(p, share), 1), "in other places|one place too late"),
     (TOP, lambda p, share: nucleus(p[::-1], share) * (p + 1), "a likelier one is not"),
-    (TOP, lambda p, share: nucleus(p, share)[None], "axis of length 1"),
+    (TOP, lambda p, share: nucleus(p, share)[None], "another shape"),
     (GATE, lambda x, a, b, c: (x @ a / (1 + np.exp(x @ a)) * (x @ b)) @ c, "sigmoid of -z"),
     (GATE, lambda x, a, b, c: (np.arctan(x @ a) * (x @ b)) @ c, "one hidden unit makes of z"),
     (GATE, lambda x, a, b, c: (soft(x @ a) * (x @ b)) @ c, "softmax over the hidden units"),
@@ -176,7 +176,11 @@ SEEN = [
     ("softmax.forward", lambda s: np.full(s.shape, 0.3), "scores is not used"),
     (ADAM, lambda *a: tuple(map(Column, adam(*a)[:2])), "2 came back"),
     (ADAM, lambda *a: "w, m, v", "3 outputs are asked for: w, m, v"),
-    ("ffn.forward", lambda x, a, b, c, d: own("ffn.forward")(x, a, b, c, d) * (x > -0.8), "at single places"),
+    (
+        "ffn.forward",
+        lambda x, a, b, c, d: own("ffn.forward")(x, a, b, c, d) * (x > -0.8),
+        r"first at \(0, 1, 0\)\.$",
+    ),
     (
         "ffn.backward",
         lambda dy, x, *p: (*own("ffn.backward")(dy, x, *p)[:4], dy.sum((0, 1)) + np.sin(x).sum((0, 1))),

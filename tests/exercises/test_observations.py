@@ -89,9 +89,14 @@ def some_cosines(n, d_model):
 
 
 SEEN = [
-    (PE, table(lambda i, d: i / (i * 10000.0 ** (2 * i / d))), "in columns 0 and 1; all other", "wave"),
-    (PE, with_column(0, np.nan), "is NaN .* in column 0; all other numbers agree", "wave|sine"),
-    (PE, with_column(3, np.inf, 1), "is infinite .* in column 3; all other numbers agree", "wave|sine"),
+    (PE, table(lambda i, d: i / (i * 10000.0 ** (2 * i / d))), r"first at \(0, 0\); all other", "wave"),
+    (PE, with_column(0, np.nan), r"is NaN .* first at \(0, 0\); all other numbers agree", "wave|sine"),
+    (
+        PE,
+        with_column(3, np.inf, 1),
+        r"is infinite .* first at \(1, 3\); all other numbers agree",
+        "wave|sine",
+    ),
     (PE, with_column(slice(2, 4), np.nan, 2), r"is NaN .* first at \(2, 2\)", "wave|in column"),
     (PE, some_cosines, "sine columns agree, and some cosine columns differ. Column 5", "Column 3"),
     (PE, table(lambda i, d: d / 10000.0 ** (2 * i)), "next to nothing", "All rows"),

@@ -42,6 +42,7 @@ def test_a_file_is_checked(tmp_path, capsys):
         ("order_bag = 'b'", ["--only=order.bag,pe.even,pe.table"], 1, "\nNot answered: pe.even, pe.table.\n"),
         ("order_bag = 'a'", ["--exercises=order.bag"], 1, "0 right of 1 answered"),
         ("answers = {'order.bag': 'b', 'pe.evn': 3}", [], 0, "answers has 'pe.evn', which is no exercise."),
+        ("def pe_tabel(n, d): return n", [], 1, "It has pe_tabel: did you mean pe_table?"),
         ("tabel = 1", [], 1, "No answer was found. The exercise pe.table is answered by the top"),
         (
             "from npformer import softmax_forward",

@@ -188,6 +188,8 @@ def test_memory_and_processes_are_the_kernel_s_to_count():
         said = [judge.grade("a.py", text.encode(), ["softmax.forward"]) for text in (grows, forks)]
         if not judge.server.open:
             assert judge.grade("a.py", stops.encode(), ["order.bag"])["reports"][0]["status"] == "pass"
+        stopped = judge.grade("b.py", b"raise KeyError('x')\norder_bag = 'b'", ["order.bag"])["reports"][0]
+    assert stopped["status"] == "not read" and "KeyError" in stopped["evidence"]
     assert "MemoryError" in said[0]["reports"][0]["evidence"]
     assert said[1]["reports"][0]["status"] == "error"
 
@@ -206,9 +208,8 @@ NO_NAMESPACES = "echo 0 > /proc/sys/user/max_user_namespaces; exec setpriv --bou
 def test_where_the_system_has_no_walls_it_says_so_and_ends_what_was_started(tmp_path):
     folder, out, temporary = tmp_path / "class", tmp_path / "out.csv", tmp_path / "temporary"
     folder.mkdir(), temporary.mkdir()
-    names = (
+    names = (  # no fork bomb: as root without walls nobody counts processes, and it is told
         "daemon",
-        "fork_bomb",
         "setsid",
         "shell_stays",
         "ours_by_source",
@@ -226,7 +227,7 @@ def test_where_the_system_has_no_walls_it_says_so_and_ends_what_was_started(tmp_
         command, env={**os.environ, "TMPDIR": str(temporary)}, capture_output=True, text=True, timeout=100
     )
     assert done.returncode == 0, done.stderr
-    assert "This system did not close for them: files, network." in done.stdout
+    assert "This system did not close for them: files, network, processes." in done.stdout
     assert {
         row["status"] for (_, exercise), row in rows_of(out).items() if exercise == "pe.table"
     } <= hostile.STATUSES["wrong"]

@@ -391,6 +391,7 @@ def test_a_file_at_work(conversation):
     assert kinds == ["value", "value", "function", "function", "function", "function", "nothing"]
     assert head["answers"]["pe.even"][1].kind == "Evil" and (head["student"], head["problem"]) == ("Ada", "")
     assert head["keys"] == "order.bag pe.evn"
+    assert {"ffn_forward", "answers"} <= set(head["names"].split())
 
     def call(name, *arguments, **options):
         line.send({"call": name, "args": arguments, "kwargs": options}, [])
@@ -572,9 +573,9 @@ def no_server(monkeypatch):
         yield one
 
 
-def head(keys="", **answers):
+def head(keys="", names="", **answers):
     named = {i.replace("_", "."): answer for i, answer in answers.items()}
-    return pack({"student": "Ada", "problem": "", "keys": keys, "answers": named})
+    return pack({"student": "Ada", "problem": "", "keys": keys, "names": names, "answers": named})
 
 
 def reports(judge, processes, *ids):
@@ -627,6 +628,11 @@ def test_an_answer_under_a_name_of_no_exercise_is_told(no_server):
     ):
         came = [Pipe(head(keys, pe_even=nothing, order_bag=("value", "b")))]
         assert reports(no_server, came, "pe.even", "order.bag")[0] == ("not answered", told)
+    came = [Pipe(head(names="np pe_evn order_bag softmax_foward", pe_even=nothing, pe_pair=nothing))]
+    assert reports(no_server, came, "pe.even", "pe.pair") == [
+        ("not answered", "It has pe_evn: did you mean pe_even?"),
+        ("not answered", ""),
+    ]
 
 
 def test_a_system_without_processes_is_said(no_server):

@@ -82,6 +82,7 @@ DRAWN = {
     "matrices": lambda: plots.matrices({"x": X, "y": Y, "x + y": X + Y}, across=2, row_labels=["dog", "man"]),
     "attention_weights": lambda: plots.attention_weights(np.full((3, 3), 1 / 3), TOKENS),
     "dataflow": lambda: plots.dataflow([HALF, HALF[1:]], TOKENS, residuals=[(0, 2)]),
+    "block_diagram": lambda: plots.block_diagram("post", "pre"),
     "gradient_by_depth": lambda: plots.gradient_by_depth(GRADIENTS),
     "accuracy": lambda: plots.accuracy([0, 10, 20, 30], {"": FREE}, x_label="training steps"),
     "accuracy_by_length": lambda: plots.accuracy(
@@ -98,7 +99,7 @@ DRAWN = {
     "next_token": lambda: plots.next_token(SHARES, [" shy", " kind"]),
 }
 CROWDED = {"lanes": 13, "attention_heads": 14}  # points of the numbers in their squares
-WITHOUT_AXES = {"lanes", "hourglass", "dataflow"}  # squares with names beside them
+WITHOUT_AXES = {"lanes", "hourglass", "dataflow", "block_diagram"}  # squares with names beside them
 ODD = {"font.size": 6, "lines.linewidth": 9, "figure.facecolor": "black", "svg.hashsalt": "mine"}
 every_picture = pytest.mark.parametrize("name", DRAWN)
 
@@ -619,6 +620,17 @@ def test_a_residual_leaves_below_its_start_and_arrives_below_its_end():
     first, _, third = (image.get_extent() for image in axes.get_images())
     np.testing.assert_allclose((start[0], end[0]), (np.mean(first[:2]), np.mean(third[:2])))
     assert path.get_ydata().min() >= 3  # below the tables
+
+
+def test_a_residual_of_the_diagram_leads_from_what_enters_a_station_to_its_sum():
+    for axes, entering in zip(figure("block_diagram").axes, ("xh", "xh"), strict=True):
+        at = {
+            name: [t.get_position()[0] for t in axes.texts if t.get_text() == name]
+            for name in ("x", "h", "+")
+        }
+        for path, before, plus in zip(axes.get_lines(), entering, at["+"], strict=True):
+            start, up, end = path.get_xdata()
+            assert at[before][0] < start == up < end == plus
 
 
 def test_each_line_is_its_sizes_in_the_same_colour_in_every_panel():

@@ -8,7 +8,7 @@ block, order, decoder, search, speed, modern.
 """
 
 from npformer.teaching.plots.attention import attention_heads, attention_weights
-from npformer.teaching.plots.block import dataflow, gradient_by_depth
+from npformer.teaching.plots.block import block_diagram, dataflow, gradient_by_depth
 from npformer.teaching.plots.decoder import confidence, cross_attention
 from npformer.teaching.plots.feed_forward import hourglass, lanes
 from npformer.teaching.plots.lines import curves
@@ -56,6 +56,7 @@ __all__ = [
     "attention_heads",
     "attention_weights",
     "binary_counter",
+    "block_diagram",
     "clock_hands",
     "confidence",
     "cross_attention",

@@ -98,6 +98,52 @@ def largest_of(arrays: Sequence[Array]) -> float:
     return max(colours_of(values, signed=True)["vmax"] for values in arrays)
 
 
+PARTS = {  # of a block, as x meets them; a dot is where a residual leaves, a plus where it comes back
+    "post": ("x", "•", "attention", "+", "s", "norm", "h", "•", "FFN", "+", "t", "norm", "y"),
+    "pre": ("x", "•", "norm", "attention", "+", "h", "•", "norm", "FFN", "+", "y"),
+}
+BOXES = {"attention": 2.0, "norm": 1.2, "FFN": 1.0, "•": 0.0}  # how wide; letters and pluses are 0.5
+
+
+@in_style
+def block_diagram(*norms: str) -> "Figure":
+    """The stations of a block, left to right, its residuals above them: a row for "post", for "pre".
+
+    >>> block_diagram("post").axes[0].get_title(loc="left")
+    'post-norm'
+    """
+    figure = new_figure(11, 1.75 * len(norms))
+    for axes, norm in zip(figure.subplots(len(norms), squeeze=False)[:, 0], norms, strict=True):
+        _draw_stations(axes, PARTS[norm])
+        axes.set_title(f"{norm}-norm", loc="left")
+    told = (f"{norm}-norm: {' '.join(PARTS[norm])}." for norm in norms)
+    return describe(figure, f"{' '.join(told)} In a row 2 residuals lead above, from • to the next +.")
+
+
+def _draw_stations(axes: "Axes", parts: Sequence[str]) -> None:
+    arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 2.5, "shrinkA": 0, "shrinkB": 0}
+    end = fork = 0.0
+    for part in parts:
+        start = end + 0.45 if end else 0.0
+        middle, end = start + BOXES.get(part, 0.5) / 2, start + BOXES.get(part, 0.5)
+        if part != parts[0]:
+            axes.annotate("", (start, 0), (start - 0.45, 0), arrowprops=arrow | NO_HEAD.get(part, {}))
+        if part == "•":
+            fork = middle
+            continue
+        if part == "+":
+            axes.plot([fork, fork, middle], [0, 0.95, 0.95], color=INK, linewidth=2.5)
+            axes.annotate("", (middle, 0.22), (middle, 0.95), arrowprops=arrow)
+        around = {"boxstyle": "circle,pad=0.1" if part == "+" else "square,pad=0.3", "fc": FAINT, "ec": INK}
+        box = around if part == "+" or part in BOXES else None
+        axes.text(middle, 0, part, ha="center", va="center", fontsize=17, bbox=box)
+    axes.set(xlim=(-0.1, end + 0.1), ylim=(-0.5, 1.1))
+    axes.axis("off")
+
+
+NO_HEAD = {"•": {"arrowstyle": "-"}}  # the line goes on there
+
+
 DEPTH = ((GRADIENT, "-"), (INK, "--"), ("#CC79A7", ":"))  # kinds of block, in pictures of their gradients
 
 

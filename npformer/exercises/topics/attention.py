@@ -1,0 +1,395 @@
+"""Attention: scores, a mask, shares of the values; and the heads that do it side by side."""
+
+import numpy as np
+
+from npformer.attention import attention_forward, causal_mask, merge_heads, split_heads
+from npformer.backend import Array
+from npformer.exercises.probe import Arguments, Probe, Trial, normal
+from npformer.exercises.see import CALLS, NUMBERS, Seen, named_factor, unused
+from npformer.exercises.task import RIGHT, Choice, Code, Draw, Edit, Mistake, Numbers, Place, Posed, Wrong
+from npformer.exercises.topics import softmax
+
+PAPER = '"Attention Is All You Need", section '
+S4_2 = Place(f"{PAPER}3.2.1", "04, section 4.2, Why divide by √d_k?")
+S4_5 = Place(f"{PAPER}3.2.3", "04, section 4.5, Masks: who may look")
+S4_6 = Place(f"{PAPER}3.2.2", "04, section 4.6, Heads: split and merge by hand")
+
+# --- what is said ------------------------------------------------------------------------------------
+
+NO_SCALE = Mistake("AT-NO-SCALE", S4_2,
+    "Weights go to the right keys, and too much to the largest.",
+    "This output matches scores that are not divided.",
+    "How does the spread of q·k grow with d_k?")
+SCALE_DK = Mistake("AT-SCALE-DK", S4_2,
+    "Weights go to the right keys, and too evenly.",
+    "This output matches scores divided by d_k.",
+    "How does the spread of q·k grow with d_k?")
+SCALE_MULTIPLIED = Mistake("AT-SCALE-MULTIPLIED", S4_2,
+    "Nearly all weight goes to one key.",
+    "This output matches scores multiplied by the root of d_k.",
+    "Should the scale make scores larger or smaller?")
+SCALE_AFTER = Mistake("AT-SCALE-AFTER", S4_2,
+    "Each row of weights sums to less than 1, by the root of d_k.",
+    "This output matches a scale that comes after the softmax.",
+    "What do the weights of one query sum to?")
+MASK_AFTER = Mistake("AT-MASK-AFTER", S4_5,
+    "Without a mask all agrees; with one, a row of weights sums to less than 1.",
+    "This pattern appears when weights are set to 0 after the softmax.",
+    "Who gets the share of a hidden key?")
+MASK_IGNORED = Mistake("AT-MASK-IGNORED", S4_5,
+    "Without a mask all agrees; with one, nothing changes: the mask is ignored.",
+    "This output does not depend on the mask.",
+    "Which line of the function reads the mask?")
+MASK_ADDED = Mistake("AT-MASK-ADDED", S4_5,
+    "Without a mask all agrees; with one, hidden keys still get weight, only less.",
+    "This output matches scores to which the mask itself is added: True adds 1 and False adds 0.",
+    "What has to be added to a score, so that exp makes 0 of it?")
+MASK_TIMES = Mistake("AT-MASK-TIMES", S4_5,
+    "Without a mask all agrees; with one, hidden keys still get weight.",
+    "This pattern appears when scores are multiplied by the mask, or hidden ones set to 0.",
+    "What does the softmax make of a score of 0?")
+MASK_SIGN = Mistake("AT-MASK-SIGN", S4_5,
+    "Without a mask all agrees; with one, the weight goes to hidden keys only.",
+    "This pattern appears when a large number is added where it should be taken away.",
+    "What does the softmax make of a very large score?")
+MASK_INVERTED = Mistake("AT-MASK-INVERTED", S4_5,
+    "Without a mask all agrees; with one, the weight goes to hidden keys only.",
+    'This pattern appears when True is read as "hide".',
+    "What does True mean in this mask?")
+MASK_SMALL = Mistake("AT-MASK-SMALL", S4_5,
+    "Ordinary scores agree; where they are near -1000, hidden keys get weight.",
+    "This pattern appears when a hidden score becomes a number such as -100, which another score may be.",
+    "Which number is below every score that may come?")
+NOT_ITSELF = Mistake("MASK-NOT-ITSELF", S4_5,
+    "The triangle is there, without its diagonal.",
+    "This output matches a mask in which no word may see itself.",
+    "Whom does the first word see?")
+LOOKS_AHEAD = Mistake("MASK-LOOKS-AHEAD", S4_5,
+    "The triangle is there, with one diagonal more.",
+    "This output matches a mask that shows each word the next one: the future leaks.",
+    "May a word see the one after it?")
+UPPER = Mistake("MASK-UPPER", S4_5,
+    "The triangle lies on the other side of the diagonal.",
+    "This output matches a mask in which True stands for what is to come: the future is shown, or True is "
+    "read as hide.",
+    "Which words stand before the first one?")
+HEADS_RESHAPE = Mistake("AT-HEADS-RESHAPE", S4_6,
+    "All the numbers are there, in other places.",
+    "This pattern appears when axes are cut by a reshape where two should change places.",
+    "Which numbers of one token belong to head 0?")
+
+# --- scores, and their scale ---------------------------------------------------------------------------
+
+
+def head_width(draw: Draw) -> Posed:
+    """The width of one head."""
+    h, d_k = 2 ** draw.integer(3, 1, 4), 2 ** draw.integer(6, 3, 6)
+    wrong: dict[Mistake | str, int] = {
+        "CF-FULL-WIDTH-HEADS": h * d_k,
+        "CF-NUMBER-OF-HEADS": h,
+        "CF-WIDTHS-ADDED": h * h * d_k,
+    }
+    return Posed({"d": h * d_k, "h": h}, d_k, wrong)
+
+
+width = Numbers("attention.width", "attention", 1, S4_6,
+    task="d_model = {d} is shared by {h} heads. How wide is one head, d_k?",
+    hint="The heads together are as wide as the model.",
+    question="How wide are all heads together?",
+    draw=head_width,
+    says={
+        "CF-FULL-WIDTH-HEADS": "This would give every head the full width.",
+        "CF-NUMBER-OF-HEADS": "This is the number of heads.",
+        "CF-WIDTHS-ADDED": "So wide would all heads be together if each had the full width.",
+    })
+
+
+def root_of_width(draw: Draw) -> Posed:
+    """What the scores of one head are divided by."""
+    given, d_k, _ = head_width(draw)
+    d, h = given["d"], given["h"]
+    wrong: dict[Mistake | str, float] = {
+        "CF-SCALE-D-MODEL": d**0.5,
+        SCALE_DK: d_k,
+        "CF-SCALE-INVERSE": d_k**-0.5,
+        "CF-SCALE-HEADS": h**0.5,
+    }
+    return Posed(given, d_k**0.5, wrong)
+
+
+scale = Numbers("attention.scale", "attention", 2, S4_2,
+    task="d_model = {d} and there are {h} heads. By what are the scores q·k of one head divided? Two "
+    "decimals.",
+    hint="The scale follows the width of a head.",
+    question="How many products does one q·k add up?",
+    draw=root_of_width,
+    decimals=2,
+    says={
+        "CF-SCALE-D-MODEL": "This would be right for a single head.",
+        "CF-SCALE-INVERSE": "This is one over the number asked for.",
+        "CF-SCALE-HEADS": "This is the root of the number of heads.",
+    })
+
+axis = Choice("attention.axis", "attention", 2, softmax.S4_3,
+    task="Weights have the shape (queries, keys). Along which axis do they sum to 1?",
+    hint="Each query spends one whole.",
+    question="Who has a whole to spend: a query or a key?",
+    options={
+        "Along the queries.": Wrong(
+            softmax.AXIS, "Then a key, and not a query, would have one whole to give away."
+        ),
+        "Along the keys.": RIGHT,
+        "Over the whole matrix.": Wrong(softmax.GLOBAL_SUM, "Then the rows would share one whole."),
+    })
+
+# --- the whole of it -----------------------------------------------------------------------------------
+
+
+def attended(q: Array, k: Array, v: Array, mask: Array | None = None) -> Array:
+    """npformer's."""
+    return attention_forward(q, k, v, mask=mask)[0]
+
+
+def calls() -> tuple[Arguments, ...]:
+    """v = 1 shows the weights. No mask, some and some, one that hides nothing; and three widths d_k."""
+    q, k = 2 * normal(4, 6), 2 * normal(5, 6)
+    some = np.array([[1, 0, 1, 0, 1], [0, 1, 1, 0, 0], [1, 1, 0, 0, 1], [0, 0, 1, 1, 0]], bool)
+    few = np.array([[1, 0, 0, 1, 0, 1, 1], [0, 1, 0, 0, 0, 0, 1], [0, 1, 1, 0, 1, 0, 0]], bool)
+    small, wide = (normal(3, 2), normal(4, 2)), (4 * normal(3, 9), 4 * normal(7, 9))
+    return (
+        (q, k, np.eye(5), None),
+        (q, k, normal(5, 3), some),
+        (*small, np.eye(4), np.ones((3, 4), bool)),
+        (*wide, normal(7, 2), few),
+    )
+
+
+def huge(level: Array, last: float = 1.0) -> Arguments:
+    """Queries and keys whose scores are `level` more than ordinary ones, the last key's `last` times that."""
+    more = 5**0.5 * np.array([[1.0], [1.0], [1.0], [1.0], [last]])
+    return np.append(normal(3, 4), level, axis=1), np.append(normal(5, 4), more, axis=1), normal(5, 2), None
+
+
+def weights(trial: Trial) -> Seen | None:
+    """What the weights of attention are: v = 1 shows them."""
+    shown = []
+    for q, k, _, mask in trial.calls:
+        pair = trial.both((q, k, np.eye(len(k)), mask))
+        if pair is None or pair[0].shape != pair[1].shape:
+            return None
+        shown.append((q @ k.T, k.shape[1], mask, pair[0]))
+    free = [(products, w, d_k) for products, d_k, mask, w in shown if mask is None or mask.all()]
+    found = [softmax.scale(products, w) for products, w, _ in free]
+    known = [s for s in found if s]
+    if later_keys_hidden([w for _, w, _ in free]):
+        return OWN_MASK
+    if len(known) < len(found):
+        return no_softmax([w for *_, w in shown])
+    if not np.allclose(known, [d_k**-0.5 for *_, d_k in free], rtol=1e-4):
+        return scaled(known, trial)
+    hidden = [w[~mask] for _, _, mask, w in shown if mask is not None and not mask.all()]
+    if all((w != 0).any() for w in hidden):
+        asks = "What has a hidden score to be, so that exp makes 0 of it?"
+        return Seen("Keys that the mask hides still get weight.", asks)
+    return None
+
+
+OWN_MASK = Seen(
+    "Where nothing is to be hidden, keys that stand later than the query get no weight, and the others do: "
+    "a causal mask.",
+    "Which keys may a query look at when no mask is given?",
+)
+
+
+def later_keys_hidden(shown: list[Array]) -> bool:
+    """Whether every weight above the diagonal is 0, and none on it or below."""
+    above = [np.triu(np.ones(w.shape[-2:], bool), k=1) for w in shown]
+    return all(
+        hidden.any() and (w[..., ~hidden] > 0).all() and not w[..., hidden].any()
+        for w, hidden in zip(shown, above, strict=True)
+    )
+
+
+def no_softmax(shown: list[Array]) -> Seen:
+    """Weights that come from the scores by something else."""
+    if not any(np.allclose(w.sum(axis=-1), 1, atol=1e-6) for w in shown):
+        return Seen(
+            "The weights of one query do not sum to 1, so they are no softmax over the keys.",
+            "What do the weights of one query sum to, and over which axis?",
+        )
+    return Seen(
+        "The weights of each query sum to 1, and they are no softmax of q·k times one number.",
+        "What stands between the products q·k and the weights, line by line?",
+    )
+
+
+def scaled(found: list[float], trial: Trial) -> Seen:
+    """A softmax of q·k times another number than 1/√d_k."""
+    masks = [mask for *_, mask in trial.calls]
+    pairs = zip(trial.sizes, masks, strict=True)
+    name = named_factor(found, tuple(sizes for sizes, mask in pairs if mask is None or mask.all()))
+    return Seen(
+        "Without a mask the weights are a softmax of q·k times one number, "
+        f"{name.replace('the sizes are', 'd_k is') or 'another one for each d_k'}"
+        f"{', whose sign is the opposite' * (found[0] < 0)}.",
+        "By what are the scores divided, and does it follow d_k?",
+    )
+
+
+SCALE = " / k.shape[-1] ** 0.5"
+HIDE = "np.where(mask, scores, -np.inf)"
+
+forward = Code("attention.forward", "attention", 4, softmax.S4_3,
+    task="Write attention for q (T_q, d_k), k (T_k, d_k), v (T_k, d_v); mask (T_q, T_k) or None, True "
+    "where a query may look. Scores may be as large as 1000, or as small as -1000. Return y, an "
+    "array.",
+    hint="Scores, mask, softmax, mix.",
+    question="What do the weights of one query sum to, before and after the mask?",
+    probe=Probe(
+        "q, k, v, mask=None", ("y",), calls(),
+        sizes="q: T_q d_k; k: T_k d_k; v: T_k d_v", unit="query", neutral={"mask": None},
+        landmarks={
+            "the weights, before they meet v": lambda q, k, v, mask=None: (
+                attended(q, k, np.eye(len(k)), mask)
+            ),
+            "the scores": lambda q, k, v, mask=None: q @ k.T / k.shape[1] ** 0.5,
+        },
+        cancels={"the same vector added to all keys": lambda q, k, *more: (q, k + normal(k.shape[1]), *more)},
+    ),
+    right=attended,
+    solution=f"""
+def attention(q, k, v, mask=None):
+    scores = q @ k.swapaxes(-1, -2){SCALE}
+    if mask is not None:
+        scores = {HIDE}
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = powers / powers.sum(axis=-1, keepdims=True)
+    return weights @ v
+""",
+    mistakes={
+        NO_SCALE: [Edit(SCALE, "")],
+        SCALE_DK: [Edit(SCALE, " / k.shape[-1]")],
+        SCALE_MULTIPLIED: [Edit(SCALE, " * k.shape[-1] ** 0.5")],
+        SCALE_AFTER: [Edit(SCALE, "", "@ v", f"@ v{SCALE}")],
+        MASK_AFTER: [Edit(HIDE, "scores", "weights @", "(weights if mask is None else weights * mask) @")],
+        MASK_IGNORED: [Edit(HIDE, "scores")],
+        MASK_ADDED: [Edit(HIDE, "scores + mask")],
+        MASK_TIMES: [Edit(HIDE, "scores * mask")],
+        MASK_SIGN: [Edit("-np.inf", "1e9"), Edit(HIDE, "scores - 1e6 * mask")],
+        MASK_INVERTED: [
+            Edit(HIDE, "np.where(mask, -np.inf, scores)"), Edit(HIDE, "np.where(mask, -1e30, scores)"),
+            Edit(HIDE, "scores - 1e6 * mask"),
+        ],
+        softmax.AXIS.seen_as("The weights of one query do not sum to 1; those of one key do."): [
+            Edit("axis=-1", "axis=0")
+        ],
+        softmax.GLOBAL_SUM.seen_as("All weights together sum to 1, and those of no query do."): [
+            Edit("axis=-1", "axis=None")
+        ],
+    },
+    hard={
+        softmax.OVERFLOW: huge(np.full((3, 1), 1000.0), last=-1.0),
+        softmax.GLOBAL_MAX: huge(softmax.LEVELS),
+        MASK_SMALL: (*huge(np.full((3, 1), -1000.0))[:3], np.arange(5) < [[2], [5], [3]]),
+    },
+    looks=(*NUMBERS, unused, weights, *CALLS))
+
+# --- who may look --------------------------------------------------------------------------------------
+
+
+def causal_cells(draw: Draw) -> Posed:
+    """The cells that a causal mask leaves visible."""
+    T = draw.integer(5, 4, 30)
+    wrong: dict[Mistake | str, float] = {
+        "CF-NOT-ITSELF": T * (T - 1) // 2,
+        "CF-NO-MASK": T * T,
+        "CF-HALF": T * T / 2,
+        "CF-DIAGONAL-HIDDEN": T * T - T,
+        "CF-ONE-SCORE-EACH": T,
+    }
+    return Posed({"T": T}, T * (T + 1) // 2, wrong)
+
+
+visible = Numbers("attention.causal", "attention", 2, S4_5,
+    task="A causal mask is laid over {T} × {T} scores. How many cells stay visible?",
+    hint="Row by row: 1, 2, 3 …",
+    question="Does a token see itself?",
+    draw=causal_cells,
+    says={
+        "CF-NOT-ITSELF": "This leaves out the scores of a token with itself.",
+        "CF-NO-MASK": "This counts the hidden cells too.",
+        "CF-HALF": "Half of the square cuts the diagonal in two.",
+        "CF-DIAGONAL-HIDDEN": "This hides the diagonal and nothing else.",
+        "CF-ONE-SCORE-EACH": "This is one score for each token.",
+    })
+
+causal = Code("mask.causal", "decoder", 2, S4_5,
+    task="Write the causal mask (T, T): True where query i may look at key j, itself included.",
+    hint="Compare a column of row numbers with a row of column numbers.",
+    question="Which keys may the first query see, and which the last?",
+    probe=Probe("T", ("mask",), ((4,), (6,)), sizes="T: T"),
+    right=causal_mask,
+    solution="""
+def causal_mask(T):
+    i, j = np.arange(T)[:, None], np.arange(T)
+    return j <= i
+""",
+    mistakes={
+        NOT_ITSELF: [Edit("<=", "<")],
+        LOOKS_AHEAD: [Edit("<= i", "<= i + 1")],
+        UPPER: [Edit("<=", ">="), Edit("<=", ">")],
+    },
+    ours="causal_mask")
+
+# --- heads ---------------------------------------------------------------------------------------------
+
+CHANGED = ".swapaxes(1, 2)"  # two axes change places
+
+split = Code("heads.split", "attention", 3, S4_6,
+    task="Split x (batch, T, d_model) into heads (batch, n_heads, T, d_k).",
+    hint="Cut the last axis first, then let two axes change places.",
+    question="Which numbers of one token belong to head 0?",
+    probe=Probe(
+        "x, n_heads", ("heads",), ((normal(2, 3, 8), 4), (normal(3, 5, 6), 2)),
+        sizes="x: batch T d_model; n_heads: n_heads",
+        landmarks={
+            "x, its last axis cut with the heads on the inside": lambda x, n_heads: (
+                x.reshape(*x.shape[:2], -1, n_heads).transpose(0, 3, 1, 2)
+            ),
+        },
+    ),
+    right=split_heads,
+    solution=f"""
+def split_heads(x, n_heads):
+    B, T, d_model = x.shape
+    return x.reshape(B, T, n_heads, d_model // n_heads){CHANGED}
+""",
+    mistakes={HEADS_RESHAPE: [Edit("T, n_heads,", "n_heads, T,", CHANGED, ""), Edit(CHANGED, "")]},
+    ours="split_heads")
+
+merge = Code("heads.merge", "attention", 3, S4_6,
+    task="Put heads (batch, n_heads, T, d_k) side by side again: (batch, T, d_model).",
+    hint="Undo the split, last step first.",
+    question="Which head stands first in a token's row?",
+    probe=Probe(
+        "x", ("y",), ((normal(2, 4, 3, 2),), (normal(3, 2, 5, 4),)), sizes="x: batch n_heads T d_k",
+        landmarks={
+            "the heads with their columns shuffled together, d_k before heads": lambda x: (
+                x.transpose(0, 2, 3, 1).reshape(len(x), x.shape[2], -1)
+            ),
+            "the heads side by side in the reverse order": lambda x: merge_heads(x[:, ::-1]),
+            "the heads one after the other, along the positions": lambda x: (
+                x.reshape(len(x), -1, x.shape[-1])
+            ),
+            "the sum of the heads": lambda x: x.sum(axis=1),
+            "the mean of the heads": lambda x: x.mean(axis=1),
+        },
+    ),
+    right=merge_heads,
+    solution=f"""
+def merge_heads(x):
+    B, h, T, d_k = x.shape
+    return x{CHANGED}.reshape(B, T, h * d_k)
+""",
+    mistakes={HEADS_RESHAPE: [Edit(CHANGED, "")]},
+    ours="merge_heads")

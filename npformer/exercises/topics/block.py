@@ -1,0 +1,182 @@
+"""A block: two stations, each with a path around it, and a norm."""
+
+from typing import Any
+
+import numpy as np
+
+from npformer.backend import Array
+from npformer.exercises.probe import Arguments, Function, Probe, Trial, normal
+from npformer.exercises.see import CALLS, NUMBERS, Seen, close
+from npformer.exercises.task import RIGHT, Choice, Code, Edit, Mistake, Place, Truth, Wrong
+from npformer.layer_norm import LayerNormParams, layer_norm_forward
+
+CONVEYOR, NORMS, STACK = (Place('"Attention Is All You Need", section 3.1', section) for section in (
+    "05, section 5.1, The conveyor",
+    "05, section 5.2, Post-norm or pre-norm?",
+    "05, section 5.3, The stack",
+))
+
+# --- what is said ------------------------------------------------------------------------------------
+
+PRE_FOR_POST = Mistake("BLOCK-PRE-FOR-POST", NORMS,
+    "The norms stand before the layers, and the output is not normalised.",
+    "This output matches pre-norm, which many later models use.",
+    "Where does the paper's Add & Norm stand?")
+RESIDUAL_NORMED = Mistake("BLOCK-RESIDUAL-NORMED", NORMS,
+    "Each layer sees normalised numbers, and so does the path around it.",
+    "This pattern appears when the residual is taken from the normalised x.",
+    "What does the path around a layer carry?")
+NO_RESIDUAL = Mistake("BLOCK-NO-RESIDUAL", CONVEYOR,
+    "A layer's output goes into the norm alone.",
+    "This output matches a block in which a residual is missing: what went into a layer is not "
+    "added to what comes out.",
+    "What is added to a layer's output before the norm?")
+RESIDUAL_X = Mistake("BLOCK-RESIDUAL-X", CONVEYOR,
+    "The first station is right; the second adds x itself.",
+    "This output matches a second residual that is taken from x, where the station's own input is "
+    "wanted.",
+    "What went into ffn, and is it added again?")
+NORMS_EXCHANGED = Mistake("BLOCK-NORMS-EXCHANGED", CONVEYOR,
+    "Both stations are there; each ends in the other one's norm.",
+    "This output matches norm_1 and norm_2 exchanged.",
+    "Which norm closes the attention's station?")
+ONE_NORM_TWICE = Mistake("BLOCK-ONE-NORM-TWICE", CONVEYOR,
+    "Both stations are there, and end in one and the same norm.",
+    "This output matches one of norm_1 and norm_2 used twice.",
+    "Which norm closes each of the two stations?")
+NO_NORM = Mistake("BLOCK-NO-NORM", NORMS,
+    "A station ends in its sum, without its norm.",
+    "This output matches a block in which a norm is missing.",
+    "How many norms has an encoder block?")
+NORM_INSIDE = Mistake("BLOCK-NORM-INSIDE", NORMS,
+    "The norms act on what the layers give, before the sum.",
+    "This output matches x + LayerNorm(Sublayer(x)).",
+    "Is the sum taken inside the norm or outside?")
+
+# --- what is asked -----------------------------------------------------------------------------------
+
+depth = Choice("block.depth", "block", 1, STACK,
+    task="What is stacking many blocks for, above all?",
+    hint="A conveyor with many stations.",
+    question="What does the second block see that the first did not?",
+    options={
+        "Each block builds on what the one below has made.": RIGHT,
+        "To forget the training data, so that nothing is learned by heart.": Wrong(
+            "CF-DEPTH-DELETES",
+            "Around every layer there is a path that keeps what was there, and depth learns more by heart, "
+            "not less.",
+        ),
+        "To keep inputs out.": Wrong("CF-DEPTH-FORBIDS", "Every block takes what the one below it gives."),
+    })
+order = Choice("block.order", "block", 2, NORMS,
+    task="In the paper, where does layer norm stand?",
+    hint="LayerNorm(x + Sublayer(x)).",
+    question="In LayerNorm(x + Sublayer(x)), what is done last?",
+    options={
+        "After the sum of input and output.": RIGHT,
+        "Before each layer, on the branch and off the main path.": Wrong(
+            PRE_FOR_POST, "Many later models do so; the paper does not."
+        ),
+        "At the end of the stack only.": Wrong("CF-ONE-NORM", "There are two in every encoder block."),
+    })
+mixing = Truth("block.mixing", "block", 1, CONVEYOR,
+    task="Within a block, attention is the only step in which tokens exchange anything.",
+    hint="Follow one lane.",
+    question="Which step has a sum over positions?",
+    right=True,
+    wrong=Wrong(
+        "CF-FFN-MIXES", "The feed-forward network, the sums and the norms take each token by itself."
+    ))
+
+
+H, Y = "norm_1(x + attend(x))", "norm_2(h + ffn(h))"
+
+
+def either(*words: str) -> list[Edit]:
+    """The same slip at both stations, or at one of them."""
+    return [Edit(*words), Edit(*words[:2]), Edit(*words[2:])]
+
+
+def call(d: int) -> Arguments:
+    """x and four layers to put together: a mixing of the rows, a norm, a layer for each row, a norm."""
+    mix, W = normal(3, 3), normal(d, d)
+    norms = [LayerNormParams(1 + 0.5 * normal(d), normal(d, seed=n)) for n in (1, 2)]
+    layers: dict[str, Function] = {
+        "attend": lambda x: mix @ x,
+        "norm_1": lambda x: layer_norm_forward(x, norms[0])[0],
+        "ffn": lambda x: np.tanh(x @ W),
+        "norm_2": lambda x: layer_norm_forward(x, norms[1])[0],
+    }
+    for name, layer in layers.items():
+        layer.__name__ = layer.__qualname__ = name  # an error of a call names it
+    return normal(3, d), *layers.values()
+
+
+def stations(trial: Trial) -> Seen | None:
+    """Which of the four functions are called, in which order, and which first gets another argument."""
+    names = trial.names[1:]
+    student, right = (layers_called(f, trial.calls[0], names) for f in (trial.function, trial.correct))
+    order = [name for name, _ in student]
+    missing = [name for name in names if name not in order]
+    if missing:
+        be = "is" if len(missing) == 1 else "are"
+        return Seen(f"{' and '.join(missing)} {be} never called.", "Which stations are there in a block?")
+    if order != [name for name, _ in right]:
+        return Seen(
+            f"The calls come in this order: {', '.join(order)}.",
+            "Which of them comes first in the paper's block, and how often is each called?",
+        )
+    for (name, given), (_, wanted) in zip(student, right, strict=True):
+        if not close(given, wanted):
+            return Seen(
+                f"The order of the calls is right. {name} is the first that gets another array than in the "
+                "paper's block: look at what is added (the residual) or subtracted before it.",
+                f"What goes into {name}?",
+            )
+    return Seen(
+        "All four calls get the right arrays; {it} differs after the last of them: "
+        "something is added or changed once more.",
+        "What is done after norm_2?",
+    )
+
+
+def layers_called(function: Function, given: Arguments, names: list[str]) -> list[tuple[str, Array]]:
+    """The calls of one block's layers in their order, each by its name and its argument."""
+    made: list[tuple[str, Array]] = []
+
+    def watched(name: str, f: Function) -> Function:
+        def layer(x: Array) -> Any:
+            made.append((name, np.array(x, float)))
+            return f(x)
+
+        return layer
+
+    function(given[0].copy(), *(watched(name, f) for name, f in zip(names, given[1:], strict=True)))
+    return made
+
+
+forward = Code("block.forward", "block", 3, CONVEYOR,
+    task="Put a block of the paper together. attend, norm_1, ffn and norm_2 are functions of one "
+    "array. Return y.",
+    hint="Two stations, each LayerNorm(x + Sublayer(x)).",
+    question="What is done last at each station?",
+    probe=Probe("x, attend, norm_1, ffn, norm_2", ("y",), (call(4), call(6))),
+    solution=f"""
+def block(x, attend, norm_1, ffn, norm_2):
+    h = {H}
+    y = {Y}
+    return y
+""",
+    mistakes={
+        PRE_FOR_POST: [Edit(H, "x + attend(norm_1(x))", Y, "h + ffn(norm_2(h))")],
+        RESIDUAL_NORMED: [
+            Edit(H, "norm_1(x) + attend(norm_1(x))", Y, "norm_2(h) + ffn(norm_2(h))"),
+        ],
+        NO_RESIDUAL: either("x + attend", "attend", "h + ffn", "ffn"),
+        RESIDUAL_X: [Edit("h + ffn", "x + ffn")],
+        NORMS_EXCHANGED: [Edit("h = norm_1", "h = norm_2", "y = norm_2", "y = norm_1")],
+        ONE_NORM_TWICE: [Edit("norm_2(h", "norm_1(h"), Edit("norm_1(x", "norm_2(x")],
+        NO_NORM: either("norm_1(x", "(x", "norm_2(h", "(h"),
+        NORM_INSIDE: [Edit(H, "x + norm_1(attend(x))", Y, "h + norm_2(ffn(h))")],
+    },
+    looks=(*NUMBERS, stations, *CALLS))

@@ -1,0 +1,284 @@
+"""Cross-entropy: how likely a model found the right class, row by row; and label smoothing."""
+
+import numpy as np
+
+from npformer.backend import Array
+from npformer.exercises.probe import Arguments, Function, Probe, Trial, normal
+from npformer.exercises.see import CALLS, NUMBERS, Seen, close
+from npformer.exercises.task import Code, Draw, Edit, Mistake, Numbers, Place, Posed
+from npformer.exercises.topics.softmax import GLOBAL_MAX, LEVELS, OVERFLOW, large, shares
+from npformer.loss import cross_entropy_forward
+
+PAPER = '"Attention Is All You Need", section {}'
+FORCING = Place("lesson 07, section 7.2", "07, section 7.2, Teacher forcing")
+SMOOTHING = Place("lesson 07, section 7.10", "07, section 7.10, Label smoothing: how sure may a model be?")
+
+# --- what is said ------------------------------------------------------------------------------------
+
+SIGN = Mistake("CE-SIGN", FORCING,
+    "The size is right and the sign is the opposite.",
+    "This output matches a loss without its minus.",
+    "Which sign has the log of a probability?")
+DIVIDED_V = Mistake("CE-DIVIDED-V", FORCING,
+    "The answer is smaller by one constant factor, V, the number of classes.",
+    "This pattern appears when a mean runs over the classes too.",
+    "Over how many numbers does the mean run?")
+DOUBLE_SOFTMAX = Mistake("CE-DOUBLE-SOFTMAX", FORCING,
+    "Even the best possible logits would keep the loss away from 0.",
+    "This pattern appears when a softmax is taken of something that is a softmax already.",
+    "What does the loss expect: logits or probabilities?")
+SUM = Mistake("CE-SUM", FORCING,
+    "The answer is larger by one constant factor, the number of rows.",
+    "This output matches a sum over the rows where a mean is asked for.",
+    "Is it a sum or a mean, and of how many numbers?")
+LOG_2 = Mistake("CE-LOG-2", FORCING,
+    "The answer is off by one constant factor, 1/log 2.",
+    "This output matches a logarithm of base 2: the loss in bits.",
+    "Which base has the logarithm of the loss?")
+UNREDUCED = Mistake("CE-UNREDUCED", FORCING,
+    "One number for each row came back, and their mean is right.",
+    "This output matches losses of which no mean is taken yet.",
+    "How many numbers is a loss?")
+LOG_OF_0 = Mistake("CE-LOG-OF-0", FORCING,
+    "Only where a row holds 1000 and -1000, and the small one is the right class, the loss is not "
+    "right.",
+    "This pattern appears when a logarithm is taken of a probability that has been rounded to 0.",
+    "What is the logarithm of a softmax, written with the logits and one log only?",
+    kind="note", finite=("There p is held above a small number before its logarithm is taken.", ""))
+IGNORED = Mistake("LS-IGNORED", SMOOTHING,
+    "This is the loss without smoothing.",
+    "This output does not depend on epsilon.",
+    "Where does epsilon enter?")
+NOT_DIVIDED = Mistake("LS-NOT-DIVIDED", SMOOTHING,
+    "With epsilon = 0 the answer agrees; the smoothed part is larger by V, the number of classes.",
+    "This pattern appears when each class gets epsilon and not its V-th part.",
+    "What do the V smoothed targets sum to?")
+OTHERS_ONLY = Mistake("LS-OTHERS-ONLY", SMOOTHING,
+    "With epsilon = 0 the answer agrees; epsilon is shared among the other classes.",
+    "This output matches epsilon divided by V - 1, with nothing of it for the right class, as "
+    "some papers have it.",
+    "How many classes share epsilon in this task?")
+TARGET_WHOLE = Mistake("LS-TARGET-WHOLE", SMOOTHING,
+    "With epsilon = 0 the answer agrees; the right class keeps its whole weight.",
+    "This output matches targets that sum to more than 1.",
+    "What do the smoothed targets sum to?")
+NO_SPREAD = Mistake("LS-NO-SPREAD", SMOOTHING,
+    "With epsilon = 0 the answer agrees; the other classes get nothing.",
+    "This output matches a loss multiplied by 1 - epsilon.",
+    "Where does the weight go that is taken from the right class?")
+SMOOTHED_LOG_OF_0 = Mistake("LS-LOG-OF-0", SMOOTHING,
+    "Ordinary logits agree; where one logit of a row is far above another, the loss is no finite "
+    "number.",
+    "This pattern appears when a logarithm is taken of a probability that has been rounded to 0.",
+    "What is the logarithm of a softmax, written with the logits and one log only?",
+    kind="robustness")
+
+# --- the loss ----------------------------------------------------------------------------------------
+
+
+def equal_logits(draw: Draw) -> Posed:
+    """The cross-entropy of equal logits."""
+    V = draw.integer(1000, 50, 5000)
+    wrong: dict[Mistake | str, float] = {
+        "CF-PROBABILITY-FOR-LOSS": 1 / V,
+        "CF-LOG-10": np.log10(V),
+        "CF-LOG-2": np.log2(V),
+        SIGN: -np.log(V),
+        DIVIDED_V: np.log(V) / V,
+        "CF-COUNT": V,
+        "CF-NO-DOUBT": 0,
+    }
+    return Posed({"V": V}, np.log(V), wrong)
+
+
+uniform = Numbers("loss.uniform", "attention", 3, Place(PAPER.format("3.4"), FORCING.teach),
+    task="A vocabulary has {V} words and all logits are equal. What is the cross-entropy? Three "
+    "decimals.",
+    hint="Every word has the probability 1/V.",
+    question="What is the probability of the right word?",
+    draw=equal_logits,
+    decimals=3,
+    says={
+        "CF-PROBABILITY-FOR-LOSS": "This is the probability of the right token.",
+        "CF-LOG-10": "This is a logarithm of another base.",
+        "CF-LOG-2": "This is a logarithm of another base: the loss in bits.",
+        "CF-COUNT": "This is the number of words.",
+        "CF-NO-DOUBT": "A loss of 0 belongs to a model that is sure of the right word.",
+    })
+
+
+def calls() -> tuple[Arguments, ...]:
+    """Logits of four sizes, and the right classes."""
+    targets = [3, 0, 6, 2, 2], [0, 3, 2], [8, 5], [2, 0, 1, 1, 2, 0, 1]
+    logits = normal(5, 7), 3 * normal(3, 4), 2 * normal(2, 9), normal(7, 3)
+    return tuple((z, np.array(t)) for z, t in zip(logits, targets, strict=True))
+
+
+def cross_entropy(logits: Array, targets: Array) -> Array:
+    """npformer's."""
+    return cross_entropy_forward(logits, targets)[0]
+
+
+def smooth(logits: Array, targets: Array, epsilon: float) -> Array:
+    """npformer's."""
+    return cross_entropy_forward(logits, targets, label_smoothing=epsilon)[0]
+
+
+def of_targets(z: Array, t: Array) -> Array:
+    """The probabilities of the right classes."""
+    return shares(z)[np.arange(len(t)), t]
+
+
+def one_hot(z: Array, t: Array) -> Array:
+    """1 at the right class of each row."""
+    return np.eye(z.shape[1])[t]
+
+
+TARGETS = np.array([4, 0, 6])
+SHIFT = {"the same number added to all logits of a row": lambda z, *more: (z + normal(len(z), 1), *more)}
+NEAR: dict[str, Function] = {
+    "the mean probability of the right classes, without a logarithm": lambda z, t: of_targets(z, t).mean(),
+    "the log of the mean probability: the mean is taken before the log": lambda z, t: (
+        -np.log(of_targets(z, t).mean())
+    ),
+    "e to the power of the loss, the perplexity": lambda z, t: np.exp(cross_entropy(z, t)),
+    "the loss of the last row": lambda z, t: cross_entropy(z[-1:], t[-1:]),
+    "the loss of the class with the largest logit, whatever the targets": lambda z, t: (
+        cross_entropy(z, z.argmax(axis=1))
+    ),
+    "the loss of the classes one after the targets": lambda z, t: cross_entropy(z, (t + 1) % z.shape[1]),
+    "a binary cross-entropy, in which every class is judged by itself through a sigmoid": lambda z, t: (
+        (np.logaddexp(0, z) - z * one_hot(z, t)).sum(axis=1).mean()
+    ),
+    "a binary cross-entropy of the probabilities, in which the wrong classes count too": lambda z, t: (
+        -np.log(abs(1 - one_hot(z, t) - shares(z))).sum(axis=1).mean()
+    ),
+    "the mean over every row with every target, N × N numbers": lambda z, t: (
+        -np.log(shares(z)[:, t]).mean()
+    ),
+    "the mean squared distance between the probabilities and the right class": lambda z, t: (
+        ((shares(z) - one_hot(z, t)) ** 2).sum(axis=1).mean()
+    ),
+}
+
+
+def by_row(trial: Trial) -> Seen | None:
+    """Whether the loss of one row is wrong already, and whether several rows give the mean of theirs."""
+    single, whole = [], []
+    for found, (logits, targets, *more) in zip(trial.found, trial.calls, strict=True):
+        rows = [trial.both((logits[[n]], targets[[n]], *more)) for n in range(len(targets))]
+        told = [row for row in rows if row and not row[0].ndim]
+        if found.ndim or len(told) < len(rows):
+            return None
+        single += [close(*row) for row in told]
+        whole.append(close(found, np.asarray(np.mean([loss for loss, _ in told]))))
+    if all(single):
+        return Seen(
+            "For each row by itself {it} is right; for several rows it is not the mean of theirs.",
+            "How do N losses become one?",
+        )
+    if not all(whole):
+        return None
+    return limited(trial) or Seen(
+        "For several rows {it} is the mean of the rows' losses, as it should be; the loss of a single row is "
+        "another one already.",
+        "What happens in one row, from its logits to its loss?",
+    )
+
+
+def limited(trial: Trial) -> Seen | None:
+    """A loss that stops growing while the right class becomes ever less likely."""
+    gaps = [np.array([[gap, 0.0, 0.0]]) for gap in (1.0, 50.0, 100.0)]
+    found = [pair[0] for z in gaps if (pair := trial.both((z, np.array([1]), *trial.calls[0][2:])))]
+    if len(found) < len(gaps) or not close(found[1], found[2]) or close(found[0], found[1]):
+        return None
+    return Seen(
+        f"While the right class becomes ever less likely, {{it}} stops at {float(found[2]):.3g}.",
+        "Is a probability held above a limit before its logarithm is taken?",
+    )
+
+
+forward = Code("cross_entropy.forward", "attention", 3, Place(PAPER.format("5.4"), FORCING.teach),
+    task="Write the mean cross-entropy of logits (N, V) for the right classes targets (N,): one "
+    "number. Logits may be as large as 1000, or as small as -1000.",
+    hint="The log of the softmax, at the right class.",
+    question="Which number of each row counts, and what is done with it before the mean?",
+    probe=Probe(
+        "logits, targets", ("loss",), calls(), sizes="logits: N V",
+        landmarks=NEAR,
+        cancels=SHIFT,
+    ),
+    right=cross_entropy,
+    solution="""
+def cross_entropy(logits, targets):
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    log_p = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    losses = -log_p[np.arange(len(targets)), targets]
+    return losses.mean()
+""",
+    mistakes={
+        DOUBLE_SOFTMAX: [Edit("    losses = ", """    p = np.exp(log_p)
+    log_p = p - np.log(np.exp(p).sum(axis=-1, keepdims=True))
+    losses = """)],
+        SUM: [Edit(".mean()", ".sum()")],
+        LOG_2: [Edit(".mean()", ".mean() / np.log(2)")],
+        SIGN: [Edit("-log_p", "log_p")],
+        DIVIDED_V: [Edit(".mean()", ".mean() / logits.shape[1]")],
+        UNREDUCED: [Edit(".mean()", "")],
+    },
+    hard={
+        OVERFLOW: (normal(3, 7) + 1000, TARGETS),
+        GLOBAL_MAX: (normal(3, 7) + LEVELS, TARGETS),
+        LOG_OF_0: (large(3, 7), np.array([4, 3, 6])),
+    },
+    looks=(*NUMBERS, *CALLS, by_row))
+
+smoothed = Code("loss.smoothed", "decoder", 3, SMOOTHING,
+    task="Write the mean cross-entropy with label smoothing: 1 - epsilon at the right class, and "
+    "epsilon / V at every class, the right one too. Logits (N, V) may be as large as 1000, "
+    "targets are (N,).",
+    hint="Two averages of log-probabilities, weighted.",
+    question="Which weight has each class, and what do the weights of one row sum to?",
+    probe=Probe(
+        "logits, targets, epsilon", ("loss",),
+        tuple((*given, epsilon) for given, epsilon in zip(calls(), (0.1, 0.3, 0.2, 0.25), strict=True)),
+        sizes="logits: N V", neutral={"epsilon": 0.0},
+        landmarks={
+            "the loss of a softmax that is taken twice": lambda z, t, e: smooth(shares(z), t, e),
+            "the loss without the part of epsilon that belongs to the right class": lambda z, t, e: (
+                smooth(z, t, e) + (e / z.shape[1] * np.log(of_targets(z, t))).mean()
+            ),
+            "the loss of smoothed probabilities, with targets of 0 and 1": lambda z, t, e: (
+                -np.log((1 - e) * of_targets(z, t) + e / z.shape[1]).mean()
+            ),
+            "a mean of probabilities, without a logarithm": lambda z, t, e: (
+                (1 - e) * of_targets(z, t).mean() + e / z.shape[1]
+            ),
+        },
+        cancels=SHIFT,
+    ),
+    right=smooth,
+    solution="""
+def smoothed(logits, targets, epsilon):
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    log_p = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    at = log_p[np.arange(len(targets)), targets]
+    spread = log_p.mean(axis=-1)
+    return -((1 - epsilon) * at + epsilon * spread).mean()
+""",
+    mistakes={
+        IGNORED: [Edit("(1 - epsilon) * at + epsilon * spread", "at")],
+        NOT_DIVIDED: [Edit("log_p.mean(", "log_p.sum(")],
+        OTHERS_ONLY: [Edit("log_p.mean(axis=-1)", "(log_p.sum(axis=-1) - at) / (logits.shape[1] - 1)")],
+        TARGET_WHOLE: [Edit("(1 - epsilon) * at", "at")],
+        NO_SPREAD: [Edit(" + epsilon * spread", "")],
+        SUM: [Edit(".mean()", ".sum()")],
+        SIGN: [Edit("return -", "return ")],
+    },
+    hard={
+        OVERFLOW: (normal(3, 7) + 1000, TARGETS, 0.1),
+        GLOBAL_MAX: (normal(3, 7) + LEVELS, TARGETS, 0.1),
+        SMOOTHED_LOG_OF_0: (large(3, 7), TARGETS, 0.1),
+    },
+    looks=(*NUMBERS, *CALLS, by_row),
+    ours="cross_entropy_forward")

@@ -1,0 +1,620 @@
+"""Since 2017: RMSNorm, a gate, RoPE in attention, shared key heads, tiles, pieces of words, kept keys."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from npformer.attention import attention_forward, causal_mask
+from npformer.backend import Array
+from npformer.exercises.probe import Probe, Trial, normal, run
+from npformer.exercises.see import CALLS, NUMBERS, Seen, close, named_factor, ratio, unused, written
+from npformer.exercises.task import (
+    RIGHT,
+    Choice,
+    Code,
+    Draw,
+    Edit,
+    Mistake,
+    Numbers,
+    Place,
+    Posed,
+    Truth,
+    Wrong,
+)
+from npformer.exercises.topics import attention, layer_norm, rope
+from npformer.exercises.topics.attention import NO_SCALE, OWN_MASK, SCALE_DK, later_keys_hidden
+from npformer.exercises.topics.positions import wave
+from npformer.exercises.topics.softmax import scale, shares
+from npformer.modern.gated_ffn import GatedFFNParams, gated_ffn_forward, silu_forward
+from npformer.modern.rms_norm import RMSNormParams, rms_norm_forward
+
+S10_2 = Place('"Root Mean Square Layer Normalization" (Zhang and Sennrich), section 4',
+    "10, section 10.2, RMSNorm: the mean stays")
+S10_3 = Place('"GLU Variants Improve Transformer" (Shazeer), section 2', "10, section 10.3, A gate")
+S10_4 = Place('"RoFormer" (Su et al.), section 3.2', "10, section 10.4, RoPE: distance only")
+S10_5 = Place('"GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints" '
+    "(Ainslie et al.), section 2.2", "10, section 10.5, Fewer heads for keys and values")
+S10_5_BYTES = Place("lesson 10, section 10.5", "10, section 10.5, Fewer heads for keys and values")
+S10_6 = Place('"FlashAttention" (Dao et al.), section 3.1',
+    "10, section 10.6, Tiles: the table that is never there")
+S10_7 = Place('"Neural Machine Translation of Rare Words with Subword Units" (Sennrich et al.), section 3.2',
+    "10, section 10.7, Pieces of words")
+S10_9 = Place("lesson 10, section 10.9", "10, section 10.9, What the kept keys save")
+
+# --- RMSNorm -------------------------------------------------------------------------------------------
+
+MEAN_TAKEN = Mistake("RMS-MEAN-TAKEN", S10_2,
+    "A number added to all features of a token has less effect than it should, or none.",
+    "This pattern appears when a mean is taken off, as LayerNorm does, above or below the line.",
+    "Which of LayerNorm's two steps is left in RMSNorm?")
+EPS_OUTSIDE = Mistake("RMS-EPS-OUTSIDE", S10_2,
+    "Large tokens nearly agree; tokens close to 0 do not.",
+    "This pattern appears when eps is added to the root.",
+    "What stands under the root?")
+NO_ROOT = Mistake("RMS-NO-ROOT", S10_2,
+    "A token that is doubled gives an output of half the size.",
+    "This output matches a division by the mean square, without its root.",
+    "If x is measured in metres, in what is its mean square measured?")
+SUM = Mistake("RMS-SUM", S10_2,
+    "All numbers are smaller by about one factor, the root of d_model.",
+    "This output matches a division by the root of the sum of squares.",
+    "How many squares are added up, and does the result grow with their number?")
+AXIS = Mistake("RMS-AXIS", S10_2,
+    "A token's output changes when another token does.",
+    "This pattern appears when the mean square runs over another axis than the features.",
+    "Whose squares are averaged: one token's, or one feature's?")
+GLOBAL = Mistake("RMS-GLOBAL", S10_2,
+    "A token's output changes when any feature of another token does.",
+    "This pattern appears when the mean is taken over the features of more than one token.",
+    "How many numbers are averaged for one token: do those of its neighbours count?")
+NO_GAMMA = Mistake("RMS-NO-GAMMA", S10_2,
+    "The answer is the same whatever gamma is.",
+    "This output does not depend on gamma.",
+    "What multiplies the divided number?")
+
+shift = Choice("modern.shift", "modern", 2, S10_2,
+    task="The same number is added to all features of a token. What does RMSNorm's output do?",
+    hint="Which of its two steps has LayerNorm that RMSNorm has not?",
+    question="Is anything subtracted before the division?",
+    options={
+        "It stays as it is.": Wrong(
+            "CF-SHIFT-LOST", "LayerNorm's output does, for it takes the mean off first."
+        ),
+        "It grows by that number.": Wrong("CF-SHIFT-THROUGH", "Then nothing would be divided."),
+        "It changes, unless the features are all equal: the token points elsewhere.": RIGHT,
+    })
+
+
+def by_root_mean_square(x: Array, gamma: Array, eps: float) -> Array:
+    """npformer's."""
+    return rms_norm_forward(x, RMSNormParams(gamma), eps=eps)[0]
+
+
+(X_1, GAMMA_1, _, EPS_1), (X_2, GAMMA_2, _, EPS_2) = layer_norm.calls(False)
+ABOVE = ("gamma * x", "gamma * (x - x.mean(axis=-1, keepdims=True))")
+BELOW = ("x * x", "(x - x.mean(axis=-1, keepdims=True)) ** 2")
+
+rms_norm = Code("rms_norm.forward", "modern", 3, S10_2,
+    task="Write RMSNorm for x (batch, positions, d_model), with gamma (d_model,), eps added to the mean "
+    "square. Return y in x's shape.",
+    hint="Each token is divided by one number.",
+    question="By which number is one token divided, and from what is it computed?",
+    probe=Probe(
+        "x, gamma, eps", ("y",), ((0.05 * X_1 + 0.02, GAMMA_1, EPS_1), (X_2 - 0.6, GAMMA_2, EPS_2)),
+        sizes="x: batch positions d_model", unit="token", neutral={"gamma": 1.0, "eps": 1e-12},
+        landmarks={
+            "x̂, before gamma": lambda x, gamma, eps: by_root_mean_square(x, np.ones_like(gamma), eps),
+            "gamma x over the size of x's mean: the mean comes before the square": lambda x, gamma, eps: (
+                gamma * x / np.sqrt(x.mean(axis=-1, keepdims=True) ** 2 + eps)
+            ),
+        },
+    ),
+    right=by_root_mean_square,
+    solution="""
+def rms_norm(x, gamma, eps):
+    squares = (x * x).mean(axis=-1, keepdims=True)
+    return gamma * x / np.sqrt(squares + eps)
+""",
+    mistakes={
+        MEAN_TAKEN: [Edit(*ABOVE, *BELOW), Edit(*ABOVE), Edit(*BELOW)],
+        EPS_OUTSIDE: [Edit("np.sqrt(squares + eps)", "(np.sqrt(squares) + eps)")],
+        NO_ROOT: [Edit("np.sqrt", "")],
+        SUM: [Edit(".mean(", ".sum(")],
+        AXIS: layer_norm.OTHER_AXES[:3],
+        GLOBAL: layer_norm.OTHER_AXES[3:],
+        NO_GAMMA: [Edit("gamma * ", "")],
+    })
+
+# --- a gate --------------------------------------------------------------------------------------------
+
+EXCHANGED = Mistake("GATE-EXCHANGED", S10_3,
+    "The numbers are right for W_gate and W_up in each other's place.",
+    "This output matches a SiLU on x W_up: the two hidden layers have changed roles.",
+    "Which of the two hidden layers goes through the SiLU?")
+SIGMOID = Mistake("GATE-SIGMOID", S10_3,
+    "The gate lies between 0 and 1 everywhere.",
+    "This output matches a sigmoid where the SiLU is asked for.",
+    "What is the sigmoid multiplied by in a SiLU?")
+OTHER_BEND = Mistake("GATE-OTHER-BEND", S10_3,
+    "Two hidden layers meet in a product, and the gate is bent in another way.",
+    "This output matches a gate of ReLU, GELU or tanh.",
+    "Which function is asked for, and what is it at -1?")
+NO_BEND = Mistake("GATE-NO-BEND", S10_3,
+    "When x is doubled, the output is four times as large.",
+    "This output matches a product of two hidden layers, without an activation.",
+    "Which of the two goes through an activation first?")
+BOTH_BENT = Mistake("GATE-BOTH-BENT", S10_3,
+    "Both hidden layers are bent.",
+    "This output matches a SiLU on both factors.",
+    "How often does the activation stand in the equation?")
+BENT_AFTER = Mistake("GATE-BENT-AFTER", S10_3,
+    "The product is bent, and not one of its factors.",
+    "This output matches a SiLU after the multiplication.",
+    "What comes first, the activation or the product?")
+ADDED = Mistake("GATE-ADDED", S10_3,
+    "Where a gate is closed, its unit still lets something through.",
+    "This output matches two hidden layers that are added.",
+    "What has to happen to x W_up where the gate is 0?")
+
+
+def gated(x: Array, *params: Array) -> Array:
+    """npformer's."""
+    return gated_ffn_forward(x, GatedFFNParams(*params))[0]
+
+
+def silu(z: Array) -> Array:
+    """npformer's too."""
+    return silu_forward(z)[0]
+
+
+POINTS = np.array([-2.0, -1, 0, 1, 2])
+GATES: dict[str, Callable[[Array], Array]] = {
+    "z times the sigmoid of -z": lambda z: z / (1 + np.exp(z)),
+    "z itself": lambda z: z,
+    "z squared": np.square,
+    "the sigmoid of -z": lambda z: 1 / (1 + np.exp(z)),
+}
+
+
+def one_gate(trial: Trial) -> Seen | None:
+    """The network is right but for what one hidden unit makes of its two numbers."""
+    answers = joined(trial, POINTS, np.ones(5))
+    if answers is None:
+        return None
+    for (x, W_gate, W_up, W_down), found in zip(trial.calls, trial.found, strict=True):
+        hidden = joined(trial, x @ W_gate, x @ W_up)
+        if hidden is None or not close(found, hidden @ W_down):
+            return None
+    known = next((f" It is {name}." for name, f in GATES.items() if close(answers, f(POINTS))), "")
+    return Seen(
+        "The three products with the weights are right. Where x W_up is 1, one hidden unit makes of "
+        f"z = x W_gate = -2, -1, 0, 1, 2: {written(answers)}.{known}",
+        "What does SiLU make of these five z, and which part of it is above 0 for each z?",
+    )
+
+
+def joined(trial: Trial, gate: Array, up: Array) -> Array | None:
+    """What one unit makes of a number of the gate and one beside it."""
+    x = np.stack([gate, up], axis=-1).reshape(1, -1, 2)
+    first, second = np.array([[1.0], [0.0]]), np.array([[0.0], [1.0]])
+    outcome = run(trial.function, (x, first, second, first.T), trial.probe)
+    shaped = outcome.arrays and outcome.arrays[0].shape == x.shape and not outcome.arrays[0][..., 1].any()
+    return outcome.arrays[0][0, :, 0].reshape(gate.shape) if shaped else None
+
+
+SILU = "z / (1 + np.exp(-z))"
+
+gate = Code("gate.forward", "modern", 3, S10_3,
+    task="Write the gated feed-forward network with SiLU, z times its sigmoid: x (batch, positions, "
+    "d_model), W_gate and W_up (d_model, d_ff), W_down (d_ff, d_model). Return y in x's shape.",
+    hint="Two hidden layers, one of them bent, multiplied.",
+    question="Which of the two hidden layers is bent, and how do they meet?",
+    probe=Probe(
+        "x, W_gate, W_up, W_down", ("y",),
+        tuple(
+            (normal(B, T, d), normal(d, f), normal(d, f, seed=1), normal(f, d, seed=2))
+            for B, T, d, f in ((2, 3, 4, 5), (4, 2, 3, 3))
+        ),
+        sizes="x: batch positions d_model; W_gate: d_model d_ff", unit="token",
+        landmarks={
+            "the gate": lambda x, W_gate, *_: silu(x @ W_gate),
+            "the hidden layer": lambda x, W_gate, W_up, _: silu(x @ W_gate) * (x @ W_up),
+            "the right output, put through SiLU once more": lambda x, *params: silu(gated(x, *params)),
+            "a gate that is a softmax over the hidden units": lambda x, W_gate, W_up, W_down: (
+                (shares(x @ W_gate) * (x @ W_up)) @ W_down
+            ),
+        },
+    ),
+    right=gated,
+    solution=f"""
+def silu(z):
+    return {SILU}
+
+def gated_ffn(x, W_gate, W_up, W_down):
+    gate, up = x @ W_gate, x @ W_up
+    hidden = silu(gate) * up
+    return hidden @ W_down
+""",
+    mistakes={
+        EXCHANGED: [Edit("silu(gate) * up", "gate * silu(up)")],
+        SIGMOID: [Edit(SILU, "1 / (1 + np.exp(-z))")],
+        OTHER_BEND: [
+            Edit(SILU, "np.maximum(z, 0)"),
+            Edit(SILU, "z * (1 + np.vectorize(math.erf)(z / 2**0.5)) / 2"),
+            Edit(SILU, "z * (1 + np.tanh((2 / np.pi) ** 0.5 * (z + 0.044715 * z**3))) / 2"),
+            Edit(SILU, "np.tanh(z)"),
+        ],
+        NO_BEND: [Edit("silu(gate)", "gate")],
+        BOTH_BENT: [Edit("* up", "* silu(up)")],
+        BENT_AFTER: [Edit("silu(gate) * up", "silu(gate * up)")],
+        ADDED: [Edit("* up", "+ up")],
+    },
+    looks=(*NUMBERS, unused, one_gate, *CALLS),
+    ours="gated_ffn_forward")
+
+
+def gated_width(draw: Draw) -> Posed:
+    """The hidden width at which a gated network has as many weights as a plain one of 4 d_model."""
+    d = 192 * draw.integer(4, 1, 20)
+    wrong: dict[Mistake | str, int] = {
+        "CF-PLAIN-WIDTH": 4 * d,
+        "CF-HALF-WIDTH": 2 * d,
+        "CF-A-THIRD": 4 * d // 3,
+        "CF-WIDER": 6 * d,
+        "CF-COUNT-OF-WEIGHTS": 8 * d * d,
+    }
+    return Posed({"d": d, "f": 4 * d}, 8 * d // 3, wrong)
+
+
+gate_width = Numbers("modern.gate_width", "modern", 2, S10_3,
+    task="A plain network has d_model = {d} and d_ff = {f}, without biases. Which d_ff has a gated network "
+    "with as many weights?",
+    hint="Two matrices against three.",
+    question="How many matrices of d_model · d_ff numbers has each of the two?",
+    draw=gated_width,
+    says={
+        "CF-PLAIN-WIDTH": "This is the plain network's width; with three matrices of it there are more "
+        "weights.",
+        "CF-HALF-WIDTH": "Half the width would balance four matrices; a gated network has three.",
+        "CF-A-THIRD": "A third of the plain width: the three matrices have fewer weights together than the "
+        "two.",
+        "CF-WIDER": "This is wider than the plain network, and has one matrix more.",
+        "CF-COUNT-OF-WEIGHTS": "This is a number of weights; a width is asked for.",
+    })
+
+# --- turned queries and keys -----------------------------------------------------------------------------
+
+ON_VALUES = Mistake("ROPE-ON-VALUES", S10_4,
+    "The weights are right, and what they mix has been turned.",
+    "This output matches values that are turned like keys: it says where a word stands, and not only what "
+    "it is.",
+    "Which of q, k and v enter the scores?")
+ONE_SIDE = Mistake("ROPE-ONE-SIDE", S10_4,
+    "The weights change when the whole text moves along.",
+    "This output matches a rotation of the queries alone, or of the keys alone.",
+    "What is left of two rotations when a query meets a key?")
+
+NO_SOFTMAX = Seen(
+    "With v = 1 the output shows the weights: those of one query do not sum to 1, so they are no softmax "
+    "over the keys.",
+    "What do the weights of one query sum to, and over which axis?",
+)
+
+
+def turned_pairs(trial: Trial) -> Seen | None:
+    """What is left of two rotations: tokens all alike, one pair of columns at a time, v = 1."""
+    T, d = 8, trial.calls[0][0].shape[1]
+    if causal_by_itself(trial):
+        return OWN_MASK
+    logs = []
+    for i in range(d // 2):
+        token = np.tile(np.eye(d)[2 * i], (T, 1))
+        pair = trial.both((token, token, np.eye(T)))
+        if pair is None or pair[0].shape != (T, T):
+            return None
+        if not np.allclose(pair[0].sum(axis=-1), 1, atol=1e-5):
+            return NO_SOFTMAX
+        if not (pair[0] > 0).all():
+            return None
+        logs.append((np.log(pair[0]), np.log(pair[1])))
+    return by_distance([mine for mine, _ in logs]) or by_angle(logs)
+
+
+def causal_by_itself(trial: Trial) -> bool:
+    """Whether v = 1 shows weights of 0 above the diagonal."""
+    shown = [trial.both((q, k, np.eye(len(k)))) for q, k, _ in trial.calls]
+    weights = [pair[0] for pair in shown if pair and pair[0].shape == pair[1].shape]
+    return len(weights) == len(shown) and later_keys_hidden(weights)
+
+
+def by_distance(logs: list[Array]) -> Seen | None:
+    """The weights follow something else than the distance."""
+    steps = [np.diff(log, axis=1) for log in logs]
+    if not all(np.allclose(s[1:, 1:], s[:-1, :-1], atol=1e-5) for s in steps):
+        return Seen(
+            "Where all tokens are alike, a key's weight depends on more than its distance from the query.",
+            "Which of q and k are turned, in which direction, and what is left when they meet?",
+        )
+    if not all(np.allclose(log[1, 0], log[1, 2], atol=1e-5) for log in logs):
+        return Seen(
+            "Where all tokens are alike, the key before a query and the key after it get different weights.",
+            "From which position on are queries counted, and from which are keys?",
+        )
+    return None
+
+
+def by_angle(logs: list[tuple[Array, Array]]) -> Seen | None:
+    """The weights follow the distance: by which angles, and are the scores as large as they should be?"""
+    steps = [(np.diff(mine[0]), np.diff(right[0])) for mine, right in logs]
+    times = [ratio(mine, right) for mine, right in steps]
+    if all(time is not None and abs(time - 1) < 1e-4 for time in times):
+        return None  # right for these tokens: what differs is something else
+    if all(times):
+        return Seen(
+            "All pairs turn by the right angles, and the scores are "
+            f"{written(np.array(times[:1]))} times as large as they should be.",
+            "By what are the scores divided, and does it follow d?",
+        )
+    angles = [wave(mine) for mine, _ in steps]
+    if any(angle is None for angle in angles):
+        return None
+    return Seen(
+        "The weights follow the distance between query and key; from one place to the next the pairs turn by "
+        f"{written(np.array(angles))} radians.",
+        "By which angle does pair i turn in one step?",
+    )
+
+
+rope_attention = Code("rope.attention", "modern", 4, S10_4,
+    task="Write one head's attention with RoPE for q, k, v (T, d), d even, without a mask: at position p "
+    "the pair of columns 2i and 2i+1 turns by the angle p / 10000^(2i/d), so that (1, 0) becomes (cos, "
+    "sin). Return y, an array.",
+    hint="A place may show in the weights, and in nothing else.",
+    question="Which of q, k and v meet in the scores, and which is mixed by them?",
+    probe=Probe(
+        "q, k, v", ("y",), tuple(tuple(normal(T, d, seed=n) for n in range(3)) for T, d in ((5, 6), (3, 8))),
+        sizes="q: T d", unit="position",
+        landmarks={
+            "attention without positions": attention.attended,
+            "attention without positions, its output turned": lambda q, k, v: (
+                rope.turned(attention.attended(q, k, v))
+            ),
+        },
+    ),
+    right=lambda q, k, v: attention.attended(rope.turned(q), rope.turned(k), v),
+    solution=f"""
+{rope.forward.solution}
+{attention.forward.solution}
+def rope_attention(q, k, v):
+    return attention(rope(q), rope(k), v)
+""",
+    mistakes={
+        ON_VALUES: [Edit("rope(k), v", "rope(k), rope(v)")],
+        ONE_SIDE: [Edit("rope(k)", "k"), Edit("rope(q)", "q")],
+        **{
+            mistake: rope.forward.mistakes[mistake]
+            for mistake in (rope.SIGN, rope.HALVES, rope.EXP_NO_2, rope.EXP_DOUBLED)
+        },
+        **{mistake: attention.forward.mistakes[mistake] for mistake in (NO_SCALE, SCALE_DK)},
+    },
+    looks=(*NUMBERS, turned_pairs, *CALLS))
+
+# --- shared key heads ------------------------------------------------------------------------------------
+
+TILED = Mistake("KV-TILED", S10_5,
+    "The first query head agrees, and some later ones look at another head's keys or values.",
+    "This pattern appears when the key heads are written one after the other again and again, where each "
+    "should be repeated in its place.",
+    "With two key heads, which one does query head 1 use?")
+FIRST_ONLY = Mistake("KV-FIRST-ONLY", S10_5,
+    "The query heads of the first group agree, and the later key heads have no effect.",
+    "This output matches one key head, or one value head, for all queries.",
+    "Which query heads does the second key head serve?")
+
+
+def grouped_heads(q: Array, k: Array, v: Array) -> Array:
+    """npformer's, with each key head repeated."""
+    k, v = (np.repeat(heads, len(q) // len(k), axis=0) for heads in (k, v))
+    return attention_forward(q, k, v)[0]
+
+
+def key_heads(trial: Trial) -> Seen | None:
+    """How the weights are made, with v = 1: which key head each query head looks at, and by which scale."""
+    shown = [weights_of_heads(trial, q, k) for q, k, _ in trial.calls]
+    weights = [w for w in shown if w is not None]
+    if len(weights) < len(shown):
+        return None
+    if not all(np.allclose(w.sum(axis=-1), 1, atol=1e-5) for w in weights):
+        return NO_SOFTMAX
+    if later_keys_hidden(weights):
+        return OWN_MASK
+    calls = zip(weights, trial.calls, strict=True)
+    seen = [
+        [looked_at(w, q, k) for w, q in zip(heads, queries, strict=True)] for heads, (queries, k, _) in calls
+    ]
+    known = [[one for one in heads if one] for heads in seen]
+    if known != seen:
+        return other_queries(weights[0], *trial.calls[0][:2])
+    scales = [heads[0][1] for heads in known]
+    if not np.allclose(scales, [q.shape[-1] ** -0.5 for q, *_ in trial.calls], rtol=1e-4):
+        return scaled_by(scales, trial)
+    heads, (q, k, _) = [g for g, _ in known[0]], trial.calls[0]
+    return mapped(heads) if heads != [i * len(k) // len(q) for i in range(len(q))] else None
+
+
+def scaled_by(scales: list[float], trial: Trial) -> Seen:
+    """A softmax of q·k times another number than 1/√d_k."""
+    name = named_factor(scales, trial.sizes)
+    if not name:
+        times = [scale * sizes["d_k"] ** 0.5 for scale, sizes in zip(scales, trial.sizes, strict=True)]
+        name = f"1/√d_k times {named_factor(times, trial.sizes) or 'another one in each call'}"
+    return Seen(
+        f"The weights are a softmax of q·k times one number, {name}.",
+        "By what are the scores divided, and does it follow d_k?",
+    )
+
+
+def mapped(heads: list[int]) -> Seen:
+    """Heads that look at the wrong key heads."""
+    return Seen(
+        f"In the first call, query heads 0 to {len(heads) - 1} look at the keys of the key heads "
+        f"{', '.join(map(str, heads))}.",
+        "Which query heads are neighbours, and which key head do they share?",
+    )
+
+
+def other_queries(weights: Array, queries: Array, k: Array) -> Seen | None:
+    """Heads of the output that are made from the queries of other heads."""
+    made = [next((i for i, q in enumerate(queries) if looked_at(w, q, k)), None) for w in weights]
+    if None in made:
+        return None
+    return Seen(
+        f"In the first call, heads 0 to {len(made) - 1} of {{it}} are made from the queries of the heads "
+        f"{', '.join(map(str, made))}.",
+        "Which heads share a key head, and in which order do they come out of a reshape?",
+    )
+
+
+def weights_of_heads(trial: Trial, q: Array, k: Array) -> Array | None:
+    """What comes back where v = 1."""
+    pair = trial.both((q, k, np.broadcast_to(np.eye(k.shape[1]), (len(k), k.shape[1], k.shape[1])).copy()))
+    return pair[0] if pair and pair[0].shape == pair[1].shape else None
+
+
+def looked_at(weights: Array, q: Array, k: Array) -> tuple[int, float] | None:
+    """The key head whose products with q these weights are a softmax of, and the number before q·k."""
+    found = [(g, s) for g, keys in enumerate(k) if (s := scale(q @ keys.T, weights)) is not None]
+    return found[0] if found else None
+
+
+def for_either(spread: str) -> list[Edit]:
+    """Keys and values spread in another way; the keys alone; the values alone."""
+    k, v = ((f"np.repeat({x}, times, axis=0)", spread.replace("x", x)) for x in "kv")
+    return [Edit(*k, *v), Edit(*k), Edit(*v)]
+
+
+grouped = Code("attention.grouped", "modern", 4, S10_5,
+    task="Write attention with fewer key heads: q (n_heads, T_q, d_k), k (n_kv_heads, T_k, d_k), v "
+    "(n_kv_heads, T_k, d_v), no mask. Neighbouring query heads share a key head: head i uses key head i // "
+    "(n_heads / n_kv_heads). Return (n_heads, T_q, d_v).",
+    hint="Write the key heads' numbers under the query heads'.",
+    question="Which key head do query heads 0, 1 and 2 look at?",
+    probe=Probe(
+        "q, k, v", ("heads",),
+        tuple(
+            (normal(h, T_q, d_k), normal(g, T_k, d_k, seed=1), normal(g, T_k, d_v, seed=2))
+            for h, g, T_q, T_k, d_k, d_v in ((6, 2, 3, 4, 5, 7), (4, 2, 5, 3, 2, 3))
+        ),
+        sizes="q: n_heads T_q d_k; k: n_kv_heads T_k d_k; v: n_kv_heads T_k d_v",
+        unit="position", outer="head",
+    ),
+    right=grouped_heads,
+    solution=f"""
+{attention.forward.solution}
+def grouped_attention(q, k, v):
+    times = len(q) // len(k)
+    return attention(q, np.repeat(k, times, axis=0), np.repeat(v, times, axis=0))
+""",
+    mistakes={
+        TILED: for_either("np.concatenate([x] * times)"),
+        FIRST_ONLY: for_either("x[[0] * len(q)]"),
+        **{mistake: attention.forward.mistakes[mistake] for mistake in (NO_SCALE, SCALE_DK)},
+    },
+    looks=(*NUMBERS, key_heads, *CALLS))
+
+
+def bytes_kept(draw: Draw) -> Posed:
+    """The bytes that a model with shared key heads keeps for each token."""
+    shared = 2 ** draw.integer(2, 1, 3)
+    g, n = draw.integer(2, 2, 5), draw.integer(6, 3, 9)
+    d_k = 2 ** draw.integer(6, 5, 7)
+    right = 2 * n * g * d_k * 4
+    wrong: dict[Mistake | str, int] = {
+        "CF-ALL-HEADS-KEPT": right * shared,
+        "CF-KEYS-ALONE": right // 2,
+        "CF-ONE-BLOCK": right // n,
+        "CF-NUMBERS-NOT-BYTES": right // 4,
+        "CF-HEADS-NOT-COUNTED": right // g,
+        "CF-EIGHT-BYTES": right * 2,
+        "CF-BITS": right * 8,
+    }
+    return Posed({"n": n, "h": shared * g, "g": g, "d_k": d_k}, right, wrong)
+
+
+kept_bytes = Numbers("modern.kept_bytes", "modern", 3, S10_5_BYTES,
+    task="A causal model has {n} blocks, {h} query heads and {g} key heads of d_k = {d_k}, in float32. How "
+    "many bytes does it keep for each token that it has read?",
+    hint="A key and a value, in every block.",
+    question="Which arrays are kept, in how many blocks, and how many bytes has a number?",
+    draw=bytes_kept,
+    says={
+        "CF-ALL-HEADS-KEPT": "This would be a key and a value for each query head.",
+        "CF-KEYS-ALONE": "Keys or values alone are half of what is kept.",
+        "CF-ONE-BLOCK": "This is what one block keeps.",
+        "CF-NUMBERS-NOT-BYTES": "This counts numbers; a float32 has four bytes.",
+        "CF-HEADS-NOT-COUNTED": "This is one key head in each block.",
+        "CF-EIGHT-BYTES": "This would be right for float64.",
+        "CF-BITS": "This counts bits.",
+    })
+
+# --- tiles, pieces of words, kept keys -------------------------------------------------------------------
+
+tiles = Choice("modern.tiles", "modern", 2, S10_6,
+    task="Attention is computed tile by tile. What grows more slowly with the length T of the text?",
+    hint="Each pair of tokens still meets once.",
+    question="What has to be there at one moment, and what is done in all?",
+    options={
+        "The memory: T instead of T².": RIGHT,
+        "The multiplications: T instead of T².": Wrong(
+            "CF-TILES-SKIP", "Every score is still computed, each in its tile."
+        ),
+        "The precision: scores are rounded tile by tile.": Wrong(
+            "CF-TILES-ROUND", "The sums are the same; only their order is another one."
+        ),
+    })
+
+pieces = Truth("modern.bytes", "modern", 1, S10_7,
+    task="A byte-pair vocabulary that was trained on English stories cannot encode a Chinese sentence.",
+    hint="What are its first 256 pieces?",
+    question="What is a letter made of that occurs in no merge?",
+    right=False,
+    wrong=Wrong("CF-UNKNOWN-WORDS", "Its first 256 pieces are the bytes, and any text is bytes; the sentence "
+        "has many pieces, and none is unknown."))
+
+AHEAD = Mistake("KEPT-MASK-AHEAD", S10_9,
+    "Each new token sees one key more than it should.",
+    "This output matches a mask that shows each new token the next one.",
+    "Which key belongs to the first new token itself?")
+NOT_ITSELF = Mistake("KEPT-MASK-NOT-ITSELF", S10_9,
+    "Each new token sees one key less than it should.",
+    "This output matches a mask in which no new token sees itself.",
+    "Which key belongs to the first new token itself?")
+FROM_0 = Mistake("KEPT-MASK-FROM-0", S10_9,
+    "The first new token sees one key, however many are kept.",
+    "This pattern appears when rows are counted from the first new token and columns from the first token "
+    "of all.",
+    "At which place of the whole text does the first new token stand?")
+NEW_ONLY = Mistake("KEPT-MASK-NEW-ONLY", S10_9,
+    "The mask has no columns for the kept keys.",
+    "This output matches the causal mask of the new tokens alone.",
+    "How many keys does each new query meet?")
+
+kept = Code("mask.kept", "modern", 3, S10_9,
+    task="A model has kept the keys of the first tokens, kept of them, and now gets n more at once. Write "
+    "their mask (n, kept + n): True where a new token may look, itself included.",
+    hint="At which place of the whole text does the first new token stand?",
+    question="How many keys may the first of the new tokens see, and how many the last?",
+    probe=Probe("n, kept", ("mask",), ((3, 4), (2, 5), (4, 0)), sizes="n: n; kept: kept"),
+    right=lambda n, kept: causal_mask(n, kept + n),
+    solution="""
+def mask_of_new(n, kept):
+    i, j = np.arange(n)[:, None], np.arange(kept + n)
+    return j <= kept + i
+""",
+    mistakes={
+        AHEAD: [Edit("<= kept + i", "<= kept + i + 1")],
+        NOT_ITSELF: [Edit("<=", "<")],
+        FROM_0: [Edit("<= kept + i", "<= i")],
+        NEW_ONLY: [Edit("kept + ", "")],
+    },
+    ours="causal_mask")

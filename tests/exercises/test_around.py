@@ -1,0 +1,72 @@
+"""What happens around an answer: loops without an end, chance, a changed NumPy, answers without measure."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from npformer.exercises import check, reply
+from npformer.exercises.probe import within
+from npformer.exercises.task import Numbers
+from npformer.exercises.topics import bank
+
+
+def endless(s):
+    while True:
+        s = s + 0
+
+
+def strict(s):
+    np.seterr(all="raise")
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "seen"),
+    [
+        (
+            lambda s: s * np.random.default_rng().random(s.shape),
+            "unrecognised",
+            "other numbers the second time",
+        ),
+        (lambda s: np.zeros((1001, 1000)), "unrecognised", "The shape of p is (1001, 1000)"),
+        (strict, "unrecognised", "FloatingPointError: underflow"),
+    ],
+)
+def test_what_is_not_a_mistake_of_the_topic_is_told_as_what_it_is(answer, status, seen):
+    result = check("softmax.forward", answer, level=2)
+    assert result.status == status and seen in result.evidence and result.question
+
+
+def test_an_endless_answer_ends(monkeypatch):
+    monkeypatch.setattr(reply, "SECONDS", 0.05)
+    result = check("softmax.forward", endless, level=2)
+    assert result.evidence == "It was still running after 0.05 seconds."
+    assert check("order.bag", "b"), "the clock has been put away"
+
+
+def test_where_there_is_no_clock_nothing_is_stopped():
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(within(0.0).__enter__()))
+    thread.start()
+    thread.join()
+    assert seen == [None]
+
+
+def test_a_changed_numpy_is_told_before_anybody_is_blamed(monkeypatch):
+    monkeypatch.setattr(np, "exp", lambda x: x)
+    assert "np.exp is not NumPy's own" in check("order.bag", "b").evidence
+
+
+def test_a_student_s_numbers_tell_causes_apart_where_any_do_and_else_the_reply_says_one_of():
+    tasks = [task for task in bank().values() if isinstance(task, Numbers)]
+    alike = {task.id: sum(task.alike(task.posed(f"s{i}")) for i in range(10)) for task in tasks}
+    assert {name for name, many in alike.items() if many} <= {
+        "pe.entry",
+        "pe.row",
+        "loss.uniform",
+        "modern.kept_bytes",
+    }
+    two = check("pe.entry@s2", 1.0)
+    assert two.status == "ambiguous" and two.hint.startswith("One of these: ")
