@@ -34,7 +34,8 @@ function compare() {
   if (wrong) light(wrong[0], fault(...wrong));
   const right = stations.slice(0, wrong ? stations.indexOf(wrong) : undefined).map(([step]) => step.name);
   const says = wrong ? `${wrong[0].name} differs: ${fault(...wrong).says}. ` : "";
-  page.found.textContent = says + (right.length ? `Right: ${right.join(", ")}.` : says ? "" : "Paste numbers.");
+  const agreed = right.length ? `Right: ${right.join(", ")}.` : "";
+  page.found.textContent = says + agreed || "Paste numbers.";
 }
 
 function light(step, { cell, received }) {
