@@ -43,7 +43,7 @@ def opened(chromium):
         shown.append(page)
         page.on("pageerror", lambda error: troubles.append(f"{path}: {error}"))
         page.on("request", lambda asked: is_inside(asked.url) or troubles.append(f"{path}: {asked.url}"))
-        page.on("requestfailed", lambda asked: troubles.append(f"{path}: {asked.url} failed"))
+        page.on("requestfailed", lambda asked: left(asked) or troubles.append(f"{path}: {asked.url} failed"))
         page.goto(f"{SITE.as_uri()}/{path}")
         return page
 
@@ -55,6 +55,11 @@ def opened(chromium):
 
 def is_inside(url):
     return url.startswith((SITE.as_uri(), "data:", "blob:", "about:"))
+
+
+def left(asked):
+    """Whether the page was left before the file came; a file that is missing fails with another word."""
+    return asked.failure == "net::ERR_ABORTED"
 
 
 # --- a stranger's way in --------------------------------------------------------------------------

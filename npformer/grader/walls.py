@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 LARGEST_FILE = 2**24
 PROCESSES = 64
-SCRATCH = "/tmp"  # where it runs and may write, behind walls: a file system in memory
+SCRATCH = "/scratch"  # where it runs and may write, behind walls: a file system in memory
 SCRATCH_SIZE = "64m"
 SYSTEM = (
     "/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime", "/etc/fonts",
@@ -93,6 +93,8 @@ def _furnish(root: str, needed: Sequence[str], hidden: Sequence[str]) -> None:
         os.mkdir(place) if os.path.isdir(path) else os.close(os.open(place, os.O_CREAT))
         call("mount", os.fsencode(path), os.fsencode(place), None, BIND | RECURSIVE, None)
     os.makedirs(root + SCRATCH, exist_ok=True)
+    if not os.path.lexists(root + "/tmp"):  # it is there where Python itself lies below it
+        os.symlink(SCRATCH, root + "/tmp")
     for path in hidden:
         if os.path.isdir(root + path):
             call("mount", b"none", os.fsencode(root + path), b"tmpfs", 0, b"size=4k,mode=755")

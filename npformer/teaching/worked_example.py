@@ -118,7 +118,7 @@ def drift(trace: Trace) -> dict[str, float]:
 
     >>> far = drift(worked_example(decimals=3))
     >>> print(f"{far['attention.scores']:.4f} {far['y']:.4f} {far['d_E']:.4f}")
-    0.0016 0.0010 0.0108
+    0.0016 0.0033 0.0109
     """
     rate = float(trace.named["eta"].value)
     exact = worked_example(trace.example, update=trace.update, learning_rate=rate)
