@@ -55,7 +55,7 @@ def to_host(x: Any) -> NDArray[Any]:
     xp = array_module(x)
     if xp is not np and isinstance(x, xp.ndarray):
         return x.get()
-    if hasattr(x, "detach"):  # torch: apart from its graph, and on the host
+    if hasattr(x, "detach"):  # pragma: no cover: torch, installed by hand; apart from its graph, on the host
         x = x.detach().cpu()
     return np.asarray(x) if hasattr(x, "__array__") or not is_foreign(x) else np.from_dlpack(x)
 
@@ -65,10 +65,10 @@ def in_kind_of(x: Any, array: NDArray[Any]) -> Any:
     xp = array_module(x)
     if xp is not np or not is_foreign(x):
         return xp.asarray(array)
-    if hasattr(x, "__array_namespace__"):
-        return x.__array_namespace__().asarray(array, device=x.device)
-    moved = sys.modules[type(x).__module__.partition(".")[0]].asarray(array, device=x.device)
-    return moved.requires_grad_() if getattr(x, "requires_grad", False) else moved
+    if hasattr(x, "detach"):  # pragma: no cover: torch, installed by hand
+        moved = sys.modules["torch"].asarray(array, device=x.device)
+        return moved.requires_grad_() if x.requires_grad else moved
+    return x.__array_namespace__().asarray(array, device=x.device)
 
 
 def copied(x: Any) -> Any:

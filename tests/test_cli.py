@@ -445,3 +445,5 @@ def test_what_a_browser_can_do_it_does(monkeypatch, capsys):
     monkeypatch.setattr("npformer.cli.IN_BROWSER", True)
     assert cli.main(["show", "pe.table"]) == 0
     assert "pe.table" in capsys.readouterr().out
+    assert cli.main(["exercises"]) == 0
+    assert {"pe.table", "adam.step"} <= set(capsys.readouterr().out.split())

@@ -299,7 +299,7 @@ def returned_by_npformer(name: str, function: Function, probe: Probe) -> bool:
     return any(_is(value, outcome.arrays) for value in made)
 
 
-def _of(frame: Any, module: str) -> bool:
+def _of(frame: Any, module: str) -> bool:  # pragma: no cover: as above
     """Whether a function of these modules runs in a frame."""
     return str(frame.f_globals.get("__name__", "")).startswith(module)
 

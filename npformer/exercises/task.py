@@ -126,11 +126,6 @@ class Task:
         """The lesson's section."""
         return self.place.teach
 
-    @property
-    def signature(self) -> str:
-        """The arguments, where a function is asked for."""
-        return ""
-
     def lines(self) -> list[str]:
         """What is asked, and the options."""
         return [self.task]

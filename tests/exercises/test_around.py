@@ -7,7 +7,7 @@ import pytest
 
 from npformer.exercises import check, reply
 from npformer.exercises.probe import within
-from npformer.exercises.task import Numbers
+from npformer.exercises.task import Edit, Numbers
 from npformer.exercises.topics import bank
 
 
@@ -48,10 +48,15 @@ def test_an_endless_answer_ends(monkeypatch):
 
 def test_where_there_is_no_clock_nothing_is_stopped():
     seen = []
-    thread = threading.Thread(target=lambda: seen.append(within(0.0).__enter__()))
+
+    def a_student_s():
+        with within(0.0):
+            seen.append(sum(range(1000)))
+
+    thread = threading.Thread(target=a_student_s)
     thread.start()
     thread.join()
-    assert seen == [None]
+    assert seen == [499500]
 
 
 def test_a_changed_numpy_is_told_before_anybody_is_blamed(monkeypatch):
@@ -70,3 +75,8 @@ def test_a_student_s_numbers_tell_causes_apart_where_any_do_and_else_the_reply_s
     }
     two = check("pe.entry@s2", 1.0)
     assert two.status == "ambiguous" and two.hint.startswith("One of these: ")
+
+
+def test_an_edit_of_words_that_the_solution_does_not_have_is_refused():
+    with pytest.raises(ValueError, match=r"the solution does not have 'ddof=0'"):
+        Edit("x", "s", "ddof=0", "ddof=1").of("x = x.mean()")
