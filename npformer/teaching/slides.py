@@ -270,13 +270,18 @@ def one_formula_a_paragraph(text: str) -> str:
 
 
 def tables(lines: Sequence[str], most: int = 5) -> Iterator[str]:
-    """A table in pieces of so many rows, each under the head; one too wide for its formulas as a list."""
+    """A table in pieces of so many rows or a slide's height, each under the head; formulas too wide as a list."""
     head, rows = lines[:2], lines[2:]
     if any("$" in row and len(seen(row)) > WIDE for row in rows):
         yield from (f"- {'; '.join(map(named_cell, cells_in(head[0]), cells_in(row)))}" for row in rows)
         return
-    for start in range(0, len(rows), most):
-        yield "\n".join([*head, *rows[start : start + most]])
+    piece = list(head)
+    for row in rows:
+        if len(piece) > 2 and (len(piece) == most + 2 or height("\n".join([*piece, row])) > ROOM):
+            yield "\n".join(piece)
+            piece = list(head)
+        piece.append(row)
+    yield "\n".join(piece)
 
 
 def cells_in(row: str) -> list[str]:
