@@ -270,7 +270,7 @@ def one_formula_a_paragraph(text: str) -> str:
 
 
 def tables(lines: Sequence[str], most: int = 5) -> Iterator[str]:
-    """A table in pieces of so many rows, or a slide's height, under the head; with wide formulas as a list."""
+    """A table in pieces of so many rows or a slide's height, under the head; with wide formulas as a list."""
     head, rows = lines[:2], lines[2:]
     if any("$" in row and len(seen(row)) > WIDE for row in rows):
         yield from (f"- {'; '.join(map(named_cell, cells_in(head[0]), cells_in(row)))}" for row in rows)
