@@ -1,4 +1,4 @@
-"""The checker on codings that were not written for it, on numbers drawn for 300 names, and on odd answers."""
+"""The checker on codings that were not written for it, on numbers drawn for 30 names, and on odd answers."""
 
 import ast
 import functools
@@ -30,7 +30,7 @@ NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 NUMBERS = [task for task in bank().values() if isinstance(task, Numbers)]
 CODE = [task.id for task in bank().values() if isinstance(task, Code)]
 NAMES = [
-    f"{first} {second}" for first in "Ada Bo Cem Zoë Dörte 李 Eve Fay Gus Hal".split() for second in range(30)
+    f"{first} {second}" for first in "Ada Bo Cem Zoë Dörte 李 Eve Fay Gus Hal".split() for second in range(3)
 ]
 
 
@@ -201,7 +201,7 @@ def test_a_wrong_number_is_far_from_the_right_one_for_every_name(exercise):
 
 @pytest.mark.parametrize("exercise", NUMBERS, ids=lambda e: e.id)
 def test_right_numbers_pass_and_wrong_ones_are_named(exercise):
-    for name in ("", *NAMES[::30]):
+    for name in ("", *NAMES[::6]):
         asked, question = f"{exercise.id}@{name}", exercise.posed(name)
         decimals = exercise.decimals
         for right in (question.answer, np.round(question.answer, decimals).tolist()):
