@@ -89,12 +89,12 @@ class ThisEnvironment(AsyncKernelManager):
 def execute(notebook, folder, again=False):
     """A copy with fresh outputs, run in an empty folder.
 
-    With `again` the same kernel then runs each code cell twice more, from the last one up, as a class that
+    With `again` the same kernel then runs each code cell once more, from the last one up, as a class that
     goes back: no cell may need what a later one has overwritten, or what it has overwritten itself.
     """
     executed = copy.deepcopy(notebook)
     if again:
-        executed.cells += [copy.deepcopy(cell) for _, cell in code_cells(notebook)[::-1] for _ in range(2)]
+        executed.cells += [copy.deepcopy(cell) for _, cell in code_cells(notebook)[::-1]]
     client = NotebookClient(
         executed,
         kernel_name="python3",
