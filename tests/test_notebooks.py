@@ -58,6 +58,7 @@ NOISE = 1e-12  # two numbers smaller than this are both "zero, but for rounding"
 # differently; then only larger blocks can be compared, and a changed curve or colour still shows.
 SAME_LETTERS, OTHER_LETTERS = (2.0, 8, 48.0), (16.0, 32, 20.0)
 
+
 def run_now(path):
     """The first lesson runs with every `pytest`, all of them with `pytest -m slow`."""
     return pytest.param(path, marks=[pytest.mark.slow] if path != NOTEBOOKS[0] else [])

@@ -1,4 +1,4 @@
-"""The checker on codings that were not written for it, on numbers drawn for three names, and on odd answers."""
+"""The checker on codings that were not written for it, on numbers drawn for names, and on odd answers."""
 
 import ast
 import functools
