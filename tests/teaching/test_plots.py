@@ -106,9 +106,10 @@ every_picture = pytest.mark.parametrize("name", DRAWN)
 
 @functools.cache
 def drawing(name, kind="png"):
-    """A picture and its bytes, from one drawing: only to be looked at."""
-    figure = DRAWN[name]()
-    return figure, plots.encoded(figure, kind)
+    """A picture and its bytes, from one drawing, under settings that may not show: only to be looked at."""
+    with matplotlib.rc_context(ODD):
+        figure = DRAWN[name]()
+        return figure, plots.encoded(figure, kind)
 
 
 def figure(name):
@@ -133,14 +134,12 @@ def test_there_is_a_picture_of_every_kind():
 
 @every_picture
 def test_a_picture_keeps_the_rules(name):
-    """All of them in one test: a picture is drawn twice for it, whichever worker it falls to."""
+    """All of them in one test: a picture is drawn once for it, whichever worker it falls to."""
     assert_legible(name)
     assert_whole(name)
     assert_labelled(name)
     assert_white(name)
-    with matplotlib.rc_context(ODD):
-        assert plots.encoded(DRAWN[name]()) == data(name), "the reader's settings show"
-        assert matplotlib.rcParams["font.size"] == 6
+    assert_described(name)
 
 
 def assert_legible(name):
@@ -169,15 +168,29 @@ def assert_white(name):
     assert (seen[..., 3] == 255).all()
 
 
+def assert_described(name):
+    """In words made from its numbers."""
+    words = figure(name).get_label()
+    assert 20 < len(words) <= 900
+    assert "\n" not in words and "nan" not in words
+    assert any(sign.isdigit() for sign in words)
+
+
+def test_a_picture_on_a_slide_has_the_pixels_of_a_slide(monkeypatch, shown):
+    monkeypatch.setenv(style.STAGE, "")
+    plots.picture(drawn := DRAWN["curves"]())
+    assert struct.unpack(">2I", shown[0].png[16:24]) == (
+        1880,
+        pytest.approx(200 * drawn.get_figheight(), abs=1),
+    )
+
+
 @every_picture
-def test_on_a_slide_every_letter_is_as_large_as_those_of_the_text(name, monkeypatch, shown):
+def test_on_a_slide_every_letter_is_as_large_as_those_of_the_text(name, monkeypatch):
     """15 points of 9.4 inches, which are 28 pixels of 1268; less only where numbers stand close together."""
     monkeypatch.setenv(style.STAGE, "")
-    drawn = DRAWN[name]()
-    plots.picture(drawn)
-    height = drawn.get_figheight()
-    assert drawn.get_figwidth() == 9.4 and height <= 4.86
-    assert struct.unpack(">2I", shown[0].png[16:24]) == (1880, pytest.approx(200 * height, abs=1))
+    style.fill_stage(drawn := DRAWN[name]())
+    assert drawn.get_figwidth() == 9.4 and drawn.get_figheight() <= 4.86
     written = letters(drawn)
     assert min(points for _, points in written) >= CROWDED.get(name, 15)
     assert troubles(drawn, written) == []
@@ -186,8 +199,7 @@ def test_on_a_slide_every_letter_is_as_large_as_those_of_the_text(name, monkeypa
 @pytest.mark.parametrize("kind", ["png", "svg"])
 @pytest.mark.parametrize("name", ["one_clock", "lanes"])
 def test_the_bytes_of_a_file_name_neither_day_nor_software(name, kind):
-    with matplotlib.rc_context(ODD):
-        assert plots.encoded(DRAWN[name](), kind) == data(name, kind)
+    assert plots.encoded(DRAWN[name](), kind) == data(name, kind), "the reader's settings show"
     for word in (b"Software", b"dc:date", b"dc:creator"):
         assert word not in data(name, kind)
 
@@ -210,14 +222,6 @@ def shown(monkeypatch):
     handed = []
     monkeypatch.setattr("IPython.display.display", handed.append)
     return handed
-
-
-@every_picture
-def test_a_figure_describes_itself_in_words_made_from_its_numbers(name):
-    words = figure(name).get_label()
-    assert 20 < len(words) <= 900
-    assert "\n" not in words and "nan" not in words
-    assert any(sign.isdigit() for sign in words)
 
 
 def test_a_small_matrix_is_read_out_and_a_large_one_summed_up():
