@@ -137,7 +137,11 @@ SAID = {
     "attention: dk and dv are exchanged": ("k", "it is the gradient of v", ""),
     "residual: forgotten": ("x", "with d_output added it is right", ""),
     "heads: db_O is forgotten": ("params.b_O", "it is 0 everywhere", ""),
-    "layer norm: dgamma from x in place of x̂": ("gamma", "it is made with x where cache.1 is due", ""),
+    "layer norm: dgamma from x in place of x̂": (
+        "gamma",
+        "entry by entry it is the right one with x in place of cache.1",
+        "",
+    ),
 }
 
 

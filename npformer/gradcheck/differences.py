@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 FIRST = 2.0 ** (-52 / 7)  # of the scale: here what the formula leaves, h⁶, is what rounding leaves, ε / h
-LEAST = 2.0**-26  # of the first step, √ε: below it a difference has lost half of the digits
+HALF = 2.0**-26  # √ε, half of the digits: a difference over less than this share of a step has lost as many
 LEAP = 64.0  # upwards, three of the steps of 4 down: what is leapt over is met on the way down
 SLACK = 10.0  # a doubt is an estimate and no bound, so verdicts keep a digit's distance from it
 SMALLEST = 5e-324  # what underflow may take from a number
@@ -120,7 +120,7 @@ class Line:
             scale = min(scale * LEAP, longest)
             found = self.borne_out(scale, best.doubt)
             best = _better(best, found)
-        least = LEAST * scale
+        least = HALF * scale
         while not known(best) and found.noise < best.doubt and scale > least and not _lost(best, found):
             scale /= 4
             found = self.borne_out(scale, best.doubt)

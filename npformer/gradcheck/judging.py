@@ -12,7 +12,7 @@ import numpy as np
 
 from npformer.annotations import Rng
 from npformer.arrays import copied, in_kind_of, kind_of_number, to_host
-from npformer.gradcheck.differences import LEAST, SLACK, Floats, Line, Slope
+from npformer.gradcheck.differences import HALF, SLACK, Floats, Line, Slope
 from npformer.gradcheck.relations import WORDS, Case, relation
 from npformer.gradcheck.report import VERDICTS, GradientReport, GradientRow, show
 from npformer.signature import check_value
@@ -295,7 +295,7 @@ class Problem:
             raise ValueError(
                 "gradcheck: forward's output has entries that are not finite; it has no slope there"
             )
-        if _largest(again - self.output) > LEAST * _largest(self.output):
+        if _largest(again - self.output) > HALF * _largest(self.output):
             raise ValueError(
                 "gradcheck: forward gives another output when it is called again; "
                 "pass its numpy.random.Generator among the arguments"
@@ -352,7 +352,7 @@ class Problem:
             self.faults.append("forward returns a buffer that its next call overwrites")
         later = [] if self.faults else _changes("the cache of the last one", self.cache_before, self.cache)
         self.faults += [f"forward's next call writes into {place}" for place in later]
-        for factor in (1.0, -1 / (LEAST * (size or 1.0))):
+        for factor in (1.0, -1 / (HALF * (size or 1.0))):
             cache = self.cache if factor == 1 else self.call(_fresh(self.args))[1]
             dy = in_kind_of(self.returned, np.array(factor * self.d_output, self.first.dtype))
             try:
@@ -469,7 +469,7 @@ class Judged:
         down to the smallest step.
         """
         if self.sampled:
-            return self.scale * LEAST**0.25
+            return self.scale * HALF**0.25
         return abs(float(self.x[self.probes[i]])) or self.scale
 
     def kept(self, slope: Slope) -> Slope:
@@ -564,7 +564,7 @@ class Judged:
                 return
             line = self.line(i)
             slope = self.slopes[i] = self.sought(line, i)
-            close = line.window(LEAST * self.scale)
+            close = line.window(HALF * self.scale)
             rough = slope.doubt > SLACK * self.limit and close.still
             if rough and abs(self.analytic[i]) <= SLACK * close.doubt:  # right of a stair that is fine
                 self.stairs.add(i)
