@@ -135,14 +135,6 @@ class Line:
         right, left = (float(self.quotient(t).sum()) for t in (longest, -longest))
         return abs(right - left) < abs(right + left) / 2
 
-    def reveals(self, t: float) -> bool:
-        """Whether outputs that never changed may hide a slope: at ±t they do, or nothing is finite there."""
-        if not t:
-            return False
-        before = self.moved.copy()
-        finite = [np.isfinite(self.quotient(side * t)).all() for side in (1, -1)]
-        return bool((self.moved & ~before).any()) or not any(finite)
-
     def nature(self) -> tuple[str, float, float]:
         """What keeps windows from agreeing, as closely as rounding allows; at a kink, what may be there."""
         steps = sorted(t for t in self.quotients if {-t, 2 * t, -2 * t} <= self.quotients.keys() and t > 0)

@@ -365,7 +365,7 @@ def untransposed(t: _Table) -> Relation | None:
 
 
 def by_part(t: _Table) -> Relation | None:
-    """Right up to a factor along some axes, and that is an array left out, used twice or taken for another."""
+    """Right up to a factor along some axes: an array left out, used twice or taken for another."""
     kept = list(range(t.F.ndim))
     for axis in reversed(range(t.F.ndim)):
         fewer = [a for a in kept if a != axis]
