@@ -24,6 +24,7 @@ HALF = 2.0**-26  # √ε, half of the digits: a difference over less than this s
 LEAP = 64.0  # upwards, three of the steps of 4 down: what is leapt over is met on the way down
 SLACK = 10.0  # a doubt is an estimate and no bound, so verdicts keep a digit's distance from it
 SMALLEST = 5e-324  # what underflow may take from a number
+HIDDEN = "too small to judge, rounding hides it"
 
 
 class Slope(NamedTuple):
@@ -155,7 +156,7 @@ class Line:
             if before * (1 + 1 / SLACK) < moved < before * (2 - 1 / SLACK):
                 return "its slope grows without end", math.nan, math.nan
             return "too rough to judge, the steps do not agree", math.nan, math.nan
-        return "too small to judge, rounding hides it", math.nan, math.nan
+        return HIDDEN, math.nan, math.nan
 
 
 def _better(one: Slope, other: Slope) -> Slope:
