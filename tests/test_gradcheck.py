@@ -1,5 +1,6 @@
 """The gradient checker, checked: wrong passes are caught and named, right ones pass, reports read well."""
 
+import functools
 import math
 from functools import partial
 from html.parser import HTMLParser
@@ -16,13 +17,10 @@ from planted_bugs import BUGS
 from npformer import assert_gradients
 from npformer.attention import (
     AttentionParams,
-    attention_backward,
-    attention_forward,
     init_attention,
     multi_head_attention_backward,
     multi_head_attention_forward,
 )
-from npformer.embedding import EmbeddingParams, embedding_backward, embedding_forward
 from npformer.encoder import (
     TransformerConfig,
     encoder_backward,
@@ -82,17 +80,53 @@ def refused(report):
 # Wrong backward passes are caught, and named
 
 
-def test_right_passes_pass_and_planted_bugs_are_caught_located_and_named():
-    named = 0
+@functools.cache
+def right_passes(way, pair):
+    """Whether the right backward of a pair passes; many planted mistakes share one."""
+    bug = next(bug for bug in BUGS.values() if pair == (bug.forward, bug.right, id(bug.args)))
+    functions, args, settings = said_of(way, bug.forward, bug.right, bug.args)
+    report = gradcheck(*functions, *args, **settings)
+    return all(row.note == "" for row in report.rows) and bool(report)
+
+
+def said_of(way, forward, backward, args):
+    if way == "float32":
+        return in_float32(forward, backward), to_float32(args), {}
+    return (forward, backward), args, {"directions": 3} if way == "directions" else {}
+
+
+SAID = {
+    "ffn: db_2 is averaged over the rows": "b_2: it is the right one times 1/6",
+    "ffn: db_2 is summed over the batch only": "b_2: has shape (3, 4), expected (4,); its sum over axis 0",
+    "ffn: W_1 is not transposed": "x: with W_1 transposed it is right; y = x W gives dx = dy Wᵀ",
+    "ffn: dW_1 is transposed": "W_1: it is the right one, transposed; the two factors of a product",
+    "ffn: dW_1 from the last batch item only": "W_1: of d_output it takes only index 1 of axis 0",
+    "attention: dk and dv are exchanged": "k: it is the gradient of v",
+    "residual: forgotten": "x: with d_output added it is right",
+    "heads: db_O is forgotten": "params.b_O: it is 0 everywhere",
+    "layer norm: dgamma from x in place of x̂": "gamma: entry by entry it is the right one with x in place of "
+    "cache.1",
+}
+
+
+@pytest.mark.parametrize("way", ["entry by entry", "directions", "float32"])
+def test_right_passes_pass_and_planted_bugs_are_caught_located_and_named(way):
+    missed, named = [], 0
     for name, bug in BUGS.items():
-        before = gradcheck(bug.forward, bug.right, *bug.args)
-        assert before, f"{name}\n{before}"
-        assert all(row.note == "" for row in before.rows)
-        report = gradcheck(bug.forward, bug.wrong, *bug.args)
-        assert refused(report) == bug.spoils, f"{name}\n{report}"
+        assert right_passes(way, (bug.forward, bug.right, id(bug.args))), name
+        functions, args, settings = said_of(way, bug.forward, bug.wrong, bug.args)
+        report = gradcheck(*functions, *args, **settings)
         notes = [row.note for row in report.rows if row.verdict == "fail"]
-        named += all(note.count(";") for note in notes)
-    assert named == len(BUGS)
+        missed += [name] * (not notes)
+        named += all(";" in note for note in notes)
+        if way == "entry by entry":
+            assert refused(report) == bug.spoils, f"{name}\n{report}"
+            assert SAID.get(name, "") in "\n".join(f"{row.path}: {row.note}" for row in report.rows)
+            worst_note = SAID.get(name, "").partition(": ")[2].split(";")[0]
+            assert worst_note in str(report).splitlines()[0]  # all that pytest shows of a long report
+    # rounding to float32 hides what is off by some of its last digits; directions see less than entries
+    assert len(missed) <= (3 if way == "float32" else 0), missed
+    assert way == "directions" or named >= len(BUGS) - len(missed)
 
 
 def test_a_second_list_is_caught_and_named_too():
@@ -102,56 +136,8 @@ def test_a_second_list_is_caught_and_named_too():
         assert report, f"{name}\n{report}"
         report = gradcheck(forward, wrong, *args)
         assert not report, name
-        unnamed += [name] * (not all(row.note.count(";") for row in report.rows if row.verdict == "fail"))
+        unnamed += [name] * (not all(";" in row.note for row in report.rows if row.verdict == "fail"))
     assert unnamed == ["one entry is not a number"]
-
-
-@pytest.mark.parametrize("settings", [{"directions": 3}, {"float32": True}], ids=str)
-def test_they_are_caught_along_directions_and_in_float32(settings):
-    missed = []
-    for name, bug in BUGS.items():
-        kwargs, pairs, args = settings, [(bug.forward, bug.right), (bug.forward, bug.wrong)], bug.args
-        if "float32" in settings:
-            kwargs, args, pairs = {}, to_float32(args), [in_float32(*pair) for pair in pairs]
-        right, wrong = (gradcheck(*pair, *args, **kwargs) for pair in pairs)
-        assert right, f"{name}\n{right}"
-        missed += [name] * (not refused(wrong))
-    # rounding to float32 hides what is off by some of its last digits
-    assert len(missed) <= (3 if "float32" in settings else 0), missed
-
-
-SAID = {
-    "ffn: db_2 is averaged over the rows": (
-        "b_2",
-        "it is the right one times 1/6",
-        "a mean where a sum is due",
-    ),
-    "ffn: db_2 is summed over the batch only": (
-        "b_2",
-        "has shape (3, 4), expected (4,); its sum over axis 0",
-        "",
-    ),
-    "ffn: W_1 is not transposed": ("x", "with W_1 transposed it is right", "y = x W gives dx = dy Wᵀ"),
-    "ffn: dW_1 is transposed": ("W_1", "it is the right one, transposed", ""),
-    "ffn: dW_1 from the last batch item only": ("W_1", "of d_output it takes only index 1 of axis 0", ""),
-    "attention: dk and dv are exchanged": ("k", "it is the gradient of v", ""),
-    "residual: forgotten": ("x", "with d_output added it is right", ""),
-    "heads: db_O is forgotten": ("params.b_O", "it is 0 everywhere", ""),
-    "layer norm: dgamma from x in place of x̂": (
-        "gamma",
-        "entry by entry it is the right one with x in place of cache.1",
-        "",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", SAID)
-def test_the_note_says_what_it_looks_like_and_where_that_comes_from(name):
-    path, seen, usually = SAID[name]
-    report = gradcheck(BUGS[name].forward, BUGS[name].wrong, *BUGS[name].args)
-    (note,) = (row.note for row in report.rows if row.path == path)
-    assert note.startswith(seen) and usually in note
-    assert seen.split(";")[0] in str(report).splitlines()[0]  # all that pytest shows of a long report
 
 
 @pytest.mark.parametrize("off, tolerance, verdict", [
@@ -193,76 +179,17 @@ def test_the_worst_entry_is_named_with_both_numbers():
 # Right ones are not accused
 
 
-def shape(rng, longest=3):
-    leading = [(), (1,), (2,), (2, 1)][rng.integers(4)]
-    return *leading, int(rng.integers(1, longest + 1))
-
-
-def sizes(rng):
-    return [(1, 3), (1, 4), (2, 4), (3, 3), (4, 4)][rng.integers(5)]  # h, d_model
-
-
-def layer_norm_case(rng):
-    d = int(rng.integers(1, 7))
-    params = LayerNormParams(rng.standard_normal(d), rng.standard_normal(d))
-    return layer_norm_forward, layer_norm_backward, (rng.standard_normal((*shape(rng), d)), params), {}
-
-
-def linear_case(rng):
-    d_in, d_out = rng.integers(1, 5, size=2)
-    b = rng.standard_normal(d_out) if rng.random() < 0.7 else None
-    args = rng.standard_normal((*shape(rng), d_in)), rng.standard_normal((d_in, d_out)), b
-    return (
-        linear_forward,
-        linear_backward if b is not None else lambda dy, c: linear_backward(dy, c)[:2],
-        args,
-        {},
-    )
-
-
-def ffn_case(activation, dropout, rng):
-    d, d_ff = rng.integers(1, 6, size=2)
-    params = init_ffn(d, d_ff, rng)._replace(b_1=rng.standard_normal(d_ff))
-    kwargs = {"activation": activation, "dropout": dropout, "rng": rng}
-    return ffn_forward, ffn_backward, (rng.standard_normal((*shape(rng), d)), params), kwargs
-
-
-def softmax_case(rng):
-    return (
-        softmax_forward,
-        softmax_backward,
-        (rng.standard_normal((*shape(rng), 3)), int(rng.integers(-1, 1))),
-        {},
-    )
-
-
-def attention_case(rng):
-    *leading, T_q = shape(rng)
-    T_k, d_k, d_v = rng.integers(1, 4, size=3)
-    args = [rng.standard_normal((*leading, *end)) for end in [(T_q, d_k), (T_k, d_k), (T_k, d_v)]]
-    mask = rng.random((T_q, T_k)) < 0.7
-    forward = partial(attention_forward, bias=rng.standard_normal((T_q, T_k)))
-    return forward, attention_backward, args, {"mask": mask}
-
-
 def heads_case(rope, rng):
-    *leading, T_q = shape(rng)
-    n_heads, d = [(1, 2), (2, 4), (1, 4)][rng.integers(3)] if rope else sizes(rng)
-    T_k = T_q + int(rng.integers(3))
-    args = [rng.standard_normal((*leading, T, d)) for T in (T_q, T_k, T_k)]
-    params = AttentionParams(*rng.standard_normal((4, d, d)), *rng.standard_normal((4, d)))
-    kwargs = {"n_heads": n_heads, "mask": rng.random((T_q, T_k)) < 0.8, "rope": rope}
+    args = [rng.standard_normal((2, T, 4)) for T in (2, 3, 3)]
+    params = AttentionParams(*rng.standard_normal((4, 4, 4)), *rng.standard_normal((4, 4)))
+    kwargs = {"n_heads": 2, "mask": rng.random((2, 3)) < 0.8, "rope": rope}
     return multi_head_attention_forward, multi_head_attention_backward, (*args, params), kwargs
 
 
 def block_case(norm, activation, rng):
-    n_heads, d = sizes(rng)
-    config = TransformerConfig(
-        d, int(rng.integers(1, 6)), n_heads, norm=norm, activation=activation, attention_bias=True, n_layers=2
-    )
+    config = TransformerConfig(4, 3, 2, norm=norm, activation=activation, attention_bias=True)
     params = tree_map(lambda p: p + rng.standard_normal(p.shape) / 2, init_encoder_block(config, rng))
-    x = rng.standard_normal((*shape(rng, longest=2), d))
-    return encoder_block_forward, encoder_block_backward, (x, params, config), {"rng": rng}
+    return encoder_block_forward, encoder_block_backward, (rng.standard_normal((2, 4)), params, config), {}
 
 
 def stack_case(d, rng):
@@ -271,48 +198,33 @@ def stack_case(d, rng):
     return encoder_forward, encoder_backward, (rng.standard_normal((2, 2, d)), params, config), {}
 
 
-def embedding_case(rng):
-    d = int(rng.integers(1, 5))
-    args = rng.integers(4, size=shape(rng)), EmbeddingParams(rng.standard_normal((4, d)))
-    return embedding_forward, embedding_backward, args, {}
-
-
 CASES = {
-    "layer norm": layer_norm_case,
-    "linear": linear_case,
-    "ffn, relu": partial(ffn_case, "relu", 0.0),
-    "ffn, gelu": partial(ffn_case, "gelu", 0.0),
-    "ffn, dropout": partial(ffn_case, "relu", 0.3),
-    "softmax": softmax_case,
-    "attention": attention_case,
-    "heads": partial(heads_case, False),
+    "linear": lambda rng: (
+        linear_forward, linear_backward, map(rng.standard_normal, ((2, 3), (3, 4), 4)), {}
+    ),
+    "softmax": lambda rng: (softmax_forward, softmax_backward, (rng.standard_normal((2, 3, 4)), 1), {}),
+    "ffn, dropout": lambda rng: (
+        ffn_forward, ffn_backward, (rng.standard_normal((2, 3, 4)), init_ffn(4, 5, rng)),
+        {"dropout": 0.3, "rng": rng},
+    ),
     "heads, rope": partial(heads_case, True),
     "block, post, relu": partial(block_case, "post", "relu"),
-    "block, post, gelu": partial(block_case, "post", "gelu"),
-    "block, pre, relu": partial(block_case, "pre", "relu"),
     "block, pre, gelu": partial(block_case, "pre", "gelu"),
-    "embedding": embedding_case,
-}
+    "stack": partial(stack_case, 3),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_no_right_backward_is_accused(name):
-    for seed in range(4):
+    for seed in range(1 if name == "stack" else 2):
         forward, backward, args, kwargs = CASES[name](np.random.default_rng(seed))
         report = gradcheck(forward, backward, *args, **kwargs)
         assert report, f"seed {seed}\n{report}"
 
 
-def test_a_stack_of_blocks_is_not_accused():
-    forward, backward, args, kwargs = stack_case(3, np.random.default_rng(0))
-    report = gradcheck(forward, backward, *args, **kwargs)
-    assert report, report
-    assert {"params.blocks.1.ffn.W_2", "params.norm.gamma"} <= verdicts(report).keys()
-
-
 def test_a_right_backward_is_not_accused_where_rounding_hides_its_gradient():
     # A norm over two features is nearly a sign: gradients of 1e-5, and what they are differences of is 1.
-    for seed in (27, 29, 51):
+    for seed in (27, 51):
         forward, backward, args, kwargs = stack_case(2, np.random.default_rng(seed))
         report = gradcheck(forward, backward, *args, **kwargs)
         assert "fail" not in verdicts(report).values(), f"seed {seed}\n{report}"
@@ -322,18 +234,18 @@ def test_a_gradient_of_zero_passes_beside_larger_ones_and_alone():
     forward, backward, args, kwargs = heads_case(False, np.random.default_rng(3))
     (row,) = (row for row in gradcheck(forward, backward, *args, **kwargs).rows if row.path == "params.b_K")
     assert row.verdict == "pass" and max(abs(row.analytic), abs(row.numeric)) < 1e-11
-    x = np.linspace(-3, 3, 60) ** 3
+    x = np.linspace(-3, 3, 20) ** 3
     for f in (
         lambda x: np.zeros(3),
         lambda x: x.sum() * np.zeros(2) + 7.0,
         lambda x: softmax_forward(x)[0].sum(),
     ):
         forward = lambda x, f=f: (f(x), None)  # noqa: E731
-        assert gradcheck(forward, lambda dy, _: np.zeros(60), x)
-        assert not gradcheck(forward, lambda dy, _: np.full(60, 1e-6 * dy.sum()), x)
+        assert gradcheck(forward, lambda dy, _: np.zeros(20), x)
+        assert not gradcheck(forward, lambda dy, _: np.full(20, 1e-6 * dy.sum()), x)
     # 1e-17 may be the rounding of 0, or all there is of a slope; the output, which is 1, cannot tell
     report = gradcheck(
-        lambda x: (softmax_forward(x)[0].sum(), None), lambda dy, _: np.full(60, 1e-17 * dy), x
+        lambda x: (softmax_forward(x)[0].sum(), None), lambda dy, _: np.full(20, 1e-17 * dy), x
     )
     assert verdicts(report) == {"x": "unsure"} and "rounding hides it" in report.rows[0].note
 
@@ -383,7 +295,7 @@ def test_a_smooth_function_takes_six_evaluations_an_entry_and_three_more():
     assert len({float(abs(y - x).max()) for y in near} - {0.0}) >= 15  # the steps are drawn
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_of_a_function_by_stairs_no_slope_passes_but_zero(seed):
     x = np.random.default_rng(seed).standard_normal(4)
     for k in range(4, 21):
@@ -467,7 +379,7 @@ def test_a_planted_zero_in_the_hidden_layer_marks_every_leaf_that_moves_it():
 
 
 def test_no_distance_to_a_kink_accuses_a_right_backward():
-    for distance in np.geomspace(1e-12, 1e-1, 60):
+    for distance in np.geomspace(1e-12, 1e-1, 20):
         x = np.array([distance, -distance, 1.0])
         assert only_row(relu_forward, relu_backward, x).verdict == "pass", distance
     row = only_row(relu_forward, lambda dy, cache: np.full(1, 1000.0), np.array([0.0]))
