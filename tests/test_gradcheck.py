@@ -3,8 +3,8 @@
 import functools
 import math
 from functools import partial
-from html.parser import HTMLParser
 from typing import NamedTuple
+from xml.etree import ElementTree
 
 import mpmath
 import numpy as np
@@ -45,6 +45,7 @@ from npformer.gradcheck import GradientReport, GradientRow, gradcheck
 from npformer.layer_norm import LayerNormParams, layer_norm_backward, layer_norm_forward
 from npformer.tree import tree_map
 
+TWO = np.ones(2)
 INTEGER = np.dtype(int).name  # int64, or int32 in a browser
 
 
@@ -103,6 +104,7 @@ SAID = {
     "ffn: dW_1 from the last batch item only": "W_1: of d_output it takes only index 1 of axis 0",
     "attention: dk and dv are exchanged": "k: it is the gradient of v",
     "residual: forgotten": "x: with d_output added it is right",
+    "loss: the target's one is not subtracted": "logits: it is 1/3 times cache.0",
     "heads: db_O is forgotten": "params.b_O: it is 0 everywhere",
     "layer norm: dgamma from x in place of x̂": "gamma: entry by entry it is the right one with x in place of "
     "cache.1",
@@ -261,29 +263,48 @@ def test_an_entry_that_rounding_hides_wholly_is_not_held_against_its_gradient():
 
 # How good the slopes are, and where they are looked for
 
-FUNCTIONS = {
+FUNCTIONS = {  # with its slope and points, each judged alone
     "exp": (np.exp, mpmath.exp, [-3.0, 0.0, 0.1, 2.0]),
-    "sin": (np.sin, mpmath.sin, [-3.0, 0.0, 0.3, 10.0]),
-    "erf": (np.vectorize(math.erf), mpmath.erf, [-1.3, 0.0, 0.9]),
-    "log": (np.log, mpmath.log, [0.02, 1.0, 3.0, 1e5]),
-    "1/x": (lambda x: 1 / x, lambda x: 1 / x, [-0.05, 0.3, 1.0, 40.0]),
-    "x^7": (lambda x: x**7, lambda x: x**7, [-1.1, 0.9, 2.5, 1e3]),
-    "sigmoid(20 x)": (
-        lambda x: 1 / (1 + np.exp(-20 * x)),
-        lambda x: 1 / (1 + mpmath.exp(-20 * x)),
-        [-0.1, 0.0],
+    "exp of 1e30 of 1e30": (lambda x: np.exp(x / 1e30), lambda x: mpmath.exp(x / 1e30) / 1e30, [1e30, -3e30]),
+    "erf": (
+        np.vectorize(math.erf), lambda x: 2 / mpmath.sqrt(mpmath.pi) * mpmath.exp(-x * x), [-1.3, 0.0, 0.9]
     ),
-}
+    "log": (np.log, lambda x: 1 / x, [0.02, 1.0, 1e-6, 1e30, 1e-30]),
+    "sqrt": (np.sqrt, lambda x: 0.5 / mpmath.sqrt(x), [0.7, 1e-6, 1e-12, 1e30]),
+    "acos": (np.arccos, lambda x: -1 / mpmath.sqrt(1 - x * x), [0.7, -0.3, 0.999]),
+    "sin": (np.sin, mpmath.cos, [-3.0, 0.0, 0.3, 10.0]),
+    "sin(2¹⁴ π x)": (
+        lambda x: np.sin(2**14 * np.pi * x),
+        lambda x: 2**14 * np.pi * mpmath.cos(2**14 * np.pi * x),
+        [0.3, -1.2, 1.7, 0.01],
+    ),
+    "1/x": (lambda x: 1 / x, lambda x: -1 / x**2, [-0.05, 0.3, 1.0, 40.0]),
+    "x^7": (lambda x: x**7, lambda x: 7 * x**6, [-1.1, 0.9, 2.5, 1e3]),
+    "x²": (np.square, lambda x: 2 * x, [1e-30, -3e30]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_slopes_are_good_to_ten_digits(name):
+def test_slopes_are_good_to_ten_digits_and_nothing_outside_the_domain_is_in_the_way(name):
     f, exact, points = FUNCTIONS[name]
-    for point in points:
+
+    def forward(x):
+        if not np.isfinite(f(x)).all():
+            raise ValueError("outside of its domain")
+        return f(x), None
+
+    for seed, point in enumerate(points):
         with mpmath.workdps(40):
-            slope = float(mpmath.diff(exact, mpmath.mpf(point)))
-        row = only_row(lambda x: (f(x), None), lambda dy, _, slope=slope: dy * slope, np.array([point]))
-        assert abs(row.numeric - row.analytic) <= 1e-10 * abs(row.analytic), row
+            slope = float(exact(mpmath.mpf(point)))
+        for factor, verdict in ((1, "pass"), (1.001, "fail")):
+            backward = lambda dy, _, slope=factor * slope: dy * slope  # noqa: E731
+            row = only_row(forward, backward, np.array([point]), rng=np.random.default_rng(seed))
+            assert row.verdict == verdict, row
+            off = 1e-9 if "2¹⁴" in name else 1e-10  # there the phase is rounded
+            assert abs(row.numeric - row.analytic / factor) <= off * abs(row.analytic), row
+    if name == "sqrt":
+        row = only_row(forward, lambda dy, _: 0 * dy, np.zeros(1))
+        assert row.note.endswith("finite value close to it: forward raises ValueError: outside of its domain")
 
 
 def test_a_smooth_function_takes_six_evaluations_an_entry_and_three_more():
@@ -305,47 +326,6 @@ def test_of_a_function_by_stairs_no_slope_passes_but_zero(seed):
         assert worst(zero) in ("pass", "unsure"), f"{k}\n{zero}"
 
 
-DOMAINS = {  # f, where it is, its slope, points
-    "log": (np.log, lambda x: x > 0, lambda x: 1 / x, [[0.7, 1.3], [1e-6, 1.0], [1e30, 1.0, 1e-30]]),
-    "sqrt": (np.sqrt, lambda x: x >= 0, lambda x: 0.5 / np.sqrt(x), [[0.7, 1.3], [1e-6, 1.0], [1e-12, 1e30]]),
-    "acos": (
-        np.arccos, lambda x: abs(x) <= 1, lambda x: -1 / np.sqrt(1 - x * x), [[0.7, -0.3], [0.999, 0.5]]
-    ),
-    "sin(2¹⁴ π x)": (
-        lambda x: np.sin(2**14 * np.pi * x),
-        lambda x: x == x,
-        lambda x: 2**14 * np.pi * np.cos(2**14 * np.pi * x),
-        [[0.3, -1.2], [1.7, 0.01]],
-    ),
-    "x² of 1e-30": (np.square, lambda x: x == x, lambda x: 2 * x, [[1e-30, -3e-30]]),
-    "exp of 1e30 of 1e30": (
-        lambda x: np.exp(x / 1e30), lambda x: x == x, lambda x: np.exp(x / 1e30) / 1e30, [[1e30, -3e30]]
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", DOMAINS)
-def test_a_forward_that_refuses_what_is_not_in_its_domain_is_checked(name):
-    f, inside, slope, points = DOMAINS[name]
-
-    def forward(x):
-        if not inside(x).all():
-            raise ValueError("outside of its domain")
-        return f(x), x
-
-    for seed, point in enumerate(points):
-        rng = np.random.default_rng(seed)
-        report = gradcheck(forward, lambda dy, x: dy * slope(x), np.array(point), rng=rng)
-        assert report, report
-        assert refused(gradcheck(forward, lambda dy, x: 1.001 * dy * slope(x), np.array(point), rng=rng))
-    if name == "sqrt":
-        row = only_row(forward, lambda dy, x: 0 * dy, np.zeros(1))
-        assert row.note == (
-            "1 of 1 cannot be judged, first [0]: there is no finite value close to it: forward raises "
-            "ValueError: outside of its domain"
-        )
-
-
 def test_warnings_of_the_steps_are_not_the_callers():
     x = np.array([1e-3, 1.0])  # log of x - h warns, and the test run turns warnings into errors
     assert gradcheck(lambda x: (np.log(x), x), lambda dy, x: dy / x, x)
@@ -362,20 +342,6 @@ def test_relu_at_zero_is_a_kink_and_says_where():
     assert (
         row.note == f"1 of 4 at a kink, first [1, 0]: slope 0 on its left, {d_output[1, 0]:.3g} on its right"
     )
-
-
-def test_a_planted_zero_in_the_hidden_layer_marks_every_leaf_that_moves_it():
-    rng = np.random.default_rng(1)
-    x, params = rng.standard_normal((2, 3, 4)), init_ffn(4, 5, rng)
-    params.W_1[:, 2] = [0.5, 1.0, 0.25, 0.0]
-    x[1, 0] = [2.0, -1.0, 0.0, 4.0]  # so z is 0 there, to the last bit
-    report = gradcheck(ffn_forward, ffn_backward, x, params)
-    assert verdicts(report) == {
-        "x": "kink", "params.W_1": "kink", "params.b_1": "kink", "params.W_2": "pass", "params.b_2": "pass"
-    }  # fmt: skip
-    notes = {row.path: row.note for row in report.rows}
-    assert notes["x"].startswith("3 of 24 at a kink, first [1, 0, 0]")
-    assert notes["params.b_1"].startswith("1 of 5 at a kink, first [2]")
 
 
 def test_no_distance_to_a_kink_accuses_a_right_backward():
@@ -406,12 +372,9 @@ def test_along_directions_a_report_says_what_was_looked_at_and_what_may_slip_thr
 
     report = gradcheck(counted, ffn_backward, x, params, directions=2)
     assert report and len(calls) < 100
-    assert (
-        str(report)
-        .splitlines()[1]
-        .startswith("2 random directions for each array of more entries: one wrong")
-    )
-    assert str(report).splitlines()[1].endswith("slips through with a chance of 6e-03")
+    sampled = str(report).splitlines()[1]
+    assert sampled.startswith("2 random directions for each array of more entries: one wrong")
+    assert sampled.endswith("slips through with a chance of 6e-03")
     assert gradcheck(square, square_backward, np.ones(2), directions=2).sampled == ""
 
     def one_off(dy, cache):
@@ -442,10 +405,8 @@ def test_relus_on_the_way_do_not_accuse_a_right_backward():
     rng = np.random.default_rng(6)
     x, params = rng.standard_normal((4, 8, 32)), init_ffn(32, 64, rng)
     for seed in range(3):
-        report = gradcheck(
-            ffn_forward, ffn_backward, x, params, directions=2, rng=np.random.default_rng(seed)
-        )
-        assert report, report
+        rng = np.random.default_rng(seed)
+        assert gradcheck(ffn_forward, ffn_backward, x, params, directions=2, rng=rng), seed
 
 
 # What is differentiated, and what is left alone
@@ -527,52 +488,51 @@ def test_a_single_gradient_may_come_alone_or_in_a_tuple(wrap):
         assert gradcheck(lambda xs: (sum(x * x for x in xs), xs), backward, arrays)
 
 
-@pytest.mark.parametrize("gradient, note", [
-    (np.ones((4, 8)).T, "has shape (8, 4), expected (4, 8)"),
-    (np.float64(1), "has shape (), expected (4, 8)"),
-    (None, "is None, expected an array of shape (4, 8)"),
-    ([1.0, 2.0], "is list of 2, expected an array of shape (4, 8)"),
-    ({"x": 1}, "is dict of x, expected an array of shape (4, 8)"),
-    (np.ones((4, 8), dtype=np.float32), "has dtype float32, expected float64"),
-    (np.ones((4, 8), dtype=int), f"has dtype {INTEGER}, expected float64"),
-])  # fmt: skip
-def test_a_gradient_of_the_wrong_kind_is_a_row_that_fails(gradient, note):
-    row = only_row(lambda x: (x, None), lambda dy, cache: gradient, np.ones((4, 8)))
-    assert (row.path, row.verdict, row.error) == ("x", "fail", math.inf)
-    assert row.note.startswith(note)
-
-
-@pytest.mark.parametrize("result, n", [
-    (np.ones(2), 1), ((np.ones(2),) * 3, 3), (LayerNormParams(np.ones(2), np.ones(2)), 1), (None, 1)
-])  # fmt: skip
-def test_a_wrong_number_of_gradients_is_a_row_that_fails(result, n):
-    row = only_row(lambda x, y: (x + y, None), lambda dy, cache: result, np.ones(2), np.ones(2))
-    assert (row.path, row.verdict, row.note) == ("x, y", "fail", f"number of gradients is {n}, expected 2")
-
-
 class Other(NamedTuple):
     gamma: object
     beta: object
 
 
-@pytest.mark.parametrize("gradient, failed", [
-    (Other(0, 0), {"p": "is Other of 2, expected LayerNormParams of 2"}),
-    ((1, 2), {"p": "is tuple of 2, expected LayerNormParams of 2"}),
-    (None, {"p": "is None, expected LayerNormParams of 2"}),
-    (LayerNormParams(None, None), {"p.gamma": "is None, expected an array of shape (2,)"}),
-    (LayerNormParams(np.ones(2), np.ones(2)), {"p.beta": "is ndarray, expected None as the parameter is"}),
-])  # fmt: skip
-def test_a_tree_of_the_wrong_form_is_a_row_that_fails(gradient, failed):
-    def backward(dy, cache):
-        return gradient._replace(gamma=dy) if getattr(gradient, "gamma", None) is not None else gradient
+WIDE, NORM = np.ones((4, 8)), LayerNormParams(np.ones(2), None)
+FORMS = [  # the arguments, what comes back for them, what is said of which row
+    ([WIDE], WIDE.T, {"x": "has shape (8, 4), expected (4, 8)"}),
+    ([WIDE], np.float64(1), {"x": "has shape (), expected (4, 8)"}),
+    ([WIDE], None, {"x": "is None, expected an array of shape (4, 8)"}),
+    ([WIDE], [1.0, 2.0], {"x": "is list of 2, expected an array of shape (4, 8)"}),
+    ([WIDE], {"x": 1}, {"x": "is dict of x, expected an array of shape (4, 8)"}),
+    ([WIDE], WIDE.astype(np.float32), {"x": "has dtype float32, expected float64"}),
+    ([WIDE], WIDE.astype(int), {"x": f"has dtype {INTEGER}, expected float64"}),
+    ([TWO, TWO], TWO, {"x, y": "number of gradients is 1, expected 2"}),
+    ([TWO, TWO], (TWO,) * 3, {"x, y": "number of gradients is 3, expected 2"}),
+    ([TWO, TWO], LayerNormParams(TWO, TWO), {"x, y": "number of gradients is 1, expected 2"}),
+    ([TWO, TWO], None, {"x, y": "number of gradients is 1, expected 2"}),
+    ([NORM], Other(0, 0), {"x": "is Other of 2, expected LayerNormParams of 2"}),
+    ([NORM], (1, 2), {"x": "is tuple of 2, expected LayerNormParams of 2"}),
+    ([NORM], None, {"x": "is None, expected LayerNormParams of 2"}),
+    ([NORM], LayerNormParams(None, None), {"x.gamma": "is None, expected an array of shape (2,)"}),
+    (
+        [NORM],
+        LayerNormParams(TWO, TWO),
+        {"x.gamma": "", "x.beta": "is ndarray, expected None as the parameter is"},
+    ),
+    ([(TWO, TWO)], (TWO, TWO, TWO), {"x": "is tuple of 3, expected tuple of 2"}),
+]
 
-    report = gradcheck(lambda p: (p.gamma * 1, None), backward, LayerNormParams(np.ones(2), None))
-    assert {row.path: row.note for row in report.rows if row.verdict == "fail"} == failed
+
+@pytest.mark.parametrize("args, gradients, said", FORMS)
+def test_gradients_of_another_form_are_rows_that_fail(args, gradients, said):
+    def forward(x, y=None):
+        return (x if isinstance(x, np.ndarray) else x[0]) + 0.0, None
+
+    report = gradcheck(forward, lambda dy, cache: gradients, *args)
+    failing = [row for row in report.rows if row.verdict == "fail"]
+    assert {row.path for row in failing} == {*said} and all(
+        math.isinf(row.error) for row in failing if said[row.path]
+    )
+    assert all(row.note.startswith(said[row.path]) for row in failing)
 
 
 def test_lists_and_branches_of_settings():
-    row = only_row(lambda xs: (xs[0] + xs[1], None), lambda dy, _: (dy, dy, dy), (np.ones(2), np.ones(2)))
-    assert (row.path, row.note) == ("xs", "is tuple of 3, expected tuple of 2")
     report = gradcheck(
         lambda p: (2 * p[0], None), lambda dy, _: (2 * dy, None), (np.ones(2), (np.arange(2),))
     )
@@ -717,46 +677,36 @@ def test_float32_is_checked_against_differences_in_float64():
 
 # What is refused
 
-
-@pytest.mark.parametrize("args", [(), (3.0,), (np.arange(3),), ("x", None), (np.float64(2),)])
-def test_nothing_to_differentiate_is_refused(args):
-    with pytest.raises(TypeError, match=r"^gradcheck: no argument is a floating array"):
-        gradcheck(lambda *args: (np.ones(1), None), lambda dy, cache: dy, *args)
-
-
-@pytest.mark.parametrize("result, message", [
-    (np.ones(2), r"forward returned ndarray; expected a pair \(output, cache\)"),
-    ((np.ones(2),), r"forward returned tuple of 1; expected a pair"),
-    (LayerNormParams(np.ones(2), None), "forward returned LayerNormParams of 2; expected a pair"),
-    (None, "forward returned None; expected a pair"),
-    ((np.ones(2, dtype=int), None), f"forward's output is {INTEGER}; expected an array of float64"),
-    (([1.0], None), "forward's output is list of 1; expected an array"),
-    ((3, None), "forward's output is int; expected an array"),
-])  # fmt: skip
-def test_a_forward_that_returns_something_else_is_refused(result, message):
-    with pytest.raises(TypeError, match=f"^gradcheck: {message}"):
-        gradcheck(lambda x: result, lambda dy, cache: dy, np.ones(2))
-
-
-@pytest.mark.parametrize("kwargs, error, message", [
-    ({"tolerance": 0}, ValueError, "tolerance is 0"),
-    ({"rng": 0}, TypeError, "rng is an int"),
-    ({"directions": 0}, ValueError, "directions is 0"),
-    ({"directions": 1.5}, TypeError, "directions is a float"),
-])  # fmt: skip
-def test_settings_are_checked(kwargs, error, message):
-    with pytest.raises(error, match=f"^gradcheck: {message}"):
-        gradcheck(square, square_backward, np.ones(2), **kwargs)
+NOTHING, A_PAIR = "no argument is a floating array", r"expected a pair \(output, cache\)"
+REFUSED = [  # arguments, what forward returns, settings, the message
+    *[(args, (TWO, None), {}, NOTHING) for args in [(), (3.0,), (np.arange(3),), ("x", None), (TWO[0],)]],
+    ([TWO], TWO, {}, f"forward returned ndarray; {A_PAIR}"),
+    ([TWO], (TWO,), {}, f"forward returned tuple of 1; {A_PAIR}"),
+    ([TWO], LayerNormParams(TWO, None), {}, f"forward returned LayerNormParams of 2; {A_PAIR}"),
+    ([TWO], None, {}, f"forward returned None; {A_PAIR}"),
+    (
+        [TWO],
+        (np.ones(2, dtype=int), None),
+        {},
+        f"forward's output is {INTEGER}; expected an array of float64",
+    ),
+    ([TWO], ([1.0], None), {}, "forward's output is list of 1; expected an array"),
+    ([TWO], (3, None), {}, "forward's output is int; expected an array"),
+    ([TWO], (TWO, None), {"tolerance": 0}, "tolerance is 0"),
+    ([TWO], (TWO, None), {"rng": 0}, "rng is an int"),
+    ([TWO], (TWO, None), {"directions": 0}, "directions is 0"),
+    ([TWO], (TWO, None), {"directions": 1.5}, "directions is a float"),
+    ([np.array([1.0, math.nan])], (TWO, None), {}, "x has entries that are not finite"),
+    ([np.ones(2, np.float16)], (TWO, None), {}, "x has dtype float16; expected float64 or float32"),
+    ([np.ones(2, complex)], (TWO, None), {}, "x has dtype complex128"),
+]
 
 
-@pytest.mark.parametrize("x, message", [
-    (np.array([1.0, math.nan]), "x has entries that are not finite"),
-    (np.ones(2, np.float16), "x has dtype float16; expected float64 or float32"),
-    (np.ones(2, complex), "x has dtype complex128"),
-])  # fmt: skip
-def test_arrays_without_slopes_are_refused(x, message):
+@pytest.mark.parametrize("args, result, settings, message", REFUSED)
+def test_what_has_no_answer_is_refused(args, result, settings, message):
+    forward = (lambda x: result) if len(args) == 1 else lambda *args: result
     with pytest.raises((TypeError, ValueError), match=f"^gradcheck: {message}"):
-        gradcheck(square, square_backward, x)
+        gradcheck(forward, lambda dy, cache: dy, *args, **settings)
 
 
 # The report
@@ -802,40 +752,14 @@ def test_an_assertion_shows_the_whole_table():
     assert str(error.value) == str(gradcheck(square, lambda dy, x: dy * x, np.ones(3), tolerance=1e-6))
 
 
-class _Table(HTMLParser):
-    """The text of each cell, row by row, with every tag closed in order."""
-
-    def __init__(self):
-        super().__init__()
-        self.open, self.rows, self.caption = [], [], ""
-
-    def handle_starttag(self, tag, attributes):
-        assert not attributes  # no colour, no style: the words carry the meaning
-        self.open.append(tag)
-        if tag == "tr":
-            self.rows.append([])
-        elif tag in ("td", "th"):
-            self.rows[-1].append("")
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open[-1] == "caption":
-            self.caption += data
-        else:
-            self.rows[-1][-1] += data
-
-
 def test_the_notebook_shows_the_same_table_with_names_escaped():
     report = GradientReport(ROWS, 1e-8)
-    table = _Table()
-    table.feed(report._repr_html_())
-    table.close()
-    assert table.open == [] and table.caption == str(report).splitlines()[0]
-    assert table.rows[1][:3] == ["params.W_1", "[3]", "1e-20"]
-    assert table.rows[2] == ["params.<b>", "-", "nan", "nan", "inf", "kink", 'a & "b"']
-    assert "<b>" not in report._repr_html_()
+    caption, head, *rows = ElementTree.fromstring(report._repr_html_())
+    assert caption.text == str(report).splitlines()[0]
+    assert [cell.text for cell in head] == str(report).splitlines()[1].split()
+    assert [cell.text for cell in rows[0]][:3] == ["params.W_1", "[3]", "1e-20"]
+    assert [cell.text for cell in rows[1]] == ["params.<b>", "-", "nan", "nan", "inf", "kink", 'a & "b"']
+    assert {tag for tag in report._repr_html_().split("<") if " " in tag.split(">")[0]} == set()  # no style
 
 
 # Arrays of another library; with the real ones: test_other_libraries.py
