@@ -106,6 +106,12 @@ TABLES = {
         {"x": x, "y": y},
         "with x in place of y",
     ),
+    "other, times d_output": (
+        entry,
+        np.einsum("ts,ij,tj->tjsi", eye3, eye4, y * (1 - y)),
+        {"W": W, "the output": y},
+        "d_output times the output",
+    ),
     "numbers": (np.einsum("ts,ij,tj->tjsi", eye3, eye4, 1 - y), entry, {}, ""),
     "stray": (
         np.einsum("ts,tij->tjsi", eye3, rng.standard_normal((3, 4, 4))),
@@ -172,6 +178,7 @@ def test_nothing_is_said_of_what_is_right_or_not_finite_or_has_nothing_to_do_wit
         three = rng.standard_normal((2, 3, 4, 3))  # its d_output has another shape than the gradient
         assert relation([tabled(three[0][..., None, :], three[1][..., None, :])]) is None
     assert relation([Case(R3 * np.inf, R3)]) is None
+    assert relation([Case(0 * R3, 0 * R3)]) is None
     assert relation([Case(rng.standard_normal((70, 2)), rng.standard_normal((70, 2)))]) is None
     assert (
         relation([Case(np.array(0.77123), np.array(0.31337), {"other": np.array(0.2)})]) is None

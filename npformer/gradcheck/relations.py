@@ -223,11 +223,14 @@ def _telling(ratios: Sequence[float], arrays: Sequence[Array], exact: float) -> 
 
 
 def other(cases: Sequence[Case]) -> Relation | None:
-    """Another array that was there, as it is or times a factor."""
-    for name in cases[0].others if any(c.found.size > 1 for c in cases) else ():
-        ratios = [ratio(c.found, c.others[name], c.exact * size(c.found)) for c in cases]
-        if _telling(ratios, [c.found for c in cases], cases[0].exact):
-            return Relation("other", _times(ratios[0], name, cases[0].exact))
+    """Another array that was there, as it is or times a factor; or d_output times it."""
+    for way, name in product(("", "d_output times "), cases[0].others):
+        if way and any(c.d_output is None or c.d_output.shape != c.others[name].shape for c in cases):
+            continue
+        there = [c.others[name] * c.d_output if way else c.others[name] for c in cases]
+        ratios = [ratio(c.found, x, c.exact * size(c.found)) for c, x in zip(cases, there, strict=True)]
+        if any(x.size > 1 for x in there) and _telling(ratios, [c.found for c in cases], cases[0].exact):
+            return Relation("other", _times(ratios[0], way + name, cases[0].exact))
     return None
 
 
@@ -460,7 +463,10 @@ WORDS = {
         "it is the right one times {}",
         "a mean where a sum is due or a sum for a mean, or a scale that is forgotten or used twice",
     ),
-    "other": ("it is {}; its own is another", "gradients in another order, or one name for another"),
+    "other": (
+        "it is {}; its own is another",
+        "gradients in another order, one name for another, or a term or factor left out",
+    ),
     "moved": (
         "it has the right slices in other places: along {}",
         "heads, batch items or positions that are exchanged, shifted or taken from the first one",
