@@ -138,9 +138,10 @@ def tabled(F, R, others=None, dy=dy):
 @pytest.mark.parametrize("name", TABLES)
 def test_tables(name):
     F, R, others, what = TABLES[name]
-    seen = relation([tabled(F, R, others)])
-    assert seen is not None and seen.kind == kind(name)
-    assert what in seen.what
+    for unit in (1.0, 1e-30, 1e30):
+        seen = relation([tabled(unit * F, unit * R, others)])
+        assert seen is not None and seen.kind == kind(name), unit
+        assert what in seen.what
 
 
 def test_what_is_done_with_d_output():
