@@ -236,7 +236,7 @@ def _walk(path: str, where: tuple[Any, ...], x: Any, gradient: Any) -> Iterator[
         g = to_host(gradient)
         note = f"has dtype {g.dtype}, expected {dtype}" if g.dtype != dtype else ""
         note = f"has shape {g.shape}, expected {shape}" if g.shape != shape else note
-        yield Leaf(path, where, x, np.array(g, dtype=float), note)
+        yield Leaf(path, where, x, np.array(g, dtype=float) if g.dtype == dtype else None, note)
 
 
 def _kind(value: Any) -> str:
@@ -266,12 +266,12 @@ class Problem:
         self.places, given = _places(self.names, self.args, self.kwargs), _fresh(self.args)
         self.returned, self.cache = self.call(given)
         self.first = np.array(_floats(self.returned))
+        self.faults = [f"forward writes into {x}" for x in _changes("its arguments", self.args, given)]
         self.d_output = np.asarray(self.rng.standard_normal(self.first.shape)).astype(self.first.dtype)
         self.draws = np.random.default_rng(self.rng.integers(2**32))
         self.cache_before, dy = _fresh(self.cache), in_kind_of(self.returned, self.d_output.copy())
         self.answer = self.backward(dy, self.cache)
         self.gradients = _fresh(self.answer)  # now: it may be a view of what is written later
-        self.faults = [f"forward writes into {x}" for x in _changes("its arguments", self.args, given)]
         written = [
             *_changes("d_output", self.d_output, to_host(dy)),
             *_changes("its cache", self.cache_before, self.cache),
