@@ -519,6 +519,6 @@ WORDS = {
     "stray": ("{} something comes that should not", "a mask that is missing, or another one"),
     "numbers": (
         "each way from d_output to it is there, and none too many; the numbers on them are off",
-        "the slope of another function, one array for another, or a factor on a part; axes and masks are right",
+        "another slope, one array for another, or a factor on a part of it; axes and masks are right",
     ),
 }
