@@ -30,6 +30,7 @@ ARRAYS = {
     "factor, a root": (R3 * math.sqrt(2), R3, {}, "√2 (√2 is the root of the length of axis 0 of x)"),
     "factor, a root of a fraction": (R3 * math.sqrt(2 / 3), R3, {}, "√(2/3)"),
     "factor of no size": (R3 * 0.7734, R3, {}, "0.7734"),
+    "factor of no size, small": (R3 * 0.00100007, R3, {}, "0.00100007"),
     "factor, nearly 1, beside what is far larger": (
         R3 * (1e-12 + 3e-20),
         R3 * 1e-12,
