@@ -118,7 +118,7 @@ def ratio(a: Array, b: Array, zero: float) -> float:
 def fraction(c: float, exact: float) -> str:
     """A factor as a fraction or the root of one, 2, -1/3, √5; "" where that would be an accident.
 
-    Some 2 n d exact fractions with denominators up to d are as near to a number c as a share of `exact`: that
+    Fewer than 2 n d exact fractions with denominators up to d are a share of `exact` from a number c: that
     c is one of them, n/d, is no accident where these are a hundredth.
     """
     for root, square in (("", abs(c)), ("√", c * c)):
@@ -253,7 +253,9 @@ def _order(found: Array, right: Array, zero: float) -> list[int]:
     """Which slice of the right array each one is; [] where one is none of them, or that says nothing."""
     weights = np.cos(np.arange(right[:1].size))  # sums that tell slices apart
     keys, names = (x.reshape(len(x), -1) @ weights for x in (right, found))
-    places = [int(np.abs(keys - name).argmin()) for name in names]
+    order = np.argsort(keys)
+    between = (keys[order][1:] + keys[order][:-1]) / 2
+    places = order[np.searchsorted(between, names)].tolist()  # the nearest sum
     exchanged = sorted(places) == list(range(len(places)))
     one = len({*places}) == 1 and right[:1].size > 1 and size(found) > zero
     return places if (exchanged or one) and close(found, right[places], zero) else []
@@ -302,8 +304,10 @@ def part(cases: Sequence[Case]) -> Relation | None:
         bad = np.argwhere(np.abs(found - right) > zero)
         if 0 < 2 * len(bad) < found.size:
             return Relation("few", f"{len(bad)} of {found.size} entries, first {bad[0].tolist()}")
-    off = [size(f - r) / max(size(r), c.scale) for c, (f, r, _) in zip(cases, pairs, strict=bool(pairs))]
-    return Relation("near", f"{max(off):.0e}") if off and max(off) < 1 / SLACK**3 else None
+    offs = [(size(f - r), max(size(r), c.scale)) for c, (f, r, _) in zip(cases, pairs, strict=False)]
+    if not offs or any(off * SLACK**3 >= largest for off, largest in offs):
+        return None
+    return Relation("near", f"{max(off / largest for off, largest in offs):.0e}")
 
 
 # Looks at the table: what each entry of d_output sends to each entry of the gradient
