@@ -1,9 +1,10 @@
 """The gradient checker, checked: wrong passes are caught and named, right ones pass, reports read well."""
 
+import functools
 import math
 from functools import partial
-from html.parser import HTMLParser
 from typing import NamedTuple
+from xml.etree import ElementTree
 
 import mpmath
 import numpy as np
@@ -16,13 +17,9 @@ from planted_bugs import BUGS
 from npformer import assert_gradients
 from npformer.attention import (
     AttentionParams,
-    attention_backward,
-    attention_forward,
-    init_attention,
     multi_head_attention_backward,
     multi_head_attention_forward,
 )
-from npformer.embedding import EmbeddingParams, embedding_backward, embedding_forward
 from npformer.encoder import (
     TransformerConfig,
     encoder_backward,
@@ -47,6 +44,7 @@ from npformer.gradcheck import GradientReport, GradientRow, gradcheck
 from npformer.layer_norm import LayerNormParams, layer_norm_backward, layer_norm_forward
 from npformer.tree import tree_map
 
+TWO = np.ones(2)
 INTEGER = np.dtype(int).name  # int64, or int32 in a browser
 
 
@@ -82,17 +80,55 @@ def refused(report):
 # Wrong backward passes are caught, and named
 
 
-def test_right_passes_pass_and_planted_bugs_are_caught_located_and_named():
-    named = 0
+@functools.cache
+def right_passes(way, pair):
+    """Whether the right backward of a pair passes; many planted mistakes share one."""
+    bug = next(bug for bug in BUGS.values() if pair == (bug.forward, bug.right, id(bug.args)))
+    functions, args, settings = said_of(way, bug.forward, bug.right, bug.args)
+    report = gradcheck(*functions, *args, **settings)
+    return all(row.note == "" for row in report.rows) and bool(report)
+
+
+def said_of(way, forward, backward, args):
+    if way == "float32":
+        return in_float32(forward, backward), to_float32(args), {}
+    return (forward, backward), args, {"directions": 3} if way == "directions" else {}
+
+
+SAID = {
+    "ffn: db_2 is averaged over the rows": "b_2: it is the right one times 1/6",
+    "ffn: db_2 is summed over the batch only": "b_2: has shape (3, 4), expected (4,); its sum over axis 0",
+    "ffn: W_1 is not transposed": "x: with W_1 transposed it is right; y = x W gives dx = dy Wᵀ",
+    "ffn: W_2 is not transposed": "b_1: with W_2 transposed it is right",
+    "ffn: dW_1 is transposed": "W_1: it is the right one, transposed; the two factors of a product",
+    "ffn: dW_1 from the last batch item only": "W_1: of d_output it takes only index 1 of axis 0",
+    "attention: dk and dv are exchanged": "k: it is the gradient of v",
+    "residual: forgotten": "x: with d_output added it is right",
+    "loss: the target's one is not subtracted": "logits: it is 1/3 times cache.0",
+    "heads: db_O is forgotten": "params.b_O: it is 0 everywhere",
+    "layer norm: dgamma from x in place of x̂": "gamma: entry by entry it is the right one with x in place of "
+    "cache.1",
+}
+
+
+@pytest.mark.parametrize("way", ["entry by entry", "directions", "float32"])
+def test_right_passes_pass_and_planted_bugs_are_caught_located_and_named(way):
+    missed, named = [], 0
     for name, bug in BUGS.items():
-        before = gradcheck(bug.forward, bug.right, *bug.args)
-        assert before, f"{name}\n{before}"
-        assert all(row.note == "" for row in before.rows)
-        report = gradcheck(bug.forward, bug.wrong, *bug.args)
-        assert refused(report) == bug.spoils, f"{name}\n{report}"
+        assert right_passes(way, (bug.forward, bug.right, id(bug.args))), name
+        functions, args, settings = said_of(way, bug.forward, bug.wrong, bug.args)
+        report = gradcheck(*functions, *args, **settings)
         notes = [row.note for row in report.rows if row.verdict == "fail"]
-        named += all(note.count(";") for note in notes)
-    assert named == len(BUGS)
+        missed += [name] * (not notes)
+        named += bool(notes) and all(";" in note for note in notes)
+        if way == "entry by entry":
+            assert refused(report) == bug.spoils, f"{name}\n{report}"
+            assert SAID.get(name, "") in "\n".join(f"{row.path}: {row.note}" for row in report.rows)
+            worst_note = SAID.get(name, "").partition(": ")[2].split(";")[0]
+            assert worst_note in str(report).splitlines()[0]  # all that pytest shows of a long report
+    # rounding to float32 hides what is off by some of its last digits; directions see less than entries
+    assert len(missed) <= (3 if way == "float32" else 0), missed
+    assert way == "directions" or named >= len(BUGS) - len(missed)
 
 
 def test_a_second_list_is_caught_and_named_too():
@@ -102,52 +138,8 @@ def test_a_second_list_is_caught_and_named_too():
         assert report, f"{name}\n{report}"
         report = gradcheck(forward, wrong, *args)
         assert not report, name
-        unnamed += [name] * (not all(row.note.count(";") for row in report.rows if row.verdict == "fail"))
+        unnamed += [name] * (not all(";" in row.note for row in report.rows if row.verdict == "fail"))
     assert unnamed == ["one entry is not a number"]
-
-
-@pytest.mark.parametrize("settings", [{"directions": 3}, {"float32": True}], ids=str)
-def test_they_are_caught_along_directions_and_in_float32(settings):
-    missed = []
-    for name, bug in BUGS.items():
-        kwargs, pairs, args = settings, [(bug.forward, bug.right), (bug.forward, bug.wrong)], bug.args
-        if "float32" in settings:
-            kwargs, args, pairs = {}, to_float32(args), [in_float32(*pair) for pair in pairs]
-        right, wrong = (gradcheck(*pair, *args, **kwargs) for pair in pairs)
-        assert right, f"{name}\n{right}"
-        missed += [name] * (not refused(wrong))
-    # rounding to float32 hides what is off by some of its last digits
-    assert len(missed) <= (3 if "float32" in settings else 0), missed
-
-
-SAID = {
-    "ffn: db_2 is averaged over the rows": (
-        "b_2",
-        "it is the right one times 1/6",
-        "a mean where a sum is due",
-    ),
-    "ffn: db_2 is summed over the batch only": (
-        "b_2",
-        "has shape (3, 4), expected (4,); its sum over axis 0",
-        "",
-    ),
-    "ffn: W_1 is not transposed": ("x", "with W_1 transposed it is right", "y = x W gives dx = dy Wᵀ"),
-    "ffn: dW_1 is transposed": ("W_1", "it is the right one, transposed", ""),
-    "ffn: dW_1 from the last batch item only": ("W_1", "of d_output it takes only index 1 of axis 0", ""),
-    "attention: dk and dv are exchanged": ("k", "it is the gradient of v", ""),
-    "residual: forgotten": ("x", "with d_output added it is right", ""),
-    "heads: db_O is forgotten": ("params.b_O", "it is 0 everywhere", ""),
-    "layer norm: dgamma from x in place of x̂": ("gamma", "it is made with x where cache.1 is due", ""),
-}
-
-
-@pytest.mark.parametrize("name", SAID)
-def test_the_note_says_what_it_looks_like_and_where_that_comes_from(name):
-    path, seen, usually = SAID[name]
-    report = gradcheck(BUGS[name].forward, BUGS[name].wrong, *BUGS[name].args)
-    (note,) = (row.note for row in report.rows if row.path == path)
-    assert note.startswith(seen) and usually in note
-    assert seen.split(";")[0] in str(report).splitlines()[0]  # all that pytest shows of a long report
 
 
 @pytest.mark.parametrize("off, tolerance, verdict", [
@@ -189,76 +181,17 @@ def test_the_worst_entry_is_named_with_both_numbers():
 # Right ones are not accused
 
 
-def shape(rng, longest=3):
-    leading = [(), (1,), (2,), (2, 1)][rng.integers(4)]
-    return *leading, int(rng.integers(1, longest + 1))
-
-
-def sizes(rng):
-    return [(1, 3), (1, 4), (2, 4), (3, 3), (4, 4)][rng.integers(5)]  # h, d_model
-
-
-def layer_norm_case(rng):
-    d = int(rng.integers(1, 7))
-    params = LayerNormParams(rng.standard_normal(d), rng.standard_normal(d))
-    return layer_norm_forward, layer_norm_backward, (rng.standard_normal((*shape(rng), d)), params), {}
-
-
-def linear_case(rng):
-    d_in, d_out = rng.integers(1, 5, size=2)
-    b = rng.standard_normal(d_out) if rng.random() < 0.7 else None
-    args = rng.standard_normal((*shape(rng), d_in)), rng.standard_normal((d_in, d_out)), b
-    return (
-        linear_forward,
-        linear_backward if b is not None else lambda dy, c: linear_backward(dy, c)[:2],
-        args,
-        {},
-    )
-
-
-def ffn_case(activation, dropout, rng):
-    d, d_ff = rng.integers(1, 6, size=2)
-    params = init_ffn(d, d_ff, rng)._replace(b_1=rng.standard_normal(d_ff))
-    kwargs = {"activation": activation, "dropout": dropout, "rng": rng}
-    return ffn_forward, ffn_backward, (rng.standard_normal((*shape(rng), d)), params), kwargs
-
-
-def softmax_case(rng):
-    return (
-        softmax_forward,
-        softmax_backward,
-        (rng.standard_normal((*shape(rng), 3)), int(rng.integers(-1, 1))),
-        {},
-    )
-
-
-def attention_case(rng):
-    *leading, T_q = shape(rng)
-    T_k, d_k, d_v = rng.integers(1, 4, size=3)
-    args = [rng.standard_normal((*leading, *end)) for end in [(T_q, d_k), (T_k, d_k), (T_k, d_v)]]
-    mask = rng.random((T_q, T_k)) < 0.7
-    forward = partial(attention_forward, bias=rng.standard_normal((T_q, T_k)))
-    return forward, attention_backward, args, {"mask": mask}
-
-
 def heads_case(rope, rng):
-    *leading, T_q = shape(rng)
-    n_heads, d = [(1, 2), (2, 4), (1, 4)][rng.integers(3)] if rope else sizes(rng)
-    T_k = T_q + int(rng.integers(3))
-    args = [rng.standard_normal((*leading, T, d)) for T in (T_q, T_k, T_k)]
-    params = AttentionParams(*rng.standard_normal((4, d, d)), *rng.standard_normal((4, d)))
-    kwargs = {"n_heads": n_heads, "mask": rng.random((T_q, T_k)) < 0.8, "rope": rope}
+    args = [rng.standard_normal((2, T, 4)) for T in (2, 3, 3)]
+    params = AttentionParams(*rng.standard_normal((4, 4, 4)), *rng.standard_normal((4, 4)))
+    kwargs = {"n_heads": 2, "mask": rng.random((2, 3)) < 0.8, "rope": rope}
     return multi_head_attention_forward, multi_head_attention_backward, (*args, params), kwargs
 
 
 def block_case(norm, activation, rng):
-    n_heads, d = sizes(rng)
-    config = TransformerConfig(
-        d, int(rng.integers(1, 6)), n_heads, norm=norm, activation=activation, attention_bias=True, n_layers=2
-    )
+    config = TransformerConfig(4, 3, 2, norm=norm, activation=activation, attention_bias=True)
     params = tree_map(lambda p: p + rng.standard_normal(p.shape) / 2, init_encoder_block(config, rng))
-    x = rng.standard_normal((*shape(rng, longest=2), d))
-    return encoder_block_forward, encoder_block_backward, (x, params, config), {"rng": rng}
+    return encoder_block_forward, encoder_block_backward, (rng.standard_normal((2, 4)), params, config), {}
 
 
 def stack_case(d, rng):
@@ -267,48 +200,33 @@ def stack_case(d, rng):
     return encoder_forward, encoder_backward, (rng.standard_normal((2, 2, d)), params, config), {}
 
 
-def embedding_case(rng):
-    d = int(rng.integers(1, 5))
-    args = rng.integers(4, size=shape(rng)), EmbeddingParams(rng.standard_normal((4, d)))
-    return embedding_forward, embedding_backward, args, {}
-
-
 CASES = {
-    "layer norm": layer_norm_case,
-    "linear": linear_case,
-    "ffn, relu": partial(ffn_case, "relu", 0.0),
-    "ffn, gelu": partial(ffn_case, "gelu", 0.0),
-    "ffn, dropout": partial(ffn_case, "relu", 0.3),
-    "softmax": softmax_case,
-    "attention": attention_case,
-    "heads": partial(heads_case, False),
+    "linear": lambda rng: (
+        linear_forward, linear_backward, map(rng.standard_normal, ((2, 3), (3, 4), 4)), {}
+    ),
+    "softmax": lambda rng: (softmax_forward, softmax_backward, (rng.standard_normal((2, 3, 4)), 1), {}),
+    "ffn, dropout": lambda rng: (
+        ffn_forward, ffn_backward, (rng.standard_normal((2, 3, 4)), init_ffn(4, 5, rng)),
+        {"dropout": 0.3, "rng": rng},
+    ),
     "heads, rope": partial(heads_case, True),
     "block, post, relu": partial(block_case, "post", "relu"),
-    "block, post, gelu": partial(block_case, "post", "gelu"),
-    "block, pre, relu": partial(block_case, "pre", "relu"),
     "block, pre, gelu": partial(block_case, "pre", "gelu"),
-    "embedding": embedding_case,
-}
+    "stack": partial(stack_case, 3),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_no_right_backward_is_accused(name):
-    for seed in range(4):
+    for seed in range(1 if name == "stack" else 2):
         forward, backward, args, kwargs = CASES[name](np.random.default_rng(seed))
         report = gradcheck(forward, backward, *args, **kwargs)
         assert report, f"seed {seed}\n{report}"
 
 
-def test_a_stack_of_blocks_is_not_accused():
-    forward, backward, args, kwargs = stack_case(3, np.random.default_rng(0))
-    report = gradcheck(forward, backward, *args, **kwargs)
-    assert report, report
-    assert {"params.blocks.1.ffn.W_2", "params.norm.gamma"} <= verdicts(report).keys()
-
-
 def test_a_right_backward_is_not_accused_where_rounding_hides_its_gradient():
     # A norm over two features is nearly a sign: gradients of 1e-5, and what they are differences of is 1.
-    for seed in (27, 29, 51):
+    for seed in (27, 51):
         forward, backward, args, kwargs = stack_case(2, np.random.default_rng(seed))
         report = gradcheck(forward, backward, *args, **kwargs)
         assert "fail" not in verdicts(report).values(), f"seed {seed}\n{report}"
@@ -318,18 +236,18 @@ def test_a_gradient_of_zero_passes_beside_larger_ones_and_alone():
     forward, backward, args, kwargs = heads_case(False, np.random.default_rng(3))
     (row,) = (row for row in gradcheck(forward, backward, *args, **kwargs).rows if row.path == "params.b_K")
     assert row.verdict == "pass" and max(abs(row.analytic), abs(row.numeric)) < 1e-11
-    x = np.linspace(-3, 3, 60) ** 3
+    x = np.linspace(-3, 3, 20) ** 3
     for f in (
         lambda x: np.zeros(3),
         lambda x: x.sum() * np.zeros(2) + 7.0,
         lambda x: softmax_forward(x)[0].sum(),
     ):
         forward = lambda x, f=f: (f(x), None)  # noqa: E731
-        assert gradcheck(forward, lambda dy, _: np.zeros(60), x)
-        assert not gradcheck(forward, lambda dy, _: np.full(60, 1e-6 * dy.sum()), x)
+        assert gradcheck(forward, lambda dy, _: np.zeros(20), x)
+        assert not gradcheck(forward, lambda dy, _: np.full(20, 1e-6 * dy.sum()), x)
     # 1e-17 may be the rounding of 0, or all there is of a slope; the output, which is 1, cannot tell
     report = gradcheck(
-        lambda x: (softmax_forward(x)[0].sum(), None), lambda dy, _: np.full(60, 1e-17 * dy), x
+        lambda x: (softmax_forward(x)[0].sum(), None), lambda dy, _: np.full(20, 1e-17 * dy), x
     )
     assert verdicts(report) == {"x": "unsure"} and "rounding hides it" in report.rows[0].note
 
@@ -345,29 +263,48 @@ def test_an_entry_that_rounding_hides_wholly_is_not_held_against_its_gradient():
 
 # How good the slopes are, and where they are looked for
 
-FUNCTIONS = {
+FUNCTIONS = {  # with its slope and points, each judged alone
     "exp": (np.exp, mpmath.exp, [-3.0, 0.0, 0.1, 2.0]),
-    "sin": (np.sin, mpmath.sin, [-3.0, 0.0, 0.3, 10.0]),
-    "erf": (np.vectorize(math.erf), mpmath.erf, [-1.3, 0.0, 0.9]),
-    "log": (np.log, mpmath.log, [0.02, 1.0, 3.0, 1e5]),
-    "1/x": (lambda x: 1 / x, lambda x: 1 / x, [-0.05, 0.3, 1.0, 40.0]),
-    "x^7": (lambda x: x**7, lambda x: x**7, [-1.1, 0.9, 2.5, 1e3]),
-    "sigmoid(20 x)": (
-        lambda x: 1 / (1 + np.exp(-20 * x)),
-        lambda x: 1 / (1 + mpmath.exp(-20 * x)),
-        [-0.1, 0.0],
+    "exp of 1e30 of 1e30": (lambda x: np.exp(x / 1e30), lambda x: mpmath.exp(x / 1e30) / 1e30, [1e30, -3e30]),
+    "erf": (
+        np.vectorize(math.erf), lambda x: 2 / mpmath.sqrt(mpmath.pi) * mpmath.exp(-x * x), [-1.3, 0.0, 0.9]
     ),
-}
+    "log": (np.log, lambda x: 1 / x, [0.02, 1.0, 1e-6, 1e30, 1e-30]),
+    "sqrt": (np.sqrt, lambda x: 0.5 / mpmath.sqrt(x), [0.7, 1e-6, 1e-12, 1e30]),
+    "acos": (np.arccos, lambda x: -1 / mpmath.sqrt(1 - x * x), [0.7, -0.3, 0.999]),
+    "sin": (np.sin, mpmath.cos, [-3.0, 0.0, 0.3, 10.0]),
+    "sin(2¹⁴ π x)": (
+        lambda x: np.sin(2**14 * np.pi * x),
+        lambda x: 2**14 * np.pi * mpmath.cos(2**14 * np.pi * x),
+        [0.3, -1.2, 1.7, 0.01],
+    ),
+    "1/x": (lambda x: 1 / x, lambda x: -1 / x**2, [-0.05, 0.3, 1.0, 40.0]),
+    "x^7": (lambda x: x**7, lambda x: 7 * x**6, [-1.1, 0.9, 2.5, 1e3]),
+    "x²": (np.square, lambda x: 2 * x, [1e-30, -3e30]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_slopes_are_good_to_ten_digits(name):
+def test_slopes_are_good_to_ten_digits_and_nothing_outside_the_domain_is_in_the_way(name):
     f, exact, points = FUNCTIONS[name]
-    for point in points:
+
+    def forward(x):
+        if not np.isfinite(f(x)).all():
+            raise ValueError("outside of its domain")
+        return f(x), None
+
+    for seed, point in enumerate(points):
         with mpmath.workdps(40):
-            slope = float(mpmath.diff(exact, mpmath.mpf(point)))
-        row = only_row(lambda x: (f(x), None), lambda dy, _, slope=slope: dy * slope, np.array([point]))
-        assert abs(row.numeric - row.analytic) <= 1e-10 * abs(row.analytic), row
+            slope = float(exact(mpmath.mpf(point)))
+        for factor, verdict in ((1, "pass"), (1.001, "fail")):
+            backward = lambda dy, _, slope=factor * slope: dy * slope  # noqa: E731
+            row = only_row(forward, backward, np.array([point]), rng=np.random.default_rng(seed))
+            assert row.verdict == verdict, row
+            off = 1e-9 if "2¹⁴" in name else 1e-10  # there the phase is rounded
+            assert abs(row.numeric - row.analytic / factor) <= off * abs(row.analytic), row
+    if name == "sqrt":
+        row = only_row(forward, lambda dy, _: 0 * dy, np.zeros(1))
+        assert row.note.endswith("finite value close to it: forward raises ValueError: outside of its domain")
 
 
 def test_a_smooth_function_takes_six_evaluations_an_entry_and_three_more():
@@ -379,7 +316,7 @@ def test_a_smooth_function_takes_six_evaluations_an_entry_and_three_more():
     assert len({float(abs(y - x).max()) for y in near} - {0.0}) >= 15  # the steps are drawn
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_of_a_function_by_stairs_no_slope_passes_but_zero(seed):
     x = np.random.default_rng(seed).standard_normal(4)
     for k in range(4, 21):
@@ -387,47 +324,6 @@ def test_of_a_function_by_stairs_no_slope_passes_but_zero(seed):
         assert not gradcheck(stairs, lambda dy, _: dy, x, rng=np.random.default_rng(seed)), k
         zero = gradcheck(stairs, lambda dy, _: 0 * dy, x, rng=np.random.default_rng(seed))
         assert worst(zero) in ("pass", "unsure"), f"{k}\n{zero}"
-
-
-DOMAINS = {  # f, where it is, its slope, points
-    "log": (np.log, lambda x: x > 0, lambda x: 1 / x, [[0.7, 1.3], [1e-6, 1.0], [1e30, 1.0, 1e-30]]),
-    "sqrt": (np.sqrt, lambda x: x >= 0, lambda x: 0.5 / np.sqrt(x), [[0.7, 1.3], [1e-6, 1.0], [1e-12, 1e30]]),
-    "acos": (
-        np.arccos, lambda x: abs(x) <= 1, lambda x: -1 / np.sqrt(1 - x * x), [[0.7, -0.3], [0.999, 0.5]]
-    ),
-    "sin(2¹⁴ π x)": (
-        lambda x: np.sin(2**14 * np.pi * x),
-        lambda x: x == x,
-        lambda x: 2**14 * np.pi * np.cos(2**14 * np.pi * x),
-        [[0.3, -1.2], [1.7, 0.01]],
-    ),
-    "x² of 1e-30": (np.square, lambda x: x == x, lambda x: 2 * x, [[1e-30, -3e-30]]),
-    "exp of 1e30 of 1e30": (
-        lambda x: np.exp(x / 1e30), lambda x: x == x, lambda x: np.exp(x / 1e30) / 1e30, [[1e30, -3e30]]
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", DOMAINS)
-def test_a_forward_that_refuses_what_is_not_in_its_domain_is_checked(name):
-    f, inside, slope, points = DOMAINS[name]
-
-    def forward(x):
-        if not inside(x).all():
-            raise ValueError("outside of its domain")
-        return f(x), x
-
-    for seed, point in enumerate(points):
-        rng = np.random.default_rng(seed)
-        report = gradcheck(forward, lambda dy, x: dy * slope(x), np.array(point), rng=rng)
-        assert report, report
-        assert refused(gradcheck(forward, lambda dy, x: 1.001 * dy * slope(x), np.array(point), rng=rng))
-    if name == "sqrt":
-        row = only_row(forward, lambda dy, x: 0 * dy, np.zeros(1))
-        assert row.note == (
-            "1 of 1 cannot be judged, first [0]: there is no finite value close to it: forward raises "
-            "ValueError: outside of its domain"
-        )
 
 
 def test_warnings_of_the_steps_are_not_the_callers():
@@ -448,22 +344,8 @@ def test_relu_at_zero_is_a_kink_and_says_where():
     )
 
 
-def test_a_planted_zero_in_the_hidden_layer_marks_every_leaf_that_moves_it():
-    rng = np.random.default_rng(1)
-    x, params = rng.standard_normal((2, 3, 4)), init_ffn(4, 5, rng)
-    params.W_1[:, 2] = [0.5, 1.0, 0.25, 0.0]
-    x[1, 0] = [2.0, -1.0, 0.0, 4.0]  # so z is 0 there, to the last bit
-    report = gradcheck(ffn_forward, ffn_backward, x, params)
-    assert verdicts(report) == {
-        "x": "kink", "params.W_1": "kink", "params.b_1": "kink", "params.W_2": "pass", "params.b_2": "pass"
-    }  # fmt: skip
-    notes = {row.path: row.note for row in report.rows}
-    assert notes["x"].startswith("3 of 24 at a kink, first [1, 0, 0]")
-    assert notes["params.b_1"].startswith("1 of 5 at a kink, first [2]")
-
-
 def test_no_distance_to_a_kink_accuses_a_right_backward():
-    for distance in np.geomspace(1e-12, 1e-1, 60):
+    for distance in np.geomspace(1e-12, 1e-1, 20):
         x = np.array([distance, -distance, 1.0])
         assert only_row(relu_forward, relu_backward, x).verdict == "pass", distance
     row = only_row(relu_forward, lambda dy, cache: np.full(1, 1000.0), np.array([0.0]))
@@ -490,12 +372,9 @@ def test_along_directions_a_report_says_what_was_looked_at_and_what_may_slip_thr
 
     report = gradcheck(counted, ffn_backward, x, params, directions=2)
     assert report and len(calls) < 100
-    assert (
-        str(report)
-        .splitlines()[1]
-        .startswith("2 random directions for each array of more entries: one wrong")
-    )
-    assert str(report).splitlines()[1].endswith("slips through with a chance of 6e-03")
+    sampled = str(report).splitlines()[1]
+    assert sampled.startswith("2 random directions for each array of more entries: one wrong")
+    assert sampled.endswith("slips through with a chance of 6e-03")
     assert gradcheck(square, square_backward, np.ones(2), directions=2).sampled == ""
 
     def one_off(dy, cache):
@@ -526,10 +405,8 @@ def test_relus_on_the_way_do_not_accuse_a_right_backward():
     rng = np.random.default_rng(6)
     x, params = rng.standard_normal((4, 8, 32)), init_ffn(32, 64, rng)
     for seed in range(3):
-        report = gradcheck(
-            ffn_forward, ffn_backward, x, params, directions=2, rng=np.random.default_rng(seed)
-        )
-        assert report, report
+        rng = np.random.default_rng(seed)
+        assert gradcheck(ffn_forward, ffn_backward, x, params, directions=2, rng=rng), seed
 
 
 # What is differentiated, and what is left alone
@@ -611,62 +488,55 @@ def test_a_single_gradient_may_come_alone_or_in_a_tuple(wrap):
         assert gradcheck(lambda xs: (sum(x * x for x in xs), xs), backward, arrays)
 
 
-@pytest.mark.parametrize("gradient, note", [
-    (np.ones((4, 8)).T, "has shape (8, 4), expected (4, 8)"),
-    (np.float64(1), "has shape (), expected (4, 8)"),
-    (None, "is None, expected an array of shape (4, 8)"),
-    ([1.0, 2.0], "is list of 2, expected an array of shape (4, 8)"),
-    ({"x": 1}, "is dict of x, expected an array of shape (4, 8)"),
-    (np.ones((4, 8), dtype=np.float32), "has dtype float32, expected float64"),
-    (np.ones((4, 8), dtype=int), f"has dtype {INTEGER}, expected float64"),
-])  # fmt: skip
-def test_a_gradient_of_the_wrong_kind_is_a_row_that_fails(gradient, note):
-    row = only_row(lambda x: (x, None), lambda dy, cache: gradient, np.ones((4, 8)))
-    assert (row.path, row.verdict, row.error) == ("x", "fail", math.inf)
-    assert row.note.startswith(note)
-
-
-@pytest.mark.parametrize("result, n", [
-    (np.ones(2), 1), ((np.ones(2),) * 3, 3), (LayerNormParams(np.ones(2), np.ones(2)), 1), (None, 1)
-])  # fmt: skip
-def test_a_wrong_number_of_gradients_is_a_row_that_fails(result, n):
-    row = only_row(lambda x, y: (x + y, None), lambda dy, cache: result, np.ones(2), np.ones(2))
-    assert (row.path, row.verdict, row.note) == ("x, y", "fail", f"number of gradients is {n}, expected 2")
-
-
 class Other(NamedTuple):
     gamma: object
     beta: object
 
 
-@pytest.mark.parametrize("gradient, failed", [
-    (Other(0, 0), {"p": "is Other of 2, expected LayerNormParams of 2"}),
-    ((1, 2), {"p": "is tuple of 2, expected LayerNormParams of 2"}),
-    (None, {"p": "is None, expected LayerNormParams of 2"}),
-    (LayerNormParams(None, None), {"p.gamma": "is None, expected an array of shape (2,)"}),
-    (LayerNormParams(np.ones(2), np.ones(2)), {"p.beta": "is ndarray, expected None as the parameter is"}),
-])  # fmt: skip
-def test_a_tree_of_the_wrong_form_is_a_row_that_fails(gradient, failed):
-    def backward(dy, cache):
-        return gradient._replace(gamma=dy) if getattr(gradient, "gamma", None) is not None else gradient
+WIDE, NORM = np.ones((4, 8)), LayerNormParams(np.ones(2), None)
+FORMS = [  # the arguments, what comes back for them, what is said of which row
+    ([WIDE], WIDE.T, {"x": "has shape (8, 4), expected (4, 8)"}),
+    ([WIDE], np.float64(1), {"x": "has shape (), expected (4, 8)"}),
+    ([WIDE], None, {"x": "is None, expected an array of shape (4, 8)"}),
+    ([WIDE], [1.0, 2.0], {"x": "is list of 2, expected an array of shape (4, 8)"}),
+    ([WIDE], {"x": 1}, {"x": "is dict of x, expected an array of shape (4, 8)"}),
+    ([WIDE], WIDE.astype(np.float32), {"x": "has dtype float32, expected float64"}),
+    ([WIDE], WIDE.astype(int), {"x": f"has dtype {INTEGER}, expected float64"}),
+    ([TWO, TWO], TWO, {"x, y": "number of gradients is 1, expected 2"}),
+    ([TWO, TWO], (TWO,) * 3, {"x, y": "number of gradients is 3, expected 2"}),
+    ([TWO, TWO], LayerNormParams(TWO, TWO), {"x, y": "number of gradients is 1, expected 2"}),
+    ([TWO, TWO], None, {"x, y": "number of gradients is 1, expected 2"}),
+    ([NORM], Other(0, 0), {"x": "is Other of 2, expected LayerNormParams of 2"}),
+    ([NORM], (1, 2), {"x": "is tuple of 2, expected LayerNormParams of 2"}),
+    ([NORM], None, {"x": "is None, expected LayerNormParams of 2"}),
+    ([NORM], LayerNormParams(None, None), {"x.gamma": "is None, expected an array of shape (2,)"}),
+    (
+        [NORM],
+        LayerNormParams(TWO, TWO),
+        {"x.gamma": "", "x.beta": "is ndarray, expected None as the parameter is"},
+    ),
+    ([(TWO, TWO)], (TWO, TWO, TWO), {"x": "is tuple of 3, expected tuple of 2"}),
+]
 
-    report = gradcheck(lambda p: (p.gamma * 1, None), backward, LayerNormParams(np.ones(2), None))
-    assert {row.path: row.note for row in report.rows if row.verdict == "fail"} == failed
+
+@pytest.mark.parametrize("args, gradients, said", FORMS)
+def test_gradients_of_another_form_are_rows_that_fail(args, gradients, said):
+    def forward(x, y=None):
+        return (x if isinstance(x, np.ndarray) else x[0]) + 0.0, None
+
+    report = gradcheck(forward, lambda dy, cache: gradients, *args)
+    failing = [row for row in report.rows if row.verdict == "fail"]
+    assert {row.path for row in failing} == {*said} and all(
+        math.isinf(row.error) for row in failing if said[row.path]
+    )
+    assert all(row.note.startswith(said[row.path]) for row in failing)
 
 
 def test_lists_and_branches_of_settings():
-    row = only_row(lambda xs: (xs[0] + xs[1], None), lambda dy, _: (dy, dy, dy), (np.ones(2), np.ones(2)))
-    assert (row.path, row.note) == ("xs", "is tuple of 3, expected tuple of 2")
     report = gradcheck(
         lambda p: (2 * p[0], None), lambda dy, _: (2 * dy, None), (np.ones(2), (np.arange(2),))
     )
     assert verdicts(report) == {"p.0": "pass"}
-    x, params = np.random.default_rng(0).standard_normal((3, 4)), init_attention(4, np.random.default_rng(0))
-    report = gradcheck(
-        multi_head_attention_forward, multi_head_attention_backward, x, x, x, params, n_heads=2
-    )
-    assert report
-    assert [row.path for row in report.rows] == ["q", "k", "v", *(f"params.W_{letter}" for letter in "QKVO")]
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -721,6 +591,7 @@ def test_functions_that_write_into_their_arguments_are_named_and_do_no_harm():
 NOTES = {
     "backward pops its cache": "backward writes into its cache",
     "backward zeroes its cache when it is done": "backward writes into its cache (x)",
+    "backward writes into an argument through its cache": "backward writes into its cache",
     "backward returns a buffer that its next call overwrites": "backward returns a buffer that its next call",
     "forward's cache is a buffer that its next call overwrites": "forward's next call writes into the cache",
     "forward returns a buffer that its next call overwrites": "forward returns a buffer that its next call",
@@ -739,7 +610,9 @@ NOTES = {
 @pytest.mark.parametrize("name", NOTES)
 def test_the_note_says_what_keeps_it_from_being_judged(name):
     pair = PAIRS[name]
-    assert NOTES[name] in "; ".join(row.note for row in gradcheck(*fresh(pair), *pair.args).rows)
+    report = gradcheck(*fresh(pair), *pair.args)
+    assert NOTES[name] in "; ".join(row.note for row in report.rows)
+    assert not {"forward", "backward"} - {name.split()[0].split("'")[0]} & {*verdicts(report)}
 
 
 def test_a_backward_that_answers_otherwise_when_it_is_called_again_says_so():
@@ -792,7 +665,7 @@ def test_float32_is_checked_against_differences_in_float64():
     wrong = gradcheck(forward, lambda dy, x: dy * (1 - np.tanh(x) ** 2) * np.float32(1 + 1e-5), x)
     assert refused(wrong) == {"x"}
     row = only_row(forward, lambda dy, x: (dy * (1 - np.tanh(x) ** 2)).astype(float), x)
-    assert row.note.startswith("has dtype float64, expected float32")
+    assert row.note == "has dtype float64, expected float32"
     # a forward that rounds to float32 whatever it gets is judged as far as that allows
     narrow = lambda x: (np.tanh(x).astype(np.float32), x)  # noqa: E731
     assert not refused(gradcheck(narrow, lambda dy, x: (dy * (1 - np.tanh(x) ** 2)).astype(np.float32), x))
@@ -801,46 +674,36 @@ def test_float32_is_checked_against_differences_in_float64():
 
 # What is refused
 
-
-@pytest.mark.parametrize("args", [(), (3.0,), (np.arange(3),), ("x", None), (np.float64(2),)])
-def test_nothing_to_differentiate_is_refused(args):
-    with pytest.raises(TypeError, match=r"^gradcheck: no argument is a floating array"):
-        gradcheck(lambda *args: (np.ones(1), None), lambda dy, cache: dy, *args)
-
-
-@pytest.mark.parametrize("result, message", [
-    (np.ones(2), r"forward returned ndarray; expected a pair \(output, cache\)"),
-    ((np.ones(2),), r"forward returned tuple of 1; expected a pair"),
-    (LayerNormParams(np.ones(2), None), "forward returned LayerNormParams of 2; expected a pair"),
-    (None, "forward returned None; expected a pair"),
-    ((np.ones(2, dtype=int), None), f"forward's output is {INTEGER}; expected an array of float64"),
-    (([1.0], None), "forward's output is list of 1; expected an array"),
-    ((3, None), "forward's output is int; expected an array"),
-])  # fmt: skip
-def test_a_forward_that_returns_something_else_is_refused(result, message):
-    with pytest.raises(TypeError, match=f"^gradcheck: {message}"):
-        gradcheck(lambda x: result, lambda dy, cache: dy, np.ones(2))
-
-
-@pytest.mark.parametrize("kwargs, error, message", [
-    ({"tolerance": 0}, ValueError, "tolerance is 0"),
-    ({"rng": 0}, TypeError, "rng is an int"),
-    ({"directions": 0}, ValueError, "directions is 0"),
-    ({"directions": 1.5}, TypeError, "directions is a float"),
-])  # fmt: skip
-def test_settings_are_checked(kwargs, error, message):
-    with pytest.raises(error, match=f"^gradcheck: {message}"):
-        gradcheck(square, square_backward, np.ones(2), **kwargs)
+NOTHING, A_PAIR = "no argument is a floating array", r"expected a pair \(output, cache\)"
+REFUSED = [  # arguments, what forward returns, settings, the message
+    *[(args, (TWO, None), {}, NOTHING) for args in [(), (3.0,), (np.arange(3),), ("x", None), (TWO[0],)]],
+    ([TWO], TWO, {}, f"forward returned ndarray; {A_PAIR}"),
+    ([TWO], (TWO,), {}, f"forward returned tuple of 1; {A_PAIR}"),
+    ([TWO], LayerNormParams(TWO, None), {}, f"forward returned LayerNormParams of 2; {A_PAIR}"),
+    ([TWO], None, {}, f"forward returned None; {A_PAIR}"),
+    (
+        [TWO],
+        (np.ones(2, dtype=int), None),
+        {},
+        f"forward's output is {INTEGER}; expected an array of float64",
+    ),
+    ([TWO], ([1.0], None), {}, "forward's output is list of 1; expected an array"),
+    ([TWO], (3, None), {}, "forward's output is int; expected an array"),
+    ([TWO], (TWO, None), {"tolerance": 0}, "tolerance is 0"),
+    ([TWO], (TWO, None), {"rng": 0}, "rng is an int"),
+    ([TWO], (TWO, None), {"directions": 0}, "directions is 0"),
+    ([TWO], (TWO, None), {"directions": 1.5}, "directions is a float"),
+    ([np.array([1.0, math.nan])], (TWO, None), {}, "x has entries that are not finite"),
+    ([np.ones(2, np.float16)], (TWO, None), {}, "x has dtype float16; expected float64 or float32"),
+    ([np.ones(2, complex)], (TWO, None), {}, "x has dtype complex128"),
+]
 
 
-@pytest.mark.parametrize("x, message", [
-    (np.array([1.0, math.nan]), "x has entries that are not finite"),
-    (np.ones(2, np.float16), "x has dtype float16; expected float64 or float32"),
-    (np.ones(2, complex), "x has dtype complex128"),
-])  # fmt: skip
-def test_arrays_without_slopes_are_refused(x, message):
+@pytest.mark.parametrize("args, result, settings, message", REFUSED)
+def test_what_has_no_answer_is_refused(args, result, settings, message):
+    forward = (lambda x: result) if len(args) == 1 else lambda *args: result
     with pytest.raises((TypeError, ValueError), match=f"^gradcheck: {message}"):
-        gradcheck(square, square_backward, x)
+        gradcheck(forward, lambda dy, cache: dy, *args, **settings)
 
 
 # The report
@@ -886,40 +749,14 @@ def test_an_assertion_shows_the_whole_table():
     assert str(error.value) == str(gradcheck(square, lambda dy, x: dy * x, np.ones(3), tolerance=1e-6))
 
 
-class _Table(HTMLParser):
-    """The text of each cell, row by row, with every tag closed in order."""
-
-    def __init__(self):
-        super().__init__()
-        self.open, self.rows, self.caption = [], [], ""
-
-    def handle_starttag(self, tag, attributes):
-        assert not attributes  # no colour, no style: the words carry the meaning
-        self.open.append(tag)
-        if tag == "tr":
-            self.rows.append([])
-        elif tag in ("td", "th"):
-            self.rows[-1].append("")
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open[-1] == "caption":
-            self.caption += data
-        else:
-            self.rows[-1][-1] += data
-
-
 def test_the_notebook_shows_the_same_table_with_names_escaped():
     report = GradientReport(ROWS, 1e-8)
-    table = _Table()
-    table.feed(report._repr_html_())
-    table.close()
-    assert table.open == [] and table.caption == str(report).splitlines()[0]
-    assert table.rows[1][:3] == ["params.W_1", "[3]", "1e-20"]
-    assert table.rows[2] == ["params.<b>", "-", "nan", "nan", "inf", "kink", 'a & "b"']
-    assert "<b>" not in report._repr_html_()
+    caption, head, *rows = ElementTree.fromstring(report._repr_html_())
+    assert caption.text == str(report).splitlines()[0]
+    assert [cell.text for cell in head] == str(report).splitlines()[1].split()
+    assert [cell.text for cell in rows[0]][:3] == ["params.W_1", "[3]", "1e-20"]
+    assert [cell.text for cell in rows[1]] == ["params.<b>", "-", "nan", "nan", "inf", "kink", 'a & "b"']
+    assert {tag for tag in report._repr_html_().split("<") if " " in tag.split(">")[0]} == set()  # no style
 
 
 # Arrays of another library; with the real ones: test_other_libraries.py

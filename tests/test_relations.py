@@ -30,19 +30,24 @@ ARRAYS = {
     "factor, a root": (R3 * math.sqrt(2), R3, {}, "√2 (√2 is the root of the length of axis 0 of x)"),
     "factor, a root of a fraction": (R3 * math.sqrt(2 / 3), R3, {}, "√(2/3)"),
     "factor of no size": (R3 * 0.7734, R3, {}, "0.7734"),
+    "factor of no size, small": (R3 * 0.00100007, R3, {}, "0.00100007"),
+    "factor, nearly 1, beside what is far larger": (
+        R3 * (1e-12 + 3e-20),
+        R3 * 1e-12,
+        {"d_output": k},
+        "1 + 3e-08",
+    ),
     "other": (k, R3, {"cache.k": k}, "cache.k"),
     "other, some times": (3 * k, R3, {"cache.k": k}, "3 times cache.k"),
+    "other, far smaller": (1e150 * k, 1e150 * R3, {"cache.k": 1e-100 * k}, "1e+250 times cache.k"),
     "moved": (np.roll(R3, 1, axis=1), R3, {}, "axis 1: 2, 0, 1"),
     "moved, the first in all": (R3[:1] + 0 * R3, R3, {}, "axis 0: 0, 0"),
     "term missing": (R3 - k, R3, {"d_output": k}, "d_output"),
     "term added": (R3 + 2 * k, R3, {"d_output": k}, "2 times d_output"),
-    "factor beside": ((R3 - k) / 2 + k, R3, {"d_output": k}, "1/2"),
     "constant along": (R3 + rng.standard_normal((2, 1, 4)), R3, {}, "axis 1"),
     "multiple along": (R3 + k * rng.standard_normal((2, 3, 1)), R3, {"cache.k": k}, "cache.k along axis 2"),
     "few": (R3 + np.eye(24)[5].reshape(2, 3, 4), R3, {}, "1 of 24 entries, first [0, 1, 1]"),
-    "few, alike": (R3 + np.eye(24)[3:6].sum(0).reshape(2, 3, 4), R3, {}, "all by 1"),
     "near": (R3 * (1 + 1e-5 * k), R3, {}, "e-05"),
-    "adds up": (R3 + k, R3 - R3.mean(0), {}, "axis 0"),
 }
 
 
@@ -77,13 +82,12 @@ TABLES = {
         {},
         "axes 0 and 1",
     ),
-    "axes exchanged": (
-        np.einsum("tj,it->tji", np.ones((4, 4)), eye4),
-        np.einsum("tj,ij->tji", np.ones((4, 4)), eye4),
-        {},
-        "axes 0 and 1",
+    "untransposed": (
+        linear @ np.linalg.solve(R2.T, R2),
+        linear,
+        {"scores": np.where(eye3, 0, -np.inf), "u": eye3 + 1, "W_1": W, "W_2": R2},
+        "W_2",
     ),
-    "untransposed": (linear @ np.linalg.solve(R2.T, R2), linear, {"W_2": R2}, "W_2"),
     "own only": (entry, softmax, {}, "axis 1"),
     "mixes": (softmax, entry, {}, "axis 1"),
     "mixes, another": (
@@ -95,17 +99,20 @@ TABLES = {
     "zero there": (linear * mask, linear, {}, "of 144"),
     "not zero there": (linear, linear * mask, {}, "of 144"),
     "another mask": (linear * mask, linear * np.roll(mask, 1), {}, "of 144"),
-    "multiplied": (linear * x[:, :, None, None], linear, {"cache.x": x}, "cache.x"),
-    "divided": (linear / x[:, :, None, None], linear, {"cache.x": x}, "cache.x"),
-    "in place of": (
+    "multiplied": (linear * x[:, :, None, None], linear, {"cache.x": x}, "times cache.x"),
+    "multiplied, divided": (linear / x[:, :, None, None], linear, {"cache.x": x}, "divided by cache.x"),
+    "multiplied, another": (
         linear * x[:, :, None, None],
         linear * y[:, :, None, None],
         {"x": x, "y": y},
-        "x where y is due",
+        "with x in place of y",
     ),
-    "factor by part": (linear * (2 + x[:, 0] ** 2)[:, None, None, None], linear, {}, "axis 0 of d_output"),
-    "nearly by part": (linear * (1 + 1e-5 * np.arange(3))[:, None, None, None], linear, {}, "2e-05"),
-    "slope": (entry, np.einsum("ts,ij,tj->tjsi", eye3, eye4, y * (1 - y)), {"the output": y}, "the output"),
+    "other, times d_output": (
+        entry,
+        np.einsum("ts,ij,tj->tjsi", eye3, eye4, y * (1 - y)),
+        {"W": W, "the output": y},
+        "d_output times the output",
+    ),
     "numbers": (np.einsum("ts,ij,tj->tjsi", eye3, eye4, 1 - y), entry, {}, ""),
     "stray": (
         np.einsum("ts,tij->tjsi", eye3, rng.standard_normal((3, 4, 4))),
@@ -132,19 +139,20 @@ def tabled(F, R, others=None, dy=dy):
 @pytest.mark.parametrize("name", TABLES)
 def test_tables(name):
     F, R, others, what = TABLES[name]
-    seen = relation([tabled(F, R, others)])
-    assert seen is not None and seen.kind == kind(name)
-    assert what in seen.what
+    for unit in (1.0, 1e-30, 1e30):
+        seen = relation([tabled(unit * F, unit * R, others)])
+        assert seen is not None and seen.kind == kind(name), unit
+        assert what in seen.what
 
 
 def test_what_is_done_with_d_output():
     clipped = tabled(linear, linear)._replace(found=np.maximum(np.tensordot(dy, linear, 2), 0))
     assert relation([clipped]).kind == "not linear"
     ones = np.tensordot(np.ones((3, 4)), linear, 2)
-    assert (
-        relation([tabled(linear, linear)._replace(found=ones, found_table=ones + 0 * linear)]).kind
-        == "unused"
-    )
+    unused = tabled(linear, linear)._replace(found=ones, found_table=ones + 0 * linear)
+    assert relation([unused]).kind == "not linear"
+    offset = tabled(linear, linear)
+    assert relation([offset._replace(found=offset.right + 2 * k[0], others={"k": k[0]})]).what == "2 times k"
 
 
 def test_of_an_output_that_is_one_number_a_factor_is_that_of_its_table():
@@ -159,15 +167,20 @@ def test_of_an_output_that_is_one_number_a_factor_is_that_of_its_table():
 
 
 def test_nothing_is_said_of_what_is_right_or_not_finite_or_has_nothing_to_do_with_it():
-    for seed in range(60):
+    for seed in range(15):
         rng = np.random.default_rng(seed)
         F, R, other = *rng.standard_normal((2, 3, 4, 3, 4)), rng.standard_normal((3, 4))
         assert relation([tabled(F, R, {"other": other})]) is None
         assert relation([tabled(R + 1e-9 * rng.standard_normal(R.shape), R, {"other": other})]) is None
         assert relation([Case(rng.standard_normal((2, 3)), rng.standard_normal((2, 4)))]) is None
+        assert (
+            relation([tabled(F, R)._replace(right=np.ones((3, 5)), right_table=np.ones((3, 4, 3, 5)))])
+            is None
+        )
         three = rng.standard_normal((2, 3, 4, 3))  # its d_output has another shape than the gradient
         assert relation([tabled(three[0][..., None, :], three[1][..., None, :])]) is None
     assert relation([Case(R3 * np.inf, R3)]) is None
+    assert relation([Case(0 * R3, 0 * R3)]) is None
     assert relation([Case(rng.standard_normal((70, 2)), rng.standard_normal((70, 2)))]) is None
     assert (
         relation([Case(np.array(0.77123), np.array(0.31337), {"other": np.array(0.2)})]) is None
@@ -184,8 +197,9 @@ def test_what_is_not_known_does_not_count():
 def test_a_relation_holds_in_every_case_or_is_none():
     assert relation([Case(2 * R3, R3), Case(3 * R3, R3)]).what.startswith("2")  # a factor that follows a size
     assert relation([Case(2 * R3, R3), Case(R3 + k, R3)]) is None
+    assert relation([Case(2 * R3, R3), Case(k, 0 * R3)]) is None
 
 
 def test_every_look_has_words_and_every_kind_of_word_was_seen():
-    assert {*map(kind, [*ARRAYS, *TABLES]), "not linear", "unused"} == {*WORDS}
+    assert {*map(kind, [*ARRAYS, *TABLES]), "not linear"} == {*WORDS}
     assert len({*LOOKS}) == len(LOOKS)

@@ -96,7 +96,6 @@ WORDS = {  # what is seen, with {} for what the relation names; and the question
         "{it} is right with a multiple of {} added to it",
         "Which term holds {}, and how often?",
     ),
-    "factor beside": ("{it} is {} set aside", "Which of two things that are added has a factor too many?"),
     "constant along": (
         "{it} is right up to {}",
         "What is added or subtracted there, and is it the right one?",

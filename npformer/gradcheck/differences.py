@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 FIRST = 2.0 ** (-52 / 7)  # of the scale: here what the formula leaves, h⁶, is what rounding leaves, ε / h
-LEAST = 2.0**-26  # of the first step, √ε: below it a difference has lost half of the digits
+HALF = 2.0**-26  # √ε, half of the digits: a difference over less than this share of a step has lost as many
 LEAP = 64.0  # upwards, three of the steps of 4 down: what is leapt over is met on the way down
 SLACK = 10.0  # a doubt is an estimate and no bound, so verdicts keep a digit's distance from it
 SMALLEST = 5e-324  # what underflow may take from a number
+HIDDEN = "too small to judge, rounding hides it"
 
 
 class Slope(NamedTuple):
@@ -120,7 +121,7 @@ class Line:
             scale = min(scale * LEAP, longest)
             found = self.borne_out(scale, best.doubt)
             best = _better(best, found)
-        least = LEAST * scale
+        least = HALF * scale
         while not known(best) and found.noise < best.doubt and scale > least and not _lost(best, found):
             scale /= 4
             found = self.borne_out(scale, best.doubt)
@@ -134,14 +135,6 @@ class Line:
         longest = max(*self.quotients, FIRST * scale)
         right, left = (float(self.quotient(t).sum()) for t in (longest, -longest))
         return abs(right - left) < abs(right + left) / 2
-
-    def reveals(self, t: float) -> bool:
-        """Whether outputs that never changed may hide a slope: at ±t they do, or nothing is finite there."""
-        if not t:
-            return False
-        before = self.moved.copy()
-        finite = [np.isfinite(self.quotient(side * t)).all() for side in (1, -1)]
-        return bool((self.moved & ~before).any()) or not any(finite)
 
     def nature(self) -> tuple[str, float, float]:
         """What keeps windows from agreeing, as closely as rounding allows; at a kink, what may be there."""
@@ -163,7 +156,7 @@ class Line:
             if before * (1 + 1 / SLACK) < moved < before * (2 - 1 / SLACK):
                 return "its slope grows without end", math.nan, math.nan
             return "too rough to judge, the steps do not agree", math.nan, math.nan
-        return "too small to judge, rounding hides it", math.nan, math.nan
+        return HIDDEN, math.nan, math.nan
 
 
 def _better(one: Slope, other: Slope) -> Slope:

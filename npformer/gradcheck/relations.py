@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from npformer.gradcheck.differences import HALF, SLACK
+
 Array = NDArray[Any]
-MANY = 64  # slices of an axis that are looked for one by one
 
 
 class Case(NamedTuple):
@@ -28,7 +29,7 @@ class Case(NamedTuple):
     right: Array
     others: Mapping[str, Array] = {}  # what it may have been taken for: "the gradient of W_2", "cache.x_hat"
     sizes: Mapping[str, int] = {}  # lengths that a factor may come from: {"axis 0 of x": 3}
-    exact: float = 1e-7  # two numbers are one when they differ by less than this share of the largest
+    exact: float = HALF  # two numbers are one when they differ by less than this share of the largest
     scale: float = 0.0  # a largest number that counts although this array has none as large
     d_output: Array | None = None
     found_table: Array | None = None  # d_output.shape + found.shape
@@ -43,11 +44,14 @@ class Relation(NamedTuple):
 
 
 class _Pair(NamedTuple):
-    """Two arrays of one shape, or two tables, and what counts as zero between them."""
+    """Two arrays, or two tables, and what counts as zero between them."""
 
     found: Array
     right: Array
     zero: float
+
+
+Look = Callable[[Sequence[Case]], Relation | None]
 
 
 def relation(cases: Sequence[Case]) -> Relation | None:
@@ -81,57 +85,59 @@ def close(a: Array, b: Array, zero: float) -> bool:
     return a.shape == b.shape and bool((np.abs(a - b)[~np.isnan(b)] <= zero).all())
 
 
-def _zero(found: Array, right: Array, exact: float, scale: float = 0.0) -> float:
-    zero = exact * max(size(right), scale)
-    off = size(found - right) if found.shape == right.shape else math.inf
-    return min(zero, 0.01 * off) if off > zero else zero
-
-
 def _pair(found: Array, right: Array, exact: float, scale: float = 0.0) -> _Pair:
-    """Found and right, of one shape if they have one; what is not known counts as agreeing."""
-    if found.shape == right.shape:
-        known = ~np.isnan(right)
-        found, right = np.where(known, found, 0.0), np.where(known, right, 0.0)
-    return _Pair(found, right, _zero(found, right, exact, scale))
+    """Found and right; what is not known counts as agreeing. Zero is far below what is wrong between them."""
+    zero = exact * max(size(right), scale)
+    if found.shape != right.shape:
+        return _Pair(found, right, zero)
+    known = ~np.isnan(right)
+    found, right = np.where(known, found, 0.0), np.where(known, right, 0.0)
+    off = size(found - right)
+    return _Pair(found, right, min(zero, off / SLACK**2) if off > zero else zero)
 
 
-def _arrays(cases: Sequence[Case]) -> list[_Pair]:
+def _pairs(cases: Sequence[Case], alike: bool = True) -> list[_Pair]:
+    """The arrays of each case; nothing where they are to have one shape and have not."""
+    if alike and any(c.found.shape != c.right.shape for c in cases):
+        return []
     return [_pair(c.found, c.right, c.exact, c.scale) for c in cases]
 
 
-def _tables(cases: Sequence[Case]) -> list[_Pair]:
-    """The two tables of each case; empty where one has none."""
-    pairs = [(c.found_table, c.right_table, c.exact) for c in cases]
-    if any(F is None or R is None or F.shape != R.shape for F, R, _ in pairs):
-        return []
-    return [_pair(F, R, exact) for F, R, exact in pairs]  # type: ignore[arg-type]
-
-
-def _axes_out(case: Case) -> int:
-    """How many axes d_output has."""
-    return 0 if case.d_output is None else case.d_output.ndim
-
-
-def _same_shape(cases: Sequence[Case]) -> bool:
-    return all(c.found.shape == c.right.shape for c in cases)
+def fitted(a: Array, b: Array, axes: tuple[int, ...] | None = None) -> Array:
+    """The factors c, one for each index of the other axes, with which c b comes closest to a."""
+    over = (b * b).sum(axes, keepdims=True)
+    return np.asarray((a * b).sum(axes, keepdims=True) / np.where(over > 0, over, 1.0))
 
 
 def ratio(a: Array, b: Array, zero: float) -> float:
     """The number c with a = c b, or NaN. One entry fits any c: see `_telling`."""
-    c = float((a * b).sum() / (b * b).sum()) if a.shape == b.shape and b.any() else math.nan
+    c = float(fitted(a, b).item()) if a.shape == b.shape else math.nan
     return c if close(a, c * b, zero) and abs(c) * size(b) > zero else math.nan
 
 
-def figure(c: float) -> str:
-    """A factor as a small fraction or the root of one, 2, -1/3, √5, or in digits."""
-    for root, sign in (("", ""), ("√", "√")):
-        f = Fraction(c * c if root else abs(c)).limit_denominator(64)
-        if f and abs(float(f) ** (0.5 if root else 1) - abs(c)) <= 1e-7 * abs(c) and f.numerator <= 4096:
-            return "-" * (c < 0) + sign + (f"({f})" if root and f.denominator > 1 else str(f))
-    return f"{c:.7g}"
+def fraction(c: float, exact: float) -> str:
+    """A factor as a fraction or the root of one, 2, -1/3, √5; "" where that would be an accident.
+
+    Fewer than 2 n d exact fractions with denominators up to d are a share of `exact` from a number c: that
+    c is one of them, n/d, is no accident where these are a hundredth.
+    """
+    for root, square in (("", abs(c)), ("√", c * c)):
+        most = 1 / (2 * exact * SLACK**2)
+        if 0 < square < math.inf:
+            n, d = Fraction(square).limit_denominator(int(math.sqrt(most / square)) or 1).as_integer_ratio()
+            if n and abs(n / d - square) <= exact * square and n * d <= most:
+                number = f"{n}/{d}" if d > 1 else f"{n}"
+                return "-" * (c < 0) + root + (f"({number})" if root and d > 1 else number)
+    return ""
 
 
-def origins(ratios: Sequence[float], sizes: Sequence[Mapping[str, int]]) -> list[str]:
+def figure(c: float, exact: float) -> str:
+    """A factor as a fraction, or else in digits."""
+    digits = f"{c:.7g}"
+    return fraction(c, exact) or (digits if digits != "1" else f"1 + {c - 1:.1g}")
+
+
+def origins(ratios: Sequence[float], sizes: Sequence[Mapping[str, int]], exact: float) -> list[str]:
     """Which lengths, roots of lengths or products of two would give these factors, or one over them."""
     lengths = {name: np.array([float(s[name]) for s in sizes]) for name in sizes[0]}
     lengths = {name: values for name, values in lengths.items() if values.min() > 1}
@@ -140,7 +146,7 @@ def origins(ratios: Sequence[float], sizes: Sequence[Mapping[str, int]]) -> list
         f"{words}the length of {name}"
         for name, values in (lengths | pairs).items()
         for words, power in (("", 1.0), ("the root of ", 0.5))
-        if any(np.allclose(np.abs(ratios), values**p, rtol=1e-6) for p in (power, -power))
+        if any(close(np.abs(ratios) / values**p, np.ones(len(ratios)), exact) for p in (power, -power))
     ]
 
 
@@ -149,26 +155,24 @@ def origins(ratios: Sequence[float], sizes: Sequence[Mapping[str, int]]) -> list
 
 def form(cases: Sequence[Case]) -> Relation | None:
     """The right numbers on other axes, or a sum over axes that was not taken, or taken too often."""
-    arrays, ndim = _arrays(cases), cases[0].right.ndim
+    arrays, ndim = _pairs(cases, alike=False), cases[0].right.ndim
     for order in list(permutations(range(ndim)))[1:]:
         if all(close(f, np.transpose(r, order), zero) for f, r, zero in arrays):
             return Relation("transposed", "" if ndim == 2 else f", its axes in the order {order}")
-    if _same_shape(cases):
+    if _pairs(cases):
         return None
     if all(f.size == r.size and close(f.ravel(), r.ravel(), zero) for f, r, zero in arrays):
         return Relation("reshaped", f"{cases[0].found.shape}")
-    for how, reduce in (("sum", np.sum), ("mean", np.mean)):
-        for axes in _subsets(cases[0].found.ndim):
-            if all(close(reduce(f, axis=axes), r, zero) for f, r, zero in arrays):
-                return Relation(f"{how} missing", _axes(axes))
-        for axes, keep in product(_subsets(ndim), (False, True)):
-            if all(close(f, reduce(r, axis=axes, keepdims=keep), zero) for f, r, zero in arrays):
-                return Relation(f"{how} too many", _axes(axes))
+    for how, missing in product(("sum", "mean"), (True, False)):
+        ends = [(f, r, zero) if missing else (r, f, zero) for f, r, zero in arrays]
+        for axes, keep in product(_subsets(range(ends[0][0].ndim)), (False, True)):
+            if all(close(getattr(a, how)(axes, keepdims=keep), b, zero) for a, b, zero in ends):
+                return Relation(f"{how} {'missing' if missing else 'too many'}", _axes(axes))
     return None
 
 
-def _subsets(ndim: int) -> Iterator[tuple[int, ...]]:
-    return chain.from_iterable(combinations(range(ndim), n) for n in range(1, ndim + 1))
+def _subsets(things: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    return chain.from_iterable(combinations(things, n) for n in range(1, len(things) + 1))
 
 
 def _axes(axes: Sequence[int]) -> str:
@@ -177,20 +181,14 @@ def _axes(axes: Sequence[int]) -> str:
 
 def nothing(cases: Sequence[Case]) -> Relation | None:
     """Zero everywhere, or something where zero is right everywhere."""
-    if not _same_shape(cases):
+    if not _pairs(cases):
         return None
     if all(c.found.size and not c.found.any() for c in cases):
         return Relation("zero")
-    if any(size(c.right) > c.exact * max(c.scale, size(c.found)) for c in cases):
+    if any(size(c.right) > c.exact * c.scale for c in cases):
         return None
     taken = other(cases)
     return Relation("should be zero", f"; it is {taken.what}" if taken else "")
-
-
-def unused(cases: Sequence[Case]) -> Relation | None:
-    """The same whatever d_output is."""
-    told = [c.found_table is not None and size(c.found) > 0 and not np.all(c.d_output == 1) for c in cases]
-    return Relation("unused") if all(told) and all(np.all(c.found_table == c.found) for c in cases) else None
 
 
 def linear(cases: Sequence[Case]) -> Relation | None:
@@ -199,45 +197,52 @@ def linear(cases: Sequence[Case]) -> Relation | None:
         if c.found_table is None or c.d_output is None:
             return None
         added_up = np.tensordot(c.d_output, c.found_table, c.d_output.ndim)
-        if close(c.found, added_up, 1e-9 * size(c.found)):
+        if close(c.found, added_up, c.exact * size(c.found)):
             return None
-    return Relation("not linear")
+    return added(cases) or Relation("not linear")
 
 
 def factor(cases: Sequence[Case]) -> Relation | None:
     """One factor, and the lengths that it may come from."""
-    ratios = [ratio(f, r, zero) for f, r, zero in _arrays(cases)]
-    if not _telling(ratios, [c.right for c in cases]) or close(np.array(ratios), np.ones(len(ratios)), 1e-6):
-        return None
-    if close(np.array(ratios), -np.ones(len(ratios)), 1e-6):
+    pairs, exact = _pairs(cases), max(c.exact for c in cases)
+    if pairs and all(close(f, -r, zero) for f, r, zero in pairs):
         return Relation("sign")
-    names = origins(ratios, [c.sizes for c in cases])
-    c = figure(ratios[0])
-    length = figure(abs(1 / ratios[0])) if abs(ratios[0]) < 1 else c.removeprefix("-")
+    ratios = [ratio(f, r, zero) for f, r, zero in pairs]
+    if not pairs or not _telling(ratios, [c.right for c in cases], exact):
+        return None
+    names = origins(ratios, [c.sizes for c in cases], exact)
+    c = figure(ratios[0], exact)
+    length = figure(abs(1 / ratios[0]), exact) if abs(ratios[0]) < 1 else c.removeprefix("-")
     return Relation("factor", c + (f" ({length} is {', and '.join(names[:2])})" if names else ""))
 
 
-def _telling(ratios: Sequence[float], arrays: Sequence[Array]) -> bool:
+def _telling(ratios: Sequence[float], arrays: Sequence[Array], exact: float) -> bool:
     """Every array is a multiple of the other one; one or two numbers only count with a factor in figures."""
     many = all(np.count_nonzero(x) > 2 for x in arrays)
-    return not any(map(math.isnan, ratios)) and (many or all("." not in figure(c) for c in ratios))
+    return not any(map(math.isnan, ratios)) and (many or all(fraction(c, exact) for c in ratios))
 
 
 def other(cases: Sequence[Case]) -> Relation | None:
-    """Another array that was there, as it is or times a factor."""
-    for name in cases[0].others:
-        zeros = [c.exact * size(c.found) for c in cases]
-        ratios = [ratio(c.found, c.others[name], zero) for c, zero in zip(cases, zeros, strict=True)]
-        if _telling(ratios, [c.found for c in cases]) and any(c.found.size > 1 for c in cases):
-            return Relation("other", f"{figure(ratios[0])} times {name}".removeprefix("1 times "))
+    """Another array that was there, as it is or times a factor; or d_output times it."""
+    for way, name in product(("", "d_output times "), cases[0].others):
+        if way and any(c.d_output is None or c.d_output.shape != c.others[name].shape for c in cases):
+            continue
+        there = [c.others[name] * c.d_output if way else c.others[name] for c in cases]
+        ratios = [ratio(c.found, x, c.exact * size(c.found)) for c, x in zip(cases, there, strict=True)]
+        if any(x.size > 1 for x in there) and _telling(ratios, [c.found for c in cases], cases[0].exact):
+            return Relation("other", _times(ratios[0], way + name, cases[0].exact))
     return None
+
+
+def _times(c: float, name: str, exact: float) -> str:
+    return f"{figure(c, exact)} times {name}".removeprefix("1 times ")
 
 
 def moved(cases: Sequence[Case]) -> Relation | None:
     """The right slices of one axis in another order, or one of them in every place."""
-    for axis in range(cases[0].right.ndim if _same_shape(cases) else 0):
+    for axis in range(cases[0].right.ndim if _pairs(cases) else 0):
         orders = [
-            _order(np.moveaxis(f, axis, 0), np.moveaxis(r, axis, 0), zero) for f, r, zero in _arrays(cases)
+            _order(np.moveaxis(f, axis, 0), np.moveaxis(r, axis, 0), zero) for f, r, zero in _pairs(cases)
         ]
         if all(len(order) > 1 and order != list(range(len(order))) for order in orders):
             return Relation("moved", f"axis {axis}: {', '.join(map(str, orders[0]))}")
@@ -246,260 +251,192 @@ def moved(cases: Sequence[Case]) -> Relation | None:
 
 def _order(found: Array, right: Array, zero: float) -> list[int]:
     """Which slice of the right array each one is; [] where one is none of them, or that says nothing."""
-    if len(found) > MANY or size(right) <= zero:
-        return []
-    places = [next((i for i, b in enumerate(right) if close(a, b, zero)), -1) for a in found]
+    weights = np.cos(np.arange(right[:1].size))  # sums that tell slices apart
+    keys, names = (x.reshape(len(x), -1) @ weights for x in (right, found))
+    order = np.argsort(keys)
+    between = (keys[order][1:] + keys[order][:-1]) / 2
+    places = order[np.searchsorted(between, names)].tolist()  # the nearest sum
     exchanged = sorted(places) == list(range(len(places)))
     one = len({*places}) == 1 and right[:1].size > 1 and size(found) > zero
-    return places if -1 not in places and (exchanged or one) else []
+    return places if (exchanged or one) and close(found, right[places], zero) else []
 
 
 def added(cases: Sequence[Case]) -> Relation | None:
-    """The right array and a multiple of another one; or a factor on all but that one."""
-    arrays = _arrays(cases)
-    for name in cases[0].others if _same_shape(cases) and min(c.found.size for c in cases) > 2 else ():
-        K = [c.others[name] for c in cases]
-        if any(k.shape != f.shape for k, (f, _, _) in zip(K, arrays, strict=True)):
-            continue
-        times = [ratio(f - r, k, zero) for k, (f, r, zero) in zip(K, arrays, strict=True)]
+    """The right array and a multiple of another one."""
+    for name, triples in _beside(cases):
+        if all(close(f + k, r, zero) for f, r, k, zero in triples):
+            return Relation("term missing", name)
+        times = [ratio(f - r, k, zero) for f, r, k, zero in triples]
         if not any(map(math.isnan, times)):
-            missing = close(np.array(times), -np.ones(len(times)), 1e-5)
-            words = f"{figure(times[0])} times {name}".removeprefix("1 times ")
-            return Relation("term missing", name) if missing else Relation("term added", words)
-        beside = [ratio(f - k, r - k, zero) for k, (f, r, zero) in zip(K, arrays, strict=True)]
-        if not any(math.isnan(c) or "." in figure(c) for c in beside):
-            return Relation("factor beside", f"{figure(beside[0])} times what it should be, {name}")
+            return Relation("term added", _times(times[0], name, cases[0].exact))
     return None
+
+
+def _beside(cases: Sequence[Case]) -> Iterator[tuple[str, list[tuple[Array, Array, Array, float]]]]:
+    """Each other array of the same shape: (found, right, other, zero) of every case."""
+    pairs = _pairs(cases) if min(c.found.size for c in cases) > 2 else []
+    for name in cases[0].others if pairs else ():
+        triples = [(f, r, c.others[name], zero) for c, (f, r, zero) in zip(cases, pairs, strict=True)]
+        if all(f.shape == k.shape for f, _, k, _ in triples):
+            yield name, triples
+
+
+def leftover(cases: Sequence[Case]) -> Relation | None:
+    """The rest is one number along an axis, or a multiple of another array along it: a term of a sum."""
+    ones = [c._replace(others={"": np.ones_like(c.found)} | dict(c.others)) for c in cases]
+    for axis, (name, triples) in product(range(cases[0].right.ndim), _beside(ones)):
+        long = triples[0][0].shape[axis] > 1 + bool(name)
+        if long and all(_along(f - r, k, axis, zero) for f, r, k, zero in triples):
+            kind = "multiple along" if name else "constant along"
+            return Relation(kind, f"{name} along axis {axis}".removeprefix(" along "))
+    return None
+
+
+def _along(rest: Array, k: Array, axis: int, zero: float) -> bool:
+    """Whether every line of rest along the axis is a multiple of the same line of k."""
+    return close(fitted(rest, k, (axis,)) * k, rest, zero) and size(rest) > zero
+
+
+def part(cases: Sequence[Case]) -> Relation | None:
+    """Most of it agrees: most entries, or most of the digits."""
+    pairs = _pairs(cases)
+    for found, right, zero in pairs:
+        bad = np.argwhere(np.abs(found - right) > zero)
+        if 0 < 2 * len(bad) < found.size:
+            return Relation("few", f"{len(bad)} of {found.size} entries, first {bad[0].tolist()}")
+    offs = [(size(f - r), max(size(r), c.scale)) for c, (f, r, _) in zip(cases, pairs, strict=False)]
+    if not offs or any(off * SLACK**3 >= largest for off, largest in offs):
+        return None
+    return Relation("near", f"{max(off / largest for off, largest in offs):.0e}")
 
 
 # Looks at the table: what each entry of d_output sends to each entry of the gradient
 
 
-def one_index(cases: Sequence[Case]) -> Relation | None:
-    """Only some indices of one axis of d_output take part, and these rightly."""
-    for axis in range(_axes_out(cases[0]) if _tables(cases) else 0):
-        used = []
-        for F, R, zero in _tables(cases):
-            F, R = (np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1) for x in (F, R))
-            alive, due = (np.abs(F) > zero).any(1), (np.abs(R) > zero).any(1)
-            if alive.any() and (due & ~alive).any() and close(F[alive], R[alive], zero):
-                used.append(", ".join(map(str, np.flatnonzero(alive))))
-        if len(used) == len(cases):
-            return Relation("one index", f"index {used[0]} of axis {axis}")
+class _Table(NamedTuple):
+    """The two tables of one case."""
+
+    F: Array  # as it came back
+    R: Array  # as it should be
+    zero: float
+    out: int  # how many of its axes are d_output's
+    others: Mapping[str, Array]
+
+    def paths(self) -> tuple[Array, Array]:
+        """Where anything gets through, in the one and in the other."""
+        return np.abs(self.F) > self.zero, np.abs(self.R) > self.zero
+
+    def meetings(self) -> list[tuple[int, int]]:
+        """Axes of d_output and of the gradient that may be one: equal length, and place from an end."""
+        n, m = self.out, self.F.ndim - self.out
+        places = [(p, q) for p, q in product(range(n), range(m)) if p == q or n - p == m - q]
+        return [(p, n + q) for p, q in places if self.F.shape[p] == self.F.shape[n + q] > 1]
+
+
+def in_table(look: Callable[[_Table], Relation | None]) -> Look:
+    """A look at the tables of one case, where it has them."""
+
+    def looks(cases: Sequence[Case]) -> Relation | None:
+        c = cases[0]
+        if len(cases) > 1 or c.found_table is None or c.right_table is None or c.d_output is None:
+            return None
+        if c.found.shape != c.right.shape:
+            return None
+        return look(_Table(*_pair(c.found_table, c.right_table, c.exact), c.d_output.ndim, c.others))
+
+    return looks
+
+
+def turned(t: _Table) -> Relation | None:
+    """What should go from i to j goes from j to i, along some axes."""
+    for pairs in _subsets(t.meetings()):
+        R = t.R
+        for p, q in pairs:
+            R = np.swapaxes(R, p, q)
+        if close(t.F, R, t.zero):
+            return Relation("ends exchanged", _axes([p for p, _ in pairs]))
     return None
 
 
-def _meeting(cases: Sequence[Case]) -> Iterator[tuple[int, int]]:
-    """Axes of d_output and of the gradient that may be the same one: equal length, and place from an end."""
-    for F, _, _ in _tables(cases[:1]):
-        n, m = F.ndim - cases[0].found.ndim, cases[0].found.ndim
-        for p, q in product(range(n), range(m)):
-            if F.shape[p] == F.shape[n + q] > 1 and (p == q or n - p == m - q):
-                yield p, n + q
+def untransposed(t: _Table) -> Relation | None:
+    """A square array W as it is where its transpose was due, or the other way round: F = R W⁻ᵀ W."""
+    finite = {name: W for name, W in t.others.items() if np.isfinite(W).all()}
+    squares = {name: W for name, W in finite.items() if W.ndim == 2 and W.shape[0] == W.shape[1] > 1}
+    for (name, W), axis, way in product(squares.items(), (t.out - 1, -1), (False, True)):
+        A, zero = (W.T if way else W), t.zero * float(np.linalg.cond(W))  # what solve loses
+        if t.R.shape[axis : axis + 1 or None] == A.shape[:1] and zero < size(t.F - t.R) / SLACK**2:
+            due = np.moveaxis(np.moveaxis(t.R, axis, -1) @ np.linalg.solve(A, A.T), -1, axis)
+            if close(t.F, due, zero):
+                return Relation("untransposed", name)
+    return None
 
 
-def _crosses(x: Array, p: int, q: int, zero: float) -> bool:
-    """Whether anything goes from one index of axis p to another one of axis q."""
-    x = np.moveaxis(x, (p, q), (0, 1))
-    return bool((np.abs(x[~np.eye(len(x), dtype=bool)]) > zero).any())
+def by_part(t: _Table) -> Relation | None:
+    """Right up to a factor along some axes: an array left out, used twice or taken for another."""
+    kept = list(range(t.F.ndim))
+    for axis in reversed(range(t.F.ndim)):
+        fewer = [a for a in kept if a != axis]
+        kept = fewer if close(t.F, _factors(t, fewer) * t.R, t.zero) else kept
+    q = _factors(t, kept)
+    there = {"": np.ones(q.shape)}
+    there |= {n: x.reshape(q.shape) for n, x in t.others.items() if x.squeeze().shape == q.squeeze().shape}
+    ends = permutations(there.items() if q.size > 2 else (), 2)
+    for (name, x), (due, y) in sorted(ends, key=lambda two: all(name for name, _ in two)):
+        if close(t.F * y, t.R * x, t.zero * size(y)):
+            one = f"times {name}" if name else f"divided by {due}"
+            return Relation("multiplied", f"with {name} in place of {due}" if name and due else one)
+    return None
 
 
-def reach(cases: Sequence[Case]) -> Relation | None:
-    """A sum over one axis is missing, or taken where the forward pass has none."""
-    tables, own, mixed = _tables(cases), [], []
-    for p, q in _meeting(cases):
-        crossing = {(_crosses(F, p, q, zero), _crosses(R, p, q, zero)) for F, R, zero in tables}
-        own += [f"axis {p}"] * (crossing == {(False, True)})
-        mixed += [f"axis {p}"] * (crossing == {(True, False)})
+def _factors(t: _Table, kept: Sequence[int]) -> Array:
+    """The best factor on what is right for each index of the axes that are kept."""
+    return fitted(t.F, t.R, tuple(a for a in range(t.F.ndim) if a not in kept))
+
+
+def crossed(t: _Table) -> Relation | None:
+    """An axis along which entries are mixed, or kept apart, and should not be."""
+    f, r = t.paths()
+    ways = [(f"axis {p}", _crosses(f, p, q), _crosses(r, p, q)) for p, q in t.meetings()]
+    own = [axis for axis, found, due in ways if due and not found]
+    mixed = [axis for axis, found, due in ways if found and not due]
     if mixed:
         return Relation("mixes", mixed[0] + (f", and not those of {own[0]} as it should" if own else ""))
     return Relation("own only", own[0]) if own else None
 
 
-def exchanged(cases: Sequence[Case]) -> Relation | None:
-    """Two axes of the table exchanged: what should go from i to j goes from j to i."""
-    n = _axes_out(cases[0])
-    within = [(p, q) for p, q in combinations(range(n), 2)]
-    swaps = [*((pair,) for pair in [*_meeting(cases), *within]), *combinations(_meeting(cases), 2)]
-    for pairs in swaps:
-        turned = []
-        for F, R, zero in _tables(cases):
-            for p, q in pairs:
-                R = np.swapaxes(R, p, q)
-            turned.append(close(F, R, zero))
-        if turned and all(turned):
-            kind = "axes exchanged" if pairs[0] in within else "ends exchanged"
-            return Relation(kind, _axes([*pairs[0]] if pairs[0] in within else [p for p, _ in pairs]))
-    return None
+def _crosses(paths: Array, p: int, q: int) -> bool:
+    """Whether anything goes from one index of axis p to another one of axis q."""
+    ends = np.moveaxis(paths, (p, q), (0, 1))
+    return bool(ends[~np.eye(len(ends), dtype=np.bool_)].any())
 
 
-def untransposed(cases: Sequence[Case]) -> Relation | None:
-    """A square array as it is where its transpose was due, or the other way round."""
-    tables, n = _tables(cases), _axes_out(cases[0])
-    R0 = tables[0].right if tables else np.zeros(())
-    for name, W in cases[0].others.items() if tables else ():
-        square = W.ndim == 2 and W.shape[0] == W.shape[1] > 1 and np.linalg.cond(W) < 1e4
-        for axis, turned in product((n - 1, -1), (False, True)) if square else ():
-            arrays = [c.others[name].T if turned else c.others[name] for c in cases]
-            if R0.shape[axis : axis + 1 or None] == W.shape[:1] and all(
-                close(F, np.moveaxis(np.moveaxis(R, axis, -1) @ np.linalg.solve(A, A.T), -1, axis), 10 * zero)
-                for (F, R, zero), A in zip(tables, arrays, strict=True)
-            ):
-                return Relation("untransposed", name)
-    return None
-
-
-def pattern(cases: Sequence[Case]) -> Relation | None:
-    """Zero where it should not be, or not where it should be; right where both are not zero."""
-    extra = lost = total = 0
-    for F, R, zero in _tables(cases):
-        f, r = np.abs(F) > zero, np.abs(R) > zero
-        if (f & r).sum() < 3 or not close(F[f & r], R[f & r], 2 * zero):
-            return None
-        extra, lost, total = extra + (f & ~r).sum(), lost + (r & ~f).sum(), total + R.size
-    if not extra and not lost:
+def cut(t: _Table) -> Relation | None:
+    """Ways from d_output that are cut, or not cut where they should be; the others are right."""
+    f, r = t.paths()
+    extra, lost = f & ~r, r & ~f
+    if (f == r).all() or not (f & r).any() or not close(t.F[f & r], t.R[f & r], t.zero):
         return None
-    kind = "another mask" if extra and lost else "not zero there" if extra else "zero there"
-    return Relation(kind, f"{extra or lost} of {total}")
+    for axis in range(0 if extra.any() else t.out):
+        alive = f.any(tuple(a for a in range(f.ndim) if a != axis), keepdims=True)
+        if (lost == (r & ~alive)).all():
+            used = ", ".join(map(str, np.flatnonzero(alive)))
+            return Relation("one index", f"index {used} of axis {axis}")
+    if not extra.any():
+        return Relation("zero there", f"{lost.sum()} of {f.size}")
+    return Relation("another mask" if lost.any() else "not zero there", f"{extra.sum()} of {f.size}")
 
 
-def by_part(cases: Sequence[Case]) -> Relation | None:
-    """A factor that depends on some axes: another array that was multiplied in, or mixed up."""
-    for F, R, zero in _tables(cases[:1]):
-        kept = list(range(F.ndim))
-        for axis in reversed(range(F.ndim)):
-            fewer = [a for a in kept if a != axis]
-            kept = fewer if close(F, _fitted(F, R, fewer) * R, zero) else kept
-        q = _fitted(F, R, kept)
-        if not 0 < len(kept) < F.ndim or not close(F, q * R, zero):
-            return None
-        q, weight = q.squeeze(), np.abs(R).max(axis=tuple(a for a in range(F.ndim) if a not in kept))
-        return _named_part(cases[0], q, weight.squeeze(), zero) or (
-            _unnamed_part(cases[0], q, kept) if (np.abs(R) > zero).sum() >= 2 * q.size > 2 else None
-        )
-    return None
+def numbers(t: _Table) -> Relation | None:
+    """Something where there is no influence at all; or the right ways, and wrong numbers on them."""
+    f, r = t.paths()
+    for place in np.argwhere(f & (t.R == 0))[:1].tolist():
+        return Relation("stray", f"from d_output{place[: t.out]} to its entry {place[t.out :]}")
+    return Relation("numbers") if (f == r).all() and not r.all() else None
 
 
-def _fitted(F: Array, R: Array, kept: Sequence[int]) -> Array:
-    """The best factor on R for each index of the axes that are kept."""
-    axes = tuple(a for a in range(F.ndim) if a not in kept)
-    over = (R * R).sum(axes, keepdims=True)
-    return np.divide((F * R).sum(axes, keepdims=True), over, out=np.zeros_like(over), where=over > 0)
-
-
-def _named_part(case: Case, q: Array, weight: Array, zero: float) -> Relation | None:
-    """q is an array that was there, or one in place of another; weight is what q stands before."""
-    there = {name: x.squeeze() for name, x in case.others.items()}
-    there = {name: x for name, x in there.items() if x.shape == q.shape and q.size > 2}
-    for name, x in there.items():
-        if close(q * weight, x * weight, zero):
-            return Relation("multiplied", name)
-        if close(q * x * weight, weight, zero * size(x)):
-            return Relation("divided", name)
-    for (name, x), (due, y) in permutations(there.items(), 2):
-        if close(q * y * weight, x * weight, zero * size(y)):
-            return Relation("in place of", f"{name} where {due} is due")
-    return None
-
-
-def _unnamed_part(case: Case, q: Array, kept: Sequence[int]) -> Relation:
-    n = _axes_out(case)
-    axes = " and ".join(f"axis {a} of d_output" if a < n else f"its own axis {a - n}" for a in kept)
-    used = q[q != 0]
-    off = float(np.abs(used - 1).max(initial=0))
-    if off < 0.01:
-        return Relation("nearly by part", f"{off:.0e} for each index of {axes}")
-    return Relation("factor by part", f"{used.min():.4g} to {used.max():.4g}, for each index of {axes}")
-
-
-def slope(cases: Sequence[Case]) -> Relation | None:
-    """Each entry of d_output goes to its own entry alone, times an array that is not the slope."""
-    n = cases[0].found.size
-    for F, R, zero in _tables(cases[:1]) if n > 2 else ():
-        if F.shape != 2 * cases[0].found.shape:
-            return None
-        F, R = F.reshape(n, n), R.reshape(n, n)
-        if _crosses(F, 0, 1, zero) or _crosses(R, 0, 1, zero):
-            return None
-        for name, x in cases[0].others.items():
-            if x.size == n and close(np.diagonal(F), x.ravel(), zero):
-                return Relation("slope", name)
-    return None
-
-
-def numbers(cases: Sequence[Case]) -> Relation | None:
-    """Each way from d_output is there and none too many: the axes, sums and masks are right."""
-    for F, R, zero in _tables(cases):
-        if ((np.abs(F) > zero) != (np.abs(R) > zero)).any() or (np.abs(R) > zero).all():
-            return None
-    return Relation("numbers") if _tables(cases) else None
-
-
-def stray(cases: Sequence[Case]) -> Relation | None:
-    """Something where there is no influence at all."""
-    for F, R, zero in _tables(cases[:1]):
-        places = np.argwhere((np.abs(F) > zero) & (np.abs(R) <= 1e-3 * zero))
-        n = _axes_out(cases[0])
-        for place in places[:1].tolist():
-            return Relation("stray", f"from d_output{place[:n]} to its entry {place[n:]}")
-    return None
-
-
-# Looks at what is left over
-
-
-def leftover(cases: Sequence[Case]) -> Relation | None:
-    """The rest is one number along an axis, or a multiple of another array along it: a term of a sum."""
-    arrays = _arrays(cases) if _same_shape(cases) and min(c.found.size for c in cases) > 2 else []
-    lines = {name: [c.others[name] for c in cases] for name in cases[0].others}
-    for axis in range(cases[0].right.ndim if arrays else 0):
-        for name, others in ({"": [np.ones_like(f) for f, _, _ in arrays]} | lines).items():
-            if arrays[0].found.shape[axis] > 1 + bool(name) and all(
-                _along(f - r, k, axis, zero) for (f, r, zero), k in zip(arrays, others, strict=True)
-            ):
-                kind = "multiple along" if name else "constant along"
-                return Relation(kind, f"{name} along axis {axis}".removeprefix(" along "))
-    return None
-
-
-def _along(rest: Array, other: Array, axis: int, zero: float) -> bool:
-    """Whether every line of rest along the axis is a multiple of the same line of other."""
-    if rest.shape != other.shape:
-        return False
-    c = (rest * other).sum(axis, keepdims=True) / np.maximum((other * other).sum(axis, keepdims=True), 1e-300)
-    return close(c * other, rest, zero) and size(rest) > zero
-
-
-def adds_up(cases: Sequence[Case]) -> Relation | None:
-    """Along an axis the right entries add up to 0, and these do not."""
-    for axis in range(cases[0].right.ndim if _same_shape(cases) else 0):
-        sums = [(size(f.sum(axis)), size(r.sum(axis)), 10 * zero) for f, r, zero in _arrays(cases)]
-        if cases[0].right.shape[axis] > 1 and all(r <= zero < f / 100 for f, r, zero in sums):
-            return Relation("adds up", f"axis {axis}")
-    return None
-
-
-def few(cases: Sequence[Case]) -> Relation | None:
-    """Some entries are off, most agree."""
-    for found, right, zero in _arrays(cases) if _same_shape(cases) else ():
-        bad = np.abs(found - right) > zero
-        offs = (found - right)[bad]
-        if 0 < 3 * offs.size <= bad.size:
-            first = np.argwhere(bad)[0].tolist()
-            alike = f", all by {offs[0]:.4g}" if offs.size > 1 and np.ptp(offs) <= 10 * zero else ""
-            return Relation("few", f"{offs.size} of {bad.size} entries, first {first}{alike}")
-    return None
-
-
-def near(cases: Sequence[Case]) -> Relation | None:
-    """Right to some digits: an approximation, or a number written with too few."""
-    off = [size(c.found - c.right) / max(size(c.right), c.scale, 1e-300) for c in cases if _same_shape(cases)]
-    return Relation("near", f"{max(off):.0e}") if off and max(off) < 3e-3 else None
-
-
-LOOKS: tuple[Callable[[Sequence[Case]], Relation | None], ...] = (
-    form, nothing, unused, factor, other, moved, added, linear, one_index, exchanged, untransposed,
-    reach, pattern, by_part, slope, leftover, few, near, stray, adds_up, numbers,
+LOOKS: tuple[Look, ...] = (
+    form, nothing, linear, factor, other, moved, added, leftover,
+    *map(in_table, (turned, untransposed, crossed, cut)), part, *map(in_table, (by_part, numbers)),
 )  # fmt: skip
 
 # What was seen of the gradient, with {} for the relation's `what`; then where that usually comes from.
@@ -523,15 +460,17 @@ WORDS = {
     ),
     "not linear": (
         "it is not linear in d_output",
-        "a mask or a comparison made from d_output, or an array that an update has changed already",
+        "d_output taken for 1, a mask made from it, or an array that an update has changed already",
     ),
-    "unused": ("it does not change with d_output", "d_output taken for 1"),
     "sign": ("it has the opposite sign everywhere", "a minus that is lost, or one too many"),
     "factor": (
         "it is the right one times {}",
         "a mean where a sum is due or a sum for a mean, or a scale that is forgotten or used twice",
     ),
-    "other": ("it is {}; its own is another", "gradients in another order, or one name for another"),
+    "other": (
+        "it is {}; its own is another",
+        "gradients in another order, one name for another, or a term or factor left out",
+    ),
     "moved": (
         "it has the right slices in other places: along {}",
         "heads, batch items or positions that are exchanged, shifted or taken from the first one",
@@ -541,7 +480,6 @@ WORDS = {
         "it is the right one with {} added",
         "a path counted once too often, or a wrong factor on one",
     ),
-    "factor beside": ("it is {} set aside", "a scale on one of two paths that are added"),
     "one index": (
         "of d_output it takes only {}",
         "an index where a sum is due, or a loop that overwrites instead of adding",
@@ -550,7 +488,6 @@ WORDS = {
         "along {} it sends from i to j what should go from j to i",
         "a matrix that is to be transposed on the way back, or a factor on the wrong side of a sum",
     ),
-    "axes exchanged": ("it takes {} of d_output for each other", "a sum over the wrong one of two axes"),
     "untransposed": ("with {} transposed it is right", "y = x W gives dx = dy Wᵀ"),
     "own only": (
         "along {} it gets only what stands at its own index, where all should count",
@@ -572,15 +509,10 @@ WORDS = {
         "{} paths from d_output to it should be cut and others should not; those in both are right",
         "a mask made from another array than in the forward pass",
     ),
-    "multiplied": ("it is the right one, multiplied by {} entry by entry", "an array for its mask"),
-    "divided": ("it is the right one, divided by {} entry by entry", "an array that is left out"),
-    "in place of": ("it is made with {}", "one array of the cache taken for another"),
-    "slope": ("it is d_output times {}, and the slope is another", "a term of the derivative is missing"),
-    "factor by part": (
-        "it is right up to a factor, {}",
-        "a norm, sum or input that is not the forward pass's",
+    "multiplied": (
+        "entry by entry it is the right one {}",
+        "an array that is left out, used twice or taken for another",
     ),
-    "nearly by part": ("it is right up to factors near 1, off by {}", "another eps, or eps at another place"),
     "constant along": ("it is off by one number along {}", "its mean or sum is missing, or wrong"),
     "multiple along": ("it is off by a multiple of {}", "the term with it is missing, or wrong"),
     "few": ("it is off in {}; the others agree", "an index, an edge or a special case"),
@@ -591,10 +523,6 @@ WORDS = {
     "stray": ("{} something comes that should not", "a mask that is missing, or another one"),
     "numbers": (
         "each way from d_output to it is there, and none too many; the numbers on them are off",
-        "the slope of another function, or one array for another; axes, sums and masks are right",
-    ),
-    "adds up": (
-        "along {} the right one adds up to 0, and this one does not",
-        "a term with a sum or a mean over that axis is missing, or taken over another axis",
+        "another slope, one array for another, or a factor on a part of it; axes and masks are right",
     ),
 }
