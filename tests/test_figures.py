@@ -46,7 +46,12 @@ def words(svg):
     return "\n".join([*re.findall(r"viewBox=\"(.*?)\"", text)[:1], *re.findall(r"<!-- (.*?) -->", text)])
 
 
-@pytest.mark.parametrize("name", make.FIGURES)
+NOW = ("worked_table.svg", "heat_map.png")  # the others by `pytest -m slow`
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in NOW else pytest.mark.slow) for name in make.FIGURES]
+)
 def test_a_figure_is_what_its_file_shows(name):
     exact = (FOLDER / make.DRAWN_WITH).read_text() == make.versions()
     difference = figure_difference(name, (FOLDER / name).read_bytes(), drawn(name), exact)
