@@ -102,10 +102,7 @@ def _step(p: Array, g: Array, m: Array, v: Array, t: int, learning_rate: float, 
     xp, (beta_1, beta_2, eps, weight_decay) = array_module(p), rates
     m = beta_1 * m + (1 - beta_1) * g
     v = beta_2 * v + (1 - beta_2) * (g * g)
-    c_1, c_2 = (
-        1 - beta_1**t,
-        1 - beta_2**t,
-    )  # m_hat = m / c_1, v_hat = v / c_2
+    c_1, c_2 = 1 - beta_1**t, 1 - beta_2**t  # m_hat = m / c_1, v_hat = v / c_2
     update = learning_rate / c_1 * m / (xp.sqrt(v) / math.sqrt(c_2) + (eps or v == 0))  # 0/1 in place of 0/0
     if weight_decay:
         update += learning_rate * weight_decay * p

@@ -182,9 +182,8 @@ def rope_forward(
     """
     xp, (T, d) = array_module(x), x.shape[-2:]
     positions = xp.arange(T) if positions is None else positions
-    angles = positions[:, None] * xp.asarray(angular_frequencies(d, base=base))  # float64: (T, pairs)
-    cache = RoPECache(xp.cos(angles).astype(x.dtype), xp.sin(angles).astype(x.dtype), layout, x.shape)
-    return _rotate(x, cache.cos, cache.sin, layout), cache
+    cos, sin = rope_turn(positions, d, base, x.dtype)  # (T, pairs)
+    return rotate(x, cos, sin, layout), RoPECache(cos, sin, layout, x.shape)
 
 
 def rope_backward(dy: Float[Array, "... T d"], cache: RoPECache) -> Float[Array, "... T d"]:
@@ -195,10 +194,18 @@ def rope_backward(dy: Float[Array, "... T d"], cache: RoPECache) -> Float[Array,
     array([[1., 0.],
            [0., 1.]])
     """
-    return _rotate(dy, cache.cos, -cache.sin, cache.layout)
+    return rotate(dy, cache.cos, -cache.sin, cache.layout)
 
 
-def _rotate(x: Array, cos: Array, sin: Array, layout: str) -> Array:
+def rope_turn(positions: Array, d: int, base: float, dtype: Any) -> tuple[Array, Array]:
+    """cos and sin of p ω_i, the angles taken in float64: positions (T,) -> twice (T, pairs)."""
+    xp = array_module(positions)
+    angles = positions[:, None] * xp.asarray(angular_frequencies(d, base=base))  # (T, pairs)
+    return xp.cos(angles).astype(dtype), xp.sin(angles).astype(dtype)
+
+
+def rotate(x: Array, cos: Array, sin: Array, layout: str = "interleaved") -> Array:
+    """Each pair (a, b) of x to (a cos - b sin, a sin + b cos)."""
     half = x.shape[-1] // 2
     first, second = (
         (slice(None, half), slice(half, None))
