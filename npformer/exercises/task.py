@@ -9,8 +9,9 @@ import math
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import lru_cache
-from itertools import chain, combinations
+from functools import cache, lru_cache
+from itertools import chain, islice
+from types import CodeType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -86,10 +87,15 @@ class Edit:
         return text
 
 
+@cache
+def _code(text: str) -> CodeType:
+    return compile(textwrap.dedent(text), "<a solution>", "exec")
+
+
 def compiled(text: str) -> Callable[..., Any]:
     """The last function of a text, which may use np and math."""
     names: dict[str, Any] = {"np": np, "math": math}
-    exec(compile(textwrap.dedent(text), "<a solution>", "exec"), names)
+    exec(_code(text), names)
     return list(names.values())[-1]
 
 
@@ -235,8 +241,9 @@ class Numbers(Task):
     def alike(self, question: Posed) -> int:
         """How many pairs of known wrong answers cannot be told apart."""
         wrong = [np.asarray(value, float) for value in question.wrong.values()]
-        pairs = [(a, b) for a, b in combinations(wrong, 2) if a.shape == b.shape]
-        return sum(bool(np.abs(a - b).max() <= 2 * self.tolerance) for a, b in pairs)
+        of_one_shape = [np.stack([w for w in wrong if w.shape == s]) for s in {w.shape for w in wrong}]
+        near = [np.abs(w[:, None] - w).reshape(len(w), len(w), -1).max(2) for w in of_one_shape]  # pairs
+        return sum(int((far <= 2 * self.tolerance).sum() - len(far)) // 2 for far in near)
 
 
 def _plain(value: Any) -> Any:
@@ -250,10 +257,12 @@ def _posed(task: Numbers, name: str) -> Posed:
     digest = hashlib.sha256(f"{task.id}@{name.casefold()}".encode("utf-8", "surrogatepass")).digest()
     draw = Draw(np.random.default_rng(list(digest)))
     drawn = (question for question in iter(lambda: task.draw(draw), None) if task.separated(question))
-    best = next(drawn)
-    for _ in range(DRAWS):  # another, while two causes would give the same answer
-        best = min(best, next(drawn), key=task.alike) if task.alike(best) else best
-    return best
+    tried: list[tuple[int, Posed]] = []
+    for question in islice(drawn, DRAWS + 1):  # another, while two causes would give the same answer
+        tried.append((task.alike(question), question))
+        if not tried[-1][0]:
+            break
+    return min(tried, key=lambda each: each[0])[1]
 
 
 DRAWS = 10  # in some tasks two causes always give the same answer: the reply says "one of"
