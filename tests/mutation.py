@@ -124,8 +124,7 @@ EQUIVALENT = {  # "module: line | what": why no test can tell
     "| sign: -1 -> 1": "means has two axes",
     "published.minilm: return reader.weights.get_tensor(theirs).astype(reader.dtype, copy=False) "
     "| truth: False -> True": "a copy is alike",
-    "backend: y = cupy.exp(cupy.ones((2, 2)) @ cupy.ones((2, 2))) "
-    "| number: 2 -> 3": "any product will do",
+    "backend: y = cupy.exp(cupy.ones((2, 2)) @ cupy.ones((2, 2))) | number: 2 -> 3": "any product will do",
     "backend: cupy.add.at(y, cupy.zeros(2, int), cupy.ones((2, 2))) | number: 2 -> 3": "any scatter will do",
     "modern.generation: ids, own, first, last = _with_room(ids, max_new_tokens, padding_id, stop_id or 0) "
     "| number: 0 -> 1": "without a stop_id every place of its own is written over",
