@@ -39,7 +39,8 @@ class AttentionCache(NamedTuple):
     @property
     def scores(self) -> Array:
         """q kᵀ/√d_k + bias, before the mask: (..., T_q, T_k). Computed anew: the weights took its place."""
-        return _scores(self.q, self.k, self.bias)
+        scores: Array = self.q * (1 / math.sqrt(self.q.shape[-1])) @ _transposed(self.k)
+        return scores if self.bias is None else scores + self.bias
 
 
 def attention_forward(
@@ -59,7 +60,9 @@ def attention_forward(
     array([[1.  , 0.  ],
            [0.33, 0.67]])
     """
-    scores = _scores(q, k, bias)  # (..., T_q, T_k)
+    scores = q * (1 / math.sqrt(q.shape[-1])) @ _transposed(k)  # q kᵀ/√d_k: (..., T_q, T_k)
+    if bias is not None:
+        scores += bias
     if mask is not None:
         array_module(q).copyto(scores, -math.inf, where=~mask)
     weights = softmax_in_place(scores)  # (..., T_q, T_k)
@@ -99,14 +102,6 @@ def _gradients(dy: Array, q: Array, k: Array, v: Array, w: Array) -> tuple[Array
     dq = ds @ (k * scale)  # scores = q kᵀ/√d_k: (..., T_q, d_k)
     dk = _transposed(ds) @ (q * scale)  # scores = q kᵀ/√d_k: (..., T_k, d_k)
     return dq, dk, dv
-
-
-def _scores(q: Array, k: Array, bias: Array | None) -> Array:
-    scaled = q * (1 / math.sqrt(q.shape[-1]))  # scaling q, not the scores: it has fewer entries
-    scores: Array = scaled @ _transposed(k)  # (..., T_q, T_k)
-    if bias is not None:
-        scores += bias
-    return scores
 
 
 def _transposed(x: Array) -> Array:
@@ -211,22 +206,18 @@ def multi_head_attention_forward(
     >>> y.shape, cache.weights.shape
     ((3, 6, 8), (3, 4, 6, 6))
     """
-    W_Q, W_K, W_V, W_O, b_Q, b_K, b_V, b_O = params
-    Q = split_heads(linear_forward(q, W_Q, b_Q)[0], n_heads)  # (..., h, T_q, d_k)
-    K = split_heads(linear_forward(k, W_K, b_K)[0], n_kv_heads or n_heads)  # (..., n_kv_heads, T_k, d_k)
-    V = split_heads(linear_forward(v, W_V, b_V)[0], n_kv_heads or n_heads)
+    Q, K, V = project(q, k, v, params, n_heads, n_kv_heads or n_heads)  # (..., h or n_kv_heads, T, d_k)
     turned = None
     if rope:
-        positions = array_module(q).arange(q.shape[-2]) + (k.shape[-2] - q.shape[-2])
-        Q, turned_Q = rope_forward(Q, positions=positions, base=base)
-        K, turned_K = rope_forward(K, base=base)
+        at = array_module(q).arange(q.shape[-2]) + (k.shape[-2] - q.shape[-2])  # the queries' positions
+        (Q, turned_Q), (K, turned_K) = rope_forward(Q, positions=at, base=base), rope_forward(K, base=base)
         turned = turned_Q, turned_K
     K, V = (repeat_heads(z, n_heads // z.shape[-3]) for z in (K, V))  # (..., h, T_k, d_k)
     if mask is not None and mask.ndim >= 3:
         mask = mask[..., None, :, :]  # (..., 1, T_q, T_k)
     heads, attention = attention_forward(Q, K, V, mask=mask, bias=bias)  # (..., h, T_q, d_k)
     merged = merge_heads(heads)  # (..., T_q, d_model)
-    y, _ = linear_forward(merged, W_O, b_O)  # (..., T_q, d_model)
+    y, _ = linear_forward(merged, params.W_O, params.b_O)  # (..., T_q, d_model)
     return y, MultiHeadAttentionCache(q, k, v, turned, attention, merged, params)
 
 
@@ -262,6 +253,16 @@ def multi_head_attention_backward(
     del dK
     dv, dW_V, db_V = linear_backward(merge_heads(dV), LinearCache(v, W_V, b_V))
     return dq, dk, dv, AttentionParams(dW_Q, dW_K, dW_V, dW_O, db_Q, db_K, db_V, db_O)
+
+
+def project(
+    q: Array, k: Array, v: Array, params: AttentionParams, n_heads: int, n_kv_heads: int
+) -> tuple[Array, Array, Array]:
+    """q W_Q, k W_K and v W_V, cut into heads: (..., h, T_q, d_k) and twice (..., n_kv_heads, T_k, d_k)."""
+    Q = split_heads(linear_forward(q, params.W_Q, params.b_Q)[0], n_heads)
+    K = split_heads(linear_forward(k, params.W_K, params.b_K)[0], n_kv_heads)
+    V = split_heads(linear_forward(v, params.W_V, params.b_V)[0], n_kv_heads)
+    return Q, K, V
 
 
 def repeat_heads(x: Array, times: int) -> Array:

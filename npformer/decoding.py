@@ -6,14 +6,21 @@ import numpy as np
 
 from npformer.annotations import IN_VOCABULARY, Count, Id, Ids
 from npformer.arrays import Array, array_module
-from npformer.attention import AttentionParams, attention_forward, merge_heads, padding_mask, split_heads
+from npformer.attention import (
+    AttentionParams,
+    attention_forward,
+    merge_heads,
+    padding_mask,
+    project,
+    split_heads,
+)
 from npformer.config import TransformerConfig
 from npformer.decoder import DecoderBlockParams
 from npformer.embedding import tied_logits_forward
 from npformer.encoder import encoder_forward, residual_forward, stack_forward
 from npformer.feed_forward import ffn_forward
 from npformer.functional import linear_forward
-from npformer.positional import alibi_bias, rope_forward
+from npformer.positional import alibi_bias, rope_turn, rotate
 from npformer.signature import Call, Rule
 from npformer.transformer import ROWS, TransformerParams, embed_forward
 from npformer.tree import leaves
@@ -152,7 +159,7 @@ def next_through_block(
     """`decoder_block_forward` for one more token, x (B, 1, d_model)."""
 
     def look_back(x: Array) -> tuple[Array, KeptKeys]:
-        return attend_to_kept(x, state.own, block.self_attention, config, mask)
+        return attend_to_own(x, state.own, block.self_attention, config, mask)
 
     def look_across(g: Array) -> tuple[Array, None]:
         cross = block.cross_attention
@@ -168,27 +175,52 @@ def next_through_block(
     return y, BlockState(own, state.memory)
 
 
-def attend_to_kept(
-    x: Array, kept: KeptKeys, params: AttentionParams, config: TransformerConfig, mask: Array | None
+def attend_to_own(
+    x: Array, own: KeptKeys, params: AttentionParams, config: TransformerConfig, mask: Array | None
 ) -> tuple[Array, KeptKeys]:
-    """Self-attention of a new token, x (B, 1, d_model), to those kept, which it joins."""
-    xp, h, t, bias = array_module(x), config.n_heads, kept.length, None
-    q = split_heads(linear_forward(x, params.W_Q, params.b_Q)[0], h)  # (B, h, 1, d_k)
-    k = split_heads(linear_forward(x, params.W_K, params.b_K)[0], h)
-    v = split_heads(linear_forward(x, params.W_V, params.b_V)[0], h)
+    """A new token, x (B, 1, d_model), looks back, with what the config says about positions."""
+    xp, h, t, turn, bias = array_module(x), config.n_heads, own.length, None, None
     if config.positions == "rope":
-        q, k = (rope_forward(z, positions=xp.asarray([t]))[0] for z in (q, k))
+        turn = rope_turn(xp.asarray([t]), config.d_model // h, 10000.0, x.dtype)
     if config.positions == "alibi":
         bias = alibi_bias(h, 1, t + 1, dtype=x.dtype, xp=xp)
-    kept = keep(kept, k, v)
-    return attend(q, kept, params, mask, bias), kept
+    return attend_to_kept(x, own, params, h, turn, mask, bias)
+
+
+def attend_to_kept(
+    x: Array,
+    kept: KeptKeys,
+    params: AttentionParams,
+    n_heads: int,
+    turn: tuple[Array, Array] | None,
+    mask: Array | None,
+    bias: Array | None = None,
+) -> tuple[Array, KeptKeys]:
+    """Self-attention of n more tokens, x (B, n, d_model), to those kept, which they join.
+
+    turn is of their positions, for RoPE; mask is (n, T_k), or (B, 1, T_k).
+    """
+    Q, K, V = project(x, x, x, params, n_heads, kept.keys.shape[-3])  # (B, h or n_kv_heads, n, d_k)
+    if turn is not None:
+        Q, K = rotate(Q, *turn), rotate(K, *turn)
+    kept = keep(kept, K, V)
+    return attend(Q, kept, params, mask, bias), kept
 
 
 def attend(
-    q: Array, kept: KeptKeys, params: AttentionParams, mask: Array | None, bias: Array | None
+    Q: Array, kept: KeptKeys, params: AttentionParams, mask: Array | None, bias: Array | None
 ) -> Array:
-    """Queries (B, h, 1, d_k) against kept keys and values, and the output projection: (B, 1, d_model)."""
+    """Queries (B, h, n, d_k) against kept keys and values, and the output projection: (B, n, d_model).
+
+    The queries that share a key head stand one below the other, so that no key is copied.
+    """
     keys, values = kept.keys[..., : kept.length, :], kept.values[..., : kept.length, :]
-    mask = mask if mask is None else mask[..., None, :, :]  # (B, 1, 1, T_k)
-    heads, _ = attention_forward(q, keys, values, mask=mask, bias=bias)  # (B, h, 1, d_k)
-    return linear_forward(merge_heads(heads), params.W_O, params.b_O)[0]
+    *leading, h, n, d_k = Q.shape
+    n_kv_heads = keys.shape[-3]
+    groups = Q.reshape(*leading, n_kv_heads, h // n_kv_heads * n, d_k)
+    if mask is not None:
+        rows = [mask] * (h // n_kv_heads)
+        mask = array_module(Q).concatenate(rows, axis=-2)[..., None, :, :]  # (B, 1, rows of a group, T_k)
+    heads, _ = attention_forward(groups, keys, values, mask=mask, bias=bias)
+    merged = merge_heads(heads.reshape(Q.shape))  # (B, n, d_model)
+    return linear_forward(merged, params.W_O, params.b_O)[0]

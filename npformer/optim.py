@@ -90,36 +90,23 @@ def adam_update(
     >>> params[0].round(6), state.step
     (array([0.9]), 1)
     """
-    places = together(params, grads, state.m, state.v)
     t = state.step + 1
-    rate, decay = float(learning_rate) / (1 - beta_1**t), 1 - float(learning_rate) * float(weight_decay)
-    root = 1 / math.sqrt(1 - beta_2**t)
-    m = [_blend(m, g, float(beta_1)) for _, g, m, _ in places]
-    v = [_blend(v, g * g, float(beta_2)) for _, g, _, v in places]
-    new = [_step(p, m, v, rate, root, float(eps), decay) for (p, *_), m, v in zip(places, m, v, strict=True)]
-    new, m, v = (refilled(params, iter(arrays)) for arrays in (new, m, v))
+    rates = [float(rate) for rate in (learning_rate, beta_1, beta_2, eps, weight_decay)]
+    rows = [_step(*arrays, t, *rates) for arrays in together(params, grads, state.m, state.v)]
+    new, m, v = (refilled(params, iter([row[i] for row in rows])) for i in range(3))
     return new, AdamState(t, m, v)
 
 
-def _blend(mean: Array, new: Array, beta: float) -> Array:
-    """beta mean + (1 - beta) new, with one array made on the way."""
-    blended = array_module(mean).asanyarray(mean * beta)  # of a 0-d array NumPy makes a number
-    blended += new * (1 - beta)
-    return blended
-
-
-def _step(p: Array, m: Array, v: Array, rate: float, root: float, eps: float, decay: float) -> Array:
-    """p decay - rate m / (√v root + eps), in the one array that it returns."""
-    xp = array_module(v)
-    update = xp.asanyarray(xp.sqrt(v))
-    update *= root
-    update += eps
-    if eps == 0:
-        update += v == 0  # no gradient so far: 0 / 1 in place of 0 / 0
-    xp.divide(m, update, out=update)
-    update *= -rate
-    update += p if decay == 1 else p * decay
-    return update
+def _step(p: Array, g: Array, m: Array, v: Array, t: int, learning_rate: float, *rates: float) -> list[Array]:
+    """Algorithm 1 for one leaf: the new p, m and v."""
+    xp, (beta_1, beta_2, eps, weight_decay) = array_module(p), rates
+    m = beta_1 * m + (1 - beta_1) * g
+    v = beta_2 * v + (1 - beta_2) * (g * g)
+    c_1, c_2 = 1 - beta_1**t, 1 - beta_2**t  # m_hat = m / c_1, v_hat = v / c_2
+    update = learning_rate / c_1 * m / (xp.sqrt(v) / math.sqrt(c_2) + (eps or v == 0))  # 0/1 in place of 0/0
+    if weight_decay:
+        update += learning_rate * weight_decay * p
+    return [xp.asanyarray(array) for array in (p - update, m, v)]  # of 0-d arrays NumPy makes numbers
 
 
 def warmup_learning_rate(step: Count, d_model: Count, *, warmup_steps: Count = 4000) -> float:

@@ -22,7 +22,7 @@ def angular_frequencies(d_model: Count, *, base: Positive = 10000.0) -> Float[Ar
     array([1.  , 0.01])
     """
     exponents = np.arange(0, d_model, 2) / d_model  # 2i/d_model: (pairs,)
-    frequencies: Array = 1 / np.float64(base) ** exponents
+    frequencies: Array = 1 / float(base) ** exponents
     return frequencies
 
 
@@ -51,34 +51,29 @@ def positional_encoding(
     """PE[p, 2i] = sin(p ω_i), PE[p, 2i+1] = cos(p ω_i) for p = start … start+n-1.
 
     "Attention Is All You Need", section 3.5. layout="halves" puts all sines first. An odd d_model drops
-    the last cosine. Sines and cosines are taken for the first rows only. The rest follows from the paper's
-    remark that PE[p+k] is linear in PE[p]: every later row is one of these, moved on by k.
+    the last cosine. Sines and cosines are taken for the first 64 rows only. The rest follows from the
+    paper's remark that PE[p+k] is linear in PE[p], by the addition theorem of sine and cosine: rows
+    k … k+63 are the first rows moved on by k.
 
     >>> positional_encoding(3, 4).round(3)
     array([[ 0.   ,  1.   ,  0.   ,  1.   ],
            [ 0.841,  0.54 ,  0.01 ,  1.   ],
            [ 0.909, -0.416,  0.02 ,  1.   ]])
     """
+    start, half = int(start), d_model // 2
     table = xp.empty((n, d_model), dtype)
-    omega = xp.asarray(angular_frequencies(d_model, base=base))  # (pairs,)
-    step = min(math.isqrt(n) + 1, 128)  # as many first rows as turns, but no more than a cache holds
-    angles = (start + xp.arange(step))[:, None] * omega  # (step, pairs)
-    first = xp.sin(angles) + 1j * xp.cos(angles)  # a pair as one complex number: (step, pairs)
-    moves = xp.arange(0, n, step)[:, None] * omega  # the angles that the later rows are ahead by
-    turns = xp.cos(moves) - 1j * xp.sin(moves)  # (sin a + i cos a) turn = sin(a + move) + i cos(a + move)
-    for k, turn in enumerate(turns):
-        rows = table[k * step : (k + 1) * step]
-        _write_pairs(first[: len(rows)] * turn, rows, layout)
-    return table
-
-
-def _write_pairs(pairs: Array, rows: Array, layout: str) -> None:
-    """Sine and cosine side by side, or all sines first; an odd d_model has no room for the last cosine."""
-    d_model, sines = rows.shape[1], pairs.shape[1]
+    sines, cosines = table[:, 0::2], table[:, 1::2]  # (n, pairs), (n, half)
     if layout == "halves":
-        rows[:, :sines], rows[:, sines:] = pairs.real, pairs.imag[:, : d_model - sines]
-    else:
-        rows[...] = pairs.view(np.float64)[:, :d_model]  # in memory a complex number is two floats
+        sines, cosines = table[:, : d_model - half], table[:, d_model - half :]
+    omega = xp.asarray(angular_frequencies(d_model, base=base))  # (pairs,)
+    angles = xp.arange(start, start + min(n, 64))[:, None] * omega  # p ω_i: (64, pairs) at most
+    s, c = xp.sin(angles), xp.cos(angles)
+    sines[:64], cosines[:64] = s, c[:, :half]
+    for k in range(64, n, 64):
+        sk, ck = xp.sin(k * omega), xp.cos(k * omega)  # (pairs,)
+        sines[k : k + 64] = (s * ck + c * sk)[: n - k]
+        cosines[k : k + 64] = (c * ck - s * sk)[: n - k, :half]
+    return table
 
 
 def _ask_even(value: Any, name: str, call: Call) -> None:
@@ -187,9 +182,8 @@ def rope_forward(
     """
     xp, (T, d) = array_module(x), x.shape[-2:]
     positions = xp.arange(T) if positions is None else positions
-    angles = positions[:, None] * xp.asarray(angular_frequencies(d, base=base))  # float64: (T, pairs)
-    cache = RoPECache(xp.cos(angles).astype(x.dtype), xp.sin(angles).astype(x.dtype), layout, x.shape)
-    return _rotate(x, cache.cos, cache.sin, layout), cache
+    cos, sin = rope_turn(positions, d, base, x.dtype)  # (T, pairs)
+    return rotate(x, cos, sin, layout), RoPECache(cos, sin, layout, x.shape)
 
 
 def rope_backward(dy: Float[Array, "... T d"], cache: RoPECache) -> Float[Array, "... T d"]:
@@ -200,10 +194,18 @@ def rope_backward(dy: Float[Array, "... T d"], cache: RoPECache) -> Float[Array,
     array([[1., 0.],
            [0., 1.]])
     """
-    return _rotate(dy, cache.cos, -cache.sin, cache.layout)
+    return rotate(dy, cache.cos, -cache.sin, cache.layout)
 
 
-def _rotate(x: Array, cos: Array, sin: Array, layout: str) -> Array:
+def rope_turn(positions: Array, d: int, base: float, dtype: Any) -> tuple[Array, Array]:
+    """cos and sin of p ω_i, the angles taken in float64: positions (T,) -> twice (T, pairs)."""
+    xp = array_module(positions)
+    angles = positions[:, None] * xp.asarray(angular_frequencies(d, base=base))  # (T, pairs)
+    return xp.cos(angles).astype(dtype), xp.sin(angles).astype(dtype)
+
+
+def rotate(x: Array, cos: Array, sin: Array, layout: str = "interleaved") -> Array:
+    """Each pair (a, b) of x to (a cos - b sin, a sin + b cos)."""
     half = x.shape[-1] // 2
     first, second = (
         (slice(None, half), slice(half, None))

@@ -95,9 +95,6 @@ SWAPS = {
 }  # fmt: skip
 EQUIVALENT = {  # "module: line | what": why no test can tell
     "functional: return abs((z > 0) - tail) | comparison: z > 0 -> z >= 0": "both are ½ at 0",
-    "positional: following = hands[2**k : 2 ** (k + 1)] | number: 2 -> 3": "the next turn writes those rows",
-    "positional: following = hands[2**k : 2 ** (k + 1)] | number: 1 -> 2": "the next turn writes those rows",
-    "positional: d_model = rows.shape[-1] | sign: -1 -> 1": "rows has two axes",
     "attention: LARGE = 2**18  # entries; a whole (..., T_q, T_k) more than this would be much memory "
     "| operator: 2 ** 18 -> 2 * 18": "head by head gives the same numbers",
     "modern.byte_pairs: left, right = list(range(-1, len(tokens) - 1)), list(range(1, len(tokens) + 1)) "
@@ -110,8 +107,6 @@ EQUIVALENT = {  # "module: line | what": why no test can tell
     'modern.causal_lm: Rule("T fits", _ask_room, 3), | number: 3 -> 4': "the last to be asked all the same",
     "annotations: return Rule(text, ask, turn=3, arrays=heard(STRETCHED + letters[1:])) "
     "| number: 3 -> 4": "the last to be asked all the same",
-    "positional: ROWS = 64  # rows of the table made at a time: few enough to stay in the processor's cache "
-    "| number: 64 -> 65": "the same rows in other portions",
     "feed_forward: hidden, gelu = array_module(x).maximum(z, 0, out=z), None "
     "| keyword: array_module(x).maximum(z, 0, out=z) -> array_module(x).maximum(z, 0)": "other memory",
     "modern.byte_pairs: places = places[(np.arange(len(places)) - first[run - 1]) % 2 == 0] "
@@ -129,13 +124,10 @@ EQUIVALENT = {  # "module: line | what": why no test can tell
     "| sign: -1 -> 1": "means has two axes",
     "published.minilm: return reader.weights.get_tensor(theirs).astype(reader.dtype, copy=False) "
     "| truth: False -> True": "a copy is alike",
-    "backend: y = softmax_in_place(cupy.ones((2, 2)) @ cupy.ones((2, 2))) "
-    "| number: 2 -> 3": "any product will do",
+    "backend: y = cupy.exp(cupy.ones((2, 2)) @ cupy.ones((2, 2))) | number: 2 -> 3": "any product will do",
     "backend: cupy.add.at(y, cupy.zeros(2, int), cupy.ones((2, 2))) | number: 2 -> 3": "any scatter will do",
-    "modern.generation: ids = xp.where(own, stop_id or 0, xp.concatenate([ids, behind], axis=-1))"
-    ".astype(ids.dtype) | number: 0 -> 1": "without a stop_id every place of its own is written over",
-    "modern.generation: turn = next_turn(x, kept[0].length if kept else 0, config) "
-    "| number: 0 -> 1": "without blocks nothing is turned",
+    "modern.generation: ids, own, first, last = _with_room(ids, max_new_tokens, padding_id, stop_id or 0) "
+    "| number: 0 -> 1": "without a stop_id every place of its own is written over",
 }
 
 AS_GOOD: dict[str, str] = {}  # as above: what was chosen freely

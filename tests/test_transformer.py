@@ -536,6 +536,7 @@ def test_a_new_token_costs_one_query_and_a_key_for_each_earlier_token(monkeypatc
 
     for name in calls:
         monkeypatch.setattr(npformer.decoding, name, counted(name))
+    monkeypatch.setattr(npformer.attention, "linear_forward", npformer.decoding.linear_forward)
     ids = greedy_decode(BATCH, params, config, start_id=1, stop_id=unsaid, max_length=6)
     assert ids.shape == (10, 6)
     assert len(calls["encoder_forward"]) == 1
@@ -543,5 +544,6 @@ def test_a_new_token_costs_one_query_and_a_key_for_each_earlier_token(monkeypatc
     queries_and_keys = [(q[-2], k[-2]) for q, k in calls["attention_forward"]]
     assert queries_and_keys == [(1, keys) for t in range(1, 7) for keys in 2 * (t, 5)]  # own, source
     rows = [x[-2] for x, _ in calls["linear_forward"]]
-    assert rows[:4] == 4 * [5]  # the memory's keys and values, once for each block
+    encoder, rows = rows[: 2 * 4], rows[2 * 4 :]
+    assert encoder + rows[:4] == 12 * [5]  # each block's Q K V O; the memory's keys and values for each block
     assert rows[4:] == 6 * 2 * (4 + 2) * [1]  # Q K V O of the one new token, Q O of the cross-attention

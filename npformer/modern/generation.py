@@ -6,13 +6,13 @@ import numpy as np
 
 from npformer.annotations import IN_VOCABULARY, Count, Id, Ids, Length, NonNegative, Rng, number
 from npformer.arrays import Array, array_module
-from npformer.attention import AttentionParams, attention_forward, causal_mask, merge_heads, split_heads
-from npformer.decoding import KeptKeys, check_logits, keep
-from npformer.functional import linear_forward, softmax_forward
+from npformer.attention import AttentionParams, causal_mask
+from npformer.decoding import KeptKeys, attend_to_kept, check_logits
+from npformer.functional import softmax_forward
 from npformer.modern.causal_lm import CausalBlockParams, CausalLMConfig, CausalLMParams, logits_forward
 from npformer.modern.gated_ffn import gated_ffn_forward
 from npformer.modern.rms_norm import rms_norm_forward
-from npformer.positional import RoPECache, rope_backward, rope_forward
+from npformer.positional import rope_turn
 from npformer.signature import Call, Rule
 from npformer.validate import check_generator
 
@@ -82,26 +82,30 @@ def generate(
     >>> generate(np.array([[1, 2, 3]]), params, config, max_new_tokens=5, temperature=0).shape
     (1, 8)
     """
-    xp, (*leading, T), new = array_module(ids), ids.shape, max_new_tokens
+    xp, stop = array_module(ids), -1 if stop_id is None else stop_id  # no id is -1
+    ids, own, first, last = _with_room(ids, max_new_tokens, padding_id, stop_id or 0)
+    kept, start = [no_keys(block.attention, ids, config) for block in params.blocks], 0
+    done = xp.zeros(ids.shape[:-1], bool)
+    for t in range(first, last):
+        logits, kept = next_logits(ids[..., start:t], kept, params, config)  # (B, vocab_size)
+        check_logits("generate", logits, params)
+        start, writes, new = t, own[..., t] & ~done, choose(logits, temperature, top_k, top_p, rng)  # (B,)
+        ids[..., t], done = xp.where(writes, new, ids[..., t]), done | (writes & (new == stop))
+        if stop_id is not None and bool(done.all()):
+            break
+    return ids
+
+
+def _with_room(ids: Array, new: int, padding_id: int | None, filler: int) -> tuple[Array, Array, int, int]:
+    """The prompts with a filler where new tokens go: (B, T + new), these places, first, last + 1."""
+    xp, (*leading, T) = array_module(ids), ids.shape
     is_prompt = xp.ones(ids.shape, bool) if padding_id is None else ids != padding_id  # (B, T)
     ends = is_prompt.sum(axis=-1)[..., None]  # (B, 1), T where nothing is padded
     first, last = (T, T) if padding_id is None or ids.size == 0 else (int(ends.min()), int(ends.max()))
-    own = (ends <= xp.arange(T + new)) & (xp.arange(T + new) < ends + new)  # (B, T + new), places to write
+    own = (ends <= xp.arange(T + new)) & (xp.arange(T + new) < ends + new)  # (B, T + new)
     behind = xp.full((*leading, new), padding_id or 0, dtype=np.int64)
-    ids = xp.where(own, stop_id or 0, xp.concatenate([ids.astype(np.int64), behind], axis=-1))
-    kept = [no_keys(block.attention, ids, config) for block in params.blocks]
-    start, done = 0, xp.zeros(leading, bool)
-    for t in range(first, last + new):
-        logits, kept = next_logits(ids[..., start:t], kept, params, config)  # (B, vocab_size)
-        check_logits("generate", logits, params)
-        start, new_ids = t, choose(logits, temperature, top_k, top_p, rng)  # (B,)
-        writes = own[..., t] & ~done
-        ids[..., t] = xp.where(writes, new_ids, ids[..., t])
-        if stop_id is not None:
-            done = done | (writes & (new_ids == stop_id))
-            if bool(done.all()):
-                break
-    return ids
+    ids = xp.where(own, filler, xp.concatenate([ids.astype(np.int64), behind], axis=-1))
+    return ids, own, first, last + new
 
 
 def choose(
@@ -164,54 +168,28 @@ def next_logits(
 ) -> tuple[Array, list[KeptKeys]]:
     """n more tokens through all blocks: ids (B, n) -> the last logits (B, vocab_size), and what is kept."""
     x, after = params.embedding.E[ids], []  # (B, n, d_model)
-    turn = next_turn(x, kept[0].length if kept else 0, config)
+    xp, n, t = array_module(ids), ids.shape[-1], kept[0].length if kept else 0
+    turn = rope_turn(xp.arange(t, t + n), config.d_model // config.n_heads, config.base, x.dtype)
+    mask = None if n == 1 else causal_mask(n, t + n, xp=xp)
     for block, before in zip(params.blocks, kept, strict=True):
-        x, now = next_through_block(x, before, block, config, turn)
+        x, now = next_through_block(x, before, block, config, turn, mask)
         after.append(now)
     y, _ = rms_norm_forward(x[..., -1, :], params.norm, eps=config.eps)  # (B, d_model)
     return logits_forward(y, params)[0], after
 
 
-def next_turn(x: Array, t: int, config: CausalLMConfig) -> RoPECache:
-    """The angles of the positions from t on, computed once for all blocks, for `rope_backward`.
-
-    It turns back by an angle: by minus the angle it turns as `rope_forward` does.
-    """
-    positions = array_module(x).arange(t, t + x.shape[-2])
-    _, turn = rope_forward(x[..., : config.d_model // config.n_heads], positions=positions, base=config.base)
-    return turn._replace(sin=-turn.sin)
-
-
 def next_through_block(
-    x: Array, kept: KeptKeys, params: CausalBlockParams, config: CausalLMConfig, turn: RoPECache
+    x: Array,
+    kept: KeptKeys,
+    params: CausalBlockParams,
+    config: CausalLMConfig,
+    turn: tuple[Array, Array],
+    mask: Array | None,
 ) -> tuple[Array, KeptKeys]:
     """`causal_block_forward` for n more tokens, x (B, n, d_model)."""
     n, _ = rms_norm_forward(x, params.norm_1, eps=config.eps)
-    a, kept = attend_to_kept(n, kept, params.attention, config, turn)
+    a, kept = attend_to_kept(n, kept, params.attention, config.n_heads, turn, mask)
     h = x + a
     m, _ = rms_norm_forward(h, params.norm_2, eps=config.eps)
     f, _ = gated_ffn_forward(m, params.ffn)
     return h + f, kept
-
-
-def attend_to_kept(
-    x: Array, kept: KeptKeys, params: AttentionParams, config: CausalLMConfig, turn: RoPECache
-) -> tuple[Array, KeptKeys]:
-    """Self-attention of n more tokens, x (B, n, d_model), to those kept, which they join.
-
-    The queries that share a key head stand one below the other, so that no key is copied.
-    """
-    xp, (*leading, n, _), t = array_module(x), x.shape, kept.length
-    h, n_kv_heads = config.n_heads, config.n_kv_heads
-    q, _ = linear_forward(x, params.W_Q, params.b_Q)  # (B, n, d_model)
-    k, _ = linear_forward(x, params.W_K, params.b_K)  # (B, n, n_kv_heads d_k)
-    v, _ = linear_forward(x, params.W_V, params.b_V)
-    both = split_heads(xp.concatenate([q, k], axis=-1), h + n_kv_heads)  # one turn for both
-    both = rope_backward(both, turn)  # (B, h + n_kv_heads, n, d_k)
-    q = both[..., :h, :, :]  # (B, h, n, d_k)
-    kept = keep(kept, both[..., h:, :, :], split_heads(v, n_kv_heads))
-    keys, values = kept.keys[..., : kept.length, :], kept.values[..., : kept.length, :]
-    mask = None if n == 1 else xp.concatenate([causal_mask(n, t + n, xp=xp)] * (h // n_kv_heads))
-    groups = q.reshape(*leading, n_kv_heads, h // n_kv_heads * n, q.shape[-1])  # (B, n_kv_heads, …, d_k)
-    heads, _ = attention_forward(groups, keys, values, mask=mask)
-    return linear_forward(merge_heads(heads.reshape(q.shape)), params.W_O, params.b_O)[0], kept

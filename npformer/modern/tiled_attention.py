@@ -51,13 +51,7 @@ def tiled_attention_forward(
             scores = _scores(scaled, k, rows, columns, causal)  # (..., 2 tile, tile)
             if scores is None:
                 break
-            before, m[...] = m.copy(), xp.maximum(m, scores.max(axis=-1, keepdims=True))
-            shrink = xp.exp(before - m)
-            scores -= m
-            xp.exp(scores, out=scores)
-            sums[...] = sums * shrink + scores.sum(axis=-1, keepdims=True)
-            mixed *= shrink
-            mixed += scores @ v[..., columns, :]  # (..., 2 tile, d_v)
+            _take_in(scores, v[..., columns, :], m, sums, mixed)
     total = xp.maximum(total, 1)  # the largest gives 1, or no key was seen: 0
     y /= total
     return y, TiledAttentionCache(q, k, v, y.copy(), largest, total, causal, tile)
@@ -95,6 +89,18 @@ def tiled_attention_backward(
             dk[..., columns, :] += ds.swapaxes(-1, -2) @ scaled[..., rows, :]  # scores = q kᵀ/√d_k
     dq *= scale
     return dq, dk, dv
+
+
+def _take_in(scores: Array, v: Array, m: Array, sums: Array, mixed: Array) -> None:
+    """One more tile of keys into the largest score, Σ exp(score - m) and Σ exp(score - m) v, in place."""
+    xp, before = array_module(scores), m.copy()  # (..., 2 tile, 1)
+    m[...] = xp.maximum(m, scores.max(axis=-1, keepdims=True))
+    shrink = xp.exp(before - m)
+    scores -= m
+    xp.exp(scores, out=scores)
+    sums[...] = sums * shrink + scores.sum(axis=-1, keepdims=True)
+    mixed *= shrink
+    mixed += scores @ v  # (..., 2 tile, d_v)
 
 
 def _slices(T: int, tile: int) -> Iterator[slice]:

@@ -169,9 +169,12 @@ def _arrays(file: "Path", shapes: dict[str, tuple[int, ...]]) -> dict[str, Array
     return arrays
 
 
+OF_A_BLOCK = ("norm_1", "W_Q", "W_K", "W_V", "W_O", "norm_2", "W_gate", "W_down", "W_up")  # a row a block
+
+
 def _params(arrays: dict[str, Array], config: CausalLMConfig) -> CausalLMParams:
     def block(i: int) -> CausalBlockParams:
-        norm_1, W_Q, W_K, W_V, W_O, norm_2, gate, down, up = (a[i] for a in list(arrays.values())[1:10])
+        norm_1, W_Q, W_K, W_V, W_O, norm_2, gate, down, up = (arrays[name][i] for name in OF_A_BLOCK)
         return CausalBlockParams(
             AttentionParams(W_Q, W_K, W_V, W_O),
             RMSNormParams(norm_1),

@@ -26,7 +26,7 @@ START, END = "<!-- speed: written by tests/benchmarks/run.py -->", "<!-- end of 
 CASES = [
     *[
         (f"position table {n:,} × 512, {dtype}", f"table:{n}:{dtype}", "plain", plain, torch)
-        for n, plain, torch in ((512, 0.20, 1.00), (8192, 0.20, 0.50), (131072, 0.20, 0.50))
+        for n, plain, torch in ((512, 0.60, 1.00), (8192, 0.30, 1.00), (131072, 0.30, 1.00))
         for dtype in ("float32", "float64")
     ],
     ("FFN forward, base", "ffn:base:forward", "products", 1.10, None),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import npformer as npf
-from npformer import attention_backward, attention_forward, gradcheck, rope_backward, rope_forward
+from npformer import attention_backward, attention_forward, decoding, gradcheck, rope_backward, rope_forward
 from npformer.modern import generation, tiled_attention
 from npformer.modern.generation import next_logits, no_keys
 
@@ -69,14 +69,14 @@ def test_kept_keys_behind_a_mask_that_is_off_by_one_are_noticed(rng, monkeypatch
 
 
 def test_kept_keys_and_values_that_are_turned_alike_are_noticed(rng, monkeypatch):
-    keep, config = generation.keep, CONFIG
+    keep, config = decoding.keep, CONFIG
 
     def keep_turned(kept, key, value):
         positions = np.arange(kept.length, kept.length + value.shape[-2])
         return keep(kept, key, rope_forward(value, positions=positions, base=config.base)[0])
 
     assert is_the_whole_models(rng)
-    monkeypatch.setattr(generation, "keep", keep_turned)
+    monkeypatch.setattr(decoding, "keep", keep_turned)
     assert not is_the_whole_models(rng)
 
 
