@@ -660,14 +660,15 @@ def with_odd(place, odd, arguments):
     return replaced(arguments, place, lambda _: (ODD[odd],) if place in ("trees", "args") else ODD[odd])
 
 
+DECISIVE = {odd for places in WELCOME.values() for values in places.values() for odd in values.split(", ")}
+
+
 def odd_ones(name, number, place, welcome):
-    """The welcome ones and of the others one in three by turns, one in twelve where a rule comes again."""
-    every = 1 if name not in CHECKED else 3 if f"{name}-{place}" in FIRST else 12
+    """What is welcome somewhere, of the others one in four by turns; one in twelve where a rule comes again."""
+    first = name not in CHECKED or f"{name}-{place}" in FIRST
+    turn = {odd for i, odd in enumerate(ODD) if (i + number) % (4 if first else 12) == 0}
     called = place in ("f", "forward", "backward")  # by us, it raises its own errors
-    turn = {
-        odd for i, odd in enumerate(ODD) if (i + number) % every == 0 and not (called and callable(ODD[odd]))
-    }
-    return turn | welcome
+    return {odd for odd in turn | (DECISIVE if first else welcome) if not (called and callable(ODD[odd]))}
 
 
 @pytest.mark.parametrize("name", SWEPT)
