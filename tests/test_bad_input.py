@@ -19,6 +19,7 @@ from bad_calls import (
     as_type,
     entry,
     faults_of,
+    first_of_their_kind,
     spoilt,
     valid_places,
 )
@@ -124,17 +125,7 @@ def well_said(function, blamed, message):
     return named and "; expected " in message and len(message) < 300 and "\n" not in message
 
 
-def first_of_their_kind():
-    """The places whose rule no place before had: params.W_Q of attention alone, not of every model."""
-    seen = {}
-    for number, place in enumerate(PLACES):
-        owner, _, field = place.path.rpartition(".")
-        owners = [str(p.annotation) for p in valid_places(place.function) if p.path == owner]
-        seen.setdefault((*(owners or [place.function]), field.strip("01") or "block", place.words), number)
-    return {str(PLACES[number]) for number in seen.values()}
-
-
-FIRST = first_of_their_kind()
+FIRST = first_of_their_kind(PLACES)
 EVERYWHERE = {fault.name for fault in (*OTHER_KINDS, *NO_INTEGERS, *NO_NUMBERS)}  # a rule each, for all
 
 
@@ -664,7 +655,7 @@ DECISIVE = {odd for places in WELCOME.values() for values in places.values() for
 
 
 def odd_ones(name, number, place, welcome):
-    """What is welcome somewhere, of the others one in four by turns; one in twelve where a rule comes again."""
+    """What is welcome somewhere, of the others one in four; one in twelve where a rule comes again."""
     first = name not in CHECKED or f"{name}-{place}" in FIRST
     turn = {odd for i, odd in enumerate(ODD) if (i + number) % (4 if first else 12) == 0}
     called = place in ("f", "forward", "backward")  # by us, it raises its own errors

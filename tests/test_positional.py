@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from together import together
 
 import npformer as npf
 
-DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=lambda dtype: dtype.__name__)
-LAYOUTS = pytest.mark.parametrize("layout", ["interleaved", "halves"])
+DTYPES = together("dtype", [np.float64, np.float32])
+LAYOUTS = together("layout", ["interleaved", "halves"])
 MILLION = 1_000_000
 
 
@@ -43,26 +44,26 @@ def assert_rows(table, first, positions, tolerance, **options):
 
 class TestTable:
     @LAYOUTS
-    @pytest.mark.parametrize("d_model", [1, 2, 3, 6, 7, 10])
+    @together("d_model", [1, 2, 3, 6, 7, 10])
     def test_small_tables_entry_by_entry(self, d_model, layout):
         table = npf.positional_encoding(150, d_model, layout=layout)
         assert table.shape == (150, d_model)
         assert table.dtype == np.float64
-        assert_rows(table, 0, range(150), 1e-14, layout=layout)
+        assert_rows(table, 0, [*range(9), *range(125, 134), 149], 1e-14, layout=layout)
 
     @LAYOUTS
     def test_the_sizes_of_real_models(self, layout):
         table = npf.positional_encoding(4097, 512, layout=layout)
         assert_rows(table, 0, [0, 1, 127, 128, 129, 2048, 3967, 4095, 4096], 1e-12, layout=layout)
 
-    @pytest.mark.parametrize("base", [10, 1000, 123456.7])
+    @together("base", [10, 1000, 123456.7])
     def test_another_base(self, base):
         table = npf.positional_encoding(200, 8, base=base)
         assert_rows(table, 0, range(0, 200, 9), 1e-13, base=base)
 
     @DTYPES
-    @pytest.mark.parametrize("d_model", [4, 33, 64])
-    @pytest.mark.parametrize("start", [1, 100, 3967, 10_007, 65_535, 524_287, MILLION - 129])
+    @together("d_model", [4, 33, 64])
+    @together("start", [1, 100, 3967, 10_007, 65_535, 524_287, MILLION - 129])
     def test_far_positions(self, start, d_model, dtype):
         """A float32 near a million is a multiple of 1/16: only float64 angles keep float32 tables right."""
         table = npf.positional_encoding(130, d_model, start=start, dtype=dtype)
@@ -125,7 +126,7 @@ class TestTable:
             np.testing.assert_allclose(np.diag(similarity, distance), similarity[0, distance], atol=1e-12)
         np.testing.assert_allclose(np.diag(similarity), 8, atol=1e-12)
 
-    @pytest.mark.parametrize("d_model", [1, 2, 5])
+    @together("d_model", [1, 2, 5])
     def test_no_rows(self, d_model):
         table = npf.positional_encoding(0, d_model, dtype=np.float32)
         assert table.shape == (0, d_model)
@@ -135,7 +136,7 @@ class TestTable:
         table = npf.positional_encoding(np.int32(3), np.int64(4), start=np.uint8(200))
         assert_rows(table, 200, [200, 201, 202], 1e-14)
 
-    @pytest.mark.parametrize(
+    @together(
         ("arguments", "error", "message"),
         [
             ({"n": -1}, ValueError, "n is -1"),
@@ -167,8 +168,8 @@ class TestTable:
 
 
 class TestFrequencies:
-    @pytest.mark.parametrize("d_model", [1, 2, 5, 64, 512, 767])
-    @pytest.mark.parametrize("base", [10000, 500000, 10])
+    @together("d_model", [1, 2, 5, 64, 512, 767])
+    @together("base", [10000, 500000, 10])
     def test_against_many_digits(self, d_model, base):
         omega = npf.angular_frequencies(d_model, base=base)
         assert omega.shape == (math.ceil(d_model / 2),)
@@ -180,7 +181,7 @@ class TestFrequencies:
             npf.wavelengths(d_model, base=base), 2 * math.pi / np.array(expected), rtol=1e-14
         )
 
-    @pytest.mark.parametrize("d_model", [4, 64, 512])
+    @together("d_model", [4, 64, 512])
     def test_the_longest_wave_is_short_of_what_the_paper_names(self, d_model):
         waves = npf.wavelengths(d_model)
         assert waves[0] == pytest.approx(2 * math.pi, rel=1e-15)
@@ -194,7 +195,7 @@ class TestFrequencies:
         assert npf.wavelengths(8)[2] == pytest.approx(628.3185, abs=1e-4)
         np.testing.assert_allclose(table[2513, 4:6], table[0, 4:6], atol=0.01)
 
-    @pytest.mark.parametrize("name", ["angular_frequencies", "wavelengths"])
+    @together("name", ["angular_frequencies", "wavelengths"])
     def test_refusals(self, name):
         function = getattr(npf, name)
         with pytest.raises(ValueError, match=f"{name}: d_model is 0"):
@@ -226,7 +227,7 @@ class TestShiftMatrix:
         expected = row_of_many_digits(mpmath.mpf(p) + mpmath.mpf(k), d_model, base=base)
         np.testing.assert_allclose(moved, expected, atol=1e-11)
 
-    @pytest.mark.parametrize("k", [1, -7, 2.5])
+    @together("k", [1, -7, 2.5])
     def test_one_matrix_for_every_position(self, k):
         table = npf.positional_encoding(50, 12)
         expected = [row_of_many_digits(mpmath.mpf(p) + mpmath.mpf(k), 12) for p in range(50)]
@@ -256,7 +257,7 @@ class TestShiftMatrix:
         expected = [[c, -s, 0, 0], [s, c, 0, 0], [0, 0, small_c, -small_s], [0, 0, small_s, small_c]]
         np.testing.assert_allclose(npf.shift_matrix(1, 4), expected, atol=1e-16)
 
-    @pytest.mark.parametrize(
+    @together(
         ("arguments", "error", "message"),
         [
             ((1, 5), ValueError, "d_model is 5; expected an even number"),
@@ -278,7 +279,7 @@ class TestShiftMatrix:
 
 class TestLearnedPositions:
     @DTYPES
-    @pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
+    @together("batch", [(), (3,), (2, 3)])
     def test_row_by_row(self, batch, dtype):
         x, P, dy = (
             random(*batch, 4, 5, dtype=dtype),
@@ -303,7 +304,7 @@ class TestLearnedPositions:
         with pytest.raises(ValueError, match=r"learned_positions_forward: x has 7 positions; .*max_length=6"):
             npf.learned_positions_forward(np.ones((7, 5)), params)
 
-    @pytest.mark.parametrize("shape", [(0, 5), (2, 0, 5), (0, 4, 5)])
+    @together("shape", [(0, 5), (2, 0, 5), (0, 4, 5)])
     def test_nothing_there(self, shape):
         y, cache = npf.learned_positions_forward(np.ones(shape), npf.LearnedPositionsParams(np.ones((6, 5))))
         dx, grads = npf.learned_positions_backward(y, cache)
@@ -336,7 +337,7 @@ def pairs(x, layout):
 class TestRoPE:
     @DTYPES
     @LAYOUTS
-    @pytest.mark.parametrize("shape", [(5, 6), (2, 5, 2), (2, 3, 5, 8), (1, 4)])
+    @together("shape", [(5, 6), (2, 5, 2), (2, 3, 5, 8), (1, 4)])
     def test_each_pair_is_turned_by_its_angle(self, shape, layout, dtype):
         x = random(*shape, dtype=dtype)
         y, _ = npf.rope_forward(x, layout=layout)
@@ -349,7 +350,7 @@ class TestRoPE:
         np.testing.assert_allclose(pairs(y.astype(np.float64), layout), expected, atol=tolerance)
 
     @DTYPES
-    @pytest.mark.parametrize("position", [0, 4096, 100_003, MILLION])
+    @together("position", [0, 4096, 100_003, MILLION])
     def test_far_positions_by_many_digits(self, position, dtype):
         """[1, 0] becomes (cos, sin): the angle itself is on show, in float32 too."""
         x = np.tile(np.array([1, 0], dtype), 8)[None, :]
@@ -407,7 +408,7 @@ class TestRoPE:
         np.testing.assert_array_equal(y, given_positions)
         np.testing.assert_array_equal(y[:, 0], x[:, 0])
 
-    @pytest.mark.parametrize("shape", [(0, 4), (2, 0, 4), (0, 3, 4)])
+    @together("shape", [(0, 4), (2, 0, 4), (0, 3, 4)])
     def test_nothing_there(self, shape):
         y, cache = npf.rope_forward(np.ones(shape))
         assert y.shape == npf.rope_backward(y, cache).shape == shape
@@ -420,7 +421,7 @@ class TestRoPE:
         once = npf.rope_backward(dy, cache).copy()
         np.testing.assert_array_equal(npf.rope_backward(dy, cache), once)
 
-    @pytest.mark.parametrize(
+    @together(
         ("x", "options", "error", "message"),
         [
             (np.ones((3, 5)), {}, ValueError, "x's last axis is 5; expected an even number"),
@@ -459,14 +460,14 @@ class TestALiBi:
         16: [0.5 * i for i in range(1, 17)],
     }
 
-    @pytest.mark.parametrize("n_heads", EXPONENTS)
+    @together("n_heads", EXPONENTS)
     def test_slopes(self, n_heads):
         slopes = -npf.alibi_bias(n_heads, 1, 2)[:, 0, 0]  # the one query stands at key 1: distance 1 to key 0
         np.testing.assert_allclose(
             slopes, [2.0**-exponent for exponent in self.EXPONENTS[n_heads]], rtol=1e-15
         )
 
-    @pytest.mark.parametrize("n_heads", [7, 20, 31, 33, 100])
+    @together("n_heads", [7, 20, 31, 33, 100])
     def test_slopes_of_odd_numbers_of_heads(self, n_heads):
         power = 2 ** (n_heads.bit_length() - 1)
         expected = [2 ** (-8 * (i + 1) / power) for i in range(power)]
@@ -475,7 +476,7 @@ class TestALiBi:
         np.testing.assert_allclose(slopes, expected, rtol=1e-14)
 
     @DTYPES
-    @pytest.mark.parametrize(("T_q", "T_k"), [(4, 4), (2, 5), (5, 2), (1, 1)])
+    @together(("T_q", "T_k"), [(4, 4), (2, 5), (5, 2), (1, 1)])
     def test_distances_with_the_last_query_at_the_last_key(self, T_q, T_k, dtype):
         bias = npf.alibi_bias(2, T_q, T_k, dtype=dtype)
         assert bias.shape == (2, T_q, T_k)
@@ -486,11 +487,11 @@ class TestALiBi:
                     entry = bias[head, T_q - 1 - back_q, T_k - 1 - back_k]
                     assert entry == -slope * abs(back_q - back_k)
 
-    @pytest.mark.parametrize(("T_q", "T_k"), [(0, 3), (3, 0), (0, 0)])
+    @together(("T_q", "T_k"), [(0, 3), (3, 0), (0, 0)])
     def test_nothing_there(self, T_q, T_k):
         assert npf.alibi_bias(2, T_q, T_k).shape == (2, T_q, T_k)
 
-    @pytest.mark.parametrize(
+    @together(
         ("arguments", "error", "message"),
         [
             ((0, 3, 3), ValueError, "n_heads is 0"),
