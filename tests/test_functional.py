@@ -51,26 +51,6 @@ class TestLinear:
         np.testing.assert_array_equal(dW, expected_dW)
         assert db is None
 
-    def test_any_memory_layout(self):
-        x, W, b, dy = random(3, 2, 4), random(5, 4, seed=1), random(5, seed=2), random(2, 3, 5, seed=3)
-        views = x.swapaxes(0, 1)[:, ::-1], W.T, b[::-1]
-        copies = [np.ascontiguousarray(view) for view in views]
-        y, cache = npf.linear_forward(*views)
-        expected, expected_cache = npf.linear_forward(*copies)
-        np.testing.assert_allclose(y, expected, atol=1e-15)
-        pairs = zip(npf.linear_backward(dy, cache), npf.linear_backward(dy, expected_cache), strict=True)
-        for found, wanted in pairs:
-            np.testing.assert_allclose(found, wanted, atol=1e-14)
-
-    @together("shape", [(0, 4), (2, 0, 4), (0, 3, 4)])
-    def test_no_rows(self, shape):
-        y, cache = npf.linear_forward(np.ones(shape), np.ones((4, 5)), np.ones(5))
-        dx, dW, db = npf.linear_backward(y, cache)
-        assert y.shape == (*shape[:-1], 5)
-        assert dx.shape == shape
-        np.testing.assert_array_equal(dW, np.zeros((4, 5)))
-        np.testing.assert_array_equal(db, np.zeros(5))
-
 
 class TestReLU:
     @DTYPES
@@ -296,12 +276,6 @@ class TestSoftmax:
             for j in range(4):
                 assert row[j] == pytest.approx(y[i] * ((i == j) - y[j]), abs=1e-15)
 
-    def test_arguments_stay_as_they_are(self):
-        scores = random(2, 3)
-        before = scores.copy()
-        npf.softmax_forward(scores)
-        np.testing.assert_array_equal(scores, before)
-
 
 class TestDropout:
     @DTYPES
@@ -361,75 +335,3 @@ class TestDropout:
             npf.dropout_forward(np.ones(50, d), 0.5, np.random.default_rng(3))[0] > 0 for d in ERF_TOLERANCE
         ]
         np.testing.assert_array_equal(*masks)
-
-    def test_no_entries(self):
-        y, cache = npf.dropout_forward(np.ones((0, 3)), 0.5, np.random.default_rng(0))
-        assert y.shape == npf.dropout_backward(y, cache).shape == (0, 3)
-
-    @together("rate", [1.0, -0.1, 1.5, np.nan])
-    def test_refuses_a_rate_that_is_none(self, rate):
-        with pytest.raises(ValueError, match="dropout_forward: rate"):
-            npf.dropout_forward(np.ones(3), rate, np.random.default_rng(0))
-
-    def test_refuses_a_source_of_another_kind(self):
-        with pytest.raises(TypeError, match="dropout_forward: rng"):
-            npf.dropout_forward(np.ones(3), 0.5, np.random.RandomState(0))
-
-
-FORWARDS = {
-    "relu_forward": lambda x: npf.relu_forward(x),
-    "gelu_forward": lambda x: npf.gelu_forward(x),
-    "softmax_forward": lambda x: npf.softmax_forward(x),
-    "dropout_forward": lambda x: npf.dropout_forward(x, 0.5, None),
-    "linear_forward": lambda x: npf.linear_forward(x, np.ones((2, 2))),
-}
-
-
-@together("name", FORWARDS)
-@together("dtype", [np.int64, np.bool_, np.float16, np.complex128])
-def test_refuses_other_dtypes(name, dtype):
-    with pytest.raises(TypeError, match=f"{name}: .*dtype {np.dtype(dtype)}"):
-        FORWARDS[name](np.ones((3, 2), dtype))
-
-
-@together("name", FORWARDS)
-def test_a_backward_wants_its_own_cache_and_the_shape_and_dtype_of_y(name):
-    backward_name = name.replace("forward", "backward")
-    backward = getattr(npf, backward_name)
-    y, cache = FORWARDS[name](np.ones((3, 2)))
-    with pytest.raises(TypeError, match=f"{backward_name}: cache"):
-        backward(y, tuple(cache))
-    with pytest.raises(ValueError, match=rf"{backward_name}: dy has shape \(1, 2\); expected \(3, 2\)"):
-        backward(y[:1], cache)
-    with pytest.raises(TypeError, match=f"{backward_name}: dy has dtype float32"):
-        backward(y.astype(np.float32), cache)
-
-
-@together(
-    ("arguments", "message"),
-    [
-        (((3, 4), (5, 2), None), r"x has shape \(3, 4\); expected \(\.\.\., d_in\) with d_in=5"),
-        (((3, 5), (5, 2), (5,)), r"b has shape \(5,\); expected \(d_out,\) with d_out=2"),
-        (((3, 5), (5,), None), r"W has shape \(5,\); expected \(d_in, d_out\)"),
-    ],
-)
-def test_linear_names_the_shape_that_does_not_fit(arguments, message):
-    x, W, b = (None if shape is None else np.ones(shape) for shape in arguments)
-    with pytest.raises(ValueError, match="linear_forward: " + message):
-        npf.linear_forward(x, W, b)
-
-
-def test_linear_wants_one_dtype():
-    with pytest.raises(TypeError, match="linear_forward: x has dtype float32; expected float64"):
-        npf.linear_forward(np.ones((3, 2), np.float32), np.ones((2, 2)))
-
-
-@together("axis", [2, -3])
-def test_softmax_refuses_an_axis_that_is_not_there(axis):
-    with pytest.raises(ValueError, match="softmax_forward: axis"):
-        npf.softmax_forward(np.ones((2, 2)), axis=axis)
-
-
-def test_gelu_refuses_a_word_for_approximate():
-    with pytest.raises(TypeError, match="gelu_forward: approximate"):
-        npf.gelu_forward(np.ones(2), approximate="tanh")

@@ -341,19 +341,6 @@ def test_agrees_with_pytorch(name, dtype):
         assert_close(gradients[argument], expected, dtype, argument)
 
 
-@together("name", CASES)
-def test_backward_leaves_its_arguments_as_they_were(name):
-    case, arrays = CASES[name], inputs_of(CASES[name], np.float64)
-    d_y = arrays.pop("d_y")
-    y, backward = RUNNERS[case["operation"]](arrays, case["settings"])
-    before = y.copy()
-    once = {argument: gradient.copy() for argument, gradient in backward(d_y).items()}
-    again = backward(d_y)
-    np.testing.assert_array_equal(y, before)
-    for argument, gradient in once.items():
-        np.testing.assert_array_equal(again[argument], gradient, err_msg=f"d_{argument} of a second call")
-
-
 @together("dtype", TOLERANCE)
 @together("name", TRAJECTORIES)
 def test_adam_follows_pytorch(name, dtype):
