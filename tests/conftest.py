@@ -39,12 +39,9 @@ def why_no_browser(config):
 
 
 def why_not_now(config):
-    """Empty when the slow tests were asked for."""
-    return (
-        ""
-        if "slow" in config.option.markexpr
-        else "half a minute each, when asked for: uv run pytest -m slow"
-    )
+    """Empty when the slow tests were asked for, or lessons are to be written anew."""
+    asked = "slow" in config.option.markexpr or "NPFORMER_REWRITE" in os.environ
+    return "" if asked else "the lessons and what else takes long, when asked for: uv run pytest -m slow"
 
 
 def pytest_xdist_auto_num_workers(config):

@@ -58,6 +58,12 @@ NOISE = 1e-12  # two numbers smaller than this are both "zero, but for rounding"
 # differently; then only larger blocks can be compared, and a changed curve or colour still shows.
 SAME_LETTERS, OTHER_LETTERS = (2.0, 8, 48.0), (16.0, 32, 20.0)
 
+
+def run_now(path):
+    """The first lesson runs with every `pytest`, all of them with `pytest -m slow`."""
+    return pytest.param(path, marks=[pytest.mark.slow] if path != NOTEBOOKS[0] else [])
+
+
 per_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
@@ -84,12 +90,12 @@ class ThisEnvironment(AsyncKernelManager):
 def execute(notebook, folder, again=False):
     """A copy with fresh outputs, run in an empty folder.
 
-    With `again` the same kernel then runs each code cell twice more, from the last one up, as a class that
+    With `again` the same kernel then runs each code cell once more, from the last one up, as a class that
     goes back: no cell may need what a later one has overwritten, or what it has overwritten itself.
     """
     executed = copy.deepcopy(notebook)
     if again:
-        executed.cells += [copy.deepcopy(cell) for _, cell in code_cells(notebook)[::-1] for _ in range(2)]
+        executed.cells += [copy.deepcopy(cell) for _, cell in code_cells(notebook)[::-1]]
     client = NotebookClient(
         executed,
         kernel_name="python3",
@@ -273,21 +279,15 @@ def with_its_packages(path):
     return read(path)
 
 
-@per_notebook
-def test_a_notebook_runs_and_shows_what_the_file_shows(path, tmp_path):
-    committed = with_its_packages(path)
-    executed = execute(committed, tmp_path)
-    if os.environ.get("NPFORMER_REWRITE") == "1":
+@pytest.mark.parametrize("path", [run_now(path) for path in NOTEBOOKS], ids=lambda path: path.stem)
+def test_a_notebook_shows_what_the_file_shows_and_its_cells_run_in_any_order(path, tmp_path):
+    committed, rewrite = with_its_packages(path), os.environ.get("NPFORMER_REWRITE") == "1"
+    executed = execute(committed, tmp_path, again=not rewrite)
+    if rewrite:
         nbformat.write(with_kept_outputs(committed, executed), path)
         return
     difference = notebook_difference(committed, executed)
     assert difference is None, f"{path.name}, {difference}\n{HOW_TO_REWRITE}"
-
-
-@pytest.mark.slow
-@per_notebook
-def test_the_cells_of_a_notebook_run_in_any_order_after_one_run(path, tmp_path):
-    execute(with_its_packages(path), tmp_path, again=True)
 
 
 @per_notebook

@@ -461,15 +461,6 @@ def _turn(a, sign=1, base=10000.0, first=0):
     return out
 
 
-@slip("softmax.forward", "return inside the loop: only the first row", "first row|return|row")
-def softmax_return_in_loop(scores):
-    out = np.zeros_like(scores)
-    for i in range(scores.shape[0]):
-        e = np.exp(scores[i] - scores[i].max())
-        out[i] = e / e.sum()
-        return out[i]
-
-
 @slip("softmax.forward", "return too early: other rows stay zero", "row")
 def softmax_other_rows_zero(scores):
     out = np.zeros_like(scores)
@@ -495,149 +486,16 @@ def softmax_clipped(scores):
     return e / e.sum(axis=1, keepdims=True)
 
 
-@slip("softmax.forward", "not divided by the sum", "sum")
-def softmax_unnormalised(scores):
-    return np.exp(scores - scores.max(axis=-1, keepdims=True))
-
-
-@slip("softmax.forward", "that is its logarithm", "log")
-def softmax_log(scores):
-    z = scores - scores.max(axis=-1, keepdims=True)
-    return z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
-
-
-@slip("softmax.forward", "mean subtracted, not the maximum: overflows", "overflow|maximum|large|1000")
-def softmax_minus_mean(scores):
-    e = np.exp(scores - scores.mean(axis=1, keepdims=True))
-    return e / np.sum(e, axis=1, keepdims=True)
-
-
-@slip("softmax.forward", "writes into the argument", "argument|chang|scores")
-def softmax_in_place(scores):
-    scores -= scores.max(axis=1, keepdims=True)
-    np.exp(scores, out=scores)
-    scores /= scores.sum(axis=1, keepdims=True)
-    return scores
-
-
-@slip("softmax.forward", "one too many in the denominator", "sum")
-def softmax_plus_one(scores):
-    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return e / (1 + e.sum(axis=-1, keepdims=True))
-
-
 @slip("softmax.forward", "divided by plain sum, no exponential", "exp|negative")
 def softmax_plain_share(scores):
     s = scores - scores.min(axis=1, keepdims=True)
     return s / s.sum(axis=1, keepdims=True)
 
 
-@slip("embedding.forward", "root of the vocabulary, E.shape[0]", "factor|vocab|constant")
-def embedding_root_vocab(ids, E):
-    return E[ids] * math.sqrt(E.shape[0])
-
-
-@slip("embedding.forward", "root of the text's length", "factor|length|constant")
-def embedding_root_length(ids, E):
-    return E[ids] * math.sqrt(ids.shape[1])
-
-
-@slip("embedding.forward", "ids counted from 1", "row|from 0|from 1|ids|counted")
-def embedding_from_one(ids, E):
-    return E[ids - 1] * np.sqrt(E.shape[1])
-
-
-@slip("embedding.forward", "batch axis flattened away", "shape|batch")
-def embedding_flat(ids, E):
-    out = []
-    for sentence in ids:
-        for word in sentence:
-            out.append(E[word] * np.sqrt(E.shape[1]))
-    return np.array(out)
-
-
-@slip("embedding.forward", "words of a sentence are summed", "shape|sum")
-def embedding_bag(ids, E):
-    return E[ids].sum(axis=1) * np.sqrt(E.shape[1])
-
-
 @slip("embedding.forward", "positions added, not asked", "position|added|add")
 def embedding_with_positions(ids, E):
     x = E[ids] * np.sqrt(E.shape[1])
     return x + table_exp_log(x.shape[1], x.shape[2])
-
-
-@slip("mask.causal", "range(i) misses the diagonal", "itself|diagonal")
-def mask_range_i(T):
-    m = np.zeros((T, T), dtype=bool)
-    for i in range(T):
-        for j in range(i):
-            m[i][j] = True
-    return m
-
-
-@slip("mask.causal", "True where hidden", "opposite|inver|exchang|future|later|not")
-def mask_true_hides(T):
-    return np.triu(np.ones((T, T), dtype=bool), k=1)
-
-
-@slip("mask.causal", "upper triangle: sees the future", "future|later|transpos")
-def mask_upper(T):
-    return np.triu(np.ones((T, T))).astype(bool)
-
-
-@slip("mask.causal", "0 and -inf, not True and False", "True|inf|bool")
-def mask_additive(T):
-    return np.triu(np.full((T, T), -np.inf), k=1)
-
-
-@slip("mask.causal", "one key too many", "future|later|next|one|diagonal")
-def mask_k_one(T):
-    return np.tril(np.ones((T, T), dtype=bool), k=1)
-
-
-@slip("sample.temperature", "multiplied by the temperature", "multipl|divid|temperature")
-def temperature_times(logits, temperature):
-    return _soft(logits * temperature)
-
-
-@slip("sample.temperature", "temperature after the softmax", "sum|after")
-def temperature_after(logits, temperature):
-    return _soft(logits) / temperature
-
-
-@slip("sample.temperature", "temperature argument not used", "temperature")
-def temperature_unused(logits, temperature=1.0):
-    return _soft(logits)
-
-
-@slip("sample.temperature", "root of the temperature", "root|temperature")
-def temperature_root(logits, temperature):
-    return _soft(logits / np.sqrt(temperature))
-
-
-@slip(
-    "sample.temperature",
-    "maximum subtracted and then multiplied: overflow without maximum",
-    "overflow|1000|large|maximum|nan",
-)
-def temperature_overflow(logits, temperature):
-    exp_logits = np.exp(logits / temperature)
-    return exp_logits / np.sum(exp_logits, axis=-1, keepdims=True)
-
-
-@slip("sample.temperature", "logits over one column instead of one row", "column|row|axis")
-def temperature_axis(logits, temperature):
-    return _soft(logits / temperature, axis=0)
-
-
-@slip(
-    "sample.temperature", "all weight on the largest: that is argmax", "one|largest|temperature|argmax|most"
-)
-def temperature_argmax(logits, temperature):
-    out = np.zeros(logits.shape)
-    out[np.arange(len(logits)), logits.argmax(axis=1)] = 1
-    return out
 
 
 @slip("pe.table", "precedence: 10000 ** 2 * i / d", "exponent|power|bracket|parenthes|speed|frequenc|angle")
@@ -651,20 +509,6 @@ def table_precedence(n, d_model):
 
 
 @slip(
-    "pe.table",
-    "precedence: bracket only round 2 i: (10000^(2i)) / d",
-    "exponent|power|bracket|parenthes|speed|frequenc|angle|d_model",
-)
-def table_precedence_2(n, d_model):
-    pe = np.zeros((n, d_model))
-    i = np.arange(d_model // 2)
-    angle = np.arange(n)[:, None] / (10000.0 ** (2 * i) / d_model)
-    pe[:, 0::2] = np.sin(angle)
-    pe[:, 1::2] = np.cos(angle)
-    return pe
-
-
-@slip(
     "pe.table", "integer division // in the exponent: all pairs turn alike", "same|speed|alike|exponent|pair"
 )
 def table_integer_division(n, d_model):
@@ -673,43 +517,6 @@ def table_integer_division(n, d_model):
         for i in range(0, d_model, 2):
             pe[pos, i] = math.sin(pos / 10000 ** (i // d_model))
             pe[pos, i + 1] = math.cos(pos / 10000 ** (i // d_model))
-    return pe
-
-
-@slip("pe.table", "fraction upside down, d / 2i: division by 0 in the first pair", "nan|inf|finite|zero|divi")
-def table_upside_down(n, d_model):
-    i = np.arange(d_model // 2)
-    angle = np.arange(n)[:, None] / 10000.0 ** (d_model / (2 * i))
-    pe = np.zeros((n, d_model))
-    pe[:, 0::2], pe[:, 1::2] = np.sin(angle), np.cos(angle)
-    return pe
-
-
-@slip("pe.table", "an array of integers: everything is cut to 0 or 1", "integer|whole|int")
-def table_integers(n, d_model):
-    pe = np.zeros((n, d_model), dtype=int)
-    for pos in range(n):
-        for i in range(0, d_model, 2):
-            pe[pos, i] = math.sin(pos / 10000 ** (i / d_model))
-            pe[pos, i + 1] = math.cos(pos / 10000 ** (i / d_model))
-    return pe
-
-
-@slip("pe.table", "2 pi too much: base turns per position", "2π|pi|angle|speed|factor|frequen|turn")
-def table_two_pi(n, d_model):
-    angle = 2 * np.pi * np.arange(n)[:, None] / 10000 ** (np.arange(0, d_model, 2) / d_model)
-    pe = np.zeros((n, d_model))
-    pe[:, 0::2], pe[:, 1::2] = np.sin(angle), np.cos(angle)
-    return pe
-
-
-@slip("pe.table", "2(i+1): pairs counted from 1", "pair|exponent|from 1|counted|next")
-def table_pairs_from_one(n, d_model):
-    pe = np.zeros((n, d_model))
-    for i in range(1, d_model // 2 + 1):
-        angle = np.arange(n) / 10000 ** (2 * i / d_model)
-        pe[:, 2 * i - 2] = np.sin(angle)
-        pe[:, 2 * i - 1] = np.cos(angle)
     return pe
 
 
@@ -732,22 +539,6 @@ def table_math_sin(n, d_model):
     pe[:, 0::2] = math.sin(pos / 10000 ** (i / d_model))
     pe[:, 1::2] = math.cos(pos / 10000 ** (i / d_model))
     return pe
-
-
-@slip("pe.table", "sine and cosine of position times frequency are multiplied by root d", "factor")
-def table_scaled(n, d_model):
-    return table_exp_log(n, d_model) * np.sqrt(d_model)
-
-
-@slip("pe.table", "forgot to return", "return")
-def table_no_return(n, d_model):
-    pe = table_exp_log(n, d_model)
-    print(pe.shape)
-
-
-@slip("pe.table", "print left, a batch axis in front", "axis|shape|batch")
-def table_unsqueezed(n, d_model):
-    return table_exp_log(n, d_model)[np.newaxis, :, :]
 
 
 @slip("ffn.forward", "max(0, array): the comparison of an array", "max|ambiguous|truth|array")
@@ -776,94 +567,6 @@ def ffn_relu_last(x, W_1, b_1, W_2, b_2):
     return np.maximum(0, (x @ W_1 + b_1) @ W_2 + b_2)
 
 
-@slip("ffn.forward", "tanh for ReLU", "tanh")
-def ffn_tanh(x, W_1, b_1, W_2, b_2):
-    return np.tanh(x @ W_1 + b_1) @ W_2 + b_2
-
-
-@slip("ffn.forward", "leaky ReLU", "leaky|0.01|negative")
-def ffn_leaky(x, W_1, b_1, W_2, b_2):
-    z = x @ W_1 + b_1
-    return np.where(z > 0, z, 0.01 * z) @ W_2 + b_2
-
-
-@slip("ffn.forward", "residual added, not asked", "residual|added")
-def ffn_residual(x, W_1, b_1, W_2, b_2):
-    return x + np.maximum(0, x @ W_1 + b_1) @ W_2 + b_2
-
-
-@slip("ffn.forward", "minimum for maximum", "negative|minimum|sign|positive")
-def ffn_minimum(x, W_1, b_1, W_2, b_2):
-    return np.minimum(0, x @ W_1 + b_1) @ W_2 + b_2
-
-
-@slip("ffn.forward", "softplus for ReLU", "softplus|activation|unit|smooth|kink|bend")
-def ffn_softplus(x, W_1, b_1, W_2, b_2):
-    return np.log1p(np.exp(x @ W_1 + b_1)) @ W_2 + b_2
-
-
-@slip("ffn.forward", "biases exchanged in sign: subtracted", "b_1|b_2|bias|sign")
-def ffn_bias_subtracted(x, W_1, b_1, W_2, b_2):
-    return np.maximum(0, x @ W_1 + b_1) @ W_2 - b_2
-
-
-@slip("ffn.forward", "only the first sentence of the batch", "batch|shape|first")
-def ffn_first_sentence(x, W_1, b_1, W_2, b_2):
-    return np.maximum(0, x[0] @ W_1 + b_1) @ W_2 + b_2
-
-
-@slip("layer_norm.forward", "precedence: x - mean / std", "mean|bracket|parenthes|spread|std|divid")
-def norm_precedence(x, gamma, beta, eps):
-    mean = x.mean(axis=-1, keepdims=True)
-    std = np.sqrt(x.var(axis=-1, keepdims=True) + eps)
-    return gamma * (x - mean / std) + beta
-
-
-@slip("layer_norm.forward", "gamma and beta exchanged", "gamma|beta|exchang")
-def norm_exchanged(x, gamma, beta, eps):
-    xhat = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + eps)
-    return beta * xhat + gamma
-
-
-@slip("layer_norm.forward", "beta inside the bracket, so gamma multiplies it", "beta|gamma")
-def norm_beta_inside(x, gamma, beta, eps):
-    xhat = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + eps)
-    return gamma * (xhat + beta)
-
-
-@slip(
-    "layer_norm.forward",
-    "mean absolute deviation for the standard deviation",
-    "spread|absolute|deviation|square",
-)
-def norm_absolute(x, gamma, beta, eps):
-    mean = x.mean(-1, keepdims=True)
-    spread = np.abs(x - mean).mean(-1, keepdims=True)
-    return gamma * (x - mean) / np.sqrt(spread**2 + eps) + beta
-
-
-@slip(
-    "layer_norm.forward",
-    "norm of the vector instead of its standard deviation: root of d missing",
-    "factor|√d|root|spread|mean of|sum",
-)
-def norm_vector_length(x, gamma, beta, eps):
-    c = x - x.mean(-1, keepdims=True)
-    return gamma * c / np.sqrt((c**2).sum(-1, keepdims=True) + eps) + beta
-
-
-@slip("layer_norm.forward", "eps fixed at 1e-5 in the body", "eps")
-def norm_fixed_eps(x, gamma, beta, eps=1e-5):
-    eps = 1e-5
-    return gamma * (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + eps) + beta
-
-
-@slip("layer_norm.forward", "gamma added", "gamma")
-def norm_gamma_added(x, gamma, beta, eps):
-    xhat = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + eps)
-    return xhat + gamma + beta
-
-
 @slip("layer_norm.forward", "batch norm: over batch and positions", "batch|positions|feature|token|axis")
 def norm_batch(x, gamma, beta, eps):
     mu = x.mean(axis=(0, 1))
@@ -871,83 +574,9 @@ def norm_batch(x, gamma, beta, eps):
     return gamma * (x - mu) / np.sqrt(var + eps) + beta
 
 
-@slip(
-    "layer_norm.forward",
-    "the variance of the whole array, mean of each token",
-    "spread|variance|token|depend|sentence",
-)
-def norm_global_variance(x, gamma, beta, eps):
-    mu = x.mean(axis=-1, keepdims=True)
-    return gamma * (x - mu) / np.sqrt(np.var(x) + eps) + beta
-
-
 @slip("layer_norm.forward", "keepdims forgotten", "shape|broadcast|keepdims|axis|axes")
 def norm_no_keepdims(x, gamma, beta, eps):
     return gamma * (x - x.mean(axis=-1)) / np.sqrt(x.var(axis=-1) + eps) + beta
-
-
-@slip("heads.split", "interleaved: columns dealt out like cards", "column|feature|neighbour|next to|order")
-def split_dealt(x, n_heads):
-    b, t, d = x.shape
-    return x.reshape(b, t, d // n_heads, n_heads).transpose(0, 3, 1, 2)
-
-
-@slip("heads.split", "transpose forgotten", "transpos|shape|axes|axis")
-def split_no_transpose(x, n_heads):
-    return x.reshape(x.shape[0], x.shape[1], n_heads, x.shape[2] // n_heads)
-
-
-@slip("heads.split", "heads in front of the batch", "batch|shape|axes|axis|order")
-def split_heads_first(x, n_heads):
-    return np.array(np.split(x, n_heads, axis=2))
-
-
-@slip("heads.split", "keys transposed as well, (.., d_k, T)", "transpos|shape|axes")
-def split_keys_way(x, n_heads):
-    b, t, d = x.shape
-    return x.reshape(b, t, n_heads, d // n_heads).transpose(0, 2, 3, 1)
-
-
-@slip("heads.merge", "only reshaped", "transpos|reshape|axes|order|position|token")
-def merge_reshape(x):
-    b, h, t, k = x.shape
-    return x.reshape(b, t, h * k)
-
-
-@slip("heads.merge", "dealt together: d_k before heads", "order|column|feature|next to|inside")
-def merge_dealt(x):
-    b, h, t, k = x.shape
-    return x.transpose(0, 2, 3, 1).reshape(b, t, h * k)
-
-
-@slip("heads.merge", "added up instead of side by side", "sum|add|shape")
-def merge_sum(x):
-    return x.sum(axis=1)
-
-
-@slip("heads.merge", "side by side along the positions", "position|shape|axis")
-def merge_along_time(x):
-    return np.concatenate([x[:, h] for h in range(x.shape[1])], axis=1)
-
-
-@slip("cross_entropy.forward", "p[:, targets] picks N by N cells", "target|row|pick|every|own")
-def loss_all_pairs(logits, targets):
-    p = _soft(logits)
-    return -np.mean(np.log(p[:, targets] + 1e-300))
-
-
-@slip("cross_entropy.forward", "base 10 logarithm", "log|base")
-def loss_log10(logits, targets):
-    z = logits - logits.max(1, keepdims=True)
-    log_p = z - np.log(np.exp(z).sum(1, keepdims=True))
-    return -log_p[np.arange(len(targets)), targets].mean() / np.log(10)
-
-
-@slip("cross_entropy.forward", "one loss for each row, no mean", "mean|one number|row")
-def loss_each_row(logits, targets):
-    z = logits - logits.max(1, keepdims=True)
-    log_p = z - np.log(np.exp(z).sum(1, keepdims=True))
-    return -log_p[np.arange(len(targets)), targets]
 
 
 @slip(
@@ -990,117 +619,16 @@ def loss_squared(logits, targets):
     return np.mean((_soft(logits) - np.eye(logits.shape[1])[targets]) ** 2)
 
 
-@slip("cross_entropy.forward", "logits in place of log-probabilities", "softmax|normal|log|shift|sum")
-def loss_raw_logits(logits, targets):
-    return -logits[np.arange(len(targets)), targets].mean()
-
-
 @slip("cross_entropy.forward", "entropy of the prediction, targets not used", "target")
 def loss_entropy(logits, targets):
     p = _soft(logits)
     return -np.mean(np.sum(np.where(p > 0, p * np.log(p + 1e-300), 0), axis=1))
 
 
-@slip("cross_entropy.forward", "log of the mean probability", "mean|log")
-def loss_log_of_mean(logits, targets):
-    return -np.log(np.mean(_soft(logits)[np.arange(len(targets)), targets]))
-
-
-@slip("cross_entropy.forward", "mean over N and V: V times too small", "factor|class")
-def loss_mean_all(logits, targets):
-    z = logits - logits.max(1, keepdims=True)
-    log_p = z - np.log(np.exp(z).sum(1, keepdims=True))
-    return -(np.eye(logits.shape[1])[targets] * log_p).mean()
-
-
-@slip("block.forward", "norm before the sum: x + norm(attend(x))", "norm|sum|before")
-def block_norm_inside(x, attend, norm_1, ffn, norm_2):
-    x = x + norm_1(attend(x))
-    return x + norm_2(ffn(x))
-
-
-@slip("block.forward", "norm_1 used twice", "norm_2|norm_1")
-def block_one_norm(x, attend, norm_1, ffn, norm_2):
-    x = norm_1(x + attend(x))
-    return norm_1(x + ffn(x))
-
-
-@slip("block.forward", "both halves read x: parallel", "ffn|parallel|attend|reads")
-def block_parallel(x, attend, norm_1, ffn, norm_2):
-    return norm_2(norm_1(x + attend(x)) + ffn(x))
-
-
-@slip("block.forward", "residual round the attention only", "residual|ffn|sum|added|second")
-def block_second_residual_missing(x, attend, norm_1, ffn, norm_2):
-    h = norm_1(x + attend(x))
-    return norm_2(ffn(h))
-
-
-@slip("block.forward", "feed-forward first", "order|first|attend|ffn")
-def block_wrong_order(x, attend, norm_1, ffn, norm_2):
-    h = norm_1(x + ffn(x))
-    return norm_2(h + attend(h))
-
-
 @slip("block.forward", "attend called with three arrays", "argument|attend|one array")
 def block_three_arguments(x, attend, norm_1, ffn, norm_2):
     h = norm_1(x + attend(x, x, x))
     return norm_2(h + ffn(h))
-
-
-@slip("block.forward", "h is written over x in place", "chang|argument")
-def block_in_place(x, attend, norm_1, ffn, norm_2):
-    x += attend(x)
-    h = norm_1(x)
-    h = h + ffn(h)
-    return norm_2(h)
-
-
-@slip(
-    "loss.smoothed",
-    "epsilon / (V - 1) at the others and 1 - epsilon at the right class",
-    "right class|share|epsilon",
-)
-def smoothed_v_minus_one(logits, targets, epsilon):
-    N, V = logits.shape
-    q = np.full((N, V), epsilon / (V - 1))
-    q[np.arange(N), targets] = 1 - epsilon
-    z = logits - logits.max(1, keepdims=True)
-    log_p = z - np.log(np.exp(z).sum(1, keepdims=True))
-    return -(q * log_p).sum(1).mean()
-
-
-@slip("loss.smoothed", "right class left without its epsilon / V", "right class|too|share|epsilon")
-def smoothed_right_class_without(logits, targets, epsilon):
-    N, V = logits.shape
-    q = np.full((N, V), epsilon / V)
-    q[np.arange(N), targets] = 1 - epsilon
-    z = logits - logits.max(1, keepdims=True)
-    log_p = z - np.log(np.exp(z).sum(1, keepdims=True))
-    return -(q * log_p).sum(1).mean()
-
-
-@slip("loss.smoothed", "epsilon at every class, not epsilon / V", "epsilon|divid")
-def smoothed_not_divided(logits, targets, epsilon):
-    z = logits - logits.max(1, keepdims=True)
-    log_p = z - np.log(np.exp(z).sum(1, keepdims=True))
-    right_part = log_p[np.arange(len(targets)), targets]
-    return -np.mean((1 - epsilon) * right_part + epsilon * log_p.sum(axis=1))
-
-
-@slip("loss.smoothed", "epsilon and 1 - epsilon exchanged", "exchang|epsilon")
-def smoothed_exchanged(logits, targets, epsilon):
-    z = logits - logits.max(1, keepdims=True)
-    log_p = z - np.log(np.exp(z).sum(1, keepdims=True))
-    right_part = log_p[np.arange(len(targets)), targets]
-    return -np.mean(epsilon * right_part + (1 - epsilon) * log_p.mean(axis=1))
-
-
-@slip("loss.smoothed", "0.1 typed into the body", "epsilon")
-def smoothed_fixed(logits, targets, epsilon):
-    z = logits - logits.max(1, keepdims=True)
-    log_p = z - np.log(np.exp(z).sum(1, keepdims=True))
-    return -np.mean(0.9 * log_p[np.arange(len(targets)), targets] + 0.1 * log_p.mean(1))
 
 
 @slip("loss.smoothed", "smooths the prediction, not the target", "prediction|target|log|probabilit|epsilon")
@@ -1110,149 +638,10 @@ def smoothed_prediction(logits, targets, epsilon):
     return -np.mean(np.log(p[np.arange(len(targets)), targets]))
 
 
-@slip("rms_norm.forward", "one mean square for the whole array", "token|feature|more than one|mean")
-def rms_global(x, gamma, eps):
-    return gamma * x / np.sqrt(np.mean(x**2) + eps)
-
-
-@slip("rms_norm.forward", "gamma added", "gamma")
-def rms_gamma_added(x, gamma, eps):
-    return x / np.sqrt(np.mean(x**2, axis=-1, keepdims=True) + eps) + gamma
-
-
-@slip("rms_norm.forward", "1 + gamma", "gamma")
-def rms_one_plus_gamma(x, gamma, eps):
-    return (1 + gamma) * x / np.sqrt(np.mean(x**2, axis=-1, keepdims=True) + eps)
-
-
-@slip("rms_norm.forward", "sum for mean", "factor|sum|mean|√d|root")
-def rms_sum(x, gamma, eps):
-    return gamma * x / np.sqrt(np.sum(x**2, axis=-1, keepdims=True) + eps)
-
-
-@slip("rms_norm.forward", "square of the mean, not mean of the squares", "mean|square")
-def rms_square_of_mean(x, gamma, eps):
-    return gamma * x / np.sqrt(np.mean(x, axis=-1, keepdims=True) ** 2 + eps)
-
-
-@slip("rms_norm.forward", "root forgotten", "root|square")
-def rms_no_root(x, gamma, eps):
-    return gamma * x / (np.mean(x**2, axis=-1, keepdims=True) + eps)
-
-
-@slip("rms_norm.forward", "over the positions", "position|token|feature")
-def rms_positions(x, gamma, eps):
-    return gamma * x / np.sqrt(np.mean(x**2, axis=1, keepdims=True) + eps)
-
-
-@slip("rms_norm.forward", "mean taken off first: layer norm", "mean")
-def rms_centred(x, gamma, eps):
-    x = x - x.mean(-1, keepdims=True)
-    return gamma * x / np.sqrt(np.mean(x**2, axis=-1, keepdims=True) + eps)
-
-
-@slip("gate.forward", "gate and up exchanged", "W_gate|W_up|gate|exchang")
-def gate_exchanged(x, W_gate, W_up, W_down):
-    a = x @ W_up
-    return (a / (1 + np.exp(-a)) * (x @ W_gate)) @ W_down
-
-
-@slip("gate.forward", "sigmoid for SiLU", "sigmoid")
-def gate_sigmoid(x, W_gate, W_up, W_down):
-    return (1 / (1 + np.exp(-(x @ W_gate))) * (x @ W_up)) @ W_down
-
-
-@slip("gate.forward", "added instead of multiplied", "add|sum|product|multipl")
-def gate_added(x, W_gate, W_up, W_down):
-    a = x @ W_gate
-    return (a / (1 + np.exp(-a)) + x @ W_up) @ W_down
-
-
-@slip("gate.forward", "SiLU on the product", "product|W_up|gate|after")
-def gate_on_product(x, W_gate, W_up, W_down):
-    a = (x @ W_gate) * (x @ W_up)
-    return (a / (1 + np.exp(-a))) @ W_down
-
-
-@slip("gate.forward", "sign in the sigmoid lost", "sign|sigmoid")
-def gate_sign(x, W_gate, W_up, W_down):
-    a = x @ W_gate
-    return (a / (1 + np.exp(a)) * (x @ W_up)) @ W_down
-
-
-@slip("gate.forward", "GELU for SiLU", "gelu")
-def gate_gelu(x, W_gate, W_up, W_down):
-    a = x @ W_gate
-    g = 0.5 * a * (1 + np.tanh(np.sqrt(2 / np.pi) * (a + 0.044715 * a**3)))
-    return (g * (x @ W_up)) @ W_down
-
-
-@slip("gate.forward", "W_up not used", "W_up")
-def gate_alone(x, W_gate, W_up, W_down):
-    a = x @ W_gate
-    return (a / (1 + np.exp(-a))) @ W_down
-
-
-@slip("sample.top_p", "the token that crosses the share is dropped", "share|one|token|reach|few")
-def nucleus_too_few(p, share):
-    order = np.argsort(-p)
-    keep = np.cumsum(p[order]) <= share
-    q = np.zeros_like(p)
-    q[order[keep]] = p[order[keep]]
-    return q / q.sum() if q.sum() > 0 else q
-
-
-@slip("sample.top_p", "not divided again: sums to less than 1", "sum")
-def nucleus_not_renormalised(p, share):
-    order = np.argsort(-p)
-    c = np.cumsum(p[order])
-    n = np.searchsorted(c, share) + 1
-    q = np.zeros_like(p)
-    q[order[:n]] = p[order[:n]]
-    return q
-
-
-@slip("sample.top_p", "left in sorted order", "order|sort")
-def nucleus_sorted(p, share):
-    s = np.sort(p)[::-1]
-    before = np.cumsum(s) - s
-    s = np.where(before < share, s, 0)
-    return s / s.sum()
-
-
-@slip("sample.top_p", "sorted upwards: least likely tokens first", "likel|least|largest|sort")
-def nucleus_upwards(p, share):
-    order = np.argsort(p)
-    before = np.cumsum(p[order]) - p[order]
-    q = np.zeros_like(p)
-    keep = order[before < share]
-    q[keep] = p[keep]
-    return q / q.sum()
-
-
 @slip("sample.top_p", "a threshold on each p", "share|together|token|each")
 def nucleus_threshold(p, share):
     q = np.where(p >= 1 - share, p, 0)
     return q / q.sum() if q.any() else p / p.sum()
-
-
-@slip("sample.top_p", "one token too many", "one|token|few|share")
-def nucleus_too_many(p, share):
-    order = np.argsort(p)[::-1]
-    n = int(np.argmax(np.cumsum(p[order]) >= share)) + 2
-    q = np.zeros(len(p))
-    q[order[:n]] = p[order[:n]]
-    return q / q.sum()
-
-
-@slip("sample.top_p", "softmax on the kept probabilities", "softmax|ratio|divid|sum|proportion")
-def nucleus_softmax(p, share):
-    order = np.argsort(p)[::-1]
-    n = int(np.argmax(np.cumsum(p[order]) >= share)) + 1
-    q = np.zeros(len(p))
-    e = np.exp(p[order[:n]])
-    q[order[:n]] = e / e.sum()
-    return q
 
 
 @slip("sample.top_p", "zeros are written into p itself", "chang|argument")
@@ -1267,64 +656,14 @@ def nucleus_in_place(p, share):
     return p
 
 
-@slip("mask.kept", "triangle without the offset", "kept|offset|column|earlier")
-def kept_no_offset(n, kept):
-    return np.tril(np.ones((n, kept + n), dtype=bool))
-
-
-@slip("mask.kept", "offset one short: a token does not see itself", "itself|one|diagonal")
-def kept_one_short(n, kept):
-    return np.tril(np.ones((n, kept + n), dtype=bool), k=kept - 1)
-
-
-@slip("mask.kept", "new tokens see all new tokens", "future|later|new")
-def kept_all_new(n, kept):
-    return np.ones((n, kept + n), dtype=bool)
-
-
-@slip("mask.kept", "whole square mask", "shape|rows")
-def kept_square(n, kept):
-    return np.tril(np.ones((kept + n, kept + n), dtype=bool))
-
-
-@slip("mask.kept", "kept tokens hidden", "kept")
-def kept_hidden(n, kept):
-    return np.concatenate([np.zeros((n, kept), dtype=bool), np.tril(np.ones((n, n), dtype=bool))], axis=1)
-
-
-@slip("mask.kept", "new tokens before the kept ones", "order|kept|columns|side|last|first")
-def kept_at_the_end(n, kept):
-    return np.concatenate([np.tril(np.ones((n, n), dtype=bool)), np.ones((n, kept), dtype=bool)], axis=1)
-
-
 @slip("softmax.backward", "diagonal of the Jacobian only", "diagonal|other|Jacobian")
 def dsoftmax_diagonal(dp, p):
     return dp * p * (1 - p)
 
 
-@slip("softmax.backward", "the outer p is missing", "factor|multipl|column")
-def dsoftmax_no_p(dp, p):
-    return dp - np.sum(dp * p, axis=-1, keepdims=True)
-
-
-@slip("softmax.backward", "sum of dp, not of dp times p", "sum|weight")
-def dsoftmax_plain_sum(dp, p):
-    return p * (dp - dp.sum(axis=-1, keepdims=True))
-
-
 @slip("softmax.backward", "summed over everything", "row|sum|everything|whole")
 def dsoftmax_global(dp, p):
     return p * (dp - np.sum(dp * p))
-
-
-@slip("softmax.backward", "sign", "sign|-1|minus|opposite")
-def dsoftmax_sign(dp, p):
-    return p * (np.sum(dp * p, axis=1, keepdims=True) - dp)
-
-
-@slip("softmax.backward", "divided by the rows", "factor|rows|divid|number")
-def dsoftmax_mean(dp, p):
-    return p * (dp - (dp * p).sum(1, keepdims=True)) / len(p)
 
 
 @slip("softmax.backward", "softmax taken again", "softmax|again|scores")
@@ -1343,71 +682,6 @@ def attention_if_mask(q, k, v, mask=None):
     s = q @ k.T / np.sqrt(k.shape[-1])
     if mask:
         s = np.where(mask, s, -1e30)
-    return _soft(s) @ v
-
-
-@slip("attention.forward", "masked scores set to 0, not to minus infinity", "mask|hidden|zero")
-def attention_mask_zero(q, k, v, mask=None):
-    s = q @ k.T / np.sqrt(k.shape[-1])
-    if mask is not None:
-        s[~mask] = 0
-    return _soft(s) @ v
-
-
-@slip("attention.forward", "mask inverted", "mask|inver|hid|opposite|True")
-def attention_inverted(q, k, v, mask=None):
-    s = q @ k.T / np.sqrt(k.shape[-1])
-    if mask is not None:
-        s = np.where(mask, -np.inf, s)
-    return _soft(s) @ v
-
-
-@slip("attention.forward", "scale by the number of keys", "scale|T_k|keys|factor|root")
-def attention_scale_keys(q, k, v, mask=None):
-    s = q @ k.T / np.sqrt(k.shape[0])
-    if mask is not None:
-        s = np.where(mask, s, -1e30)
-    return _soft(s) @ v
-
-
-@slip("attention.forward", "softmax over the queries", "axis|queries|keys|column|row")
-def attention_axis(q, k, v, mask=None):
-    s = q @ k.T / np.sqrt(k.shape[1])
-    if mask is not None:
-        s = np.where(mask, s, -1e30)
-    return _soft(s, axis=0) @ v
-
-
-@slip("attention.forward", "a tuple of output and weights", "tuple|two|one array|weights")
-def attention_tuple(q, k, v, mask=None):
-    s = q @ k.T / np.sqrt(k.shape[1])
-    if mask is not None:
-        s = np.where(mask, s, -1e30)
-    w = _soft(s)
-    return w @ v, w
-
-
-@slip("attention.forward", "mask's -1e9 added where True", "mask|True|inver|sign|hid")
-def attention_mask_added(q, k, v, mask=None):
-    s = q @ k.T / np.sqrt(k.shape[1])
-    if mask is not None:
-        s = s + mask * -1e9
-    return _soft(s) @ v
-
-
-@slip("attention.forward", "-1e-9 for -1e9", "mask|hid|small")
-def attention_tiny_mask(q, k, v, mask=None):
-    s = q @ k.T / np.sqrt(k.shape[1])
-    if mask is not None:
-        s = np.where(mask, s, -1e-9)
-    return _soft(s) @ v
-
-
-@slip("attention.forward", "hidden scores at -10 only, leaks", "mask|hid|leak|large|small")
-def attention_minus_hundred(q, k, v, mask=None):
-    s = q @ k.T / np.sqrt(k.shape[1])
-    if mask is not None:
-        s = s - 10 * (1 - mask)
     return _soft(s) @ v
 
 
@@ -1436,11 +710,6 @@ def attention_no_root(q, k, v, mask=None):
     return _soft(s) @ v
 
 
-@slip("rope.forward", "turns the other way", "other|opposite|sign|direction|back|clock")
-def rope_backwards(x):
-    return _turn(x, sign=-1)
-
-
 @slip("rope.forward", "first half with second half (rotate_half)", "pair|half|neighbour|columns")
 def rope_half(x):
     T, d = x.shape
@@ -1449,101 +718,6 @@ def rope_half(x):
     angle = np.concatenate([angle, angle], axis=1)
     rotated = np.concatenate([-x[:, d // 2 :], x[:, : d // 2]], axis=1)
     return x * np.cos(angle) + rotated * np.sin(angle)
-
-
-@slip(
-    "rope.forward", "the new even column is used for the odd one", "odd|overwrit|even|already|length|new|old"
-)
-def rope_overwritten(x):
-    y = x.copy()
-    T, d = y.shape
-    for p in range(T):
-        for i in range(d // 2):
-            a = p / 10000 ** (2 * i / d)
-            y[p, 2 * i] = y[p, 2 * i] * math.cos(a) - y[p, 2 * i + 1] * math.sin(a)
-            y[p, 2 * i + 1] = y[p, 2 * i] * math.sin(a) + y[p, 2 * i + 1] * math.cos(a)
-    return y
-
-
-@slip("rope.forward", "minus lost: a * cos + b * sin", "minus|sign|length|even")
-def rope_minus_lost(x):
-    T, d = x.shape
-    a = np.outer(np.arange(T), 10000.0 ** (-np.arange(0, d, 2) / d))
-    y = np.zeros_like(x)
-    y[:, 0::2] = x[:, 0::2] * np.cos(a) + x[:, 1::2] * np.sin(a)
-    y[:, 1::2] = x[:, 0::2] * np.sin(a) + x[:, 1::2] * np.cos(a)
-    return y
-
-
-@slip("rope.forward", "positions counted from 1", "from 1|from 0|position|first|row 0")
-def rope_from_one(x):
-    return _turn(x, first=1)
-
-
-@slip("rope.forward", "adds the table instead of turning", "add|turn|length|rotat")
-def rope_adds_table(x):
-    return x + table_exp_log(*x.shape)
-
-
-@slip("rope.forward", "exponent i/d: the 2 is missing", "exponent|speed|slow|fast|angle")
-def rope_no_two(x):
-    return _turn(x, base=100.0)
-
-
-@slip("rope.forward", "one angle for all pairs of a position", "pair|same|angle|speed")
-def rope_one_speed(x):
-    return _turn(x, base=1.0)
-
-
-@slip("rope.forward", "base 500000", "base|speed|angle|slow|500")
-def rope_base(x):
-    return _turn(x, base=500000.0)
-
-
-@slip("adam.step", "1 - beta t for 1 - beta^t", "power|correction")
-def adam_times_t(w, g, m, v, t, learning_rate):
-    m = 0.9 * m + 0.1 * g
-    v = 0.98 * v + 0.02 * g**2
-    m_hat = m / (1 - 0.9 * t)
-    v_hat = v / np.abs(1 - 0.98 * t)
-    return w - learning_rate * m_hat / (np.sqrt(v_hat) + 1e-9), m, v
-
-
-@slip("adam.step", "no correction for the start", "correct|start|bias")
-def adam_uncorrected(w, g, m, v, t, learning_rate):
-    m = 0.9 * m + 0.1 * g
-    v = 0.98 * v + 0.02 * g * g
-    return w - learning_rate * m / (np.sqrt(v) + 1e-9), m, v
-
-
-@slip("adam.step", "the corrected means are handed back", "mean|correct|hat")
-def adam_hats_returned(w, g, m, v, t, learning_rate):
-    m = (0.9 * m + 0.1 * g) / (1 - 0.9**t)
-    v = (0.98 * v + 0.02 * g * g) / (1 - 0.98**t)
-    return w - learning_rate * m / (np.sqrt(v) + 1e-9), m, v
-
-
-@slip("adam.step", "beta_2 = 0.999, the habit from PyTorch", "0.98|beta_2|β_2|0.999")
-def adam_torch_betas(w, g, m, v, t, learning_rate, betas=(0.9, 0.999), eps=1e-9):
-    m = betas[0] * m + (1 - betas[0]) * g
-    v = betas[1] * v + (1 - betas[1]) * g**2
-    m_hat = m / (1 - betas[0] ** t)
-    v_hat = v / (1 - betas[1] ** t)
-    return w - learning_rate * m_hat / (np.sqrt(v_hat) + eps), m, v
-
-
-@slip("adam.step", "weights climb: plus for minus", "sign|minus|direction|opposite")
-def adam_plus(w, g, m, v, t, learning_rate):
-    m = 0.9 * m + 0.1 * g
-    v = 0.98 * v + 0.02 * g**2
-    return w + learning_rate * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.98**t)) + 1e-9), m, v
-
-
-@slip("adam.step", "root forgotten", "root")
-def adam_no_root(w, g, m, v, t, learning_rate):
-    m = 0.9 * m + 0.1 * g
-    v = 0.98 * v + 0.02 * g**2
-    return w - learning_rate * (m / (1 - 0.9**t)) / (v / (1 - 0.98**t) + 1e-9), m, v
 
 
 @slip("adam.step", "m and v change in place", "chang|argument")
@@ -1562,85 +736,6 @@ def adam_momentum(w, g, m, v, t, learning_rate):
     return w - learning_rate * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.98**t)) + 1e-9), m, v
 
 
-@slip("adam.step", "t counted from 0: t + 1", "t")
-def adam_t_plus_one(w, g, m, v, t, learning_rate):
-    t = t + 1
-    m = 0.9 * m + 0.1 * g
-    v = 0.98 * v + 0.02 * g**2
-    return w - learning_rate * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.98**t)) + 1e-9), m, v
-
-
-@slip("adam.step", "only w is returned", "w, m, v|three|one|tuple|m and v")
-def adam_only_w(w, g, m, v, t, learning_rate):
-    m = 0.9 * m + 0.1 * g
-    v = 0.98 * v + 0.02 * g**2
-    return w - learning_rate * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.98**t)) + 1e-9)
-
-
-@slip("rope.attention", "values turned too", "value")
-def rope_attention_values(q, k, v):
-    return _soft(_turn(q) @ _turn(k).T / np.sqrt(q.shape[1])) @ _turn(v)
-
-
-@slip("rope.attention", "keys not turned", "key")
-def rope_attention_queries_only(q, k, v):
-    return _soft(_turn(q) @ k.T / np.sqrt(q.shape[1])) @ v
-
-
-@slip("rope.attention", "not turned at all", "position|turn|order")
-def rope_attention_plain(q, k, v):
-    return _soft(q @ k.T / np.sqrt(q.shape[1])) @ v
-
-
-@slip("rope.attention", "no scale", "scale|√d|root|divid|factor")
-def rope_attention_no_scale(q, k, v):
-    return _soft(_turn(q) @ _turn(k).T) @ v
-
-
-@slip("rope.attention", "keys turned the other way", "key|direction|other way|distance|relative")
-def rope_attention_opposite(q, k, v):
-    return _soft(_turn(q) @ _turn(k, sign=-1).T / np.sqrt(q.shape[1])) @ v
-
-
-@slip("rope.attention", "half layout", "pair|half|column")
-def rope_attention_half(q, k, v):
-    return _soft(rope_half(q) @ rope_half(k).T / np.sqrt(q.shape[1])) @ v
-
-
-@slip("rope.attention", "a causal mask that nobody asked for", "mask|later|future|causal|look")
-def rope_attention_causal(q, k, v):
-    s = _turn(q) @ _turn(k).T / np.sqrt(q.shape[1])
-    return _soft(np.where(np.tril(np.ones(s.shape, dtype=bool)), s, -np.inf)) @ v
-
-
-@slip("attention.grouped", "tile for repeat: head i uses key head i mod g", "head|mod|neighbour|share")
-def grouped_tile(q, k, v):
-    rep = q.shape[0] // k.shape[0]
-    k, v = np.tile(k, (rep, 1, 1)), np.tile(v, (rep, 1, 1))
-    return _soft(q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[-1])) @ v
-
-
-@slip("attention.grouped", "queries of a group averaged", "shape|head|mean|average")
-def grouped_averaged(q, k, v):
-    g = k.shape[0]
-    q = q.reshape(g, -1, *q.shape[1:]).mean(axis=1)
-    return _soft(q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[-1])) @ v
-
-
-@slip("attention.grouped", "the wrong pairing: q reshaped (group, key head)", "head|share|group|neighbour")
-def grouped_wrong_reshape(q, k, v):
-    h, T, d = q.shape
-    g = k.shape[0]
-    q = q.reshape(h // g, g, T, d)
-    y = _soft(q @ k.transpose(0, 2, 1) / np.sqrt(d)) @ v
-    return y.transpose(1, 0, 2, 3).reshape(h, T, -1)
-
-
-@slip("attention.grouped", "all heads use key head 0", "head|key")
-def grouped_first(q, k, v):
-    return np.stack([_soft(q[i] @ k[0].T / np.sqrt(q.shape[-1])) @ v[0] for i in range(len(q))])
-
-
 @slip("attention.grouped", "scale by the number of heads", "scale|root|factor|d_k")
 def grouped_scale(q, k, v):
     h, g = q.shape[0], k.shape[0]
@@ -1650,37 +745,11 @@ def grouped_scale(q, k, v):
     return np.array(out)
 
 
-@slip("attention.grouped", "keys repeated, values tiled", "value")
-def grouped_values_tiled(q, k, v):
-    rep = q.shape[0] // k.shape[0]
-    k, v = np.repeat(k, rep, axis=0), np.tile(v, (rep, 1, 1))
-    return _soft(q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[-1])) @ v
-
-
-@slip("attention.grouped", "softmax over the heads", "axis|head|key|sum")
-def grouped_axis(q, k, v):
-    rep = q.shape[0] // k.shape[0]
-    k, v = np.repeat(k, rep, axis=0), np.repeat(v, rep, axis=0)
-    return _soft(q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[-1]), axis=0) @ v
-
-
 def _ffn_parts(dy, x, W_1, b_1, W_2):
     z = x @ W_1 + b_1
     h = np.maximum(0, z)
     dh = dy @ W_2.T
     return z, h, dh, dh * (z > 0)
-
-
-@slip("ffn.backward", "db with keepdims: (1, 1, d)", "shape|axis|axes|keepdims|bias|db")
-def dffn_keepdims(dy, x, W_1, b_1, W_2, b_2):
-    _z, h, _dh, dz = _ffn_parts(dy, x, W_1, b_1, W_2)
-    return (
-        dz @ W_1.T,
-        np.einsum("btd,btf->df", x, dz),
-        dz.sum((0, 1), keepdims=True),
-        np.einsum("btf,btd->fd", h, dy),
-        dy.sum((0, 1), keepdims=True),
-    )
 
 
 @slip("ffn.backward", "everything divided by the batch", "factor|batch|divid|mean")
@@ -1721,18 +790,6 @@ def dffn_no_mask(dy, x, W_1, b_1, W_2, b_2):
     )
 
 
-@slip("ffn.backward", "gradients in another order: parameters first, dx last", "order")
-def dffn_order(dy, x, W_1, b_1, W_2, b_2):
-    _z, h, _dh, dz = _ffn_parts(dy, x, W_1, b_1, W_2)
-    return (
-        np.einsum("btd,btf->df", x, dz),
-        dz.sum((0, 1)),
-        np.einsum("btf,btd->fd", h, dy),
-        dy.sum((0, 1)),
-        dz @ W_1.T,
-    )
-
-
 @slip("ffn.backward", "b_1 forgotten when z is computed again", "b_1|mask")
 def dffn_no_b1(dy, x, W_1, b_1, W_2, b_2):
     _z, h, _dh, dz = _ffn_parts(dy, x, W_1, 0 * b_1, W_2)
@@ -1763,42 +820,6 @@ def dffn_dot_t(dy, x, W_1, b_1, W_2, b_2):
     return dz @ W_1.T, x.T @ dz, dz.sum((0, 1)), h.T @ dy, dy.sum((0, 1))
 
 
-@slip("ffn.backward", "a dictionary", "dict|order|tuple")
-def dffn_dict(dy, x, W_1, b_1, W_2, b_2):
-    _z, h, _dh, dz = _ffn_parts(dy, x, W_1, b_1, W_2)
-    return {
-        "dx": dz @ W_1.T,
-        "W1": np.einsum("btd,btf->df", x, dz),
-        "b1": dz.sum((0, 1)),
-        "W2": np.einsum("btf,btd->fd", h, dy),
-        "b2": dy.sum((0, 1)),
-    }
-
-
-@slip("ffn.backward", "residual's gradient added to dx", "dy|dx|residual|added")
-def dffn_residual(dy, x, W_1, b_1, W_2, b_2):
-    _z, h, _dh, dz = _ffn_parts(dy, x, W_1, b_1, W_2)
-    return (
-        dy + dz @ W_1.T,
-        np.einsum("btd,btf->df", x, dz),
-        dz.sum((0, 1)),
-        np.einsum("btf,btd->fd", h, dy),
-        dy.sum((0, 1)),
-    )
-
-
-@slip("ffn.backward", "all of dx is returned transposed weights", "dW|transpos|shape")
-def dffn_transposed(dy, x, W_1, b_1, W_2, b_2):
-    _z, h, _dh, dz = _ffn_parts(dy, x, W_1, b_1, W_2)
-    return (
-        dz @ W_1.T,
-        np.einsum("btf,btd->fd", dz, x),
-        dz.sum((0, 1)),
-        np.einsum("btd,btf->df", dy, h),
-        dy.sum((0, 1)),
-    )
-
-
 def _hat(x, eps):
     inv = 1 / np.sqrt(x.var(-1, keepdims=True) + eps)
     return (x - x.mean(-1, keepdims=True)) * inv, inv
@@ -1808,13 +829,6 @@ def _hat(x, eps):
 def dnorm_direct(dy, x, gamma, beta, eps):
     h, inv = _hat(x, eps)
     return dy * gamma * inv, (dy * h).sum((0, 1)), dy.sum((0, 1))
-
-
-@slip("layer_norm.backward", "variance taken for a constant", "variance|term|x̂|spread|correction")
-def dnorm_no_variance(dy, x, gamma, beta, eps):
-    h, inv = _hat(x, eps)
-    g = dy * gamma
-    return inv * (g - g.mean(-1, keepdims=True)), (dy * h).sum((0, 1)), dy.sum((0, 1))
 
 
 @slip("layer_norm.backward", "gamma not in the means", "gamma|mean")
@@ -1831,30 +845,6 @@ def dnorm_no_gamma(dy, x, gamma, beta, eps):
     return inv * d, (dy * h).sum((0, 1)), dy.sum((0, 1))
 
 
-@slip("layer_norm.backward", "dgamma from x, not from x hat", "dgamma|normal|x̂")
-def dnorm_dgamma_x(dy, x, gamma, beta, eps):
-    h, inv = _hat(x, eps)
-    g = dy * gamma
-    dx = inv * (g - g.mean(-1, keepdims=True) - h * (g * h).mean(-1, keepdims=True))
-    return dx, (dy * x).sum((0, 1)), dy.sum((0, 1))
-
-
-@slip("layer_norm.backward", "sums where means belong", "factor|sum|mean|term")
-def dnorm_sums(dy, x, gamma, beta, eps):
-    h, inv = _hat(x, eps)
-    g = dy * gamma
-    dx = inv * (g - g.sum(-1, keepdims=True) - h * (g * h).sum(-1, keepdims=True))
-    return dx, (dy * h).sum((0, 1)), dy.sum((0, 1))
-
-
-@slip("layer_norm.backward", "dgamma and dbeta exchanged", "exchang|order|dgamma|dbeta")
-def dnorm_exchanged(dy, x, gamma, beta, eps):
-    h, inv = _hat(x, eps)
-    g = dy * gamma
-    dx = inv * (g - g.mean(-1, keepdims=True) - h * (g * h).mean(-1, keepdims=True))
-    return dx, dy.sum((0, 1)), (dy * h).sum((0, 1))
-
-
 @slip("layer_norm.backward", "dgamma and dbeta averaged", "factor|mean|sum|averag")
 def dnorm_averaged(dy, x, gamma, beta, eps):
     h, inv = _hat(x, eps)
@@ -1869,22 +859,6 @@ def dnorm_batch_only(dy, x, gamma, beta, eps):
     g = dy * gamma
     dx = inv * (g - g.mean(-1, keepdims=True) - h * (g * h).mean(-1, keepdims=True))
     return dx, (dy * h).sum(0), dy.sum(0)
-
-
-@slip("layer_norm.backward", "the last term is added, sign", "sign|term|x̂|added")
-def dnorm_sign(dy, x, gamma, beta, eps):
-    h, inv = _hat(x, eps)
-    g = dy * gamma
-    dx = inv * (g - g.mean(-1, keepdims=True) + h * (g * h).mean(-1, keepdims=True))
-    return dx, (dy * h).sum((0, 1)), dy.sum((0, 1))
-
-
-@slip("layer_norm.backward", "eps forgotten", "eps")
-def dnorm_no_eps(dy, x, gamma, beta, eps):
-    h, inv = _hat(x, 0.0)
-    g = dy * gamma
-    dx = inv * (g - g.mean(-1, keepdims=True) - h * (g * h).mean(-1, keepdims=True))
-    return dx, (dy * h).sum((0, 1)), dy.sum((0, 1))
 
 
 # --- numbers, letters and truth values -------------------------------------------------------------

@@ -211,7 +211,6 @@ slip(PE, "base|factor|speed")(
 slip(PE, "√d|root|sqrt|factor")(lambda n, d: pe_stacked(n, d) * np.sqrt(d))
 slip(PE, "factor|half|0.5")(lambda n, d: pe_stacked(n, d) / 2)
 slip(PE, "axis|shape")(lambda n, d: pe_stacked(n, d)[None])
-slip(PE, "axis|shape")(lambda n, d: pe_stacked(n, d)[:, None, :])
 slip(PE, "axis|flat|one row|shape")(lambda n, d: pe_stacked(n, d).ravel())
 slip(PE, "row")(lambda n, d: pe_stacked(n - 1, d))
 slip(PE, "row")(lambda n, d: pe_stacked(n + 1, d)[1:])
@@ -518,7 +517,6 @@ def normed(centre=True, spread=lambda v, e: np.sqrt(v + e), scale=lambda xh, g, 
 
 
 slip(NORM, "rms|mean")(lambda x, g, b, e: g * x / np.sqrt(along(x**2, np.mean) + e) + b)
-slip(NORM, "rms|mean|beta")(lambda x, g, b, e: g * x / np.sqrt(along(x**2, np.mean) + e))
 slip(NORM, "mean|shift|centre")(normed(centre=False))
 each(
     slip(NORM, "eps"),
@@ -541,14 +539,6 @@ slip(NORM, "x.*added|residual|added.*x")(lambda x, g, b, e: x + norm_classic(x, 
 slip(NORM, "spread|var|root|divided")(normed(spread=lambda v, e: 1.0))
 slip(NORM, "token|sentence|depend|positions|LN-AXIS|neighbour")(
     lambda x, g, b, e: g * (x - x.mean(1, keepdims=True)) / np.sqrt(along(x, np.var) + e) + b
-)
-slip(NORM, "spread|absolute|constant|var|root|scale")(
-    lambda x, g, b, e: g * (x - along(x, np.mean)) / (along(np.abs(x - along(x, np.mean)), np.mean) + e) + b
-)
-slip(NORM, "spread|var|scale|root")(
-    lambda x, g, b, e: (
-        g * (x - along(x, np.mean)) / np.sqrt(along((x - along(x, np.mean)) ** 2, np.sum) + e) + b
-    )
 )
 slip(NORM, "mean|median|shift|centre|number.*each|row")(
     lambda x, g, b, e: g * (x - along(x, np.median)) / np.sqrt(along(x, np.var) + e) + b
@@ -657,9 +647,6 @@ slip(SM, "maximum|largest|whole|far apart|row")(
     lambda s: (lambda e: e / e.sum(-1, keepdims=True))(np.exp(s - np.max(s)))
 )
 slip(SM, "maximum|largest|overflow|1000|finite")(lambda s: np.exp(s) / np.exp(s).sum(1)[:, None])
-slip(SM, "maximum|largest|overflow|1000|finite|row")(
-    lambda s: (lambda e: e / e.sum(-1, keepdims=True))(np.exp(s - s.mean(-1, keepdims=True) * 0 - s.min()))
-)
 slip(SM, "base|log 2|0.69|scores times")(
     lambda s: (
         2.0 ** (s - s.max(1, keepdims=True)) / (2.0 ** (s - s.max(1, keepdims=True))).sum(1, keepdims=True)
@@ -672,7 +659,6 @@ slip(SM, "sum|row")(lambda s: np.exp(s - s.max(1, keepdims=True)))
 slip(SM, "sigmoid|sum|row")(lambda s: 1 / (1 + np.exp(-s)))
 slip(SM, "sign|-1|minus|smallest|opposite")(lambda s: soft(-s))
 slip(SM, "largest|one|argmax|whole")(lambda s: np.eye(s.shape[1])[s.argmax(1)])
-slip(SM, "sum|linear|row|exp")(lambda s: s / s.sum(1, keepdims=True))
 slip(SM, "transpos")(lambda s: soft(s).T)
 slip(SM, "square|sum|row|twice|times")(lambda s: soft(s) ** 2)
 slip(SM, "times|0.5|half|tempera")(lambda s: soft(s / 2))
@@ -714,7 +700,6 @@ slip(SMB, "dp|not used|change")(lambda dp, p: p * (1 - p))
 slip(SMB, "p|dp|arrived|same")(lambda dp, p: dp)
 slip(SMB, "sign|sum|row|number|shift")(lambda dp, p: p * (dp + (dp * p).sum(1, keepdims=True)))
 slip(SMB, "square|p|row|factor")(lambda dp, p: p * (dp - (dp * p).sum(1, keepdims=True)) * p)
-slip(SMB, "dp|p|order|exchanged")(lambda dp, p: dp * (p - (dp * p).sum(1, keepdims=True)))
 
 
 # --- attention --------------------------------------------------------------------------------------
@@ -812,7 +797,6 @@ slip(AT, "weights")(looked(mix=lambda w, v: w))
 slip(AT, "tuple")(looked(mix=lambda w, v: (w @ v, w)))
 slip(AT, "transpos")(looked(mix=lambda w, v: (w @ v).T))
 slip(AT, "sum|weights")(looked(soften=lambda s: np.exp(s - s.max(-1, keepdims=True))))
-slip(AT, "q.*added|residual|added.*q|v")(lambda q, k, v, mask=None: looked()(q, k, v, mask) + v.mean(0))
 slip(AT, "v|values|mean|q|k|not used|change")(lambda q, k, v, mask=None: np.tile(v.mean(0), (len(q), 1)))
 slip(AT, "softmax|weights|one|sum|quer")(looked(soften=lambda s: np.eye(s.shape[1])[s.argmax(1)]))
 slip(AT, "sigmoid|sum|weights")(looked(soften=lambda s: 1 / (1 + np.exp(-s))))
@@ -840,9 +824,6 @@ slip(SPLIT, "head|axis|order|transpos|AT-HEADS")(
 )
 slip(SPLIT, "axis|axes|transpos|order|head")(
     lambda x, h: x.reshape(*x.shape[:2], h, -1).transpose(2, 0, 1, 3)
-)
-slip(SPLIT, "axis|axes|transpos|order|head")(
-    lambda x, h: x.reshape(*x.shape[:2], h, -1).transpose(0, 2, 3, 1)
 )
 slip(SPLIT, "head|axis|shape")(lambda x, h: x.reshape(*x.shape[:2], h, -1).transpose(0, 2, 1, 3)[:, 0])
 slip(SPLIT, "head|revers|order")(lambda x, h: x.reshape(*x.shape[:2], h, -1).transpose(0, 2, 1, 3)[:, ::-1])
@@ -932,7 +913,6 @@ slip(CE, "log|mean")(lambda z, t: -np.log(soft(z)[np.arange(len(t)), t].mean()))
 slip(CE, "axis|column|SM-AXIS|rows|depend|shift")(
     lambda z, t: np.mean(rows_of_loss(z, t, partial(soft, axis=0)))
 )
-slip(CE, "softmax|shift|cancel|logit")(lambda z, t: -z[np.arange(len(t)), t].mean())
 slip(CE, "softmax|twice|CE-DOUBLE")(lambda z, t: rows_of_loss(soft(z), t).mean())
 slip(CE, "tuple")(lambda z, t: (rows_of_loss(z, t).mean(), soft(z) - np.eye(z.shape[1])[t]))
 slip(CE, "target|class|change")(lambda z, t: -np.log(soft(z).max(1)).mean())
