@@ -152,7 +152,7 @@ def test_what_may_not_stand_in_a_place_is_refused(function):
     for number, place in enumerate(PLACES):
         faults = faults_at(number) if place.function == function else ()
         answers |= {(place.path, fault.name): answer(place, fault) for fault in faults}
-        bad = [fault for fault in faults if fault.error]
+        bad = [fault for fault in faults if fault.error and str(place) in FIRST]
         answers |= {(place.path, fault.name): answer_to_spies(place, fault) for fault in bad[-1:]}
     assert {where: wrong for where, wrong in answers.items() if wrong} == {}
 
