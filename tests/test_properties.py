@@ -1,14 +1,14 @@
 """What holds for every forward and backward, whatever the sizes and the numbers: tried on many of both."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from together import together
 from valid_calls import SIZED, array, backward, call, fingerprint, generator, like, shapes, sized, with_arrays
 
 import npformer as npf
 
-EVERY_OPERATION = pytest.mark.parametrize("name", SIZED)
+EVERY_OPERATION = together("name", SIZED)
 
 lengths = st.integers(0, 5)
 leads = st.lists(st.integers(0, 3), max_size=2).map(tuple)
@@ -34,7 +34,7 @@ def results(name, arguments, dy):
 
 
 @EVERY_OPERATION
-@examples(10)
+@examples(5)
 @given(lead=leads, T=lengths, S=lengths, seed=seeds, dtype=dtypes)
 def test_shapes_dtypes_and_leading_axes_stay(name, lead, T, S, seed, dtype):
     arguments, shape = sized(lead, T, S, generator(), seed)[name]
@@ -47,7 +47,7 @@ def test_shapes_dtypes_and_leading_axes_stay(name, lead, T, S, seed, dtype):
 
 
 @EVERY_OPERATION
-@examples(8)
+@examples(5)
 @given(lead=leads, T=lengths, S=lengths, seed=seeds)
 def test_nothing_that_was_passed_is_changed(name, lead, T, S, seed):
     arguments, shape = sized(lead, T, S, generator(), seed)[name]
@@ -68,7 +68,7 @@ def arrays_in(tree):
 
 
 @EVERY_OPERATION
-@examples(6)
+@examples(4)
 @given(lead=leads, T=lengths, S=lengths, seed=seeds)
 def test_a_second_backward_says_the_same_as_the_first(name, lead, T, S, seed):
     """And gradients own their memory: who writes into them, as an optimizer may, does not spoil the cache."""
@@ -82,7 +82,7 @@ def test_a_second_backward_says_the_same_as_the_first(name, lead, T, S, seed):
 
 
 @EVERY_OPERATION
-@examples(8)
+@examples(5)
 @given(lead=leads, T=lengths, S=lengths, seed=seeds, a=st.floats(-3, 3), b=st.floats(-3, 3))
 def test_backward_is_linear_in_the_upstream_gradient(name, lead, T, S, seed, a, b):
     arguments, shape = sized(lead, T, S, generator(), seed)[name]
@@ -113,7 +113,7 @@ BATCHED = {
 
 
 @EVERY_OPERATION
-@examples(8)
+@examples(5)
 @given(B=st.integers(1, 4), T=lengths, S=lengths, seed=seeds)
 def test_the_items_of_a_batch_know_nothing_of_each_other(name, B, T, S, seed):
     """Each item alone gives its own part of the output and the gradients; parameters get the items' sum."""
@@ -136,7 +136,7 @@ def test_the_items_of_a_batch_know_nothing_of_each_other(name, B, T, S, seed):
 
 
 @EVERY_OPERATION
-@examples(8)
+@examples(5)
 @given(lead=leads, T=lengths, S=lengths, seed=seeds)
 def test_float32_follows_float64(name, lead, T, S, seed):
     arguments, shape = sized(lead, T, S, generator(), seed)[name]
@@ -163,7 +163,7 @@ def views(seed):
 
 
 @EVERY_OPERATION
-@examples(10)
+@examples(5)
 @given(lead=leads, T=lengths, S=lengths, seed=seeds, dtype=dtypes)
 def test_how_the_arrays_lie_in_memory_does_not_matter(name, lead, T, S, seed, dtype):
     arguments, shape = sized(lead, T, S, None, seed)[name]

@@ -23,6 +23,7 @@ import test_bad_input
 from bad_calls import CHECKED, faults_of, valid_places
 from returned import ask_call
 from test_bad_input import WORDS
+from together import together
 from valid_calls import CALLS, CONFIG, array, call, with_arrays
 
 import npformer as npf
@@ -91,7 +92,7 @@ def test_every_field_of_parameters_is_read():
 # --- what comes back is what the signature says ---------------------------------------------------
 
 
-@pytest.mark.parametrize("name", CHECKED)
+@together("name", CHECKED)
 def test_the_result_is_what_the_signature_says(name, folder):
     ask_call(name)
 
@@ -212,7 +213,7 @@ def test_there_are_many_mutants():
     assert len(MUTANTS) > 700
 
 
-@pytest.mark.parametrize("mutant", MUTANTS[::EVERY], ids=lambda m: f"{m[0].__name__}-{m[2]}-{m[3]}")
+@together("mutant", MUTANTS[::EVERY])
 def test_a_letter_changed_in_an_annotation_is_noticed(mutant, monkeypatch, folder):
     owner, _, name, written = mutant
     assert not survives(*mutant, monkeypatch) or (owner.__name__, name, written) in SURVIVORS
@@ -221,7 +222,7 @@ def test_a_letter_changed_in_an_annotation_is_noticed(mutant, monkeypatch, folde
 # --- a function like any other --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", CHECKED)
+@together("name", CHECKED)
 def test_a_checked_function_is_like_its_body(name):
     function, body = getattr(npf, name), BODIES[name]
     assert inspect.signature(function) == inspect.signature(body)
@@ -272,7 +273,7 @@ def test_arguments_by_place_by_name_and_left_out():
         np.testing.assert_array_equal(result, X * 2)
 
 
-@pytest.mark.parametrize(
+@together(
     ("change", "message"),
     [
         ({"x": X[0, 0]}, "x has shape (8,); expected (..., T, d)"),
@@ -292,7 +293,7 @@ def test_a_function_of_ones_own_is_checked(change, message):
     assert lines.count("signature.py") <= 1  # the caller's line, and one of ours
 
 
-@pytest.mark.parametrize(
+@together(
     ("args", "kwargs", "message"),
     [
         ((), {}, "missing 2 required positional arguments: 'x' and 'ids'"),
@@ -342,7 +343,7 @@ def test_an_array_in_a_file_is_welcome(tmp_path):
     np.testing.assert_array_equal(y, call("layer_norm_forward", arguments | {"x": np.array(x)})[0])
 
 
-@pytest.mark.parametrize("kind", [lambda a: a.view(np.matrix), np.ma.asarray])
+@together("kind", [lambda a: a.view(np.matrix), np.ma.asarray])
 def test_kinds_that_calculate_in_their_own_way_are_not(kind):
     with pytest.raises(
         TypeError, match=r"^relu_forward: z is a (matrix|MaskedArray); expected an array of float"
@@ -417,7 +418,7 @@ ALMOST = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("bad", ALMOST)
+@together("bad", ALMOST)
 def test_what_looks_almost_like_a_call_that_passed_is_refused(bad):
     for _ in range(2):
         passing(**good())

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import standin_cupy as cupy
 from bad_calls import CHECKED
+from together import together
 from valid_calls import CALLS, FORWARD, array, call, fingerprint, ids, norm_params, with_arrays
 
 import npformer as npf
@@ -73,7 +74,7 @@ def test_cupy_has_the_ufuncs_and_their_methods():
 
 
 @ASKS
-@pytest.mark.parametrize(
+@together(
     ("error", "asked"),
     [
         (NotImplementedError, lambda x: cupy.ask(cupy.maximum, "reduce", x, axis=-1)),
@@ -103,7 +104,7 @@ def test_nothing_is_offered_that_the_package_and_its_tests_do_not_use():
 # What it refuses: a check that cannot fail proves nothing
 
 
-@pytest.mark.parametrize(
+@together(
     "use",
     [
         lambda d: np.exp(d),
@@ -136,7 +137,7 @@ WAITING = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("expression", WAITING)
+@together("expression", WAITING)
 def test_the_standin_lets_no_forward_wait(expression):
     x = cupy.asarray(np.array([1.0, 3.0]))
     package = {"__name__": "npformer.planted"}
@@ -189,7 +190,7 @@ def test_there_are_many_calls_with_arrays_in_two_arguments():
     assert len(MIXED) > 80
 
 
-@pytest.mark.parametrize(("name", "holder"), MIXED)
+@together(("name", "holder"), MIXED)
 def test_arrays_of_both_libraries_in_one_call_are_refused(name, holder):
     arguments = CALLS[name]()
     with pytest.raises(TypeError) as caught:

@@ -372,10 +372,13 @@ for name in UNREADABLE:
     del CALLS[name]
 
 
+PARAMETERS = cache(lambda function: tuple(inspect.signature(function).parameters.values()))
+
+
 def call(name, arguments):
     """Call the function with its arguments by position where it takes them so, by name otherwise."""
     function, positional, named = getattr(npf, name), [], {}
-    for parameter in inspect.signature(function).parameters.values():
+    for parameter in PARAMETERS(function):
         value = arguments[parameter.name]
         if parameter.kind is parameter.VAR_POSITIONAL:
             positional += value

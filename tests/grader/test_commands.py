@@ -25,7 +25,7 @@ def write(path, text):
 WRONG = "import numpy as np\nstudent = 'Ada'\norder_bag = 'b'\ndef pe_table(n, d):\n    return np.zeros((n, d))\n1 / 0"
 
 
-def test_a_file_is_checked(tmp_path, capsys):
+def test_a_file_is_checked(tmp_path, capsys, kept):
     path = write(tmp_path / "ada.py", WRONG)
     assert cli.main(["check", str(path)]) == 1
     out = capsys.readouterr().out
@@ -34,30 +34,30 @@ def test_a_file_is_checked(tmp_path, capsys):
     assert out.endswith(f"1 right of 2 answered; {len(list_exercises())} are set.\n")
 
 
-@pytest.mark.parametrize(
-    ("text", "options", "code", "said"),
-    [
-        ("order_bag = 'b'", [], 0, "order.bag: Right"),
-        ("order_bag = 'b'", ["--exercises=order.bag"], 0, "1 right of 1 answered; 1 are set."),
-        ("order_bag = 'b'", ["--only=order.bag,pe.even,pe.table"], 1, "\nNot answered: pe.even, pe.table.\n"),
-        ("order_bag = 'a'", ["--exercises=order.bag"], 1, "0 right of 1 answered"),
-        ("answers = {'order.bag': 'b', 'pe.evn': 3}", [], 0, "answers has 'pe.evn', which is no exercise."),
-        ("def pe_tabel(n, d): return n", [], 1, "It has pe_tabel: did you mean pe_table?"),
-        ("tabel = 1", [], 1, "No answer was found. The exercise pe.table is answered by the top"),
-        (
-            "from npformer import softmax_forward",
-            ["--only=softmax.forward"],
-            1,
-            "softmax_forward is npformer's own: write your own.",
-        ),
-    ],
+CHECKS = (  # a file, the options, the exit code, and what is said
+    ("order_bag = 'b'", [], 0, "order.bag: Right"),
+    ("order_bag = 'b'", ["--exercises=order.bag"], 0, "1 right of 1 answered; 1 are set."),
+    ("order_bag = 'b'", ["--only=order.bag,pe.even,pe.table"], 1, "\nNot answered: pe.even, pe.table.\n"),
+    ("order_bag = 'a'", ["--exercises=order.bag"], 1, "0 right of 1 answered"),
+    ("answers = {'order.bag': 'b', 'pe.evn': 3}", [], 0, "answers has 'pe.evn', which is no exercise."),
+    ("def pe_tabel(n, d): return n", [], 1, "It has pe_tabel: did you mean pe_table?"),
+    ("tabel = 1", [], 1, "No answer was found. The exercise pe.table is answered by the top"),
+    (
+        "from npformer import softmax_forward",
+        ["--only=softmax.forward"],
+        1,
+        "softmax_forward is npformer's own: write your own.",
+    ),
 )
-def test_the_exit_code_and_the_text_say_whether_all_is_right(text, options, code, said, tmp_path, capsys):
-    assert cli.main(["check", str(write(tmp_path / "ada.py", text)), *options]) == code
-    assert said in capsys.readouterr().out
 
 
-def test_one_file_is_graded_and_an_assignment_says_what_was_set(tmp_path, capsys):
+def test_the_exit_code_and_the_text_say_whether_all_is_right(tmp_path, capsys, kept):
+    for text, options, code, said in CHECKS:
+        assert cli.main(["check", str(write(tmp_path / "ada.py", text)), *options]) == code, text
+        assert said in capsys.readouterr().out, text
+
+
+def test_one_file_is_graded_and_an_assignment_says_what_was_set(tmp_path, capsys, kept):
     path = write(tmp_path / "ada.py", WRONG)
     hw = write(tmp_path / "hw.toml", 'title = "HW"\n[points]\npe.table = 2\norder.bag = 1\n')
     out = tmp_path / "o.csv"
@@ -70,50 +70,47 @@ def test_one_file_is_graded_and_an_assignment_says_what_was_set(tmp_path, capsys
     assert "1 files, 2 answers, 1 right." in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["grade", "{}/none", "--csv", "{}/o.csv"], "there is no file or folder '{}/none'"),
-        (["grade", "{}/empty", "--csv", "{}/o.csv"], "no .py or .ipynb file in '{}/empty'"),
-        (["grade", "{}", "--csv", "{}/none/o.csv"], "there is no folder '{}/none'"),
-        (["grade", "{}", "--csv", "{}/o.csv", "--only", "pe.tabel"], "there is no exercise 'pe.tabel'"),
-        (["grade", "{}", "--csv", "{}/o.csv", "--html", "{}"], "'{}' is a folder; expected a file"),
-        (["grade", "{}", "--csv", "{}/o.csv", "--register", "{}/none.csv"], "there is no file '{}/none.csv'"),
-        (["grade", "{}", "--csv", "{}/o.csv", "--assignment", "{}"], "'{}' is a folder; expected a file"),
-        (["grade", "{}", "--csv", "{}/o.csv", "--seconds=nan"], "are numbers above 0"),
-        (
-            ["grade", "{}", "--csv", "{}/o.csv", "--feedback", "{}/a.py"],
-            "'{}/a.py' is a file; expected a folder",
-        ),
-        (
-            ["grade", "{}", "--csv", "{}/begun.csv"],
-            "'{}/begun.csv.journal' is of a run that was interrupted: --resume",
-        ),
-        (["check", "{}/none.py"], "there is no file or folder '{}/none.py'"),
-        (["check", "{}/a.py", "--wall=-1"], "are numbers above 0"),
-        (["assignment", "--exercises=pe.table", "--out={}/a.txt"], "'a.txt' should end in .ipynb"),
-        (["assignment", "--exercises=pe.table", "--out={}/none/a.ipynb"], "there is no folder '{}/none'"),
-        (
-            ["assignment", "--exercises=pe.table", "--out={}/a.ipynb", "--points=-1"],
-            "expected points of 0 or more",
-        ),
-        (["assignment", "--exercises=pe.tabel", "--out={}/a.ipynb"], "there is no exercise 'pe.tabel'"),
-    ],
+REFUSED = (
+    (["grade", "{}/none", "--csv", "{}/o.csv"], "there is no file or folder '{}/none'"),
+    (["grade", "{}/empty", "--csv", "{}/o.csv"], "no .py or .ipynb file in '{}/empty'"),
+    (["grade", "{}", "--csv", "{}/none/o.csv"], "there is no folder '{}/none'"),
+    (["grade", "{}", "--csv", "{}/o.csv", "--only", "pe.tabel"], "there is no exercise 'pe.tabel'"),
+    (["grade", "{}", "--csv", "{}/o.csv", "--html", "{}"], "'{}' is a folder; expected a file"),
+    (["grade", "{}", "--csv", "{}/o.csv", "--register", "{}/none.csv"], "there is no file '{}/none.csv'"),
+    (["grade", "{}", "--csv", "{}/o.csv", "--assignment", "{}"], "'{}' is a folder; expected a file"),
+    (["grade", "{}", "--csv", "{}/o.csv", "--seconds=nan"], "are numbers above 0"),
+    (
+        ["grade", "{}", "--csv", "{}/o.csv", "--feedback", "{}/a.py"],
+        "'{}/a.py' is a file; expected a folder",
+    ),
+    (
+        ["grade", "{}", "--csv", "{}/begun.csv"],
+        "'{}/begun.csv.journal' is of a run that was interrupted: --resume",
+    ),
+    (["check", "{}/none.py"], "there is no file or folder '{}/none.py'"),
+    (["check", "{}/a.py", "--wall=-1"], "are numbers above 0"),
+    (["assignment", "--exercises=pe.table", "--out={}/a.txt"], "'a.txt' should end in .ipynb"),
+    (["assignment", "--exercises=pe.table", "--out={}/none/a.ipynb"], "there is no folder '{}/none'"),
+    (
+        ["assignment", "--exercises=pe.table", "--out={}/a.ipynb", "--points=-1"],
+        "expected points of 0 or more",
+    ),
+    (["assignment", "--exercises=pe.tabel", "--out={}/a.ipynb"], "there is no exercise 'pe.tabel'"),
 )
-def test_what_cannot_be_done_is_said_in_one_line_and_before_grading(
-    arguments, message, tmp_path, capsys, monkeypatch
-):
+
+
+def test_what_cannot_be_done_is_said_in_one_line_and_before_grading(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(run, "grade", lambda *given, **options: pytest.fail("graded"))
     (tmp_path / "empty").mkdir()
     write(tmp_path / "a.py", ""), write(tmp_path / "begun.csv.journal", "hours of work")
-    assert cli.main([a.format(tmp_path) for a in arguments]) == 2
-    assert message.format(tmp_path) in capsys.readouterr().err
-    assert (tmp_path / "begun.csv.journal").read_text() == "hours of work" and not (
-        tmp_path / "o.csv"
-    ).exists()
+    for arguments, message in REFUSED:
+        assert cli.main([a.format(tmp_path) for a in arguments]) == 2, arguments
+        assert message.format(tmp_path) in capsys.readouterr().err, arguments
+    assert (tmp_path / "begun.csv.journal").read_text() == "hours of work"
+    assert not (tmp_path / "o.csv").exists()
 
 
-def test_where_a_file_cannot_be_written_in_the_end_nothing_is_lost(tmp_path, capsys, monkeypatch):
+def test_where_a_file_cannot_be_written_in_the_end_nothing_is_lost(tmp_path, capsys, monkeypatch, kept):
     """The table is there by then, and --resume goes on."""
     write(tmp_path / "a.py", "order_bag = 'b'")
     options = ["--csv", str(tmp_path / "o.csv"), "--html", str(tmp_path / "o.html"), "--only=order.bag"]
@@ -212,7 +209,7 @@ def test_without_dask_or_its_scheduler_it_says_so_and_leaves_no_journal(tmp_path
     assert not list(tmp_path.glob("o.csv*"))
 
 
-def test_what_a_worker_of_a_cluster_does(monkeypatch, tmp_path):
+def test_what_a_worker_of_a_cluster_does(monkeypatch, tmp_path, kept):
     """Its thread keeps a judge in a process of its own; here the executor is one of this process."""
     from concurrent.futures import ThreadPoolExecutor
 

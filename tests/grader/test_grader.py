@@ -45,14 +45,15 @@ def temporary(tmp_path_factory):
     return tmp_path_factory.mktemp("temporary")
 
 
-@pytest.fixture(scope="module")
-def class_of_harm(tmp_path_factory, temporary):
-    """164 hostile, broken and odd files beside 50 good ones, graded once by two workers."""
+@pytest.fixture(scope="module", params=["few", pytest.param("all", marks=pytest.mark.slow)])
+def class_of_harm(request, tmp_path_factory, temporary):
+    """Hostile, broken and odd files beside good ones, graded once: 17 and 3 by one worker, or 164 and 50 by two."""
+    few = request.param == "few"
     top = tmp_path_factory.mktemp("harm")
     folder, out = top / "class", top / "out.csv"
     folder.mkdir()
     listener = socket.create_server(("127.0.0.1", 0))
-    expected = hostile.write(folder, out=out, port=listener.getsockname()[1], good=50)
+    expected = hostile.write(folder, out=out, port=listener.getsockname()[1], good=3 if few else 50, few=few)
     (folder / "closed.py").chmod(0)
     with Judge() as judge:
         if judge.server.open:  # without walls these harm the test itself: see the page on what holds where
@@ -60,12 +61,14 @@ def class_of_harm(tmp_path_factory, temporary):
                 (folder / name).unlink()
                 del expected[name]
     if find_spec("matplotlib") is None:
-        del expected["plots.py"]
+        expected.pop("plots.py", None)
     before, beside = snapshot(folder), set(os.listdir(os.path.dirname(top)))
     with pytest.MonkeyPatch.context() as patch:
         use_as_temporary(temporary, patch)
         patch.setenv("SECRET_TOKEN", "a token of the teacher's")
-        code = cli.main(["grade", str(folder), "--csv", str(out), ONLY, "--seconds=1", "--workers=2"])
+        code = cli.main(
+            ["grade", str(folder), "--csv", str(out), ONLY, "--seconds=1", f"--workers={1 if few else 2}"]
+        )
     listener.close()
     assert code == 0 and snapshot(folder) == before, "nothing in the folder was touched"
     assert set(os.listdir(os.path.dirname(top))) == beside and not os.listdir(temporary)
@@ -81,7 +84,11 @@ def use_as_temporary(folder, patch):
 def test_no_row_is_lost_and_no_verdict_changed(class_of_harm):
     expected, rows = class_of_harm
     assert {name for name, exercise in rows if not exercise} == hostile.PASSED_OVER
-    assert len(rows) == 3 * len(expected) + len(hostile.PASSED_OVER) and len(expected) > 200
+    assert len(rows) == 3 * len(expected) + len(hostile.PASSED_OVER)
+    assert len(expected) > 200 or hostile.FEW <= set(expected) | {
+        "writes_the_table.py",
+        "tokens_of_others.py",
+    }
     wrong = []
     for name, case in expected.items():
         for exercise_id, allowed in zip(hostile.IDS, (case.bag, case.table, case.softmax), strict=True):
@@ -129,6 +136,7 @@ def test_refusals_say_why_and_an_error_s_own_words_are_cut_and_quoted(class_of_h
     assert "“\\udcff" in rows["odd_error.py", "pe.table"]["evidence"]
 
 
+@pytest.mark.slow
 def test_thirteen_endless_loops_cost_little_more_than_one(tmp_path):
     names = [f"{a}_{b}" for a, b in (i.split(".") for i in LOOPS)]
     text = "".join(f"def {name}(*a):\n    while True: pass\n" for name in names)
@@ -220,7 +228,18 @@ def test_where_the_system_has_no_walls_it_says_so_and_ends_what_was_started(tmp_
     root = str(Path(__file__).resolve().parents[2])
     for name in names:
         (folder / f"{name}.py").write_text(hostile.cases()[f"{name}.py"].text.replace("{root!r}", repr(root)))
-    given = ["-m", "npformer", "grade", str(folder), "--csv", str(out), ONLY, "--seconds=2", "--wall=15"]
+    given = [
+        "-m",
+        "npformer",
+        "grade",
+        str(folder),
+        "--csv",
+        str(out),
+        ONLY,
+        "--seconds=2",
+        "--wall=15",
+        "--workers=1",
+    ]
     shell = NO_NAMESPACES + '"$@"'
     command = ["unshare", "-Ur", "sh", "-c", shell, "sh", sys.executable, *given]
     done = subprocess.run(
@@ -251,20 +270,20 @@ def class_to_read(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def whole_table(class_to_read, tmp_path_factory):
-    """What every run must come to in the end."""
-    table = tmp_path_factory.mktemp("whole") / "whole.csv"
-    write_rows(grade(hand_ins(class_to_read), hostile.IDS), assignment_of(hostile.IDS), table)
-    return table.read_bytes()
-
-
 @PROC
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("number", "workers"),
+    [
+        (signal.SIGKILL, 1),
+        pytest.param(signal.SIGKILL, 2, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 2, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, 2, marks=pytest.mark.slow),
+    ],
+)
 def test_an_interrupted_run_goes_on_to_the_same_table(
-    number, class_to_read, whole_table, tmp_path, monkeypatch
+    number, workers, class_to_read, tmp_path, monkeypatch, kept
 ):
-    out, temporary = tmp_path / "out.csv", tmp_path / "temporary"
+    out, temporary, whole = tmp_path / "out.csv", tmp_path / "temporary", tmp_path / "whole.csv"
     temporary.mkdir()
     use_as_temporary(temporary, monkeypatch)
     command = [
@@ -276,7 +295,7 @@ def test_an_interrupted_run_goes_on_to_the_same_table(
         "--csv",
         str(out),
         ONLY,
-        "--workers=2",
+        f"--workers={workers}",
     ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     for _ in range(3):
@@ -293,9 +312,9 @@ def test_an_interrupted_run_goes_on_to_the_same_table(
     wait_for_nothing(temporary)
     with journal.open("a") as file:
         file.write('{"file": "s11.py", "rep')  # as a full disk would leave it
-    again = subprocess.run([*command, "--resume"], capture_output=True, text=True, timeout=120)
-    assert again.returncode == 0, again.stderr
-    assert out.read_bytes() == whole_table and not journal.exists()
+    assert cli.main([*command[3:], "--resume"]) == 0
+    write_rows(grade(hand_ins(class_to_read), hostile.IDS), assignment_of(hostile.IDS), whole)
+    assert out.read_bytes() == whole.read_bytes() and not journal.exists()
 
 
 def wait_for_nothing(temporary):
@@ -426,5 +445,5 @@ def test_a_file_called_numpy_harms_nobody_where_we_are_called_from(tmp_path, mon
     for name in ("numpy.py", "json.py", "ada.py"):
         (tmp_path / name).write_text(hostile.RIGHT)
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["grade", ".", "--csv", "out.csv", ONLY]) == 0
+    assert cli.main(["grade", ".", "--csv", "out.csv", ONLY, "--workers=1"]) == 0
     assert Counter(row["status"] for row in rows_of(tmp_path / "out.csv").values()) == {"pass": 9}

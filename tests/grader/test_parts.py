@@ -66,34 +66,33 @@ def test_a_file_answers_by_names_and_by_a_dict():
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "problem"),
-    [
-        ("a.py", "x = 1\nraise SystemExit", "a.py, line 2: SystemExit."),
-        ("a.py", "raise KeyboardInterrupt", "a.py, line 1: KeyboardInterrupt."),
-        ("a.py", "def f(:", "a.py, line 1: this is not Python yet (invalid syntax)."),
-        ("a.py", "x = '\0'", "a.py"),
-        ("a.ipynb", " ", "The file cannot be read: it is empty."),
-        (
-            "a.ipynb",
-            "no",
-            "The file cannot be read: it is no notebook: Expecting value: line 1 column 1 (char 0).",
-        ),
-        ("a.ipynb", "[]", "The file cannot be read: it has no cells."),
-        ("a.ipynb", "{}", "The file cannot be read: it has no cells."),
-        (
-            "a.ipynb",
-            '{"cells": [{"cell_type": "code", "source": 3}]}',
-            "The file cannot be read: can only join",
-        ),
-        ("a.ipynb", "[" * 10**5, "The file cannot be read: it is nested too deeply."),
-    ],
+UNREADABLE = (
+    ("a.py", "x = 1\nraise SystemExit", "a.py, line 2: SystemExit."),
+    ("a.py", "raise KeyboardInterrupt", "a.py, line 1: KeyboardInterrupt."),
+    ("a.py", "def f(:", "a.py, line 1: this is not Python yet (invalid syntax)."),
+    ("a.py", "x = '\0'", "a.py"),
+    ("a.ipynb", " ", "The file cannot be read: it is empty."),
+    (
+        "a.ipynb",
+        "no",
+        "The file cannot be read: it is no notebook: Expecting value: line 1 column 1 (char 0).",
+    ),
+    ("a.ipynb", "[]", "The file cannot be read: it has no cells."),
+    ("a.ipynb", "{}", "The file cannot be read: it has no cells."),
+    (
+        "a.ipynb",
+        '{"cells": [{"cell_type": "code", "source": 3}]}',
+        "The file cannot be read: can only join",
+    ),
+    ("a.ipynb", "[" * 10**5, "The file cannot be read: it is nested too deeply."),
 )
-def test_what_cannot_be_read_is_one_line(name, text, problem):
-    submission = read_submission(name, text.encode())
-    assert (
-        submission.problem.startswith(problem) and "\n" not in submission.problem and submission.student == ""
-    )
+
+
+def test_what_cannot_be_read_is_one_line():
+    for name, text, problem in UNREADABLE:
+        submission = read_submission(name, text.encode())
+        assert submission.problem.startswith(problem), text
+        assert "\n" not in submission.problem and submission.student == "", text
 
 
 def test_bad_cells_are_named_with_their_numbers():
@@ -107,14 +106,12 @@ def test_bad_cells_are_named_with_their_numbers():
     assert "code cell 6" not in problem, "three are enough to say"
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "latin-1"])
-def test_files_are_read_in_the_encodings_that_students_have(encoding):
-    assert answers("a.py", "x = 'Zoë'\norder_bag = 'b'".encode(encoding), "order.bag") == (["b"], "")
-    assert answers(
-        "a.ipynb",
-        json.dumps(json.loads(notebook("order_bag = 'é'")), ensure_ascii=False).encode(encoding),
-        "order.bag",
-    ) == (["é"], "")
+def test_files_are_read_in_the_encodings_that_students_have():
+    cells = json.dumps(json.loads(notebook("order_bag = 'é'")), ensure_ascii=False)
+    for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "latin-1"):
+        text = "x = 'Zoë'\norder_bag = 'b'".encode(encoding)
+        assert answers("a.py", text, "order.bag") == (["b"], ""), encoding
+        assert answers("a.ipynb", cells.encode(encoding), "order.bag") == (["é"], ""), encoding
 
 
 def test_a_file_may_name_its_encoding_and_an_old_notebook_has_worksheets():
@@ -147,11 +144,13 @@ CELLS = {
 }
 
 
-@pytest.mark.parametrize("source", CELLS)
-def test_magics_go_and_the_code_stays(source):
-    submission = read_submission("a.ipynb", notebook(source).encode())
-    assert submission.problem == ""
-    assert {key: submission.names[key] for key in "xy" if key in submission.names} == CELLS[source]
+def test_magics_go_and_the_code_stays():
+    read = {source: read_submission("a.ipynb", notebook(source).encode()) for source in CELLS}
+    assert {source: one.problem for source, one in read.items() if one.problem} == {}
+    named = {
+        source: {key: one.names[key] for key in "xy" if key in one.names} for source, one in read.items()
+    }
+    assert named == CELLS
 
 
 @pytest.mark.parametrize("installed", [True, False])
@@ -274,12 +273,11 @@ def test_what_says_that_it_is_a_number_or_an_array_is_one():
     assert functions == [len] and unpack(frame, [max]) == (max, 1)
 
 
-@pytest.mark.parametrize(
-    "value", [[0] * 200_001, [[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]], np.zeros(MOST_BYTES // 8 + 1)]
-)
-def test_what_is_too_much_is_not_packed(value):
-    with pytest.raises(Forged):
-        pack(value)
+def test_what_is_too_much_is_not_packed():
+    for value in ([0] * 200_001, [[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]], np.zeros(MOST_BYTES // 8 + 1)):
+        with pytest.raises(Forged):
+            pack(value)
+            print(f"packed: {len(value)} items")
 
 
 def frame(tree, arrays=b""):
@@ -287,36 +285,37 @@ def frame(tree, arrays=b""):
     return LENGTHS.pack(len(text), len(arrays)) + text + arrays
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"\xff" * 40,
-        frame("x") + b"more",
-        frame(b"\xff"),
-        frame(b"[" * 100_000 + b"]" * 100_000),
-        frame(b"[" + b'{"e":0},' * (MOST_ITEMS + 1) + b"0]"),
-        frame(b" " * (MOST_TEXT + 1)),
-        frame({"x": 1, "y": 2}),
-        frame({"z": 1}),
-        frame({"a": 0}),
-        frame({"f": True}),
-        frame({"f": -1}),
-        frame({"f": 0}),
-        frame({"c": ["a", "b"]}),
-        frame({"d": [1]}),
-        frame({"d": [[[], 1]]}),
-        frame({"a": ["|O", [1]]}, b"\0" * 8),
-        frame({"a": ["<f8", [99999999999]]}, b"\0" * 8),
-        frame({"a": ["<f8", [-1]]}, b"\0" * 8),
-        frame({"a": ["<f8", [1] * 40]}, b"\0" * 8),
-        frame({"a": ["<f77", [1]]}, b"\0" * 8),
-        frame({"a": ["<f8", [0, 10**30]]}),
-    ],
+FORGED = (
+    b"",
+    b"\xff" * 40,
+    frame("x") + b"more",
+    frame(b"\xff"),
+    frame(b"[" * 100_000 + b"]" * 100_000),
+    frame(b"[" + b'{"e":0},' * (MOST_ITEMS + 1) + b"0]"),
+    frame(b" " * (MOST_TEXT + 1)),
+    frame({"x": 1, "y": 2}),
+    frame({"z": 1}),
+    frame({"a": 0}),
+    frame({"f": True}),
+    frame({"f": -1}),
+    frame({"f": 0}),
+    frame({"c": ["a", "b"]}),
+    frame({"d": [1]}),
+    frame({"d": [[[], 1]]}),
+    frame({"a": ["|O", [1]]}, b"\0" * 8),
+    frame({"a": ["<f8", [99999999999]]}, b"\0" * 8),
+    frame({"a": ["<f8", [-1]]}, b"\0" * 8),
+    frame({"a": ["<f8", [1] * 40]}, b"\0" * 8),
+    frame({"a": ["<f77", [1]]}, b"\0" * 8),
+    frame({"a": ["<f8", [0, 10**30]]}),
 )
-def test_forged_bytes_are_refused(data):
-    with pytest.raises(Forged):
-        unpack(data)
+
+
+def test_forged_bytes_are_refused():
+    for data in FORGED:
+        with pytest.raises(Forged):
+            unpack(data)
+            print(f"taken: {data[:100]!r}")
 
 
 def test_the_length_is_read_before_the_rest():
@@ -496,38 +495,37 @@ def test_a_proxy_is_called_like_the_function():
     assert asked(pack({"back": 0, "args": ("x",)}), reply(value=1), arguments=(abs,)) == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("ValueError", ValueError),
-        ("UnicodeDecodeError", ValueError),
-        ("Own", Exception),
-        ("SystemExit", SystemExit),
-    ],
-)
-def test_an_error_arrives_as_one_of_its_name_and_its_own_words_cut_and_quoted(name, kind):
-    with pytest.raises(kind) as caught:
-        asked(reply(error=name, said=f"{name}: {'no' * 99}", where="in line 2 of f"))
-    assert type(caught.value).__name__ == name and str(caught.value) == f"“{'no' * 40}”, in line 2 of f"
+def test_an_error_arrives_as_one_of_its_name_and_its_own_words_cut_and_quoted():
+    kinds = {
+        "ValueError": ValueError,
+        "UnicodeDecodeError": ValueError,
+        "Own": Exception,
+        "SystemExit": SystemExit,
+    }
+    for name, kind in kinds.items():
+        with pytest.raises(kind) as caught:
+            asked(reply(error=name, said=f"{name}: {'no' * 99}", where="in line 2 of f"))
+        assert type(caught.value).__name__ == name and str(caught.value) == f"“{'no' * 40}”, in line 2 of f"
     with pytest.raises(Exception, match=r"^$"):
         asked(reply(error="KeyboardInterrupt", said="KeyboardInterrupt", where=""))
 
 
-@pytest.mark.parametrize(
-    "came",
-    [
-        (b"",),
-        (b"\xff" * 8,),
-        (b"\0" * 8,),
-        (pack(3),),
-        (pack({"back": 5, "args": ()}),),
-        (OSError("reset"),),
-        tuple([pack({"back": 0, "args": (1,)})] * 1002),
-    ],
+NO_ANSWERS = (
+    (b"",),
+    (b"\xff" * 8,),
+    (b"\0" * 8,),
+    (pack(3),),
+    (pack({"back": 5, "args": ()}),),
+    (OSError("reset"),),
+    tuple([pack({"back": 0, "args": (1,)})] * 1002),
 )
-def test_what_is_no_answer_ends_the_process(came):
-    with pytest.raises(Ended, match=r"It (ended the program|sent something that is no answer)\."):
-        asked(*came, arguments=(abs,))
+
+
+def test_what_is_no_answer_ends_the_process():
+    for came in NO_ANSWERS:
+        with pytest.raises(Ended, match=r"It (ended the program|sent something that is no answer)\."):
+            asked(*came, arguments=(abs,))
+            print(f"taken: {came[:1]}")
 
 
 def test_nobody_waits_for_a_process_that_does_not_answer():
@@ -554,6 +552,7 @@ def test_what_takes_too_long_on_our_side_is_ended():
     assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
 
 
+@pytest.mark.slow
 def test_answers_that_cost_the_judge_much_are_bounded(monkeypatch):
     """A frame of empty lists, and one of many arrays told again and again in calls back."""
     monkeypatch.setattr(judge, "OURS", 1.0)
@@ -616,6 +615,34 @@ def test_an_answer_that_the_checker_cannot_digest_costs_itself(no_server, monkey
         ("error", "This answer cannot be judged (OverflowError)."),
         ("not answered", ""),
         ("error", "x is npformer's own: write your own."),
+    ]
+
+
+def test_each_process_that_is_lost_halves_the_time_of_the_next(no_server):
+    """An endless loop in every function costs little more than one: a file is given up in seconds."""
+    no_server.limits, given, ids = Limits(seconds=8), [], IDS[2:6]
+    functions = pack(
+        {
+            "student": "",
+            "problem": "",
+            "keys": "",
+            "names": "",
+            "answers": {i: ("function", "f") for i in ids},
+        }
+    )
+    no_server.begin = lambda data, folder, cpu: given.append(cpu) or Pipe(functions)
+    said = no_server.grade("a.py", b"", ids)["reports"]
+    assert given == [8, 4, 2, 1] and [one["evidence"] for one in said] == ["It ended the program."] * 4
+    assert no_server.grade("a.py", b"", ids[:1]) and given[4:] == [8], "of the next file nothing is taken"
+
+
+def test_checks_that_our_timer_ends_cost_their_answer(no_server, monkeypatch):
+    monkeypatch.setattr(judge, "check", lambda *given, **options: signal.raise_signal(signal.SIGPROF))
+    came = [Pipe(head(order_bag=("value", 3), pe_table=("function", "f"), pe_even=("nothing", None)))]
+    assert reports(no_server, came, "order.bag", "pe.table", "pe.even") == [
+        ("error", "This answer cannot be judged (Ended)."),
+        ("error", f"Its checks took more than {judge.OURS:g} seconds."),
+        ("not answered", ""),
     ]
 
 

@@ -52,6 +52,7 @@ def answered(notebook):
     return notebook
 
 
+@pytest.mark.slow
 @need("nbgrader")
 def test_nbgrader_generates_and_grades(tmp_path):
     source = tmp_path / "source" / "hw1"
@@ -76,6 +77,7 @@ def test_nbgrader_generates_and_grades(tmp_path):
         assert (notebook.score, notebook.max_score) == (4, 6)
 
 
+@pytest.mark.slow
 @need("otter")
 def test_otter_assigns_and_grades(tmp_path):
     """As the page says, word by word: assign, hand in, `otter run` with the autograder's zip file."""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from together import together
 
 from npformer import BytePairs, train_byte_pairs
 from npformer.modern.byte_pairs import merge_pairs
@@ -54,7 +55,7 @@ def test_training_and_encoding_are_those_of_the_definition(text, other, n_merges
     assert pairs.decode(pairs.encode(other)) == other
 
 
-@pytest.mark.parametrize(
+@together(
     ("pair", "message"),
     [
         ((256, 97), "is 256; expected ids from 0 to 255"),
@@ -104,7 +105,7 @@ def test_a_long_text_takes_no_square_of_its_length():
         assert 2 * n <= rank.call_count <= 4 * n
 
 
-@pytest.mark.parametrize(
+@together(
     ("call", "error", "message"),
     [
         (lambda p: train_byte_pairs(["a"], 1), TypeError, "train_byte_pairs: text is a list; expected"),

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from together import together
 
 import npformer as npf
 from npformer import CausalLMConfig, causal_lm_forward, generate, init_causal_lm
@@ -31,8 +32,8 @@ def plainly(ids, params, config, n, choose_id):
     return ids
 
 
-@pytest.mark.parametrize("pieces", [[6, 1, 1, 1], [1] * 9, [2, 3, 4], [9]])
-@pytest.mark.parametrize("leading", [(), (3,), (2, 3)])
+@together("pieces", [[6, 1, 1, 1], [1] * 9, [2, 3, 4], [9]])
+@together("leading", [(), (3,), (2, 3)])
 def test_kept_keys_give_the_same_logits(rng, config, pieces, leading):
     params, ids = drawn(config), rng.integers(11, size=(*leading, 9))
     whole, _ = causal_lm_forward(ids, params, config)
@@ -60,7 +61,7 @@ def test_biases_that_somebody_put_there_are_kept_too(rng):
     assert (found == plainly(ids, params, CONFIG, 9, lambda logits: logits.argmax(axis=-1))).all()
 
 
-@pytest.mark.parametrize("settings", [{}, {"top_k": 3}, {"top_p": 0.7}, {"top_k": 4, "top_p": 0.9}])
+@together("settings", [{}, {"top_k": 3}, {"top_p": 0.7}, {"top_k": 4, "top_p": 0.9}])
 def test_drawing_with_kept_keys_is_drawing_without(rng, config, settings):
     params, ids, again = drawn(config), rng.integers(11, size=(3, 4)), np.random.default_rng(5)
     given = (0.8, settings.get("top_k"), settings.get("top_p"))
@@ -70,7 +71,7 @@ def test_drawing_with_kept_keys_is_drawing_without(rng, config, settings):
     assert (found == plainly(ids, params, config, 20, lambda logits: choose(logits, *given, again))).all()
 
 
-@pytest.mark.parametrize("padding_id", [0, 10])
+@together("padding_id", [0, 10])
 def test_prompts_of_different_lengths_are_as_each_alone(config, padding_id):
     params, lengths = drawn(config), (5, 3, 1, 5)
     ids = np.full((4, 6), padding_id)
@@ -83,7 +84,7 @@ def test_prompts_of_different_lengths_are_as_each_alone(config, padding_id):
         assert (found_row[: n + 7] == alone).all() and (found_row[n + 7 :] == padding_id).all()
 
 
-@pytest.mark.parametrize("lengths", [(4, 4), (4, 2)])
+@together("lengths", [(4, 4), (4, 2)])
 def test_after_the_stop_there_is_nothing_but_stops(lengths):
     params = drawn(CONFIG)
     ids = np.array([[3, 1, 4, 1], [2, 7, 1, 8]])
@@ -128,9 +129,9 @@ def test_the_frequencies_of_the_draws_are_the_probabilities(rng):
     np.testing.assert_allclose(shares(1.0, 99, 1.0), [0.5, 0.1, 0.3, 0.1], atol=0.02)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("size", [1e-3, 100.0])
-@pytest.mark.parametrize("tiny", [1e-50, 5e-324])
+@together("dtype", [np.float32, np.float64])
+@together("size", [1e-3, 100.0])
+@together("tiny", [1e-50, 5e-324])
 def test_a_hardly_warm_temperature_and_a_hardly_open_share_are_greedy(tiny, size, dtype, rng):
     logits = (rng.normal(size=(5, 11)) * size).astype(dtype)
     with np.errstate(all="ignore"):
@@ -146,7 +147,7 @@ def test_greedy_draws_nothing_from_an_rng(rng):
     assert rng.bit_generator.state == before
 
 
-@pytest.mark.parametrize("path", ["embedding", "blocks", None])
+@together("path", ["embedding", "blocks", None])
 def test_weights_that_are_no_numbers_are_named(path):
     params = drawn(CONFIG)
     if path == "embedding":
@@ -179,7 +180,7 @@ def test_float32_and_ids_of_a_small_type(rng):
     assert logits.dtype == kept[0].keys.dtype == np.float32
 
 
-@pytest.mark.parametrize("padding_id", [None, 0])
+@together("padding_id", [None, 0])
 def test_no_rows_and_no_new_tokens(padding_id):
     params = drawn(CONFIG)
     assert generate(np.zeros((0, 3), int), params, CONFIG, max_new_tokens=2, temperature=0,
@@ -190,7 +191,7 @@ def test_no_rows_and_no_new_tokens(padding_id):
     ).all()
 
 
-@pytest.mark.parametrize(
+@together(
     ("change", "error", "message"),
     [
         ({"rng": None}, TypeError, "rng is None; expected a numpy.random.Generator"),

@@ -6,7 +6,7 @@ tests/data/make_golden_modern.py wrote the answers and says what was computed ho
 from pathlib import Path
 
 import numpy as np
-import pytest
+from together import together
 
 import npformer as npf
 
@@ -43,7 +43,7 @@ def upstream(case, dtype):
     return ANSWERS[f"{case}:d_y"].astype(dtype)
 
 
-both = pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])
+both = together("dtype", [np.float64, np.float32])
 
 
 @both
@@ -61,7 +61,7 @@ def test_silu(dtype):
 
 
 @both
-@pytest.mark.parametrize("activation", ["silu", "gelu", "relu", "sigmoid"])
+@together("activation", ["silu", "gelu", "relu", "sigmoid"])
 def test_gated_ffn(dtype, activation):
     case = f"gated_ffn_{activation}"
     a = inputs(case, dtype)
@@ -72,7 +72,7 @@ def test_gated_ffn(dtype, activation):
 
 
 @both
-@pytest.mark.parametrize("n_kv_heads", [4, 2, 1])
+@together("n_kv_heads", [4, 2, 1])
 def test_grouped_query_attention(dtype, n_kv_heads):
     case = f"grouped_attention_{n_kv_heads}"
     a = inputs(case, dtype)
@@ -98,7 +98,7 @@ def causal_lm_params(a):
 
 
 @both
-@pytest.mark.parametrize("case", ["causal_lm_tied", "causal_lm_own_head"])
+@together("case", ["causal_lm_tied", "causal_lm_own_head"])
 def test_causal_lm(dtype, case):
     config = npf.CausalLMConfig(
         d_model=8,

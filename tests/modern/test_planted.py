@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from together import together
 
 import npformer as npf
 from npformer import attention_backward, attention_forward, decoding, gradcheck, rope_backward, rope_forward
@@ -36,7 +37,7 @@ def turning(on_values):
     return forward, backward
 
 
-@pytest.mark.parametrize("on_values", [False, True])
+@together("on_values", [False, True])
 def test_gradcheck_sees_rope_on_values_in_a_backward_pass_and_where(rng, on_values):
     report = gradcheck(*turning(on_values), *rng.normal(size=(3, 2, 5, 6)))
     assert bool(report) is not on_values
@@ -59,7 +60,7 @@ def is_the_whole_models(rng):
     return np.abs(greedy_logits(ids, params, [4, 3, 2]) - whole[:, -1]).max() < 1e-12
 
 
-@pytest.mark.parametrize("offset", [0, 1, -1])
+@together("offset", [0, 1, -1])
 def test_kept_keys_behind_a_mask_that_is_off_by_one_are_noticed(rng, monkeypatch, offset):
     def mask(T_q, T_k, *, xp):
         return np.arange(T_k) <= np.arange(T_q)[:, None] + T_k - T_q + offset
@@ -80,7 +81,7 @@ def test_kept_keys_and_values_that_are_turned_alike_are_noticed(rng, monkeypatch
     assert not is_the_whole_models(rng)
 
 
-@pytest.mark.parametrize("offset", [0, 1, -1])
+@together("offset", [0, 1, -1])
 def test_gradcheck_sees_a_backward_pass_in_tiles_whose_mask_is_off_by_one(rng, monkeypatch, offset):
     scores = tiled_attention._scores
 

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from together import together
 
 from npformer import (
     RMSNormParams,
@@ -52,8 +53,8 @@ def test_a_row_of_zeros_gives_zeros_and_a_finite_gradient():
     assert not y.any() and np.isfinite(dx).all()
 
 
-@pytest.mark.parametrize("shape", [(4,), (1, 4), (2, 3, 4), (0, 4)])
-@pytest.mark.parametrize("eps", [0.0, 1e-5, 0.5])
+@together("shape", [(4,), (1, 4), (2, 3, 4), (0, 4)])
+@together("eps", [0.0, 1e-5, 0.5])
 def test_gradients(rng, shape, eps):
     params = RMSNormParams(1 + 0.3 * rng.normal(size=4))
     assert gradcheck(rms_norm_forward, rms_norm_backward, rng.normal(size=shape), params, eps=eps)
