@@ -60,7 +60,8 @@ def _why_no_cupy() -> str:
     except ImportError:
         return f"CuPy is not installed; to get it: {how_to_get('cuda12')}, or cuda13 for CUDA 13"
     try:  # CuPy imports without a GPU; cuBLAS is loaded and kernels are compiled when they are needed
-        y = cupy.exp(cupy.ones((2, 2)) @ cupy.ones((2, 2)))
+        y = cupy.ones((2, 2)) @ cupy.ones((2, 2))
+        y = cupy.exp(y - y.max(axis=-1, keepdims=True))
         y /= y.sum(axis=-1, keepdims=True)  # softmax
         cupy.add.at(y, cupy.zeros(2, int), cupy.ones((2, 2)))
         y.sum().item()
