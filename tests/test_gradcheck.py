@@ -111,7 +111,10 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("way", ["entry by entry", "directions", "float32"])
+WAYS = ["entry by entry", *(pytest.param(way, marks=pytest.mark.slow) for way in ("directions", "float32"))]
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_right_passes_pass_and_planted_bugs_are_caught_located_and_named(way):
     missed, named = [], 0
     for name, bug in BUGS.items():

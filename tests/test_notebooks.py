@@ -437,14 +437,22 @@ def test_a_stale_number_word_or_picture_is_caught(cell, tamper, monkeypatch):
     assert notebook_difference(committed, executed).startswith(f"cell {cell + 1}: ")
 
 
-@pytest.mark.parametrize(
-    ("picture", "stale"),
-    [
-        (lambda: clock_hands([0, 3, 15], OMEGA), lambda: clock_hands([0, 3, 16], OMEGA)),
-        (lambda: frequency_bands(OMEGA, n=32), lambda: frequency_bands(0.97 * OMEGA, n=32)),
-        (lambda: heat_map(WAVES[:64].reshape(8, 8)), lambda: heat_map(WAVES[1:].reshape(8, 8))),
-    ],
-)
+STALE = [
+    (lambda: clock_hands([0, 3, 15], OMEGA), lambda: clock_hands([0, 3, 16], OMEGA)),
+    pytest.param(
+        lambda: frequency_bands(OMEGA, n=32),
+        lambda: frequency_bands(0.97 * OMEGA, n=32),
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(
+        lambda: heat_map(WAVES[:64].reshape(8, 8)),
+        lambda: heat_map(WAVES[1:].reshape(8, 8)),
+        marks=pytest.mark.slow,
+    ),
+]
+
+
+@pytest.mark.parametrize(("picture", "stale"), STALE)
 def test_a_stale_lesson_picture_is_caught_whatever_the_letters(picture, stale):
     before, now = (base64.b64encode(encoded(draw())) for draw in (picture, stale))
     for allowed in (SAME_LETTERS, OTHER_LETTERS):

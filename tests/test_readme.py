@@ -1,5 +1,6 @@
 """The README's example runs as it stands, what it names exists, and what it points at is there."""
 
+import functools
 import importlib.util
 import re
 import shlex
@@ -46,8 +47,11 @@ def test_the_taste_runs(capsys):
     assert len(code.strip().splitlines()) <= 10
 
 
-def anchors(page):
+@functools.cache
+@functools.cache
+def anchors(file):
     """What a forge and the site make of a page's headings."""
+    page = file.read_text(encoding="utf-8")
     heads = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page, flags=re.S), flags=re.M)
     return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
 
@@ -60,7 +64,7 @@ def test_a_page_s_links_lead_somewhere_on_a_forge_too(page):
     for path, place in re.findall(r"""(?:\]\(|href=")(?!\w+:)([^)#"]*)#?([^)"]*)""", text):
         target = (page.parent / path) if path else page
         assert target.exists(), path
-        assert not place or place in anchors(target.read_text(encoding="utf-8")), (path, place)
+        assert not place or place in anchors(target), (path, place)
 
 
 def test_every_command_of_the_package_is_there(capsys):

@@ -31,7 +31,7 @@ from npformer.exercises.topics import bank
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 NUMBERS = [task for task in bank().values() if isinstance(task, Numbers)]
 CODE = [task for task in bank().values() if isinstance(task, Code)]
-NAMES = ["", "Ada", "Zoë 11", "李"]
+NAMES = ["", "李"]
 
 
 # --- codings by strangers --------------------------------------------------------------------------

@@ -88,7 +88,8 @@ def test_adamw_is_the_packages():
     ids=["ffn", "layer_norm", "attention", "block", "transformer"],
 )
 def test_each_backward_is_the_gradient_of_its_forward(function, arrays):
-    report = npf.gradcheck(function, lambda dy, backward: tuple(backward(dy)), *arrays)
+    many = 3 if sum(array.size for array in arrays) > 300 else None  # directions; each part has its entries
+    report = npf.gradcheck(function, lambda dy, backward: tuple(backward(dy)), *arrays, directions=many)
     assert report, report
 
 

@@ -101,7 +101,11 @@ DRAWN = {
 CROWDED = {"lanes": 13, "attention_heads": 14}  # points of the numbers in their squares
 WITHOUT_AXES = {"lanes", "hourglass", "dataflow", "block_diagram"}  # squares with names beside them
 ODD = {"font.size": 6, "lines.linewidth": 9, "figure.facecolor": "black", "svg.hashsalt": "mine"}
-every_picture = pytest.mark.parametrize("name", DRAWN)
+# Of what all pictures have in common each third is looked at now, the others by `pytest -m slow`.
+LATER = {name: pytest.mark.slow for place, name in enumerate(DRAWN) if place % 3}
+every_picture = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=LATER.get(name, [])) for name in DRAWN]
+)
 
 
 @functools.cache
