@@ -261,7 +261,11 @@ def test_a_slider_is_no_slide_and_what_it_draws_is():
     ("source", "said"),
     [
         ("\nx = 1\nprint(y)", "which begins with `x = 1`, fails. NameError: name 'y' is not defined. "),
-        ("import os\nos._exit(1)", "which begins with `import os`, fails. Kernel died. "),
+        pytest.param(
+            "import os\nos._exit(1)",
+            "which begins with `import os`, fails. Kernel died. ",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_lesson_whose_cell_fails_is_named_and_the_others_are_made(

@@ -317,6 +317,7 @@ def test_nothing_overlaps_and_nothing_leaves_the_page(kind, paper, request):
             assert (squares[j, 0] <= boxes[i, 0]).all() and (boxes[i, 1] <= squares[j, 1]).all(), names[i]
 
 
+@pytest.mark.slow
 def test_a_name_without_a_font_gets_a_line_to_write_on(pages):
     nameless = "\U0010fffd"
     with warnings.catch_warnings():
