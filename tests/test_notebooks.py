@@ -60,7 +60,7 @@ SAME_LETTERS, OTHER_LETTERS = (2.0, 8, 48.0), (16.0, 32, 20.0)
 
 
 def run_now(path):
-    """The first lesson runs with every `pytest`, once through; the others with `pytest -m slow`."""
+    """The first lesson runs with every `pytest`, all of them with `pytest -m slow`."""
     return pytest.param(path, marks=[pytest.mark.slow] if path != NOTEBOOKS[0] else [])
 
 
@@ -280,14 +280,20 @@ def with_its_packages(path):
 
 
 @pytest.mark.parametrize("path", [run_now(path) for path in NOTEBOOKS], ids=lambda path: path.stem)
-def test_a_notebook_shows_what_the_file_shows_and_its_cells_run_in_any_order(path, tmp_path):
-    committed, rewrite = with_its_packages(path), os.environ.get("NPFORMER_REWRITE") == "1"
-    executed = execute(committed, tmp_path, again=path != NOTEBOOKS[0] and not rewrite)
-    if rewrite:
+def test_a_notebook_runs_and_shows_what_the_file_shows(path, tmp_path):
+    committed = with_its_packages(path)
+    executed = execute(committed, tmp_path)
+    if os.environ.get("NPFORMER_REWRITE") == "1":
         nbformat.write(with_kept_outputs(committed, executed), path)
         return
     difference = notebook_difference(committed, executed)
     assert difference is None, f"{path.name}, {difference}\n{HOW_TO_REWRITE}"
+
+
+@pytest.mark.slow
+@per_notebook
+def test_the_cells_of_a_notebook_run_backwards_after_one_run(path, tmp_path):
+    execute(with_its_packages(path), tmp_path, again=True)
 
 
 @per_notebook
