@@ -104,7 +104,7 @@ class Result(NamedTuple):
         border = f"border-left:4px solid {_COLOURS[self.status]};padding:0.2em 0.8em;max-width:46em"
         return (
             f"<div style='{border}'><b>{title}</b> "
-            f"<span style='color:#666;float:right'>{progress()} passed</span>{body}</div>"
+            f"<span style='float:right'>{progress()} passed</span>{body}</div>"
         )
 
 
