@@ -297,7 +297,6 @@ WORDS = [Row(*row) for row in (
     ("minilm_input", "config.positions", "alibi", V, "config.positions is 'alibi'; expected 'learned'"),
     ("minilm_input", "ids", np.ones((2, 21), int), V,
      "ids has 21 tokens; expected at most 20, the positions that were trained; cut it into pieces"),
-    ("kept_bytes", "config.base", 0.0, V, "config.base is 0.0; expected a finite number and > 0"),
     ("generate", "ids", entry(0, 0), V, "ids has padding_id=0 before a token; expected it at the end only"),
     # the loss
     ("cross_entropy_forward", "targets", entry(5), V,

@@ -121,7 +121,7 @@ def owners():
                 found[kind] = [name, name.replace("_backward", "_forward")]
             elif hasattr(kind, "_fields"):
                 found.setdefault(kind, [name])
-    return found | {npf.TransformerConfig: ["init_encoder"], npf.CausalLMConfig: ["kept_bytes"]}
+    return found | {npf.TransformerConfig: ["init_encoder"], npf.CausalLMConfig: ["causal_lm_forward"]}
 
 
 def annotations(owner):
