@@ -31,7 +31,9 @@ def main(file):
         ids = torch.tensor([prompt])
         with torch.no_grad():
             logits = model(ids).logits[0].numpy()  # (T, vocab_size)
-            text = model.generate(ids, max_new_tokens=100, do_sample=False)
+            text = model.generate(
+                ids, attention_mask=torch.ones_like(ids), max_new_tokens=100, do_sample=False
+            )
         golden |= {f"ids_{i}": np.array(prompt), f"logits_{i}": logits[:, SOME], f"text_{i}": text[0].numpy()}
         golden |= {f"norm_{i}": np.linalg.norm(logits, axis=-1)}
     np.savez_compressed(HERE / "golden_chat.npz", **golden)
