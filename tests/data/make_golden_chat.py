@@ -51,7 +51,9 @@ def small():
     ids = torch.randint(0, 20, (2, 7))
     with torch.no_grad():
         arrays = {name: array.numpy() for name, array in model.state_dict().items()}
-        np.savez_compressed(HERE / "golden_llama.npz", ids=ids, logits=model(ids).logits, **arrays)
+        said = model(ids, output_hidden_states=True)
+        layers = {f"after block {i}": x.numpy() for i, x in enumerate(said.hidden_states[1:-1], 1)}
+        np.savez_compressed(HERE / "golden_llama.npz", ids=ids, logits=said.logits, **layers, **arrays)
 
 
 if __name__ == "__main__":

@@ -142,7 +142,7 @@ def test_another_kind_of_vocabulary_is_none(tmp_path, said):
 def llama():
     """A tiny model of `transformers`, its weights by their names, and its logits."""
     with np.load(DATA / "golden_llama.npz") as file:
-        golden = dict(file)
+        golden = {name: array for name, array in file.items() if "block" not in name}
     config = CausalLMConfig(16, 10, 4, 2, 2, 1e-6, 500.0, 9, tied=False, rope_layout="halves")
     return golden.pop("ids"), golden.pop("logits"), golden, config
 
@@ -208,6 +208,39 @@ def test_a_state_that_does_not_fit_is_refused(llama, change, error, words):
         npf.causal_lm_from_torch(state, config)
     with pytest.raises(TypeError, match="causal_lm_from_torch: state is a list"):
         npf.causal_lm_from_torch([state], config)
+
+
+@pytest.fixture
+def port(tmp_path, monkeypatch):
+    """The commands of the page on ports, in a folder with a file of weights and what is right."""
+    pytest.importorskip("safetensors")
+    monkeypatch.chdir(tmp_path)
+    with np.load(DATA / "golden_llama.npz") as file:
+        golden = dict(file)
+    said = {name: golden.pop(name) for name in ("ids", "after block 1", "logits")}
+    np.savez("reference.npz", **said)
+    npf.save_safetensors("model.safetensors", golden)
+    page = (Path(__file__).parents[2] / "notebooks" / "guide" / "port.md").read_text(encoding="utf-8")
+    return "".join(part.partition("```")[0] for part in page.split("```python\n")[1:])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("", ""), "agrees at 2 stations, from after block 1 to logits"),
+        (
+            ("halves", "interleaved"),
+            "differs at after block 1, first at [0, 1, 0]",
+        ),  # from the second token on
+        (("base=500.0", "base=50.0"), "differs at after block 1, first at [0, 1, 0]"),
+        (("eps=1e-6", "eps=1e-5"), "differs at after block 1, first at [0, 0, 0]"),
+        (("params, config)\n", "params._replace(head=-params.head), config)\n"), "differs at logits"),
+    ],
+)
+def test_the_page_on_ports_runs_and_finds_what_is_wrong(port, change, said, capsys):
+    assert change[0] in port
+    exec(port.replace(*change) if change[0] else port, {})
+    assert capsys.readouterr().out.startswith(said)
 
 
 # --- vocabularies ---------------------------------------------------------------------------------
