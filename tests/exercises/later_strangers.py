@@ -1203,3 +1203,133 @@ def red(x, W1, b1, W2, b2):
 right(FFN)(
     lambda x, a, b, c, d: np.einsum("btf,fd->btd", (np.einsum("btd,df->btf", x, a) + b).clip(min=0), c) + d
 )
+
+
+# --- ways back: written from the tasks alone, before the checker was asked -----------------------------
+
+CEB = "cross_entropy.backward"
+
+
+@right(CEB)
+def softmax_minus_one_hot(logits, targets):
+    """dL/dz = (softmax(z) - y) / N"""
+    N = logits.shape[0]
+    z = logits - np.max(logits, axis=1)[:, None]
+    probs = np.exp(z)
+    probs /= probs.sum(axis=1)[:, None]
+    probs[np.arange(N), targets] -= 1.0
+    return probs / N
+
+
+@right(CEB)
+def zeile_fuer_zeile(logits, targets):
+    grad = []
+    for z, t in zip(logits.tolist(), targets.tolist(), strict=True):
+        top = max(z)
+        e = [math.exp(a - top) for a in z]
+        grad.append([(a / sum(e) - (c == t)) / len(targets) for c, a in enumerate(e)])
+    return grad
+
+
+@right(CEB)
+def by_the_jacobian(logits, targets):
+    gradient = np.zeros(logits.shape)
+    for row, (p, t) in enumerate(zip(soft(logits), targets, strict=True)):
+        jacobian = np.diag(p) - np.outer(p, p)
+        gradient[row] = -jacobian[t] / p[t] if p[t] else p - np.eye(len(p))[t]
+    return gradient / len(logits)
+
+
+def ce_grad(change, p_of=soft):
+    return lambda z, t: change(p_of(z), np.eye(z.shape[1])[t], len(z))
+
+
+right(CEB)(ce_grad(lambda p, y, n: np.divide(p - y, n).astype(np.float32)))
+slip(CEB, r"rows|N\b|mean|sum")(ce_grad(lambda p, y, n: p - y))
+slip(CEB, r"sign|minus|opposite")(ce_grad(lambda p, y, n: (y - p) / n))
+slip(CEB, r"right class|target|taken")(ce_grad(lambda p, y, n: p / n))
+slip(CEB, r"right class|other classes|0 ")(ce_grad(lambda p, y, n: (p - 1) * y / n))
+slip(CEB, r"probabilit|sum to 0|softmax")(ce_grad(lambda p, y, n: -y / (p * n)))
+slip(CEB, r"softmax|twice|logits")(ce_grad(lambda p, y, n: (soft(p) - y) / n))
+slip(CEB, r"V|classes|factor")(ce_grad(lambda p, y, n: (p - y) / p.size))
+slip(CEB, r"softmax|probabilit|logits|sum to 0|cancel|shift")(
+    ce_grad(lambda p, y, n: (p - y) / n, lambda z: z)
+)
+slip(CEB, r"column|axis|row|cancel|shift")(
+    ce_grad(lambda p, y, n: (p - y) / n, lambda z: np.exp(z) / np.exp(z).sum(0))
+)
+slip(CEB, r"1000|large|finite|NaN|number")(
+    ce_grad(lambda p, y, n: (p - y) / n, lambda z: np.exp(z) / np.exp(z).sum(1, keepdims=True))
+)
+slip(CEB, r"shape|one number|row")(lambda z, t: (soft(z)[np.arange(len(t)), t] - 1) / len(t))
+slip(CEB, r"class|right|place|order|target")(ce_grad(lambda p, y, n: (p - np.roll(y, 1, axis=1)) / n))
+
+RMSB = "rms_norm.backward"
+
+
+@right(RMSB)
+def rms_norm_back(dout, x, weight, eps):
+    D = x.shape[-1]
+    inv = 1.0 / np.sqrt(np.mean(x**2, -1, keepdims=True) + eps)
+    g = dout * weight
+    dx = inv * g - x * inv**3 * np.sum(g * x, -1, keepdims=True) / D
+    dw = np.sum(dout * x * inv, axis=(0, 1))
+    return dx, dw
+
+
+@right(RMSB)
+def jeton_par_jeton(dy, x, gamma, eps):
+    dx, dgamma = np.empty_like(x), np.zeros_like(gamma)
+    d = len(gamma)
+    for b, t in np.ndindex(*x.shape[:2]):
+        r = math.sqrt(x[b, t] @ x[b, t] / d + eps)
+        jacobian = np.eye(d) / r - np.outer(x[b, t], x[b, t]) / (d * r**3)
+        dx[b, t] = jacobian @ (gamma * dy[b, t])
+        dgamma += dy[b, t] * x[b, t] / r
+    return dx, dgamma
+
+
+def rms_back(
+    dx=lambda g, h, r: (g - h * (g * h).mean(-1, keepdims=True)) / r,
+    dgamma=lambda dy, x, h: (dy * h).sum((0, 1)),
+    root=lambda x, e: np.sqrt((x * x).mean(-1, keepdims=True) + e),
+):
+    def f(dy, x, gamma, eps):
+        r = root(x, eps)
+        return dx(dy * gamma, x / r, r), dgamma(dy, x, x / r)
+
+    return f
+
+
+right(RMSB)(rms_back())
+slip(RMSB, r"constant|mean square|way|along")(rms_back(dx=lambda g, h, r: g / r))
+slip(RMSB, r"mean|LayerNorm")(
+    rms_back(dx=lambda g, h, r: (g - g.mean(-1, keepdims=True) - h * (g * h).mean(-1, keepdims=True)) / r)
+)
+slip(RMSB, r"sum|multiple|x̂|along|d_model")(
+    rms_back(dx=lambda g, h, r: (g - h * (g * h).sum(-1, keepdims=True)) / r)
+)
+slip(RMSB, r"sign|twice|x̂|multiple|along")(
+    rms_back(dx=lambda g, h, r: (g + h * (g * h).mean(-1, keepdims=True)) / r)
+)
+slip(RMSB, r"divided|size|token|rms|root|row")(
+    rms_back(dx=lambda g, h, r: g - h * (g * h).mean(-1, keepdims=True))
+)
+slip(RMSB, r"dgamma.*(axes|axis|shape|sum)")(rms_back(dgamma=lambda dy, x, h: (dy * h).sum(0)))
+slip(RMSB, r"dgamma")(rms_back(dgamma=lambda dy, x, h: (dy * x).sum((0, 1))))
+slip(RMSB, r"dgamma.*(batch|positions|factor|mean)")(rms_back(dgamma=lambda dy, x, h: (dy * h).mean((0, 1))))
+slip(RMSB, r"dgamma.*(x|sum of dy)")(rms_back(dgamma=lambda dy, x, h: dy.sum((0, 1))))
+slip(RMSB, r"eps|small|spread|0")(rms_back(root=lambda x, e: np.sqrt((x * x).mean(-1, keepdims=True)) + e))
+slip(RMSB, r"mean|LayerNorm|std|spread|eps|number added|x̂")(
+    rms_back(root=lambda x, e: np.sqrt(x.var(-1, keepdims=True) + e))
+)
+
+
+@slip(RMSB, r"gamma")
+def gamma_comes_last(dy, x, gamma, eps):
+    dx, dgamma = rms_back()(dy, x, np.ones_like(gamma), eps)
+    return gamma * dx, dgamma
+
+
+slip(RMSB, r"order|one array|2 outputs|came back")(lambda *a: rms_back()(*a)[0])
+slip(RMSB, r"order")(lambda *a: rms_back()(*a)[::-1])

@@ -1207,3 +1207,76 @@ def cut(p):
 
 right("sample.top_p")(collected(lambda bag, p, share: bag < share))
 right("sample.top_p")(lambda p, s: (lambda kept: kept / kept.sum())(p * (cut(p) - p < s)))
+
+
+# --- ways back ------------------------------------------------------------------------------------
+
+
+def row_by_row(one):
+    """A gradient of one row of logits after the other: one(probabilities, right class, rows)."""
+
+    def f(logits, targets):
+        gradient = np.zeros(logits.shape)
+        for n, (z, t) in enumerate(zip(logits, targets, strict=True)):
+            powers = [math.exp(number - max(z)) for number in z]
+            gradient[n] = one(np.array(powers) / sum(powers), t, len(targets))
+        return gradient
+
+    return f
+
+
+def less_at(p, t, taken=1.0):
+    return np.array([share - taken * (c == t) for c, share in enumerate(p)])
+
+
+for code, f in [
+    ("CE-GRAD-NO-TARGET", row_by_row(lambda p, t, n: p / n)),
+    ("CE-GRAD-NO-TARGET", row_by_row(lambda p, t, n: less_at(p, t, 0.0) / n)),
+    ("CE-GRAD-TARGET-ONLY", row_by_row(lambda p, t, n: np.where(np.arange(len(p)) == t, p - 1, 0) / n)),
+    ("CE-GRAD-OF-P", row_by_row(lambda p, t, n: np.where(np.arange(len(p)) == t, -1 / p, 0) / n)),
+    ("CE-SUM", row_by_row(lambda p, t, n: less_at(p, t))),
+    ("CE-SIGN", row_by_row(lambda p, t, n: -less_at(p, t) / n)),
+    ("CE-DOUBLE-SOFTMAX", row_by_row(lambda p, t, n: less_at(np.exp(p) / sum(np.exp(p)), t) / n)),
+    ("SM-OVERFLOW", lambda z, t: (np.exp(z) / np.exp(z).sum(1)[:, None] - np.eye(z.shape[1])[t]) / len(t)),
+]:
+    wrong("cross_entropy.backward", code)(f)
+right("cross_entropy.backward")(row_by_row(lambda p, t, n: less_at(p, t) / n))
+
+
+def rms_ways(*ways, under=lambda x: x @ x / len(x), gradient=lambda dy, x, r: dy * x / r, gather=np.sum):
+    """Token by token; each way is one(dx̂, x, root, gamma), and their sum is dx."""
+
+    def f(dy, x, gamma, eps):
+        dx, dgammas = np.zeros(x.shape), np.zeros(x.shape)
+        for place in np.ndindex(x.shape[:2]):
+            r = math.sqrt(under(x[place]) + eps)
+            dx[place] = sum(way(gamma * dy[place], x[place], r, gamma) for way in ways)
+            dgammas[place] = gradient(dy[place], x[place], r)
+        return dx, gather(dgammas, axis=(0, 1))
+
+    return f
+
+
+def straight(g, x, r, gamma):
+    return g / r
+
+
+def through_root(g, x, r, gamma):
+    return -(g @ x) * x / (len(x) * r**3)
+
+
+def outside(g, x, r, gamma):
+    return -gamma * (g / gamma @ x) * x / (len(x) * r**3)
+
+
+for code, f in [
+    ("RMS-DX-DIRECT", rms_ways(straight)),
+    ("RMS-DX-MEAN", rms_ways(straight, through_root, lambda g, x, r, gamma: -g.mean() / r)),
+    ("RMS-DX-GAMMA-OUTSIDE", rms_ways(straight, outside)),
+    ("RMS-DGAMMA-OF-X", rms_ways(straight, through_root, gradient=lambda dy, x, r: dy * x)),
+    ("RMS-DGAMMA-SHAPE", rms_ways(straight, through_root, gather=lambda all_of, axis: all_of)),
+    ("RMS-DGAMMA-SHAPE", rms_ways(straight, through_root, gather=lambda all_of, axis: sum(all_of))),
+    ("RMS-MEAN-TAKEN", rms_ways(straight, through_root, under=np.var)),
+]:
+    wrong("rms_norm.backward", code)(f)
+right("rms_norm.backward")(rms_ways(straight, through_root))

@@ -26,10 +26,11 @@ from npformer.exercises.topics.attention import NO_SCALE, OWN_MASK, SCALE_DK, la
 from npformer.exercises.topics.positions import wave
 from npformer.exercises.topics.softmax import scale, shares
 from npformer.modern.gated_ffn import GatedFFNParams, gated_ffn_forward, silu_forward
-from npformer.modern.rms_norm import RMSNormParams, rms_norm_forward
+from npformer.modern.rms_norm import RMSNormParams, rms_norm_backward, rms_norm_forward
 
 S10_2 = Place('"Root Mean Square Layer Normalization" (Zhang and Sennrich), section 4',
     "10, section 10.2, RMSNorm: the mean stays")
+S10_2_BACK = Place("lesson 10, section 10.2", S10_2.teach)
 S10_3 = Place('"GLU Variants Improve Transformer" (Shazeer), section 2', "10, section 10.3, A gate")
 S10_4 = Place('"RoFormer" (Su et al.), section 3.2', "10, section 10.4, RoPE: distance only")
 S10_5 = Place('"GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints" '
@@ -67,6 +68,26 @@ GLOBAL = Mistake("RMS-GLOBAL", S10_2,
     "A token's output changes when any feature of another token does.",
     "This pattern appears when the mean is taken over the features of more than one token.",
     "How many numbers are averaged for one token: do those of its neighbours count?")
+DX_DIRECT = Mistake("RMS-DX-DIRECT", S10_2_BACK,
+    "A token that is doubled hardly changes its output, and this dx says that it does.",
+    "This output matches a dx that treats the root mean square as a constant.",
+    "Along how many ways does one x reach the output?")
+DX_MEAN = Mistake("RMS-DX-MEAN", S10_2_BACK,
+    "From all numbers of a token's dx one and the same number is taken off.",
+    "This pattern appears when a mean is taken off, as on LayerNorm's way back.",
+    "Is a mean subtracted on the way forward?")
+DX_GAMMA_OUTSIDE = Mistake("RMS-DX-GAMMA-OUTSIDE", S10_2_BACK,
+    "With gamma = 1 dx would agree.",
+    "This output matches gamma multiplied after the mean is taken.",
+    "Which gradient arrives at x̂?")
+DGAMMA_OF_X = Mistake("RMS-DGAMMA-OF-X", S10_2_BACK,
+    "dgamma follows the size of the tokens: doubled tokens would double it.",
+    "This output matches a sum of dy · x, where x is not divided yet.",
+    "What does gamma multiply?")
+DGAMMA_SHAPE = Mistake("RMS-DGAMMA-SHAPE", S10_2_BACK,
+    "The gradient of gamma is not of gamma's shape.",
+    "This pattern appears when dgamma is not summed over all tokens.",
+    "How many gammas are there?")
 NO_GAMMA = Mistake("RMS-NO-GAMMA", S10_2,
     "The answer is the same whatever gamma is.",
     "This output does not depend on gamma.",
@@ -123,6 +144,44 @@ def rms_norm(x, gamma, eps):
         AXIS: layer_norm.OTHER_AXES[:3],
         GLOBAL: layer_norm.OTHER_AXES[3:],
         NO_GAMMA: [Edit("gamma * ", "")],
+    })
+
+
+
+def norm_gradients(dy: Array, x: Array, gamma: Array, eps: float) -> tuple[Array, Array]:
+    """npformer's."""
+    dx, (dgamma,) = rms_norm_backward(dy, rms_norm_forward(x, RMSNormParams(gamma), eps=eps)[1])
+    return dx, dgamma
+
+
+NORM_BACK = tuple((dy, x, gamma, eps) for dy, x, gamma, _, eps in layer_norm.calls(True))
+
+rms_norm_back = Code("rms_norm.backward", "backward", 4, S10_2_BACK,
+    task="Write the gradients of RMSNorm for x and dy (batch, positions, d_model), with gamma (d_model,), "
+    "eps added to the mean square. Return dx, dgamma in this order, each in the shape of what it belongs to.",
+    hint="One x reaches the output directly and through the root mean square.",
+    question="Along which ways does one x reach the output?",
+    probe=Probe(
+        "dy, x, gamma, eps", ("dx", "dgamma"), NORM_BACK, sizes="x: batch positions d_model", unit="token",
+        neutral={"gamma": 1.0, "eps": 1e-12},
+    ),
+    right=norm_gradients,
+    solution="""
+def rms_norm_backward(dy, x, gamma, eps):
+    rms = np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps)
+    x_hat, dx_hat = x / rms, dy * gamma
+    along = x_hat * (dx_hat * x_hat).mean(axis=-1, keepdims=True)
+    return (dx_hat - along) / rms, (dy * x_hat).sum(axis=(0, 1))
+""",
+    mistakes={
+        DX_DIRECT: [Edit(" - along", "")],
+        DX_MEAN: [Edit(" - along", " - along - dx_hat.mean(axis=-1, keepdims=True)")],
+        DX_GAMMA_OUTSIDE: [Edit("dy * gamma", "dy", "(dx_hat - along)", "gamma * (dx_hat - along)")],
+        DGAMMA_OF_X: [Edit("dy * x_hat", "dy * x")],
+        DGAMMA_SHAPE: [Edit(layer_norm.SUM, left) for left in layer_norm.UNSUMMED],
+        MEAN_TAKEN.seen_as("Were the mean of every token 0, all would agree."): [
+            Edit(*BELOW), Edit(*BELOW, "x / rms", "(x - x.mean(axis=-1, keepdims=True)) / rms"),
+        ],
     })
 
 # --- a gate --------------------------------------------------------------------------------------------
