@@ -1333,3 +1333,131 @@ def gamma_comes_last(dy, x, gamma, eps):
 
 slip(RMSB, r"order|one array|2 outputs|came back")(lambda *a: rms_back()(*a)[0])
 slip(RMSB, r"order")(lambda *a: rms_back()(*a)[::-1])
+
+EMBB = "embedding.backward"
+
+
+@right(EMBB)
+def word_by_word(dy, ids, E):
+    dE = np.zeros_like(E)
+    for sentence, upstream in zip(ids, dy, strict=True):
+        for word, g in zip(sentence, upstream, strict=True):
+            dE[word] += math.sqrt(E.shape[1]) * g
+    return dE
+
+
+@right(EMBB)
+def eins_aus_n(dy, ids, E):
+    one_hot = np.eye(len(E))[ids.ravel()]
+    return E.shape[1] ** 0.5 * one_hot.T @ dy.reshape(-1, E.shape[1])
+
+
+right(EMBB)(
+    lambda dy, ids, E: np.array([dy[ids == w].sum(axis=0) * np.sqrt(E.shape[-1]) for w in range(E.shape[0])])
+)
+
+
+def gather_back(write, factor=lambda E: math.sqrt(E.shape[1]), rows=len):
+    def f(dy, ids, E):
+        dE = np.zeros((rows(E), E.shape[1]))
+        write(dE, ids, dy * factor(E))
+        return dE
+
+    return f
+
+
+def keeps_the_last(dE, ids, g):
+    dE[ids] = g
+
+
+def adds_once(dE, ids, g):
+    dE[ids] += g
+
+
+slip(EMBB, r"occurs|again|repeat|several|one place")(gather_back(keeps_the_last))
+slip(EMBB, r"occurs|again|repeat|several|one place")(gather_back(adds_once))
+slip(EMBB, r"factor|smaller|√d_model")(gather_back(np.add.at, factor=lambda E: 1.0))
+slip(EMBB, r"d_model")(gather_back(np.add.at, factor=lambda E: E.shape[1]))
+slip(EMBB, r"d_model")(gather_back(np.add.at, factor=lambda E: E.shape[1] ** -0.5))
+slip(EMBB, r"batch|T\b|factor")(
+    lambda dy, ids, E: gather_back(np.add.at)(dy, ids, E) / (ids.shape[0] * ids.shape[1])
+)
+slip(EMBB, r"shape|place|row|axes")(lambda dy, ids, E: dy * math.sqrt(E.shape[1]))
+slip(EMBB, r"mean|how often|times|row")(
+    lambda dy, ids, E: np.array(
+        [dy[ids == w].mean(0) * E.shape[1] ** 0.5 if (ids == w).any() else 0 * E[0] for w in range(len(E))]
+    )
+)
+slip(EMBB, r"NaN|finite|0")(
+    lambda dy, ids, E: np.array([dy[ids == w].mean(0) * E.shape[1] ** 0.5 for w in range(len(E))])
+)
+slip(EMBB, r"row|shape|too few")(
+    lambda dy, ids, E: gather_back(np.add.at, rows=lambda E: ids.max() + 1)(dy, ids, E)
+)
+slip(EMBB, r"E\b")(lambda dy, ids, E: E + gather_back(np.add.at)(dy, ids, E))
+slip(EMBB, r"sentence|place|batch|axes|shape|sum")(
+    lambda dy, ids, E: np.stack([gather_back(np.add.at)(g, i, E) for g, i in zip(dy, ids, strict=True)])
+)
+slip(EMBB, r"E\b|row|dy")(lambda dy, ids, E: E[ids] * math.sqrt(E.shape[1]))
+
+ATB = "attention.backward"
+
+
+@right(ATB)
+def attention_grad(grad_out, Q, K, V):
+    d_k = Q.shape[1]
+    A = soft(Q @ K.T / np.sqrt(d_k))
+    dV = A.T @ grad_out
+    dA = grad_out @ V.T
+    D = np.sum(grad_out * (A @ V), axis=1, keepdims=True)
+    dS = A * (dA - D)
+    return dS @ K / np.sqrt(d_k), dS.T @ Q / np.sqrt(d_k), dV
+
+
+@right(ATB)
+def consulta_a_consulta(dy, q, k, v):
+    root = math.sqrt(k.shape[1])
+    dq, dk, dv = np.zeros(q.shape), np.zeros(k.shape), np.zeros(v.shape)
+    for i, query in enumerate(q):
+        w = np.exp(k @ query / root)
+        w /= w.sum()
+        jacobian = np.diag(w) - np.outer(w, w)
+        d_scores = jacobian @ (v @ dy[i]) / root
+        dq[i] = d_scores @ k
+        for j, d_score in enumerate(d_scores):
+            dk[j] += d_score * query
+            dv[j] += w[j] * dy[i]
+    return [dq, dk, dv]
+
+
+def back_through(
+    weights=lambda s: soft(s),
+    scores=lambda w, dw: w * (dw - (w * dw).sum(1, keepdims=True)),
+    scale=lambda d: d**-0.5,
+    last=None,
+    dv=lambda w, dy: w.T @ dy,
+    finish=lambda dq, dk, dv: (dq, dk, dv),
+):
+    def f(dy, q, k, v):
+        w = weights(scale(k.shape[1]) * q @ k.T)
+        ds = (last or scale)(k.shape[1]) * scores(w, dy @ v.T)
+        return finish(ds @ k, ds.T @ q, dv(w, dy))
+
+    return f
+
+
+right(ATB)(back_through())
+right(ATB)(back_through(finish=lambda *three: tuple(a.astype(np.float32) for a in three)))
+slip(ATB, r"root of d_k|√d_k|scale|not divided")(back_through(last=lambda d: 1.0))
+slip(ATB, r"divided|scale|d_k")(back_through(scale=lambda d: 1.0))
+slip(ATB, r"d_k")(back_through(last=lambda d: 1 / d))
+slip(ATB, r"softmax|weights")(back_through(scores=lambda w, dw: dw))
+slip(ATB, r"term|p·dp|subtracted|weight")(back_through(scores=lambda w, dw: w * dw))
+slip(ATB, r"weight|sum|derivative")(back_through(scores=lambda w, dw: w * (1 - w) * dw))
+slip(ATB, r"dq|sum|axis|quer|row")(back_through(scores=lambda w, dw: w * (dw - (w * dw).sum(0))))
+slip(ATB, r"dv.*(transposed|key|quer)|transposed|stop")(back_through(dv=lambda w, dy: w @ dy))
+slip(ATB, r"order|place")(back_through(finish=lambda dq, dk, dv: (dv, dk, dq)))
+slip(ATB, r"dk.*(shape|transposed)")(back_through(finish=lambda dq, dk, dv: (dq, dk.T, dv)))
+slip(ATB, r"opposite|sign")(back_through(scores=lambda w, dw: w * ((w * dw).sum(1, keepdims=True) - dw)))
+slip(ATB, r"dv.*(dy|weights|sum|quer|row)")(back_through(dv=lambda w, dy: w.T @ dy / len(dy)))
+slip(ATB, r"quer|row|column|axis|key|shift|sum")(back_through(weights=lambda s: soft(s.T).T))

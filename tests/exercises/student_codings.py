@@ -1280,3 +1280,62 @@ for code, f in [
 ]:
     wrong("rms_norm.backward", code)(f)
 right("rms_norm.backward")(rms_ways(straight, through_root))
+
+
+def to_the_rows(take, factor=lambda d: d**0.5):
+    """Each row of E from the list of the gradients that arrive at its word's places."""
+
+    def f(dy, ids, E):
+        arrived = [[] for _ in E]
+        for place in np.ndindex(ids.shape):
+            arrived[ids[place]].append(dy[place] * factor(E.shape[1]))
+        return np.array([take(several) if several else np.zeros(E.shape[1]) for several in arrived])
+
+    return f
+
+
+for code, f in [
+    ("EMB-GRAD-LAST", to_the_rows(lambda several: several[-1])),
+    (
+        "EMB-GRAD-LAST",
+        lambda dy, ids, E: (d := np.zeros(E.shape)).__setitem__(ids, dy * E.shape[1] ** 0.5) or d,
+    ),
+    ("EMB-GRAD-NO-SCALE", to_the_rows(sum, lambda d: 1)),
+    ("EMB-GRAD-MEAN", to_the_rows(lambda several: sum(several) / len(several))),
+    ("EMB-GRAD-PLACES", lambda dy, ids, E: dy * math.sqrt(E.shape[-1])),
+]:
+    wrong("embedding.backward", code)(f)
+right("embedding.backward")(to_the_rows(sum))
+
+
+def query_by_query(
+    through=lambda w, dw: np.diag(w) @ dw - np.outer(w, w) @ dw,
+    scales=(-0.5, -0.5, -0.5),
+    dk=lambda ds, q: np.einsum("ij,id->jd", ds, q),
+    dv=lambda w, dy: np.einsum("ij,id->jd", w, dy),
+):
+    """The exponents of d_k are those of the scores, of dq and of dk."""
+
+    def f(dy, q, k, v):
+        forward, to_q, to_k = (float(k.shape[1]) ** power for power in scales)
+        w = np.array([stable(forward * k @ row, -1) for row in q])
+        ds = np.array([through(row, v @ up) for row, up in zip(w, dy, strict=True)])
+        return to_q * np.einsum("ij,jd->id", ds, k), to_k * dk(ds, q), dv(w, dy)
+
+    return f
+
+
+for code, f in [
+    ("AT-NO-SCALE", query_by_query(scales=(0, 0, 0))),
+    ("AT-GRAD-NO-SCALE", query_by_query(scales=(-0.5, 0, 0))),
+    ("AT-GRAD-NO-SCALE", query_by_query(scales=(-0.5, 0, -0.5))),
+    ("AT-GRAD-NO-SCALE", query_by_query(scales=(-0.5, -0.5, 0))),
+    ("AT-GRAD-NO-SOFTMAX", query_by_query(lambda w, dw: dw)),
+    ("AT-GRAD-UNTRANSPOSED", query_by_query(dk=np.matmul)),
+    ("AT-GRAD-UNTRANSPOSED", query_by_query(dv=np.dot)),
+    ("AT-GRAD-UNTRANSPOSED", query_by_query(dk=np.dot, dv=np.matmul)),
+    ("SM-JAC-DIAGONAL", query_by_query(lambda w, dw: w * dw - w * w * dw)),
+    ("SM-JAC-PRODUCT", query_by_query(lambda w, dw: np.diag(w) @ dw)),
+]:
+    wrong("attention.backward", code)(f)
+right("attention.backward")(query_by_query())
