@@ -1461,3 +1461,155 @@ slip(ATB, r"dk.*(shape|transposed)")(back_through(finish=lambda dq, dk, dv: (dq,
 slip(ATB, r"opposite|sign")(back_through(scores=lambda w, dw: w * ((w * dw).sum(1, keepdims=True) - dw)))
 slip(ATB, r"dv.*(dy|weights|sum|quer|row)")(back_through(dv=lambda w, dy: w.T @ dy / len(dy)))
 slip(ATB, r"quer|row|column|axis|key|shift|sum")(back_through(weights=lambda s: soft(s.T).T))
+
+GATEB = "gate.backward"
+
+
+@right(GATEB)
+def swiglu_backward(dout, x, w1, w3, w2):
+    B, T, D = x.shape
+    xf, df = x.reshape(-1, D), dout.reshape(-1, D)
+    h1, h3 = xf.dot(w1), xf.dot(w3)
+    s = 1 / (1 + np.exp(-h1))
+    act = h1 * s
+    dh = df.dot(w2.T)
+    dw2 = (act * h3).T.dot(df)
+    dh3 = dh * act
+    dh1 = dh * h3 * s * (1 + h1 * (1 - s))
+    dx = dh1.dot(w1.T) + dh3.dot(w3.T)
+    return dx.reshape(B, T, D), xf.T.dot(dh1), xf.T.dot(dh3), dw2
+
+
+@right(GATEB)
+def einheit_fuer_einheit(dy, x, W_gate, W_up, W_down):
+    dx, dG, dU, dD = (np.zeros(a.shape) for a in (x, W_gate, W_up, W_down))
+    for b, t in np.ndindex(*x.shape[:2]):
+        for f in range(W_gate.shape[1]):
+            g, u = float(x[b, t] @ W_gate[:, f]), float(x[b, t] @ W_up[:, f])
+            s = 1 / (1 + math.exp(-g))
+            dh = float(dy[b, t] @ W_down[f])
+            dg, du = dh * u * (s + g * s * (1 - s)), dh * g * s
+            dx[b, t] += dg * W_gate[:, f] + du * W_up[:, f]
+            dG[:, f] += dg * x[b, t]
+            dU[:, f] += du * x[b, t]
+            dD[f] += g * s * u * dy[b, t]
+    return dx, dG, dU, dD
+
+
+def logistic(z):
+    return 1 / (1 + np.exp(-z))
+
+
+def gate_ways(
+    slope=lambda z: logistic(z) * (1 + z * (1 - logistic(z))),
+    du=lambda dh, g, u: dh * g,
+    dg=lambda dh, g, u: dh * u,
+    dx=lambda dz, du, G, U: dz @ G.T + du @ U.T,
+    hidden=np.multiply,
+    gather=lambda a, d: np.tensordot(a, d, ([0, 1], [0, 1])),
+):
+    def f(dy, x, G, U, D):
+        z, u = x @ G, x @ U
+        g, dh = z * logistic(z), dy @ D.T
+        dz, d_up = dg(dh, g, u) * slope(z), du(dh, g, u)
+        return dx(dz, d_up, G, U), gather(x, dz), gather(x, d_up), gather(hidden(g, u), dy)
+
+    return f
+
+
+right(GATEB)(gate_ways())
+slip(GATEB, r"dx.*(term|W_up|way)")(gate_ways(dx=lambda dz, du, G, U: dz @ G.T))
+slip(GATEB, r"dx.*(term|W_gate|way)")(gate_ways(dx=lambda dz, du, G, U: du @ U.T))
+slip(GATEB, r"other|factor|shut|product")(gate_ways(du=lambda dh, g, u: dh * u, dg=lambda dh, g, u: dh * g))
+slip(GATEB, r"SiLU|slope")(gate_ways(slope=lambda z: 1.0))
+slip(GATEB, r"slope|SiLU|sigmoid")(gate_ways(slope=lambda z: logistic(z) * (1 - logistic(z))))
+slip(GATEB, r"slope|SiLU|term|factor")(gate_ways(slope=logistic))
+slip(GATEB, r"slope|SiLU|gate|ReLU|activation")(gate_ways(slope=lambda z: 1.0 * (z > 0)))
+slip(GATEB, r"dW_down")(gate_ways(hidden=lambda g, u: g))
+slip(GATEB, r"dW_down")(gate_ways(hidden=np.add))
+slip(GATEB, r"batch|positions|factor")(
+    gate_ways(gather=lambda a, d: np.tensordot(a, d, ([0, 1], [0, 1])) / (d.shape[0] * d.shape[1]))
+)
+slip(GATEB, r"transposed")(gate_ways(gather=lambda a, d: np.tensordot(d, a, ([0, 1], [0, 1]))))
+slip(GATEB, r"axes|axis|batch")(gate_ways(gather=lambda a, d: a.swapaxes(1, 2) @ d))
+slip(GATEB, r"order|exchanged|place")(lambda *a: (lambda x, g, u, d: (x, u, g, d))(*gate_ways()(*a)))
+slip(GATEB, r"W_up|up|dW_gate")(gate_ways(dg=lambda dh, g, u: dh))
+slip(GATEB, r"dx.*(mean|half|1/2|factor)")(gate_ways(dx=lambda dz, du, G, U: (dz @ G.T + du @ U.T) / 2))
+
+ROPEB = "rope.backward"
+
+
+@right(ROPEB)
+def rotary_grad(grad):
+    seq, dim = grad.shape
+    inv_freq = 1.0 / (10000 ** (np.arange(0, dim, 2) / dim))
+    theta = np.outer(np.arange(seq), inv_freq)
+    g1, g2 = grad[:, ::2], grad[:, 1::2]
+    return np.stack(
+        [g1 * np.cos(theta) + g2 * np.sin(theta), g2 * np.cos(theta) - g1 * np.sin(theta)], -1
+    ).reshape(seq, dim)
+
+
+@right(ROPEB)
+def en_nombres_complexes(dy):
+    T, d = dy.shape
+    phase = np.exp(-1j * np.arange(T)[:, None] / 10000.0 ** (np.arange(0, d, 2) / d))
+    z = (dy[:, 0::2] + 1j * dy[:, 1::2]) * phase
+    dx = np.empty((T, d))
+    dx[:, 0::2], dx[:, 1::2] = z.real, z.imag
+    return dx
+
+
+@right(ROPEB)
+def by_the_matrix_transposed(dy):
+    rows = []
+    for p, row in enumerate(dy):
+        R = np.zeros((len(row), len(row)))
+        for j in range(0, len(row), 2):
+            a = p * 10000 ** (-j / len(row))
+            R[j : j + 2, j : j + 2] = [[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]]
+        rows.append(R.T @ row)
+    return np.array(rows)
+
+
+def spun(made, speed=lambda j, d: 10000.0 ** (-j / d), first=0):
+    def f(dy):
+        T, d = dy.shape
+        angle = (first + np.arange(T))[:, None] * speed(np.arange(0, d, 2), d)
+        dx = np.array(dy, dtype=float)
+        dx[:, ::2], dx[:, 1::2] = made(dy[:, ::2], dy[:, 1::2], np.cos(angle), np.sin(angle))
+        return dx
+
+    return f
+
+
+def spun_back(a, b, c, s):
+    return a * c + b * s, b * c - a * s
+
+
+slip(ROPEB, r"other way|forward|once more|direction")(spun(lambda a, b, c, s: (a * c - b * s, a * s + b * c)))
+slip(ROPEB, r"cosine|one column|length|not depend|turn")(spun(lambda a, b, c, s: (a * c, b * c)))
+slip(ROPEB, r"length|minus|turn|sign")(spun(lambda a, b, c, s: (a * c + b * s, b * c + a * s)))
+slip(ROPEB, r"length|cos|turn")(spun(lambda a, b, c, s: (a * (c - s), b * (c + s))))
+slip(ROPEB, r"angle|speed|exponent|twice")(spun(spun_back, speed=lambda j, d: 10000.0 ** (-2 * j / d)))
+slip(ROPEB, r"step|position|counted")(spun(spun_back, first=1))
+slip(ROPEB, r"dy|not turned")(lambda dy: dy)
+slip(ROPEB, r"length|inverse|divided|turn|row|place")(spun(lambda a, b, c, s: (a / c + b * s, b / c - a * s)))
+
+
+@slip(ROPEB, r"pair|half|column")
+def halves_as_in_a_library(dy):
+    T, d = dy.shape
+    angle = np.arange(T)[:, None] / 10000 ** (np.arange(d // 2) * 2 / d)
+    a, b = dy[:, : d // 2], dy[:, d // 2 :]
+    return np.hstack([a * np.cos(angle) + b * np.sin(angle), b * np.cos(angle) - a * np.sin(angle)])
+
+
+@slip(ROPEB, r"length|turn|already|old|column|sign")
+def in_place_too_early(dy):
+    dx = dy.copy()
+    T, d = dx.shape
+    angle = np.arange(T)[:, None] / 10000 ** (np.arange(0, d, 2) / d)
+    dx[:, ::2] = dx[:, ::2] * np.cos(angle) + dx[:, 1::2] * np.sin(angle)
+    dx[:, 1::2] = dx[:, 1::2] * np.cos(angle) - dx[:, ::2] * np.sin(angle)
+    return dx

@@ -1339,3 +1339,53 @@ for code, f in [
 ]:
     wrong("attention.backward", code)(f)
 right("attention.backward")(query_by_query())
+
+
+def unit_by_unit(
+    slope=lambda z: sigma(z) + z * sigma(z) * (1 - sigma(z)),
+    to_up=lambda g, u: g,
+    to_gate=lambda g, u: u,
+    ways=(1, 1),
+    into_down=lambda g, u: g * u,
+):
+    """The gradients of the gated network, one hidden unit after the other; ways weigh dx's two terms."""
+
+    def f(dy, x, W_gate, W_up, W_down):
+        dx, *grads = (np.zeros(a.shape) for a in (x, W_gate, W_up, W_down))
+        for unit in range(W_gate.shape[1]):
+            z, u, dh = x @ W_gate[:, unit], x @ W_up[:, unit], dy @ W_down[unit]
+            g = z * sigma(z)
+            dz, du = dh * to_gate(g, u) * slope(z), dh * to_up(g, u)
+            dx += ways[0] * dz[..., None] * W_gate[:, unit] + ways[1] * du[..., None] * W_up[:, unit]
+            for grad, a, d in ((grads[0], x, dz), (grads[1], x, du)):
+                grad[:, unit] = (a * d[..., None]).sum(axis=(0, 1))
+            grads[2][unit] = (dy * into_down(g, u)[..., None]).sum(axis=(0, 1))
+        return dx, *grads
+
+    return f
+
+
+for code, f in [
+    ("GATE-ONE-WAY", unit_by_unit(ways=(1, 0))),
+    ("GATE-ONE-WAY", unit_by_unit(ways=(0, 1))),
+    ("GATE-OWN-FACTOR", unit_by_unit(to_up=lambda g, u: u, to_gate=lambda g, u: g)),
+    ("GATE-NO-SLOPE", unit_by_unit(slope=np.ones_like)),
+    ("GATE-HALF-SLOPE", unit_by_unit(slope=sigma)),
+    ("GATE-HALF-SLOPE", unit_by_unit(slope=lambda z: z * sigma(z) * sigma(-z))),
+    ("GATE-SIGMOID-SLOPE", unit_by_unit(slope=lambda z: sigma(z) * sigma(-z))),
+    ("GATE-FOR-HIDDEN", unit_by_unit(into_down=lambda g, u: g)),
+    ("GATE-FOR-HIDDEN", unit_by_unit(into_down=lambda g, u: u)),
+]:
+    wrong("gate.backward", code)(f)
+right("gate.backward")(unit_by_unit())
+
+for code, f in [
+    ("ROPE-GRAD-FORWARD", turned(slow)),
+    ("ROPE-GRAD-ONE-WAY", lambda dy: (turned(slow)(dy) + turned(lambda i, d: -slow(i, d))(dy)) / 2),
+    ("ROPE-HALVES", turned(lambda i, d: -slow(i, d), pair=lambda i, d: (i, i + d // 2))),
+    ("ROPE-FROM-1", turned(lambda i, d: -slow(i, d), first=1)),
+    ("ROPE-EXP-NO-2", turned(lambda i, d: -(10000 ** (-i / d)))),
+    ("ROPE-EXP-DOUBLED", turned(lambda i, d: -(10000 ** (-4 * i / d)))),
+]:
+    wrong("rope.backward", code)(f)
+right("rope.backward")(turned(lambda i, d: -slow(i, d)))

@@ -25,13 +25,14 @@ from npformer.exercises.topics import attention, layer_norm, rope
 from npformer.exercises.topics.attention import NO_SCALE, OWN_MASK, SCALE_DK, later_keys_hidden
 from npformer.exercises.topics.positions import wave
 from npformer.exercises.topics.softmax import scale, shares
-from npformer.modern.gated_ffn import GatedFFNParams, gated_ffn_forward, silu_forward
+from npformer.modern.gated_ffn import GatedFFNParams, gated_ffn_backward, gated_ffn_forward, silu_forward
 from npformer.modern.rms_norm import RMSNormParams, rms_norm_backward, rms_norm_forward
 
 S10_2 = Place('"Root Mean Square Layer Normalization" (Zhang and Sennrich), section 4',
     "10, section 10.2, RMSNorm: the mean stays")
 S10_2_BACK = Place("lesson 10, section 10.2", S10_2.teach)
 S10_3 = Place('"GLU Variants Improve Transformer" (Shazeer), section 2', "10, section 10.3, A gate")
+S10_3_BACK = Place("lesson 10, section 10.3", S10_3.teach)
 S10_4 = Place('"RoFormer" (Su et al.), section 3.2', "10, section 10.4, RoPE: distance only")
 S10_5 = Place('"GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints" '
     "(Ainslie et al.), section 2.2", "10, section 10.5, Fewer heads for keys and values")
@@ -214,6 +215,30 @@ ADDED = Mistake("GATE-ADDED", S10_3,
     "Where a gate is closed, its unit still lets something through.",
     "This output matches two hidden layers that are added.",
     "What has to happen to x W_up where the gate is 0?")
+ONE_WAY = Mistake("GATE-ONE-WAY", S10_3_BACK,
+    "dx holds one of its two terms.",
+    "This output matches a dx that comes back through W_gate alone, or through W_up alone.",
+    "Into how many products does x go?")
+OWN_FACTOR = Mistake("GATE-OWN-FACTOR", S10_3_BACK,
+    "Where the gate is shut, W_up should not learn, and here it does.",
+    "This pattern appears when each factor of a product gets the gradient times itself.",
+    "If h = g u, what does a little more of g add to h?")
+NO_SLOPE = Mistake("GATE-NO-SLOPE", S10_3_BACK,
+    "What arrives at the gate goes on to x W_gate unchanged.",
+    "This output matches a way back that leaves the SiLU out.",
+    "Which function stands between x W_gate and the gate, and what is its slope?")
+HALF_SLOPE = Mistake("GATE-HALF-SLOPE", S10_3_BACK,
+    "The slope of the SiLU is one of two terms.",
+    "This output matches σ alone, or z σ (1 - σ) alone: one factor of z σ(z) is held still.",
+    "z σ(z) is a product: what does its slope consist of?")
+SIGMOID_SLOPE = Mistake("GATE-SIGMOID-SLOPE", S10_3_BACK,
+    "The slope lies between 0 and 1/4 everywhere.",
+    "This output matches the slope of the sigmoid, σ (1 - σ), where that of the SiLU is asked for.",
+    "Which function is the gate, and what is its slope at 0?")
+GATE_FOR_HIDDEN = Mistake("GATE-FOR-HIDDEN", S10_3_BACK,
+    "dW_down depends on one of the two hidden layers only.",
+    "This output matches a dW_down that is made with one of the two factors instead of their product.",
+    "What went into W_down on the way forward?")
 
 
 def gated(x: Array, *params: Array) -> Array:
@@ -310,6 +335,50 @@ def gated_ffn(x, W_gate, W_up, W_down):
     },
     looks=(*NUMBERS, unused, one_gate, *CALLS),
     ours="gated_ffn_forward")
+
+
+def gated_gradients(dy: Array, x: Array, *params: Array) -> tuple[Array, ...]:
+    """npformer's."""
+    dx, grads = gated_ffn_backward(dy, gated_ffn_forward(x, GatedFFNParams(*params))[1])
+    return dx, *grads
+
+
+SLOPE = "(sigmoid + gate * (1 - sigmoid))"
+
+gate_back = Code("gate.backward", "backward", 5, S10_3_BACK,
+    task="Write the gradients of the gated network, y = (SiLU(x W_gate) · (x W_up)) W_down, with SiLU(z) = z "
+    "times its sigmoid. dy and x are (batch, positions, d_model), W_gate and W_up (d_model, d_ff), W_down "
+    "(d_ff, d_model). Return dx, dW_gate, dW_up, dW_down in this order, each in its own array's shape.",
+    hint="Two products of two factors each: the hidden layer, and the SiLU.",
+    question="Which two things are multiplied there, and what does each of them send back?",
+    probe=Probe(
+        "dy, x, W_gate, W_up, W_down", ("dx", "dW_gate", "dW_up", "dW_down"),
+        tuple((normal(*given[0].shape, seed=3), *given) for given in gate.probe.calls),
+        sizes=gate.probe.sizes, unit="token",
+    ),
+    right=gated_gradients,
+    solution=f"""
+def gated_ffn_backward(dy, x, W_gate, W_up, W_down):
+    z, up = x @ W_gate, x @ W_up
+    sigmoid = 1 / (1 + np.exp(-z))
+    gate = z * sigmoid
+    dhidden = dy @ W_down.T
+    dup = dhidden * gate
+    dz = dhidden * up * {SLOPE}
+    dx = dz @ W_gate.T + dup @ W_up.T
+    dW_gate, dW_up = (np.einsum("btd,btf->df", x, d) for d in (dz, dup))
+    dW_down = np.einsum("btf,btd->fd", gate * up, dy)
+    return dx, dW_gate, dW_up, dW_down
+""",
+    mistakes={
+        ONE_WAY: [Edit(" + dup @ W_up.T", ""), Edit("dz @ W_gate.T + ", "")],
+        OWN_FACTOR: [Edit("dhidden * up", "dhidden * gate", "dup = dhidden * gate", "dup = dhidden * up")],
+        NO_SLOPE: [Edit(f" * {SLOPE}", "")],
+        HALF_SLOPE: [Edit(SLOPE, "sigmoid"), Edit(SLOPE, "gate * (1 - sigmoid)")],
+        SIGMOID_SLOPE: [Edit(SLOPE, "sigmoid * (1 - sigmoid)")],
+        GATE_FOR_HIDDEN: [Edit("gate * up, dy", "gate, dy"), Edit("gate * up, dy", "up, dy")],
+    },
+    ours="gated_ffn_backward")
 
 
 def gated_width(draw: Draw) -> Posed:
