@@ -1613,3 +1613,81 @@ def in_place_too_early(dy):
     dx[:, ::2] = dx[:, ::2] * np.cos(angle) + dx[:, 1::2] * np.sin(angle)
     dx[:, 1::2] = dx[:, 1::2] * np.cos(angle) - dx[:, ::2] * np.sin(angle)
     return dx
+
+
+KVB = "grouped.backward"
+
+
+@right(KVB)
+def accumulate(dk_expanded, n_kv):
+    n_rep = dk_expanded.shape[0] // n_kv
+    dk = np.zeros((n_kv, *dk_expanded.shape[1:]))
+    for h in range(dk_expanded.shape[0]):
+        dk[h // n_rep] += dk_expanded[h]
+    return dk
+
+
+right(KVB)(lambda dy, g: np.add.reduceat(dy, np.arange(0, len(dy), len(dy) // g), axis=0))
+right(KVB)(lambda dy, g: [sum(part) for part in np.split(dy, g)])
+right(KVB)(lambda dy, g: np.einsum("ig,itd->gtd", np.repeat(np.eye(g), len(dy) // g, axis=0), dy))
+slip(KVB, r"mean|smaller|query heads of a group")(lambda dy, g: dy.reshape(g, -1, *dy.shape[1:]).mean(1))
+slip(KVB, r"one query head|first|too few")(lambda dy, g: dy[:: len(dy) // g])
+slip(KVB, r"own|neighbour|again and again|head")(lambda dy, g: dy.reshape(-1, g, *dy.shape[1:]).sum(0))
+slip(KVB, r"axes|sum|axis 1")(lambda dy, g: dy.reshape(g, -1, *dy.shape[1:]))
+slip(KVB, r"dy|itself")(lambda dy, g: dy)
+slip(KVB, r"shape|axis|axes")(lambda dy, g: dy.sum(axis=0))
+slip(KVB, r"head|n_kv_heads|all|every")(lambda dy, g: np.array([dy.sum(axis=0)] * g))
+slip(KVB, r"once for each|query head|rows|axis 0")(
+    lambda dy, g: np.repeat(dy.reshape(g, -1, *dy.shape[1:]).sum(1), len(dy) // g, axis=0)
+)
+
+
+@slip(KVB, r"one query head|last|written over")
+def overwritten(dy, g):
+    dx = np.empty((g, *dy.shape[1:]))
+    for i, head in enumerate(dy):
+        dx[i * g // len(dy)] = head
+    return dx
+
+
+BLB = "block.backward"
+
+
+@right(BLB)
+def reverse(dout, attn_bwd, ln1_bwd, mlp_bwd, ln2_bwd):
+    d_res2 = ln2_bwd(dout)
+    d_h = d_res2.copy()
+    d_h += mlp_bwd(d_res2)
+    d_res1 = ln1_bwd(d_h)
+    d_x = d_res1.copy()
+    d_x += attn_bwd(d_res1)
+    return d_x
+
+
+@right(BLB)
+def stationsweise(dy, attend_back, norm_1_back, ffn_back, norm_2_back):
+    for norm, layer in ((norm_2_back, ffn_back), (norm_1_back, attend_back)):
+        dy = norm(dy)
+        dy = layer(dy) + dy
+    return dy
+
+
+slip(BLB, r"around|residual|ways")(lambda dy, a, n1, f, n2: a(n1(f(n2(dy)))))
+slip(BLB, r"around|residual|ways")(lambda dy, a, n1, f, n2: (lambda s: s + a(s))(n1(f(n2(dy)))))
+slip(BLB, r"norm")(lambda dy, a, n1, f, n2: (lambda h: h + a(n1(h)))(dy + f(n2(dy))))
+slip(BLB, r"pre-norm|norm")(lambda dy, a, n1, f, n2: (lambda h: h + n1(a(h)))(dy + n2(f(dy))))
+slip(BLB, r"order|first")(lambda dy, a, n1, f, n2: (lambda h: n2(h + f(h)))(n1(dy + a(dy))))
+slip(BLB, r"order|first|exchanged")(
+    lambda dy, a, n1, f, n2: (lambda h: (lambda s: s + f(s))(n2(h)))(n1(dy) + a(n1(dy)))
+)
+slip(BLB, r"norm.*exchanged|other one's norm")(
+    lambda dy, a, n1, f, n2: (lambda s: s + a(s))(n2((lambda t: t + f(t))(n1(dy))))
+)
+slip(BLB, r"norm")(lambda dy, a, n1, f, n2: (lambda s: s + a(s))(dy + f(dy)))
+slip(BLB, r"never called")(lambda dy, a, n1, f, n2: (lambda s: s + a(s))(n1(n2(dy))))
+slip(BLB, r"attend_back|ffn_back|norm_1|norm_2|called|order")(
+    lambda dy, a, n1, f, n2: (lambda t: n1(t + f(t)) + a(t))(n2(dy))
+)
+slip(BLB, r"after|added|changed|2|sum")(
+    lambda dy, a, n1, f, n2: dy + (lambda s: s + a(s))(n1((lambda t: t + f(t))(n2(dy))))
+)

@@ -1389,3 +1389,54 @@ for code, f in [
 ]:
     wrong("rope.backward", code)(f)
 right("rope.backward")(turned(lambda i, d: -slow(i, d)))
+
+
+def head_by_head(which, join=sum):
+    """The key heads' gradients: join of those at the places which(g, n_heads, n_kv_heads)."""
+    return lambda dy, n: np.array([join([dy[i] for i in which(g, len(dy), n)]) for g in range(n)])
+
+
+def group(g, h, n_kv):
+    return [i for i in range(h) if i // (h // n_kv) == g]
+
+
+for code, f in [
+    ("KV-GRAD-MEAN", head_by_head(group, lambda heads: sum(heads) / len(heads))),
+    ("KV-GRAD-ONE", head_by_head(group, lambda heads: heads[0])),
+    ("KV-GRAD-ONE", head_by_head(group, lambda heads: heads[-1])),
+    ("KV-TILED", head_by_head(lambda g, h, n_kv: range(g, h, n_kv))),
+    (
+        "KV-GRAD-COPIED",
+        lambda dy, n: [sum(dy[j] for j in group(i * n // len(dy), len(dy), n)) for i in range(len(dy))],
+    ),
+]:
+    wrong("grouped.backward", code)(f)
+right("grouped.backward")(head_by_head(group))
+
+
+def two_stations(station, order=lambda a, n1, f, n2: ((n2, f), (n1, a))):
+    """station(gradient, norm, layer) for each station of the way back."""
+
+    def f(dy, *layers):
+        for norm, layer in order(*layers):
+            dy = station(dy, norm, layer)
+        return dy
+
+    return f
+
+
+def add_and_norm(g, norm, layer):
+    return layer(norm(g)) + norm(g)
+
+
+for code, f in [
+    ("BLOCK-NO-RESIDUAL", two_stations(lambda g, norm, layer: layer(norm(g)))),
+    ("BLOCK-BACK-PAST-NORM", two_stations(lambda g, norm, layer: g + layer(norm(g)))),
+    ("BLOCK-BACK-FORWARD", two_stations(add_and_norm, lambda a, n1, f, n2: ((n1, a), (n2, f)))),
+    ("BLOCK-BACK-FORWARD", lambda dy, a, n1, f, n2: (lambda h: n2(h + f(h)))(n1(dy + a(dy)))),
+    ("BLOCK-PRE-FOR-POST", two_stations(lambda g, norm, layer: g + norm(layer(g)))),
+    ("BLOCK-NORMS-EXCHANGED", two_stations(add_and_norm, lambda a, n1, f, n2: ((n1, f), (n2, a)))),
+    ("BLOCK-NO-NORM", two_stations(lambda g, norm, layer: g + layer(g))),
+]:
+    wrong("block.backward", code)(f)
+right("block.backward")(two_stations(add_and_norm))

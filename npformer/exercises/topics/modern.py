@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from npformer.attention import attention_forward, causal_mask
+from npformer.attention import attention_forward, causal_mask, sum_repeated
 from npformer.backend import Array
 from npformer.exercises.probe import Probe, Trial, normal, run
 from npformer.exercises.see import CALLS, NUMBERS, Seen, close, named_factor, ratio, unused, written
@@ -36,7 +36,7 @@ S10_3_BACK = Place("lesson 10, section 10.3", S10_3.teach)
 S10_4 = Place('"RoFormer" (Su et al.), section 3.2', "10, section 10.4, RoPE: distance only")
 S10_5 = Place('"GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints" '
     "(Ainslie et al.), section 2.2", "10, section 10.5, Fewer heads for keys and values")
-S10_5_BYTES = Place("lesson 10, section 10.5", "10, section 10.5, Fewer heads for keys and values")
+S10_5_LESSON = Place("lesson 10, section 10.5", S10_5.teach)
 S10_6 = Place('"FlashAttention" (Dao et al.), section 3.1',
     "10, section 10.6, Tiles: the table that is never there")
 S10_7 = Place('"Neural Machine Translation of Rare Words with Subword Units" (Sennrich et al.), section 3.2',
@@ -651,6 +651,47 @@ def grouped_attention(q, k, v):
     looks=(*NUMBERS, key_heads, *CALLS))
 
 
+GRAD_MEAN = Mistake("KV-GRAD-MEAN", S10_5_LESSON,
+    "The gradient is smaller by one constant factor, the number of query heads of a group.",
+    "This output matches a mean over the query heads of a group.",
+    "If one number of a key head moves, in how many copies does it move?")
+GRAD_ONE = Mistake("KV-GRAD-ONE", S10_5_LESSON,
+    "Each key head has the gradient of one query head of its group.",
+    "This pattern appears when the gradient of the first copy is taken, or the last one written over others.",
+    "How many query heads send something back to one key head?")
+GRAD_COPIED = Mistake("KV-GRAD-COPIED", S10_5_LESSON,
+    "The sums are right, and each stands there once for each query head of its group.",
+    "This output matches sums that are written under all query heads again.",
+    "How many key heads were there before the copies were made?")
+
+grouped_back = Code("grouped.backward", "backward", 3, S10_5_LESSON,
+    task="In grouped attention each of the key heads x (n_kv_heads, T, d_k) is copied for the n_heads / "
+    "n_kv_heads query heads that share it: query head i uses key head i // (n_heads / n_kv_heads). dy "
+    "(n_heads, T, d_k) is the gradient of the copies. Return dx, the gradient of the key heads.",
+    hint="What goes to several places gets something back from each of them.",
+    question="Which of the query heads send a gradient to key head 0, and what becomes of several?",
+    probe=Probe(
+        "dy, n_kv_heads", ("dx",), ((normal(6, 4, 5), 2), (normal(8, 3, 2), 4)),
+        sizes="dy: n_heads T d_k; n_kv_heads: n_kv_heads", unit="position", outer="head",
+    ),
+    right=lambda dy, n_kv_heads: sum_repeated(dy, len(dy) // n_kv_heads),
+    solution="""
+def grouped_backward(dy, n_kv_heads):
+    n_heads, T, d_k = dy.shape
+    groups = dy.reshape(n_kv_heads, n_heads // n_kv_heads, T, d_k)
+    return groups.sum(axis=1)
+""",
+    mistakes={
+        GRAD_MEAN: [Edit(".sum(", ".mean(")],
+        GRAD_ONE: [Edit("groups.sum(axis=1)", "groups[:, 0]"), Edit("groups.sum(axis=1)", "groups[:, -1]")],
+        TILED.seen_as("Each key head has a sum of as many gradients as it should, and not of its own."): [
+            Edit("reshape(n_kv_heads, n_heads // n_kv_heads", "reshape(-1, n_kv_heads", "axis=1", "axis=0")
+        ],
+        GRAD_COPIED: [Edit("sum(axis=1)", "sum(axis=1).repeat(n_heads // n_kv_heads, axis=0)")],
+    },
+    ours="sum_repeated")
+
+
 def bytes_kept(draw: Draw) -> Posed:
     """The bytes that a model with shared key heads keeps for each token."""
     shared = 2 ** draw.integer(2, 1, 3)
@@ -669,7 +710,7 @@ def bytes_kept(draw: Draw) -> Posed:
     return Posed({"n": n, "h": shared * g, "g": g, "d_k": d_k}, right, wrong)
 
 
-kept_bytes = Numbers("modern.kept_bytes", "modern", 3, S10_5_BYTES,
+kept_bytes = Numbers("modern.kept_bytes", "modern", 3, S10_5_LESSON,
     task="A causal model has {n} blocks, {h} query heads and {g} key heads of d_k = {d_k}, in float32. How "
     "many bytes does it keep for each token that it has read?",
     hint="A key and a value, in every block.",

@@ -59,8 +59,9 @@ def turning(trial: Trial) -> Seen | None:
     if pair is None or pair[0].shape != x.shape or y.shape != x.shape:
         return None
     if close(pair[0] - east, y - x):
+        name = trial.names[0]
         return Seen(
-            f"{{it}} is {trial.names[0]} with numbers added that do not depend on it: nothing is turned.",
+            f"{{it}} is {name} with numbers added to it that do not depend on {name}: nothing is turned.",
             "What does a rotation make of a row of zeros?",
         )
     if not close(*(np.hypot(a[:, 0::2], a[:, 1::2]) for a in (y, x))):
