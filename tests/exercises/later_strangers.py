@@ -1524,9 +1524,9 @@ slip(GATEB, r"other|factor|shut|product")(gate_ways(du=lambda dh, g, u: dh * u, 
 slip(GATEB, r"SiLU|slope")(gate_ways(slope=lambda z: 1.0))
 slip(GATEB, r"slope|SiLU|sigmoid")(gate_ways(slope=lambda z: logistic(z) * (1 - logistic(z))))
 slip(GATEB, r"slope|SiLU|term|factor")(gate_ways(slope=logistic))
-slip(GATEB, r"slope|SiLU|gate|ReLU|activation")(gate_ways(slope=lambda z: 1.0 * (z > 0)))
+slip(GATEB, r"slope|SiLU|ReLU|activation")(gate_ways(slope=lambda z: 1.0 * (z > 0)))
 slip(GATEB, r"dW_down")(gate_ways(hidden=lambda g, u: g))
-slip(GATEB, r"dW_down")(gate_ways(hidden=np.add))
+slip(GATEB, r"hidden|factor|product|added")(gate_ways(hidden=np.add))
 slip(GATEB, r"batch|positions|factor")(
     gate_ways(gather=lambda a, d: np.tensordot(a, d, ([0, 1], [0, 1])) / (d.shape[0] * d.shape[1]))
 )

@@ -171,6 +171,8 @@ def test_a_way_back_is_the_gradient_of_its_way_forward(task):
         ("ffn.backward", "FFN-DB-SCALAR", "FFN-DW2-PREACT"),
         ("layer_norm.backward", "LN-DX-DIRECT", "LN-DGAMMA-SHAPE"),
         ("layer_norm.backward", "LN-NO-GAMMA", "LN-DGAMMA-SHAPE"),
+        ("rms_norm.backward", "RMS-DX-DIRECT", "RMS-DGAMMA-OF-X"),
+        ("gate.backward", "GATE-ONE-WAY", "GATE-FOR-HIDDEN"),
     ],
 )
 def test_mistakes_in_different_outputs_are_both_named(exercise, first, second):

@@ -53,6 +53,10 @@ GRAD_TARGET_ONLY = Mistake("CE-GRAD-TARGET-ONLY", FORCING,
     "At the right class of each row the gradient is right; at the other classes it is 0.",
     "This pattern appears when only the right class's logit is followed into the loss.",
     "If the logit of another class grows, what happens to the right class's probability?")
+GRAD_COLUMNS = Mistake("CE-GRAD-COLUMNS", FORCING,
+    "A column that is no row's right class is right; from the other columns something is taken in every row.",
+    "This pattern appears when something is taken from whole columns, as p[:, targets] does.",
+    "Which numbers does p[:, targets] mean, and how many are the right classes of N rows?")
 GRAD_OF_P = Mistake("CE-GRAD-OF-P", FORCING,
     "The rows of the gradient do not sum to 0: only the right class has a number, below -1/N.",
     "This output matches the gradient of the probabilities, in which the way back ends.",
@@ -260,8 +264,8 @@ backward = Code("cross_entropy.backward", "backward", 4, FORCING,
     probe=Probe(
         "logits, targets", ("dlogits",), calls(), sizes="logits: N V",
         landmarks={
-            "the gradient for a binary cross-entropy, where every class is judged by itself": lambda z, t: (
-                (1 / (1 + np.exp(-z)) - one_hot(z, t)) / len(t)
+            "the right gradient times p (1 - p), as if one more activation stood below": lambda z, t: (
+                gradient(z, t) * shares(z) * (1 - shares(z))
             ),
         },
         cancels=SHIFT,
@@ -271,12 +275,13 @@ backward = Code("cross_entropy.backward", "backward", 4, FORCING,
 def cross_entropy_backward(logits, targets):
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
     p = powers / powers.sum(axis=-1, keepdims=True)
-    right = np.eye(logits.shape[1])[targets]
+    right = np.eye(p.shape[1])[targets]
     return (p - right) / len(targets)
 """,
     mistakes={
         GRAD_NO_TARGET: [Edit("p - right", "p")],
         GRAD_TARGET_ONLY: [Edit("(p - right)", "right * (p - right)")],
+        GRAD_COLUMNS: [Edit("np.eye(p.shape[1])[targets]", "np.isin(np.arange(p.shape[1]), targets)")],
         GRAD_OF_P: [Edit("(p - right)", "-right / p")],
         SUM.seen_as("The gradient is larger by one constant factor, the number of rows."): [
             Edit(" / len(targets)", "")

@@ -223,10 +223,6 @@ OWN_FACTOR = Mistake("GATE-OWN-FACTOR", S10_3_BACK,
     "Where the gate is shut, W_up should not learn, and here it does.",
     "This pattern appears when each factor of a product gets the gradient times itself.",
     "If h = g u, what does a little more of g add to h?")
-NO_SLOPE = Mistake("GATE-NO-SLOPE", S10_3_BACK,
-    "What arrives at the gate goes on to x W_gate unchanged.",
-    "This output matches a way back that leaves the SiLU out.",
-    "Which function stands between x W_gate and the gate, and what is its slope?")
 HALF_SLOPE = Mistake("GATE-HALF-SLOPE", S10_3_BACK,
     "The slope of the SiLU is one of two terms.",
     "This output matches σ alone, or z σ (1 - σ) alone: one factor of z σ(z) is held still.",
@@ -343,6 +339,33 @@ def gated_gradients(dy: Array, x: Array, *params: Array) -> tuple[Array, ...]:
     return dx, *grads
 
 
+def one_slope(trial: Trial) -> Seen | None:
+    """The backward pass is right but for the slope of the SiLU."""
+    slopes = slopes_at(trial, POINTS)
+    if trial.output > 1 or slopes is None:
+        return None
+    for found, (dy, x, W_gate, W_up, W_down) in zip(trial.found, trial.calls, strict=True):
+        z, dhidden = x @ W_gate, dy @ W_down.T
+        dz = dhidden * (x @ W_up) * slopes_at(trial, z)
+        made = dz @ W_gate.T + dhidden * silu(z) @ W_up.T, np.einsum("btd,btf->df", x, dz)
+        if not close(found, made[trial.output]):
+            return None
+    return Seen(
+        "Everything around the SiLU is right. The slope that it has here at z = -2, -1, 0, 1, 2: "
+        f"{written(slopes)}.",
+        "z σ(z) is a product: what is its slope at 0, and where does it come near 0 and near 1?",
+    )
+
+
+def slopes_at(trial: Trial, z: Array) -> Array | None:
+    """dx of one unit where dy and x W_up are 1: a token for each z."""
+    x = np.stack([z.ravel(), np.ones(z.size)], axis=-1)[None]
+    first, second = np.array([[1.0], [0.0]]), np.array([[0.0], [1.0]])
+    outcome = run(trial.function, (np.ones_like(x) * first.T, x, first, second, first.T), trial.probe)
+    fits = outcome.arrays and outcome.arrays[0].shape == x.shape
+    return outcome.arrays[0][0, :, 0].reshape(z.shape) if fits else None
+
+
 SLOPE = "(sigmoid + gate * (1 - sigmoid))"
 
 gate_back = Code("gate.backward", "backward", 5, S10_3_BACK,
@@ -373,11 +396,11 @@ def gated_ffn_backward(dy, x, W_gate, W_up, W_down):
     mistakes={
         ONE_WAY: [Edit(" + dup @ W_up.T", ""), Edit("dz @ W_gate.T + ", "")],
         OWN_FACTOR: [Edit("dhidden * up", "dhidden * gate", "dup = dhidden * gate", "dup = dhidden * up")],
-        NO_SLOPE: [Edit(f" * {SLOPE}", "")],
         HALF_SLOPE: [Edit(SLOPE, "sigmoid"), Edit(SLOPE, "gate * (1 - sigmoid)")],
         SIGMOID_SLOPE: [Edit(SLOPE, "sigmoid * (1 - sigmoid)")],
         GATE_FOR_HIDDEN: [Edit("gate * up, dy", "gate, dy"), Edit("gate * up, dy", "up, dy")],
     },
+    looks=(*NUMBERS, one_slope, *CALLS),
     ours="gated_ffn_backward")
 
 
