@@ -6,7 +6,19 @@ from npformer.attention import attention_backward, attention_forward, causal_mas
 from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Probe, Trial, normal
 from npformer.exercises.see import CALLS, NUMBERS, Seen, named_factor, unused
-from npformer.exercises.task import RIGHT, Choice, Code, Draw, Edit, Mistake, Numbers, Place, Posed, Wrong
+from npformer.exercises.task import (
+    RIGHT,
+    Choice,
+    Code,
+    Draw,
+    Edit,
+    Mistake,
+    Numbers,
+    Place,
+    Posed,
+    Wrong,
+    either,
+)
 from npformer.exercises.topics import softmax
 
 PAPER = '"Attention Is All You Need", section '
@@ -313,11 +325,6 @@ def attention(q, k, v, mask=None):
 def gradients(dy: Array, q: Array, k: Array, v: Array) -> tuple[Array, Array, Array]:
     """npformer's."""
     return attention_backward(dy, attention_forward(q, k, v)[1])
-
-
-def either(*words: str) -> list[Edit]:
-    """The same slip in two lines, or in one of them."""
-    return [Edit(*words), Edit(*words[:2]), Edit(*words[2:])]
 
 
 CENTRED = "(dw - (dw * w).sum(axis=-1, keepdims=True))"

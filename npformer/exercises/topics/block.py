@@ -7,7 +7,7 @@ import numpy as np
 from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Function, Probe, Trial, normal
 from npformer.exercises.see import CALLS, NUMBERS, Seen, close
-from npformer.exercises.task import RIGHT, Choice, Code, Edit, Mistake, Place, Truth, Wrong
+from npformer.exercises.task import RIGHT, Choice, Code, Edit, Mistake, Place, Truth, Wrong, either
 from npformer.layer_norm import LayerNormParams, layer_norm_backward, layer_norm_forward
 
 CONVEYOR, NORMS, STACK = (Place('"Attention Is All You Need", section 3.1', section) for section in (
@@ -99,11 +99,6 @@ mixing = Truth("block.mixing", "block", 1, CONVEYOR,
 
 
 H, Y = "norm_1(x + attend(x))", "norm_2(h + ffn(h))"
-
-
-def either(*words: str) -> list[Edit]:
-    """The same slip at both stations, or at one of them."""
-    return [Edit(*words), Edit(*words[:2]), Edit(*words[2:])]
 
 
 def call(d: int, *, way_back: bool = False) -> Arguments:

@@ -26,6 +26,7 @@ S1_9 = Place('"Attention Is All You Need", section 3.4', "01, section 1.9, Add i
 S1_9_PE = Place(positions.PAPER, S1_9.teach)
 S2_8 = Place(positions.PAPER, "02, section 2.8, Add, or glue together?")
 S2_9 = Place(positions.PAPER, "02, section 2.9, The learned table, in outline")
+S3_9 = Place("lesson 03, section 3.9", "03, section 3.9, Why the gradient of a bias is a sum")
 S5_7 = Place(positions.PAPER, "05, section 5.7, Two hints for debugging, acted out")
 
 # --- what is said -------------------------------------------------------------------------------------
@@ -42,11 +43,11 @@ SCALE_DIVIDED = Mistake("EMB-SCALE-DIVIDED", S1_9,
     "The right rows were found; the answer is smaller by one constant factor.",
     "This output matches rows that are divided by √d_model.",
     "Should an embedding become larger or smaller beside the position table?")
-GRAD_LAST = Mistake("EMB-GRAD-LAST", S1_9,
+GRAD_LAST = Mistake("EMB-GRAD-LAST", S3_9,
     "Words that occur once have the right gradient; of a word that occurs again one place alone counts.",
     "This pattern appears when dE[ids] is written to, with = or with +=: NumPy keeps one of several.",
     "A word stands at two places: how many gradients arrive at its row, and what becomes of them?")
-GRAD_MEAN = Mistake("EMB-GRAD-MEAN", S1_9,
+GRAD_MEAN = Mistake("EMB-GRAD-MEAN", S3_9,
     "Words that occur once have the right gradient; that of a repeated word is too small, by how often it "
     "occurs.",
     "This output matches a mean over the places of each word.",
@@ -55,7 +56,7 @@ GRAD_NO_SCALE = Mistake("EMB-GRAD-NO-SCALE", S1_9,
     "The right rows have their sums; all are smaller by one constant factor.",
     "This output matches the way back through a lookup alone, without the factor of the paper.",
     "If one number of E grows by 1, by how much does x grow at each of its places?")
-GRAD_PLACES = Mistake("EMB-GRAD-PLACES", S1_9,
+GRAD_PLACES = Mistake("EMB-GRAD-PLACES", S3_9,
     "The factor is right, and there is a row for each place of the text, not for each word.",
     "This output matches dy times its factor, not yet brought to the rows of E.",
     "Which rows of E were looked up, and which shape has the gradient of E?")

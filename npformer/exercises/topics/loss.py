@@ -11,6 +11,7 @@ from npformer.loss import cross_entropy_backward, cross_entropy_forward
 
 PAPER = '"Attention Is All You Need", section {}'
 FORCING = Place("lesson 07, section 7.2", "07, section 7.2, Teacher forcing")
+BACK = Place("lesson 07, section 7.3, and lesson 04, section 4.4", "07, section 7.3, The model")
 SMOOTHING = Place("lesson 07, section 7.10", "07, section 7.10, Label smoothing: how sure may a model be?")
 
 # --- what is said ------------------------------------------------------------------------------------
@@ -45,19 +46,19 @@ LOG_OF_0 = Mistake("CE-LOG-OF-0", FORCING,
     "This pattern appears when a logarithm is taken of a probability that has been rounded to 0.",
     "What is the logarithm of a softmax, written with the logits and one log only?",
     kind="note", finite=("There p is held above a small number before its logarithm is taken.", ""))
-GRAD_NO_TARGET = Mistake("CE-GRAD-NO-TARGET", FORCING,
+GRAD_NO_TARGET = Mistake("CE-GRAD-NO-TARGET", BACK,
     "Each row has the right numbers but for one: at the right class the gradient does not fall below 0.",
     "This output matches the probabilities alone, from which nothing is taken at the right class.",
     "Which way should the right class's logit go, and what says so in the gradient?")
-GRAD_TARGET_ONLY = Mistake("CE-GRAD-TARGET-ONLY", FORCING,
+GRAD_TARGET_ONLY = Mistake("CE-GRAD-TARGET-ONLY", BACK,
     "At the right class of each row the gradient is right; at the other classes it is 0.",
     "This pattern appears when only the right class's logit is followed into the loss.",
     "If the logit of another class grows, what happens to the right class's probability?")
-GRAD_COLUMNS = Mistake("CE-GRAD-COLUMNS", FORCING,
+GRAD_COLUMNS = Mistake("CE-GRAD-COLUMNS", BACK,
     "A column that is no row's right class is right; from the other columns something is taken in every row.",
     "This pattern appears when something is taken from whole columns, as p[:, targets] does.",
     "Which numbers does p[:, targets] mean, and how many are the right classes of N rows?")
-GRAD_OF_P = Mistake("CE-GRAD-OF-P", FORCING,
+GRAD_OF_P = Mistake("CE-GRAD-OF-P", BACK,
     "The rows of the gradient do not sum to 0: only the right class has a number, below -1/N.",
     "This output matches the gradient of the probabilities, in which the way back ends.",
     "What stands between the logits and the probabilities, and what does it send back?")
@@ -256,7 +257,7 @@ def gradient(logits: Array, targets: Array) -> Array:
     return cross_entropy_backward(1.0, cross_entropy_forward(logits, targets)[1])
 
 
-backward = Code("cross_entropy.backward", "backward", 4, FORCING,
+backward = Code("cross_entropy.backward", "backward", 4, BACK,
     task="The loss is the mean cross-entropy of logits (N, V) for the right classes targets (N,). Return the "
     "gradient of the logits, in their shape. Logits may be as large as 1000, or as small as -1000.",
     hint="What a row has too much of, and what it lacks.",
