@@ -57,10 +57,9 @@ def load_gguf(
     config = _config(said, GGUF.head not in tensors, file)
     check_names("load_gguf", file, {name: t.shape for name, t in tensors.items()}, config, GGUF)
     tokenizer = _tokenizer(said, tensors[GGUF.embedding].shape[0], file)
-    data = np.memmap(file, np.uint8, "r")
 
     def read(name: str) -> Array:
-        return weights(data, tensors[name]).astype(dtype, copy=False)
+        return weights(file, tensors[name]).astype(dtype, copy=False)
 
     return params_by_name(read, config, GGUF), config, tokenizer
 
@@ -153,17 +152,16 @@ def _bytes(name: str, tensor: Tensor) -> int:
     return math.prod(tensor.shape) // group * dtype.itemsize
 
 
-def weights(data: Array, tensor: Tensor) -> Array:
+def weights(file: "Path", tensor: Tensor) -> Array:
     """A tensor's numbers as float32, dequantised: d q, d (q - 8), or d q + m."""
     group, dtype = KINDS[tensor.kind]
-    n = math.prod(tensor.shape) // group
-    groups = data[tensor.start : tensor.start + n * dtype.itemsize].view(dtype)  # (n,)
+    groups = np.fromfile(file, dtype, math.prod(tensor.shape) // group, offset=tensor.start)  # (n,)
     if dtype.names is None:
         return np.asarray(groups, np.float32).reshape(tensor.shape)
     d, q = groups["d"].astype(np.float32)[:, None], groups["q"]  # (n, 1), (n, 32 or 16)
     if dtype != Q8_0:  # two weights a byte: the first 16 in the lower halves, the next 16 in the upper
         q = np.concatenate([q & 15, q >> 4], axis=1)  # (n, 32)
-    W = d * (q - np.float32(8) if dtype == Q4_0 else q.astype(np.float32))  # (n, 32)
+    W = d * (q - np.float32(8)) if dtype == Q4_0 else d * q  # (n, 32)
     if dtype == Q4_1:
         W += groups["m"].astype(np.float32)[:, None]
     return W.reshape(tensor.shape)

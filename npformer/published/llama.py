@@ -125,8 +125,7 @@ def params_by_name(read: Callable[[str], Array], config: CausalLMConfig, names: 
             RMSNormParams(norm_2),
         )
 
+    embedding = EmbeddingParams(read(names.embedding))  # the largest first, while there is room
     blocks = tuple(block(i) for i in range(config.n_layers))
     head = None if config.tied else read(names.head).T
-    return CausalLMParams(
-        EmbeddingParams(read(names.embedding)), blocks, RMSNormParams(read(names.norm)), head
-    )
+    return CausalLMParams(embedding, blocks, RMSNormParams(read(names.norm)), head)
