@@ -1691,3 +1691,93 @@ slip(BLB, r"attend_back|ffn_back|norm_1|norm_2|called|order")(
 slip(BLB, r"after|added|changed|2|sum")(
     lambda dy, a, n1, f, n2: dy + (lambda s: s + a(s))(n1((lambda t: t + f(t))(n2(dy))))
 )
+
+
+# --- a published model ------------------------------------------------------------------------------
+
+Q4 = "quantise.groups"
+
+
+@right(Q4)
+def quantize_dequantize(weights, n_bits):
+    lo = weights.min(-1)[:, None]
+    hi = weights.max(-1)[:, None]
+    scale = (hi - lo) / ((1 << n_bits) - 1)
+    codes = np.clip(((weights - lo) / scale + 0.5).astype(int), 0, (1 << n_bits) - 1)
+    return codes * scale + lo
+
+
+@right(Q4)
+def gruppenweise(w, bits):
+    stufen = 2**bits - 1
+    rows = []
+    for r in w:
+        q = np.round(np.interp(r, (min(r), max(r)), (0, stufen)))
+        rows.append(np.interp(q, (0, stufen), (min(r), max(r))))
+    return np.array(rows)
+
+
+slip(Q4, r"values|steps|largest")(
+    lambda w, b: (lambda m, d: m + d * np.rint((w - m) / d))(w.min(1)[:, None], np.ptp(w, 1)[:, None] / 2**b)
+)
+slip(Q4, r"all groups|every group")(
+    lambda w, b: (lambda m, d: m + d * np.rint((w - m) / d))(w.min(), (w.max() - w.min()) / (2**b - 1))
+)
+slip(Q4, r"down|larger")(
+    lambda w, b: (lambda m, d: m + d * ((w - m) // d))(w.min(1)[:, None], np.ptp(w, 1)[:, None] / (2**b - 1))
+)
+slip(Q4, r"begins at 0|smallest|row")(
+    lambda w, b: (lambda m, d: d * np.rint((w - m) / d))(
+        w.min(1)[:, None], np.ptp(w, 1)[:, None] / (2**b - 1)
+    )
+)
+slip(Q4, r"w|itself|rounded|same")(lambda w, b: w)
+slip(Q4, r"axis|row|group|column")(
+    lambda w, b: (lambda m, d: m + d * np.rint((w - m) / d))(w.min(0), np.ptp(w, 0) / (2**b - 1))
+)
+
+PORT = "port.block"
+
+
+def vectorised(
+    rot="halves", scale=True, act=lambda z: z / (1 + np.exp(-z)), second=True, rep=np.repeat, axis=-1
+):
+    def rope(z):  # (T, heads, d_k)
+        T, _, d = z.shape
+        ang = np.outer(np.arange(T), 1 / 10000 ** (np.arange(0, d, 2) / d))[:, None]
+        if rot == "pairs":
+            c = (z[..., ::2] + 1j * z[..., 1::2]) * np.exp(1j * ang)
+            return np.stack([c.real, c.imag], axis=-1).reshape(z.shape)
+        c = (z[..., : d // 2] + 1j * z[..., d // 2 :]) * np.exp((1j if rot == "halves" else -1j) * ang)
+        return np.concatenate([c.real, c.imag], axis=-1)
+
+    def rms(z, g):
+        return z / np.sqrt(np.mean(np.square(z), -1, keepdims=True) + 1e-5) * g
+
+    def f(x, Wq, Wk, Wv, Wo, g1, Wg, Wu, Wd, g2):
+        T, d = x.shape
+        n = rms(x, g1)
+        q, k, v = ((n @ W.T).reshape(T, -1, d // 4) for W in (Wq, Wk, Wv))
+        q, k = rope(q), rope(k)
+        k, v = rep(k, 2, axis=1), rep(v, 2, axis=1)
+        s = np.einsum("thd,uhd->htu", q, k) / (np.sqrt(d // 4) if scale else 1)
+        s = np.where(np.triu(np.ones((T, T)), 1) > 0, -1e30, s)
+        e = np.exp(s - s.max(axis=axis, keepdims=True))
+        p = e / e.sum(axis=axis, keepdims=True)
+        h = x + np.einsum("htu,uhd->thd", p, v).reshape(T, d) @ Wo.T
+        m = rms(h, g2)
+        y = (act(m @ Wg.T) * (m @ Wu.T)) @ Wd.T
+        return h + y if second else y
+
+    return f
+
+
+right(PORT)(vectorised())
+right(PORT)(vectorised(act=lambda z: z * (0.5 + 0.5 * np.tanh(z / 2))))
+slip(PORT, r"neighbouring|pair")(vectorised(rot="pairs"))
+slip(PORT, r"other way|sign|back|opposite")(vectorised(rot="back"))
+slip(PORT, r"√|scal|divi")(vectorised(scale=False))
+slip(PORT, r"residual|around|added|sum")(vectorised(second=False))
+slip(PORT, r"head")(vectorised(rep=lambda z, times, axis: np.concatenate([z] * times, axis=axis)))
+slip(PORT, r"token|row|differs")(vectorised(act=lambda z: np.maximum(z, 0)))
+slip(PORT, r"token|row|differs")(vectorised(axis=-2))

@@ -1440,3 +1440,115 @@ for code, f in [
 ]:
     wrong("block.backward", code)(f)
 right("block.backward")(two_stations(add_and_norm))
+
+
+# --- a published model ----------------------------------------------------------------------------
+
+
+def grid(step, value):
+    """Group by group: the step from smallest, largest and bits, then each number from its distance."""
+
+    def f(w, bits):
+        out = []
+        for row in w.tolist():
+            low, d = min(row), step(min(row), max(row), bits)
+            out.append([value(low, d, round((x - low) / d), (x - low) / d) for x in row])
+        return np.array(out)
+
+    return f
+
+
+def levels(low, high, bits):
+    return (high - low) / (2**bits - 1)
+
+
+right("quantise.groups")(grid(levels, lambda low, d, q, exact: low + q * d))
+right("quantise.groups")(
+    lambda w, bits: np.stack(
+        [
+            g[np.abs(row[:, None] - g).argmin(axis=1)]
+            for row in w
+            for g in [np.linspace(row.min(), row.max(), 2**bits)]
+        ]
+    )
+)
+for code, f in [
+    ("Q-STEPS", grid(lambda low, high, bits: (high - low) / 2**bits, lambda low, d, q, exact: low + q * d)),
+    ("Q-DOWN", grid(levels, lambda low, d, q, exact: low + int(exact) * d)),
+    ("Q-NO-SMALLEST", grid(levels, lambda low, d, q, exact: q * d)),
+    (
+        "Q-ONE-GROUP",
+        lambda w, b: np.round((w - w.min()) / np.ptp(w) * (2**b - 1)) * np.ptp(w) / (2**b - 1) + w.min(),
+    ),
+]:
+    wrong("quantise.groups", code)(f)
+
+
+def llama_block(
+    pair=lambda j, d_k: (j, j + d_k // 2), turned="qk", key_head=lambda i: i // 2, seen=lambda t: t + 1,
+    silu_on=0, q_weight=lambda W: W.T, pre=True, gammas=(0, 1), around=(1, 1), scaled=True, way=1,
+):  # fmt: skip
+    """Token by token and head by head, in plain loops; each keyword is a slip that a port can make."""
+
+    def turn(z, p):
+        out, d_k = list(z), len(z)
+        for j in range(d_k // 2):
+            a, b = pair(j, d_k)
+            angle = way * p * 10000 ** (-2 * j / d_k)
+            out[a] = z[a] * math.cos(angle) - z[b] * math.sin(angle)
+            out[b] = z[a] * math.sin(angle) + z[b] * math.cos(angle)
+        return out
+
+    def f(x, W_q, W_k, W_v, W_o, gamma_1, W_gate, W_up, W_down, gamma_2):
+        both, d_k = (gamma_1, gamma_2), x.shape[1] // 4
+
+        def norm(row, which):
+            return row / math.sqrt(float(np.mean(row**2)) + 1e-5) * both[gammas[which]]
+
+        def attend(rows):
+            split = {}
+            for name, W in (("q", q_weight(W_q)), ("k", W_k.T), ("v", W_v.T)):
+                cut = [(row @ W).reshape(-1, d_k) for row in rows]
+                turns = name in turned
+                split[name] = [[turn(z, p) if turns else z for z in head] for p, head in enumerate(cut)]
+            out = []
+            for t in range(len(rows)):
+                heads = []
+                for i in range(4):
+                    s = [np.dot(split["q"][t][i], split["k"][u][key_head(i)]) for u in range(len(rows))]
+                    e = [math.exp(v / (math.sqrt(d_k) if scaled else 1)) for v in s[: seen(t)]]
+                    mixed = zip(e, split["v"], strict=False)
+                    heads.append(sum(w * np.array(row[key_head(i)]) for w, row in mixed) / sum(e))
+                out.append(W_o @ np.concatenate(heads))
+            return np.array(out)
+
+        def feed(row):
+            two = [W_gate @ row, W_up @ row]
+            gate, up = two[silu_on], two[1 - silu_on]
+            return W_down @ (gate * up / (1 + np.exp(-gate)))
+
+        if not pre:
+            h = np.array([norm(row, 0) for row in x + attend(x)])
+            return np.array([norm(row + feed(row), 1) for row in h])
+        h = around[0] * x + attend([norm(row, 0) for row in x])
+        return np.array([around[1] * row + feed(norm(row, 1)) for row in h])
+
+    return f
+
+
+right("port.block")(llama_block())
+for code, slip in [
+    ("PORT-LAYOUT", {"pair": lambda j, d_k: (2 * j, 2 * j + 1)}),
+    ("PORT-NOT-TURNED", {"q_weight": lambda W: W}),
+    ("PORT-GATE-UP", {"silu_on": 1}),
+    ("PORT-NORMS", {"gammas": (1, 0)}),
+    ("KV-TILED", {"key_head": lambda i: i % 2}),
+    ("PORT-NO-ROPE", {"turned": ""}),
+    ("PORT-VALUES-TURNED", {"turned": "qkv"}),
+    ("PORT-NO-MASK", {"seen": lambda t: None}),
+    ("PORT-POST-NORM", {"pre": False}),
+    ("AT-NO-SCALE", {"scaled": False}),
+    ("ROPE-SIGN", {"way": -1}),
+    ("BLOCK-NO-RESIDUAL", {"around": (0, 1)}),
+]:
+    wrong("port.block", code)(llama_block(**slip))

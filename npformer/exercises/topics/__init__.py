@@ -16,6 +16,7 @@ from npformer.exercises.topics import (
     loss,
     modern,
     optim,
+    port,
     positions,
     rope,
     sampling,
@@ -39,6 +40,7 @@ TOPICS: tuple[ModuleType, ...] = (
     modern,
     sampling,
     search_and_gpu,
+    port,
 )
 
 
