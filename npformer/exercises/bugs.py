@@ -21,6 +21,13 @@ class Bug(NamedTuple):
     line: int  # counted from 1
     right: str
 
+    def mended(self) -> str:
+        """The text with the line as it should be."""
+        lines = self.text.splitlines()
+        wrong = lines[self.line - 1]
+        lines[self.line - 1] = wrong[: len(wrong) - len(wrong.lstrip())] + self.right
+        return "\n".join(lines) + "\n"
+
 
 def bug_of(task: Code, name: str = "") -> Bug:
     """The one that belongs to a name: every mistake is as likely; without a name the first."""
@@ -40,16 +47,16 @@ def _bugs(task: Code) -> list[list[Bug]]:
 
 
 def _in_one_line(task: Code, edits: list[Edit]) -> Iterator[Bug]:
-    right = _under_its_name(task, task.solution)
+    right = under_its_name(task, task.solution)
     for edit in edits:
-        text = _under_its_name(task, edit.of(task.solution))
+        text = under_its_name(task, edit.of(task.solution))
         pairs = list(zip(right.splitlines(), text.splitlines(), strict=False))
         differ = [i for i, (a, b) in enumerate(pairs) if a != b]
         if len(differ) == 1 and text.count("\n") == right.count("\n"):
             yield Bug(text, differ[0] + 1, pairs[differ[0]][0].strip())
 
 
-def _under_its_name(task: Code, text: str) -> str:
+def under_its_name(task: Code, text: str) -> str:
     """The text, its last function under the name that the checker looks for."""
     before, _, last = f"\n{text.strip()}\n".rpartition("\ndef ")
     return f"{before}\ndef {task.name}({last.partition('(')[2]}".lstrip("\n")

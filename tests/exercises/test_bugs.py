@@ -11,19 +11,11 @@ CODE = [task for task in list_exercises() if isinstance(task, Code)]
 NAMES = ("", *(f"name {i}" for i in range(30)))
 
 
-def mended(bug):
-    """The text with the line in its place that the key names."""
-    lines = bug.text.splitlines()
-    wrong = lines[bug.line - 1]
-    lines[bug.line - 1] = wrong.replace(wrong.strip(), bug.right)
-    return "\n".join(lines)
-
-
 @pytest.mark.parametrize("task", CODE, ids=lambda task: task.id)
 def test_the_drawn_line_is_wrong_and_the_mended_text_passes(task):
     for bug in {bug_of(task, name) for name in NAMES}:
         assert check(task.id, compiled(bug.text)).status in ("known_mistake", "ambiguous")
-        assert check(task.id, compiled(mended(bug))).status == "pass"
+        assert check(task.id, compiled(bug.mended())).status == "pass"
 
 
 def test_names_get_other_bugs_and_one_name_always_the_same():
@@ -41,8 +33,8 @@ def test_the_text_as_it_was_says_nothing_of_its_line_and_the_mended_one_or_a_fun
     told = find_the_bug(asked, f"{handed_out}  # looked at", level=2)
     assert (told.status, told.evidence, told.hint) == ("unrecognised", UNMENDED, "") and told.question
     assert find_the_bug(asked, compiled(handed_out)).question is None
-    assert find_the_bug(asked, mended(bug)) and find_the_bug(asked, compiled(mended(bug)))
-    spoilt = find_the_bug(asked, mended(bug).replace("weights @ v", "-weights @ v"))
+    assert find_the_bug(asked, bug.mended()) and find_the_bug(asked, compiled(bug.mended()))
+    spoilt = find_the_bug(asked, bug.mended().replace("weights @ v", "-weights @ v"))
     assert spoilt.status == "unrecognised" and "opposite sign" in spoilt.evidence
 
 
