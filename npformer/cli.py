@@ -56,7 +56,7 @@ To learn:
     {npformer} trace                 the same as text, every number, and the gradient check
     {npformer} exercises             what to try; show ID asks, check FILE names the mistake
 
-To teach: slides, worksheet, grade, assignment. All commands: {npformer} --help"""
+To teach: slides, worksheet, exam, grade, assignment. All commands: {npformer} --help"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

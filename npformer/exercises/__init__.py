@@ -1,16 +1,20 @@
 """Exercises on position tables, feed-forward networks and blocks, and a checker that names the mistake.
 
-from npformer.exercises import check, show
+from npformer.exercises import check, find_the_bug, show
 
 show("pe.entry@Ada")                # Ada's own numbers; without a name, the standard ones
 check("pe.entry@Ada", 0.841)        # the answer; level=2 adds a question, level=3 where to read
+find_the_bug("block.forward@Ada")   # a function with one wrong line, to be mended
 """
 
+from typing import Any
+
+from npformer.exercises import bugs
 from npformer.exercises.reply import Result, check, progress
 from npformer.exercises.task import Task
 from npformer.exercises.topics import bank, find
 
-__all__ = ["Result", "check", "hint", "list_exercises", "progress", "show"]
+__all__ = ["Result", "check", "find_the_bug", "hint", "list_exercises", "progress", "show"]
 
 
 class Exercises(tuple[Task, ...]):
@@ -64,3 +68,22 @@ def hint(exercise_id: str) -> Text:
     """
     task, _ = find(exercise_id)
     return Text(f"{task.hint}\nRead {task.read}.")
+
+
+def find_the_bug(exercise_id: str, mended: Any = None, *, level: int = 1) -> Text | Result:
+    """A function in which one line is not right; or, of a mended one, what the checker says.
+
+    The line is one of the mistakes that the exercise knows, drawn for the name after an @. `mended` is the
+    function or its text. Levels are those of `check`.
+
+    Raises ValueError for an exercise that the bank does not have, or that asks for no function.
+
+    >>> text = find_the_bug("softmax.backward@Ada")
+    >>> print(text[text.index("def ") :])
+    def softmax_backward(dp, p):
+        return p * dp * (1 - p)
+    >>> find_the_bug("softmax.backward@Ada", text).evidence
+    'These are still the numbers of the text that was handed out.'
+    """
+    task, name = bugs.code_of(exercise_id)
+    return Text(bugs.told(task, name)) if mended is None else bugs.reply(exercise_id, mended, level)

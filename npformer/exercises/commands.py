@@ -12,6 +12,7 @@ def add_exercises(commands: Any) -> None:
     every.set_defaults(run=_exercises)
     show = commands.add_parser("show", help="print one exercise", description="Print one exercise.")
     show.add_argument("id", metavar="ID", help="such as pe.entry, or pe.entry@Ada for Ada's own numbers")
+    show.add_argument("--bug", action="store_true", help="its solution with one wrong line, to be mended")
     show.set_defaults(run=_show)
 
 
@@ -22,6 +23,6 @@ def _exercises(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _show(options: argparse.Namespace) -> Iterator[str]:
-    from npformer.exercises import show
+    from npformer.exercises import find_the_bug, show
 
-    yield str(show(options.id))
+    yield str(find_the_bug(options.id) if options.bug else show(options.id))

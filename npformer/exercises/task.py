@@ -137,13 +137,14 @@ class Task:
         """The lesson's section."""
         return self.place.teach
 
-    def lines(self) -> list[str]:
-        """What is asked, and the options."""
+    def lines(self, name: str = "") -> list[str]:
+        """What is asked, with the numbers that belong to a name, and the options."""
         return [self.task]
 
     def told(self, name: str = "") -> str:
         """The task with a student's own numbers, and how to answer."""
-        below = [textwrap.wrap(part, LINE, break_on_hyphens=False) for part in (*self.lines(), self.way)]
+        parts = (*self.lines(name), self.way)
+        below = [textwrap.wrap(part, LINE, break_on_hyphens=False) for part in parts]
         return "\n".join([f"{self.id}  ({self.topic}, level {self.level})", *chain.from_iterable(below)])
 
     def __str__(self) -> str:
@@ -158,7 +159,7 @@ class Choice(Task):
     kind = "choice"
     way = "Answer with a letter."
 
-    def lines(self) -> list[str]:
+    def lines(self, name: str = "") -> list[str]:
         """The task and the options, with their letters."""
         lettered = zip("abcdef", self.options, strict=False)
         return [self.task, *(f"  {letter}) {text}" for letter, text in lettered)]
@@ -222,10 +223,9 @@ class Numbers(Task):
         """How to answer."""
         return "Answer with a list of numbers." if self.kind == "vector" else "Answer with a number."
 
-    def told(self, name: str = "") -> str:
+    def lines(self, name: str = "") -> list[str]:
         """The task with the numbers that belong to a name."""
-        given = {key: _plain(value) for key, value in self.posed(name).given.items()}
-        return Task.told(replace(self, task=self.task.format(**given)))
+        return [self.task.format(**{key: _plain(value) for key, value in self.posed(name).given.items()})]
 
     def posed(self, name: str = "") -> Posed:
         """The question for a student: the same name gets the same numbers; without one, the standard ones."""
@@ -255,12 +255,17 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
+def generator(words: str) -> np.random.Generator:
+    """The same words give the same draws."""
+    digest = hashlib.sha256(words.encode("utf-8", "surrogatepass")).digest()
+    return np.random.default_rng(list(digest))
+
+
 @lru_cache(maxsize=256)
 def _posed(task: Numbers, name: str) -> Posed:
     if not name:
         return task.draw(Draw(None))
-    digest = hashlib.sha256(f"{task.id}@{name.casefold()}".encode("utf-8", "surrogatepass")).digest()
-    draw = Draw(np.random.default_rng(list(digest)))
+    draw = Draw(generator(f"{task.id}@{name.casefold()}"))
     drawn = (question for question in iter(lambda: task.draw(draw), None) if task.separated(question))
     tried: list[tuple[int, Posed]] = []
     for question in islice(drawn, DRAWS + 1):  # another, while two causes would give the same answer

@@ -45,15 +45,8 @@ def write_assignment(
     worth = int(points) if points == int(points) else points
     exercises = [each for exercise_id in ids for each in list_exercises() if each.id == exercise_id]
     make = _for_nbgrader if format == "nbgrader" else _for_otter
-    notebook = {
-        "cells": [{**cell, "id": f"cell-{i:03}"} for i, cell in enumerate(make(exercises, worth, title))],
-        "metadata": {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}},
-        "nbformat": 4,
-        "nbformat_minor": 5,
-    }
     with replacing(path) as file:
-        json.dump(notebook, file, indent=1, ensure_ascii=False)
-        file.write("\n")
+        file.write(notebook_of(make(exercises, worth, title)))
     if format == "nbgrader":
         return [path]
     with replacing(path.with_name("environment.yml")) as file:
@@ -61,7 +54,19 @@ def write_assignment(
     return [path, path.with_name("environment.yml")]
 
 
-def _cell(kind: str, text: str, **metadata: Any) -> Cell:
+def notebook_of(cells: Sequence[Cell]) -> str:
+    """The text of a notebook's file."""
+    notebook = {
+        "cells": [{**each, "id": f"cell-{i:03}"} for i, each in enumerate(cells)],
+        "metadata": {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+
+
+def cell(kind: str, text: str, **metadata: Any) -> Cell:
+    """A markdown, code or raw cell."""
     rest: Cell = {"execution_count": None, "outputs": []} if kind == "code" else {}
     return {"cell_type": kind, "metadata": metadata, "source": text.splitlines(keepends=True), **rest}
 
@@ -88,12 +93,12 @@ def _test(exercise: Exercise) -> str:
 
 def _for_nbgrader(exercises: Sequence[Exercise], points: float, title: str) -> list[Cell]:
     opening = "import numpy as np\n\nfrom npformer.exercises import check\n"
-    cells = [_cell("markdown", f"# {title}"), _cell("code", opening, **_mark("imports", locked=True))]
+    cells = [cell("markdown", f"# {title}"), cell("code", opening, **_mark("imports", locked=True))]
     for exercise in exercises:
         cells += [
-            _cell("markdown", _task(exercise), **_mark(f"task_{exercise.name}", locked=True)),
-            _cell("code", _stub(exercise), **_mark(f"answer_{exercise.name}", solution=True)),
-            _cell(
+            cell("markdown", _task(exercise), **_mark(f"task_{exercise.name}", locked=True)),
+            cell("code", _stub(exercise), **_mark(f"answer_{exercise.name}", solution=True)),
+            cell(
                 "code",
                 _test(exercise),
                 **_mark(f"test_{exercise.name}", grade=True, locked=True, points=points),
@@ -118,19 +123,19 @@ tests:
 
 def _for_otter(exercises: Sequence[Exercise], points: float, title: str) -> list[Cell]:
     config = f"# ASSIGNMENT CONFIG\n{CONFIG}"
-    cells = [_cell("raw", config), _cell("markdown", f"# {title}"), _cell("code", "import numpy as np\n")]
+    cells = [cell("raw", config), cell("markdown", f"# {title}"), cell("code", "import numpy as np\n")]
     for exercise in exercises:
         test = f"    from npformer.exercises import check\n    {_test(exercise)}"
         cells += [
-            _cell("raw", f"# BEGIN QUESTION\nname: {exercise.name}\npoints: {points}\n"),
-            _cell("markdown", _task(exercise)),
-            _cell("raw", "# BEGIN SOLUTION"),
-            _cell("code", _otter_stub(exercise)),
-            _cell("raw", "# END SOLUTION"),
-            _cell("raw", "# BEGIN TESTS"),
-            _cell("code", f"def test_{exercise.name}({exercise.name}):\n{test}"),
-            _cell("raw", "# END TESTS"),
-            _cell("raw", "# END QUESTION"),
+            cell("raw", f"# BEGIN QUESTION\nname: {exercise.name}\npoints: {points}\n"),
+            cell("markdown", _task(exercise)),
+            cell("raw", "# BEGIN SOLUTION"),
+            cell("code", _otter_stub(exercise)),
+            cell("raw", "# END SOLUTION"),
+            cell("raw", "# BEGIN TESTS"),
+            cell("code", f"def test_{exercise.name}({exercise.name}):\n{test}"),
+            cell("raw", "# END TESTS"),
+            cell("raw", "# END QUESTION"),
         ]
     return cells
 

@@ -1,4 +1,4 @@
-"""The commands npformer check, grade and assignment."""
+"""The commands npformer check, grade, assignment and exam."""
 
 import argparse
 import os
@@ -63,6 +63,7 @@ def add_grader(commands: Any) -> None:
     _add_limits(check)
     _add_grade(commands)
     _add_assignment(commands)
+    _add_exam(commands)
 
 
 def _add_grade(commands: Any) -> None:
@@ -110,6 +111,23 @@ def _add_assignment(commands: Any) -> None:
     add("--out", required=True, metavar="FILE.ipynb", help="the notebook")
     add("--points", type=float, default=1.0, metavar="N", help="for each exercise; 1 unless given")
     add("--format", choices=("nbgrader", "otter"), default="nbgrader", help="nbgrader unless given")
+
+
+def _add_exam(commands: Any) -> None:
+    what = "draw an exam from the bank with its key, as PDF and as notebook"
+    more = (
+        "Some questions to remember, to compute, to find the bug, to derive, in turn from every topic; a "
+        "mark is a minute. The same seed draws the same paper, another seed another one of the same kind. "
+        "FOLDER gets exam.pdf and exam.ipynb, both again as exam-key, and exam.toml with the marks: npformer "
+        "grade HANDED_IN --assignment FOLDER/exam.toml --csv OUT.csv marks the notebooks."
+    )
+    add = _add(commands, "exam", what, _exam, more).add_argument
+    add("--seed", required=True, metavar="NAME", help="any word; it draws the questions and their numbers")
+    add("--out", required=True, metavar="FOLDER", help="where to")
+    add("--minutes", type=int, default=45, metavar="N", help="20, 45 or 90; 45 unless given")
+    add("--lessons", metavar="NN,NN", help="ask what these lessons teach, such as 01,03,04; all unless given")
+    add("--paper", choices=("a4", "letter"), default="a4", help="a4 unless given")
+    add("--force", action="store_true", help="overwrite the files that are there")
 
 
 def _add(commands: Any, name: str, what: str, run: Any, more: str = "") -> argparse.ArgumentParser:
@@ -316,4 +334,18 @@ def _assignment(options: argparse.Namespace) -> Iterator[str]:
 
     out = place_for(options.out)
     written = write_assignment(_ids(options.exercises), out, points=options.points, format=options.format)
+    yield from (f"written: {path}" for path in written)
+
+
+# --- exam -----------------------------------------------------------------------------------------
+
+
+def _exam(options: argparse.Namespace) -> Iterator[str]:
+    from npformer.grader.exam import draw_exam
+    from npformer.grader.exam_pages import write_exam
+
+    folder = folder_for(options.out)
+    lessons = [f"{number.strip():0>2}" for number in options.lessons.split(",")] if options.lessons else []
+    exam = draw_exam(options.seed, options.minutes, lessons)
+    written = write_exam(exam, folder, paper=options.paper, force=options.force)
     yield from (f"written: {path}" for path in written)

@@ -36,7 +36,15 @@ from npformer.grader.reading import Submission, answer_of, keys_of, names_of, re
 USER = 2**30  # users from here on belong to nobody
 TICK = 0.25  # seconds between two looks whether a process has ended
 CPU = struct.Struct(">d")
-QUIET = {"check": True, "hint": "", "show": "", "progress": "", "list_exercises": "", "Result": ""}
+QUIET = {
+    "check": True,
+    "find_the_bug": True,
+    "hint": "",
+    "show": "",
+    "progress": "",
+    "list_exercises": "",
+    "Result": "",
+}
 
 
 # --- one submission -------------------------------------------------------------------------------

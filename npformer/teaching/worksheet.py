@@ -188,7 +188,7 @@ def worksheet_pages(name: str, *, key: bool = False, paper: str = "a4") -> list[
         figures = [_draw_page(page, paper, key) for page in pages]
         _draw_opening(figures[0].axes[0], trace, name, key)
         for i, figure in enumerate(figures, start=1):
-            _draw_footer(figure.axes[0], name, f"page {i} of {len(figures)}", key)
+            draw_footer(figure.axes[0], name, f"page {i} of {len(figures)}", key)
     return figures
 
 
@@ -203,20 +203,21 @@ def save_worksheet(
     Raises ValueError for another kind of file, OSError when the files cannot be written.
     """
     target = Path(path)
-    kinds = {".pdf": _pdf, ".svg": _svg, ".html": _html}
+    kinds = {".pdf": pdf_of, ".svg": _svg, ".html": _html}
     if target.suffix.lower() not in kinds:
         raise ValueError(f"save_worksheet: {target.name!r} should end in one of {', '.join(kinds)}")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"save_worksheet: there is no folder {str(target.parent)!r}")
     files = kinds[target.suffix.lower()](target, worksheet_pages(name, key=key, paper=paper), paper)
     try:
-        _write_files(files)
+        write_files(files)
     except OSError as error:
         raise OSError(f"save_worksheet: {str(target)!r} cannot be written: {error.strerror}") from error
     return list(files)
 
 
-def _write_files(files: dict[Path, bytes]) -> None:
+def write_files(files: dict[Path, bytes]) -> None:
+    """All of them, or after an error none."""
     parts = {file: file.with_name(f".{file.name}.{os.getpid()}.part") for file in files}
     try:
         for file, content in files.items():
@@ -228,7 +229,8 @@ def _write_files(files: dict[Path, bytes]) -> None:
             part.unlink(missing_ok=True)
 
 
-def _pdf(target: Path, figures: list["Figure"], paper: str) -> dict[Path, bytes]:
+def pdf_of(target: Path, figures: list["Figure"], paper: str = "") -> dict[Path, bytes]:
+    """The file's content, one figure a page: the same figures give the same bytes."""
     from matplotlib.backends.backend_pdf import PdfPages
 
     file = io.BytesIO()
@@ -404,7 +406,7 @@ def _draw_opening(axes: "Axes", trace: Trace, name: str, key: bool) -> None:
         _write(axes, MARGIN, MARGIN + 12.5 + 4.6 * i, line, 8.3)
 
 
-def _draw_footer(axes: "Axes", name: str, page: str, key: bool) -> None:
+def draw_footer(axes: "Axes", name: str, page: str, key: bool) -> None:
     """At the foot of every page, so that printed sheets can be told apart."""
     right, bottom = axes.get_xlim()[1], axes.get_ylim()[0]
     page = f"{KEY}, {page}" if key else page

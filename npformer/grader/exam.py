@@ -1,0 +1,187 @@
+"""Exams: a paper drawn from the bank, the same for the same seed, and its key, for pencil and notebook.
+
+Each length has its number of questions to remember, to compute, to find the bug and to derive; topics take
+turns. A number, or a function's wrong line, is drawn for the seed as it is for a student's name.
+"""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.exercises.bugs import Bug, bug_of, under_its_name
+from npformer.exercises.reading import LETTERS
+from npformer.exercises.task import RIGHT, Choice, Code, Numbers, Task, Truth, generator
+from npformer.exercises.topics import bank
+from npformer.grader.assignments import cell, notebook_of
+
+REMEMBER, COMPUTE, BUG, DERIVE = "Remember", "Compute", "Find the bug", "Derive"
+MARKS = {REMEMBER: 1, COMPUTE: 3, BUG: 5, DERIVE: 8}  # a mark is a minute
+LENGTHS = {  # minutes: how many questions of each part
+    20: {REMEMBER: 4, COMPUTE: 1, BUG: 1, DERIVE: 1},
+    45: {REMEMBER: 7, COMPUTE: 4, BUG: 2, DERIVE: 2},
+    90: {REMEMBER: 13, COMPUTE: 11, BUG: 4, DERIVE: 3},
+}
+ASKS = {
+    REMEMBER: "One answer is right.",
+    COMPUTE: "The way to the number counts as well.",
+    BUG: "One line of the function below is not right: which (2 marks), and what should it be (3)?",
+    DERIVE: "Derive it by hand (4 marks), then write it in lines of NumPy (4).",
+}
+
+
+class Question(NamedTuple):
+    """One exercise of the bank, as this paper asks it."""
+
+    task: Task
+    part: str
+    seed: str
+
+    @property
+    def marks(self) -> int:
+        """What a right answer earns."""
+        return MARKS[self.part]
+
+    @property
+    def worth(self) -> str:
+        """The same in words."""
+        return f"{self.marks} mark{'s' * (self.marks > 1)}"
+
+    @property
+    def text(self) -> str:
+        """What is asked, with the seed's numbers."""
+        asked = self.task.lines(self.seed)[0]
+        return f"What the function is for: {asked}" if self.part == BUG else asked
+
+    @property
+    def bug(self) -> Bug:
+        """The function with the seed's wrong line."""
+        assert isinstance(self.task, Code)
+        return bug_of(self.task, self.seed)
+
+    def options(self) -> list[str]:
+        """What can be chosen; nothing where an answer is to be found."""
+        if isinstance(self.task, Truth):
+            return ["True", "False"]
+        return [text.strip() for text in self.task.lines()[1:]] if isinstance(self.task, Choice) else []
+
+    def answer(self) -> Any:
+        """A letter or a truth value, a number or a list of numbers, a function's text."""
+        task = self.task
+        if isinstance(task, Truth):
+            return task.right
+        if isinstance(task, Choice):
+            return LETTERS[list(task.options.values()).index(RIGHT)]
+        if isinstance(task, Numbers):
+            return np.round(task.posed(self.seed).answer, task.decimals or 6).tolist()
+        assert isinstance(task, Code)
+        return self.bug.mended() if self.part == BUG else under_its_name(task, task.solution)
+
+    def code(self, key: bool) -> str:
+        """A notebook's cell: it waits for the answer, or has it."""
+        task = self.task
+        if not isinstance(task, Code):
+            return f"{task.name} = {self.answer() if key else None!r}\n"
+        if key:
+            return str(self.answer())
+        return self.bug.text if self.part == BUG else f"def {task.name}({task.signature}):\n    ...\n"
+
+
+class Exam(NamedTuple):
+    """A paper."""
+
+    seed: str
+    minutes: int
+    questions: list[Question]
+
+    @property
+    def title(self) -> str:
+        """What stands above it."""
+        return f"Exam, {self.minutes} minutes, {sum(question.marks for question in self.questions)} marks"
+
+
+def draw_exam(seed: str, minutes: int = 45, lessons: Sequence[str] = ()) -> Exam:
+    """The paper of a seed: topics take turns, easy questions come first. Lessons are such as "03".
+
+    Raises ValueError for an empty seed, another length, and lessons that have too few exercises for it.
+
+    >>> Counter(question.part for question in draw_exam("monday", 20).questions)["Remember"]
+    4
+    """
+    letters = " ".join(unicodedata.normalize("NFC", seed.casefold()).split())
+    if not letters:
+        raise ValueError("the seed is empty; expected at least one letter")
+    if minutes not in LENGTHS:
+        raise ValueError(f"{minutes} minutes; expected one of {', '.join(map(str, LENGTHS))}")
+    rng = generator(f"exam of {minutes} minutes@{letters}")
+    topics, questions = Counter[str](), list[Question]()
+    for part, many in reversed(LENGTHS[minutes].items()):
+        pool = [task for task in bank().values() if part_of(task) == part and _taught(task, lessons)]
+        if len(pool) < many:
+            few = f"of lessons {', '.join(lessons)} there are {len(pool)}"
+            raise ValueError(f"{many} questions are due under {part!r}; {few}: choose more lessons")
+        pool = [pool[i] for i in rng.permutation(len(pool))]
+        for _ in range(many):
+            task = min(pool, key=lambda task: topics[task.topic])
+            pool.remove(task)
+            topics[task.topic] += 1
+            questions.append(Question(task, part, letters))
+    in_bank, parts = list(bank().values()), list(MARKS)
+    return Exam(
+        letters, minutes, sorted(questions, key=lambda q: (parts.index(q.part), in_bank.index(q.task)))
+    )
+
+
+def part_of(task: Task) -> str:
+    """Where an exercise stands on a paper, if it does: a number that needs no pencil is none to compute."""
+    if isinstance(task, Code):
+        return DERIVE if task.id.endswith(".backward") else BUG
+    if isinstance(task, Numbers):
+        return COMPUTE if task.level > 1 else ""
+    return REMEMBER
+
+
+def _taught(task: Task, lessons: Sequence[str]) -> bool:
+    return not lessons or task.teach[:2] in lessons
+
+
+# --- the notebook -----------------------------------------------------------------------------------
+
+OPENING = """\
+# {}
+
+Write each answer over `None`, into the function's body, or over the line that is not right. Leave
+`student` as it is: it belongs to this paper. The last cell counts the marks.
+"""
+COUNT = """\
+from npformer.exercises import check
+
+MARKS = {}
+right = [each for each in MARKS if check(f"{{each}}@{{student}}", globals()[each.replace(".", "_")])]
+print("not right:", *(each for each in MARKS if each not in right))
+print(sum(MARKS[each] for each in right), "of", sum(MARKS.values()), "marks")
+"""
+
+
+def exam_notebook(exam: Exam, key: bool = False) -> str:
+    """The paper as a notebook's file: with places for the answers, or with the answers."""
+    cells = [
+        cell("markdown", OPENING.format(exam.title)),
+        cell("code", f"import math\n\nimport numpy as np\n\nstudent = {exam.seed!r}\n"),
+    ]
+    for number, question in enumerate(exam.questions, start=1):
+        heading = f"### {number}. {question.part} ({question.worth})"
+        cells.append(
+            cell("markdown", "\n\n".join([heading, ASKS[question.part], question.text, *question.options()]))
+        )
+        cells.append(cell("code", question.code(key)))
+    marks_of = {question.task.id: question.marks for question in exam.questions}
+    return notebook_of([*cells, cell("code", COUNT.format(marks_of))])
+
+
+def exam_points(exam: Exam) -> str:
+    """The marks as `npformer grade --assignment` reads them."""
+    rows = (f'"{question.task.id}" = {question.marks}\n' for question in exam.questions)
+    return f'title = "{exam.title}"\n\n[points]\n{"".join(rows)}'
