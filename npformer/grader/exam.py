@@ -120,6 +120,9 @@ def draw_exam(seed: str, minutes: int = 45, lessons: Sequence[str] = ()) -> Exam
         raise ValueError("the seed is empty; expected at least one letter")
     if minutes not in LENGTHS:
         raise ValueError(f"{minutes} minutes; expected one of {', '.join(map(str, LENGTHS))}")
+    known = {task.teach[:2] for task in bank().values()}
+    if unknown := [number for number in lessons if number not in known]:
+        raise ValueError(f"there is no lesson {unknown[0]!r}; expected some of {', '.join(sorted(known))}")
     rng = generator(f"exam of {minutes} minutes@{letters}")
     topics, questions = Counter[str](), list[Question]()
     for part, many in reversed(LENGTHS[minutes].items()):

@@ -48,3 +48,4 @@ def test_what_is_no_function_is_told():
 def test_the_command_prints_a_file_that_runs(capsys):
     assert cli.main(["show", "ffn.forward@Bo", "--bug"]) == 0
     assert capsys.readouterr().out == f"{find_the_bug('ffn.forward@Bo')}\n"
+    assert callable(compiled(find_the_bug('ffn.forward@"a"\nname of two lines')))
