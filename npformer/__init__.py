@@ -122,8 +122,11 @@ from npformer.positional import (
     shift_matrix,
     wavelengths,
 )
+from npformer.published.gguf import load_gguf
+from npformer.published.llama import causal_lm_from_torch, causal_lm_to_torch
 from npformer.published.llama2c import load_llama2c
 from npformer.published.minilm import MiniLMParams, load_minilm, minilm_input, sentence_embeddings
+from npformer.published.safetensors_files import load_safetensors, save_safetensors
 from npformer.published.torch_names import encoder_block_from_torch, encoder_block_to_torch
 from npformer.signature import checked
 from npformer.teaching.compare import compare
@@ -209,6 +212,8 @@ __all__ = [
     "causal_block_multiplications",
     "causal_lm_backward",
     "causal_lm_forward",
+    "causal_lm_from_torch",
+    "causal_lm_to_torch",
     "causal_mask",
     "causal_parameter_count",
     "checked",
@@ -264,8 +269,10 @@ __all__ = [
     "linear_backward",
     "linear_forward",
     "load",
+    "load_gguf",
     "load_llama2c",
     "load_minilm",
+    "load_safetensors",
     "merge_heads",
     "minilm_input",
     "multi_head_attention_backward",
@@ -282,6 +289,7 @@ __all__ = [
     "rope_backward",
     "rope_forward",
     "save",
+    "save_safetensors",
     "score_cells",
     "sentence_embeddings",
     "sgd_update",
@@ -312,7 +320,8 @@ __all__ = [
 # The front door: npformer.f is f held to its signature. The modules' own functions call each other unchecked.
 # Functions that take anything (a tree, a user's function, text) look at it themselves.
 _MODULES = (
-    "arrays backend tree gradcheck.judging signature teaching.text teaching.player teaching.compare".split()
+    "arrays backend tree gradcheck.judging signature published.safetensors_files teaching.text "
+    "teaching.player teaching.compare".split()
 )
 _THEMSELVES = {f"npformer.{name}" for name in _MODULES}
 for _name in __all__:

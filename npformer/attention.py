@@ -24,7 +24,7 @@ from npformer.annotations import (
 )
 from npformer.arrays import Array, array_module
 from npformer.functional import LinearCache, glorot, linear_backward, linear_forward, softmax_in_place
-from npformer.positional import RoPECache, rope_backward, rope_forward
+from npformer.positional import Layout, RoPECache, rope_backward, rope_forward
 from npformer.signature import Call, Rule
 from npformer.validate import check_integer
 
@@ -191,14 +191,15 @@ def multi_head_attention_forward(
     rope: Annotated[bool, EVEN_HEADS] = False,
     n_kv_heads: KVHeads | None = None,
     base: Positive = 10000.0,
+    rope_layout: Layout = "interleaved",
 ) -> tuple[Float[Array, "... T_q d_model"], MultiHeadAttentionCache]:
     """y = concat(head_1, …, head_h) W_O, head_i = attention(q W_Q_i, k W_K_i, v W_V_i), d_k = d_model / h.
 
     "Attention Is All You Need", section 3.2.2. The mask is the same for every head. rope=True turns each
-    head's queries and keys by their positions, with frequencies of this base; the last query stands at the
-    last key. With n_kv_heads there are fewer heads of keys and values, d_kv = n_kv_heads d_k columns of them:
-    query head i looks at key head i // (h / n_kv_heads). Ainslie et al., "GQA", 2023; with one key head
-    Shazeer, "Fast Transformer Decoding", 2019.
+    head's queries and keys by their positions, as `rope_forward` does with this base and layout; the last
+    query stands at the last key. With n_kv_heads there are fewer heads of keys and values,
+    d_kv = n_kv_heads d_k columns of them: query head i looks at key head i // (h / n_kv_heads). Ainslie et
+    al., "GQA", 2023; with one key head Shazeer, "Fast Transformer Decoding", 2019.
 
     >>> params = init_attention(8, np.random.default_rng(0))
     >>> x = np.ones((3, 6, 8))
@@ -210,7 +211,8 @@ def multi_head_attention_forward(
     turned = None
     if rope:
         at = array_module(q).arange(q.shape[-2]) + (k.shape[-2] - q.shape[-2])  # the queries' positions
-        (Q, turned_Q), (K, turned_K) = rope_forward(Q, positions=at, base=base), rope_forward(K, base=base)
+        Q, turned_Q = rope_forward(Q, positions=at, base=base, layout=rope_layout)
+        K, turned_K = rope_forward(K, base=base, layout=rope_layout)
         turned = turned_Q, turned_K
     K, V = (repeat_heads(z, n_heads // z.shape[-3]) for z in (K, V))  # (..., h, T_k, d_k)
     if mask is not None and mask.ndim >= 3:

@@ -38,6 +38,9 @@ def _ask_length(max_length: Any, name: str, call: Call) -> None:
 TABLE_LENGTH = Rule("<= the learned table's rows", _ask_length, turn=3)
 
 
+Turn = tuple[Array, Array, str]  # RoPE's cosines and sines, (n, pairs) each, and its layout
+
+
 class KeptKeys(NamedTuple):
     """The keys and values of the tokens so far, in arrays with room for more."""
 
@@ -181,7 +184,7 @@ def attend_to_own(
     """A new token, x (B, 1, d_model), looks back, with what the config says about positions."""
     xp, h, t, turn, bias = array_module(x), config.n_heads, own.length, None, None
     if config.positions == "rope":
-        turn = rope_turn(xp.asarray([t]), config.d_model // h, 10000.0, x.dtype)
+        turn = (*rope_turn(xp.asarray([t]), config.d_model // h, 10000.0, x.dtype), "interleaved")
     if config.positions == "alibi":
         bias = alibi_bias(h, 1, t + 1, dtype=x.dtype, xp=xp)
     return attend_to_kept(x, own, params, h, turn, mask, bias)
@@ -192,13 +195,13 @@ def attend_to_kept(
     kept: KeptKeys,
     params: AttentionParams,
     n_heads: int,
-    turn: tuple[Array, Array] | None,
+    turn: Turn | None,
     mask: Array | None,
     bias: Array | None = None,
 ) -> tuple[Array, KeptKeys]:
     """Self-attention of n more tokens, x (B, n, d_model), to those kept, which they join.
 
-    turn is of their positions, for RoPE; mask is (n, T_k), or (B, 1, T_k).
+    turn is of their positions, for RoPE: cosines, sines and the layout; mask is (n, T_k), or (B, 1, T_k).
     """
     Q, K, V = project(x, x, x, params, n_heads, kept.keys.shape[-3])  # (B, h or n_kv_heads, n, d_k)
     if turn is not None:

@@ -84,7 +84,7 @@ TIES = {
         f"{name}-params.embedding.E": dict.fromkeys(
             ("vocab_size longer", "vocab_size shorter"), "params.head"
         )
-        for name in ("causal_lm_forward", "generate")
+        for name in ("causal_lm_forward", "causal_lm_to_torch", "generate")
     },
     **{
         first: dict.fromkeys(("one axis more", "other leading axes", "no leading axes"), second)
@@ -171,10 +171,11 @@ FREE = {  # whose annotation asks nothing of a kind that is known here: their fa
     "adam_update-params", "adam_update-grads", "adam_update-state.m", "adam_update-state.v",
     "order_sensitivity-f", "load_minilm-path", "sentence_embeddings-texts", "sentence_embeddings-tokenizer",
     "encoder_block_from_torch-state", "train_byte_pairs-text", "load_llama2c-model_file",
-    "load_llama2c-tokenizer_file",
+    "load_llama2c-tokenizer_file", "load_gguf-path", "causal_lm_from_torch-state",
     *(
         f"{name}-params.blocks.{i}.attention.b_{letter}"
-        for name in ("causal_lm_forward", "generate") for i in (0, 1) for letter in "QKVO"
+        for name in ("causal_lm_forward", "causal_lm_to_torch", "generate")
+        for i in (0, 1) for letter in "QKVO"
     ),
 }  # fmt: skip
 
@@ -184,7 +185,7 @@ def test_the_calls_are_valid_before_they_are_spoilt(folder):
         call(name, CALLS[name]())
 
 
-VIEWS = {"split_heads", "merge_heads"}  # they calculate nothing
+VIEWS = {"split_heads", "merge_heads", "causal_lm_to_torch"}  # they calculate nothing
 
 
 def test_a_spy_notices_the_arithmetic_of_a_valid_call():
@@ -621,15 +622,20 @@ WELCOME = {  # the odd values that are no mistake
         **IN_ALL,
     },
     "encoder_block_to_torch": without_biases("params.attention"),
+    "causal_lm_to_torch": CAUSAL,
+    "causal_lm_from_torch": {k: v for k, v in CAUSAL.items() if k.startswith("config.")},
     "save": {
         "path": "text",
         "tree": f"3, 0, -1, 2.5, True, nan, float64(1), {LEAVES}, 0-d int, ints, 2x0 int, float16",
     },
+    "save_safetensors": {"path": "text", "tree": f"{LEAVES}, 0-d int, ints, 2x0 int, float16, {{}}"},
     "load": {"path": "text"},
 }
 UNCARING = {"array_module", "leaves", "to_backend", "to_numpy"}  # they pass on what they do not know
 SWEPT = [
-    name for name in CALLS if name not in UNCARING | {"load_minilm", "load_llama2c"}
+    name
+    for name in CALLS
+    if name not in UNCARING | {"load_minilm", "load_llama2c", "load_gguf", "load_safetensors"}
 ]  # tests/published has their files
 
 

@@ -247,10 +247,10 @@ def check_function(device, name, arguments):
 
 
 BY_THEMSELVES = {  # each has a test of its own
-    "array_module", "gradcheck", "leaves", "load", "order_sensitivity", "save", "to_backend", "to_numpy",
-    "tree_map",
+    "array_module", "gradcheck", "leaves", "load", "load_safetensors", "order_sensitivity", "save",
+    "save_safetensors", "to_backend", "to_numpy", "tree_map",
 }  # fmt: skip
-ON_THE_HOST = {"decode", "load_minilm"}  # words, files
+ON_THE_HOST = {"decode", "load_gguf", "load_minilm"}  # words, files
 
 
 def takes_arrays(name):

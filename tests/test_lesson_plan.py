@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from npformer.exercises.topics import bank
+
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "notebooks"
 PLAN = (FOLDER / "README.md").read_text(encoding="utf-8")
@@ -90,3 +92,21 @@ def test_the_short_programme_takes_half_the_time(lesson):
 @per_lesson
 def test_somebody_asks_a_question_in_each_lesson(lesson):
     assert re.search(rf"^\| {int(lesson[:2])} \| [^|]+\? ", PLAN, flags=re.M)
+
+
+def test_the_course_asks_each_exercise_once_and_behind_its_lesson():
+    """Homework may come later than its lesson, and never before it."""
+    text = (FOLDER / "guide" / "course.md").read_text(encoding="utf-8")
+    weeks = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in text.splitlines()
+        if re.match(r"\| \d+ ", line)
+    ]
+    asked, seen = [], set()
+    for _, lesson, _, _, homework in weeks:
+        seen |= {f"{int(number):02}" for number in re.findall(r"[Ll]esson (\d+)", lesson)}
+        ids = re.findall(r"\w+\.\w+", homework)
+        asked += ids
+        assert {bank()[name].teach[:2] for name in ids} <= seen
+    assert sorted(asked) == sorted(bank())
+    assert seen == {lesson[:2] for lesson in LESSONS}

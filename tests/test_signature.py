@@ -52,6 +52,8 @@ ASK_NOTHING = {
     ("sentence_embeddings", "texts"): "asked where they are cut into tokens",
     ("sentence_embeddings", "tokenizer"): "asked where it is called",
     ("encoder_block_from_torch", "state"): "a dict is asked name by name",
+    ("load_gguf", "path"): "asked where the file is opened",
+    ("causal_lm_from_torch", "state"): "a dict is asked name by name",
     ("load_llama2c", "model_file"): "asked where the file is opened",
     ("load_llama2c", "tokenizer_file"): "asked where the file is opened",
 }
@@ -119,7 +121,7 @@ def owners():
                 found[kind] = [name, name.replace("_backward", "_forward")]
             elif hasattr(kind, "_fields"):
                 found.setdefault(kind, [name])
-    return found | {npf.TransformerConfig: ["init_encoder"]}
+    return found | {npf.TransformerConfig: ["init_encoder"], npf.CausalLMConfig: ["causal_lm_forward"]}
 
 
 def annotations(owner):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import small_gguf
 import small_llama2c
 import small_minilm
 
@@ -99,6 +100,7 @@ FORWARD = {
         "rope": True,
         "n_kv_heads": None,
         "base": 100.0,
+        "rope_layout": "halves",
     },
     "rms_norm_forward": lambda: {"x": array(2, 6, 8), "params": LM.norm, "eps": 1e-5},
     "silu_forward": lambda: {"z": array(2, 3)},
@@ -226,6 +228,11 @@ def saved():
     return {"path": "saved.npz", "like": (np.ones(2),)}
 
 
+def saved_in_safetensors():
+    npf.save_safetensors("saved.safetensors", (np.ones(2),))
+    return {"path": "saved.safetensors", "like": (np.ones(2),)}
+
+
 def minilm_folder():
     """The path of a folder that load_minilm reads; what writes it comes with the extra."""
     pytest.importorskip("safetensors", reason="not installed: uv sync --extra pretrained")
@@ -285,6 +292,9 @@ CALLS = {
     },
     "train_byte_pairs": lambda: {"text": "low lower", "n_merges": 3},
     "load_llama2c": lambda: dict(zip(("model_file", "tokenizer_file"), small_llama2c.files(), strict=True)),
+    "load_gguf": lambda: {"path": small_gguf.file(), "dtype": np.float32},
+    "causal_lm_from_torch": lambda: {"state": npf.causal_lm_to_torch(LM, LM_CONFIG), "config": LM_CONFIG},
+    "causal_lm_to_torch": lambda: {"params": LM, "config": LM_CONFIG},
     "causal_block_multiplications": lambda: {"n": 10, "config": LM_CONFIG},
     "causal_parameter_count": lambda: {"config": LM_CONFIG, "vocab_size": 5},
     "kept_bytes": lambda: {"config": LM_CONFIG, "dtype": np.float64},
@@ -364,10 +374,14 @@ CALLS = {
     "encoder_block_to_torch": lambda: {"params": MODEL.encoder.blocks[0]},
     "save": lambda: {"path": "written.npz", "tree": (np.ones(2),)},
     "load": saved,
+    "save_safetensors": lambda: {"path": "written.safetensors", "tree": (np.ones(2),)},
+    "load_safetensors": saved_in_safetensors,
 }
 
 
-UNREADABLE = {"load_minilm"} if find_spec("safetensors") is None else set()  # without the extra
+UNREADABLE = (
+    {"load_minilm", "load_safetensors", "save_safetensors"} if find_spec("safetensors") is None else set()
+)  # without the extra
 for name in UNREADABLE:
     del CALLS[name]
 
@@ -463,6 +477,7 @@ def sized(lead, T, S, rng=None, seed=0):
         "rope": True,
         "n_kv_heads": None,
         "base": 100.0,
+        "rope_layout": "halves",
     }
     return {
         "linear_forward": ({"x": x, "W": array(8, 5), "b": array(5)}, (*lead, T, 5)),

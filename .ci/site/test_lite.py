@@ -29,6 +29,7 @@ LESSONS = (
     "08_a_real_model",
     "09_gpu",
     "10_from_2017_to_today",
+    "11_a_chat_model",
     "exercises",
 )
 

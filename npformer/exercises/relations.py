@@ -141,8 +141,8 @@ def moved(cases: Sequence[Case]) -> Relation | None:
 
 
 def beside(view: Trial) -> list[dict[str, Array]]:
-    """What may have been added or multiplied in each call: arguments and known directions."""
-    return [
+    """What may have been added or multiplied: arguments and known directions that fit in every call."""
+    fitting = [
         {
             name: np.broadcast_to(value, right.shape)
             for name, value in (given | along(view, given)).items()
@@ -150,6 +150,8 @@ def beside(view: Trial) -> list[dict[str, Array]]:
         }
         for given, right in zip(view.arguments, view.right, strict=True)
     ]
+    always = set.intersection(*map(set, fitting))
+    return [{name: given[name] for name in given if name in always} for given in fitting]
 
 
 def along(view: Trial, given: dict[str, Any]) -> dict[str, Any]:
@@ -460,7 +462,7 @@ def multiplied(view: Trial) -> Seen | None:
     for name in others[0]:
         for words, made in (("multiplied", np.multiply), ("divided", np.divide)):
             triples = zip(view.found, view.right, others, strict=True)
-            if all(name in given and close(a, made(b, given[name])) for a, b, given in triples):
+            if all(close(a, made(b, given[name])) for a, b, given in triples):
                 return Seen(
                     f"{{it}} is right but for this: it is {words} by {name}, entry by entry.",
                     f"How often does {name} take part?",

@@ -87,6 +87,11 @@ class Edit:
         return text
 
 
+def either(*words: str) -> list[Edit]:
+    """The same slip in two lines, four words, or in one of them."""
+    return [Edit(*words), Edit(*words[:2]), Edit(*words[2:])]
+
+
 @cache
 def _code(text: str) -> CodeType:
     return compile(textwrap.dedent(text), "<a solution>", "exec")

@@ -45,6 +45,7 @@ from npformer.modern.rms_norm import (
     rms_norm_backward,
     rms_norm_forward,
 )
+from npformer.positional import Layout
 from npformer.signature import Call, Rule
 
 
@@ -95,6 +96,7 @@ class CausalLMConfig(NamedTuple):
     base: Positive = 10000.0  # of RoPE's frequencies
     max_length: Count = 256
     tied: bool = True  # the logits' matrix is the embedding's
+    rope_layout: Layout = "interleaved"  # RoPE's pairs: neighbours, or columns i and i + d_k/2
 
 
 class CausalBlockParams(NamedTuple):
@@ -220,7 +222,7 @@ def causal_block_forward(
     n, norm_1 = rms_norm_forward(x, params.norm_1, eps=config.eps)
     a, attention = multi_head_attention_forward(
         n, n, n, params.attention, n_heads=config.n_heads, mask=mask, rope=True,
-        n_kv_heads=config.n_kv_heads, base=config.base,
+        n_kv_heads=config.n_kv_heads, base=config.base, rope_layout=config.rope_layout,
     )  # fmt: skip
     h = x + a
     m, norm_2 = rms_norm_forward(h, params.norm_2, eps=config.eps)

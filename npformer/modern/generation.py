@@ -7,7 +7,7 @@ import numpy as np
 from npformer.annotations import IN_VOCABULARY, Count, Id, Ids, Length, NonNegative, Rng, number
 from npformer.arrays import Array, array_module
 from npformer.attention import AttentionParams, causal_mask
-from npformer.decoding import KeptKeys, attend_to_kept, check_logits
+from npformer.decoding import KeptKeys, Turn, attend_to_kept, check_logits
 from npformer.functional import softmax_forward
 from npformer.modern.causal_lm import CausalBlockParams, CausalLMConfig, CausalLMParams, logits_forward
 from npformer.modern.gated_ffn import gated_ffn_forward
@@ -169,10 +169,10 @@ def next_logits(
     """n more tokens through all blocks: ids (B, n) -> the last logits (B, vocab_size), and what is kept."""
     x, after = params.embedding.E[ids], []  # (B, n, d_model)
     xp, n, t = array_module(ids), ids.shape[-1], kept[0].length if kept else 0
-    turn = rope_turn(xp.arange(t, t + n), config.d_model // config.n_heads, config.base, x.dtype)
+    cos, sin = rope_turn(xp.arange(t, t + n), config.d_model // config.n_heads, config.base, x.dtype)
     mask = None if n == 1 else causal_mask(n, t + n, xp=xp)
     for block, before in zip(params.blocks, kept, strict=True):
-        x, now = next_through_block(x, before, block, config, turn, mask)
+        x, now = next_through_block(x, before, block, config, (cos, sin, config.rope_layout), mask)
         after.append(now)
     y, _ = rms_norm_forward(x[..., -1, :], params.norm, eps=config.eps)  # (B, d_model)
     return logits_forward(y, params)[0], after
@@ -183,7 +183,7 @@ def next_through_block(
     kept: KeptKeys,
     params: CausalBlockParams,
     config: CausalLMConfig,
-    turn: tuple[Array, Array],
+    turn: Turn,
     mask: Array | None,
 ) -> tuple[Array, KeptKeys]:
     """`causal_block_forward` for n more tokens, x (B, n, d_model)."""

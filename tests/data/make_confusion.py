@@ -112,7 +112,8 @@ LATER = [
     "## Codings by strangers, later",
     "",
     "From later_strangers.py: for the newer exercises, and a second visit to the older ones. Written before",
-    "the checker saw them; two labels were wrong and are mended. *unseen*: the observation lacks the word.",
+    "the checker saw them; two labels were wrong and two too kind, and are mended. *unseen*: the observation",
+    "lacks the word.",
 ]
 HOMEWORK = [
     "## Homework",

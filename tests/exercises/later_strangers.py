@@ -1203,3 +1203,581 @@ def red(x, W1, b1, W2, b2):
 right(FFN)(
     lambda x, a, b, c, d: np.einsum("btf,fd->btd", (np.einsum("btd,df->btf", x, a) + b).clip(min=0), c) + d
 )
+
+
+# --- ways back: written from the tasks alone, before the checker was asked -----------------------------
+
+CEB = "cross_entropy.backward"
+
+
+@right(CEB)
+def softmax_minus_one_hot(logits, targets):
+    """dL/dz = (softmax(z) - y) / N"""
+    N = logits.shape[0]
+    z = logits - np.max(logits, axis=1)[:, None]
+    probs = np.exp(z)
+    probs /= probs.sum(axis=1)[:, None]
+    probs[np.arange(N), targets] -= 1.0
+    return probs / N
+
+
+@right(CEB)
+def zeile_fuer_zeile(logits, targets):
+    grad = []
+    for z, t in zip(logits.tolist(), targets.tolist(), strict=True):
+        top = max(z)
+        e = [math.exp(a - top) for a in z]
+        grad.append([(a / sum(e) - (c == t)) / len(targets) for c, a in enumerate(e)])
+    return grad
+
+
+@right(CEB)
+def by_the_jacobian(logits, targets):
+    gradient = np.zeros(logits.shape)
+    for row, (p, t) in enumerate(zip(soft(logits), targets, strict=True)):
+        jacobian = np.diag(p) - np.outer(p, p)
+        gradient[row] = -jacobian[t] / p[t] if p[t] else p - np.eye(len(p))[t]
+    return gradient / len(logits)
+
+
+def ce_grad(change, p_of=soft):
+    return lambda z, t: change(p_of(z), np.eye(z.shape[1])[t], len(z))
+
+
+right(CEB)(ce_grad(lambda p, y, n: np.divide(p - y, n).astype(np.float32)))
+slip(CEB, r"rows|N\b|mean|sum")(ce_grad(lambda p, y, n: p - y))
+slip(CEB, r"sign|minus|opposite")(ce_grad(lambda p, y, n: (y - p) / n))
+slip(CEB, r"right class|target|taken")(ce_grad(lambda p, y, n: p / n))
+slip(CEB, r"right class|other classes|0 ")(ce_grad(lambda p, y, n: (p - 1) * y / n))
+slip(CEB, r"probabilit|sum to 0|softmax")(ce_grad(lambda p, y, n: -y / (p * n)))
+slip(CEB, r"softmax|twice|logits")(ce_grad(lambda p, y, n: (soft(p) - y) / n))
+slip(CEB, r"V|classes|factor")(ce_grad(lambda p, y, n: (p - y) / p.size))
+slip(CEB, r"softmax|probabilit|logits|sum to 0|cancel|shift")(
+    ce_grad(lambda p, y, n: (p - y) / n, lambda z: z)
+)
+slip(CEB, r"column|axis|row|cancel|shift")(
+    ce_grad(lambda p, y, n: (p - y) / n, lambda z: np.exp(z) / np.exp(z).sum(0))
+)
+slip(CEB, r"1000|large|finite|NaN|number")(
+    ce_grad(lambda p, y, n: (p - y) / n, lambda z: np.exp(z) / np.exp(z).sum(1, keepdims=True))
+)
+slip(CEB, r"shape|one number|row")(lambda z, t: (soft(z)[np.arange(len(t)), t] - 1) / len(t))
+slip(CEB, r"class|right|place|order|target")(ce_grad(lambda p, y, n: (p - np.roll(y, 1, axis=1)) / n))
+
+RMSB = "rms_norm.backward"
+
+
+@right(RMSB)
+def rms_norm_back(dout, x, weight, eps):
+    D = x.shape[-1]
+    inv = 1.0 / np.sqrt(np.mean(x**2, -1, keepdims=True) + eps)
+    g = dout * weight
+    dx = inv * g - x * inv**3 * np.sum(g * x, -1, keepdims=True) / D
+    dw = np.sum(dout * x * inv, axis=(0, 1))
+    return dx, dw
+
+
+@right(RMSB)
+def jeton_par_jeton(dy, x, gamma, eps):
+    dx, dgamma = np.empty_like(x), np.zeros_like(gamma)
+    d = len(gamma)
+    for b, t in np.ndindex(*x.shape[:2]):
+        r = math.sqrt(x[b, t] @ x[b, t] / d + eps)
+        jacobian = np.eye(d) / r - np.outer(x[b, t], x[b, t]) / (d * r**3)
+        dx[b, t] = jacobian @ (gamma * dy[b, t])
+        dgamma += dy[b, t] * x[b, t] / r
+    return dx, dgamma
+
+
+def rms_back(
+    dx=lambda g, h, r: (g - h * (g * h).mean(-1, keepdims=True)) / r,
+    dgamma=lambda dy, x, h: (dy * h).sum((0, 1)),
+    root=lambda x, e: np.sqrt((x * x).mean(-1, keepdims=True) + e),
+):
+    def f(dy, x, gamma, eps):
+        r = root(x, eps)
+        return dx(dy * gamma, x / r, r), dgamma(dy, x, x / r)
+
+    return f
+
+
+right(RMSB)(rms_back())
+slip(RMSB, r"constant|mean square|way|along")(rms_back(dx=lambda g, h, r: g / r))
+slip(RMSB, r"mean|LayerNorm")(
+    rms_back(dx=lambda g, h, r: (g - g.mean(-1, keepdims=True) - h * (g * h).mean(-1, keepdims=True)) / r)
+)
+slip(RMSB, r"sum|multiple|x̂|along|d_model")(
+    rms_back(dx=lambda g, h, r: (g - h * (g * h).sum(-1, keepdims=True)) / r)
+)
+slip(RMSB, r"sign|twice|x̂|multiple|along")(
+    rms_back(dx=lambda g, h, r: (g + h * (g * h).mean(-1, keepdims=True)) / r)
+)
+slip(RMSB, r"divided|size|token|rms|root|row")(
+    rms_back(dx=lambda g, h, r: g - h * (g * h).mean(-1, keepdims=True))
+)
+slip(RMSB, r"dgamma.*(axes|axis|shape|sum)")(rms_back(dgamma=lambda dy, x, h: (dy * h).sum(0)))
+slip(RMSB, r"dgamma")(rms_back(dgamma=lambda dy, x, h: (dy * x).sum((0, 1))))
+slip(RMSB, r"dgamma.*(batch|positions|factor|mean)")(rms_back(dgamma=lambda dy, x, h: (dy * h).mean((0, 1))))
+slip(RMSB, r"dgamma.*(x|sum of dy)")(rms_back(dgamma=lambda dy, x, h: dy.sum((0, 1))))
+slip(RMSB, r"eps|small|spread|0")(rms_back(root=lambda x, e: np.sqrt((x * x).mean(-1, keepdims=True)) + e))
+slip(RMSB, r"mean|LayerNorm|std|spread|eps|number added|x̂")(
+    rms_back(root=lambda x, e: np.sqrt(x.var(-1, keepdims=True) + e))
+)
+
+
+@slip(RMSB, r"gamma")
+def gamma_comes_last(dy, x, gamma, eps):
+    dx, dgamma = rms_back()(dy, x, np.ones_like(gamma), eps)
+    return gamma * dx, dgamma
+
+
+slip(RMSB, r"order|one array|2 outputs|came back")(lambda *a: rms_back()(*a)[0])
+slip(RMSB, r"order")(lambda *a: rms_back()(*a)[::-1])
+
+EMBB = "embedding.backward"
+
+
+@right(EMBB)
+def word_by_word(dy, ids, E):
+    dE = np.zeros_like(E)
+    for sentence, upstream in zip(ids, dy, strict=True):
+        for word, g in zip(sentence, upstream, strict=True):
+            dE[word] += math.sqrt(E.shape[1]) * g
+    return dE
+
+
+@right(EMBB)
+def eins_aus_n(dy, ids, E):
+    one_hot = np.eye(len(E))[ids.ravel()]
+    return E.shape[1] ** 0.5 * one_hot.T @ dy.reshape(-1, E.shape[1])
+
+
+right(EMBB)(
+    lambda dy, ids, E: np.array([dy[ids == w].sum(axis=0) * np.sqrt(E.shape[-1]) for w in range(E.shape[0])])
+)
+
+
+def gather_back(write, factor=lambda E: math.sqrt(E.shape[1]), rows=len):
+    def f(dy, ids, E):
+        dE = np.zeros((rows(E), E.shape[1]))
+        write(dE, ids, dy * factor(E))
+        return dE
+
+    return f
+
+
+def keeps_the_last(dE, ids, g):
+    dE[ids] = g
+
+
+def adds_once(dE, ids, g):
+    dE[ids] += g
+
+
+slip(EMBB, r"occurs|again|repeat|several|one place")(gather_back(keeps_the_last))
+slip(EMBB, r"occurs|again|repeat|several|one place")(gather_back(adds_once))
+slip(EMBB, r"factor|smaller|√d_model")(gather_back(np.add.at, factor=lambda E: 1.0))
+slip(EMBB, r"d_model")(gather_back(np.add.at, factor=lambda E: E.shape[1]))
+slip(EMBB, r"d_model")(gather_back(np.add.at, factor=lambda E: E.shape[1] ** -0.5))
+slip(EMBB, r"batch|T\b|factor")(
+    lambda dy, ids, E: gather_back(np.add.at)(dy, ids, E) / (ids.shape[0] * ids.shape[1])
+)
+slip(EMBB, r"shape|place|row|axes")(lambda dy, ids, E: dy * math.sqrt(E.shape[1]))
+slip(EMBB, r"mean|how often|times|row")(
+    lambda dy, ids, E: np.array(
+        [dy[ids == w].mean(0) * E.shape[1] ** 0.5 if (ids == w).any() else 0 * E[0] for w in range(len(E))]
+    )
+)
+slip(EMBB, r"NaN|finite|0")(
+    lambda dy, ids, E: np.array([dy[ids == w].mean(0) * E.shape[1] ** 0.5 for w in range(len(E))])
+)
+slip(EMBB, r"row|shape|too few")(
+    lambda dy, ids, E: gather_back(np.add.at, rows=lambda E: ids.max() + 1)(dy, ids, E)
+)
+slip(EMBB, r"E\b")(lambda dy, ids, E: E + gather_back(np.add.at)(dy, ids, E))
+slip(EMBB, r"sentence|place|batch|axes|shape|sum")(
+    lambda dy, ids, E: np.stack([gather_back(np.add.at)(g, i, E) for g, i in zip(dy, ids, strict=True)])
+)
+slip(EMBB, r"E\b|row|dy")(lambda dy, ids, E: E[ids] * math.sqrt(E.shape[1]))
+
+ATB = "attention.backward"
+
+
+@right(ATB)
+def attention_grad(grad_out, Q, K, V):
+    d_k = Q.shape[1]
+    A = soft(Q @ K.T / np.sqrt(d_k))
+    dV = A.T @ grad_out
+    dA = grad_out @ V.T
+    D = np.sum(grad_out * (A @ V), axis=1, keepdims=True)
+    dS = A * (dA - D)
+    return dS @ K / np.sqrt(d_k), dS.T @ Q / np.sqrt(d_k), dV
+
+
+@right(ATB)
+def consulta_a_consulta(dy, q, k, v):
+    root = math.sqrt(k.shape[1])
+    dq, dk, dv = np.zeros(q.shape), np.zeros(k.shape), np.zeros(v.shape)
+    for i, query in enumerate(q):
+        w = np.exp(k @ query / root)
+        w /= w.sum()
+        jacobian = np.diag(w) - np.outer(w, w)
+        d_scores = jacobian @ (v @ dy[i]) / root
+        dq[i] = d_scores @ k
+        for j, d_score in enumerate(d_scores):
+            dk[j] += d_score * query
+            dv[j] += w[j] * dy[i]
+    return [dq, dk, dv]
+
+
+def back_through(
+    weights=lambda s: soft(s),
+    scores=lambda w, dw: w * (dw - (w * dw).sum(1, keepdims=True)),
+    scale=lambda d: d**-0.5,
+    last=None,
+    dv=lambda w, dy: w.T @ dy,
+    finish=lambda dq, dk, dv: (dq, dk, dv),
+):
+    def f(dy, q, k, v):
+        w = weights(scale(k.shape[1]) * q @ k.T)
+        ds = (last or scale)(k.shape[1]) * scores(w, dy @ v.T)
+        return finish(ds @ k, ds.T @ q, dv(w, dy))
+
+    return f
+
+
+right(ATB)(back_through())
+right(ATB)(back_through(finish=lambda *three: tuple(a.astype(np.float32) for a in three)))
+slip(ATB, r"root of d_k|√d_k|scale|not divided")(back_through(last=lambda d: 1.0))
+slip(ATB, r"divided|scale|d_k")(back_through(scale=lambda d: 1.0))
+slip(ATB, r"d_k")(back_through(last=lambda d: 1 / d))
+slip(ATB, r"softmax|weights")(back_through(scores=lambda w, dw: dw))
+slip(ATB, r"term|p·dp|subtracted|weight")(back_through(scores=lambda w, dw: w * dw))
+slip(ATB, r"weight|sum|derivative")(back_through(scores=lambda w, dw: w * (1 - w) * dw))
+slip(ATB, r"dq|sum|axis|quer|row")(back_through(scores=lambda w, dw: w * (dw - (w * dw).sum(0))))
+slip(ATB, r"dv.*(transposed|key|quer)|transposed|stop")(back_through(dv=lambda w, dy: w @ dy))
+slip(ATB, r"order|place")(back_through(finish=lambda dq, dk, dv: (dv, dk, dq)))
+slip(ATB, r"dk.*(shape|transposed)")(back_through(finish=lambda dq, dk, dv: (dq, dk.T, dv)))
+slip(ATB, r"opposite|sign")(back_through(scores=lambda w, dw: w * ((w * dw).sum(1, keepdims=True) - dw)))
+slip(ATB, r"dv.*(dy|weights|sum|quer|row)")(back_through(dv=lambda w, dy: w.T @ dy / len(dy)))
+slip(ATB, r"quer|row|column|axis|key|shift|sum")(back_through(weights=lambda s: soft(s.T).T))
+
+GATEB = "gate.backward"
+
+
+@right(GATEB)
+def swiglu_backward(dout, x, w1, w3, w2):
+    B, T, D = x.shape
+    xf, df = x.reshape(-1, D), dout.reshape(-1, D)
+    h1, h3 = xf.dot(w1), xf.dot(w3)
+    s = 1 / (1 + np.exp(-h1))
+    act = h1 * s
+    dh = df.dot(w2.T)
+    dw2 = (act * h3).T.dot(df)
+    dh3 = dh * act
+    dh1 = dh * h3 * s * (1 + h1 * (1 - s))
+    dx = dh1.dot(w1.T) + dh3.dot(w3.T)
+    return dx.reshape(B, T, D), xf.T.dot(dh1), xf.T.dot(dh3), dw2
+
+
+@right(GATEB)
+def einheit_fuer_einheit(dy, x, W_gate, W_up, W_down):
+    dx, dG, dU, dD = (np.zeros(a.shape) for a in (x, W_gate, W_up, W_down))
+    for b, t in np.ndindex(*x.shape[:2]):
+        for f in range(W_gate.shape[1]):
+            g, u = float(x[b, t] @ W_gate[:, f]), float(x[b, t] @ W_up[:, f])
+            s = 1 / (1 + math.exp(-g))
+            dh = float(dy[b, t] @ W_down[f])
+            dg, du = dh * u * (s + g * s * (1 - s)), dh * g * s
+            dx[b, t] += dg * W_gate[:, f] + du * W_up[:, f]
+            dG[:, f] += dg * x[b, t]
+            dU[:, f] += du * x[b, t]
+            dD[f] += g * s * u * dy[b, t]
+    return dx, dG, dU, dD
+
+
+def logistic(z):
+    return 1 / (1 + np.exp(-z))
+
+
+def gate_ways(
+    slope=lambda z: logistic(z) * (1 + z * (1 - logistic(z))),
+    du=lambda dh, g, u: dh * g,
+    dg=lambda dh, g, u: dh * u,
+    dx=lambda dz, du, G, U: dz @ G.T + du @ U.T,
+    hidden=np.multiply,
+    gather=lambda a, d: np.tensordot(a, d, ([0, 1], [0, 1])),
+):
+    def f(dy, x, G, U, D):
+        z, u = x @ G, x @ U
+        g, dh = z * logistic(z), dy @ D.T
+        dz, d_up = dg(dh, g, u) * slope(z), du(dh, g, u)
+        return dx(dz, d_up, G, U), gather(x, dz), gather(x, d_up), gather(hidden(g, u), dy)
+
+    return f
+
+
+right(GATEB)(gate_ways())
+slip(GATEB, r"dx.*(term|W_up|way)")(gate_ways(dx=lambda dz, du, G, U: dz @ G.T))
+slip(GATEB, r"dx.*(term|W_gate|way)")(gate_ways(dx=lambda dz, du, G, U: du @ U.T))
+slip(GATEB, r"other|factor|shut|product")(gate_ways(du=lambda dh, g, u: dh * u, dg=lambda dh, g, u: dh * g))
+slip(GATEB, r"SiLU|slope")(gate_ways(slope=lambda z: 1.0))
+slip(GATEB, r"slope|SiLU|sigmoid")(gate_ways(slope=lambda z: logistic(z) * (1 - logistic(z))))
+slip(GATEB, r"slope|SiLU|term|factor")(gate_ways(slope=logistic))
+slip(GATEB, r"slope|SiLU|ReLU|activation")(gate_ways(slope=lambda z: 1.0 * (z > 0)))
+slip(GATEB, r"dW_down")(gate_ways(hidden=lambda g, u: g))
+slip(GATEB, r"hidden|factor|product|added")(gate_ways(hidden=np.add))
+slip(GATEB, r"batch|positions|factor")(
+    gate_ways(gather=lambda a, d: np.tensordot(a, d, ([0, 1], [0, 1])) / (d.shape[0] * d.shape[1]))
+)
+slip(GATEB, r"transposed")(gate_ways(gather=lambda a, d: np.tensordot(d, a, ([0, 1], [0, 1]))))
+slip(GATEB, r"axes|axis|batch")(gate_ways(gather=lambda a, d: a.swapaxes(1, 2) @ d))
+slip(GATEB, r"order|exchanged|place")(lambda *a: (lambda x, g, u, d: (x, u, g, d))(*gate_ways()(*a)))
+slip(GATEB, r"W_up|up|dW_gate")(gate_ways(dg=lambda dh, g, u: dh))
+slip(GATEB, r"dx.*(mean|half|1/2|factor)")(gate_ways(dx=lambda dz, du, G, U: (dz @ G.T + du @ U.T) / 2))
+
+ROPEB = "rope.backward"
+
+
+@right(ROPEB)
+def rotary_grad(grad):
+    seq, dim = grad.shape
+    inv_freq = 1.0 / (10000 ** (np.arange(0, dim, 2) / dim))
+    theta = np.outer(np.arange(seq), inv_freq)
+    g1, g2 = grad[:, ::2], grad[:, 1::2]
+    return np.stack(
+        [g1 * np.cos(theta) + g2 * np.sin(theta), g2 * np.cos(theta) - g1 * np.sin(theta)], -1
+    ).reshape(seq, dim)
+
+
+@right(ROPEB)
+def en_nombres_complexes(dy):
+    T, d = dy.shape
+    phase = np.exp(-1j * np.arange(T)[:, None] / 10000.0 ** (np.arange(0, d, 2) / d))
+    z = (dy[:, 0::2] + 1j * dy[:, 1::2]) * phase
+    dx = np.empty((T, d))
+    dx[:, 0::2], dx[:, 1::2] = z.real, z.imag
+    return dx
+
+
+@right(ROPEB)
+def by_the_matrix_transposed(dy):
+    rows = []
+    for p, row in enumerate(dy):
+        R = np.zeros((len(row), len(row)))
+        for j in range(0, len(row), 2):
+            a = p * 10000 ** (-j / len(row))
+            R[j : j + 2, j : j + 2] = [[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]]
+        rows.append(R.T @ row)
+    return np.array(rows)
+
+
+def spun(made, speed=lambda j, d: 10000.0 ** (-j / d), first=0):
+    def f(dy):
+        T, d = dy.shape
+        angle = (first + np.arange(T))[:, None] * speed(np.arange(0, d, 2), d)
+        dx = np.array(dy, dtype=float)
+        dx[:, ::2], dx[:, 1::2] = made(dy[:, ::2], dy[:, 1::2], np.cos(angle), np.sin(angle))
+        return dx
+
+    return f
+
+
+def spun_back(a, b, c, s):
+    return a * c + b * s, b * c - a * s
+
+
+slip(ROPEB, r"other way|forward|once more|direction")(spun(lambda a, b, c, s: (a * c - b * s, a * s + b * c)))
+slip(ROPEB, r"cosine|one column|length|not depend|turn")(spun(lambda a, b, c, s: (a * c, b * c)))
+slip(ROPEB, r"length|minus|turn|sign")(spun(lambda a, b, c, s: (a * c + b * s, b * c + a * s)))
+slip(ROPEB, r"length|cos|turn")(spun(lambda a, b, c, s: (a * (c - s), b * (c + s))))
+slip(ROPEB, r"angle|speed|exponent|twice")(spun(spun_back, speed=lambda j, d: 10000.0 ** (-2 * j / d)))
+slip(ROPEB, r"step|position|counted")(spun(spun_back, first=1))
+slip(ROPEB, r"dy|not turned")(lambda dy: dy)
+slip(ROPEB, r"length|inverse|divided|turn|row|place")(spun(lambda a, b, c, s: (a / c + b * s, b / c - a * s)))
+
+
+@slip(ROPEB, r"pair|half|column")
+def halves_as_in_a_library(dy):
+    T, d = dy.shape
+    angle = np.arange(T)[:, None] / 10000 ** (np.arange(d // 2) * 2 / d)
+    a, b = dy[:, : d // 2], dy[:, d // 2 :]
+    return np.hstack([a * np.cos(angle) + b * np.sin(angle), b * np.cos(angle) - a * np.sin(angle)])
+
+
+@slip(ROPEB, r"length|turn|already|old|column|sign")
+def in_place_too_early(dy):
+    dx = dy.copy()
+    T, d = dx.shape
+    angle = np.arange(T)[:, None] / 10000 ** (np.arange(0, d, 2) / d)
+    dx[:, ::2] = dx[:, ::2] * np.cos(angle) + dx[:, 1::2] * np.sin(angle)
+    dx[:, 1::2] = dx[:, 1::2] * np.cos(angle) - dx[:, ::2] * np.sin(angle)
+    return dx
+
+
+KVB = "grouped.backward"
+
+
+@right(KVB)
+def accumulate(dk_expanded, n_kv):
+    n_rep = dk_expanded.shape[0] // n_kv
+    dk = np.zeros((n_kv, *dk_expanded.shape[1:]))
+    for h in range(dk_expanded.shape[0]):
+        dk[h // n_rep] += dk_expanded[h]
+    return dk
+
+
+right(KVB)(lambda dy, g: np.add.reduceat(dy, np.arange(0, len(dy), len(dy) // g), axis=0))
+right(KVB)(lambda dy, g: [sum(part) for part in np.split(dy, g)])
+right(KVB)(lambda dy, g: np.einsum("ig,itd->gtd", np.repeat(np.eye(g), len(dy) // g, axis=0), dy))
+slip(KVB, r"mean|smaller|query heads of a group")(lambda dy, g: dy.reshape(g, -1, *dy.shape[1:]).mean(1))
+slip(KVB, r"one query head|first|too few")(lambda dy, g: dy[:: len(dy) // g])
+slip(KVB, r"own|neighbour|again and again|head")(lambda dy, g: dy.reshape(-1, g, *dy.shape[1:]).sum(0))
+slip(KVB, r"axes|sum|axis 1")(lambda dy, g: dy.reshape(g, -1, *dy.shape[1:]))
+slip(KVB, r"dy|itself")(lambda dy, g: dy)
+slip(KVB, r"shape|axis|axes")(lambda dy, g: dy.sum(axis=0))
+slip(KVB, r"head|n_kv_heads|all|every")(lambda dy, g: np.array([dy.sum(axis=0)] * g))
+slip(KVB, r"once for each|query head|rows|axis 0")(
+    lambda dy, g: np.repeat(dy.reshape(g, -1, *dy.shape[1:]).sum(1), len(dy) // g, axis=0)
+)
+
+
+@slip(KVB, r"one query head|last|written over")
+def overwritten(dy, g):
+    dx = np.empty((g, *dy.shape[1:]))
+    for i, head in enumerate(dy):
+        dx[i * g // len(dy)] = head
+    return dx
+
+
+BLB = "block.backward"
+
+
+@right(BLB)
+def reverse(dout, attn_bwd, ln1_bwd, mlp_bwd, ln2_bwd):
+    d_res2 = ln2_bwd(dout)
+    d_h = d_res2.copy()
+    d_h += mlp_bwd(d_res2)
+    d_res1 = ln1_bwd(d_h)
+    d_x = d_res1.copy()
+    d_x += attn_bwd(d_res1)
+    return d_x
+
+
+@right(BLB)
+def stationsweise(dy, attend_back, norm_1_back, ffn_back, norm_2_back):
+    for norm, layer in ((norm_2_back, ffn_back), (norm_1_back, attend_back)):
+        dy = norm(dy)
+        dy = layer(dy) + dy
+    return dy
+
+
+slip(BLB, r"around|residual|ways")(lambda dy, a, n1, f, n2: a(n1(f(n2(dy)))))
+slip(BLB, r"around|residual|ways")(lambda dy, a, n1, f, n2: (lambda s: s + a(s))(n1(f(n2(dy)))))
+slip(BLB, r"norm")(lambda dy, a, n1, f, n2: (lambda h: h + a(n1(h)))(dy + f(n2(dy))))
+slip(BLB, r"pre-norm|norm")(lambda dy, a, n1, f, n2: (lambda h: h + n1(a(h)))(dy + n2(f(dy))))
+slip(BLB, r"order|first")(lambda dy, a, n1, f, n2: (lambda h: n2(h + f(h)))(n1(dy + a(dy))))
+slip(BLB, r"order|first|exchanged")(
+    lambda dy, a, n1, f, n2: (lambda h: (lambda s: s + f(s))(n2(h)))(n1(dy) + a(n1(dy)))
+)
+slip(BLB, r"norm.*exchanged|other one's norm")(
+    lambda dy, a, n1, f, n2: (lambda s: s + a(s))(n2((lambda t: t + f(t))(n1(dy))))
+)
+slip(BLB, r"norm")(lambda dy, a, n1, f, n2: (lambda s: s + a(s))(dy + f(dy)))
+slip(BLB, r"never called")(lambda dy, a, n1, f, n2: (lambda s: s + a(s))(n1(n2(dy))))
+slip(BLB, r"attend_back|ffn_back|norm_1|norm_2|called|order")(
+    lambda dy, a, n1, f, n2: (lambda t: n1(t + f(t)) + a(t))(n2(dy))
+)
+slip(BLB, r"after|added|changed|2|sum")(
+    lambda dy, a, n1, f, n2: dy + (lambda s: s + a(s))(n1((lambda t: t + f(t))(n2(dy))))
+)
+
+
+# --- a published model ------------------------------------------------------------------------------
+
+Q4 = "quantise.groups"
+
+
+@right(Q4)
+def quantize_dequantize(weights, n_bits):
+    lo = weights.min(-1)[:, None]
+    hi = weights.max(-1)[:, None]
+    scale = (hi - lo) / ((1 << n_bits) - 1)
+    codes = np.clip(((weights - lo) / scale + 0.5).astype(int), 0, (1 << n_bits) - 1)
+    return codes * scale + lo
+
+
+@right(Q4)
+def gruppenweise(w, bits):
+    stufen = 2**bits - 1
+    rows = []
+    for r in w:
+        q = np.round(np.interp(r, (min(r), max(r)), (0, stufen)))
+        rows.append(np.interp(q, (0, stufen), (min(r), max(r))))
+    return np.array(rows)
+
+
+slip(Q4, r"values|steps|largest")(
+    lambda w, b: (lambda m, d: m + d * np.rint((w - m) / d))(w.min(1)[:, None], np.ptp(w, 1)[:, None] / 2**b)
+)
+slip(Q4, r"all groups|every group")(
+    lambda w, b: (lambda m, d: m + d * np.rint((w - m) / d))(w.min(), (w.max() - w.min()) / (2**b - 1))
+)
+slip(Q4, r"down|larger")(
+    lambda w, b: (lambda m, d: m + d * ((w - m) // d))(w.min(1)[:, None], np.ptp(w, 1)[:, None] / (2**b - 1))
+)
+slip(Q4, r"begins at 0|smallest|row")(
+    lambda w, b: (lambda m, d: d * np.rint((w - m) / d))(
+        w.min(1)[:, None], np.ptp(w, 1)[:, None] / (2**b - 1)
+    )
+)
+slip(Q4, r"w|itself|rounded|same")(lambda w, b: w)
+slip(Q4, r"axis|row|group|column")(
+    lambda w, b: (lambda m, d: m + d * np.rint((w - m) / d))(w.min(0), np.ptp(w, 0) / (2**b - 1))
+)
+
+PORT = "port.block"
+
+
+def vectorised(
+    rot="halves", scale=True, act=lambda z: z / (1 + np.exp(-z)), second=True, rep=np.repeat, axis=-1
+):
+    def rope(z):  # (T, heads, d_k)
+        T, _, d = z.shape
+        ang = np.outer(np.arange(T), 1 / 10000 ** (np.arange(0, d, 2) / d))[:, None]
+        if rot == "pairs":
+            c = (z[..., ::2] + 1j * z[..., 1::2]) * np.exp(1j * ang)
+            return np.stack([c.real, c.imag], axis=-1).reshape(z.shape)
+        c = (z[..., : d // 2] + 1j * z[..., d // 2 :]) * np.exp((1j if rot == "halves" else -1j) * ang)
+        return np.concatenate([c.real, c.imag], axis=-1)
+
+    def rms(z, g):
+        return z / np.sqrt(np.mean(np.square(z), -1, keepdims=True) + 1e-5) * g
+
+    def f(x, Wq, Wk, Wv, Wo, g1, Wg, Wu, Wd, g2):
+        T, d = x.shape
+        n = rms(x, g1)
+        q, k, v = ((n @ W.T).reshape(T, -1, d // 4) for W in (Wq, Wk, Wv))
+        q, k = rope(q), rope(k)
+        k, v = rep(k, 2, axis=1), rep(v, 2, axis=1)
+        s = np.einsum("thd,uhd->htu", q, k) / (np.sqrt(d // 4) if scale else 1)
+        s = np.where(np.triu(np.ones((T, T)), 1) > 0, -1e30, s)
+        e = np.exp(s - s.max(axis=axis, keepdims=True))
+        p = e / e.sum(axis=axis, keepdims=True)
+        h = x + np.einsum("htu,uhd->thd", p, v).reshape(T, d) @ Wo.T
+        m = rms(h, g2)
+        y = (act(m @ Wg.T) * (m @ Wu.T)) @ Wd.T
+        return h + y if second else y
+
+    return f
+
+
+right(PORT)(vectorised())
+right(PORT)(vectorised(act=lambda z: z * (0.5 + 0.5 * np.tanh(z / 2))))
+slip(PORT, r"neighbouring|pair")(vectorised(rot="pairs"))
+slip(PORT, r"other way|sign|back|opposite")(vectorised(rot="back"))
+slip(PORT, r"√|scal|divi")(vectorised(scale=False))
+slip(PORT, r"residual|around|added|sum")(vectorised(second=False))
+slip(PORT, r"head")(vectorised(rep=lambda z, times, axis: np.concatenate([z] * times, axis=axis)))
+slip(PORT, r"token|row|differs")(vectorised(act=lambda z: np.maximum(z, 0)))
+slip(PORT, r"token|row|differs")(vectorised(axis=-2))

@@ -1207,3 +1207,348 @@ def cut(p):
 
 right("sample.top_p")(collected(lambda bag, p, share: bag < share))
 right("sample.top_p")(lambda p, s: (lambda kept: kept / kept.sum())(p * (cut(p) - p < s)))
+
+
+# --- ways back ------------------------------------------------------------------------------------
+
+
+def row_by_row(one):
+    """A gradient of one row of logits after the other: one(probabilities, right class, rows)."""
+
+    def f(logits, targets):
+        gradient = np.zeros(logits.shape)
+        for n, (z, t) in enumerate(zip(logits, targets, strict=True)):
+            powers = [math.exp(number - max(z)) for number in z]
+            gradient[n] = one(np.array(powers) / sum(powers), t, len(targets))
+        return gradient
+
+    return f
+
+
+def less_at(p, t, taken=1.0):
+    return np.array([share - taken * (c == t) for c, share in enumerate(p)])
+
+
+for code, f in [
+    ("CE-GRAD-NO-TARGET", row_by_row(lambda p, t, n: p / n)),
+    ("CE-GRAD-NO-TARGET", row_by_row(lambda p, t, n: less_at(p, t, 0.0) / n)),
+    ("CE-GRAD-TARGET-ONLY", row_by_row(lambda p, t, n: np.where(np.arange(len(p)) == t, p - 1, 0) / n)),
+    ("CE-GRAD-COLUMNS", lambda z, t: (p := stable(z, 1)).__setitem__(np.s_[:, t], p[:, t] - 1) or p / len(t)),
+    ("CE-GRAD-OF-P", row_by_row(lambda p, t, n: np.where(np.arange(len(p)) == t, -1 / p, 0) / n)),
+    ("CE-SUM", row_by_row(lambda p, t, n: less_at(p, t))),
+    ("CE-SIGN", row_by_row(lambda p, t, n: -less_at(p, t) / n)),
+    ("CE-DOUBLE-SOFTMAX", row_by_row(lambda p, t, n: less_at(np.exp(p) / sum(np.exp(p)), t) / n)),
+    ("SM-OVERFLOW", lambda z, t: (np.exp(z) / np.exp(z).sum(1)[:, None] - np.eye(z.shape[1])[t]) / len(t)),
+]:
+    wrong("cross_entropy.backward", code)(f)
+right("cross_entropy.backward")(row_by_row(lambda p, t, n: less_at(p, t) / n))
+
+
+def rms_ways(*ways, under=lambda x: x @ x / len(x), gradient=lambda dy, x, r: dy * x / r, gather=np.sum):
+    """Token by token; each way is one(dx̂, x, root, gamma), and their sum is dx."""
+
+    def f(dy, x, gamma, eps):
+        dx, dgammas = np.zeros(x.shape), np.zeros(x.shape)
+        for place in np.ndindex(x.shape[:2]):
+            r = math.sqrt(under(x[place]) + eps)
+            dx[place] = sum(way(gamma * dy[place], x[place], r, gamma) for way in ways)
+            dgammas[place] = gradient(dy[place], x[place], r)
+        return dx, gather(dgammas, axis=(0, 1))
+
+    return f
+
+
+def straight(g, x, r, gamma):
+    return g / r
+
+
+def through_root(g, x, r, gamma):
+    return -(g @ x) * x / (len(x) * r**3)
+
+
+def outside(g, x, r, gamma):
+    return -gamma * (g / gamma @ x) * x / (len(x) * r**3)
+
+
+for code, f in [
+    ("RMS-DX-DIRECT", rms_ways(straight)),
+    ("RMS-DX-MEAN", rms_ways(straight, through_root, lambda g, x, r, gamma: -g.mean() / r)),
+    ("RMS-DX-GAMMA-OUTSIDE", rms_ways(straight, outside)),
+    ("RMS-DGAMMA-OF-X", rms_ways(straight, through_root, gradient=lambda dy, x, r: dy * x)),
+    ("RMS-DGAMMA-SHAPE", rms_ways(straight, through_root, gather=lambda all_of, axis: all_of)),
+    ("RMS-DGAMMA-SHAPE", rms_ways(straight, through_root, gather=lambda all_of, axis: sum(all_of))),
+    ("RMS-MEAN-TAKEN", rms_ways(straight, through_root, under=np.var)),
+]:
+    wrong("rms_norm.backward", code)(f)
+right("rms_norm.backward")(rms_ways(straight, through_root))
+
+
+def to_the_rows(take, factor=lambda d: d**0.5):
+    """Each row of E from the list of the gradients that arrive at its word's places."""
+
+    def f(dy, ids, E):
+        arrived = [[] for _ in E]
+        for place in np.ndindex(ids.shape):
+            arrived[ids[place]].append(dy[place] * factor(E.shape[1]))
+        return np.array([take(several) if several else np.zeros(E.shape[1]) for several in arrived])
+
+    return f
+
+
+for code, f in [
+    ("EMB-GRAD-LAST", to_the_rows(lambda several: several[-1])),
+    (
+        "EMB-GRAD-LAST",
+        lambda dy, ids, E: (d := np.zeros(E.shape)).__setitem__(ids, dy * E.shape[1] ** 0.5) or d,
+    ),
+    ("EMB-GRAD-NO-SCALE", to_the_rows(sum, lambda d: 1)),
+    ("EMB-GRAD-MEAN", to_the_rows(lambda several: sum(several) / len(several))),
+    ("EMB-GRAD-PLACES", lambda dy, ids, E: dy * math.sqrt(E.shape[-1])),
+]:
+    wrong("embedding.backward", code)(f)
+right("embedding.backward")(to_the_rows(sum))
+
+
+def query_by_query(
+    through=lambda w, dw: np.diag(w) @ dw - np.outer(w, w) @ dw,
+    scales=(-0.5, -0.5, -0.5),
+    dk=lambda ds, q: np.einsum("ij,id->jd", ds, q),
+    dv=lambda w, dy: np.einsum("ij,id->jd", w, dy),
+):
+    """The exponents of d_k are those of the scores, of dq and of dk."""
+
+    def f(dy, q, k, v):
+        forward, to_q, to_k = (float(k.shape[1]) ** power for power in scales)
+        w = np.array([stable(forward * k @ row, -1) for row in q])
+        ds = np.array([through(row, v @ up) for row, up in zip(w, dy, strict=True)])
+        return to_q * np.einsum("ij,jd->id", ds, k), to_k * dk(ds, q), dv(w, dy)
+
+    return f
+
+
+for code, f in [
+    ("AT-NO-SCALE", query_by_query(scales=(0, 0, 0))),
+    ("AT-GRAD-NO-SCALE", query_by_query(scales=(-0.5, 0, 0))),
+    ("AT-GRAD-NO-SCALE", query_by_query(scales=(-0.5, 0, -0.5))),
+    ("AT-GRAD-NO-SCALE", query_by_query(scales=(-0.5, -0.5, 0))),
+    ("AT-GRAD-NO-SOFTMAX", query_by_query(lambda w, dw: dw)),
+    ("AT-GRAD-UNTRANSPOSED", query_by_query(dk=np.matmul)),
+    ("AT-GRAD-UNTRANSPOSED", query_by_query(dv=np.dot)),
+    ("AT-GRAD-UNTRANSPOSED", query_by_query(dk=np.dot, dv=np.matmul)),
+    ("SM-JAC-DIAGONAL", query_by_query(lambda w, dw: w * dw - w * w * dw)),
+    ("SM-JAC-PRODUCT", query_by_query(lambda w, dw: np.diag(w) @ dw)),
+]:
+    wrong("attention.backward", code)(f)
+right("attention.backward")(query_by_query())
+
+
+def unit_by_unit(
+    slope=lambda z: sigma(z) + z * sigma(z) * (1 - sigma(z)),
+    to_up=lambda g, u: g,
+    to_gate=lambda g, u: u,
+    ways=(1, 1),
+    into_down=lambda g, u: g * u,
+):
+    """The gradients of the gated network, one hidden unit after the other; ways weigh dx's two terms."""
+
+    def f(dy, x, W_gate, W_up, W_down):
+        dx, *grads = (np.zeros(a.shape) for a in (x, W_gate, W_up, W_down))
+        for unit in range(W_gate.shape[1]):
+            z, u, dh = x @ W_gate[:, unit], x @ W_up[:, unit], dy @ W_down[unit]
+            g = z * sigma(z)
+            dz, du = dh * to_gate(g, u) * slope(z), dh * to_up(g, u)
+            dx += ways[0] * dz[..., None] * W_gate[:, unit] + ways[1] * du[..., None] * W_up[:, unit]
+            for grad, a, d in ((grads[0], x, dz), (grads[1], x, du)):
+                grad[:, unit] = (a * d[..., None]).sum(axis=(0, 1))
+            grads[2][unit] = (dy * into_down(g, u)[..., None]).sum(axis=(0, 1))
+        return dx, *grads
+
+    return f
+
+
+for code, f in [
+    ("GATE-ONE-WAY", unit_by_unit(ways=(1, 0))),
+    ("GATE-ONE-WAY", unit_by_unit(ways=(0, 1))),
+    ("GATE-OWN-FACTOR", unit_by_unit(to_up=lambda g, u: u, to_gate=lambda g, u: g)),
+    ("GATE-HALF-SLOPE", unit_by_unit(slope=sigma)),
+    ("GATE-HALF-SLOPE", unit_by_unit(slope=lambda z: z * sigma(z) * sigma(-z))),
+    ("GATE-SIGMOID-SLOPE", unit_by_unit(slope=lambda z: sigma(z) * sigma(-z))),
+    ("GATE-FOR-HIDDEN", unit_by_unit(into_down=lambda g, u: g)),
+    ("GATE-FOR-HIDDEN", unit_by_unit(into_down=lambda g, u: u)),
+]:
+    wrong("gate.backward", code)(f)
+right("gate.backward")(unit_by_unit())
+
+for code, f in [
+    ("ROPE-GRAD-FORWARD", turned(slow)),
+    ("ROPE-GRAD-ONE-WAY", lambda dy: (turned(slow)(dy) + turned(lambda i, d: -slow(i, d))(dy)) / 2),
+    ("ROPE-HALVES", turned(lambda i, d: -slow(i, d), pair=lambda i, d: (i, i + d // 2))),
+    ("ROPE-FROM-1", turned(lambda i, d: -slow(i, d), first=1)),
+    ("ROPE-EXP-NO-2", turned(lambda i, d: -(10000 ** (-i / d)))),
+    ("ROPE-EXP-DOUBLED", turned(lambda i, d: -(10000 ** (-4 * i / d)))),
+]:
+    wrong("rope.backward", code)(f)
+right("rope.backward")(turned(lambda i, d: -slow(i, d)))
+
+
+def head_by_head(which, join=sum):
+    """The key heads' gradients: join of those at the places which(g, n_heads, n_kv_heads)."""
+    return lambda dy, n: np.array([join([dy[i] for i in which(g, len(dy), n)]) for g in range(n)])
+
+
+def group(g, h, n_kv):
+    return [i for i in range(h) if i // (h // n_kv) == g]
+
+
+for code, f in [
+    ("KV-GRAD-MEAN", head_by_head(group, lambda heads: sum(heads) / len(heads))),
+    ("KV-GRAD-ONE", head_by_head(group, lambda heads: heads[0])),
+    ("KV-GRAD-ONE", head_by_head(group, lambda heads: heads[-1])),
+    ("KV-TILED", head_by_head(lambda g, h, n_kv: range(g, h, n_kv))),
+    (
+        "KV-GRAD-COPIED",
+        lambda dy, n: [sum(dy[j] for j in group(i * n // len(dy), len(dy), n)) for i in range(len(dy))],
+    ),
+]:
+    wrong("grouped.backward", code)(f)
+right("grouped.backward")(head_by_head(group))
+
+
+def two_stations(station, order=lambda a, n1, f, n2: ((n2, f), (n1, a))):
+    """station(gradient, norm, layer) for each station of the way back."""
+
+    def f(dy, *layers):
+        for norm, layer in order(*layers):
+            dy = station(dy, norm, layer)
+        return dy
+
+    return f
+
+
+def add_and_norm(g, norm, layer):
+    return layer(norm(g)) + norm(g)
+
+
+for code, f in [
+    ("BLOCK-NO-RESIDUAL", two_stations(lambda g, norm, layer: layer(norm(g)))),
+    ("BLOCK-BACK-PAST-NORM", two_stations(lambda g, norm, layer: g + layer(norm(g)))),
+    ("BLOCK-BACK-FORWARD", two_stations(add_and_norm, lambda a, n1, f, n2: ((n1, a), (n2, f)))),
+    ("BLOCK-BACK-FORWARD", lambda dy, a, n1, f, n2: (lambda h: n2(h + f(h)))(n1(dy + a(dy)))),
+    ("BLOCK-PRE-FOR-POST", two_stations(lambda g, norm, layer: g + norm(layer(g)))),
+    ("BLOCK-NORMS-EXCHANGED", two_stations(add_and_norm, lambda a, n1, f, n2: ((n1, f), (n2, a)))),
+    ("BLOCK-NO-NORM", two_stations(lambda g, norm, layer: g + layer(g))),
+]:
+    wrong("block.backward", code)(f)
+right("block.backward")(two_stations(add_and_norm))
+
+
+# --- a published model ----------------------------------------------------------------------------
+
+
+def grid(step, value):
+    """Group by group: the step from smallest, largest and bits, then each number from its distance."""
+
+    def f(w, bits):
+        out = []
+        for row in w.tolist():
+            low, d = min(row), step(min(row), max(row), bits)
+            out.append([value(low, d, round((x - low) / d), (x - low) / d) for x in row])
+        return np.array(out)
+
+    return f
+
+
+def levels(low, high, bits):
+    return (high - low) / (2**bits - 1)
+
+
+right("quantise.groups")(grid(levels, lambda low, d, q, exact: low + q * d))
+right("quantise.groups")(
+    lambda w, bits: np.stack(
+        [
+            g[np.abs(row[:, None] - g).argmin(axis=1)]
+            for row in w
+            for g in [np.linspace(row.min(), row.max(), 2**bits)]
+        ]
+    )
+)
+for code, f in [
+    ("Q-STEPS", grid(lambda low, high, bits: (high - low) / 2**bits, lambda low, d, q, exact: low + q * d)),
+    ("Q-DOWN", grid(levels, lambda low, d, q, exact: low + int(exact) * d)),
+    ("Q-NO-SMALLEST", grid(levels, lambda low, d, q, exact: q * d)),
+    (
+        "Q-ONE-GROUP",
+        lambda w, b: np.round((w - w.min()) / np.ptp(w) * (2**b - 1)) * np.ptp(w) / (2**b - 1) + w.min(),
+    ),
+]:
+    wrong("quantise.groups", code)(f)
+
+
+def llama_block(
+    pair=lambda j, d_k: (j, j + d_k // 2), turned="qk", key_head=lambda i: i // 2, seen=lambda t: t + 1,
+    silu_on=0, q_weight=lambda W: W.T, pre=True, gammas=(0, 1), around=(1, 1), scaled=True, way=1,
+):  # fmt: skip
+    """Token by token and head by head, in plain loops; each keyword is a slip that a port can make."""
+
+    def turn(z, p):
+        out, d_k = list(z), len(z)
+        for j in range(d_k // 2):
+            a, b = pair(j, d_k)
+            angle = way * p * 10000 ** (-2 * j / d_k)
+            out[a] = z[a] * math.cos(angle) - z[b] * math.sin(angle)
+            out[b] = z[a] * math.sin(angle) + z[b] * math.cos(angle)
+        return out
+
+    def f(x, W_q, W_k, W_v, W_o, gamma_1, W_gate, W_up, W_down, gamma_2):
+        both, d_k = (gamma_1, gamma_2), x.shape[1] // 4
+
+        def norm(row, which):
+            return row / math.sqrt(float(np.mean(row**2)) + 1e-5) * both[gammas[which]]
+
+        def attend(rows):
+            split = {}
+            for name, W in (("q", q_weight(W_q)), ("k", W_k.T), ("v", W_v.T)):
+                cut = [(row @ W).reshape(-1, d_k) for row in rows]
+                turns = name in turned
+                split[name] = [[turn(z, p) if turns else z for z in head] for p, head in enumerate(cut)]
+            out = []
+            for t in range(len(rows)):
+                heads = []
+                for i in range(4):
+                    s = [np.dot(split["q"][t][i], split["k"][u][key_head(i)]) for u in range(len(rows))]
+                    e = [math.exp(v / (math.sqrt(d_k) if scaled else 1)) for v in s[: seen(t)]]
+                    mixed = zip(e, split["v"], strict=False)
+                    heads.append(sum(w * np.array(row[key_head(i)]) for w, row in mixed) / sum(e))
+                out.append(W_o @ np.concatenate(heads))
+            return np.array(out)
+
+        def feed(row):
+            two = [W_gate @ row, W_up @ row]
+            gate, up = two[silu_on], two[1 - silu_on]
+            return W_down @ (gate * up / (1 + np.exp(-gate)))
+
+        if not pre:
+            h = np.array([norm(row, 0) for row in x + attend(x)])
+            return np.array([norm(row + feed(row), 1) for row in h])
+        h = around[0] * x + attend([norm(row, 0) for row in x])
+        return np.array([around[1] * row + feed(norm(row, 1)) for row in h])
+
+    return f
+
+
+right("port.block")(llama_block())
+for code, slip in [
+    ("PORT-LAYOUT", {"pair": lambda j, d_k: (2 * j, 2 * j + 1)}),
+    ("PORT-NOT-TURNED", {"q_weight": lambda W: W}),
+    ("PORT-GATE-UP", {"silu_on": 1}),
+    ("PORT-NORMS", {"gammas": (1, 0)}),
+    ("KV-TILED", {"key_head": lambda i: i % 2}),
+    ("PORT-NO-ROPE", {"turned": ""}),
+    ("PORT-VALUES-TURNED", {"turned": "qkv"}),
+    ("PORT-NO-MASK", {"seen": lambda t: None}),
+    ("PORT-POST-NORM", {"pre": False}),
+    ("AT-NO-SCALE", {"scaled": False}),
+    ("ROPE-SIGN", {"way": -1}),
+    ("BLOCK-NO-RESIDUAL", {"around": (0, 1)}),
+]:
+    wrong("port.block", code)(llama_block(**slip))

@@ -23,8 +23,9 @@ from npformer.exercises import task as task_module
 from npformer.exercises.probe import Probe, normal
 from npformer.exercises.reply import TITLES
 from npformer.exercises.task import RIGHT, Choice, Code, Numbers, Truth
-from npformer.exercises.topics import bank, words
+from npformer.exercises.topics import bank, block, words
 from npformer.exercises.topics.positions import fit
+from npformer.gradcheck import gradcheck
 
 ROOT = Path(__file__).parents[2]
 LESSONS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
@@ -133,6 +134,33 @@ def shifted(p, q):
             yield p, other
 
 
+def way(name, asked):
+    """What gradcheck asks for: a way forward, the exercise's solution as its way back, and arguments."""
+    back, forth = own(f"{name}.backward"), own(f"{name}.forward") if f"{name}.forward" in bank() else None
+    if name == "softmax":
+        return lambda s: (forth(s), forth(s)), back, [np.log(asked[1])]
+    if name == "cross_entropy":
+        return lambda *args: (forth(*args), args), lambda dloss, args: dloss * back(*args), asked
+    if name == "rope":
+        return lambda x: (forth(x), ()), lambda dy, _: back(dy), asked
+    if name == "grouped":
+        times = len(asked[0]) // asked[1]
+        heads = asked[0][: asked[1]]
+        return lambda x: (np.repeat(x, times, axis=0), ()), lambda dy, _: back(dy, asked[1]), [heads]
+    if name == "block":
+        x, *layers = block.call(asked[0].shape[1])
+        return lambda x: (forth(x, *layers), ()), lambda dy, _: back(dy, *asked[1:]), [x]
+    return lambda *args: (forth(*args), args), lambda dy, args: back(dy, *args), asked[1:]
+
+
+@pytest.mark.parametrize("task", [e for e in CODE if e.id.endswith(".backward")], ids=lambda task: task.id)
+def test_a_way_back_is_the_gradient_of_its_way_forward(task):
+    for asked in task.probe.calls:
+        forward, backward, arguments = way(task.id.removesuffix(".backward"), asked)
+        verdicts = {row.verdict for row in gradcheck(forward, backward, *arguments).rows}
+        assert verdicts == {"pass"} | ({"kink"} & verdicts if task.id == "ffn.backward" else set())  # z = 0
+
+
 # --- two at once ----------------------------------------------------------------------------------
 
 
@@ -143,6 +171,8 @@ def shifted(p, q):
         ("ffn.backward", "FFN-DB-SCALAR", "FFN-DW2-PREACT"),
         ("layer_norm.backward", "LN-DX-DIRECT", "LN-DGAMMA-SHAPE"),
         ("layer_norm.backward", "LN-NO-GAMMA", "LN-DGAMMA-SHAPE"),
+        ("rms_norm.backward", "RMS-DX-DIRECT", "RMS-DGAMMA-OF-X"),
+        ("gate.backward", "GATE-ONE-WAY", "GATE-FOR-HIDDEN"),
     ],
 )
 def test_mistakes_in_different_outputs_are_both_named(exercise, first, second):

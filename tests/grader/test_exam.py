@@ -48,7 +48,7 @@ def test_some_lessons_alone_are_asked_and_too_few_refused():
         *("01", "03", "04")
     }
     with pytest.raises(
-        ValueError, match=r"2 questions are due under 'Derive'; of lessons 01, 02 there are 0"
+        ValueError, match=r"2 questions are due under 'Derive'; of lessons 01, 02 there are 1"
     ):
         draw_exam("x", 45, ["01", "02"])
 

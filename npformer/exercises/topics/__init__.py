@@ -17,6 +17,7 @@ from npformer.exercises.topics import (
     modern,
     optim,
     order,
+    port,
     positions,
     rope,
     sampling,
@@ -41,6 +42,7 @@ TOPICS: tuple[ModuleType, ...] = (
     modern,
     sampling,
     search_and_gpu,
+    port,
 )
 
 

@@ -2,15 +2,28 @@
 
 import numpy as np
 
-from npformer.attention import attention_forward, causal_mask, merge_heads, split_heads
+from npformer.attention import attention_backward, attention_forward, causal_mask, merge_heads, split_heads
 from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Probe, Trial, normal
 from npformer.exercises.see import CALLS, NUMBERS, Seen, named_factor, unused
-from npformer.exercises.task import RIGHT, Choice, Code, Draw, Edit, Mistake, Numbers, Place, Posed, Wrong
+from npformer.exercises.task import (
+    RIGHT,
+    Choice,
+    Code,
+    Draw,
+    Edit,
+    Mistake,
+    Numbers,
+    Place,
+    Posed,
+    Wrong,
+    either,
+)
 from npformer.exercises.topics import softmax
 
 PAPER = '"Attention Is All You Need", section '
 S4_2 = Place(f"{PAPER}3.2.1", "04, section 4.2, Why divide by √d_k?")
+S4_4 = softmax.S4_4
 S4_5 = Place(f"{PAPER}3.2.3", "04, section 4.5, Masks: who may look")
 S4_6 = Place(f"{PAPER}3.2.2", "04, section 4.6, Heads: split and merge by hand")
 
@@ -28,6 +41,18 @@ SCALE_MULTIPLIED = Mistake("AT-SCALE-MULTIPLIED", S4_2,
     "Nearly all weight goes to one key.",
     "This output matches scores multiplied by the root of d_k.",
     "Should the scale make scores larger or smaller?")
+GRAD_NO_SCALE = Mistake("AT-GRAD-NO-SCALE", S4_4,
+    "What differs has the right proportions and is too large, by the root of d_k.",
+    "This pattern appears when the scale of the scores is left out on the way back.",
+    "The scores are q·k over √d_k: what does a little more of q add to them?")
+GRAD_NO_SOFTMAX = Mistake("AT-GRAD-NO-SOFTMAX", S4_4,
+    "dv is what the weights say; dq and dk know nothing of the weights.",
+    "This output matches a way back from the weights to the scores without the softmax between them.",
+    "What stands between the scores and the weights?")
+GRAD_UNTRANSPOSED = Mistake("AT-GRAD-UNTRANSPOSED", S4_4,
+    "With as many queries as keys there are numbers, and not the right ones; else it stops.",
+    "This pattern appears when a table (T_q, T_k) meets something of T_q rows and is not transposed.",
+    "k and v have a row for each key: what has to stand first in the product?")
 SCALE_AFTER = Mistake("AT-SCALE-AFTER", S4_2,
     "Each row of weights sums to less than 1, by the root of d_k.",
     "This output matches a scale that comes after the softmax.",
@@ -293,6 +318,53 @@ def attention(q, k, v, mask=None):
         MASK_SMALL: (*huge(np.full((3, 1), -1000.0))[:3], np.arange(5) < [[2], [5], [3]]),
     },
     looks=(*NUMBERS, unused, weights, *CALLS))
+
+# --- and back ------------------------------------------------------------------------------------------
+
+
+def gradients(dy: Array, q: Array, k: Array, v: Array) -> tuple[Array, Array, Array]:
+    """npformer's."""
+    return attention_backward(dy, attention_forward(q, k, v)[1])
+
+
+CENTRED = "(dw - (dw * w).sum(axis=-1, keepdims=True))"
+
+backward = Code("attention.backward", "backward", 5, S4_4,
+    task="Write the gradients of attention without a mask, softmax(q kᵀ/√d_k) v: q (T_q, d_k), k (T_k, d_k), "
+    "v (T_k, d_v), and dy in the shape of its output. Return dq, dk, dv in this order.",
+    hint="Compute the weights again, then walk back: the mixing, the softmax, the scores.",
+    question="Which line of the forward pass do you stand at, and what does it multiply?",
+    probe=Probe(
+        "dy, q, k, v", ("dq", "dk", "dv"),
+        tuple(
+            (normal(T_q, d_v, seed=3), normal(T_q, d_k), normal(T_k, d_k, seed=1), normal(T_k, d_v, seed=2))
+            for T_q, T_k, d_k, d_v in ((4, 4, 6, 3), (3, 5, 2, 4), (6, 4, 7, 5))
+        ),
+        sizes="q: T_q d_k; k: T_k d_k; v: T_k d_v", unit="query",
+    ),
+    right=gradients,
+    solution=f"""
+def attention_backward(dy, q, k, v):
+    scale = k.shape[-1] ** -0.5
+    powers = np.exp(scale * (q @ k.T))
+    w = powers / powers.sum(axis=-1, keepdims=True)
+    dw = dy @ v.T
+    ds = w * {CENTRED}
+    dq = scale * ds @ k
+    dk = scale * ds.T @ q
+    dv = w.T @ dy
+    return dq, dk, dv
+""",
+    mistakes={
+        NO_SCALE: [Edit("k.shape[-1] ** -0.5", "1.0")],
+        GRAD_NO_SCALE: either("dq = scale * ", "dq = ", "dk = scale * ", "dk = "),
+        GRAD_NO_SOFTMAX: [Edit(f"w * {CENTRED}", "dw")],
+        GRAD_UNTRANSPOSED: either("ds.T", "ds", "w.T", "w"),
+        softmax.JAC_DIAGONAL.seen_as("dq and dk follow each weight by itself: no other one pays for it."): [
+            Edit(CENTRED, "dw * (1 - w)")
+        ],
+        softmax.JAC_PRODUCT.seen_as("dq and dk hold the first of two terms."): [Edit(CENTRED, "dw")],
+    })
 
 # --- who may look --------------------------------------------------------------------------------------
 

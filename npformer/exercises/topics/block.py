@@ -7,14 +7,15 @@ import numpy as np
 from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Function, Probe, Trial, normal
 from npformer.exercises.see import CALLS, NUMBERS, Seen, close
-from npformer.exercises.task import RIGHT, Choice, Code, Edit, Mistake, Place, Truth, Wrong
-from npformer.layer_norm import LayerNormParams, layer_norm_forward
+from npformer.exercises.task import RIGHT, Choice, Code, Edit, Mistake, Place, Truth, Wrong, either
+from npformer.layer_norm import LayerNormParams, layer_norm_backward, layer_norm_forward
 
 CONVEYOR, NORMS, STACK = (Place('"Attention Is All You Need", section 3.1', section) for section in (
     "05, section 5.1, The conveyor",
     "05, section 5.2, Post-norm or pre-norm?",
     "05, section 5.3, The stack",
 ))
+S5_4 = Place("lesson 05, section 5.4", "05, section 5.4, The whole backward pass on one slide")
 
 # --- what is said ------------------------------------------------------------------------------------
 
@@ -52,6 +53,14 @@ NORM_INSIDE = Mistake("BLOCK-NORM-INSIDE", NORMS,
     "The norms act on what the layers give, before the sum.",
     "This output matches x + LayerNorm(Sublayer(x)).",
     "Is the sum taken inside the norm or outside?")
+BACK_PAST_NORM = Mistake("BLOCK-BACK-PAST-NORM", S5_4,
+    "What is added to the gradient of a layer has not come through the norm.",
+    "This output matches a residual whose gradient is taken before the norm's way back.",
+    "At which point of the way forward do the two summands meet, before the norm or after it?")
+BACK_FORWARD = Mistake("BLOCK-BACK-FORWARD", S5_4,
+    "The station of attend comes first.",
+    "This output matches the ways back in the order of the way forward.",
+    "Which layer did its work last, and where does its way back stand?")
 
 # --- what is asked -----------------------------------------------------------------------------------
 
@@ -92,24 +101,32 @@ mixing = Truth("block.mixing", "block", 1, CONVEYOR,
 H, Y = "norm_1(x + attend(x))", "norm_2(h + ffn(h))"
 
 
-def either(*words: str) -> list[Edit]:
-    """The same slip at both stations, or at one of them."""
-    return [Edit(*words), Edit(*words[:2]), Edit(*words[2:])]
+def call(d: int, *, way_back: bool = False) -> Arguments:
+    """x and four layers to put together: a mixing of the rows, a norm, a layer for each row, a norm.
 
-
-def call(d: int) -> Arguments:
-    """x and four layers to put together: a mixing of the rows, a norm, a layer for each row, a norm."""
-    mix, W = normal(3, 3), normal(d, d)
+    Or dy and these layers' ways back, at the numbers of that call.
+    """
+    x, mix, W = normal(3, d), normal(3, 3), normal(d, d)
     norms = [LayerNormParams(1 + 0.5 * normal(d), normal(d, seed=n)) for n in (1, 2)]
-    layers: dict[str, Function] = {
+    h, cache_1 = layer_norm_forward(x + mix @ x, norms[0])
+    hidden = np.tanh(h @ W)
+    cache_2 = layer_norm_forward(h + hidden, norms[1])[1]
+    forth: dict[str, Function] = {
         "attend": lambda x: mix @ x,
         "norm_1": lambda x: layer_norm_forward(x, norms[0])[0],
         "ffn": lambda x: np.tanh(x @ W),
         "norm_2": lambda x: layer_norm_forward(x, norms[1])[0],
     }
+    back: dict[str, Function] = {
+        "attend_back": lambda dy: mix.T @ dy,
+        "norm_1_back": lambda dy: layer_norm_backward(dy, cache_1)[0],
+        "ffn_back": lambda dy: dy * (1 - hidden**2) @ W.T,
+        "norm_2_back": lambda dy: layer_norm_backward(dy, cache_2)[0],
+    }
+    layers = back if way_back else forth
     for name, layer in layers.items():
         layer.__name__ = layer.__qualname__ = name  # an error of a call names it
-    return normal(3, d), *layers.values()
+    return normal(3, d, seed=1) if way_back else x, *layers.values()
 
 
 def stations(trial: Trial) -> Seen | None:
@@ -136,7 +153,7 @@ def stations(trial: Trial) -> Seen | None:
     return Seen(
         "All four calls get the right arrays; {it} differs after the last of them: "
         "something is added or changed once more.",
-        "What is done after norm_2?",
+        f"What is done after {order[-1]}?",
     )
 
 
@@ -178,5 +195,47 @@ def block(x, attend, norm_1, ffn, norm_2):
         ONE_NORM_TWICE: [Edit("norm_2(h", "norm_1(h"), Edit("norm_1(x", "norm_2(x")],
         NO_NORM: either("norm_1(x", "(x", "norm_2(h", "(h"),
         NORM_INSIDE: [Edit(H, "x + norm_1(attend(x))", Y, "h + norm_2(ffn(h))")],
+    },
+    looks=(*NUMBERS, stations, *CALLS))
+
+backward = Code("block.backward", "backward", 4, S5_4,
+    task="Walk back through a block of the paper, h = norm_1(x + attend(x)), y = norm_2(h + ffn(h)). "
+    "attend_back, norm_1_back, ffn_back and norm_2_back are functions of one array: each takes the gradient "
+    "of its layer's output and gives that of its input. Given dy, return dx.",
+    hint="The last line first; and what went two ways comes back as a sum.",
+    question="Where did one array go two ways, and what comes back along each of them?",
+    probe=Probe(
+        "dy, attend_back, norm_1_back, ffn_back, norm_2_back", ("dx",),
+        (call(4, way_back=True), call(6, way_back=True)),
+    ),
+    solution="""
+def block_backward(dy, attend_back, norm_1_back, ffn_back, norm_2_back):
+    dt = norm_2_back(dy)
+    dh = dt + ffn_back(dt)
+    ds = norm_1_back(dh)
+    dx = ds + attend_back(ds)
+    return dx
+""",
+    mistakes={
+        NO_RESIDUAL.seen_as("Of two ways back, that around a layer is missing."): either(
+            "dt + ffn", "ffn", "ds + attend", "attend"
+        ),
+        BACK_PAST_NORM: either("dt + ffn", "dy + ffn", "ds + attend", "dh + attend"),
+        BACK_FORWARD: [
+            Edit("norm_2_back(dy)", "dy + attend_back(dy)", "dt + ffn_back(dt)", "norm_1_back(dt)",
+                "norm_1_back(dh)", "dh + ffn_back(dh)", "ds + attend_back(ds)", "norm_2_back(ds)"),
+            Edit("norm_2_back(dy)", "norm_1_back(dy)", "ffn_back(dt)", "attend_back(dt)",
+                "norm_1_back(dh)", "norm_2_back(dh)", "attend_back(ds)", "ffn_back(ds)"),
+        ],
+        PRE_FOR_POST.seen_as("Each layer's way back comes before its norm's, and the sum stands outside."): [
+            Edit("norm_2_back(dy)", "dy", "ffn_back(dt)", "norm_2_back(ffn_back(dt))",
+                "norm_1_back(dh)", "dh", "attend_back(ds)", "norm_1_back(attend_back(ds))"),
+        ],
+        NORMS_EXCHANGED.seen_as("Both stations are there; each begins with the other one's norm."): [
+            Edit("dt = norm_2_back", "dt = norm_1_back", "ds = norm_1_back", "ds = norm_2_back")
+        ],
+        NO_NORM.seen_as("A gradient reaches a layer without having come through its norm."): either(
+            "norm_2_back(dy)", "dy", "norm_1_back(dh)", "dh"
+        ),
     },
     looks=(*NUMBERS, stations, *CALLS))

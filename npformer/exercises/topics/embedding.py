@@ -3,7 +3,7 @@
 import numpy as np
 
 from npformer.backend import Array
-from npformer.embedding import EmbeddingParams, embedding_forward
+from npformer.embedding import EmbeddingCache, EmbeddingParams, embedding_backward, embedding_forward
 from npformer.exercises.probe import Probe, normal
 from npformer.exercises.task import (
     RIGHT,
@@ -26,6 +26,7 @@ S1_9 = Place('"Attention Is All You Need", section 3.4', "01, section 1.9, Add i
 S1_9_PE = Place(positions.PAPER, S1_9.teach)
 S2_8 = Place(positions.PAPER, "02, section 2.8, Add, or glue together?")
 S2_9 = Place(positions.PAPER, "02, section 2.9, The learned table, in outline")
+S3_9 = Place("lesson 03, section 3.9", "03, section 3.9, Why the gradient of a bias is a sum")
 S5_7 = Place(positions.PAPER, "05, section 5.7, Two hints for debugging, acted out")
 
 # --- what is said -------------------------------------------------------------------------------------
@@ -42,6 +43,23 @@ SCALE_DIVIDED = Mistake("EMB-SCALE-DIVIDED", S1_9,
     "The right rows were found; the answer is smaller by one constant factor.",
     "This output matches rows that are divided by √d_model.",
     "Should an embedding become larger or smaller beside the position table?")
+GRAD_LAST = Mistake("EMB-GRAD-LAST", S3_9,
+    "Words that occur once have the right gradient; of a word that occurs again one place alone counts.",
+    "This pattern appears when dE[ids] is written to, with = or with +=: NumPy keeps one of several.",
+    "A word stands at two places: how many gradients arrive at its row, and what becomes of them?")
+GRAD_MEAN = Mistake("EMB-GRAD-MEAN", S3_9,
+    "Words that occur once have the right gradient; that of a repeated word is too small, by how often it "
+    "occurs.",
+    "This output matches a mean over the places of each word.",
+    "If one row of E moves, at how many places does x move?")
+GRAD_NO_SCALE = Mistake("EMB-GRAD-NO-SCALE", S1_9,
+    "The right rows have their sums; all are smaller by one constant factor.",
+    "This output matches the way back through a lookup alone, without the factor of the paper.",
+    "If one number of E grows by 1, by how much does x grow at each of its places?")
+GRAD_PLACES = Mistake("EMB-GRAD-PLACES", S3_9,
+    "The factor is right, and there is a row for each place of the text, not for each word.",
+    "This output matches dy times its factor, not yet brought to the rows of E.",
+    "Which rows of E were looked up, and which shape has the gradient of E?")
 
 # --- the order of words -------------------------------------------------------------------------------
 
@@ -203,4 +221,40 @@ def embedding(ids, E):
         NO_SCALE: [Edit(" * E.shape[1] ** 0.5", "")],
         SCALE_D: [Edit(" ** 0.5", "")],
         SCALE_DIVIDED: [Edit("* E", "/ E")],
+    })
+
+
+def table_gradient(dy: Array, ids: Array, E: Array) -> Array:
+    """npformer's."""
+    return embedding_backward(dy, EmbeddingCache(ids, E)).E
+
+
+backward = Code("embedding.backward", "backward", 3, S1_9,
+    task="x holds the rows of E (vocabulary, d_model) for ids (batch, T), times √d_model, as in the paper. "
+    "Given dy in x's shape, return the gradient of E. A word may occur more than once, or not at all.",
+    hint="Each place of the text has one gradient, and one row of E that it belongs to.",
+    question="Which places of the text send a gradient to one row of E, and what becomes of several?",
+    probe=Probe(
+        "dy, ids, E", ("dE",),
+        (
+            (normal(2, 3, 8, seed=1), np.array([[2, 0, 5], [2, 5, 2]]), normal(6, 8)),
+            (normal(3, 2, 5, seed=1), np.array([[1, 3], [1, 0], [4, 1]]), normal(7, 5)),
+        ),
+        sizes="ids: batch T; E: vocabulary d_model", unit="place",
+    ),
+    right=table_gradient,
+    solution="""
+def embedding_backward(dy, ids, E):
+    dE = np.zeros(E.shape)
+    np.add.at(dE, ids, dy)
+    return dE * E.shape[1] ** 0.5
+""",
+    mistakes={
+        GRAD_LAST: [Edit("np.add.at(dE, ids, dy)", "dE[ids] += dy")],
+        GRAD_MEAN: [
+            Edit("return ", "times = np.bincount(ids.ravel(), minlength=len(E))[:, None]\n    return ",
+                "return dE", "return dE / np.maximum(times, 1)"),
+        ],
+        GRAD_PLACES: [Edit("return dE", "return dy")],
+        GRAD_NO_SCALE: [Edit(" * E.shape[1] ** 0.5", "")],
     })

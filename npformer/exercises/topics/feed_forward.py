@@ -19,6 +19,7 @@ from npformer.exercises.task import (
     Posed,
     Truth,
     Wrong,
+    either,
 )
 from npformer.feed_forward import FFNParams, ffn_backward, ffn_forward
 from npformer.functional import softmax_forward
@@ -440,11 +441,6 @@ GRADIENTS = "dx", "dW_1", "db_1", "dW_2", "db_2"
 RETURNED, MASKED = ", ".join(GRADIENTS), "dhidden * (z > 0)"
 SUM = ".sum(axis=(0, 1))"
 DB_1, DB_2 = f"dz{SUM}", f"dy{SUM}"
-
-
-def either(*words: str) -> list[Edit]:
-    """The same slip in both layers, or in one of them."""
-    return [Edit(*words), Edit(*words[:2]), Edit(*words[2:])]
 
 
 def summed(way: str) -> list[Edit]:

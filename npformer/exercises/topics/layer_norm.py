@@ -247,6 +247,7 @@ OWN_BOTH = ("along = ", "along = std / np.sqrt(variance) * x.shape[-1] / (x.shap
 OUTSIDE = (ROOT, "np.sqrt(variance) + eps")
 SUM = ".sum(axis=(0, 1))"
 DGAMMA, DBETA = f"(dy * x_hat){SUM}", f"dy{SUM}"
+UNSUMMED = "", ".sum(axis=0)", ".sum(axis=1)", ".sum(axis=(0, 1), keepdims=True)"
 
 
 def unsummed(left: str) -> list[Edit]:
@@ -307,10 +308,6 @@ def layer_norm_backward(dy, x, gamma, beta, eps):
         DX_GAMMA_OUTSIDE: [Edit("dy * gamma", "dy", "dx = ", "dx = gamma * ")],
         DX_NO_MEAN: [Edit(" - mean", "")],
         DX_NO_VAR: [Edit(" - along", "")],
-        DGAMMA_SHAPE: [
-            edit
-            for left in ("", ".sum(axis=0)", ".sum(axis=1)", ".sum(axis=(0, 1), keepdims=True)")
-            for edit in unsummed(left)
-        ],
+        DGAMMA_SHAPE: [edit for left in UNSUMMED for edit in unsummed(left)],
     },
     looks=(*NUMBERS, three_terms, *CALLS))

@@ -7,10 +7,11 @@ from npformer.exercises.probe import Arguments, Function, Probe, Trial, normal
 from npformer.exercises.see import CALLS, NUMBERS, Seen, close
 from npformer.exercises.task import Code, Draw, Edit, Mistake, Numbers, Place, Posed
 from npformer.exercises.topics.softmax import GLOBAL_MAX, LEVELS, OVERFLOW, large, shares
-from npformer.loss import cross_entropy_forward
+from npformer.loss import cross_entropy_backward, cross_entropy_forward
 
 PAPER = '"Attention Is All You Need", section {}'
 FORCING = Place("lesson 07, section 7.2", "07, section 7.2, Teacher forcing")
+BACK = Place("lesson 07, section 7.3, and lesson 04, section 4.4", "07, section 7.3, The model")
 SMOOTHING = Place("lesson 07, section 7.10", "07, section 7.10, Label smoothing: how sure may a model be?")
 
 # --- what is said ------------------------------------------------------------------------------------
@@ -45,6 +46,22 @@ LOG_OF_0 = Mistake("CE-LOG-OF-0", FORCING,
     "This pattern appears when a logarithm is taken of a probability that has been rounded to 0.",
     "What is the logarithm of a softmax, written with the logits and one log only?",
     kind="note", finite=("There p is held above a small number before its logarithm is taken.", ""))
+GRAD_NO_TARGET = Mistake("CE-GRAD-NO-TARGET", BACK,
+    "Each row has the right numbers but for one: at the right class the gradient does not fall below 0.",
+    "This output matches the probabilities alone, from which nothing is taken at the right class.",
+    "Which way should the right class's logit go, and what says so in the gradient?")
+GRAD_TARGET_ONLY = Mistake("CE-GRAD-TARGET-ONLY", BACK,
+    "At the right class of each row the gradient is right; at the other classes it is 0.",
+    "This pattern appears when only the right class's logit is followed into the loss.",
+    "If the logit of another class grows, what happens to the right class's probability?")
+GRAD_COLUMNS = Mistake("CE-GRAD-COLUMNS", BACK,
+    "A column that is no row's right class is right; from the other columns something is taken in every row.",
+    "This pattern appears when something is taken from whole columns, as p[:, targets] does.",
+    "Which numbers does p[:, targets] mean, and how many are the right classes of N rows?")
+GRAD_OF_P = Mistake("CE-GRAD-OF-P", BACK,
+    "The rows of the gradient do not sum to 0: only the right class has a number, below -1/N.",
+    "This output matches the gradient of the probabilities, in which the way back ends.",
+    "What stands between the logits and the probabilities, and what does it send back?")
 IGNORED = Mistake("LS-IGNORED", SMOOTHING,
     "This is the loss without smoothing.",
     "This output does not depend on epsilon.",
@@ -232,6 +249,55 @@ def cross_entropy(logits, targets):
         LOG_OF_0: (large(3, 7), np.array([4, 3, 6])),
     },
     looks=(*NUMBERS, *CALLS, by_row))
+
+
+
+def gradient(logits: Array, targets: Array) -> Array:
+    """npformer's."""
+    return cross_entropy_backward(1.0, cross_entropy_forward(logits, targets)[1])
+
+
+backward = Code("cross_entropy.backward", "backward", 4, BACK,
+    task="The loss is the mean cross-entropy of logits (N, V) for the right classes targets (N,). Return the "
+    "gradient of the logits, in their shape. Logits may be as large as 1000, or as small as -1000.",
+    hint="What a row has too much of, and what it lacks.",
+    question="What do the gradients of one row's logits sum to, and which of them is below 0?",
+    probe=Probe(
+        "logits, targets", ("dlogits",), calls(), sizes="logits: N V",
+        landmarks={
+            "the right gradient times p (1 - p), as if one more activation stood below": lambda z, t: (
+                gradient(z, t) * shares(z) * (1 - shares(z))
+            ),
+        },
+        cancels=SHIFT,
+    ),
+    right=gradient,
+    solution="""
+def cross_entropy_backward(logits, targets):
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    p = powers / powers.sum(axis=-1, keepdims=True)
+    right = np.eye(p.shape[1])[targets]
+    return (p - right) / len(targets)
+""",
+    mistakes={
+        GRAD_NO_TARGET: [Edit("p - right", "p")],
+        GRAD_TARGET_ONLY: [Edit("(p - right)", "right * (p - right)")],
+        GRAD_COLUMNS: [Edit("np.eye(p.shape[1])[targets]", "np.isin(np.arange(p.shape[1]), targets)")],
+        GRAD_OF_P: [Edit("(p - right)", "-right / p")],
+        SUM.seen_as("The gradient is larger by one constant factor, the number of rows."): [
+            Edit(" / len(targets)", "")
+        ],
+        SIGN.seen_as("The size is right and the sign is the opposite: a step would make the loss larger."): [
+            Edit("p - right", "right - p")
+        ],
+        DOUBLE_SOFTMAX.seen_as("Even for the best possible logits the gradient would not be near 0."): [
+            Edit("    right", "    p = np.exp(p) / np.exp(p).sum(axis=-1, keepdims=True)\n    right")
+        ],
+    },
+    hard={
+        OVERFLOW: (normal(3, 7) + 1000, TARGETS),
+        GLOBAL_MAX: (normal(3, 7) + LEVELS, TARGETS),
+    })
 
 smoothed = Code("loss.smoothed", "decoder", 3, SMOOTHING,
     task="Write the mean cross-entropy with label smoothing: 1 - epsilon at the right class, and "

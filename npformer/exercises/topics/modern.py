@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from npformer.attention import attention_forward, causal_mask
+from npformer.attention import attention_forward, causal_mask, sum_repeated
 from npformer.backend import Array
 from npformer.exercises.probe import Probe, Trial, normal, run
 from npformer.exercises.see import CALLS, NUMBERS, Seen, close, named_factor, ratio, unused, written
@@ -25,16 +25,18 @@ from npformer.exercises.topics import attention, layer_norm, rope
 from npformer.exercises.topics.attention import NO_SCALE, OWN_MASK, SCALE_DK, later_keys_hidden
 from npformer.exercises.topics.positions import wave
 from npformer.exercises.topics.softmax import scale, shares
-from npformer.modern.gated_ffn import GatedFFNParams, gated_ffn_forward, silu_forward
-from npformer.modern.rms_norm import RMSNormParams, rms_norm_forward
+from npformer.modern.gated_ffn import GatedFFNParams, gated_ffn_backward, gated_ffn_forward, silu_forward
+from npformer.modern.rms_norm import RMSNormParams, rms_norm_backward, rms_norm_forward
 
 S10_2 = Place('"Root Mean Square Layer Normalization" (Zhang and Sennrich), section 4',
     "10, section 10.2, RMSNorm: the mean stays")
+S10_2_BACK = Place("lesson 10, section 10.2", S10_2.teach)
 S10_3 = Place('"GLU Variants Improve Transformer" (Shazeer), section 2', "10, section 10.3, A gate")
+S10_3_BACK = Place("lesson 10, section 10.3", S10_3.teach)
 S10_4 = Place('"RoFormer" (Su et al.), section 3.2', "10, section 10.4, RoPE: distance only")
 S10_5 = Place('"GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints" '
     "(Ainslie et al.), section 2.2", "10, section 10.5, Fewer heads for keys and values")
-S10_5_BYTES = Place("lesson 10, section 10.5", "10, section 10.5, Fewer heads for keys and values")
+S10_5_LESSON = Place("lesson 10, section 10.5", S10_5.teach)
 S10_6 = Place('"FlashAttention" (Dao et al.), section 3.1',
     "10, section 10.6, Tiles: the table that is never there")
 S10_7 = Place('"Neural Machine Translation of Rare Words with Subword Units" (Sennrich et al.), section 3.2',
@@ -67,6 +69,26 @@ GLOBAL = Mistake("RMS-GLOBAL", S10_2,
     "A token's output changes when any feature of another token does.",
     "This pattern appears when the mean is taken over the features of more than one token.",
     "How many numbers are averaged for one token: do those of its neighbours count?")
+DX_DIRECT = Mistake("RMS-DX-DIRECT", S10_2_BACK,
+    "A token that is doubled hardly changes its output, and this dx says that it does.",
+    "This output matches a dx that treats the root mean square as a constant.",
+    "Along how many ways does one x reach the output?")
+DX_MEAN = Mistake("RMS-DX-MEAN", S10_2_BACK,
+    "From all numbers of a token's dx one and the same number is taken off.",
+    "This pattern appears when a mean is taken off, as on LayerNorm's way back.",
+    "Is a mean subtracted on the way forward?")
+DX_GAMMA_OUTSIDE = Mistake("RMS-DX-GAMMA-OUTSIDE", S10_2_BACK,
+    "With gamma = 1 dx would agree.",
+    "This output matches gamma multiplied after the mean is taken.",
+    "Which gradient arrives at x̂?")
+DGAMMA_OF_X = Mistake("RMS-DGAMMA-OF-X", S10_2_BACK,
+    "dgamma follows the size of the tokens: doubled tokens would double it.",
+    "This output matches a sum of dy · x, where x is not divided yet.",
+    "What does gamma multiply?")
+DGAMMA_SHAPE = Mistake("RMS-DGAMMA-SHAPE", S10_2_BACK,
+    "The gradient of gamma is not of gamma's shape.",
+    "This pattern appears when dgamma is not summed over all tokens.",
+    "How many gammas are there?")
 NO_GAMMA = Mistake("RMS-NO-GAMMA", S10_2,
     "The answer is the same whatever gamma is.",
     "This output does not depend on gamma.",
@@ -125,6 +147,44 @@ def rms_norm(x, gamma, eps):
         NO_GAMMA: [Edit("gamma * ", "")],
     })
 
+
+
+def norm_gradients(dy: Array, x: Array, gamma: Array, eps: float) -> tuple[Array, Array]:
+    """npformer's."""
+    dx, (dgamma,) = rms_norm_backward(dy, rms_norm_forward(x, RMSNormParams(gamma), eps=eps)[1])
+    return dx, dgamma
+
+
+NORM_BACK = tuple((dy, x, gamma, eps) for dy, x, gamma, _, eps in layer_norm.calls(True))
+
+rms_norm_back = Code("rms_norm.backward", "backward", 4, S10_2_BACK,
+    task="Write the gradients of RMSNorm for x and dy (batch, positions, d_model), with gamma (d_model,), "
+    "eps added to the mean square. Return dx, dgamma in this order, each in the shape of what it belongs to.",
+    hint="One x reaches the output directly and through the root mean square.",
+    question="Along which ways does one x reach the output?",
+    probe=Probe(
+        "dy, x, gamma, eps", ("dx", "dgamma"), NORM_BACK, sizes="x: batch positions d_model", unit="token",
+        neutral={"gamma": 1.0, "eps": 1e-12},
+    ),
+    right=norm_gradients,
+    solution="""
+def rms_norm_backward(dy, x, gamma, eps):
+    rms = np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps)
+    x_hat, dx_hat = x / rms, dy * gamma
+    along = x_hat * (dx_hat * x_hat).mean(axis=-1, keepdims=True)
+    return (dx_hat - along) / rms, (dy * x_hat).sum(axis=(0, 1))
+""",
+    mistakes={
+        DX_DIRECT: [Edit(" - along", "")],
+        DX_MEAN: [Edit(" - along", " - along - dx_hat.mean(axis=-1, keepdims=True)")],
+        DX_GAMMA_OUTSIDE: [Edit("dy * gamma", "dy", "(dx_hat - along)", "gamma * (dx_hat - along)")],
+        DGAMMA_OF_X: [Edit("dy * x_hat", "dy * x")],
+        DGAMMA_SHAPE: [Edit(layer_norm.SUM, left) for left in layer_norm.UNSUMMED],
+        MEAN_TAKEN.seen_as("Were the mean of every token 0, all would agree."): [
+            Edit(*BELOW), Edit(*BELOW, "x / rms", "(x - x.mean(axis=-1, keepdims=True)) / rms"),
+        ],
+    })
+
 # --- a gate --------------------------------------------------------------------------------------------
 
 EXCHANGED = Mistake("GATE-EXCHANGED", S10_3,
@@ -155,6 +215,26 @@ ADDED = Mistake("GATE-ADDED", S10_3,
     "Where a gate is closed, its unit still lets something through.",
     "This output matches two hidden layers that are added.",
     "What has to happen to x W_up where the gate is 0?")
+ONE_WAY = Mistake("GATE-ONE-WAY", S10_3_BACK,
+    "dx holds one of its two terms.",
+    "This output matches a dx that comes back through W_gate alone, or through W_up alone.",
+    "Into how many products does x go?")
+OWN_FACTOR = Mistake("GATE-OWN-FACTOR", S10_3_BACK,
+    "Where the gate is shut, W_up should not learn, and here it does.",
+    "This pattern appears when each factor of a product gets the gradient times itself.",
+    "If h = g u, what does a little more of g add to h?")
+HALF_SLOPE = Mistake("GATE-HALF-SLOPE", S10_3_BACK,
+    "The slope of the SiLU is one of two terms.",
+    "This output matches σ alone, or z σ (1 - σ) alone: one factor of z σ(z) is held still.",
+    "z σ(z) is a product: what does its slope consist of?")
+SIGMOID_SLOPE = Mistake("GATE-SIGMOID-SLOPE", S10_3_BACK,
+    "The slope lies between 0 and 1/4 everywhere.",
+    "This output matches the slope of the sigmoid, σ (1 - σ), where that of the SiLU is asked for.",
+    "Which function is the gate, and what is its slope at 0?")
+GATE_FOR_HIDDEN = Mistake("GATE-FOR-HIDDEN", S10_3_BACK,
+    "dW_down depends on one of the two hidden layers only.",
+    "This output matches a dW_down that is made with one of the two factors instead of their product.",
+    "What went into W_down on the way forward?")
 
 
 def gated(x: Array, *params: Array) -> Array:
@@ -251,6 +331,77 @@ def gated_ffn(x, W_gate, W_up, W_down):
     },
     looks=(*NUMBERS, unused, one_gate, *CALLS),
     ours="gated_ffn_forward")
+
+
+def gated_gradients(dy: Array, x: Array, *params: Array) -> tuple[Array, ...]:
+    """npformer's."""
+    dx, grads = gated_ffn_backward(dy, gated_ffn_forward(x, GatedFFNParams(*params))[1])
+    return dx, *grads
+
+
+def one_slope(trial: Trial) -> Seen | None:
+    """The backward pass is right but for the slope of the SiLU."""
+    slopes = slopes_at(trial, POINTS)
+    if trial.output > 1 or slopes is None:
+        return None
+    for found, (dy, x, W_gate, W_up, W_down) in zip(trial.found, trial.calls, strict=True):
+        z, dhidden = x @ W_gate, dy @ W_down.T
+        dz = dhidden * (x @ W_up) * slopes_at(trial, z)
+        made = dz @ W_gate.T + dhidden * silu(z) @ W_up.T, np.einsum("btd,btf->df", x, dz)
+        if not close(found, made[trial.output]):
+            return None
+    return Seen(
+        "Everything around the SiLU is right. The slope that it has here at z = -2, -1, 0, 1, 2: "
+        f"{written(slopes)}.",
+        "z σ(z) is a product: what is its slope at 0, and where does it come near 0 and near 1?",
+    )
+
+
+def slopes_at(trial: Trial, z: Array) -> Array | None:
+    """dx of one unit where dy and x W_up are 1: a token for each z."""
+    x = np.stack([z.ravel(), np.ones(z.size)], axis=-1)[None]
+    first, second = np.array([[1.0], [0.0]]), np.array([[0.0], [1.0]])
+    outcome = run(trial.function, (np.ones_like(x) * first.T, x, first, second, first.T), trial.probe)
+    fits = outcome.arrays and outcome.arrays[0].shape == x.shape
+    return outcome.arrays[0][0, :, 0].reshape(z.shape) if fits else None
+
+
+SLOPE = "(sigmoid + gate * (1 - sigmoid))"
+
+gate_back = Code("gate.backward", "backward", 5, S10_3_BACK,
+    task="Write the gradients of the gated network, y = (SiLU(x W_gate) · (x W_up)) W_down, with SiLU(z) = z "
+    "times its sigmoid. dy and x are (batch, positions, d_model), W_gate and W_up (d_model, d_ff), W_down "
+    "(d_ff, d_model). Return dx, dW_gate, dW_up, dW_down in this order, each in its own array's shape.",
+    hint="Two products of two factors each: the hidden layer, and the SiLU.",
+    question="Which two things are multiplied there, and what does each of them send back?",
+    probe=Probe(
+        "dy, x, W_gate, W_up, W_down", ("dx", "dW_gate", "dW_up", "dW_down"),
+        tuple((normal(*given[0].shape, seed=3), *given) for given in gate.probe.calls),
+        sizes=gate.probe.sizes, unit="token",
+    ),
+    right=gated_gradients,
+    solution=f"""
+def gated_ffn_backward(dy, x, W_gate, W_up, W_down):
+    z, up = x @ W_gate, x @ W_up
+    sigmoid = 1 / (1 + np.exp(-z))
+    gate = z * sigmoid
+    dhidden = dy @ W_down.T
+    dup = dhidden * gate
+    dz = dhidden * up * {SLOPE}
+    dx = dz @ W_gate.T + dup @ W_up.T
+    dW_gate, dW_up = (np.einsum("btd,btf->df", x, d) for d in (dz, dup))
+    dW_down = np.einsum("btf,btd->fd", gate * up, dy)
+    return dx, dW_gate, dW_up, dW_down
+""",
+    mistakes={
+        ONE_WAY: [Edit(" + dup @ W_up.T", ""), Edit("dz @ W_gate.T + ", "")],
+        OWN_FACTOR: [Edit("dhidden * up", "dhidden * gate", "dup = dhidden * gate", "dup = dhidden * up")],
+        HALF_SLOPE: [Edit(SLOPE, "sigmoid"), Edit(SLOPE, "gate * (1 - sigmoid)")],
+        SIGMOID_SLOPE: [Edit(SLOPE, "sigmoid * (1 - sigmoid)")],
+        GATE_FOR_HIDDEN: [Edit("gate * up, dy", "gate, dy"), Edit("gate * up, dy", "up, dy")],
+    },
+    looks=(*NUMBERS, one_slope, *CALLS),
+    ours="gated_ffn_backward")
 
 
 def gated_width(draw: Draw) -> Posed:
@@ -523,6 +674,47 @@ def grouped_attention(q, k, v):
     looks=(*NUMBERS, key_heads, *CALLS))
 
 
+GRAD_MEAN = Mistake("KV-GRAD-MEAN", S10_5_LESSON,
+    "The gradient is smaller by one constant factor, the number of query heads of a group.",
+    "This output matches a mean over the query heads of a group.",
+    "If one number of a key head moves, in how many copies does it move?")
+GRAD_ONE = Mistake("KV-GRAD-ONE", S10_5_LESSON,
+    "Each key head has the gradient of one query head of its group.",
+    "This pattern appears when the gradient of the first copy is taken, or the last one written over others.",
+    "How many query heads send something back to one key head?")
+GRAD_COPIED = Mistake("KV-GRAD-COPIED", S10_5_LESSON,
+    "The sums are right, and each stands there once for each query head of its group.",
+    "This output matches sums that are written under all query heads again.",
+    "How many key heads were there before the copies were made?")
+
+grouped_back = Code("grouped.backward", "backward", 3, S10_5_LESSON,
+    task="In grouped attention each of the key heads x (n_kv_heads, T, d_k) is copied for the n_heads / "
+    "n_kv_heads query heads that share it: query head i uses key head i // (n_heads / n_kv_heads). dy "
+    "(n_heads, T, d_k) is the gradient of the copies. Return dx, the gradient of the key heads.",
+    hint="What goes to several places gets something back from each of them.",
+    question="Which of the query heads send a gradient to key head 0, and what becomes of several?",
+    probe=Probe(
+        "dy, n_kv_heads", ("dx",), ((normal(6, 4, 5), 2), (normal(8, 3, 2), 4)),
+        sizes="dy: n_heads T d_k; n_kv_heads: n_kv_heads", unit="position", outer="head",
+    ),
+    right=lambda dy, n_kv_heads: sum_repeated(dy, len(dy) // n_kv_heads),
+    solution="""
+def grouped_backward(dy, n_kv_heads):
+    n_heads, T, d_k = dy.shape
+    groups = dy.reshape(n_kv_heads, n_heads // n_kv_heads, T, d_k)
+    return groups.sum(axis=1)
+""",
+    mistakes={
+        GRAD_MEAN: [Edit(".sum(", ".mean(")],
+        GRAD_ONE: [Edit("groups.sum(axis=1)", "groups[:, 0]"), Edit("groups.sum(axis=1)", "groups[:, -1]")],
+        TILED.seen_as("Each key head has a sum of as many gradients as it should, and not of its own."): [
+            Edit("reshape(n_kv_heads, n_heads // n_kv_heads", "reshape(-1, n_kv_heads", "axis=1", "axis=0")
+        ],
+        GRAD_COPIED: [Edit("sum(axis=1)", "sum(axis=1).repeat(n_heads // n_kv_heads, axis=0)")],
+    },
+    ours="sum_repeated")
+
+
 def bytes_kept(draw: Draw) -> Posed:
     """The bytes that a model with shared key heads keeps for each token."""
     shared = 2 ** draw.integer(2, 1, 3)
@@ -541,7 +733,7 @@ def bytes_kept(draw: Draw) -> Posed:
     return Posed({"n": n, "h": shared * g, "g": g, "d_k": d_k}, right, wrong)
 
 
-kept_bytes = Numbers("modern.kept_bytes", "modern", 3, S10_5_BYTES,
+kept_bytes = Numbers("modern.kept_bytes", "modern", 3, S10_5_LESSON,
     task="A causal model has {n} blocks, {h} query heads and {g} key heads of d_k = {d_k}, in float32. How "
     "many bytes does it keep for each token that it has read?",
     hint="A key and a value, in every block.",

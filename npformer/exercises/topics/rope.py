@@ -6,9 +6,10 @@ from npformer.backend import Array
 from npformer.exercises.probe import Probe, Trial, normal
 from npformer.exercises.see import CALLS, NUMBERS, Seen, close, written
 from npformer.exercises.task import Code, Edit, Mistake, Place
-from npformer.positional import rope_forward
+from npformer.positional import rope_backward, rope_forward
 
 S2_3 = Place('"RoFormer" (Su et al.), section 3.2', "02, section 2.3, One step is one rotation")
+S10_4_BACK = Place("lesson 10, section 10.4", "10, section 10.4, RoPE: distance only")
 
 # --- what is said ------------------------------------------------------------------------------------
 
@@ -33,6 +34,15 @@ EXP_DOUBLED = Mistake("ROPE-EXP-DOUBLED", S2_3,
     "This pattern appears when i already counts by twos and is doubled once more.",
     "When the column is 4, what is i, and what is 2i?")
 
+GRAD_FORWARD = Mistake("ROPE-GRAD-FORWARD", S10_4_BACK,
+    "Each pair keeps its length and turns by the right angle, the other way round.",
+    "This output matches dy turned once more, as x was on the way forward.",
+    "y = R x for each pair, so dx = Rᵀ dy: in which direction does the transpose of a rotation turn?")
+GRAD_ONE_WAY = Mistake("ROPE-GRAD-ONE-WAY", S10_4_BACK,
+    "A pair does not keep its length: each column is only multiplied by its cosine.",
+    "This pattern appears when a column of x is followed into one column of y.",
+    "Into which two columns of y does one column of x go?")
+
 # --- what is asked -----------------------------------------------------------------------------------
 
 
@@ -49,8 +59,9 @@ def turning(trial: Trial) -> Seen | None:
     if pair is None or pair[0].shape != x.shape or y.shape != x.shape:
         return None
     if close(pair[0] - east, y - x):
+        name = trial.names[0]
         return Seen(
-            "{it} is x with numbers added to it that do not depend on x: nothing is turned.",
+            f"{{it}} is {name} with numbers added to it that do not depend on {name}: nothing is turned.",
             "What does a rotation make of a row of zeros?",
         )
     if not close(*(np.hypot(a[:, 0::2], a[:, 1::2]) for a in (y, x))):
@@ -94,5 +105,37 @@ def rope(x):
         FROM_1: [Edit("np.arange(T)", "np.arange(1, T + 1)")],
         EXP_NO_2: [Edit("2 * i / d", "i / d")],
         EXP_DOUBLED: [Edit("2 * i / d", "4 * i / d")],
+    },
+    looks=(*NUMBERS, *CALLS, turning))
+
+
+def turned_back(dy: Array) -> Array:
+    """npformer's."""
+    return rope_backward(dy, rope_forward(dy)[1])
+
+
+backward = Code("rope.backward", "backward", 4, S10_4_BACK,
+    task="RoPE turns x (T, d), d even: at position p, counted from 0, the pair of columns 2i and 2i+1 turns "
+    "by the angle p / 10000^(2i/d), so that (1, 0) becomes (cos, sin). Given dy in x's shape, return dx.",
+    hint="A rotation's transpose is a rotation, too.",
+    question="Which columns of x went into column 2i of y, and what comes back along the same ways?",
+    probe=Probe("dy", ("dx",), forward.probe.calls, sizes="dy: T d", unit="position"),
+    right=turned_back,
+    solution="""
+def rope_backward(dy):
+    T, d = dy.shape
+    i = np.arange(d // 2)
+    even, odd = 2 * i, 2 * i + 1
+    angles = np.arange(T)[:, None] / 10000.0 ** (2 * i / d)
+    cos, sin = np.cos(angles), np.sin(angles)
+    dx = np.zeros_like(dy)
+    dx[:, even] = dy[:, even] * cos + dy[:, odd] * sin
+    dx[:, odd] = dy[:, odd] * cos - dy[:, even] * sin
+    return dx
+""",
+    mistakes={
+        GRAD_FORWARD: [Edit("np.sin(angles)", "-np.sin(angles)")],
+        GRAD_ONE_WAY: [Edit("np.sin(angles)", "0 * angles")],
+        **{mistake: forward.mistakes[mistake] for mistake in (HALVES, FROM_1, EXP_NO_2, EXP_DOUBLED)},
     },
     looks=(*NUMBERS, *CALLS, turning))
