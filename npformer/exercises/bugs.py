@@ -42,7 +42,7 @@ def bug_of(task: Code, name: str = "") -> Bug:
 
 @cache
 def _bugs(task: Code) -> list[list[Bug]]:
-    """The forms of each mistake that changes the numbers and shows in one line."""
+    """The forms of each mistake that changes the numbers and stands in one line."""
     wrong = (edits for mistake, edits in task.mistakes.items() if mistake.kind == "wrong")
     return [forms for edits in wrong if (forms := list(_in_one_line(task, edits)))]
 
@@ -53,7 +53,8 @@ def _in_one_line(task: Code, edits: list[Edit]) -> Iterator[Bug]:
         text = under_its_name(task, edit.of(task.solution))
         pairs = list(zip(right.splitlines(), text.splitlines(), strict=False))
         differ = [i for i, (a, b) in enumerate(pairs) if a != b]
-        if len(differ) == 1 and text.count("\n") == right.count("\n"):
+        alike = len(differ) == 1 and text.count("\n") == right.count("\n")
+        if alike and len(pairs[differ[0]][1]) <= LINE:  # a longer line would show itself
             yield Bug(text, differ[0] + 1, pairs[differ[0]][0].strip())
 
 

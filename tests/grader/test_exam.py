@@ -44,13 +44,12 @@ def test_a_seed_has_its_paper_and_its_numbers():
 
 
 def test_some_lessons_alone_are_asked_and_too_few_refused():
-    assert {question.task.teach[:2] for question in draw_exam("x", 45, ["01", "03", "04"]).questions} <= {
-        *("01", "03", "04")
-    }
-    with pytest.raises(
-        ValueError, match=r"2 questions are due under 'Derive'; of lessons 01, 02 there are 1"
-    ):
-        draw_exam("x", 45, ["01", "02"])
+    lessons = ["01", "03", "04"]
+    assert {q.task.teach[:2] for q in draw_exam("x", 45, lessons).questions} == set(lessons)
+    with pytest.raises(ValueError, match=r"3 questions are due under 'Derive'; of lessons 01, 02 there "):
+        draw_exam("x", 90, ["01", "02"])
+    with pytest.raises(ValueError, match=r"there is no lesson '99'; expected some of 01, 02, 03"):
+        draw_exam("x", 45, ["99"])
 
 
 # --- the notebook ---------------------------------------------------------------------------------
