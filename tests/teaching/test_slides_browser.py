@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from test_classroom import LESSONS
+from weights import skip_without
 
 from npformer.teaching.slides import save_slides
 
@@ -141,15 +142,16 @@ def too_small(pictures, notes, smallest=SMALLEST):
     return found
 
 
-TRAIN = ("06", "07", "10")  # for half a minute, before there is a deck
+LONG = ("06", "07", "10", "11")  # for half a minute and more, before there is a deck
 
 
 @pytest.mark.parametrize(
     "path",
-    [pytest.param(p, marks=pytest.mark.slow if p.name.startswith(TRAIN) else []) for p in LESSONS],
+    [pytest.param(p, marks=pytest.mark.slow if p.name.startswith(LONG) else []) for p in LESSONS],
     ids=lambda path: path.stem,
 )
 def test_no_slide_overflows_and_every_letter_is_legible(path, chromium, decks):
+    skip_without(path)
     troubles = []
     file, notes = decks(path.name[:2])
     page = opened(chromium, file, troubles)
