@@ -1,5 +1,6 @@
 """Find the bug: a right function with one line made wrong by a listed mistake, drawn for a student's name."""
 
+import json
 import textwrap
 from collections.abc import Iterator
 from functools import cache
@@ -41,7 +42,7 @@ def bug_of(task: Code, name: str = "") -> Bug:
 
 @cache
 def _bugs(task: Code) -> list[list[Bug]]:
-    """The forms of each mistake that changes the numbers and shows in one line."""
+    """The forms of each mistake that changes the numbers and stands in one line."""
     wrong = (edits for mistake, edits in task.mistakes.items() if mistake.kind == "wrong")
     return [forms for edits in wrong if (forms := list(_in_one_line(task, edits)))]
 
@@ -52,7 +53,8 @@ def _in_one_line(task: Code, edits: list[Edit]) -> Iterator[Bug]:
         text = under_its_name(task, edit.of(task.solution))
         pairs = list(zip(right.splitlines(), text.splitlines(), strict=False))
         differ = [i for i, (a, b) in enumerate(pairs) if a != b]
-        if len(differ) == 1 and text.count("\n") == right.count("\n"):
+        alike = len(differ) == 1 and text.count("\n") == right.count("\n")
+        if alike and len(pairs[differ[0]][1]) <= LINE:  # a longer line would show itself
             yield Bug(text, differ[0] + 1, pairs[differ[0]][0].strip())
 
 
@@ -72,14 +74,15 @@ def code_of(exercise_id: str) -> tuple[Code, str]:
 
 def told(task: Code, name: str) -> str:
     """The text as it is handed out: it can be run, mended, and checked as a file."""
-    bug, asked = bug_of(task, name), f'find_the_bug("{task.id}{"@" * bool(name)}{name}", {task.name})'
+    bug, asked = bug_of(task, name), json.dumps(f"{task.id}@{name}".rstrip("@"), ensure_ascii=False)
     ask = "One line below is not right. Find it and mend it; this says whether it is right now:"
-    said = [*textwrap.wrap(f"{task.id}: {task.task}", LINE - 2), *textwrap.wrap(ask, LINE - 2), asked]
+    said = [*textwrap.wrap(f"{task.id}: {task.task}", LINE - 2), *textwrap.wrap(ask, LINE - 2)]
+    said.append(f"find_the_bug({asked}, {task.name})")
     imports = "import math\n" * ("math." in bug.text) + "import numpy as np"
     return "\n".join([*(f"# {line}" for line in said), imports, "\n", bug.text.rstrip()])
 
 
-def reply(exercise_id: str, mended: Any, level: int) -> Result:
+def checked(exercise_id: str, mended: Any, level: int) -> Result:
     """What the checker says of a mended function or text; of one that is as it was, nothing more."""
     task, name = code_of(exercise_id)
     try:

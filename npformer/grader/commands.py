@@ -164,12 +164,12 @@ def _ids(chosen: str | None) -> list[str]:
     return list(dict.fromkeys(ids))
 
 
-def _limits(options: argparse.Namespace) -> Any:
+def _limits(options: argparse.Namespace, numbers: str) -> Any:
     from npformer.grader.judge import Limits
 
     if not 0 < options.seconds < 1e6 or not 0 <= options.wall < 1e6 or options.megabytes < 1:
         raise ValueError("--seconds, --wall and --megabytes are numbers above 0")
-    return Limits(options.seconds, options.megabytes, options.level, options.wall)
+    return Limits(options.seconds, options.megabytes, options.level, options.wall, numbers)
 
 
 def _given(name: str) -> Path:
@@ -187,7 +187,8 @@ def _given(name: str) -> Path:
 def _check(options: argparse.Namespace) -> Iterator[str]:
     from npformer.grader.marks import card, write_gradescope
 
-    assignment, limits = _set(options), _limits(options)
+    assignment = _set(options)
+    limits = _limits(options, assignment.numbers)
     out = place_for(options.gradescope) if options.gradescope else None
     try:
         rows = _rows_of_one(Path(options.file), assignment, limits)
@@ -237,7 +238,8 @@ def _grade(options: argparse.Namespace) -> Iterator[str]:
     from npformer.grader.register import read_register
     from npformer.grader.run import Journal, grade
 
-    assignment, limits, out = _set(options), _limits(options), _places(options)
+    assignment = _set(options)
+    limits, out = _limits(options, assignment.numbers), _places(options)
     register = read_register(_given(options.register), options.columns) if options.register else None
     top, left_open = Path(options.folder).absolute(), set[str]()
     files, ids = hand_ins(Path(options.folder)), list(assignment.points)

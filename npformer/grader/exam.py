@@ -4,6 +4,7 @@ Each length has its number of questions to remember, to compute, to find the bug
 turns. A number, or a function's wrong line, is drawn for the seed as it is for a student's name.
 """
 
+import json
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
@@ -86,7 +87,11 @@ class Question(NamedTuple):
             return f"{task.name} = {self.answer() if key else None!r}\n"
         if key:
             return str(self.answer())
-        return self.bug.text if self.part == BUG else f"def {task.name}({task.signature}):\n    ...\n"
+        return (
+            self.bug.text
+            if self.part == BUG
+            else f"def {task.name}({task.signature}):\n    raise NotImplementedError\n"
+        )
 
 
 class Exam(NamedTuple):
@@ -115,6 +120,9 @@ def draw_exam(seed: str, minutes: int = 45, lessons: Sequence[str] = ()) -> Exam
         raise ValueError("the seed is empty; expected at least one letter")
     if minutes not in LENGTHS:
         raise ValueError(f"{minutes} minutes; expected one of {', '.join(map(str, LENGTHS))}")
+    known = {task.teach[:2] for task in bank().values()}
+    if unknown := [number for number in lessons if number not in known]:
+        raise ValueError(f"there is no lesson {unknown[0]!r}; expected some of {', '.join(sorted(known))}")
     rng = generator(f"exam of {minutes} minutes@{letters}")
     topics, questions = Counter[str](), list[Question]()
     for part, many in reversed(LENGTHS[minutes].items()):
@@ -152,14 +160,14 @@ def _taught(task: Task, lessons: Sequence[str]) -> bool:
 OPENING = """\
 # {}
 
-Write each answer over `None`, into the function's body, or over the line that is not right. Leave
-`student` as it is: it belongs to this paper. The last cell counts the marks.
+Write your name over `""`, and each answer over `None`, into the function's body, or over the line that is not
+right. Leave `PAPER` as it is. The last cell counts the marks.
 """
 COUNT = """\
 from npformer.exercises import check
 
 MARKS = {}
-right = [each for each in MARKS if check(f"{{each}}@{{student}}", globals()[each.replace(".", "_")])]
+right = [each for each in MARKS if check(f"{{each}}@{{PAPER}}", globals()[each.replace(".", "_")])]
 print("not right:", *(each for each in MARKS if each not in right))
 print(sum(MARKS[each] for each in right), "of", sum(MARKS.values()), "marks")
 """
@@ -169,7 +177,7 @@ def exam_notebook(exam: Exam, key: bool = False) -> str:
     """The paper as a notebook's file: with places for the answers, or with the answers."""
     cells = [
         cell("markdown", OPENING.format(exam.title)),
-        cell("code", f"import math\n\nimport numpy as np\n\nstudent = {exam.seed!r}\n"),
+        cell("code", f'import math\n\nimport numpy as np\n\nPAPER = {exam.seed!r}\nstudent = ""\n'),
     ]
     for number, question in enumerate(exam.questions, start=1):
         heading = f"### {number}. {question.part} ({question.worth})"
@@ -184,4 +192,5 @@ def exam_notebook(exam: Exam, key: bool = False) -> str:
 def exam_points(exam: Exam) -> str:
     """The marks as `npformer grade --assignment` reads them."""
     rows = (f'"{question.task.id}" = {question.marks}\n' for question in exam.questions)
-    return f'title = "{exam.title}"\n\n[points]\n{"".join(rows)}'
+    seed = json.dumps(exam.seed, ensure_ascii=False)
+    return f'title = "{exam.title}"\nnumbers = {seed}\n\n[points]\n{"".join(rows)}'

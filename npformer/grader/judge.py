@@ -64,6 +64,7 @@ class Limits(NamedTuple):
     megabytes: int = 2048
     level: int = 2
     wall: float = 0.0  # seconds; 0 is three times the CPU's
+    numbers: str = ""  # whose numbers everybody has; else each has their own
 
 
 LIMITS = Limits()
@@ -375,7 +376,7 @@ class _Case:
 
     def checked(self, exercise_id: str, answer: Any) -> Report:
         """The checker's result. Whatever it cannot digest costs this exercise and no other."""
-        name = self.head["student"].strip()
+        name = self.judge.limits.numbers or self.head["student"].strip()
         try:
             with within(OURS):
                 asked = f"{exercise_id}@{name}" if name else exercise_id

@@ -31,6 +31,7 @@ class Assignment(NamedTuple):
     per_day: float = 0.0  # the part of the points that each day begun takes away
     days: float = math.inf  # after so many nothing counts
     best: bool = False  # of several hand-ins; else the last
+    numbers: str = ""  # the name, or an exam's seed, whose numbers everybody has
 
     def worth(self) -> float:
         """All points."""
@@ -56,7 +57,7 @@ def assignment_of(ids: Iterable[str]) -> Assignment:
 
 
 def read_assignment(path: Path) -> Assignment:
-    """An assignment file in TOML: title, due, late, count, and a table of points, which says what is set.
+    """An assignment file in TOML: title, due, late, count, numbers, and a table of points: what is set.
 
     Raises ValueError for what is no exercise, no output of one, no number of points, or no such key.
     """
@@ -68,13 +69,14 @@ def read_assignment(path: Path) -> Assignment:
     table = given.pop("points", {})
     points = dict(_points(table)) if isinstance(table, dict) else {}
     title, count = str(given.pop("title", "The class")), given.pop("count", "last")
+    numbers = str(given.pop("numbers", ""))
     if given or not points or not isinstance(late, dict) or late.keys() - {"per_day", "days"}:
-        wanted = "title, due, late = {per_day, days}, count and a table [points]"
+        wanted = "title, due, late = {per_day, days}, count, numbers and a table [points]"
         raise ValueError(f"{path.name}: expected {wanted}; got {', '.join(given) or 'something else'}")
     if count not in ("last", "best") or not isinstance(due, datetime | None):
         raise ValueError(f'{path.name}: expected count = "last" or "best", and due = 2026-03-01T23:59:00')
     until, most = due.timestamp() if due else math.inf, float(late.get("days", math.inf))
-    return Assignment(points, title, until, float(late.get("per_day", 0)), most, count == "best")
+    return Assignment(points, title, until, float(late.get("per_day", 0)), most, count == "best", numbers)
 
 
 def _points(table: dict[str, Any], before: str = "") -> Iterator[tuple[str, dict[str, float]]]:

@@ -16,6 +16,7 @@ def test_the_drawn_line_is_wrong_and_the_mended_text_passes(task):
     for bug in {bug_of(task, name) for name in NAMES}:
         assert check(task.id, compiled(bug.text)).status in ("known_mistake", "ambiguous")
         assert check(task.id, compiled(bug.mended())).status == "pass"
+        assert max(map(len, (bug.text + task.solution).splitlines())) <= 92, "an exam's page is not wider"
 
 
 def test_names_get_other_bugs_and_one_name_always_the_same():
@@ -48,3 +49,4 @@ def test_what_is_no_function_is_told():
 def test_the_command_prints_a_file_that_runs(capsys):
     assert cli.main(["show", "ffn.forward@Bo", "--bug"]) == 0
     assert capsys.readouterr().out == f"{find_the_bug('ffn.forward@Bo')}\n"
+    assert callable(compiled(find_the_bug('ffn.forward@"a"\nname of two lines')))

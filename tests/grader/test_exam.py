@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from npformer import cli
 from npformer.exercises import list_exercises
 from npformer.grader.exam import LENGTHS, draw_exam, exam_notebook
-from npformer.grader.exam_pages import exam_pages
+from npformer.grader.exam_pages import exam_pages, write_exam
 from npformer.grader.marks import read_assignment
 
 SEEDS = ("monday", "Tuesday", "ß", "李", "a name of more letters than a page has room for at its foot")
@@ -44,13 +44,12 @@ def test_a_seed_has_its_paper_and_its_numbers():
 
 
 def test_some_lessons_alone_are_asked_and_too_few_refused():
-    assert {question.task.teach[:2] for question in draw_exam("x", 45, ["01", "03", "04"]).questions} <= {
-        *("01", "03", "04")
-    }
-    with pytest.raises(
-        ValueError, match=r"2 questions are due under 'Derive'; of lessons 01, 02 there are 1"
-    ):
-        draw_exam("x", 45, ["01", "02"])
+    lessons = ["01", "03", "04"]
+    assert {q.task.teach[:2] for q in draw_exam("x", 45, lessons).questions} == set(lessons)
+    with pytest.raises(ValueError, match=r"3 questions are due under 'Derive'; of lessons 01, 02 there "):
+        draw_exam("x", 90, ["01", "02"])
+    with pytest.raises(ValueError, match=r"there is no lesson '99'; expected some of 01, 02, 03"):
+        draw_exam("x", 45, ["99"])
 
 
 # --- the notebook ---------------------------------------------------------------------------------
@@ -74,6 +73,15 @@ def test_the_key_earns_every_mark_and_the_paper_as_it_is_none(seed):
     nbformat.validate(json.loads(paper))
     assert ran(paper).splitlines()[-1] == "0 of 90 marks"
     assert not [q for q in exam.questions if q.part == "Find the bug" and q.bug.mended() in paper]
+
+
+def test_the_class_run_asks_the_papers_numbers_whatever_a_student_is_called(tmp_path):
+    write_exam(draw_exam("monday 李", 20), tmp_path)
+    key = tmp_path / "exam-key.ipynb"
+    key.write_text(
+        key.read_text(encoding="utf-8").replace('student = \\"\\"', 'student = \\"Ada\\"'), encoding="utf-8"
+    )
+    assert cli.main(["check", str(key), "--assignment", str(tmp_path / "exam.toml")]) == 0
 
 
 # --- the pages ------------------------------------------------------------------------------------
