@@ -304,6 +304,7 @@ def test_a_notebook_keeps_the_rules(path):
     )
 
 
+@pytest.mark.slow
 def test_without_the_model_its_lesson_stops_at_one_line_that_says_how_to_get_it(tmp_path):
     lesson = read(ROOT / "notebooks" / MODEL_LESSON)
     (_, first), *_ = code_cells(lesson)
@@ -587,6 +588,7 @@ def bare_picture():
     return nbformat.v4.new_output("display_data", data={"image/png": png(drawing(80))})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sources", [("x = 1", "1 / x", "x = 0"), ("x = 1", "x = 1 / (x if x < 2 else 0) + 1")]
 )
@@ -598,6 +600,7 @@ def test_a_cell_that_another_or_itself_has_spoilt_is_caught(sources, tmp_path):
         execute(notebook, tmp_path, again=True)
 
 
+@pytest.mark.slow
 def test_a_notebook_is_executed_in_this_environment_and_its_errors_are_raised(tmp_path):
     notebook = lesson_of(2)
     notebook.cells[1].source = "import sys; print(sys.executable)"

@@ -102,7 +102,7 @@ CROWDED = {"lanes": 13, "attention_heads": 14}  # points of the numbers in their
 WITHOUT_AXES = {"lanes", "hourglass", "dataflow", "block_diagram"}  # squares with names beside them
 ODD = {"font.size": 6, "lines.linewidth": 9, "figure.facecolor": "black", "svg.hashsalt": "mine"}
 # What all pictures have in common is looked at in these now, in the others by `pytest -m slow`.
-NOW = {"heat_map", "clock_hands", "curves", "matrices", "growth", *CROWDED, *WITHOUT_AXES}
+NOW = {"heat_map", "curves", "matrices", *CROWDED, "lanes", "block_diagram"}
 LATER = {name: pytest.mark.slow for name in DRAWN if name not in NOW}
 every_picture = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=LATER.get(name, [])) for name in DRAWN]
@@ -202,7 +202,7 @@ def test_on_a_slide_every_letter_is_as_large_as_those_of_the_text(name, monkeypa
 
 
 @pytest.mark.parametrize("kind", ["png", "svg"])
-@pytest.mark.parametrize("name", ["one_clock", "lanes"])
+@pytest.mark.parametrize("name", ["one_clock"])
 def test_the_bytes_of_a_file_name_neither_day_nor_software(name, kind):
     assert plots.encoded(DRAWN[name](), kind) == data(name, kind), "the reader's settings show"
     with matplotlib.rc_context(ODD):

@@ -351,7 +351,7 @@ def test_a_pdf_has_all_pages(tmp_path, pages, drawn):
     assert list(tmp_path.iterdir()) == [file]
 
 
-@pytest.mark.parametrize("kind", ["pdf", "svg", "html"])
+@pytest.mark.parametrize("kind", [pytest.param("pdf", marks=pytest.mark.slow), "svg", "html"])
 def test_a_file_is_the_same_each_time(tmp_path, short_sheet, kind):
     first, second = (save_worksheet(NAME, tmp_path / f"{name}.{kind}") for name in ("first", "second"))
     assert [file.read_bytes() for file in first] == [file.read_bytes() for file in second]
