@@ -655,6 +655,18 @@ def test_a_generator_among_the_arguments_gives_one_mask_and_is_not_advanced():
 # float32
 
 
+def test_a_float32_table_is_checked_beside_its_ids():
+    E, ids = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32), np.array([2, 0, 2])
+
+    def backward(dy, ids):
+        dE = np.zeros((3, 4), dy.dtype)
+        np.add.at(dE, ids, dy)
+        return dE
+
+    assert gradcheck(lambda E, ids: (E[ids], ids), backward, E, ids)
+    assert not gradcheck(lambda E, ids: (E[ids], ids), lambda dy, ids: 2 * backward(dy, ids), E, ids)
+
+
 def test_float32_is_checked_against_differences_in_float64():
     x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
     seen = set()

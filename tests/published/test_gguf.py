@@ -136,6 +136,13 @@ def test_another_kind_of_vocabulary_is_none(tmp_path, said):
     assert load_gguf(put(tmp_path, said=settings() | said)[0])[2] is None
 
 
+def test_a_path_is_a_path():
+    with pytest.raises(
+        TypeError, match=r"load_gguf: path is an int \(3\); expected a string or a pathlib\.Path"
+    ):
+        load_gguf(3)
+
+
 # --- names ----------------------------------------------------------------------------------------
 
 
