@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from npformer.annotations import Count, DType, Finite, Float, Integer, Length, Numbers, Positive, Shape
 from npformer.arrays import Array, array_module
-from npformer.signature import Call, Rule
+from npformer.door.annotations import Count, DType, Finite, Float, Integer, Length, Numbers, Positive, Shape
+from npformer.door.rules import EVEN, ROWS
 
 Layout = Literal["interleaved", "halves"]
 
@@ -76,17 +76,6 @@ def positional_encoding(
     return table
 
 
-def _ask_even(value: Any, name: str, call: Call) -> None:
-    what, d = (
-        (f"{name}'s last axis", value.shape[-1]) if hasattr(value, "ndim") and value.ndim else (name, value)
-    )
-    if d % 2:
-        raise ValueError(f"{call.function}: {what} is {d}; expected an even number, a pair is two columns")
-
-
-EVEN = Rule("even", _ask_even)
-
-
 def shift_matrix(
     k: Finite, d_model: Annotated[Count, EVEN], *, base: Positive = 10000.0
 ) -> Float[Array, "d_model d_model"]:
@@ -118,19 +107,8 @@ class LearnedPositionsCache(NamedTuple):
     P: Float[Array, "max_length d_model"]
 
 
-def _ask_room(x: Any, name: str, call: Call) -> None:
-    T, rows = x.shape[-2], len(call.arguments["params"].P)
-    if T > rows:
-        raise ValueError(
-            f"{call.function}: {name} has {T} positions; expected at most the table's max_length={rows}"
-        )
-
-
-ROOM = Rule("T <= max_length", _ask_room, turn=2)
-
-
 def learned_positions_forward(
-    x: Float[Array, "... T d_model", ROOM], params: LearnedPositionsParams
+    x: Float[Array, "... T d_model", ROWS], params: LearnedPositionsParams
 ) -> tuple[Float[Array, "... T d_model"], LearnedPositionsCache]:
     """y = x + P[:T], one trained row a position: the alternative of the paper's Table 3, row (E).
 
