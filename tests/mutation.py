@@ -65,8 +65,13 @@ TESTS = {  # the fastest to notice first
     "backend": ["test_backend.py", "test_gpu.py"],
     "door.validate": ["test_settings.py", "test_edge_cases.py", "test_bad_input.py"],
     "door.rules": [
-        "test_bad_input.py", "test_settings.py", "test_edge_cases.py", "test_transformer.py", "test_optim.py",
-        "test_signature.py", "modern/test_generation.py",
+        "test_bad_input.py",
+        "test_settings.py",
+        "test_edge_cases.py",
+        "test_transformer.py",
+        "test_optim.py",
+        "test_signature.py",
+        "modern/test_generation.py",
     ],  # fmt: skip
     "door.signature": ["test_signature.py", "test_bad_input.py", "test_edge_cases.py"],
     "door.annotations": ["test_signature.py", "test_bad_input.py", "test_edge_cases.py"],
