@@ -1,6 +1,5 @@
 """Gradient descent, Adam and the paper's learning rate, over trees of parameters."""
 
-import math
 from typing import Any, NamedTuple
 
 from npformer.arrays import Array, array_module
@@ -71,8 +70,8 @@ def _step(p: Array, g: Array, m: Array, v: Array, t: int, learning_rate: float, 
     xp, (beta_1, beta_2, eps, weight_decay) = array_module(p), rates
     m = beta_1 * m + (1 - beta_1) * g
     v = beta_2 * v + (1 - beta_2) * (g * g)
-    c_1, c_2 = 1 - beta_1**t, 1 - beta_2**t  # m_hat = m / c_1, v_hat = v / c_2
-    update = learning_rate / c_1 * m / (xp.sqrt(v) / math.sqrt(c_2) + (eps or v == 0))  # 0/1 in place of 0/0
+    m_hat, v_hat = m / (1 - beta_1**t), v / (1 - beta_2**t)
+    update = learning_rate * m_hat / (xp.sqrt(v_hat) + (eps or v == 0))  # without eps: 0/1 in place of 0/0
     if weight_decay:
         update += learning_rate * weight_decay * p
     return [xp.asanyarray(array) for array in (p - update, m, v)]  # of 0-d arrays NumPy makes numbers

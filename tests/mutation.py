@@ -72,7 +72,7 @@ TESTS = {  # the fastest to notice first
         "test_optim.py",
         "test_signature.py",
         "modern/test_generation.py",
-    ],  # fmt: skip
+    ],
     "door.signature": ["test_signature.py", "test_bad_input.py", "test_edge_cases.py"],
     "door.annotations": ["test_signature.py", "test_bad_input.py", "test_edge_cases.py"],
     "normal": ["test_functional.py"],
