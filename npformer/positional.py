@@ -51,9 +51,8 @@ def positional_encoding(
     """PE[p, 2i] = sin(p ω_i), PE[p, 2i+1] = cos(p ω_i) for p = start … start+n-1.
 
     "Attention Is All You Need", section 3.5. layout="halves" puts all sines first. An odd d_model drops
-    the last cosine. Sines and cosines are taken for the first 64 rows only. The rest follows from the
-    paper's remark that PE[p+k] is linear in PE[p], by the addition theorem of sine and cosine: rows
-    k … k+63 are the first rows moved on by k.
+    the last cosine. The first 64 rows are the formula. The rest follows from the paper's remark that
+    PE[p+k] is linear in PE[p]: with cos pω + i sin pω = e^(ipω), k positions further is times e^(ikω).
 
     >>> positional_encoding(3, 4).round(3)
     array([[ 0.   ,  1.   ,  0.   ,  1.   ],
@@ -69,10 +68,11 @@ def positional_encoding(
     angles = xp.arange(start, start + min(n, 64))[:, None] * omega  # p ω_i: (64, pairs) at most
     s, c = xp.sin(angles), xp.cos(angles)
     sines[:64], cosines[:64] = s, c[:, :half]
+    if n > 64:
+        turns = c + 1j * s  # e^(ipω)
     for k in range(64, n, 64):
-        sk, ck = xp.sin(k * omega), xp.cos(k * omega)  # (pairs,)
-        sines[k : k + 64] = (s * ck + c * sk)[: n - k]
-        cosines[k : k + 64] = (c * ck - s * sk)[: n - k, :half]
+        moved = turns[: n - k] * xp.exp(1j * k * omega)  # k positions further on
+        sines[k : k + 64], cosines[k : k + 64] = moved.imag, moved.real[:, :half]
     return table
 
 
