@@ -5,10 +5,11 @@
 nbconvert makes the page, by its reveal.js exporter. reveal.js itself, which nbconvert would load from the
 network, comes from the files of sphinx-revealjs, a package of the extra `slides`, and formulas become MathML,
 which browsers draw by themselves: one file holds it all, licences included. What draws a picture is folded
-away into the speaker notes (key S), beside the minutes and the questions that will come. The player is on its
-slide, and runs there. A lesson is run anew for its slides: a saved picture, enlarged, has letters too small
-for the back of a room, so pictures are drawn on less paper (see plots.style). Everything is measured in
-lines: a slide has room for so many.
+away into the speaker notes (key S), beside the minutes, what the lesson tells its readers, and the wrong
+guesses that come. What a cell is on stage, its metadata says: `slideshow.slide_type`, and under `npformer` a
+`title` and, where the reader's words are too many, shorter ones: `stage`, `ask`, `answer`. A lesson is
+run anew for its slides: a saved picture, enlarged, has letters too small for the back of a room, so pictures
+are drawn on less paper (see plots.style). Everything is measured in lines: a slide has room for so many.
 """
 
 import ast
@@ -28,13 +29,13 @@ from npformer.teaching.plots.style import STAGE
 
 STAGE_FOLDER = Path(__file__).parent / "stage"
 WORDS, LINES = 40, 8  # on a slide: words at most, and lines of code
-ROOM, WIDE, CODE_WIDE = 20.7, 68, 80  # lines of code on a slide; letters in a line of text, and of code
+ROOM, WIDE, CODE_WIDE = 20.7, 60, 80  # lines of code on a slide; letters in a line of text, and of code
 CELL_SECONDS = 600  # for a cell to run
 NO_KERNEL = "no kernel starts. To get one: python -m ipykernel install --sys-prefix."
 PLUMBING = ("picture", "play", "plots", "reveal")  # names that a statement for the eye alone uses
 PLAYING = """Click into the player. Its keys: → a cell on, ↑ ↓ a step, Page Up and Page Down a station, Home
 and End, Enter the whole step, Backspace back, H hides the results, S the arithmetic, V the values beside
-their gradients. Click below the player, and → is the next slide again."""
+their gradients. Click on the slide's title, and → is the next slide again."""
 WIDGET = "application/vnd.jupyter.widget-view+json"  # a slider, which lives only while a kernel runs
 SECTION = re.compile(r"^## (\d+\.\d+) ", flags=re.M)
 GUESSES = re.compile(r"^\*\*(\d+\.\d+[a-z])\*\* (.+)$", flags=re.M)
@@ -181,7 +182,7 @@ def plan_of(lesson: int, text: str) -> Plan:
 
 
 def guesses_of(page: Path) -> dict[str, str]:
-    """{id: the wrong guesses that come, as Markdown}; none without the page, which an installed package lacks."""
+    """{id: the wrong guesses that come, as Markdown}; none without the page."""
     text = page.read_text(encoding="utf-8") if page.is_file() else ""
     found: dict[str, str] = {}
     for id, guess in GUESSES.findall(text):
@@ -193,7 +194,7 @@ def guesses_of(page: Path) -> dict[str, str]:
 
 
 def slides_of(notebook: dict[str, Any], plan: Plan, guesses: dict[str, str]) -> list[Slide]:
-    """What the cells say they are, by Jupyter's metadata: "slide", "fragment" (more of the slide before), "skip".
+    """What the cells say they are, by Jupyter's metadata: slide, fragment, skip.
 
     The plan's words and the wrong guesses are in the notes, what the lesson says we know now at the end.
     """
@@ -204,6 +205,7 @@ def slides_of(notebook: dict[str, Any], plan: Plan, guesses: dict[str, str]) -> 
             found += told(cell, plan, guesses) if cell["cell_type"] == "markdown" else ran(cell)
         elif kind == "fragment":
             found[-1] = joined(found[-1], cell)
+    found = found or [Slide(f"# {title_of(notebook)}")]  # of a notebook whose cells say nothing of a stage
     expected = "\n\n".join(f"**{question}** {answer}" for question, answer in plan.questions)
     known = notebook["metadata"].get("npformer", {}).get("known", [])
     if known:
@@ -303,7 +305,7 @@ def ran(cell: dict[str, Any]) -> list[Slide]:
     else:
         few = few_lines(without_plumbing(source_of(cell)))
         code = f"```python\n{few}\n```" if few else ""
-        room = ROOM - sum(map(height, shown))
+        room = ROOM - sum(map(height, shown)) - 6 * bool(named(cell, "reveal"))  # lines of an answer
         found = [Slide(f"{heading}\n\n{code if height(code) <= room else ''}", tuple(shown))]
     notes = PLAYING if pictures and pictures[-1].startswith("<iframe") else "Run."
     notes = f"{notes} The whole cell:\n\n```python\n{source_of(cell)}\n```"
@@ -350,13 +352,13 @@ def height(text: str) -> float:
     """About how many lines of code high a Markdown text stands on a slide.
 
     >>> height("## A title"), height("```text\\n1\\n```"), height("")
-    (1.7, 2.0, 0.0)
+    (1.7, 2.0, 0)
     """
     prints = re.findall(r"```\w+\n(.*?)\n```", text, flags=re.S)
     lines = sum(1.0 + sum(max(1, -(-len(line) // CODE_WIDE)) for line in each.split("\n")) for each in prints)
     rest = [block for block in re.sub(r"```.*?```", "", text, flags=re.S).split("\n\n") if block.strip()]
     return lines + sum(
-        1.7 if block[:2] in ("##", "$$") else 0.5 + 1.2 * -(-len(block) // WIDE) for block in rest
+        1.7 if block[:2] in ("##", "$$") else 0.5 + 1.3 * -(-len(block) // WIDE) for block in rest
     )
 
 
