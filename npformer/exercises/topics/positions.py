@@ -30,7 +30,6 @@ S1_6 = Place(PAPER, "01, section 1.6, The hands of a clock")
 S1_7 = Place(PAPER, "01, section 1.7, The whole table at once")
 S1_8 = Place(PAPER, "01, section 1.8, Why 10000?")
 S2_3 = Place(PAPER, "02, section 2.3, One step is one rotation")
-S2_5 = Place(PAPER, "02, section 2.5, How slow is the slowest hand?")
 S2_6 = Place(PAPER, "02, section 2.6, One idea, three layouts")
 S2_7 = Place(PAPER, "02, section 2.7, Where float32 goes wrong")
 
@@ -590,7 +589,7 @@ def longest_wave(draw: Draw) -> Posed:
     return Posed({"d": d}, longest, wrong)
 
 
-wavelength = Numbers("pe.wavelength", "sinusoids", 3, S2_5,
+wavelength = Numbers("pe.wavelength", "sinusoids", 3, S1_7,
     task="The slowest pair of a table with d_model = {d} has a wavelength of 2π times what? One "
     "decimal.",
     hint="Put the last i into 10000^(2i/d_model).",
