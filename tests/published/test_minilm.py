@@ -380,15 +380,19 @@ BAD_FOLDERS = {
     ),
     "another shape": (
         {"tensors": {"encoder.layer.0.intermediate.dense.weight": np.zeros((8, 12), np.float32)}},
-        "layer.0.intermediate.dense.weight has shape (8, 12) in FOLDER/model.safetensors; expected (12, 8)",
+        "model.safetensors['encoder.layer.0.intermediate.dense.weight'] has shape (8, 12); expe",
     ),
-    "half precision": (
-        {"tensors": {"embeddings.LayerNorm.weight": np.ones(8, np.float16)}},
-        "embeddings.LayerNorm.weight has dtype F16 in FOLDER/model.safetensors; expected F32 or F64",
+    "whole numbers": (
+        {"tensors": {"embeddings.LayerNorm.weight": np.ones(8, np.int64)}},
+        "FOLDER/model.safetensors['embeddings.LayerNorm.weight'] has dtype int64; expected float32 or",
+    ),
+    "infinity": (
+        {"tensors": {"embeddings.LayerNorm.weight": np.full(8, np.inf, np.float32)}},
+        "FOLDER/model.safetensors['embeddings.LayerNorm.weight'] holds NaN or infinity; expected fini",
     ),
     "fewer positions": (
         {"config": {"max_position_embeddings": 512}},
-        "position_embeddings.weight has shape (20, 8) in FOLDER/model.safetensors; expected (512, 8)",
+        "position_embeddings.weight'] has shape (20, 8); expected (max_length, d_model) with max_length=512",
     ),
     "another model": ({"config": {"model_type": "gpt2"}}, "says model_type 'gpt2'; expected 'bert'"),
     "another GELU": ({"config": {"hidden_act": "gelu_new"}}, "says hidden_act 'gelu_new'; expected 'gelu'"),
@@ -413,7 +417,7 @@ BAD_FOLDERS = {
     ),
     "more layers": (
         {"tensors": {"encoder.layer.2.output.dense.bias": np.zeros(8, np.float32)}},
-        "model.safetensors has more layers; expected num_hidden_layers=2 of them",
+        "has the tensor encoder.layer.2.output.dense.bias, and the equations here have",
     ),
     "deep JSON": ({"config_text": "[" * 100_000}, "config.json is not JSON ("),
     "another step": (

@@ -98,17 +98,17 @@ BAD = [
     (
         lambda s: without(s, "linear1.weight"),
         ValueError,
-        "state has no 'linear1.weight'; expected the 12 arrays of",
+        "state has no tensor linear1.weight; expected the 12 of Enc",
     ),
     (
         lambda s: without(s, "norm1.weight"),
         ValueError,
-        "state has no 'norm1.weight'; expected the 12 arrays of one",
+        "state has no tensor norm1.weight; expected the 12 of Enc",
     ),
     (
         lambda s: s | {"linear3.bias": s["linear1.bias"]},
         ValueError,
-        "state holds 'linear3.bias'; expected the 12",
+        "state has the tensor linear3.bias, and the equations here have none; expected the 12 of Enc",
     ),
     (
         lambda s: s | {"norm1.weight": s["norm1.weight"].tolist()},

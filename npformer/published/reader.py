@@ -1,0 +1,147 @@
+"""Arrays under the names of others: a table of names is a tree of ours, with a name where the array goes."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union, get_args, get_origin
+
+from npformer.arrays import Array
+from npformer.signature import Letters, check_value, to_rule
+from npformer.tree import as_path, leaves, refilled, tree_map
+from npformer.validate import check_array, check_float, check_numbers, check_shape, kind_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def table(kind: Any, text: str, n_layers: int = 0) -> Any:
+    """A tree of this kind with the words of a text in place of arrays, in the order of `leaves`.
+
+    A - stands for what is absent (None); the words of one block for those of all, {} for a block's number.
+    """
+    words = iter(text.split())
+
+    def tree(kind: Any) -> Any:
+        parts = get_args(kind)
+        if get_origin(kind) in (Annotated, Union, UnionType):
+            return tree(parts[0])
+        if get_origin(kind) is tuple:
+            block = tree(parts[0])
+            return tuple(
+                tree_map(lambda word, i=i: word.replace("{}", str(i)), block) for i in range(n_layers)
+            )
+        if hasattr(kind, "_fields"):
+            branches = [tree(annotation) for annotation in kind.__annotations__.values()]
+            return kind(*branches) if any(branches) else None
+        word = next(words)
+        return None if word == "-" else word
+
+    return tree(kind)
+
+
+class Entry(NamedTuple):
+    """One name of a table, and how its array stands in the file."""
+
+    name: str
+    letters: Letters  # of its axes
+    is_turned: bool  # a W or the head: its outputs are rows there, columns here
+
+
+def entries(names: Any) -> Iterator[Entry]:
+    """The table's names in the order of `leaves`; the shape of each array is that of its annotation."""
+    for field, part in zip(names._fields, names, strict=True):
+        if isinstance(part, str):
+            letters = to_rule(type(names).__annotations__[field]).letters or ()
+            is_turned = field.startswith("W") or field == "head"
+            yield Entry(part, letters[::-1] if is_turned else letters, is_turned)
+        elif part is not None:
+            for branch in part if type(part) is tuple else [part]:
+                yield from entries(branch)
+
+
+def from_names(names: Any, read: Callable[[str], Array]) -> Any:
+    """The tree of the arrays that `read` finds under the table's names; a W is turned over, as a view."""
+    return refilled(names, (read(name).T if turned else read(name) for name, _, turned in entries(names)))
+
+
+def to_names(names: Any, params: Any) -> dict[str, Array]:
+    """The other way: copies of the tree's arrays under the table's names, a W turned over."""
+    pairs = zip(entries(names), leaves(params), strict=True)
+    return {name: (leaf.T if turned else leaf).copy() for (name, _, turned), (_, leaf) in pairs}
+
+
+def sizes_of(config: Any) -> dict[str, int]:
+    """What a config says of the letters."""
+    d_kv = config.d_model // config.n_heads * getattr(config, "n_kv_heads", config.n_heads)
+    return config._asdict() | {"d_kv": d_kv}
+
+
+def check_table(
+    function: str, where: Any, names: Any, found: Mapping[str, Any], sizes: Mapping[str, int]
+) -> None:
+    """Refuse a file that lacks an array of the table, has one too many or one of another shape."""
+    expected, sizes = {name: letters for name, letters, _ in entries(names)}, dict(sizes)
+    of_blocks = f" with n_layers={sizes['n_layers']}" if "n_layers" in sizes else ""
+    check_names(function, where, type(names).__name__ + of_blocks, expected, found)
+    for name, letters in expected.items():
+        check_shape(function, f"{where}[{name!r}]", found[name], letters, sizes)
+        sizes |= zip(letters, found[name].shape, strict=True)  # of the vocabulary's, no config tells
+
+
+def check_names(
+    function: str, where: Any, model: str, expected: Collection[str], found: Collection[str]
+) -> None:
+    """Refuse a name that is missing, and one for which the tree has no place."""
+    for name in (name for name in (*expected, *found) if name not in expected or name not in found):
+        has = (
+            f"no tensor {name}"
+            if name in expected
+            else f"the tensor {name}, and the equations here have none"
+        )
+        without = "" if name in expected else "; without it the model would compute something else"
+        raise ValueError(f"{function}: {where} has {has}; expected the {len(expected)} of {model}{without}")
+
+
+def check_state(function: str, state: Any) -> None:
+    """Refuse anything but a dict of arrays of one float dtype."""
+    if not isinstance(state, Mapping):
+        raise TypeError(f"{function}: state is {kind_of(state)}; expected a dict of names and arrays")
+    dtype = None
+    for name, array in state.items():
+        check_array(function, f"state[{name!r}]", array, ("...",), {}, dtype)
+        dtype = array.dtype
+
+
+def finite(function: str, where: Any, name: str, array: Array) -> Array:
+    """The array; refused unless it holds finite floats."""
+    check_float(function, f"{where}[{name!r}]", array)
+    check_numbers(function, f"{where}[{name!r}]", array)
+    return array
+
+
+def config_from(
+    function: str, file: Any, said: Mapping[str, Any], sizes: Mapping[str, str], kind: Any, **more: Any
+) -> Any:
+    """The config of this kind whose sizes a file says, each under its name there."""
+    for name in sizes:
+        if name not in said:
+            raise ValueError(f"{function}: {file} does not say {name}")
+    config = kind(**{letter: said[name] for name, letter in sizes.items()}, **more)
+    check_value(function, f"{file}: config", config, kind)
+    return config
+
+
+def package_folder(name: str) -> "Path | None":
+    """Where a package lies, None where it is not installed; nothing in it is run."""
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    spec = find_spec(name)
+    return Path(spec.origin).parent if spec is not None and spec.origin else None
+
+
+def existing(function: str, argument: str, path: Any) -> "Path":
+    """The file of this path."""
+    file = as_path(function, argument, path)
+    if not file.is_file():
+        raise FileNotFoundError(f"{function}: there is no file {path}")
+    return file
