@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 DEEPEST = 100  # tuples inside of each other
+NPZ = "a complete .npz file of arrays"
 OWN = os.urandom(8).hex()  # marks the unfinished files of this process
 
 
@@ -275,7 +276,7 @@ def _read(file: BinaryIO, target: Path, expected: dict[str, NDArray[Any]]) -> li
     """The file's arrays in the order of `expected`; ValueError with our words for whatever is wrong."""
     import zipfile
 
-    with _as_damage(target):
+    with as_damage("load", target, NPZ):
         archive = zipfile.ZipFile(file)  # refuses a truncated file and one of another kind
         entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
         kinds = {entry.compress_type for entry in archive.infolist()}
@@ -284,11 +285,11 @@ def _read(file: BinaryIO, target: Path, expected: dict[str, NDArray[Any]]) -> li
     check_same_names("load", target, expected, entries)
     arrays = []
     for name, leaf in expected.items():
-        with _as_damage(target):
+        with as_damage("load", target, NPZ):
             stream = archive.open(entries[name])
             shape, in_columns, dtype = _header(stream)
         check_same_kind("load", target, name, (shape, dtype), leaf)
-        with _as_damage(target):
+        with as_damage("load", target, NPZ):
             arrays.append(_data(stream, leaf, in_columns))
     return arrays
 
@@ -308,13 +309,13 @@ def check_same_kind(function: str, target: Path, name: str, found: tuple[Any, An
 
 
 @contextmanager
-def _as_damage(target: Path) -> Iterator[None]:
-    """What goes wrong in here is the file's fault: a flipped bit makes zipfile raise almost anything."""
+def as_damage(function: str, file: Path, kind: str) -> Iterator[None]:
+    """What goes wrong in here is the file's fault: a flipped bit makes libraries raise almost anything."""
     try:
         yield
     except Exception as error:
-        words = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise ValueError(f"load: {target} is not a complete .npz file of arrays ({words})") from None
+        words = f"{error}" if type(error) is ValueError else f"{type(error).__name__}: {error}"
+        raise ValueError(f"{function}: {file} is not {kind} ({words.partition(chr(10))[0]})") from None
 
 
 def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -10,8 +10,9 @@ from npformer.annotations import DType
 from npformer.arrays import Array
 from npformer.modern.causal_lm import CausalLMConfig, CausalLMParams
 from npformer.published.llama import GGUF, causal_lm_table
-from npformer.published.reader import check_table, config_from, existing, finite, from_names, sizes_of
+from npformer.published.reader import config_from, existing, from_names, sizes_of
 from npformer.published.vocabulary import Vocabulary, vocabulary
+from npformer.tree import as_damage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,24 +44,16 @@ def load_gguf(
     FileNotFoundError: load_gguf: there is no file no/such/model.gguf
     """
     file = existing("load_gguf", "path", path)
-    try:
+    with as_damage("load_gguf", file, "a complete GGUF file"):
         said, tensors = _header(file)
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"load_gguf: {file} is not a complete GGUF file ({_words(error)})") from None
     config = _config(said, GGUF.split()[-1] not in tensors, file)
     names = causal_lm_table(GGUF, config, tensors)
-    check_table("load_gguf", file, names, tensors, sizes_of(config))
-    tokenizer = _tokenizer(said, tensors[GGUF.split()[0]].shape[0], file)
 
     def read(name: str) -> Array:
-        array = weights(file, tensors[name]).astype(dtype, copy=False)
-        return finite("load_gguf", file, name, array)
+        return weights(file, tensors[name]).astype(dtype, copy=False)
 
-    return from_names(names, read), config, tokenizer
-
-
-def _words(error: Exception) -> str:
-    return f"it has no {error}" if isinstance(error, KeyError) else str(error)
+    params = from_names("load_gguf", file, names, tensors, sizes_of(config), read)
+    return params, config, _tokenizer(said, len(params.embedding.E), file)
 
 
 # The header: how many tensors and settings, the settings, then where each tensor lies
@@ -201,13 +194,10 @@ def _tokenizer(said: dict[str, Any], vocab_size: int, file: "Path") -> Vocabular
     if said.get("tokenizer.ggml.model") != "gpt2" or said.get("tokenizer.ggml.pre") not in PIECES_OF:
         return None
     tokens, kinds, merges = (said.get(f"tokenizer.ggml.{x}", []) for x in ("tokens", "token_type", "merges"))
-    marks = {token: i for i, (token, kind) in enumerate(zip(tokens, kinds, strict=False)) if kind in CONTROL}
-    try:
+    with as_damage("load_gguf", file, "a file with a whole vocabulary"):
         if len(tokens) != vocab_size:
             raise ValueError(f"{len(tokens)} tokens; expected {vocab_size}, the embedding's rows")
-        return vocabulary(
-            tokens, merges, marks, PIECES_OF[said["tokenizer.ggml.pre"]],
-            said.get("tokenizer.ggml.eos_token_id"), said.get("tokenizer.chat_template"),
-        )  # fmt: skip
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"load_gguf: {file} has a damaged vocabulary ({_words(error)})") from None
+        marks = {x: i for i, (x, kind) in enumerate(zip(tokens, kinds, strict=False)) if kind in CONTROL}
+        ours = vocabulary(tokens, merges, marks, PIECES_OF[said["tokenizer.ggml.pre"]])
+    stop_id, template = said.get("tokenizer.ggml.eos_token_id"), said.get("tokenizer.chat_template")
+    return ours._replace(stop_id=stop_id, chat_template=template)

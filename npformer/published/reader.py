@@ -1,6 +1,6 @@
 """Arrays under the names of others: a table of names is a tree of ours, with a name where the array goes."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union, get_args, get_origin
 
@@ -58,9 +58,29 @@ def entries(names: Any) -> Iterator[Entry]:
                 yield from entries(branch)
 
 
-def from_names(names: Any, read: Callable[[str], Array]) -> Any:
-    """The tree of the arrays that `read` finds under the table's names; a W is turned over, as a view."""
-    return refilled(names, (read(name).T if turned else read(name) for name, _, turned in entries(names)))
+def from_names(
+    function: str, where: Any, names: Any, found: Mapping[str, Any], sizes: dict[str, int], read: Any = None
+) -> Any:
+    """The tree of the arrays that stand under the table's names, a W turned over as a view.
+
+    Refuses what lacks one of them, has one too many or one of another shape, before `read` is asked for the
+    first; and what it reads, unless that holds finite floats. Without `read` the arrays are those found.
+    """
+    expected = {name: (letters, is_turned) for name, letters, is_turned in entries(names)}
+    model = f"{type(names).__name__} with n_layers={sizes.get('n_layers', 1)}"
+    check_names(function, where, model, expected, found)
+    for name, (letters, _) in expected.items():
+        check_shape(function, f"{where}[{name!r}]", found[name], letters, sizes)
+        sizes = sizes | dict(zip(letters, found[name].shape, strict=True))  # no config tells vocab_size
+
+    def array(name: str, is_turned: bool) -> Array:
+        x: Array = read(name) if read else found[name]
+        if read:
+            check_float(function, f"{where}[{name!r}]", x)
+            check_numbers(function, f"{where}[{name!r}]", x)
+        return x.T if is_turned else x
+
+    return refilled(names, (array(name, is_turned) for name, (_, is_turned) in expected.items()))
 
 
 def to_names(names: Any, params: Any) -> dict[str, Array]:
@@ -69,22 +89,10 @@ def to_names(names: Any, params: Any) -> dict[str, Array]:
     return {name: (leaf.T if turned else leaf).copy() for (name, _, turned), (_, leaf) in pairs}
 
 
-def sizes_of(config: Any) -> dict[str, int]:
+def sizes_of(config: Any, **more: int) -> dict[str, int]:
     """What a config says of the letters."""
     d_kv = config.d_model // config.n_heads * getattr(config, "n_kv_heads", config.n_heads)
-    return config._asdict() | {"d_kv": d_kv}
-
-
-def check_table(
-    function: str, where: Any, names: Any, found: Mapping[str, Any], sizes: Mapping[str, int]
-) -> None:
-    """Refuse a file that lacks an array of the table, has one too many or one of another shape."""
-    expected, sizes = {name: letters for name, letters, _ in entries(names)}, dict(sizes)
-    of_blocks = f" with n_layers={sizes['n_layers']}" if "n_layers" in sizes else ""
-    check_names(function, where, type(names).__name__ + of_blocks, expected, found)
-    for name, letters in expected.items():
-        check_shape(function, f"{where}[{name!r}]", found[name], letters, sizes)
-        sizes |= zip(letters, found[name].shape, strict=True)  # of the vocabulary's, no config tells
+    return config._asdict() | {"d_kv": d_kv} | more
 
 
 def check_names(
@@ -92,13 +100,8 @@ def check_names(
 ) -> None:
     """Refuse a name that is missing, and one for which the tree has no place."""
     for name in (name for name in (*expected, *found) if name not in expected or name not in found):
-        has = (
-            f"no tensor {name}"
-            if name in expected
-            else f"the tensor {name}, and the equations here have none"
-        )
-        without = "" if name in expected else "; without it the model would compute something else"
-        raise ValueError(f"{function}: {where} has {has}; expected the {len(expected)} of {model}{without}")
+        has = f"no tensor {name}" if name in expected else f"the tensor {name}, which no equation here has"
+        raise ValueError(f"{function}: {where} has {has}; expected the {len(expected)} of {model}")
 
 
 def check_state(function: str, state: Any) -> None:
@@ -109,13 +112,6 @@ def check_state(function: str, state: Any) -> None:
     for name, array in state.items():
         check_array(function, f"state[{name!r}]", array, ("...",), {}, dtype)
         dtype = array.dtype
-
-
-def finite(function: str, where: Any, name: str, array: Array) -> Array:
-    """The array; refused unless it holds finite floats."""
-    check_float(function, f"{where}[{name!r}]", array)
-    check_numbers(function, f"{where}[{name!r}]", array)
-    return array
 
 
 def config_from(

@@ -7,7 +7,7 @@ import numpy as np
 
 from npformer.arrays import Array
 from npformer.published.reader import existing
-from npformer.tree import as_path, check_same_kind, check_same_names, refilled, walked, whole_file
+from npformer.tree import as_damage, as_path, check_same_kind, check_same_names, refilled, walked, whole_file
 from npformer.validate import is_array, kind_of
 
 if TYPE_CHECKING:
@@ -69,10 +69,8 @@ def save_safetensors(path: Any, tree: Any) -> None:
 def arrays_in(function: str, file: "Path") -> dict[str, Array]:
     """What a safetensors file holds, by name."""
     library = _library(function, "safetensors")
-    try:
+    with as_damage(function, file, "a complete safetensors file"):
         entries = library.deserialize(file.read_bytes())
-    except library.SafetensorError as error:
-        raise ValueError(f"{function}: {file} is not a complete safetensors file ({error})") from None
     return {name: _array(function, file, name, entry) for name, entry in entries}
 
 

@@ -5,19 +5,19 @@ from collections.abc import Mapping
 from npformer.arrays import Array, array_module
 from npformer.attention import AttentionParams
 from npformer.encoder import EncoderBlockParams
-from npformer.published.reader import check_names, check_state, check_table, from_names, table, to_names
+from npformer.published.reader import check_names, check_state, from_names, table, to_names
 from npformer.tree import tree_map
 from npformer.validate import check_shape
 
-IN_PROJ = {"self_attn.in_proj_weight": ("3 d_model", "d_model"), "self_attn.in_proj_bias": ("3 d_model",)}
-OTHERS = """self_attn.out_proj.weight self_attn.out_proj.bias linear1.weight linear1.bias linear2.weight
-    linear2.bias norm1.weight norm1.bias norm2.weight norm2.bias"""
-TABLE = """
-    self_attn.in_proj_weight[0] self_attn.in_proj_weight[1] self_attn.in_proj_weight[2]
+IN_ORDER = """self_attn.in_proj_weight self_attn.in_proj_bias
+    self_attn.out_proj.weight self_attn.out_proj.bias
+    linear1.weight linear1.bias linear2.weight linear2.bias
+    norm1.weight norm1.bias norm2.weight norm2.bias""".split()
+IN_PROJ = {IN_ORDER[0]: ("3 d_model", "d_model"), IN_ORDER[1]: ("3 d_model",)}  # of Q, K and V
+TABLE = """self_attn.in_proj_weight[0] self_attn.in_proj_weight[1] self_attn.in_proj_weight[2]
     self_attn.out_proj.weight
     self_attn.in_proj_bias[0] self_attn.in_proj_bias[1] self_attn.in_proj_bias[2] self_attn.out_proj.bias
     norm1.weight norm1.bias linear1.weight linear1.bias linear2.weight linear2.bias norm2.weight norm2.bias"""
-IN_ORDER = (*IN_PROJ, *OTHERS.split())
 
 
 def encoder_block_from_torch(state: Mapping[str, Array]) -> EncoderBlockParams:
@@ -37,21 +37,20 @@ def encoder_block_from_torch(state: Mapping[str, Array]) -> EncoderBlockParams:
     >>> encoder_block_from_torch(state).ffn.W_1.shape
     (8, 32)
     """
-    function, names = "encoder_block_from_torch", table(EncoderBlockParams, TABLE)
+    function = "encoder_block_from_torch"
     check_state(function, state)
-    check_names(function, "state", names, IN_ORDER, state)
+    check_names(function, "state", EncoderBlockParams.__name__, IN_ORDER, state)
     sizes: dict[str, int] = {}
     for letter, name in ("d_model", "norm1.weight"), ("d_ff", "linear1.bias"):  # they tell the sizes
         check_shape(function, f"state[{name!r}]", state[name], (letter,), sizes)
         sizes |= {letter: len(state[name]), f"3 {letter}": 3 * len(state[name])}
-    arrays = {name: state[name] for name in OTHERS.split()}
+    arrays = dict(state)
     for name, letters in IN_PROJ.items():
-        check_shape(function, f"state[{name!r}]", state[name], letters, sizes)
-        arrays |= {
-            f"{name}[{i}]": part for i, part in enumerate(state[name].reshape(3, -1, *state[name].shape[1:]))
-        }
-    check_table(function, "state", names, arrays, sizes)
-    params: EncoderBlockParams = tree_map(lambda a: a.copy(), from_names(names, arrays.__getitem__))
+        whole = arrays.pop(name)
+        check_shape(function, f"state[{name!r}]", whole, letters, sizes)
+        arrays |= {f"{name}[{i}]": part for i, part in enumerate(whole.reshape(3, -1, *whole.shape[1:]))}
+    block = from_names(function, "state", table(EncoderBlockParams, TABLE), arrays, sizes)
+    params: EncoderBlockParams = tree_map(lambda a: a.copy(), block)
     return params
 
 

@@ -87,8 +87,8 @@ def test_a_flipped_byte_of_the_header_gives_our_words_or_a_model(tmp_path):
         ({"llama.attention.key_length": 16}, "key_length = 16; the equations of `causal_lm_forward` have 8"),
         ({"llama.attention.head_count": 5}, "load_gguf: .*: config.n_heads is 5"),
         ({"tokenizer.ggml.tokens": TOKENS[:-1]}, f"{VOCAB - 1} tokens; expected {VOCAB}"),
-        ({"tokenizer.ggml.merges": ["Ġ nowhere"]}, "damaged vocabulary .it has no 'nowhere'"),
-        ({"tokenizer.ggml.merges": ["three of them"]}, "damaged vocabulary"),
+        ({"tokenizer.ggml.merges": ["Ġ nowhere"]}, "not a file with a whole vocabulary .KeyError: 'nowhere'"),
+        ({"tokenizer.ggml.merges": ["three of them"]}, "not a file with a whole vocabulary"),
     ],
 )
 def test_what_the_equations_do_not_have_is_refused_by_name(tmp_path, said, words):
@@ -100,7 +100,7 @@ def test_what_the_equations_do_not_have_is_refused_by_name(tmp_path, said, words
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        ({"blk.0.attn_q.bias": ((32,), 0)}, r"has the tensor blk.0.attn_q.bias, and the equations"),
+        ({"blk.0.attn_q.bias": ((32,), 0)}, r"has the tensor blk.0.attn_q.bias, which no equation here has"),
         ({"rope_freqs.weight": ((4,), 0)}, "rope_freqs.weight"),
         (
             {"blk.0.attn_q.weight": ((64, 32), 0)},
@@ -205,7 +205,7 @@ def test_gradients_hold_in_halves(llama):
         (
             {"model.layers.0.self_attn.q_norm.weight": np.ones(4)},
             ValueError,
-            "q_norm.weight, and the equations",
+            "q_norm.weight, which no equation",
         ),
         ({"model.norm.weight": None}, ValueError, "state has no tensor model.norm.weight"),
         ({"model.norm.weight": [1.0]}, TypeError, "state.'model.norm.weight'. is a list"),

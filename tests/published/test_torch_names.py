@@ -108,7 +108,7 @@ BAD = [
     (
         lambda s: s | {"linear3.bias": s["linear1.bias"]},
         ValueError,
-        "state has the tensor linear3.bias, and the equations here have none; expected the 12 of Enc",
+        "state has the tensor linear3.bias, which no equation here has; expected the 12 of Enc",
     ),
     (
         lambda s: s | {"norm1.weight": s["norm1.weight"].tolist()},
