@@ -122,8 +122,8 @@ EQUIVALENT = {  # "module: line | what": why no test can tell
     "published.minilm: if TYPE_CHECKING: | condition: if TYPE_CHECKING: -> if True:": "only an import",
     "published.minilm: means /= xp.sqrt((means * means).sum(axis=-1, keepdims=True)) "
     "| sign: -1 -> 1": "means has two axes",
-    "published.minilm: read: MiniLMParams = "
-    'tree_map(lambda a: a.astype(dtype, order="C", copy=False), params) '
+    "published.minilm: return MiniLMParams("
+    '*tree_map(lambda a: a.astype(dtype, order="C", copy=False), params)) '
     "| truth: False -> True": "a copy is alike",
     "backend: y = cupy.exp(cupy.ones((2, 2)) @ cupy.ones((2, 2))) | number: 2 -> 3": "any product will do",
     "backend: cupy.add.at(y, cupy.zeros(2, int), cupy.ones((2, 2))) | number: 2 -> 3": "any scatter will do",

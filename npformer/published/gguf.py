@@ -71,9 +71,7 @@ def _header(file: "Path") -> tuple[dict[str, Any], dict[str, Tensor]]:
             raise ValueError("it does not begin with the letters GGUF")
         version, n_tensors, n_settings = (_number(stream, kind) for kind in ("<u4", "<u8", "<u8"))
         if version not in (2, 3) or n_tensors * 24 + n_settings * 12 > size:
-            raise ValueError(
-                f"it is of version {version}, with {n_tensors} tensors and {n_settings} settings"
-            )
+            raise ValueError(f"version {version} with {n_tensors} tensors and {n_settings} settings")
         said = {_text(stream): _value(stream, _number(stream, "<u4")) for _ in range(n_settings)}
         found = [_tensor(stream) for _ in range(n_tensors)]
         unit = said.get("general.alignment", 32)
@@ -87,11 +85,10 @@ def _header(file: "Path") -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def _take(stream: IO[bytes], n: int) -> bytes:
     """The next n bytes; a number that is larger than the file is refused before memory is asked for."""
-    if n <= os.fstat(stream.fileno()).st_size:
-        data = stream.read(n)
-        if len(data) == n:
-            return data
-    raise ValueError("it ends in the middle of its header")
+    data = stream.read(n) if n <= os.fstat(stream.fileno()).st_size else b""
+    if len(data) < n:
+        raise ValueError("it ends in the middle of its header")
+    return data
 
 
 def _number(stream: IO[bytes], kind: str) -> Any:
@@ -125,16 +122,14 @@ def _tensor(stream: IO[bytes]) -> tuple[str, Tensor]:
 Q8_0 = np.dtype([("d", "<f2"), ("q", "i1", 32)])  # W = d q
 Q4_0 = np.dtype([("d", "<f2"), ("q", "u1", 16)])  # W = d (q - 8)
 Q4_1 = np.dtype([("d", "<f2"), ("m", "<f2"), ("q", "u1", 16)])  # W = d q + m
-KINDS: dict[int, tuple[int, Any]] = {
-    0: (1, np.dtype("<f4")), 1: (1, np.dtype("<f2")), 2: (32, Q4_0), 3: (32, Q4_1), 8: (32, Q8_0)
-}  # fmt: skip
+KINDS: dict[int, Any] = {0: np.dtype("<f4"), 1: np.dtype("<f2"), 2: Q4_0, 3: Q4_1, 8: Q8_0}
 
 
 def _bytes(name: str, tensor: Tensor) -> int:
     """How long a tensor is in the file; a kind that is not read here, and rows of odd length, are refused."""
     if tensor.kind not in KINDS:
         raise ValueError(f"{name} is of kind {tensor.kind}; expected F32, F16, Q4_0, Q4_1 or Q8_0")
-    group, dtype = KINDS[tensor.kind]
+    dtype, group = KINDS[tensor.kind], 32 if KINDS[tensor.kind].names else 1
     if not tensor.shape or tensor.shape[-1] % group:
         raise ValueError(f"{name} has shape {tensor.shape}; expected rows of whole groups of {group}")
     return math.prod(tensor.shape) // group * dtype.itemsize
@@ -142,8 +137,8 @@ def _bytes(name: str, tensor: Tensor) -> int:
 
 def weights(file: "Path", tensor: Tensor) -> Array:
     """A tensor's numbers as float32, dequantised: d q, d (q - 8), or d q + m."""
-    group, dtype = KINDS[tensor.kind]
-    groups = np.fromfile(file, dtype, math.prod(tensor.shape) // group, offset=tensor.start)  # (n,)
+    dtype, n = KINDS[tensor.kind], _bytes("", tensor) // KINDS[tensor.kind].itemsize
+    groups = np.fromfile(file, dtype, n, offset=tensor.start)  # (n,)
     if dtype.names is None:
         return np.asarray(groups, np.float32).reshape(tensor.shape)
     d, q = groups["d"].astype(np.float32)[:, None], groups["q"]  # (n, 1), (n, 32 or 16)
@@ -178,10 +173,8 @@ def _config(said: dict[str, Any], tied: bool, file: "Path") -> CausalLMConfig:
     fits = dict.fromkeys(HEAD_WIDTHS, config.d_model // config.n_heads)
     for name, value in said.items():
         if name.startswith("llama.") and name not in KNOWN and value != fits.get(name):
-            raise ValueError(
-                f"load_gguf: {file} says {name} = {value!r}; the equations of `causal_lm_forward` have "
-                f"{fits.get(name, 'no such thing')}"
-            )
+            has = fits.get(name, "no such thing")
+            raise ValueError(f"load_gguf: {file} says {name} = {value!r}; `causal_lm_forward` has {has}")
     return config
 
 

@@ -24,7 +24,7 @@ HUGGING_FACE = """model.embed_tokens.weight
 
 def causal_lm_table(text: str, config: CausalLMConfig, found: Sized) -> CausalLMParams:
     """The names of a whole model; where the config claims more blocks than there are arrays, of fewer."""
-    names: CausalLMParams = table(CausalLMParams, text, min(config.n_layers, len(found)))
+    names = table(CausalLMParams, text, min(config.n_layers, len(found)))
     return names._replace(head=None) if config.tied else names
 
 
@@ -46,8 +46,7 @@ def causal_lm_from_torch(state: Mapping[str, Array], config: CausalLMConfig) -> 
     """
     check_state("causal_lm_from_torch", state)
     names = causal_lm_table(HUGGING_FACE, config, state)
-    params: CausalLMParams = from_names("causal_lm_from_torch", "state", names, state, sizes_of(config))
-    return params
+    return from_names("causal_lm_from_torch", "state", names, state, sizes_of(config))
 
 
 def causal_lm_to_torch(params: CausalLMParams, config: CausalLMConfig) -> dict[str, Array]:

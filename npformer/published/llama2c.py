@@ -42,12 +42,8 @@ class Llama2cTokenizer(NamedTuple):
         """
         as_bytes("encode", text)
         letters = [letter.encode() for letter in (" " * (start and text != "")) + text]
-        ids = [
-            i
-            for x in letters
-            for i in ([self.ids[x]] if x in self.ids else [FIRST_BYTE + byte for byte in x])
-        ]
-        return [START] * start + merge_pairs(ids, self._rank)
+        rows = ([self.ids[x]] if x in self.ids else [FIRST_BYTE + byte for byte in x] for x in letters)
+        return [START] * start + merge_pairs((i for row in rows for i in row), self._rank)
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids, without start and stop, and without the space that `encode` puts at the start."""
@@ -55,11 +51,8 @@ class Llama2cTokenizer(NamedTuple):
             raise TypeError(f"decode: ids is {kind_of(ids)}; expected a list of integers")
         join_pieces("decode", ids, self.pieces)  # refuses what is no id
         kept = [int(i) for i in ids if i != STOP]
-        pieces = [
-            self.pieces[i].removeprefix(b" " * (before == START))
-            for before, i in zip([STOP, *kept], kept, strict=False)
-            if i != START
-        ]
+        pairs = zip([STOP, *kept], kept, strict=False)
+        pieces = [self.pieces[i].removeprefix(b" " * (before == START)) for before, i in pairs if i != START]
         return b"".join(pieces).decode("utf-8", "replace")
 
     def _rank(self, a: int, b: int) -> tuple[float, int] | None:
@@ -95,9 +88,7 @@ def load_llama2c(
     found, expected = file.stat().st_size, HEADER + 4 * numbers
     if found != expected:
         raise ValueError(f"load_llama2c: {file} has {found} bytes; expected {expected}, as its header says")
-    tokenizer = None
-    if tokenizer_file is not None:
-        tokenizer = _read_tokenizer(existing("load_llama2c", "tokenizer_file", tokenizer_file), vocab_size)
+    tokenizer = None if tokenizer_file is None else _read_tokenizer(tokenizer_file, vocab_size)
     blocks = range(config.n_layers)
     names, arrays = causal_lm_table(NAMES, config, blocks), _arrays(file, _shapes(config, vocab_size, blocks))
     return from_names("load_llama2c", file, names, arrays, sizes_of(config)), config, tokenizer
@@ -109,10 +100,9 @@ def _read_header(file: "Path") -> tuple[CausalLMConfig, int]:
     if len(header) < HEADER // 4:
         size = file.stat().st_size
         raise ValueError(f"load_llama2c: {file} has {size} bytes; expected a header of {HEADER}")
-    *sizes, vocab_size, max_length = header
+    *sizes, vocab_size, T = header
     said, of = dict(zip(SIZES, sizes, strict=True)), f"{file}, read in llama2.c's first layout"
-    more = {"max_length": max_length, "tied": vocab_size > 0}
-    config = config_from("load_llama2c", of, said, SIZES, CausalLMConfig, **more)
+    config = config_from("load_llama2c", of, said, SIZES, CausalLMConfig, max_length=T, tied=vocab_size > 0)
     check_value("load_llama2c", f"{of}: vocab_size", abs(vocab_size), Count)
     return config, abs(vocab_size)
 
@@ -133,17 +123,16 @@ def _shapes(config: CausalLMConfig, vocab_size: int, blocks: Sized) -> dict[str,
 
 def _arrays(file: "Path", shapes: dict[str, tuple[int, ...]]) -> dict[str, Array]:
     """Views of the file's numbers."""
-    numbers, start = np.asarray(np.memmap(file, "<f4", "r", HEADER)), 0
-    arrays = {}
-    for name, shape in shapes.items():
-        arrays[name] = numbers[start : start + math.prod(shape)].reshape(shape)
-        start += math.prod(shape)
+    numbers = np.asarray(np.memmap(file, "<f4", "r", HEADER))
+    parts = np.split(numbers, np.cumsum([math.prod(shape) for shape in shapes.values()]))
+    arrays = {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=False)}
     del arrays[ANGLES.name]
     return arrays
 
 
-def _read_tokenizer(file: "Path", vocab_size: int) -> Llama2cTokenizer:
+def _read_tokenizer(path: Any, vocab_size: int) -> Llama2cTokenizer:
     """After one number, the longest piece's length: score, length and bytes of each piece."""
+    file = existing("load_llama2c", "tokenizer_file", path)
     data, at = file.read_bytes(), 4
     pieces: list[bytes] = []
     scores: list[float] = []
@@ -155,10 +144,8 @@ def _read_tokenizer(file: "Path", vocab_size: int) -> Llama2cTokenizer:
         scores.append(score)
         at += 8 + length
     if len(pieces) < vocab_size or at != len(data):
-        expected = f"exactly {vocab_size}, the model's vocabulary"
-        raise ValueError(
-            f"load_llama2c: {file} ends or goes on after {len(pieces)} pieces; expected {expected}"
-        )
+        words = f"ends or goes on after {len(pieces)} pieces; expected exactly {vocab_size}, as the model has"
+        raise ValueError(f"load_llama2c: {file} {words}")
     pieces[FIRST_BYTE:FIRST_PIECE] = [bytes([byte]) for byte in range(256)][: len(pieces) - FIRST_BYTE]
     ids = {piece: i for i, piece in enumerate(pieces) if i >= FIRST_PIECE}
     return Llama2cTokenizer(tuple(pieces), tuple(scores), ids)

@@ -203,9 +203,6 @@ def _check_length(function: str, argument: str, T: int, params: MiniLMParams) ->
         raise ValueError(f"{function}: {argument} has {T} tokens; expected at most {most}, {advice}")
 
 
-# Reading the folder
-
-
 def _folder(path: Any) -> "Path":
     """The folder to read: the path, or the one in the PyPI package, which is found and not run."""
     from pathlib import Path
@@ -236,10 +233,8 @@ def _read_config(folder: "Path") -> tuple[TransformerConfig, int]:
     file = existing("load_minilm", "path", folder / "config.json")
     described = {"position_embedding_type": "absolute"} | _json(file)
     for name, expected in _EXPECTED.items():
-        if described.get(name) != expected:
-            raise ValueError(
-                f"load_minilm: {file} says {name} {described.get(name)!r}; expected {expected!r}"
-            )
+        if (said := described.get(name)) != expected:
+            raise ValueError(f"load_minilm: {file} says {name} {said!r}; expected {expected!r}")
     more: dict[str, Any] = {"activation": "gelu", "positions": "learned", "attention_bias": True}
     config = config_from("load_minilm", file, described, _SIZES, TransformerConfig, **more)
     check_value("load_minilm", f"{file}: vocab_size", described.get("vocab_size"), Count)
@@ -311,8 +306,7 @@ def _read_weights(folder: "Path", vocab_size: int, config: TransformerConfig, dt
     names = table(MiniLMParams, BERT, min(config.n_layers, len(found)))
     sizes = sizes_of(config, vocab_size=vocab_size, n_segments=2)
     params = from_names(function, file, names, found, sizes, found.__getitem__)
-    read: MiniLMParams = tree_map(lambda a: a.astype(dtype, order="C", copy=False), params)
-    return read
+    return MiniLMParams(*tree_map(lambda a: a.astype(dtype, order="C", copy=False), params))
 
 
 def _our_name(name: str) -> str:

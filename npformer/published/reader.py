@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from npformer.arrays import Array
 from npformer.signature import Letters, check_value, to_rule
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def table(kind: Any, text: str, n_layers: int = 0) -> Any:
+T = TypeVar("T")  # a tree with arrays, or with names in their places
+
+
+def table(kind: type[T], text: str, n_layers: int = 0) -> T:
     """A tree of this kind with the words of a text in place of arrays, in the order of `leaves`.
 
     A - stands for what is absent (None); the words of one block for those of all, {} for a block's number.
@@ -26,16 +29,15 @@ def table(kind: Any, text: str, n_layers: int = 0) -> Any:
             return tree(parts[0])
         if get_origin(kind) is tuple:
             block = tree(parts[0])
-            return tuple(
-                tree_map(lambda word, i=i: word.replace("{}", str(i)), block) for i in range(n_layers)
-            )
+            return tuple(tree_map(lambda x, i=i: x.replace("{}", f"{i}"), block) for i in range(n_layers))
         if hasattr(kind, "_fields"):
             branches = [tree(annotation) for annotation in kind.__annotations__.values()]
             return kind(*branches) if any(branches) else None
         word = next(words)
         return None if word == "-" else word
 
-    return tree(kind)
+    names: T = tree(kind)
+    return names
 
 
 class Entry(NamedTuple):
@@ -59,8 +61,8 @@ def entries(names: Any) -> Iterator[Entry]:
 
 
 def from_names(
-    function: str, where: Any, names: Any, found: Mapping[str, Any], sizes: dict[str, int], read: Any = None
-) -> Any:
+    function: str, where: Any, names: T, found: Mapping[str, Any], sizes: dict[str, int], read: Any = None
+) -> T:
     """The tree of the arrays that stand under the table's names, a W turned over as a view.
 
     Refuses what lacks one of them, has one too many or one of another shape, before `read` is asked for the
@@ -80,7 +82,8 @@ def from_names(
             check_numbers(function, f"{where}[{name!r}]", x)
         return x.T if is_turned else x
 
-    return refilled(names, (array(name, is_turned) for name, (_, is_turned) in expected.items()))
+    tree: T = refilled(names, (array(name, is_turned) for name, (_, is_turned) in expected.items()))
+    return tree
 
 
 def to_names(names: Any, params: Any) -> dict[str, Array]:

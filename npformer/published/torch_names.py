@@ -50,8 +50,7 @@ def encoder_block_from_torch(state: Mapping[str, Array]) -> EncoderBlockParams:
         check_shape(function, f"state[{name!r}]", whole, letters, sizes)
         arrays |= {f"{name}[{i}]": part for i, part in enumerate(whole.reshape(3, -1, *whole.shape[1:]))}
     block = from_names(function, "state", table(EncoderBlockParams, TABLE), arrays, sizes)
-    params: EncoderBlockParams = tree_map(lambda a: a.copy(), block)
-    return params
+    return EncoderBlockParams(*tree_map(lambda a: a.copy(), block))
 
 
 def encoder_block_to_torch(params: EncoderBlockParams) -> dict[str, Array]:

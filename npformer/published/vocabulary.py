@@ -17,9 +17,7 @@ class Vocabulary(NamedTuple):
     marks: dict[str, int]  # <|im_start|> and its like
     digits_alone: bool  # 2026 as four words
     stop_id: int | None = None
-    chat_template: str | None = (
-        None  # how a conversation is written, in Jinja's language; nothing here runs it
-    )
+    chat_template: str | None = None  # how a conversation is written, for Jinja; nothing here runs it
 
     def __repr__(self) -> str:
         return f"Vocabulary({len(self.pieces)} pieces, {len(self.marks)} marks)"
@@ -104,8 +102,6 @@ def vocabulary(
     for rank, merge in enumerate(merges):
         a, b = merge.split(" ")
         ranks.setdefault((ids[a], ids[b]), (rank, ids[a + b]))
-    pieces = tuple(
-        token.encode() if token in marks else bytes(BYTES[letter] for letter in token) for token in tokens
-    )
+    pieces = tuple(x.encode() if x in marks else bytes(BYTES[letter] for letter in x) for x in tokens)
     first = {byte: ids[letter] for byte, letter in enumerate(LETTERS) if letter in ids}
     return Vocabulary(pieces, ranks, first, marks, digits_alone)

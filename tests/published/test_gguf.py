@@ -84,7 +84,7 @@ def test_a_flipped_byte_of_the_header_gives_our_words_or_a_model(tmp_path):
         ({"llama.rope.scaling.type": "yarn"}, "llama.rope.scaling.type = 'yarn'; .* no such thing"),
         ({"llama.attention.sliding_window": 64}, "sliding_window = 64; .* no such thing"),
         ({"llama.expert_count": 8}, "expert_count = 8"),
-        ({"llama.attention.key_length": 16}, "key_length = 16; the equations of `causal_lm_forward` have 8"),
+        ({"llama.attention.key_length": 16}, "key_length = 16; `causal_lm_forward` has 8"),
         ({"llama.attention.head_count": 5}, "load_gguf: .*: config.n_heads is 5"),
         ({"tokenizer.ggml.tokens": TOKENS[:-1]}, f"{VOCAB - 1} tokens; expected {VOCAB}"),
         ({"tokenizer.ggml.merges": ["Ġ nowhere"]}, "not a file with a whole vocabulary .KeyError: 'nowhere'"),
