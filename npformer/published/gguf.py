@@ -48,18 +48,15 @@ def load_gguf(
         said, tensors = _header(file)
     config = _config(said, GGUF.split()[-1] not in tensors, file)
     names = causal_lm_table(GGUF, config, tensors)
-
-    def read(name: str) -> Array:
-        return weights(file, tensors[name]).astype(dtype, copy=False)
-
-    params = from_names("load_gguf", file, names, tensors, sizes_of(config), read)
+    params = from_names(
+        "load_gguf", file, names, tensors, sizes_of(config), lambda name: weights(file, tensors[name], dtype)
+    )
     return params, config, _tokenizer(said, len(params.embedding.E), file)
 
 
 # The header: how many tensors and settings, the settings, then where each tensor lies
 
-SCALARS = dict(enumerate(("u1", "i1", "<u2", "<i2", "<u4", "<i4", "<f4", "?")))
-SCALARS |= {10: "<u8", 11: "<i8", 12: "<f8"}
+SCALARS = dict(enumerate("u1 i1 <u2 <i2 <u4 <i4 <f4 ? text list <u8 <i8 <f8".split()))
 TEXT, LIST = 8, 9  # the two kinds of value that are not one number
 
 
@@ -135,19 +132,19 @@ def _bytes(name: str, tensor: Tensor) -> int:
     return math.prod(tensor.shape) // group * dtype.itemsize
 
 
-def weights(file: "Path", tensor: Tensor) -> Array:
-    """A tensor's numbers as float32, dequantised: d q, d (q - 8), or d q + m."""
-    dtype, n = KINDS[tensor.kind], _bytes("", tensor) // KINDS[tensor.kind].itemsize
-    groups = np.fromfile(file, dtype, n, offset=tensor.start)  # (n,)
-    if dtype.names is None:
-        return np.asarray(groups, np.float32).reshape(tensor.shape)
+def weights(file: "Path", tensor: Tensor, dtype: Any) -> Array:
+    """A tensor's numbers, dequantised in float32: d q, d (q - 8), or d q + m."""
+    kind, n = KINDS[tensor.kind], _bytes("", tensor) // KINDS[tensor.kind].itemsize
+    groups = np.fromfile(file, kind, n, offset=tensor.start)  # (n,)
+    if kind.names is None:
+        return groups.astype(dtype, copy=False).reshape(tensor.shape)
     d, q = groups["d"].astype(np.float32)[:, None], groups["q"]  # (n, 1), (n, 32 or 16)
-    if dtype != Q8_0:  # two weights a byte: the first 16 in the lower halves, the next 16 in the upper
+    if kind != Q8_0:  # two weights a byte: the first 16 in the lower halves, the next 16 in the upper
         q = np.concatenate([q & 15, q >> 4], axis=1)  # (n, 32)
-    W = d * (q - np.float32(8)) if dtype == Q4_0 else d * q  # (n, 32)
-    if dtype == Q4_1:
+    W = d * (q - np.float32(8)) if kind == Q4_0 else d * q  # (n, 32)
+    if kind == Q4_1:
         W += groups["m"].astype(np.float32)[:, None]
-    return W.reshape(tensor.shape)
+    return W.astype(dtype, copy=False).reshape(tensor.shape)
 
 
 # What the settings say
@@ -169,7 +166,7 @@ def _config(said: dict[str, Any], tied: bool, file: "Path") -> CausalLMConfig:
         raise ValueError(f"load_gguf: {file} holds a model of the kind {kind!r}; expected 'llama'")
     heads = said.get("llama.attention.head_count")
     said = {"llama.rope.freq_base": 10000.0, "llama.attention.head_count_kv": heads} | said
-    config: CausalLMConfig = config_from("load_gguf", file, said, SIZES, CausalLMConfig, tied=tied)
+    config = config_from("load_gguf", file, said, SIZES, CausalLMConfig, tied=tied)
     fits = dict.fromkeys(HEAD_WIDTHS, config.d_model // config.n_heads)
     for name, value in said.items():
         if name.startswith("llama.") and name not in KNOWN and value != fits.get(name):

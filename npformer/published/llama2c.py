@@ -125,9 +125,8 @@ def _arrays(file: "Path", shapes: dict[str, tuple[int, ...]]) -> dict[str, Array
     """Views of the file's numbers."""
     numbers = np.asarray(np.memmap(file, "<f4", "r", HEADER))
     parts = np.split(numbers, np.cumsum([math.prod(shape) for shape in shapes.values()]))
-    arrays = {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=False)}
-    del arrays[ANGLES.name]
-    return arrays
+    rows = zip(shapes.items(), parts, strict=False)
+    return {name: part.reshape(shape) for (name, shape), part in rows if name != ANGLES.name}
 
 
 def _read_tokenizer(path: Any, vocab_size: int) -> Llama2cTokenizer:

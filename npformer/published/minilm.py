@@ -1,6 +1,5 @@
 """A published sentence encoder, all-MiniLM-L6-v2, in the package's own trees."""
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -176,8 +175,7 @@ def _token_ids(texts: Any, params: MiniLMParams, tokenizer: Any) -> list[Array]:
             raise ValueError(f"{function}: tokenizer has its {setting} on; expected the one of load_minilm")
     rows = [np.asarray(encoding.ids) for encoding in tokenizer.encode_batch(list(texts))]
     if len(rows) != len(texts):
-        expected = f"{len(texts)}, as many as texts"
-        raise ValueError(f"{function}: tokenizer gives {len(rows)} rows of tokens; expected {expected}")
+        raise ValueError(f"{function}: tokenizer gives {len(rows)} rows; expected {len(texts)}, one a text")
     for i, row in enumerate(rows):
         if row.size == 0:
             raise ValueError(f"{function}: texts[{i}] has no token; expected one to take the mean of")
@@ -208,7 +206,7 @@ def _folder(path: Any) -> "Path":
     from pathlib import Path
 
     if path is not None:  # Path("") is where we are
-        if not as_path("load_minilm", "path", path).is_dir() or not os.fspath(path):
+        if not as_path("load_minilm", "path", path).is_dir() or not path:
             raise FileNotFoundError(f"load_minilm: there is no folder {path or repr(path)}")
     folders = {name: package_folder(name) for name in PACKAGES[: 3 if path is None else 2]}
     missing = [name.replace("_", "-") for name, found in folders.items() if found is None]
@@ -281,8 +279,7 @@ def _read_tokenizer(folder: "Path", vocab_size: int) -> Any:
 
 
 BERT = """embeddings.word_embeddings.weight
-    embeddings.position_embeddings.weight
-    embeddings.token_type_embeddings.weight
+    embeddings.position_embeddings.weight embeddings.token_type_embeddings.weight
     embeddings.LayerNorm.weight embeddings.LayerNorm.bias
     encoder.layer.{}.attention.self.query.weight encoder.layer.{}.attention.self.key.weight
     encoder.layer.{}.attention.self.value.weight encoder.layer.{}.attention.output.dense.weight
@@ -293,23 +290,19 @@ BERT = """embeddings.word_embeddings.weight
     encoder.layer.{}.output.dense.weight encoder.layer.{}.output.dense.bias
     encoder.layer.{}.output.LayerNorm.weight encoder.layer.{}.output.LayerNorm.bias
     - -"""  # no norm behind the last block
+_OLDER = {"bert.": "", "LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
 
 def _read_weights(folder: "Path", vocab_size: int, config: TransformerConfig, dtype: Any) -> MiniLMParams:
-    """Heads that stand beside the encoder, and tables of ids, are left alone."""
-    function = "load_minilm"
+    """The encoder of a file; heads that stand beside it, and tables of ids, are left alone."""
+    function, found = "load_minilm", {}
     file = existing(function, "path", folder / "model.safetensors")
-    arrays = {_our_name(name): array for name, array in arrays_in(function, file).items()}
-    found = {
-        n: a for n, a in arrays.items() if n.startswith(("embeddings.", "encoder.")) and n[-4:] != "_ids"
-    }
+    for name, array in arrays_in(function, file).items():
+        for older, ours in _OLDER.items():
+            name = name.replace(older, ours)
+        if name.startswith(("embeddings.", "encoder.")) and not name.endswith("_ids"):
+            found[name] = array
     names = table(MiniLMParams, BERT, min(config.n_layers, len(found)))
     sizes = sizes_of(config, vocab_size=vocab_size, n_segments=2)
     params = from_names(function, file, names, found, sizes, found.__getitem__)
     return MiniLMParams(*tree_map(lambda a: a.astype(dtype, order="C", copy=False), params))
-
-
-def _our_name(name: str) -> str:
-    """Checkpoints of BERT itself put `bert.` before every name; older ones have gamma and beta in a norm."""
-    name = name.removeprefix("bert.")
-    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")

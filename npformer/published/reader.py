@@ -1,8 +1,8 @@
 """Arrays under the names of others: a table of names is a tree of ours, with a name where the array goes."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin
 
 from npformer.arrays import Array
 from npformer.signature import Letters, check_value, to_rule
@@ -36,8 +36,7 @@ def table(kind: type[T], text: str, n_layers: int = 0) -> T:
         word = next(words)
         return None if word == "-" else word
 
-    names: T = tree(kind)
-    return names
+    return cast(T, tree(kind))
 
 
 class Entry(NamedTuple):
@@ -77,13 +76,11 @@ def from_names(
 
     def array(name: str, is_turned: bool) -> Array:
         x: Array = read(name) if read else found[name]
-        if read:
-            check_float(function, f"{where}[{name!r}]", x)
-            check_numbers(function, f"{where}[{name!r}]", x)
+        for check in (check_float, check_numbers) if read else ():
+            check(function, f"{where}[{name!r}]", x)
         return x.T if is_turned else x
 
-    tree: T = refilled(names, (array(name, is_turned) for name, (_, is_turned) in expected.items()))
-    return tree
+    return cast(T, refilled(names, (array(name, turned) for name, (_, turned) in expected.items())))
 
 
 def to_names(names: Any, params: Any) -> dict[str, Array]:
@@ -98,9 +95,7 @@ def sizes_of(config: Any, **more: int) -> dict[str, int]:
     return config._asdict() | {"d_kv": d_kv} | more
 
 
-def check_names(
-    function: str, where: Any, model: str, expected: Collection[str], found: Collection[str]
-) -> None:
+def check_names(function: str, where: Any, model: str, expected: Any, found: Any) -> None:
     """Refuse a name that is missing, and one for which the tree has no place."""
     for name in (name for name in (*expected, *found) if name not in expected or name not in found):
         has = f"no tensor {name}" if name in expected else f"the tensor {name}, which no equation here has"
@@ -117,9 +112,7 @@ def check_state(function: str, state: Any) -> None:
         dtype = array.dtype
 
 
-def config_from(
-    function: str, file: Any, said: Mapping[str, Any], sizes: Mapping[str, str], kind: Any, **more: Any
-) -> Any:
+def config_from(function: str, file: Any, said: Any, sizes: dict[str, str], kind: type[T], **more: Any) -> T:
     """The config of this kind whose sizes a file says, each under its name there."""
     for name in sizes:
         if name not in said:

@@ -87,8 +87,7 @@ def _array(function: str, file: "Path", name: str, entry: dict[str, Any]) -> Arr
     """One entry; a half-precision number is the upper half of a float32, or NumPy's own kind."""
     kind = entry["dtype"]
     if kind not in DTYPES:
-        kinds = ", ".join(DTYPES)
-        raise ValueError(f"{function}: {name} has dtype {kind} in {file}; expected one of {kinds}")
+        raise ValueError(f"{function}: {name} has dtype {kind} in {file}; expected {', '.join(DTYPES)}")
     array = np.frombuffer(entry["data"], DTYPES[kind]).reshape(entry["shape"])
     if kind == "BF16":
         return (array.astype(np.uint32) << 16).view(np.float32)

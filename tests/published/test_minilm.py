@@ -275,8 +275,8 @@ class Tokens(Letters):
             TypeError,
             "the row of tokens of texts[0] has dtype bool; expected an array of integers",
         ),
-        ([], ValueError, "tokenizer gives 0 rows of tokens; expected 1, as many as texts"),
-        ([[1], [2]], ValueError, "tokenizer gives 2 rows of tokens; expected 1, as many as texts"),
+        ([], ValueError, "tokenizer gives 0 rows; expected 1, one a text"),
+        ([[1], [2]], ValueError, "tokenizer gives 2 rows; expected 1, one a text"),
     ],
 )
 def test_tokens_of_another_model_are_refused(rows, error, message):
