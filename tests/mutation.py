@@ -71,6 +71,7 @@ TESTS = {  # the fastest to notice first
     "modern.generation": ["modern/test_generation.py", "modern/test_causal_lm.py"],
     "modern.tiled_attention": ["modern/test_tiled_attention.py"],
     "modern.byte_pairs": ["modern/test_byte_pairs.py"],
+    "published.reader": [f"published/test_{x}.py" for x in ("torch_names", "llama2c", "gguf", "minilm")],
     "published.llama2c": ["published/test_llama2c.py"],
     "published.stories": ["published/test_stories.py"],
     "published.minilm": ["published/test_minilm.py", "test_bad_input.py"],

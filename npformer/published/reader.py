@@ -102,10 +102,11 @@ def check_names(function: str, where: Any, model: str, expected: Any, found: Any
         raise ValueError(f"{function}: {where} has {has}; expected the {len(expected)} of {model}")
 
 
-def check_state(function: str, state: Any) -> None:
-    """Refuse anything but a dict of arrays of one float dtype."""
+def check_state(function: str, state: Any, model: str = "", names: Any = None) -> None:
+    """Refuse anything but a dict of arrays of one float dtype, under these names where some are given."""
     if not isinstance(state, Mapping):
         raise TypeError(f"{function}: state is {kind_of(state)}; expected a dict of names and arrays")
+    check_names(function, "state", model, names or state, state)
     dtype = None
     for name, array in state.items():
         check_array(function, f"state[{name!r}]", array, ("...",), {}, dtype)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from npformer.arrays import Array, array_module
 from npformer.attention import AttentionParams
 from npformer.encoder import EncoderBlockParams
-from npformer.published.reader import check_names, check_state, from_names, table, to_names
+from npformer.published.reader import check_state, from_names, table, to_names
 from npformer.tree import tree_map
 from npformer.validate import check_shape
 
@@ -38,8 +38,7 @@ def encoder_block_from_torch(state: Mapping[str, Array]) -> EncoderBlockParams:
     (8, 32)
     """
     function = "encoder_block_from_torch"
-    check_state(function, state)
-    check_names(function, "state", EncoderBlockParams.__name__, IN_ORDER, state)
+    check_state(function, state, EncoderBlockParams.__name__, IN_ORDER)
     sizes: dict[str, int] = {}
     for letter, name in ("d_model", "norm1.weight"), ("d_ff", "linear1.bias"):  # they tell the sizes
         check_shape(function, f"state[{name!r}]", state[name], (letter,), sizes)
