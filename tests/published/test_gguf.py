@@ -77,41 +77,33 @@ def test_a_flipped_byte_of_the_header_gives_our_words_or_a_model(tmp_path):
             assert str(error).startswith("load_gguf: "), error
 
 
-@pytest.mark.parametrize(
-    ("said", "words"),
-    [
-        ({"general.architecture": "qwen3"}, "of the kind 'qwen3'; expected 'llama'"),
-        ({"llama.rope.scaling.type": "yarn"}, "llama.rope.scaling.type = 'yarn'; .* no such thing"),
-        ({"llama.attention.sliding_window": 64}, "sliding_window = 64; .* no such thing"),
-        ({"llama.expert_count": 8}, "expert_count = 8"),
-        ({"llama.attention.key_length": 16}, "key_length = 16; `causal_lm_forward` has 8"),
-        ({"llama.attention.head_count": 5}, "load_gguf: .*: config.n_heads is 5"),
-        ({"tokenizer.ggml.tokens": TOKENS[:-1]}, f"{VOCAB - 1} tokens; expected {VOCAB}"),
-        ({"tokenizer.ggml.merges": ["Ġ nowhere"]}, "not a file with a whole vocabulary .KeyError: 'nowhere'"),
-        ({"tokenizer.ggml.merges": ["three of them"]}, "not a file with a whole vocabulary"),
-    ],
-)
+@pytest.mark.parametrize(("said", "words"), [
+    ({"general.architecture": "qwen3"}, "of the kind 'qwen3'; expected 'llama'"),
+    ({"llama.rope.scaling.type": "yarn"}, "llama.rope.scaling.type = 'yarn'; .* no such thing"),
+    ({"llama.attention.sliding_window": 64}, "sliding_window = 64; .* no such thing"),
+    ({"llama.expert_count": 8}, "expert_count = 8"),
+    ({"llama.attention.key_length": 16}, "key_length = 16; `causal_lm_forward` has 8"),
+    ({"llama.attention.head_count": 5}, "load_gguf: .*: config.n_heads is 5"),
+    ({"tokenizer.ggml.tokens": TOKENS[:-1]}, f"{VOCAB - 1} tokens; expected {VOCAB}"),
+    ({"tokenizer.ggml.merges": ["Ġ nowhere"]}, "not a file with a whole vocabulary .KeyError: 'nowhere'"),
+    ({"tokenizer.ggml.merges": ["three of them"]}, "not a file with a whole vocabulary"),
+])  # fmt: skip
 def test_what_the_equations_do_not_have_is_refused_by_name(tmp_path, said, words):
     file, _ = put(tmp_path, said=settings() | said)
     with pytest.raises(ValueError, match=words):
         load_gguf(file)
 
 
-@pytest.mark.parametrize(
-    ("found", "words"),
-    [
-        ({"blk.0.attn_q.bias": ((32,), 0)}, r"has the tensor blk.0.attn_q.bias, which no equation here has"),
-        ({"rope_freqs.weight": ((4,), 0)}, "rope_freqs.weight"),
-        (
-            {"blk.0.attn_q.weight": ((64, 32), 0)},
-            r"gguf\['blk.0.attn_q.weight'\] has shape \(64, 32\); expected \(d_model, d_model\) with",
-        ),
-        ({"blk.0.attn_q.weight": ((32, 32), 12)}, "attn_q.weight is of kind 12; expected F32, F16"),
-        ({"blk.0.attn_norm.weight": ((24,), 8)}, r"shape \(24,\); expected rows of whole groups of 32"),
-        ({"blk.0.attn_norm.weight": None}, "has no tensor blk.0.attn_norm.weight"),
-        ({"token_embd.weight": None}, "has no tensor token_embd.weight"),
-    ],
-)
+@pytest.mark.parametrize(("found", "words"), [
+    ({"blk.0.attn_q.bias": ((32,), 0)}, r"has the tensor blk.0.attn_q.bias, which no equation here has"),
+    ({"rope_freqs.weight": ((4,), 0)}, "rope_freqs.weight"),
+    ({"blk.0.attn_q.weight": ((64, 32), 0)},
+     r"gguf\['blk.0.attn_q.weight'\] has shape \(64, 32\); expected \(d_model, d_model\) with"),
+    ({"blk.0.attn_q.weight": ((32, 32), 12)}, "attn_q.weight is of kind 12; expected F32, F16"),
+    ({"blk.0.attn_norm.weight": ((24,), 8)}, r"shape \(24,\); expected rows of whole groups of 32"),
+    ({"blk.0.attn_norm.weight": None}, "has no tensor blk.0.attn_norm.weight"),
+    ({"token_embd.weight": None}, "has no tensor token_embd.weight"),
+])  # fmt: skip
 def test_a_tensor_that_does_not_fit_is_refused_by_name(tmp_path, found, words):
     file, _ = put(tmp_path, found={k: v for k, v in (tensors() | found).items() if v is not None})
     with pytest.raises(ValueError, match=words):
@@ -199,19 +191,12 @@ def test_gradients_hold_in_halves(llama):
     )
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "words"),
-    [
-        (
-            {"model.layers.0.self_attn.q_norm.weight": np.ones(4)},
-            ValueError,
-            "q_norm.weight, which no equation",
-        ),
-        ({"model.norm.weight": None}, ValueError, "state has no tensor model.norm.weight"),
-        ({"model.norm.weight": [1.0]}, TypeError, "state.'model.norm.weight'. is a list"),
-        ({"lm_head.weight": np.ones((20, 8))}, ValueError, r"state\['lm_head.weight'\] has shape \(20, 8\)"),
-    ],
-)
+@pytest.mark.parametrize(("change", "error", "words"), [
+    ({"model.layers.0.self_attn.q_norm.weight": np.ones(4)}, ValueError, "q_norm.weight, which no equation"),
+    ({"model.norm.weight": None}, ValueError, "state has no tensor model.norm.weight"),
+    ({"model.norm.weight": [1.0]}, TypeError, "state.'model.norm.weight'. is a list"),
+    ({"lm_head.weight": np.ones((20, 8))}, ValueError, r"state\['lm_head.weight'\] has shape \(20, 8\)"),
+])  # fmt: skip
 def test_a_state_that_does_not_fit_is_refused(llama, change, error, words):
     _, _, state, config = llama
     state = {name: array for name, array in (state | change).items() if array is not None}
