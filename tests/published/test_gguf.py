@@ -82,6 +82,7 @@ def test_a_flipped_byte_of_the_header_gives_our_words_or_a_model(tmp_path):
     ({"llama.rope.scaling.type": "yarn"}, "llama.rope.scaling.type = 'yarn'; .* no such thing"),
     ({"llama.attention.sliding_window": 64}, "sliding_window = 64; .* no such thing"),
     ({"llama.expert_count": 8}, "expert_count = 8"),
+    ({"llama.block_count": 2**31}, "no tensor blk.2.attn_q.weight; expected the .* n_layers=2147483648"),
     ({"llama.attention.key_length": 16}, "key_length = 16; `causal_lm_forward` has 8"),
     ({"llama.attention.head_count": 5}, "load_gguf: .*: config.n_heads is 5"),
     ({"tokenizer.ggml.tokens": TOKENS[:-1]}, f"{VOCAB - 1} tokens; expected {VOCAB}"),
@@ -127,6 +128,16 @@ def test_a_setting_that_is_missing_is_named_and_some_have_a_default(tmp_path):
 @pytest.mark.parametrize("said", [{"tokenizer.ggml.model": "llama"}, {"tokenizer.ggml.pre": "qwen2"}])
 def test_another_kind_of_vocabulary_is_none(tmp_path, said):
     assert load_gguf(put(tmp_path, said=settings() | said)[0])[2] is None
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_refused(tmp_path, wrong):
+    file, numbers = put(tmp_path)
+    norm = numbers["output_norm.weight"]
+    spoilt = np.where(np.arange(norm.size) == 5, np.float32(wrong), norm)
+    file.write_bytes(file.read_bytes().replace(norm.tobytes(), spoilt.tobytes()))
+    with pytest.raises(ValueError, match=r"^load_gguf: .*\['output_norm.weight'\] holds NaN or infinity"):
+        load_gguf(file)
 
 
 def test_a_path_is_a_path():

@@ -112,6 +112,7 @@ def refused(error, message, *files):
     (lambda data: header(CONFIG._replace(n_kv_heads=3)) + data[28:], ".*n_kv_heads is 3; expected"),
     (lambda data: header(CONFIG, 0) + data[28:], ".*vocab_size is 0; expected an int"),
     (lambda data: struct.pack("<7i", *[2**31 - 1] * 7), ".*; expected "),
+    (lambda data: header(CONFIG._replace(n_layers=2**31 - 1)) + data[28:], r".* bytes; expected \d+, as its"),
     (lambda data: bytes(1000), ".*d_model is 0"),
 ])  # fmt: skip
 def test_a_file_that_is_cut_off_or_foreign_is_refused(folder, spoil, message):

@@ -416,11 +416,12 @@ def test_a_mean_in_the_pooling_file_is_right(tmp_path, pooling):
 
 @needs_files
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_weights_in_double_precision_are_read_too(tmp_path, dtype):
-    tensors = {name: a.astype(np.float64) for name, a in bert_tensors(small_model()).items()}
+@pytest.mark.parametrize("stored", [np.float16, np.float64])
+def test_weights_in_half_and_double_precision_are_read_too(tmp_path, stored, dtype):
+    tensors = {name: a.astype(stored) for name, a in bert_tensors(small_model()).items()}
     params, *_ = npf.load_minilm(write_model(tmp_path / "model", tensors), dtype=dtype)
     for (name, a), (_, b) in zip(npf.leaves(params), npf.leaves(small_model()), strict=True):
-        assert a.dtype == dtype and (a == b.astype(dtype)).all(), name
+        assert a.dtype == dtype and (a == b.astype(stored).astype(dtype)).all(), name
 
 
 @needs_files
