@@ -309,6 +309,10 @@ def test_a_byte_that_no_token_stands_for_is_left_out():
     assert ours.encode("abc\x00a") == [0, 1, 0]
 
 
+def test_of_two_marks_that_fit_the_longer_is_meant():
+    assert vocabulary(["<m>", "<m>a", "a"], [], {"<m>": 0, "<m>a": 1}).encode("a<m>a<m>") == [2, 1, 0]
+
+
 # --- safetensors ----------------------------------------------------------------------------------
 
 
