@@ -6,8 +6,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from npformer.annotations import DType
 from npformer.arrays import Array
+from npformer.door.annotations import DType
 from npformer.modern.causal_lm import CausalLMConfig, CausalLMParams
 from npformer.published.llama import GGUF, causal_lm_table
 from npformer.published.reader import config_from, existing, from_names, sizes_of

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from npformer.annotations import Count
 from npformer.arrays import Array
+from npformer.door.annotations import Count
+from npformer.door.signature import check_value
+from npformer.door.validate import kind_of
 from npformer.modern.byte_pairs import as_bytes, join_pieces, merge_pairs
 from npformer.modern.causal_lm import CausalLMConfig, CausalLMParams
 from npformer.published.llama import causal_lm_table
 from npformer.published.reader import Entry, config_from, entries, existing, from_names, sizes_of
-from npformer.signature import check_value
-from npformer.validate import kind_of
 
 if TYPE_CHECKING:
     from pathlib import Path  # all that reads files is imported where it is read: not everybody has a model

@@ -5,9 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
-from npformer.annotations import IN_VOCABULARY, Count, DType, Float, Ids
 from npformer.arrays import Array, array_module
 from npformer.config import TransformerConfig
+from npformer.door.annotations import Count, DType, Float, Ids
+from npformer.door.rules import IN_VOCABULARY
+from npformer.door.signature import Call, Rule, check_value
+from npformer.door.validate import check_id_range, check_ids, kind_of
 from npformer.embedding import EmbeddingParams
 from npformer.encoder import EncoderParams, encoder_block_forward
 from npformer.layer_norm import LayerNormParams, layer_norm_forward
@@ -15,9 +18,7 @@ from npformer.modern.byte_pairs import as_bytes
 from npformer.positional import LearnedPositionsParams, learned_positions_forward
 from npformer.published.reader import config_from, existing, from_names, package_folder, sizes_of, table
 from npformer.published.safetensors_files import arrays_in
-from npformer.signature import Call, Rule, check_value
 from npformer.tree import as_damage, as_path, tree_map
-from npformer.validate import check_id_range, check_ids, kind_of
 
 if TYPE_CHECKING:
     from pathlib import Path  # all that reads files is imported where it is read: not everybody has a model
@@ -30,8 +31,7 @@ GET_WEIGHTS = (  # what the package of weights names as needed, PyTorch, is not
 
 
 def _ask_learned(params: Any, name: str, call: Call) -> None:
-    positions = call.arguments["config"].positions
-    if positions != "learned":
+    if (positions := call.arguments["config"].positions) != "learned":
         raise ValueError(f"{call.function}: config.positions is {positions!r}; expected 'learned'")
 
 

@@ -5,9 +5,9 @@ from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin
 
 from npformer.arrays import Array
-from npformer.signature import Letters, check_value, to_rule
+from npformer.door.signature import Letters, check_value, to_rule
+from npformer.door.validate import check_array, check_float, check_numbers, check_shape, kind_of
 from npformer.tree import as_path, leaves, refilled, tree_map
-from npformer.validate import check_array, check_float, check_numbers, check_shape, kind_of
 
 if TYPE_CHECKING:
     from pathlib import Path

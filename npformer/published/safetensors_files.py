@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npformer.arrays import Array
+from npformer.door.validate import is_array, kind_of
 from npformer.published.reader import existing
 from npformer.tree import as_damage, as_path, check_same_kind, check_same_names, refilled, walked, whole_file
-from npformer.validate import is_array, kind_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from npformer.arrays import Array, array_module
 from npformer.attention import AttentionParams
+from npformer.door.validate import check_shape
 from npformer.encoder import EncoderBlockParams
 from npformer.published.reader import check_state, from_names, table, to_names
 from npformer.tree import tree_map
-from npformer.validate import check_shape
 
 IN_ORDER = """self_attn.in_proj_weight self_attn.in_proj_bias
     self_attn.out_proj.weight self_attn.out_proj.bias
