@@ -27,6 +27,8 @@ from npformer.exercises.topics import bank, block, words
 from npformer.exercises.topics.positions import fit
 from npformer.gradcheck import gradcheck
 
+check = partial(check, level=3)  # which says most
+
 ROOT = Path(__file__).parents[2]
 LESSONS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 PE = "pe.table"
@@ -266,7 +268,7 @@ def test_a_mistake_with_something_unlisted_on_top_is_not_guessed_at(task):
 
 def test_one_size_by_heart_is_not_recognised():
     table = positional_encoding(6, 8)
-    result = check(PE, lambda n, d: table, level=2)
+    result = check(PE, lambda n, d: table, level=3)
     assert result.status == "unrecognised"
     assert "when n or d_model do: n and d_model are not used." in result.evidence
     assert "The shape of table is (6, 8); axis 0 is shorter and axis 1 is shorter" in result.evidence
@@ -280,7 +282,7 @@ def test_the_place_of_the_first_difference_is_named_and_nothing_is_given_away():
         return table
 
     result = check(PE, nearly)
-    assert result.status == "unrecognised" and result.question is None
+    assert result.status == "unrecognised"
     assert "Columns 0, 1, 2, 4, 5, 6 and 7 agree." in result.evidence
     assert "table differs first at (2, 3) (1 of 48 entries differ)." in result.evidence
 
@@ -367,7 +369,7 @@ def test_weights_that_are_no_softmax_of_products_are_seen():
 
 def test_a_mask_that_is_added_with_the_other_sign_has_two_causes():
     for hide in (lambda s, mask: s + 1e9 * ~mask, lambda s, mask: s - 1e9 * mask):
-        result = check("attention.forward", attention(hide=hide), level=2)
+        result = check("attention.forward", attention(hide=hide), level=3)
         assert (result.status, set(result.codes)) == ("ambiguous", {"AT-MASK-SIGN", "AT-MASK-INVERTED"})
 
 
@@ -383,7 +385,7 @@ def raises_not_implemented(n, d_model):
 
 @pytest.mark.parametrize("answer", [None, ..., stub, raises_not_implemented])
 def test_nothing_answered_is_said(answer):
-    result = check(PE, answer, level=2)
+    result = check(PE, answer, level=3)
     assert (result.status, result.codes, result.question) == ("error", (), None)
     assert result.evidence == "Nothing was answered yet."
 
@@ -396,7 +398,7 @@ def test_the_error_is_one_line_with_the_place_in_the_students_function():
         rows = n
         return helper(rows)
 
-    result = check(PE, broken, level=2)
+    result = check(PE, broken, level=3)
     assert result.status == "error"
     assert result.evidence == "It stopped with IndexError: list index out of range, in line 2 of helper."
     assert "Traceback" not in str(result)
@@ -482,7 +484,7 @@ def test_a_letter_or_a_number_chooses(answer):
 @pytest.mark.parametrize("exercise", [e for e in bank().values() if e.kind == "choice"], ids=lambda e: e.id)
 def test_every_distractor_names_its_confusion(exercise):
     for letter, option in zip("abcdef", exercise.options.values(), strict=False):
-        result = check(exercise.id, letter, level=2)
+        result = check(exercise.id, letter, level=3)
         if option is RIGHT:
             assert result.status == "pass" and result.question is None
         else:
@@ -507,13 +509,19 @@ def test_neighbours_get_different_numbers():
 def test_a_vector_without_a_right_number_says_so():
     wrong = bank()["addition.vector"].posed().answer + np.array([9, 2, 5, 7])
     result = check("addition.vector", wrong)
-    assert result.evidence == "4 numbers, as asked; number 1 differs first."
+    assert (
+        result.evidence
+        == "4 numbers, as asked; number 1 differs first. Numbers 1, 2, 3 and 4 differ: too large."
+    )
 
 
 def test_a_vector_says_how_much_of_it_agrees():
     right = bank()["addition.vector"].posed().answer
     result = check("addition.vector", [*right[:3], 99])
-    assert result.evidence == "4 numbers, as asked; 3 of 4 agree, number 4 differs first."
+    assert (
+        result.evidence
+        == "4 numbers, as asked; 3 of 4 agree, number 4 differs first. Number 4 differs: too large."
+    )
     assert (
         check("addition.vector", [1, 2]).evidence
         == "The answer has 2 numbers, in the shape (2,); a list of 4 numbers is asked for."
@@ -596,10 +604,36 @@ def test_one_number_may_have_several_causes():
 # --- levels, cards, progress ----------------------------------------------------------------------
 
 
-def test_levels_add_a_question_and_where_to_read():
-    one, two, three = (check("ffn.sharing", "a", level=level) for level in (1, 2, 3))
-    assert one.question is None and two.question == three.question == bank()["ffn.sharing"].question
-    assert "Read" not in two.hint and three.hint == f"Read {bank()['ffn.sharing'].read}."
+LEVELS = [  # an exercise, a wrong answer, and what each level says more: where, what, why
+    ("ffn.sharing", "a", "Not this one; 2 are left.", "Then a longer text would need more weights.", ""),
+    ("ffn.bend", False, "Not so.", "are one linear map", ""),
+    ("pe.shift", 0.01, "One number, as asked.", "This is one step of the slow hand.", ""),
+    ("pe.shift", 0.3, "One number, as asked.", "It is too large.", "No known mistake fits."),
+    ("addition.vector", [2, 0, 3, 7], "3 of 4 agree", "Number 4 differs: too large.", "No known"),
+    ("softmax.forward", np.exp, r"first at \(0, 0\) \(12 of 12", "e to the power of the scores", ""),
+    (
+        "embedding.forward",
+        lambda ids, E: E[ids],
+        r"x differs first",
+        "smaller.* is off by .* %",
+        "This output",
+    ),
+]
+
+
+@pytest.mark.parametrize(("exercise", "answer", "where", "what", "why"), LEVELS)
+def test_level_1_says_where_level_2_what_level_3_why(exercise, answer, where, what, why):
+    one, two, three = (check(exercise, answer, level=level) for level in (1, 2, 3))
+    assert re.search(where, one.evidence) and one.question is None and one.hint == ""
+    assert re.search(what, two.evidence) and not re.search(what, one.evidence)
+    assert two.question is None and two.hint == "" and two.evidence == three.evidence
+    assert re.match(rf"{why}.*Read .*\.$", three.hint) and three.question.endswith("?")
+
+
+def test_where_nothing_more_was_seen_level_2_asks():
+    rounded, stopped = check("pe.entry", -0.7, level=2), check(PE, lambda n, d: 1 / 0, level=2)
+    assert rounded.question and stopped.question == "Which number is 0 in that line?"
+    assert check(PE, lambda n, d: 1 / 0, level=1).question is None
 
 
 @pytest.mark.parametrize("level", [0, 4, True, "2"])

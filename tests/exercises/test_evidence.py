@@ -2,6 +2,7 @@
 
 import math
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -21,6 +22,8 @@ from later_strangers import (
 from npformer.exercises import check
 from npformer.exercises.topics import bank
 from npformer.grader.frames import Opaque
+
+check = partial(check, level=3)  # which says most
 
 TOP, GATE, GQA, RAT, ADAM, BACK = (
     "sample.top_p",
@@ -203,7 +206,7 @@ def three_sums(dy, x, gamma, eps):
     ("exercise", "f", "said"), SEEN, ids=lambda value: value if type(value) is str else ""
 )
 def test_what_is_seen(exercise, f, said):
-    result = check(exercise, f, level=2)
+    result = check(exercise, f, level=3)
     text = " ".join([*result.codes, result.evidence])
     assert not result and re.search(said, text), text
     assert result.question and result.question.endswith("?")

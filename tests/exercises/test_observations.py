@@ -1,6 +1,7 @@
 """What a reply says, and what it must not say: slips that were met after the observations were written."""
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ from homework_01 import HOMEWORK, _soft, _turn, table_exp_log
 
 from npformer.exercises import check
 from npformer.exercises.reading import read_letter, read_number, read_truth
+
+check = partial(check, level=3)  # which says most
 
 PE, CE, ADAM, GQA, AT, RAT = (
     "pe.table",
@@ -168,7 +171,7 @@ SEEN = [
 
 @pytest.mark.parametrize(("exercise", "f", "says", "never"), SEEN)
 def test_what_is_said_and_what_is_not(exercise, f, says, never):
-    result = check(exercise, f, level=2)
+    result = check(exercise, f, level=3)
     text = f"{result.evidence} {result.hint}"
     assert not result and result.question.endswith("?")
     assert re.search(says, text), text
@@ -176,7 +179,7 @@ def test_what_is_said_and_what_is_not(exercise, f, says, never):
 
 
 def test_an_array_has_no_truth_value_of_its_own():
-    result = check("ffn.forward", lambda x, W_1, b_1, W_2, b_2: max(0, x @ W_1) @ W_2, level=2)
+    result = check("ffn.forward", lambda x, W_1, b_1, W_2, b_2: max(0, x @ W_1) @ W_2, level=3)
     assert result.status == "error" and result.question.startswith("Which word in that line (if, and, or")
 
 
@@ -186,7 +189,7 @@ def test_a_layer_is_called_by_its_name_in_an_error():
 
 
 def test_numbers_past_1000_that_are_finite_and_wrong_get_a_question_about_them():
-    result = check("softmax.forward", lambda s: _soft(np.clip(s, -50, 50)), level=2)
+    result = check("softmax.forward", lambda s: _soft(np.clip(s, -50, 50)), level=3)
     assert "near 1000 or -1000 the numbers are finite" in result.evidence
     assert result.question == "Are two scores such as 1000 and 999 still 1 apart when exp meets them?"
 
@@ -214,7 +217,7 @@ def test_a_half_may_be_rounded_either_way():
 
 def test_a_count_that_is_rounded_is_told_so():
     assert "to its last digit" in check("cost.parameters", 2.1e6).evidence
-    assert check("cost.parameters", 3e6).hint == "No known mistake fits."
+    assert check("cost.parameters", 3e6).hint.startswith("No known mistake fits.")
 
 
 @pytest.mark.parametrize(

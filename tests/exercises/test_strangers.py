@@ -9,6 +9,7 @@ import math
 import re
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import later_strangers
@@ -27,6 +28,8 @@ from npformer.exercises.probe import run
 from npformer.exercises.relations import named_factor
 from npformer.exercises.task import APART, RIGHT, Code, Numbers
 from npformer.exercises.topics import bank
+
+check = partial(check, level=3)  # which says most
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 NUMBERS = [task for task in bank().values() if isinstance(task, Numbers)]
@@ -88,7 +91,7 @@ def answers_of(exercise):
 
 def test_homework_in_numbers_and_letters():
     for exercise, answer, label, _ in ANSWERS:
-        result = check(exercise, answer, level=2)
+        result = check(exercise, answer, level=3)
         if label == "right":
             assert result or ("cannot be read" in result.evidence and str(answer) in UNREAD), answer
         else:
@@ -166,7 +169,7 @@ def test_right_numbers_pass_and_wrong_ones_are_far_and_named_for_every_name(exer
         for shown, wrong in question.wrong.items():
             assert np.shape(wrong) != right.shape or np.abs(wrong - right).max() > APART * exercise.tolerance
             for value in (wrong, np.round(np.asarray(wrong, float), max(decimals, 3))):
-                result = check(asked, value, level=2)
+                result = check(asked, value, level=3)
                 assert getattr(shown, "code", shown) in result.codes and result.question.endswith("?")
         for value in (0 * right, 0 * right + 1, right + 17.3):
             assert check(asked, value).status != "pass"
@@ -184,7 +187,7 @@ def test_rounding_too_far_gets_that_reply():
         question = exercise.posed("Ada")
         if exercise.decimals > 1:
             coarse = np.round(question.answer, exercise.decimals - 1)
-            result = check(f"{exercise.id}@Ada", coarse, level=2)
+            result = check(f"{exercise.id}@Ada", coarse, level=3)
             if not result:  # a number whose last decimal is 0 is not rounded too far
                 assert "This is right as far as it goes" in result.evidence and not result.codes
                 assert result.question == "How many decimals does the task ask for?"
@@ -343,7 +346,7 @@ def test_a_keyboard_interrupt_still_interrupts():
     ],
 )
 def test_the_question_fits_the_exception(error, asks):
-    result = check("pe.table", raising(error), level=2)
+    result = check("pe.table", raising(error), level=3)
     assert result.status == "error" and type(error).__name__ in result.evidence and asks in result.question
     assert type(error) is ValueError or "shape" not in result.question
 
@@ -355,7 +358,7 @@ class Told(Exception):
 
 
 def test_an_error_from_another_process_is_told_by_its_parts():
-    result = check("pe.table", raising(Told()), level=2)
+    result = check("pe.table", raising(Told()), level=3)
     assert result.evidence == "It stopped with NameError: name 'pos' is not defined, in line 3."
     assert result.question.startswith("Where does this name")
 
@@ -396,7 +399,7 @@ def test_a_proxy_is_checked_by_what_it_does():
     ],
 )
 def test_an_answer_of_npformers_own_is_told_so(exercise, answer):
-    result = check(exercise, answer, level=2)
+    result = check(exercise, answer, level=3)
     assert result.codes == ("NPFORMERS-OWN",) and "write your own" in result.hint
 
 
@@ -537,7 +540,7 @@ OBSERVED = {
 @pytest.mark.parametrize("said", OBSERVED)
 def test_an_observation(said):
     exercise, f = OBSERVED[said]
-    result = check(exercise, f, level=2)
+    result = check(exercise, f, level=3)
     assert not result and (result.codes or said in result.evidence)
 
 
@@ -562,7 +565,7 @@ def test_an_observation(said):
     ],
 )
 def test_where_nothing_holds_the_place_is_told(exercise, f):
-    result = check(exercise, f, level=2)
+    result = check(exercise, f, level=3)
     assert result.status == "unrecognised" and result.evidence and result.question
 
 
