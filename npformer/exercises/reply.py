@@ -306,7 +306,7 @@ def near(a: Array, b: Array, task: Numbers) -> bool:
     return a.shape == b.shape and bool((np.abs(a - b) <= task.tolerance).all())
 
 
-def _nearest(fits: dict[Mistake | str, Array], given: Array, task: Numbers) -> list[Mistake | str]:
+def _nearest(fits: dict[Mistake | Wrong, Array], given: Array, task: Numbers) -> list[Mistake | Wrong]:
     """Of several wrong answers those that are met to the last digit, where the answer has so many."""
     if np.allclose(given, np.round(given, task.decimals), rtol=0, atol=1e-9):
         return list(fits)
@@ -314,12 +314,12 @@ def _nearest(fits: dict[Mistake | str, Array], given: Array, task: Numbers) -> l
     return exact or list(fits)
 
 
-def _named(task: Numbers, fits: list[Mistake | str], given: Array, right: Array) -> Verdict:
+def _named(task: Numbers, fits: list[Mistake | Wrong], given: Array, right: Array) -> Verdict:
     said = [_said_of(shown, task) for shown in fits]
     sees, cause, asks = said[0]
     status = "ambiguous" if len(fits) > 1 else "known_mistake"
     causes = _one_of(one for _, one, _ in said) if cause else ""
-    codes = tuple(shown if isinstance(shown, str) else shown.code for shown in fits)
+    codes = tuple(shown.code for shown in fits)
     seen = sees or _off(given, right, task)
     return Verdict(status, codes, _right_first(given, right, task), "", seen, causes.strip(), asks)
 
@@ -330,10 +330,10 @@ def _one_of(causes: Iterable[str]) -> str:
     return f"One of these: {' '.join(told)}" if len(told) > 1 else "".join(told)
 
 
-def _said_of(shown: Mistake | str, task: Numbers) -> tuple[str, str, str]:
+def _said_of(shown: Mistake | Wrong, task: Numbers) -> tuple[str, str, str]:
     """(observation, cause, question) for a number that shows this mistake or confusion."""
-    if isinstance(shown, str):
-        return task.says[shown], "", task.question
+    if isinstance(shown, Wrong):
+        return shown.says, "", task.question
     return "", shown.cause, shown.question
 
 

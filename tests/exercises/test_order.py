@@ -46,4 +46,4 @@ def test_the_answer_is_what_the_thing_itself_gives_and_each_slip_is_told(exercis
         assert question.answer == pytest.approx(float(found(**question.given)), abs=1e-12)
         assert check(f"{exercise}@{name}", question.answer)
         for shown, value in question.wrong.items():
-            assert shown in check(f"{exercise}@{name}", value).codes
+            assert shown.code in check(f"{exercise}@{name}", value).codes

@@ -17,12 +17,10 @@ SIGN = Mistake("ROPE-SIGN", S2_3,
     "Each pair keeps its length and turns by the right angle, the other way round.",
     "This output matches a rotation with the sign of its sines exchanged.",
     "In which direction does a hand turn from one position to the next?")
-HALVES = Mistake("ROPE-HALVES", S2_3,
-    "Angles fit, and other columns form the pairs.",
+HALVES = Mistake("ROPE-HALVES", S2_3, "Angles fit, and other columns form the pairs.",
     "This output matches pairs made of a column and the one half a row further, as some libraries have it.",
     "Which two columns does this task call a pair?")
-FROM_1 = Mistake("ROPE-FROM-1", S2_3,
-    "Each row is turned by one step too many.",
+FROM_1 = Mistake("ROPE-FROM-1", S2_3, "Each row is turned by one step too many.",
     "This pattern appears when positions are counted from 1.",
     "By what angle does position 0 turn?")
 EXP_NO_2 = Mistake("ROPE-EXP-NO-2", S2_3,

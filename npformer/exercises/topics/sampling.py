@@ -20,8 +20,7 @@ AFTER_SOFTMAX = Mistake("TEMP-AFTER-SOFTMAX", WRITING,
     "The differences between the logits enter without the temperature.",
     "This pattern appears when probabilities are divided where logits should be.",
     "What does a division of all probabilities by one number leave as it was?")
-MULTIPLIED = Mistake("TEMP-MULTIPLIED", WRITING,
-    "A higher temperature makes the likeliest token likelier.",
+MULTIPLIED = Mistake("TEMP-MULTIPLIED", WRITING, "A higher temperature makes the likeliest token likelier.",
     "This output matches logits that are multiplied by the temperature.",
     "Is a choice at a high temperature more or less even?")
 LAST_DROPPED = Mistake("TOP-P-LAST-DROPPED", NUCLEUS,
@@ -36,8 +35,7 @@ UNSORTED = Mistake("TOP-P-UNSORTED", NUCLEUS,
     "Tokens at the front of the vocabulary are left, likely or not.",
     "This pattern appears when probabilities are added up in the order of the vocabulary.",
     "In which order are the tokens collected?")
-AS_LIMIT = Mistake("TOP-P-AS-LIMIT", NUCLEUS,
-    "Each token is judged by its own probability alone.",
+AS_LIMIT = Mistake("TOP-P-AS-LIMIT", NUCLEUS, "Each token is judged by its own probability alone.",
     "This output matches a limit for single probabilities, where a sum should reach the share.",
     "How likely are the tokens together that are left?")
 
