@@ -167,14 +167,6 @@ def _fits(value: Array, right: Array) -> bool:
 # --- form ------------------------------------------------------------------------------------------
 
 
-def no_entries(view: Trial) -> Seen | None:
-    """An array without a single entry."""
-    empty = [a for a, b in zip(view.found, view.right, strict=True) if b.size and not a.size]
-    if not empty:
-        return None
-    return Seen(f"{{it}} has no entries: its shape is {empty[0].shape}.", "Which line fills it?")
-
-
 def coarse(view: Trial) -> Seen | None:
     """The right numbers, as the few digits of float16 give them."""
     pairs = list(zip(view.found, view.right, strict=True))
@@ -538,7 +530,6 @@ def _proportional(a: Array, b: Array, axis: int) -> bool:
 
 
 LOOKS: tuple[Callable[[Trial], Seen | None], ...] = (
-    no_entries,
     coarse,
     partial(related, arrays.nothing),
     partial(related, arrays.form),

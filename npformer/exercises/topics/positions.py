@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.probe import Probe, Trial, same, size
+from npformer.exercises.probe import Probe, Trial, same
 from npformer.exercises.see import CALLS, NUMBERS, Seen, close, written
 from npformer.exercises.task import (
     RIGHT,
@@ -145,9 +145,6 @@ FLOAT32_ANGLES = Mistake("PE-FLOAT32-ANGLES", S2_7,
     "This pattern appears when angles are computed in float32. A table computed in float64 and cast at the "
     "end does not drift.",
     "How many digits has float32 left after 5,000 turns?", kind="precision")
-FLOAT16 = Mistake("PE-FLOAT16", S2_7, "Every number is near the right one, and has only three digits.",
-    "This pattern appears when angles are computed in float16.",
-    "Which whole numbers can float16 no longer tell apart?")
 
 # --- in words -----------------------------------------------------------------------------------------
 
@@ -336,15 +333,6 @@ def wave(column: Array) -> float | None:
     return float(np.arccos(cosine)) if abs(cosine) <= 1 and close(sides, 2 * cosine * middle) else None
 
 
-def float16(trial: Trial) -> Mistake | None:
-    """Every number is one of float16's and no further off than 11 bits can explain."""
-    coarse = of_shape(trial) and all(
-        np.array_equal(a.astype(np.float16), a) and (np.abs(a - b) < 2e-2 * size(b)).all()
-        for a, b in zip(trial.found, trial.right, strict=True)
-    )
-    return FLOAT16 if coarse else None
-
-
 def float32_angles(table: Array, expected: Array) -> Mistake | None:
     """Far enough for angles in float32 to show: errors no larger than 24 bits of an angle can make them."""
     if table.shape != expected.shape or same(table, expected, 1.5e-5):
@@ -423,7 +411,7 @@ table = Code("pe.table", "sinusoids", 3, S1_5,
         ROW0_ZERO: [Edit("return table", "return table * (position > 0)")],
     },
     hard={ODD_D: (6, 7)},
-    looks=(float16, *NUMBERS, table_fits, halves_of_pairs, *CALLS),
+    looks=(*NUMBERS, table_fits, halves_of_pairs, *CALLS),
     last=((5000, 16), float32_angles),
     ours="positional_encoding")
 
