@@ -196,8 +196,7 @@ def weights(trial: Trial) -> Seen | None:
 OWN_MASK = Seen(
     "Where nothing is to be hidden, keys that stand later than the query get no weight, and the others do: "
     "a causal mask.",
-    "Which keys may a query look at when no mask is given?",
-)
+    "Which keys may a query look at when no mask is given?")
 
 
 def later_keys_hidden(shown: list[Array]) -> bool:
@@ -212,14 +211,10 @@ def later_keys_hidden(shown: list[Array]) -> bool:
 def no_softmax(shown: list[Array]) -> Seen:
     """Weights that come from the scores by something else."""
     if not any(np.allclose(w.sum(axis=-1), 1, atol=1e-6) for w in shown):
-        return Seen(
-            "The weights of one query do not sum to 1, so they are no softmax over the keys.",
-            "What do the weights of one query sum to, and over which axis?",
-        )
-    return Seen(
-        "The weights of each query sum to 1, and they are no softmax of q·k times one number.",
-        "What stands between the products q·k and the weights, line by line?",
-    )
+        return Seen("The weights of one query do not sum to 1, so they are no softmax over the keys.",
+            "What do the weights of one query sum to, and over which axis?")
+    return Seen("The weights of each query sum to 1, and they are no softmax of q·k times one number.",
+        "What stands between the products q·k and the weights, line by line?")
 
 
 def scaled(found: list[float], trial: Trial) -> Seen:
@@ -227,12 +222,10 @@ def scaled(found: list[float], trial: Trial) -> Seen:
     masks = [mask for *_, mask in trial.calls]
     pairs = zip(trial.sizes, masks, strict=True)
     name = named_factor(found, tuple(sizes for sizes, mask in pairs if mask is None or mask.all()))
-    return Seen(
-        "Without a mask the weights are a softmax of q·k times one number, "
+    return Seen("Without a mask the weights are a softmax of q·k times one number, "
         f"{name.replace('the sizes are', 'd_k is') or 'another one for each d_k'}"
         f"{', whose sign is the opposite' * (found[0] < 0)}.",
-        "By what are the scores divided, and does it follow d_k?",
-    )
+        "By what are the scores divided, and does it follow d_k?")
 
 
 SCALE = " / k.shape[-1] ** 0.5"

@@ -130,22 +130,17 @@ def stations(trial: Trial) -> Seen | None:
         be = "is" if len(missing) == 1 else "are"
         return Seen(f"{' and '.join(missing)} {be} never called.", "Which stations are there in a block?")
     if order != [name for name, _ in right]:
-        return Seen(
-            f"The calls come in this order: {', '.join(order)}.",
-            "Which of them comes first in the paper's block, and how often is each called?",
-        )
+        return Seen(f"The calls come in this order: {', '.join(order)}.",
+            "Which of them comes first in the paper's block, and how often is each called?")
     for (name, given), (_, wanted) in zip(student, right, strict=True):
         if not close(given, wanted):
             return Seen(
                 f"The order of the calls is right. {name} is the first that gets another array than in the "
                 "paper's block: look at what is added (the residual) or subtracted before it.",
-                f"What goes into {name}?",
-            )
-    return Seen(
-        "All four calls get the right arrays; {it} differs after the last of them: "
+                f"What goes into {name}?")
+    return Seen("All four calls get the right arrays; {it} differs after the last of them: "
         "something is added or changed once more.",
-        f"What is done after {order[-1]}?",
-    )
+        f"What is done after {order[-1]}?")
 
 
 def layers_called(function: Function, given: Arguments, names: list[str]) -> list[tuple[str, Array]]:
@@ -177,9 +172,7 @@ def block(x, attend, norm_1, ffn, norm_2):
 """,
     mistakes={
         PRE_FOR_POST: [Edit(H, "x + attend(norm_1(x))", Y, "h + ffn(norm_2(h))")],
-        RESIDUAL_NORMED: [
-            Edit(H, "norm_1(x) + attend(norm_1(x))", Y, "norm_2(h) + ffn(norm_2(h))"),
-        ],
+        RESIDUAL_NORMED: [Edit(H, "norm_1(x) + attend(norm_1(x))", Y, "norm_2(h) + ffn(norm_2(h))")],
         NO_RESIDUAL: either("x + attend", "attend", "h + ffn", "ffn"),
         RESIDUAL_X: [Edit("h + ffn", "x + ffn")],
         NORMS_EXCHANGED: [Edit("h = norm_1", "h = norm_2", "y = norm_2", "y = norm_1")],

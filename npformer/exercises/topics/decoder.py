@@ -20,8 +20,7 @@ cross = Choice("decoder.cross", "decoder", 2, S7_3,
 
 
 @numbers("decoder.cells", "decoder", 2, S7_3,
-    task="The source has {S} words, the target {T}. How many scores has one head of the "
-    "cross-attention?",
+    task="The source has {S} words, the target {T}. How many scores has one head of the cross-attention?",
     hint="Every word of the target meets every word of the source.",
     question="How many queries are there, and how many keys does each meet?")
 def cells(draw: Draw) -> Posed:
@@ -65,8 +64,7 @@ forcing = Choice("decoder.forcing", "decoder", 2, S7_2,
             "Then it would be given the word that it has to guess."),
     })
 greedy = Truth("decoder.greedy", "decoder", 2, S7_8,
-    task="Greedy decoding, the most probable word at each step, always finds the most probable "
-    "sentence.",
+    task="Greedy decoding, the most probable word at each step, always finds the most probable sentence.",
     hint="Two steps, two words: 0.6 · 0.5 against 0.4 · 0.9.",
     question="Can a less probable first word lead to a more probable sentence?",
     right=False,

@@ -73,16 +73,11 @@ def bend(code: str, sees: str, cause: str) -> Mistake:
 
 STEP = bend("STEP", "a hidden unit is 0 or 1, or its sign alone.",
     "a step for the activation: which units are on, and not how far.")
-GELU = bend("GELU", "a hidden unit bends smoothly and dips below 0.",
-    "GELU where equation 2 has a ReLU.")
-SIGMOID = bend("SIGMOID", "every hidden unit stays between 0 and 1.",
-    "a sigmoid for the activation.")
-TANH = bend("TANH", "every hidden unit stays between -1 and 1.",
-    "tanh for the activation.")
-LEAKY = bend("LEAKY", "units below 0 leak a small part of their z.",
-    "a leaky ReLU.")
-ABS = bend("ABS", "a hidden unit below 0 comes out above it.",
-    "the absolute value |z| for the activation.")
+GELU = bend("GELU", "a hidden unit bends smoothly and dips below 0.", "GELU where equation 2 has a ReLU.")
+SIGMOID = bend("SIGMOID", "every hidden unit stays between 0 and 1.", "a sigmoid for the activation.")
+TANH = bend("TANH", "every hidden unit stays between -1 and 1.", "tanh for the activation.")
+LEAKY = bend("LEAKY", "units below 0 leak a small part of their z.", "a leaky ReLU.")
+ABS = bend("ABS", "a hidden unit below 0 comes out above it.", "the absolute value |z| for the activation.")
 NO_MASK = Mistake("FFN-NO-MASK", MASK, "Units that were off in the forward pass receive a gradient.",
     "This output matches a backward pass in which nothing stands for the ReLU.",
     "What is the slope of max(0, z) where z is negative?")
@@ -246,11 +241,9 @@ def one_unit(trial: Trial) -> Seen | None:
             return None
         shapes = [name for name in shapes if close(hidden, SHAPES[name](z))]
     known = f" It is {shapes[0]}." if shapes else ""
-    return Seen(
-        "Everything around the activation is right. One hidden unit makes of -2, -1, 0, 1, 2: "
+    return Seen("Everything around the activation is right. One hidden unit makes of -2, -1, 0, 1, 2: "
         f"{written(answers)}.{known}",
-        "What does max(0, z) make of these five numbers?",
-    )
+        "What does max(0, z) make of these five numbers?")
 
 
 def of_one_unit(trial: Trial, z: Array, *dy: Array) -> Array | None:
@@ -383,8 +376,7 @@ def one_slope(trial: Trial) -> Seen | None:
     return Seen(
         "Everything around the activation is right. The slope that one hidden unit has at -2, -1, 0, 1, 2: "
         f"{written(answers)}.",
-        "What is the slope of max(0, z) at these five numbers: where is the unit on, where off?",
-    )
+        "What is the slope of max(0, z) at these five numbers: where is the unit on, where off?")
 
 
 def made_of(dz: Array, x: Array, W_1: Array) -> tuple[Array, ...]:

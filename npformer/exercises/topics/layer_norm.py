@@ -110,10 +110,8 @@ def spread(trial: Trial) -> Seen | None:
     if fine and wide:
         return None
     first, second = ("is" if ok else "is not" for ok in (fine, wide))
-    return Seen(
-        f"With gamma = 1 and beta = 0, each token's mean {first} 0 and its spread {second} 1.",
-        "Which line sets the spread (variance, root)?" if fine else "What is subtracted from each token?",
-    )
+    return Seen(f"With gamma = 1 and beta = 0, each token's mean {first} 0 and its spread {second} 1.",
+        "Which line sets the spread (variance, root)?" if fine else "What is subtracted from each token?")
 
 
 OTHER_AXES = [

@@ -85,8 +85,7 @@ SMOOTHED_LOG_OF_0 = Mistake("LS-LOG-OF-0", SMOOTHING,
 # --- the loss ----------------------------------------------------------------------------------------
 
 @numbers("loss.uniform", "attention", 3, Place(PAPER.format("3.4"), FORCING.teach),
-    task="A vocabulary has {V} words and all logits are equal. What is the cross-entropy? Three "
-    "decimals.",
+    task="A vocabulary has {V} words and all logits are equal. What is the cross-entropy? Three decimals.",
     hint="Every word has the probability 1/V.",
     question="What is the probability of the right word?",
     decimals=3)
@@ -171,17 +170,14 @@ def by_row(trial: Trial) -> Seen | None:
         single += [close(*row) for row in told]
         whole.append(close(found, np.asarray(np.mean([loss for loss, _ in told]))))
     if all(single):
-        return Seen(
-            "For each row by itself {it} is right; for several rows it is not the mean of theirs.",
-            "How do N losses become one?",
-        )
+        return Seen("For each row by itself {it} is right; for several rows it is not the mean of theirs.",
+            "How do N losses become one?")
     if not all(whole):
         return None
     return limited(trial) or Seen(
         "For several rows {it} is the mean of the rows' losses, as it should be; the loss of a single row is "
         "another one already.",
-        "What happens in one row, from its logits to its loss?",
-    )
+        "What happens in one row, from its logits to its loss?")
 
 
 def limited(trial: Trial) -> Seen | None:
@@ -190,10 +186,8 @@ def limited(trial: Trial) -> Seen | None:
     found = [pair[0] for z in gaps if (pair := trial.both((z, np.array([1]), *trial.calls[0][2:])))]
     if len(found) < len(gaps) or not close(found[1], found[2]) or close(found[0], found[1]):
         return None
-    return Seen(
-        f"While the right class becomes ever less likely, {{it}} stops at {float(found[2]):.3g}.",
-        "Is a probability held above a limit before its logarithm is taken?",
-    )
+    return Seen(f"While the right class becomes ever less likely, {{it}} stops at {float(found[2]):.3g}.",
+        "Is a probability held above a limit before its logarithm is taken?")
 
 
 forward = Code("cross_entropy.forward", "attention", 3, Place(PAPER.format("5.4"), FORCING.teach),
@@ -201,11 +195,7 @@ forward = Code("cross_entropy.forward", "attention", 3, Place(PAPER.format("5.4"
     "number. Logits may be as large as 1000, or as small as -1000.",
     hint="The log of the softmax, at the right class.",
     question="Which number of each row counts, and what is done with it before the mean?",
-    probe=Probe(
-        "logits, targets", ("loss",), calls(), sizes="logits: N V",
-        landmarks=NEAR,
-        cancels=SHIFT,
-    ),
+    probe=Probe("logits, targets", ("loss",), calls(), sizes="logits: N V", landmarks=NEAR, cancels=SHIFT),
     right=cross_entropy,
     solution="""
 def cross_entropy(logits, targets):
@@ -274,10 +264,7 @@ def cross_entropy_backward(logits, targets):
             Edit("    right", "    p = np.exp(p) / np.exp(p).sum(axis=-1, keepdims=True)\n    right")
         ],
     },
-    hard={
-        OVERFLOW: (normal(3, 7) + 1000, TARGETS),
-        GLOBAL_MAX: (normal(3, 7) + LEVELS, TARGETS),
-    })
+    hard={OVERFLOW: (normal(3, 7) + 1000, TARGETS), GLOBAL_MAX: (normal(3, 7) + LEVELS, TARGETS)})
 
 smoothed = Code("loss.smoothed", "decoder", 3, SMOOTHING,
     task="Write the mean cross-entropy with label smoothing: 1 - epsilon at the right class, and "

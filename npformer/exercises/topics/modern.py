@@ -248,11 +248,9 @@ def one_gate(trial: Trial) -> Seen | None:
         if hidden is None or not close(found, hidden @ W_down):
             return None
     known = next((f" It is {name}." for name, f in GATES.items() if close(answers, f(POINTS))), "")
-    return Seen(
-        "The three products with the weights are right. Where x W_up is 1, one hidden unit makes of "
+    return Seen("The three products with the weights are right. Where x W_up is 1, one hidden unit makes of "
         f"z = x W_gate = -2, -1, 0, 1, 2: {written(answers)}.{known}",
-        "What does SiLU make of these five z, and which part of it is above 0 for each z?",
-    )
+        "What does SiLU make of these five z, and which part of it is above 0 for each z?")
 
 
 def joined(trial: Trial, gate: Array, up: Array) -> Array | None:
@@ -332,11 +330,9 @@ def one_slope(trial: Trial) -> Seen | None:
         made = dz @ W_gate.T + dhidden * silu(z) @ W_up.T, np.einsum("btd,btf->df", x, dz)
         if not close(found, made[trial.output]):
             return None
-    return Seen(
-        "Everything around the SiLU is right. The slope that it has here at z = -2, -1, 0, 1, 2: "
+    return Seen("Everything around the SiLU is right. The slope that it has here at z = -2, -1, 0, 1, 2: "
         f"{written(slopes)}.",
-        "z σ(z) is a product: what is its slope at 0, and where does it come near 0 and near 1?",
-    )
+        "z σ(z) is a product: what is its slope at 0, and where does it come near 0 and near 1?")
 
 
 def slopes_at(trial: Trial, z: Array) -> Array | None:
@@ -419,8 +415,7 @@ ONE_SIDE = Mistake("ROPE-ONE-SIDE", S10_4, "The weights change when the whole te
 NO_SOFTMAX = Seen(
     "With v = 1 the output shows the weights: those of one query do not sum to 1, so they are no softmax "
     "over the keys.",
-    "What do the weights of one query sum to, and over which axis?",
-)
+    "What do the weights of one query sum to, and over which axis?")
 
 
 def turned_pairs(trial: Trial) -> Seen | None:
@@ -455,13 +450,11 @@ def by_distance(logs: list[Array]) -> Seen | None:
     if not all(np.allclose(s[1:, 1:], s[:-1, :-1], atol=1e-5) for s in steps):
         return Seen(
             "Where all tokens are alike, a key's weight depends on more than its distance from the query.",
-            "Which of q and k are turned, in which direction, and what is left when they meet?",
-        )
+            "Which of q and k are turned, in which direction, and what is left when they meet?")
     if not all(np.allclose(log[1, 0], log[1, 2], atol=1e-5) for log in logs):
         return Seen(
             "Where all tokens are alike, the key before a query and the key after it get different weights.",
-            "From which position on are queries counted, and from which are keys?",
-        )
+            "From which position on are queries counted, and from which are keys?")
     return None
 
 
@@ -472,19 +465,16 @@ def by_angle(logs: list[tuple[Array, Array]]) -> Seen | None:
     if all(time is not None and abs(time - 1) < 1e-4 for time in times):
         return None  # right for these tokens: what differs is something else
     if all(times):
-        return Seen(
-            "All pairs turn by the right angles, and the scores are "
+        return Seen("All pairs turn by the right angles, and the scores are "
             f"{written(np.array(times[:1]))} times as large as they should be.",
-            "By what are the scores divided, and does it follow d?",
-        )
+            "By what are the scores divided, and does it follow d?")
     angles = [wave(mine) for mine, _ in steps]
     if any(angle is None for angle in angles):
         return None
     return Seen(
         "The weights follow the distance between query and key; from one place to the next the pairs turn by "
         f"{written(np.array(angles))} radians.",
-        "By which angle does pair i turn in one step?",
-    )
+        "By which angle does pair i turn in one step?")
 
 
 rope_attention = Code("rope.attention", "modern", 4, S10_4,
@@ -570,19 +560,15 @@ def scaled_by(scales: list[float], trial: Trial) -> Seen:
     if not name:
         times = [scale * sizes["d_k"] ** 0.5 for scale, sizes in zip(scales, trial.sizes, strict=True)]
         name = f"1/√d_k times {named_factor(times, trial.sizes) or 'another one in each call'}"
-    return Seen(
-        f"The weights are a softmax of q·k times one number, {name}.",
-        "By what are the scores divided, and does it follow d_k?",
-    )
+    return Seen(f"The weights are a softmax of q·k times one number, {name}.",
+        "By what are the scores divided, and does it follow d_k?")
 
 
 def mapped(heads: list[int]) -> Seen:
     """Heads that look at the wrong key heads."""
-    return Seen(
-        f"In the first call, query heads 0 to {len(heads) - 1} look at the keys of the key heads "
+    return Seen(f"In the first call, query heads 0 to {len(heads) - 1} look at the keys of the key heads "
         f"{', '.join(map(str, heads))}.",
-        "Which query heads are neighbours, and which key head do they share?",
-    )
+        "Which query heads are neighbours, and which key head do they share?")
 
 
 def other_queries(weights: Array, queries: Array, k: Array) -> Seen | None:
@@ -593,8 +579,7 @@ def other_queries(weights: Array, queries: Array, k: Array) -> Seen | None:
     return Seen(
         f"In the first call, heads 0 to {len(made) - 1} of {{it}} are made from the queries of the heads "
         f"{', '.join(map(str, made))}.",
-        "Which heads share a key head, and in which order do they come out of a reshape?",
-    )
+        "Which heads share a key head, and in which order do they come out of a reshape?")
 
 
 def weights_of_heads(trial: Trial, q: Array, k: Array) -> Array | None:

@@ -71,10 +71,8 @@ def running_mean(trial: Trial) -> Seen | None:
     if not close(kept * old + taken * new, found):
         return None
     what = "g" if power == 1 else "g²"
-    return Seen(
-        f"The new {name} is {kept + 0.0:.3g} times the old one and {taken + 0.0:.3g} times {what}.",
-        "Which β belongs to which of the two means, and what do the two shares of a mean sum to?",
-    )
+    return Seen(f"The new {name} is {kept + 0.0:.3g} times the old one and {taken + 0.0:.3g} times {what}.",
+        "Which β belongs to which of the two means, and what do the two shares of a mean sum to?")
 
 
 def step_size(trial: Trial) -> Seen | None:
@@ -88,11 +86,9 @@ def step_size(trial: Trial) -> Seen | None:
     }
     if not all(told.values()):
         return None
-    return Seen(
-        "The step of {it} is right up to one factor that follows t: "
+    return Seen("The step of {it} is right up to one factor that follows t: "
         f"{' and '.join(f'{factor:.3g} at t = {t}' for t, factor in told.items())}.",
-        "What do 1 - β_1 to the power of t and 1 - β_2 to the power of t come to at t = 1 and 2?",
-    )
+        "What do 1 - β_1 to the power of t and 1 - β_2 to the power of t come to at t = 1 and 2?")
 
 
 step = Code("adam.step", "backward", 4, ADAM,

@@ -188,8 +188,7 @@ exp_log = Choice("pe.exp_log", "sinusoids", 3, S1_8,
         "It makes the table trainable.": Wrong("CF-TABLE-TRAINED", "There is no parameter in either form."),
     })
 layout = Choice("pe.layout", "sinusoids", 3, S2_6,
-    task="A library puts all sines first and then all cosines. What does a linear layer after it "
-    "notice?",
+    task="A library puts all sines first and then all cosines. What does a linear layer after it notice?",
     hint="Reordering columns is a permutation.",
     question="What does reordering columns do to the distance between two rows?",
     options={
@@ -260,14 +259,11 @@ def table_fits(trial: Trial) -> Seen | None:
     if found is None:
         return other_speeds(trial.found[0])
     if abs(found.base - 1) < 1e-2:
-        return Seen(
-            "Sines and cosines stand where they should, and all pairs turn equally fast.",
-            "What makes a later pair slower, and what does that number come to in pair 1?",
-        )
+        return Seen("Sines and cosines stand where they should, and all pairs turn equally fast.",
+            "What makes a later pair slower, and what does that number come to in pair 1?")
     return Seen(
         f"Sines, cosines and pairs fit exactly ({found.layout}), with a base of about {found.base:.3g}.",
-        "Which base does the paper choose, and how do its speeds fall along the row?",
-    )
+        "Which base does the paper choose, and how do its speeds fall along the row?")
 
 
 def of_shape(trial: Trial) -> bool:
@@ -280,11 +276,9 @@ def other_speeds(table: Array) -> Seen | None:
     turns, order = speeds(table) or (np.zeros(1), "")
     if order != "interleaved" or np.abs(turns).min() > 1e-6:
         return None
-    return Seen(
-        "Sines and cosines stand where they should; from row to row the pairs turn by "
+    return Seen("Sines and cosines stand where they should; from row to row the pairs turn by "
         f"{written(turns)} radians (whole turns do not show), which is next to nothing in some of them.",
-        "By what is the position divided in columns 2 and 3: what does that come to, bracket by bracket?",
-    )
+        "By what is the position divided in columns 2 and 3: what does that come to, bracket by bracket?")
 
 
 def halves_of_pairs(trial: Trial) -> Seen | None:
@@ -297,19 +291,16 @@ def halves_of_pairs(trial: Trial) -> Seen | None:
         if all(close(a[:, start::2], b[:, start::2]) for a, b in tables):
             differ = [j for j in range(1 - start, found.shape[1], 2) if not close(found[:, j], right[:, j])]
             some = "the" if 2 * len(differ) >= found.shape[1] - 2 else "some"
-            return Seen(
-                f"All {good} columns agree, and {some} {bad} columns differ."
+            return Seen(f"All {good} columns agree, and {some} {bad} columns differ."
                 f"{first_wave(found, right, next((j for j in differ if j > 1), 0))}",
-                f"What is the angle of a {bad}, and what is done with it?",
-            )
+                f"What is the angle of a {bad}, and what is done with it?")
     turned = [speed for column in found.T if (speed := wave(column)) is not None]
     if len(turned) < found.shape[1]:
         return None
     told = ", ".join(f"{speed:.3g}" for speed in turned[::2])
     return Seen(
         f"Every column is a wave; in one step from row to row the even columns turn by {told} radians.",
-        "By what is the position divided, or multiplied, in columns 0 and 2: which speed has each pair?",
-    )
+        "By what is the position divided, or multiplied, in columns 0 and 2: which speed has each pair?")
 
 
 def first_wave(table: Array, right: Array, column: int) -> str:
@@ -436,9 +427,7 @@ def rows(position: int, d_model: int) -> tuple[Array, dict[Mistake | Wrong, Arra
     n, wrong = position + 2, [mistake for mistake in table.mistakes if mistake.kind == "wrong"]
     tables = {mistake: f(n, d_model) for mistake, f in table.slips(*wrong).items()}
     right = positional_encoding(n, d_model)
-    before = {
-        Wrong("CF-POSITION-BEFORE", "This belongs to the position before."): right[position - 1],
-    }
+    before = {Wrong("CF-POSITION-BEFORE", "This belongs to the position before."): right[position - 1]}
     return right[position], {mistake: made[position] for mistake, made in tables.items()} | before
 
 
@@ -506,8 +495,7 @@ def shift(draw: Draw) -> Posed:
 
 
 @numbers("pe.wavelength", "sinusoids", 3, S2_5,
-    task="The slowest pair of a table with d_model = {d} has a wavelength of 2π times what? One "
-    "decimal.",
+    task="The slowest pair of a table with d_model = {d} has a wavelength of 2π times what? One decimal.",
     hint="Put the last i into 10000^(2i/d_model).",
     question="What is the last i?",
     decimals=1)

@@ -60,20 +60,16 @@ def turning(trial: Trial) -> Seen | None:
         name = trial.names[0]
         return Seen(
             f"{{it}} is {name} with numbers added to it that do not depend on {name}: nothing is turned.",
-            "What does a rotation make of a row of zeros?",
-        )
+            "What does a rotation make of a row of zeros?")
     if not close(*(np.hypot(a[:, 0::2], a[:, 1::2]) for a in (y, x))):
-        return Seen(
-            "The two columns of a pair do not keep their length together, as a rotation would.",
+        return Seen("The two columns of a pair do not keep their length together, as a rotation would.",
             "What do the two columns (a, b) of one pair become: which product has a minus, and are a and b "
-            "still the old ones in it?",
-        )
+            "still the old ones in it?")
     angles = np.arctan2(pair[0][1, 1::2], pair[0][1, 0::2])
     return Seen(
         "Each pair of columns keeps its length and turns; from position 0 to 1 the pairs turn by the angles "
         f"{written(angles)}.",
-        "By which angle does pair i turn in one step, and which columns are pair i?",
-    )
+        "By which angle does pair i turn in one step, and which columns are pair i?")
 
 
 forward = Code("rope.forward", "sinusoids", 4, S2_3,

@@ -99,10 +99,8 @@ def tokens_left(trial: Trial) -> Seen | None:
     if all(((a > 0) == (b > 0)).all() for a, b in told):
         return other_shares([a for a, _ in told])
     if any(unlikely(a, given[0]) for (a, _), given in zip(told, trial.calls, strict=True)):
-        return Seen(
-            "In {it} a token is left, and a likelier one is not.",
-            "In which order do tokens get in, and does the result stand in p's order again?",
-        )
+        return Seen("In {it} a token is left, and a likelier one is not.",
+            "In which order do tokens get in, and does the result stand in p's order again?")
     return too_few_or_many([int((a > 0).sum() - (b > 0).sum()) for a, b in told], told[0][0])
 
 
@@ -112,12 +110,9 @@ def other_shares(found: list[Array]) -> Seen:
     if all(abs(a.sum() - 1) < 2e-3 for a in found):
         return Seen(
             "The right tokens are left, and the numbers sum to 1; their proportions are not those of p.",
-            "By what is each p that is left divided?",
-        )
-    return Seen(
-        f"The right tokens are left; the new probabilities sum to {sums} on the first calls.",
-        "What do probabilities sum to?",
-    )
+            "By what is each p that is left divided?")
+    return Seen(f"The right tokens are left; the new probabilities sum to {sums} on the first calls.",
+        "What do probabilities sum to?")
 
 
 def unlikely(found: Array, p: Array) -> bool:
@@ -135,10 +130,8 @@ def too_few_or_many(more: list[int], first: Array) -> Seen | None:
         return Seen("The likeliest tokens are left, and too many of them.", asks)
     if max(more) <= 0:
         return Seen("The likeliest tokens are left, and too few of them.", asks)
-    return Seen(
-        "The likeliest tokens are left: on some calls too many of them, on others too few.",
-        "What is compared with the share: one probability, a number of tokens, or a running sum?",
-    )
+    return Seen("The likeliest tokens are left: on some calls too many of them, on others too few.",
+        "What is compared with the share: one probability, a number of tokens, or a running sum?")
 
 
 top_p = Code("sample.top_p", "modern", 3, NUCLEUS,

@@ -90,8 +90,7 @@ def waits(draw: Draw) -> Posed:
     }
     return Posed({"k": k, "steps": steps}, steps // k, wrong)
 clock = Choice("gpu.clock", "gpu", 2, S9_6,
-    task="A stopwatch around one product on a GPU shows 20 microseconds, for any size. What was "
-    "measured?",
+    task="A stopwatch around one product on a GPU shows 20 microseconds, for any size. What was measured?",
     hint="The host hands work over and goes on.",
     question="When does the host know that the GPU has finished?",
     options={

@@ -94,8 +94,7 @@ def scores_times(trial: Trial) -> Seen | None:
     name = named_factor([s for s in found if s], trial.sizes)
     return Seen(
         f"{{it}} is a softmax, but of the scores times {name or 'a number that changes from call to call'}.",
-        "What happens to the scores before exp: a sign, a base, a division?",
-    )
+        "What happens to the scores before exp: a sign, a base, a division?")
 
 
 def row_sums(trial: Trial) -> Seen | None:
@@ -107,14 +106,12 @@ def row_sums(trial: Trial) -> Seen | None:
         return Seen(
             "The rows sum to 1; two numbers of a row are not in the ratio e to the power of the difference "
             "of their scores.",
-            "By which factor does exp grow when a score grows by 1, and is that so here?",
-        )
+            "By which factor does exp grow when a score grows by 1, and is that so here?")
     if any(np.allclose(s, 1, atol=2e-3) for s in sums):  # float16 has three digits
         return None
     return Seen(
         f"The rows do not sum to 1: the first sums to {sums[0][0]:.3g}, the next to {sums[0][1]:.3g}.",
-        "What do the numbers of one row sum to in a softmax, and what makes them do so?",
-    )
+        "What do the numbers of one row sum to in a softmax, and what makes them do so?")
 
 
 forward = Code("softmax.forward", "attention", 2, S4_3,
