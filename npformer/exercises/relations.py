@@ -357,15 +357,11 @@ CONSTANTS = {
     "1": 1.0,
     "2": 2.0,
     "1/2": 0.5,
-    "-2": -2.0,
     "1/log 2, as a logarithm of base 2 would be": 1 / math.log(2),
     "log 2": math.log(2),
     "1/log 10, as a logarithm of base 10 would be": 1 / math.log(10),
-    "√2": 2**0.5,
-    "1/√2": 0.5**0.5,
     "2π": 2 * math.pi,
     "π/180, degrees for radians": math.pi / 180,
-    "π": math.pi,
 }
 
 
@@ -409,14 +405,11 @@ FUNCTIONS: dict[str, tuple[Callable[[Array], Any], str]] = {
         np.log,
         "Is the number asked for, or its logarithm?",
     ),
-    "it is e to the power of what is asked for": (np.exp, "Where does exp stand, and is it wanted there?"),
     "each number is the square of the right one": (np.square, "Where is something multiplied by itself?"),
-    "each number is one over the right one": (lambda b: 1 / b, "What is divided by what?"),
     "the largest number of each row became 1, the others 0": (
         lambda b: 1.0 * (b == b.max(axis=-1, keepdims=True)),
         "Is one winner asked for, or a share for each?",
     ),
-    "the numbers are cut to whole ones": (np.trunc, ROUNDED),
     "the numbers are rounded to whole ones": (np.round, ROUNDED),
     "the numbers are rounded to two decimals": (partial(np.round, decimals=2), ROUNDED),
     "the numbers are added up from row to row": (

@@ -291,24 +291,17 @@ def _equal(a: Array, b: Array) -> bool:
 
 CHANGES: dict[str, Callable[[Any], Any]] = {
     "with the opposite sign": lambda a: -a,
-    "doubled": lambda a: 2 * a,
-    "halved": lambda a: a / 2,
     "squared": lambda a: a * a,
     "replaced by its absolute value": np.abs,
     "replaced by its root": lambda a: np.sqrt(np.abs(a)),
     "replaced by 1 less it": lambda a: 1 - a,
     "with 1 added": lambda a: a + 1,
-    "with 1 taken away": lambda a: a - 1,
-    "replaced by zeros": lambda a: 0 * a,
-    "replaced by ones": lambda a: 0 * a + 1,
-    "replaced by its mean": lambda a: 0 * a + np.mean(a),
     "in the reverse order": lambda a: a[::-1],
-    "turned about (True for False)": np.logical_not,
 }
 
 
 def other_argument(trial: Trial) -> Seen | None:
-    """The answer is what comes out right when one argument is another one: doubled, without its sign."""
+    """The answer is what comes out right when one argument is another one: squared, without its sign."""
     found = [trial.both(probe) for probe in trial.calls]
     for name in filter(partial(_matters, trial), trial.names):
         for words, change in CHANGES.items():
@@ -334,7 +327,7 @@ def _matters(trial: Trial, name: str) -> bool:
 def _changed(change: Callable[[Any], Any], value: Any) -> Any:
     """The changed argument, where that makes sense; else the argument."""
     if isinstance(value, np.ndarray):
-        if (value.dtype == bool) != (change is np.logical_not):
+        if value.dtype == bool:
             return value
         return change(value) % (value.max() + 1) if value.dtype.kind == "i" else change(value)
     return float(change(np.array([value]))[0]) if isinstance(value, float) else value

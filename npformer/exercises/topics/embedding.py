@@ -203,11 +203,6 @@ def embedding(ids, E):
     })
 
 
-def table_gradient(dy: Array, ids: Array, E: Array) -> Array:
-    """npformer's."""
-    return embedding_backward(dy, EmbeddingCache(ids, E)).E
-
-
 backward = Code("embedding.backward", "backward", 3, S1_9,
     task="x holds the rows of E (vocabulary, d_model) for ids (batch, T), times √d_model, as in the paper. "
     "Given dy in x's shape, return the gradient of E. A word may occur more than once, or not at all.",
@@ -221,7 +216,7 @@ backward = Code("embedding.backward", "backward", 3, S1_9,
         ),
         sizes="ids: batch T; E: vocabulary d_model", unit="place",
     ),
-    right=table_gradient,
+    right=lambda dy, ids, E: embedding_backward(dy, EmbeddingCache(ids, E)).E,
     solution="""
 def embedding_backward(dy, ids, E):
     dE = np.zeros(E.shape)

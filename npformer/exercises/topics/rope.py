@@ -103,18 +103,13 @@ def rope(x):
     looks=(*NUMBERS, *CALLS, turning))
 
 
-def turned_back(dy: Array) -> Array:
-    """npformer's."""
-    return rope_backward(dy, rope_forward(dy)[1])
-
-
 backward = Code("rope.backward", "backward", 4, S10_4_BACK,
     task="RoPE turns x (T, d), d even: at position p, counted from 0, the pair of columns 2i and 2i+1 turns "
     "by the angle p / 10000^(2i/d), so that (1, 0) becomes (cos, sin). Given dy in x's shape, return dx.",
     hint="A rotation's transpose is a rotation, too.",
     question="Which columns of x went into column 2i of y, and what comes back along the same ways?",
     probe=Probe("dy", ("dx",), forward.probe.calls, sizes="dy: T d", unit="position"),
-    right=turned_back,
+    right=lambda dy: rope_backward(dy, rope_forward(dy)[1]),
     solution="""
 def rope_backward(dy):
     T, d = dy.shape
