@@ -436,10 +436,7 @@ def check_function(task: Code, function: Function) -> Verdict:
         return _observed(task, found, [seen])
     if all(outcome.error or outcome.empty for outcome in found):
         return stopped(found)
-    seen_of = observations(task, function, found)
-    if named := [one for one in seen_of if isinstance(one, Mistake)]:
-        return known(task, found, [tuple(named)])
-    return _observed(task, found, [one for one in seen_of if isinstance(one, Seen)])
+    return _observed(task, found, observations(task, function, found))
 
 
 def known(task: Code, found: tuple[Outcome, ...], fits: Sequence[tuple[Mistake, ...]]) -> Verdict:

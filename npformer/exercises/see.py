@@ -30,7 +30,7 @@ from npformer.exercises.task import Code, Mistake
 
 __all__ = ["EXACT", "Seen", "close", "named_factor", "ratio", "tried"]  # for the topics' own looks
 Function = Callable[..., Any]
-Look = Callable[[Trial], "Seen | Mistake | None"]
+Look = Callable[[Trial], Seen | None]
 
 
 # --- what is known -----------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def verb(names: Sequence[object], word: str) -> str:
 # --- what is seen ------------------------------------------------------------------------------------
 
 
-def observations(task: Code, function: Function, found: tuple[Outcome, ...]) -> list[Seen | Mistake]:
+def observations(task: Code, function: Function, found: tuple[Outcome, ...]) -> list[Seen]:
     """What can be said of the outputs that differ, at most two of them; [] where nothing holds exactly.
 
     Calls that stopped are left out: what the others show is told all the same.
@@ -197,18 +197,16 @@ def observations(task: Code, function: Function, found: tuple[Outcome, ...]) -> 
     ran = [n for n, outcome in enumerate(found) if outcome.arrays]
     sides = [(found[n].arrays, right(task)[n].arrays) for n in ran]
     memo: dict[Any, Any] = {}
-    seen: list[Seen | Mistake] = []
-    plain: list[Seen | Mistake] = []
+    seen: dict[Seen, Seen] = {}  # as it is seen, and with the output's name
     for k, name in enumerate(task.probe.outputs):
         if len(seen) < 2 and not all(same(a[k], b[k]) for a, b in sides):
             mine, theirs = (tuple(pair[n][k] for pair in sides) for n in (0, 1))
             calls = tuple(task.probe.calls[n] for n in ran)
             trial = Trial(task.probe, function, task.right, k, calls, mine, theirs, memo)
             look = first_look(task, trial)
-            if look and look not in plain:
-                plain.append(look)
-                seen.append(look if isinstance(look, Mistake) else about(look, task.probe.outputs, name))
-    return seen
+            if look and look not in seen:
+                seen[look] = about(look, task.probe.outputs, name)
+    return list(seen.values())
 
 
 def about(seen: Seen, outputs: Sequence[str], name: str) -> Seen:
@@ -217,7 +215,7 @@ def about(seen: Seen, outputs: Sequence[str], name: str) -> Seen:
     return Seen(seen.says.replace("{it}", it), seen.asks)
 
 
-def first_look(task: Code, trial: Trial) -> Seen | Mistake | None:
+def first_look(task: Code, trial: Trial) -> Seen | None:
     """The first thing that is seen: the exercise's own order of looks, or the general one."""
     with quiet():
         if (seen := whole(trial)) is not None:
