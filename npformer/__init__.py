@@ -14,7 +14,6 @@ nothing and call each other. A docstring names only the errors that go beyond th
 
 from types import FunctionType as _FunctionType
 
-from npformer.annotations import Float, Ids, Mask
 from npformer.attention import (
     AttentionCache,
     AttentionParams,
@@ -44,6 +43,8 @@ from npformer.decoder import (
     init_decoder_block,
 )
 from npformer.decoding import greedy_decode
+from npformer.door.annotations import Float, Ids, Mask
+from npformer.door.signature import checked
 from npformer.embedding import (
     EmbeddingParams,
     embedding_backward,
@@ -128,7 +129,6 @@ from npformer.published.llama2c import load_llama2c
 from npformer.published.minilm import MiniLMParams, load_minilm, minilm_input, sentence_embeddings
 from npformer.published.safetensors_files import load_safetensors, save_safetensors
 from npformer.published.torch_names import encoder_block_from_torch, encoder_block_to_torch
-from npformer.signature import checked
 from npformer.teaching.compare import compare
 from npformer.teaching.costs import (
     BlockMultiplications,

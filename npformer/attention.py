@@ -1,32 +1,16 @@
 """Scaled dot-product attention and multi-head attention, forward and backward; masks."""
 
 import math
-from contextlib import suppress
 from types import ModuleType
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from npformer.annotations import (
-    EVEN_HEADS,
-    Bias,
-    DType,
-    Float,
-    Heads,
-    Ids,
-    Integer,
-    Length,
-    Mask,
-    Positive,
-    Rng,
-    Size,
-    ask_heads,
-)
 from npformer.arrays import Array, array_module
+from npformer.door.annotations import Bias, DType, Float, Ids, Integer, Length, Mask, Positive, Rng, Size
+from npformer.door.rules import EVEN_HEADS, KEY_WIDTH, Heads, KVHeads
 from npformer.functional import LinearCache, glorot, linear_backward, linear_forward, softmax_in_place
 from npformer.positional import Layout, RoPECache, rope_backward, rope_forward
-from npformer.signature import Call, Rule
-from npformer.validate import check_integer
 
 
 class AttentionCache(NamedTuple):
@@ -106,32 +90,6 @@ def _gradients(dy: Array, q: Array, k: Array, v: Array, w: Array) -> tuple[Array
 
 def _transposed(x: Array) -> Array:
     return x.swapaxes(-1, -2)  # CuPy's arrays have no .mT
-
-
-def _ask_kv_heads(value: Any, name: str, call: Call) -> None:
-    """As many heads of keys as divide the heads of queries."""
-    check_integer(call.function, name, value, 1)
-    if call.letters["h"] % value:
-        raise ValueError(
-            f"{call.function}: {name} is {value}; expected a divisor of n_heads={call.letters['h']}"
-        )
-
-
-def _ask_width(W_Q: Any, name: str, call: Call) -> None:
-    """Tells d_kv = n_kv_heads d_k, which is d_model where neither the call nor its config says n_kv_heads."""
-    config, letters = call.arguments.get("config"), call.letters
-    h, n_kv_heads = (call.arguments.get(a, getattr(config, a, None)) for a in ("n_heads", "n_kv_heads"))
-    if n_kv_heads is None:
-        letters["d_kv"] = letters["d_model"]
-        return
-    with suppress(TypeError, ValueError):  # of a wrong number its own rule will speak
-        ask_heads(h, "n_heads", call)
-        _ask_kv_heads(n_kv_heads, "n_kv_heads", call)
-        letters["d_kv"] = letters["d_model"] // letters["h"] * n_kv_heads
-
-
-KVHeads = Annotated[int, Rule("divides n_heads", _ask_kv_heads, turn=3)]
-KEY_WIDTH = Rule("tells d_kv", _ask_width)
 
 
 class AttentionParams(NamedTuple):

@@ -4,9 +4,9 @@ import sys
 from typing import Any
 
 from npformer.arrays import Array, array_module
+from npformer.door.validate import is_array
 from npformer.installed import how_to_get
 from npformer.tree import mapped, on_host
-from npformer.validate import is_array
 
 __all__ = ["Array", "array_module", "available_backends", "to_backend", "to_numpy"]
 

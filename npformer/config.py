@@ -2,7 +2,8 @@
 
 from typing import Annotated, Literal, NamedTuple
 
-from npformer.annotations import EVEN_HEADS, Count, Heads, Length, NonNegative, Rate, Size
+from npformer.door.annotations import Count, Length, NonNegative, Rate, Size
+from npformer.door.rules import EVEN_HEADS, Heads
 from npformer.functional import Activation
 
 Norm = Literal["post", "pre"]

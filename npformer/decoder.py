@@ -4,7 +4,6 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from npformer.annotations import DType, Float, Mask, Rng, Shape
 from npformer.arrays import Array, array_module
 from npformer.attention import (
     AttentionParams,
@@ -14,8 +13,9 @@ from npformer.attention import (
     multi_head_attention_forward,
 )
 from npformer.config import TransformerConfig
+from npformer.door.annotations import DType, Float, Mask, Rng, Shape
+from npformer.door.rules import LAYERS
 from npformer.encoder import (
-    LAYERS,
     ResidualCache,
     residual_backward,
     residual_forward,

@@ -4,7 +4,6 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from npformer.annotations import IN_VOCABULARY, Count, Id, Ids
 from npformer.arrays import Array, array_module
 from npformer.attention import (
     AttentionParams,
@@ -16,27 +15,15 @@ from npformer.attention import (
 )
 from npformer.config import TransformerConfig
 from npformer.decoder import DecoderBlockParams
+from npformer.door.annotations import Count, Ids
+from npformer.door.rules import IN_VOCABULARY, TABLE_LENGTH, TABLE_ROWS, Id
 from npformer.embedding import tied_logits_forward
 from npformer.encoder import encoder_forward, residual_forward, stack_forward
 from npformer.feed_forward import ffn_forward
 from npformer.functional import linear_forward
 from npformer.positional import alibi_bias, rope_turn, rotate
-from npformer.signature import Call, Rule
-from npformer.transformer import ROWS, TransformerParams, embed_forward
+from npformer.transformer import TransformerParams, embed_forward
 from npformer.tree import leaves
-
-
-def _ask_length(max_length: Any, name: str, call: Call) -> None:
-    table = call.arguments["params"].target_positions
-    if table is not None and max_length > len(table.P):
-        raise ValueError(
-            f"{call.function}: {name} is {max_length}; "
-            f"expected at most the learned table's {len(table.P)} positions"
-        )
-
-
-TABLE_LENGTH = Rule("<= the learned table's rows", _ask_length, turn=3)
-
 
 Turn = tuple[Array, Array, str]  # RoPE's cosines and sines, (n, pairs) each, and its layout
 
@@ -57,7 +44,7 @@ class BlockState(NamedTuple):
 
 
 def greedy_decode(
-    source_ids: Ids[Array, "... S", IN_VOCABULARY, ROWS],
+    source_ids: Ids[Array, "... S", IN_VOCABULARY, TABLE_ROWS],
     params: TransformerParams,
     config: TransformerConfig,
     *,

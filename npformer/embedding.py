@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from npformer.annotations import IN_VOCABULARY, DType, Float, Ids, Rng, Size
 from npformer.arrays import Array, array_module
+from npformer.door.annotations import DType, Float, Ids, Rng, Size
+from npformer.door.rules import IN_VOCABULARY
 from npformer.functional import as_rows
 
 

@@ -5,7 +5,6 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from npformer.annotations import DType, Float, Mask, Rng, Shape
 from npformer.arrays import Array, array_module
 from npformer.attention import (
     AttentionParams,
@@ -15,6 +14,8 @@ from npformer.attention import (
     multi_head_attention_forward,
 )
 from npformer.config import TransformerConfig
+from npformer.door.annotations import DType, Float, Mask, Rng, Shape
+from npformer.door.rules import LAYERS
 from npformer.feed_forward import FFNCache, FFNParams, ffn_backward, ffn_forward, init_ffn
 from npformer.functional import DropoutCache, dropout_backward, dropout_forward
 from npformer.layer_norm import (
@@ -25,18 +26,6 @@ from npformer.layer_norm import (
     layer_norm_forward,
 )
 from npformer.positional import alibi_bias
-from npformer.signature import Call, Rule
-
-
-def _ask_layers(blocks: Any, name: str, call: Call) -> None:
-    n_layers = call.arguments["config"].n_layers
-    if len(blocks) != n_layers:
-        raise ValueError(
-            f"{call.function}: {name} holds {len(blocks)} blocks; expected config.n_layers={n_layers}"
-        )
-
-
-LAYERS = Rule("config.n_layers of them", _ask_layers)
 
 
 class EncoderBlockParams(NamedTuple):

@@ -1,15 +1,15 @@
 """Linear, ReLU, GELU, softmax, dropout: each forward directly above its backward."""
 
 import math
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from npformer.annotations import Float, Rate, Rng, Shape
 from npformer.arrays import Array, array_module
+from npformer.door.annotations import Float, Rate, Rng, Shape
+from npformer.door.rules import Axis
+from npformer.door.validate import FLOATS
 from npformer.normal import normal_cdf
-from npformer.signature import Call, Rule
-from npformer.validate import FLOATS, check_integer
 
 
 class LinearCache(NamedTuple):
@@ -140,18 +140,6 @@ def _tanh_argument(z: Array) -> Array:
 class SoftmaxCache(NamedTuple):
     y: Float[Array, "..."]
     axis: int
-
-
-def _ask_axis(axis: Any, name: str, call: Call) -> None:
-    check_integer(call.function, name, axis)
-    scores = call.arguments["scores"]
-    if not -scores.ndim <= axis < scores.ndim:
-        raise ValueError(
-            f"{call.function}: {name} is {axis}; expected an axis of scores, shape {scores.shape}"
-        )
-
-
-Axis = Annotated[int, Rule("an axis of scores", _ask_axis, turn=2)]
 
 
 def softmax_forward(scores: Float[Array, "..."], axis: Axis = -1) -> tuple[Float[Array, "..."], SoftmaxCache]:

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from npformer.annotations import DType, Float, NonNegative, Size
 from npformer.arrays import Array, array_module
+from npformer.door.annotations import DType, Float, NonNegative, Size
 from npformer.functional import sum_rows
 
 

@@ -1,14 +1,11 @@
 """Cross-entropy of logits against target ids, forward and backward."""
 
-from typing import Annotated, Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
-from npformer.annotations import Float, Ids, Integer, number
 from npformer.arrays import Array, array_module
+from npformer.door.annotations import Float, Ids, Integer
+from npformer.door.rules import COUNTED, DLoss, Smoothing
 from npformer.functional import as_rows
-from npformer.signature import Call, Rule
-from npformer.validate import check_d_output, check_id_range, check_number
 
 
 class CrossEntropyCache(NamedTuple):
@@ -17,32 +14,6 @@ class CrossEntropyCache(NamedTuple):
     share: Array  # (N, 1), each row's part in the mean: 1 / number of counted targets, or 0 where ignored
     label_smoothing: float
     shape: tuple[int, ...]  # of the logits
-
-
-def _ask_counted(targets: Any, name: str, call: Call) -> None:
-    """Those that count are in the vocabulary, and there is one at least."""
-    ignore_index = call.arguments.get("ignore_index")
-    if isinstance(targets, np.ndarray):
-        counted = targets.ravel() if ignore_index is None else targets[targets != ignore_index]
-        if counted.size == 0:
-            raise ValueError(
-                f"{call.function}: {name} has no id that counts; "
-                "expected at least one: there is nothing to average"
-            )
-        check_id_range(call.function, name, counted, call.letters["vocab_size"])
-
-
-def _ask_dloss(dloss: Any, name: str, call: Call) -> None:
-    """One number: of Python, or an array of no axes in the logits' dtype."""
-    if isinstance(dloss, int | float):
-        check_number(call.function, name, dloss)
-    else:
-        check_d_output(call.function, name, dloss, (), call.arguments["cache"].probabilities.dtype)
-
-
-COUNTED = Rule("one counts at least", _ask_counted, turn=3, by_value=True)
-Smoothing = Annotated[float, number("0 <= · <= 1", minimum=0, maximum=1)]
-DLoss = Annotated[Any, Rule("one number", _ask_dloss)]
 
 
 def cross_entropy_forward(

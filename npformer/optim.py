@@ -1,43 +1,11 @@
 """Gradient descent, Adam and the paper's learning rate, over trees of parameters."""
 
-import math
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from npformer.annotations import Count, Length, NonNegative, Rate
 from npformer.arrays import Array, array_module
-from npformer.signature import Call, Rule
-from npformer.tree import refilled, together, tree_map, walked
-from npformer.validate import FLOATS, check_d_output, check_float
-
-
-def _ask_floats(params: Any, name: str, call: Call) -> None:
-    """A tree of float arrays."""
-    for path, leaf in walked(call.function, "", params):
-        check_float(call.function, _name(name, path), leaf)
-
-
-def _ask_alike(tree: Any, name: str, call: Call) -> None:
-    """A tree with the parameters' NamedTuples, shapes and dtypes."""
-    _check_alike(call.function, name, call.arguments["params"], tree)
-
-
-def _ask_finite(grads: Any, name: str, call: Call) -> None:
-    """Gradients without NaN and infinity, looked at on the host only."""
-    for path, g in walked(call.function, "", grads):
-        # one product finds NaN and infinity and allocates nothing; but its sum can overflow by itself
-        if isinstance(g, np.ndarray) and not math.isfinite(np.vdot(g, g)) and not np.isfinite(g * g).all():
-            raise ValueError(
-                f"{call.function}: {_name(name, path)} holds NaN or a number too large to square; "
-                "expected finite ones"
-            )
-
-
-ALIKE = Rule("built like params", _ask_alike)
-FloatTree = Annotated[Any, Rule("a tree of float arrays", _ask_floats)]
-LikeParams = Annotated[Any, ALIKE]
-Gradients = Annotated[Any, ALIKE, Rule("finite", _ask_finite, turn=2, by_value=True)]
+from npformer.door.annotations import Count, Length, NonNegative, Rate
+from npformer.door.rules import FloatTree, Gradients, LikeParams
+from npformer.tree import refilled, together, tree_map
 
 
 def sgd_update(params: Any, grads: LikeParams, *, learning_rate: NonNegative) -> Any:
@@ -102,8 +70,8 @@ def _step(p: Array, g: Array, m: Array, v: Array, t: int, learning_rate: float, 
     xp, (beta_1, beta_2, eps, weight_decay) = array_module(p), rates
     m = beta_1 * m + (1 - beta_1) * g
     v = beta_2 * v + (1 - beta_2) * (g * g)
-    c_1, c_2 = 1 - beta_1**t, 1 - beta_2**t  # m_hat = m / c_1, v_hat = v / c_2
-    update = learning_rate / c_1 * m / (xp.sqrt(v) / math.sqrt(c_2) + (eps or v == 0))  # 0/1 in place of 0/0
+    m_hat, v_hat = m / (1 - beta_1**t), v / (1 - beta_2**t)
+    update = learning_rate * m_hat / (xp.sqrt(v_hat) + (eps or v == 0))  # without eps: 0/1 in place of 0/0
     if weight_decay:
         update += learning_rate * weight_decay * p
     return [xp.asanyarray(array) for array in (p - update, m, v)]  # of 0-d arrays NumPy makes numbers
@@ -119,49 +87,3 @@ def warmup_learning_rate(step: Count, d_model: Count, *, warmup_steps: Count = 4
     0.000699
     """
     return float(d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5))
-
-
-def _check_alike(function: str, argument: str, params: Any, tree: Any) -> None:
-    """Refuse a tree whose NamedTuples, shapes or dtypes are not those of the parameters."""
-    try:
-        alike = all(map(_are_alike, together(params, tree)))
-    except ValueError:
-        alike = False
-    if not alike:
-        _explain(function, argument, params, tree)
-
-
-def _are_alike(arrays: tuple[Any, ...]) -> bool:
-    """The common case, without a path to put together: arrays of one library, shape and float dtype."""
-    p, other = arrays
-    return (
-        type(p) is type(other) is array_module(p).ndarray
-        and p.shape == other.shape
-        and p.dtype is other.dtype
-        and p.dtype in FLOATS
-    )
-
-
-def _explain(function: str, argument: str, params: Any, tree: Any) -> None:
-    """Say where two trees differ, if they do."""
-    expected, found = dict(walked(function, "", params)), dict(walked(function, "", tree))
-    for path, p in expected.items():
-        check_float(function, _name("params", path), p)
-    if list(found) != list(expected):
-        wrong = sorted(found.keys() ^ expected.keys()) or ["their order"]
-        raise ValueError(
-            f"{function}: {argument} is not built like params; "
-            f"expected the same leaves, they differ in {wrong[0]}"
-        )
-    for path, p in expected.items():
-        check_d_output(function, _name(argument, path), found[path], p.shape, p.dtype, "the parameter")
-    try:
-        together(params, tree)
-    except ValueError:
-        raise ValueError(
-            f"{function}: {argument} is not built like params; expected the same NamedTuples"
-        ) from None
-
-
-def _name(argument: str, path: str) -> str:
-    return f"{argument}.{path}" if path else argument

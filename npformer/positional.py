@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from npformer.annotations import Count, DType, Finite, Float, Integer, Length, Numbers, Positive, Shape
 from npformer.arrays import Array, array_module
-from npformer.signature import Call, Rule
+from npformer.door.annotations import Count, DType, Finite, Float, Integer, Length, Numbers, Positive, Shape
+from npformer.door.rules import EVEN, ROWS
 
 Layout = Literal["interleaved", "halves"]
 
@@ -51,9 +51,8 @@ def positional_encoding(
     """PE[p, 2i] = sin(p ω_i), PE[p, 2i+1] = cos(p ω_i) for p = start … start+n-1.
 
     "Attention Is All You Need", section 3.5. layout="halves" puts all sines first. An odd d_model drops
-    the last cosine. Sines and cosines are taken for the first 64 rows only. The rest follows from the
-    paper's remark that PE[p+k] is linear in PE[p], by the addition theorem of sine and cosine: rows
-    k … k+63 are the first rows moved on by k.
+    the last cosine. The first 64 rows are the formula. The rest follows from the paper's remark that
+    PE[p+k] is linear in PE[p]: with cos pω + i sin pω = e^(ipω), k positions further is times e^(ikω).
 
     >>> positional_encoding(3, 4).round(3)
     array([[ 0.   ,  1.   ,  0.   ,  1.   ],
@@ -69,22 +68,12 @@ def positional_encoding(
     angles = xp.arange(start, start + min(n, 64))[:, None] * omega  # p ω_i: (64, pairs) at most
     s, c = xp.sin(angles), xp.cos(angles)
     sines[:64], cosines[:64] = s, c[:, :half]
+    if n > 64:
+        turns = c + 1j * s  # e^(ipω)
     for k in range(64, n, 64):
-        sk, ck = xp.sin(k * omega), xp.cos(k * omega)  # (pairs,)
-        sines[k : k + 64] = (s * ck + c * sk)[: n - k]
-        cosines[k : k + 64] = (c * ck - s * sk)[: n - k, :half]
+        moved = turns[: n - k] * xp.exp(1j * k * omega)  # k positions further on
+        sines[k : k + 64], cosines[k : k + 64] = moved.imag, moved.real[:, :half]
     return table
-
-
-def _ask_even(value: Any, name: str, call: Call) -> None:
-    what, d = (
-        (f"{name}'s last axis", value.shape[-1]) if hasattr(value, "ndim") and value.ndim else (name, value)
-    )
-    if d % 2:
-        raise ValueError(f"{call.function}: {what} is {d}; expected an even number, a pair is two columns")
-
-
-EVEN = Rule("even", _ask_even)
 
 
 def shift_matrix(
@@ -118,19 +107,8 @@ class LearnedPositionsCache(NamedTuple):
     P: Float[Array, "max_length d_model"]
 
 
-def _ask_room(x: Any, name: str, call: Call) -> None:
-    T, rows = x.shape[-2], len(call.arguments["params"].P)
-    if T > rows:
-        raise ValueError(
-            f"{call.function}: {name} has {T} positions; expected at most the table's max_length={rows}"
-        )
-
-
-ROOM = Rule("T <= max_length", _ask_room, turn=2)
-
-
 def learned_positions_forward(
-    x: Float[Array, "... T d_model", ROOM], params: LearnedPositionsParams
+    x: Float[Array, "... T d_model", ROWS], params: LearnedPositionsParams
 ) -> tuple[Float[Array, "... T d_model"], LearnedPositionsCache]:
     """y = x + P[:T], one trained row a position: the alternative of the paper's Table 3, row (E).
 

@@ -4,11 +4,12 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from npformer.annotations import IN_VOCABULARY, DType, Float, Id, Ids, Rng, Shape, Size
 from npformer.arrays import Array, array_module
 from npformer.attention import causal_mask, padding_mask
 from npformer.config import TransformerConfig
 from npformer.decoder import DecoderCache, DecoderParams, decoder_backward, decoder_forward, init_decoder
+from npformer.door.annotations import DType, Float, Ids, Rng, Shape, Size
+from npformer.door.rules import IN_VOCABULARY, TABLE, TABLE_ROWS, Id
 from npformer.embedding import (
     EmbeddingCache,
     EmbeddingParams,
@@ -28,38 +29,6 @@ from npformer.positional import (
     learned_positions_forward,
     positional_encoding,
 )
-from npformer.signature import Call, Rule
-from npformer.validate import check_kind
-
-
-def _ask_table(table: Any, name: str, call: Call) -> None:
-    """A learned table stands where config.positions asks for one, and nowhere else."""
-    positions = call.arguments["config"].positions
-    if positions == "learned":
-        check_kind(call.function, name, table, LearnedPositionsParams)
-        if len(table.P) != call.arguments["config"].max_length:
-            raise ValueError(
-                f"{call.function}: {name}.P has {len(table.P)} rows; "
-                f"expected config.max_length={call.arguments['config'].max_length}"
-            )
-    elif table is not None:
-        raise ValueError(
-            f"{call.function}: {name} is a table; expected None with config.positions={positions!r}"
-        )
-
-
-def _ask_rows(ids: Any, name: str, call: Call) -> None:
-    """No more positions than the learned table has rows, where there is one."""
-    table = getattr(call.arguments["params"], name.replace("ids", "positions"))
-    if table is not None and ids.shape[-1] > len(table.P):
-        raise ValueError(
-            f"{call.function}: {name} has {ids.shape[-1]} positions; "
-            f"expected at most the learned table's max_length={len(table.P)}"
-        )
-
-
-TABLE = Rule("as config.positions says", _ask_table)
-ROWS = Rule("T <= max_length", _ask_rows, turn=3)
 
 
 class TransformerParams(NamedTuple):
@@ -108,8 +77,8 @@ def init_transformer(
 
 
 def transformer_forward(
-    source_ids: Ids[Array, "... S", IN_VOCABULARY, ROWS],
-    target_ids: Ids[Array, "... T", IN_VOCABULARY, ROWS],
+    source_ids: Ids[Array, "... S", IN_VOCABULARY, TABLE_ROWS],
+    target_ids: Ids[Array, "... T", IN_VOCABULARY, TABLE_ROWS],
     params: TransformerParams,
     config: TransformerConfig,
     *,

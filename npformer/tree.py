@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npformer.arrays import array_module
-from npformer.validate import check_callable, is_array, kind_of
+from npformer.door.validate import check_callable, is_array, kind_of
 
 if TYPE_CHECKING:
     from pathlib import Path  # pathlib and zipfile are imported where a file is: not everybody has one

@@ -2,7 +2,7 @@
 
 A place is an argument or a field in it, such as params.attention.W_Q. Its annotation tells which values are
 faults, and which unusual ones are none: an axis that no other argument speaks of may be longer. Annotations
-are read here from their text, by other means than npformer/signature.py has.
+are read here from their text, by other means than npformer/door/signature.py has.
 """
 
 import inspect

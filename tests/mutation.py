@@ -40,7 +40,13 @@ import pytest  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 MODEL = ["test_golden.py", "test_reference_model.py", "test_bad_input.py"]
-CHECKS = ("validate", "signature", "annotations", "config")  # every function goes through them
+CHECKS = (
+    "door.validate",
+    "door.signature",
+    "door.annotations",
+    "door.rules",
+    "config",
+)  # every function goes through them
 TESTS = {  # the fastest to notice first
     "functional": ["test_functional.py", "test_feed_forward.py", "test_golden.py", "test_bad_input.py"],
     "positional": ["test_positional.py", "test_attention.py", "test_bad_input.py"],
@@ -57,9 +63,18 @@ TESTS = {  # the fastest to notice first
     "optim": ["test_optim.py", "test_edge_cases.py", "test_bad_input.py"],
     "tree": ["test_tree.py", "test_backend.py", "test_bad_input.py"],
     "backend": ["test_backend.py", "test_gpu.py"],
-    "validate": ["test_settings.py", "test_edge_cases.py", "test_bad_input.py"],
-    "signature": ["test_signature.py", "test_bad_input.py", "test_edge_cases.py"],
-    "annotations": ["test_signature.py", "test_bad_input.py", "test_edge_cases.py"],
+    "door.validate": ["test_settings.py", "test_edge_cases.py", "test_bad_input.py"],
+    "door.rules": [
+        "test_bad_input.py",
+        "test_settings.py",
+        "test_edge_cases.py",
+        "test_transformer.py",
+        "test_optim.py",
+        "test_signature.py",
+        "modern/test_generation.py",
+    ],
+    "door.signature": ["test_signature.py", "test_bad_input.py", "test_edge_cases.py"],
+    "door.annotations": ["test_signature.py", "test_bad_input.py", "test_edge_cases.py"],
     "normal": ["test_functional.py"],
     "gradcheck.differences": ["test_gradcheck.py", "test_adversarial.py"],
     "gradcheck.judging": ["test_gradcheck.py", "test_adversarial.py"],
@@ -104,18 +119,19 @@ EQUIVALENT = {  # "module: line | what": why no test can tell
     "| letter: '... T_q 1' -> '... other 1'": "the cache is the forward's own",
     "modern.generation: if top_k is not None or top_p is not None: "
     "| condition: if top_k is not None or top_p is not None: -> if True:": "what leaves all leaves all",
-    'modern.causal_lm: Rule("T fits", _ask_room, 3), | number: 3 -> 4': "the last to be asked all the same",
-    "annotations: return Rule(text, ask, turn=3, arrays=heard(STRETCHED + letters[1:])) "
+    'door.rules: CONFIG_ROOM = Rule("T <= max_length", _ask_config_room, turn=3) '
+    "| number: 3 -> 4": "the last to be asked all the same",
+    "door.annotations: return Rule(text, ask, turn=3, arrays=heard(STRETCHED + letters[1:])) "
     "| number: 3 -> 4": "the last to be asked all the same",
     "feed_forward: hidden, gelu = array_module(x).maximum(z, 0, out=z), None "
     "| keyword: array_module(x).maximum(z, 0, out=z) -> array_module(x).maximum(z, 0)": "other memory",
     "modern.byte_pairs: places = places[(np.arange(len(places)) - first[run - 1]) % 2 == 0] "
     "| operator: np.arange(len(places)) - first[run - 1] "
     "-> np.arange(len(places)) + first[run - 1]": "as even",
-    'positional: ROOM = Rule("T <= max_length", _ask_room, turn=2) '
+    'door.rules: ROWS = Rule("T <= max_length", _ask_rows, turn=2) '
     "| number: 2 -> 3": "the last to be asked all the same",
-    "optim: if not alike: | condition: if not alike: -> if True:": "nothing is explained",
-    'optim: Gradients = Annotated[Any, ALIKE, Rule("finite", _ask_finite, turn=2, by_value=True)] '
+    "door.rules: if not alike: | condition: if not alike: -> if True:": "nothing is explained",
+    'door.rules: Gradients = Annotated[Any, ALIKE, Rule("finite", _ask_finite, turn=2, by_value=True)] '
     "| number: 2 -> 3": "the last to be asked all the same",
     "modern.generation: if stop_id is not None: "
     "| condition: if stop_id is not None: -> if True:": "no id is equal to None",

@@ -12,7 +12,7 @@ import small_llama2c
 from valid_calls import CALLS, CONFIG, LM_CONFIG
 
 import npformer as npf
-from npformer.signature import Call, ask_all, read_signature, shape_of, to_rule
+from npformer.door.signature import Call, ask_all, read_signature, shape_of, to_rule
 
 NEW_LETTERS = {
     "cross_entropy_forward": "N",  # lengths that the arguments do not tell

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "npformer"
 
 FLOORS = {
-    "arrays": 0, "validate": 0, "installed": 0, "signature": 1, "annotations": 2, "tree": 1,
+    "arrays": 0, "installed": 0, "door": 1, "tree": 2, "door.rules": 3,
     "normal": 3, "functional": 4, "backend": 4, "positional": 4, "gradcheck": 4, "optim": 4, "config": 5,
     "layer_norm": 6, "feed_forward": 6, "attention": 6, "embedding": 6, "loss": 6,
     "encoder": 7, "decoder": 7,
@@ -48,8 +48,13 @@ def sources():
 
 def module_name(path):
     """The name that FLOORS knows: "plots.py" and "plots/lines.py" are both "plots"."""
-    first = Path(path).parts[0].removesuffix(".py")
-    return "npformer" if first == "__init__" else first
+    first, *rest = Path(path).with_suffix("").parts
+    return "npformer" if first == "__init__" else on_a_floor(first, *rest)
+
+
+def on_a_floor(first, *rest):
+    """A module of a room that has a floor of its own, or its room."""
+    return f"{first}.{rest[0]}" if rest and f"{first}.{rest[0]}" in FLOORS else first
 
 
 def planted(source):
@@ -74,7 +79,7 @@ def imported_modules(source, path="positional.py"):
         for name in dotted:
             parts = name.split(".")
             if parts[0] == "npformer":
-                yield parts[1] if len(parts) > 1 and parts[1] in FLOORS else "npformer"
+                yield on_a_floor(*parts[1:]) if len(parts) > 1 and parts[1] in FLOORS else "npformer"
 
 
 def floor_offences(modules):

@@ -17,8 +17,8 @@ from returned import ask_result, returned, told_by
 from valid_calls import CALLS, CONFIG, LM_CONFIG
 
 import npformer as npf
+from npformer.door.signature import to_rule
 from npformer.modern import gated_ffn
-from npformer.signature import to_rule
 
 APART = ("exercises", "teaching", "__main__", "cli", "gradcheck")
 MODULES = [

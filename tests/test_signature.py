@@ -1,4 +1,4 @@
-"""npformer/signature.py: every annotation is read, and a checked function stays a function like any other."""
+"""The door: every annotation is read, and a checked function stays a function like any other."""
 
 import ast
 import copy
@@ -28,8 +28,9 @@ from valid_calls import CALLS, CONFIG, array, call, with_arrays
 
 import npformer as npf
 from npformer import Float, Ids, Mask, checked
-from npformer.annotations import IN_VOCABULARY, DType, Numbers, Rate, Rng, integer
-from npformer.signature import (
+from npformer.door.annotations import DType, Numbers, Rate, Rng, integer
+from npformer.door.rules import IN_VOCABULARY
+from npformer.door.signature import (
     ANYTHING,
     MOST,
     Rule,
@@ -184,8 +185,9 @@ def wrong_answers(function, deep):
 
 def survives(owner, functions, name, mutant, monkeypatch):
     names = (
-        vars(npf.annotations)
-        | vars(npf.signature)
+        vars(npf.door.annotations)
+        | vars(npf.door.rules)
+        | vars(npf.door.signature)
         | vars(sys.modules[owner.__module__])
         | {"NOTHING": NOTHING, "Any": Any}
     )
@@ -239,7 +241,7 @@ def test_a_checked_function_is_like_its_body(name):
 def test_help_shows_the_shapes():
     shown = pydoc.plain(pydoc.render_doc(npf.learned_positions_forward))
     assert re.search(
-        r"x: Float\[Array, '... T d_model', (T <= max_length|ROOM)\]", shown
+        r"x: Float\[Array, '... T d_model', (T <= max_length|ROWS)\]", shown
     )  # 3.14 shows the source
     assert "one trained row a position" in shown
     assert "mask: Mask[Array, '... T_q T_k'] | None" in pydoc.plain(pydoc.render_doc(npf.attention_forward))

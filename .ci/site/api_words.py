@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import numpy as np
 
 import npformer
-from npformer.signature import Rule
+from npformer.door.signature import Rule
 
 PACKAGES = "npformer", "npformer.teaching", "npformer.exercises"
 PUBLIC = {name: getattr(home, name) for home in map(import_module, PACKAGES) for name in home.__all__}

@@ -59,7 +59,6 @@ def write_one_page(folder: Path) -> None:
             f"--print-to-pdf={out}",
         ]
         subprocess.run([chromium, *options, sheet.as_uri()], check=True, capture_output=True, timeout=120)
-        sheet.unlink()
 
 
 def page(parts: str, kind: str, more: str = "") -> str:

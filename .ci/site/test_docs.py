@@ -313,8 +313,28 @@ def test_on_the_one_page_each_backward_line_stands_beside_its_forward_line(opene
             assert beside if width > 1000 else below
 
 
+PAPERS = {"A4": (210, 297), "A1": (594, 841)}  # in mm
+
+
+def test_no_line_of_the_one_page_wraps(opened):
+    """On a screen from 1024 pixels on, and on paper."""
+    wide = {f"_static/one_page_{paper}.html": [round(size[0] * 96 / 25.4)] for paper, size in PAPERS.items()}
+    for place, widths in {"_static/one_page.html": [1024, 1280, 1366, 1920], **wide}.items():
+        for width in widths:
+            page = opened(place)
+            page.set_viewport_size({"width": width, "height": 1000})
+            page.emulate_media(media="print" if place in wide else "screen")
+            wrapped = page.evaluate("""[...document.querySelectorAll(".line, .equation, h2, .words pre")]
+                .filter(line => {
+                  const high = parseFloat(getComputedStyle(line).lineHeight);
+                  const lines = line.textContent.split("\\n").length;
+                  return line.scrollWidth > line.clientWidth + 1 || line.clientHeight > high * (lines + 0.7);
+                }).map(line => line.textContent)""")
+            assert wrapped == [], (place, width)
+
+
 def test_the_posters_are_one_sheet_each():
-    for paper, (wide, high) in {"A4": (210, 297), "A1": (594, 841)}.items():
+    for paper, (wide, high) in PAPERS.items():
         sheet = (SITE / "_static" / f"one_page_{paper}.pdf").read_bytes()
         assert len(re.findall(rb"/Type /Page\b", sheet)) == 1
         box = re.search(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", sheet)

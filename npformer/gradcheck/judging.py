@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.annotations import Rng
 from npformer.arrays import copied, in_kind_of, kind_of_number, to_host
+from npformer.door.annotations import Rng
+from npformer.door.signature import check_value
+from npformer.door.validate import check_callable, check_integer, check_number
 from npformer.gradcheck.differences import HALF, HIDDEN, SLACK, Floats, Line, Slope
 from npformer.gradcheck.relations import WORDS, Case, relation
 from npformer.gradcheck.report import VERDICTS, GradientReport, GradientRow, show
-from npformer.signature import check_value
 from npformer.tree import branch_name, branches, end_replaced, ends, ends_mapped
-from npformer.validate import check_callable, check_integer, check_number
 
 SMALL = (
     1e-3  # of the largest gradient of all leaves: a leaf with less is measured against that (the contract)

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.annotations import Length
 from npformer.arrays import Array
-from npformer.validate import check_integer, kind_of
+from npformer.door.annotations import Length
+from npformer.door.validate import check_integer, kind_of
 
 BYTES = 256  # the first ids are the bytes themselves
 

@@ -4,13 +4,18 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from npformer.annotations import (
-    IN_VOCABULARY,
+from npformer.arrays import Array, array_module
+from npformer.attention import (
+    AttentionParams,
+    MultiHeadAttentionCache,
+    causal_mask,
+    multi_head_attention_forward,
+    padding_mask,
+)
+from npformer.door.annotations import (
     Count,
     DType,
     Float,
-    Heads,
-    Id,
     Ids,
     Length,
     NonNegative,
@@ -19,17 +24,9 @@ from npformer.annotations import (
     Shape,
     Size,
 )
-from npformer.arrays import Array, array_module
-from npformer.attention import (
-    AttentionParams,
-    KVHeads,
-    MultiHeadAttentionCache,
-    causal_mask,
-    multi_head_attention_forward,
-    padding_mask,
-)
+from npformer.door.rules import CONFIG_ROOM, EVEN_HEAD, HEAD, IN_VOCABULARY, LAYERS, Heads, Id, KVHeads
 from npformer.embedding import EmbeddingParams, init_embedding, tied_logits_backward, tied_logits_forward
-from npformer.encoder import LAYERS, self_attention_backward
+from npformer.encoder import self_attention_backward
 from npformer.functional import glorot, linear_backward, linear_forward
 from npformer.modern.gated_ffn import (
     GatedFFNCache,
@@ -46,42 +43,6 @@ from npformer.modern.rms_norm import (
     rms_norm_forward,
 )
 from npformer.positional import Layout
-from npformer.signature import Call, Rule
-
-
-def _ask_even(value: Any, name: str, call: Call) -> None:
-    """RoPE turns pairs of columns."""
-    d_model = call.letters["d_model"]
-    if d_model // value % 2:
-        raise ValueError(
-            f"{call.function}: {name} is {value}; expected an even d_k, d_model={d_model} gives "
-            f"{d_model // value}"
-        )
-
-
-def _ask_head(head: Any, name: str, call: Call) -> None:
-    """An own matrix stands where config.tied is False, and nowhere else."""
-    tied = call.arguments["config"].tied
-    if tied and head is not None:
-        raise ValueError(f"{call.function}: {name} is an array; expected None with config.tied=True")
-    if not tied and head is None:
-        raise TypeError(f"{call.function}: {name} is None; expected an array with config.tied=False")
-
-
-def _ask_room(ids: Any, name: str, call: Call) -> None:
-    """No more positions than the model is made for."""
-    T, most = ids.shape[-1], call.arguments["config"].max_length
-    if T > most:
-        raise ValueError(
-            f"{call.function}: {name} has {T} positions; expected at most config.max_length={most}"
-        )
-
-
-EVEN_HEAD, HEAD, ROOM = (
-    Rule("even d_k", _ask_even),
-    Rule("iff untied", _ask_head),
-    Rule("T fits", _ask_room, 3),
-)
 
 
 class CausalLMConfig(NamedTuple):
@@ -164,7 +125,7 @@ def init_causal_block(config: CausalLMConfig, rng: Rng, dtype: Any) -> CausalBlo
 
 
 def causal_lm_forward(
-    ids: Ids[Array, "... T", IN_VOCABULARY, ROOM],
+    ids: Ids[Array, "... T", IN_VOCABULARY, CONFIG_ROOM],
     params: CausalLMParams,
     config: CausalLMConfig,
     *,

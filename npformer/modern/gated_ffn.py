@@ -4,8 +4,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from npformer.annotations import DType, Float, Rng, Size
 from npformer.arrays import Array, array_module
+from npformer.door.annotations import DType, Float, Rng, Size
 from npformer.functional import (
     LinearCache,
     gelu_backward,

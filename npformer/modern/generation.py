@@ -1,58 +1,19 @@
 """Writing with a causal model, token by token, with the keys and values of the earlier ones kept."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
-from npformer.annotations import IN_VOCABULARY, Count, Id, Ids, Length, NonNegative, Rng, number
 from npformer.arrays import Array, array_module
 from npformer.attention import AttentionParams, causal_mask
 from npformer.decoding import KeptKeys, Turn, attend_to_kept, check_logits
+from npformer.door.annotations import Count, Ids, Length, NonNegative, Rng
+from npformer.door.rules import DRAWS, IN_VOCABULARY, NEW_ROOM, PADDING, PROMPT, Id, Share
 from npformer.functional import softmax_forward
 from npformer.modern.causal_lm import CausalBlockParams, CausalLMConfig, CausalLMParams, logits_forward
 from npformer.modern.gated_ffn import gated_ffn_forward
 from npformer.modern.rms_norm import rms_norm_forward
 from npformer.positional import rope_turn
-from npformer.signature import Call, Rule
-from npformer.validate import check_generator
-
-
-def _ask_prompt(ids: Any, name: str, call: Call) -> None:
-    """At least one token in each row."""
-    if ids.shape[-1] == 0:
-        raise ValueError(f"{call.function}: {name} has shape {ids.shape}; expected at least one token a row")
-
-
-def _ask_padding(padding_id: Any, name: str, call: Call) -> None:
-    """Padding behind a row's last token only, looked at on the host."""
-    ids = call.arguments["ids"]
-    if padding_id is not None and isinstance(ids, np.ndarray):
-        token = ids != padding_id  # (B, T)
-        if not token[..., 0].all() or (token[..., 1:] & ~token[..., :-1]).any():
-            raise ValueError(
-                f"{call.function}: ids has {name}={padding_id} before a token; expected it at the end only"
-            )
-
-
-def _ask_room(n: Any, name: str, call: Call) -> None:
-    T, most = call.letters["T"], call.arguments["config"].max_length
-    if T + n > most:
-        raise ValueError(
-            f"{call.function}: {name} is {n}; expected at most {most - T}, "
-            f"the prompt has {T} positions and config.max_length={most}"
-        )
-
-
-def _ask_draws(n: Any, name: str, call: Call) -> None:
-    """Drawing needs a generator; the likeliest token does not."""
-    if call.arguments.get("temperature", 1.0) != 0:
-        check_generator(call.function, "rng", call.arguments.get("rng"))
-
-
-PROMPT = Rule("T >= 1", _ask_prompt, 3)
-PADDING = Rule("behind the tokens", _ask_padding, 4, by_value=True)
-ROOM, DRAWS = Rule("T + n <= max_length", _ask_room, 4), Rule("rng unless temperature=0", _ask_draws, 4)
-Share = Annotated[float, number("0 < · <= 1", above=0, maximum=1)]
 
 
 def generate(
@@ -60,7 +21,7 @@ def generate(
     params: CausalLMParams,
     config: CausalLMConfig,
     *,
-    max_new_tokens: Annotated[Length, ROOM, DRAWS],
+    max_new_tokens: Annotated[Length, NEW_ROOM, DRAWS],
     temperature: NonNegative = 1.0,
     top_k: Count | None = None,
     top_p: Share | None = None,

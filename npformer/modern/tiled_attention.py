@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from npformer.annotations import Count, Float
 from npformer.arrays import Array, array_module
+from npformer.door.annotations import Count, Float
 
 
 class TiledAttentionCache(NamedTuple):

@@ -6,13 +6,13 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from npformer.annotations import DType
 from npformer.arrays import Array
+from npformer.door.annotations import DType
+from npformer.door.signature import check_value
+from npformer.door.validate import kind_of
 from npformer.modern.causal_lm import CausalLMConfig, CausalLMParams
 from npformer.published.llama import GGUF, check_names, params_by_name
 from npformer.published.vocabulary import Vocabulary, vocabulary
-from npformer.signature import check_value
-from npformer.validate import kind_of
 
 if TYPE_CHECKING:
     from pathlib import Path

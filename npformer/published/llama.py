@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 
 from npformer.arrays import Array
 from npformer.attention import AttentionParams
+from npformer.door.validate import check_float, kind_of
 from npformer.embedding import EmbeddingParams
 from npformer.modern.causal_lm import CausalBlockParams, CausalLMConfig, CausalLMParams
 from npformer.modern.gated_ffn import GatedFFNParams
 from npformer.modern.rms_norm import RMSNormParams
-from npformer.validate import check_float, kind_of
 
 
 class Names(NamedTuple):

@@ -9,13 +9,13 @@ import numpy as np
 
 from npformer.arrays import Array
 from npformer.attention import AttentionParams
+from npformer.door.signature import check_value
+from npformer.door.validate import kind_of
 from npformer.embedding import EmbeddingParams
 from npformer.modern.byte_pairs import as_bytes, join_pieces, merge_pairs
 from npformer.modern.causal_lm import CausalBlockParams, CausalLMConfig, CausalLMParams
 from npformer.modern.gated_ffn import GatedFFNParams
 from npformer.modern.rms_norm import RMSNormParams
-from npformer.signature import check_value
-from npformer.validate import kind_of
 
 if TYPE_CHECKING:
     from pathlib import Path  # all that reads files is imported where it is read: not everybody has a model

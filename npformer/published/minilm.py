@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
-from npformer.annotations import IN_VOCABULARY, Count, DType, Float, Ids
 from npformer.arrays import Array, array_module
 from npformer.attention import AttentionParams
 from npformer.config import TransformerConfig
+from npformer.door.annotations import Count, DType, Float, Ids
+from npformer.door.rules import IN_VOCABULARY
+from npformer.door.signature import Call, Rule, check_value
+from npformer.door.validate import check_id_range, check_ids, kind_of
 from npformer.embedding import EmbeddingParams
 from npformer.encoder import EncoderBlockParams, EncoderParams, encoder_block_forward
 from npformer.feed_forward import FFNParams
 from npformer.layer_norm import LayerNormParams, layer_norm_forward
 from npformer.positional import LearnedPositionsParams, learned_positions_forward
-from npformer.signature import Call, Rule, check_value
-from npformer.validate import check_id_range, check_ids, kind_of
 
 if TYPE_CHECKING:
     from pathlib import Path  # all that reads files is imported where it is read: not everybody has a model

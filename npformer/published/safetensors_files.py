@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npformer.arrays import Array
+from npformer.door.validate import is_array, kind_of
 from npformer.tree import refilled, walked
-from npformer.validate import is_array, kind_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,10 +5,10 @@ from typing import Any
 
 from npformer.arrays import Array, array_module
 from npformer.attention import AttentionParams
+from npformer.door.validate import check_array, kind_of
 from npformer.encoder import EncoderBlockParams
 from npformer.feed_forward import FFNParams
 from npformer.layer_norm import LayerNormParams
-from npformer.validate import check_array, kind_of
 
 
 def encoder_block_from_torch(state: Mapping[str, Array]) -> EncoderBlockParams:

@@ -14,13 +14,13 @@ import numpy as np
 
 from npformer.attention import AttentionParams, causal_mask
 from npformer.config import TransformerConfig
+from npformer.door.validate import check_kind, kind_of
 from npformer.encoder import EncoderBlockParams, encoder_block_forward
 from npformer.feed_forward import FFNParams
 from npformer.layer_norm import LayerNormParams
 from npformer.teaching.player import Mark, Player, play, told_apart
 from npformer.teaching.worked_example import Trace, worked_example
 from npformer.tree import leaves
-from npformer.validate import check_kind, kind_of
 
 Array = np.ndarray[Any, Any]
 Block = Callable[..., Any]

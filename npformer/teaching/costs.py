@@ -4,8 +4,8 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from npformer.annotations import Count, DType, Length, integer
 from npformer.config import TransformerConfig
+from npformer.door.annotations import Count, DType, Length, integer
 from npformer.modern.causal_lm import CausalLMConfig
 
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from npformer.annotations import Float, Rng
 from npformer.arrays import Array, array_module
+from npformer.door.annotations import Float, Rng
+from npformer.door.validate import check_callable, check_float
 from npformer.functional import as_rows
-from npformer.validate import check_callable, check_float
 
 
 def order_sensitivity(f: Callable[[Array], Array], x: Float[Array, "... T d"], rng: Rng) -> float:

@@ -10,7 +10,7 @@ shape of y, and says by how much the loss would grow with each entry. Every line
     y = x W             dx = dy W^T  and  dW = x^T dy: to each factor goes the other one
     y = f(x)            dx = dy f'(x), entry by entry
     y = softmax(x)      dx = y (dy - sum(dy y)), row by row
-    x is used twice     dx is the sum of both; so a weight, or a mean, sums over all that it was used for
+    x is used twice     dx is the sum of both; so a weight sums over all its uses
 
 Shapes: B lines of T letters, d numbers a letter, h heads of d_k = d / h, d_ff hidden units. x.mT: each x^T.
 """
@@ -65,8 +65,8 @@ def softmax(s):
 
 def attention(x, W_Q, W_K, W_V, W_O):
     """MultiHead = Concat(head_1, ..., head_h) W_O,  head = softmax(Q K^T / sqrt(d_k)) V   (equation 1)"""
-    x, scale = x[:, None], 1 / sqrt(W_K.shape[-1])                         # (B, 1, T, d): one x for all heads
-    later = np.where(np.tri(x.shape[2]), 0, -np.inf)                       # (T, T): hides what comes later
+    x, scale = x[:, None], 1 / sqrt(W_K.shape[-1])                         # (B, 1, T, d): all heads
+    later = np.where(np.tri(x.shape[2]), 0, -np.inf)                       # (T, T): hidden
     Q, K, V = x @ W_Q, x @ W_K, x @ W_V                                    # ① (B, h, T, d_k)
     S = Q @ K.mT * scale + later                                           # ② (B, h, T, T)
     A = softmax(S)                                                         # ③ (B, h, T, T): who sees whom
@@ -117,7 +117,7 @@ def transformer(ids, E, *weights):
 
 def cross_entropy(logits, targets):
     """loss = -mean(log p[target]),  p = softmax(logits); where the target is -1, nothing was asked"""
-    right = (*np.nonzero(targets >= 0), targets[targets >= 0])             # where p of a right letter stands
+    right = (*np.nonzero(targets >= 0), targets[targets >= 0])             # where
     p = softmax(logits)                                                    # ① (B, T, 28)
     loss = -np.log(p[right]).mean()                                        # ② ()
     def backward():

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from npformer.door.validate import check_kind
 from npformer.teaching.equations import AGAIN, UPDATES, lines
 from npformer.teaching.recipes import packed
 from npformer.teaching.steps import GIVEN, PLACES, Step
 from npformer.teaching.worked_example import Example, Trace, dog_bites_man, plan_of, varied, worked_example
 from npformer.tree import leaves
-from npformer.validate import check_kind
 
 if TYPE_CHECKING:
     from pathlib import Path  # imported where a file is written

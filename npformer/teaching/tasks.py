@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Array
+from npformer.door.validate import check_generator, check_integer, kind_of
 from npformer.teaching.text import PADDING, build_vocabulary, encode, tokenize
-from npformer.validate import check_generator, check_integer, kind_of
 
 ANIMALS = tuple(
     "bear camel cat cow dog duck fox frog goat goose hen horse lion mouse pig rat sheep snake tiger "

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from npformer.backend import Array
-from npformer.validate import check_ids, check_integer, kind_of
+from npformer.door.validate import check_ids, check_integer, kind_of
 
 PADDING = "<pad>"
 

@@ -30,6 +30,7 @@ import numpy as np
 from npformer.attention import AttentionParams
 from npformer.backend import Array
 from npformer.config import TransformerConfig
+from npformer.door.validate import check_choice, check_integer, check_kind, check_number
 from npformer.embedding import EmbeddingParams
 from npformer.encoder import EncoderBlockParams
 from npformer.feed_forward import FFNParams
@@ -39,7 +40,6 @@ from npformer.teaching.equations import UPDATES, Plan, lines, recipes_of, sizes_
 from npformer.teaching.recipes import Recipes, evaluate
 from npformer.teaching.steps import GIVEN, PLACES, Step, side_by_side, text_of, text_width
 from npformer.tree import leaves
-from npformer.validate import check_choice, check_integer, check_kind, check_number
 
 MOST_DECIMALS = 8  # more would be rounding what the calculation itself has rounded
 LEARNING_RATE = 0.01  # small enough for the loss to fall, whatever a name has drawn

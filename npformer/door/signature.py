@@ -22,8 +22,8 @@ from typing import Annotated, Any, ForwardRef, Literal, NamedTuple, TypeVar, Uni
 
 import numpy as np
 
-from npformer import validate
 from npformer.arrays import with_arrays
+from npformer.door import validate
 
 F = TypeVar("F", bound=Callable[..., Any])
 Letters = tuple[str, ...]  # ("...", "T", "d_model")

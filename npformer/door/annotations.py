@@ -7,8 +7,8 @@ For a type checker it is the plain type, an `Annotated`. signature.py reads them
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-from npformer import validate
-from npformer.signature import (
+from npformer.door import validate
+from npformer.door.signature import (
     ANYTHING,
     STRETCHED,
     Call,
@@ -21,7 +21,7 @@ from npformer.signature import (
 )
 
 __all__ = [
-    "EVEN_HEADS", "IN_VOCABULARY", "Bias", "Count", "DType", "Finite", "Float", "Heads", "Id", "Ids",
+    "Bias", "Count", "DType", "Finite", "Float", "Ids",
     "Integer", "Length", "Mask", "NonNegative", "Numbers", "Positive", "Rate", "Rng", "Shape", "Size",
     "integer", "number",
 ]  # fmt: skip
@@ -124,42 +124,6 @@ def integer(text: str, minimum: int = -validate.LARGEST, *, letter: bool = False
     return Rule(text, ask)
 
 
-def ask_heads(value: Any, name: str, call: Call) -> None:
-    """Heads that divide d_model; their number is the letter h."""
-    validate.check_integer(call.function, name, value, 1)
-    call.letters["h"] = value
-    if call.letters["d_model"] % value:
-        raise ValueError(
-            f"{call.function}: {name} is {value}; expected a divisor of d_model={call.letters['d_model']}"
-        )
-
-
-def ask_pairs(value: Any, name: str, call: Call) -> None:
-    """RoPE turns pairs of columns, so each head needs an even number of them."""
-    d_model, h = call.letters["d_model"], call.letters["h"]
-    if value in (True, "rope") and d_model // h % 2:
-        raise ValueError(
-            f"{call.function}: {name} is {value!r}; expected an even d_k, "
-            f"d_model={d_model} and n_heads={h} give {d_model // h}"
-        )
-
-
-def ask_vocabulary(ids: Any, name: str, call: Call) -> None:
-    """Ids from 0 to vocab_size - 1, looked at on the host only."""
-    validate.check_id_range(call.function, name, ids, call.letters["vocab_size"])
-
-
-def ask_id(value: Any, name: str, call: Call) -> None:
-    """One id from 0 to vocab_size - 1."""
-    validate.check_integer(call.function, name, value, 0)
-    if value >= call.letters["vocab_size"]:
-        last = call.letters["vocab_size"] - 1
-        raise ValueError(f"{call.function}: {name} is {value}; expected an id from 0 to {last}")
-
-
-IN_VOCABULARY = Rule("below vocab_size", ask_vocabulary, turn=3, by_value=True)
-EVEN_HEADS = Rule("RoPE needs an even d_k", ask_pairs, turn=3)
-Id = Annotated[int, Rule("below vocab_size", ask_id, turn=3)]
 Rate = Annotated[float, number("0 <= · < 1", minimum=0, below=1)]
 NonNegative = Annotated[float, number(">= 0", minimum=0)]
 Positive = Annotated[float, number("> 0", above=0)]
@@ -168,7 +132,6 @@ Integer = Annotated[int, integer("an integer")]
 Count = Annotated[int, integer(">= 1", 1)]
 Size = Annotated[int, integer(">= 1, a letter", 1, letter=True)]
 Length = Annotated[int, integer(">= 0", 0)]
-Heads = Annotated[int, Rule("divides d_model", ask_heads, turn=2)]
 DType = Annotated[Any, Rule("dtype", lambda v, name, call: validate.check_dtype(call.function, v) and None)]
 if TYPE_CHECKING:
     from typing import Annotated as Bias
