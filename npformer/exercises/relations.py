@@ -291,7 +291,8 @@ def landmark(view: Trial) -> Seen | None:
             isinstance(t, np.ndarray | np.generic) and close(a, np.asarray(t))
             for a, t in zip(view.found, made, strict=True)
         ):
-            asks = "Which step lies between this and what is asked for?"
+            whole = name.startswith("the argument")
+            asks = "Which line changes it?" if whole else "At which line do this and what is asked for part?"
             return Seen(f"What came back for {{it}} is {name}.", asks)
     return None
 
