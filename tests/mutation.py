@@ -447,10 +447,30 @@ def told(results, possible, path):
     share = counts["survived"] / max(1, len(results))
     print(f"{dict(counts)}: {share:.1%} survive and are not known to be equivalent")
     if path:
-        results.sort(key=lambda result: (list(TESTS).index(result["module"]), result["line"], result["what"]))
-        judged = {"date": str(date.today()), "possible": possible, "mutants": results}
-        path.write_text(json.dumps(judged, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        path.write_text(summary(results, possible), encoding="utf-8")
     return share >= 0.05
+
+
+def summary(results, possible):
+    """What make_kill_table.py reads, a line each: how many of a module, and every mutant that no test killed."""
+    results.sort(key=lambda result: (list(TESTS).index(result["module"]), result["line"], result["what"]))
+    counts = {
+        module: Counter(result["result"] for result in results if result["module"] == module)
+        for module in dict.fromkeys(result["module"] for result in results)
+    }
+    left = [
+        [f"{result['module']}:{result['line']}", result["what"].splitlines()[0], result["why"]]
+        for result in results
+        if result["result"] != "killed"
+    ]
+    line = functools.partial(json.dumps, ensure_ascii=False)
+    return (
+        f'{{"date": "{date.today()}", "possible": {possible},\n"modules": {{\n'
+        + ",\n".join(f"{line(module)}: {line(count)}" for module, count in counts.items())
+        + '},\n"left": [\n'
+        + ",\n".join(map(line, left))
+        + "]}\n"
+    )
 
 
 if __name__ == "__main__":

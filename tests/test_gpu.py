@@ -578,49 +578,6 @@ TINY = npf.TransformerConfig(d_model=8, d_ff=12, n_heads=2, dropout=0.0, attenti
 OPTIONS = types.SimpleNamespace(rounds=3, seconds=1e-4, torch="/somewhere/python")
 
 
-class Clock:
-    """Work that is queued takes a second, and the time passes only while somebody waits for it."""
-
-    def __init__(self):
-        self.now, self.queued, self.calls = 100.0, 0, 0
-
-    def run(self):
-        self.queued += 1
-        self.calls += 1
-
-    def synchronise(self):
-        self.now += self.queued
-        self.queued = 0
-
-    def __call__(self):
-        return self.now
-
-
-def test_a_gpus_work_is_waited_for_at_both_readings_of_the_clock():
-    clock = Clock()
-    assert benchmark.seconds_per_call(clock.run, clock.synchronise, 10, clock) == 1.0
-    assert clock.calls == 1 + 1 + 10
-    clock.run()  # work of somebody else, still queued: not ours to pay for
-    assert benchmark.timed(clock.run, 4, clock.synchronise, clock) == 1.0
-    without = Clock()
-    assert benchmark.timed(without.run, 4, lambda: None, without) == 0.0  # what forgetting to wait shows
-
-
-def test_variants_take_turns_and_ratios_are_medians_of_rounds():
-    order = []
-
-    def variant(name, *times):
-        times = iter(times)
-        return lambda: (order.append(name), next(times))[1]
-
-    times = benchmark.in_turn({"cupy": variant("a", 1.0, 2.0, 9.0), "numpy": variant("b", 10, 40, 45)}, 3)
-    assert order == ["a", "b"] * 3
-    assert benchmark.summary(times, ("numpy", "torch")) == {
-        "seconds": {"cupy": 2.0, "numpy": 40, "torch": None},
-        "ratio": {"numpy": 0.1, "torch": None},
-    }
-
-
 def test_the_benchmark_measures_what_its_docstring_promises(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", standin_cupy)
     torch = types.SimpleNamespace(ask=lambda **question: {"seconds": 0.5})
@@ -647,19 +604,6 @@ def assert_words_of_the_docstring(entry):
             assert_words_of_the_docstring(value)
 
 
-def test_the_benchmark_times_nothing_that_is_wrong(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cupy", standin_cupy)
-    right = npf.encoder_block_backward
-
-    def wrong(dy, cache):
-        dx, grads = right(dy, cache)
-        return (dx * 1.1 if isinstance(dx, standin_cupy.ndarray) else dx), grads
-
-    monkeypatch.setattr(npf, "encoder_block_backward", wrong)
-    with pytest.raises(SystemExit, match=r"^CuPy is off by \S+ in float32: nothing worth timing"):
-        benchmark.measure_block(2, 3, "float32", OPTIONS, lambda: None, config=TINY)
-
-
 @pytest.mark.parametrize(
     ("cupy", "words"),
     [
@@ -677,37 +621,6 @@ def test_without_a_gpu_the_benchmark_says_why_and_writes_nothing(monkeypatch, tm
     refusal = benchmark.main(["--write"])  # a string: sys.exit prints it and the status is 1
     assert refusal.startswith("gpu.py: nothing was measured. ") and refusal.endswith(words)
     assert "\n" not in refusal and not list(tmp_path.iterdir())
-
-
-def test_the_machine_is_named_without_its_paths(tmp_path):
-    assert benchmark.cuda_version(12090) == "12.9" and benchmark.cuda_version(13000) == "13.0"
-    cpuinfo = tmp_path / "cpuinfo"
-    cpuinfo.write_text("processor\t: 0\nmodel name\t: A Fast One @ 3 GHz\n", encoding="utf-8")
-    assert benchmark.cpu_name(cpuinfo) == "A Fast One @ 3 GHz" and benchmark.cpu_name(tmp_path / "none")
-    assert benchmark.command(OPTIONS) == (
-        "tests/benchmarks/gpu.py --torch PYTHON --rounds 3 --seconds 0.0001 --write"
-    )
-
-
-def test_the_machine_is_all_that_the_docstring_names():
-    runtime = types.SimpleNamespace(
-        getDeviceProperties=lambda number: {"name": b"A GPU"},
-        runtimeGetVersion=lambda: 12090,
-        driverGetVersion=lambda: 13000,
-    )
-    cuda = types.SimpleNamespace(runtime=runtime, Device=lambda: types.SimpleNamespace(id=0))
-    cupy = types.SimpleNamespace(cuda=cuda, __version__="14.2.0")
-    named = benchmark.machine(cupy, None)
-    promised = benchmark.__doc__.partition("machine ")[2].partition("settings ")[0]
-    assert all(name in promised for name in named) and len(named) == promised.count(",") + 1
-    assert (named["gpu"], named["cuda_driver"], named["torch"]) == ("A GPU", "13.0", None)
-    assert named["numpy_threads"] >= 1 and json.loads(json.dumps(named)) == named
-
-
-def test_an_interpreter_without_pytorch_is_refused(capfd):
-    with pytest.raises(SystemExit, match=r"^gpu\.py: --torch: PyTorch ended, see above"):
-        benchmark.Torch(sys.executable)
-    assert "No module named 'torch'" in capfd.readouterr().err
 
 
 def test_committed_figures_come_from_a_gpu_and_are_whole():
