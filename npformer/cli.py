@@ -27,7 +27,7 @@ from npformer.teaching.equations import UPDATES
 from npformer.teaching.handout import FOLDER, write_lessons
 from npformer.teaching.player import play
 from npformer.teaching.worked_example import MOST_DECIMALS, VARIANTS, Trace, worked_example
-from npformer.teaching.worksheet import DECIMALS, PAPERS, example_from_name, save_worksheet
+from npformer.teaching.worksheet import DECIMALS, MINUTES, PAPERS, example_from_name, save_worksheet
 from npformer.tree import leaves
 
 ASCII = str.maketrans(
@@ -171,6 +171,8 @@ def _add_worksheet(commands: Commands) -> None:
     command.add_argument("--out", required=True, metavar="FILE", help="where to: a .pdf, .html or .svg file")
     command.add_argument("--key", action="store_true", help="fill the boxes in, for the teacher")
     command.add_argument("--paper", choices=tuple(PAPERS), default="a4", help="a4 unless given")
+    lengths = "to the end of attention, to the loss, or back and one step; all boxes (hours) unless given"
+    command.add_argument("--minutes", type=int, choices=tuple(MINUTES), help=lengths)
     command.set_defaults(run=_worksheet)
 
 
@@ -273,7 +275,8 @@ def _slides(options: argparse.Namespace) -> Iterator[str]:
 def _worksheet(options: argparse.Namespace) -> Iterator[str]:
     out = place_for(options.out)
     _working(f"the worksheet of {options.seed} is drawn")
-    files = save_worksheet(options.seed, out, key=options.key, paper=options.paper)
+    choices = {"key": options.key, "paper": options.paper, "minutes": options.minutes}
+    files = save_worksheet(options.seed, out, **choices)
     yield f"written: {', '.join(map(str, files))}"
 
 

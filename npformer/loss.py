@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+import numpy as np  # noqa: F401  # for the examples
+
 from npformer.arrays import Array, array_module
 from npformer.door.annotations import Float, Ids, Integer
 from npformer.door.rules import COUNTED, DLoss, Smoothing

@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np  # noqa: F401  # for the examples
+
 from npformer.arrays import Array, array_module
 from npformer.door.annotations import Count, Length, NonNegative, Rate
 from npformer.door.rules import FloatTree, Gradients, LikeParams

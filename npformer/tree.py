@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 DEEPEST = 100  # tuples inside of each other
+NPZ = "a complete .npz file of arrays"
 OWN = os.urandom(8).hex()  # marks the unfinished files of this process
 
 
@@ -201,7 +202,13 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
     (array([1., 1.]),)
     """
     arrays = {name: _host_array("save", name, leaf) for name, leaf in walked("save", "", tree)}
-    target = _target("save", os.path.realpath(_target("save", path)))
+    with whole_file(_target("save", os.path.realpath(_target("save", path)))) as file:
+        _write(file, arrays)
+
+
+@contextmanager
+def whole_file(target: Path) -> Iterator[BinaryIO]:
+    """A file to write that appears under its name when it is complete; see `save`."""
     from zlib import crc32
 
     mark = f".{crc32(os.fsencode(target.name)):08x}"  # the name itself may be as long as a name can be
@@ -211,7 +218,7 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
         with open(unfinished, "xb") as file:
             with suppress(OSError):  # a disk that knows no locks
                 _hold(file)
-            _write(file, arrays)
+            yield file
             file.flush()
             os.fsync(file.fileno())  # or a power cut could leave the new name with no content
         if target.exists():
@@ -229,7 +236,7 @@ def _remove_unfinished(target: Path, mark: str) -> None:
                 _hold(file)
             part.unlink()
             words = f"{target} was interrupted; {part.name}, which it left behind, is removed"
-            warnings.warn(f"save: an earlier save of {words}", stacklevel=3)
+            warnings.warn(f"save: an earlier save of {words}", stacklevel=5)
 
 
 def _hold(file: IO[bytes]) -> None:
@@ -269,38 +276,46 @@ def _read(file: BinaryIO, target: Path, expected: dict[str, NDArray[Any]]) -> li
     """The file's arrays in the order of `expected`; ValueError with our words for whatever is wrong."""
     import zipfile
 
-    with _as_damage(target):
+    with as_damage("load", target, NPZ):
         archive = zipfile.ZipFile(file)  # refuses a truncated file and one of another kind
         entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
         kinds = {entry.compress_type for entry in archive.infolist()}
         if len(entries) < len(archive.infolist()) or not kinds <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
             raise ValueError("it is packed in a way that np.savez never does")
-    for name in sorted(expected.keys() ^ entries.keys()):
-        where = "is missing from" if name in expected else "is not in `like` but stands in"
-        raise ValueError(f"load: {name or 'the array'} {where} {target}")
+    check_same_names("load", target, expected, entries)
     arrays = []
     for name, leaf in expected.items():
-        with _as_damage(target):
+        with as_damage("load", target, NPZ):
             stream = archive.open(entries[name])
             shape, in_columns, dtype = _header(stream)
-        if (shape, dtype) != (leaf.shape, leaf.dtype):
-            raise ValueError(
-                f"load: {name or 'the array'} has shape {shape} and dtype {dtype} in {target}; "
-                f"expected {leaf.shape} and {leaf.dtype}"
-            )
-        with _as_damage(target):
+        check_same_kind("load", target, name, (shape, dtype), leaf)
+        with as_damage("load", target, NPZ):
             arrays.append(_data(stream, leaf, in_columns))
     return arrays
 
 
+def check_same_names(function: str, target: Path, expected: Collection[str], found: Collection[str]) -> None:
+    """Refuse a file that lacks a leaf or has one too many."""
+    for name in sorted({*expected} ^ {*found}):
+        where = "is missing from" if name in expected else "is not in `like` but stands in"
+        raise ValueError(f"{function}: {name or 'the array'} {where} {target}")
+
+
+def check_same_kind(function: str, target: Path, name: str, found: tuple[Any, Any], leaf: Any) -> None:
+    """Refuse an array in a file of another shape or dtype than the leaf's."""
+    if found != (leaf.shape, leaf.dtype):
+        has = f"{name or 'the array'} has shape {found[0]} and dtype {found[1]} in {target}"
+        raise ValueError(f"{function}: {has}; expected {leaf.shape} and {leaf.dtype}")
+
+
 @contextmanager
-def _as_damage(target: Path) -> Iterator[None]:
-    """What goes wrong in here is the file's fault: a flipped bit makes zipfile raise almost anything."""
+def as_damage(function: str, file: Path, kind: str) -> Iterator[None]:
+    """What goes wrong in here is the file's fault: a flipped bit makes libraries raise almost anything."""
     try:
         yield
     except Exception as error:
-        words = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise ValueError(f"load: {target} is not a complete .npz file of arrays ({words})") from None
+        words = f"{error}" if type(error) is ValueError else f"{type(error).__name__}: {error}"
+        raise ValueError(f"{function}: {file} is not {kind} ({words.partition(chr(10))[0]})") from None
 
 
 def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -325,12 +340,17 @@ def _as(leaf: Any, array: NDArray[Any]) -> Any:
     return array_module(leaf).asarray(array)
 
 
-def _target(function: str, path: str | os.PathLike[str]) -> Path:
+def as_path(function: str, argument: str, path: Any) -> Path:
+    """Refuse what names no file."""
     from pathlib import Path
 
     if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"{function}: path is {kind_of(path)}; expected a string or a pathlib.Path")
-    target = Path(path)
+        raise TypeError(f"{function}: {argument} is {kind_of(path)}; expected a string or a pathlib.Path")
+    return Path(path)
+
+
+def _target(function: str, path: str | os.PathLike[str]) -> Path:
+    target = as_path(function, "path", path)
     if not target.name or "\0" in target.name:
         raise ValueError(f"{function}: path is {os.fspath(path)!r}; expected the name of a file")
     return target if target.suffix == ".npz" else target.with_name(target.name + ".npz")

@@ -28,6 +28,11 @@ class Lesson(NamedTuple):
 
 
 LESSONS = {
+    "02": Lesson(
+        "a-2-8c",
+        {"c-2-8c-train": ("default_rng(0)", "default_rng({s})")},
+        {"c-2-8c-train": ("d=32", "d=48")},
+    ),
     "05": Lesson(
         "cell-5-6-holds",
         {

@@ -86,6 +86,7 @@ TESTS = {  # the fastest to notice first
     "modern.generation": ["modern/test_generation.py", "modern/test_causal_lm.py"],
     "modern.tiled_attention": ["modern/test_tiled_attention.py", "test_bad_input.py"],
     "modern.byte_pairs": ["modern/test_byte_pairs.py"],
+    "published.reader": [f"published/test_{x}.py" for x in ("torch_names", "llama2c", "gguf", "minilm")],
     "published.llama2c": ["published/test_llama2c.py"],
     "published.stories": ["published/test_stories.py"],
     "published.minilm": ["published/test_minilm.py", "test_bad_input.py"],
@@ -138,7 +139,8 @@ EQUIVALENT = {  # "module: line | what": why no test can tell
     "published.minilm: if TYPE_CHECKING: | condition: if TYPE_CHECKING: -> if True:": "only an import",
     "published.minilm: means /= xp.sqrt((means * means).sum(axis=-1, keepdims=True)) "
     "| sign: -1 -> 1": "means has two axes",
-    "published.minilm: return reader.weights.get_tensor(theirs).astype(reader.dtype, copy=False) "
+    "published.minilm: return MiniLMParams("
+    '*tree_map(lambda a: a.astype(dtype, order="C", copy=False), params)) '
     "| truth: False -> True": "a copy is alike",
     "backend: y = cupy.exp(cupy.ones((2, 2)) @ cupy.ones((2, 2))) | number: 2 -> 3": "any product will do",
     "backend: cupy.add.at(y, cupy.zeros(2, int), cupy.ones((2, 2))) | number: 2 -> 3": "any scatter will do",

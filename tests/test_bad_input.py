@@ -338,7 +338,7 @@ WORDS = [Row(*row) for row in (
     ("sentence_embeddings", "texts", ["\udc80"], V,
      "texts[0] holds half of a surrogate pair; expected text that UTF-8 can write"),
     ("encoder_block_from_torch", "state", state(more=None), V,
-     "state holds 'more'; expected the 12 arrays of one layer with biases"),
+     "state has the tensor more, which no equation here has; expected the 12 of EncoderBlockParams"),
     ("encoder_block_from_torch", "state", state(**{"norm2.bias": [0.0]}), T,
      "state['norm2.bias'] is a list; expected an array of float32 or float64"),
     ("save", "tree", (np.ones(2, complex),), T, "0 is a leaf (ndarray); expected an array of numbers"),

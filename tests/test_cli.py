@@ -94,8 +94,8 @@ def asked(monkeypatch, tmp_path):
     """Instead of drawing, remember what was to be drawn."""
     calls = []
 
-    def save(name, path, *, key, paper):
-        calls.append((name, path, key, paper))
+    def save(name, path, **choices):
+        calls.append((name, path, *choices.values()))
         return [tmp_path / "a-1.svg", tmp_path / "a-2.svg"]
 
     monkeypatch.setattr(cli, "save_worksheet", save)
@@ -104,8 +104,8 @@ def asked(monkeypatch, tmp_path):
 
 def test_a_worksheet_is_drawn_as_asked_and_its_files_are_named(asked, tmp_path, capsys):
     assert cli.main(["worksheet", "--seed", "Ada", "--out", "a.svg"]) == 0
-    assert cli.main(["worksheet", "--seed", "Zoë", "--out", "b.pdf", "--key", "--paper", "letter"]) == 0
-    assert asked == [("Ada", Path("a.svg"), False, "a4"), ("Zoë", Path("b.pdf"), True, "letter")]
+    assert cli.main(["worksheet", "--seed", "Zoë", "--out", "b.pdf", "--key", "--minutes", "15"]) == 0
+    assert asked == [("Ada", Path("a.svg"), False, "a4", None), ("Zoë", Path("b.pdf"), True, "a4", 15)]
     out = capsys.readouterr().out
     assert out == 2 * f"written: {tmp_path / 'a-1.svg'}, {tmp_path / 'a-2.svg'}\n"
 

@@ -3,7 +3,7 @@
 from npformer.exercises import check, find_the_bug, show
 
 show("pe.entry@Ada")                # Ada's own numbers; without a name, the standard ones
-check("pe.entry@Ada", 0.841)        # the answer; level=2 adds a question, level=3 where to read
+check("pe.entry@Ada", 0.841)        # the answer; level=2 says what was seen, level=3 asks
 find_the_bug("block.forward@Ada")   # a function with one wrong line, to be mended
 """
 

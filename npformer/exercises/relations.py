@@ -167,14 +167,6 @@ def _fits(value: Array, right: Array) -> bool:
 # --- form ------------------------------------------------------------------------------------------
 
 
-def no_entries(view: Trial) -> Seen | None:
-    """An array without a single entry."""
-    empty = [a for a, b in zip(view.found, view.right, strict=True) if b.size and not a.size]
-    if not empty:
-        return None
-    return Seen(f"{{it}} has no entries: its shape is {empty[0].shape}.", "Which line fills it?")
-
-
 def coarse(view: Trial) -> Seen | None:
     """The right numbers, as the few digits of float16 give them."""
     pairs = list(zip(view.found, view.right, strict=True))
@@ -299,7 +291,8 @@ def landmark(view: Trial) -> Seen | None:
             isinstance(t, np.ndarray | np.generic) and close(a, np.asarray(t))
             for a, t in zip(view.found, made, strict=True)
         ):
-            asks = "Which step lies between this and what is asked for?"
+            whole = name.startswith("the argument")
+            asks = "Which line changes it?" if whole else "At which line do this and what is asked for part?"
             return Seen(f"What came back for {{it}} is {name}.", asks)
     return None
 
@@ -365,15 +358,11 @@ CONSTANTS = {
     "1": 1.0,
     "2": 2.0,
     "1/2": 0.5,
-    "-2": -2.0,
     "1/log 2, as a logarithm of base 2 would be": 1 / math.log(2),
     "log 2": math.log(2),
     "1/log 10, as a logarithm of base 10 would be": 1 / math.log(10),
-    "√2": 2**0.5,
-    "1/√2": 0.5**0.5,
     "2π": 2 * math.pi,
     "π/180, degrees for radians": math.pi / 180,
-    "π": math.pi,
 }
 
 
@@ -417,14 +406,11 @@ FUNCTIONS: dict[str, tuple[Callable[[Array], Any], str]] = {
         np.log,
         "Is the number asked for, or its logarithm?",
     ),
-    "it is e to the power of what is asked for": (np.exp, "Where does exp stand, and is it wanted there?"),
     "each number is the square of the right one": (np.square, "Where is something multiplied by itself?"),
-    "each number is one over the right one": (lambda b: 1 / b, "What is divided by what?"),
     "the largest number of each row became 1, the others 0": (
         lambda b: 1.0 * (b == b.max(axis=-1, keepdims=True)),
         "Is one winner asked for, or a share for each?",
     ),
-    "the numbers are cut to whole ones": (np.trunc, ROUNDED),
     "the numbers are rounded to whole ones": (np.round, ROUNDED),
     "the numbers are rounded to two decimals": (partial(np.round, decimals=2), ROUNDED),
     "the numbers are added up from row to row": (
@@ -538,7 +524,6 @@ def _proportional(a: Array, b: Array, axis: int) -> bool:
 
 
 LOOKS: tuple[Callable[[Trial], Seen | None], ...] = (
-    no_entries,
     coarse,
     partial(related, arrays.nothing),
     partial(related, arrays.form),

@@ -1,4 +1,5 @@
-"""`check`: one answer in, one result out. It says what is right, then what was seen, then asks one question.
+"""`check`: one answer in, one result out. It says what is right, then what was seen, then asks one question:
+a level for each.
 
 The words never hold the expected numbers. Letters, truth values and numbers are judged here; of a function,
 `see` says what it sees.
@@ -80,8 +81,8 @@ class Result(NamedTuple):
 
     status: str  # a key of TITLES
     codes: tuple[str, ...]  # the mistakes or variants that fit
-    evidence: str  # what is right, then what was seen
-    hint: str  # what such a pattern comes from; at level 3 also where to read
+    evidence: str  # what is right, then where it differs; from level 2 on what was seen
+    hint: str  # at level 3 what such a pattern comes from, and where to read
     question: str | None
 
     def __bool__(self) -> bool:
@@ -120,14 +121,47 @@ def progress() -> str:
     return f"{len(_passed)} of {len(bank())}"
 
 
-def passed(note: str = "Every check agrees.", codes: tuple[str, ...] = ()) -> Result:
+class Verdict(NamedTuple):
+    """All that can be said of one answer; each level tells its part."""
+
+    status: str
+    codes: tuple[str, ...] = ()
+    first: str = ""  # what is right
+    where: str = ""  # where the first difference stands; what was seen takes its place
+    seen: str = ""
+    cause: str = ""
+    asks: str = ""
+
+    @property
+    def passes(self) -> bool:
+        """Whether the answer is right, in some form."""
+        return self.status in PASSES
+
+    def at(self, level: int, read: str) -> Result:
+        """Level 1: what is right, where it ends; 2: what was seen; 3: the cause, a question, where to read.
+
+        Where nothing more was seen, level 2 asks the question.
+        """
+        if self.passes:
+            return Result(self.status, self.codes, _joined(self.first, self.seen), self.cause, None)
+        told = _joined(self.first, self.seen if level > 1 and self.seen else self.where)
+        asks = self.asks if level > 2 or (level > 1 and not self.seen) else ""
+        hint = f"{self.cause} Read {read}.".strip() if level > 2 else ""
+        return Result(self.status, self.codes, told, hint, asks or None)
+
+
+def _joined(*parts: str) -> str:
+    return " ".join(filter(None, parts))
+
+
+def passed(note: str = "Every check agrees.", codes: tuple[str, ...] = ()) -> Verdict:
     """A right answer."""
-    return Result("pass", codes, note, "", None)
+    return Verdict("pass", codes, note)
 
 
-def unanswered() -> Result:
+def unanswered() -> Verdict:
     """None, or a stub as it was handed out."""
-    return Result("error", (), NOTHING, "", None)
+    return Verdict("error", (), NOTHING)
 
 
 def asserted(frame: FrameType) -> bool:
@@ -147,12 +181,12 @@ def _lines(result: Result) -> list[str]:
     return [TITLES[result.status], *(line for line in said if line)]
 
 
-def _error(seen: str, asks: str | None = None) -> Result:
-    return Result("error", (), seen, "", asks)
+def _error(seen: str, asks: str = "") -> Verdict:
+    return Verdict("error", (), seen, asks=asks)
 
 
-def _unknown(seen: str, asks: str, hint: str = "") -> Result:
-    return Result("unrecognised", (), seen, hint, asks)
+def _unknown(first: str, asks: str, where: str = "", seen: str = "", cause: str = "") -> Verdict:
+    return Verdict("unrecognised", (), first, where, seen, cause, asks)
 
 
 # --- one answer --------------------------------------------------------------------------------------
@@ -161,12 +195,13 @@ def _unknown(seen: str, asks: str, hint: str = "") -> Result:
 def check(exercise_id: str, answer: Any, *, level: int = 1) -> Result:
     """Check one answer: a letter, True or False, a number, a list of numbers or a function.
 
-    An id may end in @ and a name, for a student's own numbers. Level 1 says what is right and what was
-    seen, level 2 adds one question, level 3 the section to read. The answer's own errors become a result.
+    An id may end in @ and a name, for a student's own numbers. Level 1 says what is right and where it ends,
+    level 2 what was seen, level 3 what such a pattern comes from, one question and the section to read. The
+    answer's own errors become a result.
 
     Raises ValueError for an exercise that the bank does not have or a level that is not 1, 2 or 3.
 
-    >>> check("ffn.sharing", "a", level=2).question
+    >>> check("ffn.sharing", "a", level=3).question
     'If a sentence grows by a word, does the network grow?'
     """
     task, name = find(exercise_id)
@@ -174,18 +209,17 @@ def check(exercise_id: str, answer: Any, *, level: int = 1) -> Result:
         raise TypeError(f"check: level is {level!r}; expected 1, 2 or 3")
     if not 1 <= level <= 3:
         raise ValueError(f"check: level is {level}; expected 1, 2 or 3")
+    verdict = _checked(task, answer, name)
+    if verdict.passes:
+        _passed.add(task.id)
+    known = words().get(verdict.codes[0]) if verdict.codes else None
+    return verdict.at(level, known.place.read if known else task.read)
+
+
+def _checked(task: Task, answer: Any, name: str) -> Verdict:
     if replaced := changed_in_numpy():
         seen = f"np.{replaced[0]} is not NumPy's own any more: nothing can be checked so."
         return _error(seen, "Which line puts another in its place? Start Python again without it.")
-    result = _checked(task, answer, name)
-    if result:
-        _passed.add(task.id)
-    if not result and level == 3:
-        result = result._replace(hint=f"{result.hint} Read {_section(task, result)}.".strip())
-    return result if level > 1 and not result else result._replace(question=None)
-
-
-def _checked(task: Task, answer: Any, name: str) -> Result:
     try:
         with within(SECONDS):
             return _read_and_checked(task, answer, name)
@@ -195,7 +229,7 @@ def _checked(task: Task, answer: Any, name: str) -> Result:
         return _error(f"This answer cannot be read: {type(error).__name__}.")
 
 
-def _read_and_checked(task: Task, answer: Any, name: str) -> Result:
+def _read_and_checked(task: Task, answer: Any, name: str) -> Verdict:
     if answer is None or answer is ...:
         return unanswered()
     if isinstance(task, Code):
@@ -212,43 +246,39 @@ def _read_and_checked(task: Task, answer: Any, name: str) -> Result:
     return check_truth(task, answer)
 
 
-def _section(task: Task, result: Result) -> str:
-    known = words().get(result.codes[0]) if result.codes else None
-    return known.place.read if known else task.read
-
-
-def _unreadable(wanted: str) -> Result:
+def _unreadable(wanted: str) -> Verdict:
     return _error(f"This answer cannot be read; expected {wanted}.")
 
 
 # --- letters and truth values ------------------------------------------------------------------------
 
 
-def check_choice(task: Choice, answer: Any) -> Result:
+def check_choice(task: Choice, answer: Any) -> Verdict:
     """A letter, the number of an option counted from 1, or the option itself."""
     letter = read_letter(answer, task.options)
     if not letter:
         return _unreadable(f"a letter from a to {LETTERS[len(task.options) - 1]}")
     chosen = list(task.options.values())[LETTERS.index(letter)]
-    return passed() if chosen is RIGHT else _confused(task, chosen)
+    left = len(task.options) - 1
+    return passed() if chosen is RIGHT else _confused(task, chosen, f"Not this one; {left} are left.")
 
 
-def check_truth(task: Truth, answer: Any) -> Result:
+def check_truth(task: Truth, answer: Any) -> Verdict:
     """True or False; 1 and 0 and the words count too."""
     said = read_truth(answer)
     if said is None:
         return _unreadable("True or False")
-    return passed() if said == task.right else _confused(task, task.wrong)
+    return passed() if said == task.right else _confused(task, task.wrong, "Not so.")
 
 
-def _confused(task: Task, chosen: Wrong) -> Result:
-    return Result("known_mistake", (chosen.code,), chosen.says, "", task.question)
+def _confused(task: Task, chosen: Wrong, where: str) -> Verdict:
+    return Verdict("known_mistake", (chosen.code,), "", where, chosen.says, asks=task.question)
 
 
 # --- numbers ---------------------------------------------------------------------------------------
 
 
-def check_numbers(task: Numbers, answer: Any, name: str) -> Result:
+def check_numbers(task: Numbers, answer: Any, name: str) -> Verdict:
     """A number or a list of numbers, for those that belong to the student's name."""
     question = task.posed(name)
     right = np.asarray(question.answer, float)
@@ -262,11 +292,13 @@ def check_numbers(task: Numbers, answer: Any, name: str) -> Result:
     wrong = {shown: np.asarray(value, float) for shown, value in question.wrong.items()}
     fits = {shown: value for shown, value in wrong.items() if near(given, value, task)}
     if fits:
-        return _named(task, _nearest(fits, given, task), _right_first(given, right, task))
-    seen, asks = _rounded(given, right, task) or _likeness(given, right, task)
+        return _named(task, _nearest(fits, given, task), given, right)
+    if rounded := _rounded(given, right, task):
+        return _unknown(*rounded)
+    first, (seen, asks) = _right_first(given, right, task), _likeness(given, right, task)
     if seen:
-        return _unknown(seen, asks)
-    return _unknown(_right_first(given, right, task), task.question, "No known mistake fits.")
+        return _unknown("", asks, first, seen)
+    return _unknown(first, task.question, seen=_off(given, right, task), cause="No known mistake fits.")
 
 
 def near(a: Array, b: Array, task: Numbers) -> bool:
@@ -274,7 +306,7 @@ def near(a: Array, b: Array, task: Numbers) -> bool:
     return a.shape == b.shape and bool((np.abs(a - b) <= task.tolerance).all())
 
 
-def _nearest(fits: dict[Mistake | str, Array], given: Array, task: Numbers) -> list[Mistake | str]:
+def _nearest(fits: dict[Mistake | Wrong, Array], given: Array, task: Numbers) -> list[Mistake | Wrong]:
     """Of several wrong answers those that are met to the last digit, where the answer has so many."""
     if np.allclose(given, np.round(given, task.decimals), rtol=0, atol=1e-9):
         return list(fits)
@@ -282,13 +314,14 @@ def _nearest(fits: dict[Mistake | str, Array], given: Array, task: Numbers) -> l
     return exact or list(fits)
 
 
-def _named(task: Numbers, fits: list[Mistake | str], first: str) -> Result:
+def _named(task: Numbers, fits: list[Mistake | Wrong], given: Array, right: Array) -> Verdict:
     said = [_said_of(shown, task) for shown in fits]
     sees, cause, asks = said[0]
     status = "ambiguous" if len(fits) > 1 else "known_mistake"
     causes = _one_of(one for _, one, _ in said) if cause else ""
-    codes = tuple(shown if isinstance(shown, str) else shown.code for shown in fits)
-    return Result(status, codes, f"{first} {sees}".strip(), causes.strip(), asks)
+    codes = tuple(shown.code for shown in fits)
+    seen = sees or _off(given, right, task)
+    return Verdict(status, codes, _right_first(given, right, task), "", seen, causes.strip(), asks)
 
 
 def _one_of(causes: Iterable[str]) -> str:
@@ -297,10 +330,10 @@ def _one_of(causes: Iterable[str]) -> str:
     return f"One of these: {' '.join(told)}" if len(told) > 1 else "".join(told)
 
 
-def _said_of(shown: Mistake | str, task: Numbers) -> tuple[str, str, str]:
+def _said_of(shown: Mistake | Wrong, task: Numbers) -> tuple[str, str, str]:
     """(observation, cause, question) for a number that shows this mistake or confusion."""
-    if isinstance(shown, str):
-        return task.says[shown], "", task.question
+    if isinstance(shown, Wrong):
+        return shown.says, "", task.question
     return "", shown.cause, shown.question
 
 
@@ -371,10 +404,22 @@ def _right_first(given: Array, right: Array, task: Numbers) -> str:
     return f"{right.size} numbers, as asked{agree} number {int(np.argmin(fine)) + 1} differs first."
 
 
+def _off(given: Array, right: Array, task: Numbers) -> str:
+    """On which side a number lies, or which numbers of a list differ."""
+    if given.shape != right.shape or not np.isfinite(given).all():
+        return ""
+    if right.ndim == 0:
+        return f"It is too {'large' if given > right else 'small'}."
+    off = np.where(np.abs(given - right) > task.tolerance, given - right, 0)
+    differ = [str(k + 1) for k in np.flatnonzero(off)]
+    side = "" if off.min() < 0 < off.max() else ": too large" if off.max() > 0 else ": too small"
+    return f"Number{'s' * (len(differ) > 1)} {listed(differ)} {verb(differ, 'differ')}{side}."
+
+
 # --- a function --------------------------------------------------------------------------------------
 
 
-def check_function(task: Code, function: Function) -> Result:
+def check_function(task: Code, function: Function) -> Verdict:
     """One verdict: it runs, inputs, shapes, right, variants, mistakes, relations, in this order."""
     found = outcomes(task, function)
     if all(outcome.empty for outcome in found):
@@ -391,23 +436,24 @@ def check_function(task: Code, function: Function) -> Result:
         return _observed(task, found, [seen])
     if all(outcome.error or outcome.empty for outcome in found):
         return stopped(found)
-    seen_of = observations(task, function, found)
-    if named := [one for one in seen_of if isinstance(one, Mistake)]:
-        return known(task, found, [tuple(named)])
-    return _observed(task, found, [one for one in seen_of if isinstance(one, Seen)])
+    return _observed(task, found, observations(task, function, found))
 
 
-def known(task: Code, found: tuple[Outcome, ...], fits: Sequence[tuple[Mistake, ...]]) -> Result:
+def known(task: Code, found: tuple[Outcome, ...], fits: Sequence[tuple[Mistake, ...]]) -> Verdict:
     """One listed mistake, several in different outputs, or several that no output can tell apart."""
     said = list({mistake.code: mistake for fit in fits for mistake in fit}.values())
     status = "pass_variant" if all(mistake.passes for mistake in said) else "known_mistake"
     status = "ambiguous" if len(fits) > 1 else status
     first = "" if status == "pass_variant" else _agreeing_first(task, found)
-    sees = dict.fromkeys(mistake.sees for mistake in said)
-    seen = " ".join([first, *sees, *_beside(found, MUTATES in said)]).strip()
+    sees, beside = dict.fromkeys(mistake.sees for mistake in said), _beside(found, MUTATES in said)
+    places = [] if status == "pass_variant" else _places(task, found)
     told = dict.fromkeys(mistake.cause for mistake in said)
     causes = _one_of(told) if len(fits) > 1 else " ".join(told)
-    return Result(status, tuple(mistake.code for mistake in said), seen, causes, said[0].question)
+    codes, where = tuple(mistake.code for mistake in said), _joined(*places[:1], *beside)
+    if not places:  # all is right on ordinary calls: this says where it is not
+        return Verdict(status, codes, _joined(first, *sees, *beside), cause=causes, asks=said[0].question)
+    seen = _joined(*sees, _measured(task, found, sees), *beside)
+    return Verdict(status, codes, first, where, seen, causes, said[0].question)
 
 
 RANDOM = Seen(
@@ -420,13 +466,13 @@ HUGE = 10**6  # no task asks for so many numbers: their shape is told, and nothi
 # --- right numbers, and what else is asked -----------------------------------------------------------
 
 
-def _right_numbers(task: Code, function: Function, found: tuple[Outcome, ...]) -> Result:
+def _right_numbers(task: Code, function: Function, found: tuple[Outcome, ...]) -> Verdict:
     """The numbers are right. Whose are they? What about changed arguments, huge logits, far positions?"""
     name = task.ours or task.name
     if returned_by_npformer(name, function, task.probe):
         seen = f"The numbers are right. {NPFORMERS_OWN.sees} It is called {name}."
         own = NPFORMERS_OWN
-        return Result("known_mistake", (own.code,), seen, own.cause, own.question)
+        return Verdict("known_mistake", (own.code,), seen, cause=own.cause, asks=own.question)
     if any(outcome.changed for outcome in found):
         return known(task, found, [(MUTATES,)])
     note = passed()
@@ -446,7 +492,7 @@ def _right_numbers(task: Code, function: Function, found: tuple[Outcome, ...]) -
     return _last(task, function, found, note)
 
 
-def _last(task: Code, function: Function, found: tuple[Outcome, ...], note: Result) -> Result:
+def _last(task: Code, function: Function, found: tuple[Outcome, ...], note: Verdict) -> Verdict:
     """The exercise's own last call, on which other numbers may have a name."""
     if task.last is None:
         return note
@@ -462,20 +508,20 @@ def _fails(answer: Outcome) -> bool:
     return not answer.arrays or any(not np.isfinite(a).all() for a in answer.arrays)
 
 
-def _far_off(task: Code, answer: Outcome, expected: Outcome, told: tuple[str, str]) -> Result:
+def _far_off(task: Code, answer: Outcome, expected: Outcome, told: tuple[str, str]) -> Verdict:
     says, asks = told
     place = next(_differences(task.probe, answer, expected))
-    return _unknown(" ".join(filter(None, ("Ordinary sizes agree.", says, place))), asks or task.question)
+    return _unknown(_joined("Ordinary sizes agree.", says, place), asks or task.question)
 
 
 # --- nothing, an error, a tuple --------------------------------------------------------------------
 
 
-def nothing_came_back(function: Function, found: tuple[Outcome, ...]) -> Result:
+def nothing_came_back(function: Function, found: tuple[Outcome, ...]) -> Verdict:
     """The stub as it was handed out, or a function without a return."""
     if is_stub(function) or any(outcome.kind for outcome in found):
         return unanswered()
-    return Result("error", (), "The function runs, and returns nothing (None).", "", "Is there a `return`?")
+    return _error("The function runs, and returns nothing (None).", "Is there a `return`?")
 
 
 def is_stub(function: Function) -> bool:
@@ -510,13 +556,15 @@ ASKS = {
 }
 
 
-def stopped(found: tuple[Outcome, ...]) -> Result:
+def stopped(found: tuple[Outcome, ...]) -> Verdict:
     """The function ends in an error on every probe."""
     outcome = next(outcome for outcome in found if outcome.error)
-    seen = f"It stopped with {outcome.error}."
-    if outcome.kind == "Unread":
-        seen = f"What came back cannot be read: {outcome.error.removeprefix('Unread: ')}."
-    return Result("error", (), seen, "", _asked(outcome))
+    seen = _unread(outcome) if outcome.kind == "Unread" else f"It stopped with {outcome.error}."
+    return _error(seen, _asked(outcome))
+
+
+def _unread(outcome: Outcome) -> str:
+    return f"What came back cannot be read: {outcome.error.removeprefix('Unread: ')}."
 
 
 def _asked(outcome: Outcome) -> str:
@@ -529,26 +577,46 @@ def _asked(outcome: Outcome) -> str:
     return ASKS.get(outcome.kind, "What does that line expect, and what does it get?")
 
 
-def _observed(task: Code, found: tuple[Outcome, ...], seen: list[Seen]) -> Result:
+def _observed(task: Code, found: tuple[Outcome, ...], seen: list[Seen]) -> Verdict:
     """What is right, what was seen, and the question that follows; or the place of the first difference."""
     first = _agreeing_first(task, found) if any(outcome.arrays for outcome in found) else ""
-    places = [
-        place
-        for got, wanted in zip(found, right(task), strict=True)
-        for place in _differences(task.probe, got, wanted)
-    ]
-    beside = _beside(found)
+    places, beside = _places(task, found), _beside(found)
     errors = [outcome for outcome in found if outcome.error]
     ends = [f"{_STOPPED} {outcome.error}." for outcome in errors if outcome.kind != "Unread"]
+    where = _joined(*([] if errors else _where_equal(task, found)), *(ends or places)[:1], *beside)
     if seen:
         few = [place for place in places[:1] if "(1 of" in place or _untold(place, seen)]
-        says = " ".join([first, *(_capital(one.says) for one in seen), *few, *ends[:1], *beside]).strip()
-        return _unknown(says, seen[0].asks)
+        says = (_capital(one.says) for one in seen)
+        return _unknown(first, seen[0].asks, where, _joined(*says, *few, *ends[:1], *beside))
     if errors:
-        says = " ".join([first, *(ends or places)[:1], *beside]).strip()
-        return _unknown(says, _asked(errors[0]))
-    says = " ".join([first, *_where_equal(task, found), places[0], *beside]).strip()
-    return _unknown(says, task.question, "No known mistake fits.")
+        return _unknown(first, _asked(errors[0]), where)
+    return _unknown(first, task.question, where, cause="No known mistake fits.")
+
+
+def _places(task: Code, found: tuple[Outcome, ...]) -> list[str]:
+    """Every first difference, call by call and output by output."""
+    pairs = zip(found, right(task), strict=True)
+    return [place for got, wanted in pairs for place in _differences(task.probe, got, wanted)]
+
+
+def _measured(task: Code, found: tuple[Outcome, ...], told: Iterable[str]) -> str:
+    """A number for what was seen, where none is told: another shape, or how far off the first output is."""
+    if any(map(str.isdigit, "".join(told))):
+        return ""
+    if (place := _places(task, found)[0]).startswith("The shape"):
+        return place
+    many = len(task.probe.outputs) > 1
+    for got, wanted in zip(found, right(task), strict=True):
+        for name, a, b in zip(task.probe.outputs, got.arrays, wanted.arrays, strict=False):
+            if not same(a, b) and b.dtype != bool and np.isfinite(a).all():
+                share = 100 * float(np.abs(a.astype(float) - b).max() / max(np.abs(b).max(), 1e-300))
+                of = "" if b.ndim == 0 else " of the largest right number"
+                return f"{name if many else 'It'} is off by {'up to ' * (b.ndim > 0)}{_per_cent(share)}{of}."
+    return ""
+
+
+def _per_cent(share: float) -> str:
+    return f"{share:.0f} %" if 1 <= share < 1000 else "less than 1 %" if share < 1 else "more than 1000 %"
 
 
 def _untold(place: str, seen: list[Seen]) -> bool:
@@ -631,7 +699,9 @@ _STOPPED = "One of the checks stopped with"
 
 
 def _differences(probe: Probe, got: Outcome, wanted: Outcome) -> Iterator[str]:
-    if got.error:
+    if got.kind == "Unread":
+        yield _unread(got)
+    elif got.error:
         yield f"{_STOPPED} {got.error}."
     elif got.empty:
         yield "One call returned nothing."

@@ -30,7 +30,7 @@ from npformer.exercises.task import Code, Mistake
 
 __all__ = ["EXACT", "Seen", "close", "named_factor", "ratio", "tried"]  # for the topics' own looks
 Function = Callable[..., Any]
-Look = Callable[[Trial], "Seen | Mistake | None"]
+Look = Callable[[Trial], Seen | None]
 
 
 # --- what is known -----------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def verb(names: Sequence[object], word: str) -> str:
 # --- what is seen ------------------------------------------------------------------------------------
 
 
-def observations(task: Code, function: Function, found: tuple[Outcome, ...]) -> list[Seen | Mistake]:
+def observations(task: Code, function: Function, found: tuple[Outcome, ...]) -> list[Seen]:
     """What can be said of the outputs that differ, at most two of them; [] where nothing holds exactly.
 
     Calls that stopped are left out: what the others show is told all the same.
@@ -197,18 +197,16 @@ def observations(task: Code, function: Function, found: tuple[Outcome, ...]) -> 
     ran = [n for n, outcome in enumerate(found) if outcome.arrays]
     sides = [(found[n].arrays, right(task)[n].arrays) for n in ran]
     memo: dict[Any, Any] = {}
-    seen: list[Seen | Mistake] = []
-    plain: list[Seen | Mistake] = []
+    seen: dict[Seen, Seen] = {}  # as it is seen, and with the output's name
     for k, name in enumerate(task.probe.outputs):
         if len(seen) < 2 and not all(same(a[k], b[k]) for a, b in sides):
             mine, theirs = (tuple(pair[n][k] for pair in sides) for n in (0, 1))
             calls = tuple(task.probe.calls[n] for n in ran)
             trial = Trial(task.probe, function, task.right, k, calls, mine, theirs, memo)
             look = first_look(task, trial)
-            if look and look not in plain:
-                plain.append(look)
-                seen.append(look if isinstance(look, Mistake) else about(look, task.probe.outputs, name))
-    return seen
+            if look and look not in seen:
+                seen[look] = about(look, task.probe.outputs, name)
+    return list(seen.values())
 
 
 def about(seen: Seen, outputs: Sequence[str], name: str) -> Seen:
@@ -217,7 +215,7 @@ def about(seen: Seen, outputs: Sequence[str], name: str) -> Seen:
     return Seen(seen.says.replace("{it}", it), seen.asks)
 
 
-def first_look(task: Code, trial: Trial) -> Seen | Mistake | None:
+def first_look(task: Code, trial: Trial) -> Seen | None:
     """The first thing that is seen: the exercise's own order of looks, or the general one."""
     with quiet():
         if (seen := whole(trial)) is not None:
@@ -291,24 +289,17 @@ def _equal(a: Array, b: Array) -> bool:
 
 CHANGES: dict[str, Callable[[Any], Any]] = {
     "with the opposite sign": lambda a: -a,
-    "doubled": lambda a: 2 * a,
-    "halved": lambda a: a / 2,
     "squared": lambda a: a * a,
     "replaced by its absolute value": np.abs,
     "replaced by its root": lambda a: np.sqrt(np.abs(a)),
     "replaced by 1 less it": lambda a: 1 - a,
     "with 1 added": lambda a: a + 1,
-    "with 1 taken away": lambda a: a - 1,
-    "replaced by zeros": lambda a: 0 * a,
-    "replaced by ones": lambda a: 0 * a + 1,
-    "replaced by its mean": lambda a: 0 * a + np.mean(a),
     "in the reverse order": lambda a: a[::-1],
-    "turned about (True for False)": np.logical_not,
 }
 
 
 def other_argument(trial: Trial) -> Seen | None:
-    """The answer is what comes out right when one argument is another one: doubled, without its sign."""
+    """The answer is what comes out right when one argument is another one: squared, without its sign."""
     found = [trial.both(probe) for probe in trial.calls]
     for name in filter(partial(_matters, trial), trial.names):
         for words, change in CHANGES.items():
@@ -334,7 +325,7 @@ def _matters(trial: Trial, name: str) -> bool:
 def _changed(change: Callable[[Any], Any], value: Any) -> Any:
     """The changed argument, where that makes sense; else the argument."""
     if isinstance(value, np.ndarray):
-        if (value.dtype == bool) != (change is np.logical_not):
+        if value.dtype == bool:
             return value
         return change(value) % (value.max() + 1) if value.dtype.kind == "i" else change(value)
     return float(change(np.array([value]))[0]) if isinstance(value, float) else value

@@ -7,7 +7,7 @@ belongs to; the engine (probe, see, reply) knows no topic.
 import hashlib
 import math
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache, lru_cache
 from itertools import chain, islice
@@ -58,7 +58,7 @@ class Mistake:
 
 
 class Wrong(NamedTuple):
-    """A wrong option: the mistake, or the code of the confusion, that it stands for, and what to say."""
+    """A wrong option or number: the mistake, or the code of the confusion, that it shows, and what to say."""
 
     stands_for: Mistake | str
     says: str
@@ -200,7 +200,7 @@ class Posed(NamedTuple):
 
     given: dict[str, Any]
     answer: Any
-    wrong: dict[Mistake | str, Any]  # a mistake, or the code of a confusion
+    wrong: Mapping[Any, Any]  # what each Mistake, or Wrong with what it shows, makes of it
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -208,9 +208,6 @@ class Numbers(Task):
     """A number or a list of numbers, drawn for a student's name; {p} in the task is one of those given."""
 
     draw: Callable[[Draw], Posed]
-    says: dict[str, str] = field(
-        default_factory=dict
-    )  # what a wrong number shows, by the code of a confusion
     decimals: int = 0  # that are asked for; 0 for whole numbers
 
     @property
@@ -249,6 +246,11 @@ class Numbers(Task):
         of_one_shape = [np.stack([w for w in wrong if w.shape == s]) for s in {w.shape for w in wrong}]
         near = [np.abs(w[:, None] - w).reshape(len(w), len(w), -1).max(2) for w in of_one_shape]  # pairs
         return sum(int((far <= 2 * self.tolerance).sum() - len(far)) // 2 for far in near)
+
+
+def numbers(*asked: Any, **said: Any) -> Callable[[Callable[[Draw], Posed]], Numbers]:
+    """The exercise whose numbers are drawn by the function below."""
+    return lambda draw: Numbers(*asked, draw=draw, **said)
 
 
 def _plain(value: Any) -> Any:

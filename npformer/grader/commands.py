@@ -98,7 +98,7 @@ def _add_limits(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add("--exercises", "--only", metavar="IDS", help="what was set, with commas between; all unless given")
     add("--assignment", metavar="FILE.toml", help="or a file with what was set, its points and the due date")
-    add("--level", type=int, choices=(1, 2, 3), default=2, help="1 observes, 2 asks, 3 says where to read")
+    add("--level", type=int, choices=(1, 2, 3), default=3, help="1 says where, 2 what, 3 why, and asks")
     add("--seconds", type=float, default=20.0, help="of CPU, for one submission; 20 unless given")
     add("--wall", type=float, default=0.0, help="seconds by the clock; three times the CPU's unless given")
     add("--megabytes", type=int, default=2048, help="of memory, for one process; 2048 unless given")

@@ -62,7 +62,7 @@ class Limits(NamedTuple):
 
     seconds: float = 20.0  # of CPU
     megabytes: int = 2048
-    level: int = 2
+    level: int = 3
     wall: float = 0.0  # seconds; 0 is three times the CPU's
     numbers: str = ""  # whose numbers everybody has; else each has their own
 

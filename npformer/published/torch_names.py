@@ -1,14 +1,23 @@
 """An encoder block under the names that PyTorch gives its arrays, both ways."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from npformer.arrays import Array, array_module
 from npformer.attention import AttentionParams
-from npformer.door.validate import check_array, kind_of
+from npformer.door.validate import check_shape
 from npformer.encoder import EncoderBlockParams
-from npformer.feed_forward import FFNParams
-from npformer.layer_norm import LayerNormParams
+from npformer.published.reader import check_state, from_names, table, to_names
+from npformer.tree import tree_map
+
+IN_ORDER = """self_attn.in_proj_weight self_attn.in_proj_bias
+    self_attn.out_proj.weight self_attn.out_proj.bias
+    linear1.weight linear1.bias linear2.weight linear2.bias
+    norm1.weight norm1.bias norm2.weight norm2.bias""".split()
+IN_PROJ = {IN_ORDER[0]: ("3 d_model", "d_model"), IN_ORDER[1]: ("3 d_model",)}  # of Q, K and V
+TABLE = """self_attn.in_proj_weight[0] self_attn.in_proj_weight[1] self_attn.in_proj_weight[2]
+    self_attn.out_proj.weight
+    self_attn.in_proj_bias[0] self_attn.in_proj_bias[1] self_attn.in_proj_bias[2] self_attn.out_proj.bias
+    norm1.weight norm1.bias linear1.weight linear1.bias linear2.weight linear2.bias norm2.weight norm2.bias"""
 
 
 def encoder_block_from_torch(state: Mapping[str, Array]) -> EncoderBlockParams:
@@ -28,21 +37,19 @@ def encoder_block_from_torch(state: Mapping[str, Array]) -> EncoderBlockParams:
     >>> encoder_block_from_torch(state).ffn.W_1.shape
     (8, 32)
     """
-    d = _check_state("encoder_block_from_torch", state)
-    W_Q, W_K, W_V = (W.T.copy() for W in state["self_attn.in_proj_weight"].reshape(3, d, d))
-    b_Q, b_K, b_V = state["self_attn.in_proj_bias"].reshape(3, d).copy()
-    W_O, W_1, W_2 = (
-        state[f"{name}.weight"].T.copy() for name in ("self_attn.out_proj", "linear1", "linear2")
-    )
-    b_O, b_1, b_2 = (state[f"{name}.bias"].copy() for name in ("self_attn.out_proj", "linear1", "linear2"))
-    gamma_1, gamma_2 = state["norm1.weight"].copy(), state["norm2.weight"].copy()
-    beta_1, beta_2 = state["norm1.bias"].copy(), state["norm2.bias"].copy()
-    return EncoderBlockParams(
-        AttentionParams(W_Q, W_K, W_V, W_O, b_Q, b_K, b_V, b_O),
-        LayerNormParams(gamma_1, beta_1),
-        FFNParams(W_1, b_1, W_2, b_2),
-        LayerNormParams(gamma_2, beta_2),
-    )
+    function = "encoder_block_from_torch"
+    check_state(function, state, EncoderBlockParams.__name__, IN_ORDER)
+    sizes: dict[str, int] = {}
+    for letter, name in ("d_model", "norm1.weight"), ("d_ff", "linear1.bias"):  # they tell the sizes
+        check_shape(function, f"state[{name!r}]", state[name], (letter,), sizes)
+        sizes |= {letter: len(state[name]), f"3 {letter}": 3 * len(state[name])}
+    arrays = dict(state)
+    for name, letters in IN_PROJ.items():
+        whole = arrays.pop(name)
+        check_shape(function, f"state[{name!r}]", whole, letters, sizes)
+        arrays |= {f"{name}[{i}]": part for i, part in enumerate(whole.reshape(3, -1, *whole.shape[1:]))}
+    block = from_names(function, "state", table(EncoderBlockParams, TABLE), arrays, sizes)
+    return EncoderBlockParams(*tree_map(lambda a: a.copy(), block))
 
 
 def encoder_block_to_torch(params: EncoderBlockParams) -> dict[str, Array]:
@@ -58,56 +65,9 @@ def encoder_block_to_torch(params: EncoderBlockParams) -> dict[str, Array]:
     >>> encoder_block_to_torch(params)["self_attn.in_proj_weight"].shape
     (24, 8)
     """
-    (W_Q, W_K, W_V, W_O, *biases), norm_1, ffn, norm_2 = params
-    xp = array_module(W_Q)
-    zeros = xp.zeros_like(norm_1.beta)  # (d_model,)
-    W_QKV = xp.concatenate([W_Q, W_K, W_V], axis=1)  # (d_model, 3 d_model)
-    b_Q, b_K, b_V, b_O = (zeros if b is None else b.copy() for b in biases)
-    return {
-        "self_attn.in_proj_weight": W_QKV.T.copy(),  # (3 d_model, d_model)
-        "self_attn.in_proj_bias": xp.concatenate([b_Q, b_K, b_V]),  # (3 d_model,)
-        "self_attn.out_proj.weight": W_O.T.copy(),
-        "self_attn.out_proj.bias": b_O,
-        "linear1.weight": ffn.W_1.T.copy(),  # (d_ff, d_model)
-        "linear1.bias": ffn.b_1.copy(),
-        "linear2.weight": ffn.W_2.T.copy(),  # (d_model, d_ff)
-        "linear2.bias": ffn.b_2.copy(),
-        "norm1.weight": norm_1.gamma.copy(),
-        "norm1.bias": norm_1.beta.copy(),
-        "norm2.weight": norm_2.gamma.copy(),
-        "norm2.bias": norm_2.beta.copy(),
-    }
-
-
-_AXES = {
-    "norm1.weight": ("d_model",),
-    "linear1.bias": ("d_ff",),
-    "self_attn.in_proj_weight": ("3 d_model", "d_model"),
-    "self_attn.in_proj_bias": ("3 d_model",),
-    "self_attn.out_proj.weight": ("d_model", "d_model"),
-    "self_attn.out_proj.bias": ("d_model",),
-    "linear1.weight": ("d_ff", "d_model"),
-    "linear2.weight": ("d_model", "d_ff"),
-    "linear2.bias": ("d_model",),
-    "norm1.bias": ("d_model",),
-    "norm2.weight": ("d_model",),
-    "norm2.bias": ("d_model",),
-}
-
-
-def _check_state(function: str, state: Any) -> int:
-    """Refuse anything but the twelve arrays of one layer; returns d_model."""
-    if not isinstance(state, Mapping):
-        raise TypeError(f"{function}: state is {kind_of(state)}; expected a dict of names and arrays")
-    for name in (name for name in (*_AXES, *state) if name not in _AXES or name not in state):
-        where = "has no" if name in _AXES else "holds"
-        raise ValueError(
-            f"{function}: state {where} {name!r}; expected the 12 arrays of one layer with biases"
-        )
-    for name in ("norm1.weight", "linear1.bias"):  # they tell the sizes
-        check_array(function, f"state[{name!r}]", state[name], _AXES[name], {})
-    d_model, d_ff = len(state["norm1.weight"]), len(state["linear1.bias"])
-    sizes = {"d_model": d_model, "3 d_model": 3 * d_model, "d_ff": d_ff}
-    for name, letters in _AXES.items():
-        check_array(function, f"state[{name!r}]", state[name], letters, sizes, state["norm1.weight"].dtype)
-    return d_model
+    xp = array_module(params.norm_1.beta)
+    zeros = xp.zeros_like(params.norm_1.beta)  # (d_model,)
+    attention = AttentionParams(*[zeros if part is None else part for part in params.attention])
+    state = to_names(table(EncoderBlockParams, TABLE), params._replace(attention=attention))
+    whole = {name: xp.concatenate([state[f"{name}[{i}]"] for i in range(3)]) for name in IN_PROJ}
+    return {name: (whole | state)[name] for name in IN_ORDER}

@@ -16,8 +16,8 @@ class Vocabulary(NamedTuple):
     bytes: dict[int, int]  # the id of each byte; some vocabularies lack those that no text has
     marks: dict[str, int]  # <|im_start|> and its like
     digits_alone: bool  # 2026 as four words
-    stop_id: int | None
-    chat_template: str | None  # how a conversation is written, in Jinja's language; nothing here runs it
+    stop_id: int | None = None
+    chat_template: str | None = None  # how a conversation is written, for Jinja; nothing here runs it
 
     def __repr__(self) -> str:
         return f"Vocabulary({len(self.pieces)} pieces, {len(self.marks)} marks)"
@@ -28,26 +28,20 @@ class Vocabulary(NamedTuple):
         A byte that the vocabulary lacks is left out, as by the readers of those who made it.
         """
         as_bytes("encode", text)
-        parts = re.split(f"({'|'.join(self._longest_first())})", text) if marks and self.marks else [text]
-        return [i for part in parts for i in self._ids(part, marks)]
+        known = sorted(self.marks, key=len, reverse=True) if marks else []  # of two that fit, the longer
+        ids: list[int] = []
+        for part in re.split(f"({'|'.join(map(re.escape, known))})", text) if known else [text]:
+            ids += [self.marks[part]] if part in known else self._word_ids(part)
+        return ids
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the ids; a byte that is no part of a letter becomes �."""
         return join_pieces("decode", ids, self.pieces).decode("utf-8", "replace")
 
-    def _longest_first(self) -> list[str]:
-        return [re.escape(mark) for mark in sorted(self.marks, key=len, reverse=True)]
-
-    def _ids(self, part: str, marks: bool) -> list[int]:
-        if marks and part in self.marks:
-            return [self.marks[part]]
-        return [i for word in words(part, self.digits_alone) for i in self._word_ids(word)]
-
-    def _word_ids(self, word: str) -> list[int]:
-        return merge_pairs([self.bytes[byte] for byte in word.encode() if byte in self.bytes], self._rank)
-
-    def _rank(self, a: int, b: int) -> tuple[int, int] | None:
-        return self.ranks.get((a, b))
+    def _word_ids(self, part: str) -> Iterator[int]:
+        for word in words(part, self.digits_alone):
+            letters = [self.bytes[byte] for byte in word.encode() if byte in self.bytes]
+            yield from merge_pairs(letters, lambda a, b: self.ranks.get((a, b)))
 
 
 ENDING = re.compile("'(?:s|t|re|ve|m|ll|d)")
@@ -97,12 +91,7 @@ BYTES = {letter: byte for byte, letter in enumerate(LETTERS)}
 
 
 def vocabulary(
-    tokens: list[str],
-    merges: list[str],
-    marks: dict[str, int],
-    digits_alone: bool = False,
-    stop_id: int | None = None,
-    chat_template: str | None = None,
+    tokens: list[str], merges: list[str], marks: dict[str, int], digits_alone: bool = False
 ) -> Vocabulary:
     """From the lists in a file: the tokens in the order of their ids, and merges as "Ġ t", the first first.
 
@@ -113,8 +102,6 @@ def vocabulary(
     for rank, merge in enumerate(merges):
         a, b = merge.split(" ")
         ranks.setdefault((ids[a], ids[b]), (rank, ids[a + b]))
-    pieces = tuple(
-        token.encode() if token in marks else bytes(BYTES[letter] for letter in token) for token in tokens
-    )
+    pieces = tuple(x.encode() if x in marks else bytes(BYTES[letter] for letter in x) for x in tokens)
     first = {byte: ids[letter] for byte, letter in enumerate(LETTERS) if letter in ids}
-    return Vocabulary(pieces, ranks, first, marks, digits_alone, stop_id, chat_template)
+    return Vocabulary(pieces, ranks, first, marks, digits_alone)

@@ -53,10 +53,20 @@ TESTS = {  # by which a student can test a table before going on
     "y′": "from a second forward pass with these numbers",
     "new_loss": "is smaller than L",
 }
+_ATTENTION = """embedding angles table x attention.Q attention.scores attention.max attention.shifted
+attention.exp attention.weights attention.heads a"""
+_FORWARD = f"""{_ATTENTION} s norm_1.mean norm_1.centred norm_1.variance norm_1.std norm_1.x_hat h
+ffn.z ffn.hidden f loss"""
+_BACKWARD = """d_y d_norm_2.gamma d_norm_2.beta d_norm_2.x_hat d_norm_2.along_1 d_norm_2.along_x d_t
+d_ffn.W_2 d_ffn.hidden d_ffn.z d_h d_attention.V d_attention.weights d_attention.scores d_attention.Q
+d_x d_E new_E new_loss"""
+MINUTES = {
+    length: tuple(names.split()) for length, names in ((15, _ATTENTION), (30, _FORWARD), (45, _BACKWARD))
+}
 INSTRUCTIONS = (
     "Every box is a number for you to find; what stands on grey is given. The line above a table says how.",
-    f"Round to {DECIMALS} decimals before you go on; a half goes away from zero: 0.4205 becomes 0.421. "
-    "ε = 0.00001.",
+    f"Round to {DECIMALS} decimals, a half away from zero (0.4205 becomes 0.421). ε = 0.00001. "
+    "Σ: what a table's boxes add up to.",
     "pos counts the tokens from 0, i the pairs of columns; ⊙ multiplies entry by entry, ᵀ turns rows "
     "into columns.",
 )
@@ -165,6 +175,13 @@ def _learns(example: Example) -> bool:
 # Pages
 
 
+class _Sheet(NamedTuple):
+    """What is on paper: the steps, and which cells of each are to find, in the shape of its matrices."""
+
+    steps: list[Step]
+    to_find: dict[str, Array]
+
+
 class _Line(NamedTuple):
     """A row of tables at a height of the page, under the name of its section if it opens one."""
 
@@ -173,27 +190,43 @@ class _Line(NamedTuple):
     row: list[Placed]
 
 
-def worksheet_pages(name: str, *, key: bool = False, paper: str = "a4") -> list["Figure"]:
+def worksheet_pages(
+    name: str, *, key: bool = False, paper: str = "a4", minutes: int | None = None
+) -> list["Figure"]:
     """The worksheet of a name, one Figure a page; with `key` the boxes are filled in. Paper "a4" or "letter".
 
-    Raises TypeError or ValueError unless name is a string with a letter in it and paper is one of the two.
+    With `minutes` one word is followed: what each kind of operation does is found once, the rest is given. 15
+    go to the end of attention, 30 to the loss, 45 back and through the step of training.
+
+    Raises TypeError or ValueError unless name is a string with a letter in it, paper is one of the two, and
+    minutes, if given, one of the three.
     """
     from matplotlib import style
 
     check_choice("worksheet_pages", "paper", paper, tuple(PAPERS))
+    if minutes not in (None, *MINUTES):
+        raise ValueError(f"worksheet_pages: minutes is {minutes!r}; expected 15, 30, 45 or None")
     trace = worked_example(example_from_name(name), decimals=DECIMALS)
-    pages = _layout(trace, paper)
-    name = textwrap.shorten(name, LONGEST_NAME, placeholder="…")
+    sheet = _sheet(trace, minutes)
+    name, length = (
+        textwrap.shorten(name, LONGEST_NAME, placeholder="…"),
+        f"{minutes} minutes, " * bool(minutes),
+    )
     with style.context(["default", STYLE]):
-        figures = [_draw_page(page, paper, key) for page in pages]
+        figures = [_draw_page(page, sheet, paper, key) for page in _layout(sheet, paper)]
         _draw_opening(figures[0].axes[0], trace, name, key)
         for i, figure in enumerate(figures, start=1):
-            draw_footer(figure.axes[0], name, f"page {i} of {len(figures)}", key)
+            draw_footer(figure.axes[0], name, f"{length}page {i} of {len(figures)}", key)
     return figures
 
 
 def save_worksheet(
-    name: str, path: str | os.PathLike[str], *, key: bool = False, paper: str = "a4"
+    name: str,
+    path: str | os.PathLike[str],
+    *,
+    key: bool = False,
+    paper: str = "a4",
+    minutes: int | None = None,
 ) -> list[Path]:
     """Write the worksheet of a name to a .pdf, .html or .svg file and return where it is.
 
@@ -208,7 +241,8 @@ def save_worksheet(
         raise ValueError(f"save_worksheet: {target.name!r} should end in one of {', '.join(kinds)}")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"save_worksheet: there is no folder {str(target.parent)!r}")
-    files = kinds[target.suffix.lower()](target, worksheet_pages(name, key=key, paper=paper), paper)
+    pages = worksheet_pages(name, key=key, paper=paper, minutes=minutes)
+    files = kinds[target.suffix.lower()](target, pages, paper)
     try:
         write_files(files)
     except OSError as error:
@@ -258,13 +292,13 @@ def _html(target: Path, figures: list["Figure"], paper: str) -> dict[Path, bytes
     return {target: page.encode()}
 
 
-def _layout(trace: Trace, paper: str) -> list[list[_Line]]:
+def _layout(sheet: _Sheet, paper: str) -> list[list[_Line]]:
     """Where everything goes. The way back and the training begin pages: a class can leave them out."""
     width, height = PAPERS[paper]
-    steps, turns = _on_paper(trace), (trace.named["loss"].section, TRAINING)
+    turns = ("Loss", TRAINING)
     pages: list[list[_Line]] = [[]]
     y = MARGIN + OPENING
-    for section, group in itertools.groupby(steps, key=lambda step: step.section):
+    for section, group in itertools.groupby(sheet.steps, key=lambda step: step.section):
         rows = list(side_by_side(group, _row_width, width - 2 * MARGIN))
         for i, row in enumerate(rows):
             heading = "" if i else section
@@ -279,6 +313,32 @@ def _layout(trace: Trace, paper: str) -> list[list[_Line]]:
     return pages
 
 
+def _sheet(trace: Trace, minutes: int | None) -> _Sheet:
+    """A short sheet ends with the last step that it asks for."""
+    steps = _on_paper(trace)
+    asked = [step.name for step in steps if step.equation != GIVEN] if minutes is None else MINUTES[minutes]
+    last = [step.name for step in steps].index(asked[-1])
+    cells = {step.name: np.zeros(step.matrices.shape, dtype=bool) for step in steps}
+    for step in steps:
+        if step.name in asked:
+            cells[step.name][... if minutes is None else _followed(step, trace.example.tokens[1])] = True
+    return _Sheet([_with_sum(step, cells[step.name]) for step in steps[: last + 1]], cells)
+
+
+def _followed(step: Step, word: str) -> tuple[int, int]:
+    """Head 1 and the row of the word; of a weight's gradient the row with the most in it."""
+    row = step.rows.index(word) if step.rows else int(abs(step.matrices[0]).sum(axis=-1).argmax())
+    return 0, row
+
+
+def _with_sum(step: Step, to_find: Array) -> Step:
+    """The step with what its boxes add up to, where they are several: a slip ends where it was made."""
+    if to_find.sum() < 2:
+        return step
+    total = format_number(step, step.matrices[to_find].sum() + 0.0).replace("-", "−")
+    return step._replace(source=" · ".join(filter(None, (step.source, f"Σ {total}"))))
+
+
 def _on_paper(trace: Trace) -> list[Step]:
     """The step of training is the last page, its vectors below its matrices, so that all of it fits there.
 
@@ -291,6 +351,12 @@ def _on_paper(trace: Trace) -> list[Step]:
     new_y, new_loss = trace.named["new_y"], trace.named["new_loss"]
     new_y = new_y._replace(section=TRAINING, name="y′", equation=GIVEN)
     return [*before, *update, new_y, new_loss._replace(section=TRAINING)]
+
+
+def _words(step: Step) -> tuple[str, ...]:
+    """The words of its rows; the rows of a weight's gradient are counted."""
+    gradient = step.name.startswith("d_") and len(step.shape) == 2
+    return step.rows or (tuple(f"row {i + 1}" for i in range(step.shape[0])) if gradient else ())
 
 
 def _row_width(row: Sequence[Placed]) -> float:
@@ -309,7 +375,7 @@ def _width(placed: Placed) -> float:
 
 
 def _margin(placed: Placed) -> float:
-    return LABEL if placed.labelled and placed.step.rows else 0.0
+    return LABEL if placed.labelled and _words(placed.step) else 0.0
 
 
 def _above(step: Step) -> float:
@@ -339,7 +405,7 @@ def _equation(step: Step) -> str:
 # Drawing
 
 
-def _draw_page(page: list[_Line], paper: str, key: bool) -> "Figure":
+def _draw_page(page: list[_Line], sheet: _Sheet, paper: str, key: bool) -> "Figure":
     from matplotlib.figure import Figure
 
     width, height = PAPERS[paper]
@@ -352,7 +418,7 @@ def _draw_page(page: list[_Line], paper: str, key: bool) -> "Figure":
             y += SECTION
         x = MARGIN
         for placed in row:
-            _draw_table(axes, placed, x, y, key)
+            _draw_table(axes, placed, x, y, sheet.to_find[placed.step.name], key)
             x += _width(placed) + GAP
     return figure
 
@@ -364,12 +430,12 @@ def _draw_heading(axes: "Axes", heading: str, y: float) -> None:
     axes.plot([MARGIN, right], [y + 6.2, y + 6.2], color=colour, linewidth=0.8)
 
 
-def _draw_table(axes: "Axes", placed: Placed, x: float, y: float, key: bool) -> None:
+def _draw_table(axes: "Axes", placed: Placed, x: float, y: float, to_find: Array, key: bool) -> None:
     step, top = placed.step, y + _above(placed.step)
     width, height = _box(step)
     _write(axes, x, y + 1.4, _caption(step), 6.3, color=QUIET)
     _write(axes, x, y + 5.2, _equation(step), 8.3)
-    for row, word in enumerate(step.rows if placed.labelled else ()):
+    for row, word in enumerate(_words(step) if placed.labelled else ()):
         _write(axes, x, top + (row + 0.5) * height, word, 7.5)
     for i, matrix in enumerate(step.matrices):
         left = x + _margin(placed) + i * (matrix.shape[1] * width + HEAD_GAP)
@@ -377,19 +443,23 @@ def _draw_table(axes: "Axes", placed: Placed, x: float, y: float, key: bool) -> 
             _write(axes, left, y + TITLE + 1.6, f"head {i + 1}", 6.8, color=QUIET)
         for column, word in enumerate(step.columns):
             _write(axes, left + (column + 0.5) * width, top - 1.9, word, 6.8, ha="center", color=QUIET)
-        _draw_boxes(axes, step, matrix, left, top, key)
+        _draw_boxes(axes, step, i, left, top, to_find[i], key)
 
 
-def _draw_boxes(axes: "Axes", step: Step, matrix: Array, left: float, top: float, key: bool) -> None:
+def _draw_boxes(
+    axes: "Axes", step: Step, head: int, left: float, top: float, to_find: Array, key: bool
+) -> None:
     from matplotlib.patches import Rectangle
 
-    given = step.equation == GIVEN
     width, height = _box(step)
-    face, edge = (GIVEN_GREY, "white") if given else ("white", INK)
-    for (row, column), value in np.ndenumerate(matrix):
+    for (row, column), value in np.ndenumerate(step.matrices[head]):
+        asked = to_find[row, column]
+        face, edge = ("white", INK) if asked else (GIVEN_GREY, "white")
         x, y = left + column * width, top + row * height
-        axes.add_patch(Rectangle((x, y), width, height, linewidth=0.7, facecolor=face, edgecolor=edge))
-        if given or key:
+        axes.add_patch(
+            Rectangle((x, y), width, height, linewidth=0.7, facecolor=face, edgecolor=edge, zorder=1 + asked)
+        )
+        if key or not asked:
             text = format_number(step, value).replace("-", "−")
             _write(axes, x + width / 2, y + height / 2, text, 8.5, ha="center")
 

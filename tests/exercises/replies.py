@@ -16,37 +16,13 @@ import warnings
 from collections import Counter
 from pathlib import Path
 
-import homework_01
-import later_strangers
 import numpy as np
-import stranger_codings
-import student_codings
+from codings import codings
 
 from npformer.exercises import check, list_exercises, show
 
-sys.path.append(str(Path(__file__).parents[1] / "data"))  # make_confusion, which the tests import
 NAMES = ("", "@Ada", "@Bo 3", "@李")
 NEAR = (0.0, 1.0, -1.0, 17.3, 6.9, "half", [1, 2], None)
-
-
-def codings():
-    """(key, exercise, function) of everything that is coded."""
-    import test_evidence
-    import test_observations
-    import test_strangers
-
-    kept = {
-        "mistakes": [(e, f) for e, _, f in student_codings.MISTAKES],
-        "accepted": [(e, f) for e, _, f in student_codings.ACCEPTED],
-        "strangers": [(row[0], row[-1]) for row in stranger_codings.STRANGERS],
-        "later": [(row[0], row[-1]) for row in later_strangers.LATER],
-        "homework": [(row[0], row[-1]) for row in homework_01.HOMEWORK],
-        "evidence": [(e, f) for e, f, *_ in test_evidence.SEEN],
-        "observations": [(e, f) for e, f, *_ in test_observations.SEEN],
-        "observed": list(test_strangers.OBSERVED.values()),
-    }
-    for name, rows in kept.items():
-        yield from ((f"{name} {k}", exercise, f) for k, (exercise, f) in enumerate(rows))
 
 
 def plain_answers(exercise):
@@ -69,15 +45,6 @@ def plain_answers(exercise):
             for value in (*question.wrong.values(), *near, *NEAR):
                 plain = value if isinstance(value, str | list | None) else np.asarray(value, float).tolist()
                 yield exercise.id + name, plain
-        yield from ((e, a) for e, a, *_ in homework_01.ANSWERS if e == exercise.id and jsonable(a))
-
-
-def jsonable(answer):
-    """Whether a file gives back what it was given."""
-    try:
-        return json.loads(json.dumps(answer)) == answer
-    except TypeError:
-        return False
 
 
 def replies(exercise, answer):
@@ -92,7 +59,7 @@ def told(exercise, prefixes):
 
 
 def code_replies(prefixes=()):
-    rows = [row for row in codings() if told(row[1], prefixes)]
+    rows = [(c.place, c.exercise, c.function) for c in codings() if told(c.exercise, prefixes)]
     for n, (key, exercise, f) in enumerate(rows):
         if sys.stderr.isatty() and not n % 20:
             print(f"\r{n} of {len(rows)} codings", end="", file=sys.stderr, flush=True)

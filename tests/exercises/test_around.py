@@ -1,6 +1,7 @@
 """What happens around an answer: loops without an end, chance, a changed NumPy, answers without measure."""
 
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ from npformer.exercises import check, reply
 from npformer.exercises.probe import within
 from npformer.exercises.task import Edit, Numbers
 from npformer.exercises.topics import bank
+
+check = partial(check, level=3)  # which says most
 
 
 def endless(s):
@@ -35,13 +38,13 @@ def strict(s):
     ],
 )
 def test_what_is_not_a_mistake_of_the_topic_is_told_as_what_it_is(answer, status, seen):
-    result = check("softmax.forward", answer, level=2)
+    result = check("softmax.forward", answer, level=3)
     assert result.status == status and seen in result.evidence and result.question
 
 
 def test_an_endless_answer_ends(monkeypatch):
     monkeypatch.setattr(reply, "SECONDS", 0.05)
-    result = check("softmax.forward", endless, level=2)
+    result = check("softmax.forward", endless, level=3)
     assert result.evidence == "It was still running after 0.05 seconds."
     assert check("order.bag", "b"), "the clock has been put away"
 

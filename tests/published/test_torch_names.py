@@ -95,42 +95,21 @@ def without(state, name):
 
 BAD = [
     (lambda s: list(s), TypeError, "state is a list; expected a dict of names and arrays"),
-    (
-        lambda s: without(s, "linear1.weight"),
-        ValueError,
-        "state has no 'linear1.weight'; expected the 12 arrays of",
-    ),
-    (
-        lambda s: without(s, "norm1.weight"),
-        ValueError,
-        "state has no 'norm1.weight'; expected the 12 arrays of one",
-    ),
-    (
-        lambda s: s | {"linear3.bias": s["linear1.bias"]},
-        ValueError,
-        "state holds 'linear3.bias'; expected the 12",
-    ),
-    (
-        lambda s: s | {"norm1.weight": s["norm1.weight"].tolist()},
-        TypeError,
-        "state['norm1.weight'] is a list; exp",
-    ),
-    (
-        lambda s: s | {"linear1.weight": s["linear1.weight"].T},
-        ValueError,
-        "state['linear1.weight'] has shape (8, 12); expected (d_ff, d_model) with d_ff=12, d_model=8",
-    ),
-    (
-        lambda s: s | {"self_attn.in_proj_weight": s["self_attn.in_proj_weight"].T},
-        ValueError,
-        "state['self_attn.in_proj_weight'] has shape (8, 24); expected (3 d_model, d_model) with 3",
-    ),
-    (
-        lambda s: s | {"norm2.bias": s["norm2.bias"].astype(np.float32)},
-        TypeError,
-        "state['norm2.bias'] has dtype float32; expected float64 like the other arrays",
-    ),
-]
+    (lambda s: without(s, "linear1.weight"), ValueError,
+     "state has no tensor linear1.weight; expected the 12 of Enc"),
+    (lambda s: without(s, "norm1.weight"), ValueError,
+     "state has no tensor norm1.weight; expected the 12 of Enc"),
+    (lambda s: s | {"linear3.bias": s["linear1.bias"]}, ValueError,
+     "state has the tensor linear3.bias, which no equation here has; expected the 12 of Enc"),
+    (lambda s: s | {"norm1.weight": s["norm1.weight"].tolist()}, TypeError,
+     "state['norm1.weight'] is a list; exp"),
+    (lambda s: s | {"linear1.weight": s["linear1.weight"].T}, ValueError,
+     "state['linear1.weight'] has shape (8, 12); expected (d_ff, d_model) with d_ff=12, d_model=8"),
+    (lambda s: s | {"self_attn.in_proj_weight": s["self_attn.in_proj_weight"].T}, ValueError,
+     "state['self_attn.in_proj_weight'] has shape (8, 24); expected (3 d_model, d_model) with 3"),
+    (lambda s: s | {"norm2.bias": s["norm2.bias"].astype(np.float32)}, TypeError,
+     "state['norm2.bias'] has dtype float32; expected float64 like the other arrays"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("spoil, error, message", BAD)

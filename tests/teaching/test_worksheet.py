@@ -1,5 +1,6 @@
 """The worksheets: whose numbers they are, what stands on the paper, and the files."""
 
+import itertools
 import re
 import unicodedata
 import warnings
@@ -15,6 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import Rectangle
 
 from npformer.teaching import worksheet
+from npformer.teaching.recipes import OPERATIONS
 from npformer.teaching.worked_example import GIVEN, dog_bites_man, drift, worked_example
 from npformer.teaching.worksheet import example_from_name, is_lively, save_worksheet, worksheet_pages
 from npformer.tree import leaves, tree_map
@@ -42,13 +44,13 @@ def pages():
 @pytest.fixture
 def drawn(monkeypatch, pages):
     """The pages are drawn once for all tests that look at the files only."""
-    monkeypatch.setattr(worksheet, "worksheet_pages", lambda name, key, paper: pages)
+    monkeypatch.setattr(worksheet, "worksheet_pages", lambda name, **choices: pages)
 
 
 @pytest.fixture
 def short_sheet(monkeypatch, pages):
     """The same with the last two pages, where two will do."""
-    monkeypatch.setattr(worksheet, "worksheet_pages", lambda name, key, paper: pages[-2:])
+    monkeypatch.setattr(worksheet, "worksheet_pages", lambda name, **choices: pages[-2:])
 
 
 @pytest.fixture(scope="module")
@@ -271,7 +273,7 @@ def test_the_step_of_training_by_pencil(trace):
 
 def test_on_endless_paper_only_the_way_back_and_the_training_turn_the_page(monkeypatch, trace):
     monkeypatch.setitem(worksheet.PAPERS, "a4", (210.0, 3000.0))
-    forward, back, training = worksheet._layout(trace, "a4")
+    forward, back, training = worksheet._layout(worksheet._sheet(trace, None), "a4")
     assert forward[0].heading == "Words and positions"
     assert back[0].heading == "Loss"
     assert training[0].heading == "One step of training"
@@ -302,19 +304,27 @@ def overlapping(some, others):
     return np.argwhere((high > low).all(axis=-1))
 
 
+def collisions(figures):
+    """A page each: the words that meet, those that cross a box, and what comes near the edge."""
+    for figure in figures:
+        edge = figure.get_size_inches() * 25.4 - 5
+        words = [(a.get_text(), box) for a, box in extents(figure) if not isinstance(a, Rectangle)]
+        names, lines = [name for name, _ in words], np.array([box for _, box in words])
+        squares = np.array([box for a, box in extents(figure) if isinstance(a, Rectangle)])
+        meet = [(names[i], names[j]) for i, j in overlapping(lines, lines) if i < j]
+        inside = [
+            ((squares[j, 0] <= lines[i, 0]) & (lines[i, 1] <= squares[j, 1])).all()
+            for i, j in overlapping(lines, squares)
+        ]
+        out = [box for box in (*lines, *squares) if (box < 5).any() or (box > edge).any()]
+        yield [*meet, *[False for whole in inside if not whole], *out]
+
+
 @pytest.mark.parametrize("kind", ["blank", "key"])
 def test_nothing_overlaps_and_nothing_leaves_the_page(kind, paper, request):
-    width, height = PAPERS[paper]
-    for figure in request.getfixturevalue(kind):
-        assert tuple(figure.get_size_inches() * 25.4) == pytest.approx((width, height))
-        words = [(a.get_text(), box) for a, box in extents(figure) if not isinstance(a, Rectangle)]
-        names, boxes = [name for name, _ in words], np.array([box for _, box in words])
-        squares = np.array([box for a, box in extents(figure) if isinstance(a, Rectangle)])
-        for outlines in (boxes, squares):
-            assert (outlines >= 5).all() and (outlines <= [width - 5, height - 5]).all()
-        assert [(names[i], names[j]) for i, j in overlapping(boxes, boxes) if i < j] == []
-        for i, j in overlapping(boxes, squares):
-            assert (squares[j, 0] <= boxes[i, 0]).all() and (boxes[i, 1] <= squares[j, 1]).all(), names[i]
+    figures = request.getfixturevalue(kind)
+    assert all(tuple(f.get_size_inches() * 25.4) == pytest.approx(PAPERS[paper]) for f in figures)
+    assert max(collisions(figures), key=len) == []
 
 
 @pytest.mark.slow
@@ -339,6 +349,67 @@ def test_names_are_neither_mathematics_nor_endless():
 def test_another_paper_is_refused():
     with pytest.raises(ValueError, match="worksheet_pages: paper is 'a5'; expected one of 'a4', 'letter'"):
         worksheet_pages(NAME, paper="a5")
+
+
+# --- the short sheets -----------------------------------------------------------------------------
+
+SECONDS = {"*": 8, "/": 8, "square": 8, "+": 4, "-": 4, "max": 2, "relu": 1, "gate": 1}  # else 6: a key
+TO_A_TABLE, TO_A_BOX, TO_ADD = 10, 5, 4  # read its equation; write a number; add it to the sum
+
+
+def work(recipe, cells):
+    """The seconds that a recipe takes with a calculator at hand, and its number: ·0, ·1 and +0 are free."""
+    if isinstance(recipe, int):
+        return 0, cells[recipe]
+    if recipe[0] == "number":
+        return 0, recipe[1]
+    parts, numbers = zip(*(work(part, cells) for part in recipe[1:]), strict=True)
+    operation, free = recipe[0], {"*": (0, 1, -1), "/": (1, -1), "+": (0,), "-": (0,)}
+    factors = numbers[1:] if operation in "/-" else numbers
+    paid = sum(number not in free.get(operation, ()) for number in factors)
+    times = {"+": max(0, paid - 1), "*": paid == len(numbers)}.get(operation, paid > 0)
+    return sum(parts) + SECONDS.get(operation, 6) * times, float(OPERATIONS[operation](*numbers))
+
+
+@pytest.mark.parametrize("name", ["Ada", "Noor"])
+def test_a_short_sheet_takes_the_minutes_that_stand_on_it(name):
+    trace = worked_example(example_from_name(name), decimals=3)
+    cells = np.concatenate([step.value.ravel() for step in trace.steps])
+    for minutes in worksheet.MINUTES:
+        sheet, seconds = worksheet._sheet(trace, minutes), 0
+        for step in sheet.steps:
+            asked = sheet.to_find[step.name].ravel()
+            found = [work(recipe, cells)[0] for recipe in itertools.compress(step.recipes, asked)]
+            seconds += sum(found) + (TO_A_BOX + TO_ADD) * len(found) + TO_A_TABLE * bool(found)
+        assert 0.75 * minutes < seconds / 60 < minutes
+
+
+@pytest.mark.parametrize("minutes", worksheet.MINUTES)
+def test_a_short_sheet_asks_one_row_a_table_and_says_its_sum(trace, minutes):
+    blank, key = (worksheet_pages(NAME, minutes=minutes, key=key) for key in (False, True))
+    hidden = numbers(key) - numbers(blank)
+    assert hidden.total() == len(boxes(blank, (1, 1, 1))) == len(boxes(key, (1, 1, 1)))
+    assert not numbers(blank) - numbers(key) and max(collisions(key), key=len) == []
+    steps = worksheet._sheet(trace, minutes)
+    for step in steps.steps:
+        places = np.argwhere(steps.to_find[step.name])
+        assert len({tuple(place[:-1]) for place in places}) <= 1
+        if len(places) > 1:
+            total = sum(Decimal(f"{step.matrices[tuple(place)]:.3f}") for place in places)
+            assert f"Σ {total:z}".replace("-", "−") in worksheet._caption(step)
+    last = "a" if minutes == 15 else "loss" if minutes == 30 else "new_loss"
+    assert steps.steps[-1].name == last
+
+
+def test_other_minutes_are_refused():
+    with pytest.raises(ValueError, match="worksheet_pages: minutes is 20; expected 15, 30, 45 or None"):
+        worksheet_pages(NAME, minutes=20)
+
+
+def test_rows_of_gradients_are_counted(blank):
+    written = Counter(text.get_text() for text in texts(blank))
+    assert written["row 6"] == 1  # dW_2
+    assert written["row 4"] == 5  # of each row of tables the first: dW_V stands beside dW_K
 
 
 # --- the files ------------------------------------------------------------------------------------
@@ -411,9 +482,10 @@ def test_a_file_holds_what_was_asked_for(tmp_path, monkeypatch, pages, paper):
     monkeypatch.setattr(
         worksheet, "worksheet_pages", lambda name, **choices: asked.append((name, choices)) or pages[-1:]
     )
-    save_worksheet("Ida", tmp_path / "sheet.pdf", key=True, paper=paper)
+    choices = {"key": True, "paper": paper, "minutes": 15}
+    save_worksheet("Ida", tmp_path / "sheet.pdf", **choices)
     save_worksheet("Ida", tmp_path / "sheet.pdf")
-    assert asked == [("Ida", {"key": True, "paper": paper}), ("Ida", {"key": False, "paper": "a4"})]
+    assert asked == [("Ida", choices), ("Ida", {"key": False, "paper": "a4", "minutes": None})]
 
 
 @pytest.mark.parametrize("name", ["sheet.png", "sheet", "sheet.pdf.txt"])

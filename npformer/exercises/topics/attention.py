@@ -13,11 +13,11 @@ from npformer.exercises.task import (
     Draw,
     Edit,
     Mistake,
-    Numbers,
     Place,
     Posed,
     Wrong,
     either,
+    numbers,
 )
 from npformer.exercises.topics import softmax
 
@@ -29,16 +29,13 @@ S4_6 = Place(f"{PAPER}3.2.2", "04, section 4.6, Heads: split and merge by hand")
 
 # --- what is said ------------------------------------------------------------------------------------
 
-NO_SCALE = Mistake("AT-NO-SCALE", S4_2,
-    "Weights go to the right keys, and too much to the largest.",
+NO_SCALE = Mistake("AT-NO-SCALE", S4_2, "Weights go to the right keys, and too much to the largest.",
     "This output matches scores that are not divided.",
     "How does the spread of q·k grow with d_k?")
-SCALE_DK = Mistake("AT-SCALE-DK", S4_2,
-    "Weights go to the right keys, and too evenly.",
+SCALE_DK = Mistake("AT-SCALE-DK", S4_2, "Weights go to the right keys, and too evenly.",
     "This output matches scores divided by d_k.",
     "How does the spread of q·k grow with d_k?")
-SCALE_MULTIPLIED = Mistake("AT-SCALE-MULTIPLIED", S4_2,
-    "Nearly all weight goes to one key.",
+SCALE_MULTIPLIED = Mistake("AT-SCALE-MULTIPLIED", S4_2, "Nearly all weight goes to one key.",
     "This output matches scores multiplied by the root of d_k.",
     "Should the scale make scores larger or smaller?")
 GRAD_NO_SCALE = Mistake("AT-GRAD-NO-SCALE", S4_4,
@@ -53,8 +50,7 @@ GRAD_UNTRANSPOSED = Mistake("AT-GRAD-UNTRANSPOSED", S4_4,
     "With as many queries as keys there are numbers, and not the right ones; else it stops.",
     "This pattern appears when a table (T_q, T_k) meets something of T_q rows and is not transposed.",
     "k and v have a row for each key: what has to stand first in the product?")
-SCALE_AFTER = Mistake("AT-SCALE-AFTER", S4_2,
-    "Each row of weights sums to less than 1, by the root of d_k.",
+SCALE_AFTER = Mistake("AT-SCALE-AFTER", S4_2, "Each row of weights sums to less than 1, by the root of d_k.",
     "This output matches a scale that comes after the softmax.",
     "What do the weights of one query sum to?")
 MASK_AFTER = Mistake("AT-MASK-AFTER", S4_5,
@@ -79,96 +75,74 @@ MASK_SIGN = Mistake("AT-MASK-SIGN", S4_5,
     "What does the softmax make of a very large score?")
 MASK_INVERTED = Mistake("AT-MASK-INVERTED", S4_5,
     "Without a mask all agrees; with one, the weight goes to hidden keys only.",
-    'This pattern appears when True is read as "hide".',
+    "This pattern appears when True is read as \"hide\".",
     "What does True mean in this mask?")
 MASK_SMALL = Mistake("AT-MASK-SMALL", S4_5,
     "Ordinary scores agree; where they are near -1000, hidden keys get weight.",
     "This pattern appears when a hidden score becomes a number such as -100, which another score may be.",
     "Which number is below every score that may come?")
-NOT_ITSELF = Mistake("MASK-NOT-ITSELF", S4_5,
-    "The triangle is there, without its diagonal.",
+NOT_ITSELF = Mistake("MASK-NOT-ITSELF", S4_5, "The triangle is there, without its diagonal.",
     "This output matches a mask in which no word may see itself.",
     "Whom does the first word see?")
-LOOKS_AHEAD = Mistake("MASK-LOOKS-AHEAD", S4_5,
-    "The triangle is there, with one diagonal more.",
+LOOKS_AHEAD = Mistake("MASK-LOOKS-AHEAD", S4_5, "The triangle is there, with one diagonal more.",
     "This output matches a mask that shows each word the next one: the future leaks.",
     "May a word see the one after it?")
-UPPER = Mistake("MASK-UPPER", S4_5,
-    "The triangle lies on the other side of the diagonal.",
+UPPER = Mistake("MASK-UPPER", S4_5, "The triangle lies on the other side of the diagonal.",
     "This output matches a mask in which True stands for what is to come: the future is shown, or True is "
     "read as hide.",
     "Which words stand before the first one?")
-HEADS_RESHAPE = Mistake("AT-HEADS-RESHAPE", S4_6,
-    "All the numbers are there, in other places.",
+HEADS_RESHAPE = Mistake("AT-HEADS-RESHAPE", S4_6, "All the numbers are there, in other places.",
     "This pattern appears when axes are cut by a reshape where two should change places.",
     "Which numbers of one token belong to head 0?")
 
 # --- scores, and their scale ---------------------------------------------------------------------------
 
-
-def head_width(draw: Draw) -> Posed:
+@numbers("attention.width", "attention", 1, S4_6,
+    task="d_model = {d} is shared by {h} heads. How wide is one head, d_k?",
+    hint="The heads together are as wide as the model.",
+    question="How wide are all heads together?")
+def width(draw: Draw) -> Posed:
     """The width of one head."""
     h, d_k = 2 ** draw.integer(3, 1, 4), 2 ** draw.integer(6, 3, 6)
-    wrong: dict[Mistake | str, int] = {
-        "CF-FULL-WIDTH-HEADS": h * d_k,
-        "CF-NUMBER-OF-HEADS": h,
-        "CF-WIDTHS-ADDED": h * h * d_k,
+    wrong: dict[Mistake | Wrong, int] = {
+        Wrong("CF-FULL-WIDTH-HEADS", "This would give every head the full width."): h * d_k,
+        Wrong("CF-NUMBER-OF-HEADS", "This is the number of heads."): h,
+        Wrong("CF-WIDTHS-ADDED", "So wide would all heads be together if each had the full "
+            "width."): h * h * d_k,
     }
     return Posed({"d": h * d_k, "h": h}, d_k, wrong)
 
 
-width = Numbers("attention.width", "attention", 1, S4_6,
-    task="d_model = {d} is shared by {h} heads. How wide is one head, d_k?",
-    hint="The heads together are as wide as the model.",
-    question="How wide are all heads together?",
-    draw=head_width,
-    says={
-        "CF-FULL-WIDTH-HEADS": "This would give every head the full width.",
-        "CF-NUMBER-OF-HEADS": "This is the number of heads.",
-        "CF-WIDTHS-ADDED": "So wide would all heads be together if each had the full width.",
-    })
-
-
-def root_of_width(draw: Draw) -> Posed:
-    """What the scores of one head are divided by."""
-    given, d_k, _ = head_width(draw)
-    d, h = given["d"], given["h"]
-    wrong: dict[Mistake | str, float] = {
-        "CF-SCALE-D-MODEL": d**0.5,
-        SCALE_DK: d_k,
-        "CF-SCALE-INVERSE": d_k**-0.5,
-        "CF-SCALE-HEADS": h**0.5,
-    }
-    return Posed(given, d_k**0.5, wrong)
-
-
-scale = Numbers("attention.scale", "attention", 2, S4_2,
+@numbers("attention.scale", "attention", 2, S4_2,
     task="d_model = {d} and there are {h} heads. By what are the scores q·k of one head divided? Two "
     "decimals.",
     hint="The scale follows the width of a head.",
     question="How many products does one q·k add up?",
-    draw=root_of_width,
-    decimals=2,
-    says={
-        "CF-SCALE-D-MODEL": "This would be right for a single head.",
-        "CF-SCALE-INVERSE": "This is one over the number asked for.",
-        "CF-SCALE-HEADS": "This is the root of the number of heads.",
-    })
+    decimals=2)
+def scale(draw: Draw) -> Posed:
+    """What the scores of one head are divided by."""
+    given, d_k, _ = width.draw(draw)
+    d, h = given["d"], given["h"]
+    wrong: dict[Mistake | Wrong, float] = {
+        Wrong("CF-SCALE-D-MODEL", "This would be right for a single head."): d**0.5,
+        SCALE_DK: d_k,
+        Wrong("CF-SCALE-INVERSE", "This is one over the number asked for."): d_k**-0.5,
+        Wrong("CF-SCALE-HEADS", "This is the root of the number of heads."): h**0.5,
+    }
+    return Posed(given, d_k**0.5, wrong)
 
 axis = Choice("attention.axis", "attention", 2, softmax.S4_3,
     task="Weights have the shape (queries, keys). Along which axis do they sum to 1?",
     hint="Each query spends one whole.",
     question="Who has a whole to spend: a query or a key?",
     options={
-        "Along the queries.": Wrong(
-            softmax.AXIS, "Then a key, and not a query, would have one whole to give away."
-        ),
+        "Along the queries.": Wrong(softmax.AXIS,
+            "Then a key, and not a query, would have one whole to give away."),
         "Along the keys.": RIGHT,
         "Over the whole matrix.": Wrong(softmax.GLOBAL_SUM, "Then the rows would share one whole."),
     })
 
 # --- the whole of it -----------------------------------------------------------------------------------
-
 
 def attended(q: Array, k: Array, v: Array, mask: Array | None = None) -> Array:
     """npformer's."""
@@ -222,8 +196,7 @@ def weights(trial: Trial) -> Seen | None:
 OWN_MASK = Seen(
     "Where nothing is to be hidden, keys that stand later than the query get no weight, and the others do: "
     "a causal mask.",
-    "Which keys may a query look at when no mask is given?",
-)
+    "Which keys may a query look at when no mask is given?")
 
 
 def later_keys_hidden(shown: list[Array]) -> bool:
@@ -238,14 +211,10 @@ def later_keys_hidden(shown: list[Array]) -> bool:
 def no_softmax(shown: list[Array]) -> Seen:
     """Weights that come from the scores by something else."""
     if not any(np.allclose(w.sum(axis=-1), 1, atol=1e-6) for w in shown):
-        return Seen(
-            "The weights of one query do not sum to 1, so they are no softmax over the keys.",
-            "What do the weights of one query sum to, and over which axis?",
-        )
-    return Seen(
-        "The weights of each query sum to 1, and they are no softmax of q·k times one number.",
-        "What stands between the products q·k and the weights, line by line?",
-    )
+        return Seen("The weights of one query do not sum to 1, so they are no softmax over the keys.",
+            "What do the weights of one query sum to, and over which axis?")
+    return Seen("The weights of each query sum to 1, and they are no softmax of q·k times one number.",
+        "What stands between the products q·k and the weights, line by line?")
 
 
 def scaled(found: list[float], trial: Trial) -> Seen:
@@ -253,12 +222,10 @@ def scaled(found: list[float], trial: Trial) -> Seen:
     masks = [mask for *_, mask in trial.calls]
     pairs = zip(trial.sizes, masks, strict=True)
     name = named_factor(found, tuple(sizes for sizes, mask in pairs if mask is None or mask.all()))
-    return Seen(
-        "Without a mask the weights are a softmax of q·k times one number, "
+    return Seen("Without a mask the weights are a softmax of q·k times one number, "
         f"{name.replace('the sizes are', 'd_k is') or 'another one for each d_k'}"
         f"{', whose sign is the opposite' * (found[0] < 0)}.",
-        "By what are the scores divided, and does it follow d_k?",
-    )
+        "By what are the scores divided, and does it follow d_k?")
 
 
 SCALE = " / k.shape[-1] ** 0.5"
@@ -321,7 +288,6 @@ def attention(q, k, v, mask=None):
 
 # --- and back ------------------------------------------------------------------------------------------
 
-
 def gradients(dy: Array, q: Array, k: Array, v: Array) -> tuple[Array, Array, Array]:
     """npformer's."""
     return attention_backward(dy, attention_forward(q, k, v)[1])
@@ -368,32 +334,21 @@ def attention_backward(dy, q, k, v):
 
 # --- who may look --------------------------------------------------------------------------------------
 
-
-def causal_cells(draw: Draw) -> Posed:
-    """The cells that a causal mask leaves visible."""
-    T = draw.integer(5, 4, 30)
-    wrong: dict[Mistake | str, float] = {
-        "CF-NOT-ITSELF": T * (T - 1) // 2,
-        "CF-NO-MASK": T * T,
-        "CF-HALF": T * T / 2,
-        "CF-DIAGONAL-HIDDEN": T * T - T,
-        "CF-ONE-SCORE-EACH": T,
-    }
-    return Posed({"T": T}, T * (T + 1) // 2, wrong)
-
-
-visible = Numbers("attention.causal", "attention", 2, S4_5,
+@numbers("attention.causal", "attention", 2, S4_5,
     task="A causal mask is laid over {T} × {T} scores. How many cells stay visible?",
     hint="Row by row: 1, 2, 3 …",
-    question="Does a token see itself?",
-    draw=causal_cells,
-    says={
-        "CF-NOT-ITSELF": "This leaves out the scores of a token with itself.",
-        "CF-NO-MASK": "This counts the hidden cells too.",
-        "CF-HALF": "Half of the square cuts the diagonal in two.",
-        "CF-DIAGONAL-HIDDEN": "This hides the diagonal and nothing else.",
-        "CF-ONE-SCORE-EACH": "This is one score for each token.",
-    })
+    question="Does a token see itself?")
+def visible(draw: Draw) -> Posed:
+    """The cells that a causal mask leaves visible."""
+    T = draw.integer(5, 4, 30)
+    wrong: dict[Mistake | Wrong, float] = {
+        Wrong("CF-NOT-ITSELF", "This leaves out the scores of a token with itself."): T * (T - 1) // 2,
+        Wrong("CF-NO-MASK", "This counts the hidden cells too."): T * T,
+        Wrong("CF-HALF", "Half of the square cuts the diagonal in two."): T * T / 2,
+        Wrong("CF-DIAGONAL-HIDDEN", "This hides the diagonal and nothing else."): T * T - T,
+        Wrong("CF-ONE-SCORE-EACH", "This is one score for each token."): T,
+    }
+    return Posed({"T": T}, T * (T + 1) // 2, wrong)
 
 causal = Code("mask.causal", "decoder", 2, S4_5,
     task="Write the causal mask (T, T): True where query i may look at key j, itself included.",

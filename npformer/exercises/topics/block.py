@@ -27,15 +27,12 @@ RESIDUAL_NORMED = Mistake("BLOCK-RESIDUAL-NORMED", NORMS,
     "Each layer sees normalised numbers, and so does the path around it.",
     "This pattern appears when the residual is taken from the normalised x.",
     "What does the path around a layer carry?")
-NO_RESIDUAL = Mistake("BLOCK-NO-RESIDUAL", CONVEYOR,
-    "A layer's output goes into the norm alone.",
-    "This output matches a block in which a residual is missing: what went into a layer is not "
-    "added to what comes out.",
+NO_RESIDUAL = Mistake("BLOCK-NO-RESIDUAL", CONVEYOR, "A layer's output goes into the norm alone.",
+    "This output matches a block in which a residual is missing: what went into a layer is not added to what "
+    "comes out.",
     "What is added to a layer's output before the norm?")
-RESIDUAL_X = Mistake("BLOCK-RESIDUAL-X", CONVEYOR,
-    "The first station is right; the second adds x itself.",
-    "This output matches a second residual that is taken from x, where the station's own input is "
-    "wanted.",
+RESIDUAL_X = Mistake("BLOCK-RESIDUAL-X", CONVEYOR, "The first station is right; the second adds x itself.",
+    "This output matches a second residual that is taken from x, where the station's own input is wanted.",
     "What went into ffn, and is it added again?")
 NORMS_EXCHANGED = Mistake("BLOCK-NORMS-EXCHANGED", CONVEYOR,
     "Both stations are there; each ends in the other one's norm.",
@@ -45,20 +42,17 @@ ONE_NORM_TWICE = Mistake("BLOCK-ONE-NORM-TWICE", CONVEYOR,
     "Both stations are there, and end in one and the same norm.",
     "This output matches one of norm_1 and norm_2 used twice.",
     "Which norm closes each of the two stations?")
-NO_NORM = Mistake("BLOCK-NO-NORM", NORMS,
-    "A station ends in its sum, without its norm.",
+NO_NORM = Mistake("BLOCK-NO-NORM", NORMS, "A station ends in its sum, without its norm.",
     "This output matches a block in which a norm is missing.",
     "How many norms has an encoder block?")
-NORM_INSIDE = Mistake("BLOCK-NORM-INSIDE", NORMS,
-    "The norms act on what the layers give, before the sum.",
+NORM_INSIDE = Mistake("BLOCK-NORM-INSIDE", NORMS, "The norms act on what the layers give, before the sum.",
     "This output matches x + LayerNorm(Sublayer(x)).",
     "Is the sum taken inside the norm or outside?")
 BACK_PAST_NORM = Mistake("BLOCK-BACK-PAST-NORM", S5_4,
     "What is added to the gradient of a layer has not come through the norm.",
     "This output matches a residual whose gradient is taken before the norm's way back.",
     "At which point of the way forward do the two summands meet, before the norm or after it?")
-BACK_FORWARD = Mistake("BLOCK-BACK-FORWARD", S5_4,
-    "The station of attend comes first.",
+BACK_FORWARD = Mistake("BLOCK-BACK-FORWARD", S5_4, "The station of attend comes first.",
     "This output matches the ways back in the order of the way forward.",
     "Which layer did its work last, and where does its way back stand?")
 
@@ -70,11 +64,9 @@ depth = Choice("block.depth", "block", 1, STACK,
     question="What does the second block see that the first did not?",
     options={
         "Each block builds on what the one below has made.": RIGHT,
-        "To forget the training data, so that nothing is learned by heart.": Wrong(
-            "CF-DEPTH-DELETES",
+        "To forget the training data, so that nothing is learned by heart.": Wrong("CF-DEPTH-DELETES",
             "Around every layer there is a path that keeps what was there, and depth learns more by heart, "
-            "not less.",
-        ),
+            "not less."),
         "To keep inputs out.": Wrong("CF-DEPTH-FORBIDS", "Every block takes what the one below it gives."),
     })
 order = Choice("block.order", "block", 2, NORMS,
@@ -83,9 +75,8 @@ order = Choice("block.order", "block", 2, NORMS,
     question="In LayerNorm(x + Sublayer(x)), what is done last?",
     options={
         "After the sum of input and output.": RIGHT,
-        "Before each layer, on the branch and off the main path.": Wrong(
-            PRE_FOR_POST, "Many later models do so; the paper does not."
-        ),
+        "Before each layer, on the branch and off the main path.": Wrong(PRE_FOR_POST,
+            "Many later models do so; the paper does not."),
         "At the end of the stack only.": Wrong("CF-ONE-NORM", "There are two in every encoder block."),
     })
 mixing = Truth("block.mixing", "block", 1, CONVEYOR,
@@ -139,22 +130,17 @@ def stations(trial: Trial) -> Seen | None:
         be = "is" if len(missing) == 1 else "are"
         return Seen(f"{' and '.join(missing)} {be} never called.", "Which stations are there in a block?")
     if order != [name for name, _ in right]:
-        return Seen(
-            f"The calls come in this order: {', '.join(order)}.",
-            "Which of them comes first in the paper's block, and how often is each called?",
-        )
+        return Seen(f"The calls come in this order: {', '.join(order)}.",
+            "Which of them comes first in the paper's block, and how often is each called?")
     for (name, given), (_, wanted) in zip(student, right, strict=True):
         if not close(given, wanted):
             return Seen(
                 f"The order of the calls is right. {name} is the first that gets another array than in the "
                 "paper's block: look at what is added (the residual) or subtracted before it.",
-                f"What goes into {name}?",
-            )
-    return Seen(
-        "All four calls get the right arrays; {it} differs after the last of them: "
+                f"What goes into {name}?")
+    return Seen("All four calls get the right arrays; {it} differs after the last of them: "
         "something is added or changed once more.",
-        f"What is done after {order[-1]}?",
-    )
+        f"What is done after {order[-1]}?")
 
 
 def layers_called(function: Function, given: Arguments, names: list[str]) -> list[tuple[str, Array]]:
@@ -186,9 +172,7 @@ def block(x, attend, norm_1, ffn, norm_2):
 """,
     mistakes={
         PRE_FOR_POST: [Edit(H, "x + attend(norm_1(x))", Y, "h + ffn(norm_2(h))")],
-        RESIDUAL_NORMED: [
-            Edit(H, "norm_1(x) + attend(norm_1(x))", Y, "norm_2(h) + ffn(norm_2(h))"),
-        ],
+        RESIDUAL_NORMED: [Edit(H, "norm_1(x) + attend(norm_1(x))", Y, "norm_2(h) + ffn(norm_2(h))")],
         NO_RESIDUAL: either("x + attend", "attend", "h + ffn", "ffn"),
         RESIDUAL_X: [Edit("h + ffn", "x + ffn")],
         NORMS_EXCHANGED: [Edit("h = norm_1", "h = norm_2", "y = norm_2", "y = norm_1")],

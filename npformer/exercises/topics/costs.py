@@ -1,6 +1,6 @@
 """What width and length cost: multiplications, parameters, scores."""
 
-from npformer.exercises.task import RIGHT, Choice, Draw, Mistake, Numbers, Place, Posed, Wrong
+from npformer.exercises.task import RIGHT, Choice, Draw, Mistake, Place, Posed, Wrong, numbers
 
 WIDTH = Place('"Attention Is All You Need", section 4', "03, section 3.11, What width costs")
 WEIGHTS = Place('"Attention Is All You Need", section 3.3', WIDTH.teach)
@@ -11,64 +11,45 @@ wider = Choice("cost.wider", "cost", 1, WIDTH,
     hint="Count multiplications.",
     question="How many multiplications does one token need?",
     options={
-        "The speed, on any machine with more than one core.": Wrong(
-            "CF-BIGGER-IS-FASTER", "More multiplications take more time."
-        ),
+        "The speed, on any machine with more than one core.": Wrong("CF-BIGGER-IS-FASTER",
+            "More multiplications take more time."),
         "The number of labels.": Wrong("CF-LABELS", "The task decides how many labels there are."),
         "Computation, memory and time.": RIGHT,
     })
 
 
-def network_parameters(draw: Draw) -> Posed:
+@numbers("cost.parameters", "cost", 2, WEIGHTS,
+    task="How many parameters has a feed-forward network with d_model = {d} and d_ff = {f}, biases "
+    "included?",
+    hint="Two matrices, two vectors.",
+    question="What are the shapes of the four arrays?")
+def parameters(draw: Draw) -> Posed:
     """The number of parameters of a feed-forward network."""
     d, f = 64 * draw.integer(8, 2, 8), 64 * draw.integer(32, 9, 32)
-    wrong: dict[Mistake | str, int] = {
-        "CF-NO-BIASES": 2 * d * f,
-        "CF-ONE-MATRIX": d * f + f,
-        "CF-ONE-BIAS": 2 * d * f + f,
-        "CF-SECOND-BIAS": 2 * d * f + d,
-        "CF-EQUAL-BIASES": 2 * d * f + 2 * f,
-        "CF-ONE-MATRIX-BARE": d * f,
+    wrong: dict[Mistake | Wrong, int] = {
+        Wrong("CF-NO-BIASES", "The weights are all counted; something else is learned too."): 2 * d * f,
+        Wrong("CF-ONE-MATRIX", "This counts the first layer."): d * f + f,
+        Wrong("CF-ONE-BIAS", "Both matrices and one bias are counted."): 2 * d * f + f,
+        Wrong("CF-SECOND-BIAS", "Both matrices and the second bias are counted."): 2 * d * f + d,
+        Wrong("CF-EQUAL-BIASES", "Both matrices are counted, and two biases of one "
+            "length."): 2 * d * f + 2 * f,
+        Wrong("CF-ONE-MATRIX-BARE", "This counts one matrix."): d * f,
     }
     return Posed({"d": d, "f": f}, 2 * d * f + f + d, wrong)
 
 
-parameters = Numbers("cost.parameters", "cost", 2, WEIGHTS,
-    task="How many parameters has a feed-forward network with d_model = {d} and d_ff = {f}, biases "
-    "included?",
-    hint="Two matrices, two vectors.",
-    question="What are the shapes of the four arrays?",
-    draw=network_parameters,
-    says={
-        "CF-NO-BIASES": "The weights are all counted; something else is learned too.",
-        "CF-ONE-MATRIX": "This counts the first layer.",
-        "CF-ONE-BIAS": "Both matrices and one bias are counted.",
-        "CF-SECOND-BIAS": "Both matrices and the second bias are counted.",
-        "CF-EQUAL-BIASES": "Both matrices are counted, and two biases of one length.",
-        "CF-ONE-MATRIX-BARE": "This counts one matrix.",
-    })
-
-
-def score_cells(draw: Draw) -> Posed:
-    """The cells of one head's scores."""
-    T = draw.integer(10, 6, 30)
-    wrong: dict[Mistake | str, int] = {
-        "CF-ONE-SCORE-EACH": T,
-        "CF-BOTH-SIDES": 2 * T,
-        "CF-CAUSAL-CELLS": T * (T + 1) // 2,
-        "CF-NOT-ITSELF": T * (T - 1),
-    }
-    return Posed({"T": T}, T * T, wrong)
-
-
-scores = Numbers("cost.scores", "cost", 1, ALL_PAIRS,
+@numbers("cost.scores", "cost", 1, ALL_PAIRS,
     task="A text has {T} tokens. How many cells has the score matrix of one attention head?",
     hint="Every query meets every key.",
-    question="How many keys does one query meet?",
-    draw=score_cells,
-    says={
-        "CF-ONE-SCORE-EACH": "This is one score for each token.",
-        "CF-BOTH-SIDES": "This grows in proportion to the number of tokens.",
-        "CF-CAUSAL-CELLS": "This is what a causal mask leaves visible; here nothing is hidden.",
-        "CF-NOT-ITSELF": "This leaves out the scores of a token with itself.",
-    })
+    question="How many keys does one query meet?")
+def scores(draw: Draw) -> Posed:
+    """The cells of one head's scores."""
+    T = draw.integer(10, 6, 30)
+    wrong: dict[Mistake | Wrong, int] = {
+        Wrong("CF-ONE-SCORE-EACH", "This is one score for each token."): T,
+        Wrong("CF-BOTH-SIDES", "This grows in proportion to the number of tokens."): 2 * T,
+        Wrong("CF-CAUSAL-CELLS", "This is what a causal mask leaves visible; here nothing is "
+            "hidden."): T * (T + 1) // 2,
+        Wrong("CF-NOT-ITSELF", "This leaves out the scores of a token with itself."): T * (T - 1),
+    }
+    return Posed({"T": T}, T * T, wrong)

@@ -1,6 +1,6 @@
 """The decoder: who reads whom, what is known when a word is guessed, and what kept keys save."""
 
-from npformer.exercises.task import RIGHT, Choice, Draw, Mistake, Numbers, Place, Posed, Truth, Wrong
+from npformer.exercises.task import RIGHT, Choice, Draw, Mistake, Place, Posed, Truth, Wrong, numbers
 
 S7_2 = Place("lesson 07, section 7.2", "07, section 7.2, Teacher forcing")
 S7_3 = Place('"Attention Is All You Need", section 3.2.3', "07, section 7.3, The model")
@@ -11,83 +11,60 @@ cross = Choice("decoder.cross", "decoder", 2, S7_3,
     hint="Who asks, and who is asked?",
     question="Which text does a word that is being written have to look at?",
     options={
-        "All three from the encoder's output: the source is read once more.": Wrong(
-            "CF-CROSS-ALL-SOURCE", "Then nothing of the words that were written so far would enter."
-        ),
+        "All three from the encoder's output: the source is read once more.": Wrong("CF-CROSS-ALL-SOURCE",
+            "Then nothing of the words that were written so far would enter."),
         "Queries from the decoder, keys and values from the encoder.": RIGHT,
-        "Queries from the encoder, keys and values from the decoder's own words.": Wrong(
-            "CF-CROSS-TURNED", "Then the source would ask and the target would answer."
-        ),
+        "Queries from the encoder, keys and values from the decoder's own words.": Wrong("CF-CROSS-TURNED",
+            "Then the source would ask and the target would answer."),
     })
 
 
-def crossed(draw: Draw) -> Posed:
+@numbers("decoder.cells", "decoder", 2, S7_3,
+    task="The source has {S} words, the target {T}. How many scores has one head of the cross-attention?",
+    hint="Every word of the target meets every word of the source.",
+    question="How many queries are there, and how many keys does each meet?")
+def cells(draw: Draw) -> Posed:
     """The cells of one head's scores in cross-attention."""
     S, T = draw.integer(7, 6, 30), draw.integer(5, 3, 30)
-    wrong: dict[Mistake | str, int] = {
-        "CF-SQUARE-TARGET": T * T,
-        "CF-SQUARE-SOURCE": S * S,
-        "CF-LENGTHS-ADDED": S + T,
-        "CF-BOTH-TEXTS": (S + T) ** 2,
+    wrong: dict[Mistake | Wrong, int] = {
+        Wrong("CF-SQUARE-TARGET", "This is self-attention over the target's words."): T * T,
+        Wrong("CF-SQUARE-SOURCE", "This is self-attention over the source's words."): S * S,
+        Wrong("CF-LENGTHS-ADDED", "This grows in proportion to the two lengths."): S + T,
+        Wrong("CF-BOTH-TEXTS", "This would be self-attention over both texts glued together."): (S + T) ** 2,
     }
     return Posed({"S": S, "T": T}, S * T, wrong)
 
 
-cells = Numbers("decoder.cells", "decoder", 2, S7_3,
-    task="The source has {S} words, the target {T}. How many scores has one head of the "
-    "cross-attention?",
-    hint="Every word of the target meets every word of the source.",
-    question="How many queries are there, and how many keys does each meet?",
-    draw=crossed,
-    says={
-        "CF-SQUARE-TARGET": "This is self-attention over the target's words.",
-        "CF-SQUARE-SOURCE": "This is self-attention over the source's words.",
-        "CF-LENGTHS-ADDED": "This grows in proportion to the two lengths.",
-        "CF-BOTH-TEXTS": "This would be self-attention over both texts glued together.",
-    })
-
-
-def one_by_one(draw: Draw) -> Posed:
-    """The scores of one head that a decoder computes for t new words when it keeps its keys."""
-    t = draw.integer(6, 4, 30)
-    wrong: dict[Mistake | str, int] = {
-        "CF-FULL-SQUARES": sum(n * n for n in range(1, t + 1)),
-        "CF-LAST-SQUARE": t * t,
-        "CF-ONE-SCORE-EACH": t,
-        "CF-NOT-ITSELF": t * (t - 1) // 2,
-    }
-    return Posed({"t": t}, t * (t + 1) // 2, wrong)
-
-
-kept = Numbers("decoder.kept", "decoder", 3, S7_8,
+@numbers("decoder.kept", "decoder", 3, S7_8,
     task="A decoder writes {t} words, one at a time, and keeps its keys and values. How many scores "
     "does one head of its self-attention compute in all?",
     hint="The first word meets one key, the second two.",
-    question="How many keys does the newest word meet, itself included?",
-    draw=one_by_one,
-    says={
-        "CF-FULL-SQUARES": "This is what a decoder does that computes every row anew at each word.",
-        "CF-LAST-SQUARE": "This is a full square of scores; with kept keys each word adds one row.",
-        "CF-ONE-SCORE-EACH": "This is one score for each token.",
-        "CF-NOT-ITSELF": "This leaves out the scores of a token with itself.",
-    })
+    question="How many keys does the newest word meet, itself included?")
+def kept(draw: Draw) -> Posed:
+    """The scores of one head that a decoder computes for t new words when it keeps its keys."""
+    t = draw.integer(6, 4, 30)
+    wrong: dict[Mistake | Wrong, int] = {
+        Wrong("CF-FULL-SQUARES", "This is what a decoder does that computes every row anew at each "
+            "word."): sum(n * n for n in range(1, t + 1)),
+        Wrong("CF-LAST-SQUARE", "This is a full square of scores; with kept keys each word adds one "
+            "row."): t * t,
+        Wrong("CF-ONE-SCORE-EACH", "This is one score for each token."): t,
+        Wrong("CF-NOT-ITSELF", "This leaves out the scores of a token with itself."): t * (t - 1) // 2,
+    }
+    return Posed({"t": t}, t * (t + 1) // 2, wrong)
 forcing = Choice("decoder.forcing", "decoder", 2, S7_2,
     task="In training, the decoder is to say word t. What does it read?",
     hint="The right answer is known in training.",
     question="Which words are known before the word at t is guessed?",
     options={
         "The right words before t.": RIGHT,
-        "The words that it has guessed so far, right or not.": Wrong(
-            "CF-OWN-GUESSES",
-            "That is what it reads when it is used; in training the right words are at hand."
-        ),
-        "The right words up to t, the one at t included.": Wrong(
-            "CF-PEEKING", "Then it would be given the word that it has to guess."
-        ),
+        "The words that it has guessed so far, right or not.": Wrong("CF-OWN-GUESSES",
+            "That is what it reads when it is used; in training the right words are at hand."),
+        "The right words up to t, the one at t included.": Wrong("CF-PEEKING",
+            "Then it would be given the word that it has to guess."),
     })
 greedy = Truth("decoder.greedy", "decoder", 2, S7_8,
-    task="Greedy decoding, the most probable word at each step, always finds the most probable "
-    "sentence.",
+    task="Greedy decoding, the most probable word at each step, always finds the most probable sentence.",
     hint="Two steps, two words: 0.6 · 0.5 against 0.4 · 0.9.",
     question="Can a less probable first word lead to a more probable sentence?",
     right=False,

@@ -12,11 +12,11 @@ from npformer.exercises.task import (
     Draw,
     Edit,
     Mistake,
-    Numbers,
     Place,
     Posed,
     Truth,
     Wrong,
+    numbers,
 )
 from npformer.exercises.topics import positions
 from npformer.positional import positional_encoding
@@ -68,29 +68,23 @@ bag = Choice("order.bag", "order", 1, S1_1,
     hint="Shuffle the rows of x in your mind and follow them.",
     question="If two words trade places, which numbers of the attention change?",
     options={
-        "All of it, since it compares every pair of words.": Wrong(
-            "CF-PAIRS-ARE-ORDER",
-            "Pairs are compared, and a pair of embeddings does not say which of the two came first."
-        ),
+        "All of it, since it compares every pair of words.": Wrong("CF-PAIRS-ARE-ORDER",
+            "Pairs are compared, and a pair of embeddings does not say which of the two came first."),
         "Nothing: shuffled words give shuffled outputs.": RIGHT,
-        "Nothing, and that does no harm: the words alone say what is meant.": Wrong(
-            "CF-ORDER-IRRELEVANT", '"dog bites man" and "man bites dog" hold the same words.'
-        ),
+        "Nothing, and that does no harm: the words alone say what is meant.": Wrong("CF-ORDER-IRRELEVANT",
+            "\"dog bites man\" and \"man bites dog\" hold the same words."),
     })
 encoding_use = Choice("order.encoding_use", "order", 1, S1_1,
     task="Which sentence describes best what a position encoding does in a transformer?",
     hint='Think of "dog bites man" and "man bites dog".',
     question="What does the model see of a word when its encoding arrives?",
     options={
-        "It sorts the words before they reach the first layer.": Wrong(
-            "CF-PE-SORTS", "The words stay where they are."
-        ),
-        "It takes the place of the embeddings.": Wrong(
-            "CF-PE-REPLACES", "Then the meaning of the words would be lost."
-        ),
-        "It tells attention which words to look at and which to ignore.": Wrong(
-            "CF-PE-MASKS", "That would be a mask."
-        ),
+        "It sorts the words before they reach the first layer.": Wrong("CF-PE-SORTS",
+            "The words stay where they are."),
+        "It takes the place of the embeddings.": Wrong("CF-PE-REPLACES",
+            "Then the meaning of the words would be lost."),
+        "It tells attention which words to look at and which to ignore.": Wrong("CF-PE-MASKS",
+            "That would be a mask."),
         "It adds a vector that depends on the position.": RIGHT,
     })
 clinic = Choice("order.clinic", "order", 1, S5_7,
@@ -100,13 +94,10 @@ clinic = Choice("order.clinic", "order", 1, S5_7,
     question='Which part of the input differs between "before" and "after"?',
     options={
         "How positions reach the embeddings.": RIGHT,
-        "How large the vocabulary is.": Wrong(
-            "CF-VOCABULARY",
-            "Before and after are in any vocabulary; what they apply to is a matter of order."
-        ),
-        "Whether dropout is still on.": Wrong(
-            "CF-DROPOUT", "Dropout blurs all words alike; it does not exchange before and after."
-        ),
+        "How large the vocabulary is.": Wrong("CF-VOCABULARY",
+            "Before and after are in any vocabulary; what they apply to is a matter of order."),
+        "Whether dropout is still on.": Wrong("CF-DROPOUT",
+            "Dropout blurs all words alike; it does not exchange before and after."),
     })
 padding = Truth("order.padding", "order", 2, positions.S1_4,
     task="In a table as the paper has it, the first row, position 0, is all zeros.",
@@ -127,13 +118,11 @@ learned = Choice("order.learned", "order", 2, S2_9,
     hint="A table is a list of rows.",
     question="Which row would the 600th word get, counted from 0: is there a row 599?",
     options={
-        "It continues the pattern that it has learned.": Wrong(
-            "CF-TABLE-CONTINUES", "There is no formula behind a learned row."
-        ),
+        "It continues the pattern that it has learned.": Wrong("CF-TABLE-CONTINUES",
+            "There is no formula behind a learned row."),
         "The last 88 have no row.": RIGHT,
-        "It starts again at row 0, as a clock does.": Wrong(
-            "CF-TABLE-WRAPS", "Then two words would stand at one place."
-        ),
+        "It starts again at row 0, as a clock does.": Wrong("CF-TABLE-WRAPS",
+            "Then two words would stand at one place."),
     })
 
 # --- rows of a table, and positions added -------------------------------------------------------------
@@ -149,45 +138,35 @@ how = Choice("addition.how", "addition", 1, S2_8,
     })
 
 
-def one_word(draw: Draw) -> Posed:
+@numbers("addition.vector", "addition", 1, S1_9_PE,
+    task="An embedding is {x}. The word stands at position 0 and d_model = 4. What enters the first "
+    "block? (Leave the factor √d_model out.)",
+    hint="Row 0 holds sin 0 and cos 0.",
+    question="What is row 0 of the table?")
+def vector(draw: Draw) -> Posed:
     """An embedding with the encoding of position 0 added."""
     x, row = draw.row([2, -1, 3, 5]), np.array([0, 1, 0, 1])
-    wrong: dict[Mistake | str, Array] = {
+    wrong: dict[Mistake | Wrong, Array] = {
         positions.SWAPPED: x + row[::-1],
-        "CF-PRODUCT": x * row,
-        "CF-NO-POSITION": x,
+        Wrong("CF-PRODUCT", "This is a product, and it loses the embedding where the encoding is "
+            "0."): x * row,
+        Wrong("CF-NO-POSITION", "This is the embedding alone."): x,
         positions.SUM: x + 1,
         positions.POS_ONE_BASED: x + positional_encoding(2, 4)[1],
-        "CF-SCALED-TOO": 2 * x + row,
+        Wrong("CF-SCALED-TOO", "Here the embedding was multiplied by √d_model first."): 2 * x + row,
     }
     return Posed({"x": x}, x + row, wrong)
 
 
-vector = Numbers("addition.vector", "addition", 1, S1_9_PE,
-    task="An embedding is {x}. The word stands at position 0 and d_model = 4. What enters the first "
-    "block? (Leave the factor √d_model out.)",
-    hint="Row 0 holds sin 0 and cos 0.",
-    question="What is row 0 of the table?",
-    draw=one_word,
-    says={
-        "CF-PRODUCT": "This is a product, and it loses the embedding where the encoding is 0.",
-        "CF-NO-POSITION": "This is the embedding alone.",
-        "CF-SCALED-TOO": "Here the embedding was multiplied by √d_model first.",
-    })
-
-
-def factor(draw: Draw) -> Posed:
-    """What the paper multiplies its embeddings by."""
-    root = draw.integer(16, 8, 32)
-    wrong: dict[Mistake | str, float] = {NO_SCALE: 1, SCALE_D: root * root, SCALE_DIVIDED: 1 / root}
-    return Posed({"d": root * root}, root, wrong)
-
-
-scale = Numbers("addition.scale", "addition", 2, S1_9,
+@numbers("addition.scale", "addition", 2, S1_9,
     task="By what does the paper multiply its embeddings when d_model = {d}?",
     hint="See the last sentence of the section.",
-    question="How large are the entries of the position table beside the embeddings?",
-    draw=factor)
+    question="How large are the entries of the position table beside the embeddings?")
+def scale(draw: Draw) -> Posed:
+    """What the paper multiplies its embeddings by."""
+    root = draw.integer(16, 8, 32)
+    wrong: dict[Mistake | Wrong, float] = {NO_SCALE: 1, SCALE_D: root * root, SCALE_DIVIDED: 1 / root}
+    return Posed({"d": root * root}, root, wrong)
 
 
 def rows(ids: Array, E: Array) -> Array:
@@ -224,11 +203,6 @@ def embedding(ids, E):
     })
 
 
-def table_gradient(dy: Array, ids: Array, E: Array) -> Array:
-    """npformer's."""
-    return embedding_backward(dy, EmbeddingCache(ids, E)).E
-
-
 backward = Code("embedding.backward", "backward", 3, S1_9,
     task="x holds the rows of E (vocabulary, d_model) for ids (batch, T), times √d_model, as in the paper. "
     "Given dy in x's shape, return the gradient of E. A word may occur more than once, or not at all.",
@@ -242,7 +216,7 @@ backward = Code("embedding.backward", "backward", 3, S1_9,
         ),
         sizes="ids: batch T; E: vocabulary d_model", unit="place",
     ),
-    right=table_gradient,
+    right=lambda dy, ids, E: embedding_backward(dy, EmbeddingCache(ids, E)).E,
     solution="""
 def embedding_backward(dy, ids, E):
     dE = np.zeros(E.shape)

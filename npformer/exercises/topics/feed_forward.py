@@ -14,12 +14,12 @@ from npformer.exercises.task import (
     Draw,
     Edit,
     Mistake,
-    Numbers,
     Place,
     Posed,
     Truth,
     Wrong,
     either,
+    numbers,
 )
 from npformer.feed_forward import FFNParams, ffn_backward, ffn_forward
 from npformer.functional import softmax_forward
@@ -41,12 +41,10 @@ LINES, SUMS, MASK = (Place(BACK, section) for section in (
 # --- what is said ------------------------------------------------------------------------------------
 
 NO_RELU = Mistake("FFN-NO-RELU", EQUATION,
-    "The output of x and the output of -x add up to twice the output of 0: the function is a "
-    "straight line.",
+    "The output of x and the output of -x add up to twice the output of 0: the function is a straight line.",
     "This pattern appears when no activation stands between the two layers.",
     "What makes two linear layers more than one?")
-RELU_BEFORE_BIAS = Mistake("FFN-RELU-BEFORE-BIAS", EQUATION,
-    "With b_1 = 0 the outputs agree.",
+RELU_BEFORE_BIAS = Mistake("FFN-RELU-BEFORE-BIAS", EQUATION, "With b_1 = 0 the outputs agree.",
     "This output matches an activation taken before b_1 is added.",
     "What is inside max(0, ·) in equation 2?")
 RELU_TWICE = Mistake("FFN-RELU-TWICE", EQUATION,
@@ -57,12 +55,10 @@ RELU_LAST = Mistake("FFN-RELU-LAST", EQUATION,
     "No output is below zero; before that cut, the function is a straight line.",
     "This output matches an activation after the second layer, and none between the two.",
     "What makes two linear layers more than one?")
-NO_B1 = Mistake("FFN-NO-B1", EQUATION,
-    "With b_1 = 0 the outputs agree.",
+NO_B1 = Mistake("FFN-NO-B1", EQUATION, "With b_1 = 0 the outputs agree.",
     "This output does not depend on b_1.",
     "Which two numbers are added inside max(0, ·)?")
-NO_B2 = Mistake("FFN-NO-B2", EQUATION,
-    "The outputs differ by the same vector at every token.",
+NO_B2 = Mistake("FFN-NO-B2", EQUATION, "The outputs differ by the same vector at every token.",
     "This output does not depend on b_2.",
     "What is added after the second layer?")
 
@@ -77,18 +73,12 @@ def bend(code: str, sees: str, cause: str) -> Mistake:
 
 STEP = bend("STEP", "a hidden unit is 0 or 1, or its sign alone.",
     "a step for the activation: which units are on, and not how far.")
-GELU = bend("GELU", "a hidden unit bends smoothly and dips below 0.",
-    "GELU where equation 2 has a ReLU.")
-SIGMOID = bend("SIGMOID", "every hidden unit stays between 0 and 1.",
-    "a sigmoid for the activation.")
-TANH = bend("TANH", "every hidden unit stays between -1 and 1.",
-    "tanh for the activation.")
-LEAKY = bend("LEAKY", "units below 0 leak a small part of their z.",
-    "a leaky ReLU.")
-ABS = bend("ABS", "a hidden unit below 0 comes out above it.",
-    "the absolute value |z| for the activation.")
-NO_MASK = Mistake("FFN-NO-MASK", MASK,
-    "Units that were off in the forward pass receive a gradient.",
+GELU = bend("GELU", "a hidden unit bends smoothly and dips below 0.", "GELU where equation 2 has a ReLU.")
+SIGMOID = bend("SIGMOID", "every hidden unit stays between 0 and 1.", "a sigmoid for the activation.")
+TANH = bend("TANH", "every hidden unit stays between -1 and 1.", "tanh for the activation.")
+LEAKY = bend("LEAKY", "units below 0 leak a small part of their z.", "a leaky ReLU.")
+ABS = bend("ABS", "a hidden unit below 0 comes out above it.", "the absolute value |z| for the activation.")
+NO_MASK = Mistake("FFN-NO-MASK", MASK, "Units that were off in the forward pass receive a gradient.",
     "This output matches a backward pass in which nothing stands for the ReLU.",
     "What is the slope of max(0, z) where z is negative?")
 MASK_UPSTREAM = Mistake("FFN-MASK-UPSTREAM", MASK,
@@ -107,58 +97,47 @@ MASK_TIMES_Z = Mistake("FFN-MASK-TIMES-Z", MASK,
     "The gradient that passes a unit grows with the unit's z, below 0 too.",
     "This pattern appears when the gradient is multiplied by z instead of by the slope, 0 or 1.",
     "What is the slope of max(0, z) at z = 3, and at z = -3?")
-DB_MEAN = Mistake("FFN-DB-MEAN", SUMS,
-    "A bias gradient is smaller by one constant factor, a number of rows.",
+DB_MEAN = Mistake("FFN-DB-MEAN", SUMS, "A bias gradient is smaller by one constant factor, a number of rows.",
     "This pattern appears when rows are averaged where the chain rule adds.",
     "How often does one bias take part in the loss?")
-DB_SCALAR = Mistake("FFN-DB-SCALAR", SUMS,
-    "A bias gradient is one number.",
+DB_SCALAR = Mistake("FFN-DB-SCALAR", SUMS, "A bias gradient is one number.",
     "This pattern appears when a sum runs over all axes.",
     "How many numbers does the bias have?")
-DB_UNSUMMED = Mistake("FFN-DB-UNSUMMED", SUMS,
-    "A bias gradient has the shape of the layer's output.",
+DB_UNSUMMED = Mistake("FFN-DB-UNSUMMED", SUMS, "A bias gradient has the shape of the layer's output.",
     "This pattern appears when nothing is summed.",
     "In how many rows is one bias used?")
-DB_BATCH_ONLY = Mistake("FFN-DB-BATCH-ONLY", SUMS,
-    "A bias gradient still has the axis of positions.",
+DB_BATCH_ONLY = Mistake("FFN-DB-BATCH-ONLY", SUMS, "A bias gradient still has the axis of positions.",
     "This pattern appears when the sum runs over the first axis only.",
     "Over which axes is one bias shared?")
 GRAD_MEAN = Mistake("FFN-GRAD-MEAN", LINES,
-    "The gradients that differ are smaller by one constant factor, the same for all, a number of "
-    "rows.",
-    "This pattern appears when rows are averaged; any average is in the upstream gradient "
-    "already.",
+    "The gradients that differ are smaller by one constant factor, the same for all, a number of rows.",
+    "This pattern appears when rows are averaged; any average is in the upstream gradient already.",
     "Where was the loss divided by the number of rows, and how often should that happen?")
-DW_UNSUMMED = Mistake("FFN-DW-UNSUMMED", LINES,
-    "A weight gradient still has the batch axis.",
+DW_UNSUMMED = Mistake("FFN-DW-UNSUMMED", LINES, "A weight gradient still has the batch axis.",
     "This pattern appears when each sentence keeps a gradient of its own.",
     "How many copies of the weight are there?")
 DB_ROW = Mistake("FFN-DB-ROW", SUMS,
-    "The numbers of a bias gradient are right, and it has an axis of length 1 more than the bias, "
-    "such as the shape (1, d).",
+    "The numbers of a bias gradient are right, and it has an axis of length 1 more than the bias, such as "
+    "the shape (1, d).",
     "This pattern appears with keepdims=True, or a bias kept as a row of a matrix.",
     "Which shape has the bias itself?")
-DW_TRANSPOSED = Mistake("FFN-DW-TRANSPOSED", LINES,
-    "The numbers of dW are right, in the transposed shape.",
+DW_TRANSPOSED = Mistake("FFN-DW-TRANSPOSED", LINES, "The numbers of dW are right, in the transposed shape.",
     "This pattern appears when the two factors of the product dW change places.",
     "Which shape has the weight itself?")
 W_UNTRANSPOSED = Mistake("FFN-W-UNTRANSPOSED", LINES,
     "Where d_ff = d_model there are numbers, elsewhere the shapes do not fit.",
     "This pattern appears when a weight is used on the way back as it was on the way forward.",
     "Which shape takes d_ff numbers back to d_model?")
-DW2_PREACT = Mistake("FFN-DW2-PREACT", LINES,
-    "dW_2 has contributions from units that were off.",
+DW2_PREACT = Mistake("FFN-DW2-PREACT", LINES, "dW_2 has contributions from units that were off.",
     "This output matches dW_2 taken from the numbers before the ReLU.",
     "What was multiplied by W_2 in the forward pass?")
 DB1_DHIDDEN = Mistake("FFN-DB1-DHIDDEN", SUMS,
     "db_1 has contributions from units that were off; dW_1 has none.",
     "This output matches db_1 taken from the gradient above the ReLU.",
     "On which side of the ReLU is b_1 added?")
-RELU_AT_0 = Mistake("FFN-RELU-AT-0", MASK,
-    "Where z is exactly 0, the gradient passes.",
+RELU_AT_0 = Mistake("FFN-RELU-AT-0", MASK, "Where z is exactly 0, the gradient passes.",
     "The slope of ReLU at 0 is a choice, 0 in most libraries and here; yours is 1.",
-    "Which slopes would be defensible at 0?",
-    kind="variant")
+    "Which slopes would be defensible at 0?", kind="variant")
 
 # --- forward -----------------------------------------------------------------------------------------
 
@@ -167,13 +146,11 @@ what = Choice("ffn.what", "ffn", 1, LANES,
     hint="Lanes that do not touch.",
     question="Which other tokens does the output at one position depend on?",
     options={
-        "It scores every pair of tokens and mixes the values.": Wrong(
-            "CF-FFN-IS-ATTENTION", "That is attention."
-        ),
+        "It scores every pair of tokens and mixes the values.": Wrong("CF-FFN-IS-ATTENTION",
+            "That is attention."),
         "It takes each token by itself to d_ff and back.": RIGHT,
-        "It drops numbers at random.": Wrong(
-            "CF-FFN-IS-DROPOUT", "Dropout may follow it, and is absent when the model is used."
-        ),
+        "It drops numbers at random.": Wrong("CF-FFN-IS-DROPOUT",
+            "Dropout may follow it, and is absent when the model is used."),
     })
 convolution = Choice("ffn.convolution", "ffn", 3, CONVOLUTION,
     task="The paper calls the network two convolutions of kernel size 1. What does the 1 say?",
@@ -181,9 +158,8 @@ convolution = Choice("ffn.convolution", "ffn", 3, CONVOLUTION,
     question="How many positions does a kernel of size 3 see?",
     options={
         "Each output looks at one position.": RIGHT,
-        "There is one filter, used at every position.": Wrong(
-            "CF-ONE-FILTER", "There are d_ff filters in the first and d_model in the second."
-        ),
+        "There is one filter, used at every position.": Wrong("CF-ONE-FILTER",
+            "There are d_ff filters in the first and d_model in the second."),
         "Neighbours are averaged.": Wrong("CF-FFN-MIXES", "Then the kernel would be wider."),
     })
 own_weights = Truth("ffn.own_weights", "sharing", 1, LANES,
@@ -197,13 +173,11 @@ sharing = Choice("ffn.sharing", "sharing", 1, LANES,
     hint="The same machine on every lane.",
     question="If a sentence grows by a word, does the network grow?",
     options={
-        "different at every position.": Wrong(
-            "CF-WEIGHTS-PER-POSITION", "Then a longer text would need more weights."
-        ),
+        "different at every position.": Wrong("CF-WEIGHTS-PER-POSITION",
+            "Then a longer text would need more weights."),
         "shared by all positions.": RIGHT,
-        "absent; only the position table is shared.": Wrong(
-            "CF-ONLY-PE-SHARED", "The network has its own W_1 and W_2."
-        ),
+        "absent; only the position table is shared.": Wrong("CF-ONLY-PE-SHARED",
+            "The network has its own W_1 and W_2."),
     })
 layers = Truth("ffn.layers", "sharing", 2, STACK,
     task="The feed-forward weights differ from layer to layer.",
@@ -267,11 +241,9 @@ def one_unit(trial: Trial) -> Seen | None:
             return None
         shapes = [name for name in shapes if close(hidden, SHAPES[name](z))]
     known = f" It is {shapes[0]}." if shapes else ""
-    return Seen(
-        "Everything around the activation is right. One hidden unit makes of -2, -1, 0, 1, 2: "
+    return Seen("Everything around the activation is right. One hidden unit makes of -2, -1, 0, 1, 2: "
         f"{written(answers)}.{known}",
-        "What does max(0, z) make of these five numbers?",
-    )
+        "What does max(0, z) make of these five numbers?")
 
 
 def of_one_unit(trial: Trial, z: Array, *dy: Array) -> Array | None:
@@ -327,82 +299,63 @@ def ffn(x, W_1, b_1, W_2, b_2):
     looks=(*NUMBERS, one_unit, *CALLS))
 
 
-def one_token(draw: Draw) -> Posed:
+@numbers("ffn.token", "ffn", 2, EQUATION,
+    task="x = {x}, W_1 = {W_1}, b_1 = {b_1}, W_2 = {W_2}, b_2 = {b_2}. What is FFN(x)? Whole numbers.",
+    hint="First z = x W_1 + b_1, then cut at 0, then the second layer.",
+    question="What is z, and which of its entries survive?")
+def token(draw: Draw) -> Posed:
     """One token through the feed-forward network."""
     x, b_1, b_2 = draw.row([2, -3]), draw.row([1, -1, 2]), draw.row([-2, 1])
     W_1, W_2 = np.array([[1, 2, -1], [1, -1, 1]]), np.array([[1, 0], [2, -1], [-1, 3]])
     given = {"x": x, "W_1": W_1, "b_1": b_1, "W_2": W_2, "b_2": b_2}
     wrong = {mistake: f(*given.values()) for mistake, f in forward.slips(*forward.mistakes).items()}
-    return Posed(given, network(*given.values()), wrong | {"CF-HIDDEN": np.maximum(x @ W_1 + b_1, 0)})
-
-
-token = Numbers("ffn.token", "ffn", 2, EQUATION,
-    task="x = {x}, W_1 = {W_1}, b_1 = {b_1}, W_2 = {W_2}, b_2 = {b_2}. What is FFN(x)? Whole numbers.",
-    hint="First z = x W_1 + b_1, then cut at 0, then the second layer.",
-    question="What is z, and which of its entries survive?",
-    draw=one_token,
-    says={
-        "CF-HIDDEN": "This is the hidden layer; the second layer is still to come.",
+    return Posed(given, network(*given.values()), wrong | {
+        Wrong("CF-HIDDEN", "This is the hidden layer; the second layer is still to "
+            "come."): np.maximum(x @ W_1 + b_1, 0),
     })
 
 # --- backward ----------------------------------------------------------------------------------------
 
-
-def through_relu(draw: Draw) -> Posed:
+@numbers("backward.relu", "backward", 2, Place("lesson 03, section 3.8", MASK.teach),
+    task="z = {z} and the gradient that arrives above max(0, z) is {dy}. What goes on below?",
+    hint="Where was the unit on?",
+    question="Which units were on in the forward pass?")
+def relu(draw: Draw) -> Posed:
     """A gradient on its way through ReLU."""
     z, dy = draw.row([2, -1, 3, -4], -4, 5), draw.row([5, 2, 4, 3], 1, 5) * np.array([-1, 1, 1, 1])
     z = np.where(z == 0, 5, z)  # the slope at 0 is a choice, and no question
-    wrong: dict[Mistake | str, Array] = {
+    wrong: dict[Mistake | Wrong, Array] = {
         NO_MASK: dy,
         MASK_UPSTREAM: dy * (dy > 0),
         MASK_TIMES_A: dy * np.maximum(z, 0),
         MASK_INVERTED: dy * (z < 0),
         MASK_TIMES_Z: dy * z,
-        "CF-MASK-ALONE": 1 * (z > 0),
-        "CF-FORWARD": np.maximum(z, 0),
-        "CF-MASKED-TWICE": dy * (z > 0) * (dy > 0),
+        Wrong("CF-MASK-ALONE", "This says which units were on; the gradient that arrives takes no "
+            "part."): 1 * (z > 0),
+        Wrong("CF-FORWARD", "This is the forward pass of z; the gradient is asked for."): np.maximum(z, 0),
+        Wrong("CF-MASKED-TWICE", "A negative gradient was stopped too, where its unit was "
+            "on."): dy * (z > 0) * (dy > 0),
     }
     return Posed({"z": z, "dy": dy}, dy * (z > 0), wrong)
 
 
-relu = Numbers("backward.relu", "backward", 2, Place("lesson 03, section 3.8", MASK.teach),
-    task="z = {z} and the gradient that arrives above max(0, z) is {dy}. What goes on below?",
-    hint="Where was the unit on?",
-    question="Which units were on in the forward pass?",
-    draw=through_relu,
-    says={
-        "CF-MASK-ALONE": "This says which units were on; the gradient that arrives takes no part.",
-        "CF-FORWARD": "This is the forward pass of z; the gradient is asked for.",
-        "CF-MASKED-TWICE": "A negative gradient was stopped too, where its unit was on.",
-    })
-
-
-def bias_gradient(draw: Draw) -> Posed:
-    """The gradient of a bias from the gradients of three rows."""
-    dz = np.stack([draw.row(row) for row in ([1, 2], [2, -1], [4, 3])])
-    wrong: dict[Mistake | str, Array] = {
-        DB_MEAN: dz.mean(axis=0),
-        DB_SCALAR: dz.sum(),
-        "CF-LAST-ROW": dz[-1],
-        "CF-FIRST-ROW": dz[0],
-        "CF-ROW-SUMS": dz.sum(axis=1),
-        DB_UNSUMMED: dz,
-        "CF-SIGN": -dz.sum(axis=0),
-    }
-    return Posed({"dz": dz}, dz.sum(axis=0), wrong)
-
-
-bias = Numbers("backward.bias", "backward", 2, Place("lesson 03, section 3.9", SUMS.teach),
+@numbers("backward.bias", "backward", 2, Place("lesson 03, section 3.9", SUMS.teach),
     task="Three rows have the gradients dz = {dz}. What is the gradient of the bias b in z = x W + b?",
     hint="The one b takes part in every row.",
-    question="How often does one bias take part in the loss?",
-    draw=bias_gradient,
-    says={
-        "CF-LAST-ROW": "This is what one row contributes.",
-        "CF-FIRST-ROW": "This is what the first row contributes.",
-        "CF-ROW-SUMS": "Each row was added up; the columns are the entries of b.",
-        "CF-SIGN": "The size is right and the sign is the opposite.",
-    })
+    question="How often does one bias take part in the loss?")
+def bias(draw: Draw) -> Posed:
+    """The gradient of a bias from the gradients of three rows."""
+    dz = np.stack([draw.row(row) for row in ([1, 2], [2, -1], [4, 3])])
+    wrong: dict[Mistake | Wrong, Array] = {
+        DB_MEAN: dz.mean(axis=0),
+        DB_SCALAR: dz.sum(),
+        Wrong("CF-LAST-ROW", "This is what one row contributes."): dz[-1],
+        Wrong("CF-FIRST-ROW", "This is what the first row contributes."): dz[0],
+        Wrong("CF-ROW-SUMS", "Each row was added up; the columns are the entries of b."): dz.sum(axis=1),
+        DB_UNSUMMED: dz,
+        Wrong("CF-SIGN", "The size is right and the sign is the opposite."): -dz.sum(axis=0),
+    }
+    return Posed({"dz": dz}, dz.sum(axis=0), wrong)
 
 
 def gradients(dy: Array, x: Array, *params: Array) -> tuple[Array, ...]:
@@ -423,8 +376,7 @@ def one_slope(trial: Trial) -> Seen | None:
     return Seen(
         "Everything around the activation is right. The slope that one hidden unit has at -2, -1, 0, 1, 2: "
         f"{written(answers)}.",
-        "What is the slope of max(0, z) at these five numbers: where is the unit on, where off?",
-    )
+        "What is the slope of max(0, z) at these five numbers: where is the unit on, where off?")
 
 
 def made_of(dz: Array, x: Array, W_1: Array) -> tuple[Array, ...]:

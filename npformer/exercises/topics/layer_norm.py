@@ -5,7 +5,7 @@ import numpy as np
 from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Probe, Trial, normal
 from npformer.exercises.see import CALLS, EXACT, NUMBERS, Seen, added_for_multiplied, exchanged, named_factor
-from npformer.exercises.task import RIGHT, Choice, Code, Draw, Edit, Mistake, Numbers, Place, Posed, Wrong
+from npformer.exercises.task import RIGHT, Choice, Code, Draw, Edit, Mistake, Place, Posed, Wrong, numbers
 from npformer.layer_norm import LayerNormParams, layer_norm_backward, layer_norm_forward
 
 PAPER = '"Layer Normalization" (Ba, Kiros and Hinton), section 3'
@@ -18,8 +18,7 @@ DDOF = Mistake("LN-DDOF", S4_8,
     "Each token's mean is right; its spread is off by one constant factor, the root of d/(d-1).",
     "This pattern appears when the variance is divided by d - 1.",
     "How many numbers are averaged in the variance?")
-EPS_OUTSIDE = Mistake("LN-EPS-OUTSIDE", S4_8,
-    "Ordinary tokens nearly agree; tokens of small spread do not.",
+EPS_OUTSIDE = Mistake("LN-EPS-OUTSIDE", S4_8, "Ordinary tokens nearly agree; tokens of small spread do not.",
     "This pattern appears when eps is added to the standard deviation.",
     "What stands under the root?")
 DDOF_EPS = Mistake("LN-DDOF-EPS", S4_8,
@@ -38,12 +37,10 @@ RMS = Mistake("LN-RMS", S4_8,
     "With gamma = 1 and beta = 0 the mean of a token is not 0, and the mean of its squares is 1.",
     "This output matches RMS norm, which takes no mean off.",
     "What does layer norm subtract before it divides?")
-NO_GAMMA = Mistake("LN-NO-GAMMA", S4_8,
-    "The answer is the same whatever gamma is.",
+NO_GAMMA = Mistake("LN-NO-GAMMA", S4_8, "The answer is the same whatever gamma is.",
     "This output does not depend on gamma.",
     "What multiplies the normalised number?")
-NO_BETA = Mistake("LN-NO-BETA", S4_8,
-    "The output is off by the same vector at every token.",
+NO_BETA = Mistake("LN-NO-BETA", S4_8, "The output is off by the same vector at every token.",
     "This output does not depend on beta.",
     "What is added last?")
 VAR_NOT_STD = Mistake("LN-VAR-NOT-STD", S4_8,
@@ -54,20 +51,17 @@ DX_DIRECT = Mistake("LN-DX-DIRECT", S4_9,
     "A constant added to x would change the output, if dx were right: its rows do not sum to 0.",
     "This output matches a dx that treats mean and spread as constants.",
     "Along how many paths does one x reach the output?")
-DX_GAMMA_OUTSIDE = Mistake("LN-DX-GAMMA-OUTSIDE", S4_9,
-    "With gamma = 1 dx would agree.",
+DX_GAMMA_OUTSIDE = Mistake("LN-DX-GAMMA-OUTSIDE", S4_9, "With gamma = 1 dx would agree.",
     "This output matches gamma multiplied after the two means are taken.",
     "Which gradient arrives at the normalised numbers?")
-DX_NO_MEAN = Mistake("LN-DX-NO-MEAN", S4_9,
-    "The rows of dx do not sum to 0.",
+DX_NO_MEAN = Mistake("LN-DX-NO-MEAN", S4_9, "The rows of dx do not sum to 0.",
     "This output matches a dx without the path through the mean.",
     "What happens to the output when all of a row grows by 1?")
 DX_NO_VAR = Mistake("LN-DX-NO-VAR", S4_9,
     "The rows of dx sum to 0, and scaling a row still changes the output to first order.",
     "This output matches a dx without the path through the spread.",
     "What happens to the output when a row is doubled?")
-DGAMMA_SHAPE = Mistake("LN-DGAMMA-SHAPE", S4_9,
-    "A parameter's gradient is not of the parameter's shape.",
+DGAMMA_SHAPE = Mistake("LN-DGAMMA-SHAPE", S4_9, "A parameter's gradient is not of the parameter's shape.",
     "This pattern appears when dgamma or dbeta is not summed over all tokens.",
     "How many gammas are there?")
 
@@ -116,10 +110,8 @@ def spread(trial: Trial) -> Seen | None:
     if fine and wide:
         return None
     first, second = ("is" if ok else "is not" for ok in (fine, wide))
-    return Seen(
-        f"With gamma = 1 and beta = 0, each token's mean {first} 0 and its spread {second} 1.",
-        "Which line sets the spread (variance, root)?" if fine else "What is subtracted from each token?",
-    )
+    return Seen(f"With gamma = 1 and beta = 0, each token's mean {first} 0 and its spread {second} 1.",
+        "Which line sets the spread (variance, root)?" if fine else "What is subtracted from each token?")
 
 
 OTHER_AXES = [
@@ -166,7 +158,12 @@ def layer_norm(x, gamma, beta, eps):
     looks=(*NUMBERS, exchanged, added_for_multiplied, spread, *CALLS))
 
 
-def one_token(draw: Draw) -> Posed:
+@numbers("norm.token", "norm", 2, S4_8,
+    task="x = {x}, gamma = {gamma}, beta = {beta}, eps = 0. What is the layer norm of x? Three decimals.",
+    hint="Mean, variance, root; then gamma and beta.",
+    question="How many numbers are averaged in the variance?",
+    decimals=3)
+def token(draw: Draw) -> Posed:
     """One token through layer norm, with eps = 0: no feature of it stands at the mean."""
     order = draw.order([0, 1, 3, 2])
     x = np.array([-3.0, -1, 1, 3])[order] + draw.integer(5, 2, 9)
@@ -176,27 +173,14 @@ def one_token(draw: Draw) -> Posed:
     slips = forward.slips(DDOF, NO_GAMMA, NO_BETA, VAR_NOT_STD, RMS, NO_MEAN)
     wrong = {mistake: f(x[None, None], gamma, beta, 0.0)[0, 0] for mistake, f in slips.items()}
     more = {
-        "CF-X-HAT": x_hat,
-        "CF-BETA-FIRST": gamma * (x_hat + beta),
-        "CF-NOT-DIVIDED-SPREAD": gamma * (x - x.mean()) + beta,
+        Wrong("CF-X-HAT", "This is the token before gamma and beta."): x_hat,
+        Wrong("CF-BETA-FIRST", "Here beta is added before gamma multiplies."): gamma * (x_hat + beta),
+        Wrong("CF-NOT-DIVIDED-SPREAD", "The mean is taken off; nothing is divided by the "
+            "spread."): gamma * (x - x.mean()) + beta,
     }
     return Posed({"x": x, "gamma": gamma, "beta": beta}, gamma * x_hat + beta, wrong | more)
 
-
-token = Numbers("norm.token", "norm", 2, S4_8,
-    task="x = {x}, gamma = {gamma}, beta = {beta}, eps = 0. What is the layer norm of x? Three decimals.",
-    hint="Mean, variance, root; then gamma and beta.",
-    question="How many numbers are averaged in the variance?",
-    draw=one_token,
-    decimals=3,
-    says={
-        "CF-X-HAT": "This is the token before gamma and beta.",
-        "CF-BETA-FIRST": "Here beta is added before gamma multiplies.",
-        "CF-NOT-DIVIDED-SPREAD": "The mean is taken off; nothing is divided by the spread.",
-    })
-
 # --- backward ----------------------------------------------------------------------------------------
-
 
 def gradients(dy: Array, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Array, Array]:
     """npformer's."""

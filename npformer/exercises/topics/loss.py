@@ -5,7 +5,7 @@ import numpy as np
 from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Function, Probe, Trial, normal
 from npformer.exercises.see import CALLS, NUMBERS, Seen, close
-from npformer.exercises.task import Code, Draw, Edit, Mistake, Numbers, Place, Posed
+from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed, Wrong, numbers
 from npformer.exercises.topics.softmax import GLOBAL_MAX, LEVELS, OVERFLOW, large, shares
 from npformer.loss import cross_entropy_backward, cross_entropy_forward
 
@@ -16,8 +16,7 @@ SMOOTHING = Place("lesson 07, section 7.10", "07, section 7.10, Label smoothing:
 
 # --- what is said ------------------------------------------------------------------------------------
 
-SIGN = Mistake("CE-SIGN", FORCING,
-    "The size is right and the sign is the opposite.",
+SIGN = Mistake("CE-SIGN", FORCING, "The size is right and the sign is the opposite.",
     "This output matches a loss without its minus.",
     "Which sign has the log of a probability?")
 DIVIDED_V = Mistake("CE-DIVIDED-V", FORCING,
@@ -28,21 +27,17 @@ DOUBLE_SOFTMAX = Mistake("CE-DOUBLE-SOFTMAX", FORCING,
     "Even the best possible logits would keep the loss away from 0.",
     "This pattern appears when a softmax is taken of something that is a softmax already.",
     "What does the loss expect: logits or probabilities?")
-SUM = Mistake("CE-SUM", FORCING,
-    "The answer is larger by one constant factor, the number of rows.",
+SUM = Mistake("CE-SUM", FORCING, "The answer is larger by one constant factor, the number of rows.",
     "This output matches a sum over the rows where a mean is asked for.",
     "Is it a sum or a mean, and of how many numbers?")
-LOG_2 = Mistake("CE-LOG-2", FORCING,
-    "The answer is off by one constant factor, 1/log 2.",
+LOG_2 = Mistake("CE-LOG-2", FORCING, "The answer is off by one constant factor, 1/log 2.",
     "This output matches a logarithm of base 2: the loss in bits.",
     "Which base has the logarithm of the loss?")
-UNREDUCED = Mistake("CE-UNREDUCED", FORCING,
-    "One number for each row came back, and their mean is right.",
+UNREDUCED = Mistake("CE-UNREDUCED", FORCING, "One number for each row came back, and their mean is right.",
     "This output matches losses of which no mean is taken yet.",
     "How many numbers is a loss?")
 LOG_OF_0 = Mistake("CE-LOG-OF-0", FORCING,
-    "Only where a row holds 1000 and -1000, and the small one is the right class, the loss is not "
-    "right.",
+    "Only where a row holds 1000 and -1000, and the small one is the right class, the loss is not right.",
     "This pattern appears when a logarithm is taken of a probability that has been rounded to 0.",
     "What is the logarithm of a softmax, written with the logits and one log only?",
     kind="note", finite=("There p is held above a small number before its logarithm is taken.", ""))
@@ -62,8 +57,7 @@ GRAD_OF_P = Mistake("CE-GRAD-OF-P", BACK,
     "The rows of the gradient do not sum to 0: only the right class has a number, below -1/N.",
     "This output matches the gradient of the probabilities, in which the way back ends.",
     "What stands between the logits and the probabilities, and what does it send back?")
-IGNORED = Mistake("LS-IGNORED", SMOOTHING,
-    "This is the loss without smoothing.",
+IGNORED = Mistake("LS-IGNORED", SMOOTHING, "This is the loss without smoothing.",
     "This output does not depend on epsilon.",
     "Where does epsilon enter?")
 NOT_DIVIDED = Mistake("LS-NOT-DIVIDED", SMOOTHING,
@@ -72,8 +66,8 @@ NOT_DIVIDED = Mistake("LS-NOT-DIVIDED", SMOOTHING,
     "What do the V smoothed targets sum to?")
 OTHERS_ONLY = Mistake("LS-OTHERS-ONLY", SMOOTHING,
     "With epsilon = 0 the answer agrees; epsilon is shared among the other classes.",
-    "This output matches epsilon divided by V - 1, with nothing of it for the right class, as "
-    "some papers have it.",
+    "This output matches epsilon divided by V - 1, with nothing of it for the right class, as some papers "
+    "have it.",
     "How many classes share epsilon in this task?")
 TARGET_WHOLE = Mistake("LS-TARGET-WHOLE", SMOOTHING,
     "With epsilon = 0 the answer agrees; the right class keeps its whole weight.",
@@ -84,44 +78,30 @@ NO_SPREAD = Mistake("LS-NO-SPREAD", SMOOTHING,
     "This output matches a loss multiplied by 1 - epsilon.",
     "Where does the weight go that is taken from the right class?")
 SMOOTHED_LOG_OF_0 = Mistake("LS-LOG-OF-0", SMOOTHING,
-    "Ordinary logits agree; where one logit of a row is far above another, the loss is no finite "
-    "number.",
+    "Ordinary logits agree; where one logit of a row is far above another, the loss is no finite number.",
     "This pattern appears when a logarithm is taken of a probability that has been rounded to 0.",
-    "What is the logarithm of a softmax, written with the logits and one log only?",
-    kind="robustness")
+    "What is the logarithm of a softmax, written with the logits and one log only?", kind="robustness")
 
 # --- the loss ----------------------------------------------------------------------------------------
 
-
-def equal_logits(draw: Draw) -> Posed:
-    """The cross-entropy of equal logits."""
-    V = draw.integer(1000, 50, 5000)
-    wrong: dict[Mistake | str, float] = {
-        "CF-PROBABILITY-FOR-LOSS": 1 / V,
-        "CF-LOG-10": np.log10(V),
-        "CF-LOG-2": np.log2(V),
-        SIGN: -np.log(V),
-        DIVIDED_V: np.log(V) / V,
-        "CF-COUNT": V,
-        "CF-NO-DOUBT": 0,
-    }
-    return Posed({"V": V}, np.log(V), wrong)
-
-
-uniform = Numbers("loss.uniform", "attention", 3, Place(PAPER.format("3.4"), FORCING.teach),
-    task="A vocabulary has {V} words and all logits are equal. What is the cross-entropy? Three "
-    "decimals.",
+@numbers("loss.uniform", "attention", 3, Place(PAPER.format("3.4"), FORCING.teach),
+    task="A vocabulary has {V} words and all logits are equal. What is the cross-entropy? Three decimals.",
     hint="Every word has the probability 1/V.",
     question="What is the probability of the right word?",
-    draw=equal_logits,
-    decimals=3,
-    says={
-        "CF-PROBABILITY-FOR-LOSS": "This is the probability of the right token.",
-        "CF-LOG-10": "This is a logarithm of another base.",
-        "CF-LOG-2": "This is a logarithm of another base: the loss in bits.",
-        "CF-COUNT": "This is the number of words.",
-        "CF-NO-DOUBT": "A loss of 0 belongs to a model that is sure of the right word.",
-    })
+    decimals=3)
+def uniform(draw: Draw) -> Posed:
+    """The cross-entropy of equal logits."""
+    V = draw.integer(1000, 50, 5000)
+    wrong: dict[Mistake | Wrong, float] = {
+        Wrong("CF-PROBABILITY-FOR-LOSS", "This is the probability of the right token."): 1 / V,
+        Wrong("CF-LOG-10", "This is a logarithm of another base."): np.log10(V),
+        Wrong("CF-LOG-2", "This is a logarithm of another base: the loss in bits."): np.log2(V),
+        SIGN: -np.log(V),
+        DIVIDED_V: np.log(V) / V,
+        Wrong("CF-COUNT", "This is the number of words."): V,
+        Wrong("CF-NO-DOUBT", "A loss of 0 belongs to a model that is sure of the right word."): 0,
+    }
+    return Posed({"V": V}, np.log(V), wrong)
 
 
 def calls() -> tuple[Arguments, ...]:
@@ -190,17 +170,14 @@ def by_row(trial: Trial) -> Seen | None:
         single += [close(*row) for row in told]
         whole.append(close(found, np.asarray(np.mean([loss for loss, _ in told]))))
     if all(single):
-        return Seen(
-            "For each row by itself {it} is right; for several rows it is not the mean of theirs.",
-            "How do N losses become one?",
-        )
+        return Seen("For each row by itself {it} is right; for several rows it is not the mean of theirs.",
+            "How do N losses become one?")
     if not all(whole):
         return None
     return limited(trial) or Seen(
         "For several rows {it} is the mean of the rows' losses, as it should be; the loss of a single row is "
         "another one already.",
-        "What happens in one row, from its logits to its loss?",
-    )
+        "What happens in one row, from its logits to its loss?")
 
 
 def limited(trial: Trial) -> Seen | None:
@@ -209,10 +186,8 @@ def limited(trial: Trial) -> Seen | None:
     found = [pair[0] for z in gaps if (pair := trial.both((z, np.array([1]), *trial.calls[0][2:])))]
     if len(found) < len(gaps) or not close(found[1], found[2]) or close(found[0], found[1]):
         return None
-    return Seen(
-        f"While the right class becomes ever less likely, {{it}} stops at {float(found[2]):.3g}.",
-        "Is a probability held above a limit before its logarithm is taken?",
-    )
+    return Seen(f"While the right class becomes ever less likely, {{it}} stops at {float(found[2]):.3g}.",
+        "Is a probability held above a limit before its logarithm is taken?")
 
 
 forward = Code("cross_entropy.forward", "attention", 3, Place(PAPER.format("5.4"), FORCING.teach),
@@ -220,11 +195,7 @@ forward = Code("cross_entropy.forward", "attention", 3, Place(PAPER.format("5.4"
     "number. Logits may be as large as 1000, or as small as -1000.",
     hint="The log of the softmax, at the right class.",
     question="Which number of each row counts, and what is done with it before the mean?",
-    probe=Probe(
-        "logits, targets", ("loss",), calls(), sizes="logits: N V",
-        landmarks=NEAR,
-        cancels=SHIFT,
-    ),
+    probe=Probe("logits, targets", ("loss",), calls(), sizes="logits: N V", landmarks=NEAR, cancels=SHIFT),
     right=cross_entropy,
     solution="""
 def cross_entropy(logits, targets):
@@ -249,7 +220,6 @@ def cross_entropy(logits, targets):
         LOG_OF_0: (large(3, 7), np.array([4, 3, 6])),
     },
     looks=(*NUMBERS, *CALLS, by_row))
-
 
 
 def gradient(logits: Array, targets: Array) -> Array:
@@ -294,10 +264,7 @@ def cross_entropy_backward(logits, targets):
             Edit("    right", "    p = np.exp(p) / np.exp(p).sum(axis=-1, keepdims=True)\n    right")
         ],
     },
-    hard={
-        OVERFLOW: (normal(3, 7) + 1000, TARGETS),
-        GLOBAL_MAX: (normal(3, 7) + LEVELS, TARGETS),
-    })
+    hard={OVERFLOW: (normal(3, 7) + 1000, TARGETS), GLOBAL_MAX: (normal(3, 7) + LEVELS, TARGETS)})
 
 smoothed = Code("loss.smoothed", "decoder", 3, SMOOTHING,
     task="Write the mean cross-entropy with label smoothing: 1 - epsilon at the right class, and "

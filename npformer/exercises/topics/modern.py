@@ -15,11 +15,11 @@ from npformer.exercises.task import (
     Draw,
     Edit,
     Mistake,
-    Numbers,
     Place,
     Posed,
     Truth,
     Wrong,
+    numbers,
 )
 from npformer.exercises.topics import attention, layer_norm, rope
 from npformer.exercises.topics.attention import NO_SCALE, OWN_MASK, SCALE_DK, later_keys_hidden
@@ -49,24 +49,19 @@ MEAN_TAKEN = Mistake("RMS-MEAN-TAKEN", S10_2,
     "A number added to all features of a token has less effect than it should, or none.",
     "This pattern appears when a mean is taken off, as LayerNorm does, above or below the line.",
     "Which of LayerNorm's two steps is left in RMSNorm?")
-EPS_OUTSIDE = Mistake("RMS-EPS-OUTSIDE", S10_2,
-    "Large tokens nearly agree; tokens close to 0 do not.",
+EPS_OUTSIDE = Mistake("RMS-EPS-OUTSIDE", S10_2, "Large tokens nearly agree; tokens close to 0 do not.",
     "This pattern appears when eps is added to the root.",
     "What stands under the root?")
-NO_ROOT = Mistake("RMS-NO-ROOT", S10_2,
-    "A token that is doubled gives an output of half the size.",
+NO_ROOT = Mistake("RMS-NO-ROOT", S10_2, "A token that is doubled gives an output of half the size.",
     "This output matches a division by the mean square, without its root.",
     "If x is measured in metres, in what is its mean square measured?")
-SUM = Mistake("RMS-SUM", S10_2,
-    "All numbers are smaller by about one factor, the root of d_model.",
+SUM = Mistake("RMS-SUM", S10_2, "All numbers are smaller by about one factor, the root of d_model.",
     "This output matches a division by the root of the sum of squares.",
     "How many squares are added up, and does the result grow with their number?")
-AXIS = Mistake("RMS-AXIS", S10_2,
-    "A token's output changes when another token does.",
+AXIS = Mistake("RMS-AXIS", S10_2, "A token's output changes when another token does.",
     "This pattern appears when the mean square runs over another axis than the features.",
     "Whose squares are averaged: one token's, or one feature's?")
-GLOBAL = Mistake("RMS-GLOBAL", S10_2,
-    "A token's output changes when any feature of another token does.",
+GLOBAL = Mistake("RMS-GLOBAL", S10_2, "A token's output changes when any feature of another token does.",
     "This pattern appears when the mean is taken over the features of more than one token.",
     "How many numbers are averaged for one token: do those of its neighbours count?")
 DX_DIRECT = Mistake("RMS-DX-DIRECT", S10_2_BACK,
@@ -77,20 +72,17 @@ DX_MEAN = Mistake("RMS-DX-MEAN", S10_2_BACK,
     "From all numbers of a token's dx one and the same number is taken off.",
     "This pattern appears when a mean is taken off, as on LayerNorm's way back.",
     "Is a mean subtracted on the way forward?")
-DX_GAMMA_OUTSIDE = Mistake("RMS-DX-GAMMA-OUTSIDE", S10_2_BACK,
-    "With gamma = 1 dx would agree.",
+DX_GAMMA_OUTSIDE = Mistake("RMS-DX-GAMMA-OUTSIDE", S10_2_BACK, "With gamma = 1 dx would agree.",
     "This output matches gamma multiplied after the mean is taken.",
     "Which gradient arrives at x̂?")
 DGAMMA_OF_X = Mistake("RMS-DGAMMA-OF-X", S10_2_BACK,
     "dgamma follows the size of the tokens: doubled tokens would double it.",
     "This output matches a sum of dy · x, where x is not divided yet.",
     "What does gamma multiply?")
-DGAMMA_SHAPE = Mistake("RMS-DGAMMA-SHAPE", S10_2_BACK,
-    "The gradient of gamma is not of gamma's shape.",
+DGAMMA_SHAPE = Mistake("RMS-DGAMMA-SHAPE", S10_2_BACK, "The gradient of gamma is not of gamma's shape.",
     "This pattern appears when dgamma is not summed over all tokens.",
     "How many gammas are there?")
-NO_GAMMA = Mistake("RMS-NO-GAMMA", S10_2,
-    "The answer is the same whatever gamma is.",
+NO_GAMMA = Mistake("RMS-NO-GAMMA", S10_2, "The answer is the same whatever gamma is.",
     "This output does not depend on gamma.",
     "What multiplies the divided number?")
 
@@ -99,9 +91,8 @@ shift = Choice("modern.shift", "modern", 2, S10_2,
     hint="Which of its two steps has LayerNorm that RMSNorm has not?",
     question="Is anything subtracted before the division?",
     options={
-        "It stays as it is.": Wrong(
-            "CF-SHIFT-LOST", "LayerNorm's output does, for it takes the mean off first."
-        ),
+        "It stays as it is.": Wrong("CF-SHIFT-LOST",
+            "LayerNorm's output does, for it takes the mean off first."),
         "It grows by that number.": Wrong("CF-SHIFT-THROUGH", "Then nothing would be divided."),
         "It changes, unless the features are all equal: the token points elsewhere.": RIGHT,
     })
@@ -148,7 +139,6 @@ def rms_norm(x, gamma, eps):
     })
 
 
-
 def norm_gradients(dy: Array, x: Array, gamma: Array, eps: float) -> tuple[Array, Array]:
     """npformer's."""
     dx, (dgamma,) = rms_norm_backward(dy, rms_norm_forward(x, RMSNormParams(gamma), eps=eps)[1])
@@ -191,44 +181,36 @@ EXCHANGED = Mistake("GATE-EXCHANGED", S10_3,
     "The numbers are right for W_gate and W_up in each other's place.",
     "This output matches a SiLU on x W_up: the two hidden layers have changed roles.",
     "Which of the two hidden layers goes through the SiLU?")
-SIGMOID = Mistake("GATE-SIGMOID", S10_3,
-    "The gate lies between 0 and 1 everywhere.",
+SIGMOID = Mistake("GATE-SIGMOID", S10_3, "The gate lies between 0 and 1 everywhere.",
     "This output matches a sigmoid where the SiLU is asked for.",
     "What is the sigmoid multiplied by in a SiLU?")
 OTHER_BEND = Mistake("GATE-OTHER-BEND", S10_3,
     "Two hidden layers meet in a product, and the gate is bent in another way.",
     "This output matches a gate of ReLU, GELU or tanh.",
     "Which function is asked for, and what is it at -1?")
-NO_BEND = Mistake("GATE-NO-BEND", S10_3,
-    "When x is doubled, the output is four times as large.",
+NO_BEND = Mistake("GATE-NO-BEND", S10_3, "When x is doubled, the output is four times as large.",
     "This output matches a product of two hidden layers, without an activation.",
     "Which of the two goes through an activation first?")
-BOTH_BENT = Mistake("GATE-BOTH-BENT", S10_3,
-    "Both hidden layers are bent.",
+BOTH_BENT = Mistake("GATE-BOTH-BENT", S10_3, "Both hidden layers are bent.",
     "This output matches a SiLU on both factors.",
     "How often does the activation stand in the equation?")
-BENT_AFTER = Mistake("GATE-BENT-AFTER", S10_3,
-    "The product is bent, and not one of its factors.",
+BENT_AFTER = Mistake("GATE-BENT-AFTER", S10_3, "The product is bent, and not one of its factors.",
     "This output matches a SiLU after the multiplication.",
     "What comes first, the activation or the product?")
-ADDED = Mistake("GATE-ADDED", S10_3,
-    "Where a gate is closed, its unit still lets something through.",
+ADDED = Mistake("GATE-ADDED", S10_3, "Where a gate is closed, its unit still lets something through.",
     "This output matches two hidden layers that are added.",
     "What has to happen to x W_up where the gate is 0?")
-ONE_WAY = Mistake("GATE-ONE-WAY", S10_3_BACK,
-    "dx holds one of its two terms.",
+ONE_WAY = Mistake("GATE-ONE-WAY", S10_3_BACK, "dx holds one of its two terms.",
     "This output matches a dx that comes back through W_gate alone, or through W_up alone.",
     "Into how many products does x go?")
 OWN_FACTOR = Mistake("GATE-OWN-FACTOR", S10_3_BACK,
     "Where the gate is shut, W_up should not learn, and here it does.",
     "This pattern appears when each factor of a product gets the gradient times itself.",
     "If h = g u, what does a little more of g add to h?")
-HALF_SLOPE = Mistake("GATE-HALF-SLOPE", S10_3_BACK,
-    "The slope of the SiLU is one of two terms.",
+HALF_SLOPE = Mistake("GATE-HALF-SLOPE", S10_3_BACK, "The slope of the SiLU is one of two terms.",
     "This output matches σ alone, or z σ (1 - σ) alone: one factor of z σ(z) is held still.",
     "z σ(z) is a product: what does its slope consist of?")
-SIGMOID_SLOPE = Mistake("GATE-SIGMOID-SLOPE", S10_3_BACK,
-    "The slope lies between 0 and 1/4 everywhere.",
+SIGMOID_SLOPE = Mistake("GATE-SIGMOID-SLOPE", S10_3_BACK, "The slope lies between 0 and 1/4 everywhere.",
     "This output matches the slope of the sigmoid, σ (1 - σ), where that of the SiLU is asked for.",
     "Which function is the gate, and what is its slope at 0?")
 GATE_FOR_HIDDEN = Mistake("GATE-FOR-HIDDEN", S10_3_BACK,
@@ -266,11 +248,9 @@ def one_gate(trial: Trial) -> Seen | None:
         if hidden is None or not close(found, hidden @ W_down):
             return None
     known = next((f" It is {name}." for name, f in GATES.items() if close(answers, f(POINTS))), "")
-    return Seen(
-        "The three products with the weights are right. Where x W_up is 1, one hidden unit makes of "
+    return Seen("The three products with the weights are right. Where x W_up is 1, one hidden unit makes of "
         f"z = x W_gate = -2, -1, 0, 1, 2: {written(answers)}.{known}",
-        "What does SiLU make of these five z, and which part of it is above 0 for each z?",
-    )
+        "What does SiLU make of these five z, and which part of it is above 0 for each z?")
 
 
 def joined(trial: Trial, gate: Array, up: Array) -> Array | None:
@@ -350,11 +330,9 @@ def one_slope(trial: Trial) -> Seen | None:
         made = dz @ W_gate.T + dhidden * silu(z) @ W_up.T, np.einsum("btd,btf->df", x, dz)
         if not close(found, made[trial.output]):
             return None
-    return Seen(
-        "Everything around the SiLU is right. The slope that it has here at z = -2, -1, 0, 1, 2: "
+    return Seen("Everything around the SiLU is right. The slope that it has here at z = -2, -1, 0, 1, 2: "
         f"{written(slopes)}.",
-        "z σ(z) is a product: what is its slope at 0, and where does it come near 0 and near 1?",
-    )
+        "z σ(z) is a product: what is its slope at 0, and where does it come near 0 and near 1?")
 
 
 def slopes_at(trial: Trial, z: Array) -> Array | None:
@@ -404,52 +382,40 @@ def gated_ffn_backward(dy, x, W_gate, W_up, W_down):
     ours="gated_ffn_backward")
 
 
-def gated_width(draw: Draw) -> Posed:
-    """The hidden width at which a gated network has as many weights as a plain one of 4 d_model."""
-    d = 192 * draw.integer(4, 1, 20)
-    wrong: dict[Mistake | str, int] = {
-        "CF-PLAIN-WIDTH": 4 * d,
-        "CF-HALF-WIDTH": 2 * d,
-        "CF-A-THIRD": 4 * d // 3,
-        "CF-WIDER": 6 * d,
-        "CF-COUNT-OF-WEIGHTS": 8 * d * d,
-    }
-    return Posed({"d": d, "f": 4 * d}, 8 * d // 3, wrong)
-
-
-gate_width = Numbers("modern.gate_width", "modern", 2, S10_3,
+@numbers("modern.gate_width", "modern", 2, S10_3,
     task="A plain network has d_model = {d} and d_ff = {f}, without biases. Which d_ff has a gated network "
     "with as many weights?",
     hint="Two matrices against three.",
-    question="How many matrices of d_model · d_ff numbers has each of the two?",
-    draw=gated_width,
-    says={
-        "CF-PLAIN-WIDTH": "This is the plain network's width; with three matrices of it there are more "
-        "weights.",
-        "CF-HALF-WIDTH": "Half the width would balance four matrices; a gated network has three.",
-        "CF-A-THIRD": "A third of the plain width: the three matrices have fewer weights together than the "
-        "two.",
-        "CF-WIDER": "This is wider than the plain network, and has one matrix more.",
-        "CF-COUNT-OF-WEIGHTS": "This is a number of weights; a width is asked for.",
-    })
+    question="How many matrices of d_model · d_ff numbers has each of the two?")
+def gate_width(draw: Draw) -> Posed:
+    """The hidden width at which a gated network has as many weights as a plain one of 4 d_model."""
+    d = 192 * draw.integer(4, 1, 20)
+    wrong: dict[Mistake | Wrong, int] = {
+        Wrong("CF-PLAIN-WIDTH", "This is the plain network's width; with three matrices of it there are more "
+            "weights."): 4 * d,
+        Wrong("CF-HALF-WIDTH", "Half the width would balance four matrices; a gated network has "
+            "three."): 2 * d,
+        Wrong("CF-A-THIRD", "A third of the plain width: the three matrices have fewer weights together than "
+            "the two."): 4 * d // 3,
+        Wrong("CF-WIDER", "This is wider than the plain network, and has one matrix more."): 6 * d,
+        Wrong("CF-COUNT-OF-WEIGHTS", "This is a number of weights; a width is asked for."): 8 * d * d,
+    }
+    return Posed({"d": d, "f": 4 * d}, 8 * d // 3, wrong)
 
 # --- turned queries and keys -----------------------------------------------------------------------------
 
-ON_VALUES = Mistake("ROPE-ON-VALUES", S10_4,
-    "The weights are right, and what they mix has been turned.",
-    "This output matches values that are turned like keys: it says where a word stands, and not only what "
-    "it is.",
+ON_VALUES = Mistake("ROPE-ON-VALUES", S10_4, "The weights are right, and what they mix has been turned.",
+    "This output matches values that are turned like keys: it says where a word stands, and not only what it "
+    "is.",
     "Which of q, k and v enter the scores?")
-ONE_SIDE = Mistake("ROPE-ONE-SIDE", S10_4,
-    "The weights change when the whole text moves along.",
+ONE_SIDE = Mistake("ROPE-ONE-SIDE", S10_4, "The weights change when the whole text moves along.",
     "This output matches a rotation of the queries alone, or of the keys alone.",
     "What is left of two rotations when a query meets a key?")
 
 NO_SOFTMAX = Seen(
     "With v = 1 the output shows the weights: those of one query do not sum to 1, so they are no softmax "
     "over the keys.",
-    "What do the weights of one query sum to, and over which axis?",
-)
+    "What do the weights of one query sum to, and over which axis?")
 
 
 def turned_pairs(trial: Trial) -> Seen | None:
@@ -484,13 +450,11 @@ def by_distance(logs: list[Array]) -> Seen | None:
     if not all(np.allclose(s[1:, 1:], s[:-1, :-1], atol=1e-5) for s in steps):
         return Seen(
             "Where all tokens are alike, a key's weight depends on more than its distance from the query.",
-            "Which of q and k are turned, in which direction, and what is left when they meet?",
-        )
+            "Which of q and k are turned, in which direction, and what is left when they meet?")
     if not all(np.allclose(log[1, 0], log[1, 2], atol=1e-5) for log in logs):
         return Seen(
             "Where all tokens are alike, the key before a query and the key after it get different weights.",
-            "From which position on are queries counted, and from which are keys?",
-        )
+            "From which position on are queries counted, and from which are keys?")
     return None
 
 
@@ -501,19 +465,16 @@ def by_angle(logs: list[tuple[Array, Array]]) -> Seen | None:
     if all(time is not None and abs(time - 1) < 1e-4 for time in times):
         return None  # right for these tokens: what differs is something else
     if all(times):
-        return Seen(
-            "All pairs turn by the right angles, and the scores are "
+        return Seen("All pairs turn by the right angles, and the scores are "
             f"{written(np.array(times[:1]))} times as large as they should be.",
-            "By what are the scores divided, and does it follow d?",
-        )
+            "By what are the scores divided, and does it follow d?")
     angles = [wave(mine) for mine, _ in steps]
     if any(angle is None for angle in angles):
         return None
     return Seen(
         "The weights follow the distance between query and key; from one place to the next the pairs turn by "
         f"{written(np.array(angles))} radians.",
-        "By which angle does pair i turn in one step?",
-    )
+        "By which angle does pair i turn in one step?")
 
 
 rope_attention = Code("rope.attention", "modern", 4, S10_4,
@@ -599,19 +560,15 @@ def scaled_by(scales: list[float], trial: Trial) -> Seen:
     if not name:
         times = [scale * sizes["d_k"] ** 0.5 for scale, sizes in zip(scales, trial.sizes, strict=True)]
         name = f"1/√d_k times {named_factor(times, trial.sizes) or 'another one in each call'}"
-    return Seen(
-        f"The weights are a softmax of q·k times one number, {name}.",
-        "By what are the scores divided, and does it follow d_k?",
-    )
+    return Seen(f"The weights are a softmax of q·k times one number, {name}.",
+        "By what are the scores divided, and does it follow d_k?")
 
 
 def mapped(heads: list[int]) -> Seen:
     """Heads that look at the wrong key heads."""
-    return Seen(
-        f"In the first call, query heads 0 to {len(heads) - 1} look at the keys of the key heads "
+    return Seen(f"In the first call, query heads 0 to {len(heads) - 1} look at the keys of the key heads "
         f"{', '.join(map(str, heads))}.",
-        "Which query heads are neighbours, and which key head do they share?",
-    )
+        "Which query heads are neighbours, and which key head do they share?")
 
 
 def other_queries(weights: Array, queries: Array, k: Array) -> Seen | None:
@@ -622,8 +579,7 @@ def other_queries(weights: Array, queries: Array, k: Array) -> Seen | None:
     return Seen(
         f"In the first call, heads 0 to {len(made) - 1} of {{it}} are made from the queries of the heads "
         f"{', '.join(map(str, made))}.",
-        "Which heads share a key head, and in which order do they come out of a reshape?",
-    )
+        "Which heads share a key head, and in which order do they come out of a reshape?")
 
 
 def weights_of_heads(trial: Trial, q: Array, k: Array) -> Array | None:
@@ -715,39 +671,27 @@ def grouped_backward(dy, n_kv_heads):
     ours="sum_repeated")
 
 
-def bytes_kept(draw: Draw) -> Posed:
+@numbers("modern.kept_bytes", "modern", 3, S10_5_LESSON,
+    task="A causal model has {n} blocks, {h} query heads and {g} key heads of d_k = {d_k}, in float32. How "
+    "many bytes does it keep for each token that it has read?",
+    hint="A key and a value, in every block.",
+    question="Which arrays are kept, in how many blocks, and how many bytes has a number?")
+def kept_bytes(draw: Draw) -> Posed:
     """The bytes that a model with shared key heads keeps for each token."""
     shared = 2 ** draw.integer(2, 1, 3)
     g, n = draw.integer(2, 2, 5), draw.integer(6, 3, 9)
     d_k = 2 ** draw.integer(6, 5, 7)
     right = 2 * n * g * d_k * 4
-    wrong: dict[Mistake | str, int] = {
-        "CF-ALL-HEADS-KEPT": right * shared,
-        "CF-KEYS-ALONE": right // 2,
-        "CF-ONE-BLOCK": right // n,
-        "CF-NUMBERS-NOT-BYTES": right // 4,
-        "CF-HEADS-NOT-COUNTED": right // g,
-        "CF-EIGHT-BYTES": right * 2,
-        "CF-BITS": right * 8,
+    wrong: dict[Mistake | Wrong, int] = {
+        Wrong("CF-ALL-HEADS-KEPT", "This would be a key and a value for each query head."): right * shared,
+        Wrong("CF-KEYS-ALONE", "Keys or values alone are half of what is kept."): right // 2,
+        Wrong("CF-ONE-BLOCK", "This is what one block keeps."): right // n,
+        Wrong("CF-NUMBERS-NOT-BYTES", "This counts numbers; a float32 has four bytes."): right // 4,
+        Wrong("CF-HEADS-NOT-COUNTED", "This is one key head in each block."): right // g,
+        Wrong("CF-EIGHT-BYTES", "This would be right for float64."): right * 2,
+        Wrong("CF-BITS", "This counts bits."): right * 8,
     }
     return Posed({"n": n, "h": shared * g, "g": g, "d_k": d_k}, right, wrong)
-
-
-kept_bytes = Numbers("modern.kept_bytes", "modern", 3, S10_5_LESSON,
-    task="A causal model has {n} blocks, {h} query heads and {g} key heads of d_k = {d_k}, in float32. How "
-    "many bytes does it keep for each token that it has read?",
-    hint="A key and a value, in every block.",
-    question="Which arrays are kept, in how many blocks, and how many bytes has a number?",
-    draw=bytes_kept,
-    says={
-        "CF-ALL-HEADS-KEPT": "This would be a key and a value for each query head.",
-        "CF-KEYS-ALONE": "Keys or values alone are half of what is kept.",
-        "CF-ONE-BLOCK": "This is what one block keeps.",
-        "CF-NUMBERS-NOT-BYTES": "This counts numbers; a float32 has four bytes.",
-        "CF-HEADS-NOT-COUNTED": "This is one key head in each block.",
-        "CF-EIGHT-BYTES": "This would be right for float64.",
-        "CF-BITS": "This counts bits.",
-    })
 
 # --- tiles, pieces of words, kept keys -------------------------------------------------------------------
 
@@ -757,12 +701,10 @@ tiles = Choice("modern.tiles", "modern", 2, S10_6,
     question="What has to be there at one moment, and what is done in all?",
     options={
         "The memory: T instead of T².": RIGHT,
-        "The multiplications: T instead of T².": Wrong(
-            "CF-TILES-SKIP", "Every score is still computed, each in its tile."
-        ),
-        "The precision: scores are rounded tile by tile.": Wrong(
-            "CF-TILES-ROUND", "The sums are the same; only their order is another one."
-        ),
+        "The multiplications: T instead of T².": Wrong("CF-TILES-SKIP",
+            "Every score is still computed, each in its tile."),
+        "The precision: scores are rounded tile by tile.": Wrong("CF-TILES-ROUND",
+            "The sums are the same; only their order is another one."),
     })
 
 pieces = Truth("modern.bytes", "modern", 1, S10_7,
@@ -773,21 +715,17 @@ pieces = Truth("modern.bytes", "modern", 1, S10_7,
     wrong=Wrong("CF-UNKNOWN-WORDS", "Its first 256 pieces are the bytes, and any text is bytes; the sentence "
         "has many pieces, and none is unknown."))
 
-AHEAD = Mistake("KEPT-MASK-AHEAD", S10_9,
-    "Each new token sees one key more than it should.",
+AHEAD = Mistake("KEPT-MASK-AHEAD", S10_9, "Each new token sees one key more than it should.",
     "This output matches a mask that shows each new token the next one.",
     "Which key belongs to the first new token itself?")
-NOT_ITSELF = Mistake("KEPT-MASK-NOT-ITSELF", S10_9,
-    "Each new token sees one key less than it should.",
+NOT_ITSELF = Mistake("KEPT-MASK-NOT-ITSELF", S10_9, "Each new token sees one key less than it should.",
     "This output matches a mask in which no new token sees itself.",
     "Which key belongs to the first new token itself?")
-FROM_0 = Mistake("KEPT-MASK-FROM-0", S10_9,
-    "The first new token sees one key, however many are kept.",
-    "This pattern appears when rows are counted from the first new token and columns from the first token "
-    "of all.",
+FROM_0 = Mistake("KEPT-MASK-FROM-0", S10_9, "The first new token sees one key, however many are kept.",
+    "This pattern appears when rows are counted from the first new token and columns from the first token of "
+    "all.",
     "At which place of the whole text does the first new token stand?")
-NEW_ONLY = Mistake("KEPT-MASK-NEW-ONLY", S10_9,
-    "The mask has no columns for the kept keys.",
+NEW_ONLY = Mistake("KEPT-MASK-NEW-ONLY", S10_9, "The mask has no columns for the kept keys.",
     "This output matches the causal mask of the new tokens alone.",
     "How many keys does each new query meet?")
 

@@ -16,28 +16,24 @@ NO_CORRECTION = Mistake("ADAM-NO-CORRECTION", ADAM,
     "m and v agree; the step of w is taken from a mean that still leans towards its zero start.",
     "This output matches a step without one of the two divisions by 1 - β to the t.",
     "How large is m after one step that started at 0?")
-NO_ROOT = Mistake("ADAM-NO-ROOT", ADAM,
-    "m and v agree; the step of w is divided by v̂.",
+NO_ROOT = Mistake("ADAM-NO-ROOT", ADAM, "m and v agree; the step of w is divided by v̂.",
     "This output matches a division without the root.",
     "Which unit has v, and which has w?")
 EPS_INSIDE = Mistake("ADAM-EPS-INSIDE", ADAM,
     "Ordinary gradients agree; where they are very small, the step of w is too short.",
     "This pattern appears when ε is added under the root.",
     "Next to which number is ε small: next to v̂, or next to its root?")
-UPHILL = Mistake("ADAM-UPHILL", ADAM,
-    "m and v agree; w takes the right step in the opposite direction.",
+UPHILL = Mistake("ADAM-UPHILL", ADAM, "m and v agree; w takes the right step in the opposite direction.",
     "This output matches a step that is added.",
     "Should a step of Adam raise or lower the loss?")
 MIX_SWAPPED = Mistake("ADAM-MIX-SWAPPED", ADAM,
     "Nearly all of the new gradient is taken into m, and nearly nothing is kept.",
     "This pattern appears when β and 1 - β change places.",
     "Which of the two has the larger weight, the old mean or the new gradient?")
-NO_SQUARE = Mistake("ADAM-NO-SQUARE", ADAM,
-    "m agrees; v is a mean of gradients.",
+NO_SQUARE = Mistake("ADAM-NO-SQUARE", ADAM, "m agrees; v is a mean of gradients.",
     "This output matches a v in which the gradient is not squared.",
     "What does v measure, so that its root has the unit of a gradient?")
-STEP_OFF = Mistake("ADAM-STEP-OFF", ADAM,
-    "m and v agree; the corrections belong to a neighbouring t.",
+STEP_OFF = Mistake("ADAM-STEP-OFF", ADAM, "m and v agree; the corrections belong to a neighbouring t.",
     "This pattern appears when t is raised or lowered once more inside.",
     "Which t has the very first step?")
 
@@ -75,10 +71,8 @@ def running_mean(trial: Trial) -> Seen | None:
     if not close(kept * old + taken * new, found):
         return None
     what = "g" if power == 1 else "g²"
-    return Seen(
-        f"The new {name} is {kept + 0.0:.3g} times the old one and {taken + 0.0:.3g} times {what}.",
-        "Which β belongs to which of the two means, and what do the two shares of a mean sum to?",
-    )
+    return Seen(f"The new {name} is {kept + 0.0:.3g} times the old one and {taken + 0.0:.3g} times {what}.",
+        "Which β belongs to which of the two means, and what do the two shares of a mean sum to?")
 
 
 def step_size(trial: Trial) -> Seen | None:
@@ -92,11 +86,9 @@ def step_size(trial: Trial) -> Seen | None:
     }
     if not all(told.values()):
         return None
-    return Seen(
-        "The step of {it} is right up to one factor that follows t: "
+    return Seen("The step of {it} is right up to one factor that follows t: "
         f"{' and '.join(f'{factor:.3g} at t = {t}' for t, factor in told.items())}.",
-        "What do 1 - β_1 to the power of t and 1 - β_2 to the power of t come to at t = 1 and 2?",
-    )
+        "What do 1 - β_1 to the power of t and 1 - β_2 to the power of t come to at t = 1 and 2?")
 
 
 step = Code("adam.step", "backward", 4, ADAM,

@@ -23,28 +23,22 @@ control = Choice("heads.control", "published", 2, S11_5,
     question="If the loss rose in the comparison too, what would that tell you about the ten?",
     options={
         "Ten others of the same blocks, drawn several times.": RIGHT,
-        "Ten of all blocks, drawn once.": Wrong(
-            "CF-CONTROL-ANYWHERE", "One draw may hold a head that matters for quite another reason."
-        ),
-        "None: the loss has risen.": Wrong(
-            "CF-CONTROL-NONE", "It might rise for any ten heads that are missing."
-        ),
+        "Ten of all blocks, drawn once.": Wrong("CF-CONTROL-ANYWHERE",
+            "One draw may hold a head that matters for quite another reason."),
+        "None: the loss has risen.": Wrong("CF-CONTROL-NONE",
+            "It might rise for any ten heads that are missing."),
     })
 
-STEPS = Mistake("Q-STEPS", S11_8,
-    "The smallest number of each group is kept, and the largest is not.",
+STEPS = Mistake("Q-STEPS", S11_8, "The smallest number of each group is kept, and the largest is not.",
     "This output matches a range that is divided by the number of values, not of steps between them.",
     "How many steps are there between 2^bits values?")
-DOWN = Mistake("Q-DOWN", S11_8,
-    "No number has become larger; some are off by almost a whole step.",
+DOWN = Mistake("Q-DOWN", S11_8, "No number has become larger; some are off by almost a whole step.",
     "This output matches a rounding down.",
     "Which of the values is nearest?")
-ONE_GROUP = Mistake("Q-ONE-GROUP", S11_8,
-    "The steps are as wide in every group.",
+ONE_GROUP = Mistake("Q-ONE-GROUP", S11_8, "The steps are as wide in every group.",
     "This output matches one step and one smallest number for all groups.",
     "Along which axis are smallest and largest taken?")
-NO_SMALLEST = Mistake("Q-NO-SMALLEST", S11_8,
-    "Every group begins at 0.",
+NO_SMALLEST = Mistake("Q-NO-SMALLEST", S11_8, "Every group begins at 0.",
     "This output matches d q, to which the smallest number is not added again.",
     "What was taken off before the division?")
 
@@ -74,36 +68,28 @@ def quantised(w, bits):
 
 # --- a block to port -------------------------------------------------------------------------------------
 
-LAYOUT = Mistake("PORT-LAYOUT", S11_10,
-    "The first token is right, and no other is.",
+LAYOUT = Mistake("PORT-LAYOUT", S11_10, "The first token is right, and no other is.",
     "This output matches RoPE on neighbouring columns, where this file has its pairs in halves.",
     "Which two columns of a head are turned together?")
-NOT_TURNED = Mistake("PORT-NOT-TURNED", S11_10,
-    "All shapes fit, and nothing stops.",
+NOT_TURNED = Mistake("PORT-NOT-TURNED", S11_10, "All shapes fit, and nothing stops.",
     "This output matches a square matrix that is not turned over.",
     "In the file a weight is (d_out, d_in). Which of the products are with a square one?")
-GATE_UP = Mistake("PORT-GATE-UP", S11_10,
-    "Attention is right; what is added behind it is not.",
+GATE_UP = Mistake("PORT-GATE-UP", S11_10, "Attention is right; what is added behind it is not.",
     "This output matches a SiLU on the other of the two matrices.",
     "Through which of W_gate and W_up does the SiLU go?")
-NORMS = Mistake("PORT-NORMS", S11_10,
-    "Both stations are there, and in order.",
+NORMS = Mistake("PORT-NORMS", S11_10, "Both stations are there, and in order.",
     "This output matches the two norms' gammas exchanged.",
     "Which gamma stands in front of attention?")
-NO_ROPE = Mistake("PORT-NO-ROPE", S11_10,
-    "The first token is right.",
+NO_ROPE = Mistake("PORT-NO-ROPE", S11_10, "The first token is right.",
     "This output does not depend on the order of the earlier words.",
     "What turns, and by what?")
-VALUES_TURNED = Mistake("PORT-VALUES-TURNED", S11_10,
-    "Who looks at whom is right.",
+VALUES_TURNED = Mistake("PORT-VALUES-TURNED", S11_10, "Who looks at whom is right.",
     "This output matches values that are turned like the keys.",
     "Which of q, k and v are turned?")
-NO_MASK = Mistake("PORT-NO-MASK", S11_10,
-    "The last token is right, and no other is.",
+NO_MASK = Mistake("PORT-NO-MASK", S11_10, "The last token is right, and no other is.",
     "This output matches attention to later words too.",
     "What may the first word look at?")
-POST_NORM = Mistake("PORT-POST-NORM", S11_10,
-    "All parts are there.",
+POST_NORM = Mistake("PORT-POST-NORM", S11_10, "All parts are there.",
     "This output matches norms behind the sums, as in 2017.",
     "Does x go through a norm on its way from block to block?")
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.probe import Probe, Trial, same, size
+from npformer.exercises.probe import Probe, Trial, same
 from npformer.exercises.see import CALLS, NUMBERS, Seen, close, written
 from npformer.exercises.task import (
     RIGHT,
@@ -14,11 +14,11 @@ from npformer.exercises.task import (
     Draw,
     Edit,
     Mistake,
-    Numbers,
     Place,
     Posed,
     Wrong,
     compiled,
+    numbers,
 )
 from npformer.positional import positional_encoding
 
@@ -30,7 +30,6 @@ S1_6 = Place(PAPER, "01, section 1.6, The hands of a clock")
 S1_7 = Place(PAPER, "01, section 1.7, The whole table at once")
 S1_8 = Place(PAPER, "01, section 1.8, Why 10000?")
 S2_3 = Place(PAPER, "02, section 2.3, One step is one rotation")
-S2_5 = Place(PAPER, "02, section 2.5, How slow is the slowest hand?")
 S2_6 = Place(PAPER, "02, section 2.6, One idea, three layouts")
 S2_7 = Place(PAPER, "02, section 2.7, Where float32 goes wrong")
 
@@ -41,36 +40,35 @@ EXP_COLUMN = Mistake("PE-EXP-COLUMN", S1_3,
     "This pattern appears when the column number is used where the formula wants the pair number.",
     "Which columns share one i?")
 EXP_DOUBLED = Mistake("PE-EXP-DOUBLED", S1_3,
-    "The two columns of each pair share a speed, and the speeds fall twice as fast along the row "
-    "as the paper's.",
+    "The two columns of each pair share a speed, and the speeds fall twice as fast along the row as the "
+    "paper's.",
     "This pattern appears when i already counts by twos and is doubled once more.",
     "When the column is 4, what is i, and what is 2i?")
 BASE_1E8 = Mistake("PE-BASE-1E8", S1_8,
-    "The two columns of each pair share a speed, and the speeds fall twice as fast along the row "
-    "as the paper's.",
+    "The two columns of each pair share a speed, and the speeds fall twice as fast along the row as the "
+    "paper's.",
     "A base of 10 to the 8 gives the same numbers.",
     "By what factor is the last pair slower than the first?")
 EXP_DOUBLED_COS = Mistake("PE-EXP-DOUBLED-COS", S1_3,
     "The speeds fall too fast along the row, and each cosine is a little slower than its sine.",
     "This pattern appears when i counts by twos, is doubled again, and the cosine takes 2i + 1.",
     "Which exponent do sine and cosine of one pair share?")
-COS_OWN_INDEX = Mistake("PE-COS-OWN-INDEX", S1_3,
-    "Each cosine column is slower than the sine on its left.",
+COS_OWN_INDEX = Mistake("PE-COS-OWN-INDEX", S1_3, "Each cosine column is slower than the sine on its left.",
     "This pattern appears when an odd column takes its own number in the exponent.",
     "Which number stands in the exponent of column 3?")
 COS_NEXT_PAIR = Mistake("PE-COS-NEXT-PAIR", S1_3,
     "Every sine column is right; each cosine column turns at the speed of the pair after its own.",
-    "This pattern appears when the cosine's exponent is taken from its own even neighbour to the "
-    "right, 2(i + 1).",
+    "This pattern appears when the cosine's exponent is taken from its own even neighbour to the right, 2(i "
+    "+ 1).",
     "Which exponent do the sine and the cosine of one pair share?")
 EXP_NO_2 = Mistake("PE-EXP-NO-2", S1_3,
-    "The two columns of each pair share a speed, but the speeds fall half as fast along the row "
-    "as the paper's.",
+    "The two columns of each pair share a speed, but the speeds fall half as fast along the row as the "
+    "paper's.",
     "This pattern appears when the exponent is i over d_model.",
     "What does the exponent of the last pair come close to?")
 BASE_100 = Mistake("PE-BASE-100", S1_8,
-    "The two columns of each pair share a speed, but the speeds fall half as fast along the row "
-    "as the paper's.",
+    "The two columns of each pair share a speed, but the speeds fall half as fast along the row as the "
+    "paper's.",
     "A base of 100 gives the same numbers.",
     "By what factor is the last pair slower than the first?")
 BASE_1000 = Mistake("PE-BASE-1000", S1_8,
@@ -85,93 +83,67 @@ EXP_SQRT_D = Mistake("PE-EXP-SQRT-D", S1_3,
     "Pairs share a speed, but the speeds fall far too fast along the row.",
     "This output matches an exponent divided by the root of d_model.",
     "What divides 2i in the exponent?")
-EXP_NO_D = Mistake("PE-EXP-NO-D", S1_3,
-    "From the second pair on, the columns hardly move.",
+EXP_NO_D = Mistake("PE-EXP-NO-D", S1_3, "From the second pair on, the columns hardly move.",
     "This output matches an exponent that is not divided by d_model.",
     "How large may the exponent become at the end of a row?")
-EXP_SIGN = Mistake("PE-EXP-SIGN", S1_3,
-    "The columns turn faster and faster along the row.",
-    "This pattern appears when the minus of the exponent is lost, or the position is multiplied "
-    "where it should be divided.",
-    "Which hand of a clock belongs to the last pair?",
-    tolerance=5e-3)
-SUM = Mistake("PE-SUM", S1_3,
-    "Every cell holds a sine and a cosine added together: row 0 is 1 everywhere.",
+EXP_SIGN = Mistake("PE-EXP-SIGN", S1_3, "The columns turn faster and faster along the row.",
+    "This pattern appears when the minus of the exponent is lost, or the position is multiplied where it "
+    "should be divided.",
+    "Which hand of a clock belongs to the last pair?", tolerance=5e-3)
+SUM = Mistake("PE-SUM", S1_3, "Every cell holds a sine and a cosine added together: row 0 is 1 everywhere.",
     "This pattern appears when both waves are put in one cell.",
     "How many numbers describe one hand of a clock?")
-SWAPPED = Mistake("PE-SWAPPED", S1_3,
-    "Row 0 reads 1, 0, 1, 0: the even columns start at 1.",
+SWAPPED = Mistake("PE-SWAPPED", S1_3, "Row 0 reads 1, 0, 1, 0: the even columns start at 1.",
     "This output matches cosine in the even columns and sine in the odd ones.",
     "What is sin 0, and in which columns does the paper have it?")
 COS_OVERWRITES = Mistake("PE-COS-OVERWRITES", S1_5,
     "The even columns hold a cosine and the odd ones nothing.",
     "This pattern appears when both waves are written to the same columns.",
     "Which columns does each of the two assignments reach?")
-SIN_ONLY = Mistake("PE-SIN-ONLY", S1_3,
-    "Row 0 is zero everywhere: all columns are sines.",
+SIN_ONLY = Mistake("PE-SIN-ONLY", S1_3, "Row 0 is zero everywhere: all columns are sines.",
     "This output matches sine in every column.",
     "Can one sine tell 30 degrees from 150?")
-COS_OF_SIN = Mistake("PE-COS-OF-SIN", S1_5,
-    "The odd columns never leave the numbers from 0.54 to 1.",
+COS_OF_SIN = Mistake("PE-COS-OF-SIN", S1_5, "The odd columns never leave the numbers from 0.54 to 1.",
     "This pattern appears when the cosine is taken of a column that holds a sine already.",
     "What is in the odd columns at the moment the cosine is taken?")
-ODD_EMPTY = Mistake("PE-ODD-EMPTY", S1_5,
-    "The odd columns are zero in every row.",
+ODD_EMPTY = Mistake("PE-ODD-EMPTY", S1_5, "The odd columns are zero in every row.",
     "This output matches a table in which only the sines were filled in.",
     "Where do the cosines go?")
-POS_UNUSED = Mistake("PE-POS-UNUSED", S1_3,
-    "All rows are alike.",
+POS_UNUSED = Mistake("PE-POS-UNUSED", S1_3, "All rows are alike.",
     "This pattern appears when the angle does not depend on the position.",
-    "Where does the row number enter the angle?",
-    unless=lambda found: bool((found != found[:1]).any()))
+    "Where does the row number enter the angle?", unless=lambda found: bool((found != found[:1]).any()))
 POS_ONE_BASED = Mistake("PE-POS-ONE-BASED", S1_3,
     "Each row stands one place too high: row 0 is what row 1 should be.",
     "This pattern appears when positions are counted from 1.",
     "Which position has the first word?")
-DEGREES = Mistake("PE-DEGREES", S1_3,
-    "Every column turns very slowly, the first one too.",
+DEGREES = Mistake("PE-DEGREES", S1_3, "Every column turns very slowly, the first one too.",
     "This output matches angles taken as degrees.",
     "How far does the fast hand turn in one step, in radians?")
 TRANSPOSED = Mistake("PE-TRANSPOSED", S1_7,
     "The numbers are right, with positions along the columns: (d_model, n).",
     "Here positions go down the rows.",
-    "Which axis is the word, which the feature?",
-    kind="convention")
-HALVES = Mistake("PE-HALVES", S2_6,
-    "The paper's frequencies, with all sines first and then all cosines.",
+    "Which axis is the word, which the feature?", kind="convention")
+HALVES = Mistake("PE-HALVES", S2_6, "The paper's frequencies, with all sines first and then all cosines.",
     "Many libraries use this order; a linear layer cannot tell the two apart.",
-    "Which permutation of columns leads to the paper's order?",
-    kind="variant")
+    "Which permutation of columns leads to the paper's order?", kind="variant")
 HALVES_ENDPOINT = Mistake("PE-HALVES-ENDPOINT", S2_6,
     "All sines first, and speeds spread so that the last one is the slowest possible, 1/10000.",
     "This is the form of tensor2tensor and fairseq, with d_model/2 - 1 in the exponent.",
-    "How do its speeds differ from the paper's?",
-    kind="variant")
-HALVES_COSINE = Mistake("PE-HALVES-COSINE", S2_6,
-    "The cosines come first, then all sines.",
+    "How do its speeds differ from the paper's?", kind="variant")
+HALVES_COSINE = Mistake("PE-HALVES-COSINE", S2_6, "The cosines come first, then all sines.",
     "Some libraries use this order; a linear layer cannot tell it from the paper's.",
-    "Which permutation of columns leads to the paper's order?",
-    kind="variant")
-ROW0_ZERO = Mistake("PE-ROW0-ZERO", S2_6,
-    "Row 0 is all zeros.",
+    "Which permutation of columns leads to the paper's order?", kind="variant")
+ROW0_ZERO = Mistake("PE-ROW0-ZERO", S2_6, "Row 0 is all zeros.",
     "Some libraries keep row 0 for padding.",
-    "Which encoding does the first word get then?",
-    kind="variant")
-ODD_D = Mistake("PE-ODD-D", S1_5,
-    "Even sizes only: an odd d_model, such as 7, does not get its table.",
+    "Which encoding does the first word get then?", kind="variant")
+ODD_D = Mistake("PE-ODD-D", S1_5, "Even sizes only: an odd d_model, such as 7, does not get its table.",
     "This pattern appears when sines and cosines are given the same number of columns.",
-    "How many cosine columns are there when d_model is 7?",
-    kind="note")
+    "How many cosine columns are there when d_model is 7?", kind="note")
 FLOAT32_ANGLES = Mistake("PE-FLOAT32-ANGLES", S2_7,
     "Near the start all agrees; thousands of positions later the numbers drift.",
     "This pattern appears when angles are computed in float32. A table computed in float64 and cast at the "
     "end does not drift.",
-    "How many digits has float32 left after 5,000 turns?",
-    kind="precision")
-FLOAT16 = Mistake("PE-FLOAT16", S2_7,
-    "Every number is near the right one, and has only three digits.",
-    "This pattern appears when angles are computed in float16.",
-    "Which whole numbers can float16 no longer tell apart?")
+    "How many digits has float32 left after 5,000 turns?", kind="precision")
 
 # --- in words -----------------------------------------------------------------------------------------
 
@@ -190,9 +162,8 @@ fast = Choice("pe.fast", "sinusoids", 1, S1_6,
     question="By what is the position divided in column 0?",
     options={
         "The first ones.": RIGHT,
-        "The last ones.": Wrong(
-            "CF-LAST-COLUMNS-FAST", "At the end of the row the angle is divided by nearly 10000."
-        ),
+        "The last ones.": Wrong("CF-LAST-COLUMNS-FAST",
+            "At the end of the row the angle is divided by nearly 10000."),
         "All the same.": Wrong("CF-ONE-SPEED", "One speed could not tell far positions from near ones."),
     })
 both = Choice("pe.both", "sinusoids", 2, S1_6,
@@ -200,9 +171,8 @@ both = Choice("pe.both", "sinusoids", 2, S1_6,
     hint="sin 30° = sin 150°.",
     question="Which two angles have the same sine?",
     options={
-        "To make the table as wide as the embeddings are.": Wrong(
-            "CF-WIDTH", "The width is given; half as many speeds fit in."
-        ),
+        "To make the table as wide as the embeddings are.": Wrong("CF-WIDTH",
+            "The width is given; half as many speeds fit in."),
         "So that the numbers cancel on average.": Wrong("CF-CANCEL", "Nothing is added up over the row."),
         "One of them alone cannot tell two angles apart.": RIGHT,
     })
@@ -211,29 +181,24 @@ exp_log = Choice("pe.exp_log", "sinusoids", 3, S1_8,
     hint="How large can 10000^(2i/d_model) become?",
     question="What is the largest value of the power?",
     options={
-        "It avoids an overflow.": Wrong(
-            "CF-EXP-LOG-OVERFLOW", "10000^(2i/d_model) never leaves the numbers from 1 to 10000."
-        ),
+        "It avoids an overflow.": Wrong("CF-EXP-LOG-OVERFLOW",
+            "10000^(2i/d_model) never leaves the numbers from 1 to 10000."),
         "Habit: it is the same number.": RIGHT,
         "It makes the table trainable.": Wrong("CF-TABLE-TRAINED", "There is no parameter in either form."),
     })
 layout = Choice("pe.layout", "sinusoids", 3, S2_6,
-    task="A library puts all sines first and then all cosines. What does a linear layer after it "
-    "notice?",
+    task="A library puts all sines first and then all cosines. What does a linear layer after it notice?",
     hint="Reordering columns is a permutation.",
     question="What does reordering columns do to the distance between two rows?",
     options={
         "Nothing: its weights can be reordered alike.": RIGHT,
-        "It can no longer tell which speed a column has.": Wrong(
-            "CF-HALVES-LOSE-SPEEDS", "Every speed is still there."
-        ),
-        "Neighbouring positions look alike.": Wrong(
-            "CF-HALVES-ALIKE", "Distances between rows stay what they were."
-        ),
+        "It can no longer tell which speed a column has.": Wrong("CF-HALVES-LOSE-SPEEDS",
+            "Every speed is still there."),
+        "Neighbouring positions look alike.": Wrong("CF-HALVES-ALIKE",
+            "Distances between rows stay what they were."),
     })
 
 # --- the table ----------------------------------------------------------------------------------------
-
 
 class Fit(NamedTuple):
     """sin and cos of position · base^(-2i/d_model), in one of two layouts."""
@@ -293,14 +258,11 @@ def table_fits(trial: Trial) -> Seen | None:
     if found is None:
         return other_speeds(trial.found[0])
     if abs(found.base - 1) < 1e-2:
-        return Seen(
-            "Sines and cosines stand where they should, and all pairs turn equally fast.",
-            "What makes a later pair slower, and what does that number come to in pair 1?",
-        )
+        return Seen("Sines and cosines stand where they should, and all pairs turn equally fast.",
+            "What makes a later pair slower, and what does that number come to in pair 1?")
     return Seen(
         f"Sines, cosines and pairs fit exactly ({found.layout}), with a base of about {found.base:.3g}.",
-        "Which base does the paper choose, and how do its speeds fall along the row?",
-    )
+        "Which base does the paper choose, and how do its speeds fall along the row?")
 
 
 def of_shape(trial: Trial) -> bool:
@@ -313,11 +275,9 @@ def other_speeds(table: Array) -> Seen | None:
     turns, order = speeds(table) or (np.zeros(1), "")
     if order != "interleaved" or np.abs(turns).min() > 1e-6:
         return None
-    return Seen(
-        "Sines and cosines stand where they should; from row to row the pairs turn by "
+    return Seen("Sines and cosines stand where they should; from row to row the pairs turn by "
         f"{written(turns)} radians (whole turns do not show), which is next to nothing in some of them.",
-        "By what is the position divided in columns 2 and 3: what does that come to, bracket by bracket?",
-    )
+        "By what is the position divided in columns 2 and 3: what does that come to, bracket by bracket?")
 
 
 def halves_of_pairs(trial: Trial) -> Seen | None:
@@ -330,19 +290,16 @@ def halves_of_pairs(trial: Trial) -> Seen | None:
         if all(close(a[:, start::2], b[:, start::2]) for a, b in tables):
             differ = [j for j in range(1 - start, found.shape[1], 2) if not close(found[:, j], right[:, j])]
             some = "the" if 2 * len(differ) >= found.shape[1] - 2 else "some"
-            return Seen(
-                f"All {good} columns agree, and {some} {bad} columns differ."
+            return Seen(f"All {good} columns agree, and {some} {bad} columns differ."
                 f"{first_wave(found, right, next((j for j in differ if j > 1), 0))}",
-                f"What is the angle of a {bad}, and what is done with it?",
-            )
+                f"What is the angle of a {bad}, and what is done with it?")
     turned = [speed for column in found.T if (speed := wave(column)) is not None]
     if len(turned) < found.shape[1]:
         return None
     told = ", ".join(f"{speed:.3g}" for speed in turned[::2])
     return Seen(
         f"Every column is a wave; in one step from row to row the even columns turn by {told} radians.",
-        "By what is the position divided, or multiplied, in columns 0 and 2: which speed has each pair?",
-    )
+        "By what is the position divided, or multiplied, in columns 0 and 2: which speed has each pair?")
 
 
 def first_wave(table: Array, right: Array, column: int) -> str:
@@ -364,15 +321,6 @@ def wave(column: Array) -> float | None:
         return None
     cosine = float((middle * sides).sum() / (middle * middle).sum() / 2)
     return float(np.arccos(cosine)) if abs(cosine) <= 1 and close(sides, 2 * cosine * middle) else None
-
-
-def float16(trial: Trial) -> Mistake | None:
-    """Every number is one of float16's and no further off than 11 bits can explain."""
-    coarse = of_shape(trial) and all(
-        np.array_equal(a.astype(np.float16), a) and (np.abs(a - b) < 2e-2 * size(b)).all()
-        for a, b in zip(trial.found, trial.right, strict=True)
-    )
-    return FLOAT16 if coarse else None
 
 
 def float32_angles(table: Array, expected: Array) -> Mistake | None:
@@ -453,154 +401,115 @@ table = Code("pe.table", "sinusoids", 3, S1_5,
         ROW0_ZERO: [Edit("return table", "return table * (position > 0)")],
     },
     hard={ODD_D: (6, 7)},
-    looks=(float16, *NUMBERS, table_fits, halves_of_pairs, *CALLS),
+    looks=(*NUMBERS, table_fits, halves_of_pairs, *CALLS),
     last=((5000, 16), float32_angles),
     ours="positional_encoding")
 
 # --- in numbers ---------------------------------------------------------------------------------------
 
-
-def pair_of(draw: Draw) -> Posed:
-    """The pair number of a column."""
-    j = 2 * draw.integer(3, 2, 60) + 1
-    return Posed({"j": j}, j // 2, {EXP_COLUMN: j, "CF-PAIR-FROM-1": j // 2 + 1, "CF-NEXT-PAIR": j / 2})
-
-
-pair = Numbers("pe.pair", "sinusoids", 1, S1_3,
+@numbers("pe.pair", "sinusoids", 1, S1_3,
     task="Columns are counted from 0. To which pair i does column {j} belong?",
     hint="Two columns share one i.",
-    question="Which columns share one i?",
-    draw=pair_of,
-    says={
-        "CF-PAIR-FROM-1": "This is the pair's number when the first pair is called 1.",
-        "CF-NEXT-PAIR": "Half a pair: the two columns of a pair share one whole number.",
+    question="Which columns share one i?")
+def pair(draw: Draw) -> Posed:
+    """The pair number of a column."""
+    j = 2 * draw.integer(3, 2, 60) + 1
+    return Posed({"j": j}, j // 2, {
+        EXP_COLUMN: j,
+        Wrong("CF-PAIR-FROM-1", "This is the pair's number when the first pair is called 1."): j // 2 + 1,
+        Wrong("CF-NEXT-PAIR", "Half a pair: the two columns of a pair share one whole number."): j / 2,
     })
 
 
-def rows(position: int, d_model: int) -> tuple[Array, dict[Mistake | str, Array]]:
+def rows(position: int, d_model: int) -> tuple[Array, dict[Mistake | Wrong, Array]]:
     """A row of the table, and what each mistake makes of it."""
     n, wrong = position + 2, [mistake for mistake in table.mistakes if mistake.kind == "wrong"]
     tables = {mistake: f(n, d_model) for mistake, f in table.slips(*wrong).items()}
     right = positional_encoding(n, d_model)
-    before = {"CF-POSITION-BEFORE": right[position - 1]}
+    before = {Wrong("CF-POSITION-BEFORE", "This belongs to the position before."): right[position - 1]}
     return right[position], {mistake: made[position] for mistake, made in tables.items()} | before
 
 
-def one_entry(draw: Draw) -> Posed:
-    """One entry of the position table, in an odd column: an even one would hide every slip of the cosines."""
-    p, d = draw.integer(23, 20, 60), 2 * draw.integer(4, 3, 5)
-    j = 2 * draw.integer(1, 1, d // 2 - 1) + 1
-    row, wrong = rows(p, d)
-    ends: dict[Mistake | str, Array] = {
-        "CF-COLUMN-FROM-1": row[j - 1],
-        "CF-COLUMN-AFTER": row[(j + 1) % d],
-        "CF-ANGLE": p / 10000 ** ((j - 1) / d),
-        "CF-NOT-SLOWED": np.cos(p),
-    }
-    return Posed({"p": p, "d": d, "j": j}, row[j], {shown: w[j] for shown, w in wrong.items()} | ends)
-
-
-entry = Numbers("pe.entry", "sinusoids", 2, S1_4,
+@numbers("pe.entry", "sinusoids", 2, S1_4,
     task="The position table has d_model = {d}. What stands at position {p} in column {j}? (Columns "
     "are counted from 0, angles are in radians.) Three decimals.",
     hint="Find the pair first: i = j // 2. The angle is p / 10000^(2i/d_model).",
     question="Is the column even or odd, and what is its i?",
-    draw=one_entry,
-    decimals=3,
-    says={
-        "CF-POSITION-BEFORE": "This belongs to the position before.",
-        "CF-COLUMN-FROM-1": "This stands one column further left: it is what comes out when columns are "
-        "counted from 1.",
-        "CF-COLUMN-AFTER": "This stands one column further right.",
-        "CF-ANGLE": "This is an angle; a sine or a cosine of it is asked for.",
-        "CF-NOT-SLOWED": "Here the position itself is the angle, as in the first pair.",
-    })
+    decimals=3)
+def entry(draw: Draw) -> Posed:
+    """One entry of the position table, in an odd column: an even one would hide every slip of the cosines."""
+    p, d = draw.integer(23, 20, 60), 2 * draw.integer(4, 3, 5)
+    j = 2 * draw.integer(1, 1, d // 2 - 1) + 1
+    row, wrong = rows(p, d)
+    ends: dict[Mistake | Wrong, Array] = {
+        Wrong("CF-COLUMN-FROM-1", "This stands one column further left: it is what comes out when columns "
+            "are counted from 1."): row[j - 1],
+        Wrong("CF-COLUMN-AFTER", "This stands one column further right."): row[(j + 1) % d],
+        Wrong("CF-ANGLE", "This is an angle; a sine or a cosine of it is asked "
+            "for."): p / 10000 ** ((j - 1) / d),
+        Wrong("CF-NOT-SLOWED", "Here the position itself is the angle, as in the first pair."): np.cos(p),
+    }
+    return Posed({"p": p, "d": d, "j": j}, row[j], {shown: w[j] for shown, w in wrong.items()} | ends)
 
 
-def one_row(draw: Draw) -> Posed:
+@numbers("pe.row", "sinusoids", 2, S1_4,
+    task="Write the row of position {p} for d_model = {d}. Three decimals.",
+    hint="Three hands of a clock, each with a sine and a cosine.",
+    question="How fast does each of the three hands turn?",
+    decimals=3)
+def row(draw: Draw) -> Posed:
     """One row of the position table."""
     p = draw.integer(3, 2, 40)
     right, wrong = rows(p, 6)
     sines_first = np.concatenate([right[::2], right[1::2]])
-    return Posed({"p": p, "d": 6}, right, wrong | {"CF-SINES-FIRST": sines_first})
-
-
-row = Numbers("pe.row", "sinusoids", 2, S1_4,
-    task="Write the row of position {p} for d_model = {d}. Three decimals.",
-    hint="Three hands of a clock, each with a sine and a cosine.",
-    question="How fast does each of the three hands turn?",
-    draw=one_row,
-    decimals=3,
-    says={
-        "CF-POSITION-BEFORE": "This belongs to the position before.",
-        "CF-SINES-FIRST": "The numbers are the right ones, all sines first; the paper puts each cosine "
-        "beside its "
-        "sine.",
+    return Posed({"p": p, "d": 6}, right, wrong | {
+        Wrong("CF-SINES-FIRST", "The numbers are the right ones, all sines first; the paper puts each cosine "
+            "beside its sine."): sines_first,
     })
 
 
-def turned(draw: Draw) -> Posed:
-    """How far a hand turns in k steps."""
-    k = draw.integer(5, 3, 40)
-    wrong: dict[Mistake | str, float] = {
-        "CF-ONE-STEP": 0.01,
-        "CF-FAST-HAND": k,
-        EXP_COLUMN: k / 10000,
-        DEGREES: np.degrees(k / 100),
-        "CF-WAVELENGTH-200": k / 200,
-        "CF-ONE-STEP-MORE": (k + 1) / 100,
-        "CF-PART-OF-A-TURN": k / (200 * np.pi),
-        "CF-SCALE-INVERSE": 100 / k,
-        "CF-TIMES-WAVELENGTH": k * 200 * np.pi,
-    }
-    return Posed({"k": k}, k / 100, wrong)
-
-
-shift = Numbers("pe.shift", "sinusoids", 3, S2_3,
+@numbers("pe.shift", "sinusoids", 3, S2_3,
     task="One pair of columns has the wavelength 200π. By what angle, in radians, does its hand turn "
     "in {k} steps? Three decimals.",
     hint="A whole turn is 2π.",
     question="How far does the hand turn in one step?",
-    draw=turned,
-    decimals=3,
-    says={
-        "CF-ONE-STEP": "This is one step of the slow hand.",
-        "CF-FAST-HAND": "This is how far the fast hand turns.",
-        "CF-WAVELENGTH-200": "This divides by 200; a whole turn is 2π, and it takes 200π positions.",
-        "CF-ONE-STEP-MORE": "This is one step further.",
-        "CF-PART-OF-A-TURN": "This is a part of a whole turn; a whole turn is 2π radians.",
-        "CF-SCALE-INVERSE": "This is one over the number asked for.",
-        "CF-TIMES-WAVELENGTH": "Here a longer wave would turn further in one step.",
-    })
+    decimals=3)
+def shift(draw: Draw) -> Posed:
+    """How far a hand turns in k steps."""
+    k = draw.integer(5, 3, 40)
+    wrong: dict[Mistake | Wrong, float] = {
+        Wrong("CF-ONE-STEP", "This is one step of the slow hand."): 0.01,
+        Wrong("CF-FAST-HAND", "This is how far the fast hand turns."): k,
+        EXP_COLUMN: k / 10000,
+        DEGREES: np.degrees(k / 100),
+        Wrong("CF-WAVELENGTH-200", "This divides by 200; a whole turn is 2π, and it takes 200π "
+            "positions."): k / 200,
+        Wrong("CF-ONE-STEP-MORE", "This is one step further."): (k + 1) / 100,
+        Wrong("CF-PART-OF-A-TURN", "This is a part of a whole turn; a whole turn is 2π "
+            "radians."): k / (200 * np.pi),
+        Wrong("CF-SCALE-INVERSE", "This is one over the number asked for."): 100 / k,
+        Wrong("CF-TIMES-WAVELENGTH", "Here a longer wave would turn further in one step."): k * 200 * np.pi,
+    }
+    return Posed({"k": k}, k / 100, wrong)
 
 
-def longest_wave(draw: Draw) -> Posed:
+@numbers("pe.wavelength", "sinusoids", 3, S1_7,
+    task="The slowest pair of a table with d_model = {d} has a wavelength of 2π times what? One decimal.",
+    hint="Put the last i into 10000^(2i/d_model).",
+    question="What is the last i?",
+    decimals=1)
+def wavelength(draw: Draw) -> Posed:
     """The longest wavelength of a table, in units of 2π."""
     d = 2 * draw.integer(4, 2, 16)
     longest = 10000.0 ** ((d - 2) / d)
-    wrong: dict[Mistake | str, float] = {
-        "CF-WAVELENGTH-LIMIT": 10000.0,
-        "CF-FREQUENCY": 1 / longest,
-        "CF-TURNS-TOO": 2 * np.pi * longest,
+    wrong: dict[Mistake | Wrong, float] = {
+        Wrong("CF-WAVELENGTH-LIMIT", "This is what the wavelengths come close to in very wide tables; this "
+            "table is narrow."): 10000.0,
+        Wrong("CF-FREQUENCY", "This is a speed; a wavelength is long where the speed is low."): 1 / longest,
+        Wrong("CF-TURNS-TOO", "The factor 2π is in this number already."): 2 * np.pi * longest,
         BASE_1000: 1000.0 ** ((d - 2) / d),
         EXP_NO_2: longest**0.5,
         COS_OWN_INDEX: 10000.0 ** ((d - 1) / d),
-        "CF-FASTEST-PAIR": 1.0,
+        Wrong("CF-FASTEST-PAIR", "This belongs to the fastest pair."): 1.0,
     }
     return Posed({"d": d}, longest, wrong)
-
-
-wavelength = Numbers("pe.wavelength", "sinusoids", 3, S2_5,
-    task="The slowest pair of a table with d_model = {d} has a wavelength of 2π times what? One "
-    "decimal.",
-    hint="Put the last i into 10000^(2i/d_model).",
-    question="What is the last i?",
-    draw=longest_wave,
-    decimals=1,
-    says={
-        "CF-WAVELENGTH-LIMIT": "This is what the wavelengths come close to in very wide tables; this table "
-        "is narrow.",
-        "CF-FREQUENCY": "This is a speed; a wavelength is long where the speed is low.",
-        "CF-TURNS-TOO": "The factor 2π is in this number already.",
-        "CF-FASTEST-PAIR": "This belongs to the fastest pair.",
-    })

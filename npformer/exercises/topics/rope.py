@@ -17,12 +17,10 @@ SIGN = Mistake("ROPE-SIGN", S2_3,
     "Each pair keeps its length and turns by the right angle, the other way round.",
     "This output matches a rotation with the sign of its sines exchanged.",
     "In which direction does a hand turn from one position to the next?")
-HALVES = Mistake("ROPE-HALVES", S2_3,
-    "Angles fit, and other columns form the pairs.",
+HALVES = Mistake("ROPE-HALVES", S2_3, "Angles fit, and other columns form the pairs.",
     "This output matches pairs made of a column and the one half a row further, as some libraries have it.",
     "Which two columns does this task call a pair?")
-FROM_1 = Mistake("ROPE-FROM-1", S2_3,
-    "Each row is turned by one step too many.",
+FROM_1 = Mistake("ROPE-FROM-1", S2_3, "Each row is turned by one step too many.",
     "This pattern appears when positions are counted from 1.",
     "By what angle does position 0 turn?")
 EXP_NO_2 = Mistake("ROPE-EXP-NO-2", S2_3,
@@ -62,20 +60,16 @@ def turning(trial: Trial) -> Seen | None:
         name = trial.names[0]
         return Seen(
             f"{{it}} is {name} with numbers added to it that do not depend on {name}: nothing is turned.",
-            "What does a rotation make of a row of zeros?",
-        )
+            "What does a rotation make of a row of zeros?")
     if not close(*(np.hypot(a[:, 0::2], a[:, 1::2]) for a in (y, x))):
-        return Seen(
-            "The two columns of a pair do not keep their length together, as a rotation would.",
+        return Seen("The two columns of a pair do not keep their length together, as a rotation would.",
             "What do the two columns (a, b) of one pair become: which product has a minus, and are a and b "
-            "still the old ones in it?",
-        )
+            "still the old ones in it?")
     angles = np.arctan2(pair[0][1, 1::2], pair[0][1, 0::2])
     return Seen(
         "Each pair of columns keeps its length and turns; from position 0 to 1 the pairs turn by the angles "
         f"{written(angles)}.",
-        "By which angle does pair i turn in one step, and which columns are pair i?",
-    )
+        "By which angle does pair i turn in one step, and which columns are pair i?")
 
 
 forward = Code("rope.forward", "sinusoids", 4, S2_3,
@@ -109,18 +103,13 @@ def rope(x):
     looks=(*NUMBERS, *CALLS, turning))
 
 
-def turned_back(dy: Array) -> Array:
-    """npformer's."""
-    return rope_backward(dy, rope_forward(dy)[1])
-
-
 backward = Code("rope.backward", "backward", 4, S10_4_BACK,
     task="RoPE turns x (T, d), d even: at position p, counted from 0, the pair of columns 2i and 2i+1 turns "
     "by the angle p / 10000^(2i/d), so that (1, 0) becomes (cos, sin). Given dy in x's shape, return dx.",
     hint="A rotation's transpose is a rotation, too.",
     question="Which columns of x went into column 2i of y, and what comes back along the same ways?",
     probe=Probe("dy", ("dx",), forward.probe.calls, sizes="dy: T d", unit="position"),
-    right=turned_back,
+    right=lambda dy: rope_backward(dy, rope_forward(dy)[1]),
     solution="""
 def rope_backward(dy):
     T, d = dy.shape

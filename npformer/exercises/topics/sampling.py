@@ -20,8 +20,7 @@ AFTER_SOFTMAX = Mistake("TEMP-AFTER-SOFTMAX", WRITING,
     "The differences between the logits enter without the temperature.",
     "This pattern appears when probabilities are divided where logits should be.",
     "What does a division of all probabilities by one number leave as it was?")
-MULTIPLIED = Mistake("TEMP-MULTIPLIED", WRITING,
-    "A higher temperature makes the likeliest token likelier.",
+MULTIPLIED = Mistake("TEMP-MULTIPLIED", WRITING, "A higher temperature makes the likeliest token likelier.",
     "This output matches logits that are multiplied by the temperature.",
     "Is a choice at a high temperature more or less even?")
 LAST_DROPPED = Mistake("TOP-P-LAST-DROPPED", NUCLEUS,
@@ -36,8 +35,7 @@ UNSORTED = Mistake("TOP-P-UNSORTED", NUCLEUS,
     "Tokens at the front of the vocabulary are left, likely or not.",
     "This pattern appears when probabilities are added up in the order of the vocabulary.",
     "In which order are the tokens collected?")
-AS_LIMIT = Mistake("TOP-P-AS-LIMIT", NUCLEUS,
-    "Each token is judged by its own probability alone.",
+AS_LIMIT = Mistake("TOP-P-AS-LIMIT", NUCLEUS, "Each token is judged by its own probability alone.",
     "This output matches a limit for single probabilities, where a sum should reach the share.",
     "How likely are the tokens together that are left?")
 
@@ -101,10 +99,8 @@ def tokens_left(trial: Trial) -> Seen | None:
     if all(((a > 0) == (b > 0)).all() for a, b in told):
         return other_shares([a for a, _ in told])
     if any(unlikely(a, given[0]) for (a, _), given in zip(told, trial.calls, strict=True)):
-        return Seen(
-            "In {it} a token is left, and a likelier one is not.",
-            "In which order do tokens get in, and does the result stand in p's order again?",
-        )
+        return Seen("In {it} a token is left, and a likelier one is not.",
+            "In which order do tokens get in, and does the result stand in p's order again?")
     return too_few_or_many([int((a > 0).sum() - (b > 0).sum()) for a, b in told], told[0][0])
 
 
@@ -114,12 +110,9 @@ def other_shares(found: list[Array]) -> Seen:
     if all(abs(a.sum() - 1) < 2e-3 for a in found):
         return Seen(
             "The right tokens are left, and the numbers sum to 1; their proportions are not those of p.",
-            "By what is each p that is left divided?",
-        )
-    return Seen(
-        f"The right tokens are left; the new probabilities sum to {sums} on the first calls.",
-        "What do probabilities sum to?",
-    )
+            "By what is each p that is left divided?")
+    return Seen(f"The right tokens are left; the new probabilities sum to {sums} on the first calls.",
+        "What do probabilities sum to?")
 
 
 def unlikely(found: Array, p: Array) -> bool:
@@ -137,10 +130,8 @@ def too_few_or_many(more: list[int], first: Array) -> Seen | None:
         return Seen("The likeliest tokens are left, and too many of them.", asks)
     if max(more) <= 0:
         return Seen("The likeliest tokens are left, and too few of them.", asks)
-    return Seen(
-        "The likeliest tokens are left: on some calls too many of them, on others too few.",
-        "What is compared with the share: one probability, a number of tokens, or a running sum?",
-    )
+    return Seen("The likeliest tokens are left: on some calls too many of them, on others too few.",
+        "What is compared with the share: one probability, a number of tokens, or a running sum?")
 
 
 top_p = Code("sample.top_p", "modern", 3, NUCLEUS,

@@ -5,7 +5,7 @@ import numpy as np
 from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Probe, Trial, normal
 from npformer.exercises.see import CALLS, NUMBERS, Seen, named_factor
-from npformer.exercises.task import Code, Draw, Edit, Mistake, Numbers, Place, Posed
+from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed, Wrong, numbers
 from npformer.functional import softmax_backward, softmax_forward
 
 S4_3 = Place('"Attention Is All You Need", section 3.2.1', "04, section 4.3, Softmax, and the output")
@@ -18,40 +18,33 @@ FAR = (
     "Are two scores such as 1000 and 999 still 1 apart when exp meets them?",
 )
 
-AXIS = Mistake("SM-AXIS", S4_3,
-    "The columns sum to 1 and the rows do not.",
+AXIS = Mistake("SM-AXIS", S4_3, "The columns sum to 1 and the rows do not.",
     "This pattern appears when the sum runs along another axis than the last.",
     "Which numbers share one whole: those of one query, or those of one key?")
-GLOBAL_SUM = Mistake("SM-GLOBAL-SUM", S4_3,
-    "All numbers together sum to 1, and no row does.",
+GLOBAL_SUM = Mistake("SM-GLOBAL-SUM", S4_3, "All numbers together sum to 1, and no row does.",
     "This pattern appears when the sum runs over the whole array.",
     "How many rows are to sum to 1?")
 TWICE = Mistake("SM-TWICE", S4_3,
     "Rows sum to 1 and keep their order; the largest share is much too near the smallest.",
     "This output matches a softmax taken of a softmax.",
     "How often does exp act on a score on its way?")
-OVERFLOW = Mistake("SM-OVERFLOW", S4_3,
-    "Small scores agree; scores near 1000 give no numbers.",
+OVERFLOW = Mistake("SM-OVERFLOW", S4_3, "Small scores agree; scores near 1000 give no numbers.",
     "This pattern appears when e is raised to a large number.",
-    "What may be subtracted from a whole row without changing its softmax?",
-    kind="robustness", finite=FAR)
+    "What may be subtracted from a whole row without changing its softmax?", kind="robustness", finite=FAR)
 GLOBAL_MAX = Mistake("SM-GLOBAL-MAX", S4_3,
     "Ordinary scores agree, and so do large ones; where rows lie far apart, as 1000 and -1000, some rows "
     "give no finite numbers.",
     "This pattern appears when one number, such as the maximum of the whole array, is subtracted from all "
     "rows.",
-    "Which maximum does each row need?",
-    kind="robustness", finite=FAR)
-JAC_DIAGONAL = Mistake("SM-JAC-DIAGONAL", S4_4,
-    "The rows of the gradient do not sum to 0.",
+    "Which maximum does each row need?", kind="robustness", finite=FAR)
+JAC_DIAGONAL = Mistake("SM-JAC-DIAGONAL", S4_4, "The rows of the gradient do not sum to 0.",
     "This output matches p (1 - p) taken for the whole derivative.",
     "If one score grows, what happens to the other shares?")
 JAC_PRODUCT = Mistake("SM-JAC-PRODUCT", S4_4,
     "The rows of the gradient do not sum to 0: this is p·dp, the first of two terms.",
     "This output matches p·dp, from which nothing is subtracted.",
     "If one score grows, what happens to the other shares?")
-JAC_NO_P = Mistake("SM-JAC-NO-P", S4_4,
-    "dp less its mean, weighted by p: the sum is right.",
+JAC_NO_P = Mistake("SM-JAC-NO-P", S4_4, "dp less its mean, weighted by p: the sum is right.",
     "This output matches a gradient that is not multiplied by p in the end.",
     "How much can a share of nearly 0 change when its score does?")
 GRAD_ROWS = Mistake("SM-GRAD-ROWS", S4_4,
@@ -60,7 +53,6 @@ GRAD_ROWS = Mistake("SM-GRAD-ROWS", S4_4,
     "Where was anything divided by the number of rows?")
 
 # --- forward -----------------------------------------------------------------------------------------
-
 
 def large(rows: int, columns: int) -> Array:
     """Numbers near 1000; but one row has -1000 too, so that only its maximum makes it safe to subtract."""
@@ -102,8 +94,7 @@ def scores_times(trial: Trial) -> Seen | None:
     name = named_factor([s for s in found if s], trial.sizes)
     return Seen(
         f"{{it}} is a softmax, but of the scores times {name or 'a number that changes from call to call'}.",
-        "What happens to the scores before exp: a sign, a base, a division?",
-    )
+        "What happens to the scores before exp: a sign, a base, a division?")
 
 
 def row_sums(trial: Trial) -> Seen | None:
@@ -115,14 +106,12 @@ def row_sums(trial: Trial) -> Seen | None:
         return Seen(
             "The rows sum to 1; two numbers of a row are not in the ratio e to the power of the difference "
             "of their scores.",
-            "By which factor does exp grow when a score grows by 1, and is that so here?",
-        )
+            "By which factor does exp grow when a score grows by 1, and is that so here?")
     if any(np.allclose(s, 1, atol=2e-3) for s in sums):  # float16 has three digits
         return None
     return Seen(
         f"The rows do not sum to 1: the first sums to {sums[0][0]:.3g}, the next to {sums[0][1]:.3g}.",
-        "What do the numbers of one row sum to in a softmax, and what makes them do so?",
-    )
+        "What do the numbers of one row sum to in a softmax, and what makes them do so?")
 
 
 forward = Code("softmax.forward", "attention", 2, S4_3,
@@ -155,37 +144,28 @@ def softmax(scores):
     looks=(*NUMBERS, scores_times, *CALLS, row_sums))
 
 
-def softmax_row(draw: Draw) -> Posed:
+@numbers("attention.softmax", "attention", 2, S4_3,
+    task="The scores of one query are {n}. What are its weights? Three decimals.",
+    hint="e to the power ln 3 is 3.",
+    question="What do the weights of one query sum to?",
+    decimals=3)
+def row(draw: Draw) -> Posed:
     """The softmax of logarithms of whole numbers."""
     n = draw.row([1, 3, 4], 1, 6)
     logs = np.log(n)
-    wrong: dict[Mistake | str, Array] = {
-        "CF-NOT-DIVIDED": n,
-        "CF-LARGEST-ONLY": 1.0 * (n == n.max()),
-        "CF-LOGS-SHARED": logs / max(logs.sum(), 1e-9),
-        "CF-EQUAL-SHARES": np.full(3, 1 / 3),
-        "CF-LOG-FORGOTTEN": np.exp(n) / np.exp(n).sum(),
+    wrong: dict[Mistake | Wrong, Array] = {
+        Wrong("CF-NOT-DIVIDED", "The ratios are right, and the numbers do not sum to 1."): n,
+        Wrong("CF-LARGEST-ONLY", "This gives everything to the largest score."): 1.0 * (n == n.max()),
+        Wrong("CF-LOGS-SHARED", "The logarithms themselves were shared out, without e to their "
+            "power."): logs / max(logs.sum(), 1e-9),
+        Wrong("CF-EQUAL-SHARES", "Equal shares would belong to equal scores."): np.full(3, 1 / 3),
+        Wrong("CF-LOG-FORGOTTEN", "Here e was raised to the whole numbers themselves, and not to their "
+            "logarithms."): np.exp(n) / np.exp(n).sum(),
     }
     return Posed({"n": ", ".join(f"ln {k}" for k in n)}, n / n.sum(), wrong)
 
 
-row = Numbers("attention.softmax", "attention", 2, S4_3,
-    task="The scores of one query are {n}. What are its weights? Three decimals.",
-    hint="e to the power ln 3 is 3.",
-    question="What do the weights of one query sum to?",
-    draw=softmax_row,
-    decimals=3,
-    says={
-        "CF-NOT-DIVIDED": "The ratios are right, and the numbers do not sum to 1.",
-        "CF-LARGEST-ONLY": "This gives everything to the largest score.",
-        "CF-LOGS-SHARED": "The logarithms themselves were shared out, without e to their power.",
-        "CF-EQUAL-SHARES": "Equal shares would belong to equal scores.",
-        "CF-LOG-FORGOTTEN": "Here e was raised to the whole numbers themselves, and not to their logarithms.",
-    })
-
-
 # --- backward ----------------------------------------------------------------------------------------
-
 
 def gradient(dp: Array, p: Array) -> Array:
     """npformer's: p is the softmax of its own logarithm."""
@@ -237,31 +217,24 @@ def softmax_backward(dp, p):
     })
 
 
-def softmax_gradient(draw: Draw) -> Posed:
+@numbers("backward.softmax", "backward", 4, S4_4,
+    task="A softmax gave p = {p}. The gradient {dp} arrives. What is the gradient of the scores? Two "
+    "decimals.",
+    hint="Subtract the mean of dp, weighted by p, then multiply by p.",
+    question="If one score grows, what happens to the other weights?",
+    decimals=2)
+def row_backward(draw: Draw) -> Posed:
     """A gradient on its way through a softmax; Σ p dp is not 0, or the sum would hide."""
     p, dp = np.array([0.5, 0.25, 0.25]), 4 * draw.row([1, 3, -2])
     wrong = {
         m: f(dp[None], p[None])[0] for m, f in backward.slips(JAC_DIAGONAL, JAC_PRODUCT, JAC_NO_P).items()
     }
     more = {
-        "CF-NO-JACOBIAN": dp,
-        "CF-PLAIN-MEAN": p * (dp - dp.mean()),
-        "CF-PLAIN-SUM": p * (dp - dp.sum()),
-        "CF-SIGN": -p * (dp - (p * dp).sum()),
+        Wrong("CF-NO-JACOBIAN", "This is the gradient as it arrived."): dp,
+        Wrong("CF-PLAIN-MEAN", "Here the plain mean of dp is taken off; each entry has a weight of its "
+            "own."): p * (dp - dp.mean()),
+        Wrong("CF-PLAIN-SUM", "The plain sum of the gradients was taken off; each counts with its "
+            "weight."): p * (dp - dp.sum()),
+        Wrong("CF-SIGN", "The size is right and the sign is the opposite."): -p * (dp - (p * dp).sum()),
     }
     return Posed({"p": p, "dp": dp}, p * (dp - (p * dp).sum()), wrong | more)
-
-
-row_backward = Numbers("backward.softmax", "backward", 4, S4_4,
-    task="A softmax gave p = {p}. The gradient {dp} arrives. What is the gradient of the scores? Two "
-    "decimals.",
-    hint="Subtract the mean of dp, weighted by p, then multiply by p.",
-    question="If one score grows, what happens to the other weights?",
-    draw=softmax_gradient,
-    decimals=2,
-    says={
-        "CF-NO-JACOBIAN": "This is the gradient as it arrived.",
-        "CF-PLAIN-MEAN": "Here the plain mean of dp is taken off; each entry has a weight of its own.",
-        "CF-PLAIN-SUM": "The plain sum of the gradients was taken off; each counts with its weight.",
-        "CF-SIGN": "The size is right and the sign is the opposite.",
-    })

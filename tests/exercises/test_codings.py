@@ -1,0 +1,92 @@
+"""The checker on answers that were not written for it: codings/, a block each, and plain_answers.txt."""
+
+import functools
+import math
+import re
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+
+import make_confusion as confusion
+import numpy as np
+import pytest
+from codings import FOLDER, codings, reply
+
+from npformer.exercises import check
+from npformer.exercises.probe import run
+from npformer.exercises.topics import bank, words
+
+HERE = Path(__file__).parent
+TOPICS = sorted(path.stem for path in FOLDER.glob("*.txt"))
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_every_coding_gets_its_reply(topic):
+    of_topic = [coding for coding in codings() if coding.place.startswith(f"{topic} ")]
+    offences = [f"{coding.place}: {why}" for coding in of_topic for why in offending(coding)]
+    assert of_topic and offences == []
+
+
+def offending(coding):
+    """What is wrong with the reply to a coding."""
+    result = reply(coding)
+    text = " ".join([*result.codes, result.evidence, result.hint])
+    allowed = {"right": {"pass"}, "remarked": {"pass"}, "variant": {"pass_variant"}}
+    if result.status not in allowed.get(
+        coding.label, {"known_mistake", "ambiguous", "unrecognised", "error"}
+    ):
+        yield result.status
+    if result.codes != coding.codes:
+        yield f"called {result.codes}"
+    if bool(re.search(coding.words, text, re.I | re.S)) == (coding.label == "unseen"):
+        yield f"the words: {text}"
+    if coding.label == "right" and result != (("pass", (), "Every check agrees.", "", None)):
+        yield text
+    if re.search(r"--|\{|\}|(?<!<)lambda|_probe|Unread", f"{text} {result.question}"):
+        yield f"a sign twice, or words of the checker's own: {text}"
+    if not result:
+        yield from ["no question"] if not result.question.endswith("?") else []
+        yield from missaid(coding, result)
+        told = {float(n) for n in re.findall(r"-?\d+\.\d{2,}", result.evidence) if float(n) % 1}
+        found = (n for n in told if np.isclose(answers_of(coding.exercise), n, rtol=1e-9, atol=0).any())
+        yield from (f"tells {n}" for n in found)
+
+
+def missaid(coding, result):
+    """Words of a mistake that are not those beside it; one form of a mistake may be seen in another way."""
+    known = [words()[code] for code in coding.codes]
+    if known and not result.hint.endswith(f"Read {known[0].place.read}."):
+        yield f"read {known[0].place.read}"
+    if any(mistake.cause not in result.hint for mistake in known):
+        yield "no cause"
+
+
+@functools.cache
+def answers_of(exercise):
+    """The expected numbers of an exercise."""
+    task = bank()[exercise]
+    right = [run(task.right, given, task.probe) for given in task.probe.calls]
+    return np.concatenate([np.ravel(part) for outcome in right for part in outcome.arrays])
+
+
+def test_every_mistake_and_every_exercise_is_coded():
+    assert {code for coding in codings() for code in coding.codes} == set(words()) - {"NPFORMERS-OWN"}
+    wanted = {e.id for e in bank().values() if e.kind == "code"}
+    for labels, least in ((("right", "variant", "remarked"), 2), (("wrong", "unseen"), 5)):
+        counted = Counter(coding.exercise for coding in codings() if coding.label in labels)
+        assert {e for e in wanted if counted[e] < least} == set()
+
+
+def test_the_committed_table_is_what_is_said():
+    assert confusion.table() == confusion.FILE.read_text(encoding="utf-8")
+
+
+def test_answers_in_numbers_and_letters():
+    """`exercise | right or wrong | answer`; an unread one is right, and cannot be read."""
+    names = {"np": np, "math": math, "Fraction": Fraction, "inf": math.inf, "nan": math.nan}
+    for line in (HERE / "plain_answers.txt").read_text(encoding="utf-8").splitlines():
+        exercise, label, written = line.split(" | ", 2)
+        result = check(exercise, eval(written, dict(names)), level=3)
+        assert bool(result) == (label == "right"), line
+        assert ("cannot be read" in result.evidence) >= (label == "unread"), line
+        assert result or result.status == "error" or result.question.endswith("?"), line
