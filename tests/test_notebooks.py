@@ -42,7 +42,7 @@ HOW_TO_REWRITE = "If the new output is right: NPFORMER_REWRITE=1 uv run pytest t
 WIDGET = "application/vnd.jupyter.widget-view+json"
 COMPARED = {"text/plain", "text/html", "text/latex", "text/markdown"}
 PICTURE = re.compile(r'<img alt="([^"]*)" width="(\d+)" src="data:image/png;base64,([^"]*)">')
-KEPT_METADATA = ("tags", "npformer")  # what a cell says to the tests and to the class
+KEPT_METADATA = ("tags", "npformer", "slideshow")  # what a cell says to the tests, to the class and on stage
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -512,7 +512,7 @@ def test_the_normal_form_drops_what_changes_by_itself():
     notebook = small_notebook()
     notebook.metadata = nbformat.from_dict({"language_info": {"name": "python", "version": "3.11.7"}})
     cell = notebook.cells[1]
-    mine = {"tags": ["volatile"], "npformer": {"reveal": "1.1a"}}
+    mine = {"tags": ["volatile"], "npformer": {"reveal": "1.1a"}, "slideshow": {"slide_type": "slide"}}
     cell.metadata = nbformat.from_dict({"execution": {"iopub.execute_input": "2026"}, **mine})
     first = cell.outputs[0]
     widget = nbformat.v4.new_output(

@@ -5,14 +5,14 @@
 nbconvert makes the page, by its reveal.js exporter. reveal.js itself, which nbconvert would load from the
 network, comes from the files of sphinx-revealjs, a package of the extra `slides`, and formulas become MathML,
 which browsers draw by themselves: one file holds it all, licences included. What draws a picture is folded
-away into the speaker notes (key S), beside the minutes and the questions that will come. The player is on its
-slide, and runs there. A lesson is run anew for its slides: a saved picture, enlarged, has letters too small
-for the back of a room, so pictures are drawn on less paper (see plots.style). Everything is measured in
-lines: a slide has room for so many.
+away into the speaker notes (key S), beside the minutes, what the lesson tells its readers, and the wrong
+guesses that come. What a cell is on stage, its metadata says: `slideshow.slide_type`, and under `npformer` a
+`title` and, where the reader's words are too many, shorter ones: `stage`, `ask`, `answer`. A lesson is
+run anew for its slides: a saved picture, enlarged, has letters too small for the back of a room, so pictures
+are drawn on less paper (see plots.style). Everything is measured in lines: a slide has room for so many.
 """
 
 import ast
-import base64
 import html
 import json
 import os
@@ -28,19 +28,17 @@ from npformer.teaching.lessons import QUESTION, named, reveal, source_of
 from npformer.teaching.plots.style import STAGE
 
 STAGE_FOLDER = Path(__file__).parent / "stage"
-ROOM = 14.0  # lines of text on a slide
-WIDE = 68  # letters in a line of text, on average
-CODE_ROOM, CODE_WIDE = 17, 80  # the same for code and what it prints
-WIDEST, HIGHEST, CODE_LINE = 1268, 656, 33.6  # pixels of a picture, and of a line of code, in stage.css
+WORDS, LINES = 40, 8  # on a slide: words at most, and lines of code
+ROOM, WIDE, CODE_WIDE = 20.7, 60, 80  # lines of code on a slide; letters in a line of text, and of code
 CELL_SECONDS = 600  # for a cell to run
 NO_KERNEL = "no kernel starts. To get one: python -m ipykernel install --sys-prefix."
 PLUMBING = ("picture", "play", "plots", "reveal")  # names that a statement for the eye alone uses
 PLAYING = """Click into the player. Its keys: → a cell on, ↑ ↓ a step, Page Up and Page Down a station, Home
 and End, Enter the whole step, Backspace back, H hides the results, S the arithmetic, V the values beside
-their gradients. Click below the player, and → is the next slide again."""
+their gradients. Click on the slide's title, and → is the next slide again."""
 WIDGET = "application/vnd.jupyter.widget-view+json"  # a slider, which lives only while a kernel runs
-HEADING = re.compile(r"#{1,3} ")
-SECTION = re.compile(r"## (\d+\.\d+) ")
+SECTION = re.compile(r"^## (\d+\.\d+) ", flags=re.M)
+GUESSES = re.compile(r"^\*\*(\d+\.\d+[a-z])\*\* (.+)$", flags=re.M)
 MATH = re.compile(
     r"(?P<kept><(?P<tag>script|style|pre|code)\b.*?</(?P=tag)>|</?[a-z][^>]*>)"
     r"|\$\$(?P<shown>.+?)\$\$|\$(?P<inline>[^$]+)\$",
@@ -49,10 +47,9 @@ MATH = re.compile(
 
 
 class Slide(NamedTuple):
-    """What is on one slide, as Markdown or as code, what each further click adds, and the speaker's notes."""
+    """What is on one slide, as Markdown, what each further click adds, and the speaker's notes."""
 
     text: str
-    code: bool = False
     then: tuple[str, ...] = ()
     notes: str = ""
 
@@ -72,7 +69,8 @@ def save_slides(lesson: str, folder: str | os.PathLike[str]) -> Path:
     """
     file, stage = lesson_file(lesson), sheets()  # what is missing is said before the lesson runs
     notebook = with_outputs(json.loads(file.read_text(encoding="utf-8")), file.name)
-    slides = slides_of(notebook, plan_of(int(lesson), plan_text(file.parent)))
+    plan = plan_of(int(lesson), plan_text(file.parent))
+    slides = slides_of(notebook, plan, guesses_of(file.parent / "guide" / "guesses.md"))
     page = as_page(slides, title_of(notebook), stage)
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
@@ -183,76 +181,185 @@ def plan_of(lesson: int, text: str) -> Plan:
     return Plan({section: int(number) for section, number in minutes}, questions)
 
 
+def guesses_of(page: Path) -> dict[str, str]:
+    """{id: the wrong guesses that come, as Markdown}; none without the page."""
+    text = page.read_text(encoding="utf-8") if page.is_file() else ""
+    found: dict[str, str] = {}
+    for id, guess in GUESSES.findall(text):
+        found[id] = f"{found.get(id, '')}\n\n{guess}"
+    return found
+
+
 # --- from cells to slides -----------------------------------------------------------------------
 
 
-def slides_of(notebook: dict[str, Any], plan: Plan) -> list[Slide]:
-    """All slides of a lesson; the plan's words are in the notes, its questions at the start and the end."""
+def slides_of(notebook: dict[str, Any], plan: Plan, guesses: dict[str, str]) -> list[Slide]:
+    """What the cells say they are, by Jupyter's metadata: slide, fragment, skip.
+
+    The plan's words and the wrong guesses are in the notes, what the lesson says we know now at the end.
+    """
     found: list[Slide] = []
     for cell in notebook["cells"]:
-        found += markdown_slides(source_of(cell)) if cell["cell_type"] == "markdown" else code_slides(cell)
+        kind = cell["metadata"].get("slideshow", {}).get("slide_type", "skip")
+        if kind == "slide":
+            found += told(cell, plan, guesses) if cell["cell_type"] == "markdown" else ran(cell)
+        elif kind == "fragment":
+            found[-1] = joined(found[-1], cell)
+    found = found or [Slide(f"# {title_of(notebook)}")]  # of a notebook whose cells say nothing of a stage
     expected = "\n\n".join(f"**{question}** {answer}" for question, answer in plan.questions)
-    timed = [with_minutes(slide, plan) for slide in found]
-    first, last = timed[0], timed[-1]
-    timed[0] = first._replace(notes=f"Questions that will come:\n\n{expected}\n\n{first.notes}")
-    timed[-1] = last._replace(notes=f"{last.notes}\n\nQuestions that will come:\n\n{expected}")
-    return timed
+    known = notebook["metadata"].get("npformer", {}).get("known", [])
+    if known:
+        points = "\n".join(f"- {line}" for line in known)
+        found.append(
+            Slide(f"## What we know now\n\n{points}", notes="Ask for the three before you show them.")
+        )
+    for place in (0, -1):
+        found[place] = found[place]._replace(
+            notes=f"{found[place].notes}\n\nQuestions that will come:\n\n{expected}"
+        )
+    return found
 
 
-def with_minutes(slide: Slide, plan: Plan) -> Slide:
-    """On the first slide of a section, how many minutes the plan has for it."""
-    section = SECTION.match(slide.text)
-    if not section or section[1] not in plan.minutes:
-        return slide
-    return slide._replace(notes=f"Section {section[1]}: {plan.minutes[section[1]]} minutes.\n\n{slide.notes}")
+def of_stage(cell: dict[str, Any], name: str) -> str:
+    """What a cell's metadata keeps for the stage: its title, or words in place of the reader's."""
+    said: str = cell["metadata"].get("npformer", {}).get(name, "")
+    return said
 
 
-def title_of(notebook: dict[str, Any]) -> str:
-    """The lesson's heading.
-
-    >>> title_of({"cells": [{"source": "# 1. Where?\\n\\nHere."}]})
-    '1. Where?'
-    """
-    return source_of(notebook["cells"][0]).partition("\n")[0].removeprefix("# ")
-
-
-def markdown_slides(text: str) -> Iterator[Slide]:
-    """What is told, cut where a slide is full; a question has a slide of its own."""
-    folds = "\n\n".join(re.findall(r"<details>(.*?)</details>", text, flags=re.S))
-    told, _, question = re.sub(r"<details>.*?</details>", "", text, flags=re.S).partition(QUESTION)
-    before = evenly(list(blocks(told)))
-    asked = (
-        f'## Predict\n\n{question.strip()}\n\n<p class="pause">Write your guess down.</p>' if question else ""
+def told(cell: dict[str, Any], plan: Plan, guesses: dict[str, str]) -> list[Slide]:
+    """A title, the formulas, and a question as a fragment; what the lesson tells is what the teacher says."""
+    told, _, question = source_of(cell).partition(QUESTION)
+    mark = "# " if told.startswith("# ") else "## "
+    heading, id = mark + of_stage(cell, "title"), named(cell, "predict")
+    formulas = "\n\n".join(
+        block for block in one_formula_a_paragraph(told).split("\n\n") if block[:2] == "$$"
     )
-    alone = bool(before) and ("## " not in before[-1] or "\n" not in before[-1])  # no heading, or only one
-    if question and alone and height_of(before[-1]) + height_of(asked) <= ROOM:
-        asked = f"{before.pop()}\n\n{asked}"
-    for full in before:
-        yield Slide(full, notes=re.sub(r"</?summary>", "", folds))
-        folds = ""
-    if asked:
-        yield Slide(asked, notes="A minute to write a guess down; collect a few; then run.")
+    text = f"{heading}\n\n{of_stage(cell, 'stage') or formulas}"
+    asked = of_stage(cell, "ask") or closing_words(question, WORDS - words(text))
+    then = (f"{QUESTION} {asked}",) if id else ()
+    section = SECTION.search(told)
+    minutes = minutes_left(section[1], plan) if section else ""
+    wrong = f"A minute to write a guess down; collect a few. {guesses.get(id, '')}" if id else ""
+    return [Slide(text, then, f"{minutes}\n\n{re.sub('</?(details|summary)>', '', told)}\n\n{wrong}")]
 
 
-def height_of(slide: str) -> float:
-    """The heights of all blocks of a slide.
+def minutes_left(section: str, plan: Plan) -> str:
+    """How long a section takes, and what is left of the lesson when it begins.
 
-    >>> height_of("## 1.1 A heading\\n\\nWords.")
-    3.5
+    >>> minutes_left("1.2", Plan({"1.1": 7, "1.2": 3, "1.3": 4}, []))
+    'Section 1.2: 3 minutes; 7 are left, with this one.'
     """
-    return sum(map(height, slide.split("\n\n")))
+    names = list(plan.minutes)
+    if section not in names:
+        return ""
+    left = sum(plan.minutes[name] for name in names[names.index(section) :])
+    return f"Section {section}: {plan.minutes[section]} minutes; {left} are left, with this one."
 
 
-def blocks(text: str) -> Iterator[str]:
-    """Paragraphs, formulas, single points of lists and tables with their head, each to be kept together."""
-    for paragraph in re.split(r"\n{2,}", one_formula_a_paragraph(text).strip()):
-        lines = paragraph.split("\n")
-        if lines[0].startswith("|"):
-            yield from tables(lines)
-        elif re.match(r"(- |\d+\. )", lines[0]):
-            yield from re.split(r"\n(?=- |\d+\. )", paragraph)
-        elif paragraph:
-            yield from sentences(paragraph)
+def words(text: str) -> int:
+    """The words of a slide that are to be read: no code, print or picture, a formula is one.
+
+    >>> words("## A title\\n\\nwith $x + 1$\\n\\n```text\\n1 2 3\\n```\\n\\n<img alt='a b'>")
+    4
+    """
+    text = re.sub(r"```.*?```|<[^>]*>", "", text, flags=re.S)
+    return len(re.findall(r"\S*\w\S*", re.sub(r"\$\$.*?\$\$|\$[^$]*\$", "x", text, flags=re.S)))
+
+
+def sentences(text: str) -> list[str]:
+    """A text cut where a sentence ends.
+
+    >>> sentences("One. And $x. Y$? Two")
+    ['One.', 'And $x. Y$?', 'Two']
+    """
+    return re.split(r"(?<=[.?!)]) (?=[A-Z(*])(?=(?:[^$]*\$[^$]*\$)*[^$]*$)", " ".join(text.split()))
+
+
+def opening_words(text: str, room: int) -> str:
+    """As many of the first sentences as there is room for, one at least."""
+    kept, *more = sentences(text.strip().split("\n\n")[0])
+    for sentence in more:
+        if words(f"{kept} {sentence}") > room:
+            break
+        kept = f"{kept} {sentence}"
+    return kept
+
+
+def closing_words(text: str, room: int) -> str:
+    """As many of the last sentences as there is room for, one at least: a question comes at the end."""
+    *more, kept = sentences(text.strip())
+    for sentence in reversed(more):
+        if words(f"{sentence} {kept}") > room:
+            break
+        kept = f"{sentence} {kept}"
+    return kept
+
+
+def ran(cell: dict[str, Any]) -> list[Slide]:
+    """A slide for each picture, or one with the code's few lines and what it prints; then the answer."""
+    heading = f"## {of_stage(cell, 'title')}"
+    shown = [part for output in cell["outputs"] for part in parts_of(output)]
+    pictures = [part for part in shown if part.startswith("<")]
+    if pictures:
+        found = [Slide(f"{heading}\n\n{picture}") for picture in pictures]
+    else:
+        few = few_lines(without_plumbing(source_of(cell)))
+        code = f"```python\n{few}\n```" if few else ""
+        room = ROOM - sum(map(height, shown)) - 6 * bool(named(cell, "reveal"))  # lines of an answer
+        found = [Slide(f"{heading}\n\n{code if height(code) <= room else ''}", tuple(shown))]
+    notes = PLAYING if pictures and pictures[-1].startswith("<iframe") else "Run."
+    notes = f"{notes} The whole cell:\n\n```python\n{source_of(cell)}\n```"
+    return [*found[:-1], with_answer(found[-1]._replace(notes=notes), cell)]
+
+
+def joined(slide: Slide, cell: dict[str, Any]) -> Slide:
+    """The slide with what a cell prints and its answer, each with one more click."""
+    printed = tuple(part for output in cell["outputs"] for part in parts_of(output))
+    more = slide._replace(then=(*slide.then, *printed))
+    return with_answer(more._replace(notes=f"{more.notes}\n\n```python\n{source_of(cell)}\n```"), cell)
+
+
+def with_answer(slide: Slide, cell: dict[str, Any]) -> Slide:
+    """The answer's first sentences with one more click, over the slide's lower edge where it is full."""
+    id = named(cell, "reveal")
+    if id is None:
+        return slide
+    whole = "\n\n".join((slide.text, *slide.then))
+    answer = of_stage(cell, "answer") or opening_words(reveal(id).text, WORDS - words(whole) - 1)
+    full = "<" in whole or height(whole) + height(answer) > ROOM
+    over = '<i class="over"></i>' if full else ""
+    return slide._replace(
+        then=(*slide.then, f"{over}**Answer.** {answer}"),
+        notes=f"{slide.notes}\n\nCompare. {reveal(id).text}",
+    )
+
+
+def few_lines(code: str) -> str:
+    """The code, or its first function, if that is no more than a slide's few lines; else nothing.
+
+    >>> few_lines("x = 1"), few_lines("x = 1\\n" * 9), few_lines("def f(): ...\\n" + "x = 1\\n" * 9)
+    ('x = 1', '', 'def f(): ...')
+    """
+    if len(code.split("\n")) <= LINES:
+        return code
+    functions = [
+        ast.get_source_segment(code, s) for s in ast.parse(code).body if isinstance(s, ast.FunctionDef)
+    ]
+    return next((text for text in functions if text and len(text.split("\n")) <= LINES), "")
+
+
+def height(text: str) -> float:
+    """About how many lines of code high a Markdown text stands on a slide.
+
+    >>> height("## A title"), height("```text\\n1\\n```"), height("")
+    (1.7, 2.0, 0)
+    """
+    prints = re.findall(r"```\w+\n(.*?)\n```", text, flags=re.S)
+    lines = sum(1.0 + sum(max(1, -(-len(line) // CODE_WIDE)) for line in each.split("\n")) for each in prints)
+    rest = [block for block in re.sub(r"```.*?```", "", text, flags=re.S).split("\n\n") if block.strip()]
+    return lines + sum(
+        1.7 if block[:2] in ("##", "$$") else 0.5 + 1.3 * -(-len(block) // WIDE) for block in rest
+    )
 
 
 def one_formula_a_paragraph(text: str) -> str:
@@ -269,156 +376,13 @@ def one_formula_a_paragraph(text: str) -> str:
     return re.sub(r"\s*\$\$(.+?)\$\$\s*", apart, text, flags=re.S)
 
 
-def tables(lines: Sequence[str], most: int = 5) -> Iterator[str]:
-    """A table in pieces of so many rows or a slide's height, under the head; with wide formulas as a list."""
-    head, rows = lines[:2], lines[2:]
-    if any("$" in row and len(seen(row)) > WIDE for row in rows):
-        yield from (f"- {'; '.join(map(named_cell, cells_in(head[0]), cells_in(row)))}" for row in rows)
-        return
-    piece = list(head)
-    for row in rows:
-        if len(piece) > 2 and (len(piece) == most + 2 or height("\n".join([*piece, row])) > ROOM):
-            yield "\n".join(piece)
-            piece = list(head)
-        piece.append(row)
-    yield "\n".join(piece)
+def title_of(notebook: dict[str, Any]) -> str:
+    """The lesson's heading.
 
-
-def cells_in(row: str) -> list[str]:
-    """What stands in the cells of a table's row."""
-    return [cell.strip() for cell in row.strip().removeprefix("|").removesuffix("|").split("|")]
-
-
-def named_cell(name: str, cell: str) -> str:
-    """A cell with the head of its column, if it has one."""
-    return f"*{name}* {cell}" if name else cell
-
-
-def sentences(paragraph: str) -> Iterator[str]:
-    """A paragraph, or its sentences where it alone would fill a slide."""
-    if height(paragraph) <= ROOM - 2:
-        yield paragraph
-    else:
-        yield from packed(re.split(r"(?<=[.?!]) (?=[A-Z])", " ".join(paragraph.split())), ROOM - 3, " ")
-
-
-def packed(parts: Any, room: float, between: str = "\n\n") -> Iterator[str]:
-    """As many parts on a slide as there is room; a heading begins one, and does not stand alone."""
-    full: list[str] = []
-    for part in parts:
-        crowded = height_of(between.join([*full, part])) > room and not all(map(HEADING.match, full))
-        if full and (crowded or HEADING.match(part)):
-            yield between.join(full)
-            full = []
-        full.append(part)
-    if full:
-        yield between.join(full)
-
-
-def evenly(parts: Sequence[str]) -> list[str]:
-    """No more slides than are needed, and none that holds one line because those before it are full.
-
-    >>> [slide.count("a") for slide in evenly(["a"] * 10)]
-    [5, 5]
+    >>> title_of({"cells": [{"source": "# 1. Where?\\n\\nHere."}]})
+    '1. Where?'
     """
-    full = list(packed(parts, ROOM))
-    for room in range(int(ROOM) - 1, 4, -1):
-        tried = list(packed(parts, room))
-        if len(tried) > len(full):
-            break
-        full = tried
-    return full
-
-
-def height(block: str) -> float:
-    """About how many lines of text a block takes, with the gap below it.
-
-    >>> height("word " * 20), height("## 1.1 A heading"), height("$$a$$")
-    (2.5, 2.0, 2.5)
-    """
-    if HEADING.match(block):
-        return 2.0 * -(-len(block) // 48)
-    if block.startswith("$$"):
-        return 2.5 + 1.3 * block.count(r"\\")
-    if block.startswith("|"):
-        return sum(row_height(row) for row in block.split("\n")) + 0.5
-    return -(-len(seen(block)) // WIDE) + 0.5
-
-
-def row_height(row: str) -> float:
-    """Lines of a table's row: those of its longest cell, and a little for the rule below."""
-    cells = row.strip("|").split("|")
-    return 0.4 + max(-(-len(seen(cell)) * len(cells) // WIDE) for cell in cells)
-
-
-def seen(text: str) -> str:
-    """A text about as long as the reader sees it: no names of TeX's commands, no addresses of links.
-
-    >>> seen(r"see $\\\\alpha$ in [a](b.ipynb)")
-    'see $a$ in a'
-    """
-    return re.sub(r"\]\([^)]*\)|\[", "", re.sub(r"\\+[a-zA-Z]+", "a", text))
-
-
-def code_slides(cell: dict[str, Any]) -> Iterator[Slide]:
-    """The code without its plumbing, then what it shows, then the answer: below the numbers, if it fits."""
-    source = source_of(cell)
-    kept = without_plumbing(source)
-    found = [Slide(page, code=True) for page in pages(kept)]
-    for slide in [slide for output in cell["outputs"] for slide in output_slides(output)]:
-        if found and found[-1].code and slide.text.startswith("```") and fits(found[-1], slide.text):
-            found[-1] = found[-1]._replace(then=(slide.text,))
-        else:
-            found.append(slide)
-    if found:
-        ran = "Run." if kept == source else f"Run. The whole cell:\n\n```python\n{source}\n```"
-        found[0] = found[0]._replace(notes=f"{ran}\n\n{found[0].notes}")
-    yield from with_answer(found, named(cell, "reveal"))
-
-
-def with_answer(found: list[Slide], id: str | None) -> list[Slide]:
-    """The slides of a cell and the answer that it reveals: with one more click, or on a slide of its own."""
-    if id is None:
-        return found
-    answer = f"**Answer.** {reveal(id).text}"
-    if found and fits(found[-1], answer):
-        last = found[-1]
-        return [*found[:-1], last._replace(then=(*last.then, answer), notes=f"{last.notes}\n\nCompare.")]
-    return [*found, *(Slide(text, notes="Compare.") for text in packed(answer_blocks(id), ROOM))]
-
-
-def fits(slide: Slide, more: str) -> bool:
-    """Whether there is room below what a slide has."""
-    return sum(map(lines_of, (*slide.then, more)), lines_of(slide.text) + slide.code) <= CODE_ROOM
-
-
-def lines_of(text: str) -> float:
-    """How many lines as high as those of code a text takes: code, a print in its fence, prose, a picture.
-
-    >>> lines_of("x = 1"), lines_of("```text\\n1\\n```"), round(lines_of("**Answer.** One."), 2)
-    (1, 3, 1.95)
-    """
-    if text.startswith("<"):
-        return picture_lines(text)
-    if text.startswith("**"):
-        return 1.3 * sum(map(height, blocks(text)))
-    return sum(map(wrapped, text.split("\n")))
-
-
-def picture_lines(element: str) -> float:
-    """The same for a picture, as stage.css shows it, from the size in its PNG; the player fills its slide."""
-    found = re.search(r"base64,(\S{32})", element)
-    if not found:
-        return CODE_ROOM
-    head = base64.b64decode(found[1])
-    width, height = (int.from_bytes(head[start : start + 4]) for start in (16, 20))
-    return min(HIGHEST, height * WIDEST / width) / CODE_LINE
-
-
-def answer_blocks(id: str) -> Iterator[str]:
-    """The answer under its heading."""
-    yield "## Answer"
-    yield from blocks(reveal(id).text)
+    return source_of(notebook["cells"][0]).partition("\n")[0].removeprefix("# ")
 
 
 def without_plumbing(source: str) -> str:
@@ -461,40 +425,18 @@ def is_plumbing(statement: ast.stmt) -> bool:
     return bool(drawing) or "set_printoptions" in ast.unparse(statement)
 
 
-def pages(text: str) -> Iterator[str]:
-    """Lines of code or of what was printed, so many a page, a long one counted as often as it wraps."""
-    page: list[str] = []
-    for line in text.rstrip().split("\n") if text.strip() else []:
-        if sum(map(wrapped, [*page, line])) > CODE_ROOM:
-            yield "\n".join(page)
-            page = []
-        page.append(line)
-    if page:
-        yield "\n".join(page)
-
-
-def wrapped(line: str) -> int:
-    """On how many lines of a slide a line of code stands.
-
-    >>> wrapped(""), wrapped("x" * 81)
-    (1, 2)
-    """
-    return max(1, -(-len(line) // CODE_WIDE))
-
-
-def output_slides(output: dict[str, Any]) -> Iterator[Slide]:
+def parts_of(output: dict[str, Any]) -> Iterator[str]:
     """A picture as it is, the player in its frame, what was printed as text; an answer comes later."""
     data = output.get("data", {})
     shown = source_of({"source": data.get("text/html", "")})
     if "text/markdown" in data or WIDGET in data:
         return
     if shown.startswith("<iframe "):
-        yield Slide(one_line(shown), notes=PLAYING)
+        yield one_line(shown)
     elif "<img " in shown:
-        yield Slide(shown)
-    else:
-        printed = source_of({"source": output.get("text", data.get("text/plain", ""))})
-        yield from (Slide(f"```text\n{page}\n```", notes="Read.") for page in pages(printed.strip("\n")))
+        yield shown
+    elif printed := source_of({"source": output.get("text", data.get("text/plain", ""))}).strip("\n"):
+        yield f"```text\n{printed}\n```"
 
 
 def one_line(frame: str) -> str:
@@ -531,15 +473,17 @@ def as_page(slides: Sequence[Slide], title: str, stage: dict[str, str]) -> str:
 
 
 def cells_of(slide: Slide) -> Iterator[Any]:
-    """A slide as cells of a notebook: the slide, and its notes."""
-    from nbformat.v4 import new_code_cell, new_markdown_cell
+    """A slide as cells of a notebook: the slide, its fragments and its notes."""
+    from nbformat.v4 import new_markdown_cell
 
-    new_cell = new_code_cell if slide.code else new_markdown_cell
-    yield new_cell(slide.text, metadata={"slideshow": {"slide_type": "slide"}})
-    for more in slide.then:
-        yield new_markdown_cell(more, metadata={"slideshow": {"slide_type": "fragment"}})
-    if slide.notes.strip():
-        yield new_markdown_cell(slide.notes, metadata={"slideshow": {"slide_type": "notes"}})
+    kinds = [
+        ("slide", slide.text),
+        *(("fragment", more) for more in slide.then),
+        ("notes", slide.notes.strip()),
+    ]
+    for kind, text in kinds:
+        if text:
+            yield new_markdown_cell(text, metadata={"slideshow": {"slide_type": kind}})
 
 
 def sheets() -> dict[str, str]:

@@ -14,27 +14,27 @@ import pytest
 
 from npformer import cli
 from npformer.teaching import slides
-from npformer.teaching.lessons import reveal, source_of
+from npformer.teaching.lessons import answers, source_of
 from npformer.teaching.player import play
 from npformer.teaching.slides import (
-    ROOM,
+    LINES,
+    WORDS,
     Plan,
-    Slide,
-    blocks,
-    code_slides,
-    evenly,
-    height_of,
+    closing_words,
+    few_lines,
+    guesses_of,
     lesson_file,
-    markdown_slides,
-    packed,
-    pages,
+    lesson_numbers,
+    parts_of,
     plan_of,
     plan_text,
+    ran,
     save_slides,
     slides_of,
-    title_of,
+    told,
     with_outputs,
     without_plumbing,
+    words,
 )
 
 
@@ -65,67 +65,6 @@ def shown(element):
     return {"output_type": "display_data", "data": {"text/html": element, "text/plain": "a line"}}
 
 
-def small_lesson():
-    asked = "## 1.1 Sums\n\nWe add.\n\n**Predict.** Equal?"
-    answer = {"output_type": "execute_result", "data": {"text/markdown": "**Answer.** Yes."}}
-    source = 'x = 1\nprint(x)\npicture(x)\nreveal("1.1a")'
-    cells = [
-        text("# 1. Where?\n\nHere."),
-        code("import math", {"output_type": "stream", "text": ""}),
-        text(asked, predict="1.1a"),
-        code(source, printed("1\n"), shown(PICTURE), answer, reveal="1.1a"),
-    ]
-    return {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
-
-
-def test_question_pause_run_picture_answer():
-    found = slides_of(small_lesson(), PLAN)
-    kinds = [("code" if slide.code else slide.text.split("\n")[0]) for slide in found]
-    assert kinds == ["# 1. Where?", "## 1.1 Sums", "## Predict", "code", PICTURE]
-    assert "Equal?" in found[2].text and "Write your guess down." in found[2].text
-    assert (found[3].text, found[3].then) == ("x = 1\nprint(x)", ("```text\n1\n```",))
-    assert "picture(x)" in found[3].notes
-    assert found[4].then == (f"**Answer.** {reveal('1.1a').text}",)
-
-
-def test_an_answer_stands_beside_what_it_is_about_where_there_is_room():
-    (one,) = code_slides(code("x = 1", printed("1\n"), reveal="1.1a"))
-    assert one.then[0].startswith("```text") and one.then[1].startswith("**Answer.** Yes.")
-    assert "Compare." in one.notes
-    high = code("picture(x)", shown(png(1000, 500)), reveal="1.1a")
-    first, second = code_slides(high)
-    assert first.then == () and second.text.startswith("## Answer")
-    assert first.notes.startswith("Run. The whole cell:")
-    (only,) = code_slides(code("", reveal="1.1a"))
-    assert only.text.startswith("## Answer")
-
-
-def test_the_player_has_a_slide_and_its_keys_are_in_the_notes():
-    frame = play(at="ffn.z")._repr_html_()
-    (slide,) = code_slides(code('play(at="ffn.z")', shown(frame)))
-    assert "\n" not in slide.text and slide.text.count("<") == 2
-    looks = Path(slides.__file__).parent.joinpath("stage", "player.css").read_text(encoding="utf-8")
-    assert html.unescape(slide.text).replace(f"<style>{looks}</style>", "", 1) == html.unescape(frame)
-    assert 'play(at="ffn.z")' in slide.notes and "H hides the" in slide.notes
-    first, second = code_slides(code('play(at="ffn.z")', shown(frame), reveal="1.1a"))
-    assert first.then == () and second.text.startswith("## Answer")
-
-
-def test_no_slide_holds_what_the_full_ones_before_it_left_over():
-    assert [slide.count("line") for slide in evenly(["line"] * 10)] == [5, 5]
-    assert evenly(["line"]) == ["line"] and evenly([]) == []
-    assert [slide.count("word") for slide in evenly(["word " * 100] * 3)] == [100, 100, 100]
-
-
-def test_the_speaker_reads_minutes_and_questions():
-    found = slides_of(small_lesson(), PLAN)
-    assert found[1].notes.startswith("Section 1.1: 7 minutes.")
-    for slide in (found[0], found[-1]):
-        assert "**Why?** Because." in slide.notes
-    assert "A minute" in found[2].notes
-    assert slides_of(small_lesson(), Plan({}, []))[1].notes.strip() == ""
-
-
 def test_the_plan_of_a_lesson_is_read_from_the_lesson_plan():
     plan = plan_of(5, plan_text(lesson_file("05").parent))
     assert len(plan.minutes) == 7 and sum(plan.minutes.values()) > 60
@@ -148,68 +87,8 @@ def test_what_only_draws_is_folded_away(source, kept):
     assert without_plumbing(source) == kept
 
 
-def test_a_short_lead_stands_above_its_question_and_a_long_one_before_it():
-    (one,) = markdown_slides("Look at this.\n\n**Predict.** Which?")
-    assert one.text.startswith("Look at this.\n\n## Predict")
-    first, second = markdown_slides("Many words. " * 55 + "\n\n**Predict.** Which?")
-    assert "Predict" not in first.text and second.text.startswith("## Predict")
-
-
-def test_a_heading_alone_stands_above_its_question():
-    (one,) = markdown_slides("### What for?\n\n**Predict.** Which?")
-    assert one.text.startswith("### What for?\n\n## Predict")
-    assert len(list(markdown_slides("## 1.1 Sums\n\nWe add.\n\n**Predict.** Which?"))) == 2
-
-
-def test_folded_answers_go_into_the_notes():
-    (slide,) = markdown_slides(
-        "1. What?\n\n<details><summary>The answers</summary>\n\n1. That.\n\n</details>"
-    )
-    assert "That" not in slide.text and "1. That." in slide.notes
-
-
-def test_a_full_slide_is_cut_and_a_heading_begins_the_next():
-    long = "\n\n".join(["A paragraph of some words, which takes a line or two of a slide, no more."] * 12)
-    found = [slide.text for slide in markdown_slides(f"{long}\n\n## 1.2 Next\n\n{long}")]
-    assert all(height_of(each) <= ROOM for each in found)
-    assert sum(each.startswith("## 1.2 Next") for each in found) == 1
-    assert not any("\n## " in each for each in found)
-
-
-def test_one_paragraph_that_fills_more_than_a_slide_is_cut_at_sentences():
-    paragraph = "These are words of one sentence that goes on for a while. " * 20
-    found = list(blocks(paragraph))
-    assert len(found) > 1 and all(each.rstrip().endswith(".") for each in found)
-
-
-def test_points_tables_and_formulas_are_blocks():
-    assert list(blocks("- a\n- b\n  still b")) == ["- a", "- b\n  still b"]
-    table = "| a | b |\n|---|---|\n" + "\n".join(f"| {i} | x |" for i in range(7))
-    first, second = blocks(table)
-    assert first.count("\n") == 6 and second.startswith("| a | b |\n|---|---|\n| 5 |")
-    assert list(blocks("so\n$$a \\qquad b$$\nthen")) == ["so", "$$a$$", "$$b$$", "then"]
-    wide = "| a | b |\n|---|---|\n| the letters | $" + "x + " * 30 + "y$ |"
-    (point,) = blocks(wide)
-    assert point.startswith("- *a* the letters; *b* $x +")
-    assert next(blocks(wide.replace("| a |", "| |"))).startswith("- the letters; *b* $x +")
-    assert height_of(table) > height_of("$$a$$") == 2.5
-
-
-def test_a_heading_alone_does_not_fill_a_slide():
-    assert list(packed(["## A heading", "word " * 300], ROOM)) == ["## A heading\n\n" + "word " * 300]
-    assert list(packed([], ROOM)) == []
-
-
-def test_long_code_and_long_prints_are_cut_by_the_lines_they_take():
-    assert [page.count("x") for page in pages("x\n" * 40)] == [17, 17, 6]
-    assert list(pages(" \n")) == []
-    crowded = code("\n".join(f"x{i} = {i}" for i in range(12)), printed("1\n" * 9))
-    first, second = code_slides(crowded)
-    assert first.then == () and second.text.startswith("```text\n1\n")
-
-
 def runnable(source, *outputs):
-    cells = [text("# 1. Where?"), {**code(source, *outputs), "execution_count": None}]
+    cells = [text("# 1. Where?"), {**on_stage(code(source, *outputs)), "execution_count": None}]
     return {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
 
 
@@ -247,14 +126,6 @@ def test_without_a_kernel_it_is_said_how_to_get_one(tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
     with pytest.raises(slides.LessonFails, match=r"^a lesson .*: no kernel starts\. To get one: python -m"):
         with_outputs(runnable("1"), "a lesson")
-
-
-def test_a_slider_is_no_slide_and_what_it_draws_is():
-    slider = {
-        "output_type": "display_data",
-        "data": {slides.WIDGET: {}, "text/plain": "interactive(children"},
-    }
-    assert [slide.text for slide in code_slides(code("", slider, shown(PICTURE)))] == [PICTURE]
 
 
 @pytest.mark.parametrize(
@@ -317,7 +188,7 @@ def test_the_page_holds_everything_and_asks_nobody(deck):
     assert deck.name == "01_positional_encoding.html"
     assert "<title>1. Positional encoding: where does a word stand?</title>" in page
     assert not re.search(r'(src|href)="(?!data:)[^"#]', own.replace('href="exercises.ipynb"', ""))
-    assert own.count("<math") > 20 and "$" not in re.sub(r"<(pre|code)\b.*?</\1>", "", own, flags=re.S)
+    assert own.count("<math") > 9 and "$" not in re.sub(r"<(pre|code)\b.*?</\1>", "", own, flags=re.S)
     assert "sin</mi><mspace" in own
     assert own.count('<aside class="notes">') > 20
 
@@ -372,6 +243,112 @@ def test_the_extra_has_what_the_cells_import():
     assert wanted <= names and "npformer[plots]" in extras["slides"]
 
 
-def test_titles_and_slides_without_notes():
-    assert title_of(small_lesson()) == "1. Where?"
-    assert Slide("x").notes == "" and json.dumps(Slide("x")) == '["x", false, [], ""]'
+def on_stage(cell, kind="slide", **said):
+    cell["metadata"] = {
+        "slideshow": {"slide_type": kind},
+        "npformer": {**cell["metadata"].get("npformer", {}), **said},
+    }
+    return cell
+
+
+def small_lesson(**metadata):
+    asked = "## 1.1 Sums\n\nWe add.\n\n$$a$$\n\n**Predict.** Equal?"
+    answer = {"output_type": "execute_result", "data": {"text/markdown": "**Answer.** Yes."}}
+    source = 'x = 1\nprint(x)\npicture(x)\nreveal("1.1a")'
+    cells = [
+        on_stage(text("# 1. Where?\n\nHere."), title="Where?"),
+        code("import math"),
+        on_stage(text(asked, predict="1.1a"), title="Is it?"),
+        on_stage(code(source, printed("1\n"), answer, reveal="1.1a"), title="It is"),
+    ]
+    return {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+
+
+def test_question_pause_run_answer():
+    notebook = small_lesson(npformer={"known": ["One.", "Two.", "Three."]})
+    first, asked, run, last = slides_of(notebook, PLAN, {"1.1a": "guess: no"})
+    assert (asked.text, asked.then) == ("## Is it?\n\n$$a$$", ("**Predict.** Equal?",))
+    assert run.text == "## It is\n\n```python\nx = 1\nprint(x)\n```" and run.then[0] == "```text\n1\n```"
+    assert run.then[1].startswith("**Answer.** Yes.") and "picture(x)" in run.notes
+    assert asked.notes.startswith("Section 1.1: 7 minutes; 7 are left") and asked.notes.endswith("guess: no")
+    assert last.text == "## What we know now\n\n- One.\n- Two.\n- Three."
+    assert all("**Why?** Because." in slide.notes for slide in (first, last))
+
+
+def test_a_fragment_joins_the_slide_before_it():
+    notebook = small_lesson()
+    on_stage(notebook["cells"][-1], "fragment")
+    _, asked = slides_of(notebook, Plan({}, []), {})
+    assert [part[:9] for part in asked.then] == [
+        "**Predict",
+        "```text\n1",
+        "**Answer.",
+    ] and "x = 1" in asked.notes
+
+
+def test_a_picture_fills_its_slide_and_the_answer_comes_over_it():
+    first, second = ran(
+        on_stage(code("picture(x)", printed("1"), shown(PICTURE), shown(PICTURE), reveal="1.1a"))
+    )
+    assert (
+        PICTURE in first.text
+        and first.then == ()
+        and second.then[0].startswith('<i class="over"></i>**Answer.')
+    )
+    slider = {
+        "output_type": "display_data",
+        "data": {slides.WIDGET: {}, "text/plain": "interactive(children"},
+    }
+    assert list(parts_of(slider)) == list(parts_of(printed("\n"))) == []
+
+
+def test_the_player_has_a_slide_and_its_keys_are_in_the_notes():
+    frame = play(at="ffn.z")._repr_html_()
+    (slide,) = ran(code('play(at="ffn.z")', shown(frame)))
+    _, _, element = slide.text.partition("\n\n")
+    looks = Path(slides.__file__).parent.joinpath("stage", "player.css").read_text(encoding="utf-8")
+    assert "\n" not in element and element.count("<") == 2
+    assert html.unescape(element).replace(f"<style>{looks}</style>", "", 1) == html.unescape(frame)
+    assert 'play(at="ffn.z")' in slide.notes and "H hides the" in slide.notes
+
+
+def test_what_is_too_long_is_cut_at_a_sentence():
+    assert closing_words("One two. Three four five. Six?", 4) == "Three four five. Six?"
+    (slide,) = told(
+        on_stage(text("So.\n\n**Predict.** A b c. " + "Long " * 45 + "words. Which?", predict="9.9z")),
+        PLAN,
+        {},
+    )
+    assert "A b c" not in slide.then[0] and words(slide.then[0]) <= WORDS
+    assert few_lines("x = 1\n" * 9) == "" and few_lines("x = 1") == "x = 1"
+
+
+@pytest.mark.parametrize("number", lesson_numbers())
+def test_every_lesson_has_a_deck_that_can_be_shown(number):
+    file = lesson_file(number)
+    notebook = json.loads(file.read_text(encoding="utf-8"))
+    found = slides_of(notebook, plan_of(int(number), plan_text(file.parent)), {})
+    titles = [slide.text.partition("\n")[0] for slide in found]
+    assert 25 <= len(found) <= 40 and len(set(titles)) == len(titles)
+    for slide in found:
+        assert slide.text.startswith("#") and len(slide.text.partition("\n")[0].lstrip("# ")) > 3
+        assert words("\n\n".join((slide.text, *slide.then))) <= WORDS
+        assert all(
+            len(c.split("\n")) <= LINES for c in re.findall(r"```python\n(.*?)\n```", slide.text, flags=re.S)
+        )
+        assert "import " not in slide.text.partition("<")[0]
+
+
+def test_each_prediction_of_the_lessons_on_the_page_has_two_wrong_guesses():
+    page = lesson_file("1").parent / "guide" / "guesses.md"
+    found, here = guesses_of(page), set()
+    for number in map(int, re.findall(r"^## Lesson (\d+)", page.read_text(encoding="utf-8"), flags=re.M)):
+        here |= answers(number).keys()
+    assert here and here == found.keys()
+    for said in found.values():
+        assert (
+            len(re.findall(r"guess: .+? — shows: .+? — ask: .+\?$", said, flags=re.M))
+            == 2
+            == said.count("guess:")
+        )
+    assert guesses_of(page.with_name("none.md")) == {}
