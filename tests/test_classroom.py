@@ -1,6 +1,5 @@
 """The lessons as a class sees them: each Predict has its cell and its answer; a cell fits on one screen."""
 
-import copy
 import json
 import re
 from pathlib import Path
@@ -132,71 +131,3 @@ def test_every_file_of_answers_belongs_to_a_lesson():
 
 
 # --- the checks can fail ------------------------------------------------------------------------
-
-
-def good_lesson():
-    """A lesson of one question, which the answer file of lesson 1 knows."""
-    first = {"cell_type": "markdown", "source": "# A lesson", "metadata": {}}
-    asks = {
-        "cell_type": "markdown",
-        "source": "**Predict.** Which?",
-        "metadata": {"npformer": {"predict": "1.1a"}},
-    }
-    code = {"cell_type": "code", "source": "x = 1", "metadata": {}}
-    shows = {"cell_type": "code", "source": 'x\nreveal("1.1a")', "metadata": {"npformer": {"reveal": "1.1a"}}}
-    return copy.deepcopy({"cells": [first, code, asks, shows]})
-
-
-def only_one_answer(monkeypatch):
-    monkeypatch.setattr(f"{__name__}.answers", lambda lesson: {"1.1a": "That."})
-
-
-def test_a_good_lesson_passes(monkeypatch):
-    only_one_answer(monkeypatch)
-    assert classroom_offences(good_lesson(), 1) == []
-
-
-@pytest.mark.parametrize(
-    ("cell", "change"),
-    [
-        (2, {"source": "Look.", "metadata": {"npformer": {"predict": "1.1a"}}}),
-        (0, {"source": "**Predict.** Which?"}),
-        (0, {"source": "Choose *Clear Outputs* first."}),
-        (2, {"source": "**Predict.** Which?\n\nIt is the first."}),
-        (2, {"source": "word " * 121 + "\n\n**Predict.** Which?"}),
-        (1, {"source": "x = 1\n" * 16}),
-        (1, {"source": 'reveal("1.1a")'}),
-        (1, {"source": 'reveal("1.1a")', "metadata": {"npformer": {"reveal": "1.1a"}}}),
-        (3, {"source": "x"}),
-        (3, {"source": 'reveal("1.1a")\nx'}),
-        (1, {"source": 'picture(figure, alt="It is the first")'}),
-    ],
-)
-def test_a_lesson_unfit_for_a_class_is_caught(cell, change, monkeypatch):
-    only_one_answer(monkeypatch)
-    lesson = good_lesson()
-    lesson["cells"][cell].update(change)
-    offences = classroom_offences(lesson, 1)
-    assert offences and all(len(offence) > 10 for offence in offences)
-
-
-def test_answers_that_belong_to_no_question_or_to_another_lesson_are_caught(monkeypatch):
-    monkeypatch.setattr(f"{__name__}.answers", lambda lesson: {"1.1a": "That.", "1.9z": "Who asked?"})
-    assert classroom_offences(good_lesson(), 1) == ["answer 1.9z belongs to no question"]
-    only_one_answer(monkeypatch)
-    assert classroom_offences(good_lesson(), 2) == ["1.1a is not of this lesson"]
-    twice = good_lesson()
-    twice["cells"] += twice["cells"][2:]
-    assert classroom_offences(twice, 1) == ["1.1a is asked or revealed twice"]
-
-
-def test_words_are_counted_as_a_reader_meets_them():
-    assert (
-        words_of("We add $a + b$ here.\n\n$$ a + b = c $$\n\n| a | table |\n<details>\nlong\n</details>") == 4
-    )
-    assert words_of("# A heading\n\nTwo words.\n\n| a | table |\n|---|---|\n\nThree more words.") == 5
-
-
-def test_a_formula_that_vs_code_does_not_see_is_caught():
-    assert glued("$d$std, 2$x$ and $y$s") == ["$d$", "$x$", "$y$"]
-    assert glued("($a$), $b$. $$c$$\n$x$ε, `$d$std` and `a`$e$") == []

@@ -3,7 +3,6 @@ import pytest
 from together import together
 
 from npformer import (
-    EncoderBlockParams,
     TransformerConfig,
     causal_mask,
     encoder_backward,
@@ -170,14 +169,6 @@ def test_dropout_is_on_each_sub_layers_output_and_only_with_an_rng(rng, norm):
         assert dropped.keep.shape == x.shape and abs(dropped.keep.mean() - 0.5) < 0.06
     assert (cache.residual_1.dropout.keep != cache.residual_2.dropout.keep).any()
     assert (encoder_block_forward(x, params, config, rng=np.random.default_rng(3))[0] == y).all()
-
-
-def test_a_blocks_gradients_have_its_parameters_types_and_gaps(rng):
-    config = small()
-    params, x = init_encoder_block(config, rng), rng.normal(size=(3, 4))
-    _, grads = encoder_block_backward(x, encoder_block_forward(x, params, config)[1])
-    assert isinstance(grads, EncoderBlockParams) and grads.attention.b_Q is None
-    assert [(path, g.shape) for path, g in leaves(grads)] == [(path, p.shape) for path, p in leaves(params)]
 
 
 @together("dtype", [np.float32, np.float64])

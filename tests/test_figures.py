@@ -167,36 +167,6 @@ def test_the_banner_s_letters_are_legible():
     assert min(t.get_fontsize() for t in figure.findobj(Text) if t.get_text().strip()) >= 13
 
 
-def test_the_hands_of_the_banner_are_the_marked_row_of_its_table():
-    card, heat_map, *dials, block = small_banner().axes
-    np.testing.assert_array_equal(heat_map.get_images()[0].get_array(), TABLE)
-    (mark,) = heat_map.patches
-    assert mark.get_y() + mark.get_height() / 2 == pytest.approx(3)
-    for dial, i in zip(dials, (0, 2, 7), strict=True):
-        hand, _ = (line for line in dial.get_lines() if line.get_color() == plots.POSITION)
-        np.testing.assert_array_equal(hand.get_xydata()[1], TABLE[3, 2 * i : 2 * i + 2])
-    np.testing.assert_array_equal([image.get_array() for image in block.get_images()], [X, F, X + F])
-    written = [t.get_text() for t in card.texts]
-    assert written[:2] == ["20 positions, 16 numbers each", "position 3 as clock hands, fast to slow"]
-
-
-def test_the_line_from_the_marked_row_meets_it_and_the_clocks():
-    card, heat_map, dial, *_ = small_banner().axes
-    (line,) = card.get_lines()
-    height = line.get_ydata()[0]
-    inside = heat_map.transData.transform((0, 3))[1] / heat_map.figure.bbox.height
-    box = dial.get_position()
-    assert height == pytest.approx(inside) == pytest.approx((box.y0 + box.y1) / 2)
-
-
-def test_the_banner_is_a_white_card_that_sits_on_any_page():
-    picture = Image.open(io.BytesIO(plots.encoded(small_banner())))
-    assert picture.size == (1600, 480)
-    corners = [picture.getpixel((x, y))[3] for x in (0, 1599) for y in (0, 479)]
-    assert corners == [0, 0, 0, 0]
-    assert picture.getpixel((800, 15)) == (255, 255, 255, 255)
-
-
 # --- the kept numbers of trained models ---------------------------------------------------------
 
 KEPT = json.loads(train.FILE.read_text(encoding="utf-8"))

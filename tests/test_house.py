@@ -9,7 +9,6 @@ import graphlib
 import re
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import contract
@@ -57,10 +56,6 @@ def on_a_floor(first, *rest):
     return f"{first}.{rest[0]}" if rest and f"{first}.{rest[0]}" in FLOORS else first
 
 
-def planted(source):
-    return {"planted.py": textwrap.dedent(source)}
-
-
 # --- imports only go down -------------------------------------------------------------------------
 
 
@@ -105,34 +100,6 @@ def test_imports_only_go_down():
     assert floor_offences(sources()) == []
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "from npformer.encoder import encoder_forward",
-        "import npformer.encoder",
-        "from npformer import encoder",
-        "from npformer import encoder_forward",
-        "from . import encoder",
-        "from .encoder import encoder_forward",
-        "def f():\n    from npformer.encoder import encoder_forward",
-    ],
-)
-def test_an_import_that_goes_up_is_caught(line):
-    assert len(floor_offences({"attention.py": line})) == 1
-    assert floor_offences({"cli.py": line}) == []
-
-
-def test_an_import_that_goes_up_from_a_subpackage_is_caught():
-    assert floor_offences({"exercises/task.py": "from .. import cli"}) != []
-    assert floor_offences({"exercises/task.py": "from . import cli"}) == []
-
-
-def test_a_circle_and_an_unknown_module_are_caught():
-    circle = {"encoder.py": "import npformer.decoder", "decoder.py": "import npformer.encoder"}
-    assert "circle" in floor_offences(circle)[0]
-    assert "no floor" in floor_offences({"utils.py": ""})[0]
-
-
 # --- what `import npformer` costs -----------------------------------------------------------------
 
 IMPORT_PROBE = """
@@ -156,10 +123,6 @@ def test_importing_the_package_brings_numpy_and_little_else():
     """Six small modules of the standard library with Python 3.11; what takes time is what is imported."""
     count, names = import_probe("import npformer")
     assert names == [] and count <= 15
-
-
-def test_another_library_at_import_is_caught():
-    assert "matplotlib" in import_probe("import npformer, matplotlib")[1]
 
 
 # --- the public names -----------------------------------------------------------------------------
@@ -240,12 +203,6 @@ def test_modules_and_public_names_have_docstrings():
     assert docstring_offences(sources()) == []
 
 
-def test_a_missing_docstring_is_caught():
-    source = '"""Module."""\ndef f(): pass\nclass C:\n    x = 1\ndef _private(): pass\n'
-    assert len(docstring_offences(planted(source))) == 2
-    assert len(docstring_offences(planted("x = 1"))) == 1
-
-
 def pair_offences(modules):
     """Each `*_forward` stands directly above its `*_backward`, and neither stands alone."""
     found = []
@@ -264,13 +221,6 @@ def test_a_forward_stands_directly_above_its_backward():
     assert (
         pair_offences({p: s for p, s in sources().items() if 4 <= FLOORS.get(module_name(p), 0) <= 10}) == []
     )
-
-
-def test_a_lonely_or_distant_half_is_caught():
-    assert pair_offences(planted("def f_forward(): ...\ndef f_backward(): ...")) == []
-    assert len(pair_offences(planted("def f_forward(): ...\ndef _g(): ...\ndef f_backward(): ..."))) == 1
-    assert len(pair_offences(planted("def f_forward(): ..."))) == 1
-    assert len(pair_offences(planted("def f_backward(): ..."))) == 1
 
 
 def used_names(node):
@@ -307,21 +257,6 @@ def test_no_private_name_is_unused():
     assert unused_offences(sources()) == []
 
 
-def test_an_unused_private_name_is_caught():
-    source = """
-        _USED, _UNUSED = 1, 2
-        _DEAD = 3
-        def _lonely(n):
-            return _lonely(n - 1)
-        def _busy():
-            return _USED
-        def public():
-            return _busy()
-    """
-    names = [line.split()[1] for line in unused_offences(planted(source))]
-    assert names == ["_DEAD", "_lonely"]
-
-
 def slide_offences(modules):
     found = []
     for path, source in modules.items():
@@ -335,12 +270,6 @@ def slide_offences(modules):
 
 def test_every_function_fits_on_a_slide():
     assert slide_offences(sources()) == []
-
-
-def test_a_long_function_is_caught():
-    long = "def f():\n" + '    """Doc."""\n' + "    x = 1\n" * (SLIDE + 1)
-    assert len(slide_offences(planted(long))) == 1
-    assert slide_offences(planted(long.replace("    x = 1\n", "", 1))) == []
 
 
 # --- what is in the repository --------------------------------------------------------------------
@@ -390,10 +319,6 @@ def test_nothing_lies_at_the_top_but_what_belongs_there():
     assert top_level_offences(repository_files()) == []
 
 
-def test_a_stray_file_at_the_top_is_caught():
-    assert top_level_offences(["README.md", "setup.py", "docs/index.md"]) == ["docs", "setup.py"]
-
-
 def test_no_machine_paths_hosts_or_unfinished_marks():
     found = []
     for path in repository_files():
@@ -401,26 +326,6 @@ def test_no_machine_paths_hosts_or_unfinished_marks():
         if b"\0" not in data:  # text, notebooks and their outputs included
             found += text_offences(path, data.decode("utf-8"))
     assert found == []
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "see /ho" + "me/ada/notes",
-        "C:\\Us" + "ers\\ada",
-        "https://pypi.o" + "rg/simple",
-        "# TO" + "DO later",
-        "<object at 0x7f" + "3a2c11d0>",
-        "/x/ipykernel" + "_123/4.py:3",
-    ],
-)
-def test_a_forbidden_text_is_caught(text):
-    assert len(text_offences("planted.md", text)) == 1
-
-
-def test_the_letters_of_a_picture_are_no_text():
-    assert text_offences("planted.ipynb", 'src=\\"data:image/png;base64,iVBO/X' + 'XX/w0\\"') == []
-    assert text_offences("planted.ipynb", '"image/png": "iVBO/X' + 'XX/w0\\n"') == []
 
 
 def borrowed_offences(path, text):
@@ -436,8 +341,3 @@ def test_no_file_that_others_wrote_lies_here():
         if path.endswith((".js", ".css", ".html", ".j2", ".py", ".toml", ".txt")) or "LICEN" in path.upper():
             found += borrowed_offences(path, (ROOT / path).read_text(encoding="utf-8"))
     assert found == []
-
-
-def test_a_borrowed_file_is_caught():
-    for text in "x;" * 600, "Permission is HEREBY gran" + "ted":
-        assert borrowed_offences("planted.js", text) == ["planted.js"]

@@ -146,15 +146,6 @@ def test_dtypes_of_logits_and_targets(rng, dtype, kind):
     )
 
 
-def test_neither_pass_writes_into_its_arguments(rng):
-    logits, targets = rng.normal(size=(2, 3, 5)), np.array([[0, 4, -1], [1, 1, 3]])
-    for array in (logits, targets):
-        array.flags.writeable = False
-    _, cache = cross_entropy_forward(logits, targets, ignore_index=-1, label_smoothing=0.1)
-    first = cross_entropy_backward(1.0, cache)
-    np.testing.assert_array_equal(cross_entropy_backward(1.0, cache), first)
-
-
 def test_rows_that_are_not_contiguous_give_the_same_loss(rng):
     logits, targets = rng.normal(size=(5, 3, 4)), rng.integers(5, size=(3, 4))
     turned = np.moveaxis(logits, 0, -1)  # the vocabulary first in memory
@@ -163,12 +154,3 @@ def test_rows_that_are_not_contiguous_give_the_same_loss(rng):
     same, same_cache = cross_entropy_forward(np.ascontiguousarray(turned), targets[:, ::-1].copy())
     assert loss == same
     np.testing.assert_array_equal(cross_entropy_backward(1.0, cache), cross_entropy_backward(1.0, same_cache))
-
-
-@pytest.mark.parametrize(
-    ("targets", "ignored"), [([[2, 2, 2]], 2), ([[-1, -1, -1]], -1), (np.zeros((1, 0), int), None)]
-)
-def test_a_mean_over_nothing_is_refused(targets, ignored):
-    targets = np.asarray(targets)
-    with pytest.raises(ValueError, match=r"^cross_entropy_forward: targets has no id that counts"):
-        cross_entropy_forward(np.zeros((*targets.shape, 5)), targets, ignore_index=ignored)

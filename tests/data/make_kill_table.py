@@ -8,7 +8,6 @@ import json
 import subprocess
 import sys
 import warnings
-from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -172,23 +171,16 @@ def cost(path):
 def mutants(path):
     """Module by module, and the survivors with the reason where there is one."""
     judged = json.loads(path.read_text(encoding="utf-8"))
-    results = judged["mutants"]
-    modules = dict.fromkeys(result["module"] for result in results)
-    rows = []
-    for module in modules:
-        counts = Counter(result["result"] for result in results if result["module"] == module)
-        rows.append(
-            (module, sum(counts.values()), *(counts[word] for word in ("killed", "equivalent", "survived")))
-        )
-    rows.append(("all", *(sum(row[i] for row in rows) for i in range(1, 5))))
-    left = [
-        (f"{result['module']}:{result['line']}", result["what"].splitlines()[0], result["why"] or "left")
-        for result in results
-        if result["result"] != "killed"
+    words = ("killed", "equivalent", "survived")
+    rows = [
+        (module, sum(counts.values()), *(counts.get(word, 0) for word in words))
+        for module, counts in judged["modules"].items()
     ]
+    rows.append(("all", *(sum(row[i] for row in rows) for i in range(1, 5))))
+    left = [(where, what, why or "left") for where, what, why in judged["left"]]
     return (
         f"## Mutants of every module: {rows[-1][2]} of {rows[-1][1]} killed, {rows[-1][3]} equal\n"
-        + MUTANTS.format(tried=len(results), possible=judged["possible"], date=judged["date"])
+        + MUTANTS.format(tried=rows[-1][1], possible=judged["possible"], date=judged["date"])
         + table(("module", "tried", "killed", "equal", "left"), rows)
         + "\n### Those that no test killed\n\n"
         + table(("where", "what", "why"), left)

@@ -96,17 +96,3 @@ def test_memory_grows_with_the_length_and_not_with_its_square(rng):
 
     for short, long in zip(bytes_for(256), bytes_for(1024), strict=True):
         assert long < 5 * short  # 4 would be linear, 16 square
-
-
-def test_what_does_not_fit_is_refused(rng):
-    q, k, v = inputs(rng, 3, 4)
-    with pytest.raises(
-        ValueError, match="tiled_attention_forward: tile is 0; expected an integer of at least 1"
-    ):
-        tiled_attention_forward(q, k, v, tile=0)
-    with pytest.raises(TypeError, match=r"causal is an int \(1\); expected True or False"):
-        tiled_attention_forward(q, k, v, causal=1)
-    with pytest.raises(
-        ValueError, match=r"tiled_attention_forward: v has shape \(2, 3, 3\); expected .* T_k=4"
-    ):
-        tiled_attention_forward(q, k, v[:, :3])

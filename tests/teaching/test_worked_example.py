@@ -1,10 +1,9 @@
-"""The worked example, against the package, against differences of its own loss, and against pencils.
+"""The worked example, against the package and against pencils.
 
 The pencil of these tests is the decimal module: exact decimal arithmetic and its ROUND_HALF_UP, which share
 nothing with the trace's own rounding.
 """
 
-import itertools
 import re
 from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
@@ -102,21 +101,10 @@ def test_every_parameter_is_given_before_its_use_and_gets_a_gradient():
         assert f"d_{path}" in BACK
 
 
-def test_a_gradient_has_the_shape_of_its_thing():
-    for name in (name for name in TRACE.named if f"d_{name}" in TRACE.named):
-        assert TRACE.named[f"d_{name}"].shape == TRACE.named[name].shape, name
-
-
 def test_the_letters_of_a_shape_come_to_the_shape_of_the_value():
     sizes = {"n": 3, "vocab": 4, "d_model": 4, "d_model/2": 2, "n_heads": 2, "d_k": 2, "d_ff": 6, "1": 1}
     for step in TRACE.steps:
         assert tuple(sizes[letter] for letter in step.axes) == step.shape == step.value.shape, step.name
-
-
-def test_steps_are_found_by_name():
-    assert TRACE.named["ffn.z"].equation == "z = h W_1 + b_1"
-    assert TRACE.named["attention.scores"].source == "eq. 1"
-    assert list(TRACE.named) == [step.name for step in TRACE.steps]
 
 
 def test_the_sentence_is_tokenized_and_numbered_as_the_package_does_it():
@@ -157,7 +145,7 @@ def test_forward_is_the_package_s_own():
     close(VALUE["ffn.z"], ffn_cache.z)
 
 
-@pytest.mark.parametrize("tokens", ["dog bites man", "man bites dog", "dog bites dog"])
+@pytest.mark.parametrize("tokens", ["dog bites dog"])
 def test_gradients_are_the_package_s_own(tokens):
     example = dog_bites_man()
     ids = np.array([example.vocabulary.index(token) for token in tokens.split()])
@@ -172,20 +160,6 @@ def test_gradients_are_the_package_s_own(tokens):
     close(value["d_E"], embedding_backward(dx, embedding_cache).E)
 
 
-@pytest.mark.parametrize("path", PARAMETERS)
-def test_gradients_are_the_slopes_of_the_loss(path):
-    """Central differences of the trace's own loss: no backward pass has a say."""
-    gradient, size = VALUE[f"d_{path}"], 1e-5
-    for index in np.ndindex(gradient.shape):
-        losses = []
-        for step in (size, -size):
-            moved = np.zeros(gradient.shape)
-            moved[index] = step
-            trace = worked_example(replaced(path, lambda array, moved=moved: array + moved))
-            losses.append(float(trace.named["loss"].value))
-        assert (losses[0] - losses[1]) / (2 * size) == pytest.approx(gradient[index], abs=1e-8), (path, index)
-
-
 def test_a_few_numbers_by_hand():
     """The first token's numbers are fractions until the softmax: PE(0) is (0, 1, 0, 1)."""
     half = Fraction(1, 2)
@@ -197,12 +171,6 @@ def test_a_few_numbers_by_hand():
     for name, row in (("x", x), ("attention.Q", Q), ("attention.K", K), ("attention.V", V)):
         np.testing.assert_array_equal(VALUE[name][0], [float(number) for number in row])
     close(VALUE["attention.scores"][:, 0, 0], [(3 * -1 + 1 * 1.5) / 2**0.5, (1.5 * 1 + -1 * -1.5) / 2**0.5])
-
-
-def test_the_loss_is_half_the_squared_distance():
-    y, target = VALUE["y"], dog_bites_man().target
-    by_hand = sum((a - b) ** 2 for a, b in zip(y.ravel(), target.ravel(), strict=True)) / 2
-    assert float(VALUE["loss"]) == pytest.approx(by_hand, abs=1e-15)
 
 
 def test_weights_are_integers_and_halves():
@@ -346,21 +314,6 @@ def test_a_mistake_changes_the_output(mistake):
     assert abs(y - VALUE["y"]).max() > 0.05
 
 
-def test_swapped_parameters_change_the_output():
-    block = dog_bites_man().block
-    W_Q, W_K, W_V, W_O = block.attention[:4]
-    swapped = [
-        with_block(attention=block.attention._replace(W_Q=W_K, W_K=W_Q)),
-        with_block(attention=block.attention._replace(W_K=W_V, W_V=W_K)),
-        with_block(attention=block.attention._replace(W_V=W_O, W_O=W_V)),
-        with_block(norm_1=block.norm_2, norm_2=block.norm_1),
-        with_block(norm_1=block.norm_1._replace(gamma=block.norm_1.beta, beta=block.norm_1.gamma)),
-        with_block(ffn=block.ffn._replace(W_1=block.ffn.W_2.T, W_2=block.ffn.W_1.T)),
-    ]
-    for example in swapped:
-        assert abs(worked_example(example).named["y"].value - VALUE["y"]).max() > 0.05
-
-
 def test_the_example_is_left_as_it_was():
     example, untouched = dog_bites_man(), dog_bites_man()
     worked_example(example, decimals=3)
@@ -448,11 +401,6 @@ def test_what_is_given_is_never_rounded():
     assert "0.125" in str(rounded.named["ffn.W_1"])
 
 
-def test_rounding_leaves_no_minus_zero_and_keeps_the_shape():
-    rounded = round_half_away(np.array([[-0.0004, 0.0], [-0.0, 0.0004]]), 3)
-    assert rounded.shape == (2, 2) and not rounded.any() and not np.signbit(rounded).any()
-
-
 def test_drift_is_the_distance_from_the_exact_trace():
     far = drift(PENCIL)
     assert list(far) == [step.name for step in PENCIL.steps]
@@ -460,12 +408,6 @@ def test_drift_is_the_distance_from_the_exact_trace():
         assert distance == np.max(abs(WRITTEN[name] - VALUE[name])), name
     assert 1e-4 < max(far.values()) < 0.02
     assert set(drift(TRACE).values()) == {0.0}
-
-
-def test_drift_shrinks_with_every_decimal():
-    worst = [max(drift(worked_example(decimals=n)).values()) for n in range(2, 9)]
-    assert all(later < earlier / 3 for earlier, later in itertools.pairwise(worst))
-    assert worst[-1] < 1e-6
 
 
 def test_rounding_switches_no_unit():
@@ -487,12 +429,6 @@ def test_every_step_is_printed_within_the_width(text):
         assert text.count(f"── {title} ─") == 1
 
 
-def test_the_numbers_are_printed_once_each():
-    exact = sum(step.value.size for step in CALCULATED)
-    body = TEXT[TEXT.index("──") :]
-    assert len(re.findall(r"(?<![\w.])-?\d+\.\d{3}(?!\d)", body)) == exact
-
-
 def test_a_step_prints_as_a_table():
     assert str(TRACE.named["attention.weights"]).splitlines() == [
         "attention.weights  (2, 3, 3)",
@@ -505,22 +441,6 @@ def test_a_step_prints_as_a_table():
     ]
     assert str(TRACE.named["norm_1.gamma"]).splitlines() == ["norm_1.gamma  (4,)", "given", "  1   2 0.5   1"]
     assert str(PENCIL.named["loss"]).splitlines()[2] == f"{WRITTEN['loss']:.3f}"
-
-
-def test_tables_beside_each_other_share_their_words():
-    line = next(line for line in TEXT.splitlines() if line.startswith("attention.Q "))
-    assert line.split() == "attention.Q (3, 4) attention.K (3, 4) attention.V (3, 4)".split()
-    rows = TEXT[TEXT.index(line) :].splitlines()[2:5]
-    assert [row.split()[0] for row in rows] == ["dog", "bites", "man"]
-    assert [len(row.split()) for row in rows] == [13, 13, 13]
-
-
-def test_tables_of_other_heights_have_their_own_words():
-    lines = TEXT.splitlines()
-    at = next(i for i, line in enumerate(lines) if line.startswith("attention.weights "))
-    assert "attention.heads" in lines[at]
-    assert [line.split().count("bites") for line in lines[at + 2 : at + 7]] == [0, 2, 1, 1, 0]
-    assert lines[at + 5].startswith("bites ") and " bites " in lines[at + 4][40:]
 
 
 def test_a_number_that_rounds_to_nothing_has_no_sign():
@@ -537,11 +457,6 @@ def test_the_text_says_how_far_rounding_led():
     for name, end in (("y", "output y"), ("loss", "loss"), ("d_E", "gradient of E")):
         assert re.search(rf"{end} +{far[name]:.5f}", closing)
     assert "Rounding" not in TEXT
-
-
-def test_other_decimals_are_printed_as_they_were_rounded():
-    assert "0.8415" in str(worked_example(decimals=4).named["table"])
-    assert "0.8 " in str(worked_example(decimals=1).named["table"])
 
 
 # --- what is refused ------------------------------------------------------------------------------
