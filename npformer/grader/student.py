@@ -99,7 +99,7 @@ def work(line: Line) -> None:
 def tell(answer: Any, exercise_id: str, functions: dict[str, Callable[..., Any]]) -> tuple[str, Any]:
     """One answer in words that cross the pipe: a function stays here, a value goes."""
     try:
-        if answer is None or answer is ...:
+        if answer is None or answer is ... or _is_stub(answer):
             return "nothing", None
         if getattr(answer, "__npformer__", None) is _MARK:
             return "ours", answer.__name__
@@ -110,6 +110,19 @@ def tell(answer: Any, exercise_id: str, functions: dict[str, Callable[..., Any]]
         return "value", answer
     except BaseException:
         return "value", Opaque(readable(type(answer).__name__))
+
+
+def _is_stub(answer: Any) -> bool:
+    """A function as it was handed out, with `...` or `pass` for a body, beneath a docstring or not."""
+    code = getattr(answer, "__code__", None)
+    return code is not None and code.co_code in _EMPTY and code.co_consts[-1] is None
+
+
+def _told() -> None:
+    """Nothing but words."""
+
+
+_EMPTY = {_told.__code__.co_code, (lambda: None).__code__.co_code}
 
 
 def answered(function: Callable[..., Any], message: dict[str, Any], submission: Submission) -> dict[str, Any]:

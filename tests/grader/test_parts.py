@@ -455,6 +455,20 @@ def test_npformer_is_a_stand_in(monkeypatch):
     assert exercises.__getattr__("check")("pe.table", 3) is True and exercises.__getattr__("hint")("x") == ""
 
 
+@pytest.mark.parametrize("body", ["...", "pass", "'What it should do.'", "'What.'; ...", "return None"])
+def test_a_body_that_does_nothing_is_no_answer(body):
+    told = {}
+    exec(f"def f(x): {body}", told)
+    assert student.tell(told["f"], "pe.table", {}) == ("nothing", None)
+
+
+@pytest.mark.parametrize("body", ["return x", "return 5", "return 'x'", "x + 1", "raise ValueError", "print"])
+def test_a_body_that_does_anything_is_one(body):
+    told, functions = {}, {}
+    exec(f"def f(x): {body}", told)
+    assert student.tell(told["f"], "pe.table", functions)[0] == "function" and functions
+
+
 # --- the judge ------------------------------------------------------------------------------------
 
 
