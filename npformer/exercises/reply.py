@@ -400,8 +400,10 @@ def _right_first(given: Array, right: Array, task: Numbers) -> str:
     if right.ndim == 0:
         return "One number, as asked."
     fine = np.abs(given - right) <= task.tolerance
-    agree = f"; {int(fine.sum())} of {right.size} agree," if fine.any() else ";"
-    return f"{right.size} numbers, as asked{agree} number {int(np.argmin(fine)) + 1} differs first."
+    if not fine.any():
+        return f"{right.size} numbers, as asked; none agrees."
+    first = f"number {int(np.argmin(fine)) + 1} differs first"
+    return f"{right.size} numbers, as asked; {int(fine.sum())} of {right.size} agree, {first}."
 
 
 def _off(given: Array, right: Array, task: Numbers) -> str:
@@ -412,7 +414,10 @@ def _off(given: Array, right: Array, task: Numbers) -> str:
         return f"It is too {'large' if given > right else 'small'}."
     off = np.where(np.abs(given - right) > task.tolerance, given - right, 0)
     differ = [str(k + 1) for k in np.flatnonzero(off)]
-    side = "" if off.min() < 0 < off.max() else ": too large" if off.max() > 0 else ": too small"
+    side = "" if off.min() < 0 < off.max() else "too large" if off.max() > 0 else "too small"
+    if off.all():
+        return f"All are {side}." if side else "Some are too large, some too small."
+    side = side and f": {side}"
     return f"Number{'s' * (len(differ) > 1)} {listed(differ)} {verb(differ, 'differ')}{side}."
 
 
@@ -601,7 +606,8 @@ def _places(task: Code, found: tuple[Outcome, ...]) -> list[str]:
 
 def _measured(task: Code, found: tuple[Outcome, ...], told: Iterable[str]) -> str:
     """A number for what was seen, where none is told: another shape, or how far off the first output is."""
-    if any(map(str.isdigit, "".join(told))):
+    words = "".join(told)
+    if "factor" in words or any(map(str.isdigit, words)):
         return ""
     if (place := _places(task, found)[0]).startswith("The shape"):
         return place
