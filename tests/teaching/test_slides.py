@@ -352,3 +352,10 @@ def test_each_prediction_of_the_lessons_on_the_page_has_two_wrong_guesses():
             == said.count("guess:")
         )
     assert guesses_of(page.with_name("none.md")) == {}
+
+
+def test_a_slide_without_words_for_the_speaker_has_no_notes():
+    kinds = [
+        cell.metadata.slideshow.slide_type for cell in slides.cells_of(slides.Slide("## A", ("B",), " "))
+    ]
+    assert kinds == ["slide", "fragment"]
