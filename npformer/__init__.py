@@ -124,7 +124,7 @@ from npformer.positional import (
     wavelengths,
 )
 from npformer.published.gguf import load_gguf
-from npformer.published.llama import causal_lm_from_torch, causal_lm_to_torch
+from npformer.published.llama import causal_lm_from_torch, causal_lm_to_torch, load_llama
 from npformer.published.llama2c import load_llama2c
 from npformer.published.minilm import MiniLMParams, load_minilm, minilm_input, sentence_embeddings
 from npformer.published.safetensors_files import load_safetensors, save_safetensors
@@ -270,6 +270,7 @@ __all__ = [
     "linear_forward",
     "load",
     "load_gguf",
+    "load_llama",
     "load_llama2c",
     "load_minilm",
     "load_safetensors",

@@ -183,6 +183,10 @@ OTHER_KINDS = [
     Fault("number", 0.5, TypeError, " is a float (0.5); "),
     Fault("NumPy number", np.float64(0.5), TypeError, " is a NumPy scalar (float64); "),
     Fault("tensor", Tensor(), TypeError, " is a Tensor; "),
+    Fault("bytes", b"x", TypeError, " is a bytes; "),
+    Fault("function", len, TypeError, " is a builtin_function_or_method; "),
+    Fault("records", Change(lambda a: np.zeros(a.shape, [("a", float)])), TypeError, " has dtype [("),
+    Fault("dates", Change(lambda a: np.zeros(a.shape, "M8[s]")), TypeError, " has dtype datetime64[s]; "),
     Fault("masked", Change(np.ma.asarray), TypeError, " is a MaskedArray; "),
     Fault("matrix", np.ones((2, 2)).view(np.matrix), TypeError, " is a matrix; "),
     Fault("complex", as_type(complex), TypeError, " has dtype complex128; "),
@@ -342,6 +346,8 @@ def number_faults(place, places):
     yield Fault("huge", 10**400, ValueError, " is 10**400 or so; ")
     for value in outside(place, whole, places):
         yield Fault(f"{value}", value, ValueError, f" is {value!r}; expected ")
+    for value in inside(place, whole):
+        yield Fault(f"{value!r} is welcome", value, None)
 
 
 def kinds_of_number(place):
@@ -366,6 +372,19 @@ def outside(place, whole, places):
         yield from (2, -3)
     if "even" in place.words:
         yield from (5, 7)
+
+
+def inside(place, whole):
+    """The same number in NumPy's kinds, None where it may be left out, and the bounds that are allowed."""
+    if place.value is not None:
+        kinds = (np.int16, np.int64) if whole else (np.float32, np.float64)
+        yield from (kind(place.value) for kind in kinds)
+    if place.optional:
+        yield None
+    size_of_others = place.path.startswith("config.") and CALLS[place.function]().keys() & {"params", "state"}
+    if not (whole and (size_of_others or re.search("even|a letter", place.words))):
+        bounds = re.findall(r">= (\d+)|(\d+) <= ·|· <= (\d+)", place.words)
+        yield from (int(bound) for found in bounds for bound in found if bound)
 
 
 def word_faults(place, _):

@@ -70,12 +70,13 @@ LESSONS = {
         {"cell-35": ("d_model=96, d_ff=192", "d_model=128, d_ff=256")},
     ),
     "11": Lesson(
-        "cell-one-head",
+        "cell-the-way",
         {
             "cell-first-and-second": ("in range(4)", "in range({s}, {s} + 4)"),
             "cell-heads": ("twice(0)", "twice({s})"),
             "cell-second-loss": ("seed=0", "seed={s}"),
             "cell-one-head": ("in range(4)", "in range({s}, {s} + 4)"),
+            "cell-slope": ('" Italy"', '[" Spain", " Germany", " Japan"][{s} // 10 - 1]'),
         },
         {"cell-twice": ("N = 50", "N = 80")},
     ),

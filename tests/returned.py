@@ -8,6 +8,7 @@ import inspect
 from typing import get_args, get_origin
 
 import small_gguf
+import small_llama
 import small_llama2c
 from valid_calls import CALLS, CONFIG, LM_CONFIG
 
@@ -30,6 +31,7 @@ NEW_LETTERS = {
     "encoder_block_from_torch": "d_model d_ff",
     "causal_lm_backward": "d_ff d_model",
     "load_gguf": "vocab_size d_model d_ff",
+    "load_llama": "vocab_size d_model d_ff",
     "causal_lm_from_torch": "vocab_size",
     "load_llama2c": "vocab_size d_model d_ff",
     "load_minilm": "vocab_size d_model d_ff n_segments max_length",
@@ -38,6 +40,7 @@ CONFIGS = {
     "causal_lm_backward": LM_CONFIG,
     "load_llama2c": small_llama2c.CONFIG,
     "load_gguf": small_gguf.CONFIG,
+    "load_llama": small_llama.CONFIG,
     "causal_lm_from_torch": LM_CONFIG,
 }  # which tables and key heads the result has
 

@@ -1,11 +1,12 @@
 """Bad input is refused before any arithmetic and in our own words.
 
 Three ways to ask: what bad_calls.py makes from the signatures, place by place; a table of messages word for
-word, with the mistakes that no single signature knows; and a sweep of odd values over every argument of every
-public function, which knows the few that are welcome.
+word, with the mistakes that no single signature knows; and odd values in every argument of the few functions
+that do without the door's checks, which know the few that are welcome.
 """
 
 from collections import defaultdict
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,18 @@ from bad_calls import (
     spoilt,
     valid_places,
 )
-from valid_calls import CALLS, CONFIG, MODEL, UNREADABLE, call, drawn, fingerprint, replaced, with_arrays
+from valid_calls import (
+    CALLS,
+    CONFIG,
+    ELSEWHERE,
+    MODEL,
+    UNREADABLE,
+    call,
+    drawn,
+    fingerprint,
+    replaced,
+    with_arrays,
+)
 
 import npformer as npf
 
@@ -159,7 +171,7 @@ def test_what_may_not_stand_in_a_place_is_refused(function):
 
 def test_every_public_function_has_a_valid_call_and_every_place_a_fault():
     functions = {name for name in npf.__all__ if callable(getattr(npf, name)) and name.islower()}
-    assert functions - {"checked", "play", "compare"} - UNREADABLE == set(CALLS)  # tested in teaching
+    assert functions - ELSEWHERE - UNREADABLE == set(CALLS)
     without = {str(place) for number, place in enumerate(PLACES) if not faults_at(number)}
     assert without == {place for place in FREE if place.partition("-")[0] not in UNREADABLE}
     assert sum(len(faults_at(number)) for number in range(len(PLACES))) > 3000
@@ -171,7 +183,7 @@ FREE = {  # whose annotation asks nothing of a kind that is known here: their fa
     "adam_update-params", "adam_update-grads", "adam_update-state.m", "adam_update-state.v",
     "order_sensitivity-f", "load_minilm-path", "sentence_embeddings-texts", "sentence_embeddings-tokenizer",
     "encoder_block_from_torch-state", "train_byte_pairs-text", "load_llama2c-model_file",
-    "load_llama2c-tokenizer_file", "load_gguf-path", "causal_lm_from_torch-state",
+    "load_llama2c-tokenizer_file", "load_gguf-path", "load_llama-path", "causal_lm_from_torch-state",
     *(
         f"{name}-params.blocks.{i}.attention.b_{letter}"
         for name in ("causal_lm_forward", "causal_lm_to_torch", "generate")
@@ -233,12 +245,12 @@ WORDS = [Row(*row) for row in (
     ("ffn_forward", "params.b_1", np.ones(0), V, "params.b_1 has shape (0,); expected (d_ff,) with d_ff=12"),
     ("merge_heads", "x", np.ones((0, 6, 4)), V,
      "x has shape (0, 6, 4); expected (..., h, T, d_k) with h of at least 1, d_k of at least 1"),
-    ("decoder_forward", "memory", cut(0), V, "memory has shape (6, 8); expected the leading axes of x, (2,)"),
-    ("attention_forward", "q", cut(0), V, "q has shape (5, 4); expected the leading axes of k, (2,)"),
-    ("attention_forward", "mask", np.ones((2, 2, 5, 6), bool), V,
-     "mask has shape (2, 2, 5, 6); expected one that broadcasts to (..., T_q, T_k) = (2, 5, 6)"),
+    ("decoder_forward", "memory", cut(0), V, "memory has shape (7, 8); expected the leading axes of x, (2,)"),
+    ("attention_forward", "q", cut(0), V, "q has shape (6, 4); expected the leading axes of k, (2,)"),
+    ("attention_forward", "mask", np.ones((2, 2, 6, 7), bool), V,
+     "mask has shape (2, 2, 6, 7); expected one that broadcasts to (..., T_q, T_k) = (2, 6, 7)"),
     ("decoder_block_backward", "dy", cut(..., slice(4)), V,
-     "dy has shape (2, 5, 4); expected (2, 5, 8) like the forward's output"),
+     "dy has shape (2, 6, 4); expected (2, 6, 8) like the forward's output"),
     ("encoder_block_forward", "config", with_(d_ff=13), V,
      "params.ffn.W_1 has shape (8, 12); expected (d_model, d_ff) with d_model=8, d_ff=13"),
     ("transformer_forward", "params", WIDER_MODEL, V,
@@ -246,6 +258,18 @@ WORDS = [Row(*row) for row in (
     ("transformer_forward", "params.encoder", WIDER_MODEL.encoder, V,
      "params.encoder.blocks.0.attention.W_Q has shape (16, 16); expected (d_model, d_model) with d_model=8"),
     # kinds
+    ("encoder_forward", "config.n_layers", 3, V, "params.blocks holds 2 blocks; expected config.n_layers=3"),
+    ("decoder_forward", "config.n_layers", 1, V, "params.blocks holds 2 blocks; expected config.n_layers=1"),
+    ("transformer_forward", "config.n_layers", 1, V,
+     "params.encoder.blocks holds 2 blocks; expected config.n_layers=1"),
+    ("greedy_decode", "config.n_layers", 1, V,
+     "params.encoder.blocks holds 2 blocks; expected config.n_layers=1"),
+    ("transformer_forward", "config.max_length", 11, V,
+     "params.source_positions.P has 9 rows; expected config.max_length=11"),
+    ("greedy_decode", "config.max_length", 8, V,
+     "params.source_positions.P has 9 rows; expected config.max_length=8"),
+    ("rope_forward", "positions", np.array([0, 1, 2, np.inf, 4, 5]), V,
+     "positions holds NaN or infinity; expected finite numbers"),
     ("linear_forward", "x", as_type(np.int64), T,
      "x has dtype int64; expected float32 or float64 (for example x.astype(np.float64))"),
     ("linear_forward", "x", as_type(np.float16), T, "x has dtype float16; expected float32 or float64 "
@@ -384,16 +408,7 @@ def test_the_refusals_say_word_for_word(folder):
 
 
 def test_the_words_are_few():
-    assert len(WORDS) <= 80
-
-
-def test_a_gradient_of_nan_deep_in_a_model_is_named():
-    grads = npf.tree_map(np.zeros_like, MODEL)
-    grads.decoder.blocks[1].cross_attention.b_V[3] = np.nan
-    with pytest.raises(
-        ValueError, match=r"^adam_update: grads\.decoder\.blocks\.1\.cross_attention\.b_V holds"
-    ):
-        npf.adam_update(MODEL, grads, npf.adam_init(MODEL), learning_rate=0.1)
+    assert len(WORDS) <= 90
 
 
 @pytest.mark.parametrize("state", [(), (npf.adam_init(MODEL),)])
@@ -407,36 +422,19 @@ def test_the_gradients_of_another_model_are_refused_by_their_first_leaf(state):
         update(MODEL, WIDER_MODEL, *state, learning_rate=0.1)
 
 
-# --- the sweep: odd values everywhere -------------------------------------------------------------
+# --- functions without the door's checks: odd values in every argument ----------------------------
 
 ODD = {
-    "None": None,
-    "text": "x",
-    "3": 3,
-    "0": 0,
-    "-1": -1,
-    "2.5": 2.5,
-    "True": True,
-    "nan": np.nan,
+    **{repr(odd): odd for odd in (None, "x", 3, 0, -1, 2.5, True, np.nan, [], {}, (), ([1],), b"x", int)},
+    **{repr(odd): odd for odd in (np.float64(1), np.float32(1), np.uint8(2), np.bool_(True))},
     "10**5000": 10**5000,
-    "[]": [],
-    "{}": {},
-    "()": (),
-    "([1],)": ([1],),
-    "bytes": b"x",
     "object": object(),
     "function": lambda: 0,
-    "type": int,
-    "float64(1)": np.float64(1),
-    "float32(1)": np.float32(1),
-    "uint8(2)": np.uint8(2),
-    "bool_": np.bool_(True),
     "0-d": np.array(1.0),
     "0-d int": np.array(1),
     "ints": np.ones((2, 6, 8), int),
     "empty": np.ones(0),
     "2x6x0": np.ones((2, 6, 0)),
-    "2x0x8": np.ones((2, 0, 8)),
     "2x0 int": np.ones((2, 0), int),
     "5-d": np.ones((1, 2, 2, 6, 8)),
     "float16": np.ones((2, 6, 8), np.float16),
@@ -448,239 +446,51 @@ ODD = {
     "masked": np.ma.ones((2, 6, 8)),
     "matrix": np.ones((2, 8)).view(np.matrix),
 }
-
-
-NUMBERS = "3, 2.5, float64(1), float32(1), uint8(2)"
-COUNT, COUNT_0 = "3, uint8(2)", "3, 0, uint8(2)"
-ANY_SHAPE = "0-d, empty, 2x6x0, 2x0x8, 5-d"
-LEAVES = f"None, (), {ANY_SHAPE}"
-
-
-def without_biases(*attentions):
-    return {f"{attention}.b_{letter}": "None" for attention in attentions for letter in "QKVO"}
-
-
-OPTIONS = {
-    "config.n_heads": "uint8(2)",
-    "config.n_layers": COUNT_0,
-    "config.eps": f"{NUMBERS}, 0",
-    "config.dropout": "0",
-    "config.attention_bias": "True",
-    "config.max_length": COUNT,
-}
-CAUSAL_SIZES = {
-    "config.d_ff": COUNT,
-    "config.n_heads": "uint8(2)",
-    "config.n_kv_heads": "uint8(2)",
-    "config.n_layers": COUNT_0,
-    "config.eps": f"{NUMBERS}, 0",
-    "config.base": NUMBERS,
-    "config.max_length": COUNT,
-    "config.tied": "True",
-}
-SIZES = {**OPTIONS, "config.d_model": "uint8(2)", "config.d_ff": COUNT}
-ENCODER = without_biases("blocks.0.attention") | {"norm": "None"}
-DECODER = without_biases(
-    *(f"blocks.{i}.{attention}" for i in range(1) for attention in ("self_attention", "cross_attention"))
-) | {"norm": "None"}
-CAUSAL = without_biases("params.blocks.0.attention") | {
-    "config.n_heads": "uint8(2)",
-    "config.n_layers": "uint8(2)",
-    "config.eps": f"{NUMBERS}, 0",
-    "config.base": NUMBERS,
-}
-FORWARD_OPTIONS = {**OPTIONS, "mask": "None", "rng": "None"}
-IN_ALL = {"config.n_layers": "uint8(2)"}  # a stack has as many blocks as its config says
-IN_MODEL = {k: v for k, v in (OPTIONS | IN_ALL).items() if k != "config.max_length"}  # its tables' rows
-
-
-def inside(place, welcome):
-    return {f"{place}.{name}": values for name, values in welcome.items()}
-
-
-STACKS = {**inside("params.encoder", ENCODER), **inside("params.decoder", DECODER)}
-
+ARRAYS = "0-d, empty, 2x6x0, 5-d"
+NUMBERS = "3, 2.5, np.float64(1.0), np.float32(1.0), np.uint8(2)"
 WELCOME = {  # the odd values that are no mistake
-    "linear_forward": {"b": "None"},
-    "relu_forward": {"z": ANY_SHAPE},
-    "gelu_forward": {"z": ANY_SHAPE, "approximate": "True"},
-    "softmax_forward": {"scores": "empty, 2x6x0, 2x0x8, 5-d", "axis": "0, -1"},
-    "dropout_forward": {"x": ANY_SHAPE, "rate": "0", "rng": "None"},
-    "learned_positions_forward": {"x": "2x0x8, 5-d"},
-    "rope_forward": {"x": "5-d", "positions": "None", "base": NUMBERS},
-    "ffn_forward": {"x": "2x0x8, 5-d", "dropout": "0", "rng": "None"},
-    "layer_norm_forward": {"x": "2x0x8, 5-d", "eps": f"{NUMBERS}, 0"},
-    "attention_forward": {"mask": "None", "bias": "None, 0-d"},
-    "multi_head_attention_forward": {
-        **without_biases("params"),
-        "n_heads": "uint8(2)",
-        "mask": "None",
-        "bias": "None, 0-d",
-        "rope": "True",
-        "n_kv_heads": "None, uint8(2)",
-        "base": NUMBERS,
-    },
-    "rms_norm_forward": {"x": "2x0x8, 5-d", "eps": f"{NUMBERS}, 0"},
-    "silu_forward": {"z": ANY_SHAPE},
-    "gated_ffn_forward": {"x": "2x0x8, 5-d"},
-    "tiled_attention_forward": {"causal": "True", "tile": COUNT},
-    "causal_lm_forward": {"ids": "2x0 int, ints", **CAUSAL, "padding_id": f"{COUNT_0}, None"},
-    "generate": {
-        **CAUSAL,
-        "max_new_tokens": COUNT_0,
-        "temperature": f"{NUMBERS}, 0",
-        "top_k": f"{COUNT}, None",
-        "top_p": "None, float32(1), float64(1)",
-        "stop_id": f"{COUNT_0}, None",
-        "padding_id": "0, None",
-    },
-    "init_rms_norm": {"d_model": COUNT},
-    "init_gated_ffn": {"d_model": COUNT, "d_ff": COUNT},
-    "init_causal_lm": {"vocab_size": COUNT, **CAUSAL_SIZES},
-    "causal_block_multiplications": {"n": COUNT_0, **CAUSAL_SIZES},
-    "causal_parameter_count": {"vocab_size": COUNT, **CAUSAL_SIZES},
-    "kept_bytes": CAUSAL_SIZES,
-    "train_byte_pairs": {"text": "text, bytes", "n_merges": COUNT_0},
-    "embedding_forward": {"ids": "0-d int, ints, 2x0 int"},
-    "tied_logits_forward": {"x": "2x0x8, 5-d"},
-    "cross_entropy_forward": {
-        "ignore_index": f"{COUNT_0}, None, -1",
-        "label_smoothing": "0, float64(1), float32(1)",
-    },
-    "cross_entropy_backward": {"dloss": "3, 0, -1, 2.5, float64(1), uint8(2), 0-d"},
-    "encoder_block_forward": {"x": "5-d", **without_biases("params.attention"), **FORWARD_OPTIONS},
-    "encoder_forward": {"x": "5-d", **inside("params", ENCODER), **FORWARD_OPTIONS, **IN_ALL},
-    "decoder_block_forward": {
-        **without_biases("params.self_attention", "params.cross_attention"),
-        **FORWARD_OPTIONS,
-        "memory_mask": "None",
-    },
-    "decoder_forward": {**inside("params", DECODER), **FORWARD_OPTIONS, **IN_ALL, "memory_mask": "None"},
-    "transformer_forward": {
-        "source_ids": "2x0 int",
-        "target_ids": "2x0 int",
-        **STACKS,
-        **IN_MODEL,
-        "padding_id": f"{COUNT_0}, None",
-        "rng": "None",
-    },
-    "greedy_decode": {
-        **STACKS,
-        **IN_MODEL,
-        "source_ids": "ints, 2x0 int",
-        "start_id": COUNT_0,
-        "stop_id": COUNT_0,
-        "max_length": COUNT,
-        "padding_id": f"{COUNT_0}, None",
-    },
-    "positional_encoding": {"n": COUNT_0, "d_model": COUNT, "base": NUMBERS, "start": f"{COUNT_0}, -1"},
-    "angular_frequencies": {"d_model": COUNT, "base": NUMBERS},
-    "wavelengths": {"d_model": COUNT, "base": NUMBERS},
-    "shift_matrix": {"k": f"{NUMBERS}, 0, -1", "d_model": "uint8(2)", "base": NUMBERS},
-    "alibi_bias": {"n_heads": COUNT, "T_q": COUNT_0, "T_k": COUNT_0},
-    "init_ffn": {"d_model": COUNT, "d_ff": COUNT},
-    "init_layer_norm": {"d_model": COUNT},
-    "init_attention": {"d_model": COUNT, "bias": "True"},
-    "init_embedding": {"vocab_size": COUNT, "d_model": COUNT},
-    **dict.fromkeys(("init_encoder_block", "init_encoder", "init_decoder_block", "init_decoder"), SIZES),
-    "init_transformer": {"vocab_size": COUNT, **SIZES},
-    "split_heads": {"x": "2x0x8, 5-d", "n_heads": "uint8(2)"},
-    "merge_heads": {"x": "2x0x8, 5-d"},
-    "causal_mask": {"T_q": COUNT_0, "T_k": f"{COUNT_0}, None"},
-    "padding_mask": {"ids": "ints, 2x0 int", "padding_id": f"{COUNT_0}, -1"},
-    "sgd_update": {"learning_rate": f"{NUMBERS}, 0"},
-    "adam_init": dict.fromkeys(("params", "params.gamma", "params.beta"), LEAVES),
-    "adam_update": {
-        "state.step": COUNT_0,
-        **dict.fromkeys(("learning_rate", "eps", "weight_decay"), f"{NUMBERS}, 0"),
-        **dict.fromkeys(("beta_1", "beta_2"), "0"),
-    },
-    "warmup_learning_rate": dict.fromkeys(("step", "d_model", "warmup_steps"), COUNT),
     "gradcheck": (
-        said := {"args": ANY_SHAPE, "rng": "None", "tolerance": NUMBERS, "directions": f"None, {COUNT}"}
+        said := {
+            "args": ARRAYS,
+            "rng": "None",
+            "tolerance": NUMBERS,
+            "directions": "None, 3, np.uint8(2)",
+        }
     ),
     "assert_gradients": said,
-    "order_sensitivity": {"x": "5-d"},
-    "token_similarity": {"x": "2x0x8, 5-d"},
-    "dead_units": {"hidden": "5-d"},
-    "tokenize": {"sentence": "text"},
+    "tokenize": {"sentence": "'x'"},
     "build_vocabulary": {"sentences": "[], {}, ()", "special": "[], ()"},
     "encode": {"sentences": "[], {}, ()"},
     "decode": {"ids": "2x0 int"},
-    "table_1": dict.fromkeys("ndkr", COUNT),
-    "encoder_block_multiplications": {"n": COUNT_0, **SIZES},
-    "score_cells": {"n": COUNT_0, "n_heads": COUNT},
-    "parameter_count": {"vocab_size": COUNT, **SIZES},
-    "training_bytes": {"vocab_size": COUNT, **SIZES},
-    "encoder_block_cache_bytes": {"B": COUNT_0, "T": COUNT_0, **SIZES},
-    "minilm_input": {"ids": "ints, 2x0 int", **inside("params.encoder", ENCODER), **OPTIONS, **IN_ALL},
-    "sentence_embeddings": {
-        "texts": "[], ()",
-        "unit": "True",
-        **inside("params.encoder", ENCODER),
-        **OPTIONS,
-        **IN_ALL,
-    },
-    "encoder_block_to_torch": without_biases("params.attention"),
-    "causal_lm_to_torch": CAUSAL,
-    "causal_lm_from_torch": {k: v for k, v in CAUSAL.items() if k.startswith("config.")},
     "save": {
-        "path": "text",
-        "tree": f"3, 0, -1, 2.5, True, nan, float64(1), {LEAVES}, 0-d int, ints, 2x0 int, float16",
+        "path": "'x'",
+        "tree": f"3, 0, -1, 2.5, True, nan, np.float64(1.0), None, (), {ARRAYS}, 0-d int, ints, 2x0 int, "
+        "float16",
     },
-    "save_safetensors": {"path": "text", "tree": f"{LEAVES}, 0-d int, ints, 2x0 int, float16, {{}}"},
-    "load": {"path": "text"},
+    "save_safetensors": {
+        "path": "'x'",
+        "tree": f"None, (), {{}}, {ARRAYS}, 0-d int, ints, 2x0 int, float16",
+    },
+    "load": {"path": "'x'"},
 }
 UNCARING = {"array_module", "leaves", "to_backend", "to_numpy"}  # they pass on what they do not know
-SWEPT = [
-    name
-    for name in CALLS
-    if name not in UNCARING | {"load_minilm", "load_llama2c", "load_gguf", "load_safetensors"}
-]  # tests/published has their files
+SWEPT = set(CALLS) - set(CHECKED) - UNCARING - {"load_safetensors"}  # tests/published has its files
 
 
-def swept_places(name):
-    """The arguments, the fields that the signature of a checked function knows, the leaves of other trees."""
-    checked = [place.path for place in valid_places(name)] if name in CHECKED else []
-    for argument, value in CALLS[name]().items():
-        yield from (
-            path for path in checked if f"{path}.".startswith(f"{argument}.") and ".blocks.1" not in path
-        )
-        if argument not in checked and argument != "kwargs":
-            yield argument
-        if argument in ("params", "grads") and f"{argument}.gamma" not in checked and hasattr(value, "gamma"):
-            yield from (f"{argument}.{leaf}" for leaf in value._fields)
-    yield from ("state.m.beta", "state.v.gamma") if name == "adam_update" else ()
-
-
-def with_odd(place, odd, arguments):
-    return replaced(arguments, place, lambda _: (ODD[odd],) if place in ("trees", "args") else ODD[odd])
-
-
-DECISIVE = {odd for places in WELCOME.values() for values in places.values() for odd in values.split(", ")}
-
-
-def odd_ones(name, number, place, welcome):
-    """What is welcome somewhere, of the others one in four; one in twelve where a rule comes again."""
-    first = name not in CHECKED or f"{name}-{place}" in FIRST
-    turn = {odd for i, odd in enumerate(ODD) if (i + number) % (4 if first else 12) == 0}
-    called = place in ("f", "forward", "backward")  # by us, it raises its own errors
-    return {odd for odd in turn | (DECISIVE if first else welcome) if not (called and callable(ODD[odd]))}
-
-
-@pytest.mark.parametrize("name", SWEPT)
+@pytest.mark.parametrize("name", sorted(SWEPT))
 def test_odd_values_are_refused_or_welcome(name, folder):
     arguments, taken = CALLS[name](), defaultdict(set)
     name_in_words = name.replace("assert_gradients", "gradcheck")  # which it calls
     names = (f"{name_in_words}: ", "relu_forward: ")  # and which calls this
-    expected = {place: set(values.split(", ")) for place, values in WELCOME.get(name, {}).items()}
-    for number, place in enumerate(swept_places(name)):
-        for odd in odd_ones(name, number, place, expected.get(place, set())):
-            try:
-                call(name, with_odd(place, odd, arguments))
-            except (TypeError, ValueError) as error:
-                assert str(error).startswith(names if place == "args" else names[0]), (place, odd, error)
-                assert len(str(error)) < 300 and "\n" not in str(error), (place, odd, error)
-            else:
-                taken[place].add(odd)
-    assert taken == expected
+    for place, odd in product(arguments.keys() - {"kwargs"}, ODD):
+        if place in ("f", "forward", "backward") and callable(ODD[odd]):
+            continue  # called by us, it raises its own errors
+        value = (ODD[odd],) if place in ("trees", "args") else ODD[odd]
+        try:
+            call(name, arguments | {place: value})
+        except (TypeError, ValueError) as error:
+            assert str(error).startswith(names if place == "args" else names[0]), (place, odd, error)
+            assert len(str(error)) < 300 and "\n" not in str(error), (place, odd, error)
+        else:
+            taken[place].add(odd)
+    assert taken == {place: set(values.split(", ")) for place, values in WELCOME.get(name, {}).items()}

@@ -1,5 +1,8 @@
+"""The encoder: what is promised, and what happens at its edges."""
+
 import numpy as np
 import pytest
+from golden import agrees_with_pytorch
 from together import together
 
 from npformer import (
@@ -38,9 +41,7 @@ def rng():
     return np.random.default_rng(0)
 
 
-def test_the_defaults_are_the_papers_base_model():
-    config = TransformerConfig()
-    assert config[:5] == (512, 2048, 8, 6, "relu") and (config.norm, config.dropout) == ("post", 0.1)
+# --- the equation, by hand --------------------------------------------------------------------------
 
 
 @together("activation", ["relu", "gelu", "gelu_tanh"])
@@ -76,6 +77,11 @@ def test_the_stack_is_its_blocks_and_pre_norm_ends_with_a_norm(rng, norm):
     assert encoder_forward(x, params._replace(blocks=()), none)[0].shape == x.shape
 
 
+def test_the_defaults_are_the_papers_base_model():
+    config = TransformerConfig()
+    assert config[:5] == (512, 2048, 8, 6, "relu") and (config.norm, config.dropout) == ("post", 0.1)
+
+
 def permutation_error(f, x, rng):
     order = rng.permutation(x.shape[-2])
     return abs(f(x[..., order, :]) - f(x)[..., order, :]).max()
@@ -104,6 +110,9 @@ def test_without_positions_the_encoder_sees_a_bag_of_words(rng, norm):
     assert permutation_error(bag, x, rng) < 1e-12
     for f in (ordered, causal, turned, sloped):
         assert permutation_error(f, x, rng) > 1e-2
+
+
+# --- the gradient -----------------------------------------------------------------------------------
 
 
 @together(
@@ -156,6 +165,30 @@ def test_gradients_with_masks_and_dropout(rng, norm):
 
     report = gradcheck(forward, encoder_backward, x, params, directions=1)
     assert report, report
+
+
+# --- the golden value -------------------------------------------------------------------------------
+
+
+test_golden_values = agrees_with_pytorch("block", "stack")
+
+
+# --- the edges --------------------------------------------------------------------------------------
+
+
+@together("attention_bias", [True, False])
+def test_any_of_the_biases_may_be_absent_as_in_published_models_whose_keys_have_none(rng, attention_bias):
+    p = init_encoder_block(small(attention_bias=True), rng)
+    p = p._replace(attention=p.attention._replace(b_K=None))
+    y, cache = encoder_block_forward(np.ones((3, 4)), p, small(attention_bias=attention_bias))
+    _, grads = encoder_block_backward(y, cache)
+    assert grads.attention.b_K is None and grads.attention.b_Q.shape == (4,)
+
+
+def test_a_block_has_no_use_for_the_number_of_layers(rng):
+    p = init_encoder_block(small(), rng)
+    y, _ = encoder_block_forward(np.ones((3, 4)), p, small(n_layers=7, max_length=2))
+    assert np.isfinite(y).all()
 
 
 @together("norm", ["pre", "post"])

@@ -1,8 +1,19 @@
+"""The feed-forward network: what is promised, and what happens at its edges."""
+
 import numpy as np
 import pytest
+from golden import agrees_with_pytorch
 from together import together
 
-from npformer import FFNParams, ffn_backward, ffn_forward, gelu_forward, gradcheck, init_ffn, tree_map
+from npformer import (
+    FFNParams,
+    ffn_backward,
+    ffn_forward,
+    gelu_forward,
+    gradcheck,
+    init_ffn,
+    tree_map,
+)
 
 
 def random_ffn(d_model, d_ff, rng):
@@ -12,6 +23,9 @@ def random_ffn(d_model, d_ff, rng):
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
+
+
+# --- the equation, by hand --------------------------------------------------------------------------
 
 
 def test_two_units_by_hand():
@@ -63,37 +77,7 @@ def test_the_two_gelus_are_those_of_gelu_forward(rng, activation, approximate):
     assert 1e-7 < abs(y - other).max() < 1e-2
 
 
-def test_no_position_looks_at_another(rng):
-    """The Jacobian dy[t] / dx[s] is zero unless s = t."""
-    x, params = rng.normal(size=(5, 4)), random_ffn(4, 6, rng)
-    y, cache = ffn_forward(x, params)
-    for t in range(5):
-        for column in range(4):
-            dy = np.zeros_like(y)
-            dy[t, column] = 1
-            dx, _ = ffn_backward(dy, cache)
-            assert not dx[np.arange(5) != t].any() and dx[t].any()
-
-
-def test_the_gradient_of_a_bias_is_a_sum_over_every_token(rng):
-    x, params = rng.normal(size=(2, 3, 4)), random_ffn(4, 6, rng)
-    dy = rng.normal(size=x.shape)
-    whole = ffn_backward(dy, ffn_forward(x, params)[1])[1]
-    parts = [ffn_backward(dy[b, t], ffn_forward(x[b, t], params)[1])[1] for b in range(2) for t in range(3)]
-    for name, gradient in whole._asdict().items():
-        np.testing.assert_allclose(gradient, sum(getattr(part, name) for part in parts), rtol=0, atol=1e-13)
-
-
-def test_dropout_acts_on_the_hidden_layer_and_only_with_an_rng(rng):
-    x, params = rng.normal(size=(50, 4)), random_ffn(4, 200, rng)
-    _, cache = ffn_forward(x, params, dropout=0.25)
-    assert (cache.hidden == np.maximum(cache.z, 0)).all()
-    dropped, with_dropout = ffn_forward(x, params, dropout=0.25, rng=np.random.default_rng(1))
-    on = cache.hidden > 0
-    ratio = with_dropout.hidden[on] / cache.hidden[on]
-    assert set(np.round(np.unique(ratio), 12)) == {0, round(4 / 3, 12)}
-    assert abs((ratio == 0).mean() - 0.25) < 0.02  # 5,000 draws: a standard deviation of 0.006
-    np.testing.assert_allclose(dropped, with_dropout.hidden @ params.W_2 + params.b_2, atol=1e-12)
+# --- the gradient -----------------------------------------------------------------------------------
 
 
 @together("activation", ["relu", "gelu", "gelu_tanh"])
@@ -110,3 +94,52 @@ def test_gradients_with_dropout(rng):
         return ffn_forward(x, params, dropout=0.5, rng=np.random.default_rng(7))
 
     assert gradcheck(forward, ffn_backward, rng.normal(size=(2, 3, 4)), random_ffn(4, 6, rng))
+
+
+def test_the_gradient_of_a_bias_is_a_sum_over_every_token(rng):
+    x, params = rng.normal(size=(2, 3, 4)), random_ffn(4, 6, rng)
+    dy = rng.normal(size=x.shape)
+    whole = ffn_backward(dy, ffn_forward(x, params)[1])[1]
+    parts = [ffn_backward(dy[b, t], ffn_forward(x[b, t], params)[1])[1] for b in range(2) for t in range(3)]
+    for name, gradient in whole._asdict().items():
+        np.testing.assert_allclose(gradient, sum(getattr(part, name) for part in parts), rtol=0, atol=1e-13)
+
+
+def test_no_position_looks_at_another(rng):
+    """The Jacobian dy[t] / dx[s] is zero unless s = t."""
+    x, params = rng.normal(size=(5, 4)), random_ffn(4, 6, rng)
+    y, cache = ffn_forward(x, params)
+    for t in range(5):
+        for column in range(4):
+            dy = np.zeros_like(y)
+            dy[t, column] = 1
+            dx, _ = ffn_backward(dy, cache)
+            assert not dx[np.arange(5) != t].any() and dx[t].any()
+
+
+# --- the golden value -------------------------------------------------------------------------------
+
+
+test_golden_values = agrees_with_pytorch("ffn")
+
+
+# --- the edges --------------------------------------------------------------------------------------
+
+
+def test_a_unit_at_exactly_zero_gives_no_gradient():
+    params = FFNParams(np.zeros((2, 3)), np.zeros(3), np.ones((3, 2)), np.zeros(2))
+    _, cache = ffn_forward(np.ones((1, 2)), params)
+    dx, grads = ffn_backward(np.ones((1, 2)), cache)
+    assert not any(g.any() for g in (dx, grads.W_1, grads.b_1))
+
+
+def test_dropout_acts_on_the_hidden_layer_and_only_with_an_rng(rng):
+    x, params = rng.normal(size=(50, 4)), random_ffn(4, 200, rng)
+    _, cache = ffn_forward(x, params, dropout=0.25)
+    assert (cache.hidden == np.maximum(cache.z, 0)).all()
+    dropped, with_dropout = ffn_forward(x, params, dropout=0.25, rng=np.random.default_rng(1))
+    on = cache.hidden > 0
+    ratio = with_dropout.hidden[on] / cache.hidden[on]
+    assert set(np.round(np.unique(ratio), 12)) == {0, round(4 / 3, 12)}
+    assert abs((ratio == 0).mean() - 0.25) < 0.02  # 5,000 draws: a standard deviation of 0.006
+    np.testing.assert_allclose(dropped, with_dropout.hidden @ params.W_2 + params.b_2, atol=1e-12)

@@ -1,11 +1,9 @@
-"""The smallest operations: linear, ReLU, GELU, softmax and dropout, at their edges and in both precisions.
-
-Agreement with PyTorch on ordinary inputs is in test_golden.py.
-"""
+"""The smallest operations, linear, ReLU, GELU, softmax and dropout: what is promised, and at their edges."""
 
 import mpmath
 import numpy as np
 import pytest
+from golden import agrees_with_pytorch
 from hypothesis import given
 from hypothesis import strategies as st
 from together import together
@@ -23,22 +21,13 @@ def random(*shape, seed=0, dtype=np.float64):
 
 
 class TestLinear:
+    # the equation
+
     def test_every_row_is_a_sum_of_products(self):
         x, W, b = random(2, 3, 4), random(4, 5, seed=1), random(5, seed=2)
         y, _ = npf.linear_forward(x, W, b)
         for i, t, o in np.ndindex(2, 3, 5):
             assert y[i, t, o] == pytest.approx(sum(x[i, t, j] * W[j, o] for j in range(4)) + b[o], abs=1e-14)
-
-    def test_three_axes_are_many_rows(self):
-        x, W, b, dy = random(2, 3, 4), random(4, 5, seed=1), random(5, seed=2), random(2, 3, 5, seed=3)
-        dx, dW, db = npf.linear_backward(dy, npf.linear_forward(x, W, b)[1])
-        assert (dx.shape, dW.shape, db.shape) == (x.shape, W.shape, b.shape)
-        row_by_row = [
-            npf.linear_backward(dy[i, t], npf.linear_forward(x[i, t], W, b)[1]) for i, t in np.ndindex(2, 3)
-        ]
-        np.testing.assert_allclose(dx.reshape(6, 4), [row[0] for row in row_by_row], atol=1e-14)
-        np.testing.assert_allclose(dW, sum(row[1] for row in row_by_row), atol=1e-14)
-        np.testing.assert_allclose(db, sum(row[2] for row in row_by_row), atol=1e-14)
 
     def test_without_bias(self):
         x, W, dy = random(2, 3, 4), random(4, 5, seed=1), random(2, 3, 5, seed=3)
@@ -51,8 +40,42 @@ class TestLinear:
         np.testing.assert_array_equal(dW, expected_dW)
         assert db is None
 
+    # the gradient
+
+    def test_gradients(self):
+        assert npf.gradcheck(
+            npf.linear_forward, npf.linear_backward, random(2, 3, 4), random(4, 5), random(5)
+        )
+
+    def test_three_axes_are_many_rows(self):
+        x, W, b, dy = random(2, 3, 4), random(4, 5, seed=1), random(5, seed=2), random(2, 3, 5, seed=3)
+        dx, dW, db = npf.linear_backward(dy, npf.linear_forward(x, W, b)[1])
+        assert (dx.shape, dW.shape, db.shape) == (x.shape, W.shape, b.shape)
+        row_by_row = [
+            npf.linear_backward(dy[i, t], npf.linear_forward(x[i, t], W, b)[1]) for i, t in np.ndindex(2, 3)
+        ]
+        np.testing.assert_allclose(dx.reshape(6, 4), [row[0] for row in row_by_row], atol=1e-14)
+        np.testing.assert_allclose(dW, sum(row[1] for row in row_by_row), atol=1e-14)
+        np.testing.assert_allclose(db, sum(row[2] for row in row_by_row), atol=1e-14)
+
+    # the golden value
+
+    test_golden_values = staticmethod(agrees_with_pytorch("linear"))
+
 
 class TestReLU:
+    # the equation
+
+    def test_what_is_below_zero_is_zero_and_has_no_slope(self):
+        y, cache = npf.relu_forward(np.array([-1.0, 2.0]))
+        assert y.tolist() == [0, 2] and npf.relu_backward(np.array([-3.0, -3.0]), cache).tolist() == [0, -3]
+
+    # the golden value
+
+    test_golden_values = staticmethod(agrees_with_pytorch("activation"))
+
+    # the edges
+
     @DTYPES
     def test_around_zero(self, dtype):
         smallest = np.finfo(dtype).smallest_subnormal
@@ -62,10 +85,6 @@ class TestReLU:
         dz = npf.relu_backward(np.full(6, 3.0, dtype), cache)
         np.testing.assert_array_equal(dz, np.array([0, 0, 0, 0, 3, 3], dtype))
         assert y.dtype == dz.dtype == dtype
-
-    def test_mask_is_of_z_and_not_of_the_upstream_gradient(self):
-        _, cache = npf.relu_forward(np.array([-1.0, 1.0]))
-        np.testing.assert_array_equal(npf.relu_backward(np.array([-2.0, -2.0]), cache), [0.0, -2.0])
 
     def test_nan_is_not_hidden(self):
         assert np.isnan(npf.relu_forward(np.array([np.nan]))[0]).all()
@@ -81,6 +100,13 @@ class TestGELU:
             [np.linspace(0.01, 8, 250), np.geomspace(8, 36, 40), np.geomspace(1e-30, 0.01, 40)]
         )
         return np.concatenate([positive, -positive]).astype(dtype)
+
+    # the equation
+
+    def test_values_that_stand_in_tables(self):
+        """Φ(1) and Φ(1.96) as any book of statistics prints them."""
+        y, _ = npf.gelu_forward(np.array([1.0, -1.0, 1.96]))
+        np.testing.assert_allclose(y, [0.841344746, -0.158655254, 1.96 * 0.975002105], atol=1e-9)
 
     @DTYPES
     def test_implied_error_function(self, dtype):
@@ -103,63 +129,6 @@ class TestGELU:
             for point, value in zip(z.tolist(), normal_cdf(z).tolist(), strict=True):
                 error = abs(2 * mpmath.mpf(value) - 1 - mpmath.erf(mpmath.mpf(point) / mpmath.sqrt(2)))
                 assert error <= ERF_TOLERANCE[dtype], point
-
-    @together("dtype", [np.float64, np.float32])
-    def test_numbers_whose_squares_overflow(self, dtype):
-        largest = np.finfo(dtype).max
-        z = np.array([largest, -largest, np.inf, -np.inf, largest**0.75, -0.0], dtype)
-        with np.errstate(over="ignore"):  # as the front door has it
-            assert normal_cdf(z).tolist() == [1, 0, 1, 0, 1, 0.5]
-        assert np.isnan(normal_cdf(np.array([np.nan], dtype))).all()
-
-    @together(("dtype", "tolerance"), [(np.float64, 4e-16), (np.float32, 1.5e-7)])
-    def test_the_fast_form_is_the_plain_definition(self, dtype, tolerance):
-        z = np.linspace(-9, 9, 4001).astype(dtype)
-        plain = [plain_normal_cdf(float(point)) for point in z]
-        np.testing.assert_allclose(normal_cdf(z), plain, rtol=0, atol=tolerance)
-
-    @together("dtype", [np.float64, np.float32])
-    @together("size", [BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 5])
-    def test_blocks_meet(self, dtype, size):
-        z = np.linspace(-3, 3, size).astype(dtype)
-        found = normal_cdf(z)
-        pieces = [normal_cdf(piece) for piece in np.array_split(z, 7)]
-        np.testing.assert_allclose(found, np.concatenate(pieces), rtol=8 * np.finfo(dtype).eps)
-        np.testing.assert_allclose(found + found[::-1], 1, atol=8 * np.finfo(dtype).eps)
-
-    @together(
-        ("dtype", "lowest", "tolerance"),
-        [(np.float64, -9, 1e-13), (np.float64, -36, 1e-5), (np.float32, -7, 1e-5), (np.float32, -13, 1e-3)],
-    )
-    def test_a_tail_keeps_its_leading_digits(self, dtype, lowest, tolerance):
-        """½ (1 + erf) would lose them all to cancellation, and GELU's far left with them."""
-        z = np.linspace(lowest, 0, 300).astype(dtype)
-        with mpmath.workdps(40):
-            expected = [float(mpmath.ncdf(mpmath.mpf(point))) for point in z.tolist()]
-        np.testing.assert_allclose(normal_cdf(z).astype(np.float64), expected, rtol=tolerance)
-
-    @DTYPES
-    def test_values(self, dtype):
-        z = self.points(dtype)
-        y, _ = npf.gelu_forward(z)
-        with mpmath.workdps(40):
-            expected = [float(mpmath.mpf(point) * mpmath.ncdf(mpmath.mpf(point))) for point in z.tolist()]
-        np.testing.assert_allclose(y, expected, rtol=0, atol=36 * EPSILON[dtype])
-
-    @DTYPES
-    def test_slopes(self, dtype):
-        z = self.points(dtype)
-        _, cache = npf.gelu_forward(z)
-        dz = npf.gelu_backward(np.ones_like(z), cache)
-        with mpmath.workdps(40):
-            points = [mpmath.mpf(point) for point in z.tolist()]
-            expected = [float(mpmath.ncdf(point) + point * mpmath.npdf(point)) for point in points]
-        np.testing.assert_allclose(dz, expected, rtol=0, atol=4 * EPSILON[dtype])
-
-    def test_values_that_stand_in_tables(self):
-        """Φ(1) and Φ(1.96) as any book of statistics prints them."""
-        y, _ = npf.gelu_forward(np.array([1.0, -1.0, 1.96]))
-        np.testing.assert_allclose(y, [0.841344746, -0.158655254, 1.96 * 0.975002105], atol=1e-9)
 
     @DTYPES
     def test_the_tanh_form(self, dtype):
@@ -187,6 +156,54 @@ class TestGELU:
         difference = abs(npf.gelu_forward(z)[0] - npf.gelu_forward(z, approximate=True)[0]).max()
         assert 4e-4 < difference < 5e-4
 
+    # the gradient
+
+    @DTYPES
+    def test_slopes(self, dtype):
+        z = self.points(dtype)
+        _, cache = npf.gelu_forward(z)
+        dz = npf.gelu_backward(np.ones_like(z), cache)
+        with mpmath.workdps(40):
+            points = [mpmath.mpf(point) for point in z.tolist()]
+            expected = [float(mpmath.ncdf(point) + point * mpmath.npdf(point)) for point in points]
+        np.testing.assert_allclose(dz, expected, rtol=0, atol=4 * EPSILON[dtype])
+
+    # the edges
+
+    @together(("dtype", "tolerance"), [(np.float64, 4e-16), (np.float32, 1.5e-7)])
+    def test_the_fast_form_is_the_plain_definition(self, dtype, tolerance):
+        z = np.linspace(-9, 9, 4001).astype(dtype)
+        plain = [plain_normal_cdf(float(point)) for point in z]
+        np.testing.assert_allclose(normal_cdf(z), plain, rtol=0, atol=tolerance)
+
+    @together("dtype", [np.float64, np.float32])
+    @together("size", [BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 5])
+    def test_blocks_meet(self, dtype, size):
+        z = np.linspace(-3, 3, size).astype(dtype)
+        found = normal_cdf(z)
+        pieces = [normal_cdf(piece) for piece in np.array_split(z, 7)]
+        np.testing.assert_allclose(found, np.concatenate(pieces), rtol=8 * np.finfo(dtype).eps)
+        np.testing.assert_allclose(found + found[::-1], 1, atol=8 * np.finfo(dtype).eps)
+
+    @together(
+        ("dtype", "lowest", "tolerance"),
+        [(np.float64, -9, 1e-13), (np.float64, -36, 1e-5), (np.float32, -7, 1e-5), (np.float32, -13, 1e-3)],
+    )
+    def test_a_tail_keeps_its_leading_digits(self, dtype, lowest, tolerance):
+        """½ (1 + erf) would lose them all to cancellation, and GELU's far left with them."""
+        z = np.linspace(lowest, 0, 300).astype(dtype)
+        with mpmath.workdps(40):
+            expected = [float(mpmath.ncdf(mpmath.mpf(point))) for point in z.tolist()]
+        np.testing.assert_allclose(normal_cdf(z).astype(np.float64), expected, rtol=tolerance)
+
+    @together("dtype", [np.float64, np.float32])
+    def test_numbers_whose_squares_overflow(self, dtype):
+        largest = np.finfo(dtype).max
+        z = np.array([largest, -largest, np.inf, -np.inf, largest**0.75, -0.0], dtype)
+        with np.errstate(over="ignore"):  # as the front door has it
+            assert normal_cdf(z).tolist() == [1, 0, 1, 0, 1, 0.5]
+        assert np.isnan(normal_cdf(np.array([np.nan], dtype))).all()
+
     @DTYPES
     @together("approximate", [False, True])
     def test_far_out_it_is_relu(self, dtype, approximate):
@@ -198,6 +215,8 @@ class TestGELU:
 
 
 class TestSoftmax:
+    # the equation
+
     @DTYPES
     def test_against_many_digits(self, dtype):
         scores = random(4, 7, dtype=dtype) * 5
@@ -217,6 +236,29 @@ class TestSoftmax:
         ds = npf.softmax_backward(random(2, 3, 4, seed=1, dtype=dtype), cache)
         np.testing.assert_allclose(ds.sum(axis=axis), 0, atol=8 * EPSILON[dtype])
         assert y.dtype == ds.dtype == dtype
+
+    @given(st.lists(st.floats(-30, 30), min_size=2, max_size=6), st.floats(-1e3, 1e3))
+    def test_a_constant_changes_nothing(self, scores, constant):
+        row = np.array(scores)
+        y, _ = npf.softmax_forward(row)
+        shifted, _ = npf.softmax_forward(row + constant)
+        np.testing.assert_allclose(shifted, y, atol=1e-12)
+
+    # the gradient
+
+    def test_backward_is_the_jacobian(self):
+        """∂y_i/∂s_j = y_i (δ_ij - y_j), entry by entry."""
+        y, cache = npf.softmax_forward(random(4))
+        for i in range(4):
+            row = npf.softmax_backward(np.eye(4)[i], cache)
+            for j in range(4):
+                assert row[j] == pytest.approx(y[i] * ((i == j) - y[j]), abs=1e-15)
+
+    # the golden value
+
+    test_golden_values = staticmethod(agrees_with_pytorch("softmax"))
+
+    # the edges
 
     @DTYPES
     def test_a_row_of_minus_infinity_has_no_weights_and_no_gradient(self, dtype):
@@ -261,35 +303,16 @@ class TestSoftmax:
         np.testing.assert_array_equal(y, np.ones((3, 1)))
         np.testing.assert_array_equal(npf.softmax_backward(random(3, 1), cache), np.zeros((3, 1)))
 
-    @given(st.lists(st.floats(-30, 30), min_size=2, max_size=6), st.floats(-1e3, 1e3))
-    def test_a_constant_changes_nothing(self, scores, constant):
-        row = np.array(scores)
-        y, _ = npf.softmax_forward(row)
-        shifted, _ = npf.softmax_forward(row + constant)
-        np.testing.assert_allclose(shifted, y, atol=1e-12)
-
-    def test_backward_is_the_jacobian(self):
-        """∂y_i/∂s_j = y_i (δ_ij - y_j), entry by entry."""
-        y, cache = npf.softmax_forward(random(4))
-        for i in range(4):
-            row = npf.softmax_backward(np.eye(4)[i], cache)
-            for j in range(4):
-                assert row[j] == pytest.approx(y[i] * ((i == j) - y[j]), abs=1e-15)
-
 
 class TestDropout:
-    @DTYPES
-    def test_without_a_generator_it_does_nothing(self, dtype):
-        x, dy = random(3, 4, dtype=dtype), random(3, 4, seed=1, dtype=dtype)
-        y, cache = npf.dropout_forward(x, 0.5, None)
-        np.testing.assert_array_equal(y, x)
-        np.testing.assert_array_equal(npf.dropout_backward(dy, cache), dy)
+    # the equation
 
-    def test_at_rate_zero_it_does_nothing(self):
-        x = random(3, 4)
-        y, cache = npf.dropout_forward(x, 0.0, np.random.default_rng(0))
-        np.testing.assert_array_equal(y, x)
-        np.testing.assert_array_equal(npf.dropout_backward(x, cache), x)
+    @DTYPES
+    def test_what_stays_is_scaled(self, dtype):
+        x = 1 + abs(random(20, 30, dtype=dtype))
+        y, _ = npf.dropout_forward(x, 0.25, np.random.default_rng(0))
+        kept = y != 0
+        np.testing.assert_allclose(y[kept], x[kept] / 0.75, rtol=4 * EPSILON[dtype])
 
     @DTYPES
     @together("rate", [0.1, 0.5, 0.9])
@@ -301,12 +324,7 @@ class TestDropout:
         assert y.astype(np.float64).mean() == pytest.approx(1, abs=five_sigma / (1 - rate))
         assert y.dtype == dtype
 
-    @DTYPES
-    def test_what_stays_is_scaled(self, dtype):
-        x = 1 + abs(random(20, 30, dtype=dtype))
-        y, _ = npf.dropout_forward(x, 0.25, np.random.default_rng(0))
-        kept = y != 0
-        np.testing.assert_allclose(y[kept], x[kept] / 0.75, rtol=4 * EPSILON[dtype])
+    # the gradient
 
     @DTYPES
     def test_backward_uses_the_same_draws(self, dtype):
@@ -321,6 +339,21 @@ class TestDropout:
         _, cache = npf.dropout_forward(np.zeros(100), 0.5, np.random.default_rng(0))
         dx = npf.dropout_backward(np.ones(100), cache)
         assert 30 < np.count_nonzero(dx) < 70
+
+    # the edges
+
+    @DTYPES
+    def test_without_a_generator_it_does_nothing(self, dtype):
+        x, dy = random(3, 4, dtype=dtype), random(3, 4, seed=1, dtype=dtype)
+        y, cache = npf.dropout_forward(x, 0.5, None)
+        np.testing.assert_array_equal(y, x)
+        np.testing.assert_array_equal(npf.dropout_backward(dy, cache), dy)
+
+    def test_at_rate_zero_it_does_nothing(self):
+        x = random(3, 4)
+        y, cache = npf.dropout_forward(x, 0.0, np.random.default_rng(0))
+        np.testing.assert_array_equal(y, x)
+        np.testing.assert_array_equal(npf.dropout_backward(x, cache), x)
 
     def test_one_seed_one_mask_and_the_generator_moves_on(self):
         x = np.ones(100)

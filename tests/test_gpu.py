@@ -158,7 +158,7 @@ VARIANTS = {
     "tiles that see everything": ("tiled_attention_forward", {"causal": False}),
     "tiles beyond the last query": ("tiled_attention_forward", {"k": array(2, 9, 4), "v": array(2, 9, 3)}),
     "no mask, no bias": ("attention_forward", {"mask": None, "bias": None}),
-    "queries that see nothing": ("attention_forward", {"mask": np.zeros((5, 6), bool)}),
+    "queries that see nothing": ("attention_forward", {"mask": np.zeros((6, 7), bool)}),
     "no rope": ("multi_head_attention_forward", {"rope": False}),
     "one head of keys for two of queries": (
         "multi_head_attention_forward",
@@ -252,7 +252,7 @@ BY_THEMSELVES = {  # each has a test of its own
     "array_module", "gradcheck", "leaves", "load", "load_safetensors", "order_sensitivity", "save",
     "save_safetensors", "to_backend", "to_numpy", "tree_map",
 }  # fmt: skip
-ON_THE_HOST = {"decode", "load_gguf", "load_minilm"}  # words, files
+ON_THE_HOST = {"decode", "load_gguf", "load_llama", "load_minilm"}  # words, files
 
 
 def takes_arrays(name):

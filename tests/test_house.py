@@ -5,10 +5,12 @@ offender (`test_*_is_caught`) before it is trusted with the package.
 """
 
 import ast
+import functools
 import graphlib
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import contract
@@ -37,6 +39,7 @@ TOP_LEVEL = {
     ".ci", ".devcontainer", ".github", ".gitignore", "LICENSE", "CITATION.cff",
 }  # fmt: skip
 
+parsed = functools.cache(ast.parse)
 SLIDE = 25  # lines of a function below its signature and docstring
 
 
@@ -61,7 +64,7 @@ def on_a_floor(first, *rest):
 
 def imported_modules(source, path="positional.py"):
     """Modules of the package that a source imports, wherever the import stands."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Import):
             dotted = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -189,7 +192,7 @@ def docstring_offences(modules):
     """Modules, public functions and public classes say what they are; a cache is described by its forward."""
     found = []
     for path, source in modules.items():
-        tree = ast.parse(source)
+        tree = parsed(source)
         if not ast.get_docstring(tree):
             found.append(f"{path} has no docstring")
         for node in tree.body:
@@ -207,7 +210,7 @@ def pair_offences(modules):
     """Each `*_forward` stands directly above its `*_backward`, and neither stands alone."""
     found = []
     for path, source in modules.items():
-        names = [n.name for n in ast.parse(source).body if isinstance(n, ast.FunctionDef)]
+        names = [n.name for n in parsed(source).body if isinstance(n, ast.FunctionDef)]
         for name in (n for n in names if not n.startswith("_")):
             here = names.index(name)
             if name.endswith("_forward") and names[here + 1 : here + 2] != [name[:-8] + "_backward"]:
@@ -242,15 +245,15 @@ def defined_names(node):
 
 def unused_offences(modules):
     """Private module-level names that nothing else in the package mentions; recursion alone is no use."""
-    statements = [(path, node) for path, source in modules.items() for node in ast.parse(source).body]
-    uses = [(node, set(used_names(node))) for _, node in statements]
-    found = []
-    for path, node in statements:
-        for name in defined_names(node):
-            private = name.startswith("_") and not name.startswith("__")
-            if private and not any(name in names for other, names in uses if other is not node):
-                found.append(f"{path}:{node.lineno} {name} is used nowhere")
-    return found
+    statements = [(path, node) for path, source in modules.items() for node in parsed(source).body]
+    uses = [set(used_names(node)) for _, node in statements]
+    times = Counter(name for names in uses for name in names)
+    return [
+        f"{path}:{node.lineno} {name} is used nowhere"
+        for (path, node), own in zip(statements, uses, strict=True)
+        for name in defined_names(node)
+        if name.startswith("_") and not name.startswith("__") and times[name] == (name in own)
+    ]
 
 
 def test_no_private_name_is_unused():
@@ -260,7 +263,7 @@ def test_no_private_name_is_unused():
 def slide_offences(modules):
     found = []
     for path, source in modules.items():
-        for node in functions(ast.parse(source)):
+        for node in functions(parsed(source)):
             body = node.body[1:] if ast.get_docstring(node) else node.body
             lines = node.end_lineno - body[0].lineno + 1 if body else 0
             if lines > SLIDE:

@@ -1,11 +1,21 @@
+"""Cross-entropy: what is promised, and what happens at its edges."""
+
 import math
 
 import numpy as np
 import pytest
+from golden import agrees_with_pytorch
+from together import together
+from valid_calls import array, ids
 
-from npformer import cross_entropy_backward, cross_entropy_forward, gradcheck
+from npformer import (
+    cross_entropy_backward,
+    cross_entropy_forward,
+    gradcheck,
+)
 
 SMOOTHINGS = [0.0, 0.1, 1.0]
+DTYPES = together("dtype", [np.float64, np.float32])
 
 
 @pytest.fixture
@@ -25,14 +35,7 @@ def surprise(row, word, smoothing):
     return -math.fsum(share * math.log(math.exp(s) / total) for share, s in zip(q, row, strict=True))
 
 
-@pytest.mark.parametrize("smoothing", SMOOTHINGS)
-@pytest.mark.parametrize("leading", [(), (4,), (2, 3), (2, 1, 3)])
-def test_it_is_the_mean_surprise_of_the_rows(rng, leading, smoothing):
-    logits, targets = 2 * rng.normal(size=(*leading, 5)), rng.integers(5, size=leading)
-    loss, _ = cross_entropy_forward(logits, np.asarray(targets), label_smoothing=smoothing)
-    rows = zip(logits.reshape(-1, 5).tolist(), np.ravel(targets).tolist(), strict=True)
-    assert loss.shape == ()
-    assert float(loss) == pytest.approx(np.mean([surprise(*row, smoothing) for row in rows]), rel=1e-14)
+# --- the equation, by hand --------------------------------------------------------------------------
 
 
 def test_by_hand():
@@ -45,27 +48,31 @@ def test_by_hand():
 
 
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
+@pytest.mark.parametrize("leading", [(), (4,), (2, 3), (2, 1, 3)])
+def test_it_is_the_mean_surprise_of_the_rows(rng, leading, smoothing):
+    logits, targets = 2 * rng.normal(size=(*leading, 5)), rng.integers(5, size=leading)
+    loss, _ = cross_entropy_forward(logits, np.asarray(targets), label_smoothing=smoothing)
+    rows = zip(logits.reshape(-1, 5).tolist(), np.ravel(targets).tolist(), strict=True)
+    assert loss.shape == ()
+    assert float(loss) == pytest.approx(np.mean([surprise(*row, smoothing) for row in rows]), rel=1e-14)
+
+
+@pytest.mark.parametrize("smoothing", SMOOTHINGS)
 def test_equal_logits_cost_the_logarithm_of_the_vocabulary(smoothing):
     loss, _ = cross_entropy_forward(np.full((3, 8), 7.0), np.array([0, 5, 7]), label_smoothing=smoothing)
     assert float(loss) == pytest.approx(math.log(8), rel=1e-15)
 
 
-@pytest.mark.parametrize("ignored", [-100, 2, np.int64(2)])
-@pytest.mark.parametrize("smoothing", SMOOTHINGS)
-def test_ignored_targets_count_as_if_their_rows_were_not_there(rng, ignored, smoothing):
-    logits, targets = rng.normal(size=(2, 4, 5)), np.array([[0, ignored, 4, 1], [ignored, 3, ignored, 1]])
-    options = {"ignore_index": ignored, "label_smoothing": smoothing}
-    loss, cache = cross_entropy_forward(logits, targets, **options)
-    counted = targets != ignored
-    alone, alone_cache = cross_entropy_forward(logits[counted], targets[counted], label_smoothing=smoothing)
-    assert float(loss) == pytest.approx(float(alone), rel=1e-15)
-    dlogits = cross_entropy_backward(1.0, cache)
-    assert not dlogits[~counted].any()
-    np.testing.assert_allclose(
-        dlogits[counted], cross_entropy_backward(1.0, alone_cache), rtol=1e-14, atol=1e-17
-    )
-    logits[~counted] = 1e4  # whatever stands there
-    assert cross_entropy_forward(logits, targets, **options)[0] == loss
+@pytest.mark.parametrize("smoothing", [0.1, 0.5, 1.0])
+def test_smoothing_asks_for_a_distribution_and_no_more(smoothing):
+    """The loss is lowest, and its gradient zero, where the model says just what is wanted."""
+    wanted = np.array([distribution(2, 4, smoothing)])
+    loss, cache = cross_entropy_forward(np.log(wanted), np.array([2]), label_smoothing=smoothing)
+    assert float(loss) == pytest.approx(-(wanted * np.log(wanted)).sum(), rel=1e-14)  # its entropy
+    np.testing.assert_allclose(cross_entropy_backward(1.0, cache), 0, rtol=0, atol=1e-15)
+
+
+# --- the gradient -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
@@ -99,25 +106,55 @@ def test_the_gradient_is_what_is_said_minus_what_is_wanted(rng, smoothing):
     np.testing.assert_allclose(dlogits, expected, rtol=0, atol=1e-15)
 
 
-@pytest.mark.parametrize("smoothing", [0.1, 0.5, 1.0])
-def test_smoothing_asks_for_a_distribution_and_no_more(smoothing):
-    """The loss is lowest, and its gradient zero, where the model says just what is wanted."""
-    wanted = np.array([distribution(2, 4, smoothing)])
-    loss, cache = cross_entropy_forward(np.log(wanted), np.array([2]), label_smoothing=smoothing)
-    assert float(loss) == pytest.approx(-(wanted * np.log(wanted)).sum(), rel=1e-14)  # its entropy
-    np.testing.assert_allclose(cross_entropy_backward(1.0, cache), 0, rtol=0, atol=1e-15)
+# --- the golden value -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_logits_of_ten_thousand_are_no_trouble(dtype):
-    logits = np.array([[1e4, -1e4, 0.0], [1e4, -1e4, 0.0]], dtype)
-    loss, cache = cross_entropy_forward(logits, np.array([0, 1]))
-    assert loss.dtype == dtype and float(loss) == 1e4  # the mean of 0, being right, and 20000
+test_golden_values = agrees_with_pytorch("cross_entropy")
+
+
+# --- the edges --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ignored", [-100, 2, np.int64(2)])
+@pytest.mark.parametrize("smoothing", SMOOTHINGS)
+def test_ignored_targets_count_as_if_their_rows_were_not_there(rng, ignored, smoothing):
+    logits, targets = rng.normal(size=(2, 4, 5)), np.array([[0, ignored, 4, 1], [ignored, 3, ignored, 1]])
+    options = {"ignore_index": ignored, "label_smoothing": smoothing}
+    loss, cache = cross_entropy_forward(logits, targets, **options)
+    counted = targets != ignored
+    alone, alone_cache = cross_entropy_forward(logits[counted], targets[counted], label_smoothing=smoothing)
+    assert float(loss) == pytest.approx(float(alone), rel=1e-15)
     dlogits = cross_entropy_backward(1.0, cache)
-    assert dlogits.dtype == dtype
-    np.testing.assert_array_equal(dlogits, [[0, 0, 0], [0.5, -0.5, 0]])
-    smoothed, _ = cross_entropy_forward(logits[:1], np.array([0]), label_smoothing=0.3)
-    assert float(smoothed) == pytest.approx(0.1 * (2e4 + 1e4), rel=1e-6)
+    assert not dlogits[~counted].any()
+    np.testing.assert_allclose(
+        dlogits[counted], cross_entropy_backward(1.0, alone_cache), rtol=1e-14, atol=1e-17
+    )
+    for anything in (1e4, 1e308, np.inf, -np.inf, np.nan):
+        logits[~counted] = anything
+        again, cache = cross_entropy_forward(logits, targets, **options)
+        assert again == loss and (cross_entropy_backward(1.0, cache) == dlogits).all()
+
+
+def test_a_mean_over_no_target_is_refused():
+    for logits, targets in ((array(0, 5), ids(0)), (array(2, 0, 5), ids(2, 0))):
+        with pytest.raises(ValueError, match=r"^cross_entropy_forward: targets has no id that counts"):
+            cross_entropy_forward(logits, targets)
+    with pytest.raises(ValueError, match=r"nothing to average"):
+        cross_entropy_forward(array(2, 5), np.array([3, 3]), ignore_index=3)
+
+
+@DTYPES
+@together("size", [1e4, 1e30])
+def test_huge_logits_give_the_exact_loss_and_gradient(size, dtype):
+    logits = np.array([[-size, size, 0], [size, size, -size], [-size, -size, -size]], dtype)
+    loss, cache = cross_entropy_forward(logits, np.array([1, 0, 2]))
+    np.testing.assert_allclose(loss, (0 + np.log(2) + np.log(3)) / 3, rtol=1e-6)
+    wanted = np.array([[0, 0, 0], [-1 / 2, 1 / 2, 0], [1 / 3, 1 / 3, -2 / 3]]) / 3
+    np.testing.assert_allclose(cross_entropy_backward(1.0, cache), wanted, rtol=1e-6)
+    loss, _ = cross_entropy_forward(logits[:1], np.array([0]))
+    np.testing.assert_allclose(loss, 2 * size, rtol=1e-6)
+    smoothed, _ = cross_entropy_forward(logits[:1], np.array([1]), label_smoothing=0.3)
+    np.testing.assert_allclose(smoothed, 0.1 * (2 * size + size), rtol=1e-6)
 
 
 def test_a_word_ruled_out_by_minus_infinity_is_as_if_it_were_not_there(rng):

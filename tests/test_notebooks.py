@@ -114,7 +114,8 @@ def execute(notebook, folder, again=False):
 def normalised(notebook):
     """The form that is committed: nothing depends on the time, the Python patch release or the editor."""
     plain = copy.deepcopy(notebook)
-    plain.metadata = nbformat.from_dict(METADATA)
+    closing = {key: said for key, said in notebook.metadata.items() if key == "npformer"}  # of its slides
+    plain.metadata = nbformat.from_dict(METADATA | closing)
     for cell in plain.cells:
         kept = {key: cell.metadata[key] for key in KEPT_METADATA if cell.metadata.get(key)}
         cell.metadata = nbformat.from_dict(kept)

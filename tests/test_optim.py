@@ -4,6 +4,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from golden import TOLERANCE, TRAJECTORIES, assert_close, inputs_of, under
+from together import together
+from valid_calls import INTEGERS
 
 from npformer import (
     AdamState,
@@ -118,6 +121,27 @@ def test_the_means_are_weighted_sums_of_all_gradients(rng):
         assert state.step == t
 
 
+@together("dtype", TOLERANCE)
+@together("name", TRAJECTORIES)
+def test_golden_values(name, dtype):
+    """PyTorch's parameters after 1, 10 and 100 steps, and both running means at the end."""
+    case, arrays = TRAJECTORIES[name], inputs_of(TRAJECTORIES[name], dtype)
+    gradients, options = under(arrays, "g."), dict(case["settings"])
+    schedule = [options.pop(word) for word in ("d_model", "warmup_steps") if word in options]
+    params, found = tuple(arrays[leaf] for leaf in gradients), {}
+    state = adam_init(params)
+    for step in range(1, 101):
+        if schedule:
+            options["learning_rate"] = warmup_learning_rate(step, schedule[0], warmup_steps=schedule[1])
+        grads = tuple(gradient[step - 1] for gradient in gradients.values())
+        params, state = adam_update(params, grads, state, **options)
+        found |= {f"{leaf}_after_{step}": p for leaf, p in zip(gradients, params, strict=True)}
+    for mean in ("m", "v"):
+        found |= {f"{mean}.{leaf}": a for leaf, a in zip(gradients, getattr(state, mean), strict=True)}
+    for what, expected in case["answers"].items():
+        assert_close(found[what], expected, dtype, what)
+
+
 def test_the_defaults_are_the_papers(params, rng):
     gradients = [like(params, rng) for _ in range(3)]
     *_, (by_default, _) = steps(params, gradients, learning_rate=0.1)
@@ -184,6 +208,40 @@ def test_a_gradient_that_is_not_finite_is_named(rng, value):
         adam_update(block, grads, state, learning_rate=0.1)
     with pytest.raises(ValueError, match=r"^adam_update: grads holds NaN or "):
         adam_update(np.ones(()), np.array(value), adam_init(np.ones(())), learning_rate=0.1)
+
+
+def test_arrays_of_no_axes_stay_arrays():
+    for dtype in (np.float32, np.float64):
+        p = (np.array(0.5, dtype),)
+        moved = sgd_update(p, p, learning_rate=0.1)
+        adam, state = adam_update(p, p, adam_init(p), learning_rate=0.1)
+        for array in (moved[0], adam[0], state.m[0], state.v[0]):
+            assert type(array) is np.ndarray and array.shape == () and array.dtype == dtype
+
+
+def test_without_eps_a_weight_without_a_gradient_stays_where_it_is():
+    params, grads = (np.array([1.0, 2.0]),), (np.array([0.0, 3.0]),)
+    moved, state = adam_update(params, grads, adam_init(params), learning_rate=0.1, eps=0.0)
+    np.testing.assert_allclose(moved[0], [1.0, 1.9])
+    moved, _ = adam_update(moved, grads, state, learning_rate=0.1, eps=0.0)
+    np.testing.assert_allclose(moved[0], [1.0, 1.8])
+
+
+def test_the_step_may_be_any_integer():
+    params = (np.ones(2),)
+    for kind in (int, *INTEGERS):
+        state = adam_init(params)._replace(step=kind(127))
+        assert adam_update(params, params, state, learning_rate=0.1)[1].step == 128
+
+
+def test_a_tree_that_is_too_deep_is_refused():
+    tree = np.ones(1)
+    for _ in range(3000):
+        tree = (tree,)
+    with pytest.raises(ValueError, match=r"^sgd_update: the tree is nested more than 100 deep"):
+        sgd_update(tree, tree, learning_rate=0.1)
+    with pytest.raises(ValueError, match=r"^adam_init: the tree is nested more than 100 deep"):
+        adam_init(tree)
 
 
 def test_large_gradients_are_no_trouble_while_their_squares_are_numbers():

@@ -43,6 +43,13 @@ def assert_rows(table, first, positions, tolerance, **options):
 
 
 class TestTable:
+    # the equation
+
+    def test_the_printed_example(self):
+        """n = 3, d_model = 4, as a course prints it to three decimals."""
+        printed = [[0, 1, 0, 1], [0.841, 0.540, 0.010, 1.000], [0.909, -0.416, 0.020, 1.000]]
+        np.testing.assert_array_equal(npf.positional_encoding(3, 4).round(3), printed)
+
     @LAYOUTS
     @together("d_model", [1, 2, 3, 6, 7, 10])
     def test_small_tables_entry_by_entry(self, d_model, layout):
@@ -51,15 +58,43 @@ class TestTable:
         assert table.dtype == np.float64
         assert_rows(table, 0, [*range(9), *range(125, 134), 149], 1e-14, layout=layout)
 
-    @LAYOUTS
-    def test_the_sizes_of_real_models(self, layout):
-        table = npf.positional_encoding(4097, 512, layout=layout)
-        assert_rows(table, 0, [0, 1, 63, 64, 65, 2048, 3967, 4095, 4096], 1e-12, layout=layout)
-
     @together("base", [10, 1000, 123456.7])
     def test_another_base(self, base):
         table = npf.positional_encoding(200, 8, base=base)
         assert_rows(table, 0, range(0, 200, 9), 1e-13, base=base)
+
+    def test_the_last_cosine_has_no_room_at_odd_d_model(self):
+        """The odd table is the formula at its own d_model, not a wider table cut off."""
+        table = npf.positional_encoding(3, 5)
+        omega = [1, 10000 ** (-2 / 5), 10000 ** (-4 / 5)]
+        expected = [
+            math.sin(2),
+            math.cos(2),
+            math.sin(2 * omega[1]),
+            math.cos(2 * omega[1]),
+            math.sin(2 * omega[2]),
+        ]
+        np.testing.assert_allclose(table[2], expected, atol=1e-15)
+
+    @given(st.integers(1, 9))
+    def test_halves_are_the_same_columns_in_another_order(self, d_model):
+        interleaved = npf.positional_encoding(20, d_model)
+        halves = npf.positional_encoding(20, d_model, layout="halves")
+        np.testing.assert_array_equal(halves, np.hstack([interleaved[:, 0::2], interleaved[:, 1::2]]))
+
+    def test_similarity_depends_on_the_distance_only(self):
+        table = npf.positional_encoding(60, 16)
+        similarity = table @ table.T
+        for distance in range(60):
+            np.testing.assert_allclose(np.diag(similarity, distance), similarity[0, distance], atol=1e-12)
+        np.testing.assert_allclose(np.diag(similarity), 8, atol=1e-12)
+
+    # the edges
+
+    @LAYOUTS
+    def test_the_sizes_of_real_models(self, layout):
+        table = npf.positional_encoding(4097, 512, layout=layout)
+        assert_rows(table, 0, [0, 1, 63, 64, 65, 2048, 3967, 4095, 4096], 1e-12, layout=layout)
 
     @DTYPES
     @together("d_model", [4, 33, 64])
@@ -94,41 +129,6 @@ class TestTable:
         np.testing.assert_allclose(
             npf.positional_encoding(n, d_model, start=start), whole[start:], atol=1e-12
         )
-
-    def test_the_printed_example(self):
-        """n = 3, d_model = 4, as a course prints it to three decimals."""
-        printed = [[0, 1, 0, 1], [0.841, 0.540, 0.010, 1.000], [0.909, -0.416, 0.020, 1.000]]
-        np.testing.assert_array_equal(npf.positional_encoding(3, 4).round(3), printed)
-
-    def test_the_last_cosine_has_no_room_at_odd_d_model(self):
-        """The odd table is the formula at its own d_model, not a wider table cut off."""
-        table = npf.positional_encoding(3, 5)
-        omega = [1, 10000 ** (-2 / 5), 10000 ** (-4 / 5)]
-        expected = [
-            math.sin(2),
-            math.cos(2),
-            math.sin(2 * omega[1]),
-            math.cos(2 * omega[1]),
-            math.sin(2 * omega[2]),
-        ]
-        np.testing.assert_allclose(table[2], expected, atol=1e-15)
-
-    @given(st.integers(1, 9))
-    def test_halves_are_the_same_columns_in_another_order(self, d_model):
-        interleaved = npf.positional_encoding(20, d_model)
-        halves = npf.positional_encoding(20, d_model, layout="halves")
-        np.testing.assert_array_equal(halves, np.hstack([interleaved[:, 0::2], interleaved[:, 1::2]]))
-
-    def test_similarity_depends_on_the_distance_only(self):
-        table = npf.positional_encoding(60, 16)
-        similarity = table @ table.T
-        for distance in range(60):
-            np.testing.assert_allclose(np.diag(similarity, distance), similarity[0, distance], atol=1e-12)
-        np.testing.assert_allclose(np.diag(similarity), 8, atol=1e-12)
-
-    def test_numpy_integers_are_integers(self):
-        table = npf.positional_encoding(np.int32(3), np.int64(4), start=np.uint8(200))
-        assert_rows(table, 200, [200, 201, 202], 1e-14)
 
 
 class TestFrequencies:
@@ -167,6 +167,14 @@ shifts = st.floats(-1000, 1000)
 
 
 class TestShiftMatrix:
+    # the equation
+
+    def test_by_hand(self):
+        """d_model = 4: one turn by 1 radian, one by 0.01, and nothing between the pairs."""
+        c, s, small_c, small_s = math.cos(1), math.sin(1), math.cos(0.01), math.sin(0.01)
+        expected = [[c, -s, 0, 0], [s, c, 0, 0], [0, 0, small_c, -small_s], [0, 0, small_s, small_c]]
+        np.testing.assert_allclose(npf.shift_matrix(1, 4), expected, atol=1e-16)
+
     @given(positions, whole_shifts, even_sizes)
     def test_moves_any_row_by_k(self, p, k, d_model):
         here = npf.positional_encoding(1, d_model, start=p)[0]
@@ -187,32 +195,30 @@ class TestShiftMatrix:
         expected = [row_of_many_digits(mpmath.mpf(p) + mpmath.mpf(k), 12) for p in range(50)]
         np.testing.assert_allclose(table @ npf.shift_matrix(k, 12), expected, atol=1e-13)
 
-    @given(shifts, even_sizes)
-    def test_turns_and_keeps_lengths(self, k, d_model):
-        M = npf.shift_matrix(k, d_model)
-        np.testing.assert_allclose(M @ M.T, np.eye(d_model), atol=1e-14)
-        assert np.linalg.det(M) == pytest.approx(1, abs=1e-12)
-
     @given(shifts, shifts, even_sizes)
     def test_two_shifts_are_their_sum(self, a, b, d_model):
         both = npf.shift_matrix(a, d_model) @ npf.shift_matrix(b, d_model)
         np.testing.assert_allclose(both, npf.shift_matrix(a + b, d_model), atol=1e-11)
 
     @given(shifts, even_sizes)
-    def test_back_is_the_transpose(self, k, d_model):
-        np.testing.assert_array_equal(npf.shift_matrix(-k, d_model), npf.shift_matrix(k, d_model).T)
+    def test_turns_and_keeps_lengths(self, k, d_model):
+        M = npf.shift_matrix(k, d_model)
+        np.testing.assert_allclose(M @ M.T, np.eye(d_model), atol=1e-14)
+        assert np.linalg.det(M) == pytest.approx(1, abs=1e-12)
+
+    # the edges
 
     def test_no_shift_is_the_identity(self):
         np.testing.assert_array_equal(npf.shift_matrix(0, 6), np.eye(6))
 
-    def test_by_hand(self):
-        """d_model = 4: one turn by 1 radian, one by 0.01, and nothing between the pairs."""
-        c, s, small_c, small_s = math.cos(1), math.sin(1), math.cos(0.01), math.sin(0.01)
-        expected = [[c, -s, 0, 0], [s, c, 0, 0], [0, 0, small_c, -small_s], [0, 0, small_s, small_c]]
-        np.testing.assert_allclose(npf.shift_matrix(1, 4), expected, atol=1e-16)
+    @given(shifts, even_sizes)
+    def test_back_is_the_transpose(self, k, d_model):
+        np.testing.assert_array_equal(npf.shift_matrix(-k, d_model), npf.shift_matrix(k, d_model).T)
 
 
 class TestLearnedPositions:
+    # the equation and the gradient
+
     @DTYPES
     @together("batch", [(), (3,), (2, 3)])
     def test_row_by_row(self, batch, dtype):
@@ -233,6 +239,8 @@ class TestLearnedPositions:
             np.testing.assert_allclose(grads.P[t], expected, atol=1e-14 if dtype is np.float64 else 1e-6)
         np.testing.assert_array_equal(grads.P[4:], np.zeros((2, 5)))
 
+    # the edges
+
     def test_the_longest_sequence_and_one_more(self):
         params = npf.LearnedPositionsParams(np.zeros((6, 5)))
         assert npf.learned_positions_forward(np.ones((6, 5)), params)[0].shape == (6, 5)
@@ -249,6 +257,8 @@ def pairs(x, layout):
 
 
 class TestRoPE:
+    # the equation
+
     @DTYPES
     @LAYOUTS
     @together("shape", [(5, 6), (2, 5, 2), (2, 3, 5, 8), (1, 4)])
@@ -263,15 +273,12 @@ class TestRoPE:
         tolerance = 1e-14 if dtype is np.float64 else 1e-6
         np.testing.assert_allclose(pairs(y.astype(np.float64), layout), expected, atol=tolerance)
 
-    @DTYPES
-    @together("position", [0, 4096, 100_003, MILLION])
-    def test_far_positions_by_many_digits(self, position, dtype):
-        """[1, 0] becomes (cos, sin): the angle itself is on show, in float32 too."""
-        x = np.tile(np.array([1, 0], dtype), 8)[None, :]
-        y, _ = npf.rope_forward(x, positions=np.array([position]))
-        row = row_of_many_digits(position, 16)
-        swapped = [row[j + 1 - 2 * (j % 2)] for j in range(16)]
-        np.testing.assert_allclose(y[0], swapped, rtol=0, atol=1e-9 if dtype is np.float64 else 6e-8)
+    def test_positions_default_to_counting_from_zero(self):
+        x = random(2, 5, 4)
+        y, _ = npf.rope_forward(x)
+        given_positions, _ = npf.rope_forward(x, positions=np.arange(5))
+        np.testing.assert_array_equal(y, given_positions)
+        np.testing.assert_array_equal(y[:, 0], x[:, 0])
 
     @LAYOUTS
     @given(
@@ -300,6 +307,8 @@ class TestRoPE:
         y, _ = npf.rope_forward(x, layout=layout)
         np.testing.assert_allclose((y * y).sum(-1), (x * x).sum(-1), rtol=1e-14)
 
+    # the gradient
+
     @DTYPES
     @LAYOUTS
     def test_backward_turns_back(self, layout, dtype):
@@ -315,12 +324,17 @@ class TestRoPE:
         # The gradient of a linear map is its transpose: ⟨dy, rope(x)⟩ = ⟨dx, x⟩.
         assert float((dy * y).sum()) == pytest.approx(float((dx * x).sum()), abs=100 * tolerance)
 
-    def test_positions_default_to_counting_from_zero(self):
-        x = random(2, 5, 4)
-        y, _ = npf.rope_forward(x)
-        given_positions, _ = npf.rope_forward(x, positions=np.arange(5))
-        np.testing.assert_array_equal(y, given_positions)
-        np.testing.assert_array_equal(y[:, 0], x[:, 0])
+    # the edges
+
+    @DTYPES
+    @together("position", [0, 4096, 100_003, MILLION])
+    def test_far_positions_by_many_digits(self, position, dtype):
+        """[1, 0] becomes (cos, sin): the angle itself is on show, in float32 too."""
+        x = np.tile(np.array([1, 0], dtype), 8)[None, :]
+        y, _ = npf.rope_forward(x, positions=np.array([position]))
+        row = row_of_many_digits(position, 16)
+        swapped = [row[j + 1 - 2 * (j % 2)] for j in range(16)]
+        np.testing.assert_allclose(y[0], swapped, rtol=0, atol=1e-9 if dtype is np.float64 else 6e-8)
 
 
 class TestALiBi:

@@ -196,18 +196,6 @@ def test_cross_entropy_is_the_mean_over_the_batch(lead, T, seed, smoothing, dtyp
     assert worst(npf.cross_entropy_backward(-1.5, cache), -dlogits / 2) <= tolerance
 
 
-@examples(25)
-@given(n=st.integers(0, 300), d_model=st.integers(1, 9), start=st.integers(-500, 500), seed=seeds)
-def test_a_piece_of_the_table_is_the_table_of_the_piece(n, d_model, start, seed):
-    table = npf.positional_encoding(n, d_model, start=start)
-    cut = seed % (n + 1)
-    parts = [
-        npf.positional_encoding(cut, d_model, start=start),
-        npf.positional_encoding(n - cut, d_model, start=start + cut),
-    ]
-    np.testing.assert_allclose(table, np.concatenate(parts), rtol=0, atol=1e-12)
-
-
 def test_views_lie_differently_and_are_equal():
     a = array(3, 4, 5)
     strides = {views(seed)(a).strides for seed in range(20)}

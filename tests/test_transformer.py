@@ -1,9 +1,13 @@
+"""The whole model and greedy decoding: what is promised, and what happens at their edges."""
+
 import itertools
 import math
 
 import numpy as np
 import pytest
+from golden import agrees_with_pytorch
 from together import together
+from valid_calls import CONFIG, MODEL, all_finite
 
 import npformer.transformer
 from npformer import (
@@ -60,7 +64,7 @@ def logits_of(params, config, source=SOURCE, target=TARGET, padding_id=0):
     return transformer_forward(source, target, params, config, padding_id=padding_id)[0]
 
 
-# What the model is
+# --- the equation, by hand --------------------------------------------------------------------------
 
 
 @together("norm", NORMS)
@@ -77,6 +81,46 @@ def test_the_model_is_its_parts_in_the_order_of_the_papers_figure(rng, norm, pos
     y, _ = decoder_forward(y + tables[1][:3], memory, params.decoder, config, mask=own, memory_mask=hidden)
     expected = np.einsum("btd,vd->btv", y, params.embedding.E)
     np.testing.assert_allclose(logits_of(params, config), expected, rtol=0, atol=1e-13)
+
+
+def test_the_starting_parameters(rng):
+    config = small(d_model=64, n_heads=4, positions="learned", max_length=50, norm="pre", n_layers=1)
+    params = init_transformer(500, config, rng, dtype=np.float32)
+    assert {array.dtype for _, array in leaves(params)} == {np.dtype(np.float32)}
+    assert params.embedding.E.shape == (500, 64)
+    assert (8 * params.embedding.E).std() == pytest.approx(1, abs=0.02)  # 32,000 draws
+    tables = [table.P for table in params[-2:]]
+    assert all(table.shape == (50, 64) for table in tables) and (tables[0] != tables[1]).any()
+    sinusoids = math.sqrt((positional_encoding(50, 64) ** 2).mean())
+    for table in tables:  # 3,200 draws: the root mean square is known to 1.3 %
+        assert math.sqrt((table**2).mean()) == pytest.approx(sinusoids, rel=0.05)
+    for stack in (params.encoder, params.decoder):
+        assert len(stack.blocks) == 1 and stack.norm is not None
+    for positions in ("sinusoidal", "rope", "alibi", "none"):
+        assert init_transformer(5, small(positions=positions), rng)[-2:] == (None, None)
+
+
+def test_it_learns_to_turn_a_sentence_round():
+    """After 120 steps of Adam the loss is a tenth at most, and decoding gives the sentences back to front."""
+    config = small(d_model=16, d_ff=32, n_layers=1, norm="pre")
+    sentences = np.array(list(itertools.permutations([3, 4, 5])))  # 1 starts, 2 stops
+    start, stop = np.ones((6, 1), int), np.full((6, 1), 2)
+    targets = np.hstack([start, sentences[:, ::-1]])
+    labels = np.hstack([sentences[:, ::-1], stop])
+    params = init_transformer(6, config, np.random.default_rng(0))
+    state, losses = adam_init(params), []
+    for _ in range(120):
+        logits, cache = transformer_forward(sentences, targets, params, config)
+        loss, loss_cache = cross_entropy_forward(logits, labels)
+        grads = transformer_backward(cross_entropy_backward(1.0, loss_cache), cache)
+        params, state = adam_update(params, grads, state, learning_rate=0.01)
+        losses.append(float(loss))
+    assert losses[-1] < 0.1 * losses[0]
+    answers = greedy_decode(sentences, params, config, start_id=1, stop_id=2, max_length=6)
+    np.testing.assert_array_equal(answers, labels)
+
+
+# --- the gradient -----------------------------------------------------------------------------------
 
 
 @together(("positions", "norm", "activation"), [("learned", "pre", "gelu"), ("rope", "post", "relu")])
@@ -134,7 +178,28 @@ def test_the_shared_matrix_gets_the_sum_of_its_three_uses_gradients(rng, norm):
         tree_map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-13), ours, theirs)
 
 
-# Who sees what
+def test_learned_positions_are_two_tables_and_only_the_rows_in_use_are_trained(rng):
+    config = small(positions="learned")
+    params = shaken_model(config, rng)
+    logits, cache = transformer_forward(SOURCE, TARGET, params, config, padding_id=0)
+    grads = transformer_backward(rng.normal(size=logits.shape), cache)
+    for table, T in ((grads.source_positions.P, 4), (grads.target_positions.P, 3)):
+        assert table.shape == (9, 4) and table[:T].any(axis=-1).all() and not table[T:].any()
+    for name in ("source_positions", "target_positions"):
+        P = getattr(params, name).P.copy()
+        P[1] += rng.normal(size=4)
+        moved = logits_of(params._replace(**{name: getattr(params, name)._replace(P=P)}), config)
+        unmoved = moved[:, 0] == logits[:, 0]  # before the target's second position
+        assert unmoved.all() == (name == "target_positions") and (moved[:, 1] != logits[:, 1]).any()
+
+
+# --- the golden value -------------------------------------------------------------------------------
+
+
+test_golden_values = agrees_with_pytorch("transformer", "training")
+
+
+# --- the edges: who sees what -----------------------------------------------------------------------
 
 
 @together("norm", NORMS)
@@ -185,6 +250,15 @@ def test_padding_in_the_middle_is_hidden_from_what_follows(rng, norm):
     np.testing.assert_allclose(logits[:, ::2], without, rtol=0, atol=1e-13)
 
 
+def test_a_sentence_of_padding_only_is_finite_and_disturbs_no_other():
+    source, target = np.array([[0, 0, 0], [1, 2, 0]]), np.array([[0, 0], [3, 4]])
+    logits, cache = transformer_forward(source, target, MODEL, CONFIG, padding_id=0)
+    grads = transformer_backward(np.ones_like(logits), cache)
+    assert all_finite((logits, grads))
+    alone, _ = transformer_forward(source[1:], target[1:], MODEL, CONFIG, padding_id=0)
+    np.testing.assert_allclose(logits[1:], alone, rtol=0, atol=1e-14)
+
+
 @together("positions", POSITIONS)
 def test_the_order_of_the_source_matters_where_there_are_positions(rng, positions):
     config = small(positions=positions)
@@ -194,22 +268,7 @@ def test_the_order_of_the_source_matters_where_there_are_positions(rng, position
     assert difference < 1e-13 if positions == "none" else difference > 1e-4
 
 
-def test_learned_positions_are_two_tables_and_only_the_rows_in_use_are_trained(rng):
-    config = small(positions="learned")
-    params = shaken_model(config, rng)
-    logits, cache = transformer_forward(SOURCE, TARGET, params, config, padding_id=0)
-    grads = transformer_backward(rng.normal(size=logits.shape), cache)
-    for table, T in ((grads.source_positions.P, 4), (grads.target_positions.P, 3)):
-        assert table.shape == (9, 4) and table[:T].any(axis=-1).all() and not table[T:].any()
-    for name in ("source_positions", "target_positions"):
-        P = getattr(params, name).P.copy()
-        P[1] += rng.normal(size=4)
-        moved = logits_of(params._replace(**{name: getattr(params, name)._replace(P=P)}), config)
-        unmoved = moved[:, 0] == logits[:, 0]  # before the target's second position
-        assert unmoved.all() == (name == "target_positions") and (moved[:, 1] != logits[:, 1]).any()
-
-
-# Dropout
+# --- the edges: dropout -----------------------------------------------------------------------------
 
 
 @together("norm", NORMS)
@@ -250,47 +309,7 @@ def test_dropped_entries_are_of_the_embeddings_with_their_positions(rng):
     np.testing.assert_allclose(x[keep], 2 * whole[keep], rtol=1e-14)
 
 
-# The start
-
-
-def test_the_starting_parameters(rng):
-    config = small(d_model=64, n_heads=4, positions="learned", max_length=50, norm="pre", n_layers=1)
-    params = init_transformer(500, config, rng, dtype=np.float32)
-    assert {array.dtype for _, array in leaves(params)} == {np.dtype(np.float32)}
-    assert params.embedding.E.shape == (500, 64)
-    assert (8 * params.embedding.E).std() == pytest.approx(1, abs=0.02)  # 32,000 draws
-    tables = [table.P for table in params[-2:]]
-    assert all(table.shape == (50, 64) for table in tables) and (tables[0] != tables[1]).any()
-    sinusoids = math.sqrt((positional_encoding(50, 64) ** 2).mean())
-    for table in tables:  # 3,200 draws: the root mean square is known to 1.3 %
-        assert math.sqrt((table**2).mean()) == pytest.approx(sinusoids, rel=0.05)
-    for stack in (params.encoder, params.decoder):
-        assert len(stack.blocks) == 1 and stack.norm is not None
-    for positions in ("sinusoidal", "rope", "alibi", "none"):
-        assert init_transformer(5, small(positions=positions), rng)[-2:] == (None, None)
-
-
-def test_it_learns_to_turn_a_sentence_round():
-    """After 120 steps of Adam the loss is a tenth at most, and decoding gives the sentences back to front."""
-    config = small(d_model=16, d_ff=32, n_layers=1, norm="pre")
-    sentences = np.array(list(itertools.permutations([3, 4, 5])))  # 1 starts, 2 stops
-    start, stop = np.ones((6, 1), int), np.full((6, 1), 2)
-    targets = np.hstack([start, sentences[:, ::-1]])
-    labels = np.hstack([sentences[:, ::-1], stop])
-    params = init_transformer(6, config, np.random.default_rng(0))
-    state, losses = adam_init(params), []
-    for _ in range(120):
-        logits, cache = transformer_forward(sentences, targets, params, config)
-        loss, loss_cache = cross_entropy_forward(logits, labels)
-        grads = transformer_backward(cross_entropy_backward(1.0, loss_cache), cache)
-        params, state = adam_update(params, grads, state, learning_rate=0.01)
-        losses.append(float(loss))
-    assert losses[-1] < 0.1 * losses[0]
-    answers = greedy_decode(sentences, params, config, start_id=1, stop_id=2, max_length=6)
-    np.testing.assert_array_equal(answers, labels)
-
-
-# Decoding
+# --- greedy decoding: the same as without kept keys -------------------------------------------------
 
 
 def talkative_model(config):
@@ -399,29 +418,6 @@ def test_padding_among_the_decoded_tokens_is_hidden_as_in_the_whole_model(paddin
         np.testing.assert_array_equal(ids, stopped(plain, stop_id))
 
 
-@together("dtype", [np.float32, np.float64])
-@together("leading", [(), (1,), (2, 2), (0,)])
-def test_decoding_takes_any_leading_axes_and_gives_ids(dtype, leading):
-    config = small(d_model=8, d_ff=12, norm="pre", positions="learned")
-    params = init_transformer(VOCAB_SIZE, config, np.random.default_rng(0), dtype=dtype)
-    source = BATCH[: math.prod(leading)].reshape(*leading, 5) if leading else BATCH[0]
-    options = {"start_id": np.int32(1), "stop_id": np.uint8(2), "max_length": np.int8(9), "padding_id": 0}
-    ids = greedy_decode(source, params, config, **options)
-    assert ids.dtype == np.int64 and ids.shape[:-1] == leading and 1 <= ids.shape[-1] <= 9
-    for place in np.ndindex(leading):
-        alone = greedy_decode(source[place], params, config, **options)
-        np.testing.assert_array_equal(ids[place][: len(alone)], alone)
-        assert (ids[place][len(alone) :] == 2).all()
-
-
-def test_decoding_leaves_its_arguments_as_they_are():
-    config = small(positions="learned")
-    params, source = shaken_model(config, np.random.default_rng(0)), SOURCE.copy()
-    for array in (source, *(a for _, a in leaves(params))):
-        array.flags.writeable = False
-    greedy_decode(source, params, config, start_id=1, stop_id=2, max_length=9, padding_id=0)
-
-
 def test_a_new_token_costs_one_query_and_a_key_for_each_earlier_token(monkeypatch):
     """Counted: the encoder runs once, and no sub-layer of the decoder sees an earlier token a second time."""
     config = small(n_layers=2)
@@ -452,3 +448,45 @@ def test_a_new_token_costs_one_query_and_a_key_for_each_earlier_token(monkeypatc
     encoder, rows = rows[: 2 * 4], rows[2 * 4 :]
     assert encoder + rows[:4] == 12 * [5]  # each block's Q K V O; the memory's keys and values for each block
     assert rows[4:] == 6 * 2 * (4 + 2) * [1]  # Q K V O of the one new token, Q O of the cross-attention
+
+
+# --- greedy decoding: the edges ---------------------------------------------------------------------
+
+
+@together("dtype", [np.float32, np.float64])
+@together("leading", [(), (1,), (2, 2), (0,)])
+def test_decoding_takes_any_leading_axes_and_gives_ids(dtype, leading):
+    config = small(d_model=8, d_ff=12, norm="pre", positions="learned")
+    params = init_transformer(VOCAB_SIZE, config, np.random.default_rng(0), dtype=dtype)
+    source = BATCH[: math.prod(leading)].reshape(*leading, 5) if leading else BATCH[0]
+    options = {"start_id": np.int32(1), "stop_id": np.uint8(2), "max_length": np.int8(9), "padding_id": 0}
+    ids = greedy_decode(source, params, config, **options)
+    assert ids.dtype == np.int64 and ids.shape[:-1] == leading and 1 <= ids.shape[-1] <= 9
+    for place in np.ndindex(leading):
+        alone = greedy_decode(source[place], params, config, **options)
+        np.testing.assert_array_equal(ids[place][: len(alone)], alone)
+        assert (ids[place][len(alone) :] == 2).all()
+
+
+def test_decoding_without_sentences_or_without_source():
+    options = {"start_id": 1, "stop_id": 2, "max_length": 3}
+    for source in (np.zeros((0, 4), int), np.zeros((0, 0), int)):
+        decoded = greedy_decode(source, MODEL, CONFIG, **options)
+        assert decoded.shape[0] == 0 and decoded.ndim == 2 and decoded.dtype.kind == "i"
+    assert greedy_decode(np.zeros((2, 0), int), MODEL, CONFIG, **options).shape[0] == 2
+
+
+def test_a_length_that_is_never_reached_takes_no_memory():
+    config = small()
+    params, options = shaken_model(config, np.random.default_rng(0)), {"start_id": 1}
+    stop = int(greedy_decode(SOURCE[:1], params, config, stop_id=2, max_length=1, **options)[0, 0])
+    ids = greedy_decode(SOURCE[:1], params, config, stop_id=stop, max_length=10**9, **options)
+    assert ids.tolist() == [[stop]]
+
+
+def test_decoding_leaves_its_arguments_as_they_are():
+    config = small(positions="learned")
+    params, source = shaken_model(config, np.random.default_rng(0)), SOURCE.copy()
+    for array in (source, *(a for _, a in leaves(params))):
+        array.flags.writeable = False
+    greedy_decode(source, params, config, start_id=1, stop_id=2, max_length=9, padding_id=0)

@@ -1,19 +1,22 @@
-"""One valid call of every public function, by argument name: what the tests of bad input spoil in one place.
+"""A valid call of every public function, made from its signature: what the tests spoil in one place.
 
-`CALLS[name]()` makes fresh arguments; `call(name, arguments)` calls npformer's function of that name. A
-backward gets the cache of its own forward's valid call. A new public function needs a line here, as a test in
-test_bad_input.py says. Different letters have different lengths, so that a wrong letter shows.
+`CALLS[name]()` makes fresh arguments; `call(name, arguments)` calls npformer's function of that name.
+An array has the lengths of its letters, parameters and configs are of their annotation's type, and any other
+argument has the value that NAMED has for its name, or its default. A new public function needs a line in OWN
+only where this is not enough. Different letters have different lengths, so that a wrong letter shows.
 """
 
 import inspect
+import re
 import tempfile
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 import small_gguf
+import small_llama
 import small_llama2c
 import small_minilm
 
@@ -59,178 +62,79 @@ LM_CONFIG = npf.CausalLMConfig(
     d_model=8, d_ff=12, n_heads=2, n_kv_heads=1, n_layers=2, max_length=9, tied=False
 )
 LM = drawn(npf.init_causal_lm, VOCAB_SIZE, LM_CONFIG)
-E = npf.EmbeddingParams(MODEL.embedding.E)
+MINILM = small_minilm.small_model()
 
-FORWARD = {
-    "linear_forward": lambda: {"x": array(2, 3, 4), "W": array(4, 5), "b": array(5)},
-    "relu_forward": lambda: {"z": array(2, 3)},
-    "gelu_forward": lambda: {"z": array(2, 3), "approximate": False},
-    "softmax_forward": lambda: {"scores": array(2, 3), "axis": -1},
-    "dropout_forward": lambda: {"x": array(2, 3), "rate": 0.5, "rng": generator()},
-    "learned_positions_forward": lambda: {"x": array(2, 6, 8), "params": MODEL.source_positions},
-    "rope_forward": lambda: {
-        "x": array(2, 6, 8),
-        "positions": np.arange(6),
-        "base": 100.0,
-        "layout": "halves",
-    },
-    "ffn_forward": lambda: {
-        "x": array(2, 6, 8),
-        "params": MODEL.encoder.blocks[0].ffn,
-        "activation": "gelu",
-        "dropout": 0.1,
-        "rng": generator(),
-    },
-    "layer_norm_forward": lambda: {"x": array(2, 6, 8), "params": norm_params(8), "eps": 1e-5},
-    "attention_forward": lambda: {
-        "q": array(2, 5, 4),
-        "k": array(2, 6, 4, seed=1),
-        "v": array(2, 6, 3, seed=2),
-        "mask": npf.causal_mask(5, 6)[None],
-        "bias": array(2, 5, 6),
-    },
-    "multi_head_attention_forward": lambda: {
-        "q": array(2, 5, 8),
-        "k": array(2, 6, 8, seed=1),
-        "v": array(2, 6, 8, seed=2),
-        "params": MODEL.encoder.blocks[0].attention,
-        "n_heads": 2,
-        "mask": np.ones((2, 1, 6), bool),
-        "bias": array(2, 2, 5, 6),
-        "rope": True,
-        "n_kv_heads": None,
-        "base": 100.0,
-        "rope_layout": "halves",
-    },
-    "rms_norm_forward": lambda: {"x": array(2, 6, 8), "params": LM.norm, "eps": 1e-5},
-    "silu_forward": lambda: {"z": array(2, 3)},
-    "gated_ffn_forward": lambda: {
-        "x": array(2, 6, 8),
-        "params": LM.blocks[0].ffn,
-        "activation": "gelu",
-    },
-    "tiled_attention_forward": lambda: {
-        "q": array(2, 5, 4),
-        "k": array(2, 6, 4, seed=1),
-        "v": array(2, 6, 3, seed=2),
-        "causal": True,
-        "tile": 2,
-    },
-    "causal_lm_forward": lambda: {
-        "ids": ids(2, 6),
-        "params": LM,
-        "config": LM_CONFIG,
-        "padding_id": 0,
-    },
-    "embedding_forward": lambda: {"ids": ids(2, 6), "params": E},
-    "tied_logits_forward": lambda: {"x": array(2, 6, 8), "params": E},
-    "cross_entropy_forward": lambda: {
-        "logits": array(2, 6, VOCAB_SIZE),
-        "targets": ids(2, 6),
-        "ignore_index": -1,
-        "label_smoothing": 0.1,
-    },
-    "encoder_block_forward": lambda: {
-        "x": array(2, 6, 8),
-        "params": MODEL.encoder.blocks[0],
-        "config": CONFIG,
-        "mask": npf.causal_mask(6)[None],
-        "rng": generator(),
-    },
-    "encoder_forward": lambda: {
-        "x": array(2, 6, 8),
-        "params": MODEL.encoder,
-        "config": CONFIG,
-        "mask": npf.causal_mask(6)[None],
-        "rng": generator(),
-    },
-    "decoder_block_forward": lambda: {
-        "x": array(2, 5, 8),
-        "memory": array(2, 6, 8, seed=1),
-        "params": MODEL.decoder.blocks[0],
-        "config": CONFIG,
-        "mask": npf.causal_mask(5)[None],
-        "memory_mask": np.ones((2, 1, 6), bool),
-        "rng": generator(),
-    },
-    "decoder_forward": lambda: {
-        "x": array(2, 5, 8),
-        "memory": array(2, 6, 8, seed=1),
-        "params": MODEL.decoder,
-        "config": CONFIG,
-        "mask": npf.causal_mask(5)[None],
-        "memory_mask": np.ones((2, 1, 6), bool),
-        "rng": generator(),
-    },
-    "transformer_forward": lambda: {
-        "source_ids": ids(2, 6),
-        "target_ids": ids(2, 5),
-        "params": MODEL,
-        "config": CONFIG,
-        "padding_id": 0,
-        "rng": generator(),
-    },
+# --- the arguments of a call, from the signature ---------------------------------------------------
+
+
+def trees_in(tree):
+    """Every NamedTuple, by its type; of several of a type the first."""
+    found = {type(tree): tree} if hasattr(tree, "_fields") else {}
+    for part in tree if isinstance(tree, tuple) else ():
+        found = trees_in(part) | found
+    return found
+
+
+TREES = trees_in((MODEL, LM, MINILM, CONFIG, LM_CONFIG))
+NAMED = {
+    "activation": "gelu", "approximate": False, "base": 100.0, "bias": True, "causal": True, "directions": 2,
+    "dropout": 0.1, "dtype": np.float64, "ignore_index": -1, "label_smoothing": 0.1, "layout": "halves",
+    "learning_rate": 0.1, "padding_id": 0, "rate": 0.5, "rope": True, "rope_layout": "halves", "start": 0,
+    "start_id": 1, "step": 3, "stop_id": 2, "temperature": 0.8, "tile": 2, "tolerance": 1e-6, "top_k": 3,
+    "top_p": 0.9, "vocabulary": VOCABULARY, "weight_decay": 0.01, "xp": np,
+    # sizes
+    "B": 2, "T": 6, "T_k": 4, "T_q": 3, "d": 8, "d_ff": 12, "d_model": 8, "k": 2, "max_length": 4,
+    "max_new_tokens": 3, "n": 3, "n_heads": 2, "n_merges": 3, "r": 4, "vocab_size": VOCAB_SIZE,
+}  # fmt: skip
+ARRAY = re.compile(r"(Float|Ids|Mask|Bias|Numbers)\[Array, '([^']*)'")
+PARAMETERS = cache(lambda function: tuple(inspect.signature(function).parameters.values()))
+
+
+def arguments(name, lead=(2,), T=6, S=7, rng=generator, seed=0):
+    """Of the function of this name: `lead` leading axes, T positions (queries), S keys of another text."""
+    body, made = inspect.unwrap(getattr(npf, name)), {}
+    for i, parameter in enumerate(PARAMETERS(body)):
+        annotation = body.__annotations__[parameter.name]
+        if found := ARRAY.match(str(annotation)):
+            kind, shape = found[1], shape_of(found[2], lead, T, S)
+            made[parameter.name] = KINDS[kind](shape, seed + i, len(lead))
+        elif str(annotation).startswith("Rng"):
+            made[parameter.name] = rng and rng()
+        elif annotation in TREES:
+            made[parameter.name] = TREES[annotation]
+        else:
+            made[parameter.name] = NAMED.get(parameter.name, parameter.default)
+    return made | OWN.get(name, dict)()
+
+
+def shape_of(letters, lead, T, S):
+    """Leading axes and a position where no letter is one: (..., d_model) is (2, 6, 8)."""
+    lengths = {"T": T, "T_q": T, "S": S, "T_k": S, "d": 8, "d_model": 8, "d_in": 4, "d_out": 5, "d_k": 4}
+    lengths |= {"d_v": 3, "d_ff": 12, "h": 2, "vocab_size": VOCAB_SIZE}
+    words = letters.split()
+    if "..." not in words:
+        return tuple(lengths[word] for word in words)
+    positions = () if {"T", "T_q", "T_k", "S"} & {*words} else (T,)
+    return (*lead, *positions, *(lengths[word] for word in words[1:]))
+
+
+KINDS = {  # an array of this kind
+    "Float": lambda shape, seed, lead: array(*shape, seed=seed),
+    "Ids": lambda shape, seed, lead: ids(*shape, seed=seed),
+    "Mask": lambda shape, seed, lead: np.random.default_rng(seed).random(shape) < 0.7,
+    "Bias": lambda shape, seed, lead: array(*shape[lead:], seed=seed),  # the same for all of a batch
+    "Numbers": lambda shape, seed, lead: np.arange(*shape),
 }
 
 
-DIFFERENTIATED = {  # the arguments whose gradients the backward returns, in its order
-    "linear_forward": "x W b",
-    "rms_norm_forward": "x params",
-    "silu_forward": "z",
-    "gated_ffn_forward": "x params",
-    "tiled_attention_forward": "q k v",
-    "causal_lm_forward": "params",
-    "relu_forward": "z",
-    "gelu_forward": "z",
-    "softmax_forward": "scores",
-    "dropout_forward": "x",
-    "learned_positions_forward": "x params",
-    "rope_forward": "x",
-    "ffn_forward": "x params",
-    "layer_norm_forward": "x params",
-    "attention_forward": "q k v",
-    "multi_head_attention_forward": "q k v params",
-    "embedding_forward": "params",
-    "tied_logits_forward": "x params",
-    "cross_entropy_forward": "logits",
-    "encoder_block_forward": "x params",
-    "encoder_forward": "x params",
-    "decoder_block_forward": "x memory params",
-    "decoder_forward": "x memory params",
-    "transformer_forward": "params",
-}
-
-
-def backward(forward, dy, cache):
-    """The backward's gradients by the name of the argument that they belong to."""
-    gradients = getattr(npf, backward_of(forward))(dy, cache)
-    names = DIFFERENTIATED[forward].split()
-    return dict(zip(names, gradients if len(names) > 1 else (gradients,), strict=True))
-
-
-def backward_of(forward):
-    return forward.replace("_forward", "_backward")
-
-
-def backward_call(forward):
-    """The arguments of the backward: a random gradient in the output's shape, and the forward's cache."""
+def saved(save, file):
+    """A function that reads a file gets one that was written."""
 
     def arguments():
-        y, cache = call(forward, FORWARD[forward]())
-        first, _ = inspect.signature(getattr(npf, backward_of(forward))).parameters
-        return {first: array(*y.shape, seed=4), "cache": cache}
+        save(file, (np.ones(2),))
+        return {"path": file, "like": (np.ones(2),)}
 
     return arguments
-
-
-def saved():
-    npf.save("saved.npz", (np.ones(2),))
-    return {"path": "saved.npz", "like": (np.ones(2),)}
-
-
-def saved_in_safetensors():
-    npf.save_safetensors("saved.safetensors", (np.ones(2),))
-    return {"path": "saved.safetensors", "like": (np.ones(2),)}
 
 
 def minilm_folder():
@@ -246,147 +150,111 @@ def _written():
     return folder
 
 
-MINILM = small_minilm.small_model()
-
-BACKWARD = {backward_of(forward): backward_call(forward) for forward in FORWARD}
-
-CALLS = {
-    **FORWARD,
-    **BACKWARD,
-    "positional_encoding": lambda: {
-        "n": 3,
-        "d_model": 4,
-        "base": 100.0,
-        "start": 0,
-        "layout": "halves",
-        "dtype": np.float64,
-        "xp": np,
-    },
-    "angular_frequencies": lambda: {"d_model": 4, "base": 100.0},
-    "wavelengths": lambda: {"d_model": 4, "base": 100.0},
-    "shift_matrix": lambda: {"k": 2, "d_model": 4, "base": 100.0},
-    "alibi_bias": lambda: {"n_heads": 2, "T_q": 3, "T_k": 4, "dtype": np.float64, "xp": np},
-    "init_ffn": lambda: {"d_model": 8, "d_ff": 12, "rng": generator(), "dtype": np.float64},
-    "init_layer_norm": lambda: {"d_model": 8, "dtype": np.float64},
-    "init_attention": lambda: {"d_model": 8, "rng": generator(), "bias": True, "dtype": np.float64},
-    "init_embedding": lambda: {"vocab_size": 5, "d_model": 8, "rng": generator(), "dtype": np.float64},
-    "init_encoder_block": lambda: {"config": CONFIG, "rng": generator(), "dtype": np.float64},
-    "init_encoder": lambda: {"config": CONFIG, "rng": generator(), "dtype": np.float64},
-    "init_decoder_block": lambda: {"config": CONFIG, "rng": generator(), "dtype": np.float64},
-    "init_decoder": lambda: {"config": CONFIG, "rng": generator(), "dtype": np.float64},
-    "init_transformer": lambda: {"vocab_size": 5, "config": CONFIG, "rng": generator(), "dtype": np.float64},
-    "init_rms_norm": lambda: {"d_model": 8, "dtype": np.float64},
-    "init_gated_ffn": lambda: {"d_model": 8, "d_ff": 12, "rng": generator(), "dtype": np.float64},
-    "init_causal_lm": lambda: {"vocab_size": 5, "config": LM_CONFIG, "rng": generator(), "dtype": np.float64},
-    "generate": lambda: {
-        "ids": 1 + ids(2, 4) % 4,
-        "params": LM,
-        "config": LM_CONFIG,
-        "max_new_tokens": 3,
-        "temperature": 0.8,
-        "top_k": 3,
-        "top_p": 0.9,
-        "stop_id": 2,
-        "rng": generator(),
-        "padding_id": 0,
-    },
-    "train_byte_pairs": lambda: {"text": "low lower", "n_merges": 3},
+CHECKED_PAIR = {"forward": npf.relu_forward, "backward": npf.relu_backward, "args": (array(3),), "kwargs": {}}
+TREE = (np.ones(2), None)
+OWN = {  # what a signature does not tell
+    "generate": lambda: {"ids": 1 + ids(2, 4) % 4},
+    "train_byte_pairs": lambda: {"text": "low lower"},
     "load_llama2c": lambda: dict(zip(("model_file", "tokenizer_file"), small_llama2c.files(), strict=True)),
     "load_gguf": lambda: {"path": small_gguf.file(), "dtype": np.float32},
-    "causal_lm_from_torch": lambda: {"state": npf.causal_lm_to_torch(LM, LM_CONFIG), "config": LM_CONFIG},
-    "causal_lm_to_torch": lambda: {"params": LM, "config": LM_CONFIG},
-    "causal_block_multiplications": lambda: {"n": 10, "config": LM_CONFIG},
-    "causal_parameter_count": lambda: {"config": LM_CONFIG, "vocab_size": 5},
-    "kept_bytes": lambda: {"config": LM_CONFIG, "dtype": np.float64},
-    "split_heads": lambda: {"x": array(2, 6, 8), "n_heads": 2},
-    "merge_heads": lambda: {"x": array(3, 2, 6, 4)},
-    "causal_mask": lambda: {"T_q": 3, "T_k": 4, "xp": np},
-    "padding_mask": lambda: {"ids": ids(2, 6), "padding_id": 0},
-    "greedy_decode": lambda: {
-        "source_ids": ids(2, 6),
-        "params": MODEL,
-        "config": CONFIG,
-        "start_id": 1,
-        "stop_id": 2,
-        "max_length": 4,
-        "padding_id": 0,
-    },
-    "sgd_update": lambda: {"params": norm_params(3), "grads": norm_params(3), "learning_rate": 0.1},
+    "load_llama": lambda: {"path": small_llama.folder(), "dtype": np.float32},
+    "causal_lm_from_torch": lambda: {"state": npf.causal_lm_to_torch(LM, LM_CONFIG)},
+    "sgd_update": lambda: {"params": norm_params(3), "grads": norm_params(3)},
     "adam_init": lambda: {"params": norm_params(3)},
     "adam_update": lambda: {
         "params": norm_params(3),
         "grads": norm_params(3),
         "state": npf.adam_init(norm_params(3)),
-        "learning_rate": 0.1,
-        "beta_1": 0.9,
-        "beta_2": 0.98,
-        "eps": 1e-9,
-        "weight_decay": 0.01,
     },
-    "warmup_learning_rate": lambda: {"step": 3, "d_model": 512, "warmup_steps": 4000},
-    "gradcheck": lambda: {
-        "forward": npf.relu_forward,
-        "backward": npf.relu_backward,
-        "args": (array(3),),
-        "rng": generator(),
-        "tolerance": 1e-6,
-        "directions": 2,
-        "kwargs": {},
-    },
-    "assert_gradients": lambda: {
-        "forward": npf.relu_forward,
-        "backward": npf.relu_backward,
-        "args": (array(3),),
-        "rng": generator(),
-        "tolerance": 1e-6,
-        "directions": 2,
-        "kwargs": {},
-    },
-    "order_sensitivity": lambda: {"f": np.tanh, "x": array(2, 6, 8), "rng": generator()},
-    "token_similarity": lambda: {"x": array(2, 6, 8)},
-    "dead_units": lambda: {"hidden": array(2, 6, 8)},
+    "gradcheck": lambda: {**CHECKED_PAIR, "rng": generator()},
+    "assert_gradients": lambda: {**CHECKED_PAIR, "rng": generator()},
+    "order_sensitivity": lambda: {"f": np.tanh},
     "tokenize": lambda: {"sentence": "Dog bites man."},
     "build_vocabulary": lambda: {"sentences": [["dog", "bites"]], "special": ["<pad>"]},
-    "encode": lambda: {"sentences": [["dog", "bites"], ["dog"]], "vocabulary": VOCABULARY},
-    "decode": lambda: {"ids": np.array([[1, 2]]), "vocabulary": VOCABULARY},
-    "tree_map": lambda: {"f": np.add, "tree": (np.ones(2),), "trees": ((np.ones(2),),)},
-    "leaves": lambda: {"tree": (np.ones(2),)},
-    "to_backend": lambda: {"tree": (np.ones(2), None), "backend": "numpy"},
-    "to_numpy": lambda: {"tree": (np.ones(2), None)},
-    "available_backends": lambda: {},
-    "array_module": lambda: {"arrays": (np.ones(2),)},
-    "table_1": lambda: {"n": 10, "d": 8, "k": 3, "r": 4},
-    "encoder_block_multiplications": lambda: {"n": 10, "config": CONFIG},
-    "score_cells": lambda: {"n": 10, "n_heads": 2},
-    "parameter_count": lambda: {"config": CONFIG, "vocab_size": 5},
-    "training_bytes": lambda: {"config": CONFIG, "vocab_size": 5, "dtype": np.float64},
-    "encoder_block_cache_bytes": lambda: {"B": 2, "T": 6, "config": CONFIG, "dtype": np.float64},
-    "load_minilm": lambda: {"path": minilm_folder(), "dtype": np.float64},
-    "minilm_input": lambda: {"ids": ids(2, 6), "params": MINILM, "config": small_minilm.CONFIG},
+    "encode": lambda: {"sentences": [["dog", "bites"], ["dog"]]},
+    "decode": lambda: {"ids": np.array([[1, 2]])},
+    "tree_map": lambda: {"f": np.add, "tree": TREE[:1], "trees": (TREE[:1],)},
+    "leaves": lambda: {"tree": TREE[:1]},
+    "to_backend": lambda: {"tree": TREE, "backend": "numpy"},
+    "to_numpy": lambda: {"tree": TREE},
+    "array_module": lambda: {"arrays": TREE[:1]},
+    "table_1": lambda: {"n": 10},
+    "load_minilm": lambda: {"path": minilm_folder()},
+    "minilm_input": lambda: {"config": small_minilm.CONFIG},
     "sentence_embeddings": lambda: {
         "texts": ["dog", "bites", ""],
-        "params": MINILM,
         "config": small_minilm.CONFIG,
         "tokenizer": small_minilm.Letters(),
-        "unit": True,
     },
     "encoder_block_from_torch": lambda: {"state": npf.encoder_block_to_torch(MODEL.encoder.blocks[0])},
-    "encoder_block_to_torch": lambda: {"params": MODEL.encoder.blocks[0]},
-    "save": lambda: {"path": "written.npz", "tree": (np.ones(2),)},
-    "load": saved,
-    "save_safetensors": lambda: {"path": "written.safetensors", "tree": (np.ones(2),)},
-    "load_safetensors": saved_in_safetensors,
+    "save": lambda: {"path": "written.npz", "tree": TREE[:1]},
+    "load": saved(npf.save, "saved.npz"),
+    "save_safetensors": lambda: {"path": "written.safetensors", "tree": TREE[:1]},
+    "load_safetensors": saved(npf.save_safetensors, "saved.safetensors"),
 }
 
+# --- forward and backward ---------------------------------------------------------------------------
+
+FORWARD = {name: partial(arguments, name) for name in npf.__all__ if name.endswith("_forward")}
+
+
+@cache
+def differentiated(forward):
+    """The arguments whose gradients the backward returns, in its order: arrays and parameters."""
+    annotations = inspect.unwrap(getattr(npf, forward)).__annotations__.items()
+    return [n for n, a in annotations if n != "return" and (str(a).startswith("Float") or n == "params")]
+
+
+def backward(forward, dy, cache):
+    """The backward's gradients by the name of the argument that they belong to."""
+    gradients, names = getattr(npf, backward_of(forward))(dy, cache), differentiated(forward)
+    return dict(zip(names, gradients if len(names) > 1 else (gradients,), strict=True))
+
+
+def backward_of(forward):
+    return forward.replace("_forward", "_backward")
+
+
+def backward_call(forward):
+    """The arguments of the backward: a random gradient in the output's shape, and the forward's cache."""
+    y, cache = call(forward, FORWARD[forward]())
+    first, _ = inspect.signature(getattr(npf, backward_of(forward))).parameters
+    return {first: array(*y.shape, seed=4), "cache": cache}
+
+
+BACKWARD = {backward_of(forward): partial(backward_call, forward) for forward in FORWARD}
+SIZED = tuple(name for name in FORWARD if name != "cross_entropy_forward")  # which is a mean over the batch
+
+
+def sized(lead, T, S, rng=None, seed=0):
+    """Arguments of the forwards in these sizes, and the shape that the output must have."""
+    found = {}
+    for name in SIZED:
+        returns = inspect.unwrap(getattr(npf, name)).__annotations__["return"]
+        shape = shape_of(ARRAY.search(str(returns))[2], lead, T, S)
+        found[name] = arguments(name, lead, T, S, lambda: rng, seed), shape
+    return found
+
+
+# --- every public function ---------------------------------------------------------------------------
 
 UNREADABLE = (
-    {"load_minilm", "load_safetensors", "save_safetensors"} if find_spec("safetensors") is None else set()
+    {"load_llama", "load_minilm", "load_safetensors", "save_safetensors"}
+    if find_spec("safetensors") is None
+    else set()
 )  # without the extra
-for name in UNREADABLE:
-    del CALLS[name]
-
-
-PARAMETERS = cache(lambda function: tuple(inspect.signature(function).parameters.values()))
+ELSEWHERE = {"checked", "play", "compare"}  # tested in teaching
+CALLS = (
+    FORWARD
+    | BACKWARD
+    | {
+        name: partial(arguments, name)
+        for name in npf.__all__
+        if name.islower()
+        and callable(getattr(npf, name))
+        and name not in {*FORWARD, *BACKWARD, *ELSEWHERE, *UNREADABLE}
+    }
+)
 
 
 def call(name, arguments):
@@ -437,6 +305,17 @@ def like(tree, dtype):
     return with_arrays(tree, lambda a: a.astype(dtype) if a.dtype.kind == "f" else a)
 
 
+INTEGERS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
+
+
+def all_zero(tree):
+    return all((a == 0).all() for _, a in npf.leaves(tree))
+
+
+def all_finite(tree):
+    return all(np.isfinite(a).all() for _, a in npf.leaves(tree))
+
+
 def shapes(tree):
     return [(path, a.shape, a.dtype) for path, a in npf.leaves(tree)]
 
@@ -452,77 +331,3 @@ def fingerprint(tree):
     if isinstance(tree, list | tuple):
         return type(tree), [fingerprint(branch) for branch in tree]
     return type(tree), repr(tree)
-
-
-def sized(lead, T, S, rng=None, seed=0):
-    """Arguments of the forwards: `lead` leading axes, T positions (queries), S keys of another sequence.
-
-    Beside them the shape that the output must have. Masks are random and have all axes; a cross-entropy is
-    not here, as it is the mean over the batch.
-    """
-    encoder, decoder = MODEL.encoder, MODEL.decoder
-    x, memory = array(*lead, T, 8, seed=seed), array(*lead, S, 8, seed=seed + 1)
-
-    def mask(*shape, seed=seed):
-        return np.random.default_rng(seed).random((*lead, *shape)) < 0.7
-
-    block = {"config": CONFIG, "rng": rng, "mask": mask(T, T)}
-    across = {**block, "memory": memory, "memory_mask": mask(T, S)}
-    ffn = {"params": encoder.blocks[0].ffn, "activation": "gelu", "dropout": 0.1, "rng": rng}
-    attention = {"k": memory, "mask": mask(T, S)}
-    heads = {
-        "params": encoder.blocks[0].attention,
-        "n_heads": 2,
-        "bias": npf.alibi_bias(2, T, S),
-        "rope": True,
-        "n_kv_heads": None,
-        "base": 100.0,
-        "rope_layout": "halves",
-    }
-    return {
-        "linear_forward": ({"x": x, "W": array(8, 5), "b": array(5)}, (*lead, T, 5)),
-        "relu_forward": ({"z": x}, x.shape),
-        "gelu_forward": ({"z": x, "approximate": False}, x.shape),
-        "softmax_forward": ({"scores": array(*lead, T, S, seed=seed), "axis": -1}, (*lead, T, S)),
-        "dropout_forward": ({"x": x, "rate": 0.5, "rng": rng}, x.shape),
-        "learned_positions_forward": ({"x": x, "params": MODEL.source_positions}, x.shape),
-        "rope_forward": ({"x": x, "positions": None, "base": 100.0, "layout": "halves"}, x.shape),
-        "ffn_forward": ({"x": x, **ffn}, x.shape),
-        "layer_norm_forward": ({"x": x, "params": norm_params(8), "eps": 1e-5}, x.shape),
-        "attention_forward": (
-            {"q": x, "v": memory[..., :3], "bias": array(T, S), **attention},
-            (*lead, T, 3),
-        ),
-        "multi_head_attention_forward": ({"q": x, "v": memory, **attention, **heads}, x.shape),
-        "rms_norm_forward": ({"x": x, "params": LM.norm, "eps": 1e-5}, x.shape),
-        "silu_forward": ({"z": x}, x.shape),
-        "gated_ffn_forward": ({"x": x, "params": LM.blocks[0].ffn, "activation": "silu"}, x.shape),
-        "tiled_attention_forward": (
-            {"q": x, "k": memory, "v": memory[..., :3], "causal": True, "tile": 2},
-            (*lead, T, 3),
-        ),
-        "causal_lm_forward": (
-            {"ids": ids(*lead, T, seed=seed), "params": LM, "config": LM_CONFIG, "padding_id": 0},
-            (*lead, T, VOCAB_SIZE),
-        ),
-        "embedding_forward": ({"ids": ids(*lead, T, seed=seed), "params": MODEL.embedding}, x.shape),
-        "tied_logits_forward": ({"x": x, "params": MODEL.embedding}, (*lead, T, VOCAB_SIZE)),
-        "encoder_block_forward": ({"x": x, "params": encoder.blocks[0], **block}, x.shape),
-        "encoder_forward": ({"x": x, "params": encoder, **block}, x.shape),
-        "decoder_block_forward": ({"x": x, "params": decoder.blocks[0], **across}, x.shape),
-        "decoder_forward": ({"x": x, "params": decoder, **across}, x.shape),
-        "transformer_forward": (
-            {
-                "source_ids": ids(*lead, S, seed=seed),
-                "target_ids": ids(*lead, T, seed=seed + 1),
-                "params": MODEL,
-                "config": CONFIG,
-                "padding_id": 0,
-                "rng": rng,
-            },
-            (*lead, T, VOCAB_SIZE),
-        ),
-    }
-
-
-SIZED = tuple(sized((), 1, 1))

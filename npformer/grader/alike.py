@@ -19,14 +19,7 @@ RUN = 12  # tokens
 FEWEST = 20  # runs that two must share
 LEAST = 0.5  # of the runs of the shorter one
 OURS = "npformer's own source"
-SKIPPED = (
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-    tokenize.ENDMARKER,
-)
+COUNTED = (tokenize.NAME, tokenize.NUMBER, tokenize.OP)
 
 
 class Pair(NamedTuple):
@@ -86,7 +79,7 @@ def _words(source: str) -> list[str]:
                 words.append("name")
             elif token.type == tokenize.STRING:
                 words.append("text")
-            elif token.type not in SKIPPED:
+            elif token.type in COUNTED:
                 words.append(token.string)
     except (tokenize.TokenError, SyntaxError):  # so far as it can be read
         pass

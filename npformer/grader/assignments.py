@@ -27,12 +27,7 @@ dependencies:
 
 
 def write_assignment(
-    ids: Sequence[str],
-    path: Path,
-    *,
-    points: float = 1.0,
-    format: str = "nbgrader",
-    title: str = "Assignment",
+    ids: Sequence[str], path: Path, *, points: float = 1.0, format: str = "nbgrader"
 ) -> list[Path]:
     """Write the notebook; for otter-grader also what it asks for of an environment. Returns what was written.
 
@@ -42,16 +37,15 @@ def write_assignment(
         raise ValueError(f"{path.name!r} should end in .ipynb")
     if not 0 <= points < 1e6 or len(set(ids)) != len(ids):
         raise ValueError("expected points of 0 or more, and every exercise once")
-    worth = int(points) if points == int(points) else points
     exercises = [each for exercise_id in ids for each in list_exercises() if each.id == exercise_id]
     make = _for_nbgrader if format == "nbgrader" else _for_otter
-    with replacing(path) as file:
-        file.write(notebook_of(make(exercises, worth, title)))
-    if format == "nbgrader":
-        return [path]
-    with replacing(path.with_name("environment.yml")) as file:
-        file.write(ENVIRONMENT)
-    return [path, path.with_name("environment.yml")]
+    texts = {path: notebook_of(make(exercises, int(points) if points == int(points) else points))}
+    if format == "otter":
+        texts[path.with_name("environment.yml")] = ENVIRONMENT
+    for place, text in texts.items():
+        with replacing(place) as file:
+            file.write(text)
+    return list(texts)
 
 
 def notebook_of(cells: Sequence[Cell]) -> str:
@@ -78,31 +72,30 @@ def _task(exercise: Exercise) -> str:
     return "\n\n".join([f"### {first}", *lines[:-1], f"{lines[-1].rstrip('.')}{under}."])
 
 
-def _stub(exercise: Exercise) -> str:
-    """The place for the answer, between the marks that nbgrader takes out."""
-    begin, end = "### BEGIN SOLUTION", "### END SOLUTION"
+def _stub(exercise: Exercise, body: str, value: str) -> str:
+    """The place for the answer: a function's body, or a value."""
     if exercise.kind == "code":
-        body = f"    {begin}\n    raise NotImplementedError\n    {end}\n"
         return f"def {exercise.name}({exercise.signature}):\n{body}"
-    return f"{begin}\n{exercise.name} = None\n{end}\n"
+    return value.format(exercise.name)
 
 
 def _test(exercise: Exercise) -> str:
     return f'assert check("{exercise.id}", {exercise.name})\n'
 
 
-def _for_nbgrader(exercises: Sequence[Exercise], points: float, title: str) -> list[Cell]:
+BEGIN, END = "### BEGIN SOLUTION\n", "### END SOLUTION\n"  # nbgrader takes out what is between
+BODY, VALUE = f"    {BEGIN}    raise NotImplementedError\n    {END}", f"{BEGIN}{{}} = None\n{END}"
+
+
+def _for_nbgrader(exercises: Sequence[Exercise], points: float) -> list[Cell]:
     opening = "import numpy as np\n\nfrom npformer.exercises import check\n"
-    cells = [cell("markdown", f"# {title}"), cell("code", opening, **_mark("imports", locked=True))]
-    for exercise in exercises:
+    cells = [cell("markdown", "# Assignment"), cell("code", opening, **_mark("imports", locked=True))]
+    for each in exercises:
+        tested = _mark(f"test_{each.name}", grade=True, locked=True, points=points)
         cells += [
-            cell("markdown", _task(exercise), **_mark(f"task_{exercise.name}", locked=True)),
-            cell("code", _stub(exercise), **_mark(f"answer_{exercise.name}", solution=True)),
-            cell(
-                "code",
-                _test(exercise),
-                **_mark(f"test_{exercise.name}", grade=True, locked=True, points=points),
-            ),
+            cell("markdown", _task(each), **_mark(f"task_{each.name}", locked=True)),
+            cell("code", _stub(each, BODY, VALUE), **_mark(f"answer_{each.name}", solution=True)),
+            cell("code", _test(each), **tested),
         ]
     return cells
 
@@ -121,16 +114,16 @@ tests:
 """
 
 
-def _for_otter(exercises: Sequence[Exercise], points: float, title: str) -> list[Cell]:
+def _for_otter(exercises: Sequence[Exercise], points: float) -> list[Cell]:
     config = f"# ASSIGNMENT CONFIG\n{CONFIG}"
-    cells = [cell("raw", config), cell("markdown", f"# {title}"), cell("code", "import numpy as np\n")]
+    cells = [cell("raw", config), cell("markdown", "# Assignment"), cell("code", "import numpy as np\n")]
     for exercise in exercises:
         test = f"    from npformer.exercises import check\n    {_test(exercise)}"
         cells += [
             cell("raw", f"# BEGIN QUESTION\nname: {exercise.name}\npoints: {points}\n"),
             cell("markdown", _task(exercise)),
             cell("raw", "# BEGIN SOLUTION"),
-            cell("code", _otter_stub(exercise)),
+            cell("code", _stub(exercise, "    ... # SOLUTION\n", "{} = None # SOLUTION\n")),
             cell("raw", "# END SOLUTION"),
             cell("raw", "# BEGIN TESTS"),
             cell("code", f"def test_{exercise.name}({exercise.name}):\n{test}"),
@@ -138,9 +131,3 @@ def _for_otter(exercises: Sequence[Exercise], points: float, title: str) -> list
             cell("raw", "# END QUESTION"),
         ]
     return cells
-
-
-def _otter_stub(exercise: Exercise) -> str:
-    if exercise.kind == "code":
-        return f"def {exercise.name}({exercise.signature}):\n    ... # SOLUTION\n"
-    return f"{exercise.name} = None # SOLUTION\n"

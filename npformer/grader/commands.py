@@ -51,51 +51,52 @@ def folder_for(name: str) -> Path:
 
 # --- what can be typed ----------------------------------------------------------------------------
 
+ENDS = "The exit code is 1 when something is wrong, not read, or set and not answered."
+EXAM = (
+    "Some questions to remember, to compute, to find the bug, to derive, in turn from every topic; a "
+    "mark is a minute. The same seed draws the same paper, another seed another one of the same kind. "
+    "FOLDER gets exam.pdf and exam.ipynb, both again as exam-key, and exam.toml with the marks: npformer "
+    "grade HANDED_IN --assignment FOLDER/exam.toml --csv OUT.csv marks the notebooks."
+)
+FILES = {  # what grade reads and writes
+    "--grades": ("FILE.csv", "a row a student, for the gradebook"),
+    "--register": ("FILE.csv", "the students, as your learning system exports them"),
+    "--columns": ("id=A,name=B", "the register's columns, where they are not known"),
+    "--html": ("FILE", "a page on the class; it prints on two sheets"),
+    "--feedback": ("FOLDER", "a Markdown file for each student, to send back"),
+    "--anonymous": ("KEY.csv", "numbers in the place of names; the key says whose they are"),
+    "--dask": ("ADDRESS", "judge on the workers of a Dask cluster instead"),
+}
+
 
 def add_grader(commands: Any) -> None:
     """Register the commands with a parser's subcommands."""
-    ends = "The exit code is 1 when something is wrong, not read, or set and not answered."
-    check = _add(commands, "check", "check the answers in one file", _check, f"{CONVENTION} {ends} {SHELTER}")
-    check.add_argument(
-        "file", metavar="FILE", help="a .py file or a notebook; or a folder that holds just one"
-    )
-    check.add_argument("--gradescope", metavar="FILE", help="write Gradescope's results.json")
-    _add_limits(check)
-    _add_grade(commands)
-    _add_assignment(commands)
-    _add_exam(commands)
-
-
-def _add_grade(commands: Any) -> None:
+    what = "check the answers in one file"
+    check = _add(commands, "check", what, _check, f"{CONVENTION} {ENDS} {SHELTER}")
+    check("file", metavar="FILE", help="a .py file or a notebook; or a folder that holds just one")
+    check("--gradescope", metavar="FILE", help="write Gradescope's results.json")
     what = "grade a folder of submissions, and sum up the class"
-    grade = _add(commands, "grade", what, _grade, f"{CONVENTION} {SHELTER}").add_argument
+    grade = _add(commands, "grade", what, _grade, f"{CONVENTION} {SHELTER}")
     grade("folder", metavar="FOLDER", help="with .py files, notebooks and zip files; or one of these")
     grade("--csv", required=True, metavar="OUT.csv", help="one row for each submission and exercise")
-    grade("--grades", metavar="FILE.csv", help="a row a student, for the gradebook")
-    grade("--register", metavar="FILE.csv", help="the students, as your learning system exports them")
-    grade(
-        "--columns",
-        default="",
-        metavar="id=A,name=B",
-        help="the register's columns, where they are not known",
-    )
-    grade("--html", metavar="FILE", help="a page on the class; it prints on two sheets")
-    grade("--feedback", metavar="FOLDER", help="a Markdown file for each student, to send back")
-    grade("--anonymous", metavar="KEY.csv", help="numbers in the place of names; the key says whose they are")
+    for name, (metavar, says) in FILES.items():
+        grade(name, default="", metavar=metavar, help=says)
     grade("--resume", action="store_true", help="go on with a run that was interrupted")
-    grade(
-        "--workers",
-        type=int,
-        default=_cores(),
-        metavar="N",
-        help="submissions at a time; the cores unless given",
-    )
-    grade("--dask", default="", metavar="ADDRESS", help="judge on the workers of a Dask cluster instead")
-    _add_limits(commands.choices["grade"])
+    says = "submissions at a time; the cores unless given"
+    grade("--workers", type=int, default=_cores(), metavar="N", help=says)
+    for add in (check, grade):
+        _add_limits(add)
+    what = "write a notebook to hand out, with places for answers and tests that nbgrader or otter-grader run"
+    hand_out = _add(commands, "assignment", what, _assignment)
+    hand_out("--exercises", required=True, metavar="IDS", help="with commas between")
+    hand_out("--out", required=True, metavar="FILE.ipynb", help="the notebook")
+    hand_out("--points", type=float, default=1.0, metavar="N", help="for each exercise; 1 unless given")
+    hand_out("--format", choices=("nbgrader", "otter"), default="nbgrader", help="nbgrader unless given")
+    what = "draw an exam from the bank with its key, as PDF and as notebook"
+    _add_exam(_add(commands, "exam", what, _exam, EXAM))
 
 
-def _add_limits(command: argparse.ArgumentParser) -> None:
-    add = command.add_argument
+def _add_limits(add: Any) -> None:
     add("--exercises", "--only", metavar="IDS", help="what was set, with commas between; all unless given")
     add("--assignment", metavar="FILE.toml", help="or a file with what was set, its points and the due date")
     add("--level", type=int, choices=(1, 2, 3), default=3, help="1 says where, 2 what, 3 why, and asks")
@@ -104,24 +105,7 @@ def _add_limits(command: argparse.ArgumentParser) -> None:
     add("--megabytes", type=int, default=2048, help="of memory, for one process; 2048 unless given")
 
 
-def _add_assignment(commands: Any) -> None:
-    what = "write a notebook to hand out, with places for answers and tests that nbgrader or otter-grader run"
-    add = _add(commands, "assignment", what, _assignment).add_argument
-    add("--exercises", required=True, metavar="IDS", help="with commas between")
-    add("--out", required=True, metavar="FILE.ipynb", help="the notebook")
-    add("--points", type=float, default=1.0, metavar="N", help="for each exercise; 1 unless given")
-    add("--format", choices=("nbgrader", "otter"), default="nbgrader", help="nbgrader unless given")
-
-
-def _add_exam(commands: Any) -> None:
-    what = "draw an exam from the bank with its key, as PDF and as notebook"
-    more = (
-        "Some questions to remember, to compute, to find the bug, to derive, in turn from every topic; a "
-        "mark is a minute. The same seed draws the same paper, another seed another one of the same kind. "
-        "FOLDER gets exam.pdf and exam.ipynb, both again as exam-key, and exam.toml with the marks: npformer "
-        "grade HANDED_IN --assignment FOLDER/exam.toml --csv OUT.csv marks the notebooks."
-    )
-    add = _add(commands, "exam", what, _exam, more).add_argument
+def _add_exam(add: Any) -> None:
     add("--seed", required=True, metavar="NAME", help="any word; it draws the questions and their numbers")
     add("--out", required=True, metavar="FOLDER", help="where to")
     add("--minutes", type=int, default=45, metavar="N", help="20, 45 or 90; 45 unless given")
@@ -130,11 +114,12 @@ def _add_exam(commands: Any) -> None:
     add("--force", action="store_true", help="overwrite the files that are there")
 
 
-def _add(commands: Any, name: str, what: str, run: Any, more: str = "") -> argparse.ArgumentParser:
+def _add(commands: Any, name: str, what: str, run: Any, more: str = "") -> Any:
+    """A command; comes back as what adds its options."""
     said = f"{what[0].upper()}{what[1:]}. {more}".strip()
-    command: argparse.ArgumentParser = commands.add_parser(name, help=what, description=said)
+    command = commands.add_parser(name, help=what, description=said)
     command.set_defaults(run=run)
-    return command
+    return command.add_argument
 
 
 def _cores() -> int:
@@ -174,10 +159,10 @@ def _limits(options: argparse.Namespace, numbers: str) -> Any:
 
 def _given(name: str) -> Path:
     """A file that is to be read; ValueError where it is not there."""
+    if Path(name).is_dir():
+        raise ValueError(f"{name!r} is a folder; expected a file")
     if not Path(name).is_file():
-        raise ValueError(
-            f"{name!r} is a folder; expected a file" if Path(name).is_dir() else f"there is no file {name!r}"
-        )
+        raise ValueError(f"there is no file {name!r}")
     return Path(name)
 
 
@@ -243,16 +228,14 @@ def _grade(options: argparse.Namespace) -> Iterator[str]:
     register = read_register(_given(options.register), options.columns) if options.register else None
     top, left_open = Path(options.folder).absolute(), set[str]()
     files, ids = hand_ins(Path(options.folder)), list(assignment.points)
-    with Journal(out, options.resume) as journal, _interrupted(out):
+    journal = Journal(out, options.resume)
+    with _interrupted(out):
         how = {"limits": limits, "workers": options.workers, "cluster": options.dask, "tell": _tell}
         hidden = [str(top if top.is_dir() else top.parent)]
         rows = grade(files, ids, hidden=hidden, journal=journal, left_open=left_open, **how)
-    try:
-        yield _written(options, rows, files, register, assignment)
-    except (ValueError, OSError):
-        _tell(f"what is graded is in {out}.journal, and --resume goes on from there")
-        raise
-    journal.remove()
+        said = _written(options, rows, files, register, assignment)
+        journal.remove()
+    yield said
     if left_open:
         yield f"This system did not close for them: {', '.join(sorted(left_open))}. Run this in a container."
     yield f"written: {out}"
@@ -260,6 +243,8 @@ def _grade(options: argparse.Namespace) -> Iterator[str]:
 
 def _places(options: argparse.Namespace) -> Path:
     """Whether all that is written at the end has its place; the table's."""
+    from npformer.grader.marks import numbers_of
+
     journal = Path(f"{options.csv}.journal")
     if journal.exists() and not options.resume:
         begun = "is of a run that was interrupted: --resume goes on; to begin anew, remove it"
@@ -268,6 +253,8 @@ def _places(options: argparse.Namespace) -> Path:
         place_for(name)
     if options.feedback:
         folder_for(options.feedback)
+    if options.anonymous:
+        numbers_of(Path(options.anonymous))
     return Path(options.csv)
 
 
@@ -277,23 +264,15 @@ def _written(options: argparse.Namespace, rows: Any, files: Any, register: Any, 
     from npformer.grader.register import whose
 
     owners = whose(files, {row.submission: row.student for row in rows}, register)
-    rows = [
-        row._replace(student=owners.of[row.submission].name) if row.submission in owners.of else row
-        for row in rows
-    ]
+    names = {file: student.name for file, student in owners.of.items()}
+    rows = [row._replace(student=names.get(row.submission, row.student)) for row in rows]
     if options.anonymous:
         rows, files, owners = marks.without_names(rows, files, owners, Path(options.anonymous))
     given = marks.marks(files, rows, owners, assignment)
     marks.write_rows(rows, assignment, Path(options.csv))
-    folder = Path(options.feedback) if options.feedback else None
-    sent = page.write_feedback(given, assignment, folder) if folder else {}
+    sent = page.write_feedback(given, assignment, Path(options.feedback)) if options.feedback else {}
     if options.grades:
-        marks.write_grades(
-            given,
-            assignment,
-            {s: str(folder / name) for s, name in sent.items() if folder},
-            Path(options.grades),
-        )
+        marks.write_grades(given, assignment, sent, Path(options.grades))
     if options.html:
         pairs = alike.alike((str(owners.of[f.name]), f.kind, f.read()) for f in files if f.name in owners.of)
         page.write_page(rows, given, owners, pairs, assignment, Path(options.html))
@@ -311,17 +290,16 @@ def _interrupted(out: Path) -> Iterator[None]:
     def stop(number: int, frame: object) -> None:
         raise KeyboardInterrupt(number)
 
+    goes_on = f"what is done is in {out}.journal, and --resume goes on from there"
     ours = threading.current_thread() is threading.main_thread()
     before = {n: signal.signal(n, stop) for n in (signal.SIGINT, signal.SIGTERM)} if ours else {}
     try:
         yield
     except KeyboardInterrupt as error:
-        number = error.args[0] if error.args else signal.SIGINT
-        _tell(f"interrupted; what is done is in {out}.journal, and --resume goes on from there")
-        raise SystemExit(128 + number) from None
+        _tell(f"interrupted; {goes_on}")
+        raise SystemExit(128 + (error.args[0] if error.args else signal.SIGINT)) from None
     except OSError as error:
-        where = f"{str(error.filename)!r}: " if error.filename else f"in {str(out.parent)!r}: "
-        _tell(f"{where}{error.strerror}; what is done is in {out}.journal, and --resume goes on from there")
+        _tell(goes_on if error.filename else f"in {str(out.parent)!r}: {error.strerror}; {goes_on}")
         raise
     finally:
         for number, handler in before.items():

@@ -9,7 +9,7 @@ import json
 import math
 import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,12 +19,12 @@ MOST_TEXT = 2**22  # of its tree: what is read of it takes up to 30 times as muc
 MOST_ITEMS = 200_000  # of all its lists, arrays and objects
 DEEPEST = 20
 LONGEST_TEXT = 20_000
-MOST_BITS = 16_000  # of a whole number
+MOST_BITS = 14_000  # of a whole number: Python reads no longer one
 LENGTHS = struct.Struct(">II")  # bytes of the tree, bytes of the arrays
 NUMBERS = re.compile(r"[<>|=][biufc]\d\d?")  # the types of arrays that cross
 
 Tree: TypeAlias = Any
-Functions: TypeAlias = Sequence[Callable[..., Any]]
+FunctionAt: TypeAlias = Callable[[int], Any]
 
 
 class Forged(ValueError):
@@ -89,7 +89,7 @@ class _Writer:
         if self.items > MOST_ITEMS or depth > DEEPEST:
             raise Forged(f"more than {MOST_ITEMS:,} things in lists, or lists deeper than {DEEPEST}")
         kind = type(value)
-        if value is None or kind is bool or kind is float or (kind is int and abs(value) < 2**63):
+        if value is None or kind in (bool, float) or (kind is int and value.bit_length() <= MOST_BITS):
             return value
         if kind is list:
             return [self.tree(item, depth + 1) for item in value]
@@ -124,10 +124,9 @@ class _Writer:
                 tag = "s" if isinstance(value, np.generic) else "a"
                 return {tag: [array.dtype.str, list(array.shape)]}
         elif isinstance(value, tuple | list | range):  # a NamedTuple among them
-            return self.tree(tuple(value) if isinstance(value, tuple) else list(value), depth + 1)
+            return self.tree((tuple if isinstance(value, tuple) else list)(value), depth + 1)
         elif isinstance(value, int):
-            whole = int(value)
-            return {"i": hex(whole)} if whole.bit_length() <= MOST_BITS else {"o": "number of many digits"}
+            return {"o": "number of many digits"} if kind is int else self.tree(int(value), depth + 1)
         elif hasattr(value, "__float__"):
             return float(value)
         return {"o": readable(kind.__name__, 100)}
@@ -136,13 +135,13 @@ class _Writer:
 # --- and back -------------------------------------------------------------------------------------
 
 
-def unpack(frame: bytes, functions: Functions = ()) -> Any:
-    """The value of a frame; Forged for any other bytes."""
+def unpack(frame: bytes, function_at: FunctionAt = ().__getitem__) -> Any:
+    """The value of a frame, with the functions that stand for places; Forged for any other bytes."""
     try:
         start = LENGTHS.size + LENGTHS.unpack_from(frame)[0]
         if len(frame) != LENGTHS.size + length_of(frame):
             raise Forged("another length than it says")
-        reader = _Reader(frame[start:], functions)
+        reader = _Reader(frame[start:], function_at)
         return json.loads(frame[LENGTHS.size : start].decode("ascii"), object_hook=reader.value)
     except Forged:
         raise
@@ -158,8 +157,8 @@ def length_of(head: bytes) -> int:
 class _Reader:
     """What the objects of a tree stand for; its arrays lie one after the other."""
 
-    def __init__(self, arrays: bytes, functions: Functions) -> None:
-        self.arrays, self.functions, self.place, self.items = arrays, functions, 0, 0
+    def __init__(self, arrays: bytes, function_at: FunctionAt) -> None:
+        self.arrays, self.function_at, self.place, self.items = arrays, function_at, 0, 0
 
     def value(self, entries: dict[str, Any]) -> Any:
         """One object."""
@@ -171,7 +170,7 @@ class _Reader:
             array = self.array(*inside)
             return array if tag == "a" else array[()]
         if tag == "f":
-            return self.functions[_whole(inside)]
+            return self.function_at(_whole(inside))
         return _TAGS[tag](inside)
 
     def array(self, kind: str, shape: list[int]) -> Any:
@@ -196,7 +195,6 @@ _TAGS: dict[str, Callable[[Any], Any]] = {
     "t": tuple,
     "d": dict,
     "c": lambda parts: complex(*parts),
-    "i": lambda text: int(str(text)[:5000], 16),
     "e": lambda _: ...,
     "o": lambda kind: Opaque(str(kind)),
 }

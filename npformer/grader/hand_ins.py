@@ -14,10 +14,12 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
 from zipfile import BadZipFile, ZipFile, ZipInfo
+from zlib import error as Corrupt
 
 from npformer.grader.frames import readable
 
 LARGEST = 2**24
+TOO_LARGE = f"It is larger than {LARGEST // 2**20} megabytes."
 DEEPEST = 2  # zip files in a zip file of a class
 KIND = re.compile(r"(?P<name>.*\.(?:py|ipynb))(?:\.(?:txt|json))?", re.IGNORECASE | re.DOTALL)
 NO_WORK = ("__MACOSX", "__pycache__", "site-packages", "node_modules", ".git")
@@ -37,12 +39,18 @@ class HandIn(NamedTuple):
     read: Callable[[], bytes]  # ValueError in a few words where it cannot be read
     time: float  # seconds since 1970, by the name or by the file
     passed_over: str = ""  # why, where it is nothing to grade
+    named: str = ""  # as it was handed in, where `name` is a number now
 
     @property
     def kind(self) -> str:
         """Its name as Python's: x.py for x.py.txt."""
-        found = KIND.fullmatch(self.name)
+        found = KIND.fullmatch(self.named or self.name)
         return found["name"] if found else self.name
+
+    @property
+    def shape(self) -> dict[str, str]:
+        """What a learning system wrote into its name."""
+        return shape_of(self.named or self.name)
 
 
 def hand_ins(top: Path) -> list[HandIn]:
@@ -52,11 +60,9 @@ def hand_ins(top: Path) -> list[HandIn]:
     """
     if not top.exists():
         raise ValueError(f"there is no file or folder {str(top)!r}")
-    if top.is_dir():
-        found = [each for path in sorted(_below(top)) for each in _of_file(top, path)]
-    else:
-        found = list(_of_file(top.parent, top))
-    if not any(not each.passed_over for each in found):
+    inside, paths = (top, _below(top)) if top.is_dir() else (top.parent, iter([(top, "")]))
+    found = [each for path, why in paths for each in _of_file(path, inside, why)]
+    if all(each.passed_over for each in found):
         raise ValueError(f"no .py or .ipynb file in {str(top)!r}")
     return sorted(found, key=lambda each: each.name)
 
@@ -73,17 +79,16 @@ def shape_of(name: str) -> dict[str, str]:
     return {}
 
 
-def _below(top: Path) -> Iterator[Path]:
-    """Every file, and the folders that are not looked into."""
-    for here, folders, names in os.walk(top, onerror=lambda error: None):
+def _below(top: Path) -> Iterator[tuple[Path, str]]:
+    """Every file; and the folders that are not looked into, with the reason."""
+    for here, folders, names in os.walk(top):
         for folder in list(folders):
-            path = Path(here, folder)
-            if folder in NO_WORK:
+            why = why_not(Path(here, folder))
+            if why or folder in NO_WORK:
                 folders.remove(folder)
-            elif why_not(path):
-                folders.remove(folder)
-                yield path
-        yield from (Path(here, name) for name in names if not name.startswith(NO_FILE))
+            if why and folder not in NO_WORK:
+                yield Path(here, folder), why
+        yield from ((Path(here, name), "") for name in names if not name.startswith(NO_FILE))
 
 
 def why_not(folder: Path) -> str:
@@ -92,40 +97,39 @@ def why_not(folder: Path) -> str:
         return "a link to a folder"
     if (folder / "pyvenv.cfg").exists():
         return "a virtual environment"
-    if not os.access(folder, os.R_OK | os.X_OK):
-        return "a folder that cannot be opened"
-    return ""
+    return "" if os.access(folder, os.R_OK | os.X_OK) else "a folder that cannot be opened"
 
 
-def _of_file(top: Path, path: Path) -> Iterator[HandIn]:
-    name, when = shown(path, top), path.lstat().st_mtime
-    if path.is_dir():
-        yield _not_graded(name, when, why_not(path))
-    elif path.suffix.casefold() == ".zip" and path.is_file():
-        yield from _of_zip(name, lambda: path, when, 1)
-    elif KIND.fullmatch(path.name) and ".ipynb_checkpoints" not in path.parts:
-        yield HandIn(name, lambda: read_file(path, top), _time_of(name, when))
-    else:
-        yield _not_graded(name, when, "no .py file and no notebook")
+def _of_file(path: Path, top: Path, why: str) -> Iterator[HandIn]:
+    inside = os.fsencode(path.relative_to(top).as_posix()).decode("utf-8", "backslashreplace")
+    when, archive = path.lstat().st_mtime, (lambda: path) if path.is_file() else None
+    yield from _sorted_out(inside, when, lambda: read_file(path, top), archive, why=why)
 
 
-def _not_graded(name: str, when: float, why: str) -> HandIn:
-    return HandIn(name, lambda: b"", when, "a copy by Jupyter" if ".ipynb_checkpoints" in name else why)
+def _sorted_out(
+    inside: str,
+    when: float,
+    read: Callable[[], bytes],
+    archive: Callable[[], Path | IO[bytes]] | None,
+    depth: int = 1,
+    why: str = "",
+) -> Iterator[HandIn]:
+    """One file: work, what is in it where it is a zip file, or why it is neither.
 
-
-def shown(path: Path, folder: Path) -> str:
-    """A path inside a folder, in text that every codec can write.
-
-    >>> shown(Path("class", os.fsdecode(bytes([0xFF])) + ".py"), Path("class"))
-    '\\\\xff.py'
+    >>> next(_sorted_out("a" + chr(10) + "b.py", 0.0, bytes, None)).name
+    'a\\\\nb.py'
     """
-    inside = os.fsencode(path.relative_to(folder).as_posix()).decode("utf-8", "backslashreplace")
-    return readable(inside, 1000).replace("\n", "\\n").replace("\t", "\\t")
-
-
-def _time_of(name: str, otherwise: float) -> float:
+    name = readable(inside, 1000).replace("\n", "\\n").replace("\t", "\\t")
+    if name.casefold().endswith(".zip") and archive and depth <= DEEPEST:
+        yield from _of_zip(name, archive, when, depth)
+        return
+    if not why and "/.ipynb_checkpoints/" in f"/{name}":
+        why = "a copy by Jupyter"
+    elif not why and not KIND.fullmatch(name):
+        why = "no .py file and no notebook"
     written = shape_of(name).get("time")
-    return time.mktime(time.strptime(written, "%Y-%m-%d-%H-%M-%S")) if written else otherwise
+    at = time.mktime(time.strptime(written, "%Y-%m-%d-%H-%M-%S")) if written else when
+    yield HandIn(name, bytes if why else read, at, why)
 
 
 def read_file(path: Path, inside: Path) -> bytes:
@@ -136,7 +140,7 @@ def read_file(path: Path, inside: Path) -> bytes:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise ValueError("It is no file.")
         if os.stat(path).st_size > LARGEST:
-            raise ValueError(f"It is larger than {LARGEST // 2**20} megabytes.")
+            raise ValueError(TOO_LARGE)
         return path.read_bytes()
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", "") or "a circle of links"
@@ -150,46 +154,27 @@ def _of_zip(name: str, place: Callable[[], Path | IO[bytes]], when: float, depth
     """What is in a zip file, of one student or of a class."""
     try:
         archive = ZipFile(place())
-        members = [each for each in archive.infolist() if not each.is_dir() and _is_work(each.filename)]
     except (BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        yield _not_graded(name, when, f"a zip file that cannot be read: {readable(str(error), 80)}")
+        why = f"a zip file that cannot be read: {readable(str(error), 80)}"
+        yield HandIn(name, bytes, when, why)
         return
-    for member in members:
-        inside = readable(f"{name}/{member.filename}", 1000).replace("\n", "\\n").replace("\t", "\\t")
-        at = _zip_time(member, when)
-        if member.filename.casefold().endswith(".zip") and depth < DEEPEST:
-            yield from _of_zip(inside, partial(_stream, _bytes_of(archive, member)), at, depth + 1)
-        elif KIND.fullmatch(inside) and "/.ipynb_checkpoints/" not in inside:
-            yield HandIn(inside, _bytes_of(archive, member), _time_of(inside, at))
-        else:
-            yield _not_graded(inside, at, "no .py file and no notebook")
+    for member in archive.infolist():
+        *folders, last = PurePosixPath(member.filename).parts or ("",)
+        if not member.is_dir() and not {*folders, last} & {*NO_WORK} and not last.startswith(NO_FILE):
+            at, read = time.mktime((*member.date_time, 0, 0, -1)), partial(_member, archive, member)
+            stream = partial(_stream, read)
+            yield from _sorted_out(f"{name}/{member.filename}", at, read, stream, depth + 1)
 
 
-def _is_work(name: str) -> bool:
-    parts = PurePosixPath(name).parts
-    return bool(parts) and not any(p in NO_WORK for p in parts) and not parts[-1].startswith(NO_FILE)
-
-
-def _bytes_of(archive: ZipFile, member: ZipInfo) -> Callable[[], bytes]:
-    """A member's bytes, read when they are asked for: never more than it says, and never too many."""
-
-    def read() -> bytes:
-        if member.file_size > LARGEST:
-            raise ValueError(f"It is larger than {LARGEST // 2**20} megabytes.")
-        try:
-            return archive.read(member)
-        except (BadZipFile, RuntimeError, NotImplementedError, OSError, EOFError) as error:
-            raise ValueError(f"It cannot be taken out of its zip file: {readable(str(error), 80)}.") from None
-
-    return read
-
-
-def _stream(of: Callable[[], bytes]) -> IO[bytes]:
-    return io.BytesIO(of())
-
-
-def _zip_time(member: ZipInfo, otherwise: float) -> float:
+def _member(archive: ZipFile, member: ZipInfo) -> bytes:
+    """Its bytes: never more than it says, and never too many."""
+    if member.file_size > LARGEST:
+        raise ValueError(TOO_LARGE)
     try:
-        return time.mktime((*member.date_time, 0, 0, -1))
-    except (ValueError, OverflowError):
-        return otherwise
+        return archive.read(member)
+    except (BadZipFile, RuntimeError, NotImplementedError, OSError, EOFError, Corrupt) as error:
+        raise ValueError(f"It cannot be taken out of its zip file: {readable(str(error), 80)}.") from None
+
+
+def _stream(read: Callable[[], bytes]) -> IO[bytes]:
+    return io.BytesIO(read())

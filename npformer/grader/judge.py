@@ -10,49 +10,31 @@ import builtins
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
 from difflib import get_close_matches
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from npformer.exercises import check, list_exercises
+from npformer.exercises.reply import NOTHING
 from npformer.grader.frames import Forged, pack, readable
 from npformer.grader.student import CPU, Line
 
 MOST_CALLS_BACK = 1000
 LEAST = 0.05  # of the time for a submission; so much is left for a function after any number of endless ones
 OVERHEAD = 60.0  # seconds for a system that is slow to start a process; no part of a student's time
-OURS = 20.0  # CPU seconds that the checks of one answer may take on this side
 TEXTS = {"student": 100, "problem": 300, "keys": 5000, "names": 5000}  # letters that are kept of each
 LONGEST_MESSAGE = 80  # letters of an error's own words that are told: they are the file's to choose
-HARNESS = ("frames", "reading", "walls", "student")  # sent to a student's process, in this order
-BOOT = """
-import json, os, sys, types
-def take(count):
-    data = b""
-    while len(data) < count:
-        data += os.read(0, count - len(data)) or sys.exit(0)
-    return data
-parts = json.loads(take(int.from_bytes(take(4), "big")))
-sys.path[:] = parts["path"]
-for name in "npformer", "npformer.grader":
-    sys.modules[name] = types.ModuleType(name)
-for name, source in parts["modules"]:
-    module = sys.modules["npformer.grader." + name] = types.ModuleType("npformer.grader." + name)
-    exec(compile(source, name, "exec"), vars(module))
-    setattr(sys.modules["npformer.grader"], name, module)
-module.serve(parts["settings"])
-"""
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+HARNESS = ("__init__", "frames", "reading", "walls", "student")  # of npformer, all that is with a student
 
 Report = dict[str, Any]
 
@@ -83,23 +65,29 @@ class Server:
     def __init__(self, home: str, hidden: Sequence[str]) -> None:
         ours = Path(__file__).parents[2]  # our own path, without folders that are there for npformer
         path = [p for p in sys.path if p and (Path(p).resolve() != ours or (ours / "numpy").exists())]
+        folder = Path(home, "npformer", "grader")
+        folder.mkdir(parents=True)
+        folder.with_name("__init__.py").touch()
+        for name in HARNESS:
+            folder.joinpath(f"{name}.py").write_bytes(Path(__file__).with_name(f"{name}.py").read_bytes())
         needed = [sys.prefix, sys.base_prefix, *filter(os.path.isdir, path)]
         hidden = [h for h in hidden if not any(Path(n).resolve().is_relative_to(h) for n in needed)]
-        settings = {"root": tempfile.mkdtemp(dir=home), "needed": needed, "hidden": hidden}
+        settings = {"path": path, "root": tempfile.mkdtemp(dir=home), "needed": needed, "hidden": hidden}
         self.socket, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", BOOT],
+                [sys.executable, "-P", "-c", "from npformer.grader import student; student.serve()"],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=environment(home),
+                env=environment(home, path),
                 cwd=home,
                 start_new_session=True,
             )
         self.socket.settimeout(OVERHEAD)
-        self.socket.sendall(boot(path, settings))
-        self.open: list[str] = Line(self.socket.recv, self.socket.sendall).receive()
+        line = Line(self.socket.recv, self.socket.sendall)
+        line.send(settings)
+        self.open: list[str] = line.receive()
 
     def begin(self, request: Report) -> "Process":
         """A process for one submission."""
@@ -116,20 +104,12 @@ class Server:
         self.process.wait()
 
 
-def boot(path: Sequence[str], settings: Report) -> bytes:
-    """What a fresh Python reads first: where its modules are, and the student's side as text."""
-    folder = files("npformer.grader")
-    modules = [(name, folder.joinpath(f"{name}.py").read_text(encoding="utf-8")) for name in HARNESS]
-    text = json.dumps({"path": list(path), "modules": modules, "settings": settings}).encode()
-    return len(text).to_bytes(4, "big") + text
-
-
-def environment(home: str) -> dict[str, str]:
+def environment(home: str, path: Sequence[str]) -> dict[str, str]:
     """What Python needs, and nothing of ours: no tokens, no addresses."""
     kept = {k: os.environ[k] for k in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if k in os.environ}
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     own = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "Agg", "LANG": "C.UTF-8"}
-    return kept | threads | own | {"HOME": home, "TMPDIR": home, "NPFORMER_RUN": home}
+    places = dict.fromkeys(("HOME", "TMPDIR", "NPFORMER_RUN"), home)
+    return kept | ONE_THREAD | own | places | {"PYTHONPATH": os.pathsep.join([home, *path])}
 
 
 class Process:
@@ -212,8 +192,8 @@ class Student:
                 if "back" not in reply:
                     break
                 reply = self.ask(_called(functions[reply["back"]], reply["args"]))
-            for place, array in reply["changed"].items():
-                _put(arguments[int(place)], array)
+            for place in reply["changed"]:  # the checker sees that it is another
+                np.logical_not(arguments[place], out=arguments[place], casting="unsafe")
             failed = _error(reply) if "error" in reply else None
             value = reply.get("value")
         except (TypeError, KeyError, ValueError, IndexError, AttributeError):
@@ -232,16 +212,6 @@ def _called(function: Callable[..., Any], arguments: Sequence[Any]) -> Report:
         return {"error": type(error).__name__, "said": readable(str(error))}
 
 
-def _put(array: Any, changed: Any) -> None:
-    """Do to an argument what was done to its copy. Another shape cannot be put in: it is spoilt instead."""
-    if not isinstance(array, np.ndarray):
-        return
-    if getattr(changed, "shape", None) == array.shape:
-        np.copyto(array, changed, casting="unsafe")
-    else:
-        array[...] = 1 - array.astype(float)
-
-
 def _error(reply: Report) -> Exception:
     """An error like the student's: of the same name, with the line, and its own words cut and in quotes."""
     name, message = str(reply["error"])[:60], str(reply["said"])
@@ -250,16 +220,14 @@ def _error(reply: Report) -> Exception:
         base = Exception
     message = readable(message.removeprefix(name).removeprefix(": "), LONGEST_MESSAGE)
     text = ", ".join(filter(None, (f"“{message}”" if message else "", readable(str(reply["where"]), 100))))
-    kind = type(
-        name,
-        (base,),
-        {"__init__": lambda self: None, "__str__": lambda self: text, "__module__": "submission"},
-    )
-    return kind()
+    kind: Any = type(name, (base,), {"__str__": lambda self: text, "__module__": "submission"})
+    return kind.__new__(kind)  # some kinds are made of arguments, which have stayed there
 
 
 class Proxy:
     """A student's function, for the checker: it is called like one."""
+
+    elsewhere = True  # what npformer's functions are there, `student` has told
 
     def __init__(self, student: Student, exercise_id: str, name: str) -> None:
         self.student, self.exercise_id = student, exercise_id
@@ -274,30 +242,24 @@ class Proxy:
 # --- the judge ------------------------------------------------------------------------------------
 
 
-class Judge:
+class Judge(AbstractContextManager["Judge"]):
     """What stays between submissions: the fork server, a temporary folder, and the checker's memory."""
 
     def __init__(self, limits: Limits = LIMITS, hidden: Iterable[str] = ()) -> None:
-        self.limits, self.preloaded = limits, set[str]()
+        self.limits = limits
         self.home = tempfile.mkdtemp(prefix="npformer-")
         os.chmod(self.home, 0o711)
         places = [str(Path(__file__).parents[1]), *hidden]  # where the answers lie, and what else is nobody's
         self.server = Server(self.home, [str(Path(place).resolve()) for place in places])
 
-    def __enter__(self) -> "Judge":
-        return self
-
     def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         """End everything that was started here, and remove what was written."""
         self.server.close()
         _remove(self.home)
 
     def grade(self, name: str, data: bytes, ids: Sequence[str]) -> Report:
         """The student and a report for each exercise. Nothing that a file does raises an error here."""
-        case = _Case(self, _plain(name), data, tuple(ids))
+        case = _Case(self, Path(name).name, data, tuple(ids))
         try:
             reports = case.reports()
             return {"student": case.head.get("student", ""), "reports": reports, "open": self.server.open}
@@ -307,10 +269,8 @@ class Judge:
 
     def begin(self, data: bytes, folder: str, cpu: float) -> Process:
         """A process for one submission."""
-        preload = {"matplotlib.pyplot"} if b"matplotlib" in data else set()
         request = {"folder": folder, "cpu": cpu, "megabytes": self.limits.megabytes}
-        new, self.preloaded = preload - self.preloaded, self.preloaded | preload
-        return self.server.begin(request | {"preload": sorted(new)})
+        return self.server.begin(request | {"plots": b"matplotlib" in data})
 
 
 class _Case:
@@ -378,59 +338,30 @@ class _Case:
         """The checker's result. Whatever it cannot digest costs this exercise and no other."""
         name = self.judge.limits.numbers or self.head["student"].strip()
         try:
-            with within(OURS):
-                asked = f"{exercise_id}@{name}" if name else exercise_id
-                result = check(asked, answer, level=self.judge.limits.level)
-                nothing = check(exercise_id, None).evidence
-        except (Exception, Ended) as error:
-            if isinstance(answer, Proxy) and isinstance(error, Ended):
-                raise
+            asked = f"{exercise_id}@{name}" if name else exercise_id
+            result = check(asked, answer, level=self.judge.limits.level)
+        except Exception as error:
             return said("error", f"This answer cannot be judged ({type(error).__name__}).")
         keys = ("evidence", "hint", "question")
         texts = {key: readable(str(getattr(result, key) or ""), 2000) for key in keys}
-        status = "not answered" if result.evidence == nothing else result.status
-        return {"status": status, "codes": list(result.codes), **texts}
-
-
-@contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """Raise Ended in what takes more CPU time of this process."""
-
-    def stop(*_: object) -> None:
-        raise Ended(f"Its checks took more than {seconds:g} seconds.")
-
-    before = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, seconds, 1.0)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0.0)
-        signal.signal(signal.SIGPROF, before)
+        status = "not answered" if result.evidence == NOTHING else result.status
+        return {"status": status, "codes": " ".join(result.codes), **texts}
 
 
 def _unanswered(exercise_id: str, problem: str, keys: str, names: str) -> Report:
     """No answer: the file was not read to its end, or there is none, perhaps under a name of no exercise."""
     if problem:
         return said("not read", problem)
-    known = {exercise.id for exercise in list_exercises()}
-    unknown = [repr(key) for key in keys.split() if key not in known]
-    which = f"answers has {', '.join(unknown[:3])}, which is no exercise." if unknown else ""
-    asked = exercise_id.replace(".", "_")
-    could = {
-        name: get_close_matches(name, [i.replace(".", "_") for i in known], 1, 0.8) for name in names.split()
-    }
-    near = [f"It has {name}: did you mean {asked}?" for name, best in could.items() if best == [asked]]
-    return said("not answered", " ".join([*filter(None, [which]), *near[:1]]))
+    known = {exercise.id: exercise.name for exercise in list_exercises()}
+    asked, unknown = known[exercise_id], [repr(key) for key in keys.split() if key not in known]
+    which = [f"answers has {', '.join(unknown[:3])}, which is no exercise."] if unknown else []
+    near = [n for n in names.split() if get_close_matches(n, known.values(), 1, 0.8) == [asked]]
+    return said("not answered", " ".join([*which, *(f"It has {n}: did you mean {asked}?" for n in near[:1])]))
 
 
 def said(status: str, evidence: str) -> Report:
     """A report without a check."""
-    return {"status": status, "codes": [], "evidence": evidence, "hint": "", "question": ""}
-
-
-def _plain(name: str) -> str:
-    """A file's name that a system takes for its copy."""
-    return readable(Path(name).name, 100).replace("/", "_").replace("\\", "_")
+    return {"status": status, "codes": "", "evidence": evidence, "hint": "", "question": ""}
 
 
 def _remove(folder: str) -> None:

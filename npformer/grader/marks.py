@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from npformer.exercises import check, show
-from npformer.grader.hand_ins import HandIn, shape_of
+from npformer.grader.hand_ins import HandIn
 from npformer.grader.register import Student, Whose
 from npformer.grader.run import Row, replacing
 
@@ -46,6 +46,11 @@ class Mark(NamedTuple):
     days_late: int
     rows: list[Row]  # that count, one an exercise
     files: list[str]
+
+    @property
+    def total(self) -> float:
+        """All points."""
+        return sum(self.points.values())
 
 
 # --- the assignment -------------------------------------------------------------------------------
@@ -142,7 +147,7 @@ def days_late(file: HandIn, student: Student, due: float) -> int:
     """Days begun after the due date: by the register, by the file's time, or one where Canvas says late."""
     late = student.late if student.late is not None else file.time - due
     by_clock = math.ceil(late / DAY) if math.isfinite(due) and late > 0 else 0
-    return by_clock or int(math.isfinite(due) and "late" in shape_of(file.name))
+    return by_clock or int(math.isfinite(due) and "late" in file.shape)
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -174,8 +179,8 @@ def write_grades(
     head = ["id", "name", "email", "points", "of", "days late", "file", "feedback", *assignment.points]
     lines = []
     for mark in given:
-        s, total = mark.student, sum(mark.points.values())
-        own = [s.id, s.name, s.email, f"{total:g}", f"{assignment.worth():g}", str(mark.days_late)]
+        s = mark.student
+        own = [s.id, s.name, s.email, f"{mark.total:g}", f"{assignment.worth():g}", str(mark.days_late)]
         each = [f"{points:g}" for points in mark.points.values()]
         lines.append([*own, "; ".join(mark.files), feedback.get(s, ""), *each])
     write_table(head, lines, path)
@@ -210,42 +215,42 @@ def card(row: Row) -> str:
 # --- without names --------------------------------------------------------------------------------
 
 
+KEY = ("anonymous", "id", "name", "email")
+
+
 def without_names(
     rows: list[Row], files: Sequence[HandIn], owners: Whose, key: Path
 ) -> tuple[list[Row], list[HandIn], Whose]:
     """Everybody under a number, and a key that says whose it is; a key that is there already is kept to."""
-    known = _known(dict.fromkeys([*owners.of.values(), *owners.missing]), key)
-    as_new = {s: Student(known[s[:3]], "", "", late=s.late) for s in [*owners.of.values(), *owners.missing]}
-    new_name = {
-        each.name: f"{as_new[owners.of[each.name]].id if each.name in owners.of else 'nobody'}-{i}"
-        for i, each in enumerate(files, 1)
-    }
-    rows = [
+    everybody = list(dict.fromkeys([*owners.of.values(), *owners.missing]))
+    known = numbers_of(key)
+    secrets.SystemRandom().shuffle(everybody)
+    for student in everybody:
+        known.setdefault(student[:3], f"student-{len(known) + 1:03}")
+    write_table(KEY, [(new, *old) for old, new in sorted(known.items())], key)
+    as_new = {s: Student(known[s[:3]], "", "", late=s.late) for s in everybody}
+    who = {name: as_new[student].id for name, student in owners.of.items()}
+    new_name = {each.name: f"{who.get(each.name, 'nobody')}-{i}" for i, each in enumerate(files, 1)}
+    as_told = [
         row._replace(
             submission=new_name[row.submission],
-            student=new_name[row.submission].rpartition("-")[0],
+            student=who.get(row.submission, "nobody"),
             evidence=row.evidence.replace(row.submission.rpartition("/")[2], new_name[row.submission]),
         )
         for row in rows
     ]
     of = {new_name[name]: as_new[student] for name, student in owners.of.items()}
     doubtful = [new_name[name] for name in new_name if any(line.startswith(name) for line in owners.doubtful)]
-    renamed = [each._replace(name=new_name[each.name]) for each in files]
-    return rows, renamed, Whose(of, doubtful, [as_new[student] for student in owners.missing])
+    renamed = [each._replace(name=new_name[each.name], named=each.name) for each in files]
+    return as_told, renamed, Whose(of, doubtful, [as_new[student] for student in owners.missing])
 
 
-def _known(everybody: Iterable[Student], key: Path) -> dict[tuple[str, ...], str]:
-    """The number of each student, in no order; written to the key."""
-    known: dict[tuple[str, ...], str] = {}
-    if key.exists():
-        with key.open(newline="", encoding="utf-8") as file:
-            for line in csv.DictReader(file):
-                known[line["id"], line["name"], line["email"]] = line["anonymous"]
-    students = list(everybody)
-    secrets.SystemRandom().shuffle(students)
-    for student in students:
-        known.setdefault(student[:3], f"student-{len(known) + 1:03}")
-    write_table(
-        ["anonymous", "id", "name", "email"], [(new, *old) for old, new in sorted(known.items())], key
-    )
-    return known
+def numbers_of(key: Path) -> dict[tuple[str, ...], str]:
+    """The number of each student (id, name, email), of a key that is there; ValueError where it is no key."""
+    if not key.exists():
+        return {}
+    with key.open(newline="", encoding="utf-8-sig") as file:
+        head, *lines = list(csv.reader(file)) or [[]]
+    if tuple(head) != KEY or any(len(line) != len(KEY) for line in lines):
+        raise ValueError(f"{str(key)!r} is no key of numbers and names; choose another file")
+    return {tuple(rest): new for new, *rest in lines}

@@ -1,9 +1,10 @@
 """What a teacher reads: a summary, a page that prints on two sheets, and feedback to send back."""
 
-import html
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from html import escape
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,18 +51,18 @@ def _commonest(texts: Iterable[str]) -> str:
 
 def summary(rows: Sequence[Row], given: Sequence[Mark], owners: Whose) -> str:
     """For the terminal: how many are right, what to teach again, and what a person has to decide."""
-    lines = [overview(rows)]
+    lines = []
     for teach, students, patterns in to_teach(given)[:LINES]:
         lines += [f"  {students:4}  {teach}", *(f"        {p.exercise}: {p.say}" for p in patterns[:1])]
-    lines[1:1] = ["To teach again, and how many students:"] if len(lines) > 1 else []
-    return "\n".join([*lines, *to_decide(rows, owners)])
+    above = ["To teach again, and how many students:"] if lines else []
+    return "\n".join([overview(rows), *above, *lines, *to_decide(rows, owners)])
 
 
 def overview(rows: Sequence[Row]) -> str:
     """One line."""
     answered = [row for row in rows if row.answered]
-    passed = sum(row.passed for row in answered)
-    return f"{len({row.submission for row in rows})} files, {len(answered)} answers, {passed} right."
+    files, passed = len({row.submission for row in rows}), sum(row.passed for row in answered)
+    return f"{files} files, {len(answered)} answers, {passed} right."
 
 
 def to_decide(rows: Iterable[Row], owners: Whose) -> list[str]:
@@ -78,35 +79,33 @@ def to_decide(rows: Iterable[Row], owners: Whose) -> list[str]:
 
 
 def write_feedback(given: Iterable[Mark], assignment: Assignment, folder: Path) -> dict[Student, str]:
-    """A Markdown file for each student who handed something in; returns its name."""
+    """A Markdown file for each student who handed something in; returns where it is."""
     folder.mkdir(parents=True, exist_ok=True)
-    names: dict[Student, str] = {}
-    taken: set[str] = set()
-    for mark in given:
-        if mark.rows:
-            stem = re.sub(r"[^\w.() @-]+", "_", str(mark.student)).strip(" .")[:100] or "_"
-            name = next(n for k in range(1, 10**6) if (n := stem + f"~{k}" * (k > 1)).casefold() not in taken)
-            taken.add(name.casefold())
-            names[mark.student] = f"{name}.md"
-            with replacing(folder / names[mark.student]) as file:
-                file.write(feedback(mark, assignment))
-    return names
+    places, taken = dict[Student, str](), set[str]()
+    for mark in (mark for mark in given if mark.rows):
+        stem = re.sub(r"[^\w.() @-]+", "_", str(mark.student)).strip(" .")[:100] or "_"
+        name = next(n for k in range(1, 10**6) if (n := stem + f"~{k}" * (k > 1)).casefold() not in taken)
+        taken.add(name.casefold())
+        places[mark.student] = str(folder / f"{name}.md")
+        with replacing(folder / f"{name}.md") as file:
+            file.write(feedback(mark, assignment))
+    return places
 
 
 def feedback(mark: Mark, assignment: Assignment) -> str:
     """One student's replies, to send back."""
-    answered = [row for row in mark.rows if row.answered]
-    total = f"{sum(mark.points.values()):g} of {assignment.worth():g} points"
     late = f"; {mark.days_late} day{'s' * (mark.days_late > 1)} late" if mark.days_late else ""
-    lines = [f"# {_markdown(f'{assignment.title}: {mark.student}')}", "", f"{total}{late}."]
+    parts = [f"# {_markdown(f'{assignment.title}: {mark.student}')}"]
+    parts += [f"{mark.total:g} of {assignment.worth():g} points{late}."]
     for why in {row.evidence: 0 for row in mark.rows if row.status == "not read"}:
-        lines += ["", "Not read to the end:", "", f"> {_markdown(why)}"]
-    for row in answered:
+        parts += ["Not read to the end:", f"> {_markdown(why)}"]
+    for row in (row for row in mark.rows if row.answered):
         title, *said = card(row).split("\n")
         points = f"{earned(row, assignment.points[row.exercise]):g} points"
-        lines += ["", f"## {row.exercise}: {title} ({points})", *("\n" + _markdown(line) for line in said)]
+        parts += [f"## {row.exercise}: {title} ({points})", *map(_markdown, said)]
     missing = [row.exercise for row in mark.rows if not row.answered]
-    return "\n".join([*lines, *(["", f"Not answered: {', '.join(missing)}."] if missing else []), ""])
+    parts += [f"Not answered: {', '.join(missing)}."] if missing else []
+    return "\n\n".join(parts) + "\n"
 
 
 def _markdown(text: str) -> str:
@@ -159,35 +158,28 @@ def write_page(
 ) -> None:
     """The class on two sheets that need nothing else."""
     here = [mark for mark in given if mark.rows]
+    hints = [f"{p.one} and {p.other}: {p.share:.0%} of the shorter" for p in pairs]
     body = [
-        f"<p>{len(here)} of {len(given)} students; {_safe(overview(rows))}</p>",
-        *_distribution(here, assignment),
+        f"<p>{len(here)} of {len(given)} students; {escape(overview(rows))}</p>",
+        *_distribution(here, assignment.worth()),
         *_exercises(here, assignment),
         *_teach(here),
         '<div class="sheet"></div>',
-        *_help(here, assignment),
-        *_list("To decide, by a person", [*to_decide(rows, owners)]),
-        *_list(
-            "Alike: a hint, no verdict",
-            [f"{p.one} and {p.other}: {p.share:.0%} of the shorter" for p in pairs],
-        ),
+        *_help(here, assignment.worth()),
+        *_list("To decide, by a person", to_decide(rows, owners)),
+        *_list("Alike: a hint, no verdict", hints),
     ]
     with replacing(path) as file:
-        file.write(PAGE.format(title=_safe(assignment.title), body="\n".join(body)))
+        file.write(PAGE.format(title=escape(assignment.title), body="\n".join(body)))
 
 
-def _safe(text: str) -> str:
-    return html.escape(text)
-
-
-def _distribution(given: Sequence[Mark], assignment: Assignment) -> list[str]:
+def _distribution(given: Sequence[Mark], worth: float) -> list[str]:
     """How many students have how many points."""
-    worth, counts = assignment.worth() or 1.0, [0] * BINS
-    for mark in given:
-        counts[min(int(sum(mark.points.values()) / worth * BINS), BINS - 1)] += 1
-    most = max(counts) or 1
-    bars = [f'<div style="height:{80 * n / most:.0f}%"><span>{n or ""}</span></div>' for n in counts]
-    marks = [f"<span>{i * worth / BINS:g}–{(i + 1) * worth / BINS:g}</span>" for i in range(BINS)]
+    counts = Counter(min(int(mark.total / (worth or 1.0) * BINS), BINS - 1) for mark in given)
+    most, ends = max(counts.values(), default=1), [i * (worth or 1.0) / BINS for i in range(BINS + 1)]
+    heights = [(80 * counts[i] / most, counts[i] or "") for i in range(BINS)]
+    bars = [f'<div style="height:{high:.0f}%"><span>{n}</span></div>' for high, n in heights]
+    marks = [f"<span>{low:g}–{high:g}</span>" for low, high in pairwise(ends)]
     heading = "<h2>Points, and how many students have them</h2>"
     return [heading, '<div class="days">', *bars, '</div><div class="scale">', *marks, "</div>"]
 
@@ -202,12 +194,10 @@ def _exercises(given: Sequence[Mark], assignment: Assignment) -> list[str]:
     key = " ".join(f'<i class="{kind}"></i>{word}' for kind, word in colours)
     lines = [f'<h2>Exercises, the hardest first <span class="key">{key}</span></h2><div class="every">']
     for i in ids[:EXERCISES]:
-        parts = [(right[i], "right"), (wrong[i], "wrong")]
-        bars = "".join(
-            f'<span class="{kind}" style="width:{100 * n / every:.1f}%"></span>' for n, kind in parts
-        )
+        widths = [(kind, 100 * of[i] / every) for kind, of in (("right", right), ("wrong", wrong))]
+        bars = "".join(f'<span class="{kind}" style="width:{wide:.1f}%"></span>' for kind, wide in widths)
         bar = f'<span class="bar">{bars}</span><span class="n">{right[i] / every:.0%}</span>'
-        lines.append(f'<div class="one"><span class="id">{_safe(i)}</span>{bar}</div>')
+        lines.append(f'<div class="one"><span class="id">{escape(i)}</span>{bar}</div>')
     more = f"<p>{len(ids) - EXERCISES} more are not shown.</p>" if len(ids) > EXERCISES else ""
     return [*lines, f"</div>{more}"]
 
@@ -216,34 +206,30 @@ def _teach(given: Sequence[Mark]) -> list[str]:
     found = to_teach(given)
     lines = ["<h2>What to teach again, and how many students went wrong there</h2>"] if found else []
     for teach, students, patterns in found[:SECTIONS]:
-        lines.append(f"<section><b>Lesson {_safe(teach)}</b>: {students} of {len(given)}")
+        lines.append(f"<section><b>Lesson {escape(teach)}</b>: {students} of {len(given)}")
         lines.append(f'<div class="part" style="width:{100 * students / len(given):.1f}%"></div>')
         for p in patterns[:PATTERNS]:
-            lines.append(
-                f'<p>{p.students} × <span class="id">{_safe(p.exercise)}</span>: {_safe(p.seen[:160])}'
-            )
-            lines.append(f'<span class="say">“{_safe(p.say)}”</span></p>')
+            seen = f'<span class="id">{escape(p.exercise)}</span>: {escape(p.seen[:160])}'
+            lines += [f"<p>{p.students} × {seen}", f'<span class="say">“{escape(p.say)}”</span></p>']
         lines.append("</section>")
     return lines
 
 
-def _help(given: Sequence[Mark], assignment: Assignment) -> list[str]:
+def _help(given: Sequence[Mark], worth: float) -> list[str]:
     """Those with the fewest points."""
-    worth = assignment.worth()
-    weak = sorted(given, key=lambda mark: sum(mark.points.values()))
-    weak = [mark for mark in weak if sum(mark.points.values()) < worth / 2][:STUDENTS]
+    weak = sorted((mark for mark in given if mark.total < worth / 2), key=lambda mark: mark.total)
     lines = []
-    for mark in weak:
+    for mark in weak[:STUDENTS]:
         ids = [row.exercise for row in mark.rows if not row.passed]
         more = f" and {len(ids) - 4} more" if len(ids) > 4 else ""
-        points = f"{sum(mark.points.values()):g} of {worth:g}"
-        cells = f"{_safe(str(mark.student))}<td class=num>{points}<td>{_safe(', '.join(ids[:4]))}{more}"
-        lines.append(f"<tr><td>{cells}</tr>")
+        cells = (escape(str(mark.student)), f"{mark.total:g} of {worth:g}", escape(", ".join(ids[:4])) + more)
+        lines.append("<tr><td>{}<td class=num>{}<td>{}</tr>".format(*cells))
     head = "<h2>Who needs help first</h2><table><tr><th>student<th>points<th>not right yet</tr>"
     return [head, *lines, "</table>"] if weak else []
 
 
 def _list(heading: str, lines: list[str]) -> list[str]:
-    shown = [f"<p>{_safe(line)}</p>" for line in lines[:LINES]]
     more = f"<p>and {len(lines) - LINES} more</p>" if len(lines) > LINES else ""
-    return [f"<h2>{heading}</h2>", *shown, more] if lines else []
+    return (
+        [f"<h2>{heading}</h2>", *(f"<p>{escape(line)}</p>" for line in lines[:LINES]), more] if lines else []
+    )

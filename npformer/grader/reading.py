@@ -68,7 +68,7 @@ def pieces(name: str, data: bytes) -> Iterator[tuple[str, str]]:
     [('a.py', 'x = 1')]
     """
     if not name.casefold().endswith(".ipynb"):
-        yield name, decoded(data, python=True)
+        yield name, decoded(data)
         return
     if not data.strip():
         raise ValueError("it is empty")
@@ -80,39 +80,24 @@ def pieces(name: str, data: bytes) -> Iterator[tuple[str, str]]:
         yield f"code cell {i}", plain_python(source)
 
 
-def decoded(data: bytes, python: bool = False) -> str:
-    """Text in UTF-8, UTF-16 with or without a mark, the encoding that a Python file names, or else Latin-1.
+def decoded(data: bytes) -> str:
+    """Text in UTF-8, UTF-16 with its mark, the encoding that a Python file names, or else Latin-1.
 
     >>> decoded("x = 'é'".encode("utf-16")) == decoded("x = 'é'".encode("latin-1")) == "x = 'é'"
     True
     """
-    encodings = ["utf-8-sig", "latin-1"]
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        encodings = ["utf-16"]
-    elif len(data) > 3 and 0 in data[:2]:  # the first letters of code are ASCII: half of their bytes are 0
-        encodings = ["utf-16-be" if data[0] == 0 else "utf-16-le"]
-    elif python and data[:3] != b"\xef\xbb\xbf":
-        try:
-            encodings.insert(0, tokenize.detect_encoding(BytesIO(data).readline)[0])
-        except SyntaxError:  # an encoding that there is not
-            pass
-    for encoding in encodings[:-1]:
-        try:
-            return data.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-    return data.decode(encodings[-1], "replace")
+    marked = data[:2] in (b"\xff\xfe", b"\xfe\xff")
+    try:
+        return data.decode("utf-16" if marked else tokenize.detect_encoding(BytesIO(data).readline)[0])
+    except (SyntaxError, UnicodeDecodeError):  # an encoding that there is not, or another one than it says
+        return data.decode("latin-1")
 
 
 def _code_cells(notebook: Any) -> list[str]:
-    """The code of a notebook; in nbformat 3 cells lie in worksheets and their code is called input."""
-    if isinstance(notebook, dict) and isinstance(notebook.get("worksheets"), list):
-        notebook = {"cells": [cell for sheet in notebook["worksheets"] for cell in sheet.get("cells", [])]}
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         raise ValueError("it has no cells")
     code = [cell for cell in notebook["cells"] if isinstance(cell, dict) and cell.get("cell_type") == "code"]
-    sources: list[Any] = [cell.get("source", cell.get("input", "")) for cell in code]
-    return ["".join(source) for source in sources]
+    return ["".join(cell.get("source", "")) for cell in code]
 
 
 # --- magics ---------------------------------------------------------------------------------------

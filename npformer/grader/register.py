@@ -16,23 +16,14 @@ from npformer.grader.hand_ins import HandIn, shape_of
 from npformer.grader.reading import decoded
 
 COLUMNS = {  # as the exports of learning systems name them, the first of a kind being the one that is shown
-    "id": (
-        "sis user id",
-        "student id",
-        "sid",
-        "id number",
-        "orgdefinedid",
-        "id",
-        "identifier",
-        "student number",
-    ),
-    "login": ("sis login id", "login id", "username", "login"),
-    "email": ("email", "email address", "e-mail", "e-mail address", "mail"),
-    "name": ("student", "name", "full name", "student name"),
-    "first": ("first name", "given name"),
-    "last": ("last name", "surname", "family name"),
-    "submission": ("submission id",),
-    "late": ("lateness (h:m:s)",),
+    "id": "sis user id|student id|sid|id number|orgdefinedid|id|identifier|student number",
+    "login": "sis login id|login id|username|login",
+    "email": "email|email address|e-mail|e-mail address|mail",
+    "name": "student|name|full name|student name",
+    "first": "first name|given name",
+    "last": "last name|surname|family name",
+    "submission": "submission id",
+    "late": "lateness (h:m:s)",
 }
 NO_STUDENT = ("points possible", "student, test", "test student")  # rows of Canvas
 MOST_WORDS = 5  # of a name
@@ -66,9 +57,8 @@ def read_register(path: Path, columns: str = "") -> list[Student]:
     """
     lines = decoded(path.read_bytes()).splitlines()
     head = next((line for line in lines if line.strip()), "")
-    rows = list(
-        csv.DictReader(lines[lines.index(head) if head else 0 :], delimiter=max(",;\t", key=head.count))
-    )
+    below = lines[lines.index(head) :] if head else []
+    rows = list(csv.DictReader(below, delimiter=max(",;\t", key=head.count)))
     names = [name for name in (rows[0] if rows else ()) if name]
     own = dict(part.split("=", 1) for part in columns.split(",") if "=" in part)
     if unknown := [f"{k}={v}" for k, v in own.items() if k not in COLUMNS or v not in names]:
@@ -76,16 +66,17 @@ def read_register(path: Path, columns: str = "") -> list[Student]:
         raise ValueError(f"{path.name}: there is no column {unknown[0]!r}; {kinds}")
     of = {kind: [own[kind]] if kind in own else _called(names, kind) for kind in COLUMNS}
     if not any(of[kind] for kind in ("id", "login", "email", "name", "last")):
-        raise ValueError(
-            f"{path.name}: expected a column such as Student, Name, ID or Email, and a line a student"
-        )
+        wanted = "a column such as Student, Name, ID or Email, and a line a student"
+        raise ValueError(f"{path.name}: expected {wanted}")
     found = dict.fromkeys(_student(row, of) for row in rows)
     return [s for s in found if (s.name or s.keys) and s.name.casefold() not in NO_STUDENT]
 
 
 def _called(names: Sequence[str], kind: str) -> list[str]:
     """The columns of a kind, the one that is shown first."""
-    return [name for wanted in COLUMNS[kind] for name in names if name.strip().casefold() == wanted]
+    return [
+        name for wanted in COLUMNS[kind].split("|") for name in names if name.strip().casefold() == wanted
+    ]
 
 
 def _student(row: dict[str, str], of: dict[str, list[str]]) -> Student:
@@ -124,18 +115,16 @@ def whose(files: Iterable[HandIn], claims: dict[str, str], register: Sequence[St
     if register is None:
         return Whose({each.name: _unregistered(each, claims.get(each.name, "")) for each in files}, [], [])
     finder, of, doubtful = _Finder(register), dict[str, Student](), []
-    for each in files:
-        fits, claimed = finder.by_place(each.name), finder.by_claim(claims.get(each.name, ""))
+    for name in (each.name for each in files):
+        claim = claims.get(name, "")
+        fits, claimed = finder.by_place(name), finder.find([claim], claim)
         fits = fits & claimed if len(fits) > 1 and fits & claimed else fits or claimed
-        if len(fits) == 1:
-            (of[each.name],) = fits
-            if claimed and not fits & claimed:
-                doubtful.append(
-                    f"{each.name} is {_all(fits)}'s by its place, and says it is {_all(claimed)}'s"
-                )
-        else:
-            fit = f"fits {_all(fits)}" if fits else "fits nobody on the register"
-            doubtful.append(f"{each.name} {fit}")
+        if len(fits) != 1:
+            doubtful.append(f"{name} fits {_all(fits) or 'nobody on the register'}")
+            continue
+        (of[name],) = fits
+        if claimed and not fits & claimed:
+            doubtful.append(f"{name} is {_all(fits)}'s by its place, and says it is {_all(claimed)}'s")
     here = set(of.values())
     return Whose(of, doubtful, [student for student in register if student not in here])
 
@@ -145,9 +134,8 @@ def _all(students: Iterable[Student]) -> str:
 
 
 def _unregistered(file: HandIn, claim: str) -> Student:
-    shape = shape_of(file.name)
-    own = shape.get("id") or shape.get("submission") or ""
-    return Student(own, claim or shape.get("name", "") or ("" if own else file.name), "")
+    own = file.shape.get("id") or file.shape.get("submission") or ""
+    return Student(own, claim or file.shape.get("name", "") or ("" if own else file.name), "")
 
 
 class _Finder:
@@ -164,23 +152,16 @@ class _Finder:
 
     def by_place(self, name: str) -> set[Student]:
         """By what the learning system wrote into the name, or else by any whole word of the path."""
-        shape = shape_of(name)
-        if shape:
-            keys = [shape.get("id", ""), shape.get("submission", "")]
-        else:
-            parts = re.split(r"/", re.sub(r"\.(py|ipynb)\b.*$", "", name, flags=re.IGNORECASE))
-            words = [word for part in parts for word in re.split(r"[\s_,()]+", part) if len(word) > 3]
-            keys = [*parts, *words, *re.findall(r"[\w.+-]+@[\w.-]+\w", name)]
-        found = set().union(*(self.keys.get(_key(key), set()) for key in keys))
-        return found or self.by_name(shape.get("name", "") if shape else name)
+        if shape := shape_of(name):
+            return self.find([shape.get("id", ""), shape.get("submission", "")], shape.get("name", ""))
+        parts = re.sub(r"\.(py|ipynb)\b.*$", "", name, flags=re.IGNORECASE).split("/")
+        words = [word for part in parts for word in re.split(r"[\s_,()]+", part) if len(word) > 3]
+        return self.find([*parts, *words, *re.findall(r"[\w.+-]+@[\w.-]+\w", name)], name)
 
-    def by_claim(self, claim: str) -> set[Student]:
-        """By what a file says."""
-        return self.keys.get(_key(claim), set()) or self.by_name(claim) if claim else set()
-
-    def by_name(self, text: str) -> set[Student]:
-        """The students whose name stands in a text; the longest counts."""
+    def find(self, keys: Iterable[str], text: str) -> set[Student]:
+        """By any of these keys, or else by the longest name that stands in a text."""
+        if found := set().union(*(self.keys.get(_key(key), set()) for key in keys)):
+            return found
         words = _words(text)
         runs = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, i + 1 + MOST_WORDS)}
-        fits = [run for run in runs if run in self.names]
-        return self.names[max(fits, key=len)] if fits else set()
+        return self.names[max(runs & self.names.keys(), key=len, default="")]

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, TypeAlias
 
 from npformer.grader.hand_ins import HandIn
-from npformer.grader.judge import LIMITS, Limits, Report, said
+from npformer.grader.judge import LIMITS, ONE_THREAD, Limits, Report, said
 from npformer.installed import how_to_get, version
 
 TRIES = 2  # a judge that ends in the middle of a submission is replaced once
@@ -93,8 +93,8 @@ def rows_of(file: HandIn, ids: Sequence[str], report: Report | None) -> list[Row
         return [Row(file.name, "", "", "passed over", evidence=f"Not graded: {file.passed_over}.")]
     rows = []
     for exercise_id, one in zip(ids, report["reports"], strict=True):
-        texts = [" ".join(one["codes"]), one["evidence"], one["hint"], one["question"]]
-        rows.append(Row(file.name, report["student"], exercise_id, one["status"], *map(sys.intern, texts)))
+        texts = {key: sys.intern(text) for key, text in one.items()}
+        rows.append(Row(file.name, report["student"], exercise_id, **texts))
     return rows
 
 
@@ -105,17 +105,25 @@ def judged(
     waiting, running = iter(files), dict[Future[Report], tuple[HandIn, str]]()
     while True:
         for each in islice(waiting, AT_A_TIME - len(running)):
-            try:
-                data = each.read()
-            except ValueError as error:
-                yield each, unread(ids, str(error)) | {"digest": str(error)}
-                continue
-            running[executor.submit(work, each.kind, data, ids)] = each, hashlib.sha256(data).hexdigest()
+            data, digest = _read(each)
+            if data is None:
+                yield each, unread(ids, digest) | {"digest": digest}
+            else:
+                running[executor.submit(work, each.kind, data, ids)] = each, digest
         if not running:
             return
         for future in wait(running, return_when=FIRST_COMPLETED).done:
             each, digest = running.pop(future)
             yield each, _report_of(future, ids) | {"digest": digest}
+
+
+def _read(file: HandIn) -> tuple[bytes | None, str]:
+    """The bytes of a file and their digest; or None, and why it cannot be read."""
+    try:
+        data = file.read()
+    except ValueError as error:
+        return None, str(error)
+    return data, hashlib.sha256(data).hexdigest()
 
 
 def _report_of(future: "Future[Report]", ids: Sequence[str]) -> Report:
@@ -137,13 +145,12 @@ def unread(ids: Sequence[str], why: str) -> Report:
 
 
 class Judges:
-    """Judges in processes of their own, one for each thread that asks; one that hangs or ends is replaced."""
+    """Judges in processes of their own, one for each thread that asks; one that ends is replaced."""
 
     def __init__(self, limits: Limits, hidden: Sequence[str] = ()) -> None:
-        self.limits, self.hidden, self.closed = limits, list(hidden), False
         self.scratch = tempfile.TemporaryDirectory(prefix="npformer-class-", ignore_cleanup_errors=True)
-        self.mine, self.every = threading.local(), list[subprocess.Popen[str]]()
-        self.longest = 4 * (limits.wall or 3 * limits.seconds) + 120  # a judge that needs longer hangs
+        self.first = {"limits": limits, "hidden": list(hidden), "home": self.scratch.name}
+        self.mine, self.every, self.closed = threading.local(), list[subprocess.Popen[str]](), False
 
     def __call__(self, name: str, data: bytes, ids: Sequence[str]) -> Report:
         """The report of one file; where no judge survives it, one that says so."""
@@ -152,14 +159,11 @@ class Judges:
             if self.closed:
                 break
             process = self._process()
-            guard = threading.Timer(self.longest, process.kill)
-            guard.start()
-            line = _said_to(process, job)
-            guard.cancel()
-            if line.endswith("\n"):
+            if (line := said_to(process, job)).endswith("\n"):
                 report: Report = json.loads(line)
                 return report
-            self._drop(process)
+            process.kill()
+            self.mine.process = None
         return unread(ids, LOST)
 
     def _process(self) -> "subprocess.Popen[str]":
@@ -167,25 +171,20 @@ class Judges:
         if getattr(self.mine, "process", None) is None:
             here, own = Path.cwd(), str(Path(__file__).parents[2])
             places = [p for p in sys.path if p and Path(p).resolve() != here]
-            threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
             paths = {"PYTHONPATH": os.pathsep.join([*places, own]), "TMPDIR": self.scratch.name}
             self.mine.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "npformer.grader.judge"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env={**os.environ, **paths, **threads},
+                env={**os.environ, **paths, **ONE_THREAD},
                 encoding="ascii",
                 start_new_session=True,  # Ctrl+C reaches us alone
             )
             self.every.append(self.mine.process)
-            _say(self.mine.process, {"limits": self.limits, "hidden": self.hidden, "home": self.scratch.name})
+            say(self.mine.process, self.first)
         process: subprocess.Popen[str] = self.mine.process
         return process
-
-    def _drop(self, process: "subprocess.Popen[str]") -> None:
-        process.kill()
-        self.mine.process = None
 
     def close(self) -> None:
         """Hang up: a judge ends what it has started, and then itself."""
@@ -194,29 +193,27 @@ class Judges:
             assert process.stdin is not None and process.stdout is not None
             with suppress(OSError):
                 process.stdin.close()
-            try:
+            with suppress(subprocess.TimeoutExpired):
                 process.wait(1)
-            except subprocess.TimeoutExpired:  # in the middle of a file: what is below it sees that it ends
-                process.kill()
-                process.wait()
+            process.kill()  # in the middle of a file: what is below it sees that it ends
+            process.wait()
             process.stdout.close()
         self.scratch.cleanup()
 
 
-def _say(process: "subprocess.Popen[str]", line: Report) -> None:
-    assert process.stdin is not None
-    with suppress(OSError, ValueError):  # it has ended: the answer will not come, which is seen there
-        process.stdin.write(json.dumps(line) + "\n")
-        process.stdin.flush()
+def say(process: "subprocess.Popen[str]", line: Report) -> None:
+    """A line to a judge. If it has ended, that is seen by its answer, which does not come."""
+    with suppress(OSError, ValueError):
+        process.stdin.write(json.dumps(line) + "\n")  # type: ignore[union-attr]
+        process.stdin.flush()  # type: ignore[union-attr]
 
 
-def _said_to(process: "subprocess.Popen[str]", job: Report) -> str:
-    assert process.stdout is not None
-    _say(process, job)
-    try:
-        return process.stdout.readline()
-    except (OSError, ValueError):
-        return ""
+def said_to(process: "subprocess.Popen[str]", job: Report) -> str:
+    """A job to a judge, and its line; "" if it has ended."""
+    say(process, job)
+    with suppress(OSError, ValueError):
+        return process.stdout.readline()  # type: ignore[union-attr]
+    return ""
 
 
 @contextmanager
@@ -265,55 +262,33 @@ class Journal:
 
     def __init__(self, table: Path, resume: bool = False) -> None:
         self.path, self.resume = table.with_name(table.name + ".journal"), resume
-        self.file: IO[str] | None = None
-
-    def __enter__(self) -> "Journal":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self.file:
-            self.file.close()
 
     def begin(self, files: Sequence[HandIn], ids: Sequence[str], limits: Limits) -> dict[str, Report]:
         """What is already done, by name; a file that has changed since is not."""
         settings = {"version": version(), "exercises": list(ids), "limits": list(limits)}
-        lines = self._lines() if self.resume and self.path.exists() else []
+        lines = []
+        if self.resume and self.path.exists():
+            for line in self.path.read_text(encoding="ascii").splitlines():
+                with suppress(ValueError):  # one that a full disk or a crash has cut is judged again
+                    lines.append(json.loads(line))
         if lines and lines[0] != settings:
             raise ValueError(f"{str(self.path)!r} belongs to other exercises, limits or another version")
         kept = {line["file"]: line["report"] for line in lines[1:]}
-        done = {
-            each.name: kept[each.name] for each in files if each.name in kept and _same(each, kept[each.name])
-        }
+        names = (f.name for f in files if f.name in kept and _read(f)[1] == kept[f.name]["digest"])
+        done = {name: kept[name] for name in names}
         with replacing(self.path) as file:
             entries = [{"file": name, "report": report} for name, report in done.items()]
             file.writelines(json.dumps(line) + "\n" for line in [settings, *entries])
-        self.file = self.path.open("a", encoding="ascii")
         return done
-
-    def _lines(self) -> list[Report]:
-        """Whole lines; one that a full disk or a crash has cut is judged again."""
-        lines = []
-        for line in self.path.read_text(encoding="ascii").splitlines():
-            with suppress(ValueError):
-                lines.append(json.loads(line))
-        return lines
 
     def add(self, name: str, report: Report) -> None:
         """Keep one more."""
-        assert self.file is not None
-        self.file.write(json.dumps({"file": name, "report": report}) + "\n")
-        self.file.flush()
+        with self.path.open("a", encoding="ascii") as file:
+            file.write(json.dumps({"file": name, "report": report}) + "\n")
 
     def remove(self) -> None:
         """The table is written: nothing is left to go on with."""
         self.path.unlink(missing_ok=True)
-
-
-def _same(file: HandIn, report: Report) -> bool:
-    try:
-        return bool(hashlib.sha256(file.read()).hexdigest() == report["digest"])
-    except ValueError as error:
-        return bool(str(error) == report["digest"])
 
 
 @contextmanager

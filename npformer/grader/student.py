@@ -1,7 +1,7 @@
 """The student's side: the file is run here, and its functions are called with the arguments that arrive.
 
-The text of this module and of the three that it imports is sent to a fresh Python, which holds nothing else
-of npformer: no answers, no checker. What leaves are values and arrays (`frames`), so whatever a file does to
+A fresh Python holds this module and the three that it imports, and nothing else of npformer: no answers, no
+checker. What leaves are values and arrays (`frames`), so whatever a file does to
 NumPy, to this module or to its process, it can only change what its own functions answer.
 
 `serve` waits with NumPy imported and forks: a keeper, and below it the process that works, which the keeper
@@ -9,7 +9,6 @@ ends with all that it started.
 """
 
 import builtins
-import gc
 import os
 import random
 import select
@@ -21,6 +20,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -30,21 +30,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.grader import walls
-from npformer.grader.frames import LENGTHS, Opaque, length_of, pack, readable, unpack
+from npformer.grader.frames import LENGTHS, FunctionAt, Opaque, length_of, pack, readable, unpack
 from npformer.grader.reading import Submission, answer_of, keys_of, names_of, read_submission, said
 
 USER = 2**30  # users from here on belong to nobody
 TICK = 0.25  # seconds between two looks whether a process has ended
 CPU = struct.Struct(">d")
-QUIET = {
-    "check": True,
-    "find_the_bug": True,
-    "hint": "",
-    "show": "",
-    "progress": "",
-    "list_exercises": "",
-    "Result": "",
-}
+QUIET = {"check": True, "find_the_bug": True, "Result": ""}
+QUIET |= dict.fromkeys(("hint", "show", "progress", "list_exercises"), "")
 
 
 # --- one submission -------------------------------------------------------------------------------
@@ -60,10 +53,10 @@ class Line:
         """Write one frame."""
         self._write(pack(value, functions))
 
-    def receive(self, functions: tuple[Callable[..., Any], ...] = ()) -> Any:
+    def receive(self, function_at: FunctionAt = ().__getitem__) -> Any:
         """Read one frame; EOFError at the end."""
         head = self._exactly(LENGTHS.size)
-        return unpack(head + self._exactly(length_of(head)), functions)
+        return unpack(head + self._exactly(length_of(head)), function_at)
 
     def _exactly(self, count: int) -> bytes:
         parts: list[bytes] = []
@@ -79,11 +72,8 @@ def work(line: Line) -> None:
     """Run the file, tell what it answers, then call its functions until the other side has had enough."""
     me, getpid, leave = os.getpid(), os.getpid, os._exit
     request = line.receive()
-    name, data = str(request["name"]), request["data"].tobytes()
-    with suppress(OSError, ValueError), open(name, "xb") as file:  # for code that looks itself up
-        file.write(data)
-    sys.argv = [name]
-    submission = read_submission(name, data)
+    sys.argv = [str(request["name"])]
+    submission = read_submission(sys.argv[0], request["data"].tobytes())
     if getpid() != me:  # the file has forked and its copy came back here
         leave(0)
     functions: dict[str, Callable[..., Any]] = {}
@@ -92,7 +82,7 @@ def work(line: Line) -> None:
     texts = {"problem": readable(submission.problem, 1000), "keys": keys, "names": names}
     line.send({"student": submission.student, "answers": answers} | texts)
     while True:
-        message = line.receive(_Stubs(line))
+        message = line.receive(partial(there, line))
         line.send(answered(functions[message["call"]], message, submission))
 
 
@@ -126,7 +116,7 @@ _EMPTY = {_told.__code__.co_code, (lambda: None).__code__.co_code}
 
 
 def answered(function: Callable[..., Any], message: dict[str, Any], submission: Submission) -> dict[str, Any]:
-    """What a call gave, or its error; and the arguments that are not what they were."""
+    """What a call gave, or its error; and the places of the arguments that are not what they were."""
     arguments = message["args"]
     before = [pack(a) if isinstance(a, np.ndarray) else b"" for a in arguments]
     try:
@@ -137,10 +127,8 @@ def answered(function: Callable[..., Any], message: dict[str, Any], submission: 
         pack(reply)
     except BaseException as error:
         reply = _failure(error, submission)
-    changed = {
-        str(i): a for i, (a, was) in enumerate(zip(arguments, before, strict=True)) if was and pack(a) != was
-    }
-    return {**reply, "changed": changed}
+    pairs = enumerate(zip(arguments, before, strict=True))
+    return {**reply, "changed": [i for i, (array, was) in pairs if was and pack(array) != was]}
 
 
 def _failure(error: BaseException, submission: Submission) -> dict[str, Any]:
@@ -153,24 +141,17 @@ def _failure(error: BaseException, submission: Submission) -> dict[str, Any]:
     return {"error": readable(type(error).__name__), "said": readable(said(error)), "where": readable(where)}
 
 
-class _Stubs(tuple[Callable[..., Any], ...]):
-    """The functions among the arguments of a call live on the other side; these ask there."""
+def there(line: Line, place: int) -> Callable[..., Any]:
+    """A function among the arguments of a call lives on the other side: this one asks there."""
 
-    def __new__(cls, line: Line) -> "_Stubs":
-        return super().__new__(cls)
+    def ask(*arguments: Any) -> Any:
+        line.send({"back": place, "args": arguments})
+        reply = line.receive()
+        if "error" in reply:
+            raise getattr(builtins, reply["error"], ValueError)(reply["said"])
+        return reply["value"]
 
-    def __init__(self, line: Line) -> None:
-        self.line = line
-
-    def __getitem__(self, place: Any) -> Any:
-        def ask(*arguments: Any) -> Any:
-            self.line.send({"back": place, "args": arguments})
-            reply = self.line.receive()
-            if "error" in reply:
-                raise getattr(builtins, reply["error"], ValueError)(reply["said"])
-            return reply["value"]
-
-        return ask
+    return ask
 
 
 # --- npformer is not here -------------------------------------------------------------------------
@@ -197,13 +178,11 @@ class _Absent(MetaPathFinder, Loader):
         def any_name(name: str) -> Any:
             if name.startswith("__"):
                 raise AttributeError(name)
-            return _quiet(name) if of == "npformer.exercises" and name in QUIET else _ours(name)
+            if of == "npformer.exercises" and name in QUIET:
+                return lambda *arguments, **options: QUIET[name]
+            return _ours(name)
 
         vars(module)["__getattr__"] = any_name
-
-
-def _quiet(name: str) -> Callable[..., Any]:
-    return lambda *arguments, **options: QUIET[name]
 
 
 def _ours(name: str) -> Any:
@@ -235,33 +214,45 @@ def hide_npformer(hidden: tuple[str, ...]) -> None:
 # Nothing below runs in a process that coverage can trace; tests/grader/test_grader.py asks the kernel.
 
 
-def serve(settings: dict[str, Any]) -> None:  # pragma: no cover
+def serve() -> None:  # pragma: no cover
     """Wait for submissions on descriptor 0, a socket; with each come its pipe and the keeper's."""
     server = socket.socket(fileno=os.dup(0))
-    _quiet_and_seeded()
+    settings = Line(server.recv, server.sendall).receive()
+    sys.path[:] = settings["path"]
+    quiet = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(quiet, stream)
+    np.random.seed(0)  # noqa: NPY002  # what a file draws without a seed is the same in every run
     others = walls.threads_of_the_system()
     held = walls.apart(settings["root"], settings["needed"], settings["hidden"])
     changes = os.geteuid() == 0 and walls.can_become(USER, os.__file__)
     server.sendall(pack([] if held else _left_open(changes)))
-    gc.freeze()
     while True:
-        data, descriptors, _, _ = socket.recv_fds(server, 2**16, 2)
-        if not data:
-            os._exit(0)
-        request = unpack(data)
-        for name in request["preload"]:
-            with suppress(Exception):
-                import_module(name)
-        server.sendall(b".")  # from here on it is the student's time
-        _reap()
+        request, (pipe, control) = _next(server)
         if os.fork() == 0:
             server.close()
-            hidden, user = () if held else tuple(settings["hidden"]), os.getpid() % USER + USER
-            bounds = walls.Bounds(request["cpu"], request["megabytes"], 0 if changes else others)
-            around = Walls(held, hidden, user if changes else 0, bounds)
-            keep(descriptors[0], descriptors[1], around, request["folder"])
-        for descriptor in descriptors:
-            os.close(descriptor)
+            user, most = (os.getpid() % USER + USER, 0) if changes else (0, others)
+            folder = "" if held else request["folder"]
+            bounds = (request["cpu"], request["megabytes"], walls.PROCESSES + most)
+            keep(pipe, control, Around(folder, tuple(settings["hidden"]) if folder else (), user, bounds))
+        os.close(pipe)
+        os.close(control)
+
+
+def _next(server: socket.socket) -> tuple[dict[str, Any], list[int]]:  # pragma: no cover
+    """A submission that waits for its process, and its descriptors; from here on it is the student's time."""
+    data, descriptors, _, _ = socket.recv_fds(server, 2**16, 2)
+    if not data:
+        os._exit(0)
+    request = unpack(data)
+    if request["plots"]:  # once for all who plot: it takes seconds
+        with suppress(Exception):
+            import_module("matplotlib.pyplot")
+    server.sendall(b".")
+    with suppress(ChildProcessError):  # keepers that have ended
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    return request, descriptors
 
 
 def _left_open(changes: bool) -> list[str]:  # pragma: no cover
@@ -269,42 +260,28 @@ def _left_open(changes: bool) -> list[str]:  # pragma: no cover
     return ["network", "files", *["processes"] * (os.geteuid() == 0 and not changes)]
 
 
-def _reap() -> None:  # pragma: no cover
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+class Around(NamedTuple):
+    """What is around one process: with walls no folder; without, its own and those that are hidden."""
 
-
-def _quiet_and_seeded() -> None:  # pragma: no cover
-    quiet = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(quiet, stream)
-    np.random.seed(0)  # noqa: NPY002  # what a file draws without a seed is the same in every run
-    random.seed(0)
-
-
-class Walls(NamedTuple):
-    """What stands around one process: a root of its own, or folders that are hidden; a user, and bounds."""
-
-    held: bool
+    folder: str
     hidden: tuple[str, ...]
     user: int
-    bounds: walls.Bounds
+    bounds: tuple[float, int, int]  # seconds of CPU, megabytes of a process, processes of the user
 
 
-def keep(pipe: int, control: int, around: Walls, folder: str) -> None:  # pragma: no cover
+def keep(pipe: int, control: int, around: Around) -> None:  # pragma: no cover
     """The keeper: start the process that works; when it ends or the other side hangs up, end all of it."""
     try:
         os.setsid()
         walls.adopt()
-        if around.held:
+        if not around.folder:
             walls.alone()
         child = os.fork()
         if child == 0:
             os.setsid()
             os.close(control)
             its_pipe = socket.socket(fileno=pipe)
-            start(Line(its_pipe.recv, its_pipe.sendall), around, folder)
+            start(Line(its_pipe.recv, its_pipe.sendall), around)
         os.close(pipe)
         used = _watched(child, control)
         walls.end_all(child)
@@ -324,20 +301,21 @@ def _watched(child: int, control: int) -> float:  # pragma: no cover
     return usage.ru_utime + usage.ru_stime
 
 
-def start(line: Line, around: Walls, folder: str) -> None:  # pragma: no cover
+def start(line: Line, around: Around) -> None:  # pragma: no cover
     """The process that works: bound, without privileges, in its folder."""
     try:
-        held, hidden, user, bounds = around
-        if held:
+        folder, hidden, user, bounds = around
+        if not folder:
             walls.settle(user or os.geteuid())
         else:
             os.chdir(folder)
             if user:
                 os.chown(folder, user, user)
-        if user or held:
+        if user or not folder:
             walls.become(user)
-        walls.limit(bounds)
+        walls.limit(*bounds)
         hide_npformer(hidden)
+        random.seed(0)  # Python has drawn a seed of its own in this process
         work(line)
     finally:
         os._exit(0)

@@ -10,7 +10,6 @@ import os
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 LARGEST_FILE = 2**24
 PROCESSES = 64
@@ -26,19 +25,11 @@ DUMPABLE, SUBREAPER, NO_NEW_PRIVILEGES = 4, 36, 38  # of prctl
 MOUNT_SETATTR, HERE, ALL_BELOW = 442, -100, 0x8000
 
 
-class Bounds(NamedTuple):
-    """What one submission may use."""
-
-    cpu: float  # seconds
-    megabytes: int  # of a process
-    others: int = 0  # processes of the same user that count, and are not its own
-
-
 def call(name: str, *arguments: object) -> int:
     """A function of libc; OSError where it fails or is missing."""
     try:
         function = getattr(ctypes.CDLL(None, use_errno=True), name)
-    except (AttributeError, TypeError):
+    except AttributeError:
         raise OSError(f"this system has no {name}") from None
     result = int(function(*arguments))
     if result < 0:
@@ -153,19 +144,17 @@ def can_become(user: int, path: str) -> bool:
     return os.waitpid(pid, 0)[1] == 0
 
 
-def limit(bounds: Bounds) -> None:
+def limit(cpu: float, megabytes: int, processes: int) -> None:
     """The system's own limits, where it has them. Memory is counted by process."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return
+    import resource  # not on Windows, where this is never called
+
     wanted = {
-        "RLIMIT_AS": bounds.megabytes * 2**20,
+        "RLIMIT_AS": megabytes * 2**20,
         "RLIMIT_FSIZE": LARGEST_FILE,
-        "RLIMIT_CPU": max(round(bounds.cpu), 1),
+        "RLIMIT_CPU": max(round(cpu), 1),
         "RLIMIT_NOFILE": 256,
         "RLIMIT_CORE": 0,
-        "RLIMIT_NPROC": PROCESSES + bounds.others,
+        "RLIMIT_NPROC": processes,
     }
     for name, most in wanted.items():
         with suppress(ValueError, OSError, AttributeError):  # a system that has the limit by name only

@@ -10,7 +10,7 @@ from npformer.arrays import Array
 from npformer.door.annotations import DType
 from npformer.modern.causal_lm import CausalLMConfig, CausalLMParams
 from npformer.published.llama import GGUF, causal_lm_table
-from npformer.published.reader import config_from, existing, from_names, sizes_of
+from npformer.published.reader import check_settings, config_from, existing, from_names, sizes_of
 from npformer.published.vocabulary import Vocabulary, vocabulary
 from npformer.tree import as_damage
 
@@ -167,11 +167,9 @@ def _config(said: dict[str, Any], tied: bool, file: "Path") -> CausalLMConfig:
     heads = said.get("llama.attention.head_count")
     said = {"llama.rope.freq_base": 10000.0, "llama.attention.head_count_kv": heads} | said
     config = config_from("load_gguf", file, said, SIZES, CausalLMConfig, tied=tied)
-    fits = dict.fromkeys(HEAD_WIDTHS, config.d_model // config.n_heads)
-    for name, value in said.items():
-        if name.startswith("llama.") and name not in KNOWN and value != fits.get(name):
-            has = fits.get(name, "no such thing")
-            raise ValueError(f"load_gguf: {file} says {name} = {value!r}; `causal_lm_forward` has {has}")
+    asked = dict.fromkeys(name for name in said if name.startswith("llama.") and name not in KNOWN)
+    widths = dict.fromkeys(HEAD_WIDTHS, config.d_model // config.n_heads)
+    check_settings("load_gguf", file, said, asked | widths)
     return config
 
 

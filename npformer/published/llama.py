@@ -1,10 +1,29 @@
 """A Llama-like model under the names that others give its arrays: GGUF files, and Hugging Face's."""
 
 from collections.abc import Mapping, Sized
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from npformer.arrays import Array
+from npformer.door.annotations import DType
 from npformer.modern.causal_lm import CausalLMConfig, CausalLMParams
-from npformer.published.reader import check_state, from_names, sizes_of, table, to_names
+from npformer.published.reader import (
+    check_settings,
+    check_state,
+    config_from,
+    existing,
+    from_names,
+    said_in,
+    sizes_of,
+    table,
+    to_names,
+)
+from npformer.published.safetensors_files import arrays_in
+from npformer.tree import as_path, tree_map
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 GGUF = """token_embd.weight
     blk.{}.attn_q.weight blk.{}.attn_k.weight blk.{}.attn_v.weight blk.{}.attn_output.weight - - - -
@@ -26,6 +45,55 @@ def causal_lm_table(text: str, config: CausalLMConfig, found: Sized) -> CausalLM
     """The names of a whole model; where the config claims more blocks than there are arrays, of fewer."""
     names = table(CausalLMParams, text, min(config.n_layers, len(found)))
     return names._replace(head=None) if config.tied else names
+
+
+def load_llama(path: Any, *, dtype: DType = np.float32) -> tuple[CausalLMParams, CausalLMConfig]:
+    """A Llama-like model from a folder as Hugging Face has it: params, config.
+
+    Reads config.json and every .safetensors file in the folder; each W is turned over to (d_in, d_out).
+    Models of the kinds llama and mistral: others have the same names and other equations. Nothing in the
+    files is executed.
+
+    Raises ImportError without the package safetensors; FileNotFoundError for a file that is not there;
+    ValueError for one that is damaged, for a tensor that is missing, one too many or of another shape, and
+    for a setting that these equations do not have (stretched RoPE, a window, biases), which it names.
+
+    >>> load_llama("no/such/folder")
+    Traceback (most recent call last):
+        ...
+    FileNotFoundError: load_llama: there is no file no/such/folder/config.json
+    """
+    folder = as_path("load_llama", "path", path)
+    config = _config(existing("load_llama", "path", folder / "config.json"))
+    files = sorted(folder.glob("*.safetensors")) or [
+        existing("load_llama", "path", folder / "model.safetensors")
+    ]
+    found = {name: x for file in files for name, x in arrays_in("load_llama", file).items()}
+    names = causal_lm_table(HUGGING_FACE, config, found)
+    params = from_names("load_llama", folder, names, found, sizes_of(config), found.__getitem__)
+    return tree_map(lambda a: a.astype(dtype, copy=False), params), config
+
+
+SIZES = {
+    "hidden_size": "d_model", "intermediate_size": "d_ff", "num_hidden_layers": "n_layers",
+    "num_attention_heads": "n_heads", "num_key_value_heads": "n_kv_heads", "rms_norm_eps": "eps",
+    "rope_theta": "base", "max_position_embeddings": "max_length", "tie_word_embeddings": "tied",
+}  # fmt: skip
+FITS = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "partial_rotary_factor": 1.0}
+FITS |= {"rope_type": "default", "rope_scaling": None, "sliding_window": None}
+
+
+def _config(file: "Path") -> CausalLMConfig:
+    """What config.json says, in our letters; a setting that these equations do not have is refused."""
+    said = {"rope_theta": 10000.0, "tie_word_embeddings": False} | said_in("load_llama", file)
+    said |= said.get("rope_parameters") or {}  # where transformers 5 writes what is RoPE's
+    said = {name: value for name, value in said.items() if value is not None}
+    if (kind := said.get("model_type")) not in ("llama", "mistral"):
+        raise ValueError(f"load_llama: {file} holds a model of the kind {kind!r}; expected llama or mistral")
+    said = {"num_key_value_heads": said.get("num_attention_heads")} | said
+    config = config_from("load_llama", file, said, SIZES, CausalLMConfig, rope_layout="halves")
+    check_settings("load_llama", file, said, FITS | {"head_dim": config.d_model // config.n_heads})
+    return config
 
 
 def causal_lm_from_torch(state: Mapping[str, Array], config: CausalLMConfig) -> CausalLMParams:

@@ -16,7 +16,16 @@ from npformer.encoder import EncoderParams, encoder_block_forward
 from npformer.layer_norm import LayerNormParams, layer_norm_forward
 from npformer.modern.byte_pairs import as_bytes
 from npformer.positional import LearnedPositionsParams, learned_positions_forward
-from npformer.published.reader import config_from, existing, from_names, package_folder, sizes_of, table
+from npformer.published.reader import (
+    check_settings,
+    config_from,
+    existing,
+    from_names,
+    package_folder,
+    said_in,
+    sizes_of,
+    table,
+)
 from npformer.published.safetensors_files import arrays_in
 from npformer.tree import as_damage, as_path, tree_map
 
@@ -215,24 +224,11 @@ def _folder(path: Any) -> "Path":
     return Path(str(folders[PACKAGES[2]]), "model") if path is None else Path(path)
 
 
-def _json(file: "Path", kind: type = dict) -> Any:
-    """What the file describes, nothing where it is not there; damaged or of another kind, it is refused."""
-    import json
-
-    with as_damage("load_minilm", file, "JSON"):
-        described = json.loads(file.read_bytes()) if file.is_file() else kind()
-    if type(described) is not kind:
-        raise ValueError(f"load_minilm: {file} holds {kind_of(described)}; expected a {kind.__name__}")
-    return described
-
-
 def _read_config(folder: "Path") -> tuple[TransformerConfig, int]:
     """The sizes that config.json gives, and the vocabulary's; anything but BERT's kind is refused."""
     file = existing("load_minilm", "path", folder / "config.json")
-    described = {"position_embedding_type": "absolute"} | _json(file)
-    for name, expected in _EXPECTED.items():
-        if (said := described.get(name)) != expected:
-            raise ValueError(f"load_minilm: {file} says {name} {said!r}; expected {expected!r}")
+    described = {"model_type": None, "hidden_act": None} | said_in("load_minilm", file)
+    check_settings("load_minilm", file, described, _EXPECTED)
     more: dict[str, Any] = {"activation": "gelu", "positions": "learned", "attention_bias": True}
     config = config_from("load_minilm", file, described, _SIZES, TransformerConfig, **more)
     check_value("load_minilm", f"{file}: vocab_size", described.get("vocab_size"), Count)
@@ -250,12 +246,12 @@ _SIZES = {
 def _check_pooling(folder: "Path") -> None:
     """Refuse a model whose vectors are made in another way than by the mean; many folders do not say."""
     file = folder / "modules.json"
-    for module in _json(file, list):
+    for module in said_in("load_minilm", file, list):
         step = str(module.get("type") if isinstance(module, dict) else module)
         if step.rpartition(".")[2] not in _STEPS:
             raise ValueError(f"load_minilm: {file} has the step {step[:60]}; expected {', '.join(_STEPS)}")
     file = folder / "1_Pooling" / "config.json"
-    for name, chosen in _json(file).items():
+    for name, chosen in said_in("load_minilm", file).items():
         mean = chosen == "mean" if name == "pooling_mode" else bool(chosen) == (name == _MEAN)
         if name.startswith("pooling_mode") and not mean:
             raise ValueError(f"load_minilm: {file} says {name} {chosen!r}; expected the mean over the tokens")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, Union, ca
 from npformer.arrays import Array
 from npformer.door.signature import Letters, check_value, to_rule
 from npformer.door.validate import check_array, check_float, check_numbers, check_shape, kind_of
-from npformer.tree import as_path, leaves, refilled, tree_map
+from npformer.tree import as_damage, as_path, leaves, refilled, tree_map
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,6 +121,25 @@ def config_from(function: str, file: Any, said: Any, sizes: dict[str, str], kind
     config = kind(**{letter: said[name] for name, letter in sizes.items()}, **more)
     check_value(function, f"{file}: config", config, kind)
     return config
+
+
+def said_in(function: str, file: "Path", kind: type = dict) -> Any:
+    """What a JSON file says, nothing where it is not there; damaged or of another kind, it is refused."""
+    import json
+
+    with as_damage(function, file, "JSON"):
+        said = json.loads(file.read_bytes()) if file.is_file() else kind()
+    if type(said) is not kind:
+        raise ValueError(f"{function}: {file} holds {kind_of(said)}; expected a {kind.__name__}")
+    return said
+
+
+def check_settings(function: str, file: Any, said: Mapping[str, Any], fits: Mapping[str, Any]) -> None:
+    """Refuse, by its name, what a file says that is not what fits; None is what no equation here has."""
+    for name, value in fits.items():
+        if said.get(name, value) != value:
+            expected = "no such thing, which no equation here has" if value is None else repr(value)
+            raise ValueError(f"{function}: {file} says {name} = {said[name]!r}; expected {expected}")
 
 
 def package_folder(name: str) -> "Path | None":

@@ -7,7 +7,10 @@ network, comes from the files of sphinx-revealjs, a package of the extra `slides
 which browsers draw by themselves: one file holds it all, licences included. What draws a picture is folded
 away into the speaker notes (key S), beside the minutes, what the lesson tells its readers, and the wrong
 guesses that come. What a cell is on stage, its metadata says: `slideshow.slide_type`, and under `npformer` a
-`title` and, where the reader's words are too many, shorter ones: `stage`, `ask`, `answer`. A lesson is
+`title` and, where the reader's words are too many, shorter ones: `stage`, `ask`, `answer`. What a question
+is about is on its slide: `station` is a step of the worked example, at which the player stands there; `again`
+the title of a slide whose picture or table comes once more; `cover` how much of the answer's own picture, in
+percent from the left, is to be seen before the answer. A lesson is
 run anew for its slides: a saved picture, enlarged, has letters too small for the back of a room, so pictures
 are drawn on less paper (see plots.style). Everything is measured in lines: a slide has room for so many.
 """
@@ -25,6 +28,7 @@ from typing import Any, NamedTuple
 
 from npformer.teaching.handout import lesson_files
 from npformer.teaching.lessons import QUESTION, named, reveal, source_of
+from npformer.teaching.player import play
 from npformer.teaching.plots.style import STAGE
 
 STAGE_FOLDER = Path(__file__).parent / "stage"
@@ -35,8 +39,11 @@ NO_KERNEL = "no kernel starts. To get one: python -m ipykernel install --sys-pre
 PLUMBING = ("picture", "play", "plots", "reveal")  # names that a statement for the eye alone uses
 PLAYING = """Click into the player. Its keys: → a cell on, ↑ ↓ a step, Page Up and Page Down a station, Home
 and End, Enter the whole step, Backspace back, H hides the results, S the arithmetic, V the values beside
-their gradients. Click on the slide's title, and → is the next slide again."""
+their gradients, L the live pictures. Click on the slide's title, and → is the next slide again."""
 WIDGET = "application/vnd.jupyter.widget-view+json"  # a slider, which lives only while a kernel runs
+OVER = '<i class="over"></i>'  # words over the lower edge of a picture, until the next words come
+FRAME = re.compile(r"""<iframe title="([^"]*)"[^>]*? srcdoc='([^']*)'></iframe>""")
+SHOWN = re.compile(r"<img [^>]*>|```text\n.*?```", flags=re.S)
 SECTION = re.compile(r"^## (\d+\.\d+) ", flags=re.M)
 GUESSES = re.compile(r"^\*\*(\d+\.\d+[a-z])\*\* (.+)$", flags=re.M)
 MATH = re.compile(
@@ -202,7 +209,8 @@ def slides_of(notebook: dict[str, Any], plan: Plan, guesses: dict[str, str]) -> 
     for cell in notebook["cells"]:
         kind = cell["metadata"].get("slideshow", {}).get("slide_type", "skip")
         if kind == "slide":
-            found += told(cell, plan, guesses) if cell["cell_type"] == "markdown" else ran(cell)
+            markdown = cell["cell_type"] == "markdown"
+            found += told(cell, plan, guesses, subject_of(cell, found)) if markdown else ran(cell)
         elif kind == "fragment":
             found[-1] = joined(found[-1], cell)
     found = found or [Slide(f"# {title_of(notebook)}")]  # of a notebook whose cells say nothing of a stage
@@ -226,20 +234,31 @@ def of_stage(cell: dict[str, Any], name: str) -> str:
     return said
 
 
-def told(cell: dict[str, Any], plan: Plan, guesses: dict[str, str]) -> list[Slide]:
-    """A title, the formulas, and a question as a fragment; what the lesson tells is what the teacher says."""
+def subject_of(cell: dict[str, Any], before: Sequence[Slide]) -> str:
+    """What a question is about: the player at its step, or what an earlier slide shows, once more."""
+    if station := of_stage(cell, "station"):
+        return one_line(play(at=station)._repr_html_())
+    title = of_stage(cell, "again")
+    seen = ["\n\n".join((s.text, *s.then)) for s in before if title and s.text.startswith(f"## {title}\n")]
+    return SHOWN.findall(seen[0])[-1] if seen else ""
+
+
+def told(cell: dict[str, Any], plan: Plan, guesses: dict[str, str], subject: str = "") -> list[Slide]:
+    """A title, what it is about, and a question as a fragment; what the lesson tells is what one says."""
     told, _, question = source_of(cell).partition(QUESTION)
     mark = "# " if told.startswith("# ") else "## "
     heading, id = mark + of_stage(cell, "title"), named(cell, "predict")
     formulas = "\n\n".join(
         block for block in one_formula_a_paragraph(told).split("\n\n") if block[:2] == "$$"
     )
-    text = f"{heading}\n\n{of_stage(cell, 'stage') or formulas}"
+    beside = of_stage(cell, "stage") or ("" if subject else formulas)
+    text = "\n\n".join(filter(None, (heading, beside, subject)))
     asked = of_stage(cell, "ask") or closing_words(question, WORDS - words(text))
-    then = (f"{QUESTION} {asked}",) if id else ()
+    then = (f"{OVER if subject[:1] == '<' else ''}{QUESTION} {asked}",) if id else ()
     section = SECTION.search(told)
     minutes = minutes_left(section[1], plan) if section else ""
     wrong = f"A minute to write a guess down; collect a few. {guesses.get(id, '')}" if id else ""
+    wrong += f"\n\n{PLAYING}" if subject.startswith("<iframe") else ""
     return [Slide(text, then, f"{minutes}\n\n{re.sub('</?(details|summary)>', '', told)}\n\n{wrong}")]
 
 
@@ -313,9 +332,15 @@ def ran(cell: dict[str, Any]) -> list[Slide]:
 
 
 def joined(slide: Slide, cell: dict[str, Any]) -> Slide:
-    """The slide with what a cell prints and its answer, each with one more click."""
-    printed = tuple(part for output in cell["outputs"] for part in parts_of(output))
-    more = slide._replace(then=(*slide.then, *printed))
+    """The slide with what a cell prints and its answer, each with one more click; its picture is there."""
+    shown = [part for output in cell["outputs"] for part in parts_of(output)]
+    cover = f'<i class="cover" style="--from: {of_stage(cell, "cover")}"></i>'
+    pictures = [f"{part}{cover}" for part in shown if part.startswith("<")]
+    if pictures:  # the question is about it
+        over = tuple(f"{OVER}{more}" for more in slide.then)
+        more = slide._replace(text="\n\n".join((slide.text, pictures[-1])), then=over)
+    else:
+        more = slide._replace(then=(*slide.then, *shown))
     return with_answer(more._replace(notes=f"{more.notes}\n\n```python\n{source_of(cell)}\n```"), cell)
 
 
@@ -327,7 +352,7 @@ def with_answer(slide: Slide, cell: dict[str, Any]) -> Slide:
     whole = "\n\n".join((slide.text, *slide.then))
     answer = of_stage(cell, "answer") or opening_words(reveal(id).text, WORDS - words(whole) - 1)
     full = "<" in whole or height(whole) + height(answer) > ROOM
-    over = '<i class="over"></i>' if full else ""
+    over = '<i class="over answer"></i>' if full else ""
     return slide._replace(
         then=(*slide.then, f"{over}**Answer.** {answer}"),
         notes=f"{slide.notes}\n\nCompare. {reveal(id).text}",
@@ -463,6 +488,8 @@ def as_page(slides: Sequence[Slide], title: str, stage: dict[str, str]) -> str:
     from nbconvert.exporters import SlidesExporter
     from nbformat.v4 import new_notebook
 
+    slides, pages = short_frames(slides)
+    stage = {**stage, "pages": json.dumps(pages).replace("<", "\\u003c")}
     notebook = new_notebook(cells=[cell for slide in slides for cell in cells_of(slide)])
     notebook.metadata.title = title
     exporter = SlidesExporter(
@@ -470,6 +497,21 @@ def as_page(slides: Sequence[Slide], title: str, stage: dict[str, str]) -> str:
     )
     page, _ = exporter.from_notebook_node(notebook, resources={"stage": stage})
     return MATH.sub(as_mathml, str(page))
+
+
+def short_frames(slides: Sequence[Slide]) -> tuple[list[Slide], list[str]]:
+    """The slides with empty frames, and the player's pages for them: each once, wherever frames open it."""
+    pages: list[str] = []
+
+    def short(found: re.Match[str]) -> str:
+        before, at, after = re.split(r'(?<="at":")([^"]*)', html.unescape(found[2]), maxsplit=1)
+        if before + after not in pages:
+            pages.append(before + after)
+        return (
+            f'<iframe title="{found[1]}" data-page="{pages.index(before + after)}" data-at="{at}"></iframe>'
+        )
+
+    return [slide._replace(text=FRAME.sub(short, slide.text)) for slide in slides], pages
 
 
 def cells_of(slide: Slide) -> Iterator[Any]:

@@ -82,8 +82,7 @@ def measure(count, workers):
             (folder / f"{i:06}.py").write_text(submission(i), encoding="utf-8")
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         own = time.process_time()
-        with Journal(out) as journal:
-            rows = grade(hand_ins(folder), IDS, workers=workers, journal=journal)
+        rows = grade(hand_ins(folder), IDS, workers=workers, journal=Journal(out))
         write_rows(rows, assignment_of(IDS), out)
         wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime + time.process_time() - own

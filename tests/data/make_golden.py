@@ -1,4 +1,4 @@
-"""Write the golden values: what PyTorch 2.13 answers, outputs and every gradient, for test_golden.py to read.
+"""Write the golden values: what PyTorch 2.13 answers, outputs and every gradient, for golden.py to read.
 
 Run it with any Python that has PyTorch and NumPy. npformer never needs PyTorch, and is not imported here.
 
@@ -30,6 +30,7 @@ import json
 import math
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,8 +57,9 @@ class Case(NamedTuple):
 # The operations, each from primitives: `t` holds the tensors by name, `s` the settings.
 
 
-def layer_norm(t, s):
-    return F.layer_norm(t["x"], t["x"].shape[-1:], t["gamma"], t["beta"], s["eps"])
+def layer_norm(t, s, x=None, prefix=""):
+    x, gamma = t["x"] if x is None else x, t[f"{prefix}gamma"]
+    return F.layer_norm(x, gamma.shape, gamma, t[f"{prefix}beta"], s["eps"])
 
 
 def linear(t, s):
@@ -144,8 +146,7 @@ def alibi(n_heads, n):
 
 def block(t, s, x=None, prefix=""):
     def norm(x, which):
-        scale = t[f"{prefix}norm_{which}.gamma"]
-        return F.layer_norm(x, scale.shape, scale, t[f"{prefix}norm_{which}.beta"], s["eps"])
+        return layer_norm(t, s, x, f"{prefix}norm_{which}.")
 
     x = t["x"] if x is None else x
     if s["norm"] == "pre":
@@ -156,21 +157,15 @@ def block(t, s, x=None, prefix=""):
     return norm(x + ffn(t, s, x, prefix + "ffn."), 2)
 
 
-def stack(t, s):
+def stack(t, s, one=block):
     x = t["x"]
     for layer in range(s["n_layers"]):
-        x = block({**t, **layer_of(t, "blocks.", layer)}, s, x, "blocks.")
-    return final_norm(t, s, x)
+        x = one({**t, **layer_of(t, "blocks.", layer)}, s, x, "blocks.")
+    return layer_norm(t, s, x, "norm.") if "norm.gamma" in t else x
 
 
 def layer_of(t, prefix, layer):
     return {name: value[layer] for name, value in t.items() if name.startswith(prefix)}
-
-
-def final_norm(t, s, x):
-    if "norm.gamma" not in t:
-        return x
-    return F.layer_norm(x, x.shape[-1:], t["norm.gamma"], t["norm.beta"], s["eps"])
 
 
 def decoder_block(t, s, x=None, prefix=""):
@@ -179,8 +174,7 @@ def decoder_block(t, s, x=None, prefix=""):
     across = {**t, "mask": t.get("memory_mask")}, {"n_heads": s["n_heads"]}
 
     def norm(x, which):
-        scale = t[f"{prefix}norm_{which}.gamma"]
-        return F.layer_norm(x, scale.shape, scale, t[f"{prefix}norm_{which}.beta"], s["eps"])
+        return layer_norm(t, s, x, f"{prefix}norm_{which}.")
 
     if s["norm"] == "pre":
         normed = norm(x, 1)
@@ -193,10 +187,7 @@ def decoder_block(t, s, x=None, prefix=""):
 
 
 def decoder_stack(t, s):
-    x = t["x"]
-    for layer in range(s["n_layers"]):
-        x = decoder_block({**t, **layer_of(t, "blocks.", layer)}, s, x, "blocks.")
-    return final_norm(t, s, x)
+    return stack(t, s, decoder_block)
 
 
 def transformer(t, s):
@@ -269,31 +260,15 @@ def torch_multi_head(t, s):
     return y.reshape(t["q"].shape)
 
 
-def torch_block(t, s):
-    layer = encoder_layer(t, s, "")
-    x = three_axes(t["x"])
-    mask = additive_mask(t, s, t["x"], t["x"])
-    return functional_call(layer, block_state(t, ""), (x,), {"src_mask": mask}).reshape(t["x"].shape)
+def through(make, state, mask):
+    """A module of PyTorch with our parameters, applied to x and, in a decoder, the memory."""
 
+    def function(t, s):
+        x = tuple(three_axes(t[name]) for name in ("x", "memory") if name in t)
+        masks = decoder_masks(t, s) if "memory" in t else {mask: additive_mask(t, s, t["x"], t["x"])}
+        return functional_call(make(t, s), state(t, s), x, masks).reshape(t["x"].shape)
 
-def torch_stack(t, s):
-    x = three_axes(t["x"])
-    mask = additive_mask(t, s, t["x"], t["x"])
-    return functional_call(encoder_module(t, s), stack_state(t, s), (x,), {"mask": mask}).reshape(
-        t["x"].shape
-    )
-
-
-def torch_decoder_block(t, s):
-    x, memory = three_axes(t["x"]), three_axes(t["memory"])
-    layer = decoder_layer(t, s, "")
-    return functional_call(layer, block_state(t, ""), (x, memory), decoder_masks(t, s)).reshape(t["x"].shape)
-
-
-def torch_decoder_stack(t, s):
-    x, memory = three_axes(t["x"]), three_axes(t["memory"])
-    module = decoder_module(t, s)
-    return functional_call(module, stack_state(t, s), (x, memory), decoder_masks(t, s)).reshape(t["x"].shape)
+    return function
 
 
 def torch_transformer(t, s):
@@ -363,14 +338,14 @@ def norm_module(t, s):
     return nn.LayerNorm(t["norm.gamma"].shape, eps=s["eps"]) if "norm.gamma" in t else None
 
 
-def encoder_layer(t, s, prefix):
+def encoder_layer(t, s, prefix=""):
     d_model, d_ff = t[prefix + "ffn.W_1"].shape[-2:]
     layer = nn.TransformerEncoderLayer(d_model, s["n_heads"], d_ff, **layer_options(s))
     layer.self_attn = attention_module(t, s, prefix + "attention.")
     return layer
 
 
-def decoder_layer(t, s, prefix):
+def decoder_layer(t, s, prefix=""):
     d_model, d_ff = t[prefix + "ffn.W_1"].shape[-2:]
     layer = nn.TransformerDecoderLayer(d_model, s["n_heads"], d_ff, **layer_options(s))
     layer.self_attn = attention_module(t, s, prefix + "self_attention.")
@@ -405,7 +380,7 @@ def attention_state(t, prefix):
     return state
 
 
-def block_state(t, prefix):
+def block_state(t, s=None, prefix=""):
     """Of an encoder block or a decoder block, by the names that its parameters have."""
     theirs = {"attention.": "self_attn", "self_attention.": "self_attn", "cross_attention.": "multihead_attn"}
     state = {}
@@ -415,18 +390,21 @@ def block_state(t, prefix):
             state |= {f"{module}.{name}": value for name, value in own.items()}
     for i in (1, 2, 3):
         if f"{prefix}norm_{i}.gamma" in t:
-            state[f"norm{i}.weight"] = t[f"{prefix}norm_{i}.gamma"]
-            state[f"norm{i}.bias"] = t[f"{prefix}norm_{i}.beta"]
+            state |= norm_state(t, f"norm{i}", f"{prefix}norm_{i}.")
     for i in (1, 2):
         state[f"linear{i}.weight"] = t[f"{prefix}ffn.W_{i}"].mT
         state[f"linear{i}.bias"] = t[f"{prefix}ffn.b_{i}"]
     return state
 
 
+def norm_state(t, theirs, ours):
+    return {f"{theirs}.weight": t[f"{ours}gamma"], f"{theirs}.bias": t[f"{ours}beta"]}
+
+
 def stack_state(t, s):
-    state = {"norm.weight": t["norm.gamma"], "norm.bias": t["norm.beta"]} if "norm.gamma" in t else {}
+    state = norm_state(t, "norm", "norm.") if "norm.gamma" in t else {}
     for i in range(s["n_layers"]):
-        own = block_state(layer_of(t, "blocks.", i), "blocks.")
+        own = block_state(layer_of(t, "blocks.", i), s, "blocks.")
         state |= {f"layers.{i}.{name}": value for name, value in own.items()}
     return state
 
@@ -467,10 +445,10 @@ OPERATIONS = {
     "ffn": (ffn, None),
     "attention": (attention, torch_attention),
     "multi_head": (multi_head, torch_multi_head),
-    "block": (block, torch_block),
-    "stack": (stack, torch_stack),
-    "decoder_block": (decoder_block, torch_decoder_block),
-    "decoder_stack": (decoder_stack, torch_decoder_stack),
+    "block": (block, through(encoder_layer, block_state, "src_mask")),
+    "stack": (stack, through(encoder_module, stack_state, "mask")),
+    "decoder_block": (decoder_block, through(decoder_layer, block_state, None)),
+    "decoder_stack": (decoder_stack, through(decoder_module, stack_state, None)),
     "transformer": (transformer, torch_transformer),
     "cross_entropy": (cross_entropy, torch_cross_entropy),
     "training": (training, torch_training),
@@ -700,169 +678,177 @@ def some_closed(t):
 SIX_SENTENCES = padding(5, [[5, 3, 1], [2, 4, 5]])  # two batch axes: (2, 3, 1, T_k)
 
 
+def case(name, operation, settings, *arrays, draw=0, **given):
+    """Its arrays are drawn from one generator in the order in which they stand here.
+
+    Each is (names, shape, scale, shift), the last two as they are needed, or a function of the generator.
+    """
+    rng, inputs = generator(name, draw), {}
+    for array in arrays:
+        if callable(array):
+            inputs |= array(rng)
+        else:
+            names, shape, *size = array
+            size = dict(zip(("scale", "shift"), size, strict=False))
+            inputs |= {one: numbers(rng, *shape, **size) for one in names.split()}
+    return Case(name, operation, settings, inputs | given)
+
+
+def but(case, array, *entries):
+    """The case with some entries of an array written over."""
+    for place, value in entries:
+        case.inputs[array][place] = value
+    return case
+
+
 def functional_cases() -> Iterator[Case]:
     yield from layer_norm_cases()
-    yield from elementwise_cases()
+    for kind in ("relu", "gelu", "gelu_tanh"):
+        for name, scale in {kind: 2.0, f"{kind}_inputs_1e4": 1e4}.items():
+            z = case(name, "activation", {"activation": kind}, ("z", (2, 5, 8), scale))
+            near, far = (0.0, -0.0, 1e-7, -1e-7), (-30.0, -9.0, -5.5, 6.0, 30.0)
+            yield but(z, "z", (np.s_[0, 0, :4], near), (np.s_[1, :, 0], far))
     yield from softmax_cases()
-    yield from linear_and_embedding_cases()
+    x, bias = ("x", (2, 5, 8)), ("b", (3,))
+    yield case("linear", "linear", {}, x, ("W", (8, 3)), bias)
+    yield case("linear_no_bias", "linear", {}, x, ("W", (8, 3)))
+    yield case("linear_no_batch", "linear", {}, ("x", (5, 8)), ("W", (8, 3)), bias)
+    ids = np.array([[3, 0, 3, 6, 1], [3, 3, 2, 0, 0]])  # 3 adds up; 4 and 5 never occur
+    embedding = case("embedding", "embedding", {}, ("E", (7, 8)))
+    yield embedding._replace(inputs={"ids": ids} | embedding.inputs)
+    yield case("tied_logits", "tied_logits", {}, x, ("E", (7, 8)))
     yield from ffn_cases()
 
 
 def layer_norm_cases():
-    options = {
-        "layer_norm": ((2, 5, 8), 1e-5, 1.0, 0.5),
-        "layer_norm_small_eps": ((2, 5, 8), 1e-12, 1.0, 0.5),
-        "layer_norm_no_batch": ((5, 8), 1e-5, 1.0, 0.5),
-        "layer_norm_two_batch_axes": ((2, 3, 4, 8), 1e-5, 1.0, 0.5),
-        "layer_norm_t1_b1": ((1, 1, 8), 1e-5, 1.0, 0.5),
-        "layer_norm_d1": ((2, 3, 1), 1e-5, 1.0, 0.5),
-        "layer_norm_odd_d": ((2, 3, 7), 1e-5, 1.0, 0.5),
-        "layer_norm_tiny_rows": ((2, 5, 8), 1e-5, 3e-3, 0.0),  # variance near eps: eps outside the root shows
-        "layer_norm_inputs_1e4": ((2, 5, 8), 1e-5, 1e4, 0.0),
-        "layer_norm_offset_1e4": ((2, 5, 8), 1e-5, 1.0, 1e4),
-    }
-    for name, (shape, eps, scale, shift) in options.items():
-        rng = generator(name)
-        x = numbers(rng, *shape, scale=scale, shift=shift)
-        yield Case(name, "layer_norm", {"eps": eps}, {"x": x, **norm_params(rng, shape[-1])})
-    rng = generator("layer_norm_constant_row")
-    x = numbers(rng, 2, 5, 8)
-    x[1, 2] = 0.7
-    yield Case("layer_norm_constant_row", "layer_norm", {"eps": 1e-5}, {"x": x, **norm_params(rng, 8)})
-
-
-def elementwise_cases():
-    for kind in ("relu", "gelu", "gelu_tanh"):
-        for name, scale in {kind: 2.0, f"{kind}_inputs_1e4": 1e4}.items():
-            z = numbers(generator(name), 2, 5, 8, scale=scale)
-            z[0, 0, :4] = 0.0, -0.0, 1e-7, -1e-7
-            z[1, :, 0] = -30.0, -9.0, -5.5, 6.0, 30.0
-            yield Case(name, "activation", {"activation": kind}, {"z": z})
+    usual = (2, 5, 8)
+    for name, shape, eps, *size in (
+        ("layer_norm", usual, 1e-5, 1.0, 0.5),
+        ("layer_norm_small_eps", usual, 1e-12, 1.0, 0.5),
+        ("layer_norm_no_batch", (5, 8), 1e-5, 1.0, 0.5),
+        ("layer_norm_two_batch_axes", (2, 3, 4, 8), 1e-5, 1.0, 0.5),
+        ("layer_norm_t1_b1", (1, 1, 8), 1e-5, 1.0, 0.5),
+        ("layer_norm_d1", (2, 3, 1), 1e-5, 1.0, 0.5),
+        ("layer_norm_odd_d", (2, 3, 7), 1e-5, 1.0, 0.5),
+        ("layer_norm_tiny_rows", usual, 1e-5, 3e-3, 0.0),  # variance near eps: eps outside the root shows
+        ("layer_norm_inputs_1e4", usual, 1e-5, 1e4, 0.0),
+        ("layer_norm_offset_1e4", usual, 1e-5, 1.0, 1e4),
+        ("layer_norm_constant_row", usual, 1e-5),
+    ):
+        params = partial(norm_params, d_model=shape[-1])
+        normed = case(name, "layer_norm", {"eps": eps}, ("x", shape, *size), params)
+        yield but(normed, "x", *[((1, 2), 0.7)] * name.endswith("constant_row"))
 
 
 def softmax_cases():
-    shapes = {"softmax": (2, 5, 6), "softmax_one_row": (6,), "softmax_one_entry": (2, 3, 1)}
-    for name, shape in shapes.items():
-        yield Case(name, "softmax", {"axis": -1}, {"scores": numbers(generator(name), *shape, scale=3.0)})
-    for name, axis in {"softmax_axis_1": 1, "softmax_axis_0": 0}.items():
-        scores = numbers(generator(name), 3, 4, 2, scale=3.0)
-        yield Case(name, "softmax", {"axis": axis}, {"scores": scores})
-    scores = numbers(generator("softmax_inputs_1e4"), 2, 5, 6, scale=1e4)
-    scores[0, 0], scores[0, 1], scores[0, 2] = 1e4, -1e4, (1e4, 1e4 - 1, -1e4, 0.0, 1e4 - 2, 1e4)
-    yield Case("softmax_inputs_1e4", "softmax", {"axis": -1}, {"scores": scores})
-    scores = numbers(generator("softmax_minus_infinity"), 2, 5, 6, scale=3.0)
-    scores[0, 1], scores[1, 2, :3], scores[1, 3, 1:] = -np.inf, -np.inf, -np.inf
-    yield Case("softmax_minus_infinity", "softmax", {"axis": -1}, {"scores": scores})
-
-
-def linear_and_embedding_cases():
-    for name, shape in {"linear": (2, 5, 8), "linear_no_bias": (2, 5, 8), "linear_no_batch": (5, 8)}.items():
-        rng = generator(name)
-        inputs = {"x": numbers(rng, *shape), "W": numbers(rng, 8, 3)}
-        if name != "linear_no_bias":
-            inputs["b"] = numbers(rng, 3)
-        yield Case(name, "linear", {}, inputs)
-    rng = generator("embedding")
-    ids = np.array(
-        [[3, 0, 3, 6, 1], [3, 3, 2, 0, 0]]
-    )  # gradients of repeated ids add up; 4 and 5 never occur
-    yield Case("embedding", "embedding", {}, {"ids": ids, "E": numbers(rng, 7, 8)})
-    rng = generator("tied_logits")
-    yield Case("tied_logits", "tied_logits", {}, {"x": numbers(rng, 2, 5, 8), "E": numbers(rng, 7, 8)})
+    huge = ((0, 0), 1e4), ((0, 1), -1e4), ((0, 2), (1e4, 1e4 - 1, -1e4, 0.0, 1e4 - 2, 1e4))
+    ruled_out = [(place, -np.inf) for place in (np.s_[0, 1], np.s_[1, 2, :3], np.s_[1, 3, 1:])]
+    for name, axis, shape, scale, entries in (
+        ("softmax", -1, (2, 5, 6), 3.0, ()),
+        ("softmax_one_row", -1, (6,), 3.0, ()),
+        ("softmax_one_entry", -1, (2, 3, 1), 3.0, ()),
+        ("softmax_axis_1", 1, (3, 4, 2), 3.0, ()),
+        ("softmax_axis_0", 0, (3, 4, 2), 3.0, ()),
+        ("softmax_inputs_1e4", -1, (2, 5, 6), 1e4, huge),
+        ("softmax_minus_infinity", -1, (2, 5, 6), 3.0, ruled_out),
+    ):
+        yield but(case(name, "softmax", {"axis": axis}, ("scores", shape, scale)), "scores", *entries)
 
 
 def ffn_cases():
-    options = {
-        "ffn_relu": ("relu", (2, 5, 8), 12, 1.0),
-        "ffn_gelu": ("gelu", (2, 5, 8), 12, 1.0),
-        "ffn_no_batch": ("relu", (5, 8), 12, 1.0),
-        "ffn_two_batch_axes": ("gelu", (2, 3, 4, 8), 12, 1.0),
-        "ffn_t1_b1": ("relu", (1, 1, 8), 12, 1.0),
-        "ffn_d_ff_1": ("relu", (2, 5, 8), 1, 1.0),
-        "ffn_square": ("relu", (2, 5, 8), 8, 1.0),  # here no shape betrays a forgotten transpose
-        "ffn_relu_inputs_1e4": ("relu", (2, 5, 8), 12, 1e4),
-        "ffn_gelu_inputs_1e4": ("gelu", (2, 5, 8), 12, 1e4),
-    }
-    for name, (kind, shape, d_ff, scale) in options.items():
-        rng = generator(name)
-        inputs = {"x": numbers(rng, *shape, scale=scale), **ffn_params(rng, shape[-1], d_ff)}
-        yield Case(name, "ffn", {"activation": kind}, inputs)
+    for name, kind, shape, d_ff, scale in (
+        ("ffn_relu", "relu", (2, 5, 8), 12, 1.0),
+        ("ffn_gelu", "gelu", (2, 5, 8), 12, 1.0),
+        ("ffn_no_batch", "relu", (5, 8), 12, 1.0),
+        ("ffn_two_batch_axes", "gelu", (2, 3, 4, 8), 12, 1.0),
+        ("ffn_t1_b1", "relu", (1, 1, 8), 12, 1.0),
+        ("ffn_d_ff_1", "relu", (2, 5, 8), 1, 1.0),
+        ("ffn_square", "relu", (2, 5, 8), 8, 1.0),  # here no shape betrays a forgotten transpose
+        ("ffn_relu_inputs_1e4", "relu", (2, 5, 8), 12, 1e4),
+        ("ffn_gelu_inputs_1e4", "gelu", (2, 5, 8), 12, 1e4),
+    ):
+        params = partial(ffn_params, d_model=shape[-1], d_ff=d_ff)
+        yield case(name, "ffn", {"activation": kind}, ("x", shape, scale), params)
 
 
 def attention_cases() -> Iterator[Case]:
-    yield from scaled_dot_product_cases()
-    yield from multi_head_cases()
-
-
-def scaled_dot_product_cases():
-    yield attention_case("attention")
-    yield attention_case("attention_causal", mask=causal(5))
-    yield attention_case("attention_padding", mask=padding(5, [5, 3]))
-    yield attention_case("attention_bias", bias=(5, 5))
-    yield attention_case("attention_bias_per_batch_and_mask", bias=(2, 5, 5), mask=causal(5))
-    yield attention_case("attention_closed_rows", mask=some_closed(5))
-    yield attention_case("attention_closed_rows_and_bias", mask=some_closed(5), bias=(5, 5))
-    yield attention_case("attention_all_padding", mask=padding(5, [5, 0]))
-    yield attention_case("attention_cross", t_q=3)
-    yield attention_case("attention_cross_causal", t_q=3, mask=causal(3, 5))
-    yield attention_case(
-        "attention_more_queries_than_keys", t_k=3, mask=causal(5, 3)
-    )  # rows 0 and 1 are closed
-    yield attention_case("attention_no_batch", batch=())
-    yield attention_case("attention_two_batch_axes", batch=(2, 3), t_q=4, mask=SIX_SENTENCES)
-    yield attention_case("attention_t1_b1", batch=(1,), t_q=1, t_k=1)
-    yield attention_case("attention_one_query", t_q=1)
-    yield attention_case("attention_inputs_1e4", scale=1e4)
-    yield attention_case("attention_inputs_1e4_causal", scale=1e4, mask=causal(5))
+    for name, options in {
+        "": {},
+        "_causal": {"mask": causal(5)},
+        "_padding": {"mask": padding(5, [5, 3])},
+        "_bias": {"bias": (5, 5)},
+        "_bias_per_batch_and_mask": {"bias": (2, 5, 5), "mask": causal(5)},
+        "_closed_rows": {"mask": some_closed(5)},
+        "_closed_rows_and_bias": {"mask": some_closed(5), "bias": (5, 5)},
+        "_all_padding": {"mask": padding(5, [5, 0])},
+        "_cross": {"t_q": 3},
+        "_cross_causal": {"t_q": 3, "mask": causal(3, 5)},
+        "_more_queries_than_keys": {"t_k": 3, "mask": causal(5, 3)},  # rows 0 and 1 are closed
+        "_no_batch": {"batch": ()},
+        "_two_batch_axes": {"batch": (2, 3), "t_q": 4, "mask": SIX_SENTENCES},
+        "_t1_b1": {"batch": (1,), "t_q": 1, "t_k": 1},
+        "_one_query": {"t_q": 1},
+        "_inputs_1e4": {"scale": 1e4},
+        "_inputs_1e4_causal": {"scale": 1e4, "mask": causal(5)},
+    }.items():
+        yield attention_case("attention" + name, **options)
+    biased = {"biased": True}
+    for name, options in {
+        "": {},
+        "_biased": biased,
+        "_causal": {"mask": causal(5)},
+        "_causal_biased": biased | {"mask": causal(5)},
+        "_padding": {"mask": padding(5, [5, 2])},
+        "_bias": {"bias": (2, 5, 5)},
+        "_bias_per_batch": biased | {"bias": (2, 2, 5, 5), "mask": causal(5)},
+        "_closed_rows": {"mask": some_closed(5)},
+        "_closed_rows_biased": biased | {"mask": some_closed(5)},
+        "_all_padding": biased | {"mask": padding(5, [0, 4])},
+        "_cross": biased | {"t_q": 3},
+        "_cross_causal": {"t_q": 3, "mask": causal(3, 5)},
+        "_no_batch": biased | {"batch": ()},
+        "_two_batch_axes": biased | {"batch": (2, 3), "t_q": 4, "mask": SIX_SENTENCES},
+        "_t1_b1": biased | {"batch": (1,), "t_q": 1, "t_k": 1},
+        "_one": biased | {"settings": {"n_heads": 1}},
+        "_as_many_as_d_model": biased | {"settings": {"n_heads": 8}, "mask": causal(5)},
+        "_inputs_1e4": biased | {"scale": 1e4},
+        "_rope": {"settings": {"rope": True}, "mask": causal(5)},
+        "_rope_cross": biased | {"settings": {"rope": True}, "t_q": 3},
+    }.items():
+        yield heads_case("heads" + name, **options)
 
 
 def attention_case(name, batch=(2,), t_q=5, t_k=5, scale=1.0, bias=None, **mask):
-    rng = generator(name)
-    shapes = {"q": (t_q, 4), "k": (t_k, 4), "v": (t_k, 3)}
-    inputs = {letter: numbers(rng, *batch, *shape, scale=scale) for letter, shape in shapes.items()}
-    if bias:
-        inputs["bias"] = numbers(rng, *bias)
-    return Case(name, "attention", {}, inputs | mask)
+    keys, values = (*batch, t_k, 4), (*batch, t_k, 3)
+    arrays = ("q", (*batch, t_q, 4), scale), ("k", keys, scale), ("v", values, scale)
+    return case(name, "attention", {}, *arrays, *([("bias", bias)] if bias else []), **mask)
 
 
-def multi_head_cases():
-    yield multi_head_case("heads")
-    yield multi_head_case("heads_biased", biased=True)
-    yield multi_head_case("heads_causal", mask=causal(5))
-    yield multi_head_case("heads_causal_biased", biased=True, mask=causal(5))
-    yield multi_head_case("heads_padding", mask=padding(5, [5, 2]))
-    yield multi_head_case("heads_bias", bias=(2, 5, 5))
-    yield multi_head_case("heads_bias_per_batch", bias=(2, 2, 5, 5), biased=True, mask=causal(5))
-    yield multi_head_case("heads_closed_rows", mask=some_closed(5))
-    yield multi_head_case("heads_closed_rows_biased", biased=True, mask=some_closed(5))
-    yield multi_head_case("heads_all_padding", biased=True, mask=padding(5, [0, 4]))
-    yield multi_head_case("heads_cross", t_q=3, biased=True)
-    yield multi_head_case("heads_cross_causal", t_q=3, mask=causal(3, 5))
-    yield multi_head_case("heads_no_batch", batch=(), biased=True)
-    yield multi_head_case("heads_two_batch_axes", batch=(2, 3), t_q=4, biased=True, mask=SIX_SENTENCES)
-    yield multi_head_case("heads_t1_b1", batch=(1,), t_q=1, t_k=1, biased=True)
-    yield multi_head_case("heads_one", {"n_heads": 1}, biased=True)
-    yield multi_head_case("heads_as_many_as_d_model", {"n_heads": 8}, biased=True, mask=causal(5))
-    yield multi_head_case("heads_inputs_1e4", scale=1e4, biased=True)
-    yield multi_head_case("heads_rope", {"rope": True}, mask=causal(5))
-    yield multi_head_case("heads_rope_cross", {"rope": True}, t_q=3, biased=True)
+def heads_case(name, settings=None, batch=(2,), t_q=5, t_k=5, scale=1.0, biased=False, bias=None, **mask):
+    arrays = [("q", (*batch, t_q, 8), scale), ("k v", (*batch, t_k, 8), scale)]
+    arrays += [partial(attention_params, d_model=8, biased=biased), *([("bias", bias)] if bias else [])]
+    return case(name, "multi_head", {"n_heads": 2} | (settings or {}), *arrays, **mask)
 
 
-def multi_head_case(
-    name, settings=None, batch=(2,), t_q=5, t_k=5, scale=1.0, biased=False, bias=None, **mask
-):
-    rng = generator(name)
-    shapes = {"q": (t_q, 8), "k": (t_k, 8), "v": (t_k, 8)}
-    inputs = {letter: numbers(rng, *batch, *shape, scale=scale) for letter, shape in shapes.items()}
-    inputs |= attention_params(rng, 8, biased)
-    if bias:
-        inputs["bias"] = numbers(rng, *bias)
-    return Case(name, "multi_head", {"n_heads": 2} | (settings or {}), inputs | mask)
+BLOCK = {"n_heads": 2, "activation": "relu", "norm": "post", "eps": 1e-5}
 
 
 def encoder_cases() -> Iterator[Case]:
     for norm in ("post", "pre"):
-        yield from block_cases(norm)
+        for kind in ("relu", "gelu"):
+            yield block_case(f"block_{norm}_{kind}", {"norm": norm, "activation": kind})
+            yield block_case(f"block_{norm}_{kind}_biased", {"norm": norm, "activation": kind}, biased=True)
+        for name, options in {
+            "causal": {"biased": True, "mask": causal(5), "draw": 1},
+            "padding": {"mask": padding(5, [3, 5])},
+            "closed_rows": {"biased": True, "mask": some_closed(5)},
+            "all_padding": {"mask": padding(5, [5, 0])},
+            "inputs_1e4": {"scale": 1e4},
+            "rope": {"settings": {"rope": True}},
+            "alibi": {"settings": {"alibi": True}, "mask": causal(5)},
+        }.items():
+            settings = {"norm": norm} | options.pop("settings", {})
+            yield block_case(f"block_{norm}_{name}", settings, **options)
     yield block_case("block_small_eps", {"eps": 1e-12, "activation": "gelu"})
     yield block_case("block_t1", n=1, biased=True)
     yield block_case("block_b1", batch=(1,))
@@ -871,23 +857,6 @@ def encoder_cases() -> Iterator[Case]:
     yield block_case("block_d_ff_1", d_ff=1)
     yield block_case("block_one_head", {"n_heads": 1})
     yield block_case("block_as_many_heads_as_d_model", {"n_heads": 8}, biased=True)
-    yield from stack_cases()
-
-
-def block_cases(norm):
-    for kind in ("relu", "gelu"):
-        yield block_case(f"block_{norm}_{kind}", {"norm": norm, "activation": kind})
-        yield block_case(f"block_{norm}_{kind}_biased", {"norm": norm, "activation": kind}, biased=True)
-    yield block_case(f"block_{norm}_causal", {"norm": norm}, biased=True, mask=causal(5), draw=1)
-    yield block_case(f"block_{norm}_padding", {"norm": norm}, mask=padding(5, [3, 5]))
-    yield block_case(f"block_{norm}_closed_rows", {"norm": norm}, biased=True, mask=some_closed(5))
-    yield block_case(f"block_{norm}_all_padding", {"norm": norm}, mask=padding(5, [5, 0]))
-    yield block_case(f"block_{norm}_inputs_1e4", {"norm": norm}, scale=1e4)
-    yield block_case(f"block_{norm}_rope", {"norm": norm, "rope": True})
-    yield block_case(f"block_{norm}_alibi", {"norm": norm, "alibi": True}, mask=causal(5))
-
-
-def stack_cases():
     yield stack_case("six_post_relu")
     yield stack_case("six_post_gelu_biased", {"activation": "gelu"}, biased=True, mask=padding(5, [5, 3]))
     yield stack_case("six_pre_relu", {"norm": "pre"})
@@ -898,32 +867,26 @@ def stack_cases():
     yield stack_case("six_pre_final_norm_inputs_1e4", {"norm": "pre"}, final_norm=True, scale=1e4)
 
 
-BLOCK = {"n_heads": 2, "activation": "relu", "norm": "post", "eps": 1e-5}
+def block_case(name, settings=None, batch=(2,), n=5, d_ff=12, scale=1.0, biased=False, **given):
+    params = partial(block_params, d_model=8, d_ff=d_ff, biased=biased)
+    return case(name, "block", BLOCK | (settings or {}), ("x", (*batch, n, 8), scale), params, **given)
 
 
-def block_case(name, settings=None, batch=(2,), n=5, d_ff=12, scale=1.0, biased=False, draw=0, **mask):
-    rng = generator(name, draw)
-    inputs = {"x": numbers(rng, *batch, n, 8, scale=scale)} | block_params(rng, 8, d_ff, biased)
-    return Case(name, "block", BLOCK | (settings or {}), inputs | mask)
-
-
-def stack_case(name, settings=None, scale=1.0, biased=False, final_norm=False, draw=0, **mask):
-    rng = generator(name, draw)
-    inputs = {"x": numbers(rng, 2, 5, 4, scale=scale)} | block_params(rng, 4, 6, biased, "blocks.", (6,))
-    if final_norm:
-        inputs |= norm_params(rng, 4, "norm.")
-    return Case(name, "stack", BLOCK | {"n_layers": 6} | (settings or {}), inputs | mask)
+def stack_case(name, settings=None, scale=1.0, biased=False, final_norm=False, **given):
+    arrays = [("x", (2, 5, 4), scale)]
+    arrays += [partial(block_params, d_model=4, d_ff=6, biased=biased, prefix="blocks.", layers=(6,))]
+    arrays += [partial(norm_params, d_model=4, prefix="norm.")] * final_norm
+    return case(name, "stack", BLOCK | {"n_layers": 6} | (settings or {}), *arrays, **given)
 
 
 def model_cases() -> Iterator[Case]:
-    yield from decoder_block_cases()
-    yield from decoder_stack_cases()
+    yield from decoder_cases()
     yield from transformer_cases()
     yield from cross_entropy_cases()
     yield from adam_cases()
 
 
-def decoder_block_cases():
+def decoder_cases():
     for norm in ("post", "pre"):
         for kind in ("relu", "gelu"):
             options = {"norm": norm, "activation": kind}
@@ -942,37 +905,23 @@ def decoder_block_cases():
     yield decoder_case("decoder_no_batch", {"norm": "pre"}, batch=(), mask=causal(5))
     two = {"mask": causal(5) & SIX_SENTENCES, "memory_mask": padding(3, [[3, 1, 2], [1, 3, 0]])}
     yield decoder_case("decoder_two_batch_axes", batch=(2, 3), biased=True, **two)
-
-
-def decoder_stack_cases():
-    masks = {"mask": causal(5), "memory_mask": padding(7, [7, 3])}
-    yield decoder_case("decoders_post_relu", n_layers=3, n_memory=7, biased=True, **masks)
+    three = {"n_layers": 3, "n_memory": 7, "mask": causal(5), "memory_mask": padding(7, [7, 3])}
+    yield decoder_case("decoders_post_relu", biased=True, **three)
     pre = {"norm": "pre", "activation": "gelu"}
-    yield decoder_case("decoders_pre_gelu_final_norm", pre, n_layers=3, n_memory=7, **masks)
+    yield decoder_case("decoders_pre_gelu_final_norm", pre, **three)
 
 
 def decoder_case(
-    name,
-    settings=None,
-    batch=(2,),
-    n=5,
-    n_memory=3,
-    d_model=4,
-    d_ff=6,
-    biased=False,
-    n_layers=None,
-    draw=0,
-    **masks,
-):
-    rng, settings = generator(name, draw), BLOCK | (settings or {})
-    inputs = {"x": numbers(rng, *batch, n, d_model), "memory": numbers(rng, *batch, n_memory, d_model)}
+    name, settings=None, batch=(2,), n=5, n_memory=3, d_model=4, d_ff=6, biased=False, n_layers=None, **given
+):  # fmt: skip
+    settings = BLOCK | (settings or {})
+    arrays = [("x", (*batch, n, d_model)), ("memory", (*batch, n_memory, d_model))]
+    params = partial(decoder_block_params, d_model=d_model, d_ff=d_ff, biased=biased)
     if n_layers is None:
-        inputs |= decoder_block_params(rng, d_model, d_ff, biased)
-        return Case(name, "decoder_block", settings, inputs | masks)
-    inputs |= decoder_block_params(rng, d_model, d_ff, biased, "blocks.", (n_layers,))
-    if settings["norm"] == "pre":
-        inputs |= norm_params(rng, d_model, "norm.")
-    return Case(name, "decoder_stack", settings | {"n_layers": n_layers}, inputs | masks)
+        return case(name, "decoder_block", settings, *arrays, params, **given)
+    arrays += [partial(params, prefix="blocks.", layers=(n_layers,))]
+    arrays += [partial(norm_params, d_model=d_model, prefix="norm.")] * (settings["norm"] == "pre")
+    return case(name, "decoder_stack", settings | {"n_layers": n_layers}, *arrays, **given)
 
 
 def decoder_block_params(rng, d_model, d_ff, biased, prefix="", layers=()):
@@ -1008,19 +957,19 @@ def transformer_cases():
     yield model_case("model_without_positions", "transformer", nowhere, draw=1)
 
 
-def model_case(name, operation, settings, d_model=4, d_ff=6, biased=False, vocab_size=11, draw=0):
-    rng, n_layers = generator(name, draw), (settings["n_layers"],)
-    inputs = {"E": numbers(rng, vocab_size, d_model, scale=d_model**-0.5)}
-    inputs |= block_params(rng, d_model, d_ff, biased, "encoder.blocks.", n_layers)
-    inputs |= decoder_block_params(rng, d_model, d_ff, biased, "decoder.blocks.", n_layers)
+def model_case(name, operation, settings, d_model=4, d_ff=6, biased=False, draw=0):
+    sizes = {"d_model": d_model, "d_ff": d_ff, "biased": biased, "layers": (settings["n_layers"],)}
+    arrays = [("E", (11, d_model), d_model**-0.5), partial(block_params, prefix="encoder.blocks.", **sizes)]
+    arrays += [partial(decoder_block_params, prefix="decoder.blocks.", **sizes)]
     if settings["norm"] == "pre":
-        inputs |= norm_params(rng, d_model, "encoder.norm.") | norm_params(rng, d_model, "decoder.norm.")
+        arrays += [
+            partial(norm_params, d_model=d_model, prefix=f"{half}.norm.") for half in ("encoder", "decoder")
+        ]
     if settings["positions"] == "learned":
-        inputs |= {f"{which}_positions.P": numbers(rng, 7, d_model) for which in ("source", "target")}
+        arrays += [("source_positions.P target_positions.P", (7, d_model))]
     ids = {"source_ids": SOURCE_IDS, "target_ids": TARGET_IDS}
-    return Case(
-        name, operation, settings, inputs | ids | ({"labels": LABELS} if operation == "training" else {})
-    )
+    ids |= {"labels": LABELS} if operation == "training" else {}
+    return case(name, operation, settings, *arrays, draw=draw, **ids)
 
 
 def cross_entropy_cases():
@@ -1031,32 +980,27 @@ def cross_entropy_cases():
     yield loss_case("loss_ignored_is_a_word", some_ignored % 7, 0.1, ignore_index=6)
     yield loss_case("loss_inputs_1e4", some_ignored, 0.0, scale=1e4)
     yield loss_case("loss_inputs_1e4_smoothing", some_ignored, 0.1, scale=1e4)
-    extreme = loss_case("loss_plus_and_minus_1e4", some_ignored, 0.1)
-    extreme.inputs["logits"][0, 0] = 1e4, -1e4, -1e4, -1e4, -1e4, -1e4, -1e4  # sure, and right
-    extreme.inputs["logits"][0, 1] = 1e4, 1e4, 1e4, 1e4, 1e4, 1e4, -1e4  # sure, and wrong
-    extreme.inputs["logits"][0, 3] = 1e4, -1e4, 1e4, 1e4 - 1, -1e4, 0.0, 1e4 - 2
-    extreme.inputs["logits"][1, 1] = -1e4, -1e4, -1e4, -1e4, -1e4, -1e4, 1e4
-    yield extreme
+    extreme = (
+        ((0, 0), (1e4, -1e4, -1e4, -1e4, -1e4, -1e4, -1e4)),  # sure, and right
+        ((0, 1), (1e4, 1e4, 1e4, 1e4, 1e4, 1e4, -1e4)),  # sure, and wrong
+        ((0, 3), (1e4, -1e4, 1e4, 1e4 - 1, -1e4, 0.0, 1e4 - 2)),
+        ((1, 1), (-1e4, -1e4, -1e4, -1e4, -1e4, -1e4, 1e4)),
+    )
+    yield but(loss_case("loss_plus_and_minus_1e4", some_ignored, 0.1), "logits", *extreme)
+    infinite = (-math.inf, math.inf, math.nan, 0.0, 1.0, -math.inf, 2.0)
+    anything = ((0, 2), math.nan), ((1, 0), -math.inf), ((1, 3), infinite)
     for smoothing in (0.0, 0.1, 1.0):
-        ignored_rows = loss_case(
-            f"loss_ignored_holds_anything_smoothing_{smoothing}", some_ignored, smoothing
-        )
-        ignored_rows.inputs["logits"][0, 2] = math.nan
-        ignored_rows.inputs["logits"][1, 0] = -math.inf
-        ignored_rows.inputs["logits"][1, 3] = -math.inf, math.inf, math.nan, 0.0, 1.0, -math.inf, 2.0
-        yield ignored_rows
-    impossible = loss_case(
-        "loss_words_that_cannot_be", some_ignored, 0.0
-    )  # logits of -inf, but not the label's
-    impossible.inputs["logits"][0, 1, :5] = impossible.inputs["logits"][1, 2, 3:] = -math.inf
-    impossible.inputs["logits"][0, 2] = -math.inf
-    yield impossible
+        name = f"loss_ignored_holds_anything_smoothing_{smoothing}"
+        yield but(loss_case(name, some_ignored, smoothing), "logits", *anything)
+    ruled_out = [(place, -math.inf) for place in (np.s_[0, 1, :5], np.s_[1, 2, 3:], np.s_[0, 2])]
+    yield but(
+        loss_case("loss_words_that_cannot_be", some_ignored, 0.0), "logits", *ruled_out
+    )  # not the labels
 
 
 def loss_case(name, labels, label_smoothing, ignore_index=-100, scale=2.0):
     settings = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
-    logits = numbers(generator(name), *labels.shape, 7, scale=scale)
-    return Case(name, "cross_entropy", settings, {"logits": logits, "labels": labels})
+    return case(name, "cross_entropy", settings, ("logits", (*labels.shape, 7), scale), labels=labels)
 
 
 ADAM = {"learning_rate": 0.01, "beta_1": 0.9, "beta_2": 0.98, "eps": 1e-9, "weight_decay": 0.0}

@@ -1,4 +1,4 @@
-"""Write what PyTorch 2.13 answers where npformer/modern is asked, for tests/modern/test_golden_modern.py.
+"""Write what PyTorch 2.13 answers where npformer/modern is asked, for tests/test_golden.py.
 
     python tests/data/make_golden_modern.py [stories15M.bin]
 

@@ -169,14 +169,15 @@ PROCESSES = {
 # --- places they should not reach -----------------------------------------------------------------
 
 PLACES = {
-    "others_by_relative_path": before("import glob\nassert not glob.glob('../*.py') and not glob.glob('*/*.py')"),
+    "note_for_others": before("import os\nassert not os.path.exists('note')\nopen('note', 'w').close()"),
+    "note_of_others": before("import os\nassert not os.path.exists('note')\nopen('note', 'w').close()"),
     "others_by_name": before("import os\nassert not os.path.exists({folder!r} + '/good_000.py')", alone=True),
     "writes_to_the_folder": before("try: open({folder!r} + '/written.txt', 'w').write('x')\nexcept OSError: pass", alone=True),
     "writes_above": before("for up in ('..', '../..', '../../..'):\n    try: open(up + '/written.txt', 'w').write('x')\n    except OSError: pass", alone=True),
     "writes_the_table": before("try: open({out!r}, 'w').write('x')\nexcept OSError: pass", alone=True),
-    "tokens": after("import os\nassert 'SECRET_TOKEN' not in os.environ\nassert b'SECRET_TOKEN' not in open('/proc/self/environ', 'rb').read()"),
-    "tokens_of_others": after("import glob\nfor p in glob.glob('/proc/[0-9]*/environ'):\n    try: text = open(p, 'rb').read()\n    except OSError: continue\n    assert b'SECRET_TOKEN' not in text", alone=True),
-    "network": after("import socket\ntry:\n    socket.create_connection(('127.0.0.1', {port}), 2)\nexcept OSError: pass\nelse: raise SystemExit('connected')", alone=True),
+    "tokens": before("import os\nassert 'SECRET_TOKEN' not in os.environ\nassert b'SECRET_TOKEN' not in open('/proc/self/environ', 'rb').read()"),
+    "tokens_of_others": before("import glob\nfor p in glob.glob('/proc/[0-9]*/environ'):\n    try: text = open(p, 'rb').read()\n    except OSError: continue\n    assert b'SECRET_TOKEN' not in text", alone=True),
+    "network": before("import socket\ntry:\n    socket.create_connection(('127.0.0.1', {port}), 2)\nexcept OSError: pass\nelse: raise SystemExit('connected')", alone=True),
     "no_rights": before("import os\nos.makedirs('a/b')\nos.chmod('a/b', 0)\nos.chmod('a', 0)\nos.chmod('.', 0)"),
     "deep_folder": before("import os\nfor i in range(1500):\n    os.mkdir('d')\n    os.chdir('d')"),
     "itself_gone": before("import os, shutil\nfor n in os.listdir('.'): os.remove(n)"),
@@ -217,7 +218,7 @@ ANSWERS = {
     "no_arguments": Case(ZEROS.replace("pe_table(n, d_model)", "pe_table()")),
     "changes_arguments": Case(ZEROS.replace("    powers = np.exp(scores -", "    scores -= 1\n    powers = np.exp(scores -"), softmax="wrong"),
     "resizes_arguments": Case(ZEROS.replace("    powers", "    scores.shape = (1, -1)\n    powers", 1), softmax="wrong"),
-    "asserts_its_check": after("from npformer.exercises import check, hint, show, progress, list_exercises\nassert check('pe.table', pe_table)\nshow('pe.table')\nhint('pe.table')\nprogress()\nlist_exercises()\nassert order_bag == 'b'"),
+    "asserts_its_check": Case(ZEROS.replace("def softmax", "from npformer.exercises import check, hint, show, progress, list_exercises\nassert check('pe.table', pe_table)\nshow('pe.table')\nhint('pe.table')\nprogress()\nlist_exercises()\nassert order_bag == 'b'" + "\ndef softmax")),
     "float_errors": before("import numpy as np, warnings\nnp.seterr(all='raise')\nwarnings.simplefilter('error')"),
     "a_dataclass": before("from __future__ import annotations\nfrom dataclasses import dataclass\n@dataclass\nclass P:\n    x: int = 3"),
 }  # fmt: skip
@@ -249,7 +250,7 @@ FILES = {
     "nul.py": Case("x = 1\0", **LOST),
     "bom.py": Case(b"\xef\xbb\xbf" + ZEROS.encode()),
     "utf16.py": Case(("# é\n" + ZEROS).encode("utf-16")),
-    "utf16_no_mark.py": Case(ZEROS.encode("utf-16-le")),
+    "utf16_no_mark.py": Case(ZEROS.encode("utf-16-le"), **LOST),
     "latin1.py": Case(("# Zoë\n" + ZEROS).encode("latin-1")),
     "cookie.py": Case(("# coding: latin-1\n# Zoë\n" + ZEROS).encode("latin-1")),
     "no_cookie.py": Case(("# coding: klingon\n" + ZEROS).encode()),
@@ -267,7 +268,7 @@ FILES = {
     "no_source.ipynb": Case('{"cells": [{"cell_type": "code"}, 5, null]}', **LOST),
     "magic.ipynb": Case(notebook(*MAGIC)),
     "bad_cell.ipynb": Case(notebook("import numpy as np", "def f(:", "1 / 0", ZEROS)),
-    "version3.ipynb": Case(V3),
+    "version3.ipynb": Case(V3, **LOST),
     "utf16.ipynb": Case(notebook("# é", ZEROS).encode("utf-16")),
     "UPPER.IPYNB": Case(notebook(ZEROS)),
     "exits.ipynb": Case(notebook("import sys; sys.exit()", ZEROS)),
@@ -287,7 +288,8 @@ def cases():
 FEW = {  # one of each kind: for the run that everybody waits for
     "allclose.py", "ours_by_import.py", "forged_head.py", "crash.py", "daemon.py", "loop_in_table.py",
     "memory.py", "writes_the_table.py", "tokens_of_others.py", "surrogate_name.py", "formula_name.py",
-    "long_name.py", "odd_error.py", "numpy.py", "two\nlines.py", "bad_cell.ipynb", "too_large_a_file.py",
+    "tokens.py", "network.py", "note_for_others.py", "note_of_others.py", "others_by_name.py", "long_name.py",
+    "odd_error.py", "numpy.py", "two\nlines.py", "bad_cell.ipynb", "too_large_a_file.py",
 }  # fmt: skip
 
 

@@ -32,17 +32,28 @@ def file(name, data=b"", at=0.0):
 
 # --- forty hand-ins of four systems ---------------------------------------------------------------
 
+DUE = {
+    "blackboard": "2026-03-01T12:00:00",
+    "canvas": "2100-01-01T00:00:00",
+}  # by the name; by no file's own time
+
 
 @pytest.mark.parametrize("system", honest.SYSTEMS)
 def test_an_honest_class_has_all_its_points_and_everybody_has_their_own(system, tmp_path, capsys, kept):
     folder, register = honest.write(system, tmp_path)
     out, grades = tmp_path / "out.csv", tmp_path / "grades.csv"
+    due = write(
+        tmp_path / "hw.toml",
+        f"due = {DUE.get(system, DUE['canvas'])}\n[points]\norder.bag = 1\nsoftmax.forward = 1",
+    )
     options = ["--grades", str(grades), "--register", str(register), "--feedback", str(tmp_path / "back")]
-    assert cli.main(["grade", str(folder), "--csv", str(out), ONLY, *options]) == 0
+    assert cli.main(["grade", str(folder), "--csv", str(out), "--assignment", str(due), *options]) == 0
     said, rows = capsys.readouterr().out, table(grades)
     assert [(row["name"].replace(",", "").split()[0] != "", row["points"]) for row in rows] == [
         (True, "2")
     ] * 10 + [(True, "0")]
+    late = {row["id"][-4:]: row["days late"] for row in rows if row["days late"] != "0"}
+    assert late == ({} if system == "moodle" else {"1004": "2" if system == "gradescope" else "1"})
     assert len({row["id"] for row in rows}) == 11 and [row["of"] for row in rows] == ["2"] * 11
     whose_file = {row["file"]: row["id"][-4:] for row in rows if row["file"]}
     key = {
@@ -74,7 +85,7 @@ def test_a_name_alone_never_decides_between_two(tmp_path):
     register = read_register(
         write(
             tmp_path / "r.csv",
-            "Name,Number,Mail\nAnna Smith,17,anna@x.org\nAnna Smith,1002,smith@x.org\nBen,1003,ben@x.org\nBen Ode,1004,ode@x.org\n",
+            'Name,Number,Mail\nAnna Smith,17,anna@x.org\nAnna Smith,1002,smith@x.org\nBen,1003,ben@x.org\n"Ode, Ben",1004,ode@x.org\n',
         ),
         "id=Number,email=Mail",
     )
@@ -96,7 +107,7 @@ def test_a_name_alone_never_decides_between_two(tmp_path):
     }  # fmt: skip
     assert found.doubtful == [
         "a.py fits Anna Smith (1002) and Anna Smith (17)",
-        "c/1003/x.py is Ben (1003)'s by its place, and says it is Ben Ode (1004)'s",
+        "c/1003/x.py is Ben (1003)'s by its place, and says it is Ode, Ben (1004)'s",
         "d.py fits nobody on the register",
         "hw_17.py fits nobody on the register",
     ]
@@ -209,25 +220,26 @@ def test_the_names_of_outputs_that_agree_are_the_checker_s_own():
 def test_without_names_there_is_only_the_key(tmp_path, capsys, kept):
     folder = tmp_path / "class"
     folder.mkdir()
-    write(folder / "smithanna_17_99_hw1.py", "order_bag = 'b'\n1 / 0")
+    write(folder / "smithanna_LATE_17_99_hw1.py", "order_bag = 'b'\n1 / 0")
+    hw = write(tmp_path / "hw.toml", "due = 2100-01-01T00:00:00\n[points]\norder.bag = 1\npe.even = 1")
     write(folder / "nobody.py", "order_bag = 'a'")
     register = write(tmp_path / "r.csv", "Student,ID,Email\nAnna Smith,17,anna@x.org\nBen Ode,18,ben@x.org\n")
     names = {"csv": "o.csv", "grades": "g.csv", "html": "p.html", "feedback": "back", "anonymous": "key.csv"}
     options = [f"--{name}={tmp_path / to}" for name, to in names.items()]
-    for _ in range(2):
-        assert (
-            cli.main(
-                ["grade", str(folder), *options, f"--register={register}", "--exercises=order.bag,pe.even"]
-            )
-            == 0
-        )
+    command = ["grade", str(folder), *options, f"--register={register}", f"--assignment={hw}"]
+    assert cli.main(command) == 0
+    assert sorted(line["anonymous"] for line in table(tmp_path / "key.csv")) == ["student-001", "student-002"]
+    write(tmp_path / "key.csv", (tmp_path / "key.csv").read_text().replace("student-0", "student-7"))
+    assert cli.main(command) == 0
     key = {line["name"]: line["anonymous"] for line in table(tmp_path / "key.csv")}
-    assert sorted(key.values()) == ["student-001", "student-002"]
+    assert sorted(key.values()) == ["student-701", "student-702"], "a key that is there is kept to"
     written = "".join(
         p.read_text()
         for p in (tmp_path / "o.csv", tmp_path / "g.csv", tmp_path / "p.html", *(tmp_path / "back").iterdir())
     )
     assert not re.search(r"smith|anna|17|ben|ode\b", written, re.IGNORECASE) and key["Anna Smith"] in written
+    late = {line["id"]: line["days late"] for line in table(tmp_path / "g.csv")}
+    assert late == {key["Anna Smith"]: "1", key["Ben Ode"]: "0"}, "the names of files are read before they go"
     assert "ZeroDivisionError" in (tmp_path / "back" / f"{key['Anna Smith']}.md").read_text()
     assert "smith" not in capsys.readouterr().out.casefold()
 
@@ -236,9 +248,9 @@ def test_without_names_there_is_only_the_key(tmp_path, capsys, kept):
 
 
 def test_formulas_stay_text(tmp_path):
-    marks.write_table(["x"], [["@x", "-1", "+1", "\t=1", "=SUM(A1)", "\r=1", "1"]], tmp_path / "o.csv")
+    marks.write_table(["x"], [["@x", "-1", "+1", "\t=1", "=SUM(A1)", "\r=1", "＝1", "1"]], tmp_path / "o.csv")
     with (tmp_path / "o.csv").open(newline="") as file:
-        assert list(csv.reader(file))[1] == ["'@x", "'-1", "'+1", "'\t=1", "'=SUM(A1)", "'\r=1", "1"]
+        assert list(csv.reader(file))[1] == ["'@x", "'-1", "'+1", "'\t=1", "'=SUM(A1)", "'\r=1", "'＝1", "1"]
 
 
 def test_gradescope_gets_its_file_whatever_was_handed_in(tmp_path, capsys, kept):
@@ -368,7 +380,7 @@ def test_feedback_is_one_file_a_student_and_markdown_is_left_alone(tmp_path):
         tmp_path / "f",
     )
     assert (
-        sorted(sent.values())
+        sorted(os.path.basename(path) for path in sent.values())
         == ["A_x.md", "A_x~2.md", "_.md", "_~2.md", "a_x~3.md"]
         == sorted(os.listdir(tmp_path / "f"))
     )

@@ -87,6 +87,10 @@ REFUSED = (
         ["grade", "{}", "--csv", "{}/begun.csv"],
         "'{}/begun.csv.journal' is of a run that was interrupted: --resume",
     ),
+    (
+        ["grade", "{}", "--csv", "{}/o.csv", "--anonymous", "{}/a.py"],
+        "'{}/a.py' is no key of numbers and names",
+    ),
     (["check", "{}/none.py"], "there is no file or folder '{}/none.py'"),
     (["check", "{}/a.py", "--wall=-1"], "are numbers above 0"),
     (["assignment", "--exercises=pe.table", "--out={}/a.txt"], "'a.txt' should end in .ipynb"),
@@ -122,7 +126,7 @@ def test_where_a_file_cannot_be_written_in_the_end_nothing_is_lost(tmp_path, cap
         patch.setattr(page, "write_page", full)
         assert cli.main(["grade", str(tmp_path / "a.py"), *options]) == 2
     said = capsys.readouterr().err
-    assert f"what is graded is in {tmp_path / 'o.csv.journal'}, and --resume goes on from there\n" in said
+    assert f"what is done is in {tmp_path / 'o.csv.journal'}, and --resume goes on from there\n" in said
     assert f"grade: {str(tmp_path / 'o.html')!r} cannot be read or written: No space left on device\n" in said
     monkeypatch.setattr(run.Judges, "__call__", lambda *given: pytest.fail("graded again"))
     assert cli.main(["grade", str(tmp_path / "a.py"), *options, "--resume"]) == 0

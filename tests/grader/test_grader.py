@@ -47,7 +47,7 @@ def temporary(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=["few", pytest.param("all", marks=pytest.mark.slow)])
 def class_of_harm(request, tmp_path_factory, temporary):
-    """Hostile, broken and odd files beside good ones, graded once: 17 and 3 by one worker, or 164 and 50 by two."""
+    """Hostile, broken and odd files beside good ones, graded once: 22 and 3 by one worker, or 164 and 50 by two."""
     few = request.param == "few"
     top = tmp_path_factory.mktemp("harm")
     folder, out = top / "class", top / "out.csv"
@@ -85,10 +85,8 @@ def test_no_row_is_lost_and_no_verdict_changed(class_of_harm):
     expected, rows = class_of_harm
     assert {name for name, exercise in rows if not exercise} == hostile.PASSED_OVER
     assert len(rows) == 3 * len(expected) + len(hostile.PASSED_OVER)
-    assert len(expected) > 200 or hostile.FEW <= set(expected) | {
-        "writes_the_table.py",
-        "tokens_of_others.py",
-    }
+    alone = {name for name, case in hostile.cases().items() if case.alone}
+    assert len(expected) > 200 or hostile.FEW <= set(expected) | alone
     wrong = []
     for name, case in expected.items():
         for exercise_id, allowed in zip(hostile.IDS, (case.bag, case.table, case.softmax), strict=True):
@@ -162,7 +160,7 @@ import os
 def softmax_forward(s):
     seen = [path for path in {paths!r} if os.path.lexists(path)]
     caps = [line.split()[1] for line in open('/proc/self/status') if line.startswith(('CapEff', 'CapPrm'))]
-    raise ValueError(str((seen, set(caps), os.getuid() == {uid}, sorted(os.listdir('/')))).replace(' ', ''))
+    raise ValueError(str((seen, set(caps), os.getuid() == {uid}, bool(os.statvfs('/usr').f_flag & os.ST_RDONLY), os.getpid() == 1, sorted(os.listdir('/')))).replace(' ', ''))
 """
 
 
@@ -176,14 +174,15 @@ def test_behind_walls_only_python_is_there_and_no_privilege(tmp_path):
         str(Path(run.__file__)),
         "/etc/shadow",
         os.path.expanduser("~/.ssh"),
+        pytest.__file__,  # as npformer lies where it is installed: among what is needed
     ]
     text = WALLED.format(paths=paths, uid=os.getuid())
-    with Judge() as judge:
+    with Judge(hidden=[str(Path(pytest.__file__).parent)]) as judge:
         if judge.server.open:
             pytest.skip("this system has no walls")
         evidence = judge.grade("a.py", text.encode(), ["softmax.forward"])["reports"][0]["evidence"]
     same = os.getuid() != 0
-    assert f"“([],{{'0000000000000000'}},{same}," in evidence, evidence
+    assert f"“([],{{'0000000000000000'}},{same},True,True," in evidence, evidence
 
 
 def test_memory_and_processes_are_the_kernel_s_to_count():
@@ -192,7 +191,10 @@ def test_memory_and_processes_are_the_kernel_s_to_count():
     stops += "    except OSError: pass\n" + hostile.TRICKS["allclose"].text
     grows = "def softmax_forward(s): return bytearray(900 * 2**20)\n"
     forks = "import os\ndef softmax_forward(s):\n    while True: os.fork() or os.pause()\n"
+    draws = "import random\nimport numpy as np\nraise ValueError(str((random.random(), np.random.rand())))"
     with Judge(Limits(seconds=2, megabytes=800)) as judge:
+        first, again = (judge.grade("a.py", draws.encode(), ["softmax.forward"]) for _ in range(2))
+        assert first == again and "ValueError: (0." in first["reports"][0]["evidence"]
         said = [judge.grade("a.py", text.encode(), ["softmax.forward"]) for text in (grows, forks)]
         if not judge.server.open:
             assert judge.grade("a.py", stops.encode(), ["order.bag"])["reports"][0]["status"] == "pass"
@@ -363,18 +365,14 @@ def here(monkeypatch):
 def test_a_changed_file_is_judged_again_and_another_run_s_journal_refused(two, tmp_path, here):
     out = tmp_path / "out.csv"
     os.symlink("/etc/passwd", two / "c.py")
-    with Journal(out) as journal:
-        assert [r.status for r in grade(hand_ins(two), ["order.bag"], journal=journal)] == [
-            "pass",
-            "pass",
-            "not read",
-        ]
+    found = grade(hand_ins(two), ["order.bag"], journal=Journal(out))
+    assert [row.status for row in found] == ["pass", "pass", "not read"]
     (two / "b.py").write_text("order_bag = 'a'")
     here.asked.clear()
-    with Journal(out, resume=True) as journal:
-        grade(hand_ins(two), ["order.bag"], journal=journal)
+    journal = Journal(out, resume=True)
+    grade(hand_ins(two), ["order.bag"], journal=journal)
     assert here.asked == [b"order_bag = 'a'"]
-    with Journal(out, resume=True) as journal, pytest.raises(ValueError, match="belongs to other exercises"):
+    with pytest.raises(ValueError, match="belongs to other exercises"):
         grade(hand_ins(two), ["pe.table"], journal=journal)
     journal.remove()
     assert not journal.path.exists()
@@ -391,9 +389,8 @@ def test_a_full_disk_is_told_with_its_file_and_nothing_is_lost(two, tmp_path, he
     (two / "b.py").write_text("full")
     assert cli.main(["grade", str(two), "--csv", str(tmp_path / "o.csv"), "--only=pe.table"]) == 2
     said = capsys.readouterr().err
-    assert (
-        "'o.csv.journal': No space left on device; what is done is in" in said and "--resume goes on" in said
-    )
+    assert "o.csv.journal, and --resume goes on from there" in said
+    assert "'o.csv.journal' cannot be read or written: No space left on device" in said
     (two / "b.py").write_text("order_bag = 'b'")
     assert cli.main(["grade", str(two), "--csv", str(tmp_path / "o.csv"), "--only=pe.table", "--resume"]) == 0
 
@@ -425,7 +422,7 @@ def test_a_judge_that_ends_is_replaced_and_costs_one_submission(monkeypatch):
     assert judges("a.py", b"order_bag = 'b'", ["order.bag"])["reports"][0]["status"] == "pass", (
         "a second judge"
     )
-    monkeypatch.setattr(run, "_said_to", lambda process, job: "")
+    monkeypatch.setattr(run, "said_to", lambda process, job: "")
     assert judges("a.py", b"", ["order.bag"])["reports"][0]["evidence"] == run.LOST
     judges.close()
     assert judges("a.py", b"", ["order.bag"])["reports"][0]["evidence"] == run.LOST, (
@@ -436,9 +433,9 @@ def test_a_judge_that_ends_is_replaced_and_costs_one_submission(monkeypatch):
 def test_a_judge_in_the_middle_of_a_file_is_ended(tmp_path):
     judges = Judges(Limits())
     process = judges._process()
-    run._say(process, {"name": "a.py", "data": "d2hpbGUgVHJ1ZTogcGFzcw==", "ids": ["order.bag"]})
+    run.say(process, {"name": "a.py", "data": "d2hpbGUgVHJ1ZTogcGFzcw==", "ids": ["order.bag"]})
     judges.close()
-    assert process.returncode is not None and run._said_to(process, {}) == ""
+    assert process.returncode is not None and run.said_to(process, {}) == ""
 
 
 def test_a_file_called_numpy_harms_nobody_where_we_are_called_from(tmp_path, monkeypatch, capsys):

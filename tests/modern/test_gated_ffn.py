@@ -1,5 +1,8 @@
+"""The gated feed-forward network and SiLU: what is promised, and what happens at their edges."""
+
 import numpy as np
 import pytest
+from golden import agrees_with_pytorch
 from together import together
 
 from npformer import (
@@ -21,6 +24,9 @@ GATES = ["silu", "gelu", "relu", "sigmoid"]
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
+
+
+# --- the equation, by hand --------------------------------------------------------------------------
 
 
 def test_one_unit_by_hand():
@@ -54,12 +60,7 @@ def test_two_thirds_of_the_width_cost_as_many_weights_as_the_plain_network(rng):
     assert gated == plain
 
 
-def test_silu_far_from_zero():
-    """It goes to z on the right and to 0 on the left, without a NaN where exp overflows."""
-    y, cache = silu_forward(np.array([-1e4, -700, 0, 700, 1e4]))
-    np.testing.assert_allclose(y, [0, 0, 0, 700, 1e4], atol=1e-300)
-    np.testing.assert_allclose(silu_backward(np.ones(5), cache), [0, 0, 0.5, 1, 1], atol=1e-300)
-    assert silu_forward(np.array([-100.0], np.float32))[0][0] == 0
+# --- the gradient -----------------------------------------------------------------------------------
 
 
 @together("pair", [(silu_forward, silu_backward), (sigmoid_forward, sigmoid_backward)])
@@ -75,3 +76,20 @@ def test_gradients(rng, activation, shape, d_ff):
     assert gradcheck(
         gated_ffn_forward, gated_ffn_backward, rng.normal(size=shape), params, activation=activation
     )
+
+
+# --- the golden value -------------------------------------------------------------------------------
+
+
+test_golden_values = agrees_with_pytorch("silu", "gated_ffn")
+
+
+# --- the edges --------------------------------------------------------------------------------------
+
+
+def test_silu_far_from_zero():
+    """It goes to z on the right and to 0 on the left, without a NaN where exp overflows."""
+    y, cache = silu_forward(np.array([-1e4, -700, 0, 700, 1e4]))
+    np.testing.assert_allclose(y, [0, 0, 0, 700, 1e4], atol=1e-300)
+    np.testing.assert_allclose(silu_backward(np.ones(5), cache), [0, 0, 0.5, 1, 1], atol=1e-300)
+    assert silu_forward(np.array([-100.0], np.float32))[0][0] == 0

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from golden import agrees_with_pytorch
 from together import together
 
 import npformer as npf
@@ -24,6 +25,9 @@ def repeated(W, times, d_k=2):
     """The columns of each head so many times, head by head: plain loops."""
     heads = [W[..., i : i + d_k] for i in range(0, W.shape[-1], d_k)]
     return np.concatenate([head for head in heads for _ in range(times)], axis=-1)
+
+
+# --- the equation, by hand --------------------------------------------------------------------------
 
 
 @together("n_kv_heads", [1, 2, 4])
@@ -51,6 +55,9 @@ def test_all_key_heads_is_bit_for_bit_none(rng):
     assert (with_all == multi_head_attention_forward(x, x, x, params, n_heads=4)[0]).all()
 
 
+# --- the gradient -----------------------------------------------------------------------------------
+
+
 @together(("n_kv_heads", "leading"), [(1, ()), (2, (1, 1)), (np.int8(4), (2,))])
 def test_gradients(rng, n_kv_heads, leading):
     q, k, v = (rng.normal(size=(*leading, T, 8)) for T in (3, 4, 4))
@@ -61,11 +68,13 @@ def test_gradients(rng, n_kv_heads, leading):
     )  # fmt: skip
 
 
-def test_the_base_of_the_turning_frequencies(rng):
-    """At base 1 every pair turns by 1 a position."""
-    x, params = rng.normal(size=(3, 8)), params_of(rng, 4)
-    _, cache = multi_head_attention_forward(x, x, x, params, n_heads=2, rope=True, base=1.0)
-    np.testing.assert_allclose(cache.rope[1].cos, np.cos([[0, 0], [1, 1], [2, 2]]), rtol=1e-15)
+# --- the golden value -------------------------------------------------------------------------------
+
+
+test_golden_values = agrees_with_pytorch("grouped_attention")
+
+
+# --- the edges --------------------------------------------------------------------------------------
 
 
 @together(

@@ -1,5 +1,8 @@
+"""RMSNorm: what is promised, and what happens at its edges."""
+
 import numpy as np
 import pytest
+from golden import agrees_with_pytorch
 from together import together
 
 from npformer import (
@@ -16,6 +19,9 @@ from npformer import (
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
+
+
+# --- the equation, by hand --------------------------------------------------------------------------
 
 
 def test_one_row_by_hand():
@@ -47,10 +53,7 @@ def test_the_scale_of_a_row_is_lost_and_its_shift_is_not(rng):
     assert abs(rms_norm_forward(x + 1, init_rms_norm(6), eps=0)[0] - y).max() > 0.1
 
 
-def test_a_row_of_zeros_gives_zeros_and_a_finite_gradient():
-    y, cache = rms_norm_forward(np.zeros((2, 3)), init_rms_norm(3), eps=0)
-    dx, _ = rms_norm_backward(np.ones((2, 3)), cache)
-    assert not y.any() and np.isfinite(dx).all()
+# --- the gradient -----------------------------------------------------------------------------------
 
 
 @together("shape", [(4,), (1, 4), (2, 3, 4), (0, 4)])
@@ -62,3 +65,18 @@ def test_gradients(rng, shape, eps):
 
 def test_gradients_of_a_width_of_one(rng):
     assert gradcheck(rms_norm_forward, rms_norm_backward, rng.normal(size=(3, 1)), RMSNormParams(np.ones(1)))
+
+
+# --- the golden value -------------------------------------------------------------------------------
+
+
+test_golden_values = agrees_with_pytorch("rms_norm")
+
+
+# --- the edges --------------------------------------------------------------------------------------
+
+
+def test_a_row_of_zeros_gives_zeros_and_a_finite_gradient():
+    y, cache = rms_norm_forward(np.zeros((2, 3)), init_rms_norm(3), eps=0)
+    dx, _ = rms_norm_backward(np.ones((2, 3)), cache)
+    assert not y.any() and np.isfinite(dx).all()

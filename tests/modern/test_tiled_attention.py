@@ -1,3 +1,5 @@
+"""Attention tile by tile: what is promised, and what happens at its edges."""
+
 import tracemalloc
 
 import numpy as np
@@ -24,16 +26,7 @@ def inputs(rng, T_q, T_k, leading=(2,), scale=1.0):
     return q, k, rng.normal(size=(*leading, T_k, 3))
 
 
-@together("tile", [16, 32, 128])
-@together("alike", [False, True])
-def test_of_huge_scores_the_backward_has_the_forwards_weights(rng, tile, alike):
-    """A query's weights add up to 1, so dv has in all what dy has; float32 rounds a score of 2e6 by 1/8."""
-    for T in (60, 100, 257):
-        q, k, v, dy = rng.normal(size=(4, 2, T, 128)).astype(np.float32)
-        k = np.repeat(k[:, :1], T, axis=1) if alike else k
-        q *= 2e6 * np.sqrt(128) / abs(q @ k.mT).max()
-        dv = tiled_attention_backward(dy, tiled_attention_forward(q, k, v, tile=tile)[1])[2]
-        np.testing.assert_allclose(dv.sum(axis=1), dy.sum(axis=1), rtol=0, atol=1e-3)
+# --- the equation: that of attention, in which PyTorch's values are checked -------------------------
 
 
 @together("tile", [1, 2, 3, 5, 128])
@@ -52,6 +45,19 @@ def test_value_and_gradients_are_those_of_the_whole_table(rng, T_q, T_k, causal,
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
+# --- the gradient -----------------------------------------------------------------------------------
+
+
+@together("causal", [False, True])
+@together("leading", [(), (2, 1)])
+def test_gradients(rng, causal, leading):
+    q, k, v = inputs(rng, 3, 4, leading)
+    assert gradcheck(tiled_attention_forward, tiled_attention_backward, q, k, v, causal=causal, tile=2)
+
+
+# --- the edges --------------------------------------------------------------------------------------
+
+
 @together("causal", [False, True])
 def test_where_the_largest_scores_come_last_or_first(rng, causal):
     """Scores of thousands, growing and falling: each tile's maximum moves the sums before it."""
@@ -64,11 +70,16 @@ def test_where_the_largest_scores_come_last_or_first(rng, causal):
         np.testing.assert_allclose(tiled, y, rtol=0, atol=1e-12)
 
 
-@together("causal", [False, True])
-@together("leading", [(), (2, 1)])
-def test_gradients(rng, causal, leading):
-    q, k, v = inputs(rng, 3, 4, leading)
-    assert gradcheck(tiled_attention_forward, tiled_attention_backward, q, k, v, causal=causal, tile=2)
+@together("tile", [16, 32, 128])
+@together("alike", [False, True])
+def test_of_huge_scores_the_backward_has_the_forwards_weights(rng, tile, alike):
+    """A query's weights add up to 1, so dv has in all what dy has; float32 rounds a score of 2e6 by 1/8."""
+    for T in (60, 100, 257):
+        q, k, v, dy = rng.normal(size=(4, 2, T, 128)).astype(np.float32)
+        k = np.repeat(k[:, :1], T, axis=1) if alike else k
+        q *= 2e6 * np.sqrt(128) / abs(q @ k.mT).max()
+        dv = tiled_attention_backward(dy, tiled_attention_forward(q, k, v, tile=tile)[1])[2]
+        np.testing.assert_allclose(dv.sum(axis=1), dy.sum(axis=1), rtol=0, atol=1e-3)
 
 
 def test_float32_stays_float32(rng):

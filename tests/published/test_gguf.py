@@ -79,11 +79,11 @@ def test_a_flipped_byte_of_the_header_gives_our_words_or_a_model(tmp_path):
 
 @pytest.mark.parametrize(("said", "words"), [
     ({"general.architecture": "qwen3"}, "of the kind 'qwen3'; expected 'llama'"),
-    ({"llama.rope.scaling.type": "yarn"}, "llama.rope.scaling.type = 'yarn'; .* no such thing"),
-    ({"llama.attention.sliding_window": 64}, "sliding_window = 64; .* no such thing"),
+    ({"llama.rope.scaling.type": "yarn"}, "llama.rope.scaling.type = 'yarn'; expected no such thing"),
+    ({"llama.attention.sliding_window": 64}, "sliding_window = 64; expected no such thing"),
     ({"llama.expert_count": 8}, "expert_count = 8"),
     ({"llama.block_count": 2**31}, "no tensor blk.2.attn_q.weight; expected the .* n_layers=2147483648"),
-    ({"llama.attention.key_length": 16}, "key_length = 16; `causal_lm_forward` has 8"),
+    ({"llama.attention.key_length": 16}, "key_length = 16; expected 8"),
     ({"llama.attention.head_count": 5}, "load_gguf: .*: config.n_heads is 5"),
     ({"tokenizer.ggml.tokens": TOKENS[:-1]}, f"{VOCAB - 1} tokens; expected {VOCAB}"),
     ({"tokenizer.ggml.merges": ["Ġ nowhere"]}, "not a file with a whole vocabulary .KeyError: 'nowhere'"),

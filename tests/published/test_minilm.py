@@ -266,6 +266,11 @@ def test_ids_may_be_an_array():
     assert (found == npf.sentence_embeddings(["a"], small_model(), CONFIG, Letters())).all()
 
 
+def test_what_is_no_tokenizer_is_refused():
+    with pytest.raises(TypeError, match=r"^sentence_embeddings: tokenizer is the string 'w1'; expected"):
+        npf.sentence_embeddings(["a"], small_model(), CONFIG, "w1")
+
+
 @pytest.mark.parametrize("setting", ["padding", "truncation"])
 def test_a_tokenizer_that_pads_or_cuts_is_refused(setting):
     tokenizer = Letters()
@@ -359,10 +364,10 @@ BAD_FOLDERS = {
      "FOLDER/model.safetensors['embeddings.LayerNorm.weight'] holds NaN or infinity; expected fini"),
     "fewer positions": ({"config": {"max_position_embeddings": 512}},
      "position_embeddings.weight'] has shape (20, 8); expected (max_length, d_model) with max_length=512"),
-    "another model": ({"config": {"model_type": "gpt2"}}, "says model_type 'gpt2'; expected 'bert'"),
-    "another GELU": ({"config": {"hidden_act": "gelu_new"}}, "says hidden_act 'gelu_new'; expected 'gelu'"),
+    "another model": ({"config": {"model_type": "gpt2"}}, "says model_type = 'gpt2'; expected 'bert'"),
+    "another GELU": ({"config": {"hidden_act": "gelu_new"}}, "says hidden_act = 'gelu_new'; expected 'gelu'"),
     "relative positions": ({"config": {"position_embedding_type": "relative_key"}},
-     "says position_embedding_type 'relative_key'; expected 'absolute'"),
+     "says position_embedding_type = 'relative_key'; expected 'absolute'"),
     "no size": ({"config": {"hidden_size": "left out"}}, "does not say hidden_size"),
     "a size in letters": ({"config": {"hidden_size": "8"}},
      "config.d_model is the string '8'; expected an int"),

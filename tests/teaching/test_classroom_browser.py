@@ -2,7 +2,7 @@
 
 A cell with its output fits on one screen, and every picture's description is in the tree that a screen
 reader walks. Stepped through as a reader does, nothing is spoilt: an answer is on the page after its cell
-ran, and not before. That is tried with the first lesson, and by `-m "browser and slow"` with all of them.
+ran, and not before. That is tried with one lesson or two, and by `-m "browser and slow"` with all of them.
 Skipped without Chromium or these programs.
 """
 
@@ -202,10 +202,14 @@ def check_pictures(page):
     assert [alt for alt, *_ in shown if alt not in names] == []
 
 
+def lessons(*soon):
+    """All of them; those that do not start so are slow."""
+    marked = [pytest.param(p, marks=[] if p.name.startswith(soon) else pytest.mark.slow) for p in LESSONS]
+    return pytest.mark.parametrize("path", marked, ids=stem)
+
+
 @in_jupyterlab
-@pytest.mark.parametrize(
-    "path", [pytest.param(p, marks=pytest.mark.slow if p != LESSONS[0] else []) for p in LESSONS], ids=stem
-)
+@lessons("01")
 def test_nothing_is_spoilt_and_every_cell_fits_on_the_screen(path, opened):
     notebook = lesson(path)
     page = opened(path.name, student_copy(notebook))
@@ -214,7 +218,7 @@ def test_nothing_is_spoilt_and_every_cell_fits_on_the_screen(path, opened):
 
 
 @in_jupyterlab
-@pytest.mark.parametrize("path", LESSONS, ids=stem)
+@lessons("01", "05")
 def test_every_cell_as_it_was_saved_fits_on_the_screen(path, opened):
     page = opened(path.name, lesson(path))
     fits(page)

@@ -184,7 +184,7 @@ def deck(tmp_path_factory):
 
 def test_the_page_holds_everything_and_asks_nobody(deck):
     page = deck.read_text(encoding="utf-8")
-    own = re.sub(r"<script>.*?</script>|<style>.*?</style>", "", page, flags=re.S)
+    own = re.sub(r"<script\b.*?</script>|<style>.*?</style>", "", page, flags=re.S)
     assert deck.name == "01_positional_encoding.html"
     assert "<title>1. Positional encoding: where does a word stand?</title>" in page
     assert not re.search(r'(src|href)="(?!data:)[^"#]', own.replace('href="exercises.ipynb"', ""))
@@ -286,6 +286,28 @@ def test_a_fragment_joins_the_slide_before_it():
     ] and "x = 1" in asked.notes
 
 
+def test_a_question_stands_beside_what_it_is_about():
+    asked = "So.\n\n**Predict.** Which?"
+    cells = [
+        on_stage(code("picture(x)", shown(PICTURE)), title="A line"),
+        on_stage(text(asked, predict="1.1a"), title="Again", again="A line"),
+        on_stage(text(asked, predict="1.1b"), title="At its step", station="ffn.z,8"),
+        on_stage(text(asked, predict="1.1b"), title="Half of it", stage="$$a$$"),
+        on_stage(code("picture(x)", shown(PICTURE), reveal="1.1b"), "fragment", cover=30),
+        on_stage(text(asked, predict="1.1b"), title="Again at a step", station="d_y"),
+    ]
+    _, again, step, half, back = slides_of({"cells": cells, "metadata": {}}, Plan({}, []), {})
+    assert again.text == f"## Again\n\n{PICTURE}" and again.then == (f"{slides.OVER}**Predict.** Which?",)
+    assert half.text == f'## Half of it\n\n$$a$$\n\n{PICTURE}<i class="cover" style="--from: 30"></i>'
+    assert half.then[0] == again.then[0] and half.then[1].startswith('<i class="over answer"></i>**Answer.')
+    frames, (page,) = slides.short_frames([again, step, back])  # one page for both
+    assert frames[0] == again and "Which?" in frames[1].then[0] and "live pictures" in frames[1].notes
+    opened = re.findall(r'<iframe title="“dog[^"]+" data-page="0" data-at="(.*)"></iframe>', frames[1].text)
+    assert opened == ["ffn.z,8"] and 'data-at="d_y"' in frames[2].text
+    whole = play(at="ffn.z,8").page.split("<body>")
+    assert page.startswith(whole[0]) and page.endswith(whole[1].replace('"at":"ffn.z,8"', '"at":""'))
+
+
 def test_a_picture_fills_its_slide_and_the_answer_comes_over_it():
     first, second = ran(
         on_stage(code("picture(x)", printed("1"), shown(PICTURE), shown(PICTURE), reveal="1.1a"))
@@ -293,7 +315,7 @@ def test_a_picture_fills_its_slide_and_the_answer_comes_over_it():
     assert (
         PICTURE in first.text
         and first.then == ()
-        and second.then[0].startswith('<i class="over"></i>**Answer.')
+        and second.then[0].startswith('<i class="over answer"></i>**Answer.')
     )
     slider = {
         "output_type": "display_data",

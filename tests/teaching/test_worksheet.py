@@ -384,7 +384,7 @@ def test_a_short_sheet_takes_the_minutes_that_stand_on_it(name):
         assert 0.75 * minutes < seconds / 60 < minutes
 
 
-@pytest.mark.parametrize("minutes", worksheet.MINUTES)
+@pytest.mark.parametrize("minutes", [15, *(pytest.param(n, marks=pytest.mark.slow) for n in (30, 45))])
 def test_a_short_sheet_asks_one_row_a_table_and_says_its_sum(trace, minutes):
     blank, key = (worksheet_pages(NAME, minutes=minutes, key=key) for key in (False, True))
     hidden = numbers(key) - numbers(blank)
