@@ -10,7 +10,9 @@ guesses that come. What a cell is on stage, its metadata says: `slideshow.slide_
 `title` and, where the reader's words are too many, shorter ones: `stage`, `ask`, `answer`. What a question
 is about is on its slide: `station` is a step of the worked example, at which the player stands there; `again`
 the title of a slide whose picture or table comes once more; `cover` how much of the answer's own picture, in
-percent from the left, is to be seen before the answer. A lesson is
+percent from the left, is to be seen before the answer; `ahead` the same where the answer has a slide of its
+own. `drawn` says how what is printed is drawn, as "bars" or "squares", `where` which of its numbers (see
+drawn.py), and `code` that the code is shown all the same; `ahead` makes boxes to fill in of it. A lesson is
 run anew for its slides: a saved picture, enlarged, has letters too small for the back of a room, so pictures
 are drawn on less paper (see plots.style). Everything is measured in lines: a slide has room for so many.
 """
@@ -26,6 +28,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from npformer.teaching.drawn import SMALL, drawn, large, narrow, points
 from npformer.teaching.handout import lesson_files
 from npformer.teaching.lessons import QUESTION, named, reveal, source_of
 from npformer.teaching.player import play
@@ -43,7 +46,9 @@ their gradients, L the live pictures. Click on the slide's title, and → is the
 WIDGET = "application/vnd.jupyter.widget-view+json"  # a slider, which lives only while a kernel runs
 OVER = '<i class="over"></i>'  # words over the lower edge of a picture, until the next words come
 FRAME = re.compile(r"""<iframe title="([^"]*)"[^>]*? srcdoc='([^']*)'></iframe>""")
-SHOWN = re.compile(r"<img [^>]*>|```text\n.*?```", flags=re.S)
+SHOWN = re.compile(r"<img [^>]*>|```text\n.*?```|<pre .*?</pre>", flags=re.S)
+PRINTED = re.compile(r"```text\n(.*?)\n```", flags=re.S)
+PRINTS = re.compile(r"```\w+\n(.*?)\n```|<pre [^>]*>(.*?)</pre>", flags=re.S)
 SECTION = re.compile(r"^## (\d+\.\d+) ", flags=re.M)
 GUESSES = re.compile(r"^\*\*(\d+\.\d+[a-z])\*\* (.+)$", flags=re.M)
 MATH = re.compile(
@@ -206,11 +211,13 @@ def slides_of(notebook: dict[str, Any], plan: Plan, guesses: dict[str, str]) -> 
     The plan's words and the wrong guesses are in the notes, what the lesson says we know now at the end.
     """
     found: list[Slide] = []
-    for cell in notebook["cells"]:
-        kind = cell["metadata"].get("slideshow", {}).get("slide_type", "skip")
-        if kind == "slide":
-            markdown = cell["cell_type"] == "markdown"
-            found += told(cell, plan, guesses, subject_of(cell, found)) if markdown else ran(cell)
+    cells = [(cell["metadata"].get("slideshow", {}).get("slide_type"), cell) for cell in notebook["cells"]]
+    for place, (kind, cell) in enumerate(cells):
+        if kind == "slide" and cell["cell_type"] == "markdown":
+            coming = next((c for k, c in cells[place:] if k == "slide" and c["cell_type"] == "code"), None)
+            found += told(cell, plan, guesses, subject_of(cell, found, coming))
+        elif kind == "slide":
+            found += ran(cell)
         elif kind == "fragment":
             found[-1] = joined(found[-1], cell)
     found = found or [Slide(f"# {title_of(notebook)}")]  # of a notebook whose cells say nothing of a stage
@@ -234,13 +241,22 @@ def of_stage(cell: dict[str, Any], name: str) -> str:
     return said
 
 
-def subject_of(cell: dict[str, Any], before: Sequence[Slide]) -> str:
-    """What a question is about: the player at its step, or what an earlier slide shows, once more."""
+def subject_of(cell: dict[str, Any], before: Sequence[Slide], coming: dict[str, Any] | None) -> str:
+    """What a question is about: the player at its step, a part of what comes, or an earlier picture again."""
     if station := of_stage(cell, "station"):
         return one_line(play(at=station)._repr_html_())
-    title = of_stage(cell, "again")
-    seen = ["\n\n".join((s.text, *s.then)) for s in before if title and s.text.startswith(f"## {title}\n")]
-    return SHOWN.findall(seen[0])[-1] if seen else ""
+    if coming and (ahead := of_stage(cell, "ahead")):
+        shown = shown_by(coming, hidden=True)
+        pictures = [f"{part}{covered(ahead)}" for part in shown if part.startswith("<i")]
+        return next((part for part in (*pictures, *shown) if part.startswith("<")), "")
+    named = f"## {of_stage(cell, 'again')}\n"
+    seen = [
+        part
+        for s in before
+        if s.text.startswith(named)
+        for part in SHOWN.findall("\n\n".join(s[:1] + s.then))
+    ]
+    return seen[-1] if seen else ""
 
 
 def told(cell: dict[str, Any], plan: Plan, guesses: dict[str, str], subject: str = "") -> list[Slide]:
@@ -251,10 +267,11 @@ def told(cell: dict[str, Any], plan: Plan, guesses: dict[str, str], subject: str
     formulas = "\n\n".join(
         block for block in one_formula_a_paragraph(told).split("\n\n") if block[:2] == "$$"
     )
-    beside = of_stage(cell, "stage") or ("" if subject else formulas)
+    beside = drawn_as_told(of_stage(cell, "stage"), cell) or ("" if subject else formulas)
     text = "\n\n".join(filter(None, (heading, beside, subject)))
     asked = of_stage(cell, "ask") or closing_words(question, WORDS - words(text))
-    then = (f"{OVER if subject[:1] == '<' else ''}{QUESTION} {asked}",) if id else ()
+    full = subject[:2] == "<i" or height(text) + height(asked) > ROOM
+    then = (f"{OVER if full else ''}{QUESTION} {asked}",) if id else ()
     section = SECTION.search(told)
     minutes = minutes_left(section[1], plan) if section else ""
     wrong = f"A minute to write a guess down; collect a few. {guesses.get(id, '')}" if id else ""
@@ -281,7 +298,7 @@ def words(text: str) -> int:
     >>> words("## A title\\n\\nwith $x + 1$\\n\\n```text\\n1 2 3\\n```\\n\\n<img alt='a b'>")
     4
     """
-    text = re.sub(r"```.*?```|<[^>]*>", "", text, flags=re.S)
+    text = re.sub(r"```.*?```|<pre .*?</pre>|<[^>]*>", "", text, flags=re.S)
     return len(re.findall(r"\S*\w\S*", re.sub(r"\$\$.*?\$\$|\$[^$]*\$", "x", text, flags=re.S)))
 
 
@@ -317,13 +334,17 @@ def closing_words(text: str, room: int) -> str:
 def ran(cell: dict[str, Any]) -> list[Slide]:
     """A slide for each picture, or one with the code's few lines and what it prints; then the answer."""
     heading = f"## {of_stage(cell, 'title')}"
-    shown = [part for output in cell["outputs"] for part in parts_of(output)]
-    pictures = [part for part in shown if part.startswith("<")]
+    shown = shown_by(cell)
+    pictures = [part for part in shown if part.startswith("<i")]
     if pictures:
         found = [Slide(f"{heading}\n\n{picture}") for picture in pictures]
     else:
         few = few_lines(without_plumbing(source_of(cell)))
-        code = f"```python\n{few}\n```" if few else ""
+        code = (
+            f"```python\n{few}\n```"
+            if few and (of_stage(cell, "code") or not of_stage(cell, "drawn"))
+            else ""
+        )
         room = ROOM - sum(map(height, shown)) - 6 * bool(named(cell, "reveal"))  # lines of an answer
         found = [Slide(f"{heading}\n\n{code if height(code) <= room else ''}", tuple(shown))]
     notes = PLAYING if pictures and pictures[-1].startswith("<iframe") else "Run."
@@ -333,15 +354,35 @@ def ran(cell: dict[str, Any]) -> list[Slide]:
 
 def joined(slide: Slide, cell: dict[str, Any]) -> Slide:
     """The slide with what a cell prints and its answer, each with one more click; its picture is there."""
-    shown = [part for output in cell["outputs"] for part in parts_of(output)]
-    cover = f'<i class="cover" style="--from: {of_stage(cell, "cover")}"></i>'
-    pictures = [f"{part}{cover}" for part in shown if part.startswith("<")]
+    shown = shown_by(cell)
+    pictures = [f"{part}{covered(of_stage(cell, 'cover'))}" for part in shown if part.startswith("<i")]
     if pictures:  # the question is about it
         over = tuple(f"{OVER}{more}" for more in slide.then)
         more = slide._replace(text="\n\n".join((slide.text, pictures[-1])), then=over)
     else:
         more = slide._replace(then=(*slide.then, *shown))
     return with_answer(more._replace(notes=f"{more.notes}\n\n```python\n{source_of(cell)}\n```"), cell)
+
+
+def covered(seen: str) -> str:
+    """What lies over a picture until the answer comes: "30", or "10 25" to show its lowest quarter, too.
+
+    >>> covered("30")
+    '<i class="cover" style="--from: 30; --below: 0"></i>'
+    """
+    left, _, below = str(seen).partition(" ")
+    return f'<i class="cover" style="--from: {left}; --below: {below or 0}"></i>'
+
+
+def shown_by(cell: dict[str, Any], hidden: bool = False) -> list[str]:
+    """What the cell shows, part by part: what it prints is drawn where its metadata says so."""
+    return [drawn_as_told(part, cell, hidden) for output in cell["outputs"] for part in parts_of(output)]
+
+
+def drawn_as_told(part: str, cell: dict[str, Any], hidden: bool = False) -> str:
+    """Something printed, drawn if the cell's metadata says how."""
+    printed, kind = PRINTED.fullmatch(part), of_stage(cell, "drawn")
+    return drawn(printed[1], kind, of_stage(cell, "where"), CODE_WIDE, hidden) if printed and kind else part
 
 
 def with_answer(slide: Slide, cell: dict[str, Any]) -> Slide:
@@ -351,7 +392,7 @@ def with_answer(slide: Slide, cell: dict[str, Any]) -> Slide:
         return slide
     whole = "\n\n".join((slide.text, *slide.then))
     answer = of_stage(cell, "answer") or opening_words(reveal(id).text, WORDS - words(whole) - 1)
-    full = "<" in whole or height(whole) + height(answer) > ROOM
+    full = "<i" in whole or height(whole) + height(answer) > ROOM
     over = '<i class="over answer"></i>' if full else ""
     return slide._replace(
         then=(*slide.then, f"{over}**Answer.** {answer}"),
@@ -376,12 +417,15 @@ def few_lines(code: str) -> str:
 def height(text: str) -> float:
     """About how many lines of code high a Markdown text stands on a slide.
 
-    >>> height("## A title"), height("```text\\n1\\n```"), height("")
-    (1.7, 2.0, 0)
+    >>> height("## A title"), height("```python\\n1\\n```"), height("")
+    (1.7, 2.0, 0.0)
     """
-    prints = re.findall(r"```\w+\n(.*?)\n```", text, flags=re.S)
-    lines = sum(1.0 + sum(max(1, -(-len(line) // CODE_WIDE)) for line in each.split("\n")) for each in prints)
-    rest = [block for block in re.sub(r"```.*?```", "", text, flags=re.S).split("\n\n") if block.strip()]
+    lines = 0.0
+    for code, pre in PRINTS.findall(text):
+        each = (code or re.sub("<[^>]*>", "", pre)).split("\n")
+        size = SMALL if code and "```python" in text else points(max(map(len, each)), len(each))
+        lines += 1.0 + sum(max(1, -(-len(line) // CODE_WIDE)) for line in each) * size / SMALL
+    rest = [block for block in PRINTS.sub("", text).split("\n\n") if block.strip()]
     return lines + sum(
         1.7 if block[:2] in ("##", "$$") else 0.5 + 1.3 * -(-len(block) // WIDE) for block in rest
     )
@@ -461,7 +505,7 @@ def parts_of(output: dict[str, Any]) -> Iterator[str]:
     elif "<img " in shown:
         yield shown
     elif printed := source_of({"source": output.get("text", data.get("text/plain", ""))}).strip("\n"):
-        yield f"```text\n{printed}\n```"
+        yield "\n".join(["```text", *narrow(printed.split("\n")), "```"])
 
 
 def one_line(frame: str) -> str:
@@ -523,8 +567,10 @@ def cells_of(slide: Slide) -> Iterator[Any]:
         *(("fragment", more) for more in slide.then),
         ("notes", slide.notes.strip()),
     ]
+    code = "```python" in slide.text
     for kind, text in kinds:
         if text:
+            text = text if code or kind == "notes" else PRINTED.sub(lambda found: large(found[1]), text)
             yield new_markdown_cell(text, metadata={"slideshow": {"slide_type": kind}})
 
 

@@ -672,7 +672,9 @@ def test_a_number_is_dragged_and_the_arcs_bend(opened):
     page.locator(".result input").nth(0).focus()
     arcs = "document.querySelector('.arcs svg').innerHTML"
     before = page.evaluate(arcs)
-    curve = page.locator(".along svg").bounding_box()
+    curve = page.wait_for_function(  # it is drawn anew when a number gets the focus
+        "(box => box?.width && box.toJSON())(document.querySelector('.along svg')?.getBoundingClientRect())"
+    ).json_value()
     middle = curve["y"] + curve["height"] / 2
     page.mouse.move(curve["x"] + curve["width"] / 2, middle)
     page.mouse.down()

@@ -14,6 +14,7 @@ import pytest
 
 from npformer import cli
 from npformer.teaching import slides
+from npformer.teaching.drawn import LETTER, LONGEST, large
 from npformer.teaching.lessons import answers, source_of
 from npformer.teaching.player import play
 from npformer.teaching.slides import (
@@ -298,7 +299,10 @@ def test_a_question_stands_beside_what_it_is_about():
     ]
     _, again, step, half, back = slides_of({"cells": cells, "metadata": {}}, Plan({}, []), {})
     assert again.text == f"## Again\n\n{PICTURE}" and again.then == (f"{slides.OVER}**Predict.** Which?",)
-    assert half.text == f'## Half of it\n\n$$a$$\n\n{PICTURE}<i class="cover" style="--from: 30"></i>'
+    assert (
+        half.text
+        == f'## Half of it\n\n$$a$$\n\n{PICTURE}<i class="cover" style="--from: 30; --below: 0"></i>'
+    )
     assert half.then[0] == again.then[0] and half.then[1].startswith('<i class="over answer"></i>**Answer.')
     frames, (page,) = slides.short_frames([again, step, back])  # one page for both
     assert frames[0] == again and "Which?" in frames[1].then[0] and "live pictures" in frames[1].notes
@@ -306,6 +310,38 @@ def test_a_question_stands_beside_what_it_is_about():
     assert opened == ["ffn.z,8"] and 'data-at="d_y"' in frames[2].text
     whole = play(at="ffn.z,8").page.split("<body>")
     assert page.startswith(whole[0]) and page.endswith(whole[1].replace('"at":"ffn.z,8"', '"at":""'))
+
+
+TABLE = "a fair coin:   50.0 %\nyes and no:  25.0 %\nas in the book: True"
+
+
+def test_what_is_printed_is_drawn_and_comes_first_as_boxes_to_fill_in():
+    asked = on_stage(text("So.\n\n**Predict.** Which?", predict="1.1a"), title="Which?", ahead="10 25")
+    answer = on_stage(code("print(x)", printed(TABLE), reveal="1.1a"), title="So", drawn="bars")
+    before, after = slides_of({"cells": [asked, answer], "metadata": {}}, Plan({}, []), {})
+    lines = [re.sub("<[^>]*>", "", line).split() for line in after.then[0].split("\n")]
+    assert lines == [["a", "fair", "coin:", "50.0", "%"], ["yes", "and", "no:", "25.0", "%"]]
+    fifty, quarter = (float(number) for number in re.findall(r"width: (.+?)em", after.then[0]))
+    assert fifty == pytest.approx(2 * quarter, abs=0.02) == pytest.approx(0.5 * LONGEST * LETTER, abs=0.02)
+    assert after.text == "## So\n\n" and "print(x)" in after.notes
+    assert "fair coin" in before.text and not re.search(r">[^<]*\d", before.text.partition(">")[2])
+    assert before.text.count('class="box"') == 4 and before.then == ("**Predict.** Which?",)
+
+    answer["outputs"] = [*answer["outputs"], shown(PICTURE)]  # a picture comes before a table
+    before, *_ = slides_of({"cells": [asked, answer], "metadata": {}}, Plan({}, []), {})
+    assert before.text.endswith(f'{PICTURE}<i class="cover" style="--from: 10; --below: 25"></i>')
+
+
+def test_squares_have_one_scale_and_words_are_marked():
+    (slide,) = ran(on_stage(code("x", printed("[[ 2. -1.]\n [ 0.5 4.]]")), drawn="squares", code="yes"))
+    assert "```python\nx\n```" in slide.text
+    squares = re.findall(r'<b class="(.*?)" style="--part: (.+?)%">(.+?)</b>', slide.then[0])
+    assert squares == [("square", "50", "2."), ("minus square", "25", "-1."), ("square", "12", "0.5"),
+                       ("square", "100", "4.")]  # fmt: skip
+    (slide,) = ran(on_stage(code("x", printed("y <pass>, z fail")), drawn="squares", where="fail|pass"))
+    assert slide.then[0].count('style="--part: 100%"') == 2 and "&lt;<b" in slide.then[0]
+    (slide,) = ran(on_stage(code("x", printed("no number")), drawn="bars"))
+    assert slide.then == (large("no number"),)
 
 
 def test_a_picture_fills_its_slide_and_the_answer_comes_over_it():
@@ -345,6 +381,9 @@ def test_what_is_too_long_is_cut_at_a_sentence():
     assert few_lines("x = 1\n" * 9) == "" and few_lines("x = 1") == "x = 1"
 
 
+SEEN = '<img |<iframe |<pre class="drawn"'  # or a formula: what there is to look at
+
+
 @pytest.mark.parametrize("number", lesson_numbers())
 def test_every_lesson_has_a_deck_that_can_be_shown(number):
     file = lesson_file(number)
@@ -359,6 +398,14 @@ def test_every_lesson_has_a_deck_that_can_be_shown(number):
             len(c.split("\n")) <= LINES for c in re.findall(r"```python\n(.*?)\n```", slide.text, flags=re.S)
         )
         assert "import " not in slide.text.partition("<")[0]
+        drawings = re.findall(
+            r'<pre class="drawn".*?</pre>', "\n".join((slide.text, *slide.then)), flags=re.S
+        )
+        assert all(re.search('class="(bar|box|.*square)"', drawing) for drawing in drawings)
+    pictures = [
+        "$$" in slide.text or re.search(SEEN, "\n".join((slide.text, *slide.then))) for slide in found
+    ]
+    assert 3 * sum(map(bool, pictures)) >= 2 * len(found)
 
 
 def test_each_prediction_of_the_lessons_on_the_page_has_two_wrong_guesses():
