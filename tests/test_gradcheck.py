@@ -618,6 +618,20 @@ NOTES = {
 }
 
 
+@pytest.mark.parametrize(
+    ("power", "said"),
+    [
+        (0, "gives the same, so d_output is not in it"),
+        (2, "gives this times the square, so d_output is in it twice"),
+        (3, "gives another multiple of this"),
+    ],
+)
+def test_what_is_not_linear_says_how_often_d_output_is_in_it(power, said):
+    """As people wrote it for a softmax: A (1 - A), and d_output times what had d_output in it already."""
+    report = gradcheck(lambda x: (np.tanh(x), x), lambda dy, x: dy**power / np.cosh(x) ** 2, np.ones(3) / 3)
+    assert report.rows[0].verdict == "fail" and said in report.rows[0].note
+
+
 @pytest.mark.parametrize("name", NOTES)
 def test_the_note_says_what_keeps_it_from_being_judged(name):
     pair = PAIRS[name]

@@ -574,15 +574,22 @@ class Judged:
         if self.leaf.note:
             return row
         note = "has another form when called again" if again is None or again.note else ""
-        off = np.zeros(first.shape) if again is None or note else abs(again.gradient / factor - first)
-        bad = ~(off <= max(self.limit, self.problem.tolerance * _largest(first))) & np.isfinite(first)
-        if bad.any():
-            worst = np.argmax(np.where(bad, off, -1.0))
-            where = show(tuple(map(int, np.unravel_index(worst, off.shape))))
-            note = f"not linear in d_output: {factor:.3g} times d_output gives another multiple of this"
+        if again is None or note:
+            return row._replace(verdict="fail", note=_joined(row.note, note))
+        g = again.gradient
+        off = [
+            abs(each - first) for each in (g, g / factor, g / factor / factor)
+        ]  # by d_output's power in it
+        most = max(self.limit, self.problem.tolerance * _largest(first))
+        constant, linear, square = ((each <= most) | ~np.isfinite(first) for each in off)
+        if not linear.all():
+            worst = np.argmax(np.where(linear, -1.0, off[1]))
+            gives = "the same, so d_output is not in it" if constant.all() else "another multiple of this"
+            gives = "this times the square, so d_output is in it twice" if square.all() else gives
+            note = f"not linear in d_output: {factor:.3g} times d_output gives {gives}"
             if factor == 1:
                 note = "another gradient when called again with the same d_output and cache"
-            note += f", see {where}"
+            note += f", see {show(tuple(map(int, np.unravel_index(worst, first.shape))))}"
         return row._replace(verdict="fail", note=_joined(row.note, note)) if note else row
 
     def sure(self, i: int) -> bool:
