@@ -11,13 +11,12 @@ guesses that come. What a cell is on stage, its metadata says: `slideshow.slide_
 is about is on its slide: `station` is a step of the worked example, at which the player stands there; `again`
 the title of a slide whose picture or table comes once more; `cover` how much of the answer's own picture, in
 percent from the left, is to be seen before the answer; `ahead` the same where the answer has a slide of its
-own. `drawn` says how what is printed is drawn, as "bars" or "squares", `where` which of its numbers (see
-drawn.py), and `code` that the code is shown all the same; `ahead` makes boxes to fill in of it. A lesson is
+own. `drawn` says how what is printed is drawn, as "bars" or "squares", and `where` which of its numbers (see
+drawn.py; `ahead` makes boxes to fill in of it). `code` are the lines of a cell that are shown. A lesson is
 run anew for its slides: a saved picture, enlarged, has letters too small for the back of a room, so pictures
 are drawn on less paper (see plots.style). Everything is measured in lines: a slide has room for so many.
 """
 
-import ast
 import html
 import json
 import os
@@ -35,11 +34,9 @@ from npformer.teaching.player import play
 from npformer.teaching.plots.style import STAGE
 
 STAGE_FOLDER = Path(__file__).parent / "stage"
-WORDS, LINES = 40, 8  # on a slide: words at most, and lines of code
 ROOM, WIDE, CODE_WIDE = 20.7, 60, 80  # lines of code on a slide; letters in a line of text, and of code
 CELL_SECONDS = 600  # for a cell to run
 NO_KERNEL = "no kernel starts. To get one: python -m ipykernel install --sys-prefix."
-PLUMBING = ("picture", "play", "plots", "reveal")  # names that a statement for the eye alone uses
 PLAYING = """Click into the player. Its keys: → a cell on, ↑ ↓ a step, Page Up and Page Down a station, Home
 and End, Enter the whole step, Backspace back, H hides the results, S the arithmetic, V the values beside
 their gradients, L the live pictures. Click on the slide's title, and → is the next slide again."""
@@ -269,7 +266,7 @@ def told(cell: dict[str, Any], plan: Plan, guesses: dict[str, str], subject: str
     )
     beside = drawn_as_told(of_stage(cell, "stage"), cell) or ("" if subject else formulas)
     text = "\n\n".join(filter(None, (heading, beside, subject)))
-    asked = of_stage(cell, "ask") or closing_words(question, WORDS - words(text))
+    asked = of_stage(cell, "ask") or " ".join(question.split())
     full = subject[:2] == "<i" or height(text) + height(asked) > ROOM
     then = (f"{OVER if full else ''}{QUESTION} {asked}",) if id else ()
     section = SECTION.search(told)
@@ -292,45 +289,6 @@ def minutes_left(section: str, plan: Plan) -> str:
     return f"Section {section}: {plan.minutes[section]} minutes; {left} are left, with this one."
 
 
-def words(text: str) -> int:
-    """The words of a slide that are to be read: no code, print or picture, a formula is one.
-
-    >>> words("## A title\\n\\nwith $x + 1$\\n\\n```text\\n1 2 3\\n```\\n\\n<img alt='a b'>")
-    4
-    """
-    text = re.sub(r"```.*?```|<pre .*?</pre>|<[^>]*>", "", text, flags=re.S)
-    return len(re.findall(r"\S*\w\S*", re.sub(r"\$\$.*?\$\$|\$[^$]*\$", "x", text, flags=re.S)))
-
-
-def sentences(text: str) -> list[str]:
-    """A text cut where a sentence ends.
-
-    >>> sentences("One. And $x. Y$? Two")
-    ['One.', 'And $x. Y$?', 'Two']
-    """
-    return re.split(r"(?<=[.?!)]) (?=[A-Z(*])(?=(?:[^$]*\$[^$]*\$)*[^$]*$)", " ".join(text.split()))
-
-
-def opening_words(text: str, room: int) -> str:
-    """As many of the first sentences as there is room for, one at least."""
-    kept, *more = sentences(text.strip().split("\n\n")[0])
-    for sentence in more:
-        if words(f"{kept} {sentence}") > room:
-            break
-        kept = f"{kept} {sentence}"
-    return kept
-
-
-def closing_words(text: str, room: int) -> str:
-    """As many of the last sentences as there is room for, one at least: a question comes at the end."""
-    *more, kept = sentences(text.strip())
-    for sentence in reversed(more):
-        if words(f"{sentence} {kept}") > room:
-            break
-        kept = f"{sentence} {kept}"
-    return kept
-
-
 def ran(cell: dict[str, Any]) -> list[Slide]:
     """A slide for each picture, or one with the code's few lines and what it prints; then the answer."""
     heading = f"## {of_stage(cell, 'title')}"
@@ -339,17 +297,21 @@ def ran(cell: dict[str, Any]) -> list[Slide]:
     if pictures:
         found = [Slide(f"{heading}\n\n{picture}") for picture in pictures]
     else:
-        few = few_lines(without_plumbing(source_of(cell)))
-        code = (
-            f"```python\n{few}\n```"
-            if few and (of_stage(cell, "code") or not of_stage(cell, "drawn"))
-            else ""
-        )
-        room = ROOM - sum(map(height, shown)) - 6 * bool(named(cell, "reveal"))  # lines of an answer
-        found = [Slide(f"{heading}\n\n{code if height(code) <= room else ''}", tuple(shown))]
+        found = [Slide(f"{heading}\n\n{code_of(cell)}", tuple(shown))]
     notes = PLAYING if pictures and pictures[-1].startswith("<iframe") else "Run."
     notes = f"{notes} The whole cell:\n\n```python\n{source_of(cell)}\n```"
     return [*found[:-1], with_answer(found[-1]._replace(notes=notes), cell)]
+
+
+def code_of(cell: dict[str, Any]) -> str:
+    """The lines of its code that are the idea, as its metadata says: "2-5"; most cells show none.
+
+    >>> code_of({"source": "import a\\nb = 1\\nprint(b)", "metadata": {"npformer": {"code": "2-2"}}})
+    '```python\\nb = 1\\n```'
+    """
+    first, _, last = of_stage(cell, "code").partition("-")
+    lines = source_of(cell).split("\n")[int(first or 1) - 1 : int(last or 0)]
+    return "\n".join(["```python", *lines, "```"]) if lines else ""
 
 
 def joined(slide: Slide, cell: dict[str, Any]) -> Slide:
@@ -391,27 +353,13 @@ def with_answer(slide: Slide, cell: dict[str, Any]) -> Slide:
     if id is None:
         return slide
     whole = "\n\n".join((slide.text, *slide.then))
-    answer = of_stage(cell, "answer") or opening_words(reveal(id).text, WORDS - words(whole) - 1)
+    answer = of_stage(cell, "answer") or reveal(id).text.strip().partition("\n\n")[0]
     full = "<i" in whole or height(whole) + height(answer) > ROOM
     over = '<i class="over answer"></i>' if full else ""
     return slide._replace(
         then=(*slide.then, f"{over}**Answer.** {answer}"),
         notes=f"{slide.notes}\n\nCompare. {reveal(id).text}",
     )
-
-
-def few_lines(code: str) -> str:
-    """The code, or its first function, if that is no more than a slide's few lines; else nothing.
-
-    >>> few_lines("x = 1"), few_lines("x = 1\\n" * 9), few_lines("def f(): ...\\n" + "x = 1\\n" * 9)
-    ('x = 1', '', 'def f(): ...')
-    """
-    if len(code.split("\n")) <= LINES:
-        return code
-    functions = [
-        ast.get_source_segment(code, s) for s in ast.parse(code).body if isinstance(s, ast.FunctionDef)
-    ]
-    return next((text for text in functions if text and len(text.split("\n")) <= LINES), "")
 
 
 def height(text: str) -> float:
@@ -452,46 +400,6 @@ def title_of(notebook: dict[str, Any]) -> str:
     '1. Where?'
     """
     return source_of(notebook["cells"][0]).partition("\n")[0].removeprefix("# ")
-
-
-def without_plumbing(source: str) -> str:
-    """The code that has to do with the idea: no imports, nothing that only draws or shows.
-
-    >>> without_plumbing("from a import b\\nprint(1)\\npicture(x)\\nreveal('1.1a')")
-    'print(1)'
-    """
-    lines, body = source.split("\n"), ast.parse(source).body
-    folded: list[ast.stmt] = []
-    for place in reversed(range(len(body))):
-        if is_plumbing(body[place]) or only_feeds(body[place], body[place + 1 :], folded):
-            folded.append(body[place])
-    for statement in folded:
-        start = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
-        lines[start - 1 : statement.end_lineno] = ["\0"] * (1 + (statement.end_lineno or start) - start)
-    kept = "\n".join(line for line in lines if line != "\0")
-    return re.sub(r"\n{3,}", "\n\n", kept).strip("\n")
-
-
-def only_feeds(statement: ast.stmt, later: Sequence[ast.stmt], folded: Sequence[ast.stmt]) -> bool:
-    """Whether it names a thing that only statements already folded away use."""
-    made = names_in(statement, ast.Store) if isinstance(statement, ast.Assign) else set()
-    users = [other for other in later if made & names_in(other, ast.Load)]
-    return bool(users) and all(user in folded for user in users)
-
-
-def names_in(node: ast.AST, use: type[ast.expr_context]) -> set[str]:
-    """The names that a piece of code reads (ast.Load) or sets (ast.Store)."""
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, use)}
-
-
-def is_plumbing(statement: ast.stmt) -> bool:
-    """Whether a statement imports, sets NumPy's printing, or only makes a picture or shows an answer."""
-    if isinstance(statement, ast.Import | ast.ImportFrom):
-        return True
-    if isinstance(statement, ast.FunctionDef) and statement.decorator_list:
-        return True  # a slider
-    drawing = isinstance(statement, ast.Expr | ast.Assign) and names_in(statement, ast.Load) & {*PLUMBING}
-    return bool(drawing) or "set_printoptions" in ast.unparse(statement)
 
 
 def parts_of(output: dict[str, Any]) -> Iterator[str]:
