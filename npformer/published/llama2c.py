@@ -137,7 +137,7 @@ def _read_tokenizer(path: Any, vocab_size: int) -> Llama2cTokenizer:
     scores: list[float] = []
     while len(pieces) < vocab_size and at + 8 <= len(data):
         score, length = struct.unpack_from("<fi", data, at)
-        if length < 0 or at + 8 + length > len(data):
+        if length < 0:
             break
         pieces.append(data[at + 8 : at + 8 + length].replace(SPACE, b" "))
         scores.append(score)

@@ -17,7 +17,8 @@ def without(*names):
 
 @pytest.mark.parametrize(("said", "config"), [
     (SAID, CONFIG),
-    (SAID | {"model_type": "mistral", "sliding_window": None, "head_dim": 4}, CONFIG),
+    (SAID | {"model_type": "mistral", "sliding_window": None, "head_dim": 4, "mlp_bias": False}, CONFIG),
+    (SAID | {"attention_bias": False, "partial_rotary_factor": 1.0}, CONFIG),
     (without("rope_theta") | {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}, CONFIG),
     (without("rope_theta", "rope_scaling", "hidden_act"), CONFIG._replace(base=10000.0)),
 ])  # fmt: skip
