@@ -181,6 +181,16 @@ CASES = {
 }
 
 
+@together("given", ["b_Q", "b_K", "b_V", "b_O"])
+def test_each_bias_may_stand_alone(rng, given):
+    x, params = (
+        rng.normal(size=(3, 4)),
+        random_attention(4, rng, bias=False)._replace(**{given: rng.normal(size=4)}),
+    )
+    pair = partial(multi_head_attention_forward, n_heads=2), multi_head_attention_backward
+    assert gradcheck(*pair, x, x + 1, x - 1, params)
+
+
 @together("options", CASES.values())
 def test_gradients_of_many_heads(rng, options):
     q, k, v = (rng.normal(size=(2, 4, 4)) for _ in range(3))

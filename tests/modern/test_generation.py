@@ -6,7 +6,7 @@ import npformer as npf
 from npformer import CausalLMConfig, causal_lm_forward, generate, init_causal_lm
 from npformer.modern.generation import choose, next_logits, no_keys
 
-CONFIG = CausalLMConfig(d_model=8, d_ff=5, n_heads=4, n_kv_heads=2, n_layers=2, max_length=40)
+CONFIG = CausalLMConfig(d_model=8, d_ff=5, n_heads=4, n_kv_heads=2, n_layers=2, eps=0.1, max_length=40)
 
 
 @pytest.fixture

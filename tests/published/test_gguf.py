@@ -113,8 +113,9 @@ def test_a_tensor_that_does_not_fit_is_refused_by_name(tmp_path, found, words):
 
 def test_a_setting_that_is_missing_is_named_and_some_have_a_default(tmp_path):
     said = settings()
-    for name in ("rope.freq_base", "attention.head_count_kv", "vocab_size"):
-        del said[f"llama.{name}"]
+    del said["llama.rope.freq_base"], said["llama.vocab_size"]
+    assert load_gguf(put(tmp_path, said=said)[0])[1].base == 10000.0
+    del said["llama.attention.head_count_kv"]
     file, _ = put(tmp_path, said=said)
     with pytest.raises(
         ValueError, match=r"attn_k\.weight'\] has shape"
