@@ -68,7 +68,7 @@ TESTS = {  # the fastest to notice first
     "optim": ["test_optim.py", "test_edge_cases.py", "test_bad_input.py"],
     "tree": ["test_tree.py", "test_backend.py", "test_bad_input.py"],
     "backend": ["test_backend.py", "test_gpu.py"],
-    "door.validate": ["test_edge_cases.py", "test_bad_input.py"],
+    "door.validate": ["test_edge_cases.py", "test_bad_input.py", "test_gpu.py"],
     "door.rules": [
         "test_bad_input.py",
         "test_edge_cases.py",
@@ -94,7 +94,7 @@ TESTS = {  # the fastest to notice first
     "published.llama2c": ["published/test_llama2c.py"],
     "published.llama": ["published/test_llama.py", "published/test_gguf.py"],
     "published.gguf": ["published/test_gguf.py"],
-    "published.safetensors_files": ["published/test_minilm.py", "published/test_llama.py"],
+    "published.safetensors_files": ["published/test_gguf.py", "published/test_llama.py", *MODEL],
     "published.stories": ["published/test_stories.py"],
     "published.minilm": ["published/test_minilm.py", "test_bad_input.py"],
     "published.torch_names": ["published/test_torch_names.py", "test_bad_input.py"],

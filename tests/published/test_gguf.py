@@ -23,15 +23,15 @@ from npformer.published.vocabulary import vocabulary, words
 DATA = Path(__file__).parent.parent / "data"
 
 
-def put(folder, **changes):
+def put(folder, version=3, **changes):
     data, numbers = written(**changes)
-    (folder / "model.gguf").write_bytes(data)
+    (folder / "model.gguf").write_bytes(data[:4] + version.to_bytes(4, "little") + data[8:])
     return folder / "model.gguf", numbers
 
 
-@pytest.mark.parametrize("tied", [True, False])
-def test_every_weight_of_every_kind_finds_its_place(tmp_path, tied):
-    file, numbers = put(tmp_path, found=tensors(tied=tied))
+@pytest.mark.parametrize(("tied", "version"), [(True, 2), (False, 3)])
+def test_every_weight_of_every_kind_finds_its_place(tmp_path, tied, version):
+    file, numbers = put(tmp_path, version, found=tensors(tied=tied))
     params, config, tokenizer = load_gguf(str(file))
     assert config == CONFIG._replace(tied=tied, eps=config.eps) and abs(config.eps - 1e-5) < 1e-12
     assert (tokenizer.stop_id, tokenizer.chat_template) == (0, "{{ messages }}")

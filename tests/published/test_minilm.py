@@ -376,6 +376,8 @@ BAD_FOLDERS = {
     "no JSON": ({"config_text": "{"}, "config.json is not JSON ("),
     "no object": ({"config_text": "[1]"}, "config.json holds a list; expected a dict"),
     "no tokenizer": ({"tokenizer_text": "{}"}, "tokenizer.json is not a tokenizer ("),
+    "another word table": ({"config": {"vocab_size": 28}, "words": 28},
+     "word_embeddings.weight'] has shape (29, 8); expected (vocab_size, d_model) with vocab_size=28"),
     "more words": ({"words": 30}, "tokenizer.json has the id 29; expected ids below vocab_size=29"),
     "a large id": ({"tokenizer_text": json.dumps(word_level(2)).replace('"w1": 1', '"w1": 500')},
      "tokenizer.json has the id 500; expected ids below vocab_size=29"),

@@ -103,6 +103,8 @@ BAD = [
      "state has the tensor linear3.bias, which no equation here has; expected the 12 of Enc"),
     (lambda s: s | {"norm1.weight": s["norm1.weight"].tolist()}, TypeError,
      "state['norm1.weight'] is a list; exp"),
+    (lambda s: s | {"norm1.weight": np.ones(())}, ValueError,
+     "state['norm1.weight'] has shape (); expected (d_model,)"),
     (lambda s: s | {"linear1.weight": s["linear1.weight"].T}, ValueError,
      "state['linear1.weight'] has shape (8, 12); expected (d_ff, d_model) with d_ff=12, d_model=8"),
     (lambda s: s | {"self_attn.in_proj_weight": s["self_attn.in_proj_weight"].T}, ValueError,
