@@ -342,6 +342,14 @@ def test_a_tree_comes_back_from_safetensors(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["w.safetensors"]
 
 
+@pytest.mark.parametrize("dtype", "f8 f4 i8 i4 i2 i1 u8 u4 u2 u1 ?".split())
+def test_every_dtype_of_numpy_comes_back(tmp_path, dtype):
+    numbers = np.arange(6).reshape(2, 3).astype(dtype)
+    npf.save_safetensors(tmp_path / "w.safetensors", {"x": numbers})
+    back = npf.load_safetensors(tmp_path / "w.safetensors")["x"]
+    assert back.dtype == numbers.dtype and (back == numbers).all()
+
+
 def test_half_precision_becomes_float32(tmp_path):
     pytest.importorskip("safetensors")
     file = tmp_path / "h.safetensors"

@@ -261,6 +261,11 @@ def test_tokens_of_another_model_are_refused(rows, error, message):
         npf.sentence_embeddings(["a"], small_model(), CONFIG, Tokens(*rows))
 
 
+def test_a_text_that_is_none_is_named():
+    with pytest.raises(TypeError, match=r"^sentence_embeddings: texts\[1\] is an int \(3\); expected a string"):
+        npf.sentence_embeddings(["a", 3], small_model(), CONFIG, Letters())
+
+
 def test_ids_may_be_an_array():
     found = npf.sentence_embeddings(["a"], small_model(), CONFIG, Tokens(np.array([1, 3, 2], np.uint16)))
     assert (found == npf.sentence_embeddings(["a"], small_model(), CONFIG, Letters())).all()
