@@ -262,7 +262,7 @@ def test_tokens_of_another_model_are_refused(rows, error, message):
 
 
 def test_a_text_that_is_none_is_named():
-    with pytest.raises(TypeError, match=r"^sentence_embeddings: texts\[1\] is an int \(3\); expected a string"):
+    with pytest.raises(TypeError, match=r"^sentence_embeddings: texts\[1\] is an int \(3\); expected"):
         npf.sentence_embeddings(["a", 3], small_model(), CONFIG, Letters())
 
 
