@@ -576,10 +576,8 @@ class Judged:
         note = "has another form when called again" if again is None or again.note else ""
         if again is None or note:
             return row._replace(verdict="fail", note=_joined(row.note, note))
-        g = again.gradient
-        off = [
-            abs(each - first) for each in (g, g / factor, g / factor / factor)
-        ]  # by d_output's power in it
+        by_power = again.gradient, again.gradient / factor, again.gradient / factor / factor  # of d_output
+        off = [abs(gradient - first) for gradient in by_power]
         most = max(self.limit, self.problem.tolerance * _largest(first))
         constant, linear, square = ((each <= most) | ~np.isfinite(first) for each in off)
         if not linear.all():

@@ -86,7 +86,7 @@ def shares(found: Sequence[Sequence[re.Match[str]]]) -> list[list[float]]:
     [[0.01, 0.08], [0.5], [0.02, 1.0]]
     """
     per_cent = any(match.string[match.end() :].lstrip().startswith("%") for row in found for match in row)
-    most = 100.0 if per_cent else max(size(match[0]) for row in found for match in row)
+    most = 100.0 if per_cent else max(size(match[0]) for row in found for match in row) or 1.0  # all are 0
     return [[size(match[0]) / most if size(match[0]) >= 0 else 1.0 for match in row] for row in found]
 
 

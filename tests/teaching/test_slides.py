@@ -317,6 +317,8 @@ def test_squares_have_one_scale_and_words_are_marked():
                        ("square", "100", "4.")]  # fmt: skip
     (slide,) = ran(on_stage(code("x", printed("y <pass>, z fail")), drawn="squares", where="fail|pass"))
     assert slide.then[0].count('style="--part: 100%"') == 2 and "&lt;<b" in slide.then[0]
+    (slide,) = ran(on_stage(code("x", printed("a 0.0\nb 0.0")), drawn="bars"))
+    assert slide.then[0].count("width: 0.00em") == 2
     (slide,) = ran(on_stage(code("x", printed("no number")), drawn="bars"))
     assert slide.then == (large("no number"),)
 
