@@ -232,7 +232,7 @@ def gradient_sizes(norm: str, residuals: bool) -> np.ndarray:
         sizes.append([np.linalg.norm(dx), np.linalg.norm(grads.W_Q)])
     found = np.array(sizes[::-1]).T
     found = np.where(found > 1e-10, found, np.nan)  # what is smaller than that is rounding
-    return 10 ** np.round(np.log10(found), 4)  # the digits on which processors agree
+    return np.vectorize(lambda size: float(f"{size:.4g}"))(found)  # the digits on which processors agree
 
 
 def attend(x: np.ndarray, params: AttentionParams) -> tuple[np.ndarray, Any]:

@@ -144,7 +144,7 @@ def test_gradients_at_every_parameter(rng, positions, norm, activation, attentio
         ((), {"d_ff": 1}),
         ((1,), {"n_heads": 1}),
         ((2, 2), {"n_heads": 4}),
-        ((2, 1), {"d_model": 2, "n_heads": 2}),
+        ((2, 1), {"d_model": 6, "n_heads": 3}),
     ],
 )
 def test_gradients_of_a_block_of_any_size(rng, leading, sizes):

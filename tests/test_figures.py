@@ -139,9 +139,9 @@ def test_the_drawn_gradients_are_the_package_s():
     y, cache = encoder_forward(x, params, make.DEEP)
     dx, grads = encoder_backward(rng.normal(size=y.shape), cache)
     of_x, of_W_Q = make.gradient_sizes("post", True)
-    np.testing.assert_allclose(of_x[0], np.linalg.norm(dx), rtol=2e-4)
+    np.testing.assert_allclose(of_x[0], np.linalg.norm(dx), rtol=6e-4)
     expected = [np.linalg.norm(block.attention.W_Q) for block in grads.blocks]
-    np.testing.assert_allclose(of_W_Q, expected, rtol=2e-4)  # drawn to four digits of its logarithm
+    np.testing.assert_allclose(of_W_Q, expected, rtol=6e-4)  # drawn to four digits
 
 
 # --- the banner ---------------------------------------------------------------------------------

@@ -25,4 +25,10 @@ def test_the_files_run_and_a_mistake_reads_as_on_the_page(tmp_path):
     wrong = FILES["layers.py"].replace("dy * (s + beta * slope)", "dy * s")
     (tmp_path / "layers.py").write_text(wrong, encoding="utf-8")
     told = ran("test_layers.py::test_swish[1.0-(2, 3)]").replace("AssertionError: ", "").splitlines()
-    assert [line[4:] for line in told if line.startswith("E  ")] == SAID.splitlines()
+    told = [line[4:] for line in told if line.startswith("E  ")]
+    assert [without_rounding(line) for line in told] == [without_rounding(line) for line in SAID.splitlines()]
+
+
+def without_rounding(line):
+    """What is left of a difference of 1e-13 is another number on another processor."""
+    return re.sub(r"\d\.\de-1\d", "rounding", line)
