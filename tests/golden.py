@@ -12,6 +12,7 @@ import numpy as np
 from together import together
 
 import npformer as npf
+from npformer.tree import refilled
 
 DATA = Path(__file__).parent / "data"
 FILES = ("golden_functional.npz", "golden_attention.npz", "golden_encoder.npz", "golden_model.npz")
@@ -28,7 +29,7 @@ def agrees_with_pytorch(*operations):
     def test(name, dtype):
         case, arrays = CASES[name], inputs_of(CASES[name], dtype)
         d_y, answers = arrays.pop("d_y"), dict(case["answers"])
-        y, backward = RUNNERS[case["operation"]](arrays, case["settings"])
+        y, backward = OPERATIONS[case["operation"]](arrays, case["settings"])
         assert_close(y, answers.pop("y"), dtype, "y")
         gradients = {f"d_{argument}": gradient for argument, gradient in backward(d_y).items()}
         assert gradients.keys() == answers.keys()
@@ -104,87 +105,63 @@ def inputs_of(case, dtype):
 # gradients by name ---------------------------------------------------------------------------------
 
 
-def both(pair, backward, *names, grads_named=None):
-    """y, and what takes d_y to the gradients: of the arguments by their names, then of the parameters."""
-    y, cache = pair
+def run(stem, a, names, like=None, *config, **options):
+    """`<stem>_forward` of the arrays of these names and of parameters that are built like `like`."""
+    arguments = [a.get(name) for name in names.split()]
+    if like is not None:
+        arguments.append(refilled(like, iter([a[path] for path, _ in npf.leaves(like)])))
+    y, cache = getattr(npf, f"{stem}_forward")(*arguments, *config, **options)
+    differentiated = [name for name in names.split() if not name.endswith(("ids", "labels"))]
 
-    def back(d_y):
-        found = backward(d_y, cache)
+    def backward(d_y):
+        found = getattr(npf, f"{stem}_backward")(d_y, cache)
         found = found if type(found) is tuple else (found,)
-        gradients = {name: g for name, g in zip(names, found, strict=False) if g is not None}
-        return gradients | ((grads_named or named)(found[-1]) if len(found) > len(names) else {})
+        gradients = dict(zip(differentiated, found, strict=like is None))
+        of_parameters = {} if like is None else dict(npf.leaves(found[-1]))
+        return {name: g for name, g in gradients.items() if g is not None} | of_parameters
 
-    return y, back
-
-
-def run_activation(a, s):
-    if s["activation"] == "relu":
-        return both(npf.relu_forward(a["z"]), npf.relu_backward, "z")
-    pair = npf.gelu_forward(a["z"], approximate=s["activation"] == "gelu_tanh")
-    return both(pair, npf.gelu_backward, "z")
+    return y, backward
 
 
-def run_multi_head(a, s):
-    options = {"n_heads": s["n_heads"], "rope": s.get("rope", False), **given(a, "mask", "bias")}
-    pair = npf.multi_head_attention_forward(
-        a["q"], a["k"], a["v"], gathered(npf.AttentionParams, a), **options
-    )
-    return both(pair, npf.multi_head_attention_backward, *"qkv")
+def given(a, *names):
+    return {name: a.get(name) for name in names}
 
 
-def run_grouped_attention(a, s):
-    x, options = a["x"], {"n_heads": 4, "n_kv_heads": int(s["kind"]), "rope": True, "base": 100.0}
-    params = gathered(npf.AttentionParams, a)
-    y, cache = npf.multi_head_attention_forward(x, x, x, params, mask=npf.causal_mask(5), **options)
-
-    def back(d_y):
-        dq, dk, dv, grads = npf.multi_head_attention_backward(d_y, cache)
-        return {"x": dq + dk + dv, **named(grads)}
-
-    return y, back
+def attention_like(a):
+    return npf.AttentionParams(*[a.get(name) for name in npf.AttentionParams._fields])
 
 
-def run_block(a, s):
-    params = block_params(a)
-    pair = npf.encoder_block_forward(a["x"], params, config_of(s, params), **given(a, "mask"))
-    return both(pair, npf.encoder_block_backward, "x")
+def config_of(a, s):
+    d_model, d_ff = next(array.shape for name, array in a.items() if name.endswith("ffn.W_1"))
+    positions = next((word for word in ("rope", "alibi") if s.get(word)), s.get("positions", "sinusoidal"))
+    own = {name: s[name] for name in ("n_heads", "activation", "norm", "eps")}
+    own |= {"attention_bias": any(name.endswith("b_Q") for name in a), "n_layers": s.get("n_layers", 1)}
+    table = a.get("source_positions.P", ())
+    # without an rng the dropout must do nothing
+    sizes = {"d_model": d_model, "d_ff": d_ff, "dropout": 0.1, "max_length": len(table) or 512}
+    return npf.TransformerConfig(positions=positions, **sizes, **own)
 
 
-def run_stack(a, s):
-    params = npf.EncoderParams(*stack_parts(a, s, block_params))
-    pair = npf.encoder_forward(a["x"], params, config_of(s, params.blocks[0]), **given(a, "mask"))
-    return both(pair, npf.encoder_backward, "x", grads_named=named_stack)
+def run_part(stem, names, *masks):
+    """Of a block or a stack; `init_<stem>` says how its parameters are built."""
 
+    def operation(a, s):
+        config = config_of(a, s)
+        like = getattr(npf, f"init_{stem}")(config, np.random.default_rng(0))
+        return run(stem, a, names, like, config, **given(a, *masks))
 
-def run_decoder_block(a, s):
-    params, masks = decoder_block_params(a), given(a, "mask", "memory_mask")
-    pair = npf.decoder_block_forward(a["x"], a["memory"], params, config_of(s, params), **masks)
-    return both(pair, npf.decoder_block_backward, "x", "memory")
-
-
-def run_decoder_stack(a, s):
-    params, masks = (
-        npf.DecoderParams(*stack_parts(a, s, decoder_block_params)),
-        given(a, "mask", "memory_mask"),
-    )
-    pair = npf.decoder_forward(a["x"], a["memory"], params, config_of(s, params.blocks[0]), **masks)
-    return both(pair, npf.decoder_backward, "x", "memory", grads_named=named_stack)
+    return operation
 
 
 def run_transformer(a, s):
-    params = transformer_params(a, s)
-    config = config_of(s, params.encoder.blocks[0])
-    if params.source_positions is not None:
-        config = config._replace(max_length=len(params.source_positions.P))
-    ids = a["source_ids"], a["target_ids"]
-    pair = npf.transformer_forward(*ids, params, config, padding_id=s["padding_id"])
-    return both(pair, npf.transformer_backward, grads_named=named_transformer)
+    config = config_of(a, s)
+    like = npf.init_transformer(len(a["embedding.E"]), config, np.random.default_rng(0))
+    return run("transformer", a, "source_ids target_ids", like, config, padding_id=s["padding_id"])
 
 
 def run_cross_entropy(a, s):
     options = {name: s[name] for name in ("ignore_index", "label_smoothing")}
-    pair = npf.cross_entropy_forward(a["logits"], a["labels"], **options)
-    return both(pair, npf.cross_entropy_backward, "logits")
+    return run("cross_entropy", a, "logits labels", **options)
 
 
 def run_training(a, s):
@@ -194,131 +171,59 @@ def run_training(a, s):
     return loss, lambda d_loss: model_backward(loss_backward(d_loss)["logits"])
 
 
-def run_causal_lm(a, s):
-    def block(i):
-        own = under(a, f"blocks.{i}.")
-        norms = [gathered(npf.RMSNormParams, own, f"norm_{j}.") for j in (1, 2)]
-        attention = gathered(npf.AttentionParams, own, "attention.")
-        return npf.CausalBlockParams(attention, norms[0], gathered(npf.GatedFFNParams, own, "ffn."), norms[1])
+def run_multi_head(a, s):
+    options = {"n_heads": s["n_heads"], "rope": s.get("rope", False), **given(a, "mask", "bias")}
+    return run("multi_head_attention", a, "q k v", attention_like(a), **options)
 
+
+def run_grouped_attention(a, s):
+    options = {"n_heads": 4, "n_kv_heads": int(s["kind"]), "rope": True, "base": 100.0}
+    own, mask = a | dict.fromkeys("qkv", a["x"]), npf.causal_mask(5)
+    y, backward = run("multi_head_attention", own, "q k v", attention_like(a), mask=mask, **options)
+
+    def summed(d_y):
+        gradients = backward(d_y)
+        return {"x": sum(gradients.pop(name) for name in "qkv"), **gradients}
+
+    return y, summed
+
+
+def run_causal_lm(a, s):
     sizes = {"d_model": 8, "d_ff": 5, "n_heads": 4, "n_kv_heads": 2, "n_layers": 2, "eps": 1e-3, "base": 50.0}
     config = npf.CausalLMConfig(**sizes, tied=s["kind"] == "tied")
-    norm, embedding = gathered(npf.RMSNormParams, a, "norm."), npf.EmbeddingParams(a["embedding.E"])
-    params = npf.CausalLMParams(embedding, (block(0), block(1)), norm, a.get("head"))
-    return both(npf.causal_lm_forward(a["ids"], params, config), npf.causal_lm_backward)
+    like = npf.init_causal_lm(len(a["embedding.E"]), config, np.random.default_rng(0))
+    return run("causal_lm", a, "ids", like, config)
 
 
-RUNNERS = {name.removeprefix("run_"): run for name, run in list(globals().items()) if name.startswith("run_")}
-RUNNERS |= {
-    "linear": lambda a, s: both(
-        npf.linear_forward(a["x"], a["W"], a.get("b")), npf.linear_backward, "x", "W", "b"
-    ),
-    "softmax": lambda a, s: both(
-        npf.softmax_forward(a["scores"], axis=s["axis"]), npf.softmax_backward, "scores"
-    ),
-    "layer_norm": lambda a, s: both(
-        npf.layer_norm_forward(a["x"], gathered(npf.LayerNormParams, a), eps=s["eps"]),
-        npf.layer_norm_backward,
-        "x",
-    ),
-    "embedding": lambda a, s: both(
-        npf.embedding_forward(a["ids"], gathered(npf.EmbeddingParams, a)), npf.embedding_backward
-    ),
-    "tied_logits": lambda a, s: both(
-        npf.tied_logits_forward(a["x"], gathered(npf.EmbeddingParams, a)), npf.tied_logits_backward, "x"
-    ),
-    "ffn": lambda a, s: both(
-        npf.ffn_forward(a["x"], gathered(npf.FFNParams, a), activation=s["activation"]), npf.ffn_backward, "x"
-    ),
-    "attention": lambda a, s: both(
-        npf.attention_forward(a["q"], a["k"], a["v"], **given(a, "mask", "bias")),
-        npf.attention_backward,
-        *"qkv",
-    ),
-    "rms_norm": lambda a, s: both(
-        npf.rms_norm_forward(a["x"], gathered(npf.RMSNormParams, a)), npf.rms_norm_backward, "x"
-    ),
-    "silu": lambda a, s: both(npf.silu_forward(a["z"]), npf.silu_backward, "z"),
-    "gated_ffn": lambda a, s: both(
-        npf.gated_ffn_forward(a["x"], gathered(npf.GatedFFNParams, a), activation=s["kind"]),
-        npf.gated_ffn_backward,
-        "x",
-    ),
+def run_activation(a, s):
+    if s["activation"] == "relu":
+        return run("relu", a, "z")
+    return run("gelu", a, "z", approximate=s["activation"] == "gelu_tanh")
+
+
+LAYER_NORM, RMS_NORM = npf.init_layer_norm(1), npf.init_rms_norm(1)
+FFN, GATED_FFN = npf.FFNParams(*np.ones(4)), npf.GatedFFNParams(*np.ones(3))
+EMBEDDING = npf.EmbeddingParams(np.ones(1))
+OPERATIONS = {
+    "linear": lambda a, s: run("linear", a, "x W b"),
+    "activation": run_activation,
+    "softmax": lambda a, s: run("softmax", a, "scores", axis=s["axis"]),
+    "layer_norm": lambda a, s: run("layer_norm", a, "x", LAYER_NORM, eps=s["eps"]),
+    "embedding": lambda a, s: run("embedding", a, "ids", EMBEDDING),
+    "tied_logits": lambda a, s: run("tied_logits", a, "x", EMBEDDING),
+    "ffn": lambda a, s: run("ffn", a, "x", FFN, activation=s["activation"]),
+    "attention": lambda a, s: run("attention", a, "q k v", **given(a, "mask", "bias")),
+    "multi_head": run_multi_head,
+    "block": run_part("encoder_block", "x", "mask"),
+    "stack": run_part("encoder", "x", "mask"),
+    "decoder_block": run_part("decoder_block", "x memory", "mask", "memory_mask"),
+    "decoder_stack": run_part("decoder", "x memory", "mask", "memory_mask"),
+    "transformer": run_transformer,
+    "cross_entropy": run_cross_entropy,
+    "training": run_training,
+    "rms_norm": lambda a, s: run("rms_norm", a, "x", RMS_NORM),
+    "silu": lambda a, s: run("silu", a, "z"),
+    "gated_ffn": lambda a, s: run("gated_ffn", a, "x", GATED_FFN, activation=s["kind"]),
+    "grouped_attention": run_grouped_attention,
+    "causal_lm": run_causal_lm,
 }
-
-
-# --- trees of parameters by the names of their leaves ----------------------------------------------
-
-
-def given(arrays, *names):
-    return {name: arrays.get(name) for name in names}
-
-
-def named(tree, prefix=""):
-    return {prefix + path: array for path, array in npf.leaves(tree)}
-
-
-def gathered(kind, arrays, prefix=""):
-    """The NamedTuple whose fields stand in `arrays` under the prefix; absent attention biases stay None."""
-    return kind(**{f: arrays[prefix + f] for f in kind._fields if prefix + f in arrays})
-
-
-PARTS = {
-    "attention": npf.AttentionParams,
-    "self_attention": npf.AttentionParams,
-    "cross_attention": npf.AttentionParams,
-    "ffn": npf.FFNParams,
-    **dict.fromkeys(("norm_1", "norm_2", "norm_3"), npf.LayerNormParams),
-}
-
-
-def block_params(arrays, kind=npf.EncoderBlockParams):
-    return kind(**{name: gathered(PARTS[name], arrays, f"{name}.") for name in kind._fields})
-
-
-def decoder_block_params(arrays):
-    return block_params(arrays, npf.DecoderBlockParams)
-
-
-def under(arrays, prefix):
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-
-
-def stack_parts(arrays, s, make_block):
-    """The blocks and the final norm of a stack whose parameters keep their layers along the first axis."""
-    stacked = under(arrays, "blocks.")
-    layers = [{name: array[i] for name, array in stacked.items()} for i in range(s["n_layers"])]
-    norm = gathered(npf.LayerNormParams, arrays, "norm.") if "norm.gamma" in arrays else None
-    return tuple(make_block(layer) for layer in layers), norm
-
-
-def named_stack(grads, prefix=""):
-    blocks = [named(block, f"{prefix}blocks.") for block in grads.blocks]
-    stacked = {name: np.stack([block[name] for block in blocks]) for name in blocks[0]}
-    return stacked | named(grads.norm, f"{prefix}norm.")
-
-
-def transformer_params(arrays, s):
-    tables = [
-        npf.LearnedPositionsParams(arrays[f"{which}_positions.P"]) if s["positions"] == "learned" else None
-        for which in ("source", "target")
-    ]
-    encoder = npf.EncoderParams(*stack_parts(under(arrays, "encoder."), s, block_params))
-    decoder = npf.DecoderParams(*stack_parts(under(arrays, "decoder."), s, decoder_block_params))
-    return npf.TransformerParams(npf.EmbeddingParams(arrays["E"]), encoder, decoder, *tables)
-
-
-def named_transformer(grads):
-    stacks = named_stack(grads.encoder, "encoder.") | named_stack(grads.decoder, "decoder.")
-    tables = {name: getattr(grads, name) for name in ("source_positions", "target_positions")}
-    learned = {f"{name}.P": table.P for name, table in tables.items() if table is not None}
-    return {"E": grads.embedding.E, **stacks, **learned}
-
-
-def config_of(s, block):
-    d_model, d_ff = block.ffn.W_1.shape
-    positions = next((word for word in ("rope", "alibi") if s.get(word)), s.get("positions", "sinusoidal"))
-    own = {name: s[name] for name in ("n_heads", "activation", "norm", "eps")}
-    own |= {"n_layers": s.get("n_layers", 1), "attention_bias": block[0].b_Q is not None}
-    # without an rng the dropout must do nothing
-    return npf.TransformerConfig(d_model=d_model, d_ff=d_ff, dropout=0.1, positions=positions, **own)

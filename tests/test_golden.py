@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import numpy as np
-from golden import CASES, EVERYTHING, RUNNERS, TRAJECTORIES
+from golden import CASES, EVERYTHING, OPERATIONS, TRAJECTORIES
 
 TESTS = Path(__file__).parent
 
@@ -12,8 +12,8 @@ TESTS = Path(__file__).parent
 def test_every_operation_is_asked_by_a_file_of_its_own():
     texts = [path.read_text(encoding="utf-8") for path in TESTS.rglob("test_*.py")]
     calls = [call for text in texts for call in re.findall(r"agrees_with_pytorch\(([^)]*)\)", text)]
-    assert set(re.findall(r'"(\w+)"', " ".join(calls))) == set(RUNNERS)
-    assert {case["operation"] for case in CASES.values()} == set(RUNNERS) and len(TRAJECTORIES) >= 4
+    assert set(re.findall(r'"(\w+)"', " ".join(calls))) == set(OPERATIONS)
+    assert {case["operation"] for case in CASES.values()} == set(OPERATIONS) and len(TRAJECTORIES) >= 4
 
 
 def test_the_proof_is_not_blind():
@@ -28,5 +28,5 @@ def test_the_proof_is_not_blind():
         if "1e4" in name or "t1" in name or "one" in name:
             continue  # a saturated softmax or a single key: Q and K really have no gradient
         for argument, array in case["answers"].items():
-            if not argument.endswith("b_K") and name != "layer_norm_d1":
-                assert abs(array).max() > 1e-4, f"{name}: {argument} is zero"
+            if not argument.endswith("b_K"):
+                assert abs(array).max() > 1e-5, f"{name}: {argument} is zero"

@@ -10,7 +10,7 @@ on one machine the same bytes each time, on another perhaps another last digit.
 How a file is laid out. Three arrays keep it small: `inputs` and `answers` hold all numbers end to end, and
 `index` is JSON, a list of cases: the operation and its settings; the shapes of the inputs (`d_y` is the
 random upstream gradient) and of the answers (`y`, then `d_<input>` for every gradient) in the order they
-are stored; the masks and ids. A stack of blocks keeps one array per parameter, layers along its first axis.
+are stored; the masks and ids. A parameter's name is its path in npformer's tree, `blocks.0.ffn.W_1`.
 An Adam case has the gradients of all steps among its inputs, `g.<parameter>`, steps along the first axis;
 its answers are each parameter after some of the steps, `W_after_10`, and both means at the end, `m.W`, `v.W`.
 
@@ -18,12 +18,10 @@ Why the inputs are float32. PyTorch computes in float64 throughout, but every in
 one answer is the truth for both: npformer in float64 must meet it to 1e-11, and in float32 it sees the
 same inputs.
 
-What is trusted. Each case from attention upwards is computed twice: with PyTorch's own module, loss or
-optimizer, and from primitives in the few lines below. The two must agree to 1e-12, gradients included, and
-PyTorch's own answer is stored. For a query that may attend to no key PyTorch has no one answer (NaN on one
-path, zero on another); npformer's rule, zero output and zero gradient, is stored from the primitives once
-all other rows have been compared. RoPE and ALiBi, which PyTorch has no module for, come from the primitives
-too.
+What is trusted. Every answer is that of PyTorch's own function, module, loss or optimizer, and every gradient
+that of its autograd. Two things it does not have are put into its attention in a few lines here: RoPE, and
+zero for a query that may attend to no key, for which PyTorch has no one answer (NaN on one path, zero on
+another). ALiBi is a mask of numbers, which its modules take.
 """
 
 import json
@@ -33,6 +31,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 import torch
@@ -54,78 +53,23 @@ class Case(NamedTuple):
     inputs: dict
 
 
-# The operations, each from primitives: `t` holds the tensors by name, `s` the settings.
+# What PyTorch's attention does not have.
+
+PYTORCHS = F.scaled_dot_product_attention
 
 
-def layer_norm(t, s, x=None, prefix=""):
-    x, gamma = t["x"] if x is None else x, t[f"{prefix}gamma"]
-    return F.layer_norm(x, gamma.shape, gamma, t[f"{prefix}beta"], s["eps"])
+def attend(q, k, v, attn_mask=None, *others, **options):
+    """PyTorch's attention; a query that may attend to no key gives zero and sends nothing back."""
+    if attn_mask is None:
+        return PYTORCHS(q, k, v, None, *others, **options)
+    closed = (attn_mask == -math.inf).all(-1, keepdim=True)
+    y = PYTORCHS(q, k, v, attn_mask.masked_fill(closed, 0.0), *others, **options)
+    return y.masked_fill(closed, 0.0)
 
 
-def linear(t, s):
-    y = t["x"] @ t["W"]
-    return y + t["b"] if "b" in t else y
-
-
-def activation(t, s):
-    return ACTIVATIONS[s["activation"]](t["z"])
-
-
-def softmax(t, s):
-    closed = (t["scores"] == -math.inf).all(s["axis"], keepdim=True)
-    weights = torch.softmax(t["scores"].masked_fill(closed, 0.0), s["axis"])
-    return weights.masked_fill(closed, 0.0)
-
-
-def embedding(t, s):
-    return F.embedding(t["ids"], t["E"]) * math.sqrt(t["E"].shape[1])
-
-
-def tied_logits(t, s):
-    return F.linear(t["x"], t["E"])
-
-
-def ffn(t, s, x=None, prefix=""):
-    x = t["x"] if x is None else x
-    z = x @ t[prefix + "W_1"] + t[prefix + "b_1"]
-    if s["activation"] == "relu":
-        assert_float32_keeps_signs(z)
-    return ACTIVATIONS[s["activation"]](z) @ t[prefix + "W_2"] + t[prefix + "b_2"]
-
-
-def attend(q, k, v, mask=None, bias=None):
-    scores = q @ k.mT / math.sqrt(q.shape[-1])
-    scores = scores if bias is None else scores + bias
-    if mask is None:
-        mask = torch.ones(scores.shape[-2:], dtype=torch.bool)
-    closed = ~mask.any(-1, keepdim=True)
-    scores = scores.masked_fill(~mask, -math.inf).masked_fill(closed, 0.0)
-    assert_float32_keeps_winner(scores)
-    return torch.softmax(scores, -1).masked_fill(closed, 0.0) @ v
-
-
-def attention(t, s):
-    return attend(t["q"], t["k"], t["v"], t.get("mask"), t.get("bias"))
-
-
-def multi_head(t, s, q=None, k=None, v=None, prefix=""):
-    if q is None:
-        q, k, v = t["q"], t["k"], t["v"]
-    q, k, v = (
-        project(t, prefix, letter, x).unflatten(-1, (s["n_heads"], -1)).transpose(-3, -2)
-        for letter, x in zip("QKV", (q, k, v), strict=True)
-    )
-    if s.get("rope"):
-        q, k = rotate(q, k.shape[-2] - q.shape[-2]), rotate(k)  # the last query stands at the last key
-    mask, bias = over_heads(t.get("mask")), t.get("bias")
-    if s.get("alibi"):
-        bias = alibi(s["n_heads"], q.shape[-2])
-    return project(t, prefix, "O", attend(q, k, v, mask, bias).transpose(-3, -2).flatten(-2))
-
-
-def project(t, prefix, letter, x):
-    y = x @ t[f"{prefix}W_{letter}"]
-    return y + t[f"{prefix}b_{letter}"] if f"{prefix}b_{letter}" in t else y
+def attend_turned(q, k, v, *masks, **options):
+    """With RoPE; the last query stands at the last key."""
+    return attend(rotate(q, k.shape[-2] - q.shape[-2]), rotate(k), v, *masks, **options)
 
 
 def rotate(x, first=0):
@@ -137,6 +81,14 @@ def rotate(x, first=0):
     return torch.view_as_real(pairs * torch.polar(torch.ones_like(angle), angle)).flatten(-2)
 
 
+class TurnedAttention(nn.MultiheadAttention):
+    """PyTorch's module, whose heads turn their queries and keys."""
+
+    def forward(self, *args, **options):
+        with mock.patch.object(F, "scaled_dot_product_attention", attend_turned):
+            return super().forward(*args, **options)
+
+
 def alibi(n_heads, n):
     """For a power of two of heads only."""
     slopes = torch.tensor([2.0 ** (-8.0 * (h + 1) / n_heads) for h in range(n_heads)])
@@ -144,351 +96,199 @@ def alibi(n_heads, n):
     return -slopes.double()[:, None, None] * (place[:, None] - place).abs()
 
 
-def block(t, s, x=None, prefix=""):
-    def norm(x, which):
-        return layer_norm(t, s, x, f"{prefix}norm_{which}.")
-
-    x = t["x"] if x is None else x
-    if s["norm"] == "pre":
-        normed = norm(x, 1)
-        x = x + multi_head(t, s, normed, normed, normed, prefix + "attention.")
-        return x + ffn(t, s, norm(x, 2), prefix + "ffn.")
-    x = norm(x + multi_head(t, s, x, x, x, prefix + "attention."), 1)
-    return norm(x + ffn(t, s, x, prefix + "ffn."), 2)
+# The operations: `t` holds the tensors by name, `s` the settings.
 
 
-def stack(t, s, one=block):
-    x = t["x"]
-    for layer in range(s["n_layers"]):
-        x = one({**t, **layer_of(t, "blocks.", layer)}, s, x, "blocks.")
-    return layer_norm(t, s, x, "norm.") if "norm.gamma" in t else x
+def softmax(t, s):
+    """Of a line of -inf: zeros, for which PyTorch has NaN."""
+    closed = (t["scores"] == -math.inf).all(s["axis"], keepdim=True)
+    weights = torch.softmax(t["scores"].masked_fill(closed, 0.0), s["axis"])
+    return weights.masked_fill(closed, 0.0)
 
 
-def layer_of(t, prefix, layer):
-    return {name: value[layer] for name, value in t.items() if name.startswith(prefix)}
+def ffn(t, s):
+    hidden = ACTIVATIONS[s["activation"]](t["x"] @ t["W_1"] + t["b_1"])
+    return hidden @ t["W_2"] + t["b_2"]
 
 
-def decoder_block(t, s, x=None, prefix=""):
-    """RoPE and ALiBi are of the self-attention only, and the memory has a mask of its own."""
-    x, memory = t["x"] if x is None else x, t["memory"]
-    across = {**t, "mask": t.get("memory_mask")}, {"n_heads": s["n_heads"]}
-
-    def norm(x, which):
-        return layer_norm(t, s, x, f"{prefix}norm_{which}.")
-
-    if s["norm"] == "pre":
-        normed = norm(x, 1)
-        x = x + multi_head(t, s, normed, normed, normed, prefix + "self_attention.")
-        x = x + multi_head(*across, norm(x, 2), memory, memory, prefix + "cross_attention.")
-        return x + ffn(t, s, norm(x, 3), prefix + "ffn.")
-    x = norm(x + multi_head(t, s, x, x, x, prefix + "self_attention."), 1)
-    x = norm(x + multi_head(*across, x, memory, memory, prefix + "cross_attention."), 2)
-    return norm(x + ffn(t, s, x, prefix + "ffn."), 3)
+def attention(t, s):
+    mask = t.get("bias")
+    if "mask" in t:
+        mask = torch.zeros(()) if mask is None else mask
+        mask = mask.masked_fill(~t["mask"], -math.inf)
+    return attend(t["q"], t["k"], t["v"], mask)
 
 
-def decoder_stack(t, s):
-    return stack(t, s, decoder_block)
+def multi_head(t, s):
+    q, k, v = (three_axes(t[name]) for name in "qkv")
+    module = attention_module(q.shape[-1], s["n_heads"], "b_Q" in t, s.get("rope"))
+    options = {"attn_mask": additive_mask(t, s, "mask", t["q"], t["k"]), "need_weights": False}
+    y, _ = functional_call(module, attention_state(t), (q, k, v), options)
+    return y.reshape(t["q"].shape)
+
+
+def one_block(t, s):
+    return applied(layer_module(t, s, "memory" in t), block_state(t), t, s)
+
+
+def stack(t, s):
+    n = s["n_layers"]
+    layers = [part(t, f"blocks.{i}.") for i in range(n)]
+    layer = layer_module(layers[0], s, "memory" in t)
+    norm = nn.LayerNorm(t["norm.gamma"].shape, eps=s["eps"]) if "norm.gamma" in t else None
+    if "memory" in t:
+        module = nn.TransformerDecoder(layer, n, norm)
+    else:
+        module = nn.TransformerEncoder(layer, n, norm, enable_nested_tensor=False)
+    state = norm_state("norm", part(t, "norm.")) if norm else {}
+    for i, own in enumerate(layers):
+        state |= {f"layers.{i}.{name}": value for name, value in block_state(own).items()}
+    return applied(module, state, t, s)
 
 
 def transformer(t, s):
     """Logits. One matrix E for both embeddings and the logits; padding is hidden from every query."""
     source, target = t["source_ids"] != s["padding_id"], t["target_ids"] != s["padding_id"]
     n = target.shape[-1]
-    encoder = part(t, "encoder.") | {"x": embedded(t, s, "source"), "mask": source[..., None, :]}
-    decoder = part(t, "decoder.") | {
-        "x": embedded(t, s, "target"),
-        "memory": stack(encoder, s),
-        "mask": torch.ones(n, n, dtype=torch.bool).tril() & target[..., None, :],
-        "memory_mask": source[..., None, :],
-    }
-    return decoder_stack(decoder, s) @ t["E"].mT
+    hidden = source[..., None, :]
+    memory = stack(part(t, "encoder.") | {"x": embedded(t, s, "source"), "mask": hidden}, s)
+    causal = torch.ones(n, n, dtype=torch.bool).tril() & target[..., None, :]
+    given = {"x": embedded(t, s, "target"), "memory": memory, "mask": causal, "memory_mask": hidden}
+    return F.linear(stack(part(t, "decoder.") | given, s), t["embedding.E"])
+
+
+def embedding(t, s=None):
+    return F.embedding(t["ids"], t["E"]) * math.sqrt(t["E"].shape[1])
 
 
 def embedded(t, s, which):
-    x = math.sqrt(t["E"].shape[1]) * t["E"][t[f"{which}_ids"]]
+    x = embedding({"ids": t[f"{which}_ids"], "E": t["embedding.E"]})
+    n, d_model = x.shape[-2:]
     if s["positions"] == "sinusoidal":
-        x = x + sinusoids(*x.shape[-2:])
+        place, column = torch.arange(n)[:, None], torch.arange(d_model)
+        angle = place / 10000 ** (2 * (column // 2) / d_model)  # section 3.5 of the paper
+        return x + torch.where(column % 2 == 0, angle.sin(), angle.cos())
     if s["positions"] == "learned":
-        x = x + t[f"{which}_positions.P"][: x.shape[-2]]
+        return x + t[f"{which}_positions.P"][:n]
     return x
 
 
-def sinusoids(n, d_model):
-    """The sine of each pair's angle in its even column, the cosine in its odd one."""
-    angle = torch.arange(n)[:, None] / 10000.0 ** (torch.arange(0, d_model, 2) / d_model)
-    return torch.stack([angle.sin(), angle.cos()], -1).flatten(-2)
+def cross_entropy(t, s, logits=None):
+    logits = t["logits"] if logits is None else logits
+    options = {name: s[name] for name in ("ignore_index", "label_smoothing")}
+    return F.cross_entropy(logits.flatten(0, -2), t["labels"].flatten(), **options)
+
+
+OPERATIONS = {
+    "layer_norm": lambda t, s: F.layer_norm(t["x"], t["gamma"].shape, t["gamma"], t["beta"], s["eps"]),
+    "linear": lambda t, s: t["x"] @ t["W"] + t.get("b", 0.0),
+    "activation": lambda t, s: ACTIVATIONS[s["activation"]](t["z"]),
+    "softmax": softmax,
+    "embedding": embedding,
+    "tied_logits": lambda t, s: F.linear(t["x"], t["E"]),
+    "ffn": ffn,
+    "attention": attention,
+    "multi_head": multi_head,
+    "block": one_block,
+    "stack": stack,
+    "decoder_block": one_block,
+    "decoder_stack": stack,
+    "transformer": transformer,
+    "cross_entropy": cross_entropy,
+    "training": lambda t, s: cross_entropy(t, s, transformer(t, s)),
+}
+
+
+# PyTorch's modules, with our parameters in them.
+
+
+def attention_module(d_model, n_heads, biased, turned=False):
+    kind = TurnedAttention if turned else nn.MultiheadAttention
+    return kind(d_model, n_heads, bias=biased, batch_first=True)
+
+
+def layer_module(t, s, is_decoder):
+    """Of one block; the memory knows no positions."""
+    d_model, d_ff = t["ffn.W_1"].shape
+    kind = nn.TransformerDecoderLayer if is_decoder else nn.TransformerEncoderLayer
+    sizes = d_model, s["n_heads"], d_ff, 0.0, ACTIVATIONS[s["activation"]], s["eps"]
+    module = kind(*sizes, batch_first=True, norm_first=s["norm"] == "pre")
+    attention = d_model, s["n_heads"], any(name.endswith("attention.b_Q") for name in t)
+    module.self_attn = attention_module(*attention, s.get("rope"))
+    if is_decoder:
+        module.multihead_attn = attention_module(*attention)
+    return module
+
+
+def applied(module, state, t, s):
+    """The module with these parameters, of x and, in a decoder, the memory, each with its mask."""
+    x = [three_axes(t[name]) for name in ("x", "memory") if name in t]
+    masks = [additive_mask(t, s, "mask", t["x"], t["x"])]
+    if "memory" in t:
+        masks += [additive_mask(t, {"n_heads": s["n_heads"]}, "memory_mask", t["x"], t["memory"])]
+    return functional_call(module, state, (*x, *masks)).reshape(t["x"].shape)
+
+
+def additive_mask(t, s, name, q, k):
+    """Mask, bias and ALiBi as PyTorch takes them: (batch · heads, T_q, T_k), -inf where not allowed."""
+    total = torch.zeros(*q.shape[:-2], s["n_heads"], q.shape[-2], k.shape[-2]) + t.get("bias", 0.0)
+    if s.get("alibi"):
+        total = total + alibi(s["n_heads"], q.shape[-2])
+    if name in t:
+        mask = t[name] if t[name].ndim < 3 else t[name].unsqueeze(-3)
+        total = total.masked_fill(~mask, -math.inf)
+    return three_axes(total)
+
+
+def attention_state(t):
+    """PyTorch keeps W transposed, and Q, K and V in one matrix."""
+    state = {"in_proj_weight": torch.cat([t[f"W_{x}"].mT for x in "QKV"]), "out_proj.weight": t["W_O"].mT}
+    if "b_Q" in t:
+        state |= {"in_proj_bias": torch.cat([t[f"b_{x}"] for x in "QKV"]), "out_proj.bias": t["b_O"]}
+    return state
+
+
+def block_state(t):
+    """Of an encoder block or a decoder block, by the names that its parameters have."""
+    theirs = {"attention.": "self_attn", "self_attention.": "self_attn", "cross_attention.": "multihead_attn"}
+    state = {}
+    for ours, module in theirs.items():
+        if f"{ours}W_Q" in t:
+            own = attention_state(part(t, ours))
+            state |= {f"{module}.{name}": value for name, value in own.items()}
+    for i in (1, 2, 3):
+        if f"norm_{i}.gamma" in t:
+            state |= norm_state(f"norm{i}", part(t, f"norm_{i}."))
+    for i in (1, 2):
+        state |= {f"linear{i}.weight": t[f"ffn.W_{i}"].mT, f"linear{i}.bias": t[f"ffn.b_{i}"]}
+    return state
+
+
+def norm_state(name, t):
+    return {f"{name}.weight": t["gamma"], f"{name}.bias": t["beta"]}
 
 
 def part(t, prefix):
     return {name.removeprefix(prefix): value for name, value in t.items() if name.startswith(prefix)}
 
 
-def cross_entropy(t, s, logits=None):
-    """Row by row: minus Σ wanted · log p, with wanted ε/V everywhere and 1 - ε more at the label."""
-    logits = t["logits"] if logits is None else logits
-    rows, ids = logits.flatten(0, -2), t["labels"].flatten()
-    smoothing, losses = s["label_smoothing"], []
-    for row, label in zip(rows, ids.tolist(), strict=True):
-        if label != s["ignore_index"]:
-            wanted = torch.full_like(row, smoothing / len(row))
-            wanted[label] += 1 - smoothing
-            surprise = torch.where(wanted > 0, wanted * (row - row.logsumexp(0)), 0.0)  # 0 · -inf counts 0
-            losses.append(-surprise.sum())
-    return torch.stack(losses).mean()
-
-
-def training(t, s):
-    return cross_entropy(t, s, transformer(t, s))
-
-
-# The same with PyTorch's own functions and modules.
-
-
-def torch_attention(t, s):
-    mask = t.get("mask")
-    if "bias" in t:
-        mask = t["bias"] if mask is None else t["bias"].masked_fill(~mask, -math.inf)
-    return F.scaled_dot_product_attention(t["q"], t["k"], t["v"], attn_mask=mask)
-
-
-def torch_multi_head(t, s):
-    q, k, v = (three_axes(t[name]) for name in "qkv")
-    module = nn.MultiheadAttention(q.shape[-1], s["n_heads"], bias="b_Q" in t, batch_first=True)
-    y, _ = functional_call(
-        module, attention_state(t, ""), (q, k, v), {"attn_mask": additive_mask(t, s, t["q"], t["k"])}
-    )
-    return y.reshape(t["q"].shape)
-
-
-def through(make, state, mask):
-    """A module of PyTorch with our parameters, applied to x and, in a decoder, the memory."""
-
-    def function(t, s):
-        x = tuple(three_axes(t[name]) for name in ("x", "memory") if name in t)
-        masks = decoder_masks(t, s) if "memory" in t else {mask: additive_mask(t, s, t["x"], t["x"])}
-        return functional_call(make(t, s), state(t, s), x, masks).reshape(t["x"].shape)
-
-    return function
-
-
-def torch_transformer(t, s):
-    """nn.Transformer, with the masks as it likes them best: True = hidden, padding by the key."""
-    encoder, decoder, d_model = part(t, "encoder."), part(t, "decoder."), t["E"].shape[1]
-    source, target = t["source_ids"], t["target_ids"]
-    parts = {
-        f"custom_{name}": make(p, s)
-        for name, make, p in (("encoder", encoder_module, encoder), ("decoder", decoder_module, decoder))
-    }
-    module = nn.Transformer(d_model, s["n_heads"], batch_first=True, **parts)
-    masks = {
-        "tgt_mask": torch.ones(2 * target.shape[-1:], dtype=torch.bool).triu(1),
-        "src_key_padding_mask": source == s["padding_id"],
-        "tgt_key_padding_mask": target == s["padding_id"],
-        "memory_key_padding_mask": source == s["padding_id"],
-    }
-    state = {f"encoder.{name}": value for name, value in stack_state(encoder, s).items()}
-    state |= {f"decoder.{name}": value for name, value in stack_state(decoder, s).items()}
-    x = torch_embedded(t, s, "source"), torch_embedded(t, s, "target")
-    return F.linear(functional_call(module, state, x, masks), t["E"])
-
-
-def torch_embedded(t, s, which):
-    ids = t[f"{which}_ids"]
-    x = F.embedding(ids, t["E"]) * math.sqrt(t["E"].shape[1])
-    places = torch.arange(ids.shape[-1])
-    if s["positions"] == "sinusoidal":
-        return x + torch.tensor(
-            [[paper_position(p, c, x.shape[-1]) for c in range(x.shape[-1])] for p in places]
-        )
-    if s["positions"] == "learned":
-        return x + F.embedding(places, t[f"{which}_positions.P"])
-    return x
-
-
-def paper_position(place, column, d_model):
-    """Section 3.5 of the paper, one number at a time."""
-    angle = float(place) / 10000 ** (2 * (column // 2) / d_model)
-    return math.cos(angle) if column % 2 else math.sin(angle)
-
-
-def torch_cross_entropy(t, s, logits=None):
-    logits = t["logits"] if logits is None else logits
-    return F.cross_entropy(
-        logits.flatten(0, -2),
-        t["labels"].flatten(),
-        ignore_index=s["ignore_index"],
-        label_smoothing=s["label_smoothing"],
-    )
-
-
-def torch_training(t, s):
-    return torch_cross_entropy(t, s, torch_transformer(t, s))
-
-
-def encoder_module(t, s):
-    layer = encoder_layer(t, s, "blocks.")
-    return nn.TransformerEncoder(layer, s["n_layers"], norm_module(t, s), enable_nested_tensor=False)
-
-
-def decoder_module(t, s):
-    return nn.TransformerDecoder(decoder_layer(t, s, "blocks."), s["n_layers"], norm_module(t, s))
-
-
-def norm_module(t, s):
-    return nn.LayerNorm(t["norm.gamma"].shape, eps=s["eps"]) if "norm.gamma" in t else None
-
-
-def encoder_layer(t, s, prefix=""):
-    d_model, d_ff = t[prefix + "ffn.W_1"].shape[-2:]
-    layer = nn.TransformerEncoderLayer(d_model, s["n_heads"], d_ff, **layer_options(s))
-    layer.self_attn = attention_module(t, s, prefix + "attention.")
-    return layer
-
-
-def decoder_layer(t, s, prefix=""):
-    d_model, d_ff = t[prefix + "ffn.W_1"].shape[-2:]
-    layer = nn.TransformerDecoderLayer(d_model, s["n_heads"], d_ff, **layer_options(s))
-    layer.self_attn = attention_module(t, s, prefix + "self_attention.")
-    layer.multihead_attn = attention_module(t, s, prefix + "cross_attention.")
-    return layer
-
-
-def layer_options(s):
-    return {
-        "dropout": 0.0,
-        "activation": ACTIVATIONS[s["activation"]],
-        "layer_norm_eps": s["eps"],
-        "batch_first": True,
-        "norm_first": s["norm"] == "pre",
-    }
-
-
-def attention_module(t, s, prefix):
-    d_model = t[prefix + "W_Q"].shape[-1]
-    return nn.MultiheadAttention(d_model, s["n_heads"], bias=prefix + "b_Q" in t, batch_first=True)
-
-
-def attention_state(t, prefix):
-    """PyTorch keeps W transposed, and Q, K and V in one matrix."""
-    state = {
-        "in_proj_weight": torch.cat([t[f"{prefix}W_{letter}"].mT for letter in "QKV"]),
-        "out_proj.weight": t[prefix + "W_O"].mT,
-    }
-    if prefix + "b_Q" in t:
-        state["in_proj_bias"] = torch.cat([t[f"{prefix}b_{letter}"] for letter in "QKV"])
-        state["out_proj.bias"] = t[prefix + "b_O"]
-    return state
-
-
-def block_state(t, s=None, prefix=""):
-    """Of an encoder block or a decoder block, by the names that its parameters have."""
-    theirs = {"attention.": "self_attn", "self_attention.": "self_attn", "cross_attention.": "multihead_attn"}
-    state = {}
-    for ours, module in theirs.items():
-        if f"{prefix}{ours}W_Q" in t:
-            own = attention_state(t, prefix + ours)
-            state |= {f"{module}.{name}": value for name, value in own.items()}
-    for i in (1, 2, 3):
-        if f"{prefix}norm_{i}.gamma" in t:
-            state |= norm_state(t, f"norm{i}", f"{prefix}norm_{i}.")
-    for i in (1, 2):
-        state[f"linear{i}.weight"] = t[f"{prefix}ffn.W_{i}"].mT
-        state[f"linear{i}.bias"] = t[f"{prefix}ffn.b_{i}"]
-    return state
-
-
-def norm_state(t, theirs, ours):
-    return {f"{theirs}.weight": t[f"{ours}gamma"], f"{theirs}.bias": t[f"{ours}beta"]}
-
-
-def stack_state(t, s):
-    state = norm_state(t, "norm", "norm.") if "norm.gamma" in t else {}
-    for i in range(s["n_layers"]):
-        own = block_state(layer_of(t, "blocks.", i), s, "blocks.")
-        state |= {f"layers.{i}.{name}": value for name, value in own.items()}
-    return state
-
-
 def three_axes(x):
     return x.reshape(-1, *x.shape[-2:])
 
 
-def over_heads(mask):
-    return mask if mask is None or mask.ndim < 3 else mask.unsqueeze(-3)
-
-
-def additive_mask(t, s, q, k):
-    """Mask and bias as PyTorch takes them: (batch · heads, T_q, T_k), -inf where not allowed."""
-    total = torch.zeros(*q.shape[:-2], s["n_heads"], q.shape[-2], k.shape[-2])
-    total = total + t.get("bias", 0.0)
-    if "mask" in t:
-        total = total.masked_fill(~over_heads(t["mask"]), -math.inf)
-    return three_axes(total)
-
-
-def decoder_masks(t, s):
-    across = {"mask": t["memory_mask"]} if "memory_mask" in t else {}
-    return {
-        "tgt_mask": additive_mask(t, s, t["x"], t["x"]),
-        "memory_mask": additive_mask(across, s, t["x"], t["memory"]),
-    }
-
-
-# (from primitives, PyTorch's own or None where the primitives are PyTorch's own functions)
-OPERATIONS = {
-    "layer_norm": (layer_norm, None),
-    "linear": (linear, None),
-    "activation": (activation, None),
-    "softmax": (softmax, None),
-    "embedding": (embedding, None),
-    "tied_logits": (tied_logits, None),
-    "ffn": (ffn, None),
-    "attention": (attention, torch_attention),
-    "multi_head": (multi_head, torch_multi_head),
-    "block": (block, through(encoder_layer, block_state, "src_mask")),
-    "stack": (stack, through(encoder_module, stack_state, "mask")),
-    "decoder_block": (decoder_block, through(decoder_layer, block_state, None)),
-    "decoder_stack": (decoder_stack, through(decoder_module, stack_state, None)),
-    "transformer": (transformer, torch_transformer),
-    "cross_entropy": (cross_entropy, torch_cross_entropy),
-    "training": (training, torch_training),
-}
-
-
-# Adam, by its paper's algorithm and by PyTorch's optimizers.
+# Adam.
 
 STEPS, SHOWN = 100, (1, 10, 100)
 
 
-def adam(params, grads, s):
-    m = v = {name: torch.zeros_like(p) for name, p in params.items()}
-    shown = {}
-    for step in range(1, STEPS + 1):
-        eta = learning_rate(s, step)
-        for name, p in params.items():
-            g = grads[name][step - 1]
-            m = m | {name: s["beta_1"] * m[name] + (1 - s["beta_1"]) * g}
-            v = v | {name: s["beta_2"] * v[name] + (1 - s["beta_2"]) * g**2}
-            m_hat, v_hat = m[name] / (1 - s["beta_1"] ** step), v[name] / (1 - s["beta_2"] ** step)
-            direction = m_hat / (v_hat.sqrt() + s["eps"]) + s["weight_decay"] * p
-            params = params | {name: p - eta * direction}
-        if step in SHOWN:
-            shown |= {f"{name}_after_{step}": p for name, p in params.items()}
-    return (
-        shown
-        | {f"m.{name}": mean for name, mean in m.items()}
-        | {f"v.{name}": mean for name, mean in v.items()}
-    )
-
-
-def torch_adam(params, grads, s):
-    params = {name: p.clone().requires_grad_() for name, p in params.items()}
-    options = {"lr": learning_rate(s, 1), "betas": (s["beta_1"], s["beta_2"]), "eps": s["eps"]}
-    if s["weight_decay"]:
-        optimizer = torch.optim.AdamW(params.values(), weight_decay=s["weight_decay"], **options)
-    else:
-        optimizer = torch.optim.Adam(params.values(), **options)
-    shown = {}
+def adam(case):
+    """The case, and each parameter after some of the steps and both means at the end."""
+    s, tensors = case.settings, {name: torch.tensor(a).double() for name, a in case.inputs.items()}
+    grads = part(tensors, "g.")
+    params = {name: tensors[name].requires_grad_() for name in grads}
+    kind = torch.optim.AdamW if s["weight_decay"] else torch.optim.Adam
+    options = {"betas": (s["beta_1"], s["beta_2"]), "eps": s["eps"], "weight_decay": s["weight_decay"]}
+    optimizer, shown = kind(params.values(), **options), {}
     for step in range(1, STEPS + 1):
         optimizer.param_groups[0]["lr"] = learning_rate(s, step)
         for name, p in params.items():
@@ -496,10 +296,9 @@ def torch_adam(params, grads, s):
         optimizer.step()
         if step in SHOWN:
             shown |= {f"{name}_after_{step}": p.detach().clone() for name, p in params.items()}
-    means = (("m", "exp_avg"), ("v", "exp_avg_sq"))
-    return shown | {
-        f"{ours}.{name}": optimizer.state[p][its] for ours, its in means for name, p in params.items()
-    }
+    for ours, theirs in (("m", "exp_avg"), ("v", "exp_avg_sq")):
+        shown |= {f"{ours}.{name}": optimizer.state[p][theirs] for name, p in params.items()}
+    return case, shown
 
 
 def learning_rate(s, step):
@@ -509,102 +308,19 @@ def learning_rate(s, step):
     return s["d_model"] ** -0.5 * min(step**-0.5, step * s["warmup_steps"] ** -1.5)
 
 
-def solve_adam(case):
-    tensors = {name: torch.tensor(value, dtype=torch.float64) for name, value in case.inputs.items()}
-    grads = part(tensors, "g.")
-    params = {name: tensors[name] for name in grads}
-    own, result = (f(params, grads, case.settings) for f in (adam, torch_adam))
-    assert own.keys() == result.keys()
-    assert_same(own, result, case.name)
-    return case, result
-
-
-# The checks that the script makes of itself.
-
-
-def assert_float32_keeps_signs(z):
-    """No unit so near ReLU's kink that float32 could rightly land on its other side."""
-    assert z.abs().min() > 1e-5 * max(1.0, z.abs().max()), "a unit sits on ReLU's kink: take another draw"
-
-
-def assert_float32_keeps_winner(scores):
-    """Where the softmax saturates, the winner must lead by far more than float32 can lose."""
-    finite = scores.detach().masked_fill(scores == -math.inf, -1e300)
-    if finite.max() > 1e3 and scores.shape[-1] > 1:
-        best, second = finite.topk(2, -1).values.unbind(-1)
-        lost = scores.detach().nan_to_num(neginf=0.0).abs().amax(-1) * 1e-5
-        sure = (best - second > lost + 200.0) | (best == second)
-        assert sure.all(), "two scores are too close: take another draw"
-
-
-def assert_same(one, other, name):
-    for key in one:
-        error = (one[key] - other[key]).abs().max() / max(1.0, one[key].abs().max())
-        assert error < 1e-12, f"{name}: {key} differs by {error:.1e} between primitives and PyTorch's own"
-
-
-def answers(function, case, tensors, d_y):
-    """Output and gradients of one case, under the names they are stored by."""
-    wanted = {name: value for name, value in tensors.items() if value.requires_grad}
-    y = function(tensors, case.settings)
-    grads = torch.autograd.grad(y, list(wanted.values()), d_y)
-    return {"y": y.detach()} | {f"d_{name}": g for name, g in zip(wanted, grads, strict=True)}
-
-
-def closed_rows(tensors, d_y):
-    """True for each output row whose query may attend to nothing; None when there is no such row."""
-    closed = torch.zeros(d_y.shape[:-1], dtype=torch.bool)
-    for mask in (tensors[name] for name in MASKS if name in tensors):
-        closed = closed | ~mask.any(-1)
-    return closed if closed.any() else None
-
-
-MASKS = ("mask", "memory_mask")
-
-
-def assert_open_rows_same(case, tensors, d_y, closed):
-    """Rows opened to all keys, but without upstream gradient, leave the others as they are."""
-    ours, theirs = OPERATIONS[case.operation]
-    d_y = d_y.masked_fill(closed[..., None], 0.0)
-    opened = dict(tensors)
-    for name in MASKS:
-        if name in opened:
-            opened[name] = opened[name] | ~opened[name].any(-1, keepdim=True)
-    one, other = answers(ours, case, tensors, d_y), answers(theirs, case, opened, d_y)
-    one["y"], other["y"] = one["y"][~closed], other["y"][~closed]
-    assert_same(one, other, case.name)
-
-
-def only_counted_rows(case, tensors, d_y, own):
-    """PyTorch's own answer, but for the gradient of ignored rows: what is NaN there becomes 0."""
-    found = answers(OPERATIONS[case.operation][1], case, tensors, d_y)
-    ignored = (tensors["labels"] == case.settings["ignore_index"])[..., None]
-    assert found["d_logits"].masked_select(ignored).isnan().any() or not ignored.any()
-    found["d_logits"] = found["d_logits"].masked_fill(ignored, 0.0)
-    assert_same(own, found, case.name)
-    return found
-
-
 def solve(case):
-    """The case with its upstream gradient among the inputs, and its answers."""
+    """The case with its upstream gradient among the inputs, and its answers under the names they have."""
     if case.operation == "adam":
-        return solve_adam(case)
+        return adam(case)
     tensors = {name: tensor_of(name, value) for name, value in case.inputs.items()}
-    ours, theirs = OPERATIONS[case.operation]
-    with torch.no_grad():
-        shape = ours(tensors, case.settings).shape
-    upstream = numbers(generator(case.name + ": d_y"), *shape)
-    d_y = torch.tensor(upstream, dtype=torch.float64)
-    result = answers(ours, case, tensors, d_y)
-    if case.operation == "cross_entropy" and not tensors["logits"].isfinite().all():
-        result = only_counted_rows(case, tensors, d_y, result)
-    elif theirs and not {"rope", "alibi"} & case.settings.keys():  # PyTorch's modules have neither
-        closed = closed_rows(tensors, d_y)
-        if closed is None:
-            result, own = answers(theirs, case, tensors, d_y), result
-            assert_same(own, result, case.name)
-        else:
-            assert_open_rows_same(case, tensors, d_y, closed)
+    y = OPERATIONS[case.operation](tensors, case.settings)
+    upstream = numbers(generator(case.name + ": d_y"), *y.shape)
+    wanted = {name: value for name, value in tensors.items() if value.requires_grad}
+    grads = torch.autograd.grad(y, list(wanted.values()), torch.tensor(upstream).double())
+    result = {"y": y.detach()} | {f"d_{name}": g for name, g in zip(wanted, grads, strict=True)}
+    if case.operation == "cross_entropy":  # of an ignored row that holds anything, PyTorch's is NaN
+        ignored = (tensors["labels"] == case.settings["ignore_index"])[..., None]
+        result["d_logits"] = result["d_logits"].masked_fill(ignored, 0.0)
     assert all(value.isfinite().all() for value in result.values()), case.name
     return case._replace(inputs=case.inputs | {"d_y": upstream}), result
 
@@ -619,7 +335,7 @@ def tensor_of(name, value):
 
 
 def generator(name, draw=0):
-    """`draw` moves a case off an unlucky sample, when one of the script's own checks asks for it."""
+    """`draw` moves a case off an unlucky sample: a unit on ReLU's kink, two scores that float32 confuses."""
     return np.random.default_rng([zlib.crc32(name.encode()), draw])
 
 
@@ -627,37 +343,36 @@ def numbers(rng, *shape, scale=1.0, shift=0.0):
     return (shift + scale * rng.standard_normal(shape)).astype(np.float32)
 
 
-def norm_params(rng, d_model, prefix="", layers=()):
-    return {
-        f"{prefix}gamma": numbers(rng, *layers, d_model, scale=0.4, shift=1.0),
-        f"{prefix}beta": numbers(rng, *layers, d_model, scale=0.4),
-    }
+LEAVES = {
+    "norm": ("gamma", "beta"),
+    "ffn": ("W_1", "b_1", "W_2", "b_2"),
+    "attention": ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O"),
+}
+ENCODER_BLOCK = "attention norm_1 ffn norm_2"
+DECODER_BLOCK = "self_attention norm_1 cross_attention norm_2 ffn norm_3"
 
 
-def ffn_params(rng, d_model, d_ff, prefix="", layers=()):
-    return {
-        f"{prefix}W_1": numbers(rng, *layers, d_model, d_ff, scale=d_model**-0.5),
-        f"{prefix}b_1": numbers(rng, *layers, d_ff, scale=0.3),
-        f"{prefix}W_2": numbers(rng, *layers, d_ff, d_model, scale=d_ff**-0.5),
-        f"{prefix}b_2": numbers(rng, *layers, d_model, scale=0.3),
-    }
+def block(rng, parts, prefix="", n_layers=0, **sizes):
+    """The parameters of these parts by their paths; of a stack, those of all its layers drawn together."""
+    layers = (n_layers,) if n_layers else ()
+    drawn = {}
+    for name in parts.split():
+        found = leaves(rng, next(kind for kind in LEAVES if kind in name), layers=layers, **sizes)
+        drawn |= {f"{name}.{leaf}": array for leaf, array in found.items()}
+    if not n_layers:
+        return drawn
+    return {f"{prefix}blocks.{i}.{name}": drawn[name][i] for i in range(n_layers) for name in drawn}
 
 
-def attention_params(rng, d_model, biased, prefix="", layers=()):
-    scale = d_model**-0.5
-    params = {f"{prefix}W_{name}": numbers(rng, *layers, d_model, d_model, scale=scale) for name in "QKVO"}
-    if biased:
-        params |= {f"{prefix}b_{name}": numbers(rng, *layers, d_model, scale=0.3) for name in "QKVO"}
-    return params
-
-
-def block_params(rng, d_model, d_ff, biased, prefix="", layers=()):
-    return (
-        attention_params(rng, d_model, biased, f"{prefix}attention.", layers)
-        | norm_params(rng, d_model, f"{prefix}norm_1.", layers)
-        | ffn_params(rng, d_model, d_ff, f"{prefix}ffn.", layers)
-        | norm_params(rng, d_model, f"{prefix}norm_2.", layers)
-    )
+def leaves(rng, kind, d_model, d_ff=0, biased=True, prefix="", layers=()):
+    shapes, found = {"W_1": (d_model, d_ff), "b_1": (d_ff,), "W_2": (d_ff, d_model)}, {}
+    for leaf in LEAVES[kind][: None if biased or kind != "attention" else 4]:
+        is_matrix = leaf.startswith("W")
+        shape = shapes.get(leaf, (d_model, d_model) if is_matrix else (d_model,))
+        scale = shape[0] ** -0.5 if is_matrix else 0.3 if leaf.startswith("b_") else 0.4
+        array = numbers(rng, *layers, *shape, scale=scale, shift=float(leaf == "gamma"))
+        found[prefix + leaf] = array
+    return found
 
 
 def causal(t_q, t_k=None):
@@ -712,7 +427,6 @@ def functional_cases() -> Iterator[Case]:
     x, bias = ("x", (2, 5, 8)), ("b", (3,))
     yield case("linear", "linear", {}, x, ("W", (8, 3)), bias)
     yield case("linear_no_bias", "linear", {}, x, ("W", (8, 3)))
-    yield case("linear_no_batch", "linear", {}, ("x", (5, 8)), ("W", (8, 3)), bias)
     ids = np.array([[3, 0, 3, 6, 1], [3, 3, 2, 0, 0]])  # 3 adds up; 4 and 5 never occur
     embedding = case("embedding", "embedding", {}, ("E", (7, 8)))
     yield embedding._replace(inputs={"ids": ids} | embedding.inputs)
@@ -725,17 +439,13 @@ def layer_norm_cases():
     for name, shape, eps, *size in (
         ("layer_norm", usual, 1e-5, 1.0, 0.5),
         ("layer_norm_small_eps", usual, 1e-12, 1.0, 0.5),
-        ("layer_norm_no_batch", (5, 8), 1e-5, 1.0, 0.5),
-        ("layer_norm_two_batch_axes", (2, 3, 4, 8), 1e-5, 1.0, 0.5),
-        ("layer_norm_t1_b1", (1, 1, 8), 1e-5, 1.0, 0.5),
-        ("layer_norm_d1", (2, 3, 1), 1e-5, 1.0, 0.5),
         ("layer_norm_odd_d", (2, 3, 7), 1e-5, 1.0, 0.5),
         ("layer_norm_tiny_rows", usual, 1e-5, 3e-3, 0.0),  # variance near eps: eps outside the root shows
         ("layer_norm_inputs_1e4", usual, 1e-5, 1e4, 0.0),
         ("layer_norm_offset_1e4", usual, 1e-5, 1.0, 1e4),
         ("layer_norm_constant_row", usual, 1e-5),
     ):
-        params = partial(norm_params, d_model=shape[-1])
+        params = partial(leaves, kind="norm", d_model=shape[-1])
         normed = case(name, "layer_norm", {"eps": eps}, ("x", shape, *size), params)
         yield but(normed, "x", *[((1, 2), 0.7)] * name.endswith("constant_row"))
 
@@ -745,8 +455,6 @@ def softmax_cases():
     ruled_out = [(place, -np.inf) for place in (np.s_[0, 1], np.s_[1, 2, :3], np.s_[1, 3, 1:])]
     for name, axis, shape, scale, entries in (
         ("softmax", -1, (2, 5, 6), 3.0, ()),
-        ("softmax_one_row", -1, (6,), 3.0, ()),
-        ("softmax_one_entry", -1, (2, 3, 1), 3.0, ()),
         ("softmax_axis_1", 1, (3, 4, 2), 3.0, ()),
         ("softmax_axis_0", 0, (3, 4, 2), 3.0, ()),
         ("softmax_inputs_1e4", -1, (2, 5, 6), 1e4, huge),
@@ -756,19 +464,16 @@ def softmax_cases():
 
 
 def ffn_cases():
-    for name, kind, shape, d_ff, scale in (
-        ("ffn_relu", "relu", (2, 5, 8), 12, 1.0),
-        ("ffn_gelu", "gelu", (2, 5, 8), 12, 1.0),
-        ("ffn_no_batch", "relu", (5, 8), 12, 1.0),
-        ("ffn_two_batch_axes", "gelu", (2, 3, 4, 8), 12, 1.0),
-        ("ffn_t1_b1", "relu", (1, 1, 8), 12, 1.0),
-        ("ffn_d_ff_1", "relu", (2, 5, 8), 1, 1.0),
-        ("ffn_square", "relu", (2, 5, 8), 8, 1.0),  # here no shape betrays a forgotten transpose
-        ("ffn_relu_inputs_1e4", "relu", (2, 5, 8), 12, 1e4),
-        ("ffn_gelu_inputs_1e4", "gelu", (2, 5, 8), 12, 1e4),
+    for name, kind, d_ff, scale in (
+        ("ffn_relu", "relu", 12, 1.0),
+        ("ffn_gelu", "gelu", 12, 1.0),
+        ("ffn_d_ff_1", "relu", 1, 1.0),
+        ("ffn_square", "relu", 8, 1.0),  # here no shape betrays a forgotten transpose
+        ("ffn_relu_inputs_1e4", "relu", 12, 1e4),
+        ("ffn_gelu_inputs_1e4", "gelu", 12, 1e4),
     ):
-        params = partial(ffn_params, d_model=shape[-1], d_ff=d_ff)
-        yield case(name, "ffn", {"activation": kind}, ("x", shape, scale), params)
+        params = partial(leaves, kind="ffn", d_model=8, d_ff=d_ff)
+        yield case(name, "ffn", {"activation": kind}, ("x", (2, 5, 8), scale), params)
 
 
 def attention_cases() -> Iterator[Case]:
@@ -778,16 +483,10 @@ def attention_cases() -> Iterator[Case]:
         "_padding": {"mask": padding(5, [5, 3])},
         "_bias": {"bias": (5, 5)},
         "_bias_per_batch_and_mask": {"bias": (2, 5, 5), "mask": causal(5)},
-        "_closed_rows": {"mask": some_closed(5)},
         "_closed_rows_and_bias": {"mask": some_closed(5), "bias": (5, 5)},
         "_all_padding": {"mask": padding(5, [5, 0])},
-        "_cross": {"t_q": 3},
         "_cross_causal": {"t_q": 3, "mask": causal(3, 5)},
         "_more_queries_than_keys": {"t_k": 3, "mask": causal(5, 3)},  # rows 0 and 1 are closed
-        "_no_batch": {"batch": ()},
-        "_two_batch_axes": {"batch": (2, 3), "t_q": 4, "mask": SIX_SENTENCES},
-        "_t1_b1": {"batch": (1,), "t_q": 1, "t_k": 1},
-        "_one_query": {"t_q": 1},
         "_inputs_1e4": {"scale": 1e4},
         "_inputs_1e4_causal": {"scale": 1e4, "mask": causal(5)},
     }.items():
@@ -796,19 +495,14 @@ def attention_cases() -> Iterator[Case]:
     for name, options in {
         "": {},
         "_biased": biased,
-        "_causal": {"mask": causal(5)},
         "_causal_biased": biased | {"mask": causal(5)},
         "_padding": {"mask": padding(5, [5, 2])},
         "_bias": {"bias": (2, 5, 5)},
         "_bias_per_batch": biased | {"bias": (2, 2, 5, 5), "mask": causal(5)},
-        "_closed_rows": {"mask": some_closed(5)},
         "_closed_rows_biased": biased | {"mask": some_closed(5)},
         "_all_padding": biased | {"mask": padding(5, [0, 4])},
-        "_cross": biased | {"t_q": 3},
         "_cross_causal": {"t_q": 3, "mask": causal(3, 5)},
-        "_no_batch": biased | {"batch": ()},
         "_two_batch_axes": biased | {"batch": (2, 3), "t_q": 4, "mask": SIX_SENTENCES},
-        "_t1_b1": biased | {"batch": (1,), "t_q": 1, "t_k": 1},
         "_one": biased | {"settings": {"n_heads": 1}},
         "_as_many_as_d_model": biased | {"settings": {"n_heads": 8}, "mask": causal(5)},
         "_inputs_1e4": biased | {"scale": 1e4},
@@ -826,7 +520,8 @@ def attention_case(name, batch=(2,), t_q=5, t_k=5, scale=1.0, bias=None, **mask)
 
 def heads_case(name, settings=None, batch=(2,), t_q=5, t_k=5, scale=1.0, biased=False, bias=None, **mask):
     arrays = [("q", (*batch, t_q, 8), scale), ("k v", (*batch, t_k, 8), scale)]
-    arrays += [partial(attention_params, d_model=8, biased=biased), *([("bias", bias)] if bias else [])]
+    arrays += [partial(leaves, kind="attention", d_model=8, biased=biased)]
+    arrays += [("bias", bias)] if bias else []
     return case(name, "multi_head", {"n_heads": 2} | (settings or {}), *arrays, **mask)
 
 
@@ -834,49 +529,40 @@ BLOCK = {"n_heads": 2, "activation": "relu", "norm": "post", "eps": 1e-5}
 
 
 def encoder_cases() -> Iterator[Case]:
+    one, six = partial(block_case, width=(8, 12)), partial(block_case, n_layers=6)
     for norm in ("post", "pre"):
         for kind in ("relu", "gelu"):
-            yield block_case(f"block_{norm}_{kind}", {"norm": norm, "activation": kind})
-            yield block_case(f"block_{norm}_{kind}_biased", {"norm": norm, "activation": kind}, biased=True)
-        for name, options in {
-            "causal": {"biased": True, "mask": causal(5), "draw": 1},
-            "padding": {"mask": padding(5, [3, 5])},
-            "closed_rows": {"biased": True, "mask": some_closed(5)},
-            "all_padding": {"mask": padding(5, [5, 0])},
-            "inputs_1e4": {"scale": 1e4},
-            "rope": {"settings": {"rope": True}},
-            "alibi": {"settings": {"alibi": True}, "mask": causal(5)},
-        }.items():
-            settings = {"norm": norm} | options.pop("settings", {})
-            yield block_case(f"block_{norm}_{name}", settings, **options)
-    yield block_case("block_small_eps", {"eps": 1e-12, "activation": "gelu"})
-    yield block_case("block_t1", n=1, biased=True)
-    yield block_case("block_b1", batch=(1,))
-    yield block_case("block_no_batch", {"norm": "pre"}, batch=())
-    yield block_case("block_two_batch_axes", batch=(2, 3), biased=True, mask=SIX_SENTENCES)
-    yield block_case("block_d_ff_1", d_ff=1)
-    yield block_case("block_one_head", {"n_heads": 1})
-    yield block_case("block_as_many_heads_as_d_model", {"n_heads": 8}, biased=True)
-    yield stack_case("six_post_relu")
-    yield stack_case("six_post_gelu_biased", {"activation": "gelu"}, biased=True, mask=padding(5, [5, 3]))
-    yield stack_case("six_pre_relu", {"norm": "pre"})
-    yield stack_case("six_pre_relu_final_norm_biased", {"norm": "pre"}, biased=True, final_norm=True)
-    gelu = {"norm": "pre", "activation": "gelu"}
-    yield stack_case("six_pre_gelu_final_norm_causal", gelu, final_norm=True, mask=causal(5))
-    yield stack_case("six_post_inputs_1e4", scale=1e4)
-    yield stack_case("six_pre_final_norm_inputs_1e4", {"norm": "pre"}, final_norm=True, scale=1e4)
+            yield one(f"block_{norm}_{kind}", {"norm": norm, "activation": kind})
+        yield one(f"block_{norm}_causal", {"norm": norm}, biased=True, mask=causal(5), draw=1)
+        yield one(f"block_{norm}_closed_rows", {"norm": norm}, biased=True, mask=some_closed(5))
+        yield one(f"block_{norm}_inputs_1e4", {"norm": norm}, scale=1e4)
+        yield one(f"block_{norm}_rope", {"norm": norm, "rope": True})
+        yield one(f"block_{norm}_alibi", {"norm": norm, "alibi": True}, mask=causal(5))
+    yield one("block_small_eps", {"eps": 1e-12, "activation": "gelu"})
+    yield one("block_two_batch_axes", batch=(2, 3), biased=True, mask=SIX_SENTENCES)
+    yield six("six_post_relu")
+    yield six("six_post_gelu_biased", {"activation": "gelu"}, biased=True, mask=padding(5, [5, 3]))
+    yield six("six_pre_relu_final_norm_biased", {"norm": "pre"}, biased=True)
+    yield six("six_pre_gelu_final_norm_causal", {"norm": "pre", "activation": "gelu"}, mask=causal(5))
 
 
-def block_case(name, settings=None, batch=(2,), n=5, d_ff=12, scale=1.0, biased=False, **given):
-    params = partial(block_params, d_model=8, d_ff=d_ff, biased=biased)
-    return case(name, "block", BLOCK | (settings or {}), ("x", (*batch, n, 8), scale), params, **given)
+def block_case(
+    name, settings=None, batch=(2,), n_memory=0, width=(4, 6), scale=1.0, biased=False, n_layers=0, **given
+):
+    """Of an encoder or, with a memory, a decoder; of one block or a stack of them."""
+    (d_model, d_ff), parts = width, DECODER_BLOCK if n_memory else ENCODER_BLOCK
+    settings = BLOCK | (settings or {}) | ({"n_layers": n_layers} if n_layers else {})
+    arrays = [("x", (*batch, 5, d_model), scale)]
+    arrays += [("memory", (*batch, n_memory, d_model))] * bool(n_memory)
+    arrays += [partial(block, parts=parts, d_model=d_model, d_ff=d_ff, biased=biased, n_layers=n_layers)]
+    arrays += [final_norm(d_model)] * (n_layers > 0 and settings["norm"] == "pre")
+    return case(
+        name, "decoder_" * bool(n_memory) + ("stack" if n_layers else "block"), settings, *arrays, **given
+    )
 
 
-def stack_case(name, settings=None, scale=1.0, biased=False, final_norm=False, **given):
-    arrays = [("x", (2, 5, 4), scale)]
-    arrays += [partial(block_params, d_model=4, d_ff=6, biased=biased, prefix="blocks.", layers=(6,))]
-    arrays += [partial(norm_params, d_model=4, prefix="norm.")] * final_norm
-    return case(name, "stack", BLOCK | {"n_layers": 6} | (settings or {}), *arrays, **given)
+def final_norm(d_model, prefix=""):
+    return partial(leaves, kind="norm", d_model=d_model, prefix=f"{prefix}norm.")
 
 
 def model_cases() -> Iterator[Case]:
@@ -887,52 +573,23 @@ def model_cases() -> Iterator[Case]:
 
 
 def decoder_cases():
+    one = partial(block_case, n_memory=3)
     for norm in ("post", "pre"):
         for kind in ("relu", "gelu"):
             options = {"norm": norm, "activation": kind}
-            yield decoder_case(f"decoder_{norm}_{kind}", options)
-            yield decoder_case(f"decoder_{norm}_{kind}_causal_biased", options, biased=True, mask=causal(5))
-        closed = {"mask": causal(5), "memory_mask": padding(3, [0, 2])}
-        yield decoder_case(f"decoder_{norm}_causal_memory_padding", {"norm": norm}, **closed)
+            yield one(f"decoder_{norm}_{kind}_causal_biased", options, biased=True, mask=causal(5))
+        hidden = {"mask": causal(5), "memory_mask": padding(3, [0, 2])}
+        yield one(f"decoder_{norm}_causal_memory_padding", {"norm": norm}, **hidden)
         both = {"mask": causal(5) & padding(5, [3, 5]), "memory_mask": padding(7, [7, 4]), "draw": 1}
-        yield decoder_case(f"decoder_{norm}_padding_in_both", {"norm": norm}, n_memory=7, biased=True, **both)
-        yield decoder_case(f"decoder_{norm}_closed_rows", {"norm": norm}, mask=some_closed(5))
-        yield decoder_case(f"decoder_{norm}_rope", {"norm": norm, "rope": True}, mask=causal(5))
-        yield decoder_case(f"decoder_{norm}_alibi", {"norm": norm, "alibi": True}, mask=causal(5))
-        yield decoder_case(f"decoder_{norm}_t1", {"norm": norm}, n=1, mask=causal(1))
-    yield decoder_case("decoder_d8", {"activation": "gelu"}, d_model=8, d_ff=12, biased=True, mask=causal(5))
-    yield decoder_case("decoder_memory_of_t1", n_memory=1, biased=True, mask=causal(5))
-    yield decoder_case("decoder_no_batch", {"norm": "pre"}, batch=(), mask=causal(5))
+        yield one(f"decoder_{norm}_padding_in_both", {"norm": norm}, n_memory=7, biased=True, **both)
+        yield one(f"decoder_{norm}_closed_rows", {"norm": norm}, mask=some_closed(5))
+        yield one(f"decoder_{norm}_rope", {"norm": norm, "rope": True}, mask=causal(5))
+        yield one(f"decoder_{norm}_alibi", {"norm": norm, "alibi": True}, mask=causal(5))
     two = {"mask": causal(5) & SIX_SENTENCES, "memory_mask": padding(3, [[3, 1, 2], [1, 3, 0]])}
-    yield decoder_case("decoder_two_batch_axes", batch=(2, 3), biased=True, **two)
+    yield one("decoder_two_batch_axes", batch=(2, 3), biased=True, **two)
     three = {"n_layers": 3, "n_memory": 7, "mask": causal(5), "memory_mask": padding(7, [7, 3])}
-    yield decoder_case("decoders_post_relu", biased=True, **three)
-    pre = {"norm": "pre", "activation": "gelu"}
-    yield decoder_case("decoders_pre_gelu_final_norm", pre, **three)
-
-
-def decoder_case(
-    name, settings=None, batch=(2,), n=5, n_memory=3, d_model=4, d_ff=6, biased=False, n_layers=None, **given
-):  # fmt: skip
-    settings = BLOCK | (settings or {})
-    arrays = [("x", (*batch, n, d_model)), ("memory", (*batch, n_memory, d_model))]
-    params = partial(decoder_block_params, d_model=d_model, d_ff=d_ff, biased=biased)
-    if n_layers is None:
-        return case(name, "decoder_block", settings, *arrays, params, **given)
-    arrays += [partial(params, prefix="blocks.", layers=(n_layers,))]
-    arrays += [partial(norm_params, d_model=d_model, prefix="norm.")] * (settings["norm"] == "pre")
-    return case(name, "decoder_stack", settings | {"n_layers": n_layers}, *arrays, **given)
-
-
-def decoder_block_params(rng, d_model, d_ff, biased, prefix="", layers=()):
-    return (
-        attention_params(rng, d_model, biased, f"{prefix}self_attention.", layers)
-        | norm_params(rng, d_model, f"{prefix}norm_1.", layers)
-        | attention_params(rng, d_model, biased, f"{prefix}cross_attention.", layers)
-        | norm_params(rng, d_model, f"{prefix}norm_2.", layers)
-        | ffn_params(rng, d_model, d_ff, f"{prefix}ffn.", layers)
-        | norm_params(rng, d_model, f"{prefix}norm_3.", layers)
-    )
+    yield one("decoders_post_relu", biased=True, **three)
+    yield one("decoders_pre_gelu_final_norm", {"norm": "pre", "activation": "gelu"}, **three)
 
 
 # Six words at most, and padding (0) behind the shorter sentences; 3 starts a target and 4 ends it.
@@ -958,13 +615,12 @@ def transformer_cases():
 
 
 def model_case(name, operation, settings, d_model=4, d_ff=6, biased=False, draw=0):
-    sizes = {"d_model": d_model, "d_ff": d_ff, "biased": biased, "layers": (settings["n_layers"],)}
-    arrays = [("E", (11, d_model), d_model**-0.5), partial(block_params, prefix="encoder.blocks.", **sizes)]
-    arrays += [partial(decoder_block_params, prefix="decoder.blocks.", **sizes)]
+    sizes = {"d_model": d_model, "d_ff": d_ff, "biased": biased, "n_layers": settings["n_layers"]}
+    arrays = [("embedding.E", (11, d_model), d_model**-0.5)]
+    for half, parts in (("encoder", ENCODER_BLOCK), ("decoder", DECODER_BLOCK)):
+        arrays += [partial(block, parts=parts, prefix=f"{half}.", **sizes)]
     if settings["norm"] == "pre":
-        arrays += [
-            partial(norm_params, d_model=d_model, prefix=f"{half}.norm.") for half in ("encoder", "decoder")
-        ]
+        arrays += [final_norm(d_model, "encoder."), final_norm(d_model, "decoder.")]
     if settings["positions"] == "learned":
         arrays += [("source_positions.P target_positions.P", (7, d_model))]
     ids = {"source_ids": SOURCE_IDS, "target_ids": TARGET_IDS}
@@ -979,7 +635,6 @@ def cross_entropy_cases():
         yield loss_case(f"loss_ignored_smoothing_{smoothing}", some_ignored, smoothing)
     yield loss_case("loss_ignored_is_a_word", some_ignored % 7, 0.1, ignore_index=6)
     yield loss_case("loss_inputs_1e4", some_ignored, 0.0, scale=1e4)
-    yield loss_case("loss_inputs_1e4_smoothing", some_ignored, 0.1, scale=1e4)
     extreme = (
         ((0, 0), (1e4, -1e4, -1e4, -1e4, -1e4, -1e4, -1e4)),  # sure, and right
         ((0, 1), (1e4, 1e4, 1e4, 1e4, 1e4, 1e4, -1e4)),  # sure, and wrong
@@ -989,13 +644,10 @@ def cross_entropy_cases():
     yield but(loss_case("loss_plus_and_minus_1e4", some_ignored, 0.1), "logits", *extreme)
     infinite = (-math.inf, math.inf, math.nan, 0.0, 1.0, -math.inf, 2.0)
     anything = ((0, 2), math.nan), ((1, 0), -math.inf), ((1, 3), infinite)
-    for smoothing in (0.0, 0.1, 1.0):
-        name = f"loss_ignored_holds_anything_smoothing_{smoothing}"
-        yield but(loss_case(name, some_ignored, smoothing), "logits", *anything)
+    yield but(loss_case("loss_ignored_holds_anything_smoothing_0.1", some_ignored, 0.1), "logits", *anything)
     ruled_out = [(place, -math.inf) for place in (np.s_[0, 1, :5], np.s_[1, 2, 3:], np.s_[0, 2])]
-    yield but(
-        loss_case("loss_words_that_cannot_be", some_ignored, 0.0), "logits", *ruled_out
-    )  # not the labels
+    cannot_be = loss_case("loss_words_that_cannot_be", some_ignored, 0.0)
+    yield but(cannot_be, "logits", *ruled_out)  # not the labels
 
 
 def loss_case(name, labels, label_smoothing, ignore_index=-100, scale=2.0):
@@ -1054,7 +706,8 @@ def main():
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(1)
     # The fused kernels take Σ dy·y for Σ weights·d_weights, which loses digits where the softmax saturates.
-    with sdpa_kernel(SDPBackend.MATH):
+    own = mock.patch.object(F, "scaled_dot_product_attention", attend)
+    with sdpa_kernel(SDPBackend.MATH), own:
         write("golden_functional.npz", functional_cases())
         write("golden_attention.npz", attention_cases())
         write("golden_encoder.npz", encoder_cases())
