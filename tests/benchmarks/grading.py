@@ -2,8 +2,8 @@
 
     uv run python tests/benchmarks/grading.py [SUBMISSIONS ...] [--workers N]
 
-Every submission answers the thirteen oldest exercises that ask for a function; each has other ones of them
-wrong. CPU time is that of all processes: the judges, the students' and the system's work for them.
+Every submission answers four exercises that ask for a function; in every second one two of them
+are wrong. CPU time is that of all processes: the judges, the students' and the system's work for them.
 """
 
 import argparse
@@ -18,20 +18,8 @@ from npformer.grader.marks import assignment_of, write_rows
 from npformer.grader.run import Journal, grade
 
 RIGHT = {
-    "pe_table": """(n, d_model):
-    j = np.arange(d_model)
-    angles = np.arange(n)[:, None] / 10000 ** (2 * (j // 2) / d_model)
-    return np.where(j % 2 == 0, np.sin(angles), np.cos(angles))""",
     "ffn_forward": """(x, W_1, b_1, W_2, b_2):
     return np.maximum(x @ W_1 + b_1, 0) @ W_2 + b_2""",
-    "ffn_backward": """(dy, x, W_1, b_1, W_2, b_2):
-    h = np.maximum(x @ W_1 + b_1, 0)
-    dz = dy @ W_2.T * (h > 0)
-    dW_1, dW_2 = (np.einsum("bti,btj->ij", a, b) for a, b in ((x, dz), (h, dy)))
-    return dz @ W_1.T, dW_1, dz.sum((0, 1)), dW_2, dy.sum((0, 1))""",
-    "layer_norm_forward": """(x, gamma, beta, eps):
-    m, v = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
-    return gamma * (x - m) / np.sqrt(v + eps) + beta""",
     "layer_norm_backward": """(dy, x, gamma, beta, eps):
     s = np.sqrt(x.var(-1, keepdims=True) + eps)
     h, g = (x - x.mean(-1, keepdims=True)) / s, dy * gamma
@@ -40,32 +28,18 @@ RIGHT = {
     "softmax_forward": """(scores):
     p = np.exp(scores - scores.max(-1, keepdims=True))
     return p / p.sum(-1, keepdims=True)""",
-    "softmax_backward": """(dp, p):
-    return p * (dp - (dp * p).sum(-1, keepdims=True))""",
     "attention_forward": """(q, k, v, mask=None):
     s = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
     s = s if mask is None else np.where(mask, s, -np.inf)
     p = np.exp(s - s.max(-1, keepdims=True))
     return p / p.sum(-1, keepdims=True) @ v""",
-    "heads_split": """(x, n_heads):
-    return x.reshape(*x.shape[:2], n_heads, -1).swapaxes(1, 2)""",
-    "heads_merge": """(x):
-    return x.swapaxes(1, 2).reshape(x.shape[0], x.shape[2], -1)""",
-    "embedding_forward": """(ids, E):
-    return E[ids] * np.sqrt(E.shape[-1])""",
-    "cross_entropy_forward": """(logits, targets):
-    z = logits - logits.max(-1, keepdims=True)
-    return (np.log(np.exp(z).sum(-1)) - np.take_along_axis(z, targets[..., None], -1)[..., 0]).mean()""",
-    "block_forward": """(x, attend, norm_1, ffn, norm_2):
-    h = norm_1(x + attend(x))
-    return norm_2(h + ffn(h))""",
 }
 IDS = tuple(".".join(name.rsplit("_", 1)) for name in RIGHT)
 
 
 def submission(number):
-    """All right but for three, which are a little off; which ones depends on the number."""
-    wrong = {(number * 5 + k * 4) % len(RIGHT) for k in range(3)} if number % 2 else set()
+    """All right but for two, which are a little off; which ones depends on the number."""
+    wrong = {(number // 2 + k) % len(RIGHT) for k in range(2)} if number % 2 else set()
     parts = ["import numpy as np", f"student = 'Student {number}'"]
     for i, (name, code) in enumerate(RIGHT.items()):
         body = code.replace("return ", "return 1.5 * ", 1) if i in wrong else code
@@ -89,9 +63,8 @@ def measure(count, workers):
         assert len(rows) == count * len(IDS)
         right = sum(row.status == "pass" for row in rows)
     unit = 2**20 if sys.platform == "darwin" else 2**10
-    memory = [
-        resource.getrusage(who).ru_maxrss / unit for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    ]
+    processes = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    memory = [resource.getrusage(who).ru_maxrss / unit for who in processes]
     return wall, cpu, *memory, right / len(rows)
 
 

