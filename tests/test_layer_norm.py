@@ -1,6 +1,5 @@
-"""Layer normalization: what is promised, and what happens at its edges."""
+"""Layer normalization: what is promised, and what happens at its edges (those of RMSNorm without eps too)."""
 
-from fractions import Fraction
 from itertools import product
 
 import mpmath
@@ -24,60 +23,46 @@ KINDS = (np.float64, np.float32)
 DTYPES = together("dtype", KINDS)
 
 
-def random_params(d, rng):
-    return LayerNormParams(rng.normal(size=d) + 1.5, rng.normal(size=d))
-
-
 # --- the equation, by hand --------------------------------------------------------------------------
 
 
 def test_a_row_that_can_be_done_by_hand():
     """(1, 3, 5, 7): mean 4, variance (9 + 1 + 1 + 9)/4 = 5; eps 4 makes the root 3."""
-    y, cache = layer_norm_forward(
-        np.array([1.0, 3, 5, 7]), LayerNormParams(np.array([3.0, 3, 3, 6]), np.array([1.0, 0, 0, 0])), eps=4
-    )
-    assert [Fraction(v).limit_denominator(100) for v in y] == [-2, -1, 1, 6]
+    params = LayerNormParams(np.array([3.0, 3, 3, 6]), np.array([1.0, 0, 0, 0]))
+    y, cache = layer_norm_forward(np.array([1.0, 3, 5, 7]), params, eps=4)
+    np.testing.assert_allclose(y, [-2, -1, 1, 6], rtol=1e-15)
     assert cache.std.tolist() == [3]
 
 
-def test_every_row_has_mean_zero_and_biased_variance_one():
-    x = np.random.default_rng(0).normal(3, 7, size=(2, 5, 6))
-    y, cache = layer_norm_forward(x, init_layer_norm(6), eps=0.0)
-    np.testing.assert_allclose(y.mean(-1), 0, atol=1e-14)
-    np.testing.assert_allclose((y**2).sum(-1), 6, rtol=1e-14)
-    assert cache.x_hat.shape == x.shape
-
-
 def test_scaling_and_shifting_a_row_changes_nothing_when_eps_is_zero():
-    rng = np.random.default_rng(1)
-    x, params = rng.normal(size=(4, 9)), random_params(9, rng)
-    y = layer_norm_forward(x, params, eps=0.0)[0]
-    np.testing.assert_allclose(layer_norm_forward(1e3 * x + 17, params, eps=0.0)[0], y, atol=1e-11)
+    x = array(4, 9)
+    y, cache = layer_norm_forward(x, norm_params(9), eps=0.0)
+    moved, _ = layer_norm_forward(1e3 * x + 17, norm_params(9), eps=0.0)
+    np.testing.assert_allclose(moved, y, atol=1e-11)
+    np.testing.assert_allclose([cache.x_hat.mean(-1), cache.x_hat.std(-1)], [[0] * 4, [1] * 4], atol=1e-14)
 
 
 def test_eps_is_a_hundred_thousandth_unless_said():
-    x, params = np.random.default_rng(6).normal(size=(3, 5)) / 100, random_params(5, np.random.default_rng(6))
-    assert (layer_norm_forward(x, params)[0] == layer_norm_forward(x, params, eps=1e-5)[0]).all()
+    x = array(3, 5) / 100
+    assert (
+        layer_norm_forward(x, norm_params(5))[0] == layer_norm_forward(x, norm_params(5), eps=1e-5)[0]
+    ).all()
 
 
 # --- the gradient -----------------------------------------------------------------------------------
 
 
-@together("shape", [(5,), (1, 5), (2, 3, 5), (2, 1, 3, 5), (4, 1)])
+@together("shape", [(5,), (2, 3, 5), (4, 1)])
 def test_gradients(shape):
-    rng = np.random.default_rng(5)
-    x, params = rng.normal(size=shape), random_params(shape[-1], rng)
-    assert gradcheck(layer_norm_forward, layer_norm_backward, x, params, eps=0.1)
+    params = like(norm_params(shape[-1]), np.float64)
+    assert gradcheck(layer_norm_forward, layer_norm_backward, array(*shape), params, eps=0.1)
 
 
 def test_dx_never_moves_the_mean_or_along_x_hat():
     """y does not change when x is shifted, nor (eps = 0) when it is stretched: dx is orthogonal to both."""
-    rng = np.random.default_rng(4)
-    x = rng.normal(size=(3, 8))
-    _, cache = layer_norm_forward(x, random_params(8, rng), eps=0.0)
-    dx, _ = layer_norm_backward(rng.normal(size=(3, 8)), cache)
-    np.testing.assert_allclose(dx.sum(-1), 0, atol=1e-13)
-    np.testing.assert_allclose((dx * cache.x_hat).sum(-1), 0, atol=1e-13)
+    _, cache = layer_norm_forward(array(3, 8), norm_params(8), eps=0.0)
+    dx, _ = layer_norm_backward(array(3, 8, seed=1), cache)
+    np.testing.assert_allclose([dx.sum(-1), (dx * cache.x_hat).sum(-1)], np.zeros((2, 3)), atol=1e-13)
     assert abs(dx).max() > 0.1
 
 
@@ -90,84 +75,68 @@ test_golden_values = agrees_with_pytorch("layer_norm")
 # --- the edges --------------------------------------------------------------------------------------
 
 
-CONSTANTS = [0.0, 1.0, 0.1, -1 / 3, 1e4 + 0.1, 1e-30, 7e7]
-
-
 def test_a_constant_row_gives_beta():
     assert failures(check_constant_rows, product((1, 3, 7, 512), (1e-5, 0.0), KINDS)) == {}
 
 
 def check_constant_rows(d, eps, dtype):
-    x = np.repeat(np.array(CONSTANTS, dtype)[:, None], d, axis=1)
+    x = np.repeat(np.array([0.0, 1.0, 0.1, -1 / 3, 1e4 + 0.1, 1e-30, 7e7], dtype)[:, None], d, axis=1)
     params = like(norm_params(d), dtype)
     y, cache = layer_norm_forward(x, params, eps=eps)
     np.testing.assert_array_equal(y, np.broadcast_to(params.beta, y.shape))
-    assert all_zero(cache.x_hat)
     dy = array(len(x), d, seed=5, dtype=dtype)
     dx, grads = layer_norm_backward(dy, cache)
-    assert all_finite((dx, grads)) and all_zero(grads.gamma)
+    assert all_zero((cache.x_hat, grads.gamma))
     np.testing.assert_array_equal(grads.beta, dy.sum(axis=0))
     # to first order the row's entries only move against their mean, divided by √eps (by 1 where that is 0)
     moved = dy * params.gamma - (dy * params.gamma).mean(axis=-1, keepdims=True)
     np.testing.assert_allclose(dx, moved / (np.sqrt(eps) or 1), rtol=1e-4, atol=1e-4)
 
 
-def test_a_constant_row_among_others_does_not_disturb_them():
+@together("bad", [np.nan, 0.3])
+def test_a_row_with_nan_or_of_one_number_does_not_disturb_the_others(bad):
     x = array(3, 4)
-    x[1] = 0.3
+    x[1] = bad
     for eps in (0.0, 1e-5):
         y, _ = layer_norm_forward(x, norm_params(4), eps=eps)
-        alone, _ = layer_norm_forward(x[::2], norm_params(4), eps=eps)
-        np.testing.assert_array_equal(y[::2], alone)
+        np.testing.assert_array_equal(y[::2], layer_norm_forward(x[::2], norm_params(4), eps=eps)[0])
+        assert np.isnan(y[1]).all() == np.isnan(bad)
 
 
 @together("offset", [0.0, 1e2, 1e4, 1e6])
 def test_float32_far_from_zero(offset):
     """The trap of the one-pass variance and of a mean rounded once: 1e3 and 5e-4 off at an offset of 1e4."""
-    x = (np.random.default_rng(2).normal(size=(50, 64)) + offset).astype(np.float32)
-    params = init_layer_norm(64, dtype=np.float32)
+    x = (np.random.default_rng(2).normal(size=(5, 64)) + offset).astype(np.float32)
     with mpmath.workdps(30):
-        for row, y in zip(x[:5], layer_norm_forward(x, params)[0][:5], strict=True):
+        for row, y in zip(x, layer_norm_forward(x, init_layer_norm(64, dtype=np.float32))[0], strict=True):
             row = [mpmath.mpf(float(v)) for v in row]
             mean = sum(row) / 64
             std = mpmath.sqrt(sum((v - mean) ** 2 for v in row) / 64 + mpmath.mpf("1e-5"))
             assert max(abs((v - mean) / std - float(got)) for v, got in zip(row, y, strict=True)) < 1e-6
 
 
+BOTH = ((layer_norm_forward, layer_norm_backward), (rms_norm_forward, rms_norm_backward))
+
+
 @DTYPES
+@together(("forward", "backward"), BOTH)
 @together("size", [1e-30, 1e-25, 1e25])
-def test_without_eps_the_size_of_a_row_does_not_matter(size, dtype):
+def test_without_eps_the_size_of_a_row_does_not_matter(size, forward, backward, dtype):
     """In float32 the squares of such rows are 0 or infinite."""
-    x, dy, norm = array(3, 4, dtype=dtype), array(3, 4, seed=1, dtype=dtype), like(norm_params(4), dtype)
-    for forward, backward, params in (
-        (layer_norm_forward, layer_norm_backward, norm),
-        (rms_norm_forward, rms_norm_backward, RMSNormParams(norm.gamma)),
-    ):
-        (y, cache), (small_y, small_cache) = (forward(x * dtype(s), params, eps=0) for s in (1, size))
-        np.testing.assert_allclose(small_y, y, rtol=1e-5, atol=1e-6)
-        dx, small_dx = backward(dy, cache)[0], backward(dy, small_cache)[0]
-        np.testing.assert_allclose(small_dx * size, dx, rtol=1e-4, atol=1e-5)
+    x, dy, params = array(3, 4, dtype=dtype), array(3, 4, seed=1, dtype=dtype), like(norm_params(4), dtype)
+    params = params if forward is layer_norm_forward else RMSNormParams(params.gamma)
+    (y, cache), (small_y, small_cache) = (forward(x * dtype(s), params, eps=0) for s in (1, size))
+    np.testing.assert_allclose(small_y, y, rtol=1e-5, atol=1e-6)
+    dx, small_dx = backward(dy, cache)[0], backward(dy, small_cache)[0]
+    np.testing.assert_allclose(small_dx * size, dx, rtol=1e-4, atol=1e-5)
 
 
 @DTYPES
-def test_an_eps_that_float32_does_not_know_is_none(dtype):
+def test_an_eps_that_float32_does_not_know_is_none_the_less_one(dtype):
+    """Of a row whose squares are of its size: x̂ = x / √(mean x² + eps), worked out in float64."""
     x = np.array([[0.0, 0.0], [3e-25, 1e-25]], dtype)
-    for forward, params in (
-        (layer_norm_forward, norm_params(2)),
-        (rms_norm_forward, RMSNormParams(np.ones(2))),
-    ):
-        y, cache = forward(x, like(params, dtype), eps=1e-50)  # (1e-25)²
-        row = np.array([3e-25, 1e-25]) - 2e-25 * (
-            forward is layer_norm_forward
-        )  # in float64 as it is printed
-        x_hat = row / np.sqrt((row * row).mean() + 1e-50)
-        np.testing.assert_allclose(cache.x_hat[1], x_hat, rtol=1e-5)
-        np.testing.assert_allclose(y, forward(x.astype(np.float64), params, eps=1e-50)[0], rtol=1e-5)
-        assert all_zero(cache.x_hat[0])
-
-
-def test_nan_in_a_row_stays_in_the_row():
-    x = array(3, 4)
-    x[1, 2] = np.nan
-    y, _ = layer_norm_forward(x, norm_params(4))
-    assert np.isnan(y[1]).all() and all_finite(y[::2])
+    _, cache = rms_norm_forward(x, RMSNormParams(np.ones(2, dtype)), eps=1e-50)  # (1e-25)²
+    np.testing.assert_allclose(cache.x_hat, [[0, 0], [3 / 6**0.5, 1 / 6**0.5]], rtol=1e-5)
+    _, cache = layer_norm_forward(x, init_layer_norm(2, dtype=dtype), eps=1e-50)
+    np.testing.assert_allclose(cache.x_hat, [[0, 0], [0.5**0.5, -(0.5**0.5)]], rtol=1e-5)
+    assert all_finite(cache)
