@@ -1,9 +1,11 @@
 """The encoder: what is promised, and what happens at its edges."""
 
+from functools import partial
+
 import numpy as np
-import pytest
 from golden import agrees_with_pytorch
 from together import together
+from valid_calls import array, drawn
 
 from npformer import (
     TransformerConfig,
@@ -21,60 +23,55 @@ from npformer import (
     multi_head_attention_forward,
     padding_mask,
     positional_encoding,
-    tree_map,
 )
 
-
-def small(**options):
-    return TransformerConfig(
-        **{"d_model": 4, "d_ff": 6, "n_heads": 2, "n_layers": 2, "dropout": 0.0} | options
-    )
-
-
-def shaken(params, rng):
-    """No parameter at the 0 or 1 that it starts from."""
-    return tree_map(lambda a: a + 0.3 * rng.normal(size=a.shape), params)
-
-
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
+small = partial(TransformerConfig, d_model=4, d_ff=6, n_heads=2, n_layers=2, dropout=0.0, eps=1e-3)
+NORMS = together("norm", ["pre", "post"])
+X = array(2, 3, 4)
 
 
 # --- the equation, by hand --------------------------------------------------------------------------
 
 
 @together("activation", ["relu", "gelu", "gelu_tanh"])
-def test_the_block_is_its_parts_in_the_papers_order(rng, activation):
-    config = small(activation=activation)
-    p, x = shaken(init_encoder_block(config, rng), rng), rng.normal(size=(2, 3, 4))
-    attended = multi_head_attention_forward(x, x, x, p.attention, n_heads=2)[0]
-    h = layer_norm_forward(x + attended, p.norm_1)[0]
-    expected = layer_norm_forward(h + ffn_forward(h, p.ffn, activation=activation)[0], p.norm_2)[0]
-    np.testing.assert_allclose(encoder_block_forward(x, p, config)[0], expected, rtol=0, atol=1e-14)
+@NORMS
+def test_the_block_is_its_parts_in_the_papers_order(activation, norm):
+    """Pre-norm normalizes what enters a part and not what goes past it."""
+    config = small(activation=activation, norm=norm)
+    p = drawn(init_encoder_block, config)
+
+    def attend(x):
+        return multi_head_attention_forward(x, x, x, p.attention, n_heads=2)[0]
+
+    def feed(h):
+        return ffn_forward(h, p.ffn, activation=activation)[0]
+
+    def normed(x, params):
+        return layer_norm_forward(x, params, eps=1e-3)[0]
+
+    if norm == "post":
+        h = normed(X + attend(X), p.norm_1)
+        expected = normed(h + feed(h), p.norm_2)
+    else:
+        h = X + attend(normed(X, p.norm_1))
+        expected = h + feed(normed(h, p.norm_2))
+    np.testing.assert_allclose(encoder_block_forward(X, p, config)[0], expected, rtol=0, atol=1e-14)
 
 
-def test_pre_norm_normalizes_what_enters_and_not_what_goes_past(rng):
-    config = small(norm="pre", eps=1e-3)
-    p, x = shaken(init_encoder_block(config, rng), rng), rng.normal(size=(2, 3, 4))
-    normed = layer_norm_forward(x, p.norm_1, eps=1e-3)[0]
-    h = x + multi_head_attention_forward(normed, normed, normed, p.attention, n_heads=2)[0]
-    expected = h + ffn_forward(layer_norm_forward(h, p.norm_2, eps=1e-3)[0], p.ffn)[0]
-    np.testing.assert_allclose(encoder_block_forward(x, p, config)[0], expected, rtol=0, atol=1e-14)
-
-
-@together("norm", ["pre", "post"])
-def test_the_stack_is_its_blocks_and_pre_norm_ends_with_a_norm(rng, norm):
+@NORMS
+def test_the_stack_is_its_blocks_and_ends_with_a_norm_if_there_is_one(norm):
     config = small(norm=norm, n_layers=3)
-    params, x = shaken(init_encoder(config, rng), rng), rng.normal(size=(3, 4))
+    params = drawn(init_encoder, config)
     assert len(params.blocks) == 3 and (params.norm is None) == (norm == "post")
-    y = x
+    y = X
     for block in params.blocks:
         y, _ = encoder_block_forward(y, block, config)
-    y = y if norm == "post" else layer_norm_forward(y, params.norm)[0]
-    assert (encoder_forward(x, params, config)[0] == y).all()
-    none = config._replace(n_layers=0)
-    assert encoder_forward(x, params._replace(blocks=()), none)[0].shape == x.shape
+    assert (encoder_forward(X, params._replace(norm=None), config)[0] == y).all()
+    if norm == "pre":
+        y, _ = layer_norm_forward(y, params.norm, eps=1e-3)
+        assert (encoder_forward(X, params, config)[0] == y).all()
+    nothing = params._replace(blocks=(), norm=None)
+    assert (encoder_forward(X, nothing, config._replace(n_layers=0))[0] == X).all()
 
 
 def test_the_defaults_are_the_papers_base_model():
@@ -82,89 +79,48 @@ def test_the_defaults_are_the_papers_base_model():
     assert config[:5] == (512, 2048, 8, 6, "relu") and (config.norm, config.dropout) == ("post", 0.1)
 
 
-def permutation_error(f, x, rng):
-    order = rng.permutation(x.shape[-2])
-    return abs(f(x[..., order, :]) - f(x)[..., order, :]).max()
+@NORMS
+def test_without_positions_the_encoder_sees_a_bag_of_words(norm):
+    config, x, order = small(norm=norm, n_layers=4), array(2, 7, 4), np.array([3, 0, 6, 1, 5, 2, 4])
+    params = drawn(init_encoder, config)
 
+    def order_matters(added=0.0, positions="none", mask=None):
+        def f(x):
+            return encoder_forward(x + added, params, config._replace(positions=positions), mask=mask)[0]
 
-@together("norm", ["pre", "post"])
-def test_without_positions_the_encoder_sees_a_bag_of_words(rng, norm):
-    config = small(d_model=8, d_ff=16, norm=norm, n_layers=4)
-    params, x = shaken(init_encoder(config, rng), rng), rng.normal(size=(2, 7, 8))
+        return abs(f(x[:, order]) - f(x)[:, order]).max()
 
-    def bag(x):
-        return encoder_forward(x, params, config)[0]
-
-    def ordered(x):
-        return bag(x + positional_encoding(7, 8))
-
-    def causal(x):
-        return encoder_forward(x, params, config, mask=causal_mask(7))[0]
-
-    def turned(x):
-        return encoder_forward(x, params, config._replace(positions="rope"))[0]
-
-    def sloped(x):
-        return encoder_forward(x, params, config._replace(positions="alibi"))[0]
-
-    assert permutation_error(bag, x, rng) < 1e-12
-    for f in (ordered, causal, turned, sloped):
-        assert permutation_error(f, x, rng) > 1e-2
+    assert order_matters() < 1e-12
+    ways = {"added": positional_encoding(7, 4)}, {"mask": causal_mask(7)}, {"positions": "rope"}
+    for way in (*ways, {"positions": "alibi"}):
+        assert order_matters(**way) > 1e-2
 
 
 # --- the gradient -----------------------------------------------------------------------------------
 
 
 @together(
-    ("positions", "norm", "activation", "attention_bias"),
+    ("positions", "norm", "activation", "attention_bias", "directions"),
     [
-        ("sinusoidal", "post", "relu", True),
-        ("sinusoidal", "pre", "gelu", False),
-        ("rope", "post", "gelu", True),
-        ("rope", "pre", "relu", False),
-        ("alibi", "post", "relu", False),
-        ("alibi", "pre", "gelu", True),
+        ("sinusoidal", "pre", "gelu", True, 1),
+        ("rope", "post", "gelu", False, None),
+        ("rope", "pre", "relu", False, 1),
+        ("alibi", "post", "relu", True, 1),
     ],
 )
-def test_gradients_at_every_parameter(rng, positions, norm, activation, attention_bias):
-    """Of any two options every two choices meet; every entry of one stack, the others along directions."""
+def test_gradients_with_masks_and_dropout(positions, norm, activation, attention_bias, directions):
+    """Of every parameter: every entry of one stack, the others along a direction."""
     config = small(norm=norm, activation=activation, attention_bias=attention_bias, positions=positions)
-    whole = (positions, norm) == ("rope", "post")
-    config = config._replace(n_layers=2 if positions == "sinusoidal" else 1, d_ff=3)
-    params, x = shaken(init_encoder(config, rng), rng), rng.normal(size=(2, 2, 4))
-    directions = None if whole else 1
-    report = gradcheck(encoder_forward, encoder_backward, x, params, config, directions=directions)
-    assert report, report
-    assert len(report.rows) == 1 + len(list(leaves(params)))
-
-
-@together(
-    ("leading", "sizes"),
-    [
-        ((), {"d_ff": 1}),
-        ((1,), {"n_heads": 1}),
-        ((2, 2), {"n_heads": 4}),
-        ((2, 1), {"d_model": 6, "n_heads": 3}),
-    ],
-)
-def test_gradients_of_a_block_of_any_size(rng, leading, sizes):
-    config = small(attention_bias=True, **sizes)
-    params, x = shaken(init_encoder_block(config, rng), rng), rng.normal(size=(*leading, 2, config.d_model))
-    report = gradcheck(encoder_block_forward, encoder_block_backward, x, params, config, directions=3)
-    assert report, report
-
-
-@together("norm", ["pre", "post"])
-def test_gradients_with_masks_and_dropout(rng, norm):
-    config = small(norm=norm, dropout=0.4, n_layers=1)
-    params, x = shaken(init_encoder(config, rng), rng), rng.normal(size=(2, 3, 4))
-    mask = padding_mask(np.array([[1, 1, 0], [1, 1, 1]]), 0) & causal_mask(3)
+    config = config._replace(dropout=0.4, n_layers=2 if positions == "sinusoidal" else 1, d_ff=3)
+    params, mask = drawn(init_encoder, config), padding_mask(np.array([[1, 1, 0], [1, 1, 1]]), 0)
 
     def forward(x, params):
-        return encoder_forward(x, params, config, mask=mask, rng=np.random.default_rng(5))
+        rng = np.random.default_rng(5)
+        return encoder_forward(x, params, config, mask=mask & causal_mask(3), rng=rng)
 
-    report = gradcheck(forward, encoder_backward, x, params, directions=1)
+    report = gradcheck(forward, encoder_backward, X, params, directions=directions)
     assert report, report
+    assert len(report.rows) == 1 + len(list(leaves(params)))
 
 
 # --- the golden value -------------------------------------------------------------------------------
@@ -176,46 +132,41 @@ test_golden_values = agrees_with_pytorch("block", "stack")
 # --- the edges --------------------------------------------------------------------------------------
 
 
-@together("attention_bias", [True, False])
-def test_any_of_the_biases_may_be_absent_as_in_published_models_whose_keys_have_none(rng, attention_bias):
-    p = init_encoder_block(small(attention_bias=True), rng)
+@together(("leading", "sizes"), [((), {"d_ff": 1}), ((1,), {"n_heads": 1}), ((2, 2), {"n_heads": 4})])
+def test_a_block_of_any_size(leading, sizes):
+    config = small(**sizes)
+    pair, params = (encoder_block_forward, encoder_block_backward), drawn(init_encoder_block, config)
+    report = gradcheck(*pair, array(*leading, 2, 4), params, config, directions=3)
+    assert report, report
+
+
+def test_any_of_the_biases_may_be_absent_as_in_published_models_whose_keys_have_none():
+    p = drawn(init_encoder_block, small(attention_bias=True))
     p = p._replace(attention=p.attention._replace(b_K=None))
-    y, cache = encoder_block_forward(np.ones((3, 4)), p, small(attention_bias=attention_bias))
-    _, grads = encoder_block_backward(y, cache)
-    assert grads.attention.b_K is None and grads.attention.b_Q.shape == (4,)
+    for attention_bias in (True, False):
+        _, cache = encoder_block_forward(X, p, small(attention_bias=attention_bias))
+        _, grads = encoder_block_backward(X, cache)
+        assert grads.attention.b_K is None and grads.attention.b_Q.shape == (4,)
 
 
-def test_a_block_has_no_use_for_the_number_of_layers(rng):
-    p = init_encoder_block(small(), rng)
-    y, _ = encoder_block_forward(np.ones((3, 4)), p, small(n_layers=7, max_length=2))
-    assert np.isfinite(y).all()
-
-
-@together("norm", ["pre", "post"])
-def test_dropout_is_on_each_sub_layers_output_and_only_with_an_rng(rng, norm):
-    config = small(norm=norm, dropout=0.5)
-    params, x = shaken(init_encoder_block(config, rng), rng), rng.normal(size=(40, 5, 4))
+@NORMS
+def test_dropout_is_on_each_sub_layers_output_and_only_with_an_rng(norm):
+    config, x = small(norm=norm, dropout=0.5), array(40, 5, 4)
+    params = drawn(init_encoder_block, config)
     still, _ = encoder_block_forward(x, params, config)
-    assert (encoder_block_forward(x, params, config._replace(dropout=0.0), rng=rng)[0] == still).all()
-    y, cache = encoder_block_forward(x, params, config, rng=np.random.default_rng(3))
-    for dropped in (cache.residual_1.dropout, cache.residual_2.dropout):
-        assert dropped.keep.shape == x.shape and abs(dropped.keep.mean() - 0.5) < 0.06
-    assert (cache.residual_1.dropout.keep != cache.residual_2.dropout.keep).any()
-    assert (encoder_block_forward(x, params, config, rng=np.random.default_rng(3))[0] == y).all()
+    without, _ = encoder_block_forward(x, params, config._replace(dropout=0.0), rng=np.random.default_rng(3))
+    assert (without == still).all()
+    _, cache = encoder_block_forward(x, params, config, rng=np.random.default_rng(3))
+    first, second = cache.residual_1.dropout.keep, cache.residual_2.dropout.keep
+    assert first.shape == second.shape == x.shape and (first != second).any()
+    assert abs(first.mean() - 0.5) < 0.06 and abs(second.mean() - 0.5) < 0.06
 
 
 @together("dtype", [np.float32, np.float64])
-def test_every_parameter_has_the_dtype_that_was_asked_for(rng, dtype):
-    config = small(norm="pre", attention_bias=True)
-    for params in (init_encoder(config, rng, dtype=dtype), init_encoder_block(config, rng, dtype=dtype)):
-        assert {array.dtype for _, array in leaves(params)} == {np.dtype(dtype)}
-    assert {array.dtype for _, array in leaves(init_encoder(config, rng))} == {np.dtype(np.float64)}
-
-
 @together("positions", ["sinusoidal", "rope", "alibi"])
-def test_a_block_of_float32_keeps_no_float64(positions):
-    config = TransformerConfig(d_model=8, d_ff=12, n_heads=2, positions=positions)
-    params = init_encoder_block(config, np.random.default_rng(0), dtype=np.float32)
-    _, cache = encoder_block_forward(np.ones((3, 8), np.float32), params, config)
-    kept = [array for _, array in leaves(cache.attention) if isinstance(array, np.ndarray)]
-    assert {array.dtype for array in kept} == {np.dtype(np.float32)}
+def test_a_block_keeps_nothing_of_another_dtype(dtype, positions):
+    config = small(norm="pre", attention_bias=True, positions=positions)
+    params = init_encoder(config, np.random.default_rng(0), dtype=dtype)
+    _, cache = encoder_block_forward(X.astype(dtype), params.blocks[0], config)
+    kept = [array for _, array in leaves((params, cache.attention)) if isinstance(array, np.ndarray)]
+    assert {array.dtype for array in kept} == {np.dtype(dtype)}
