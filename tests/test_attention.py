@@ -7,27 +7,13 @@ from golden import agrees_with_pytorch
 from together import together
 from valid_calls import all_finite, all_zero, array, call, drawn, sized
 
-from npformer import (
-    alibi_bias,
-    attention_backward,
-    attention_forward,
-    causal_mask,
-    gradcheck,
-    init_attention,
-    merge_heads,
-    multi_head_attention_backward,
-    multi_head_attention_forward,
-    padding_mask,
-    rope_forward,
-    softmax_forward,
-    split_heads,
-)
+import npformer as npf
 from npformer.attention import LARGE
 
 DTYPES = together("dtype", [np.float64, np.float32])
-PARAMS = drawn(partial(init_attention, bias=True), 8)
-WITHOUT_BIASES = drawn(init_attention, 8)
-PADDING = padding_mask(np.array([[1, 1, 1, 0], [1, 0, 0, 0]]), 0)
+PARAMS = drawn(partial(npf.init_attention, bias=True), 8)
+WITHOUT_BIASES = drawn(npf.init_attention, 8)
+PADDING = npf.padding_mask(np.array([[1, 1, 1, 0], [1, 0, 0, 0]]), 0)
 
 
 def some_qkv(leading=(2,), T_q=3, T_k=5, dtype=np.float64):
@@ -41,7 +27,7 @@ def some_qkv(leading=(2,), T_q=3, T_k=5, dtype=np.float64):
 def test_one_query_by_hand():
     """Scores (ln 3, 0) after the division by √4: weights (¾, ¼)."""
     q = np.array([[2 * np.log(3), 0, 0, 0]])
-    y, cache = attention_forward(q, np.eye(4)[:2], np.array([[4.0], [8.0]]))
+    y, cache = npf.attention_forward(q, np.eye(4)[:2], np.array([[4.0], [8.0]]))
     np.testing.assert_allclose(cache.scores, [[np.log(3), 0]], rtol=1e-15)
     np.testing.assert_allclose(cache.weights, [[0.75, 0.25]], rtol=1e-15)
     np.testing.assert_allclose(y, [[5]], rtol=1e-15)
@@ -50,23 +36,23 @@ def test_one_query_by_hand():
 def test_scores_are_scaled_and_biased_and_not_masked():
     q, k, v = some_qkv()
     bias = array(3, 5, seed=3)
-    _, cache = attention_forward(q, k, v, bias=bias, mask=np.zeros((3, 5), bool))
+    _, cache = npf.attention_forward(q, k, v, bias=bias, mask=np.zeros((3, 5), bool))
     np.testing.assert_allclose(cache.scores, q @ k.swapaxes(-1, -2) / 2 + bias, rtol=1e-14)
 
 
 def test_masks():
-    assert causal_mask(3).tolist() == [[True, False, False], [True, True, False], [True, True, True]]
-    assert causal_mask(1, 3).tolist() == [[True, True, True]]  # the newest query sees every key
-    assert causal_mask(3, 1).tolist() == [[False], [False], [True]]
+    assert npf.causal_mask(3).tolist() == [[True, False, False], [True, True, False], [True, True, True]]
+    assert npf.causal_mask(1, 3).tolist() == [[True, True, True]]  # the newest query sees every key
+    assert npf.causal_mask(3, 1).tolist() == [[False], [False], [True]]
     assert PADDING.tolist() == [[[True, True, True, False]], [[True, False, False, False]]]
 
 
 def test_heads_are_neighbouring_columns():
     x = array(2, 3, 8)
-    heads = split_heads(x, 4)
+    heads = npf.split_heads(x, 4)
     for head in range(4):
         assert (heads[:, head] == x[..., 2 * head : 2 * head + 2]).all()
-    assert (merge_heads(heads) == x).all() and np.shares_memory(heads, x)
+    assert (npf.merge_heads(heads) == x).all() and np.shares_memory(heads, x)
 
 
 @together("params", [PARAMS, WITHOUT_BIASES])
@@ -78,16 +64,16 @@ def test_many_heads_are_single_heads_side_by_side(params):
     for own in (slice(0, 4), slice(4, 8)):
         q = x @ params.W_Q[:, own] + b_Q[own]
         k, v = (memory @ W[:, own] + b[own] for W, b in ((params.W_K, b_K), (params.W_V, b_V)))
-        heads.append(softmax_forward(q @ k.T / 2)[0] @ v)
+        heads.append(npf.softmax_forward(q @ k.T / 2)[0] @ v)
     expected = np.concatenate(heads, axis=-1) @ params.W_O + b_O
-    y, cache = multi_head_attention_forward(x, memory, memory, params, n_heads=2)
+    y, cache = npf.multi_head_attention_forward(x, memory, memory, params, n_heads=2)
     np.testing.assert_allclose(y, expected, rtol=0, atol=1e-14)
     assert cache.weights.shape == cache.scores.shape == (2, 4, 5)
 
 
 def test_a_mask_has_no_head_axis_and_a_bias_has_one():
-    x, mask, bias = array(2, 4, 8), PADDING & causal_mask(4), array(2, 4, 4, seed=1)
-    run = partial(multi_head_attention_forward, x, x, x, PARAMS, n_heads=2)
+    x, mask, bias = array(2, 4, 8), PADDING & npf.causal_mask(4), array(2, 4, 4, seed=1)
+    run = partial(npf.multi_head_attention_forward, x, x, x, PARAMS, n_heads=2)
     weights = run(mask=mask)[1].weights  # (B, h, T, T)
     assert ((weights > 0) == mask[:, None]).all()
     moved = run(bias=bias)[1].scores - run()[1].scores
@@ -99,22 +85,22 @@ def test_a_mask_has_no_head_axis_and_a_bias_has_one():
 def test_rope_turns_queries_and_keys_and_nothing_else(T_q, T_k, options):
     """The last query stands at the last key. d_k = 4, as the first of two pairs turns alike at every base."""
     q, k = array(T_q, 8), array(T_k, 8, seed=1)
-    _, cache = multi_head_attention_forward(q, k, k, PARAMS, n_heads=2, rope=True, **options)
+    _, cache = npf.multi_head_attention_forward(q, k, k, PARAMS, n_heads=2, rope=True, **options)
     own = {"base": options.get("base", 10000.0), "layout": options.get("rope_layout", "interleaved")}
     Q, K, V = (
-        split_heads(x @ W + b, 2)
+        npf.split_heads(x @ W + b, 2)
         for x, W, b in zip((q, k, k), PARAMS[:3], (PARAMS.b_Q, PARAMS.b_K, PARAMS.b_V), strict=True)
     )
-    Q, _ = rope_forward(Q, positions=T_k - T_q + np.arange(T_q), **own)
-    K, _ = rope_forward(K, **own)
+    Q, _ = npf.rope_forward(Q, positions=T_k - T_q + np.arange(T_q), **own)
+    K, _ = npf.rope_forward(K, **own)
     np.testing.assert_allclose(cache.scores, Q @ K.swapaxes(-1, -2) / 2, rtol=0, atol=1e-13)
     np.testing.assert_allclose(cache.attention.v, V, rtol=0, atol=1e-14)
 
 
 def test_projections_have_no_biases_unless_asked():
     rng = np.random.default_rng(0)
-    assert init_attention(4, rng)[4:] == (None,) * 4
-    assert all(not b.any() and b.shape == (4,) for b in init_attention(4, rng, bias=True)[4:])
+    assert npf.init_attention(4, rng)[4:] == (None,) * 4
+    assert all(not b.any() and b.shape == (4,) for b in npf.init_attention(4, rng, bias=True)[4:])
 
 
 # --- the gradient -----------------------------------------------------------------------------------
@@ -122,52 +108,52 @@ def test_projections_have_no_biases_unless_asked():
 
 @together("leading", [(), (2, 3)])
 def test_gradients_of_one_head(leading):
-    forward = partial(attention_forward, bias=array(3, 5))
-    assert gradcheck(forward, attention_backward, *some_qkv(leading))
+    forward = partial(npf.attention_forward, bias=array(3, 5))
+    assert npf.gradcheck(forward, npf.attention_backward, *some_qkv(leading))
 
 
 @together(
     ("options", "directions"),
     [
-        ({"mask": causal_mask(4) & PADDING, "bias": alibi_bias(2, 4, 4)}, 3),
+        ({"mask": npf.causal_mask(4) & PADDING, "bias": npf.alibi_bias(2, 4, 4)}, 3),
         ({"mask": np.array([[True], [False], [True], [False]])}, None),
         ({"rope": True}, 3),
     ],
 )
 def test_gradients_of_many_heads(options, directions):
-    forward = partial(multi_head_attention_forward, n_heads=2, **options)
+    forward = partial(npf.multi_head_attention_forward, n_heads=2, **options)
     arrays = *(array(2, 4, 8, seed=i) for i in range(3)), PARAMS
-    assert gradcheck(forward, multi_head_attention_backward, *arrays, directions=directions)
+    assert npf.gradcheck(forward, npf.multi_head_attention_backward, *arrays, directions=directions)
 
 
 @together("name", ["b_Q", "b_K", "b_V", "b_O"])
 def test_each_bias_may_stand_alone_and_absent_ones_have_no_gradient(name):
     params, x = WITHOUT_BIASES._replace(**{name: array(8)}), array(3, 8)
-    pair = partial(multi_head_attention_forward, n_heads=2), multi_head_attention_backward
-    assert gradcheck(*pair, x, x + 1, x - 1, params, directions=3)
-    grads = multi_head_attention_backward(x, pair[0](x, x, x, params)[1])[3]
+    pair = partial(npf.multi_head_attention_forward, n_heads=2), npf.multi_head_attention_backward
+    assert npf.gradcheck(*pair, x, x + 1, x - 1, params, directions=3)
+    grads = npf.multi_head_attention_backward(x, pair[0](x, x, x, params)[1])[3]
     assert [g is None for g in grads] == [p is None for p in params]
 
 
 def test_self_attention_is_the_sum_of_its_three_uses():
     def forward(x):
-        return multi_head_attention_forward(x, x, x, PARAMS, n_heads=2)
+        return npf.multi_head_attention_forward(x, x, x, PARAMS, n_heads=2)
 
     def backward(dy, cache):
-        return sum(multi_head_attention_backward(dy, cache)[:3])
+        return sum(npf.multi_head_attention_backward(dy, cache)[:3])
 
-    assert gradcheck(forward, backward, array(3, 8))
+    assert npf.gradcheck(forward, backward, array(3, 8))
 
 
 def test_many_weights_go_back_head_by_head_and_few_at_once():
     q, k, v = some_qkv((3,), T_q=300, T_k=310)
-    y, cache = attention_forward(q, k, v, mask=causal_mask(300, 310))
+    y, cache = npf.attention_forward(q, k, v, mask=npf.causal_mask(300, 310))
     assert cache.weights.size > LARGE > cache.weights[0].size
     dy = array(*y.shape, seed=4)
-    whole = attention_backward(dy, cache)
+    whole = npf.attention_backward(dy, cache)
     for i in range(3):
-        _, own = attention_forward(q[i], k[i], v[i], mask=causal_mask(300, 310))
-        for all_of_them, one in zip(whole, attention_backward(dy[i], own), strict=True):
+        _, own = npf.attention_forward(q[i], k[i], v[i], mask=npf.causal_mask(300, 310))
+        for all_of_them, one in zip(whole, npf.attention_backward(dy[i], own), strict=True):
             np.testing.assert_allclose(all_of_them[i], one, rtol=0, atol=1e-14)
 
 
@@ -185,12 +171,12 @@ def test_a_fully_masked_row_gives_zeros_and_no_gradient(dtype):
     """Zero output, zero weights, zero gradient, never NaN; the others are as if that query were not there."""
     q, k, v = some_qkv(T_q=5, T_k=6, dtype=dtype)
     dy = array(2, 5, 6, seed=3, dtype=dtype)
-    y, cache = attention_forward(q, k, v, mask=np.arange(5)[:, None] != 2)
-    dq, dk, dv = attention_backward(dy, cache)
+    y, cache = npf.attention_forward(q, k, v, mask=np.arange(5)[:, None] != 2)
+    dq, dk, dv = npf.attention_backward(dy, cache)
     assert all_zero((y[:, 2], dq[:, 2], cache.weights[:, 2]))
     others = [0, 1, 3, 4]
-    y_others, cache_others = attention_forward(q[:, others], k, v)
-    expected = y_others, *attention_backward(dy[:, others], cache_others)
+    y_others, cache_others = npf.attention_forward(q[:, others], k, v)
+    expected = y_others, *npf.attention_backward(dy[:, others], cache_others)
     for found, without in zip((y[:, others], dq[:, others], dk, dv), expected, strict=True):
         np.testing.assert_allclose(found, without, rtol=0, atol=1e-6)
 
@@ -198,21 +184,23 @@ def test_a_fully_masked_row_gives_zeros_and_no_gradient(dtype):
 def test_masked_keys_are_as_if_they_were_not_there_and_have_no_gradient():
     q, k, v = some_qkv()
     keep = np.array([True, False, True, True, False])
-    y, cache = attention_forward(q, k, v, mask=keep)
-    dq, dk, dv = attention_backward(y, cache)
-    expected, shorter = attention_forward(q, k[:, keep], v[:, keep])
+    y, cache = npf.attention_forward(q, k, v, mask=keep)
+    dq, dk, dv = npf.attention_backward(y, cache)
+    expected, shorter = npf.attention_forward(q, k[:, keep], v[:, keep])
     np.testing.assert_allclose(y, expected, rtol=0, atol=1e-15)
     assert all_zero((dk[:, ~keep], dv[:, ~keep]))
     k[:, ~keep], v[:, ~keep] = 1e6, -1e6
-    assert (attention_forward(q, k, v, mask=keep)[0] == y).all()
-    for found, without in zip((dq, dk[:, keep], dv[:, keep]), attention_backward(y, shorter), strict=True):
+    assert (npf.attention_forward(q, k, v, mask=keep)[0] == y).all()
+    for found, without in zip(
+        (dq, dk[:, keep], dv[:, keep]), npf.attention_backward(y, shorter), strict=True
+    ):
         np.testing.assert_allclose(found, without, rtol=0, atol=1e-15)
 
 
 def test_a_bias_of_minus_infinity_is_a_mask():
-    mask = causal_mask(3, 5)
+    mask = npf.causal_mask(3, 5)
     hows = {"bias": np.where(mask, 0, -np.inf)}, {"mask": mask}
-    by_bias, by_mask = (attention_forward(*some_qkv(), **how)[0] for how in hows)
+    by_bias, by_mask = (npf.attention_forward(*some_qkv(), **how)[0] for how in hows)
     assert (by_bias == by_mask).all()
 
 
@@ -221,20 +209,20 @@ def test_a_bias_of_minus_infinity_is_a_mask():
 
 def test_one_key_that_may_be_seen_gets_all_the_weight():
     q, k, v = some_qkv()
-    y, cache = attention_forward(q, k, v, mask=np.arange(5) == 3)
+    y, cache = npf.attention_forward(q, k, v, mask=np.arange(5) == 3)
     np.testing.assert_array_equal(y, np.broadcast_to(v[:, 3:4], y.shape))
-    dq, dk, _ = attention_backward(array(*y.shape), cache)
+    dq, dk, _ = npf.attention_backward(array(*y.shape), cache)
     np.testing.assert_allclose(dq, 0, atol=1e-15)  # a weight that is 1 whatever the scores has no slope
     np.testing.assert_allclose(dk, 0, atol=1e-15)
 
 
 def test_no_keys_give_zeros_and_leave_the_output_bias_alone():
-    y, cache = attention_forward(*some_qkv(T_k=0), mask=np.ones((3, 0), bool))
-    assert y.shape == (2, 3, 6) and all_zero((y, attention_backward(y + 1, cache)[0]))
+    y, cache = npf.attention_forward(*some_qkv(T_k=0), mask=np.ones((3, 0), bool))
+    assert y.shape == (2, 3, 6) and all_zero((y, npf.attention_backward(y + 1, cache)[0]))
     arguments, _ = sized((2,), 3, 0)["multi_head_attention_forward"]
     y, cache = call("multi_head_attention_forward", arguments)
     np.testing.assert_array_equal(y, np.broadcast_to(arguments["params"].b_O, y.shape))
-    dq, dk, dv, grads = multi_head_attention_backward(np.ones_like(y), cache)
+    dq, dk, dv, grads = npf.multi_head_attention_backward(np.ones_like(y), cache)
     assert all_zero((dq, dk, dv, grads._replace(b_O=None))) and (grads.b_O == 6).all()
 
 
@@ -242,6 +230,6 @@ def test_no_keys_give_zeros_and_leave_the_output_bias_alone():
 def test_huge_scores_look_at_one_key(dtype):
     q = k = 1e4 * np.eye(3, dtype=dtype)
     v = array(3, 2, dtype=dtype)
-    y, cache = attention_forward(q, k, v)
+    y, cache = npf.attention_forward(q, k, v)
     np.testing.assert_array_equal(y, v)
-    assert all_finite(attention_backward(v, cache))
+    assert all_finite(npf.attention_backward(v, cache))

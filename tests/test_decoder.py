@@ -7,32 +7,13 @@ from golden import agrees_with_pytorch
 from together import together
 from valid_calls import all_finite, all_zero, array, drawn, like
 
-from npformer import (
-    DecoderParams,
-    TransformerConfig,
-    causal_mask,
-    decoder_backward,
-    decoder_block_backward,
-    decoder_block_forward,
-    decoder_forward,
-    encoder_backward,
-    encoder_forward,
-    ffn_forward,
-    gradcheck,
-    init_decoder,
-    init_decoder_block,
-    init_encoder,
-    layer_norm_forward,
-    leaves,
-    multi_head_attention_forward,
-    padding_mask,
-)
+import npformer as npf
 
-small = partial(TransformerConfig, d_model=4, d_ff=6, n_heads=2, n_layers=2, dropout=0.0, eps=1e-3)
+small = partial(npf.TransformerConfig, d_model=4, d_ff=6, n_heads=2, n_layers=2, dropout=0.0, eps=1e-3)
 NORMS = together("norm", ["pre", "post"])
 POSITIONS = together("positions", ["sinusoidal", "learned", "rope", "alibi", "none"])
 X, MEMORY = array(2, 3, 4), array(2, 5, 4, seed=1)
-KEEP = padding_mask(np.array([[1, 1, 0, 0, 0], [1, 1, 1, 1, 1]]), 0)
+KEEP = npf.padding_mask(np.array([[1, 1, 0, 0, 0], [1, 1, 1, 1, 1]]), 0)
 
 
 # --- the equation, by hand --------------------------------------------------------------------------
@@ -43,59 +24,61 @@ KEEP = padding_mask(np.array([[1, 1, 0, 0, 0], [1, 1, 1, 1, 1]]), 0)
 def test_the_block_is_its_parts_in_the_papers_order(activation, norm):
     """Pre-norm normalizes what enters a part, but neither the memory nor what goes past."""
     config = small(activation=activation, norm=norm)
-    p, masks = drawn(init_decoder_block, config), {"mask": causal_mask(3), "memory_mask": KEEP}
+    p, masks = drawn(npf.init_decoder_block, config), {"mask": npf.causal_mask(3), "memory_mask": KEEP}
 
     def look_back(x):
-        return multi_head_attention_forward(x, x, x, p.self_attention, n_heads=2, mask=causal_mask(3))[0]
+        return npf.multi_head_attention_forward(
+            x, x, x, p.self_attention, n_heads=2, mask=npf.causal_mask(3)
+        )[0]
 
     def look_across(g):
-        return multi_head_attention_forward(g, MEMORY, MEMORY, p.cross_attention, n_heads=2, mask=KEEP)[0]
+        return npf.multi_head_attention_forward(g, MEMORY, MEMORY, p.cross_attention, n_heads=2, mask=KEEP)[0]
 
     def feed(h):
-        return ffn_forward(h, p.ffn, activation=activation)[0]
+        return npf.ffn_forward(h, p.ffn, activation=activation)[0]
 
     expected = X
     for part, params in ((look_back, p.norm_1), (look_across, p.norm_2), (feed, p.norm_3)):
         if norm == "post":
-            expected = layer_norm_forward(expected + part(expected), params, eps=1e-3)[0]
+            expected = npf.layer_norm_forward(expected + part(expected), params, eps=1e-3)[0]
         else:
-            expected = expected + part(layer_norm_forward(expected, params, eps=1e-3)[0])
-    y, _ = decoder_block_forward(X, MEMORY, p, config, **masks)
+            expected = expected + part(npf.layer_norm_forward(expected, params, eps=1e-3)[0])
+    y, _ = npf.decoder_block_forward(X, MEMORY, p, config, **masks)
     np.testing.assert_allclose(y, expected, rtol=0, atol=1e-14)
 
 
 @NORMS
 def test_the_stack_is_its_blocks_with_one_memory_and_pre_norm_ends_with_a_norm(norm):
     config = small(norm=norm, n_layers=3)
-    params = drawn(init_decoder, config)
+    params = drawn(npf.init_decoder, config)
     assert len(params.blocks) == 3 and (params.norm is None) == (norm == "post")
-    y, masks = X, {"mask": causal_mask(3), "memory_mask": np.array([True, True, False, True, True])}
+    y, masks = X, {"mask": npf.causal_mask(3), "memory_mask": np.array([True, True, False, True, True])}
     for block in params.blocks:
-        y, _ = decoder_block_forward(y, MEMORY, block, config, **masks)
-    y = y if norm == "post" else layer_norm_forward(y, params.norm, eps=1e-3)[0]
-    assert (decoder_forward(X, MEMORY, params, config, **masks)[0] == y).all()
+        y, _ = npf.decoder_block_forward(y, MEMORY, block, config, **masks)
+    y = y if norm == "post" else npf.layer_norm_forward(y, params.norm, eps=1e-3)[0]
+    assert (npf.decoder_forward(X, MEMORY, params, config, **masks)[0] == y).all()
 
 
 @POSITIONS
 def test_positions_act_on_the_target_and_never_on_the_memory(positions):
     """The memory is a bag of rows: their order changes nothing. That of x does, if positions act inside."""
     config = small(positions=positions)
-    params = drawn(init_decoder, config)
-    y = decoder_forward(X, MEMORY, params, config)[0]
-    turned = decoder_forward(X, MEMORY[:, ::-1], params, config)[0]
+    params = drawn(npf.init_decoder, config)
+    y = npf.decoder_forward(X, MEMORY, params, config)[0]
+    turned = npf.decoder_forward(X, MEMORY[:, ::-1], params, config)[0]
     np.testing.assert_allclose(turned, y, rtol=0, atol=1e-13)
-    crossed = decoder_forward(X[:, [1, 0, 2]], MEMORY, params, config)[0][:, [1, 0, 2]]
+    crossed = npf.decoder_forward(X[:, [1, 0, 2]], MEMORY, params, config)[0][:, [1, 0, 2]]
     assert (abs(crossed - y).max() > 1e-3) == (positions in ("rope", "alibi"))
 
 
 def test_the_starting_parameters():
     config = small(d_model=8, d_ff=12, attention_bias=True, norm="pre")
-    params = init_decoder(config, np.random.default_rng(0), dtype=np.float32)
-    assert {array.dtype for _, array in leaves(params)} == {np.dtype(np.float32)}
-    for path, a in leaves(params):
+    params = npf.init_decoder(config, np.random.default_rng(0), dtype=np.float32)
+    assert {array.dtype for _, array in npf.leaves(params)} == {np.dtype(np.float32)}
+    for path, a in npf.leaves(params):
         name = path.rpartition(".")[2]
         assert a.ndim == 2 or (a == (name == "gamma")).all()
-    weights = [array for _, array in leaves(params) if array.ndim == 2]
+    weights = [array for _, array in npf.leaves(params) if array.ndim == 2]
     assert len({array.tobytes() for array in weights}) == len(weights) == 2 * (4 + 4 + 2)
     assert {W.shape for W in weights} == {(8, 8), (8, 12), (12, 8)}
 
@@ -116,24 +99,24 @@ def test_gradients_with_masks_and_dropout(norm, activation, positions, attention
     """Of every parameter: every entry of one stack, the others along a direction."""
     config = small(norm=norm, activation=activation, attention_bias=attention_bias, positions=positions)
     config = config._replace(dropout=0.3, n_layers=2 if positions == "sinusoidal" else 1, d_ff=3)
-    params, own = drawn(init_decoder, config), padding_mask(np.array([[1, 1, 0], [0, 1, 1]]), 0)
-    masks = {"mask": causal_mask(3) & own, "memory_mask": KEEP & (np.arange(2)[:, None, None] < 1)}
+    params, own = drawn(npf.init_decoder, config), npf.padding_mask(np.array([[1, 1, 0], [0, 1, 1]]), 0)
+    masks = {"mask": npf.causal_mask(3) & own, "memory_mask": KEEP & (np.arange(2)[:, None, None] < 1)}
 
     def forward(x, memory, params):  # a row of x may see nothing, the second sentence no memory
-        return decoder_forward(x, memory, params, config, **masks, rng=np.random.default_rng(5))
+        return npf.decoder_forward(x, memory, params, config, **masks, rng=np.random.default_rng(5))
 
-    report = gradcheck(forward, decoder_backward, X, MEMORY, params, directions=directions)
+    report = npf.gradcheck(forward, npf.decoder_backward, X, MEMORY, params, directions=directions)
     assert report, report
-    assert len(report.rows) == 2 + len(list(leaves(params)))
+    assert len(report.rows) == 2 + len(list(npf.leaves(params)))
 
 
 @NORMS
 def test_the_memory_gets_the_gradients_of_every_block(norm):
     config = small(norm=norm)
-    _, cache = decoder_forward(X, MEMORY, drawn(init_decoder, config), config)
-    dx, dmemory, _ = decoder_backward(np.ones_like(X), cache._replace(norm=None))
-    dx_2, dmemory_2, _ = decoder_block_backward(np.ones_like(X), cache.blocks[1])
-    dx_1, dmemory_1, _ = decoder_block_backward(dx_2, cache.blocks[0])
+    _, cache = npf.decoder_forward(X, MEMORY, drawn(npf.init_decoder, config), config)
+    dx, dmemory, _ = npf.decoder_backward(np.ones_like(X), cache._replace(norm=None))
+    dx_2, dmemory_2, _ = npf.decoder_block_backward(np.ones_like(X), cache.blocks[1])
+    dx_1, dmemory_1, _ = npf.decoder_block_backward(dx_2, cache.blocks[0])
     assert dmemory_1.any() and dmemory_2.any()
     np.testing.assert_allclose(dmemory, dmemory_1 + dmemory_2, rtol=0, atol=1e-14)
     np.testing.assert_array_equal(dx, dx_1)
@@ -152,34 +135,36 @@ test_golden_values = agrees_with_pytorch("decoder_block", "decoder_stack")
 @NORMS
 def test_behind_a_causal_mask_a_later_row_changes_no_earlier_one(positions, norm):
     config, changed = small(norm=norm, positions=positions), X + np.eye(3)[2][:, None] * array(4, seed=2)
-    params = drawn(init_decoder, config)
-    before, after = (decoder_forward(x, MEMORY, params, config, mask=causal_mask(3))[0] for x in (X, changed))
+    params = drawn(npf.init_decoder, config)
+    before, after = (
+        npf.decoder_forward(x, MEMORY, params, config, mask=npf.causal_mask(3))[0] for x in (X, changed)
+    )
     assert (before[:, :2] == after[:, :2]).all() and (before[:, 2] != after[:, 2]).all()
 
 
 @NORMS
 def test_hidden_memory_is_as_if_it_were_not_there_and_has_no_gradient(norm):
     config = small(norm=norm)
-    params = drawn(init_decoder, config)
-    y, cache = decoder_forward(X, MEMORY, params, config, memory_mask=KEEP)
-    _, dmemory, _ = decoder_backward(array(*y.shape, seed=2), cache)
+    params = drawn(npf.init_decoder, config)
+    y, cache = npf.decoder_forward(X, MEMORY, params, config, memory_mask=KEEP)
+    _, dmemory, _ = npf.decoder_backward(array(*y.shape, seed=2), cache)
     assert not dmemory[0, 2:].any() and dmemory[0, :2].all() and dmemory[1].all()
-    alone, _ = decoder_forward(X[:1], MEMORY[:1, :2], params, config)
+    alone, _ = npf.decoder_forward(X[:1], MEMORY[:1, :2], params, config)
     np.testing.assert_allclose(y[:1], alone, rtol=0, atol=1e-14)
     changed = MEMORY + 1e6 * ~KEEP.swapaxes(-1, -2)
-    assert (decoder_forward(X, changed, params, config, memory_mask=KEEP)[0] == y).all()
+    assert (npf.decoder_forward(X, changed, params, config, memory_mask=KEEP)[0] == y).all()
 
 
 @NORMS
 def test_a_fully_masked_memory_adds_zero_and_no_gradient(norm):
     """Not NaN: the row's output is what it is with a cross-attention that adds zero (or its bias b_O)."""
     config = small(norm=norm, attention_bias=True)
-    p = drawn(init_decoder_block, config)
-    y, cache = decoder_block_forward(X, MEMORY, p, config, memory_mask=np.zeros(5, bool))
+    p = drawn(npf.init_decoder_block, config)
+    y, cache = npf.decoder_block_forward(X, MEMORY, p, config, memory_mask=np.zeros(5, bool))
     silent = p._replace(cross_attention=p.cross_attention._replace(W_O=np.zeros((4, 4))))
     for same in ((MEMORY, silent), (MEMORY[:, :0], p)):
-        np.testing.assert_allclose(y, decoder_block_forward(X, *same, config)[0], rtol=0, atol=1e-14)
-    _, dmemory, grads = decoder_block_backward(np.ones_like(y), cache)
+        np.testing.assert_allclose(y, npf.decoder_block_forward(X, *same, config)[0], rtol=0, atol=1e-14)
+    _, dmemory, grads = npf.decoder_block_backward(np.ones_like(y), cache)
     assert not dmemory.any() and not grads.cross_attention.W_K.any() and grads.cross_attention.b_O.all()
 
 
@@ -188,30 +173,30 @@ def test_a_fully_masked_memory_adds_zero_and_no_gradient(norm):
 def test_fully_masked_rows_pass_through_both_stacks(norm, dtype):
     config, nothing = small(norm=norm), np.zeros((2, 3, 3), bool)
     x, memory = like((X, MEMORY), dtype)
-    y, cache = encoder_forward(x, like(drawn(init_encoder, config), dtype), config, mask=nothing)
-    assert all_zero(cache.blocks[0].attention.weights) and all_finite((y, encoder_backward(x, cache)))
+    y, cache = npf.encoder_forward(x, like(drawn(npf.init_encoder, config), dtype), config, mask=nothing)
+    assert all_zero(cache.blocks[0].attention.weights) and all_finite((y, npf.encoder_backward(x, cache)))
     masks = {"mask": nothing, "memory_mask": np.zeros((1, 5), bool)}
-    y, cache = decoder_forward(x, memory, like(drawn(init_decoder, config), dtype), config, **masks)
-    dx, dmemory, grads = decoder_backward(x, cache)
+    y, cache = npf.decoder_forward(x, memory, like(drawn(npf.init_decoder, config), dtype), config, **masks)
+    dx, dmemory, grads = npf.decoder_backward(x, cache)
     assert all_finite((y, dx, grads)) and all_zero(dmemory) and not all_zero(dx)
 
 
 def test_a_stack_of_no_blocks_hands_x_through_and_needs_no_memory():
-    y, cache = decoder_forward(X, MEMORY, DecoderParams(()), small(n_layers=0))
-    dx, dmemory, grads = decoder_backward(np.ones_like(X), cache)
-    assert (y == X).all() and (dx == 1).all() and grads == DecoderParams(())
+    y, cache = npf.decoder_forward(X, MEMORY, npf.DecoderParams(()), small(n_layers=0))
+    dx, dmemory, grads = npf.decoder_backward(np.ones_like(X), cache)
+    assert (y == X).all() and (dx == 1).all() and grads == npf.DecoderParams(())
     assert dmemory.shape == MEMORY.shape and not dmemory.any()
 
 
 @NORMS
 def test_dropout_is_on_each_sub_layers_output_and_only_with_an_rng(norm):
     config, x, memory = small(norm=norm, dropout=0.5), array(40, 5, 4), array(40, 2, 4, seed=1)
-    params = drawn(init_decoder_block, config)
-    still, _ = decoder_block_forward(x, memory, params, config)
+    params = drawn(npf.init_decoder_block, config)
+    still, _ = npf.decoder_block_forward(x, memory, params, config)
     undropped = config._replace(dropout=0.0)
     rng = np.random.default_rng(3)
-    assert (decoder_block_forward(x, memory, params, undropped, rng=rng)[0] == still).all()
-    _, cache = decoder_block_forward(x, memory, params, config, rng=rng)
+    assert (npf.decoder_block_forward(x, memory, params, undropped, rng=rng)[0] == still).all()
+    _, cache = npf.decoder_block_forward(x, memory, params, config, rng=rng)
     draws = [cache.residual_1.dropout.keep, cache.residual_2.dropout.keep, cache.residual_3.dropout.keep]
     for i, keep in enumerate(draws):
         assert keep.shape == x.shape and abs(keep.mean() - 0.5) < 0.06

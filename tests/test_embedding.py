@@ -6,18 +6,9 @@ from golden import agrees_with_pytorch
 from together import together
 from valid_calls import INTEGERS, array
 
-from npformer import (
-    EmbeddingParams,
-    embedding_backward,
-    embedding_forward,
-    gradcheck,
-    init_embedding,
-    padding_mask,
-    tied_logits_backward,
-    tied_logits_forward,
-)
+import npformer as npf
 
-PARAMS = EmbeddingParams(array(5, 9))
+PARAMS = npf.EmbeddingParams(array(5, 9))
 IDS = np.array([[1, 1, 3], [0, 1, 4]])
 
 
@@ -25,22 +16,22 @@ IDS = np.array([[1, 1, 3], [0, 1, 4]])
 
 
 def test_it_is_the_product_with_one_hot_rows_times_the_root_of_d_model():
-    x, cache = embedding_forward(IDS, PARAMS)
+    x, cache = npf.embedding_forward(IDS, PARAMS)
     np.testing.assert_allclose(x, 3 * (np.eye(5)[IDS] @ PARAMS.E), rtol=0, atol=1e-15)
     dy = array(*x.shape, seed=1)
     expected = 3 * np.einsum("btv,btd->vd", np.eye(5)[IDS], dy)
-    np.testing.assert_allclose(embedding_backward(dy, cache).E, expected, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(npf.embedding_backward(dy, cache).E, expected, rtol=0, atol=1e-14)
 
 
 def test_the_logits_are_products_with_every_word():
     x = array(2, 9, seed=1)
-    logits, _ = tied_logits_forward(x, PARAMS)
+    logits, _ = npf.tied_logits_forward(x, PARAMS)
     for i, word in np.ndindex(2, 5):
         assert logits[i, word] == pytest.approx(x[i] @ PARAMS.E[word], rel=1e-14)
 
 
 def test_embeddings_start_with_mean_zero_and_times_the_root_of_d_model_with_variance_one():
-    x, _ = embedding_forward(np.arange(2000), init_embedding(2000, 64, np.random.default_rng(0)))
+    x, _ = npf.embedding_forward(np.arange(2000), npf.init_embedding(2000, 64, np.random.default_rng(0)))
     assert x.mean() == pytest.approx(0, abs=0.014)  # 128,000 draws: a standard deviation of 0.003
     assert x.var() == pytest.approx(1, abs=0.02)  # and of 0.004
 
@@ -49,8 +40,8 @@ def test_embeddings_start_with_mean_zero_and_times_the_root_of_d_model_with_vari
 
 
 def test_gradients():
-    assert gradcheck(embedding_forward, embedding_backward, IDS, PARAMS)
-    assert gradcheck(tied_logits_forward, tied_logits_backward, array(2, 3, 9), PARAMS)
+    assert npf.gradcheck(npf.embedding_forward, npf.embedding_backward, IDS, PARAMS)
+    assert npf.gradcheck(npf.tied_logits_forward, npf.tied_logits_backward, array(2, 3, 9), PARAMS)
 
 
 # --- the golden value -------------------------------------------------------------------------------
@@ -65,14 +56,14 @@ test_golden_values = agrees_with_pytorch("embedding", "tied_logits")
 @together("kind", INTEGERS)
 def test_ids_of_every_integer_type_mean_the_same(kind):
     """np.take would refuse int64 ids where an index has 32 bits (in a browser)."""
-    (x, cache), (y, wide) = (embedding_forward(ids, PARAMS) for ids in (IDS.astype(kind), IDS))
+    (x, cache), (y, wide) = (npf.embedding_forward(ids, PARAMS) for ids in (IDS.astype(kind), IDS))
     np.testing.assert_array_equal(x, y)
-    np.testing.assert_array_equal(embedding_backward(y, cache).E, embedding_backward(y, wide).E)
-    np.testing.assert_array_equal(padding_mask(IDS.astype(kind), 0), padding_mask(IDS, 0))
+    np.testing.assert_array_equal(npf.embedding_backward(y, cache).E, npf.embedding_backward(y, wide).E)
+    np.testing.assert_array_equal(npf.padding_mask(IDS.astype(kind), 0), npf.padding_mask(IDS, 0))
 
 
 @together("ids", [np.array(2), np.zeros((0, 3), int)])
 def test_one_id_alone_or_none_at_all(ids):
-    x, cache = embedding_forward(ids, PARAMS)
-    dE = embedding_backward(np.ones_like(x), cache).E
+    x, cache = npf.embedding_forward(ids, PARAMS)
+    dE = npf.embedding_backward(np.ones_like(x), cache).E
     assert x.shape == (*ids.shape, 9) and (dE.any(axis=-1) == [False, False, ids.size, False, False]).all()

@@ -7,25 +7,9 @@ from golden import agrees_with_pytorch
 from together import together
 from valid_calls import array, drawn
 
-from npformer import (
-    TransformerConfig,
-    causal_mask,
-    encoder_backward,
-    encoder_block_backward,
-    encoder_block_forward,
-    encoder_forward,
-    ffn_forward,
-    gradcheck,
-    init_encoder,
-    init_encoder_block,
-    layer_norm_forward,
-    leaves,
-    multi_head_attention_forward,
-    padding_mask,
-    positional_encoding,
-)
+import npformer as npf
 
-small = partial(TransformerConfig, d_model=4, d_ff=6, n_heads=2, n_layers=2, dropout=0.0, eps=1e-3)
+small = partial(npf.TransformerConfig, d_model=4, d_ff=6, n_heads=2, n_layers=2, dropout=0.0, eps=1e-3)
 NORMS = together("norm", ["pre", "post"])
 X = array(2, 3, 4)
 
@@ -38,16 +22,16 @@ X = array(2, 3, 4)
 def test_the_block_is_its_parts_in_the_papers_order(activation, norm):
     """Pre-norm normalizes what enters a part and not what goes past it."""
     config = small(activation=activation, norm=norm)
-    p = drawn(init_encoder_block, config)
+    p = drawn(npf.init_encoder_block, config)
 
     def attend(x):
-        return multi_head_attention_forward(x, x, x, p.attention, n_heads=2)[0]
+        return npf.multi_head_attention_forward(x, x, x, p.attention, n_heads=2)[0]
 
     def feed(h):
-        return ffn_forward(h, p.ffn, activation=activation)[0]
+        return npf.ffn_forward(h, p.ffn, activation=activation)[0]
 
     def normed(x, params):
-        return layer_norm_forward(x, params, eps=1e-3)[0]
+        return npf.layer_norm_forward(x, params, eps=1e-3)[0]
 
     if norm == "post":
         h = normed(X + attend(X), p.norm_1)
@@ -55,43 +39,43 @@ def test_the_block_is_its_parts_in_the_papers_order(activation, norm):
     else:
         h = X + attend(normed(X, p.norm_1))
         expected = h + feed(normed(h, p.norm_2))
-    np.testing.assert_allclose(encoder_block_forward(X, p, config)[0], expected, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(npf.encoder_block_forward(X, p, config)[0], expected, rtol=0, atol=1e-14)
 
 
 @NORMS
 def test_the_stack_is_its_blocks_and_ends_with_a_norm_if_there_is_one(norm):
     config = small(norm=norm, n_layers=3)
-    params = drawn(init_encoder, config)
+    params = drawn(npf.init_encoder, config)
     assert len(params.blocks) == 3 and (params.norm is None) == (norm == "post")
     y = X
     for block in params.blocks:
-        y, _ = encoder_block_forward(y, block, config)
-    assert (encoder_forward(X, params._replace(norm=None), config)[0] == y).all()
+        y, _ = npf.encoder_block_forward(y, block, config)
+    assert (npf.encoder_forward(X, params._replace(norm=None), config)[0] == y).all()
     if norm == "pre":
-        y, _ = layer_norm_forward(y, params.norm, eps=1e-3)
-        assert (encoder_forward(X, params, config)[0] == y).all()
+        y, _ = npf.layer_norm_forward(y, params.norm, eps=1e-3)
+        assert (npf.encoder_forward(X, params, config)[0] == y).all()
     nothing = params._replace(blocks=(), norm=None)
-    assert (encoder_forward(X, nothing, config._replace(n_layers=0))[0] == X).all()
+    assert (npf.encoder_forward(X, nothing, config._replace(n_layers=0))[0] == X).all()
 
 
 def test_the_defaults_are_the_papers_base_model():
-    config = TransformerConfig()
+    config = npf.TransformerConfig()
     assert config[:5] == (512, 2048, 8, 6, "relu") and (config.norm, config.dropout) == ("post", 0.1)
 
 
 @NORMS
 def test_without_positions_the_encoder_sees_a_bag_of_words(norm):
     config, x, order = small(norm=norm, n_layers=4), array(2, 7, 4), np.array([3, 0, 6, 1, 5, 2, 4])
-    params = drawn(init_encoder, config)
+    params = drawn(npf.init_encoder, config)
 
     def order_matters(added=0.0, positions="none", mask=None):
         def f(x):
-            return encoder_forward(x + added, params, config._replace(positions=positions), mask=mask)[0]
+            return npf.encoder_forward(x + added, params, config._replace(positions=positions), mask=mask)[0]
 
         return abs(f(x[:, order]) - f(x)[:, order]).max()
 
     assert order_matters() < 1e-12
-    ways = {"added": positional_encoding(7, 4)}, {"mask": causal_mask(7)}, {"positions": "rope"}
+    ways = {"added": npf.positional_encoding(7, 4)}, {"mask": npf.causal_mask(7)}, {"positions": "rope"}
     for way in (*ways, {"positions": "alibi"}):
         assert order_matters(**way) > 1e-2
 
@@ -112,15 +96,15 @@ def test_gradients_with_masks_and_dropout(positions, norm, activation, attention
     """Of every parameter: every entry of one stack, the others along a direction."""
     config = small(norm=norm, activation=activation, attention_bias=attention_bias, positions=positions)
     config = config._replace(dropout=0.4, n_layers=2 if positions == "sinusoidal" else 1, d_ff=3)
-    params, mask = drawn(init_encoder, config), padding_mask(np.array([[1, 1, 0], [1, 1, 1]]), 0)
+    params, mask = drawn(npf.init_encoder, config), npf.padding_mask(np.array([[1, 1, 0], [1, 1, 1]]), 0)
 
     def forward(x, params):
         rng = np.random.default_rng(5)
-        return encoder_forward(x, params, config, mask=mask & causal_mask(3), rng=rng)
+        return npf.encoder_forward(x, params, config, mask=mask & npf.causal_mask(3), rng=rng)
 
-    report = gradcheck(forward, encoder_backward, X, params, directions=directions)
+    report = npf.gradcheck(forward, npf.encoder_backward, X, params, directions=directions)
     assert report, report
-    assert len(report.rows) == 1 + len(list(leaves(params)))
+    assert len(report.rows) == 1 + len(list(npf.leaves(params)))
 
 
 # --- the golden value -------------------------------------------------------------------------------
@@ -135,28 +119,33 @@ test_golden_values = agrees_with_pytorch("block", "stack")
 @together(("leading", "sizes"), [((), {"d_ff": 1}), ((1,), {"n_heads": 1}), ((2, 2), {"n_heads": 4})])
 def test_a_block_of_any_size(leading, sizes):
     config = small(**sizes)
-    pair, params = (encoder_block_forward, encoder_block_backward), drawn(init_encoder_block, config)
-    report = gradcheck(*pair, array(*leading, 2, 4), params, config, directions=3)
+    pair, params = (
+        (npf.encoder_block_forward, npf.encoder_block_backward),
+        drawn(npf.init_encoder_block, config),
+    )
+    report = npf.gradcheck(*pair, array(*leading, 2, 4), params, config, directions=3)
     assert report, report
 
 
 def test_any_of_the_biases_may_be_absent_as_in_published_models_whose_keys_have_none():
-    p = drawn(init_encoder_block, small(attention_bias=True))
+    p = drawn(npf.init_encoder_block, small(attention_bias=True))
     p = p._replace(attention=p.attention._replace(b_K=None))
     for attention_bias in (True, False):
-        _, cache = encoder_block_forward(X, p, small(attention_bias=attention_bias))
-        _, grads = encoder_block_backward(X, cache)
+        _, cache = npf.encoder_block_forward(X, p, small(attention_bias=attention_bias))
+        _, grads = npf.encoder_block_backward(X, cache)
         assert grads.attention.b_K is None and grads.attention.b_Q.shape == (4,)
 
 
 @NORMS
 def test_dropout_is_on_each_sub_layers_output_and_only_with_an_rng(norm):
     config, x = small(norm=norm, dropout=0.5), array(40, 5, 4)
-    params = drawn(init_encoder_block, config)
-    still, _ = encoder_block_forward(x, params, config)
-    without, _ = encoder_block_forward(x, params, config._replace(dropout=0.0), rng=np.random.default_rng(3))
+    params = drawn(npf.init_encoder_block, config)
+    still, _ = npf.encoder_block_forward(x, params, config)
+    without, _ = npf.encoder_block_forward(
+        x, params, config._replace(dropout=0.0), rng=np.random.default_rng(3)
+    )
     assert (without == still).all()
-    _, cache = encoder_block_forward(x, params, config, rng=np.random.default_rng(3))
+    _, cache = npf.encoder_block_forward(x, params, config, rng=np.random.default_rng(3))
     first, second = cache.residual_1.dropout.keep, cache.residual_2.dropout.keep
     assert first.shape == second.shape == x.shape and (first != second).any()
     assert abs(first.mean() - 0.5) < 0.06 and abs(second.mean() - 0.5) < 0.06
@@ -166,7 +155,7 @@ def test_dropout_is_on_each_sub_layers_output_and_only_with_an_rng(norm):
 @together("positions", ["sinusoidal", "rope", "alibi"])
 def test_a_block_keeps_nothing_of_another_dtype(dtype, positions):
     config = small(norm="pre", attention_bias=True, positions=positions)
-    params = init_encoder(config, np.random.default_rng(0), dtype=dtype)
-    _, cache = encoder_block_forward(X.astype(dtype), params.blocks[0], config)
-    kept = [array for _, array in leaves((params, cache.attention)) if isinstance(array, np.ndarray)]
+    params = npf.init_encoder(config, np.random.default_rng(0), dtype=dtype)
+    _, cache = npf.encoder_block_forward(X.astype(dtype), params.blocks[0], config)
+    kept = [array for _, array in npf.leaves((params, cache.attention)) if isinstance(array, np.ndarray)]
     assert {array.dtype for array in kept} == {np.dtype(dtype)}

@@ -8,16 +8,7 @@ from golden import agrees_with_pytorch
 from together import failures, together
 from valid_calls import all_finite, all_zero, array, like, norm_params
 
-from npformer import (
-    LayerNormParams,
-    RMSNormParams,
-    gradcheck,
-    init_layer_norm,
-    layer_norm_backward,
-    layer_norm_forward,
-    rms_norm_backward,
-    rms_norm_forward,
-)
+import npformer as npf
 
 KINDS = (np.float64, np.float32)
 DTYPES = together("dtype", KINDS)
@@ -28,16 +19,16 @@ DTYPES = together("dtype", KINDS)
 
 def test_a_row_that_can_be_done_by_hand():
     """(1, 3, 5, 7): mean 4, variance (9 + 1 + 1 + 9)/4 = 5; eps 4 makes the root 3."""
-    params = LayerNormParams(np.array([3.0, 3, 3, 6]), np.array([1.0, 0, 0, 0]))
-    y, cache = layer_norm_forward(np.array([1.0, 3, 5, 7]), params, eps=4)
+    params = npf.LayerNormParams(np.array([3.0, 3, 3, 6]), np.array([1.0, 0, 0, 0]))
+    y, cache = npf.layer_norm_forward(np.array([1.0, 3, 5, 7]), params, eps=4)
     np.testing.assert_allclose(y, [-2, -1, 1, 6], rtol=1e-15)
     assert cache.std.tolist() == [3]
 
 
 def test_scaling_and_shifting_a_row_changes_nothing_when_eps_is_zero():
     x = array(4, 9)
-    y, cache = layer_norm_forward(x, norm_params(9), eps=0.0)
-    moved, _ = layer_norm_forward(1e3 * x + 17, norm_params(9), eps=0.0)
+    y, cache = npf.layer_norm_forward(x, norm_params(9), eps=0.0)
+    moved, _ = npf.layer_norm_forward(1e3 * x + 17, norm_params(9), eps=0.0)
     np.testing.assert_allclose(moved, y, atol=1e-11)
     np.testing.assert_allclose([cache.x_hat.mean(-1), cache.x_hat.std(-1)], [[0] * 4, [1] * 4], atol=1e-14)
 
@@ -45,7 +36,7 @@ def test_scaling_and_shifting_a_row_changes_nothing_when_eps_is_zero():
 def test_eps_is_a_hundred_thousandth_unless_said():
     x = array(3, 5) / 100
     assert (
-        layer_norm_forward(x, norm_params(5))[0] == layer_norm_forward(x, norm_params(5), eps=1e-5)[0]
+        npf.layer_norm_forward(x, norm_params(5))[0] == npf.layer_norm_forward(x, norm_params(5), eps=1e-5)[0]
     ).all()
 
 
@@ -55,13 +46,13 @@ def test_eps_is_a_hundred_thousandth_unless_said():
 @together("shape", [(5,), (2, 3, 5), (4, 1)])
 def test_gradients(shape):
     params = like(norm_params(shape[-1]), np.float64)
-    assert gradcheck(layer_norm_forward, layer_norm_backward, array(*shape), params, eps=0.1)
+    assert npf.gradcheck(npf.layer_norm_forward, npf.layer_norm_backward, array(*shape), params, eps=0.1)
 
 
 def test_dx_never_moves_the_mean_or_along_x_hat():
     """y does not change when x is shifted, nor (eps = 0) when it is stretched: dx is orthogonal to both."""
-    _, cache = layer_norm_forward(array(3, 8), norm_params(8), eps=0.0)
-    dx, _ = layer_norm_backward(array(3, 8, seed=1), cache)
+    _, cache = npf.layer_norm_forward(array(3, 8), norm_params(8), eps=0.0)
+    dx, _ = npf.layer_norm_backward(array(3, 8, seed=1), cache)
     np.testing.assert_allclose([dx.sum(-1), (dx * cache.x_hat).sum(-1)], np.zeros((2, 3)), atol=1e-13)
     assert abs(dx).max() > 0.1
 
@@ -82,10 +73,10 @@ def test_a_constant_row_gives_beta():
 def check_constant_rows(d, eps, dtype):
     x = np.repeat(np.array([0.0, 1.0, 0.1, -1 / 3, 1e4 + 0.1, 1e-30, 7e7], dtype)[:, None], d, axis=1)
     params = like(norm_params(d), dtype)
-    y, cache = layer_norm_forward(x, params, eps=eps)
+    y, cache = npf.layer_norm_forward(x, params, eps=eps)
     np.testing.assert_array_equal(y, np.broadcast_to(params.beta, y.shape))
     dy = array(len(x), d, seed=5, dtype=dtype)
-    dx, grads = layer_norm_backward(dy, cache)
+    dx, grads = npf.layer_norm_backward(dy, cache)
     assert all_zero((cache.x_hat, grads.gamma))
     np.testing.assert_array_equal(grads.beta, dy.sum(axis=0))
     # to first order the row's entries only move against their mean, divided by √eps (by 1 where that is 0)
@@ -98,8 +89,8 @@ def test_a_row_with_nan_or_of_one_number_does_not_disturb_the_others(bad):
     x = array(3, 4)
     x[1] = bad
     for eps in (0.0, 1e-5):
-        y, _ = layer_norm_forward(x, norm_params(4), eps=eps)
-        np.testing.assert_array_equal(y[::2], layer_norm_forward(x[::2], norm_params(4), eps=eps)[0])
+        y, _ = npf.layer_norm_forward(x, norm_params(4), eps=eps)
+        np.testing.assert_array_equal(y[::2], npf.layer_norm_forward(x[::2], norm_params(4), eps=eps)[0])
         assert np.isnan(y[1]).all() == np.isnan(bad)
 
 
@@ -108,14 +99,16 @@ def test_float32_far_from_zero(offset):
     """The trap of the one-pass variance and of a mean rounded once: 1e3 and 5e-4 off at an offset of 1e4."""
     x = (np.random.default_rng(2).normal(size=(5, 64)) + offset).astype(np.float32)
     with mpmath.workdps(30):
-        for row, y in zip(x, layer_norm_forward(x, init_layer_norm(64, dtype=np.float32))[0], strict=True):
+        for row, y in zip(
+            x, npf.layer_norm_forward(x, npf.init_layer_norm(64, dtype=np.float32))[0], strict=True
+        ):
             row = [mpmath.mpf(float(v)) for v in row]
             mean = sum(row) / 64
             std = mpmath.sqrt(sum((v - mean) ** 2 for v in row) / 64 + mpmath.mpf("1e-5"))
             assert max(abs((v - mean) / std - float(got)) for v, got in zip(row, y, strict=True)) < 1e-6
 
 
-BOTH = ((layer_norm_forward, layer_norm_backward), (rms_norm_forward, rms_norm_backward))
+BOTH = ((npf.layer_norm_forward, npf.layer_norm_backward), (npf.rms_norm_forward, npf.rms_norm_backward))
 
 
 @DTYPES
@@ -124,7 +117,7 @@ BOTH = ((layer_norm_forward, layer_norm_backward), (rms_norm_forward, rms_norm_b
 def test_without_eps_the_size_of_a_row_does_not_matter(size, forward, backward, dtype):
     """In float32 the squares of such rows are 0 or infinite."""
     x, dy, params = array(3, 4, dtype=dtype), array(3, 4, seed=1, dtype=dtype), like(norm_params(4), dtype)
-    params = params if forward is layer_norm_forward else RMSNormParams(params.gamma)
+    params = params if forward is npf.layer_norm_forward else npf.RMSNormParams(params.gamma)
     (y, cache), (small_y, small_cache) = (forward(x * dtype(s), params, eps=0) for s in (1, size))
     np.testing.assert_allclose(small_y, y, rtol=1e-5, atol=1e-6)
     dx, small_dx = backward(dy, cache)[0], backward(dy, small_cache)[0]
@@ -135,8 +128,8 @@ def test_without_eps_the_size_of_a_row_does_not_matter(size, forward, backward, 
 def test_an_eps_that_float32_does_not_know_is_none_the_less_one(dtype):
     """Of a row whose squares are of its size: x̂ = x / √(mean x² + eps), worked out in float64."""
     x = np.array([[0.0, 0.0], [3e-25, 1e-25]], dtype)
-    _, cache = rms_norm_forward(x, RMSNormParams(np.ones(2, dtype)), eps=1e-50)  # (1e-25)²
+    _, cache = npf.rms_norm_forward(x, npf.RMSNormParams(np.ones(2, dtype)), eps=1e-50)  # (1e-25)²
     np.testing.assert_allclose(cache.x_hat, [[0, 0], [3 / 6**0.5, 1 / 6**0.5]], rtol=1e-5)
-    _, cache = layer_norm_forward(x, init_layer_norm(2, dtype=dtype), eps=1e-50)
+    _, cache = npf.layer_norm_forward(x, npf.init_layer_norm(2, dtype=dtype), eps=1e-50)
     np.testing.assert_allclose(cache.x_hat, [[0, 0], [0.5**0.5, -(0.5**0.5)]], rtol=1e-5)
     assert all_finite(cache)

@@ -10,17 +10,7 @@ from golden import TOLERANCE, TRAJECTORIES, assert_close, inputs_of
 from together import together
 from valid_calls import INTEGERS, array
 
-from npformer import (
-    AdamState,
-    TransformerConfig,
-    adam_init,
-    adam_update,
-    init_encoder_block,
-    leaves,
-    sgd_update,
-    tree_map,
-    warmup_learning_rate,
-)
+import npformer as npf
 
 
 class Layer(NamedTuple):
@@ -29,19 +19,19 @@ class Layer(NamedTuple):
 
 
 PARAMS = Layer(array(3, 2), array(2, seed=1)), Layer(array(2, 1, seed=2))
-GRADS = tree_map(lambda p: np.cos(7 * p), PARAMS)
+GRADS = npf.tree_map(lambda p: np.cos(7 * p), PARAMS)
 
 
 def assert_trees(assertion, tree, *others, **options):
     """The same assertion for the leaves at the same place; the trees have the same types and gaps."""
-    tree_map(lambda *arrays: assertion(*arrays, **options), tree, *others)
+    npf.tree_map(lambda *arrays: assertion(*arrays, **options), tree, *others)
 
 
 def steps(params, gradients, **options):
     """The parameters after each update."""
-    state = adam_init(params)
+    state = npf.adam_init(params)
     for grads in gradients:
-        params, state = adam_update(params, grads, state, **options)
+        params, state = npf.adam_update(params, grads, state, **options)
         yield params, state
 
 
@@ -49,22 +39,22 @@ def steps(params, gradients, **options):
 
 
 def test_sgd_goes_against_the_gradient_by_the_learning_rate():
-    new = sgd_update(PARAMS, GRADS, learning_rate=0.25)
-    assert_trees(np.testing.assert_array_equal, new, tree_map(lambda p, g: p - 0.25 * g, PARAMS, GRADS))
+    new = npf.sgd_update(PARAMS, GRADS, learning_rate=0.25)
+    assert_trees(np.testing.assert_array_equal, new, npf.tree_map(lambda p, g: p - 0.25 * g, PARAMS, GRADS))
 
 
 def test_the_state_starts_at_zero():
-    state = adam_init(PARAMS)
-    assert state.step == 0 and type(state) is AdamState
+    state = npf.adam_init(PARAMS)
+    assert state.step == 0 and type(state) is npf.AdamState
     for mean in (state.m, state.v):
-        assert_trees(np.testing.assert_array_equal, mean, tree_map(np.zeros_like, PARAMS))
+        assert_trees(np.testing.assert_array_equal, mean, npf.tree_map(np.zeros_like, PARAMS))
 
 
 @together("size", [1e-3, 1.0, 1e6])
 def test_the_first_step_is_the_learning_rate_against_the_gradients_sign(size):
-    grads = tree_map(lambda g: size * g, GRADS)
-    new, state = adam_update(PARAMS, grads, adam_init(PARAMS), learning_rate=0.1)
-    expected = tree_map(lambda p, g: p - 0.1 * np.sign(g), PARAMS, GRADS)
+    grads = npf.tree_map(lambda g: size * g, GRADS)
+    new, state = npf.adam_update(PARAMS, grads, npf.adam_init(PARAMS), learning_rate=0.1)
+    expected = npf.tree_map(lambda p, g: p - 0.1 * np.sign(g), PARAMS, GRADS)
     assert_trees(np.testing.assert_allclose, new, expected, rtol=0, atol=0.1 * 1e-9 / (1e-3 * size))
     assert state.step == 1
 
@@ -87,12 +77,12 @@ def test_the_means_are_weighted_sums_of_all_gradients():
 @together("size", [0.0, 1e-2, 1e4])
 def test_the_decay_is_apart_from_the_gradient(size):
     """Whatever the gradient's size, a step with decay ends learning rate · decay · p from one without."""
-    grads, state = tree_map(lambda g: size * g, GRADS), adam_init(PARAMS)
-    plain, _ = adam_update(PARAMS, grads, state, learning_rate=0.1)
-    decayed, after = adam_update(PARAMS, grads, state, learning_rate=0.1, weight_decay=0.5)
-    pulled = tree_map(lambda a, b: a - b, plain, decayed)
-    assert_trees(np.testing.assert_allclose, pulled, tree_map(lambda p: 0.05 * p, PARAMS), rtol=1e-12)
-    squares = tree_map(lambda g: 0.02 * g * g, grads)  # (1 - β₂) g²: the means have seen no decay
+    grads, state = npf.tree_map(lambda g: size * g, GRADS), npf.adam_init(PARAMS)
+    plain, _ = npf.adam_update(PARAMS, grads, state, learning_rate=0.1)
+    decayed, after = npf.adam_update(PARAMS, grads, state, learning_rate=0.1, weight_decay=0.5)
+    pulled = npf.tree_map(lambda a, b: a - b, plain, decayed)
+    assert_trees(np.testing.assert_allclose, pulled, npf.tree_map(lambda p: 0.05 * p, PARAMS), rtol=1e-12)
+    squares = npf.tree_map(lambda g: 0.02 * g * g, grads)  # (1 - β₂) g²: the means have seen no decay
     assert_trees(np.testing.assert_allclose, after.v, squares, rtol=1e-12)
 
 
@@ -100,10 +90,12 @@ def test_the_decay_is_apart_from_the_gradient(size):
 def test_the_schedule_rises_in_a_straight_line_and_falls_as_one_over_the_root(d_model, warmup_steps):
     top = 1 / math.sqrt(d_model * warmup_steps)
     for step in range(1, 3 * warmup_steps, 1 + warmup_steps // 50):
-        rate = warmup_learning_rate(step, d_model, warmup_steps=warmup_steps)
+        rate = npf.warmup_learning_rate(step, d_model, warmup_steps=warmup_steps)
         expected = top * (step / warmup_steps if step < warmup_steps else math.sqrt(warmup_steps / step))
         assert type(rate) is float and rate == pytest.approx(expected, rel=1e-13)
-    assert warmup_learning_rate(4000, 512) == pytest.approx(6.9877e-4, rel=1e-5)  # the base model's highest
+    assert npf.warmup_learning_rate(4000, 512) == pytest.approx(
+        6.9877e-4, rel=1e-5
+    )  # the base model's highest
 
 
 # --- the golden value -------------------------------------------------------------------------------
@@ -118,12 +110,12 @@ def test_golden_values(name, dtype):
     gradients = {name.removeprefix("g."): a for name, a in arrays.items() if name.startswith("g.")}
     schedule = [options.pop(word) for word in ("d_model", "warmup_steps") if word in options]
     params, found = tuple(arrays[leaf] for leaf in gradients), {}
-    state = adam_init(params)
+    state = npf.adam_init(params)
     for step in range(1, 101):
         if schedule:
-            options["learning_rate"] = warmup_learning_rate(step, schedule[0], warmup_steps=schedule[1])
+            options["learning_rate"] = npf.warmup_learning_rate(step, schedule[0], warmup_steps=schedule[1])
         grads = tuple(gradient[step - 1] for gradient in gradients.values())
-        params, state = adam_update(params, grads, state, **options)
+        params, state = npf.adam_update(params, grads, state, **options)
         found |= {f"{leaf}_after_{step}": p for leaf, p in zip(gradients, params, strict=True)}
     for mean in ("m", "v"):
         found |= {f"{mean}.{leaf}": a for leaf, a in zip(gradients, getattr(state, mean), strict=True)}
@@ -143,12 +135,12 @@ def test_the_defaults_are_the_papers():
 
 
 def test_an_update_makes_new_trees_and_leaves_the_old_ones():
-    state = adam_init(PARAMS)
-    old = [array for _, array in leaves((PARAMS, GRADS, state.m, state.v))]
+    state = npf.adam_init(PARAMS)
+    old = [array for _, array in npf.leaves((PARAMS, GRADS, state.m, state.v))]
     before = [array.copy() for array in old]
-    new, after = adam_update(PARAMS, GRADS, state, learning_rate=0.1, weight_decay=0.1)
+    new, after = npf.adam_update(PARAMS, GRADS, state, learning_rate=0.1, weight_decay=0.1)
     assert isinstance(new[0], Layer) and new[1].b is None and after.m[1].b is None
-    made = [array for _, array in leaves((new, after.m, after.v))]
+    made = [array for _, array in npf.leaves((new, after.m, after.v))]
     assert not any(np.shares_memory(a, b) for a in made for b in [*old, *made] if a is not b)
     assert all((a == b).all() for a, b in zip(old, before, strict=True))
 
@@ -158,27 +150,29 @@ def test_an_update_makes_new_trees_and_leaves_the_old_ones():
 def test_float32_stays_float32_and_arrays_stay_arrays_whatever_the_numbers_are(number, shape):
     params, options = (np.full(shape, 0.5, np.float32),), {"eps": number(1e-9), "weight_decay": number(0.1)}
     options |= {"learning_rate": number(0.1), "beta_1": number(0.9), "beta_2": number(0.98)}
-    new, state = adam_update(params, params, adam_init(params), **options)
-    for made in (*new, *state.m, *state.v, *sgd_update(params, params, learning_rate=number(1))):
+    new, state = npf.adam_update(params, params, npf.adam_init(params), **options)
+    for made in (*new, *state.m, *state.v, *npf.sgd_update(params, params, learning_rate=number(1))):
         assert type(made) is np.ndarray and made.shape == shape and made.dtype == np.float32
 
 
 @together("value", [np.nan, np.inf, -np.inf, 1e200])
 def test_a_gradient_that_is_not_finite_is_named(value):
     """Also one whose square is not."""
-    block = init_encoder_block(TransformerConfig(d_model=4, d_ff=6, n_heads=2), np.random.default_rng(0))
-    grads, state = tree_map(np.ones_like, block), adam_init(block)
+    block = npf.init_encoder_block(
+        npf.TransformerConfig(d_model=4, d_ff=6, n_heads=2), np.random.default_rng(0)
+    )
+    grads, state = npf.tree_map(np.ones_like, block), npf.adam_init(block)
     grads.ffn.W_2[5, 1] = value
     with pytest.raises(ValueError, match=r"^adam_update: grads\.ffn\.W_2 holds NaN or "):
-        adam_update(block, grads, state, learning_rate=0.1)
+        npf.adam_update(block, grads, state, learning_rate=0.1)
     with pytest.raises(ValueError, match=r"^adam_update: grads holds NaN or "):
-        adam_update(np.ones(()), np.array(value), adam_init(np.ones(())), learning_rate=0.1)
+        npf.adam_update(np.ones(()), np.array(value), npf.adam_init(np.ones(())), learning_rate=0.1)
 
 
 def test_large_gradients_are_no_trouble_while_their_squares_are_numbers():
     """In float32 3e37 is one; a thousand of them add up to more than float32 can say."""
     p, g = (np.zeros(1000, np.float32),), (np.full(1000, 5.5e18, np.float32),)
-    new, state = adam_update(p, g, adam_init(p), learning_rate=0.1)
+    new, state = npf.adam_update(p, g, npf.adam_init(p), learning_rate=0.1)
     np.testing.assert_allclose(new[0], -0.1, rtol=1e-6)
     assert np.isfinite(state.v[0]).all()
 
@@ -191,22 +185,22 @@ def test_without_eps_a_weight_without_a_gradient_stays_where_it_is():
 
 @together("kind", [int, *INTEGERS])
 def test_the_step_may_be_any_integer(kind):
-    state = adam_init(PARAMS)._replace(step=kind(127))
-    assert adam_update(PARAMS, GRADS, state, learning_rate=0.1)[1].step == 128
+    state = npf.adam_init(PARAMS)._replace(step=kind(127))
+    assert npf.adam_update(PARAMS, GRADS, state, learning_rate=0.1)[1].step == 128
 
 
 def test_an_update_needs_little_more_memory_than_the_trees_that_it_returns():
     n = 200_000
     params, grads = ((np.ones(n),) * 4 for _ in range(2))
-    state = adam_init(params)
+    state = npf.adam_init(params)
     tracemalloc.start()
     try:
-        adam_update(params, grads, state, learning_rate=0.1)
+        npf.adam_update(params, grads, state, learning_rate=0.1)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     arrays = peak / (8 * n)
-    assert arrays < 3 * 4 + 3.1, "three trees of four leaves come back, three arrays are made on the way"
+    assert arrays < 3 * 4 + 3.1, "three trees of four npf.leaves come back, three arrays are made on the way"
 
 
 # --- the edges: trees that do not fit ---------------------------------------------------------------
@@ -242,7 +236,10 @@ W, b, last = np.ones((3, 2)), np.ones(2), Layer(np.ones((2, 1)))
 )
 def test_the_leaf_that_does_not_fit_is_named(wrong, message):
     params = Layer(W, b), last
-    for name, update, more in (("sgd", sgd_update, ()), ("adam", adam_update, (adam_init(params),))):
+    for name, update, more in (
+        ("sgd", npf.sgd_update, ()),
+        ("adam", npf.adam_update, (npf.adam_init(params),)),
+    ):
         with pytest.raises((ValueError, TypeError), match=rf"^{name}_update: {message}"):
             update(params, wrong, *more, learning_rate=0.1)
 
@@ -252,6 +249,6 @@ def test_a_tree_that_is_too_deep_is_refused():
     for _ in range(3000):
         tree = (tree,)
     with pytest.raises(ValueError, match=r"^sgd_update: the tree is nested more than 100 deep"):
-        sgd_update(tree, tree, learning_rate=0.1)
+        npf.sgd_update(tree, tree, learning_rate=0.1)
     with pytest.raises(ValueError, match=r"^adam_init: the tree is nested more than 100 deep"):
-        adam_init(tree)
+        npf.adam_init(tree)

@@ -10,36 +10,11 @@ from golden import agrees_with_pytorch
 from together import together
 from valid_calls import all_finite, array, drawn
 
-import npformer.transformer
-from npformer import (
-    EmbeddingParams,
-    TransformerConfig,
-    adam_init,
-    adam_update,
-    causal_mask,
-    cross_entropy_backward,
-    cross_entropy_forward,
-    decoder_backward,
-    decoder_forward,
-    embedding_backward,
-    embedding_forward,
-    encoder_backward,
-    encoder_forward,
-    gradcheck,
-    greedy_decode,
-    init_transformer,
-    leaves,
-    padding_mask,
-    positional_encoding,
-    tied_logits_backward,
-    tied_logits_forward,
-    transformer_backward,
-    transformer_forward,
-    tree_map,
-)
+import npformer as npf
+from npformer import decoding
 
 SIZES = {"d_model": 4, "d_ff": 6, "n_heads": 2, "n_layers": 2, "max_length": 9, "dropout": 0.0, "eps": 1e-2}
-small = partial(TransformerConfig, **SIZES)
+small = partial(npf.TransformerConfig, **SIZES)
 NORMS = together("norm", ["post", "pre"])
 POSITIONS = together("positions", ["sinusoidal", "learned", "rope", "alibi", "none"])
 VOCAB_SIZE = 7
@@ -50,12 +25,12 @@ TARGET = np.array([[1, 4, 4], [1, 6, 0]])
 def model(config, size=0.3):
     """No parameter at the 0 or 1 that it starts from."""
     rng = np.random.default_rng(6)
-    params = init_transformer(VOCAB_SIZE, config, rng)
-    return tree_map(lambda a: a + size * rng.normal(size=a.shape), params)
+    params = npf.init_transformer(VOCAB_SIZE, config, rng)
+    return npf.tree_map(lambda a: a + size * rng.normal(size=a.shape), params)
 
 
 def logits_of(params, config, source=SOURCE, target=TARGET, padding_id=0, rng=None):
-    return transformer_forward(source, target, params, config, padding_id=padding_id, rng=rng)[0]
+    return npf.transformer_forward(source, target, params, config, padding_id=padding_id, rng=rng)[0]
 
 
 # --- the equation, by hand --------------------------------------------------------------------------
@@ -66,28 +41,30 @@ def logits_of(params, config, source=SOURCE, target=TARGET, padding_id=0, rng=No
 def test_the_model_is_its_parts_in_the_order_of_the_papers_figure(norm, positions):
     config = small(norm=norm, positions=positions)
     params = model(config)
-    added = positional_encoding(9, 4) if positions == "sinusoidal" else np.zeros((9, 4))
+    added = npf.positional_encoding(9, 4) if positions == "sinusoidal" else np.zeros((9, 4))
     tables = [added if learned is None else learned.P for learned in params[-2:]]
     x, y = (2 * params.embedding.E[ids] for ids in (SOURCE, TARGET))  # √d_model = 2
-    hidden = padding_mask(SOURCE, 0)
-    memory, _ = encoder_forward(x + tables[0][:4], params.encoder, config, mask=hidden)
-    own = causal_mask(3) & padding_mask(TARGET, 0)
-    y, _ = decoder_forward(y + tables[1][:3], memory, params.decoder, config, mask=own, memory_mask=hidden)
+    hidden = npf.padding_mask(SOURCE, 0)
+    memory, _ = npf.encoder_forward(x + tables[0][:4], params.encoder, config, mask=hidden)
+    own = npf.causal_mask(3) & npf.padding_mask(TARGET, 0)
+    y, _ = npf.decoder_forward(
+        y + tables[1][:3], memory, params.decoder, config, mask=own, memory_mask=hidden
+    )
     expected = np.einsum("btd,vd->btv", y, params.embedding.E)
     np.testing.assert_allclose(logits_of(params, config), expected, rtol=0, atol=1e-13)
 
 
 def test_the_starting_parameters():
     config = small(d_model=64, n_heads=4, positions="learned", max_length=50, norm="pre", n_layers=1)
-    params = init_transformer(500, config, np.random.default_rng(0), dtype=np.float32)
-    assert {array.dtype for _, array in leaves(params)} == {np.dtype(np.float32)}
+    params = npf.init_transformer(500, config, np.random.default_rng(0), dtype=np.float32)
+    assert {array.dtype for _, array in npf.leaves(params)} == {np.dtype(np.float32)}
     assert params.embedding.E.shape == (500, 64) and (params[-2].P != params[-1].P).any()
     for table in params[-2:]:  # 3,200 draws: the root mean square, √½ as the sinusoids', is known to 1.3 %
         assert table.P.shape == (50, 64)
         assert math.sqrt((table.P**2).mean()) == pytest.approx(math.sqrt(0.5), rel=0.05)
     for stack in (params.encoder, params.decoder):
         assert len(stack.blocks) == 1 and stack.norm is not None
-    assert init_transformer(5, small(positions="rope"), np.random.default_rng(0))[-2:] == (None, None)
+    assert npf.init_transformer(5, small(positions="rope"), np.random.default_rng(0))[-2:] == (None, None)
 
 
 def test_it_learns_to_turn_a_sentence_round():
@@ -96,16 +73,16 @@ def test_it_learns_to_turn_a_sentence_round():
     sentences = np.array(list(itertools.permutations([3, 4, 5])))  # 1 starts, 2 stops
     labels = np.insert(sentences[:, ::-1], 3, 2, axis=1)
     targets = np.insert(sentences[:, ::-1], 0, 1, axis=1)
-    params = init_transformer(6, config, np.random.default_rng(0))
-    state, losses = adam_init(params), []
+    params = npf.init_transformer(6, config, np.random.default_rng(0))
+    state, losses = npf.adam_init(params), []
     for _ in range(120):
-        logits, cache = transformer_forward(sentences, targets, params, config)
-        loss, loss_cache = cross_entropy_forward(logits, labels)
-        grads = transformer_backward(cross_entropy_backward(1.0, loss_cache), cache)
-        params, state = adam_update(params, grads, state, learning_rate=0.01)
+        logits, cache = npf.transformer_forward(sentences, targets, params, config)
+        loss, loss_cache = npf.cross_entropy_forward(logits, labels)
+        grads = npf.transformer_backward(npf.cross_entropy_backward(1.0, loss_cache), cache)
+        params, state = npf.adam_update(params, grads, state, learning_rate=0.01)
         losses.append(float(loss))
     assert losses[-1] < 0.1 * losses[0]
-    answers = greedy_decode(sentences, params, config, start_id=1, stop_id=2, max_length=6)
+    answers = npf.greedy_decode(sentences, params, config, start_id=1, stop_id=2, max_length=6)
     np.testing.assert_array_equal(answers, labels)
 
 
@@ -120,12 +97,12 @@ def test_gradients_of_every_parameter_with_padding_and_dropout(positions, norm, 
     """
     config = small(n_layers=1, d_ff=3, positions=positions, norm=norm, activation=activation, max_length=3)
     config = config._replace(dropout=0.2, attention_bias=positions == "learned")
-    pair, params = (transformer_forward, transformer_backward), model(config)
+    pair, params = (npf.transformer_forward, npf.transformer_backward), model(config)
     ids = np.array([[3, 4, 2], [4, 0, 0]]), np.array([[1, 4], [1, 0]])
     options = {"padding_id": 0, "rng": np.random.default_rng(6), "directions": 1}
-    report = gradcheck(*pair, *ids, params, config, **options)
+    report = npf.gradcheck(*pair, *ids, params, config, **options)
     assert report and report.tolerance == 1e-8, report
-    assert len(report.rows) == len(list(leaves(params)))
+    assert len(report.rows) == len(list(npf.leaves(params)))
 
 
 @NORMS
@@ -133,29 +110,29 @@ def test_the_shared_matrix_gets_the_sum_of_its_three_uses_gradients(norm):
     """With a copy of the matrix for each use, three gradients; and none of them is zero."""
     config = small(norm=norm)
     params = model(config)
-    x, source = embedding_forward(SOURCE, params.embedding)
-    memory, encoder = encoder_forward(x + positional_encoding(4, 4), params.encoder, config)
-    x, target = embedding_forward(TARGET, params.embedding)
-    x, masks = x + positional_encoding(3, 4), {"mask": causal_mask(3)}
-    y, decoder = decoder_forward(x, memory, params.decoder, config, **masks)
-    logits, tied = tied_logits_forward(y, params.embedding)
+    x, source = npf.embedding_forward(SOURCE, params.embedding)
+    memory, encoder = npf.encoder_forward(x + npf.positional_encoding(4, 4), params.encoder, config)
+    x, target = npf.embedding_forward(TARGET, params.embedding)
+    x, masks = x + npf.positional_encoding(3, 4), {"mask": npf.causal_mask(3)}
+    y, decoder = npf.decoder_forward(x, memory, params.decoder, config, **masks)
+    logits, tied = npf.tied_logits_forward(y, params.embedding)
 
     dlogits = array(*logits.shape)
-    dy, from_logits = tied_logits_backward(dlogits, tied)
-    dx, dmemory, ddecoder = decoder_backward(dy, decoder)
-    from_target = embedding_backward(dx, target)
-    dx, dencoder = encoder_backward(dmemory, encoder)
-    three = [gradient.E for gradient in (from_logits, from_target, embedding_backward(dx, source))]
+    dy, from_logits = npf.tied_logits_backward(dlogits, tied)
+    dx, dmemory, ddecoder = npf.decoder_backward(dy, decoder)
+    from_target = npf.embedding_backward(dx, target)
+    dx, dencoder = npf.encoder_backward(dmemory, encoder)
+    three = [gradient.E for gradient in (from_logits, from_target, npf.embedding_backward(dx, source))]
     assert all(abs(gradient).max() > 0.1 for gradient in three)
-    grads = transformer_backward(dlogits, transformer_forward(SOURCE, TARGET, params, config)[1])
-    expected = params._replace(embedding=EmbeddingParams(sum(three)), encoder=dencoder, decoder=ddecoder)
-    tree_map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-13), grads, expected)
+    grads = npf.transformer_backward(dlogits, npf.transformer_forward(SOURCE, TARGET, params, config)[1])
+    expected = params._replace(embedding=npf.EmbeddingParams(sum(three)), encoder=dencoder, decoder=ddecoder)
+    npf.tree_map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-13), grads, expected)
 
 
 def test_learned_positions_are_two_tables_and_only_the_rows_in_use_are_trained():
     config = small(positions="learned")
-    logits, cache = transformer_forward(SOURCE, TARGET, model(config), config, padding_id=0)
-    grads = transformer_backward(array(*logits.shape), cache)
+    logits, cache = npf.transformer_forward(SOURCE, TARGET, model(config), config, padding_id=0)
+    grads = npf.transformer_backward(array(*logits.shape), cache)
     for table, T in ((grads.source_positions.P, 4), (grads.target_positions.P, 3)):
         assert table.shape == (9, 4) and table[:T].any(axis=-1).all() and not table[T:].any()
 
@@ -197,7 +174,7 @@ def test_padding_changes_nothing(norm, positions):
 
     E = params.embedding.E.copy()
     E[0] = 1e3 * array(4)
-    repainted = logits_of(params._replace(embedding=EmbeddingParams(E)), config)
+    repainted = logits_of(params._replace(embedding=npf.EmbeddingParams(E)), config)
     words = TARGET != 0
     np.testing.assert_allclose(repainted[words][:, 1:], logits[words][:, 1:], rtol=0, atol=1e-13)
     seen = logits_of(params, config, padding_id=None)
@@ -215,8 +192,8 @@ def test_padding_in_the_middle_is_hidden_from_what_follows():
 def test_a_sentence_of_padding_only_is_finite_and_disturbs_no_other():
     config = small()
     params, source, target = model(config), np.array([[0, 0, 0], [1, 2, 0]]), np.array([[0, 0], [3, 4]])
-    logits, cache = transformer_forward(source, target, params, config, padding_id=0)
-    assert all_finite((logits, transformer_backward(np.ones_like(logits), cache)))
+    logits, cache = npf.transformer_forward(source, target, params, config, padding_id=0)
+    assert all_finite((logits, npf.transformer_backward(np.ones_like(logits), cache)))
     alone = logits_of(params, config, source[1:], target[1:])
     np.testing.assert_allclose(logits[1:], alone, rtol=0, atol=1e-14)
 
@@ -228,7 +205,7 @@ def test_a_sentence_of_padding_only_is_finite_and_disturbs_no_other():
 def test_dropout_is_on_embeddings_and_every_sub_layer_and_only_with_an_rng(norm):
     config = small(norm=norm, dropout=0.4)
     params = model(config)
-    logits, cache = transformer_forward(SOURCE, TARGET, params, config, rng=np.random.default_rng(1))
+    logits, cache = npf.transformer_forward(SOURCE, TARGET, params, config, rng=np.random.default_rng(1))
     still = logits_of(params, config, padding_id=None)
     assert (logits != still).all()
     without = config._replace(dropout=0.0)
@@ -246,9 +223,9 @@ def test_dropped_entries_are_of_the_embeddings_with_their_positions():
     """Without blocks: what is dropped of embedding + position is zero, and the rest twice as large."""
     config = small(dropout=0.5, n_layers=0)
     params = model(config)
-    _, cache = transformer_forward(SOURCE, TARGET, params, config, rng=np.random.default_rng(0))
+    _, cache = npf.transformer_forward(SOURCE, TARGET, params, config, rng=np.random.default_rng(0))
     x, keep = cache.logits.x, cache.target.dropout.keep
-    whole = 2 * params.embedding.E[TARGET] + positional_encoding(3, 4)
+    whole = 2 * params.embedding.E[TARGET] + npf.positional_encoding(3, 4)
     assert 0 < keep.sum() < keep.size and not x[~keep].any()
     np.testing.assert_allclose(x[keep], 2 * whole[keep], rtol=1e-14)
 
@@ -298,7 +275,7 @@ def test_decoding_with_kept_keys_is_decoding_without(norm, positions, padding_id
     assert len(np.unique(plain)) >= 4, "a model that says the same all the time proves nothing"
     shapes = set()
     for stop_id, max_length in itertools.product(range(VOCAB_SIZE), (1, 9)):
-        ids = greedy_decode(BATCH, params, config, stop_id=stop_id, max_length=max_length, **options)
+        ids = npf.greedy_decode(BATCH, params, config, stop_id=stop_id, max_length=max_length, **options)
         np.testing.assert_array_equal(ids, stopped(plain[:, :max_length], stop_id))
         shapes.add((ids.shape[1], len(np.unique((ids == stop_id).sum(axis=1))) > 1))
     assert (9, True) in shapes, "no row stops while another goes on to the end"
@@ -310,12 +287,12 @@ def test_a_stop_for_all_ends_the_decoding_early():
     plain = plainly_decoded(source, params, config, max_length=9, **options)
     lengths = set()
     for stop_id in range(VOCAB_SIZE):
-        ids = greedy_decode(source, params, config, stop_id=stop_id, max_length=9, **options)
+        ids = npf.greedy_decode(source, params, config, stop_id=stop_id, max_length=9, **options)
         np.testing.assert_array_equal(ids, stopped(plain, stop_id))
         lengths.add(ids.shape[1])
     assert min(lengths) < 9 == max(lengths)
     first = int(plain[0, 0])  # a length that is never reached takes no memory
-    ids = greedy_decode(source, params, config, stop_id=first, max_length=10**9, **options)
+    ids = npf.greedy_decode(source, params, config, stop_id=first, max_length=10**9, **options)
     assert ids.tolist() == [[first]]
 
 
@@ -341,9 +318,9 @@ def test_a_new_token_costs_one_query_and_gives_the_logits_of_the_whole_model(nor
 
     with monkeypatch.context() as patched:
         for name in names:
-            patched.setattr(npformer.decoding, name, watched(name, getattr(npformer.decoding, name)))
+            patched.setattr(decoding, name, watched(name, getattr(decoding, name)))
         options = {"start_id": 1, "stop_id": 2, "max_length": 9, "padding_id": 0}
-        ids = greedy_decode(BATCH, params, config, **options)
+        ids = npf.greedy_decode(BATCH, params, config, **options)
     n = ids.shape[1]
     steps = [logits for _, (logits, _) in seen["tied_logits_forward"]]
     expected = logits_of(params, config, BATCH, np.insert(ids[:, :-1], 0, 1, axis=1))
@@ -363,13 +340,13 @@ def test_a_new_token_costs_one_query_and_gives_the_logits_of_the_whole_model(nor
 @together("leading", [(), (1,), (2, 2), (0,)])
 def test_decoding_takes_any_leading_axes_and_gives_ids(dtype, leading):
     config = small(d_model=8, d_ff=12, norm="pre", positions="learned")
-    params = init_transformer(VOCAB_SIZE, config, np.random.default_rng(0), dtype=dtype)
+    params = npf.init_transformer(VOCAB_SIZE, config, np.random.default_rng(0), dtype=dtype)
     source = BATCH[: math.prod(leading)].reshape(*leading, 5)
     options = {"start_id": np.int32(1), "stop_id": np.uint8(2), "max_length": np.int8(9), "padding_id": 0}
-    ids = greedy_decode(source, params, config, **options)
+    ids = npf.greedy_decode(source, params, config, **options)
     assert ids.dtype == np.int64 and ids.shape[:-1] == leading and 1 <= ids.shape[-1] <= 9
     for place in np.ndindex(leading):
-        alone = greedy_decode(source[place], params, config, **options)
+        alone = npf.greedy_decode(source[place], params, config, **options)
         np.testing.assert_array_equal(ids[place][: len(alone)], alone)
         assert (ids[place][len(alone) :] == 2).all()
 
@@ -377,5 +354,7 @@ def test_decoding_takes_any_leading_axes_and_gives_ids(dtype, leading):
 @together("shape", [(0, 4), (0, 0), (2, 0)])
 def test_decoding_without_sentences_or_without_source(shape):
     config, options = small(), {"start_id": 1, "stop_id": 2, "max_length": 3}
-    decoded = greedy_decode(np.zeros(shape, int), drawn(init_transformer, 5, config), config, **options)
+    decoded = npf.greedy_decode(
+        np.zeros(shape, int), drawn(npf.init_transformer, 5, config), config, **options
+    )
     assert decoded.shape[0] == shape[0] and decoded.ndim == 2 and decoded.dtype == np.int64
