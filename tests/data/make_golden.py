@@ -27,7 +27,6 @@ another). ALiBi is a mask of numbers, which its modules take.
 import json
 import math
 import zlib
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -97,13 +96,6 @@ def alibi(n_heads, n):
 
 
 # The operations: `t` holds the tensors by name, `s` the settings.
-
-
-def softmax(t, s):
-    """Of a line of -inf: zeros, for which PyTorch has NaN."""
-    closed = (t["scores"] == -math.inf).all(s["axis"], keepdim=True)
-    weights = torch.softmax(t["scores"].masked_fill(closed, 0.0), s["axis"])
-    return weights.masked_fill(closed, 0.0)
 
 
 def ffn(t, s):
@@ -183,7 +175,7 @@ OPERATIONS = {
     "layer_norm": lambda t, s: F.layer_norm(t["x"], t["gamma"].shape, t["gamma"], t["beta"], s["eps"]),
     "linear": lambda t, s: t["x"] @ t["W"] + t.get("b", 0.0),
     "activation": lambda t, s: ACTIVATIONS[s["activation"]](t["z"]),
-    "softmax": softmax,
+    "softmax": lambda t, s: torch.softmax(t["scores"], s["axis"]),
     "embedding": embedding,
     "tied_logits": lambda t, s: F.linear(t["x"], t["E"]),
     "ffn": ffn,
@@ -318,9 +310,6 @@ def solve(case):
     wanted = {name: value for name, value in tensors.items() if value.requires_grad}
     grads = torch.autograd.grad(y, list(wanted.values()), torch.tensor(upstream).double())
     result = {"y": y.detach()} | {f"d_{name}": g for name, g in zip(wanted, grads, strict=True)}
-    if case.operation == "cross_entropy":  # of an ignored row that holds anything, PyTorch's is NaN
-        ignored = (tensors["labels"] == case.settings["ignore_index"])[..., None]
-        result["d_logits"] = result["d_logits"].masked_fill(ignored, 0.0)
     assert all(value.isfinite().all() for value in result.values()), case.name
     return case._replace(inputs=case.inputs | {"d_y": upstream}), result
 
@@ -409,21 +398,17 @@ def case(name, operation, settings, *arrays, draw=0, **given):
     return Case(name, operation, settings, inputs | given)
 
 
-def but(case, array, *entries):
-    """The case with some entries of an array written over."""
-    for place, value in entries:
-        case.inputs[array][place] = value
-    return case
-
-
-def functional_cases() -> Iterator[Case]:
+def functional_cases():
     yield from layer_norm_cases()
     for kind in ("relu", "gelu", "gelu_tanh"):
         for name, scale in {kind: 2.0, f"{kind}_inputs_1e4": 1e4}.items():
-            z = case(name, "activation", {"activation": kind}, ("z", (2, 5, 8), scale))
-            near, far = (0.0, -0.0, 1e-7, -1e-7), (-30.0, -9.0, -5.5, 6.0, 30.0)
-            yield but(z, "z", (np.s_[0, 0, :4], near), (np.s_[1, :, 0], far))
-    yield from softmax_cases()
+            yield case(name, "activation", {"activation": kind}, ("z", (2, 5, 8), scale))
+    for name, axis, shape in (
+        ("softmax", -1, (2, 5, 6)),
+        ("softmax_axis_1", 1, (3, 4, 2)),
+        ("softmax_axis_0", 0, (3, 4, 2)),
+    ):
+        yield case(name, "softmax", {"axis": axis}, ("scores", shape, 3.0))
     x, bias = ("x", (2, 5, 8)), ("b", (3,))
     yield case("linear", "linear", {}, x, ("W", (8, 3)), bias)
     yield case("linear_no_bias", "linear", {}, x, ("W", (8, 3)))
@@ -443,24 +428,9 @@ def layer_norm_cases():
         ("layer_norm_tiny_rows", usual, 1e-5, 3e-3, 0.0),  # variance near eps: eps outside the root shows
         ("layer_norm_inputs_1e4", usual, 1e-5, 1e4, 0.0),
         ("layer_norm_offset_1e4", usual, 1e-5, 1.0, 1e4),
-        ("layer_norm_constant_row", usual, 1e-5),
     ):
         params = partial(leaves, kind="norm", d_model=shape[-1])
-        normed = case(name, "layer_norm", {"eps": eps}, ("x", shape, *size), params)
-        yield but(normed, "x", *[((1, 2), 0.7)] * name.endswith("constant_row"))
-
-
-def softmax_cases():
-    huge = ((0, 0), 1e4), ((0, 1), -1e4), ((0, 2), (1e4, 1e4 - 1, -1e4, 0.0, 1e4 - 2, 1e4))
-    ruled_out = [(place, -np.inf) for place in (np.s_[0, 1], np.s_[1, 2, :3], np.s_[1, 3, 1:])]
-    for name, axis, shape, scale, entries in (
-        ("softmax", -1, (2, 5, 6), 3.0, ()),
-        ("softmax_axis_1", 1, (3, 4, 2), 3.0, ()),
-        ("softmax_axis_0", 0, (3, 4, 2), 3.0, ()),
-        ("softmax_inputs_1e4", -1, (2, 5, 6), 1e4, huge),
-        ("softmax_minus_infinity", -1, (2, 5, 6), 3.0, ruled_out),
-    ):
-        yield but(case(name, "softmax", {"axis": axis}, ("scores", shape, scale)), "scores", *entries)
+        yield case(name, "layer_norm", {"eps": eps}, ("x", shape, *size), params)
 
 
 def ffn_cases():
@@ -476,7 +446,7 @@ def ffn_cases():
         yield case(name, "ffn", {"activation": kind}, ("x", (2, 5, 8), scale), params)
 
 
-def attention_cases() -> Iterator[Case]:
+def attention_cases():
     for name, options in {
         "": {},
         "_causal": {"mask": causal(5)},
@@ -528,7 +498,7 @@ def heads_case(name, settings=None, batch=(2,), t_q=5, t_k=5, scale=1.0, biased=
 BLOCK = {"n_heads": 2, "activation": "relu", "norm": "post", "eps": 1e-5}
 
 
-def encoder_cases() -> Iterator[Case]:
+def encoder_cases():
     one, six = partial(block_case, width=(8, 12)), partial(block_case, n_layers=6)
     for norm in ("post", "pre"):
         for kind in ("relu", "gelu"):
@@ -565,7 +535,7 @@ def final_norm(d_model, prefix=""):
     return partial(leaves, kind="norm", d_model=d_model, prefix=f"{prefix}norm.")
 
 
-def model_cases() -> Iterator[Case]:
+def model_cases():
     yield from decoder_cases()
     yield from transformer_cases()
     yield from cross_entropy_cases()
@@ -634,20 +604,6 @@ def cross_entropy_cases():
         yield loss_case(f"loss_smoothing_{smoothing}", LABELS[:, :4] % 7, smoothing)
         yield loss_case(f"loss_ignored_smoothing_{smoothing}", some_ignored, smoothing)
     yield loss_case("loss_ignored_is_a_word", some_ignored % 7, 0.1, ignore_index=6)
-    yield loss_case("loss_inputs_1e4", some_ignored, 0.0, scale=1e4)
-    extreme = (
-        ((0, 0), (1e4, -1e4, -1e4, -1e4, -1e4, -1e4, -1e4)),  # sure, and right
-        ((0, 1), (1e4, 1e4, 1e4, 1e4, 1e4, 1e4, -1e4)),  # sure, and wrong
-        ((0, 3), (1e4, -1e4, 1e4, 1e4 - 1, -1e4, 0.0, 1e4 - 2)),
-        ((1, 1), (-1e4, -1e4, -1e4, -1e4, -1e4, -1e4, 1e4)),
-    )
-    yield but(loss_case("loss_plus_and_minus_1e4", some_ignored, 0.1), "logits", *extreme)
-    infinite = (-math.inf, math.inf, math.nan, 0.0, 1.0, -math.inf, 2.0)
-    anything = ((0, 2), math.nan), ((1, 0), -math.inf), ((1, 3), infinite)
-    yield but(loss_case("loss_ignored_holds_anything_smoothing_0.1", some_ignored, 0.1), "logits", *anything)
-    ruled_out = [(place, -math.inf) for place in (np.s_[0, 1, :5], np.s_[1, 2, 3:], np.s_[0, 2])]
-    cannot_be = loss_case("loss_words_that_cannot_be", some_ignored, 0.0)
-    yield but(cannot_be, "logits", *ruled_out)  # not the labels
 
 
 def loss_case(name, labels, label_smoothing, ignore_index=-100, scale=2.0):
@@ -684,19 +640,13 @@ def write(filename, cases):
         floats = {name: value for name, value in case.inputs.items() if value.dtype == np.float32}
         inputs += [value.ravel() for value in floats.values()]
         outputs += [value.numpy().ravel() for value in result.values()]
-        index.append(
-            {
-                "name": case.name,
-                "operation": case.operation,
-                "settings": case.settings,
-                "inputs": {name: value.shape for name, value in floats.items()},
-                "answers": {name: tuple(value.shape) for name, value in result.items()},
-                "constants": {name: v.tolist() for name, v in case.inputs.items() if name not in floats},
-            }
-        )
-    path = HERE / filename
-    text, inputs, outputs = np.array(json.dumps(index)), np.concatenate(inputs), np.concatenate(outputs)
-    np.savez_compressed(path, index=text, inputs=inputs, answers=outputs)
+        entry = {"name": case.name, "operation": case.operation, "settings": case.settings}
+        entry |= {"inputs": {name: value.shape for name, value in floats.items()}}
+        entry |= {"answers": {name: tuple(value.shape) for name, value in result.items()}}
+        entry |= {"constants": {name: v.tolist() for name, v in case.inputs.items() if name not in floats}}
+        index.append(entry)
+    path, text = HERE / filename, np.array(json.dumps(index))
+    np.savez_compressed(path, index=text, inputs=np.concatenate(inputs), answers=np.concatenate(outputs))
     print(f"{filename}: {len(index)} cases, {path.stat().st_size / 1000:.0f} kB")
 
 
