@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 from golden import agrees_with_pytorch
 from together import together
-from valid_calls import all_finite, all_zero, array, call, drawn, sized
+from valid_calls import all_zero, array, call, drawn, sized
 
 import npformer as npf
 from npformer.attention import LARGE
@@ -135,16 +135,6 @@ def test_each_bias_may_stand_alone_and_absent_ones_have_no_gradient(name):
     assert [g is None for g in grads] == [p is None for p in params]
 
 
-def test_self_attention_is_the_sum_of_its_three_uses():
-    def forward(x):
-        return npf.multi_head_attention_forward(x, x, x, PARAMS, n_heads=2)
-
-    def backward(dy, cache):
-        return sum(npf.multi_head_attention_backward(dy, cache)[:3])
-
-    assert npf.gradcheck(forward, backward, array(3, 8))
-
-
 def test_many_weights_go_back_head_by_head_and_few_at_once():
     q, k, v = some_qkv((3,), T_q=300, T_k=310)
     y, cache = npf.attention_forward(q, k, v, mask=npf.causal_mask(300, 310))
@@ -224,12 +214,3 @@ def test_no_keys_give_zeros_and_leave_the_output_bias_alone():
     np.testing.assert_array_equal(y, np.broadcast_to(arguments["params"].b_O, y.shape))
     dq, dk, dv, grads = npf.multi_head_attention_backward(np.ones_like(y), cache)
     assert all_zero((dq, dk, dv, grads._replace(b_O=None))) and (grads.b_O == 6).all()
-
-
-@DTYPES
-def test_huge_scores_look_at_one_key(dtype):
-    q = k = 1e4 * np.eye(3, dtype=dtype)
-    v = array(3, 2, dtype=dtype)
-    y, cache = npf.attention_forward(q, k, v)
-    np.testing.assert_array_equal(y, v)
-    assert all_finite(npf.attention_backward(v, cache))

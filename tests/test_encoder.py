@@ -116,17 +116,6 @@ test_golden_values = agrees_with_pytorch("block", "stack")
 # --- the edges --------------------------------------------------------------------------------------
 
 
-@together(("leading", "sizes"), [((), {"d_ff": 1}), ((1,), {"n_heads": 1}), ((2, 2), {"n_heads": 4})])
-def test_a_block_of_any_size(leading, sizes):
-    config = small(**sizes)
-    pair, params = (
-        (npf.encoder_block_forward, npf.encoder_block_backward),
-        drawn(npf.init_encoder_block, config),
-    )
-    report = npf.gradcheck(*pair, array(*leading, 2, 4), params, config, directions=3)
-    assert report, report
-
-
 def test_any_of_the_biases_may_be_absent_as_in_published_models_whose_keys_have_none():
     p = drawn(npf.init_encoder_block, small(attention_bias=True))
     p = p._replace(attention=p.attention._replace(b_K=None))
@@ -134,21 +123,6 @@ def test_any_of_the_biases_may_be_absent_as_in_published_models_whose_keys_have_
         _, cache = npf.encoder_block_forward(X, p, small(attention_bias=attention_bias))
         _, grads = npf.encoder_block_backward(X, cache)
         assert grads.attention.b_K is None and grads.attention.b_Q.shape == (4,)
-
-
-@NORMS
-def test_dropout_is_on_each_sub_layers_output_and_only_with_an_rng(norm):
-    config, x = small(norm=norm, dropout=0.5), array(40, 5, 4)
-    params = drawn(npf.init_encoder_block, config)
-    still, _ = npf.encoder_block_forward(x, params, config)
-    without, _ = npf.encoder_block_forward(
-        x, params, config._replace(dropout=0.0), rng=np.random.default_rng(3)
-    )
-    assert (without == still).all()
-    _, cache = npf.encoder_block_forward(x, params, config, rng=np.random.default_rng(3))
-    first, second = cache.residual_1.dropout.keep, cache.residual_2.dropout.keep
-    assert first.shape == second.shape == x.shape and (first != second).any()
-    assert abs(first.mean() - 0.5) < 0.06 and abs(second.mean() - 0.5) < 0.06
 
 
 @together("dtype", [np.float32, np.float64])

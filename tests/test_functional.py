@@ -75,10 +75,6 @@ class TestGELU:
         y, _ = npf.gelu_forward(np.array([1.0, -1.0, 1.96]))
         np.testing.assert_allclose(y, [0.841344746, -0.158655254, 1.96 * 0.975002105], atol=1e-9)
 
-    def test_the_two_forms_differ_by_less_than_5e_4(self):
-        z = np.linspace(-10, 10, 2001)
-        assert 4e-4 < abs(npf.gelu_forward(z)[0] - npf.gelu_forward(z, approximate=True)[0]).max() < 5e-4
-
     # the equation and the gradient, against many digits
 
     @DTYPES

@@ -1,5 +1,6 @@
 """Gradient descent, Adam and the paper's learning rate: what is promised, and what happens at their edges."""
 
+import functools
 import math
 import tracemalloc
 from typing import Any, NamedTuple
@@ -225,10 +226,6 @@ W, b, last = np.ones((3, 2)), np.ones(2), Layer(np.ones((2, 1)))
         ((Layer(W, b), Layer(np.ones((2, 1)), np.ones(1))), r"grads .* 1\.b$"),
         ((Layer(W), last), r"grads .* 0\.b$"),
         ((Layer(W, b),), r"grads .* 1\.W$"),
-        ((Layer(W.T, b), last), r"grads\.0\.W has shape \(2, 3\); expected \(3, 2\)"),
-        ((Layer(W, b), Layer(np.ones((2, 1), np.float32))), r"grads\.1\.W has dtype float32"),
-        ((Layer(W, [1.0, 1.0]), last), r"grads\.0\.b is a list"),
-        ((Layer(W.view(np.matrix), b), last), r"grads\.0\.W is a matrix"),
         ((Turned(b, W), last), r"grads is not built like params; .* in their order$"),
         ((Alike(W, b), last), r"grads is not built like params; expected the same NamedTuples$"),
         ((Layer(W, b), Layer(np.ones((2, 1)), ())), r"grads is not built like params; expected the same"),
@@ -245,9 +242,7 @@ def test_the_leaf_that_does_not_fit_is_named(wrong, message):
 
 
 def test_a_tree_that_is_too_deep_is_refused():
-    tree = np.ones(1)
-    for _ in range(3000):
-        tree = (tree,)
+    tree = functools.reduce(lambda branch, _: (branch,), range(3000), np.ones(1))
     with pytest.raises(ValueError, match=r"^sgd_update: the tree is nested more than 100 deep"):
         npf.sgd_update(tree, tree, learning_rate=0.1)
     with pytest.raises(ValueError, match=r"^adam_init: the tree is nested more than 100 deep"):
