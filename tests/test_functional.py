@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from golden import agrees_with_pytorch
 from together import together
+from valid_calls import array
 
 import npformer as npf
 from npformer.normal import BLOCK, normal_cdf, plain_normal_cdf
@@ -13,15 +14,11 @@ DTYPES = together("dtype", [np.float64, np.float32])
 EPSILON = {np.float64: 2.0**-52, np.float32: 2.0**-23}
 
 
-def random(*shape, seed=0, dtype=np.float64):
-    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
-
-
 class TestLinear:
     # the equation
 
     def test_every_row_is_a_sum_of_products(self):
-        x, W, b = random(2, 3, 4), random(4, 5, seed=1), random(5, seed=2)
+        x, W, b = array(2, 3, 4), array(4, 5, seed=1), array(5, seed=2)
         y, _ = npf.linear_forward(x, W, b)
         for i, t, o in np.ndindex(2, 3, 5):
             assert y[i, t, o] == pytest.approx(sum(x[i, t, j] * W[j, o] for j in range(4)) + b[o], abs=1e-14)
@@ -30,7 +27,7 @@ class TestLinear:
     # the gradient
 
     def test_gradients(self):
-        arrays = random(2, 3, 4), random(4, 5), random(5)
+        arrays = array(2, 3, 4), array(4, 5), array(5)
         assert npf.gradcheck(npf.linear_forward, npf.linear_backward, *arrays)
 
     # the golden value
@@ -148,20 +145,20 @@ class TestSoftmax:
     @DTYPES
     @together("axis", [-3, -2, -1, 0, 1, 2])
     def test_sums_to_one_along_its_axis_whatever_is_added(self, dtype, axis):
-        scores = random(2, 3, 4, dtype=dtype)
+        scores = array(2, 3, 4, dtype=dtype)
         y, cache = npf.softmax_forward(scores, axis=axis)
         np.testing.assert_allclose(y.sum(axis=axis), 1, atol=4 * EPSILON[dtype])
         np.testing.assert_allclose(
             npf.softmax_forward(scores - 500, axis=axis)[0], y, rtol=500 * EPSILON[dtype]
         )
-        ds = npf.softmax_backward(random(2, 3, 4, seed=1, dtype=dtype), cache)
+        ds = npf.softmax_backward(array(2, 3, 4, seed=1, dtype=dtype), cache)
         np.testing.assert_allclose(ds.sum(axis=axis), 0, atol=8 * EPSILON[dtype])
 
     # the gradient
 
     def test_backward_is_the_jacobian(self):
         """∂y_i/∂s_j = y_i (δ_ij - y_j), entry by entry."""
-        y, cache = npf.softmax_forward(random(4))
+        y, cache = npf.softmax_forward(array(4))
         for i, j in np.ndindex(4, 4):
             slope = npf.softmax_backward(np.eye(4)[i], cache)[j]
             assert slope == pytest.approx(y[i] * ((i == j) - y[j]), abs=1e-15)
@@ -217,7 +214,7 @@ class TestDropout:
 
     def test_backward_uses_the_same_draws(self):
         """They decide, not whether the output is zero: a zero that was kept passes its gradient."""
-        x, dy = np.zeros((20, 30)), random(20, 30, seed=1)
+        x, dy = np.zeros((20, 30)), array(20, 30, seed=1)
         _, cache = npf.dropout_forward(x, 0.3, np.random.default_rng(0))
         ones, _ = npf.dropout_forward(x + 1, 0.3, np.random.default_rng(0))
         np.testing.assert_allclose(npf.dropout_backward(dy, cache), dy * ones, rtol=1e-15)
@@ -226,7 +223,7 @@ class TestDropout:
 
     @together(("rate", "rng"), [(0.5, None), (0.0, np.random.default_rng(0))])
     def test_without_a_generator_or_at_rate_zero_it_does_nothing(self, rate, rng):
-        x, dy = random(3, 4), random(3, 4, seed=1)
+        x, dy = array(3, 4), array(3, 4, seed=1)
         y, cache = npf.dropout_forward(x, rate, rng)
         np.testing.assert_array_equal(y, x)
         np.testing.assert_array_equal(npf.dropout_backward(dy, cache), dy)

@@ -8,16 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from together import together
+from valid_calls import array
 
 import npformer as npf
 
 DTYPES = together("dtype", [np.float64, np.float32])
 LAYOUTS = together("layout", ["interleaved", "halves"])
 MILLION = 1_000_000
-
-
-def random(*shape, seed=0, dtype=np.float64):
-    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
 def row_of_many_digits(position, d_model, base=10000, layout="interleaved"):
@@ -135,7 +132,7 @@ class TestLearnedPositions:
 
     @together("batch", [(), (3,), (2, 3)])
     def test_row_by_row(self, batch):
-        x, P, dy = random(*batch, 4, 5), random(6, 5, seed=1), random(*batch, 4, 5, seed=2)
+        x, P, dy = array(*batch, 4, 5), array(6, 5, seed=1), array(*batch, 4, 5, seed=2)
         y, cache = npf.learned_positions_forward(x, npf.LearnedPositionsParams(P))
         dx, grads = npf.learned_positions_backward(dy, cache)
         np.testing.assert_array_equal(dx, dy)
@@ -170,7 +167,7 @@ class TestRoPE:
     @LAYOUTS
     @together(("shape", "base"), [((2, 3, 5, 8), 10000.0), ((5, 6), 50.0), ((1, 4), 10000.0)])
     def test_each_pair_is_turned_by_its_angle(self, shape, layout, base):
-        x = random(*shape)
+        x = array(*shape)
         options = {} if base == 10000 else {"base": base}
         y, _ = npf.rope_forward(x, layout=layout, **options)
         T, d = shape[-2:]
@@ -180,7 +177,7 @@ class TestRoPE:
     @LAYOUTS
     @given(st.integers(0, 500), st.integers(0, 500), st.integers(-400, 400))
     def test_only_the_distance_counts_and_lengths_stay(self, layout, p, q, shift):
-        x = random(2, 8)
+        x = array(2, 8)
 
         def turned(*at):
             return npf.rope_forward(x, positions=np.array(at), layout=layout)[0]
@@ -194,7 +191,7 @@ class TestRoPE:
     @DTYPES
     @LAYOUTS
     def test_backward_turns_back(self, layout, dtype):
-        x, at = random(2, 7, 6, dtype=dtype), np.array([3, 0, 11, 4, 4, -2, 900])
+        x, at = array(2, 7, 6, dtype=dtype), np.array([3, 0, 11, 4, 4, -2, 900])
         _, cache = npf.rope_forward(x, positions=at, layout=layout)
         back, _ = npf.rope_forward(x, positions=-at, layout=layout)
         dx = npf.rope_backward(x, cache)
