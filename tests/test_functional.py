@@ -233,4 +233,5 @@ class TestDropout:
         first, second = (npf.dropout_forward(np.ones(100), 0.5, rng)[0] for _ in range(2))
         again, _ = npf.dropout_forward(np.ones(100, np.float32), 0.5, np.random.default_rng(7))
         np.testing.assert_array_equal(first, again)
+        np.testing.assert_array_equal(first > 0, np.random.default_rng(7).random(100, np.float32) >= 0.5)
         assert (first != second).any()
