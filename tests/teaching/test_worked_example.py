@@ -195,6 +195,7 @@ def test_every_block_and_its_step_of_training_are_the_package_s_own(variants, up
     example = varied(dog_bites_man(), [] if variants == BLOCKS[-1] else variants)
     if variants == BLOCKS[-1]:  # a word that comes twice
         example = example._replace(tokens=("dog", "bites", "dog"), ids=np.array([2, 1, 2]))
+    assert example.tokens == tuple(example.vocabulary[i] for i in example.ids)
     trace = worked_example(example, update=update, learning_rate=0.02)
     value = {step.name: step.value for step in trace.steps}
     loss, gradients, _, inside = of_the_package(example, 0, update, 0.02)
