@@ -12,6 +12,7 @@ import copy
 import difflib
 import html
 import io
+import itertools
 import math
 import os
 import re
@@ -193,12 +194,11 @@ def contents(output):
 
 def text_difference(before, now):
     """None when the words are equal and the numbers close; else the first line that differs."""
-    old_lines, new_lines = before.splitlines(), now.splitlines()
-    for i in range(max(len(old_lines), len(new_lines))):
-        old, new = (lines[i] if i < len(lines) else "(no such line)" for lines in (old_lines, new_lines))
+    pairs = itertools.zip_longest(before.splitlines(), now.splitlines(), fillvalue="(no such line)")
+    for i, (old, new) in enumerate(pairs, 1):
         if not same_line(old, new):
             marks = "\n".join(difflib.ndiff([old], [new]))
-            return f"line {i + 1} of the output is not what the file shows (-), but (+):\n{marks}"
+            return f"line {i} of the output is not what the file shows (-), but (+):\n{marks}"
     return None
 
 
@@ -206,8 +206,7 @@ def same_line(old, new):
     # Blanks may differ: a column is one wider where a −0.0 became 0.0.
     if NUMBER.sub(" # ", old).split() != NUMBER.sub(" # ", new).split():
         return False
-    pairs = zip(NUMBER.findall(old), NUMBER.findall(new), strict=True)
-    return all(same_number(a, b) for a, b in pairs)
+    return all(map(same_number, NUMBER.findall(old), NUMBER.findall(new)))
 
 
 def same_number(a, b):
@@ -316,7 +315,9 @@ def test_without_the_model_its_lesson_stops_at_one_line_that_says_how_to_get_it(
 
 def rule_offences(notebook, any_length=False):
     """What a lesson must be: short, opened by its aim and its minutes, quiet, its pictures described."""
-    found = opening_offences(notebook.cells[0])
+    opening = notebook.cells[0].source.lower() if notebook.cells[0].cell_type == "markdown" else ""
+    wanted = ("you will be able to", "minutes")
+    found = [f"the first cell does not say '{words}'" for words in wanted if words not in opening]
     cells = code_cells(notebook)
     shown = [cell for _, cell in cells if "check(f" not in cell.source]
     if not any_length and not 10 <= len(shown) <= 45:
@@ -331,12 +332,6 @@ def rule_offences(notebook, any_length=False):
     return found
 
 
-def opening_offences(cell):
-    said = cell.source.lower() if cell.cell_type == "markdown" else ""
-    wanted = ("you will be able to", "minutes")
-    return [f"the first cell does not say '{words}'" for words in wanted if words not in said]
-
-
 def cell_offences(cell):
     lines, outputs, shown = cell.source.splitlines(), cell.outputs, pictures(cell)
     found = {
@@ -347,7 +342,9 @@ def cell_offences(cell):
         "a warning or other text on stderr": any(o.get("name") == "stderr" for o in outputs),
         "a picture whose description gets lost": any("image/png" in o.get("data", {}) for o in outputs),
         "a picture without alt text": any(not picture["alt"].strip() for picture in shown),
-        "a picture that names its software": any(map(signed, shown)),
+        "a picture that names its software": any(
+            b"Software" in base64.b64decode(picture["picture"]) for picture in shown
+        ),
     }
     return [offence for offence, there in found.items() if there]
 
@@ -356,10 +353,6 @@ def pictures(cell):
     """The contents of each output that is a picture."""
     found = (contents(o) for o in cell.outputs if "<img " in o.get("data", {}).get("text/html", ""))
     return [shown for shown in found if "picture" in shown]
-
-
-def signed(shown):
-    return b"Software" in base64.b64decode(shown["picture"])
 
 
 # --- the checks can fail ------------------------------------------------------------------------

@@ -9,16 +9,12 @@ from importlib import resources
 import axe
 import numpy as np
 import pytest
+from test_worked_example import of_the_package, replaced
 
-from npformer.embedding import embedding_backward, embedding_forward
-from npformer.encoder import encoder_block_backward, encoder_block_forward
-from npformer.optim import adam_init, adam_update, sgd_update
-from npformer.positional import positional_encoding
 from npformer.teaching.player import Mark, play
 from npformer.teaching.recipes import by_form
 from npformer.teaching.worked_example import GIVEN, dog_bites_man, varied, worked_example
 from npformer.teaching.worksheet import example_from_name
-from npformer.tree import leaves, tree_map
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync --extra test")
 pytestmark = pytest.mark.browser
@@ -272,9 +268,8 @@ def test_a_prediction_hides_the_result_until_it_is_right_or_asked_for(opened):
     press(page, "Escape", "ArrowRight")
     assert page.locator("td.now").inner_text() == "?" and page.input_value(".guess") == ""
     press(page, "h", "s")
-    assert arithmetic(page) == "scores head 1, bites, man = " + as_shown(
-        TRACE.named["attention.scores"].value[0, 1, 2]
-    )
+    score = as_shown(TRACE.named["attention.scores"].value[0, 1, 2])
+    assert arithmetic(page) == f"scores head 1, bites, man = {score}"
 
 
 def test_a_gradient_stands_beside_its_value_and_the_rows_on_the_way_are_shown(opened):
@@ -332,13 +327,7 @@ def changed(example, name, at, value):
         array.flat[at] = value
         return array
 
-    if name == "target":
-        return example._replace(target=change(example.target))
-    parts = {"E": example.embedding.E} | dict(leaves(example.block))
-    embedding, block = tree_map(
-        lambda array: change(array) if array is parts[name] else array, (example.embedding, example.block)
-    )
-    return example._replace(embedding=embedding, block=block)
+    return replaced(name, change, example)
 
 
 def test_edits_rounding_names_and_blocks_give_the_numbers_that_python_gives(opened):
@@ -392,35 +381,19 @@ def test_a_number_and_a_name_are_typed_in_and_reset(opened):
     assert not opened(play(worked_example(other))).get_by_label("a name").is_visible()
 
 
-def trained(example, steps, update, rate):
-    """The losses, and the parameters in the end, by the package's own functions."""
-    params, losses = (example.embedding, example.block), []
-    state, pe = adam_init(params), positional_encoding(3, 4)
-    for _ in range(steps + 1):
-        x, seen = embedding_forward(example.ids, params[0])
-        y, cache = encoder_block_forward(x + pe, params[1], example.config)
-        losses.append(((y - example.target) ** 2).sum() / 2)
-        dx, grads = encoder_block_backward(y - example.target, cache)
-        last, grads = params, (embedding_backward(dx, seen), grads)
-        if update == "sgd":
-            params = sgd_update(params, grads, learning_rate=rate)
-        else:
-            params, state = adam_update(params, grads, state, learning_rate=rate)
-    return losses, last
-
-
 @pytest.mark.parametrize(("update", "rate"), [("sgd", 0.01), ("adam", 0.03)])
 def test_the_hundredth_step_of_training_is_the_packages(update, rate, opened):
     """By the keyboard alone: from the first cell to step 100, into one of its cells, and back again."""
     page = opened()
     page.evaluate("([update, rate]) => player.choose(update, rate)", [update, rate])
     press(page, "Home", *"t" * 10, *"x" * 9)
-    losses, params = trained(dog_bites_man(), 100, update, rate)
+    losses = {k: of_the_package(dog_bites_man(), k, update, rate)[0] for k in (0, 57, 100)}
+    params = of_the_package(dog_bites_man(), 100, update, rate)[2]
     page.wait_for_function("document.querySelector('.fall, .training .says')")
     loss = "player.numbers()[player.steps.find(step => step.name === 'loss').first]"
     assert page.evaluate(loss) == pytest.approx(losses[100], abs=1e-9)
     given = page.evaluate("Object.fromEntries(player.steps.map(step => [step.name, step.given]))")
-    for path, array in leaves(params):
+    for path, array in params.items():
         np.testing.assert_allclose(given[path.split(".", 1)[1]], array.ravel(), rtol=0, atol=1e-9)
     page.evaluate("player.openTraining(57)")
     assert page.evaluate(loss) == pytest.approx(losses[57], abs=1e-9)

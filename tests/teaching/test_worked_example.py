@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from together import together
 
 from npformer.attention import causal_mask, multi_head_attention_backward, multi_head_attention_forward
-from npformer.embedding import EmbeddingParams, embedding_backward, embedding_forward
+from npformer.embedding import embedding_backward, embedding_forward
 from npformer.encoder import encoder_block_backward, encoder_block_forward
 from npformer.feed_forward import ffn_backward, ffn_forward
 from npformer.modern.rms_norm import RMSNormParams, rms_norm_backward, rms_norm_forward
@@ -43,14 +43,15 @@ def close(actual, expected, far=1e-14, name=""):
     np.testing.assert_allclose(actual, expected, rtol=0, atol=far, err_msg=name)
 
 
-def replaced(path, change):
-    """The example with one of its arrays changed: path "E" or a path of the block."""
-    example = dog_bites_man()
-    if path == "E":
-        return example._replace(embedding=EmbeddingParams(change(example.embedding.E)))
-    paths = iter([name for name, _ in leaves(example.block)])
-    block = tree_map(lambda array: change(array) if next(paths) == path else array, example.block)
-    return example._replace(block=block)
+def replaced(path, change, example=None):
+    """The example with one of its arrays changed: path "E", "target" or a path of the block."""
+    example = dog_bites_man() if example is None else example
+    paths = iter(["E", *(name for name, _ in leaves(example.block)), "target"])
+    embedding, block, target = tree_map(
+        lambda array: change(array) if next(paths) == path else array,
+        (example.embedding, example.block, example.target),
+    )
+    return example._replace(embedding=embedding, block=block, target=target)
 
 
 # --- what there is --------------------------------------------------------------------------------
