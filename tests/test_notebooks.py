@@ -28,7 +28,6 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from PIL import Image
-from PIL.PngImagePlugin import PngInfo
 from weights import GET_MODEL, skip_without
 
 ROOT = Path(__file__).parent.parent
@@ -364,10 +363,6 @@ def png(array, **options):
     return base64.b64encode(file.getvalue()).decode()
 
 
-SOFTWARE = PngInfo()
-SOFTWARE.add_text("Software", "a plotting library")
-
-
 def drawing(row):
     """A white picture with one dark line, three pixels thick."""
     picture = np.full((160, 320, 3), 255.0)
@@ -445,27 +440,6 @@ def lesson_of(n_cells):
     new = nbformat.v4
     cells = [new.new_code_cell("x = 1", execution_count=i + 1) for i in range(n_cells)]
     return new.new_notebook(cells=[new.new_markdown_cell("You will be able to add. 20 minutes."), *cells])
-
-
-BREAK = [  # what is done to the first cell, or to the first code cell
-    (0, {"source": "You will be able to add."}),
-    *[(1, {"source": source}) for source in ("", "x = 1\n" * 26, "x" * 101, "interact(draw)")],
-    (1, {"id": "twice"}),
-    *[(1, {"outputs": [nbformat.v4.new_output(kind, **of)]}) for kind, of in (
-        ("error", {}), ("stream", {"name": "stderr"}), ("display_data", {"data": {"image/png": ""}}))],
-]  # fmt: skip
-
-
-def test_a_broken_rule_is_caught():
-    pictures = [picture_output(alt=""), picture_output("a line", png(drawing(80), pnginfo=SOFTWARE))]
-    for cell, change in [*BREAK, *[(1, {"outputs": [picture]}) for picture in pictures]]:
-        lesson = lesson_of(10)
-        lesson.cells[2].id = "twice"
-        assert rule_offences(lesson) == []
-        lesson.cells[cell].update(change)
-        assert rule_offences(lesson) != [], change
-    assert rule_offences(lesson_of(9)) and rule_offences(lesson_of(50))
-    assert rule_offences(lesson_of(50), any_length=True) == []
 
 
 def picture_output(alt, encoded=None, width=320):

@@ -3,7 +3,6 @@
 import html
 import json
 import re
-from collections import Counter
 from importlib import resources
 
 import pytest
@@ -110,7 +109,6 @@ def test_what_is_not_there_or_of_another_kind_is_refused(error, message, wrong):
 FOLDER = resources.files("npformer.teaching").joinpath("page")
 CODE = {name: FOLDER.joinpath(f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS}
 CSS = FOLDER.joinpath("look.css").read_text(encoding="utf-8")
-DEFINED = re.compile(r"^(?:export )?(?:const|let|(?:async )?function\*?) (\w+)", re.MULTILINE)
 
 
 def test_the_code_of_the_page_is_in_files_of_the_package_and_keeps_the_rules_of_the_house():
@@ -123,48 +121,3 @@ def test_the_code_of_the_page_is_in_files_of_the_package_and_keeps_the_rules_of_
         lengths |= {name: body.count("\n") for name, body in bodies}
     assert len(lengths) > 60
     assert {name: length for name, length in lengths.items() if length > 25} == {}
-
-
-def test_no_name_stands_in_two_files_and_nothing_is_unused():
-    """One page holds them all."""
-    defined = [name for code in CODE.values() for name in DEFINED.findall(code)]
-    assert [name for name, count in Counter(defined).items() if count > 1] == []
-    whole = joined(list(CODE.values()))
-    assert [name for name in defined if len(re.findall(rf"\b{name}\b", whole)) < 2] == []
-
-
-def test_the_arithmetic_knows_no_page():
-    imported = {name: set(re.findall(r'from "\./(\w+)\.js"', code)) for name, code in CODE.items()}
-    assert imported["arithmetic"] == imported["trace"] == set() and imported["words"] == {"arithmetic"}
-    assert not re.search("document|window|page", CODE["arithmetic"].split("*/")[-1].replace("of a page", ""))
-
-
-def colours(block):
-    return dict(re.findall(r"--([\w-]+): (#\w+)", block))
-
-
-def luminance(colour):
-    digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
-    shares = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
-    r, g, b = (share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares)
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b
-
-
-def contrast(a, b):
-    low, high = sorted((luminance(a), luminance(b)))
-    return (high + 0.05) / (low + 0.05)
-
-
-def test_letters_stand_out_from_what_is_behind_them_by_day_and_by_night():
-    """At least 4.5 to 1, level AA of the guidelines for accessible content; edges at least 3 to 1."""
-    assert contrast("#000", "#ffffff") == pytest.approx(21)
-    day, night = CSS.split("@media (prefers-color-scheme: dark)")[:2]
-    for part in (day, night.split("\n}")[0]):
-        look = colours(part)
-        for way in ("forward", "gradient"):
-            one = look | {"way": look[way]}
-            for letters, behind in [("ink", "paper"), ("ink", "soft"), ("ink", "enters"), ("on", "way")]:
-                assert contrast(one[letters], one[behind]) >= 4.5, (letters, behind)
-            for letters in ("quiet", "way"):
-                assert min(contrast(one[letters], one[behind]) for behind in ("paper", "soft")) >= 4.5
-            assert contrast(one["enters-edge"], one["paper"]) >= 3
