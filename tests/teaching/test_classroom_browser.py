@@ -19,10 +19,11 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbformat.sign import NotebookNotary
+from predicts import predicts
 from test_classroom import LESSONS
 from weights import skip_without
 
-from npformer.teaching.lessons import named, predicts, student_copy
+from npformer.teaching.lessons import named, student_copy
 
 pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync --extra test")
 
