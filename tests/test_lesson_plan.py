@@ -14,8 +14,6 @@ PLAN = (FOLDER / "README.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 LESSONS = sorted(path.name for path in FOLDER.glob("[0-9]*.ipynb"))
 
-per_lesson = pytest.mark.parametrize("lesson", LESSONS)
-
 
 def row_of(lesson, text):
     """The cells of the one table row that links to a lesson."""
@@ -39,59 +37,27 @@ def planned_sections(lesson):
     return minutes, before
 
 
-def class_and_exercises(lesson):
-    """The two numbers of minutes in the plan."""
-    _, _, minutes, exercises, *_ = row_of(lesson, PLAN)
-    return int(minutes), int(exercises)
-
-
-def test_links_lead_somewhere():
-    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", PLAN)
-    assert links
-    assert [link for link in links if not (FOLDER / link).exists()] == []
-
-
 def test_every_lesson_is_planned_and_no_other():
     assert sorted(re.findall(r"\((\w+\.ipynb)\)", PLAN)) == LESSONS
 
 
-@per_lesson
-def test_minutes_agree(lesson):
-    minutes, exercises = class_and_exercises(lesson)
-    opening = " ".join(markdown_of(lesson)[0].split())
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_plan_lesson_and_readme_agree(lesson):
+    """On the minutes of each section and their sum, on the break, and on a programme of half the time."""
+    _, _, minutes, exercises, pause, kept, *_ = row_of(lesson, PLAN)
+    opening, *_ = markdown = markdown_of(lesson)
+    opening = " ".join(opening.split())
     assert f"about {minutes} minutes, and {exercises} more for the exercises" in opening
     assert row_of(lesson, README)[-1] == f"{minutes} + {exercises}"
-
-
-@per_lesson
-def test_the_break_agrees(lesson):
-    pause = row_of(lesson, PLAN)[4]
-    assert planned_sections(lesson)[1] == [pause]
-    told = re.findall(
-        r"after section (\d+\.\d+) is a good place for a break", " ".join(markdown_of(lesson)[0].split())
-    )
+    planned, before = planned_sections(lesson)
+    assert before == [pause]
+    told = re.findall(r"after section (\d+\.\d+) is a good place for a break", opening)
     assert told in ([], [pause])
-
-
-@per_lesson
-def test_every_section_has_its_minutes_and_they_add_up(lesson):
-    sections = re.findall(r"^## (\d+\.\d+) (.*)$", "\n".join(markdown_of(lesson)), flags=re.M)
-    taught = [number for number, title in sections if title != "Exercises"]
-    minutes, _ = planned_sections(lesson)
-    assert list(minutes) == taught
-    assert sum(minutes.values()) == class_and_exercises(lesson)[0]
-
-
-@per_lesson
-def test_the_short_programme_takes_half_the_time(lesson):
-    minutes, _ = planned_sections(lesson)
-    kept = sum(minutes[section] for section in row_of(lesson, PLAN)[5].split(", "))
-    assert 0.4 <= kept / sum(minutes.values()) <= 0.6
-
-
-@per_lesson
-def test_somebody_asks_a_question_in_each_lesson(lesson):
-    assert re.search(rf"^\| {int(lesson[:2])} \| [^|]+\? ", PLAN, flags=re.M)
+    sections = re.findall(r"^## (\d+\.\d+) (.*)$", "\n".join(markdown), flags=re.M)
+    assert list(planned) == [number for number, title in sections if title != "Exercises"]
+    assert sum(planned.values()) == int(minutes)
+    assert 0.4 <= sum(planned[section] for section in kept.split(", ")) / int(minutes) <= 0.6
+    assert re.search(rf"^\| {int(lesson[:2])} \| [^|]+\? ", PLAN, flags=re.M), "nobody asks a question"
 
 
 def test_the_course_asks_each_exercise_once_and_behind_its_lesson():

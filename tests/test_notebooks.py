@@ -12,10 +12,10 @@ import copy
 import difflib
 import html
 import io
+import itertools
 import math
 import os
 import re
-import sys
 from pathlib import Path
 
 import matplotlib
@@ -29,9 +29,6 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from PIL import Image
 from weights import GET_MODEL, skip_without
-
-from npformer.positional import angular_frequencies
-from npformer.teaching.plots import clock_hands, encoded, frequency_bands, heat_map
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -196,12 +193,11 @@ def contents(output):
 
 def text_difference(before, now):
     """None when the words are equal and the numbers close; else the first line that differs."""
-    old_lines, new_lines = before.splitlines(), now.splitlines()
-    for i in range(max(len(old_lines), len(new_lines))):
-        old, new = (lines[i] if i < len(lines) else "(no such line)" for lines in (old_lines, new_lines))
+    pairs = itertools.zip_longest(before.splitlines(), now.splitlines(), fillvalue="(no such line)")
+    for i, (old, new) in enumerate(pairs, 1):
         if not same_line(old, new):
             marks = "\n".join(difflib.ndiff([old], [new]))
-            return f"line {i + 1} of the output is not what the file shows (-), but (+):\n{marks}"
+            return f"line {i} of the output is not what the file shows (-), but (+):\n{marks}"
     return None
 
 
@@ -209,8 +205,7 @@ def same_line(old, new):
     # Blanks may differ: a column is one wider where a −0.0 became 0.0.
     if NUMBER.sub(" # ", old).split() != NUMBER.sub(" # ", new).split():
         return False
-    pairs = zip(NUMBER.findall(old), NUMBER.findall(new), strict=True)
-    return all(same_number(a, b) for a, b in pairs)
+    return all(map(same_number, NUMBER.findall(old), NUMBER.findall(new)))
 
 
 def same_number(a, b):
@@ -317,13 +312,11 @@ def test_without_the_model_its_lesson_stops_at_one_line_that_says_how_to_get_it(
     assert GET_MODEL in line
 
 
-def test_there_are_lessons():
-    assert NOTEBOOKS
-
-
 def rule_offences(notebook, any_length=False):
     """What a lesson must be: short, opened by its aim and its minutes, quiet, its pictures described."""
-    found = opening_offences(notebook.cells[0])
+    opening = notebook.cells[0].source.lower() if notebook.cells[0].cell_type == "markdown" else ""
+    wanted = ("you will be able to", "minutes")
+    found = [f"the first cell does not say '{words}'" for words in wanted if words not in opening]
     cells = code_cells(notebook)
     shown = [cell for _, cell in cells if "check(f" not in cell.source]
     if not any_length and not 10 <= len(shown) <= 45:
@@ -338,25 +331,21 @@ def rule_offences(notebook, any_length=False):
     return found
 
 
-def opening_offences(cell):
-    said = cell.source.lower() if cell.cell_type == "markdown" else ""
-    wanted = ("you will be able to", "minutes")
-    return [f"the first cell does not say '{words}'" for words in wanted if words not in said]
-
-
 def cell_offences(cell):
-    lines = cell.source.splitlines()
-    found = [] if lines else ["no code"]
-    found += ["longer than a slide (25 lines)"] * (len(lines) > 25)
-    found += ["a line wider than a slide (100 characters)"] * any(len(line) > 100 for line in lines)
-    found += ["an error in the output"] * any(o.output_type == "error" for o in cell.outputs)
-    found += ["a warning or other text on stderr"] * any(o.get("name") == "stderr" for o in cell.outputs)
-    found += ["a picture whose description gets lost: show it with plots.picture"] * any(
-        "image/png" in o.get("data", {}) for o in cell.outputs
-    )
-    found += ["a picture without alt text"] * any(not shown["alt"].strip() for shown in pictures(cell))
-    found += ["a picture that names the software that drew it"] * any(signed(o) for o in pictures(cell))
-    return found
+    lines, outputs, shown = cell.source.splitlines(), cell.outputs, pictures(cell)
+    found = {
+        "no code": not lines,
+        "longer than a slide (25 lines)": len(lines) > 25,
+        "a line wider than a slide (100 characters)": any(len(line) > 100 for line in lines),
+        "an error in the output": any(o.output_type == "error" for o in outputs),
+        "a warning or other text on stderr": any(o.get("name") == "stderr" for o in outputs),
+        "a picture whose description gets lost": any("image/png" in o.get("data", {}) for o in outputs),
+        "a picture without alt text": any(not picture["alt"].strip() for picture in shown),
+        "a picture that names its software": any(
+            b"Software" in base64.b64decode(picture["picture"]) for picture in shown
+        ),
+    }
+    return [offence for offence, there in found.items() if there]
 
 
 def pictures(cell):
@@ -365,15 +354,7 @@ def pictures(cell):
     return [shown for shown in found if "picture" in shown]
 
 
-def signed(shown):
-    return b"Software" in base64.b64decode(shown["picture"])
-
-
 # --- the checks can fail ------------------------------------------------------------------------
-
-
-OMEGA = angular_frequencies(8)
-WAVES = np.sin(np.arange(65.0))
 
 
 def png(array, **options):
@@ -391,20 +372,18 @@ def drawing(row):
 
 def small_notebook():
     """A committed notebook in miniature: a stream, a table, a picture and a volatile cell."""
-    new = nbformat.v4
-    shown = picture_output("a line")
+    stream, result = ({"output_type": kind} for kind in ("stream", "execute_result"))
     outputs = [
-        [new.new_output("stream", name="stdout", text="loss 0.6931 after 20 steps\n")],
-        [new.new_output("execute_result", data={"text/plain": "array([0.84147098, 1.])"}, execution_count=2)],
-        [shown],
-        [new.new_output("stream", name="stdout", text="took 3.2 s\n")],
+        {**stream, "name": "stdout", "text": "loss 0.6931 after 20 steps\n"},
+        {**result, "data": {"text/plain": "array([0.84147098, 1.])"}, "execution_count": 2, "metadata": {}},
+        picture_output("a line"),
+        {**stream, "name": "stdout", "text": "took 3.2 s\n"},
     ]
-    cells = [
-        new.new_code_cell("x = 1", execution_count=i, outputs=outputs[i - 1])
-        for i in range(1, len(outputs) + 1)
-    ]
-    cells[-1].metadata.tags = ["volatile"]
-    return new.new_notebook(cells=[new.new_markdown_cell("You will be able to add. 20 minutes."), *cells])
+    notebook = lesson_of(4)
+    for cell, output in zip(notebook.cells[1:], outputs, strict=True):
+        cell.outputs = [nbformat.from_dict(output)]
+    notebook.cells[-1].metadata.tags = ["volatile"]
+    return notebook
 
 
 def test_equal_notebooks_and_other_last_digits_pass():
@@ -433,6 +412,7 @@ def test_equal_notebooks_and_other_last_digits_pass():
         (3, lambda o: o.update(picture_output("a line", png(drawing(80)[:-1])))),
         (3, lambda o: o.update(picture_output("a circle"))),
         (3, lambda o: o.update(picture_output("a line", width=300))),
+        (2, lambda o: o.update(output_type="display_data")),
     ],
 )
 def test_a_stale_number_word_or_picture_is_caught(cell, tamper, monkeypatch):
@@ -440,90 +420,19 @@ def test_a_stale_number_word_or_picture_is_caught(cell, tamper, monkeypatch):
     committed, executed = small_notebook(), small_notebook()
     tamper(executed.cells[cell].outputs[0])
     assert notebook_difference(committed, executed).startswith(f"cell {cell + 1}: ")
+    for tamper_all in ({"outputs": []}, {"execution_count": 7}):
+        executed = small_notebook()
+        executed.cells[cell].update(tamper_all)
+        assert notebook_difference(committed, executed)
 
 
-STALE = [
-    (lambda: clock_hands([0, 3, 15], OMEGA), lambda: clock_hands([0, 3, 16], OMEGA)),
-    pytest.param(
-        lambda: frequency_bands(OMEGA, n=32),
-        lambda: frequency_bands(0.97 * OMEGA, n=32),
-        marks=pytest.mark.slow,
-    ),
-    pytest.param(
-        lambda: heat_map(WAVES[:64].reshape(8, 8)),
-        lambda: heat_map(WAVES[1:].reshape(8, 8)),
-        marks=pytest.mark.slow,
-    ),
-]
+SAME = "0.841 0.842; 2.2e-16 0.0; 1.0000001e+03 1.0000002e+03; -0.0 0.0"
+OTHER = """0.841 0.843; 0.84 0.85; 0.5 0.6; 1. 2.; 7 8; 1000000 1000001; 2.2e-16 3.1e-12; -0.25 0.25"""
 
 
-@pytest.mark.parametrize(("picture", "stale"), STALE)
-def test_a_stale_lesson_picture_is_caught_whatever_the_letters(picture, stale):
-    before, now = (base64.b64encode(encoded(draw())) for draw in (picture, stale))
-    for allowed in (SAME_LETTERS, OTHER_LETTERS):
-        assert picture_difference(before, before, allowed) is None
-        assert "another one" in picture_difference(before, now, allowed)
-
-
-def test_letters_follow_the_version_that_drew_the_figures(monkeypatch):
-    monkeypatch.setattr(matplotlib, "__version__", "1.5.3")
-    assert letters() == OTHER_LETTERS
-
-
-def test_a_missing_output_and_another_order_are_caught():
-    committed, executed = small_notebook(), small_notebook()
-    executed.cells[1].outputs = []
-    assert "shows 0 outputs" in notebook_difference(committed, executed)
-    executed = small_notebook()
-    executed.cells[1].execution_count = 7
-    assert "number 7" in notebook_difference(committed, executed)
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "same"),
-    [
-        ("0.841", "0.842", True),
-        ("0.841", "0.843", False),
-        ("0.84", "0.85", False),
-        ("0.5", "0.6", False),
-        ("1.", "2.", False),
-        ("7", "8", False),
-        ("1000000", "1000001", False),
-        ("2.2e-16", "0.0", True),
-        ("2.2e-16", "3.1e-12", False),
-        ("1.0000001e+03", "1.0000002e+03", True),
-        ("-0.0", "0.0", True),
-        ("-0.25", "0.25", False),
-    ],
-)
-def test_which_numbers_are_the_same(a, b, same):
-    assert same_number(a, b) is same
-
-
-def test_only_cells_that_changed_are_rewritten():
-    committed, executed = small_notebook(), small_notebook()
-    executed.cells[1].outputs[0].text = "loss 0.5000 after 20 steps\n"
-    executed.cells[2].outputs[0].data["text/plain"] = "array([0.84147099, 1.])"
-    merged = with_kept_outputs(committed, executed)
-    assert merged.cells[1].outputs == executed.cells[1].outputs
-    assert merged.cells[2].outputs == committed.cells[2].outputs
-
-
-def test_the_normal_form_drops_what_changes_by_itself():
-    notebook = small_notebook()
-    notebook.metadata = nbformat.from_dict({"language_info": {"name": "python", "version": "3.11.7"}})
-    cell = notebook.cells[1]
-    mine = {"tags": ["volatile"], "npformer": {"reveal": "1.1a"}, "slideshow": {"slide_type": "slide"}}
-    cell.metadata = nbformat.from_dict({"execution": {"iopub.execute_input": "2026"}, **mine})
-    first = cell.outputs[0]
-    widget = nbformat.v4.new_output(
-        "display_data", data={WIDGET: {"model_id": "c0ffee"}, "text/plain": "slider"}
-    )
-    cell.outputs = [widget, {**first, "text": "loss "}, {**first, "text": "0.6931\n"}]
-    plain = normalised(nbformat.from_dict(notebook))
-    assert plain.metadata == METADATA
-    assert plain.cells[1].metadata == mine
-    assert [o.text for o in plain.cells[1].outputs] == ["loss 0.6931\n"]
+def test_which_numbers_are_the_same():
+    assert all(same_number(*pair.split()) for pair in SAME.split(";"))
+    assert not any(same_number(*pair.split()) for pair in OTHER.split(";"))
 
 
 def lesson_of(n_cells):
@@ -533,80 +442,8 @@ def lesson_of(n_cells):
     return new.new_notebook(cells=[new.new_markdown_cell("You will be able to add. 20 minutes."), *cells])
 
 
-def test_a_good_lesson_has_no_offences():
-    assert rule_offences(lesson_of(10)) == []
-    assert rule_offences(lesson_of(50), any_length=True) == []
-    lesson = lesson_of(50)
-    for cell in lesson.cells[1:11]:
-        cell.source = 'check(f"pe.pair@{student}", None)'
-    assert rule_offences(lesson) == []
-    lesson = lesson_of(10)
-    lesson.cells[1].source = "interact(draw, position=slider)"
-    lesson.cells[2].outputs = small_notebook().cells[3].outputs
-    assert rule_offences(lesson) == []
-
-
-@pytest.mark.parametrize(
-    "break_it",
-    [
-        lambda lesson: lesson.cells.pop(),
-        lambda lesson: lesson.cells.pop(0),
-        lambda lesson: lesson.cells[0].update(source="You will be able to add."),
-        lambda lesson: lesson.cells[1].update(id=lesson.cells[2].id),
-        lambda lesson: lesson.cells[1].update(source=""),
-        lambda lesson: lesson.cells[1].update(source="x = 1\n" * 26),
-        lambda lesson: lesson.cells[1].update(source="x" * 101),
-        lambda lesson: lesson.cells[1].update(source="interact(draw)"),
-        lambda lesson: lesson.cells[1].update(outputs=[nbformat.v4.new_output("error")]),
-        lambda lesson: lesson.cells[1].update(outputs=[nbformat.v4.new_output("stream", name="stderr")]),
-        lambda lesson: lesson.cells[1].update(outputs=[picture_output(alt="")]),
-        lambda lesson: lesson.cells[1].update(outputs=[picture_output("a line", naming_its_software())]),
-        lambda lesson: lesson.cells[1].update(outputs=[bare_picture()]),
-    ],
-)
-def test_a_broken_rule_is_caught(break_it):
-    lesson = lesson_of(10)
-    break_it(lesson)
-    assert rule_offences(lesson) != []
-
-
 def picture_output(alt, encoded=None, width=320):
     """What plots.picture leaves in a notebook."""
     picture = encoded or png(drawing(80))
     page = f'<img alt="{html.escape(alt)}" width="{width}" src="data:image/png;base64,{picture}">'
     return nbformat.v4.new_output("display_data", data={"text/html": page, "text/plain": alt})
-
-
-def naming_its_software():
-    from PIL.PngImagePlugin import PngInfo
-
-    info = PngInfo()
-    info.add_text("Software", "a plotting library")
-    return png(drawing(80), pnginfo=info)
-
-
-def bare_picture():
-    return nbformat.v4.new_output("display_data", data={"image/png": png(drawing(80))})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "sources", [("x = 1", "1 / x", "x = 0"), ("x = 1", "x = 1 / (x if x < 2 else 0) + 1")]
-)
-def test_a_cell_that_another_or_itself_has_spoilt_is_caught(sources, tmp_path):
-    notebook = lesson_of(len(sources))
-    for (_, cell), source in zip(code_cells(notebook), sources, strict=True):
-        cell.source = source
-    with pytest.raises(CellExecutionError, match="ZeroDivisionError"):
-        execute(notebook, tmp_path, again=True)
-
-
-@pytest.mark.slow
-def test_a_notebook_is_executed_in_this_environment_and_its_errors_are_raised(tmp_path):
-    notebook = lesson_of(2)
-    notebook.cells[1].source = "import sys; print(sys.executable)"
-    notebook.cells[2].source = "sys.getsizeof(x := 1) > 0"
-    executed = execute(notebook, tmp_path)
-    assert Path(executed.cells[1].outputs[0].text.strip()).parent.parent == Path(sys.prefix)
-    assert executed.cells[2].outputs[0].data["text/plain"] == "True"
-    assert [cell.execution_count for _, cell in code_cells(executed)] == [1, 2]

@@ -33,10 +33,6 @@ def commands():
     return [part.strip() for line in [*lines, *spoken] for part in line.split("&&")]
 
 
-def test_it_is_one_page():
-    assert len(README.splitlines()) <= 100
-
-
 def test_the_taste_runs(capsys):
     (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.S)
     names = {}
@@ -44,10 +40,9 @@ def test_the_taste_runs(capsys):
     assert names["y"].shape == (3, 6, 8)
     assert names["grads"].ffn.W_1.shape == names["params"].ffn.W_1.shape
     assert "all 13 passed" in capsys.readouterr().out
-    assert len(code.strip().splitlines()) <= 10
+    assert len(code.strip().splitlines()) <= 10 and len(README.splitlines()) <= 100
 
 
-@functools.cache
 @functools.cache
 def anchors(file):
     """What a forge and the site make of a page's headings."""
@@ -87,28 +82,16 @@ def test_every_script_extra_and_group_of_a_command_is_there():
     assert set(re.findall(r"--group (\w+)", said)) <= PROJECT["dependency-groups"].keys()
 
 
-def test_the_two_commands_come_first():
+def test_what_the_text_names_exists_and_the_two_commands_come_first():
     first, second, *_ = (c for c in commands() if c.startswith("uv run"))
     assert [first, second] == ["uv run npformer lessons", "uv run jupyter lab my_lessons"]
     assert "pip install uv && uv run pytest " in README
-
-
-def test_every_lesson_is_in_the_table():
     listed = re.findall(r"\(notebooks/(\d\w+\.ipynb)\)", README)
     assert listed == sorted(path.name for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
-
-
-def test_every_picture_says_what_is_in_it():
     pictures = re.findall(r"!\[(.*?)\]\(", README)
-    assert len(pictures) == 5
-    assert all(len(alt) > 40 for alt in pictures)
-
-
-def test_what_the_text_names_exists():
-    for name in re.findall(r"npf\.(\w+)", README):
-        assert hasattr(npformer, name), name
-    for exercise in re.findall(r'check\("([\w.]+)"', README):
-        assert exercise in {e.id for e in list_exercises()}
+    assert len(pictures) == 5 and all(len(alt) > 40 for alt in pictures)
+    assert all(hasattr(npformer, name) for name in re.findall(r"npf\.(\w+)", README))
+    assert set(re.findall(r'check\("([\w.]+)"', README)) <= {e.id for e in list_exercises()}
 
 
 def test_counts_are_those_of_the_tables_and_of_the_bank():
@@ -159,9 +142,4 @@ def test_a_package_index_gets_links_that_lead_somewhere():
     metadata = {"urls": {"Repository": address}}
     hook.ReadmeHook(str(ROOT), {}).update(metadata)
     assert metadata["readme"] == {"content-type": "text/markdown", "text": text}
-
-
-def test_the_address_stands_in_one_place():
-    address = PROJECT["project"]["urls"]["Repository"]
-    assert address not in README
-    assert (ROOT / "pyproject.toml").read_text(encoding="utf-8").count(address) == 1
+    assert address not in README and (ROOT / "pyproject.toml").read_text("utf-8").count(address) == 1

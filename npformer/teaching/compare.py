@@ -120,13 +120,12 @@ def _by_calls(forward: Block, backward: Block | None, trace: Trace, tolerance: f
     returned = _played(forward, trace)
     y, inner = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
     seen = _named(inner, trace) | {"y": np.asarray(y)}
-    found = (
-        _by_name(seen, _values(trace), tolerance) if len(seen) > 1 else _by_inputs(forward, trace, tolerance)
-    )
+    named = len(seen) > 1
+    found = _by_name(seen, _values(trace), tolerance) if named else _by_inputs(forward, trace, tolerance)
     if not found or backward is None:
         return found
     dx, grads = backward(_sentences(trace, "d_y"), inner)
-    wrong = {"d_x": dx} | {f"d_{_station(path)}": g for path, g in leaves(grads)}
+    wrong = {"d_x": dx} | {f"d_{path.removeprefix('params.')}": g for path, g in leaves(grads)}
     return _by_name(wrong, _values(trace), tolerance)
 
 
@@ -136,10 +135,6 @@ def _values(reference: Any) -> dict[str, Array]:
     if not isinstance(reference, Mapping):
         raise TypeError(f"compare: reference is {kind_of(reference)}; expected a trace, or a dict of arrays")
     return {name: np.asarray(value) for name, value in reference.items()}
-
-
-def _station(path: str) -> str:
-    return path.removeprefix("params.")
 
 
 # By name

@@ -33,15 +33,6 @@ class Answer(NamedTuple):
         return f"Answer. {self.text}"
 
 
-class Predict(NamedTuple):
-    """One prediction: its id, the question, the number of the cell that answers it, and the answer."""
-
-    id: str
-    question: str
-    cell: int
-    answer: str
-
-
 def reveal(id: str) -> Answer:
     """The answer to prediction `id`, such as "3.2a": as the last line of a cell, it stands below the output.
 
@@ -75,22 +66,6 @@ def answers(lesson: int) -> dict[str, str]:
     return {id: text.strip() for id, text in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def predicts(notebook: dict[str, Any]) -> list[Predict]:
-    """Every prediction of a notebook (the .ipynb file's JSON) in the order of reading; cells count from 0.
-
-    Raises ValueError when a question is not followed by the code cell that answers it.
-    """
-    cells = notebook["cells"]
-    found = []
-    for number, cell in enumerate(cells):
-        if id := named(cell, "predict"):
-            code = next((i for i in range(number + 1, len(cells)) if cells[i]["cell_type"] == "code"), None)
-            if code is None or named(cells[code], "reveal") != id:
-                raise ValueError(f"predicts: the code cell after question {id!r} does not reveal it")
-            found.append(Predict(id, question_of(cell), code, reveal(id).text))
-    return found
-
-
 def named(cell: dict[str, Any], role: str) -> str | None:
     """The id that a cell's metadata gives for "predict" or "reveal", or None.
 
@@ -99,15 +74,6 @@ def named(cell: dict[str, Any], role: str) -> str | None:
     """
     id: str | None = cell["metadata"].get("npformer", {}).get(role)
     return id
-
-
-def question_of(cell: dict[str, Any]) -> str:
-    """What a markdown cell asks: from the words **Predict.**, left out, to its end; empty without them.
-
-    >>> question_of({"source": ["Two sums. \\n", "\\n", "**Predict.** Are they equal?"]})
-    'Are they equal?'
-    """
-    return source_of(cell).partition(QUESTION)[2].strip()
 
 
 def source_of(cell: dict[str, Any]) -> str:

@@ -78,7 +78,7 @@ def save_slides(lesson: str, folder: str | os.PathLike[str]) -> Path:
     """
     file, stage = lesson_file(lesson), sheets()  # what is missing is said before the lesson runs
     notebook = with_outputs(json.loads(file.read_text(encoding="utf-8")), file.name)
-    plan = plan_of(int(lesson), plan_text(file.parent))
+    plan = plan_of(int(lesson), (file.parent / "README.md").read_text(encoding="utf-8"))
     slides = slides_of(notebook, plan, guesses_of(file.parent / "guide" / "guesses.md"))
     page = as_page(slides, title_of(notebook), stage)
     target = Path(folder)
@@ -174,11 +174,6 @@ def _fails(name: str, begun: Sequence[dict[str, Any]], said: str) -> LessonFails
 # --- the lesson plan ----------------------------------------------------------------------------
 
 
-def plan_text(folder: Path) -> str:
-    """The lesson plan that lies beside the lessons."""
-    return (folder / "README.md").read_text(encoding="utf-8")
-
-
 def plan_of(lesson: int, text: str) -> Plan:
     """Its minutes and its questions, read from the plan's tables.
 
@@ -222,13 +217,11 @@ def slides_of(notebook: dict[str, Any], plan: Plan, guesses: dict[str, str]) -> 
     known = notebook["metadata"].get("npformer", {}).get("known", [])
     if known:
         points = "\n".join(f"- {line}" for line in known)
-        found.append(
-            Slide(f"## What we know now\n\n{points}", notes="Ask for the three before you show them.")
-        )
+        notes = "Ask for the three before you show them."
+        found.append(Slide(f"## What we know now\n\n{points}", notes=notes))
     for place in (0, -1):
-        found[place] = found[place]._replace(
-            notes=f"{found[place].notes}\n\nQuestions that will come:\n\n{expected}"
-        )
+        notes = f"{found[place].notes}\n\nQuestions that will come:\n\n{expected}"
+        found[place] = found[place]._replace(notes=notes)
     return found
 
 
@@ -294,10 +287,8 @@ def ran(cell: dict[str, Any]) -> list[Slide]:
     heading = f"## {of_stage(cell, 'title')}"
     shown = shown_by(cell)
     pictures = [part for part in shown if part.startswith("<i")]
-    if pictures:
-        found = [Slide(f"{heading}\n\n{picture}") for picture in pictures]
-    else:
-        found = [Slide(f"{heading}\n\n{code_of(cell)}", tuple(shown))]
+    found = [Slide(f"{heading}\n\n{picture}") for picture in pictures]
+    found = found or [Slide(f"{heading}\n\n{code_of(cell)}", tuple(shown))]
     notes = PLAYING if pictures and pictures[-1].startswith("<iframe") else "Run."
     notes = f"{notes} The whole cell:\n\n```python\n{source_of(cell)}\n```"
     return [*found[:-1], with_answer(found[-1]._replace(notes=notes), cell)]
@@ -470,11 +461,8 @@ def cells_of(slide: Slide) -> Iterator[Any]:
     """A slide as cells of a notebook: the slide, its fragments and its notes."""
     from nbformat.v4 import new_markdown_cell
 
-    kinds = [
-        ("slide", slide.text),
-        *(("fragment", more) for more in slide.then),
-        ("notes", slide.notes.strip()),
-    ]
+    fragments = (("fragment", more) for more in slide.then)
+    kinds = [("slide", slide.text), *fragments, ("notes", slide.notes.strip())]
     code = "```python" in slide.text
     for kind, text in kinds:
         if text:

@@ -22,8 +22,8 @@ new after the step of training has a prime, h′, and a new_ in front: "new_E", 
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -157,14 +157,18 @@ def _steps(
     last: str = "",
 ) -> tuple[Step, ...]:
     """The lines with their numbers, each rounded as a pencil rounds before the next one uses it."""
-    given, plan = _given(example, learning_rate), plan_of(example, update)
+    plan = plan_of(example, update)
+    given = {"E": example.embedding.E, "target": example.target, "eta": np.array(learning_rate)}
+    given |= dict(leaves(example.block))
     numbers, first = np.empty(sum(line.size for line in lines(plan))), 0
     steps: list[Step] = []
     for line, recipes in zip(lines(plan), recipes_of(plan), strict=True):
         cells = numbers[first : first + line.size]
         if line.equation == GIVEN:
             value = given.get(line.name, np.zeros(line.shape))  # Adam's m, v and k begin with zeros
-            _check_shape(line, value)
+            if value.shape != line.shape:
+                expected = f"({', '.join(line.axes)}) = {line.shape}"
+                raise ValueError(f"worked_example: {line.name} has shape {value.shape}; expected {expected}")
             cells[:] = value.ravel()
         else:
             _fill(cells, recipes, numbers)
@@ -185,17 +189,6 @@ def _fill(cells: Array, recipes: list[Recipes], numbers: Array) -> None:
     with np.errstate(all="ignore"):  # numbers of somebody's own may be too large: then NaN is shown
         for form, places, enter in recipes:
             cells[places] = evaluate(form, iter(numbers[enter].T))
-
-
-def _given(example: Example, learning_rate: float) -> dict[str, Array]:
-    rate = {"eta": np.array(learning_rate), "target": example.target}
-    return {"E": example.embedding.E, **dict(leaves(example.block)), **rate}
-
-
-def _check_shape(line: Step, value: Array) -> None:
-    if value.shape != line.shape:
-        expected = f"({', '.join(line.axes)}) = {line.shape}"
-        raise ValueError(f"worked_example: {line.name} has shape {value.shape}; expected {expected}")
 
 
 def round_half_away(value: Array, decimals: int) -> Array:
@@ -244,16 +237,8 @@ def dog_bites_man() -> Example:
     )
 
 
-def _pre_norm(example: Example) -> Example:
-    return example._replace(config=example.config._replace(norm="pre"))
-
-
-def _causal(example: Example) -> Example:
-    return example._replace(causal=True)
-
-
-def _gelu(example: Example) -> Example:
-    return example._replace(config=example.config._replace(activation="gelu"))
+def _configured(**changes: Any) -> Callable[[Example], Example]:
+    return lambda example: example._replace(config=example.config._replace(**changes))
 
 
 def _rms_norm(example: Example) -> Example:
@@ -270,17 +255,13 @@ def _two_sentences(example: Example) -> Example:
     )
 
 
-def _one_head(example: Example) -> Example:
-    return example._replace(config=example.config._replace(n_heads=1))
-
-
-VARIANTS = {
-    "pre-norm": _pre_norm,
-    "causal": _causal,
-    "gelu": _gelu,
+VARIANTS: dict[str, Callable[[Example], Example]] = {
+    "pre-norm": _configured(norm="pre"),
+    "causal": lambda example: example._replace(causal=True),
+    "gelu": _configured(activation="gelu"),
     "rms-norm": _rms_norm,
     "two-sentences": _two_sentences,
-    "one-head": _one_head,
+    "one-head": _configured(n_heads=1),
 }
 
 

@@ -163,13 +163,10 @@ def _is_lively_on_the_way_back(example: Example) -> bool:
         and abs(value - pencil[name]).max() <= 0.05
         for name, value in exact.items()
     )
-    return worth_it and _learns(example)
-
-
-def _learns(example: Example) -> bool:
-    """Whether the pencil's step of training makes the loss smaller."""
-    pencil = values(example, "new_loss", DECIMALS)
-    return bool(pencil["new_loss"] < pencil["loss"])
+    if not worth_it:
+        return False
+    trained = values(example, "new_loss", DECIMALS)
+    return bool(trained["new_loss"] < trained["loss"])
 
 
 # Pages

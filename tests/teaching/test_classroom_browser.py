@@ -7,7 +7,6 @@ Skipped without Chromium or these programs.
 """
 
 import json
-import operator
 import os
 import re
 import socket
@@ -20,10 +19,11 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbformat.sign import NotebookNotary
+from predicts import predicts
 from test_classroom import LESSONS
 from weights import skip_without
 
-from npformer.teaching.lessons import named, predicts, student_copy
+from npformer.teaching.lessons import named, student_copy
 
 pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync --extra test")
 
@@ -39,10 +39,6 @@ NOTEBOOK = "jupyterapp.shell.currentWidget.content"
 TOLD = ".jp-Notebook .jp-OutputArea-output, .jp-Notebook .jp-MarkdownOutput"
 
 PAGES = {"jupyterlab": "lab/tree/{}?reset", "notebook": "notebooks/{}"}  # a notebook's page in each program
-
-in_jupyterlab = pytest.mark.parametrize("room", ["jupyterlab"], indirect=True)
-in_notebook_7 = pytest.mark.parametrize("room", ["notebook"], indirect=True)
-stem = operator.attrgetter("stem")
 
 
 @pytest.fixture(scope="module")
@@ -202,13 +198,22 @@ def check_pictures(page):
     assert [alt for alt, *_ in shown if alt not in names] == []
 
 
+def fits(page, on_a_stage=True):
+    """Every code cell with its output, in the program as it opens and in JupyterLab's Presentation Mode."""
+    assert too_high(page) == {}
+    if on_a_stage:
+        present(page)
+        assert too_high(page) == {}
+    check_pictures(page)
+
+
 def lessons(*soon):
-    """All of them; those that do not start so are slow."""
-    marked = [pytest.param(p, marks=[] if p.name.startswith(soon) else pytest.mark.slow) for p in LESSONS]
-    return pytest.mark.parametrize("path", marked, ids=stem)
+    """All of them in JupyterLab; those that do not start so are slow."""
+    marks = {path: [] if path.name.startswith(soon) else pytest.mark.slow for path in LESSONS}
+    cases = [pytest.param("jupyterlab", path, marks=marks[path], id=path.stem) for path in LESSONS]
+    return pytest.mark.parametrize(("room", "path"), cases, indirect=["room"])
 
 
-@in_jupyterlab
 @lessons("01")
 def test_nothing_is_spoilt_and_every_cell_fits_on_the_screen(path, opened):
     notebook = lesson(path)
@@ -217,7 +222,6 @@ def test_nothing_is_spoilt_and_every_cell_fits_on_the_screen(path, opened):
     fits(page)
 
 
-@in_jupyterlab
 @lessons("01", "05")
 def test_every_cell_as_it_was_saved_fits_on_the_screen(path, opened):
     page = opened(path.name, lesson(path))
@@ -225,25 +229,16 @@ def test_every_cell_as_it_was_saved_fits_on_the_screen(path, opened):
     assert len(pictures(page)) > 2
 
 
-def fits(page):
-    """Every code cell with its output, in JupyterLab as it opens and in Presentation Mode."""
-    assert too_high(page) == {}
-    present(page)
-    assert too_high(page) == {}
-    check_pictures(page)
-
-
-@in_notebook_7
+@pytest.mark.parametrize("room", ["notebook"], indirect=True)
 def test_a_lesson_in_notebook_7(opened):
     notebook = lesson(LESSONS[0])
     page = opened(LESSONS[0].name, student_copy(notebook))
     step_through(page, notebook)
-    assert too_high(page) == {}
-    check_pictures(page)
+    fits(page, on_a_stage=False)
     assert pictures(page), "no picture arrived"
 
 
-@in_jupyterlab
+@pytest.mark.parametrize("room", ["jupyterlab"], indirect=True)
 def test_in_a_notebook_that_is_not_trusted_pictures_have_their_descriptions_too(opened):
     notebook = lesson(LESSONS[0])
     notebook["cells"][1]["source"] = "# as it came by mail"  # another text has another signature

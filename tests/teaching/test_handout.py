@@ -30,19 +30,6 @@ def test_every_lesson_is_written_without_outputs(tmp_path):
         assert b"\r" not in path.read_bytes()
 
 
-def test_what_is_there_is_kept_unless_it_is_forced(tmp_path):
-    write_lessons(tmp_path)
-    mine = tmp_path / NAMES[2]
-    mine.write_text("my notes")
-    (tmp_path / NAMES[0]).unlink()
-    written, kept = write_lessons(tmp_path)
-    assert [path.name for path in written] == NAMES[:1] and [path.name for path in kept] == NAMES[1:]
-    assert mine.read_text() == "my notes"
-    written, kept = write_lessons(tmp_path, force=True)
-    assert [path.name for path in written] == NAMES and kept == []
-    assert json.loads(mine.read_text(encoding="utf-8"))["nbformat"] == 4
-
-
 def test_an_installed_package_has_its_lessons_inside(installed, tmp_path):
     cell = {"cell_type": "code", "source": "1", "metadata": {}, "execution_count": 1, "outputs": [1]}
     (installed / "lessons" / "01_é.ipynb").write_text(json.dumps({"cells": [cell]}))

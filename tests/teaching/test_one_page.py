@@ -76,28 +76,20 @@ def test_adamw_is_the_packages():
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("function", "arrays"),
-    [
-        (one_page.ffn, (X, *NET)),
-        (one_page.layer_norm, (X, *NORM)),
-        (one_page.attention, (X, *HEADS)),
-        (one_page.block, (X, *WEIGHTS[1:13])),
-        (lambda *weights: one_page.transformer(IDS, *weights), WEIGHTS),
-    ],
-    ids=["ffn", "layer_norm", "attention", "block", "transformer"],
-)
-def test_each_backward_is_the_gradient_of_its_forward(function, arrays):
+PAIRS = {
+    "ffn": (one_page.ffn, (X, *NET)),
+    "layer_norm": (one_page.layer_norm, (X, *NORM)),
+    "attention": (one_page.attention, (X, *HEADS)),
+    "block": (one_page.block, (X, *WEIGHTS[1:13])),
+    "transformer": (lambda *weights: one_page.transformer(IDS, *weights), WEIGHTS),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_each_backward_is_the_gradient_of_its_forward(name):
+    function, arrays = PAIRS[name]
     many = 3 if sum(array.size for array in arrays) > 300 else None  # directions; each part has its entries
     report = npf.gradcheck(function, lambda dy, backward: tuple(backward(dy)), *arrays, directions=many)
-    assert report, report
-
-
-def test_the_loss_has_its_gradient():
-    logits = RNG.normal(size=(2, T, 28))
-    report = npf.gradcheck(
-        lambda logits: one_page.cross_entropy(logits, TARGETS), lambda d, backward: d * backward(), logits
-    )
     assert report, report
 
 
@@ -111,21 +103,19 @@ def test_it_fits_one_page_and_needs_numpy_only():
     assert len(starts) == len(set(starts)), "two statements in a line"
 
 
-def numbers(lines):
+def circled(lines):
     """The circled numbers at the ends of lines, each once: "①①②" is "①②"."""
     return re.sub(r"(.)\1+", r"\1", "".join(re.findall(r"# ([①-⑨])", "\n".join(lines))))
 
 
 def test_backward_undoes_the_forward_from_its_last_line_up():
-    pairs = 0
-    for function in ast.parse(SOURCE).body:
-        turn = [n for n in getattr(function, "body", []) if isinstance(n, ast.FunctionDef)]
-        if turn:
-            lines, (start, end) = SOURCE.splitlines(), (turn[0].lineno - 1, turn[0].end_lineno)
-            down, up = numbers(lines[function.lineno : start]), numbers(lines[start:end])
-            assert down == up[::-1] == "①②③④⑤⑥⑦⑧⑨"[: len(down)], function.name
-            pairs += 1
-    assert pairs == 6
+    functions = [n for n in ast.parse(SOURCE).body if isinstance(n, ast.FunctionDef)]
+    turns = [(f, g) for f in functions for g in f.body if isinstance(g, ast.FunctionDef)]
+    assert len(turns) == 6
+    for function, turn in turns:
+        lines, start = SOURCE.splitlines(), turn.lineno - 1
+        down, up = circled(lines[function.lineno : start]), circled(lines[start : turn.end_lineno])
+        assert down == up[::-1] == "①②③④⑤⑥⑦⑧⑨"[: len(down)], function.name
 
 
 def losses(printed):

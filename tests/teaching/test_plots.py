@@ -1,11 +1,12 @@
 """Pictures show the numbers they are given, in the colours of the lessons, and leave nothing behind.
 
-First the rules that every picture keeps, then, lesson by lesson, what each must show.
+First the rules that every picture keeps, then what is in each, from tables: squares, lines, words.
 """
 
 import base64
 import functools
 import io
+import re
 import struct
 import subprocess
 import sys
@@ -14,9 +15,8 @@ import matplotlib
 import numpy as np
 import pytest
 from letters import letters, troubles
-from matplotlib.colors import to_hex, to_rgba
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch, Rectangle
 from matplotlib.text import Text
 from PIL import Image
 from together import together
@@ -118,13 +118,13 @@ def figure(name):
 
 
 @functools.cache
-def data(name, kind="png"):
+def data(name):
     with matplotlib.rc_context(ODD):
-        return plots.encoded(figure(name) if kind == "png" else DRAWN[name](), kind)
+        return plots.encoded(figure(name))
 
 
-def pixels(name, mode):
-    return np.asarray(Image.open(io.BytesIO(data(name))).convert(mode))
+def written(texts):
+    return [t.get_text() for t in texts]
 
 
 # --- the rules of all pictures ------------------------------------------------------------------
@@ -137,55 +137,20 @@ def test_there_is_a_picture_of_every_kind():
 
 @every_picture
 def test_a_picture_keeps_the_rules(name):
-    """All of them in one test: a picture is drawn once for it, whichever worker it falls to."""
-    assert_legible(name)
-    assert_whole(name)
-    assert_labelled(name)
-    assert_white(name)
-    assert_described(name)
-
-
-def assert_legible(name):
-    """From the back of a room."""
-    written = [t for t in figure(name).findobj(Text) if t.get_text().strip()]
-    assert written
-    assert min(t.get_fontsize() for t in written) >= 13
-
-
-def assert_whole(name):
-    """Nothing is cut off at the edge."""
-    seen = pixels(name, "RGB")
-    for edge in (seen[:2], seen[-2:], seen[:, :2], seen[:, -2:]):
-        assert (edge == 255).all()
-
-
-def assert_labelled(name):
-    for axes in figure(name).axes if name not in WITHOUT_AXES else ():
-        assert axes.get_xlabel() or axes.get_ylabel() or axes.get_title("left") or axes.get_title()
-
-
-def assert_white(name):
-    """Opaque, so that a dark page does no harm."""
-    seen = pixels(name, "RGBA")
-    assert seen[0, 0].tolist() == [255, 255, 255, 255]
+    """Legible from the back of a room, opaque and whole, labelled, told apart without colours, described."""
+    drawn, seen = figure(name), np.asarray(Image.open(io.BytesIO(data(name))).convert("RGBA"))
+    assert min(t.get_fontsize() for t in drawn.findobj(Text) if t.get_text().strip()) >= 13
     assert (seen[..., 3] == 255).all()
-
-
-def assert_described(name):
-    """In words made from its numbers."""
-    words = figure(name).get_label()
-    assert 20 < len(words) <= 900
-    assert "\n" not in words and "nan" not in words
-    assert any(sign.isdigit() for sign in words)
-
-
-def test_a_picture_on_a_slide_has_the_pixels_of_a_slide(monkeypatch, shown):
-    monkeypatch.setenv(style.STAGE, "")
-    plots.picture(drawn := DRAWN["curves"]())
-    assert struct.unpack(">2I", shown[0].png[16:24]) == (
-        1880,
-        pytest.approx(200 * drawn.get_figheight(), abs=1),
-    )
+    for edge in (seen[:2], seen[-2:], seen[:, :2], seen[:, -2:]):
+        assert (edge == 255).all(), "cut off"
+    for axes in drawn.axes:
+        named = axes.get_xlabel() or axes.get_ylabel() or axes.get_title("left") or axes.get_title()
+        assert named or name in WITHOUT_AXES
+        lines = [line for line in axes.get_lines() if not line.get_label().startswith("_")]
+        looks = {(line.get_linestyle(), line.get_marker(), *line.get_color()[:9]) for line in lines}
+        assert len(looks) == len(lines)
+    words = drawn.get_label()
+    assert 20 < len(words) <= 900 and re.search(r"\d", words) and not re.search("\n|nan", words)
 
 
 @every_picture
@@ -194,20 +159,18 @@ def test_on_a_slide_every_letter_is_as_large_as_those_of_the_text(name, monkeypa
     monkeypatch.setenv(style.STAGE, "")
     style.fill_stage(drawn := DRAWN[name]())
     assert drawn.get_figwidth() == 9.4 and drawn.get_figheight() <= 4.86
-    written = letters(drawn)
-    assert min(points for _, points in written) >= CROWDED.get(name, 15)
-    assert troubles(drawn, written) == []
+    found = letters(drawn)
+    assert min(points for _, points in found) >= CROWDED.get(name, 15)
+    assert troubles(drawn, found) == []
 
 
-@pytest.mark.parametrize("kind", ["png", "svg"])
-@pytest.mark.parametrize("name", ["one_clock"])
-def test_the_bytes_of_a_file_name_neither_day_nor_software(name, kind):
-    assert plots.encoded(DRAWN[name](), kind) == data(name, kind), "the reader's settings show"
-    with matplotlib.rc_context(ODD):
-        DRAWN[name]()
-        assert matplotlib.rcParams["font.size"] == 6, "and are put back"
-    for word in (b"Software", b"dc:date", b"dc:creator"):
-        assert word not in data(name, kind)
+def test_the_bytes_of_a_file_name_neither_day_nor_software_nor_the_reader_s_settings():
+    for kind in ("png", "svg"):
+        plain = plots.encoded(DRAWN["one_clock"](), kind)
+        with matplotlib.rc_context(ODD):
+            assert plots.encoded(DRAWN["one_clock"](), kind) == plain
+            assert matplotlib.rcParams["font.size"] == 6, "and are put back"
+        assert not re.search(b"Software|dc:date|dc:creator", plain)
 
 
 def test_pyplot_and_ipython_are_not_imported_by_drawing():
@@ -222,34 +185,25 @@ print(*({"matplotlib.pyplot", "IPython"} & set(sys.modules)))
     assert result.stdout.split() == []
 
 
-@pytest.fixture
-def shown(monkeypatch):
-    """What is handed to the notebook, in order."""
-    handed = []
-    monkeypatch.setattr("IPython.display.display", handed.append)
-    return handed
-
-
-def test_a_picture_in_a_notebook_carries_its_description_into_the_page(shown):
-    assert plots.picture(DRAWN["heat_map"](), alt='twenty "positions"') is None
+def test_a_picture_in_a_notebook_carries_its_description_into_the_page(monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    plots.picture(DRAWN["heat_map"](), alt='twenty "positions"')
     plots.picture(DRAWN["heat_map"]())
     given, own = (handed._repr_mimebundle_(include=None, exclude=None) for handed in shown)
     assert 'alt="twenty &quot;positions&quot;"' in given["text/html"]
     assert given["text/plain"] == repr(shown[0]) == 'twenty "positions"'
     assert base64.b64encode(data("heat_map")).decode() in given["text/html"]
     assert own["text/plain"] == figure("heat_map").get_label()
-
-
-def test_a_picture_without_a_description_is_refused(shown):
     with pytest.raises(ValueError, match="the figure has no description"):
         plots.picture(Figure())
-    assert shown == []
-
-
-def test_a_high_picture_is_shown_smaller_and_a_low_one_as_it_is(shown):
-    for height in (5, 8):
+    for height, width in ((5, 1000), (8, 800)):  # a high one is shown smaller
         plots.picture(plots.describe(Figure(figsize=(10, height)), "nothing"))
-    assert [handed.width for handed in shown] == [1000, 800]
+        assert shown[-1].width == width
+    monkeypatch.setenv(style.STAGE, "")
+    plots.picture(drawn := DRAWN["curves"]())
+    high = pytest.approx(200 * drawn.get_figheight(), abs=1)
+    assert struct.unpack(">2I", shown[-1].png[16:24]) == (1880, high)
 
 
 @pytest.mark.parametrize(
@@ -266,39 +220,6 @@ def test_a_line_that_has_no_colour_of_its_own_is_refused_and_not_left_out(draw_l
     draw_lines({name: np.arange(1.0, 3) for name in "abc"})
     with pytest.raises(ValueError, match=r"^plots: 4 lines in one panel; expected at most 3"):
         draw_lines({name: np.arange(1.0, 3) for name in "abcd"})
-
-
-# --- how the numbers are found in a picture -----------------------------------------------------
-
-
-def tables(axes):
-    """What is shown as squares, from the first one drawn to the last."""
-    return axes.get_images()
-
-
-def image_of(found):
-    return found.axes[0].get_images()[0]
-
-
-def scales(*panels):
-    """Every scale of colours in these panels."""
-    return {image.get_clim() for axes in panels for image in axes.get_images()}
-
-
-def lines_of(axes, colour):
-    return [line.get_xydata() for line in axes.get_lines() if line.get_color() == colour]
-
-
-def line(axes, label):
-    return next(line for line in axes.get_lines() if line.get_label() == label)
-
-
-def written(texts):
-    return [t.get_text() for t in texts]
-
-
-def as_written(values, decimals):
-    return [f"{value:z.{decimals}f}".replace("-", "−") for value in np.ravel(values)]
 
 
 # --- every number that a picture is given is in it -----------------------------------------------
@@ -325,6 +246,7 @@ WRITTEN = {  # how many of them are written in their squares too; of weights the
 LINES_OF = {  # what is shown as lines, by their names
     "wavelength_curves": [("base 10000", wavelengths(8))],
     "curves": LINES.items(),
+    "two_curves": LINES.items(),
     "gradient_by_depth": [line for lines in GRADIENTS.values() for line in lines.items()],
     "accuracy": [("sinusoidal", np.array([90, 100, 100, 30])), ("ALiBi", np.full(4, 90))],
     "growth": [line for _, lines in TIMES.values() for line in lines.items()],
@@ -335,35 +257,44 @@ LINES_OF = {  # what is shown as lines, by their names
 @together("name", SQUARES)
 def test_every_number_is_a_square_on_a_scale_that_can_be_compared(name):
     """Signed values lie on a diverging scale centred at zero, weights on one from zero, all tables on one."""
-    images = [image for axes in figure(name).axes for image in tables(axes)]
+    images = [image for axes in figure(name).axes for image in axes.get_images()]
     for image, given in zip(images, SQUARES[name], strict=True):
         np.testing.assert_allclose(np.squeeze(image.get_array()), given, rtol=0, atol=1e-12)
     largest = max(np.abs(given).max() for given in SQUARES[name])
     for image in images:
         low, high = image.get_clim()
-        if image.get_cmap().name == "RdBu_r":
-            assert low == -high
-        elif name != "position_similarity":  # whose smallest number is 1
-            assert low == 0
+        signed = image.get_cmap().name == "RdBu_r"
+        assert low == (-high if signed else np.min(image.get_array()) if name == "position_similarity" else 0)
         if name not in ("hourglass", "binary_counter", "cross_attention"):
             assert high == pytest.approx(largest, rel=1e-12)  # which was summed in another order
-    assert name not in ("attention_heads", "cross_attention") or scales(*figure(name).axes) == {(0, 1)}
+    assert name not in ("attention_heads", "cross_attention") or {i.get_clim() for i in images} == {(0, 1)}
+
+
+def test_weights_lie_on_a_sequential_map_and_zeros_can_be_drawn():
+    (alone,) = plots.heat_map(np.array([[0.25, 0.75]]), signed=False).axes[0].get_images()
+    beside = plots.matrices({"a": np.eye(2), "b": 0.5 * np.eye(2)}, signed=False)
+    assert {image.get_clim() for axes in beside.axes for image in axes.get_images()} == {(0, 1)}
+    assert (alone.get_clim(), alone.get_cmap().name) == ((0, 0.75), plots.WEIGHT_MAP)
+    assert plots.heat_map(np.zeros((2, 3))).axes[0].get_images()[0].get_clim() == (-1, 1)
 
 
 @together("name", WRITTEN)
-def test_a_number_that_is_written_stands_in_its_square_and_is_its_number(name):
+def test_a_number_that_is_written_stands_in_its_square_and_can_be_read_there(name):
     found = 0
     for axes in figure(name).axes:
-        texts = {tuple(np.round(t.get_position(), 6)): t.get_text() for t in axes.texts}
-        for image in tables(axes):
+        texts = {tuple(np.round(t.get_position(), 6)): t for t in axes.texts}
+        for image in axes.get_images():
             values = np.atleast_2d(image.get_array())
             left, right, bottom, top = image.get_extent()
             for row, column in np.ndindex(values.shape):
                 x = left + (right - left) * (column + 0.5) / values.shape[1]
                 y = top + (bottom - top) * (row + 0.5) / values.shape[0]
                 if text := texts.get((round(x, 6), round(y, 6))):
-                    decimals = len(text.partition(".")[2])
-                    assert [text] == as_written(values[row, column], decimals)
+                    decimals = len(text.get_text().partition(".")[2])
+                    value = values[row, column]
+                    assert text.get_text() == f"{value:z.{decimals}f}".replace("-", "−")
+                    dark = abs(value) > 0.65 * image.get_clim()[1]
+                    assert text.get_color() == ("white" if dark else plots.INK)
                     found += 1
     assert found == WRITTEN[name]
 
@@ -377,7 +308,7 @@ def test_every_line_is_its_numbers(name):
 
 
 def first_two(array, decimals=1):
-    return ", ".join(as_written(array, decimals)).replace(".0", "")
+    return ", ".join(f"{x:z.{decimals}f}" for x in array).replace(".0", "").replace("-", "−")
 
 
 SAID = {  # in words made from the numbers
@@ -416,171 +347,76 @@ def test_what_is_left_out_is_not_said():
     assert "without residuals: post-norm 1 at block 0, 1e-01 at block 1, zero from the next block on" in ended
 
 
-TITLES = {
-    "heat_maps": ["interleaved", "halves", ""],
+NAMED = {  # what is written, in this order among other words
+    "heat_maps": ["interleaved", "halves"],
     "matrices": ["x", "y", "x + y"],
-    "attention_heads": list(HEADS),
-    "gradient_by_depth": list(GRADIENTS),
-    "timeline": list(SPANS),
-    "two_curves": ["value", "slope"],
+    "attention_heads": ["before", "everywhere", "[CLS]"],
+    "two_curves": ["z", "value", "slope"],
+    "cross_attention": ["forty", "thousand", "two", "4", "<stop>"],
+    "themes": ["money", "music", "money", "music"],
+    "timeline": ["host", "device", "in turns", "time, ms", "host", "device", "at once"],
+    "growth": ["positions n", "time, ms", "measured", "predicted", "blocks"],
+    "gpu_growth": ["words, float32", "NumPy", "GPU", "words, float64"],
+    "gradient_by_depth": ["with residuals", "without residuals"],
+    "binary_counter": ["bit 0", "bit 1", "bit 2", "sin 0", "cos 0", "sin 1"],
+    "lanes": ["FFN", "FFN", "FFN", "one FFN"],
+    "dataflow": [*TOKENS, "x", "f = FFN(x)", "x + f"],
+    "hourglass": ["in: 4 numbers", f"hidden: 32 numbers, {int(np.sum(HIDDEN > 0))} of them above 0"],
+    "frequency_bands": [f"pair i = 2: columns 4 and 5, {wavelengths(8)[2]:.1f} positions a turn"],
+    "clock_hands": [f"medium hand, pair 1\n{wavelengths(8)[1]:.1f} positions a turn"],
+    "wavelength_curves": ["6,283", "base 10000"],
+    "next_token": ["' shy'", "' kind'"],
+    "confidence": ["0.902", "0.902"],
 }
 
 
-@together("name", TITLES)
-def test_each_panel_has_its_title(name):
-    found = [axes.get_title("left") or axes.get_title() for axes in figure(name).axes]
-    assert found == TITLES[name]
+@together("name", NAMED)
+def test_what_has_a_name_is_named(name):
+    figure(name).draw_without_rendering()
+    words = iter(written(figure(name).findobj(Text)))
+    assert [word for word in NAMED[name] if word not in words] == []
 
 
-AXES = {  # what stands along the squares or the axes of the last panel
-    "cross_attention": (["forty", "thousand", "two"], ["4", "<stop>"]),
-    "themes": (["money", "music"], ["money", "music"]),
-}
+def test_what_grows_lies_on_a_logarithmic_axis():
+    for name in ("growth", "gpu_growth", "gradient_by_depth", "wavelength_curves"):
+        assert {axes.get_yscale() for axes in figure(name).axes} == {"log"}
+    assert figure("growth").axes[0].get_xscale() == "log" != figure("curves").axes[0].get_yscale()
 
 
-@together("name", AXES)
-def test_rows_and_columns_are_named(name):
-    axes = figure(name).axes[0]
-    assert (written(axes.get_xticklabels()), written(axes.get_yticklabels())) == AXES[name]
+# --- what is neither square nor a line of numbers --------------------------------------------------
 
 
-def test_lines_that_grow_lie_on_logarithmic_axes_with_their_units():
-    assert [axes.get_xlabel() for axes in figure("gpu_growth").axes] == ["words, float32", "words, float64"]
-    for axes, label in zip(figure("growth").axes, TIMES, strict=True):
-        assert (axes.get_xlabel(), axes.get_xscale(), axes.get_yscale()) == (label, "log", "log")
-        assert (axes.get_lines()[0].get_xdata() == TIMES[label][0]).all()
-    assert {axes.get_yscale() for axes in figure("gradient_by_depth").axes} == {"log"}
-    assert figure("gradient_by_depth").axes[0].get_lines()[0].get_color() == plots.GRADIENT
+def lines_of(axes, colour):
+    return [line.get_xydata() for line in axes.get_lines() if line.get_color() == colour]
 
 
-def test_lines_are_told_apart_without_colours_and_named():
-    for name in ("curves", "growth", "gradient_by_depth"):
-        axes = figure(name).axes[0]
-        assert len({line.get_linestyle() for line in axes.get_lines()}) == len(axes.get_lines())
-    assert written(figure("growth").axes[0].get_legend().get_texts()) == ["measured", "predicted"]
-
-
-def test_the_counter_has_bits_in_the_colour_of_positions_and_waves_beside():
-    left, right = figure("binary_counter").axes
-    ones = left.get_images()[0]
-    assert ones.cmap(ones.norm(1.0)) == to_rgba(plots.POSITION)
-    assert written(left.get_xticklabels()) == ["bit 0", "bit 1", "bit 2"]
-    assert written(right.get_xticklabels())[:3] == ["sin 0", "cos 0", "sin 1"]
-
-
-def test_lanes_steps_and_the_hourglass_are_labelled():
-    shown = written(figure("lanes").axes[0].texts)
-    assert [text for text in shown if text in TOKENS] == TOKENS and shown.count("FFN") == 3
-    assert sum(isinstance(p, FancyBboxPatch) for p in figure("lanes").axes[0].patches) == 3
-    assert [t for t in written(figure("dataflow").axes[0].texts) if t][:6] == [
-        *TOKENS,
-        "x",
-        "f = FFN(x)",
-        "x + f",
-    ]
-    middle = f"hidden: 32 numbers, {int(np.sum(HIDDEN > 0))} of them above 0"
-    assert written(figure("hourglass").axes[0].texts) == ["in: 4 numbers", middle, "out: 4 numbers"]
-
-
-# --- tables and lines, in every lesson ----------------------------------------------------------
-
-
-def test_weights_lie_on_a_sequential_map_from_zero():
-    shown = image_of(plots.heat_map(np.array([[0.25, 0.75]]), signed=False))
-    assert shown.get_clim() == (0, 0.75)
-    assert shown.get_cmap().name == "Purples"
-    beside = plots.matrices({"a": np.eye(2), "b": 0.5 * np.eye(2)}, signed=False)
-    assert scales(*beside.axes) == {(0, 1)}
-    assert image_of(beside).get_cmap().name == plots.WEIGHT_MAP
-
-
-def test_a_table_of_zeros_can_be_drawn():
-    assert image_of(plots.heat_map(np.zeros((2, 3)))).get_clim() == (-1, 1)
-
-
-def test_each_square_of_a_matrix_holds_its_number():
-    axes = plots.matrix(np.array([[0.8413, -0.4161], [-0.0004, 1.0]]), row_labels=["dog", "man"]).axes[0]
-    assert written(axes.texts) == ["0.841", "−0.416", "0.000", "1.000"]
-    assert [t.get_position() for t in axes.texts] == [(0, 0), (1, 0), (0, 1), (1, 1)]
-    assert written(axes.get_yticklabels()) == ["dog", "man"]
-    assert [t.get_color() for t in axes.texts] == ["white", plots.INK, plots.INK, "white"]
-
-
-def test_each_line_of_each_panel_shows_its_numbers_and_has_a_name():
-    x = np.arange(20)
-    found = plots.curves(x, {"value": LINES, "slope": {"cosines": TABLE[:, 1]}}, x_label="z", y_label="y")
-    value, slope = found.axes
-    np.testing.assert_array_equal(value.get_lines()[0].get_xydata(), np.column_stack([x, TABLE[:, 0]]))
-    np.testing.assert_array_equal(value.get_lines()[1].get_ydata(), TABLE[:, 1])
-    np.testing.assert_array_equal(slope.get_lines()[0].get_ydata(), TABLE[:, 1])
-    assert written(value.get_legend().get_texts()) == ["sines", "cosines"]
-    assert [axes.get_title() for axes in found.axes] == ["value", "slope"]
-    assert (value.get_xlabel(), value.get_ylabel(), slope.get_xlabel()) == ("z", "y", "z")
-    assert len({line.get_linestyle() for line in value.get_lines()}) == 2  # told apart without colours
-
-
-# --- positions, lessons 1 and 2 -----------------------------------------------------------------
-
-
-def test_the_dots_of_the_bands_are_the_table_s_columns():
+def test_the_waves_of_a_band_pass_through_the_table_s_columns():
     found = plots.frequency_bands(OMEGA, pairs=(0, 2), n=20)
     for axes, i in zip(found.axes, (0, 2), strict=True):
-        for colour, column in ((plots.SINE, 2 * i), (plots.COSINE, 2 * i + 1)):
-            dots = lines_of(axes, colour)[1]
+        for colour, wave, column in ((plots.SINE, np.sin, 2 * i), (plots.COSINE, np.cos, 2 * i + 1)):
+            between, dots = lines_of(axes, colour)
             np.testing.assert_allclose(dots, np.column_stack([np.arange(20), TABLE[:, column]]), atol=1e-12)
-    assert "columns 4 and 5" in found.axes[1].get_title(loc="left")
-    assert f"{wavelengths(8)[2]:.1f} positions a turn" in found.axes[1].get_title(loc="left")
+            np.testing.assert_allclose(between[:, 1], wave(OMEGA[i] * between[:, 0]), atol=1e-12)
+            np.testing.assert_array_equal(between[[0, -1], 0], [0, 19])
+            assert len(between) > 10 * len(dots)
 
 
-def test_the_waves_pass_through_their_dots():
-    axes = figure("frequency_bands").axes[1]
-    for colour, wave in ((plots.SINE, np.sin), (plots.COSINE, np.cos)):
-        between, dots = lines_of(axes, colour)
-        np.testing.assert_allclose(between[:, 1], wave(OMEGA[1] * between[:, 0]), atol=1e-12)
-        np.testing.assert_array_equal(between[[0, -1], 0], dots[[0, -1], 0])
-        assert len(between) > 10 * len(dots)
-
-
-def test_a_hand_points_at_its_pair_of_the_table():
+def test_a_hand_points_at_its_pair_of_the_table_and_sine_and_cosine_lead_to_its_tip():
     found = plots.clock_hands([3, 11], OMEGA)
     for axes, (p, i) in zip(found.axes, [(p, i) for p in (3, 11) for i in range(3)], strict=True):
-        hand, tip = lines_of(axes, plots.POSITION)
-        np.testing.assert_allclose(hand, [[0, 0], TABLE[p, 2 * i : 2 * i + 2]], atol=1e-12)
-        np.testing.assert_allclose(tip[0], hand[1])
-    assert found.axes[0].get_xlabel() == "(0.14, −0.99)"
-    assert found.axes[3].get_ylabel() == "p = 11"
-
-
-def test_two_steps_the_sine_and_the_cosine_lead_to_the_tip_of_a_hand():
-    for axes in figure("clock_hands").axes:
-        (_, tip), *_ = lines_of(axes, plots.POSITION)
+        (_, tip), _ = lines_of(axes, plots.POSITION)
+        np.testing.assert_allclose(tip, TABLE[p, 2 * i : 2 * i + 2], atol=1e-12)
         (right,), (up,) = lines_of(axes, plots.SINE), lines_of(axes, plots.COSINE)
-        np.testing.assert_array_equal(right, [[0, 0], [tip[0], 0]])
-        np.testing.assert_array_equal(up, [[tip[0], 0], tip])
-    titles = [axes.get_title() for axes in figure("clock_hands").axes[:3]]
-    assert titles[1] == f"medium hand, pair 1\n{wavelengths(8)[1]:.1f} positions a turn"
-
-
-def test_a_wavelength_curve_ends_in_its_longest():
-    axes = plots.wavelength_curves({"paper": wavelengths(8), "notes": wavelengths(8, base=1000.0)}).axes[0]
-    np.testing.assert_array_equal(axes.get_lines()[0].get_ydata(), wavelengths(8))
-    assert written(axes.texts) == ["6,283", "1,117"]
-    assert [t.xy for t in axes.texts] == [(3, wavelengths(8)[-1]), (3, wavelengths(8, base=1000.0)[-1])]
-    assert written(axes.get_legend().get_texts()) == ["paper", "notes"]
-
-
-# --- the block, lesson 5 ------------------------------------------------------------------------
+        np.testing.assert_array_equal([right, up], [[[0, 0], [tip[0], 0]], [[tip[0], 0], tip]])
+    assert (found.axes[0].get_xlabel(), found.axes[3].get_ylabel()) == ("(0.14, −0.99)", "p = 11")
 
 
 def test_a_residual_of_the_diagram_leads_from_what_enters_a_station_to_its_sum():
-    for axes, entering in zip(figure("block_diagram").axes, ("xh", "xh"), strict=True):
-        at = {
-            name: [t.get_position()[0] for t in axes.texts if t.get_text() == name]
-            for name in ("x", "h", "+")
-        }
-        for path, before, plus in zip(axes.get_lines(), entering, at["+"], strict=True):
+    for axes in figure("block_diagram").axes:
+        x = {word: [t.get_position()[0] for t in axes.texts if t.get_text() == word] for word in "xh+"}
+        for path, before, plus in zip(axes.get_lines(), "xh", x["+"], strict=True):
             start, up, end = path.get_xdata()
-            assert at[before][0] < start == up < end == plus
+            assert x[before][0] < start == up < end == plus
 
 
 def test_a_line_that_ends_early_has_a_mark_at_its_last_block_and_no_other_line_has():
@@ -590,73 +426,43 @@ def test_a_line_that_ends_early_has_a_mark_at_its_last_block_and_no_other_line_h
     np.testing.assert_allclose(mark.get_offsets(), [[1, 0.1]])
     whole = plots.gradient_by_depth({"": {"pre-norm": FLAT}})
     assert written(whole.legends[0].get_texts()) == ["pre-norm"]
+    assert with_residuals.get_lines()[0].get_color() == plots.GRADIENT
 
 
-# --- trained models, lessons 6 and 7 ------------------------------------------------------------
-
-
-def test_a_line_is_the_mean_of_the_runs_in_percent_and_the_band_their_range():
+def test_the_band_around_a_mean_is_the_range_of_the_runs_and_guessing_is_a_line():
     axes = figure("accuracy").axes[0]
-    np.testing.assert_allclose(line(axes, "sinusoidal").get_ydata(), [90, 100, 100, 30])
     band = axes.collections[0].get_paths()[0].vertices
     assert [{y for x, y in band if x == at} for at in (0, 30)] == [{80.0, 100.0}, {20.0, 40.0}]
-    assert axes.get_lines()[0].get_ydata() == [50, 50]  # the coin
-    (coin,) = (t for t in axes.texts if t.get_text() == "coin")
-    assert coin.get_position()[1] == 50
+    assert axes.get_lines()[0].get_ydata() == [50, 50]
 
 
-def test_a_histogram_counts_in_percent_on_one_scale():
+def test_bars_are_shares_and_spans_on_one_scale():
     smoothed, plain = figure("confidence").axes
     assert [sum(bar.get_height() for bar in axes.patches) for axes in (smoothed, plain)] == [100, 100]
     assert max(bar.get_height() for bar in smoothed.patches) == 75
-    assert smoothed.get_ylim() == plain.get_ylim()
-    assert smoothed.get_lines()[0].get_xdata() == [0.902, 0.902]
-    assert written(smoothed.texts) == ["0.902"]
+    assert smoothed.get_ylim() == plain.get_ylim() and smoothed.get_lines()[0].get_xdata() == [0.902, 0.902]
     assert not plots.confidence({"sure": np.ones(2)}).axes[0].get_lines()
-
-
-# --- search, lesson 8 ---------------------------------------------------------------------------
-
-
-def test_themes_are_named_in_the_middle_of_their_texts_and_the_diagonal_is_left_out():
-    axes = figure("themes").axes[0]
-    assert axes.get_xticks().tolist() == [0.5, 2]
-    assert axes.get_images()[0].get_clim() == (0, 0.5)
-
-
-# --- times, lesson 9 ----------------------------------------------------------------------------
-
-
-def test_each_span_is_a_bar_from_its_start_to_its_end_in_the_lane_of_its_name():
-    for axes, (title, lanes) in zip(figure("timeline").axes, SPANS.items(), strict=True):
-        assert axes.get_title(loc="left") == title
-        assert written(axes.get_yticklabels()) == list(lanes)
+    for axes, shares in zip(figure("next_token").axes, SHARES.values(), strict=True):
+        assert [bar.get_width() for bar in axes.patches] == shares.tolist() and axes.yaxis_inverted()
+    for axes, lanes in zip(figure("timeline").axes, SPANS.values(), strict=True):
         for row, (bars, spans) in enumerate(zip(axes.collections, lanes.values(), strict=True)):
             boxes = [path.get_extents() for path in bars.get_paths()]
             assert [(box.x0, box.x1) for box in boxes] == spans
             assert all(row - 0.5 < box.y0 < row < box.y1 < row + 0.5 for box in boxes)
 
 
-# --- lesson 10 ------------------------------------------------------------------------------------
+def test_themes_are_named_in_the_middle_of_their_texts_and_the_diagonal_is_left_out():
+    axes = figure("themes").axes[0]
+    assert axes.get_xticks().tolist() == [0.5, 2] and axes.get_images()[0].get_clim() == (0, 0.5)
 
 
 def test_each_tile_shows_whether_it_is_done_here_to_come_or_never_computed():
     (axes,) = figure("score_tiles").axes
-    squares = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
-    assert len(squares) == 16
-    looks = {(round(s.get_x() + 0.5), round(s.get_y() + 0.5)): s for s in squares}
-    assert {place for place, s in looks.items() if s.get_hatch()} == {
-        (column, row) for row in range(4) for column in range(row + 1, 4)
-    }
-    colours = {place: to_hex(s.get_facecolor()).upper() for place, s in looks.items()}
-    assert [place for place, colour in colours.items() if colour == plots.COSINE] == [(1, 2)]
-    assert colours[0, 2] == colours[1, 1] != colours[2, 2] == colours[3, 3]
-
-
-def test_each_next_token_has_its_bar_in_every_panel_and_its_share_in_words():
-    panels = figure("next_token").axes
-    for axes, shares in zip(panels, SHARES.values(), strict=True):
-        assert [bar.get_width() for bar in axes.patches] == shares.tolist()
-    assert written(panels[0].get_yticklabels()) == ["' shy'", "' kind'"] and panels[0].yaxis_inverted()
-    words = figure("next_token").get_label()
-    assert words == "temperature 1: shy 0.75, kind 0.25. top-p 0.5: shy 1, kind 0"
+    looks = {}
+    for tile in axes.patches:
+        look = (tile.get_hatch(), to_hex(tile.get_facecolor()).upper())
+        looks.setdefault(look, set()).add((round(tile.get_y() + 0.5), round(tile.get_x() + 0.5)))
+    done, later = {(0, 0), (1, 0), (1, 1), (2, 0)}, {(2, 2), *((3, column) for column in range(4))}
+    never = {(row, column) for row in range(4) for column in range(row + 1, 4)}
+    assert looks.pop((None, plots.COSINE)) == {(2, 1)}
+    assert sorted(looks.values(), key=len) == [done, later, never]

@@ -30,33 +30,23 @@ def cells(recipe):
     return [part for part in parts(recipe) if isinstance(part, int)]
 
 
-def test_every_calculated_cell_has_a_recipe_that_looks_only_back():
-    for step in TRACE.steps:
-        assert len(step.recipes) == (0 if step.equation == GIVEN else step.value.size), step.name
-        assert all(cell < FIRST[step.name] for recipe in step.recipes for cell in cells(recipe)), step.name
-
-
-def test_every_cell_is_used_but_what_is_left_for_the_next_step_of_training():
+def test_a_recipe_looks_only_back_and_every_cell_is_used_but_what_the_next_step_of_training_takes():
     used = {cell for step in TRACE.steps for recipe in step.recipes for cell in cells(recipe)}
     for step in TRACE.steps:
+        first = FIRST[step.name]
+        assert len(step.recipes) == (0 if step.equation == GIVEN else step.value.size), step.name
+        assert all(cell < first for recipe in step.recipes for cell in cells(recipe)), step.name
         kept = step.name in ("loss", "new_loss") or step.name.startswith(("new_m_", "new_v_"))
-        some = any(FIRST[step.name] + i in used for i in range(step.value.size))
-        assert some or kept, step.name
+        assert kept or not used.isdisjoint(range(first, first + step.value.size)), step.name
 
 
-def test_the_recipe_of_z_is_a_row_times_a_column_and_a_bias():
-    h, W_1, b_1 = FIRST["h"], FIRST["ffn.W_1"], FIRST["ffn.b_1"]
+def test_some_recipes_by_hand():
+    """A row times a column and a bias; heads are cut from neighbouring columns; a word that is not there."""
+    h, W_1, b_1, Q, K = (FIRST[name] for name in ("h", "ffn.W_1", "ffn.b_1", "attention.Q", "attention.K"))
     products = [("*", h + 4 + k, W_1 + 6 * k + 2) for k in range(4)]  # row 1, column 2
     assert TRACE.named["ffn.z"].recipes[8] == ("+", *products, b_1 + 2)
-
-
-def test_heads_are_cut_from_neighbouring_columns():
-    Q, K = FIRST["attention.Q"], FIRST["attention.K"]
-    scores = TRACE.named["attention.scores"].recipes
-    assert cells(scores[9 + 1]) == [Q + 2, K + 6, Q + 3, K + 7]  # head 2, dog, bites
-
-
-def test_a_word_that_is_not_in_the_sentence_says_so():
+    head_2 = TRACE.named["attention.scores"].recipes[9 + 1]  # dog, bites
+    assert cells(head_2) == [Q + 2, K + 6, Q + 3, K + 7]
     operation, value, text = TRACE.named["d_E"].recipes[0]
     assert (operation, value) == ("number", 0.0) and "does not stand in the sentence" in text
 

@@ -24,7 +24,6 @@ from npformer.teaching.slides import (
     lesson_numbers,
     parts_of,
     plan_of,
-    plan_text,
     ran,
     save_slides,
     slides_of,
@@ -59,42 +58,48 @@ def shown(element):
     return {"output_type": "display_data", "data": {"text/html": element, "text/plain": "a line"}}
 
 
-def test_the_plan_of_a_lesson_is_read_from_the_lesson_plan():
-    plan = plan_of(5, plan_text(lesson_file("05").parent))
-    assert len(plan.minutes) == 7 and sum(plan.minutes.values()) > 60
-    assert len(plan.questions) >= 3
+def notebook_of(*cells, **metadata):
+    return {"cells": list(cells), "metadata": metadata, "nbformat": 4, "nbformat_minor": 4}
 
 
-def runnable(source, *outputs):
-    cells = [text("# 1. Where?"), {**on_stage(code(source, *outputs)), "execution_count": None}]
-    return {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+def runnable(*sources, saved=()):
+    cells = [{**on_stage(code(source, *saved)), "execution_count": None} for source in sources]
+    return notebook_of(text("# 1. Where?\n\nHere."), *cells)
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+    """The command with lessons of our own: its exit code, what it says and which pages it wrote."""
+
+    def run(*lessons):
+        files = [tmp_path / f"0{i}_a.ipynb" for i, _ in enumerate(lessons, 1)]
+        for file, lesson in zip(files, lessons, strict=True):
+            file.write_text(json.dumps(lesson))
+        (tmp_path / "README.md").write_text("")
+        monkeypatch.setattr(slides, "lesson_files", lambda: files)
+        monkeypatch.setattr(slides, "as_page", lambda slides, title, stage: str(slides))
+        code, said = cli.main(["slides", "--out", str(tmp_path / "deck")]), capsys.readouterr()
+        pages = {file.name: file.read_text() for file in sorted(tmp_path.glob("deck/*"))}
+        assert said.out == "".join(f"written: {tmp_path / 'deck' / name}\n" for name in pages)
+        return code, said.err, pages
+
+    return run
 
 
 def test_a_lesson_is_run_for_its_slides_in_a_place_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     source = "import os\nopen('mine', 'w').close()\nprint(6 * 7, 'NPFORMER_STAGE' in os.environ)"
-    run = with_outputs(runnable(source, printed("41")))
+    run = with_outputs(runnable(source, saved=[printed("41")]))
     assert run["cells"][1]["outputs"][0]["text"] == "42 True\n"
     assert not list(tmp_path.iterdir()) and "NPFORMER_STAGE" not in os.environ
 
 
-def test_a_lesson_that_cannot_be_run_here_is_shown_as_it_was_saved(tmp_path, capsys, monkeypatch):
-    lesson, said = (
-        runnable("import nowhere", printed("41")),
-        "its code cell 1, which begins with `import nowhere`",
-    )
-    (tmp_path / "01_a.ipynb").write_text(json.dumps(lesson))
-    (tmp_path / "README.md").write_text("")
-    monkeypatch.setattr(slides, "lesson_files", lambda: [tmp_path / "01_a.ipynb"])
-    monkeypatch.setattr(slides, "as_page", lambda slides, title, stage: str(slides))
-    assert cli.main(["slides", "--out", str(tmp_path / "deck")]) == 0
-    assert "41" in (tmp_path / "deck" / "01_a.html").read_text()
-    out, err = capsys.readouterr()
-    assert out == f"written: {tmp_path / 'deck' / '01_a.html'}\n"
-    assert (
-        err.startswith(f"npformer slides: 01_a.ipynb does not run here: {said}, fails. ") and "nowhere" in err
-    )
-    assert err.endswith("Its slides show what was saved, with smaller letters.\n") and err.count("\n") == 1
+def test_a_lesson_that_cannot_be_run_here_is_shown_as_it_was_saved(command):
+    exit_code, err, pages = command(runnable("import nowhere", saved=[printed("41")]))
+    assert exit_code == 0 and "41" in pages["01_a.html"] and err.count("\n") == 1
+    begins = "its code cell 1, which begins with `import nowhere`, fails. "
+    assert err.startswith(f"npformer slides: 01_a.ipynb does not run here: {begins}") and "nowhere" in err
+    assert err.endswith("Its slides show what was saved, with smaller letters.\n")
 
 
 def test_without_a_kernel_it_is_said_how_to_get_one(tmp_path, monkeypatch):
@@ -106,50 +111,28 @@ def test_without_a_kernel_it_is_said_how_to_get_one(tmp_path, monkeypatch):
         with_outputs(runnable("1"), "a lesson")
 
 
+DIES = pytest.param("import os\nos._exit(1)", "Kernel died. ", marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
-    ("source", "said"),
-    [
-        ("\nx = 1\nprint(y)", "which begins with `x = 1`, fails. NameError: name 'y' is not defined. "),
-        pytest.param(
-            "import os\nos._exit(1)",
-            "which begins with `import os`, fails. Kernel died. ",
-            marks=pytest.mark.slow,
-        ),
-    ],
+    ("source", "said"), [("\nimport os\nprint(y)", "NameError: name 'y' is not defined. "), DIES]
 )
-def test_a_lesson_whose_cell_fails_is_named_and_the_others_are_made(
-    source, said, tmp_path, capsys, monkeypatch
-):
-    def lesson(number, *sources):
-        found = [{**code(s), "execution_count": None} for s in sources]
-        cells = [text(f"# {number}. A\n\nB."), *found]
-        file = tmp_path / f"0{number}_a.ipynb"
-        file.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}))
-        return file
-
-    files = [lesson(1, "1", "", source, "2"), lesson(2, "print(1)")]
-    (tmp_path / "README.md").write_text("")
-    monkeypatch.setattr(slides, "lesson_files", lambda: files)
-    monkeypatch.setattr(slides, "as_page", lambda slides, title, stage: title)
-    assert cli.main(["slides", "--out", str(tmp_path / "deck")]) == 1
-    out, err = capsys.readouterr()
-    assert out == f"written: {tmp_path / 'deck' / '02_a.html'}\n"
-    assert err.startswith("npformer slides: 01_a.ipynb does not run here: its code cell 2, ") and said in err
+def test_a_lesson_whose_cell_fails_is_named_and_the_others_are_made(source, said, command):
+    exit_code, err, pages = command(runnable("1", "", source, "2"), runnable("print(1)"))
+    assert exit_code == 1 and [*pages] == ["02_a.html"] and err.count("\n") == 1
+    assert err.startswith(
+        "npformer slides: 01_a.ipynb does not run here: its code cell 2, which begins with "
+    )
+    assert f"`import os`, fails. {said}" in err
     assert err.endswith("run the lesson in JupyterLab; npformer lessons writes a copy.\n")
-    assert err.count("\n") == 1 and not (tmp_path / "deck" / "01_a.html").exists()
 
 
-def test_ctrl_c_while_a_lesson_runs_ends_the_command_in_one_line(tmp_path, capsys, monkeypatch):
+def test_ctrl_c_while_a_lesson_runs_ends_the_command_in_one_line(command, monkeypatch):
     def cancelled(client, env):
         raise asyncio.CancelledError
 
-    file = tmp_path / "01_a.ipynb"
-    cells = [{**code("1"), "execution_count": None}]
-    file.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}))
-    monkeypatch.setattr(slides, "lesson_files", lambda: [file])
     monkeypatch.setattr("nbclient.NotebookClient.execute", cancelled)
-    assert cli.main(["slides", "--out", str(tmp_path / "deck")]) == 130
-    assert capsys.readouterr() == ("", "npformer slides: interrupted\n")
+    assert command(runnable("1")) == (130, "npformer slides: interrupted\n", {})
 
 
 @pytest.fixture(scope="module")
@@ -187,20 +170,15 @@ def test_the_command_writes_one_lesson_or_all(tmp_path, capsys, monkeypatch):
     assert capsys.readouterr().out.splitlines()[:2] == ["written: deck/01", "written: deck/02"]
 
 
-def test_without_nbconvert_the_command_says_how_to_get_it(tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "nbconvert.exporters", None)
+def test_what_is_not_installed_is_named_with_the_way_to_get_it(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(slides, "with_outputs", lambda lesson, name: lesson)
+    monkeypatch.setitem(sys.modules, "nbconvert.exporters", None)
     assert cli.main(["slides", "01", "--out", str(tmp_path)]) == 2
-    said = capsys.readouterr().err
-    assert "nbconvert" in said and "npformer[slides]" in said
-
-
-def test_without_reveal_js_it_is_said_how_to_get_it_before_a_lesson_runs(tmp_path, capsys, monkeypatch):
+    assert re.search(r"nbconvert.*npformer\[slides\]", capsys.readouterr().err)
     monkeypatch.setattr(sys, "path", [place for place in sys.path if "site-packages" not in place])
-    monkeypatch.delattr(slides, "with_outputs")
+    monkeypatch.delattr(slides, "with_outputs")  # reveal.js is looked for before a lesson runs
     assert cli.main(["slides", "01", "--out", str(tmp_path)]) == 2
-    said = capsys.readouterr().err
-    assert 'sphinx-revealjs; to get it: pip install "npformer[slides]"' in said
+    assert 'sphinx-revealjs; to get it: pip install "npformer[slides]"' in capsys.readouterr().err
 
 
 def test_the_page_names_those_who_wrote_what_it_holds(deck):
@@ -222,11 +200,8 @@ def test_the_extra_has_what_the_cells_import():
 
 
 def on_stage(cell, kind="slide", **said):
-    cell["metadata"] = {
-        "slideshow": {"slide_type": kind},
-        "npformer": {**cell["metadata"].get("npformer", {}), **said},
-    }
-    return cell
+    roles = {**cell["metadata"].get("npformer", {}), **said}
+    return {**cell, "metadata": {"slideshow": {"slide_type": kind}, "npformer": roles}}
 
 
 def small_lesson(**metadata):
@@ -239,7 +214,7 @@ def small_lesson(**metadata):
         on_stage(text(asked, predict="1.1a"), title="Is it?"),
         on_stage(code(source, printed("1\n"), answer, reveal="1.1a"), title="It is", code="1-2"),
     ]
-    return {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+    return notebook_of(*cells, **metadata)
 
 
 def test_question_pause_run_answer():
@@ -254,14 +229,10 @@ def test_question_pause_run_answer():
 
 
 def test_a_fragment_joins_the_slide_before_it():
-    notebook = small_lesson()
-    on_stage(notebook["cells"][-1], "fragment")
-    _, asked = slides_of(notebook, Plan({}, []), {})
-    assert [part[:9] for part in asked.then] == [
-        "**Predict",
-        "```text\n1",
-        "**Answer.",
-    ] and "x = 1" in asked.notes
+    *cells, last = small_lesson()["cells"]
+    _, asked = slides_of(notebook_of(*cells, on_stage(last, "fragment")), Plan({}, []), {})
+    assert [part[:9] for part in asked.then] == ["**Predict", "```text\n1", "**Answer."]
+    assert "x = 1" in asked.notes
 
 
 def test_a_question_stands_beside_what_it_is_about():
@@ -274,12 +245,9 @@ def test_a_question_stands_beside_what_it_is_about():
         on_stage(code("picture(x)", shown(PICTURE), reveal="1.1b"), "fragment", cover=30),
         on_stage(text(asked, predict="1.1b"), title="Again at a step", station="d_y"),
     ]
-    _, again, step, half, back = slides_of({"cells": cells, "metadata": {}}, Plan({}, []), {})
+    _, again, step, half, back = slides_of(notebook_of(*cells), Plan({}, []), {})
     assert again.text == f"## Again\n\n{PICTURE}" and again.then == (f"{slides.OVER}**Predict.** Which?",)
-    assert (
-        half.text
-        == f'## Half of it\n\n$$a$$\n\n{PICTURE}<i class="cover" style="--from: 30; --below: 0"></i>'
-    )
+    assert half.text == f"## Half of it\n\n$$a$$\n\n{PICTURE}{slides.covered('30')}"
     assert half.then[0] == again.then[0] and half.then[1].startswith('<i class="over answer"></i>**Answer.')
     frames, (page,) = slides.short_frames([again, step, back])  # one page for both
     assert frames[0] == again and "Which?" in frames[1].then[0] and "live pictures" in frames[1].notes
@@ -295,7 +263,7 @@ TABLE = "a fair coin:   50.0 %\nyes and no:  25.0 %\nas in the book: True"
 def test_what_is_printed_is_drawn_and_comes_first_as_boxes_to_fill_in():
     asked = on_stage(text("So.\n\n**Predict.** Which?", predict="1.1a"), title="Which?", ahead="10 25")
     answer = on_stage(code("print(x)", printed(TABLE), reveal="1.1a"), title="So", drawn="bars")
-    before, after = slides_of({"cells": [asked, answer], "metadata": {}}, Plan({}, []), {})
+    before, after = slides_of(notebook_of(asked, answer), Plan({}, []), {})
     lines = [re.sub("<[^>]*>", "", line).split() for line in after.then[0].split("\n")]
     assert lines == [["a", "fair", "coin:", "50.0", "%"], ["yes", "and", "no:", "25.0", "%"]]
     fifty, quarter = (float(number) for number in re.findall(r"width: (.+?)em", after.then[0]))
@@ -305,7 +273,7 @@ def test_what_is_printed_is_drawn_and_comes_first_as_boxes_to_fill_in():
     assert before.text.count('class="box"') == 4 and before.then == ("**Predict.** Which?",)
 
     answer["outputs"] = [*answer["outputs"], shown(PICTURE)]  # a picture comes before a table
-    before, *_ = slides_of({"cells": [asked, answer], "metadata": {}}, Plan({}, []), {})
+    before, *_ = slides_of(notebook_of(asked, answer), Plan({}, []), {})
     assert before.text.endswith(f'{PICTURE}<i class="cover" style="--from: 10; --below: 25"></i>')
 
 
@@ -324,18 +292,10 @@ def test_squares_have_one_scale_and_words_are_marked():
 
 
 def test_a_picture_fills_its_slide_and_the_answer_comes_over_it():
-    first, second = ran(
-        on_stage(code("picture(x)", printed("1"), shown(PICTURE), shown(PICTURE), reveal="1.1a"))
-    )
-    assert (
-        PICTURE in first.text
-        and first.then == ()
-        and second.then[0].startswith('<i class="over answer"></i>**Answer.')
-    )
-    slider = {
-        "output_type": "display_data",
-        "data": {slides.WIDGET: {}, "text/plain": "interactive(children"},
-    }
+    first, second = ran(code("picture(x)", printed("1"), shown(PICTURE), shown(PICTURE), reveal="1.1a"))
+    assert PICTURE in first.text and first.then == ()
+    assert second.then[0].startswith('<i class="over answer"></i>**Answer.')
+    slider = {"data": {slides.WIDGET: {}, "text/plain": "interactive(children"}}
     assert list(parts_of(slider)) == list(parts_of(printed("\n"))) == []
 
 
@@ -350,6 +310,7 @@ def test_the_player_has_a_slide_and_its_keys_are_in_the_notes():
 
 
 WORDS, LINES = 40, 8  # on a slide: words at most, and lines of code
+SEEN = r'\$\$|<img |<iframe |<pre class="drawn"'  # what there is to look at
 
 
 def words(text):
@@ -358,31 +319,23 @@ def words(text):
     return len(re.findall(r"\S*\w\S*", re.sub(r"\$\$.*?\$\$|\$[^$]*\$", "x", text, flags=re.S)))
 
 
-SEEN = '<img |<iframe |<pre class="drawn"'  # or a formula: what there is to look at
-
-
 @pytest.mark.parametrize("number", lesson_numbers())
 def test_every_lesson_has_a_deck_that_can_be_shown(number):
     file = lesson_file(number)
-    notebook = json.loads(file.read_text(encoding="utf-8"))
-    found = slides_of(notebook, plan_of(int(number), plan_text(file.parent)), {})
+    plan = plan_of(int(number), (file.parent / "README.md").read_text(encoding="utf-8"))
+    assert 4 < len(plan.minutes) < 20 and sum(plan.minutes.values()) > 40 and len(plan.questions) >= 1
+    found = slides_of(json.loads(file.read_text(encoding="utf-8")), plan, {})
     titles = [slide.text.partition("\n")[0] for slide in found]
     assert 25 <= len(found) <= 40 and len(set(titles)) == len(titles)
-    for slide in found:
-        assert slide.text.startswith("#") and len(slide.text.partition("\n")[0].lstrip("# ")) > 3
-        assert words("\n\n".join((slide.text, *slide.then))) <= WORDS
-        assert all(
-            len(c.split("\n")) <= LINES for c in re.findall(r"```python\n(.*?)\n```", slide.text, flags=re.S)
-        )
-        assert "import " not in slide.text.partition("<")[0]
-        drawings = re.findall(
-            r'<pre class="drawn".*?</pre>', "\n".join((slide.text, *slide.then)), flags=re.S
-        )
+    assert all(title.startswith("#") and len(title.lstrip("# ")) > 3 for title in titles)
+    wholes = ["\n\n".join((slide.text, *slide.then)) for slide in found]
+    for whole in wholes:
+        assert words(whole) <= WORDS and "import " not in whole.partition("<")[0]
+        shown = re.findall(r"```python\n(.*?)\n```", whole, flags=re.S)
+        assert all(len(lines.split("\n")) <= LINES for lines in shown)
+        drawings = re.findall(r'<pre class="drawn".*?</pre>', whole, flags=re.S)
         assert all(re.search('class="(bar|box|.*square)"', drawing) for drawing in drawings)
-    pictures = [
-        "$$" in slide.text or re.search(SEEN, "\n".join((slide.text, *slide.then))) for slide in found
-    ]
-    assert 3 * sum(map(bool, pictures)) >= 2 * len(found)
+    assert 3 * sum(bool(re.search(SEEN, whole)) for whole in wholes) >= 2 * len(found)
 
 
 def test_each_prediction_of_the_lessons_on_the_page_has_two_wrong_guesses():

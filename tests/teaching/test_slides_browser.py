@@ -6,6 +6,7 @@ of its figure, noted when the lesson is run for its slides; the browser says how
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,10 +22,7 @@ pytestmark = pytest.mark.browser
 
 SIZES = [(1280, 720), (1920, 1080)]
 SMALLEST = 28  # pixels of a letter at 1280 × 720
-CROWDED = {
-    "lanes, no arrow": 24,
-    "tokens look at": 26,
-}  # and of numbers in squares where many are side by side
+CROWDED = {"lanes, no arrow": 24, "tokens look at": 26}  # and of numbers in squares, many side by side
 DOTS = 200 / 72  # pixels of a picture to a point
 MEASURE = """() => {
   const found = [], pictures = [], {clientWidth: width, clientHeight: height} = document.documentElement;
@@ -50,21 +48,14 @@ MEASURE = """() => {
   return [found, pictures];
 }""".replace("SMALLEST", str(SMALLEST))
 
-PLAYER = {
-    ".chips > :not(.count)": 28,
-    "h1": 28,
-    ".controls button": 28,
-    ".count": 24,
-    ".belt .letter": 28,
-    ".sum:not(.long)": 28,
-}
-PLAYER |= {
-    ".controls select": 22,
-    ".controls input": 22,
-    ".sum.long": 22,
-    ".belt .station": 22,
-    ".title .from": 22,
-}  # long lines
+PLAYER = dict.fromkeys(
+    [".chips > :not(.count)", "h1", ".controls button", ".belt .letter", ".sum:not(.long)"], 28
+)
+PLAYER |= dict.fromkeys(
+    [".controls select", ".controls input", ".sum.long", ".belt .station", ".title .from"], 22
+)
+PLAYER |= {".count": 24}
+BESIDE_A_QUESTION = {"h1": 28, ".sum:not(.long)": 28, ".sum.long": 22, ".strip": 15}
 TABLES = 22  # of the tables of a step at least; most have 28
 MANY_TABLES = {"d_x": 16, "d_t": 20, "d_s": 20, "d_attention.scores": 20}  # nine tables, and six
 IN_THE_PLAYER = """([floors, tables, many, only]) => {
@@ -89,28 +80,30 @@ IN_THE_PLAYER = """([floors, tables, many, only]) => {
 }"""
 
 
-def opened(chromium, file, troubles):
-    page = chromium.new_page(viewport={"width": 1280, "height": 720})
-    page.on("pageerror", lambda error: troubles.append(str(error)))
-    page.on(
-        "request", lambda request: request.url.startswith(("file:", "data:")) or troubles.append(request.url)
-    )
-    page.goto(file.as_uri())
-    page.wait_for_function("Reveal.isReady()")
-    return page
+@pytest.fixture
+def opened(chromium):
+    """Open a page of slides; at the end there was no error, and nothing was asked of anybody."""
+    pages, troubles = [], []
+
+    def open_page(file):
+        page = chromium.new_page(viewport={"width": 1280, "height": 720})
+        pages.append(page)
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("request", lambda r: r.url.startswith(("file:", "data:")) or troubles.append(r.url))
+        page.goto(file.as_uri())
+        page.wait_for_function("Reveal.isReady()")
+        return page
+
+    yield open_page
+    for page in pages:
+        page.close()
+    assert troubles == []
 
 
 @pytest.fixture(scope="module")
 def decks(tmp_path_factory):
     """Makes the slides of a lesson, once, and notes the letters of its pictures: the file, {end: note}."""
-    made = {}
-
-    def deck(lesson):
-        if lesson not in made:
-            made[lesson] = with_notes(lesson, tmp_path_factory.mktemp("deck"))
-        return made[lesson]
-
-    return deck
+    return cache(lambda lesson: with_notes(lesson, tmp_path_factory.mktemp("deck")))
 
 
 def with_notes(lesson, folder):
@@ -120,10 +113,8 @@ def with_notes(lesson, folder):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IPYTHONDIR", str(folder))
         patch.setenv("NOTE_LETTERS", str(notes))
-        patch.setenv(
-            "OPENBLAS_NUM_THREADS", "1"
-        )  # as lessons ask before they import NumPy: the notes need it
-        patch.setenv("OMP_NUM_THREADS", "1")
+        for library in ("OPENBLAS", "OMP"):  # as lessons ask before they import NumPy: the notes need it
+            patch.setenv(f"{library}_NUM_THREADS", "1")
         file = save_slides(lesson, folder)
     lines = notes.read_text(encoding="utf-8").splitlines() if notes.exists() else []
     return file, {note["end"]: note for note in map(json.loads, lines)}
@@ -150,58 +141,51 @@ LONG = ("02", "04", "05", "06", "07", "08", "09", "10", "11")  # in the workflow
     [pytest.param(p, marks=pytest.mark.slow if p.name.startswith(LONG) else []) for p in LESSONS],
     ids=lambda path: path.stem,
 )
-def test_no_slide_overflows_and_every_letter_is_legible(path, chromium, decks):
+def test_no_slide_overflows_and_every_letter_is_legible(path, opened, decks):
     skip_without(path)
-    troubles = []
     file, notes = decks(path.name[:2])
-    page = opened(chromium, file, troubles)
+    page = opened(file)
     assert 25 <= page.evaluate("Reveal.getTotalSlides()") <= 40
     for width, height in SIZES:
         page.set_viewport_size({"width": width, "height": height})
         page.wait_for_function(f"Math.abs(Reveal.getScale() - {height / 720}) < 0.01")
         found, pictures = page.evaluate(MEASURE)
         assert found == [] and too_small(pictures, notes) == [] and len(pictures) > 2
-    page.close()
-    assert troubles == []
-
-
-def test_a_slide_that_overflows_or_is_too_small_is_caught(chromium, decks):
-    file, notes = decks("01")
-    page = opened(chromium, file, [])
     page.add_style_tag(content=".reveal p { font-size: 20px; } .reveal h1 { height: 900px; }")
-    found, pictures = page.evaluate(MEASURE)
-    assert any("small letters: Predict." in each for each in found)
-    assert any("slide 1: H1 ends at" in each for each in found)
-    assert too_small([(end, alt, 0.9 * scale) for end, alt, scale in pictures], notes)
-    page.close()
+    found, pictures = page.evaluate(MEASURE)  # what is wrong would be found
+    assert any("small letters: Predict." in each for each in found) and "slide 1: H1 ends at" in str(found)
+    assert too_small([(end, alt, 0.5 * scale) for end, alt, scale in pictures], notes)
 
 
-def test_what_is_printed_appears_with_the_next_click(chromium, decks):
-    page = opened(chromium, decks("01")[0], [])
-    page.keyboard.press("End")
-    page.evaluate("Reveal.slide(0)")
-    steps = 0
-    while not page.evaluate("Reveal.getCurrentSlide().querySelector('.fragment')"):
-        page.keyboard.press("ArrowRight")
-        steps += 1
-        assert steps < 20
-    shown = "Reveal.getCurrentSlide().querySelector('.fragment').classList.contains('visible')"
-    assert page.evaluate(shown) is False
+FIRST = (
+    "Reveal.slide([...document.querySelectorAll('section section')].findIndex(s => s.querySelector('{}')))"
+)
+SEEN = """names => names.map(name => {
+  const part = Reveal.getCurrentSlide().querySelector(name);
+  return part.checkVisibility({ visibilityProperty: true, opacityProperty: true });
+})"""
+
+
+def test_each_click_shows_more_and_the_speaker_has_a_window_of_notes(opened, decks):
+    page = opened(decks("01")[0])
+    page.evaluate(FIRST.format(".fragment"))
+    assert page.evaluate(SEEN, [".fragment"]) == [False]
     page.keyboard.press("ArrowRight")
-    assert page.evaluate(shown) is True
-    page.close()
-
-
-def test_the_speaker_has_a_window_of_notes(chromium, decks):
-    troubles = []
-    page = opened(chromium, decks("01")[0], troubles)
+    page.wait_for_function(f"({SEEN})(['.fragment'])[0]")
+    page.evaluate("Reveal.slide(0)")
     with page.expect_popup() as popup:
         page.keyboard.press("s")
     notes = "document.querySelector('.speaker-controls-notes .value').textContent"
     popup.value.wait_for_function(f"{notes}.includes('Questions that will come')")
     popup.value.close()
-    page.close()
-    assert troubles == []
+    page = opened(decks("03")[0])
+    page.evaluate(FIRST.format(".cover"))  # it goes with the answer, and the words over the picture change
+    found = []
+    for key in ("Shift", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+        page.wait_for_timeout(400)
+        found.append(page.evaluate(SEEN, [".cover", ".over:not(.answer)", ".over.answer"]))
+    assert found == [[True, False, False], [True, True, False], [False, False, True]]
 
 
 def at_player(page, asks):
@@ -216,13 +200,15 @@ def at_player(page, asks):
     return frame
 
 
-def test_the_player_runs_on_its_slide(chromium, decks):
-    troubles = []
-    page = opened(chromium, decks("03")[0], troubles)
+def test_the_player_runs_on_its_slide_with_large_letters_in_every_cell(opened, decks):
+    page = opened(decks("03")[0])
     assert len(page.frames) == 1 + page.locator("iframe").count() and "pages" in page.content()
     assert not page.locator("iframe[srcdoc]").count()  # none is loaded before it is seen
     frame, here = at_player(page, asks=False), page.evaluate("Reveal.getSlidePastCount()")
-    assert "cell 1 of" in frame.locator(".count").text_content()
+    frame.wait_for_function("innerWidth == 1266 || innerWidth == 1268")
+    assert frame.evaluate(IN_THE_PLAYER, [PLAYER, TABLES, MANY_TABLES]) == []
+    assert len(frame.evaluate(IN_THE_PLAYER, [{".chips b": 29}, TABLES, {}])) == 122 + len(MANY_TABLES)
+    frame.evaluate("player.open('ffn.z')")
     page.locator("section.present iframe").click(position={"x": 640, "y": 560})
     page.keyboard.press("ArrowRight")
     frame.wait_for_function("document.querySelector('.count').textContent.includes('cell 2 of')")
@@ -230,24 +216,10 @@ def test_the_player_runs_on_its_slide(chromium, decks):
     page.mouse.click(400, 30)
     page.keyboard.press("ArrowRight")
     assert page.evaluate("Reveal.getSlidePastCount()") == here + 1
-    page.close()
-    assert troubles == []
 
 
-def test_the_letters_of_the_player_are_large_in_every_cell_of_every_step(chromium, decks):
-    page = opened(chromium, decks("03")[0], [])
-    frame = at_player(page, asks=False)
-    frame.wait_for_function("innerWidth == 1266 || innerWidth == 1268")
-    assert frame.evaluate(IN_THE_PLAYER, [PLAYER, TABLES, MANY_TABLES]) == []
-    assert len(frame.evaluate(IN_THE_PLAYER, [{".chips b": 29}, TABLES, {}])) == 122 + len(MANY_TABLES)
-    page.close()
-
-
-BESIDE_A_QUESTION = {"h1": 28, ".sum:not(.long)": 28, ".sum.long": 22, ".strip": 15}
-
-
-def test_beside_a_question_are_its_numbers_and_the_live_strip_but_no_result(chromium, decks):
-    page = opened(chromium, decks("05")[0], [])
+def test_beside_a_question_are_its_numbers_and_the_live_strip_but_no_result(opened, decks):
+    page = opened(decks("05")[0])
     frame = at_player(page, asks=True)
     frame.wait_for_function("document.querySelector('.sum .guess')")
     results = frame.locator("td[data-role=result]").all_text_contents()
@@ -256,23 +228,3 @@ def test_beside_a_question_are_its_numbers_and_the_live_strip_but_no_result(chro
     frame.wait_for_function("document.querySelectorAll('.strip svg').length > 2")
     asked = page.locator("iframe").evaluate_all("all => all.map(frame => frame.dataset.at)")
     assert len(asked) > 5 and frame.evaluate(IN_THE_PLAYER, [BESIDE_A_QUESTION, TABLES, {}, asked]) == []
-    page.close()
-
-
-def test_the_words_over_a_picture_change_and_its_cover_goes_with_the_answer(chromium, decks):
-    page = opened(chromium, decks("03")[0], [])
-    page.evaluate(
-        "Reveal.slide([...document.querySelectorAll('section section')]"
-        ".findIndex(s => s.querySelector('.cover')))"
-    )
-    seen = """() => [".cover", ".over:not(.answer)", ".over.answer"].map(name => {
-      const part = Reveal.getCurrentSlide().querySelector(name);
-      return part.checkVisibility({ visibilityProperty: true, opacityProperty: true });
-    })"""
-    found = [page.evaluate(seen)]
-    for _ in range(2):
-        page.keyboard.press("ArrowRight")
-        page.wait_for_timeout(400)
-        found.append(page.evaluate(seen))
-    assert found == [[True, False, False], [True, True, False], [False, False, True]]
-    page.close()

@@ -6,14 +6,14 @@ import unicodedata
 import warnings
 import xml.etree.ElementTree as ET
 from collections import Counter
-from decimal import ROUND_HALF_UP, Decimal
-from html.parser import HTMLParser
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import Rectangle
+from together import together
 
 from npformer.teaching import worksheet
 from npformer.teaching.recipes import OPERATIONS
@@ -23,63 +23,35 @@ from npformer.tree import leaves, tree_map
 
 MM = 72 / 25.4  # points
 PAPERS = {"a4": (210.0, 297.0), "letter": (215.9, 279.4)}
-NAME = "Ada"
-REAL_NUMBERS = worksheet._numbers
+ADA = example_from_name("Ada")
+TRACE = worked_example(ADA, decimals=3)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def one_draw_for_all():
     """Every sheet below has this name's numbers: drawing them takes longer than drawing a page."""
-    example = example_from_name(NAME)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worksheet, "example_from_name", lambda name: example)
+        patch.setattr(worksheet, "example_from_name", lambda name: ADA)
         yield
 
 
 @pytest.fixture(scope="module")
 def pages():
-    return worksheet_pages(NAME)
+    return worksheet_pages("Ada")
 
 
 @pytest.fixture
 def drawn(monkeypatch, pages):
-    """The pages are drawn once for all tests that look at the files only."""
-    monkeypatch.setattr(worksheet, "worksheet_pages", lambda name, **choices: pages)
-
-
-@pytest.fixture
-def short_sheet(monkeypatch, pages):
-    """The same with the last two pages, where two will do."""
-    monkeypatch.setattr(worksheet, "worksheet_pages", lambda name, **choices: pages[-2:])
-
-
-@pytest.fixture(scope="module")
-def trace():
-    return worked_example(example_from_name(NAME), decimals=3)
-
-
-@pytest.fixture(scope="module", params=["a4", pytest.param("letter", marks=pytest.mark.slow)])
-def paper(request):
-    return request.param
-
-
-@pytest.fixture(scope="module")
-def blank(paper):
-    return worksheet_pages(NAME, paper=paper)
-
-
-@pytest.fixture(scope="module")
-def key(paper):
-    return worksheet_pages(NAME, key=True, paper=paper)
+    """The last two pages, drawn once for all tests that look at the files only; what was asked is kept."""
+    asked = []
+    monkeypatch.setattr(
+        worksheet, "worksheet_pages", lambda name, **choices: asked.append((name, choices)) or pages[-2:]
+    )
+    return asked
 
 
 def arrays(example):
     return dict(leaves((example.embedding, example.block, example.target)))
-
-
-def same(one, other):
-    one, other = arrays(one), arrays(other)
-    return all(np.array_equal(one[path], other[path]) for path in one)
 
 
 # --- whose numbers --------------------------------------------------------------------------------
@@ -87,37 +59,29 @@ def same(one, other):
 
 def test_a_name_has_its_numbers_for_ever():
     """Sheets and keys printed on other days and machines belong together."""
-    example = example_from_name("Ada")
     printed = {
-        "-0.5 1 0 1 | 0 -1 0 0 | 0 1 -0.5 -0.5 | -0.5 0.5 0.5 -0.5": example.embedding.E,
-        "0 0 1 1 0 .5 | .5 -.5 0 1 0 -0.5 | 0 0 1 -0.5 0 0 | 0.5 -0.5 0 -0.5 -0.5 0.5": example.block.ffn.W_1,
-        "-1 0 0 0 | 0 -2 1 2 | -2 -3 1 2": example.target,
+        "-0.5 1 0 1 | 0 -1 0 0 | 0 1 -0.5 -0.5 | -0.5 0.5 0.5 -0.5": ADA.embedding.E,
+        "0 0 1 1 0 .5 | .5 -.5 0 1 0 -0.5 | 0 0 1 -0.5 0 0 | 0.5 -0.5 0 -0.5 -0.5 0.5": ADA.block.ffn.W_1,
+        "-1 0 0 0 | 0 -2 1 2 | -2 -3 1 2": ADA.target,
     }
     for numbers, array in printed.items():
         assert [[float(number) for number in row.split()] for row in numbers.split("|")] == array.tolist()
 
 
-SPELLINGS = ["zoë ek", " Zoë  Ek\n", "ZOË EK", unicodedata.normalize("NFD", "Zoë Ek")]
-
-
-def test_spellings_of_one_name_give_one_sheet(monkeypatch):
-    seen = []
-    monkeypatch.setattr(worksheet, "_numbers", lambda letters: seen.append(letters) or REAL_NUMBERS("x"))
-    for name in ("Groß", "GROSS", "ΣΊΣΥΦΟΣ", "Σίσυφος", "Zoë Ek", *SPELLINGS):  # folded in every script
+def test_spellings_of_one_name_give_one_sheet_and_other_names_others(monkeypatch):
+    seen, real = [], worksheet._numbers
+    monkeypatch.setattr(worksheet, "_numbers", lambda letters: seen.append(letters) or real("x"))
+    spelt = ["zoë ek", " Zoë  Ek\n", "ZOË EK", unicodedata.normalize("NFD", "Zoë Ek")]
+    for name in ("Groß", "GROSS", "ΣΊΣΥΦΟΣ", "Σίσυφος", *spelt):  # folded in every script
         example_from_name(name)
-    assert seen[0] == seen[1] and seen[2] == seen[3] and seen[0] != seen[2]
-    assert len({*seen[4:]}) == 1
+    assert seen[0] == seen[1] and seen[2] == seen[3] and len({*seen}) == 3 and len({*seen[4:]}) == 1
 
 
-def test_other_names_give_other_sheets():
-    sheets = [example_from_name(name) for name in ("Bo", "Noor")]
-    for i, one in enumerate(sheets):
-        assert not any(same(one, other) for other in sheets[:i])
-
-
-@pytest.mark.parametrize("name", ["Ada", "李"])
+@pytest.mark.parametrize("name", ["李", "\udcff", "Zoë Ott"])
 def test_every_name_gets_numbers_for_a_pencil(name):
+    """In a draw of the last one all exponentials of a row round to 0; a warning would fail the test."""
     example = example_from_name(name)
+    assert any((array != arrays(ADA)[path]).any() for path, array in arrays(example).items())
     assert is_lively(example)
     for path, array in arrays(example).items():
         np.testing.assert_array_equal(2 * array, np.rint(2 * array), err_msg=path)
@@ -125,38 +89,26 @@ def test_every_name_gets_numbers_for_a_pencil(name):
         if array.ndim == 2 and not path.startswith("2"):
             assert array.any(axis=0).all() and array.any(axis=1).all(), f"{path} has an empty row or column"
     assert max(drift(worked_example(example, decimals=3)).values()) <= 0.05
-    y = worked_example(example).named["y"].value
-    assert abs(example.target - y).max() <= 1.5
+    assert abs(example.target - worked_example(example).named["y"].value).max() <= 1.5
 
 
-def test_a_draw_without_numbers_is_passed_over_in_silence():
-    """In one of this name's draws all exponentials of a row round to 0; a warning would fail the test."""
-    example = example_from_name("Zoë Ott")
-    assert all(np.isfinite(step.value).all() for step in worked_example(example, decimals=3).steps)
+DULL = [  # each breaks one rule and no other: the class example with one matrix drawn by these letters
+    ("a unit is near its kink", "ffn.W_1", "0"),
+    ("a token switches no unit on", "ffn.W_1", "19"),
+    ("a token switches all units on", "ffn.W_1", "142"),
+    ("a head overlooks a token", "attention.W_Q", "401"),
+    ("a head looks everywhere alike", "attention.W_Q", "34"),
+    ("the first norm divides by little", "attention.W_V", "21"),
+    ("the second norm divides by little", "ffn.W_1", "41"),
+    ("a number is large", "attention.W_O", "8"),
+    ("a gradient is small", "ffn.W_1", "4"),
+    ("rounding leads far", "attention.W_V", "100"),
+    ("the step of training makes the loss larger", "attention.W_O", "100"),
+]
 
 
-def test_an_undecodable_name_still_has_numbers():
-    assert is_lively(example_from_name("\udcff"))
-
-
-DULL = {  # each breaks one rule and no other: the class example with one matrix drawn by these letters
-    "a unit is near its kink": ("ffn.W_1", "0"),
-    "a token switches no unit on": ("ffn.W_1", "19"),
-    "a token switches all units on": ("ffn.W_1", "142"),
-    "a head overlooks a token": ("attention.W_Q", "401"),
-    "a head looks everywhere alike": ("attention.W_Q", "34"),
-    "the first norm divides by little": ("attention.W_V", "21"),
-    "the second norm divides by little": ("ffn.W_1", "41"),
-    "a number is large": ("attention.W_O", "8"),
-    "a gradient is small": ("ffn.W_1", "4"),
-    "rounding leads far": ("attention.W_V", "100"),
-    "the step of training makes the loss larger": ("attention.W_O", "100"),
-}
-
-
-@pytest.mark.parametrize("rule", DULL)
-def test_dull_examples_are_passed_over(rule):
-    path, letters = DULL[rule]
+@together(("rule", "path", "letters"), DULL)
+def test_dull_examples_are_passed_over(rule, path, letters):
     example = dog_bites_man()
     paths = iter([name for name, _ in leaves(example.block)])
 
@@ -167,33 +119,28 @@ def test_dull_examples_are_passed_over(rule):
     assert not is_lively(example._replace(block=tree_map(redraw, example.block)))
 
 
-@pytest.mark.parametrize("name", ["", "  ", "\n"])
-def test_an_empty_name_is_refused(name):
-    with pytest.raises(ValueError, match="example_from_name: the name is empty"):
-        example_from_name(name)
-
-
-def test_a_name_that_is_no_string_is_refused():
-    with pytest.raises(TypeError, match="example_from_name: name is int; expected a string"):
-        example_from_name(7)
-
-
 # --- what stands on the paper ---------------------------------------------------------------------
+
+COLUMN = re.compile(r"−?\d+(\.\d+)?")
 
 
 def texts(figures):
     return [text for figure in figures for text in figure.axes[0].texts]
 
 
-def boxes(figures, colour):
+def written(figures):
+    return Counter(text.get_text() for text in texts(figures))
+
+
+def boxes_to_fill(figures):
     patches = [patch for figure in figures for patch in figure.axes[0].patches]
-    return [p for p in patches if isinstance(p, Rectangle) and np.allclose(p.get_facecolor()[:3], colour)]
+    return [p for p in patches if isinstance(p, Rectangle) and p.get_facecolor()[:3] == (1, 1, 1)]
 
 
 def numbers(figures):
     """Every number in a box: they alone are centred and made of digits."""
     centred = [text.get_text() for text in texts(figures) if text.get_ha() == "center"]
-    return Counter(text for text in centred if re.fullmatch(r"−?\d+(\.\d+)?", text))
+    return Counter(filter(COLUMN.fullmatch, centred))
 
 
 def printed(steps):
@@ -201,91 +148,48 @@ def printed(steps):
     return Counter(text.replace("-", "−") for text in shown)
 
 
-def sheet(trace):
-    """The steps on paper: of the second pass there is y as it comes out, given, and the loss to find."""
-    steps = [step for step in trace.steps if not step.section.startswith("Second pass")]
-    y = trace.named["new_y"]._replace(name="y′", equation=GIVEN)
-    return [*steps, y, trace.named["new_loss"]]
+# The steps on paper: of the second pass there is y as it comes out, given, and the loss to find.
+SHEET = [step for step in TRACE.steps if not step.section.startswith("Second pass")]
+SHEET += [TRACE.named["new_y"]._replace(name="y′", equation=GIVEN), TRACE.named["new_loss"]]
+TO_FIND = [step for step in SHEET if step.equation != GIVEN]
 
 
-def test_the_blank_sheet_shows_what_is_given_and_nothing_else(blank, trace):
-    assert numbers(blank) == printed([step for step in sheet(trace) if step.equation == GIVEN])
+@pytest.mark.parametrize("paper", ["a4", pytest.param("letter", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("key", [False, True])
+def test_a_sheet_shows_what_is_given_and_a_key_every_number_as_the_pencil_has_it(key, paper):
+    figures = worksheet_pages("Ada", key=key, paper=paper)
+    assert numbers(figures) == printed(SHEET if key else [s for s in SHEET if s.equation == GIVEN])
+    boxes, said = boxes_to_fill(figures), written(figures)
+    assert len(boxes) == sum(step.value.size for step in TO_FIND)
+    assert min(box.get_width() for box in boxes) >= 12 and min(box.get_height() for box in boxes) >= 7
+    assert Counter(step.equation for step in TO_FIND) <= said
+    assert all(any(text.startswith(step.name) for text in said) for step in SHEET)
+    assert said["row 6"] == 1 and said["row 4"] == 5  # of each row of gradients the first: dW_V beside dW_K
+    n = len(figures)
+    assert said["Ada"] == n + 1
+    assert all(sum(text.endswith(f"page {i} of {n}") for text in said) == 1 for i in range(1, n + 1))
+    assert sum(count for text, count in said.items() if "the teacher's key" in text) == key * (n + 1)
+    assert all(tuple(f.get_size_inches() * 25.4) == pytest.approx(PAPERS[paper]) for f in figures)
+    assert max(collisions(figures), key=len) == []
 
 
-def test_the_key_shows_every_number_as_the_pencil_has_it(key, trace):
-    assert numbers(key) == printed(sheet(trace))
-
-
-def test_every_number_to_find_has_a_box_to_write_in(blank, trace):
-    to_find = boxes(blank, (1, 1, 1))
-    assert len(to_find) == sum(step.value.size for step in sheet(trace) if step.equation != GIVEN)
-    assert min(box.get_width() for box in to_find) >= 12 and min(box.get_height() for box in to_find) >= 7
-
-
-def test_every_equation_stands_above_its_table(blank, trace):
-    written = Counter(text.get_text() for text in texts(blank))
-    wanted = Counter(step.equation for step in sheet(trace) if step.equation != GIVEN)
-    assert wanted <= written
-    for step in sheet(trace):
-        assert any(text.startswith(step.name) for text in written)
-
-
-@pytest.mark.parametrize("kind", ["blank", "key"])
-def test_heading_and_foot(kind, paper, request):
-    figures = request.getfixturevalue(kind)
-    written = [text.get_text() for text in texts(figures)]
-    assert written.count(NAME) == len(figures) + 1
-    for i in range(1, len(figures) + 1):
-        assert sum(text.endswith(f"page {i} of {len(figures)}") for text in written) == 1
-    marks = sum("the teacher's key" in text for text in written)
-    assert marks == (len(figures) + 1 if kind == "key" else 0)
-
-
-def test_the_way_back_begins_on_a_page_of_its_own(blank):
-    sections = [[t.get_text() for t in figure.axes[0].texts if t.get_weight() == "bold"] for figure in blank]
+def test_the_way_back_and_the_training_begin_pages_and_what_is_given_stands_where_it_is_used(pages):
+    sections = [[t.get_text() for t in figure.axes[0].texts if t.get_weight() == "bold"] for figure in pages]
     [page] = [i for i, titles in enumerate(sections) if "Loss" in titles]
-    assert sections[page][0] == "Loss"
+    assert sections[page][0] == "Loss" and sections[-1] == ["One step of training"]
     assert not any(title.startswith("Back") for titles in sections[:page] for title in titles)
     assert all(title.startswith(("Back", "Loss")) for titles in sections[page:-1] for title in titles)
-    assert sections[-1] == ["One step of training"]
+    captions = [[text.get_text().split(" · ")[0] for text in figure.axes[0].texts] for figure in pages]
+    for given, used in (("attention.W_Q", "attention.Q"), ("ffn.W_1", "ffn.z")):
+        assert [given in page for page in captions] == [used in page for page in captions]
 
 
-def test_the_step_of_training_by_pencil(trace):
-    """Decimals of three places on paper: W − 0.01 dW, and half the sum of squares, as the key has them."""
-    value = {step.name: step.value for step in sheet(trace)}
-
-    def paper(array):
-        return [Decimal(f"{number:.3f}") for number in array.ravel()]
-
-    for name in (
-        name.removeprefix("new_") for name in value if name.startswith("new_") and name != "new_loss"
-    ):
-        by_pencil = [
-            w - Decimal("0.01") * d
-            for w, d in zip(paper(value[name]), paper(value[f"d_{name}"]), strict=True)
-        ]
-        rounded = [number.quantize(Decimal("0.001"), ROUND_HALF_UP) for number in by_pencil]
-        assert rounded == paper(value[f"new_{name}"]), name
-    squares = [(a - b) ** 2 for a, b in zip(paper(value["y′"]), paper(value["target"]), strict=True)]
-    assert (sum(squares) / 2).quantize(Decimal("0.001"), ROUND_HALF_UP) == paper(value["new_loss"])[0]
-    assert value["new_loss"] < value["loss"]
-
-
-def test_on_endless_paper_only_the_way_back_and_the_training_turn_the_page(monkeypatch, trace):
+def test_on_endless_paper_only_the_way_back_and_the_training_turn_the_page(monkeypatch):
     monkeypatch.setitem(worksheet.PAPERS, "a4", (210.0, 3000.0))
-    forward, back, training = worksheet._layout(worksheet._sheet(trace, None), "a4")
-    assert forward[0].heading == "Words and positions"
-    assert back[0].heading == "Loss"
-    assert training[0].heading == "One step of training"
-    placed = [table.step.name for line in [*forward, *back, *training] for table in line.row]
-    assert sorted(placed) == sorted(step.name for step in sheet(trace))
-
-
-@pytest.mark.parametrize(("given", "used"), [("attention.W_Q", "attention.Q"), ("ffn.W_1", "ffn.z")])
-def test_given_arrays_stand_on_the_page_that_uses_them(blank, given, used):
-    pages = [[text.get_text().split(" · ")[0] for text in figure.axes[0].texts] for figure in blank]
-    assert [given in captions for captions in pages] == [used in captions for captions in pages]
-    assert sum(given in captions for captions in pages) == 1
+    three = worksheet._layout(worksheet._sheet(TRACE, None), "a4")
+    assert [page[0].heading for page in three] == ["Words and positions", "Loss", "One step of training"]
+    placed = [table.step.name for page in three for line in page for table in line.row]
+    assert sorted(placed) == sorted(step.name for step in SHEET)
 
 
 def extents(figure):
@@ -320,35 +224,20 @@ def collisions(figures):
         yield [*meet, *[False for whole in inside if not whole], *out]
 
 
-@pytest.mark.parametrize("kind", ["blank", "key"])
-def test_nothing_overlaps_and_nothing_leaves_the_page(kind, paper, request):
-    figures = request.getfixturevalue(kind)
-    assert all(tuple(f.get_size_inches() * 25.4) == pytest.approx(PAPERS[paper]) for f in figures)
-    assert max(collisions(figures), key=len) == []
-
-
-@pytest.mark.slow
-def test_a_name_without_a_font_gets_a_line_to_write_on(pages):
-    nameless = "\U0010fffd"
+def test_names_are_neither_mathematics_nor_endless_nor_without_letters(pages):
+    figures = worksheet_pages("$x$ " + "Wolfeschlegelsteinhausen " * 4)
+    found = [text for text in texts(figures) if "$x$" in text.get_text()]
+    assert len(found) == len(figures) + 1
+    assert all(not text.get_parse_math() and len(text.get_text()) <= 32 for text in found)
+    nameless = "\U0010fffd"  # which no font has: there is a line to write on
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        figures = worksheet_pages(nameless)
+        figures = worksheet_pages(nameless, minutes=15)
         FigureCanvasAgg(figures[0]).draw()
-    assert nameless not in [text.get_text() for text in texts(figures)]
-    for i, (figure, other) in enumerate(zip(figures, pages, strict=True)):
-        assert len(figure.axes[0].lines) == len(other.axes[0].lines) + (2 if i == 0 else 1)
-
-
-def test_names_are_neither_mathematics_nor_endless():
-    figures = worksheet_pages("$x$ " + "Wolfeschlegelsteinhausen " * 4)
-    written = [text for text in texts(figures) if "$x$" in text.get_text()]
-    assert len(written) == len(figures) + 1
-    assert all(not text.get_parse_math() and len(text.get_text()) <= 32 for text in written)
-
-
-def test_another_paper_is_refused():
-    with pytest.raises(ValueError, match="worksheet_pages: paper is 'a5'; expected one of 'a4', 'letter'"):
-        worksheet_pages(NAME, paper="a5")
+    assert nameless not in written(figures)
+    with_name = worksheet_pages("Ada", minutes=15)
+    more = [len(a.axes[0].lines) - len(b.axes[0].lines) for a, b in zip(figures, with_name, strict=True)]
+    assert more == [2, *[1] * (len(figures) - 1)]
 
 
 # --- the short sheets -----------------------------------------------------------------------------
@@ -385,144 +274,91 @@ def test_a_short_sheet_takes_the_minutes_that_stand_on_it(name):
 
 
 @pytest.mark.parametrize("minutes", [15, *(pytest.param(n, marks=pytest.mark.slow) for n in (30, 45))])
-def test_a_short_sheet_asks_one_row_a_table_and_says_its_sum(trace, minutes):
-    blank, key = (worksheet_pages(NAME, minutes=minutes, key=key) for key in (False, True))
+def test_a_short_sheet_asks_one_row_a_table_and_says_its_sum(minutes):
+    blank, key = (worksheet_pages("Ada", minutes=minutes, key=key) for key in (False, True))
     hidden = numbers(key) - numbers(blank)
-    assert hidden.total() == len(boxes(blank, (1, 1, 1))) == len(boxes(key, (1, 1, 1)))
+    assert hidden.total() == len(boxes_to_fill(blank)) == len(boxes_to_fill(key))
     assert not numbers(blank) - numbers(key) and max(collisions(key), key=len) == []
-    steps = worksheet._sheet(trace, minutes)
+    steps = worksheet._sheet(TRACE, minutes)
     for step in steps.steps:
         places = np.argwhere(steps.to_find[step.name])
         assert len({tuple(place[:-1]) for place in places}) <= 1
         if len(places) > 1:
             total = sum(Decimal(f"{step.matrices[tuple(place)]:.3f}") for place in places)
             assert f"Σ {total:z}".replace("-", "−") in worksheet._caption(step)
-    last = "a" if minutes == 15 else "loss" if minutes == 30 else "new_loss"
-    assert steps.steps[-1].name == last
-
-
-def test_other_minutes_are_refused():
-    with pytest.raises(ValueError, match="worksheet_pages: minutes is 20; expected 15, 30, 45 or None"):
-        worksheet_pages(NAME, minutes=20)
-
-
-def test_rows_of_gradients_are_counted(blank):
-    written = Counter(text.get_text() for text in texts(blank))
-    assert written["row 6"] == 1  # dW_2
-    assert written["row 4"] == 5  # of each row of tables the first: dW_V stands beside dW_K
+    assert steps.steps[-1].name == {15: "a", 30: "loss", 45: "new_loss"}[minutes]
 
 
 # --- the files ------------------------------------------------------------------------------------
 
 
-def test_a_pdf_has_all_pages(tmp_path, pages, drawn):
-    [file] = save_worksheet(NAME, tmp_path / "sheet.pdf")
-    content = file.read_bytes()
-    assert content.startswith(b"%PDF-") and len(re.findall(rb"/Type /Page\b", content)) == len(pages)
-    assert list(tmp_path.iterdir()) == [file]
-
-
-@pytest.mark.parametrize("kind", [pytest.param("pdf", marks=pytest.mark.slow), "svg", "html"])
-def test_a_file_is_the_same_each_time(tmp_path, short_sheet, kind):
-    first, second = (save_worksheet(NAME, tmp_path / f"{name}.{kind}") for name in ("first", "second"))
+@pytest.mark.parametrize("kind", ["pdf", "svg", "html"])
+def test_a_file_is_the_same_each_time_and_holds_what_was_asked_for(tmp_path, drawn, kind):
+    choices = {"key": True, "paper": "letter", "minutes": 15}
+    first, second = (save_worksheet("Ida", tmp_path / f"{i}.{kind}", **choices) for i in "ab")
     assert [file.read_bytes() for file in first] == [file.read_bytes() for file in second]
+    save_worksheet("Ida", second[0].with_name(f"b.{kind}"))
+    assert drawn == [*[("Ida", choices)] * 2, ("Ida", {"key": False, "paper": "a4", "minutes": None})]
+    assert sorted(tmp_path.iterdir()) == [*first, *second]
 
 
-def test_an_svg_file_holds_one_page(tmp_path, short_sheet):
-    files = save_worksheet(NAME, tmp_path / "sheet.SVG")
-    assert [file.name for file in files] == ["sheet-1.SVG", "sheet-2.SVG"]
-    assert sorted(tmp_path.iterdir()) == files
-    for file in files:
-        root = ET.parse(file).getroot()
-        assert root.tag == "{http://www.w3.org/2000/svg}svg"
-        size = [float(number) / MM for number in root.attrib["viewBox"].split()[2:]]
+def test_each_kind_of_file_holds_every_page(tmp_path, drawn):
+    [pdf], svgs = (save_worksheet("Ada", tmp_path / name) for name in ("sheet.pdf", "sheet.SVG"))
+    assert len(re.findall(rb"/Type /Page\b", pdf.read_bytes())) == 2
+    assert [file.name for file in svgs] == ["sheet-1.SVG", "sheet-2.SVG"]
+    for file in svgs:
+        size = [float(number) / MM for number in ET.parse(file).getroot().attrib["viewBox"].split()[2:]]
         assert size == pytest.approx(PAPERS["a4"], abs=0.01)
 
 
-class Page(HTMLParser):
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.ids, self.references = Counter(), [], set()
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        attributes = dict(attributes)
-        self.tags[tag] += 1
-        self.ids += [attributes["id"]] if "id" in attributes else []
-        for value in attributes.values():
-            self.references |= set(re.findall(r"^#(.+)$|url\(#(.+?)\)", value or ""))
-
-
-def test_html_holds_every_page_and_nothing_from_elsewhere(tmp_path, pages, drawn):
-    [file] = save_worksheet(NAME, tmp_path / "sheet.html")
-    text = file.read_text(encoding="utf-8")
-    page = Page(text)
-    assert page.tags["svg"] == len(pages) == text.count('role="img" aria-label="Worksheet, page ')
-    assert page.tags["main"] == page.tags["h1"] == 1 and page.tags["h2"] == len(
-        pages
-    )  # to find one's way by ear
-    assert len(set(page.ids)) == len(page.ids)
-    assert {a or b for a, b in page.references} <= set(page.ids)
-    assert not {"script", "link", "img", "iframe"} & set(page.tags)
-
-
 @pytest.mark.parametrize("paper", PAPERS)
-def test_html_is_printed_on_the_paper_it_was_drawn_for(tmp_path, short_sheet, paper):
-    [file] = save_worksheet(NAME, tmp_path / "sheet.html", paper=paper)
-    width, height = PAPERS[paper]
+def test_html_has_every_page_on_its_paper_and_nothing_from_elsewhere(tmp_path, drawn, paper):
+    [file] = save_worksheet("Ada", tmp_path / "sheet.html", paper=paper)
     text = file.read_text(encoding="utf-8")
-    assert f"@page {{ size: {width}mm {height}mm; margin: 0 }}" in text
+    tags, (width, height) = Counter(re.findall(r"<(\w+)", text)), PAPERS[paper]
+    assert tags["svg"] == tags["h2"] == 2 == text.count('role="img" aria-label="Worksheet, page ')
+    assert tags["main"] == tags["h1"] == 1 and not {"script", "link", "img", "iframe"} & set(tags)
+    ids = re.findall(r'\bid="(.+?)"', text)
+    assert len(set(ids)) == len(ids)
+    assert {a or b for a, b in re.findall(r'="#(.+?)"|url\(#(.+?)\)', text)} <= set(ids)
+    assert f"@page {{ size: {width}mm {height}mm; margin: 0 }}" in text and "break-after: page" in text
     assert f"svg {{ display: block; width: {width}mm; height: {height}mm }}" in text
-    assert "section { break-after: page }" in text
 
 
-@pytest.mark.parametrize("paper", PAPERS)
-def test_a_file_holds_what_was_asked_for(tmp_path, monkeypatch, pages, paper):
-    asked = []
-    monkeypatch.setattr(
-        worksheet, "worksheet_pages", lambda name, **choices: asked.append((name, choices)) or pages[-1:]
-    )
-    choices = {"key": True, "paper": paper, "minutes": 15}
-    save_worksheet("Ida", tmp_path / "sheet.pdf", **choices)
-    save_worksheet("Ida", tmp_path / "sheet.pdf")
-    assert asked == [("Ida", choices), ("Ida", {"key": False, "paper": "a4", "minutes": None})]
-
-
-@pytest.mark.parametrize("name", ["sheet.png", "sheet", "sheet.pdf.txt"])
-def test_another_kind_of_file_is_refused(tmp_path, name):
-    with pytest.raises(
-        ValueError, match=rf"save_worksheet: '{name}' should end in one of \.pdf, \.svg, \.html"
-    ):
-        save_worksheet(NAME, tmp_path / name)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_missing_folder_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"save_worksheet: there is no folder '.*nowhere'"):
-        save_worksheet(NAME, tmp_path / "nowhere" / "sheet.pdf")
-
-
-def test_a_full_disk_leaves_the_old_files_and_no_parts(tmp_path, monkeypatch, short_sheet):
+def test_a_full_disk_leaves_the_old_files_and_no_parts(tmp_path, monkeypatch, drawn):
     old = tmp_path / "sheet-1.svg"
     old.write_text("old")
-    write, written = Path.write_bytes, []
+    write, done = Path.write_bytes, []
 
     def full(path, content):
-        if len(written) == 1:
+        if len(done) == 1:
             raise OSError(28, "No space left on device")
-        written.append(path)
+        done.append(path)
         return write(path, content)
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(
-        OSError, match=r"save_worksheet: '.*sheet\.svg' cannot be written: No space left on device"
-    ):
-        save_worksheet(NAME, tmp_path / "sheet.svg")
-    assert len(written) == 1 and list(tmp_path.iterdir()) == [old] and old.read_text() == "old"
+    with pytest.raises(OSError, match=r"sheet\.svg' cannot be written: No space left on device"):
+        save_worksheet("Ada", tmp_path / "sheet.svg")
+    assert len(done) == 1 and list(tmp_path.iterdir()) == [old] and old.read_text() == "old"
 
 
-def test_a_folder_in_the_place_of_the_file_is_refused(tmp_path, short_sheet):
-    (tmp_path / "sheet.pdf").mkdir()
-    with pytest.raises(OSError, match=r"save_worksheet: .* cannot be written"):
-        save_worksheet(NAME, tmp_path / "sheet.pdf")
-    assert [path.name for path in tmp_path.iterdir()] == ["sheet.pdf"]
+ENDS = "should end in one of .pdf, .svg, .html"
+REFUSED = [
+    (ValueError, "example_from_name: the name is empty", lambda: example_from_name(" \n")),
+    (TypeError, "example_from_name: name is int; expected a string", lambda: example_from_name(7)),
+    (ValueError, "paper is 'a5'; expected one of 'a4', 'letter'", lambda: worksheet_pages("A", paper="a5")),
+    (ValueError, "minutes is 20; expected 15, 30, 45 or None", lambda: worksheet_pages("A", minutes=20)),
+    (FileNotFoundError, "there is no folder", lambda: save_worksheet("A", "no/where/sheet.pdf")),
+    (OSError, "cannot be written", lambda: save_worksheet("A", "folder.pdf")),
+    (ValueError, f"'sheet.png' {ENDS}", lambda: save_worksheet("A", "sheet.png")),
+    (ValueError, f"'sheet.pdf.txt' {ENDS}", lambda: save_worksheet("A", "sheet.pdf.txt")),
+]
+
+
+@pytest.mark.parametrize(("error", "message", "call"), REFUSED)
+def test_what_cannot_be_is_refused_and_nothing_is_written(error, message, call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.pdf").mkdir()
+    with pytest.raises(error, match=re.escape(message)):
+        call()
+    assert [path.name for path in tmp_path.iterdir()] == ["folder.pdf"]

@@ -13,7 +13,7 @@ from npformer.teaching.plots.decoder import confidence, cross_attention
 from npformer.teaching.plots.feed_forward import hourglass, lanes
 from npformer.teaching.plots.lines import curves
 from npformer.teaching.plots.modern import next_token, score_tiles
-from npformer.teaching.plots.order import SCHEMES, accuracy
+from npformer.teaching.plots.order import accuracy
 from npformer.teaching.plots.positions import (
     binary_counter,
     clock_hands,
@@ -28,9 +28,7 @@ from npformer.teaching.plots.style import (
     FAINT,
     GRADIENT,
     INK,
-    MEANING,
     POSITION,
-    SIGNED_MAP,
     SINE,
     STYLE,
     WEIGHT_MAP,
@@ -45,10 +43,7 @@ __all__ = [
     "FAINT",
     "GRADIENT",
     "INK",
-    "MEANING",
     "POSITION",
-    "SCHEMES",
-    "SIGNED_MAP",
     "SINE",
     "STYLE",
     "WEIGHT_MAP",
