@@ -26,11 +26,12 @@ def test_a_row_that_can_be_done_by_hand():
 
 
 def test_scaling_and_shifting_a_row_changes_nothing_when_eps_is_zero():
-    x = array(4, 9)
+    x = array(2, 4, 9)
     y, cache = npf.layer_norm_forward(x, norm_params(9), eps=0.0)
     moved, _ = npf.layer_norm_forward(1e3 * x + 17, norm_params(9), eps=0.0)
     np.testing.assert_allclose(moved, y, atol=1e-11)
-    np.testing.assert_allclose([cache.x_hat.mean(-1), cache.x_hat.std(-1)], [[0] * 4, [1] * 4], atol=1e-14)
+    np.testing.assert_allclose(cache.x_hat.mean(-1), np.zeros((2, 4)), atol=1e-14)
+    np.testing.assert_allclose(cache.x_hat.std(-1), np.ones((2, 4)), atol=1e-14)
 
 
 def test_eps_is_a_hundred_thousandth_unless_said():
