@@ -25,14 +25,13 @@ def test_the_block_is_its_parts_in_the_papers_order(activation, norm):
     """Pre-norm normalizes what enters a part, but neither the memory nor what goes past."""
     config = small(activation=activation, norm=norm)
     p, masks = drawn(npf.init_decoder_block, config), {"mask": npf.causal_mask(3), "memory_mask": KEEP}
+    attend = npf.multi_head_attention_forward
 
     def look_back(x):
-        return npf.multi_head_attention_forward(
-            x, x, x, p.self_attention, n_heads=2, mask=npf.causal_mask(3)
-        )[0]
+        return attend(x, x, x, p.self_attention, n_heads=2, mask=npf.causal_mask(3))[0]
 
     def look_across(g):
-        return npf.multi_head_attention_forward(g, MEMORY, MEMORY, p.cross_attention, n_heads=2, mask=KEEP)[0]
+        return attend(g, MEMORY, MEMORY, p.cross_attention, n_heads=2, mask=KEEP)[0]
 
     def feed(h):
         return npf.ffn_forward(h, p.ffn, activation=activation)[0]

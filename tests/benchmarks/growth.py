@@ -20,13 +20,7 @@ os.environ.pop("OPENBLAS_CORETYPE", None)
 
 import numpy as np  # noqa: E402  after the settings, which NumPy's BLAS reads once
 
-from npformer import (  # noqa: E402
-    TransformerConfig,
-    encoder_backward,
-    encoder_block_multiplications,
-    encoder_forward,
-    init_encoder,
-)
+import npformer as npf  # noqa: E402
 
 TARGET = Path(__file__).resolve().parents[2] / "figures" / "data" / "growth.json"
 BASE = {"n": 128, "d_ff": 1024, "n_layers": 1}
@@ -38,25 +32,23 @@ SWEEPS = {
 
 
 def step(n, d_ff, n_layers):
-    config = TransformerConfig(d_model=256, d_ff=d_ff, n_heads=4, n_layers=n_layers)
+    config = npf.TransformerConfig(d_model=256, d_ff=d_ff, n_heads=4, n_layers=n_layers)
     rng = np.random.default_rng(0)
-    params = init_encoder(config, rng, dtype=np.float32)
+    params = npf.init_encoder(config, rng, dtype=np.float32)
     x = rng.normal(size=(n, 256)).astype(np.float32)
-    multiplications = 3 * n_layers * encoder_block_multiplications(n, config).total
-    return lambda: encoder_backward(x, encoder_forward(x, params, config)[1]), multiplications
+    multiplications = 3 * n_layers * npf.encoder_block_multiplications(n, config).total
+    return lambda: npf.encoder_backward(x, npf.encoder_forward(x, params, config)[1]), multiplications
 
 
 def cpu_times(functions, rounds=5):
-    """The median CPU seconds of each function, called in turn."""
+    """The median CPU seconds of each function, called in turn; the first round only warms up."""
     times = [[] for _ in functions]
-    for function in functions:
-        function()
-    for _ in range(rounds):
+    for _ in range(rounds + 1):
         for function, own in zip(functions, times, strict=True):
             start = time.process_time()
             function()
             own.append(time.process_time() - start)
-    return [statistics.median(own) for own in times]
+    return [statistics.median(own[1:]) for own in times]
 
 
 def bare_product():
