@@ -2,9 +2,11 @@
 
 Where a mistake sits inside an operation, the operation is a small pair written here from the textbook, so
 that the checker is tested without the package's own layers. Where it sits around one (heads, residuals,
-batches), the package's right backward pass is bent.
+batches), the package's right backward pass is bent. A mistake is a piece of the right backward pass as it is,
+and as somebody writes it.
 """
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -45,13 +47,20 @@ BUGS: dict[str, Bug] = {}
 
 
 def plant(
-    name: str, pair: tuple[Callable[..., Any], Callable[..., Any]], args: tuple[Any, ...], spoils: str
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def register(wrong: Callable[..., Any]) -> Callable[..., Any]:
-        BUGS[name] = Bug(*pair, wrong, args, set(spoils.split()))
-        return wrong
+    operation: str, forward: Any, backward: Any, args: Any, bugs: dict[str, tuple[str, str, str]]
+) -> None:
+    """A bug: what is wrong; the leaves it spoils, a piece of backward's source, what stands in its place."""
+    source = inspect.getsource(backward)
+    for name, (spoils, piece, written) in bugs.items():
+        assert source.count(piece) == 1, name
+        there = dict(globals())
+        exec(source.replace(piece, written), there)
+        wrong = there[backward.__name__]
+        BUGS[f"{operation}: {name}"] = Bug(forward, backward, wrong, args, set(spoils.split()))
 
-    return register
+
+def mean(x: Any, axis: int = -1) -> Any:
+    return x.mean(axis=axis, keepdims=True)
 
 
 def rows_sum(x: Any) -> Any:
@@ -65,198 +74,88 @@ def weight_gradient(x: Any, dy: Any) -> Any:
 # Layer norm
 
 
-def norm_forward(x: Any, gamma: Any, beta: Any) -> Any:
-    centred = x - x.mean(axis=-1, keepdims=True)
-    std = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-5)
-    return centred / std * gamma + beta, (x, centred / std, std, gamma)
-
-
-def norm_dx(dy: Any, x_hat: Any, std: Any, gamma: Any) -> Any:
-    g = dy * gamma
-    return (g - g.mean(axis=-1, keepdims=True) - x_hat * (g * x_hat).mean(axis=-1, keepdims=True)) / std
+def norm(x: Any, gamma: Any, beta: Any) -> Any:
+    std = np.sqrt(x.var(axis=-1, keepdims=True) + 1e-5)
+    x_hat = (x - mean(x)) / std
+    return x_hat * gamma + beta, (x, x_hat, std, gamma)
 
 
 def norm_backward(dy: Any, cache: Any) -> Any:
-    _, x_hat, std, gamma = cache
-    return norm_dx(dy, x_hat, std, gamma), rows_sum(dy * x_hat), rows_sum(dy)
-
-
-NORM = norm_forward, norm_backward
-NORM_ARGS = normal((B, T, d)), normal(d), normal(d)
-WIDE_ARGS = normal((1, 256)), normal(256), normal(256)
-
-
-@plant("layer norm: the mean term is missing", NORM, NORM_ARGS, "x")
-def _(dy: Any, cache: Any) -> Any:
-    _, x_hat, std, gamma = cache
+    x, x_hat, std, gamma = cache  # noqa: RUF059  # mistakes need x
     g = dy * gamma
-    return (g - x_hat * (g * x_hat).mean(axis=-1, keepdims=True)) / std, *norm_backward(dy, cache)[1:]
+    dx = (g - mean(g) - x_hat * mean(g * x_hat)) / std
+    return dx, rows_sum(dy * x_hat), rows_sum(dy)
 
 
-@plant("layer norm: the variance term is missing", NORM, NORM_ARGS, "x")
-@plant("layer norm: the x̂ term is missing, 256 wide, where it is small", NORM, WIDE_ARGS, "x")
-def _(dy: Any, cache: Any) -> Any:
-    _, _, std, gamma = cache
-    g = dy * gamma
-    return (g - g.mean(axis=-1, keepdims=True)) / std, *norm_backward(dy, cache)[1:]
-
-
-@plant("layer norm: gamma outside the means", NORM, NORM_ARGS, "x")
-def _(dy: Any, cache: Any) -> Any:
-    _, x_hat, std, gamma = cache
-    return norm_dx(dy, x_hat, std, np.ones_like(gamma)) * gamma, *norm_backward(dy, cache)[1:]
-
-
-@plant("layer norm: another eps, 1e-6 for 1e-5", NORM, NORM_ARGS, "x")
-def _(dy: Any, cache: Any) -> Any:
-    x, x_hat, _, gamma = cache
-    return norm_dx(dy, x_hat, np.sqrt(x.var(-1, keepdims=True) + 1e-6), gamma), *norm_backward(dy, cache)[1:]
-
-
-@plant("layer norm: eps outside the root", NORM, NORM_ARGS, "x")
-def _(dy: Any, cache: Any) -> Any:
-    x, x_hat, _, gamma = cache
-    return norm_dx(dy, x_hat, x.std(-1, keepdims=True) + 1e-5, gamma), *norm_backward(dy, cache)[1:]
-
-
-@plant("layer norm: the variance divided by d - 1", NORM, NORM_ARGS, "x")
-def _(dy: Any, cache: Any) -> Any:
-    x, x_hat, _, gamma = cache
-    std = np.sqrt(x.var(axis=-1, ddof=1, keepdims=True) + 1e-5)
-    return norm_dx(dy, x_hat, std, gamma), *norm_backward(dy, cache)[1:]
-
-
-@plant("layer norm: dgamma from x in place of x̂", NORM, NORM_ARGS, "gamma")
-def _(dy: Any, cache: Any) -> Any:
-    dx, _, dbeta = norm_backward(dy, cache)
-    return dx, rows_sum(dy * cache[0]), dbeta
-
-
-@plant("layer norm: dgamma without x̂", NORM, NORM_ARGS, "gamma")
-def _(dy: Any, cache: Any) -> Any:
-    dx, _, dbeta = norm_backward(dy, cache)
-    return dx, dbeta, dbeta
+plant("layer norm", norm, norm_backward, (normal((B, T, d)), normal(d), normal(d)), {
+    "the mean term is missing": ("x", "g - mean(g)", "g"),
+    "the variance term is missing": ("x", " - x_hat * mean(g * x_hat)", ""),
+    "gamma outside the means": (
+        "x", "(g - mean(g) - x_hat * mean(g * x_hat))", "gamma * (dy - mean(dy) - x_hat * mean(dy * x_hat))"
+    ),
+    "another eps, 1e-6 for 1e-5": ("x", "/ std", "/ np.sqrt(x.var(-1, keepdims=True) + 1e-6)"),
+    "eps outside the root": ("x", "/ std", "/ (x.std(-1, keepdims=True) + 1e-5)"),
+    "the variance divided by d - 1": ("x", "/ std", "/ np.sqrt(x.var(-1, ddof=1, keepdims=True) + 1e-5)"),
+    "dgamma from x in place of x̂": ("gamma", "rows_sum(dy * x_hat)", "rows_sum(dy * x)"),
+    "dgamma without x̂": ("gamma", "rows_sum(dy * x_hat)", "rows_sum(dy)"),
+})  # fmt: skip
+plant("layer norm", norm, norm_backward, (normal((1, 256)), normal(256), normal(256)), {
+    "the x̂ term is missing, 256 wide, where it is small": ("x", " - x_hat * mean(g * x_hat)", ""),
+})  # fmt: skip
 
 
 # The feed-forward network, with d_ff = d_model so that a forgotten transpose has the right shape
 
 
-def relu_network(x: Any, W_1: Any, b_1: Any, W_2: Any, b_2: Any) -> Any:
+def network(x: Any, W_1: Any, b_1: Any, W_2: Any, b_2: Any) -> Any:
     z = x @ W_1 + b_1
     return np.maximum(z, 0) @ W_2 + b_2, (x, z, W_1, W_2)
 
 
-def relu_network_backward(dy: Any, cache: Any) -> Any:
+def network_backward(dy: Any, cache: Any) -> Any:
     x, z, W_1, W_2 = cache
-    return network_gradients(dy, x, np.maximum(z, 0), dy @ W_2.T * (z > 0), W_1)
-
-
-def network_gradients(dy: Any, x: Any, hidden: Any, dz: Any, W_1: Any) -> Any:
-    return dz @ W_1.T, weight_gradient(x, dz), rows_sum(dz), weight_gradient(hidden, dy), rows_sum(dy)
-
-
-NETWORK = relu_network, relu_network_backward
-NETWORK_ARGS = normal((B, T, d)), normal((d, d)), normal(d), normal((d, d)), normal(d)
-
-
-@plant("ffn: the mask is taken from the gradient", NETWORK, NETWORK_ARGS, "x W_1 b_1")
-def _(dy: Any, cache: Any) -> Any:
-    x, z, W_1, W_2 = cache
+    hidden = np.maximum(z, 0)
     dhidden = dy @ W_2.T
-    return network_gradients(dy, x, np.maximum(z, 0), dhidden * (dhidden > 0), W_1)
+    dz = dhidden * (z > 0)
+    dW_1, db_1 = weight_gradient(x, dz), rows_sum(dz)
+    dW_2, db_2 = weight_gradient(hidden, dy), rows_sum(dy)
+    dx = dz @ W_1.T
+    return dx, dW_1, db_1, dW_2, db_2
 
 
-@plant("ffn: the mask is taken from x", NETWORK, NETWORK_ARGS, "x W_1 b_1")
-def _(dy: Any, cache: Any) -> Any:
-    x, z, W_1, W_2 = cache
-    return network_gradients(dy, x, np.maximum(z, 0), dy @ W_2.T * (x > 0), W_1)
-
-
-@plant("ffn: the mask is missing", NETWORK, NETWORK_ARGS, "x W_1 b_1")
-def _(dy: Any, cache: Any) -> Any:
-    x, z, W_1, W_2 = cache
-    return network_gradients(dy, x, np.maximum(z, 0), dy @ W_2.T, W_1)
-
-
-@plant("ffn: the activation in place of the mask", NETWORK, NETWORK_ARGS, "x W_1 b_1")
-def _(dy: Any, cache: Any) -> Any:
-    x, z, W_1, W_2 = cache
-    return network_gradients(dy, x, np.maximum(z, 0), dy @ W_2.T * np.maximum(z, 0), W_1)
-
-
-@plant("ffn: dW_2 from the pre-activation", NETWORK, NETWORK_ARGS, "W_2")
-def _(dy: Any, cache: Any) -> Any:
-    dx, dW_1, db_1, _, db_2 = relu_network_backward(dy, cache)
-    return dx, dW_1, db_1, weight_gradient(cache[1], dy), db_2
-
-
-@plant("ffn: db_1 before the mask", NETWORK, NETWORK_ARGS, "b_1")
-def _(dy: Any, cache: Any) -> Any:
-    dx, dW_1, _, dW_2, db_2 = relu_network_backward(dy, cache)
-    return dx, dW_1, rows_sum(dy @ cache[3].T), dW_2, db_2
-
-
-@plant("ffn: W_2 is not transposed", NETWORK, NETWORK_ARGS, "x W_1 b_1")
-def _(dy: Any, cache: Any) -> Any:
-    x, z, W_1, W_2 = cache
-    return relu_network_backward(dy, (x, z, W_1, W_2.T))[:3] + relu_network_backward(dy, cache)[3:]
-
-
-@plant("ffn: W_1 is not transposed", NETWORK, NETWORK_ARGS, "x")
-def _(dy: Any, cache: Any) -> Any:
-    x, z, W_1, W_2 = cache
-    return relu_network_backward(dy, (x, z, W_1.T, W_2))
-
-
-@plant("ffn: dW_1 is transposed", NETWORK, NETWORK_ARGS, "W_1")
-def _(dy: Any, cache: Any) -> Any:
-    dx, dW_1, *others = relu_network_backward(dy, cache)
-    return dx, dW_1.T, *others
-
-
-@plant("ffn: db_2 is averaged over the rows", NETWORK, NETWORK_ARGS, "b_2")
-def _(dy: Any, cache: Any) -> Any:
-    *others, db_2 = relu_network_backward(dy, cache)
-    return *others, db_2 / (B * T)
-
-
-@plant("ffn: db_2 is summed over the batch only", NETWORK, NETWORK_ARGS, "b_2")
-def _(dy: Any, cache: Any) -> Any:
-    return *relu_network_backward(dy, cache)[:4], dy.sum(axis=0)
-
-
-@plant("ffn: db_2 is one number", NETWORK, NETWORK_ARGS, "b_2")
-def _(dy: Any, cache: Any) -> Any:
-    return *relu_network_backward(dy, cache)[:4], dy.sum()
-
-
-@plant("ffn: dW_1 from the last batch item only", NETWORK, NETWORK_ARGS, "W_1")
-def _(dy: Any, cache: Any) -> Any:
-    dx, _, *others = relu_network_backward(dy, cache)
-    last = relu_network_backward(dy[-1], (cache[0][-1], cache[1][-1], *cache[2:]))[1]
-    return dx, last, *others
-
-
-@plant("ffn: everything divided by the batch size", NETWORK, NETWORK_ARGS, "x W_1 b_1 W_2 b_2")
-def _(dy: Any, cache: Any) -> Any:
-    return relu_network_backward(dy / B, cache)
-
-
-@plant("ffn: the gradients in another order", NETWORK, NETWORK_ARGS, "W_1 b_1 W_2 b_2")
-def _(dy: Any, cache: Any) -> Any:
-    dx, dW_1, db_1, dW_2, db_2 = relu_network_backward(dy, cache)
-    return dx, dW_2, db_2, dW_1, db_1
+NETWORK_ARGS = normal((B, T, d)), normal((d, d)), normal(d), normal((d, d)), normal(d)
+plant("ffn", network, network_backward, NETWORK_ARGS, {
+    "the mask is taken from the gradient": ("x W_1 b_1", "(z > 0)", "(dhidden > 0)"),
+    "the mask is taken from x": ("x W_1 b_1", "(z > 0)", "(x > 0)"),
+    "the mask is missing": ("x W_1 b_1", " * (z > 0)", ""),
+    "the activation in place of the mask": ("x W_1 b_1", "(z > 0)", "hidden"),
+    "dW_2 from the pre-activation": ("W_2", "weight_gradient(hidden", "weight_gradient(z"),
+    "db_1 before the mask": ("b_1", "rows_sum(dz)", "rows_sum(dhidden)"),
+    "W_2 is not transposed": ("x W_1 b_1", "W_2.T", "W_2"),
+    "W_1 is not transposed": ("x", "W_1.T", "W_1"),
+    "dW_1 is transposed": ("W_1", "weight_gradient(x, dz)", "weight_gradient(dz, x)"),
+    "db_2 is averaged over the rows": ("b_2", "rows_sum(dy)", "rows_sum(dy) / (B * T)"),
+    "db_2 is summed over the batch only": ("b_2", "rows_sum(dy)", "dy.sum(axis=0)"),
+    "db_2 is one number": ("b_2", "rows_sum(dy)", "dy.sum()"),
+    "dW_1 from the last batch item only": (
+        "W_1", "weight_gradient(x, dz)", "weight_gradient(x[-1], dz[-1])"
+    ),
+    "everything divided by the batch size": ("x W_1 b_1 W_2 b_2", "= cache", "= cache; dy = dy / B"),
+    "the gradients in another order": (
+        "W_1 b_1 W_2 b_2", "dx, dW_1, db_1, dW_2, db_2", "dx, dW_2, db_2, dW_1, db_1"
+    ),
+})  # fmt: skip
 
 
 # GELU
 
 
-def exact_gelu(z: Any) -> Any:
+def gelu(z: Any) -> Any:
     cdf = 0.5 * (1 + np.vectorize(math.erf)(z / math.sqrt(2)))
     return z * cdf, (z, cdf)
 
 
-def exact_gelu_backward(dy: Any, cache: Any) -> Any:
+def gelu_backward(dy: Any, cache: Any) -> Any:
     z, cdf = cache
     return dy * (cdf + z * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi))
 
@@ -265,41 +164,27 @@ def tanh_gelu(z: Any) -> Any:
     return 0.5 * z * (1 + np.tanh(math.sqrt(2 / math.pi) * (z + 0.044715 * z**3))), z
 
 
-def tanh_gelu_backward(dy: Any, z: Any, a: float = math.sqrt(2 / math.pi), b: float = 0.044715) -> Any:
+def tanh_gelu_backward(dy: Any, z: Any) -> Any:
+    a, b = math.sqrt(2 / math.pi), 0.044715
     t = np.tanh(a * (z + b * z**3))
     return dy * 0.5 * (1 + t + z * (1 - t**2) * a * (1 + 3 * b * z**2))
 
 
-EXACT, TANH, Z = (exact_gelu, exact_gelu_backward), (tanh_gelu, tanh_gelu_backward), (normal((B, T, d)),)
+Z = (normal((B, T, d)),)
+plant("gelu", tanh_gelu, tanh_gelu_backward, Z, {
+    "√(2/π) wrong in its fifth digit": ("z", "math.sqrt(2 / math.pi)", "0.79789"),
+    "0.044715 wrong in its fifth digit": ("z", "0.044715", "0.044716"),
+})  # fmt: skip
+plant("gelu", gelu, gelu_backward, Z, {
+    "the tanh form's derivative for the exact one": (
+        "z", "dy * (cdf + z * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi))", "tanh_gelu_backward(dy, z)"
+    ),
+    "z φ(z) is missing": ("z", "(cdf + z * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi))", "cdf"),
+    "φ without its 1/√(2π)": ("z", " / math.sqrt(2 * math.pi)", ""),
+})  # fmt: skip
 
 
-@plant("gelu: √(2/π) wrong in its fifth digit", TANH, Z, "z")
-def _(dy: Any, cache: Any) -> Any:
-    return tanh_gelu_backward(dy, cache, a=0.79789)
-
-
-@plant("gelu: 0.044715 wrong in its fifth digit", TANH, Z, "z")
-def _(dy: Any, cache: Any) -> Any:
-    return tanh_gelu_backward(dy, cache, b=0.044716)
-
-
-@plant("gelu: the tanh form's derivative for the exact one", EXACT, Z, "z")
-def _(dy: Any, cache: Any) -> Any:
-    return tanh_gelu_backward(dy, cache[0])
-
-
-@plant("gelu: z φ(z) is missing", EXACT, Z, "z")
-def _(dy: Any, cache: Any) -> Any:
-    return dy * cache[1]
-
-
-@plant("gelu: φ without its 1/√(2π)", EXACT, Z, "z")
-def _(dy: Any, cache: Any) -> Any:
-    z, cdf = cache
-    return dy * (cdf + z * np.exp(-(z**2) / 2))
-
-
-# Softmax
+# Softmax, and attention with a causal mask
 
 
 def softmax(scores: Any) -> Any:
@@ -312,25 +197,11 @@ def softmax_backward(dy: Any, y: Any) -> Any:
     return y * (dy - (dy * y).sum(axis=-1, keepdims=True))
 
 
-SOFTMAX, SCORES = (softmax, softmax_backward), (normal((B, T, T)),)
-
-
-@plant("softmax: the diagonal for the whole Jacobian", SOFTMAX, SCORES, "scores")
-def _(dy: Any, y: Any) -> Any:
-    return dy * y * (1 - y)
-
-
-@plant("softmax: the row's sum is missing", SOFTMAX, SCORES, "scores")
-def _(dy: Any, y: Any) -> Any:
-    return dy * y
-
-
-@plant("softmax: the sum over columns", SOFTMAX, SCORES, "scores")
-def _(dy: Any, y: Any) -> Any:
-    return y * (dy - (dy * y).sum(axis=-2, keepdims=True))
-
-
-# Attention, with a causal mask
+plant("softmax", softmax, softmax_backward, (normal((B, T, T)),), {
+    "the diagonal for the whole Jacobian": ("scores", "(dy * y).sum(axis=-1, keepdims=True)", "dy * y"),
+    "the row's sum is missing": ("scores", " - (dy * y).sum(axis=-1, keepdims=True)", ""),
+    "the sum over columns": ("scores", "axis=-1", "axis=-2"),
+})  # fmt: skip
 
 
 def attend(q: Any, k: Any, v: Any) -> Any:
@@ -341,90 +212,52 @@ def attend(q: Any, k: Any, v: Any) -> Any:
 
 def attend_backward(dy: Any, cache: Any) -> Any:
     q, k, v, weights = cache
-    dscores = softmax_backward(dy @ v.mT, weights) / math.sqrt(q.shape[-1])
-    return dscores @ k, dscores.mT @ q, weights.mT @ dy
+    dv = weights.mT @ dy
+    dscores = softmax_backward(dy @ v.mT, weights) / math.sqrt(d)
+    dq = dscores @ k
+    dk = dscores.mT @ q
+    return dq, dk, dv
 
 
-ATTEND, QKV = (attend, attend_backward), (normal((B, T, d)), normal((B, T, d)), normal((B, T, d)))
-
-
-@plant("attention: 1/√d_k is missing in dq", ATTEND, QKV, "q")
-def _(dy: Any, cache: Any) -> Any:
-    dq, dk, dv = attend_backward(dy, cache)
-    return dq * math.sqrt(d), dk, dv
-
-
-@plant("attention: 1/√d_k is missing in dk", ATTEND, QKV, "k")
-def _(dy: Any, cache: Any) -> Any:
-    dq, dk, dv = attend_backward(dy, cache)
-    return dq, dk * math.sqrt(d), dv
-
-
-@plant("attention: the mask is forgotten on the way back", ATTEND, QKV, "q k")
-def _(dy: Any, cache: Any) -> Any:
-    q, k, v, weights = cache
-    unmasked, _ = softmax(q @ k.mT / math.sqrt(d))
-    return *attend_backward(dy, (q, k, v, unmasked))[:2], weights.mT @ dy
-
-
-@plant("attention: dv from weights that are not transposed", ATTEND, QKV, "v")
-def _(dy: Any, cache: Any) -> Any:
-    dq, dk, _ = attend_backward(dy, cache)
-    return dq, dk, cache[3] @ dy
-
-
-@plant("attention: dk from scores that are not transposed", ATTEND, QKV, "k")
-def _(dy: Any, cache: Any) -> Any:
-    q, _, v, weights = cache
-    dq, _, dv = attend_backward(dy, cache)
-    return dq, softmax_backward(dy @ v.mT, weights) / math.sqrt(d) @ q, dv
-
-
-@plant("attention: dk and dv are exchanged", ATTEND, QKV, "k v")
-def _(dy: Any, cache: Any) -> Any:
-    dq, dk, dv = attend_backward(dy, cache)
-    return dq, dv, dk
+QKV = normal((B, T, d)), normal((B, T, d)), normal((B, T, d))
+plant("attention", attend, attend_backward, QKV, {
+    "1/√d_k is missing in dq": ("q", "dscores @ k", "dscores @ k * math.sqrt(d)"),
+    "1/√d_k is missing in dk": ("k", "dscores.mT @ q", "dscores.mT @ q * math.sqrt(d)"),
+    "the mask is forgotten on the way back": (
+        "q k", "v.mT, weights", "v.mT, softmax(q @ k.mT / math.sqrt(d))[0]"
+    ),
+    "dv from weights that are not transposed": ("v", "weights.mT", "weights"),
+    "dk from scores that are not transposed": ("k", "dscores.mT", "dscores"),
+    "dk and dv are exchanged": ("k v", "return dq, dk, dv", "return dq, dv, dk"),
+})  # fmt: skip
 
 
 # Heads
 
 
-def heads_forward(q: Any, k: Any, v: Any, params: Any) -> Any:
+def heads(q: Any, k: Any, v: Any, params: Any) -> Any:
     return multi_head_attention_forward(q, k, v, params, n_heads=h)
 
 
-HEADS = heads_forward, multi_head_attention_backward
+def heads_backward(dy: Any, cache: Any) -> Any:
+    *inputs, g = multi_head_attention_backward(dy, cache)
+    return *inputs, g
+
+
 HEADS_ARGS = (*QKV, AttentionParams(*normal((4, d, d)), *normal((4, d))))
-
-
-def bend_heads(dy: Any, cache: Any, **changes: Callable[[Any], Any]) -> Any:
-    *inputs, grads = multi_head_attention_backward(dy, cache)
-    return *inputs, grads._replace(**{name: change(grads) for name, change in changes.items()})
-
-
-@plant("heads: the gradients of two heads are swapped", HEADS, HEADS_ARGS, "params.W_Q")
-def _(dy: Any, cache: Any) -> Any:
-    return bend_heads(dy, cache, W_Q=lambda grads: np.roll(grads.W_Q, d // h, axis=1))
-
-
-@plant("heads: dW_O is transposed", HEADS, HEADS_ARGS, "params.W_O")
-def _(dy: Any, cache: Any) -> Any:
-    return bend_heads(dy, cache, W_O=lambda grads: grads.W_O.T)
-
-
-@plant("heads: db_K is that of b_Q, where it should be zero", HEADS, HEADS_ARGS, "params.b_K")
-def _(dy: Any, cache: Any) -> Any:
-    return bend_heads(dy, cache, b_K=lambda grads: grads.b_Q)
-
-
-@plant("heads: db_K is a millionth of that of b_V", HEADS, HEADS_ARGS, "params.b_K")
-def _(dy: Any, cache: Any) -> Any:
-    return bend_heads(dy, cache, b_K=lambda grads: 1e-6 * grads.b_V)
-
-
-@plant("heads: db_O is forgotten", HEADS, HEADS_ARGS, "params.b_O")
-def _(dy: Any, cache: Any) -> Any:
-    return bend_heads(dy, cache, b_O=lambda grads: np.zeros(d))
+plant("heads", heads, heads_backward, HEADS_ARGS, {
+    "the gradients of two heads are swapped": (
+        "params.W_Q", "*inputs, g\n", "*inputs, g._replace(W_Q=np.roll(g.W_Q, d // h, axis=1))"
+    ),
+    "dW_O is transposed": ("params.W_O", "*inputs, g\n", "*inputs, g._replace(W_O=g.W_O.T)"),
+    "db_K is that of b_Q, where it should be zero": (
+        "params.b_K", "*inputs, g\n", "*inputs, g._replace(b_K=g.b_Q)"
+    ),
+    "db_K is a millionth of that of b_V": (
+        "params.b_K", "*inputs, g\n", "*inputs, g._replace(b_K=1e-6 * g.b_V)"
+    ),
+    "db_O is forgotten": ("params.b_O", "*inputs, g\n", "*inputs, g._replace(b_O=np.zeros(d))"),
+})  # fmt: skip
 
 
 # Embedding
@@ -437,150 +270,96 @@ def embed(ids: Any, E: Any) -> Any:
 def embed_backward(dy: Any, cache: Any) -> Any:
     ids, E = cache
     dE = np.zeros_like(E)
-    np.add.at(dE, ids, dy * math.sqrt(E.shape[1]))
+    np.add.at(dE, ids, dy * math.sqrt(d))
     return dE
 
 
-EMBED, EMBED_ARGS = (embed, embed_backward), (np.array([[1, 2, 1], [0, 1, 4]]), normal((5, d)))
-
-
-@plant("embedding: a repeated id overwrites what was there", EMBED, EMBED_ARGS, "E")
-def _(dy: Any, cache: Any) -> Any:
-    ids, E = cache
-    dE = np.zeros_like(E)
-    dE[ids] += dy * math.sqrt(d)
-    return dE
-
-
-@plant("embedding: √d_model is missing", EMBED, EMBED_ARGS, "E")
-def _(dy: Any, cache: Any) -> Any:
-    return embed_backward(dy, cache) / math.sqrt(d)
-
-
-@plant("embedding: the rows by order of appearance", EMBED, EMBED_ARGS, "E")
-def _(dy: Any, cache: Any) -> Any:
-    return embed_backward(dy, cache)[[1, 2, 0, 4, 3]]
+plant("embedding", embed, embed_backward, (np.array([[1, 2, 1], [0, 1, 4]]), normal((5, d))), {
+    "a repeated id overwrites what was there": (
+        "E", "np.add.at(dE, ids, dy * math.sqrt(d))", "dE[ids] += dy * math.sqrt(d)"
+    ),
+    "√d_model is missing": ("E", " * math.sqrt(d)", ""),
+    "the rows by order of appearance": ("E", "return dE", "return dE[[1, 2, 0, 4, 3]]"),
+})  # fmt: skip
 
 
 # Residuals and blocks
 
 
-def residual_forward(x: Any, params: Any) -> Any:
+def residual(x: Any, params: Any) -> Any:
     y, cache = ffn_forward(x, params, activation="gelu")
     return x + y, cache
 
 
 def residual_backward(dy: Any, cache: Any) -> Any:
     dx, grads = ffn_backward(dy, cache)
-    return dx + dy, grads
+    dx = dx + dy
+    return dx, grads
 
 
-RESIDUAL = residual_forward, residual_backward
 RESIDUAL_ARGS = normal((B, T, d)), FFNParams(normal((d, 5)), normal(5), normal((5, d)), normal(d))
+RESIDUAL = residual, residual_backward, RESIDUAL_ARGS
+plant("residual", *RESIDUAL, {
+    "counted twice": ("x", "dx + dy", "dx + 2 * dy"),
+    "forgotten": ("x", "dx + dy", "dx"),
+    "the sub-layer gets half of it": (
+        "x params.W_1 params.b_1 params.W_2 params.b_2", "ffn_backward(dy", "ffn_backward(dy / 2"
+    ),
+})  # fmt: skip
+plant("batch", *RESIDUAL, {"its items are exchanged": ("x", "return dx", "return dx[::-1]")})
+plant("positions", *RESIDUAL, {"shifted by one": ("x", "return dx", "return np.roll(dx, 1, axis=-2)")})
 
 
-@plant("residual: counted twice", RESIDUAL, RESIDUAL_ARGS, "x")
-def _(dy: Any, cache: Any) -> Any:
-    dx, grads = ffn_backward(dy, cache)
-    return dx + 2 * dy, grads
-
-
-@plant("residual: forgotten", RESIDUAL, RESIDUAL_ARGS, "x")
-def _(dy: Any, cache: Any) -> Any:
-    return ffn_backward(dy, cache)
-
-
-@plant("residual: the sub-layer gets half of it", RESIDUAL, RESIDUAL_ARGS, " ".join(
-    ["x", "params.W_1", "params.b_1", "params.W_2", "params.b_2"]
-))  # fmt: skip
-def _(dy: Any, cache: Any) -> Any:
-    dx, grads = ffn_backward(dy / 2, cache)
-    return dx + dy, grads
-
-
-@plant("batch: its items are exchanged", RESIDUAL, RESIDUAL_ARGS, "x")
-def _(dy: Any, cache: Any) -> Any:
-    dx, grads = residual_backward(dy, cache)
-    return dx[::-1], grads
-
-
-@plant("positions: shifted by one", RESIDUAL, RESIDUAL_ARGS, "x")
-def _(dy: Any, cache: Any) -> Any:
-    dx, grads = residual_backward(dy, cache)
-    return np.roll(dx, 1, axis=-2), grads
+def block_backward(dy: Any, cache: Any) -> Any:
+    dx, grads = encoder_block_backward(dy, cache)
+    return dx, grads
 
 
 CONFIG = TransformerConfig(d_model=d, d_ff=6, n_heads=h, activation="gelu", dropout=0.0)
-BLOCK = encoder_block_forward, encoder_block_backward
-BLOCK_ARGS = (
-    normal((B, T, d)),
-    tree_map(lambda x: x + normal(x.shape) / 2, init_encoder_block(CONFIG, rng)),
-    CONFIG,
-)
+BLOCK_PARAMS = tree_map(lambda x: x + normal(x.shape) / 2, init_encoder_block(CONFIG, rng))
+plant("block", encoder_block_forward, block_backward, (normal((B, T, d)), BLOCK_PARAMS, CONFIG), {
+    "the gradients of its two norms are exchanged": (
+        "params.norm_1.gamma params.norm_1.beta params.norm_2.gamma params.norm_2.beta",
+        "return dx, grads", "return dx, grads._replace(norm_1=grads.norm_2, norm_2=grads.norm_1)",
+    ),
+    "one entry of one weight is off by a ten-millionth": (
+        "params.ffn.W_1",
+        "return dx", "W_1 = grads.ffn.W_1; W_1[2, 3] += 1e-7 * abs(W_1).max(); return dx",
+    ),
+})  # fmt: skip
 
 
-@plant("block: the gradients of its two norms are exchanged", BLOCK, BLOCK_ARGS, " ".join(
-    f"params.norm_{i}.{name}" for i in (1, 2) for name in ("gamma", "beta")
-))  # fmt: skip
-def _(dy: Any, cache: Any) -> Any:
-    dx, grads = encoder_block_backward(dy, cache)
-    return dx, grads._replace(norm_1=grads.norm_2, norm_2=grads.norm_1)
-
-
-@plant("block: one entry of one weight is off by a ten-millionth", BLOCK, BLOCK_ARGS, "params.ffn.W_1")
-def _(dy: Any, cache: Any) -> Any:
-    dx, grads = encoder_block_backward(dy, cache)
-    W_1 = grads.ffn.W_1.copy()
-    W_1[2, 3] += 1e-7 * abs(W_1).max()
-    return dx, grads._replace(ffn=grads.ffn._replace(W_1=W_1))
-
-
-# Dropout
+# Dropout, and a loss: one number
 
 
 def drop(x: Any, generator: np.random.Generator) -> Any:
     return dropout_forward(x, 0.5, generator)
 
 
-DROP, DROP_ARGS = (drop, dropout_backward), (normal((B, T, d)), np.random.default_rng(1))
+def drop_backward(dy: Any, cache: Any) -> Any:
+    return dropout_backward(dy, cache)
 
 
-@plant("dropout: 1/(1 - rate) is missing", DROP, DROP_ARGS, "x")
-def _(dy: Any, cache: Any) -> Any:
-    return dy * cache.keep
+plant("dropout", drop, drop_backward, (normal((B, T, d)), np.random.default_rng(1)), {
+    "1/(1 - rate) is missing": ("x", "dropout_backward(dy, cache)", "dy * cache.keep"),
+    "another mask on the way back": (
+        "x", "dy, cache)\n", "dy, cache._replace(keep=np.random.default_rng(2).random(dy.shape) < 0.5))"
+    ),
+})  # fmt: skip
 
 
-@plant("dropout: another mask on the way back", DROP, DROP_ARGS, "x")
-def _(dy: Any, cache: Any) -> Any:
-    return dropout_backward(dy, cache._replace(keep=np.random.default_rng(2).random(dy.shape) < 0.5))
-
-
-# A loss: one number
-
-
-def mean_log_loss(logits: Any, targets: Any) -> Any:
+def loss(logits: Any, targets: Any) -> Any:
     y, _ = softmax(logits)
     return -np.log(np.take_along_axis(y, targets[:, None], axis=-1)).mean(), (y, targets)
 
 
-def mean_log_loss_backward(dloss: Any, cache: Any) -> Any:
+def loss_backward(dloss: Any, cache: Any) -> Any:
     y, targets = cache
     return dloss * (y - np.eye(y.shape[-1])[targets]) / len(targets)
 
 
-LOSS, LOSS_ARGS = (mean_log_loss, mean_log_loss_backward), (normal((T, 5)), np.array([0, 4, 2]))
-
-
-@plant("loss: a sum in place of the mean", LOSS, LOSS_ARGS, "logits")
-def _(dloss: Any, cache: Any) -> Any:
-    return mean_log_loss_backward(dloss, cache) * T
-
-
-@plant("loss: dloss is taken for 1", LOSS, LOSS_ARGS, "logits")
-def _(dloss: Any, cache: Any) -> Any:
-    return mean_log_loss_backward(1.0, cache)
-
-
-@plant("loss: the target's one is not subtracted", LOSS, LOSS_ARGS, "logits")
-def _(dloss: Any, cache: Any) -> Any:
-    return dloss * cache[0] / T
+plant("loss", loss, loss_backward, (normal((T, 5)), np.array([0, 4, 2])), {
+    "a sum in place of the mean": ("logits", " / len(targets)", ""),
+    "dloss is taken for 1": ("logits", "return dloss * ", "return "),
+    "the target's one is not subtracted": ("logits", "(y - np.eye(y.shape[-1])[targets])", "y"),
+})  # fmt: skip

@@ -2,7 +2,6 @@
 
 import functools
 import math
-from functools import partial
 from typing import NamedTuple
 from xml.etree import ElementTree
 
@@ -23,21 +22,15 @@ from npformer.attention import (
 from npformer.encoder import (
     TransformerConfig,
     encoder_backward,
-    encoder_block_backward,
-    encoder_block_forward,
     encoder_forward,
     init_encoder,
-    init_encoder_block,
 )
 from npformer.feed_forward import FFNParams, ffn_backward, ffn_forward, init_ffn
 from npformer.functional import (
     dropout_backward,
     dropout_forward,
-    linear_backward,
-    linear_forward,
     relu_backward,
     relu_forward,
-    softmax_backward,
     softmax_forward,
 )
 from npformer.gradcheck import GradientReport, GradientRow, gradcheck
@@ -184,59 +177,29 @@ def test_the_worst_entry_is_named_with_both_numbers():
 # Right ones are not accused
 
 
-def heads_case(rope, rng):
+def heads_case(rng):
     args = [rng.standard_normal((2, T, 4)) for T in (2, 3, 3)]
     params = AttentionParams(*rng.standard_normal((4, 4, 4)), *rng.standard_normal((4, 4)))
-    kwargs = {"n_heads": 2, "mask": rng.random((2, 3)) < 0.8, "rope": rope}
+    kwargs = {"n_heads": 2, "mask": rng.random((2, 3)) < 0.8}
     return multi_head_attention_forward, multi_head_attention_backward, (*args, params), kwargs
 
 
-def block_case(norm, activation, rng):
-    config = TransformerConfig(4, 3, 2, norm=norm, activation=activation, attention_bias=True)
-    params = tree_map(lambda p: p + rng.standard_normal(p.shape) / 2, init_encoder_block(config, rng))
-    return encoder_block_forward, encoder_block_backward, (rng.standard_normal((2, 4)), params, config), {}
-
-
-def stack_case(d, rng):
-    config = TransformerConfig(d, 2, 1, norm="pre", n_layers=2, dropout=0.0)
+def stack_case(rng):
+    config = TransformerConfig(2, 2, 1, norm="pre", n_layers=2, dropout=0.0)
     params = tree_map(lambda p: p + rng.standard_normal(p.shape) / 2, init_encoder(config, rng))
-    return encoder_forward, encoder_backward, (rng.standard_normal((2, 2, d)), params, config), {}
-
-
-CASES = {
-    "linear": lambda rng: (
-        linear_forward, linear_backward, map(rng.standard_normal, ((2, 3), (3, 4), 4)), {}
-    ),
-    "softmax": lambda rng: (softmax_forward, softmax_backward, (rng.standard_normal((2, 3, 4)), 1), {}),
-    "ffn, dropout": lambda rng: (
-        ffn_forward, ffn_backward, (rng.standard_normal((2, 3, 4)), init_ffn(4, 5, rng)),
-        {"dropout": 0.3, "rng": rng},
-    ),
-    "heads, rope": partial(heads_case, True),
-    "block, post, relu": partial(block_case, "post", "relu"),
-    "block, pre, gelu": partial(block_case, "pre", "gelu"),
-    "stack": partial(stack_case, 3),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_no_right_backward_is_accused(name):
-    for seed in range(1 if name == "stack" else 2):
-        forward, backward, args, kwargs = CASES[name](np.random.default_rng(seed))
-        report = gradcheck(forward, backward, *args, **kwargs)
-        assert report, f"seed {seed}\n{report}"
+    return encoder_forward, encoder_backward, (rng.standard_normal((2, 2, 2)), params, config), {}
 
 
 def test_a_right_backward_is_not_accused_where_rounding_hides_its_gradient():
     # A norm over two features is nearly a sign: gradients of 1e-5, and what they are differences of is 1.
     for seed in (27, 51):
-        forward, backward, args, kwargs = stack_case(2, np.random.default_rng(seed))
+        forward, backward, args, kwargs = stack_case(np.random.default_rng(seed))
         report = gradcheck(forward, backward, *args, **kwargs)
         assert "fail" not in verdicts(report).values(), f"seed {seed}\n{report}"
 
 
 def test_a_gradient_of_zero_passes_beside_larger_ones_and_alone():
-    forward, backward, args, kwargs = heads_case(False, np.random.default_rng(3))
+    forward, backward, args, kwargs = heads_case(np.random.default_rng(3))
     (row,) = (row for row in gradcheck(forward, backward, *args, **kwargs).rows if row.path == "params.b_K")
     assert row.verdict == "pass" and max(abs(row.analytic), abs(row.numeric)) < 1e-11
     x = np.linspace(-3, 3, 20) ** 3

@@ -5,7 +5,6 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from npformer.door.annotations import Rng
 from npformer.door.signature import check_value
 from npformer.door.validate import check_callable, check_integer, check_number
 from npformer.gradcheck.differences import HALF, HIDDEN, SLACK, Floats, Line, Slope
-from npformer.gradcheck.relations import WORDS, Case, relation
+from npformer.gradcheck.relations import LOOKS, WORDS, Case, added, form, nothing, relation
 from npformer.gradcheck.report import VERDICTS, GradientReport, GradientRow, show
 from npformer.tree import branch_name, branches, end_replaced, ends, ends_mapped
 
@@ -27,6 +26,8 @@ TABLE = 2**20  # numbers in a table of slopes, d_output by leaf, that are kept a
 AGAIN = 3  # float32 calls a rounding away: of two the scatter may be small by accident
 WHOLE = ("zero", "should be zero", "sign", "factor")  # what directions can tell of an array
 STAIR = "it stands still close by and moves from afar: a stair"
+NOT_LINEAR = "d_output taken for 1, a mask made from it, or an array that an update has changed already"
+POWERS = {0: "the same, so d_output is not in it", 2: "this times the square, so d_output is in it twice"}
 
 
 def assert_gradients(
@@ -100,7 +101,12 @@ def gradcheck(
     >>> bool(gradcheck(square, lambda dy, x: dy * 2 * x, np.array([1.0, -3.0])))
     True
     """
-    _check_settings(forward, backward, rng, tolerance, directions)
+    check_callable("gradcheck", "forward", forward)
+    check_callable("gradcheck", "backward", backward)
+    check_number("gradcheck", "tolerance", tolerance, above=0)
+    check_value("gradcheck", "rng", rng, Rng | None)
+    if directions is not None:
+        check_integer("gradcheck", "directions", directions, minimum=1)
     names = _argument_names(forward, len(args))
     if rng is not None and "rng" in names[len(args) :]:
         kwargs = {**kwargs, "rng": copy.deepcopy(rng)}
@@ -118,15 +124,6 @@ def gradcheck(
     return GradientReport((*rows, *faults), tolerance, _sampled(judged, directions))
 
 
-def _check_settings(forward: Any, backward: Any, rng: Any, tolerance: float, directions: int | None) -> None:
-    check_callable("gradcheck", "forward", forward)
-    check_callable("gradcheck", "backward", backward)
-    check_number("gradcheck", "tolerance", tolerance, above=0)
-    check_value("gradcheck", "rng", rng, Rng | None)
-    if directions is not None:
-        check_integer("gradcheck", "directions", directions, minimum=1)
-
-
 # What is to be compared: the arguments' leaves, side by side with the gradients
 
 
@@ -134,10 +131,10 @@ class Leaf(NamedTuple):
     """A floating array among the arguments with its gradient, or a branch whose gradient has another form."""
 
     path: str
-    where: tuple[Any, ...]  # the argument's place, then the way down its tree
-    x: Any
-    gradient: Any  # on the host, as float64
-    note: str  # why the two cannot be compared, or ""
+    where: tuple[Any, ...] = ()  # the argument's place, then the way down its tree
+    x: Any = None
+    gradient: Any = None  # on the host, as float64
+    note: str = ""  # why the two cannot be compared
 
 
 def _argument_names(forward: Callable[..., Any], n: int) -> list[str]:
@@ -173,20 +170,18 @@ def _floating(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
 
 def _refuse(path: str, x: Any) -> None:
     """Refuse an array that should be differentiated and cannot be, and one that hides in an object."""
-    hidden = {} if isinstance(x, type | ModuleType) else getattr(x, "__dict__", {})
-    for name, value in hidden.items() if kind_of_number(x) == "-" else ():
-        if any(_floating("", value)):
+    if kind_of_number(x) not in "fc":
+        hidden = {} if isinstance(x, type | ModuleType) else getattr(x, "__dict__", {})
+        for name in (name for name, value in hidden.items() if any(_floating("", value))):
             raise TypeError(
                 f"gradcheck: {path}.{name} is a floating array inside a {type(x).__name__}, where no "
                 "gradient is compared; expected arrays, or tuples, lists and dicts of them"
             )
-    if kind_of_number(x) not in "fc":
-        return
-    if str(x.dtype).split(".")[-1] not in ("float64", "float32"):
+    elif str(x.dtype).split(".")[-1] not in ("float64", "float32"):
         raise TypeError(f"gradcheck: {path} has dtype {x.dtype}; expected float64 or float32")
-    if isinstance(x, np.ma.MaskedArray | np.matrix):
+    elif isinstance(x, np.ma.MaskedArray | np.matrix):
         raise TypeError(f"gradcheck: {path} is a {type(x).__name__}; expected a plain array")
-    if not np.isfinite(to_host(x)).all():
+    elif not np.isfinite(to_host(x)).all():
         raise ValueError(f"gradcheck: {path} has entries that are not finite; there is no slope there")
 
 
@@ -196,7 +191,7 @@ def _pair(names: list[str], places: list[int], args: tuple[Any, ...], gradients:
         gradients = (gradients,)
     if len(gradients) != len(places):
         path = ", ".join(names[place] for place in places)
-        yield Leaf(path, (), None, None, f"number of gradients is {len(gradients)}, expected {len(places)}")
+        yield Leaf(path, note=f"number of gradients is {len(gradients)}, expected {len(places)}")
         return
     for place, gradient in zip(places, gradients, strict=True):
         yield from _walk(names[place], (place,), args[place], gradient)
@@ -215,28 +210,26 @@ def _is_wrapped(gradients: Any, arg: Any) -> bool:
 
 
 def _walk(path: str, where: tuple[Any, ...], x: Any, gradient: Any) -> Iterator[Leaf]:
-    parts, answers = branches(x), branches(gradient)
-    if (
-        parts is not None
-        and answers is not None
-        and type(gradient) is type(x)
-        and answers.keys() == parts.keys()
-    ):
-        for key, part in parts.items():
-            yield from _walk(f"{path}.{branch_name(x, key)}", (*where, key), part, answers[key])
-    elif parts is not None and any(_floating("", x)):
-        yield Leaf(path, where, None, None, f"is {_kind(gradient)}, expected {_kind(x)}")
-    elif x is None and gradient is not None:
-        yield Leaf(path, where, None, None, f"is {_kind(gradient)}, expected None as the parameter is")
-    elif kind_of_number(x) == "f":
-        shape, dtype = tuple(x.shape), to_host(x).dtype
-        if kind_of_number(gradient) == "-" and not isinstance(gradient, np.generic):
-            yield Leaf(path, where, x, None, f"is {_kind(gradient)}, expected an array of shape {shape}")
-            return
-        g = to_host(gradient)
-        note = f"has dtype {g.dtype}, expected {dtype}" if g.dtype != dtype else ""
-        note = f"has shape {g.shape}, expected {shape}" if g.shape != shape else note
-        yield Leaf(path, where, x, np.array(g, dtype=float) if g.dtype == dtype else None, note)
+    parts, kind = branches(x), _kind(gradient)
+    expected = _kind(x) if parts is not None else "None as the parameter is"
+    if parts is not None and kind == expected:
+        for (key, part), answer in zip(parts.items(), (branches(gradient) or {}).values(), strict=True):
+            yield from _walk(f"{path}.{branch_name(x, key)}", (*where, key), part, answer)
+    elif any(_floating("", x)) if parts is not None else x is None and gradient is not None:
+        yield Leaf(path, where, note=f"is {kind}, expected {expected}")
+    elif parts is None and kind_of_number(x) == "f":
+        yield _compared(path, where, x, gradient)
+
+
+def _compared(path: str, where: tuple[Any, ...], x: Any, gradient: Any) -> Leaf:
+    if kind_of_number(gradient) == "-" and not isinstance(gradient, np.generic):
+        form = f"an array of shape {tuple(x.shape)}"
+        return Leaf(path, where, x, note=f"is {_kind(gradient)}, expected {form}")
+    g, due = to_host(gradient), to_host(x)
+    if g.dtype != due.dtype:
+        return Leaf(path, where, x, note=f"has dtype {g.dtype}, expected {due.dtype}")
+    note = f"has shape {g.shape}, expected {due.shape}" if g.shape != due.shape else ""
+    return Leaf(path, where, x, np.array(g, dtype=float), note)
 
 
 def _kind(value: Any) -> str:
@@ -249,37 +242,41 @@ def _kind(value: Any) -> str:
 # The calls: forward and backward once, then again to see what the first calls left behind
 
 
-@dataclass
 class Problem:
     """Forward and backward at these arguments, what their first calls returned, and forward near by."""
 
-    forward: Callable[..., Any]
-    backward: Callable[..., Any]
-    names: list[str]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    tolerance: float
-    rng: np.random.Generator
-    raised: str = ""  # by forward near by
-
-    def __post_init__(self) -> None:
-        self.places, given = _places(self.names, self.args, self.kwargs), _fresh(self.args)
+    def __init__(
+        self,
+        forward: Callable[..., Any],
+        backward: Callable[..., Any],
+        names: list[str],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tolerance: float,
+        rng: np.random.Generator,
+    ):
+        self.forward, self.backward, self.names = forward, backward, names
+        self.args, self.kwargs, self.tolerance = args, kwargs, tolerance
+        self.faults: list[str] = []
+        self.raised = ""  # by forward near by
+        self.places, given = _places(names, args, kwargs), _fresh(args)
         self.returned, self.cache = self.call(given)
         self.first = np.array(_floats(self.returned))
-        self.faults = [f"forward writes into {x}" for x in _changes("its arguments", self.args, given)]
-        self.d_output = np.asarray(self.rng.standard_normal(self.first.shape)).astype(self.first.dtype)
-        self.draws = np.random.default_rng(self.rng.integers(2**32))
+        self.watch("forward writes into its arguments", args, given)
+        self.d_output = np.asarray(rng.standard_normal(self.first.shape)).astype(self.first.dtype)
+        self.draws = np.random.default_rng(rng.integers(2**32))
         self.cache_before, dy = _fresh(self.cache), in_kind_of(self.returned, self.d_output.copy())
-        self.answer = self.backward(dy, self.cache)
+        self.answer = backward(dy, self.cache)
         self.gradients = _fresh(self.answer)  # now: it may be a view of what is written later
-        written = [
-            *_changes("d_output", self.d_output, to_host(dy)),
-            *_changes("its cache", self.cache_before, self.cache),
-        ]
-        self.faults += [f"backward writes into {x}" for x in written]
+        self.watch("backward writes into d_output", self.d_output, dy)
+        self.watch("backward writes into its cache", self.cache_before, self.cache)
         self.leaves = self.paired(self.gradients)
         self.widen()
         self.rounding = self.scatter() if self.first.dtype != float else {}
+
+    def watch(self, words: str, before: Any, now: Any) -> None:
+        """A fault for each place where what there was is not what there is."""
+        self.faults += _changes(words, before, now)
 
     def widen(self) -> None:
         """The output that differences start from, in float64 where forward can; it must come again."""
@@ -310,9 +307,10 @@ class Problem:
 
     def answers(self, args: Any, d_output: Floats) -> dict[Any, Leaf]:
         """The gradients of a forward and a backward pass of their own."""
-        _, cache = self.call(args)
-        dy = in_kind_of(self.returned, np.array(d_output, self.first.dtype))
-        return self.paired(_fresh(self.backward(dy, cache)))
+        return self.paired(self.back(d_output, self.call(_fresh(args))[1]))
+
+    def back(self, d_output: Floats, cache: Any) -> Any:
+        return _fresh(self.backward(in_kind_of(self.returned, np.array(d_output, self.first.dtype)), cache))
 
     def near(self, where: tuple[Any, ...], x: Floats) -> Floats:
         """The output with another array at that place; NaN where forward has none."""
@@ -331,9 +329,9 @@ class Problem:
         found = dict.fromkeys(self.leaves, 0.0)
         nudged = functools.partial(_nudged, draws=self.draws)
         for _ in range(AGAIN):
-            answers = self.answers(ends_mapped(nudged, _fresh(self.args)), nudged(self.d_output))
-            for where in {where for where, again in answers.items() if where in found and not again.note}:
-                off = _largest(answers[where].gradient - self.leaves[where].gradient)
+            again = self.answers(ends_mapped(nudged, self.args), nudged(self.d_output))
+            for where in {where for where, leaf in again.items() if where in found and not leaf.note}:
+                off = _largest(again[where].gradient - self.leaves[where].gradient)
                 found[where] = max(found[where], SLACK * off)
         return found
 
@@ -343,18 +341,17 @@ class Problem:
         A gradient is linear in d_output. The multiple makes the largest about 1/√ε, so that what clips or
         saturates shows, wherever it begins. Forward has run with other arguments since the first calls.
         """
-        if not _same(self.first, to_host(self.returned)):
-            self.faults.append("forward returns a buffer that its next call overwrites")
-        later = [] if self.faults else _changes("the cache of the last one", self.cache_before, self.cache)
-        self.faults += [f"forward's next call writes into {place}" for place in later]
+        self.watch("forward returns a buffer that its next call overwrites", self.first, self.returned)
+        if not self.faults:
+            self.watch(
+                "forward's next call writes into the cache of the last one", self.cache_before, self.cache
+            )
         for factor in (1.0, -1 / (HALF * (size or 1.0))):
             cache = self.cache if factor == 1 else self.call(_fresh(self.args))[1]
-            dy = in_kind_of(self.returned, np.array(factor * self.d_output, self.first.dtype))
             try:
-                gradients = _fresh(self.backward(dy, cache))
+                gradients = self.back(factor * self.d_output, cache)
             except Exception as error:
-                words = f"{type(error).__name__} when it is called again: {error}"
-                self.faults.append(f"backward raises {words}")
+                self.faults.append(f"backward raises {type(error).__name__} when it is called again: {error}")
                 continue
             if any(_changes("it", self.gradients, self.answer)):
                 self.faults.append("backward returns a buffer that its next call overwrites")
@@ -427,48 +424,45 @@ class Judged:
         x = self.x = np.zeros(0) if leaf.x is None else np.array(to_host(leaf.x), dtype=float)
         self.sampled = directions is not None and x.size > directions
         self.scale = _root_mean_square(x) or 1.0
-        self.probes: list[Any] = [] if self.sampled else list(np.ndindex(x.shape))
-        if self.sampled:
-            self.probes = [problem.draws.standard_normal(x.shape) for _ in range(directions or 0)]
-        g = np.full(x.shape, math.nan) if leaf.note else leaf.gradient
-        self.analytic = [float((g * u).sum() if self.sampled else g[u]) for u in self.probes]
-        self.gradient, self.rounding = g, problem.rounding.get(leaf.where, 0.0)
+        drawn = range(directions or 0) if self.sampled else ()
+        self.directions = [problem.draws.standard_normal(x.shape) for _ in drawn]
+        g = self.gradient = np.full(x.shape, math.nan) if leaf.note else leaf.gradient
+        self.analytic = [float((g * u).sum()) for u in self.directions] if drawn else g.ravel().tolist()
+        self.rounding = problem.rounding.get(leaf.where, 0.0)
         self.size = self.limit = 0.0  # what errors are measured against, and the error that may be
         self.stairs: set[int] = set()
+        self.linear = True  # in d_output, as far as was seen
         self.keeps = x.size * problem.output.size <= TABLE
-        self.slopes = [self.kept(self.line(i).window(self.scale)) for i in range(len(self.probes))]
+        self.slopes = [self.kept(self.line(i).window(self.scale)) for i in range(len(self.analytic))]
 
     def line(self, i: int) -> Line:
         """φ along the i-th entry or direction."""
-        u, problem = self.probes[i], self.problem
+        u = self.directions[i] if self.sampled else np.zeros(self.x.shape)
+        u.flat[i] = u.flat[i] if self.sampled else 1.0
 
         def at(t: float) -> tuple[float, Floats]:
-            x = self.x + t * u if self.sampled else self.x.copy()
-            if self.sampled:  # rounded in each entry: as long as it is along the gradient
-                made = t + float((self.gradient * (x - self.x - t * u)).sum()) / (
-                    self.analytic[i] or math.inf
-                )
-            else:
-                x[u] += t
-                made = float(x[u] - self.x[u])
-            return made if made and math.isfinite(made) else t, problem.near(self.leaf.where, x)
+            x = self.x + t * u
+            # rounded in each entry: as long as it is along the gradient
+            made = t + float((self.gradient * (x - self.x - t * u)).sum()) / (self.analytic[i] or math.inf)
+            return made if made and math.isfinite(made) else t, self.problem.near(self.leaf.where, x)
 
+        problem = self.problem
         return Line(at, problem.output, problem.d_output.astype(float), problem.eps, problem.draws)
-
-    def sought(self, line: Line, i: int) -> Slope:
-        known = functools.partial(self.known, i)
-        return self.kept(line.search(self.slopes[i], self.scale, self.own_scale(i), known))
 
     def own_scale(self, i: int) -> float:
         """The scale of one entry. A direction moves all entries, past many kinks: a quarter of the digits
         down to the smallest step.
         """
-        if self.sampled:
-            return self.scale * HALF**0.25
-        return abs(float(self.x[self.probes[i]])) or self.scale
+        return self.scale * HALF**0.25 if self.sampled else abs(float(self.x.flat[i])) or self.scale
 
     def kept(self, slope: Slope) -> Slope:
         return slope if self.keeps else slope._replace(terms=np.zeros(0))
+
+    def sought(self, i: int) -> Line:
+        """Search the slope; the line, with all that was seen on the way."""
+        line, known = self.line(i), functools.partial(self.known, i)
+        self.slopes[i] = self.kept(line.search(self.slopes[i], self.scale, self.own_scale(i), known))
+        return line
 
     def off(self, i: int) -> float:
         off = abs(self.analytic[i] - self.slopes[i].value)
@@ -493,25 +487,25 @@ class Judged:
         """Search where one window was not enough."""
         for i, slope in enumerate(self.slopes):
             if not self.known(i, slope):
-                line = self.line(i)
-                self.slopes[i] = self.sought(line, i)
+                line = self.sought(i)
                 self.stairs |= {i} if line.is_stair(self.slopes[i], self.scale) else set()
 
     def row(self) -> GradientRow:
         """The worst entry, and what is to be said."""
-        if self.leaf.note or not self.probes:
+        if self.leaf.note or not self.slopes:
             empty = GradientRow(self.leaf.path, (), 0, 0, 0, "pass", "")
             return _refusal(self.leaf.path, self.leaf.note) if self.leaf.note else empty
         told = [self.verdict(i) for i in range(len(self.slopes))]
         self.confirm(told)
         verdict = next(word for word in VERDICTS if any(word == v for v, _ in told))
         i = max((i for i, (v, _) in enumerate(told) if v == verdict), key=self.off)
-        off, index = self.off(i), () if self.sampled else self.probes[i]
+        off, note = self.off(i), "" if verdict == "pass" else self.notes(told)
         error = off / self.size if self.size else math.inf if off else 0.0
-        note = "" if verdict == "pass" else self.notes(told)
-        return GradientRow(
-            self.leaf.path, index, self.analytic[i], self.slopes[i].value, error, verdict, note
-        )
+        seen = self.analytic[i], self.slopes[i].value
+        return GradientRow(self.leaf.path, self.index(i), *seen, error, verdict, note)
+
+    def index(self, i: int) -> tuple[int, ...]:
+        return () if self.sampled else tuple(map(int, np.unravel_index(i, self.x.shape)))
 
     def verdict(self, i: int) -> tuple[str, str]:
         """The verdict on one entry, and what it hangs on."""
@@ -521,7 +515,7 @@ class Judged:
         if verdict:
             return ("fail", "") if verdict == "fail" else self.by_its_own_measure(i, off)
         line = self.line(i)
-        self.sought(line, i)
+        line.search(slope, self.scale, self.own_scale(i), functools.partial(self.known, i))
         if off > max(self.limit, SLACK * slope.doubt) or slope.doubt <= SLACK * slope.noise:
             return "unsure", HIDDEN  # outputs that never changed may hide a slope, or rounding does
         words, low, high = line.nature()
@@ -546,9 +540,7 @@ class Judged:
         for i in sorted((i for i, (v, _) in enumerate(told) if v == "fail"), key=self.off, reverse=True):
             if told[i][1] or not math.isfinite(self.off(i)):
                 return
-            line = self.line(i)
-            slope = self.slopes[i] = self.sought(line, i)
-            close = line.window(HALF * self.scale)
+            close, slope = self.sought(i).window(HALF * self.scale), self.slopes[i]
             rough = slope.doubt > SLACK * self.limit and close.still
             if rough and abs(self.analytic[i]) <= SLACK * close.doubt:  # right of a stair that is fine
                 self.stairs.add(i)
@@ -564,7 +556,7 @@ class Judged:
         for verdict, words in (("kink", "at a kink"), ("unsure", "cannot be judged")):
             here = [i for i, (v, _) in enumerate(told) if v == verdict]
             for i in here[:1]:
-                first = "" if self.sampled else f", first {show(self.probes[i])}"
+                first = "" if self.sampled else f", first {show(self.index(i))}"
                 notes.append(f"{len(here)} of {n} {words}{first}: {told[i][1]}")
         return "; ".join(notes)
 
@@ -573,22 +565,21 @@ class Judged:
         first, again = self.gradient, others.get(self.leaf.where)
         if self.leaf.note:
             return row
-        note = "has another form when called again" if again is None or again.note else ""
-        if again is None or note:
-            return row._replace(verdict="fail", note=_joined(row.note, note))
-        by_power = again.gradient, again.gradient / factor, again.gradient / factor / factor  # of d_output
-        off = [abs(gradient - first) for gradient in by_power]
+        if again is None or again.note:
+            return row._replace(verdict="fail", note=_joined(row.note, "has another form when called again"))
         most = max(self.limit, self.problem.tolerance * _largest(first))
-        constant, linear, square = ((each <= most) | ~np.isfinite(first) for each in off)
-        if not linear.all():
-            worst = np.argmax(np.where(linear, -1.0, off[1]))
-            gives = "the same, so d_output is not in it" if constant.all() else "another multiple of this"
-            gives = "this times the square, so d_output is in it twice" if square.all() else gives
-            note = f"not linear in d_output: {factor:.3g} times d_output gives {gives}"
-            if factor == 1:
-                note = "another gradient when called again with the same d_output and cache"
-            note += f", see {show(tuple(map(int, np.unravel_index(worst, first.shape))))}"
-        return row._replace(verdict="fail", note=_joined(row.note, note)) if note else row
+        off = {power: abs(again.gradient / np.float64(factor) ** power - first) for power in (1, *POWERS)}
+        alike = {power: ((each <= most) | ~np.isfinite(first)) for power, each in off.items()}
+        if alike[1].all():
+            return row
+        self.linear = False
+        worst = np.unravel_index(np.argmax(np.where(alike[1], -1.0, off[1])), first.shape)
+        see = f"see {show(tuple(map(int, worst)))}"
+        gives = next((words for p, words in POWERS.items() if alike[p].all()), "another multiple of this")
+        note = f"it is not linear in d_output: {factor:.3g} times d_output gives {gives}, {see}; {NOT_LINEAR}"
+        if factor == 1:
+            note = f"another gradient when called again with the same d_output and cache, {see}"
+        return row._replace(verdict="fail", note=_joined(row.note, note))
 
     def sure(self, i: int) -> bool:
         return (self.slopes[i].doubt <= SLACK * self.limit or self.size == 0) and i not in self.stairs
@@ -611,10 +602,8 @@ def _set_sizes(judged: list[Judged]) -> None:
     Slopes in much doubt do not count. Along random directions it is the mean slope: the gradient's length.
     """
     for one in judged:
-        values = [abs(slope.value) for slope in one.slopes if SLACK * slope.doubt < abs(slope.value)]
-        one.size = max(values, default=0.0)
-        if one.sampled and values:
-            one.size = _root_mean_square(np.array(values))
+        values = np.array([s.value for s in one.slopes if SLACK * s.doubt < abs(s.value)])
+        one.size = _root_mean_square(values) if one.sampled else _largest(values)
     whole = max((one.size for one in judged), default=0.0)
     for one in judged:
         one.size = max(one.size, SMALL * whole)
@@ -636,8 +625,10 @@ def _named(problem: Problem, judged: list[Judged], rows: list[GradientRow]) -> l
     """The rows; a failing one that has to do with what is right in a way that has a name says so."""
     if all(row.verdict != "fail" for row in rows):
         return rows
-    rights = {f"the gradient of {one.leaf.path}": one.right() for one in judged if not one.sampled}
-    there = rights | {"d_output": problem.d_output, "the output": problem.output}
+    # where the output is one number, multiples of d_output are told as such of 1
+    unit = problem.d_output.item() if not problem.d_output.ndim else 1.0
+    there = {f"the gradient of {one.leaf.path}": one.right() / unit for one in judged if not one.sampled}
+    there |= {"d_output": problem.d_output, "the output": problem.output}
     for tree, name in [*zip(problem.wide, problem.names, strict=False), (problem.cache_before, "cache")]:
         found = {path: x for path, x in ends(name, tree) if kind_of_number(x) in "fi"}
         there |= {path: np.asarray(to_host(x), float) for path, x in found.items()}
@@ -650,30 +641,29 @@ def _named(problem: Problem, judged: list[Judged], rows: list[GradientRow]) -> l
     tables = _tables(problem, judged)
     for i, one in enumerate(judged):
         if rows[i].verdict == "fail":
-            said = () if one.leaf.note else (rows[i].note,)
-            name = _name(one, there, sizes, tables)
-            rows[i] = rows[i]._replace(note=_joined(one.leaf.note, name, *said))
+            said = "" if one.leaf.note else rows[i].note
+            others = {name: x for name, x in there.items() if name != f"the gradient of {one.leaf.path}"}
+            name = _name(one, others, sizes, tables.get(one.leaf.where), unit)
+            rows[i] = rows[i]._replace(note=_joined(one.leaf.note, name, said))
     return rows
 
 
-def _name(one: Judged, there: dict[str, Floats], sizes: dict[str, int], tables: dict[Any, Any]) -> str:
+def _name(one: Judged, others: dict[str, Floats], sizes: dict[str, int], table: Any, unit: float) -> str:
     """What the gradient looks like beside the right one, and where that usually comes from."""
-    path, where, g = one.leaf.path, one.leaf.where, one.leaf.gradient
+    g = np.array(one.analytic) if one.sampled and len(one.slopes) > 1 else one.leaf.gradient
+    if one.leaf.gradient is None or (one.sampled and (one.leaf.note or g is one.leaf.gradient)):
+        return ""
     doubts = [slope.doubt for i, slope in enumerate(one.slopes) if one.sure(i)]
     exact = max(one.problem.tolerance, max([*doubts, one.rounding]) / (one.size or math.inf))
-    others = {name: x for name, x in there.items() if name != f"the gradient of {path}"}
-    if one.sampled:
-        others, g = {}, None if one.leaf.note or len(one.probes) < 2 else np.array(one.analytic)
-    if g is None:
+    case = Case(
+        g / unit, one.right() / unit, {} if one.sampled else others, sizes, exact, one.size / abs(unit)
+    )
+    if table is not None and one.linear:
+        case = case._replace(d_output=one.problem.d_output, found_table=table, right_table=one.table())
+    seen = relation([case], LOOKS if one.linear else (form, nothing, added))
+    if not seen or (one.sampled and seen.kind not in WHOLE):
         return ""
-    case = Case(g, one.right(), others, sizes, exact, one.size)
-    if where in tables:
-        dy = one.problem.d_output
-        case = case._replace(d_output=dy, found_table=tables[where], right_table=one.table())
-    seen = relation([case])
-    if one.sampled and seen and seen.kind not in WHOLE:
-        return ""
-    return f"{WORDS[seen.kind][0].format(seen.what)}; {WORDS[seen.kind][1]}" if seen else ""
+    return WORDS[seen.kind].format(seen.what)
 
 
 def _tables(problem: Problem, judged: list[Judged]) -> dict[Any, Floats]:
@@ -682,7 +672,8 @@ def _tables(problem: Problem, judged: list[Judged]) -> dict[Any, Floats]:
     if n * sum(one.x.size for one in judged) > TABLE or any(one.sampled for one in judged):
         return {}
     try:
-        columns = [problem.answers(_fresh(problem.args), unit.reshape(shape)) for unit in np.eye(n)]
+        units = [unit.reshape(shape) for unit in np.eye(n)]
+        columns = [problem.answers(problem.args, unit) for unit in units]
     except Exception:  # a backward pass that takes no such d_output has no table
         return {}
     found = {}

@@ -54,22 +54,13 @@ class _Pair(NamedTuple):
 Look = Callable[[Sequence[Case]], Relation | None]
 
 
-def relation(cases: Sequence[Case]) -> Relation | None:
+def relation(cases: Sequence[Case], looks: Sequence[Look] = ()) -> Relation | None:
     """The first relation that holds in all cases, the most telling ones first; none for what is right."""
     with np.errstate(all="ignore"):
-        cases = [_of_one_number(c) for c in cases]
         right = all(close(c.found, c.right, c.exact * max(size(c.right), c.scale)) for c in cases)
         if right or not all(np.isfinite(c.found).all() for c in cases):
             return None
-        return next((seen for look in LOOKS if (seen := look(cases))), None)
-
-
-def _of_one_number(c: Case) -> Case:
-    """Where the output is one number, its d_output is set to 1: what it is a multiple of is then plain."""
-    if c.d_output is None or c.d_output.ndim or c.found_table is None or c.right_table is None:
-        return c
-    linear = close(c.found, c.d_output * c.found_table, c.exact * size(c.found))
-    return c._replace(found=c.found_table, right=c.right_table, d_output=np.ones(())) if linear else c
+        return next((seen for look in looks or LOOKS if (seen := look(cases))), None)
 
 
 # Equal to the last digits
@@ -189,17 +180,6 @@ def nothing(cases: Sequence[Case]) -> Relation | None:
         return None
     taken = other(cases)
     return Relation("should be zero", f"; it is {taken.what}" if taken else "")
-
-
-def linear(cases: Sequence[Case]) -> Relation | None:
-    """A backward pass that is no table: it asks more of d_output than to be added up."""
-    for c in cases:
-        if c.found_table is None or c.d_output is None:
-            return None
-        added_up = np.tensordot(c.d_output, c.found_table, c.d_output.ndim)
-        if close(c.found, added_up, c.exact * size(c.found)):
-            return None
-    return added(cases) or Relation("not linear")
 
 
 def factor(cases: Sequence[Case]) -> Relation | None:
@@ -435,94 +415,55 @@ def numbers(t: _Table) -> Relation | None:
 
 
 LOOKS: tuple[Look, ...] = (
-    form, nothing, linear, factor, other, moved, added, leftover,
+    form, nothing, factor, other, moved, added, leftover,
     *map(in_table, (turned, untransposed, crossed, cut)), part, *map(in_table, (by_part, numbers)),
 )  # fmt: skip
 
 # What was seen of the gradient, with {} for the relation's `what`; then where that usually comes from.
 WORDS = {
-    "transposed": (
-        "it is the right one, transposed{}",
-        "the two factors of a product in the other order, or a .T too many",
-    ),
-    "reshaped": ("it has the right numbers in the shape {}", "a reshape, or an axis kept or lost on the way"),
-    "sum missing": (
-        "its sum over {} is the right one",
-        "an array that the forward pass spread over an axis (broadcast) gets the sum over that axis back",
-    ),
-    "mean missing": ("its mean over {} is the right one", "an average over that axis in the forward pass"),
-    "sum too many": ("it is the sum of the right one over {}", "a sum without axis=, or over too many axes"),
-    "mean too many": ("it is the mean of the right one over {}", "a mean without axis=, or over too many"),
-    "zero": ("it is 0 everywhere", "an array that is made and never filled, or a path that was forgotten"),
-    "should be zero": (
-        "the output does not depend on this argument, so it should be 0{}",
-        "a gradient that was handed to the wrong argument",
-    ),
-    "not linear": (
-        "it is not linear in d_output",
-        "d_output taken for 1, a mask made from it, or an array that an update has changed already",
-    ),
-    "sign": ("it has the opposite sign everywhere", "a minus that is lost, or one too many"),
-    "factor": (
-        "it is the right one times {}",
-        "a mean where a sum is due or a sum for a mean, or a scale that is forgotten or used twice",
-    ),
-    "other": (
-        "it is {}; its own is another",
-        "gradients in another order, one name for another, or a term or factor left out",
-    ),
-    "moved": (
-        "it has the right slices in other places: along {}",
-        "heads, batch items or positions that are exchanged, shifted or taken from the first one",
-    ),
-    "term missing": ("with {} added it is right", "a second path, such as a residual, that is forgotten"),
-    "term added": (
-        "it is the right one with {} added",
-        "a path counted once too often, or a wrong factor on one",
-    ),
-    "one index": (
-        "of d_output it takes only {}",
-        "an index where a sum is due, or a loop that overwrites instead of adding",
-    ),
-    "ends exchanged": (
-        "along {} it sends from i to j what should go from j to i",
-        "a matrix that is to be transposed on the way back, or a factor on the wrong side of a sum",
-    ),
-    "untransposed": ("with {} transposed it is right", "y = x W gives dx = dy Wᵀ"),
-    "own only": (
-        "along {} it gets only what stands at its own index, where all should count",
-        "a sum or mean over that axis is missing (a diagonal is not the whole Jacobian), or a transpose",
-    ),
-    "mixes": (
-        "it mixes the indices of {}: the forward pass keeps them apart",
-        "a sum or norm over another axis",
-    ),
-    "zero there": (
-        "it misses {} paths from d_output to it; the others are right",
-        "a mask too many, or a[i] += b with an index that repeats, which adds only once",
-    ),
-    "not zero there": (
-        "it has {} paths from d_output to it that should be cut; the others are right",
-        "a mask, or the activation's slope of 0, that is missing on the way back",
-    ),
-    "another mask": (
-        "{} paths from d_output to it should be cut and others should not; those in both are right",
-        "a mask made from another array than in the forward pass",
-    ),
-    "multiplied": (
-        "entry by entry it is the right one {}",
-        "an array that is left out, used twice or taken for another",
-    ),
-    "constant along": ("it is off by one number along {}", "its mean or sum is missing, or wrong"),
-    "multiple along": ("it is off by a multiple of {}", "the term with it is missing, or wrong"),
-    "few": ("it is off in {}; the others agree", "an index, an edge or a special case"),
-    "near": (
-        "it is off by only {} of its largest entry",
-        "a constant with too few digits, another eps, or an approximation's derivative",
-    ),
-    "stray": ("{} something comes that should not", "a mask that is missing, or another one"),
-    "numbers": (
-        "each way from d_output to it is there, and none too many; the numbers on them are off",
-        "another slope, one array for another, or a factor on a part of it; axes and masks are right",
-    ),
+    "transposed": "it is the right one, transposed{}; "
+    "the two factors of a product in the other order, or a .T too many",
+    "reshaped": "it has the right numbers in the shape {}; a reshape, or an axis kept or lost on the way",
+    "sum missing": "its sum over {} is the right one; "
+    "an array that the forward pass spread over an axis (broadcast) gets the sum over that axis back",
+    "mean missing": "its mean over {} is the right one; an average over that axis in the forward pass",
+    "sum too many": "it is the sum of the right one over {}; a sum without axis=, or over too many axes",
+    "mean too many": "it is the mean of the right one over {}; a mean without axis=, or over too many",
+    "zero": "it is 0 everywhere; an array that is made and never filled, or a path that was forgotten",
+    "should be zero": "the output does not depend on this argument, so it should be 0{}; "
+    "a gradient that was handed to the wrong argument",
+    "sign": "it has the opposite sign everywhere; a minus that is lost, or one too many",
+    "factor": "it is the right one times {}; "
+    "a mean where a sum is due or a sum for a mean, or a scale that is forgotten or used twice",
+    "other": "it is {}; its own is another; "
+    "gradients in another order, one name for another, or a term or factor left out",
+    "moved": "it has the right slices in other places: along {}; "
+    "heads, batch items or positions that are exchanged, shifted or taken from the first one",
+    "term missing": "with {} added it is right; a second path, such as a residual, that is forgotten",
+    "term added": "it is the right one with {} added; "
+    "a path counted once too often, or a wrong factor on one",
+    "one index": "of d_output it takes only {}; "
+    "an index where a sum is due, or a loop that overwrites instead of adding",
+    "ends exchanged": "along {} it sends from i to j what should go from j to i; "
+    "a matrix that is to be transposed on the way back, or a factor on the wrong side of a sum",
+    "untransposed": "with {} transposed it is right; y = x W gives dx = dy Wᵀ",
+    "own only": "along {} it gets only what stands at its own index, where all should count; "
+    "a sum or mean over that axis is missing (a diagonal is not the whole Jacobian), or a transpose",
+    "mixes": "it mixes the indices of {}: the forward pass keeps them apart; a sum or norm over another axis",
+    "zero there": "it misses {} paths from d_output to it; the others are right; "
+    "a mask too many, or a[i] += b with an index that repeats, which adds only once",
+    "not zero there": "it has {} paths from d_output to it that should be cut; the others are right; "
+    "a mask, or the activation's slope of 0, that is missing on the way back",
+    "another mask": "{} paths from d_output to it should be cut and others should not; the rest is right; "
+    "a mask made from another array than in the forward pass",
+    "multiplied": "entry by entry it is the right one {}; "
+    "an array that is left out, used twice or taken for another",
+    "constant along": "it is off by one number along {}; its mean or sum is missing, or wrong",
+    "multiple along": "it is off by a multiple of {}; the term with it is missing, or wrong",
+    "few": "it is off in {}; the others agree; an index, an edge or a special case",
+    "near": "it is off by only {} of its largest entry; "
+    "a constant with too few digits, another eps, or an approximation's derivative",
+    "stray": "{} something comes that should not; a mask that is missing, or another one",
+    "numbers": "each way from d_output to it is there, and none too many; the numbers on them are off; "
+    "another slope, one array for another, or a factor on a part of it; axes and masks are right",
 }
