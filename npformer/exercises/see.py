@@ -362,25 +362,6 @@ def _swapped(probe: Arguments, a: int, b: int) -> Arguments:
     return tuple(changed)
 
 
-def added_for_multiplied(trial: Trial) -> Seen | None:
-    """A factor, such as gamma, that is added: the answer grows by as much as the factor does."""
-    for name, value in trial.probe.neutral.items():
-        if value != 1 or not isinstance(trial.calls[0][trial.names.index(name)], np.ndarray):
-            continue
-        place = trial.names.index(name)
-        changed = list(trial.with_argument(name, other))
-        grown = [
-            (trial.both(new), trial.both(old), new[place] - old[place])
-            for old, new in zip(trial.calls, changed, strict=True)
-        ]
-        if all(a and b and close(a[0] - b[0], np.broadcast_to(more, a[0].shape)) for a, b, more in grown):
-            return Seen(
-                f"{{it}} grows by as much as {name} does: {name} is added.",
-                f"What is {name} to do with the numbers that it meets?",
-            )
-    return None
-
-
 def transposed_weights(trial: Trial) -> Seen | None:
     """The answer is right once weights are handed over transposed: they are used transposed."""
     places = [k for k, name in enumerate(trial.names) if name[0] == "W"]
@@ -602,7 +583,6 @@ CALLS: tuple[Look, ...] = (  # what further calls show, and what holds of a part
     other_argument,
     exchanged,
     transposed_weights,
-    added_for_multiplied,
     at_neutral,
     too_wide,
     too_narrow,

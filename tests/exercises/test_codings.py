@@ -82,11 +82,12 @@ def test_the_committed_table_is_what_is_said():
 
 
 def test_answers_in_numbers_and_letters():
-    """`exercise | right or wrong | answer`; an unread one is right, and cannot be read."""
+    """`exercise | right, wrong or unread, and words of the reply | answer`."""
     names = {"np": np, "math": math, "Fraction": Fraction, "inf": math.inf, "nan": math.nan}
     for line in (HERE / "plain_answers.txt").read_text(encoding="utf-8").splitlines():
-        exercise, label, written = line.split(" | ", 2)
+        exercise, said, written = line.split(" | ", 2)
+        label, _, words_of_it = said.partition(" ")
         result = check(exercise, eval(written, dict(names)), level=3)
-        assert bool(result) == (label == "right"), line
+        assert bool(result) == (label == "right") and re.search(words_of_it, result.evidence), line
         assert ("cannot be read" in result.evidence) >= (label == "unread"), line
         assert result or result.status == "error" or result.question.endswith("?"), line

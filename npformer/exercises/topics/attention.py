@@ -104,13 +104,12 @@ HEADS_RESHAPE = Mistake("AT-HEADS-RESHAPE", S4_6, "All the numbers are there, in
 def width(draw: Draw) -> Posed:
     """The width of one head."""
     h, d_k = 2 ** draw.integer(3, 1, 4), 2 ** draw.integer(6, 3, 6)
-    wrong: dict[Mistake | Wrong, int] = {
+    return Posed({"d": h * d_k, "h": h}, d_k, {
         Wrong("CF-FULL-WIDTH-HEADS", "This would give every head the full width."): h * d_k,
         Wrong("CF-NUMBER-OF-HEADS", "This is the number of heads."): h,
         Wrong("CF-WIDTHS-ADDED", "So wide would all heads be together if each had the full "
             "width."): h * h * d_k,
-    }
-    return Posed({"d": h * d_k, "h": h}, d_k, wrong)
+    })
 
 
 @numbers("attention.scale", "attention", 2, S4_2,
@@ -123,13 +122,12 @@ def scale(draw: Draw) -> Posed:
     """What the scores of one head are divided by."""
     given, d_k, _ = width.draw(draw)
     d, h = given["d"], given["h"]
-    wrong: dict[Mistake | Wrong, float] = {
+    return Posed(given, d_k**0.5, {
         Wrong("CF-SCALE-D-MODEL", "This would be right for a single head."): d**0.5,
         SCALE_DK: d_k,
         Wrong("CF-SCALE-INVERSE", "This is one over the number asked for."): d_k**-0.5,
         Wrong("CF-SCALE-HEADS", "This is the root of the number of heads."): h**0.5,
-    }
-    return Posed(given, d_k**0.5, wrong)
+    })
 
 axis = Choice("attention.axis", "attention", 2, softmax.S4_3,
     task="Weights have the shape (queries, keys). Along which axis do they sum to 1?",
@@ -341,14 +339,13 @@ def attention_backward(dy, q, k, v):
 def visible(draw: Draw) -> Posed:
     """The cells that a causal mask leaves visible."""
     T = draw.integer(5, 4, 30)
-    wrong: dict[Mistake | Wrong, float] = {
+    return Posed({"T": T}, T * (T + 1) // 2, {
         Wrong("CF-NOT-ITSELF", "This leaves out the scores of a token with itself."): T * (T - 1) // 2,
         Wrong("CF-NO-MASK", "This counts the hidden cells too."): T * T,
         Wrong("CF-HALF", "Half of the square cuts the diagonal in two."): T * T / 2,
         Wrong("CF-DIAGONAL-HIDDEN", "This hides the diagonal and nothing else."): T * T - T,
         Wrong("CF-ONE-SCORE-EACH", "This is one score for each token."): T,
-    }
-    return Posed({"T": T}, T * (T + 1) // 2, wrong)
+    })
 
 causal = Code("mask.causal", "decoder", 2, S4_5,
     task="Write the causal mask (T, T): True where query i may look at key j, itself included.",

@@ -1,6 +1,6 @@
 """What width and length cost: multiplications, parameters, scores."""
 
-from npformer.exercises.task import RIGHT, Choice, Draw, Mistake, Place, Posed, Wrong, numbers
+from npformer.exercises.task import RIGHT, Choice, Draw, Place, Posed, Wrong, numbers
 
 WIDTH = Place('"Attention Is All You Need", section 4', "03, section 3.11, What width costs")
 WEIGHTS = Place('"Attention Is All You Need", section 3.3', WIDTH.teach)
@@ -26,7 +26,7 @@ wider = Choice("cost.wider", "cost", 1, WIDTH,
 def parameters(draw: Draw) -> Posed:
     """The number of parameters of a feed-forward network."""
     d, f = 64 * draw.integer(8, 2, 8), 64 * draw.integer(32, 9, 32)
-    wrong: dict[Mistake | Wrong, int] = {
+    return Posed({"d": d, "f": f}, 2 * d * f + f + d, {
         Wrong("CF-NO-BIASES", "The weights are all counted; something else is learned too."): 2 * d * f,
         Wrong("CF-ONE-MATRIX", "This counts the first layer."): d * f + f,
         Wrong("CF-ONE-BIAS", "Both matrices and one bias are counted."): 2 * d * f + f,
@@ -34,8 +34,7 @@ def parameters(draw: Draw) -> Posed:
         Wrong("CF-EQUAL-BIASES", "Both matrices are counted, and two biases of one "
             "length."): 2 * d * f + 2 * f,
         Wrong("CF-ONE-MATRIX-BARE", "This counts one matrix."): d * f,
-    }
-    return Posed({"d": d, "f": f}, 2 * d * f + f + d, wrong)
+    })
 
 
 @numbers("cost.scores", "cost", 1, ALL_PAIRS,
@@ -45,11 +44,10 @@ def parameters(draw: Draw) -> Posed:
 def scores(draw: Draw) -> Posed:
     """The cells of one head's scores."""
     T = draw.integer(10, 6, 30)
-    wrong: dict[Mistake | Wrong, int] = {
+    return Posed({"T": T}, T * T, {
         Wrong("CF-ONE-SCORE-EACH", "This is one score for each token."): T,
         Wrong("CF-BOTH-SIDES", "This grows in proportion to the number of tokens."): 2 * T,
         Wrong("CF-CAUSAL-CELLS", "This is what a causal mask leaves visible; here nothing is "
             "hidden."): T * (T + 1) // 2,
         Wrong("CF-NOT-ITSELF", "This leaves out the scores of a token with itself."): T * (T - 1),
-    }
-    return Posed({"T": T}, T * T, wrong)
+    })

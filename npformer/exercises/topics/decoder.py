@@ -1,6 +1,6 @@
 """The decoder: who reads whom, what is known when a word is guessed, and what kept keys save."""
 
-from npformer.exercises.task import RIGHT, Choice, Draw, Mistake, Place, Posed, Truth, Wrong, numbers
+from npformer.exercises.task import RIGHT, Choice, Draw, Place, Posed, Truth, Wrong, numbers
 
 S7_2 = Place("lesson 07, section 7.2", "07, section 7.2, Teacher forcing")
 S7_3 = Place('"Attention Is All You Need", section 3.2.3', "07, section 7.3, The model")
@@ -26,13 +26,12 @@ cross = Choice("decoder.cross", "decoder", 2, S7_3,
 def cells(draw: Draw) -> Posed:
     """The cells of one head's scores in cross-attention."""
     S, T = draw.integer(7, 6, 30), draw.integer(5, 3, 30)
-    wrong: dict[Mistake | Wrong, int] = {
+    return Posed({"S": S, "T": T}, S * T, {
         Wrong("CF-SQUARE-TARGET", "This is self-attention over the target's words."): T * T,
         Wrong("CF-SQUARE-SOURCE", "This is self-attention over the source's words."): S * S,
         Wrong("CF-LENGTHS-ADDED", "This grows in proportion to the two lengths."): S + T,
         Wrong("CF-BOTH-TEXTS", "This would be self-attention over both texts glued together."): (S + T) ** 2,
-    }
-    return Posed({"S": S, "T": T}, S * T, wrong)
+    })
 
 
 @numbers("decoder.kept", "decoder", 3, S7_8,
@@ -43,15 +42,14 @@ def cells(draw: Draw) -> Posed:
 def kept(draw: Draw) -> Posed:
     """The scores of one head that a decoder computes for t new words when it keeps its keys."""
     t = draw.integer(6, 4, 30)
-    wrong: dict[Mistake | Wrong, int] = {
+    return Posed({"t": t}, t * (t + 1) // 2, {
         Wrong("CF-FULL-SQUARES", "This is what a decoder does that computes every row anew at each "
             "word."): sum(n * n for n in range(1, t + 1)),
         Wrong("CF-LAST-SQUARE", "This is a full square of scores; with kept keys each word adds one "
             "row."): t * t,
         Wrong("CF-ONE-SCORE-EACH", "This is one score for each token."): t,
         Wrong("CF-NOT-ITSELF", "This leaves out the scores of a token with itself."): t * (t - 1) // 2,
-    }
-    return Posed({"t": t}, t * (t + 1) // 2, wrong)
+    })
 forcing = Choice("decoder.forcing", "decoder", 2, S7_2,
     task="In training, the decoder is to say word t. What does it read?",
     hint="The right answer is known in training.",

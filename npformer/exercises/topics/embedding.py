@@ -146,7 +146,7 @@ how = Choice("addition.how", "addition", 1, S2_8,
 def vector(draw: Draw) -> Posed:
     """An embedding with the encoding of position 0 added."""
     x, row = draw.row([2, -1, 3, 5]), np.array([0, 1, 0, 1])
-    wrong: dict[Mistake | Wrong, Array] = {
+    return Posed({"x": x}, x + row, {
         positions.SWAPPED: x + row[::-1],
         Wrong("CF-PRODUCT", "This is a product, and it loses the embedding where the encoding is "
             "0."): x * row,
@@ -154,8 +154,7 @@ def vector(draw: Draw) -> Posed:
         positions.SUM: x + 1,
         positions.POS_ONE_BASED: x + positional_encoding(2, 4)[1],
         Wrong("CF-SCALED-TOO", "Here the embedding was multiplied by √d_model first."): 2 * x + row,
-    }
-    return Posed({"x": x}, x + row, wrong)
+    })
 
 
 @numbers("addition.scale", "addition", 2, S1_9,
@@ -187,7 +186,6 @@ forward = Code("embedding.forward", "addition", 2, S1_9,
         sizes="ids: batch T; E: vocabulary d_model",
         landmarks={
             "the rows of E for these ids": lambda ids, E: E[ids],
-            "the row of the id after each id": lambda ids, E: rows((ids + 1) % len(E), E),
             "the row of the id before each id": lambda ids, E: rows((ids - 1) % len(E), E),
         },
     ),

@@ -324,7 +324,7 @@ def relu(draw: Draw) -> Posed:
     """A gradient on its way through ReLU."""
     z, dy = draw.row([2, -1, 3, -4], -4, 5), draw.row([5, 2, 4, 3], 1, 5) * np.array([-1, 1, 1, 1])
     z = np.where(z == 0, 5, z)  # the slope at 0 is a choice, and no question
-    wrong: dict[Mistake | Wrong, Array] = {
+    return Posed({"z": z, "dy": dy}, dy * (z > 0), {
         NO_MASK: dy,
         MASK_UPSTREAM: dy * (dy > 0),
         MASK_TIMES_A: dy * np.maximum(z, 0),
@@ -335,8 +335,7 @@ def relu(draw: Draw) -> Posed:
         Wrong("CF-FORWARD", "This is the forward pass of z; the gradient is asked for."): np.maximum(z, 0),
         Wrong("CF-MASKED-TWICE", "A negative gradient was stopped too, where its unit was "
             "on."): dy * (z > 0) * (dy > 0),
-    }
-    return Posed({"z": z, "dy": dy}, dy * (z > 0), wrong)
+    })
 
 
 @numbers("backward.bias", "backward", 2, Place("lesson 03, section 3.9", SUMS.teach),
@@ -346,7 +345,7 @@ def relu(draw: Draw) -> Posed:
 def bias(draw: Draw) -> Posed:
     """The gradient of a bias from the gradients of three rows."""
     dz = np.stack([draw.row(row) for row in ([1, 2], [2, -1], [4, 3])])
-    wrong: dict[Mistake | Wrong, Array] = {
+    return Posed({"dz": dz}, dz.sum(axis=0), {
         DB_MEAN: dz.mean(axis=0),
         DB_SCALAR: dz.sum(),
         Wrong("CF-LAST-ROW", "This is what one row contributes."): dz[-1],
@@ -354,8 +353,7 @@ def bias(draw: Draw) -> Posed:
         Wrong("CF-ROW-SUMS", "Each row was added up; the columns are the entries of b."): dz.sum(axis=1),
         DB_UNSUMMED: dz,
         Wrong("CF-SIGN", "The size is right and the sign is the opposite."): -dz.sum(axis=0),
-    }
-    return Posed({"dz": dz}, dz.sum(axis=0), wrong)
+    })
 
 
 def gradients(dy: Array, x: Array, *params: Array) -> tuple[Array, ...]:

@@ -3,8 +3,8 @@
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.probe import Arguments, Probe, Trial, normal
-from npformer.exercises.see import CALLS, EXACT, NUMBERS, Seen, added_for_multiplied, exchanged, named_factor
+from npformer.exercises.probe import Arguments, Probe, normal
+from npformer.exercises.see import CALLS, NUMBERS, exchanged
 from npformer.exercises.task import RIGHT, Choice, Code, Draw, Edit, Mistake, Place, Posed, Wrong, numbers
 from npformer.layer_norm import LayerNormParams, layer_norm_backward, layer_norm_forward
 
@@ -96,24 +96,6 @@ def calls(way_back: bool) -> tuple[Arguments, ...]:
     return tuple(made)
 
 
-def spread(trial: Trial) -> Seen | None:
-    """Mean and spread of each token, with gamma = 1 and beta = 0."""
-    told = []
-    for x, gamma, beta, _ in trial.calls:
-        pair = trial.both((x, np.ones_like(gamma), np.zeros_like(beta), 1e-12))
-        if pair is None or pair[0].shape != x.shape or not np.isfinite(pair[0]).all():
-            return None
-        means, spreads = pair[0].mean(axis=-1), pair[0].std(axis=-1)
-        big = x.var(axis=-1) > 1e-4
-        told.append((np.abs(means[big]).max() < 1e-6, np.abs(spreads[big] - 1).max() < 1e-4))
-    fine, wide = (all(part) for part in zip(*told, strict=True))
-    if fine and wide:
-        return None
-    first, second = ("is" if ok else "is not" for ok in (fine, wide))
-    return Seen(f"With gamma = 1 and beta = 0, each token's mean {first} 0 and its spread {second} 1.",
-        "Which line sets the spread (variance, root)?" if fine else "What is subtracted from each token?")
-
-
 OTHER_AXES = [
     Edit("axis=-1", f"axis={axes}") for axes in ((-2,), (-3,), (-3, -2), (-2, -1), (-3, -1), (-3, -2, -1))
 ]
@@ -155,7 +137,7 @@ def layer_norm(x, gamma, beta, eps):
         NO_BETA: [Edit(" + beta", "")],
         VAR_NOT_STD: [Edit(ROOT, "(variance + eps)"), Edit(ROOT, "variance")],
     },
-    looks=(*NUMBERS, exchanged, added_for_multiplied, spread, *CALLS))
+    looks=(*NUMBERS, exchanged, *CALLS))
 
 
 @numbers("norm.token", "norm", 2, S4_8,
@@ -189,39 +171,6 @@ def gradients(dy: Array, x: Array, gamma: Array, beta: Array, eps: float) -> tup
     return dx, dgamma, dbeta
 
 
-def three_terms(trial: Trial) -> Seen | None:
-    """dx has the right three terms, with other weights."""
-    if trial.output:
-        return None
-    weights = [weights_of_terms(*both) for both in zip(trial.found, trial.calls, strict=True)]
-    known = [w for w in weights if w is not None]
-    if len(known) < len(weights):
-        return None
-    named = {
-        words: named_factor([float(w[k]) for w in known], trial.sizes) or "that changes from call to call"
-        for k, words in ((1, "the mean of dy · gamma"), (2, "the term along x̂"))
-    }
-    other = " and ".join(f"{words} has the weight {name}" for words, name in named.items() if name != "1")
-    asks = "Which sign" if set(named.values()) <= {"1", "-1"} else "Is it a sum or a mean, and which sign"
-    return Seen(f"{{it}} has its three terms, but {other}, where 1 is right.", f"{asks} has that term?")
-
-
-def weights_of_terms(dx: Array, given: Arguments) -> Array | None:
-    """How often each of the three terms is in dx, where these are all that is in it."""
-    dy, x, gamma, _, eps = given
-    if dx.shape != x.shape:
-        return None
-    centred = x - x.mean(axis=-1, keepdims=True)
-    std = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps)
-    x_hat, dx_hat = centred / std, dy * gamma
-    along = x_hat * (dx_hat * x_hat).mean(axis=-1, keepdims=True)
-    mean = np.broadcast_to(dx_hat.mean(axis=-1, keepdims=True), x.shape)
-    terms = np.stack([(term / std).ravel() for term in (dx_hat, -mean, -along)], axis=1)
-    weights, *_ = np.linalg.lstsq(terms, dx.ravel(), rcond=None)
-    fits = np.abs(terms @ weights - dx.ravel()).max() <= EXACT * np.abs(dx).max()
-    return weights if fits and abs(weights[0] - 1) < 1e-4 and (np.abs(weights) > 1e-4).all() else None
-
-
 OWN_DDOF = (
     "along = ",
     "along = x.shape[-1] / (x.shape[-1] - 1) * ",
@@ -250,12 +199,7 @@ backward = Code("layer_norm.backward", "backward", 5, S4_9,
         sizes="x: batch positions d_model", unit="token",
         neutral={"gamma": 1.0, "eps": 1e-12},
         landmarks={
-            "dy itself": lambda dy, *_: dy,
-            "dy · gamma": lambda dy, x, gamma, *_: dy * gamma,
             "the sum of dy · x, where x is not normalised": lambda dy, x, *_: (dy * x).sum(axis=(0, 1)),
-            "the sum of dy times x less its mean, which is not divided": lambda dy, x, *_: (
-                dy * (x - x.mean(axis=-1, keepdims=True))
-            ).sum(axis=(0, 1)),
         },
         directions={"x̂": lambda dy, x, *_: x - x.mean(axis=-1, keepdims=True)},
     ),
@@ -293,5 +237,4 @@ def layer_norm_backward(dy, x, gamma, beta, eps):
         DX_NO_MEAN: [Edit(" - mean", "")],
         DX_NO_VAR: [Edit(" - along", "")],
         DGAMMA_SHAPE: [edit for left in UNSUMMED for edit in unsummed(left)],
-    },
-    looks=(*NUMBERS, three_terms, *CALLS))
+    })

@@ -92,7 +92,7 @@ SMOOTHED_LOG_OF_0 = Mistake("LS-LOG-OF-0", SMOOTHING,
 def uniform(draw: Draw) -> Posed:
     """The cross-entropy of equal logits."""
     V = draw.integer(1000, 50, 5000)
-    wrong: dict[Mistake | Wrong, float] = {
+    return Posed({"V": V}, np.log(V), {
         Wrong("CF-PROBABILITY-FOR-LOSS", "This is the probability of the right token."): 1 / V,
         Wrong("CF-LOG-10", "This is a logarithm of another base."): np.log10(V),
         Wrong("CF-LOG-2", "This is a logarithm of another base: the loss in bits."): np.log2(V),
@@ -100,8 +100,7 @@ def uniform(draw: Draw) -> Posed:
         DIVIDED_V: np.log(V) / V,
         Wrong("CF-COUNT", "This is the number of words."): V,
         Wrong("CF-NO-DOUBT", "A loss of 0 belongs to a model that is sure of the right word."): 0,
-    }
-    return Posed({"V": V}, np.log(V), wrong)
+    })
 
 
 def calls() -> tuple[Arguments, ...]:
@@ -234,11 +233,6 @@ backward = Code("cross_entropy.backward", "backward", 4, BACK,
     question="What do the gradients of one row's logits sum to, and which of them is below 0?",
     probe=Probe(
         "logits, targets", ("dlogits",), calls(), sizes="logits: N V",
-        landmarks={
-            "the right gradient times p (1 - p), as if one more activation stood below": lambda z, t: (
-                gradient(z, t) * shares(z) * (1 - shares(z))
-            ),
-        },
         cancels=SHIFT,
     ),
     right=gradient,

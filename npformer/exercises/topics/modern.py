@@ -1,13 +1,12 @@
 """Since 2017: RMSNorm, a gate, RoPE in attention, shared key heads, tiles, pieces of words, kept keys."""
 
-from collections.abc import Callable
 
 import numpy as np
 
 from npformer.attention import attention_forward, causal_mask, sum_repeated
 from npformer.backend import Array
-from npformer.exercises.probe import Probe, Trial, normal, run
-from npformer.exercises.see import CALLS, NUMBERS, Seen, close, named_factor, ratio, unused, written
+from npformer.exercises.probe import Probe, Trial, normal
+from npformer.exercises.see import CALLS, NUMBERS, Seen, named_factor, ratio, unused, written
 from npformer.exercises.task import (
     RIGHT,
     Choice,
@@ -116,7 +115,6 @@ rms_norm = Code("rms_norm.forward", "modern", 3, S10_2,
         "x, gamma, eps", ("y",), ((0.05 * X_1 + 0.02, GAMMA_1, EPS_1), (X_2 - 0.6, GAMMA_2, EPS_2)),
         sizes="x: batch positions d_model", unit="token", neutral={"gamma": 1.0, "eps": 1e-12},
         landmarks={
-            "x̂, before gamma": lambda x, gamma, eps: by_root_mean_square(x, np.ones_like(gamma), eps),
             "gamma x over the size of x's mean: the mean comes before the square": lambda x, gamma, eps: (
                 gamma * x / np.sqrt(x.mean(axis=-1, keepdims=True) ** 2 + eps)
             ),
@@ -229,39 +227,6 @@ def silu(z: Array) -> Array:
     return silu_forward(z)[0]
 
 
-POINTS = np.array([-2.0, -1, 0, 1, 2])
-GATES: dict[str, Callable[[Array], Array]] = {
-    "z times the sigmoid of -z": lambda z: z / (1 + np.exp(z)),
-    "z itself": lambda z: z,
-    "z squared": np.square,
-    "the sigmoid of -z": lambda z: 1 / (1 + np.exp(z)),
-}
-
-
-def one_gate(trial: Trial) -> Seen | None:
-    """The network is right but for what one hidden unit makes of its two numbers."""
-    answers = joined(trial, POINTS, np.ones(5))
-    if answers is None:
-        return None
-    for (x, W_gate, W_up, W_down), found in zip(trial.calls, trial.found, strict=True):
-        hidden = joined(trial, x @ W_gate, x @ W_up)
-        if hidden is None or not close(found, hidden @ W_down):
-            return None
-    known = next((f" It is {name}." for name, f in GATES.items() if close(answers, f(POINTS))), "")
-    return Seen("The three products with the weights are right. Where x W_up is 1, one hidden unit makes of "
-        f"z = x W_gate = -2, -1, 0, 1, 2: {written(answers)}.{known}",
-        "What does SiLU make of these five z, and which part of it is above 0 for each z?")
-
-
-def joined(trial: Trial, gate: Array, up: Array) -> Array | None:
-    """What one unit makes of a number of the gate and one beside it."""
-    x = np.stack([gate, up], axis=-1).reshape(1, -1, 2)
-    first, second = np.array([[1.0], [0.0]]), np.array([[0.0], [1.0]])
-    outcome = run(trial.function, (x, first, second, first.T), trial.probe)
-    shaped = outcome.arrays and outcome.arrays[0].shape == x.shape and not outcome.arrays[0][..., 1].any()
-    return outcome.arrays[0][0, :, 0].reshape(gate.shape) if shaped else None
-
-
 SILU = "z / (1 + np.exp(-z))"
 
 gate = Code("gate.forward", "modern", 3, S10_3,
@@ -309,7 +274,7 @@ def gated_ffn(x, W_gate, W_up, W_down):
         BENT_AFTER: [Edit("silu(gate) * up", "silu(gate * up)")],
         ADDED: [Edit("* up", "+ up")],
     },
-    looks=(*NUMBERS, unused, one_gate, *CALLS),
+    looks=(*NUMBERS, unused, *CALLS),
     ours="gated_ffn_forward")
 
 
@@ -317,31 +282,6 @@ def gated_gradients(dy: Array, x: Array, *params: Array) -> tuple[Array, ...]:
     """npformer's."""
     dx, grads = gated_ffn_backward(dy, gated_ffn_forward(x, GatedFFNParams(*params))[1])
     return dx, *grads
-
-
-def one_slope(trial: Trial) -> Seen | None:
-    """The backward pass is right but for the slope of the SiLU."""
-    slopes = slopes_at(trial, POINTS)
-    if trial.output > 1 or slopes is None:
-        return None
-    for found, (dy, x, W_gate, W_up, W_down) in zip(trial.found, trial.calls, strict=True):
-        z, dhidden = x @ W_gate, dy @ W_down.T
-        dz = dhidden * (x @ W_up) * slopes_at(trial, z)
-        made = dz @ W_gate.T + dhidden * silu(z) @ W_up.T, np.einsum("btd,btf->df", x, dz)
-        if not close(found, made[trial.output]):
-            return None
-    return Seen("Everything around the SiLU is right. The slope that it has here at z = -2, -1, 0, 1, 2: "
-        f"{written(slopes)}.",
-        "z σ(z) is a product: what is its slope at 0, and where does it come near 0 and near 1?")
-
-
-def slopes_at(trial: Trial, z: Array) -> Array | None:
-    """dx of one unit where dy and x W_up are 1: a token for each z."""
-    x = np.stack([z.ravel(), np.ones(z.size)], axis=-1)[None]
-    first, second = np.array([[1.0], [0.0]]), np.array([[0.0], [1.0]])
-    outcome = run(trial.function, (np.ones_like(x) * first.T, x, first, second, first.T), trial.probe)
-    fits = outcome.arrays and outcome.arrays[0].shape == x.shape
-    return outcome.arrays[0][0, :, 0].reshape(z.shape) if fits else None
 
 
 SLOPE = "(sigmoid + gate * (1 - sigmoid))"
@@ -378,7 +318,6 @@ def gated_ffn_backward(dy, x, W_gate, W_up, W_down):
         SIGMOID_SLOPE: [Edit(SLOPE, "sigmoid * (1 - sigmoid)")],
         GATE_FOR_HIDDEN: [Edit("gate * up, dy", "gate, dy"), Edit("gate * up, dy", "up, dy")],
     },
-    looks=(*NUMBERS, one_slope, *CALLS),
     ours="gated_ffn_backward")
 
 
@@ -390,7 +329,7 @@ def gated_ffn_backward(dy, x, W_gate, W_up, W_down):
 def gate_width(draw: Draw) -> Posed:
     """The hidden width at which a gated network has as many weights as a plain one of 4 d_model."""
     d = 192 * draw.integer(4, 1, 20)
-    wrong: dict[Mistake | Wrong, int] = {
+    return Posed({"d": d, "f": 4 * d}, 8 * d // 3, {
         Wrong("CF-PLAIN-WIDTH", "This is the plain network's width; with three matrices of it there are more "
             "weights."): 4 * d,
         Wrong("CF-HALF-WIDTH", "Half the width would balance four matrices; a gated network has "
@@ -399,8 +338,7 @@ def gate_width(draw: Draw) -> Posed:
             "the two."): 4 * d // 3,
         Wrong("CF-WIDER", "This is wider than the plain network, and has one matrix more."): 6 * d,
         Wrong("CF-COUNT-OF-WEIGHTS", "This is a number of weights; a width is asked for."): 8 * d * d,
-    }
-    return Posed({"d": d, "f": 4 * d}, 8 * d // 3, wrong)
+    })
 
 # --- turned queries and keys -----------------------------------------------------------------------------
 
@@ -682,7 +620,7 @@ def kept_bytes(draw: Draw) -> Posed:
     g, n = draw.integer(2, 2, 5), draw.integer(6, 3, 9)
     d_k = 2 ** draw.integer(6, 5, 7)
     right = 2 * n * g * d_k * 4
-    wrong: dict[Mistake | Wrong, int] = {
+    return Posed({"n": n, "h": shared * g, "g": g, "d_k": d_k}, right, {
         Wrong("CF-ALL-HEADS-KEPT", "This would be a key and a value for each query head."): right * shared,
         Wrong("CF-KEYS-ALONE", "Keys or values alone are half of what is kept."): right // 2,
         Wrong("CF-ONE-BLOCK", "This is what one block keeps."): right // n,
@@ -690,8 +628,7 @@ def kept_bytes(draw: Draw) -> Posed:
         Wrong("CF-HEADS-NOT-COUNTED", "This is one key head in each block."): right // g,
         Wrong("CF-EIGHT-BYTES", "This would be right for float64."): right * 2,
         Wrong("CF-BITS", "This counts bits."): right * 8,
-    }
-    return Posed({"n": n, "h": shared * g, "g": g, "d_k": d_k}, right, wrong)
+    })
 
 # --- tiles, pieces of words, kept keys -------------------------------------------------------------------
 

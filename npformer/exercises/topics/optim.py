@@ -4,7 +4,7 @@ import numpy as np
 
 from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Probe, Trial, normal
-from npformer.exercises.see import CALLS, NUMBERS, Seen, close, ratio, unused
+from npformer.exercises.see import CALLS, NUMBERS, Seen, close, unused
 from npformer.exercises.task import Code, Edit, Mistake, Place
 from npformer.optim import AdamState, adam_update
 
@@ -75,22 +75,6 @@ def running_mean(trial: Trial) -> Seen | None:
         "Which β belongs to which of the two means, and what do the two shares of a mean sum to?")
 
 
-def step_size(trial: Trial) -> Seen | None:
-    """The step of w points where it should and is too long or too short, by a factor that follows t."""
-    if trial.output or any(a.shape != b.shape for a, b in zip(trial.found, trial.right, strict=True)):
-        return None
-    told = {
-        t: ratio(w - found, w - right)
-        for found, right, (w, g, _, _, t, _) in zip(trial.found, trial.right, trial.calls, strict=True)
-        if np.abs(g).max() > 1e-3  # beside smaller gradients ε counts
-    }
-    if not all(told.values()):
-        return None
-    return Seen("The step of {it} is right up to one factor that follows t: "
-        f"{' and '.join(f'{factor:.3g} at t = {t}' for t, factor in told.items())}.",
-        "What do 1 - β_1 to the power of t and 1 - β_2 to the power of t come to at t = 1 and 2?")
-
-
 step = Code("adam.step", "backward", 4, ADAM,
     task="Write step t (1, 2, …) of Adam with β_1 = 0.9, β_2 = 0.98, ε = 1e-9 added to the root: w, "
     "its gradient g, the means m and v before the step. Return the new w, m, v.",
@@ -128,5 +112,5 @@ def adam(w, g, m, v, t, learning_rate):
         NO_SQUARE: [Edit("g * g", "g")],
         STEP_OFF: [Edit("**t", "**(t + 1)"), Edit("**t", "**(t - 1)")],
     },
-    looks=(*NUMBERS, running_mean, unused, step_size, *CALLS),
+    looks=(*NUMBERS, running_mean, unused, *CALLS),
     ours="adam_update")

@@ -2,7 +2,7 @@
 
 import math
 
-from npformer.exercises.task import Draw, Mistake, Place, Posed, Wrong, numbers
+from npformer.exercises.task import Draw, Place, Posed, Wrong, numbers
 
 TWINS = Place("lesson 06, section 6.1", "06, section 6.1, A task in which only the order decides")
 COIN = Place("lesson 06, section 6.3", "06, section 6.3, Measuring and training")
@@ -17,7 +17,7 @@ LONGER = Place("lesson 06, section 6.7", "06, section 6.7, Longer than anything 
 def twins(draw: Draw) -> Posed:
     """How many sentences have the same words."""
     k = draw.integer(4, 4, 7)
-    wrong: dict[Mistake | Wrong, int] = {
+    return Posed({"k": k}, math.factorial(k), {
         Wrong("CF-TWIN-ALONE", "This counts the sentence and its twin; all words may trade places, not two "
             "alone."): 2,
         Wrong("CF-ORDER-EACH-WORD", "This is how many words can come first."): k,
@@ -26,8 +26,7 @@ def twins(draw: Draw) -> Posed:
         Wrong("CF-WORDS-REPEATED", "This lets a word stand at several places; then it is another bag."): k**k,
         Wrong("CF-PAIRS-OF-PLACES", "This fills the first two places."): k * (k - 1),
         Wrong("CF-ONLY-OTHERS", "This leaves out the sentence itself."): math.factorial(k) - 1,
-    }
-    return Posed({"k": k}, math.factorial(k), wrong)
+    })
 
 ABOVE = (10, 3, 4, 5, 6, 8, 9, 11, 12, 13)  # percent above a half; 7 and 14 lie on the interval's very end
 
@@ -41,7 +40,7 @@ def coin(draw: Draw) -> Posed:
     """How large a test has to be before a share says more than luck."""
     above = ABOVE[draw.integer(0, 0, len(ABOVE) - 1)] / 100
     least, narrow, wide = (int((width / 2 / above) ** 2) + 1 for width in (1.96, 1.0, 2 * 1.96))
-    wrong: dict[Mistake | Wrong, int] = {
+    return Posed({"p": round(50 + 100 * above)}, least, {
         Wrong("CF-ONE-DEVIATION", "Here the interval is one standard deviation wide to each side; a coin "
             "leaves it about every third time."): narrow,
         Wrong("CF-COIN-VARIANCE-1", "Here one flip has the variance 1."): wide,
@@ -53,8 +52,7 @@ def coin(draw: Draw) -> Posed:
             "what a coin would do."): int(1.96**2 * (0.25 - above**2) / above**2) + 1,
         Wrong("CF-COIN-STILL-WITHIN", "With one sentence fewer than needed the share lies within the "
             "interval."): least - 1,
-    }
-    return Posed({"p": round(50 + 100 * above)}, least, wrong)
+    })
 
 
 @numbers("order.alibi", "order", 2, LONGER,
@@ -67,7 +65,7 @@ def alibi(draw: Draw) -> Posed:
     """What one head of ALiBi adds to one score."""
     head, i, steps = draw.integer(3, 3, 7), draw.integer(12, 8, 30), draw.integer(5, 3, 7)
     slope, j = 2.0**-head, i - steps
-    wrong: dict[Mistake | Wrong, float] = {
+    return Posed({"h": head, "i": i, "j": j}, -slope * steps, {
         Wrong("CF-BIAS-ADDED", "So a far word would get more attention than a near one."): slope * steps,
         Wrong("CF-HEAD-FROM-0", "This belongs to the head before: head 1 has the slope "
             "1/2."): -2 * slope * steps,
@@ -80,8 +78,7 @@ def alibi(draw: Draw) -> Posed:
             "counted."): -slope * (steps + 1),
         Wrong("CF-KEY-ALONE", "Here the key's position is taken for the distance."): -slope * j,
         Wrong("CF-QUERY-ALONE", "Here the query's position is taken for the distance."): -slope * i,
-    }
-    return Posed({"h": head, "i": i, "j": j}, -slope * steps, wrong)
+    })
 
 
 @numbers("order.met", "order", 2, LONGER,
@@ -93,7 +90,7 @@ def met(draw: Draw) -> Posed:
     """What of a learned table ever got a gradient."""
     rows, d = 32 * draw.integer(4, 2, 8), 8 * draw.integer(4, 2, 8)
     low, high = draw.integer(5, 3, 8), draw.integer(20, 12, 40)
-    wrong: dict[Mistake | Wrong, int] = {
+    return Posed({"rows": rows, "d": d, "low": low, "high": high}, high * d, {
         Wrong("CF-ROWS-NEVER-MET", "These are the numbers that stay as they were born."): (rows - high) * d,
         Wrong("CF-WHOLE-TABLE", "This is the whole table; no sentence of training reached its "
             "end."): rows * d,
@@ -104,5 +101,4 @@ def met(draw: Draw) -> Posed:
             "further."): low * d,
         Wrong("CF-ROW-TOO-MANY", "One row too many: positions are counted from 0."): (high + 1) * d,
         Wrong("CF-ROW-TOO-FEW", "One row short: position 0 counts as well."): (high - 1) * d,
-    }
-    return Posed({"rows": rows, "d": d, "low": low, "high": high}, high * d, wrong)
+    })

@@ -477,7 +477,7 @@ def row(draw: Draw) -> Posed:
 def shift(draw: Draw) -> Posed:
     """How far a hand turns in k steps."""
     k = draw.integer(5, 3, 40)
-    wrong: dict[Mistake | Wrong, float] = {
+    return Posed({"k": k}, k / 100, {
         Wrong("CF-ONE-STEP", "This is one step of the slow hand."): 0.01,
         Wrong("CF-FAST-HAND", "This is how far the fast hand turns."): k,
         EXP_COLUMN: k / 10000,
@@ -489,8 +489,7 @@ def shift(draw: Draw) -> Posed:
             "radians."): k / (200 * np.pi),
         Wrong("CF-SCALE-INVERSE", "This is one over the number asked for."): 100 / k,
         Wrong("CF-TIMES-WAVELENGTH", "Here a longer wave would turn further in one step."): k * 200 * np.pi,
-    }
-    return Posed({"k": k}, k / 100, wrong)
+    })
 
 
 @numbers("pe.wavelength", "sinusoids", 3, S1_7,
@@ -502,7 +501,7 @@ def wavelength(draw: Draw) -> Posed:
     """The longest wavelength of a table, in units of 2π."""
     d = 2 * draw.integer(4, 2, 16)
     longest = 10000.0 ** ((d - 2) / d)
-    wrong: dict[Mistake | Wrong, float] = {
+    return Posed({"d": d}, longest, {
         Wrong("CF-WAVELENGTH-LIMIT", "This is what the wavelengths come close to in very wide tables; this "
             "table is narrow."): 10000.0,
         Wrong("CF-FREQUENCY", "This is a speed; a wavelength is long where the speed is low."): 1 / longest,
@@ -511,5 +510,4 @@ def wavelength(draw: Draw) -> Posed:
         EXP_NO_2: longest**0.5,
         COS_OWN_INDEX: 10000.0 ** ((d - 1) / d),
         Wrong("CF-FASTEST-PAIR", "This belongs to the fastest pair."): 1.0,
-    }
-    return Posed({"d": d}, longest, wrong)
+    })

@@ -79,7 +79,6 @@ forward = Code("rope.forward", "sinusoids", 4, S2_3,
     question="What do the two columns of one pair become when their hand turns by a right angle?",
     probe=Probe(
         "x", ("y",), ((normal(5, 6),), (normal(3, 8),)), sizes="x: T d", unit="position",
-        landmarks={"x, not turned": lambda x: x},
     ),
     right=turned,
     solution="""

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from npformer.backend import Array
-from npformer.exercises.task import RIGHT, Choice, Draw, Mistake, Place, Posed, Wrong, numbers
+from npformer.exercises.task import RIGHT, Choice, Draw, Place, Posed, Wrong, numbers
 
 S8_2 = Place("lesson 08, section 8.2", "08, section 8.2, From letters to one vector")
 S8_3 = Place("lesson 08, section 8.3", "08, section 8.3, Search by meaning")
@@ -22,7 +21,7 @@ def pool(draw: Draw) -> Posed:
     """The mean of the tokens that are no padding."""
     tokens = np.stack([draw.row(row, 1, 9) for row in ([2, 5], [4, 1], [9, 6])])
     rows = np.concatenate([tokens, [[7, 8]]])
-    wrong: dict[Mistake | Wrong, Array] = {
+    return Posed({"rows": rows}, tokens.mean(axis=0), {
         Wrong("CF-PADDING-COUNTED", "The row of the padding takes part in this mean."): rows.mean(axis=0),
         Wrong("CF-SUM-NO-MEAN", "This is a sum, which grows with the length of the "
             "text."): tokens.sum(axis=0),
@@ -32,8 +31,7 @@ def pool(draw: Draw) -> Posed:
         Wrong("CF-LARGEST", "This is the largest of each column."): tokens.max(axis=0),
         Wrong("CF-ROW-MEANS", "One mean for each token; one for each feature is asked "
             "for."): rows.mean(axis=1),
-    }
-    return Posed({"rows": rows}, tokens.mean(axis=0), wrong)
+    })
 
 
 @numbers("search.cosine", "search", 2, S8_3,
@@ -47,7 +45,7 @@ def cosine(draw: Draw) -> Posed:
     long_a, long_b = np.sqrt(a @ a), np.sqrt(b @ b) or 1.0  # b = 0 has the answer 0, and is drawn again
     product, right = float(a @ b), float(a @ b / (long_a * long_b))
     angle = np.arccos(np.clip(right, -1, 1))
-    wrong: dict[Mistake | Wrong, float] = {
+    return Posed({"a": a, "b": b}, right, {
         Wrong("CF-DOT-PRODUCT", "This is the product q·k of the two, which grows with their "
             "lengths."): product,
         Wrong("CF-SQUARED-LENGTHS", "Here the product is divided by the squares of the "
@@ -57,8 +55,7 @@ def cosine(draw: Draw) -> Posed:
         Wrong("CF-ANGLE", "This is an angle; a sine or a cosine of it is asked for."): angle,
         Wrong("CF-ANGLE-DEGREES", "This is an angle, in degrees."): np.degrees(angle),
         Wrong("CF-COSINE-DISTANCE", "This is the distance that is made from a cosine: 1 less it."): 1 - right,
-    }
-    return Posed({"a": a, "b": b}, right, wrong)
+    })
 unit = Choice("search.unit", "search", 3, S8_3,
     task="All vectors of a search have length 1. Which two orders of the results may differ?",
     hint="|a - b|² = 2 - 2 a·b.",
@@ -82,13 +79,12 @@ def waits(draw: Draw) -> Posed:
     """How often the host waits when the loss is looked at after each k-th step."""
     k = draw.integer(10, 3, 20)
     steps = k * draw.integer(20, 8, 40)
-    wrong: dict[Mistake | Wrong, int] = {
+    return Posed({"k": k, "steps": steps}, steps // k, {
         Wrong("CF-EVERY-STEP", "So often the host would wait if each loss were looked at."): steps,
         Wrong("CF-ONCE", "Once would be enough if the loss were looked at in the end only."): 1,
         Wrong("CF-INTERVAL", "This is the distance between two looks."): k,
         Wrong("CF-NEVER", "Each look brings a number to the host, and the host waits for it."): 0,
-    }
-    return Posed({"k": k, "steps": steps}, steps // k, wrong)
+    })
 clock = Choice("gpu.clock", "gpu", 2, S9_6,
     task="A stopwatch around one product on a GPU shows 20 microseconds, for any size. What was measured?",
     hint="The host hands work over and goes on.",

@@ -153,7 +153,7 @@ def row(draw: Draw) -> Posed:
     """The softmax of logarithms of whole numbers."""
     n = draw.row([1, 3, 4], 1, 6)
     logs = np.log(n)
-    wrong: dict[Mistake | Wrong, Array] = {
+    return Posed({"n": ", ".join(f"ln {k}" for k in n)}, n / n.sum(), {
         Wrong("CF-NOT-DIVIDED", "The ratios are right, and the numbers do not sum to 1."): n,
         Wrong("CF-LARGEST-ONLY", "This gives everything to the largest score."): 1.0 * (n == n.max()),
         Wrong("CF-LOGS-SHARED", "The logarithms themselves were shared out, without e to their "
@@ -161,8 +161,7 @@ def row(draw: Draw) -> Posed:
         Wrong("CF-EQUAL-SHARES", "Equal shares would belong to equal scores."): np.full(3, 1 / 3),
         Wrong("CF-LOG-FORGOTTEN", "Here e was raised to the whole numbers themselves, and not to their "
             "logarithms."): np.exp(n) / np.exp(n).sum(),
-    }
-    return Posed({"n": ", ".join(f"ln {k}" for k in n)}, n / n.sum(), wrong)
+    })
 
 
 # --- backward ----------------------------------------------------------------------------------------
@@ -188,8 +187,6 @@ backward = Code("softmax.backward", "backward", 4, S4_4,
     probe=Probe(
         "dp, p", ("dx",), calls(), sizes="p: rows columns",
         landmarks={
-            "dp as it arrived": lambda dp, p: dp,
-            "dp·p": lambda dp, p: dp * p,
             "p times dp less the plain sum of dp, in which no dp has a weight": lambda dp, p: (
                 p * (dp - dp.sum(axis=-1, keepdims=True))
             ),
