@@ -27,7 +27,7 @@ def test_a_clone_that_is_not_installed_knows_its_version(monkeypatch):
 
 
 def test_the_extras_that_messages_name_are_there():
-    for extra in ("plots", "notebook", "slides", "dask", "cuda12", "cuda13"):
+    for extra in ("plots", "notebook", "slides", "cuda12", "cuda13"):
         assert extra in PROJECT["optional-dependencies"] and extra in installed.how_to_get(extra)
 
 

@@ -7,7 +7,10 @@ turns. A number, or a function's wrong line, is drawn for the seed as it is for 
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from html import escape
+from itertools import groupby
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +20,7 @@ from npformer.exercises.reading import LETTERS
 from npformer.exercises.task import RIGHT, Choice, Code, Numbers, Task, Truth, generator
 from npformer.exercises.topics import bank
 from npformer.grader.assignments import cell, notebook_of
+from npformer.grader.run import replacing
 
 REMEMBER, COMPUTE, BUG, DERIVE = "Remember", "Compute", "Find the bug", "Derive"
 MARKS = {REMEMBER: 1, COMPUTE: 3, BUG: 5, DERIVE: 8}  # a mark is a minute
@@ -194,3 +198,85 @@ def exam_points(exam: Exam) -> str:
     rows = (f'"{question.task.id}" = {question.marks}\n' for question in exam.questions)
     seed = json.dumps(exam.seed, ensure_ascii=False)
     return f'title = "{exam.title}"\nnumbers = {seed}\n\n[points]\n{"".join(rows)}'
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>{title}</title>
+<style>
+@page {{ margin: 15mm }}
+body {{ font: 11pt/1.4 system-ui, sans-serif; max-width: 46em; margin: 1em auto; color: #1a1a1a;
+  background: #fff }}
+section {{ break-inside: avoid; margin: 1.1em 0 }} h2 {{ margin: 1.4em 0 0; break-after: avoid }}
+p {{ margin: .2em 0 }} .quiet {{ color: #555; break-after: avoid }} .worth {{ float: right; color: #555 }}
+pre {{ font-size: 9.5pt; margin: .4em 0; white-space: pre-wrap }}
+.line {{ border-bottom: 1px solid #888; height: 2em }}
+.key {{ color: #D55E00 }}
+</style>
+<h1>{title}</h1>
+<p>{who}</p>
+{body}
+</html>
+"""
+ROOM = {REMEMBER: 0, COMPUTE: 2, BUG: 1, DERIVE: 6}  # lines to write on; to derive, and as many for NumPy
+
+
+def exam_page(exam: Exam, key: bool = False) -> str:
+    """The paper as a page of HTML to print, with room to answer, or with the answers."""
+    body, numbered = list[str](), enumerate(exam.questions, start=1)
+    for part, group in groupby(numbered, key=lambda each: each[1].part):
+        body.append(f'<h2>{part}</h2>\n<p class="quiet">{ASKS[part]}</p>')
+        for number, question in group:
+            asked = f'<p><span class="worth">{question.worth}</span>{number}. {escape(question.text)}</p>'
+            body += ["<section>", asked, *(_key if key else _room)(question), "</section>"]
+    who = "the teacher's key" if key else f"Name: {'_' * 40}"
+    return PAGE.format(title=f"{exam.title} ({escape(exam.seed)})", who=who, body="\n".join(body))
+
+
+def _room(question: Question) -> Iterator[str]:
+    """Where to answer."""
+    yield from (f"<p>☐ {escape(text)}</p>" for text in question.options())
+    if question.part == BUG:
+        yield _listing(question)
+        yield "<p>Line ____ should be:</p>"
+    yield from ROOM[question.part] * ['<div class="line"></div>']
+    if question.part == DERIVE:
+        yield f"<pre>{escape(question.code(key=False).splitlines()[0])}</pre>"
+        yield from ROOM[DERIVE] * ['<div class="line"></div>']
+
+
+def _key(question: Question) -> Iterator[str]:
+    """What is right, and the section that teaches it."""
+    answer = str(question.answer())
+    for text in question.options():
+        right = text.startswith(answer)
+        yield f'<p class="key">☒ {escape(text)}</p>' if right else f"<p>☐ {escape(text)}</p>"
+    if question.part == BUG:
+        yield _listing(question)
+        answer = f"Line {question.bug.line} should be:\n{question.bug.right}"
+    if question.part != REMEMBER:
+        yield f'<pre class="key">{escape(answer)}</pre>'
+    yield f'<p class="quiet">{question.task.id}; lesson {escape(question.task.teach)}</p>'
+
+
+def _listing(question: Question) -> str:
+    lines = enumerate(question.bug.text.splitlines(), start=1)
+    return f"<pre>{escape(chr(10).join(f'{i:2}  {line}' for i, line in lines))}</pre>"
+
+
+# --- the files ------------------------------------------------------------------------------------
+
+
+def write_exam(exam: Exam, folder: Path, *, force: bool = False) -> list[Path]:
+    """Paper and key as page and as notebook, and the points. Raises ValueError where one of them is there."""
+    texts = {"exam.toml": exam_points(exam)}
+    for name, key in (("exam", False), ("exam-key", True)):
+        texts |= {f"{name}.html": exam_page(exam, key), f"{name}.ipynb": exam_notebook(exam, key)}
+    if not force and (there := [name for name in texts if (folder / name).exists()]):
+        raise ValueError(f"{str(folder)!r} holds {there[0]!r}, which stays; --force writes it anew")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        with replacing(folder / name) as file:
+            file.write(text)
+    return [folder / name for name in texts]

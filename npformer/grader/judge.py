@@ -378,14 +378,14 @@ def _remove(folder: str) -> None:
 
 def main() -> None:
     """Jobs in, a line of JSON each; reports out. Ends when its input does."""
-    first = json.loads(sys.stdin.readline())
-    with Judge(Limits(*first["limits"]), first["hidden"]) as judge:
+    settings = json.loads(sys.argv[1])
+    with Judge(Limits(*settings["limits"]), settings["hidden"]) as judge:
         for line in sys.stdin:
             job = json.loads(line)
             report = judge.grade(job["name"], base64.b64decode(job["data"]), job["ids"])
             print(json.dumps(report), flush=True)
     with suppress(OSError):  # the last judge of a run that was ended without a word leaves nothing
-        os.rmdir(first["home"])
+        os.rmdir(settings["home"])
 
 
 if __name__ == "__main__":

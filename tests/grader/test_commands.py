@@ -2,19 +2,13 @@
 
 import json
 import os
-import sys
-from importlib.util import find_spec
 
-import honest
 import pytest
 
 from npformer import cli
 from npformer.exercises import check, list_exercises
 from npformer.grader import commands, page, run
 from npformer.grader.assignments import write_assignment
-from npformer.grader.hand_ins import hand_ins
-from npformer.grader.judge import Limits
-from npformer.grader.run import grade
 
 
 def write(path, text):
@@ -183,79 +177,3 @@ def test_an_asserted_result_shows_its_card(tmp_path):
     names = {"check": check, "pe_table": lambda n, d: __import__("numpy").zeros((n, d))}
     with pytest.raises(AssertionError, match="Not yet"):
         exec(test, names)
-
-
-# --- a cluster ------------------------------------------------------------------------------------
-
-
-def test_without_dask_or_its_scheduler_it_says_so_and_leaves_no_journal(tmp_path, capsys, monkeypatch):
-    write(tmp_path / "a.py", "order_bag = 'b'")
-    command = [
-        "grade",
-        str(tmp_path),
-        "--csv",
-        str(tmp_path / "o.csv"),
-        "--dask=tcp://127.0.0.1:1",
-        "--only=order.bag",
-    ]
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    assert cli.main(command) == 2 and "uv sync --extra dask" in capsys.readouterr().err
-    monkeypatch.setitem(sys.modules, "distributed", type(sys)("distributed"))
-
-    def refuse(address, timeout, set_as_default):
-        raise OSError(f"Timed out trying to connect to {address} after {timeout} s")
-
-    sys.modules["distributed"].Client = refuse
-    assert cli.main(command) == 2
-    assert (
-        "no Dask scheduler answers at 'tcp://127.0.0.1:1' in 5 seconds: Timed out" in capsys.readouterr().err
-    )
-    assert not list(tmp_path.glob("o.csv*"))
-
-
-def test_what_a_worker_of_a_cluster_does(monkeypatch, tmp_path, kept):
-    """Its thread keeps a judge in a process of its own; here the executor is one of this process."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    class Client:
-        def __init__(self, *given, **options):
-            self.pool = ThreadPoolExecutor(1)
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *error):
-            self.pool.shutdown()
-
-        def get_executor(self, pure):
-            return self.pool
-
-    fake = type(sys)("distributed")
-    fake.Client = Client
-    monkeypatch.setitem(sys.modules, "distributed", fake)
-    write(tmp_path / "a.py", honest.CODE), write(tmp_path / "b.py", honest.CODE)
-    there = grade(hand_ins(tmp_path), honest.IDS, cluster="here")
-    assert [row.status for row in there] == ["pass"] * 4 and list(run._kept) == [Limits()]
-    run._kept.pop(Limits()).close()
-
-
-@pytest.mark.skipif(
-    find_spec("distributed") is None, reason="distributed is not installed: uv sync --extra dask"
-)
-def test_a_dask_worker_that_is_lost_loses_nothing(tmp_path):
-    from distributed import Client, LocalCluster
-
-    for i in range(30):
-        write(tmp_path / f"s{i:02}.py", f"student = 'S{i}'\nimport time\ntime.sleep(0.2)\n{honest.CODE}")
-    told = []
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
-
-        def tell(line):
-            told.append(line)
-            if len(told) == 6:
-                with Client(cluster.scheduler_address, set_as_default=False) as client:
-                    worker = sorted(client.scheduler_info()["workers"])[0]
-                    client.submit(os._exit, 1, workers=[worker], allow_other_workers=False, pure=False)
-
-        there = grade(hand_ins(tmp_path), honest.IDS, cluster=cluster.scheduler_address, tell=tell)
-    assert there == grade(hand_ins(tmp_path), honest.IDS, workers=2) and len(told) == 30

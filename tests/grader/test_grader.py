@@ -347,8 +347,6 @@ class Here:
         self.asked.append(data)
         if b"full" in data:
             raise OSError(28, "No space left on device", "o.csv.journal")
-        if b"lost" in data:
-            raise RuntimeError("the worker died")
         return {"student": "", "open": ["network"], "reports": [run.said("pass", "Seen.") for _ in ids]}
 
     def close(self):
@@ -378,11 +376,9 @@ def test_a_changed_file_is_judged_again_and_another_run_s_journal_refused(two, t
     assert not journal.path.exists()
 
 
-def test_what_the_system_leaves_open_is_said_and_a_lost_worker_costs_one_file(two, tmp_path, here, capsys):
-    (two / "b.py").write_text("lost")
+def test_what_the_system_leaves_open_is_said(two, tmp_path, here, capsys):
     assert cli.main(["grade", str(two), "--csv", str(tmp_path / "o.csv"), "--only=pe.table"]) == 0
     assert "This system did not close for them: network. Run this in a container." in capsys.readouterr().out
-    assert [row["evidence"] for row in rows_of(tmp_path / "o.csv").values()] == ["Seen.", run.LOST]
 
 
 def test_a_full_disk_is_told_with_its_file_and_nothing_is_lost(two, tmp_path, here, capsys):
@@ -422,7 +418,7 @@ def test_a_judge_that_ends_is_replaced_and_costs_one_submission(monkeypatch):
     assert judges("a.py", b"order_bag = 'b'", ["order.bag"])["reports"][0]["status"] == "pass", (
         "a second judge"
     )
-    monkeypatch.setattr(run, "said_to", lambda process, job: "")
+    monkeypatch.setattr(run, "asked", lambda process, job: "")
     assert judges("a.py", b"", ["order.bag"])["reports"][0]["evidence"] == run.LOST
     judges.close()
     assert judges("a.py", b"", ["order.bag"])["reports"][0]["evidence"] == run.LOST, (
@@ -432,10 +428,11 @@ def test_a_judge_that_ends_is_replaced_and_costs_one_submission(monkeypatch):
 
 def test_a_judge_in_the_middle_of_a_file_is_ended(tmp_path):
     judges = Judges(Limits())
-    process = judges._process()
-    run.say(process, {"name": "a.py", "data": "d2hpbGUgVHJ1ZTogcGFzcw==", "ids": ["order.bag"]})
+    process = judges.process()
+    process.stdin.write('{"name": "a.py", "data": "d2hpbGUgVHJ1ZTogcGFzcw==", "ids": ["order.bag"]}\n')
+    process.stdin.flush()
     judges.close()
-    assert process.returncode is not None and run.said_to(process, {}) == ""
+    assert process.returncode is not None and run.asked(process, {}) == ""
 
 
 def test_a_file_called_numpy_harms_nobody_where_we_are_called_from(tmp_path, monkeypatch, capsys):

@@ -737,14 +737,13 @@ def test_files_that_cannot_be_read_say_so(tmp_path, monkeypatch):
 
 
 def test_a_worker_of_a_class_reads_jobs_and_leaves_with_its_input(tmp_path, monkeypatch, capsys):
-    lines = [
-        {"limits": Limits(), "hidden": [], "home": str(tmp_path)},
-        {"name": "a.py", "data": "b3JkZXJfYmFnID0gJ2In", "ids": ["order.bag"]},
-    ]
-    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(map(json.dumps, lines))))
+    settings = {"limits": Limits(), "hidden": [], "home": str(tmp_path)}
+    job = {"name": "a.py", "data": "b3JkZXJfYmFnID0gJ2In", "ids": ["order.bag"]}
+    monkeypatch.setattr(sys, "argv", ["judge", json.dumps(settings)])
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(job)))
     judge.main()
     assert json.loads(capsys.readouterr().out)["reports"][0]["status"] == "pass" and not tmp_path.exists()
-    monkeypatch.setattr(sys, "stdin", io.StringIO("no settings"))
+    monkeypatch.setattr(sys, "argv", ["judge", "no settings"])
     monkeypatch.delitem(sys.modules, "npformer.grader.judge")
     with pytest.raises(json.JSONDecodeError):
         runpy.run_module("npformer.grader.judge", run_name="__main__")
