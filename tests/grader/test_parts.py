@@ -33,7 +33,7 @@ from npformer.grader.frames import (
 )
 from npformer.grader.hand_ins import hand_ins
 from npformer.grader.judge import Ended, Judge, Limits, Proxy, Student
-from npformer.grader.reading import answer_of, decoded, read_submission, said
+from npformer.grader.reading import answer_of, read_submission
 
 
 class Left(BaseException):
@@ -52,74 +52,37 @@ def answers(name, text, *ids):
     return [answer_of(submission, i) for i in ids], submission.problem
 
 
-def notebook(*cells):
-    return honest.notebook(*cells).decode()
+BAD_CELLS = ("x = 1", "def f(:", "x = 2", "1 / 0", "y", "z", "display(1)\norder_bag = 'b'")
+READ = (  # a file's name and bytes, its answer to order.bag, and how its problem begins
+    ("a.py", b"order_bag = 'b'", "b", ""),
+    ("a.py", b"answers = {'order.bag': 'b'}", "b", ""),
+    ("a.py", b"student = 'Ada'", None, ""),
+    ("a.py", b"x = 1\nraise SystemExit", None, "a.py, line 2: SystemExit."),
+    ("a.py", b"raise KeyboardInterrupt", None, "a.py, line 1: KeyboardInterrupt."),
+    ("a.py", b"class M(Exception):\n def __str__(self): 1 / 0\nraise M", None, "a.py, line 3: M."),
+    ("a.py", b"def f(:", None, "a.py, line 1: this is not Python yet (invalid syntax)."),
+    ("a.py", b"x = '\0'", None, "a.py"),
+    ("a.py", "order_bag = 'é'".encode("utf-16"), "é", ""),
+    ("a.py", "order_bag = 'é'".encode("latin-1"), "é", ""),
+    ("a.py", "# coding: cp1252\norder_bag = '€'".encode("cp1252"), "€", ""),
+    ("a.py", b"# coding: klingon\norder_bag = '\xe9'", "é", ""),
+    ("a.ipynb", b" ", None, "The file cannot be read: it is empty."),
+    ("a.ipynb", b"no", None, "The file cannot be read: it is no notebook: Expecting value: line 1 column 1"),
+    ("a.ipynb", b"[]", None, "The file cannot be read: it has no cells."),
+    ("a.ipynb", b"{}", None, "The file cannot be read: it has no cells."),
+    ("a.ipynb", honest.notebook(3), None, "The file cannot be read: can only join"),
+    ("a.ipynb", b"[" * 10**5, None, "The file cannot be read: it is nested too deeply."),
+    ("a.ipynb", honest.notebook("x = " + "-" * 100_000 + "1", "order_bag = 'b'"), "b", "code cell 1: "),
+    ("a.ipynb", honest.notebook(*BAD_CELLS), "b", "code cell 2, line 1: this is not Python yet (invalid syn"),
+)  # fmt: skip
 
 
-def test_a_file_answers_by_names_and_by_a_dict():
-    text = "order_bag = 'b'\nanswers = {'pe.even': 'a'}\nffn_bend = True\n"
-    assert answers("a.py", text, "order.bag", "pe.even", "ffn.bend", "pe.pair") == (
-        ["b", "a", True, None],
-        "",
-    )
-    assert (
-        read_submission("a.py", b"student = 'Ada'").student == "Ada"
-        and read_submission("a.py", b"student = 7").student == ""
-    )
-
-
-UNREADABLE = (
-    ("a.py", "x = 1\nraise SystemExit", "a.py, line 2: SystemExit."),
-    ("a.py", "raise KeyboardInterrupt", "a.py, line 1: KeyboardInterrupt."),
-    ("a.py", "def f(:", "a.py, line 1: this is not Python yet (invalid syntax)."),
-    ("a.py", "x = '\0'", "a.py"),
-    ("a.ipynb", " ", "The file cannot be read: it is empty."),
-    (
-        "a.ipynb",
-        "no",
-        "The file cannot be read: it is no notebook: Expecting value: line 1 column 1 (char 0).",
-    ),
-    ("a.ipynb", "[]", "The file cannot be read: it has no cells."),
-    ("a.ipynb", "{}", "The file cannot be read: it has no cells."),
-    (
-        "a.ipynb",
-        '{"cells": [{"cell_type": "code", "source": 3}]}',
-        "The file cannot be read: can only join",
-    ),
-    ("a.ipynb", "[" * 10**5, "The file cannot be read: it is nested too deeply."),
-)
-
-
-def test_what_cannot_be_read_is_one_line():
-    for name, text, problem in UNREADABLE:
-        submission = read_submission(name, text.encode())
-        assert submission.problem.startswith(problem), text
-        assert "\n" not in submission.problem and submission.student == "", text
-
-
-def test_bad_cells_are_named_with_their_numbers():
-    got, problem = answers(
-        "a.ipynb",
-        notebook("x = 1", "def f(:", "x = 2", "1 / 0", "y", "z", "display(1)\npe_even = 'b'"),
-        "pe.even",
-    )
-    assert problem.startswith("code cell 2, line 1: this is not Python yet") and got == ["b"]
-    assert "code cell 4, line 1: ZeroDivisionError" in problem and "code cell 5, line 1: NameError" in problem
-    assert "code cell 6" not in problem, "three are enough to say"
-
-
-def test_files_are_read_in_the_encodings_that_students_have():
-    cells = json.dumps(json.loads(notebook("order_bag = 'é'")), ensure_ascii=False)
-    for encoding in ("utf-8", "utf-8-sig", "utf-16", "latin-1"):
-        text = "x = 'Zoë'\norder_bag = 'b'".encode(encoding)
-        assert answers("a.py", text, "order.bag") == (["b"], ""), encoding
-        assert answers("a.ipynb", cells.encode(encoding), "order.bag") == (["é"], ""), encoding
-
-
-def test_a_file_may_name_its_encoding():
-    text = "# coding: cp1252\norder_bag = '\u20ac'".encode("cp1252")
-    assert answers("a.py", text, "order.bag") == (["\u20ac"], "")
-    assert decoded(b"# coding: klingon\nx = '\xe9'").endswith("'\xe9'")
+def test_a_file_is_read_and_what_cannot_be_read_is_one_line():
+    for name, data, answer, problem in READ:
+        (got,), told = answers(name, data, "order.bag")
+        assert got == answer and told.startswith(problem) and bool(told) == bool(problem), (name, data[:60])
+        assert "\n" not in told
+    assert "code cell 5, line 1: NameError" in told and "code cell 6" not in told, "three are enough to say"
 
 
 CELLS = {
@@ -138,19 +101,14 @@ CELLS = {
     "files = !ls\nx = 1": {"x": 1},
     "get_ipython().run_cell_magic('time', '', 'x = 1')": {"x": 1},
     "get_ipython().run_cell_magic('bash', '', 'x=1')": {},
-    "get_ipython().run_line_magic('time', 'x = 1')\nget_ipython().run_line_magic('timeit', '-n 10 x')\nget_ipython().system('ls')": {
-        "x": 1
-    },
-}
+    "g = get_ipython()\ng.run_line_magic('time', 'x = 1')\ng.run_line_magic('timeit', '-n 10 x')\ng.system('ls')": {"x": 1},
+}  # fmt: skip
 
 
 def test_magics_go_and_the_code_stays():
-    read = {source: read_submission("a.ipynb", notebook(source).encode()) for source in CELLS}
-    assert {source: one.problem for source, one in read.items() if one.problem} == {}
-    named = {
-        source: {key: one.names[key] for key in "xy" if key in one.names} for source, one in read.items()
-    }
-    assert named == CELLS
+    for source, names in CELLS.items():
+        one = read_submission("a.ipynb", honest.notebook(source))
+        assert (one.problem, {key: one.names[key] for key in "xy" if key in one.names}) == ("", names), source
 
 
 @pytest.mark.parametrize("installed", [True, False])
@@ -159,21 +117,8 @@ def test_what_else_a_notebook_understands_is_ipython_s_to_say(installed, monkeyp
         pytest.importorskip("IPython")
     else:
         monkeypatch.setitem(sys.modules, "IPython.core.inputtransformer2", None)
-    problem = answers("a.ipynb", notebook(">>> x = 1\n>>> y = 2", "order_bag = 'b'"), "order.bag")[1]
+    problem = answers("a.ipynb", honest.notebook(">>> x = 1\n>>> y = 2", "order_bag = 'b'"), "order.bag")[1]
     assert ("this is not Python yet" in problem) is not installed
-
-
-def test_a_cell_that_python_cannot_even_read_costs_itself():
-    got, problem = answers("a.ipynb", notebook("x = " + "-" * 100_000 + "1", "order_bag = 'b'"), "order.bag")
-    assert got == ["b"] and problem.startswith("code cell 1: ")
-
-
-def test_an_error_that_cannot_be_said_is_named():
-    class Mute(Exception):
-        def __str__(self):
-            raise ValueError
-
-    assert said(Mute()) == "Mute"
 
 
 # --- the files of a class -------------------------------------------------------------------------
@@ -220,15 +165,25 @@ def test_what_cannot_be_taken_out_of_a_zip_file_says_so(tmp_path, monkeypatch):
         one.read()
 
 
-def test_a_folder_that_cannot_be_opened_is_named(tmp_path, monkeypatch):
+def test_files_and_folders_that_cannot_be_read_say_so(tmp_path, monkeypatch):
+    path = tmp_path / "a.py"
+    path.write_text("")
     (tmp_path / "secret").mkdir()
-    (tmp_path / "a.py").write_text("")
+    assert files_of.read_file(path, tmp_path) == b""
+    for place, inside, why in (
+        (tmp_path, tmp_path, "It is no file."),
+        (tmp_path / "none", tmp_path, "cannot be read"),
+        (tmp_path, path, "It is a link to a place outside"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            files_of.read_file(place, inside)
     monkeypatch.setattr(files_of.os, "access", lambda *given: False)
-    assert {each.name: each.passed_over for each in hand_ins(tmp_path)} == {
-        "a.py": "",
-        "secret": "a folder that cannot be opened",
-    }
+    told = {each.name: each.passed_over for each in hand_ins(tmp_path)}
+    assert told == {"a.py": "", "secret": "a folder that cannot be opened"}
     assert files_of.HandIn("x.txt", bytes, 0.0).kind == "x.txt"
+    monkeypatch.setattr(files_of, "LARGEST", -1)
+    with pytest.raises(ValueError, match="It is larger than"):
+        files_of.read_file(path, tmp_path)
 
 
 # --- frames ---------------------------------------------------------------------------------------
@@ -311,16 +266,11 @@ FORGED = (
 
 
 def test_forged_bytes_are_refused():
+    assert length_of(LENGTHS.pack(2, 3)) == 5
     for data in FORGED:
         with pytest.raises(Forged):
             unpack(data)
             print(f"taken: {data[:100]!r}")
-
-
-def test_the_length_is_read_before_the_rest():
-    assert length_of(LENGTHS.pack(2, 3)) == 5
-    with pytest.raises(Forged):
-        length_of(b"\xff" * 8)
 
 
 # --- the student's side ---------------------------------------------------------------------------
@@ -454,18 +404,18 @@ def test_npformer_is_a_stand_in(monkeypatch):
     assert exercises.__getattr__("check")("pe.table", 3) is True and exercises.__getattr__("hint")("x") == ""
 
 
-@pytest.mark.parametrize("body", ["...", "pass", "'What it should do.'", "'What.'; ...", "return None"])
-def test_a_body_that_does_nothing_is_no_answer(body):
-    told = {}
-    exec(f"def f(x): {body}", told)
-    assert student.tell(told["f"], "pe.table", {}) == ("nothing", None)
+BODIES = {"...": "nothing", "pass": "nothing", "'What.'; ...": "nothing", "return None": "nothing"}
+BODIES |= dict.fromkeys(
+    ("return x", "return 5", "return 'x'", "x + 1", "raise ValueError", "print"), "function"
+)
 
 
-@pytest.mark.parametrize("body", ["return x", "return 5", "return 'x'", "x + 1", "raise ValueError", "print"])
-def test_a_body_that_does_anything_is_one(body):
-    told, functions = {}, {}
-    exec(f"def f(x): {body}", told)
-    assert student.tell(told["f"], "pe.table", functions)[0] == "function" and functions
+def test_a_body_that_does_nothing_is_no_answer():
+    for body, kind in BODIES.items():
+        told, functions = {}, {}
+        exec(f"def f(x): {body}", told)
+        assert student.tell(told["f"], "pe.table", functions)[0] == kind, body
+        assert bool(functions) is (kind == "function")
 
 
 # --- the judge ------------------------------------------------------------------------------------
@@ -611,47 +561,44 @@ def test_a_head_that_is_none_is_no_head(no_server):
         assert reports(no_server, [Pipe(came)], "order.bag") == [("not read", wrong)]
 
 
-def test_an_ending_that_the_checker_swallows_is_not_lost(no_server, monkeypatch):
-    def check(exercise_id, answer, level=1):
-        try:
-            answer()
-        except Ended:
-            return SimpleNamespace(evidence="fine", status="pass", codes=(), hint="", question="")
+def raises(error):
+    def check(*given, **options):
+        raise error
 
-    monkeypatch.setattr(
-        judge,
-        "check",
-        lambda i, answer, level=1: check(i, answer) if answer else SimpleNamespace(evidence=""),
-    )
-    came = [Pipe(head(pe_table=("function", "f")))]
-    assert reports(no_server, came, "pe.table") == [("error", "It ended the program.")]
+    return check
 
 
-def test_an_answer_that_the_checker_cannot_digest_costs_itself(no_server, monkeypatch):
-    def check(*arguments, **options):
-        raise OverflowError
+def swallows(exercise_id, answer, level=1):
+    try:
+        answer()
+    except Ended:
+        return SimpleNamespace(evidence="fine", status="pass", codes=(), hint="", question="")
 
-    monkeypatch.setattr(judge, "check", check)
-    came = [Pipe(head(order_bag=("value", 3), pe_even=("nothing", None), pe_table=("ours", "x")))]
-    assert reports(no_server, came, "order.bag", "pe.even", "pe.table") == [
-        ("error", "This answer cannot be judged (OverflowError)."),
-        ("not answered", ""),
-        ("error", "x is npformer's own: write your own."),
-    ]
+
+NOTHING = "nothing", None
+UNKNOWN = "which is no exercise."
+JUDGED = (  # the head of a submission, the checker in the place of ours, and what comes of each answer
+    (head(pe_table=("function", "f")), swallows, {"pe.table": ("error", "It ended the program.")}),
+    (head(order_bag=("value", 3)), raises(OverflowError), {"order.bag": ("error", "This answer cannot be judged (OverflowError).")}),
+    (head(pe_table=("ours", "x")), None, {"pe.table": ("error", "x is npformer's own: write your own.")}),
+    (head("pe.evn order.bag", pe_even=NOTHING), None, {"pe.even": ("not answered", f"answers has 'pe.evn', {UNKNOWN}")}),
+    (head("a b c d", pe_even=NOTHING), None, {"pe.even": ("not answered", f"answers has 'a', 'b', 'c', {UNKNOWN}")}),
+    (head("pe.entry", pe_even=NOTHING), None, {"pe.even": ("not answered", "")}),
+    (head(names="np pe_evn order_bag", pe_even=NOTHING, pe_pair=NOTHING), None, {"pe.even": ("not answered", "It has pe_evn: did you mean pe_even?"), "pe.pair": ("not answered", "")}),
+)  # fmt: skip
+
+
+def test_what_comes_of_an_answer(no_server, monkeypatch):
+    for came, check, told in JUDGED:
+        with monkeypatch.context() as patch:
+            patch.setattr(judge, "check", check or judge.check)
+            assert reports(no_server, [Pipe(came)], *told) == list(told.values())
 
 
 def test_each_process_that_is_lost_halves_the_time_of_the_next(no_server):
     """An endless loop in every function costs little more than one: a file is given up in seconds."""
     no_server.limits, given, ids = Limits(seconds=8), [], IDS[2:6]
-    functions = pack(
-        {
-            "student": "",
-            "problem": "",
-            "keys": "",
-            "names": "",
-            "answers": {i: ("function", "f") for i in ids},
-        }
-    )
+    functions = head(**{i.replace(".", "_"): ("function", "f") for i in ids})
     no_server.begin = lambda data, folder, cpu: given.append(cpu) or Pipe(functions)
     said = no_server.grade("a.py", b"", ids)["reports"]
     assert given == [8, 4, 2, 1] and [one["evidence"] for one in said] == ["It ended the program."] * 4
@@ -667,22 +614,6 @@ def test_checks_that_the_checkers_timer_ends_cost_their_answer(no_server, monkey
     ]
 
 
-def test_an_answer_under_a_name_of_no_exercise_is_told(no_server):
-    nothing = ("nothing", None)
-    for keys, told in (
-        ("pe.evn order.bag", "answers has 'pe.evn', which is no exercise."),
-        ("a b c d", "answers has 'a', 'b', 'c', which is no exercise."),
-        ("pe.entry", ""),
-    ):
-        came = [Pipe(head(keys, pe_even=nothing, order_bag=("value", "b")))]
-        assert reports(no_server, came, "pe.even", "order.bag")[0] == ("not answered", told)
-    came = [Pipe(head(names="np pe_evn order_bag softmax_foward", pe_even=nothing, pe_pair=nothing))]
-    assert reports(no_server, came, "pe.even", "pe.pair") == [
-        ("not answered", "It has pe_evn: did you mean pe_even?"),
-        ("not answered", ""),
-    ]
-
-
 def test_a_reply_says_as_much_as_its_level(no_server):
     no_server.begin = lambda *arguments: Pipe(head(order_bag=("value", "a")))
     for level, asks in ((1, False), (3, True)):
@@ -692,14 +623,9 @@ def test_a_reply_says_as_much_as_its_level(no_server):
 
 
 def test_a_system_without_processes_is_said(no_server):
-    def refuse(*arguments):
-        raise OSError
-
-    no_server.begin = refuse
-    assert (
-        no_server.grade("a.py", b"", ["order.bag"])["reports"][0]["evidence"]
-        == "The system had no process for it."
-    )
+    no_server.begin = raises(OSError)
+    (report,) = no_server.grade("a.py", b"", ["order.bag"])["reports"]
+    assert report["evidence"] == "The system had no process for it."
 
 
 def test_a_keeper_that_was_ended_has_no_cpu_time():
@@ -718,22 +644,6 @@ def test_a_folder_goes_however_it_was_left(tmp_path, monkeypatch):
     monkeypatch.setattr(judge.shutil, "rmtree", lambda *arguments: (_ for _ in ()).throw(RecursionError))
     judge._remove(str(folder))
     assert not folder.exists()
-
-
-def test_files_that_cannot_be_read_say_so(tmp_path, monkeypatch):
-    path = tmp_path / "a.py"
-    path.write_text("")
-    assert files_of.read_file(path, tmp_path) == b""
-    for place, inside, why in (
-        (tmp_path, tmp_path, "It is no file."),
-        (tmp_path / "none", tmp_path, "cannot be read"),
-        (tmp_path, path, "It is a link to a place outside"),
-    ):
-        with pytest.raises(ValueError, match=why):
-            files_of.read_file(place, inside)
-    monkeypatch.setattr(files_of, "LARGEST", -1)
-    with pytest.raises(ValueError, match="It is larger than"):
-        files_of.read_file(path, tmp_path)
 
 
 def test_a_worker_of_a_class_reads_jobs_and_leaves_with_its_input(tmp_path, monkeypatch, capsys):
