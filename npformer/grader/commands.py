@@ -4,7 +4,6 @@ import argparse
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,9 +32,7 @@ def place_for(name: str) -> Path:
         raise ValueError(f"{name!r} is {'a folder' if path.is_dir() else 'a device'}; expected a file")
     if not path.parent.is_dir():
         raise ValueError(f"there is no folder {str(path.parent)!r}")
-    if not os.access(path.parent, os.W_OK):
-        raise ValueError(f"{name!r} cannot be written; choose another place")
-    return path
+    return _writable(path.parent, name, path)
 
 
 def folder_for(name: str) -> Path:
@@ -44,7 +41,11 @@ def folder_for(name: str) -> Path:
     first = next(above for above in (path, *path.absolute().parents) if above.exists())
     if not first.is_dir():
         raise ValueError(f"{str(first)!r} is a file; expected a folder")
-    if not os.access(first, os.W_OK):
+    return _writable(first, name, path)
+
+
+def _writable(folder: Path, name: str, path: Path) -> Path:
+    if not os.access(folder, os.W_OK):
         raise ValueError(f"{name!r} cannot be written; choose another place")
     return path
 
@@ -289,8 +290,7 @@ def _interrupted(out: Path) -> Iterator[None]:
         raise KeyboardInterrupt(number)
 
     goes_on = f"what is done is in {out}.journal, and --resume goes on from there"
-    ours = threading.current_thread() is threading.main_thread()
-    before = {n: signal.signal(n, stop) for n in (signal.SIGINT, signal.SIGTERM)} if ours else {}
+    before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
     except KeyboardInterrupt as error:
@@ -300,8 +300,7 @@ def _interrupted(out: Path) -> Iterator[None]:
         _tell(goes_on if error.filename else f"in {str(out.parent)!r}: {error.strerror}; {goes_on}")
         raise
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        signal.signal(signal.SIGTERM, before)
 
 
 # --- assignment -----------------------------------------------------------------------------------

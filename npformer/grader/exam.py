@@ -23,17 +23,25 @@ from npformer.grader.assignments import cell, notebook_of
 from npformer.grader.run import replacing
 
 REMEMBER, COMPUTE, BUG, DERIVE = "Remember", "Compute", "Find the bug", "Derive"
-MARKS = {REMEMBER: 1, COMPUTE: 3, BUG: 5, DERIVE: 8}  # a mark is a minute
-LENGTHS = {  # minutes: how many questions of each part
-    20: {REMEMBER: 4, COMPUTE: 1, BUG: 1, DERIVE: 1},
-    45: {REMEMBER: 7, COMPUTE: 4, BUG: 2, DERIVE: 2},
-    90: {REMEMBER: 13, COMPUTE: 11, BUG: 4, DERIVE: 3},
+
+
+class Part(NamedTuple):
+    """One part of a paper: a mark is a minute."""
+
+    marks: int
+    room: int  # lines to write on
+    asks: str
+
+
+PARTS = {
+    REMEMBER: Part(1, 0, "One answer is right."),
+    COMPUTE: Part(3, 2, "The way to the number counts as well."),
+    BUG: Part(5, 1, "One line of this function is not right: which (2 marks), and what should it be (3)?"),
+    DERIVE: Part(8, 6, "Derive it by hand (4 marks), then write it in lines of NumPy (4)."),
 }
-ASKS = {
-    REMEMBER: "One answer is right.",
-    COMPUTE: "The way to the number counts as well.",
-    BUG: "One line of the function below is not right: which (2 marks), and what should it be (3)?",
-    DERIVE: "Derive it by hand (4 marks), then write it in lines of NumPy (4).",
+LENGTHS = {  # minutes: how many questions of each part
+    minutes: dict(zip(PARTS, many, strict=True))
+    for minutes, many in {20: (4, 1, 1, 1), 45: (7, 4, 2, 2), 90: (13, 11, 4, 3)}.items()
 }
 
 
@@ -45,14 +53,10 @@ class Question(NamedTuple):
     seed: str
 
     @property
-    def marks(self) -> int:
-        """What a right answer earns."""
-        return MARKS[self.part]
-
-    @property
     def worth(self) -> str:
-        """The same in words."""
-        return f"{self.marks} mark{'s' * (self.marks > 1)}"
+        """What a right answer earns."""
+        marks = PARTS[self.part].marks
+        return f"{marks} mark{'s' * (marks > 1)}"
 
     @property
     def text(self) -> str:
@@ -91,11 +95,9 @@ class Question(NamedTuple):
             return f"{task.name} = {self.answer() if key else None!r}\n"
         if key:
             return str(self.answer())
-        return (
-            self.bug.text
-            if self.part == BUG
-            else f"def {task.name}({task.signature}):\n    raise NotImplementedError\n"
-        )
+        if self.part == BUG:
+            return self.bug.text
+        return f"def {task.name}({task.signature}):\n    raise NotImplementedError\n"
 
 
 class Exam(NamedTuple):
@@ -108,7 +110,7 @@ class Exam(NamedTuple):
     @property
     def title(self) -> str:
         """What stands above it."""
-        return f"Exam, {self.minutes} minutes, {sum(question.marks for question in self.questions)} marks"
+        return f"Exam, {self.minutes} minutes, {sum(PARTS[each.part].marks for each in self.questions)} marks"
 
 
 def draw_exam(seed: str, minutes: int = 45, lessons: Sequence[str] = ()) -> Exam:
@@ -140,7 +142,7 @@ def draw_exam(seed: str, minutes: int = 45, lessons: Sequence[str] = ()) -> Exam
             pool.remove(task)
             topics[task.topic] += 1
             questions.append(Question(task, part, letters))
-    in_bank, parts = list(bank().values()), list(MARKS)
+    in_bank, parts = list(bank().values()), list(PARTS)
     return Exam(
         letters, minutes, sorted(questions, key=lambda q: (parts.index(q.part), in_bank.index(q.task)))
     )
@@ -184,18 +186,16 @@ def exam_notebook(exam: Exam, key: bool = False) -> str:
         cell("code", f'import math\n\nimport numpy as np\n\nPAPER = {exam.seed!r}\nstudent = ""\n'),
     ]
     for number, question in enumerate(exam.questions, start=1):
-        heading = f"### {number}. {question.part} ({question.worth})"
-        cells.append(
-            cell("markdown", "\n\n".join([heading, ASKS[question.part], question.text, *question.options()]))
-        )
-        cells.append(cell("code", question.code(key)))
-    marks_of = {question.task.id: question.marks for question in exam.questions}
+        heading, asks = f"### {number}. {question.part} ({question.worth})", PARTS[question.part].asks
+        text = "\n\n".join([heading, asks, question.text, *question.options()])
+        cells += [cell("markdown", text), cell("code", question.code(key))]
+    marks_of = {question.task.id: PARTS[question.part].marks for question in exam.questions}
     return notebook_of([*cells, cell("code", COUNT.format(marks_of))])
 
 
 def exam_points(exam: Exam) -> str:
     """The marks as `npformer grade --assignment` reads them."""
-    rows = (f'"{question.task.id}" = {question.marks}\n' for question in exam.questions)
+    rows = (f'"{question.task.id}" = {PARTS[question.part].marks}\n' for question in exam.questions)
     seed = json.dumps(exam.seed, ensure_ascii=False)
     return f'title = "{exam.title}"\nnumbers = {seed}\n\n[points]\n{"".join(rows)}'
 
@@ -219,14 +219,13 @@ pre {{ font-size: 9.5pt; margin: .4em 0; white-space: pre-wrap }}
 {body}
 </html>
 """
-ROOM = {REMEMBER: 0, COMPUTE: 2, BUG: 1, DERIVE: 6}  # lines to write on; to derive, and as many for NumPy
 
 
 def exam_page(exam: Exam, key: bool = False) -> str:
     """The paper as a page of HTML to print, with room to answer, or with the answers."""
     body, numbered = list[str](), enumerate(exam.questions, start=1)
     for part, group in groupby(numbered, key=lambda each: each[1].part):
-        body.append(f'<h2>{part}</h2>\n<p class="quiet">{ASKS[part]}</p>')
+        body.append(f'<h2>{part}</h2>\n<p class="quiet">{PARTS[part].asks}</p>')
         for number, question in group:
             asked = f'<p><span class="worth">{question.worth}</span>{number}. {escape(question.text)}</p>'
             body += ["<section>", asked, *(_key if key else _room)(question), "</section>"]
@@ -240,10 +239,10 @@ def _room(question: Question) -> Iterator[str]:
     if question.part == BUG:
         yield _listing(question)
         yield "<p>Line ____ should be:</p>"
-    yield from ROOM[question.part] * ['<div class="line"></div>']
+    yield from PARTS[question.part].room * ['<div class="line"></div>']
     if question.part == DERIVE:
         yield f"<pre>{escape(question.code(key=False).splitlines()[0])}</pre>"
-        yield from ROOM[DERIVE] * ['<div class="line"></div>']
+        yield from PARTS[DERIVE].room * ['<div class="line"></div>']
 
 
 def _key(question: Question) -> Iterator[str]:

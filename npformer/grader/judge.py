@@ -89,14 +89,14 @@ class Server:
         line.send(settings)
         self.open: list[str] = line.receive()
 
-    def begin(self, request: Report) -> "Process":
-        """A process for one submission."""
+    def begin(self, request: Report) -> tuple[socket.socket, socket.socket]:
+        """A process for one submission: its pipe, and its keeper's."""
         pipe, its_pipe = socket.socketpair()
         control, its_control = socket.socketpair()
         with its_pipe, its_control:
             socket.send_fds(self.socket, [pack(request)], [its_pipe.fileno(), its_control.fileno()])
         self.socket.recv(1)
-        return Process(pipe, control)
+        return pipe, control
 
     def close(self) -> None:
         """Hang up, which ends it."""
@@ -112,11 +112,16 @@ def environment(home: str, path: Sequence[str]) -> dict[str, str]:
     return kept | ONE_THREAD | own | places | {"PYTHONPATH": os.pathsep.join([home, *path])}
 
 
-class Process:
-    """A student's process, and its keeper."""
+# --- one submission -------------------------------------------------------------------------------
 
-    def __init__(self, pipe: socket.socket, control: socket.socket) -> None:
+
+class Student:
+    """A student's process with a file in it, as the judge sees it: questions, answers, time left."""
+
+    def __init__(self, pipe: socket.socket, control: socket.socket, cpu: float, wall: float) -> None:
         self.pipe, self.control = pipe, control
+        self.cpu, self.left, self.ending = cpu, wall, ""
+        self.line = Line(self._read, self._write)
 
     def close(self) -> float:
         """Hang up on the keeper and wait until it has ended everything; the CPU seconds that were used."""
@@ -130,29 +135,18 @@ class Process:
         except OSError:  # it is closed already, or the keeper has been ended by somebody
             return 0.0
 
-
-# --- one submission -------------------------------------------------------------------------------
-
-
-class Student:
-    """A student's process with a file in it, as the judge sees it: questions, answers, time left."""
-
-    def __init__(self, process: Process, cpu: float, wall: float) -> None:
-        self.process, self.cpu, self.left, self.ending = process, cpu, wall, ""
-        self.line = Line(self._read, self._write)
-
     def _read(self, count: int) -> bytes:
-        return bytes(self._timed(self.process.pipe.recv, count))
+        return bytes(self._timed(self.pipe.recv, count))
 
     def _write(self, data: bytes) -> None:
-        self._timed(self.process.pipe.sendall, data)
+        self._timed(self.pipe.sendall, data)
 
     def _timed(self, act: Callable[[Any], Any], what: Any) -> Any:
         """Only waiting counts: what the judge does between two questions is not the student's time."""
         if self.left <= 0:
             raise TimeoutError
         began = time.monotonic()
-        self.process.pipe.settimeout(self.left)
+        self.pipe.settimeout(self.left)
         try:
             return act(what)
         finally:
@@ -171,7 +165,7 @@ class Student:
         except Forged:
             self.end("It sent something that is no answer.")
         except (EOFError, OSError):  # whichever limit was met: the same words in every run
-            self.end(self._too_long() if self.process.close() >= self.cpu - 0.5 else "It ended the program.")
+            self.end(self._too_long() if self.close() >= self.cpu - 0.5 else "It ended the program.")
         self.ending = ""
         return reply
 
@@ -267,11 +261,6 @@ class Judge(AbstractContextManager["Judge"]):
             case.close()
             _remove(case.folder)
 
-    def begin(self, data: bytes, folder: str, cpu: float) -> Process:
-        """A process for one submission."""
-        request = {"folder": folder, "cpu": cpu, "megabytes": self.limits.megabytes}
-        return self.server.begin(request | {"plots": b"matplotlib" in data})
-
 
 class _Case:
     """One submission on its way through the judge."""
@@ -286,7 +275,7 @@ class _Case:
     def close(self) -> None:
         """End the process, if there is one."""
         if self.student:
-            self.student.process.close()
+            self.student.close()
             self.student = None
 
     def begin(self) -> Student:
@@ -295,11 +284,12 @@ class _Case:
         limits, part = self.judge.limits, max(0.5**self.lost, LEAST)
         self.lost += 1
         cpu = max(limits.seconds * part, 1.0)
+        bounds = {"cpu": cpu, "megabytes": limits.megabytes, "plots": b"matplotlib" in self.data}
         try:
-            process = self.judge.begin(self.data, self.folder, cpu)
+            pipes = self.judge.server.begin({"folder": self.folder, **bounds})
         except (OSError, Forged):
             raise Ended("The system had no process for it.") from None
-        self.student = Student(process, cpu, (limits.wall or 3 * limits.seconds) * part)
+        self.student = Student(*pipes, cpu, (limits.wall or 3 * limits.seconds) * part)
         request = {"name": self.name, "data": np.frombuffer(self.data, np.uint8), "ids": list(self.ids)}
         head = self.student.ask(request)
         try:

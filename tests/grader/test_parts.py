@@ -10,6 +10,7 @@ import struct
 import sys
 import threading
 import zipfile
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import honest
@@ -421,12 +422,13 @@ def test_a_body_that_does_nothing_is_no_answer():
 # --- the judge ------------------------------------------------------------------------------------
 
 
-class Pipe:
-    """A student's process that says what a test wants."""
+class Pipe(nullcontext):
+    """A student's process, or its keeper, that says what a test wants."""
 
-    def __init__(self, *replies, used=0.0):
-        self.pipe, self.came, self.used = self, list(replies), used
-        self.sendall, self.settimeout = lambda data: None, lambda seconds: None
+    def __init__(self, *replies):
+        self.enter_result, self.came = None, list(replies)
+        self.close = lambda: None
+        self.sendall = self.settimeout = self.shutdown = lambda given: None
 
     def recv(self, count):
         reply = self.came.pop(0) if self.came else b""
@@ -436,12 +438,14 @@ class Pipe:
             self.came.insert(0, reply[count:])
         return reply[:count]
 
-    def close(self):
-        return self.used
+
+def pipes(*replies, used=0.0):
+    """Its pipe, and its keeper's, which tells the CPU seconds."""
+    return Pipe(*replies), Pipe(struct.pack(">d", used))
 
 
 def asked(*replies, arguments=(), **options):
-    return Proxy(Student(Pipe(*replies, **options), 2.0, 6.0), "pe.table", "pe_table")(*arguments)
+    return Proxy(Student(*pipes(*replies, **options), 2.0, 6.0), "pe.table", "pe_table")(*arguments)
 
 
 def reply(**parts):
@@ -510,15 +514,15 @@ def test_what_is_no_answer_ends_the_process():
 def test_nobody_waits_for_a_process_that_does_not_answer():
     with pytest.raises(Ended, match=r"It was still running after 2 seconds\."):
         asked(TimeoutError())
-    one = Student(Pipe(used=1.9), 2.0, 6.0)
+    one = Student(*pipes(used=1.9), 2.0, 6.0)
     for _ in range(2):  # it stays ended
         with pytest.raises(Ended, match="still running after 2 seconds"):
             one.call("pe.table", (), {})
-    one = Student(Pipe(), 1.0, 0.0)
+    one = Student(*pipes(), 1.0, 0.0)
     with pytest.raises(Ended, match=r"still running after 1 second\."):
         one.call("pe.table", (), {})
-    one = Student(Pipe(KeyboardInterrupt()), 1.0, 1.0)
-    one.process.recv = one.process.pipe.recv = lambda count: leave(0)
+    one = Student(*pipes(), 1.0, 1.0)
+    one.pipe.recv = lambda count: leave(0)
     with pytest.raises(Left):
         one.ask({})
     assert one.ending == "The checks of this answer were given up.", "a reply that comes too late is nobody's"
@@ -551,14 +555,14 @@ def head(keys="", names="", **answers):
 
 def reports(judge, processes, *ids):
     rest = list(processes)
-    judge.begin = lambda *arguments: rest.pop(0)
+    judge.server.begin = lambda request: rest.pop(0)
     return [(r["status"], r["evidence"]) for r in judge.grade("a.py", b"", ids)["reports"]]
 
 
 def test_a_head_that_is_none_is_no_head(no_server):
     wrong = "It sent something that is no answer."
     for came in (pack(3), pack({"answers": {}}), pack({"student": 1, "answers": {"order.bag": 1}})):
-        assert reports(no_server, [Pipe(came)], "order.bag") == [("not read", wrong)]
+        assert reports(no_server, [pipes(came)], "order.bag") == [("not read", wrong)]
 
 
 def raises(error):
@@ -592,14 +596,14 @@ def test_what_comes_of_an_answer(no_server, monkeypatch):
     for came, check, told in JUDGED:
         with monkeypatch.context() as patch:
             patch.setattr(judge, "check", check or judge.check)
-            assert reports(no_server, [Pipe(came)], *told) == list(told.values())
+            assert reports(no_server, [pipes(came)], *told) == list(told.values())
 
 
 def test_each_process_that_is_lost_halves_the_time_of_the_next(no_server):
     """An endless loop in every function costs little more than one: a file is given up in seconds."""
     no_server.limits, given, ids = Limits(seconds=8), [], IDS[2:6]
     functions = head(**{i.replace(".", "_"): ("function", "f") for i in ids})
-    no_server.begin = lambda data, folder, cpu: given.append(cpu) or Pipe(functions)
+    no_server.server.begin = lambda request: given.append(request["cpu"]) or pipes(functions)
     said = no_server.grade("a.py", b"", ids)["reports"]
     assert given == [8, 4, 2, 1] and [one["evidence"] for one in said] == ["It ended the program."] * 4
     assert no_server.grade("a.py", b"", ids[:1]) and given[4:] == [8], "of the next file nothing is taken"
@@ -607,7 +611,7 @@ def test_each_process_that_is_lost_halves_the_time_of_the_next(no_server):
 
 def test_checks_that_the_checkers_timer_ends_cost_their_answer(no_server, monkeypatch):
     monkeypatch.setattr(checker, "check_function", lambda *given: signal.raise_signal(signal.SIGVTALRM))
-    came = [Pipe(head(pe_table=("function", "f"), pe_even=("nothing", None)))]
+    came = [pipes(head(pe_table=("function", "f"), pe_even=("nothing", None)))]
     assert reports(no_server, came, "pe.table", "pe.even") == [
         ("error", f"It was still running after {checker.SECONDS:g} seconds."),
         ("not answered", ""),
@@ -615,7 +619,7 @@ def test_checks_that_the_checkers_timer_ends_cost_their_answer(no_server, monkey
 
 
 def test_a_reply_says_as_much_as_its_level(no_server):
-    no_server.begin = lambda *arguments: Pipe(head(order_bag=("value", "a")))
+    no_server.server.begin = lambda request: pipes(head(order_bag=("value", "a")))
     for level, asks in ((1, False), (3, True)):
         no_server.limits = Limits(level=level)
         (told,) = no_server.grade("a.py", b"", ["order.bag"])["reports"]
@@ -623,7 +627,7 @@ def test_a_reply_says_as_much_as_its_level(no_server):
 
 
 def test_a_system_without_processes_is_said(no_server):
-    no_server.begin = raises(OSError)
+    no_server.server.begin = raises(OSError)
     (report,) = no_server.grade("a.py", b"", ["order.bag"])["reports"]
     assert report["evidence"] == "The system had no process for it."
 
@@ -631,7 +635,7 @@ def test_a_system_without_processes_is_said(no_server):
 def test_a_keeper_that_was_ended_has_no_cpu_time():
     pipe, its_pipe = socket.socketpair()
     control, keeper = socket.socketpair()
-    process = judge.Process(pipe, control)
+    process = Student(pipe, control, 1.0, 1.0)
     keeper.sendall(struct.pack(">d", 1.5))
     keeper.shutdown(socket.SHUT_WR)
     assert process.close() == 1.5 and process.close() == 0.0
