@@ -97,27 +97,24 @@ class _Writer:
             return {"t": [self.tree(item, depth + 1) for item in value]}
         if kind is dict:
             return {"d": [[self.tree(k, depth + 1), self.tree(v, depth + 1)] for k, v in value.items()]}
-        return self._rest(value, kind, depth)
-
-    def _rest(self, value: Any, kind: type, depth: int) -> Tree:
         if isinstance(value, str):
             return readable(str.__str__(value), LONGEST_TEXT)
+        if callable(value) and self.functions is not None:
+            self.functions.append(value)
+            return {"f": len(self.functions) - 1}
+        return self._foreign(value, kind, depth)
+
+    def _foreign(self, value: Any, kind: type, depth: int) -> Tree:
+        """Arrays, and what says itself that it is an array, a sequence or a number; of all else its type."""
         if kind is complex:
             return {"c": [value.real, value.imag]}
         if value is ...:
             return {"e": 0}
-        if callable(value) and self.functions is not None:
-            self.functions.append(value)
-            return {"f": len(self.functions) - 1}
         if isinstance(value, Opaque):
             return {"o": readable(value.kind, 100)}
-        if callable(value) or isinstance(value, type):
-            return {"o": readable(kind.__name__, 100)}
-        return self._foreign(value, kind, depth)
-
-    def _foreign(self, value: Any, kind: type, depth: int) -> Tree:
-        """Arrays, and what says itself that it is an array, a sequence or a number."""
-        if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__"):
+        if callable(value):
+            pass
+        elif isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__"):
             array = np.asarray(value)
             if type(array) is np.ndarray and NUMBERS.fullmatch(array.dtype.str):
                 self.arrays.append(array.tobytes())

@@ -31,7 +31,7 @@ from npformer.grader.student import CPU, Line
 MOST_CALLS_BACK = 1000
 LEAST = 0.05  # of the time for a submission; so much is left for a function after any number of endless ones
 OVERHEAD = 60.0  # seconds for a system that is slow to start a process; no part of a student's time
-TEXTS = {"student": 100, "problem": 300, "keys": 5000, "names": 5000}  # letters that are kept of each
+TEXTS = {"student": 100, "problem": 300, "names": 5000}  # letters that are kept of each
 LONGEST_MESSAGE = 80  # letters of an error's own words that are told: they are the file's to choose
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 HARNESS = ("__init__", "frames", "reading", "walls", "student")  # of npformer, all that is with a student
@@ -312,7 +312,7 @@ class _Case:
         """One exercise."""
         kind, answer = self.head["answers"][exercise_id]
         if kind == "nothing":
-            return _unanswered(exercise_id, *(self.head[key] for key in ("problem", "keys", "names")))
+            return _unanswered(exercise_id, self.head["problem"], self.head["names"])
         if kind == "ours":
             return said("error", f"{readable(str(answer), 60)} is npformer's own: write your own.")
         if kind != "function":
@@ -338,15 +338,14 @@ class _Case:
         return {"status": status, "codes": " ".join(result.codes), **texts}
 
 
-def _unanswered(exercise_id: str, problem: str, keys: str, names: str) -> Report:
-    """No answer: the file was not read to its end, or there is none, perhaps under a name of no exercise."""
+def _unanswered(exercise_id: str, problem: str, names: str) -> Report:
+    """No answer: the file was not read to its end, or there is none, perhaps under a misspelt name."""
     if problem:
         return said("not read", problem)
     known = {exercise.id: exercise.name for exercise in list_exercises()}
-    asked, unknown = known[exercise_id], [repr(key) for key in keys.split() if key not in known]
-    which = [f"answers has {', '.join(unknown[:3])}, which is no exercise."] if unknown else []
-    near = [n for n in names.split() if get_close_matches(n, known.values(), 1, 0.8) == [asked]]
-    return said("not answered", " ".join([*which, *(f"It has {n}: did you mean {asked}?" for n in near[:1])]))
+    asked, near = known[exercise_id], known.values()
+    found = [n for n in names.split() if get_close_matches(n.replace(".", "_"), near, 1, 0.8) == [asked]]
+    return said("not answered", "".join(f"It has {name}: did you mean {asked}?" for name in found[:1]))
 
 
 def said(status: str, evidence: str) -> Report:

@@ -31,7 +31,7 @@ import numpy as np
 
 from npformer.grader import walls
 from npformer.grader.frames import LENGTHS, FunctionAt, Opaque, length_of, pack, readable, unpack
-from npformer.grader.reading import Submission, answer_of, keys_of, names_of, read_submission, said
+from npformer.grader.reading import Submission, answer_of, names_of, read_submission, said
 
 USER = 2**30  # users from here on belong to nobody
 TICK = 0.25  # seconds between two looks whether a process has ended
@@ -78,8 +78,8 @@ def work(line: Line) -> None:
         leave(0)
     functions: dict[str, Callable[..., Any]] = {}
     answers = {i: tell(answer_of(submission, i), i, functions) for i in request["ids"]}
-    keys, names = (readable(words(submission), 5000) for words in (keys_of, names_of))
-    texts = {"problem": readable(submission.problem, 1000), "keys": keys, "names": names}
+    names = readable(names_of(submission), 5000)
+    texts = {"problem": readable(submission.problem, 1000), "names": names}
     line.send({"student": submission.student, "answers": answers} | texts)
     while True:
         message = line.receive(partial(there, line))
@@ -292,12 +292,12 @@ def keep(pipe: int, control: int, around: Around) -> None:  # pragma: no cover
 
 def _watched(child: int, control: int) -> float:  # pragma: no cover
     """The CPU time of a child that has come to its end, one way or the other."""
-    while not select.select([control], [], [], TICK)[0]:
-        pid, _, usage = os.wait4(child, os.WNOHANG)
-        if pid:
-            return usage.ru_utime + usage.ru_stime
-    os.kill(child, signal.SIGKILL)
-    usage = os.wait4(child, 0)[2]
+    ended = 0
+    while not ended and not select.select([control], [], [], TICK)[0]:
+        ended, _, usage = os.wait4(child, os.WNOHANG)
+    if not ended:
+        os.kill(child, signal.SIGKILL)
+        usage = os.wait4(child, 0)[2]
     return usage.ru_utime + usage.ru_stime
 
 
