@@ -132,7 +132,8 @@ def draw_exam(seed: str, minutes: int = 45, lessons: Sequence[str] = ()) -> Exam
     rng = generator(f"exam of {minutes} minutes@{letters}")
     topics, questions = Counter[str](), list[Question]()
     for part, many in reversed(LENGTHS[minutes].items()):
-        pool = [task for task in bank().values() if part_of(task) == part and _taught(task, lessons)]
+        pool = [task for task in bank().values() if part_of(task) == part]
+        pool = [task for task in pool if not lessons or task.teach[:2] in lessons]
         if len(pool) < many:
             few = f"of lessons {', '.join(lessons)} there are {len(pool)}"
             raise ValueError(f"{many} questions are due under {part!r}; {few}: choose more lessons")
@@ -143,9 +144,8 @@ def draw_exam(seed: str, minutes: int = 45, lessons: Sequence[str] = ()) -> Exam
             topics[task.topic] += 1
             questions.append(Question(task, part, letters))
     in_bank, parts = list(bank().values()), list(PARTS)
-    return Exam(
-        letters, minutes, sorted(questions, key=lambda q: (parts.index(q.part), in_bank.index(q.task)))
-    )
+    questions.sort(key=lambda each: (parts.index(each.part), in_bank.index(each.task)))
+    return Exam(letters, minutes, questions)
 
 
 def part_of(task: Task) -> str:
@@ -155,10 +155,6 @@ def part_of(task: Task) -> str:
     if isinstance(task, Numbers):
         return COMPUTE if task.level > 1 else ""
     return REMEMBER
-
-
-def _taught(task: Task, lessons: Sequence[str]) -> bool:
-    return not lessons or task.teach[:2] in lessons
 
 
 # --- the notebook -----------------------------------------------------------------------------------

@@ -67,14 +67,9 @@ def pack(value: Any, functions: list[Callable[..., Any]] | None = None) -> bytes
     writer = _Writer(functions)
     tree = json.dumps(writer.tree(value, 0)).encode("ascii")
     arrays = b"".join(writer.arrays)
-    _bounded(len(tree), len(arrays))
-    return LENGTHS.pack(len(tree), len(arrays)) + tree + arrays
-
-
-def _bounded(of_tree: int, of_arrays: int) -> int:
-    if of_tree > MOST_TEXT or of_arrays > MOST_BYTES:
-        raise Forged(f"{of_tree + of_arrays:,} bytes are more than is read")
-    return of_tree + of_arrays
+    head = LENGTHS.pack(len(tree), len(arrays))
+    length_of(head)
+    return head + tree + arrays
 
 
 class _Writer:
@@ -148,7 +143,10 @@ def unpack(frame: bytes, function_at: FunctionAt = ().__getitem__) -> Any:
 
 def length_of(head: bytes) -> int:
     """How many bytes follow a frame's first ones; Forged where they are too many."""
-    return _bounded(*LENGTHS.unpack_from(head))
+    of_tree, of_arrays = LENGTHS.unpack_from(head)
+    if of_tree > MOST_TEXT or of_arrays > MOST_BYTES:
+        raise Forged(f"{of_tree + of_arrays:,} bytes are more than is read")
+    return int(of_tree + of_arrays)
 
 
 class _Reader:

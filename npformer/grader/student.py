@@ -18,14 +18,14 @@ import struct
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -38,6 +38,10 @@ TICK = 0.25  # seconds between two looks whether a process has ended
 CPU = struct.Struct(">d")
 QUIET = {"check": True, "find_the_bug": True, "Result": ""}
 QUIET |= dict.fromkeys(("hint", "show", "progress", "list_exercises"), "")
+
+# What is around one process: its folder, "" behind walls; what is hidden without them; its user, 0 for ours;
+# seconds of CPU, megabytes of a process, processes of the user.
+Around: TypeAlias = tuple[str, Sequence[str], int, tuple[float, int, int]]
 
 
 # --- one submission -------------------------------------------------------------------------------
@@ -194,7 +198,7 @@ def _ours(name: str) -> Any:
     return ours
 
 
-def hide_npformer(hidden: tuple[str, ...]) -> None:
+def hide_npformer(hidden: Sequence[str]) -> None:
     """Put the stand-in before all else that finds modules; without walls, refuse to open what is hidden."""
     for name in [name for name in sys.modules if name.split(".")[0] == "npformer"]:
         del sys.modules[name]
@@ -234,7 +238,7 @@ def serve() -> None:  # pragma: no cover
             user, most = (os.getpid() % USER + USER, 0) if changes else (0, others)
             folder = "" if held else request["folder"]
             bounds = (request["cpu"], request["megabytes"], walls.PROCESSES + most)
-            keep(pipe, control, Around(folder, tuple(settings["hidden"]) if folder else (), user, bounds))
+            keep(pipe, control, (folder, settings["hidden"] if folder else [], user, bounds))
         os.close(pipe)
         os.close(control)
 
@@ -260,21 +264,12 @@ def _left_open(changes: bool) -> list[str]:  # pragma: no cover
     return ["network", "files", *["processes"] * (os.geteuid() == 0 and not changes)]
 
 
-class Around(NamedTuple):
-    """What is around one process: with walls no folder; without, its own and those that are hidden."""
-
-    folder: str
-    hidden: tuple[str, ...]
-    user: int
-    bounds: tuple[float, int, int]  # seconds of CPU, megabytes of a process, processes of the user
-
-
 def keep(pipe: int, control: int, around: Around) -> None:  # pragma: no cover
     """The keeper: start the process that works; when it ends or the other side hangs up, end all of it."""
     try:
         os.setsid()
         walls.adopt()
-        if not around.folder:
+        if not around[0]:
             walls.alone()
         child = os.fork()
         if child == 0:
