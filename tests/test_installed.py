@@ -25,7 +25,7 @@ def test_the_version_is_that_of_what_is_installed_or_of_the_clone(monkeypatch):
 
 
 def test_the_extras_that_messages_name_are_there():
-    for extra in ("plots", "notebook", "slides", "dask", "cuda12", "cuda13"):
+    for extra in ("plots", "notebook", "slides", "cuda12", "cuda13"):
         assert extra in PROJECT["optional-dependencies"] and extra in installed.how_to_get(extra)
 
 

@@ -4,5 +4,5 @@ In the order in which a hand-in passes them: `hand_ins` finds the files and `reg
 `reading` and `student` run them, in processes of their own behind `walls`; `frames` cross the pipe; `judge`
 asks the questions; `run` does so for a class; `marks`, `page` and `alike` say what came of it. `assignments`
 writes notebooks to hand out. Of npformer.exercises these use check, list_exercises, show and Result; `exam`,
-which draws papers for `exam_pages` to set, reads the bank itself.
+which draws papers, reads the bank itself.
 """

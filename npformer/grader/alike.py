@@ -41,7 +41,8 @@ def alike(hand_ins: Iterable[tuple[str, str, bytes]]) -> list[Pair]:
             owners_of[run].append(owner)
     few = max(3, len(runs) // 5)
     common = {run for run, owners in owners_of.items() if len(owners) > few}
-    runs |= {OURS: set().union(*(runs_of("x.py", path.read_bytes()) for path in _ours()))}
+    ours = sorted(Path(__file__).parents[1].rglob("*.py"))
+    runs |= {OURS: set().union(*(runs_of(path.name, path.read_bytes()) for path in ours))}
     for run in runs[OURS] & owners_of.keys() - common:
         owners_of[run].append(OURS)
     shared = Counter(
@@ -50,10 +51,6 @@ def alike(hand_ins: Iterable[tuple[str, str, bytes]]) -> list[Pair]:
     sizes = {owner: len(own - common) for owner, own in runs.items()}
     pairs = [Pair(*pair, n / min(sizes[each] for each in pair)) for pair, n in shared.items() if n >= FEWEST]
     return sorted((pair for pair in pairs if pair.share >= LEAST), key=lambda pair: -pair.share)
-
-
-def _ours() -> list[Path]:
-    return sorted(Path(__file__).parents[1].rglob("*.py"))
 
 
 def runs_of(kind: str, data: bytes) -> set[int]:

@@ -4,7 +4,6 @@ import argparse
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,9 +32,7 @@ def place_for(name: str) -> Path:
         raise ValueError(f"{name!r} is {'a folder' if path.is_dir() else 'a device'}; expected a file")
     if not path.parent.is_dir():
         raise ValueError(f"there is no folder {str(path.parent)!r}")
-    if not os.access(path.parent, os.W_OK):
-        raise ValueError(f"{name!r} cannot be written; choose another place")
-    return path
+    return _writable(path.parent, name, path)
 
 
 def folder_for(name: str) -> Path:
@@ -44,7 +41,11 @@ def folder_for(name: str) -> Path:
     first = next(above for above in (path, *path.absolute().parents) if above.exists())
     if not first.is_dir():
         raise ValueError(f"{str(first)!r} is a file; expected a folder")
-    if not os.access(first, os.W_OK):
+    return _writable(first, name, path)
+
+
+def _writable(folder: Path, name: str, path: Path) -> Path:
+    if not os.access(folder, os.W_OK):
         raise ValueError(f"{name!r} cannot be written; choose another place")
     return path
 
@@ -55,8 +56,8 @@ ENDS = "The exit code is 1 when something is wrong, not read, or set and not ans
 EXAM = (
     "Some questions to remember, to compute, to find the bug, to derive, in turn from every topic; a "
     "mark is a minute. The same seed draws the same paper, another seed another one of the same kind. "
-    "FOLDER gets exam.pdf and exam.ipynb, both again as exam-key, and exam.toml with the marks: npformer "
-    "grade HANDED_IN --assignment FOLDER/exam.toml --csv OUT.csv marks the notebooks."
+    "FOLDER gets exam.html, to print, and exam.ipynb, both again as exam-key, and exam.toml with the marks: "
+    "npformer grade HANDED_IN --assignment FOLDER/exam.toml --csv OUT.csv marks the notebooks."
 )
 FILES = {  # what grade reads and writes
     "--grades": ("FILE.csv", "a row a student, for the gradebook"),
@@ -65,7 +66,6 @@ FILES = {  # what grade reads and writes
     "--html": ("FILE", "a page on the class; it prints on two sheets"),
     "--feedback": ("FOLDER", "a Markdown file for each student, to send back"),
     "--anonymous": ("KEY.csv", "numbers in the place of names; the key says whose they are"),
-    "--dask": ("ADDRESS", "judge on the workers of a Dask cluster instead"),
 }
 
 
@@ -92,7 +92,7 @@ def add_grader(commands: Any) -> None:
     hand_out("--out", required=True, metavar="FILE.ipynb", help="the notebook")
     hand_out("--points", type=float, default=1.0, metavar="N", help="for each exercise; 1 unless given")
     hand_out("--format", choices=("nbgrader", "otter"), default="nbgrader", help="nbgrader unless given")
-    what = "draw an exam from the bank with its key, as PDF and as notebook"
+    what = "draw an exam from the bank with its key, as a page and as a notebook"
     _add_exam(_add(commands, "exam", what, _exam, EXAM))
 
 
@@ -110,7 +110,6 @@ def _add_exam(add: Any) -> None:
     add("--out", required=True, metavar="FOLDER", help="where to")
     add("--minutes", type=int, default=45, metavar="N", help="20, 45 or 90; 45 unless given")
     add("--lessons", metavar="NN,NN", help="ask what these lessons teach, such as 01,03,04; all unless given")
-    add("--paper", choices=("a4", "letter"), default="a4", help="a4 unless given")
     add("--force", action="store_true", help="overwrite the files that are there")
 
 
@@ -230,7 +229,7 @@ def _grade(options: argparse.Namespace) -> Iterator[str]:
     files, ids = hand_ins(Path(options.folder)), list(assignment.points)
     journal = Journal(out, options.resume)
     with _interrupted(out):
-        how = {"limits": limits, "workers": options.workers, "cluster": options.dask, "tell": _tell}
+        how = {"limits": limits, "workers": options.workers, "tell": _tell}
         hidden = [str(top if top.is_dir() else top.parent)]
         rows = grade(files, ids, hidden=hidden, journal=journal, left_open=left_open, **how)
         said = _written(options, rows, files, register, assignment)
@@ -291,8 +290,7 @@ def _interrupted(out: Path) -> Iterator[None]:
         raise KeyboardInterrupt(number)
 
     goes_on = f"what is done is in {out}.journal, and --resume goes on from there"
-    ours = threading.current_thread() is threading.main_thread()
-    before = {n: signal.signal(n, stop) for n in (signal.SIGINT, signal.SIGTERM)} if ours else {}
+    before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
     except KeyboardInterrupt as error:
@@ -302,8 +300,7 @@ def _interrupted(out: Path) -> Iterator[None]:
         _tell(goes_on if error.filename else f"in {str(out.parent)!r}: {error.strerror}; {goes_on}")
         raise
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        signal.signal(signal.SIGTERM, before)
 
 
 # --- assignment -----------------------------------------------------------------------------------
@@ -321,11 +318,10 @@ def _assignment(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _exam(options: argparse.Namespace) -> Iterator[str]:
-    from npformer.grader.exam import draw_exam
-    from npformer.grader.exam_pages import write_exam
+    from npformer.grader.exam import draw_exam, write_exam
 
     folder = folder_for(options.out)
     lessons = [f"{number.strip():0>2}" for number in options.lessons.split(",")] if options.lessons else []
     exam = draw_exam(options.seed, options.minutes, lessons)
-    written = write_exam(exam, folder, paper=options.paper, force=options.force)
+    written = write_exam(exam, folder, force=options.force)
     yield from (f"written: {path}" for path in written)

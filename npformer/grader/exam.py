@@ -7,7 +7,10 @@ turns. A number, or a function's wrong line, is drawn for the seed as it is for 
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from html import escape
+from itertools import groupby
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,19 +20,28 @@ from npformer.exercises.reading import LETTERS
 from npformer.exercises.task import RIGHT, Choice, Code, Numbers, Task, Truth, generator
 from npformer.exercises.topics import bank
 from npformer.grader.assignments import cell, notebook_of
+from npformer.grader.run import replacing
 
 REMEMBER, COMPUTE, BUG, DERIVE = "Remember", "Compute", "Find the bug", "Derive"
-MARKS = {REMEMBER: 1, COMPUTE: 3, BUG: 5, DERIVE: 8}  # a mark is a minute
-LENGTHS = {  # minutes: how many questions of each part
-    20: {REMEMBER: 4, COMPUTE: 1, BUG: 1, DERIVE: 1},
-    45: {REMEMBER: 7, COMPUTE: 4, BUG: 2, DERIVE: 2},
-    90: {REMEMBER: 13, COMPUTE: 11, BUG: 4, DERIVE: 3},
+
+
+class Part(NamedTuple):
+    """One part of a paper: a mark is a minute."""
+
+    marks: int
+    room: int  # lines to write on
+    asks: str
+
+
+PARTS = {
+    REMEMBER: Part(1, 0, "One answer is right."),
+    COMPUTE: Part(3, 2, "The way to the number counts as well."),
+    BUG: Part(5, 1, "One line of this function is not right: which (2 marks), and what should it be (3)?"),
+    DERIVE: Part(8, 6, "Derive it by hand (4 marks), then write it in lines of NumPy (4)."),
 }
-ASKS = {
-    REMEMBER: "One answer is right.",
-    COMPUTE: "The way to the number counts as well.",
-    BUG: "One line of the function below is not right: which (2 marks), and what should it be (3)?",
-    DERIVE: "Derive it by hand (4 marks), then write it in lines of NumPy (4).",
+LENGTHS = {  # minutes: how many questions of each part
+    minutes: dict(zip(PARTS, many, strict=True))
+    for minutes, many in {20: (4, 1, 1, 1), 45: (7, 4, 2, 2), 90: (13, 11, 4, 3)}.items()
 }
 
 
@@ -41,14 +53,10 @@ class Question(NamedTuple):
     seed: str
 
     @property
-    def marks(self) -> int:
-        """What a right answer earns."""
-        return MARKS[self.part]
-
-    @property
     def worth(self) -> str:
-        """The same in words."""
-        return f"{self.marks} mark{'s' * (self.marks > 1)}"
+        """What a right answer earns."""
+        marks = PARTS[self.part].marks
+        return f"{marks} mark{'s' * (marks > 1)}"
 
     @property
     def text(self) -> str:
@@ -87,11 +95,9 @@ class Question(NamedTuple):
             return f"{task.name} = {self.answer() if key else None!r}\n"
         if key:
             return str(self.answer())
-        return (
-            self.bug.text
-            if self.part == BUG
-            else f"def {task.name}({task.signature}):\n    raise NotImplementedError\n"
-        )
+        if self.part == BUG:
+            return self.bug.text
+        return f"def {task.name}({task.signature}):\n    raise NotImplementedError\n"
 
 
 class Exam(NamedTuple):
@@ -104,7 +110,7 @@ class Exam(NamedTuple):
     @property
     def title(self) -> str:
         """What stands above it."""
-        return f"Exam, {self.minutes} minutes, {sum(question.marks for question in self.questions)} marks"
+        return f"Exam, {self.minutes} minutes, {sum(PARTS[each.part].marks for each in self.questions)} marks"
 
 
 def draw_exam(seed: str, minutes: int = 45, lessons: Sequence[str] = ()) -> Exam:
@@ -126,7 +132,8 @@ def draw_exam(seed: str, minutes: int = 45, lessons: Sequence[str] = ()) -> Exam
     rng = generator(f"exam of {minutes} minutes@{letters}")
     topics, questions = Counter[str](), list[Question]()
     for part, many in reversed(LENGTHS[minutes].items()):
-        pool = [task for task in bank().values() if part_of(task) == part and _taught(task, lessons)]
+        pool = [task for task in bank().values() if part_of(task) == part]
+        pool = [task for task in pool if not lessons or task.teach[:2] in lessons]
         if len(pool) < many:
             few = f"of lessons {', '.join(lessons)} there are {len(pool)}"
             raise ValueError(f"{many} questions are due under {part!r}; {few}: choose more lessons")
@@ -136,10 +143,9 @@ def draw_exam(seed: str, minutes: int = 45, lessons: Sequence[str] = ()) -> Exam
             pool.remove(task)
             topics[task.topic] += 1
             questions.append(Question(task, part, letters))
-    in_bank, parts = list(bank().values()), list(MARKS)
-    return Exam(
-        letters, minutes, sorted(questions, key=lambda q: (parts.index(q.part), in_bank.index(q.task)))
-    )
+    in_bank, parts = list(bank().values()), list(PARTS)
+    questions.sort(key=lambda each: (parts.index(each.part), in_bank.index(each.task)))
+    return Exam(letters, minutes, questions)
 
 
 def part_of(task: Task) -> str:
@@ -149,10 +155,6 @@ def part_of(task: Task) -> str:
     if isinstance(task, Numbers):
         return COMPUTE if task.level > 1 else ""
     return REMEMBER
-
-
-def _taught(task: Task, lessons: Sequence[str]) -> bool:
-    return not lessons or task.teach[:2] in lessons
 
 
 # --- the notebook -----------------------------------------------------------------------------------
@@ -180,17 +182,96 @@ def exam_notebook(exam: Exam, key: bool = False) -> str:
         cell("code", f'import math\n\nimport numpy as np\n\nPAPER = {exam.seed!r}\nstudent = ""\n'),
     ]
     for number, question in enumerate(exam.questions, start=1):
-        heading = f"### {number}. {question.part} ({question.worth})"
-        cells.append(
-            cell("markdown", "\n\n".join([heading, ASKS[question.part], question.text, *question.options()]))
-        )
-        cells.append(cell("code", question.code(key)))
-    marks_of = {question.task.id: question.marks for question in exam.questions}
+        heading, asks = f"### {number}. {question.part} ({question.worth})", PARTS[question.part].asks
+        text = "\n\n".join([heading, asks, question.text, *question.options()])
+        cells += [cell("markdown", text), cell("code", question.code(key))]
+    marks_of = {question.task.id: PARTS[question.part].marks for question in exam.questions}
     return notebook_of([*cells, cell("code", COUNT.format(marks_of))])
 
 
 def exam_points(exam: Exam) -> str:
     """The marks as `npformer grade --assignment` reads them."""
-    rows = (f'"{question.task.id}" = {question.marks}\n' for question in exam.questions)
+    rows = (f'"{question.task.id}" = {PARTS[question.part].marks}\n' for question in exam.questions)
     seed = json.dumps(exam.seed, ensure_ascii=False)
     return f'title = "{exam.title}"\nnumbers = {seed}\n\n[points]\n{"".join(rows)}'
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>{title}</title>
+<style>
+@page {{ margin: 15mm }}
+body {{ font: 11pt/1.4 system-ui, sans-serif; max-width: 46em; margin: 1em auto; color: #1a1a1a;
+  background: #fff }}
+section {{ break-inside: avoid; margin: 1.1em 0 }} h2 {{ margin: 1.4em 0 0; break-after: avoid }}
+p {{ margin: .2em 0 }} .quiet {{ color: #555; break-after: avoid }} .worth {{ float: right; color: #555 }}
+pre {{ font-size: 9.5pt; margin: .4em 0; white-space: pre-wrap }}
+.line {{ border-bottom: 1px solid #888; height: 2em }}
+.key {{ color: #D55E00 }}
+</style>
+<h1>{title}</h1>
+<p>{who}</p>
+{body}
+</html>
+"""
+
+
+def exam_page(exam: Exam, key: bool = False) -> str:
+    """The paper as a page of HTML to print, with room to answer, or with the answers."""
+    body, numbered = list[str](), enumerate(exam.questions, start=1)
+    for part, group in groupby(numbered, key=lambda each: each[1].part):
+        body.append(f'<h2>{part}</h2>\n<p class="quiet">{PARTS[part].asks}</p>')
+        for number, question in group:
+            asked = f'<p><span class="worth">{question.worth}</span>{number}. {escape(question.text)}</p>'
+            body += ["<section>", asked, *(_key if key else _room)(question), "</section>"]
+    who = "the teacher's key" if key else f"Name: {'_' * 40}"
+    return PAGE.format(title=f"{exam.title} ({escape(exam.seed)})", who=who, body="\n".join(body))
+
+
+def _room(question: Question) -> Iterator[str]:
+    """Where to answer."""
+    yield from (f"<p>☐ {escape(text)}</p>" for text in question.options())
+    if question.part == BUG:
+        yield _listing(question)
+        yield "<p>Line ____ should be:</p>"
+    yield from PARTS[question.part].room * ['<div class="line"></div>']
+    if question.part == DERIVE:
+        yield f"<pre>{escape(question.code(key=False).splitlines()[0])}</pre>"
+        yield from PARTS[DERIVE].room * ['<div class="line"></div>']
+
+
+def _key(question: Question) -> Iterator[str]:
+    """What is right, and the section that teaches it."""
+    answer = str(question.answer())
+    for text in question.options():
+        right = text.startswith(answer)
+        yield f'<p class="key">☒ {escape(text)}</p>' if right else f"<p>☐ {escape(text)}</p>"
+    if question.part == BUG:
+        yield _listing(question)
+        answer = f"Line {question.bug.line} should be:\n{question.bug.right}"
+    if question.part != REMEMBER:
+        yield f'<pre class="key">{escape(answer)}</pre>'
+    yield f'<p class="quiet">{question.task.id}; lesson {escape(question.task.teach)}</p>'
+
+
+def _listing(question: Question) -> str:
+    lines = enumerate(question.bug.text.splitlines(), start=1)
+    return f"<pre>{escape(chr(10).join(f'{i:2}  {line}' for i, line in lines))}</pre>"
+
+
+# --- the files ------------------------------------------------------------------------------------
+
+
+def write_exam(exam: Exam, folder: Path, *, force: bool = False) -> list[Path]:
+    """Paper and key as page and as notebook, and the points. Raises ValueError where one of them is there."""
+    texts = {"exam.toml": exam_points(exam)}
+    for name, key in (("exam", False), ("exam-key", True)):
+        texts |= {f"{name}.html": exam_page(exam, key), f"{name}.ipynb": exam_notebook(exam, key)}
+    if not force and (there := [name for name in texts if (folder / name).exists()]):
+        raise ValueError(f"{str(folder)!r} holds {there[0]!r}, which stays; --force writes it anew")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        with replacing(folder / name) as file:
+            file.write(text)
+    return [folder / name for name in texts]

@@ -67,14 +67,9 @@ def pack(value: Any, functions: list[Callable[..., Any]] | None = None) -> bytes
     writer = _Writer(functions)
     tree = json.dumps(writer.tree(value, 0)).encode("ascii")
     arrays = b"".join(writer.arrays)
-    _bounded(len(tree), len(arrays))
-    return LENGTHS.pack(len(tree), len(arrays)) + tree + arrays
-
-
-def _bounded(of_tree: int, of_arrays: int) -> int:
-    if of_tree > MOST_TEXT or of_arrays > MOST_BYTES:
-        raise Forged(f"{of_tree + of_arrays:,} bytes are more than is read")
-    return of_tree + of_arrays
+    head = LENGTHS.pack(len(tree), len(arrays))
+    length_of(head)
+    return head + tree + arrays
 
 
 class _Writer:
@@ -97,27 +92,24 @@ class _Writer:
             return {"t": [self.tree(item, depth + 1) for item in value]}
         if kind is dict:
             return {"d": [[self.tree(k, depth + 1), self.tree(v, depth + 1)] for k, v in value.items()]}
-        return self._rest(value, kind, depth)
-
-    def _rest(self, value: Any, kind: type, depth: int) -> Tree:
         if isinstance(value, str):
             return readable(str.__str__(value), LONGEST_TEXT)
+        if callable(value) and self.functions is not None:
+            self.functions.append(value)
+            return {"f": len(self.functions) - 1}
+        return self._foreign(value, kind, depth)
+
+    def _foreign(self, value: Any, kind: type, depth: int) -> Tree:
+        """Arrays, and what says itself that it is an array, a sequence or a number; of all else its type."""
         if kind is complex:
             return {"c": [value.real, value.imag]}
         if value is ...:
             return {"e": 0}
-        if callable(value) and self.functions is not None:
-            self.functions.append(value)
-            return {"f": len(self.functions) - 1}
         if isinstance(value, Opaque):
             return {"o": readable(value.kind, 100)}
-        if callable(value) or isinstance(value, type):
-            return {"o": readable(kind.__name__, 100)}
-        return self._foreign(value, kind, depth)
-
-    def _foreign(self, value: Any, kind: type, depth: int) -> Tree:
-        """Arrays, and what says itself that it is an array, a sequence or a number."""
-        if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__"):
+        if callable(value):
+            pass
+        elif isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__"):
             array = np.asarray(value)
             if type(array) is np.ndarray and NUMBERS.fullmatch(array.dtype.str):
                 self.arrays.append(array.tobytes())
@@ -151,7 +143,10 @@ def unpack(frame: bytes, function_at: FunctionAt = ().__getitem__) -> Any:
 
 def length_of(head: bytes) -> int:
     """How many bytes follow a frame's first ones; Forged where they are too many."""
-    return _bounded(*LENGTHS.unpack_from(head))
+    of_tree, of_arrays = LENGTHS.unpack_from(head)
+    if of_tree > MOST_TEXT or of_arrays > MOST_BYTES:
+        raise Forged(f"{of_tree + of_arrays:,} bytes are more than is read")
+    return int(of_tree + of_arrays)
 
 
 class _Reader:

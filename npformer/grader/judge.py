@@ -31,7 +31,7 @@ from npformer.grader.student import CPU, Line
 MOST_CALLS_BACK = 1000
 LEAST = 0.05  # of the time for a submission; so much is left for a function after any number of endless ones
 OVERHEAD = 60.0  # seconds for a system that is slow to start a process; no part of a student's time
-TEXTS = {"student": 100, "problem": 300, "keys": 5000, "names": 5000}  # letters that are kept of each
+TEXTS = {"student": 100, "problem": 300, "names": 5000}  # letters that are kept of each
 LONGEST_MESSAGE = 80  # letters of an error's own words that are told: they are the file's to choose
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 HARNESS = ("__init__", "frames", "reading", "walls", "student")  # of npformer, all that is with a student
@@ -89,14 +89,14 @@ class Server:
         line.send(settings)
         self.open: list[str] = line.receive()
 
-    def begin(self, request: Report) -> "Process":
-        """A process for one submission."""
+    def begin(self, request: Report) -> tuple[socket.socket, socket.socket]:
+        """A process for one submission: its pipe, and its keeper's."""
         pipe, its_pipe = socket.socketpair()
         control, its_control = socket.socketpair()
         with its_pipe, its_control:
             socket.send_fds(self.socket, [pack(request)], [its_pipe.fileno(), its_control.fileno()])
         self.socket.recv(1)
-        return Process(pipe, control)
+        return pipe, control
 
     def close(self) -> None:
         """Hang up, which ends it."""
@@ -112,11 +112,16 @@ def environment(home: str, path: Sequence[str]) -> dict[str, str]:
     return kept | ONE_THREAD | own | places | {"PYTHONPATH": os.pathsep.join([home, *path])}
 
 
-class Process:
-    """A student's process, and its keeper."""
+# --- one submission -------------------------------------------------------------------------------
 
-    def __init__(self, pipe: socket.socket, control: socket.socket) -> None:
+
+class Student:
+    """A student's process with a file in it, as the judge sees it: questions, answers, time left."""
+
+    def __init__(self, pipe: socket.socket, control: socket.socket, cpu: float, wall: float) -> None:
         self.pipe, self.control = pipe, control
+        self.cpu, self.left, self.ending = cpu, wall, ""
+        self.line = Line(self._read, self._write)
 
     def close(self) -> float:
         """Hang up on the keeper and wait until it has ended everything; the CPU seconds that were used."""
@@ -130,29 +135,18 @@ class Process:
         except OSError:  # it is closed already, or the keeper has been ended by somebody
             return 0.0
 
-
-# --- one submission -------------------------------------------------------------------------------
-
-
-class Student:
-    """A student's process with a file in it, as the judge sees it: questions, answers, time left."""
-
-    def __init__(self, process: Process, cpu: float, wall: float) -> None:
-        self.process, self.cpu, self.left, self.ending = process, cpu, wall, ""
-        self.line = Line(self._read, self._write)
-
     def _read(self, count: int) -> bytes:
-        return bytes(self._timed(self.process.pipe.recv, count))
+        return bytes(self._timed(self.pipe.recv, count))
 
     def _write(self, data: bytes) -> None:
-        self._timed(self.process.pipe.sendall, data)
+        self._timed(self.pipe.sendall, data)
 
     def _timed(self, act: Callable[[Any], Any], what: Any) -> Any:
         """Only waiting counts: what the judge does between two questions is not the student's time."""
         if self.left <= 0:
             raise TimeoutError
         began = time.monotonic()
-        self.process.pipe.settimeout(self.left)
+        self.pipe.settimeout(self.left)
         try:
             return act(what)
         finally:
@@ -171,7 +165,7 @@ class Student:
         except Forged:
             self.end("It sent something that is no answer.")
         except (EOFError, OSError):  # whichever limit was met: the same words in every run
-            self.end(self._too_long() if self.process.close() >= self.cpu - 0.5 else "It ended the program.")
+            self.end(self._too_long() if self.close() >= self.cpu - 0.5 else "It ended the program.")
         self.ending = ""
         return reply
 
@@ -267,11 +261,6 @@ class Judge(AbstractContextManager["Judge"]):
             case.close()
             _remove(case.folder)
 
-    def begin(self, data: bytes, folder: str, cpu: float) -> Process:
-        """A process for one submission."""
-        request = {"folder": folder, "cpu": cpu, "megabytes": self.limits.megabytes}
-        return self.server.begin(request | {"plots": b"matplotlib" in data})
-
 
 class _Case:
     """One submission on its way through the judge."""
@@ -286,7 +275,7 @@ class _Case:
     def close(self) -> None:
         """End the process, if there is one."""
         if self.student:
-            self.student.process.close()
+            self.student.close()
             self.student = None
 
     def begin(self) -> Student:
@@ -295,11 +284,12 @@ class _Case:
         limits, part = self.judge.limits, max(0.5**self.lost, LEAST)
         self.lost += 1
         cpu = max(limits.seconds * part, 1.0)
+        bounds = {"cpu": cpu, "megabytes": limits.megabytes, "plots": b"matplotlib" in self.data}
         try:
-            process = self.judge.begin(self.data, self.folder, cpu)
+            pipes = self.judge.server.begin({"folder": self.folder, **bounds})
         except (OSError, Forged):
             raise Ended("The system had no process for it.") from None
-        self.student = Student(process, cpu, (limits.wall or 3 * limits.seconds) * part)
+        self.student = Student(*pipes, cpu, (limits.wall or 3 * limits.seconds) * part)
         request = {"name": self.name, "data": np.frombuffer(self.data, np.uint8), "ids": list(self.ids)}
         head = self.student.ask(request)
         try:
@@ -322,7 +312,7 @@ class _Case:
         """One exercise."""
         kind, answer = self.head["answers"][exercise_id]
         if kind == "nothing":
-            return _unanswered(exercise_id, *(self.head[key] for key in ("problem", "keys", "names")))
+            return _unanswered(exercise_id, self.head["problem"], self.head["names"])
         if kind == "ours":
             return said("error", f"{readable(str(answer), 60)} is npformer's own: write your own.")
         if kind != "function":
@@ -348,15 +338,14 @@ class _Case:
         return {"status": status, "codes": " ".join(result.codes), **texts}
 
 
-def _unanswered(exercise_id: str, problem: str, keys: str, names: str) -> Report:
-    """No answer: the file was not read to its end, or there is none, perhaps under a name of no exercise."""
+def _unanswered(exercise_id: str, problem: str, names: str) -> Report:
+    """No answer: the file was not read to its end, or there is none, perhaps under a misspelt name."""
     if problem:
         return said("not read", problem)
     known = {exercise.id: exercise.name for exercise in list_exercises()}
-    asked, unknown = known[exercise_id], [repr(key) for key in keys.split() if key not in known]
-    which = [f"answers has {', '.join(unknown[:3])}, which is no exercise."] if unknown else []
-    near = [n for n in names.split() if get_close_matches(n, known.values(), 1, 0.8) == [asked]]
-    return said("not answered", " ".join([*which, *(f"It has {n}: did you mean {asked}?" for n in near[:1])]))
+    asked, near = known[exercise_id], known.values()
+    found = [n for n in names.split() if get_close_matches(n.replace(".", "_"), near, 1, 0.8) == [asked]]
+    return said("not answered", "".join(f"It has {name}: did you mean {asked}?" for name in found[:1]))
 
 
 def said(status: str, evidence: str) -> Report:
@@ -378,14 +367,14 @@ def _remove(folder: str) -> None:
 
 def main() -> None:
     """Jobs in, a line of JSON each; reports out. Ends when its input does."""
-    first = json.loads(sys.stdin.readline())
-    with Judge(Limits(*first["limits"]), first["hidden"]) as judge:
+    settings = json.loads(sys.argv[1])
+    with Judge(Limits(*settings["limits"]), settings["hidden"]) as judge:
         for line in sys.stdin:
             job = json.loads(line)
             report = judge.grade(job["name"], base64.b64decode(job["data"]), job["ids"])
             print(json.dumps(report), flush=True)
     with suppress(OSError):  # the last judge of a run that was ended without a word leaves nothing
-        os.rmdir(first["home"])
+        os.rmdir(settings["home"])
 
 
 if __name__ == "__main__":

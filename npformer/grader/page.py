@@ -125,20 +125,12 @@ body {{ font: 16px/1.4 system-ui, sans-serif; color: #1a1a1a; background: #fff; 
   margin: 1.5em auto; padding: 0 1.2em; print-color-adjust: exact; -webkit-print-color-adjust: exact }}
 h1 {{ font-size: 1.6em; margin: 0 }} h2 {{ font-size: 1.1em; margin: 1.4em 0 .4em }} p {{ margin: .3em 0 }}
 .say {{ color: #444; font-style: italic }} .id {{ font-family: ui-monospace, monospace; font-size: .9em }}
-.days {{ display: flex; align-items: flex-end; height: 9em; border-bottom: 1px solid #888 }}
-.days div {{ flex: 1; margin: 0 2px; background: #0072B2; text-align: center; position: relative }}
-.days span {{ position: absolute; top: -1.4em; left: 0; right: 0 }}
-.scale {{ display: flex; font-size: .85em; color: #555 }} .scale span {{ flex: 1; text-align: center }}
 .every {{ columns: 2; column-gap: 2em }} .one {{ break-inside: avoid; margin: 0 0 .25em; display: flex }}
-.one .id {{ width: 13em; flex: none; overflow: hidden; text-overflow: ellipsis }}
+.one b {{ width: 15em; flex: none; overflow: hidden; text-overflow: ellipsis; font-weight: normal }}
 .bar {{ flex: 1; display: flex; height: 1.1em; margin-top: .15em; background: #e4e4e4 }}
-.right {{ background: #009E73 }} .wrong {{ background: #D55E00 }}
-.n {{ width: 3em; text-align: right; flex: none }}
+.many {{ background: #0072B2 }} .right {{ background: #009E73 }} .wrong {{ background: #D55E00 }}
+.n {{ min-width: 3em; padding-left: .6em; text-align: right; flex: none }}
 .key i {{ display: inline-block; width: .9em; height: .9em; margin: 0 .3em 0 1em }}
-section {{ break-inside: avoid; margin: .7em 0 }} 
-.part {{ height: .7em; background: #D55E00; min-width: 2px }}
-table {{ border-collapse: collapse; width: 100% }} td, th {{ padding: .15em .6em .15em 0; text-align: left;
-  vertical-align: top; border-bottom: 1px solid #ddd }} td.num {{ text-align: right; white-space: nowrap }}
 @media print {{ body {{ font-size: 10.5px; margin: 0; max-width: none; padding: 0 }}
   .sheet {{ break-before: page }} }}
 </style>
@@ -161,7 +153,7 @@ def write_page(
     hints = [f"{p.one} and {p.other}: {p.share:.0%} of the shorter" for p in pairs]
     body = [
         f"<p>{len(here)} of {len(given)} students; {escape(overview(rows))}</p>",
-        *_distribution(here, assignment.worth()),
+        *_points(here, assignment.worth()),
         *_exercises(here, assignment),
         *_teach(here),
         '<div class="sheet"></div>',
@@ -173,15 +165,21 @@ def write_page(
         file.write(PAGE.format(title=escape(assignment.title), body="\n".join(body)))
 
 
-def _distribution(given: Sequence[Mark], worth: float) -> list[str]:
+def _bar(label: str, parts: Iterable[tuple[str, float]], most: float, text: str) -> str:
+    """The one picture of the page: a bar of so many parts of the most, with words on both sides."""
+    wide = ((kind, 100 * n / (most or 1)) for kind, n in parts)
+    bar = "".join(f'<span class="{kind}" style="width:{width:.1f}%"></span>' for kind, width in wide)
+    texts = f'<b>{escape(label)}</b><span class="bar">{bar}</span><span class="n">{escape(text)}</span>'
+    return f'<div class="one">{texts}</div>'
+
+
+def _points(given: Sequence[Mark], worth: float) -> list[str]:
     """How many students have how many points."""
     counts = Counter(min(int(mark.total / (worth or 1.0) * BINS), BINS - 1) for mark in given)
-    most, ends = max(counts.values(), default=1), [i * (worth or 1.0) / BINS for i in range(BINS + 1)]
-    heights = [(80 * counts[i] / most, counts[i] or "") for i in range(BINS)]
-    bars = [f'<div style="height:{high:.0f}%"><span>{n}</span></div>' for high, n in heights]
-    marks = [f"<span>{low:g}–{high:g}</span>" for low, high in pairwise(ends)]
-    heading = "<h2>Points, and how many students have them</h2>"
-    return [heading, '<div class="days">', *bars, '</div><div class="scale">', *marks, "</div>"]
+    ends, most = [i * (worth or 1.0) / BINS for i in range(BINS + 1)], max(counts.values(), default=1)
+    bins = enumerate(pairwise(ends))
+    bars = [_bar(f"{a:g}–{b:g}", [("many", counts[i])], most, str(counts[i] or "")) for i, (a, b) in bins]
+    return ["<h2>Points, and how many students have them</h2>", *bars]
 
 
 def _exercises(given: Sequence[Mark], assignment: Assignment) -> list[str]:
@@ -194,10 +192,7 @@ def _exercises(given: Sequence[Mark], assignment: Assignment) -> list[str]:
     key = " ".join(f'<i class="{kind}"></i>{word}' for kind, word in colours)
     lines = [f'<h2>Exercises, the hardest first <span class="key">{key}</span></h2><div class="every">']
     for i in ids[:EXERCISES]:
-        widths = [(kind, 100 * of[i] / every) for kind, of in (("right", right), ("wrong", wrong))]
-        bars = "".join(f'<span class="{kind}" style="width:{wide:.1f}%"></span>' for kind, wide in widths)
-        bar = f'<span class="bar">{bars}</span><span class="n">{right[i] / every:.0%}</span>'
-        lines.append(f'<div class="one"><span class="id">{escape(i)}</span>{bar}</div>')
+        lines.append(_bar(i, (("right", right[i]), ("wrong", wrong[i])), every, f"{right[i] / every:.0%}"))
     more = f"<p>{len(ids) - EXERCISES} more are not shown.</p>" if len(ids) > EXERCISES else ""
     return [*lines, f"</div>{more}"]
 
@@ -206,26 +201,26 @@ def _teach(given: Sequence[Mark]) -> list[str]:
     found = to_teach(given)
     lines = ["<h2>What to teach again, and how many students went wrong there</h2>"] if found else []
     for teach, students, patterns in found[:SECTIONS]:
-        lines.append(f"<section><b>Lesson {escape(teach)}</b>: {students} of {len(given)}")
-        lines.append(f'<div class="part" style="width:{100 * students / len(given):.1f}%"></div>')
+        many = f"{students} of {len(given)}"
+        lines += ["<section>", _bar(f"Lesson {teach}", [("wrong", students)], len(given), many)]
         for p in patterns[:PATTERNS]:
             seen = f'<span class="id">{escape(p.exercise)}</span>: {escape(p.seen[:160])}'
-            lines += [f"<p>{p.students} × {seen}", f'<span class="say">“{escape(p.say)}”</span></p>']
+            lines.append(f'<p>{p.students} × {seen} <span class="say">“{escape(p.say)}”</span></p>')
         lines.append("</section>")
     return lines
 
 
 def _help(given: Sequence[Mark], worth: float) -> list[str]:
-    """Those with the fewest points."""
+    """Those with the fewest points, and what they have not right yet."""
     weak = sorted((mark for mark in given if mark.total < worth / 2), key=lambda mark: mark.total)
-    lines = []
+    lines = ["<h2>Who needs help first</h2>"] if weak else []
     for mark in weak[:STUDENTS]:
         ids = [row.exercise for row in mark.rows if not row.passed]
         more = f" and {len(ids) - 4} more" if len(ids) > 4 else ""
-        cells = (escape(str(mark.student)), f"{mark.total:g} of {worth:g}", escape(", ".join(ids[:4])) + more)
-        lines.append("<tr><td>{}<td class=num>{}<td>{}</tr>".format(*cells))
-    head = "<h2>Who needs help first</h2><table><tr><th>student<th>points<th>not right yet</tr>"
-    return [head, *lines, "</table>"] if weak else []
+        points = f"{mark.total:g} of {worth:g}"
+        lines.append(_bar(str(mark.student), [("right", mark.total)], worth, points))
+        lines.append(f"<p>Not right yet: {escape(', '.join(ids[:4]))}{more}</p>")
+    return lines
 
 
 def _list(heading: str, lines: list[str]) -> list[str]:

@@ -207,12 +207,8 @@ def answer_of(submission: Submission, exercise_id: str) -> Any:
     return submission.names.get(exercise_id.replace(".", "_"))
 
 
-def keys_of(submission: Submission) -> str:
-    """The words under which the dict `answers` holds something, beside each other."""
-    answers = submission.names.get("answers")
-    return " ".join(k for k in dict.__iter__(answers) if type(k) is str) if isinstance(answers, dict) else ""
-
-
 def names_of(submission: Submission) -> str:
-    """Its top-level names, beside each other: one of them may be misspelt."""
-    return " ".join(name for name in submission.names if type(name) is str and name[:1] != "_")
+    """Its top-level names and the keys of its dict `answers`, beside each other: one may be misspelt."""
+    answers = submission.names.get("answers")
+    keys = dict.__iter__(answers) if isinstance(answers, dict) else ()
+    return " ".join(name for name in (*submission.names, *keys) if type(name) is str and name[:1] != "_")

@@ -1,10 +1,9 @@
-"""A class at once: hand-ins become rows, by judges in processes of their own, here or on a cluster.
+"""A class at once: hand-ins become rows, by judges in processes of their own.
 
 Every submission's result is appended to a journal as soon as it exists, so that a run which is interrupted
 goes on where it was. The order of the rows is that of the files, whoever judged them and when.
 """
 
-import atexit
 import base64
 import hashlib
 import json
@@ -14,23 +13,17 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
-from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import IO, NamedTuple, TypeAlias
+from typing import IO, NamedTuple
 
 from npformer.grader.hand_ins import HandIn
 from npformer.grader.judge import LIMITS, ONE_THREAD, Limits, Report, said
-from npformer.installed import how_to_get, version
+from npformer.installed import version
 
 TRIES = 2  # a judge that ends in the middle of a submission is replaced once
-AT_A_TIME = 100  # submissions that are sent out and not back
-CONNECT = 5  # seconds for a cluster to answer
 LOST = "The grader ended on this file; look at it yourself."
-
-Work: TypeAlias = Callable[[str, bytes, Sequence[str]], Report]
 
 
 class Row(NamedTuple):
@@ -62,7 +55,6 @@ def grade(
     *,
     limits: Limits = LIMITS,
     workers: int = 1,
-    cluster: str = "",
     hidden: Sequence[str] = (),
     tell: Callable[[str], None] = lambda line: None,
     journal: "Journal | None" = None,
@@ -70,18 +62,20 @@ def grade(
 ) -> list[Row]:
     """One row for each submission and exercise, in order, whoever judges them.
 
-    `cluster` is the address of a Dask scheduler; `hidden` are folders that no student's process may see;
-    `left_open` gathers what this system did not close for them.
+    `hidden` are folders that no student's process may see; `left_open` gathers what this system did not
+    close for them.
     """
     to_judge = [each for each in files if not each.passed_over]
-    with _cluster(cluster, limits) if cluster else _here(limits, hidden, workers) as (executor, work):
-        done = journal.begin(to_judge, ids, limits) if journal else {}
-        left = [each for each in to_judge if each.name not in done]
-        for each, report in judged(executor, work, left, ids):
-            done[each.name] = report
+    done = journal.begin(to_judge, ids, limits) if journal else {}
+    with _judges(limits, hidden, workers) as (pool, judges):
+        left = (each for each in to_judge if each.name not in done)
+        running = {pool.submit(judged, judges, each, ids): each.name for each in left}
+        for future in as_completed(running):
+            name = running[future]
+            done[name] = future.result()
             if journal:
-                journal.add(each.name, report)
-            tell(f"{len(done)} of {len(to_judge)}  {each.name}")
+                journal.add(name, done[name])
+            tell(f"{len(done)} of {len(to_judge)}  {name}")
     if left_open is not None:
         left_open.update(*(report["open"] for report in done.values()))
     return [row for each in files for row in rows_of(each, ids, done.get(each.name))]
@@ -98,23 +92,11 @@ def rows_of(file: HandIn, ids: Sequence[str], report: Report | None) -> list[Row
     return rows
 
 
-def judged(
-    executor: Executor, work: Work, files: Sequence[HandIn], ids: Sequence[str]
-) -> Iterator[tuple[HandIn, Report]]:
-    """Each file with its report, as they come."""
-    waiting, running = iter(files), dict[Future[Report], tuple[HandIn, str]]()
-    while True:
-        for each in islice(waiting, AT_A_TIME - len(running)):
-            data, digest = _read(each)
-            if data is None:
-                yield each, unread(ids, digest) | {"digest": digest}
-            else:
-                running[executor.submit(work, each.kind, data, ids)] = each, digest
-        if not running:
-            return
-        for future in wait(running, return_when=FIRST_COMPLETED).done:
-            each, digest = running.pop(future)
-            yield each, _report_of(future, ids) | {"digest": digest}
+def judged(judges: "Judges", file: HandIn, ids: Sequence[str]) -> Report:
+    """The report of one file."""
+    data, digest = _read(file)
+    report = _unread(ids, digest) if data is None else judges(file.kind, data, ids)
+    return report | {"digest": digest}
 
 
 def _read(file: HandIn) -> tuple[bytes | None, str]:
@@ -126,17 +108,7 @@ def _read(file: HandIn) -> tuple[bytes | None, str]:
     return data, hashlib.sha256(data).hexdigest()
 
 
-def _report_of(future: "Future[Report]", ids: Sequence[str]) -> Report:
-    """A submission that ended every worker of a cluster to which it was sent costs itself alone."""
-    error = future.exception()
-    if error is None:
-        return future.result()
-    if isinstance(error, OSError):  # this system's: a full disk, no process left
-        raise error
-    return unread(ids, LOST)
-
-
-def unread(ids: Sequence[str], why: str) -> Report:
+def _unread(ids: Sequence[str], why: str) -> Report:
     """The report of a file that was not judged."""
     return {"student": "", "reports": [said("not read", why) for _ in ids], "open": []}
 
@@ -149,31 +121,29 @@ class Judges:
 
     def __init__(self, limits: Limits, hidden: Sequence[str] = ()) -> None:
         self.scratch = tempfile.TemporaryDirectory(prefix="npformer-class-", ignore_cleanup_errors=True)
-        self.first = {"limits": limits, "hidden": list(hidden), "home": self.scratch.name}
+        self.settings = json.dumps({"limits": limits, "hidden": list(hidden), "home": self.scratch.name})
         self.mine, self.every, self.closed = threading.local(), list[subprocess.Popen[str]](), False
 
     def __call__(self, name: str, data: bytes, ids: Sequence[str]) -> Report:
         """The report of one file; where no judge survives it, one that says so."""
         job = {"name": name, "data": base64.b64encode(data).decode("ascii"), "ids": list(ids)}
-        for _ in range(TRIES):
-            if self.closed:
-                break
-            process = self._process()
-            if (line := said_to(process, job)).endswith("\n"):
+        for _ in range(TRIES * (not self.closed)):
+            process = self.process()
+            if (line := asked(process, job)).endswith("\n"):
                 report: Report = json.loads(line)
                 return report
             process.kill()
             self.mine.process = None
-        return unread(ids, LOST)
+        return _unread(ids, LOST)
 
-    def _process(self) -> "subprocess.Popen[str]":
+    def process(self) -> "subprocess.Popen[str]":
         """This thread's judge. It finds modules where we do, but not in the folder of the call."""
         if getattr(self.mine, "process", None) is None:
             here, own = Path.cwd(), str(Path(__file__).parents[2])
             places = [p for p in sys.path if p and Path(p).resolve() != here]
             paths = {"PYTHONPATH": os.pathsep.join([*places, own]), "TMPDIR": self.scratch.name}
             self.mine.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "npformer.grader.judge"],
+                [sys.executable, "-P", "-m", "npformer.grader.judge", self.settings],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -182,7 +152,6 @@ class Judges:
                 start_new_session=True,  # Ctrl+C reaches us alone
             )
             self.every.append(self.mine.process)
-            say(self.mine.process, self.first)
         process: subprocess.Popen[str] = self.mine.process
         return process
 
@@ -201,23 +170,18 @@ class Judges:
         self.scratch.cleanup()
 
 
-def say(process: "subprocess.Popen[str]", line: Report) -> None:
-    """A line to a judge. If it has ended, that is seen by its answer, which does not come."""
-    with suppress(OSError, ValueError):
-        process.stdin.write(json.dumps(line) + "\n")  # type: ignore[union-attr]
-        process.stdin.flush()  # type: ignore[union-attr]
-
-
-def said_to(process: "subprocess.Popen[str]", job: Report) -> str:
+def asked(process: "subprocess.Popen[str]", job: Report) -> str:
     """A job to a judge, and its line; "" if it has ended."""
-    say(process, job)
+    assert process.stdin is not None and process.stdout is not None
     with suppress(OSError, ValueError):
-        return process.stdout.readline()  # type: ignore[union-attr]
+        process.stdin.write(json.dumps(job) + "\n")
+        process.stdin.flush()
+        return process.stdout.readline()
     return ""
 
 
 @contextmanager
-def _here(limits: Limits, hidden: Sequence[str], workers: int) -> Iterator[tuple[Executor, Work]]:
+def _judges(limits: Limits, hidden: Sequence[str], workers: int) -> Iterator[tuple[Executor, Judges]]:
     judges, pool = Judges(limits, hidden), ThreadPoolExecutor(max(workers, 1))
     try:
         yield pool, judges
@@ -225,33 +189,6 @@ def _here(limits: Limits, hidden: Sequence[str], workers: int) -> Iterator[tuple
         pool.shutdown(wait=False, cancel_futures=True)
         judges.close()
         pool.shutdown()
-
-
-@contextmanager
-def _cluster(address: str, limits: Limits) -> Iterator[tuple[Executor, Work]]:
-    """The workers of a Dask cluster. The bytes travel with the task."""
-    try:
-        from distributed import Client
-    except ImportError:
-        raise ValueError(f"--dask needs the package distributed; to get it: {how_to_get('dask')}") from None
-    try:
-        client = Client(address, timeout=CONNECT, set_as_default=False)
-    except (OSError, ValueError) as error:
-        what = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(f"no Dask scheduler answers at {address!r} in {CONNECT} seconds: {what}") from None
-    with client:
-        yield client.get_executor(pure=False), partial(_on_a_worker, limits)
-
-
-def _on_a_worker(limits: Limits, name: str, data: bytes, ids: Sequence[str]) -> Report:
-    """One submission on a worker of a cluster, by a judge that each of its threads keeps."""
-    if limits not in _kept:
-        _kept[limits] = Judges(limits)
-        atexit.register(_kept[limits].close)
-    return _kept[limits](name, data, ids)
-
-
-_kept: dict[Limits, Judges] = {}
 
 
 # --- what is kept ---------------------------------------------------------------------------------

@@ -18,26 +18,30 @@ import struct
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from npformer.grader import walls
 from npformer.grader.frames import LENGTHS, FunctionAt, Opaque, length_of, pack, readable, unpack
-from npformer.grader.reading import Submission, answer_of, keys_of, names_of, read_submission, said
+from npformer.grader.reading import Submission, answer_of, names_of, read_submission, said
 
 USER = 2**30  # users from here on belong to nobody
 TICK = 0.25  # seconds between two looks whether a process has ended
 CPU = struct.Struct(">d")
 QUIET = {"check": True, "find_the_bug": True, "Result": ""}
 QUIET |= dict.fromkeys(("hint", "show", "progress", "list_exercises"), "")
+
+# What is around one process: its folder, "" behind walls; what is hidden without them; its user, 0 for ours;
+# seconds of CPU, megabytes of a process, processes of the user.
+Around: TypeAlias = tuple[str, Sequence[str], int, tuple[float, int, int]]
 
 
 # --- one submission -------------------------------------------------------------------------------
@@ -78,8 +82,8 @@ def work(line: Line) -> None:
         leave(0)
     functions: dict[str, Callable[..., Any]] = {}
     answers = {i: tell(answer_of(submission, i), i, functions) for i in request["ids"]}
-    keys, names = (readable(words(submission), 5000) for words in (keys_of, names_of))
-    texts = {"problem": readable(submission.problem, 1000), "keys": keys, "names": names}
+    names = readable(names_of(submission), 5000)
+    texts = {"problem": readable(submission.problem, 1000), "names": names}
     line.send({"student": submission.student, "answers": answers} | texts)
     while True:
         message = line.receive(partial(there, line))
@@ -194,7 +198,7 @@ def _ours(name: str) -> Any:
     return ours
 
 
-def hide_npformer(hidden: tuple[str, ...]) -> None:
+def hide_npformer(hidden: Sequence[str]) -> None:
     """Put the stand-in before all else that finds modules; without walls, refuse to open what is hidden."""
     for name in [name for name in sys.modules if name.split(".")[0] == "npformer"]:
         del sys.modules[name]
@@ -234,7 +238,7 @@ def serve() -> None:  # pragma: no cover
             user, most = (os.getpid() % USER + USER, 0) if changes else (0, others)
             folder = "" if held else request["folder"]
             bounds = (request["cpu"], request["megabytes"], walls.PROCESSES + most)
-            keep(pipe, control, Around(folder, tuple(settings["hidden"]) if folder else (), user, bounds))
+            keep(pipe, control, (folder, settings["hidden"] if folder else [], user, bounds))
         os.close(pipe)
         os.close(control)
 
@@ -260,21 +264,12 @@ def _left_open(changes: bool) -> list[str]:  # pragma: no cover
     return ["network", "files", *["processes"] * (os.geteuid() == 0 and not changes)]
 
 
-class Around(NamedTuple):
-    """What is around one process: with walls no folder; without, its own and those that are hidden."""
-
-    folder: str
-    hidden: tuple[str, ...]
-    user: int
-    bounds: tuple[float, int, int]  # seconds of CPU, megabytes of a process, processes of the user
-
-
 def keep(pipe: int, control: int, around: Around) -> None:  # pragma: no cover
     """The keeper: start the process that works; when it ends or the other side hangs up, end all of it."""
     try:
         os.setsid()
         walls.adopt()
-        if not around.folder:
+        if not around[0]:
             walls.alone()
         child = os.fork()
         if child == 0:
@@ -292,12 +287,12 @@ def keep(pipe: int, control: int, around: Around) -> None:  # pragma: no cover
 
 def _watched(child: int, control: int) -> float:  # pragma: no cover
     """The CPU time of a child that has come to its end, one way or the other."""
-    while not select.select([control], [], [], TICK)[0]:
-        pid, _, usage = os.wait4(child, os.WNOHANG)
-        if pid:
-            return usage.ru_utime + usage.ru_stime
-    os.kill(child, signal.SIGKILL)
-    usage = os.wait4(child, 0)[2]
+    ended = 0
+    while not ended and not select.select([control], [], [], TICK)[0]:
+        ended, _, usage = os.wait4(child, os.WNOHANG)
+    if not ended:
+        os.kill(child, signal.SIGKILL)
+        usage = os.wait4(child, 0)[2]
     return usage.ru_utime + usage.ru_stime
 
 
