@@ -13,7 +13,7 @@ import small_llama2c
 from valid_calls import CALLS, CONFIG, LM_CONFIG
 
 import npformer as npf
-from npformer.door.signature import Call, ask_all, read_signature, shape_of, to_rule
+from npformer.door.signature import Call, ask_all, read_signature, shape_of, to_rule, walk
 
 NEW_LETTERS = {
     "cross_entropy_forward": "N",  # lengths that the arguments do not tell
@@ -55,7 +55,8 @@ def ask_call(name):
 def told_by(body, arguments):
     """What the arguments tell, each of them asked."""
     told = Call(body.__name__, arguments, {})
-    ask_all(told, read_signature(body).rules)
+    rules = [(name, rule) for name, rule in read_signature(body).rules if name in arguments]
+    ask_all(told, [place for pair in rules for place in walk(*pair, arguments[pair[0]])])
     return told
 
 
@@ -70,7 +71,7 @@ def ask_result(body, result, told, config):
         if getattr(annotation, "__name__", "").endswith("Cache"):
             ask_cache(annotation, value, told)
         else:
-            to_rule(annotation).ask(value, "the result", told)
+            ask_all(told, [*walk("the result", to_rule(annotation), value)])
     assert set(told.letters) - before - {"1", "d_kv", "h"} == set(NEW_LETTERS.get(body.__name__, "").split())
 
 
@@ -88,4 +89,4 @@ def ask_cache(kind, cache, told):
         if rule.letters is not None and isinstance(value, tuple):
             assert shape_of(rule.letters, told) == value, field
         elif rule.letters is not None and value is not None:
-            rule.ask(value, f"the cache's {field}", told)
+            ask_all(told, [*walk(f"the cache's {field}", rule, value)])

@@ -80,7 +80,7 @@ PLACES = [place for name in CHECKED for place in valid_places(name)]
 
 # Where two arrays contradict each other and no third one decides: parameters are believed, then the first.
 TIES = {
-    "linear_forward-W": {"d_in longer": "x", "d_in shorter": "x", "transposed": "x"}
+    "linear_forward-W": {"d_in longer": "x", "d_in shorter": "x"}
     | dict.fromkeys(("d_out longer", "d_out shorter"), "b"),
     "learned_positions_forward-params.P": dict.fromkeys(
         ("float32", "d_model longer", "d_model shorter", "transposed"), "x"
@@ -93,17 +93,14 @@ TIES = {
     "tiled_attention_forward-k": {"T_k longer": "v", "T_k shorter": "v"},
     "rms_norm_forward-params.gamma": dict.fromkeys(("float32", "d_model longer", "d_model shorter"), "x"),
     **{
-        f"{name}-params.embedding.E": dict.fromkeys(
-            ("vocab_size longer", "vocab_size shorter"), "params.head"
-        )
+        f"{name}-params.embedding.E": {"vocab_size longer": "params.head"}
         for name in ("causal_lm_forward", "causal_lm_to_torch", "generate")
     },
+    **{x: {"one axis more": "memory"} for x in ("decoder_block_forward-x", "decoder_forward-x")},
     **{
         first: dict.fromkeys(("one axis more", "other leading axes", "no leading axes"), second)
         for first, second in (
             ("cross_entropy_forward-logits", "targets"),
-            ("decoder_block_forward-x", "memory"),
-            ("decoder_forward-x", "memory"),
             ("transformer_forward-source_ids", "target_ids"),
         )
     },
