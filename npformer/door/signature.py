@@ -230,7 +230,7 @@ def blame(call: Call, places: list[Place]) -> None:
         others = Call(call.function, call.arguments, {})
         try:
             ask_all(others, [place for place in places if place[0] != name])
-        except (TypeError, ValueError):
+        except Exception:  # also where a relation looks at what is not as it should be
             continue
         ask_all(others, [place for place in places if place[0] == name])
 
