@@ -3,14 +3,12 @@
     uv run python tests/mutation.py                     a seeded sample of 450 mutants
     uv run python tests/mutation.py --sample 40 --only attention
     uv run python tests/mutation.py --write tests/data/mutants.json
-    uv run python tests/mutation.py --what "b_O -> b_K"                 all whose words hold these
-    uv run python tests/mutation.py --of ../before --without letter another checkout, its own tests
 
 A mutant is one change to one operator, number, comparison, truth value, keyword or statement of a module, one
 name for another (b_K for b_Q, n_layers for n_heads), or one letter of a shape in a signature; other strings
-and messages are left alone. Each runs the tests of its module in a copy of the project and is killed when
-one fails that passes without it, or does not end in time. Survivors are listed;
-those in EQUIVALENT compute the same, those in AS_GOOD as well.
+and messages are left alone. Each runs the tests of its module in a copy of the project, where they pass
+without it, and is killed when one fails or does not end in time. Survivors are listed; those in EQUIVALENT
+compute the same.
 """
 
 import argparse
@@ -99,6 +97,7 @@ TESTS = {  # the fastest to notice first
     "published.minilm": ["published/test_minilm.py", "test_bad_input.py"],
     "published.torch_names": ["published/test_torch_names.py", "test_bad_input.py"],
 }
+LIMIT = 300  # seconds for a file of tests: what takes longer counts as killed
 AT_LEAST = 12  # mutants of every module in a sample
 LETTERED = {"Float", "Ids", "Mask", "Bias", "Numbers", "Shape"}  # followed by the letters of a shape
 EXCHANGED = {  # one name taken for another
@@ -116,46 +115,18 @@ SWAPS = {
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
     ast.And: ast.Or, ast.Or: ast.And,
 }  # fmt: skip
-EQUIVALENT = {  # "module: line | what": why no test can tell
-    "functional: return abs((z > 0) - tail) | comparison: z > 0 -> z >= 0": "both are ½ at 0",
-    "attention: LARGE = 2**18  # entries; a whole (..., T_q, T_k) more than this would be much memory "
-    "| operator: 2 ** 18 -> 2 * 18": "head by head gives the same numbers",
-    "modern.byte_pairs: left, right = list(range(-1, len(tokens) - 1)), list(range(1, len(tokens) + 1)) "
-    "| operator: len(tokens) - 1 -> len(tokens) + 1": "what stands behind the last one is not read",
-    'modern.tiled_attention: largest: Float[Array, "... T_q 1"]  '
-    "# score of each row: exp(score - largest) / total is a weight again "
-    "| letter: '... T_q 1' -> '... other 1'": "the cache is the forward's own",
-    "modern.generation: if top_k is not None or top_p is not None: "
-    "| condition: if top_k is not None or top_p is not None: -> if True:": "what leaves all leaves all",
-    'door.rules: CONFIG_ROOM = Rule("T <= max_length", _ask_config_room, turn=3) '
-    "| number: 3 -> 4": "the last to be asked all the same",
-    "door.annotations: return Rule(text, ask, turn=3, arrays=heard(STRETCHED + letters[1:])) "
-    "| number: 3 -> 4": "the last to be asked all the same",
-    "feed_forward: hidden, gelu = array_module(x).maximum(z, 0, out=z), None "
-    "| keyword: array_module(x).maximum(z, 0, out=z) -> array_module(x).maximum(z, 0)": "other memory",
-    "modern.byte_pairs: places = places[(np.arange(len(places)) - first[run - 1]) % 2 == 0] "
-    "| operator: np.arange(len(places)) - first[run - 1] "
-    "-> np.arange(len(places)) + first[run - 1]": "as even",
-    'door.rules: ROWS = Rule("T <= max_length", _ask_rows, turn=2) '
-    "| number: 2 -> 3": "the last to be asked all the same",
-    "door.rules: if not alike: | condition: if not alike: -> if True:": "nothing is explained",
-    'door.rules: Gradients = Annotated[Any, ALIKE, Rule("finite", _ask_finite, turn=2, by_value=True)] '
-    "| number: 2 -> 3": "the last to be asked all the same",
-    "modern.generation: if stop_id is not None: "
-    "| condition: if stop_id is not None: -> if True:": "no id is equal to None",
-    "published.minilm: if TYPE_CHECKING: | condition: if TYPE_CHECKING: -> if True:": "only an import",
-    "published.minilm: means /= xp.sqrt((means * means).sum(axis=-1, keepdims=True)) "
-    "| sign: -1 -> 1": "means has two axes",
-    "published.minilm: return MiniLMParams("
-    '*tree_map(lambda a: a.astype(dtype, order="C", copy=False), params)) '
-    "| truth: False -> True": "a copy is alike",
-    "backend: y = cupy.exp(cupy.ones((2, 2)) @ cupy.ones((2, 2))) | number: 2 -> 3": "any product will do",
-    "backend: cupy.add.at(y, cupy.zeros(2, int), cupy.ones((2, 2))) | number: 2 -> 3": "any scatter will do",
-    "modern.generation: ids, own, first, last = _with_room(ids, max_new_tokens, padding_id, stop_id or 0) "
-    "| number: 0 -> 1": "without a stop_id every place of its own is written over",
+EQUIVALENT = {  # "module: what": why no test can tell
+    "functional: comparison: z > 0 -> z >= 0": "both are ½ at 0",
+    "attention: operator: 2 ** 18 -> 2 * 18": "head by head gives the same numbers",
+    "modern.byte_pairs: operator: len(tokens) - 1 -> len(tokens) + 1": "what is behind is not read",
+    "modern.byte_pairs: operator: np.arange(len(places)) - first[run - 1] -> "
+    "np.arange(len(places)) + first[run - 1]": "as even",
+    "modern.tiled_attention: letter: '... T_q 1' -> '... other 1'": "the cache is the forward's own",
+    "modern.generation: condition: if top_k is not None or top_p is not None: -> if True:": "all are left",
+    "modern.generation: condition: if stop_id is not None: -> if True:": "no id is equal to None",
+    "feed_forward: keyword: array_module(x).maximum(z, 0, out=z) -> array_module(x).maximum(z, 0)": "memory",
+    "published.minilm: condition: if TYPE_CHECKING: -> if True:": "only an import",
 }
-
-AS_GOOD: dict[str, str] = {}  # as above: what was chosen freely
 
 
 def variants(node):
@@ -273,39 +244,19 @@ def equivalent(module, line, what):
     """Why a mutant computes the same, or nothing; `strict` guards lists that are as long by construction."""
     if "strict=True" in line and ("True -> False" in what or what.startswith("keyword: zip(")):
         return "the lists are as long as each other"
-    return EQUIVALENT.get(f"{module}: {line} | {what}", "")
+    return EQUIVALENT.get(f"{module}: {what}", "")
 
 
-def survives(folder, module, mutant, limit):
+def survives(folder, module, what, source):
     """Whether no test notices; file by file, so that what the first one catches costs no more."""
-    _, _, what, make = mutant
-    path, source = path_of(module, folder), make()
+    path = path_of(module, folder)
     original = path.read_text(encoding="utf-8")
-    names = ["test_letters.py"] * what.startswith("letter") + TESTS[module]
-    names = [name for name in names if (folder / "tests" / name).exists()]
-    while names:
-        rewrite(path, source)
-        try:
-            status, failed = outcome(folder, names[0], module, limit)
-        finally:
-            rewrite(path, original)
-        if status in (0, 5):  # 5: no test was chosen
-            names = names[1:]
-        elif fails_because_of_it(folder, failed):
-            return False
-    return True
-
-
-SOUND, FAILING = set(), set()  # tests that pass as it is, and those that fail and would kill everything
-
-
-def fails_because_of_it(folder, test):
-    """Whether a test that has failed passes without the mutant; one that does not is left out from now on."""
-    if test not in SOUND | FAILING:
-        status, _ = pytest_in(folder, test, *["--collect-only"] * ("::" not in test))
-        (SOUND if status == 0 else FAILING).add(test)
-        print(f"left out, for it fails as it is: {test}\n" * (status != 0), end="", flush=True)
-    return test in SOUND
+    rewrite(path, source)
+    try:
+        names = ["test_letters.py"] * what.startswith("letter") + TESTS[module]
+        return all(status_of(folder, name, module) in (0, 5) for name in names)  # 5: no test was chosen
+    finally:
+        rewrite(path, original)
 
 
 WRITTEN = itertools.count(1)
@@ -317,65 +268,39 @@ def rewrite(path, source):
     os.utime(path, (next(WRITTEN), 0))
 
 
-def outcome(folder, name, module, limit):
-    """The exit status of one file of tests, and what failed; of the sweep over all only the module's own."""
-    options = ["-x", "--tb=no", *(f"--deselect={test}" for test in FAILING)]
+def status_of(folder, name, module):
+    """The exit status of one file of tests; of the sweep over all functions only the module's own."""
+    options = ["-x", "--tb=no"]
     if name == "test_bad_input.py" and module not in CHECKS:
         tree = ast.parse(path_of(module, folder).read_text(encoding="utf-8"))
         functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
         options += ["-k", " or ".join(functions)]
-    status, printed = pytest_in(folder, f"tests/{name}", *options, limit=limit)
-    failed = [line.removeprefix(TELL) for line in printed.splitlines() if line.startswith(TELL)]
-    return status, failed[0] if failed else f"tests/{name}"  # which did not even begin, or not end
-
-
-TELL = "this failed: "
-
-
-class Teller:
-    """Says the whole name of a test that fails."""
-
-    def pytest_runtest_logreport(self, report):
-        if report.failed:
-            print(f"\n{TELL}{report.nodeid}")
-
-
-def pytest_in(folder, test, *options, limit=None):
-    """The exit status and what was printed, in a process that has what the tests import at hand."""
     sys.stdout.flush()
-    with tempfile.TemporaryFile("w+") as output:
-        child = os.fork()
-        if child == 0:
-            begin_tests(folder, test, options, output)
-        end = time.monotonic() + (limit or 1e9)
-        while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
-            if time.monotonic() > end:
-                os.killpg(child, signal.SIGKILL)
-            time.sleep(0.02)
-        output.seek(0)
-        return os.waitstatus_to_exitcode(ended[1]), output.read()
+    child = os.fork()  # a process that has what the tests import at hand
+    if child == 0:
+        begin_tests(folder, f"tests/{name}", options)
+    end = time.monotonic() + LIMIT
+    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
+        if time.monotonic() > end:
+            os.killpg(child, signal.SIGKILL)
+        time.sleep(0.02)
+    return os.waitstatus_to_exitcode(ended[1])
 
 
-def begin_tests(folder, test, options, output):
+def begin_tests(folder, test, options):
     """The child's whole life."""
     status = 1
     try:
         os.setsid()
-        os.dup2(output.fileno(), 1)
-        os.dup2(output.fileno(), 2)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
         os.chdir(folder)
         sys.path.insert(0, str(folder))
         quietly = "-q -n 0 -p no:cacheprovider -W ignore::pytest.PytestAssertRewriteWarning"
-        status = pytest.main([*quietly.split(), *options, test], plugins=[Teller()])
+        status = pytest.main([*quietly.split(), *options, test])
     finally:
         os._exit(status)
-
-
-def wanted(module, options):
-    """The mutants of a module that the command line asks for."""
-    for line, text, what, make in mutants(module, options.of):
-        if what.split(":")[0] not in options.without and options.what in what:
-            yield module, line, text, what, make
 
 
 def drawn(every, sample, seed):
@@ -396,29 +321,21 @@ def options_of_the_command_line():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", choices=TESTS, action="append", help="this module (may be repeated)")
-    parser.add_argument("--of", type=Path, default=ROOT, help="a checkout of the project: this one")
-    parser.add_argument("--without", action="append", default=[], help="a kind of mutant, such as letter")
-    parser.add_argument("--what", default="", help="every mutant in whose words this stands")
-    parser.add_argument("--minutes", type=float, default=1e9, help="begin no further mutant after so long")
     parser.add_argument("--write", type=Path, help="a .json file for the results")
-    parser.add_argument(
-        "--limit", type=float, default=300, help="seconds after which a mutant counts as killed"
-    )
     return parser.parse_args()
 
 
 def main():
-    options, results = options_of_the_command_line(), []
-    modules = [name for name in options.only or TESTS if path_of(name, options.of).exists()]
-    every = {module: list(wanted(module, options)) for module in modules}
-    chosen = drawn(every, 10**9 if options.what else options.sample, options.seed)
+    options = options_of_the_command_line()
+    modules = options.only or list(TESTS)
+    every = {module: [(module, *found) for found in mutants(module)] for module in modules}
+    chosen = drawn(every, options.sample, options.seed)
     print(f"{len(chosen)} of {sum(map(len, every.values()))} mutants", flush=True)
-    end = time.monotonic() + 60 * options.minutes
-    with tempfile.TemporaryDirectory() as top:
+    with tempfile.TemporaryDirectory() as top, ThreadPoolExecutor(options.workers) as pool:
         folders = SimpleQueue()
         for i in range(options.workers):
             ignore = shutil.ignore_patterns(".*", "notebooks", "figures")
-            folders.put(Path(shutil.copytree(options.of, Path(top) / str(i), ignore=ignore)))
+            folders.put(Path(shutil.copytree(ROOT, Path(top) / str(i), ignore=ignore)))
 
         def inside_a_copy(task, *args):
             folder = folders.get()
@@ -427,27 +344,23 @@ def main():
             finally:
                 folders.put(folder)
 
-        def judge(mutant):
-            if time.monotonic() < end:
-                results.append(inside_a_copy(judged, mutant, options.limit))
-                if len(results) % 50 == 0:
-                    print(f"{len(results)} judged", flush=True)
-
-        with ThreadPoolExecutor(options.workers) as pool:
-            list(pool.map(judge, chosen))
+        asked = {(name, module) for module in modules for name in TESTS[module]}
+        wrong = [name for name, module in asked if inside_a_copy(status_of, name, module) not in (0, 5)]
+        if wrong:
+            return f"these fail as it is: {', '.join(sorted(wrong))}"
+        results = list(pool.map(functools.partial(inside_a_copy, judged), chosen))
     return told(results, sum(map(len, every.values())), options.write)
 
 
-def judged(folder, mutant, limit):
+def judged(folder, mutant):
     """What became of one mutant."""
-    module, number, line, what, _ = mutant
+    module, number, line, what, make = mutant
     why, result = "", "killed"
-    if survives(folder, module, mutant[1:], limit):
+    if survives(folder, module, what, make()):
         why = equivalent(module, line, what)
         result = "equivalent" if why else "survived"
-        why = why or AS_GOOD.get(f"{module}: {line} | {what}", "")
         print(f"{module}:{number} {result}: {line} | {what} {why and f'(same: {why})'}", flush=True)
-    return {"module": module, "line": number, "text": line, "what": what, "result": result, "why": why}
+    return {"module": module, "line": number, "what": what, "result": result, "why": why}
 
 
 def told(results, possible, path):

@@ -73,15 +73,6 @@ def test_only_arrays_are_taken_for_arrays(monkeypatch):
         to_numpy({"get": np.ones(2)})
 
 
-def test_a_tree_too_deep_is_refused_in_our_words():
-    tree = np.ones(1)
-    for _ in range(5000):
-        tree = (tree,)
-    for move in (to_numpy, lambda tree: to_backend(tree, "numpy")):
-        with pytest.raises(ValueError, match=r"^to_(numpy|backend): the tree is nested more than 100 deep"):
-            move(tree)
-
-
 def test_numpy_stays_where_it_is():
     tree = (np.ones(2), None)
     assert to_numpy(tree)[0] is tree[0] and available_backends()[0] == "numpy"

@@ -5,7 +5,6 @@ An operation's own ends stand in its own file. Warnings are errors here, so a te
 NumPy had nothing to complain about.
 """
 
-import queue
 from itertools import product
 
 import numpy as np
@@ -180,11 +179,6 @@ def test_a_caller_that_raises_at_overflow_and_underflow_is_not_stopped_inside(na
 def test_what_can_never_be_held_fails_at_once():
     with pytest.raises(MemoryError, match=r"shape \(1000000000, 1000000\)"):  # the first array that is made
         npf.positional_encoding(10**9, 10**6)
-
-
-def test_an_argument_with_a_get_of_its_own_is_left_alone():
-    waiting = queue.Queue()
-    assert npf.gradcheck(lambda x, q: (x * 2, q), lambda dy, q: dy * 2, np.ones(2), waiting)
 
 
 def test_no_path_is_not_the_folder_where_we_are():

@@ -4,8 +4,7 @@
 
 Every test that takes `device` runs twice. On CuPy it carries the mark `gpu`, and where no GPU answers it is
 skipped with the reason. On the stand-in for CuPy (standin_cupy.py) it runs everywhere: what would leave a GPU
-or make it wait fails there, and so does every call that CuPy, where it can be imported, does not take. That
-a test catches what it would catch on a GPU is shown too: the last tests of each part plant a mistake.
+or make it wait fails there, and so does every call that CuPy, where it can be imported, does not take.
 """
 
 import gc
@@ -69,16 +68,6 @@ def cupy_or_skip():
     if reason:
         pytest.skip(reason)
     return sys.modules["cupy"]
-
-
-def test_the_reason_for_skipping_says_which_of_the_two_is_missing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(pytest.skip.Exception, match=r"^CuPy is not installed; to get it: pip"):
-        cupy_or_skip()
-    no_gpu = types.SimpleNamespace(ones=lambda shape: 1 / 0)
-    monkeypatch.setitem(sys.modules, "cupy", no_gpu)
-    with pytest.raises(pytest.skip.Exception, match=r"^CuPy is installed, but no GPU answers: ZeroDivision"):
-        cupy_or_skip()
 
 
 def test_the_gpu_is_among_the_backends(device):
@@ -280,7 +269,7 @@ def test_an_order_is_shuffled_on_the_device(device):
 
 def test_an_update_finds_out_quickly_that_trees_are_alike(device, monkeypatch):
     """Two milliseconds a step are saved where no leaf needs its path to be put together."""
-    monkeypatch.setattr(rules, "_explain", None)
+    monkeypatch.setattr(rules, "explain", None)
     params = npf.to_backend(norm_params(3), "cupy")
     npf.adam_update(params, params, npf.adam_init(params), learning_rate=0.1)
     npf.sgd_update(params, params, learning_rate=0.1)
@@ -328,27 +317,6 @@ def test_gradcheck_passes_on_the_device(device):
         assert report, str(report)
 
     assert failures(check, [(name,) for name in GRADCHECKED]) == {}
-
-
-def test_a_backward_that_is_wrong_on_the_device_only_is_found(device, monkeypatch):
-    right = npf.relu_backward
-    monkeypatch.setattr(
-        npf, "relu_backward", lambda dy, cache: dy if npf.array_module(dy) is device else right(dy, cache)
-    )
-    with pytest.raises(AssertionError, match=r"^relu_backward\.0 is off by"):
-        check_pair(device, "relu_forward", FORWARD["relu_forward"])
-    assert not npf.gradcheck(npf.relu_forward, npf.relu_backward, device.asarray(array(4)))
-
-
-@pytest.mark.parametrize(("dtype", "error"), [("float64", 1e-10), ("float32", 1e-3)])
-def test_an_error_above_the_tolerance_is_found(device, dtype, error):
-    expected = (np.array([-2.0, 1.0], dtype),)
-    check_close(device, npf.to_backend(expected, "cupy"), expected)
-    for wrong in (expected[0] + 3 * error, expected[0] * np.nan):
-        with pytest.raises(AssertionError, match=r"^result\.0 is off by"):
-            check_close(device, (device.asarray(wrong.astype(dtype)),), expected)
-    with pytest.raises(AssertionError, match=r"^result\.0 is .*expected an array of the device"):
-        check_close(device, expected, expected)
 
 
 # A model that is trained
@@ -495,25 +463,6 @@ def test_only_dropouts_draws_and_the_positions_frequencies_go_to_the_device(devi
     assert Counter(seen) == {("to the device", "bool"): draws, ("to the device", "float64"): 2}
 
 
-def test_a_passage_is_noted(device):
-    x = device.asarray(np.ones(2))
-    with passages(device) as seen:
-        npf.to_backend((x, np.ones(1)), "cupy")
-        npf.to_numpy(x)
-    assert seen == [("to the device", "float64"), ("to the host", "float64")]
-
-
-@pytest.mark.gpu
-@pytest.mark.filterwarnings("default")
-def test_a_conversion_is_noted_on_cupy():
-    cupy = cupy_or_skip()
-    x = cupy.ones(())
-    for convert in (float, int, bool, str, lambda x: x.item(), lambda x: x.tolist()):
-        with passages(cupy) as seen:
-            convert(x)
-        assert seen == [("to the host", "float64")], convert
-
-
 # Memory
 
 
@@ -543,33 +492,19 @@ def test_memory_does_not_grow_over_many_steps(device):
 # The benchmark, without a GPU
 
 TINY = npf.TransformerConfig(d_model=8, d_ff=12, n_heads=2, dropout=0.0, attention_bias=True)
-OPTIONS = types.SimpleNamespace(rounds=3, seconds=1e-4, torch="/somewhere/python")
+OPTIONS = types.SimpleNamespace(rounds=3, seconds=1e-4)
 
 
 def test_the_benchmark_measures_what_its_docstring_promises(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", standin_cupy)
-    torch = types.SimpleNamespace(ask=lambda **question: {"seconds": 0.5})
-    waits, said = [], []
     results = benchmark.measure(
-        OPTIONS, lambda: waits.append(1), torch, TINY, {"base": (2, 3)}, growth=(1, 4), say=said.append
+        OPTIONS, lambda: None, TINY, {"base": (2, 3)}, growth=(1, 4), say=lambda line: None
     )
     assert json.loads(json.dumps(results)) == results
-    assert [len(results[name]) for name in ("block", "growth", "transfer")] == [2, 4, 2] and len(said) == 8
-    for entry in results["block"] + results["growth"] + results["transfer"]:
-        assert_words_of_the_docstring(entry)
-    block = results["block"][0]
-    assert (block["size"], block["B"], block["T"], block["dtype"]) == ("base", 2, 3, "float32")
-    assert block["ratio"]["torch"] == pytest.approx(block["seconds"]["cupy"] / 0.5)
-    assert "torch" not in results["growth"][0]["ratio"] and [e["T"] for e in results["growth"]] == [1, 4] * 2
-    assert results["transfer"][1]["bytes"] == 2 * results["transfer"][0]["bytes"] > 0
-    assert len(waits) > 100
-
-
-def assert_words_of_the_docstring(entry):
-    for name, value in entry.items():
-        assert name in benchmark.__doc__, name
-        if isinstance(value, dict):
-            assert_words_of_the_docstring(value)
+    assert [[entry["T"] for entry in entries] for entries in results.values()] == [[3, 3], [1, 1, 4, 4]]
+    assert all(word in benchmark.__doc__ for entry in results["block"] for word in entry)
+    seconds, ratio = results["block"][0]["seconds"], results["block"][0]["ratio"]
+    assert 0 < min(seconds.values()) and ratio["numpy"] > 0
 
 
 @pytest.mark.parametrize(
@@ -589,14 +524,3 @@ def test_without_a_gpu_the_benchmark_says_why_and_writes_nothing(monkeypatch, tm
     refusal = benchmark.main(["--write"])  # a string: sys.exit prints it and the status is 1
     assert refusal.startswith("gpu.py: nothing was measured. ") and refusal.endswith(words)
     assert "\n" not in refusal and not list(tmp_path.iterdir())
-
-
-def test_committed_figures_come_from_a_gpu_and_are_whole():
-    if not benchmark.RESULTS.exists():
-        pytest.skip("no GPU has written figures/data/gpu.json yet: tests/benchmarks/gpu.py --write")
-    figures = json.loads(benchmark.RESULTS.read_text(encoding="utf-8"))
-    assert list(figures) == ["command", "machine", "settings", "block", "growth", "transfer"]
-    assert [len(figures[name]) for name in ("block", "growth", "transfer")] == [4, 18, 2]
-    for entry in figures["block"] + figures["growth"] + figures["transfer"]:
-        assert_words_of_the_docstring(entry)
-    assert figures["machine"]["gpu"] and figures["machine"]["cupy"]

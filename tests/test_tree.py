@@ -1,6 +1,4 @@
 import io
-import os
-import queue
 import signal
 import stat
 import subprocess
@@ -211,14 +209,16 @@ def archive_of(**entries):
     return buffer.getvalue()
 
 
-def bits_flipped(path, like, n, seed):
-    """How many of n damaged files load: with the right values, or else an error in our words."""
-    whole, loaded = path.read_bytes(), 0
-    rng = np.random.default_rng(seed)
-    for bit in rng.choice(8 * len(whole), n, replace=n > 8 * len(whole)).tolist():
-        damaged = bytearray(whole)
-        damaged[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(damaged)
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_flipped_bit_gives_our_error_or_the_right_values(tmp_path, packed):
+    like = Pair(np.arange(40.0), Pair(np.ones((2, 2), np.float32), np.array(3)))
+    path, loaded, rng = tmp_path / "weights.npz", 0, np.random.default_rng(0)
+    save(path, like)
+    if packed:
+        np.savez_compressed(path, **dict(leaves(like)))
+    whole = path.read_bytes()
+    for bit in rng.choice(8 * len(whole), 600, replace=False).tolist():
+        path.write_bytes(whole[: bit // 8] + bytes([whole[bit // 8] ^ 1 << bit % 8]) + whole[bit // 8 + 1 :])
         try:
             back = load(path, like)
         except ValueError as error:
@@ -227,26 +227,7 @@ def bits_flipped(path, like, n, seed):
             loaded += 1
             for (_, a), (_, b) in zip(leaves(like), leaves(back), strict=True):
                 assert a.dtype == b.dtype and a.tobytes() == b.tobytes(), bit
-    return loaded
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_flipped_bit_gives_our_error_or_the_right_values(tmp_path, packed):
-    like = Pair(np.arange(40.0), Pair(np.ones((2, 2), np.float32), np.array(3)))
-    path = tmp_path / "weights.npz"
-    save(path, like)
-    if packed:
-        np.savez_compressed(path, **dict(leaves(like)))
-    assert bits_flipped(path, like, 600, seed=0) < 300
-
-
-def test_every_byte_cut_off_is_noticed(tmp_path):
-    save(tmp_path / "weights", Pair(np.ones(20)))
-    whole = (tmp_path / "weights.npz").read_bytes()
-    for length in range(0, len(whole), 7):
-        (tmp_path / "weights.npz").write_bytes(whole[:length])
-        with pytest.raises(ValueError, match=r"^load: "):
-            load(tmp_path / "weights", Pair(np.ones(20)))
+    assert loaded < 300
 
 
 def header(shape, dtype="'<f8'", size=None, version=1):
@@ -311,11 +292,6 @@ def test_what_numpy_wrote_is_read(tmp_path):
     save(tmp_path / "odd", (np.ones((0, 3)), np.arange(2, dtype=">i4")))
     back = load(tmp_path / "odd", (np.ones((0, 3)), np.zeros(2, ">i4")))
     assert back[0].shape == (0, 3) and back[1].tolist() == [0, 1]
-
-
-def test_a_queue_is_no_array(tmp_path):
-    with pytest.raises(TypeError, match=r"^save: 0 is a leaf \(Queue\); expected an array of numbers"):
-        save(tmp_path / "x", (queue.Queue(),))
 
 
 def test_a_tree_too_deep_is_refused_in_our_words(tmp_path):

@@ -4,21 +4,11 @@
 For a type checker it is the plain type, an `Annotated`. signature.py reads them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 from npformer.door import validate
-from npformer.door.signature import (
-    ANYTHING,
-    STRETCHED,
-    Call,
-    Heard,
-    Letters,
-    Rule,
-    all_of,
-    learn,
-    shape_of,
-)
+from npformer.door.signature import ANYTHING, Call, Letters, Rule, all_of, has_leading, learn, shape_of
 
 __all__ = [
     "Bias", "Count", "DType", "Finite", "Float", "Ids",
@@ -32,16 +22,10 @@ def floats(text: str, letters: Letters) -> Rule:
 
     def ask(x: Any, name: str, call: Call) -> None:
         validate.check_array(call.function, name, x, letters, call.letters, call.dtype)
-        validate.check_leading(call.function, name, x, letters, call.leader, call.leading)
         call.dtype = x.dtype
-        learn(letters, x.shape, name, call)
+        learn_all(letters, x, name, call)
 
-    return Rule(text, ask, letters=letters, arrays=heard(letters))
-
-
-def heard(letters: Letters) -> Callable[[Any, str], Iterator[Heard]]:
-    """An array speaks of its letters; anything else is not heard."""
-    return lambda x, name: iter([(name, letters, x)] if validate.is_array(x) else [])
+    return Rule(text, ask, letters=letters)
 
 
 def ids(text: str, letters: Letters) -> Rule:
@@ -50,10 +34,17 @@ def ids(text: str, letters: Letters) -> Rule:
     def ask(x: Any, name: str, call: Call) -> None:
         validate.check_ids(call.function, name, x)
         validate.check_shape(call.function, name, x, letters, call.letters)
-        validate.check_leading(call.function, name, x, letters, call.leader, call.leading)
-        learn(letters, x.shape, name, call)
+        learn_all(letters, x, name, call)
 
     return Rule(text, ask, turn=2, letters=letters)
+
+
+def learn_all(letters: Letters, x: Any, name: str, call: Call) -> None:
+    """Remember an array's letters; refuse other leading axes than those of the first array that has some."""
+    if call.leader and has_leading(letters) and x.shape[: len(x.shape) - len(letters) + 1] != call.leading:
+        expected = f"the leading axes of {call.leader}, {call.leading}"
+        raise validate.wrong_shape(call.function, name, x, expected)
+    learn(letters, x.shape, name, call)
 
 
 def numbers(text: str, letters: Letters) -> Rule:
@@ -70,9 +61,11 @@ def mask(text: str, letters: Letters) -> Rule:
     """Booleans that broadcast to these axes."""
 
     def ask(x: Any, name: str, call: Call) -> None:
-        validate.check_mask(call.function, name, x, f"({', '.join(letters)})", shape_of(letters, call))
+        words = "a boolean array, True = may attend", "bool, True = may attend"
+        validate.check_entries(call.function, name, x, "b", *words)
+        validate.check_broadcast(call.function, name, x, letters, shape_of(letters, call))
 
-    return Rule(text, ask, turn=3, arrays=heard(STRETCHED + letters[1:]))
+    return Rule(text, ask, turn=3)
 
 
 def bias(text: str, letters: Letters) -> Rule:
@@ -80,9 +73,9 @@ def bias(text: str, letters: Letters) -> Rule:
 
     def ask(x: Any, name: str, call: Call) -> None:
         validate.check_array(call.function, name, x, ("...",), {}, call.dtype)
-        validate.check_broadcast(call.function, name, x, f"({', '.join(letters)})", shape_of(letters, call))
+        validate.check_broadcast(call.function, name, x, letters, shape_of(letters, call))
 
-    return Rule(text, ask, turn=3, arrays=heard(STRETCHED + letters[1:]))
+    return Rule(text, ask, turn=3)
 
 
 def shape(text: str, letters: Letters) -> Rule:
@@ -98,19 +91,13 @@ class Axes:
 
     def __getitem__(self, item: tuple[Any, ...]) -> Rule:
         _, letters, *rules = item
-        rule = self.kind(
-            f"{self.name}[Array, {', '.join([repr(letters), *map(str, rules)])}]", tuple(letters.split())
-        )
-        return all_of(str(rule), [rule, *rules]) if rules else rule
+        text = f"{self.name}[Array, {', '.join([repr(letters), *map(str, rules)])}]"
+        return all_of(text, [self.kind(text, tuple(letters.split())), *rules])
 
 
 def number(text: str, **bounds: float) -> Rule:
     """A finite number within bounds: above, minimum, below, maximum."""
-
-    def ask(value: Any, name: str, call: Call) -> None:
-        validate.check_number(call.function, name, value, **bounds)
-
-    return Rule(text, ask)
+    return Rule(text, lambda v, name, call: validate.check_number(call.function, name, v, **bounds))
 
 
 def integer(text: str, minimum: int = -validate.LARGEST, *, letter: bool = False) -> Rule:
@@ -132,7 +119,7 @@ Integer = Annotated[int, integer("an integer")]
 Count = Annotated[int, integer(">= 1", 1)]
 Size = Annotated[int, integer(">= 1, a letter", 1, letter=True)]
 Length = Annotated[int, integer(">= 0", 0)]
-DType = Annotated[Any, Rule("dtype", lambda v, name, call: validate.check_dtype(call.function, v) and None)]
+DType = Annotated[Any, Rule("dtype", lambda v, name, call: validate.check_dtype(call.function, v))]
 if TYPE_CHECKING:
     from typing import Annotated as Bias
     from typing import Annotated as Float
@@ -143,6 +130,6 @@ if TYPE_CHECKING:
 
     from numpy.random import Generator as Rng
 else:
-    Float, Ids, Numbers = Axes("Float", floats), Axes("Ids", ids), Axes("Numbers", numbers)
-    Mask, Bias, Shape = Axes("Mask", mask), Axes("Bias", bias), Axes("Shape", shape)
+    kinds = {"Float": floats, "Ids": ids, "Numbers": numbers, "Mask": mask, "Bias": bias, "Shape": shape}
+    Float, Ids, Numbers, Mask, Bias, Shape = (Axes(name, kind) for name, kind in kinds.items())
     Rng = Rule("Rng", lambda v, name, call: validate.check_generator(call.function, name, v))

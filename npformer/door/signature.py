@@ -15,20 +15,29 @@ Of a call that looks (`glance`) like one that has passed, only what depends on v
 
 import functools
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType, UnionType
-from typing import Annotated, Any, ForwardRef, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    ForwardRef,
+    Literal,
+    NamedTuple,
+    NoReturn,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+)
 
 import numpy as np
 
 from npformer.arrays import with_arrays
 from npformer.door import validate
+from npformer.door.validate import Letters as Letters
 
 F = TypeVar("F", bound=Callable[..., Any])
-Letters = tuple[str, ...]  # ("...", "T", "d_model")
-Heard = tuple[str, Letters, Any]  # an array with its name and its letters
-STRETCHED = ("stretched",)  # stands before a mask's letters: its leading axes say nothing
 MOST = 100  # looks that are remembered of a function
 
 
@@ -73,35 +82,66 @@ def checked(body: F) -> F:
 
 def remember(look: Any, letters: dict[str, int], passed: dict[Any, dict[str, int]]) -> None:
     """Keep a look, and not more than MOST of them."""
-    if look not in passed and len(passed) >= MOST:
+    if len(passed) >= MOST:
         passed.clear()
     passed[look] = letters
 
 
 def check_value(function: str, argument: str, value: Any, annotation: Any, **letters: int) -> None:
     """What an annotation asks, of one value: for what does not come as an argument, such as a file's."""
-    to_rule(annotation).ask(value, argument, Call(function, {argument: value}, letters))
-
-
-class Signature(NamedTuple):
-    """What a function asks of its arguments."""
-
-    rules: list[tuple[str, "Rule"]]  # of each argument, in the order in which they are asked
-    of_values: list[tuple[str, "Rule"]]  # those that look at values in arrays
-    is_seen: bool  # whether a glance at the arguments sees all that the others ask
+    ask_all(Call(function, {argument: value}, letters), [*walk(argument, to_rule(annotation), value)])
 
 
 class Call:
     """One call of a checked function, and what its arguments have told so far."""
 
-    def __init__(
-        self, function: str, arguments: dict[str, Any], letters: dict[str, int], values: bool = False
-    ):
+    def __init__(self, function: str, arguments: dict[str, Any], letters: dict[str, int]) -> None:
         self.function, self.arguments, self.letters = function, arguments, letters
         self.leading: tuple[int, ...] = ()  # what "..." stands for
         self.leader = ""  # the argument that told it
         self.dtype: Any = None
-        self.values = values  # whether values in arrays are all that is asked
+        self.values = False  # whether values in arrays are all that is asked
+
+    def refuse(self, words: str) -> NoReturn:
+        """Of a relation that does not hold."""
+        raise ValueError(f"{self.function}: {words}")
+
+
+class Rule:
+    """What an annotation asks of a value: `ask(value, name, call)` returns nothing or raises."""
+
+    def __init__(
+        self,
+        text: str,
+        ask: Callable[[Any, str, Call], None],
+        turn: int = 1,  # 0: tells letters to all others; 2: needs the letters of others
+        letters: Letters | None = None,  # of an array
+        inside: Callable[[str, Any], Iterable["Place"]] = lambda name, value: (),  # the places in a value
+        by_value: bool = False,  # whether it depends on values in an array: so it is asked at every call
+    ) -> None:
+        self.text, self.ask, self.turn, self.letters = text, ask, turn, letters
+        self.inside, self.by_value = inside, by_value
+
+    def but(self, **changes: Any) -> "Rule":
+        """The same, but for some of the above."""
+        return Rule(**vars(self) | changes)
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def __or__(self, none: None) -> "Rule":
+        return optional(self)
+
+
+Place = tuple[str, Rule, Any]  # params.W_1, what may stand there, what does
+
+
+class Signature(NamedTuple):
+    """What a function asks of its arguments."""
+
+    rules: list[tuple[str, Rule]]  # of each argument, in the order in which they are asked
+    is_seen: bool  # whether a glance at the arguments sees all that is asked but for values in arrays
+    of_values: bool  # whether anything is asked of these
 
 
 def read_signature(body: Callable[..., Any]) -> Signature:
@@ -110,7 +150,7 @@ def read_signature(body: Callable[..., Any]) -> Signature:
     if "cache" in rules:
         rules |= {name: gradient(rule) for name, rule in rules.items() if rule.letters is not None}
     pairs = sorted(rules.items(), key=lambda pair: pair[1].turn)
-    return Signature(pairs, [pair for pair in pairs if pair[1].by_value], ANYTHING not in rules.values())
+    return Signature(pairs, ANYTHING not in rules.values(), any(rule.by_value for rule in rules.values()))
 
 
 def look_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
@@ -151,73 +191,48 @@ def glance(values: Iterable[Any], seen: list[Any]) -> bool:
 def check_call(
     function: str, signature: Signature, arguments: dict[str, Any], letters: dict[str, int] | None
 ) -> dict[str, int]:
-    """Ask every argument; where the letters are known, of values only. Returns the letters.
-
-    Where arrays contradict each other, name the one that most others contradict.
-    """
-    call, rules = Call(function, arguments, dict(letters or {}), letters is not None), signature.rules
+    """Ask every argument that was given; where the letters are known, of values only. Returns the letters."""
+    call = Call(function, arguments, dict(letters or {}))
+    call.values = letters is not None
+    rules = [(name, rule) for name, rule in signature.rules if name in arguments]
+    asked = [pair for pair in rules if pair[1].by_value] if call.values else rules
     try:
-        ask_all(call, signature.of_values if call.values else rules)
+        ask_all(call, [place for pair in asked for place in walk(*pair, arguments[pair[0]])])
     except (TypeError, ValueError):
-        again = Call(function, arguments, {})
-        listen(again, [array for name, rule in rules for array in rule.arrays(arguments.get(name), name)])
-        ask_all(again, rules)
+        blame(call, [place for pair in rules for place in walk(*pair, arguments[pair[0]])])
         raise
     validate.check_one_library(function, arguments)
     return call.letters
 
 
-def ask_all(call: Call, rules: list[tuple[str, "Rule"]]) -> None:
-    """Each argument that was given; Python itself says which one is missing."""
-    for name, rule in rules:
-        if name in call.arguments:
-            rule.ask(call.arguments[name], name, call)
+def walk(name: str, rule: Rule, value: Any) -> Iterator[Place]:
+    """A place, and then those inside it: params, params.W_1 and so on."""
+    yield name, rule, value
+    for place in rule.inside(name, value):
+        yield from walk(*place)
 
 
-def listen(call: Call, arrays: Iterable[Heard]) -> None:
-    """Know what most arrays say of letters, leading axes and dtype; of two, parameters, then the first."""
-    votes: dict[str, list[Any]] = {}
-    leaders: dict[tuple[int, ...], str] = {}
-    for name, letters, x in sorted(arrays, key=lambda heard: heard[1][:1] in (("...",), STRETCHED)):
-        inside = letters[letters[:1] == ("...",) :]
-        said = dict(zip(reversed(inside), reversed(x.shape), strict=False))
-        if letters[:1] == STRETCHED:
-            said = {letter: length for letter, length in said.items() if length != 1}
-        if x.dtype in validate.FLOATS:
-            said["dtype"] = x.dtype
-        if inside is not letters and len(x.shape) >= len(inside):
-            said["..."] = x.shape[: len(x.shape) - len(inside)]
-            leaders.setdefault(said["..."], name)
-        for letter, value in said.items():
-            votes.setdefault(letter, []).append(value)
-    for values in votes.values():
-        values.sort(key=lambda value: type(value) is int and value == 0)  # that an axis is empty, last
-    known = {letter: Counter(v).most_common(1)[0][0] for letter, v in votes.items() if len(v) > 1}
-    call.dtype, call.leading = known.pop("dtype", None), known.pop("...", ())
-    call.leader = leaders[call.leading] if len(votes.get("...", ())) > 1 else ""
-    call.letters = known
+def ask_all(call: Call, places: list[Place]) -> None:
+    """What may stand in each place."""
+    for name, rule, value in places:
+        if rule.by_value or not call.values:
+            try:
+                rule.ask(value, name, call)
+            except KeyError:  # a relation with an array that `blame` has left out
+                pass
 
 
-class Rule:
-    """What an annotation asks of a value: `ask(value, name, call)` returns nothing or raises."""
-
-    def __init__(
-        self,
-        text: str,
-        ask: Callable[[Any, str, Call], None],
-        turn: int = 1,  # 0: tells letters to all others; 2: needs the letters of others
-        letters: Letters | None = None,  # of an array
-        arrays: Callable[[Any, str], Iterator[Heard]] = lambda value, name: iter(()),
-        by_value: bool = False,  # whether it depends on values in an array: so it is asked at every call
-    ) -> None:
-        self.text, self.ask, self.turn, self.letters, self.arrays = text, ask, turn, letters, arrays
-        self.by_value = by_value
-
-    def __repr__(self) -> str:
-        return self.text
-
-    def __or__(self, none: None) -> "Rule":
-        return optional(self)
+def blame(call: Call, places: list[Place]) -> None:
+    """Name the array without which the others agree: an empty one, the last with leading axes, the last."""
+    arrays = [place for place in reversed(places) if place[1].letters and validate.is_array(place[2])]
+    arrays.sort(key=lambda place: (0 not in place[2].shape, not has_leading(place[1].letters or ())))
+    for name, _, _ in arrays:
+        others = Call(call.function, call.arguments, {})
+        try:
+            ask_all(others, [place for place in places if place[0] != name])
+        except Exception:  # also where a relation looks at what is not as it should be
+            continue
+        ask_all(others, [place for place in places if place[0] == name])
 
 
 def to_rule(annotation: Any) -> Rule:
@@ -241,15 +256,18 @@ def to_rule(annotation: Any) -> Rule:
 
 
 def all_of(text: str, rules: list[Rule]) -> Rule:
-    """Several rules for one value, one after the other."""
+    """Several rules for one value: the first one, those for what is in it, the others."""
+    first, *more = [rule for rule in rules if rule is not ANYTHING] or [ANYTHING]
 
     def ask(value: Any, name: str, call: Call) -> None:
-        for rule in rules:
-            if rule.by_value or not call.values:
-                rule.ask(value, name, call)
+        if first.by_value or not call.values:
+            first.ask(value, name, call)
+
+    def inside(name: str, value: Any) -> list[Place]:
+        return [*first.inside(name, value), *((name, rule, value) for rule in more)]
 
     turn, by_value = max(rule.turn for rule in rules), any(rule.by_value for rule in rules)
-    return Rule(text, ask, turn, rules[0].letters, rules[0].arrays, by_value)
+    return first.but(text=text, ask=ask, turn=turn, inside=inside, by_value=by_value)
 
 
 def optional(rule: Rule) -> Rule:
@@ -260,54 +278,51 @@ def optional(rule: Rule) -> Rule:
             if value is not None:
                 rule.ask(value, name, call)
         except TypeError as error:
-            if not str(error).startswith(f"{call.function}: {name} is "):  # but something in it
+            if not str(error).startswith(f"{call.function}: {name} is "):  # but has another dtype
                 raise
             raise TypeError(str(error).replace("; expected ", "; expected None or ", 1)) from None
 
-    return Rule(f"{rule} | None", ask, rule.turn, rule.letters, rule.arrays, rule.by_value)
+    return rule.but(
+        text=f"{rule} | None",
+        ask=ask,
+        inside=lambda name, value: () if value is None else rule.inside(name, value),
+    )
 
 
 def each(rule: Rule) -> Rule:
     """A tuple of them: the blocks of a stack."""
 
-    def ask(value: Any, name: str, call: Call) -> None:
-        validate.check_kind(call.function, name, value, tuple)
-        for i, part in enumerate(value):
-            rule.ask(part, f"{name}.{i}", call)
+    def inside(name: str, value: Any) -> list[Place]:
+        return [(f"{name}.{i}", rule, part) for i, part in enumerate(value if type(value) is tuple else ())]
 
-    def arrays(value: Any, name: str) -> Iterator[Heard]:
-        for i, part in enumerate(value if isinstance(value, tuple) else ()):
-            yield from rule.arrays(part, f"{name}.{i}")
-
-    return Rule(f"tuple[{rule}, ...]", ask, rule.turn, arrays=arrays, by_value=rule.by_value)
+    return of_kind(tuple).but(text=f"tuple[{rule}, ...]", inside=inside, by_value=rule.by_value)
 
 
 def fields_rule(kind: Any) -> Rule:
     """A NamedTuple of this very type, asked field by field: parameters, or a config, which tells letters."""
-    pairs = [(field, to_rule(a)) for field, a in kind.__annotations__.items()]
-    is_config = kind.__name__.endswith("Config")
+    rules = [to_rule(annotation) for annotation in kind.__annotations__.values()]
 
-    def ask(value: Any, name: str, call: Call) -> None:
-        validate.check_kind(call.function, name, value, kind)
-        for (field, rule), part in zip(pairs, value, strict=True):
-            rule.ask(part, f"{name}.{field}", call)
+    def inside(name: str, value: Any) -> list[Place]:
+        rows = zip(kind._fields, rules, value, strict=True) if type(value) is kind else ()
+        return [(f"{name}.{field}", rule, part) for field, rule, part in rows]
 
-    def arrays(value: Any, name: str) -> Iterator[Heard]:
-        for (field, rule), part in zip(pairs, value, strict=True) if type(value) is kind else ():
-            yield from rule.arrays(part, f"{name}.{field}")
+    turn = 0 if kind.__name__.endswith("Config") else 1
+    return of_kind(kind).but(turn=turn, inside=inside, by_value=any(rule.by_value for rule in rules))
 
-    by_value = any(rule.by_value for _, rule in pairs)
-    return Rule(kind.__name__, ask, 0 if is_config else 1, arrays=arrays, by_value=by_value)
+
+def of_kind(kind: type) -> Rule:
+    """A value of this very type."""
+    return Rule(kind.__name__, lambda v, name, call: validate.check_kind(call.function, name, v, kind))
 
 
 def cache_rule(kind: Any) -> Rule:
     """A cache of this very type; the first arrays with a letter tell it and the dtype of the gradient."""
-    rules = {field: to_rule(a) for field, a in kind.__annotations__.items()}
     told: dict[str, Letters] = {}
-    for field, rule in rules.items():
-        if not {letter for letters in told.values() for letter in letters}.issuperset(rule.letters or ()):
-            told[field] = rule.letters or ()
-    TOLD[kind] = (*told, "dtype") if "dtype" in rules else tuple(told)
+    for field, annotation in kind.__annotations__.items():
+        letters = to_rule(annotation).letters or ()
+        if not {letter for known in told.values() for letter in known}.issuperset(letters):
+            told[field] = letters
+    TOLD[kind] = (*told, "dtype") if "dtype" in kind.__annotations__ else tuple(told)
 
     def ask(cache: Any, name: str, call: Call) -> None:
         validate.check_kind(call.function, name, cache, kind)
@@ -319,7 +334,7 @@ def cache_rule(kind: Any) -> Rule:
             if call.dtype is None and not is_shape and value.dtype in validate.FLOATS:
                 call.dtype = value.dtype
 
-    return Rule(kind.__name__, ask, 0)
+    return Rule(kind.__name__, ask, turn=0)
 
 
 def gradient(rule: Rule) -> Rule:
@@ -333,18 +348,26 @@ def gradient(rule: Rule) -> Rule:
 
 def shape_of(letters: Letters, call: Call) -> tuple[int, ...]:
     """The shape that the letters stand for, -1 where it is not known yet."""
-    has_leading = letters[:1] == ("...",)
-    leading = () if not has_leading else call.leading if call.leader else (-1,)
-    return (*leading, *[call.letters.get(letter, -1) for letter in letters[has_leading:]])
+    leading = () if not has_leading(letters) else call.leading if call.leader else (-1,)
+    return (*leading, *[call.letters.get(letter, -1) for letter in named(letters)])
 
 
 def learn(letters: Letters, shape: tuple[int, ...], name: str, call: Call) -> None:
     """Remember what a shape says of its letters."""
-    inside = letters[letters[:1] == ("...",) :]
-    rest = len(shape) - len(inside)
-    call.letters.update(zip(inside, shape[rest:], strict=True))
-    if inside is not letters and not call.leader:
+    rest = len(shape) - len(named(letters))
+    call.letters.update(zip(named(letters), shape[rest:], strict=True))
+    if has_leading(letters) and not call.leader:
         call.leading, call.leader = shape[:rest], name
+
+
+def has_leading(letters: Letters) -> bool:
+    """Whether any leading axes may stand before the others."""
+    return letters[:1] == ("...",)
+
+
+def named(letters: Letters) -> Letters:
+    """The letters without the leading axes."""
+    return letters[has_leading(letters) :]
 
 
 def plain(value: Any) -> Any:

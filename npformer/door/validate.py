@@ -3,6 +3,7 @@
 import math
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from npformer.arrays import array_module
 
+Letters = tuple[str, ...]  # ("...", "T", "d_model")
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _INTEGERS = (int, np.integer)  # tuples: int | np.integer would be put together anew at every call
 _NUMBERS = (int, float, np.integer, np.floating)
@@ -21,16 +23,18 @@ def check_float(function: str, argument: str, x: Any) -> None:
     if (type(x) is np.ndarray or is_array(x)) and x.dtype in FLOATS:
         return
     if not is_array(x):
-        raise TypeError(f"{function}: {argument} is {kind_of(x)}; expected an array of float32 or float64")
-    if x.dtype == np.float16:
-        raise TypeError(
-            f"{function}: {argument} has dtype float16; expected float32 or float64 "
-            "(float16 keeps 3 digits and overflows at 65504: sums over a row would be wrong)"
-        )
-    raise TypeError(
-        f"{function}: {argument} has dtype {x.dtype}; expected float32 or float64 "
-        f"(for example {argument}.astype(np.float64))"
-    )
+        raise wrong_kind(function, argument, x, "an array of float32 or float64")
+    half = "float16 keeps 3 digits and overflows at 65504: sums over a row would be wrong"
+    advice = half if x.dtype == np.float16 else f"for example {argument}.astype(np.float64)"
+    raise wrong_dtype(function, argument, x, f"float32 or float64 ({advice})")
+
+
+def check_entries(function: str, argument: str, x: Any, kinds: str, expected: str, dtype: str = "") -> None:
+    """Refuse anything but an array whose entries are of these kinds, as NumPy's letters name them."""
+    if not is_array(x):
+        raise wrong_kind(function, argument, x, expected)
+    if x.dtype.kind not in kinds:
+        raise wrong_dtype(function, argument, x, dtype or expected)
 
 
 def is_array(x: Any) -> bool:
@@ -66,12 +70,7 @@ def _arrays_in(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def check_array(
-    function: str,
-    argument: str,
-    x: Any,
-    letters: tuple[str, ...],
-    sizes: Mapping[str, int],
-    dtype: Any = None,
+    function: str, argument: str, x: Any, letters: Letters, sizes: Mapping[str, int], dtype: Any = None
 ) -> None:
     """Refuse an array of another dtype, or whose axes are not `letters`; a first "..." is any leading axes.
 
@@ -81,22 +80,17 @@ def check_array(
     if dtype is None or type(x) is not np.ndarray or x.dtype is not dtype:
         check_float(function, argument, x)
         if dtype is not None and x.dtype != dtype:
-            raise TypeError(
-                f"{function}: {argument} has dtype {x.dtype}; expected {dtype} like the other arrays"
-            )
+            raise wrong_dtype(function, argument, x, f"{dtype} like the other arrays")
     check_shape(function, argument, x, letters, sizes)
 
 
-def check_shape(
-    function: str, argument: str, x: Any, letters: tuple[str, ...], sizes: Mapping[str, int]
-) -> None:
+def check_shape(function: str, argument: str, x: Any, letters: Letters, sizes: Mapping[str, int]) -> None:
     """Refuse an array whose axes are not `letters`, an array of any kind."""
     if not _fits(x.shape, letters, sizes):
-        expected = _expected(letters, sizes, empty=0 in x.shape)
-        raise ValueError(f"{function}: {argument} has shape {x.shape}; expected {expected}")
+        raise wrong_shape(function, argument, x, _expected(letters, sizes, empty=0 in x.shape))
 
 
-def _fits(shape: tuple[int, ...], letters: tuple[str, ...], sizes: Mapping[str, int]) -> bool:
+def _fits(shape: tuple[int, ...], letters: Letters, sizes: Mapping[str, int]) -> bool:
     if letters and letters[0] == "...":
         n = len(letters) - 1
         letters, shape = letters[1:], shape[-n:] if n else ()
@@ -110,7 +104,7 @@ def _fits(shape: tuple[int, ...], letters: tuple[str, ...], sizes: Mapping[str, 
     return True
 
 
-def _expected(letters: tuple[str, ...], sizes: Mapping[str, int], empty: bool) -> str:
+def _expected(letters: Letters, sizes: Mapping[str, int], empty: bool) -> str:
     """`(..., T, d_model) with d_model=8`"""
     inside = ", ".join(letters) + ("," if len(letters) == 1 else "")
     known = [
@@ -121,25 +115,10 @@ def _expected(letters: tuple[str, ...], sizes: Mapping[str, int], empty: bool) -
     return f"({inside})" + (f" with {', '.join(known)}" if known else "")
 
 
-def check_leading(
-    function: str,
-    argument: str,
-    x: Any,
-    letters: tuple[str, ...],
-    leader: str,
-    leading: tuple[int, ...],
-) -> None:
-    """Refuse other leading axes than those of the first array that has some."""
-    if leader and letters[:1] == ("...",) and x.shape[: len(x.shape) - len(letters) + 1] != leading:
-        raise ValueError(
-            f"{function}: {argument} has shape {x.shape}; expected the leading axes of {leader}, {leading}"
-        )
-
-
 def check_kind(function: str, argument: str, value: Any, kind: type) -> None:
     """Refuse anything that is not of this very type: another function's cache, a plain tuple, a dict."""
     if type(value) is not kind:
-        raise TypeError(f"{function}: {argument} is {kind_of(value)}; expected {_article(kind.__name__)}")
+        raise wrong_kind(function, argument, value, _article(kind.__name__))
 
 
 def check_d_output(
@@ -153,37 +132,25 @@ def check_d_output(
     """Refuse an upstream gradient that has not exactly the shape and dtype of the forward's output."""
     check_float(function, argument, d_output)
     if d_output.dtype != dtype:
-        raise TypeError(f"{function}: {argument} has dtype {d_output.dtype}; expected {dtype} like {like}")
+        raise wrong_dtype(function, argument, d_output, f"{dtype} like {like}")
     if d_output.shape != shape:
-        raise ValueError(f"{function}: {argument} has shape {d_output.shape}; expected {shape} like {like}")
+        raise wrong_shape(function, argument, d_output, f"{shape} like {like}")
 
 
-def check_broadcast(function: str, argument: str, x: Any, letters: str, shape: tuple[int, ...]) -> None:
-    """Refuse a mask or bias that does not stretch to this shape, or that would add a batch axis to it."""
+def check_broadcast(function: str, argument: str, x: Any, letters: Letters, shape: tuple[int, ...]) -> None:
+    """Refuse a mask or bias that does not stretch to this shape, or that would add a batch axis to it.
+
+    A length of -1 is not known.
+    """
     axes = zip(reversed(x.shape), reversed(shape), strict=False)
-    if len(x.shape) > len(shape) or any(length not in (1, full) for length, full in axes):
-        raise ValueError(
-            f"{function}: {argument} has shape {x.shape}; expected one that broadcasts to {letters} = {shape}"
-        )
-
-
-def check_mask(function: str, argument: str, mask: Any, letters: str, shape: tuple[int, ...]) -> None:
-    """Refuse a mask that is not boolean (True = may attend) or does not broadcast to this shape."""
-    if not is_array(mask):
-        raise TypeError(
-            f"{function}: {argument} is {kind_of(mask)}; expected a boolean array, True = may attend"
-        )
-    if mask.dtype != bool:
-        raise TypeError(f"{function}: {argument} has dtype {mask.dtype}; expected bool, True = may attend")
-    check_broadcast(function, argument, mask, letters, shape)
+    if len(x.shape) > len(shape) or any(length not in (1, full) and full >= 0 for length, full in axes):
+        expected = f"one that broadcasts to ({', '.join(letters)}) = {shape}"
+        raise wrong_shape(function, argument, x, expected)
 
 
 def check_ids(function: str, argument: str, ids: Any) -> None:
     """Refuse anything but an array of integers."""
-    if not is_array(ids):
-        raise TypeError(f"{function}: {argument} is {kind_of(ids)}; expected an array of integers")
-    if ids.dtype.kind not in "iu":
-        raise TypeError(f"{function}: {argument} has dtype {ids.dtype}; expected an array of integers")
+    check_entries(function, argument, ids, "iu", "an array of integers")
 
 
 def check_id_range(function: str, argument: str, ids: Any, vocab_size: int) -> None:
@@ -198,10 +165,7 @@ def check_id_range(function: str, argument: str, ids: Any, vocab_size: int) -> N
 
 def check_numbers(function: str, argument: str, x: Any) -> None:
     """Refuse anything but an array of integers or floats, finite ones where NumPy can look at them."""
-    if not is_array(x):
-        raise TypeError(f"{function}: {argument} is {kind_of(x)}; expected an array of numbers")
-    if x.dtype.kind not in "iuf":
-        raise TypeError(f"{function}: {argument} has dtype {x.dtype}; expected an array of numbers")
+    check_entries(function, argument, x, "iuf", "an array of numbers")
     if isinstance(x, np.ndarray) and not np.isfinite(x).all():
         raise ValueError(f"{function}: {argument} holds NaN or infinity; expected finite numbers")
 
@@ -209,7 +173,7 @@ def check_numbers(function: str, argument: str, x: Any) -> None:
 def check_integer(function: str, argument: str, value: Any, minimum: int = -LARGEST) -> None:
     """Refuse a number that is not whole (2.0 and True are not integers here), too small or beyond 2^53."""
     if isinstance(value, bool) or not isinstance(value, _INTEGERS):
-        raise TypeError(f"{function}: {argument} is {kind_of(value)}; expected an integer")
+        raise wrong_kind(function, argument, value, "an integer")
     if not minimum <= value <= LARGEST:
         expected = f"of at least {minimum}" if value < minimum > -LARGEST else "between -2**53 and 2**53"
         raise ValueError(f"{function}: {argument} is {_number(value)}; expected an integer {expected}")
@@ -227,7 +191,7 @@ def check_number(
 ) -> None:
     """Refuse anything but a finite real number with above < value < below and minimum <= value <= maximum."""
     if isinstance(value, bool) or not isinstance(value, _NUMBERS):
-        raise TypeError(f"{function}: {argument} is {kind_of(value)}; expected a number")
+        raise wrong_kind(function, argument, value, "a number")
     if not (_is_finite(value) and above < value < below and minimum <= value <= maximum):
         bounds = [f"> {above:g}"] * (above > -math.inf) + [f">= {minimum:g}"] * (minimum > -math.inf)
         bounds += [f"< {below:g}"] * (below < math.inf) + [f"<= {maximum:g}"] * (maximum < math.inf)
@@ -244,51 +208,60 @@ def _is_finite(value: Any) -> bool:
 
 def check_choice(function: str, argument: str, value: Any, choices: tuple[str, ...]) -> None:
     """Refuse a word that is not one of the choices."""
+    expected = f"one of {', '.join(map(repr, choices))}"
     if not isinstance(value, str):
-        raise TypeError(
-            f"{function}: {argument} is {kind_of(value)}; expected one of {', '.join(map(repr, choices))}"
-        )
+        raise wrong_kind(function, argument, value, expected)
     if value not in choices:
-        raise ValueError(
-            f"{function}: {argument} is {value[:40]!r}; expected one of {', '.join(map(repr, choices))}"
-        )
+        raise ValueError(f"{function}: {argument} is {value[:40]!r}; expected {expected}")
 
 
 def check_flag(function: str, argument: str, value: Any) -> None:
     """Refuse anything but True and False: 1, "yes" and an array have a truth value too, by accident."""
     if not isinstance(value, bool):
-        raise TypeError(f"{function}: {argument} is {kind_of(value)}; expected True or False")
+        raise wrong_kind(function, argument, value, "True or False")
 
 
 def check_callable(function: str, argument: str, value: Any) -> None:
     """Refuse what cannot be called."""
     if not callable(value):
-        raise TypeError(f"{function}: {argument} is {kind_of(value)}; expected a function")
+        raise wrong_kind(function, argument, value, "a function")
 
 
 def check_array_module(function: str, xp: Any) -> None:
     """Refuse anything but an array library."""
     if xp is not np and not (isinstance(xp, ModuleType) and hasattr(xp, "ndarray")):
-        raise TypeError(f"{function}: xp is {kind_of(xp)}; expected an array library, numpy or cupy")
+        raise wrong_kind(function, "xp", xp, "an array library, numpy or cupy")
 
 
-def check_dtype(function: str, dtype: Any) -> Any:
-    """Refuse a dtype for new arrays other than float32 and float64; returns it as a numpy.dtype."""
-    try:
+def check_dtype(function: str, dtype: Any) -> None:
+    """Refuse a dtype for new arrays other than float32 and float64."""
+    with suppress(TypeError, ValueError):
         # np.dtype takes None, and anything that has a dtype, for one
-        received = [np.dtype(dtype)] if isinstance(dtype, type | str | np.dtype) else []
-    except (TypeError, ValueError):
-        received = []
-    if not received or received[0] not in FLOATS:
-        raise TypeError(f"{function}: dtype is {kind_of(dtype)}; expected float32 or float64")
-    return received[0]
+        if isinstance(dtype, type | str | np.dtype) and np.dtype(dtype) in FLOATS:
+            return
+    raise wrong_kind(function, "dtype", dtype, "float32 or float64")
 
 
 def check_generator(function: str, argument: str, rng: Any) -> None:
     """Refuse a source of random numbers other than a numpy.random.Generator."""
     if not isinstance(rng, np.random.Generator):
         expected = "a numpy.random.Generator, for example np.random.default_rng(0)"
-        raise TypeError(f"{function}: {argument} is {kind_of(rng)}; expected {expected}")
+        raise wrong_kind(function, argument, rng, expected)
+
+
+def wrong_kind(function: str, argument: str, value: Any, expected: str) -> TypeError:
+    """The error that says what was received in place of what."""
+    return TypeError(f"{function}: {argument} is {kind_of(value)}; expected {expected}")
+
+
+def wrong_dtype(function: str, argument: str, x: Any, expected: str) -> TypeError:
+    """The same of an array's dtype."""
+    return TypeError(f"{function}: {argument} has dtype {x.dtype}; expected {expected}")
+
+
+def wrong_shape(function: str, argument: str, x: Any, expected: str) -> ValueError:
+    """The same of its shape."""
+    return ValueError(f"{function}: {argument} has shape {x.shape}; expected {expected}")
 
 
 def kind_of(value: Any) -> str:

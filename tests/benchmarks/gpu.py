@@ -1,14 +1,12 @@
-"""The encoder block on a GPU: CuPy's time over NumPy's on this machine's CPU and over PyTorch CUDA eager's.
+"""The encoder block on a GPU: CuPy's time over NumPy's on this machine's CPU.
 
-    uv run --extra cuda12 python tests/benchmarks/gpu.py                  (or cuda13) CuPy against NumPy
-    … tests/benchmarks/gpu.py --torch PYTHON             PYTHON is an interpreter with NumPy, PyTorch and CUDA
-    … tests/benchmarks/gpu.py --torch PYTHON --write     and the figures go into figures/data/gpu.json
+    uv run --extra cuda12 python tests/benchmarks/gpu.py             (or cuda13)
+    … tests/benchmarks/gpu.py --write                    and the figures go into figures/data/gpu.json
 
 Wall clock. A variant is warmed up, then called again and again for some time, and the device is idle at both
 readings of the clock. The variants of a case take turns, round after round; every figure is a median over
-the rounds. NumPy uses the threads that it would use for you, and their number is written down. PyTorch runs
-nn.TransformerEncoderLayer with our own parameters, dropout 0 and no TF32, in training mode, because gradients
-are taken; CuPy has no TF32 either. Before anything is timed, the three must agree on the numbers.
+the rounds. NumPy uses the threads that it would use for you, and their number is written down; CuPy has no
+TF32. Before anything is timed, the two must agree on the numbers.
 
 Without a GPU nothing is measured and the exit status is 1.
 
@@ -16,14 +14,12 @@ figures/data/gpu.json, which nobody writes but --write:
 
     command     what was run
     machine     gpu, cpu, cores, numpy_threads (of matrix products), numpy_blas, python, numpy, cupy,
-                cuda_runtime, cuda_driver, torch (null without --torch)
+                cuda_runtime, cuda_driver
     settings    rounds; seconds, for each variant and round
     block       the encoder block forward + backward; a list of
                 {size ("base" or "long"), B, T, d_model, d_ff, n_heads, dtype ("float32" or "float64"),
-                 seconds: {cupy, numpy, torch}, ratio: {numpy, torch}}
-                a ratio is CuPy's time divided by the other's; those of torch are null without --torch
-    growth      the same without size and torch, for B = 1 and T = 8, 16, … 2048
-    transfer    the block's parameters, a list of {dtype, bytes, to_device (seconds), to_host (seconds)}
+                 seconds: {cupy, numpy}, ratio: {numpy}}, CuPy's time divided by NumPy's
+    growth      the same without size, for B = 1 and T = 8, 16, … 2048
 """
 
 import argparse
@@ -31,7 +27,6 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -78,15 +73,11 @@ def in_turn(variants, rounds):
     return times
 
 
-def summary(times, others):
-    """Median seconds of every variant, and CuPy's ratio to each of the others; None for what did not run."""
-    seconds, ratio = {"cupy": statistics.median(times["cupy"])}, {}
-    for other in others:
-        theirs = times.get(other)
-        seconds[other] = statistics.median(theirs) if theirs else None
-        pairs = zip(times["cupy"], theirs or (), strict=bool(theirs))
-        ratio[other] = statistics.median(ours / its for ours, its in pairs) if theirs else None
-    return {"seconds": seconds, "ratio": ratio}
+def summary(times):
+    """Median seconds of both, and CuPy's ratio to NumPy."""
+    seconds = {name: statistics.median(found) for name, found in times.items()}
+    pairs = zip(times["cupy"], times["numpy"], strict=True)
+    return {"seconds": seconds, "ratio": {"numpy": statistics.median(ours / its for ours, its in pairs)}}
 
 
 # What is timed
@@ -119,147 +110,41 @@ def length(tree):
     return sum(float((leaf * leaf).sum()) for _, leaf in npf.leaves(tree)) ** 0.5
 
 
-def measure_block(B, T, dtype, options, synchronise, torch=None, config=CONFIG):
+def measure_block(B, T, dtype, options, synchronise, config=CONFIG):
     """One entry of `block` or `growth`."""
     here = block(B, T, dtype, config)
     there = npf.to_backend(here, "cupy")
     found = npf.to_numpy(forward_and_backward(*there, config))
     check_agreement("CuPy", found, forward_and_backward(*here, config), dtype)
-    variants = {
-        "cupy": lambda: seconds_per_call(
-            lambda: forward_and_backward(*there, config), synchronise, options.seconds
-        ),
-        "numpy": lambda: seconds_per_call(
-            lambda: forward_and_backward(*here, config), lambda: None, options.seconds
-        ),
-    }
-    if torch:
-        variants["torch"] = lambda: torch.ask(B=B, T=T, dtype=dtype, seconds=options.seconds)["seconds"]
-    sizes = {name: getattr(config, name) for name in ("d_model", "d_ff", "n_heads")}
-    return {"B": B, "T": T, **sizes, "dtype": dtype}, in_turn(variants, options.rounds)
 
-
-def measure_transfer(dtype, options, synchronise, config=CONFIG):
-    """One entry of `transfer`: the block's parameters to the device and back."""
-    *_, here = block(1, 1, dtype, config)
-    there = npf.to_backend(here, "cupy")
-    moves = {
-        "to_device": lambda: npf.to_backend(here, "cupy"),
-        "to_host": lambda: npf.to_numpy(there),
-    }
-    variants = {
-        name: lambda move=move: seconds_per_call(move, synchronise, options.seconds)
-        for name, move in moves.items()
-    }
-    medians = {name: statistics.median(t) for name, t in in_turn(variants, options.rounds).items()}
-    size = sum(leaf.nbytes for _, leaf in npf.leaves(here))
-    return {"dtype": dtype, "bytes": size, **medians}
-
-
-def measure(options, synchronise, torch=None, config=CONFIG, sizes=SIZES, growth=GROWTH, say=print):
-    """`block`, `growth` and `transfer`; every figure is said as soon as it is known."""
-    results = {"block": [], "growth": [], "transfer": []}
-    for dtype in TOLERANCE:
-        for size, (B, T) in sizes.items():
-            entry, times = measure_block(B, T, dtype, options, synchronise, torch, config)
-            results["block"].append({"size": size, **entry, **summary(times, ("numpy", "torch"))})
-            say(row(f"{size}: B {B}, T {T:4}, {dtype}", results["block"][-1]))
-    for dtype in TOLERANCE:
-        for T in growth:
-            entry, times = measure_block(1, T, dtype, options, synchronise, None, config)
-            results["growth"].append({**entry, **summary(times, ("numpy",))})
-            say(row(f"growth: T {T:4}, {dtype}", results["growth"][-1]))
-    for dtype in TOLERANCE:
-        results["transfer"].append(measure_transfer(dtype, options, synchronise, config))
-        say("parameters, {dtype}: to the device {to_device:.2e} s, back {to_host:.2e} s".format(
-            **results["transfer"][-1]
-        ))  # fmt: skip
-    return results
-
-
-def row(name, entry):
-    ratios = [f"{value:.3g} of {other}" for other, value in entry["ratio"].items() if value is not None]
-    return f"{name:30} {1e3 * entry['seconds']['cupy']:8.3f} ms, {', '.join(ratios)}"
-
-
-# PyTorch, in an interpreter of its own
-
-
-class Torch:
-    """A process that times PyTorch's layer when asked: one line of JSON there, one back."""
-
-    def __init__(self, python, device="cuda"):
-        environment = os.environ | {"PYTHONPATH": str(HERE.parents[1])}
-        command = [python, str(Path(__file__).resolve()), "--serve-torch", device]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    def timing(arguments, wait):
+        return lambda: seconds_per_call(
+            lambda: forward_and_backward(*arguments, config), wait, options.seconds
         )
-        self.version = self.answer()["version"]
 
-    def ask(self, **question):
-        print(json.dumps(question), file=self.process.stdin, flush=True)
-        return self.answer()
-
-    def answer(self):
-        line = self.process.stdout.readline()
-        if not line:
-            self.close()
-            raise SystemExit(
-                "gpu.py: --torch: PyTorch ended, see above; is it one with CUDA, and NumPy beside?"
-            )
-        return json.loads(line)
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
-        self.process.stdout.close()
+    variants = {"cupy": timing(there, synchronise), "numpy": timing(here, lambda: None)}
+    sizes = {name: getattr(config, name) for name in ("d_model", "d_ff", "n_heads")}
+    return {"B": B, "T": T, **sizes, "dtype": dtype, **summary(in_turn(variants, options.rounds))}
 
 
-def serve_torch(device, questions=sys.stdin, answers=sys.stdout, config=CONFIG):
-    """The other end of `Torch`."""
-    import torch
-
-    torch.set_float32_matmul_precision("highest")  # no TF32
-    torch.zeros(1, device=device)  # fails here, in words, where there is no CUDA
-    print(json.dumps({"version": torch.__version__}), file=answers, flush=True)
-    synchronise = torch.cuda.synchronize if device == "cuda" else lambda: None
-    for line in questions:
-        asked = json.loads(line)
-        run = torch_step(torch, asked["B"], asked["T"], asked["dtype"], device, config)
-        seconds = seconds_per_call(run, synchronise, asked["seconds"])
-        print(json.dumps({"seconds": seconds}), file=answers, flush=True)
-
-
-def torch_step(torch, B, T, dtype, device, config):
-    """A function that takes the layer forward and backward, once it has given npformer's numbers."""
-    here = block(B, T, dtype, config)
-    x, dy = (torch.tensor(a, device=device) for a in here[:2])
-    x.requires_grad_()
-    layer = torch.nn.TransformerEncoderLayer(
-        config.d_model, config.n_heads, config.d_ff, dropout=0.0, layer_norm_eps=config.eps, batch_first=True,
-        device=device, dtype=x.dtype,
-    )  # fmt: skip
-    state = npf.encoder_block_to_torch(here[2])
-    layer.load_state_dict({name: torch.from_numpy(a) for name, a in state.items()})
-
-    def step():
-        layer.zero_grad(set_to_none=True)
-        x.grad = None
-        y = layer(x)
-        y.backward(dy)
-        return y
-
-    y, dx = step().detach().cpu().numpy(), x.grad.cpu().numpy()
-    grads = {name: p.grad.cpu().numpy() for name, p in layer.named_parameters()}
-    found = y, (dx, npf.encoder_block_from_torch(grads))
-    check_agreement("PyTorch", found, forward_and_backward(*here, config), dtype)
-    return step
+def measure(options, synchronise, config=CONFIG, sizes=SIZES, growth=GROWTH, say=print):
+    """`block` and `growth`; every figure is said as soon as it is known."""
+    results = {"block": [], "growth": []}
+    cases = [("block", {"size": size}, B, T) for size, (B, T) in sizes.items()]
+    cases += [("growth", {}, 1, T) for T in growth]
+    for part, named, B, T in cases:
+        for dtype in TOLERANCE:
+            entry = named | measure_block(B, T, dtype, options, synchronise, config)
+            results[part].append(entry)
+            ms, ratio = 1e3 * entry["seconds"]["cupy"], entry["ratio"]["numpy"]
+            say(f"{part}: B {B}, T {T:4}, {dtype} {ms:8.3f} ms, {ratio:.3g} of numpy")
+    return results
 
 
 # Where it ran
 
 
-def machine(cupy, torch):
+def machine(cupy):
     """The names and versions of everything that the figures depend on."""
     import threadpoolctl
 
@@ -276,7 +161,6 @@ def machine(cupy, torch):
         "cupy": cupy.__version__,
         "cuda_runtime": cuda_version(runtime.runtimeGetVersion()),
         "cuda_driver": cuda_version(runtime.driverGetVersion()),
-        "torch": torch.version if torch else None,
     }
 
 
@@ -295,41 +179,31 @@ def cuda_version(number):
 
 def command(options):
     """What was run, without the path of this machine's interpreter."""
-    torch = " --torch PYTHON" if options.torch else ""
-    return f"tests/benchmarks/gpu.py{torch} --rounds {options.rounds} --seconds {options.seconds:g} --write"
+    return f"tests/benchmarks/gpu.py --rounds {options.rounds} --seconds {options.seconds:g} --write"
 
 
 def parsed(arguments):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--torch", metavar="PYTHON", help="an interpreter that has NumPy, PyTorch and CUDA")
     parser.add_argument("--rounds", type=int, default=5, help="how often the variants take turns (5)")
     parser.add_argument("--seconds", type=float, default=1.0, help="for each variant and round (1)")
     parser.add_argument("--write", action="store_true", help="put the figures into figures/data/gpu.json")
-    parser.add_argument("--serve-torch", metavar="DEVICE", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
 
 def main(arguments=None):
     options = parsed(arguments)
-    if options.serve_torch:
-        return serve_torch(options.serve_torch)
     reason = _why_no_cupy()
     if reason:
         hint = "; nvidia-smi tells whether the driver sees a GPU" if "no GPU answers" in reason else ""
         return f"gpu.py: nothing was measured. {reason}{hint}"
     os.environ["CUPY_TF32"] = "0"
     cupy = sys.modules["cupy"]
-    torch = Torch(options.torch) if options.torch else None
-    where = machine(cupy, torch)
+    where = machine(cupy)
     print("\n".join(f"{name}: {value}" for name, value in where.items()), flush=True)
     settings = {"rounds": options.rounds, "seconds": options.seconds}
-    results = measure(
-        options, cupy.cuda.Device().synchronize, torch, say=lambda line: print(line, flush=True)
-    )
-    if torch:
-        torch.close()
+    results = measure(options, cupy.cuda.Device().synchronize, say=lambda line: print(line, flush=True))
     if options.write:
         figures = {"command": command(options), "machine": where, "settings": settings, **results}
         RESULTS.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
