@@ -103,9 +103,19 @@ def packed(array, kind, rng):
     return data
 
 
+@cache
+def packed_model(config):
+    """Parameters, and {name: (shape, kind, bytes)}."""
+    params, rng, found = model(config, len(TOKENS)), np.random.default_rng(0), {}
+    for name, array in stored(params, GGUF).items():
+        kind = KINDS.get(name.split(".")[-2], F32)
+        found[name] = (array.shape, kind, packed(array, kind, rng))
+    return params, found
+
+
 def write_gguf(config=CONFIG, said=None, tensors=None, version=3):
     """A tensor is an array, in float32, or (shape, kind, bytes)."""
-    params, rng, body, places = model(config, len(TOKENS)), np.random.default_rng(0), b"", b""
+    (params, found), body, places = packed_model(config), b"", b""
     settings = {
         "general.architecture": "llama", "llama.block_count": config.n_layers,
         "llama.context_length": config.max_length, "llama.embedding_length": config.d_model,
@@ -116,10 +126,7 @@ def write_gguf(config=CONFIG, said=None, tensors=None, version=3):
         "tokenizer.ggml.token_type": [3] + [1] * (len(TOKENS) - 2) + [4], "tokenizer.ggml.merges": MERGES,
         "tokenizer.ggml.eos_token_id": 0, "tokenizer.chat_template": "{{ messages }}",
     }  # fmt: skip
-    settings, found = changed(settings, said), {}
-    for name, array in stored(params, GGUF).items():
-        kind = KINDS.get(name.split(".")[-2], F32)
-        found[name] = (array.shape, kind, packed(array, kind, rng))
+    settings = changed(settings, said)
     for name, tensor in changed(found, tensors).items():
         shape, kind, data = tensor if type(tensor) is tuple else (tensor.shape, F32, tensor.astype("<f4"))
         places += text(name) + struct.pack(f"<I{len(shape)}Q", len(shape), *shape[::-1])
