@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import settings
-from small_minilm import PACKAGES
+from small_models import PACKAGES
 
 from npformer import save
 from npformer.backend import _why_no_cupy

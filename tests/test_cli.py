@@ -365,4 +365,5 @@ def test_what_a_browser_cannot_do_is_said_in_one_line_and_the_rest_it_does(monke
         said = capsys.readouterr().err
         assert said.startswith(f"npformer {command.split()[0]}: a browser cannot start ")
         assert said.endswith("pip install npformer\n") and said.count("\n") == 1
-    assert cli.main(["show", "pe.table"]) == 0 and "pe.table" in capsys.readouterr().out
+    for words in (["show", "pe.table"], ["exercises"]):
+        assert cli.main(words) == 0 and "pe.table" in capsys.readouterr().out

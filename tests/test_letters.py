@@ -14,10 +14,8 @@ import re
 from typing import get_args, get_origin
 
 import numpy as np
-import small_gguf
-import small_llama
-import small_llama2c
 from bad_calls import CHECKED
+from small_models import FORMS
 from valid_calls import CALLS, CONFIG, LM_CONFIG
 
 import npformer as npf
@@ -63,9 +61,9 @@ NEW_LETTERS = {
 CONFIGS = {
     "causal_lm_backward": LM_CONFIG,
     "causal_lm_forward": LM_CONFIG,
-    "load_llama2c": small_llama2c.CONFIG,
-    "load_gguf": small_gguf.CONFIG,
-    "load_llama": small_llama.CONFIG,
+    "load_llama2c": FORMS["llama2c"].config,
+    "load_gguf": FORMS["gguf"].config,
+    "load_llama": FORMS["llama"].config,
     "causal_lm_from_torch": LM_CONFIG,
 }  # which tables and key heads the result has
 

@@ -1,4 +1,5 @@
 import io
+import os
 import signal
 import stat
 import subprocess

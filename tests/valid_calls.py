@@ -8,17 +8,11 @@ only where this is not enough. Different letters have different lengths, so that
 
 import inspect
 import re
-import tempfile
 from functools import cache, partial
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
-import pytest
-import small_gguf
-import small_llama
-import small_llama2c
-import small_minilm
+from small_models import ENCODER, Letters, folder, sentence_encoder
 
 import npformer as npf
 
@@ -62,7 +56,7 @@ LM_CONFIG = npf.CausalLMConfig(
     d_model=8, d_ff=12, n_heads=2, n_kv_heads=1, n_layers=2, max_length=9, tied=False
 )
 LM = drawn(npf.init_causal_lm, VOCAB_SIZE, LM_CONFIG)
-MINILM = small_minilm.small_model()
+MINILM = sentence_encoder()
 
 # --- the arguments of a call, from the signature ---------------------------------------------------
 
@@ -137,27 +131,17 @@ def saved(save, file):
     return arguments
 
 
-def minilm_folder():
-    """The path of a folder that load_minilm reads; what writes it comes with the extra."""
-    pytest.importorskip("safetensors", reason="not installed: uv sync --extra pretrained")
-    return Path(_written().name) / "minilm"
-
-
-@cache
-def _written():
-    folder = tempfile.TemporaryDirectory()  # removed when Python ends
-    small_minilm.write_model(Path(folder.name) / "minilm")
-    return folder
-
-
 CHECKED_PAIR = {"forward": npf.relu_forward, "backward": npf.relu_backward, "args": (array(3),), "kwargs": {}}
 TREE = (np.ones(2), None)
 OWN = {  # what a signature does not tell
     "generate": lambda: {"ids": 1 + ids(2, 4) % 4},
     "train_byte_pairs": lambda: {"text": "low lower"},
-    "load_llama2c": lambda: dict(zip(("model_file", "tokenizer_file"), small_llama2c.files(), strict=True)),
-    "load_gguf": lambda: {"path": small_gguf.file(), "dtype": np.float32},
-    "load_llama": lambda: {"path": small_llama.folder(), "dtype": np.float32},
+    "load_llama2c": lambda: {
+        "model_file": folder("llama2c") / "model.bin",
+        "tokenizer_file": folder("llama2c") / "tokenizer.bin",
+    },
+    "load_gguf": lambda: {"path": folder("gguf") / "model.gguf", "dtype": np.float32},
+    "load_llama": lambda: {"path": folder("llama"), "dtype": np.float32},
     "causal_lm_from_torch": lambda: {"state": npf.causal_lm_to_torch(LM, LM_CONFIG)},
     "sgd_update": lambda: {"params": norm_params(3), "grads": norm_params(3)},
     "adam_init": lambda: {"params": norm_params(3)},
@@ -179,12 +163,12 @@ OWN = {  # what a signature does not tell
     "to_numpy": lambda: {"tree": TREE},
     "array_module": lambda: {"arrays": TREE[:1]},
     "table_1": lambda: {"n": 10},
-    "load_minilm": lambda: {"path": minilm_folder()},
-    "minilm_input": lambda: {"config": small_minilm.CONFIG},
+    "load_minilm": lambda: {"path": folder("minilm")},
+    "minilm_input": lambda: {"config": ENCODER},
     "sentence_embeddings": lambda: {
         "texts": ["dog", "bites", ""],
-        "config": small_minilm.CONFIG,
-        "tokenizer": small_minilm.Letters(),
+        "config": ENCODER,
+        "tokenizer": Letters(),
     },
     "encoder_block_from_torch": lambda: {"state": npf.encoder_block_to_torch(MODEL.encoder.blocks[0])},
     "save": lambda: {"path": "written.npz", "tree": TREE[:1]},

@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 
 import pytest
-from small_minilm import PACKAGES
+from small_models import PACKAGES
 
 from npformer.published.chat import chat_file
 

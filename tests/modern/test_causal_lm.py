@@ -130,15 +130,6 @@ def test_padding_is_seen_by_nobody(rng):
     np.testing.assert_allclose(*logits, atol=1e-14)
 
 
-@together("shape", [(4,), (0, 4), (2, 0), (2, 3, 4)])
-def test_any_leading_axes_and_no_layers(rng, shape):
-    config = CONFIG._replace(n_layers=0)
-    ids, params = rng.integers(7, size=shape), drawn(config, rng)
-    logits, cache = causal_lm_forward(ids, params, config)
-    assert logits.shape == (*shape, 7)
-    assert causal_lm_backward(logits, cache).embedding.E.shape == (7, 8)
-
-
 @together(
     ("change", "error", "message"),
     [

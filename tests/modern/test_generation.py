@@ -139,14 +139,6 @@ def test_a_hardly_warm_temperature_and_a_hardly_open_share_are_greedy(tiny, size
             assert (choose(logits, temperature, top_k, top_p, rng) == logits.argmax(axis=-1)).all()
 
 
-def test_greedy_draws_nothing_from_an_rng(rng):
-    params, before = drawn(CONFIG), rng.bit_generator.state
-    ids = np.array([[3, 1]])
-    found = generate(ids, params, CONFIG, max_new_tokens=5, temperature=0, rng=rng)
-    assert (found == generate(ids, params, CONFIG, max_new_tokens=5, temperature=0)).all()
-    assert rng.bit_generator.state == before
-
-
 @together("path", ["embedding", "blocks", None])
 def test_weights_that_are_no_numbers_are_named(path):
     params = drawn(CONFIG)
