@@ -37,7 +37,7 @@ PAPERS = {"a4": (210.0, 297.0), "letter": (215.9, 279.4)}
 MARGIN, GAP, HEAD_GAP = 14.0, 5.0, 3.0  # around a page, between tables, between the heads of one table
 BOX, GIVEN_BOX = (13.0, 7.4), (8.2, 5.2)  # room for handwriting, room for print
 LABEL, LETTER, SMALL_LETTER = 11.0, 1.62, 1.25  # the widths of a row's word and of letters
-OPENING, SECTION, TITLE, WORDS = 32.0, 9.0, 8.4, 4.0  # heights
+OPENING, SECTION, TITLE, WORDS = 36.6, 9.0, 8.4, 4.0  # heights
 NAME_LINE, FOOT = 45.0, 12.0
 LONGEST_NAME = 32  # letters
 QUIET, GIVEN_GREY = "#5F5F5F", "#EDEDED"
@@ -69,6 +69,8 @@ INSTRUCTIONS = (
     "Σ: what a table's boxes add up to.",
     "pos counts the tokens from 0, i the pairs of columns; ⊙ multiplies entry by entry, ᵀ turns rows "
     "into columns.",
+    "Q, K, V, heads: columns 0 and 1 are head 1, 2 and 3 head 2; d_k = 2. "
+    "Angles in radians. Use a calculator.",
 )
 HTML = """\
 <!doctype html>
