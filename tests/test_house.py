@@ -120,6 +120,11 @@ def import_probe(statement):
     return int(count), names
 
 
+def test_importing_the_package_leaves_the_exercises_alone():
+    probe = "import npformer, sys; print('npformer.exercises' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True).stdout == "False\n"
+
+
 def test_importing_the_package_brings_numpy_and_little_else():
     """Six small modules of the standard library with Python 3.11; what takes time is what is imported."""
     count, names = import_probe("import npformer")
