@@ -209,7 +209,9 @@ def slides_of(notebook: dict[str, Any], plan: Plan, guesses: dict[str, str]) -> 
             coming = next((c for k, c in cells[place:] if k == "slide" and c["cell_type"] == "code"), None)
             found += told(cell, plan, guesses, subject_of(cell, found, coming))
         elif kind == "slide":
-            found += ran(cell)
+            before, words = cells[place - 1] if place else ("", cell)
+            leads_in = before == "skip" and words["cell_type"] == "markdown"
+            found += ran(cell, source_of(words) if leads_in else "")
         elif kind == "fragment":
             found[-1] = joined(found[-1], cell)
     found = found or [Slide(f"# {title_of(notebook)}")]  # of a notebook whose cells say nothing of a stage
@@ -282,15 +284,22 @@ def minutes_left(section: str, plan: Plan) -> str:
     return f"Section {section}: {plan.minutes[section]} minutes; {left} are left, with this one."
 
 
-def ran(cell: dict[str, Any]) -> list[Slide]:
-    """A slide for each picture, or one with the code's few lines and what it prints; then the answer."""
+def ran(cell: dict[str, Any], words: str = "") -> list[Slide]:
+    """A slide for each picture, or one with the code's few lines and what it prints; then the answer.
+
+    `words` is what the lesson tells its readers before the cell, and so what one says.
+    """
     heading = f"## {of_stage(cell, 'title')}"
     shown = shown_by(cell)
     pictures = [part for part in shown if part.startswith("<i")]
     found = [Slide(f"{heading}\n\n{picture}") for picture in pictures]
-    found = found or [Slide(f"{heading}\n\n{code_of(cell)}", tuple(shown))]
-    notes = PLAYING if pictures and pictures[-1].startswith("<iframe") else "Run."
-    notes = f"{notes} The whole cell:\n\n```python\n{source_of(cell)}\n```"
+    if not found:  # the code first, where there is some: what it prints comes with a click
+        code = code_of(cell)
+        found = [
+            Slide(f"{heading}\n\n{code}", tuple(shown)) if code else Slide("\n\n".join([heading, *shown]))
+        ]
+    runs = PLAYING if pictures and pictures[-1].startswith("<iframe") else "Run."
+    notes = f"{words}\n\n{runs} The whole cell:\n\n```python\n{source_of(cell)}\n```"
     return [*found[:-1], with_answer(found[-1]._replace(notes=notes), cell)]
 
 

@@ -263,12 +263,18 @@ TABLE = "a fair coin:   50.0 %\nyes and no:  25.0 %\nas in the book: True"
 def test_what_is_printed_is_drawn_and_comes_first_as_boxes_to_fill_in():
     asked = on_stage(text("So.\n\n**Predict.** Which?", predict="1.1a"), title="Which?", ahead="10 25")
     answer = on_stage(code("print(x)", printed(TABLE), reveal="1.1a"), title="So", drawn="bars")
-    before, after = slides_of(notebook_of(asked, answer), Plan({}, []), {})
-    lines = [re.sub("<[^>]*>", "", line).split() for line in after.then[0].split("\n")]
-    assert lines == [["a", "fair", "coin:", "50.0", "%"], ["yes", "and", "no:", "25.0", "%"]]
-    fifty, quarter = (float(number) for number in re.findall(r"width: (.+?)em", after.then[0]))
+    leads_in = on_stage(text("It halves."), "skip")
+    before, after = slides_of(notebook_of(asked, leads_in, answer), Plan({}, []), {})
+    assert after.notes.startswith("It halves.") and "halves" not in f"{before}{after.text}{after.then}"
+    lines = [re.sub("<[^>]*>", "", line).split() for line in after.text.split("\n")[2:]]
+    assert after.text.startswith("## So\n\n") and lines == [
+        ["a", "fair", "coin:", "50.0", "%"],
+        ["yes", "and", "no:", "25.0", "%"],
+    ]
+    fifty, quarter = (float(number) for number in re.findall(r"width: (.+?)em", after.text))
     assert fifty == pytest.approx(2 * quarter, abs=0.02) == pytest.approx(0.5 * LONGEST * LETTER, abs=0.02)
-    assert after.text == "## So\n\n" and "print(x)" in after.notes
+    (reply,) = after.then
+    assert reply.startswith("**Answer.**") and "print(x)" in after.notes
     assert "fair coin" in before.text and not re.search(r">[^<]*\d", before.text.partition(">")[2])
     assert before.text.count('class="box"') == 4 and before.then == ("**Predict.** Which?",)
 
@@ -284,11 +290,11 @@ def test_squares_have_one_scale_and_words_are_marked():
     assert squares == [("square", "50", "2."), ("minus square", "25", "-1."), ("square", "12", "0.5"),
                        ("square", "100", "4.")]  # fmt: skip
     (slide,) = ran(on_stage(code("x", printed("y <pass>, z fail")), drawn="squares", where="fail|pass"))
-    assert slide.then[0].count('style="--part: 100%"') == 2 and "&lt;<b" in slide.then[0]
+    assert slide.text.count('style="--part: 100%"') == 2 and "&lt;<b" in slide.text
     (slide,) = ran(on_stage(code("x", printed("a 0.0\nb 0.0")), drawn="bars"))
-    assert slide.then[0].count("width: 0.00em") == 2
+    assert slide.text.count("width: 0.00em") == 2
     (slide,) = ran(on_stage(code("x", printed("no number")), drawn="bars"))
-    assert slide.then == (large("no number"),)
+    assert slide.text.endswith(large("no number")) and slide.then == ()
 
 
 def test_a_picture_fills_its_slide_and_the_answer_comes_over_it():
