@@ -330,9 +330,10 @@ class Problem:
         nudged = functools.partial(_nudged, draws=self.draws)
         for _ in range(AGAIN):
             again = self.answers(ends_mapped(nudged, self.args), nudged(self.d_output))
-            for where in {where for where, leaf in again.items() if where in found and not leaf.note}:
-                off = _largest(again[where].gradient - self.leaves[where].gradient)
-                found[where] = max(found[where], SLACK * off)
+            for where, leaf in self.leaves.items():
+                g = again[where].gradient if where in again else None
+                if g is not None and np.shape(leaf.gradient) == g.shape:  # of another shape than x, maybe
+                    found[where] = max(found[where], SLACK * _largest(g - leaf.gradient))
         return found
 
     def calls_again(self, size: float) -> Iterator[tuple[float, dict[Any, Leaf]]]:
