@@ -16,6 +16,7 @@ Of a call that looks (`glance`) like one that has passed, only what depends on v
 import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from types import ModuleType, UnionType
 from typing import (
     Annotated,
@@ -212,14 +213,12 @@ def walk(name: str, rule: Rule, value: Any) -> Iterator[Place]:
         yield from walk(*place)
 
 
-def ask_all(call: Call, places: list[Place]) -> None:
+def ask_all(call: Call, places: list[Place], *ignored: type[Exception]) -> None:
     """What may stand in each place."""
     for name, rule, value in places:
         if rule.by_value or not call.values:
-            try:
+            with suppress(*ignored):
                 rule.ask(value, name, call)
-            except KeyError:  # a relation with an array that `blame` has left out
-                pass
 
 
 def blame(call: Call, places: list[Place]) -> None:
@@ -229,10 +228,10 @@ def blame(call: Call, places: list[Place]) -> None:
     for name, _, _ in arrays:
         others = Call(call.function, call.arguments, {})
         try:
-            ask_all(others, [place for place in places if place[0] != name])
+            ask_all(others, [place for place in places if place[0] != name], KeyError)  # of what is left out
         except Exception:  # also where a relation looks at what is not as it should be
             continue
-        ask_all(others, [place for place in places if place[0] == name])
+        ask_all(others, [place for place in places if place[0] == name], KeyError)
 
 
 def to_rule(annotation: Any) -> Rule:

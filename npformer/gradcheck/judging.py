@@ -101,12 +101,7 @@ def gradcheck(
     >>> bool(gradcheck(square, lambda dy, x: dy * 2 * x, np.array([1.0, -3.0])))
     True
     """
-    check_callable("gradcheck", "forward", forward)
-    check_callable("gradcheck", "backward", backward)
-    check_number("gradcheck", "tolerance", tolerance, above=0)
-    check_value("gradcheck", "rng", rng, Rng | None)
-    if directions is not None:
-        check_integer("gradcheck", "directions", directions, minimum=1)
+    _check_settings(forward, backward, rng, tolerance, directions)
     names = _argument_names(forward, len(args))
     if rng is not None and "rng" in names[len(args) :]:
         kwargs = {**kwargs, "rng": copy.deepcopy(rng)}
@@ -122,6 +117,15 @@ def gradcheck(
     rows = _named(problem, judged, rows)
     faults = [_refusal(fault.split()[0], fault) for fault in problem.faults]
     return GradientReport((*rows, *faults), tolerance, _sampled(judged, directions))
+
+
+def _check_settings(forward: Any, backward: Any, rng: Any, tolerance: float, directions: int | None) -> None:
+    check_callable("gradcheck", "forward", forward)
+    check_callable("gradcheck", "backward", backward)
+    check_number("gradcheck", "tolerance", tolerance, above=0)
+    check_value("gradcheck", "rng", rng, Rng | None)
+    if directions is not None:
+        check_integer("gradcheck", "directions", directions, minimum=1)
 
 
 # What is to be compared: the arguments' leaves, side by side with the gradients
