@@ -25,6 +25,8 @@ LEAP = 64.0  # upwards, three of the steps of 4 down: what is leapt over is met 
 SLACK = 10.0  # a doubt is an estimate and no bound, so verdicts keep a digit's distance from it
 SMALLEST = 5e-324  # what underflow may take from a number
 HIDDEN = "too small to judge, rounding hides it"
+NO_VALUE = "there is no finite value close to it"
+STAIR = "it stands still close by and moves from afar: a stair"
 
 
 class Slope(NamedTuple):
@@ -34,8 +36,10 @@ class Slope(NamedTuple):
     doubt: float  # how far it may be off
     noise: float  # the part of it that rounding explains
     hidden: float  # what outputs that never changed so far may hide
-    still: bool  # whether not one output changed
     terms: Floats  # output by output; their sum is the value
+    why: str = ""  # what keeps it from being known
+    low: float = math.nan  # at a kink, what may be there
+    high: float = math.nan
 
 
 class Line:
@@ -95,8 +99,7 @@ class Line:
         doubt = abs(float((fine - coarse).sum())) + abs(jump) + noise
         if not math.isfinite(doubt):
             doubt, noise = math.inf, 0.0
-        still = not any(q.any() for q in (*right, *left))
-        return Slope(float(terms.sum()), doubt, noise, self.hidden(), still, terms)
+        return Slope(float(terms.sum()), doubt, noise, self.hidden(), terms)
 
     def borne_out(self, scale: float, doubt: float, other: Slope | None = None) -> Slope:
         """A window; where it has less doubt than that, as one of many has by accident, one more beside it."""
@@ -113,7 +116,7 @@ class Line:
         """
         best = self.borne_out(far, math.inf, first)
         if known(best):
-            return best
+            return self.explained(best, True)
         found, scale = self.borne_out(near, best.doubt), near
         best = _better(best, found)
         longest = SLACK * max(far, 1.0) / FIRST  # whose steps are ten times the scale, or 10
@@ -126,23 +129,24 @@ class Line:
             scale /= 4
             found = self.borne_out(scale, best.doubt)
             best = _better(best, found)
-        return best
+        return self.explained(best, known(best))
 
-    def is_stair(self, best: Slope, scale: float) -> bool:
-        """Whether it stands still close by and has, from afar, about one slope on both sides."""
-        if not best.still:
-            return False
-        longest = max(*self.quotients, FIRST * scale)
-        right, left = (float(self.quotient(t).sum()) for t in (longest, -longest))
-        return abs(right - left) < abs(right + left) / 2
+    def explained(self, best: Slope, known: bool) -> Slope:
+        """The best slope, with what keeps windows from agreeing as closely as rounding allows."""
+        by_rounding = best.doubt <= SLACK * best.noise
+        close = best if known or by_rounding else self.window(HALF * max(self.quotients) / FIRST)
+        right, left = (float(self.quotients[side * max(self.quotients)].sum()) for side in (1, -1))
+        if not close.terms.any() and abs(right - left) < abs(right + left) / 2:
+            return best._replace(why=STAIR)
+        return best if known else best._replace(why=HIDDEN) if by_rounding else self.of_what_nature(best)
 
-    def nature(self) -> tuple[str, float, float]:
-        """What keeps windows from agreeing, as closely as rounding allows; at a kink, what may be there."""
+    def of_what_nature(self, rough: Slope) -> Slope:
+        """Why the steps do not agree; at a kink, between which slopes an answer may lie."""
         steps = sorted(t for t in self.quotients if {-t, 2 * t, -2 * t} <= self.quotients.keys() and t > 0)
-        if not all(np.isfinite(self.quotient(side * steps[0])).all() for side in (1, -1)):
-            return "there is no finite value close to it", math.nan, math.nan
+        if not all(np.isfinite(self.quotients[side * steps[0]]).all() for side in (1, -1)):
+            return rough._replace(why=NO_VALUE)
         for t in steps:
-            near, twice = (np.stack([self.quotient(k * t), self.quotient(-k * t)]) for k in (1, 2))
+            near, twice = (np.stack([self.quotients[k * t], self.quotients[-k * t]]) for k in (1, 2))
             gap, moved, before = _total(near[0] - near[1]), _total(near), _total(twice)
             if self.noise(t) * SLACK**2 > gap:
                 continue
@@ -150,13 +154,13 @@ class Line:
                 right, left = (float(side.sum()) + 0.0 for side in near)
                 low, high = float(near.min(axis=0).sum()), float(near.max(axis=0).sum())
                 words = f"slope {left:.3g} on its left, {right:.3g} on its right"
-                return words, low - gap / SLACK, high + gap / SLACK
+                return rough._replace(why=words, low=low - gap / SLACK, high=high + gap / SLACK)
             if _total(near - 2 * twice) < moved / SLACK:
-                return "the value jumps", math.nan, math.nan
+                return rough._replace(why="the value jumps")
             if before * (1 + 1 / SLACK) < moved < before * (2 - 1 / SLACK):
-                return "its slope grows without end", math.nan, math.nan
-            return "too rough to judge, the steps do not agree", math.nan, math.nan
-        return HIDDEN, math.nan, math.nan
+                return rough._replace(why="its slope grows without end")
+            return rough._replace(why="too rough to judge, the steps do not agree")
+        return rough._replace(why=HIDDEN)
 
 
 def _better(one: Slope, other: Slope) -> Slope:

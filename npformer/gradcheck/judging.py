@@ -14,18 +14,15 @@ from npformer.arrays import copied, in_kind_of, kind_of_number, to_host
 from npformer.door.annotations import Rng
 from npformer.door.signature import check_value
 from npformer.door.validate import check_callable, check_integer, check_number
-from npformer.gradcheck.differences import HALF, HIDDEN, SLACK, Floats, Line, Slope
+from npformer.gradcheck.differences import HALF, HIDDEN, NO_VALUE, SLACK, STAIR, Floats, Line, Slope
 from npformer.gradcheck.relations import LOOKS, WORDS, Case, added, form, nothing, relation
 from npformer.gradcheck.report import VERDICTS, GradientReport, GradientRow, show
 from npformer.tree import branch_name, branches, end_replaced, ends, ends_mapped
 
-SMALL = (
-    1e-3  # of the largest gradient of all leaves: a leaf with less is measured against that (the contract)
-)
+SMALL = 1e-3  # of the largest of all leaves: what smaller ones are measured against (the contract)
 TABLE = 2**20  # numbers in a table of slopes, d_output by leaf, that are kept and asked for: 8 MB
 AGAIN = 3  # float32 calls a rounding away: of two the scatter may be small by accident
 WHOLE = ("zero", "should be zero", "sign", "factor")  # what directions can tell of an array
-STAIR = "it stands still close by and moves from afar: a stair"
 NOT_LINEAR = "d_output taken for 1, a mask made from it, or an array that an update has changed already"
 POWERS = {0: "the same, so d_output is not in it", 2: "this times the square, so d_output is in it twice"}
 
@@ -102,15 +99,12 @@ def gradcheck(
     True
     """
     _check_settings(forward, backward, rng, tolerance, directions)
-    names = _argument_names(forward, len(args))
-    if rng is not None and "rng" in names[len(args) :]:
-        kwargs = {**kwargs, "rng": copy.deepcopy(rng)}
-    problem = Problem(forward, backward, names, args, kwargs, tolerance, rng or np.random.default_rng(0))
+    problem = Problem(forward, backward, args, kwargs, tolerance, rng)
     judged = [Judged(problem, leaf, directions) for leaf in problem.leaves.values()]
-    _set_sizes(judged)
-    for one in judged:
-        one.refine()
-    _set_sizes(judged)
+    for _ in range(2):  # what is found changes what errors are measured against
+        _set_sizes(judged)
+        for one in judged:
+            one.refine()
     rows = [one.row() for one in judged]
     for factor, again in problem.calls_again(max(one.size for one in judged)):
         rows = [one.told_again(row, again, factor) for one, row in zip(judged, rows, strict=True)]
@@ -249,21 +243,15 @@ def _kind(value: Any) -> str:
 class Problem:
     """Forward and backward at these arguments, what their first calls returned, and forward near by."""
 
-    def __init__(
-        self,
-        forward: Callable[..., Any],
-        backward: Callable[..., Any],
-        names: list[str],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        tolerance: float,
-        rng: np.random.Generator,
-    ):
-        self.forward, self.backward, self.names = forward, backward, names
-        self.args, self.kwargs, self.tolerance = args, kwargs, tolerance
+    def __init__(self, forward: Any, backward: Any, args: Any, kwargs: Any, tolerance: float, rng: Any):
+        self.forward, self.backward, self.args, self.tolerance = forward, backward, args, tolerance
+        self.names = _argument_names(forward, len(args))
+        its_own = rng is not None and "rng" in self.names[len(args) :]
+        self.kwargs = {**kwargs, "rng": copy.deepcopy(rng)} if its_own else kwargs
+        rng = rng or np.random.default_rng(0)
         self.faults: list[str] = []
         self.raised = ""  # by forward near by
-        self.places, given = _places(names, args, kwargs), _fresh(args)
+        self.places, given = _places(self.names, args, kwargs), _fresh(args)
         self.returned, self.cache = self.call(given)
         self.first = np.array(_floats(self.returned))
         self.watch("forward writes into its arguments", args, given)
@@ -348,9 +336,8 @@ class Problem:
         """
         self.watch("forward returns a buffer that its next call overwrites", self.first, self.returned)
         if not self.faults:
-            self.watch(
-                "forward's next call writes into the cache of the last one", self.cache_before, self.cache
-            )
+            words = "forward's next call writes into the cache of the last one"
+            self.watch(words, self.cache_before, self.cache)
         for factor in (1.0, -1 / (HALF * (size or 1.0))):
             cache = self.cache if factor == 1 else self.call(_fresh(self.args))[1]
             try:
@@ -394,14 +381,13 @@ def _nudged(x: Any, draws: np.random.Generator) -> Any:
     return in_kind_of(x, (host * (1 + eps * draws.uniform(-1, 1, host.shape))).astype(host.dtype))
 
 
-def _changes(path: str, before: Any, after: Any) -> Iterator[str]:
+def _changes(words: str, before: Any, after: Any) -> Iterator[str]:
     """Where two trees of arrays differ by a bit, in words."""
-    parts, others = branches(before), branches(after)
-    if parts is not None and others is not None and parts.keys() == others.keys():
-        for key, part in parts.items():
-            yield from _changes(f"{path} ({branch_name(before, key)})", part, others[key])
-    elif parts is not None or (kind_of_number(before) != "-" and not _same(to_host(before), to_host(after))):
-        yield path
+    then, now = (dict(ends("", tree)) for tree in (before, after))
+    for path in then | now:
+        pair = [then.get(path), now.get(path)]
+        if any(kind_of_number(x) != "-" for x in pair) and not _same(*map(to_host, pair)):
+            yield f"{words} ({path[1:]})" if path else words
 
 
 def _same(a: Floats, b: Floats) -> bool:
@@ -435,7 +421,6 @@ class Judged:
         self.analytic = [float((g * u).sum()) for u in self.directions] if drawn else g.ravel().tolist()
         self.rounding = problem.rounding.get(leaf.where, 0.0)
         self.size = self.limit = 0.0  # what errors are measured against, and the error that may be
-        self.stairs: set[int] = set()
         self.linear = True  # in d_output, as far as was seen
         self.keeps = x.size * problem.output.size <= TABLE
         self.slopes = [self.kept(self.line(i).window(self.scale)) for i in range(len(self.analytic))]
@@ -463,25 +448,26 @@ class Judged:
     def kept(self, slope: Slope) -> Slope:
         return slope if self.keeps else slope._replace(terms=np.zeros(0))
 
-    def sought(self, i: int) -> Line:
-        """Search the slope; the line, with all that was seen on the way."""
-        line, known = self.line(i), functools.partial(self.known, i)
-        self.slopes[i] = self.kept(line.search(self.slopes[i], self.scale, self.own_scale(i), known))
-        return line
-
     def off(self, i: int) -> float:
         off = abs(self.analytic[i] - self.slopes[i].value)
         return off if math.isfinite(off) else math.inf
 
     def decided(self, i: int, slope: Slope) -> str:
-        """pass where the two agree and the doubt is small, fail where they differ by more than the doubt."""
-        a, off = self.analytic[i], abs(self.analytic[i] - slope.value)
+        """pass where the two agree and the doubt is small, fail where they differ by more than the doubt.
+
+        An entry that is within the limit because others are larger is held to a share of itself as well.
+        """
+        a, off, doubt = self.analytic[i], abs(self.analytic[i] - slope.value), slope.doubt
         if not math.isfinite(a):
             return "fail"
-        nothing = a == self.size == 0 and off <= slope.doubt <= SLACK * slope.noise
-        if nothing or (off <= self.limit + slope.doubt and slope.doubt <= SLACK * self.limit):
+        own = max(self.rounding, self.problem.tolerance / SMALL * max(abs(a), abs(slope.value)))
+        least = max(own, SLACK**2 * self.problem.eps * self.size)
+        nothing = a == self.size == 0 and doubt <= SLACK * slope.noise
+        if (doubt <= SLACK * self.limit or nothing) and off <= min(
+            self.limit + doubt, max(own, SLACK * doubt)
+        ):
             return "pass"
-        return "fail" if off > max(self.limit, SLACK * (slope.doubt + slope.hidden)) else ""
+        return "fail" if off > max(min(self.limit, least), SLACK * (doubt + slope.hidden)) else ""
 
     def known(self, i: int, slope: Slope) -> bool:
         """Whether a verdict stands, and the slope is known as well as it must be."""
@@ -489,11 +475,14 @@ class Judged:
         return verdict == "pass" or (verdict == "fail" and slope.doubt <= SLACK * self.limit)
 
     def refine(self) -> None:
-        """Search where one window was not enough."""
-        for i, slope in enumerate(self.slopes):
-            if not self.known(i, slope):
-                line = self.sought(i)
-                self.stairs |= {i} if line.is_stair(self.slopes[i], self.scale) else set()
+        """Search where one window was not enough, and once more for the worst entry of those that fail."""
+        wrong = False
+        for i in sorted(range(len(self.slopes)), key=self.off, reverse=True):
+            known = functools.partial(self.known, i)
+            if not known(self.slopes[i]) or (not wrong and self.decided(i, self.slopes[i]) == "fail"):
+                found = self.line(i).search(self.slopes[i], self.scale, self.own_scale(i), known)
+                self.slopes[i] = self.kept(found)
+            wrong = wrong or self.verdict(i)[0] == "fail"
 
     def row(self) -> GradientRow:
         """The worst entry, and what is to be said."""
@@ -501,7 +490,6 @@ class Judged:
             empty = GradientRow(self.leaf.path, (), 0, 0, 0, "pass", "")
             return _refusal(self.leaf.path, self.leaf.note) if self.leaf.note else empty
         told = [self.verdict(i) for i in range(len(self.slopes))]
-        self.confirm(told)
         verdict = next(word for word in VERDICTS if any(word == v for v, _ in told))
         i = max((i for i, (v, _) in enumerate(told) if v == verdict), key=self.off)
         off, note = self.off(i), "" if verdict == "pass" else self.notes(told)
@@ -514,45 +502,24 @@ class Judged:
 
     def verdict(self, i: int) -> tuple[str, str]:
         """The verdict on one entry, and what it hangs on."""
-        slope, off, verdict = self.slopes[i], self.off(i), self.decided(i, self.slopes[i])
-        if i in self.stairs:
-            return verdict if verdict == "fail" else "unsure", STAIR
+        a, slope, off, verdict = (
+            self.analytic[i],
+            self.slopes[i],
+            self.off(i),
+            self.decided(i, self.slopes[i]),
+        )
+        if slope.why == STAIR and (verdict != "fail" or abs(a) <= self.limit):
+            return "unsure", STAIR
         if verdict:
-            return ("fail", "") if verdict == "fail" else self.by_its_own_measure(i, off)
-        line = self.line(i)
-        line.search(slope, self.scale, self.own_scale(i), functools.partial(self.known, i))
-        if off > max(self.limit, SLACK * slope.doubt) or slope.doubt <= SLACK * slope.noise:
-            return "unsure", HIDDEN  # outputs that never changed may hide a slope, or rounding does
-        words, low, high = line.nature()
-        if math.isnan(low):
-            return "unsure", words + self.problem.raised * words.startswith("there is no")
-        return "kink" if low <= self.analytic[i] <= high else "fail", words
-
-    def by_its_own_measure(self, i: int, off: float) -> tuple[str, str]:
-        """An entry that passes because others are larger, and is clearly off beside itself, does not pass."""
-        slope, least = self.slopes[i], self.problem.tolerance / SMALL  # what one of SMALL is held to
-        if off <= max(slope.doubt, self.rounding, least * max(abs(self.analytic[i]), abs(slope.value))):
-            return "pass", ""
-        own = self.line(i).window(self.own_scale(i))
-        off = abs(self.analytic[i] - own.value)
-        if off <= SLACK * own.doubt:
-            return "pass", ""
-        clear = off > max(SLACK**2 * self.problem.eps * self.size, SLACK * own.hidden)
-        return "fail" if clear else "unsure", "it differs, but is too small beside the largest"
-
-    def confirm(self, told: list[tuple[str, str]]) -> None:
-        """Wrong entries, the worst first, until one of them is wrong again by other steps: one is enough."""
-        for i in sorted((i for i, (v, _) in enumerate(told) if v == "fail"), key=self.off, reverse=True):
-            if told[i][1] or not math.isfinite(self.off(i)):
-                return
-            close, slope = self.sought(i).window(HALF * self.scale), self.slopes[i]
-            rough = slope.doubt > SLACK * self.limit and close.still
-            if rough and abs(self.analytic[i]) <= SLACK * close.doubt:  # right of a stair that is fine
-                self.stairs.add(i)
-                self.slopes[i] = slope._replace(doubt=math.inf)
-            told[i] = self.verdict(i)
-            if told[i][0] == "fail":
-                return
+            return verdict, ""
+        if off <= self.limit and slope.doubt <= SLACK * self.limit:
+            return "unsure", "it differs, but is too small beside the largest"
+        if off > max(self.limit, SLACK * slope.doubt):
+            return "unsure", HIDDEN  # by outputs that never changed
+        if a < slope.low or a > slope.high:
+            return "fail", slope.why
+        why = slope.why + self.problem.raised * (slope.why == NO_VALUE)
+        return "kink" if slope.low < slope.high else "unsure", why
 
     def notes(self, told: list[tuple[str, str]]) -> str:
         """How many entries are not as they should be, and what keeps the first of them from being judged."""
@@ -587,7 +554,7 @@ class Judged:
         return row._replace(verdict="fail", note=_joined(row.note, note))
 
     def sure(self, i: int) -> bool:
-        return (self.slopes[i].doubt <= SLACK * self.limit or self.size == 0) and i not in self.stairs
+        return (self.slopes[i].doubt <= SLACK * self.limit or self.size == 0) and self.slopes[i].why != STAIR
 
     def right(self) -> Floats:
         """The slopes in the form of the leaf; NaN where they are not known."""
