@@ -7,10 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
-from npformer.teaching.plots.block import Steps, draw_steps, largest_of
-from npformer.teaching.plots.positions import draw_clock
+from npformer.teaching.plots.block import Steps, draw_steps
+from npformer.teaching.plots.squares import draw_colours, largest_of
 from npformer.teaching.plots.style import FAINT, POSITION, in_style, new_figure
-from npformer.teaching.plots.tables import colours_of
+from npformer.teaching.plots.waves import draw_clock
 
 
 @in_style
@@ -37,7 +37,7 @@ def draw_banner(
     card.plot([left + width, 0.44], [y, y], color=POSITION, linewidth=4)
     draw_clocks(figure, table[p], pairs, y)
     block = figure.add_axes((0.45, 0.05, 0.53, 0.345))
-    draw_steps(block, steps, tokens, residuals, largest_of([values for _, values in steps]))
+    draw_steps(block, steps, tokens, residuals, largest_of(values for _, values in steps))
     card.text(left, 0.875, f"{n} positions, {d_model} numbers each", fontsize=21)
     card.text(0.45, 0.875, f"position {p} as clock hands, fast to slow", fontsize=21, color=POSITION)
     card.text(0.45, 0.435, "one encoder block, a step at a time", fontsize=21)
@@ -60,7 +60,7 @@ def draw_card(figure: Figure) -> Axes:
 def draw_marked_row(axes: Axes, table: np.ndarray, p: int) -> None:
     """The table in colours, with a frame around row p."""
     d_model = np.shape(table)[1]
-    axes.imshow(table, aspect="auto", interpolation="nearest", **colours_of(table, signed=True))
+    draw_colours(axes, table, largest_of([table]), interpolation="nearest")
     axes.add_patch(Rectangle((-0.5, p - 0.8), d_model, 1.6, fill=False, edgecolor=POSITION, linewidth=4))
     axes.axis("off")
 

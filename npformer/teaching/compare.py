@@ -7,7 +7,7 @@ whose output differs is the one whose station is not ours.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -200,11 +200,12 @@ def _tolerance(value: Array, given: float | None) -> float:
 # By inputs that leave one more station on each time
 
 T, D, HEADS, FF = 5, 6, 3, 13  # all different, and FF > 2 D
-Seen = Callable[[Array], Array]
+FAR = 1e12  # the norm of x + FAR · a is that of a
+Arrays = Sequence[Array]
 
 
 class _Rung(NamedTuple):
-    """One call more: what it is given, what is looked at in its output, and which station that shows.
+    """One call more: what it is given, and which station its output shows.
 
     The output should be the reference's; or, with `beside`, that of a second call: the same one where
     `matters` is false, another one where it is true.
@@ -213,128 +214,96 @@ class _Rung(NamedTuple):
     station: str
     x: Array
     params: EncoderBlockParams
-    seen: Seen
     beside: tuple[Array, EncoderBlockParams] | None = None
     matters: bool = False
+    direction: bool = False  # all that is looked at: each row less its mean, of length 1
     mask: Array | None = None
 
 
-def _itself(y: Array) -> Array:
-    return y
+def _block(
+    attention: Arrays | None = None, norm_1: Arrays = (), ffn: Arrays | None = None, norm_2: Arrays = ()
+) -> EncoderBlockParams:
+    """A block in which what is not given is switched off, and a norm plain."""
+    zero, plain = np.zeros((D, D)), (np.ones(D), np.zeros(D))
+    nothing = FFNParams(np.zeros((D, FF)), np.zeros(FF), np.zeros((FF, D)), np.zeros(D))
+    return EncoderBlockParams(
+        AttentionParams(*attention or 4 * (zero,)),
+        LayerNormParams(*norm_1 or plain),
+        FFNParams(*ffn or nothing),
+        LayerNormParams(*norm_2 or plain),
+    )
 
 
-def _direction(y: Array) -> Array:
-    """Each row less its mean, of length 1: whatever scale the last norm has."""
-    y = y - y.mean(-1, keepdims=True)
-    return np.asarray(y / np.maximum(np.sqrt((y * y).sum(-1, keepdims=True)), 1e-300))
-
-
-def _plane(x: Array, a: Array) -> Seen:
-    """How far an output's rows lie outside the planes of x and a: 1 for a norm of x + r a, whatever r is."""
-
-    def seen(y: Array) -> Array:
-        rows = []
-        for row, *pair in zip(*map(_direction, (y, x, a)), strict=True):
-            basis = np.linalg.qr(np.stack(pair, axis=1))[0]  # (D, 2)
-            rows.append(1 + np.abs(row - basis @ (basis.T @ row)).max() + (abs(row @ basis[:, 1]) < 1e-6))
-        return np.array(rows)
-
-    return seen
-
-
-def _off() -> EncoderBlockParams:
-    """Both sub-layers switched off, both norms plain."""
-    zero, nothing = np.zeros((D, D)), np.zeros(D)
-    norm = LayerNormParams(np.ones(D), nothing)
-    ffn = FFNParams(np.zeros((D, FF)), np.zeros(FF), np.zeros((FF, D)), nothing)
-    return EncoderBlockParams(AttentionParams(zero, zero, zero, zero), norm, ffn, norm)
-
-
-def _rungs(eps: float) -> Iterator[_Rung]:
+def _rungs() -> Iterator[_Rung]:
     normal = np.random.default_rng(5).standard_normal
-    yield from _sum_rungs(normal, _off())
-    yield from _norm_rungs(normal, _off())
-    yield from _ffn_rungs(normal, _off(), eps)
-    yield from _attention_rungs(normal, _off())
+    yield from _norm_rungs(normal)
+    yield from _ffn_rungs(normal)
+    yield from _attention_rungs(normal)
 
 
-def _sum_rungs(normal: Callable[..., Array], off: EncoderBlockParams) -> Iterator[_Rung]:
-    """What goes past a sub-layer has to arrive, and each norm to be in its place."""
-    x, other, norm = 30 * normal((T, D)), 30 * normal((T, D)), LayerNormParams(normal(D), normal(D))
-    on = off._replace(ffn=FFNParams(normal((D, FF)), normal(FF), normal((FF, D)), normal(D)))
-    yield _Rung("s", x, on, _itself, beside=(other, on), matters=True)
-    yield _Rung("t", x, off, _itself, beside=(other, off), matters=True)
-    yield _Rung("h", x, off, _itself, beside=(x, off), matters=True)  # x itself: see `_right`
-    yield _Rung("y", x, off, _itself, beside=(x, off._replace(norm_2=norm)), matters=True)
-    yield _Rung("t", x, off, _itself, beside=(x, off._replace(norm_1=norm)), matters=True)
+def _norm_rungs(normal: Callable[..., Array]) -> Iterator[_Rung]:
+    """What goes past a sub-layer has to arrive, each norm to be in its place; then mean, scale and eps.
 
-
-def _norm_rungs(normal: Callable[..., Array], off: EncoderBlockParams) -> Iterator[_Rung]:
-    """Mean, scale and eps one by one; the first norm's by the direction of what the second makes of them."""
+    The first norm is seen through the second, whose own scale the direction of its output leaves out.
+    """
     X, gamma, beta, ones, zeros = normal((T, D)), normal(D), normal(D), np.ones(D), np.zeros(D)
-    x = 30 * X
+    x, off, on = 30 * X, _block(), _block(ffn=[normal((D, FF)), normal(FF), normal((FF, D)), normal(D)])
+    bent, shifted, both = (_block(norm_1=norm) for norm in ((gamma, zeros), (ones, beta), (gamma, beta)))
+    large, larger = _block(norm_1=(30 * ones, zeros)), _block(norm_1=(60 * ones, zeros))
+    yield _Rung("s", x, on, beside=(30 * normal((T, D)), on), matters=True)
+    yield _Rung("h", x, off, beside=(x, off), matters=True)  # x itself: see `_broken`
+    yield _Rung("y", x, off, beside=(x, _block(norm_2=(gamma, beta))), matters=True)
+    yield _Rung("t", x, off, beside=(x, both), matters=True)
+    yield _Rung("norm_1.mean", x, bent, beside=(x + 10 * normal((T, 1)), bent), direction=True)
+    yield _Rung("norm_2.mean", x, off, beside=(x, _block(norm_1=(ones, 3 * ones))))
+    yield _Rung("h", x, off, beside=(x, shifted), matters=True)
+    yield _Rung("norm_1.std", x, shifted, beside=(2 * x, shifted), direction=True)
+    yield _Rung("norm_1.variance", x, shifted, direction=True)
+    yield _Rung("norm_1.std", X / 300, shifted, direction=True)
+    yield _Rung("h", x, both, direction=True)
+    yield _Rung("norm_2.std", x, large, beside=(x, larger))
+    yield _Rung("norm_2.variance", x, large)
+    yield _Rung("norm_2.std", x, _block(norm_1=(ones / 300, zeros)))
+    yield _Rung("y", x, _block(norm_1=(gamma, beta), norm_2=(beta, gamma)))
 
-    def first(gamma: Array, beta: Array) -> EncoderBlockParams:
-        return off._replace(norm_1=LayerNormParams(gamma, beta))
 
-    plain, bent, shifted = first(ones, zeros), first(gamma, zeros), first(ones, beta)
-    yield _Rung("norm_1.mean", x, bent, _direction, beside=(x + 10 * normal((T, 1)), bent))
-    yield _Rung("norm_2.mean", x, plain, _itself, beside=(x, first(ones, 3 * ones)))
-    yield _Rung("h", x, plain, _itself, beside=(x, shifted), matters=True)
-    yield _Rung("norm_1.std", x, shifted, _direction, beside=(2 * x, shifted))
-    yield _Rung("norm_1.variance", x, shifted, _direction)
-    yield _Rung("norm_1.std", X / 300, shifted, _direction)
-    yield _Rung("h", x, first(gamma, beta), _direction)
-    yield _Rung("norm_2.std", x, first(30 * ones, zeros), _itself, beside=(x, first(60 * ones, zeros)))
-    yield _Rung("norm_2.variance", x, first(30 * ones, zeros), _itself)
-    yield _Rung("norm_2.std", x, first(ones / 300, zeros), _itself)
-    yield _Rung("y", x, first(gamma, beta)._replace(norm_2=LayerNormParams(beta, gamma)), _itself)
+def _ffn_rungs(normal: Callable[..., Array]) -> Iterator[_Rung]:
+    """ReLU(z) - ReLU(-z) = z: with W_1 = [B, -B] and W_2 = [A, -A]ᵀ the activation is a factor at most.
 
-
-def _ffn_rungs(normal: Callable[..., Array], off: EncoderBlockParams, eps: float) -> Iterator[_Rung]:
-    """ReLU(z) - ReLU(-z) = z: with W_1 = [B, -B] and W_2 = [A, -A]ᵀ the activation is a factor at most."""
-    A, B, c, zero, eye = normal((D, D)), normal((D, D)), normal(D), np.zeros(D), np.eye(D)
-    x, none = normal((T, D)), np.zeros((D, FF - 2 * D))
-    x = x - x.mean(-1, keepdims=True)
-    x = x / np.sqrt((x * x).mean(-1, keepdims=True)) * np.sqrt(1 - eps)  # the norm leaves this as it is
+    No factor is seen where the FFN's output is so large that nothing else is left after the norm.
+    """
+    A, B, c, zero = FAR * normal((D, D)), normal((D, D)), normal(D), np.zeros(D)
+    x, none = _direction(normal((T, D))) * np.sqrt(D), np.zeros((D, FF - 2 * D))  # the norm leaves this x
 
     def ffn(B: Array, c: Array, A: Array, b_2: Array) -> EncoderBlockParams:
         W_1, W_2 = np.hstack([B, -B, none]), np.vstack([A, -A, none.T])
-        return off._replace(ffn=FFNParams(W_1, np.concatenate([c, -c, none[0]]), W_2, b_2))
+        return _block(ffn=[W_1, np.concatenate([c, -c, none[0]]), W_2, b_2])
 
-    yield _Rung("f", x, ffn(0 * eye, zero, 0 * eye, c), _itself)
-    yield _Rung("f", x, ffn(eye, zero, A, zero), _plane(x, x @ A))
-    yield _Rung("ffn.z", x, ffn(B, zero, A, zero), _plane(x, x @ B @ A))
-    yield _Rung("ffn.z", x, ffn(B, c, A, zero), _plane(x, (x @ B + c) @ A))
-    yield _Rung("ffn.z", 3 * x + 1, ffn(B, c, A, zero), _plane(x, (x @ B + c) @ A))
-    generic = FFNParams(normal((D, FF)), normal(FF), normal((FF, D)), normal(D))
-    yield _Rung("ffn.hidden", x, off._replace(ffn=generic), _itself)
+    yield _Rung("f", x, ffn(0 * B, zero, 0 * A, c))
+    yield _Rung("f", x, ffn(np.eye(D), zero, A, zero))
+    yield _Rung("ffn.z", x, ffn(B, zero, A, zero))
+    yield _Rung("ffn.z", 3 * x + 1, ffn(B, c, A, zero))
+    yield _Rung("ffn.hidden", x, _block(ffn=[normal((D, FF)), normal(FF), normal((FF, D)), normal(D)]))
 
 
-def _attention_rungs(normal: Callable[..., Array], off: EncoderBlockParams) -> Iterator[_Rung]:
+def _attention_rungs(normal: Callable[..., Array]) -> Iterator[_Rung]:
     """One token's weight is a factor. Equal values show the weights' sum, no scores the heads; then all."""
-    eye, zero, few = np.eye(D), np.zeros((D, D)), np.diag(np.arange(1.0, D + 1))
+    eye, zero, few, all_1 = np.eye(D), np.zeros((D, D)), np.diag(np.arange(1.0, D + 1)), np.ones((D, D))
     x, (W_Q, W_K, W_V, W_O) = normal((T, D)), normal((4, D, D))
-
-    def attention(*W: Array) -> EncoderBlockParams:
-        return off._replace(attention=AttentionParams(*W))
-
-    all_1 = np.ones((D, D))
     level = x - x.mean(-1, keepdims=True) + 0.5  # rows of one sum: x all_1 is one number everywhere
-    one = level[:1]
-    yield _Rung("attention.V", one, attention(all_1, all_1, W_V, eye), _plane(one, one @ W_V))
-    yield _Rung("a", one, attention(all_1, all_1, W_V, W_O), _plane(one, one @ W_V @ W_O))
-    yield _Rung("attention.weights", level, attention(W_Q, W_K, all_1, few), _itself)
-    yield _Rung("attention.heads", x, attention(zero, zero, W_V, W_O), _itself)
-    yield _Rung("attention.scores", x, attention(eye, eye, W_V, W_O), _itself)
-    both = attention(W_Q, W_K, W_V, W_O)
-    yield _Rung("attention.Q", x, both, _itself, beside=(x, attention(eye, W_K, W_V, W_O)), matters=True)
-    yield _Rung("attention.K", x, both, _itself, beside=(x, attention(W_Q, eye, W_V, W_O)), matters=True)
-    yield _Rung("attention.Q", x, attention(W_Q, eye, W_V, W_O), _itself)
-    yield _Rung("attention.K", x, attention(eye, W_K, W_V, W_O), _itself)
-    yield _Rung("attention.scores", x, both, _itself)
-    yield _Rung("attention.exp", x, attention(30 * W_Q, 30 * W_K, W_V, W_O), _itself)
-    yield _Rung("attention.weights", x, both, _itself, mask=causal_mask(T))
+    both = _block((W_Q, W_K, W_V, W_O))
+    yield _Rung("attention.V", level[:1], _block((all_1, all_1, FAR * W_V, eye)))
+    yield _Rung("a", level[:1], _block((all_1, all_1, W_V, FAR * W_O)))
+    yield _Rung("attention.weights", level, _block((W_Q, W_K, all_1, few)))
+    yield _Rung("attention.heads", x, _block((zero, zero, W_V, W_O)))
+    yield _Rung("attention.scores", x, _block((eye, eye, W_V, W_O)))
+    yield _Rung("attention.Q", x, both, beside=(x, _block((eye, W_K, W_V, W_O))), matters=True)
+    yield _Rung("attention.K", x, both, beside=(x, _block((W_Q, eye, W_V, W_O))), matters=True)
+    yield _Rung("attention.Q", x, _block((W_Q, eye, W_V, W_O)))
+    yield _Rung("attention.K", x, _block((eye, W_K, W_V, W_O)))
+    yield _Rung("attention.scores", x, both)
+    yield _Rung("attention.exp", x, _block((30 * W_Q, 30 * W_K, W_V, W_O)))
+    yield _Rung("attention.weights", x, both, mask=causal_mask(T))
 
 
 def _by_inputs(forward: Block, trace: Trace, tolerance: float | None) -> Comparison:
@@ -343,7 +312,7 @@ def _by_inputs(forward: Block, trace: Trace, tolerance: float | None) -> Compari
     takes_mask = _takes_mask(forward)
     agreed: dict[str, None] = {}
     plain = config.norm == "post" and isinstance(trace.example.block.norm_1, LayerNormParams)
-    for rung in _rungs(config.eps) if plain and (takes_mask or not trace.example.causal) else ():
+    for rung in _rungs() if plain and (takes_mask or not trace.example.causal) else ():
         if rung.mask is not None and not takes_mask:
             continue
         try:
@@ -387,15 +356,20 @@ def _broken(forward: Block, rung: _Rung, config: TransformerConfig, tolerance: f
     if y.shape != rung.x.shape:
         return f"its output has shape {y.shape} for an x of shape {rung.x.shape}"
     if rung.beside is None:
-        right, note = (
-            encoder_block_forward(rung.x, rung.params, config, mask=rung.mask)[0],
-            "the first input that gives another output isolates it",
-        )
+        right = encoder_block_forward(rung.x, rung.params, config, mask=rung.mask)[0]
+        note = "the first input that gives another output isolates it"
     elif rung.beside[1] is rung.params and rung.beside[0] is rung.x:
         right, note = rung.x, "with both sub-layers off, x comes out as it went in: where do the norms stand?"
     else:
         right = _output(forward(rung.beside[0].copy(), rung.beside[1], config))
         note = f"what should {'' if rung.matters else 'not '}matter here does{' not' * rung.matters}"
-    off = np.abs(rung.seen(y) - rung.seen(right)).max()
-    same = off <= _tolerance(y, tolerance) * np.abs(rung.seen(right)).max()
+    if rung.direction:
+        y, right = _direction(y), _direction(right)
+    same = np.abs(y - right).max() <= _tolerance(y, tolerance) * np.abs(right).max()
     return "" if same != rung.matters else note
+
+
+def _direction(y: Array) -> Array:
+    """Each row less its mean, of length 1: whatever scale the last norm has."""
+    y = y - y.mean(-1, keepdims=True)
+    return np.asarray(y / np.maximum(np.sqrt((y * y).sum(-1, keepdims=True)), 1e-300))

@@ -274,7 +274,7 @@ def test_weights_lie_on_a_sequential_map_and_zeros_can_be_drawn():
     (alone,) = plots.heat_map(np.array([[0.25, 0.75]]), signed=False).axes[0].get_images()
     beside = plots.matrices({"a": np.eye(2), "b": 0.5 * np.eye(2)}, signed=False)
     assert {image.get_clim() for axes in beside.axes for image in axes.get_images()} == {(0, 1)}
-    assert (alone.get_clim(), alone.get_cmap().name) == ((0, 0.75), plots.WEIGHT_MAP)
+    assert (alone.get_clim(), alone.get_cmap().name) == ((0, 0.75), style.WEIGHT_MAP)
     assert plots.heat_map(np.zeros((2, 3))).axes[0].get_images()[0].get_clim() == (-1, 1)
 
 
@@ -294,7 +294,7 @@ def test_a_number_that_is_written_stands_in_its_square_and_can_be_read_there(nam
                     value = values[row, column]
                     assert text.get_text() == f"{value:z.{decimals}f}".replace("-", "−")
                     dark = abs(value) > 0.65 * image.get_clim()[1]
-                    assert text.get_color() == ("white" if dark else plots.INK)
+                    assert text.get_color() == ("white" if dark else style.INK)
                     found += 1
     assert found == WRITTEN[name]
 
@@ -393,7 +393,7 @@ def lines_of(axes, colour):
 def test_the_waves_of_a_band_pass_through_the_table_s_columns():
     found = plots.frequency_bands(OMEGA, pairs=(0, 2), n=20)
     for axes, i in zip(found.axes, (0, 2), strict=True):
-        for colour, wave, column in ((plots.SINE, np.sin, 2 * i), (plots.COSINE, np.cos, 2 * i + 1)):
+        for colour, wave, column in ((style.SINE, np.sin, 2 * i), (style.COSINE, np.cos, 2 * i + 1)):
             between, dots = lines_of(axes, colour)
             np.testing.assert_allclose(dots, np.column_stack([np.arange(20), TABLE[:, column]]), atol=1e-12)
             np.testing.assert_allclose(between[:, 1], wave(OMEGA[i] * between[:, 0]), atol=1e-12)
@@ -404,9 +404,9 @@ def test_the_waves_of_a_band_pass_through_the_table_s_columns():
 def test_a_hand_points_at_its_pair_of_the_table_and_sine_and_cosine_lead_to_its_tip():
     found = plots.clock_hands([3, 11], OMEGA)
     for axes, (p, i) in zip(found.axes, [(p, i) for p in (3, 11) for i in range(3)], strict=True):
-        (_, tip), _ = lines_of(axes, plots.POSITION)
+        (_, tip), _ = lines_of(axes, style.POSITION)
         np.testing.assert_allclose(tip, TABLE[p, 2 * i : 2 * i + 2], atol=1e-12)
-        (right,), (up,) = lines_of(axes, plots.SINE), lines_of(axes, plots.COSINE)
+        (right,), (up,) = lines_of(axes, style.SINE), lines_of(axes, style.COSINE)
         np.testing.assert_array_equal([right, up], [[[0, 0], [tip[0], 0]], [[tip[0], 0], tip]])
     assert (found.axes[0].get_xlabel(), found.axes[3].get_ylabel()) == ("(0.14, −0.99)", "p = 11")
 
@@ -426,7 +426,7 @@ def test_a_line_that_ends_early_has_a_mark_at_its_last_block_and_no_other_line_h
     np.testing.assert_allclose(mark.get_offsets(), [[1, 0.1]])
     whole = plots.gradient_by_depth({"": {"pre-norm": FLAT}})
     assert written(whole.legends[0].get_texts()) == ["pre-norm"]
-    assert with_residuals.get_lines()[0].get_color() == plots.GRADIENT
+    assert with_residuals.get_lines()[0].get_color() == style.GRADIENT
 
 
 def test_the_band_around_a_mean_is_the_range_of_the_runs_and_guessing_is_a_line():
@@ -464,5 +464,5 @@ def test_each_tile_shows_whether_it_is_done_here_to_come_or_never_computed():
         looks.setdefault(look, set()).add((round(tile.get_y() + 0.5), round(tile.get_x() + 0.5)))
     done, later = {(0, 0), (1, 0), (1, 1), (2, 0)}, {(2, 2), *((3, column) for column in range(4))}
     never = {(row, column) for row in range(4) for column in range(row + 1, 4)}
-    assert looks.pop((None, plots.COSINE)) == {(2, 1)}
+    assert looks.pop((None, style.COSINE)) == {(2, 1)}
     assert sorted(looks.values(), key=len) == [done, later, never]

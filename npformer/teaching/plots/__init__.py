@@ -1,52 +1,37 @@
-"""Pictures of arrays: functions that take arrays and return matplotlib Figures, a file for each lesson.
+"""Pictures of arrays: functions that take arrays and return matplotlib Figures.
 
     from npformer import positional_encoding
     plots.picture(plots.heat_map(positional_encoding(50, 64)))
 
-The files read in the lessons' order, `style`, `tables` and `lines` first: positions, feed_forward, attention,
-block, order, decoder, search, speed, modern.
+A file for each kind: `squares`, `lines`, `waves`, `block`, `bars`; `style` and `words` are for all of them.
 """
 
-from npformer.teaching.plots.attention import attention_heads, attention_weights
-from npformer.teaching.plots.block import block_diagram, dataflow, gradient_by_depth
-from npformer.teaching.plots.decoder import confidence, cross_attention
-from npformer.teaching.plots.feed_forward import hourglass, lanes
-from npformer.teaching.plots.lines import curves
-from npformer.teaching.plots.modern import next_token, score_tiles
-from npformer.teaching.plots.order import accuracy
-from npformer.teaching.plots.positions import (
-    binary_counter,
-    clock_hands,
-    frequency_bands,
-    position_similarity,
+from npformer.teaching.plots.bars import confidence, next_token, score_tiles, timeline
+from npformer.teaching.plots.block import block_diagram, dataflow, hourglass, lanes
+from npformer.teaching.plots.lines import (
+    accuracy,
+    curves,
+    gpu_growth,
+    gradient_by_depth,
+    growth,
     wavelength_curves,
 )
-from npformer.teaching.plots.search import themes
-from npformer.teaching.plots.speed import gpu_growth, growth, timeline
-from npformer.teaching.plots.style import (
-    COSINE,
-    FAINT,
-    GRADIENT,
-    INK,
-    POSITION,
-    SINE,
-    STYLE,
-    WEIGHT_MAP,
-    describe,
-    encoded,
-    picture,
+from npformer.teaching.plots.squares import (
+    attention_heads,
+    attention_weights,
+    binary_counter,
+    cross_attention,
+    heat_map,
+    heat_maps,
+    matrices,
+    matrix,
+    position_similarity,
+    themes,
 )
-from npformer.teaching.plots.tables import heat_map, heat_maps, matrices, matrix
+from npformer.teaching.plots.style import describe, encoded, picture
+from npformer.teaching.plots.waves import clock_hands, frequency_bands
 
 __all__ = [
-    "COSINE",
-    "FAINT",
-    "GRADIENT",
-    "INK",
-    "POSITION",
-    "SINE",
-    "STYLE",
-    "WEIGHT_MAP",
     "accuracy",
     "attention_heads",
     "attention_weights",

@@ -1,16 +1,23 @@
-"""The encoder block, step by step, and its gradients over many blocks: lesson 5."""
+"""The encoder block step by step, and the feed-forward network, a lane for each token: lessons 3 and 5."""
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from npformer.backend import Array
-from npformer.teaching.plots.lines import told_apart
-from npformer.teaching.plots.style import FAINT, GRADIENT, INK, describe, in_style, new_figure, staged
-from npformer.teaching.plots.tables import colours_of, write_number
-from npformer.teaching.plots.words import range_in_words, said, sentence
+from npformer.teaching.plots.squares import draw_framed, largest_of, write_numbers
+from npformer.teaching.plots.style import (
+    FAINT,
+    INK,
+    MEANING,
+    POSITION,
+    describe,
+    in_style,
+    new_figure,
+    staged,
+)
+from npformer.teaching.plots.words import range_in_words, said
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,6 +25,8 @@ if TYPE_CHECKING:
 
 Steps = Sequence[tuple[str, Array]]  # what a step gives, in words or letters, and its numbers (T, d_model)
 BETWEEN = 1.2  # columns from the table of one step to that of the next
+ARROW: dict[str, Any] = {"arrowstyle": "-|>", "color": INK, "linewidth": 2.5, "shrinkA": 0, "shrinkB": 0}
+MIDDLE: dict[str, Any] = {"ha": "center", "va": "center"}
 
 
 @in_style
@@ -36,14 +45,12 @@ def dataflow(
     T, d = np.shape(rows[0][0][1])
     longest = max(len(steps) for steps in rows)
     figure = new_figure(0.62 * longest * (d + BETWEEN) + 0.5, len(rows) * (0.52 * T + 1.2))
-    largest = largest_of([values for steps in rows for _, values in steps])
+    largest = largest_of(values for steps in rows for _, values in steps)
     for axes, steps in zip(figure.subplots(len(rows), squeeze=False)[:, 0], rows, strict=True):
         draw_steps(axes, steps, tokens, residuals, largest)
         axes.set_xlim(-0.1, longest * (d + BETWEEN) - BETWEEN + 0.1)
         for j, (_, values) in enumerate(steps):
-            for (row, column), value in np.ndenumerate(values):
-                place = (j * (d + BETWEEN) + column + 0.5, row + 0.5)
-                write_number(axes, place, value, 1, largest, size=15)
+            write_numbers(axes, values, largest, 1, 15, left=j * (d + BETWEEN) + 0.5, top=0.5)
     return describe(figure, f"{T} words by {d} numbers at each step. {_steps_in_words(rows, residuals)}")
 
 
@@ -64,38 +71,20 @@ def draw_steps(
 ) -> None:
     """Tables with a name above each, an arrow from each to the next, and a path for each residual."""
     T, d = np.shape(steps[0][1])
-    arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 2.5, "shrinkA": 0, "shrinkB": 0}
     for row, token in enumerate(tokens):
         axes.text(-0.25, row + 0.5, token, ha="right", va="center", fontsize=17)
     for j, (name, values) in enumerate(steps):
         left = j * (d + BETWEEN)
-        _draw_table(axes, values, left, largest)
+        draw_framed(axes, values, largest, left)
         axes.text(left + d / 2, -0.25, name, ha="center", va="bottom", fontsize=17)
         if j:
-            axes.annotate("", (left - 0.15, T / 2), (left - BETWEEN + 0.15, T / 2), arrowprops=arrow)
+            axes.annotate("", (left - 0.15, T / 2), (left - BETWEEN + 0.15, T / 2), arrowprops=ARROW)
     for ends in residuals:
         start, end = (j * (d + BETWEEN) + d / 2 for j in ends)
         axes.plot([start, start, end, end], [T, T + 0.7, T + 0.7, T + 0.5], color=INK, linewidth=2.5)
-        axes.annotate("", (end, T + 0.08), (end, T + 0.7), arrowprops=arrow)
+        axes.annotate("", (end, T + 0.08), (end, T + 0.7), arrowprops=ARROW)
     axes.set(xlim=(-0.1, len(steps) * (d + BETWEEN) - BETWEEN + 0.1), ylim=(T + 0.8, -0.8))
     axes.axis("off")
-
-
-def _draw_table(axes: "Axes", values: Array, left: float, largest: float) -> None:
-    """Squares without numbers, a column wide and a row high, in one frame."""
-    from matplotlib.patches import Rectangle
-
-    T, d = np.shape(values)
-    extent, colours = (left, left + d, T, 0), colours_of(np.array(largest), signed=True)
-    axes.imshow(values, extent=extent, aspect="auto", interpolation="nearest", **colours)
-    axes.vlines(left + np.arange(1, d), 0, T, color="white", linewidth=2)
-    axes.hlines(np.arange(1, T), left, left + d, color="white", linewidth=2)
-    axes.add_patch(Rectangle((left, 0), d, T, fill=False, edgecolor=INK, linewidth=3))
-
-
-def largest_of(arrays: Sequence[Array]) -> float:
-    """The end of one colour scale for all of them."""
-    return max(colours_of(values, signed=True)["vmax"] for values in arrays)
 
 
 PARTS = {  # of a block, as x meets them; a dot is where a residual leaves, a plus where it comes back
@@ -121,88 +110,109 @@ def block_diagram(*norms: str) -> "Figure":
 
 
 def _draw_stations(axes: "Axes", parts: Sequence[str]) -> None:
-    arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 2.5, "shrinkA": 0, "shrinkB": 0}
     end = fork = 0.0
     for part in parts:
         start = end + 0.45 if end else 0.0
         middle, end = start + BOXES.get(part, 0.5) / 2, start + BOXES.get(part, 0.5)
         if part != parts[0]:
-            axes.annotate("", (start, 0), (start - 0.45, 0), arrowprops=arrow | NO_HEAD.get(part, {}))
+            head = {"arrowstyle": "-"} if part == "•" else {}  # the line goes on there
+            axes.annotate("", (start, 0), (start - 0.45, 0), arrowprops=ARROW | head)
         if part == "•":
             fork = middle
             continue
         if part == "+":
             axes.plot([fork, fork, middle], [0, 0.95, 0.95], color=INK, linewidth=2.5)
-            axes.annotate("", (middle, 0.22), (middle, 0.95), arrowprops=arrow)
+            axes.annotate("", (middle, 0.22), (middle, 0.95), arrowprops=ARROW)
         around = {"boxstyle": "circle,pad=0.1" if part == "+" else "square,pad=0.3", "fc": FAINT, "ec": INK}
         box = around if part == "+" or part in BOXES else None
-        axes.text(middle, 0, part, ha="center", va="center", fontsize=17, bbox=box)
+        axes.text(middle, 0, part, fontsize=17, bbox=box, **MIDDLE)
     axes.set(xlim=(-0.1, end + 0.1), ylim=(-0.5, 1.1))
     axes.axis("off")
 
 
-NO_HEAD = {"•": {"arrowstyle": "-"}}  # the line goes on there
-
-
-DEPTH = ((GRADIENT, "-"), (INK, "--"), ("#CC79A7", ":"))  # kinds of block, in pictures of their gradients
-
-
-ENDS = "zero from the next block on"  # what a mark at the end of a line says
+GAPS = 0.9, 1.8, 0.9, 2.0  # in squares: a sign, the FFN, an arrow, the words at the left
+STAGE_GAPS = 0.6, 1.15, 0.5, 1.25
 
 
 @in_style
-def gradient_by_depth(panels: Mapping[str, Mapping[str, Array]], *, across: int = 2) -> "Figure":
-    """The size of a gradient at each block, on a logarithmic axis: {title: {label: sizes (n_layers,)}}.
+def lanes(meaning: Array, position: Array, output: Array, tokens: Sequence[str]) -> "Figure":
+    """A lane a token: meaning + order tag go through one shared network: three arrays (T, d_model).
 
-    `across` panels stand in a row and share its axis; the first panel has every label, at most three. Sizes
-    from which on a gradient is zero, but for rounding, are NaN: the line ends there, with a mark.
-
-    >>> gradient_by_depth({"of x": {"pre-norm": np.array([1.0, 0.1])}}).axes[0].get_yscale()
-    'log'
+    >>> len(lanes(np.eye(2), np.eye(2), np.eye(2), ["hot", "dog"]).axes[0].get_images())
+    8
     """
-    across = min(across, len(panels))
-    down = math.ceil(len(panels) / across)
-    figure = new_figure(6 * across, 2.7 * down + 1)
-    grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey="row")
-    marks = {}
-    for axes, (title, lines) in zip(grid.ravel(), panels.items(), strict=True):
-        for (colour, line), (label, sizes) in told_apart(lines, DEPTH):
-            axes.plot(sizes, line, color=colour, label=label)
-            if (end := last_block(sizes)) < len(sizes) - 1:
-                marks[ENDS] = axes.scatter(end, sizes[end], marker="X", s=150, color=INK, zorder=3)
-        axes.set(title=title, yscale="log")
-        axes.grid(color=FAINT)
-    for row in grid:
-        row[0].set_ylabel("size of the gradient")
-    for axes in grid[-1]:
-        axes.set_xlabel("block (0 reads the words)")
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    entries = [*handles, *marks.values()], [*labels, *marks]
-    figure.legend(*entries, loc="outside lower center", ncols=4, columnspacing=1 if staged() else 2)
-    return describe(figure, _depth_in_words(panels))
+    (T, d), total = np.shape(meaning), meaning + position
+    figure = new_figure(12, 1.2 * T + 1)
+    axes = figure.add_subplot()
+    sign, box, arrow, words = STAGE_GAPS if staged() else GAPS
+    inside = 3 * d + 2 * sign + arrow  # where the FFN begins
+    starts = (0.0, d + sign, 2 * (d + sign), inside + box + arrow)
+    names, inks = ("meaning", "order tag", "input", "output"), (MEANING, POSITION, INK, INK)
+    tables = (meaning, position, total, output)
+    for start, name, ink, rows in zip(starts, names, inks, tables, strict=True):
+        axes.text(start + d / 2, -0.62, name, ha="center", color=ink, fontsize=19, fontweight="bold")
+        for lane, row in enumerate(rows):
+            _draw_strip(axes, row, start, lane, largest_of(tables), ink)
+            write_numbers(axes, row[None], largest_of(tables), 1, 13, left=start + 0.5, top=lane)
+    for lane, token in enumerate(tokens):
+        axes.text(-0.3, lane, token, ha="right", va="center", fontsize=19)
+        _join_strips(axes, lane, d, sign, box, arrow)
+    axes.text(inside + box / 2, -0.62, "one FFN", ha="center", fontsize=19, fontweight="bold")
+    axes.hlines(np.arange(T - 1) + 0.5, -words, starts[-1] + d, color=FAINT, linewidth=2, linestyle="dashed")
+    axes.set(xlim=(-words - 0.1, starts[-1] + d + 0.1), ylim=(T - 0.5, -1))
+    axes.axis("off")
+    return describe(figure, _lanes_in_words(total, output, tokens))
 
 
-def last_block(sizes: Array) -> int:
-    """The last block whose gradient is not NaN.
+def _lanes_in_words(total: Array, output: Array, tokens: Sequence[str]) -> str:
+    read = [[", ".join(said(value, 1) for value in row) for row in table] for table in (total, output)]
+    told = "; ".join(f"{token}: {a} in, {b} out" for token, a, b in zip(tokens, *read, strict=True))
+    no_way = f"{len(tokens)} lanes, no arrow from one to another"
+    return f"{no_way}; in each, meaning plus order tag enters an FFN. {told}"
 
-    >>> last_block(np.array([3.0, 2.0, np.nan]))
-    1
+
+def _draw_strip(axes: "Axes", row: Array, left: float, y: float, largest: float, frame: str = INK) -> None:
+    """A row of numbers as flat squares, around the height y."""
+    draw_framed(axes, row[None], largest, left, y - 0.28, high=0.56, edgecolor=frame, linewidth=3.5)
+
+
+def _join_strips(axes: "Axes", lane: float, d: int, sign: float, box: float, arrow: float) -> None:
+    """meaning + order tag = input → FFN → output, all at the height of one lane."""
+    from matplotlib.patches import FancyBboxPatch
+
+    for x, name in ((d + sign / 2, "+"), (2 * d + 1.5 * sign, "=")):
+        axes.text(x, lane, name, fontsize=22, **MIDDLE)
+    before = 3 * d + 2 * sign  # the input ends there
+    corner = (before + arrow, lane - 0.25)
+    patch = FancyBboxPatch(corner, box, 0.5, boxstyle="round,pad=0,rounding_size=0.1")
+    patch.set(facecolor="#F2F2F2", edgecolor=INK, linewidth=2.5)
+    axes.add_patch(patch)
+    axes.text(before + arrow + box / 2, lane, "FFN", fontsize=17, **MIDDLE)
+    for tail in (before + 0.1, before + arrow + box + 0.05):
+        axes.annotate("", (tail + arrow - 0.15, lane), (tail, lane), arrowprops=ARROW | {"linewidth": 2})
+
+
+@in_style
+def hourglass(x: Array, hidden: Array, y: Array) -> "Figure":
+    """One token on its way through the feed-forward network: x (d_model,), hidden (d_ff,), y (d_model,).
+
+    >>> hourglass(np.ones(2), np.array([1.0, 0.0, 2.0]), np.ones(2)).axes[0].texts[1].get_text()
+    'hidden: 3 numbers, 2 of them above 0'
     """
-    return int(np.flatnonzero(~np.isnan(sizes))[-1])
+    from matplotlib.patches import Polygon
 
-
-def _depth_in_words(panels: Mapping[str, Mapping[str, Array]]) -> str:
-    return ". ".join(
-        sentence(title, *(_line_in_words(label, sizes) for label, sizes in lines.items()))
-        for title, lines in panels.items()
-    )
-
-
-def _line_in_words(label: str, sizes: Array) -> str:
-    end = last_block(sizes)
-    stop = f", {ENDS}" if end < len(sizes) - 1 else ""
-    return f"{label} {_size(sizes[0])} at block 0, {_size(sizes[end])} at block {end}{stop}"
-
-
-def _size(value: float) -> str:
-    return said(value, 0) if value >= 1 else f"{value:.0e}"
+    on, wide, narrow = int((hidden > 0).sum()), len(hidden), len(x)
+    figure = new_figure(12, 4.6)
+    axes = figure.add_subplot()
+    left = (wide - narrow) / 2
+    middle = f"hidden: {wide} numbers, {on} of them above 0"
+    names = (f"in: {narrow} numbers", middle, f"out: {narrow} numbers")
+    for row, (values, start, name) in enumerate(zip((x, hidden, y), (left, 0, left), names, strict=True)):
+        axes.text(wide / 2, 1.3 * row - 0.36, name, ha="center", va="bottom", fontsize=17)
+        _draw_strip(axes, values, start, 1.3 * row, largest_of([values]))
+    for narrow_end, wide_end in ((0.28, 1.02), (2.32, 1.58)):
+        corners = [(left, narrow_end), (left + narrow, narrow_end), (wide, wide_end), (0, wide_end)]
+        axes.add_patch(Polygon(corners, facecolor="#F2F2F2", zorder=0))
+    axes.set(xlim=(-0.4, wide + 0.4), ylim=(2.95, -0.8))
+    axes.axis("off")
+    return describe(figure, f"one row from top to bottom, narrow, wide, narrow: {'; '.join(names)}")

@@ -1,13 +1,14 @@
 """What is in a picture, in words made from its numbers: for those who cannot see it. In every lesson."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from npformer.backend import Array
 
+T = TypeVar("T")
 FEW = 36  # numbers of one array that are read out one by one
 
 
@@ -79,6 +80,23 @@ def motion_in_words(table: Array) -> str:
     )
 
 
+STRONGEST = 4  # weights of a table that are told in words
+
+
+def weights_in_words(weights: Array, tokens: Sequence[str]) -> str:
+    """How large a table of weights is, and who looks most at whom: the largest weight of a few rows.
+
+    Fewer rows than tokens are those of the last tokens.
+
+    >>> weights_in_words(np.array([[0.75, 0.25], [0.5, 0.5]]), ["hot", "dog"])
+    '2 tokens look at 2; hot at hot 0.75, dog at hot 0.5'
+    """
+    best, looking = np.argmax(weights, axis=1), tokens[len(tokens) - len(weights) :]
+    rows = sorted(range(len(looking)), key=lambda row: -weights[row, best[row]])[:STRONGEST]
+    told = (f"{looking[row]} at {tokens[best[row]]} {said(weights[row, best[row]])}" for row in sorted(rows))
+    return f"{len(looking)} tokens look at {len(tokens)}; {', '.join(told)}"
+
+
 def line_in_words(name: str, x: Array, y: Array) -> str:
     """Where a line begins and ends, and where it is lowest and highest; small numbers have more decimals.
 
@@ -104,14 +122,19 @@ def sentence(title: str, *parts: str) -> str:
     return ": ".join(text for text in (title, "; ".join(parts)) if text).replace("\n", " ")
 
 
-def lines_in_words(x: Array, panels: Mapping[str, Mapping[str, Array]]) -> str:
-    """Each line of each panel.
+def lines_in_words(x: Array, lines: Mapping[str, Array]) -> str:
+    """Each line of a panel.
 
-    >>> lines_in_words(np.arange(2), {"up": {"x": np.arange(2)}})
-    'up: x from 0 at 0 to 1 at 1, lowest 0 at 0, highest 1 at 1'
+    >>> lines_in_words(np.arange(2), {"x": np.arange(2)})
+    'x from 0 at 0 to 1 at 1, lowest 0 at 0, highest 1 at 1'
     """
-    read = (
-        sentence(title, *(line_in_words(name, np.asarray(x), np.asarray(y)) for name, y in lines.items()))
-        for title, lines in panels.items()
-    )
-    return ". ".join(read)
+    return "; ".join(line_in_words(name, np.asarray(x), np.asarray(y)) for name, y in lines.items())
+
+
+def each_in_words(panels: Mapping[str, T], read: Callable[[T], str]) -> str:
+    """What each panel shows, which `read` says, under its title.
+
+    >>> each_in_words({"A": np.ones((1, 1)), "B": np.ones((2, 1))}, shape_in_words)
+    'A: 1 row, 1 column. B: 2 rows, 1 column'
+    """
+    return ". ".join(sentence(title, read(shown)) for title, shown in panels.items())
