@@ -1,5 +1,6 @@
-"""Which array library an array belongs to."""
+"""Which array library an array belongs to, and what a value is in words."""
 
+import math
 import sys
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -24,6 +25,11 @@ def array_module(*arrays: Any) -> ModuleType:
         return np
     module: ModuleType = cupy.get_array_module(*arrays)
     return module
+
+
+def is_array(x: Any) -> bool:
+    """An array of NumPy or CuPy, but no matrix, whose * is @, and no masked array, whose sums leave out."""
+    return isinstance(x, array_module(x).ndarray) and not isinstance(x, np.matrix | np.ma.MaskedArray)
 
 
 def with_arrays(result: Any) -> Any:
@@ -74,3 +80,34 @@ def in_kind_of(x: Any, array: NDArray[Any]) -> Any:
 def copied(x: Any) -> Any:
     """An array with memory of its own, of any library."""
     return in_kind_of(x, np.array(to_host(x))) if is_foreign(x) else x.copy()
+
+
+def kind_of(value: Any) -> str:
+    """`a list`, `None`, `the string 'relu'`: what was received, in a word or two."""
+    if value is None:
+        return "None"
+    if isinstance(value, str):
+        return f"the string {value[:40]!r}"
+    if isinstance(value, np.generic):
+        return f"a NumPy scalar ({value.dtype})"
+    if isinstance(value, bool | int | float):
+        return f"{article(type(value).__name__)} ({number_of(value)})"
+    if isinstance(value, type):
+        return f"the type {value.__name__}"
+    if isinstance(value, np.dtype):
+        return f"the dtype {value}"
+    if type(value) is array_module(value).ndarray:
+        return f"an array of shape {value.shape}"
+    return article(type(value).__name__)
+
+
+def number_of(value: Any) -> str:
+    """The number as it is written; of one that would fill the page, its size."""
+    if isinstance(value, int) and abs(value) > 10**20:
+        return f"{'-' * (value < 0)}10**{int(value.bit_length() * math.log10(2))} or so"
+    return repr(value)
+
+
+def article(name: str) -> str:
+    """The name behind its article."""
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"

@@ -3,8 +3,7 @@
 import sys
 from typing import Any
 
-from npformer.arrays import Array, array_module
-from npformer.door.validate import is_array
+from npformer.arrays import Array, array_module, is_array
 from npformer.installed import how_to_get
 from npformer.tree import mapped, on_host
 
@@ -35,12 +34,12 @@ def to_backend(tree: Any, backend: str) -> Any:
     if backend not in ("numpy", "cupy"):
         raise ValueError(f"to_backend: backend is {backend[:40]!r}; expected 'numpy' or 'cupy'")
     if backend == "numpy":
-        return mapped("to_backend", "", on_host, tree)
+        return mapped("to_backend", on_host, tree)
     reason = _why_no_cupy()
     if reason:
         raise RuntimeError(f"to_backend: {reason}")
     cupy = sys.modules["cupy"]
-    return mapped("to_backend", "", lambda leaf: cupy.asarray(leaf) if is_array(leaf) else leaf, tree)
+    return mapped("to_backend", lambda leaf: cupy.asarray(leaf) if is_array(leaf) else leaf, tree)
 
 
 def to_numpy(tree: Any) -> Any:
@@ -50,7 +49,7 @@ def to_numpy(tree: Any) -> Any:
     >>> to_numpy((np.ones(2), None))
     (array([1., 1.]), None)
     """
-    return mapped("to_numpy", "", on_host, tree)
+    return mapped("to_numpy", on_host, tree)
 
 
 def _why_no_cupy() -> str:

@@ -62,7 +62,7 @@ def adam_update(
     """
     t = state.step + 1
     rates = [float(rate) for rate in (learning_rate, beta_1, beta_2, eps, weight_decay)]
-    rows = [_step(*arrays, t, *rates) for arrays in together(params, grads, state.m, state.v)]
+    rows = [_step(*arrays, t, *rates) for _, arrays in together("adam_update", params, grads, *state[1:])]
     new, m, v = (refilled(params, iter([row[i] for row in rows])) for i in range(3))
     return new, AdamState(t, m, v)
 

@@ -11,8 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from npformer.arrays import array_module
-from npformer.door.validate import check_callable, is_array, kind_of
+from npformer.arrays import array_module, is_array, kind_of
 
 if TYPE_CHECKING:
     from pathlib import Path  # pathlib and zipfile are imported where a file is: not everybody has one
@@ -34,32 +33,20 @@ def tree_map(f: Callable[..., Any], tree: Any, *trees: Any) -> Any:
     >>> tree_map(lambda a, b: a - b, (np.ones(2), None), (np.ones(2), None))
     (array([0., 0.]), None)
     """
-    check_callable("tree_map", "f", f)
-    return mapped("tree_map", "", f, tree, *trees)
+    if not callable(f):
+        raise TypeError(f"tree_map: f is {kind_of(f)}; expected a function")
+    return mapped("tree_map", f, tree, *trees)
 
 
-def mapped(function: str, path: str, f: Callable[..., Any], tree: Any, *trees: Any) -> Any:
+def mapped(function: str, f: Callable[..., Any], tree: Any, *trees: Any) -> Any:
     """What `tree_map` does, under the name of the function that was called."""
-    kinds = [_kind(t) for t in (tree, *trees)]
-    if any(kind != kinds[0] for kind in kinds):
-        found = " and ".join(_describe(t) for t in (tree, *trees))
-        raise ValueError(f"{function}: the trees differ at {path or 'the root'}: {found}")
-    if tree is None:
-        return None
-    if not isinstance(tree, tuple):
-        return f(*(_leaf(function, path, t) for t in (tree, *trees)))
-    _check_depth(function, path)
-    places = [_join(path, name) for name in _names(tree)]
-    rows = zip(places, tree, *trees, strict=True)
-    return _rebuild(tree, [mapped(function, place, f, *row) for place, *row in rows])
-
-
-def _leaf(function: str, path: str, leaf: Any) -> Any:
-    """Refuse a list or a dict of arrays: f would get it whole."""
-    if isinstance(leaf, list | dict):
-        place, expected = path or "a tree", "an array, None or a tuple of trees"
-        raise TypeError(f"{function}: {place} is {kind_of(leaf)}; expected {expected}")
-    return leaf
+    rows = list(together(function, tree, *trees))
+    for path, leaves in rows:
+        for leaf in leaves:
+            if isinstance(leaf, list | dict):  # f would get it whole
+                expected = "expected an array, None or a tuple of trees"
+                raise TypeError(f"{function}: {path or 'a tree'} is {kind_of(leaf)}; {expected}")
+    return refilled(tree, iter([f(*leaves) for _, leaves in rows]))
 
 
 def leaves(tree: Any) -> Iterator[tuple[str, Any]]:
@@ -68,32 +55,47 @@ def leaves(tree: Any) -> Iterator[tuple[str, Any]]:
     >>> [path for path, _ in leaves(((np.ones(2), None), np.ones(1)))]
     ['0.0', '1']
     """
-    return walked("leaves", "", tree)
+    return walked("leaves", tree)
 
 
-def together(*trees: Any) -> list[tuple[Any, ...]]:
-    """The arrays that stand at the same place in each tree; ValueError when the trees are not built alike."""
-    try:
-        return _together(*trees)
-    except RecursionError:
-        raise ValueError("the trees are nested too deeply") from None
+def walked(function: str, tree: Any) -> Iterator[tuple[str, Any]]:
+    """What `leaves` does, under the name of the function that was called."""
+    return ((path, leaf) for path, (leaf,) in together(function, tree))
 
 
-def _together(*trees: Any) -> list[tuple[Any, ...]]:
+def together(function: str, *trees: Any, path: str = "") -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """The arrays that stand at the same place in each tree, and its path; ValueError where trees differ."""
     first, *others = trees
+    if any(_kind(other) != _kind(first) for other in others):
+        found = " and ".join(map(_describe, trees))
+        raise ValueError(f"{function}: the trees differ at {path or 'the root'}: {found}")
+    if path.count(".") >= DEEPEST:  # Python's own limit would not say what is wrong
+        raise ValueError(f"{function}: the tree is nested more than {DEEPEST} deep, at {path[:40]}...")
     if isinstance(first, tuple):
-        if any(type(other) is not type(first) or len(other) != len(first) for other in others):
-            raise ValueError("the trees are not built alike")
-        return [place for branches in zip(*trees, strict=True) for place in _together(*branches)]
-    if any(isinstance(other, tuple) or (other is None) != (first is None) for other in others):
-        raise ValueError("the trees are not built alike")
-    return [] if first is None else [trees]
+        for i, parts in enumerate(zip(*trees, strict=True)):
+            name = branch_name(first, i)
+            yield from together(function, *parts, path=f"{path}.{name}" if path else name)
+    elif first is not None:
+        yield path, trees
+
+
+def _kind(tree: Any) -> tuple[Any, int]:
+    """What two trees must share to be mapped together: the type of the node and its number of branches."""
+    if isinstance(tree, tuple):
+        return type(tree), len(tree)
+    return (None if tree is None else "leaf"), 0
+
+
+def _describe(tree: Any) -> str:
+    if isinstance(tree, tuple):
+        return f"a {type(tree).__name__} of {len(tree)}"
+    return "None" if tree is None else f"a leaf ({type(tree).__name__})"
 
 
 def refilled(tree: Any, arrays: Iterator[Any]) -> Any:
     """A tree built like this one with the next of the arrays at each place."""
     if isinstance(tree, tuple):
-        return _rebuild(tree, [refilled(branch, arrays) for branch in tree])
+        return rebuilt(tree, [refilled(branch, arrays) for branch in tree])
     return None if tree is None else next(arrays)
 
 
@@ -115,7 +117,7 @@ def branch_name(tree: Any, key: Any) -> str:
 def rebuilt(tree: Any, parts: list[Any]) -> Any:
     """A node of the same kind with other branches."""
     if isinstance(tree, tuple):
-        return _rebuild(tree, parts)
+        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
     return parts if isinstance(tree, list) else dict(zip(tree, parts, strict=True))
 
 
@@ -143,47 +145,6 @@ def end_replaced(tree: Any, where: tuple[Any, ...], f: Callable[[Any], Any]) -> 
     return rebuilt(tree, [end_replaced(x, where[1:], f) if key == where[0] else x for key, x in parts])
 
 
-def walked(function: str, path: str, tree: Any) -> Iterator[tuple[str, Any]]:
-    """What `leaves` does, under the name of the function that was called."""
-    if isinstance(tree, tuple):
-        _check_depth(function, path)
-        for name, branch in zip(_names(tree), tree, strict=True):
-            yield from walked(function, _join(path, name), branch)
-    elif tree is not None:
-        yield path, tree
-
-
-def _check_depth(function: str, path: str) -> None:
-    """Refuse before Python's own limit does, which would not say what is wrong."""
-    if path.count(".") >= DEEPEST:
-        raise ValueError(f"{function}: the tree is nested more than {DEEPEST} deep, at {path[:40]}...")
-
-
-def _names(tree: tuple[Any, ...]) -> tuple[str, ...]:
-    return getattr(tree, "_fields", None) or tuple(str(i) for i in range(len(tree)))
-
-
-def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
-
-
-def _rebuild(tree: tuple[Any, ...], branches: list[Any]) -> Any:
-    return type(tree)(*branches) if hasattr(tree, "_fields") else tuple(branches)
-
-
-def _kind(tree: Any) -> tuple[Any, int]:
-    """What two trees must share to be mapped together: the type of the node and its number of branches."""
-    if isinstance(tree, tuple):
-        return type(tree), len(tree)
-    return (None if tree is None else "leaf"), 0
-
-
-def _describe(tree: Any) -> str:
-    if isinstance(tree, tuple):
-        return f"a {type(tree).__name__} of {len(tree)}"
-    return "None" if tree is None else f"a leaf ({type(tree).__name__})"
-
-
 def save(path: str | os.PathLike[str], tree: Any) -> None:
     """Write the tree's arrays to an .npz file, each under its path (`blocks.0.ffn.W_1`); never a pickle.
 
@@ -201,7 +162,7 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
     ...     load(f"{folder}/weights", (np.zeros(2),))
     (array([1., 1.]),)
     """
-    arrays = {name: _host_array("save", name, leaf) for name, leaf in walked("save", "", tree)}
+    arrays = {name: _host_array("save", name, leaf) for name, leaf in walked("save", tree)}
     with whole_file(_target("save", os.path.realpath(_target("save", path)))) as file:
         _write(file, arrays)
 
@@ -265,11 +226,11 @@ def load(path: str | os.PathLike[str], like: Any) -> Any:
     or not a file of this kind, and FileNotFoundError when there is none.
     """
     target = _target("load", path)
-    expected = {name: _host_array("load", name, leaf) for name, leaf in walked("load", "", like)}
+    expected = {name: _host_array("load", name, leaf) for name, leaf in walked("load", like)}
     with open(target, "rb") as file:
         found = _read(file, target, expected)
-    pairs = zip(together(like), found, strict=True)
-    return refilled(like, iter([_as(leaf, array) for (leaf,), array in pairs]))
+    pairs = zip(leaves(like), found, strict=True)
+    return refilled(like, iter([_as(leaf, array) for (_, leaf), array in pairs]))
 
 
 def _read(file: BinaryIO, target: Path, expected: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:

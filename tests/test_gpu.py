@@ -35,7 +35,6 @@ from valid_calls import (
     generator,
     ids,
     like,
-    norm_params,
     with_arrays,
 )
 from valid_calls import CONFIG as SMALL
@@ -43,7 +42,6 @@ from valid_calls import CONFIG as SMALL
 import npformer as npf
 from npformer import attention
 from npformer.backend import _why_no_cupy
-from npformer.door import rules
 
 DTYPES = ("float64", "float32")
 TOLERANCE = {"float64": 1e-11, "float32": 1e-4}  # relative to the array's largest entry, or to 1
@@ -265,14 +263,6 @@ def test_an_order_is_shuffled_on_the_device(device):
     on_device = device.asarray(weights)
     found = npf.order_sensitivity(lambda x: x * on_device, device.asarray(x), generator())
     assert type(found) is float and found == pytest.approx(expected, rel=1e-11) and found > 0.1
-
-
-def test_an_update_finds_out_quickly_that_trees_are_alike(device, monkeypatch):
-    """Two milliseconds a step are saved where no leaf needs its path to be put together."""
-    monkeypatch.setattr(rules, "explain", None)
-    params = npf.to_backend(norm_params(3), "cupy")
-    npf.adam_update(params, params, npf.adam_init(params), learning_rate=0.1)
-    npf.sgd_update(params, params, learning_rate=0.1)
 
 
 def test_arrays_made_on_the_device_agree(device):

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "npformer"
 
 FLOORS = {
-    "arrays": 0, "installed": 0, "door": 1, "tree": 2, "door.rules": 3,
+    "arrays": 0, "installed": 0, "tree": 1, "door": 2,
     "normal": 3, "functional": 4, "backend": 4, "positional": 4, "gradcheck": 4, "optim": 4, "config": 5,
     "layer_norm": 6, "feed_forward": 6, "attention": 6, "embedding": 6, "loss": 6,
     "encoder": 7, "decoder": 7,

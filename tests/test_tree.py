@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from npformer import leaves, load, save, tree_map
-from npformer.tree import together
 
 
 class Pair(NamedTuple):
@@ -307,8 +306,6 @@ def test_a_tree_too_deep_is_refused_in_our_words(tmp_path):
     }.items():
         with pytest.raises(ValueError, match=rf"^{name}: the tree is nested more than 100 deep, at 0\.0\."):
             call()
-    with pytest.raises(ValueError, match=r"^the trees are nested too deeply$"):
-        together(tree, tree)
 
 
 @pytest.mark.parametrize("path", ["", "a\0b"])

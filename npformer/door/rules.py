@@ -24,7 +24,7 @@ from npformer.door.validate import (
     check_number,
     wrong_kind,
 )
-from npformer.tree import together, walked
+from npformer.tree import walked
 
 
 def rule(text: str, turn: int = 1, by_value: bool = False) -> Callable[[Callable[..., None]], Rule]:
@@ -265,26 +265,41 @@ DLoss = Annotated[Any, ONE_NUMBER]
 @rule("a tree of float arrays")
 def FLOAT_TREE(params: Any, name: str, call: Call) -> None:
     """Every leaf is of float32 or float64."""
-    for path, leaf in walked(call.function, "", params):
+    for path, leaf in walked(call.function, params):
         check_float(call.function, place_of(name, path), leaf)
 
 
 @rule("built like params")
 def ALIKE(tree: Any, name: str, call: Call) -> None:
-    """A tree with the parameters' NamedTuples, shapes and dtypes."""
+    """A tree with the parameters' NamedTuples, shapes and dtypes; only of another one is said where."""
     params = call.arguments["params"]
-    try:
-        if all(map(are_alike, together(params, tree))):
+    with suppress(RecursionError):
+        if are_alike(params, tree):
             return
-    except ValueError:
-        pass
-    explain(call, name, params, tree)
+    FLOAT_TREE.ask(params, "params", call)
+    expected, found = (dict(walked(call.function, t)) for t in (params, tree))
+    if list(found) != list(expected):
+        wrong = sorted(found.keys() ^ expected.keys()) or ["their order"]
+        leaves = f"expected the same leaves, they differ in {wrong[0]}"
+        call.refuse(f"{name} is not built like params; {leaves}")
+    for path, p in expected.items():
+        check_d_output(call.function, place_of(name, path), found[path], p.shape, p.dtype, "the parameter")
+    call.refuse(f"{name} is not built like params; expected the same NamedTuples")
+
+
+def are_alike(p: Any, other: Any) -> bool:
+    """The same NamedTuples, with arrays of the same library, shape and float dtype."""
+    if isinstance(p, tuple):
+        return type(p) is type(other) and len(p) == len(other) and all(map(are_alike, p, other))
+    if p is None or type(p) is not type(other):
+        return p is other
+    return type(p) is array_module(p).ndarray and p.shape == other.shape and p.dtype == other.dtype in FLOATS
 
 
 @rule("finite", turn=2, by_value=True)
 def FINITE(grads: Any, name: str, call: Call) -> None:
     """Gradients without NaN and infinity, looked at on the host only."""
-    for path, g in walked(call.function, "", grads):
+    for path, g in walked(call.function, grads):
         # one product finds NaN and infinity and allocates nothing; but its sum can overflow by itself
         if isinstance(g, np.ndarray) and not math.isfinite(np.vdot(g, g)) and not np.isfinite(g * g).all():
             place = place_of(name, path)
@@ -294,34 +309,6 @@ def FINITE(grads: Any, name: str, call: Call) -> None:
 FloatTree = Annotated[Any, FLOAT_TREE]
 LikeParams = Annotated[Any, ALIKE]
 Gradients = Annotated[Any, ALIKE, FINITE]
-
-
-def are_alike(arrays: tuple[Any, ...]) -> bool:
-    """The common case, without a path to put together: arrays of one library, shape and float dtype."""
-    p, other = arrays
-    return (
-        type(p) is type(other) is array_module(p).ndarray
-        and p.shape == other.shape
-        and p.dtype is other.dtype
-        and p.dtype in FLOATS
-    )
-
-
-def explain(call: Call, argument: str, params: Any, tree: Any) -> None:
-    """Say where two trees differ, if they do."""
-    expected, found = (dict(walked(call.function, "", t)) for t in (params, tree))
-    FLOAT_TREE.ask(params, "params", call)
-    if list(found) != list(expected):
-        wrong = sorted(found.keys() ^ expected.keys()) or ["their order"]
-        leaves = f"expected the same leaves, they differ in {wrong[0]}"
-        call.refuse(f"{argument} is not built like params; {leaves}")
-    for path, p in expected.items():
-        place = place_of(argument, path)
-        check_d_output(call.function, place, found[path], p.shape, p.dtype, "the parameter")
-    with suppress(ValueError):
-        together(params, tree)
-        return
-    call.refuse(f"{argument} is not built like params; expected the same NamedTuples")
 
 
 def place_of(argument: str, path: str) -> str:

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from npformer.arrays import array_module
+from npformer.arrays import array_module, article, number_of
+from npformer.arrays import is_array as is_array
+from npformer.arrays import kind_of as kind_of
 
 Letters = tuple[str, ...]  # ("...", "T", "d_model")
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
@@ -35,11 +37,6 @@ def check_entries(function: str, argument: str, x: Any, kinds: str, expected: st
         raise wrong_kind(function, argument, x, expected)
     if x.dtype.kind not in kinds:
         raise wrong_dtype(function, argument, x, dtype or expected)
-
-
-def is_array(x: Any) -> bool:
-    """An array of NumPy or CuPy, but no matrix, whose * is @, and no masked array, whose sums leave out."""
-    return isinstance(x, array_module(x).ndarray) and not isinstance(x, np.matrix | np.ma.MaskedArray)
 
 
 def check_one_library(function: str, arguments: Mapping[str, Any]) -> None:
@@ -118,7 +115,7 @@ def _expected(letters: Letters, sizes: Mapping[str, int], empty: bool) -> str:
 def check_kind(function: str, argument: str, value: Any, kind: type) -> None:
     """Refuse anything that is not of this very type: another function's cache, a plain tuple, a dict."""
     if type(value) is not kind:
-        raise wrong_kind(function, argument, value, _article(kind.__name__))
+        raise wrong_kind(function, argument, value, article(kind.__name__))
 
 
 def check_d_output(
@@ -176,7 +173,7 @@ def check_integer(function: str, argument: str, value: Any, minimum: int = -LARG
         raise wrong_kind(function, argument, value, "an integer")
     if not minimum <= value <= LARGEST:
         expected = f"of at least {minimum}" if value < minimum > -LARGEST else "between -2**53 and 2**53"
-        raise ValueError(f"{function}: {argument} is {_number(value)}; expected an integer {expected}")
+        raise ValueError(f"{function}: {argument} is {number_of(value)}; expected an integer {expected}")
 
 
 def check_number(
@@ -196,7 +193,7 @@ def check_number(
         bounds = [f"> {above:g}"] * (above > -math.inf) + [f">= {minimum:g}"] * (minimum > -math.inf)
         bounds += [f"< {below:g}"] * (below < math.inf) + [f"<= {maximum:g}"] * (maximum < math.inf)
         expected = " and ".join(["a finite number", *bounds])
-        raise ValueError(f"{function}: {argument} is {_number(value)}; expected {expected}")
+        raise ValueError(f"{function}: {argument} is {number_of(value)}; expected {expected}")
 
 
 def _is_finite(value: Any) -> bool:
@@ -262,33 +259,3 @@ def wrong_dtype(function: str, argument: str, x: Any, expected: str) -> TypeErro
 def wrong_shape(function: str, argument: str, x: Any, expected: str) -> ValueError:
     """The same of its shape."""
     return ValueError(f"{function}: {argument} has shape {x.shape}; expected {expected}")
-
-
-def kind_of(value: Any) -> str:
-    """`a list`, `None`, `the string 'relu'`: what was received, in a word or two."""
-    if value is None:
-        return "None"
-    if isinstance(value, str):
-        return f"the string {value[:40]!r}"
-    if isinstance(value, np.generic):
-        return f"a NumPy scalar ({value.dtype})"
-    if isinstance(value, bool | int | float):
-        return f"{_article(type(value).__name__)} ({_number(value)})"
-    if isinstance(value, type):
-        return f"the type {value.__name__}"
-    if isinstance(value, np.dtype):
-        return f"the dtype {value}"
-    if type(value) is array_module(value).ndarray:
-        return f"an array of shape {value.shape}"
-    return _article(type(value).__name__)
-
-
-def _number(value: Any) -> str:
-    """The number as it is written; of one that would fill the page, its size."""
-    if isinstance(value, int) and abs(value) > 10**20:
-        return f"{'-' * (value < 0)}10**{int(value.bit_length() * math.log10(2))} or so"
-    return repr(value)
-
-
-def _article(name: str) -> str:
-    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"

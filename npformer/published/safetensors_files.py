@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npformer.arrays import Array
-from npformer.door.validate import is_array, kind_of
+from npformer.arrays import Array, is_array, kind_of
 from npformer.published.reader import existing
 from npformer.tree import as_damage, as_path, check_same_kind, check_same_names, refilled, walked, whole_file
 
@@ -35,7 +34,7 @@ def load_safetensors(path: Any, like: Any = None) -> Any:
     arrays = arrays_in(function, file)
     if like is None:
         return arrays
-    expected = dict(walked(function, "", like))
+    expected = dict(walked(function, like))
     check_same_names(function, file, expected, arrays)
     for name, leaf in expected.items():
         check_same_kind(function, file, name, (arrays[name].shape, arrays[name].dtype), leaf)
@@ -55,7 +54,7 @@ def save_safetensors(path: Any, tree: Any) -> None:
     {'0': array([1., 1.])}
     """
     file = as_path("save_safetensors", "path", path)
-    leaves = tree if isinstance(tree, Mapping) else dict(walked("save_safetensors", "", tree))
+    leaves = tree if isinstance(tree, Mapping) else dict(walked("save_safetensors", tree))
     for name, leaf in leaves.items():
         if not isinstance(leaf, np.ndarray) or not is_array(leaf) or leaf.dtype.kind not in "fiub":
             expected = "an array of numbers of NumPy"
