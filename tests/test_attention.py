@@ -150,7 +150,7 @@ def test_many_weights_go_back_head_by_head_and_few_at_once():
 # --- the golden value -------------------------------------------------------------------------------
 
 
-test_golden_values = agrees_with_pytorch("attention", "multi_head")
+test_golden_values = agrees_with_pytorch("attention", "multi_head_attention")
 
 
 # --- the edges: masks -------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def test_the_memory_gets_the_gradients_of_every_block(norm):
 # --- the golden value -------------------------------------------------------------------------------
 
 
-test_golden_values = agrees_with_pytorch("decoder_block", "decoder_stack")
+test_golden_values = agrees_with_pytorch("decoder_block", "decoder")
 
 
 # --- the edges --------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ def test_gradients_with_masks_and_dropout(positions, norm, activation, attention
 # --- the golden value -------------------------------------------------------------------------------
 
 
-test_golden_values = agrees_with_pytorch("block", "stack")
+test_golden_values = agrees_with_pytorch("encoder_block", "encoder")
 
 
 # --- the edges --------------------------------------------------------------------------------------
