@@ -52,7 +52,7 @@ TESTS = {  # the fastest to notice first
     "feed_forward": ["test_feed_forward.py", "test_edge_cases.py", "test_bad_input.py"],
     "attention": [
         "test_attention.py",
-        "modern/test_grouped_query_attention.py",
+        "test_attention.py",
         "test_edge_cases.py",
         *MODEL,
     ],

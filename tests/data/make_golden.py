@@ -5,8 +5,8 @@ Run it with any Python that has PyTorch and NumPy. npformer never needs PyTorch,
     python tests/data/make_golden.py
 
 It asks PyTorch anew about every case in the golden files, writes the answers and says by how much they differ
-from those that stood there: on one machine by nothing, on another perhaps by a last digit. The inputs are those
-that the files hold. How a file is laid out: golden_files.py. Another case is written by
+from those that stood there: on one machine by nothing, on another perhaps by a last digit. The inputs are
+those that the files hold. How a file is laid out: golden_files.py. Another case is written by
 
     shapes = {"x": (2, 8), "W": (8, 30), "d_y": (2, 30)}
     write(file, [*read(file), solve(new_case("linear_wide", "linear", {}, shapes))])

@@ -2,16 +2,16 @@
 
     python tests/data/make_golden_published.py layer llama minilm FOLDER chat FILE.gguf stories FILE.bin
 
-any of them. It needs a Python with torch and transformers, `chat` also with gguf and accelerate; npformer never
-needs them, and is not imported here. Each NAME becomes golden_NAME.npz, in float64 except for `chat`.
+any of them. It needs a Python with torch and transformers, `chat` also with gguf and accelerate; npformer
+never needs them, and is not imported here. Each NAME becomes golden_NAME.npz, in float64 except for `chat`.
 
 layer: one nn.TransformerEncoderLayer for each norm order: its state_dict, x, y, a random d_y, d_x and the
 gradients under the state_dict's names.
 llama: a tiny LlamaForCausalLM, its weights by their names, ids and logits.
-minilm: FOLDER holds all-MiniLM-L6-v2: config.json, model.safetensors, vocab.txt. `texts` (JSON), the token `ids`
-of all of them end to end with their `counts`, `means`, the mean over its tokens of BertModel's last layer for
-each text, and `outputs`, the whole last layer for text FIRST. The ids come from vocab.txt by the library's own
-rules, not from tokenizer.json, which npformer reads.
+minilm: FOLDER holds all-MiniLM-L6-v2: config.json, model.safetensors, vocab.txt. `texts` (JSON), the token
+`ids` of all of them end to end with their `counts`, `means`, the mean over its tokens of BertModel's last
+layer for each text, and `outputs`, the whole last layer for text FIRST. The ids come from vocab.txt by the
+library's own rules, not from tokenizer.json, which npformer reads.
 chat: SmolLM2-135M-Instruct, from the GGUF file that transformers reads in its own way.
 stories: stories15M.bin in llama2.c's layout, by make_golden.py's functions: logits at some places after a
 story's beginning, and the words that PyTorch goes on with.
