@@ -3,22 +3,29 @@
 from functools import partial
 
 import numpy as np
+import pytest
 from golden import agrees_with_pytorch
+from gradients import every, gradients_hold
 from together import together
-from valid_calls import all_zero, array, call, drawn, sized
+from valid_calls import all_zero, array, call, sized
 
 import npformer as npf
 from npformer.attention import LARGE
 
 DTYPES = together("dtype", [np.float64, np.float32])
-PARAMS = drawn(partial(npf.init_attention, bias=True), 8)
-WITHOUT_BIASES = drawn(npf.init_attention, 8)
 PADDING = npf.padding_mask(np.array([[1, 1, 1, 0], [1, 0, 0, 0]]), 0)
 
 
 def some_qkv(leading=(2,), T_q=3, T_k=5, dtype=np.float64):
     sizes = ((T_q, 4), (T_k, 4), (T_k, 6))
     return [array(*leading, *size, seed=i, dtype=dtype) for i, size in enumerate(sizes)]
+
+
+def params_of(n_kv_heads=4, biases="QKVO"):
+    """For d_model = 8 and four heads of queries: d_k = 2."""
+    widths = dict(zip("QKVO", (8, 2 * n_kv_heads, 2 * n_kv_heads, 8), strict=True))
+    found = {f"W_{x}": array(8, n, seed=i) / 3 for i, (x, n) in enumerate(widths.items())}
+    return npf.AttentionParams(**found, **{f"b_{x}": array(widths[x], seed=4) for x in biases})
 
 
 # --- the equation, by hand --------------------------------------------------------------------------
@@ -55,46 +62,47 @@ def test_heads_are_neighbouring_columns():
     assert (npf.merge_heads(heads) == x).all() and np.shares_memory(heads, x)
 
 
-@together("params", [PARAMS, WITHOUT_BIASES])
-def test_many_heads_are_single_heads_side_by_side(params):
-    """The paper's formula, a head at a time, each with its own d_model × d_k pieces of the projections."""
-    x, memory = array(4, 8), array(5, 8, seed=1)
+@together(("n_kv_heads", "biases"), [(4, "QKVO"), (4, ""), (2, "QKVO"), (1, "")])
+def test_many_heads_are_single_heads_side_by_side(n_kv_heads, biases):
+    """The paper's formula, a head at a time; of fewer heads of keys neighbouring queries share one."""
+    x, memory, params = array(4, 8), array(5, 8, seed=1), params_of(n_kv_heads, biases)
     b_Q, b_K, b_V, b_O = (np.zeros(8) if b is None else b for b in params[4:])
     heads = []
-    for own in (slice(0, 4), slice(4, 8)):
-        q = x @ params.W_Q[:, own] + b_Q[own]
-        k, v = (memory @ W[:, own] + b[own] for W, b in ((params.W_K, b_K), (params.W_V, b_V)))
-        heads.append(npf.softmax_forward(q @ k.T / 2)[0] @ v)
+    for head in range(4):
+        own = slice(2 * head, 2 * head + 2)
+        first = 2 * (head // (4 // n_kv_heads))
+        its_keys = slice(first, first + 2)
+        q, k = x @ params.W_Q[:, own] + b_Q[own], memory @ params.W_K[:, its_keys] + b_K[its_keys]
+        v = memory @ params.W_V[:, its_keys] + b_V[its_keys]
+        heads.append(npf.softmax_forward(q @ k.T / np.sqrt(2))[0] @ v)
+    options = {"n_heads": 4, "n_kv_heads": n_kv_heads}
+    y, cache = npf.multi_head_attention_forward(x, memory, memory, params, **options)
     expected = np.concatenate(heads, axis=-1) @ params.W_O + b_O
-    y, cache = npf.multi_head_attention_forward(x, memory, memory, params, n_heads=2)
-    np.testing.assert_allclose(y, expected, rtol=0, atol=1e-14)
-    assert cache.weights.shape == cache.scores.shape == (2, 4, 5)
+    np.testing.assert_allclose(y, expected, rtol=0, atol=1e-13)
+    assert cache.weights.shape == cache.scores.shape == (4, 4, 5)
 
 
 def test_a_mask_has_no_head_axis_and_a_bias_has_one():
-    x, mask, bias = array(2, 4, 8), PADDING & npf.causal_mask(4), array(2, 4, 4, seed=1)
-    run = partial(npf.multi_head_attention_forward, x, x, x, PARAMS, n_heads=2)
+    x, mask, bias = array(2, 4, 8), PADDING & npf.causal_mask(4), array(4, 4, 4, seed=1)
+    run = partial(npf.multi_head_attention_forward, x, x, x, params_of(), n_heads=4)
     weights = run(mask=mask)[1].weights  # (B, h, T, T)
     assert ((weights > 0) == mask[:, None]).all()
     moved = run(bias=bias)[1].scores - run()[1].scores
-    np.testing.assert_allclose(moved, np.broadcast_to(bias, (2, 2, 4, 4)), atol=1e-14)
+    np.testing.assert_allclose(moved, np.broadcast_to(bias, (2, 4, 4, 4)), atol=1e-13)
 
 
 @together(("T_q", "T_k"), [(5, 5), (2, 5)])
-@together("options", [{}, {"base": 7.0, "rope_layout": "halves"}])
-def test_rope_turns_queries_and_keys_and_nothing_else(T_q, T_k, options):
-    """The last query stands at the last key. d_k = 4, as the first of two pairs turns alike at every base."""
-    q, k = array(T_q, 8), array(T_k, 8, seed=1)
-    _, cache = npf.multi_head_attention_forward(q, k, k, PARAMS, n_heads=2, rope=True, **options)
-    own = {"base": options.get("base", 10000.0), "layout": options.get("rope_layout", "interleaved")}
-    Q, K, V = (
-        npf.split_heads(x @ W + b, 2)
-        for x, W, b in zip((q, k, k), PARAMS[:3], (PARAMS.b_Q, PARAMS.b_K, PARAMS.b_V), strict=True)
-    )
-    Q, _ = npf.rope_forward(Q, positions=T_k - T_q + np.arange(T_q), **own)
-    K, _ = npf.rope_forward(K, **own)
+@together(("base", "layout"), [(10000.0, "interleaved"), (7.0, "halves")])
+def test_rope_turns_queries_and_keys_with_the_last_query_at_the_last_key(T_q, T_k, base, layout):
+    """Two heads, as the first of two pairs turns alike at every base."""
+    q, k, params = array(T_q, 8), array(T_k, 8, seed=1), params_of(biases="")
+    run = partial(npf.multi_head_attention_forward, q, k, k, params, n_heads=2)
+    _, cache = run(rope=True, base=base, rope_layout=layout)
+    Q, K = (npf.split_heads(x @ W, 2) for x, W in ((q, params.W_Q), (k, params.W_K)))
+    Q, _ = npf.rope_forward(Q, positions=T_k - T_q + np.arange(T_q), base=base, layout=layout)
+    K, _ = npf.rope_forward(K, base=base, layout=layout)
     np.testing.assert_allclose(cache.scores, Q @ K.swapaxes(-1, -2) / 2, rtol=0, atol=1e-13)
-    np.testing.assert_allclose(cache.attention.v, V, rtol=0, atol=1e-14)
+    assert (cache.attention.v == run()[1].attention.v).all()
 
 
 def test_projections_have_no_biases_unless_asked():
@@ -106,51 +114,37 @@ def test_projections_have_no_biases_unless_asked():
 # --- the gradient -----------------------------------------------------------------------------------
 
 
-@together("leading", [(), (2, 3)])
-def test_gradients_of_one_head(leading):
-    forward = partial(npf.attention_forward, bias=array(3, 5))
-    assert npf.gradcheck(forward, npf.attention_backward, *some_qkv(leading))
-
-
-@together(
-    ("options", "directions"),
-    [
-        ({"mask": npf.causal_mask(4) & PADDING, "bias": npf.alibi_bias(2, 4, 4)}, 3),
-        ({"mask": np.array([[True], [False], [True], [False]])}, None),
-        ({"rope": True}, 3),
+test_gradients_of_one_head = gradients_hold("attention", *every(lead=[(), (2, 3)]))
+FOUR = {"n_heads": 4, "bias": None, "rope": False, "directions": 3}
+BOTH = {"mask": npf.causal_mask(3, 4) & PADDING, "bias": npf.alibi_bias(4, 3, 4)}
+test_gradients_of_many_heads = gradients_hold(
+    "multi_head_attention",
+    FOUR | BOTH | {"params": params_of()},
+    FOUR
+    | {"lead": (), "mask": np.array([[True], [False], [True]]), "params": params_of(), "directions": None},
+    *[FOUR | {"lead": (1, 2), "mask": None, "params": params_of(biases=x)} for x in "QKVO"],
+    *[
+        FOUR | {"n_kv_heads": n, "rope": True, "base": 50.0, "params": params_of(n)}
+        for n in (1, 2, np.int8(4))
     ],
 )
-def test_gradients_of_many_heads(options, directions):
-    forward = partial(npf.multi_head_attention_forward, n_heads=2, **options)
-    arrays = *(array(2, 4, 8, seed=i) for i in range(3)), PARAMS
-    assert npf.gradcheck(forward, npf.multi_head_attention_backward, *arrays, directions=directions)
-
-
-@together("name", ["b_Q", "b_K", "b_V", "b_O"])
-def test_each_bias_may_stand_alone_and_absent_ones_have_no_gradient(name):
-    params, x = WITHOUT_BIASES._replace(**{name: array(8)}), array(3, 8)
-    pair = partial(npf.multi_head_attention_forward, n_heads=2), npf.multi_head_attention_backward
-    assert npf.gradcheck(*pair, x, x + 1, x - 1, params, directions=3)
-    grads = npf.multi_head_attention_backward(x, pair[0](x, x, x, params)[1])[3]
-    assert [g is None for g in grads] == [p is None for p in params]
 
 
 def test_many_weights_go_back_head_by_head_and_few_at_once():
     q, k, v = some_qkv((3,), T_q=300, T_k=310)
     y, cache = npf.attention_forward(q, k, v, mask=npf.causal_mask(300, 310))
     assert cache.weights.size > LARGE > cache.weights[0].size
-    dy = array(*y.shape, seed=4)
-    whole = npf.attention_backward(dy, cache)
+    whole = npf.attention_backward(y, cache)
     for i in range(3):
         _, own = npf.attention_forward(q[i], k[i], v[i], mask=npf.causal_mask(300, 310))
-        for all_of_them, one in zip(whole, npf.attention_backward(dy[i], own), strict=True):
+        for all_of_them, one in zip(whole, npf.attention_backward(y[i], own), strict=True):
             np.testing.assert_allclose(all_of_them[i], one, rtol=0, atol=1e-14)
 
 
 # --- the golden value -------------------------------------------------------------------------------
 
 
-test_golden_values = agrees_with_pytorch("attention", "multi_head")
+test_golden_values = agrees_with_pytorch("attention", "multi_head_attention", "grouped_attention")
 
 
 # --- the edges: masks -------------------------------------------------------------------------------
@@ -174,17 +168,14 @@ def test_a_fully_masked_row_gives_zeros_and_no_gradient(dtype):
 def test_masked_keys_are_as_if_they_were_not_there_and_have_no_gradient():
     q, k, v = some_qkv()
     keep = np.array([True, False, True, True, False])
+    expected, shorter = npf.attention_forward(q, k[:, keep], v[:, keep])
+    k[:, ~keep], v[:, ~keep] = 1e6, -1e6
     y, cache = npf.attention_forward(q, k, v, mask=keep)
     dq, dk, dv = npf.attention_backward(y, cache)
-    expected, shorter = npf.attention_forward(q, k[:, keep], v[:, keep])
-    np.testing.assert_allclose(y, expected, rtol=0, atol=1e-15)
     assert all_zero((dk[:, ~keep], dv[:, ~keep]))
-    k[:, ~keep], v[:, ~keep] = 1e6, -1e6
-    assert (npf.attention_forward(q, k, v, mask=keep)[0] == y).all()
-    for found, without in zip(
-        (dq, dk[:, keep], dv[:, keep]), npf.attention_backward(y, shorter), strict=True
-    ):
-        np.testing.assert_allclose(found, without, rtol=0, atol=1e-15)
+    without = expected, *npf.attention_backward(y, shorter)
+    for found, other in zip((y, dq, dk[:, keep], dv[:, keep]), without, strict=True):
+        np.testing.assert_allclose(found, other, rtol=0, atol=1e-14)
 
 
 def test_a_bias_of_minus_infinity_is_a_mask():
@@ -194,16 +185,7 @@ def test_a_bias_of_minus_infinity_is_a_mask():
     assert (by_bias == by_mask).all()
 
 
-# --- the edges: one key, no keys, huge scores -------------------------------------------------------
-
-
-def test_one_key_that_may_be_seen_gets_all_the_weight():
-    q, k, v = some_qkv()
-    y, cache = npf.attention_forward(q, k, v, mask=np.arange(5) == 3)
-    np.testing.assert_array_equal(y, np.broadcast_to(v[:, 3:4], y.shape))
-    dq, dk, _ = npf.attention_backward(array(*y.shape), cache)
-    np.testing.assert_allclose(dq, 0, atol=1e-15)  # a weight that is 1 whatever the scores has no slope
-    np.testing.assert_allclose(dk, 0, atol=1e-15)
+# --- the edges: no keys, shared keys ----------------------------------------------------------------
 
 
 def test_no_keys_give_zeros_and_leave_the_output_bias_alone():
@@ -214,3 +196,18 @@ def test_no_keys_give_zeros_and_leave_the_output_bias_alone():
     np.testing.assert_array_equal(y, np.broadcast_to(arguments["params"].b_O, y.shape))
     dq, dk, dv, grads = npf.multi_head_attention_backward(np.ones_like(y), cache)
     assert all_zero((dq, dk, dv, grads._replace(b_O=None))) and (grads.b_O == 6).all()
+
+
+@together(
+    ("n_kv_heads", "change", "message"),
+    [
+        (3, {}, "n_kv_heads is 3; expected a divisor of n_heads=4"),
+        (1, {}, r"params.W_K has shape \(8, 4\); expected \(d_model, d_kv\) with d_model=8, d_kv=2"),
+        (None, {}, r"params.W_K has shape \(8, 4\); expected \(d_model, d_kv\) with .* d_kv=8"),
+        (2, {"b_K": np.ones(8)}, r"params.b_K has shape \(8,\); expected \(d_kv,\) with d_kv=4"),
+    ],
+)
+def test_heads_that_do_not_fit_are_refused(n_kv_heads, change, message):
+    x, params = np.ones((2, 3, 8)), params_of(2)._replace(**change)
+    with pytest.raises(ValueError, match="^multi_head_attention_forward: " + message):
+        npf.multi_head_attention_forward(x, x, x, params, n_heads=4, n_kv_heads=n_kv_heads)

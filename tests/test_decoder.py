@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 from golden import agrees_with_pytorch
+from gradients import gradients_hold
 from together import together
 from valid_calls import array, drawn
 
@@ -11,9 +12,9 @@ import npformer as npf
 
 small = partial(npf.TransformerConfig, d_model=4, d_ff=6, n_heads=2, n_layers=2, dropout=0.0, eps=1e-3)
 NORMS = together("norm", ["pre", "post"])
-POSITIONS = together("positions", ["sinusoidal", "learned", "rope", "alibi", "none"])
 X, MEMORY = array(2, 3, 4), array(2, 5, 4, seed=1)
 KEEP = npf.padding_mask(np.array([[1, 1, 0, 0, 0], [1, 1, 1, 1, 1]]), 0)
+MASKS = {"mask": npf.causal_mask(3), "memory_mask": KEEP}
 
 
 # --- the equation, by hand --------------------------------------------------------------------------
@@ -24,8 +25,7 @@ KEEP = npf.padding_mask(np.array([[1, 1, 0, 0, 0], [1, 1, 1, 1, 1]]), 0)
 def test_the_block_is_its_parts_in_the_papers_order(activation, norm):
     """Pre-norm normalizes what enters a part, but neither the memory nor what goes past."""
     config = small(activation=activation, norm=norm)
-    p, masks = drawn(npf.init_decoder_block, config), {"mask": npf.causal_mask(3), "memory_mask": KEEP}
-    attend = npf.multi_head_attention_forward
+    p, attend = drawn(npf.init_decoder_block, config), npf.multi_head_attention_forward
 
     def look_back(x):
         return attend(x, x, x, p.self_attention, n_heads=2, mask=npf.causal_mask(3))[0]
@@ -42,7 +42,7 @@ def test_the_block_is_its_parts_in_the_papers_order(activation, norm):
             expected = npf.layer_norm_forward(expected + part(expected), params, eps=1e-3)[0]
         else:
             expected = expected + part(npf.layer_norm_forward(expected, params, eps=1e-3)[0])
-    y, _ = npf.decoder_block_forward(X, MEMORY, p, config, **masks)
+    y, _ = npf.decoder_block_forward(X, MEMORY, p, config, **MASKS)
     np.testing.assert_allclose(y, expected, rtol=0, atol=1e-14)
 
 
@@ -51,14 +51,14 @@ def test_the_stack_is_its_blocks_with_one_memory_and_pre_norm_ends_with_a_norm(n
     config = small(norm=norm, n_layers=3)
     params = drawn(npf.init_decoder, config)
     assert len(params.blocks) == 3 and (params.norm is None) == (norm == "post")
-    y, masks = X, {"mask": npf.causal_mask(3), "memory_mask": np.array([True, True, False, True, True])}
+    y = X
     for block in params.blocks:
-        y, _ = npf.decoder_block_forward(y, MEMORY, block, config, **masks)
+        y, _ = npf.decoder_block_forward(y, MEMORY, block, config, **MASKS)
     y = y if norm == "post" else npf.layer_norm_forward(y, params.norm, eps=1e-3)[0]
-    assert (npf.decoder_forward(X, MEMORY, params, config, **masks)[0] == y).all()
+    assert (npf.decoder_forward(X, MEMORY, params, config, **MASKS)[0] == y).all()
 
 
-@POSITIONS
+@together("positions", ["sinusoidal", "learned", "rope", "alibi", "none"])
 def test_positions_act_on_the_target_and_never_on_the_memory(positions):
     """The memory is a bag of rows: their order changes nothing. That of x does, if positions act inside."""
     config = small(positions=positions)
@@ -72,47 +72,25 @@ def test_positions_act_on_the_target_and_never_on_the_memory(positions):
 
 # --- the gradient -----------------------------------------------------------------------------------
 
-
-@together(
-    ("norm", "activation", "positions", "attention_bias", "directions"),
-    [
-        ("pre", "relu", "alibi", False, 1),
-        ("pre", "gelu", "none", True, None),
-        ("post", "relu", "sinusoidal", True, 1),
-        ("post", "gelu", "rope", False, 1),
-    ],
+TINY = {"d_model": 4, "d_ff": 3, "n_layers": 1, "attention_bias": False, "dropout": 0.3, "eps": 1e-3}
+TINY |= {"x": X, "memory": MEMORY}
+TINY |= {  # a row of x may see nothing, the second sentence no memory
+    "mask": npf.causal_mask(3) & npf.padding_mask(np.array([[1, 1, 0], [0, 1, 1]]), 0),
+    "memory_mask": KEEP & (np.arange(2)[:, None, None] < 1),
+}
+test_gradients = gradients_hold(
+    "decoder",  # every entry of one stack, of the others along a direction in every array
+    TINY | {"norm": "pre", "activation": "gelu", "positions": "none", "attention_bias": True},
+    TINY | {"norm": "pre", "activation": "relu", "positions": "alibi", "directions": 1},
+    TINY | {"norm": "post", "activation": "relu", "n_layers": 2, "attention_bias": True, "directions": 1},
+    TINY | {"norm": "post", "activation": "gelu", "positions": "rope", "directions": 1},
 )
-def test_gradients_with_masks_and_dropout(norm, activation, positions, attention_bias, directions):
-    """Of every parameter: every entry of one stack, the others along a direction."""
-    config = small(norm=norm, activation=activation, attention_bias=attention_bias, positions=positions)
-    config = config._replace(dropout=0.3, n_layers=2 if positions == "sinusoidal" else 1, d_ff=3)
-    params, own = drawn(npf.init_decoder, config), npf.padding_mask(np.array([[1, 1, 0], [0, 1, 1]]), 0)
-    masks = {"mask": npf.causal_mask(3) & own, "memory_mask": KEEP & (np.arange(2)[:, None, None] < 1)}
-
-    def forward(x, memory, params):  # a row of x may see nothing, the second sentence no memory
-        return npf.decoder_forward(x, memory, params, config, **masks, rng=np.random.default_rng(5))
-
-    report = npf.gradcheck(forward, npf.decoder_backward, X, MEMORY, params, directions=directions)
-    assert report, report
-    assert len(report.rows) == 2 + len(list(npf.leaves(params)))
-
-
-@NORMS
-def test_the_memory_gets_the_gradients_of_every_block(norm):
-    config = small(norm=norm)
-    _, cache = npf.decoder_forward(X, MEMORY, drawn(npf.init_decoder, config), config)
-    dx, dmemory, _ = npf.decoder_backward(np.ones_like(X), cache._replace(norm=None))
-    dx_2, dmemory_2, _ = npf.decoder_block_backward(np.ones_like(X), cache.blocks[1])
-    dx_1, dmemory_1, _ = npf.decoder_block_backward(dx_2, cache.blocks[0])
-    assert dmemory_1.any() and dmemory_2.any()
-    np.testing.assert_allclose(dmemory, dmemory_1 + dmemory_2, rtol=0, atol=1e-14)
-    np.testing.assert_array_equal(dx, dx_1)
 
 
 # --- the golden value -------------------------------------------------------------------------------
 
 
-test_golden_values = agrees_with_pytorch("decoder_block", "decoder_stack")
+test_golden_values = agrees_with_pytorch("decoder_block", "decoder")
 
 
 # --- the edges --------------------------------------------------------------------------------------
@@ -121,14 +99,12 @@ test_golden_values = agrees_with_pytorch("decoder_block", "decoder_stack")
 @NORMS
 def test_hidden_memory_is_as_if_it_were_not_there_and_has_no_gradient(norm):
     config = small(norm=norm)
-    params = drawn(npf.init_decoder, config)
-    y, cache = npf.decoder_forward(X, MEMORY, params, config, memory_mask=KEEP)
+    params, changed = drawn(npf.init_decoder, config), MEMORY + 1e6 * ~KEEP.swapaxes(-1, -2)
+    y, cache = npf.decoder_forward(X, changed, params, config, memory_mask=KEEP)
     _, dmemory, _ = npf.decoder_backward(array(*y.shape, seed=2), cache)
     assert not dmemory[0, 2:].any() and dmemory[0, :2].all() and dmemory[1].all()
     alone, _ = npf.decoder_forward(X[:1], MEMORY[:1, :2], params, config)
     np.testing.assert_allclose(y[:1], alone, rtol=0, atol=1e-14)
-    changed = MEMORY + 1e6 * ~KEEP.swapaxes(-1, -2)
-    assert (npf.decoder_forward(X, changed, params, config, memory_mask=KEEP)[0] == y).all()
 
 
 @NORMS

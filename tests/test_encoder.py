@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 from golden import agrees_with_pytorch
+from gradients import gradients_hold
 from together import together
 from valid_calls import array, drawn
 
@@ -30,23 +31,20 @@ def test_the_block_is_its_parts_in_the_papers_order(activation, norm):
     def feed(h):
         return npf.ffn_forward(h, p.ffn, activation=activation)[0]
 
-    def normed(x, params):
-        return npf.layer_norm_forward(x, params, eps=1e-3)[0]
-
-    if norm == "post":
-        h = normed(X + attend(X), p.norm_1)
-        expected = normed(h + feed(h), p.norm_2)
-    else:
-        h = X + attend(normed(X, p.norm_1))
-        expected = h + feed(normed(h, p.norm_2))
+    expected = X
+    for part, params in ((attend, p.norm_1), (feed, p.norm_2)):
+        if norm == "post":
+            expected = npf.layer_norm_forward(expected + part(expected), params, eps=1e-3)[0]
+        else:
+            expected = expected + part(npf.layer_norm_forward(expected, params, eps=1e-3)[0])
     np.testing.assert_allclose(npf.encoder_block_forward(X, p, config)[0], expected, rtol=0, atol=1e-14)
 
 
-@NORMS
-def test_the_stack_is_its_blocks_and_ends_with_a_norm_if_there_is_one(norm):
-    config = small(norm=norm, n_layers=3)
+@together(("norm", "n_layers"), [("pre", 3), ("post", 3), ("post", 0)])
+def test_the_stack_is_its_blocks_and_ends_with_a_norm_if_there_is_one(norm, n_layers):
+    config = small(norm=norm, n_layers=n_layers)
     params = drawn(npf.init_encoder, config)
-    assert len(params.blocks) == 3 and (params.norm is None) == (norm == "post")
+    assert len(params.blocks) == n_layers and (params.norm is None) == (norm == "post")
     y = X
     for block in params.blocks:
         y, _ = npf.encoder_block_forward(y, block, config)
@@ -54,8 +52,6 @@ def test_the_stack_is_its_blocks_and_ends_with_a_norm_if_there_is_one(norm):
     if norm == "pre":
         y, _ = npf.layer_norm_forward(y, params.norm, eps=1e-3)
         assert (npf.encoder_forward(X, params, config)[0] == y).all()
-    nothing = params._replace(blocks=(), norm=None)
-    assert (npf.encoder_forward(X, nothing, config._replace(n_layers=0))[0] == X).all()
 
 
 def test_the_defaults_are_the_papers_base_model():
@@ -82,47 +78,29 @@ def test_without_positions_the_encoder_sees_a_bag_of_words(norm):
 
 # --- the gradient -----------------------------------------------------------------------------------
 
-
-@together(
-    ("positions", "norm", "activation", "attention_bias", "directions"),
-    [
-        ("sinusoidal", "pre", "gelu", True, 1),
-        ("rope", "post", "gelu", False, None),
-        ("rope", "pre", "relu", False, 1),
-        ("alibi", "post", "relu", True, 1),
-    ],
+TINY = {"d_model": 4, "d_ff": 3, "n_layers": 1, "attention_bias": False, "dropout": 0.4, "eps": 1e-3}
+TINY |= {"x": X, "mask": npf.causal_mask(3) & npf.padding_mask(np.array([[1, 1, 0], [1, 1, 1]]), 0)}
+KEYS_WITHOUT_BIAS = drawn(npf.init_encoder_block, small(attention_bias=True))
+KEYS_WITHOUT_BIAS = KEYS_WITHOUT_BIAS._replace(attention=KEYS_WITHOUT_BIAS.attention._replace(b_K=None))
+test_gradients = gradients_hold(
+    "encoder",  # every entry of one stack, of the others along a direction in every array
+    TINY | {"norm": "post", "activation": "gelu", "positions": "rope"},
+    TINY | {"norm": "pre", "activation": "gelu", "n_layers": 2, "attention_bias": True, "directions": 1},
+    TINY | {"norm": "pre", "activation": "relu", "positions": "rope", "directions": 1},
+    TINY | {"norm": "post", "activation": "relu", "positions": "alibi", "directions": 1},
 )
-def test_gradients_with_masks_and_dropout(positions, norm, activation, attention_bias, directions):
-    """Of every parameter: every entry of one stack, the others along a direction."""
-    config = small(norm=norm, activation=activation, attention_bias=attention_bias, positions=positions)
-    config = config._replace(dropout=0.4, n_layers=2 if positions == "sinusoidal" else 1, d_ff=3)
-    params, mask = drawn(npf.init_encoder, config), npf.padding_mask(np.array([[1, 1, 0], [1, 1, 1]]), 0)
-
-    def forward(x, params):
-        rng = np.random.default_rng(5)
-        return npf.encoder_forward(x, params, config, mask=mask & npf.causal_mask(3), rng=rng)
-
-    report = npf.gradcheck(forward, npf.encoder_backward, X, params, directions=directions)
-    assert report, report
-    assert len(report.rows) == 1 + len(list(npf.leaves(params)))
+test_gradients_of_a_block_whose_keys_have_no_bias_as_in_published_models = gradients_hold(
+    "encoder_block", TINY | {"norm": "post", "d_ff": 6, "params": KEYS_WITHOUT_BIAS, "directions": 1}
+)
 
 
 # --- the golden value -------------------------------------------------------------------------------
 
 
-test_golden_values = agrees_with_pytorch("block", "stack")
+test_golden_values = agrees_with_pytorch("encoder_block", "encoder")
 
 
 # --- the edges --------------------------------------------------------------------------------------
-
-
-def test_any_of_the_biases_may_be_absent_as_in_published_models_whose_keys_have_none():
-    p = drawn(npf.init_encoder_block, small(attention_bias=True))
-    p = p._replace(attention=p.attention._replace(b_K=None))
-    for attention_bias in (True, False):
-        _, cache = npf.encoder_block_forward(X, p, small(attention_bias=attention_bias))
-        _, grads = npf.encoder_block_backward(X, cache)
-        assert grads.attention.b_K is None and grads.attention.b_Q.shape == (4,)
 
 
 @together("dtype", [np.float32, np.float64])

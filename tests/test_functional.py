@@ -44,7 +44,7 @@ class TestReLU:
 
     # the golden value, GELU's too
 
-    test_golden_values = staticmethod(agrees_with_pytorch("activation"))
+    test_golden_values = staticmethod(agrees_with_pytorch("relu", "gelu"))
 
     # the edges
 

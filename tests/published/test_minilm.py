@@ -1,6 +1,6 @@
 """A published sentence encoder against PyTorch, and what is refused.
 
-The reference is tests/data/golden_minilm.npz; make_golden_pretrained.py beside it says how it was made. What
+The reference is tests/data/golden_minilm.npz; make_golden_published.py beside it says how it was made. What
 needs the weights is skipped, visibly, without the extra `pretrained`; the rest runs on a model of the same
 form with a few random numbers. How its files are read: test_loaders.py.
 """

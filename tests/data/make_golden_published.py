@@ -1,0 +1,184 @@
+"""Write what PyTorch 2.13 and transformers answer for published models, and for small ones by their names.
+
+    python tests/data/make_golden_published.py layer llama minilm FOLDER chat FILE.gguf stories FILE.bin
+
+any of them. It needs a Python with torch and transformers, `chat` also with gguf and accelerate; npformer
+never needs them, and is not imported here. Each NAME becomes golden_NAME.npz, in float64 except for `chat`.
+
+layer: one nn.TransformerEncoderLayer for each norm order: its state_dict, x, y, a random d_y, d_x and the
+gradients under the state_dict's names.
+llama: a tiny LlamaForCausalLM, its weights by their names, ids and logits.
+minilm: FOLDER holds all-MiniLM-L6-v2: config.json, model.safetensors, vocab.txt. `texts` (JSON), the token
+`ids` of all of them end to end with their `counts`, `means`, the mean over its tokens of BertModel's last
+layer for each text, and `outputs`, the whole last layer for text FIRST. The ids come from vocab.txt by the
+library's own rules, not from tokenizer.json, which npformer reads.
+chat: SmolLM2-135M-Instruct, from the GGUF file that transformers reads in its own way.
+stories: stories15M.bin in llama2.c's layout, by make_golden.py's functions: logits at some places after a
+story's beginning, and the words that PyTorch goes on with.
+"""
+
+import json
+import struct
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from golden_files import HERE
+from make_golden import causal_lm
+from torch import nn
+from transformers import AutoModelForCausalLM, BertModel, BertTokenizer, LlamaConfig, LlamaForCausalLM
+
+# --- one layer, a small model ------------------------------------------------------------------------
+
+
+def layer():
+    found = {}
+    for order in ("post", "pre"):
+        torch.manual_seed(order == "pre")
+        options = {"dropout": 0.0, "activation": "gelu", "batch_first": True, "dtype": torch.float64}
+        module = nn.TransformerEncoderLayer(8, 2, 12, norm_first=order == "pre", **options)
+        with torch.no_grad():
+            for parameter in module.parameters():
+                parameter += 0.3 * torch.randn_like(parameter)  # no 0 and no 1 that would hide a mistake
+        x = torch.randn(3, 5, 8, dtype=torch.float64, requires_grad=True)
+        y = module(x)
+        d_y = torch.randn_like(y)
+        y.backward(d_y)
+        arrays = {"x": x, "y": y, "d_y": d_y, "d_x": x.grad}
+        arrays |= {f"state.{name}": tensor for name, tensor in module.state_dict().items()}
+        arrays |= {f"d_state.{name}": tensor.grad for name, tensor in module.named_parameters()}
+        found |= {f"{order}.{name}": tensor.detach().numpy() for name, tensor in arrays.items()}
+    return found
+
+
+def llama():
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=20, hidden_size=16, intermediate_size=10, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, rope_theta=500.0, rms_norm_eps=1e-6, tie_word_embeddings=False,
+        initializer_range=0.5,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config).double().eval()
+    ids = torch.randint(0, 20, (2, 7))
+    with torch.no_grad():
+        said = model(ids, output_hidden_states=True)
+    layers = {f"after block {i}": x.numpy() for i, x in enumerate(said.hidden_states[1:-1], 1)}
+    weights = {name: array.numpy() for name, array in model.state_dict().items()}
+    return {"ids": ids.numpy(), "logits": said.logits.numpy(), **layers, **weights}
+
+
+# --- all-MiniLM-L6-v2 --------------------------------------------------------------------------------
+
+FIRST = 1
+SENTENCES = (
+    "The ferry leaves the harbour at seven and comes back after dark.",
+    "On the deck an old man sells tea from a copper pot, and nobody knows since when.",
+    "Children count the gulls, lose the number, and begin again.",
+    "When the wind turns, the captain takes the longer way behind the island.",
+    "He says that the sea is never in a hurry.",
+)
+TEXTS = [
+    "", "A dog bites a man.", "A man bites a dog.", "   \t\n ",
+    "🙂", "Party tonight 🎉🎉 who brings the cake? 👩‍👩‍👧",
+    "明天会下雨吗？", "我喜欢在山里散步，尤其是秋天。",
+    "Завтра будет дождь.", "Где находится ближайшая библиотека?",
+    "Crème brûlée, façade, naïve, Ångström: accents are taken off.", "Straße, Fußgänger und schöne Grüße",
+    "مرحبا بالعالم",
+    "SHOUTING IS NOT HEARD HERE", "3.14159 + 2.71828 = 5.85987, about 6 (100 %)",
+    "pneumonoultramicroscopicsilicovolcanoconiosis", "x" * 120,
+    "don't; won't; it's: the rock'n'roll of apostrophes?!...", "[MASK] and [SEP] written in a text",
+    "tab\tand\nnew line\rand\u00a0hard space\u200b", "How do I change the oil of my car?", "one",
+    *SENTENCES, " ".join(" ".join(SENTENCES * 10).split()[:300]),
+]  # fmt: skip
+
+
+def minilm(folder):
+    model = BertModel.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+    tokenizer = BertTokenizer(vocab=str(Path(folder, "vocab.txt")), do_lower_case=True)
+    ids = [tokenizer(text, truncation=False)["input_ids"] for text in TEXTS]
+    with torch.no_grad():
+        outputs = [model(input_ids=torch.tensor([row])).last_hidden_state[0] for row in ids]
+    return {
+        "texts": np.array(json.dumps(TEXTS)),
+        "ids": np.concatenate([np.array(row, np.int32) for row in ids]),
+        "counts": np.array([len(row) for row in ids]),
+        "means": torch.stack([y.mean(0) for y in outputs]).numpy(),
+        "outputs": outputs[FIRST].numpy(),
+    }
+
+
+# --- SmolLM2-135M-Instruct ---------------------------------------------------------------------------
+
+PROMPTS = [  # ids, so that the tokenizer is no part of this: it is held against `tokenizers`
+    [504, 3575, 282, 4649, 314],  # The capital of France is
+    [1, 4093, 198, 19556, 17, 2, 198, 1, 520, 9531, 198],  # a conversation
+    [0], [49151], [198, 198, 198, 198],
+    *np.random.default_rng(0).integers(0, 49152, (3, 24)).tolist(),
+    *np.random.default_rng(1).integers(0, 49152, (2, 90)).tolist(),
+]  # fmt: skip
+SOME = np.random.default_rng(2).permutation(49152)[:200]  # logits of these ids are kept
+
+
+def chat(file):
+    path = Path(file)
+    model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32).eval()
+    model.generation_config.eos_token_id = None  # a hundred tokens each, whatever they are
+    golden = {"some": SOME}
+    for i, prompt in enumerate(PROMPTS):
+        ids = torch.tensor([prompt])
+        options = {"attention_mask": torch.ones_like(ids), "max_new_tokens": 100, "do_sample": False}
+        with torch.no_grad():
+            logits, text = model(ids).logits[0].numpy(), model.generate(ids, **options)  # (T, vocab_size)
+        golden |= {f"ids_{i}": np.array(prompt), f"logits_{i}": logits[:, SOME], f"text_{i}": text[0].numpy()}
+        golden |= {f"norm_{i}": np.linalg.norm(logits, axis=-1)}
+    return golden
+
+
+# --- stories15M --------------------------------------------------------------------------------------
+
+STORY = [1, 9038, 2501, 263, 931, 29892, 727, 471, 263, 2217, 7826, 4257, 365, 2354, 29889]
+
+
+def read_stories(file):
+    """The weights of a llama2.c file by make_golden.py's names, and its settings."""
+    data = Path(file).read_bytes()
+    d, f, n, h, h_kv, vocab, T = struct.unpack("<7i", data[:28])
+    numbers, d_kv, t = np.frombuffer(data[28:], "<f4").astype(np.float64), d // h * h_kv, {}
+    parts = [("norm_1.gamma", d), ("attention.W_Q", d, d), ("attention.W_K", d_kv, d)]
+    parts += [("attention.W_V", d_kv, d), ("attention.W_O", d, d), ("norm_2.gamma", d)]
+    parts += [("ffn.W_gate", f, d), ("ffn.W_down", d, f), ("ffn.W_up", f, d)]
+    whole = [
+        ("embedding.E", vocab, d),
+        *((f"blocks.{i}.{x}", *shape) for x, *shape in parts for i in range(n)),
+    ]
+    for name, *shape in [*whole, ("norm.gamma", d)]:
+        array, numbers = np.split(numbers, [int(np.prod(shape))])
+        array = array.reshape(shape)
+        t[name] = torch.tensor(array.T if name.startswith("blocks") else array)
+    assert vocab > 0 and T * (d // h) == numbers.size
+    return t, {"n_layers": n, "n_heads": h, "n_kv_heads": h_kv, "eps": 1e-5, "base": 10000.0}
+
+
+def stories(file):
+    t, s = read_stories(file)
+
+    def logits(ids):
+        return causal_lm(t | {"ids": torch.tensor([ids])}, s)[0].numpy()
+
+    told, columns = list(STORY), np.linspace(0, len(t["embedding.E"]) - 1, 50).astype(int)
+    for _ in range(40):
+        told.append(int(logits(told)[-1].argmax()))
+    some = logits(STORY)[:, columns]
+    return {"ids": np.array(told), "prompt": len(STORY), "columns": columns, "logits": some}
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    words = sys.argv[1:]
+    while words:
+        make = {"layer": layer, "llama": llama, "minilm": minilm, "chat": chat, "stories": stories}[
+            words.pop(0)
+        ]
+        golden = make() if make in (layer, llama) else make(words.pop(0))
+        np.savez_compressed(HERE / f"golden_{make.__name__}.npz", **golden)
