@@ -32,7 +32,6 @@ class Probe(NamedTuple):
     sizes: str = ""  # "x: B T d_model; W_1: d_model d_ff", the axes of the arguments by name
     unit: str = "row"  # what stands in a row of the first argument
     outer: str = "sentence"  # what stands along axis 0 of an argument of three axes
-    by_column: bool = False  # whether columns that agree are named
     neutral: dict[str, Any] = {}  # noqa: RUF012  # the value at which an argument does nothing
     landmarks: dict[str, Function] = {}  # noqa: RUF012  # what a line of the solution holds, by its name
     directions: dict[str, Function] = {}  # noqa: RUF012  # along which a row may be off, by their names
