@@ -32,11 +32,11 @@ class Probe(NamedTuple):
     sizes: str = ""  # "x: B T d_model; W_1: d_model d_ff", the axes of the arguments by name
     unit: str = "row"  # what stands in a row of the first argument
     outer: str = "sentence"  # what stands along axis 0 of an argument of three axes
-    by_column: bool = False  # whether columns that agree are named
     neutral: dict[str, Any] = {}  # noqa: RUF012  # the value at which an argument does nothing
     landmarks: dict[str, Function] = {}  # noqa: RUF012  # what a line of the solution holds, by its name
     directions: dict[str, Function] = {}  # noqa: RUF012  # along which a row may be off, by their names
     cancels: dict[str, Function] = {}  # noqa: RUF012  # changes of a call that the right answer does not see
+    shows: dict[str, Function] = {}  # noqa: RUF012  # changes of a call that show what is made on the way
 
     @property
     def names(self) -> list[str]:
@@ -337,6 +337,11 @@ class Trial(NamedTuple):
         return self.probe.names
 
     @property
+    def pairs(self) -> list[tuple[Array, Array]]:
+        """What came back and what is right, call by call."""
+        return list(zip(self.found, self.right, strict=True))
+
+    @property
     def arguments(self) -> tuple[dict[str, Any], ...]:
         """The arguments of every call by name."""
         return tuple(dict(zip(self.names, call, strict=True)) for call in self.calls)
@@ -345,11 +350,6 @@ class Trial(NamedTuple):
     def sizes(self) -> tuple[dict[str, int], ...]:
         """The sizes of every call by name."""
         return tuple(map(self.probe.sized, self.calls))
-
-    @property
-    def landmarks(self) -> dict[str, Function]:
-        """What a line of the solution holds, by its name."""
-        return self.probe.landmarks
 
     def answer(self, given: Arguments, right: bool = False) -> tuple[Array, ...]:
         """All outputs of the student's function, or of the right one, in a call; () after an error."""

@@ -4,8 +4,7 @@ import numpy as np
 
 from npformer.attention import attention_backward, attention_forward, causal_mask, merge_heads, split_heads
 from npformer.backend import Array
-from npformer.exercises.probe import Arguments, Probe, Trial, normal
-from npformer.exercises.see import CALLS, NUMBERS, Seen, named_factor, unused
+from npformer.exercises.probe import Arguments, Probe, normal
 from npformer.exercises.task import (
     RIGHT,
     Choice,
@@ -167,65 +166,12 @@ def huge(level: Array, last: float = 1.0) -> Arguments:
     return np.append(normal(3, 4), level, axis=1), np.append(normal(5, 4), more, axis=1), normal(5, 2), None
 
 
-def weights(trial: Trial) -> Seen | None:
-    """What the weights of attention are: v = 1 shows them."""
-    shown = []
-    for q, k, _, mask in trial.calls:
-        pair = trial.both((q, k, np.eye(len(k)), mask))
-        if pair is None or pair[0].shape != pair[1].shape:
-            return None
-        shown.append((q @ k.T, k.shape[1], mask, pair[0]))
-    free = [(products, w, d_k) for products, d_k, mask, w in shown if mask is None or mask.all()]
-    found = [softmax.scale(products, w) for products, w, _ in free]
-    known = [s for s in found if s]
-    if later_keys_hidden([w for _, w, _ in free]):
-        return OWN_MASK
-    if len(known) < len(found):
-        return no_softmax([w for *_, w in shown])
-    if not np.allclose(known, [d_k**-0.5 for *_, d_k in free], rtol=1e-4):
-        return scaled(known, trial)
-    hidden = [w[~mask] for _, _, mask, w in shown if mask is not None and not mask.all()]
-    if all((w != 0).any() for w in hidden):
-        asks = "What has a hidden score to be, so that exp makes 0 of it?"
-        return Seen("Keys that the mask hides still get weight.", asks)
-    return None
+def weights(q: Array, k: Array, v: Array, *mask: Array | None) -> Arguments:
+    """The call whose answer is the weights."""
+    return (q, k, np.broadcast_to(np.eye(v.shape[-2]), (*v.shape[:-1], v.shape[-2])).copy(), *mask)
 
 
-OWN_MASK = Seen(
-    "Where nothing is to be hidden, keys that stand later than the query get no weight, and the others do: "
-    "a causal mask.",
-    "Which keys may a query look at when no mask is given?")
-
-
-def later_keys_hidden(shown: list[Array]) -> bool:
-    """Whether every weight above the diagonal is 0, and none on it or below."""
-    above = [np.triu(np.ones(w.shape[-2:], bool), k=1) for w in shown]
-    return all(
-        hidden.any() and (w[..., ~hidden] > 0).all() and not w[..., hidden].any()
-        for w, hidden in zip(shown, above, strict=True)
-    )
-
-
-def no_softmax(shown: list[Array]) -> Seen:
-    """Weights that come from the scores by something else."""
-    if not any(np.allclose(w.sum(axis=-1), 1, atol=1e-6) for w in shown):
-        return Seen("The weights of one query do not sum to 1, so they are no softmax over the keys.",
-            "What do the weights of one query sum to, and over which axis?")
-    return Seen("The weights of each query sum to 1, and they are no softmax of q·k times one number.",
-        "What stands between the products q·k and the weights, line by line?")
-
-
-def scaled(found: list[float], trial: Trial) -> Seen:
-    """A softmax of q·k times another number than 1/√d_k."""
-    masks = [mask for *_, mask in trial.calls]
-    pairs = zip(trial.sizes, masks, strict=True)
-    name = named_factor(found, tuple(sizes for sizes, mask in pairs if mask is None or mask.all()))
-    return Seen("Without a mask the weights are a softmax of q·k times one number, "
-        f"{name.replace('the sizes are', 'd_k is') or 'another one for each d_k'}"
-        f"{', whose sign is the opposite' * (found[0] < 0)}.",
-        "By what are the scores divided, and does it follow d_k?")
-
-
+SHOWN = {"With v = 1, which shows the weights": weights}
 SCALE = " / k.shape[-1] ** 0.5"
 HIDE = "np.where(mask, scores, -np.inf)"
 
@@ -244,6 +190,7 @@ forward = Code("attention.forward", "attention", 4, softmax.S4_3,
             ),
             "the scores": lambda q, k, v, mask=None: q @ k.T / k.shape[1] ** 0.5,
         },
+        shows=SHOWN,
         cancels={"the same vector added to all keys": lambda q, k, *more: (q, k + normal(k.shape[1]), *more)},
     ),
     right=attended,
@@ -281,8 +228,7 @@ def attention(q, k, v, mask=None):
         softmax.OVERFLOW: huge(np.full((3, 1), 1000.0), last=-1.0),
         softmax.GLOBAL_MAX: huge(softmax.LEVELS),
         MASK_SMALL: (*huge(np.full((3, 1), -1000.0))[:3], np.arange(5) < [[2], [5], [3]]),
-    },
-    looks=(*NUMBERS, unused, weights, *CALLS))
+    })
 
 # --- and back ------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import numpy as np
 from npformer.attention import attention_forward, causal_mask, sum_repeated
 from npformer.backend import Array
 from npformer.exercises.probe import Probe, Trial, normal
-from npformer.exercises.see import CALLS, NUMBERS, Seen, named_factor, ratio, unused, written
+from npformer.exercises.see import CALLS, NUMBERS, Seen, close, ratio, unused
 from npformer.exercises.task import (
     RIGHT,
     Choice,
@@ -21,9 +21,8 @@ from npformer.exercises.task import (
     numbers,
 )
 from npformer.exercises.topics import attention, layer_norm, rope
-from npformer.exercises.topics.attention import NO_SCALE, OWN_MASK, SCALE_DK, later_keys_hidden
-from npformer.exercises.topics.positions import wave
-from npformer.exercises.topics.softmax import scale, shares
+from npformer.exercises.topics.attention import NO_SCALE, SCALE_DK
+from npformer.exercises.topics.softmax import shares
 from npformer.modern.gated_ffn import GatedFFNParams, gated_ffn_backward, gated_ffn_forward, silu_forward
 from npformer.modern.rms_norm import RMSNormParams, rms_norm_backward, rms_norm_forward
 
@@ -350,68 +349,25 @@ ONE_SIDE = Mistake("ROPE-ONE-SIDE", S10_4, "The weights change when the whole te
     "This output matches a rotation of the queries alone, or of the keys alone.",
     "What is left of two rotations when a query meets a key?")
 
-NO_SOFTMAX = Seen(
-    "With v = 1 the output shows the weights: those of one query do not sum to 1, so they are no softmax "
-    "over the keys.",
-    "What do the weights of one query sum to, and over which axis?")
-
-
-def turned_pairs(trial: Trial) -> Seen | None:
-    """What is left of two rotations: tokens all alike, one pair of columns at a time, v = 1."""
+def by_distance(trial: Trial) -> Seen | None:
+    """Where all tokens are alike, one pair of columns at a time, and v = 1: what the weights depend on."""
     T, d = 8, trial.calls[0][0].shape[1]
-    if causal_by_itself(trial):
-        return OWN_MASK
-    logs = []
-    for i in range(d // 2):
-        token = np.tile(np.eye(d)[2 * i], (T, 1))
-        pair = trial.both((token, token, np.eye(T)))
-        if pair is None or pair[0].shape != (T, T):
-            return None
-        if not np.allclose(pair[0].sum(axis=-1), 1, atol=1e-5):
-            return NO_SOFTMAX
-        if not (pair[0] > 0).all():
-            return None
-        logs.append((np.log(pair[0]), np.log(pair[1])))
-    return by_distance([mine for mine, _ in logs]) or by_angle(logs)
-
-
-def causal_by_itself(trial: Trial) -> bool:
-    """Whether v = 1 shows weights of 0 above the diagonal."""
-    shown = [trial.both((q, k, np.eye(len(k)))) for q, k, _ in trial.calls]
-    weights = [pair[0] for pair in shown if pair and pair[0].shape == pair[1].shape]
-    return len(weights) == len(shown) and later_keys_hidden(weights)
-
-
-def by_distance(logs: list[Array]) -> Seen | None:
-    """The weights follow something else than the distance."""
-    steps = [np.diff(log, axis=1) for log in logs]
-    if not all(np.allclose(s[1:, 1:], s[:-1, :-1], atol=1e-5) for s in steps):
+    tokens = [np.tile(row, (T, 1)) for row in np.eye(d)[::2]]
+    shown = [trial.both((token, token, np.eye(T))) for token in tokens]
+    if not all(pair and pair[0].shape == (T, T) and (pair[0] > 0).all() for pair in shown):
+        return None
+    mine, due = np.moveaxis(np.diff(np.log([pair for pair in shown if pair])), 1, 0)
+    if not close(mine[:, 1:, 1:], mine[:, :-1, :-1]):
         return Seen(
             "Where all tokens are alike, a key's weight depends on more than its distance from the query.",
             "Which of q and k are turned, in which direction, and what is left when they meet?")
-    if not all(np.allclose(log[1, 0], log[1, 2], atol=1e-5) for log in logs):
+    if not close(mine[:, 1, 0], -mine[:, 1, 1]):
         return Seen(
             "Where all tokens are alike, the key before a query and the key after it get different weights.",
             "From which position on are queries counted, and from which are keys?")
-    return None
-
-
-def by_angle(logs: list[tuple[Array, Array]]) -> Seen | None:
-    """The weights follow the distance: by which angles, and are the scores as large as they should be?"""
-    steps = [(np.diff(mine[0]), np.diff(right[0])) for mine, right in logs]
-    times = [ratio(mine, right) for mine, right in steps]
-    if all(time is not None and abs(time - 1) < 1e-4 for time in times):
-        return None  # right for these tokens: what differs is something else
-    if all(times):
-        return Seen("All pairs turn by the right angles, and the scores are "
-            f"{written(np.array(times[:1]))} times as large as they should be.",
-            "By what are the scores divided, and does it follow d?")
-    angles = [wave(mine) for mine, _ in steps]
-    if any(angle is None for angle in angles):
+    if all(map(ratio, mine, due)) or close(mine, 0 * mine):
         return None
-    return Seen(
-        "The weights follow the distance between query and key; from one place to the next the pairs turn by "
-        f"{written(np.array(angles))} radians.",
+    return Seen("The weights follow the distance between query and key, by other angles than they should.",
         "By which angle does pair i turn in one step?")
 
 
@@ -423,7 +379,7 @@ rope_attention = Code("rope.attention", "modern", 4, S10_4,
     question="Which of q, k and v meet in the scores, and which is mixed by them?",
     probe=Probe(
         "q, k, v", ("y",), tuple(tuple(normal(T, d, seed=n) for n in range(3)) for T, d in ((5, 6), (3, 8))),
-        sizes="q: T d", unit="position",
+        sizes="q: T d", unit="position", shows=attention.SHOWN,
         landmarks={
             "attention without positions": attention.attended,
             "attention without positions, its output turned": lambda q, k, v: (
@@ -447,7 +403,7 @@ def rope_attention(q, k, v):
         },
         **{mistake: attention.forward.mistakes[mistake] for mistake in (NO_SCALE, SCALE_DK)},
     },
-    looks=(*NUMBERS, turned_pairs, *CALLS))
+    looks=(*NUMBERS, by_distance, *CALLS))
 
 # --- shared key heads ------------------------------------------------------------------------------------
 
@@ -469,67 +425,16 @@ def grouped_heads(q: Array, k: Array, v: Array) -> Array:
 
 
 def key_heads(trial: Trial) -> Seen | None:
-    """How the weights are made, with v = 1: which key head each query head looks at, and by which scale."""
-    shown = [weights_of_heads(trial, q, k) for q, k, _ in trial.calls]
-    weights = [w for w in shown if w is not None]
-    if len(weights) < len(shown):
+    """Which key head each query head looks at, where all queries are alike and v = 1."""
+    q, k, v = trial.calls[0]
+    mine, due = trial.both(attention.weights(q[:1].repeat(len(q), axis=0), k, v)) or ([], [])
+    heads = [[g for g, right in enumerate(due[::len(q) // len(k)]) if close(w, right)] for w in mine]
+    if len(heads) < len(q) or not all(heads) or all(i * len(k) // len(q) in g for i, g in enumerate(heads)):
         return None
-    if not all(np.allclose(w.sum(axis=-1), 1, atol=1e-5) for w in weights):
-        return NO_SOFTMAX
-    if later_keys_hidden(weights):
-        return OWN_MASK
-    calls = zip(weights, trial.calls, strict=True)
-    seen = [
-        [looked_at(w, q, k) for w, q in zip(heads, queries, strict=True)] for heads, (queries, k, _) in calls
-    ]
-    known = [[one for one in heads if one] for heads in seen]
-    if known != seen:
-        return other_queries(weights[0], *trial.calls[0][:2])
-    scales = [heads[0][1] for heads in known]
-    if not np.allclose(scales, [q.shape[-1] ** -0.5 for q, *_ in trial.calls], rtol=1e-4):
-        return scaled_by(scales, trial)
-    heads, (q, k, _) = [g for g, _ in known[0]], trial.calls[0]
-    return mapped(heads) if heads != [i * len(k) // len(q) for i in range(len(q))] else None
-
-
-def scaled_by(scales: list[float], trial: Trial) -> Seen:
-    """A softmax of q·k times another number than 1/√d_k."""
-    name = named_factor(scales, trial.sizes)
-    if not name:
-        times = [scale * sizes["d_k"] ** 0.5 for scale, sizes in zip(scales, trial.sizes, strict=True)]
-        name = f"1/√d_k times {named_factor(times, trial.sizes) or 'another one in each call'}"
-    return Seen(f"The weights are a softmax of q·k times one number, {name}.",
-        "By what are the scores divided, and does it follow d_k?")
-
-
-def mapped(heads: list[int]) -> Seen:
-    """Heads that look at the wrong key heads."""
-    return Seen(f"In the first call, query heads 0 to {len(heads) - 1} look at the keys of the key heads "
-        f"{', '.join(map(str, heads))}.",
-        "Which query heads are neighbours, and which key head do they share?")
-
-
-def other_queries(weights: Array, queries: Array, k: Array) -> Seen | None:
-    """Heads of the output that are made from the queries of other heads."""
-    made = [next((i for i, q in enumerate(queries) if looked_at(w, q, k)), None) for w in weights]
-    if None in made:
-        return None
+    told = ", ".join(f"{g[0]}" for g in heads)
     return Seen(
-        f"In the first call, heads 0 to {len(made) - 1} of {{it}} are made from the queries of the heads "
-        f"{', '.join(map(str, made))}.",
-        "Which heads share a key head, and in which order do they come out of a reshape?")
-
-
-def weights_of_heads(trial: Trial, q: Array, k: Array) -> Array | None:
-    """What comes back where v = 1."""
-    pair = trial.both((q, k, np.broadcast_to(np.eye(k.shape[1]), (len(k), k.shape[1], k.shape[1])).copy()))
-    return pair[0] if pair and pair[0].shape == pair[1].shape else None
-
-
-def looked_at(weights: Array, q: Array, k: Array) -> tuple[int, float] | None:
-    """The key head whose products with q these weights are a softmax of, and the number before q·k."""
-    found = [(g, s) for g, keys in enumerate(k) if (s := scale(q @ keys.T, weights)) is not None]
-    return found[0] if found else None
+        f"In the first call, query heads 0 to {len(q) - 1} look at the keys of the key heads {told}.",
+        "Which query heads are neighbours, and which key head do they share?")
 
 
 def for_either(spread: str) -> list[Edit]:
@@ -552,6 +457,11 @@ grouped = Code("attention.grouped", "modern", 4, S10_5,
         ),
         sizes="q: n_heads T_q d_k; k: n_kv_heads T_k d_k; v: n_kv_heads T_k d_v",
         unit="position", outer="head",
+        shows=attention.SHOWN | {
+            "With v = 1 and all key heads alike, which shows the queries": lambda q, k, v: (
+                attention.weights(q, k[:1].repeat(len(k), axis=0), v)
+            ),
+        },
     ),
     right=grouped_heads,
     solution=f"""

@@ -3,8 +3,7 @@
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.probe import Arguments, Probe, Trial, normal
-from npformer.exercises.see import CALLS, NUMBERS, Seen, named_factor
+from npformer.exercises.probe import Arguments, Probe, normal
 from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed, Wrong, numbers
 from npformer.functional import softmax_backward, softmax_forward
 
@@ -69,51 +68,6 @@ def shares(scores: Array) -> Array:
     return softmax_forward(scores)[0]
 
 
-def scale(products: Array, weights: Array) -> float | None:
-    """The number s with weights = softmax(s q·k), or None: centred log-weights against centred products.
-
-    >>> products = np.array([[1.0, 3.0, -2.0], [0.0, 1.0, 5.0]])
-    >>> round(scale(products, softmax_forward(0.3 * products)[0]), 3)
-    0.3
-    """
-    if weights.shape != products.shape or not np.isfinite(weights).all() or (weights <= 0).any():
-        return None
-    logs = np.log(weights)
-    x, y = (a - a.mean(axis=-1, keepdims=True) for a in (products, logs))
-    slope = float((x * y).sum() / (x * x).sum())
-    straight = np.allclose(y, slope * x, atol=1e-4 * max(1.0, float(np.abs(y).max())))
-    return slope if straight and np.allclose(weights.sum(axis=-1), 1, atol=1e-4) else None
-
-
-def scores_times(trial: Trial) -> Seen | None:
-    """A softmax, of the scores times one number."""
-    pairs = [(given[0], trial.both(given)) for given in trial.calls]
-    found = [scale(scores, pair[0]) if pair else None for scores, pair in pairs]
-    if not all(found):
-        return None
-    name = named_factor([s for s in found if s], trial.sizes)
-    return Seen(
-        f"{{it}} is a softmax, but of the scores times {name or 'a number that changes from call to call'}.",
-        "What happens to the scores before exp: a sign, a base, a division?")
-
-
-def row_sums(trial: Trial) -> Seen | None:
-    """Rows that do not sum to 1, or do so without an exponential."""
-    if not all(a.shape == b.shape for a, b in zip(trial.found, trial.right, strict=True)):
-        return None
-    sums = [a.sum(axis=-1) for a in trial.found]
-    if all(np.allclose(s, 1, atol=1e-6) for s in sums):
-        return Seen(
-            "The rows sum to 1; two numbers of a row are not in the ratio e to the power of the difference "
-            "of their scores.",
-            "By which factor does exp grow when a score grows by 1, and is that so here?")
-    if any(np.allclose(s, 1, atol=2e-3) for s in sums):  # float16 has three digits
-        return None
-    return Seen(
-        f"The rows do not sum to 1: the first sums to {sums[0][0]:.3g}, the next to {sums[0][1]:.3g}.",
-        "What do the numbers of one row sum to in a softmax, and what makes them do so?")
-
-
 forward = Code("softmax.forward", "attention", 2, S4_3,
     task="Write the softmax of each row of scores (rows, columns). Scores may be as large as 1000, or as "
     "small as -1000.",
@@ -140,8 +94,7 @@ def softmax(scores):
         GLOBAL_SUM: [Edit("axis=-1", "axis=None")],
         TWICE: [Edit("return p", "return np.exp(p) / np.exp(p).sum(axis=-1, keepdims=True)")],
     },
-    hard={OVERFLOW: (large(3, 4),), GLOBAL_MAX: (normal(3, 4) + LEVELS,)},
-    looks=(*NUMBERS, scores_times, *CALLS, row_sums))
+    hard={OVERFLOW: (large(3, 4),), GLOBAL_MAX: (normal(3, 4) + LEVELS,)})
 
 
 @numbers("attention.softmax", "attention", 2, S4_3,
