@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from npformer.attention import attention_backward, attention_forward, causal_mask, merge_heads, split_heads
+from npformer.attention import attention_forward, causal_mask, merge_heads, split_heads
 from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Probe, normal
 from npformer.exercises.task import (
@@ -232,11 +232,6 @@ def attention(q, k, v, mask=None):
 
 # --- and back ------------------------------------------------------------------------------------------
 
-def gradients(dy: Array, q: Array, k: Array, v: Array) -> tuple[Array, Array, Array]:
-    """npformer's."""
-    return attention_backward(dy, attention_forward(q, k, v)[1])
-
-
 CENTRED = "(dw - (dw * w).sum(axis=-1, keepdims=True))"
 
 backward = Code("attention.backward", "backward", 5, S4_4,
@@ -252,7 +247,6 @@ backward = Code("attention.backward", "backward", 5, S4_4,
         ),
         sizes="q: T_q d_k; k: T_k d_k; v: T_k d_v", unit="query",
     ),
-    right=gradients,
     solution=f"""
 def attention_backward(dy, q, k, v):
     scale = k.shape[-1] ** -0.5

@@ -3,7 +3,6 @@
 
 import numpy as np
 
-from npformer.attention import attention_forward, causal_mask, sum_repeated
 from npformer.backend import Array
 from npformer.exercises.probe import Probe, Trial, normal
 from npformer.exercises.see import CALLS, NUMBERS, Seen, close, ratio, unused
@@ -18,13 +17,14 @@ from npformer.exercises.task import (
     Posed,
     Truth,
     Wrong,
+    compiled,
+    either,
     numbers,
 )
 from npformer.exercises.topics import attention, layer_norm, rope
 from npformer.exercises.topics.attention import NO_SCALE, SCALE_DK
 from npformer.exercises.topics.softmax import shares
-from npformer.modern.gated_ffn import GatedFFNParams, gated_ffn_backward, gated_ffn_forward, silu_forward
-from npformer.modern.rms_norm import RMSNormParams, rms_norm_backward, rms_norm_forward
+from npformer.modern.gated_ffn import silu_forward
 
 S10_2 = Place('"Root Mean Square Layer Normalization" (Zhang and Sennrich), section 4',
     "10, section 10.2, RMSNorm: the mean stays")
@@ -96,11 +96,6 @@ shift = Choice("modern.shift", "modern", 2, S10_2,
     })
 
 
-def by_root_mean_square(x: Array, gamma: Array, eps: float) -> Array:
-    """npformer's."""
-    return rms_norm_forward(x, RMSNormParams(gamma), eps=eps)[0]
-
-
 (X_1, GAMMA_1, _, EPS_1), (X_2, GAMMA_2, _, EPS_2) = layer_norm.calls(False)
 ABOVE = ("gamma * x", "gamma * (x - x.mean(axis=-1, keepdims=True))")
 BELOW = ("x * x", "(x - x.mean(axis=-1, keepdims=True)) ** 2")
@@ -119,7 +114,6 @@ rms_norm = Code("rms_norm.forward", "modern", 3, S10_2,
             ),
         },
     ),
-    right=by_root_mean_square,
     solution="""
 def rms_norm(x, gamma, eps):
     squares = (x * x).mean(axis=-1, keepdims=True)
@@ -136,12 +130,6 @@ def rms_norm(x, gamma, eps):
     })
 
 
-def norm_gradients(dy: Array, x: Array, gamma: Array, eps: float) -> tuple[Array, Array]:
-    """npformer's."""
-    dx, (dgamma,) = rms_norm_backward(dy, rms_norm_forward(x, RMSNormParams(gamma), eps=eps)[1])
-    return dx, dgamma
-
-
 NORM_BACK = tuple((dy, x, gamma, eps) for dy, x, gamma, _, eps in layer_norm.calls(True))
 
 rms_norm_back = Code("rms_norm.backward", "backward", 4, S10_2_BACK,
@@ -153,7 +141,6 @@ rms_norm_back = Code("rms_norm.backward", "backward", 4, S10_2_BACK,
         "dy, x, gamma, eps", ("dx", "dgamma"), NORM_BACK, sizes="x: batch positions d_model", unit="token",
         neutral={"gamma": 1.0, "eps": 1e-12},
     ),
-    right=norm_gradients,
     solution="""
 def rms_norm_backward(dy, x, gamma, eps):
     rms = np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps)
@@ -216,17 +203,21 @@ GATE_FOR_HIDDEN = Mistake("GATE-FOR-HIDDEN", S10_3_BACK,
     "What went into W_down on the way forward?")
 
 
-def gated(x: Array, *params: Array) -> Array:
-    """npformer's."""
-    return gated_ffn_forward(x, GatedFFNParams(*params))[0]
-
-
 def silu(z: Array) -> Array:
     """npformer's too."""
     return silu_forward(z)[0]
 
 
 SILU = "z / (1 + np.exp(-z))"
+GATED = f"""
+def silu(z):
+    return {SILU}
+
+def gated_ffn(x, W_gate, W_up, W_down):
+    gate, up = x @ W_gate, x @ W_up
+    hidden = silu(gate) * up
+    return hidden @ W_down
+"""
 
 gate = Code("gate.forward", "modern", 3, S10_3,
     task="Write the gated feed-forward network with SiLU, z times its sigmoid: x (batch, positions, "
@@ -243,22 +234,13 @@ gate = Code("gate.forward", "modern", 3, S10_3,
         landmarks={
             "the gate": lambda x, W_gate, *_: silu(x @ W_gate),
             "the hidden layer": lambda x, W_gate, W_up, _: silu(x @ W_gate) * (x @ W_up),
-            "the right output, put through SiLU once more": lambda x, *params: silu(gated(x, *params)),
+            "the right output, put through SiLU once more": lambda *given: silu(compiled(GATED)(*given)),
             "a gate that is a softmax over the hidden units": lambda x, W_gate, W_up, W_down: (
                 (shares(x @ W_gate) * (x @ W_up)) @ W_down
             ),
         },
     ),
-    right=gated,
-    solution=f"""
-def silu(z):
-    return {SILU}
-
-def gated_ffn(x, W_gate, W_up, W_down):
-    gate, up = x @ W_gate, x @ W_up
-    hidden = silu(gate) * up
-    return hidden @ W_down
-""",
+    solution=GATED,
     mistakes={
         EXCHANGED: [Edit("silu(gate) * up", "gate * silu(up)")],
         SIGMOID: [Edit(SILU, "1 / (1 + np.exp(-z))")],
@@ -277,12 +259,6 @@ def gated_ffn(x, W_gate, W_up, W_down):
     ours="gated_ffn_forward")
 
 
-def gated_gradients(dy: Array, x: Array, *params: Array) -> tuple[Array, ...]:
-    """npformer's."""
-    dx, grads = gated_ffn_backward(dy, gated_ffn_forward(x, GatedFFNParams(*params))[1])
-    return dx, *grads
-
-
 SLOPE = "(sigmoid + gate * (1 - sigmoid))"
 
 gate_back = Code("gate.backward", "backward", 5, S10_3_BACK,
@@ -296,7 +272,6 @@ gate_back = Code("gate.backward", "backward", 5, S10_3_BACK,
         tuple((normal(*given[0].shape, seed=3), *given) for given in gate.probe.calls),
         sizes=gate.probe.sizes, unit="token",
     ),
-    right=gated_gradients,
     solution=f"""
 def gated_ffn_backward(dy, x, W_gate, W_up, W_down):
     z, up = x @ W_gate, x @ W_up
@@ -387,7 +362,6 @@ rope_attention = Code("rope.attention", "modern", 4, S10_4,
             ),
         },
     ),
-    right=lambda q, k, v: attention.attended(rope.turned(q), rope.turned(k), v),
     solution=f"""
 {rope.forward.solution}
 {attention.forward.solution}
@@ -418,12 +392,6 @@ FIRST_ONLY = Mistake("KV-FIRST-ONLY", S10_5,
     "Which query heads does the second key head serve?")
 
 
-def grouped_heads(q: Array, k: Array, v: Array) -> Array:
-    """npformer's, with each key head repeated."""
-    k, v = (np.repeat(heads, len(q) // len(k), axis=0) for heads in (k, v))
-    return attention_forward(q, k, v)[0]
-
-
 def key_heads(trial: Trial) -> Seen | None:
     """Which key head each query head looks at, where all queries are alike and v = 1."""
     q, k, v = trial.calls[0]
@@ -439,8 +407,8 @@ def key_heads(trial: Trial) -> Seen | None:
 
 def for_either(spread: str) -> list[Edit]:
     """Keys and values spread in another way; the keys alone; the values alone."""
-    k, v = ((f"np.repeat({x}, times, axis=0)", spread.replace("x", x)) for x in "kv")
-    return [Edit(*k, *v), Edit(*k), Edit(*v)]
+    pairs = ((f"np.repeat({x}, times, axis=0)", spread.replace("x", x)) for x in "kv")
+    return either(*(word for pair in pairs for word in pair))
 
 
 grouped = Code("attention.grouped", "modern", 4, S10_5,
@@ -463,7 +431,6 @@ grouped = Code("attention.grouped", "modern", 4, S10_5,
             ),
         },
     ),
-    right=grouped_heads,
     solution=f"""
 {attention.forward.solution}
 def grouped_attention(q, k, v):
@@ -501,7 +468,6 @@ grouped_back = Code("grouped.backward", "backward", 3, S10_5_LESSON,
         "dy, n_kv_heads", ("dx",), ((normal(6, 4, 5), 2), (normal(8, 3, 2), 4)),
         sizes="dy: n_heads T d_k; n_kv_heads: n_kv_heads", unit="position", outer="head",
     ),
-    right=lambda dy, n_kv_heads: sum_repeated(dy, len(dy) // n_kv_heads),
     solution="""
 def grouped_backward(dy, n_kv_heads):
     n_heads, T, d_k = dy.shape
@@ -582,7 +548,6 @@ kept = Code("mask.kept", "modern", 3, S10_9,
     hint="At which place of the whole text does the first new token stand?",
     question="How many keys may the first of the new tokens see, and how many the last?",
     probe=Probe("n, kept", ("mask",), ((3, 4), (2, 5), (4, 0)), sizes="n: n; kept: kept"),
-    right=lambda n, kept: causal_mask(n, kept + n),
     solution="""
 def mask_of_new(n, kept):
     i, j = np.arange(n)[:, None], np.arange(kept + n)

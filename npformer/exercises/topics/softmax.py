@@ -82,7 +82,6 @@ forward = Code("softmax.forward", "attention", 2, S4_3,
         },
         cancels={"the same number added to all scores of a row": lambda s: (s + normal(len(s), 1),)},
     ),
-    right=shares,
     solution="""
 def softmax(scores):
     powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
@@ -119,11 +118,6 @@ def row(draw: Draw) -> Posed:
 
 # --- backward ----------------------------------------------------------------------------------------
 
-def gradient(dp: Array, p: Array) -> Array:
-    """npformer's: p is the softmax of its own logarithm."""
-    return softmax_backward(dp, softmax_forward(np.log(p))[1])
-
-
 def calls() -> tuple[Arguments, ...]:
     """dp, and p as a softmax gives it."""
     shapes = (3, 4), (5, 2), (4, 6)
@@ -143,14 +137,13 @@ backward = Code("softmax.backward", "backward", 4, S4_4,
             "p times dp less the plain sum of dp, in which no dp has a weight": lambda dp, p: (
                 p * (dp - dp.sum(axis=-1, keepdims=True))
             ),
-            "the gradient for the softmax of p: a softmax is taken once more": lambda dp, p: gradient(
-                dp, shares(p)
+            "the gradient for the softmax of p: a softmax is taken once more": lambda dp, p: (
+                softmax_backward(dp, softmax_forward(p)[1])
             ),
         },
         directions={"p": lambda dp, p: p},
         cancels={"the same number added to all of dp": lambda dp, p: (dp + 2.0, p)},
     ),
-    right=gradient,
     solution=f"""
 def softmax_backward(dp, p):
     return p * {CENTRED}
