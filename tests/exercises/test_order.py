@@ -8,7 +8,9 @@ import pytest
 
 from npformer import LearnedPositionsParams, alibi_bias, learned_positions_backward, learned_positions_forward
 from npformer.exercises import check
+from npformer.exercises.task import Numbers
 from npformer.exercises.topics import bank
+from npformer.exercises.topics.questions import asked
 
 check = partial(check, level=3)  # which says most
 
@@ -47,3 +49,10 @@ def test_the_answer_is_what_the_thing_itself_gives_and_each_slip_is_told(exercis
         assert check(f"{exercise}@{name}", question.answer)
         for shown, value in question.wrong.items():
             assert shown.code in check(f"{exercise}@{name}", value).codes
+
+
+def test_every_question_is_asked_and_every_confusion_that_is_written_is_met():
+    for name, (_, said) in asked().items():
+        exercise = bank()[name]
+        met = exercise.posed().wrong if isinstance(exercise, Numbers) else said.values()
+        assert set(said.values()) <= set(met), name

@@ -2,62 +2,36 @@
 
 from difflib import get_close_matches
 from functools import cache
-from types import ModuleType
+from importlib import import_module
+from typing import TypeVar
 
 from npformer.exercises.task import MUTATES, NPFORMERS_OWN, Mistake, Task
-from npformer.exercises.topics import (
-    attention,
-    block,
-    costs,
-    decoder,
-    embedding,
-    feed_forward,
-    layer_norm,
-    loss,
-    modern,
-    optim,
-    order,
-    port,
-    positions,
-    rope,
-    sampling,
-    search_and_gpu,
-    softmax,
-)
+from npformer.exercises.topics.questions import ticked
 
-TOPICS: tuple[ModuleType, ...] = (
-    positions,
-    rope,
-    embedding,
-    order,
-    feed_forward,
-    softmax,
-    attention,
-    layer_norm,
-    block,
-    costs,
-    loss,
-    decoder,
-    optim,
-    modern,
-    sampling,
-    search_and_gpu,
-    port,
+NAMES = (  # in the order of the lessons
+    "positions rope embedding feed_forward softmax attention layer_norm block loss optim modern sampling "
+    "in_numbers port"
 )
+TOPICS = [import_module(f"{__name__}.{name}") for name in NAMES.split()]
+Kind = TypeVar("Kind")
+
+
+def defined(kind: type[Kind]) -> list[Kind]:
+    """All of one kind that the topics define, in their order."""
+    return [thing for topic in TOPICS for thing in vars(topic).values() if isinstance(thing, kind)]
 
 
 @cache
 def bank() -> dict[str, Task]:
     """Every exercise by its id, the easy ones first, in the order of the lessons."""
-    found = [thing for topic in TOPICS for thing in vars(topic).values() if isinstance(thing, Task)]
+    found = [*ticked(), *defined(Task)]
     return {task.id: task for task in sorted(found, key=lambda task: (task.level, task.teach))}
 
 
 @cache
 def words() -> dict[str, Mistake]:
     """Every mistake by its code."""
-    found = [thing for topic in TOPICS for thing in vars(topic).values() if isinstance(thing, Mistake)]
-    return {mistake.code: mistake for mistake in (*found, MUTATES, NPFORMERS_OWN)}
+    return {mistake.code: mistake for mistake in (*defined(Mistake), MUTATES, NPFORMERS_OWN)}
 
 
 def find(exercise_id: str) -> tuple[Task, str]:

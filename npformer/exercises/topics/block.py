@@ -7,14 +7,11 @@ import numpy as np
 from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Function, Probe, Trial, normal
 from npformer.exercises.see import CALLS, NUMBERS, Seen, close
-from npformer.exercises.task import RIGHT, Choice, Code, Edit, Mistake, Place, Truth, Wrong, either
+from npformer.exercises.task import Code, Edit, Mistake, Place, either
 from npformer.layer_norm import LayerNormParams, layer_norm_backward, layer_norm_forward
 
-CONVEYOR, NORMS, STACK = (Place('"Attention Is All You Need", section 3.1', section) for section in (
-    "05, section 5.1, The conveyor",
-    "05, section 5.2, Post-norm or pre-norm?",
-    "05, section 5.3, The stack",
-))
+CONVEYOR = Place('"Attention Is All You Need", section 3.1', "05, section 5.1, The conveyor")
+NORMS = Place(CONVEYOR.read, "05, section 5.2, Post-norm or pre-norm?")
 S5_4 = Place("lesson 05, section 5.4", "05, section 5.4, The whole backward pass on one slide")
 
 # --- what is said ------------------------------------------------------------------------------------
@@ -57,37 +54,6 @@ BACK_FORWARD = Mistake("BLOCK-BACK-FORWARD", S5_4, "The station of attend comes 
     "Which layer did its work last, and where does its way back stand?")
 
 # --- what is asked -----------------------------------------------------------------------------------
-
-depth = Choice("block.depth", "block", 1, STACK,
-    task="What is stacking many blocks for, above all?",
-    hint="A conveyor with many stations.",
-    question="What does the second block see that the first did not?",
-    options={
-        "Each block builds on what the one below has made.": RIGHT,
-        "To forget the training data, so that nothing is learned by heart.": Wrong("CF-DEPTH-DELETES",
-            "Around every layer there is a path that keeps what was there, and depth learns more by heart, "
-            "not less."),
-        "To keep inputs out.": Wrong("CF-DEPTH-FORBIDS", "Every block takes what the one below it gives."),
-    })
-order = Choice("block.order", "block", 2, NORMS,
-    task="In the paper, where does layer norm stand?",
-    hint="LayerNorm(x + Sublayer(x)).",
-    question="In LayerNorm(x + Sublayer(x)), what is done last?",
-    options={
-        "After the sum of input and output.": RIGHT,
-        "Before each layer, on the branch and off the main path.": Wrong(PRE_FOR_POST,
-            "Many later models do so; the paper does not."),
-        "At the end of the stack only.": Wrong("CF-ONE-NORM", "There are two in every encoder block."),
-    })
-mixing = Truth("block.mixing", "block", 1, CONVEYOR,
-    task="Within a block, attention is the only step in which tokens exchange anything.",
-    hint="Follow one lane.",
-    question="Which step has a sum over positions?",
-    right=True,
-    wrong=Wrong(
-        "CF-FFN-MIXES", "The feed-forward network, the sums and the norms take each token by itself."
-    ))
-
 
 H, Y = "norm_1(x + attend(x))", "norm_2(h + ffn(h))"
 

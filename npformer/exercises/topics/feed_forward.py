@@ -7,36 +7,16 @@ import numpy as np
 from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Probe, Trial, normal, run
 from npformer.exercises.see import CALLS, NUMBERS, Seen, close, written
-from npformer.exercises.task import (
-    RIGHT,
-    Choice,
-    Code,
-    Draw,
-    Edit,
-    Mistake,
-    Place,
-    Posed,
-    Truth,
-    Wrong,
-    either,
-    numbers,
-)
+from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed, either
+from npformer.exercises.topics.questions import drawn
 from npformer.feed_forward import FFNParams, ffn_backward, ffn_forward
 from npformer.functional import softmax_forward
 
 PAPER, BACK = '"Attention Is All You Need", section 3.3', "lesson 03, sections 3.8 and 3.9"
-LANES, EQUATION, CONVOLUTION, BENDS, STACK = (Place(PAPER, section) for section in (
-    "03, section 3.1, Lanes",
-    "03, section 3.2, Equation 2, with a pencil",
-    "03, section 3.5, Why it is called a convolution",
-    "03, section 3.10, ReLU and GELU",
-    "05, section 5.3, The stack",
-))
-LINES, SUMS, MASK = (Place(BACK, section) for section in (
-    "03, section 3.8, The backward pass, line by line",
-    "03, section 3.9, Why the gradient of a bias is a sum",
-    "03, section 3.10, ReLU and GELU",
-))
+EQUATION = Place(PAPER, "03, section 3.2, Equation 2, with a pencil")
+BENDS, MASK = (Place(read, "03, section 3.10, ReLU and GELU") for read in (PAPER, BACK))
+LINES = Place(BACK, "03, section 3.8, The backward pass, line by line")
+SUMS = Place(BACK, "03, section 3.9, Why the gradient of a bias is a sum")
 
 # --- what is said ------------------------------------------------------------------------------------
 
@@ -140,57 +120,6 @@ RELU_AT_0 = Mistake("FFN-RELU-AT-0", MASK, "Where z is exactly 0, the gradient p
     "Which slopes would be defensible at 0?", kind="variant")
 
 # --- forward -----------------------------------------------------------------------------------------
-
-what = Choice("ffn.what", "ffn", 1, LANES,
-    task="Which sentence describes the feed-forward part of a block?",
-    hint="Lanes that do not touch.",
-    question="Which other tokens does the output at one position depend on?",
-    options={
-        "It scores every pair of tokens and mixes the values.": Wrong("CF-FFN-IS-ATTENTION",
-            "That is attention."),
-        "It takes each token by itself to d_ff and back.": RIGHT,
-        "It drops numbers at random.": Wrong("CF-FFN-IS-DROPOUT",
-            "Dropout may follow it, and is absent when the model is used."),
-    })
-convolution = Choice("ffn.convolution", "ffn", 3, CONVOLUTION,
-    task="The paper calls the network two convolutions of kernel size 1. What does the 1 say?",
-    hint="The kernel's size counts positions.",
-    question="How many positions does a kernel of size 3 see?",
-    options={
-        "Each output looks at one position.": RIGHT,
-        "There is one filter, used at every position.": Wrong("CF-ONE-FILTER",
-            "There are d_ff filters in the first and d_model in the second."),
-        "Neighbours are averaged.": Wrong("CF-FFN-MIXES", "Then the kernel would be wider."),
-    })
-own_weights = Truth("ffn.own_weights", "sharing", 1, LANES,
-    task="Every token needs feed-forward weights of its own.",
-    hint="How many words are there?",
-    question="What would a model do with a text longer than any before?",
-    right=False,
-    wrong=Wrong("CF-WEIGHTS-PER-POSITION", "One W_1 and one W_2 serve every token of a layer."))
-sharing = Choice("ffn.sharing", "sharing", 1, LANES,
-    task="Within one encoder layer, the feed-forward weights are",
-    hint="The same machine on every lane.",
-    question="If a sentence grows by a word, does the network grow?",
-    options={
-        "different at every position.": Wrong("CF-WEIGHTS-PER-POSITION",
-            "Then a longer text would need more weights."),
-        "shared by all positions.": RIGHT,
-        "absent; only the position table is shared.": Wrong("CF-ONLY-PE-SHARED",
-            "The network has its own W_1 and W_2."),
-    })
-layers = Truth("ffn.layers", "sharing", 2, STACK,
-    task="The feed-forward weights differ from layer to layer.",
-    hint="Two kinds of sharing: over positions, over layers.",
-    question="What would a stack of equal layers lack?",
-    right=True,
-    wrong=Wrong("CF-WEIGHTS-OVER-LAYERS", "Positions share weights; layers do not."))
-no_bend = Truth("ffn.bend", "ffn", 2, BENDS,
-    task="Without the activation, two layers could do no more than one.",
-    hint="Multiply W_1 and W_2.",
-    question="What is x W_1 W_2?",
-    right=True,
-    wrong=Wrong("CF-DEPTH-WITHOUT-BEND", "Two linear maps in a row are one linear map."))
 
 SIZES = "x: batch positions d_model; W_1: d_model d_ff"
 RELU = "np.maximum(z, 0)"
@@ -299,10 +228,7 @@ def ffn(x, W_1, b_1, W_2, b_2):
     looks=(*NUMBERS, one_unit, *CALLS))
 
 
-@numbers("ffn.token", "ffn", 2, EQUATION,
-    task="x = {x}, W_1 = {W_1}, b_1 = {b_1}, W_2 = {W_2}, b_2 = {b_2}. What is FFN(x)? Whole numbers.",
-    hint="First z = x W_1 + b_1, then cut at 0, then the second layer.",
-    question="What is z, and which of its entries survive?")
+@drawn("ffn.token")
 def token(draw: Draw) -> Posed:
     """One token through the feed-forward network."""
     x, b_1, b_2 = draw.row([2, -3]), draw.row([1, -1, 2]), draw.row([-2, 1])
@@ -310,16 +236,12 @@ def token(draw: Draw) -> Posed:
     given = {"x": x, "W_1": W_1, "b_1": b_1, "W_2": W_2, "b_2": b_2}
     wrong = {mistake: f(*given.values()) for mistake, f in forward.slips(*forward.mistakes).items()}
     return Posed(given, network(*given.values()), wrong | {
-        Wrong("CF-HIDDEN", "This is the hidden layer; the second layer is still to "
-            "come."): np.maximum(x @ W_1 + b_1, 0),
+        "CF-HIDDEN": np.maximum(x @ W_1 + b_1, 0),
     })
 
 # --- backward ----------------------------------------------------------------------------------------
 
-@numbers("backward.relu", "backward", 2, Place("lesson 03, section 3.8", MASK.teach),
-    task="z = {z} and the gradient that arrives above max(0, z) is {dy}. What goes on below?",
-    hint="Where was the unit on?",
-    question="Which units were on in the forward pass?")
+@drawn("backward.relu")
 def relu(draw: Draw) -> Posed:
     """A gradient on its way through ReLU."""
     z, dy = draw.row([2, -1, 3, -4], -4, 5), draw.row([5, 2, 4, 3], 1, 5) * np.array([-1, 1, 1, 1])
@@ -330,29 +252,24 @@ def relu(draw: Draw) -> Posed:
         MASK_TIMES_A: dy * np.maximum(z, 0),
         MASK_INVERTED: dy * (z < 0),
         MASK_TIMES_Z: dy * z,
-        Wrong("CF-MASK-ALONE", "This says which units were on; the gradient that arrives takes no "
-            "part."): 1 * (z > 0),
-        Wrong("CF-FORWARD", "This is the forward pass of z; the gradient is asked for."): np.maximum(z, 0),
-        Wrong("CF-MASKED-TWICE", "A negative gradient was stopped too, where its unit was "
-            "on."): dy * (z > 0) * (dy > 0),
+        "CF-MASK-ALONE": 1 * (z > 0),
+        "CF-FORWARD": np.maximum(z, 0),
+        "CF-MASKED-TWICE": dy * (z > 0) * (dy > 0),
     })
 
 
-@numbers("backward.bias", "backward", 2, Place("lesson 03, section 3.9", SUMS.teach),
-    task="Three rows have the gradients dz = {dz}. What is the gradient of the bias b in z = x W + b?",
-    hint="The one b takes part in every row.",
-    question="How often does one bias take part in the loss?")
+@drawn("backward.bias")
 def bias(draw: Draw) -> Posed:
     """The gradient of a bias from the gradients of three rows."""
     dz = np.stack([draw.row(row) for row in ([1, 2], [2, -1], [4, 3])])
     return Posed({"dz": dz}, dz.sum(axis=0), {
         DB_MEAN: dz.mean(axis=0),
         DB_SCALAR: dz.sum(),
-        Wrong("CF-LAST-ROW", "This is what one row contributes."): dz[-1],
-        Wrong("CF-FIRST-ROW", "This is what the first row contributes."): dz[0],
-        Wrong("CF-ROW-SUMS", "Each row was added up; the columns are the entries of b."): dz.sum(axis=1),
+        "CF-LAST-ROW": dz[-1],
+        "CF-FIRST-ROW": dz[0],
+        "CF-ROW-SUMS": dz.sum(axis=1),
         DB_UNSUMMED: dz,
-        Wrong("CF-SIGN", "The size is right and the sign is the opposite."): -dz.sum(axis=0),
+        "CF-SIGN": -dz.sum(axis=0),
     })
 
 

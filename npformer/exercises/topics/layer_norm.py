@@ -5,7 +5,8 @@ import numpy as np
 from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Probe, normal
 from npformer.exercises.see import CALLS, NUMBERS, exchanged
-from npformer.exercises.task import RIGHT, Choice, Code, Draw, Edit, Mistake, Place, Posed, Wrong, numbers
+from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed
+from npformer.exercises.topics.questions import drawn
 from npformer.layer_norm import LayerNormParams, layer_norm_backward, layer_norm_forward
 
 PAPER = '"Layer Normalization" (Ba, Kiros and Hinton), section 3'
@@ -66,17 +67,6 @@ DGAMMA_SHAPE = Mistake("LN-DGAMMA-SHAPE", S4_9, "A parameter's gradient is not o
     "How many gammas are there?")
 
 # --- forward -----------------------------------------------------------------------------------------
-
-axis = Choice("norm.axis", "norm", 1, S4_8,
-    task="Over what does layer norm take the mean of x with shape (batch, positions, d_model)?",
-    hint="One token at a time.",
-    question="May the output for one word depend on another word?",
-    options={
-        "Over the batch.": Wrong("CF-BATCH-NORM", "That would be batch norm."),
-        "Over the positions.": Wrong(AXIS, "Then a word's numbers would depend on its neighbours."),
-        "Over one token's features.": RIGHT,
-    })
-
 
 def norms(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
     """npformer's."""
@@ -140,11 +130,7 @@ def layer_norm(x, gamma, beta, eps):
     looks=(*NUMBERS, exchanged, *CALLS))
 
 
-@numbers("norm.token", "norm", 2, S4_8,
-    task="x = {x}, gamma = {gamma}, beta = {beta}, eps = 0. What is the layer norm of x? Three decimals.",
-    hint="Mean, variance, root; then gamma and beta.",
-    question="How many numbers are averaged in the variance?",
-    decimals=3)
+@drawn("norm.token", decimals=3)
 def token(draw: Draw) -> Posed:
     """One token through layer norm, with eps = 0: no feature of it stands at the mean."""
     order = draw.order([0, 1, 3, 2])
@@ -154,13 +140,11 @@ def token(draw: Draw) -> Posed:
     x_hat = (x - x.mean()) / x.std()
     slips = forward.slips(DDOF, NO_GAMMA, NO_BETA, VAR_NOT_STD, RMS, NO_MEAN)
     wrong = {mistake: f(x[None, None], gamma, beta, 0.0)[0, 0] for mistake, f in slips.items()}
-    more = {
-        Wrong("CF-X-HAT", "This is the token before gamma and beta."): x_hat,
-        Wrong("CF-BETA-FIRST", "Here beta is added before gamma multiplies."): gamma * (x_hat + beta),
-        Wrong("CF-NOT-DIVIDED-SPREAD", "The mean is taken off; nothing is divided by the "
-            "spread."): gamma * (x - x.mean()) + beta,
-    }
-    return Posed({"x": x, "gamma": gamma, "beta": beta}, gamma * x_hat + beta, wrong | more)
+    return Posed({"x": x, "gamma": gamma, "beta": beta}, gamma * x_hat + beta, wrong | {
+        "CF-X-HAT": x_hat,
+        "CF-BETA-FIRST": gamma * (x_hat + beta),
+        "CF-NOT-DIVIDED-SPREAD": gamma * (x - x.mean()) + beta,
+    })
 
 # --- backward ----------------------------------------------------------------------------------------
 

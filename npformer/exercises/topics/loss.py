@@ -5,7 +5,8 @@ import numpy as np
 from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Function, Probe, Trial, normal
 from npformer.exercises.see import CALLS, NUMBERS, Seen, close
-from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed, Wrong, numbers
+from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed
+from npformer.exercises.topics.questions import drawn
 from npformer.exercises.topics.softmax import GLOBAL_MAX, LEVELS, OVERFLOW, large, shares
 from npformer.loss import cross_entropy_backward, cross_entropy_forward
 
@@ -84,22 +85,18 @@ SMOOTHED_LOG_OF_0 = Mistake("LS-LOG-OF-0", SMOOTHING,
 
 # --- the loss ----------------------------------------------------------------------------------------
 
-@numbers("loss.uniform", "attention", 3, Place(PAPER.format("3.4"), FORCING.teach),
-    task="A vocabulary has {V} words and all logits are equal. What is the cross-entropy? Three decimals.",
-    hint="Every word has the probability 1/V.",
-    question="What is the probability of the right word?",
-    decimals=3)
+@drawn("loss.uniform", decimals=3)
 def uniform(draw: Draw) -> Posed:
     """The cross-entropy of equal logits."""
     V = draw.integer(1000, 50, 5000)
     return Posed({"V": V}, np.log(V), {
-        Wrong("CF-PROBABILITY-FOR-LOSS", "This is the probability of the right token."): 1 / V,
-        Wrong("CF-LOG-10", "This is a logarithm of another base."): np.log10(V),
-        Wrong("CF-LOG-2", "This is a logarithm of another base: the loss in bits."): np.log2(V),
+        "CF-PROBABILITY-FOR-LOSS": 1 / V,
+        "CF-LOG-10": np.log10(V),
+        "CF-LOG-2": np.log2(V),
         SIGN: -np.log(V),
         DIVIDED_V: np.log(V) / V,
-        Wrong("CF-COUNT", "This is the number of words."): V,
-        Wrong("CF-NO-DOUBT", "A loss of 0 belongs to a model that is sure of the right word."): 0,
+        "CF-COUNT": V,
+        "CF-NO-DOUBT": 0,
     })
 
 

@@ -1,9 +1,9 @@
-"""A published chat model: a control for switched-off heads, four bits a number, and a block to port."""
+"""A published chat model: four bits a number, and a block to port."""
 
 from npformer.attention import AttentionParams, causal_mask
 from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Probe, normal
-from npformer.exercises.task import RIGHT, Choice, Code, Edit, Mistake, Place, Wrong, either
+from npformer.exercises.task import Code, Edit, Mistake, Place, either
 from npformer.exercises.topics.attention import NO_SCALE
 from npformer.exercises.topics.block import NO_RESIDUAL
 from npformer.exercises.topics.modern import TILED
@@ -12,22 +12,9 @@ from npformer.modern.causal_lm import CausalBlockParams, CausalLMConfig, causal_
 from npformer.modern.gated_ffn import GatedFFNParams
 from npformer.modern.rms_norm import RMSNormParams
 
-S11_5 = Place('"In-context Learning and Induction Heads" (Olsson et al.)', "11, section 11.5, Switched off")
 S11_8 = Place("lesson 11, section 11.8", "11, section 11.8, Four bits a number")
 S11_10 = Place("Port a model in an hour, section 5", "11, section 11.10, Exercises")
 
-control = Choice("heads.control", "published", 2, S11_5,
-    task="Ten heads of blocks 17 to 24 do one thing. They are switched off, and the loss rises. Which "
-    "other heads are switched off for comparison?",
-    hint="The two groups should differ in one thing only.",
-    question="If the loss rose in the comparison too, what would that tell you about the ten?",
-    options={
-        "Ten others of the same blocks, drawn several times.": RIGHT,
-        "Ten of all blocks, drawn once.": Wrong("CF-CONTROL-ANYWHERE",
-            "One draw may hold a head that matters for quite another reason."),
-        "None: the loss has risen.": Wrong("CF-CONTROL-NONE",
-            "It might rise for any ten heads that are missing."),
-    })
 
 STEPS = Mistake("Q-STEPS", S11_8, "The smallest number of each group is kept, and the largest is not.",
     "This output matches a range that is divided by the number of values, not of steps between them.",

@@ -1,35 +1,21 @@
 """Positions: sines and cosines, a pair of columns for each speed; and what a wrong table is made of."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from npformer.backend import Array
 from npformer.exercises.probe import Probe, Trial, same
 from npformer.exercises.see import CALLS, NUMBERS, Seen, close, written
-from npformer.exercises.task import (
-    RIGHT,
-    Choice,
-    Code,
-    Draw,
-    Edit,
-    Mistake,
-    Place,
-    Posed,
-    Wrong,
-    compiled,
-    numbers,
-)
+from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed, compiled
+from npformer.exercises.topics.questions import drawn
 from npformer.positional import positional_encoding
 
 PAPER = '"Attention Is All You Need", section 3.5'
 S1_3 = Place(PAPER, "01, section 1.3, The formula")
-S1_4 = Place(PAPER, "01, section 1.4, With a pocket calculator")
 S1_5 = Place(PAPER, "01, section 1.5, The same in one line")
-S1_6 = Place(PAPER, "01, section 1.6, The hands of a clock")
 S1_7 = Place(PAPER, "01, section 1.7, The whole table at once")
 S1_8 = Place(PAPER, "01, section 1.8, Why 10000?")
-S2_3 = Place(PAPER, "02, section 2.3, One step is one rotation")
 S2_6 = Place(PAPER, "02, section 2.6, One idea, three layouts")
 S2_7 = Place(PAPER, "02, section 2.7, Where float32 goes wrong")
 
@@ -144,59 +130,6 @@ FLOAT32_ANGLES = Mistake("PE-FLOAT32-ANGLES", S2_7,
     "This pattern appears when angles are computed in float32. A table computed in float64 and cast at the "
     "end does not drift.",
     "How many digits has float32 left after 5,000 turns?", kind="precision")
-
-# --- in words -----------------------------------------------------------------------------------------
-
-even = Choice("pe.even", "sinusoids", 1, S1_3,
-    task="Which function stands in the even columns 2i of the paper's table?",
-    hint="Row 0 of the table reads 0, 1, 0, 1.",
-    question="What are sin 0 and cos 0?",
-    options={
-        "The cosine.": Wrong(SWAPPED, "Row 0 would read 1, 0, 1, 0."),
-        "The sine.": RIGHT,
-        "The position itself.": Wrong("CF-PE-IDENTITY", "Then the numbers would grow without end."),
-    })
-fast = Choice("pe.fast", "sinusoids", 1, S1_6,
-    task="Which columns change fastest from one position to the next?",
-    hint="Look at the divisor.",
-    question="By what is the position divided in column 0?",
-    options={
-        "The first ones.": RIGHT,
-        "The last ones.": Wrong("CF-LAST-COLUMNS-FAST",
-            "At the end of the row the angle is divided by nearly 10000."),
-        "All the same.": Wrong("CF-ONE-SPEED", "One speed could not tell far positions from near ones."),
-    })
-both = Choice("pe.both", "sinusoids", 2, S1_6,
-    task="Why both a sine and a cosine for each speed?",
-    hint="sin 30° = sin 150°.",
-    question="Which two angles have the same sine?",
-    options={
-        "To make the table as wide as the embeddings are.": Wrong("CF-WIDTH",
-            "The width is given; half as many speeds fit in."),
-        "So that the numbers cancel on average.": Wrong("CF-CANCEL", "Nothing is added up over the row."),
-        "One of them alone cannot tell two angles apart.": RIGHT,
-    })
-exp_log = Choice("pe.exp_log", "sinusoids", 3, S1_8,
-    task="Many programs write exp(-2i ln(10000) / d_model) for 1 / 10000^(2i/d_model). Why?",
-    hint="How large can 10000^(2i/d_model) become?",
-    question="What is the largest value of the power?",
-    options={
-        "It avoids an overflow.": Wrong("CF-EXP-LOG-OVERFLOW",
-            "10000^(2i/d_model) never leaves the numbers from 1 to 10000."),
-        "Habit: it is the same number.": RIGHT,
-        "It makes the table trainable.": Wrong("CF-TABLE-TRAINED", "There is no parameter in either form."),
-    })
-layout = Choice("pe.layout", "sinusoids", 3, S2_6,
-    task="A library puts all sines first and then all cosines. What does a linear layer after it notice?",
-    hint="Reordering columns is a permutation.",
-    question="What does reordering columns do to the distance between two rows?",
-    options={
-        "Nothing: its weights can be reordered alike.": RIGHT,
-        "It can no longer tell which speed a column has.": Wrong("CF-HALVES-LOSE-SPEEDS",
-            "Every speed is still there."),
-        "Neighbouring positions look alike.": Wrong("CF-HALVES-ALIKE",
-            "Distances between rows stay what they were."),
-    })
 
 # --- the table ----------------------------------------------------------------------------------------
 
@@ -407,107 +340,77 @@ table = Code("pe.table", "sinusoids", 3, S1_5,
 
 # --- in numbers ---------------------------------------------------------------------------------------
 
-@numbers("pe.pair", "sinusoids", 1, S1_3,
-    task="Columns are counted from 0. To which pair i does column {j} belong?",
-    hint="Two columns share one i.",
-    question="Which columns share one i?")
+@drawn("pe.pair")
 def pair(draw: Draw) -> Posed:
     """The pair number of a column."""
     j = 2 * draw.integer(3, 2, 60) + 1
     return Posed({"j": j}, j // 2, {
         EXP_COLUMN: j,
-        Wrong("CF-PAIR-FROM-1", "This is the pair's number when the first pair is called 1."): j // 2 + 1,
-        Wrong("CF-NEXT-PAIR", "Half a pair: the two columns of a pair share one whole number."): j / 2,
+        "CF-PAIR-FROM-1": j // 2 + 1,
+        "CF-NEXT-PAIR": j / 2,
     })
 
 
-def rows(position: int, d_model: int) -> tuple[Array, dict[Mistake | Wrong, Array]]:
+def rows(position: int, d_model: int) -> tuple[Array, dict[Any, Array]]:
     """A row of the table, and what each mistake makes of it."""
-    n, wrong = position + 2, [mistake for mistake in table.mistakes if mistake.kind == "wrong"]
-    tables = {mistake: f(n, d_model) for mistake, f in table.slips(*wrong).items()}
+    n, known = position + 2, [mistake for mistake in table.mistakes if mistake.kind == "wrong"]
+    tables = {mistake: f(n, d_model) for mistake, f in table.slips(*known).items()}
     right = positional_encoding(n, d_model)
-    before = {Wrong("CF-POSITION-BEFORE", "This belongs to the position before."): right[position - 1]}
-    return right[position], {mistake: made[position] for mistake, made in tables.items()} | before
+    wrong = {mistake: made[position] for mistake, made in tables.items()}
+    return right[position], wrong | {"CF-POSITION-BEFORE": right[position - 1]}
 
 
-@numbers("pe.entry", "sinusoids", 2, S1_4,
-    task="The position table has d_model = {d}. What stands at position {p} in column {j}? (Columns "
-    "are counted from 0, angles are in radians.) Three decimals.",
-    hint="Find the pair first: i = j // 2. The angle is p / 10000^(2i/d_model).",
-    question="Is the column even or odd, and what is its i?",
-    decimals=3)
+@drawn("pe.entry", decimals=3)
 def entry(draw: Draw) -> Posed:
     """One entry of the position table, in an odd column: an even one would hide every slip of the cosines."""
     p, d = draw.integer(23, 20, 60), 2 * draw.integer(4, 3, 5)
     j = 2 * draw.integer(1, 1, d // 2 - 1) + 1
     row, wrong = rows(p, d)
-    ends: dict[Mistake | Wrong, Array] = {
-        Wrong("CF-COLUMN-FROM-1", "This stands one column further left: it is what comes out when columns "
-            "are counted from 1."): row[j - 1],
-        Wrong("CF-COLUMN-AFTER", "This stands one column further right."): row[(j + 1) % d],
-        Wrong("CF-ANGLE", "This is an angle; a sine or a cosine of it is asked "
-            "for."): p / 10000 ** ((j - 1) / d),
-        Wrong("CF-NOT-SLOWED", "Here the position itself is the angle, as in the first pair."): np.cos(p),
-    }
-    return Posed({"p": p, "d": d, "j": j}, row[j], {shown: w[j] for shown, w in wrong.items()} | ends)
+    return Posed({"p": p, "d": d, "j": j}, row[j], {shown: w[j] for shown, w in wrong.items()} | {
+        "CF-COLUMN-FROM-1": row[j - 1],
+        "CF-COLUMN-AFTER": row[(j + 1) % d],
+        "CF-ANGLE": p / 10000 ** ((j - 1) / d),
+        "CF-NOT-SLOWED": np.cos(p),
+    })
 
 
-@numbers("pe.row", "sinusoids", 2, S1_4,
-    task="Write the row of position {p} for d_model = {d}. Three decimals.",
-    hint="Three hands of a clock, each with a sine and a cosine.",
-    question="How fast does each of the three hands turn?",
-    decimals=3)
+@drawn("pe.row", decimals=3)
 def row(draw: Draw) -> Posed:
     """One row of the position table."""
     p = draw.integer(3, 2, 40)
     right, wrong = rows(p, 6)
     sines_first = np.concatenate([right[::2], right[1::2]])
-    return Posed({"p": p, "d": 6}, right, wrong | {
-        Wrong("CF-SINES-FIRST", "The numbers are the right ones, all sines first; the paper puts each cosine "
-            "beside its sine."): sines_first,
-    })
+    return Posed({"p": p, "d": 6}, right, wrong | {"CF-SINES-FIRST": sines_first})
 
 
-@numbers("pe.shift", "sinusoids", 3, S2_3,
-    task="One pair of columns has the wavelength 200π. By what angle, in radians, does its hand turn "
-    "in {k} steps? Three decimals.",
-    hint="A whole turn is 2π.",
-    question="How far does the hand turn in one step?",
-    decimals=3)
+@drawn("pe.shift", decimals=3)
 def shift(draw: Draw) -> Posed:
     """How far a hand turns in k steps."""
     k = draw.integer(5, 3, 40)
     return Posed({"k": k}, k / 100, {
-        Wrong("CF-ONE-STEP", "This is one step of the slow hand."): 0.01,
-        Wrong("CF-FAST-HAND", "This is how far the fast hand turns."): k,
+        "CF-ONE-STEP": 0.01,
+        "CF-FAST-HAND": k,
         EXP_COLUMN: k / 10000,
         DEGREES: np.degrees(k / 100),
-        Wrong("CF-WAVELENGTH-200", "This divides by 200; a whole turn is 2π, and it takes 200π "
-            "positions."): k / 200,
-        Wrong("CF-ONE-STEP-MORE", "This is one step further."): (k + 1) / 100,
-        Wrong("CF-PART-OF-A-TURN", "This is a part of a whole turn; a whole turn is 2π "
-            "radians."): k / (200 * np.pi),
-        Wrong("CF-SCALE-INVERSE", "This is one over the number asked for."): 100 / k,
-        Wrong("CF-TIMES-WAVELENGTH", "Here a longer wave would turn further in one step."): k * 200 * np.pi,
+        "CF-WAVELENGTH-200": k / 200,
+        "CF-ONE-STEP-MORE": (k + 1) / 100,
+        "CF-PART-OF-A-TURN": k / (200 * np.pi),
+        "CF-SCALE-INVERSE": 100 / k,
+        "CF-TIMES-WAVELENGTH": k * 200 * np.pi,
     })
 
 
-@numbers("pe.wavelength", "sinusoids", 3, S1_7,
-    task="The slowest pair of a table with d_model = {d} has a wavelength of 2π times what? One decimal.",
-    hint="Put the last i into 10000^(2i/d_model).",
-    question="What is the last i?",
-    decimals=1)
+@drawn("pe.wavelength", decimals=1)
 def wavelength(draw: Draw) -> Posed:
     """The longest wavelength of a table, in units of 2π."""
     d = 2 * draw.integer(4, 2, 16)
     longest = 10000.0 ** ((d - 2) / d)
     return Posed({"d": d}, longest, {
-        Wrong("CF-WAVELENGTH-LIMIT", "This is what the wavelengths come close to in very wide tables; this "
-            "table is narrow."): 10000.0,
-        Wrong("CF-FREQUENCY", "This is a speed; a wavelength is long where the speed is low."): 1 / longest,
-        Wrong("CF-TURNS-TOO", "The factor 2π is in this number already."): 2 * np.pi * longest,
+        "CF-WAVELENGTH-LIMIT": 10000.0,
+        "CF-FREQUENCY": 1 / longest,
+        "CF-TURNS-TOO": 2 * np.pi * longest,
         BASE_1000: 1000.0 ** ((d - 2) / d),
         EXP_NO_2: longest**0.5,
         COS_OWN_INDEX: 10000.0 ** ((d - 1) / d),
-        Wrong("CF-FASTEST-PAIR", "This belongs to the fastest pair."): 1.0,
+        "CF-FASTEST-PAIR": 1.0,
     })
