@@ -6,23 +6,10 @@ import numpy as np
 from npformer.backend import Array
 from npformer.exercises.probe import Probe, Trial, normal
 from npformer.exercises.see import CALLS, NUMBERS, Seen, close, ratio, unused
-from npformer.exercises.task import (
-    RIGHT,
-    Choice,
-    Code,
-    Draw,
-    Edit,
-    Mistake,
-    Place,
-    Posed,
-    Truth,
-    Wrong,
-    compiled,
-    either,
-    numbers,
-)
+from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed, compiled, either
 from npformer.exercises.topics import attention, layer_norm, rope
 from npformer.exercises.topics.attention import NO_SCALE, SCALE_DK
+from npformer.exercises.topics.questions import drawn
 from npformer.exercises.topics.softmax import shares
 from npformer.modern.gated_ffn import silu_forward
 
@@ -35,10 +22,6 @@ S10_4 = Place('"RoFormer" (Su et al.), section 3.2', "10, section 10.4, RoPE: di
 S10_5 = Place('"GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints" '
     "(Ainslie et al.), section 2.2", "10, section 10.5, Fewer heads for keys and values")
 S10_5_LESSON = Place("lesson 10, section 10.5", S10_5.teach)
-S10_6 = Place('"FlashAttention" (Dao et al.), section 3.1',
-    "10, section 10.6, Tiles: the table that is never there")
-S10_7 = Place('"Neural Machine Translation of Rare Words with Subword Units" (Sennrich et al.), section 3.2',
-    "10, section 10.7, Pieces of words")
 S10_9 = Place("lesson 10, section 10.9", "10, section 10.9, What the kept keys save")
 
 # --- RMSNorm -------------------------------------------------------------------------------------------
@@ -83,17 +66,6 @@ DGAMMA_SHAPE = Mistake("RMS-DGAMMA-SHAPE", S10_2_BACK, "The gradient of gamma is
 NO_GAMMA = Mistake("RMS-NO-GAMMA", S10_2, "The answer is the same whatever gamma is.",
     "This output does not depend on gamma.",
     "What multiplies the divided number?")
-
-shift = Choice("modern.shift", "modern", 2, S10_2,
-    task="The same number is added to all features of a token. What does RMSNorm's output do?",
-    hint="Which of its two steps has LayerNorm that RMSNorm has not?",
-    question="Is anything subtracted before the division?",
-    options={
-        "It stays as it is.": Wrong("CF-SHIFT-LOST",
-            "LayerNorm's output does, for it takes the mean off first."),
-        "It grows by that number.": Wrong("CF-SHIFT-THROUGH", "Then nothing would be divided."),
-        "It changes, unless the features are all equal: the token points elsewhere.": RIGHT,
-    })
 
 
 (X_1, GAMMA_1, _, EPS_1), (X_2, GAMMA_2, _, EPS_2) = layer_norm.calls(False)
@@ -295,23 +267,16 @@ def gated_ffn_backward(dy, x, W_gate, W_up, W_down):
     ours="gated_ffn_backward")
 
 
-@numbers("modern.gate_width", "modern", 2, S10_3,
-    task="A plain network has d_model = {d} and d_ff = {f}, without biases. Which d_ff has a gated network "
-    "with as many weights?",
-    hint="Two matrices against three.",
-    question="How many matrices of d_model · d_ff numbers has each of the two?")
+@drawn("modern.gate_width")
 def gate_width(draw: Draw) -> Posed:
     """The hidden width at which a gated network has as many weights as a plain one of 4 d_model."""
     d = 192 * draw.integer(4, 1, 20)
     return Posed({"d": d, "f": 4 * d}, 8 * d // 3, {
-        Wrong("CF-PLAIN-WIDTH", "This is the plain network's width; with three matrices of it there are more "
-            "weights."): 4 * d,
-        Wrong("CF-HALF-WIDTH", "Half the width would balance four matrices; a gated network has "
-            "three."): 2 * d,
-        Wrong("CF-A-THIRD", "A third of the plain width: the three matrices have fewer weights together than "
-            "the two."): 4 * d // 3,
-        Wrong("CF-WIDER", "This is wider than the plain network, and has one matrix more."): 6 * d,
-        Wrong("CF-COUNT-OF-WEIGHTS", "This is a number of weights; a width is asked for."): 8 * d * d,
+        "CF-PLAIN-WIDTH": 4 * d,
+        "CF-HALF-WIDTH": 2 * d,
+        "CF-A-THIRD": 4 * d // 3,
+        "CF-WIDER": 6 * d,
+        "CF-COUNT-OF-WEIGHTS": 8 * d * d,
     })
 
 # --- turned queries and keys -----------------------------------------------------------------------------
@@ -485,11 +450,7 @@ def grouped_backward(dy, n_kv_heads):
     ours="sum_repeated")
 
 
-@numbers("modern.kept_bytes", "modern", 3, S10_5_LESSON,
-    task="A causal model has {n} blocks, {h} query heads and {g} key heads of d_k = {d_k}, in float32. How "
-    "many bytes does it keep for each token that it has read?",
-    hint="A key and a value, in every block.",
-    question="Which arrays are kept, in how many blocks, and how many bytes has a number?")
+@drawn("modern.kept_bytes")
 def kept_bytes(draw: Draw) -> Posed:
     """The bytes that a model with shared key heads keeps for each token."""
     shared = 2 ** draw.integer(2, 1, 3)
@@ -497,36 +458,17 @@ def kept_bytes(draw: Draw) -> Posed:
     d_k = 2 ** draw.integer(6, 5, 7)
     right = 2 * n * g * d_k * 4
     return Posed({"n": n, "h": shared * g, "g": g, "d_k": d_k}, right, {
-        Wrong("CF-ALL-HEADS-KEPT", "This would be a key and a value for each query head."): right * shared,
-        Wrong("CF-KEYS-ALONE", "Keys or values alone are half of what is kept."): right // 2,
-        Wrong("CF-ONE-BLOCK", "This is what one block keeps."): right // n,
-        Wrong("CF-NUMBERS-NOT-BYTES", "This counts numbers; a float32 has four bytes."): right // 4,
-        Wrong("CF-HEADS-NOT-COUNTED", "This is one key head in each block."): right // g,
-        Wrong("CF-EIGHT-BYTES", "This would be right for float64."): right * 2,
-        Wrong("CF-BITS", "This counts bits."): right * 8,
+        "CF-ALL-HEADS-KEPT": right * shared,
+        "CF-KEYS-ALONE": right // 2,
+        "CF-ONE-BLOCK": right // n,
+        "CF-NUMBERS-NOT-BYTES": right // 4,
+        "CF-HEADS-NOT-COUNTED": right // g,
+        "CF-EIGHT-BYTES": right * 2,
+        "CF-BITS": right * 8,
     })
 
-# --- tiles, pieces of words, kept keys -------------------------------------------------------------------
+# --- kept keys ---------------------------------------------------------------------------------------
 
-tiles = Choice("modern.tiles", "modern", 2, S10_6,
-    task="Attention is computed tile by tile. What grows more slowly with the length T of the text?",
-    hint="Each pair of tokens still meets once.",
-    question="What has to be there at one moment, and what is done in all?",
-    options={
-        "The memory: T instead of T².": RIGHT,
-        "The multiplications: T instead of T².": Wrong("CF-TILES-SKIP",
-            "Every score is still computed, each in its tile."),
-        "The precision: scores are rounded tile by tile.": Wrong("CF-TILES-ROUND",
-            "The sums are the same; only their order is another one."),
-    })
-
-pieces = Truth("modern.bytes", "modern", 1, S10_7,
-    task="A byte-pair vocabulary that was trained on English stories cannot encode a Chinese sentence.",
-    hint="What are its first 256 pieces?",
-    question="What is a letter made of that occurs in no merge?",
-    right=False,
-    wrong=Wrong("CF-UNKNOWN-WORDS", "Its first 256 pieces are the bytes, and any text is bytes; the sentence "
-        "has many pieces, and none is unknown."))
 
 AHEAD = Mistake("KEPT-MASK-AHEAD", S10_9, "Each new token sees one key more than it should.",
     "This output matches a mask that shows each new token the next one.",
