@@ -108,17 +108,16 @@ def _same_output(task: Code, known: Known, found: tuple[Outcome, ...], name: str
 def mixed(task: Code, found: tuple[Outcome, ...]) -> Seen | None:
     """The right arrays in a tuple or a dict, too few or too many of them, or in another order."""
     outputs, expected = task.probe.outputs, right(task)
-    named = [_named(outcome.raw) for outcome in found]
-    if any(not parts or parts.keys() != named[0].keys() for parts in named):
+    entries, in_dict = [_entries(outcome.raw) for outcome in found], isinstance(found[0].raw, dict)
+    if len({*map(len, entries)}) > 1 or not entries[0]:
         return None
     if len(outputs) == 1 and isinstance(found[0].raw, np.ndarray):
         return None
-    pairs = list(zip(named, expected, strict=True))
+    dues = dict(zip(outputs, zip(*(outcome.arrays for outcome in expected), strict=True), strict=True))
     came = [
-        next((o for k, o in enumerate(outputs) if all(same(p[label], e.arrays[k]) for p, e in pairs)), "")
-        for label in named[0]
+        next((name for name, due in dues.items() if all(map(same, parts, due))), "")
+        for parts in zip(*entries, strict=True)
     ]
-    in_dict = isinstance(found[0].raw, dict)
     elsewhere = sum(one not in ("", due) for one, due in zip(came, outputs, strict=False))
     if len(came) == len(outputs) and not in_dict and elsewhere < 2:
         return None
@@ -132,19 +131,17 @@ def mixed(task: Code, found: tuple[Outcome, ...]) -> Seen | None:
     return Seen(says, "What stands behind `return`, and in which order?")
 
 
-def _named(raw: Any) -> dict[Any, Array]:
-    """The entries of a tuple, a list or a dict as arrays; a plain array is one entry of several outputs."""
-    raw = (raw,) if isinstance(raw, np.ndarray) else raw
-    entries = raw if isinstance(raw, dict) else dict(enumerate(raw)) if isinstance(raw, tuple | list) else {}
-    unread = np.array(np.nan)  # it is counted, and agrees with no output
-    return {label: _or(unread, label, part) for label, part in entries.items()}
-
-
-def _or(unread: Array, label: Any, part: Any) -> Array:
-    try:
-        return as_array(str(label), part).astype(float)
-    except Unread:
-        return unread
+def _entries(raw: Any) -> list[Array]:
+    """What stands in a tuple, a list or a dict; what is no array is counted, and agrees with no output."""
+    raw = [raw] if isinstance(raw, np.ndarray) else raw
+    parts = raw.values() if isinstance(raw, dict) else raw if isinstance(raw, tuple | list) else ()
+    arrays: list[Array] = []
+    for part in parts:
+        try:
+            arrays.append(as_array("", part).astype(float))
+        except Unread:
+            arrays.append(np.array(np.nan))
+    return arrays
 
 
 def turned(task: Code, function: Function, found: tuple[Outcome, ...]) -> Seen | None:
@@ -269,12 +266,34 @@ def _equal(a: Array, b: Array) -> bool:
 
 
 Change = Callable[..., Arguments]  # of a call
+Tried = tuple[str, str, Change, Any]  # what is said and asked where a change holds
+
+
+def where(
+    holds: Callable[[Trial, Change, Any], bool],
+) -> Callable[[Callable[[Trial], Iterator[Tried]]], Look]:
+    """A look that goes through changes of a call and says the sentence of the first that holds."""
+
+    def looking(changes: Callable[[Trial], Iterator[Tried]]) -> Look:
+        def look(trial: Trial) -> Seen | None:
+            fit = (Seen(says, asks) for says, asks, mine, more in changes(trial) if holds(trial, mine, more))
+            return next(fit, None)
+
+        return look
+
+    return looking
 
 
 def met(trial: Trial, mine: Change, theirs: Change) -> bool:
     """Whether the answer to calls changed in one way is the right one of calls changed in another way."""
     sides = ((trial.answer(mine(*given)), trial.answer(theirs(*given), right=True)) for given in trial.calls)
     return all(a and b and close(a[trial.output], b[trial.output]) for a, b in sides)
+
+
+def unmoved(trial: Trial, mine: Change, times: float) -> bool:
+    """Whether an answer is not `times` what it was, on some changed call."""
+    pairs = ((trial.both(given), trial.both(mine(*given))) for given in trial.calls)
+    return any(a and b and not close(times * a[0], b[0]) for a, b in pairs)
 
 
 def as_it_is(*given: Any) -> Arguments:
@@ -285,6 +304,11 @@ def as_it_is(*given: Any) -> Arguments:
 def at(places: Sequence[int], change: Callable[[Any], Any]) -> Change:
     """A change of the arguments at some places."""
     return lambda *given: tuple(change(part) if k in places else part for k, part in enumerate(given))
+
+
+def subsets(things: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Each thing, each two of them, and so on."""
+    return chain.from_iterable(combinations(things, n) for n in range(1, len(things) + 1))
 
 
 CHANGES: dict[str, Callable[[Any], Any]] = {
@@ -298,16 +322,14 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def other_argument(trial: Trial) -> Seen | None:
+@where(met)
+def other_argument(trial: Trial) -> Iterator[Tried]:
     """The answer is what comes out right when one argument is another one: squared, without its sign."""
     for place, name in enumerate(trial.names):
         for words, change in CHANGES.items() if _matters(trial, place) else ():
-            if met(trial, as_it_is, at([place], partial(_changed, change))):
-                return Seen(
-                    f"{{it}} is what comes out right for other values: {name} {words}.",
-                    f"What is done with {name} before it is used?",
-                )
-    return None
+            says = f"{{it}} is what comes out right for other values: {name} {words}."
+            asks = f"What is done with {name} before it is used?"
+            yield says, asks, as_it_is, at([place], partial(_changed, change))
 
 
 def _matters(trial: Trial, place: int) -> bool:
@@ -327,67 +349,65 @@ def _changed(change: Callable[[Any], Any], value: Any) -> Any:
     return float(change(np.array([value]))[0]) if isinstance(value, float) else value
 
 
-def exchanged(trial: Trial) -> Seen | None:
+@where(met)
+def exchanged(trial: Trial) -> Iterator[Tried]:
     """The answer is right for two arguments that have changed places."""
     for a, b in combinations(range(len(trial.names)), 2):
-        alike = all(np.shape(given[a]) == np.shape(given[b]) for given in trial.calls)
-        order = [b if k == a else a if k == b else k for k in range(len(trial.names))]
-        if alike and met(trial, as_it_is, lambda *given, order=order: tuple(given[k] for k in order)):
+        if all(np.shape(given[a]) == np.shape(given[b]) for given in trial.calls):
+            order = [b if k == a else a if k == b else k for k in range(len(trial.names))]
             one, two = trial.names[a], trial.names[b]
-            return Seen(
-                f"{{it}} is right for {one} and {two} in each other's place: they are exchanged.",
-                f"What does {one} do, and what {two}?",
-            )
-    return None
+            says = f"{{it}} is right for {one} and {two} in each other's place: they are exchanged."
+            change = partial(lambda order, *given: tuple(given[k] for k in order), order)
+            yield says, f"What does {one} do, and what {two}?", as_it_is, change
 
 
-def subsets(things: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Each thing, each two of them, and so on."""
-    return chain.from_iterable(combinations(things, n) for n in range(1, len(things) + 1))
-
-
-def transposed_weights(trial: Trial) -> Seen | None:
+@where(met)
+def transposed_weights(trial: Trial) -> Iterator[Tried]:
     """The answer is right once weights are handed over transposed: they are used transposed."""
     for places in subsets([k for k, name in enumerate(trial.names) if name[0] == "W"]):
-        if met(trial, at(places, np.transpose), as_it_is):
-            names = " and ".join(trial.names[k] for k in places)
-            return Seen(
-                f"{names} {verb(places, 'fit')} only the other way round: with rows and columns exchanged "
-                "before the call, {it} is right.",
-                "Which axis of x meets which axis of a weight in x W?",
-            )
-    return None
+        names = " and ".join(trial.names[k] for k in places)
+        says = (
+            f"{names} {verb(places, 'fit')} only the other way round: with rows and columns exchanged before "
+            "the call, {it} is right."
+        )
+        yield says, "Which axis of x meets which axis of a weight in x W?", at(places, np.transpose), as_it_is
 
 
-def at_neutral(trial: Trial) -> Seen | None:
+@where(met)
+def at_neutral(trial: Trial) -> Iterator[Tried]:
     """All agrees where one argument does nothing, or several: what differs is the use of that."""
-    for names in subsets(list(trial.probe.neutral)):
+    for names in map(list, subsets(list(trial.probe.neutral))):
+        values = [(name, trial.probe.neutral[name]) for name in names]
+        told = (f"{name} = {value:g}" if value in (0, 1) else f"{name} near 0" for name, value in values)
+        call = "Without a mask" if names == ["mask"] else f"With {' and '.join(told)}"
+        be, it = ("is", "it") if len(names) == 1 else ("are", "each of them")
+        says = f"{call} {{it}} agrees: the difference comes from how {listed(names)} {be} used."
+        asks = f"Where {verb(names, 'do')} {listed(names)} enter, and what does {it} act on?"
         filled = partial(_neutral, trial, names)
-        if met(trial, filled, filled):
-            values = [(name, trial.probe.neutral[name]) for name in names]
-            told = (f"{name} = {value:g}" if value in (0, 1) else f"{name} near 0" for name, value in values)
-            where = "without a mask" if names == ("mask",) else f"with {' and '.join(told)}"
-            return Seen(
-                f"{where.capitalize()} {{it}} agrees: the difference comes from how {listed(list(names))} "
-                f"{'is' if len(names) == 1 else 'are'} used.",
-                f"Where {verb(names, 'do')} {listed(list(names))} enter, and what does "
-                f"{'it' if len(names) == 1 else 'each of them'} act on?",
-            )
-    return None
+        yield says, asks, filled, filled
 
 
-def _neutral(trial: Trial, names: Sequence[str], *given: Any) -> Arguments:
+def _neutral(trial: Trial, names: list[str], *given: Any) -> Arguments:
     """The call with arguments that do nothing."""
-    values = [trial.probe.neutral[n] if n in names else None for n in trial.names]
-    kept = zip(trial.names, given, values, strict=True)
-    return tuple(
-        old
-        if n not in names
-        else np.full_like(old, v)
-        if isinstance(old, np.ndarray) and v is not None
-        else v
-        for n, old, v in kept
-    )
+    kept = zip(trial.names, given, strict=True)
+    return tuple(_filled(old, trial.probe.neutral[name]) if name in names else old for name, old in kept)
+
+
+def _filled(old: Any, value: Any) -> Any:
+    return np.full_like(old, value) if isinstance(old, np.ndarray) and value is not None else value
+
+
+@where(unmoved)
+def not_cancelled(trial: Trial) -> Iterator[Tried]:
+    """A change that the right answer does not see; a gradient that does not follow the one that arrives."""
+    for words, change in trial.probe.cancels.items():
+        asks = "What is subtracted or divided that makes such a shift cancel?"
+        yield f"{{it}} changes with {words}: a shift that should cancel.", asks, change, 1.0
+    dy = trial.names[0]
+    for words, times in (("is doubled", 2.0), ("changes its sign", -1.0)) if dy in ("dy", "dp") else ():
+        says = f"{{it}} does not follow when {dy} {words}: a gradient is in proportion to {dy}."
+        asks = f"Where does the sign or the size of {dy} decide anything?"
+        yield says, asks, at([0], partial(np.multiply, times)), times
 
 
 def shown(trial: Trial, *looks: Look) -> Seen | None:
@@ -494,34 +514,6 @@ def too_narrow(trial: Trial) -> Seen | None:
     return None
 
 
-def not_cancelled(trial: Trial) -> Seen | None:
-    """A change that the right answer does not see."""
-    for words, change in trial.probe.cancels.items():
-        pairs = [(trial.both(probe), trial.both(change(*probe))) for probe in trial.calls]
-        if all(a and b and not close(a[0], b[0]) for a, b in pairs):
-            return Seen(
-                f"{{it}} changes with {words}: a shift that should cancel.",
-                "What is subtracted or divided that makes such a shift cancel?",
-            )
-    return None
-
-
-def not_linear(trial: Trial) -> Seen | None:
-    """A gradient that does not double when the upstream gradient does."""
-    upstream = trial.names[0]
-    if upstream not in ("dy", "dp"):
-        return None
-    before = [trial.both(probe) for probe in trial.calls]
-    for words, times in (("is doubled", 2.0), ("changes its sign", -1.0)):
-        after = [trial.both(probe) for probe in trial.with_argument(upstream, partial(np.multiply, times))]
-        if any(a and b and not close(times * a[0], b[0]) for a, b in zip(before, after, strict=True)):
-            return Seen(
-                f"{{it}} does not follow when {upstream} {words}: a gradient is in proportion to {upstream}.",
-                f"Where does the sign or the size of {upstream} decide anything?",
-            )
-    return None
-
-
 # --- the order -----------------------------------------------------------------------------------------
 
 NUMBERS: tuple[Look, ...] = relations.LOOKS  # what the numbers alone show
@@ -535,7 +527,6 @@ CALLS: tuple[Look, ...] = (  # what further calls show, and what holds of a part
     too_wide,
     too_narrow,
     not_cancelled,
-    not_linear,
     lambda trial: shown(trial, relations.proportions),
     *relations.PARTLY,
 )

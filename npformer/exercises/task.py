@@ -248,11 +248,6 @@ class Numbers(Task):
         return sum(int((far <= 2 * self.tolerance).sum() - len(far)) // 2 for far in near)
 
 
-def numbers(*asked: Any, **said: Any) -> Callable[[Callable[[Draw], Posed]], Numbers]:
-    """The exercise whose numbers are drawn by the function below."""
-    return lambda draw: Numbers(*asked, draw=draw, **said)
-
-
 def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 

@@ -2,23 +2,12 @@
 
 import numpy as np
 
-from npformer.attention import attention_backward, attention_forward, causal_mask, merge_heads, split_heads
+from npformer.attention import attention_forward, causal_mask, merge_heads, split_heads
 from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Probe, normal
-from npformer.exercises.task import (
-    RIGHT,
-    Choice,
-    Code,
-    Draw,
-    Edit,
-    Mistake,
-    Place,
-    Posed,
-    Wrong,
-    either,
-    numbers,
-)
+from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed, either
 from npformer.exercises.topics import softmax
+from npformer.exercises.topics.questions import drawn
 
 PAPER = '"Attention Is All You Need", section '
 S4_2 = Place(f"{PAPER}3.2.1", "04, section 4.2, Why divide by √d_k?")
@@ -96,48 +85,29 @@ HEADS_RESHAPE = Mistake("AT-HEADS-RESHAPE", S4_6, "All the numbers are there, in
 
 # --- scores, and their scale ---------------------------------------------------------------------------
 
-@numbers("attention.width", "attention", 1, S4_6,
-    task="d_model = {d} is shared by {h} heads. How wide is one head, d_k?",
-    hint="The heads together are as wide as the model.",
-    question="How wide are all heads together?")
+@drawn("attention.width")
 def width(draw: Draw) -> Posed:
     """The width of one head."""
     h, d_k = 2 ** draw.integer(3, 1, 4), 2 ** draw.integer(6, 3, 6)
     return Posed({"d": h * d_k, "h": h}, d_k, {
-        Wrong("CF-FULL-WIDTH-HEADS", "This would give every head the full width."): h * d_k,
-        Wrong("CF-NUMBER-OF-HEADS", "This is the number of heads."): h,
-        Wrong("CF-WIDTHS-ADDED", "So wide would all heads be together if each had the full "
-            "width."): h * h * d_k,
+        "CF-FULL-WIDTH-HEADS": h * d_k,
+        "CF-NUMBER-OF-HEADS": h,
+        "CF-WIDTHS-ADDED": h * h * d_k,
     })
 
 
-@numbers("attention.scale", "attention", 2, S4_2,
-    task="d_model = {d} and there are {h} heads. By what are the scores q·k of one head divided? Two "
-    "decimals.",
-    hint="The scale follows the width of a head.",
-    question="How many products does one q·k add up?",
-    decimals=2)
+@drawn("attention.scale", decimals=2)
 def scale(draw: Draw) -> Posed:
     """What the scores of one head are divided by."""
     given, d_k, _ = width.draw(draw)
     d, h = given["d"], given["h"]
     return Posed(given, d_k**0.5, {
-        Wrong("CF-SCALE-D-MODEL", "This would be right for a single head."): d**0.5,
+        "CF-SCALE-D-MODEL": d**0.5,
         SCALE_DK: d_k,
-        Wrong("CF-SCALE-INVERSE", "This is one over the number asked for."): d_k**-0.5,
-        Wrong("CF-SCALE-HEADS", "This is the root of the number of heads."): h**0.5,
+        "CF-SCALE-INVERSE": d_k**-0.5,
+        "CF-SCALE-HEADS": h**0.5,
     })
 
-axis = Choice("attention.axis", "attention", 2, softmax.S4_3,
-    task="Weights have the shape (queries, keys). Along which axis do they sum to 1?",
-    hint="Each query spends one whole.",
-    question="Who has a whole to spend: a query or a key?",
-    options={
-        "Along the queries.": Wrong(softmax.AXIS,
-            "Then a key, and not a query, would have one whole to give away."),
-        "Along the keys.": RIGHT,
-        "Over the whole matrix.": Wrong(softmax.GLOBAL_SUM, "Then the rows would share one whole."),
-    })
 
 # --- the whole of it -----------------------------------------------------------------------------------
 
@@ -232,11 +202,6 @@ def attention(q, k, v, mask=None):
 
 # --- and back ------------------------------------------------------------------------------------------
 
-def gradients(dy: Array, q: Array, k: Array, v: Array) -> tuple[Array, Array, Array]:
-    """npformer's."""
-    return attention_backward(dy, attention_forward(q, k, v)[1])
-
-
 CENTRED = "(dw - (dw * w).sum(axis=-1, keepdims=True))"
 
 backward = Code("attention.backward", "backward", 5, S4_4,
@@ -252,7 +217,6 @@ backward = Code("attention.backward", "backward", 5, S4_4,
         ),
         sizes="q: T_q d_k; k: T_k d_k; v: T_k d_v", unit="query",
     ),
-    right=gradients,
     solution=f"""
 def attention_backward(dy, q, k, v):
     scale = k.shape[-1] ** -0.5
@@ -278,19 +242,16 @@ def attention_backward(dy, q, k, v):
 
 # --- who may look --------------------------------------------------------------------------------------
 
-@numbers("attention.causal", "attention", 2, S4_5,
-    task="A causal mask is laid over {T} × {T} scores. How many cells stay visible?",
-    hint="Row by row: 1, 2, 3 …",
-    question="Does a token see itself?")
+@drawn("attention.causal")
 def visible(draw: Draw) -> Posed:
     """The cells that a causal mask leaves visible."""
     T = draw.integer(5, 4, 30)
     return Posed({"T": T}, T * (T + 1) // 2, {
-        Wrong("CF-NOT-ITSELF", "This leaves out the scores of a token with itself."): T * (T - 1) // 2,
-        Wrong("CF-NO-MASK", "This counts the hidden cells too."): T * T,
-        Wrong("CF-HALF", "Half of the square cuts the diagonal in two."): T * T / 2,
-        Wrong("CF-DIAGONAL-HIDDEN", "This hides the diagonal and nothing else."): T * T - T,
-        Wrong("CF-ONE-SCORE-EACH", "This is one score for each token."): T,
+        "CF-NOT-ITSELF": T * (T - 1) // 2,
+        "CF-NO-MASK": T * T,
+        "CF-HALF": T * T / 2,
+        "CF-DIAGONAL-HIDDEN": T * T - T,
+        "CF-ONE-SCORE-EACH": T,
     })
 
 causal = Code("mask.causal", "decoder", 2, S4_5,

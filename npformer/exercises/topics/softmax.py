@@ -4,7 +4,8 @@ import numpy as np
 
 from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Probe, normal
-from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed, Wrong, numbers
+from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed
+from npformer.exercises.topics.questions import drawn
 from npformer.functional import softmax_backward, softmax_forward
 
 S4_3 = Place('"Attention Is All You Need", section 3.2.1', "04, section 4.3, Softmax, and the output")
@@ -82,7 +83,6 @@ forward = Code("softmax.forward", "attention", 2, S4_3,
         },
         cancels={"the same number added to all scores of a row": lambda s: (s + normal(len(s), 1),)},
     ),
-    right=shares,
     solution="""
 def softmax(scores):
     powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
@@ -97,32 +97,21 @@ def softmax(scores):
     hard={OVERFLOW: (large(3, 4),), GLOBAL_MAX: (normal(3, 4) + LEVELS,)})
 
 
-@numbers("attention.softmax", "attention", 2, S4_3,
-    task="The scores of one query are {n}. What are its weights? Three decimals.",
-    hint="e to the power ln 3 is 3.",
-    question="What do the weights of one query sum to?",
-    decimals=3)
+@drawn("attention.softmax", decimals=3)
 def row(draw: Draw) -> Posed:
     """The softmax of logarithms of whole numbers."""
     n = draw.row([1, 3, 4], 1, 6)
     logs = np.log(n)
     return Posed({"n": ", ".join(f"ln {k}" for k in n)}, n / n.sum(), {
-        Wrong("CF-NOT-DIVIDED", "The ratios are right, and the numbers do not sum to 1."): n,
-        Wrong("CF-LARGEST-ONLY", "This gives everything to the largest score."): 1.0 * (n == n.max()),
-        Wrong("CF-LOGS-SHARED", "The logarithms themselves were shared out, without e to their "
-            "power."): logs / max(logs.sum(), 1e-9),
-        Wrong("CF-EQUAL-SHARES", "Equal shares would belong to equal scores."): np.full(3, 1 / 3),
-        Wrong("CF-LOG-FORGOTTEN", "Here e was raised to the whole numbers themselves, and not to their "
-            "logarithms."): np.exp(n) / np.exp(n).sum(),
+        "CF-NOT-DIVIDED": n,
+        "CF-LARGEST-ONLY": 1.0 * (n == n.max()),
+        "CF-LOGS-SHARED": logs / max(logs.sum(), 1e-9),
+        "CF-EQUAL-SHARES": np.full(3, 1 / 3),
+        "CF-LOG-FORGOTTEN": np.exp(n) / np.exp(n).sum(),
     })
 
 
 # --- backward ----------------------------------------------------------------------------------------
-
-def gradient(dp: Array, p: Array) -> Array:
-    """npformer's: p is the softmax of its own logarithm."""
-    return softmax_backward(dp, softmax_forward(np.log(p))[1])
-
 
 def calls() -> tuple[Arguments, ...]:
     """dp, and p as a softmax gives it."""
@@ -143,14 +132,13 @@ backward = Code("softmax.backward", "backward", 4, S4_4,
             "p times dp less the plain sum of dp, in which no dp has a weight": lambda dp, p: (
                 p * (dp - dp.sum(axis=-1, keepdims=True))
             ),
-            "the gradient for the softmax of p: a softmax is taken once more": lambda dp, p: gradient(
-                dp, shares(p)
+            "the gradient for the softmax of p: a softmax is taken once more": lambda dp, p: (
+                softmax_backward(dp, softmax_forward(p)[1])
             ),
         },
         directions={"p": lambda dp, p: p},
         cancels={"the same number added to all of dp": lambda dp, p: (dp + 2.0, p)},
     ),
-    right=gradient,
     solution=f"""
 def softmax_backward(dp, p):
     return p * {CENTRED}
@@ -167,12 +155,7 @@ def softmax_backward(dp, p):
     })
 
 
-@numbers("backward.softmax", "backward", 4, S4_4,
-    task="A softmax gave p = {p}. The gradient {dp} arrives. What is the gradient of the scores? Two "
-    "decimals.",
-    hint="Subtract the mean of dp, weighted by p, then multiply by p.",
-    question="If one score grows, what happens to the other weights?",
-    decimals=2)
+@drawn("backward.softmax", decimals=2)
 def row_backward(draw: Draw) -> Posed:
     """A gradient on its way through a softmax; Σ p dp is not 0, or the sum would hide."""
     p, dp = np.array([0.5, 0.25, 0.25]), 4 * draw.row([1, 3, -2])
@@ -180,11 +163,9 @@ def row_backward(draw: Draw) -> Posed:
         m: f(dp[None], p[None])[0] for m, f in backward.slips(JAC_DIAGONAL, JAC_PRODUCT, JAC_NO_P).items()
     }
     more = {
-        Wrong("CF-NO-JACOBIAN", "This is the gradient as it arrived."): dp,
-        Wrong("CF-PLAIN-MEAN", "Here the plain mean of dp is taken off; each entry has a weight of its "
-            "own."): p * (dp - dp.mean()),
-        Wrong("CF-PLAIN-SUM", "The plain sum of the gradients was taken off; each counts with its "
-            "weight."): p * (dp - dp.sum()),
-        Wrong("CF-SIGN", "The size is right and the sign is the opposite."): -p * (dp - (p * dp).sum()),
+        "CF-NO-JACOBIAN": dp,
+        "CF-PLAIN-MEAN": p * (dp - dp.mean()),
+        "CF-PLAIN-SUM": p * (dp - dp.sum()),
+        "CF-SIGN": -p * (dp - (p * dp).sum()),
     }
     return Posed({"p": p, "dp": dp}, p * (dp - (p * dp).sum()), wrong | more)
