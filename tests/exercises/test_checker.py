@@ -180,8 +180,6 @@ def test_structure_is_silent_unless_it_fits():
     table = positional_encoding(6, 8, base=500.0)
     for spoilt in (
         table + 0.01,
-        table[:2],
-        table[:, :7],
         np.where(np.arange(8) == 5, np.cos(np.arange(6))[:, None] ** 2, table),
         np.full((6, 8), np.nan),
         np.sin(np.arange(6)[:, None] * np.array([1, 1, 2, 2, 3, 3, 1, 1]) + np.pi / 2 * (np.arange(8) % 2)),

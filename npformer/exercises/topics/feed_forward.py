@@ -9,7 +9,7 @@ from npformer.exercises.probe import Arguments, Probe, Trial, normal, run
 from npformer.exercises.see import CALLS, NUMBERS, Seen, close, written
 from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed, either
 from npformer.exercises.topics.questions import drawn
-from npformer.feed_forward import FFNParams, ffn_backward, ffn_forward
+from npformer.feed_forward import FFNParams, ffn_forward
 from npformer.functional import softmax_forward
 
 PAPER, BACK = '"Attention Is All You Need", section 3.3', "lesson 03, sections 3.8 and 3.9"
@@ -130,11 +130,6 @@ def bent(*ways: str) -> list[Edit]:
     return [Edit(RELU, way) for way in ways]
 
 
-def network(x: Array, *params: Array) -> Array:
-    """npformer's."""
-    return ffn_forward(x, FFNParams(*params))[0]
-
-
 def calls(*, way_back: bool = False) -> tuple[Arguments, ...]:
     """All sizes distinct, then d_ff = d_model; in each, one unit whose z is exactly 0 everywhere."""
     made: list[Arguments] = []
@@ -200,7 +195,7 @@ forward = Code("ffn.forward", "ffn", 3, EQUATION,
             ),
         },
     ),
-    right=network,
+    right=lambda x, *params: ffn_forward(x, FFNParams(*params))[0],
     solution="""
 def ffn(x, W_1, b_1, W_2, b_2):
     z = x @ W_1 + b_1
@@ -235,9 +230,8 @@ def token(draw: Draw) -> Posed:
     W_1, W_2 = np.array([[1, 2, -1], [1, -1, 1]]), np.array([[1, 0], [2, -1], [-1, 3]])
     given = {"x": x, "W_1": W_1, "b_1": b_1, "W_2": W_2, "b_2": b_2}
     wrong = {mistake: f(*given.values()) for mistake, f in forward.slips(*forward.mistakes).items()}
-    return Posed(given, network(*given.values()), wrong | {
-        "CF-HIDDEN": np.maximum(x @ W_1 + b_1, 0),
-    })
+    hidden = np.maximum(x @ W_1 + b_1, 0)
+    return Posed(given, forward.right(*given.values()), wrong | {"CF-HIDDEN": hidden})
 
 # --- backward ----------------------------------------------------------------------------------------
 
@@ -271,12 +265,6 @@ def bias(draw: Draw) -> Posed:
         DB_UNSUMMED: dz,
         "CF-SIGN": -dz.sum(axis=0),
     })
-
-
-def gradients(dy: Array, x: Array, *params: Array) -> tuple[Array, ...]:
-    """npformer's."""
-    dx, grads = ffn_backward(dy, ffn_forward(x, FFNParams(*params))[1])
-    return dx, *grads
 
 
 def one_slope(trial: Trial) -> Seen | None:
@@ -331,7 +319,6 @@ backward = Code("ffn.backward", "backward", 5, Place("lesson 03, section 3.8", L
         "dy, x, W_1, b_1, W_2, b_2", GRADIENTS, calls(way_back=True), sizes=SIZES, unit="token",
         neutral={"b_1": 0.0},
     ),
-    right=gradients,
     solution=f"""
 def ffn_backward(dy, x, W_1, b_1, W_2, b_2):
     z = x @ W_1 + b_1

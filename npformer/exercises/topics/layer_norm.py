@@ -7,7 +7,7 @@ from npformer.exercises.probe import Arguments, Probe, normal
 from npformer.exercises.see import CALLS, NUMBERS, exchanged
 from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed
 from npformer.exercises.topics.questions import drawn
-from npformer.layer_norm import LayerNormParams, layer_norm_backward, layer_norm_forward
+from npformer.layer_norm import LayerNormParams, layer_norm_forward
 
 PAPER = '"Layer Normalization" (Ba, Kiros and Hinton), section 3'
 S4_8 = Place(PAPER, "04, section 4.8, Layer norm, forward")
@@ -148,17 +148,8 @@ def token(draw: Draw) -> Posed:
 
 # --- backward ----------------------------------------------------------------------------------------
 
-def gradients(dy: Array, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Array, Array]:
-    """npformer's."""
-    cache = layer_norm_forward(x, LayerNormParams(gamma, beta), eps=eps)[1]
-    dx, (dgamma, dbeta) = layer_norm_backward(dy, cache)
-    return dx, dgamma, dbeta
-
-
-OWN_DDOF = (
-    "along = ",
-    "along = x.shape[-1] / (x.shape[-1] - 1) * ",
-)  # its own derivative, not √(var + eps)'s
+# their own derivatives, not those of √(var + eps)
+OWN_DDOF = ("along = ", "along = x.shape[-1] / (x.shape[-1] - 1) * ")
 OWN_EPS = ("along = ", "along = std / np.sqrt(variance) * ")
 OWN_BOTH = ("along = ", "along = std / np.sqrt(variance) * x.shape[-1] / (x.shape[-1] - 1) * ")
 OUTSIDE = (ROOT, "np.sqrt(variance) + eps")
@@ -187,7 +178,6 @@ backward = Code("layer_norm.backward", "backward", 5, S4_9,
         },
         directions={"x̂": lambda dy, x, *_: x - x.mean(axis=-1, keepdims=True)},
     ),
-    right=gradients,
     solution="""
 def layer_norm_backward(dy, x, gamma, beta, eps):
     variance = x.var(axis=-1, ddof=0, keepdims=True)

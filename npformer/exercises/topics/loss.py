@@ -8,7 +8,7 @@ from npformer.exercises.see import CALLS, NUMBERS, Seen, close
 from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed
 from npformer.exercises.topics.questions import drawn
 from npformer.exercises.topics.softmax import GLOBAL_MAX, LEVELS, OVERFLOW, large, shares
-from npformer.loss import cross_entropy_backward, cross_entropy_forward
+from npformer.loss import cross_entropy_forward
 
 PAPER = '"Attention Is All You Need", section {}'
 FORCING = Place("lesson 07, section 7.2", "07, section 7.2, Teacher forcing")
@@ -218,11 +218,6 @@ def cross_entropy(logits, targets):
     looks=(*NUMBERS, *CALLS, by_row))
 
 
-def gradient(logits: Array, targets: Array) -> Array:
-    """npformer's."""
-    return cross_entropy_backward(1.0, cross_entropy_forward(logits, targets)[1])
-
-
 backward = Code("cross_entropy.backward", "backward", 4, BACK,
     task="The loss is the mean cross-entropy of logits (N, V) for the right classes targets (N,). Return the "
     "gradient of the logits, in their shape. Logits may be as large as 1000, or as small as -1000.",
@@ -232,7 +227,6 @@ backward = Code("cross_entropy.backward", "backward", 4, BACK,
         "logits, targets", ("dlogits",), calls(), sizes="logits: N V",
         cancels=SHIFT,
     ),
-    right=gradient,
     solution="""
 def cross_entropy_backward(logits, targets):
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))

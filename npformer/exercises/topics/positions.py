@@ -6,10 +6,10 @@ import numpy as np
 
 from npformer.backend import Array
 from npformer.exercises.probe import Probe, Trial, same
-from npformer.exercises.see import CALLS, NUMBERS, Seen, close, written
+from npformer.exercises.see import CALLS, NUMBERS, Seen, close
 from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed, compiled
 from npformer.exercises.topics.questions import drawn
-from npformer.positional import positional_encoding
+from npformer.positional import Layout, positional_encoding
 
 PAPER = '"Attention Is All You Need", section 3.5'
 S1_3 = Place(PAPER, "01, section 1.3, The formula")
@@ -137,7 +137,7 @@ class Fit(NamedTuple):
     """sin and cos of position · base^(-2i/d_model), in one of two layouts."""
 
     base: float
-    layout: str
+    layout: Layout
 
 
 def fit(tables: tuple[Array, ...]) -> Fit | None:
@@ -147,49 +147,21 @@ def fit(tables: tuple[Array, ...]) -> Fit | None:
     >>> round(found.base), found.layout
     (500, 'interleaved')
     """
-    found = [pair for table in tables if (pair := speeds(table))]
-    alike = len(found) == len(tables) and len({order for _, order in found}) == 1
-    if not alike or any((turns <= 0).any() for turns, _ in found):
-        return None
-    # a straight line through log ω over 2i/d_model: its slope is -log(base)
-    share = np.concatenate([np.arange(len(turns)) / len(turns) for turns, _ in found])
-    logs = np.log(np.concatenate([turns for turns, _ in found]))
-    slope, start = np.polyfit(share, logs, 1)
-    straight = np.allclose(logs, slope * share + start, atol=1e-3) and abs(start) < 1e-3
-    return Fit(float(np.exp(-slope)), found[0][1]) if straight else None
-
-
-def speeds(table: Array) -> tuple[Array, str] | None:
-    """By how much each pair turns from row to row, and the layout, where sines and cosines explain all."""
-    if table.ndim != 2 or len(table) < 3 or table.shape[1] % 2 or not np.isfinite(table).all():
-        return None
-    sines, order = layout_of(table[0])
-    if order == "":
-        return None
-    sine, cosine = table[:, sines], table[:, ~sines]
-    # sin 2ω = 2 sin ω cos ω tells cos ω, and the two together tell ω
-    turns = np.arctan2(sine[1], sine[2] / (2 * np.where(sine[1] == 0, np.inf, sine[1])))
-    angles = np.arange(len(table))[:, None] * turns
-    waves = ((sine, np.sin(angles)), (cosine, np.cos(angles)))
-    return (turns, order) if all(np.allclose(a, b, atol=1e-4) for a, b in waves) else None
-
-
-def layout_of(row: Array) -> tuple[Array, str]:
-    """Row 0 is sin 0 = 0 or cos 0 = 1: which columns are sines, and the name of their order."""
-    sines = np.abs(row) < 1e-4
-    j = np.arange(len(row))
-    orders = {"interleaved": j % 2 == 0, "halves": j < len(row) // 2}
-    known = np.all(sines | (np.abs(row - 1) < 1e-4))
-    return sines, next((n for n, order in orders.items() if known and np.array_equal(sines, order)), "")
+    first, width = tables[0], tables[0].shape[1]
+    places: dict[Layout, tuple[int, int]] = {"interleaved": (2, 3), "halves": (1, width // 2 + 1)}
+    for layout, (sine, cosine) in places.items():
+        turn = float(np.arctan2(first[1, sine], first[1, cosine]))  # of pair 1: base^(-2/d_model)
+        base = turn ** (-width / 2) if turn > 0 else np.nan
+        if all(close(table, positional_encoding(*table.shape, base=base, layout=layout)) for table in tables):
+            return Fit(base, layout)
+    return None
 
 
 def table_fits(trial: Trial) -> Seen | None:
     """A table of sines and cosines, but for its base."""
-    if not of_shape(trial):
-        return None
-    found = fit(trial.found)
+    found = fit(trial.found) if of_shape(trial) else None
     if found is None:
-        return other_speeds(trial.found[0])
+        return None
     if abs(found.base - 1) < 1e-2:
         return Seen("Sines and cosines stand where they should, and all pairs turn equally fast.",
             "What makes a later pair slower, and what does that number come to in pair 1?")
@@ -201,16 +173,6 @@ def table_fits(trial: Trial) -> Seen | None:
 def of_shape(trial: Trial) -> bool:
     """Whether every table is of the right shape."""
     return all(a.shape == b.shape for a, b in zip(trial.found, trial.right, strict=True))
-
-
-def other_speeds(table: Array) -> Seen | None:
-    """Sines and cosines in the paper's places, at speeds of which hardly anything is left in some pair."""
-    turns, order = speeds(table) or (np.zeros(1), "")
-    if order != "interleaved" or np.abs(turns).min() > 1e-6:
-        return None
-    return Seen("Sines and cosines stand where they should; from row to row the pairs turn by "
-        f"{written(turns)} radians (whole turns do not show), which is next to nothing in some of them.",
-        "By what is the position divided in columns 2 and 3: what does that come to, bracket by bracket?")
 
 
 def halves_of_pairs(trial: Trial) -> Seen | None:
@@ -226,10 +188,10 @@ def halves_of_pairs(trial: Trial) -> Seen | None:
             return Seen(f"All {good} columns agree, and {some} {bad} columns differ."
                 f"{first_wave(found, right, next((j for j in differ if j > 1), 0))}",
                 f"What is the angle of a {bad}, and what is done with it?")
-    turned = [speed for column in found.T if (speed := wave(column)) is not None]
-    if len(turned) < found.shape[1]:
+    speeds = [0.0 if abs(column).max() < 1e-6 else wave(column) for column in found.T]
+    if None in speeds:
         return None
-    told = ", ".join(f"{speed:.3g}" for speed in turned[::2])
+    told = ", ".join(f"{speed:.3g}" for speed in speeds[::2])
     return Seen(
         f"Every column is a wave; in one step from row to row the even columns turn by {told} radians.",
         "By what is the position divided, or multiplied, in columns 0 and 2: which speed has each pair?")
