@@ -9,14 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from npformer.exercises import list_exercises, show
-from npformer.grader import CONVENTION, alike, marks, page, register
+from npformer.grader import CONVENTION, alike, marks, page, register, run
 from npformer.grader.assignments import assignment_files
 from npformer.grader.exam import draw_exam, exam_files
 from npformer.grader.hand_ins import HandIn, hand_ins
 from npformer.grader.judge import Limits
 from npformer.grader.marks import Assignment
 from npformer.grader.run import Journal, Row
-from npformer.grader.run import grade as rows_of
 from npformer.teaching.places import folder_for, place_for, write_files
 
 
@@ -79,7 +78,7 @@ def _rows_of_one(path: Path, assignment: Assignment, limits: Limits) -> list[Row
     files = [each for each in hand_ins(path) if not each.passed_over]
     if len(files) > 1:
         raise ValueError(f"{str(path)!r} holds {len(files)} files to check; expected one")
-    return rows_of(files, list(assignment.points), limits=limits, hidden=[str(path.absolute().parent)])
+    return run.grade(files, list(assignment.points), limits=limits, hidden=[str(path.absolute().parent)])
 
 
 def _not_there(rows: Sequence[Row], was_set: bool) -> Iterator[str]:
@@ -105,7 +104,7 @@ def grade(options: Namespace) -> Iterator[str]:
     files = hand_ins(top) if known is None else marks.numbered(hand_ins(top))
     journal = Journal(out, options.resume)
     with _interrupted(out):
-        rows = rows_of(
+        rows = run.grade(
             files,
             list(assignment.points),
             limits=limits,
