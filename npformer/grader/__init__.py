@@ -6,3 +6,8 @@ asks the questions; `run` does so for a class; `marks`, `page` and `alike` say w
 writes notebooks to hand out. Of npformer.exercises these use check, list_exercises, show and Result; `exam`,
 which draws papers, reads the bank itself.
 """
+
+CONVENTION = (
+    "The exercise pe.table is answered by the top-level name pe_table, a function or a value, or by an entry "
+    'answers["pe.table"] of a dict. A line student = "Ada" chooses the numbers that belong to Ada.'
+)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from npformer.exercises import list_exercises, show
-from npformer.grader.run import replacing
 from npformer.installed import version
 
 Cell = dict[str, Any]
@@ -26,26 +25,22 @@ dependencies:
 """
 
 
-def write_assignment(
+def assignment_files(
     ids: Sequence[str], path: Path, *, points: float = 1.0, format: str = "nbgrader"
-) -> list[Path]:
-    """Write the notebook; for otter-grader also what it asks for of an environment. Returns what was written.
+) -> dict[Path, str]:
+    """The notebook's text; for otter-grader also what it asks for of an environment.
 
-    Raises ValueError for another suffix than .ipynb, for points below 0 and for an exercise named twice.
+    Raises ValueError for another suffix than .ipynb, and for points below 0.
     """
     if path.suffix != ".ipynb":
         raise ValueError(f"{path.name!r} should end in .ipynb")
-    if not 0 <= points < 1e6 or len(set(ids)) != len(ids):
-        raise ValueError("expected points of 0 or more, and every exercise once")
+    if not 0 <= points < 1e6:
+        raise ValueError("expected points of 0 or more")
     exercises = [each for exercise_id in ids for each in list_exercises() if each.id == exercise_id]
-    make = _for_nbgrader if format == "nbgrader" else _for_otter
-    texts = {path: notebook_of(make(exercises, int(points) if points == int(points) else points))}
-    if format == "otter":
-        texts[path.with_name("environment.yml")] = ENVIRONMENT
-    for place, text in texts.items():
-        with replacing(place) as file:
-            file.write(text)
-    return list(texts)
+    worth = int(points) if points == int(points) else points
+    if format == "nbgrader":
+        return {path: notebook_of(_for_nbgrader(exercises, worth))}
+    return {path: notebook_of(_for_otter(exercises, worth)), path.with_name("environment.yml"): ENVIRONMENT}
 
 
 def notebook_of(cells: Sequence[Cell]) -> str:
@@ -76,26 +71,23 @@ def _stub(exercise: Exercise, body: str, value: str) -> str:
     """The place for the answer: a function's body, or a value."""
     if exercise.kind == "code":
         return f"def {exercise.name}({exercise.signature}):\n{body}"
-    return value.format(exercise.name)
-
-
-def _test(exercise: Exercise) -> str:
-    return f'assert check("{exercise.id}", {exercise.name})\n'
+    return f"{exercise.name} = {value}"
 
 
 BEGIN, END = "### BEGIN SOLUTION\n", "### END SOLUTION\n"  # nbgrader takes out what is between
-BODY, VALUE = f"    {BEGIN}    raise NotImplementedError\n    {END}", f"{BEGIN}{{}} = None\n{END}"
+IMPORTS = "import numpy as np\n\nfrom npformer.exercises import check\n"
 
 
 def _for_nbgrader(exercises: Sequence[Exercise], points: float) -> list[Cell]:
-    opening = "import numpy as np\n\nfrom npformer.exercises import check\n"
-    cells = [cell("markdown", "# Assignment"), cell("code", opening, **_mark("imports", locked=True))]
+    cells = [cell("markdown", "# Assignment"), cell("code", IMPORTS, **_mark("imports", locked=True))]
     for each in exercises:
-        tested = _mark(f"test_{each.name}", grade=True, locked=True, points=points)
+        answer = _stub(each, f"    {BEGIN}    raise NotImplementedError\n    {END}", "None\n")
+        answer = answer if each.kind == "code" else f"{BEGIN}{answer}{END}"
+        test = f'assert check("{each.id}", {each.name})\n'
         cells += [
             cell("markdown", _task(each), **_mark(f"task_{each.name}", locked=True)),
-            cell("code", _stub(each, BODY, VALUE), **_mark(f"answer_{each.name}", solution=True)),
-            cell("code", _test(each), **tested),
+            cell("code", answer, **_mark(f"answer_{each.name}", solution=True)),
+            cell("code", test, **_mark(f"test_{each.name}", grade=True, locked=True, points=points)),
         ]
     return cells
 
@@ -106,28 +98,32 @@ def _mark(name: str, **more: Any) -> dict[str, Any]:
 
 
 CONFIG = f"""\
+# ASSIGNMENT CONFIG
 run_tests: false
 environment: environment.yml
 autograder_files: [{WHEEL}]
 tests:
     ok_format: false
 """
+QUESTION = """\
+def test_{0}({0}):
+    from npformer.exercises import check
+    assert check("{1}", {0})
+"""
 
 
 def _for_otter(exercises: Sequence[Exercise], points: float) -> list[Cell]:
-    config = f"# ASSIGNMENT CONFIG\n{CONFIG}"
-    cells = [cell("raw", config), cell("markdown", "# Assignment"), cell("code", "import numpy as np\n")]
-    for exercise in exercises:
-        test = f"    from npformer.exercises import check\n    {_test(exercise)}"
-        cells += [
-            cell("raw", f"# BEGIN QUESTION\nname: {exercise.name}\npoints: {points}\n"),
-            cell("markdown", _task(exercise)),
-            cell("raw", "# BEGIN SOLUTION"),
-            cell("code", _stub(exercise, "    ... # SOLUTION\n", "{} = None # SOLUTION\n")),
-            cell("raw", "# END SOLUTION"),
-            cell("raw", "# BEGIN TESTS"),
-            cell("code", f"def test_{exercise.name}({exercise.name}):\n{test}"),
-            cell("raw", "# END TESTS"),
-            cell("raw", "# END QUESTION"),
+    pieces = [("raw", CONFIG), ("markdown", "# Assignment"), ("code", "import numpy as np\n")]
+    for each in exercises:
+        pieces += [
+            ("raw", f"# BEGIN QUESTION\nname: {each.name}\npoints: {points}\n"),
+            ("markdown", _task(each)),
+            ("raw", "# BEGIN SOLUTION"),
+            ("code", _stub(each, "    ... # SOLUTION\n", "None # SOLUTION\n")),
+            ("raw", "# END SOLUTION"),
+            ("raw", "# BEGIN TESTS"),
+            ("code", QUESTION.format(each.name, each.id)),
+            ("raw", "# END TESTS"),
+            ("raw", "# END QUESTION"),
         ]
-    return cells
+    return [cell(kind, text) for kind, text in pieces]

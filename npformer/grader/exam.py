@@ -5,7 +5,6 @@ turns. A number, or a function's wrong line, is drawn for the seed as it is for 
 """
 
 import json
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -20,7 +19,8 @@ from npformer.exercises.reading import LETTERS
 from npformer.exercises.task import RIGHT, Choice, Code, Numbers, Task, Truth, generator
 from npformer.exercises.topics import bank
 from npformer.grader.assignments import cell, notebook_of
-from npformer.grader.run import replacing
+from npformer.teaching.paper import paper
+from npformer.teaching.worksheet import KEY, letters_of
 
 REMEMBER, COMPUTE, BUG, DERIVE = "Remember", "Compute", "Find the bug", "Derive"
 
@@ -46,7 +46,7 @@ LENGTHS = {  # minutes: how many questions of each part
 
 
 class Question(NamedTuple):
-    """One exercise of the bank, as this paper asks it."""
+    """One exercise of the bank, as this paper asks it: pages and notebooks are made of what it says here."""
 
     task: Task
     part: str
@@ -64,17 +64,17 @@ class Question(NamedTuple):
         asked = self.task.lines(self.seed)[0]
         return f"What the function is for: {asked}" if self.part == BUG else asked
 
-    @property
-    def bug(self) -> Bug:
-        """The function with the seed's wrong line."""
-        assert isinstance(self.task, Code)
-        return bug_of(self.task, self.seed)
-
     def options(self) -> list[str]:
         """What can be chosen; nothing where an answer is to be found."""
         if isinstance(self.task, Truth):
             return ["True", "False"]
         return [text.strip() for text in self.task.lines()[1:]] if isinstance(self.task, Choice) else []
+
+    @property
+    def bug(self) -> Bug:
+        """The function with the seed's wrong line."""
+        assert isinstance(self.task, Code)
+        return bug_of(self.task, self.seed)
 
     def answer(self) -> Any:
         """A letter or a truth value, a number or a list of numbers, a function's text."""
@@ -90,14 +90,12 @@ class Question(NamedTuple):
 
     def code(self, key: bool) -> str:
         """A notebook's cell: it waits for the answer, or has it."""
-        task = self.task
-        if not isinstance(task, Code):
-            return f"{task.name} = {self.answer() if key else None!r}\n"
+        if not isinstance(self.task, Code):
+            return f"{self.task.name} = {self.answer() if key else None!r}\n"
         if key:
             return str(self.answer())
-        if self.part == BUG:
-            return self.bug.text
-        return f"def {task.name}({task.signature}):\n    raise NotImplementedError\n"
+        stub = f"def {self.task.name}({self.task.signature}):\n    raise NotImplementedError\n"
+        return self.bug.text if self.part == BUG else stub
 
 
 class Exam(NamedTuple):
@@ -121,9 +119,7 @@ def draw_exam(seed: str, minutes: int = 45, lessons: Sequence[str] = ()) -> Exam
     >>> Counter(question.part for question in draw_exam("monday", 20).questions)["Remember"]
     4
     """
-    letters = " ".join(unicodedata.normalize("NFC", seed.casefold()).split())
-    if not letters:
-        raise ValueError("the seed is empty; expected at least one letter")
+    letters = letters_of("draw_exam", seed)
     if minutes not in LENGTHS:
         raise ValueError(f"{minutes} minutes; expected one of {', '.join(map(str, LENGTHS))}")
     known = {task.teach[:2] for task in bank().values()}
@@ -198,80 +194,44 @@ def exam_points(exam: Exam) -> str:
 
 # --- the page -------------------------------------------------------------------------------------
 
-PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>{title}</title>
-<style>
-@page {{ margin: 15mm }}
-body {{ font: 11pt/1.4 system-ui, sans-serif; max-width: 46em; margin: 1em auto; color: #1a1a1a;
-  background: #fff }}
-section {{ break-inside: avoid; margin: 1.1em 0 }} h2 {{ margin: 1.4em 0 0; break-after: avoid }}
-p {{ margin: .2em 0 }} .quiet {{ color: #555; break-after: avoid }} .worth {{ float: right; color: #555 }}
-pre {{ font-size: 9.5pt; margin: .4em 0; white-space: pre-wrap }}
-.line {{ border-bottom: 1px solid #888; height: 2em }}
-.key {{ color: #D55E00 }}
-</style>
-<h1>{title}</h1>
-<p>{who}</p>
-{body}
-</html>
-"""
+LINE = '<div class="line"></div>'
 
 
 def exam_page(exam: Exam, key: bool = False) -> str:
     """The paper as a page of HTML to print, with room to answer, or with the answers."""
-    body, numbered = list[str](), enumerate(exam.questions, start=1)
-    for part, group in groupby(numbered, key=lambda each: each[1].part):
+    body = [f"<p>{KEY if key else 'Name: ' + 40 * '_'}</p>"]
+    for part, group in groupby(enumerate(exam.questions, 1), key=lambda each: each[1].part):
         body.append(f'<h2>{part}</h2>\n<p class="quiet">{PARTS[part].asks}</p>')
         for number, question in group:
             asked = f'<p><span class="worth">{question.worth}</span>{number}. {escape(question.text)}</p>'
-            body += ["<section>", asked, *(_key if key else _room)(question), "</section>"]
-    who = "the teacher's key" if key else f"Name: {'_' * 40}"
-    return PAGE.format(title=f"{exam.title} ({escape(exam.seed)})", who=who, body="\n".join(body))
+            body += ["<section>", asked, *_answered(question, key), "</section>"]
+    return paper("exam", f"{exam.title} ({exam.seed})", "\n".join(body), "@page { margin: 15mm }")
 
 
-def _room(question: Question) -> Iterator[str]:
-    """Where to answer."""
-    yield from (f"<p>☐ {escape(text)}</p>" for text in question.options())
-    if question.part == BUG:
-        yield _listing(question)
-        yield "<p>Line ____ should be:</p>"
-    yield from PARTS[question.part].room * ['<div class="line"></div>']
-    if question.part == DERIVE:
-        yield f"<pre>{escape(question.code(key=False).splitlines()[0])}</pre>"
-        yield from PARTS[DERIVE].room * ['<div class="line"></div>']
-
-
-def _key(question: Question) -> Iterator[str]:
-    """What is right, and the section that teaches it."""
-    answer = str(question.answer())
+def _answered(question: Question, key: bool) -> Iterator[str]:
+    """Where to answer; or what is right, and the section that teaches it."""
+    part, answer = question.part, str(question.answer())
     for text in question.options():
-        right = text.startswith(answer)
-        yield f'<p class="key">☒ {escape(text)}</p>' if right else f"<p>☐ {escape(text)}</p>"
-    if question.part == BUG:
-        yield _listing(question)
+        right = key and text.startswith(answer)
+        yield f'<p class="right">☒ {escape(text)}</p>' if right else f"<p>☐ {escape(text)}</p>"
+    if part == BUG:
+        lines = enumerate(question.bug.text.splitlines(), start=1)
+        yield f"<pre>{escape(chr(10).join(f'{i:2}  {line}' for i, line in lines))}</pre>"
         answer = f"Line {question.bug.line} should be:\n{question.bug.right}"
-    if question.part != REMEMBER:
-        yield f'<pre class="key">{escape(answer)}</pre>'
-    yield f'<p class="quiet">{question.task.id}; lesson {escape(question.task.teach)}</p>'
+    if key:
+        yield f'<pre class="right">{escape(answer)}</pre>' if part != REMEMBER else ""
+        yield f'<p class="quiet">{question.task.id}; lesson {escape(question.task.teach)}</p>'
+    elif part == BUG:
+        yield f"<p>Line ____ should be:</p>{LINE}"
+    else:
+        yield LINE * PARTS[part].room
+        if part == DERIVE:
+            yield f"<pre>{escape(question.code(key=False).splitlines()[0])}</pre>{LINE * PARTS[part].room}"
 
 
-def _listing(question: Question) -> str:
-    lines = enumerate(question.bug.text.splitlines(), start=1)
-    return f"<pre>{escape(chr(10).join(f'{i:2}  {line}' for i, line in lines))}</pre>"
-
-
-# --- the files ------------------------------------------------------------------------------------
-
-
-def write_exam(exam: Exam, folder: Path, *, force: bool = False) -> list[Path]:
-    """Paper and key as page and as notebook, and the points. Raises ValueError where one of them is there."""
-    texts = {"exam.toml": exam_points(exam)}
+def exam_files(exam: Exam, folder: Path) -> dict[Path, str]:
+    """Paper and key as page and as notebook, and the points."""
+    files = {"exam.toml": exam_points(exam)}
     for name, key in (("exam", False), ("exam-key", True)):
-        texts |= {f"{name}.html": exam_page(exam, key), f"{name}.ipynb": exam_notebook(exam, key)}
-    if not force and (there := [name for name in texts if (folder / name).exists()]):
-        raise ValueError(f"{str(folder)!r} holds {there[0]!r}, which stays; --force writes it anew")
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        with replacing(folder / name) as file:
-            file.write(text)
-    return [folder / name for name in texts]
+        files |= {f"{name}.html": exam_page(exam, key), f"{name}.ipynb": exam_notebook(exam, key)}
+    return {folder / name: text for name, text in files.items()}

@@ -39,12 +39,12 @@ class HandIn(NamedTuple):
     read: Callable[[], bytes]  # ValueError in a few words where it cannot be read
     time: float  # seconds since 1970, by the name or by the file
     passed_over: str = ""  # why, where it is nothing to grade
-    named: str = ""  # as it was handed in, where `name` is a number now
+    named: str = ""  # as it was handed in, where `name` is a number
 
     @property
     def kind(self) -> str:
         """Its name as Python's: x.py for x.py.txt."""
-        found = KIND.fullmatch(self.named or self.name)
+        found = KIND.fullmatch(self.name)
         return found["name"] if found else self.name
 
     @property

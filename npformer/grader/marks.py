@@ -1,6 +1,7 @@
-"""Points: what an assignment gives for what, what a student has earned, and the tables that are written."""
+"""Points: what an assignment gives for what, what a student has earned, and the tables of it."""
 
 import csv
+import io
 import json
 import math
 import re
@@ -10,14 +11,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from npformer.exercises import check, show
 from npformer.grader.hand_ins import HandIn
 from npformer.grader.register import Student, Whose
-from npformer.grader.run import Row, replacing
+from npformer.grader.run import Row
 
-FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # what a spreadsheet would run, in either width
+FORMULA = re.compile(r"(?=[=+\-@\t\r\n＝＋－＠])")  # before what a spreadsheet would run, in either width
 DAY = 86400
 WHOLE = ""  # the one part of an exercise without parts
 
@@ -37,6 +38,14 @@ class Assignment(NamedTuple):
         """All points."""
         return sum(sum(parts.values()) for parts in self.points.values())
 
+    def earned(self, row: Row) -> float:
+        """The points of one answer: all of a right one; of another one those of the outputs that agree."""
+        parts = self.points.get(row.exercise, {})
+        if row.passed:
+            return sum(parts.values())
+        agree = re.match(r"([^.]*?) agrees?\.", row.evidence)
+        return sum(parts.get(name, 0.0) for name in re.findall(r"\w+", agree[1])) if agree else 0.0
+
 
 class Mark(NamedTuple):
     """One student's points, and where they come from."""
@@ -55,6 +64,11 @@ class Mark(NamedTuple):
 
 # --- the assignment -------------------------------------------------------------------------------
 
+KINDS = {  # of what can stand in an assignment file
+    "title": str, "due": datetime, "late": dict, "count": str, "numbers": str | int, "points": dict,
+}  # fmt: skip
+EXPECTED = 'title, due = 2026-03-01T23:59:00, late = {per_day, days}, count = "last" or "best", numbers'
+
 
 def assignment_of(ids: Iterable[str]) -> Assignment:
     """One point an exercise."""
@@ -70,18 +84,21 @@ def read_assignment(path: Path) -> Assignment:
         given = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path.name}: {error}") from None
-    late, due = given.pop("late", {}), given.pop("due", None)
-    table = given.pop("points", {})
-    points = dict(_points(table)) if isinstance(table, dict) else {}
-    title, count = str(given.pop("title", "The class")), given.pop("count", "last")
-    numbers = str(given.pop("numbers", ""))
-    if given or not points or not isinstance(late, dict) or late.keys() - {"per_day", "days"}:
-        wanted = "title, due, late = {per_day, days}, count, numbers and a table [points]"
-        raise ValueError(f"{path.name}: expected {wanted}; got {', '.join(given) or 'something else'}")
-    if count not in ("last", "best") or not isinstance(due, datetime | None):
-        raise ValueError(f'{path.name}: expected count = "last" or "best", and due = 2026-03-01T23:59:00')
-    until, most = due.timestamp() if due else math.inf, float(late.get("days", math.inf))
-    return Assignment(points, title, until, float(late.get("per_day", 0)), most, count == "best", numbers)
+    wrong = [f"{key} = {each!r}" for key, each in given.items() if not isinstance(each, KINDS.get(key, ()))]
+    points = {} if wrong else dict(_points(given.get("points", {})))
+    late, count = given.get("late", {}), given.get("count", "last")
+    if not points or {*late} - {"per_day", "days"} or count not in ("last", "best"):
+        got = f"; got {wrong[0]}" if wrong else ""
+        raise ValueError(f"{path.name}: expected {EXPECTED} and a table [points]{got}")
+    return Assignment(
+        points,
+        given.get("title", "The class"),
+        given["due"].timestamp() if "due" in given else math.inf,
+        float(late.get("per_day", 0)),
+        float(late.get("days", math.inf)),
+        count == "best",
+        str(given.get("numbers", "")),
+    )
 
 
 def _points(table: dict[str, Any], before: str = "") -> Iterator[tuple[str, dict[str, float]]]:
@@ -100,14 +117,6 @@ def _points(table: dict[str, Any], before: str = "") -> Iterator[tuple[str, dict
             if part not in known:
                 raise ValueError(f"{exercise_id} has no output {part!r}")
         yield exercise_id, {part: float(worth) for part, worth in parts.items()}
-
-
-def earned(row: Row, parts: dict[str, float]) -> float:
-    """The points of one answer: all of a right one; of another one those of the outputs that agree."""
-    if row.passed:
-        return sum(parts.values())
-    agree = re.match(r"([^.]*?) agrees?\.", row.evidence)
-    return sum(parts.get(name, 0.0) for name in re.findall(r"\w+", agree[1])) if agree else 0.0
 
 
 # --- the marks ------------------------------------------------------------------------------------
@@ -132,7 +141,7 @@ def _mark(student: Student, own: list[HandIn], by_file: dict[str, list[Row]], as
         days = days_late(each, student, assignment.due)
         factor = max(0.0, 1 - assignment.per_day * days) if days <= assignment.days else 0.0
         for row in by_file[each.name]:
-            new = earned(row, assignment.points[row.exercise]) * factor, row, days
+            new = assignment.earned(row) * factor, row, days
             old = found.get(row.exercise, (-1.0, row, 0))
             better = new[0] > old[0] if assignment.best else row.answered or not old[1].answered
             found[row.exercise] = new if better else old
@@ -153,45 +162,36 @@ def days_late(file: HandIn, student: Student, due: float) -> int:
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def harmless(cell: str) -> str:
-    """A cell that no spreadsheet runs."""
-    return f"'{cell}" if cell.startswith(FORMULA) else cell
-
-
-def write_table(head: Sequence[str], lines: Iterable[Sequence[str]], path: Path) -> None:
+def table_of(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     """A CSV file. What a spreadsheet would take for a formula gets a quote in front."""
-    with replacing(path) as file:
-        table = csv.writer(file)
-        table.writerow(head)
-        table.writerows([harmless(cell) for cell in line] for line in lines)
+    file = io.StringIO(newline="")
+    harmless = ([f"'{cell}" if FORMULA.match(cell) else cell for cell in line] for line in lines)
+    csv.writer(file).writerows([head, *harmless])
+    return file.getvalue()
 
 
-def write_rows(rows: Iterable[Row], assignment: Assignment, path: Path) -> None:
+def answers_table(rows: Iterable[Row], assignment: Assignment) -> str:
     """Every answer, with its points."""
-    lines = ((*row, f"{earned(row, assignment.points.get(row.exercise, {})):g}") for row in rows)
-    write_table([*Row._fields, "points"], lines, path)
+    return table_of([*Row._fields, "points"], ((*row, f"{assignment.earned(row):g}") for row in rows))
 
 
-def write_grades(
-    given: Iterable[Mark], assignment: Assignment, feedback: dict[Student, str], path: Path
-) -> None:
+def grades_table(given: Iterable[Mark], assignment: Assignment, feedback: dict[Path, Mark]) -> str:
     """A row a student, for the gradebook."""
     head = ["id", "name", "email", "points", "of", "days late", "file", "feedback", *assignment.points]
-    lines = []
+    sent, lines = {mark.student: str(path) for path, mark in feedback.items()}, []
     for mark in given:
-        s = mark.student
-        own = [s.id, s.name, s.email, f"{mark.total:g}", f"{assignment.worth():g}", str(mark.days_late)]
+        worth = [f"{mark.total:g}", f"{assignment.worth():g}", str(mark.days_late)]
         each = [f"{points:g}" for points in mark.points.values()]
-        lines.append([*own, "; ".join(mark.files), feedback.get(s, ""), *each])
-    write_table(head, lines, path)
+        lines.append([*mark.student[:3], *worth, "; ".join(mark.files), sent.get(mark.student, ""), *each])
+    return table_of(head, lines)
 
 
-def write_gradescope(rows: Sequence[Row], assignment: Assignment, path: Path, problem: str = "") -> None:
+def gradescope(rows: Sequence[Row], assignment: Assignment, problem: str = "") -> str:
     """results.json as Gradescope reads it, from the rows of one submission; or why there are none."""
     tests = [
         {
             "name": row.exercise,
-            "score": earned(row, assignment.points[row.exercise]),
+            "score": assignment.earned(row),
             "max_score": sum(assignment.points[row.exercise].values()),
             "status": "passed" if row.passed else "failed",
             "output": card(row),
@@ -200,9 +200,8 @@ def write_gradescope(rows: Sequence[Row], assignment: Assignment, path: Path, pr
         }
         for row in rows
     ]
-    score = sum(float(str(test["score"])) for test in tests)
-    with replacing(path) as file:
-        json.dump({"score": score, "tests": tests} | ({"output": problem} if problem else {}), file, indent=1)
+    score = sum(map(assignment.earned, rows))
+    return json.dumps({"score": score, "tests": tests} | ({"output": problem} if problem else {}), indent=1)
 
 
 def card(row: Row) -> str:
@@ -214,43 +213,37 @@ def card(row: Row) -> str:
 
 # --- without names --------------------------------------------------------------------------------
 
-
-KEY = ("anonymous", "id", "name", "email")
-
-
-def without_names(
-    rows: list[Row], files: Sequence[HandIn], owners: Whose, key: Path
-) -> tuple[list[Row], list[HandIn], Whose]:
-    """Everybody under a number, and a key that says whose it is; a key that is there already is kept to."""
-    everybody = list(dict.fromkeys([*owners.of.values(), *owners.missing]))
-    known = numbers_of(key)
-    secrets.SystemRandom().shuffle(everybody)
-    for student in everybody:
-        known.setdefault(student[:3], f"student-{len(known) + 1:03}")
-    write_table(KEY, [(new, *old) for old, new in sorted(known.items())], key)
-    as_new = {s: Student(known[s[:3]], "", "", late=s.late) for s in everybody}
-    who = {name: as_new[student].id for name, student in owners.of.items()}
-    new_name = {each.name: f"{who.get(each.name, 'nobody')}-{i}" for i, each in enumerate(files, 1)}
-    as_told = [
-        row._replace(
-            submission=new_name[row.submission],
-            student=who.get(row.submission, "nobody"),
-            evidence=row.evidence.replace(row.submission.rpartition("/")[2], new_name[row.submission]),
-        )
-        for row in rows
-    ]
-    of = {new_name[name]: as_new[student] for name, student in owners.of.items()}
-    doubtful = [new_name[name] for name in new_name if any(line.startswith(name) for line in owners.doubtful)]
-    renamed = [each._replace(name=new_name[each.name], named=each.name) for each in files]
-    return as_told, renamed, Whose(of, doubtful, [as_new[student] for student in owners.missing])
+Key: TypeAlias = dict[tuple[str, ...], str]  # the number of each (id, name, email)
+HEAD = ("anonymous", "id", "name", "email")
 
 
-def numbers_of(key: Path) -> dict[tuple[str, ...], str]:
-    """The number of each student (id, name, email), of a key that is there; ValueError where it is no key."""
+def numbers_of(key: Path) -> Key:
+    """The numbers in a key, none where there is no file yet; ValueError where it is no key."""
     if not key.exists():
         return {}
     with key.open(newline="", encoding="utf-8-sig") as file:
         head, *lines = list(csv.reader(file)) or [[]]
-    if tuple(head) != KEY or any(len(line) != len(KEY) for line in lines):
+    if tuple(head) != HEAD or any(len(line) != len(HEAD) for line in lines):
         raise ValueError(f"{str(key)!r} is no key of numbers and names; choose another file")
-    return {tuple(rest): new for new, *rest in lines}
+    return {tuple(c[1:] if FORMULA.match(c, 1) else c for c in rest): new for new, *rest in lines}
+
+
+def numbered(files: Iterable[HandIn]) -> list[HandIn]:
+    """The files under numbers, before they are graded: what they are called, only `whose` asks."""
+    kinds = [each.kind[each.kind.rfind(".") :] * (not each.passed_over) for each in files]
+    return [
+        each._replace(name=f"file-{i:03}{kind}", named=each.name)
+        for i, (each, kind) in enumerate(zip(files, kinds, strict=True), 1)
+    ]
+
+
+def without_names(owners: Whose, known: Key) -> tuple[Whose, str]:
+    """The same with numbers for students, and the text of the key; who has a number keeps it."""
+    everybody = list(dict.fromkeys([*owners.of.values(), *owners.missing]))
+    secrets.SystemRandom().shuffle(everybody)
+    for student in everybody:
+        known.setdefault(student[:3], f"student-{len(known) + 1:03}")
+    new = {student: Student(known[student[:3]], "", "", late=student.late) for student in everybody}
+    of = {name: new[student] for name, student in owners.of.items()}
+    told = Whose(of, [line.split()[0] for line in owners.doubtful], [new[each] for each in owners.missing])
+    return told, table_of(HEAD, ((number, *old) for old, number in sorted(known.items())))

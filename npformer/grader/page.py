@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from itertools import pairwise
 from pathlib import Path
@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from npformer.exercises import list_exercises
 from npformer.grader.alike import Pair
-from npformer.grader.marks import Assignment, Mark, card, earned
+from npformer.grader.marks import Assignment, Mark, card
 from npformer.grader.register import Student, Whose
-from npformer.grader.run import Row, replacing
+from npformer.grader.run import Row
+from npformer.teaching.paper import paper
 
 BINS = 10
 SECTIONS, PATTERNS, EXERCISES, STUDENTS, LINES = 6, 2, 24, 14, 12  # shown at most of each
@@ -78,22 +79,19 @@ def to_decide(rows: Iterable[Row], owners: Whose) -> list[str]:
 # --- feedback -------------------------------------------------------------------------------------
 
 
-def write_feedback(given: Iterable[Mark], assignment: Assignment, folder: Path) -> dict[Student, str]:
-    """A Markdown file for each student who handed something in; returns where it is."""
-    folder.mkdir(parents=True, exist_ok=True)
-    places, taken = dict[Student, str](), set[str]()
+def places_of(given: Iterable[Mark], folder: Path) -> dict[Path, Mark]:
+    """The file of each student who handed something in; no two differ in capitals alone."""
+    places, taken = dict[Path, Mark](), set[str]()
     for mark in (mark for mark in given if mark.rows):
         stem = re.sub(r"[^\w.() @-]+", "_", str(mark.student)).strip(" .")[:100] or "_"
         name = next(n for k in range(1, 10**6) if (n := stem + f"~{k}" * (k > 1)).casefold() not in taken)
         taken.add(name.casefold())
-        places[mark.student] = str(folder / f"{name}.md")
-        with replacing(folder / f"{name}.md") as file:
-            file.write(feedback(mark, assignment))
+        places[folder / f"{name}.md"] = mark
     return places
 
 
 def feedback(mark: Mark, assignment: Assignment) -> str:
-    """One student's replies, to send back."""
+    """One student's replies as Markdown, to send back."""
     late = f"; {mark.days_late} day{'s' * (mark.days_late > 1)} late" if mark.days_late else ""
     parts = [f"# {_markdown(f'{assignment.title}: {mark.student}')}"]
     parts += [f"{mark.total:g} of {assignment.worth():g} points{late}."]
@@ -101,8 +99,7 @@ def feedback(mark: Mark, assignment: Assignment) -> str:
         parts += ["Not read to the end:", f"> {_markdown(why)}"]
     for row in (row for row in mark.rows if row.answered):
         title, *said = card(row).split("\n")
-        points = f"{earned(row, assignment.points[row.exercise]):g} points"
-        parts += [f"## {row.exercise}: {title} ({points})", *map(_markdown, said)]
+        parts += [f"## {row.exercise}: {title} ({assignment.earned(row):g} points)", *map(_markdown, said)]
     missing = [row.exercise for row in mark.rows if not row.answered]
     parts += [f"Not answered: {', '.join(missing)}."] if missing else []
     return "\n\n".join(parts) + "\n"
@@ -115,54 +112,33 @@ def _markdown(text: str) -> str:
 
 # --- one page -------------------------------------------------------------------------------------
 
-PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>{title}</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<style>
-@page {{ size: A4; margin: 13mm }}
-body {{ font: 16px/1.4 system-ui, sans-serif; color: #1a1a1a; background: #fff; max-width: 68em;
-  margin: 1.5em auto; padding: 0 1.2em; print-color-adjust: exact; -webkit-print-color-adjust: exact }}
-h1 {{ font-size: 1.6em; margin: 0 }} h2 {{ font-size: 1.1em; margin: 1.4em 0 .4em }} p {{ margin: .3em 0 }}
-.say {{ color: #444; font-style: italic }} .id {{ font-family: ui-monospace, monospace; font-size: .9em }}
-.every {{ columns: 2; column-gap: 2em }} .one {{ break-inside: avoid; margin: 0 0 .25em; display: flex }}
-.one b {{ width: 15em; flex: none; overflow: hidden; text-overflow: ellipsis; font-weight: normal }}
-.bar {{ flex: 1; display: flex; height: 1.1em; margin-top: .15em; background: #e4e4e4 }}
-.many {{ background: #0072B2 }} .right {{ background: #009E73 }} .wrong {{ background: #D55E00 }}
-.n {{ min-width: 3em; padding-left: .6em; text-align: right; flex: none }}
-.key i {{ display: inline-block; width: .9em; height: .9em; margin: 0 .3em 0 1em }}
-@media print {{ body {{ font-size: 10.5px; margin: 0; max-width: none; padding: 0 }}
-  .sheet {{ break-before: page }} }}
-</style>
-<h1>{title}</h1>
-{body}
-</html>
-"""
+COLOURS = '<i class="right"></i>right <i class="wrong"></i>not yet <i class="none"></i>none'
 
 
-def write_page(
-    rows: Sequence[Row],
-    given: Sequence[Mark],
-    owners: Whose,
-    pairs: list[Pair],
-    assignment: Assignment,
-    path: Path,
-) -> None:
-    """The class on two sheets that need nothing else."""
-    here = [mark for mark in given if mark.rows]
+def class_page(
+    rows: Sequence[Row], given: Sequence[Mark], owners: Whose, pairs: list[Pair], assignment: Assignment
+) -> str:
+    """The class on two sheets that need nothing else; what there is nothing to say about has no heading."""
+    here, worth = [mark for mark in given if mark.rows], assignment.worth()
     hints = [f"{p.one} and {p.other}: {p.share:.0%} of the shorter" for p in pairs]
-    body = [
-        f"<p>{len(here)} of {len(given)} students; {escape(overview(rows))}</p>",
-        *_points(here, assignment.worth()),
-        *_exercises(here, assignment),
-        *_teach(here),
-        '<div class="sheet"></div>',
-        *_help(here, assignment.worth()),
-        *_list("To decide, by a person", to_decide(rows, owners)),
-        *_list("Alike: a hint, no verdict", hints),
-    ]
-    with replacing(path) as file:
-        file.write(PAGE.format(title=escape(assignment.title), body="\n".join(body)))
+    first = {
+        "Points, and how many students have them": _points(here, worth),
+        f'Exercises, the hardest first <span class="colours">{COLOURS}</span>': _exercises(here, assignment),
+        "What to teach again, and how many students went wrong there": _teach(here),
+    }
+    second = {
+        "Who needs help first": _help(here, worth),
+        "To decide, by a person": _some(to_decide(rows, owners)),
+        "Alike: a hint, no verdict": _some(hints),
+    }
+    head = f"<p>{len(here)} of {len(given)} students; {escape(overview(rows))}</p>"
+    body = [head, *_headed(first), '<div class="sheet"></div>', *_headed(second)]
+    return paper("class", assignment.title, "\n".join(body), "@page { size: A4; margin: 13mm }")
+
+
+def _headed(parts: dict[str, list[str]]) -> Iterator[str]:
+    for heading, lines in parts.items():
+        yield from (f"<h2>{heading}</h2>", *lines) if lines else ()
 
 
 def _bar(label: str, parts: Iterable[tuple[str, float]], most: float, text: str) -> str:
@@ -178,53 +154,45 @@ def _points(given: Sequence[Mark], worth: float) -> list[str]:
     counts = Counter(min(int(mark.total / (worth or 1.0) * BINS), BINS - 1) for mark in given)
     ends, most = [i * (worth or 1.0) / BINS for i in range(BINS + 1)], max(counts.values(), default=1)
     bins = enumerate(pairwise(ends))
-    bars = [_bar(f"{a:g}–{b:g}", [("many", counts[i])], most, str(counts[i] or "")) for i, (a, b) in bins]
-    return ["<h2>Points, and how many students have them</h2>", *bars]
+    return [_bar(f"{a:g}–{b:g}", [("many", counts[i])], most, str(counts[i] or "")) for i, (a, b) in bins]
 
 
 def _exercises(given: Sequence[Mark], assignment: Assignment) -> list[str]:
     """Of each exercise the parts that are right, wrong and not answered; the hardest first."""
-    right, wrong = Counter[str](), Counter[str]()
-    for row in (row for mark in given for row in mark.rows if row.answered):
-        (right if row.passed else wrong)[row.exercise] += 1
+    answered = [row for mark in given for row in mark.rows if row.answered]
+    right = Counter(row.exercise for row in answered if row.passed)
+    wrong = Counter(row.exercise for row in answered if not row.passed)
     ids, every = sorted(assignment.points, key=lambda i: (right[i], i)), len(given) or 1
-    colours = (("right", "right"), ("wrong", "not yet"), ("bar", "none"))
-    key = " ".join(f'<i class="{kind}"></i>{word}' for kind, word in colours)
-    lines = [f'<h2>Exercises, the hardest first <span class="key">{key}</span></h2><div class="every">']
-    for i in ids[:EXERCISES]:
-        lines.append(_bar(i, (("right", right[i]), ("wrong", wrong[i])), every, f"{right[i] / every:.0%}"))
-    more = f"<p>{len(ids) - EXERCISES} more are not shown.</p>" if len(ids) > EXERCISES else ""
-    return [*lines, f"</div>{more}"]
+    parts = {i: (("right", right[i]), ("wrong", wrong[i])) for i in ids[:EXERCISES]}
+    bars = [_bar(i, both, every, f"{right[i] / every:.0%}") for i, both in parts.items()]
+    more = [f"<p>{len(ids) - EXERCISES} more are not shown.</p>"] if len(ids) > EXERCISES else []
+    return ['<div class="every">', *bars, "</div>", *more]
 
 
 def _teach(given: Sequence[Mark]) -> list[str]:
-    found = to_teach(given)
-    lines = ["<h2>What to teach again, and how many students went wrong there</h2>"] if found else []
-    for teach, students, patterns in found[:SECTIONS]:
-        many = f"{students} of {len(given)}"
-        lines += ["<section>", _bar(f"Lesson {teach}", [("wrong", students)], len(given), many)]
+    lines = []
+    for teach, students, patterns in to_teach(given)[:SECTIONS]:
+        lines.append(
+            _bar(f"Lesson {teach}", [("wrong", students)], len(given), f"{students} of {len(given)}")
+        )
         for p in patterns[:PATTERNS]:
             seen = f'<span class="id">{escape(p.exercise)}</span>: {escape(p.seen[:160])}'
             lines.append(f'<p>{p.students} × {seen} <span class="say">“{escape(p.say)}”</span></p>')
-        lines.append("</section>")
     return lines
 
 
 def _help(given: Sequence[Mark], worth: float) -> list[str]:
     """Those with the fewest points, and what they have not right yet."""
     weak = sorted((mark for mark in given if mark.total < worth / 2), key=lambda mark: mark.total)
-    lines = ["<h2>Who needs help first</h2>"] if weak else []
+    lines = []
     for mark in weak[:STUDENTS]:
         ids = [row.exercise for row in mark.rows if not row.passed]
         more = f" and {len(ids) - 4} more" if len(ids) > 4 else ""
-        points = f"{mark.total:g} of {worth:g}"
-        lines.append(_bar(str(mark.student), [("right", mark.total)], worth, points))
+        lines.append(_bar(str(mark.student), [("right", mark.total)], worth, f"{mark.total:g} of {worth:g}"))
         lines.append(f"<p>Not right yet: {escape(', '.join(ids[:4]))}{more}</p>")
     return lines
 
 
-def _list(heading: str, lines: list[str]) -> list[str]:
-    more = f"<p>and {len(lines) - LINES} more</p>" if len(lines) > LINES else ""
-    return (
-        [f"<h2>{heading}</h2>", *(f"<p>{escape(line)}</p>" for line in lines[:LINES]), more] if lines else []
-    )
+def _some(lines: list[str]) -> list[str]:
+    more = [f"and {len(lines) - LINES} more"] if len(lines) > LINES else []
+    return [f"<p>{escape(line)}</p>" for line in [*lines[:LINES], *more]]

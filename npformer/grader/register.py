@@ -55,16 +55,18 @@ def read_register(path: Path, columns: str = "") -> list[Student]:
 
     Raises ValueError where no column tells one student from another.
     """
-    lines = decoded(path.read_bytes()).splitlines()
-    head = next((line for line in lines if line.strip()), "")
-    below = lines[lines.index(head) :] if head else []
-    rows = list(csv.DictReader(below, delimiter=max(",;\t", key=head.count)))
+    lines = [line for line in decoded(path.read_bytes()).splitlines() if line.strip()] or [""]
+    rows = list(csv.DictReader(lines, delimiter=max(",;\t", key=lines[0].count)))
     names = [name for name in (rows[0] if rows else ()) if name]
     own = dict(part.split("=", 1) for part in columns.split(",") if "=" in part)
     if unknown := [f"{k}={v}" for k, v in own.items() if k not in COLUMNS or v not in names]:
         kinds = f"kinds are {', '.join(COLUMNS)}; columns are {', '.join(names)}"
         raise ValueError(f"{path.name}: there is no column {unknown[0]!r}; {kinds}")
-    of = {kind: [own[kind]] if kind in own else _called(names, kind) for kind in COLUMNS}
+    plain = {name.strip().casefold(): name for name in reversed(names)}
+    of = {
+        kind: [plain[each] for each in known.split("|") if each in plain] for kind, known in COLUMNS.items()
+    }
+    of |= {kind: [name] for kind, name in own.items()}
     if not any(of[kind] for kind in ("id", "login", "email", "name", "last")):
         wanted = "a column such as Student, Name, ID or Email, and a line a student"
         raise ValueError(f"{path.name}: expected {wanted}")
@@ -72,20 +74,13 @@ def read_register(path: Path, columns: str = "") -> list[Student]:
     return [s for s in found if (s.name or s.keys) and s.name.casefold() not in NO_STUDENT]
 
 
-def _called(names: Sequence[str], kind: str) -> list[str]:
-    """The columns of a kind, the one that is shown first."""
-    return [
-        name for wanted in COLUMNS[kind].split("|") for name in names if name.strip().casefold() == wanted
-    ]
-
-
 def _student(row: dict[str, str], of: dict[str, list[str]]) -> Student:
     cells = {kind: [(row[column] or "").strip() for column in columns] for kind, columns in of.items()}
     one = {kind: next(filter(None, values), "") for kind, values in cells.items()}
     name = one["name"] or f"{one['first']} {one['last']}".strip()
     keys = [_key(cell) for kind in ("id", "login", "email", "submission") for cell in cells[kind] if cell]
-    hours, minutes, seconds = ([int(n) for n in re.findall(r"\d+", one["late"])] + [0, 0, 0])[:3]
-    late = 3600.0 * hours + 60 * minutes + seconds if one["late"] else None
+    clock = [float(number) for number in re.findall(r"\d+", one["late"])]
+    late = sum(n * size for n, size in zip(clock, (3600, 60, 1), strict=False)) if one["late"] else None
     return Student(one["id"] or one["login"], name, one["email"], frozenset(keys), late)
 
 
@@ -115,16 +110,16 @@ def whose(files: Iterable[HandIn], claims: dict[str, str], register: Sequence[St
     if register is None:
         return Whose({each.name: _unregistered(each, claims.get(each.name, "")) for each in files}, [], [])
     finder, of, doubtful = _Finder(register), dict[str, Student](), []
-    for name in (each.name for each in files):
-        claim = claims.get(name, "")
-        fits, claimed = finder.by_place(name), finder.find([claim], claim)
+    for each in files:
+        claim = claims.get(each.name, "")
+        fits, claimed = finder.by_place(each.named or each.name), finder.find([claim], claim)
         fits = fits & claimed if len(fits) > 1 and fits & claimed else fits or claimed
         if len(fits) != 1:
-            doubtful.append(f"{name} fits {_all(fits) or 'nobody on the register'}")
+            doubtful.append(f"{each.name} fits {_all(fits) or 'nobody on the register'}")
             continue
-        (of[name],) = fits
+        (of[each.name],) = fits
         if claimed and not fits & claimed:
-            doubtful.append(f"{name} is {_all(fits)}'s by its place, and says it is {_all(claimed)}'s")
+            doubtful.append(f"{each.name} is {_all(fits)}'s by its place, and says it is {_all(claimed)}'s")
     here = set(of.values())
     return Whose(of, doubtful, [student for student in register if student not in here])
 
@@ -135,7 +130,7 @@ def _all(students: Iterable[Student]) -> str:
 
 def _unregistered(file: HandIn, claim: str) -> Student:
     own = file.shape.get("id") or file.shape.get("submission") or ""
-    return Student(own, claim or file.shape.get("name", "") or ("" if own else file.name), "")
+    return Student(own, claim or file.shape.get("name", "") or ("" if own else file.named or file.name), "")
 
 
 class _Finder:

@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Array
-from npformer.door.validate import check_choice
+from npformer.door.validate import check_choice, check_kind
 from npformer.teaching.equations import AGAIN, TRAINING
+from npformer.teaching.paper import paper as page_of
+from npformer.teaching.places import write_files
 from npformer.teaching.plots.style import GRADIENT, INK, STYLE, encoded
 from npformer.teaching.steps import GIVEN, Placed, Step, format_number, side_by_side
 from npformer.teaching.worked_example import Example, Trace, dog_bites_man, values, worked_example
@@ -37,11 +39,11 @@ PAPERS = {"a4": (210.0, 297.0), "letter": (215.9, 279.4)}
 MARGIN, GAP, HEAD_GAP = 14.0, 5.0, 3.0  # around a page, between tables, between the heads of one table
 BOX, GIVEN_BOX = (13.0, 7.4), (8.2, 5.2)  # room for handwriting, room for print
 LABEL, LETTER, SMALL_LETTER = 11.0, 1.62, 1.25  # the widths of a row's word and of letters
-OPENING, SECTION, TITLE, WORDS = 36.6, 9.0, 8.4, 4.0  # heights
+OPENING, SECTION, HEADING, WORDS = 36.6, 9.0, 8.4, 4.0  # heights
 NAME_LINE, FOOT = 45.0, 12.0
 LONGEST_NAME = 32  # letters
 QUIET, GIVEN_GREY = "#5F5F5F", "#EDEDED"
-KEY = "the teacher's key"
+TITLE, KEY = "Worksheet: one encoder block by hand", "the teacher's key"
 
 TESTS = {  # by which a student can test a table before going on
     "attention.weights": "each row adds up to 1",
@@ -72,25 +74,6 @@ INSTRUCTIONS = (
     "Q, K, V, heads: columns 0 and 1 are head 1, 2 and 3 head 2; d_k = 2. "
     "Angles in radians. Use a calculator.",
 )
-HTML = """\
-<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<title>Worksheet: one encoder block by hand</title>
-<style>
-@page {{ size: {width}mm {height}mm; margin: 0 }}
-body {{ margin: 0 }}
-svg {{ display: block; width: {width}mm; height: {height}mm }}
-section {{ break-after: page }}
-section:last-of-type {{ break-after: auto }}
-h1, h2 {{ position: absolute; clip-path: inset(50%); width: 1px; height: 1px; margin: 0; overflow: hidden }}
-</style>
-<main>
-<h1>Worksheet: one encoder block by hand</h1>
-{pictures}
-</main>
-</html>
-"""
 
 
 def example_from_name(name: str) -> Example:
@@ -106,13 +89,17 @@ def example_from_name(name: str) -> Example:
            [-0.5,  0. ,  0.5,  0. ],
            [ 0.5,  0. , -1. , -0.5]])
     """
-    if not isinstance(name, str):
-        raise TypeError(f"example_from_name: name is {type(name).__name__}; expected a string")
+    draws = map(_draw, itertools.repeat(_numbers(letters_of("example_from_name", name))))
+    return next(filter(is_lively, draws))
+
+
+def letters_of(function: str, name: str) -> str:
+    """A name as something is drawn from it, for that function: capitals and spaces make no difference."""
+    check_kind(function, "name", name, str)
     letters = " ".join(unicodedata.normalize("NFC", name.casefold()).split())
     if not letters:
-        raise ValueError("example_from_name: the name is empty; expected at least one letter")
-    draws = map(_draw, itertools.repeat(_numbers(letters)))
-    return next(filter(is_lively, draws))
+        raise ValueError(f"{function}: the name is empty; expected at least one letter")
+    return letters
 
 
 def _numbers(letters: str) -> Iterator[float]:
@@ -209,13 +196,13 @@ def worksheet_pages(
     sheet = _sheet(trace, minutes)
     name, length = (
         textwrap.shorten(name, LONGEST_NAME, placeholder="…"),
-        f"{minutes} minutes, " * bool(minutes),
+        f"{minutes} minutes, " if minutes else "",
     )
     with style.context(["default", STYLE]):
         figures = [_draw_page(page, sheet, paper, key) for page in _layout(sheet, paper)]
         _draw_opening(figures[0].axes[0], trace, name, key)
         for i, figure in enumerate(figures, start=1):
-            draw_footer(figure.axes[0], name, f"{length}page {i} of {len(figures)}", key)
+            _draw_footer(figure.axes[0], name, f"{length}page {i} of {len(figures)}", key)
     return figures
 
 
@@ -235,35 +222,20 @@ def save_worksheet(
     Raises ValueError for another kind of file, OSError when the files cannot be written.
     """
     target = Path(path)
-    kinds = {".pdf": pdf_of, ".svg": _svg, ".html": _html}
+    kinds = {".pdf": _pdf, ".svg": _svg, ".html": _html}
     if target.suffix.lower() not in kinds:
         raise ValueError(f"save_worksheet: {target.name!r} should end in one of {', '.join(kinds)}")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"save_worksheet: there is no folder {str(target.parent)!r}")
     pages = worksheet_pages(name, key=key, paper=paper, minutes=minutes)
-    files = kinds[target.suffix.lower()](target, pages, paper)
     try:
-        write_files(files)
+        return write_files(kinds[target.suffix.lower()](target, pages, PAPERS[paper]))
     except OSError as error:
         raise OSError(f"save_worksheet: {str(target)!r} cannot be written: {error.strerror}") from error
-    return list(files)
 
 
-def write_files(files: dict[Path, bytes]) -> None:
-    """All of them, or after an error none."""
-    parts = {file: file.with_name(f".{file.name}.{os.getpid()}.part") for file in files}
-    try:
-        for file, content in files.items():
-            parts[file].write_bytes(content)
-        for file, part in parts.items():
-            part.replace(file)
-    finally:
-        for part in parts.values():
-            part.unlink(missing_ok=True)
-
-
-def pdf_of(target: Path, figures: list["Figure"], paper: str = "") -> dict[Path, bytes]:
-    """The file's content, one figure a page: the same figures give the same bytes."""
+def _pdf(target: Path, figures: list["Figure"], size: tuple[float, float]) -> dict[Path, bytes]:
+    """One figure a page: the same figures give the same bytes."""
     from matplotlib.backends.backend_pdf import PdfPages
 
     file = io.BytesIO()
@@ -273,22 +245,23 @@ def pdf_of(target: Path, figures: list["Figure"], paper: str = "") -> dict[Path,
     return {target: file.getvalue()}
 
 
-def _svg(target: Path, figures: list["Figure"], paper: str) -> dict[Path, bytes]:
-    names = [target.with_stem(f"{target.stem}-{i}") for i in range(1, len(figures) + 1)]
-    return {name: encoded(figure, "svg") for name, figure in zip(names, figures, strict=True)}
+def _svg(target: Path, figures: list["Figure"], size: tuple[float, float]) -> dict[Path, bytes]:
+    pages = enumerate(figures, start=1)
+    return {target.with_stem(f"{target.stem}-{i}"): encoded(figure, "svg") for i, figure in pages}
 
 
-def _html(target: Path, figures: list["Figure"], paper: str) -> dict[Path, bytes]:
+def _html(target: Path, figures: list["Figure"], size: tuple[float, float]) -> dict[Path, bytes]:
     """One page of HTML with every sheet as a picture in it, to be printed without margins of its own."""
-    width, height = PAPERS[paper]
-    pictures = []
+    pictures, (width, height) = [], size
     for i, figure in enumerate(figures, start=1):
         svg = encoded(figure, "svg").decode()
         svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>page{i}-", svg[svg.index("<svg") :])
         svg = svg.replace("<svg", f'<svg role="img" aria-label="Worksheet, page {i}"', 1)
         pictures.append(f"<section>\n<h2>Page {i}</h2>\n{svg}</section>")
-    page = HTML.format(width=width, height=height, pictures="\n".join(pictures))
-    return {target: page.encode()}
+    sheet = (
+        f"@page {{ size: {width}mm {height}mm; margin: 0 }} svg {{ width: {width}mm; height: {height}mm }}"
+    )
+    return {target: page_of("worksheet", TITLE, "\n".join(pictures), sheet).encode()}
 
 
 def _layout(sheet: _Sheet, paper: str) -> list[list[_Line]]:
@@ -379,7 +352,7 @@ def _margin(placed: Placed) -> float:
 
 def _above(step: Step) -> float:
     """The height of what stands over the boxes: two lines of title, numbers of heads, words of columns."""
-    return TITLE + WORDS * ((len(step.matrices) > 1) + bool(step.columns))
+    return HEADING + WORDS * ((len(step.matrices) > 1) + bool(step.columns))
 
 
 def _box(step: Step) -> tuple[float, float]:
@@ -439,7 +412,7 @@ def _draw_table(axes: "Axes", placed: Placed, x: float, y: float, to_find: Array
     for i, matrix in enumerate(step.matrices):
         left = x + _margin(placed) + i * (matrix.shape[1] * width + HEAD_GAP)
         if len(step.matrices) > 1:
-            _write(axes, left, y + TITLE + 1.6, f"head {i + 1}", 6.8, color=QUIET)
+            _write(axes, left, y + HEADING + 1.6, f"head {i + 1}", 6.8, color=QUIET)
         for column, word in enumerate(step.columns):
             _write(axes, left + (column + 0.5) * width, top - 1.9, word, 6.8, ha="center", color=QUIET)
         _draw_boxes(axes, step, i, left, top, to_find[i], key)
@@ -475,7 +448,7 @@ def _draw_opening(axes: "Axes", trace: Trace, name: str, key: bool) -> None:
         _write(axes, MARGIN, MARGIN + 12.5 + 4.6 * i, line, 8.3)
 
 
-def draw_footer(axes: "Axes", name: str, page: str, key: bool) -> None:
+def _draw_footer(axes: "Axes", name: str, page: str, key: bool) -> None:
     """At the foot of every page, so that printed sheets can be told apart."""
     right, bottom = axes.get_xlim()[1], axes.get_ylim()[0]
     page = f"{KEY}, {page}" if key else page

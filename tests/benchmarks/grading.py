@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from npformer.grader.hand_ins import hand_ins
-from npformer.grader.marks import assignment_of, write_rows
+from npformer.grader.marks import answers_table, assignment_of
 from npformer.grader.run import Journal, grade
 
 RIGHT = {
@@ -57,7 +57,7 @@ def measure(count, workers):
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         own = time.process_time()
         rows = grade(hand_ins(folder), IDS, workers=workers, journal=Journal(out))
-        write_rows(rows, assignment_of(IDS), out)
+        out.write_text(answers_table(rows, assignment_of(IDS)), newline="")
         wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime + time.process_time() - own
         assert len(rows) == count * len(IDS)

@@ -11,8 +11,9 @@ import pytest
 
 from npformer import cli
 from npformer.exercises import list_exercises
-from npformer.grader.exam import LENGTHS, draw_exam, exam_notebook, exam_page, write_exam
+from npformer.grader.exam import LENGTHS, draw_exam, exam_files, exam_notebook, exam_page
 from npformer.grader.marks import read_assignment
+from npformer.teaching.places import write_files
 
 SEEDS = ("monday", "Tuesday", "ß", "李", "<b>&")
 FILES = ["exam-key.html", "exam-key.ipynb", "exam.html", "exam.ipynb", "exam.toml"]
@@ -75,7 +76,7 @@ def test_the_key_earns_every_mark_and_the_paper_as_it_is_none(seed):
 
 
 def test_the_class_run_asks_the_papers_numbers_whatever_a_student_is_called(tmp_path):
-    write_exam(draw_exam("monday 李", 20), tmp_path)
+    write_files(exam_files(draw_exam("monday 李", 20), tmp_path))
     key = tmp_path / "exam-key.ipynb"
     key.write_text(
         key.read_text(encoding="utf-8").replace('student = \\"\\"', 'student = \\"Ada\\"'), encoding="utf-8"
@@ -123,7 +124,7 @@ def test_the_command_writes_five_files_the_same_ones_again_and_over_none(tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--seed", " "], "the seed is empty"),
+        (["--seed", " "], "the name is empty"),
         (["--seed", "a", "--minutes", "30"], "expected one of 20, 45, 90"),
     ],
 )

@@ -20,7 +20,7 @@ from npformer import cli
 from npformer.grader import run
 from npformer.grader.hand_ins import hand_ins
 from npformer.grader.judge import Judge, Limits
-from npformer.grader.marks import assignment_of, write_rows
+from npformer.grader.marks import answers_table, assignment_of
 from npformer.grader.run import Journal, Judges, grade
 
 ONLY = f"--exercises={','.join(hostile.IDS)}"
@@ -277,7 +277,8 @@ def test_an_interrupted_run_goes_on_to_the_same_table(
     with journal.open("a") as file:
         file.write('{"file": "s11.py", "rep')  # as a full disk would leave it
     assert cli.main([*given, "--resume"]) == 0
-    write_rows(grade(hand_ins(class_to_read), hostile.IDS), assignment_of(hostile.IDS), whole)
+    rows = grade(hand_ins(class_to_read), hostile.IDS)
+    whole.write_text(answers_table(rows, assignment_of(hostile.IDS)), newline="")
     assert out.read_bytes() == whole.read_bytes() and not journal.exists()
 
 

@@ -1,0 +1,46 @@
+"""Where files are written: asked before any work is done, so that none is lost; and all of them, or none."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def place_for(name: str) -> Path:
+    """Where a file is to be written. Raises ValueError for a folder, and where no file can be made."""
+    path = Path(name)
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{name!r} is {'a folder' if path.is_dir() else 'a device'}; expected a file")
+    if not path.parent.is_dir():
+        raise ValueError(f"there is no folder {str(path.parent)!r}")
+    return _writable(path, path.parent, name)
+
+
+def folder_for(name: str) -> Path:
+    """The same for a folder, which may be there; if not, it will be made, with those above it."""
+    path = Path(name)
+    first = next(above for above in (path, *path.absolute().parents) if above.exists())
+    if not first.is_dir():
+        raise ValueError(f"{str(first)!r} is a file; expected a folder")
+    return _writable(path, first, name)
+
+
+def _writable(path: Path, folder: Path, name: str) -> Path:
+    if not os.access(folder, os.W_OK):
+        raise ValueError(f"{name!r} cannot be written; choose another place")
+    return path
+
+
+def write_files(files: Mapping[Path, str | bytes]) -> list[Path]:
+    """All of them, or after an error none, in folders that are made; returns where they are."""
+    parts = {file: file.with_name(f".{file.name}.{os.getpid()}.part") for file in files}
+    try:
+        for file, content in files.items():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            whole = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
+            parts[file].write_bytes(whole)
+        for file, part in parts.items():
+            part.replace(file)
+    finally:
+        for part in parts.values():
+            part.unlink(missing_ok=True)
+    return list(files)
