@@ -286,8 +286,8 @@ def test_functions_that_write_into_their_arguments_are_named_and_do_no_harm():
     assert [row.verdict for row in report.rows] == ["pass", "pass", "fail", "fail", "fail"], report
     assert [row.path for row in report.rows] == ["x", "shift", "forward", "forward", "backward"]
     assert [row.note for row in report.rows[2:]] == [
-        "forward writes into its arguments (0)",
-        "forward writes into its arguments (1)",
+        "forward writes into its arguments (x)",
+        "forward writes into its arguments (shift)",
         "backward writes into d_output",
     ]
 
