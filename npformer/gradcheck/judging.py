@@ -5,6 +5,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -457,17 +458,14 @@ class Judged:
 
         An entry that is within the limit because others are larger is held to a share of itself as well.
         """
-        a, off, doubt = self.analytic[i], abs(self.analytic[i] - slope.value), slope.doubt
-        if not math.isfinite(a):
-            return "fail"
+        a, doubt, limit = self.analytic[i], slope.doubt, self.limit
+        off, small = abs(a - slope.value), doubt <= SLACK * limit
         own = max(self.rounding, self.problem.tolerance / SMALL * max(abs(a), abs(slope.value)))
-        least = max(own, SLACK**2 * self.problem.eps * self.size)
         nothing = a == self.size == 0 and doubt <= SLACK * slope.noise
-        if (doubt <= SLACK * self.limit or nothing) and off <= min(
-            self.limit + doubt, max(own, SLACK * doubt)
-        ):
+        if (small or nothing) and off <= min(limit + doubt, max(own, SLACK * doubt)):
             return "pass"
-        return "fail" if off > max(min(self.limit, least), SLACK * (doubt + slope.hidden)) else ""
+        least = min(limit, max(own, SLACK**2 * self.problem.eps * self.size))
+        return "fail" if not math.isfinite(a) or off > max(least, SLACK * (doubt + slope.hidden)) else ""
 
     def known(self, i: int, slope: Slope) -> bool:
         """Whether a verdict stands, and the slope is known as well as it must be."""
@@ -502,12 +500,8 @@ class Judged:
 
     def verdict(self, i: int) -> tuple[str, str]:
         """The verdict on one entry, and what it hangs on."""
-        a, slope, off, verdict = (
-            self.analytic[i],
-            self.slopes[i],
-            self.off(i),
-            self.decided(i, self.slopes[i]),
-        )
+        a, off, slope = self.analytic[i], self.off(i), self.slopes[i]
+        verdict = self.decided(i, slope)
         if slope.why == STAIR and (verdict != "fail" or abs(a) <= self.limit):
             return "unsure", STAIR
         if verdict:
@@ -599,13 +593,11 @@ def _named(problem: Problem, judged: list[Judged], rows: list[GradientRow]) -> l
     unit = problem.d_output.item() if not problem.d_output.ndim else 1.0
     there = {f"the gradient of {one.leaf.path}": one.right() / unit for one in judged if not one.sampled}
     there |= {"d_output": problem.d_output, "the output": problem.output}
-    for path, x in [*ends("", problem.wide), *ends(".cache", problem.cache_before)]:
-        if kind_of_number(x) in "fi":
-            there[path[1:]] = np.asarray(to_host(x), float)
-    shapes = {"the output": problem.output.shape} | {one.leaf.path: one.x.shape for one in judged}
+    for path, x in _ends({**problem.wide, "cache": problem.cache_before}, "fi"):
+        there[path] = np.asarray(to_host(x), float)
     lengths: dict[int, str] = {}  # one name for each
-    for path, shape in shapes.items():
-        for i, n in enumerate(shape):
+    for path, x in [("the output", problem.output), *((one.leaf.path, one.x) for one in judged)]:
+        for i, n in enumerate(x.shape):
             lengths.setdefault(n, f"axis {i} of {path}")
     sizes = {name: n for n, name in lengths.items()}
     tables = _tables(problem, judged)
@@ -638,19 +630,14 @@ def _name(one: Judged, others: dict[str, Floats], sizes: dict[str, int], table: 
 
 def _tables(problem: Problem, judged: list[Judged]) -> dict[Any, Floats]:
     """What backward sends from each entry of d_output alone to each leaf; none where that is much to ask."""
-    n, shape = problem.d_output.size, problem.d_output.shape
+    n, shape, found = problem.d_output.size, problem.d_output.shape, {}
     if n * sum(one.x.size for one in judged) > TABLE or any(one.sampled for one in judged):
         return {}
-    try:
-        units = [unit.reshape(shape) for unit in np.eye(n)]
-        columns = [problem.answers(problem.args, unit) for unit in units]
-    except Exception:  # a backward pass that takes no such d_output has no table
-        return {}
-    found = {}
-    for where, leaf in problem.leaves.items():
-        column = [np.array(answer[where].gradient, float) for answer in columns if where in answer]
-        if 0 < len(column) == n and all(x.shape == np.shape(leaf.gradient) for x in column):
-            found[where] = np.reshape(column, shape + column[0].shape)
+    with suppress(Exception):  # a backward pass that takes no such d_output has no table
+        answers = [problem.answers(problem.args, unit.reshape(shape)) for unit in np.eye(n)]
+        for where, leaf in problem.leaves.items():
+            column = np.stack([answer[where].gradient for answer in answers])
+            found[where] = column.reshape(shape + np.shape(leaf.gradient))
     return found
 
 
