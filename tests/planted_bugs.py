@@ -1,7 +1,7 @@
 """Operations with a right backward pass and with wrong ones, as tests/data/planted.txt has them.
 
 Where a mistake sits inside an operation, the operation is written there from the textbook, so that the
-checker is tested without the package's own layers. Where it sits around one, the package's backward pass is bent.
+checker is tested without the package's layers. Where it sits around one, the package's backward pass is bent.
 """
 
 import math
@@ -57,24 +57,28 @@ KNOWN = {
 }  # fmt: skip
 
 
-def ran(source: str, names: dict[str, Any]) -> dict[str, Any]:
+def ran(code: Any, names: dict[str, Any]) -> dict[str, Any]:
     """The names after these lines of Python."""
     space = KNOWN | names
-    exec(source, space)
+    exec(code, space)
     return {name: value for name, value in space.items() if name not in KNOWN}
 
 
 def forward_of(source: str, arguments: list[str]) -> Callable[..., Any]:
+    code = compile(source, "forth", "exec")
+
     def forth(given: dict[str, Any]) -> Any:
-        names = ran(source, given)
+        names = ran(code, given)
         return names["y"], names
 
     return eval(f"lambda {', '.join(arguments)}: forth(locals())", {"forth": forth})
 
 
 def backward_of(source: str, arguments: list[str]) -> Callable[..., Any]:
+    code = compile(source, "back", "exec")
+
     def backward(dy: Any, cache: Any) -> Any:
-        names = ran(source, cache | {"dy": dy})
+        names = ran(code, cache | {"dy": dy})
         return tuple(names[f"d{name}"] for name in arguments if f"d{name}" in names)
 
     return backward

@@ -118,17 +118,17 @@ class Line:
         if known(best):
             return self.explained(best, True)
         found, scale = self.borne_out(near, best.doubt), near
-        best = _better(best, found)
+        best = min(best, found, key=_doubt)
         longest = SLACK * max(far, 1.0) / FIRST  # whose steps are ten times the scale, or 10
         while not known(best) and found.doubt <= SLACK * found.noise and scale < longest:
             scale = min(scale * LEAP, longest)
             found = self.borne_out(scale, best.doubt)
-            best = _better(best, found)
+            best = min(best, found, key=_doubt)
         least = HALF * scale
         while not known(best) and found.noise < best.doubt and scale > least and not _lost(best, found):
             scale /= 4
             found = self.borne_out(scale, best.doubt)
-            best = _better(best, found)
+            best = min(best, found, key=_doubt)
         return self.explained(best, known(best))
 
     def explained(self, best: Slope, known: bool) -> Slope:
@@ -163,8 +163,8 @@ class Line:
         return rough._replace(why=HIDDEN)
 
 
-def _better(one: Slope, other: Slope) -> Slope:
-    return min(one, other, key=lambda slope: slope.doubt)
+def _doubt(slope: Slope) -> float:
+    return slope.doubt
 
 
 def _lost(best: Slope, found: Slope) -> bool:

@@ -5,6 +5,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -107,7 +108,9 @@ def gradcheck(
             one.refine()
     rows = [one.row() for one in judged]
     for factor, again in problem.calls_again(max(one.size for one in judged)):
-        rows = [one.told_again(row, again, factor) for one, row in zip(judged, rows, strict=True)]
+        for i, note in enumerate([one.again(again, factor) for one in judged]):
+            if note:
+                rows[i] = rows[i]._replace(verdict="fail", note=_joined(rows[i].note, note))
     rows = _named(problem, judged, rows)
     faults = [_refusal(fault.split()[0], fault) for fault in problem.faults]
     return GradientReport((*rows, *faults), tolerance, _sampled(judged, directions))
@@ -129,70 +132,64 @@ class Leaf(NamedTuple):
     """A floating array among the arguments with its gradient, or a branch whose gradient has another form."""
 
     path: str
-    where: tuple[Any, ...] = ()  # the argument's place, then the way down its tree
+    where: tuple[Any, ...] = ()  # the way down to it, from all arguments
     x: Any = None
     gradient: Any = None  # on the host, as float64
     note: str = ""  # why the two cannot be compared
 
 
-def _argument_names(forward: Callable[..., Any], n: int) -> list[str]:
-    """The names of the first n positional arguments, then of the parameters that are left."""
+def _by_name(forward: Callable[..., Any], args: tuple[Any, ...]) -> tuple[dict[str, Any], list[str]]:
+    """The arguments by their names, and the names of the parameters that are left."""
     try:
         parameters = list(inspect.signature(forward).parameters.values())
     except (TypeError, ValueError):  # some functions written in C have no signature
         parameters = []
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     rest = next((p.name for p in parameters if p.kind == p.VAR_POSITIONAL), "args")
-    names += [f"{rest}[{place - len(names)}]" for place in range(len(names), n)]
-    return names + [p.name for p in parameters if p.kind == p.KEYWORD_ONLY]
+    more = [f"{rest}[{i}]" for i in range(len(args) - len(names))]
+    left = names[len(args) :] + [p.name for p in parameters if p.kind == p.KEYWORD_ONLY]
+    return dict(zip(names + more, args, strict=False)), left
 
 
-def _places(names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int]:
-    """Which arguments are differentiated; what would be left out in silence is refused by name."""
-    for path, _ in (found for name, value in kwargs.items() for found in _floating(name, value)):
+def _ends(tree: Any, kinds: str) -> Iterator[tuple[str, Any]]:
+    """The arrays of these kinds of number, with their paths."""
+    return ((path[1:], x) for path, x in ends("", tree) if kind_of_number(x) in kinds)
+
+
+def _check_arguments(args: dict[str, Any], kwargs: dict[str, Any]) -> None:
+    """Refuse by name what would be left out in silence."""
+    for path, _ in _ends(kwargs, "fc"):
         raise TypeError(
             f"gradcheck: {path} is a floating array given by keyword, where no gradient is compared; "
             f"pass it by position, or hold it fixed: functools.partial(forward, {path.split('.')[0]}=...)"
         )
-    for path, x in (end for name, arg in zip(names, args, strict=False) for end in ends(name, arg)):
-        _refuse(path, x)
-    places = [i for i, arg in enumerate(args) if any(_floating("", arg))]
-    if not places:
-        raise TypeError("gradcheck: no argument is a floating array or a tree of them: nothing to compare")
-    return places
-
-
-def _floating(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
-    return ((at, x) for at, x in ends(path, tree) if kind_of_number(x) in "fc")
-
-
-def _refuse(path: str, x: Any) -> None:
-    """Refuse an array that should be differentiated and cannot be, and one that hides in an object."""
-    if kind_of_number(x) not in "fc":
+    for path, x in _ends(args, "-iub"):
         hidden = {} if isinstance(x, type | ModuleType) else getattr(x, "__dict__", {})
-        for name in (name for name, value in hidden.items() if any(_floating("", value))):
+        for name in (name for name, value in hidden.items() if any(_ends(value, "fc"))):
             raise TypeError(
                 f"gradcheck: {path}.{name} is a floating array inside a {type(x).__name__}, where no "
                 "gradient is compared; expected arrays, or tuples, lists and dicts of them"
             )
-    elif str(x.dtype).split(".")[-1] not in ("float64", "float32"):
-        raise TypeError(f"gradcheck: {path} has dtype {x.dtype}; expected float64 or float32")
-    elif isinstance(x, np.ma.MaskedArray | np.matrix):
-        raise TypeError(f"gradcheck: {path} is a {type(x).__name__}; expected a plain array")
-    elif not np.isfinite(to_host(x)).all():
-        raise ValueError(f"gradcheck: {path} has entries that are not finite; there is no slope there")
+    for path, x in _ends(args, "fc"):
+        if str(x.dtype).split(".")[-1] not in ("float64", "float32"):
+            raise TypeError(f"gradcheck: {path} has dtype {x.dtype}; expected float64 or float32")
+        if isinstance(x, np.ma.MaskedArray | np.matrix):
+            raise TypeError(f"gradcheck: {path} is a {type(x).__name__}; expected a plain array")
+        if not np.isfinite(to_host(x)).all():
+            raise ValueError(f"gradcheck: {path} has entries that are not finite; there is no slope there")
+    if not any(_ends(args, "fc")):
+        raise TypeError("gradcheck: no argument is a floating array or a tree of them: nothing to compare")
 
 
-def _pair(names: list[str], places: list[int], args: tuple[Any, ...], gradients: Any) -> Iterator[Leaf]:
+def _paired(args: dict[str, Any], gradients: Any) -> Iterator[Leaf]:
     """Each leaf of the arguments with its gradient."""
-    if not _is_plain(gradients) or (len(places) == 1 and not _is_wrapped(gradients, args[places[0]])):
+    names = [name for name, arg in args.items() if any(_ends(arg, "f"))]
+    if not _is_plain(gradients) or (len(names) == 1 and not _is_wrapped(gradients, args[names[0]])):
         gradients = (gradients,)
-    if len(gradients) != len(places):
-        path = ", ".join(names[place] for place in places)
-        yield Leaf(path, note=f"number of gradients is {len(gradients)}, expected {len(places)}")
-        return
-    for place, gradient in zip(places, gradients, strict=True):
-        yield from _walk(names[place], (place,), args[place], gradient)
+    if len(gradients) == len(names):
+        yield from _walk("", (), args, dict.fromkeys(args) | dict(zip(names, gradients, strict=True)))
+    else:
+        yield Leaf(", ".join(names), note=f"number of gradients is {len(gradients)}, expected {len(names)}")
 
 
 def _is_plain(value: Any) -> bool:
@@ -208,15 +205,18 @@ def _is_wrapped(gradients: Any, arg: Any) -> bool:
 
 
 def _walk(path: str, where: tuple[Any, ...], x: Any, gradient: Any) -> Iterator[Leaf]:
-    parts, kind = branches(x), _kind(gradient)
-    expected = _kind(x) if parts is not None else "None as the parameter is"
-    if parts is not None and kind == expected:
+    parts, kind, expected = branches(x), _kind(gradient), _kind(x)
+    if parts is None:
+        if kind_of_number(x) == "f":
+            yield _compared(path, where, x, gradient)
+        elif x is None and gradient is not None:
+            yield Leaf(path, where, note=f"is {kind}, expected None as the parameter is")
+    elif kind == expected:
         for (key, part), answer in zip(parts.items(), (branches(gradient) or {}).values(), strict=True):
-            yield from _walk(f"{path}.{branch_name(x, key)}", (*where, key), part, answer)
-    elif any(_floating("", x)) if parts is not None else x is None and gradient is not None:
+            name = f"{path}.{branch_name(x, key)}".removeprefix(".")
+            yield from _walk(name, (*where, key), part, answer)
+    elif any(_ends(x, "f")):
         yield Leaf(path, where, note=f"is {kind}, expected {expected}")
-    elif parts is None and kind_of_number(x) == "f":
-        yield _compared(path, where, x, gradient)
 
 
 def _compared(path: str, where: tuple[Any, ...], x: Any, gradient: Any) -> Leaf:
@@ -244,17 +244,18 @@ class Problem:
     """Forward and backward at these arguments, what their first calls returned, and forward near by."""
 
     def __init__(self, forward: Any, backward: Any, args: Any, kwargs: Any, tolerance: float, rng: Any):
-        self.forward, self.backward, self.args, self.tolerance = forward, backward, args, tolerance
-        self.names = _argument_names(forward, len(args))
-        its_own = rng is not None and "rng" in self.names[len(args) :]
+        self.forward, self.backward, self.tolerance = forward, backward, tolerance
+        self.args, left = _by_name(forward, args)
+        its_own = rng is not None and "rng" in left
         self.kwargs = {**kwargs, "rng": copy.deepcopy(rng)} if its_own else kwargs
         rng = rng or np.random.default_rng(0)
         self.faults: list[str] = []
         self.raised = ""  # by forward near by
-        self.places, given = _places(self.names, args, kwargs), _fresh(args)
+        _check_arguments(self.args, kwargs)
+        given = _fresh(self.args)
         self.returned, self.cache = self.call(given)
         self.first = np.array(_floats(self.returned))
-        self.watch("forward writes into its arguments", args, given)
+        self.watch("forward writes into its arguments", self.args, given)
         self.d_output = np.asarray(rng.standard_normal(self.first.shape)).astype(self.first.dtype)
         self.draws = np.random.default_rng(rng.integers(2**32))
         self.cache_before, dy = _fresh(self.cache), in_kind_of(self.returned, self.d_output.copy())
@@ -287,15 +288,15 @@ class Problem:
                 "pass its numpy.random.Generator among the arguments"
             )
 
-    def call(self, args: Any) -> tuple[Any, Any]:
+    def call(self, args: dict[str, Any]) -> tuple[Any, Any]:
         """(output, cache) of a forward pass."""
-        result = self.forward(*args, **_fresh(self.kwargs))
+        result = self.forward(*args.values(), **_fresh(self.kwargs))
         if not isinstance(result, tuple) or not _is_plain(result) or len(result) != 2:
             raise TypeError(f"gradcheck: forward returned {_kind(result)}; expected a pair (output, cache)")
         return result
 
     def paired(self, gradients: Any) -> dict[Any, Leaf]:
-        return {leaf.where: leaf for leaf in _pair(self.names, self.places, self.args, gradients)}
+        return {leaf.where: leaf for leaf in _paired(self.args, gradients)}
 
     def answers(self, args: Any, d_output: Floats) -> dict[Any, Leaf]:
         """The gradients of a forward and a backward pass of their own."""
@@ -457,17 +458,14 @@ class Judged:
 
         An entry that is within the limit because others are larger is held to a share of itself as well.
         """
-        a, off, doubt = self.analytic[i], abs(self.analytic[i] - slope.value), slope.doubt
-        if not math.isfinite(a):
-            return "fail"
+        a, doubt, limit = self.analytic[i], slope.doubt, self.limit
+        off, small = abs(a - slope.value), doubt <= SLACK * limit
         own = max(self.rounding, self.problem.tolerance / SMALL * max(abs(a), abs(slope.value)))
-        least = max(own, SLACK**2 * self.problem.eps * self.size)
         nothing = a == self.size == 0 and doubt <= SLACK * slope.noise
-        if (doubt <= SLACK * self.limit or nothing) and off <= min(
-            self.limit + doubt, max(own, SLACK * doubt)
-        ):
+        if (small or nothing) and off <= min(limit + doubt, max(own, SLACK * doubt)):
             return "pass"
-        return "fail" if off > max(min(self.limit, least), SLACK * (doubt + slope.hidden)) else ""
+        least = min(limit, max(own, SLACK**2 * self.problem.eps * self.size))
+        return "fail" if not math.isfinite(a) or off > max(least, SLACK * (doubt + slope.hidden)) else ""
 
     def known(self, i: int, slope: Slope) -> bool:
         """Whether a verdict stands, and the slope is known as well as it must be."""
@@ -495,19 +493,15 @@ class Judged:
         off, note = self.off(i), "" if verdict == "pass" else self.notes(told)
         error = off / self.size if self.size else math.inf if off else 0.0
         seen = self.analytic[i], self.slopes[i].value
-        return GradientRow(self.leaf.path, self.index(i), *seen, error, verdict, note)
+        return GradientRow(self.leaf.path, () if self.sampled else self.index(i), *seen, error, verdict, note)
 
     def index(self, i: int) -> tuple[int, ...]:
-        return () if self.sampled else tuple(map(int, np.unravel_index(i, self.x.shape)))
+        return tuple(map(int, np.unravel_index(i, self.x.shape)))
 
     def verdict(self, i: int) -> tuple[str, str]:
         """The verdict on one entry, and what it hangs on."""
-        a, slope, off, verdict = (
-            self.analytic[i],
-            self.slopes[i],
-            self.off(i),
-            self.decided(i, self.slopes[i]),
-        )
+        a, off, slope = self.analytic[i], self.off(i), self.slopes[i]
+        verdict = self.decided(i, slope)
         if slope.why == STAIR and (verdict != "fail" or abs(a) <= self.limit):
             return "unsure", STAIR
         if verdict:
@@ -532,26 +526,24 @@ class Judged:
                 notes.append(f"{len(here)} of {n} {words}{first}: {told[i][1]}")
         return "; ".join(notes)
 
-    def told_again(self, row: GradientRow, others: dict[Any, Leaf], factor: float) -> GradientRow:
-        """The row with what is wrong when the same backward now gives another gradient."""
-        first, again = self.gradient, others.get(self.leaf.where)
+    def again(self, others: dict[Any, Leaf], factor: float) -> str:
+        """What is wrong when the same backward gives another gradient for that multiple of d_output."""
+        first, other = self.gradient, others.get(self.leaf.where)
         if self.leaf.note:
-            return row
-        if again is None or again.note:
-            return row._replace(verdict="fail", note=_joined(row.note, "has another form when called again"))
+            return ""
+        if other is None or other.note:
+            return "has another form when called again"
         most = max(self.limit, self.problem.tolerance * _largest(first))
-        off = {power: abs(again.gradient / np.float64(factor) ** power - first) for power in (1, *POWERS)}
-        alike = {power: ((each <= most) | ~np.isfinite(first)) for power, each in off.items()}
+        off = {power: abs(other.gradient / np.float64(factor) ** power - first) for power in (1, *POWERS)}
+        alike = {power: (each <= most) | ~np.isfinite(first) for power, each in off.items()}
         if alike[1].all():
-            return row
+            return ""
         self.linear = False
-        worst = np.unravel_index(np.argmax(np.where(alike[1], -1.0, off[1])), first.shape)
-        see = f"see {show(tuple(map(int, worst)))}"
-        gives = next((words for p, words in POWERS.items() if alike[p].all()), "another multiple of this")
-        note = f"it is not linear in d_output: {factor:.3g} times d_output gives {gives}, {see}; {NOT_LINEAR}"
+        see = f"see {show(self.index(int(np.argmax(np.where(alike[1], -1.0, off[1])))))}"
         if factor == 1:
-            note = f"another gradient when called again with the same d_output and cache, {see}"
-        return row._replace(verdict="fail", note=_joined(row.note, note))
+            return f"another gradient when called again with the same d_output and cache, {see}"
+        gives = next((words for p, words in POWERS.items() if alike[p].all()), "another multiple of this")
+        return f"it is not linear in d_output: {factor:.3g} times d_output gives {gives}, {see}; {NOT_LINEAR}"
 
     def sure(self, i: int) -> bool:
         return (self.slopes[i].doubt <= SLACK * self.limit or self.size == 0) and self.slopes[i].why != STAIR
@@ -601,13 +593,11 @@ def _named(problem: Problem, judged: list[Judged], rows: list[GradientRow]) -> l
     unit = problem.d_output.item() if not problem.d_output.ndim else 1.0
     there = {f"the gradient of {one.leaf.path}": one.right() / unit for one in judged if not one.sampled}
     there |= {"d_output": problem.d_output, "the output": problem.output}
-    for tree, name in [*zip(problem.wide, problem.names, strict=False), (problem.cache_before, "cache")]:
-        found = {path: x for path, x in ends(name, tree) if kind_of_number(x) in "fi"}
-        there |= {path: np.asarray(to_host(x), float) for path, x in found.items()}
-    shapes = {"the output": problem.output.shape} | {one.leaf.path: one.x.shape for one in judged}
+    for path, x in _ends({**problem.wide, "cache": problem.cache_before}, "fi"):
+        there[path] = np.asarray(to_host(x), float)
     lengths: dict[int, str] = {}  # one name for each
-    for path, shape in shapes.items():
-        for i, n in enumerate(shape):
+    for path, x in [("the output", problem.output), *((one.leaf.path, one.x) for one in judged)]:
+        for i, n in enumerate(x.shape):
             lengths.setdefault(n, f"axis {i} of {path}")
     sizes = {name: n for n, name in lengths.items()}
     tables = _tables(problem, judged)
@@ -640,19 +630,14 @@ def _name(one: Judged, others: dict[str, Floats], sizes: dict[str, int], table: 
 
 def _tables(problem: Problem, judged: list[Judged]) -> dict[Any, Floats]:
     """What backward sends from each entry of d_output alone to each leaf; none where that is much to ask."""
-    n, shape = problem.d_output.size, problem.d_output.shape
+    n, shape, found = problem.d_output.size, problem.d_output.shape, {}
     if n * sum(one.x.size for one in judged) > TABLE or any(one.sampled for one in judged):
         return {}
-    try:
-        units = [unit.reshape(shape) for unit in np.eye(n)]
-        columns = [problem.answers(problem.args, unit) for unit in units]
-    except Exception:  # a backward pass that takes no such d_output has no table
-        return {}
-    found = {}
-    for where, leaf in problem.leaves.items():
-        column = [np.array(answer[where].gradient, float) for answer in columns if where in answer]
-        if 0 < len(column) == n and all(x.shape == np.shape(leaf.gradient) for x in column):
-            found[where] = np.reshape(column, shape + column[0].shape)
+    with suppress(Exception):  # a backward pass that takes no such d_output has no table
+        answers = [problem.answers(problem.args, unit.reshape(shape)) for unit in np.eye(n)]
+        for where, leaf in problem.leaves.items():
+            column = np.stack([answer[where].gradient for answer in answers])
+            found[where] = column.reshape(shape + np.shape(leaf.gradient))
     return found
 
 

@@ -46,12 +46,11 @@ class GradientReport(NamedTuple):
     def _repr_html_(self) -> str:
         import html  # with its table of entities, which few need
 
-        rows = [_cells(row) for row in _worst_first(self.rows)]
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-        )
-        head = "".join(f"<th>{name}</th>" for name in HEAD)
-        return f"<table><caption>{html.escape(_summary(self))}</caption><tr>{head}</tr>{body}</table>"
+        def line(kind: str, cells: tuple[str, ...]) -> str:
+            return "<tr>" + "".join(f"<{kind}>{html.escape(cell)}</{kind}>" for cell in cells) + "</tr>"
+
+        lines = [line("th", HEAD), *(line("td", _cells(row)) for row in _worst_first(self.rows))]
+        return f"<table><caption>{html.escape(_summary(self))}</caption>{''.join(lines)}</table>"
 
 
 def _worst_first(rows: tuple[GradientRow, ...]) -> list[GradientRow]:
@@ -60,16 +59,12 @@ def _worst_first(rows: tuple[GradientRow, ...]) -> list[GradientRow]:
 
 def _summary(report: GradientReport) -> str:
     """How many of which verdict, and the worst leaf with its note: all that pytest shows of a long table."""
-    n, verdicts = len(report.rows), [row.verdict for row in report.rows]
-    counts = [
-        f"{verdicts.count(v)} of {n} {words}"
-        for v, words in VERDICTS.items()
-        if v in verdicts and v != "pass"
-    ]
+    rows, n = _worst_first(report.rows), len(report.rows)
+    verdicts = [row.verdict for row in rows]
+    counts = [f"{verdicts.count(v)} of {n} {VERDICTS[v]}" for v in dict.fromkeys(verdicts) if v != "pass"]
     said = f"gradient check: {', '.join(counts) or f'all {n} passed'}"
     if counts:
-        failing = [row for row in report.rows if row.verdict == _worst_first(report.rows)[0].verdict]
-        worst = max(failing, key=lambda row: row.error)
+        worst = max((row for row in rows if row.verdict == verdicts[0]), key=lambda row: row.error)
         said += f"; worst {worst.path}" + f": {worst.note.split(';')[0]}" * bool(worst.note)
     return f"{said} (tolerance {report.tolerance:g})" + f"\n{report.sampled}" * bool(report.sampled)
 
