@@ -11,50 +11,35 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 TYPESCRIPT = "typescript@5.9.3"
-
-
 CONTRAST = "color-contrast"  # four fifths of the time
+SERIOUS, ALL = ("serious", "critical"), ("minor", "moderate", "serious", "critical")
 
 
-def _found(page, not_ours=(), only=None, without=()):
+def objections(page, impacts=SERIOUS, *, not_ours=(), only=None, without=()):
+    """A line for each rule that is broken: how bad, which, how often, where first.
+
+    not_ours: selectors of what others wrote, such as a theme's own parts; `only`, `without`: axe's rules.
+    """
     context = {"include": [["html"]], "exclude": [[selector] for selector in not_ours]}
     options = {
         "resultTypes": ["violations"],
         "preload": False,  # or it would ask for the style sheets once more
         "rules": {rule: {"enabled": False} for rule in without},
+        **({"runOnly": only} if only else {}),
     }
-    options |= {"runOnly": only} if only else {}
-    return Axe().run(page, context=context, options=options).response["violations"]
-
-
-def violations(page):
-    """All its rules, all impacts: [(rule, where, why), …]."""
-    return [
-        (rule["id"], " ".join(map(str, node["target"])), node["failureSummary"])
-        for rule in _found(page)
-        for node in rule["nodes"]
-    ]
-
-
-def objections(page, not_ours=(), **rules):
-    """Only what is serious or critical, a line for each rule: how bad, which, how often, where first.
-
-    not_ours: selectors of what others wrote, such as a theme's own parts; `only`, `without`: axe's rules.
-    """
     return [
         f"{rule['impact']}: {rule['help']}, {len(rule['nodes'])} times; first {rule['nodes'][0]['target']}"
-        for rule in _found(page, not_ours, **rules)
-        if rule["impact"] in ("serious", "critical")
+        for rule in Axe().run(page, context=context, options=options).response["violations"]
+        if rule["impact"] in impacts
     ]
 
 
 @cache
 def package(name):
     """The folder of a package from npm, thrown away later; skipped where npm or its registry is not."""
-    if shutil.which("npm") is None:
-        pytest.skip("needs npm")
     folder = Path(tempfile.mkdtemp(prefix="npm-"))
-    fetched = subprocess.run(["npm", "pack", "--silent", name], cwd=folder, capture_output=True, text=True)
+    npm = shutil.which("npm") or pytest.skip("needs npm")
+    fetched = subprocess.run([npm, "pack", "--silent", name], cwd=folder, capture_output=True, text=True)
     if fetched.returncode:
         pytest.skip(f"npm does not give {name}")
     with tarfile.open(folder / fetched.stdout.split()[-1]) as archive:
