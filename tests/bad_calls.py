@@ -114,6 +114,22 @@ def spoilt(place, fault):
     return arguments
 
 
+def variants(function):
+    """The valid call with each other setting: (what, arguments) for None, every word and every flag."""
+    for place in valid_places(function):
+        if BOUND.search(str(place)) or place.path.count(".") > place.path.startswith("config."):
+            continue
+        others = [None] * (place.optional and place.value is not None)
+        others += get_args(place.annotation) if get_origin(place.annotation) is Literal else ()
+        others += [not place.value] if place.kind == "bool" else ()
+        for other in others:
+            yield f"{place.path}={other}", spoilt(place, Fault(other, TypeError))
+
+
+# what parameters or other settings decide
+BOUND = re.compile(r"config\.tied|generate-rng|(transformer|greedy|minilm|sentence).*config\.positions")
+
+
 # --- shapes: who tells which length -----------------------------------------------------------------
 
 
@@ -243,7 +259,7 @@ def number_faults(place):
         *[None] * (not place.optional),
     ]
     bad = [10**400, *([-(10**400)] if whole else [np.nan, np.inf, -np.inf, np.float32("nan")])]
-    good = [None] * place.optional
+    good = []
     if place.value is not None:
         good += [kind(place.value) for kind in ((np.int16, np.int64) if whole else (np.float32, np.float64))]
     sized = place.path.startswith("config.") and CALLS[place.function]().keys() & {"params", "state"}
@@ -284,9 +300,8 @@ def tuple_faults(place):
 
 
 def word_faults(place):
-    alone = place.path != "config.positions"  # beside parameters it says which there are
-    bad = faults(ValueError, "", "another", place.value.upper(), place.value + " ")
-    return faults(TypeError, None, 1, ["relu"]) + bad + faults(None, *get_args(place.annotation) * alone)
+    wrong = ("", "another", place.value.upper(), place.value + " ")
+    return faults(TypeError, None, 1, ["relu"]) + faults(ValueError, *wrong)
 
 
 def faults_of(place):
@@ -303,8 +318,8 @@ def faults_of(place):
     if place.kind in ("int", "float"):
         return number_faults(place)
     wrong, good = OTHERS.get("dtype" if ", dtype" in place.words else place.kind, ([], []))
-    none = faults(None if place.optional else TypeError, *[None] * bool(wrong))
-    return faults(TypeError, *wrong) + faults(None, *good) + none
+    none = [None] * (bool(wrong) and not place.optional)
+    return faults(TypeError, *wrong, *none) + faults(None, *good)
 
 
 OTHERS = {  # what may not stand there, and what may
