@@ -17,13 +17,14 @@ from valid_calls import BACKWARD, CALLS, CONFIG, FORWARD, VOCAB_SIZE, call, repl
 import npformer as npf
 
 CHECKED = [name for name in CALLS if getattr(npf, name).__code__ is npf.linear_forward.__code__]  # the door's
+FLOATS, TELLERS = ("Float", "Bias"), ("Float", "Ids")  # of one dtype; whose axes tell lengths
 
 
 class Place(NamedTuple):
     function: str
     path: str  # params.attention.W_Q
+    owner: Any  # AttentionParams
     words: str  # of its annotation: Float[Array, 'd_model d_model']
-    optional: bool  # None is welcome
     annotation: Any
     value: Any  # what stands there in the valid call
 
@@ -33,6 +34,10 @@ class Place(NamedTuple):
     @property
     def kind(self):
         return re.match(r"[\w.]*", self.words)[0]
+
+    @property
+    def optional(self):
+        return self.words.endswith("| None")
 
     @property
     def letters(self):
@@ -50,7 +55,7 @@ class Change(NamedTuple):
 class Fault(NamedTuple):
     value: Any  # what stands in the place instead; a Change is applied to what stood there
     error: type[Exception] | None  # None: unusual, but welcome
-    letter: str = ""  # of which it tells another length; "..." for leading axes
+    named: tuple[str, ...] = ()  # places that contradict it: where no third one decides, either may be named
 
 
 def faults(error, *values):
@@ -64,25 +69,27 @@ def faults(error, *values):
 def valid_places(function):
     """Every argument of a function and every field of the parameters and the config in them."""
     body, arguments = inspect.unwrap(getattr(npf, function)), CALLS[function]()
-    found = (places_in(function, n, body.__annotations__[n], value) for n, value in arguments.items())
+    found = (places_in(function, n, function, body.__annotations__[n], v) for n, v in arguments.items())
     return [place for places in found for place in places]
 
 
-def places_in(function, path, annotation, value):
+def places_in(function, path, owner, annotation, value):
     optional, extras = False, []
     while get_origin(annotation) in (Annotated, UnionType) or str(annotation).startswith("typing.Optional"):
         first, *more = [part for part in get_args(annotation) if part is not NoneType]
         optional |= NoneType in get_args(annotation)
         annotation, extras = first, extras + more
-    name = annotation.__name__ if isinstance(annotation, type) else str(annotation)
-    words = ", ".join([name, *map(str, extras)])
-    yield Place(function, path, words, optional or words.endswith("| None"), annotation, value)
+    words = ", ".join(
+        [annotation.__name__ if isinstance(annotation, type) else str(annotation), *map(str, extras)]
+    )
+    words += " | None" * (optional and not words.endswith("| None"))
+    yield Place(function, path, owner, words, annotation, value)
     if get_origin(annotation) is tuple:
         parts = [(i, get_args(annotation)[0]) for i in range(len(value))]
     else:
         parts = annotation.__annotations__.items() if is_params(annotation) and value is not None else ()
     for (part, kind), inside in zip(parts, value if parts else (), strict=True):
-        yield from places_in(function, f"{path}.{part}", kind, inside)
+        yield from places_in(function, f"{path}.{part}", annotation, kind, inside)
 
 
 def is_params(annotation):
@@ -93,31 +100,8 @@ def first_of_their_kind(places):
     """The names of those whose rule no place before had: params.W_Q of attention, not of every model."""
     seen = {}
     for place in places:
-        owner, _, field = place.path.rpartition(".")
-        owners = [str(p.annotation) for p in valid_places(place.function) if p.path == owner]
-        key = (*(owners or [place.function]), field.strip("01") or "block", place.words)
-        seen.setdefault(key, str(place))
+        seen.setdefault((str(place.owner), place.path.split(".")[-1].strip("01"), place.words), str(place))
     return set(seen.values())
-
-
-def tellers(place, letter):
-    """The other places that tell the length of a letter, or the leading axes."""
-    others = [p for p in valid_places(place.function) if p.path != place.path and p.value is not None]
-    arrays = [p for p in others if p.kind in ("Float", "Ids") and letter in p.letters]
-    return arrays + [p for p in others if "a letter" in p.words and p.path.rpartition(".")[2] == letter]
-
-
-def full_shape(place):
-    """What a mask has to broadcast to, as the arrays beside it say."""
-    sizes = {"h": [CONFIG.n_heads]}
-    for other in valid_places(place.function):
-        if other.kind in ("Float", "Ids") and other.value is not None:
-            named, shape = [letter for letter in other.letters if letter != "..."], other.value.shape
-            first = len(shape) - len(named)
-            sizes |= {letter: [n] for letter, n in zip(named, shape[first:], strict=True)}
-            if "..." in other.letters:
-                sizes.setdefault("...", shape[:first])
-    return tuple(n for letter in place.letters for n in sizes[letter])
 
 
 def spoilt(place, fault):
@@ -128,6 +112,75 @@ def spoilt(place, fault):
         beside = [p.path for p in valid_places(place.function) if p.kind in ("Mask", "Bias", "Numbers")]
         arguments |= {path: None for path in beside if path != place.path}
     return arguments
+
+
+def variants(function):
+    """The valid call with each other setting: (what, arguments) for None, every word and every flag."""
+    for place in valid_places(function):
+        if BOUND.search(str(place)) or place.path.count(".") > place.path.startswith("config."):
+            continue
+        others = [None] * (place.optional and place.value is not None)
+        others += get_args(place.annotation) if get_origin(place.annotation) is Literal else ()
+        others += [not place.value] if place.kind == "bool" else ()
+        for other in others:
+            yield f"{place.path}={other}", spoilt(place, Fault(other, TypeError))
+
+
+# what parameters or other settings decide
+BOUND = re.compile(r"config\.tied|generate-rng|(transformer|greedy|minilm|sentence).*config\.positions")
+
+
+# --- shapes: who tells which length -----------------------------------------------------------------
+
+
+def told(place, shape):
+    """{letter: length} of an array of this shape, "..." for the leading axes; None if no such shape fits."""
+    named = [letter for letter in place.letters if letter != "..."]
+    first = len(shape) - len(named)
+    if first < 0 or (first and "..." not in place.letters):
+        return None
+    mine = dict(zip(named, shape[first:], strict=True))
+    if [mine[letter] for letter in named] != list(shape[first:]):  # a letter that comes twice
+        return None
+    return mine | ({"...": shape[:first]} if "..." in place.letters else {})
+
+
+def told_beside(place):
+    """{letter: {path: length}}: what the other places tell."""
+    found = {}
+    for other in valid_places(place.function):
+        if other.path == place.path or other.value is None:
+            continue
+        name = other.path.rpartition(".")[2]
+        tells = told(other, other.value.shape) if other.kind in TELLERS else {}
+        for letter, length in (tells | ({name: other.value} if "a letter" in other.words else {})).items():
+            found.setdefault(letter, {})[other.path] = length
+    return found
+
+
+def shape_faults(place):
+    """Each axis longer and empty, one axis more and one fewer, transposed."""
+    shape, beside = place.value.shape, told_beside(place)
+    tried = {(*shape[:i], m, *shape[i + 1 :]) for i, n in enumerate(shape) for m in (n + 2, 0)}
+    for other in sorted({*tried, (1, *shape), shape[1:], shape[::-1]} - {shape}):
+        mine = None if place.function in BACKWARD else told(place, other)  # a cache tells all of a gradient
+        if mine is None:
+            yield Fault(ones(*other), ValueError)
+            continue
+        odd = [x for x, n in mine.items() if beside.get(x) and n not in beside[x].values()]
+        named = tuple(path for x in odd for path in beside[x] if len(beside[x]) == 1)
+        empty = any(n == 0 and x[0] not in "TS." for x, n in mine.items())
+        yield Fault(ones(*other), ValueError if odd or empty else None, named)
+
+
+def broadcast_faults(place):
+    """Every axis longer, empty, one axis too many; and what broadcasts is welcome."""
+    beside = {"h": {"n_heads": CONFIG.n_heads}} | told_beside(place)
+    full = [next(iter(beside[letter].values())) for letter in place.letters]
+    full = [*full[0], *full[1:]] if place.letters[0] == "..." else full
+    other = [ones(*full[:i], n, *full[i + 1 :]) for i in range(len(full)) for n in (full[i] + 1, 0)]
+    single = [ones(*full[:i], 1, *full[i + 1 :]) for i in range(len(full))]
+    return faults(ValueError, *other, ones(1, *full)) + faults(None, *single, ones())
 
 
 # --- what is wrong with an array ------------------------------------------------------------------
@@ -160,9 +213,8 @@ def entry(value, at=-1):
 
 
 NO_ARRAYS = [
-    Change(np.ndarray.tolist), "0.5", 0.5, np.float64(0.5), Tensor(), b"x", len, Change(np.ma.asarray),
+    Change(np.ndarray.tolist), "0.5", 0.5, np.float64(0.5), Tensor(), len, Change(np.ma.asarray),
     np.ones((2, 2)).view(np.matrix), *map(as_type, (complex, object, str, [("a", float)])),
-    Change(lambda a: np.zeros(a.shape, "M8[s]")),
 ]  # fmt: skip
 DTYPES = {  # what else is no array of this kind, and what is one
     "Float": ([int, bool, np.float16, ">f8"], []),
@@ -174,65 +226,20 @@ DTYPES = {  # what else is no array of this kind, and what is one
 
 
 def array_faults(place):
-    """Other kinds and dtypes, and other shapes."""
+    """Other kinds, dtypes and shapes; of ids such that name no row."""
     if place.value is None:
-        return []
+        return
     no, yes = DTYPES[place.kind]
-    found = faults(TypeError, *NO_ARRAYS, *map(as_type, no), *[None] * (not place.optional))
-    found += faults(None, *map(as_type, yes))
-    if place.kind == "Mask":
-        found += faults(TypeError, True, np.bool_(True))
-    if place.kind in ("Float", "Bias"):
-        places = valid_places(place.function)
-        others = [p for p in places if p.kind in ("Float", "Bias") and p.value is not None]
-        found.append(Fault(as_type(np.float32), TypeError if len(others) > 1 else None, "dtype"))
-    for table in (p for p in valid_places(place.function) if "vocab_size" in p.letters):
-        most = table.value.shape[table.letters.index("vocab_size") - len(table.letters)]
-        found += faults(ValueError, *map(entry, (most, -2, 10**6))) if place.kind == "Ids" else []
-    return found + (broadcast_faults if place.kind in ("Mask", "Bias") else shape_faults)(place)
-
-
-def shape_faults(place):
-    """Each axis longer, shorter and empty, one axis more and fewer, transposed, other leading axes."""
-    letters, shape = place.letters, place.value.shape
-    named, found = [letter for letter in letters if letter != "..."], []
-    first, leading = len(shape) - len(named), bool(tellers(place, "..."))
-    told = [x for x in named if tellers(place, x) or named.count(x) > 1 or place.kind == "Numbers"]
-    step = (
-        2 if "even" in place.words or any("divides" in p.words for p in valid_places(place.function)) else 1
-    )
-    for i, letter in enumerate(named, first):
-        for n in {shape[i] + step, max(0, shape[i] - step), 0}:  # of pairs one more is as even
-            bad = letter in told or (n == 0 and letter[0] not in "TS")
-            bad |= letter == "max_length" and place.function in ("transformer_forward", "greedy_decode")
-            if bad or n > shape[i] or letter != "vocab_size":  # its last id is used
-                error = ValueError if bad else None
-                found.append(Fault(ones(*shape[:i], n, *shape[i + 1 :]), error, letter))
-    found.append(Fault(ones(1, *shape), ValueError if leading or "..." not in letters else None, "..."))
-    if "..." in letters and first and named:
-        for other in ((shape[0] + 1, *shape[1:]), shape[first:]):
-            found.append(Fault(ones(*other), ValueError if leading else None, "..."))
-    if named:
-        found.append(Fault(ones(*shape[first + 1 :]), ValueError))
-    if any(letter in told and shape[::-1][i] != shape[i] for i, letter in enumerate(named, first)):
-        found.append(Fault(Change(lambda a: a.T), ValueError, named[0]))
-    return found
-
-
-def broadcast_faults(place):
-    """Every axis one longer, empty, one axis too many; and what broadcasts is welcome."""
-    full = full_shape(place)
-    other = [ones(*full[:i], n, *full[i + 1 :]) for i in range(len(full)) for n in (full[i] + 1, 0)]
-    single = [ones(*full[:i], 1, *full[i + 1 :]) for i in range(len(full))]
-    return faults(ValueError, *other, ones(1, *full)) + faults(None, *single, ones())
-
-
-def gradient_faults(place):
-    shape = place.value.shape
-    other = {(*shape[:i], n + 1, *shape[i + 1 :]) for i, n in enumerate(shape)}
-    other = sorted({*other, (1, *shape), shape[1:], shape[:-1], (0, *shape[1:])} - {shape})
-    wrong = [*NO_ARRAYS, *map(as_type, (*DTYPES["Float"][0], np.float32)), None]
-    return faults(TypeError, *wrong) + faults(ValueError, *(ones(*o) for o in other))
+    yield from faults(TypeError, *NO_ARRAYS, *map(as_type, no), *[None] * (not place.optional))
+    yield from faults(None, *map(as_type, yes))
+    floats = [p for p in valid_places(place.function) if p.kind in FLOATS and p.value is not None]
+    others = [p.path for p in floats if p.path != place.path]
+    if place.kind in FLOATS:
+        wrong = bool(others) or place.function in BACKWARD
+        yield Fault(as_type(np.float32), TypeError if wrong else None, tuple(others * (len(others) == 1)))
+    for most in told_beside(place).get("vocab_size", {}).values() if place.kind == "Ids" else ():
+        yield from faults(ValueError, entry(most), entry(-2))
+    yield from (broadcast_faults if place.kind in ("Mask", "Bias") else shape_faults)(place)
 
 
 # --- what is wrong with a number, and with anything else ------------------------------------------
@@ -241,20 +248,28 @@ def gradient_faults(place):
 def number_faults(place):
     """Other kinds, NaN and infinity, huge ones, what lies just outside the bounds, and the bounds."""
     whole = place.words.startswith("int")
-    wrong = ["3", True, np.bool_(True), 0.5j, np.array(2), [2], *[None] * (not place.optional)]
+    wrong = [
+        "3",
+        True,
+        np.bool_(True),
+        0.5j,
+        np.array(2),
+        [2],
+        *[2.0] * whole,
+        *[None] * (not place.optional),
+    ]
     bad = [10**400, *([-(10**400)] if whole else [np.nan, np.inf, -np.inf, np.float32("nan")])]
-    good = [None] * place.optional
+    good = []
     if place.value is not None:
         good += [kind(place.value) for kind in ((np.int16, np.int64) if whole else (np.float32, np.float64))]
-    for low, is_in in bounds(place.words, "low"):
-        bad += [low - (1 if whole else 1e-6) if is_in else low, -low - 5]
-    for high, is_in in bounds(place.words, "high"):
-        bad += [high + (1e-6 if is_in else 0), high + 0.5]
     sized = place.path.startswith("config.") and CALLS[place.function]().keys() & {"params", "state"}
-    if not (whole and (sized or re.search("even|a letter", place.words))):
-        good += [n for side in ("low", "high") for n, is_in in bounds(place.words, side) if is_in]
+    for side, step in (("low", -1), ("high", 1)):
+        for bound, is_in in bounds(place.words, side):
+            bad += [bound + step * (1 if whole else 1e-6) if is_in else bound, bound + 5 * step]
+            if is_in and not (whole and (sized or re.search("even|a letter", place.words))):
+                good.append(bound)
     bad += [n for word, ns in RELATED.items() if word in place.words for n in ns]
-    return faults(TypeError, *wrong, *[2.0] * whole) + faults(ValueError, *bad) + faults(None, *good)
+    return faults(TypeError, *wrong) + faults(ValueError, *bad) + faults(None, *good)
 
 
 RELATED = {
@@ -285,19 +300,14 @@ def tuple_faults(place):
 
 
 def word_faults(place):
-    alone = place.path != "config.positions"  # beside parameters it says which there are
-    bad = faults(ValueError, "", "another", place.value.upper(), place.value + " ")
-    return (
-        faults(TypeError, None, 1, True, ["relu"]) + bad + faults(None, *get_args(place.annotation) * alone)
-    )
+    wrong = ("", "another", place.value.upper(), place.value + " ")
+    return faults(TypeError, None, 1, ["relu"]) + faults(ValueError, *wrong)
 
 
 def faults_of(place):
     """What may not stand in a place, and some unusual values that may."""
-    if place.function in BACKWARD and place.kind == "Float":
-        return gradient_faults(place)
     if place.kind in DTYPES:
-        return array_faults(place)
+        return list(array_faults(place))
     if get_origin(place.annotation) is Literal:
         return word_faults(place)
     if get_origin(place.annotation) is tuple:
@@ -307,18 +317,17 @@ def faults_of(place):
         return tuple_faults(place)
     if place.kind in ("int", "float"):
         return number_faults(place)
-    return OTHERS.get("dtype" if place.words.endswith(", dtype") else place.kind, lambda place: [])(place)
+    wrong, good = OTHERS.get("dtype" if ", dtype" in place.words else place.kind, ([], []))
+    none = [None] * (bool(wrong) and not place.optional)
+    return faults(TypeError, *wrong, *none) + faults(None, *good)
 
 
-OTHERS = {
-    "bool": lambda place: faults(TypeError, None, 1, "yes", np.ones((2, 2), bool), np.bool_(True)),
-    "module": lambda place: faults(TypeError, None, "cupy", re),
-    "Rng": lambda place: (
-        faults(TypeError, 0, np.random, np.random.PCG64(0), np.random.RandomState(0), "0")
-        + faults(None if place.optional else TypeError, None)
-    ),
-    "dtype": lambda place: (
-        faults(TypeError, None, "x", "(-3,)f8", int, np.float16, np.dtype(complex), 64, np.ones(2), np.nan)
-        + faults(None, np.float32, "float32", "f8", float, np.dtype("f4"))
+OTHERS = {  # what may not stand there, and what may
+    "bool": ([1, "yes", np.ones((2, 2), bool), np.bool_(True)], []),
+    "module": (["cupy", re], []),
+    "Rng": ([0, np.random, np.random.PCG64(0), np.random.RandomState(0), "0"], []),
+    "dtype": (
+        ["x", "(-3,)f8", int, np.float16, np.dtype(complex), 64, np.ones(2), np.nan],
+        [np.float32, "float32", "f8", float, np.dtype("f4")],
     ),
 }

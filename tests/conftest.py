@@ -53,48 +53,6 @@ def pytest_xdist_auto_num_workers(config):
     return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else os.cpu_count()
 
 
-class Bar:
-    """On a terminal: how far the suite is, with the file at work, not dots; a failure is named at once."""
-
-    def __init__(self, terminal):
-        from tqdm import tqdm
-
-        self.bar = tqdm(file=terminal._tw._file, unit=" tests", leave=False, dynamic_ncols=True)
-
-    def pytest_runtest_logreport(self, report):
-        if report.failed:
-            self.bar.write(f"FAILED {report.nodeid}", file=self.bar.fp)
-        if report.when == "teardown":
-            self.bar.set_postfix_str(report.nodeid.partition("::")[0], refresh=False)
-            self.bar.update()
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_report_teststatus(self, report):
-        if report.when == "call" or not report.passed:
-            failed = "failed" if report.when == "call" else "error"
-            return "passed" if report.passed else "skipped" if report.skipped else failed, "", ""
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_runtest_logstart(self):
-        self.bar.total = self.session.testscollected
-
-    def pytest_sessionfinish(self):
-        self.bar.close()
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_sessionstart(session):
-    terminal = session.config.pluginmanager.getplugin("terminalreporter")
-    if (
-        terminal
-        and terminal.isatty
-        and terminal.verbosity == 0
-        and not hasattr(session.config, "workerinput")
-    ):
-        session.config.pluginmanager.register(bar := Bar(terminal))
-        bar.session = session
-
-
 def pytest_collection_modifyitems(items):
     """The examples in these docstrings load the published model."""
     if any(find_spec(name) is None for name in PACKAGES):

@@ -191,7 +191,7 @@ def test_a_bias_of_minus_infinity_is_a_mask():
 def test_no_keys_give_zeros_and_leave_the_output_bias_alone():
     y, cache = npf.attention_forward(*some_qkv(T_k=0), mask=np.ones((3, 0), bool))
     assert y.shape == (2, 3, 6) and all_zero((y, npf.attention_backward(y + 1, cache)[0]))
-    arguments, _ = sized((2,), 3, 0)["multi_head_attention_forward"]
+    arguments, _ = sized("multi_head_attention_forward", (2,), 3, 0)
     y, cache = call("multi_head_attention_forward", arguments)
     np.testing.assert_array_equal(y, np.broadcast_to(arguments["params"].b_O, y.shape))
     dq, dk, dv, grads = npf.multi_head_attention_backward(np.ones_like(y), cache)

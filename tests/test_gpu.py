@@ -9,6 +9,7 @@ or make it wait fails there, and so does every call that CuPy, where it can be i
 
 import gc
 import json
+import re
 import sys
 import types
 from collections import Counter
@@ -19,6 +20,7 @@ from itertools import product
 import numpy as np
 import pytest
 import standin_cupy
+from bad_calls import CHECKED, variants
 from benchmarks import gpu as benchmark
 from together import failures
 from valid_calls import (
@@ -72,6 +74,70 @@ def test_the_gpu_is_among_the_backends(device):
     assert npf.available_backends() == ("numpy", "cupy")
 
 
+# What the stand-in refuses, or it would prove nothing; what the package refuses; where it may wait
+
+
+def test_the_standin_refuses_what_belongs_to_numpy_and_lets_no_forward_wait(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", standin_cupy)
+    x = standin_cupy.asarray(np.array([1.0, 3.0]))
+    for use in (
+        "np.exp(x)",
+        "np.sum(x)",
+        "np.ones(2) + x",
+        "x + np.ones(2)",
+        "x * np.float64(2)",
+        "cupy.exp(np.ones(2))",
+    ):
+        with pytest.raises(TypeError):
+            eval(use, {"np": np, "x": x, "cupy": standin_cupy})
+    package = {"__name__": "npformer.planted"}
+    for waits in (
+        "float(x[0])",
+        "1 if x.sum() else 0",
+        "x.sum().item()",
+        "x.get()",
+        "x[x > 0]",
+        "[7, 8][x.argmax()]",
+    ):
+        exec(f"def planted_forward(x): return inside(x)\ndef inside(x): return {waits}", package)
+        package["inside"](x)  # a wait elsewhere is allowed
+        with pytest.raises(RuntimeError, match="makes the host wait for the device inside planted_forward"):
+            package["planted_forward"](x)
+
+
+def test_greedy_decoding_waits_once_a_token(monkeypatch):
+    waits = []
+    monkeypatch.setitem(sys.modules, "cupy", standin_cupy)
+    monkeypatch.setattr(standin_cupy, "_wait", waits.append)
+    tokens = call("greedy_decode", with_arrays(CALLS["greedy_decode"](), standin_cupy.asarray)).shape[-1]
+    assert waits == ["a truth value"] * tokens  # has every row stopped?
+
+
+def test_arrays_of_both_libraries_in_one_call_are_refused(device):
+    def check(name, holder):
+        arguments = CALLS[name]()
+        with pytest.raises(TypeError) as caught:
+            call(name, arguments | {holder: with_arrays(arguments[holder], device.asarray)})
+        mixed = "(CuPy; expected one of NumPy|NumPy; expected one of CuPy)"
+        assert re.match(rf"{name}: [\w.]+ is an array of {mixed} like [\w.]+ ", str(caught.value))
+        assert holder in str(caught.value)
+
+    holders = {name: [n for n, v in CALLS[name]().items() if arrays_in(v)] for name in CHECKED}
+    mixed = [(name, holder) for name, them in holders.items() for holder in them if len(them) > 1]
+    assert failures(check, mixed) == {} and len(mixed) > 80
+    params = npf.FFNParams(array(4, 8), array(8), device.asarray(array(8, 4)), array(4))
+    with pytest.raises(
+        TypeError, match=r"^ffn_forward: params.W_2 is an array of CuPy; expected one of NumPy"
+    ):
+        npf.ffn_forward(array(2, 4), params)
+
+
+def arrays_in(tree):
+    found = []
+    with_arrays(tree, found.append)
+    return found
+
+
 # The same numbers
 
 
@@ -116,11 +182,6 @@ def check_pair(device, name, arguments):
     check_close(device, tuple(found.values()), tuple(gradients.values()), backward_of(name))
 
 
-def test_no_forward_and_no_backward_is_left_out():
-    pairs = {name for name in npf.__all__ if name.endswith(("_forward", "_backward"))}
-    assert pairs == set(FORWARD) | set(map(backward_of, FORWARD))
-
-
 def test_a_forward_and_its_backward_agree(device):
     def check(name, dtype):
         check_pair(device, name, lambda: like(FORWARD[name](), dtype))
@@ -128,74 +189,40 @@ def test_a_forward_and_its_backward_agree(device):
     assert failures(check, product(FORWARD, DTYPES)) == {}
 
 
-VARIANTS = {
-    "linear without a bias": ("linear_forward", {"b": None}),
-    "gelu in its tanh form": ("gelu_forward", {"approximate": True}),
-    "softmax over the first axis, a line of -inf": (
-        "softmax_forward",
-        {"axis": 0, "scores": np.array([[1.0, -np.inf], [2.0, -np.inf]])},
-    ),
-    "softmax of nothing": ("softmax_forward", {"scores": np.ones((2, 0))}),
-    "no dropout": ("dropout_forward", {"rng": None}),
-    "rope of neighbours, from position 0": ("rope_forward", {"positions": None, "layout": "interleaved"}),
-    "relu": ("ffn_forward", {"activation": "relu"}),
-    "a constant row and eps = 0": ("layer_norm_forward", {"x": np.ones((2, 8)), "eps": 0}),
-    "a row of zeros and eps = 0": ("rms_norm_forward", {"x": np.zeros((2, 8)), "eps": 0}),
-    **{f"gate: {gate}": ("gated_ffn_forward", {"activation": gate}) for gate in ("silu", "relu", "sigmoid")},
-    "tiles that see everything": ("tiled_attention_forward", {"causal": False}),
-    "tiles beyond the last query": ("tiled_attention_forward", {"k": array(2, 9, 4), "v": array(2, 9, 3)}),
-    "no mask, no bias": ("attention_forward", {"mask": None, "bias": None}),
-    "queries that see nothing": ("attention_forward", {"mask": np.zeros((6, 7), bool)}),
-    "no rope": ("multi_head_attention_forward", {"rope": False}),
-    "one head of keys for two of queries": (
-        "multi_head_attention_forward",
-        {"params": LM.blocks[0].attention, "n_kv_heads": 1},
-    ),
-    "every target counts": ("cross_entropy_forward", {"ignore_index": None, "label_smoothing": 0.0}),
-    "ignored targets": ("cross_entropy_forward", {"ignore_index": 2}),
-    "post-norm, ALiBi, ReLU": (
-        "encoder_block_forward",
-        {"config": SMALL._replace(norm="post", positions="alibi")},
-    ),
-    "pre-norm, RoPE, GELU": (
-        "decoder_block_forward",
-        {"config": SMALL._replace(positions="rope", activation="gelu")},
-    ),
-    "no padding": ("transformer_forward", {"padding_id": None}),
-    "no padding, one matrix for ids and logits": (
-        "causal_lm_forward",
-        {"padding_id": None, "params": LM._replace(head=None), "config": LM_CONFIG._replace(tied=True)},
-    ),
-    "a step without eps": ("adam_update", {"eps": 0.0}),
-    "writing the likeliest": ("generate", {"temperature": 0}),
-    "writing without end or padding": ("generate", {"stop_id": None, "padding_id": None, "top_p": None}),
-}
+MORE = [  # what no word, flag or None tells
+    ("softmax_forward", {"axis": 0, "scores": np.array([[1.0, -np.inf], [2.0, -np.inf]])}),
+    ("softmax_forward", {"scores": np.ones((2, 0))}),
+    ("layer_norm_forward", {"x": np.ones((2, 8)), "eps": 0}),
+    ("rms_norm_forward", {"x": np.zeros((2, 8)), "eps": 0}),
+    ("tiled_attention_forward", {"k": array(2, 9, 4), "v": array(2, 9, 3)}),  # tiles beyond the last query
+    ("attention_forward", {"mask": np.zeros((6, 7), bool)}),
+    ("multi_head_attention_forward", {"params": LM.blocks[0].attention, "n_kv_heads": 1}),
+    ("cross_entropy_forward", {"ignore_index": 2}),
+    ("causal_lm_forward", {"params": LM._replace(head=None), "config": LM_CONFIG._replace(tied=True)}),
+    ("adam_update", {"eps": 0.0}),
+    ("generate", {"temperature": 0}),
+]
 
 
 def test_the_other_branches_agree(device):
-    def check(variant, dtype):
-        name, changes = VARIANTS[variant]
+    def check(name, setting, arguments):
         ask = check_pair if name in FORWARD else check_function
-        ask(device, name, lambda: like(CALLS[name]() | changes, dtype))
+        ask(device, name, lambda: with_generators_anew(like(arguments, np.float32)))
 
-    assert failures(check, product(VARIANTS, DTYPES)) == {}
+    apart = {*map(backward_of, FORWARD), *BY_THEMSELVES, *ON_THE_HOST}
+    names = [name for name in CHECKED if name not in apart and arrays_in(CALLS[name]())]
+    cases = [(name, *variant) for name in names for variant in variants(name)]
+    cases += [(name, str(changes), CALLS[name]() | changes) for name, changes in MORE]
+    assert failures(check, cases) == {} and len(cases) > 100
 
 
-def test_attention_at_once_on_the_device_and_head_by_head_on_the_host(device, monkeypatch):
+def with_generators_anew(arguments):
+    return arguments | ({"rng": generator()} if arguments.get("rng") else {})
+
+
+def test_attention_agrees_where_the_host_goes_head_by_head(device, monkeypatch):
     """As for long sequences: a host has little memory to spare, a device little time for small kernels."""
     monkeypatch.setattr(attention, "LARGE", 0)
-    shapes, gradients = [], attention._gradients
-
-    def seen(dy, q, k, v, w):
-        shapes.append(w.shape)
-        return gradients(dy, q, k, v, w)
-
-    monkeypatch.setattr(attention, "_gradients", seen)
-    q, k = np.ones((2, 3, 4, 5)), np.ones((2, 3, 6, 5))
-    for move in (np.asarray, device.asarray):
-        y, cache = attention.attention_forward(move(q), move(k), move(k))
-        attention.attention_backward(y, cache)
-    assert shapes == [(4, 6)] * 6 + [(2, 3, 4, 6)]
     for name in ("attention_forward", "multi_head_attention_forward"):
         check_pair(device, name, FORWARD[name])
 
@@ -242,18 +269,12 @@ BY_THEMSELVES = {  # each has a test of its own
 ON_THE_HOST = {"decode", "load_gguf", "load_llama", "load_minilm"}  # words, files
 
 
-def takes_arrays(name):
-    found = []
-    with_arrays(CALLS[name](), found.append)
-    return bool(found)
-
-
 def test_the_functions_of_arrays_agree(device):
     def check(name, dtype):
         check_function(device, name, lambda: like(CALLS[name](), dtype))
 
     apart = {*FORWARD, *map(backward_of, FORWARD), *BY_THEMSELVES, *ON_THE_HOST}
-    others = [name for name in CALLS if name not in apart and takes_arrays(name)]
+    others = [name for name in CALLS if name not in apart and arrays_in(CALLS[name]())]
     assert failures(check, product(others, DTYPES)) == {}
 
 
@@ -435,22 +456,18 @@ def passages(device):
         yield seen
 
 
-def test_nothing_leaves_the_device_in_a_training_step_and_nothing_comes(device):
-    config = CONFIG._replace(positions="learned")
-    params, *both_ids = npf.to_backend(small_model(config=config), "cupy")
-    state = npf.adam_init(params)
-    with passages(device) as seen:
-        training_step(params, state, *both_ids, config)
-    assert seen == []
-
-
-def test_only_dropouts_draws_and_the_positions_frequencies_go_to_the_device(device):
-    params, *both_ids = npf.to_backend(small_model(), "cupy")
-    state = npf.adam_init(params)
-    with passages(device) as seen:
-        training_step(params, state, *both_ids, rng=generator())
-    draws = 2 + (2 + 3) * CONFIG.n_layers  # on two embeddings, and on every sub-layer's output
-    assert Counter(seen) == {("to the device", "bool"): draws, ("to the device", "float64"): 2}
+def test_nothing_leaves_the_device_in_a_training_step_and_only_draws_and_frequencies_come(device):
+    for positions, rng, expected in (
+        ("learned", None, {}),
+        # drawn on two embeddings, and on every sub-layer's output
+        ("sinusoidal", generator(), {"bool": 2 + (2 + 3) * CONFIG.n_layers, "float64": 2}),
+    ):
+        config = CONFIG._replace(positions=positions)
+        params, *both_ids = npf.to_backend(small_model(config=config), "cupy")
+        state = npf.adam_init(params)
+        with passages(device) as seen:
+            training_step(params, state, *both_ids, config, rng)
+        assert Counter(seen) == {("to the device", dtype): n for dtype, n in expected.items()}
 
 
 # Memory
@@ -495,22 +512,3 @@ def test_the_benchmark_measures_what_its_docstring_promises(monkeypatch):
     assert all(word in benchmark.__doc__ for entry in results["block"] for word in entry)
     seconds, ratio = results["block"][0]["seconds"], results["block"][0]["ratio"]
     assert 0 < min(seconds.values()) and ratio["numpy"] > 0
-
-
-@pytest.mark.parametrize(
-    ("cupy", "words"),
-    [
-        (
-            None,
-            "CuPy is not installed; to get it: "
-            'pip install "npformer[cuda12]" (in a clone: uv sync --extra cuda12), or cuda13 for CUDA 13',
-        ),
-        (types.SimpleNamespace(ones=lambda shape: 1 / 0), "nvidia-smi tells whether the driver sees a GPU"),
-    ],
-)
-def test_without_a_gpu_the_benchmark_says_why_and_writes_nothing(monkeypatch, tmp_path, cupy, words):
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(benchmark, "RESULTS", tmp_path / "gpu.json")
-    refusal = benchmark.main(["--write"])  # a string: sys.exit prints it and the status is 1
-    assert refusal.startswith("gpu.py: nothing was measured. ") and refusal.endswith(words)
-    assert "\n" not in refusal and not list(tmp_path.iterdir())

@@ -1,21 +1,19 @@
-"""The door: every annotation is read, and a checked function stays a function like any other."""
+"""The door: a checked function stays a function like any other, and no call makes way for a wrong one."""
 
 import copy
 import doctest
 import inspect
 import pickle
 import pydoc
-import re
 import sys
 import warnings
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, NamedTuple
 
 import numpy as np
 import pytest
 import standin_cupy
-from bad_calls import CHECKED, valid_places
+from bad_calls import CHECKED
 from together import together
 from valid_calls import CALLS, CONFIG, array, call, with_arrays
 
@@ -23,62 +21,15 @@ import npformer as npf
 from npformer import Float, Ids, Mask, checked
 from npformer.door.annotations import DType, Numbers, Rate, Rng, integer
 from npformer.door.rules import IN_VOCABULARY
-from npformer.door.signature import (
-    ANYTHING,
-    MOST,
-    check_value,
-    look_of,
-    to_rule,
-)
-
-BODIES = {name: inspect.unwrap(getattr(npf, name)) for name in CHECKED}
-
-
-# --- every annotation is read ---------------------------------------------------------------------
-
-ASK_NOTHING = {
-    ("train_byte_pairs", "text"): "asked where its bytes are taken",
-    ("sgd_update", "params"): "what stands beside it is compared with it",
-    ("adam_update", "params"): "what stands beside it is compared with it",
-    ("order_sensitivity", "f"): "asked where it is called",
-    ("load_minilm", "path"): "asked where the folder is opened",
-    ("sentence_embeddings", "texts"): "asked where they are cut into tokens",
-    ("sentence_embeddings", "tokenizer"): "asked where it is called",
-    ("encoder_block_from_torch", "state"): "a dict is asked name by name",
-    ("load_gguf", "path"): "asked where the file is opened",
-    ("load_llama", "path"): "asked where the folder is opened",
-    ("causal_lm_from_torch", "state"): "a dict is asked name by name",
-    ("load_llama2c", "model_file"): "asked where the file is opened",
-    ("load_llama2c", "tokenizer_file"): "asked where the file is opened",
-}
-
-
-def test_every_parameter_is_annotated_and_read():
-    for name, body in BODIES.items():
-        assert set(body.__annotations__) == {*inspect.signature(body).parameters, "return"}, name
-    silent = {
-        (name, parameter)
-        for name, body in BODIES.items()
-        for parameter, annotation in body.__annotations__.items()
-        if parameter != "return" and to_rule(annotation) is ANYTHING
-    }
-    assert silent == {place for place in ASK_NOTHING if place[0] in BODIES}
-
-
-def test_every_field_of_parameters_is_read():
-    kinds = {place.annotation for name in CHECKED for place in valid_places(name)}
-    kinds = {kind for kind in kinds if hasattr(kind, "_fields") and not kind.__name__.endswith("Cache")}
-    assert len(kinds) > 10
-    for kind in kinds:
-        assert all(to_rule(annotation) is not ANYTHING for annotation in kind.__annotations__.values()), kind
-
+from npformer.door.signature import ANYTHING, MOST, check_value, look_of, to_rule
 
 # --- a function like any other --------------------------------------------------------------------
 
 
 @together("name", CHECKED)
 def test_a_checked_function_is_like_its_body(name):
-    function, body = getattr(npf, name), BODIES[name]
+    function = getattr(npf, name)
+    body = inspect.unwrap(function)
     assert inspect.signature(function) == inspect.signature(body)
     assert inspect.getsource(function) == inspect.getsource(body)
     assert (function.__name__, function.__doc__) == (body.__name__, body.__doc__)
@@ -89,12 +40,8 @@ def test_a_checked_function_is_like_its_body(name):
 
 
 def test_help_shows_the_shapes():
-    shown = pydoc.plain(pydoc.render_doc(npf.learned_positions_forward))
-    assert re.search(
-        r"x: Float\[Array, '... T d_model', (T <= max_length|ROWS)\]", shown
-    )  # 3.14 shows the source
-    assert "one trained row a position" in shown
-    assert "mask: Mask[Array, '... T_q T_k'] | None" in pydoc.plain(pydoc.render_doc(npf.attention_forward))
+    shown = pydoc.plain(pydoc.render_doc(npf.attention_forward))
+    assert "mask: Mask[Array, '... T_q T_k'] | None" in shown
 
 
 def test_annotations_of_the_future_are_refused_in_words():
@@ -147,19 +94,13 @@ def test_a_function_of_ones_own_is_checked(change, message):
     assert lines.count("signature.py") <= 1  # the caller's line, and one of ours
 
 
-@together(
-    ("args", "kwargs", "message"),
-    [
-        ((), {}, "missing 2 required positional arguments: 'x' and 'ids'"),
-        ((X,), {}, "missing 1 required positional argument: 'ids'"),
-        ((X, IDS, None, X), {}, "takes from 2 to 3 positional arguments but 4 were given"),
-        ((X, IDS), {"x": X}, "got multiple values for argument 'x'"),
-        ((X, IDS), {"by_2": X}, "got an unexpected keyword argument 'by_2'"),
-    ],
-)
-def test_a_wrong_number_of_arguments_is_pythons_own_error(args, kwargs, message):
-    with pytest.raises(TypeError, match=re.escape(message)):
-        scaled(*args, **kwargs)
+def test_a_wrong_number_of_arguments_is_pythons_own_error():
+    with pytest.raises(TypeError, match="missing 2 required positional arguments: 'x' and 'ids'"):
+        scaled()
+    with pytest.raises(TypeError, match="takes from 2 to 3 positional arguments but 4 were given"):
+        scaled(X, IDS, None, X)
+    with pytest.raises(TypeError, match="got multiple values for argument 'x'"):
+        scaled(X, IDS, x=X)
 
 
 def test_ids_are_held_to_the_floats_wherever_they_stand():
@@ -171,19 +112,16 @@ def test_ids_are_held_to_the_floats_wherever_they_stand():
         chosen(IDS[:, 1:], X)
 
 
-def test_a_tuple_of_two_kinds_is_not_asked():
+def test_annotations_are_read_and_shown():
     assert to_rule(tuple[npf.TransformerConfig, int]) is ANYTHING
+    assert str(Float[np.ndarray, "n"] | None) == "Float[Array, 'n'] | None"
+    assert str(to_rule(tuple[npf.LayerNormParams, ...])) == "tuple[LayerNormParams, ...]"
 
 
 def test_one_value_can_be_asked_alone():
     check_value("f", "config", CONFIG, npf.TransformerConfig)
     with pytest.raises(ValueError, match=r"^f: table has shape \(3,\); expected \(n,\) with n=4$"):
         check_value("f", "table", np.ones(3), Float[np.ndarray, "n"], n=4)
-
-
-def test_a_rule_may_be_left_out():
-    assert str(Float[np.ndarray, "n"] | None) == "Float[Array, 'n'] | None"
-    assert str(to_rule(tuple[npf.LayerNormParams, ...])) == "tuple[LayerNormParams, ...]"
 
 
 # --- arrays of other kinds ------------------------------------------------------------------------
@@ -195,14 +133,6 @@ def test_an_array_in_a_file_is_welcome(tmp_path):
     arguments = CALLS["layer_norm_forward"]()
     y, _ = call("layer_norm_forward", arguments | {"x": x})
     np.testing.assert_array_equal(y, call("layer_norm_forward", arguments | {"x": np.array(x)})[0])
-
-
-@together("kind", [lambda a: a.view(np.matrix), np.ma.asarray])
-def test_kinds_that_calculate_in_their_own_way_are_not(kind):
-    with pytest.raises(
-        TypeError, match=r"^relu_forward: z is a (matrix|MaskedArray); expected an array of float"
-    ):
-        npf.relu_forward(kind(np.ones((2, 2))))
 
 
 def test_arrays_of_another_library_pass_and_are_refused_in_the_same_words(monkeypatch):
@@ -278,11 +208,9 @@ def test_what_looks_almost_like_a_call_that_passed_is_refused(bad):
         passing(**good())
         with pytest.raises((TypeError, ValueError)):
             passing(**good() | bad)
-    assert passing(*list(good().values())[:3], **{name: good()[name] for name in ("rng", "mask")}) is None
+    almost = good() | bad
     with pytest.raises((TypeError, ValueError)):
-        passing(
-            *list((good() | bad).values())[:3], **{name: (good() | bad)[name] for name in list(good())[3:]}
-        )
+        passing(*list(almost.values())[:3], **{name: almost[name] for name in list(almost)[3:]})
 
 
 def test_a_kind_that_no_glance_knows_is_asked_at_every_call():
@@ -318,14 +246,3 @@ def test_no_array_is_kept_and_only_so_many_looks():
         npf.causal_mask(n)
     looks = inspect.getclosurevars(npf.causal_mask).nonlocals["passed"]
     assert 0 < len(looks) <= MOST
-
-
-def test_threads_do_not_make_way_for_each_other():
-    def refused(i):
-        passing(**good())
-        with pytest.raises((TypeError, ValueError)):
-            passing(**good() | ALMOST[i % len(ALMOST)])
-        return True
-
-    with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(refused, range(400)))

@@ -1,5 +1,7 @@
+import functools
 import io
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -12,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from npformer import leaves, load, save, tree_map
+from npformer import adam_init, leaves, load, save, sgd_update, tree_map
 
 
 class Pair(NamedTuple):
@@ -37,19 +39,14 @@ def test_tree_map_over_three_trees_takes_the_same_place_of_each():
 @pytest.mark.parametrize(
     ("tree", "other", "place"),
     [
-        (Pair(np.ones(1), None), Pair(np.ones(1), np.ones(1)), "at b: None and a leaf"),
-        (Pair(np.ones(1)), (np.ones(1), None), "at the root: a Pair of 2 and a tuple of 2"),
-        (
-            (np.ones(1), (np.ones(1),)),
-            (np.ones(1), (np.ones(1), np.ones(1))),
-            "at 1: a tuple of 1 and a tuple of 2",
-        ),
+        (Pair(np.ones(1), None), Pair(np.ones(1), np.ones(1)), "b: None and a leaf (ndarray)"),
+        (Pair(np.ones(1)), (np.ones(1), None), "the root: a Pair of 2 and a tuple of 2"),
+        ((0.5, (1.5,)), (0.5, (1.5, 2.5)), "1: a tuple of 1 and a tuple of 2"),
     ],
 )
 def test_tree_map_names_the_place_where_trees_differ(tree, other, place):
-    with pytest.raises(ValueError, match=r"^tree_map: the trees differ ") as error:
+    with pytest.raises(ValueError, match=f"^tree_map: the trees differ at {re.escape(place)}$"):
         tree_map(lambda x, y: x, tree, other)
-    assert place in str(error.value)
 
 
 def test_leaves_are_named_by_their_path_and_skip_none():
@@ -73,14 +70,10 @@ def test_a_bare_array_and_a_number_are_trees_too(tmp_path):
     assert load(tmp_path / "state", (0, 0.0)) == (7, 0.5)
 
 
-def test_what_was_saved_is_read_without_pickle(tmp_path):
-    with pytest.raises(TypeError, match=r"^save: 0 is a leaf .object.; expected an array of numbers"):
-        save(tmp_path / "x", (object(),))
-    with pytest.raises(TypeError, match=r"^save: 0 is a leaf .ndarray.; expected an array of numbers"):
-        save(tmp_path / "x", (np.array([None]),))
-    np.savez(tmp_path / "pickled.npz", W=np.array([{}], dtype=object))
-    with pytest.raises(ValueError, match=r"^load: W has shape \(1,\) and dtype object in .*pickled.npz"):
-        load(tmp_path / "pickled", Pair(np.ones(1)))
+def test_objects_are_not_saved(tmp_path):
+    for leaf in (object(), np.array([None])):
+        with pytest.raises(TypeError, match=r"^save: 0 is a leaf .\w+.; expected an array of numbers"):
+            save(tmp_path / "x", (leaf,))
 
 
 def test_an_interrupted_save_leaves_the_older_file(tmp_path, monkeypatch):
@@ -115,12 +108,8 @@ def test_load_names_the_leaf_that_does_not_fit(tmp_path, like, message):
 def test_load_refuses_what_is_not_its_file(tmp_path):
     save(tmp_path / "whole", Pair(np.ones(500)))
     (tmp_path / "half.npz").write_bytes((tmp_path / "whole.npz").read_bytes()[:2000])
-    np.save(tmp_path / "single.npy", np.ones(2))
-    (tmp_path / "single.npy").rename(tmp_path / "single.npz")
     (tmp_path / "text.npz").write_text("not an archive")
-    with zipfile.ZipFile(tmp_path / "cut.npz", "w") as archive:
-        archive.writestr("W.npy", b"\x93NUMPY")
-    for name in ("half", "single", "text", "cut"):
+    for name in ("half", "text"):
         with pytest.raises(ValueError, match=rf"^load: .*{name}.npz is not a complete .npz file of arrays"):
             load(tmp_path / name, Pair(np.ones(500)))
     with pytest.raises(FileNotFoundError):
@@ -241,15 +230,11 @@ def header(shape, dtype="'<f8'", size=None, version=1):
     [
         (header("(10000000000,)"), r"W has shape \(10000000000,\) and dtype float64 in .*; expected \(3,\)"),
         (header("(3,)", "'<f4'"), r"W has shape \(3,\) and dtype float32 in .*; expected \(3,\) and float64"),
+        (header("(3,)", "'|O'"), r"W has shape \(3,\) and dtype object"),
         (header("(3,)") + bytes(23), r"is not a complete .npz file of arrays \(.*an array is too short"),
         (header("(3,)") + bytes(25), "an array is too long"),
-        (header("(3,)", size=2**16 - 1), "EOF: reading array header"),
         (header("(3,)", size=2**32 - 1, version=2), "an array's header is not of version 1.0"),
-        (header("(3,)", "[('a', '<f8')]"), r"W has shape \(3,\) and dtype .*'a'"),
-        (header("(3,)", "'|O'"), r"W has shape \(3,\) and dtype object"),
-        (header("(-3,)"), r"W has shape \(-3,\)"),
         (header("(3, __import__('os'))"), r"is not a complete .npz file .*malformed node"),
-        (b"nothing of the kind", "the magic string is not correct"),
         (b"", "EOF: reading magic string"),
     ],
 )  # fmt: skip
@@ -260,17 +245,16 @@ def test_what_an_entry_claims_is_compared_before_it_is_believed(tmp_path, conten
 
 
 def test_a_small_file_that_unpacks_to_much_takes_no_memory(tmp_path):
-    bomb = header("(3,)") + bytes(50_000_000)
-    (tmp_path / "bomb.npz").write_bytes(archive_of(W=bomb))
-    (tmp_path / "large.npz").write_bytes(archive_of(W=header("(6250000,)") + bytes(50_000_000)))
-    (tmp_path / "head.npz").write_bytes(
-        archive_of(W=header("(3,)", size=2**31, version=2) + bytes(50_000_000))
-    )
-    del bomb
-    for name in ("bomb", "large", "head"):
+    much = bytes(50_000_000)
+    for content in (
+        header("(3,)") + much,
+        header("(6250000,)") + much,
+        header("(3,)", size=2**31, version=2) + much,
+    ):
+        (tmp_path / "bomb.npz").write_bytes(archive_of(W=content))
         tracemalloc.start()
         with pytest.raises(ValueError, match=r"^load: "):
-            load(tmp_path / name, Pair(np.ones(3)))
+            load(tmp_path / "bomb", Pair(np.ones(3)))
         assert tracemalloc.get_traced_memory()[1] < 2_000_000
         tracemalloc.stop()
 
@@ -295,14 +279,13 @@ def test_what_numpy_wrote_is_read(tmp_path):
 
 
 def test_a_tree_too_deep_is_refused_in_our_words(tmp_path):
-    tree = np.ones(1)
-    for _ in range(5000):
-        tree = (tree,)
+    tree = functools.reduce(lambda branch, _: (branch,), range(5000), np.ones(1))
     for name, call in {
         "tree_map": lambda: tree_map(np.copy, tree),
         "leaves": lambda: list(leaves(tree)),
-        "save": lambda: save(tmp_path / "x", tree),
         "load": lambda: load(tmp_path / "x", tree),
+        "sgd_update": lambda: sgd_update(tree, tree, learning_rate=0.1),
+        "adam_init": lambda: adam_init(tree),
     }.items():
         with pytest.raises(ValueError, match=rf"^{name}: the tree is nested more than 100 deep, at 0\.0\."):
             call()

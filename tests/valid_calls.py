@@ -210,14 +210,11 @@ BACKWARD = {backward_of(forward): partial(backward_call, forward) for forward in
 SIZED = tuple(name for name in FORWARD if name != "cross_entropy_forward")  # which is a mean over the batch
 
 
-def sized(lead, T, S, rng=None, seed=0):
-    """Arguments of the forwards in these sizes, and the shape that the output must have."""
-    found = {}
-    for name in SIZED:
-        returns = inspect.unwrap(getattr(npf, name)).__annotations__["return"]
-        shape = shape_of(ARRAY.search(str(returns))[2], lead, T, S)
-        found[name] = arguments(name, lead, T, S, lambda: rng, seed), shape
-    return found
+def sized(name, lead, T, S, rng=None, seed=0):
+    """Arguments of a forward in these sizes, and the shape that its output must have."""
+    returns = inspect.unwrap(getattr(npf, name)).__annotations__["return"]
+    shape = shape_of(ARRAY.search(str(returns))[2], lead, T, S)
+    return arguments(name, lead, T, S, rng, seed), shape
 
 
 # --- every public function ---------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from npformer.arrays import array_module
+from npformer.arrays import is_array
 from npformer.door.annotations import number
 from npformer.door.signature import Call, Rule
 from npformer.door.validate import (
@@ -72,8 +72,8 @@ def KEY_WIDTH(W_Q: Any, name: str, call: Call) -> None:
 @rule("even")
 def EVEN(value: Any, name: str, call: Call) -> None:
     """A number, or an array's last axis, that can be cut into pairs."""
-    is_array = hasattr(value, "ndim") and value.ndim
-    what, d = (f"{name}'s last axis", value.shape[-1]) if is_array else (name, value)
+    has_axes = hasattr(value, "ndim") and value.ndim
+    what, d = (f"{name}'s last axis", value.shape[-1]) if has_axes else (name, value)
     if d % 2:
         call.refuse(f"{what} is {d}; expected an even number, a pair is two columns")
 
@@ -288,12 +288,12 @@ def ALIKE(tree: Any, name: str, call: Call) -> None:
 
 
 def are_alike(p: Any, other: Any) -> bool:
-    """The same NamedTuples, with arrays of the same library, shape and float dtype."""
+    """The same NamedTuples, with arrays of the same shape and float dtype."""
     if isinstance(p, tuple):
         return type(p) is type(other) and len(p) == len(other) and all(map(are_alike, p, other))
-    if p is None or type(p) is not type(other):
-        return p is other
-    return type(p) is array_module(p).ndarray and p.shape == other.shape and p.dtype == other.dtype in FLOATS
+    if not (is_array(p) and is_array(other)):
+        return p is other is None
+    return p.shape == other.shape and p.dtype == other.dtype in FLOATS
 
 
 @rule("finite", turn=2, by_value=True)
