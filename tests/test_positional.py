@@ -41,29 +41,17 @@ class TestTable:
         np.testing.assert_array_equal(npf.positional_encoding(3, 4).round(3), printed)
 
     @LAYOUTS
-    @together("d_model", [1, 2, 3, 6, 7, 10])  # where it is odd, the last cosine has no room
-    def test_small_tables_entry_by_entry(self, d_model, layout):
-        table = npf.positional_encoding(150, d_model, layout=layout)
-        assert (table.shape, table.dtype) == ((150, d_model), np.float64)
-        assert_rows(table, 0, [*range(9), *range(61, 67), *range(125, 131), 149], 1e-14, layout=layout)
-
-    @together("base", [10, 1000, 123456.7])
-    def test_another_base(self, base):
-        assert_rows(npf.positional_encoding(200, 8, base=base), 0, range(0, 200, 9), 1e-13, base=base)
-
-    def test_similarity_depends_on_the_distance_only(self):
-        table = npf.positional_encoding(60, 16)
-        similarity = table @ table.T
-        for distance in range(60):
-            np.testing.assert_allclose(np.diag(similarity, distance), similarity[0, distance], atol=1e-12)
-        np.testing.assert_allclose(np.diag(similarity), 8, atol=1e-12)
+    @together(("d_model", "n", "base"), [
+        *[(d_model, 150, 10000.0) for d_model in (1, 2, 3, 6, 7, 10)],  # odd: the last cosine has no room
+        (8, 200, 10), (8, 200, 123456.7), (512, 4097, 10000.0),
+    ])  # fmt: skip
+    def test_tables_entry_by_entry(self, d_model, n, base, layout):
+        table = npf.positional_encoding(n, d_model, base=base, layout=layout)
+        assert (table.shape, table.dtype) == ((n, d_model), np.float64)
+        places = [0, 1, 2, 63, 64, 65, 127, 128, n - 1]
+        assert_rows(table, 0, places, 1e-14 if n < 200 else 1e-12, base=base, layout=layout)
 
     # the edges
-
-    @LAYOUTS
-    def test_the_sizes_of_real_models(self, layout):
-        table = npf.positional_encoding(4097, 512, layout=layout)
-        assert_rows(table, 0, [0, 63, 64, 65, 2048, 4095, 4096], 1e-12, layout=layout)
 
     @DTYPES
     @together(("start", "n"), [(0, MILLION + 1), (3967, 130), (524_287, 130), (MILLION - 129, 130), (-3, 5)])
@@ -141,14 +129,6 @@ class TestLearnedPositions:
             expected = sum((dy[(*index, t)] for index in np.ndindex(batch)), np.zeros(5))
             np.testing.assert_allclose(grads.P[t], expected, atol=1e-14)
         np.testing.assert_array_equal(grads.P[4:], np.zeros((2, 5)))
-
-    # the edges
-
-    def test_the_longest_sequence_and_one_more(self):
-        params = npf.LearnedPositionsParams(np.zeros((6, 5)))
-        assert npf.learned_positions_forward(np.ones((6, 5)), params)[0].shape == (6, 5)
-        with pytest.raises(ValueError, match=r"learned_positions_forward: x has 7 positions; .*max_length=6"):
-            npf.learned_positions_forward(np.ones((7, 5)), params)
 
 
 def pairs(x, layout):

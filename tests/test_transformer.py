@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 from golden import agrees_with_pytorch
+from gradients import gradients_hold
 from together import together
 from valid_calls import all_finite, array, drawn
 
@@ -94,44 +95,13 @@ def test_it_learns_to_turn_a_sentence_round():
 # --- the gradient -----------------------------------------------------------------------------------
 
 
-@together(("positions", "norm", "activation"), [("learned", "pre", "gelu"), ("rope", "post", "relu")])
-def test_gradients_of_every_parameter_with_padding_and_dropout(positions, norm, activation):
-    """The whole model along a direction in every leaf; every call draws the same. The loss has every entry.
-
-    What sinusoids and ALiBi add is constant: the shared matrix below and the stacks' own tests have them.
-    """
-    config = small(n_layers=1, d_ff=3, positions=positions, norm=norm, activation=activation, max_length=3)
-    config = config._replace(dropout=0.2, attention_bias=positions == "learned")
-    pair, params = (npf.transformer_forward, npf.transformer_backward), model(config)
-    ids = np.array([[3, 4, 2], [4, 0, 0]]), np.array([[1, 4], [1, 0]])
-    options = {"padding_id": 0, "rng": np.random.default_rng(6), "directions": 1}
-    report = npf.gradcheck(*pair, *ids, params, config, **options)
-    assert report and report.tolerance == 1e-8, report
-    assert len(report.rows) == len(list(npf.leaves(params)))
-
-
-@NORMS
-def test_the_shared_matrix_gets_the_sum_of_its_three_uses_gradients(norm):
-    """With a copy of the matrix for each use, three gradients; and none of them is zero."""
-    config = small(norm=norm)
-    params = model(config)
-    x, source = npf.embedding_forward(SOURCE, params.embedding)
-    memory, encoder = npf.encoder_forward(x + npf.positional_encoding(4, 4), params.encoder, config)
-    x, target = npf.embedding_forward(TARGET, params.embedding)
-    x, masks = x + npf.positional_encoding(3, 4), {"mask": npf.causal_mask(3)}
-    y, decoder = npf.decoder_forward(x, memory, params.decoder, config, **masks)
-    logits, tied = npf.tied_logits_forward(y, params.embedding)
-
-    dlogits = array(*logits.shape)
-    dy, from_logits = npf.tied_logits_backward(dlogits, tied)
-    dx, dmemory, ddecoder = npf.decoder_backward(dy, decoder)
-    from_target = npf.embedding_backward(dx, target)
-    dx, dencoder = npf.encoder_backward(dmemory, encoder)
-    three = [gradient.E for gradient in (from_logits, from_target, npf.embedding_backward(dx, source))]
-    assert all(abs(gradient).max() > 0.1 for gradient in three)
-    grads = npf.transformer_backward(dlogits, npf.transformer_forward(SOURCE, TARGET, params, config)[1])
-    expected = params._replace(embedding=npf.EmbeddingParams(sum(three)), encoder=dencoder, decoder=ddecoder)
-    npf.tree_map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-13), grads, expected)
+TINY = SIZES | {"n_layers": 1, "d_ff": 3, "dropout": 0.2, "directions": 1}
+TINY |= {"source_ids": np.array([[3, 4, 2], [4, 0, 0]]), "target_ids": np.array([[1, 4], [1, 0]])}
+test_gradients_with_padding_and_dropout = gradients_hold(
+    "transformer",  # along a direction in every array; what sinusoids and ALiBi add is constant
+    TINY | {"positions": "learned", "norm": "pre", "activation": "gelu", "attention_bias": True},
+    TINY | {"positions": "rope", "norm": "post", "activation": "relu", "attention_bias": False},
+)
 
 
 # --- the golden value -------------------------------------------------------------------------------
@@ -268,54 +238,31 @@ def test_decoding_with_kept_keys_is_decoding_without(norm, positions, padding_id
         np.testing.assert_array_equal(ids, stopped(plain[:, :max_length], stop_id))
         shapes.add((ids.shape[1], len(np.unique((ids == stop_id).sum(axis=1))) > 1))
     assert (9, True) in shapes, "no row stops while another goes on to the end"
-
-
-def test_a_stop_for_all_ends_the_decoding_early():
-    config = small(d_model=8, d_ff=12)
-    params, source, options = talkative_model(config), BATCH[:1], {"start_id": 1}
-    plain = plainly_decoded(source, params, config, max_length=9, **options)
-    lengths = set()
-    for stop_id in range(VOCAB_SIZE):
-        ids = npf.greedy_decode(source, params, config, stop_id=stop_id, max_length=9, **options)
-        np.testing.assert_array_equal(ids, stopped(plain, stop_id))
-        lengths.add(ids.shape[1])
-    assert min(lengths) < 9 == max(lengths)
-    first = int(plain[0, 0])  # a length that is never reached takes no memory
-    ids = npf.greedy_decode(source, params, config, stop_id=first, max_length=10**9, **options)
-    assert ids.tolist() == [[first]]
+    if positions != "learned":  # a length that is never reached takes no memory
+        options |= {"stop_id": int(plain[0, 0]), "max_length": 10**9}
+        assert npf.greedy_decode(BATCH[:1], params, config, **options).tolist() == [[plain[0, 0]]]
 
 
 @NORMS
 @POSITIONS
 def test_a_new_token_costs_one_query_and_gives_the_logits_of_the_whole_model(norm, positions, monkeypatch):
-    """Not only the likeliest token: a small mistake in the positions might leave that one as it is.
-
-    Counted: the encoder runs once, and no sub-layer of the decoder sees an earlier token a second time.
-    """
+    """Not only the likeliest token: a small mistake in the positions might leave that one as it is."""
     config = small(d_model=8, d_ff=12, norm=norm, positions=positions, activation="gelu", attention_bias=True)
-    params = talkative_model(config)
-    names = "tied_logits_forward", "encoder_forward", "ffn_forward", "attention_forward", "linear_forward"
-    seen = {name: [] for name in names}
+    params, seen = talkative_model(config), {}
 
     def watched(name, original):
-        def forward(*args, **options):
-            result = original(*args, **options)
-            seen[name].append((args, result))
-            return result
-
-        return forward
+        calls = seen[name] = []
+        return lambda *args, **options: calls.append((args, original(*args, **options))) or calls[-1][1]
 
     with monkeypatch.context() as patched:
-        for name in names:
+        for name in ("tied_logits_forward", "encoder_forward", "attention_forward", "linear_forward"):
             patched.setattr(decoding, name, watched(name, getattr(decoding, name)))
         options = {"start_id": 1, "stop_id": 2, "max_length": 9, "padding_id": 0}
         ids = npf.greedy_decode(BATCH, params, config, **options)
-    n = ids.shape[1]
-    steps = [logits for _, (logits, _) in seen["tied_logits_forward"]]
+    n, steps = ids.shape[1], [logits for _, (logits, _) in seen["tied_logits_forward"]]
     expected = logits_of(params, config, BATCH, np.insert(ids[:, :-1], 0, 1, axis=1))
     np.testing.assert_allclose(np.concatenate(steps, axis=1), expected, rtol=0, atol=1e-13)
     assert len(seen["encoder_forward"]) == 1 and len(steps) == n > 3
-    assert [args[0].shape[-2] for args, _ in seen["ffn_forward"]] == n * 2 * [1]  # a token, two blocks
     queries_and_keys = [(q.shape[-2], k.shape[-2]) for (q, k, _), _ in seen["attention_forward"]]
     assert queries_and_keys == [(1, keys) for t in range(1, n + 1) for keys in 2 * (t, 5)]  # own, source
     rows = [args[0].shape[-2] for args, _ in seen["linear_forward"]]

@@ -140,12 +140,17 @@ def as_bytes(function: str, text: Any, argument: str = "text") -> bytes:
 
 def join_pieces(function: str, ids: Iterable[int], pieces: Sequence[bytes], argument: str = "an id") -> bytes:
     """The pieces of the ids, one after the other; an id that names none is refused."""
+    return b"".join(pieces[i] for i in known_ids(function, ids, len(pieces), argument))
+
+
+def known_ids(function: str, ids: Iterable[int], n: int, argument: str = "an id") -> list[int]:
+    """The ids as a list, each of them of one of n pieces."""
     numbers = ids.tolist() if isinstance(ids, np.ndarray) and ids.ndim == 1 else ids
     if isinstance(numbers, str | bytes | np.ndarray) or not isinstance(numbers, Iterable):
         raise TypeError(f"{function}: ids is {kind_of(ids)}; expected a list of integers")
     numbers = list(numbers)
     for number in numbers:
         check_integer(function, argument, number, 0)
-        if number >= len(pieces):
-            raise ValueError(f"{function}: {argument} is {number}; expected ids from 0 to {len(pieces) - 1}")
-    return b"".join(pieces[number] for number in numbers)
+        if number >= n:
+            raise ValueError(f"{function}: {argument} is {number}; expected ids from 0 to {n - 1}")
+    return numbers

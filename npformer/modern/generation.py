@@ -80,17 +80,14 @@ def choose(
     """
     if rng is None or temperature == 0:
         return logits.argmax(axis=-1)
-    xp, columns = array_module(logits), None
-    temperature = max(float(temperature), float(np.finfo(logits.dtype).tiny))  # or it would be 0 in float32
-    p, _ = softmax_forward((logits - logits.max(axis=-1, keepdims=True)) / temperature)  # (B, V)
+    xp, tiny = array_module(logits), float(np.finfo(logits.dtype).tiny)
+    temperature = max(float(temperature), tiny)  # or it would be 0 in float32
+    p, _ = softmax_forward((logits - logits.max(axis=-1, keepdims=True)) / temperature)  # (B, vocab_size)
     if top_k is not None or top_p is not None:
-        left = p >= last_left(p, top_k or p.shape[-1], float(top_p or 1))  # (B, V)
-        columns = xp.flatnonzero(left.reshape(-1, p.shape[-1]).sum(axis=0))  # (C,), left by some row
-        p = p[..., columns] * left[..., columns]  # (B, C): sums over few columns are quick
+        p = p * (p >= last_left(p, top_k or p.shape[-1], float(top_p or 1)))
     sums = xp.cumsum(p, axis=-1)
     drawn = xp.asarray(rng.random(p.shape[:-1]))[..., None] * sums[..., -1:]  # (B, 1)
-    first = (sums <= drawn).sum(axis=-1)  # the first whose sum is above
-    return first if columns is None else columns[first]
+    return (sums <= drawn).sum(axis=-1)  # the first whose sum is above
 
 
 def last_left(p: Array, top_k: int, top_p: float) -> Array:

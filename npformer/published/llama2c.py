@@ -10,8 +10,7 @@ import numpy as np
 from npformer.arrays import Array
 from npformer.door.annotations import Count
 from npformer.door.signature import check_value
-from npformer.door.validate import kind_of
-from npformer.modern.byte_pairs import as_bytes, join_pieces, merge_pairs
+from npformer.modern.byte_pairs import as_bytes, known_ids, merge_pairs
 from npformer.modern.causal_lm import CausalLMConfig, CausalLMParams
 from npformer.published.llama import causal_lm_table
 from npformer.published.reader import Entry, config_from, entries, existing, from_names, sizes_of
@@ -47,10 +46,7 @@ class Llama2cTokenizer(NamedTuple):
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids, without start and stop, and without the space that `encode` puts at the start."""
-        if not isinstance(ids, list | tuple | np.ndarray):
-            raise TypeError(f"decode: ids is {kind_of(ids)}; expected a list of integers")
-        join_pieces("decode", ids, self.pieces)  # refuses what is no id
-        kept = [int(i) for i in ids if i != STOP]
+        kept = [i for i in known_ids("decode", ids, len(self.pieces)) if i != STOP]
         pairs = zip([STOP, *kept], kept, strict=False)
         pieces = [self.pieces[i].removeprefix(b" " * (before == START)) for before, i in pairs if i != START]
         return b"".join(pieces).decode("utf-8", "replace")

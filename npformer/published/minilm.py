@@ -1,6 +1,6 @@
 """A published sentence encoder, all-MiniLM-L6-v2, in the package's own trees."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
@@ -117,8 +117,8 @@ def sentence_embeddings(
     """One vector for each text, the mean over its tokens of the last block's output: n texts -> (n, d_model).
 
     Each is divided by its length, as the published model does, so that a @ b is the cosine similarity of two
-    of them; unit=False leaves that out. Texts of about the same number of tokens are computed together, so
-    that little is padded. Each block's cache is let go before the next: `encoder_forward` gives the same.
+    of them; unit=False leaves that out. Texts of as many tokens are computed together, so that nothing is
+    padded. Each block's cache is let go before the next: `encoder_forward` gives the same.
 
     Raises TypeError unless texts is a list of strings, ValueError for a text of more tokens than the model
     has positions (512): nothing is cut off in silence. (The published pipeline cuts at 256.)
@@ -131,7 +131,8 @@ def sentence_embeddings(
     xp = array_module(params.S)
     means = xp.empty((len(ids), params.S.shape[1]), params.S.dtype)  # (n, d_model)
     for batch in _batches([len(row) for row in ids]):
-        means[xp.asarray(batch)] = _mean_outputs([ids[i] for i in batch], params, config)
+        rows = xp.asarray(np.stack([ids[i] for i in batch]))  # (B, T)
+        means[xp.asarray(batch)] = _mean_outputs(rows, params, config)
     if unit:
         length = xp.sqrt((means * means).sum(axis=-1, keepdims=True))  # (n, 1)
         length += length == 0  # a mean of zero has no direction and stays zero
@@ -139,38 +140,24 @@ def sentence_embeddings(
     return means
 
 
-def _mean_outputs(ids: list[Array], params: MiniLMParams, config: TransformerConfig) -> Array:
-    """The mean over its tokens of the last block's output, for each row of ids: (B, d_model)."""
-    xp, counts = array_module(params.S), np.array([len(row) for row in ids])
-    is_token = np.arange(counts.max()) < counts[:, None]  # (B, T), False where it is padding
-    padded = np.zeros(is_token.shape, np.int64)
-    padded[is_token] = np.concatenate(ids)
-    mask = None if is_token.all() else xp.asarray(is_token[:, None])  # (B, 1, T)
-    y = minilm_input(xp.asarray(padded), params, config)  # (B, T, d_model)
+MOST_TOKENS = 2048  # of a batch: more take memory, and no less time for each
+
+
+def _batches(counts: list[int]) -> Iterator[list[int]]:
+    """The numbers of texts that have as many tokens: computed together, and nothing is padded."""
+    for T in sorted({*counts}):
+        alike, most = [i for i, n in enumerate(counts) if n == T], max(1, MOST_TOKENS // T)
+        yield from (alike[at : at + most] for at in range(0, len(alike), most))
+
+
+def _mean_outputs(ids: Array, params: MiniLMParams, config: TransformerConfig) -> Array:
+    """The mean over its tokens of the last block's output, for each row of ids: (B, T) -> (B, d_model)."""
+    y = minilm_input(ids, params, config)  # (B, T, d_model)
     for block in params.encoder.blocks:
-        y, _ = encoder_block_forward(y, block, config, mask=mask)
+        y, _ = encoder_block_forward(y, block, config)
     if params.encoder.norm is not None:
         y, _ = layer_norm_forward(y, params.encoder.norm, eps=config.eps)
-    share = (is_token / counts[:, None]).astype(y.dtype)[:, None]  # (B, 1, T)
-    return (xp.asarray(share) @ y)[:, 0]  # (B, d_model)
-
-
-MOST_PADDING, MOST_TOKENS = 16, 2048  # of a batch: a product with few rows costs as if it had 16 more
-
-
-def _batches(counts: list[int]) -> list[list[int]]:
-    """The texts' numbers from the shortest to the longest, cut where a batch would hold too much padding."""
-    batches: list[list[int]] = []
-    batch: list[int] = []
-    tokens = 0
-    for i in sorted(range(len(counts)), key=counts.__getitem__):
-        padded = (len(batch) + 1) * counts[i]
-        if batch and (padded - tokens - counts[i] > MOST_PADDING or padded > MOST_TOKENS):
-            batches.append(batch)
-            batch, tokens = [], 0
-        batch.append(i)
-        tokens += counts[i]
-    return [*batches, batch] if batch else []
+    return y.mean(axis=-2)
 
 
 def _token_ids(texts: Any, params: MiniLMParams, tokenizer: Any) -> list[Array]:

@@ -87,11 +87,6 @@ def test_a_run_of_one_letter_is_joined_from_the_left():
     assert train_byte_pairs("aaaa b aaa", 1).merges == ((97, 97),)
 
 
-def test_it_ends_when_nothing_occurs_twice():
-    assert train_byte_pairs("abcd", 9).merges == () and train_byte_pairs("", 9).merges == ()
-    assert len(train_byte_pairs("abab", 9).merges) == 1
-
-
 def test_a_letter_cut_in_two_is_marked():
     assert train_byte_pairs("", 0).decode(list("é!".encode())[1:]) == "�!"
     assert train_byte_pairs("", 0).decode(np.array([104, 105])) == "hi"

@@ -3,22 +3,18 @@
 import numpy as np
 import pytest
 from golden import agrees_with_pytorch
-from together import together
+from gradients import every, gradients_hold
 
 from npformer import (
     GatedFFNParams,
     gated_ffn_backward,
     gated_ffn_forward,
-    gradcheck,
     init_ffn,
     init_gated_ffn,
     leaves,
     silu_backward,
     silu_forward,
 )
-from npformer.modern.gated_ffn import sigmoid_backward, sigmoid_forward
-
-GATES = ["silu", "gelu", "relu", "sigmoid"]
 
 
 @pytest.fixture
@@ -57,19 +53,9 @@ def test_two_thirds_of_the_width_cost_as_many_weights_as_the_plain_network(rng):
 # --- the gradient -----------------------------------------------------------------------------------
 
 
-@together("pair", [(silu_forward, silu_backward), (sigmoid_forward, sigmoid_backward)])
-def test_gradients_of_the_functions(rng, pair):
-    assert gradcheck(*pair, rng.normal(0, 3, size=(2, 5)))
-
-
-@together("activation", GATES)
-@together("shape", [(4,), (2, 2, 4), (2, 0, 4)])
-@together("d_ff", [1, 3])
-def test_gradients(rng, activation, shape, d_ff):
-    params = init_gated_ffn(4, d_ff, rng)
-    assert gradcheck(
-        gated_ffn_forward, gated_ffn_backward, rng.normal(size=shape), params, activation=activation
-    )
+test_gradients_of_silu = gradients_hold("silu", {}, {"lead": ()})
+GATES = ["silu", "gelu", "relu", "sigmoid"]
+test_gradients = gradients_hold("gated_ffn", *every(activation=GATES, lead=[(), (2,)], directions=[3]))
 
 
 # --- the golden value -------------------------------------------------------------------------------

@@ -1,3 +1,5 @@
+"""Writing with kept keys: the same as without, what the draws are, and what happens at the edges."""
+
 import numpy as np
 import pytest
 from together import together
@@ -7,16 +9,12 @@ from npformer import CausalLMConfig, causal_lm_forward, generate, init_causal_lm
 from npformer.modern.generation import choose, next_logits, no_keys
 
 CONFIG = CausalLMConfig(d_model=8, d_ff=5, n_heads=4, n_kv_heads=2, n_layers=2, eps=0.1, max_length=40)
+KEY_HEADS = together("config", [CONFIG._replace(n_kv_heads=n) for n in (1, 2, 4)])
 
 
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
-
-
-@pytest.fixture(params=[1, 2, 4], ids="{} key heads".format)
-def config(request):
-    return CONFIG._replace(n_kv_heads=request.param)
 
 
 def drawn(config, vocab_size=11):
@@ -32,8 +30,12 @@ def plainly(ids, params, config, n, choose_id):
     return ids
 
 
+# --- the same as without kept keys ------------------------------------------------------------------
+
+
+@KEY_HEADS
 @together("pieces", [[6, 1, 1, 1], [1] * 9, [2, 3, 4], [9]])
-@together("leading", [(), (3,), (2, 3)])
+@together("leading", [(), (2, 3)])
 def test_kept_keys_give_the_same_logits(rng, config, pieces, leading):
     params, ids = drawn(config), rng.integers(11, size=(*leading, 9))
     whole, _ = causal_lm_forward(ids, params, config)
@@ -45,32 +47,29 @@ def test_kept_keys_give_the_same_logits(rng, config, pieces, leading):
     assert kept[0].length == 9 and kept[0].keys.shape[-3] == config.n_kv_heads
 
 
-def test_greedy_is_the_likeliest_token_again_and_again(rng, config):
-    params, ids = drawn(config), rng.integers(11, size=(3, 4))
+@KEY_HEADS
+@together("has_biases", [False, True])
+def test_greedy_is_the_likeliest_token_again_and_again(rng, config, has_biases):
+    """The model has no biases, but parameters of attention may."""
+    params, ids, d_kv = drawn(config), rng.integers(11, size=(3, 4)), 2 * config.n_kv_heads
+    if has_biases:
+        biases = {f"b_{letter}": rng.normal(size=8 if letter in "QO" else d_kv) for letter in "QKVO"}
+        blocks = tuple(b._replace(attention=b.attention._replace(**biases)) for b in params.blocks)
+        params = params._replace(blocks=blocks)
     found = generate(ids, params, config, max_new_tokens=20, temperature=0)
     assert (found == plainly(ids, params, config, 20, lambda logits: logits.argmax(axis=-1))).all()
 
 
-def test_biases_that_somebody_put_there_are_kept_too(rng):
-    """The model has none, but parameters of attention may."""
-    params, ids = drawn(CONFIG), rng.integers(11, size=(3, 4))
-    biases = {f"b_{letter}": rng.normal(size=8 if letter in "QO" else 4) for letter in "QKVO"}
-    blocks = tuple(b._replace(attention=b.attention._replace(**biases)) for b in params.blocks)
-    params = params._replace(blocks=blocks)
-    found = generate(ids, params, CONFIG, max_new_tokens=9, temperature=0)
-    assert (found == plainly(ids, params, CONFIG, 9, lambda logits: logits.argmax(axis=-1))).all()
-
-
-@together("settings", [{}, {"top_k": 3}, {"top_p": 0.7}, {"top_k": 4, "top_p": 0.9}])
-def test_drawing_with_kept_keys_is_drawing_without(rng, config, settings):
+@KEY_HEADS
+@together(("top_k", "top_p"), [(None, None), (3, None), (None, 0.7), (4, 0.9)])
+def test_drawing_with_kept_keys_is_drawing_without(rng, config, top_k, top_p):
     params, ids, again = drawn(config), rng.integers(11, size=(3, 4)), np.random.default_rng(5)
-    given = (0.8, settings.get("top_k"), settings.get("top_p"))
-    found = generate(
-        ids, params, config, max_new_tokens=20, temperature=0.8, rng=np.random.default_rng(5), **settings
-    )
-    assert (found == plainly(ids, params, config, 20, lambda logits: choose(logits, *given, again))).all()
+    options = {"temperature": 0.8, "top_k": top_k, "top_p": top_p}
+    found = generate(ids, params, config, max_new_tokens=20, rng=np.random.default_rng(5), **options)
+    assert (found == plainly(ids, params, config, 20, lambda x: choose(x, *options.values(), again))).all()
 
 
+@KEY_HEADS
 @together("padding_id", [0, 10])
 def test_prompts_of_different_lengths_are_as_each_alone(config, padding_id):
     params, lengths = drawn(config), (5, 3, 1, 5)
@@ -82,6 +81,39 @@ def test_prompts_of_different_lengths_are_as_each_alone(config, padding_id):
     for row, found_row, n in zip(ids, found, lengths, strict=True):
         alone = generate(row[:n], params, config, max_new_tokens=7, temperature=0)
         assert (found_row[: n + 7] == alone).all() and (found_row[n + 7 :] == padding_id).all()
+
+
+# --- the draws --------------------------------------------------------------------------------------
+
+
+def test_the_frequencies_of_the_draws_are_the_probabilities(rng):
+    logits = np.log([0.5, 0.1, 0.3, 0.1])
+    many = np.broadcast_to(logits, (20_000, 4))
+    squared = np.array([0.25, 0.01, 0.09, 0.01])
+    for (temperature, top_k, top_p), expected in {
+        (1.0, None, None): [0.5, 0.1, 0.3, 0.1],
+        (0.5, None, None): squared / squared.sum(),
+        (1.0, 2, None): [0.625, 0, 0.375, 0],
+        (1.0, None, 0.75): [0.625, 0, 0.375, 0],
+        (1.0, None, 0.85): [0.5, 0.1, 0.3, 0.1],  # equals stay
+        (1.0, 2, 0.6): [1, 0, 0, 0],  # 0.6 of what top_k left
+        (1.0, 99, 1.0): [0.5, 0.1, 0.3, 0.1],
+    }.items():
+        shares = np.bincount(choose(many, temperature, top_k, top_p, rng), minlength=4) / 20_000
+        np.testing.assert_allclose(shares, expected, atol=0.02 * (max(expected) < 1))
+
+
+@together("dtype", [np.float32, np.float64])
+@together("size", [1e-3, 100.0])
+@together("tiny", [1e-50, 5e-324])
+def test_a_hardly_warm_temperature_and_a_hardly_open_share_are_greedy(tiny, size, dtype, rng):
+    logits = (rng.normal(size=(5, 11)) * size).astype(dtype)
+    with np.errstate(all="ignore"):
+        for temperature, top_k, top_p in ((tiny, None, None), (1.0, None, tiny), (1.0, 3, tiny)):
+            assert (choose(logits, temperature, top_k, top_p, rng) == logits.argmax(axis=-1)).all()
+
+
+# --- the edges --------------------------------------------------------------------------------------
 
 
 @together("lengths", [(4, 4), (4, 2)])
@@ -104,39 +136,10 @@ def test_after_the_stop_there_is_nothing_but_stops(lengths):
 def test_it_stops_computing_when_every_row_has_stopped(monkeypatch):
     params, ids, calls = drawn(CONFIG), np.array([[3, 1, 4, 1]]), []
     stop_id = int(generate(ids, params, CONFIG, max_new_tokens=1, temperature=0)[0, -1])
-    whole = npf.modern.generation.next_logits
-    monkeypatch.setattr(
-        npf.modern.generation, "next_logits", lambda *args: calls.append(args) or whole(*args)
-    )
+    whole, place = npf.modern.generation.next_logits, "npformer.modern.generation.next_logits"
+    monkeypatch.setattr(place, lambda *args: calls.append(args) or whole(*args))
     found = generate(ids, params, CONFIG, max_new_tokens=30, temperature=0, stop_id=stop_id)
     assert len(calls) == 1 and found.shape == (1, 34) and (found[0, 4:] == stop_id).all()
-
-
-def test_the_frequencies_of_the_draws_are_the_probabilities(rng):
-    logits = np.log([0.5, 0.1, 0.3, 0.1])
-    many = np.broadcast_to(logits, (20_000, 4))
-
-    def shares(*settings):
-        return np.bincount(choose(many, *settings, rng), minlength=4) / 20_000
-
-    np.testing.assert_allclose(shares(1.0, None, None), [0.5, 0.1, 0.3, 0.1], atol=0.02)
-    squared = np.array([0.25, 0.01, 0.09, 0.01])
-    np.testing.assert_allclose(shares(0.5, None, None), squared / squared.sum(), atol=0.02)
-    np.testing.assert_allclose(shares(1.0, 2, None), [0.625, 0, 0.375, 0], atol=0.02)
-    np.testing.assert_allclose(shares(1.0, None, 0.75), [0.625, 0, 0.375, 0], atol=0.02)
-    np.testing.assert_allclose(shares(1.0, None, 0.85), [0.5, 0.1, 0.3, 0.1], atol=0.02)  # equals stay
-    np.testing.assert_allclose(shares(1.0, 2, 0.6), [1, 0, 0, 0], atol=0)  # 0.6 of what top_k left
-    np.testing.assert_allclose(shares(1.0, 99, 1.0), [0.5, 0.1, 0.3, 0.1], atol=0.02)
-
-
-@together("dtype", [np.float32, np.float64])
-@together("size", [1e-3, 100.0])
-@together("tiny", [1e-50, 5e-324])
-def test_a_hardly_warm_temperature_and_a_hardly_open_share_are_greedy(tiny, size, dtype, rng):
-    logits = (rng.normal(size=(5, 11)) * size).astype(dtype)
-    with np.errstate(all="ignore"):
-        for temperature, top_k, top_p in ((tiny, None, None), (1.0, None, tiny), (1.0, 3, tiny)):
-            assert (choose(logits, temperature, top_k, top_p, rng) == logits.argmax(axis=-1)).all()
 
 
 @together("path", ["embedding", "blocks", None])
@@ -150,23 +153,19 @@ def test_weights_that_are_no_numbers_are_named(path):
         params.embedding.E[...] *= 1e150
         params.norm.gamma[...] *= 1e200
     words = {"embedding": "params.embedding.E holds NaN or infinity", None: "params give logits that are NaN"}
-    with pytest.raises(
-        ValueError, match=rf"^generate: {words.get(path, 'params.blocks.0.ffn.W_up holds NaN')}"
-    ):
+    words = words.get(path, "params.blocks.0.ffn.W_up holds NaN")
+    with pytest.raises(ValueError, match=rf"^generate: {words}"):
         npf.generate(np.array([[3, 1]]), params, CONFIG, max_new_tokens=2, temperature=0)
 
 
 def test_float32_and_ids_of_a_small_type(rng):
     config = CONFIG._replace(max_length=400)
     params = npf.tree_map(lambda a: a.astype(np.float32), drawn(config, 300))
-    ids = rng.integers(11, size=(2, 3))
-    options = {"max_new_tokens": 100, "rng": np.random.default_rng(0), "temperature": 5.0}
-    expected = generate(ids, params, config, **options)
-    assert expected.max() > 255
-    for kind in (np.uint8, np.int8, np.int32, np.uint64):
-        options["rng"] = np.random.default_rng(0)
-        found = npf.generate(ids.astype(kind), params, config, **options)
-        assert found.dtype == np.int64 and (found == expected).all()
+    ids, options, found = rng.integers(11, size=(2, 3)), {"max_new_tokens": 100, "temperature": 5.0}, []
+    for kind in (np.int64, np.uint8, np.int8, np.uint64):
+        found.append(npf.generate(ids.astype(kind), params, config, rng=np.random.default_rng(0), **options))
+        assert found[-1].dtype == np.int64 and (found[-1] == found[0]).all()
+    assert found[0].max() > 255
     kept = [no_keys(block.attention, ids, CONFIG) for block in params.blocks]
     logits, kept = next_logits(ids, kept, params, CONFIG)
     assert logits.dtype == kept[0].keys.dtype == np.float32
@@ -174,13 +173,10 @@ def test_float32_and_ids_of_a_small_type(rng):
 
 @together("padding_id", [None, 0])
 def test_no_rows_and_no_new_tokens(padding_id):
-    params = drawn(CONFIG)
-    assert generate(np.zeros((0, 3), int), params, CONFIG, max_new_tokens=2, temperature=0,
-                    padding_id=padding_id).shape == (0, 5)  # fmt: skip
+    params, options = drawn(CONFIG), {"temperature": 0, "padding_id": padding_id}
+    assert generate(np.zeros((0, 3), int), params, CONFIG, max_new_tokens=2, **options).shape == (0, 5)
     ids = np.array([[3, 1]])
-    assert (
-        generate(ids, params, CONFIG, max_new_tokens=0, temperature=0, padding_id=padding_id) == ids
-    ).all()
+    assert (generate(ids, params, CONFIG, max_new_tokens=0, **options) == ids).all()
 
 
 @together(
@@ -188,13 +184,10 @@ def test_no_rows_and_no_new_tokens(padding_id):
     [
         ({"rng": None}, TypeError, "rng is None; expected a numpy.random.Generator"),
         ({"max_new_tokens": 38}, ValueError, "max_new_tokens is 38; expected at most 37, the prompt"),
-        ({"max_new_tokens": -1}, ValueError, "max_new_tokens is -1; expected an integer of at least 0"),
         ({"ids": np.zeros((2, 0), int)}, ValueError, r"ids has shape \(2, 0\); expected at least one"),
         ({"ids": np.array([[0, 3]])}, ValueError, "ids has padding_id=0 before a token; expected "),
         ({"ids": np.array([[3, 0, 3]])}, ValueError, "ids has padding_id=0 before a token"),
         ({"ids": np.array([[0, 0]])}, ValueError, "ids has padding_id=0 before a token"),
-        ({"temperature": -1}, ValueError, "temperature is -1; expected a finite number and >= 0"),
-        ({"top_k": 0}, ValueError, "top_k is 0; expected an integer of at least 1"),
         ({"top_p": 0}, ValueError, "top_p is 0; expected a finite number and > 0 and <= 1"),
         ({"stop_id": 11}, ValueError, "stop_id is 11; expected an id from 0 to 10"),
     ],

@@ -4,13 +4,13 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from gradients import every, gradients_hold
 from together import together
 
 from npformer import (
     attention_backward,
     attention_forward,
     causal_mask,
-    gradcheck,
     tiled_attention_backward,
     tiled_attention_forward,
 )
@@ -48,11 +48,7 @@ def test_value_and_gradients_are_those_of_the_whole_table(rng, T_q, T_k, causal,
 # --- the gradient -----------------------------------------------------------------------------------
 
 
-@together("causal", [False, True])
-@together("leading", [(), (2, 1)])
-def test_gradients(rng, causal, leading):
-    q, k, v = inputs(rng, 3, 4, leading)
-    assert gradcheck(tiled_attention_forward, tiled_attention_backward, q, k, v, causal=causal, tile=2)
+test_gradients = gradients_hold("tiled_attention", *every(causal=[False, True], lead=[(), (2, 1)]))
 
 
 # --- the edges --------------------------------------------------------------------------------------

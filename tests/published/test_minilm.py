@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from small_models import ENCODER, PACKAGES, Encoding, Letters, folder, sentence_encoder
+from together import together
 
 import npformer as npf
 from npformer.published import minilm
@@ -119,29 +120,18 @@ def test_the_embedding_is_the_mean_of_what_encoder_forward_gives(norm, final):
     np.testing.assert_allclose(embed(["a"], params, config)[0], mean / np.linalg.norm(mean), rtol=1e-12)
 
 
-@pytest.mark.parametrize("most_padding, most_tokens", [(0, 2048), (16, 2048), (10**6, 2048), (16, 1)])
-def test_batches_change_nothing(monkeypatch, most_padding, most_tokens):
-    monkeypatch.setattr(minilm, "MOST_PADDING", most_padding)
-    monkeypatch.setattr(minilm, "MOST_TOKENS", most_tokens)
+@together("most", [1, 6, 2048])
+def test_what_is_computed_together_changes_nothing(monkeypatch, most):
+    monkeypatch.setattr(minilm, "MOST_TOKENS", most)
     texts = ["abcdefghij", "", "xyz", "a", "", "zyx", "abcdefghijklmnopqr"]
     together, alone = embed(texts), np.concatenate([embed([text]) for text in texts])
     np.testing.assert_allclose(together, alone, rtol=0, atol=1e-14)
     assert (together[1] == together[4]).all()
 
 
-@pytest.mark.parametrize(("counts", "batches"), [
-    ([], []),
-    ([1, 17], [[0, 1]]),  # 16 of padding
-    ([18, 1], [[1], [0]]),  # 17
-    ([5, 9, 9, 9, 9], [[0, 1, 2, 3, 4]]),  # 4 of padding
-    ([1, 2, 3, 9, 10, 2, 18], [[0, 1, 5, 2], [3, 4], [6]]),  # the 9 would make 28, the 18 makes 17
-    ([1024, 1024], [[0, 1]]),
-    ([1024, 1025], [[0], [1]]),
-    ([683, 683, 682], [[2, 0], [1]]),  # 3 · 683 is 2049
-    ([3000], [[0]]),
-])  # fmt: skip
-def test_batches_by_hand(counts, batches):
-    assert minilm._batches(counts) == batches
+def test_texts_of_as_many_tokens_are_computed_together_up_to_a_batch():
+    assert list(minilm._batches([3, 2, 3, 1025, 1025])) == [[1], [0, 2], [3], [4]]
+    assert [len(batch) for batch in minilm._batches([1024] * 5)] == [2, 2, 1] and not [*minilm._batches([])]
 
 
 def test_no_texts_no_direction_and_ids_in_an_array():
