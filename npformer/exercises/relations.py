@@ -123,26 +123,19 @@ def moved(cases: Sequence[Case]) -> Relation | None:
 
 def beside(view: Trial) -> list[dict[str, Array]]:
     """What may have been added or multiplied: arguments and known directions that fit in every call."""
-    fitting = [
-        {
-            name: np.broadcast_to(value, right.shape)
-            for name, value in (given | along(view, given)).items()
-            if isinstance(value, np.ndarray) and _fits(value, right)
-        }
-        for given, right in zip(view.arguments, view.right, strict=True)
-    ]
+    fitting: list[dict[str, Array]] = []
+    for given, right in zip(view.arguments, view.right, strict=True):
+        there = given | {name: made(*given.values()) for name, made in view.probe.directions.items()}
+        kept = {name: value for name, value in there.items() if _fits(value, right)}
+        fitting.append({name: np.broadcast_to(value, right.shape) for name, value in kept.items()})
     always = set.intersection(*map(set, fitting))
     return [{name: given[name] for name in given if name in always} for given in fitting]
 
 
-def along(view: Trial, given: dict[str, Any]) -> dict[str, Any]:
-    """The directions of one call."""
-    return {name: made(*given.values()) for name, made in view.probe.directions.items()}
-
-
-def _fits(value: Array, right: Array) -> bool:
-    ends = zip(value.shape[::-1], right.shape[::-1], strict=False)
-    return value.dtype.kind == "f" and value.ndim <= right.ndim and all(n in (1, m) for n, m in ends)
+def _fits(value: Any, right: Array) -> bool:
+    if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or value.ndim > right.ndim:
+        return False
+    return all(n in (1, m) for n, m in zip(value.shape[::-1], right.shape[::-1], strict=False))
 
 
 # --- a function of the right answer ----------------------------------------------------------------
@@ -248,16 +241,11 @@ CONSTANTS = {
     "1/log 2, as a logarithm of base 2 would be": 1 / math.log(2),
     "log 2": math.log(2),
     "1/log 10, as a logarithm of base 10 would be": 1 / math.log(10),
-    "2π": 2 * math.pi,
-    "π/180, degrees for radians": math.pi / 180,
 }
 FORMS: dict[str, Callable[[Array], Array]] = {  # of a size, or of two, n
     "1/{n}": lambda n: 1 / n,
     "√{n}": lambda n: n**0.5,
     "1/√{n}": lambda n: n**-0.5,
-    "{n}/({n} - 1)": lambda n: n / np.maximum(n - 1, 0.5),
-    "√({n}/({n} - 1))": lambda n: (n / np.maximum(n - 1, 0.5)) ** 0.5,
-    "√(({n} - 1)/{n})": lambda n: (np.maximum(n - 1, 0.5) / n) ** 0.5,
 }
 
 

@@ -92,12 +92,9 @@ class Result(NamedTuple):
             raise AssertionError(str(self))
         return passes
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         title, *lines = _lines(self)
         return "\n".join([f"{title}  ({progress()} passed)", *(f"  {line}" for line in lines)])
-
-    def __repr__(self) -> str:
-        return str(self)
 
     def _repr_html_(self) -> str:
         title, *lines = _lines(self)

@@ -136,7 +136,6 @@ backward = Code("softmax.backward", "backward", 4, S4_4,
                 softmax_backward(dp, softmax_forward(p)[1])
             ),
         },
-        directions={"p": lambda dp, p: p},
         cancels={"the same number added to all of dp": lambda dp, p: (dp + 2.0, p)},
     ),
     solution=f"""
