@@ -20,12 +20,9 @@ __all__ = ["Result", "check", "find_the_bug", "hint", "list_exercises", "progres
 class Exercises(tuple[Task, ...]):
     """The bank in order of difficulty; a table when printed."""
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         width = max(len(exercise.id) for exercise in self)
         return "\n".join(f"{e.id:{width}}  {e.level}  {e.kind:7} {e.topic}" for e in self)
-
-    def __repr__(self) -> str:
-        return str(self)
 
 
 class Text(str):

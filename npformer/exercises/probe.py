@@ -32,11 +32,11 @@ class Probe(NamedTuple):
     sizes: str = ""  # "x: B T d_model; W_1: d_model d_ff", the axes of the arguments by name
     unit: str = "row"  # what stands in a row of the first argument
     outer: str = "sentence"  # what stands along axis 0 of an argument of three axes
-    by_column: bool = False  # whether columns that agree are named
     neutral: dict[str, Any] = {}  # noqa: RUF012  # the value at which an argument does nothing
     landmarks: dict[str, Function] = {}  # noqa: RUF012  # what a line of the solution holds, by its name
     directions: dict[str, Function] = {}  # noqa: RUF012  # along which a row may be off, by their names
     cancels: dict[str, Function] = {}  # noqa: RUF012  # changes of a call that the right answer does not see
+    shows: dict[str, Function] = {}  # noqa: RUF012  # changes of a call that show what is made on the way
 
     @property
     def names(self) -> list[str]:
@@ -114,18 +114,14 @@ def quiet() -> Iterator[None]:
 
 
 def call(function: Function, given: Arguments, names: list[str]) -> Any:
-    """The call as the signature writes it; an optional last argument may be one by name only."""
+    """The call as the signature writes it; a mask may be taken by name only."""
     given = given[:-1] if given and given[-1] is None else given
     try:
         return function(*given)
     except TypeError:
         if names[-1] != "mask" or len(given) < len(names):
             raise
-        try:
-            return function(*given[:-1], mask=given[-1])
-        except TypeError:
-            pass
-        raise
+        return function(*given[:-1], mask=given[-1])
 
 
 def run(function: Function, given: Arguments, probe: Probe) -> Outcome:
@@ -201,8 +197,8 @@ def as_array(name: str, part: Any) -> Array:
     except (TypeError, ValueError, OverflowError):
         raise Unread(_no_numbers(name, _type_name(part))) from None
     if array.dtype.kind not in "fiub":
-        kind = "complex" if array.dtype.kind == "c" else "text" if array.dtype.kind in "US" else ""
-        raise Unread(_no_numbers(name, kind or _type_name(part)))
+        kinds = {"c": "complex", "U": "text", "S": "text"}
+        raise Unread(_no_numbers(name, kinds.get(array.dtype.kind) or _type_name(part)))
     return array
 
 
@@ -290,10 +286,10 @@ def returned_by_npformer(name: str, function: Function, probe: Probe) -> bool:
     made: list[Any] = []
 
     def watch(frame: Any, event: str, value: Any) -> None:  # pragma: no cover: a tracer is not traced
-        if event == "return" and frame.f_code.co_name == name and _of(frame, "npformer."):
-            made.extend(
-                [] if _of(frame, __package__) or _of(frame.f_back, f"{__package__}.topics") else [value]
-            )
+        module = str(frame.f_globals.get("__name__"))
+        ours = module.startswith("npformer.") and not module.startswith(__package__)
+        if event == "return" and frame.f_code.co_name == name and ours:
+            made.append(value)
 
     before = sys.getprofile()
     sys.setprofile(watch)
@@ -302,11 +298,6 @@ def returned_by_npformer(name: str, function: Function, probe: Probe) -> bool:
     finally:
         sys.setprofile(before)
     return any(_is(value, outcome.arrays) for value in made)
-
-
-def _of(frame: Any, module: str) -> bool:  # pragma: no cover: as above
-    """Whether a function of these modules runs in a frame."""
-    return str(frame.f_globals.get("__name__", "")).startswith(module)
 
 
 def _is(value: Any, arrays: tuple[Array, ...]) -> bool:
@@ -337,6 +328,11 @@ class Trial(NamedTuple):
         return self.probe.names
 
     @property
+    def pairs(self) -> list[tuple[Array, Array]]:
+        """What came back and what is right, call by call."""
+        return list(zip(self.found, self.right, strict=True))
+
+    @property
     def arguments(self) -> tuple[dict[str, Any], ...]:
         """The arguments of every call by name."""
         return tuple(dict(zip(self.names, call, strict=True)) for call in self.calls)
@@ -345,11 +341,6 @@ class Trial(NamedTuple):
     def sizes(self) -> tuple[dict[str, int], ...]:
         """The sizes of every call by name."""
         return tuple(map(self.probe.sized, self.calls))
-
-    @property
-    def landmarks(self) -> dict[str, Function]:
-        """What a line of the solution holds, by its name."""
-        return self.probe.landmarks
 
     def answer(self, given: Arguments, right: bool = False) -> tuple[Array, ...]:
         """All outputs of the student's function, or of the right one, in a call; () after an error."""

@@ -7,7 +7,7 @@ follows from it, and none tells a number of the right answer.
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import combinations
+from itertools import combinations, permutations, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,14 +41,6 @@ def ratio(a: Array, b: Array) -> float | None:
     return None if math.isnan(c) else c
 
 
-def holds(view: Trial, made: Callable[[Array], Array]) -> bool:
-    """Whether the answer is what `made` makes of the right one, on every probe."""
-    try:
-        return all(close(a, np.asarray(made(b), float)) for a, b in zip(view.found, view.right, strict=True))
-    except (ValueError, IndexError):
-        return False
-
-
 def tried(look: Callable[..., Any], *args: Any) -> Any:
     """What a look sees; nothing where an answer of an odd shape makes it stumble."""
     try:
@@ -59,6 +51,8 @@ def tried(look: Callable[..., Any], *args: Any) -> Any:
 
 # --- what gradcheck sees -----------------------------------------------------------------------------
 
+STAY = "Which axes are to be left when the line is done?"
+SHARED = "Over which axes is one number of it shared?"
 WORDS = {  # what is seen, with {} for what the relation names; and the question that follows
     "zero": ("{it} is 0 everywhere", "Which line fills it, and is that line reached?"),
     "transposed": ("{it} has the right numbers, transposed{}", "Which axis is to stand first?"),
@@ -66,22 +60,10 @@ WORDS = {  # what is seen, with {} for what the relation names; and the question
         "{it} has the right numbers in another shape, {} in the first call",
         "Which shape is asked for, axis by axis?",
     ),
-    "sum missing": (
-        "{it} has axes too many: its sum over {} agrees, and is not taken yet",
-        "Over which axes is one number of it shared?",
-    ),
-    "mean missing": (
-        "{it} has axes too many: its mean over {} agrees, and is not taken yet",
-        "Over which axes is one number of it shared?",
-    ),
-    "sum too many": (
-        "{it} is the sum of the right numbers over {}, which should stay",
-        "Which axes are to be left when the line is done?",
-    ),
-    "mean too many": (
-        "{it} is the mean of the right numbers over {}, which should stay",
-        "Which axes are to be left when the line is done?",
-    ),
+    "sum missing": ("{it} has axes too many: its sum over {} agrees, and is not taken yet", SHARED),
+    "mean missing": ("{it} has axes too many: its mean over {} agrees, and is not taken yet", SHARED),
+    "sum too many": ("{it} is the sum of the right numbers over {}, which should stay", STAY),
+    "mean too many": ("{it} is the mean of the right numbers over {}, which should stay", STAY),
     "moved": (
         "{it} has the right entries in another order, in the first call along {}",
         "Which line moves them?",
@@ -127,11 +109,10 @@ def related(look: Callable[[Sequence[Case]], Relation | None], view: Trial) -> S
 def _line(what: str, view: Trial) -> str:
     """What lies along an axis: "x̂ along axis 2" is "x̂ in each row"."""
     name, _, axis = what.rpartition("axis ")
-    lines = {-1: "number {} each row", -2: "number {} each column"}
-    line = lines.get(int(axis) - view.right[0].ndim, f"table {{}} every {view.probe.outer} alike")
-    if not name:
-        return "one " + line.format("added to")
-    return f"{name.removesuffix(' along ')} in {line.partition(' {} ')[2]}"
+    lines = {-1: "each row", -2: "each column"}
+    line = lines.get(int(axis) - view.right[0].ndim, f"every {view.probe.outer} alike")
+    one = "table" if "alike" in line else "number"
+    return f"{name.removesuffix(' along ')} in {line}" if name else f"one {one} added to {line}"
 
 
 def moved(cases: Sequence[Case]) -> Relation | None:
@@ -142,85 +123,253 @@ def moved(cases: Sequence[Case]) -> Relation | None:
 
 def beside(view: Trial) -> list[dict[str, Array]]:
     """What may have been added or multiplied: arguments and known directions that fit in every call."""
-    fitting = [
-        {
-            name: np.broadcast_to(value, right.shape)
-            for name, value in (given | along(view, given)).items()
-            if isinstance(value, np.ndarray) and _fits(value, right)
-        }
-        for given, right in zip(view.arguments, view.right, strict=True)
-    ]
+    fitting: list[dict[str, Array]] = []
+    for given, right in zip(view.arguments, view.right, strict=True):
+        there = given | {name: made(*given.values()) for name, made in view.probe.directions.items()}
+        kept = {name: value for name, value in there.items() if _fits(value, right)}
+        fitting.append({name: np.broadcast_to(value, right.shape) for name, value in kept.items()})
     always = set.intersection(*map(set, fitting))
     return [{name: given[name] for name in given if name in always} for given in fitting]
 
 
-def along(view: Trial, given: dict[str, Any]) -> dict[str, Any]:
-    """The directions of one call."""
-    return {name: made(*given.values()) for name, made in view.probe.directions.items()}
+def _fits(value: Any, right: Array) -> bool:
+    if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or value.ndim > right.ndim:
+        return False
+    return all(n in (1, m) for n, m in zip(value.shape[::-1], right.shape[::-1], strict=False))
 
 
-def _fits(value: Array, right: Array) -> bool:
-    ends = zip(value.shape[::-1], right.shape[::-1], strict=False)
-    return value.dtype.kind == "f" and value.ndim <= right.ndim and all(n in (1, m) for n, m in ends)
+# --- a function of the right answer ----------------------------------------------------------------
+
+Holds = Callable[[Array, Array], Any]  # of what came back, and of the right array of that shape
+ROUNDED = "Where is anything rounded, and which type has the array that holds the numbers?"
+RUNNING = "Where is a running sum taken?"
+STANDS = "Which of the two stands for what may be seen?"
 
 
-# --- form ------------------------------------------------------------------------------------------
+def made_by(function: Callable[[Array], Any]) -> Holds:
+    """Whether an answer is this function of the right one."""
+    return lambda a, b: close(a, np.asarray(function(b), float))
 
 
-def coarse(view: Trial) -> Seen | None:
-    """The right numbers, as the few digits of float16 give them."""
-    pairs = list(zip(view.found, view.right, strict=True))
-    if any(a.shape != b.shape or not np.isfinite(a).all() for a, b in pairs):
-        return None
-    with np.errstate(over="ignore"):
-        if not all(np.array_equal(a.astype(np.float16), a) for a, _ in pairs):
-            return None
-    if any(np.abs(a - b).max(initial=0) > 2e-3 * size(b) for a, b in pairs):
-        return None
-    return Seen(
-        "{it} is right to about three digits; its numbers are those of float16.",
+def _halved(a: Array, b: Array) -> bool:
+    """Near, and with as few digits as float16 has."""
+    near = np.isfinite(a).all() and np.abs(a - b).max(initial=0) <= 2e-3 * size(b)
+    return bool(near and np.array_equal(a.astype(np.float16), a))
+
+
+def _to_be_added(a: Array, b: Array) -> bool:
+    """0 for True, and a number far below 0 for False."""
+    return two_valued(b) and bool(((b == 1) == (a == 0)).all() and (a[b == 0] <= -1e4).all())
+
+
+def two_valued(array: Array) -> bool:
+    """Whether it holds truth values."""
+    return array.size > 1 and bool(np.isin(array, (0, 1)).all())
+
+
+FUNCTIONS: dict[str, tuple[Holds, str]] = {
+    "{it} is right to about three digits; its numbers are those of float16": (
+        _halved,
         "Which type have the arrays, and how many digits does it hold?",
-    )
+    ),
+    "{it} is 0 where True is asked for, and far below 0 where False is": (
+        _to_be_added,
+        "Is it to be added, or to be True and False?",
+    ),
+    "{it} has True and False exchanged": (lambda a, b: two_valued(b) and (a == 1 - b).all(), STANDS),
+    "{it}: its logarithm is right: what came back is the log of what is asked for": (
+        made_by(np.log),
+        "Is the number asked for, or its logarithm?",
+    ),
+    "{it}: each number is the square of the right one": (
+        made_by(np.square),
+        "Where is something multiplied by itself?",
+    ),
+    "{it}: the largest number of each row became 1, the others 0": (
+        made_by(lambda b: b == b.max(axis=-1, keepdims=True)),
+        "Is one winner asked for, or a share for each?",
+    ),
+    "{it}: the numbers are rounded to whole ones": (made_by(np.round), ROUNDED),
+    "{it}: the numbers are rounded to two decimals": (made_by(partial(np.round, decimals=2)), ROUNDED),
+    "{it}: the numbers are added up from row to row": (made_by(partial(np.cumsum, axis=-2)), RUNNING),
+    "{it}: the numbers are added up along each row": (made_by(partial(np.cumsum, axis=-1)), RUNNING),
+}
+REST: dict[str, tuple[Holds, str]] = {
+    "{it} holds the right numbers, all of them, in another order: they stand in other places": (
+        lambda a, b: close(np.sort(a, axis=None), np.sort(b, axis=None)),
+        "Where does the number that should stand first come out, and which line moves it?",
+    ),
+    "{it} is right up to one factor in each call": (
+        lambda a, b: a.size > 1 and ratio(a, b),
+        "Which size does this factor follow?",
+    ),
+}
+PARTS: dict[str, tuple[Holds, str]] = {
+    "{it} is right up to one factor for each row": (
+        lambda a, b: _proportional(a, b, -1),
+        "What is each row divided or multiplied by?",
+    ),
+    "{it} is right up to one factor for each column": (
+        lambda a, b: _proportional(a, b, -2),
+        "What is each column divided or multiplied by?",
+    ),
+}
 
 
-def not_finite(view: Trial) -> Seen | None:
-    """NaN or infinities, everywhere or among the numbers."""
-    pairs = [(a, b) for a, b in zip(view.found, view.right, strict=True) if a.shape == b.shape]
-    bad = [~np.isfinite(a) & np.isfinite(b) for a, b in pairs]
-    first = next(((a, places) for (a, _), places in zip(pairs, bad, strict=True) if places.any()), None)
-    if first is None:
+def _proportional(a: Array, b: Array, axis: int) -> bool:
+    """Whether each line along an axis is a multiple of the right one; one number alone always is."""
+    c = arrays.fitted(a, b, (axis,)) if a.ndim > 1 and min(a.shape) > 1 else np.nan
+    return bool((np.abs(a - c * b) <= EXACT * size(a)).all())
+
+
+def fits(table: dict[str, tuple[Holds, str]], view: Trial) -> Seen | None:
+    """The first line of a table that is true on every call."""
+    plain = [a.size > 1 and np.unique(a).size < 2 for a, _ in view.pairs]  # it would fit many lines
+    for says, (holds, asks) in table.items() if 2 * sum(plain) < len(plain) else ():
+        with np.errstate(all="ignore"):
+            if all(a.shape == b.shape and tried(holds, a, b) for a, b in view.pairs):
+                return Seen(f"{says}.", asks)
+    return None
+
+
+# --- one number between the two --------------------------------------------------------------------
+
+CONSTANTS = {
+    "1": 1.0,
+    "2": 2.0,
+    "1/2": 0.5,
+    "1/log 2, as a logarithm of base 2 would be": 1 / math.log(2),
+    "log 2": math.log(2),
+    "1/log 10, as a logarithm of base 10 would be": 1 / math.log(10),
+    "2π": 2 * math.pi,
+    "π/180, degrees for radians": math.pi / 180,
+}
+FORMS: dict[str, Callable[[Array], Array]] = {  # of a size, or of two, n
+    "1/{n}": lambda n: 1 / n,
+    "√{n}": lambda n: n**0.5,
+    "1/√{n}": lambda n: n**-0.5,
+    "{n}/({n} - 1)": lambda n: n / np.maximum(n - 1, 0.5),
+    "√({n}/({n} - 1))": lambda n: (n / np.maximum(n - 1, 0.5)) ** 0.5,
+    "√(({n} - 1)/{n})": lambda n: (np.maximum(n - 1, 0.5) / n) ** 0.5,
+}
+
+
+def named_factor(ratios: Sequence[float], sizes: Sequence[dict[str, int]]) -> str:
+    """A factor's name: a constant, a size or two, a root; or a number in figures, times such a one; or ""."""
+    single = {name: np.array([float(s[name]) for s in sizes]) for name in sizes[0]}
+    single = {name: values for name, values in single.items() if values.min() > 0}
+    double = {f"({a} · {b})": single[a] * single[b] for a, b in combinations(single, 2)}
+    known = {name: np.full(len(ratios), value) for name, value in CONSTANTS.items()}
+    for name, n in (single | double).items():
+        known |= {name.strip("()"): n} | {form.format(n=name): made(n) for form, made in FORMS.items()}
+    for a, b in permutations(single, 2):
+        known |= {f"{a}/{b}": single[a] / single[b], f"√({a}/{b})": (single[a] / single[b]) ** 0.5}
+    found = {name: np.asarray(ratios) / values for name, values in known.items()}
+    for name, times in found.items():
+        if np.allclose(np.abs(times), 1, rtol=1e-4, atol=0) and len({*np.sign(times)}) == 1:
+            return name if times[0] > 0 else f"-{name}, the opposite sign everywhere"
+    for name, times in found.items() if len(ratios) > 1 else ():
+        if np.allclose(times, times[0], rtol=1e-4, atol=0):
+            return f"about {times[0]:.3g}" + (", whatever the sizes are" if name == "1" else f" times {name}")
+    return ""
+
+
+def factor(view: Trial, of: Callable[[Array], Array], says: str, asks: str) -> Seen | None:
+    """One factor on each call, between the two or what `of` makes of them; {} in `says` is its name."""
+    with np.errstate(all="ignore"):
+        ratios = [ratio(of(a), of(b)) for a, b in view.pairs]
+    if not all(ratios):
         return None
-    asks = "Which line divides by 0, or takes a root, a logarithm or exp of what has none?"
-    if all(places.all() for places in bad):
-        return Seen("{it} is NaN or infinite everywhere.", asks)
-    what = "NaN" if np.isnan(first[0][first[1]]).any() else "infinite"
-    where = f", first at {tuple(np.argwhere(first[1])[0].tolist())}" * (first[0].ndim > 0)
-    rest = (close(np.where(p, 0, a), np.where(p, 0, b)) for p, (a, b) in zip(bad, pairs, strict=True))
-    others = "; all other numbers agree" * all(rest)
-    return Seen(f"{{it}} is {what} where a number is asked for{where}{others}.", asks)
+    name = named_factor([r for r in ratios if r], view.sizes)
+    said = says.format(name, it="{it}").replace(" multiplied by 1,", "")
+    return Seen(said, asks) if name else None
 
 
-def only_not_finite(view: Trial) -> Seen | None:
-    """Not one number, or NaN and infinities among numbers that are right."""
-    seen = not_finite(view)
-    return seen if seen and ("everywhere" in seen.says or "agree" in seen.says) else None
+SCALED = partial(
+    factor,
+    of=lambda x: x,
+    says="{it} is off by one constant factor and right otherwise: it is multiplied by {}.",
+    asks="Where is this factor used, and how often should it be?",
+)
+SHIFTED = partial(
+    factor,
+    of=lambda x: x - x.mean(),
+    says="{it} is the right one multiplied by {}, with a constant added to every number.",
+    asks="Which number is added, and is it to be added there or to multiply?",
+)
+
+
+def exponents(p: Array) -> Array:
+    """What a softmax was taken of, less its mean in each row; NaN where rows do not sum to 1."""
+    shares = bool(np.allclose(p.sum(axis=-1, keepdims=True), 1, atol=1e-4) and (p >= 0).all())
+    logs = np.where(p > 0, np.log(p), np.nan) if shares else np.full_like(p, np.nan)
+    return np.nan_to_num(logs - np.nanmean(logs, axis=-1, keepdims=True)) if shares else logs
+
+
+SOFTMAX = partial(
+    factor,
+    of=exponents,
+    says="{it} is a softmax, but of the scores times {}.",
+    asks="What happens to the scores before exp: a sign, a base, a division?",
+)
+
+
+# --- something else that was there -----------------------------------------------------------------
+
+
+def whole_argument(view: Trial) -> Seen | None:
+    """The answer is an argument, as it was."""
+    for name in view.names:
+        there = [given[name] for given in view.arguments]
+        if all(isinstance(t, np.ndarray) and close(a, t) for a, t in zip(view.found, there, strict=True)):
+            return Seen(f"What came back for {{it}} is the argument {name} itself.", "Which line changes it?")
+    return None
+
+
+def landmark(view: Trial, scaled: bool) -> Seen | None:
+    """What another line of the solution holds, or that times a number."""
+    for name, thing in view.probe.landmarks.items():
+        with np.errstate(all="ignore"):
+            there = tuple(np.asarray(thing(*given)) for given in view.calls)
+        if scaled:
+            asks = "What is asked for instead, and which factor belongs to it?"
+            seen = factor(
+                view._replace(right=there), lambda x: x, f"{{it}} is {name}, multiplied by {{}}.", asks
+            )
+            if seen:
+                return seen
+        elif all(map(close, view.found, there)):
+            asks = "At which line do this and what is asked for part?"
+            return Seen(f"What came back for {{it}} is {name}.", asks)
+    return None
+
+
+def multiplied(view: Trial) -> Seen | None:
+    """The right answer times or divided by an argument, entry by entry."""
+    others = beside(view)
+    for name, (words, made) in product(others[0], {"multiplied": np.multiply, "divided": np.divide}.items()):
+        if all(close(a, made(b, there[name])) for (a, b), there in zip(view.pairs, others, strict=True)):
+            says = f"{{it}} is right but for this: it is {words} by {name}, entry by entry."
+            return Seen(says, f"How often does {name} take part?")
+    return None
+
+
+# --- some places alone -----------------------------------------------------------------------------
 
 
 def short(view: Trial) -> Seen | None:
     """Too few or too many entries of one axis."""
-    for axis in range(view.right[0].ndim):
-        kinds = [_part(a, b, axis) for a, b in zip(view.found, view.right, strict=True)]
+    for axis in range(ndim := view.right[0].ndim):
+        kinds = [_cut(a, b, axis) for a, b in view.pairs]
         for kind in kinds[0]:
             if all(kind in more for more in kinds):
-                name = _entries(axis, view.right[0].ndim)
-                return Seen(
-                    f"{{it}} has {kind.format(name)}.",
-                    f"How many {name} are asked for, and which?",
-                )
+                row = "rows" if axis >= ndim - 2 else f"entries of axis {axis}"
+                name = "columns" if ndim > 1 and axis == ndim - 1 else row
+                return Seen(f"{{it}} has {kind.format(name)}.", f"How many {name} are asked for, and which?")
     return None
 
 
-def _part(found: Array, right: Array, axis: int) -> list[str]:
+def _cut(found: Array, right: Array, axis: int) -> list[str]:
     """Which entries of an axis came back, where some are missing or too many."""
     found = np.expand_dims(found, axis) if found.ndim == right.ndim - 1 else found
     if found.ndim != right.ndim:
@@ -237,307 +386,106 @@ def _part(found: Array, right: Array, axis: int) -> list[str]:
     return [kind for kind, (one, two) in parts.items() if close(one, two)]
 
 
-def _entries(axis: int, ndim: int) -> str:
-    """What stands along an axis, in the plural."""
-    if ndim > 1 and axis == ndim - 1:
-        return "columns"
-    return "rows" if axis >= ndim - 2 else f"entries of axis {axis}"
+def first_place(view: Trial, wrong: Holds) -> str:
+    """The first place where that is so, call by call; "" where there is none."""
+    places = [np.argwhere(wrong(a, b)) for a, b in view.pairs]
+    return next((str(tuple(each[0].tolist())) for each in places if len(each)), "")
 
 
 def truths(view: Trial) -> Seen | None:
-    """True and False: exchanged, True everywhere, or which of the two stands where it should not."""
-    pairs = list(zip(view.found, view.right, strict=True))
-    if any(a.shape != b.shape or a.size < 2 or not _two_valued(b) for a, b in pairs):
+    """Which of True and False stands where it should not."""
+    if not all(two_valued(a) and two_valued(b) and a.shape == b.shape for a, b in view.pairs):
         return None
-    if all(((b == 1) == (a == 0)).all() and (a[b == 0] <= -1e4).all() for a, b in pairs):
-        return Seen(
-            "{it} is 0 where True is asked for, and far below 0 where False is.",
-            "Is it to be added, or to be True and False?",
-        )
-    if not all(_two_valued(a) for a, _ in pairs):
-        return None
-    if all((a == 1 - b).all() for a, b in pairs):
-        return Seen("{it} has True and False exchanged.", "Which of the two stands for what may be seen?")
-    if all(a.all() for a, _ in pairs):
-        return Seen("{it} is True everywhere.", "What is to be hidden, and from whom?")
-    return _shown_or_hidden(pairs)
-
-
-def _two_valued(array: Array) -> bool:
-    return bool(np.isin(array, (0, 1)).all())
-
-
-def _shown_or_hidden(pairs: list[tuple[Array, Array]]) -> Seen:
-    shown = [tuple(map(int, place)) for a, b in pairs for place in np.argwhere(a > b)]
-    hidden = [tuple(map(int, place)) for a, b in pairs for place in np.argwhere(a < b)]
-    said = [f"True stands where False is asked for, first at {shown[0]}"] if shown else []
-    said += [f"False stands where True is asked for, first at {hidden[0]}"] if hidden else []
+    shown, hidden = first_place(view, np.greater), first_place(view, np.less)
+    said = [f"True stands where False is asked for, first at {shown}"] if shown else []
+    said += [f"False stands where True is asked for, first at {hidden}"] if hidden else []
     only = "" if len(said) > 1 else "; elsewhere the two agree"
-    row, column = (shown + hidden)[0][-2:] if len((shown + hidden)[0]) > 1 else ("", "")
-    asks = f"May row {row} see column {column}: which of the two stands later in the text?"
+    asks = f"Of query i and key j, (i, j) = {shown or hidden}: which stands later in the text?"
     return Seen(f"{{it}}: {', and '.join(said)}{only}.", asks)
-
-
-# --- something else that the solution holds --------------------------------------------------------
-
-
-def landmark(view: Trial) -> Seen | None:
-    """The answer is an argument, or what another line of the solution holds."""
-    things = {f"the argument {name} itself": partial(_pick, name) for name in view.arguments[0]}
-    things |= {name: partial(_called, f) for name, f in view.landmarks.items()}
-    for name, thing in things.items():
-        made = [thing(given) for given in view.arguments]
-        if all(
-            isinstance(t, np.ndarray | np.generic) and close(a, np.asarray(t))
-            for a, t in zip(view.found, made, strict=True)
-        ):
-            whole = name.startswith("the argument")
-            asks = "Which line changes it?" if whole else "At which line do this and what is asked for part?"
-            return Seen(f"What came back for {{it}} is {name}.", asks)
-    return None
-
-
-def _pick(name: str, arguments: dict[str, Any]) -> Any:
-    return arguments[name]
-
-
-def _called(f: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    with np.errstate(all="ignore"):
-        return f(*arguments.values())
-
-
-# --- one number between the two --------------------------------------------------------------------
-
-
-def factor(view: Trial) -> Seen | None:
-    """One constant factor a probe, and its name."""
-    ratios = [ratio(a, b) for a, b in zip(view.found, view.right, strict=True)]
-    if not all(ratios):
-        return None
-    name = named_factor([r for r in ratios if r], view.sizes)
-    if not name and (seen := _factor_of_a_landmark(view)) is not None:
-        return seen
-    if name == "-1":
-        return Seen(
-            "{it} has the opposite sign everywhere: it is -1 times what is asked for.",
-            "Where does a minus stand?",
-        )
-    if not name:
-        alone = any(b.size < 2 for b in view.right)
-        return (
-            None
-            if alone
-            else Seen("{it} is right up to one factor in each call.", "Which size does this factor follow?")
-        )
-    return Seen(
-        f"{{it}} is off by one constant factor and right otherwise: it is multiplied by {name}.",
-        "Where is this factor used, and how often should it be?",
-    )
-
-
-def _factor_of_a_landmark(view: Trial) -> Seen | None:
-    for words, thing in view.landmarks.items():
-        pairs = zip(view.found, view.arguments, strict=True)
-        ratios = [ratio(a, np.asarray(_called(thing, args))) for a, args in pairs]
-        name = named_factor([r for r in ratios if r], view.sizes) if all(ratios) else ""
-        if name:
-            asks = "What is asked for instead, and which factor belongs to it?"
-            if _proportional_to(view, thing):
-                asks = "Which factor is asked for, and which size does it follow?"
-            return Seen(f"{{it}} is {words}, multiplied by {name}.", asks)
-    return None
-
-
-def _proportional_to(view: Trial, thing: Callable[..., Any]) -> bool:
-    """Whether the right answer is a multiple of it, too."""
-    pairs = zip(view.right, view.arguments, strict=True)
-    return all(b.size > 1 and ratio(b, np.asarray(_called(thing, args))) for b, args in pairs)
-
-
-CONSTANTS = {
-    "1": 1.0,
-    "2": 2.0,
-    "1/2": 0.5,
-    "1/log 2, as a logarithm of base 2 would be": 1 / math.log(2),
-    "log 2": math.log(2),
-    "1/log 10, as a logarithm of base 10 would be": 1 / math.log(10),
-    "2π": 2 * math.pi,
-    "π/180, degrees for radians": math.pi / 180,
-}
-
-
-def named_factor(ratios: list[float], sizes: tuple[dict[str, int], ...]) -> str:
-    """What a factor is: a size, a root of one, a product of two, a constant; "about 0.125"; or ""."""
-    candidates: dict[str, list[float]] = {name: [value] * len(ratios) for name, value in CONSTANTS.items()}
-    for name, values in _sizes(sizes).items():
-        candidates |= {
-            name: values,
-            f"1/({name})" if " " in name else f"1/{name}": [1 / v for v in values],
-            f"√({name})" if " " in name else f"√{name}": [v**0.5 for v in values],
-            f"1/√({name})" if " " in name else f"1/√{name}": [v**-0.5 for v in values],
-            f"{name}/({name} - 1)": [v / max(v - 1, 0.5) for v in values],
-            f"√({name}/({name} - 1))": [(v / max(v - 1, 0.5)) ** 0.5 for v in values],
-            f"√(({name} - 1)/{name})": [(max(v - 1, 0.5) / v) ** 0.5 for v in values],
-        }
-    for name, values in candidates.items():
-        for sign, minus in ((1, ""), (-1, "-")):
-            if np.allclose(ratios, [sign * v for v in values], rtol=1e-4, atol=0):
-                return minus + name
-    return (
-        f"about {ratios[0]:.3g}, whatever the sizes are" if np.allclose(ratios, ratios[0], rtol=1e-4) else ""
-    )
-
-
-def _sizes(sizes: tuple[dict[str, int], ...]) -> dict[str, list[float]]:
-    single = {name: [float(s[name]) for s in sizes] for name in sizes[0]}
-    single = {name: values for name, values in single.items() if min(values) > 0}
-    double = {
-        f"{a} · {b}": [x * y for x, y in zip(single[a], single[b], strict=True)]
-        for a, b in combinations(single, 2)
-    }
-    return single | double
-
-
-# --- a function of the right answer ----------------------------------------------------------------
-
-ROUNDED = "Where is anything rounded, and which type has the array that holds the numbers?"
-FUNCTIONS: dict[str, tuple[Callable[[Array], Any], str]] = {
-    "its logarithm is right: what came back is the log of what is asked for": (
-        np.log,
-        "Is the number asked for, or its logarithm?",
-    ),
-    "each number is the square of the right one": (np.square, "Where is something multiplied by itself?"),
-    "the largest number of each row became 1, the others 0": (
-        lambda b: 1.0 * (b == b.max(axis=-1, keepdims=True)),
-        "Is one winner asked for, or a share for each?",
-    ),
-    "the numbers are rounded to whole ones": (np.round, ROUNDED),
-    "the numbers are rounded to two decimals": (partial(np.round, decimals=2), ROUNDED),
-    "the numbers are added up from row to row": (
-        lambda b: np.cumsum(b, axis=-2),
-        "Where is a running sum taken?",
-    ),
-    "the numbers are added up along each row": (
-        lambda b: np.cumsum(b, axis=-1),
-        "Where is a running sum taken?",
-    ),
-}
-
-
-def function_of(view: Trial) -> Seen | None:
-    """A known function of the right answer."""
-    for says, (made, asks) in FUNCTIONS.items():
-        with np.errstate(all="ignore"):
-            if holds(view, made) and _tells(view):
-                return Seen(f"{{it}}: {says}.", asks)
-    return None
-
-
-def _tells(view: Trial) -> bool:
-    """Whether most answers hold two numbers at least: one number alone fits many relations."""
-    plain = [a.size > 1 and np.unique(a).size < 2 for a in view.found]
-    return 2 * sum(plain) < len(plain)
-
-
-# --- something multiplied, some places alone ---------------------------------------------------------
-
-
-def multiplied(view: Trial) -> Seen | None:
-    """The right answer times or divided by an argument, entry by entry."""
-    others = beside(view)
-    for name in others[0]:
-        for words, made in (("multiplied", np.multiply), ("divided", np.divide)):
-            triples = zip(view.found, view.right, others, strict=True)
-            if all(close(a, made(b, given[name])) for a, b, given in triples):
-                return Seen(
-                    f"{{it}} is right but for this: it is {words} by {name}, entry by entry.",
-                    f"How often does {name} take part?",
-                )
-    return None
 
 
 def unfilled(view: Trial) -> Seen | None:
     """Right where it is not 0: some places were never filled, or were cut off."""
-    pairs = list(zip(view.found, view.right, strict=True))
-    if not all(
-        a.ndim and a.any() and a.shape == b.shape and close(np.where(a == 0, 0, b), a) for a, b in pairs
-    ):
+    if not all(a.any() and a.ndim and close(np.where(a == 0, 0, b), a) for a, b in view.pairs):
         return None
-    a, b = next((a, b) for a, b in pairs if not close(a, b))
-    empty = (a == 0) & (np.abs(b) > EXACT)
-    line = ", in a whole row or column" * any(empty.all(axis).any() for axis in range(-a.ndim, 0)[-2:])
+    place = first_place(view, lambda a, b: (a == 0) & (np.abs(b) > EXACT))
+    a, b = next((a, b) for a, b in view.pairs if not close(a, b))
+    lines = (((a == 0) & (np.abs(b) > EXACT)).all(axis).any() for axis in range(-a.ndim, 0)[-2:])
+    line = ", in a whole row or column" * any(lines)
     return Seen(
-        "{it} is right where it is not 0, and 0 stands where it should not, first at "
-        f"{tuple(np.argwhere(empty)[0].tolist())}{line}.",
+        f"{{it}} is right where it is not 0, and 0 stands where it should not, first at {place}{line}.",
         "Which entries does the loop reach, and what decides which become 0: a comparison, a mask, a sign?",
     )
 
 
-def affine(view: Trial) -> Seen | None:
-    """The right numbers times one number, plus another one."""
-    pairs = list(zip(view.found, view.right, strict=True))
-    if any(a.shape != b.shape or a.size < 4 or not np.isfinite(a).all() for a, b in pairs):
+def not_finite(view: Trial) -> Seen | None:
+    """NaN or infinities, everywhere or among the numbers."""
+    if any(a.shape != b.shape for a, b in view.pairs):
         return None
-    lines = [np.polyfit(b.ravel(), a.ravel(), 1) for a, b in pairs]
-    if not all(close(a, slope * b + more) for (a, b), (slope, more) in zip(pairs, lines, strict=True)):
+    bad = [~np.isfinite(a) & np.isfinite(b) for a, b in view.pairs]
+    asks = "Which line divides by 0, or takes a root, a logarithm or exp of what has none?"
+    if all(places.all() for places in bad):
+        return Seen("{it} is NaN or infinite everywhere.", asks)
+    nan = first_place(view, lambda a, b: np.isnan(a) & np.isfinite(b))
+    place = nan or first_place(view, lambda a, b: np.isinf(a) & np.isfinite(b))
+    rest = (close(np.where(p, 0, a), np.where(p, 0, b)) for p, (a, b) in zip(bad, view.pairs, strict=True))
+    others = "; all other numbers agree" * all(rest)
+    what = f"{{it}} is {'NaN' if nan else 'infinite'} where a number is asked for, first at {place}{others}."
+    return Seen(what.replace(", first at ()", ""), asks) if place else None
+
+
+def only_not_finite(view: Trial) -> Seen | None:
+    """Not one number, or NaN and infinities among numbers that are right."""
+    seen = not_finite(view)
+    return seen if seen and ("everywhere" in seen.says or "agree" in seen.says) else None
+
+
+def row_sums(view: Trial) -> Seen | None:
+    """Rows that should sum to 1, and do not."""
+    if not all(a.shape == b.shape and _whole_rows(b) for a, b in view.pairs) or _whole_rows(*view.found):
         return None
-    if min(abs(slope) for slope, _ in lines) < EXACT:
-        return None  # one number everywhere: nothing is left of the right ones
-    name = named_factor([float(slope) for slope, _ in lines], view.sizes) or "one factor"
-    return Seen(
-        f"{{it}} is the right one{f' multiplied by {name},' * (name != '1')} with a constant added to every "
-        "number.",
-        "Which number is added, and is it to be added there or to multiply?",
-    )
+    told = ", ".join(f"{total:.3g}" for total in np.ravel(view.found[0].sum(axis=-1))[:2])
+    asks = "What do the numbers of one row sum to in a softmax, and what makes them do so?"
+    return Seen(f"the rows do not sum to 1: the first of them sum to {told}.", asks)
 
 
-def shuffled(view: Trial) -> Seen | None:
-    """All the right numbers, in other places."""
-    pairs = list(zip(view.found, view.right, strict=True))
-    if any(a.shape != b.shape or a.size < 2 for a, b in pairs):
+def proportions(view: Trial) -> Seen | None:
+    """Rows that sum to 1 as they should, and hold other numbers."""
+    if not all(a.shape == b.shape and _whole_rows(a, b) for a, b in view.pairs):
         return None
-    if not all(close(np.sort(a, axis=None), np.sort(b, axis=None)) for a, b in pairs):
-        return None
-    return Seen(
-        "{it} holds the right numbers, all of them, in another order: they stand in other places.",
-        "Where does the number that should stand first come out, and which line moves it?",
-    )
+    says = "the rows sum to 1; two numbers of a row are not in the ratio in which they should be."
+    return Seen(says, "What stands between the scores and these numbers, line by line?")
 
 
-def by_part(view: Trial) -> Seen | None:
-    """One factor for each row, or for each column."""
-    pairs = list(zip(view.found, view.right, strict=True))
-    if any(a.shape != b.shape or a.ndim < 2 or min(a.shape) < 2 for a, b in pairs):
-        return None
-    for axis, name in ((-1, "row"), (-2, "column")):
-        if all(_proportional(a, b, axis) for a, b in pairs):
-            return Seen(
-                f"{{it}} is right up to one factor for each {name}.",
-                f"What is each {name} divided or multiplied by?",
-            )
-    return None
+def _whole_rows(*arrays: Array) -> bool:
+    """Whether each row sums to 1, as far as float16 knows."""
+    return all(a.size > 1 and np.allclose(a.sum(axis=-1), 1, rtol=0, atol=2e-3) for a in arrays)
 
 
-def _proportional(a: Array, b: Array, axis: int) -> bool:
-    c = (a * b).sum(axis, keepdims=True) / np.maximum((b * b).sum(axis, keepdims=True), 1e-300)
-    return bool(np.abs(a - c * b).max() <= EXACT * size(a))
-
-
-LOOKS: tuple[Callable[[Trial], Seen | None], ...] = (
-    coarse,
+Look = Callable[[Trial], Seen | None]
+LOOKS: tuple[Look, ...] = (
     partial(related, arrays.nothing),
     partial(related, arrays.form),
     short,
-    landmark,
+    whole_argument,
+    partial(landmark, scaled=False),
     partial(related, moved),
+    partial(fits, FUNCTIONS),
     truths,
-    factor,
+    partial(landmark, scaled=True),
+    SCALED,
     unfilled,
-    function_of,
     partial(related, arrays.added),
     multiplied,
-    affine,
-    shuffled,
+    SHIFTED,
+    SOFTMAX,
+    partial(fits, REST),
     only_not_finite,
 )
-PARTLY = (not_finite, partial(related, arrays.leftover), by_part)  # what holds of a part
+PARTLY = (
+    not_finite,
+    partial(related, arrays.leftover),
+    partial(fits, PARTS),
+    row_sums,
+    proportions,
+)  # of a part

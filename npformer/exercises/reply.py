@@ -92,12 +92,9 @@ class Result(NamedTuple):
             raise AssertionError(str(self))
         return passes
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         title, *lines = _lines(self)
         return "\n".join([f"{title}  ({progress()} passed)", *(f"  {line}" for line in lines)])
-
-    def __repr__(self) -> str:
-        return str(self)
 
     def _repr_html_(self) -> str:
         title, *lines = _lines(self)
@@ -125,12 +122,12 @@ class Verdict(NamedTuple):
     """All that can be said of one answer; each level tells its part."""
 
     status: str
-    codes: tuple[str, ...] = ()
     first: str = ""  # what is right
     where: str = ""  # where the first difference stands; what was seen takes its place
     seen: str = ""
     cause: str = ""
     asks: str = ""
+    codes: tuple[str, ...] = ()
 
     @property
     def passes(self) -> bool:
@@ -154,14 +151,8 @@ def _joined(*parts: str) -> str:
     return " ".join(filter(None, parts))
 
 
-def passed(note: str = "Every check agrees.", codes: tuple[str, ...] = ()) -> Verdict:
-    """A right answer."""
-    return Verdict("pass", codes, note)
-
-
-def unanswered() -> Verdict:
-    """None, or a stub as it was handed out."""
-    return Verdict("error", (), NOTHING)
+RIGHT_ANSWER = Verdict("pass", "Every check agrees.")
+UNANSWERED = Verdict("error", NOTHING)  # None, or a stub as it was handed out
 
 
 def asserted(frame: FrameType) -> bool:
@@ -177,16 +168,7 @@ def _lines(result: Result) -> list[str]:
     """The title, and what is to be said below it."""
     if result.evidence == NOTHING:
         return [NOTHING]
-    said = (result.evidence, result.hint, result.question)
-    return [TITLES[result.status], *(line for line in said if line)]
-
-
-def _error(seen: str, asks: str = "") -> Verdict:
-    return Verdict("error", (), seen, asks=asks)
-
-
-def _unknown(first: str, asks: str, where: str = "", seen: str = "", cause: str = "") -> Verdict:
-    return Verdict("unrecognised", (), first, where, seen, cause, asks)
+    return [TITLES[result.status], *filter(None, (result.evidence, result.hint, result.question))]
 
 
 # --- one answer --------------------------------------------------------------------------------------
@@ -219,60 +201,54 @@ def check(exercise_id: str, answer: Any, *, level: int = 1) -> Result:
 def _checked(task: Task, answer: Any, name: str) -> Verdict:
     if replaced := changed_in_numpy():
         seen = f"np.{replaced[0]} is not NumPy's own any more: nothing can be checked so."
-        return _error(seen, "Which line puts another in its place? Start Python again without it.")
+        asks = "Which line puts another in its place? Start Python again without it."
+        return Verdict("error", seen, asks=asks)
     try:
         with within(SECONDS):
             return _read_and_checked(task, answer, name)
     except TooLong:
-        return _error(f"It was still running after {SECONDS:g} seconds.", "What ends the loop?")
+        seen = f"It was still running after {SECONDS:g} seconds."
+        return Verdict("error", seen, asks="What ends the loop?")
     except Exception as error:  # an answer may do anything, in its own methods too
-        return _error(f"This answer cannot be read: {type(error).__name__}.")
+        return Verdict("error", f"This answer cannot be read: {type(error).__name__}.")
 
 
 def _read_and_checked(task: Task, answer: Any, name: str) -> Verdict:
     if answer is None or answer is ...:
-        return unanswered()
-    if isinstance(task, Code):
-        if not callable(answer):
-            return _error(f"A function is asked for: {task.name}({task.signature}).")
+        return UNANSWERED
+    if isinstance(task, Code) and callable(answer):
         return check_function(task, answer)
+    if isinstance(task, Code):
+        return Verdict("error", f"A function is asked for: {task.name}({task.signature}).")
     if callable(answer):
-        return _error("This is a function; its answer is asked for.")
+        return Verdict("error", "This is a function; its answer is asked for.")
     if isinstance(task, Numbers):
         return check_numbers(task, answer, name)
-    if isinstance(task, Choice):
-        return check_choice(task, answer)
-    assert isinstance(task, Truth)
-    return check_truth(task, answer)
+    assert isinstance(task, Choice | Truth)
+    return check_choice(task, answer)
 
 
 def _unreadable(wanted: str) -> Verdict:
-    return _error(f"This answer cannot be read; expected {wanted}.")
+    return Verdict("error", f"This answer cannot be read; expected {wanted}.")
 
 
 # --- letters and truth values ------------------------------------------------------------------------
 
 
-def check_choice(task: Choice, answer: Any) -> Verdict:
-    """A letter, the number of an option counted from 1, or the option itself."""
-    letter = read_letter(answer, task.options)
-    if not letter:
-        return _unreadable(f"a letter from a to {LETTERS[len(task.options) - 1]}")
-    chosen = list(task.options.values())[LETTERS.index(letter)]
-    left = len(task.options) - 1
-    return passed() if chosen is RIGHT else _confused(task, chosen, f"Not this one; {left} are left.")
-
-
-def check_truth(task: Truth, answer: Any) -> Verdict:
-    """True or False; 1 and 0 and the words count too."""
-    said = read_truth(answer)
-    if said is None:
-        return _unreadable("True or False")
-    return passed() if said == task.right else _confused(task, task.wrong, "Not so.")
-
-
-def _confused(task: Task, chosen: Wrong, where: str) -> Verdict:
-    return Verdict("known_mistake", (chosen.code,), "", where, chosen.says, asks=task.question)
+def check_choice(task: Choice | Truth, answer: Any) -> Verdict:
+    """A letter, the number of an option counted from 1, or its words; or True or False, 1 and 0, a yes."""
+    if isinstance(task, Truth):
+        said = read_truth(answer)
+        wanted, where = "True or False", "Not so."
+        chosen = None if said is None else RIGHT if said == task.right else task.wrong
+    else:
+        letter, left = read_letter(answer, task.options), len(task.options) - 1
+        wanted, where = f"a letter from a to {LETTERS[left]}", f"Not this one; {left} are left."
+        chosen = list(task.options.values())[LETTERS.index(letter)] if letter else None
+    if chosen is None or chosen is RIGHT:
+        return _unreadable(wanted) if chosen is None else RIGHT_ANSWER
+    seen, asks = chosen.says, task.question
+    return Verdict("known_mistake", where=where, seen=seen, asks=asks, codes=(chosen.code,))
 
 
 # --- numbers ---------------------------------------------------------------------------------------
@@ -284,21 +260,23 @@ def check_numbers(task: Numbers, answer: Any, name: str) -> Verdict:
     right = np.asarray(question.answer, float)
     given = read_numbers(answer, right.shape, whole=task.decimals == 0)
     if given is None:
-        return _unreadable(
-            "a number such as 0.25, without words" if right.ndim == 0 else f"a list of {right.size} numbers"
-        )
+        a_list = f"a list of {right.size} numbers"
+        return _unreadable(a_list if right.ndim else "a number such as 0.25, without words")
     if near(given, right, task):
-        return passed()
+        return RIGHT_ANSWER
     wrong = {shown: np.asarray(value, float) for shown, value in question.wrong.items()}
-    fits = {shown: value for shown, value in wrong.items() if near(given, value, task)}
-    if fits:
-        return _named(task, _nearest(fits, given, task), given, right)
-    if rounded := _rounded(given, right, task):
-        return _unknown(*rounded)
-    first, (seen, asks) = _right_first(given, right, task), _likeness(given, right, task)
-    if seen:
-        return _unknown("", asks, first, seen)
-    return _unknown(first, task.question, seen=_off(given, right, task), cause="No known mistake fits.")
+    first, off = _right_first(given, right, task), _off(given, right, task)
+    if fits := {shown: value for shown, value in wrong.items() if near(given, value, task)}:
+        return _named(task, _nearest(fits, given, task), first, off)
+    if given.shape == right.shape and np.isfinite(given).all():
+        if rounded := _rounded(given, right, task):
+            return Verdict("unrecognised", rounded, asks="How many decimals does the task ask for?")
+        if (seen := _likeness(given, right, task)) is not None:
+            return Verdict("unrecognised", "", first, seen.says, asks=seen.asks)
+    return Verdict("unrecognised", first, "", off, UNKNOWN, task.question)
+
+
+UNKNOWN = "No known mistake fits."
 
 
 def near(a: Array, b: Array, task: Numbers) -> bool:
@@ -314,79 +292,67 @@ def _nearest(fits: dict[Mistake | Wrong, Array], given: Array, task: Numbers) ->
     return exact or list(fits)
 
 
-def _named(task: Numbers, fits: list[Mistake | Wrong], given: Array, right: Array) -> Verdict:
-    said = [_said_of(shown, task) for shown in fits]
-    sees, cause, asks = said[0]
+def _named(task: Numbers, fits: list[Mistake | Wrong], first: str, off: str) -> Verdict:
+    """A number that shows a mistake or a confusion, or several."""
+    seen = fits[0].says if isinstance(fits[0], Wrong) else off
+    cause = _one_of(shown.cause for shown in fits if isinstance(shown, Mistake))
+    cause = cause if isinstance(fits[0], Mistake) else ""
+    asks = task.question if isinstance(fits[0], Wrong) else fits[0].question
     status = "ambiguous" if len(fits) > 1 else "known_mistake"
-    causes = _one_of(one for _, one, _ in said) if cause else ""
-    codes = tuple(shown.code for shown in fits)
-    seen = sees or _off(given, right, task)
-    return Verdict(status, codes, _right_first(given, right, task), "", seen, causes.strip(), asks)
+    return Verdict(status, first, "", seen, cause, asks, tuple(shown.code for shown in fits))
 
 
 def _one_of(causes: Iterable[str]) -> str:
     """Causes that no number can tell apart are not stated as facts."""
-    told = list(dict.fromkeys(filter(None, causes)))
+    told = list(dict.fromkeys(causes))
     return f"One of these: {' '.join(told)}" if len(told) > 1 else "".join(told)
 
 
-def _said_of(shown: Mistake | Wrong, task: Numbers) -> tuple[str, str, str]:
-    """(observation, cause, question) for a number that shows this mistake or confusion."""
-    if isinstance(shown, Wrong):
-        return shown.says, "", task.question
-    return "", shown.cause, shown.question
-
-
-def _rounded(given: Array, right: Array, task: Numbers) -> tuple[str, str] | None:
-    """What is said and asked of an answer that is right, and rounded or cut too far; None of another."""
-    if given.shape != right.shape or not np.isfinite(given).all():
-        return None
+def _rounded(given: Array, right: Array, task: Numbers) -> str:
+    """What is said of an answer that is right, and rounded or cut too far; "" of another."""
     for kept in range(task.decimals - 1, -1, -1):
         unit = 10.0**-kept
         whole = np.allclose(given / unit, np.round(given / unit), rtol=0, atol=1e-9)
         rounded = np.abs(given - right).max() <= (0.5 + 1e-9) * unit  # a half may go either way
         cut = np.allclose(given, np.trunc(right / unit) * unit, rtol=0, atol=1e-9)
         if given.any() and whole and (rounded or cut):
-            seen = (
-                f"This is right as far as it goes: it is {'rounded' if rounded else 'cut off'} after {kept} "
-                f"decimal{'s' * (kept != 1)}, and {task.decimals} are asked for."
-            )
-            return seen, "How many decimals does the task ask for?"
-    return None
-
-
-def _likeness(given: Array, right: Array, task: Numbers) -> tuple[str, str]:
-    """What is seen and asked of numbers that miss by a sign, by one, by their order, a factor or a sum."""
-    if given.shape != right.shape or not np.isfinite(given).all():
-        return "", ""
-    if near(-given, right, task):
-        seen = "Only the sign differs." if right.ndim == 0 else "The sizes are right, and every sign differs."
-        return seen, "Where does a sign get lost?"
-    if right.ndim == 0:
-        return _count_like(given, right) if task.decimals == 0 else ("", "")
-    if near(np.sort(given), np.sort(right), task):
-        return "The numbers are the right ones, in another order.", "Which number belongs to which place?"
-    if near(abs(given), abs(right), task):
-        return "The sizes are right, and not all of the signs.", "Where does a sign get lost?"
-    if near(given - given.mean(), right - right.mean(), task):
-        return "Every number is off by the same amount.", "What is added to every number?"
-    factor = float(given @ right / (right @ right))
-    if factor and near(given / factor, right, task) and near(given, factor * right, task):
-        return "Every number is off by the same factor.", "What is every number multiplied by?"
-    return "", ""
-
-
-def _count_like(given: Array, right: Array) -> tuple[str, str]:
-    """What is seen of a count that is nearly right."""
-    if abs(right) >= FEW and abs(given - right) == 1:
-        return "One off.", "Are the first and the last both counted, and only once?"
-    if abs(right) >= MANY and abs(given - right) < 0.01 * abs(right):
-        return "The size is right; a count is asked for, to its last digit.", "What is counted, part by part?"
-    return "", ""
+            how = f"{'rounded' if rounded else 'cut off'} after {kept} decimal{'s' * (kept != 1)}"
+            return f"This is right as far as it goes: it is {how}, and {task.decimals} are asked for."
+    return ""
 
 
 MANY = 1000  # of a larger whole number a few more or less are left out by rounding
 FEW = 10  # of a smaller whole number "one off" would leave nothing to think about
+LIKENESS: dict[Seen, Callable[[Array, Array], tuple[Array, Array]]] = {  # which two are equal then
+    Seen("Only the sign differs.", "Where does a sign get lost?"): lambda a, b: (-a, b),
+    Seen("The numbers are the right ones, in another order.", "Which number belongs to which place?"): (
+        lambda a, b: (np.sort(a), np.sort(b))
+    ),
+    Seen("The sizes are right, and not all of the signs.", "Where does a sign get lost?"): (
+        lambda a, b: (np.abs(a), np.abs(b))
+    ),
+    Seen("Every number is off by the same amount.", "What is added to every number?"): (
+        lambda a, b: (a - a.mean(), b - b.mean())
+    ),
+    Seen("Every number is off by the same factor.", "What is every number multiplied by?"): (
+        lambda a, b: (a / (a @ b) * (b @ b), b)
+    ),
+}
+
+
+def _likeness(given: Array, right: Array, task: Numbers) -> Seen | None:
+    """What is seen of numbers that miss by a sign, by one, by their order, a factor or a sum."""
+    with np.errstate(all="ignore"):
+        for seen, sides in list(LIKENESS.items())[: None if right.ndim else 1]:
+            if near(*sides(given, right), task):
+                return seen
+    off, size = np.abs(given - right).max(), np.abs(right).max()
+    if right.ndim or task.decimals:
+        return None
+    if size >= FEW and off == 1:
+        return Seen("One off.", "Are the first and the last both counted, and only once?")
+    says = "The size is right; a count is asked for, to its last digit."
+    return Seen(says, "What is counted, part by part?") if size >= MANY and off < 0.01 * size else None
 
 
 def _right_first(given: Array, right: Array, task: Numbers) -> str:
@@ -400,23 +366,20 @@ def _right_first(given: Array, right: Array, task: Numbers) -> str:
     if right.ndim == 0:
         return "One number, as asked."
     fine = np.abs(given - right) <= task.tolerance
-    if not fine.any():
-        return f"{right.size} numbers, as asked; none agrees."
-    first = f"number {int(np.argmin(fine)) + 1} differs first"
-    return f"{right.size} numbers, as asked; {int(fine.sum())} of {right.size} agree, {first}."
+    first = f"{int(fine.sum())} of {right.size} agree, number {int(np.argmin(fine)) + 1} differs first"
+    return f"{right.size} numbers, as asked; {first if fine.any() else 'none agrees'}."
 
 
 def _off(given: Array, right: Array, task: Numbers) -> str:
     """On which side a number lies, or which numbers of a list differ."""
     if given.shape != right.shape or not np.isfinite(given).all():
         return ""
-    if right.ndim == 0:
-        return f"It is too {'large' if given > right else 'small'}."
     off = np.where(np.abs(given - right) > task.tolerance, given - right, 0)
+    side = "too large" if off.min() >= 0 else "too small" if off.max() <= 0 else ""
+    if right.ndim == 0 or off.all():
+        whole = "All are" if right.ndim else "It is"
+        return f"{whole} {side}." if side else "Some are too large, some too small."
     differ = [str(k + 1) for k in np.flatnonzero(off)]
-    side = "" if off.min() < 0 < off.max() else "too large" if off.max() > 0 else "too small"
-    if off.all():
-        return f"All are {side}." if side else "Some are too large, some too small."
     side = side and f": {side}"
     return f"Number{'s' * (len(differ) > 1)} {listed(differ)} {verb(differ, 'differ')}{side}."
 
@@ -434,31 +397,30 @@ def check_function(task: Code, function: Function) -> Verdict:
     if not same_outcome(run(function, task.probe.calls[0], task.probe), found[0], 0.0):
         return _observed(task, found, [RANDOM])
     if any(a.size > HUGE for outcome in found for a in outcome.arrays):
-        return _observed(task, found, [])
+        return _observed(task, found)
     if fits := recognised(task, found):
         return known(task, found, fits)
     if (seen := mixed(task, found) or turned(task, function, found)) is not None:
         return _observed(task, found, [seen])
-    if all(outcome.error or outcome.empty for outcome in found):
-        return stopped(found)
     return _observed(task, found, observations(task, function, found))
 
 
 def known(task: Code, found: tuple[Outcome, ...], fits: Sequence[tuple[Mistake, ...]]) -> Verdict:
     """One listed mistake, several in different outputs, or several that no output can tell apart."""
     said = list({mistake.code: mistake for fit in fits for mistake in fit}.values())
-    status = "pass_variant" if all(mistake.passes for mistake in said) else "known_mistake"
-    status = "ambiguous" if len(fits) > 1 else status
-    first = "" if status == "pass_variant" else _agreeing_first(task, found)
-    sees, beside = dict.fromkeys(mistake.sees for mistake in said), _beside(found, MUTATES in said)
-    places = [] if status == "pass_variant" else _places(task, found)
-    told = dict.fromkeys(mistake.cause for mistake in said)
-    causes = _one_of(told) if len(fits) > 1 else " ".join(told)
-    codes, where = tuple(mistake.code for mistake in said), _joined(*places[:1], *beside)
+    passes = len(fits) == 1 and all(mistake.passes for mistake in said)
+    status = "ambiguous" if len(fits) > 1 else "pass_variant" if passes else "known_mistake"
+    first, places = ("", []) if passes else (_agreeing(task, found), _places(task, found))
+    sees, causes = (
+        list(dict.fromkeys(part)) for part in zip(*((m.sees, m.cause) for m in said), strict=True)
+    )
+    cause = _one_of(causes) if len(fits) > 1 else " ".join(causes)
+    asks, codes = said[0].question, tuple(mistake.code for mistake in said)
     if not places:  # all is right on ordinary calls: this says where it is not
-        return Verdict(status, codes, _joined(first, *sees, *beside), cause=causes, asks=said[0].question)
-    seen = _joined(*sees, _measured(task, found, sees), *beside)
-    return Verdict(status, codes, first, where, seen, causes, said[0].question)
+        return Verdict(status, _joined(first, *sees, *_changed(found)), cause=cause, asks=asks, codes=codes)
+    measured = any(map(str.isdigit, "".join(sees)))  # else a number is told: by how much it is off
+    seen = _joined(*sees, "" if measured else places[0].off or places[0].place, *_changed(found))
+    return Verdict(status, first, _joined(places[0].place, *_changed(found)), seen, cause, asks, codes)
 
 
 RANDOM = Seen(
@@ -473,27 +435,27 @@ HUGE = 10**6  # no task asks for so many numbers: their shape is told, and nothi
 
 def _right_numbers(task: Code, function: Function, found: tuple[Outcome, ...]) -> Verdict:
     """The numbers are right. Whose are they? What about changed arguments, huge logits, far positions?"""
-    name = task.ours or task.name
+    name, own = task.ours or task.name, NPFORMERS_OWN
     if returned_by_npformer(name, function, task.probe):
-        seen = f"The numbers are right. {NPFORMERS_OWN.sees} It is called {name}."
-        own = NPFORMERS_OWN
-        return Verdict("known_mistake", (own.code,), seen, cause=own.cause, asks=own.question)
+        first = f"The numbers are right. {own.sees} It is called {name}."
+        return Verdict("known_mistake", first, cause=own.cause, asks=own.question, codes=(own.code,))
     if any(outcome.changed for outcome in found):
         return known(task, found, [(MUTATES,)])
-    note = passed()
+    note = RIGHT_ANSWER
     for mistake, given in task.hard.items():
-        answer, expected = run(function, given, task.probe), run(task.right, given, task.probe)
+        answer, expected = (run(f, given, task.probe) for f in (function, task.right))
         if same_outcome(answer, expected, ROUGH):
             continue
         if answer.kind == "FloatingPointError":
-            return _unknown(f"Ordinary numbers agree. {_STOPPED} {answer.error}.", ASKS["FloatingPointError"])
+            return _far_off(task, answer, expected, "", ASKS[answer.kind])
+        fails = not answer.arrays or any(not np.isfinite(a).all() for a in answer.arrays)
         if mistake.kind == "note":
-            says = "" if _fails(answer) else mistake.finite[0]
-            note = passed(f"Every other check agrees. {mistake.sees} {says}".strip(), (mistake.code,))
-        elif _fails(answer) or mistake.kind == "wrong":
+            says = _joined("Every other check agrees.", mistake.sees, "" if fails else mistake.finite[0])
+            note = Verdict("pass", says, codes=(mistake.code,))
+        elif fails or mistake.kind == "wrong":
             return known(task, found, [(mistake,)])
         else:
-            return _far_off(task, answer, expected, mistake.finite)
+            return _far_off(task, answer, expected, *mistake.finite)
     return _last(task, function, found, note)
 
 
@@ -502,31 +464,26 @@ def _last(task: Code, function: Function, found: tuple[Outcome, ...], note: Verd
     if task.last is None:
         return note
     given, look = task.last
-    answer, expected = run(function, given, task.probe), run(task.right, given, task.probe)
+    answer, expected = (run(f, given, task.probe) for f in (function, task.right))
     if answer.arrays and (mistake := look(answer.arrays[0], expected.arrays[0])):
         return known(task, found, [(mistake,)])
-    return note if same_outcome(answer, expected) else _far_off(task, answer, expected, ("", ""))
+    return note if same_outcome(answer, expected) else _far_off(task, answer, expected)
 
 
-def _fails(answer: Outcome) -> bool:
-    """Whether a run ended in an error or no finite numbers, rather than in other numbers."""
-    return not answer.arrays or any(not np.isfinite(a).all() for a in answer.arrays)
+def _far_off(task: Code, answer: Outcome, expected: Outcome, says: str = "", asks: str = "") -> Verdict:
+    place = next(_differences(task.probe, answer, expected)).place
+    first = _joined("Ordinary sizes agree.", says, place)
+    return Verdict("unrecognised", first, asks=asks or task.question)
 
 
-def _far_off(task: Code, answer: Outcome, expected: Outcome, told: tuple[str, str]) -> Verdict:
-    says, asks = told
-    place = next(_differences(task.probe, answer, expected))
-    return _unknown(_joined("Ordinary sizes agree.", says, place), asks or task.question)
-
-
-# --- nothing, an error, a tuple --------------------------------------------------------------------
+# --- nothing, or an error --------------------------------------------------------------------------
 
 
 def nothing_came_back(function: Function, found: tuple[Outcome, ...]) -> Verdict:
     """The stub as it was handed out, or a function without a return."""
     if is_stub(function) or any(outcome.kind for outcome in found):
-        return unanswered()
-    return _error("The function runs, and returns nothing (None).", "Is there a `return`?")
+        return UNANSWERED
+    return Verdict("error", "The function runs, and returns nothing (None).", asks="Is there a `return`?")
 
 
 def is_stub(function: Function) -> bool:
@@ -534,17 +491,13 @@ def is_stub(function: Function) -> bool:
     if isinstance(told := getattr(function, "stub", None), bool):
         return told
     code = getattr(function, "__code__", None)
-    body = [] if code is None else [c for c in code.co_consts if c is not None and c is not ...]
-    return (
-        code is not None
-        and not code.co_names
-        and all(isinstance(c, str) for c in body)
-        and not code.co_cellvars
-        and len(code.co_code) <= 8
-    )
+    if code is None or code.co_names or len(code.co_code) > 8:
+        return False
+    return all(part is None or part is ... or isinstance(part, str) for part in code.co_consts)
 
 
 ASKS = {
+    "Unread": "What stands behind `return`, and what is asked for?",
     "NameError": "Where does this name get its value before that line?",
     "UnboundLocalError": "On which path does this name get its value?",
     "AttributeError": "What kind of object is it, and does it have this attribute?",
@@ -561,20 +514,7 @@ ASKS = {
 }
 
 
-def stopped(found: tuple[Outcome, ...]) -> Verdict:
-    """The function ends in an error on every probe."""
-    outcome = next(outcome for outcome in found if outcome.error)
-    seen = _unread(outcome) if outcome.kind == "Unread" else f"It stopped with {outcome.error}."
-    return _error(seen, _asked(outcome))
-
-
-def _unread(outcome: Outcome) -> str:
-    return f"What came back cannot be read: {outcome.error.removeprefix('Unread: ')}."
-
-
 def _asked(outcome: Outcome) -> str:
-    if outcome.kind == "Unread":
-        return "What stands behind `return`, and what is asked for?"
     if outcome.kind == "TypeError" and "argument" in outcome.error:
         return "Which arguments does the task's signature hand over?"
     if outcome.kind == "ValueError" and "truth value" in outcome.error:
@@ -582,55 +522,24 @@ def _asked(outcome: Outcome) -> str:
     return ASKS.get(outcome.kind, "What does that line expect, and what does it get?")
 
 
-def _observed(task: Code, found: tuple[Outcome, ...], seen: list[Seen]) -> Verdict:
+# --- what is right, and where it ends ----------------------------------------------------------------
+
+
+def _observed(task: Code, found: tuple[Outcome, ...], seen: Sequence[Seen] = ()) -> Verdict:
     """What is right, what was seen, and the question that follows; or the place of the first difference."""
-    first = _agreeing_first(task, found) if any(outcome.arrays for outcome in found) else ""
-    places, beside = _places(task, found), _beside(found)
+    places, first = [place for place, _ in _places(task, found)], _agreeing(task, found)
     errors = [outcome for outcome in found if outcome.error]
-    ends = [f"{_STOPPED} {outcome.error}." for outcome in errors if outcome.kind != "Unread"]
-    where = _joined(*([] if errors else _where_equal(task, found)), *(ends or places)[:1], *beside)
+    if not any(outcome.arrays for outcome in found) and not seen:
+        told = next(_differences(task.probe, errors[0], errors[0])).place
+        return Verdict("error", told.replace(_STOPPED, "It stopped with"), asks=_asked(errors[0]))
+    ends = [place for place in places if place.startswith(_STOPPED)][:1]
+    where = _joined(*(ends or places[:1]), *_changed(found))
     if seen:
-        few = [place for place in places[:1] if "(1 of" in place or _untold(place, seen)]
-        says = (_capital(one.says) for one in seen)
-        return _unknown(first, seen[0].asks, where, _joined(*says, *few, *ends[:1], *beside))
-    if errors:
-        return _unknown(first, _asked(errors[0]), where)
-    return _unknown(first, task.question, where, cause="No known mistake fits.")
-
-
-def _places(task: Code, found: tuple[Outcome, ...]) -> list[str]:
-    """Every first difference, call by call and output by output."""
-    pairs = zip(found, right(task), strict=True)
-    return [place for got, wanted in pairs for place in _differences(task.probe, got, wanted)]
-
-
-def _measured(task: Code, found: tuple[Outcome, ...], told: Iterable[str]) -> str:
-    """A number for what was seen, where none is told: another shape, or how far off the first output is."""
-    words = "".join(told)
-    if "factor" in words or any(map(str.isdigit, words)):
-        return ""
-    if (place := _places(task, found)[0]).startswith("The shape"):
-        return place
-    many = len(task.probe.outputs) > 1
-    for got, wanted in zip(found, right(task), strict=True):
-        for name, a, b in zip(task.probe.outputs, got.arrays, wanted.arrays, strict=False):
-            if not same(a, b) and b.dtype != bool and np.isfinite(a).all():
-                share = 100 * float(np.abs(a.astype(float) - b).max() / max(np.abs(b).max(), 1e-300))
-                of = "" if b.ndim == 0 else " of the largest right number"
-                return f"{name if many else 'It'} is off by {'up to ' * (b.ndim > 0)}{_per_cent(share)}{of}."
-    return ""
-
-
-def _per_cent(share: float) -> str:
-    return f"{share:.0f} %" if 1 <= share < 1000 else "less than 1 %" if share < 1 else "more than 1000 %"
-
-
-def _untold(place: str, seen: list[Seen]) -> bool:
-    """Whether a place is another shape, of which nothing is said yet."""
-    return place.startswith("The shape") and not any(word in one.says for one in seen for word in _OF_SHAPES)
-
-
-_OF_SHAPES = ("shape", "axis", "axes", "transposed", "flattened", "column", "row", "entries", "one too many")
+        few = [place for place in places[:1] if "(1 of" in place or place.startswith("The shape")]
+        told = _joined(*(_capital(one.says) for one in seen), *few, *ends, *_changed(found))
+        return Verdict("unrecognised", first, where, told, asks=seen[0].asks)
+    asks = _asked(errors[0]) if errors else task.question
+    return Verdict("unrecognised", first, where, cause="" if errors else UNKNOWN, asks=asks)
 
 
 def _capital(text: str) -> str:
@@ -638,85 +547,72 @@ def _capital(text: str) -> str:
     return text[0].upper() + text[1:] if text.startswith("the ") else text
 
 
-def _beside(found: tuple[Outcome, ...], named: bool = False) -> list[str]:
+def _changed(found: tuple[Outcome, ...]) -> list[str]:
     changed = sorted({name for outcome in found for name in outcome.changed})
-    if not changed or named:
-        return [f"Changed: {', '.join(changed)}."] if changed else []
-    return [f"And the call changed its argument {', '.join(changed)}."]
+    return [f"The call changed its argument {listed(changed)}."] if changed else []
 
 
-def _agreeing_first(task: Code, found: tuple[Outcome, ...]) -> str:
-    """What is right: which outputs agree on every probe, or else the shape, or part of the columns."""
-    probe, expected = task.probe, right(task)
-    verdicts = [agreeing(a, b) for a, b in zip(found, expected, strict=True) if a.arrays]
-    agree = [name for name, *oks in zip(probe.outputs, *verdicts, strict=True) if all(oks)]
-    if len(probe.outputs) > 1 and agree:
-        differ = [name for name in probe.outputs if name not in agree]
+def _agreeing(task: Code, found: tuple[Outcome, ...]) -> str:
+    """What is right where it ran: which outputs agree, or else the shape, and which rows or columns."""
+    pairs = [(a, b) for a, b in zip(found, right(task), strict=True) if a.arrays]
+    outputs, verdicts = task.probe.outputs, [agreeing(a, b) for a, b in pairs]
+    agree = [name for name, *oks in zip(outputs, *verdicts, strict=True) if pairs and all(oks)]
+    if len(outputs) > 1 and agree:
+        differ = [name for name in outputs if name not in agree]
         ends = f" {listed(differ)} {verb(differ, 'differ')}." if differ else ""
         return f"{listed(agree)} {verb(agree, 'agree')}.{ends}"
-    return _parts(probe, found, expected)
-
-
-def _parts(probe: Probe, found: tuple[Outcome, ...], expected: tuple[Outcome, ...]) -> str:
-    pairs = [
-        (a, b)
-        for one, other in zip(found, expected, strict=True)
-        for a, b in zip(one.arrays, other.arrays, strict=False)
-    ]
-    if any(a.shape != b.shape for a, b in pairs):
+    sides = [side for a, b in pairs for side in zip(a.arrays, b.arrays, strict=True)]
+    if any(a.shape != b.shape for a, b in sides):
         return "It runs and returns numbers."
-    said = "The shape is right." if len(pairs) == len(found) else "The shapes are right."
-    if any(outcome.error for outcome in found):
-        said = "Where it runs, the shape is right."
-    a, b = pairs[0]
-    if probe.by_column:
-        same_columns = [j for j in range(a.shape[1]) if same(a[:, j], b[:, j], 2e-6)]
-        if len(same_columns) == a.shape[1]:
-            return f"{said} Every column agrees."
-        if same_columns:
-            columns = "Column" if len(same_columns) == 1 else "Columns"
-            return f"{said} {columns} {listed(list(map(str, same_columns)))} {verb(same_columns, 'agree')}."
-    return said
+    said = "The shape is right." if len(outputs) == 1 else "The shapes are right."
+    said = "Where it runs, the shape is right." if len(pairs) < len(found) else said
+    return _joined(said * bool(pairs), _parts(task.probe, sides) if len(outputs) == 1 else "")
 
 
-def _where_equal(task: Code, found: tuple[Outcome, ...]) -> list[str]:
-    """Entries of an axis that agree on every probe, such as the first row, or one head."""
-    pairs = [(a.arrays[0], b.arrays[0]) for a, b in zip(found, right(task), strict=True) if a.arrays]
-    probe = task.probe
-    if probe.by_column or len(probe.outputs) > 1 or any(a.shape != b.shape for a, b in pairs):
-        return []
-    said = []
-    for axis in range(pairs[0][1].ndim):
-        length = min(b.shape[axis] for _, b in pairs)
-        agree = [i for i in range(length) if all(close(a.take(i, axis), b.take(i, axis)) for a, b in pairs)]
-        if agree:
-            name = _axis_name(axis, pairs[0][1].ndim, len(agree), probe.outer)
-            said.append(f"{name} {listed(list(map(str, agree)))} {verb(agree, 'agree')}.")
-    return said
+def _parts(probe: Probe, sides: list[tuple[Array, Array]]) -> str:
+    """Entries of an axis that agree in every call: columns, rows, or one head."""
+    for axis in reversed(range(ndim := sides[0][1].ndim if sides else 0)):
+        lengths = [b.shape[axis] for _, b in sides]
+        agree = [
+            i for i in range(min(lengths)) if all(close(a.take(i, axis), b.take(i, axis)) for a, b in sides)
+        ]
+        if 0 < len(agree) < max(lengths):
+            outer = f"Along axis {axis}," if axis else probe.outer.capitalize() + "s" * (len(agree) > 1)
+            lines = {1: "Column" if ndim > 1 else "Row", 2: "Row"}
+            name = f"{lines[ndim - axis]}{'s' * (len(agree) > 1)}" if ndim - axis in lines else outer
+            return f"{name} {listed(list(map(str, agree)))} {verb(agree, 'agree')}."
+    return ""
 
 
-def _axis_name(axis: int, ndim: int, many: int, outer: str) -> str:
-    if axis < ndim - 2:
-        return f"Along axis {axis}," if axis else f"{outer.capitalize()}{'s' * (many > 1)}"
-    return ("Column" if axis == ndim - 1 and ndim > 1 else "Row") + "s" * (many > 1)
+class Difference(NamedTuple):
+    """Where an answer differs from the right one in one call, and by how much."""
+
+    place: str
+    off: str = ""
+
+
+def _places(task: Code, found: tuple[Outcome, ...]) -> list[Difference]:
+    """Every first difference, call by call and output by output."""
+    pairs = zip(found, right(task), strict=True)
+    return [place for got, wanted in pairs for place in _differences(task.probe, got, wanted)]
 
 
 _STOPPED = "One of the checks stopped with"
 
 
-def _differences(probe: Probe, got: Outcome, wanted: Outcome) -> Iterator[str]:
+def _differences(probe: Probe, got: Outcome, wanted: Outcome) -> Iterator[Difference]:
     if got.kind == "Unread":
-        yield _unread(got)
+        yield Difference(f"What came back cannot be read: {got.error.removeprefix('Unread: ')}.")
     elif got.error:
-        yield f"{_STOPPED} {got.error}."
+        yield Difference(f"{_STOPPED} {got.error}.")
     elif got.empty:
-        yield "One call returned nothing."
+        yield Difference("One call returned nothing.")
     else:
         for name, a, b in zip(probe.outputs, got.arrays, wanted.arrays, strict=True):
             if a.shape != b.shape:
-                yield f"The shape of {name} is {a.shape}; {_other_shape(a.shape, b.shape)}."
+                yield Difference(f"The shape of {name} is {a.shape}; {_other_shape(a.shape, b.shape)}.")
             elif not same(a, b):
-                yield _place(name, a, b)
+                yield _difference(name if len(probe.outputs) > 1 else "It", name, a.astype(float), b)
 
 
 def _other_shape(found: tuple[int, ...], right: tuple[int, ...]) -> str:
@@ -728,11 +624,17 @@ def _other_shape(found: tuple[int, ...], right: tuple[int, ...]) -> str:
     return f"{listed(said)} than asked for"
 
 
-def _place(name: str, a: Array, b: Array) -> str:
-    wrong = ~np.isclose(a.astype(float), b, rtol=0, atol=1e-4 * max(1.0, float(np.abs(b).max())))
-    if a.ndim == 0:
-        return f"{name} differs."
-    place: Any = tuple(int(i) for i in np.argwhere(wrong)[0])
-    many = f" ({int(wrong.sum())} of {wrong.size} entries differ"
-    many += "; NaN is among them)" if (wrong & np.isnan(a)).any() else ")"
-    return f"{name} differs first at {place if len(place) > 1 else place[0]}{many}."
+def _difference(it: str, name: str, a: Array, b: Array) -> Difference:
+    """Where an output differs first, in how many places, and by which share."""
+    largest = float(np.abs(b).max())
+    share = 100 * float(np.abs(a - b).max()) / max(largest, 1e-300)
+    part = f"{share:.0f} %" if 1 <= share < 1000 else "less than 1 %" if share < 1 else "more than 1000 %"
+    told = b.dtype != bool and bool(np.isfinite(share))
+    if b.ndim == 0:
+        return Difference(f"{name} differs.", f"{it} is off by {part}." * told)
+    wrong = ~np.isclose(a, b, rtol=0, atol=1e-4 * max(1.0, largest))
+    first = tuple(np.argwhere(wrong)[0].tolist())
+    nan = "; NaN is among them" * bool(np.isnan(a[wrong]).any())
+    many = f"({int(wrong.sum())} of {wrong.size} entries differ{nan})"
+    place = f"{name} differs first at {first if len(first) > 1 else first[0]} {many}."
+    return Difference(place, f"{it} is off by up to {part} of the largest right number." * told)

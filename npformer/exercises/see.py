@@ -6,7 +6,7 @@ thing changed at a time. It says what holds on every call, and asks one question
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
-from itertools import combinations
+from itertools import chain, combinations, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,12 +25,11 @@ from npformer.exercises.probe import (
     same,
     same_outcome,
 )
-from npformer.exercises.relations import EXACT, Seen, close, named_factor, ratio, tried
+from npformer.exercises.relations import EXACT, Look, Seen, close, named_factor, ratio, tried
 from npformer.exercises.task import Code, Mistake
 
 __all__ = ["EXACT", "Seen", "close", "named_factor", "ratio", "tried"]  # for the topics' own looks
 Function = Callable[..., Any]
-Look = Callable[[Trial], Seen | None]
 
 
 # --- what is known -----------------------------------------------------------------------------------
@@ -107,63 +106,42 @@ def _same_output(task: Code, known: Known, found: tuple[Outcome, ...], name: str
 
 
 def mixed(task: Code, found: tuple[Outcome, ...]) -> Seen | None:
-    """The right arrays in a tuple or dict where one is asked for, in another order, or not all of them."""
-    outputs, named = task.probe.outputs, [_named(outcome.raw) for outcome in found]
+    """The right arrays in a tuple or a dict, too few or too many of them, or in another order."""
+    outputs, expected = task.probe.outputs, right(task)
+    entries, in_dict = [_entries(outcome.raw) for outcome in found], isinstance(found[0].raw, dict)
+    if len({*map(len, entries)}) > 1 or not entries[0]:
+        return None
     if len(outputs) == 1 and isinstance(found[0].raw, np.ndarray):
         return None
-    if any(not parts or parts.keys() != named[0].keys() for parts in named):
+    dues = dict(zip(outputs, zip(*(outcome.arrays for outcome in expected), strict=True), strict=True))
+    came = [
+        next((name for name, due in dues.items() if all(map(same, parts, due))), "")
+        for parts in zip(*entries, strict=True)
+    ]
+    elsewhere = sum(one not in ("", due) for one, due in zip(came, outputs, strict=False))
+    if len(came) == len(outputs) and not in_dict and elsewhere < 2:
         return None
-    places = {label: _place_of(label, named, task) for label in named[0]}
-    fits = {label: name for label, name in places.items() if name}
-    kind = "dict" if isinstance(found[0].raw, dict) else "tuple"
-    if len(outputs) > 1:
-        return _several(list(outputs), places, kind)
-    entry = next(iter(fits), None)
-    says = f"A {kind} came back, and its entry {entry!r} agrees. One array is asked for."
-    return Seen(says, "What stands behind `return`, and which of it is asked for?") if fits else None
+    if len(outputs) == 1 and not any(came):
+        return None
+    how = ", in a dict" if in_dict else ", in a tuple" if len(outputs) == 1 else ""
+    how = how or ", in this order" * (len(came) == len(outputs))
+    asked = f"{len(outputs)} outputs are asked for" if len(outputs) > 1 else "One output is asked for"
+    told = listed([name or "something else" for name in came])
+    says = f"{asked}, {listed(list(outputs))}; {len(came)} came back{how}: {told}."
+    return Seen(says, "What stands behind `return`, and in which order?")
 
 
-def _several(outputs: list[str], places: dict[Any, str], kind: str) -> Seen | None:
-    asks = f"In which order are {listed(outputs)} asked for?"
-    came = [name or "something else" for name in places.values()]
-    if kind == "dict":
-        fine = sum(map(bool, places.values()))
-        return Seen(f"A dict came back: {fine} of its entries agree. A tuple is asked for.", asks)
-    if len(came) != len(outputs):
-        says = (
-            f"{len(outputs)} outputs are asked for, {listed(outputs)}; {len(came)} came back: {listed(came)}."
-        )
-        return Seen(says, asks)
-    moved = [name for label, name in places.items() if name and outputs.index(name) != label]
-    return (
-        Seen(f"The outputs stand in another order: {listed(came)} came back.", asks)
-        if len(moved) > 1
-        else None
-    )
-
-
-def _named(raw: Any) -> dict[Any, Array]:
-    """The entries of a tuple, a list or a dict as arrays; a plain array is one entry of several outputs."""
-    if isinstance(raw, np.ndarray):
-        raw = (raw,)
-    entries = raw if isinstance(raw, dict) else dict(enumerate(raw)) if isinstance(raw, tuple | list) else {}
-    arrays = {}
-    for label, part in entries.items():
+def _entries(raw: Any) -> list[Array]:
+    """What stands in a tuple, a list or a dict; what is no array is counted, and agrees with no output."""
+    raw = [raw] if isinstance(raw, np.ndarray) else raw
+    parts = raw.values() if isinstance(raw, dict) else raw if isinstance(raw, tuple | list) else ()
+    arrays: list[Array] = []
+    for part in parts:
         try:
-            arrays[label] = as_array(str(label), part).astype(float)
+            arrays.append(as_array("", part).astype(float))
         except Unread:
-            arrays[label] = np.array(np.nan)  # it is counted, and agrees with no output
+            arrays.append(np.array(np.nan))
     return arrays
-
-
-def _place_of(label: Any, named: list[dict[Any, Array]], task: Code) -> str:
-    """The output that an entry agrees with on every probe, or ""."""
-    for k, name in enumerate(task.probe.outputs):
-        if all(
-            same(parts[label], wanted.arrays[k]) for parts, wanted in zip(named, right(task), strict=True)
-        ):
-            return name
-    return ""
 
 
 def turned(task: Code, function: Function, found: tuple[Outcome, ...]) -> Seen | None:
@@ -277,14 +255,60 @@ def unused(trial: Trial) -> Seen | None:
 
 
 def _idle(name: str, trial: Trial, before: list[tuple[Array, Array] | None]) -> bool:
-    pairs = list(zip(before, map(trial.both, trial.with_argument(name, other)), strict=True))
-    if not all(a and b and _equal(a[0], b[0]) for a, b in pairs):
-        return False
-    return any(a and b and not _equal(a[1], b[1]) for a, b in pairs)
+    after = map(trial.both, trial.with_argument(name, other))
+    pairs = [(a, b) for a, b in zip(before, after, strict=True) if a and b]
+    still = len(pairs) == len(before) and all(_equal(a[0], b[0]) for a, b in pairs)
+    return still and not all(_equal(a[1], b[1]) for a, b in pairs)
 
 
 def _equal(a: Array, b: Array) -> bool:
     return bool(a.shape == b.shape and np.array_equal(a, b, equal_nan=True))
+
+
+Change = Callable[..., Arguments]  # of a call
+Tried = tuple[str, str, Change, Any]  # what is said and asked where a change holds
+
+
+def where(
+    holds: Callable[[Trial, Change, Any], bool],
+) -> Callable[[Callable[[Trial], Iterator[Tried]]], Look]:
+    """A look that goes through changes of a call and says the sentence of the first that holds."""
+
+    def looking(changes: Callable[[Trial], Iterator[Tried]]) -> Look:
+        def look(trial: Trial) -> Seen | None:
+            fit = (Seen(says, asks) for says, asks, mine, more in changes(trial) if holds(trial, mine, more))
+            return next(fit, None)
+
+        return look
+
+    return looking
+
+
+def met(trial: Trial, mine: Change, theirs: Change) -> bool:
+    """Whether the answer to calls changed in one way is the right one of calls changed in another way."""
+    sides = ((trial.answer(mine(*given)), trial.answer(theirs(*given), right=True)) for given in trial.calls)
+    return all(a and b and close(a[trial.output], b[trial.output]) for a, b in sides)
+
+
+def unmoved(trial: Trial, mine: Change, times: float) -> bool:
+    """Whether an answer is not `times` what it was, on some changed call."""
+    pairs = ((trial.both(given), trial.both(mine(*given))) for given in trial.calls)
+    return any(a and b and not close(times * a[0], b[0]) for a, b in pairs)
+
+
+def as_it_is(*given: Any) -> Arguments:
+    """The call without a change."""
+    return given
+
+
+def at(places: Sequence[int], change: Callable[[Any], Any]) -> Change:
+    """A change of the arguments at some places."""
+    return lambda *given: tuple(change(part) if k in places else part for k, part in enumerate(given))
+
+
+def subsets(things: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Each thing, each two of them, and so on."""
+    return chain.from_iterable(combinations(things, n) for n in range(1, len(things) + 1))
 
 
 CHANGES: dict[str, Callable[[Any], Any]] = {
@@ -298,280 +322,195 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def other_argument(trial: Trial) -> Seen | None:
+@where(met)
+def other_argument(trial: Trial) -> Iterator[Tried]:
     """The answer is what comes out right when one argument is another one: squared, without its sign."""
-    found = [trial.both(probe) for probe in trial.calls]
-    for name in filter(partial(_matters, trial), trial.names):
-        for words, change in CHANGES.items():
-            if _right_for(trial, found, list(trial.with_argument(name, partial(_changed, change)))):
-                return Seen(
-                    f"{{it}} is what comes out right for other values: {name} {words}.",
-                    f"What is done with {name} before it is used?",
-                )
-    return None
+    for place, name in enumerate(trial.names):
+        for words, change in CHANGES.items() if _matters(trial, place) else ():
+            says = f"{{it}} is what comes out right for other values: {name} {words}."
+            asks = f"What is done with {name} before it is used?"
+            yield says, asks, as_it_is, at([place], partial(_changed, change))
 
 
-def _matters(trial: Trial, name: str) -> bool:
-    """Whether a little more of an argument gives another answer: no threshold, which many values fit."""
-    more = trial.with_argument(name, partial(_changed, partial(np.multiply, 1 + 1e-3)))
-    rights = [
-        (trial.answer(a, right=True), trial.answer(b, right=True))
-        for a, b in zip(trial.calls, more, strict=True)
-    ]
-    steady = all(a and b and _equal(a[trial.output], b[trial.output]) for a, b in rights)
-    return not steady or not isinstance(trial.calls[0][trial.names.index(name)], float)
+def _matters(trial: Trial, place: int) -> bool:
+    """Whether a little more of a number gives another answer: no threshold, which many values fit."""
+    more = at([place], partial(np.multiply, 1 + 1e-3))
+    return not isinstance(trial.calls[0][place], float) or any(
+        not _equal(a[trial.output], b[trial.output])
+        for given in trial.calls
+        for a, b in [(trial.answer(given, right=True), trial.answer(more(*given), right=True))]
+    )
 
 
 def _changed(change: Callable[[Any], Any], value: Any) -> Any:
     """The changed argument, where that makes sense; else the argument."""
-    if isinstance(value, np.ndarray):
-        if value.dtype == bool:
-            return value
+    if isinstance(value, np.ndarray) and value.dtype != bool:
         return change(value) % (value.max() + 1) if value.dtype.kind == "i" else change(value)
     return float(change(np.array([value]))[0]) if isinstance(value, float) else value
 
 
-def _right_for(trial: Trial, found: list[tuple[Array, Array] | None], probes: list[Arguments]) -> bool:
-    """Whether the answers are the right ones of other probes."""
-    rights = (trial.answer(probe, right=True) for probe in probes)
-    return all(
-        pair and right and close(pair[0], right[trial.output])
-        for pair, right in zip(found, rights, strict=True)
-    )
-
-
-def exchanged(trial: Trial) -> Seen | None:
+@where(met)
+def exchanged(trial: Trial) -> Iterator[Tried]:
     """The answer is right for two arguments that have changed places."""
-    found = [trial.both(probe) for probe in trial.calls]
-    names = trial.names
-    for a, b in combinations(range(len(names)), 2):
-        pairs = [(np.shape(probe[a]), np.shape(probe[b])) for probe in trial.calls]
-        if all(one == other for one, other in pairs) and _right_for(
-            trial, found, [_swapped(probe, a, b) for probe in trial.calls]
-        ):
-            return Seen(
-                f"{{it}} is right for {names[a]} and {names[b]} in each other's place: they are exchanged.",
-                f"What does {names[a]} do, and what {names[b]}?",
-            )
-    return None
+    for a, b in combinations(range(len(trial.names)), 2):
+        if all(np.shape(given[a]) == np.shape(given[b]) for given in trial.calls):
+            order = [b if k == a else a if k == b else k for k in range(len(trial.names))]
+            one, two = trial.names[a], trial.names[b]
+            says = f"{{it}} is right for {one} and {two} in each other's place: they are exchanged."
+            change = partial(lambda order, *given: tuple(given[k] for k in order), order)
+            yield says, f"What does {one} do, and what {two}?", as_it_is, change
 
 
-def _swapped(probe: Arguments, a: int, b: int) -> Arguments:
-    changed = list(probe)
-    changed[a], changed[b] = probe[b], probe[a]
-    return tuple(changed)
-
-
-def transposed_weights(trial: Trial) -> Seen | None:
+@where(met)
+def transposed_weights(trial: Trial) -> Iterator[Tried]:
     """The answer is right once weights are handed over transposed: they are used transposed."""
-    places = [k for k, name in enumerate(trial.names) if name[0] == "W"]
-    for turned in (c for n in range(1, len(places) + 1) for c in combinations(places, n)):
-        pairs = [
-            (trial.answer(_transposed(probe, turned), right=False), trial.answer(probe, right=True))
-            for probe in trial.calls
-        ]
-        if all(a and close(a[trial.output], b[trial.output]) for a, b in pairs):
-            names = " and ".join(trial.names[k] for k in turned)
-            fits = "fits" if len(turned) == 1 else "fit"
-            return Seen(
-                f"{names} {fits} only the other way round: with rows and columns exchanged before the call, "
-                "{it} is right.",
-                "Which axis of x meets which axis of a weight in x W?",
-            )
-    return None
-
-
-def _transposed(probe: Arguments, places: tuple[int, ...]) -> Arguments:
-    return tuple(part.T if k in places else part for k, part in enumerate(probe))
-
-
-def at_neutral(trial: Trial) -> Seen | None:
-    """All agrees where one argument does nothing: what differs is the use of that argument."""
-    agree = []
-    for name, value in trial.probe.neutral.items():
-        pairs = [trial.both(probe) for probe in trial.with_argument(name, partial(_filled, value=value))]
-        if all(pair and _close_where_finite(*pair) for pair in pairs):
-            near = f"{name} = {value:g}" if value in (0, 1) else f"{name} near 0"
-            agree.append((name, near if value is not None else f"without a {name}"))
-    if not agree:
-        return _all_neutral(trial)
-    where = " and ".join(words for _, words in agree)
-    names = " or ".join(name for name, _ in agree)
-    where = where if where.startswith("without") else f"with {where}"
-    return Seen(
-        f"{where.capitalize()} {{it}} agrees: the difference comes from how {names} is used.",
-        f"Where does {agree[0][0]} enter, and what does it act on?",
-    )
-
-
-def _all_neutral(trial: Trial) -> Seen | None:
-    """All agrees where several arguments do nothing at once."""
-    neutral = {name: value for name, value in trial.probe.neutral.items() if value in (0, 1)}
-    if len(neutral) < 2:
-        return None
-    probes = [
-        tuple(
-            _filled(old, neutral[name]) if name in neutral else old
-            for name, old in zip(names, probe, strict=True)
+    for places in subsets([k for k, name in enumerate(trial.names) if name[0] == "W"]):
+        names = " and ".join(trial.names[k] for k in places)
+        says = (
+            f"{names} {verb(places, 'fit')} only the other way round: with rows and columns exchanged before "
+            "the call, {it} is right."
         )
-        for names, probe in ((trial.names, probe) for probe in trial.calls)
-    ]
-    if not all(pair and close(*pair) for pair in map(trial.both, probes)):
-        return None
-    where = " and ".join(f"{name} = {value:g}" for name, value in neutral.items())
-    names = " and ".join(neutral)
-    return Seen(
-        f"With {where} {{it}} agrees: the difference comes from how {names} are used.",
-        f"Which of {names} multiplies, which is added, and has each entry its own?",
-    )
+        yield says, "Which axis of x meets which axis of a weight in x W?", at(places, np.transpose), as_it_is
 
 
-def _close_where_finite(a: Array, b: Array) -> bool:
-    """Close, but for entries like 0/0: at most half of them."""
-    if a.shape != b.shape or 2 * np.isfinite(a).sum() < a.size:
-        return False
-    return close(np.where(np.isfinite(a), a, 0), np.where(np.isfinite(a), b, 0))
+@where(met)
+def at_neutral(trial: Trial) -> Iterator[Tried]:
+    """All agrees where one argument does nothing, or several: what differs is the use of that."""
+    for names in map(list, subsets(list(trial.probe.neutral))):
+        values = [(name, trial.probe.neutral[name]) for name in names]
+        told = (f"{name} = {value:g}" if value in (0, 1) else f"{name} near 0" for name, value in values)
+        call = "Without a mask" if names == ["mask"] else f"With {' and '.join(told)}"
+        be, it = ("is", "it") if len(names) == 1 else ("are", "each of them")
+        says = f"{call} {{it}} agrees: the difference comes from how {listed(names)} {be} used."
+        asks = f"Where {verb(names, 'do')} {listed(names)} enter, and what does {it} act on?"
+        filled = partial(_neutral, trial, names)
+        yield says, asks, filled, filled
+
+
+def _neutral(trial: Trial, names: list[str], *given: Any) -> Arguments:
+    """The call with arguments that do nothing."""
+    kept = zip(trial.names, given, strict=True)
+    return tuple(_filled(old, trial.probe.neutral[name]) if name in names else old for name, old in kept)
 
 
 def _filled(old: Any, value: Any) -> Any:
     return np.full_like(old, value) if isinstance(old, np.ndarray) and value is not None else value
 
 
+@where(unmoved)
+def not_cancelled(trial: Trial) -> Iterator[Tried]:
+    """A change that the right answer does not see; a gradient that does not follow the one that arrives."""
+    for words, change in trial.probe.cancels.items():
+        asks = "What is subtracted or divided that makes such a shift cancel?"
+        yield f"{{it}} changes with {words}: a shift that should cancel.", asks, change, 1.0
+    dy = trial.names[0]
+    for words, times in (("is doubled", 2.0), ("changes its sign", -1.0)) if dy in ("dy", "dp") else ():
+        says = f"{{it}} does not follow when {dy} {words}: a gradient is in proportion to {dy}."
+        asks = f"Where does the sign or the size of {dy} decide anything?"
+        yield says, asks, at([0], partial(np.multiply, times)), times
+
+
+def shown(trial: Trial, *looks: Look) -> Seen | None:
+    """What calls show that are made for it, as v = 1 shows the weights: looked at as the answer itself is."""
+    for words, change in trial.probe.shows.items():
+        calls = tuple(change(*given) for given in trial.calls)
+        pairs = [pair for pair in map(trial.both, calls) if pair and pair[0].shape == pair[1].shape]
+        if len(pairs) == len(calls) and not all(close(*pair) for pair in pairs):
+            found, due = zip(*pairs, strict=True)
+            view = trial._replace(calls=calls, found=found, right=due)
+            if seen := next((one for look in looks if (one := tried(look, view))), None):
+                return Seen(f"{words}: {seen.says}", seen.asks)
+    return None
+
+
+def hidden(view: Trial) -> Seen | None:
+    """Shares of keys that are to be hidden, or no shares where nothing is."""
+    closed = [a == 0 for a, b in view.pairs if (b != 0).all()]
+    if closed and all((c == np.triu(np.ones(c.shape[-2:], bool), 1)).all() and c.any() for c in closed):
+        return OWN_MASK
+    if any(((a != 0) & (b == 0)).any() for a, b in view.pairs):
+        asks = "What has a hidden score to be, so that exp makes 0 of it?"
+        return Seen("keys that the mask hides still get weight.", asks)
+    return None
+
+
+OWN_MASK = Seen(
+    "where nothing is to be hidden, keys that stand later than the query get no weight, and the others do: "
+    "a causal mask.",
+    "Which keys may a query look at when no mask is given?",
+)
+
+
 # --- which entries see which -----------------------------------------------------------------------
 
 
-def _changed_in_part(
-    trial: Trial, last: bool, whole: bool = False
-) -> Iterator[tuple[str, Arguments, Arguments]]:
-    """(argument, the probe, the probe with one row, or the whole of a sentence, of it changed)."""
-    for place, name in enumerate(trial.names):
-        for probe in trial.calls:
-            value = probe[place]
-            if (
-                isinstance(value, np.ndarray)
-                and value.ndim > 1
-                and name[0] != "W"
-                and value.dtype.kind == "f"
-            ):
-                new, at = value.copy(), (-1 if last else 0,) * (1 if whole else value.ndim - 1)
-                new[at] = other(value)[at]
-                yield name, probe, (*probe[:place], new, *probe[place + 1 :])
+class Reach(NamedTuple):
+    """Which entries change with one row of an argument: of the answer, and of the right one."""
+
+    name: str
+    last: bool  # row, or the first one
+    mine: Array
+    due: Array
 
 
-def _reach(trial: Trial, probe: Arguments, changed: Arguments) -> tuple[Array, Array] | None:
-    """Which entries of the output a change reaches, in the student's function and in the right one."""
-    before, after = trial.both(probe), trial.both(changed)
-    if (
-        before is None
-        or after is None
-        or before[0].shape != before[1].shape
-        or before[0].shape != after[0].shape
-        or np.isnan([before[0], after[0]]).any()
-    ):
-        return None
-    student, right = (np.abs(b - a) > 1e-9 * (1 + np.abs(b)) for a, b in zip(before, after, strict=True))
-    return student, right
+def reaches(trial: Trial, whole: bool = False) -> list[Reach]:
+    """What one row of each argument reaches in each call; or the whole of one entry along axis 0."""
+    found = []
+    for last, (place, name), given in product((True, False), enumerate(trial.names), trial.calls):
+        value = given[place]
+        if np.ndim(value) < 2 or name[0] == "W" or value.dtype.kind != "f":
+            continue
+        new, entry = value.copy(), (-1 if last else 0,) * (1 if whole else value.ndim - 1)
+        new[entry] = other(value)[entry]
+        before, after = trial.both(given), trial.both((*given[:place], new, *given[place + 1 :]))
+        shapes = {part.shape for pair in (before, after) if pair for part in pair}
+        if before and after and len(shapes) == 1 and not np.isnan([before, after]).any():
+            changes = (np.abs(b - a) > 1e-9 * (1 + np.abs(b)) for a, b in zip(before, after, strict=True))
+            found.append(Reach(name, last, *changes))
+    return found
 
 
 def too_wide(trial: Trial) -> Seen | None:
     """An entry depends on rows that are none of its business."""
-    reaches = [
-        (name, *reach)
-        for last in (True, False)
-        for name, probe, changed in _changed_in_part(trial, last)
-        if (reach := _reach(trial, probe, changed)) is not None
-    ]
-    seen = {name for name, _, b in reaches if b.any()}
+    found = reaches(trial)
+    used = {reach.name for reach in found if reach.due.any()}
     # a token of which nothing arrives, as one whose units are all off, does not show what it may reach
-    far = [
-        (name, a, b)
-        for name, a, b in reaches
-        if not b.all() and (a & ~b).any() and (b.any() or name not in seen)
-    ]
+    shows = (r for r in found if not r.due.all() and (r.due.any() or r.name not in used))
+    far = [reach for reach in shows if (reach.mine & ~reach.due).any()]
     if not far:
         return None
-    name, student, right = far[0]
-    if name not in seen:
-        return Seen(
-            f"{{it}} changes when {name} does; it should depend on other arguments only.",
-            f"Where does {name} enter?",
-        )
-    outside = any(_outside(a, b) for other, a, b in far if other == name)
-    place = tuple(int(i) for i in np.argwhere(student & ~right)[0])
-    return _seen_too_far(name, place, trial.probe.outer if outside else trial.probe.unit)
-
-
-def _outside(student: Array, right: Array) -> bool:
-    """Whether a change reaches entries of axis 0 in which it should reach nothing."""
-    rest = tuple(range(1, student.ndim))
-    return student.ndim > 2 and bool((student.any(axis=rest) & ~right.any(axis=rest)).any())
-
-
-def _seen_too_far(name: str, place: tuple[int, ...], unit: str) -> Seen:
+    name, _, mine, due = far[0]
+    if name not in used:
+        says = f"{{it}} changes when {name} does; it should depend on other arguments only."
+        return Seen(says, f"Where does {name} enter?")
+    outside = any(_outside(reach) for reach in far if reach.name == name)
+    unit, place = trial.probe.outer if outside else trial.probe.unit, np.argwhere(mine & ~due)[0].tolist()
+    many = unit[:-1] + "ies" if unit.endswith("y") else f"{unit}s"
     return Seen(
-        f"When one {unit} of {name} changes and nothing else, {{it}} changes at other {_many(unit)} "
-        f"too, first at {place}: it depends on {_many(unit)} that it should not see.",
+        f"When one {unit} of {name} changes and nothing else, {{it}} changes at other {many} too, first at "
+        f"{tuple(place)}: it depends on {many} that it should not see.",
         f"Over which axis is anything summed, averaged or repeated, and which {unit} may see which?",
     )
 
 
-def _many(unit: str) -> str:
-    return unit[:-1] + "ies" if unit.endswith("y") else f"{unit}s"
+def _outside(reach: Reach) -> bool:
+    """Whether a change reaches entries of axis 0 in which it should reach nothing."""
+    rest = tuple(range(1, reach.due.ndim))
+    return len(rest) > 1 and bool((reach.mine.any(axis=rest) & ~reach.due.any(axis=rest)).any())
 
 
 def too_narrow(trial: Trial) -> Seen | None:
     """An entry does not depend on a row, or on a whole sentence, that it should see."""
     for whole in (False, True):
-        for last in (True, False):
-            reached: dict[str, list[tuple[bool, bool]]] = {}
-            for name, probe, changed in _changed_in_part(trial, last, whole):
-                reach = _reach(trial, probe, changed)
-                if reach is not None:
-                    reached.setdefault(name, []).append((bool(reach[0].any()), bool(reach[1].any())))
-            blind = [name for name, pairs in reached.items() if _never(pairs)]
-            if blind:
-                what = "entry of axis 0" if whole else trial.probe.unit
-                return _blind_for(blind[0], f"the {'last' if last else 'first'} {what}")
-    return None
-
-
-def _never(pairs: list[tuple[bool, bool]]) -> bool:
-    """Whether the student's answer is never reached, and the right one is."""
-    return not any(student for student, _ in pairs) and any(right for _, right in pairs)
-
-
-def _blind_for(name: str, what: str) -> Seen:
-    return Seen(
-        f"{{it}} does not change when {what} of {name} does.",
-        f"Do all rows of {name} take part, the first and the last too?",
-    )
-
-
-def not_cancelled(trial: Trial) -> Seen | None:
-    """A change that the right answer does not see."""
-    for words, change in trial.probe.cancels.items():
-        pairs = [(trial.both(probe), trial.both(change(*probe))) for probe in trial.calls]
-        if all(a and b and not close(a[0], b[0]) for a, b in pairs):
-            return Seen(
-                f"{{it}} changes with {words}: a shift that should cancel.",
-                "What is subtracted or divided that makes such a shift cancel?",
-            )
-    return None
-
-
-def not_linear(trial: Trial) -> Seen | None:
-    """A gradient that does not double when the upstream gradient does."""
-    upstream = trial.names[0]
-    if upstream not in ("dy", "dp"):
-        return None
-    before = [trial.both(probe) for probe in trial.calls]
-    for words, times in (("is doubled", 2.0), ("changes its sign", -1.0)):
-        after = [trial.both(probe) for probe in trial.with_argument(upstream, partial(np.multiply, times))]
-        if any(a and b and not close(times * a[0], b[0]) for a, b in zip(before, after, strict=True)):
-            return Seen(
-                f"{{it}} does not follow when {upstream} {words}: a gradient is in proportion to {upstream}.",
-                f"Where does the sign or the size of {upstream} decide anything?",
-            )
+        found = reaches(trial, whole)
+        for name, last in dict.fromkeys((reach.name, reach.last) for reach in found):
+            same_row = [reach for reach in found if (reach.name, reach.last) == (name, last)]
+            if any(r.due.any() for r in same_row) and not any(r.mine.any() for r in same_row):
+                what = f"{'last' if last else 'first'} {'entry of axis 0' if whole else trial.probe.unit}"
+                return Seen(
+                    f"{{it}} does not change when the {what} of {name} does.",
+                    f"Do all rows of {name} take part, the first and the last too?",
+                )
     return None
 
 
@@ -580,6 +519,7 @@ def not_linear(trial: Trial) -> Seen | None:
 NUMBERS: tuple[Look, ...] = relations.LOOKS  # what the numbers alone show
 CALLS: tuple[Look, ...] = (  # what further calls show, and what holds of a part
     unused,
+    lambda trial: shown(trial, hidden, *NUMBERS, relations.row_sums),
     other_argument,
     exchanged,
     transposed_weights,
@@ -587,7 +527,7 @@ CALLS: tuple[Look, ...] = (  # what further calls show, and what holds of a part
     too_wide,
     too_narrow,
     not_cancelled,
-    not_linear,
+    lambda trial: shown(trial, relations.proportions),
     *relations.PARTLY,
 )
 LOOKS = (*NUMBERS, *CALLS)  # an exercise puts its own between the two: (*NUMBERS, spread, *CALLS)

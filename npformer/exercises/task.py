@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache, lru_cache
-from itertools import chain, islice
+from itertools import chain, combinations, islice
 from types import CodeType
 from typing import Any, ClassVar, NamedTuple
 
@@ -222,7 +222,8 @@ class Numbers(Task):
 
     def lines(self, name: str = "") -> list[str]:
         """The task with the numbers that belong to a name."""
-        return [self.task.format(**{key: _plain(value) for key, value in self.posed(name).given.items()})]
+        given = self.posed(name).given
+        return [self.task.format(**{key: np.asarray(value).tolist() for key, value in given.items()})]
 
     def posed(self, name: str = "") -> Posed:
         """The question for a student: the same name gets the same numbers; without one, the standard ones."""
@@ -242,19 +243,8 @@ class Numbers(Task):
 
     def alike(self, question: Posed) -> int:
         """How many pairs of known wrong answers cannot be told apart."""
-        wrong = [np.asarray(value, float) for value in question.wrong.values()]
-        of_one_shape = [np.stack([w for w in wrong if w.shape == s]) for s in {w.shape for w in wrong}]
-        near = [np.abs(w[:, None] - w).reshape(len(w), len(w), -1).max(2) for w in of_one_shape]  # pairs
-        return sum(int((far <= 2 * self.tolerance).sum() - len(far)) // 2 for far in near)
-
-
-def numbers(*asked: Any, **said: Any) -> Callable[[Callable[[Draw], Posed]], Numbers]:
-    """The exercise whose numbers are drawn by the function below."""
-    return lambda draw: Numbers(*asked, draw=draw, **said)
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) else value
+        pairs = combinations([np.asarray(value, float) for value in question.wrong.values()], 2)
+        return sum(a.shape == b.shape and bool((abs(a - b) <= 2 * self.tolerance).all()) for a, b in pairs)
 
 
 def generator(words: str) -> np.random.Generator:

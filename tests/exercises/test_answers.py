@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import sys
+import threading
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -15,10 +16,11 @@ import pytest
 from codings import codings
 
 import npformer
-from npformer.exercises import check, show
-from npformer.exercises.probe import run
-from npformer.exercises.task import APART, RIGHT, Code, Numbers
+from npformer.exercises import check, reply, show
+from npformer.exercises.probe import run, within
+from npformer.exercises.task import APART, RIGHT, Code, Edit, Numbers
 from npformer.exercises.topics import bank
+from npformer.modern.generation import last_left
 
 check = partial(check, level=3)  # which says most
 
@@ -45,33 +47,33 @@ def lesson_function(lesson, name):
 
 def given_the_cache(backward):
     """A lesson's backward pass, with the cache that its forward pass keeps."""
+    forward = lesson_function("03", "forward")
+    return lambda dy, *args: backward(dy, forward(*args)[1])
 
-    def f(dy, x, W_1, b_1, W_2, b_2):
-        _, cache = lesson_function("03", "forward")(x, W_1, b_1, W_2, b_2)
-        return backward(dy, cache)
 
-    return f
+def output(forward):
+    return lambda *args: forward(*args)[0]
+
+
+def as_it_is(function):
+    return function
 
 
 LESSON_CODE = [
-    ("01", "table_with_loops", "pe.table", lambda f: f),
-    ("01", "table_in_one_line", "pe.table", lambda f: f),
-    ("02", "with_endpoint", "pe.table", lambda f: f),
-    ("03", "forward", "ffn.forward", lambda f: lambda *args: f(*args)[0]),
-    ("03", "backward", "ffn.backward", given_the_cache),
-    ("04", "softmax", "softmax.forward", lambda f: f),
-    ("04", "my_layer_norm", "layer_norm.forward", lambda f: lambda *args: f(*args)[0]),
+    ("01", "table_with_loops", "pe.table", as_it_is, ()),
+    ("01", "table_in_one_line", "pe.table", as_it_is, ("PE-ODD-D",)),
+    ("01", "table_with_the_slip", "pe.table", as_it_is, ("PE-EXP-COLUMN",)),
+    ("02", "with_endpoint", "pe.table", as_it_is, ("PE-HALVES-ENDPOINT",)),
+    ("03", "forward", "ffn.forward", output, ()),
+    ("03", "backward", "ffn.backward", given_the_cache, ()),
+    ("04", "softmax", "softmax.forward", as_it_is, ()),
+    ("04", "my_layer_norm", "layer_norm.forward", output, ()),
 ]
 
 
-@pytest.mark.parametrize(("lesson", "name", "exercise", "adapted"), LESSON_CODE)
-def test_code_of_a_lesson_passes_its_own_exercise(lesson, name, exercise, adapted):
-    assert check(exercise, adapted(lesson_function(lesson, name)))
-
-
-@pytest.mark.parametrize(("lesson", "name", "exercise"), [("01", "table_with_the_slip", "pe.table")])
-def test_a_slip_that_a_lesson_shows_is_named(lesson, name, exercise):
-    assert check(exercise, lesson_function(lesson, name)).codes == ("PE-EXP-COLUMN",)
+@pytest.mark.parametrize(("lesson", "name", "exercise", "adapted", "codes"), LESSON_CODE)
+def test_code_of_a_lesson_passes_its_own_exercise_and_a_slip_is_named(lesson, name, exercise, adapted, codes):
+    assert check(exercise, adapted(lesson_function(lesson, name))).codes == codes
 
 
 # --- numbers ---------------------------------------------------------------------------------------
@@ -179,23 +181,41 @@ def test_a_forgotten_return_is_told_from_a_stub():
 # --- ours ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("exercise", "answer"),
-    [
-        ("pe.table", npformer.positional_encoding),
-        ("pe.table", lambda n, d: npformer.positional_encoding(n, d)),
-        ("pe.table", functools.partial(npformer.positional_encoding, start=0)),
-        ("softmax.forward", lambda scores: npformer.softmax_forward(scores)[0]),
-        ("heads.split", npformer.split_heads),
-        ("heads.merge", lambda x: np.array(npformer.merge_heads(x))),
-        ("ffn.forward", lambda x, *p: npformer.ffn_forward(x, npformer.FFNParams(*p))[0]),
-        ("attention.forward", lambda q, k, v, mask=None: npformer.attention_forward(q, k, v, mask=mask)[0]),
-        ("cross_entropy.forward", lambda z, t: npformer.cross_entropy_forward(z, t)[0]),
-    ],
-)
-def test_an_answer_of_npformers_own_is_told_so(exercise, answer):
-    result = check(exercise, answer, level=3)
-    assert result.codes == ("NPFORMERS-OWN",) and "write your own" in result.hint
+def turned(x):
+    return npformer.rope_forward(x)[0]
+
+
+def attended(q, k, v, mask=None):
+    return npformer.attention_forward(q, k, v, mask=mask)[0]
+
+
+OURS = {  # npformer's own function for the very thing asked; ways back are held against differences
+    "pe.table": npformer.positional_encoding,
+    "softmax.forward": lambda scores: npformer.softmax_forward(scores)[0],
+    "heads.split": npformer.split_heads,
+    "heads.merge": lambda x: np.array(npformer.merge_heads(x)),
+    "ffn.forward": lambda x, *p: npformer.ffn_forward(x, npformer.FFNParams(*p))[0],
+    "attention.forward": attended,
+    "cross_entropy.forward": lambda z, t: npformer.cross_entropy_forward(z, t)[0],
+    "rms_norm.forward": lambda x, g, eps: npformer.rms_norm_forward(x, npformer.RMSNormParams(g), eps=eps)[0],
+    "gate.forward": lambda x, *p: npformer.gated_ffn_forward(x, npformer.GatedFFNParams(*p))[0],
+    "rope.forward": turned,
+    "mask.causal": npformer.causal_mask,
+    "mask.kept": lambda n, kept: npformer.causal_mask(n, kept + n),
+}
+PARTS = {  # made of several of npformer's
+    "rope.attention": lambda q, k, v: attended(turned(q), turned(k), v),
+    "attention.grouped": lambda q, k, v: attended(q, *(x.repeat(len(q) // len(k), axis=0) for x in (k, v))),
+    "sample.temperature": lambda logits, t: npformer.softmax_forward(logits / t)[0],
+    "sample.top_p": lambda p, share: (lambda kept: kept / kept.sum())(p * (p >= last_left(p, len(p), share))),
+}
+
+
+@pytest.mark.parametrize("exercise", [*OURS, *PARTS])
+def test_what_npformer_answers_is_right_and_an_answer_of_its_own_is_told_so(exercise):
+    result = check(exercise, (OURS | PARTS)[exercise])
+    assert result.codes == ("NPFORMERS-OWN",) * (exercise in OURS)
+    assert "write your own" in result.hint if exercise in OURS else result
 
 
 # --- single observations ---------------------------------------------------------------------------
@@ -206,6 +226,56 @@ def test_what_should_cancel_does_so_in_the_right_answer():
         for change, given in itertools.product(task.probe.cancels.values(), task.probe.calls):
             before, after = (run(task.right, g, task.probe).arrays[0] for g in (given, change(*given)))
             assert np.allclose(before, after), task.id
+
+
+# --- loops without an end, and a changed NumPy -----------------------------------------------------
+
+
+def endless(s):
+    while True:
+        s = s + 0
+
+
+def test_an_endless_answer_ends(monkeypatch):
+    monkeypatch.setattr(reply, "SECONDS", 0.05)
+    result = check("softmax.forward", endless, level=3)
+    assert result.evidence == "It was still running after 0.05 seconds."
+    assert check("order.bag", "b"), "the clock has been put away"
+
+
+def test_where_there_is_no_clock_nothing_is_stopped():
+    seen = []
+
+    def a_student_s():
+        with within(0.0):
+            seen.append(sum(range(1000)))
+
+    thread = threading.Thread(target=a_student_s)
+    thread.start()
+    thread.join()
+    assert seen == [499500]
+
+
+def test_a_changed_numpy_is_told_before_anybody_is_blamed(monkeypatch):
+    monkeypatch.setattr(np, "exp", lambda x: x)
+    assert "np.exp is not NumPy's own" in check("order.bag", "b").evidence
+
+
+def test_a_student_s_numbers_tell_causes_apart_where_any_do_and_else_the_reply_says_one_of():
+    alike = {task.id: sum(task.alike(task.posed(f"s{i}")) for i in range(10)) for task in NUMBERS}
+    assert {name for name, many in alike.items() if many} <= {
+        "pe.entry",
+        "pe.row",
+        "loss.uniform",
+        "modern.kept_bytes",
+    }
+    two = check("pe.entry@s2", 1.0)
+    assert two.status == "ambiguous" and two.hint.startswith("One of these: ")
+
+
+def test_an_edit_of_words_that_the_solution_does_not_have_is_refused():
+    with pytest.raises(ValueError, match=r"the solution does not have 'ddof=0'"):
+        Edit("x", "s", "ddof=0", "ddof=1").of("x = x.mean()")
 
 
 # --- the words -------------------------------------------------------------------------------------

@@ -2,24 +2,12 @@
 
 import numpy as np
 
-from npformer.attention import attention_backward, attention_forward, causal_mask, merge_heads, split_heads
+from npformer.attention import attention_forward, causal_mask, merge_heads, split_heads
 from npformer.backend import Array
-from npformer.exercises.probe import Arguments, Probe, Trial, normal
-from npformer.exercises.see import CALLS, NUMBERS, Seen, named_factor, unused
-from npformer.exercises.task import (
-    RIGHT,
-    Choice,
-    Code,
-    Draw,
-    Edit,
-    Mistake,
-    Place,
-    Posed,
-    Wrong,
-    either,
-    numbers,
-)
+from npformer.exercises.probe import Arguments, Probe, normal
+from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed, either
 from npformer.exercises.topics import softmax
+from npformer.exercises.topics.questions import drawn
 
 PAPER = '"Attention Is All You Need", section '
 S4_2 = Place(f"{PAPER}3.2.1", "04, section 4.2, Why divide by √d_k?")
@@ -97,48 +85,29 @@ HEADS_RESHAPE = Mistake("AT-HEADS-RESHAPE", S4_6, "All the numbers are there, in
 
 # --- scores, and their scale ---------------------------------------------------------------------------
 
-@numbers("attention.width", "attention", 1, S4_6,
-    task="d_model = {d} is shared by {h} heads. How wide is one head, d_k?",
-    hint="The heads together are as wide as the model.",
-    question="How wide are all heads together?")
+@drawn("attention.width")
 def width(draw: Draw) -> Posed:
     """The width of one head."""
     h, d_k = 2 ** draw.integer(3, 1, 4), 2 ** draw.integer(6, 3, 6)
     return Posed({"d": h * d_k, "h": h}, d_k, {
-        Wrong("CF-FULL-WIDTH-HEADS", "This would give every head the full width."): h * d_k,
-        Wrong("CF-NUMBER-OF-HEADS", "This is the number of heads."): h,
-        Wrong("CF-WIDTHS-ADDED", "So wide would all heads be together if each had the full "
-            "width."): h * h * d_k,
+        "CF-FULL-WIDTH-HEADS": h * d_k,
+        "CF-NUMBER-OF-HEADS": h,
+        "CF-WIDTHS-ADDED": h * h * d_k,
     })
 
 
-@numbers("attention.scale", "attention", 2, S4_2,
-    task="d_model = {d} and there are {h} heads. By what are the scores q·k of one head divided? Two "
-    "decimals.",
-    hint="The scale follows the width of a head.",
-    question="How many products does one q·k add up?",
-    decimals=2)
+@drawn("attention.scale", decimals=2)
 def scale(draw: Draw) -> Posed:
     """What the scores of one head are divided by."""
     given, d_k, _ = width.draw(draw)
     d, h = given["d"], given["h"]
     return Posed(given, d_k**0.5, {
-        Wrong("CF-SCALE-D-MODEL", "This would be right for a single head."): d**0.5,
+        "CF-SCALE-D-MODEL": d**0.5,
         SCALE_DK: d_k,
-        Wrong("CF-SCALE-INVERSE", "This is one over the number asked for."): d_k**-0.5,
-        Wrong("CF-SCALE-HEADS", "This is the root of the number of heads."): h**0.5,
+        "CF-SCALE-INVERSE": d_k**-0.5,
+        "CF-SCALE-HEADS": h**0.5,
     })
 
-axis = Choice("attention.axis", "attention", 2, softmax.S4_3,
-    task="Weights have the shape (queries, keys). Along which axis do they sum to 1?",
-    hint="Each query spends one whole.",
-    question="Who has a whole to spend: a query or a key?",
-    options={
-        "Along the queries.": Wrong(softmax.AXIS,
-            "Then a key, and not a query, would have one whole to give away."),
-        "Along the keys.": RIGHT,
-        "Over the whole matrix.": Wrong(softmax.GLOBAL_SUM, "Then the rows would share one whole."),
-    })
 
 # --- the whole of it -----------------------------------------------------------------------------------
 
@@ -167,65 +136,12 @@ def huge(level: Array, last: float = 1.0) -> Arguments:
     return np.append(normal(3, 4), level, axis=1), np.append(normal(5, 4), more, axis=1), normal(5, 2), None
 
 
-def weights(trial: Trial) -> Seen | None:
-    """What the weights of attention are: v = 1 shows them."""
-    shown = []
-    for q, k, _, mask in trial.calls:
-        pair = trial.both((q, k, np.eye(len(k)), mask))
-        if pair is None or pair[0].shape != pair[1].shape:
-            return None
-        shown.append((q @ k.T, k.shape[1], mask, pair[0]))
-    free = [(products, w, d_k) for products, d_k, mask, w in shown if mask is None or mask.all()]
-    found = [softmax.scale(products, w) for products, w, _ in free]
-    known = [s for s in found if s]
-    if later_keys_hidden([w for _, w, _ in free]):
-        return OWN_MASK
-    if len(known) < len(found):
-        return no_softmax([w for *_, w in shown])
-    if not np.allclose(known, [d_k**-0.5 for *_, d_k in free], rtol=1e-4):
-        return scaled(known, trial)
-    hidden = [w[~mask] for _, _, mask, w in shown if mask is not None and not mask.all()]
-    if all((w != 0).any() for w in hidden):
-        asks = "What has a hidden score to be, so that exp makes 0 of it?"
-        return Seen("Keys that the mask hides still get weight.", asks)
-    return None
+def weights(q: Array, k: Array, v: Array, *mask: Array | None) -> Arguments:
+    """The call whose answer is the weights."""
+    return (q, k, np.broadcast_to(np.eye(v.shape[-2]), (*v.shape[:-1], v.shape[-2])).copy(), *mask)
 
 
-OWN_MASK = Seen(
-    "Where nothing is to be hidden, keys that stand later than the query get no weight, and the others do: "
-    "a causal mask.",
-    "Which keys may a query look at when no mask is given?")
-
-
-def later_keys_hidden(shown: list[Array]) -> bool:
-    """Whether every weight above the diagonal is 0, and none on it or below."""
-    above = [np.triu(np.ones(w.shape[-2:], bool), k=1) for w in shown]
-    return all(
-        hidden.any() and (w[..., ~hidden] > 0).all() and not w[..., hidden].any()
-        for w, hidden in zip(shown, above, strict=True)
-    )
-
-
-def no_softmax(shown: list[Array]) -> Seen:
-    """Weights that come from the scores by something else."""
-    if not any(np.allclose(w.sum(axis=-1), 1, atol=1e-6) for w in shown):
-        return Seen("The weights of one query do not sum to 1, so they are no softmax over the keys.",
-            "What do the weights of one query sum to, and over which axis?")
-    return Seen("The weights of each query sum to 1, and they are no softmax of q·k times one number.",
-        "What stands between the products q·k and the weights, line by line?")
-
-
-def scaled(found: list[float], trial: Trial) -> Seen:
-    """A softmax of q·k times another number than 1/√d_k."""
-    masks = [mask for *_, mask in trial.calls]
-    pairs = zip(trial.sizes, masks, strict=True)
-    name = named_factor(found, tuple(sizes for sizes, mask in pairs if mask is None or mask.all()))
-    return Seen("Without a mask the weights are a softmax of q·k times one number, "
-        f"{name.replace('the sizes are', 'd_k is') or 'another one for each d_k'}"
-        f"{', whose sign is the opposite' * (found[0] < 0)}.",
-        "By what are the scores divided, and does it follow d_k?")
-
-
+SHOWN = {"With v = 1, which shows the weights": weights}
 SCALE = " / k.shape[-1] ** 0.5"
 HIDE = "np.where(mask, scores, -np.inf)"
 
@@ -244,6 +160,7 @@ forward = Code("attention.forward", "attention", 4, softmax.S4_3,
             ),
             "the scores": lambda q, k, v, mask=None: q @ k.T / k.shape[1] ** 0.5,
         },
+        shows=SHOWN,
         cancels={"the same vector added to all keys": lambda q, k, *more: (q, k + normal(k.shape[1]), *more)},
     ),
     right=attended,
@@ -281,15 +198,9 @@ def attention(q, k, v, mask=None):
         softmax.OVERFLOW: huge(np.full((3, 1), 1000.0), last=-1.0),
         softmax.GLOBAL_MAX: huge(softmax.LEVELS),
         MASK_SMALL: (*huge(np.full((3, 1), -1000.0))[:3], np.arange(5) < [[2], [5], [3]]),
-    },
-    looks=(*NUMBERS, unused, weights, *CALLS))
+    })
 
 # --- and back ------------------------------------------------------------------------------------------
-
-def gradients(dy: Array, q: Array, k: Array, v: Array) -> tuple[Array, Array, Array]:
-    """npformer's."""
-    return attention_backward(dy, attention_forward(q, k, v)[1])
-
 
 CENTRED = "(dw - (dw * w).sum(axis=-1, keepdims=True))"
 
@@ -306,7 +217,6 @@ backward = Code("attention.backward", "backward", 5, S4_4,
         ),
         sizes="q: T_q d_k; k: T_k d_k; v: T_k d_v", unit="query",
     ),
-    right=gradients,
     solution=f"""
 def attention_backward(dy, q, k, v):
     scale = k.shape[-1] ** -0.5
@@ -332,19 +242,16 @@ def attention_backward(dy, q, k, v):
 
 # --- who may look --------------------------------------------------------------------------------------
 
-@numbers("attention.causal", "attention", 2, S4_5,
-    task="A causal mask is laid over {T} × {T} scores. How many cells stay visible?",
-    hint="Row by row: 1, 2, 3 …",
-    question="Does a token see itself?")
+@drawn("attention.causal")
 def visible(draw: Draw) -> Posed:
     """The cells that a causal mask leaves visible."""
     T = draw.integer(5, 4, 30)
     return Posed({"T": T}, T * (T + 1) // 2, {
-        Wrong("CF-NOT-ITSELF", "This leaves out the scores of a token with itself."): T * (T - 1) // 2,
-        Wrong("CF-NO-MASK", "This counts the hidden cells too."): T * T,
-        Wrong("CF-HALF", "Half of the square cuts the diagonal in two."): T * T / 2,
-        Wrong("CF-DIAGONAL-HIDDEN", "This hides the diagonal and nothing else."): T * T - T,
-        Wrong("CF-ONE-SCORE-EACH", "This is one score for each token."): T,
+        "CF-NOT-ITSELF": T * (T - 1) // 2,
+        "CF-NO-MASK": T * T,
+        "CF-HALF": T * T / 2,
+        "CF-DIAGONAL-HIDDEN": T * T - T,
+        "CF-ONE-SCORE-EACH": T,
     })
 
 causal = Code("mask.causal", "decoder", 2, S4_5,

@@ -3,29 +3,15 @@
 
 import numpy as np
 
-from npformer.attention import attention_forward, causal_mask, sum_repeated
 from npformer.backend import Array
 from npformer.exercises.probe import Probe, Trial, normal
-from npformer.exercises.see import CALLS, NUMBERS, Seen, named_factor, ratio, unused, written
-from npformer.exercises.task import (
-    RIGHT,
-    Choice,
-    Code,
-    Draw,
-    Edit,
-    Mistake,
-    Place,
-    Posed,
-    Truth,
-    Wrong,
-    numbers,
-)
+from npformer.exercises.see import CALLS, NUMBERS, Seen, close, ratio, unused
+from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed, compiled, either
 from npformer.exercises.topics import attention, layer_norm, rope
-from npformer.exercises.topics.attention import NO_SCALE, OWN_MASK, SCALE_DK, later_keys_hidden
-from npformer.exercises.topics.positions import wave
-from npformer.exercises.topics.softmax import scale, shares
-from npformer.modern.gated_ffn import GatedFFNParams, gated_ffn_backward, gated_ffn_forward, silu_forward
-from npformer.modern.rms_norm import RMSNormParams, rms_norm_backward, rms_norm_forward
+from npformer.exercises.topics.attention import NO_SCALE, SCALE_DK
+from npformer.exercises.topics.questions import drawn
+from npformer.exercises.topics.softmax import shares
+from npformer.modern.gated_ffn import silu_forward
 
 S10_2 = Place('"Root Mean Square Layer Normalization" (Zhang and Sennrich), section 4',
     "10, section 10.2, RMSNorm: the mean stays")
@@ -36,10 +22,6 @@ S10_4 = Place('"RoFormer" (Su et al.), section 3.2', "10, section 10.4, RoPE: di
 S10_5 = Place('"GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints" '
     "(Ainslie et al.), section 2.2", "10, section 10.5, Fewer heads for keys and values")
 S10_5_LESSON = Place("lesson 10, section 10.5", S10_5.teach)
-S10_6 = Place('"FlashAttention" (Dao et al.), section 3.1',
-    "10, section 10.6, Tiles: the table that is never there")
-S10_7 = Place('"Neural Machine Translation of Rare Words with Subword Units" (Sennrich et al.), section 3.2',
-    "10, section 10.7, Pieces of words")
 S10_9 = Place("lesson 10, section 10.9", "10, section 10.9, What the kept keys save")
 
 # --- RMSNorm -------------------------------------------------------------------------------------------
@@ -85,22 +67,6 @@ NO_GAMMA = Mistake("RMS-NO-GAMMA", S10_2, "The answer is the same whatever gamma
     "This output does not depend on gamma.",
     "What multiplies the divided number?")
 
-shift = Choice("modern.shift", "modern", 2, S10_2,
-    task="The same number is added to all features of a token. What does RMSNorm's output do?",
-    hint="Which of its two steps has LayerNorm that RMSNorm has not?",
-    question="Is anything subtracted before the division?",
-    options={
-        "It stays as it is.": Wrong("CF-SHIFT-LOST",
-            "LayerNorm's output does, for it takes the mean off first."),
-        "It grows by that number.": Wrong("CF-SHIFT-THROUGH", "Then nothing would be divided."),
-        "It changes, unless the features are all equal: the token points elsewhere.": RIGHT,
-    })
-
-
-def by_root_mean_square(x: Array, gamma: Array, eps: float) -> Array:
-    """npformer's."""
-    return rms_norm_forward(x, RMSNormParams(gamma), eps=eps)[0]
-
 
 (X_1, GAMMA_1, _, EPS_1), (X_2, GAMMA_2, _, EPS_2) = layer_norm.calls(False)
 ABOVE = ("gamma * x", "gamma * (x - x.mean(axis=-1, keepdims=True))")
@@ -120,7 +86,6 @@ rms_norm = Code("rms_norm.forward", "modern", 3, S10_2,
             ),
         },
     ),
-    right=by_root_mean_square,
     solution="""
 def rms_norm(x, gamma, eps):
     squares = (x * x).mean(axis=-1, keepdims=True)
@@ -137,12 +102,6 @@ def rms_norm(x, gamma, eps):
     })
 
 
-def norm_gradients(dy: Array, x: Array, gamma: Array, eps: float) -> tuple[Array, Array]:
-    """npformer's."""
-    dx, (dgamma,) = rms_norm_backward(dy, rms_norm_forward(x, RMSNormParams(gamma), eps=eps)[1])
-    return dx, dgamma
-
-
 NORM_BACK = tuple((dy, x, gamma, eps) for dy, x, gamma, _, eps in layer_norm.calls(True))
 
 rms_norm_back = Code("rms_norm.backward", "backward", 4, S10_2_BACK,
@@ -154,7 +113,6 @@ rms_norm_back = Code("rms_norm.backward", "backward", 4, S10_2_BACK,
         "dy, x, gamma, eps", ("dx", "dgamma"), NORM_BACK, sizes="x: batch positions d_model", unit="token",
         neutral={"gamma": 1.0, "eps": 1e-12},
     ),
-    right=norm_gradients,
     solution="""
 def rms_norm_backward(dy, x, gamma, eps):
     rms = np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps)
@@ -217,17 +175,21 @@ GATE_FOR_HIDDEN = Mistake("GATE-FOR-HIDDEN", S10_3_BACK,
     "What went into W_down on the way forward?")
 
 
-def gated(x: Array, *params: Array) -> Array:
-    """npformer's."""
-    return gated_ffn_forward(x, GatedFFNParams(*params))[0]
-
-
 def silu(z: Array) -> Array:
     """npformer's too."""
     return silu_forward(z)[0]
 
 
 SILU = "z / (1 + np.exp(-z))"
+GATED = f"""
+def silu(z):
+    return {SILU}
+
+def gated_ffn(x, W_gate, W_up, W_down):
+    gate, up = x @ W_gate, x @ W_up
+    hidden = silu(gate) * up
+    return hidden @ W_down
+"""
 
 gate = Code("gate.forward", "modern", 3, S10_3,
     task="Write the gated feed-forward network with SiLU, z times its sigmoid: x (batch, positions, "
@@ -244,22 +206,13 @@ gate = Code("gate.forward", "modern", 3, S10_3,
         landmarks={
             "the gate": lambda x, W_gate, *_: silu(x @ W_gate),
             "the hidden layer": lambda x, W_gate, W_up, _: silu(x @ W_gate) * (x @ W_up),
-            "the right output, put through SiLU once more": lambda x, *params: silu(gated(x, *params)),
+            "the right output, put through SiLU once more": lambda *given: silu(compiled(GATED)(*given)),
             "a gate that is a softmax over the hidden units": lambda x, W_gate, W_up, W_down: (
                 (shares(x @ W_gate) * (x @ W_up)) @ W_down
             ),
         },
     ),
-    right=gated,
-    solution=f"""
-def silu(z):
-    return {SILU}
-
-def gated_ffn(x, W_gate, W_up, W_down):
-    gate, up = x @ W_gate, x @ W_up
-    hidden = silu(gate) * up
-    return hidden @ W_down
-""",
+    solution=GATED,
     mistakes={
         EXCHANGED: [Edit("silu(gate) * up", "gate * silu(up)")],
         SIGMOID: [Edit(SILU, "1 / (1 + np.exp(-z))")],
@@ -278,12 +231,6 @@ def gated_ffn(x, W_gate, W_up, W_down):
     ours="gated_ffn_forward")
 
 
-def gated_gradients(dy: Array, x: Array, *params: Array) -> tuple[Array, ...]:
-    """npformer's."""
-    dx, grads = gated_ffn_backward(dy, gated_ffn_forward(x, GatedFFNParams(*params))[1])
-    return dx, *grads
-
-
 SLOPE = "(sigmoid + gate * (1 - sigmoid))"
 
 gate_back = Code("gate.backward", "backward", 5, S10_3_BACK,
@@ -297,7 +244,6 @@ gate_back = Code("gate.backward", "backward", 5, S10_3_BACK,
         tuple((normal(*given[0].shape, seed=3), *given) for given in gate.probe.calls),
         sizes=gate.probe.sizes, unit="token",
     ),
-    right=gated_gradients,
     solution=f"""
 def gated_ffn_backward(dy, x, W_gate, W_up, W_down):
     z, up = x @ W_gate, x @ W_up
@@ -321,23 +267,16 @@ def gated_ffn_backward(dy, x, W_gate, W_up, W_down):
     ours="gated_ffn_backward")
 
 
-@numbers("modern.gate_width", "modern", 2, S10_3,
-    task="A plain network has d_model = {d} and d_ff = {f}, without biases. Which d_ff has a gated network "
-    "with as many weights?",
-    hint="Two matrices against three.",
-    question="How many matrices of d_model · d_ff numbers has each of the two?")
+@drawn("modern.gate_width")
 def gate_width(draw: Draw) -> Posed:
     """The hidden width at which a gated network has as many weights as a plain one of 4 d_model."""
     d = 192 * draw.integer(4, 1, 20)
     return Posed({"d": d, "f": 4 * d}, 8 * d // 3, {
-        Wrong("CF-PLAIN-WIDTH", "This is the plain network's width; with three matrices of it there are more "
-            "weights."): 4 * d,
-        Wrong("CF-HALF-WIDTH", "Half the width would balance four matrices; a gated network has "
-            "three."): 2 * d,
-        Wrong("CF-A-THIRD", "A third of the plain width: the three matrices have fewer weights together than "
-            "the two."): 4 * d // 3,
-        Wrong("CF-WIDER", "This is wider than the plain network, and has one matrix more."): 6 * d,
-        Wrong("CF-COUNT-OF-WEIGHTS", "This is a number of weights; a width is asked for."): 8 * d * d,
+        "CF-PLAIN-WIDTH": 4 * d,
+        "CF-HALF-WIDTH": 2 * d,
+        "CF-A-THIRD": 4 * d // 3,
+        "CF-WIDER": 6 * d,
+        "CF-COUNT-OF-WEIGHTS": 8 * d * d,
     })
 
 # --- turned queries and keys -----------------------------------------------------------------------------
@@ -350,68 +289,25 @@ ONE_SIDE = Mistake("ROPE-ONE-SIDE", S10_4, "The weights change when the whole te
     "This output matches a rotation of the queries alone, or of the keys alone.",
     "What is left of two rotations when a query meets a key?")
 
-NO_SOFTMAX = Seen(
-    "With v = 1 the output shows the weights: those of one query do not sum to 1, so they are no softmax "
-    "over the keys.",
-    "What do the weights of one query sum to, and over which axis?")
-
-
-def turned_pairs(trial: Trial) -> Seen | None:
-    """What is left of two rotations: tokens all alike, one pair of columns at a time, v = 1."""
+def by_distance(trial: Trial) -> Seen | None:
+    """Where all tokens are alike, one pair of columns at a time, and v = 1: what the weights depend on."""
     T, d = 8, trial.calls[0][0].shape[1]
-    if causal_by_itself(trial):
-        return OWN_MASK
-    logs = []
-    for i in range(d // 2):
-        token = np.tile(np.eye(d)[2 * i], (T, 1))
-        pair = trial.both((token, token, np.eye(T)))
-        if pair is None or pair[0].shape != (T, T):
-            return None
-        if not np.allclose(pair[0].sum(axis=-1), 1, atol=1e-5):
-            return NO_SOFTMAX
-        if not (pair[0] > 0).all():
-            return None
-        logs.append((np.log(pair[0]), np.log(pair[1])))
-    return by_distance([mine for mine, _ in logs]) or by_angle(logs)
-
-
-def causal_by_itself(trial: Trial) -> bool:
-    """Whether v = 1 shows weights of 0 above the diagonal."""
-    shown = [trial.both((q, k, np.eye(len(k)))) for q, k, _ in trial.calls]
-    weights = [pair[0] for pair in shown if pair and pair[0].shape == pair[1].shape]
-    return len(weights) == len(shown) and later_keys_hidden(weights)
-
-
-def by_distance(logs: list[Array]) -> Seen | None:
-    """The weights follow something else than the distance."""
-    steps = [np.diff(log, axis=1) for log in logs]
-    if not all(np.allclose(s[1:, 1:], s[:-1, :-1], atol=1e-5) for s in steps):
+    tokens = [np.tile(row, (T, 1)) for row in np.eye(d)[::2]]
+    shown = [trial.both((token, token, np.eye(T))) for token in tokens]
+    if not all(pair and pair[0].shape == (T, T) and (pair[0] > 0).all() for pair in shown):
+        return None
+    mine, due = np.moveaxis(np.diff(np.log([pair for pair in shown if pair])), 1, 0)
+    if not close(mine[:, 1:, 1:], mine[:, :-1, :-1]):
         return Seen(
             "Where all tokens are alike, a key's weight depends on more than its distance from the query.",
             "Which of q and k are turned, in which direction, and what is left when they meet?")
-    if not all(np.allclose(log[1, 0], log[1, 2], atol=1e-5) for log in logs):
+    if not close(mine[:, 1, 0], -mine[:, 1, 1]):
         return Seen(
             "Where all tokens are alike, the key before a query and the key after it get different weights.",
             "From which position on are queries counted, and from which are keys?")
-    return None
-
-
-def by_angle(logs: list[tuple[Array, Array]]) -> Seen | None:
-    """The weights follow the distance: by which angles, and are the scores as large as they should be?"""
-    steps = [(np.diff(mine[0]), np.diff(right[0])) for mine, right in logs]
-    times = [ratio(mine, right) for mine, right in steps]
-    if all(time is not None and abs(time - 1) < 1e-4 for time in times):
-        return None  # right for these tokens: what differs is something else
-    if all(times):
-        return Seen("All pairs turn by the right angles, and the scores are "
-            f"{written(np.array(times[:1]))} times as large as they should be.",
-            "By what are the scores divided, and does it follow d?")
-    angles = [wave(mine) for mine, _ in steps]
-    if any(angle is None for angle in angles):
+    if all(map(ratio, mine, due)) or close(mine, 0 * mine):
         return None
-    return Seen(
-        "The weights follow the distance between query and key; from one place to the next the pairs turn by "
-        f"{written(np.array(angles))} radians.",
+    return Seen("The weights follow the distance between query and key, by other angles than they should.",
         "By which angle does pair i turn in one step?")
 
 
@@ -423,7 +319,7 @@ rope_attention = Code("rope.attention", "modern", 4, S10_4,
     question="Which of q, k and v meet in the scores, and which is mixed by them?",
     probe=Probe(
         "q, k, v", ("y",), tuple(tuple(normal(T, d, seed=n) for n in range(3)) for T, d in ((5, 6), (3, 8))),
-        sizes="q: T d", unit="position",
+        sizes="q: T d", unit="position", shows=attention.SHOWN,
         landmarks={
             "attention without positions": attention.attended,
             "attention without positions, its output turned": lambda q, k, v: (
@@ -431,7 +327,6 @@ rope_attention = Code("rope.attention", "modern", 4, S10_4,
             ),
         },
     ),
-    right=lambda q, k, v: attention.attended(rope.turned(q), rope.turned(k), v),
     solution=f"""
 {rope.forward.solution}
 {attention.forward.solution}
@@ -447,7 +342,7 @@ def rope_attention(q, k, v):
         },
         **{mistake: attention.forward.mistakes[mistake] for mistake in (NO_SCALE, SCALE_DK)},
     },
-    looks=(*NUMBERS, turned_pairs, *CALLS))
+    looks=(*NUMBERS, by_distance, *CALLS))
 
 # --- shared key heads ------------------------------------------------------------------------------------
 
@@ -462,80 +357,23 @@ FIRST_ONLY = Mistake("KV-FIRST-ONLY", S10_5,
     "Which query heads does the second key head serve?")
 
 
-def grouped_heads(q: Array, k: Array, v: Array) -> Array:
-    """npformer's, with each key head repeated."""
-    k, v = (np.repeat(heads, len(q) // len(k), axis=0) for heads in (k, v))
-    return attention_forward(q, k, v)[0]
-
-
 def key_heads(trial: Trial) -> Seen | None:
-    """How the weights are made, with v = 1: which key head each query head looks at, and by which scale."""
-    shown = [weights_of_heads(trial, q, k) for q, k, _ in trial.calls]
-    weights = [w for w in shown if w is not None]
-    if len(weights) < len(shown):
+    """Which key head each query head looks at, where all queries are alike and v = 1."""
+    q, k, v = trial.calls[0]
+    mine, due = trial.both(attention.weights(q[:1].repeat(len(q), axis=0), k, v)) or ([], [])
+    heads = [[g for g, right in enumerate(due[::len(q) // len(k)]) if close(w, right)] for w in mine]
+    if len(heads) < len(q) or not all(heads) or all(i * len(k) // len(q) in g for i, g in enumerate(heads)):
         return None
-    if not all(np.allclose(w.sum(axis=-1), 1, atol=1e-5) for w in weights):
-        return NO_SOFTMAX
-    if later_keys_hidden(weights):
-        return OWN_MASK
-    calls = zip(weights, trial.calls, strict=True)
-    seen = [
-        [looked_at(w, q, k) for w, q in zip(heads, queries, strict=True)] for heads, (queries, k, _) in calls
-    ]
-    known = [[one for one in heads if one] for heads in seen]
-    if known != seen:
-        return other_queries(weights[0], *trial.calls[0][:2])
-    scales = [heads[0][1] for heads in known]
-    if not np.allclose(scales, [q.shape[-1] ** -0.5 for q, *_ in trial.calls], rtol=1e-4):
-        return scaled_by(scales, trial)
-    heads, (q, k, _) = [g for g, _ in known[0]], trial.calls[0]
-    return mapped(heads) if heads != [i * len(k) // len(q) for i in range(len(q))] else None
-
-
-def scaled_by(scales: list[float], trial: Trial) -> Seen:
-    """A softmax of q·k times another number than 1/√d_k."""
-    name = named_factor(scales, trial.sizes)
-    if not name:
-        times = [scale * sizes["d_k"] ** 0.5 for scale, sizes in zip(scales, trial.sizes, strict=True)]
-        name = f"1/√d_k times {named_factor(times, trial.sizes) or 'another one in each call'}"
-    return Seen(f"The weights are a softmax of q·k times one number, {name}.",
-        "By what are the scores divided, and does it follow d_k?")
-
-
-def mapped(heads: list[int]) -> Seen:
-    """Heads that look at the wrong key heads."""
-    return Seen(f"In the first call, query heads 0 to {len(heads) - 1} look at the keys of the key heads "
-        f"{', '.join(map(str, heads))}.",
-        "Which query heads are neighbours, and which key head do they share?")
-
-
-def other_queries(weights: Array, queries: Array, k: Array) -> Seen | None:
-    """Heads of the output that are made from the queries of other heads."""
-    made = [next((i for i, q in enumerate(queries) if looked_at(w, q, k)), None) for w in weights]
-    if None in made:
-        return None
+    told = ", ".join(f"{g[0]}" for g in heads)
     return Seen(
-        f"In the first call, heads 0 to {len(made) - 1} of {{it}} are made from the queries of the heads "
-        f"{', '.join(map(str, made))}.",
-        "Which heads share a key head, and in which order do they come out of a reshape?")
-
-
-def weights_of_heads(trial: Trial, q: Array, k: Array) -> Array | None:
-    """What comes back where v = 1."""
-    pair = trial.both((q, k, np.broadcast_to(np.eye(k.shape[1]), (len(k), k.shape[1], k.shape[1])).copy()))
-    return pair[0] if pair and pair[0].shape == pair[1].shape else None
-
-
-def looked_at(weights: Array, q: Array, k: Array) -> tuple[int, float] | None:
-    """The key head whose products with q these weights are a softmax of, and the number before q·k."""
-    found = [(g, s) for g, keys in enumerate(k) if (s := scale(q @ keys.T, weights)) is not None]
-    return found[0] if found else None
+        f"In the first call, query heads 0 to {len(q) - 1} look at the keys of the key heads {told}.",
+        "Which query heads are neighbours, and which key head do they share?")
 
 
 def for_either(spread: str) -> list[Edit]:
     """Keys and values spread in another way; the keys alone; the values alone."""
-    k, v = ((f"np.repeat({x}, times, axis=0)", spread.replace("x", x)) for x in "kv")
-    return [Edit(*k, *v), Edit(*k), Edit(*v)]
+    pairs = ((f"np.repeat({x}, times, axis=0)", spread.replace("x", x)) for x in "kv")
+    return either(*(word for pair in pairs for word in pair))
 
 
 grouped = Code("attention.grouped", "modern", 4, S10_5,
@@ -552,8 +390,12 @@ grouped = Code("attention.grouped", "modern", 4, S10_5,
         ),
         sizes="q: n_heads T_q d_k; k: n_kv_heads T_k d_k; v: n_kv_heads T_k d_v",
         unit="position", outer="head",
+        shows=attention.SHOWN | {
+            "With v = 1 and all key heads alike, which shows the queries": lambda q, k, v: (
+                attention.weights(q, k[:1].repeat(len(k), axis=0), v)
+            ),
+        },
     ),
-    right=grouped_heads,
     solution=f"""
 {attention.forward.solution}
 def grouped_attention(q, k, v):
@@ -591,7 +433,6 @@ grouped_back = Code("grouped.backward", "backward", 3, S10_5_LESSON,
         "dy, n_kv_heads", ("dx",), ((normal(6, 4, 5), 2), (normal(8, 3, 2), 4)),
         sizes="dy: n_heads T d_k; n_kv_heads: n_kv_heads", unit="position", outer="head",
     ),
-    right=lambda dy, n_kv_heads: sum_repeated(dy, len(dy) // n_kv_heads),
     solution="""
 def grouped_backward(dy, n_kv_heads):
     n_heads, T, d_k = dy.shape
@@ -609,11 +450,7 @@ def grouped_backward(dy, n_kv_heads):
     ours="sum_repeated")
 
 
-@numbers("modern.kept_bytes", "modern", 3, S10_5_LESSON,
-    task="A causal model has {n} blocks, {h} query heads and {g} key heads of d_k = {d_k}, in float32. How "
-    "many bytes does it keep for each token that it has read?",
-    hint="A key and a value, in every block.",
-    question="Which arrays are kept, in how many blocks, and how many bytes has a number?")
+@drawn("modern.kept_bytes")
 def kept_bytes(draw: Draw) -> Posed:
     """The bytes that a model with shared key heads keeps for each token."""
     shared = 2 ** draw.integer(2, 1, 3)
@@ -621,36 +458,17 @@ def kept_bytes(draw: Draw) -> Posed:
     d_k = 2 ** draw.integer(6, 5, 7)
     right = 2 * n * g * d_k * 4
     return Posed({"n": n, "h": shared * g, "g": g, "d_k": d_k}, right, {
-        Wrong("CF-ALL-HEADS-KEPT", "This would be a key and a value for each query head."): right * shared,
-        Wrong("CF-KEYS-ALONE", "Keys or values alone are half of what is kept."): right // 2,
-        Wrong("CF-ONE-BLOCK", "This is what one block keeps."): right // n,
-        Wrong("CF-NUMBERS-NOT-BYTES", "This counts numbers; a float32 has four bytes."): right // 4,
-        Wrong("CF-HEADS-NOT-COUNTED", "This is one key head in each block."): right // g,
-        Wrong("CF-EIGHT-BYTES", "This would be right for float64."): right * 2,
-        Wrong("CF-BITS", "This counts bits."): right * 8,
+        "CF-ALL-HEADS-KEPT": right * shared,
+        "CF-KEYS-ALONE": right // 2,
+        "CF-ONE-BLOCK": right // n,
+        "CF-NUMBERS-NOT-BYTES": right // 4,
+        "CF-HEADS-NOT-COUNTED": right // g,
+        "CF-EIGHT-BYTES": right * 2,
+        "CF-BITS": right * 8,
     })
 
-# --- tiles, pieces of words, kept keys -------------------------------------------------------------------
+# --- kept keys ---------------------------------------------------------------------------------------
 
-tiles = Choice("modern.tiles", "modern", 2, S10_6,
-    task="Attention is computed tile by tile. What grows more slowly with the length T of the text?",
-    hint="Each pair of tokens still meets once.",
-    question="What has to be there at one moment, and what is done in all?",
-    options={
-        "The memory: T instead of T².": RIGHT,
-        "The multiplications: T instead of T².": Wrong("CF-TILES-SKIP",
-            "Every score is still computed, each in its tile."),
-        "The precision: scores are rounded tile by tile.": Wrong("CF-TILES-ROUND",
-            "The sums are the same; only their order is another one."),
-    })
-
-pieces = Truth("modern.bytes", "modern", 1, S10_7,
-    task="A byte-pair vocabulary that was trained on English stories cannot encode a Chinese sentence.",
-    hint="What are its first 256 pieces?",
-    question="What is a letter made of that occurs in no merge?",
-    right=False,
-    wrong=Wrong("CF-UNKNOWN-WORDS", "Its first 256 pieces are the bytes, and any text is bytes; the sentence "
-        "has many pieces, and none is unknown."))
 
 AHEAD = Mistake("KEPT-MASK-AHEAD", S10_9, "Each new token sees one key more than it should.",
     "This output matches a mask that shows each new token the next one.",
@@ -672,7 +490,6 @@ kept = Code("mask.kept", "modern", 3, S10_9,
     hint="At which place of the whole text does the first new token stand?",
     question="How many keys may the first of the new tokens see, and how many the last?",
     probe=Probe("n, kept", ("mask",), ((3, 4), (2, 5), (4, 0)), sizes="n: n; kept: kept"),
-    right=lambda n, kept: causal_mask(n, kept + n),
     solution="""
 def mask_of_new(n, kept):
     i, j = np.arange(n)[:, None], np.arange(kept + n)

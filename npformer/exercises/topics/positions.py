@@ -252,7 +252,7 @@ table = Code("pe.table", "sinusoids", 3, S1_5,
     hint="Make one column of positions and one row of speeds, and let them meet.",
     question="Which columns share one i, and how fast does each pair turn?",
     probe=Probe(
-        "n, d_model", ("table",), ((6, 8), (7, 12)), sizes="n: n; d_model: d_model", by_column=True,
+        "n, d_model", ("table",), ((6, 8), (7, 12)), sizes="n: n; d_model: d_model",
         landmarks={
             "the table from position 2 on": lambda n, d: positional_encoding(n, d, start=2),
             "the table from position -1 on": lambda n, d: positional_encoding(n, d, start=-1),

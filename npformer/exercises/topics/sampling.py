@@ -2,12 +2,11 @@
 
 import numpy as np
 
-from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Probe, Trial, normal
+from npformer.exercises.relations import proportions, row_sums
 from npformer.exercises.see import CALLS, NUMBERS, Seen
 from npformer.exercises.task import Code, Edit, Mistake, Place
-from npformer.exercises.topics.softmax import AXIS, GLOBAL_MAX, GLOBAL_SUM, LEVELS, OVERFLOW, large, shares
-from npformer.modern.generation import last_left
+from npformer.exercises.topics.softmax import AXIS, GLOBAL_MAX, GLOBAL_SUM, LEVELS, OVERFLOW, large
 
 WRITING = Place("lesson 10, section 10.8", "10, section 10.8, A model that writes")
 NUCLEUS = Place(
@@ -54,7 +53,6 @@ temperature = Code("sample.temperature", "modern", 2, WRITING,
         landmarks={"the logits, divided": lambda z, t: z / t},
         cancels={"the same number added to all logits of a row": lambda z, t: (z + normal(len(z), 1), t)},
     ),
-    right=lambda logits, temperature: shares(logits / temperature),
     solution="""
 def with_temperature(logits, temperature):
     scores = logits / temperature
@@ -75,12 +73,6 @@ def with_temperature(logits, temperature):
     hard={OVERFLOW: (large(3, 4), 0.5), GLOBAL_MAX: (normal(3, 4) + LEVELS, 0.5)})
 
 
-def fewest(p: Array, share: float) -> Array:
-    """npformer's."""
-    p = p * (p >= last_left(p, len(p), share))
-    return p / p.sum()
-
-
 def calls() -> tuple[Arguments, ...]:
     """The likeliest token stands first, last or between; in one call it alone has the share."""
     p = np.array([0.08, 0.4, 0.02, 0.25, 0.15, 0.1])
@@ -89,49 +81,19 @@ def calls() -> tuple[Arguments, ...]:
 
 def tokens_left(trial: Trial) -> Seen | None:
     """Which tokens keep a probability: too few, too many, others, or the right ones with other numbers."""
-    told = list(zip(trial.found, trial.right, strict=True))
-    if any(a.shape != b.shape for a, b in told):
+    if any(a.shape != b.shape for a, b in trial.pairs):
         return None
-    if all(np.array_equal(np.sort(a), np.sort(b)) for a, b in told):
-        return None  # in another order
-    if not all(np.isfinite(a).all() for a, _ in told):
-        return Seen("{it} is not finite everywhere.", "Is at least one token left, whatever the share?")
-    if all(((a > 0) == (b > 0)).all() for a, b in told):
-        return other_shares([a for a, _ in told])
-    if any(unlikely(a, given[0]) for (a, _), given in zip(told, trial.calls, strict=True)):
+    more = [int((a > 0).sum() - (b > 0).sum()) for a, b in trial.pairs]
+    if all(((a > 0) == (b > 0)).all() for a, b in trial.pairs):
+        return row_sums(trial) or proportions(trial)
+    left = [(p[a > 0], p[a <= 0]) for a, (p, _) in zip(trial.found, trial.calls, strict=True)]
+    if any(kept.min(initial=1.0) < dropped.max(initial=0.0) for kept, dropped in left):
         return Seen("In {it} a token is left, and a likelier one is not.",
             "In which order do tokens get in, and does the result stand in p's order again?")
-    return too_few_or_many([int((a > 0).sum() - (b > 0).sum()) for a, b in told], told[0][0])
-
-
-def other_shares(found: list[Array]) -> Seen:
-    """The right tokens, with other numbers."""
-    sums = ", ".join(f"{a.sum():.3g}" for a in found[:2])
-    if all(abs(a.sum() - 1) < 2e-3 for a in found):
-        return Seen(
-            "The right tokens are left, and the numbers sum to 1; their proportions are not those of p.",
-            "By what is each p that is left divided?")
-    return Seen(f"The right tokens are left; the new probabilities sum to {sums} on the first calls.",
-        "What do probabilities sum to?")
-
-
-def unlikely(found: Array, p: Array) -> bool:
-    """Whether a token is left and a likelier one is not."""
-    left, gone = p[found > 0], p[found <= 0]
-    return left.size > 0 and gone.size > 0 and float(left.min()) < float(gone.max())
-
-
-def too_few_or_many(more: list[int], first: Array) -> Seen | None:
-    """How many tokens more than the right ones are left, call by call."""
-    if (first > 0).all() and max(more) > 0:
-        return Seen("In {it} no token is dropped.", "What happens to the tokens that are not needed?")
-    asks = "When is the share reached, and is the token with which it is reached left or dropped?"
-    if min(more) >= 0:
-        return Seen("The likeliest tokens are left, and too many of them.", asks)
-    if max(more) <= 0:
-        return Seen("The likeliest tokens are left, and too few of them.", asks)
-    return Seen("The likeliest tokens are left: on some calls too many of them, on others too few.",
-        "What is compared with the share: one probability, a number of tokens, or a running sum?")
+    many = "on some calls too many of them, on others too few" if min(more) < 0 < max(more) else (
+        "too many of them" if max(more) > 0 else "too few of them")
+    return Seen(f"The likeliest tokens are left: {many}.",
+        "What is compared with the share, and is the token with which it is reached left or dropped?")
 
 
 top_p = Code("sample.top_p", "modern", 3, NUCLEUS,
@@ -141,7 +103,6 @@ top_p = Code("sample.top_p", "modern", 3, NUCLEUS,
     hint="In falling order: what has been collected before this token?",
     question="At which token is the share reached, and what becomes of that token?",
     probe=Probe("p, share", ("kept",), calls(), sizes="p: V"),
-    right=fewest,
     solution="""
 def top_p(p, share):
     order = np.argsort(-p)
@@ -164,4 +125,4 @@ def top_p(p, share):
             Edit("sums - falling < share", "falling >= 1 - share"),
         ],
     },
-    looks=(tokens_left, *NUMBERS, *CALLS))
+    looks=(*NUMBERS, tokens_left, *CALLS))

@@ -3,9 +3,9 @@
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.probe import Arguments, Probe, Trial, normal
-from npformer.exercises.see import CALLS, NUMBERS, Seen, named_factor
-from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed, Wrong, numbers
+from npformer.exercises.probe import Arguments, Probe, normal
+from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed
+from npformer.exercises.topics.questions import drawn
 from npformer.functional import softmax_backward, softmax_forward
 
 S4_3 = Place('"Attention Is All You Need", section 3.2.1', "04, section 4.3, Softmax, and the output")
@@ -69,51 +69,6 @@ def shares(scores: Array) -> Array:
     return softmax_forward(scores)[0]
 
 
-def scale(products: Array, weights: Array) -> float | None:
-    """The number s with weights = softmax(s q·k), or None: centred log-weights against centred products.
-
-    >>> products = np.array([[1.0, 3.0, -2.0], [0.0, 1.0, 5.0]])
-    >>> round(scale(products, softmax_forward(0.3 * products)[0]), 3)
-    0.3
-    """
-    if weights.shape != products.shape or not np.isfinite(weights).all() or (weights <= 0).any():
-        return None
-    logs = np.log(weights)
-    x, y = (a - a.mean(axis=-1, keepdims=True) for a in (products, logs))
-    slope = float((x * y).sum() / (x * x).sum())
-    straight = np.allclose(y, slope * x, atol=1e-4 * max(1.0, float(np.abs(y).max())))
-    return slope if straight and np.allclose(weights.sum(axis=-1), 1, atol=1e-4) else None
-
-
-def scores_times(trial: Trial) -> Seen | None:
-    """A softmax, of the scores times one number."""
-    pairs = [(given[0], trial.both(given)) for given in trial.calls]
-    found = [scale(scores, pair[0]) if pair else None for scores, pair in pairs]
-    if not all(found):
-        return None
-    name = named_factor([s for s in found if s], trial.sizes)
-    return Seen(
-        f"{{it}} is a softmax, but of the scores times {name or 'a number that changes from call to call'}.",
-        "What happens to the scores before exp: a sign, a base, a division?")
-
-
-def row_sums(trial: Trial) -> Seen | None:
-    """Rows that do not sum to 1, or do so without an exponential."""
-    if not all(a.shape == b.shape for a, b in zip(trial.found, trial.right, strict=True)):
-        return None
-    sums = [a.sum(axis=-1) for a in trial.found]
-    if all(np.allclose(s, 1, atol=1e-6) for s in sums):
-        return Seen(
-            "The rows sum to 1; two numbers of a row are not in the ratio e to the power of the difference "
-            "of their scores.",
-            "By which factor does exp grow when a score grows by 1, and is that so here?")
-    if any(np.allclose(s, 1, atol=2e-3) for s in sums):  # float16 has three digits
-        return None
-    return Seen(
-        f"The rows do not sum to 1: the first sums to {sums[0][0]:.3g}, the next to {sums[0][1]:.3g}.",
-        "What do the numbers of one row sum to in a softmax, and what makes them do so?")
-
-
 forward = Code("softmax.forward", "attention", 2, S4_3,
     task="Write the softmax of each row of scores (rows, columns). Scores may be as large as 1000, or as "
     "small as -1000.",
@@ -128,7 +83,6 @@ forward = Code("softmax.forward", "attention", 2, S4_3,
         },
         cancels={"the same number added to all scores of a row": lambda s: (s + normal(len(s), 1),)},
     ),
-    right=shares,
     solution="""
 def softmax(scores):
     powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
@@ -140,36 +94,24 @@ def softmax(scores):
         GLOBAL_SUM: [Edit("axis=-1", "axis=None")],
         TWICE: [Edit("return p", "return np.exp(p) / np.exp(p).sum(axis=-1, keepdims=True)")],
     },
-    hard={OVERFLOW: (large(3, 4),), GLOBAL_MAX: (normal(3, 4) + LEVELS,)},
-    looks=(*NUMBERS, scores_times, *CALLS, row_sums))
+    hard={OVERFLOW: (large(3, 4),), GLOBAL_MAX: (normal(3, 4) + LEVELS,)})
 
 
-@numbers("attention.softmax", "attention", 2, S4_3,
-    task="The scores of one query are {n}. What are its weights? Three decimals.",
-    hint="e to the power ln 3 is 3.",
-    question="What do the weights of one query sum to?",
-    decimals=3)
+@drawn("attention.softmax", decimals=3)
 def row(draw: Draw) -> Posed:
     """The softmax of logarithms of whole numbers."""
     n = draw.row([1, 3, 4], 1, 6)
     logs = np.log(n)
     return Posed({"n": ", ".join(f"ln {k}" for k in n)}, n / n.sum(), {
-        Wrong("CF-NOT-DIVIDED", "The ratios are right, and the numbers do not sum to 1."): n,
-        Wrong("CF-LARGEST-ONLY", "This gives everything to the largest score."): 1.0 * (n == n.max()),
-        Wrong("CF-LOGS-SHARED", "The logarithms themselves were shared out, without e to their "
-            "power."): logs / max(logs.sum(), 1e-9),
-        Wrong("CF-EQUAL-SHARES", "Equal shares would belong to equal scores."): np.full(3, 1 / 3),
-        Wrong("CF-LOG-FORGOTTEN", "Here e was raised to the whole numbers themselves, and not to their "
-            "logarithms."): np.exp(n) / np.exp(n).sum(),
+        "CF-NOT-DIVIDED": n,
+        "CF-LARGEST-ONLY": 1.0 * (n == n.max()),
+        "CF-LOGS-SHARED": logs / max(logs.sum(), 1e-9),
+        "CF-EQUAL-SHARES": np.full(3, 1 / 3),
+        "CF-LOG-FORGOTTEN": np.exp(n) / np.exp(n).sum(),
     })
 
 
 # --- backward ----------------------------------------------------------------------------------------
-
-def gradient(dp: Array, p: Array) -> Array:
-    """npformer's: p is the softmax of its own logarithm."""
-    return softmax_backward(dp, softmax_forward(np.log(p))[1])
-
 
 def calls() -> tuple[Arguments, ...]:
     """dp, and p as a softmax gives it."""
@@ -190,14 +132,12 @@ backward = Code("softmax.backward", "backward", 4, S4_4,
             "p times dp less the plain sum of dp, in which no dp has a weight": lambda dp, p: (
                 p * (dp - dp.sum(axis=-1, keepdims=True))
             ),
-            "the gradient for the softmax of p: a softmax is taken once more": lambda dp, p: gradient(
-                dp, shares(p)
+            "the gradient for the softmax of p: a softmax is taken once more": lambda dp, p: (
+                softmax_backward(dp, softmax_forward(p)[1])
             ),
         },
-        directions={"p": lambda dp, p: p},
         cancels={"the same number added to all of dp": lambda dp, p: (dp + 2.0, p)},
     ),
-    right=gradient,
     solution=f"""
 def softmax_backward(dp, p):
     return p * {CENTRED}
@@ -214,12 +154,7 @@ def softmax_backward(dp, p):
     })
 
 
-@numbers("backward.softmax", "backward", 4, S4_4,
-    task="A softmax gave p = {p}. The gradient {dp} arrives. What is the gradient of the scores? Two "
-    "decimals.",
-    hint="Subtract the mean of dp, weighted by p, then multiply by p.",
-    question="If one score grows, what happens to the other weights?",
-    decimals=2)
+@drawn("backward.softmax", decimals=2)
 def row_backward(draw: Draw) -> Posed:
     """A gradient on its way through a softmax; Σ p dp is not 0, or the sum would hide."""
     p, dp = np.array([0.5, 0.25, 0.25]), 4 * draw.row([1, 3, -2])
@@ -227,11 +162,9 @@ def row_backward(draw: Draw) -> Posed:
         m: f(dp[None], p[None])[0] for m, f in backward.slips(JAC_DIAGONAL, JAC_PRODUCT, JAC_NO_P).items()
     }
     more = {
-        Wrong("CF-NO-JACOBIAN", "This is the gradient as it arrived."): dp,
-        Wrong("CF-PLAIN-MEAN", "Here the plain mean of dp is taken off; each entry has a weight of its "
-            "own."): p * (dp - dp.mean()),
-        Wrong("CF-PLAIN-SUM", "The plain sum of the gradients was taken off; each counts with its "
-            "weight."): p * (dp - dp.sum()),
-        Wrong("CF-SIGN", "The size is right and the sign is the opposite."): -p * (dp - (p * dp).sum()),
+        "CF-NO-JACOBIAN": dp,
+        "CF-PLAIN-MEAN": p * (dp - dp.mean()),
+        "CF-PLAIN-SUM": p * (dp - dp.sum()),
+        "CF-SIGN": -p * (dp - (p * dp).sum()),
     }
     return Posed({"p": p, "dp": dp}, p * (dp - (p * dp).sum()), wrong | more)
