@@ -119,7 +119,9 @@ def test_every_block_and_its_step_of_training_are_the_package_s_own(variants, up
     if update == "sgd":
         updated = sgd_update(params, grads, learning_rate=0.02)
     else:
-        updated, _ = adam_update(params, grads, adam_init(params), learning_rate=0.02)
+        updated, state = adam_update(params, grads, adam_init(params), learning_rate=0.02)
+        inside |= {f"new_m_{path.split('.', 1)[1]}": m for path, m in leaves(state.m)}
+        inside |= {f"new_v_{path.split('.', 1)[1]}": v for path, v in leaves(state.v)}
     new_loss, _, again = loss_and_gradients(example._replace(embedding=updated[0], block=updated[1]))
     inside |= {f"new_{name}": again[name] for name in ("attention.weights", "ffn.hidden", "x", "y")}
     inside |= {f"d_{path.split('.', 1)[1]}": gradient for path, gradient in leaves(grads)}
@@ -207,7 +209,8 @@ def test_every_step_is_printed_within_the_width(trace):
     text = str(trace)
     assert max(map(len, text.splitlines())) <= 100
     assert all(f"{step.name}  {step.shape}" in text and step.equation in text for step in TRACE.steps)
-    assert all(text.count(f"── {title} ─") == 1 for title in {step.section for step in TRACE.steps})
+    titles = {step.section for step in TRACE.steps}
+    assert len(titles) == 18 and all(text.count(f"── {title} ─") == 1 for title in titles)
 
 
 def test_a_step_prints_as_a_table():
