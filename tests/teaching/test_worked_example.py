@@ -74,6 +74,8 @@ def test_the_example_is_for_a_pencil_and_not_degenerate():
     np.testing.assert_array_equal(WRITTEN["ffn.z"] > 0, z > 0, "rounding switches a unit")
     assert [TRACE.example.tokens[i] for i in weights[0].argmax(axis=-1)] == ["bites", "man", "bites"]
     assert not VALUE["d_E"][0].any() and VALUE["d_E"][1:].all()
+    other = varied(TRACE.example, ["two-sentences", "one-head"])
+    assert (other.sentences, other.config.n_heads) == (2, 1)
 
 
 # --- the numbers ----------------------------------------------------------------------------------
