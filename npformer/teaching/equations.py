@@ -356,7 +356,7 @@ def _ffn_forward(b: Board, x: str) -> None:
     if b.plan.config.activation == "relu":
         hidden = b.write("ffn.hidden", "hidden = max(0, z)", each("relu", z), "eq. 2")
     else:
-        share = b.write("ffn.share", "share = Φ(z), of a normal distribution below z", each("share", z))
+        share = b.write("ffn.share", "share = Φ(z), of the normal distribution below z", each("share", z))
         hidden = b.write("ffn.hidden", "hidden = GELU(z) = z ⊙ share", z * share)
     b.write("f", "f = hidden W_2 + b_2", hidden @ W_2 + b_2, "eq. 2")  # (n, d_model)
 

@@ -7,8 +7,9 @@ import numpy as np
 from npformer.backend import Array
 from npformer.exercises.probe import Probe, Trial, same
 from npformer.exercises.see import CALLS, NUMBERS, Seen, close
-from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed, compiled
+from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed
 from npformer.exercises.topics.questions import drawn
+from npformer.exercises.topics.shared import instead
 from npformer.positional import Layout, positional_encoding
 
 PAPER = '"Attention Is All You Need", section 3.5'
@@ -253,15 +254,12 @@ table = Code("pe.table", "sinusoids", 3, S1_5,
     question="Which columns share one i, and how fast does each pair turn?",
     probe=Probe(
         "n, d_model", ("table",), ((6, 8), (7, 12)), sizes="n: n; d_model: d_model",
-        landmarks={
-            "the table from position 2 on": lambda n, d: positional_encoding(n, d, start=2),
-            "the table from position -1 on": lambda n, d: positional_encoding(n, d, start=-1),
-            "the table with all speeds multiplied by 2π": compiled(
-                Edit("angles = ", "angles = 2 * np.pi * ").of(SOLUTION)
-            ),
-        },
+        landmarks=instead(SOLUTION, {
+            "the table from position 2 on": Edit("np.arange(n)", "np.arange(2, n + 2)"),
+            "the table from position -1 on": Edit("np.arange(n)", "np.arange(-1, n - 1)"),
+            "the table with all speeds multiplied by 2π": Edit("angles = ", "angles = 2 * np.pi * "),
+        }),
     ),
-    right=positional_encoding,
     solution=SOLUTION,
     mistakes={
         EXP_COLUMN: [Edit(PAIR, "2 * j")],
