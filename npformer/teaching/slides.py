@@ -22,8 +22,7 @@ import json
 import os
 import re
 import tempfile
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,21 +69,29 @@ class Plan(NamedTuple):
     questions: list[tuple[str, str]]
 
 
-def save_slides(lesson: str, folder: str | os.PathLike[str]) -> Path:
+def save_slides(
+    lesson: str, folder: str | os.PathLike[str], tell: Callable[[str], object] = lambda line: None
+) -> Path:
     """Write the slides of a lesson, "05", into a folder, which is made, as one file; return where it is.
 
-    Raises ValueError for a lesson that does not exist, LessonFails for one with a cell that fails,
-    ModuleNotFoundError without the extra `slides`.
+    A lesson that does not run to its end is shown as it was saved, and `tell` hears why.
+
+    Raises ValueError for a lesson that does not exist, LessonFails where nothing was saved, as in a student's
+    copy, ModuleNotFoundError without the extra `slides`.
     """
     file, stage = lesson_file(lesson), sheets()  # what is missing is said before the lesson runs
-    notebook = with_outputs(json.loads(file.read_text(encoding="utf-8")), file.name)
+    notebook = json.loads(file.read_text(encoding="utf-8"))
+    try:
+        notebook = run_on_stage(notebook, file.name)
+    except LessonFails as error:
+        if not any(cell.get("outputs") for cell in notebook["cells"]):
+            raise
+        tell(f"{error} Its slides show what was saved, with smaller letters.")
     plan = plan_of(int(lesson), (file.parent / "README.md").read_text(encoding="utf-8"))
     slides = slides_of(notebook, plan, guesses_of(file.parent / "guide" / "guesses.md"))
-    page = as_page(slides, title_of(notebook), stage)
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    target /= f"{file.stem}.html"
-    target.write_text(page, encoding="utf-8")
+    target = Path(folder, f"{file.stem}.html")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(as_page(slides, title_of(notebook), stage), encoding="utf-8")
     return target
 
 
@@ -115,27 +122,11 @@ class LessonFails(RuntimeError):
     """A cell of a lesson did not run to its end."""
 
 
-class AsSaved(UserWarning):
-    """The slides show the results that a lesson was saved with."""
-
-
-def with_outputs(notebook: dict[str, Any], name: str = "the lesson") -> dict[str, Any]:
-    """The notebook run now, so that its pictures are drawn for slides; or, where that fails, as it was saved.
-
-    Raises LessonFails, which names the lesson's file and the cell, where a student's copy, which has no
-    outputs, does not run to its end.
-    """
-    try:
-        return run_on_stage(notebook, name)
-    except LessonFails as error:
-        if not any(cell.get("outputs") for cell in notebook["cells"]):
-            raise
-        warnings.warn(f"{error} Its slides show what was saved, with smaller letters.", AsSaved, stacklevel=3)
-        return notebook
-
-
 def run_on_stage(notebook: dict[str, Any], name: str) -> dict[str, Any]:
-    """The notebook with the results of a run in an empty folder, its pictures drawn for slides."""
+    """The notebook with the results of a run in an empty folder, its pictures drawn for slides.
+
+    Raises LessonFails, which names the lesson's file and the cell.
+    """
     from asyncio import CancelledError
 
     import nbformat
