@@ -7,9 +7,9 @@ import re
 import shutil
 import signal
 import sys
-import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from difflib import get_close_matches
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias
@@ -121,18 +121,15 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Run: TypeAlias = Callable[[argparse.Namespace], Iterator[str]]
 Add: TypeAlias = Callable[..., object]  # what adds an option to a command
 SHELTER = (
-    "Each submission runs in a process of its own, which holds no answers and no checker, with limits on "
-    "time, memory, processes, file size and output; what it has started ends with it. On Linux, where the "
-    "system lets us, it also sees a root directory of its own with Python and nothing else, has no network "
-    "and sees no other process; the last line says where that is not so. This guards against mistakes and "
-    "tricks. It is not a sandbox against an attacker: for that, run the whole command in a container."
+    "Each submission runs in a process of its own, without answers or checker, with limits on time, memory, "
+    "processes and files. On Linux, where the system lets us, it sees Python and nothing else, no network; "
+    "the last line says where that is not so. Against an attacker run the whole command in a container."
 )
 ENDS = "The exit code is 1 when something is wrong, not read, or set and not answered."
 EXAM = (
-    "Some questions to remember, to compute, to find the bug, to derive, in turn from every topic; a "
-    "mark is a minute. The same seed draws the same paper, another seed another one of the same kind. "
-    "FOLDER gets exam.html, to print, and exam.ipynb, both again as exam-key, and exam.toml with the marks: "
-    "npformer grade HANDED_IN --assignment FOLDER/exam.toml --csv OUT.csv marks the notebooks."
+    "A mark is a minute; the same seed draws the same paper. FOLDER gets exam.html, to print, exam.ipynb, "
+    "both again as exam-key, and exam.toml with the marks: npformer grade HANDED_IN --assignment "
+    "FOLDER/exam.toml --csv OUT.csv marks the notebooks."
 )
 FILES = {  # what grade reads and writes
     "--grades": ("FILE.csv", "a row a student, for the gradebook"),
@@ -298,28 +295,19 @@ def _one_page(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _slides(options: argparse.Namespace) -> Iterator[str]:
-    from npformer.teaching.slides import AsSaved, LessonFails, lesson_file, lesson_numbers, save_slides
+    from npformer.teaching.slides import LessonFails, lesson_file, lesson_numbers, save_slides
 
-    lessons, folder = options.lesson or lesson_numbers(), folder_for(options.out)
+    lessons, folder, failed = options.lesson or lesson_numbers(), folder_for(options.out), False
     for lesson in lessons:  # a wrong number, or a page that has no place, is said before any work
         page = folder / lesson_file(lesson).with_suffix(".html").name
         if page.exists():
             place_for(str(page))
-    failed = False
     for i, lesson in enumerate(lessons, start=1):
         _working(f"slides {i} of {len(lessons)}: lesson {lesson} is run for its pictures")
         try:
-            with warnings.catch_warnings(record=True) as told:
-                warnings.simplefilter("ignore")
-                warnings.simplefilter("always", AsSaved)
-                page = save_slides(lesson, folder)
+            yield f"written: {save_slides(lesson, folder, partial(_refuse, 'slides'))}"
         except LessonFails as error:
-            _refuse("slides", str(error))
-            failed = True
-            continue
-        for warning in told:
-            _refuse("slides", str(warning.message))
-        yield f"written: {page}"
+            failed = bool(_refuse("slides", str(error)))
     if failed:
         raise SystemExit(1)
 

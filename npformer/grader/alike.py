@@ -8,7 +8,8 @@ import io
 import keyword
 import tokenize
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +20,7 @@ RUN = 12  # tokens
 FEWEST = 20  # runs that two must share
 LEAST = 0.5  # of the runs of the shorter one
 OURS = "npformer's own source"
-COUNTED = (tokenize.NAME, tokenize.NUMBER, tokenize.OP)
+COUNTED = (tokenize.NAME, tokenize.NUMBER, tokenize.OP, tokenize.STRING)
 
 
 class Pair(NamedTuple):
@@ -35,20 +36,16 @@ def alike(hand_ins: Iterable[tuple[str, str, bytes]]) -> list[Pair]:
     runs = defaultdict[str, set[int]](set)
     for owner, kind, data in hand_ins:
         runs[owner] |= runs_of(kind, data)
+    few = max(3, len(runs) // 5)
+    ours = sorted(Path(__file__).parents[1].rglob("*.py"))
+    runs[OURS] = set[int]().union(*(runs_of(path.name, path.read_bytes()) for path in ours))
     owners_of = defaultdict[int, list[str]](list)
     for owner, own in runs.items():
         for run in own:
             owners_of[run].append(owner)
-    few = max(3, len(runs) // 5)
-    common = {run for run, owners in owners_of.items() if len(owners) > few}
-    ours = sorted(Path(__file__).parents[1].rglob("*.py"))
-    runs |= {OURS: set().union(*(runs_of(path.name, path.read_bytes()) for path in ours))}
-    for run in runs[OURS] & owners_of.keys() - common:
-        owners_of[run].append(OURS)
-    shared = Counter(
-        pair for run, owners in owners_of.items() if run not in common for pair in combinations(owners, 2)
-    )
-    sizes = {owner: len(own - common) for owner, own in runs.items()}
+    told = {run: owners for run, owners in owners_of.items() if len({*owners} - {OURS}) <= few}
+    sizes = Counter(owner for owners in told.values() for owner in owners)
+    shared = Counter(pair for owners in told.values() for pair in combinations(owners, 2))
     pairs = [Pair(*pair, n / min(sizes[each] for each in pair)) for pair, n in shared.items() if n >= FEWEST]
     return sorted((pair for pair in pairs if pair.share >= LEAST), key=lambda pair: -pair.share)
 
@@ -59,25 +56,17 @@ def runs_of(kind: str, data: bytes) -> set[int]:
     >>> runs_of("a.py", b"y = (a + b) * c - d / e") == runs_of("b.py", b"z=(p+q)*r-s/t  # mine")
     True
     """
-    words: list[str] = []
     try:
-        for _, source in pieces(kind, data):
-            words += _words(source)
+        words = [word for _, source in pieces(kind, data) for word in _words(source)]
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return set()
     return {hash(tuple(words[i : i + RUN])) for i in range(len(words) - RUN + 1)}
 
 
-def _words(source: str) -> list[str]:
-    words = []
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(source).readline):
-            if token.type == tokenize.NAME and not keyword.iskeyword(token.string):
-                words.append("name")
-            elif token.type == tokenize.STRING:
-                words.append("text")
-            elif token.type in COUNTED:
-                words.append(token.string)
-    except (tokenize.TokenError, SyntaxError):  # so far as it can be read
-        pass
-    return words
+def _words(source: str) -> Iterator[str]:
+    with suppress(tokenize.TokenError, SyntaxError):  # so far as it can be read
+        for kind, text, *_ in tokenize.generate_tokens(io.StringIO(source).readline):
+            if kind == tokenize.NAME and not keyword.iskeyword(text):
+                yield "name"
+            elif kind in COUNTED:
+                yield "text" if kind == tokenize.STRING else text

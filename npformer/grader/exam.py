@@ -8,13 +8,12 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
-from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from npformer.exercises.bugs import Bug, bug_of, under_its_name
+from npformer.exercises.bugs import bug_of, under_its_name
 from npformer.exercises.reading import LETTERS
 from npformer.exercises.task import RIGHT, Choice, Code, Numbers, Task, Truth, generator
 from npformer.exercises.topics import bank
@@ -46,56 +45,40 @@ LENGTHS = {  # minutes: how many questions of each part
 
 
 class Question(NamedTuple):
-    """One exercise of the bank, as this paper asks it: pages and notebooks are made of what it says here."""
+    """One exercise of the bank as this paper asks it; pages and notebooks are made of these words."""
 
     task: Task
     part: str
-    seed: str
+    text: str  # what is asked, with the seed's numbers
+    options: list[str]  # what can be chosen
+    given: str  # a notebook's cell, which waits for the answer
+    solved: str  # or has it
+    answer: str  # on paper
 
-    @property
-    def worth(self) -> str:
-        """What a right answer earns."""
-        marks = PARTS[self.part].marks
-        return f"{marks} mark{'s' * (marks > 1)}"
 
-    @property
-    def text(self) -> str:
-        """What is asked, with the seed's numbers."""
-        asked = self.task.lines(self.seed)[0]
-        return f"What the function is for: {asked}" if self.part == BUG else asked
+def _question(task: Task, part: str, seed: str) -> Question:
+    text, *options = (line.strip() for line in task.lines(seed))
+    if isinstance(task, Code):
+        right, bug = under_its_name(task, task.solution), bug_of(task, seed)
+        if part == DERIVE:
+            stub = f"def {task.name}({task.signature}):\n    raise NotImplementedError\n"
+            return Question(task, part, text, [], stub, right, right)
+        text, line = f"What the function is for: {text}", f"Line {bug.line} should be:\n{bug.right}"
+        return Question(task, part, text, [], bug.text, bug.mended(), line)
+    if isinstance(task, Numbers):
+        answer = np.round(task.posed(seed).answer, task.decimals or 6).tolist()
+    elif isinstance(task, Truth):
+        answer, options = task.right, ["True", "False"]
+    else:
+        assert isinstance(task, Choice)
+        answer = LETTERS[list(task.options.values()).index(RIGHT)]
+    solved = f"{task.name} = {answer!r}\n"
+    return Question(task, part, text, options, f"{task.name} = None\n", solved, str(answer))
 
-    def options(self) -> list[str]:
-        """What can be chosen; nothing where an answer is to be found."""
-        if isinstance(self.task, Truth):
-            return ["True", "False"]
-        return [text.strip() for text in self.task.lines()[1:]] if isinstance(self.task, Choice) else []
 
-    @property
-    def bug(self) -> Bug:
-        """The function with the seed's wrong line."""
-        assert isinstance(self.task, Code)
-        return bug_of(self.task, self.seed)
-
-    def answer(self) -> Any:
-        """A letter or a truth value, a number or a list of numbers, a function's text."""
-        task = self.task
-        if isinstance(task, Truth):
-            return task.right
-        if isinstance(task, Choice):
-            return LETTERS[list(task.options.values()).index(RIGHT)]
-        if isinstance(task, Numbers):
-            return np.round(task.posed(self.seed).answer, task.decimals or 6).tolist()
-        assert isinstance(task, Code)
-        return self.bug.mended() if self.part == BUG else under_its_name(task, task.solution)
-
-    def code(self, key: bool) -> str:
-        """A notebook's cell: it waits for the answer, or has it."""
-        if not isinstance(self.task, Code):
-            return f"{self.task.name} = {self.answer() if key else None!r}\n"
-        if key:
-            return str(self.answer())
-        stub = f"def {self.task.name}({self.task.signature}):\n    raise NotImplementedError\n"
-        return self.bug.text if self.part == BUG else stub
+def _worth(part: str) -> str:
+    marks = PARTS[part].marks
+    return f"{marks} mark{'s' * (marks > 1)}"
 
 
 class Exam(NamedTuple):
@@ -138,7 +121,7 @@ def draw_exam(seed: str, minutes: int = 45, lessons: Sequence[str] = ()) -> Exam
             task = min(pool, key=lambda task: topics[task.topic])
             pool.remove(task)
             topics[task.topic] += 1
-            questions.append(Question(task, part, letters))
+            questions.append(_question(task, part, letters))
     in_bank, parts = list(bank().values()), list(PARTS)
     questions.sort(key=lambda each: (parts.index(each.part), in_bank.index(each.task)))
     return Exam(letters, minutes, questions)
@@ -177,10 +160,10 @@ def exam_notebook(exam: Exam, key: bool = False) -> str:
         cell("markdown", OPENING.format(exam.title)),
         cell("code", f'import math\n\nimport numpy as np\n\nPAPER = {exam.seed!r}\nstudent = ""\n'),
     ]
-    for number, question in enumerate(exam.questions, start=1):
-        heading, asks = f"### {number}. {question.part} ({question.worth})", PARTS[question.part].asks
-        text = "\n\n".join([heading, asks, question.text, *question.options()])
-        cells += [cell("markdown", text), cell("code", question.code(key))]
+    for number, each in enumerate(exam.questions, start=1):
+        heading = f"### {number}. {each.part} ({_worth(each.part)})"
+        words = [heading, PARTS[each.part].asks, each.text, *each.options]
+        cells += [cell("markdown", "\n\n".join(words)), cell("code", each.solved if key else each.given)]
     marks_of = {question.task.id: PARTS[question.part].marks for question in exam.questions}
     return notebook_of([*cells, cell("code", COUNT.format(marks_of))])
 
@@ -199,34 +182,31 @@ LINE = '<div class="line"></div>'
 
 def exam_page(exam: Exam, key: bool = False) -> str:
     """The paper as a page of HTML to print, with room to answer, or with the answers."""
-    body = [f"<p>{KEY if key else 'Name: ' + 40 * '_'}</p>"]
-    for part, group in groupby(enumerate(exam.questions, 1), key=lambda each: each[1].part):
-        body.append(f'<h2>{part}</h2>\n<p class="quiet">{PARTS[part].asks}</p>')
-        for number, question in group:
-            asked = f'<p><span class="worth">{question.worth}</span>{number}. {escape(question.text)}</p>'
-            body += ["<section>", asked, *_answered(question, key), "</section>"]
+    body, part = [f"<p>{KEY if key else 'Name: ' + 40 * '_'}</p>"], ""
+    for number, each in enumerate(exam.questions, start=1):
+        if part != (part := each.part):
+            body.append(f'<h2>{part}</h2>\n<p class="quiet">{PARTS[part].asks}</p>')
+        asked = f'<p><span class="worth">{_worth(part)}</span>{number}. {escape(each.text)}</p>'
+        body += ["<section>", asked, *_answered(each, key), "</section>"]
     return paper("exam", f"{exam.title} ({exam.seed})", "\n".join(body), "@page { margin: 15mm }")
 
 
-def _answered(question: Question, key: bool) -> Iterator[str]:
+def _answered(each: Question, key: bool) -> Iterator[str]:
     """Where to answer; or what is right, and the section that teaches it."""
-    part, answer = question.part, str(question.answer())
-    for text in question.options():
-        right = key and text.startswith(answer)
+    for text in each.options:
+        right = key and text.startswith(each.answer)
         yield f'<p class="right">☒ {escape(text)}</p>' if right else f"<p>☐ {escape(text)}</p>"
-    if part == BUG:
-        lines = enumerate(question.bug.text.splitlines(), start=1)
+    if each.part == BUG:
+        lines = enumerate(each.given.splitlines(), start=1)
         yield f"<pre>{escape(chr(10).join(f'{i:2}  {line}' for i, line in lines))}</pre>"
-        answer = f"Line {question.bug.line} should be:\n{question.bug.right}"
     if key:
-        yield f'<pre class="right">{escape(answer)}</pre>' if part != REMEMBER else ""
-        yield f'<p class="quiet">{question.task.id}; lesson {escape(question.task.teach)}</p>'
-    elif part == BUG:
-        yield f"<p>Line ____ should be:</p>{LINE}"
-    else:
-        yield LINE * PARTS[part].room
-        if part == DERIVE:
-            yield f"<pre>{escape(question.code(key=False).splitlines()[0])}</pre>{LINE * PARTS[part].room}"
+        yield f'<pre class="right">{escape(each.answer)}</pre>' if each.part != REMEMBER else ""
+        yield f'<p class="quiet">{each.task.id}; lesson {escape(each.task.teach)}</p>'
+        return
+    yield "<p>Line ____ should be:</p>" if each.part == BUG else ""
+    yield PARTS[each.part].room * LINE
+    if each.part == DERIVE:
+        yield f"<pre>{escape(each.given.splitlines()[0])}</pre>" + PARTS[DERIVE].room * LINE
 
 
 def exam_files(exam: Exam, folder: Path) -> dict[Path, str]:

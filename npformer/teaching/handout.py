@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from npformer.teaching.lessons import student_copy
+from npformer.teaching.places import write_files
 
 FOLDER = "my_lessons"
 
@@ -36,11 +37,14 @@ def write_lessons(folder: str | os.PathLike[str] = FOLDER, *, force: bool = Fals
     """
     place, lessons = Path(folder), lesson_files()
     if not lessons:
-        raise FileNotFoundError(
-            "write_lessons: this copy of npformer has no lessons; install it, or clone it"
-        )
-    _check_place(place, lessons)
-    place.mkdir(parents=True, exist_ok=True)
+        raise FileNotFoundError("write_lessons: this copy of npformer has no lessons; install or clone it")
+    if place.exists() and not place.is_dir():
+        raise ValueError(f"write_lessons: {str(place)!r} is a file; expected a folder")
+    if place.resolve() == lessons[0].parent.resolve():
+        raise ValueError(f"write_lessons: {str(place)!r} holds the lessons themselves; choose another folder")
+    for file in (place / lesson.name for lesson in lessons):
+        if file.is_dir():
+            raise ValueError(f"write_lessons: {str(file)!r} is a folder; expected a file, or another folder")
     handout = Handout([], [])
     for lesson in lessons:
         file = place / lesson.name
@@ -49,18 +53,5 @@ def write_lessons(folder: str | os.PathLike[str] = FOLDER, *, force: bool = Fals
             continue
         copy = student_copy(json.loads(lesson.read_text(encoding="utf-8")))
         text = json.dumps(copy, indent=1, ensure_ascii=False) + "\n"
-        file.write_text(text, encoding="utf-8", newline="\n")
-        handout.written.append(file)
+        handout.written.extend(write_files({file: text}))
     return handout
-
-
-def _check_place(place: Path, lessons: list[Path]) -> None:
-    if place.exists() and not place.is_dir():
-        raise ValueError(f"write_lessons: {str(place)!r} is a file; expected a folder")
-    if place.resolve() == lessons[0].parent.resolve():
-        raise ValueError(
-            f"write_lessons: {str(place)!r} holds the lessons themselves; expected another folder"
-        )
-    for file in (place / lesson.name for lesson in lessons):
-        if file.is_dir():
-            raise ValueError(f"write_lessons: {str(file)!r} is a folder; expected a file, or another folder")

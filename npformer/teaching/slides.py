@@ -22,8 +22,7 @@ import json
 import os
 import re
 import tempfile
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,21 +69,29 @@ class Plan(NamedTuple):
     questions: list[tuple[str, str]]
 
 
-def save_slides(lesson: str, folder: str | os.PathLike[str]) -> Path:
+def save_slides(
+    lesson: str, folder: str | os.PathLike[str], tell: Callable[[str], object] = lambda line: None
+) -> Path:
     """Write the slides of a lesson, "05", into a folder, which is made, as one file; return where it is.
 
-    Raises ValueError for a lesson that does not exist, LessonFails for one with a cell that fails,
-    ModuleNotFoundError without the extra `slides`.
+    A lesson that does not run to its end is shown as it was saved, and `tell` hears why.
+
+    Raises ValueError for a lesson that does not exist, LessonFails where nothing was saved, as in a student's
+    copy, ModuleNotFoundError without the extra `slides`.
     """
     file, stage = lesson_file(lesson), sheets()  # what is missing is said before the lesson runs
-    notebook = with_outputs(json.loads(file.read_text(encoding="utf-8")), file.name)
+    notebook = json.loads(file.read_text(encoding="utf-8"))
+    try:
+        notebook = run_on_stage(notebook, file.name)
+    except LessonFails as error:
+        if not any(cell.get("outputs") for cell in notebook["cells"]):
+            raise
+        tell(f"{error} Its slides show what was saved, with smaller letters.")
     plan = plan_of(int(lesson), (file.parent / "README.md").read_text(encoding="utf-8"))
     slides = slides_of(notebook, plan, guesses_of(file.parent / "guide" / "guesses.md"))
-    page = as_page(slides, title_of(notebook), stage)
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    target /= f"{file.stem}.html"
-    target.write_text(page, encoding="utf-8")
+    target = Path(folder, f"{file.stem}.html")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(as_page(slides, title_of(notebook), stage), encoding="utf-8")
     return target
 
 
@@ -115,27 +122,11 @@ class LessonFails(RuntimeError):
     """A cell of a lesson did not run to its end."""
 
 
-class AsSaved(UserWarning):
-    """The slides show the results that a lesson was saved with."""
-
-
-def with_outputs(notebook: dict[str, Any], name: str = "the lesson") -> dict[str, Any]:
-    """The notebook run now, so that its pictures are drawn for slides; or, where that fails, as it was saved.
-
-    Raises LessonFails, which names the lesson's file and the cell, where a student's copy, which has no
-    outputs, does not run to its end.
-    """
-    try:
-        return run_on_stage(notebook, name)
-    except LessonFails as error:
-        if not any(cell.get("outputs") for cell in notebook["cells"]):
-            raise
-        warnings.warn(f"{error} Its slides show what was saved, with smaller letters.", AsSaved, stacklevel=3)
-        return notebook
-
-
 def run_on_stage(notebook: dict[str, Any], name: str) -> dict[str, Any]:
-    """The notebook with the results of a run in an empty folder, its pictures drawn for slides."""
+    """The notebook with the results of a run in an empty folder, its pictures drawn for slides.
+
+    Raises LessonFails, which names the lesson's file and the cell.
+    """
     from asyncio import CancelledError
 
     import nbformat
@@ -239,16 +230,20 @@ def subject_of(cell: dict[str, Any], before: Sequence[Slide], coming: dict[str, 
         return one_line(play(at=station)._repr_html_())
     if coming and (ahead := of_stage(cell, "ahead")):
         shown = shown_by(coming, hidden=True)
-        pictures = [f"{part}{covered(ahead)}" for part in shown if part.startswith("<i")]
-        return next((part for part in (*pictures, *shown) if part.startswith("<")), "")
+        return next((part for part in (*pictures_in(shown, ahead), *shown) if part.startswith("<")), "")
     named = f"## {of_stage(cell, 'again')}\n"
-    seen = [
-        part
-        for s in before
-        if s.text.startswith(named)
-        for part in SHOWN.findall("\n\n".join(s[:1] + s.then))
-    ]
+    seen = [part for slide in before if slide.text.startswith(named) for part in SHOWN.findall(whole(slide))]
     return seen[-1] if seen else ""
+
+
+def whole(slide: Slide) -> str:
+    """All that is on a slide in the end."""
+    return "\n\n".join((slide.text, *slide.then))
+
+
+def pictures_in(shown: Sequence[str], cover: str = "") -> list[str]:
+    """The pictures and players of what is shown, with what lies over them until the answer comes."""
+    return [f"{part}{covered(cover) if cover else ''}" for part in shown if part.startswith("<i")]
 
 
 def told(cell: dict[str, Any], plan: Plan, guesses: dict[str, str], subject: str = "") -> list[Slide]:
@@ -256,10 +251,7 @@ def told(cell: dict[str, Any], plan: Plan, guesses: dict[str, str], subject: str
     told, _, question = source_of(cell).partition(QUESTION)
     mark = "# " if told.startswith("# ") else "## "
     heading, id = mark + of_stage(cell, "title"), named(cell, "predict")
-    formulas = "\n\n".join(
-        block for block in one_formula_a_paragraph(told).split("\n\n") if block[:2] == "$$"
-    )
-    beside = drawn_as_told(of_stage(cell, "stage"), cell) or ("" if subject else formulas)
+    beside = drawn_as_told(of_stage(cell, "stage"), cell) or ("" if subject else formulas_of(told))
     text = "\n\n".join(filter(None, (heading, beside, subject)))
     asked = of_stage(cell, "ask") or " ".join(question.split())
     full = subject[:2] == "<i" or height(text) + height(asked) > ROOM
@@ -289,15 +281,12 @@ def ran(cell: dict[str, Any], words: str = "") -> list[Slide]:
 
     `words` is what the lesson tells its readers before the cell, and so what one says.
     """
-    heading = f"## {of_stage(cell, 'title')}"
-    shown = shown_by(cell)
-    pictures = [part for part in shown if part.startswith("<i")]
+    heading, shown, code = f"## {of_stage(cell, 'title')}", shown_by(cell), code_of(cell)
+    pictures = pictures_in(shown)
     found = [Slide(f"{heading}\n\n{picture}") for picture in pictures]
-    if not found:  # the code first, where there is some: what it prints comes with a click
-        code = code_of(cell)
-        found = [
-            Slide(f"{heading}\n\n{code}", tuple(shown)) if code else Slide("\n\n".join([heading, *shown]))
-        ]
+    if not found and code:  # what it prints comes with a click
+        found = [Slide(f"{heading}\n\n{code}", tuple(shown))]
+    found = found or [Slide("\n\n".join([heading, *shown]))]
     runs = PLAYING if pictures and pictures[-1].startswith("<iframe") else "Run."
     notes = f"{words}\n\n{runs} The whole cell:\n\n```python\n{source_of(cell)}\n```"
     return [*found[:-1], with_answer(found[-1]._replace(notes=notes), cell)]
@@ -317,12 +306,11 @@ def code_of(cell: dict[str, Any]) -> str:
 def joined(slide: Slide, cell: dict[str, Any]) -> Slide:
     """The slide with what a cell prints and its answer, each with one more click; its picture is there."""
     shown = shown_by(cell)
-    pictures = [f"{part}{covered(of_stage(cell, 'cover'))}" for part in shown if part.startswith("<i")]
+    pictures = pictures_in(shown, of_stage(cell, "cover") or "0")
+    more = slide._replace(then=(*slide.then, *shown))
     if pictures:  # the question is about it
         over = tuple(f"{OVER}{more}" for more in slide.then)
         more = slide._replace(text="\n\n".join((slide.text, pictures[-1])), then=over)
-    else:
-        more = slide._replace(then=(*slide.then, *shown))
     return with_answer(more._replace(notes=f"{more.notes}\n\n```python\n{source_of(cell)}\n```"), cell)
 
 
@@ -352,14 +340,10 @@ def with_answer(slide: Slide, cell: dict[str, Any]) -> Slide:
     id = named(cell, "reveal")
     if id is None:
         return slide
-    whole = "\n\n".join((slide.text, *slide.then))
     answer = of_stage(cell, "answer") or reveal(id).text.strip().partition("\n\n")[0]
-    full = "<i" in whole or height(whole) + height(answer) > ROOM
-    over = '<i class="over answer"></i>' if full else ""
-    return slide._replace(
-        then=(*slide.then, f"{over}**Answer.** {answer}"),
-        notes=f"{slide.notes}\n\nCompare. {reveal(id).text}",
-    )
+    full = "<i" in whole(slide) or height(whole(slide)) + height(answer) > ROOM
+    answer = '<i class="over answer"></i>' * full + f"**Answer.** {answer}"
+    return slide._replace(then=(*slide.then, answer), notes=f"{slide.notes}\n\nCompare. {reveal(id).text}")
 
 
 def height(text: str) -> float:
@@ -379,18 +363,15 @@ def height(text: str) -> float:
     )
 
 
-def one_formula_a_paragraph(text: str) -> str:
-    """Each displayed formula alone, and in two where it is two beside each other.
+def formulas_of(text: str) -> str:
+    """The displayed formulas of a text, each a paragraph, and in two where it is two beside each other.
 
-    >>> one_formula_a_paragraph("so\\n$$a \\\\qquad b$$\\nfollows")
-    'so\\n\\n$$a$$\\n\\n$$b$$\\n\\nfollows'
+    >>> formulas_of("so\\n$$a \\\\qquad b$$\\nfollows")
+    '$$a$$\\n\\n$$b$$'
     """
-
-    def apart(found: re.Match[str]) -> str:
-        parts = (part.strip() for part in re.split(r"(?:\\qquad|\\quad)+", found[1]))
-        return "\n\n" + "\n\n".join(f"$${part}$$" for part in parts if part) + "\n\n"
-
-    return re.sub(r"\s*\$\$(.+?)\$\$\s*", apart, text, flags=re.S)
+    shown = re.findall(r"\$\$(.+?)\$\$", text, flags=re.S)
+    parts = [part.strip() for each in shown for part in re.split(r"(?:\\qquad|\\quad)+", each)]
+    return "\n\n".join(f"$${part}$$" for part in parts if part)
 
 
 def title_of(notebook: dict[str, Any]) -> str:

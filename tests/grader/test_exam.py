@@ -72,7 +72,7 @@ def test_the_key_earns_every_mark_and_the_paper_as_it_is_none(seed):
     paper = exam_notebook(exam)
     nbformat.validate(json.loads(paper))
     assert ran(paper).splitlines()[-1] == "0 of 90 marks"
-    assert not [q for q in exam.questions if q.part == "Find the bug" and q.bug.mended() in paper]
+    assert not [q for q in exam.questions if q.part == "Find the bug" and q.solved in paper]
 
 
 def test_the_class_run_asks_the_papers_numbers_whatever_a_student_is_called(tmp_path):
@@ -94,9 +94,9 @@ def test_every_question_is_on_the_page_and_only_the_key_has_answers(key):
     shown = unescape(page)
     assert page.count("<section>") == page.count("</section>") == len(exam.questions) and "<b>" not in page
     for question in exam.questions:
-        answer = question.bug.right if question.part == "Find the bug" else str(question.answer())
+        answer = question.answer
         assert question.text in shown and (key or question.part != "Derive" or answer not in shown)
-        assert not key or (f"☒ {answer}" if question.options() else answer) in shown
+        assert not key or (f"☒ {answer}" if question.options else answer) in shown
     assert ("lesson 0" in shown) == key and ("Name: ___" in shown) != key and ("☒" in shown) == key
     assert page.count('class="line"') == 0 if key else page.count('class="line"') == 11 * 2 + 4 + 3 * 12
 

@@ -1,7 +1,6 @@
 """Slides: from a lesson's cells to what is on stage, and the page that holds them."""
 
 import asyncio
-import base64
 import html
 import json
 import os
@@ -17,27 +16,9 @@ from npformer.teaching import slides
 from npformer.teaching.drawn import LETTER, LONGEST, large
 from npformer.teaching.lessons import answers, source_of
 from npformer.teaching.player import play
-from npformer.teaching.slides import (
-    Plan,
-    guesses_of,
-    lesson_file,
-    lesson_numbers,
-    parts_of,
-    plan_of,
-    ran,
-    save_slides,
-    slides_of,
-    with_outputs,
-)
+from npformer.teaching.slides import Plan, guesses_of, lesson_file, lesson_numbers, plan_of, ran, slides_of
 
-
-def png(width, height):
-    """A picture's element, with the beginning of its file."""
-    head = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + width.to_bytes(4) + height.to_bytes(4)
-    return f'<img alt="a line" width="3" src="data:image/png;base64,{base64.b64encode(head).decode()}">'
-
-
-PICTURE = png(1000, 200)
+PICTURE = '<img alt="a line" width="3" src="data:image/png;base64,iVBO">'
 PLAN = Plan({"1.1": 7}, [("Why?", "Because.")])
 
 
@@ -86,48 +67,41 @@ def command(tmp_path, monkeypatch, capsys):
     return run
 
 
-def test_a_lesson_is_run_for_its_slides_in_a_place_of_its_own(tmp_path, monkeypatch):
+def test_a_lesson_is_run_for_its_slides_in_a_place_of_its_own(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     source = "import os\nopen('mine', 'w').close()\nprint(6 * 7, 'NPFORMER_STAGE' in os.environ)"
-    run = with_outputs(runnable(source, saved=[printed("41")]))
-    assert run["cells"][1]["outputs"][0]["text"] == "42 True\n"
-    assert not list(tmp_path.iterdir()) and "NPFORMER_STAGE" not in os.environ
+    exit_code, err, pages = command(runnable(source, saved=[printed("41")]))
+    assert (exit_code, err) == (0, "") and "42 True" in pages["01_a.html"]
+    assert not Path("mine").exists() and "NPFORMER_STAGE" not in os.environ
 
 
-def test_a_lesson_that_cannot_be_run_here_is_shown_as_it_was_saved(command):
-    exit_code, err, pages = command(runnable("import nowhere", saved=[printed("41")]))
-    assert exit_code == 0 and "41" in pages["01_a.html"] and err.count("\n") == 1
-    begins = "its code cell 1, which begins with `import nowhere`, fails. "
-    assert err.startswith(f"npformer slides: 01_a.ipynb does not run here: {begins}") and "nowhere" in err
-    assert err.endswith("Its slides show what was saved, with smaller letters.\n")
-
-
-def test_without_a_kernel_it_is_said_how_to_get_one(tmp_path, monkeypatch):
-    spec = tmp_path / "kernels" / "python3" / "kernel.json"
-    spec.parent.mkdir(parents=True)
-    spec.write_text(json.dumps({"argv": [str(tmp_path / "none")], "display_name": "x", "language": "python"}))
-    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
-    with pytest.raises(slides.LessonFails, match=r"^a lesson .*: no kernel starts\. To get one: python -m"):
-        with_outputs(runnable("1"), "a lesson")
-
-
+FAILS = "{} does not run here: its code cell {}, which begins with `{}`, fails. "
 DIES = pytest.param("import os\nos._exit(1)", "Kernel died. ", marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(
     ("source", "said"), [("\nimport os\nprint(y)", "NameError: name 'y' is not defined. "), DIES]
 )
-def test_a_lesson_whose_cell_fails_is_named_and_the_others_are_made(source, said, command):
-    exit_code, err, pages = command(runnable("1", "", source, "2"), runnable("print(1)"))
-    assert exit_code == 1 and [*pages] == ["02_a.html"] and err.count("\n") == 1
-    assert err.startswith(
-        "npformer slides: 01_a.ipynb does not run here: its code cell 2, which begins with "
-    )
-    assert f"`import os`, fails. {said}" in err
-    assert err.endswith("run the lesson in JupyterLab; npformer lessons writes a copy.\n")
+def test_a_lesson_whose_cell_fails_is_shown_as_saved_or_named_and_the_others_are_made(source, said, command):
+    saved = runnable("import nowhere", saved=[printed("41")])
+    exit_code, err, pages = command(runnable("1", "", source, "2"), runnable("print(1)"), saved)
+    assert exit_code == 1 and [*pages] == ["02_a.html", "03_a.html"] and "41" in pages["03_a.html"]
+    first, second = err.splitlines()
+    assert first.startswith(f"npformer slides: {FAILS.format('01_a.ipynb', 2, 'import os')}{said}")
+    assert first.endswith("run the lesson in JupyterLab; npformer lessons writes a copy.")
+    assert second.startswith(f"npformer slides: {FAILS.format('03_a.ipynb', 1, 'import nowhere')}ModuleNotF")
+    assert second.endswith("Its slides show what was saved, with smaller letters.")
 
 
-def test_ctrl_c_while_a_lesson_runs_ends_the_command_in_one_line(command, monkeypatch):
+def test_what_is_not_there_or_stopped_is_said_in_one_line(command, tmp_path, monkeypatch):
+    spec = tmp_path / "kernels" / "python3" / "kernel.json"
+    spec.parent.mkdir(parents=True)
+    spec.write_text(json.dumps({"argv": [str(tmp_path / "none")], "display_name": "x", "language": "python"}))
+    with monkeypatch.context() as patch:
+        patch.setenv("JUPYTER_PATH", str(tmp_path))
+        exit_code, err, _ = command(runnable("1"))
+    assert exit_code == 1 and ": no kernel starts. To get one: python -m " in err
+
     def cancelled(client, env):
         raise asyncio.CancelledError
 
@@ -140,7 +114,7 @@ def deck(tmp_path_factory):
     """Of what the lesson was saved with; the tests in a browser run it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slides, "run_on_stage", lambda notebook, name: notebook)
-        return save_slides("1", tmp_path_factory.mktemp("stage") / "deck")
+        return slides.save_slides("1", tmp_path_factory.mktemp("stage") / "deck")
 
 
 def test_the_page_holds_everything_and_asks_nobody(deck):
@@ -154,29 +128,14 @@ def test_the_page_holds_everything_and_asks_nobody(deck):
     assert own.count('<aside class="notes">') > 20
 
 
-def test_what_there_is_no_lesson_for_is_refused():
-    for wrong in ("77", "five", ""):
-        with pytest.raises(
-            ValueError, match=rf"^slides: there is no lesson '{wrong}'; expected one of 01, 02"
-        ):
-            lesson_file(wrong)
-
-
-def test_the_command_writes_one_lesson_or_all(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(slides, "save_slides", lambda lesson, folder: f"{folder}/{lesson}")
-    assert cli.main(["slides", "05", "--out", "deck"]) == 0
-    assert capsys.readouterr().out == "written: deck/05\n"
-    assert cli.main(["slides", "--out", "deck"]) == 0
-    assert capsys.readouterr().out.splitlines()[:2] == ["written: deck/01", "written: deck/02"]
-
-
 def test_what_is_not_installed_is_named_with_the_way_to_get_it(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(slides, "with_outputs", lambda lesson, name: lesson)
-    monkeypatch.setitem(sys.modules, "nbconvert.exporters", None)
-    assert cli.main(["slides", "01", "--out", str(tmp_path)]) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(slides, "run_on_stage", lambda lesson, name: lesson)
+        patch.setitem(sys.modules, "nbconvert.exporters", None)
+        assert cli.main(["slides", "01", "--out", str(tmp_path)]) == 2
     assert re.search(r"nbconvert.*npformer\[slides\]", capsys.readouterr().err)
     monkeypatch.setattr(sys, "path", [place for place in sys.path if "site-packages" not in place])
-    monkeypatch.delattr(slides, "with_outputs")  # reveal.js is looked for before a lesson runs
+    monkeypatch.delattr(slides, "run_on_stage")  # reveal.js is looked for before a lesson runs
     assert cli.main(["slides", "01", "--out", str(tmp_path)]) == 2
     assert 'sphinx-revealjs; to get it: pip install "npformer[slides]"' in capsys.readouterr().err
 
@@ -302,7 +261,7 @@ def test_a_picture_fills_its_slide_and_the_answer_comes_over_it():
     assert PICTURE in first.text and first.then == ()
     assert second.then[0].startswith('<i class="over answer"></i>**Answer.')
     slider = {"data": {slides.WIDGET: {}, "text/plain": "interactive(children"}}
-    assert list(parts_of(slider)) == list(parts_of(printed("\n"))) == []
+    assert list(slides.parts_of(slider)) == list(slides.parts_of(printed("\n"))) == []
 
 
 def test_the_player_has_a_slide_and_its_keys_are_in_the_notes():
