@@ -474,13 +474,19 @@ class Judged:
 
     def refine(self) -> None:
         """Search where one window was not enough, and once more for the worst entry of those that fail."""
-        wrong = False
+        for i, slope in enumerate(self.slopes):
+            if not self.known(i, slope):
+                self.search(i)
         for i in sorted(range(len(self.slopes)), key=self.off, reverse=True):
-            known = functools.partial(self.known, i)
-            if not known(self.slopes[i]) or (not wrong and self.decided(i, self.slopes[i]) == "fail"):
-                found = self.line(i).search(self.slopes[i], self.scale, self.own_scale(i), known)
-                self.slopes[i] = self.kept(found)
-            wrong = wrong or self.verdict(i)[0] == "fail"
+            if self.verdict(i)[0] == "fail":
+                self.search(i)
+                if self.verdict(i)[0] == "fail":
+                    return
+
+    def search(self, i: int) -> None:
+        known = functools.partial(self.known, i)
+        found = self.line(i).search(self.slopes[i], self.scale, self.own_scale(i), known)
+        self.slopes[i] = self.kept(found)
 
     def row(self) -> GradientRow:
         """The worst entry, and what is to be said."""
