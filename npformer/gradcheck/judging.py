@@ -43,8 +43,9 @@ def assert_gradients(
     >>> assert_gradients(square, lambda dy, x: dy * 2 * x, np.array([1.0, -3.0]))
     """
     __tracebackhide__ = True  # pytest shows the line of the test
-    settings: dict[str, Any] = {"rng": rng, "tolerance": tolerance, "directions": directions}
-    report = gradcheck(forward, backward, *args, **settings, **kwargs)
+    report = gradcheck(
+        forward, backward, *args, rng=rng, tolerance=tolerance, directions=directions, **kwargs
+    )
     if not report:
         raise AssertionError(str(report))
 
@@ -255,25 +256,21 @@ class Problem:
         given = _fresh(self.args)
         self.returned, self.cache = self.call(given)
         self.first = np.array(_floats(self.returned))
-        self.watch("forward writes into its arguments", self.args, given)
+        self.faults += _changes("forward writes into its arguments", self.args, given)
         self.d_output = np.asarray(rng.standard_normal(self.first.shape)).astype(self.first.dtype)
         self.draws = np.random.default_rng(rng.integers(2**32))
         self.cache_before, dy = _fresh(self.cache), in_kind_of(self.returned, self.d_output.copy())
         self.answer = backward(dy, self.cache)
         self.gradients = _fresh(self.answer)  # now: it may be a view of what is written later
-        self.watch("backward writes into d_output", self.d_output, dy)
-        self.watch("backward writes into its cache", self.cache_before, self.cache)
+        self.faults += _changes("backward writes into d_output", self.d_output, dy)
+        self.faults += _changes("backward writes into its cache", self.cache_before, self.cache)
         self.leaves = self.paired(self.gradients)
         self.widen()
         self.rounding = self.scatter() if self.first.dtype != float else {}
 
-    def watch(self, words: str, before: Any, now: Any) -> None:
-        """A fault for each place where what there was is not what there is."""
-        self.faults += _changes(words, before, now)
-
     def widen(self) -> None:
         """The output that differences start from, in float64 where forward can; it must come again."""
-        self.wide = ends_mapped(_widened, self.args)
+        self.wide = _floats_mapped(lambda x: x.astype(float), self.args)
         output, again = self.first, _floats(self.call(_fresh(self.wide))[0])
         if output.dtype != np.float64:
             output = _floats(self.call(_fresh(self.wide))[0])
@@ -298,12 +295,13 @@ class Problem:
     def paired(self, gradients: Any) -> dict[Any, Leaf]:
         return {leaf.where: leaf for leaf in _paired(self.args, gradients)}
 
-    def answers(self, args: Any, d_output: Floats) -> dict[Any, Leaf]:
+    def answers(self, args: dict[str, Any], d_output: Floats) -> dict[Any, Leaf]:
         """The gradients of a forward and a backward pass of their own."""
-        return self.paired(self.back(d_output, self.call(_fresh(args))[1]))
+        return self.back(d_output, self.call(_fresh(args))[1])
 
-    def back(self, d_output: Floats, cache: Any) -> Any:
-        return _fresh(self.backward(in_kind_of(self.returned, np.array(d_output, self.first.dtype)), cache))
+    def back(self, d_output: Floats, cache: Any) -> dict[Any, Leaf]:
+        dy = in_kind_of(self.returned, np.array(d_output, self.first.dtype))
+        return self.paired(_fresh(self.backward(dy, cache)))
 
     def near(self, where: tuple[Any, ...], x: Floats) -> Floats:
         """The output with another array at that place; NaN where forward has none."""
@@ -320,9 +318,13 @@ class Problem:
         """How far float32 may have moved each gradient: SLACK times what answers differ by when all that goes
         in is moved by a rounding, as what goes on is by every operation."""
         found = dict.fromkeys(self.leaves, 0.0)
-        nudged = functools.partial(_nudged, draws=self.draws)
+
+        def nudged(x: Floats) -> Floats:
+            by = np.finfo(np.float32).eps * self.draws.uniform(-1, 1, x.shape)
+            return np.asarray(x * (1 + by)).astype(x.dtype)
+
         for _ in range(AGAIN):
-            again = self.answers(ends_mapped(nudged, self.args), nudged(self.d_output))
+            again = self.answers(_floats_mapped(nudged, self.args), nudged(self.d_output))
             for where, leaf in self.leaves.items():
                 g = again[where].gradient if where in again else None
                 if g is not None and np.shape(leaf.gradient) == g.shape:  # of another shape than x, maybe
@@ -335,21 +337,23 @@ class Problem:
         A gradient is linear in d_output. The multiple makes the largest about 1/√ε, so that what clips or
         saturates shows, wherever it begins. Forward has run with other arguments since the first calls.
         """
-        self.watch("forward returns a buffer that its next call overwrites", self.first, self.returned)
+        self.faults += _changes(
+            "forward returns a buffer that its next call overwrites", self.first, self.returned
+        )
         if not self.faults:
             words = "forward's next call writes into the cache of the last one"
-            self.watch(words, self.cache_before, self.cache)
+            self.faults += _changes(words, self.cache_before, self.cache)
         for factor in (1.0, -1 / (HALF * (size or 1.0))):
             cache = self.cache if factor == 1 else self.call(_fresh(self.args))[1]
             try:
-                gradients = self.back(factor * self.d_output, cache)
+                again = self.back(factor * self.d_output, cache)
             except Exception as error:
                 self.faults.append(f"backward raises {type(error).__name__} when it is called again: {error}")
                 continue
             if any(_changes("it", self.gradients, self.answer)):
                 self.faults.append("backward returns a buffer that its next call overwrites")
                 return
-            yield factor, self.paired(gradients)
+            yield factor, again
 
 
 def _floats(output: Any) -> Floats:
@@ -371,15 +375,9 @@ def _drawn_alike(x: Any) -> Any:
     return copy.deepcopy(x) if isinstance(x, np.random.Generator) else x
 
 
-def _widened(x: Any) -> Any:
-    return in_kind_of(x, to_host(x).astype(float)) if kind_of_number(x) == "f" else x
-
-
-def _nudged(x: Any, draws: np.random.Generator) -> Any:
-    if kind_of_number(x) != "f":
-        return x
-    host, eps = to_host(x), np.finfo(np.float32).eps
-    return in_kind_of(x, (host * (1 + eps * draws.uniform(-1, 1, host.shape))).astype(host.dtype))
+def _floats_mapped(f: Callable[[Floats], Floats], tree: Any) -> Any:
+    """f of every floating array, on the host, in the array's own kind."""
+    return ends_mapped(lambda x: in_kind_of(x, f(to_host(x))) if kind_of_number(x) == "f" else x, tree)
 
 
 def _changes(words: str, before: Any, after: Any) -> Iterator[str]:
@@ -387,12 +385,13 @@ def _changes(words: str, before: Any, after: Any) -> Iterator[str]:
     then, now = (dict(ends("", tree)) for tree in (before, after))
     for path in then | now:
         pair = [then.get(path), now.get(path)]
-        if any(kind_of_number(x) != "-" for x in pair) and not _same(*map(to_host, pair)):
+        if any(kind_of_number(x) != "-" for x in pair) and _bits(pair[0]) != _bits(pair[1]):
             yield f"{words} ({path[1:]})" if path else words
 
 
-def _same(a: Floats, b: Floats) -> bool:
-    return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
+def _bits(x: Any) -> Any:
+    host = to_host(x)
+    return host.dtype, host.shape, host.tobytes()
 
 
 def _largest(x: Floats) -> float:
@@ -474,13 +473,19 @@ class Judged:
 
     def refine(self) -> None:
         """Search where one window was not enough, and once more for the worst entry of those that fail."""
-        wrong = False
+        for i, slope in enumerate(self.slopes):
+            if not self.known(i, slope):
+                self.search(i)
         for i in sorted(range(len(self.slopes)), key=self.off, reverse=True):
-            known = functools.partial(self.known, i)
-            if not known(self.slopes[i]) or (not wrong and self.decided(i, self.slopes[i]) == "fail"):
-                found = self.line(i).search(self.slopes[i], self.scale, self.own_scale(i), known)
-                self.slopes[i] = self.kept(found)
-            wrong = wrong or self.verdict(i)[0] == "fail"
+            if self.verdict(i)[0] == "fail":
+                self.search(i)
+                if self.verdict(i)[0] == "fail":
+                    return
+
+    def search(self, i: int) -> None:
+        known = functools.partial(self.known, i)
+        found = self.line(i).search(self.slopes[i], self.scale, self.own_scale(i), known)
+        self.slopes[i] = self.kept(found)
 
     def row(self) -> GradientRow:
         """The worst entry, and what is to be said."""

@@ -43,14 +43,7 @@ class Relation(NamedTuple):
     what: str = ""  # which factor, which axis, which other array
 
 
-class _Pair(NamedTuple):
-    """Two arrays, or two tables, and what counts as zero between them."""
-
-    found: Array
-    right: Array
-    zero: float
-
-
+_Pair = tuple[Array, Array, float]  # two arrays, or two tables, and what counts as zero between them
 Look = Callable[[Sequence[Case]], Relation | None]
 
 
@@ -80,11 +73,11 @@ def _pair(found: Array, right: Array, exact: float, scale: float = 0.0) -> _Pair
     """Found and right; what is not known counts as agreeing. Zero is far below what is wrong between them."""
     zero = exact * max(size(right), scale)
     if found.shape != right.shape:
-        return _Pair(found, right, zero)
+        return found, right, zero
     known = ~np.isnan(right)
     found, right = np.where(known, found, 0.0), np.where(known, right, 0.0)
     off = size(found - right)
-    return _Pair(found, right, min(zero, off / SLACK**2) if off > zero else zero)
+    return found, right, min(zero, off / SLACK**2) if off > zero else zero
 
 
 def _pairs(cases: Sequence[Case], alike: bool = True) -> list[_Pair]:
@@ -266,15 +259,11 @@ def leftover(cases: Sequence[Case]) -> Relation | None:
     ones = [c._replace(others={"": np.ones_like(c.found)} | dict(c.others)) for c in cases]
     for axis, (name, triples) in product(range(cases[0].right.ndim), _beside(ones)):
         long = triples[0][0].shape[axis] > 1 + bool(name)
-        if long and all(_along(f - r, k, axis, zero) for f, r, k, zero in triples):
+        rests = [(f - r, fitted(f - r, k, (axis,)) * k, zero) for f, r, k, zero in triples]
+        if long and all(close(made, rest, zero) and size(rest) > zero for rest, made, zero in rests):
             kind = "multiple along" if name else "constant along"
             return Relation(kind, f"{name} along axis {axis}".removeprefix(" along "))
     return None
-
-
-def _along(rest: Array, k: Array, axis: int, zero: float) -> bool:
-    """Whether every line of rest along the axis is a multiple of the same line of k."""
-    return close(fitted(rest, k, (axis,)) * k, rest, zero) and size(rest) > zero
 
 
 def part(cases: Sequence[Case]) -> Relation | None:
@@ -375,19 +364,17 @@ def _factors(t: _Table, kept: Sequence[int]) -> Array:
 
 def crossed(t: _Table) -> Relation | None:
     """An axis along which entries are mixed, or kept apart, and should not be."""
+
+    def crosses(paths: Array, p: int, q: int) -> bool:
+        ends = np.moveaxis(paths, (p, q), (0, 1))  # from one index of axis p to another one of axis q
+        return bool(ends[~np.eye(len(ends), dtype=np.bool_)].any())
+
     f, r = t.paths()
-    ways = [(f"axis {p}", _crosses(f, p, q), _crosses(r, p, q)) for p, q in t.meetings()]
+    ways = [(f"axis {p}", crosses(f, p, q), crosses(r, p, q)) for p, q in t.meetings()]
     own = [axis for axis, found, due in ways if due and not found]
-    mixed = [axis for axis, found, due in ways if found and not due]
-    if mixed:
-        return Relation("mixes", mixed[0] + (f", and not those of {own[0]} as it should" if own else ""))
+    for axis in (axis for axis, found, due in ways if found and not due):
+        return Relation("mixes", axis + (f", and not those of {own[0]} as it should" if own else ""))
     return Relation("own only", own[0]) if own else None
-
-
-def _crosses(paths: Array, p: int, q: int) -> bool:
-    """Whether anything goes from one index of axis p to another one of axis q."""
-    ends = np.moveaxis(paths, (p, q), (0, 1))
-    return bool(ends[~np.eye(len(ends), dtype=np.bool_)].any())
 
 
 def cut(t: _Table) -> Relation | None:
