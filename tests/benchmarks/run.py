@@ -51,28 +51,18 @@ def table(variant, n, dtype, d=512):
 
         return lambda: positional_encoding(n, d, dtype=np.dtype(dtype))
     if variant == "torch":
-        return torch_table(n, dtype, d)
+        import torch as xp
+    else:
+        xp = np
+    kind = getattr(xp, dtype)
+    # in PyTorch of the table's own type, as most tutorials have them: in float32 up to 5e-4 off
+    of_angles = np.float64 if xp is np else kind
 
-    def plain():  # all angles, then their sines, then their cosines
-        angles = np.arange(n)[:, None] / 10000.0 ** (np.arange(0, d, 2) / d)
-        table = np.empty((n, d), dtype)
-        table[:, 0::2], table[:, 1::2] = np.sin(angles), np.cos(angles)
-        return table
-
-    return plain
-
-
-def torch_table(n, dtype, d):
-    """Angles in the table's own type, as most tutorials have them: in float32 up to 5e-4 off."""
-    import torch
-
-    kind = getattr(torch, dtype)
-
-    def usual():
-        omega = torch.exp(torch.arange(0, d, 2, dtype=kind) * (-np.log(10000.0) / d))
-        angles = torch.arange(n, dtype=kind)[:, None] * omega
-        table = torch.empty(n, d, dtype=kind)
-        table[:, 0::2], table[:, 1::2] = torch.sin(angles), torch.cos(angles)
+    def usual():  # all angles, then their sines, then their cosines
+        turn = 10000.0 ** (xp.arange(0, d, 2, dtype=of_angles) / d)
+        angles = xp.arange(n, dtype=of_angles)[:, None] / turn
+        table = xp.empty((n, d), dtype=kind)
+        table[:, 0::2], table[:, 1::2] = xp.sin(angles), xp.cos(angles)
         return table
 
     return usual
@@ -131,21 +121,19 @@ def time_of(python, case, variant, seconds):
     environment = os.environ | threads | {"PYTHONPATH": str(HERE.parents[1])}
     environment.pop("OPENBLAS_CORETYPE", None)
     command = [python, __file__, "--one", case, variant, "--seconds", str(seconds)]
-    return float(
-        subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=True).stdout
-    )
+    return float(subprocess.check_output(command, text=True, env=environment))
 
 
 def measure(case, plainer, options):
     """The medians over the rounds of npformer's time, and of its ratios to what is plainer and to PyTorch."""
-    ours, to_plain, to_torch = [], [], []
+    others = {"plain": sys.executable if plainer else None, "torch": options.torch}
+    ours, ratios = [], {variant: [] for variant in others}
     for _ in range(options.rounds):
         ours.append(time_of(sys.executable, case, "npformer", options.seconds))
-        if plainer:
-            to_plain.append(ours[-1] / time_of(sys.executable, case, "plain", options.seconds))
-        if options.torch:
-            to_torch.append(ours[-1] / time_of(options.torch, case, "torch", options.seconds))
-    return [statistics.median(values) if values else None for values in (ours, to_plain, to_torch)]
+        for variant, python in others.items():
+            if python:
+                ratios[variant].append(ours[-1] / time_of(python, case, variant, options.seconds))
+    return [statistics.median(values) if values else None for values in (ours, *ratios.values())]
 
 
 def cell(ratio, gate):

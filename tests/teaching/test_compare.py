@@ -122,45 +122,27 @@ def port(edits="", text=PORT):
     return names["port"]
 
 
+NAMED = PORT.replace("return y  # out", f"return y, {VALUES}")  # hands out what it has calculated on the way
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @together(("station", "edit"), MISTAKES)
-def test_the_output_alone_shows_the_station(station, edit):
+def test_the_station_of_each_mistake_is_found_by_the_output_alone_and_by_name(station, edit):
     found = compare(port(edit))
     assert not found and found.station == station
     assert station in str(found) and "no cell was compared" in found.reveal()
+    if not station.startswith(("norm", "h", "y")) and not re.match(r"masked|e = ", edit):
+        found = compare(port(edit, NAMED))
+        also = ("attention.scores", "a") if "heads" in station else ()
+        assert not found and found.station in (station, *also)
+        assert found.place == () or f"expected {found.expected:.6g}" in found.reveal()
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@together(
-    ("station", "edit"),
-    [m for m in MISTAKES if not m[0].startswith(("norm", "h", "y")) and not re.match(r"masked|e = ", m[1])],
-)
-def test_named_values_show_the_first_station(station, edit):
-    """A port that hands out its values is told the first of them that is not right, and where."""
-    found = compare(port(edit, PORT.replace("return y  # out", f"return y, {VALUES}")))
-    assert not found and found.station in (
-        (station, "attention.scores", "a") if "heads" in station else (station,)
-    )
-    assert found.place == () or f"expected {found.expected:.6g}" in found.reveal()
-
-
-RIGHT = [
-    PORT,
-    PORT.replace("return y  # out", f"return y, {VALUES}"),
-    PORT.replace(", mask=None", "").replace("mask is not None", "False"),
-]
-
-
-@together("text", RIGHT)
+@together("text", [PORT, NAMED, PORT.replace(", mask=None", "").replace("mask is not None", "False")])
 def test_a_right_port_agrees_also_in_float32(text):
     found = compare(port("", text))
     assert found and "agrees" in str(found) and len(found.agreed) > 12
     assert compare(lambda x, params, config: port()(x, params, config).astype(np.float32))
-
-
-def test_pre_norm_is_seen_from_its_output():
-    text = PORT.replace("    Q = x", "    u = layer_norm(x, *params.norm_1, config.eps)\n    Q = x")
-    assert compare(port(PRE, text)).station == "h"
 
 
 @pytest.mark.parametrize("variants", [[], ["causal"], ["pre-norm"], ["gelu", "one-head"], ["two-sentences"]])
@@ -173,36 +155,30 @@ def test_another_block_is_held_against_its_own_numbers(variants):
     assert bool(unmasked) == (variants != ["causal"]), "without a mask, what comes later is seen"
 
 
-def test_a_wrong_backward_is_told_by_its_gradient():
+def test_pre_norm_a_wrong_backward_and_fixed_sizes_are_told():
+    text = PORT.replace("    Q = x", "    u = layer_norm(x, *params.norm_1, config.eps)\n    Q = x")
+    assert compare(port(PRE, text)).station == "h"
+
     def backward(dy, cache):
         dx, grads = encoder_block_backward(dy, cache)
         return dx, grads._replace(ffn=grads.ffn._replace(b_1=2 * grads.ffn.b_1))
 
     found = compare((encoder_block_forward, backward))
     assert found.station == "d_ffn.b_1" and found.place == (0,)
-
-
-def test_a_port_with_fixed_sizes_is_told_so():
-    def port(x, params, config):
-        return encoder_block_forward(x.reshape(3, 4), params, config)[0]
-
-    assert "ValueError with 5 tokens of 6 numbers" in compare(port).note
+    fixed = compare(lambda x, params, config: encoder_block_forward(x.reshape(3, 4), params, config)[0])
+    assert "ValueError with 5 tokens of 6 numbers" in fixed.note
     assert "shape" in compare(lambda x, params, config: x[:-1]).note
 
 
-def test_layers_of_a_model_by_name():
+def test_layers_of_a_model_and_pasted_numbers_are_compared_by_name():
     layers = {f"block_{i}": np.full((2, 3), float(i)) for i in range(4)}
     assert compare(layers, layers)
     found = compare(layers | {"block_2": layers["block_2"][None] + 0.1}, layers)
     assert (found.station, found.place, found.agreed) == ("block_2", (0, 0), ("block_0", "block_1"))
     assert compare({"block_1": np.ones((3, 2))}, layers).note == "its shape is (3, 2), expected (2, 3)"
     assert compare({"block_2": np.full((2, 3), 2.01)}, layers, tolerance=0.01)
-
-
-def test_pasted_numbers_are_read_by_their_short_names():
     z = worked_example().named["ffn.z"].value
-    assert compare({"z": z})
-    assert compare({"z": z.astype(np.float32)})
+    assert compare({"z": z}) and compare({"z": z.astype(np.float32)})
     with pytest.raises(ValueError, match=r"norm_1\.x_hat and norm_2.x_hat have this name"):
         compare({"x_hat": z})
     with pytest.raises(ValueError, match=r"compare: mine holds 'zz'; expected one of E, embedding"):

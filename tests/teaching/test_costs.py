@@ -24,24 +24,36 @@ class Counting(np.ndarray):
         return np.asarray(result).view(Counting)
 
 
+def multiplied(function, *given):
+    """(what it returns, how many numbers its matrix products multiplied)"""
+    Counting.multiplications = 0
+    return function(*given), Counting.multiplications
+
+
 @pytest.mark.parametrize("sizes", [(8, 12, 2, 5), (6, 7, 3, 1), (4, 32, 4, 9)])
 def test_the_multiplications_of_a_block_are_those_that_it_makes(sizes):
     d_model, d_ff, n_heads, n = sizes
     config = TransformerConfig(d_model=d_model, d_ff=d_ff, n_heads=n_heads)
     params = init_encoder_block(config, np.random.default_rng(0))
-    Counting.multiplications = 0
-    y, cache = npf.encoder_block_forward(
-        np.random.default_rng(1).normal(size=(n, d_model)).view(Counting), params, config
-    )
+    x = np.random.default_rng(1).normal(size=(n, d_model)).view(Counting)
     expected = npf.encoder_block_multiplications(n, config)
-    assert Counting.multiplications == expected.total
-    npf.encoder_block_backward(y, cache)
-    assert Counting.multiplications == 3 * expected.total
+    (y, cache), forward = multiplied(npf.encoder_block_forward, x, params, config)
+    assert forward == expected.total
+    assert multiplied(npf.encoder_block_backward, y, cache)[1] == 2 * expected.total
     assert expected.scores == expected.mixing == n * n * d_model
+
+
+@pytest.mark.parametrize("n_kv_heads", [1, 2, 4])
+def test_causal_multiplications_are_those_that_are_made(n_kv_heads):
+    config = npf.CausalLMConfig(d_model=8, d_ff=5, n_heads=4, n_kv_heads=n_kv_heads, n_layers=1)
+    params = npf.init_causal_lm(11, config, np.random.default_rng(0))
+    _, made = multiplied(causal_block_forward, np.ones((6, 8)).view(Counting), params.blocks[0], config, None)
+    assert made == npf.causal_block_multiplications(6, config).total
 
 
 def test_table_1_by_hand():
     table = table_1(10, 512, k=3, r=4)
+    assert npf.score_cells(10, 8) == 800
     assert list(table) == ["self-attention", "recurrent", "convolutional", "restricted self-attention"]
     assert table["self-attention"] == (10 * 10 * 512, 1, 1)
     assert table["recurrent"] == (10 * 512 * 512, 10, 10)
@@ -52,12 +64,8 @@ def test_table_1_by_hand():
         assert table_1(n, 8)["convolutional"].path == max(1, math.ceil(round(math.log(n, 3), 9)))
 
 
-def test_ten_tokens_have_a_hundred_scores():
-    assert npf.score_cells(10) == 100 and npf.score_cells(10, 8) == 800
-    x = np.ones((10, 8))
-    params = init_encoder_block(TransformerConfig(d_model=8, d_ff=8, n_heads=2), np.random.default_rng(0))
-    _, cache = npf.multi_head_attention_forward(x, x, x, params.attention, n_heads=2)
-    assert cache.scores.size == npf.score_cells(10, 2)
+def size(tree):
+    return sum(array.size for _, array in leaves(tree))
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
@@ -66,17 +74,10 @@ def test_ten_tokens_have_a_hundred_scores():
 def test_the_parameters_are_those_that_init_makes(positions, norm, attention_bias):
     small = TransformerConfig(d_model=8, d_ff=12, n_heads=2, n_layers=3)
     config = small._replace(norm=norm, attention_bias=attention_bias, positions=positions)
-    params, count = (
-        npf.init_transformer(17, config, np.random.default_rng(0)),
-        npf.parameter_count(config, 17),
-    )
-
-    def size(tree):
-        return sum(array.size for _, array in leaves(tree))
-
+    params = npf.init_transformer(17, config, np.random.default_rng(0))
+    count, one = npf.parameter_count(config, 17), 8 * size(params)
     assert count == (size(params.embedding), size(params.encoder), size(params.decoder), size(params[3:]))
     assert count.total == size(params)
-    one = 8 * size(params)
     held = npf.training_bytes(config, 17, dtype=np.float64)
     assert held == {"parameters": one, "gradients": one, "adam": 2 * one}
 
@@ -105,9 +106,6 @@ def arrays(tree):
             yield from arrays(branch)
 
 
-# --- the causal model -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("n_kv_heads", [1, 2, 4])
 def test_causal_parameters_are_those_of_the_model(n_kv_heads, tied):
@@ -129,12 +127,3 @@ def test_kept_bytes_are_those_that_writing_keeps(dtype):
     _, kept = next_logits(ids, kept, params, config)
     stored = sum(block.keys.nbytes + block.values.nbytes for block in kept)
     assert stored == 16 * npf.kept_bytes(config, dtype=dtype)
-
-
-@pytest.mark.parametrize("n_kv_heads", [1, 2, 4])
-def test_causal_multiplications_are_those_that_are_made(n_kv_heads):
-    config = npf.CausalLMConfig(d_model=8, d_ff=5, n_heads=4, n_kv_heads=n_kv_heads, n_layers=1)
-    params = npf.init_causal_lm(11, config, np.random.default_rng(0))
-    Counting.multiplications = 0
-    causal_block_forward(np.ones((6, 8)).view(Counting), params.blocks[0], config, None)
-    assert Counting.multiplications == npf.causal_block_multiplications(6, config).total

@@ -21,7 +21,11 @@ def data_of(player):
 def test_the_page_has_the_given_numbers_and_the_recipes_of_all_others():
     assert play() == play(worked_example()) and data_of(play())["decimals"] is None
     trace = worked_example(example_from_name("Ada"), decimals=3)
-    data = data_of(play(trace))
+    page, data = play(trace).page, data_of(play(trace))
+    assert len(page.encode()) < 140_000 and "default-src 'none'" in page, (
+        "small, and asks nobody for anything"
+    )
+    assert not re.search(r"https?:|url\(|@import|\bimport\b|fetch|\bsrc=", page)
     assert data["decimals"] == 3 and data["at"] == "embedding"
     sent_steps = [*data["steps"], *data["updates"]["sgd"]]
     names = [step["name"] for step in sent_steps] + [name for _, name, _ in data["again"]]
@@ -48,13 +52,6 @@ def test_a_name_can_draw_the_numbers_of_a_page_whose_other_numbers_are_those_of_
         assert data_of(play(worked_example(other)))["named"] is False
 
 
-def test_the_page_is_small_and_asks_nobody_for_anything():
-    page = play(worked_example(example_from_name("Ada"), decimals=8)).page
-    assert len(page.encode()) < 140_000
-    assert "default-src 'none'" in page
-    assert not re.search(r"https?:|url\(|@import|\bimport\b|fetch|\bsrc=", page)
-
-
 def test_words_of_a_sentence_cannot_break_out_of_the_page():
     example = dog_bites_man()
     words = ("</script><b>", "'\"&amp;", "<!--")
@@ -67,22 +64,19 @@ def test_words_of_a_sentence_cannot_break_out_of_the_page():
     assert html.unescape(inside) == player.page and repr(player) == f"the player: {player.title}"
 
 
-def test_it_is_saved_as_a_file(tmp_path):
-    player = play()
-    assert player.save(tmp_path / "play.html") == tmp_path / "play.html"
-    assert (tmp_path / "play.html").read_text(encoding="utf-8") == player.page
-    with pytest.raises(FileNotFoundError, match="save: there is no folder"):
-        player.save(tmp_path / "nowhere" / "play.html")
-
-
-def test_variants_marks_and_places_are_in_the_page():
+def test_variants_marks_and_places_are_in_the_page_and_it_is_saved_as_a_file(tmp_path):
     for at in ("x", "ffn.z,17", "loss,0"):
         assert data_of(play(at=at))["at"] == at
     marks = [Mark("ffn.z", 8, 1.0, 2.0), Mark("y", 3, -1.0, 2.0)]
     trace = worked_example(decimals=3, update="adam")
-    data = data_of(play(trace, variants=["pre-norm", "gelu"], marks=marks))
+    player = play(trace, variants=["pre-norm", "gelu"], marks=marks)
+    data = data_of(player)
     assert (data["norm"], data["decimals"], data["update"], data["at"]) == ("pre", 3, "adam", "ffn.z,8")
     assert data["marks"][1] == {"station": "y", "cell": 3, "expected": "−1", "received": "2"}
+    assert player.save(tmp_path / "play.html") == tmp_path / "play.html"
+    assert (tmp_path / "play.html").read_text(encoding="utf-8") == player.page
+    with pytest.raises(FileNotFoundError, match="save: there is no folder"):
+        player.save(tmp_path / "nowhere" / "play.html")
 
 
 REFUSED = [
@@ -104,20 +98,12 @@ def test_what_is_not_there_or_of_another_kind_is_refused(error, message, wrong):
         play(**wrong)
 
 
-# --- its code ------------------------------------------------------------------------------------
-
-FOLDER = resources.files("npformer.teaching").joinpath("page")
-CODE = {name: FOLDER.joinpath(f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS}
-CSS = FOLDER.joinpath("look.css").read_text(encoding="utf-8")
-
-
 def test_the_code_of_the_page_is_in_files_of_the_package_and_keeps_the_rules_of_the_house():
-    assert joined(list(CODE.values())) in play().page and CSS in play().page
-    assert {f"{name}.js" for name in CODE} | {"look.css"} == {file.name for file in FOLDER.iterdir()}
-    lengths = {}
-    for code in CODE.values():
-        assert max(map(len, code.splitlines())) <= 110
-        bodies = re.findall(r"^[a-z ]*function\*? (\w+)(.*?)^}", code, re.DOTALL | re.MULTILINE)
-        lengths |= {name: body.count("\n") for name, body in bodies}
-    assert len(lengths) > 60
-    assert {name: length for name, length in lengths.items() if length > 25} == {}
+    files = {
+        file.name: file.read_text("utf-8") for file in resources.files("npformer.teaching.page").iterdir()
+    }
+    scripts = [files.pop(f"{name}.js") for name in SCRIPTS]
+    assert joined(scripts) in play().page and files.pop("look.css") in play().page and not files
+    bodies = re.findall(r"^[a-z ]*function\*? (\w+)(.*?)^}", "\n".join(scripts), re.DOTALL | re.MULTILINE)
+    assert len(bodies) > 60 and [name for name, body in bodies if body.count("\n") > 25] == []
+    assert max(len(line) for code in scripts for line in code.splitlines()) <= 110

@@ -274,25 +274,21 @@ def test_a_link_opens_at_its_cell_the_address_follows_and_a_broken_one_does_no_h
         assert where(opened(play(at="a,2"), place=link)) == place
 
 
-def test_a_frame_in_a_notebook_opens_at_its_step_and_hears_its_keys(chromium):
+def test_a_frame_in_a_notebook_hears_its_keys_and_a_marked_cell_keeps_its_numbers_until_asked(chromium):
     page = chromium.new_page()
-    page.set_content(f"<p>a notebook</p>{play(at='ffn.z,8')._repr_html_()}")
+    page.set_content(f"<p>a notebook</p>{play(marks=[Mark('ffn.z', 8, -0.2551, 0.75)])._repr_html_()}")
     frame = page.frame_locator("iframe")
-    assert frame.locator("td.now").inner_text() == "−0.255"
+    now, line = frame.locator("td.now"), frame.locator(".sum")
+    assert now.inner_text() == "?" and "differs" in now.get_attribute("class")
+    assert "0.255" not in line.inner_text()
+    DO["click"](frame, "show the received")
+    assert "received 0.75" in line.inner_text() and "0.255" not in line.inner_text()
+    DO["click"](frame, "show")
+    assert "expected −0.2551, received 0.75" in line.inner_text() and now.inner_text() == "−0.255"
     frame.locator("h1").click()
     press(page, "ArrowRight")
-    assert frame.locator("td.now").inner_text() == as_shown(TRACE.named["ffn.z"].value[1, 3])
+    assert now.inner_text() == as_shown(TRACE.named["ffn.z"].value[1, 3])
     page.close()
-
-
-def test_a_marked_cell_keeps_both_numbers_until_they_are_asked_for(opened):
-    page = opened(play(marks=[Mark("ffn.z", 8, -0.2551, 0.75)]))
-    assert where(page) == ["ffn.z", 8] and "differs" in page.locator("td.now").get_attribute("class")
-    assert page.locator("td.now").inner_text() == "?" and "0.255" not in page.inner_text(".sum")
-    DO["click"](page, "show the received")
-    assert "received 0.75" in page.inner_text(".sum") and "0.255" not in page.inner_text(".sum")
-    DO["click"](page, "show")
-    assert "expected −0.2551, received 0.75" in page.inner_text(".sum")
 
 
 # --- numbers of one's own: Python calculates the same ----------------------------------------------

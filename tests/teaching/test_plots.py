@@ -86,8 +86,7 @@ DRAWN = {
     "dataflow": partial(plots.dataflow, [HALF, HALF[1:]], TOKENS, residuals=[(0, 2)]),
     "block_diagram": partial(plots.block_diagram, "post", "pre"),
     "gradient_by_depth": partial(plots.gradient_by_depth, GRADIENTS),
-    "accuracy": partial(plots.accuracy, [0, 10, 20, 30], {"": FREE}, x_label="training steps"),
-    "by_length": partial(plots.accuracy, [3, 4, 8, 16], PANELS, x_label="words", trained=(3, 8)),
+    "accuracy": partial(plots.accuracy, [3, 4, 8, 16], PANELS, x_label="words", trained=(3, 8)),
     "cross_attention": partial(plots.cross_attention, STAIRS, ["forty", "thousand", "two"], ["4", "<stop>"]),
     "confidence": partial(plots.confidence, SURE, mark=0.902),
     "attention_heads": partial(plots.attention_heads, HEADS, ["[CLS]", "dogs", "[SEP]"]),
@@ -212,26 +211,22 @@ OTHERWISE = {  # what is shown of that: [(under which name, the numbers), …]
     "position_similarity": [("", np.array([[np.dot(p, q) for q in TABLE] for p in TABLE]))],
     "lanes": [("", rows) for rows in (MEANING, ORDER, MEANING + ORDER, OUTPUT)],
     "themes": [("", COSINES * (1 - np.eye(3)))],
-    "accuracy": [("sinusoidal", np.array([90, 100, 100, 30])), ("ALiBi", np.full(4, 90))],
-    "by_length": [("sinusoidal", np.array([90, 100, 100, 30])), ("masked", np.full(4, 100))],
+    "accuracy": [("sinusoidal", np.array([90, 100, 100, 30])), ("masked", np.full(4, 100))],
     "gpu_growth": [("NumPy", np.array([32, 64, 128])), ("GPU", np.full(3, 2))],
     "frequency_bands": [],  # see below, as are the other two
     "clock_hands": [],
     "confidence": [],
 }
 ALSO = {  # what is written without being given as a word, in this order among other words
-    "heat_map": ["position p (in tokens)", "value"],
     "gpu_growth": ["words, float32", "time, ms", "NumPy", "GPU", "words, float64"],
-    "matrices": ["dog", "bites", "x", "y", "dog", "bites", "x + y"],
     "timeline": ["host", "device", "in turns", "time, ms", "host", "device", "at once"],
     "binary_counter": ["bit 0", "bit 1", "bit 2", "sin 0", "cos 0", "sin 1", "cos 1", "sin 2", "cos 2"],
     "lanes": ["meaning", "order tag", "input", "output", "FFN", "FFN", "FFN", "one FFN"],
-    "hourglass": ["in: 4 numbers", f"hidden: 32 numbers, {np.sum(HIDDEN > 0)} of them above 0"],
     "frequency_bands": [f"pair i = 2: columns 4 and 5, {wavelengths(8)[2]:.1f} positions a turn"],
     "clock_hands": [f"medium hand, pair 1\n{wavelengths(8)[1]:.1f} positions a turn", "p = 3"],
     "wavelength_curves": ["6,283", "base 10000"],
     "confidence": ["0.902", "0.902"],
-    "by_length": ["3", "4", "8", "16", "trained on", "coin"],
+    "accuracy": ["3", "4", "8", "16", "trained on", "coin"],
 }
 WRITTEN = {  # how many numbers are written in their squares; of weights the larger ones
     "matrix": 12, "binary_counter": 72, "lanes": 48, "matrices": 12, "attention_weights": 9, "dataflow": 60,
@@ -247,7 +242,7 @@ SAID = {  # in words made from the numbers
     "attention_heads": "before: 3 tokens look at 3; [CLS] at [CLS] 1, dogs at [CLS] 0.96, [SEP] at dogs 0.95",
     "dataflow": "A path leads past 1 from table 1 to table 3.",
     "gradient_by_depth": "post-norm 1 at block 0, 1e-01 at block 1, zero from the next block on; pre-norm",
-    "by_length": "right answers in percent: free: sinusoidal from 90 at 3 to 30 at 16, lowest 30",
+    "accuracy": "right answers in percent: free: sinusoidal from 90 at 3 to 30 at 16, lowest 30",
     "cross_attention": "4 looks at forty with 0.97; <stop> looks at two with 0.7",
     "confidence": "smoothed: 0.777 on average; half from 0.775 to 0.903",
     "themes": "inside money 0.5 on average; inside music 0 on average; between different themes −0.05",
@@ -328,9 +323,11 @@ def test_squares_lie_on_a_scale_that_can_be_compared_and_a_number_in_one_can_be_
 
 
 def test_all_tables_of_a_picture_lie_on_one_scale():
-    for name, high in {"heat_maps": 2, "matrices": 5, "attention_heads": 1, "cross_attention": 1}.items():
+    highest = {"heat_maps": 2, "matrices": 5, "attention_heads": 1, "cross_attention": 1, "themes": 0.5}
+    for name, high in highest.items():
         images = [image for axes in figure(name).axes for image in axes.get_images()]
         assert {image.get_clim()[1] for image in images} == {high}
+    assert figure("themes").axes[0].get_xticks().tolist() == [0.5, 2], "in the middle of their texts"
     zeros, weights = plots.heat_map(np.zeros((2, 3))), plots.heat_map(np.eye(2) / 2, signed=False)
     looks = [(i.get_clim(), i.get_cmap().name) for f in (zeros, weights) for i in f.axes[0].get_images()]
     assert looks == [((-1, 1), style.SIGNED_MAP), ((0, 0.5), style.WEIGHT_MAP)]
@@ -399,7 +396,7 @@ def test_a_line_that_ends_early_has_a_mark_at_its_last_block_and_no_other_line_h
 def test_the_band_around_a_mean_is_the_range_of_the_runs_and_guessing_is_a_line():
     axes = figure("accuracy").axes[0]
     band = axes.collections[0].get_paths()[0].vertices
-    assert [{y for x, y in band if x == at} for at in (0, 30)] == [{80.0, 100.0}, {20.0, 40.0}]
+    assert [{y for x, y in band if x == at} for at in (3, 16)] == [{80.0, 100.0}, {20.0, 40.0}]
     assert axes.get_lines()[0].get_ydata() == [50, 50]
 
 
@@ -415,11 +412,6 @@ def test_bars_are_shares_and_spans_on_one_scale():
             boxes = [path.get_extents() for path in bars.get_paths()]
             assert [(box.x0, box.x1) for box in boxes] == spans
             assert all(row - 0.5 < box.y0 < row < box.y1 < row + 0.5 for box in boxes)
-
-
-def test_themes_are_named_in_the_middle_of_their_texts_and_the_diagonal_is_left_out():
-    axes = figure("themes").axes[0]
-    assert axes.get_xticks().tolist() == [0.5, 2] and axes.get_images()[0].get_clim() == (0, 0.5)
 
 
 def test_each_tile_shows_whether_it_is_done_here_to_come_or_never_computed():
