@@ -29,6 +29,7 @@ from valid_calls import (
     LM_CONFIG,
     VOCAB_SIZE,
     array,
+    arrays_in,
     backward,
     backward_of,
     call,
@@ -130,12 +131,6 @@ def test_arrays_of_both_libraries_in_one_call_are_refused(device):
         TypeError, match=r"^ffn_forward: params.W_2 is an array of CuPy; expected one of NumPy"
     ):
         npf.ffn_forward(array(2, 4), params)
-
-
-def arrays_in(tree):
-    found = []
-    with_arrays(tree, found.append)
-    return found
 
 
 # The same numbers
