@@ -162,6 +162,13 @@ def test_a_kind_that_no_glance_knows_is_asked_at_every_call():
     assert look_of((((1,), 2),), {}) != look_of((((1, 2),),), {}) != look_of((((1,), [2]),), {}) is None
 
 
+def test_what_passed_as_one_argument_is_asked_as_another():
+    x, memory, block, config = list(CALLS["decoder_block_forward"]().values())[:4]
+    npf.decoder_block_forward(x, memory, block, config, mask=np.ones((6, 6), bool))
+    with pytest.raises(ValueError, match=r"^decoder_block_forward: memory_mask has shape \(6, 6\)"):
+        npf.decoder_block_forward(x, memory, block, config, memory_mask=np.ones((6, 6), bool))
+
+
 def test_shapes_are_read_at_every_call():
     x, params = np.ones((2, 3)), npf.LayerNormParams(np.ones(3), np.zeros(3))
     _, cache = npf.layer_norm_forward(x, params)
