@@ -31,21 +31,20 @@ def signature(thing):
 
 def named(default):
     """numpy and float64 instead of an address or a path of this machine."""
-    if default is inspect.Parameter.empty or not isinstance(default, type | ModuleType):
-        return default
-    return type("Name", (), {"__repr__": lambda self: default.__name__})()
-
-
-def is_promised(name, thing):
-    return isinstance(inspect.unwrap(thing), FunctionType) or name.endswith(RECORDS)
+    is_named = default is not inspect.Parameter.empty and isinstance(default, type | ModuleType)
+    return type("Name", (), {"__repr__": lambda self: default.__name__})() if is_named else default
 
 
 def public():
-    """{name: signature} of what the package hands out now."""
+    """{name: signature} of what the package hands out now: of functions, and of what a user makes."""
     things = {
         f"{door}{name}": getattr(module, name) for door, module in DOORS.items() for name in module.__all__
     }
-    return {name: signature(thing) for name, thing in things.items() if is_promised(name, thing)}
+    return {
+        name: signature(thing)
+        for name, thing in things.items()
+        if isinstance(inspect.unwrap(thing), FunctionType) or name.endswith(RECORDS)
+    }
 
 
 def promised(text):

@@ -95,53 +95,8 @@ class ndarray:
 
     __array__ = __array_function__ = __array_ufunc__ = _refuse
 
-    # What the host can know without waiting
-
-    shape = property(lambda self: self._host.shape)
-    ndim = property(lambda self: self._host.ndim)
-    size = property(lambda self: self._host.size)
-    dtype = property(lambda self: self._host.dtype)
-    nbytes = property(lambda self: self._host.nbytes)
-
     def __len__(self):
         return len(self._host)
-
-    # What makes the host wait for the device
-
-    def get(self):
-        """A copy on the host."""
-        _wait(".get()")
-        return self._host.copy()
-
-    def item(self):
-        _wait(".item()")
-        return self._host.item()
-
-    def __float__(self):
-        _wait("float(…)")
-        return float(self._host)
-
-    def __int__(self):
-        _wait("int(…)")
-        return int(self._host)
-
-    def __index__(self):
-        _wait("an index")
-        return operator.index(self._host)
-
-    def __bool__(self):
-        _wait("a truth value")
-        return bool(self._host)
-
-    def __repr__(self):
-        _wait("printing")
-        return f"device {self._host!r}"
-
-    # Views, all on the device
-
-    T = property(lambda self: ndarray(self._host.T))
-    real = property(lambda self: ndarray(self._host.real))
-    imag = property(lambda self: ndarray(self._host.imag))
 
     def __iter__(self):
         if self.ndim == 0:
@@ -158,6 +113,33 @@ class ndarray:
     def __setitem__(self, key, value):
         self._host[_host(key)] = _host(value)
         ask(self, "__setitem__", key, value)
+
+
+def _known(name):
+    """What the host knows without waiting, and views on the device."""
+    value = property(lambda self: getattr(self._host, name))
+    return value if name in KNOWN else property(lambda self: ndarray(getattr(self._host, name)))
+
+
+def _waiting(name, of_host):
+    """What makes the host wait for the device."""
+
+    def wait(self):
+        _wait(name)
+        return of_host(self._host)
+
+    return wait
+
+
+KNOWN, VIEWS = ("shape", "ndim", "size", "dtype", "nbytes"), ("T", "real", "imag")
+WAITING = {
+    "get": np.copy, "item": np.ndarray.item, "__float__": float, "__int__": int, "__index__": operator.index,
+    "__bool__": bool, "__repr__": lambda host: f"device {host!r}",
+}  # fmt: skip
+for _name in (*KNOWN, *VIEWS):
+    setattr(ndarray, _name, _known(_name))
+for _name, _of_host in WAITING.items():
+    setattr(ndarray, _name, _waiting(_name, _of_host))
 
 
 def _wait(what):

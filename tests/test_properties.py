@@ -18,6 +18,7 @@ from valid_calls import (
     all_finite,
     all_zero,
     array,
+    arrays_in,
     backward,
     call,
     fingerprint,
@@ -84,12 +85,6 @@ def test_a_forward_and_its_backward(name, size, dtype):
     assert fingerprint(gradients) == fingerprint(backward(name, dy, cache))
     inside = arrays_in(cache)
     assert not any(np.may_share_memory(g, kept) for g in arrays_in(gradients) for kept in inside)
-
-
-def arrays_in(tree):
-    found = []
-    with_arrays(tree, found.append)
-    return found
 
 
 @together("size", SIZES)

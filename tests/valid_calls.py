@@ -15,6 +15,7 @@ import numpy as np
 from small_models import ENCODER, Letters, folder, sentence_encoder
 
 import npformer as npf
+from npformer.tree import ends, ends_mapped
 
 CONFIG = npf.TransformerConfig(
     d_model=8,
@@ -270,15 +271,11 @@ def replaced(tree, path, change):
 
 def with_arrays(tree, change):
     """The arguments with change(array) for every array in them, however deep."""
-    if isinstance(tree, np.ndarray):
-        return change(tree)
-    if isinstance(tree, dict):
-        return {name: with_arrays(branch, change) for name, branch in tree.items()}
-    if hasattr(tree, "_fields"):
-        return type(tree)(*(with_arrays(branch, change) for branch in tree))
-    if type(tree) is tuple:
-        return tuple(with_arrays(branch, change) for branch in tree)
-    return tree
+    return ends_mapped(lambda a: change(a) if isinstance(a, np.ndarray) else a, tree)
+
+
+def arrays_in(tree):
+    return [a for _, a in ends("", tree) if isinstance(a, np.ndarray)]
 
 
 def like(tree, dtype):
@@ -290,11 +287,11 @@ INTEGERS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int6
 
 
 def all_zero(tree):
-    return all((a == 0).all() for _, a in npf.leaves(tree))
+    return not any(a.any() for a in arrays_in(tree))
 
 
 def all_finite(tree):
-    return all(np.isfinite(a).all() for _, a in npf.leaves(tree))
+    return all(np.isfinite(a).all() for a in arrays_in(tree))
 
 
 def shapes(tree):
@@ -302,13 +299,11 @@ def shapes(tree):
 
 
 def fingerprint(tree):
-    """Equal for two values when nothing in them differs: shapes, dtypes, bytes, a generator's state."""
-    if isinstance(tree, np.ndarray):
-        return type(tree), tree.shape, tree.dtype, tree.tobytes()
-    if isinstance(tree, np.random.Generator):
-        return repr(tree.bit_generator.state)
-    if isinstance(tree, dict):
-        return {name: fingerprint(branch) for name, branch in tree.items()}
-    if isinstance(tree, list | tuple):
-        return type(tree), [fingerprint(branch) for branch in tree]
-    return type(tree), repr(tree)
+    """Equal for two values when nothing in them differs: kinds, shapes, bytes, a generator's state."""
+    return [(path, type(end), state_of(end)) for path, end in ends("", tree)]
+
+
+def state_of(end):
+    if isinstance(end, np.ndarray):
+        return end.shape, end.dtype, end.tobytes()
+    return repr(end.bit_generator.state) if isinstance(end, np.random.Generator) else repr(end)

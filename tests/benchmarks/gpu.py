@@ -14,7 +14,7 @@ figures/data/gpu.json, which nobody writes but --write:
 
     command     what was run
     machine     gpu, cpu, cores, numpy_threads (of matrix products), numpy_blas, python, numpy, cupy,
-                cuda_runtime, cuda_driver
+                cuda_runtime, cuda_driver (12.09 is CUDA 12.9)
     settings    rounds; seconds, for each variant and round
     block       the encoder block forward + backward; a list of
                 {size ("base" or "long"), B, T, d_model, d_ff, n_heads, dtype ("float32" or "float64"),
@@ -23,6 +23,7 @@ figures/data/gpu.json, which nobody writes but --write:
 """
 
 import argparse
+import functools
 import json
 import os
 import platform
@@ -47,37 +48,22 @@ TOLERANCE = {"float32": 1e-2, "float64": 1e-9}
 # Timing
 
 
-def seconds_per_call(run, synchronise, seconds, clock=time.perf_counter):
-    """The time of one call, from a run of calls that lasts about so many seconds; the device ends idle."""
+def seconds_per_call(run, synchronise, seconds):
+    """The time of one call, from a run of calls that lasts about so many seconds; the device ends idle.
+
+    A GPU works on after a call returns, hence the waiting at both ends.
+    """
     run()  # kernels are compiled and memory is taken at the first call
-    once = timed(run, 1, synchronise, clock)
-    return timed(run, max(1, round(seconds / max(once, 1e-6))), synchronise, clock)
-
-
-def timed(run, calls, synchronise, clock):
-    """Seconds for each of the calls. A GPU works on after a call returns, hence the waiting at both ends."""
-    synchronise()
-    start = clock()
-    for _ in range(calls):
-        run()
-    synchronise()
-    return (clock() - start) / calls
-
-
-def in_turn(variants, rounds):
-    """{name: its time in every round}; `variants` are {name: a function that returns seconds}."""
-    times = {name: [] for name in variants}
-    for _ in range(rounds):
-        for name, measure in variants.items():
-            times[name].append(measure())
-    return times
-
-
-def summary(times):
-    """Median seconds of both, and CuPy's ratio to NumPy."""
-    seconds = {name: statistics.median(found) for name, found in times.items()}
-    pairs = zip(times["cupy"], times["numpy"], strict=True)
-    return {"seconds": seconds, "ratio": {"numpy": statistics.median(ours / its for ours, its in pairs)}}
+    calls = 1
+    for _ in range(2):  # first one call, which tells how many there is time for
+        synchronise()
+        start = time.perf_counter()
+        for _ in range(calls):
+            run()
+        synchronise()
+        each = (time.perf_counter() - start) / calls
+        calls = max(1, round(seconds / max(each, 1e-6)))
+    return each
 
 
 # What is timed
@@ -117,14 +103,16 @@ def measure_block(B, T, dtype, options, synchronise, config=CONFIG):
     found = npf.to_numpy(forward_and_backward(*there, config))
     check_agreement("CuPy", found, forward_and_backward(*here, config), dtype)
 
-    def timing(arguments, wait):
-        return lambda: seconds_per_call(
-            lambda: forward_and_backward(*arguments, config), wait, options.seconds
-        )
-
-    variants = {"cupy": timing(there, synchronise), "numpy": timing(here, lambda: None)}
+    times = {"cupy": [], "numpy": []}
+    for _ in range(options.rounds):
+        for name, arguments, wait in (("cupy", there, synchronise), ("numpy", here, lambda: None)):
+            run = functools.partial(forward_and_backward, *arguments, config)
+            times[name].append(seconds_per_call(run, wait, options.seconds))
+    ratios = [ours / its for ours, its in zip(times["cupy"], times["numpy"], strict=True)]
     sizes = {name: getattr(config, name) for name in ("d_model", "d_ff", "n_heads")}
-    return {"B": B, "T": T, **sizes, "dtype": dtype, **summary(in_turn(variants, options.rounds))}
+    seconds = {name: statistics.median(found) for name, found in times.items()}
+    ratio = {"numpy": statistics.median(ratios)}
+    return {"B": B, "T": T, **sizes, "dtype": dtype, "seconds": seconds, "ratio": ratio}
 
 
 def measure(options, synchronise, config=CONFIG, sizes=SIZES, growth=GROWTH, say=print):
@@ -159,27 +147,16 @@ def machine(cupy):
         "python": platform.python_version(),
         "numpy": np.__version__,
         "cupy": cupy.__version__,
-        "cuda_runtime": cuda_version(runtime.runtimeGetVersion()),
-        "cuda_driver": cuda_version(runtime.driverGetVersion()),
+        "cuda_runtime": runtime.runtimeGetVersion() / 1000,
+        "cuda_driver": runtime.driverGetVersion() / 1000,
     }
 
 
-def cpu_name(cpuinfo=Path("/proc/cpuinfo")):
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
-def cuda_version(number):
-    """12090 is CUDA 12.9."""
-    return f"{number // 1000}.{number % 1000 // 10}"
-
-
-def command(options):
-    """What was run, without the path of this machine's interpreter."""
-    return f"tests/benchmarks/gpu.py --rounds {options.rounds} --seconds {options.seconds:g} --write"
+def cpu_name():
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def parsed(arguments):
@@ -205,7 +182,8 @@ def main(arguments=None):
     settings = {"rounds": options.rounds, "seconds": options.seconds}
     results = measure(options, cupy.cuda.Device().synchronize, say=lambda line: print(line, flush=True))
     if options.write:
-        figures = {"command": command(options), "machine": where, "settings": settings, **results}
+        command = f"tests/benchmarks/gpu.py --rounds {options.rounds} --seconds {options.seconds:g} --write"
+        figures = {"command": command, "machine": where, "settings": settings, **results}
         RESULTS.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
         print(f"written: {RESULTS.name}")
     return 0
