@@ -32,10 +32,10 @@ def model(config, vocab_size):
 
 def stored(params, names):
     """The arrays under the names of others, of whom a W has its outputs as rows."""
-    theirs, found = dict(line.split() for line in names.splitlines()), {}
+    found = {}
     for path, array in npf.leaves(params):
         block, name = re.fullmatch(r"(?:.*blocks\.(\d+)\.)?(.*)", path).groups()
-        found[theirs[name].format(block)] = array.T if "W_" in path or path == "head" else array
+        found[names[name].format(block)] = array.T if "W_" in path or path == "head" else array
     return found
 
 
@@ -45,18 +45,19 @@ def changed(found, changes):
 
 # --- GGUF ------------------------------------------------------------------------------------------
 
-GGUF = """embedding.E token_embd.weight
-norm.gamma output_norm.weight
-head output.weight
-attention.W_Q blk.{}.attn_q.weight
-attention.W_K blk.{}.attn_k.weight
-attention.W_V blk.{}.attn_v.weight
-attention.W_O blk.{}.attn_output.weight
-norm_1.gamma blk.{}.attn_norm.weight
-ffn.W_gate blk.{}.ffn_gate.weight
-ffn.W_up blk.{}.ffn_up.weight
-ffn.W_down blk.{}.ffn_down.weight
-norm_2.gamma blk.{}.ffn_norm.weight"""
+NAMES = """embedding.E token_embd.weight model.embed_tokens.weight
+norm.gamma output_norm.weight model.norm.weight
+head output.weight lm_head.weight
+attention.W_Q blk.{}.attn_q.weight model.layers.{}.self_attn.q_proj.weight
+attention.W_K blk.{}.attn_k.weight model.layers.{}.self_attn.k_proj.weight
+attention.W_V blk.{}.attn_v.weight model.layers.{}.self_attn.v_proj.weight
+attention.W_O blk.{}.attn_output.weight model.layers.{}.self_attn.o_proj.weight
+norm_1.gamma blk.{}.attn_norm.weight model.layers.{}.input_layernorm.weight
+ffn.W_gate blk.{}.ffn_gate.weight model.layers.{}.mlp.gate_proj.weight
+ffn.W_up blk.{}.ffn_up.weight model.layers.{}.mlp.up_proj.weight
+ffn.W_down blk.{}.ffn_down.weight model.layers.{}.mlp.down_proj.weight
+norm_2.gamma blk.{}.ffn_norm.weight model.layers.{}.post_attention_layernorm.weight"""
+GGUF, LLAMA = ({row.split()[0]: row.split()[i] for row in NAMES.splitlines()} for i in (1, 2))
 F32, F16, Q4_0, Q4_1, Q8_0 = 0, 1, 2, 3, 8
 KINDS = {"token_embd": Q8_0, "output": F16, "attn_q": Q4_0, "attn_k": Q4_1, "attn_v": F16}
 KINDS |= {"attn_output": Q4_1, "ffn_gate": Q4_0, "ffn_up": Q8_0, "ffn_down": Q4_1}
@@ -170,31 +171,12 @@ def write_llama2c(config, said=None, tensors=None, space=" "):
 
 # --- folders of Hugging Face's ---------------------------------------------------------------------
 
-LLAMA = """embedding.E model.embed_tokens.weight
-norm.gamma model.norm.weight
-head lm_head.weight
-attention.W_Q model.layers.{}.self_attn.q_proj.weight
-attention.W_K model.layers.{}.self_attn.k_proj.weight
-attention.W_V model.layers.{}.self_attn.v_proj.weight
-attention.W_O model.layers.{}.self_attn.o_proj.weight
-norm_1.gamma model.layers.{}.input_layernorm.weight
-ffn.W_gate model.layers.{}.mlp.gate_proj.weight
-ffn.W_up model.layers.{}.mlp.up_proj.weight
-ffn.W_down model.layers.{}.mlp.down_proj.weight
-norm_2.gamma model.layers.{}.post_attention_layernorm.weight"""
-DTYPES = {"float32": "F32", "float64": "F64", "float16": "F16", "int64": "I64"}
 
+def safetensors_bytes(arrays):
+    """By the library of that name; only these models' own tests need it."""
+    from safetensors.numpy import save
 
-def safetensors_bytes(entries):
-    """The format: the header's length, the header, the bytes; an entry is an array, or (dtype, bytes)."""
-    header, data = {}, b""
-    for name, x in entries.items():
-        dtype, raw = x if type(x) is tuple else (DTYPES[x.dtype.name], np.ascontiguousarray(x).tobytes())
-        shape = [1] if type(x) is tuple else list(x.shape)
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
-    words = json.dumps(header).encode()
-    return struct.pack("<Q", len(words)) + words + data
+    return save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
 
 
 def write_llama(config, said=None, tensors=None):
@@ -233,6 +215,7 @@ ffn.W_2 encoder.layer.{}.output.dense.weight
 ffn.b_2 encoder.layer.{}.output.dense.bias
 norm_2.gamma encoder.layer.{}.output.LayerNorm.weight
 norm_2.beta encoder.layer.{}.output.LayerNorm.bias"""
+BERT = dict(row.split() for row in BERT.splitlines())
 ENCODER = npf.TransformerConfig(
     8, 12, 2, 2, activation="gelu", eps=1e-12, positions="learned", attention_bias=True, max_length=20
 )

@@ -42,14 +42,6 @@ ONE_COLUMN = {"x": array(4, 1), "params": norm_params(1)}
 test_gradients = gradients_hold("layer_norm", {"eps": 0.1}, {"lead": ()}, {"eps": 0.1} | ONE_COLUMN)
 
 
-def test_dx_never_moves_the_mean_or_along_x_hat():
-    """y does not change when x is shifted, nor (eps = 0) when it is stretched: dx is orthogonal to both."""
-    _, cache = npf.layer_norm_forward(array(3, 8), norm_params(8), eps=0.0)
-    dx, _ = npf.layer_norm_backward(array(3, 8, seed=1), cache)
-    np.testing.assert_allclose([dx.sum(-1), (dx * cache.x_hat).sum(-1)], np.zeros((2, 3)), atol=1e-13)
-    assert abs(dx).max() > 0.1
-
-
 # --- the golden value -------------------------------------------------------------------------------
 
 

@@ -73,25 +73,6 @@ def test_the_starting_parameters():
     assert npf.init_transformer(5, small(positions="rope"), np.random.default_rng(0))[-2:] == (None, None)
 
 
-def test_it_learns_to_turn_a_sentence_round():
-    """After 120 steps of Adam the loss is a tenth at most, and decoding gives the sentences back to front."""
-    config = small(d_model=16, d_ff=32, n_layers=1, norm="pre")
-    sentences = np.array(list(itertools.permutations([3, 4, 5])))  # 1 starts, 2 stops
-    labels = np.insert(sentences[:, ::-1], 3, 2, axis=1)
-    targets = np.insert(sentences[:, ::-1], 0, 1, axis=1)
-    params = npf.init_transformer(6, config, np.random.default_rng(0))
-    state, losses = npf.adam_init(params), []
-    for _ in range(120):
-        logits, cache = npf.transformer_forward(sentences, targets, params, config)
-        loss, loss_cache = npf.cross_entropy_forward(logits, labels)
-        grads = npf.transformer_backward(npf.cross_entropy_backward(1.0, loss_cache), cache)
-        params, state = npf.adam_update(params, grads, state, learning_rate=0.01)
-        losses.append(float(loss))
-    assert losses[-1] < 0.1 * losses[0]
-    answers = npf.greedy_decode(sentences, params, config, start_id=1, stop_id=2, max_length=6)
-    np.testing.assert_array_equal(answers, labels)
-
-
 # --- the gradient -----------------------------------------------------------------------------------
 
 

@@ -234,17 +234,18 @@ def _check_pooling(folder: "Path") -> None:
     """Refuse a model whose vectors are made in another way than by the mean; many folders do not say."""
     file = folder / "modules.json"
     for module in said_in("load_minilm", file, list):
-        step = str(module.get("type") if isinstance(module, dict) else module)
-        if step.rpartition(".")[2] not in _STEPS:
+        step = str(module.get("type") if isinstance(module, dict) else module).rpartition(".")[2]
+        if step not in _STEPS:
             raise ValueError(f"load_minilm: {file} has the step {step[:60]}; expected {', '.join(_STEPS)}")
     file = folder / "1_Pooling" / "config.json"
-    for name, chosen in said_in("load_minilm", file).items():
-        mean = chosen == "mean" if name == "pooling_mode" else bool(chosen) == (name == _MEAN)
-        if name.startswith("pooling_mode") and not mean:
-            raise ValueError(f"load_minilm: {file} says {name} {chosen!r}; expected the mean over the tokens")
+    said = said_in("load_minilm", file)
+    chosen = {name: value for name, value in said.items() if name.startswith("pooling_mode") and value}
+    if said and chosen not in _MEAN:
+        raise ValueError(f"load_minilm: {file} says {chosen}; expected the mean over the tokens")
 
 
-_STEPS, _MEAN = ("Transformer", "Pooling", "Normalize"), "pooling_mode_mean_tokens"
+_STEPS = ("Transformer", "Pooling", "Normalize")
+_MEAN = ({"pooling_mode": "mean"}, {"pooling_mode_mean_tokens": True})  # as newer and older folders say it
 
 
 def _read_tokenizer(folder: "Path", vocab_size: int) -> Any:

@@ -81,12 +81,6 @@ def test_the_example_of_the_first_paper():
     assert pairs.encode("aaabdaaabac") == [258, ord("d"), 258, ord("a"), ord("c")]
 
 
-def test_a_run_of_one_letter_is_joined_from_the_left():
-    pairs = BytePairs(((97, 97), (256, 256)))
-    assert pairs.encode("a" * 7) == [257, 256, 97]
-    assert train_byte_pairs("aaaa b aaa", 1).merges == ((97, 97),)
-
-
 def test_a_letter_cut_in_two_is_marked():
     assert train_byte_pairs("", 0).decode(list("é!".encode())[1:]) == "�!"
     assert train_byte_pairs("", 0).decode(np.array([104, 105])) == "hi"

