@@ -1,12 +1,10 @@
-"""Write the tables of kills.md: what gradcheck says of every planted bug and hard pair, and the mutants.
+"""Write the tables of kills.md: what gradcheck says of every planted bug and hard pair.
 
-uv run python tests/data/make_kill_table.py                a minute: mutants and costs as last measured
-uv run python tests/data/make_kill_table.py --mutants      an hour: the mutants judged anew before
+uv run python tests/data/make_kill_table.py                a minute; costs as last measured
 """
 
 import json
 import re
-import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -82,20 +80,6 @@ def cost():
     return "", [*measured["five"], row]
 
 
-def mutants():
-    """Module by module, and the survivors with the reason where there is one."""
-    judged = json.loads((HERE / "mutants.json").read_text(encoding="utf-8"))
-    words = ("killed", "equivalent", "survived")
-    rows = [
-        (module, sum(counts.values()), *(counts.get(word, 0) for word in words))
-        for module, counts in judged["modules"].items()
-    ]
-    tried, killed, equal, left = (sum(row[i] for row in rows) for i in range(1, 5))
-    said = f"{killed} of {tried} killed, {equal} equal, of {judged['possible']} on {judged['date']}"
-    survivors = [(where, what, why or "left") for where, what, why in judged["left"]]
-    return (said, [*rows, ("all", tried, killed, equal, left)]), ("", survivors)
-
-
 def refilled(section, counts, rows):
     """A section with other counts in its title and other rows in its table."""
     title, _, text = section.partition("\n")
@@ -106,11 +90,8 @@ def refilled(section, counts, rows):
 
 
 if __name__ == "__main__":
-    if "--mutants" in sys.argv[1:]:
-        judge = [sys.executable, str(HERE.parent / "mutation.py"), "--write", str(HERE / "mutants.json")]
-        subprocess.run(judge, check=False)  # its exit status says only whether many survived
     page = HERE / "kills.md"
     top, *sections = page.read_text(encoding="utf-8").split("\n## ")
-    tables = [planted(BUGS), planted(MORE), hard(), otherwise(), cost(), *mutants()]
+    tables = [planted(BUGS), planted(MORE), hard(), otherwise(), cost()]
     parts = [refilled(section, *each) for section, each in zip(sections, tables, strict=True)]
     page.write_text("\n## ".join([top, *parts]), encoding="utf-8")
