@@ -1,6 +1,5 @@
 """How an answer is read: a letter, a truth value, a number or several, in the ways that people write them."""
 
-import ast
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -82,8 +81,7 @@ def _parsed(text: str, shape: tuple[int, ...], whole: bool) -> Any:
     text = re.sub(r"^[^\W\d]\w*\s*=\s*", "", text.strip()).rstrip(".").replace("−", "-")
     if shape:
         return _all([read_number(part) for part in _parts(text.strip("[]()"), int(np.prod(shape)))])
-    number = read_number(text, whole)
-    return _literal(text) if number is None else number
+    return read_number(text.strip("[]()"), whole)
 
 
 def _parts(text: str, count: int) -> list[str]:
@@ -97,13 +95,6 @@ def _parts(text: str, count: int) -> list[str]:
 
 def _all(numbers: list[Any]) -> list[Any] | None:
     return None if any(number is None for number in numbers) else numbers
-
-
-def _literal(text: str) -> Any:
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-        return None
 
 
 def read_number(text: str, whole: bool = False) -> float | None:

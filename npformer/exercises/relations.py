@@ -241,16 +241,11 @@ CONSTANTS = {
     "1/log 2, as a logarithm of base 2 would be": 1 / math.log(2),
     "log 2": math.log(2),
     "1/log 10, as a logarithm of base 10 would be": 1 / math.log(10),
-    "2π": 2 * math.pi,
-    "π/180, degrees for radians": math.pi / 180,
 }
 FORMS: dict[str, Callable[[Array], Array]] = {  # of a size, or of two, n
     "1/{n}": lambda n: 1 / n,
     "√{n}": lambda n: n**0.5,
     "1/√{n}": lambda n: n**-0.5,
-    "{n}/({n} - 1)": lambda n: n / np.maximum(n - 1, 0.5),
-    "√({n}/({n} - 1))": lambda n: (n / np.maximum(n - 1, 0.5)) ** 0.5,
-    "√(({n} - 1)/{n})": lambda n: (np.maximum(n - 1, 0.5) / n) ** 0.5,
 }
 
 

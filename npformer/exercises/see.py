@@ -318,7 +318,6 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "replaced by its root": lambda a: np.sqrt(np.abs(a)),
     "replaced by 1 less it": lambda a: 1 - a,
     "with 1 added": lambda a: a + 1,
-    "in the reverse order": lambda a: a[::-1],
 }
 
 

@@ -158,7 +158,6 @@ forward = Code("attention.forward", "attention", 4, softmax.S4_3,
             "the weights, before they meet v": lambda q, k, v, mask=None: (
                 attended(q, k, np.eye(len(k)), mask)
             ),
-            "the scores": lambda q, k, v, mask=None: q @ k.T / k.shape[1] ** 0.5,
         },
         shows=SHOWN,
         cancels={"the same vector added to all keys": lambda q, k, *more: (q, k + normal(k.shape[1]), *more)},
@@ -283,11 +282,6 @@ split = Code("heads.split", "attention", 3, S4_6,
     probe=Probe(
         "x, n_heads", ("heads",), ((normal(2, 3, 8), 4), (normal(3, 5, 6), 2)),
         sizes="x: batch T d_model; n_heads: n_heads",
-        landmarks={
-            "x, its last axis cut with the heads on the inside": lambda x, n_heads: (
-                x.reshape(*x.shape[:2], -1, n_heads).transpose(0, 3, 1, 2)
-            ),
-        },
     ),
     right=split_heads,
     solution=f"""
@@ -305,13 +299,6 @@ merge = Code("heads.merge", "attention", 3, S4_6,
     probe=Probe(
         "x", ("y",), ((normal(2, 4, 3, 2),), (normal(3, 2, 5, 4),)), sizes="x: batch n_heads T d_k",
         landmarks={
-            "the heads with their columns shuffled together, d_k before heads": lambda x: (
-                x.transpose(0, 2, 3, 1).reshape(len(x), x.shape[2], -1)
-            ),
-            "the heads side by side in the reverse order": lambda x: merge_heads(x[:, ::-1]),
-            "the heads one after the other, along the positions": lambda x: (
-                x.reshape(len(x), -1, x.shape[-1])
-            ),
             "the sum of the heads": lambda x: x.sum(axis=1),
             "the mean of the heads": lambda x: x.mean(axis=1),
         },

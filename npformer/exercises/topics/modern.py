@@ -3,15 +3,13 @@
 
 import numpy as np
 
-from npformer.backend import Array
 from npformer.exercises.probe import Probe, Trial, normal
 from npformer.exercises.see import CALLS, NUMBERS, Seen, close, ratio, unused
-from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed, compiled, either
+from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed, either
 from npformer.exercises.topics import attention, layer_norm, rope
 from npformer.exercises.topics.attention import NO_SCALE, SCALE_DK
 from npformer.exercises.topics.questions import drawn
 from npformer.exercises.topics.softmax import shares
-from npformer.modern.gated_ffn import silu_forward
 
 S10_2 = Place('"Root Mean Square Layer Normalization" (Zhang and Sennrich), section 4',
     "10, section 10.2, RMSNorm: the mean stays")
@@ -175,21 +173,7 @@ GATE_FOR_HIDDEN = Mistake("GATE-FOR-HIDDEN", S10_3_BACK,
     "What went into W_down on the way forward?")
 
 
-def silu(z: Array) -> Array:
-    """npformer's too."""
-    return silu_forward(z)[0]
-
-
 SILU = "z / (1 + np.exp(-z))"
-GATED = f"""
-def silu(z):
-    return {SILU}
-
-def gated_ffn(x, W_gate, W_up, W_down):
-    gate, up = x @ W_gate, x @ W_up
-    hidden = silu(gate) * up
-    return hidden @ W_down
-"""
 
 gate = Code("gate.forward", "modern", 3, S10_3,
     task="Write the gated feed-forward network with SiLU, z times its sigmoid: x (batch, positions, "
@@ -204,15 +188,20 @@ gate = Code("gate.forward", "modern", 3, S10_3,
         ),
         sizes="x: batch positions d_model; W_gate: d_model d_ff", unit="token",
         landmarks={
-            "the gate": lambda x, W_gate, *_: silu(x @ W_gate),
-            "the hidden layer": lambda x, W_gate, W_up, _: silu(x @ W_gate) * (x @ W_up),
-            "the right output, put through SiLU once more": lambda *given: silu(compiled(GATED)(*given)),
             "a gate that is a softmax over the hidden units": lambda x, W_gate, W_up, W_down: (
                 (shares(x @ W_gate) * (x @ W_up)) @ W_down
             ),
         },
     ),
-    solution=GATED,
+    solution=f"""
+def silu(z):
+    return {SILU}
+
+def gated_ffn(x, W_gate, W_up, W_down):
+    gate, up = x @ W_gate, x @ W_up
+    hidden = silu(gate) * up
+    return hidden @ W_down
+""",
     mistakes={
         EXCHANGED: [Edit("silu(gate) * up", "gate * silu(up)")],
         SIGMOID: [Edit(SILU, "1 / (1 + np.exp(-z))")],
