@@ -1,6 +1,6 @@
 """Positions: sines and cosines, a pair of columns for each speed; and what a wrong table is made of."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -134,18 +134,11 @@ FLOAT32_ANGLES = Mistake("PE-FLOAT32-ANGLES", S2_7,
 
 # --- the table ----------------------------------------------------------------------------------------
 
-class Fit(NamedTuple):
-    """sin and cos of position · base^(-2i/d_model), in one of two layouts."""
-
-    base: float
-    layout: Layout
-
-
-def fit(tables: tuple[Array, ...]) -> Fit | None:
+def fit(tables: tuple[Array, ...]) -> tuple[float, Layout] | None:
     """The base and the layout that explain every table, or None.
 
-    >>> found = fit((positional_encoding(6, 8, base=500.0), positional_encoding(7, 12, base=500.0)))
-    >>> round(found.base), found.layout
+    >>> base, layout = fit((positional_encoding(6, 8, base=500.0), positional_encoding(7, 12, base=500.0)))
+    >>> round(base), layout
     (500, 'interleaved')
     """
     first, width = tables[0], tables[0].shape[1]
@@ -154,33 +147,17 @@ def fit(tables: tuple[Array, ...]) -> Fit | None:
         turn = float(np.arctan2(first[1, sine], first[1, cosine]))  # of pair 1: base^(-2/d_model)
         base = turn ** (-width / 2) if turn > 0 else np.nan
         if all(close(table, positional_encoding(*table.shape, base=base, layout=layout)) for table in tables):
-            return Fit(base, layout)
+            return base, layout
     return None
 
 
-def table_fits(trial: Trial) -> Seen | None:
-    """A table of sines and cosines, but for its base."""
-    found = fit(trial.found) if of_shape(trial) else None
-    if found is None:
-        return None
-    if abs(found.base - 1) < 1e-2:
-        return Seen("Sines and cosines stand where they should, and all pairs turn equally fast.",
-            "What makes a later pair slower, and what does that number come to in pair 1?")
-    return Seen(
-        f"Sines, cosines and pairs fit exactly ({found.layout}), with a base of about {found.base:.3g}.",
-        "Which base does the paper choose, and how do its speeds fall along the row?")
-
-
-def of_shape(trial: Trial) -> bool:
-    """Whether every table is of the right shape."""
-    return all(a.shape == b.shape for a, b in zip(trial.found, trial.right, strict=True))
-
-
-def halves_of_pairs(trial: Trial) -> Seen | None:
-    """All sine columns agree, or all cosine columns; and what the first of the others does."""
-    if not of_shape(trial):
-        return None
+def waves(trial: Trial) -> Seen | None:
+    """The paper's table with another base; or all its sines, or cosines; or waves at other speeds."""
     tables = list(zip(trial.found, trial.right, strict=True))
+    if any(a.shape != b.shape for a, b in tables):
+        return None
+    if fitting := fit(trial.found):
+        return of_base(*fitting)
     found, right = tables[0]
     for start, good, bad in ((0, "sine", "cosine"), (1, "cosine", "sine")):
         if all(close(a[:, start::2], b[:, start::2]) for a, b in tables):
@@ -198,15 +175,22 @@ def halves_of_pairs(trial: Trial) -> Seen | None:
         "By what is the position divided, or multiplied, in columns 0 and 2: which speed has each pair?")
 
 
+def of_base(base: float, layout: str) -> Seen:
+    """What is said of a table that is right but for its base."""
+    if abs(base - 1) < 1e-2:
+        return Seen("Sines and cosines stand where they should, and all pairs turn equally fast.",
+            "What makes a later pair slower, and what does that number come to in pair 1?")
+    return Seen(f"Sines, cosines and pairs fit exactly ({layout}), with a base of about {base:.3g}.",
+        "Which base does the paper choose, and how do its speeds fall along the row?")
+
+
 def first_wave(table: Array, right: Array, column: int) -> str:
     """What the first wrong column beyond pair 0 is, in the student's own numbers."""
     speed, wanted = wave(table[:, column]), wave(right[:, column])
     if speed is None or wanted is None:
         return ""
     if abs(speed - wanted) < 1e-6:
-        return (
-            f" Column {column} is a wave and turns at the right speed; its start or its sign is another one."
-        )
+        return f" Column {column} is a wave and turns at the right speed; its start or sign is another one."
     return f" Column {column} is a wave that turns by {speed:.3g} radians a row."
 
 
@@ -294,7 +278,7 @@ table = Code("pe.table", "sinusoids", 3, S1_5,
         ROW0_ZERO: [Edit("return table", "return table * (position > 0)")],
     },
     hard={ODD_D: (6, 7)},
-    looks=(*NUMBERS, table_fits, halves_of_pairs, *CALLS),
+    looks=(*NUMBERS, waves, *CALLS),
     last=((5000, 16), float32_angles),
     ours="positional_encoding")
 
