@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Array
-from npformer.door.validate import check_choice, check_kind
+from npformer.door.validate import check_choice
 from npformer.teaching.equations import AGAIN, TRAINING
 from npformer.teaching.paper import paper as page_of
 from npformer.teaching.places import write_files
@@ -95,7 +95,8 @@ def example_from_name(name: str) -> Example:
 
 def letters_of(function: str, name: str) -> str:
     """A name as something is drawn from it, for that function: capitals and spaces make no difference."""
-    check_kind(function, "name", name, str)
+    if not isinstance(name, str):
+        raise TypeError(f"{function}: name is {type(name).__name__}; expected a string")
     letters = " ".join(unicodedata.normalize("NFC", name.casefold()).split())
     if not letters:
         raise ValueError(f"{function}: the name is empty; expected at least one letter")

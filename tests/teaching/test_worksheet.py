@@ -340,7 +340,7 @@ def test_a_full_disk_leaves_the_old_files_and_no_parts(tmp_path, monkeypatch, dr
 ENDS = "should end in one of .pdf, .svg, .html"
 REFUSED = [
     (ValueError, "example_from_name: the name is empty", lambda: example_from_name(" \n")),
-    (TypeError, "example_from_name: name is an int (7); expected a str", lambda: example_from_name(7)),
+    (TypeError, "example_from_name: name is int; expected a string", lambda: example_from_name(7)),
     (ValueError, "paper is 'a5'; expected one of 'a4', 'letter'", lambda: worksheet_pages("A", paper="a5")),
     (ValueError, "minutes is 20; expected 15, 30, 45 or None", lambda: worksheet_pages("A", minutes=20)),
     (FileNotFoundError, "there is no folder", lambda: save_worksheet("A", "no/where/sheet.pdf")),
