@@ -14,9 +14,12 @@ from planted_bugs import softmax
 
 from npformer.layer_norm import LayerNormParams, layer_norm_backward, layer_norm_forward
 
+# what a pair is by mathematics, and what must be said of it
+VERDICT = {"right": "pass", "wrong": "fail", "kink": "kink", "cannot tell": "unsure", "refused": "refused"}
+
 
 class AdversarialPair(NamedTuple):
-    must: str  # "right", "wrong", "kink", "cannot tell" or "refused"
+    must: str  # a key of VERDICT
     forward: Callable[..., Any]
     backward: Callable[..., Any]
     args: tuple[Any, ...]
@@ -68,7 +71,7 @@ def table(file: str) -> Iterator[tuple[str, AdversarialPair]]:
         scales = line[3:].split() if line.startswith("s: ") else scales
         for s in scales if "{s}" in line else [""]:
             row = line.replace("{s}", s).split(" | ")
-            if len(row) in (5, 6):
+            if row[0] in VERDICT:
                 yield row[1], pair_of(*row)
 
 

@@ -3,13 +3,11 @@
 from itertools import product
 from pathlib import Path
 
-from adversarial_pairs import PAIRS, SAID, fresh
+from adversarial_pairs import PAIRS, SAID, VERDICT, fresh
 from planted_bugs import BUGS
 from together import failures
 
 from npformer.gradcheck import gradcheck
-
-VERDICT = {"right": "pass", "wrong": "fail", "kink": "kink", "cannot tell": "unsure", "refused": "refused"}
 
 
 def test_what_is_said_about_a_hard_pair():

@@ -107,12 +107,11 @@ def gradcheck(
         _set_sizes(judged)
         for one in judged:
             one.refine()
-    rows = [one.row() for one in judged]
     for factor, again in problem.calls_again(max(one.size for one in judged)):
-        for i, note in enumerate([one.again(again, factor) for one in judged]):
-            if note:
-                rows[i] = rows[i]._replace(verdict="fail", note=_joined(rows[i].note, note))
-    rows = _named(problem, judged, rows)
+        for one in judged:
+            one.compare_again(again, factor)
+    names = _names(problem, judged) if any(one.fails() for one in judged) else {}
+    rows = [one.row(names.get(one.leaf.where, "")) for one in judged]
     faults = [_refusal(fault.split()[0], fault) for fault in problem.faults]
     return GradientReport((*rows, *faults), tolerance, _sampled(judged, directions))
 
@@ -421,7 +420,7 @@ class Judged:
         self.analytic = [float((g * u).sum()) for u in self.directions] if drawn else g.ravel().tolist()
         self.rounding = problem.rounding.get(leaf.where, 0.0)
         self.size = self.limit = 0.0  # what errors are measured against, and the error that may be
-        self.linear = True  # in d_output, as far as was seen
+        self.faults: list[str] = []  # of the same backward, called again
         self.keeps = x.size * problem.output.size <= TABLE
         self.slopes = [self.kept(self.line(i).window(self.scale)) for i in range(len(self.analytic))]
 
@@ -476,10 +475,12 @@ class Judged:
         for i, slope in enumerate(self.slopes):
             if not self.known(i, slope):
                 self.search(i)
+        self.told = [self.verdict(i) for i in range(len(self.slopes))]
         for i in sorted(range(len(self.slopes)), key=self.off, reverse=True):
-            if self.verdict(i)[0] == "fail":
+            if self.told[i][0] == "fail":
                 self.search(i)
-                if self.verdict(i)[0] == "fail":
+                self.told[i] = self.verdict(i)
+                if self.told[i][0] == "fail":
                     return
 
     def search(self, i: int) -> None:
@@ -487,18 +488,22 @@ class Judged:
         found = self.line(i).search(self.slopes[i], self.scale, self.own_scale(i), known)
         self.slopes[i] = self.kept(found)
 
-    def row(self) -> GradientRow:
+    def fails(self) -> bool:
+        return bool(self.leaf.note or self.faults or any(verdict == "fail" for verdict, _ in self.told))
+
+    def row(self, name: str) -> GradientRow:
         """The worst entry, and what is to be said."""
-        if self.leaf.note or not self.slopes:
-            empty = GradientRow(self.leaf.path, (), 0, 0, 0, "pass", "")
-            return _refusal(self.leaf.path, self.leaf.note) if self.leaf.note else empty
-        told = [self.verdict(i) for i in range(len(self.slopes))]
-        verdict = next(word for word in VERDICTS if any(word == v for v, _ in told))
-        i = max((i for i, (v, _) in enumerate(told) if v == verdict), key=self.off)
-        off, note = self.off(i), "" if verdict == "pass" else self.notes(told)
+        note = "; ".join(filter(None, (self.leaf.note, name, *self.reasons(), *self.faults)))
+        if self.leaf.note:
+            return _refusal(self.leaf.path, note)
+        if not self.told:
+            return GradientRow(self.leaf.path, (), 0.0, 0.0, 0.0, "fail" if self.faults else "pass", note)
+        verdict = next(word for word in VERDICTS if any(word == v for v, _ in self.told))
+        i = max((i for i, (v, _) in enumerate(self.told) if v == verdict), key=self.off)
+        off, index = self.off(i), () if self.sampled else self.index(i)
         error = off / self.size if self.size else math.inf if off else 0.0
-        seen = self.analytic[i], self.slopes[i].value
-        return GradientRow(self.leaf.path, () if self.sampled else self.index(i), *seen, error, verdict, note)
+        seen = self.analytic[i], self.slopes[i].value, error
+        return GradientRow(self.leaf.path, index, *seen, "fail" if self.faults else verdict, note)
 
     def index(self, i: int) -> tuple[int, ...]:
         return tuple(map(int, np.unravel_index(i, self.x.shape)))
@@ -520,35 +525,36 @@ class Judged:
         why = slope.why + self.problem.raised * (slope.why == NO_VALUE)
         return "kink" if slope.low < slope.high else "unsure", why
 
-    def notes(self, told: list[tuple[str, str]]) -> str:
+    def reasons(self) -> list[str]:
         """How many entries are not as they should be, and what keeps the first of them from being judged."""
-        n, bad = len(told), sum(not math.isfinite(a) for a in self.analytic)
-        notes = [f"{bad} of {n} not finite"] * (bad > 0)
+        n, bad = len(self.told), sum(not math.isfinite(a) for a in self.analytic)
+        reasons = [f"{bad} of {n} not finite"] * (bad > 0)
         for verdict, words in (("kink", "at a kink"), ("unsure", "cannot be judged")):
-            here = [i for i, (v, _) in enumerate(told) if v == verdict]
+            here = [i for i, (v, _) in enumerate(self.told) if v == verdict]
             for i in here[:1]:
                 first = "" if self.sampled else f", first {show(self.index(i))}"
-                notes.append(f"{len(here)} of {n} {words}{first}: {told[i][1]}")
-        return "; ".join(notes)
+                reasons.append(f"{len(here)} of {n} {words}{first}: {self.told[i][1]}")
+        return [] if self.leaf.note else reasons
 
-    def again(self, others: dict[Any, Leaf], factor: float) -> str:
-        """What is wrong when the same backward gives another gradient for that multiple of d_output."""
+    def compare_again(self, others: dict[Any, Leaf], factor: float) -> None:
+        """Note what is wrong when the same backward gives another gradient for that multiple of d_output."""
         first, other = self.gradient, others.get(self.leaf.where)
         if self.leaf.note:
-            return ""
+            return
         if other is None or other.note:
-            return "has another form when called again"
+            self.faults.append("has another form when called again")
+            return
         most = max(self.limit, self.problem.tolerance * _largest(first))
         off = {power: abs(other.gradient / np.float64(factor) ** power - first) for power in (1, *POWERS)}
         alike = {power: (each <= most) | ~np.isfinite(first) for power, each in off.items()}
         if alike[1].all():
-            return ""
-        self.linear = False
+            return
         see = f"see {show(self.index(int(np.argmax(np.where(alike[1], -1.0, off[1])))))}"
-        if factor == 1:
-            return f"another gradient when called again with the same d_output and cache, {see}"
         gives = next((words for p, words in POWERS.items() if alike[p].all()), "another multiple of this")
-        return f"it is not linear in d_output: {factor:.3g} times d_output gives {gives}, {see}; {NOT_LINEAR}"
+        said = f"it is not linear in d_output: {factor:.3g} times d_output gives {gives}, {see}; {NOT_LINEAR}"
+        if factor == 1:
+            said = f"another gradient when called again with the same d_output and cache, {see}"
+        self.faults.append(said)
 
     def sure(self, i: int) -> bool:
         return (self.slopes[i].doubt <= SLACK * self.limit or self.size == 0) and self.slopes[i].why != STAIR
@@ -579,10 +585,6 @@ def _set_sizes(judged: list[Judged]) -> None:
         one.limit = max(one.problem.tolerance * one.size, one.rounding)
 
 
-def _joined(*notes: str) -> str:
-    return "; ".join(filter(None, notes))
-
-
 def _refusal(path: str, note: str) -> GradientRow:
     return GradientRow(path, (), math.nan, math.nan, math.inf, "fail", note)
 
@@ -590,10 +592,8 @@ def _refusal(path: str, note: str) -> GradientRow:
 # What a wrong gradient looks like
 
 
-def _named(problem: Problem, judged: list[Judged], rows: list[GradientRow]) -> list[GradientRow]:
-    """The rows; a failing one that has to do with what is right in a way that has a name says so."""
-    if all(row.verdict != "fail" for row in rows):
-        return rows
+def _names(problem: Problem, judged: list[Judged]) -> dict[Any, str]:
+    """What each gradient that fails has to do with the right one, where that has a name."""
     # where the output is one number, multiples of d_output are told as such of 1
     unit = problem.d_output.item() if not problem.d_output.ndim else 1.0
     there = {f"the gradient of {one.leaf.path}": one.right() / unit for one in judged if not one.sampled}
@@ -604,33 +604,29 @@ def _named(problem: Problem, judged: list[Judged], rows: list[GradientRow]) -> l
     for path, x in [("the output", problem.output), *((one.leaf.path, one.x) for one in judged)]:
         for i, n in enumerate(x.shape):
             lengths.setdefault(n, f"axis {i} of {path}")
-    sizes = {name: n for n, name in lengths.items()}
-    tables = _tables(problem, judged)
-    for i, one in enumerate(judged):
-        if rows[i].verdict == "fail":
-            said = "" if one.leaf.note else rows[i].note
-            others = {name: x for name, x in there.items() if name != f"the gradient of {one.leaf.path}"}
-            name = _name(one, others, sizes, tables.get(one.leaf.where), unit)
-            rows[i] = rows[i]._replace(note=_joined(one.leaf.note, name, said))
-    return rows
+    sizes, tables = {name: n for n, name in lengths.items()}, _tables(problem, judged)
+    return {
+        one.leaf.where: _name(one, there, sizes, tables.get(one.leaf.where), unit)
+        for one in judged
+        if one.fails()
+    }
 
 
-def _name(one: Judged, others: dict[str, Floats], sizes: dict[str, int], table: Any, unit: float) -> str:
+def _name(one: Judged, there: dict[str, Floats], sizes: dict[str, int], table: Any, unit: float) -> str:
     """What the gradient looks like beside the right one, and where that usually comes from."""
-    g = np.array(one.analytic) if one.sampled and len(one.slopes) > 1 else one.leaf.gradient
-    if one.leaf.gradient is None or (one.sampled and (one.leaf.note or g is one.leaf.gradient)):
+    if one.leaf.gradient is None or (one.sampled and (one.leaf.note or len(one.slopes) == 1)):
         return ""
+    found = np.array(one.analytic) if one.sampled else one.leaf.gradient
+    others = (
+        {} if one.sampled else {n: x for n, x in there.items() if n != f"the gradient of {one.leaf.path}"}
+    )
     doubts = [slope.doubt for i, slope in enumerate(one.slopes) if one.sure(i)]
     exact = max(one.problem.tolerance, max([*doubts, one.rounding]) / (one.size or math.inf))
-    case = Case(
-        g / unit, one.right() / unit, {} if one.sampled else others, sizes, exact, one.size / abs(unit)
-    )
-    if table is not None and one.linear:
+    case = Case(found / unit, one.right() / unit, others, sizes, exact, one.size / abs(unit))
+    if table is not None and not one.faults:
         case = case._replace(d_output=one.problem.d_output, found_table=table, right_table=one.table())
-    seen = relation([case], LOOKS if one.linear else (form, nothing, added))
-    if not seen or (one.sampled and seen.kind not in WHOLE):
-        return ""
-    return WORDS[seen.kind].format(seen.what)
+    seen = relation([case], (form, nothing, added) if one.faults else LOOKS)
+    return WORDS[seen.kind].format(seen.what) if seen and (not one.sampled or seen.kind in WHOLE) else ""
 
 
 def _tables(problem: Problem, judged: list[Judged]) -> dict[Any, Floats]:

@@ -14,13 +14,11 @@ import numpy as np
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from adversarial_pairs import PAIRS, fresh  # noqa: E402
+from adversarial_pairs import PAIRS, VERDICT, fresh  # noqa: E402
 from planted_bugs import BUGS, MORE, cast, in_float32  # noqa: E402
 
 from npformer import gradcheck  # noqa: E402
 from npformer.gradcheck.report import VERDICTS  # noqa: E402
-
-EXPECTED = {"right": "pass", "wrong": "fail", "kink": "kink", "cannot tell": "unsure", "refused": "refused"}
 
 
 def said(forward, backward, args, **kwargs):
@@ -52,7 +50,7 @@ def hard(**settings):
         (name, pair.must, *said(*fresh(pair), pair.args, **pair.kwargs, **settings))
         for name, pair in PAIRS.items()
     ]
-    right = sum(EXPECTED[must] == verdict for _, must, verdict, _ in rows)
+    right = sum(VERDICT[must] == verdict for _, must, verdict, _ in rows)
     return f"{right} of {len(rows)} judged as they must be", rows
 
 
