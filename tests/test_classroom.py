@@ -72,7 +72,7 @@ ASKED = {  # what stands between a text and a class: cell, text -> whether it do
 RUN = {
     "no code": lambda cell, text: not text,
     "longer than a slide": lambda cell, text: text.count("\n") >= 25,
-    "wider than a slide": lambda cell, text: max(map(len, text.splitlines())) > 100,
+    "wider than a slide": lambda cell, text: re.search(r".{101}", text),
     "an error, a warning or other text on stderr": lambda cell, text: any(
         o["output_type"] == "error" or o.get("name") == "stderr" for o in cell["outputs"]
     ),

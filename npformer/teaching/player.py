@@ -194,7 +194,7 @@ def _data(trace: Trace, at: str | None, marks: Sequence[Mark]) -> dict[str, Any]
         "norm": trace.example.config.norm,
         "update": trace.update,
         "steps": steps_before,
-        "looks": [_look(*look) for look in looks],
+        "looks": [dict(zip(LOOK, look, strict=True)) for look in looks],
         "updates": updates,
         "again": [[step.section, step.name, step.equation] for step in again],
         "marks": [_mark(mark) for mark in marks],
@@ -212,23 +212,15 @@ def _is_like_a_worksheet(example: Example) -> bool:
     )
 
 
+LOOK = ("axes", "shape", "titles", "rows", "columns")  # of a step, which many have in common
+
+
 def _step(step: Step, looks: dict[Any, int]) -> dict[str, Any]:
     zeros = np.zeros(step.size)  # Adam's m, v and k begin with them
     value = zeros if step.value is None else np.ravel(step.value)
     content = {"given": value.tolist()} if step.equation == GIVEN else packed(step.recipes)
-    look = looks.setdefault((step.axes, step.shape, step.titles, step.rows, step.columns), len(looks))
+    *matrices, n_rows, n_columns = (1, 1, *step.shape)
+    shape = (math.prod(matrices), n_rows, n_columns)
+    look = looks.setdefault((step.axes, shape, step.titles, step.rows, step.columns), len(looks))
     says = {"section": step.section, "name": step.name, "equation": step.equation, "source": step.source}
     return {**says, "look": look, **content}
-
-
-def _look(
-    axes: tuple[str, ...],
-    shape: tuple[int, ...],
-    titles: Sequence[str],
-    rows: Sequence[str],
-    columns: Sequence[str],
-) -> dict[str, Any]:
-    """How a step looks, which many have in common."""
-    n_rows, n_columns = (1, 1, *shape)[-2:]
-    words = {"titles": titles, "rows": rows, "columns": columns}
-    return {"axes": axes, "shape": (math.prod(shape) // (n_rows * n_columns), n_rows, n_columns), **words}

@@ -98,6 +98,11 @@ h                  out = (v - mean) / std + beta
 h                  out = gamma * (v - mean) / std
 y                  y = layer_norm(t, *params.norm_1, config.eps)
 norm_2.variance    y = np.sqrt(1 - 1 / t.shape[-1]) * layer_norm(t, *params.norm_2, config.eps)
+norm_2.std         y = layer_norm(t, *params.norm_2, 0)
+norm_2.std         y = layer_norm(t, *params.norm_2, config.eps) / t.std(-1, keepdims=True)
+norm_2.mean        y = params.norm_2.gamma * t / t.std(-1, keepdims=True) + params.norm_2.beta
+y                  y = layer_norm(t, params.norm_2.gamma, 0, config.eps)
+y                  y = layer_norm(t, np.abs(params.norm_2.gamma), params.norm_2.beta, config.eps)
 y                  y = t
 ffn.z              z = h @ F.W_1
 f                  f = hidden @ F.W_2

@@ -22,16 +22,6 @@ def said(value: float, decimals: int = 2) -> str:
     return (text.rstrip("0").rstrip(".") if decimals else text).replace("-", "−")
 
 
-def shape_in_words(values: Array) -> str:
-    """How large a table is.
-
-    >>> shape_in_words(np.ones((3, 1)))
-    '3 rows, 1 column'
-    """
-    rows, columns = np.shape(values)
-    return f"{rows} row{'s' * (rows != 1)}, {columns} column{'s' * (columns != 1)}"
-
-
 def range_in_words(values: Array) -> str:
     """From the smallest number to the largest.
 
@@ -50,34 +40,29 @@ def table_in_words(values: Array, decimals: int = 2, rows: Sequence[Any] | None 
     '9 rows, 9 columns, numbers from 1 to 1'
     """
     if np.size(values) > FEW:
-        return f"{shape_in_words(values)}, {range_in_words(values)}"
+        n_rows, columns = np.shape(values)
+        shape = f"{n_rows} row{'s' * (n_rows != 1)}, {columns} column{'s' * (columns != 1)}"
+        return f"{shape}, {range_in_words(values)}"
     names = range(len(values)) if rows is None else rows
     read = (", ".join(said(value, decimals) for value in row) for row in values)
     return "; ".join(f"row {name}: {numbers}" for name, numbers in zip(names, read, strict=True))
 
 
 def large_table_in_words(values: Array) -> str:
-    """A table as colours: what `table_in_words` says, and which side of it is busy.
+    """A table as colours: what `table_in_words` says, and which side of it is busy, the left or the right.
 
+    >>> large_table_in_words(np.array([[0.0, 0.0], [1.0, 0.0]]))[26:]
+    'from one row to the next a number changes by 1 on average in the left quarter and by 0 in the right one'
     >>> large_table_in_words(np.array([[1.0, 2.0]]))
     'row 0: 1, 2'
     """
-    return sentence("", table_in_words(values), *([motion_in_words(values)] if len(values) > 1 else []))
-
-
-def motion_in_words(table: Array) -> str:
-    """How much a number changes from row to row, in the left quarter of two rows or more and in the right.
-
-    >>> motion_in_words(np.array([[0.0, 0.0], [1.0, 0.0]]))
-    'from one row to the next a number changes by 1 on average in the left quarter and by 0 in the right one'
-    """
-    change = np.abs(np.diff(table, axis=0))
-    quarter = -(-np.shape(table)[1] // 4)  # rounded up
+    if len(values) < 2:
+        return table_in_words(values)
+    change = np.abs(np.diff(values, axis=0))
+    quarter = -(-np.shape(values)[1] // 4)  # rounded up
     left, right = said(change[:, :quarter].mean()), said(change[:, -quarter:].mean())
-    return (
-        f"from one row to the next a number changes by {left} on average in the left quarter "
-        f"and by {right} in the right one"
-    )
+    side = f"changes by {left} on average in the left quarter and by {right} in the right one"
+    return f"{table_in_words(values)}; from one row to the next a number {side}"
 
 
 STRONGEST = 4  # weights of a table that are told in words
@@ -134,7 +119,7 @@ def lines_in_words(x: Array, lines: Mapping[str, Array]) -> str:
 def each_in_words(panels: Mapping[str, T], read: Callable[[T], str]) -> str:
     """What each panel shows, which `read` says, under its title.
 
-    >>> each_in_words({"A": np.ones((1, 1)), "B": np.ones((2, 1))}, shape_in_words)
-    'A: 1 row, 1 column. B: 2 rows, 1 column'
+    >>> each_in_words({"A": np.ones(1), "B": np.arange(2)}, range_in_words)
+    'A: numbers from 1 to 1. B: numbers from 0 to 1'
     """
     return ". ".join(sentence(title, read(shown)) for title, shown in panels.items())
