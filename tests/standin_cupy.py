@@ -14,6 +14,7 @@ is made of CuPy too, on arrays that have a shape and a type but no memory. CuPy 
 before it looks for a device, and what it objects to is raised here (`ask`).
 """
 
+import functools
 import inspect
 import operator
 import sys
@@ -52,8 +53,8 @@ def _real(value, of_array):
     """CuPy's own for each part of the stand-in: the module, its ufuncs, its arrays."""
     if isinstance(value, ndarray):
         return of_array(value)
-    if isinstance(value, _UFunc):
-        return getattr(REAL, value.name)
+    if value is sys.modules[__name__].add:
+        return REAL.add
     if isinstance(value, tuple | list):
         return type(value)([_real(part, of_array) for part in value])
     if isinstance(value, dict):
@@ -174,40 +175,54 @@ def _parts(key):
     return key if isinstance(key, tuple) else (key,)
 
 
-# Functions and methods: CuPy's, with NumPy's of the same name for the numbers
+# Functions, methods and operators: CuPy's, with NumPy's of the same name for the numbers
 
 FUNCTIONS = [
     "arange(start, stop=None, step=1)", "ascontiguousarray(a)", "concatenate(tup, axis=0)",
-    "copyto(dst, src, *, where)", "cumsum(a, axis)", "flatnonzero(a)", "full(shape, fill_value, dtype=None)",
-    "ones(shape, dtype=float)", "partition(a, kth, axis)", "repeat(a, repeats, axis)", "sort(a, axis)",
+    "copyto(dst, src, *, where)", "cumsum(a, axis)", "empty(shape, dtype=float)", "empty_like(prototype)",
+    "flatnonzero(a)", "full(shape, fill_value, dtype=None)", "ones(shape, dtype=float)",
+    "partition(a, kth, axis)", "repeat(a, repeats, axis)", "sort(a, axis)",
     "take_along_axis(a, indices, axis)", "where(condition, x, y)", "zeros(shape, dtype=float)",
     "zeros_like(a)",
+    *(f"{name}(x, *, out=None)" for name in "cos exp isfinite log sin sqrt tanh".split()),
+    *(f"{name}(x1, x2, *, out=None)" for name in "add maximum minimum".split()),
 ]  # fmt: skip
+OPERATORS = {  # and CuPy's function of the same
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "pow": "power",
+    "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or",
+}  # fmt: skip
+COMPARISONS_AND_SIGNS = {
+    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
+    "ge": "greater_equal", "neg": "negative", "abs": "absolute", "invert": "invert",
+}  # fmt: skip
+UFUNCS = {f"__{side}{name}__": ufunc for name, ufunc in OPERATORS.items() for side in ("", "r", "i")}
+UFUNCS |= {f"__{name}__": ufunc for name, ufunc in COMPARISONS_AND_SIGNS.items()}
 METHODS = [
     "all(axis=None)", "argmax(axis=None)", "astype(dtype)", "copy()", "max(axis=None, keepdims=False)",
     "mean(axis=None, keepdims=False)", "min(axis=None, keepdims=False)", "reshape(*shape)",
     "sum(axis=None, keepdims=False)", "swapaxes(axis1, axis2)", "view(dtype)",
+    *(f"{name}(*other)" for name in UFUNCS),
 ]  # fmt: skip
+OF_ADD = ["at(a, indices, b)", "reduce(array, axis=0, keepdims=False)"]  # of other ufuncs CuPy has none
 
 
-def _standing_for(text, compute=None):
-    """The name, and a function or method of these parameters that CuPy is asked about."""
+def _standing_for(text, owner, of_numpy):
+    """What CuPy's owner has under this name, with these parameters; its numbers are NumPy's."""
     name, _, parameters = text[:-1].partition("(")
     signature = inspect.signature(eval(f"lambda {parameters}: None"))
+    in_place = name.startswith("__i") and name != "__invert__"
 
-    def function(*args, **kwargs):
-        bound = signature.bind(*args, **kwargs)
-        bound.arguments |= {key: _host(part) for key, part in bound.arguments.items() if key != "shape"}
-        ask(sys.modules[__name__], name, *args, **kwargs)
-        return _device((compute or getattr(np, name))(*bound.args, **bound.kwargs))
-
-    def method(self, *args, **kwargs):
+    def call(owner, *args, **kwargs):
         signature.bind(*args, **kwargs)
-        ask(self, name, *args, **kwargs)
-        return _device(getattr(self._host, name)(*args, **kwargs))
+        found = of_numpy(owner, name)(*_host(args), **{key: _host(value) for key, value in kwargs.items()})
+        if name in UFUNCS:
+            ask(sys.modules[__name__], UFUNCS[name], owner, *args, **{"out": owner} if in_place else {})
+        else:
+            ask(owner, name, *args, **kwargs)
+        return owner if in_place else kwargs.get("out", _device(found))
 
-    function.__signature__ = method.__signature__ = signature
-    return name, method if text in METHODS else function
+    function = call if owner is ndarray else functools.partial(call, owner)
+    setattr(owner, name, function)
 
 
 def _unwritten(shape, dtype=float):
@@ -215,11 +230,13 @@ def _unwritten(shape, dtype=float):
     return np.full(shape, np.nan if np.dtype(dtype).kind in "fc" else 99, dtype)
 
 
-globals().update(map(_standing_for, FUNCTIONS))
-for _name, _method in map(_standing_for, METHODS):
-    setattr(ndarray, _name, _method)
-empty = _standing_for("empty(shape, dtype=float)", _unwritten)[1]
-empty_like = _standing_for("empty_like(prototype)", lambda a: _unwritten(a.shape, a.dtype))[1]
+UNWRITTEN = {"empty": _unwritten, "empty_like": lambda a: _unwritten(a.shape, a.dtype)}
+for _text in FUNCTIONS:
+    _standing_for(_text, sys.modules[__name__], lambda _, name: UNWRITTEN.get(name) or getattr(np, name))
+for _text in METHODS:
+    _standing_for(_text, ndarray, lambda a, name: getattr(a._host, name))
+for _text in OF_ADD:
+    _standing_for(_text, sys.modules[__name__].add, lambda _, name: getattr(np.add, name))
 
 
 def array(obj):
@@ -240,64 +257,3 @@ def asnumpy(a):
 
 def get_array_module(*args):
     return sys.modules[__name__] if any(isinstance(arg, ndarray) for arg in args) else np
-
-
-# Functions of elements, and the operators that are written with them
-
-
-class _UFunc:
-    """Broadcasting, and `out`."""
-
-    def __init__(self, name):
-        self.name, self._of_numpy = name, getattr(np, name)
-
-    def __call__(self, *args, **out):
-        _OUT.bind(**out)
-        host, host_out = _host(args), {key: _host(value) for key, value in out.items()}
-        ask(sys.modules[__name__], self.name, *args, **out)
-        found = self._of_numpy(*host, **host_out)
-        return out.get("out", _device(found))
-
-
-_OUT = inspect.signature(lambda *, out=None: None)
-
-
-class _Add(_UFunc):
-    """Of the methods of ufuncs the package uses `at` and `reduce`, of `add` only."""
-
-    def at(self, a, indices, b):
-        self._of_numpy.at(_host(a), _host(indices), _host(b))
-        ask(self, "at", a, indices, b)
-
-    def reduce(self, array, axis=0, keepdims=False):
-        ask(self, "reduce", array, axis=axis, keepdims=keepdims)
-        return _device(self._of_numpy.reduce(_host(array), axis=axis, keepdims=keepdims))
-
-
-UFUNCS = [
-    "absolute", "add", "bitwise_and", "bitwise_or", "cos", "divide", "equal", "exp", "greater",
-    "greater_equal", "invert", "isfinite", "less", "less_equal", "log", "matmul", "maximum", "minimum",
-    "multiply", "negative", "not_equal", "power", "sin", "sqrt", "subtract", "tanh",
-]  # fmt: skip
-globals().update({name: _Add(name) if name == "add" else _UFunc(name) for name in UFUNCS})
-
-OPERATORS = {
-    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "pow": "power",
-    "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or",
-}  # fmt: skip
-COMPARISONS_AND_SIGNS = {
-    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
-    "ge": "greater_equal", "neg": "negative", "abs": "absolute", "invert": "invert",
-}  # fmt: skip
-
-
-def _write(operator, ufunc):
-    """a + b or -a, and where there are such: b + a and a += b. Each through its ufunc."""
-    setattr(ndarray, f"__{operator}__", lambda *args: ufunc(*args))
-    if operator in OPERATORS:
-        setattr(ndarray, f"__r{operator}__", lambda self, other: ufunc(other, self))
-        setattr(ndarray, f"__i{operator}__", lambda self, other: ufunc(self, other, out=self))
-
-
-for _operator, _name in (OPERATORS | COMPARISONS_AND_SIGNS).items():
-    _write(_operator, globals()[_name])
