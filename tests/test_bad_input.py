@@ -266,7 +266,7 @@ WORDS = [Row(*row) for row in (
     ("greedy_decode", "stop_id", 99, V, "stop_id is 99; expected an id from 0 to 4"),
     ("minilm_input", "config.positions", "alibi", V, "config.positions is 'alibi'; expected 'learned'"),
     ("minilm_input", "ids", np.ones((2, 21), int), V,
-     "ids has 21 tokens; expected at most 20, the positions that were trained; cut it into pieces"),
+     "ids has 21 positions; expected at most the learned table's max_length=20"),
     ("generate", "ids", entry(0, 0), V, "ids has padding_id=0 before a token; expected it at the end only"),
     # the loss
     ("cross_entropy_forward", "targets", entry(5), V,
