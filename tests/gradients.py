@@ -8,7 +8,7 @@ from functools import partial
 from itertools import product
 
 from together import together
-from valid_calls import PARAMETERS, arguments, drawn
+from valid_calls import PARAMETERS, arguments, drawn, with_arrays
 
 import npformer as npf
 
@@ -29,25 +29,28 @@ def every(**choices):
 
 
 def check(operation, way):
-    """`lead`, `T`, `S` are lengths, `directions` is gradcheck's; a config's fields mean other parameters."""
-    sizes = {"T": 3, "S": 4} | {name: way[name] for name in ("lead", "T", "S") if name in way}
-    call = arguments(f"{operation}_forward", **sizes)
-    if "config" in call:
-        fields = {name: way[name] for name in call["config"]._fields if name in way}
-        call["config"] = call["config"]._replace(**fields)
-        config = call["config"]
-        vocabulary = () if operation.startswith(("encoder", "decoder")) else (5,)
-        call["params"] = drawn(getattr(npf, f"init_{operation}"), *vocabulary, config)
-    call |= {name: value for name, value in way.items() if name in call}
+    """`directions` is gradcheck's."""
+    call = call_of(operation, way)
     forward, backward = (getattr(npf, f"{operation}_{which}") for which in ("forward", "backward"))
     kinds = {p.name: p.kind for p in PARAMETERS(forward)}
     positional = [call.pop(name) for name, kind in kinds.items() if kind is kind.POSITIONAL_OR_KEYWORD]
     options = {"directions": way.get("directions")} | {x: call.pop(x) for x in ("rng",) if x in call}
-    report = npf.gradcheck(partial(forward, **call), backward, *positional, **options)
+    report, arrays = npf.gradcheck(partial(forward, **call), backward, *positional, **options), []
     assert report and report.tolerance == 1e-8, report
-    floats = [a for _, a in npf.leaves(tuple(x for x in positional if is_tree(x))) if a.dtype.kind == "f"]
-    assert len(report.rows) == len(floats)
+    with_arrays(tuple(positional), arrays.append)
+    assert len(report.rows) == sum(a.dtype.kind == "f" for a in arrays)
 
 
-def is_tree(x):
-    return hasattr(x, "dtype") or (hasattr(x, "_fields") and not type(x).__name__.endswith("Config"))
+def call_of(operation, way):
+    """The valid call with what is another in this way; `lead`, `T`, `S` are lengths, and fields of a config
+    mean another config and parameters for it."""
+    sizes = {"T": 3, "S": 4} | {name: way[name] for name in ("lead", "T", "S") if name in way}
+    call, fields = arguments(f"{operation}_forward", **sizes), {}
+    if "config" in call:
+        fields = {name: way[name] for name in call["config"]._fields if name in way}
+        call["config"] = call["config"]._replace(**fields)
+        vocabulary = () if operation.startswith(("encoder", "decoder")) else (5,)
+        call["params"] = drawn(getattr(npf, f"init_{operation}"), *vocabulary, call["config"])
+    own = {name: value for name, value in way.items() if name not in {*fields, *sizes, "directions", "lead"}}
+    assert own.keys() <= call.keys(), f"{operation}_forward has no {own.keys() - call.keys()}"
+    return call | own

@@ -244,14 +244,13 @@ class Encoding(NamedTuple):
 
 def word_level(words):
     """The smallest tokenizer.json: a word an id, cutting to 3 tokens and padding, as published ones do."""
-    return {
-        "version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": {"type": "Whitespace"},
-        "post_processor": None, "decoder": None,
-        "truncation": {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0},
-        "padding": {"strategy": {"Fixed": 3}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0,
-                    "pad_type_id": 0, "pad_token": "w0"},
-        "model": {"type": "WordLevel", "vocab": {f"w{i}": i for i in words}, "unk_token": "w0"},
-    }  # fmt: skip
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    tokenizer = Tokenizer(models.WordLevel({f"w{i}": i for i in words}, unk_token="w0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.enable_truncation(3)
+    tokenizer.enable_padding(length=3, pad_token="w0")
+    return tokenizer.to_str().encode()
 
 
 def write_minilm(config=ENCODER, said=None, tensors=None, words=range(5)):
@@ -265,7 +264,7 @@ def write_minilm(config=ENCODER, said=None, tensors=None, words=range(5)):
     return {
         "config.json": json.dumps(changed(plan, said)).encode(),
         "model.safetensors": safetensors_bytes(changed(stored(params, BERT) | beside, tensors)),
-        "tokenizer.json": json.dumps(word_level(words)).encode(),
+        "tokenizer.json": word_level(words),
     }, params
 
 

@@ -138,7 +138,7 @@ RELATIONS = [  # function, what is spoilt in its valid call ("": several argumen
     ("greedy_decode", "max_length", 10, V, "max_length is 10"),
     ("greedy_decode", "stop_id", 99, V, "stop_id is 99; expected an id from 0 to 4"),
     ("minilm_input", "config.positions", "alibi", V, "config.positions is 'alibi'; expected 'learned'"),
-    ("minilm_input", "ids", np.ones((2, 21), int), V, "ids has 21 tokens"),
+    ("minilm_input", "ids", np.ones((2, 21), int), V, "ids has 21 positions"),
     ("generate", "ids", entry(0, 0), V, "ids has padding_id=0 before a token; expected it at the end only"),
     # the loss
     ("cross_entropy_forward", "targets", entry(5), V, "targets holds 5"),

@@ -8,8 +8,8 @@ import numpy as np
 from npformer.arrays import Array, array_module
 from npformer.config import TransformerConfig
 from npformer.door.annotations import Count, DType, Float, Ids
-from npformer.door.rules import IN_VOCABULARY
-from npformer.door.signature import Call, Rule, check_value
+from npformer.door.rules import IN_VOCABULARY, TABLE_ROWS, rule
+from npformer.door.signature import Call, check_value
 from npformer.door.validate import check_id_range, check_ids, kind_of
 from npformer.embedding import EmbeddingParams
 from npformer.encoder import EncoderParams, encoder_block_forward
@@ -39,16 +39,10 @@ GET_WEIGHTS = (  # what the package of weights names as needed, PyTorch, is not
 )
 
 
-def _ask_learned(params: Any, name: str, call: Call) -> None:
+@rule("learned positions")
+def LEARNED(params: Any, name: str, call: Call) -> None:
     if (positions := call.arguments["config"].positions) != "learned":
-        raise ValueError(f"{call.function}: config.positions is {positions!r}; expected 'learned'")
-
-
-def _ask_length(ids: Any, name: str, call: Call) -> None:
-    _check_length(call.function, name, ids.shape[-1], call.arguments["params"])
-
-
-LEARNED, ROOM = Rule("learned positions", _ask_learned), Rule("T <= max_length", _ask_length, turn=3)
+        call.refuse(f"config.positions is {positions!r}; expected 'learned'")
 
 
 class MiniLMParams(NamedTuple):
@@ -89,7 +83,7 @@ def load_minilm(
 
 
 def minilm_input(
-    ids: Ids[Array, "... T", IN_VOCABULARY, ROOM], params: MiniLMParams, config: TransformerConfig
+    ids: Ids[Array, "... T", IN_VOCABULARY, TABLE_ROWS], params: MiniLMParams, config: TransformerConfig
 ) -> Float[Array, "... T d_model"]:
     """What enters the first block: LayerNorm(E[ids] + P[:T] + S[0]).
 
@@ -175,7 +169,9 @@ def _token_ids(texts: Any, params: MiniLMParams, tokenizer: Any) -> list[Array]:
     for i, row in enumerate(rows):
         if row.size == 0:
             raise ValueError(f"{function}: texts[{i}] has no token; expected one to take the mean of")
-        _check_length(function, f"texts[{i}]", len(row), params)
+        if len(row) > (most := len(params.positions.P)):
+            expected = f"at most {most}, the positions that were trained; cut it into pieces"
+            raise ValueError(f"{function}: texts[{i}] has {len(row)} tokens; expected {expected}")
         check_ids(function, f"the row of tokens of texts[{i}]", row)
         check_id_range(function, f"the row of tokens of texts[{i}]", row, len(params.embedding.E))
     return rows
@@ -188,13 +184,6 @@ def _check_texts(function: str, texts: Any) -> None:
         if not isinstance(text, str):
             raise TypeError(f"{function}: texts[{i}] is {kind_of(text)}; expected a string")
         as_bytes(function, text, f"texts[{i}]")
-
-
-def _check_length(function: str, argument: str, T: int, params: MiniLMParams) -> None:
-    most = len(params.positions.P)
-    if T > most:
-        advice = "the positions that were trained; cut it into pieces"
-        raise ValueError(f"{function}: {argument} has {T} tokens; expected at most {most}, {advice}")
 
 
 def _folder(path: Any) -> "Path":

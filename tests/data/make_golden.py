@@ -117,22 +117,23 @@ def grouped_attention(t, s):
     return heads.transpose(-3, -2).flatten(-2) @ t["W_O"]
 
 
-def one_block(t, s):
-    return applied(layer_module(t, s), block_state(t), t, s)
-
-
 def stack(t, s):
-    n = s["n_layers"]
-    layers = [part(t, f"blocks.{i}.") for i in range(n)]
-    norm = nn.LayerNorm(t["norm.gamma"].shape, eps=s["eps"]) if "norm.gamma" in t else None
-    if "memory" in t:
-        module = nn.TransformerDecoder(layer_module(layers[0], s), n, norm)
+    """An encoder or, with a memory, a decoder, of several blocks or of one."""
+    layers, is_decoder = [part(t, f"blocks.{i}.") for i in range(s["n_layers"])], "memory" in t
+    layers = layers if "blocks.0.ffn.W_1" in t else [t]
+    norm = nn.LayerNorm(s["d_model"], eps=s["eps"]) if "norm.gamma" in t else None
+    if is_decoder:
+        module = nn.TransformerDecoder(layer_module(s, is_decoder), len(layers), norm)
     else:
-        module = nn.TransformerEncoder(layer_module(layers[0], s), n, norm, enable_nested_tensor=False)
+        module = nn.TransformerEncoder(layer_module(s, is_decoder), len(layers), norm, False)
     state = norm_state("norm", part(t, "norm.")) if norm else {}
     for i, own in enumerate(layers):
         state |= {f"layers.{i}.{name}": value for name, value in block_state(own).items()}
-    return applied(module, state, t, s)
+    masks = [additive_mask(t, s, "mask", t["x"], t["x"])]
+    if is_decoder:
+        masks += [additive_mask(t, {"n_heads": s["n_heads"]}, "memory_mask", t["x"], t["memory"])]
+    x = [three_axes(t[name]) for name in ("x", "memory") if name in t]
+    return functional_call(module, state, (*x, *masks)).reshape(t["x"].shape)
 
 
 def transformer(t, s):
@@ -192,9 +193,9 @@ OPERATIONS = {
     "ffn": ffn,
     "attention": attention,
     "multi_head_attention": multi_head_attention,
-    "encoder_block": one_block,
+    "encoder_block": stack,
     "encoder": stack,
-    "decoder_block": one_block,
+    "decoder_block": stack,
     "decoder": stack,
     "transformer": transformer,
     "cross_entropy": cross_entropy,
@@ -214,9 +215,8 @@ def attention_module(d_model, n_heads, biased, turned=False):
     return kind(d_model, n_heads, bias=biased, batch_first=True)
 
 
-def layer_module(t, s):
+def layer_module(s, is_decoder):
     """Of one block; the memory knows no positions."""
-    is_decoder = "cross_attention.W_Q" in t
     kind = nn.TransformerDecoderLayer if is_decoder else nn.TransformerEncoderLayer
     sizes = s["d_model"], s["n_heads"], s["d_ff"], 0.0, ACTIVATIONS[s["activation"]], s["eps"]
     module = kind(*sizes, batch_first=True, norm_first=s["norm"] == "pre")
@@ -225,15 +225,6 @@ def layer_module(t, s):
     if is_decoder:
         module.multihead_attn = attention_module(*attention)
     return module
-
-
-def applied(module, state, t, s):
-    """The module with these parameters, of x and, in a decoder, the memory, each with its mask."""
-    x = [three_axes(t[name]) for name in ("x", "memory") if name in t]
-    masks = [additive_mask(t, s, "mask", t["x"], t["x"])]
-    if "memory" in t:
-        masks += [additive_mask(t, {"n_heads": s["n_heads"]}, "memory_mask", t["x"], t["memory"])]
-    return functional_call(module, state, (*x, *masks)).reshape(t["x"].shape)
 
 
 def additive_mask(t, s, name, q, k):

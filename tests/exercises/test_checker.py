@@ -151,7 +151,7 @@ def test_structure_is_silent_unless_it_fits():
     bent = np.where(np.arange(8) == 5, np.cos(np.arange(6))[:, None] ** 2, table)
     angles = np.arange(6)[:, None] * np.array([1, 1, 2, 2, 3, 3, 1, 1])
     turned = np.sin(angles + np.pi / 2 * (np.arange(8) % 2))
-    for spoilt in (table + 0.01, table[:2], table[:, :7], bent, nothing, turned):
+    for spoilt in (table + 0.01, bent, nothing, turned, table * 0 + np.arange(8) % 2):
         assert fit((spoilt, spoilt)) is None
     noise = np.random.default_rng(0).normal(size=(7, 12)) * (np.arange(12) > 0)
     assert check(PE, lambda n, d: noise[:n, :d]).evidence.endswith("(47 of 48 entries differ).")
