@@ -6,9 +6,8 @@ directly above its backward, and is used a second time with the new parameters.
 """
 
 import re
-from collections.abc import Callable
-from functools import lru_cache, partial
-from typing import NamedTuple, TypeAlias
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,11 +26,6 @@ from npformer.teaching.recipes import (
     terms,
 )
 from npformer.teaching.steps import GIVEN, Step
-
-Write: TypeAlias = Callable[..., Array]  # _write below, with all but the line's own arguments filled in
-Section: TypeAlias = Callable[[str], Write]  # from a section's title to its Write
-Take: TypeAlias = Callable[..., list[Array]]  # the parameters of these names
-Cells: TypeAlias = dict[str, Array]  # the cells of every line so far, under its name
 
 AXES = {  # the shape of every step and parameter in letters; those that are not here are (n, d_model)
     "E": "vocab d_model",
@@ -71,64 +65,66 @@ class Plan(NamedTuple):
     update: str
 
 
+class Board:
+    """What is written so far, line by line, and the cells that each line fills.
+
+    In the second pass the same lines are written anew, with a prime, and the new cells stand for the old.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.lines: list[Step] = []
+        self.cells: dict[str, Array] = {}
+        self.title = ""
+        self.again = False
+
+    def section(self, title: str) -> None:
+        """Begin one."""
+        self.title = AGAIN + title[0].lower() + title[1:] if self.again else title
+
+    def __getitem__(self, name: str) -> Array:
+        return self.cells.get(f"new_{name}" if self.again else name, self.cells[name])
+
+    def take(self, *names: str) -> list[Array]:
+        """Parameters, which are given when they are taken first: they have no recipes."""
+        return [self[name] if name in self.cells else self.write(name, GIVEN) for name in names]
+
+    def write(self, name: str, equation: str, made: Array | None = None, source: str = "") -> Array:
+        """Put a line on the board, and hand on the cells that it fills."""
+        if self.again:
+            name, equation = f"new_{name}", NEW.sub(r"\1′", equation)
+        plan, sizes, axes = self.plan, sizes_of(self.plan), _axes(name, self.plan)
+        shape = tuple(sizes[letter] for letter in axes)
+        words = {"vocab": plan.vocabulary, "n": plan.tokens, "B·n": plan.tokens}
+        words["d_model/2"] = tuple(f"i = {i}" for i in range(sizes["d_model/2"]))
+        rows, columns = (words.get(letter, ()) for letter in ("", "", *axes)[-2:])
+        titles = _titles(plan) if len(axes) == 3 else ()
+        recipes = () if made is None else tuple(term.recipe for term in np.ravel(np.asarray(made, object)))
+        first = sum(step.size for step in self.lines)
+        line = Step(self.title, name, equation, source, axes, shape, titles, rows, columns, recipes)
+        self.lines.append(line)
+        self.cells[name] = terms(Term, np.arange(first, first + line.size).reshape(shape))
+        return self.cells[name]
+
+
 @lru_cache(maxsize=64)
 def lines(plan: Plan) -> tuple[Step, ...]:
     """Every line in order, without its numbers; a recipe looks only back."""
-    written: list[Step] = []
-    cells: Cells = {}
-
-    def section(title: str) -> Write:
-        return partial(_write, written, cells, plan, title)
-
-    def again(title: str) -> Write:
-        return partial(_write_again, section(AGAIN + title[0].lower() + title[1:]))
-
-    def given(write: Write, *names: str) -> list[Array]:
-        return [write(name, GIVEN) for name in names]
-
-    def updated(write: Write, *names: str) -> list[Array]:
-        return [cells.get(f"new_{name}", cells[name]) for name in names]
-
-    _forward(section, given, plan, cells)
-    _backward(section, plan, cells)
-    parameters = [step.name for step in written if step.equation == GIVEN and f"d_{step.name}" in cells]
-    (_adam if plan.update == "adam" else _sgd)(section, parameters, cells)
-    _forward(again, updated, plan, cells)
-    return tuple(written)
+    board = Board(plan)
+    _forward(board)
+    _backward(board)
+    given = [step.name for step in board.lines if step.equation == GIVEN]
+    parameters = [name for name in given if f"d_{name}" in board.cells]
+    (_adam if plan.update == "adam" else _sgd)(board, parameters)
+    board.again = True
+    _forward(board)
+    return tuple(board.lines)
 
 
 @lru_cache(maxsize=64)
 def recipes_of(plan: Plan) -> tuple[list[Recipes], ...]:
     """Those of each line, ready to be evaluated; none for what is given."""
     return tuple(by_form(step.recipes) for step in lines(plan))
-
-
-def _write(
-    written: list[Step],
-    cells: Cells,
-    plan: Plan,
-    section: str,
-    name: str,
-    equation: str,
-    made: Array | None = None,
-    source: str = "",
-) -> Array:
-    """Put a line on the list, and hand on the cells that it fills. What is given has no recipes."""
-    axes, sizes = _axes(name, plan), sizes_of(plan)
-    shape = tuple(sizes[letter] for letter in axes)
-    words = {"vocab": plan.vocabulary, "n": plan.tokens, "B·n": plan.tokens}
-    words["d_model/2"] = tuple(f"i = {i}" for i in range(sizes["d_model/2"]))
-    rows, columns = (words.get(letter, ()) for letter in ("", "", *axes)[-2:])
-    titles = _titles(plan) if len(axes) == 3 else ()
-    recipes = () if made is None else tuple(term.recipe for term in np.ravel(np.asarray(made, object)))
-    first = sum(step.size for step in written)
-    written.append(Step(section, name, equation, source, axes, shape, titles, rows, columns, recipes))
-    cells[name] = terms(Term, np.arange(first, first + written[-1].size).reshape(shape))
-    return cells[name]
-
-
-def _write_again(write: Write, name: str, equation: str, made: Array, source: str = "") -> Array:
-    return write(f"new_{name}", NEW.sub(r"\1′", equation), made, source)
 
 
 def _axes(name: str, plan: Plan) -> tuple[str, ...]:
@@ -157,125 +153,125 @@ def _titles(plan: Plan) -> tuple[str, ...]:
 # The block: what enters each part, and on the way back the gradient of what left it
 
 
-def _forward(section: Section, take: Take, plan: Plan, cells: Cells) -> None:
-    x = _words_and_positions_forward(section, take, plan, cells)
-    if plan.config.norm == "post":
-        a = _attention_forward(section, take, plan, "x", x)
-        h = _add_and_norm(section, take, plan, POST_1, x, a)
-        f = _ffn_forward(section, take, plan, "h", h)
-        y = _add_and_norm(section, take, plan, POST_2, h, f)
+def _forward(b: Board) -> None:
+    _words_and_positions_forward(b)
+    if b.plan.config.norm == "post":
+        _attention_forward(b, "x")
+        _norm_forward(b, "First add & norm", POST_1)
+        _ffn_forward(b, "h")
+        _norm_forward(b, "Second add & norm", POST_2)
     else:
-        u = _norm_forward(section("First norm"), take, plan, PRE_1, x)
-        a = _attention_forward(section, take, plan, "u", u)
-        h = section("First sum")("h", "h = x + a", x + a)
-        g = _norm_forward(section("Second norm"), take, plan, PRE_2, h)
-        f = _ffn_forward(section, take, plan, "g", g)
-        y = section("Second sum")("y", "y = h + f", h + f)
-    _loss_forward(section, take, y)
+        _norm_forward(b, "First norm", PRE_1)
+        _attention_forward(b, "u")
+        b.section("First sum")
+        b.write("h", "h = x + a", b["x"] + b["a"])
+        _norm_forward(b, "Second norm", PRE_2)
+        _ffn_forward(b, "g")
+        b.section("Second sum")
+        b.write("y", "y = h + f", b["h"] + b["f"])
+    _loss_forward(b)
 
 
-def _backward(section: Section, plan: Plan, c: Cells) -> None:
+def _backward(b: Board) -> None:
     """In a sum, what entered went two ways: past the sub-layer and through it. So its gradients add."""
-    _loss_backward(section, c)
-    if plan.config.norm == "post":
-        _norm_backward(section("Back through the second add & norm"), plan, c, POST_2)
-        _ffn_backward(section, plan, c, "h", "t", "h")
-        _norm_backward(section("Back through the first add & norm"), plan, c, POST_1)
-        _attention_backward(section, plan, c, "x", "s", "x")
+    _loss_backward(b)
+    if b.plan.config.norm == "post":
+        _norm_backward(b, "Back through the second add & norm", POST_2)
+        _ffn_backward(b, "h", "t", past=True)
+        _norm_backward(b, "Back through the first add & norm", POST_1)
+        _attention_backward(b, "x", "s", past=True)
     else:
-        _ffn_backward(section, plan, c, "g", "y", "")
-        _norm_backward(section("Back through the second norm"), plan, c, PRE_2)
-        _attention_backward(section, plan, c, "u", "h", "")
-        _norm_backward(section("Back through the first norm"), plan, c, PRE_1)
-    _words_and_positions_backward(section, plan, c)
+        _ffn_backward(b, "g", "y")
+        _norm_backward(b, "Back through the second norm", PRE_2)
+        _attention_backward(b, "u", "h")
+        _norm_backward(b, "Back through the first norm", PRE_1)
+    _words_and_positions_backward(b)
 
 
-def _words_and_positions_forward(section: Section, take: Take, plan: Plan, cells: Cells) -> Array:
-    write = section("Words and positions")
-    d_model = plan.config.d_model
-    (E,) = take(write, "E")
-    embedding = E[list(plan.ids)] * root(d_model)  # (n, d_model)
-    embedding = write("embedding", "embedding = E[ids] · √d_model", embedding, "sec. 3.4")
-    table = cells["table"] if "table" in cells else _positions(write, plan)
-    return write("x", "x = embedding + PE", embedding + table, "sec. 3.5")
+def _words_and_positions_forward(b: Board) -> None:
+    b.section("Words and positions")
+    (E,) = b.take("E")
+    embedding = E[list(b.plan.ids)] * root(b.plan.config.d_model)  # (n, d_model)
+    embedding = b.write("embedding", "embedding = E[ids] · √d_model", embedding, "sec. 3.4")
+    if not b.again:
+        _positions(b)
+    b.write("x", "x = embedding + PE", embedding + b["table"], "sec. 3.5")
 
 
-def _words_and_positions_backward(section: Section, plan: Plan, c: Cells) -> None:
-    write = section("Back to the words")
+def _words_and_positions_backward(b: Board) -> None:
+    b.section("Back to the words")
     absent = number(0.0, "0, since this word does not stand in the sentence")
-    dE = np.full(c["E"].shape, absent)
-    for word in set(plan.ids):  # a word that stands twice gets both
-        dE[word] = c["d_x"][np.array(plan.ids) == word].sum(axis=0) * root(plan.config.d_model)
-    write("d_E", "dE[word] = √d_model · Σ over its places of dx", dE)
+    dE, ids = np.full(b["E"].shape, absent), np.array(b.plan.ids)
+    for word in set(b.plan.ids):  # a word that stands twice gets both
+        dE[word] = b["d_x"][ids == word].sum(axis=0) * root(b.plan.config.d_model)
+    b.write("d_E", "dE[word] = √d_model · Σ over its places of dx", dE)
 
 
-def _positions(write: Write, plan: Plan) -> Array:
-    n, d_model = len(plan.tokens), plan.config.d_model
-    pos = terms(number, np.arange(n)[:, None] % (n // plan.sentences))  # (n, 1), from 0 in each sentence
+def _positions(b: Board) -> None:
+    n, d_model = len(b.plan.tokens), b.plan.config.d_model
+    pos = terms(number, np.arange(n)[:, None] % (n // b.plan.sentences))  # (n, 1), from 0 in each sentence
     power = [number(10000 ** (i / d_model), f"10000^({i}/{d_model})") for i in range(0, d_model, 2)]
     angles = pos / np.array(power)  # (n, d_model/2)
-    angles = write("angles", "angle = pos / 10000^(2i/d_model)", angles, "sec. 3.5")
+    angles = b.write("angles", "angle = pos / 10000^(2i/d_model)", angles, "sec. 3.5")
     table = np.stack([each("sin", angles), each("cos", angles)], axis=-1).reshape(n, d_model)
-    return write("table", "PE(pos, 2i) = sin(angle), PE(pos, 2i+1) = cos(angle)", table, "sec. 3.5")
+    b.write("table", "PE(pos, 2i) = sin(angle), PE(pos, 2i+1) = cos(angle)", table, "sec. 3.5")
 
 
-def _attention_forward(section: Section, take: Take, plan: Plan, x: str, entered: Array) -> Array:
-    write = section("Multi-head attention")
-    *W, W_O = take(write, *(f"attention.W_{letter}" for letter in "QKVO"))
+def _attention_forward(b: Board, x: str) -> None:
+    b.section("Multi-head attention")
+    *W, W_O = b.take(*(f"attention.W_{letter}" for letter in "QKVO"))
     Q, K, V = (
-        _cut(write(f"attention.{letter}", f"{letter} = {x} W_{letter}", entered @ W_, "sec. 3.2.2"), plan)
+        _cut(b.write(f"attention.{letter}", f"{letter} = {x} W_{letter}", b[x] @ W_, "sec. 3.2.2"), b.plan)
         for letter, W_ in zip("QKV", W, strict=True)
     )  # each (n_heads, n, d_k)
     scores = Q @ K.mT / root(Q.shape[-1])  # (n_heads, n, n)
-    scores = write("attention.scores", "scores = Q Kᵀ / √d_k, head by head", scores, "eq. 1")
-    weights = _softmax(write, "masked" if plan.causal else "scores", _masked(write, scores, plan))
-    heads = write("attention.heads", "heads = weights V, head by head", weights @ V, "eq. 1")
-    return write("a", "a = Concat(heads) W_O", _joined(heads, plan) @ W_O, "sec. 3.2.2")  # (n, d_model)
+    scores = b.write("attention.scores", "scores = Q Kᵀ / √d_k, head by head", scores, "eq. 1")
+    weights = _softmax(b, "masked" if b.plan.causal else "scores", _masked(b, scores))
+    heads = b.write("attention.heads", "heads = weights V, head by head", weights @ V, "eq. 1")
+    b.write("a", "a = Concat(heads) W_O", _joined(heads, b.plan) @ W_O, "sec. 3.2.2")  # (n, d_model)
 
 
-def _attention_backward(section: Section, plan: Plan, c: Cells, x: str, out: str, past: str) -> None:
-    """`out` is what a's gradient is called, `past` what else the gradient of x takes in: that of the sum."""
-    write = section("Back through multi-head attention")
-    Q, K, V = (_cut(c[f"attention.{letter}"], plan) for letter in "QKV")
-    weights, heads, da, d_k = c["attention.weights"], c["attention.heads"], c[f"d_{out}"], root(Q.shape[-1])
-    write("d_attention.W_O", f"dW_O = Concat(heads)ᵀ d{out}", _joined(heads, plan).T @ da)
-    dheads = _cut(da @ c["attention.W_O"].T, plan)  # (n_heads, n, d_k)
-    dheads = write("d_attention.heads", f"dheads = d{out} W_Oᵀ, cut into heads", dheads)
-    dV = _joined(weights.mT @ dheads, plan)  # (n, d_model)
-    dV = write("d_attention.V", "dV = weightsᵀ dheads, heads side by side", dV)
-    dweights = write("d_attention.weights", "dweights = dheads Vᵀ", dheads @ V.mT)  # (n_heads, n, n)
+def _attention_backward(b: Board, x: str, out: str, past: bool = False) -> None:
+    """`out` is what a's gradient is called; the gradient of x takes it in, where it went past."""
+    b.section("Back through multi-head attention")
+    Q, K, V = (_cut(b[f"attention.{letter}"], b.plan) for letter in "QKV")
+    weights, heads, da, d_k = b["attention.weights"], b["attention.heads"], b[f"d_{out}"], root(Q.shape[-1])
+    b.write("d_attention.W_O", f"dW_O = Concat(heads)ᵀ d{out}", _joined(heads, b.plan).T @ da)
+    dheads = _cut(da @ b["attention.W_O"].T, b.plan)  # (n_heads, n, d_k)
+    dheads = b.write("d_attention.heads", f"dheads = d{out} W_Oᵀ, cut into heads", dheads)
+    dV = _joined(weights.mT @ dheads, b.plan)  # (n, d_model)
+    dV = b.write("d_attention.V", "dV = weightsᵀ dheads, heads side by side", dV)
+    dweights = b.write("d_attention.weights", "dweights = dheads Vᵀ", dheads @ V.mT)  # (n_heads, n, n)
     dscores = weights * (dweights - (dweights * weights).sum(axis=-1, keepdims=True))
     equation = "dscores = weights ⊙ (dweights − row sum of dweights ⊙ weights)"
-    dscores = write("d_attention.scores", equation, dscores)
-    dQ, dK = _joined(dscores @ K, plan) / d_k, _joined(dscores.mT @ Q, plan) / d_k  # each (n, d_model)
-    dQ = write("d_attention.Q", "dQ = dscores K / √d_k, heads side by side", dQ)
-    dK = write("d_attention.K", "dK = dscoresᵀ Q / √d_k, heads side by side", dK)
+    dscores = b.write("d_attention.scores", equation, dscores)
+    dQ, dK = _joined(dscores @ K, b.plan) / d_k, _joined(dscores.mT @ Q, b.plan) / d_k  # each (n, d_model)
+    dQ = b.write("d_attention.Q", "dQ = dscores K / √d_k, heads side by side", dQ)
+    dK = b.write("d_attention.K", "dK = dscoresᵀ Q / √d_k, heads side by side", dK)
     gradients = dict(zip("QKV", (dQ, dK, dV), strict=True))
     for letter, gradient in gradients.items():
-        write(f"d_attention.W_{letter}", f"dW_{letter} = {x}ᵀ d{letter}", c[x].T @ gradient)
-    through = [gradient @ c[f"attention.W_{letter}"].T for letter, gradient in gradients.items()]
+        b.write(f"d_attention.W_{letter}", f"dW_{letter} = {x}ᵀ d{letter}", b[x].T @ gradient)
+    through = [gradient @ b[f"attention.W_{letter}"].T for letter, gradient in gradients.items()]
     dx = sum(through[1:], da + through[0] if past else through[0])
-    equation = f"d{x} = {f'd{out} + ' if past else ''}dQ W_Qᵀ + dK W_Kᵀ + dV W_Vᵀ"
-    write(f"d_{x}", equation, dx)
+    b.write(f"d_{x}", f"d{x} = {f'd{out} + ' if past else ''}dQ W_Qᵀ + dK W_Kᵀ + dV W_Vᵀ", dx)
 
 
-def _masked(write: Write, scores: Array, plan: Plan) -> Array:
-    if not plan.causal:
+def _masked(b: Board, scores: Array) -> Array:
+    if not b.plan.causal:
         return scores
     later = np.triu(np.ones(scores.shape[-2:], dtype=bool), k=1)
     masked = np.where(later, np.array(Term(("hidden",)), object), scores)
-    return write(
-        "attention.masked", "masked = scores, and −∞ where the key comes later", masked, "sec. 3.2.3"
-    )
+    equation = "masked = scores, and −∞ where the key comes later"
+    return b.write("attention.masked", equation, masked, "sec. 3.2.3")
 
 
-def _softmax(write: Write, letter: str, scores: Array) -> Array:
+def _softmax(b: Board, letter: str, scores: Array) -> Array:
     """The largest score of a row is taken away first: the weights stay, and no e^score is too large."""
-    largest = write("attention.max", f"max = row maximum of {letter}", row_max(scores))  # (n_heads, n, 1)
-    shifted = write("attention.shifted", f"shifted = {letter} − max", scores - largest)
-    exp = write("attention.exp", "exp = e^shifted", each("exp", shifted))
+    largest = b.write("attention.max", f"max = row maximum of {letter}", row_max(scores))  # (n_heads, n, 1)
+    shifted = b.write("attention.shifted", f"shifted = {letter} − max", scores - largest)
+    exp = b.write("attention.exp", "exp = e^shifted", each("exp", shifted))
     weights = exp / exp.sum(axis=-1, keepdims=True)
-    return write("attention.weights", "weights = softmax(scores) = exp / row sum of exp", weights, "eq. 1")
+    return b.write("attention.weights", "weights = softmax(scores) = exp / row sum of exp", weights, "eq. 1")
 
 
 def _cut(a: Array, plan: Plan) -> Array:
@@ -303,131 +299,126 @@ POST_1, POST_2 = _Norm("norm_1", "s", "h", "x", "a"), _Norm("norm_2", "t", "y", 
 PRE_1, PRE_2 = _Norm("norm_1", "x", "u", "h"), _Norm("norm_2", "h", "g", "y")
 
 
-def _add_and_norm(
-    section: Section, take: Take, plan: Plan, norm: _Norm, past: Array, sublayer: Array
-) -> Array:
-    write = section("First add & norm" if norm is POST_1 else "Second add & norm")
-    return _norm_forward(write, take, plan, norm, past + sublayer)
-
-
-def _norm_forward(write: Write, take: Take, plan: Plan, norm: _Norm, entered: Array) -> Array:
+def _norm_forward(b: Board, title: str, norm: _Norm) -> None:
+    b.section(title)
     name, letter, out, past, sublayer = norm
-    parts = ("gamma",) if plan.rms else ("gamma", "beta")
-    gamma, *beta = take(write, *(f"{name}.{part}" for part in parts))
+    gamma, *beta = b.take(*(f"{name}.{part}" for part in (("gamma",) if b.plan.rms else ("gamma", "beta"))))
     if sublayer:
-        entered = write(letter, f"{letter} = {past} + {sublayer}", entered, "sec. 3.1")
-    x_hat = (_divided_by_rms if plan.rms else _standardized)(write, name, letter, entered, plan.config.eps)
-    if plan.rms:
-        return write(out, f"{out} = gamma ⊙ x_hat", gamma * x_hat)
-    return write(out, f"{out} = gamma ⊙ x_hat + beta", gamma * x_hat + beta[0], "sec. 3.1")
+        b.write(letter, f"{letter} = {past} + {sublayer}", b[past] + b[sublayer], "sec. 3.1")
+    x_hat = (_divided_by_rms if b.plan.rms else _standardized)(b, name, letter)
+    if b.plan.rms:
+        b.write(out, f"{out} = gamma ⊙ x_hat", gamma * x_hat)
+    else:
+        b.write(out, f"{out} = gamma ⊙ x_hat + beta", gamma * x_hat + beta[0], "sec. 3.1")
 
 
-def _norm_backward(write: Write, plan: Plan, c: Cells, norm: _Norm) -> None:
+def _norm_backward(b: Board, title: str, norm: _Norm) -> None:
     """What layer norm takes away, a shift of the row and a stretch of x_hat, no gradient can ask for."""
+    b.section(title)
     name, letter, out, past, sublayer = norm
-    dout, x_hat, std = c[f"d_{out}"], c[f"{name}.x_hat"], "rms" if plan.rms else "std"
-    write(f"d_{name}.gamma", f"dgamma = Σ over tokens of d{out} ⊙ x_hat", (dout * x_hat).sum(axis=0))
-    if not plan.rms:
-        write(f"d_{name}.beta", f"dbeta = Σ over tokens of d{out}", dout.sum(axis=0))
-    dx_hat = write(f"d_{name}.x_hat", f"dx_hat = d{out} ⊙ gamma", dout * c[f"{name}.gamma"])
+    dout, x_hat, std = b[f"d_{out}"], b[f"{name}.x_hat"], "rms" if b.plan.rms else "std"
+    b.write(f"d_{name}.gamma", f"dgamma = Σ over tokens of d{out} ⊙ x_hat", (dout * x_hat).sum(axis=0))
+    if not b.plan.rms:
+        b.write(f"d_{name}.beta", f"dbeta = Σ over tokens of d{out}", dout.sum(axis=0))
+    dx_hat = b.write(f"d_{name}.x_hat", f"dx_hat = d{out} ⊙ gamma", dout * b[f"{name}.gamma"])
     dcentred, taken = dx_hat, "dx_hat − along_x · x_hat"
-    if not plan.rms:
-        along_1 = write(f"d_{name}.along_1", "along_1 = row mean of dx_hat", row_mean(dx_hat))  # (n, 1)
+    if not b.plan.rms:
+        along_1 = b.write(f"d_{name}.along_1", "along_1 = row mean of dx_hat", row_mean(dx_hat))  # (n, 1)
         dcentred, taken = dx_hat - along_1, "dx_hat − along_1 − along_x · x_hat"
     along_x = row_mean(dx_hat * x_hat)  # (n, 1)
-    along_x = write(f"d_{name}.along_x", "along_x = row mean of dx_hat ⊙ x_hat", along_x)
-    dentered, equation = (dcentred - along_x * x_hat) / c[f"{name}.{std}"], f"({taken}) / {std}"
+    along_x = b.write(f"d_{name}.along_x", "along_x = row mean of dx_hat ⊙ x_hat", along_x)
+    dentered, equation = (dcentred - along_x * x_hat) / b[f"{name}.{std}"], f"({taken}) / {std}"
     if not sublayer:
-        dentered, equation = c[f"d_{past}"] + dentered, f"d{past} + {equation}"
-    write(f"d_{letter}", f"d{letter} = {equation}", dentered)
+        dentered, equation = b[f"d_{past}"] + dentered, f"d{past} + {equation}"
+    b.write(f"d_{letter}", f"d{letter} = {equation}", dentered)
 
 
-def _standardized(write: Write, name: str, letter: str, entered: Array, eps: float) -> Array:
-    mean = write(f"{name}.mean", f"mean = row mean of {letter}", row_mean(entered))  # (n, 1)
-    centred = write(f"{name}.centred", f"centred = {letter} − mean", entered - mean)
+def _standardized(b: Board, name: str, letter: str) -> Array:
+    mean = b.write(f"{name}.mean", f"mean = row mean of {letter}", row_mean(b[letter]))  # (n, 1)
+    centred = b.write(f"{name}.centred", f"centred = {letter} − mean", b[letter] - mean)
     variance = row_mean(each("square", centred))  # (n, 1)
-    variance = write(f"{name}.variance", "variance = row mean of centred²", variance)
-    std = write(f"{name}.std", "std = √(variance + ε)", each("sqrt", variance + number(eps)))
-    return write(f"{name}.x_hat", "x_hat = centred / std", centred / std)
+    variance = b.write(f"{name}.variance", "variance = row mean of centred²", variance)
+    std = b.write(f"{name}.std", "std = √(variance + ε)", each("sqrt", variance + number(b.plan.config.eps)))
+    return b.write(f"{name}.x_hat", "x_hat = centred / std", centred / std)
 
 
-def _divided_by_rms(write: Write, name: str, letter: str, entered: Array, eps: float) -> Array:
-    square = row_mean(each("square", entered))  # (n, 1)
-    square = write(f"{name}.mean_square", f"mean_square = row mean of {letter}²", square)
-    rms = write(f"{name}.rms", "rms = √(mean_square + ε)", each("sqrt", square + number(eps)))
-    return write(f"{name}.x_hat", f"x_hat = {letter} / rms", entered / rms)
+def _divided_by_rms(b: Board, name: str, letter: str) -> Array:
+    square = row_mean(each("square", b[letter]))  # (n, 1)
+    square = b.write(f"{name}.mean_square", f"mean_square = row mean of {letter}²", square)
+    rms = b.write(f"{name}.rms", "rms = √(mean_square + ε)", each("sqrt", square + number(b.plan.config.eps)))
+    return b.write(f"{name}.x_hat", f"x_hat = {letter} / rms", b[letter] / rms)
 
 
-def _ffn_forward(section: Section, take: Take, plan: Plan, x: str, entered: Array) -> Array:
-    write = section("Feed-forward network")
-    W_1, b_1, W_2, b_2 = take(write, "ffn.W_1", "ffn.b_1", "ffn.W_2", "ffn.b_2")
-    z = write("ffn.z", f"z = {x} W_1 + b_1", entered @ W_1 + b_1, "eq. 2")  # (n, d_ff)
-    if plan.config.activation == "relu":
-        hidden = write("ffn.hidden", "hidden = max(0, z)", each("relu", z), "eq. 2")
+def _ffn_forward(b: Board, x: str) -> None:
+    b.section("Feed-forward network")
+    W_1, b_1, W_2, b_2 = b.take("ffn.W_1", "ffn.b_1", "ffn.W_2", "ffn.b_2")
+    z = b.write("ffn.z", f"z = {x} W_1 + b_1", b[x] @ W_1 + b_1, "eq. 2")  # (n, d_ff)
+    if b.plan.config.activation == "relu":
+        hidden = b.write("ffn.hidden", "hidden = max(0, z)", each("relu", z), "eq. 2")
     else:
-        share = write("ffn.share", "share = Φ(z), of a normal distribution below z", each("share", z))
-        hidden = write("ffn.hidden", "hidden = GELU(z) = z ⊙ share", z * share)
-    return write("f", "f = hidden W_2 + b_2", hidden @ W_2 + b_2, "eq. 2")  # (n, d_model)
+        share = b.write("ffn.share", "share = Φ(z), of the normal distribution below z", each("share", z))
+        hidden = b.write("ffn.hidden", "hidden = GELU(z) = z ⊙ share", z * share)
+    b.write("f", "f = hidden W_2 + b_2", hidden @ W_2 + b_2, "eq. 2")  # (n, d_model)
 
 
-def _ffn_backward(section: Section, plan: Plan, c: Cells, x: str, out: str, past: str) -> None:
-    write = section("Back through the feed-forward network")
-    z, hidden, df = c["ffn.z"], c["ffn.hidden"], c[f"d_{out}"]
-    write("d_ffn.W_2", f"dW_2 = hiddenᵀ d{out}", hidden.T @ df)
-    write("d_ffn.b_2", f"db_2 = Σ over tokens of d{out}", df.sum(axis=0))
-    dhidden = write("d_ffn.hidden", f"dhidden = d{out} W_2ᵀ", df @ c["ffn.W_2"].T)  # (n, d_ff)
-    if plan.config.activation == "relu":
-        dz = write("d_ffn.z", "dz = dhidden where z > 0, else 0", each("gate", dhidden, z))
+def _ffn_backward(b: Board, x: str, out: str, past: bool = False) -> None:
+    b.section("Back through the feed-forward network")
+    z, hidden, df = b["ffn.z"], b["ffn.hidden"], b[f"d_{out}"]
+    b.write("d_ffn.W_2", f"dW_2 = hiddenᵀ d{out}", hidden.T @ df)
+    b.write("d_ffn.b_2", f"db_2 = Σ over tokens of d{out}", df.sum(axis=0))
+    dhidden = b.write("d_ffn.hidden", f"dhidden = d{out} W_2ᵀ", df @ b["ffn.W_2"].T)  # (n, d_ff)
+    if b.plan.config.activation == "relu":
+        dz = b.write("d_ffn.z", "dz = dhidden where z > 0, else 0", each("gate", dhidden, z))
     else:
-        dz = dhidden * (c["ffn.share"] + z * each("bell", z))
-        dz = write("d_ffn.z", "dz = dhidden ⊙ (share + z ⊙ φ(z)), φ the slope of Φ", dz)
-    write("d_ffn.W_1", f"dW_1 = {x}ᵀ dz", c[x].T @ dz)
-    write("d_ffn.b_1", "db_1 = Σ over tokens of dz", dz.sum(axis=0))
-    dx, equation = dz @ c["ffn.W_1"].T, "dz W_1ᵀ"  # (n, d_model)
+        dz = dhidden * (b["ffn.share"] + z * each("bell", z))
+        dz = b.write("d_ffn.z", "dz = dhidden ⊙ (share + z ⊙ φ(z)), φ the slope of Φ", dz)
+    b.write("d_ffn.W_1", f"dW_1 = {x}ᵀ dz", b[x].T @ dz)
+    b.write("d_ffn.b_1", "db_1 = Σ over tokens of dz", dz.sum(axis=0))
+    dx, equation = dz @ b["ffn.W_1"].T, "dz W_1ᵀ"  # (n, d_model)
     if past:
         dx, equation = df + dx, f"d{out} + {equation}"
-    write(f"d_{x}", f"d{x} = {equation}", dx)
+    b.write(f"d_{x}", f"d{x} = {equation}", dx)
 
 
-def _loss_forward(section: Section, take: Take, y: Array) -> None:
-    write = section("Loss")
-    (target,) = take(write, "target")
-    write("loss", "L = ½ Σ (y − target)²", each("square", y - target).sum() / number(2))
+def _loss_forward(b: Board) -> None:
+    b.section("Loss")
+    (target,) = b.take("target")
+    b.write("loss", "L = ½ Σ (y − target)²", each("square", b["y"] - target).sum() / number(2))
 
 
-def _loss_backward(section: Section, c: Cells) -> None:
-    section("Loss")("d_y", "dy = y − target", c["y"] - c["target"])
+def _loss_backward(b: Board) -> None:
+    b.write("d_y", "dy = y − target", b["y"] - b["target"])
 
 
 # One step of training
 
 
-def _sgd(section: Section, parameters: list[str], c: Cells) -> None:
-    write = section(TRAINING)
-    eta = write("eta", GIVEN)
+def _sgd(b: Board, parameters: list[str]) -> None:
+    b.section(TRAINING)
+    (eta,) = b.take("eta")
     for name in parameters:
         p = name.rpartition(".")[2]
-        write(f"new_{name}", f"{p}′ = {p} − η d{p}", c[name] - eta * c[f"d_{name}"])
+        b.write(f"new_{name}", f"{p}′ = {p} − η d{p}", b[name] - eta * b[f"d_{name}"])
 
 
-def _adam(section: Section, parameters: list[str], c: Cells) -> None:
+def _adam(b: Board, parameters: list[str]) -> None:
     """Kingma and Ba, "Adam", 2015, algorithm 1. m and v remember; m_hat and v_hat undo their start from 0."""
-    write = section(TRAINING)
-    eta, k = write("eta", GIVEN), write("k", GIVEN)
-    k = write("new_k", "k′ = k + 1", k + constant(1))
+    b.section(TRAINING)
+    eta, k = b.take("eta", "k")
+    k = b.write("new_k", "k′ = k + 1", k + constant(1))
     for name in parameters:
-        write, p = section(f"{TRAINING}: {_PLACES[name.split('.')[0]]}"), name.rpartition(".")[2]
-        d, m, v = c[f"d_{name}"], write(f"m_{name}", GIVEN), write(f"v_{name}", GIVEN)
+        b.section(f"{TRAINING}: {_PLACES[name.split('.')[0]]}")
+        p, d, (m, v) = name.rpartition(".")[2], b[f"d_{name}"], b.take(f"m_{name}", f"v_{name}")
         m = constant(BETA_1) * m + constant(1 - BETA_1) * d
-        m = write(f"new_m_{name}", f"m′ = β_1 m + (1 − β_1) d{p}", m, "sec. 5.3")
+        m = b.write(f"new_m_{name}", f"m′ = β_1 m + (1 − β_1) d{p}", m, "sec. 5.3")
         v = constant(BETA_2) * v + constant(1 - BETA_2) * each("square", d)
-        v = write(f"new_v_{name}", f"v′ = β_2 v + (1 − β_2) d{p}²", v, "sec. 5.3")
+        v = b.write(f"new_v_{name}", f"v′ = β_2 v + (1 − β_2) d{p}²", v, "sec. 5.3")
         m = m / (constant(1) - each("power", constant(BETA_1), k))
-        m = write(f"m_hat_{name}", "m_hat = m′ / (1 − β_1^k′)", m)
+        m = b.write(f"m_hat_{name}", "m_hat = m′ / (1 − β_1^k′)", m)
         v = v / (constant(1) - each("power", constant(BETA_2), k))
-        v = write(f"v_hat_{name}", "v_hat = v′ / (1 − β_2^k′)", v)
-        new = c[name] - eta * m / (each("sqrt", v) + number(EPS))
-        write(f"new_{name}", f"{p}′ = {p} − η m_hat / (√v_hat + ε)", new, "sec. 5.3")
+        v = b.write(f"v_hat_{name}", "v_hat = v′ / (1 − β_2^k′)", v)
+        new = b[name] - eta * m / (each("sqrt", v) + number(EPS))
+        b.write(f"new_{name}", f"{p}′ = {p} − η m_hat / (√v_hat + ε)", new, "sec. 5.3")
 
 
 _PLACES = {

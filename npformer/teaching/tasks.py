@@ -4,6 +4,7 @@ Each is drawn from a seed. The first two come in two parts, one to train on and 
 in common.
 """
 
+import itertools
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -162,24 +163,25 @@ def number_task(n_train: int, n_test: int, rng: np.random.Generator) -> tuple[Li
 
 
 def _lines(numbers: list[int]) -> Lines:
+    """Ids in tables as wide as the longest number needs, also where no such number was drawn."""
     words = [tokenize(_in_words(number)) for number in numbers]
     digits = [[START, *str(number), STOP] for number in numbers]
-    return Lines(_padded(words, 9), _padded(digits, 8))
-
-
-def _padded(rows: list[list[str]], length: int) -> Array:
-    """Ids in a table as wide as the longest number needs, also where no such number was drawn."""
-    longest = [PADDING] * length
-    return encode([*rows, longest], NUMBER_VOCABULARY)[:-1]
+    padded = (encode([*rows, [PADDING] * n], NUMBER_VOCABULARY) for rows, n in ((words, 9), (digits, 8)))
+    return Lines(*(ids[:-1] for ids in padded))
 
 
 SHE, HE = tuple("Anna Ida Mia Rosa".split()), tuple("Ben Leo Otto Tom".split())
-CREATURES = tuple("bear cat dog fox goat mouse owl rabbit".split())
-MOODS = tuple("brave clever kind little quiet shy small young".split())
-HOMES = ("in a forest", "by the sea", "on a farm", "near a river", "on a hill", "in an old house")
-THINGS = tuple("ball bell boat cap cup drum kite ring".split())
-PLACES = ("under the bed", "behind the door", "in the grass", "on the roof", "under a tree", "in the hay")
-FOODS = tuple("apples bread cheese honey nuts soup".split())
+WORDS = {  # what is drawn together is different
+    "name friend": SHE + HE,
+    "creature other": "bear cat dog fox goat mouse owl rabbit".split(),
+    "place other_place third_place": (
+        "under the bed", "behind the door", "in the grass", "on the roof", "under a tree", "in the hay"
+    ),
+    "thing": "ball bell boat cap cup drum kite ring".split(),
+    "food": "apples bread cheese honey nuts soup".split(),
+    "mood": "brave clever kind little quiet shy small young".split(),
+    "home": ("in a forest", "by the sea", "on a farm", "near a river", "on a hill", "in an old house"),
+}  # fmt: skip
 OPENING = "{name} was a {mood} {creature} who lived {home}. "
 PLOTS = (
     "One day {she} lost {her} {thing}. {name} looked {place} and {other_place}, but the {thing} was not "
@@ -211,18 +213,17 @@ def small_stories(n: int, rng: np.random.Generator) -> list[str]:
 
 
 def _small_story(rng: np.random.Generator) -> str:
-    def some(words: Sequence[str], k: int) -> list[str]:
-        return [words[i] for i in rng.permutation(len(words))[:k]]
+    words: dict[str, str] = {}
+    for names, kind in WORDS.items():
+        words |= {name: kind[i] for name, i in zip(names.split(), rng.permutation(len(kind)), strict=False)}
+    return _told(PLOTS[int(rng.integers(len(PLOTS)))], words["name"] in SHE).format(**words)
 
-    (name, friend), (creature, other) = some(SHE + HE, 2), some(CREATURES, 2)
-    (place, other_place, third_place), (thing,), (food,) = some(PLACES, 3), some(THINGS, 1), some(FOODS, 1)
-    she, her = ("she", "her") if name in SHE else ("he", "his")
-    words = {
-        "name": name, "friend": friend, "creature": creature, "other": other, "mood": some(MOODS, 1)[0],
-        "home": some(HOMES, 1)[0], "she": she, "her": her, "Her": her.capitalize(), "thing": thing,
-        "food": food, "place": place, "other_place": other_place, "third_place": third_place,
-    }  # fmt: skip
-    return f"{OPENING}{PLOTS[int(rng.integers(len(PLOTS)))]}".format(**words)
+
+def _told(plot: str, of_a_girl: bool) -> str:
+    """The story with its pronouns, and without its words."""
+    she, her = ("she", "her") if of_a_girl else ("he", "his")
+    story = (OPENING + plot).replace("{she}", she)
+    return story.replace("{her}", her).replace("{Her}", her.capitalize())
 
 
 def is_small_story(text: str) -> bool:
@@ -234,32 +235,21 @@ def is_small_story(text: str) -> bool:
     """
     if not isinstance(text, str):
         raise TypeError(f"is_small_story: text is {kind_of(text)}; expected a string")
-    matches = (re.fullmatch(pattern, text) for pattern in _patterns())
-    return any(match is not None and _agrees(**match.groupdict()) for match in matches)
-
-
-def _agrees(name: str, friend: str, creature: str, other: str, she: str, **words: str) -> bool:
-    """Two different creatures with two different names, and the pronouns of the first one."""
-    her = "her" if name in SHE else "his"
-    pronouns = {words.get("her", her), words.get("Her", her).lower()}
-    places = [words[place] for place in ("place", "other_place", "third_place") if place in words]
-    alone = name != friend and creature != other and len(set(places)) == len(places)
-    return alone and she == ("she" if name in SHE else "he") and pronouns == {her}
+    return any(re.fullmatch(pattern, text) for pattern in _patterns())
 
 
 @cache
-def _patterns() -> tuple[str, ...]:
-    """Each plot as a regular expression: a word where it is first told, and the same one later."""
-    kinds = {
-        "name": SHE + HE, "friend": SHE + HE, "creature": CREATURES, "other": CREATURES, "mood": MOODS,
-        "home": HOMES, "she": ("she", "he"), "her": ("her", "his"), "Her": ("Her", "His"), "thing": THINGS,
-        "food": FOODS, "place": PLACES, "other_place": PLACES, "third_place": PLACES,
-    }  # fmt: skip
+def _patterns() -> list[str]:
+    """Each plot as a regular expression: a word where it is first told, and then the same one."""
     patterns = []
-    for plot in PLOTS:
-        pattern = re.escape(OPENING + plot).replace(r"\{", "{").replace(r"\}", "}")
-        for kind, words in kinds.items():
-            pattern = pattern.replace(f"{{{kind}}}", f"(?P<{kind}>{'|'.join(words)})", 1)
-            pattern = pattern.replace(f"{{{kind}}}", f"(?P={kind})")
+    for plot, of_a_girl in itertools.product(PLOTS, (True, False)):
+        pattern = re.escape(_told(plot, of_a_girl)).replace(r"\{", "{").replace(r"\}", "}")
+        for names, kind in WORDS.items():
+            others = ""  # of its kind, which it is not
+            for name in names.split():
+                words = "|".join(kind if name != "name" else SHE if of_a_girl else HE)
+                pattern = pattern.replace(f"{{{name}}}", f"(?P<{name}>{others}(?:{words}))", 1)
+                pattern = pattern.replace(f"{{{name}}}", f"(?P={name})")
+                others += f"(?!(?P={name}))"
         patterns.append(pattern)
-    return tuple(patterns)
+    return patterns

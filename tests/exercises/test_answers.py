@@ -17,6 +17,7 @@ from npformer.exercises import check, reply, show
 from npformer.exercises.probe import run, within
 from npformer.exercises.task import APART, RIGHT, Code, Edit, Numbers
 from npformer.exercises.topics import bank
+from npformer.modern.causal_lm import CausalBlockParams, causal_block_forward
 from npformer.modern.generation import last_left
 
 check = partial(check, level=3)  # which says most
@@ -178,6 +179,24 @@ def attended(q, k, v, mask=None):
     return npformer.attention_forward(q, k, v, mask=mask)[0]
 
 
+def adam(w, g, m, v, t, learning_rate):
+    new, state = npformer.adam_update(w, g, npformer.AdamState(t - 1, m, v), learning_rate=learning_rate)
+    return new, state.m, state.v
+
+
+def ported(x, *file):
+    """npformer's block on a file's arrays."""
+    W_Q, W_K, W_V, W_O, gamma_1, gate, up, down, gamma_2 = (array.T for array in file)
+    config = npformer.CausalLMConfig(x.shape[1], gate.shape[1], 4, 2, 1, rope_layout="halves")
+    params = CausalBlockParams(
+        npformer.AttentionParams(W_Q, W_K, W_V, W_O),
+        npformer.RMSNormParams(gamma_1),
+        npformer.GatedFFNParams(gate, up, down),
+        npformer.RMSNormParams(gamma_2),
+    )
+    return causal_block_forward(x, params, config, npformer.causal_mask(len(x)))[0]
+
+
 OURS = {  # npformer's own function for the very thing asked; ways back are held against differences
     "pe.table": npformer.positional_encoding,
     "softmax.forward": lambda scores: npformer.softmax_forward(scores)[0],
@@ -186,6 +205,12 @@ OURS = {  # npformer's own function for the very thing asked; ways back are held
     "ffn.forward": lambda x, *p: npformer.ffn_forward(x, npformer.FFNParams(*p))[0],
     "attention.forward": attended,
     "cross_entropy.forward": lambda z, t: npformer.cross_entropy_forward(z, t)[0],
+    "loss.smoothed": lambda z, t, e: npformer.cross_entropy_forward(z, t, label_smoothing=e)[0],
+    "layer_norm.forward": lambda x, *p: npformer.layer_norm_forward(
+        x, npformer.LayerNormParams(*p[:2]), eps=p[2]
+    )[0],
+    "embedding.forward": lambda ids, E: npformer.embedding_forward(ids, npformer.EmbeddingParams(E))[0],
+    "adam.step": adam,
     "rms_norm.forward": lambda x, g, eps: npformer.rms_norm_forward(x, npformer.RMSNormParams(g), eps=eps)[0],
     "gate.forward": lambda x, *p: npformer.gated_ffn_forward(x, npformer.GatedFFNParams(*p))[0],
     "rope.forward": turned,
@@ -193,6 +218,7 @@ OURS = {  # npformer's own function for the very thing asked; ways back are held
     "mask.kept": lambda n, kept: npformer.causal_mask(n, kept + n),
 }
 PARTS = {  # made of several of npformer's
+    "port.block": ported,
     "rope.attention": lambda q, k, v: attended(turned(q), turned(k), v),
     "attention.grouped": lambda q, k, v: attended(q, *(x.repeat(len(q) // len(k), axis=0) for x in (k, v))),
     "sample.temperature": lambda logits, t: npformer.softmax_forward(logits / t)[0],

@@ -10,7 +10,7 @@ import json
 import numpy as np
 import pytest
 
-from npformer.teaching.recipes import OPERATIONS, packed
+from npformer.teaching.recipes import packed
 from npformer.teaching.worked_example import GIVEN, VARIANTS, dog_bites_man, varied, worked_example
 
 TRACE = worked_example(update="adam")
@@ -38,24 +38,6 @@ def test_a_recipe_looks_only_back_and_every_cell_is_used_but_what_the_next_step_
         assert all(cell < first for recipe in step.recipes for cell in cells(recipe)), step.name
         kept = step.name in ("loss", "new_loss") or step.name.startswith(("new_m_", "new_v_"))
         assert kept or not used.isdisjoint(range(first, first + step.value.size)), step.name
-
-
-def test_some_recipes_by_hand():
-    """A row times a column and a bias; heads are cut from neighbouring columns; a word that is not there."""
-    h, W_1, b_1, Q, K = (FIRST[name] for name in ("h", "ffn.W_1", "ffn.b_1", "attention.Q", "attention.K"))
-    products = [("*", h + 4 + k, W_1 + 6 * k + 2) for k in range(4)]  # row 1, column 2
-    assert TRACE.named["ffn.z"].recipes[8] == ("+", *products, b_1 + 2)
-    head_2 = TRACE.named["attention.scores"].recipes[9 + 1]  # dog, bites
-    assert cells(head_2) == [Q + 2, K + 6, Q + 3, K + 7]
-    operation, value, text = TRACE.named["d_E"].recipes[0]
-    assert (operation, value) == ("number", 0.0) and "does not stand in the sentence" in text
-
-
-def test_every_operation_is_used_and_no_other():
-    other = worked_example(varied(dog_bites_man(), ["causal", "gelu"]))
-    recipes = [recipe for trace in (TRACE, other) for step in trace.steps for recipe in step.recipes]
-    found = {part[0] for recipe in recipes for part in parts(recipe) if not isinstance(part, int)}
-    assert found - {"number"} == set(OPERATIONS)
 
 
 def unpacked(packet, count):

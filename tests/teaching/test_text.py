@@ -8,29 +8,20 @@ from together import together
 
 from npformer import build_vocabulary, decode, encode, tokenize
 
-ARTICLE = "I wonder what will come next! | This is a basic example paragraph. | Hello, what is a basic split?"
 
-
-def test_the_articles_three_sentences_have_six_tokens_each():
-    tokens = [tokenize(sentence) for sentence in ARTICLE.split("|")]
-    assert [len(words) for words in tokens] == [6, 6, 6]
-    assert tokens[0] == ["i", "wonder", "what", "will", "come", "next"]
+def test_sentences_in_every_script_come_back_in_lower_case_without_punctuation():
+    assert tokenize("") == tokenize("...") == []
+    tokens = [tokenize("Don't stop: état 北京 a-b 3.5"), ["man"], tokenize("Dog bites man!")]
+    assert tokens[0] == "don't stop état 北京 a b 3 5".split()
     vocabulary = build_vocabulary(tokens)
     ids = encode(tokens, vocabulary)
-    assert ids.shape == (3, 6) and ids.dtype == np.intp
-    assert decode(ids, vocabulary) == tokens
-    assert vocabulary["<pad>"] == 0 and sorted(vocabulary.values()) == list(range(len(vocabulary)))
-
-
-def test_words_and_numbers_without_punctuation_in_every_script():
-    assert tokenize("") == tokenize("...") == []
-    assert tokenize("Don't stop: état 北京 привет a-b 3.5") == "don't stop état 北京 привет a b 3 5".split()
+    assert ids.shape == (3, 8) and ids.dtype == np.intp and decode(ids, vocabulary) == tokens
+    assert vocabulary["<pad>"] == 0 and list(vocabulary.values()) == list(range(12))
 
 
 def test_shorter_sentences_are_padded_at_the_end_and_special_tokens_come_first_and_once():
     vocabulary = build_vocabulary([["man"], ["dog", "bites"]])
     assert encode([["man"], ["dog", "bites"]], vocabulary).tolist() == [[3, 0], [2, 1]]
-    assert decode(np.array([[3, 0], [2, 1]]), vocabulary) == [["man"], ["dog", "bites"]]
     assert encode([], vocabulary).shape == (0, 0) and encode([[], []], vocabulary).shape == (2, 0)
     assert list(build_vocabulary([["<s>", "b", "a"]], special=("<pad>", "<s>"))) == ["<pad>", "<s>", "a", "b"]
     assert encode([["dog"]], {"dog": np.int64(3)}).tolist() == [[3]]

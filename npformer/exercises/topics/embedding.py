@@ -2,12 +2,11 @@
 
 import numpy as np
 
-from npformer.backend import Array
-from npformer.embedding import EmbeddingCache, EmbeddingParams, embedding_backward, embedding_forward
 from npformer.exercises.probe import Probe, normal
 from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed
 from npformer.exercises.topics import positions
 from npformer.exercises.topics.questions import drawn
+from npformer.exercises.topics.shared import instead
 from npformer.positional import positional_encoding
 
 S1_9 = Place('"Attention Is All You Need", section 3.4', "01, section 1.9, Add it, and look again")
@@ -68,11 +67,10 @@ def scale(draw: Draw) -> Posed:
     return Posed({"d": root * root}, root, {NO_SCALE: 1, SCALE_D: root * root, SCALE_DIVIDED: 1 / root})
 
 
-def rows(ids: Array, E: Array) -> Array:
-    """npformer's."""
-    return embedding_forward(ids, EmbeddingParams(E))[0]
-
-
+SOLUTION = """
+def embedding(ids, E):
+    return E[ids] * E.shape[1] ** 0.5
+"""
 forward = Code("embedding.forward", "addition", 2, S1_9,
     task="Look ids (batch, T) up in E (vocabulary, d_model) as the paper does, its factor included.",
     hint="Indexing, then one factor.",
@@ -84,16 +82,12 @@ forward = Code("embedding.forward", "addition", 2, S1_9,
             (np.array([[1, 3], [2, 1], [0, 3]]), normal(4, 5)),
         ),
         sizes="ids: batch T; E: vocabulary d_model",
-        landmarks={
-            "the rows of E for these ids": lambda ids, E: E[ids],
-            "the row of the id before each id": lambda ids, E: rows((ids - 1) % len(E), E),
-        },
+        landmarks=instead(SOLUTION, {
+            "the rows of E for these ids": "E[ids]",
+            "the row of the id before each id": "E[(ids - 1) % len(E)] * E.shape[1] ** 0.5",
+        }),
     ),
-    right=rows,
-    solution="""
-def embedding(ids, E):
-    return E[ids] * E.shape[1] ** 0.5
-""",
+    solution=SOLUTION,
     mistakes={
         NO_SCALE: [Edit(" * E.shape[1] ** 0.5", "")],
         SCALE_D: [Edit(" ** 0.5", "")],
@@ -114,7 +108,6 @@ backward = Code("embedding.backward", "backward", 3, S1_9,
         ),
         sizes="ids: batch T; E: vocabulary d_model", unit="place",
     ),
-    right=lambda dy, ids, E: embedding_backward(dy, EmbeddingCache(ids, E)).E,
     solution="""
 def embedding_backward(dy, ids, E):
     dE = np.zeros(E.shape)

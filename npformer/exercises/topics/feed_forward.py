@@ -9,8 +9,7 @@ from npformer.exercises.probe import Arguments, Probe, Trial, normal, run
 from npformer.exercises.see import CALLS, NUMBERS, Seen, close, written
 from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed, either
 from npformer.exercises.topics.questions import drawn
-from npformer.feed_forward import FFNParams, ffn_backward, ffn_forward
-from npformer.functional import softmax_forward
+from npformer.exercises.topics.shared import instead
 
 PAPER, BACK = '"Attention Is All You Need", section 3.3', "lesson 03, sections 3.8 and 3.9"
 EQUATION = Place(PAPER, "03, section 3.2, Equation 2, with a pencil")
@@ -130,11 +129,6 @@ def bent(*ways: str) -> list[Edit]:
     return [Edit(RELU, way) for way in ways]
 
 
-def network(x: Array, *params: Array) -> Array:
-    """npformer's."""
-    return ffn_forward(x, FFNParams(*params))[0]
-
-
 def calls(*, way_back: bool = False) -> tuple[Arguments, ...]:
     """All sizes distinct, then d_ff = d_model; in each, one unit whose z is exactly 0 everywhere."""
     made: list[Arguments] = []
@@ -182,6 +176,13 @@ def of_one_unit(trial: Trial, z: Array, *dy: Array) -> Array | None:
     return outcome.arrays[0].reshape(z.shape) if outcome.arrays and outcome.arrays[0].size == z.size else None
 
 
+FFN = """
+def ffn(x, W_1, b_1, W_2, b_2):
+    z = x @ W_1 + b_1
+    hidden = np.maximum(z, 0)
+    y = hidden @ W_2 + b_2
+    return y
+"""
 forward = Code("ffn.forward", "ffn", 3, EQUATION,
     task="Write equation 2: x (batch, positions, d_model), W_1 (d_model, d_ff), W_2 (d_ff, d_model). "
     "Return y in x's shape.",
@@ -190,24 +191,15 @@ forward = Code("ffn.forward", "ffn", 3, EQUATION,
     probe=Probe(
         "x, W_1, b_1, W_2, b_2", ("y",), calls(), sizes=SIZES, unit="token",
         neutral={"b_1": 0.0, "b_2": 0.0},
-        landmarks={
-            "the hidden layer": lambda x, W_1, b_1, *_: np.maximum(x @ W_1 + b_1, 0),
-            "a network whose activation acts on x, and not on the hidden units": (
-                lambda x, W_1, b_1, W_2, b_2: (np.maximum(x, 0) @ W_1 + b_1) @ W_2 + b_2
-            ),
-            "a network whose activation is a softmax over the hidden units": (
-                lambda x, W_1, b_1, W_2, b_2: softmax_forward(x @ W_1 + b_1)[0] @ W_2 + b_2
-            ),
-        },
+        landmarks=instead(FFN, {
+            "the hidden layer": "hidden",
+            "a network whose activation acts on x, and not on the hidden units":
+                "(np.maximum(x, 0) @ W_1 + b_1) @ W_2 + b_2",
+            "a network whose activation is a softmax over the hidden units":
+                "np.exp(z) / np.exp(z).sum(axis=-1, keepdims=True) @ W_2 + b_2",
+        }),
     ),
-    right=network,
-    solution="""
-def ffn(x, W_1, b_1, W_2, b_2):
-    z = x @ W_1 + b_1
-    hidden = np.maximum(z, 0)
-    y = hidden @ W_2 + b_2
-    return y
-""",
+    solution=FFN,
     mistakes={
         NO_RELU: bent("z"),
         RELU_BEFORE_BIAS: [Edit(" + b_1", "", RELU, f"{RELU} + b_1")],
@@ -235,9 +227,8 @@ def token(draw: Draw) -> Posed:
     W_1, W_2 = np.array([[1, 2, -1], [1, -1, 1]]), np.array([[1, 0], [2, -1], [-1, 3]])
     given = {"x": x, "W_1": W_1, "b_1": b_1, "W_2": W_2, "b_2": b_2}
     wrong = {mistake: f(*given.values()) for mistake, f in forward.slips(*forward.mistakes).items()}
-    return Posed(given, network(*given.values()), wrong | {
-        "CF-HIDDEN": np.maximum(x @ W_1 + b_1, 0),
-    })
+    hidden = np.maximum(x @ W_1 + b_1, 0)
+    return Posed(given, forward.right(*given.values()), wrong | {"CF-HIDDEN": hidden})
 
 # --- backward ----------------------------------------------------------------------------------------
 
@@ -271,12 +262,6 @@ def bias(draw: Draw) -> Posed:
         DB_UNSUMMED: dz,
         "CF-SIGN": -dz.sum(axis=0),
     })
-
-
-def gradients(dy: Array, x: Array, *params: Array) -> tuple[Array, ...]:
-    """npformer's."""
-    dx, grads = ffn_backward(dy, ffn_forward(x, FFNParams(*params))[1])
-    return dx, *grads
 
 
 def one_slope(trial: Trial) -> Seen | None:
@@ -331,7 +316,6 @@ backward = Code("ffn.backward", "backward", 5, Place("lesson 03, section 3.8", L
         "dy, x, W_1, b_1, W_2, b_2", GRADIENTS, calls(way_back=True), sizes=SIZES, unit="token",
         neutral={"b_1": 0.0},
     ),
-    right=gradients,
     solution=f"""
 def ffn_backward(dy, x, W_1, b_1, W_2, b_2):
     z = x @ W_1 + b_1

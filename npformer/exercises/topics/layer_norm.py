@@ -2,12 +2,11 @@
 
 import numpy as np
 
-from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Probe, normal
 from npformer.exercises.see import CALLS, NUMBERS, exchanged
 from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed
 from npformer.exercises.topics.questions import drawn
-from npformer.layer_norm import LayerNormParams, layer_norm_backward, layer_norm_forward
+from npformer.exercises.topics.shared import instead
 
 PAPER = '"Layer Normalization" (Ba, Kiros and Hinton), section 3'
 S4_8 = Place(PAPER, "04, section 4.8, Layer norm, forward")
@@ -68,11 +67,6 @@ DGAMMA_SHAPE = Mistake("LN-DGAMMA-SHAPE", S4_9, "A parameter's gradient is not o
 
 # --- forward -----------------------------------------------------------------------------------------
 
-def norms(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
-    """npformer's."""
-    return layer_norm_forward(x, LayerNormParams(gamma, beta), eps=eps)[0]
-
-
 def calls(way_back: bool) -> tuple[Arguments, ...]:
     """A large eps; then rows of very small spread, and forward a constant one."""
     made: list[Arguments] = []
@@ -91,6 +85,13 @@ OTHER_AXES = [
 ]
 ROOT, SQUARES = "np.sqrt(variance + eps)", ("(x - mean)", "x", "x.var(", "(x * x).mean(", "ddof=0, ", "")
 
+FORWARD = """
+def layer_norm(x, gamma, beta, eps):
+    mean = x.mean(axis=-1, keepdims=True)
+    variance = x.var(axis=-1, ddof=0, keepdims=True)
+    x_hat = (x - mean) / np.sqrt(variance + eps)
+    return gamma * x_hat + beta
+"""
 forward = Code("layer_norm.forward", "norm", 3, S4_8,
     task="Write layer norm for x (batch, positions, d_model), with gamma and beta (d_model,), eps "
     "added to the variance. Return y in x's shape.",
@@ -99,23 +100,11 @@ forward = Code("layer_norm.forward", "norm", 3, S4_8,
     probe=Probe(
         "x, gamma, beta, eps", ("y",), calls(False), sizes="x: batch positions d_model", unit="token",
         neutral={"gamma": 1.0, "beta": 0.0, "eps": 1e-12},
-        landmarks={
-            "x̂, before gamma and beta": lambda x, gamma, beta, eps: norms(
-                x, np.ones_like(gamma), np.zeros_like(beta), eps
-            ),
-            "x less its mean": lambda x, *_: x - x.mean(axis=-1, keepdims=True),
-        },
-        directions={"gamma": lambda x, gamma, beta, eps: gamma},
+        landmarks=instead(FORWARD, {"x̂, before gamma and beta": "x_hat", "x less its mean": "x - mean"}),
+        directions=instead(FORWARD, {"gamma": "gamma"}),
         cancels={"the same number added to all features of x": lambda x, *more: (x + 3.0, *more)},
     ),
-    right=norms,
-    solution="""
-def layer_norm(x, gamma, beta, eps):
-    mean = x.mean(axis=-1, keepdims=True)
-    variance = x.var(axis=-1, ddof=0, keepdims=True)
-    x_hat = (x - mean) / np.sqrt(variance + eps)
-    return gamma * x_hat + beta
-""",
+    solution=FORWARD,
     mistakes={
         DDOF: [Edit("ddof=0", "ddof=1")],
         EPS_OUTSIDE: [Edit(ROOT, "(np.sqrt(variance) + eps)")],
@@ -148,17 +137,8 @@ def token(draw: Draw) -> Posed:
 
 # --- backward ----------------------------------------------------------------------------------------
 
-def gradients(dy: Array, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Array, Array]:
-    """npformer's."""
-    cache = layer_norm_forward(x, LayerNormParams(gamma, beta), eps=eps)[1]
-    dx, (dgamma, dbeta) = layer_norm_backward(dy, cache)
-    return dx, dgamma, dbeta
-
-
-OWN_DDOF = (
-    "along = ",
-    "along = x.shape[-1] / (x.shape[-1] - 1) * ",
-)  # its own derivative, not √(var + eps)'s
+# their own derivatives, not those of √(var + eps)
+OWN_DDOF = ("along = ", "along = x.shape[-1] / (x.shape[-1] - 1) * ")
 OWN_EPS = ("along = ", "along = std / np.sqrt(variance) * ")
 OWN_BOTH = ("along = ", "along = std / np.sqrt(variance) * x.shape[-1] / (x.shape[-1] - 1) * ")
 OUTSIDE = (ROOT, "np.sqrt(variance) + eps")
@@ -173,22 +153,7 @@ def unsummed(left: str) -> list[Edit]:
     return [Edit(*dgamma, *dbeta), Edit(*dgamma), Edit(*dbeta)]
 
 
-backward = Code("layer_norm.backward", "backward", 5, S4_9,
-    task="Write the gradients of layer norm. Return dx, dgamma, dbeta in this order, each in the shape "
-    "of what it belongs to.",
-    hint="One x reaches the output directly, through the mean and through the spread.",
-    question="Along which paths does one x reach the output?",
-    probe=Probe(
-        "dy, x, gamma, beta, eps", ("dx", "dgamma", "dbeta"), calls(True),
-        sizes="x: batch positions d_model", unit="token",
-        neutral={"gamma": 1.0, "eps": 1e-12},
-        landmarks={
-            "the sum of dy · x, where x is not normalised": lambda dy, x, *_: (dy * x).sum(axis=(0, 1)),
-        },
-        directions={"x̂": lambda dy, x, *_: x - x.mean(axis=-1, keepdims=True)},
-    ),
-    right=gradients,
-    solution="""
+BACKWARD = """
 def layer_norm_backward(dy, x, gamma, beta, eps):
     variance = x.var(axis=-1, ddof=0, keepdims=True)
     std = np.sqrt(variance + eps)
@@ -198,7 +163,22 @@ def layer_norm_backward(dy, x, gamma, beta, eps):
     along = x_hat * (dx_hat * x_hat).mean(axis=-1, keepdims=True)
     dx = (dx_hat - mean - along) / std
     return dx, (dy * x_hat).sum(axis=(0, 1)), dy.sum(axis=(0, 1))
-""",
+"""
+backward = Code("layer_norm.backward", "backward", 5, S4_9,
+    task="Write the gradients of layer norm. Return dx, dgamma, dbeta in this order, each in the shape "
+    "of what it belongs to.",
+    hint="One x reaches the output directly, through the mean and through the spread.",
+    question="Along which paths does one x reach the output?",
+    probe=Probe(
+        "dy, x, gamma, beta, eps", ("dx", "dgamma", "dbeta"), calls(True),
+        sizes="x: batch positions d_model", unit="token",
+        neutral={"gamma": 1.0, "eps": 1e-12},
+        landmarks=instead(BACKWARD, {
+            "the sum of dy · x, where x is not normalised": "(dy * x).sum(axis=(0, 1))",
+        }),
+        directions=instead(BACKWARD, {"x̂": "x_hat"}),
+    ),
+    solution=BACKWARD,
     mistakes={
         DDOF.seen_as("dgamma has the right proportions and is a little too small."): [
             Edit("ddof=0", "ddof=1"), Edit("ddof=0", "ddof=1", *OWN_DDOF),

@@ -2,13 +2,12 @@
 
 import numpy as np
 
-from npformer.backend import Array
-from npformer.exercises.probe import Arguments, Function, Probe, Trial, normal
+from npformer.exercises.probe import Arguments, Probe, Trial, normal
 from npformer.exercises.see import CALLS, NUMBERS, Seen, close
 from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed
 from npformer.exercises.topics.questions import drawn
-from npformer.exercises.topics.softmax import GLOBAL_MAX, LEVELS, OVERFLOW, large, shares
-from npformer.loss import cross_entropy_backward, cross_entropy_forward
+from npformer.exercises.topics.shared import instead
+from npformer.exercises.topics.softmax import GLOBAL_MAX, LEVELS, OVERFLOW, large
 
 PAPER = '"Attention Is All You Need", section {}'
 FORCING = Place("lesson 07, section 7.2", "07, section 7.2, Teacher forcing")
@@ -107,54 +106,8 @@ def calls() -> tuple[Arguments, ...]:
     return tuple((z, np.array(t)) for z, t in zip(logits, targets, strict=True))
 
 
-def cross_entropy(logits: Array, targets: Array) -> Array:
-    """npformer's."""
-    return cross_entropy_forward(logits, targets)[0]
-
-
-def smooth(logits: Array, targets: Array, epsilon: float) -> Array:
-    """npformer's."""
-    return cross_entropy_forward(logits, targets, label_smoothing=epsilon)[0]
-
-
-def of_targets(z: Array, t: Array) -> Array:
-    """The probabilities of the right classes."""
-    return shares(z)[np.arange(len(t)), t]
-
-
-def one_hot(z: Array, t: Array) -> Array:
-    """1 at the right class of each row."""
-    return np.eye(z.shape[1])[t]
-
-
 TARGETS = np.array([4, 0, 6])
 SHIFT = {"the same number added to all logits of a row": lambda z, *more: (z + normal(len(z), 1), *more)}
-NEAR: dict[str, Function] = {
-    "the mean probability of the right classes, without a logarithm": lambda z, t: of_targets(z, t).mean(),
-    "the log of the mean probability: the mean is taken before the log": lambda z, t: (
-        -np.log(of_targets(z, t).mean())
-    ),
-    "e to the power of the loss, the perplexity": lambda z, t: np.exp(cross_entropy(z, t)),
-    "the loss of the last row": lambda z, t: cross_entropy(z[-1:], t[-1:]),
-    "the loss of the class with the largest logit, whatever the targets": lambda z, t: (
-        cross_entropy(z, z.argmax(axis=1))
-    ),
-    "the loss of the classes one after the targets": lambda z, t: cross_entropy(z, (t + 1) % z.shape[1]),
-    "a binary cross-entropy, in which every class is judged by itself through a sigmoid": lambda z, t: (
-        (np.logaddexp(0, z) - z * one_hot(z, t)).sum(axis=1).mean()
-    ),
-    "a binary cross-entropy of the probabilities, in which the wrong classes count too": lambda z, t: (
-        -np.log(abs(1 - one_hot(z, t) - shares(z))).sum(axis=1).mean()
-    ),
-    "the mean over every row with every target, N × N numbers": lambda z, t: (
-        -np.log(shares(z)[:, t]).mean()
-    ),
-    "the mean squared distance between the probabilities and the right class": lambda z, t: (
-        ((shares(z) - one_hot(z, t)) ** 2).sum(axis=1).mean()
-    ),
-}
-
-
 def by_row(trial: Trial) -> Seen | None:
     """Whether the loss of one row is wrong already, and whether several rows give the mean of theirs."""
     single, whole = [], []
@@ -186,24 +139,43 @@ def limited(trial: Trial) -> Seen | None:
         "Is a probability held above a limit before its logarithm is taken?")
 
 
+CROSS_ENTROPY = """
+def cross_entropy(logits, targets):
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    log_p = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    losses = -log_p[np.arange(len(targets)), targets]
+    return losses.mean()
+"""
+TWICE = """    p = np.exp(log_p)
+    log_p = p - np.log(np.exp(p).sum(axis=-1, keepdims=True))
+"""
+HOT = "np.eye(logits.shape[1])[targets]"
+NEAR = instead(CROSS_ENTROPY, {
+    "the mean probability of the right classes, without a logarithm": "np.exp(-losses).mean()",
+    "the log of the mean probability: the mean is taken before the log": "-np.log(np.exp(-losses).mean())",
+    "e to the power of the loss, the perplexity": "np.exp(losses.mean())",
+    "the loss of the last row": "losses[-1]",
+    "the loss of the class with the largest logit, whatever the targets": "-log_p.max(axis=1).mean()",
+    "the loss of the classes one after the targets":
+        f"-(np.roll(log_p, -1, axis=1) * {HOT}).sum(axis=1).mean()",
+    "a binary cross-entropy, in which every class is judged by itself through a sigmoid":
+        f"(np.logaddexp(0, logits) - logits * {HOT}).sum(axis=1).mean()",
+    "a binary cross-entropy of the probabilities, in which the wrong classes count too":
+        f"-np.log(abs(1 - {HOT} - np.exp(log_p))).sum(axis=1).mean()",
+    "the mean over every row with every target, N × N numbers": "-log_p[:, targets].mean()",
+    "the mean squared distance between the probabilities and the right class":
+        f"((np.exp(log_p) - {HOT}) ** 2).sum(axis=1).mean()",
+})
+
 forward = Code("cross_entropy.forward", "attention", 3, Place(PAPER.format("5.4"), FORCING.teach),
     task="Write the mean cross-entropy of logits (N, V) for the right classes targets (N,): one "
     "number. Logits may be as large as 1000, or as small as -1000.",
     hint="The log of the softmax, at the right class.",
     question="Which number of each row counts, and what is done with it before the mean?",
     probe=Probe("logits, targets", ("loss",), calls(), sizes="logits: N V", landmarks=NEAR, cancels=SHIFT),
-    right=cross_entropy,
-    solution="""
-def cross_entropy(logits, targets):
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    log_p = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    losses = -log_p[np.arange(len(targets)), targets]
-    return losses.mean()
-""",
+    solution=CROSS_ENTROPY,
     mistakes={
-        DOUBLE_SOFTMAX: [Edit("    losses = ", """    p = np.exp(log_p)
-    log_p = p - np.log(np.exp(p).sum(axis=-1, keepdims=True))
-    losses = """)],
+        DOUBLE_SOFTMAX: [Edit("    losses = ", f"{TWICE}    losses = ")],
         SUM: [Edit(".mean()", ".sum()")],
         LOG_2: [Edit(".mean()", ".mean() / np.log(2)")],
         SIGN: [Edit("-log_p", "log_p")],
@@ -218,21 +190,12 @@ def cross_entropy(logits, targets):
     looks=(*NUMBERS, *CALLS, by_row))
 
 
-def gradient(logits: Array, targets: Array) -> Array:
-    """npformer's."""
-    return cross_entropy_backward(1.0, cross_entropy_forward(logits, targets)[1])
-
-
 backward = Code("cross_entropy.backward", "backward", 4, BACK,
     task="The loss is the mean cross-entropy of logits (N, V) for the right classes targets (N,). Return the "
     "gradient of the logits, in their shape. Logits may be as large as 1000, or as small as -1000.",
     hint="What a row has too much of, and what it lacks.",
     question="What do the gradients of one row's logits sum to, and which of them is below 0?",
-    probe=Probe(
-        "logits, targets", ("dlogits",), calls(), sizes="logits: N V",
-        cancels=SHIFT,
-    ),
-    right=gradient,
+    probe=Probe("logits, targets", ("dlogits",), calls(), sizes="logits: N V", cancels=SHIFT),
     solution="""
 def cross_entropy_backward(logits, targets):
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
@@ -257,6 +220,14 @@ def cross_entropy_backward(logits, targets):
     },
     hard={OVERFLOW: (normal(3, 7) + 1000, TARGETS), GLOBAL_MAX: (normal(3, 7) + LEVELS, TARGETS)})
 
+SMOOTHED = """
+def smoothed(logits, targets, epsilon):
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    log_p = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    at = log_p[np.arange(len(targets)), targets]
+    spread = log_p.mean(axis=-1)
+    return -((1 - epsilon) * at + epsilon * spread).mean()
+"""
 smoothed = Code("loss.smoothed", "decoder", 3, SMOOTHING,
     task="Write the mean cross-entropy with label smoothing: 1 - epsilon at the right class, and "
     "epsilon / V at every class, the right one too. Logits (N, V) may be as large as 1000, "
@@ -267,29 +238,18 @@ smoothed = Code("loss.smoothed", "decoder", 3, SMOOTHING,
         "logits, targets, epsilon", ("loss",),
         tuple((*given, epsilon) for given, epsilon in zip(calls(), (0.1, 0.3, 0.2, 0.25), strict=True)),
         sizes="logits: N V", neutral={"epsilon": 0.0},
-        landmarks={
-            "the loss of a softmax that is taken twice": lambda z, t, e: smooth(shares(z), t, e),
-            "the loss without the part of epsilon that belongs to the right class": lambda z, t, e: (
-                smooth(z, t, e) + (e / z.shape[1] * np.log(of_targets(z, t))).mean()
-            ),
-            "the loss of smoothed probabilities, with targets of 0 and 1": lambda z, t, e: (
-                -np.log((1 - e) * of_targets(z, t) + e / z.shape[1]).mean()
-            ),
-            "a mean of probabilities, without a logarithm": lambda z, t, e: (
-                (1 - e) * of_targets(z, t).mean() + e / z.shape[1]
-            ),
-        },
+        landmarks=instead(SMOOTHED, {
+            "the loss of a softmax that is taken twice": Edit("    at = ", f"{TWICE}    at = "),
+            "the loss without the part of epsilon that belongs to the right class":
+                "-((1 - epsilon) * at + epsilon * (spread - at / logits.shape[1])).mean()",
+            "the loss of smoothed probabilities, with targets of 0 and 1":
+                "-np.log((1 - epsilon) * np.exp(at) + epsilon / logits.shape[1]).mean()",
+            "a mean of probabilities, without a logarithm":
+                "(1 - epsilon) * np.exp(at).mean() + epsilon / logits.shape[1]",
+        }),
         cancels=SHIFT,
     ),
-    right=smooth,
-    solution="""
-def smoothed(logits, targets, epsilon):
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    log_p = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    at = log_p[np.arange(len(targets)), targets]
-    spread = log_p.mean(axis=-1)
-    return -((1 - epsilon) * at + epsilon * spread).mean()
-""",
+    solution=SMOOTHED,
     mistakes={
         IGNORED: [Edit("(1 - epsilon) * at + epsilon * spread", "at")],
         NOT_DIVIDED: [Edit("log_p.mean(", "log_p.sum(")],

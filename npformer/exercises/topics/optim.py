@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Probe, Trial, normal
 from npformer.exercises.see import CALLS, NUMBERS, Seen, close, unused
 from npformer.exercises.task import Code, Edit, Mistake, Place
-from npformer.optim import AdamState, adam_update
+from npformer.exercises.topics.shared import instead
 
 ADAM = Place('"Adam" (Kingma and Ba), algorithm 1', "06, section 6.3, Measuring and training")
 
@@ -40,14 +39,6 @@ STEP_OFF = Mistake("ADAM-STEP-OFF", ADAM, "m and v agree; the corrections belong
 # --- what is asked -----------------------------------------------------------------------------------
 
 
-def updated(
-    w: Array, g: Array, m: Array, v: Array, t: int, learning_rate: float
-) -> tuple[Array, Array, Array]:
-    """npformer's."""
-    new, state = adam_update(w, g, AdamState(t - 1, m, v), learning_rate=learning_rate)
-    return new, state.m, state.v
-
-
 def calls() -> tuple[Arguments, ...]:
     """Steps 2 and 4; then step 3 with gradients so small that ε counts under the root, and nowhere else."""
     made = [
@@ -75,6 +66,14 @@ def running_mean(trial: Trial) -> Seen | None:
         "Which β belongs to which of the two means, and what do the two shares of a mean sum to?")
 
 
+SOLUTION = """
+def adam(w, g, m, v, t, learning_rate):
+    m = 0.9 * m + 0.1 * g
+    v = 0.98 * v + 0.02 * g * g
+    m_hat = m / (1 - 0.9**t)
+    v_hat = v / (1 - 0.98**t)
+    return w - learning_rate * m_hat / (np.sqrt(v_hat) + 1e-9), m, v
+"""
 step = Code("adam.step", "backward", 4, ADAM,
     task="Write step t (1, 2, …) of Adam with β_1 = 0.9, β_2 = 0.98, ε = 1e-9 added to the root: w, "
     "its gradient g, the means m and v before the step. Return the new w, m, v.",
@@ -82,21 +81,13 @@ step = Code("adam.step", "backward", 4, ADAM,
     question="Which two means are kept, and what is done to them before they meet?",
     probe=Probe(
         "w, g, m, v, t, learning_rate", ("w", "m", "v"), calls(), sizes="w: n; t: t",
-        landmarks={
-            "the corrected mean m̂": lambda w, g, m, v, t, rate: (0.9 * m + 0.1 * g) / (1 - 0.9**t),
-            "the corrected mean v̂": lambda w, g, m, v, t, rate: (0.98 * v + 0.02 * g * g) / (1 - 0.98**t),
-            "the step alone, which is taken from w": lambda w, *more: w - updated(w, *more)[0],
-        },
+        landmarks=instead(SOLUTION, {
+            "the corrected mean m̂": "m_hat",
+            "the corrected mean v̂": "v_hat",
+            "the step alone, which is taken from w": "learning_rate * m_hat / (np.sqrt(v_hat) + 1e-9)",
+        }),
     ),
-    right=updated,
-    solution="""
-def adam(w, g, m, v, t, learning_rate):
-    m = 0.9 * m + 0.1 * g
-    v = 0.98 * v + 0.02 * g * g
-    m_hat = m / (1 - 0.9**t)
-    v_hat = v / (1 - 0.98**t)
-    return w - learning_rate * m_hat / (np.sqrt(v_hat) + 1e-9), m, v
-""",
+    solution=SOLUTION,
     mistakes={
         NO_CORRECTION: [
             Edit(" / (1 - 0.9**t)", "", " / (1 - 0.98**t)", ""),

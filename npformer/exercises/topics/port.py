@@ -1,16 +1,11 @@
 """A published chat model: four bits a number, and a block to port."""
 
-from npformer.attention import AttentionParams, causal_mask
-from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Probe, normal
 from npformer.exercises.task import Code, Edit, Mistake, Place, either
 from npformer.exercises.topics.attention import NO_SCALE
 from npformer.exercises.topics.block import NO_RESIDUAL
 from npformer.exercises.topics.modern import TILED
 from npformer.exercises.topics.rope import SIGN
-from npformer.modern.causal_lm import CausalBlockParams, CausalLMConfig, causal_block_forward
-from npformer.modern.gated_ffn import GatedFFNParams
-from npformer.modern.rms_norm import RMSNormParams
 
 S11_8 = Place("lesson 11, section 11.8", "11, section 11.8, Four bits a number")
 S11_10 = Place("Port a model in an hour, section 5", "11, section 11.10, Exercises")
@@ -87,17 +82,6 @@ def weights(T: int, d: int, f: int) -> Arguments:
     return tuple(normal(*shape, seed=k) * (0.6 if k else 1) for k, shape in enumerate(shapes))
 
 
-def ported(x: Array, *file: Array) -> Array:
-    """npformer's block on the file's arrays."""
-    W_Q, W_K, W_V, W_O, gamma_1, gate, up, down, gamma_2 = (array.T for array in file)
-    config = CausalLMConfig(x.shape[1], gate.shape[1], 4, 2, 1, rope_layout="halves")
-    params = CausalBlockParams(
-        AttentionParams(W_Q, W_K, W_V, W_O), RMSNormParams(gamma_1),
-        GatedFFNParams(gate, up, down), RMSNormParams(gamma_2),
-    )
-    return causal_block_forward(x, params, config, causal_mask(len(x)))[0]
-
-
 block = Code("port.block", "published", 5, S11_10,
     task="A capstone. Port one block of a Llama-like model from Hugging Face's arrays: y (T, d_model) from x "
     "(T, d_model). A weight is (d_out, d_in): W_q and W_o (d, d), W_k and W_v (d/2, d), W_gate and W_up "
@@ -111,7 +95,6 @@ block = Code("port.block", "published", 5, S11_10,
         "x, W_q, W_k, W_v, W_o, gamma_1, W_gate, W_up, W_down, gamma_2", ("y",),
         (weights(5, 16, 10), weights(3, 8, 6)), sizes="x: T d_model", unit="token",
     ),
-    right=ported,
     solution="""
 def block(x, W_q, W_k, W_v, W_o, gamma_1, W_gate, W_up, W_down, gamma_2):
     T, d = x.shape

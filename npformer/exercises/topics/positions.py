@@ -1,15 +1,16 @@
 """Positions: sines and cosines, a pair of columns for each speed; and what a wrong table is made of."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from npformer.backend import Array
 from npformer.exercises.probe import Probe, Trial, same
-from npformer.exercises.see import CALLS, NUMBERS, Seen, close, written
-from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed, compiled
+from npformer.exercises.see import CALLS, NUMBERS, Seen, close
+from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed
 from npformer.exercises.topics.questions import drawn
-from npformer.positional import positional_encoding
+from npformer.exercises.topics.shared import instead
+from npformer.positional import Layout, positional_encoding
 
 PAPER = '"Attention Is All You Need", section 3.5'
 S1_3 = Place(PAPER, "01, section 1.3, The formula")
@@ -133,91 +134,30 @@ FLOAT32_ANGLES = Mistake("PE-FLOAT32-ANGLES", S2_7,
 
 # --- the table ----------------------------------------------------------------------------------------
 
-class Fit(NamedTuple):
-    """sin and cos of position · base^(-2i/d_model), in one of two layouts."""
-
-    base: float
-    layout: str
-
-
-def fit(tables: tuple[Array, ...]) -> Fit | None:
+def fit(tables: tuple[Array, ...]) -> tuple[float, Layout] | None:
     """The base and the layout that explain every table, or None.
 
-    >>> found = fit((positional_encoding(6, 8, base=500.0), positional_encoding(7, 12, base=500.0)))
-    >>> round(found.base), found.layout
+    >>> base, layout = fit((positional_encoding(6, 8, base=500.0), positional_encoding(7, 12, base=500.0)))
+    >>> round(base), layout
     (500, 'interleaved')
     """
-    found = [pair for table in tables if (pair := speeds(table))]
-    alike = len(found) == len(tables) and len({order for _, order in found}) == 1
-    if not alike or any((turns <= 0).any() for turns, _ in found):
-        return None
-    # a straight line through log ω over 2i/d_model: its slope is -log(base)
-    share = np.concatenate([np.arange(len(turns)) / len(turns) for turns, _ in found])
-    logs = np.log(np.concatenate([turns for turns, _ in found]))
-    slope, start = np.polyfit(share, logs, 1)
-    straight = np.allclose(logs, slope * share + start, atol=1e-3) and abs(start) < 1e-3
-    return Fit(float(np.exp(-slope)), found[0][1]) if straight else None
+    first, width = tables[0], tables[0].shape[1]
+    places: dict[Layout, tuple[int, int]] = {"interleaved": (2, 3), "halves": (1, width // 2 + 1)}
+    for layout, (sine, cosine) in places.items():
+        turn = float(np.arctan2(first[1, sine], first[1, cosine]))  # of pair 1: base^(-2/d_model)
+        base = turn ** (-width / 2) if turn > 0 else np.nan
+        if all(close(table, positional_encoding(*table.shape, base=base, layout=layout)) for table in tables):
+            return base, layout
+    return None
 
 
-def speeds(table: Array) -> tuple[Array, str] | None:
-    """By how much each pair turns from row to row, and the layout, where sines and cosines explain all."""
-    if table.ndim != 2 or len(table) < 3 or table.shape[1] % 2 or not np.isfinite(table).all():
-        return None
-    sines, order = layout_of(table[0])
-    if order == "":
-        return None
-    sine, cosine = table[:, sines], table[:, ~sines]
-    # sin 2ω = 2 sin ω cos ω tells cos ω, and the two together tell ω
-    turns = np.arctan2(sine[1], sine[2] / (2 * np.where(sine[1] == 0, np.inf, sine[1])))
-    angles = np.arange(len(table))[:, None] * turns
-    waves = ((sine, np.sin(angles)), (cosine, np.cos(angles)))
-    return (turns, order) if all(np.allclose(a, b, atol=1e-4) for a, b in waves) else None
-
-
-def layout_of(row: Array) -> tuple[Array, str]:
-    """Row 0 is sin 0 = 0 or cos 0 = 1: which columns are sines, and the name of their order."""
-    sines = np.abs(row) < 1e-4
-    j = np.arange(len(row))
-    orders = {"interleaved": j % 2 == 0, "halves": j < len(row) // 2}
-    known = np.all(sines | (np.abs(row - 1) < 1e-4))
-    return sines, next((n for n, order in orders.items() if known and np.array_equal(sines, order)), "")
-
-
-def table_fits(trial: Trial) -> Seen | None:
-    """A table of sines and cosines, but for its base."""
-    if not of_shape(trial):
-        return None
-    found = fit(trial.found)
-    if found is None:
-        return other_speeds(trial.found[0])
-    if abs(found.base - 1) < 1e-2:
-        return Seen("Sines and cosines stand where they should, and all pairs turn equally fast.",
-            "What makes a later pair slower, and what does that number come to in pair 1?")
-    return Seen(
-        f"Sines, cosines and pairs fit exactly ({found.layout}), with a base of about {found.base:.3g}.",
-        "Which base does the paper choose, and how do its speeds fall along the row?")
-
-
-def of_shape(trial: Trial) -> bool:
-    """Whether every table is of the right shape."""
-    return all(a.shape == b.shape for a, b in zip(trial.found, trial.right, strict=True))
-
-
-def other_speeds(table: Array) -> Seen | None:
-    """Sines and cosines in the paper's places, at speeds of which hardly anything is left in some pair."""
-    turns, order = speeds(table) or (np.zeros(1), "")
-    if order != "interleaved" or np.abs(turns).min() > 1e-6:
-        return None
-    return Seen("Sines and cosines stand where they should; from row to row the pairs turn by "
-        f"{written(turns)} radians (whole turns do not show), which is next to nothing in some of them.",
-        "By what is the position divided in columns 2 and 3: what does that come to, bracket by bracket?")
-
-
-def halves_of_pairs(trial: Trial) -> Seen | None:
-    """All sine columns agree, or all cosine columns; and what the first of the others does."""
-    if not of_shape(trial):
-        return None
+def waves(trial: Trial) -> Seen | None:
+    """The paper's table with another base; or all its sines, or cosines; or waves at other speeds."""
     tables = list(zip(trial.found, trial.right, strict=True))
+    if any(a.shape != b.shape for a, b in tables):
+        return None
+    if fitting := fit(trial.found):
+        return of_base(*fitting)
     found, right = tables[0]
     for start, good, bad in ((0, "sine", "cosine"), (1, "cosine", "sine")):
         if all(close(a[:, start::2], b[:, start::2]) for a, b in tables):
@@ -226,13 +166,22 @@ def halves_of_pairs(trial: Trial) -> Seen | None:
             return Seen(f"All {good} columns agree, and {some} {bad} columns differ."
                 f"{first_wave(found, right, next((j for j in differ if j > 1), 0))}",
                 f"What is the angle of a {bad}, and what is done with it?")
-    turned = [speed for column in found.T if (speed := wave(column)) is not None]
-    if len(turned) < found.shape[1]:
+    speeds = [0.0 if abs(column).max() < 1e-6 else wave(column) for column in found.T]
+    if None in speeds:
         return None
-    told = ", ".join(f"{speed:.3g}" for speed in turned[::2])
+    told = ", ".join(f"{speed:.3g}" for speed in speeds[::2])
     return Seen(
         f"Every column is a wave; in one step from row to row the even columns turn by {told} radians.",
         "By what is the position divided, or multiplied, in columns 0 and 2: which speed has each pair?")
+
+
+def of_base(base: float, layout: str) -> Seen:
+    """What is said of a table that is right but for its base."""
+    if abs(base - 1) < 1e-2:
+        return Seen("Sines and cosines stand where they should, and all pairs turn equally fast.",
+            "What makes a later pair slower, and what does that number come to in pair 1?")
+    return Seen(f"Sines, cosines and pairs fit exactly ({layout}), with a base of about {base:.3g}.",
+        "Which base does the paper choose, and how do its speeds fall along the row?")
 
 
 def first_wave(table: Array, right: Array, column: int) -> str:
@@ -241,9 +190,7 @@ def first_wave(table: Array, right: Array, column: int) -> str:
     if speed is None or wanted is None:
         return ""
     if abs(speed - wanted) < 1e-6:
-        return (
-            f" Column {column} is a wave and turns at the right speed; its start or its sign is another one."
-        )
+        return f" Column {column} is a wave and turns at the right speed; its start or sign is another one."
     return f" Column {column} is a wave that turns by {speed:.3g} radians a row."
 
 
@@ -291,15 +238,12 @@ table = Code("pe.table", "sinusoids", 3, S1_5,
     question="Which columns share one i, and how fast does each pair turn?",
     probe=Probe(
         "n, d_model", ("table",), ((6, 8), (7, 12)), sizes="n: n; d_model: d_model",
-        landmarks={
-            "the table from position 2 on": lambda n, d: positional_encoding(n, d, start=2),
-            "the table from position -1 on": lambda n, d: positional_encoding(n, d, start=-1),
-            "the table with all speeds multiplied by 2π": compiled(
-                Edit("angles = ", "angles = 2 * np.pi * ").of(SOLUTION)
-            ),
-        },
+        landmarks=instead(SOLUTION, {
+            "the table from position 2 on": Edit("np.arange(n)", "np.arange(2, n + 2)"),
+            "the table from position -1 on": Edit("np.arange(n)", "np.arange(-1, n - 1)"),
+            "the table with all speeds multiplied by 2π": Edit("angles = ", "angles = 2 * np.pi * "),
+        }),
     ),
-    right=positional_encoding,
     solution=SOLUTION,
     mistakes={
         EXP_COLUMN: [Edit(PAIR, "2 * j")],
@@ -334,7 +278,7 @@ table = Code("pe.table", "sinusoids", 3, S1_5,
         ROW0_ZERO: [Edit("return table", "return table * (position > 0)")],
     },
     hard={ODD_D: (6, 7)},
-    looks=(*NUMBERS, table_fits, halves_of_pairs, *CALLS),
+    looks=(*NUMBERS, waves, *CALLS),
     last=((5000, 16), float32_angles),
     ours="positional_encoding")
 
