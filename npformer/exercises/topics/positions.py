@@ -239,7 +239,6 @@ table = Code("pe.table", "sinusoids", 3, S1_5,
     probe=Probe(
         "n, d_model", ("table",), ((6, 8), (7, 12)), sizes="n: n; d_model: d_model",
         landmarks=instead(SOLUTION, {
-            "the table from position 2 on": Edit("np.arange(n)", "np.arange(2, n + 2)"),
             "the table from position -1 on": Edit("np.arange(n)", "np.arange(-1, n - 1)"),
             "the table with all speeds multiplied by 2π": Edit("angles = ", "angles = 2 * np.pi * "),
         }),
