@@ -56,15 +56,8 @@ def made(code, names):
 def blocks(path):
     """The codings of a file."""
     shared, *parts = re.split(r"^## (.*)\n", path.read_text(encoding="utf-8"), flags=re.M)
-    names = {
-        "np": np,
-        "math": math,
-        "functools": functools,
-        "itertools": itertools,
-        "Fraction": Fraction,
-        "own": own,
-    }
-    names |= {"partial": functools.partial, "reduce": functools.reduce, "product": itertools.product}
+    names = dict(np=np, math=math, functools=functools, itertools=itertools, Fraction=Fraction, own=own)
+    names |= dict(partial=functools.partial, reduce=functools.reduce, product=itertools.product)
     exec(compile(shared, path.name, "exec"), names)
     for k, (head, code) in enumerate(zip(parts[::2], parts[1::2], strict=True)):
         exercise, said, words = (part.strip() for part in head.split("|", 2))

@@ -29,23 +29,21 @@ def plain_answers(exercise):
             right = np.asarray(question.answer, float)
             near = (right, -right, right + 1, 2 * right, np.round(right, 1), right[..., None][::-1])
             for value in (*question.wrong.values(), *near, *NEAR):
-                plain = value if isinstance(value, str | list | None) else np.asarray(value, float).tolist()
-                yield exercise.id + name, plain
+                yield exercise.id + name, value if value is None else np.asarray(value).tolist()
 
 
-def told(place, exercise, answer):
-    """One line a level; what the answer itself prints is lost."""
-    for level in (1, 2, 3):
-        with contextlib.redirect_stdout(io.StringIO()):
-            result = tuple(check(exercise, answer, level=level))
-        print(place, level, result)
+def told():
+    """(what was answered, exercise, answer) of everything."""
+    yield from ((coding.place, coding.exercise, coding.function) for coding in codings())
+    for exercise in list_exercises():
+        print(*(show(exercise.id + name) for name in NAMES), sep="\n")
+        yield from ((f"{asked} {answer!r}", asked, answer) for asked, answer in plain_answers(exercise))
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    for coding in codings():
-        told(coding.place, coding.exercise, coding.function)
-    for exercise in list_exercises():
-        print(*(show(exercise.id + name) for name in NAMES), sep="\n")
-        for asked, answer in plain_answers(exercise):
-            told(f"{asked} {answer!r}", asked, answer)
+    for place, exercise, answer in told():
+        for level in (1, 2, 3):
+            with contextlib.redirect_stdout(io.StringIO()):  # what the answer itself prints is lost
+                result = tuple(check(exercise, answer, level=level))
+            print(place, level, result)

@@ -5,15 +5,12 @@ import functools
 import itertools
 import json
 import math
-import sys
 import threading
-from collections import Counter
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from codings import codings
 
 import npformer
 from npformer.exercises import check, reply, show
@@ -97,17 +94,9 @@ def test_right_numbers_pass_and_wrong_ones_are_far_and_named_for_every_name(exer
         for value in (0 * right, 0 * right + 1, right + 17.3):
             assert check(asked, value).status != "pass"
         assert check(asked, right + 17.3).status == "unrecognised"
-
-
-def test_rounding_too_far_gets_that_reply():
-    for exercise in NUMBERS:
-        question = exercise.posed("Ada")
-        if exercise.decimals > 1:
-            coarse = np.round(question.answer, exercise.decimals - 1)
-            result = check(f"{exercise.id}@Ada", coarse, level=3)
-            if not result:  # a number whose last decimal is 0 is not rounded too far
-                assert "This is right as far as it goes" in result.evidence and not result.codes
-                assert result.question == "How many decimals does the task ask for?"
+        rounded = check(asked, np.round(right, max(decimals - 1, 0)))
+        if not rounded and decimals > 1 and not rounded.codes:  # its last decimal may be 0
+            assert "This is right as far as it goes" in rounded.evidence
 
 
 # --- nothing gets out of check ---------------------------------------------------------------------
@@ -270,12 +259,11 @@ def test_an_endless_answer_ends(monkeypatch):
 
 
 def test_where_there_is_no_clock_nothing_is_stopped():
-    seen = []
-
     def a_student_s():
         with within(0.0):
             seen.append(sum(range(1000)))
 
+    seen = []
     thread = threading.Thread(target=a_student_s)
     thread.start()
     thread.join()
@@ -307,21 +295,7 @@ def test_an_edit_of_words_that_the_solution_does_not_have_is_refused():
 # --- the words -------------------------------------------------------------------------------------
 
 
-def test_the_right_option_is_seldom_the_longest_and_nothing_is_called_the_other_one():
+def test_the_right_option_is_seldom_the_longest():
     choices = [e for e in bank().values() if e.kind == "choice"]
     longest = [e.options[max(e.options, key=len)] is RIGHT for e in choices]
     assert sum(longest) <= len(longest) / 3
-    assert "the other one" not in "\n".join(map(str, bank().values()))
-
-
-def test_a_check_is_quick():
-    """Counted in calls of functions, which are as many on a busy machine as on an idle one."""
-    calls = Counter()
-    for exercise, *_, f, _ in codings()[::25]:
-        check(exercise, f)
-        sys.setprofile(lambda frame, event, value, exercise=exercise: calls.update([exercise]))
-        try:
-            check(exercise, f)
-        finally:
-            sys.setprofile(None)
-    assert 1000 < max(calls.values()) < 400_000, calls

@@ -85,12 +85,6 @@ def test_garbage_of_the_right_shape_is_never_recognised_and_what_is_near_enough_
     assert check(task.id, garbage).status == "unrecognised" and check(task.id, near).status == "pass"
 
 
-@pytest.mark.parametrize("value", [0.0, 1.0, np.nan, np.inf])
-def test_constants_are_not_recognised(value):
-    constant = [changed(task.right, lambda part: np.full(np.shape(part), value)) for task in CODE]
-    assert {check(task.id, f).status for task, f in zip(CODE, constant, strict=True)} == {"unrecognised"}
-
-
 def test_the_exercise_that_contributing_adds_is_right_and_its_mistakes_are_named():
     text = (ROOT / ".github" / "CONTRIBUTING.md").read_text(encoding="utf-8")
     names = {name: getattr(task_module, name) for name in ("Code", "Edit", "Mistake", "Place")}
@@ -153,17 +147,10 @@ def test_mistakes_in_different_outputs_are_both_named(task):
 
 
 def test_structure_is_silent_unless_it_fits():
-    table = positional_encoding(6, 8, base=500.0)
-    for spoilt in (
-        table + 0.01,
-        np.where(np.arange(8) == 5, np.cos(np.arange(6))[:, None] ** 2, table),
-        np.full((6, 8), np.nan),
-        np.sin(np.arange(6)[:, None] * np.array([1, 1, 2, 2, 3, 3, 1, 1]) + np.pi / 2 * (np.arange(8) % 2)),
-        positional_encoding(6, 8) * 0 + np.arange(8) % 2,
-    ):
+    table, nothing = positional_encoding(6, 8, base=500.0), np.full((6, 8), np.nan)
+    bent = np.where(np.arange(8) == 5, np.cos(np.arange(6))[:, None] ** 2, table)
+    for spoilt in (table + 0.01, bent, nothing):
         assert fit((spoilt, spoilt)) is None
-    assert fit((table, positional_encoding(6, 8, base=700.0))) is None
-    assert fit((table, table.T)) is None
     noise = np.random.default_rng(0).normal(size=(7, 12)) * (np.arange(12) > 0)
     assert check(PE, lambda n, d: noise[:n, :d]).evidence.endswith("(47 of 48 entries differ).")
 
@@ -183,13 +170,6 @@ def test_nothing_answered_is_said(answer):
     result = check(PE, answer, level=3)
     assert (result.status, result.codes, result.question) == ("error", (), None)
     assert result.evidence == "Nothing was answered yet."
-
-
-def test_arguments_reach_the_function_fresh_every_time():
-    before = [np.copy(a) for probe in bank()["ffn.forward"].probe.calls for a in probe]
-    check("ffn.forward", lambda *args: [a.fill(0) for a in args] and args[0])
-    after = [a for probe in bank()["ffn.forward"].probe.calls for a in probe]
-    assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
 
 
 # --- letters, truth values, numbers ---------------------------------------------------------------
@@ -226,16 +206,8 @@ LEVELS = [  # an exercise, a wrong answer, and what each level says more: where,
     ("ffn.sharing", "a", "Not this one; 2 are left.", "Then a longer text would need more weights.", ""),
     ("ffn.bend", False, "Not so.", "are one linear map", ""),
     ("pe.shift", 0.01, "One number, as asked.", "This is one step of the slow hand.", ""),
-    ("pe.shift", 0.3, "One number, as asked.", "It is too large.", "No known mistake fits."),
     ("addition.vector", [2, 0, 3, 7], "3 of 4 agree", "Number 4 differs: too large.", "No known"),
     ("addition.vector", [7, 9, 8, 9], "asked; none agrees.", "All are too large.", ""),
-    (
-        "pe.table",
-        lambda n, d: np.where(np.arange(d) == 3, OWN_TABLE(n, d), 7.0),
-        "Column 3 agrees",
-        "turn by 0, 0, 0, 0",
-        "",
-    ),
     ("softmax.forward", np.exp, r"first at \(0, 0\) \(12 of 12", "e to the power of the scores", ""),
     ("embedding.forward", lambda ids, E: E[ids], "x differs first", "smaller by one constant", "This output"),
 ]
@@ -298,7 +270,7 @@ def test_the_bank_prints_as_a_table():
 def test_every_exercise_is_complete():
     for e in bank().values():
         assert all((e.task, e.hint, e.read, e.teach, e.question.endswith("?"), 1 <= e.level <= 5)), e.id
-        assert hint(e.id) == f"{e.hint}\nRead {e.read}."
+        assert hint(e.id) == f"{e.hint}\nRead {e.read}." and show(e.id) == str(e)
         if e.kind == "choice":
             options = list(e.options.values())
             assert len(options) >= 3 and options.count(RIGHT) == 1, e.id

@@ -81,11 +81,9 @@ def calls() -> tuple[Arguments, ...]:
 
 def tokens_left(trial: Trial) -> Seen | None:
     """Which tokens keep a probability: too few, too many, others, or the right ones with other numbers."""
-    if any(a.shape != b.shape for a, b in trial.pairs):
-        return None
-    more = [int((a > 0).sum() - (b > 0).sum()) for a, b in trial.pairs]
-    if all(((a > 0) == (b > 0)).all() for a, b in trial.pairs):
+    if all(a.shape != b.shape or np.array_equal(a > 0, b > 0) for a, b in trial.pairs):
         return row_sums(trial) or proportions(trial)
+    more = [int((a > 0).sum() - (b > 0).sum()) for a, b in trial.pairs]
     left = [(p[a > 0], p[a <= 0]) for a, (p, _) in zip(trial.found, trial.calls, strict=True)]
     if any(kept.min(initial=1.0) < dropped.max(initial=0.0) for kept, dropped in left):
         return Seen("In {it} a token is left, and a likelier one is not.",
