@@ -197,8 +197,6 @@ def first_wave(table: Array, right: Array, column: int) -> str:
 def wave(column: Array) -> float | None:
     """ω with x[p-1] + x[p+1] = 2 cos ω x[p] for every p, which sines and cosines of ωp obey, or None."""
     middle, sides = column[1:-1], column[:-2] + column[2:]
-    if not np.isfinite(column).all() or np.abs(middle).max() < 1e-6:
-        return None
     cosine = float((middle * sides).sum() / (middle * middle).sum() / 2)
     return float(np.arccos(cosine)) if abs(cosine) <= 1 and close(sides, 2 * cosine * middle) else None
 
