@@ -2,10 +2,12 @@
 
 import csv
 import html.parser
+import io
 import json
 import os
 import re
 import time
+from functools import partial
 from pathlib import Path
 
 import honest
@@ -27,7 +29,7 @@ def table(path):
 
 
 def file(name, data=b"", at=0.0):
-    return HandIn(name, lambda: data, at)
+    return HandIn(name, partial(io.BytesIO, data), at)
 
 
 def write(path, text):
