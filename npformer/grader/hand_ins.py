@@ -4,24 +4,23 @@ Canvas, Moodle, Blackboard and Gradescope each write a student's number or login
 what they hand out. What is no .py file and no notebook is not passed over in silence: it is listed too.
 """
 
-import io
 import os
 import re
-import stat
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path, PurePosixPath
+from io import BytesIO
+from pathlib import Path
 from typing import IO, NamedTuple
-from zipfile import BadZipFile, ZipFile, ZipInfo
+from zipfile import BadZipFile, ZipFile
 from zlib import error as Corrupt
 
 from npformer.grader.frames import readable
 
 LARGEST = 2**24
-TOO_LARGE = f"It is larger than {LARGEST // 2**20} megabytes."
 DEEPEST = 2  # zip files in a zip file of a class
 KIND = re.compile(r"(?P<name>.*\.(?:py|ipynb))(?:\.(?:txt|json))?", re.IGNORECASE | re.DOTALL)
+UNREADABLE = (OSError, RuntimeError, EOFError, BadZipFile, Corrupt, ValueError)
 NO_WORK = ("__MACOSX", "__pycache__", "site-packages", "node_modules", ".git")
 NO_FILE = ("._", ".DS_Store", "Thumbs.db", "desktop.ini")  # a system's, and nobody's
 SHAPES = (  # Canvas, Moodle, Blackboard, Gradescope
@@ -36,10 +35,22 @@ class HandIn(NamedTuple):
     """One file of a class."""
 
     name: str  # its place in the folder, through zip files, in text that every codec can write
-    read: Callable[[], bytes]  # ValueError in a few words where it cannot be read
+    open: Callable[[], IO[bytes]]
     time: float  # seconds since 1970, by the name or by the file
     passed_over: str = ""  # why, where it is nothing to grade
     named: str = ""  # as it was handed in, where `name` is a number
+
+    def read(self) -> bytes:
+        """Its bytes, and never too many; ValueError in a few words where it cannot be read."""
+        try:
+            with self.open() as file:
+                data = file.read(LARGEST + 1)
+        except UNREADABLE as error:
+            why = getattr(error, "strerror", "") or str(error) or "it ends too early"
+            raise ValueError(f"It cannot be read: {readable(why, 80)}.") from None
+        if len(data) > LARGEST:
+            raise ValueError(f"It is larger than {LARGEST // 2**20} megabytes.")
+        return data
 
     @property
     def kind(self) -> str:
@@ -60,8 +71,8 @@ def hand_ins(top: Path) -> list[HandIn]:
     """
     if not top.exists():
         raise ValueError(f"there is no file or folder {str(top)!r}")
-    inside, paths = (top, _below(top)) if top.is_dir() else (top.parent, iter([(top, "")]))
-    found = [each for path, why in paths for each in _of_file(path, inside, why)]
+    inside = top if top.is_dir() else top.parent
+    found = [each for path in (_below(top) if top.is_dir() else [top]) for each in _of_path(path, inside)]
     if all(each.passed_over for each in found):
         raise ValueError(f"no .py or .ipynb file in {str(top)!r}")
     return sorted(found, key=lambda each: each.name)
@@ -79,16 +90,12 @@ def shape_of(name: str) -> dict[str, str]:
     return {}
 
 
-def _below(top: Path) -> Iterator[tuple[Path, str]]:
-    """Every file; and the folders that are not looked into, with the reason."""
+def _below(top: Path) -> Iterator[Path]:
+    """Every file; and the folders that are not looked into."""
     for here, folders, names in os.walk(top):
-        for folder in list(folders):
-            why = why_not(Path(here, folder))
-            if why or folder in NO_WORK:
-                folders.remove(folder)
-            if why and folder not in NO_WORK:
-                yield Path(here, folder), why
-        yield from ((Path(here, name), "") for name in names if not name.startswith(NO_FILE))
+        closed = [folder for folder in folders if why_not(Path(here, folder))]
+        folders[:] = [folder for folder in folders if folder not in (*NO_WORK, *closed)]
+        yield from (Path(here, name) for name in (*closed, *names))
 
 
 def why_not(folder: Path) -> str:
@@ -100,81 +107,53 @@ def why_not(folder: Path) -> str:
     return "" if os.access(folder, os.R_OK | os.X_OK) else "a folder that cannot be opened"
 
 
-def _of_file(path: Path, top: Path, why: str) -> Iterator[HandIn]:
+def _of_path(path: Path, top: Path) -> Iterator[HandIn]:
     inside = os.fsencode(path.relative_to(top).as_posix()).decode("utf-8", "backslashreplace")
-    when, archive = path.lstat().st_mtime, (lambda: path) if path.is_file() else None
-    yield from _sorted_out(inside, when, lambda: read_file(path, top), archive, why=why)
+    hand_in = HandIn(inside, partial(_opened, path, top), path.lstat().st_mtime)
+    yield from _sorted_out(hand_in, why_not(path) if path.is_dir() else "")
 
 
-def _sorted_out(
-    inside: str,
-    when: float,
-    read: Callable[[], bytes],
-    archive: Callable[[], Path | IO[bytes]] | None,
-    depth: int = 1,
-    why: str = "",
-) -> Iterator[HandIn]:
-    """One file: work, what is in it where it is a zip file, or why it is neither.
+def _opened(path: Path, top: Path) -> IO[bytes]:
+    if not path.resolve().is_relative_to(top.resolve()):
+        raise ValueError("it is a link to a place outside the folder")
+    if path.exists() and not path.is_file():
+        raise ValueError("it is no file")
+    return path.open("rb")
 
-    >>> next(_sorted_out("a" + chr(10) + "b.py", 0.0, bytes, None)).name
+
+def _sorted_out(one: HandIn, why: str = "", depth: int = 1) -> Iterator[HandIn]:
+    """A file: work, what is in it where it is a zip file, or why it is neither; nothing where it is nobody's.
+
+    >>> next(_sorted_out(HandIn("a" + chr(10) + "b.py", BytesIO, 0.0))).name
     'a\\\\nb.py'
     """
-    name = readable(inside, 1000).replace("\n", "\\n").replace("\t", "\\t")
-    if name.casefold().endswith(".zip") and archive and depth <= DEEPEST:
-        yield from _of_zip(name, archive, when, depth)
+    *folders, last = one.name.split("/")
+    if {*folders, last} & {*NO_WORK} or last.startswith(NO_FILE):
         return
-    if not why and "/.ipynb_checkpoints/" in f"/{name}":
+    name = readable(one.name, 1000).replace("\n", "\\n").replace("\t", "\\t")
+    if name.casefold().endswith(".zip") and not why and depth <= DEEPEST:
+        yield from _of_zip(one._replace(name=name), depth)
+        return
+    if not why and ".ipynb_checkpoints" in folders:
         why = "a copy by Jupyter"
     elif not why and not KIND.fullmatch(name):
         why = "no .py file and no notebook"
     written = shape_of(name).get("time")
-    at = time.mktime(time.strptime(written, "%Y-%m-%d-%H-%M-%S")) if written else when
-    yield HandIn(name, bytes if why else read, at, why)
+    at = time.mktime(time.strptime(written, "%Y-%m-%d-%H-%M-%S")) if written else one.time
+    yield HandIn(name, one.open, at, why)
 
 
-def read_file(path: Path, inside: Path) -> bytes:
-    """The bytes of a submission; ValueError in a few words for what is none."""
-    try:
-        if not path.resolve().is_relative_to(inside.resolve()):
-            raise ValueError("It is a link to a place outside the folder.")
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise ValueError("It is no file.")
-        if os.stat(path).st_size > LARGEST:
-            raise ValueError(TOO_LARGE)
-        return path.read_bytes()
-    except (OSError, RuntimeError) as error:
-        reason = getattr(error, "strerror", "") or "a circle of links"
-        raise ValueError(f"The file cannot be read: {reason}.") from None
-
-
-# --- zip files ------------------------------------------------------------------------------------
-
-
-def _of_zip(name: str, place: Callable[[], Path | IO[bytes]], when: float, depth: int) -> Iterator[HandIn]:
+def _of_zip(one: HandIn, depth: int) -> Iterator[HandIn]:
     """What is in a zip file, of one student or of a class."""
     try:
-        archive = ZipFile(place())
-    except (BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        with one.open() as file:  # a class's may be large: it is not read as a whole
+            archive = ZipFile(file.name if depth == 1 else BytesIO(one.read()))
+    except UNREADABLE as error:
         why = f"a zip file that cannot be read: {readable(str(error), 80)}"
-        yield HandIn(name, bytes, when, why)
+        yield one._replace(passed_over=why)
         return
     for member in archive.infolist():
-        *folders, last = PurePosixPath(member.filename).parts or ("",)
-        if not member.is_dir() and not {*folders, last} & {*NO_WORK} and not last.startswith(NO_FILE):
-            at, read = time.mktime((*member.date_time, 0, 0, -1)), partial(_member, archive, member)
-            stream = partial(_stream, read)
-            yield from _sorted_out(f"{name}/{member.filename}", at, read, stream, depth + 1)
-
-
-def _member(archive: ZipFile, member: ZipInfo) -> bytes:
-    """Its bytes: never more than it says, and never too many."""
-    if member.file_size > LARGEST:
-        raise ValueError(TOO_LARGE)
-    try:
-        return archive.read(member)
-    except (BadZipFile, RuntimeError, NotImplementedError, OSError, EOFError, Corrupt) as error:
-        raise ValueError(f"It cannot be taken out of its zip file: {readable(str(error), 80)}.") from None
-
-
-def _stream(read: Callable[[], bytes]) -> IO[bytes]:
-    return io.BytesIO(read())
+        if not member.is_dir():
+            at = time.mktime((*member.date_time, 0, 0, -1))
+            inside = HandIn(f"{one.name}/{member.filename}", partial(archive.open, member), at)
+            yield from _sorted_out(inside, depth=depth + 1)

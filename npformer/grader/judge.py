@@ -1,11 +1,10 @@
 """The judge: holds the right answers, never runs a line of a student's, and asks their process for numbers.
 
 `Judge` starts the student's side (`student`) and checks one submission after another; a function that was
-handed in is, for the checker, a `Proxy` that sends arguments and waits for arrays. In a class each worker of
-`run` starts `python -m npformer.grader.judge`, which reads jobs from its input, a line each.
+handed in is, for the checker, one that sends arguments and waits for arrays. In a class each worker of
+`run` starts `python -m npformer.grader.judge`, which is sent files and sends reports.
 """
 
-import base64
 import builtins
 import json
 import os
@@ -18,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from difflib import get_close_matches
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -25,14 +25,14 @@ import numpy as np
 
 from npformer.exercises import check, list_exercises
 from npformer.exercises.reply import NOTHING
-from npformer.grader.frames import Forged, pack, readable
-from npformer.grader.student import CPU, Line
+from npformer.grader.frames import Forged, Line, readable
 
 MOST_CALLS_BACK = 1000
 LEAST = 0.05  # of the time for a submission; so much is left for a function after any number of endless ones
 OVERHEAD = 60.0  # seconds for a system that is slow to start a process; no part of a student's time
 TEXTS = {"student": 100, "problem": 300, "names": 5000}  # letters that are kept of each
 LONGEST_MESSAGE = 80  # letters of an error's own words that are told: they are the file's to choose
+NO_ANSWER = "It sent something that is no answer."
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 HARNESS = ("__init__", "frames", "reading", "walls", "student")  # of npformer, all that is with a student
 
@@ -56,52 +56,74 @@ class Ended(BaseException):
     """The student's process has ended or had to be ended; the checker must not take it for an answer."""
 
 
-# --- the way to a student's process ---------------------------------------------------------------
+# --- what stays between submissions ---------------------------------------------------------------
 
 
-class Server:
+class Judge(AbstractContextManager["Judge"]):
     """A Python with NumPy, and of npformer no more than HARNESS, that forks for every submission."""
 
-    def __init__(self, home: str, hidden: Sequence[str]) -> None:
-        ours = Path(__file__).parents[2]  # our own path, without folders that are there for npformer
-        path = [p for p in sys.path if p and (Path(p).resolve() != ours or (ours / "numpy").exists())]
-        folder = Path(home, "npformer", "grader")
-        folder.mkdir(parents=True)
-        folder.with_name("__init__.py").touch()
-        for name in HARNESS:
-            folder.joinpath(f"{name}.py").write_bytes(Path(__file__).with_name(f"{name}.py").read_bytes())
-        needed = [sys.prefix, sys.base_prefix, *filter(os.path.isdir, path)]
-        hidden = [h for h in hidden if not any(Path(n).resolve().is_relative_to(h) for n in needed)]
-        settings = {"path": path, "root": tempfile.mkdtemp(dir=home), "needed": needed, "hidden": hidden}
-        self.socket, theirs = socket.socketpair()
-        with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", "from npformer.grader import student; student.serve()"],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=environment(home, path),
-                cwd=home,
-                start_new_session=True,
-            )
+    def __init__(self, limits: Limits = LIMITS, hidden: Iterable[str] = ()) -> None:
+        self.limits, self.home = limits, tempfile.mkdtemp(prefix="npformer-")
+        os.chmod(self.home, 0o711)
+        self.process, self.socket = _serving(self.home, hidden)
         self.socket.settimeout(OVERHEAD)
-        line = Line(self.socket.recv, self.socket.sendall)
-        line.send(settings)
-        self.open: list[str] = line.receive()
+        self.open: list[str] = json.loads(self.socket.recv(2**10))
+
+    def __exit__(self, *error: object) -> None:
+        """End everything that was started here, and remove what was written."""
+        self.socket.close()
+        self.process.wait()
+        _remove(self.home)
 
     def begin(self, request: Report) -> tuple[socket.socket, socket.socket]:
         """A process for one submission: its pipe, and its keeper's."""
         pipe, its_pipe = socket.socketpair()
         control, its_control = socket.socketpair()
         with its_pipe, its_control:
-            socket.send_fds(self.socket, [pack(request)], [its_pipe.fileno(), its_control.fileno()])
-        self.socket.recv(1)
+            descriptors = [its_pipe.fileno(), its_control.fileno()]
+            socket.send_fds(self.socket, [json.dumps(request).encode()], descriptors)
+        if not self.socket.recv(1):
+            raise EOFError("the system has no process for it, or a file has ended the one that forks")
         return pipe, control
 
-    def close(self) -> None:
-        """Hang up, which ends it."""
-        self.socket.close()
-        self.process.wait()
+    def grade(self, name: str, data: bytes, ids: Sequence[str]) -> Report:
+        """The student and a report for each exercise. Nothing that a file does raises an error here."""
+        case = Case(self, Path(name).name, data, ids)
+        try:
+            reports = case.reports()
+            return {"student": case.head.get("student", ""), "reports": reports, "open": self.open}
+        finally:
+            case.close()
+            _remove(case.folder)
+
+
+def _serving(home: str, hidden: Iterable[str]) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """The process that forks, with HARNESS in a package of its own; and the socket to it."""
+    ours, folder = Path(__file__).parents[2], Path(home, "npformer", "grader")
+    folder.mkdir(parents=True)
+    folder.with_name("__init__.py").touch()
+    for name in HARNESS:
+        folder.joinpath(f"{name}.py").write_bytes(Path(__file__).with_name(f"{name}.py").read_bytes())
+    path = [p for p in sys.path if p and (Path(p).resolve() != ours or (ours / "numpy").exists())]
+    needed = [sys.prefix, sys.base_prefix, *filter(os.path.isdir, path)]
+    places = [
+        Path(place).resolve() for place in (str(ours / "npformer"), *hidden)
+    ]  # of the answers, and nobody's
+    covered = [str(p) for p in places if not any(Path(n).resolve().is_relative_to(p) for n in needed)]
+    settings = {"path": path, "root": tempfile.mkdtemp(dir=home), "needed": needed, "hidden": covered}
+    serve = "from npformer.grader import student; student.serve()"
+    here, there = socket.socketpair()
+    with there:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", serve, json.dumps(settings)],
+            stdin=there.fileno(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment(home, path),
+            cwd=home,
+            start_new_session=True,
+        )
+    return process, here
 
 
 def environment(home: str, path: Sequence[str]) -> dict[str, str]:
@@ -112,43 +134,81 @@ def environment(home: str, path: Sequence[str]) -> dict[str, str]:
     return kept | ONE_THREAD | own | places | {"PYTHONPATH": os.pathsep.join([home, *path])}
 
 
+def _remove(folder: str) -> None:
+    """Remove a folder, however its owner has left it."""
+    try:
+        shutil.rmtree(folder)
+    except (OSError, RecursionError):
+        for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
+            subprocess.run([*command, "--", folder], stderr=subprocess.DEVNULL, check=False)
+
+
 # --- one submission -------------------------------------------------------------------------------
 
 
-class Student:
-    """A student's process with a file in it, as the judge sees it: questions, answers, time left."""
+class Case:
+    """One submission on its way through the judge: the process that has run it, and what that has told."""
 
-    def __init__(self, pipe: socket.socket, control: socket.socket, cpu: float, wall: float) -> None:
-        self.pipe, self.control = pipe, control
-        self.cpu, self.left, self.ending = cpu, wall, ""
-        self.line = Line(self._read, self._write)
+    def __init__(self, judge: Judge, name: str, data: bytes, ids: Sequence[str]) -> None:
+        self.judge, self.name, self.data, self.ids = judge, name, data, tuple(ids)
+        self.folder = tempfile.mkdtemp(dir=judge.home)
+        self.pipe: socket.socket | None = None
+        self.head: Report = {}
+        self.lost = 0  # processes that came to their end before their time
+        self.ending = "Not begun."  # why there is no process that can be asked; "" where there is one
+
+    def begin(self) -> None:
+        """A process that has run the file; each that was lost halves the time of the next."""
+        self.close()
+        limits, part = self.judge.limits, max(0.5**self.lost, LEAST)
+        self.lost += 1
+        self.cpu, self.left = max(limits.seconds * part, 1.0), (limits.wall or 3 * limits.seconds) * part
+        bounds = {"cpu": self.cpu, "megabytes": limits.megabytes, "plots": b"matplotlib" in self.data}
+        self.pipe, self.control = self.judge.begin({"folder": self.folder, **bounds})
+        self.ending, self.line = "", Line(self._read, self._write)
+        data = np.frombuffer(self.data, np.uint8)
+        head = self.ask({"name": self.name, "data": data, "ids": self.ids})
+        try:
+            answers = {i: (str(head["answers"][i][0]), head["answers"][i][1]) for i in self.ids}
+            texts = {key: " ".join(readable(str(head[key]), most).split()) for key, most in TEXTS.items()}
+        except (TypeError, LookupError):
+            self.end(NO_ANSWER)
+        self.head = self.head or {**texts, "answers": answers}
 
     def close(self) -> float:
         """Hang up on the keeper and wait until it has ended everything; the CPU seconds that were used."""
-        self.pipe.close()
-        try:
-            with self.control:
-                self.control.settimeout(OVERHEAD)
-                self.control.shutdown(socket.SHUT_WR)
-                used = self.control.recv(CPU.size)
-            return float(CPU.unpack(used)[0]) if used else 0.0
-        except OSError:  # it is closed already, or the keeper has been ended by somebody
+        if self.pipe is None:
             return 0.0
+        self.pipe.close()
+        self.pipe = None
+        with suppress(OSError, ValueError), self.control:  # the keeper may have been ended by somebody
+            self.control.settimeout(OVERHEAD)
+            self.control.shutdown(socket.SHUT_WR)
+            return float(self.control.recv(40))
+        return 0.0
+
+    def end(self, ending: str) -> NoReturn:
+        """Give up on this process."""
+        self.ending = ending
+        raise Ended(ending)
+
+    # what goes there and comes back
 
     def _read(self, count: int) -> bytes:
-        return bytes(self._timed(self.pipe.recv, count))
+        return bytes(self._timed(socket.socket.recv, count))
 
     def _write(self, data: bytes) -> None:
-        self._timed(self.pipe.sendall, data)
+        self._timed(socket.socket.sendall, data)
 
-    def _timed(self, act: Callable[[Any], Any], what: Any) -> Any:
+    def _timed(self, act: Callable[..., Any], what: Any) -> Any:
         """Only waiting counts: what the judge does between two questions is not the student's time."""
         if self.left <= 0:
             raise TimeoutError
         began = time.monotonic()
+        assert self.pipe is not None
         self.pipe.settimeout(self.left)
         try:
-            return act(what)
+            return act(self.pipe, what)
         finally:
             self.left -= time.monotonic() - began
 
@@ -157,25 +217,18 @@ class Student:
         if self.ending:
             raise Ended(self.ending)
         self.ending = "The checks of this answer were given up."  # until its reply is here
+        too_long = f"It was still running after {self.cpu:g} second{'s' * (self.cpu != 1)}."
         try:
             self.line.send(message, functions)
             reply = self.line.receive()
         except TimeoutError:
-            self.end(self._too_long())
+            self.end(too_long)
         except Forged:
-            self.end("It sent something that is no answer.")
+            self.end(NO_ANSWER)
         except (EOFError, OSError):  # whichever limit was met: the same words in every run
-            self.end(self._too_long() if self.close() >= self.cpu - 0.5 else "It ended the program.")
+            self.end(too_long if self.close() >= self.cpu - 0.5 else "It ended the program.")
         self.ending = ""
         return reply
-
-    def _too_long(self) -> str:
-        return f"It was still running after {self.cpu:g} second{'s' * (self.cpu != 1)}."
-
-    def end(self, ending: str) -> NoReturn:
-        """Give up on this process."""
-        self.ending = ending
-        raise Ended(ending)
 
     def call(self, exercise_id: str, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
         """What the student's function gives for these arguments, which may be changed by it."""
@@ -189,116 +242,25 @@ class Student:
             for place in reply["changed"]:  # the checker sees that it is another
                 np.logical_not(arguments[place], out=arguments[place], casting="unsafe")
             failed = _error(reply) if "error" in reply else None
-            value = reply.get("value")
+            value = None if failed else reply["value"]
         except (TypeError, KeyError, ValueError, IndexError, AttributeError):
-            self.end("It sent something that is no answer.")
-        if failed is not None:
+            self.end(NO_ANSWER)
+        if failed:
             raise failed
         return value
 
+    def function(self, exercise_id: str, name: str) -> Callable[..., Any]:
+        """The student's function, for the checker: it is called like one."""
 
-def _called(function: Callable[..., Any], arguments: Sequence[Any]) -> Report:
-    """One of the checker's own functions, asked for by the student's."""
-    try:
-        with np.errstate(all="ignore"):
-            return {"value": function(*arguments)}
-    except Exception as error:
-        return {"error": type(error).__name__, "said": readable(str(error))}
+        def ask(*arguments: Any, **options: Any) -> Any:
+            return self.call(exercise_id, arguments, options)
 
+        ask.__name__ = ask.__qualname__ = name
+        ask.__module__ = "submission"
+        vars(ask)["elsewhere"] = True  # what npformer's functions are there, `student` has told
+        return ask
 
-def _error(reply: Report) -> Exception:
-    """An error like the student's: of the same name, with the line, and its own words cut and in quotes."""
-    name, message = str(reply["error"])[:60], str(reply["said"])
-    base = getattr(builtins, name, Exception)
-    if not (isinstance(base, type) and issubclass(base, Exception | SystemExit)):
-        base = Exception
-    message = readable(message.removeprefix(name).removeprefix(": "), LONGEST_MESSAGE)
-    text = ", ".join(filter(None, (f"“{message}”" if message else "", readable(str(reply["where"]), 100))))
-    kind: Any = type(name, (base,), {"__str__": lambda self: text, "__module__": "submission"})
-    return kind.__new__(kind)  # some kinds are made of arguments, which have stayed there
-
-
-class Proxy:
-    """A student's function, for the checker: it is called like one."""
-
-    elsewhere = True  # what npformer's functions are there, `student` has told
-
-    def __init__(self, student: Student, exercise_id: str, name: str) -> None:
-        self.student, self.exercise_id = student, exercise_id
-        self.__name__ = self.__qualname__ = name
-        self.__module__ = "submission"
-
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
-        """Ask the student's process."""
-        return self.student.call(self.exercise_id, arguments, options)
-
-
-# --- the judge ------------------------------------------------------------------------------------
-
-
-class Judge(AbstractContextManager["Judge"]):
-    """What stays between submissions: the fork server, a temporary folder, and the checker's memory."""
-
-    def __init__(self, limits: Limits = LIMITS, hidden: Iterable[str] = ()) -> None:
-        self.limits = limits
-        self.home = tempfile.mkdtemp(prefix="npformer-")
-        os.chmod(self.home, 0o711)
-        places = [str(Path(__file__).parents[1]), *hidden]  # where the answers lie, and what else is nobody's
-        self.server = Server(self.home, [str(Path(place).resolve()) for place in places])
-
-    def __exit__(self, *error: object) -> None:
-        """End everything that was started here, and remove what was written."""
-        self.server.close()
-        _remove(self.home)
-
-    def grade(self, name: str, data: bytes, ids: Sequence[str]) -> Report:
-        """The student and a report for each exercise. Nothing that a file does raises an error here."""
-        case = _Case(self, Path(name).name, data, tuple(ids))
-        try:
-            reports = case.reports()
-            return {"student": case.head.get("student", ""), "reports": reports, "open": self.server.open}
-        finally:
-            case.close()
-            _remove(case.folder)
-
-
-class _Case:
-    """One submission on its way through the judge."""
-
-    def __init__(self, judge: Judge, name: str, data: bytes, ids: tuple[str, ...]) -> None:
-        self.judge, self.name, self.data, self.ids = judge, name, data, ids
-        self.folder = tempfile.mkdtemp(dir=judge.home)
-        self.student: Student | None = None
-        self.head: Report = {}
-        self.lost = 0  # processes that came to their end before their time
-
-    def close(self) -> None:
-        """End the process, if there is one."""
-        if self.student:
-            self.student.close()
-            self.student = None
-
-    def begin(self) -> Student:
-        """A process that has run the file; each that was lost halves the time of the next."""
-        self.close()
-        limits, part = self.judge.limits, max(0.5**self.lost, LEAST)
-        self.lost += 1
-        cpu = max(limits.seconds * part, 1.0)
-        bounds = {"cpu": cpu, "megabytes": limits.megabytes, "plots": b"matplotlib" in self.data}
-        try:
-            pipes = self.judge.server.begin({"folder": self.folder, **bounds})
-        except (OSError, Forged):
-            raise Ended("The system had no process for it.") from None
-        self.student = Student(*pipes, cpu, (limits.wall or 3 * limits.seconds) * part)
-        request = {"name": self.name, "data": np.frombuffer(self.data, np.uint8), "ids": list(self.ids)}
-        head = self.student.ask(request)
-        try:
-            answers = {i: (str(head["answers"][i][0]), head["answers"][i][1]) for i in self.ids}
-            texts = {key: " ".join(readable(str(head[key]), most).split()) for key, most in TEXTS.items()}
-        except (TypeError, LookupError):
-            self.student.end("It sent something that is no answer.")
-        self.head = self.head or {**texts, "answers": answers}
-        return self.student
+    # what is said of it
 
     def reports(self) -> list[Report]:
         """A report for each exercise, in order."""
@@ -318,11 +280,12 @@ class _Case:
         if kind != "function":
             return self.checked(exercise_id, answer)
         try:
-            student = self.student if self.student and not self.student.ending else self.begin()
-            report = self.checked(exercise_id, Proxy(student, exercise_id, str(answer)))
-            return said("error", student.ending) if student.ending else report
-        except Ended as ended:
-            return said("error", str(ended))
+            if self.ending:
+                self.begin()
+            report = self.checked(exercise_id, self.function(exercise_id, str(answer)))
+        except Ended:
+            pass
+        return said("error", self.ending) if self.ending else report
 
     def checked(self, exercise_id: str, answer: Any) -> Report:
         """The checker's result. Whatever it cannot digest costs this exercise and no other."""
@@ -332,10 +295,32 @@ class _Case:
             result = check(asked, answer, level=self.judge.limits.level)
         except Exception as error:
             return said("error", f"This answer cannot be judged ({type(error).__name__}).")
-        keys = ("evidence", "hint", "question")
-        texts = {key: readable(str(getattr(result, key) or ""), 2000) for key in keys}
+        texts = {
+            key: readable(str(getattr(result, key) or ""), 2000) for key in ("evidence", "hint", "question")
+        }
         status = "not answered" if result.evidence == NOTHING else result.status
         return {"status": status, "codes": " ".join(result.codes), **texts}
+
+
+def _called(function: Callable[..., Any], arguments: Sequence[Any]) -> Report:
+    """One of the checker's own functions, asked for by the student's."""
+    try:
+        with np.errstate(all="ignore"):
+            return {"value": function(*arguments)}
+    except Exception as error:
+        return {"error": type(error).__name__, "said": str(error)}
+
+
+def _error(reply: Report) -> Exception:
+    """An error like the student's: of the same name, with the line, and its own words cut and in quotes."""
+    name, message = str(reply["error"])[:60], str(reply["said"])
+    base = getattr(builtins, name, Exception)
+    if not (isinstance(base, type) and issubclass(base, Exception | SystemExit)):
+        base = Exception
+    message = readable(message.removeprefix(name).removeprefix(": "), LONGEST_MESSAGE)
+    text = ", ".join(filter(None, (f"“{message}”" if message else "", readable(str(reply["where"]), 100))))
+    kind: Any = type(readable(name), (base,), {"__str__": lambda self: text, "__module__": "submission"})
+    return kind.__new__(kind)  # some kinds are made of arguments, which have stayed there
 
 
 def _unanswered(exercise_id: str, problem: str, names: str) -> Report:
@@ -344,7 +329,8 @@ def _unanswered(exercise_id: str, problem: str, names: str) -> Report:
         return said("not read", problem)
     known = {exercise.id: exercise.name for exercise in list_exercises()}
     asked, near = known[exercise_id], known.values()
-    found = [n for n in names.split() if get_close_matches(n.replace(".", "_"), near, 1, 0.8) == [asked]]
+    others = [n for n in names.split() if n != asked]
+    found = [n for n in others if get_close_matches(n.replace(".", "_"), near, 1, 0.8) == [asked]]
     return said("not answered", "".join(f"It has {name}: did you mean {asked}?" for name in found[:1]))
 
 
@@ -353,26 +339,21 @@ def said(status: str, evidence: str) -> Report:
     return {"status": status, "codes": "", "evidence": evidence, "hint": "", "question": ""}
 
 
-def _remove(folder: str) -> None:
-    """Remove a folder, however its owner has left it."""
-    try:
-        shutil.rmtree(folder)
-    except (OSError, RecursionError):
-        for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
-            subprocess.run([*command, "--", folder], stderr=subprocess.DEVNULL, check=False)
-
-
 # --- a worker of a class --------------------------------------------------------------------------
 
 
+def work(line: Any, grade: Callable[..., Report]) -> None:
+    """Files in, reports out, until the other side hangs up."""
+    with suppress(EOFError, OSError):
+        while True:
+            line.send(grade(*line.recv()))
+
+
 def main() -> None:
-    """Jobs in, a line of JSON each; reports out. Ends when its input does."""
+    """The worker's process: its line is descriptor 0."""
     settings = json.loads(sys.argv[1])
     with Judge(Limits(*settings["limits"]), settings["hidden"]) as judge:
-        for line in sys.stdin:
-            job = json.loads(line)
-            report = judge.grade(job["name"], base64.b64decode(job["data"]), job["ids"])
-            print(json.dumps(report), flush=True)
+        work(Connection(0), judge.grade)
     with suppress(OSError):  # the last judge of a run that was ended without a word leaves nothing
         os.rmdir(settings["home"])
 

@@ -4,19 +4,17 @@ Every submission's result is appended to a journal as soon as it exists, so that
 goes on where it was. The order of the rows is that of the files, whoever judged them and when.
 """
 
-import base64
 import hashlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from multiprocessing.connection import Pipe, wait
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from npformer.grader.hand_ins import HandIn
 from npformer.grader.judge import LIMITS, ONE_THREAD, Limits, Report, said
@@ -67,14 +65,12 @@ def grade(
     """
     to_judge = [each for each in files if not each.passed_over]
     done = journal.begin(to_judge, ids, limits) if journal else {}
-    with _judges(limits, hidden, workers) as (pool, judges):
-        left = (each for each in to_judge if each.name not in done)
-        running = {pool.submit(judged, judges, each, ids): each.name for each in left}
-        for future in as_completed(running):
-            name = running[future]
-            done[name] = future.result()
+    left = [each for each in to_judge if each.name not in done]
+    with closing(judged(left, ids, limits, hidden, workers)) as reports:
+        for name, report in reports:
+            done[name] = report
             if journal:
-                journal.add(name, done[name])
+                journal.add(name, report)
             tell(f"{len(done)} of {len(to_judge)}  {name}")
     if left_open is not None:
         left_open.update(*(report["open"] for report in done.values()))
@@ -92,13 +88,6 @@ def rows_of(file: HandIn, ids: Sequence[str], report: Report | None) -> list[Row
     return rows
 
 
-def judged(judges: "Judges", file: HandIn, ids: Sequence[str]) -> Report:
-    """The report of one file."""
-    data, digest = _read(file)
-    report = _unread(ids, digest) if data is None else judges(file.kind, data, ids)
-    return report | {"digest": digest}
-
-
 def _read(file: HandIn) -> tuple[bytes | None, str]:
     """The bytes of a file and their digest; or None, and why it cannot be read."""
     try:
@@ -110,85 +99,106 @@ def _read(file: HandIn) -> tuple[bytes | None, str]:
 
 def _unread(ids: Sequence[str], why: str) -> Report:
     """The report of a file that was not judged."""
-    return {"student": "", "reports": [said("not read", why) for _ in ids], "open": []}
+    return {"student": "", "reports": [said("not read", why) for _ in ids], "open": [], "digest": why}
 
 
 # --- judges ---------------------------------------------------------------------------------------
 
 
-class Judges:
-    """Judges in processes of their own, one for each thread that asks; one that ends is replaced."""
+class Worker(NamedTuple):
+    """A judge in a process of its own, and the line to it."""
 
-    def __init__(self, limits: Limits, hidden: Sequence[str] = ()) -> None:
-        self.scratch = tempfile.TemporaryDirectory(prefix="npformer-class-", ignore_cleanup_errors=True)
-        self.settings = json.dumps({"limits": limits, "hidden": list(hidden), "home": self.scratch.name})
-        self.mine, self.every, self.closed = threading.local(), list[subprocess.Popen[str]](), False
+    process: Any
+    line: Any
 
-    def __call__(self, name: str, data: bytes, ids: Sequence[str]) -> Report:
-        """The report of one file; where no judge survives it, one that says so."""
-        job = {"name": name, "data": base64.b64encode(data).decode("ascii"), "ids": list(ids)}
-        for _ in range(TRIES * (not self.closed)):
-            process = self.process()
-            if (line := asked(process, job)).endswith("\n"):
-                report: Report = json.loads(line)
-                return report
-            process.kill()
-            self.mine.process = None
-        return _unread(ids, LOST)
-
-    def process(self) -> "subprocess.Popen[str]":
-        """This thread's judge. It finds modules where we do, but not in the folder of the call."""
-        if getattr(self.mine, "process", None) is None:
-            here, own = Path.cwd(), str(Path(__file__).parents[2])
-            places = [p for p in sys.path if p and Path(p).resolve() != here]
-            paths = {"PYTHONPATH": os.pathsep.join([*places, own]), "TMPDIR": self.scratch.name}
-            self.mine.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "npformer.grader.judge", self.settings],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env={**os.environ, **paths, **ONE_THREAD},
-                encoding="ascii",
-                start_new_session=True,  # Ctrl+C reaches us alone
-            )
-            self.every.append(self.mine.process)
-        process: subprocess.Popen[str] = self.mine.process
-        return process
-
-    def close(self) -> None:
-        """Hang up: a judge ends what it has started, and then itself."""
-        self.closed = True
-        for process in self.every:
-            assert process.stdin is not None and process.stdout is not None
-            with suppress(OSError):
-                process.stdin.close()
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(1)
-            process.kill()  # in the middle of a file: what is below it sees that it ends
-            process.wait()
-            process.stdout.close()
-        self.scratch.cleanup()
+    def end(self) -> None:
+        """Hang up: a judge that waits ends what it has started, and then itself."""
+        self.line.close()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(1)
+        self.process.kill()  # in the middle of a file: what is below it sees that it ends
+        self.process.wait()
 
 
-def asked(process: "subprocess.Popen[str]", job: Report) -> str:
-    """A job to a judge, and its line; "" if it has ended."""
-    assert process.stdin is not None and process.stdout is not None
-    with suppress(OSError, ValueError):
-        process.stdin.write(json.dumps(job) + "\n")
-        process.stdin.flush()
-        return process.stdout.readline()
-    return ""
+class Job(NamedTuple):
+    """A file on its way through a judge."""
+
+    file: HandIn
+    data: bytes
+    digest: str
+    ids: Sequence[str]
+    tries: int = TRIES
 
 
-@contextmanager
-def _judges(limits: Limits, hidden: Sequence[str], workers: int) -> Iterator[tuple[Executor, Judges]]:
-    judges, pool = Judges(limits, hidden), ThreadPoolExecutor(max(workers, 1))
-    try:
-        yield pool, judges
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        judges.close()
-        pool.shutdown()
+def judged(
+    files: Sequence[HandIn], ids: Sequence[str], limits: Limits, hidden: Sequence[str], workers: int
+) -> Generator[tuple[str, Report], None, None]:
+    """The name and the report of each file, as they come."""
+    with Judges(limits, hidden) as judges:
+        for file in files:
+            data, digest = _read(file)
+            if data is None:
+                yield file.name, _unread(ids, digest)
+                continue
+            judges.give(Job(file, data, digest, ids))
+            if len(judges.busy) >= workers:
+                yield from judges.reports()
+        while judges.busy:
+            yield from judges.reports()
+
+
+class Judges(AbstractContextManager["Judges"]):
+    """Judges in processes of their own, as many as have something to do; one that ends is replaced."""
+
+    def __init__(self, limits: Limits, hidden: Sequence[str]) -> None:
+        self.home = tempfile.TemporaryDirectory(prefix="npformer-class-", ignore_cleanup_errors=True)
+        self.settings = {"limits": limits, "hidden": list(hidden), "home": self.home.name}
+        self.idle, self.busy = list[Worker](), dict[Any, tuple[Worker, Job]]()
+
+    def __exit__(self, *error: object) -> None:
+        for worker in (*self.idle, *(worker for worker, _ in self.busy.values())):
+            worker.end()
+        self.home.cleanup()
+
+    def give(self, job: Job) -> None:
+        """A file to a judge who has none, or to a new one."""
+        worker = self.idle.pop() if self.idle else hired(self.settings)
+        self.busy[worker.line] = worker, job
+        with suppress(OSError):  # it has ended: `reports` sees it
+            worker.line.send((job.file.kind, job.data, list(job.ids)))
+
+    def reports(self) -> Iterator[tuple[str, Report]]:
+        """Wait for one or more; what a judge has ended on is given to another, and then given up."""
+        for line in wait(list(self.busy)):
+            worker, job = self.busy.pop(line)
+            try:
+                report = worker.line.recv()
+                self.idle.append(worker)
+            except (EOFError, OSError):
+                worker.end()
+                if job.tries > 1:
+                    self.give(job._replace(tries=job.tries - 1))
+                    continue
+                report = _unread(job.ids, LOST)
+            yield job.file.name, report | {"digest": job.digest}
+
+
+def hired(settings: dict[str, Any]) -> Worker:
+    """A new judge. It finds modules where we do, but not in the folder of the call."""
+    here, own = Path.cwd(), str(Path(__file__).parents[2])
+    places = [p for p in sys.path if p and Path(p).resolve() != here]
+    paths = {"PYTHONPATH": os.pathsep.join([*places, own]), "TMPDIR": settings["home"]}
+    line, its_line = Pipe()
+    with its_line:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "npformer.grader.judge", json.dumps(settings)],
+            stdin=its_line.fileno(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **paths, **ONE_THREAD},
+            start_new_session=True,  # Ctrl+C reaches us alone
+        )
+    return Worker(process, line)
 
 
 # --- what is kept ---------------------------------------------------------------------------------

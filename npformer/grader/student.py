@@ -9,12 +9,10 @@ ends with all that it started.
 """
 
 import builtins
+import json
 import os
 import random
-import select
-import signal
 import socket
-import struct
 import sys
 import traceback
 import warnings
@@ -25,51 +23,20 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from npformer.grader import walls
-from npformer.grader.frames import LENGTHS, FunctionAt, Opaque, length_of, pack, readable, unpack
+from npformer.grader.frames import Line, Opaque, pack
 from npformer.grader.reading import Submission, answer_of, names_of, read_submission, said
 
 USER = 2**30  # users from here on belong to nobody
-TICK = 0.25  # seconds between two looks whether a process has ended
-CPU = struct.Struct(">d")
 QUIET = {"check": True, "find_the_bug": True, "Result": ""}
 QUIET |= dict.fromkeys(("hint", "show", "progress", "list_exercises"), "")
 
-# What is around one process: its folder, "" behind walls; what is hidden without them; its user, 0 for ours;
-# seconds of CPU, megabytes of a process, processes of the user.
-Around: TypeAlias = tuple[str, Sequence[str], int, tuple[float, int, int]]
-
 
 # --- one submission -------------------------------------------------------------------------------
-
-
-class Line:
-    """Frames in and out of a pipe, which is read and written as it is now: a file may patch much."""
-
-    def __init__(self, read: Callable[[int], bytes], write: Callable[[bytes], Any]) -> None:
-        self._read, self._write = read, write
-
-    def send(self, value: Any, functions: list[Callable[..., Any]] | None = None) -> None:
-        """Write one frame."""
-        self._write(pack(value, functions))
-
-    def receive(self, function_at: FunctionAt = ().__getitem__) -> Any:
-        """Read one frame; EOFError at the end."""
-        head = self._exactly(LENGTHS.size)
-        return unpack(head + self._exactly(length_of(head)), function_at)
-
-    def _exactly(self, count: int) -> bytes:
-        parts: list[bytes] = []
-        while count:
-            if not (more := self._read(min(count, 2**18))):
-                raise EOFError
-            parts.append(more)
-            count -= len(more)
-        return b"".join(parts)
 
 
 def work(line: Line) -> None:
@@ -82,9 +49,8 @@ def work(line: Line) -> None:
         leave(0)
     functions: dict[str, Callable[..., Any]] = {}
     answers = {i: tell(answer_of(submission, i), i, functions) for i in request["ids"]}
-    names = readable(names_of(submission), 5000)
-    texts = {"problem": readable(submission.problem, 1000), "names": names}
-    line.send({"student": submission.student, "answers": answers} | texts)
+    texts = {"student": submission.student, "problem": submission.problem, "names": names_of(submission)}
+    line.send({**texts, "answers": answers})
     while True:
         message = line.receive(partial(there, line))
         line.send(answered(functions[message["call"]], message, submission))
@@ -99,11 +65,11 @@ def tell(answer: Any, exercise_id: str, functions: dict[str, Callable[..., Any]]
             return "ours", answer.__name__
         if callable(answer):
             functions[exercise_id] = answer
-            return "function", readable(str(getattr(answer, "__name__", "")))
+            return "function", str(getattr(answer, "__name__", ""))
         pack(answer)
         return "value", answer
     except BaseException:
-        return "value", Opaque(readable(type(answer).__name__))
+        return "value", Opaque(type(answer).__name__)
 
 
 def _is_stub(answer: Any) -> bool:
@@ -126,23 +92,19 @@ def answered(function: Callable[..., Any], message: dict[str, Any], submission: 
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            value = function(*arguments, **message["kwargs"])
-        reply = {"value": value}
+            reply = {"value": function(*arguments, **message["kwargs"])}
         pack(reply)
     except BaseException as error:
-        reply = _failure(error, submission)
+        reply = {"error": type(error).__name__, "said": said(error), "where": _where(error, submission)}
     pairs = enumerate(zip(arguments, before, strict=True))
     return {**reply, "changed": [i for i, (array, was) in pairs if was and pack(array) != was]}
 
 
-def _failure(error: BaseException, submission: Submission) -> dict[str, Any]:
+def _where(error: BaseException, submission: Submission) -> str:
+    """The last line of the file's own that an error came through, counted from its function's first."""
     frames = [(f.f_code, line) for f, line in traceback.walk_tb(error.__traceback__)]
     own = [(code, line) for code, line in frames if code.co_filename in submission.places]
-    where = ""
-    if own:
-        code, line = own[-1]
-        where = f"in line {line - code.co_firstlineno + 1} of {code.co_name}"
-    return {"error": readable(type(error).__name__), "said": readable(said(error)), "where": readable(where)}
+    return f"in line {own[-1][1] - own[-1][0].co_firstlineno + 1} of {own[-1][0].co_name}" if own else ""
 
 
 def there(line: Line, place: int) -> Callable[..., Any]:
@@ -220,8 +182,7 @@ def hide_npformer(hidden: Sequence[str]) -> None:
 
 def serve() -> None:  # pragma: no cover
     """Wait for submissions on descriptor 0, a socket; with each come its pipe and the keeper's."""
-    server = socket.socket(fileno=os.dup(0))
-    settings = Line(server.recv, server.sendall).receive()
+    server, settings = socket.socket(fileno=os.dup(0)), json.loads(sys.argv[1])
     sys.path[:] = settings["path"]
     quiet = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
@@ -229,88 +190,66 @@ def serve() -> None:  # pragma: no cover
     np.random.seed(0)  # noqa: NPY002  # what a file draws without a seed is the same in every run
     others = walls.threads_of_the_system()
     held = walls.apart(settings["root"], settings["needed"], settings["hidden"])
-    changes = os.geteuid() == 0 and walls.can_become(USER, os.__file__)
-    server.sendall(pack([] if held else _left_open(changes)))
+    own_users = os.geteuid() == 0 and walls.can_become(USER, os.__file__)
+    countless = os.geteuid() == 0 and not own_users  # the kernel does not count the processes of root
+    open_ways = [] if held else ["network", "files", *["processes"] * countless]
+    server.sendall(json.dumps(open_ways).encode())
     while True:
-        request, (pipe, control) = _next(server)
+        data, descriptors, _, _ = socket.recv_fds(server, 2**16, 2)
+        if not data:
+            os._exit(0)
+        request = json.loads(data)
+        if request["plots"]:  # once for all who plot: it takes seconds
+            with suppress(Exception):
+                import_module("matplotlib.pyplot")
+        server.sendall(b".")  # from here on it is the student's time
+        with suppress(ChildProcessError):  # keepers that have ended
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
         if os.fork() == 0:
             server.close()
-            user, most = (os.getpid() % USER + USER, 0) if changes else (0, others)
-            folder = "" if held else request["folder"]
-            bounds = (request["cpu"], request["megabytes"], walls.PROCESSES + most)
-            keep(pipe, control, (folder, settings["hidden"] if folder else [], user, bounds))
-        os.close(pipe)
-        os.close(control)
+            request["user"] = os.getpid() % USER + USER if own_users else 0
+            request["processes"] = walls.PROCESSES + (0 if own_users else others)
+            pipe, control = descriptors
+            keep(pipe, control, request | {"walled": held, "hidden": settings["hidden"]})
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
-def _next(server: socket.socket) -> tuple[dict[str, Any], list[int]]:  # pragma: no cover
-    """A submission that waits for its process, and its descriptors; from here on it is the student's time."""
-    data, descriptors, _, _ = socket.recv_fds(server, 2**16, 2)
-    if not data:
-        os._exit(0)
-    request = unpack(data)
-    if request["plots"]:  # once for all who plot: it takes seconds
-        with suppress(Exception):
-            import_module("matplotlib.pyplot")
-    server.sendall(b".")
-    with suppress(ChildProcessError):  # keepers that have ended
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    return request, descriptors
-
-
-def _left_open(changes: bool) -> list[str]:  # pragma: no cover
-    """The kernel does not count the processes of root."""
-    return ["network", "files", *["processes"] * (os.geteuid() == 0 and not changes)]
-
-
-def keep(pipe: int, control: int, around: Around) -> None:  # pragma: no cover
-    """The keeper: start the process that works; when it ends or the other side hangs up, end all of it."""
+def keep(pipe: int, control: int, request: dict[str, Any]) -> None:  # pragma: no cover
+    """The keeper: start the process that works; when the other side hangs up, end all of it."""
     try:
         os.setsid()
         walls.adopt()
-        if not around[0]:
+        if request["walled"]:
             walls.alone()
         child = os.fork()
         if child == 0:
             os.setsid()
             os.close(control)
-            its_pipe = socket.socket(fileno=pipe)
-            start(Line(its_pipe.recv, its_pipe.sendall), around)
+            start(socket.socket(fileno=pipe), request)
         os.close(pipe)
-        used = _watched(child, control)
-        walls.end_all(child)
-        os.write(control, CPU.pack(used))
+        os.read(control, 1)
+        os.write(control, str(walls.end(child)).encode())
     finally:
         os._exit(0)
 
 
-def _watched(child: int, control: int) -> float:  # pragma: no cover
-    """The CPU time of a child that has come to its end, one way or the other."""
-    ended = 0
-    while not ended and not select.select([control], [], [], TICK)[0]:
-        ended, _, usage = os.wait4(child, os.WNOHANG)
-    if not ended:
-        os.kill(child, signal.SIGKILL)
-        usage = os.wait4(child, 0)[2]
-    return usage.ru_utime + usage.ru_stime
-
-
-def start(line: Line, around: Around) -> None:  # pragma: no cover
+def start(pipe: socket.socket, request: dict[str, Any]) -> None:  # pragma: no cover
     """The process that works: bound, without privileges, in its folder."""
     try:
-        folder, hidden, user, bounds = around
-        if not folder:
+        user, folder = request["user"], request["folder"]
+        if request["walled"]:
             walls.settle(user or os.geteuid())
         else:
             os.chdir(folder)
             if user:
                 os.chown(folder, user, user)
-        if user or not folder:
+        if user or request["walled"]:
             walls.become(user)
-        walls.limit(*bounds)
-        hide_npformer(hidden)
+        walls.limit(request["cpu"], request["megabytes"], request["processes"])
+        hide_npformer([] if request["walled"] else request["hidden"])
         random.seed(0)  # Python has drawn a seed of its own in this process
-        work(line)
+        work(Line(pipe.recv, pipe.sendall))
     finally:
         os._exit(0)

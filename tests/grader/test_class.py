@@ -7,6 +7,7 @@ import os
 import re
 import time
 from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
 from pathlib import Path
 
 import honest
@@ -26,7 +27,7 @@ def table(path):
 
 
 def file(name, data=b"", at=0.0):
-    return HandIn(name, lambda: data, at)
+    return HandIn(name, partial(io.BytesIO, data), at)
 
 
 def write(path, text):
