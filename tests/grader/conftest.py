@@ -51,10 +51,16 @@ def hire(monkeypatch):
     return lambda grade: monkeypatch.setattr(run, "hired", lambda settings: in_a_thread(grade))
 
 
+@pytest.fixture(scope="session")
+def kept_judge(kept_grade):
+    """What stands for `run.hired` in tests of what is done with the replies: to start a judge takes longer."""
+    return lambda settings: in_a_thread(kept_grade)
+
+
 @pytest.fixture
-def kept(kept_grade, hire):
-    """For tests of what is done with the replies: to start a judge takes longer than to ask it."""
-    hire(kept_grade)
+def kept(kept_judge, monkeypatch):
+    """The same, in the place of all judges."""
+    monkeypatch.setattr(run, "hired", kept_judge)
 
 
 class Left(BaseException):

@@ -206,7 +206,7 @@ def graded(tmp_path_factory, kept_judge):
         options = given(**{name: top / to / at for name, at in names.items()}, register=top / "r.csv")
         out, err = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-            patch.setattr(run, "Judges", lambda limits, *hidden: kept_judge)
+            patch.setattr(run, "hired", kept_judge)
             patch.chdir(top / to)
             assert cli.main(["grade", "../in", "--assignment=../hw.toml", *options, *more]) == 0
         files = [path for path in (top / to).rglob("*") if path.is_file()]
