@@ -178,7 +178,7 @@ def test_rounding_is_that_of_paper_at_every_tie(halves, places, divisor):
 def test_what_is_given_is_never_rounded():
     rounded = worked_example(with_ffn(W_1=VALUE["ffn.W_1"] / 4), decimals=1)
     np.testing.assert_array_equal(rounded.named["ffn.W_1"].value, VALUE["ffn.W_1"] / 4)
-    assert "0.125" in str(rounded.named["ffn.W_1"])
+    assert "0.125" in str(rounded.named["ffn.W_1"]) and rounded.named["y"].decimals == 1
 
 
 def test_drift_is_the_distance_from_the_exact_trace_and_stands_below_the_text():
