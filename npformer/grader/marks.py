@@ -230,10 +230,11 @@ def numbers_of(key: Path) -> Key:
 
 def numbered(files: Iterable[HandIn]) -> list[HandIn]:
     """The files under numbers, before they are graded: what they are called, only `whose` asks."""
-    kinds = [each.kind[each.kind.rfind(".") :] * (not each.passed_over) for each in files]
     return [
-        each._replace(name=f"file-{i:03}{kind}", named=each.name)
-        for i, (each, kind) in enumerate(zip(files, kinds, strict=True), 1)
+        each._replace(
+            name=f"file-{i:03}{'' if each.passed_over else Path(each.kind).suffix}", named=each.name
+        )
+        for i, each in enumerate(files, 1)
     ]
 
 

@@ -10,7 +10,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from npformer.grader.hand_ins import HandIn, shape_of
 from npformer.grader.reading import decoded
@@ -109,10 +109,10 @@ def whose(files: Iterable[HandIn], claims: dict[str, str], register: Sequence[St
     files = [each for each in files if not each.passed_over]
     if register is None:
         return Whose({each.name: _unregistered(each, claims.get(each.name, "")) for each in files}, [], [])
-    finder, of, doubtful = _Finder(register), dict[str, Student](), []
+    index, of, doubtful = _index(register), dict[str, Student](), []
     for each in files:
         claim = claims.get(each.name, "")
-        fits, claimed = finder.by_place(each.named or each.name), finder.find([claim], claim)
+        fits, claimed = _by_place(index, each.named or each.name), _find(index, [claim], claim)
         fits = fits & claimed if len(fits) > 1 and fits & claimed else fits or claimed
         if len(fits) != 1:
             doubtful.append(f"{each.name} fits {_all(fits) or 'nobody on the register'}")
@@ -133,30 +133,32 @@ def _unregistered(file: HandIn, claim: str) -> Student:
     return Student(own, claim or file.shape.get("name", "") or ("" if own else file.named or file.name), "")
 
 
-class _Finder:
-    """The students of a register by their keys and by their names in every order."""
+Index: TypeAlias = dict[str, set[Student]]  # by keys, and, after a blank, by names in every order
 
-    def __init__(self, register: Sequence[Student]) -> None:
-        self.keys, self.names = defaultdict[str, set[Student]](set), defaultdict[str, set[Student]](set)
-        for student in register:
-            for key in student.keys:
-                self.keys[key].add(student)
-            words = _words(student.name)
-            for turn in range(len(words)):
-                self.names["".join(words[turn:] + words[:turn])].add(student)
 
-    def by_place(self, name: str) -> set[Student]:
-        """By what the learning system wrote into the name, or else by any whole word of the path."""
-        if shape := shape_of(name):
-            return self.find([shape.get("id", ""), shape.get("submission", "")], shape.get("name", ""))
-        parts = re.sub(r"\.(py|ipynb)\b.*$", "", name, flags=re.IGNORECASE).split("/")
-        words = [word for part in parts for word in re.split(r"[\s_,()]+", part) if len(word) > 3]
-        return self.find([*parts, *words, *re.findall(r"[\w.+-]+@[\w.-]+\w", name)], name)
+def _index(register: Iterable[Student]) -> Index:
+    index = defaultdict[str, set[Student]](set)
+    for student in register:
+        words = _words(student.name)
+        turns = (" " + "".join(words[i:] + words[:i]) for i in range(len(words)))
+        for key in (*student.keys, *turns):
+            index[key].add(student)
+    return dict(index)
 
-    def find(self, keys: Iterable[str], text: str) -> set[Student]:
-        """By any of these keys, or else by the longest name that stands in a text."""
-        if found := set().union(*(self.keys.get(_key(key), set()) for key in keys)):
-            return found
-        words = _words(text)
-        runs = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, i + 1 + MOST_WORDS)}
-        return self.names[max(runs & self.names.keys(), key=len, default="")]
+
+def _by_place(index: Index, name: str) -> set[Student]:
+    """By what the learning system wrote into the name, or else by any whole word of the path."""
+    if shape := shape_of(name):
+        return _find(index, [shape.get("id", ""), shape.get("submission", "")], shape.get("name", ""))
+    parts = re.sub(r"\.(py|ipynb)\b.*$", "", name, flags=re.IGNORECASE).split("/")
+    words = [word for part in parts for word in re.split(r"[\s_,()]+", part) if len(word) > 3]
+    return _find(index, [*parts, *words, *re.findall(r"[\w.+-]+@[\w.-]+\w", name)], name)
+
+
+def _find(index: Index, keys: Iterable[str], text: str) -> set[Student]:
+    """By any of these keys, or else by the longest name that stands in a text."""
+    if found := set[Student]().union(*(index.get(_key(key), set()) for key in keys)):
+        return found
+    words = _words(text)
+    runs = {" " + "".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, i + 1 + MOST_WORDS)}
+    return index.get(max(runs & index.keys(), key=len, default=" "), set())
