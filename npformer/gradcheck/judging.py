@@ -336,9 +336,8 @@ class Problem:
         A gradient is linear in d_output. The multiple makes the largest about 1/√ε, so that what clips or
         saturates shows, wherever it begins. Forward has run with other arguments since the first calls.
         """
-        self.faults += _changes(
-            "forward returns a buffer that its next call overwrites", self.first, self.returned
-        )
+        words = "forward returns a buffer that its next call overwrites"
+        self.faults += _changes(words, self.first, self.returned)
         if not self.faults:
             words = "forward's next call writes into the cache of the last one"
             self.faults += _changes(words, self.cache_before, self.cache)
