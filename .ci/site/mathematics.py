@@ -22,7 +22,6 @@ FILES = (
     "test_transformer.py",
     "test_optim.py",
     "test_gradcheck.py",
-    "test_adversarial.py",
     "test_tree.py",
     "test_bad_input.py",
     "test_properties.py",

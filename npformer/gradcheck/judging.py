@@ -336,9 +336,8 @@ class Problem:
         A gradient is linear in d_output. The multiple makes the largest about 1/√ε, so that what clips or
         saturates shows, wherever it begins. Forward has run with other arguments since the first calls.
         """
-        self.faults += _changes(
-            "forward returns a buffer that its next call overwrites", self.first, self.returned
-        )
+        words = "forward returns a buffer that its next call overwrites"
+        self.faults += _changes(words, self.first, self.returned)
         if not self.faults:
             words = "forward's next call writes into the cache of the last one"
             self.faults += _changes(words, self.cache_before, self.cache)
@@ -556,18 +555,18 @@ class Judged:
             said = f"another gradient when called again with the same d_output and cache, {see}"
         self.faults.append(said)
 
-    def sure(self, i: int) -> bool:
-        return (self.slopes[i].doubt <= SLACK * self.limit or self.size == 0) and self.slopes[i].why != STAIR
+    def sure(self, slope: Slope) -> bool:
+        return (slope.doubt <= SLACK * self.limit or self.size == 0) and slope.why != STAIR
 
     def right(self) -> Floats:
         """The slopes in the form of the leaf; NaN where they are not known."""
-        known = [slope.value if self.sure(i) else math.nan for i, slope in enumerate(self.slopes)]
+        known = [slope.value if self.sure(slope) else math.nan for slope in self.slopes]
         return np.reshape(known, (-1,) if self.sampled else self.x.shape)
 
     def table(self) -> Floats:
         """What each entry of d_output alone sends to each entry of the leaf."""
         dy = self.problem.d_output
-        rows = [s.terms / dy if self.sure(i) else dy * math.nan for i, s in enumerate(self.slopes)]
+        rows = [slope.terms / dy if self.sure(slope) else dy * math.nan for slope in self.slopes]
         return np.moveaxis(np.reshape(rows, (-1, *dy.shape)), 0, -1).reshape(dy.shape + self.x.shape)
 
 
@@ -620,7 +619,7 @@ def _name(one: Judged, there: dict[str, Floats], sizes: dict[str, int], table: A
     others = (
         {} if one.sampled else {n: x for n, x in there.items() if n != f"the gradient of {one.leaf.path}"}
     )
-    doubts = [slope.doubt for i, slope in enumerate(one.slopes) if one.sure(i)]
+    doubts = [slope.doubt for slope in one.slopes if one.sure(slope)]
     exact = max(one.problem.tolerance, max([*doubts, one.rounding]) / (one.size or math.inf))
     case = Case(found / unit, one.right() / unit, others, sizes, exact, one.size / abs(unit))
     if table is not None and not one.faults:
