@@ -74,13 +74,18 @@ def checked(body: F) -> F:
             except (TypeError, ValueError) as error:
                 raise error.with_traceback(None) from None  # the caller's line says where, the message what
             if look is not None:
-                if len(passed) >= MOST:
-                    passed.clear()
-                passed[look] = letters
+                remember(look, letters, passed)
         return with_arrays(quiet(*args, **kwargs))
 
     door.__module__ = "npformer"  # where pickle finds it
     return cast(F, door)
+
+
+def remember(look: Any, letters: dict[str, int], passed: dict[Any, dict[str, int]]) -> None:
+    """Keep a look, and not more than MOST of them."""
+    if len(passed) >= MOST:
+        passed.clear()
+    passed[look] = letters
 
 
 def check_value(function: str, argument: str, value: Any, annotation: Any, **letters: int) -> None:
