@@ -1,4 +1,4 @@
-"""Bad input is refused before any arithmetic and in our own words.
+"""Bad input is refused in our own words, and nothing has been changed.
 
 Three ways to ask: what bad_calls.py makes from the signatures, place by place; the mistakes that no single
 signature knows, each with what is said of it; and odd values in every argument of the few functions that do

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from types import ModuleType
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 from npformer.arrays import array_module, article, number_of
 from npformer.arrays import is_array as is_array
 from npformer.arrays import kind_of as kind_of
+from npformer.tree import ends
 
 Letters = tuple[str, ...]  # ("...", "T", "d_model")
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
@@ -43,27 +44,18 @@ def check_one_library(function: str, arguments: Mapping[str, Any]) -> None:
     """Refuse arrays of CuPy beside arrays of NumPy: some would be copied to the GPU in silence."""
     if "cupy" not in sys.modules:
         return
-    first: tuple[str, Any] | None = None
-    for path, x in (found for name, value in arguments.items() for found in _arrays_in(name, value)):
-        first = first or (path, x)
-        if array_module(x) is not array_module(first[1]):
+    found = (end for name, value in arguments.items() for end in ends(name, value))
+    arrays = [(path, x) for path, x in found if is_array(x)]
+    for path, x in arrays:
+        if array_module(x) is not array_module(arrays[0][1]):
             raise TypeError(
-                f"{function}: {path} is an array of {_library(x)}; expected one of {_library(first[1])} "
-                f"like {first[0]} (to_backend and to_numpy move arrays)"
+                f"{function}: {path} is an array of {_library(x)}; expected one of {_library(arrays[0][1])} "
+                f"like {arrays[0][0]} (to_backend and to_numpy move arrays)"
             )
 
 
 def _library(x: Any) -> str:
     return "NumPy" if isinstance(x, np.ndarray) else "CuPy"
-
-
-def _arrays_in(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Every array in an argument, with its path: params.ffn.W_1."""
-    if isinstance(value, tuple):
-        for name, part in zip(getattr(value, "_fields", range(len(value))), value, strict=True):
-            yield from _arrays_in(f"{path}.{name}", part)
-    elif is_array(value):
-        yield path, value
 
 
 def check_array(
