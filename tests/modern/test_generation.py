@@ -18,6 +18,7 @@ def rng():
 
 
 def drawn(config, vocab_size=11):
+    """Far enough from where it starts that it does not say the same token all the time."""
     rng = np.random.default_rng(0)
     return npf.tree_map(lambda a: a + 0.3 * rng.normal(size=a.shape), init_causal_lm(vocab_size, config, rng))
 
@@ -58,6 +59,7 @@ def test_greedy_is_the_likeliest_token_again_and_again(rng, config, has_biases):
         params = params._replace(blocks=blocks)
     found = generate(ids, params, config, max_new_tokens=20, temperature=0)
     assert (found == plainly(ids, params, config, 20, lambda logits: logits.argmax(axis=-1))).all()
+    assert len(np.unique(found[:, 4:])) >= 4
 
 
 @KEY_HEADS
