@@ -41,6 +41,7 @@ GET_WEIGHTS = (  # what the package of weights names as needed, PyTorch, is not
 
 @rule("learned positions")
 def LEARNED(params: Any, name: str, call: Call) -> None:
+    """The table is added whatever the config says: to leave it out, replace the table."""
     if (positions := call.arguments["config"].positions) != "learned":
         call.refuse(f"config.positions is {positions!r}; expected 'learned'")
 

@@ -99,13 +99,11 @@ def test_a_long_text_takes_no_square_of_its_length():
     [
         (lambda p: train_byte_pairs(["a"], 1), TypeError, "train_byte_pairs: text is a list; expected"),
         (lambda p: train_byte_pairs("a", -1), ValueError, "train_byte_pairs: n_merges is -1; expected"),
-        (lambda p: train_byte_pairs("\ud800", 1), ValueError, "text holds half of a surrogate pair"),
         (lambda p: p.encode(None), TypeError, "encode: text is None; expected a string"),
         (lambda p: p.decode("ab"), TypeError, "decode: ids is the string 'ab'; expected a list of integers"),
         (lambda p: p.decode(3), TypeError, r"decode: ids is an int \(3\); expected a list of integers"),
         (lambda p: p.decode(np.ones((2, 2), int)), TypeError, r"decode: ids is an array of shape \(2, 2\)"),
         (lambda p: p.decode([257]), ValueError, "decode: an id is 257; expected ids from 0 to 256"),
-        (lambda p: p.decode([-1]), ValueError, "decode: an id is -1; expected an integer of at least 0"),
         (lambda p: p.decode([1.0]), TypeError, r"decode: an id is a float \(1.0\); expected an integer"),
     ],
 )  # fmt: skip

@@ -5,6 +5,7 @@ import pytest
 from golden import agrees_with_pytorch
 from gradients import gradients_hold
 from together import together
+from valid_calls import drawn
 
 import npformer as npf
 from npformer import CausalLMConfig, causal_lm_backward, causal_lm_forward, init_causal_lm
@@ -14,14 +15,7 @@ CONFIG = CausalLMConfig(
 )
 
 
-def drawn(config, vocab_size=7):
-    """Parameters without a 1 that would hide a mistake."""
-    rng = np.random.default_rng(0)
-    params = init_causal_lm(vocab_size, config, rng)
-    return npf.tree_map(lambda a: a + 0.3 * rng.normal(size=a.shape), params)
-
-
-PARAMS = drawn(CONFIG)
+PARAMS = drawn(init_causal_lm, 7, CONFIG)
 
 
 # --- the equation, by hand --------------------------------------------------------------------------
@@ -30,7 +24,7 @@ PARAMS = drawn(CONFIG)
 def test_the_embedding_is_not_multiplied():
     """Without layers: logits = RMSNorm(E[ids]) Eᵀ, and eps sees the size of E."""
     config = CONFIG._replace(n_layers=0, eps=0.5)
-    params, ids = drawn(config), np.array([[2, 6]])
+    params, ids = drawn(init_causal_lm, 7, config), np.array([[2, 6]])
     x = params.embedding.E[ids]
     y = params.norm.gamma * x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + 0.5)
     logits, _ = causal_lm_forward(ids, params, config)
@@ -96,7 +90,7 @@ def test_no_position_sees_a_later_one():
 
 def test_padding_is_seen_by_nobody():
     config = CONFIG._replace(tied=False)
-    params, ids = drawn(config), np.array([[3, 1, 4, 0, 0]])
+    params, ids = drawn(init_causal_lm, 7, config), np.array([[3, 1, 4, 0, 0]])
     padded, _ = causal_lm_forward(ids, params, config, padding_id=0)
     np.testing.assert_allclose(padded[:, :3], causal_lm_forward(ids[:, :3], params, config)[0], atol=1e-14)
     before = np.array([[3, 0, 4]])  # what stands after padding does not see it
