@@ -25,10 +25,10 @@ from npformer.exercises.probe import (
     same,
     same_outcome,
 )
-from npformer.exercises.relations import EXACT, Look, Seen, close, named_factor, ratio, tried
+from npformer.exercises.relations import Look, Seen, close, ratio, tried
 from npformer.exercises.task import Code, Mistake
 
-__all__ = ["EXACT", "Seen", "close", "named_factor", "ratio", "tried"]  # for the topics' own looks
+__all__ = ["Seen", "close", "ratio"]  # for the topics' own looks
 Function = Callable[..., Any]
 
 
