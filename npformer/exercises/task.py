@@ -58,15 +58,10 @@ class Mistake:
 
 
 class Wrong(NamedTuple):
-    """A wrong option or number: the mistake, or the code of the confusion, that it shows, and what to say."""
+    """A wrong option or number: the code of the mistake or confusion that it shows, and what to say."""
 
-    stands_for: Mistake | str
+    code: str
     says: str
-
-    @property
-    def code(self) -> str:
-        """The code of either."""
-        return self.stands_for if isinstance(self.stands_for, str) else self.stands_for.code
 
 
 RIGHT = Wrong("", "")  # the right option
