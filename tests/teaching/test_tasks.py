@@ -80,7 +80,8 @@ def value(words):
 
 
 def test_a_number_is_read_out_and_the_words_say_it():
-    assert number_in_words(np.int32(999_040)) == "nine hundred ninety-nine thousand forty"
+    assert number_in_words(np.int32(999_042)) == "nine hundred ninety-nine thousand forty-two"
+    assert [number_in_words(n) for n in (20, 100, 7000)] == ["twenty", "one hundred", "seven thousand"]
     numbers = [*range(2000), *range(999_000, 1_000_000), *generator().integers(1_000_000, size=2000).tolist()]
     assert [value(tokenize(number_in_words(n))) for n in numbers] == numbers
 
