@@ -242,9 +242,10 @@ def test_an_interrupted_run_goes_on_to_the_same_table(
     given = ["grade", str(class_to_read), f"--csv={out}", ONLY, f"--workers={workers}"]
     command = [sys.executable, "-m", "npformer", *given]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    for _ in range(3):
-        process.stderr.readline()
+    process.stderr.readline()
     seen = running(temporary)
+    for _ in range(2):
+        process.stderr.readline()
     process.send_signal(number)
     said = process.communicate(timeout=60)[1]
     journal = tmp_path / "out.csv.journal"
