@@ -112,8 +112,8 @@ def _tree(value: Any, functions: Functions | None) -> Any:
         return {"t": [*map(inside, value)]}
     if isinstance(value, list | range):
         return [*map(inside, value)]
-    if type(value) is dict:
-        return {"d": [[inside(key), inside(item)] for key, item in value.items()]}
+    if type(value) is dict and all(isinstance(key, str) for key in value):
+        return {"d": [[key, inside(item)] for key, item in value.items()]}
     if isinstance(value, complex):
         return {"c": [value.real, value.imag]}
     if value is ...:
@@ -163,11 +163,18 @@ def _array(parts: Any) -> Any:
     return array.astype(array.dtype.newbyteorder("="))
 
 
+def _named(pairs: Any) -> dict[str, Any]:
+    """A dict of names: numbers can be chosen so that they meet in its table, and each costs all before it."""
+    if not all(type(key) is str for key, _ in pairs):
+        raise Forged("a key that is no text")
+    return dict(pairs)
+
+
 _TAGS: dict[str, Callable[[Any], Any]] = {
     "a": _array,
     "s": lambda parts: _array(parts)[()],
     "t": tuple,
-    "d": dict,
+    "d": _named,
     "c": lambda parts: complex(*parts),
     "e": lambda _: ...,
     "o": lambda kind: Opaque(str(kind)),

@@ -141,7 +141,7 @@ def judged(
                 yield file.name, _unread(ids, digest)
                 continue
             judges.give(Job(file, data, digest, ids))
-            if len(judges.busy) >= workers:
+            while len(judges.busy) >= max(workers, 1):
                 yield from judges.reports()
         while judges.busy:
             yield from judges.reports()

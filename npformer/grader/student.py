@@ -183,17 +183,9 @@ def hide_npformer(hidden: Sequence[str]) -> None:
 def serve() -> None:  # pragma: no cover
     """Wait for submissions on descriptor 0, a socket; with each come its pipe and the keeper's."""
     server, settings = socket.socket(fileno=os.dup(0)), json.loads(sys.argv[1])
-    sys.path[:] = settings["path"]
-    quiet = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(quiet, stream)
-    np.random.seed(0)  # noqa: NPY002  # what a file draws without a seed is the same in every run
-    others = walls.threads_of_the_system()
-    held = walls.apart(settings["root"], settings["needed"], settings["hidden"])
-    own_users = os.geteuid() == 0 and walls.can_become(USER, os.__file__)
-    countless = os.geteuid() == 0 and not own_users  # the kernel does not count the processes of root
-    open_ways = [] if held else ["network", "files", *["processes"] * countless]
-    server.sendall(json.dumps(open_ways).encode())
+    around = _surrounded(settings)
+    ways = ["network", "files", *["processes"] * around["countless"]]
+    server.sendall(json.dumps([] if around["walled"] else ways).encode())
     while True:
         data, descriptors, _, _ = socket.recv_fds(server, 2**16, 2)
         if not data:
@@ -206,14 +198,29 @@ def serve() -> None:  # pragma: no cover
         with suppress(ChildProcessError):  # keepers that have ended
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
+        pipe, control = descriptors
         if os.fork() == 0:
             server.close()
-            request["user"] = os.getpid() % USER + USER if own_users else 0
-            request["processes"] = walls.PROCESSES + (0 if own_users else others)
-            pipe, control = descriptors
-            keep(pipe, control, request | {"walled": held, "hidden": settings["hidden"]})
-        for descriptor in descriptors:
-            os.close(descriptor)
+            keep(pipe, control, request | around)
+        os.close(pipe)
+        os.close(control)
+
+
+def _surrounded(settings: dict[str, Any]) -> dict[str, Any]:  # pragma: no cover
+    """Put up the walls that this system has; what holds for all who come."""
+    sys.path[:] = settings["path"]
+    quiet = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(quiet, stream)
+    np.random.seed(0)  # noqa: NPY002  # what a file draws without a seed is the same in every run
+    others = walls.threads_of_the_system()
+    walled = walls.apart(settings["root"], settings["needed"], settings["hidden"])
+    own_users = os.geteuid() == 0 and walls.can_become(USER, os.__file__)
+    countless = os.geteuid() == 0 and not own_users  # the kernel does not count the processes of root
+    processes = walls.PROCESSES + (0 if own_users else others)
+    hidden = [] if walled else settings["hidden"]
+    own = {"own_users": own_users, "countless": countless, "processes": processes}
+    return {"walled": walled, "hidden": hidden, **own}
 
 
 def keep(pipe: int, control: int, request: dict[str, Any]) -> None:  # pragma: no cover
@@ -223,6 +230,7 @@ def keep(pipe: int, control: int, request: dict[str, Any]) -> None:  # pragma: n
         walls.adopt()
         if request["walled"]:
             walls.alone()
+        request["user"] = os.getpid() % USER + USER if request["own_users"] else 0
         child = os.fork()
         if child == 0:
             os.setsid()
@@ -248,7 +256,7 @@ def start(pipe: socket.socket, request: dict[str, Any]) -> None:  # pragma: no c
         if user or request["walled"]:
             walls.become(user)
         walls.limit(request["cpu"], request["megabytes"], request["processes"])
-        hide_npformer([] if request["walled"] else request["hidden"])
+        hide_npformer(request["hidden"])
         random.seed(0)  # Python has drawn a seed of its own in this process
         work(Line(pipe.recv, pipe.sendall))
     finally:

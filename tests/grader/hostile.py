@@ -105,18 +105,22 @@ FEW = ("numpy.py", "two\nlines.py", "bad_cell.ipynb", "too_large_a_file.py")  # 
 NOT_READ = ("outside.py", "broken.py", "around.py", "pipe.py", "closed.py")  # links and what is no file
 
 
+def encoded(text, **places):
+    """The bytes of a file, with the places that it is to try."""
+    if isinstance(text, bytes):
+        return text
+    for key, value in places.items():
+        text = text.replace(f"{{{key}!r}}", repr(value))
+    return text.encode("utf-8", "surrogatepass")
+
+
 def write(folder, *, out, port=9, good=0, few=False):
     """Write the files, or a few of each kind, some good ones and what must be passed over: {name: Case}."""
     expected = {n: case for n, case in cases().items() if not few or n in FEW or "few" in case.flags}
     for name, case in expected.items():
-        text = case.text
-        if isinstance(text, str):
-            for key, value in {"root": ROOT, "folder": str(folder), "out": str(out), "port": port}.items():
-                text = text.replace(f"{{{key}!r}}", repr(value))
-            text = text.encode("utf-8", "surrogatepass")
         path = Path(folder, name)
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(text)
+        path.write_bytes(encoded(case.text, root=ROOT, folder=str(folder), out=str(out), port=port))
     expected |= _odd_names(folder)
     for i in range(good):
         Path(folder, f"good_{i:03}.py").write_text(f"student = 'Student {i}'\n{RIGHT}", encoding="utf-8")

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from importlib.util import find_spec
@@ -139,27 +138,6 @@ def test_every_cell_of_the_table_is_harmless_text_and_says_why(class_of_harm):
     assert len(rows["long_name.py", "pe.table"]["student"]) == 100
 
 
-@pytest.mark.slow
-def test_thirteen_endless_loops_cost_little_more_than_one():
-    names = [i.replace(".", "_") for i in LOOPS]
-    text = "".join(f"def {name}(*a):\n    while True: pass\n" for name in names)
-    with Judge(Limits(seconds=4)) as judge:
-        began = time.monotonic()
-        reports = judge.grade("a.py", f"{text}\norder_bag = 'b'\n".encode(), [*LOOPS, "order.bag"])["reports"]
-    assert [report["status"] for report in reports] == ["error"] * 13 + ["pass"]
-    times = ("4 seconds", "2 seconds", "1 second", "1 second")
-    assert [report["evidence"] for report in reports[:4]] == [
-        f"It was still running after {n}." for n in times
-    ]
-    assert time.monotonic() - began < 60
-
-
-LOOPS = (
-    "pe.table", "ffn.forward", "ffn.backward", "layer_norm.forward", "layer_norm.backward", "softmax.forward",
-    "softmax.backward", "attention.forward", "heads.split", "heads.merge", "embedding.forward",
-    "cross_entropy.forward", "block.forward",
-)  # fmt: skip
-
 WALLED = """
 import os
 def softmax_forward(s):
@@ -264,9 +242,10 @@ def test_an_interrupted_run_goes_on_to_the_same_table(
     given = ["grade", str(class_to_read), f"--csv={out}", ONLY, f"--workers={workers}"]
     command = [sys.executable, "-m", "npformer", *given]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    for _ in range(3):
-        process.stderr.readline()
+    process.stderr.readline()
     seen = running(temporary)
+    for _ in range(2):
+        process.stderr.readline()
     process.send_signal(number)
     said = process.communicate(timeout=60)[1]
     journal = tmp_path / "out.csv.journal"
@@ -330,11 +309,6 @@ def test_a_changed_file_is_judged_again_and_another_run_s_journal_refused(two, t
     assert not journal.path.exists()
 
 
-def test_what_the_system_leaves_open_is_said(two, tmp_path, asked, capsys):
-    assert cli.main(["grade", str(two), "--csv", str(tmp_path / "o.csv"), "--only=pe.table"]) == 0
-    assert "This system did not close for them: network. Run this in a container." in capsys.readouterr().out
-
-
 def test_a_full_disk_is_told_with_its_file_and_nothing_is_lost(two, tmp_path, asked, capsys, monkeypatch):
     given, add = ["grade", str(two), "--csv", str(tmp_path / "o.csv"), "--only=pe.table"], Journal.add
 
@@ -351,6 +325,7 @@ def test_a_full_disk_is_told_with_its_file_and_nothing_is_lost(two, tmp_path, as
     assert "'o.csv.journal' cannot be read or written: No space left on device" in said
     asked.clear()
     assert cli.main([*given, "--resume"]) == 0 and len(asked) == 1
+    assert "This system did not close for them: network. Run this in a container." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -406,7 +381,7 @@ def test_a_judge_leaves_with_its_input(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["judge", json.dumps(settings)])
     monkeypatch.setattr(judge, "Connection", lambda descriptor: its_line)
     line.send(("a.py", b"order_bag = 'b'", ["order.bag"]))
-    threading.Timer(0.1, line.close).start()
+    monkeypatch.setattr(judge.Judge, "grade", lambda *given: line.close())
     judge.main()
     assert not tmp_path.exists()
 

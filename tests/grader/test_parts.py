@@ -41,14 +41,11 @@ READ = (  # a file's name and bytes, its answer to order.bag, and how its proble
     ("a.py", b"class M(Exception):\n def __str__(self): 1 / 0\nraise M", None, "a.py, line 3: M."),
     ("a.py", b"def f(:", None, "a.py, line 1: this is not Python yet (invalid syntax)."),
     ("a.py", b"x = '\0'", None, "a.py"),
-    ("a.py", "order_bag = 'é'".encode("utf-16"), "é", ""),
-    ("a.py", "order_bag = 'é'".encode("latin-1"), "é", ""),
     ("a.py", "# coding: cp1252\norder_bag = '€'".encode("cp1252"), "€", ""),
     ("a.py", b"# coding: klingon\norder_bag = '\xe9'", "é", ""),
     ("a.ipynb", b" ", None, "The file cannot be read: it is empty."),
     ("a.ipynb", b"no", None, "The file cannot be read: it is no notebook: Expecting value: line 1 column 1"),
     ("a.ipynb", b"[]", None, "The file cannot be read: it has no cells."),
-    ("a.ipynb", b"{}", None, "The file cannot be read: it has no cells."),
     ("a.ipynb", honest.notebook(3), None, "The file cannot be read: can only join"),
     ("a.ipynb", b"[" * 10**5, None, "The file cannot be read: it is nested too deeply."),
     ("a.ipynb", honest.notebook("x = " + "-" * 100_000 + "1", "order_bag = 'b'"), "b", "code cell 1: "),
@@ -195,7 +192,7 @@ def test_values_cross_as_they_are_and_what_says_it_is_one_is_one():
         pass
 
     array = np.arange(6.0).reshape(2, 3).T
-    for value in (None, True, 3, -2.5, "é\udcff", [1, (2, [3])], {"a": 1, 2: None}, 1j, 10**40, ...):
+    for value in (None, True, 3, -2.5, "é\udcff", [1, (2, [3])], {"a": 1, "b": None}, 1j, 10**40, ...):
         assert same(value) == value and type(same(value)) is type(value)
     for value in (array, np.float32(3), np.zeros((0, 4)), np.array(True), np.arange(3, dtype=">i4")):
         back = same(value)
@@ -203,7 +200,7 @@ def test_values_cross_as_they_are_and_what_says_it_is_one_is_one():
     assert same(array).flags.writeable and same(array).dtype.isnative and np.isnan(same(float("nan")))
     assert same(Three()) == 3.0 and same(Whole(7)) == 7 and same(range(3)) == [0, 1, 2]
     assert np.array_equal(same(Row()), [1, 1]) and same(np.matrix([[1]])).shape == (1, 1)
-    for strange in (object, len, np.array([object()]), np.zeros(2, "M8[s]"), {1}, Opaque("set")):
+    for strange in (object, len, np.array([object()]), np.zeros(2, "M8[s]"), {1}, {1: 2}, Opaque("set")):
         assert isinstance(same(strange), Opaque)
     assert same({1}).kind == same(Opaque("set")).kind == "set" and repr(same({1})) == "<a set>"
     functions = []
@@ -226,7 +223,7 @@ FORGED = (
     {"f": 0},
     {"c": ["a", "b"]},
     {"d": [1]},
-    {"d": [[[], 1]]},
+    {"d": [[2**61 - 1, 1]]},
     {"a": ["|O", [1], EIGHT]},
     {"a": ["<f77", [1], EIGHT]},
     {"a": ["<f8", [99999999999], EIGHT]},
@@ -325,11 +322,12 @@ def test_what_comes_of_an_answer(inside):
 
 
 def test_odd_answers_cost_themselves_alone(inside):
-    """Those of hostile.txt that harm no process; each of the others is run behind walls."""
-    odd = {name: case for name, case in hostile.cases().items() if "odd" in case.flags}
-    assert len(odd) > 30
+    """Those that harm no process; each of the others is run behind walls."""
+    odd = {name: case for name, case in hostile.cases().items() if "odd" in case.flags} | hostile.FILES
+    del odd["plots.py"]  # matplotlib takes its time
+    assert len(odd) > 55
     for name, case in odd.items():
-        told = inside.grade(name, case.text.encode("utf-8", "surrogatepass"), hostile.IDS)
+        told = inside.grade(name, hostile.encoded(case.text), hostile.IDS)
         for report, allowed in zip(told["reports"], case.allowed, strict=True):
             assert report["status"] in hostile.STATUSES[allowed], (name, report)
 
