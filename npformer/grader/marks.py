@@ -228,14 +228,11 @@ def numbers_of(key: Path) -> Key:
     return {tuple(c[1:] if FORMULA.match(c, 1) else c for c in rest): new for new, *rest in lines}
 
 
-def numbered(files: Iterable[HandIn]) -> list[HandIn]:
+def numbered(files: Sequence[HandIn]) -> list[HandIn]:
     """The files under numbers, before they are graded: what they are called, only `whose` asks."""
-    return [
-        each._replace(
-            name=f"file-{i:03}{'' if each.passed_over else Path(each.kind).suffix}", named=each.name
-        )
-        for i, each in enumerate(files, 1)
-    ]
+    kinds = (each.kind[each.kind.rfind(".") :] * (not each.passed_over) for each in files)
+    names = (f"file-{i:03}{kind}" for i, kind in enumerate(kinds, 1))
+    return [each._replace(name=name, named=each.name) for each, name in zip(files, names, strict=True)]
 
 
 def without_names(owners: Whose, known: Key) -> tuple[Whose, str]:
