@@ -18,7 +18,7 @@ from npformer.grader.hand_ins import HandIn
 from npformer.grader.register import Student, Whose
 from npformer.grader.run import Row
 
-FORMULA = re.compile(r"(?=[=+\-@\t\r\n＝＋－＠])")  # before what a spreadsheet would run, in either width
+FORMULA = r"(?=[=+\-@\t\r\n＝＋－＠])"  # before what a spreadsheet would run, in either width
 DAY = 86400
 WHOLE = ""  # the one part of an exercise without parts
 
@@ -165,7 +165,7 @@ def days_late(file: HandIn, student: Student, due: float) -> int:
 def table_of(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     """A CSV file. What a spreadsheet would take for a formula gets a quote in front."""
     file = io.StringIO(newline="")
-    harmless = ([f"'{cell}" if FORMULA.match(cell) else cell for cell in line] for line in lines)
+    harmless = ([f"'{cell}" if re.match(FORMULA, cell) else cell for cell in line] for line in lines)
     csv.writer(file).writerows([head, *harmless])
     return file.getvalue()
 
@@ -225,17 +225,14 @@ def numbers_of(key: Path) -> Key:
         head, *lines = list(csv.reader(file)) or [[]]
     if tuple(head) != HEAD or any(len(line) != len(HEAD) for line in lines):
         raise ValueError(f"{str(key)!r} is no key of numbers and names; choose another file")
-    return {tuple(c[1:] if FORMULA.match(c, 1) else c for c in rest): new for new, *rest in lines}
+    return {tuple(re.sub(f"^'{FORMULA}", "", cell) for cell in rest): new for new, *rest in lines}
 
 
-def numbered(files: Iterable[HandIn]) -> list[HandIn]:
+def numbered(files: Sequence[HandIn]) -> list[HandIn]:
     """The files under numbers, before they are graded: what they are called, only `whose` asks."""
-    return [
-        each._replace(
-            name=f"file-{i:03}{'' if each.passed_over else Path(each.kind).suffix}", named=each.name
-        )
-        for i, each in enumerate(files, 1)
-    ]
+    kinds = (each.kind[each.kind.rfind(".") :] * (not each.passed_over) for each in files)
+    names = (f"file-{i:03}{kind}" for i, kind in enumerate(kinds, 1))
+    return [each._replace(name=name, named=each.name) for each, name in zip(files, names, strict=True)]
 
 
 def without_names(owners: Whose, known: Key) -> tuple[Whose, str]:
