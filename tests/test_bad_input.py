@@ -183,7 +183,8 @@ RELATIONS = [  # function, what is spoilt in its valid call ("": several argumen
     ("tree_map", "tree", [np.ones(2)], V, "the trees differ at the root: a leaf (list) and a tuple of 1"),
     ("gradcheck", "args", (np.ones(3, np.float16),), T, "z has dtype float16"),
     ("gradcheck", "args", (np.array([0.0, np.nan]),), V, "z has entries that are not finite"),
-    ("to_backend", "backend", "torch", V, "backend is 'torch'; expected 'numpy' or 'cupy'"),
+    ("to_backend", "backend", 3, T, "backend is an int (3); expected one of 'numpy', 'cupy'"),
+    ("to_backend", "backend", "torch", V, "backend is 'torch'; expected one of 'numpy', 'cupy'"),
 ]  # fmt: skip
 
 
