@@ -4,6 +4,7 @@ import sys
 from typing import Any
 
 from npformer.arrays import Array, array_module, is_array
+from npformer.door.validate import check_choice
 from npformer.installed import how_to_get
 from npformer.tree import mapped, on_host
 
@@ -29,10 +30,7 @@ def to_backend(tree: Any, backend: str) -> Any:
     >>> to_backend((np.ones(2), None), "numpy")
     (array([1., 1.]), None)
     """
-    if not isinstance(backend, str):
-        raise TypeError(f"to_backend: backend is {type(backend).__name__}; expected 'numpy' or 'cupy'")
-    if backend not in ("numpy", "cupy"):
-        raise ValueError(f"to_backend: backend is {backend[:40]!r}; expected 'numpy' or 'cupy'")
+    check_choice("to_backend", "backend", backend, ("numpy", "cupy"))
     if backend == "numpy":
         return mapped("to_backend", on_host, tree)
     reason = _why_no_cupy()

@@ -12,16 +12,12 @@ def version() -> str:
     try:
         return metadata.version("npformer")
     except metadata.PackageNotFoundError:
-        return _of_the_clone()
+        import tomllib
+        from pathlib import Path
 
-
-def _of_the_clone() -> str:
-    import tomllib
-    from pathlib import Path
-
-    text = Path(__file__).parents[1].joinpath("pyproject.toml").read_text(encoding="utf-8")
-    named: str = tomllib.loads(text)["project"]["version"]
-    return named
+        text = Path(__file__).parents[1].joinpath("pyproject.toml").read_text(encoding="utf-8")
+        named: str = tomllib.loads(text)["project"]["version"]
+        return named
 
 
 def how_to_get(extra: str) -> str:

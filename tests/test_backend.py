@@ -65,8 +65,3 @@ def test_only_arrays_are_taken_for_arrays(monkeypatch):
 def test_numpy_stays_where_it_is():
     tree = (np.ones(2), None)
     assert to_numpy(tree)[0] is tree[0] and array_module() is np
-
-
-def test_a_backend_is_asked_for_by_its_name():
-    with pytest.raises(TypeError, match="to_backend: backend is int; expected 'numpy' or 'cupy'"):
-        to_backend(np.ones(2), 3)

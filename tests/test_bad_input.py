@@ -95,9 +95,9 @@ def with_(**fields):
     return Change(lambda value: value | fields if isinstance(value, dict) else value._replace(**fields))
 
 
-RELATIONS = [  # function, what is spoilt in its valid call ("": several arguments), by what, what is said
-    # one of each kind of sentence, whole
-    ("ffn_forward", "x", np.ones((3, 6, 7)), V, "x has shape (3, 6, 7)"),
+SENTENCES = [  # function, what is spoilt in its valid call ("": several arguments), by what, what is said
+    ("ffn_forward", "x", np.ones((3, 6, 7)), V,
+     "x has shape (3, 6, 7); expected (..., d_model) with d_model=8"),
     ("merge_heads", "x", np.ones((0, 6, 4)), V,
      "x has shape (0, 6, 4); expected (..., h, T, d_k) with h of at least 1, d_k of at least 1"),
     ("attention_forward", "mask", np.ones((2, 2, 6, 7), bool), V,
@@ -108,14 +108,19 @@ RELATIONS = [  # function, what is spoilt in its valid call ("": several argumen
      "x has dtype int64; expected float32 or float64 (for example x.astype(np.float64))"),
     ("linear_forward", "x", as_type(np.float16), T, "x has dtype float16; expected float32 or float64 "
      "(float16 keeps 3 digits and overflows at 65504: sums over a row would be wrong)"),
-    ("linear_forward", "b", 0.5, T, "b is a float (0.5)"),
+    ("linear_forward", "b", 0.5, T, "b is a float (0.5); expected None or an array of float32 or float64"),
+    ("linear_forward", "W", np.ones(5), V, "W has shape (5,); expected (d_in, d_out) with d_in=4, d_out=5"),
+    ("decoder_forward", "memory", np.ones((7, 8)), V,
+     "memory has shape (7, 8); expected the leading axes of x, (2,)"),
     ("encoder_forward", "params.blocks", [], T, "params.blocks is a list; expected a tuple"),
     ("dropout_forward", "rng", 7, T,
      "rng is an int (7); expected None or a numpy.random.Generator, for example np.random.default_rng(0)"),
     ("ffn_forward", "dropout", 1, V, "dropout is 1; expected a finite number and >= 0 and < 1"),
-    ("causal_mask", "T_q", -1, V, "T_q is -1"),
+    ("causal_mask", "T_q", -1, V, "T_q is -1; expected an integer of at least 0"),
     ("init_decoder", "config.positions", "RoPE", V,
      "config.positions is 'RoPE'; expected one of 'sinusoidal', 'learned', 'rope', 'alibi', 'none'"),
+]  # fmt: skip
+RELATIONS = [  # the same, and how what is said begins
     # between arrays, parameters and a config
     ("encoder_block_forward", "config", with_(d_ff=13), V, "params.ffn.W_1 has shape (8, 12)"),
     ("transformer_forward", "params", WIDER_MODEL, V, "params.embedding.E has shape (5, 16)"),
@@ -183,18 +188,20 @@ RELATIONS = [  # function, what is spoilt in its valid call ("": several argumen
     ("tree_map", "tree", [np.ones(2)], V, "the trees differ at the root: a leaf (list) and a tuple of 1"),
     ("gradcheck", "args", (np.ones(3, np.float16),), T, "z has dtype float16"),
     ("gradcheck", "args", (np.array([0.0, np.nan]),), V, "z has entries that are not finite"),
-    ("to_backend", "backend", "torch", V, "backend is 'torch'; expected 'numpy' or 'cupy'"),
+    ("to_backend", "backend", 3, T, "backend is an int (3); expected one of 'numpy', 'cupy'"),
+    ("to_backend", "backend", "torch", V, "backend is 'torch'; expected one of 'numpy', 'cupy'"),
 ]  # fmt: skip
 
 
 def test_relations_that_do_not_hold_are_told(folder):
     answers = {}
-    for function, place, value, error, said in RELATIONS:
+    for i, (function, place, value, error, said) in enumerate(SENTENCES + RELATIONS):
         if function in CALLS:
             call(function, CALLS[function]())
             change = value.f if isinstance(value, Change) else lambda _, value=value: value
             found = refusal(function, replaced(CALLS[function](), place, change))
             as_said = type(found) is error and str(found).startswith(f"{function}: {said}")
+            as_said &= i >= len(SENTENCES) or str(found) == f"{function}: {said}"
             answers |= {} if as_said else {f"{function}: {said}": repr(found)}
     assert answers == {}
 

@@ -6,7 +6,6 @@ import itertools
 import re
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import contract
@@ -128,36 +127,6 @@ def test_a_forward_stands_directly_above_its_backward():
                 forward = name.endswith("_forward") and not name.startswith("_")
                 if forward or (below.endswith("_backward") and not below.startswith("_")):
                     assert forward and below == name.replace("_forward", "_backward"), f"{path}: {name}"
-
-
-def used_names(node):
-    for n in ast.walk(node):
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load):
-            yield n.id
-        elif isinstance(n, ast.Attribute):
-            yield n.attr
-        elif isinstance(n, ast.ImportFrom):
-            yield from (alias.name for alias in n.names)
-
-
-def defined_names(node):
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
-        return [node.name]
-    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-    return [t.id for t in targets if isinstance(t, ast.Name)]
-
-
-def test_no_private_name_is_unused():
-    """None that nothing else in the package mentions; recursion alone is no use."""
-    statements = [(path, node) for path, tree in MODULES.items() for node in tree.body]
-    uses = [set(used_names(node)) for _, node in statements]
-    times = Counter(name for names in uses for name in names)
-    assert [] == [
-        f"{path}:{node.lineno} {name} is used nowhere"
-        for (path, node), own in zip(statements, uses, strict=True)
-        for name in defined_names(node)
-        if name.startswith("_") and not name.startswith("__") and times[name] == (name in own)
-    ]
 
 
 def test_every_function_fits_on_a_slide():
