@@ -354,9 +354,3 @@ class Trial(NamedTuple):
         """The output of the student's function and of the right one, or None after an error."""
         found, right = self.answer(given), self.answer(given, right=True)
         return (found[self.output], right[self.output]) if found and right else None
-
-    def with_argument(self, name: str, change: Function) -> Iterator[Arguments]:
-        """Every call with one argument changed."""
-        place = self.names.index(name)
-        for given in self.calls:
-            yield (*given[:place], change(given[place]), *given[place + 1 :])

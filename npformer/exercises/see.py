@@ -25,11 +25,12 @@ from npformer.exercises.probe import (
     same,
     same_outcome,
 )
-from npformer.exercises.relations import EXACT, Look, Seen, close, named_factor, ratio, tried
+from npformer.exercises.relations import Look, Seen, close, ratio, tried
 from npformer.exercises.task import Code, Mistake
 
-__all__ = ["EXACT", "Seen", "close", "named_factor", "ratio", "tried"]  # for the topics' own looks
+__all__ = ["Seen", "close", "ratio"]  # for the topics' own looks
 Function = Callable[..., Any]
+Change = Callable[..., Arguments]  # of a call
 
 
 # --- what is known -----------------------------------------------------------------------------------
@@ -242,8 +243,7 @@ def other(value: Any) -> Any:
 
 def unused(trial: Trial) -> Seen | None:
     """Arguments that the answer does not depend on, and should."""
-    before = [trial.both(given) for given in trial.calls]
-    idle = [name for name in trial.names if _idle(name, trial, before)]
+    idle = [name for place, name in enumerate(trial.names) if _idle(trial, at([place], other))]
     if not idle:
         return None
     there = " there" if len(trial.probe.outputs) > 1 else ""
@@ -254,18 +254,16 @@ def unused(trial: Trial) -> Seen | None:
     )
 
 
-def _idle(name: str, trial: Trial, before: list[tuple[Array, Array] | None]) -> bool:
-    after = map(trial.both, trial.with_argument(name, other))
-    pairs = [(a, b) for a, b in zip(before, after, strict=True) if a and b]
-    still = len(pairs) == len(before) and all(_equal(a[0], b[0]) for a, b in pairs)
-    return still and not all(_equal(a[1], b[1]) for a, b in pairs)
+def _idle(trial: Trial, change: Change) -> bool:
+    pairs = [(trial.both(given), trial.both(change(*given))) for given in trial.calls]
+    still = all(a and b and _equal(a[0], b[0]) for a, b in pairs)
+    return still and any(a and b and not _equal(a[1], b[1]) for a, b in pairs)
 
 
 def _equal(a: Array, b: Array) -> bool:
     return bool(a.shape == b.shape and np.array_equal(a, b, equal_nan=True))
 
 
-Change = Callable[..., Arguments]  # of a call
 Tried = tuple[str, str, Change, Any]  # what is said and asked where a change holds
 
 

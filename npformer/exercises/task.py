@@ -58,15 +58,10 @@ class Mistake:
 
 
 class Wrong(NamedTuple):
-    """A wrong option or number: the mistake, or the code of the confusion, that it shows, and what to say."""
+    """A wrong option or number: the code of the mistake or confusion that it shows, and what to say."""
 
-    stands_for: Mistake | str
+    code: str
     says: str
-
-    @property
-    def code(self) -> str:
-        """The code of either."""
-        return self.stands_for if isinstance(self.stands_for, str) else self.stands_for.code
 
 
 RIGHT = Wrong("", "")  # the right option
@@ -277,7 +272,6 @@ class Code(Task):
     probe: Probe
     solution: str
     mistakes: dict[Mistake, list[Edit]]
-    right: Any = None  # npformer's own function, where there is one; else the solution
     hard: dict[Mistake, Arguments] = field(default_factory=dict)  # asked where all else is right
     looks: tuple[Any, ...] = ()  # in this order; see.LOOKS unless given
     last: tuple[Arguments, Callable[[Array, Array], Mistake | None]] | None = (
@@ -285,9 +279,6 @@ class Code(Task):
     )
     ours: str = ""  # npformer's name for the thing asked, where it is not the exercise's own
     kind = "code"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "right", self.right or compiled(self.solution))
 
     @property
     def way(self) -> str:  # type: ignore[override]
@@ -299,8 +290,9 @@ class Code(Task):
         """The arguments."""
         return self.probe.arguments
 
-    def solved(self) -> Callable[..., Any]:
-        """The solution, as a function."""
+    @property
+    def right(self) -> Callable[..., Any]:
+        """The solution, as a function; a test holds it against npformer, or against differences."""
         return compiled(self.solution)
 
     def wrongly(self) -> Iterator[tuple[Mistake, Callable[..., Any]]]:

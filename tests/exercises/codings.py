@@ -39,7 +39,7 @@ class Coding(NamedTuple):
 @cache
 def own(exercise):
     """The exercise's solution: right, and not npformer's function."""
-    return bank()[exercise].solved()
+    return bank()[exercise].right
 
 
 def made(code, names):

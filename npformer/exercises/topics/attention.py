@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from npformer.attention import attention_forward, causal_mask, merge_heads, split_heads
 from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Probe, normal
 from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed, either
 from npformer.exercises.topics import softmax
 from npformer.exercises.topics.questions import drawn
+from npformer.exercises.topics.shared import instead
 
 PAPER = '"Attention Is All You Need", section '
 S4_2 = Place(f"{PAPER}3.2.1", "04, section 4.2, Why divide by √d_k?")
@@ -111,11 +111,6 @@ def scale(draw: Draw) -> Posed:
 
 # --- the whole of it -----------------------------------------------------------------------------------
 
-def attended(q: Array, k: Array, v: Array, mask: Array | None = None) -> Array:
-    """npformer's."""
-    return attention_forward(q, k, v, mask=mask)[0]
-
-
 def calls() -> tuple[Arguments, ...]:
     """v = 1 shows the weights. No mask, some and some, one that hides nothing; and three widths d_k."""
     q, k = 2 * normal(4, 6), 2 * normal(5, 6)
@@ -144,6 +139,15 @@ def weights(q: Array, k: Array, v: Array, *mask: Array | None) -> Arguments:
 SHOWN = {"With v = 1, which shows the weights": weights}
 SCALE = " / k.shape[-1] ** 0.5"
 HIDE = "np.where(mask, scores, -np.inf)"
+ATTENTION = f"""
+def attention(q, k, v, mask=None):
+    scores = q @ k.swapaxes(-1, -2){SCALE}
+    if mask is not None:
+        scores = {HIDE}
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = powers / powers.sum(axis=-1, keepdims=True)
+    return weights @ v
+"""
 
 forward = Code("attention.forward", "attention", 4, softmax.S4_3,
     task="Write attention for q (T_q, d_k), k (T_k, d_k), v (T_k, d_v); mask (T_q, T_k) or None, True "
@@ -154,24 +158,11 @@ forward = Code("attention.forward", "attention", 4, softmax.S4_3,
     probe=Probe(
         "q, k, v, mask=None", ("y",), calls(),
         sizes="q: T_q d_k; k: T_k d_k; v: T_k d_v", unit="query", neutral={"mask": None},
-        landmarks={
-            "the weights, before they meet v": lambda q, k, v, mask=None: (
-                attended(q, k, np.eye(len(k)), mask)
-            ),
-        },
+        landmarks=instead(ATTENTION, {"the weights, before they meet v": "weights"}),
         shows=SHOWN,
         cancels={"the same vector added to all keys": lambda q, k, *more: (q, k + normal(k.shape[1]), *more)},
     ),
-    right=attended,
-    solution=f"""
-def attention(q, k, v, mask=None):
-    scores = q @ k.swapaxes(-1, -2){SCALE}
-    if mask is not None:
-        scores = {HIDE}
-    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    weights = powers / powers.sum(axis=-1, keepdims=True)
-    return weights @ v
-""",
+    solution=ATTENTION,
     mistakes={
         NO_SCALE: [Edit(SCALE, "")],
         SCALE_DK: [Edit(SCALE, " / k.shape[-1]")],
@@ -258,7 +249,6 @@ causal = Code("mask.causal", "decoder", 2, S4_5,
     hint="Compare a column of row numbers with a row of column numbers.",
     question="Which keys may the first query see, and which the last?",
     probe=Probe("T", ("mask",), ((4,), (6,)), sizes="T: T"),
-    right=causal_mask,
     solution="""
 def causal_mask(T):
     i, j = np.arange(T)[:, None], np.arange(T)
@@ -283,7 +273,6 @@ split = Code("heads.split", "attention", 3, S4_6,
         "x, n_heads", ("heads",), ((normal(2, 3, 8), 4), (normal(3, 5, 6), 2)),
         sizes="x: batch T d_model; n_heads: n_heads",
     ),
-    right=split_heads,
     solution=f"""
 def split_heads(x, n_heads):
     B, T, d_model = x.shape
@@ -303,7 +292,6 @@ merge = Code("heads.merge", "attention", 3, S4_6,
             "the mean of the heads": lambda x: x.mean(axis=1),
         },
     ),
-    right=merge_heads,
     solution=f"""
 def merge_heads(x):
     B, h, T, d_k = x.shape

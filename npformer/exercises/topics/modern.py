@@ -9,7 +9,7 @@ from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed, eit
 from npformer.exercises.topics import attention, layer_norm, rope
 from npformer.exercises.topics.attention import NO_SCALE, SCALE_DK
 from npformer.exercises.topics.questions import drawn
-from npformer.exercises.topics.softmax import shares
+from npformer.exercises.topics.shared import instead
 
 S10_2 = Place('"Root Mean Square Layer Normalization" (Zhang and Sennrich), section 4',
     "10, section 10.2, RMSNorm: the mean stays")
@@ -174,6 +174,15 @@ GATE_FOR_HIDDEN = Mistake("GATE-FOR-HIDDEN", S10_3_BACK,
 
 
 SILU = "z / (1 + np.exp(-z))"
+GATED = f"""
+def silu(z):
+    return {SILU}
+
+def gated_ffn(x, W_gate, W_up, W_down):
+    gate, up = x @ W_gate, x @ W_up
+    hidden = silu(gate) * up
+    return hidden @ W_down
+"""
 
 gate = Code("gate.forward", "modern", 3, S10_3,
     task="Write the gated feed-forward network with SiLU, z times its sigmoid: x (batch, positions, "
@@ -187,21 +196,14 @@ gate = Code("gate.forward", "modern", 3, S10_3,
             for B, T, d, f in ((2, 3, 4, 5), (4, 2, 3, 3))
         ),
         sizes="x: batch positions d_model; W_gate: d_model d_ff", unit="token",
-        landmarks={
-            "a gate that is a softmax over the hidden units": lambda x, W_gate, W_up, W_down: (
-                (shares(x @ W_gate) * (x @ W_up)) @ W_down
+        landmarks=instead(GATED, {
+            "the right output, put through SiLU once more": "silu(hidden @ W_down)",
+            "a gate that is a softmax over the hidden units": Edit(
+                SILU, "np.exp(z) / np.exp(z).sum(axis=-1, keepdims=True)"
             ),
-        },
+        }),
     ),
-    solution=f"""
-def silu(z):
-    return {SILU}
-
-def gated_ffn(x, W_gate, W_up, W_down):
-    gate, up = x @ W_gate, x @ W_up
-    hidden = silu(gate) * up
-    return hidden @ W_down
-""",
+    solution=GATED,
     mistakes={
         EXCHANGED: [Edit("silu(gate) * up", "gate * silu(up)")],
         SIGMOID: [Edit(SILU, "1 / (1 + np.exp(-z))")],
@@ -300,6 +302,13 @@ def by_distance(trial: Trial) -> Seen | None:
         "By which angle does pair i turn in one step?")
 
 
+ROPE_ATTENTION = f"""
+{rope.forward.solution}
+{attention.forward.solution}
+def rope_attention(q, k, v):
+    return attention(rope(q), rope(k), v)
+"""
+
 rope_attention = Code("rope.attention", "modern", 4, S10_4,
     task="Write one head's attention with RoPE for q, k, v (T, d), d even, without a mask: at position p "
     "the pair of columns 2i and 2i+1 turns by the angle p / 10000^(2i/d), so that (1, 0) becomes (cos, "
@@ -309,19 +318,12 @@ rope_attention = Code("rope.attention", "modern", 4, S10_4,
     probe=Probe(
         "q, k, v", ("y",), tuple(tuple(normal(T, d, seed=n) for n in range(3)) for T, d in ((5, 6), (3, 8))),
         sizes="q: T d", unit="position", shows=attention.SHOWN,
-        landmarks={
-            "attention without positions": attention.attended,
-            "attention without positions, its output turned": lambda q, k, v: (
-                rope.turned(attention.attended(q, k, v))
-            ),
-        },
+        landmarks=instead(ROPE_ATTENTION, {
+            "attention without positions": "attention(q, k, v)",
+            "attention without positions, its output turned": "rope(attention(q, k, v))",
+        }),
     ),
-    solution=f"""
-{rope.forward.solution}
-{attention.forward.solution}
-def rope_attention(q, k, v):
-    return attention(rope(q), rope(k), v)
-""",
+    solution=ROPE_ATTENTION,
     mistakes={
         ON_VALUES: [Edit("rope(k), v", "rope(k), rope(v)")],
         ONE_SIDE: [Edit("rope(k)", "k"), Edit("rope(q)", "q")],

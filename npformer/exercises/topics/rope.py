@@ -2,11 +2,9 @@
 
 import numpy as np
 
-from npformer.backend import Array
 from npformer.exercises.probe import Probe, Trial, normal
 from npformer.exercises.see import CALLS, NUMBERS, Seen, close, written
 from npformer.exercises.task import Code, Edit, Mistake, Place
-from npformer.positional import rope_forward
 
 S2_3 = Place('"RoFormer" (Su et al.), section 3.2', "02, section 2.3, One step is one rotation")
 S10_4_BACK = Place("lesson 10, section 10.4", "10, section 10.4, RoPE: distance only")
@@ -42,11 +40,6 @@ GRAD_ONE_WAY = Mistake("ROPE-GRAD-ONE-WAY", S10_4_BACK,
     "Into which two columns of y does one column of x go?")
 
 # --- what is asked -----------------------------------------------------------------------------------
-
-
-def turned(x: Array) -> Array:
-    """npformer's."""
-    return rope_forward(x)[0]
 
 
 def turning(trial: Trial) -> Seen | None:
