@@ -217,7 +217,7 @@ norm_2.gamma encoder.layer.{}.output.LayerNorm.weight
 norm_2.beta encoder.layer.{}.output.LayerNorm.bias"""
 BERT = dict(row.split() for row in BERT.splitlines())
 ENCODER = npf.TransformerConfig(
-    8, 12, 2, 2, activation="gelu", eps=1e-12, positions="learned", attention_bias=True, max_length=20
+    8, 12, 2, 3, activation="gelu", eps=1e-12, positions="learned", attention_bias=True, max_length=20
 )
 
 
@@ -257,7 +257,7 @@ def write_minilm(config=ENCODER, said=None, tensors=None, words=range(5)):
     params = sentence_encoder(np.float32)
     plan = {
         "model_type": "bert", "hidden_act": "gelu", "hidden_size": 8, "intermediate_size": 12,
-        "num_attention_heads": 2, "num_hidden_layers": 2, "layer_norm_eps": 1e-12, "hidden_dropout_prob": 0.1,
+        "num_attention_heads": 2, "num_hidden_layers": 3, "layer_norm_eps": 1e-12, "hidden_dropout_prob": 0.1,
         "max_position_embeddings": 20, "vocab_size": 29,
     }  # fmt: skip
     beside = {"embeddings.position_ids": np.arange(20), "pooler.dense.weight": np.zeros(8, np.float32)}
