@@ -288,11 +288,19 @@ def block_forward(x, attend, norm_1, ffn, norm_2):
     except ValueError: pass
     return norm_2(x + ffn(x))
 """
+ATTENTION = """
+def attention_forward(q, k, v, *, mask=None):
+    s = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
+    s = s if mask is None else np.where(mask, s, -np.inf)
+    p = np.exp(s - s.max(-1, keepdims=True))
+    return p / p.sum(-1, keepdims=True) @ v
+"""  # the checker calls it once more where its first call was a TypeError
 MUTE = "class Mute(Exception):\n    def __str__(self): raise ValueError\ndef pe_table(n, d):\n    raise Mute"
 TOLD = (  # a line of a file, an exercise, its status and what is said
     ("order_bag = 'b'", "order.bag", "pass", "Every check agrees."),
     ("answers = {'order.bag': 'b', 3: 4}", "order.bag", "pass", "Every"),
     (EVIL, "pe.even", "error", ""),
+    (ATTENTION, "attention.forward", "pass", "Every check agrees."),
     (BLOCK, "block.forward", "pass", "Every check agrees."),
     (CHANGES, "softmax.forward", "known_mistake", "scores"),
     (OWN, "pe.table", "error", "ffn_forward is npformer's own: write your own."),
@@ -304,7 +312,7 @@ TOLD = (  # a line of a file, an exercise, its status and what is said
     ("def pe_table(n, d):\n    raise SystemExit", "pe.table", "error", "It stopped with SystemExit"),
     (MUTE, "pe.table", "error", "It stopped with Mute: in line 2 of pe_table."),
     ("1 / 0", "pe.table", "not read", "a.py, line 3: ZeroDivisionError: division by zero."),
-    ("pe_evn = 1\norder_bag = 2", "pe.even", "not answered", "It has pe_evn: did you mean pe_even?"),
+    ("pe_evn = pe_evenn = 1", "pe.even", "not answered", "It has pe_evn: did you mean pe_even?"),
     ("answers = {'pe.evn': 1}", "pe.even", "not answered", "It has pe.evn: did you mean pe_even?"),
     ("pe_entry = 1", "pe.pair", "not answered", ""),
     *((f"def pe_table(n, d): {body}", "pe.table", "not answered", "") for body in ("...", "pass", "'What.'; ...", "return None")),
@@ -318,7 +326,7 @@ def test_what_comes_of_an_answer(inside):
         told = inside.grade("a.py", source, [exercise_id])
         (report,) = told["reports"]
         assert (told["student"], report["status"]) == ("Ada", status) and says in report["evidence"], report
-        assert bool(says) or "did you mean" not in report["evidence"], text
+        assert report["evidence"].count("did you mean") == says.count("did you mean"), text
 
 
 def test_odd_answers_cost_themselves_alone(inside):
