@@ -78,6 +78,7 @@ OWNERS = {  # a file: what it says of itself, whose it is, and what a person has
     "a.py": ("Anna Smith", None, "fits Anna Smith (1002) and Anna Smith (17)"),
     "b.py": ("smith@x.org", "1002", None),
     "c/1003/x.py": ("Ben Ode", "1003", "is Ben (1003)'s by its place, and says it is Ode, Ben (1004)'s"),
+    "Anna Smith/e.py": ("1002", "1002", None),
     "d.py": ("Zed", None, "fits nobody on the register"),
     "hand in Ben_Ode 2.py": ("", "1004", None),
     "1002_hw.py": ("", "1002", None),
@@ -93,7 +94,7 @@ def test_a_name_alone_never_decides_between_two(tmp_path):
     of = {name: student.id for name, student in found.of.items()}
     assert of == {name: owner for name, (_, owner, _) in OWNERS.items() if owner}
     assert found.doubtful == [f"{name} {why}" for name, (_, _, why) in OWNERS.items() if why]
-    assert found.missing == []
+    assert found.missing == [] and whose([file("x.py")], {}, None).of["x.py"].name == "x.py"
 
 
 # --- points ---------------------------------------------------------------------------------------
