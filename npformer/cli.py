@@ -111,7 +111,8 @@ def _parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
     commands = parser.add_subparsers(dest="command", metavar="command")
     _to_learn(commands)
     add_exercises(commands)
-    _to_teach(commands)
+    for add in (_to_teach, _papers, _to_grade):
+        add(commands)
     return parser, commands.choices
 
 
@@ -131,14 +132,6 @@ EXAM = (
     "both again as exam-key, and exam.toml with the marks: npformer grade HANDED_IN --assignment "
     "FOLDER/exam.toml --csv OUT.csv marks the notebooks."
 )
-FILES = {  # what grade reads and writes
-    "--grades": ("FILE.csv", "a row a student, for the gradebook"),
-    "--register": ("FILE.csv", "the students, as your learning system exports them"),
-    "--columns": ("id=A,name=B", "the register's columns, where they are not known"),
-    "--html": ("FILE", "a page on the class; it prints on two sheets"),
-    "--feedback": ("FOLDER", "a Markdown file for each student, to send back"),
-    "--anonymous": ("KEY.csv", "numbers in the place of names; the key says whose they are"),
-}
 
 
 def _add(commands: Commands, run: Run, name: str, does: str, more: str = "") -> Add:
@@ -193,6 +186,9 @@ def _to_teach(commands: Commands) -> None:
     add("--paper", choices=tuple(PAPERS), default="a4", help="a4 unless given")
     says = "to the end of attention, to the loss, or back and one step; all boxes (hours) unless given"
     add("--minutes", type=int, choices=tuple(MINUTES), help=says)
+
+
+def _papers(commands: Commands) -> None:
     does = "draw an exam from the bank with its key, as a page and as a notebook"
     add = _add(commands, _grader, "exam", does, EXAM)
     add("--seed", required=True, metavar="NAME", help="any word; it draws the questions and their numbers")
@@ -200,7 +196,12 @@ def _to_teach(commands: Commands) -> None:
     add("--minutes", type=int, default=45, metavar="N", help="20, 45 or 90; 45 unless given")
     add("--lessons", metavar="NN,NN", help="ask what these lessons teach, such as 01,03,04; all unless given")
     add("--force", action="store_true", help="overwrite the files that are there")
-    _to_grade(commands)
+    does = "write a notebook to hand out, with places for answers and tests that nbgrader or otter-grader run"
+    add = _add(commands, _grader, "assignment", does)
+    add("--exercises", required=True, metavar="IDS", help="with commas between")
+    add("--out", required=True, metavar="FILE.ipynb", help="the notebook")
+    add("--points", type=float, default=1.0, metavar="N", help="for each exercise; 1 unless given")
+    add("--format", choices=("nbgrader", "otter"), default="nbgrader", help="nbgrader unless given")
 
 
 def _to_grade(commands: Commands) -> None:
@@ -212,19 +213,19 @@ def _to_grade(commands: Commands) -> None:
     grade = _add(commands, _grader, "grade", what, f"{CONVENTION} {SHELTER}")
     grade("folder", metavar="FOLDER", help="with .py files, notebooks and zip files; or one of these")
     grade("--csv", required=True, metavar="OUT.csv", help="one row for each submission and exercise")
-    for name, (metavar, says) in FILES.items():
-        grade(name, default="", metavar=metavar, help=says)
+    grade("--grades", metavar="FILE.csv", help="a row a student, for the gradebook")
+    grade("--register", metavar="FILE.csv", help="the students, as your learning system exports them")
+    says = "the register's columns, where they are not known"
+    grade("--columns", default="", metavar="id=A,name=B", help=says)
+    grade("--html", metavar="FILE", help="a page on the class; it prints on two sheets")
+    grade("--feedback", metavar="FOLDER", help="a Markdown file for each student, to send back")
+    says = "numbers in the place of names; the key says whose they are"
+    grade("--anonymous", metavar="KEY.csv", help=says)
     grade("--resume", action="store_true", help="go on with a run that was interrupted")
     says = "submissions at a time; the cores unless given"
     grade("--workers", type=int, default=_cores(), metavar="N", help=says)
     for add in (check, grade):
         _limits(add)
-    does = "write a notebook to hand out, with places for answers and tests that nbgrader or otter-grader run"
-    add = _add(commands, _grader, "assignment", does)
-    add("--exercises", required=True, metavar="IDS", help="with commas between")
-    add("--out", required=True, metavar="FILE.ipynb", help="the notebook")
-    add("--points", type=float, default=1.0, metavar="N", help="for each exercise; 1 unless given")
-    add("--format", choices=("nbgrader", "otter"), default="nbgrader", help="nbgrader unless given")
 
 
 def _limits(add: Add) -> None:

@@ -79,6 +79,7 @@ OWNERS = {  # a file: what it says of itself, whose it is, and what a person has
     "a.py": ("Anna Smith", None, "fits Anna Smith (1002) and Anna Smith (17)"),
     "b.py": ("smith@x.org", "1002", None),
     "c/1003/x.py": ("Ben Ode", "1003", "is Ben (1003)'s by its place, and says it is Ode, Ben (1004)'s"),
+    "Anna Smith/e.py": ("1002", "1002", None),
     "d.py": ("Zed", None, "fits nobody on the register"),
     "hand in Ben_Ode 2.py": ("", "1004", None),
     "1002_hw.py": ("", "1002", None),
@@ -94,7 +95,7 @@ def test_a_name_alone_never_decides_between_two(tmp_path):
     of = {name: student.id for name, student in found.of.items()}
     assert of == {name: owner for name, (_, owner, _) in OWNERS.items() if owner}
     assert found.doubtful == [f"{name} {why}" for name, (_, _, why) in OWNERS.items() if why]
-    assert found.missing == []
+    assert found.missing == [] and whose([file("x.py")], {}, None).of["x.py"].name == "x.py"
 
 
 # --- points ---------------------------------------------------------------------------------------
@@ -180,6 +181,9 @@ SAID = (  # in which file what stands
     (ANNA, "\n\n## order.bag: Right (1 points)\n\nEvery check agrees.\n\nNot answered: layer_norm.backward, order"),
     (EVE, "## layer_norm.backward: Not yet (3 points)\n\ndgamma and dbeta agree. dx "),
     ("p.html", "<title>HW &lt;1&gt;</title>"),
+    ("p.html", '<b>0–3.3</b><span class="bar"><span class="many" style="width:100.0%"></span></span><span class="n">2<'),
+    ("p.html", '<b>29.7–33</b><span class="bar"><span class="many" style="width:0.0%"></span></span><span class="n"></span>'),
+    ("p.html", '<span class="right" style="width:0.0%"></span><span class="wrong" style="width:50.0%"></span></span><span class="n">0%<'),
     ("p.html", "<p>2 of 3 students; 16 files, 16 answers, 1 right.</p>"),
     ("p.html", "<h2>What to teach again, and how many students went wrong there</h2>"),
     ("p.html", "<b>=Eve &lt;b&gt; (4712)</b>"),

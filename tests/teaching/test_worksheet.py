@@ -184,14 +184,6 @@ def test_the_way_back_and_the_training_begin_pages_and_what_is_given_stands_wher
         assert [given in page for page in captions] == [used in page for page in captions]
 
 
-def test_on_endless_paper_only_the_way_back_and_the_training_turn_the_page(monkeypatch):
-    monkeypatch.setitem(worksheet.PAPERS, "a4", (210.0, 3000.0))
-    three = worksheet._layout(worksheet._sheet(TRACE, None), "a4")
-    assert [page[0].heading for page in three] == ["Words and positions", "Loss", "One step of training"]
-    placed = [table.step.name for page in three for line in page for table in line.row]
-    assert sorted(placed) == sorted(step.name for step in SHEET)
-
-
 def extents(figure):
     """The outlines in mm, from the left and the bottom, of every text and box of a page."""
     canvas = FigureCanvasAgg(figure)
