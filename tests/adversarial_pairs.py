@@ -53,7 +53,7 @@ class Other(NamedTuple):
 
 
 KNOWN = vars(np) | {
-    "X": X, "POSITIVE": POSITIVE, "STAIR": X + np.copysign(4e-4, X), "ROWS": normal((2, 6)), "normal": normal,
+    "X": X, "POSITIVE": POSITIVE, "STAIR": X + np.copysign(4e-4, X), "normal": normal,
     "TREE": {"W": X, "b": [np.ones(4)]}, "NORM": LayerNormParams(1 + normal(6) / 4, normal(6)),
     "norm": lambda x, p: layer_norm_forward(x, p)[0], "norm_back": norm_back, "length": np.linalg.norm,
     "softmax": softmax, "softmax_back": softmax_back, "Namespace": Namespace, "checked_root": checked_root,
