@@ -145,6 +145,8 @@ RELATIONS = [  # the same, and how what is said begins
     ("minilm_input", "config.positions", "alibi", V, "config.positions is 'alibi'; expected 'learned'"),
     ("minilm_input", "ids", np.ones((2, 21), int), V, "ids has 21 positions"),
     ("generate", "ids", entry(0, 0), V, "ids has padding_id=0 before a token; expected it at the end only"),
+    ("generate", "ids", np.ones((2, 0), int), V, "ids has shape (2, 0); expected at least one token a row"),
+    ("causal_lm_forward", "config.tied", True, V, "params.head is an array; expected None"),
     # the loss
     ("cross_entropy_forward", "targets", entry(5), V, "targets holds 5"),
     ("cross_entropy_forward", "targets", Change(lambda ids: np.full_like(ids, -1)), V, "targets has no id"),
