@@ -35,6 +35,13 @@ def test_scaling_and_shifting_a_row_changes_nothing_when_eps_is_zero():
     np.testing.assert_allclose(cache.x_hat.std(-1), np.ones((2, 4)), atol=1e-14)
 
 
+def test_eps_is_a_hundred_thousandth_unless_said_in_rms_norm_too():
+    x, params = array(3, 5) / 100, norm_params(5)
+    rms = npf.RMSNormParams(params.gamma)
+    for forward, own in ((npf.layer_norm_forward, params), (npf.rms_norm_forward, rms)):
+        assert (forward(x, own)[0] == forward(x, own, eps=1e-5)[0]).all()
+
+
 # --- the gradient -----------------------------------------------------------------------------------
 
 
