@@ -28,7 +28,6 @@ FILES = (
     "exercises/test_checker.py",
 )
 NOT_HERE = {  # part of a test's name: why it cannot run in WebAssembly
-    "test_importing_npformer_does_not_import_the_exercises": "starts a Python: there are no processes",
     "test_any_number_of_threads_save_to_one_path": "starts threads: there is one",
     "test_what_a_killed_save_left_is_removed_by_the_next": "kills a Python: there are no processes",
 }
