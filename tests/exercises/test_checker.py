@@ -175,6 +175,12 @@ def test_nothing_answered_is_said(answer):
     assert result.evidence == "Nothing was answered yet."
 
 
+def test_of_right_numbers_no_rows_are_told_that_agree():
+    changes_its_argument = check("softmax.forward", lambda s: (own("softmax.forward")(s), s.fill(0))[0])
+    assert changes_its_argument.codes == ("MUTATES-INPUT",)
+    assert "agree" not in changes_its_argument.evidence
+
+
 # --- letters, truth values, numbers ---------------------------------------------------------------
 
 
