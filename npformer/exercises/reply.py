@@ -566,12 +566,13 @@ def _agreeing(task: Code, found: tuple[Outcome, ...]) -> str:
         return "It runs and returns numbers."
     said = "The shape is right." if len(outputs) == 1 else "The shapes are right."
     said = "Where it runs, the shape is right." if len(pairs) < len(found) else said
-    return _joined(said * bool(pairs), _parts(task.probe, sides) if len(outputs) == 1 else "")
+    part = len(outputs) == 1 and not all(same(a, b) for a, b in sides)
+    return _joined(said * bool(pairs), _parts(task.probe, sides) if part else "")
 
 
 def _parts(probe: Probe, sides: list[tuple[Array, Array]]) -> str:
     """Entries of an axis that agree in every call: columns, rows, or one head."""
-    for axis in reversed(range(ndim := sides[0][1].ndim if sides else 0)):
+    for axis in reversed(range(ndim := sides[0][1].ndim)):
         lengths = [b.shape[axis] for _, b in sides]
         agree = [
             i for i in range(min(lengths)) if all(close(a.take(i, axis), b.take(i, axis)) for a, b in sides)
