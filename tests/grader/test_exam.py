@@ -98,6 +98,7 @@ def test_every_question_is_on_the_page_and_only_the_key_has_answers(key):
         assert question.text in shown and (key or question.part != "Derive" or answer not in shown)
         assert not key or (f"☒ {answer}" if question.options else answer) in shown
     assert ("lesson 0" in shown) == key and ("Name: ___" in shown) != key and ("☒" in shown) == key
+    assert page.count("<pre") == 4 + (11 + 4 + 3 if key else 3)
     assert page.count('class="line"') == 0 if key else page.count('class="line"') == 11 * 2 + 4 + 3 * 12
 
 
