@@ -65,6 +65,7 @@ CONFIGS = {
     "load_gguf": FORMS["gguf"].config,
     "load_llama": FORMS["llama"].config,
     "causal_lm_from_torch": LM_CONFIG,
+    "load_minilm": FORMS["minilm"].config,
 }  # which tables and key heads the result has
 
 

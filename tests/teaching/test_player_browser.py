@@ -9,13 +9,15 @@ from importlib import resources
 import axe
 import numpy as np
 import pytest
-from test_worked_example import of_the_package, replaced
+from test_worked_example import loss_and_gradients
 from together import failures
 
+from npformer.optim import adam_init, adam_update, sgd_update
 from npformer.teaching.player import Mark, play
 from npformer.teaching.recipes import by_form
 from npformer.teaching.worked_example import GIVEN, dog_bites_man, varied, worked_example
 from npformer.teaching.worksheet import example_from_name
+from npformer.tree import leaves, tree_map
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync --extra test")
 pytestmark = pytest.mark.browser
@@ -302,7 +304,10 @@ def changed(example, name, at, value):
         array.flat[at] = value
         return array
 
-    return replaced(name, change, example)
+    paths = iter(["E", *(path for path, _ in leaves(example.block)), "target"])
+    parts = example.embedding, example.block, example.target
+    embedding, block, target = tree_map(lambda a: change(a) if next(paths) == name else a, parts)
+    return example._replace(embedding=embedding, block=block, target=target)
 
 
 def test_edits_rounding_names_and_blocks_give_the_numbers_that_python_gives(opened):
@@ -346,18 +351,32 @@ def test_a_name_is_typed_in_and_reset(opened):
     assert not opened(play(worked_example(other))).get_by_label("a name").is_visible()
 
 
+def trained(steps, update, rate):
+    """The package's own training: the loss before each step and after all, and the last parameters."""
+    example, losses = dog_bites_man(), []
+    params = (example.embedding, example.block)
+    state = adam_init(params)
+    for step in range(steps + 1):
+        loss, grads, _ = loss_and_gradients(example._replace(embedding=params[0], block=params[1]))
+        losses.append(loss)
+        if step < steps and update == "sgd":
+            params = sgd_update(params, grads, learning_rate=rate)
+        elif step < steps:
+            params, state = adam_update(params, grads, state, learning_rate=rate)
+    return losses, params
+
+
 @pytest.mark.parametrize(("update", "rate"), [("sgd", 0.01), ("adam", 0.03)])
 def test_the_hundredth_step_of_training_is_the_packages(update, rate, opened):
     """By the keyboard alone: from the first cell to step 100, into one of its cells, and back again."""
     page = opened()
     page.evaluate("([update, rate]) => player.choose(update, rate)", [update, rate])
     press(page, "Home", *"t" * 10, *"x" * 9)
-    losses = {k: of_the_package(dog_bites_man(), k, update, rate)[0] for k in (0, 57, 100)}
-    params = of_the_package(dog_bites_man(), 100, update, rate)[2]
+    losses, params = trained(100, update, rate)
     loss = "player.numbers()[player.steps.find(step => step.name === 'loss').first]"
     assert page.evaluate(loss) == pytest.approx(losses[100], abs=1e-9)
     given = page.evaluate("Object.fromEntries(player.steps.map(step => [step.name, step.given]))")
-    for path, array in params.items():
+    for path, array in leaves(params):
         np.testing.assert_allclose(given[path.split(".", 1)[1]], array.ravel(), rtol=0, atol=1e-9)
     page.evaluate("player.openTraining(57)")
     assert page.evaluate(loss) == pytest.approx(losses[57], abs=1e-9)
