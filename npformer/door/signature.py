@@ -213,7 +213,7 @@ def walk(name: str, rule: Rule, value: Any) -> Iterator[Place]:
         yield from walk(*place)
 
 
-def ask_all(call: Call, places: list[Place], *ignored: type[Exception]) -> None:
+def ask_all(call: Call, places: Iterable[Place], *ignored: type[Exception]) -> None:
     """What may stand in each place."""
     for name, rule, value in places:
         if rule.by_value or not call.values:
@@ -223,7 +223,11 @@ def ask_all(call: Call, places: list[Place], *ignored: type[Exception]) -> None:
 
 def blame(call: Call, places: list[Place]) -> None:
     """Name the array without which the others agree: an empty one, the last with leading axes, the last."""
-    arrays = [place for place in reversed(places) if place[1].letters and validate.is_array(place[2])]
+    later = iter(places)
+    with suppress(Exception):
+        ask_all(Call(call.function, call.arguments, {}), later)
+    asked = places[: len(places) - len([*later])]  # what comes after the first refusal is not to blame
+    arrays = [place for place in reversed(asked) if place[1].letters and validate.is_array(place[2])]
     arrays.sort(key=lambda place: (0 not in place[2].shape, not has_leading(place[1].letters or ())))
     for name, _, _ in arrays:
         others = Call(call.function, call.arguments, {})
