@@ -156,7 +156,7 @@ def softmax_backward(dp, p):
 
 @drawn("backward.softmax", decimals=2)
 def row_backward(draw: Draw) -> Posed:
-    """A gradient on its way through a softmax; Σ p dp is not 0, or the sum would hide."""
+    """A gradient, (3,), on its way through a softmax; Σ p dp is not 0, or the sum would hide."""
     p, dp = np.array([0.5, 0.25, 0.25]), 4 * draw.row([1, 3, -2])
     wrong = {
         m: f(dp[None], p[None])[0] for m, f in backward.slips(JAC_DIAGONAL, JAC_PRODUCT, JAC_NO_P).items()
