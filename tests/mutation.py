@@ -39,7 +39,8 @@ def main() -> int:
     command = f"{sys.executable} -m pytest -x -q -n 0 -p no:cacheprovider {' '.join(asked.tests)}"
     with tempfile.TemporaryDirectory() as top:
         root, hidden = Path(__file__).resolve().parents[1], shutil.ignore_patterns(".*", "build")
-        os.chdir(shutil.copytree(root, Path(top) / "copy", ignore=hidden))
+        os.environ["PYTHONPATH"] = str(shutil.copytree(root, Path(top) / "copy", ignore=hidden))
+        os.chdir(os.environ["PYTHONPATH"])  # and the processes that tests start are of the copy, too
         outcome, output = run_tests(command, SECONDS)
         if outcome is not TestOutcome.SURVIVED:
             sys.exit(f"these tests fail as it is:\n{output}")
