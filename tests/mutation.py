@@ -38,9 +38,10 @@ def main() -> int:
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # a mutant may have the time and the size of the one before
     command = f"{sys.executable} -m pytest -x -q -n 0 -p no:cacheprovider {' '.join(asked.tests)}"
     with tempfile.TemporaryDirectory() as top:
-        root, hidden = Path(__file__).resolve().parents[1], shutil.ignore_patterns(".*", "build")
-        os.environ["PYTHONPATH"] = str(shutil.copytree(root, Path(top) / "copy", ignore=hidden))
-        os.chdir(os.environ["PYTHONPATH"])  # and the processes that tests start are of the copy, too
+        left_behind = shutil.ignore_patterns(".git", ".venv", ".*_cache", "build")
+        copy = shutil.copytree(Path(__file__).resolve().parents[1], Path(top) / "copy", ignore=left_behind)
+        os.environ["PYTHONPATH"] = str(copy)  # for the processes that tests start
+        os.chdir(copy)
         outcome, output = run_tests(command, SECONDS)
         if outcome is not TestOutcome.SURVIVED:
             sys.exit(f"these tests fail as it is:\n{output}")
