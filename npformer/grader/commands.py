@@ -117,7 +117,7 @@ def grade(options: Namespace) -> Iterator[str]:
         owners = register.whose(files, {row.submission: row.student for row in rows}, students)
         written, said = _results(options, rows, files, owners, known, assignment)
         write_files(written)
-        journal.remove()
+        journal.path.unlink()
     yield said
     if left_open:
         yield f"This system did not close for them: {', '.join(sorted(left_open))}. Run this in a container."

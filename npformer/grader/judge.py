@@ -1,8 +1,8 @@
 """The judge: holds the right answers, never runs a line of a student's, and asks their process for numbers.
 
 `Judge` starts the student's side (`student`) and checks one submission after another; a function that was
-handed in is, for the checker, one that sends arguments and waits for arrays. In a class each worker of
-`run` starts `python -m npformer.grader.judge`, which is sent files and sends reports.
+handed in is, for the checker, one that sends arguments and waits for arrays. In a class `run` has several of
+them `work` in processes of their own, which are sent files and send reports.
 """
 
 import builtins
@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from difflib import get_close_matches
-from multiprocessing.connection import Connection
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -62,8 +62,8 @@ class Ended(BaseException):
 class Judge(AbstractContextManager["Judge"]):
     """A Python with NumPy, and of npformer no more than HARNESS, that forks for every submission."""
 
-    def __init__(self, limits: Limits = LIMITS, hidden: Iterable[str] = ()) -> None:
-        self.limits, self.home = limits, tempfile.mkdtemp(prefix="npformer-")
+    def __init__(self, limits: Limits = LIMITS, hidden: Iterable[str] = (), home: str | None = None) -> None:
+        self.limits, self.home = limits, tempfile.mkdtemp(prefix="npformer-", dir=home)
         os.chmod(self.home, 0o711)
         self.process, self.socket = _serving(self.home, hidden)
         self.socket.settimeout(OVERHEAD)
@@ -86,8 +86,13 @@ class Judge(AbstractContextManager["Judge"]):
             raise EOFError("the system has no process for it, or a file has ended the one that forks")
         return pipe, control
 
-    def grade(self, name: str, data: bytes, ids: Sequence[str]) -> Report:
-        """The student and a report for each exercise. Nothing that a file does raises an error here."""
+    def grade(self, name: str, data: bytes | str, ids: Sequence[str]) -> Report:
+        """The student and a report for each exercise. Nothing that a file does raises an error here.
+
+        In the place of a file's bytes there may be the reason why it cannot be read.
+        """
+        if isinstance(data, str):
+            return unread(ids, data)
         case = Case(self, Path(name).name, data, ids)
         try:
             reports = case.reports()
@@ -104,7 +109,8 @@ def _serving(home: str, hidden: Iterable[str]) -> tuple[subprocess.Popen[bytes],
     folder.with_name("__init__.py").touch()
     for name in HARNESS:
         folder.joinpath(f"{name}.py").write_bytes(Path(__file__).with_name(f"{name}.py").read_bytes())
-    path = [p for p in sys.path if p and (Path(p).resolve() != ours or (ours / "numpy").exists())]
+    apart = {Path.cwd(), *[ours][(ours / "numpy").exists() :]}  # from where the student's modules are
+    path = [p for p in sys.path if p and Path(p).resolve() not in apart]
     needed = [sys.prefix, sys.base_prefix, *filter(os.path.isdir, path)]
     places = [
         Path(place).resolve() for place in (str(ours / "npformer"), *hidden)
@@ -165,7 +171,7 @@ class Case:
         self.cpu, self.left = max(limits.seconds * part, 1.0), (limits.wall or 3 * limits.seconds) * part
         bounds = {"cpu": self.cpu, "megabytes": limits.megabytes, "plots": b"matplotlib" in self.data}
         self.pipe, self.control = self.judge.begin({"folder": self.folder, **bounds})
-        self.ending, self.line = "", Line(self._read, self._write)
+        self.ending, self.line = "", Line(*(partial(self._timed, act) for act in (socket.socket.recv, socket.socket.sendall)))
         data = np.frombuffer(self.data, np.uint8)
         head = self.ask({"name": self.name, "data": data, "ids": self.ids})
         try:
@@ -193,12 +199,6 @@ class Case:
         raise Ended(ending)
 
     # what goes there and comes back
-
-    def _read(self, count: int) -> bytes:
-        return bytes(self._timed(socket.socket.recv, count))
-
-    def _write(self, data: bytes) -> None:
-        self._timed(socket.socket.sendall, data)
 
     def _timed(self, act: Callable[..., Any], what: Any) -> Any:
         """Only waiting counts: what the judge does between two questions is not the student's time."""
@@ -230,10 +230,10 @@ class Case:
         self.ending = ""
         return reply
 
-    def call(self, exercise_id: str, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
+    def call(self, exercise_id: str, *arguments: Any, **options: Any) -> Any:
         """What the student's function gives for these arguments, which may be changed by it."""
         functions: list[Callable[..., Any]] = []
-        reply = self.ask({"call": exercise_id, "args": tuple(arguments), "kwargs": options}, functions)
+        reply = self.ask({"call": exercise_id, "args": arguments, "kwargs": options}, functions)
         try:
             for _ in range(MOST_CALLS_BACK):
                 if "back" not in reply:
@@ -248,17 +248,6 @@ class Case:
         if failed:
             raise failed
         return value
-
-    def function(self, exercise_id: str, name: str) -> Callable[..., Any]:
-        """The student's function, for the checker: it is called like one."""
-
-        def ask(*arguments: Any, **options: Any) -> Any:
-            return self.call(exercise_id, arguments, options)
-
-        ask.__name__ = ask.__qualname__ = name
-        ask.__module__ = "submission"
-        vars(ask)["elsewhere"] = True  # what npformer's functions are there, `student` has told
-        return ask
 
     # what is said of it
 
@@ -275,14 +264,14 @@ class Case:
         kind, answer = self.head["answers"][exercise_id]
         if kind == "nothing":
             return _unanswered(exercise_id, self.head["problem"], self.head["names"])
-        if kind == "ours":
-            return said("error", f"{readable(str(answer), 60)} is npformer's own: write your own.")
         if kind != "function":
             return self.checked(exercise_id, answer)
         try:
             if self.ending:
                 self.begin()
-            report = self.checked(exercise_id, self.function(exercise_id, str(answer)))
+            function = partial(self.call, exercise_id)
+            vars(function)["elsewhere"] = True  # for the checker: npformer is not in that process
+            report = self.checked(exercise_id, function)
         except Ended:
             pass
         return said("error", self.ending) if self.ending else report
@@ -339,24 +328,17 @@ def said(status: str, evidence: str) -> Report:
     return {"status": status, "codes": "", "evidence": evidence, "hint": "", "question": ""}
 
 
+def unread(ids: Iterable[str], why: str) -> Report:
+    """The report of a file that cannot be judged."""
+    return {"student": "", "reports": [said("not read", why) for _ in ids], "open": []}
+
+
 # --- a worker of a class --------------------------------------------------------------------------
 
 
-def work(line: Any, grade: Callable[..., Report]) -> None:
-    """Files in, reports out, until the other side hangs up."""
-    with suppress(EOFError, OSError):
+def work(line: Any, limits: Limits, hidden: Sequence[str], home: str) -> None:
+    """Files in, reports out, until the other side hangs up: a process of its own does this."""
+    os.setsid()  # Ctrl+C reaches the other side alone
+    with Judge(limits, hidden, home) as judge, suppress(EOFError, OSError):
         while True:
-            line.send(grade(*line.recv()))
-
-
-def main() -> None:
-    """The worker's process: its line is descriptor 0."""
-    settings = json.loads(sys.argv[1])
-    with Judge(Limits(*settings["limits"]), settings["hidden"]) as judge:
-        work(Connection(0), judge.grade)
-    with suppress(OSError):  # the last judge of a run that was ended without a word leaves nothing
-        os.rmdir(settings["home"])
-
-
-if __name__ == "__main__":
-    main()
+            line.send(judge.grade(*line.recv()))

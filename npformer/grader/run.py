@@ -6,21 +6,20 @@ goes on where it was. The order of the rows is that of the files, whoever judged
 
 import hashlib
 import json
-import os
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from multiprocessing.connection import Pipe, wait
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing, suppress
+from multiprocessing import get_context
+from multiprocessing.connection import wait
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from npformer.grader.hand_ins import HandIn
-from npformer.grader.judge import LIMITS, ONE_THREAD, Limits, Report, said
+from npformer.grader.judge import LIMITS, Limits, Report, unread, work
 from npformer.installed import version
+from npformer.teaching.places import write_files
 
-TRIES = 2  # a judge that ends in the middle of a submission is replaced once
 LOST = "The grader ended on this file; look at it yourself."
 
 
@@ -88,20 +87,6 @@ def rows_of(file: HandIn, ids: Sequence[str], report: Report | None) -> list[Row
     return rows
 
 
-def _read(file: HandIn) -> tuple[bytes | None, str]:
-    """The bytes of a file and their digest; or None, and why it cannot be read."""
-    try:
-        data = file.read()
-    except ValueError as error:
-        return None, str(error)
-    return data, hashlib.sha256(data).hexdigest()
-
-
-def _unread(ids: Sequence[str], why: str) -> Report:
-    """The report of a file that was not judged."""
-    return {"student": "", "reports": [said("not read", why) for _ in ids], "open": [], "digest": why}
-
-
 # --- judges ---------------------------------------------------------------------------------------
 
 
@@ -114,91 +99,60 @@ class Worker(NamedTuple):
     def end(self) -> None:
         """Hang up: a judge that waits ends what it has started, and then itself."""
         self.line.close()
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(1)
+        self.process.join(1)
         self.process.kill()  # in the middle of a file: what is below it sees that it ends
-        self.process.wait()
+        self.process.join()
 
 
-class Job(NamedTuple):
-    """A file on its way through a judge."""
-
-    file: HandIn
-    data: bytes
-    digest: str
-    ids: Sequence[str]
-    tries: int = TRIES
+def hired(*settings: Any) -> Worker:
+    """A new judge."""
+    spawn = get_context("spawn")
+    line, its_line = spawn.Pipe()
+    process = spawn.Process(target=work, args=(its_line, *settings), daemon=True)
+    with its_line:
+        process.start()
+    return Worker(process, line)
 
 
 def judged(
     files: Sequence[HandIn], ids: Sequence[str], limits: Limits, hidden: Sequence[str], workers: int
 ) -> Generator[tuple[str, Report], None, None]:
-    """The name and the report of each file, as they come."""
-    with Judges(limits, hidden) as judges:
-        for file in files:
-            data, digest = _read(file)
-            if data is None:
-                yield file.name, _unread(ids, digest)
-                continue
-            judges.give(Job(file, data, digest, ids))
-            while len(judges.busy) >= max(workers, 1):
-                yield from judges.reports()
-        while judges.busy:
-            yield from judges.reports()
-
-
-class Judges(AbstractContextManager["Judges"]):
-    """Judges in processes of their own, as many as have something to do; one that ends is replaced."""
-
-    def __init__(self, limits: Limits, hidden: Sequence[str]) -> None:
-        self.home = tempfile.TemporaryDirectory(prefix="npformer-class-", ignore_cleanup_errors=True)
-        self.settings = {"limits": limits, "hidden": list(hidden), "home": self.home.name}
-        self.idle, self.busy = list[Worker](), dict[Any, tuple[Worker, Job]]()
-
-    def __exit__(self, *error: object) -> None:
-        for worker in (*self.idle, *(worker for worker, _ in self.busy.values())):
-            worker.end()
-        self.home.cleanup()
-
-    def give(self, job: Job) -> None:
-        """A file to a judge who has none, or to a new one."""
-        worker = self.idle.pop() if self.idle else hired(self.settings)
-        self.busy[worker.line] = worker, job
-        with suppress(OSError):  # it has ended: `reports` sees it
-            worker.line.send((job.file.kind, job.data, list(job.ids)))
-
-    def reports(self) -> Iterator[tuple[str, Report]]:
-        """Wait for one or more; what a judge has ended on is given to another, and then given up."""
-        for line in wait(list(self.busy)):
-            worker, job = self.busy.pop(line)
-            try:
-                report = worker.line.recv()
-                self.idle.append(worker)
-            except (EOFError, OSError):
+    """The name and the report of each file, as they come; one on which a judge ends is given to another."""
+    left, lost = list(reversed(files)), set[str]()
+    idle, busy = list[Worker](), dict[Any, tuple[Worker, HandIn, str]]()
+    with tempfile.TemporaryDirectory(prefix="npformer-class-", ignore_cleanup_errors=True) as home:
+        try:
+            while left or busy:
+                while left and len(busy) < max(workers, 1):
+                    file, worker = left.pop(), idle.pop() if idle else hired(limits, hidden, home)
+                    data, digest = _read(file)
+                    busy[worker.line] = worker, file, digest
+                    with suppress(OSError):  # it has ended, which is seen below
+                        worker.line.send((file.kind, data, list(ids)))
+                worker, file, digest = busy.pop(wait(list(busy))[0])
+                try:
+                    report = worker.line.recv()
+                    idle.append(worker)
+                except (EOFError, OSError):
+                    worker.end()
+                    if file.name not in lost:
+                        lost.add(file.name)
+                        left.append(file)
+                        continue
+                    report = unread(ids, LOST)
+                yield file.name, report | {"digest": digest}
+        finally:
+            for worker in (*idle, *(worker for worker, *_ in busy.values())):
                 worker.end()
-                if job.tries > 1:
-                    self.give(job._replace(tries=job.tries - 1))
-                    continue
-                report = _unread(job.ids, LOST)
-            yield job.file.name, report | {"digest": job.digest}
 
 
-def hired(settings: dict[str, Any]) -> Worker:
-    """A new judge. It finds modules where we do, but not in the folder of the call."""
-    here, own = Path.cwd(), str(Path(__file__).parents[2])
-    places = [p for p in sys.path if p and Path(p).resolve() != here]
-    paths = {"PYTHONPATH": os.pathsep.join([*places, own]), "TMPDIR": settings["home"]}
-    line, its_line = Pipe()
-    with its_line:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "npformer.grader.judge", json.dumps(settings)],
-            stdin=its_line.fileno(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, **paths, **ONE_THREAD},
-            start_new_session=True,  # Ctrl+C reaches us alone
-        )
-    return Worker(process, line)
+def _read(file: HandIn) -> tuple[bytes | str, str]:
+    """The bytes of a file and their digest; or, twice, why it cannot be read."""
+    try:
+        data = file.read()
+    except ValueError as error:
+        return str(error), str(error)
+    return data, hashlib.sha256(data).hexdigest()
 
 
 # --- what is kept ---------------------------------------------------------------------------------
@@ -223,28 +177,11 @@ class Journal:
         kept = {line["file"]: line["report"] for line in lines[1:]}
         names = (f.name for f in files if f.name in kept and _read(f)[1] == kept[f.name]["digest"])
         done = {name: kept[name] for name in names}
-        with replacing(self.path) as file:
-            entries = [{"file": name, "report": report} for name, report in done.items()]
-            file.writelines(json.dumps(line) + "\n" for line in [settings, *entries])
+        entries = [{"file": name, "report": report} for name, report in done.items()]
+        write_files({self.path: "".join(json.dumps(line) + "\n" for line in [settings, *entries])})
         return done
 
     def add(self, name: str, report: Report) -> None:
         """Keep one more."""
         with self.path.open("a", encoding="ascii") as file:
             file.write(json.dumps({"file": name, "report": report}) + "\n")
-
-    def remove(self) -> None:
-        """The table is written: nothing is left to go on with."""
-        self.path.unlink(missing_ok=True)
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[IO[str]]:
-    """A file that takes the place of another at once, when it is whole."""
-    new = path.with_name(path.name + ".new")
-    try:
-        with new.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
-            yield file
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)

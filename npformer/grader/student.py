@@ -61,11 +61,9 @@ def tell(answer: Any, exercise_id: str, functions: dict[str, Callable[..., Any]]
     try:
         if answer is None or answer is ... or _is_stub(answer):
             return "nothing", None
-        if getattr(answer, "__npformer__", None) is _MARK:
-            return "ours", answer.__name__
         if callable(answer):
             functions[exercise_id] = answer
-            return "function", str(getattr(answer, "__name__", ""))
+            return "function", None
         pack(answer)
         return "value", answer
     except BaseException:
@@ -122,8 +120,6 @@ def there(line: Line, place: int) -> Callable[..., Any]:
 
 # --- npformer is not here -------------------------------------------------------------------------
 
-_MARK = object()
-
 
 class _Absent(MetaPathFinder, Loader):
     """In the place of npformer: every name can be imported, none can be called."""
@@ -138,26 +134,19 @@ class _Absent(MetaPathFinder, Loader):
         return ModuleSpec(name, self, is_package=True)
 
     def exec_module(self, module: ModuleType) -> None:
-        """A module with any name in it."""
-        of = module.__name__
+        """A module with any name in it: what checks is content, what computes says whose it is."""
 
         def any_name(name: str) -> Any:
+            def function(*arguments: Any, **options: Any) -> Any:
+                if module.__name__ == "npformer.exercises" and name in QUIET:
+                    return QUIET[name]
+                raise RuntimeError(f"{name} is npformer's own: write your own")
+
             if name.startswith("__"):
                 raise AttributeError(name)
-            if of == "npformer.exercises" and name in QUIET:
-                return lambda *arguments, **options: QUIET[name]
-            return _ours(name)
+            return function
 
         vars(module)["__getattr__"] = any_name
-
-
-def _ours(name: str) -> Any:
-    def ours(*arguments: Any, **options: Any) -> Any:
-        raise RuntimeError(f"{name} is npformer's own: write your own")
-
-    ours.__name__ = name
-    vars(ours)["__npformer__"] = _MARK
-    return ours
 
 
 def hide_npformer(hidden: Sequence[str]) -> None:
@@ -209,18 +198,15 @@ def serve() -> None:  # pragma: no cover
 def _surrounded(settings: dict[str, Any]) -> dict[str, Any]:  # pragma: no cover
     """Put up the walls that this system has; what holds for all who come."""
     sys.path[:] = settings["path"]
-    quiet = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(quiet, stream)
+    os.dup2(1, 0)  # nobody reads what is printed, and nothing can be read
     np.random.seed(0)  # noqa: NPY002  # what a file draws without a seed is the same in every run
     others = walls.threads_of_the_system()
     walled = walls.apart(settings["root"], settings["needed"], settings["hidden"])
     own_users = os.geteuid() == 0 and walls.can_become(USER, os.__file__)
     countless = os.geteuid() == 0 and not own_users  # the kernel does not count the processes of root
     processes = walls.PROCESSES + (0 if own_users else others)
-    hidden = [] if walled else settings["hidden"]
     own = {"own_users": own_users, "countless": countless, "processes": processes}
-    return {"walled": walled, "hidden": hidden, **own}
+    return own | {"walled": walled, "hidden": [] if walled else settings["hidden"]}
 
 
 def keep(pipe: int, control: int, request: dict[str, Any]) -> None:  # pragma: no cover

@@ -4,6 +4,7 @@ import os
 import socket
 import sys
 import threading
+from contextlib import suppress
 from multiprocessing.connection import Pipe
 from types import SimpleNamespace
 
@@ -14,7 +15,9 @@ from npformer.grader.frames import Line
 from npformer.grader.judge import Judge, Limits
 
 collect_ignore_glob = [] if hasattr(os, "fork") else ["test_*.py"]
-ENDED = SimpleNamespace(wait=lambda *seconds: 0, kill=lambda: None)  # in the place of a process
+ENDED = SimpleNamespace(
+    wait=lambda *seconds: 0, join=lambda *seconds: 0, kill=lambda: None
+)  # in the place of a process
 
 
 def in_a_thread(grade):
@@ -22,8 +25,9 @@ def in_a_thread(grade):
     line, its_line = Pipe()
 
     def work():
-        with its_line:
-            judge.work(its_line, grade)
+        with its_line, suppress(EOFError, OSError):
+            while True:
+                its_line.send(grade(*its_line.recv()))
 
     threading.Thread(target=work).start()
     return run.Worker(ENDED, line)
@@ -48,13 +52,13 @@ def kept_grade():
 @pytest.fixture
 def hire(monkeypatch):
     """Puts a function in the place of all judges."""
-    return lambda grade: monkeypatch.setattr(run, "hired", lambda settings: in_a_thread(grade))
+    return lambda grade: monkeypatch.setattr(run, "hired", lambda *settings: in_a_thread(grade))
 
 
 @pytest.fixture(scope="session")
 def kept_judge(kept_grade):
     """What stands for `run.hired` in tests of what is done with the replies: to start a judge takes longer."""
-    return lambda settings: in_a_thread(kept_grade)
+    return lambda *settings: in_a_thread(kept_grade)
 
 
 @pytest.fixture

@@ -142,7 +142,7 @@ def test_where_a_file_cannot_be_written_in_the_end_nothing_is_lost(tmp_path, cap
     said = capsys.readouterr().err
     assert f"what is done is in {tmp_path / 'o.csv.journal'}, and --resume goes on from there\n" in said
     assert f"grade: {str(tmp_path / 'o.html')!r} cannot be read or written: No space left on device\n" in said
-    monkeypatch.setattr(run.Judges, "give", lambda *given: pytest.fail("graded again"))
+    monkeypatch.setattr(run, "hired", lambda *given: pytest.fail("graded again"))
     assert cli.main(["grade", str(tmp_path / "a.py"), *options, "--resume"]) == 0
     assert (tmp_path / "o.html").exists() and not (tmp_path / "o.csv.journal").exists()
 

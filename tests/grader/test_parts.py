@@ -370,7 +370,6 @@ def test_a_right_answer_of_another_process_is_not_asked_whether_it_is_ours(insid
     here = len(asked_for)
     softmax.elsewhere = True
     assert checker.check_function(task, softmax).passes and len(asked_for) == 2 * here - 1
-    assert judge.Case(inside, "a.py", b"", ()).function("pe.table", "f").elsewhere is True
 
 
 def process(*came, used=0.0):
