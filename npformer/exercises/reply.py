@@ -16,6 +16,7 @@ import numpy as np
 
 from npformer.backend import Array
 from npformer.exercises.probe import (
+    TOLERANCE,
     Outcome,
     Probe,
     TooLong,
@@ -42,8 +43,6 @@ from npformer.exercises.see import (
     verb,
 )
 from npformer.exercises.task import (
-    MUTATES,
-    NPFORMERS_OWN,
     RIGHT,
     Choice,
     Code,
@@ -53,11 +52,16 @@ from npformer.exercises.task import (
     Truth,
     Wrong,
 )
-from npformer.exercises.topics import bank, find, words
+from npformer.exercises.topics import bank, find
+from npformer.exercises.topics.questions import words
 
 Function = Callable[..., Any]
 SECONDS = 10.0  # of computing that one answer may take
 ROUGH = 2e-2  # where logits are as large as 1000, float32 has few digits left
+FAR = (
+    "With scores near 1000 or -1000 the numbers are finite, and not the right ones:",
+    "Are two scores such as 1000 and 999 still 1 apart when exp meets them?",
+)
 
 # --- the result --------------------------------------------------------------------------------------
 
@@ -435,39 +439,28 @@ HUGE = 10**6  # no task asks for so many numbers: their shape is told, and nothi
 
 def _right_numbers(task: Code, function: Function, found: tuple[Outcome, ...]) -> Verdict:
     """The numbers are right. Whose are they? What about changed arguments, huge logits, far positions?"""
-    name, own = task.ours or task.name, NPFORMERS_OWN
+    name, own = task.ours or task.name, words()["NPFORMERS-OWN"]
     if returned_by_npformer(name, function, task.probe):
         first = f"The numbers are right. {own.sees} It is called {name}."
         return Verdict("known_mistake", first, cause=own.cause, asks=own.question, codes=(own.code,))
     if any(outcome.changed for outcome in found):
-        return known(task, found, [(MUTATES,)])
+        return known(task, found, [(words()["MUTATES-INPUT"],)])
     note = RIGHT_ANSWER
     for mistake, given in task.hard.items():
         answer, expected = (run(f, given, task.probe) for f in (function, task.right))
-        if same_outcome(answer, expected, ROUGH):
+        if same_outcome(answer, expected, TOLERANCE if mistake.kind == "precision" else ROUGH):
             continue
         if answer.kind == "FloatingPointError":
             return _far_off(task, answer, expected, "", ASKS[answer.kind])
         fails = not answer.arrays or any(not np.isfinite(a).all() for a in answer.arrays)
+        near = same_outcome(answer, expected, mistake.tolerance)
         if mistake.kind == "note":
-            says = _joined("Every other check agrees.", mistake.sees, "" if fails else mistake.finite[0])
-            note = Verdict("pass", says, codes=(mistake.code,))
-        elif fails or mistake.kind == "wrong":
+            note = Verdict("pass", _joined("Every other check agrees.", mistake.sees), codes=(mistake.code,))
+        elif {"wrong": True, "robustness": fails, "precision": near}[mistake.kind]:
             return known(task, found, [(mistake,)])
         else:
-            return _far_off(task, answer, expected, *mistake.finite)
-    return _last(task, function, found, note)
-
-
-def _last(task: Code, function: Function, found: tuple[Outcome, ...], note: Verdict) -> Verdict:
-    """The exercise's own last call, on which other numbers may have a name."""
-    if task.last is None:
-        return note
-    given, look = task.last
-    answer, expected = (run(f, given, task.probe) for f in (function, task.right))
-    if answer.arrays and (mistake := look(answer.arrays[0], expected.arrays[0])):
-        return known(task, found, [(mistake,)])
-    return note if same_outcome(answer, expected) else _far_off(task, answer, expected)
+            return _far_off(task, answer, expected, *FAR[: 2 * (mistake.kind == "robustness")])
+    return note
 
 
 def _far_off(task: Code, answer: Outcome, expected: Outcome, says: str = "", asks: str = "") -> Verdict:

@@ -80,8 +80,7 @@ def recognised(task: Code, found: tuple[Outcome, ...]) -> list[tuple[Mistake, ..
 
 def _same(known: Known, found: tuple[Outcome, ...]) -> bool:
     pairs = zip(found, known.outcomes, strict=True)
-    fits = all(same_outcome(a, b, known.mistake.tolerance) for a, b in pairs)
-    return fits and not any(known.mistake.unless(a) for outcome in found for a in outcome.arrays)
+    return all(same_outcome(a, b, known.mistake.tolerance) for a, b in pairs)
 
 
 def _beside_each_other(task: Code, found: tuple[Outcome, ...]) -> list[tuple[Mistake, ...]]:

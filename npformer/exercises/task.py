@@ -41,15 +41,11 @@ class Mistake:
     question: str
     kind: str = "wrong"  # wrong, robustness, variant, convention, precision or note
     tolerance: float = TOLERANCE
-    finite: tuple[str, str] = (
-        "",
-        "",
-    )  # said and asked where a hard call gives finite numbers, not the right ones
-    unless: Callable[[Array], bool] = lambda found: False  # an array that is near and another thing
+    sees_in: dict[str, str] = field(default_factory=dict)  # other observations, in exercises by their ids
 
-    def seen_as(self, sees: str) -> "Mistake":
-        """The same mistake with another observation, as an exercise may call for."""
-        return replace(self, sees=sees)
+    def seen_in(self, exercise: str) -> "Mistake":
+        """The mistake with what is seen in this exercise."""
+        return replace(self, sees=self.sees_in.get(exercise, self.sees))
 
     @property
     def passes(self) -> bool:
@@ -274,9 +270,6 @@ class Code(Task):
     mistakes: dict[Mistake, list[Edit]]
     hard: dict[Mistake, Arguments] = field(default_factory=dict)  # asked where all else is right
     looks: tuple[Any, ...] = ()  # in this order; see.LOOKS unless given
-    last: tuple[Arguments, Callable[[Array, Array], Mistake | None]] | None = (
-        None  # a call, and what its answer shows
-    )
     ours: str = ""  # npformer's name for the thing asked, where it is not the exercise's own
     kind = "code"
 
@@ -301,26 +294,11 @@ class Code(Task):
             for edit in edits:
                 yield mistake, compiled(edit.of(self.solution))
 
-    def slips(self, *mistakes: Mistake) -> dict[Mistake, Callable[..., Any]]:
+    def edits(self, *codes: str) -> dict[str, list[Edit]]:
+        """The forms of the mistakes with these codes, or of all."""
+        made = {mistake.code: edits for mistake, edits in self.mistakes.items()}
+        return {code: made[code] for code in codes or made}
+
+    def slips(self, *codes: str) -> dict[str, Callable[..., Any]]:
         """The first form of each of these mistakes."""
-        return {m: compiled(self.mistakes[m][0].of(self.solution)) for m in mistakes}
-
-
-# --- two mistakes of every topic -----------------------------------------------------------------------
-
-MUTATES = Mistake(
-    "MUTATES-INPUT",
-    Place("lesson 03, sections 3.8 and 3.9", "03, section 3.10, ReLU and GELU"),
-    "The numbers are right, and an argument is not what it was before the call.",
-    "This pattern appears when an array is changed in place.",
-    "Who else may be holding that array?",
-    kind="robustness",
-)
-NPFORMERS_OWN = Mistake(
-    "NPFORMERS-OWN",
-    Place('"Attention Is All You Need", section 3.5', "01, section 1.5, The same in one line"),
-    "What came back is what npformer's own function returned.",
-    "This is ours: write your own.",
-    "Which lines of yours would give the same?",
-    kind="robustness",
-)
+        return {code: compiled(edits[0].of(self.solution)) for code, edits in self.edits(*codes).items()}

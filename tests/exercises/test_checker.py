@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 
 from npformer import positional_encoding
 from npformer.exercises import Result, check, hint, list_exercises, progress, reply, show
-from npformer.exercises import task as task_module
 from npformer.exercises.probe import Probe, normal
 from npformer.exercises.reply import TITLES
 from npformer.exercises.see import singles
-from npformer.exercises.task import RIGHT, Code, Numbers
-from npformer.exercises.topics import bank, block, words
+from npformer.exercises.task import RIGHT, Code, Edit, Numbers
+from npformer.exercises.topics import bank, block, questions
 from npformer.exercises.topics.positions import fit
 from npformer.gradcheck import gradcheck
 
@@ -85,11 +84,13 @@ def test_garbage_of_the_right_shape_is_never_recognised_and_what_is_near_enough_
     assert check(task.id, garbage).status == "unrecognised" and check(task.id, near).status == "pass"
 
 
-def test_the_exercise_that_contributing_adds_is_right_and_its_mistakes_are_named():
+def test_the_exercise_that_contributing_adds_is_right_and_its_mistakes_are_named(monkeypatch):
     text = (ROOT / ".github" / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    names = {name: getattr(task_module, name) for name in ("Code", "Edit", "Mistake", "Place")}
-    names |= {"np": np, "Probe": Probe, "normal": normal}
-    exec(re.search(r"```python\n(.*?)```", text, re.S)[1], names)
+    code, words = (re.search(rf"```{kind}\n(.*?)```", text, re.S)[1] for kind in ("python", "markdown"))
+    monkeypatch.setattr(questions, "asked", lambda: questions.questions_of(f"\n{words}"))
+    monkeypatch.setattr(questions, "words", lambda: questions.mistakes_of(f"\n{words}"))
+    names = {"np": np, "Probe": Probe, "normal": normal, "Edit": Edit, "coded": questions.coded}
+    exec(code, names)
     kl = names["backward"]
     for p, q in kl.probe.calls:
         forth = partial(lambda p, q: ((p * np.log(p / q)).sum(axis=-1).mean(), (p, q)), p)
@@ -290,7 +291,7 @@ def test_every_section_to_teach_again_is_there():
     texts = [path.read_text(encoding="utf-8") for path in LESSONS]
     cells = [cell for text in texts for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
     plain = "\n".join("".join(cell["source"]) for cell in cells).replace("$\\sqrt{d_k}$", "√d_k")
-    named = {e.teach for e in bank().values()} | {mistake.place.teach for mistake in words().values()}
+    named = {e.teach for e in bank().values()} | {m.place.teach for m in questions.words().values()}
     for section in named:
         lesson, number, title = re.fullmatch(r"(\d\d), section (\d+\.\d+), (.*)", section).groups()
         assert int(lesson) == int(number.split(".")[0])

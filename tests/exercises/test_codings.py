@@ -14,7 +14,8 @@ from codings import FOLDER, codings, reply
 
 from npformer.exercises import check
 from npformer.exercises.probe import run
-from npformer.exercises.topics import bank, words
+from npformer.exercises.topics import bank
+from npformer.exercises.topics.questions import words
 
 HERE = Path(__file__).parent
 TOPICS = sorted(path.stem for path in FOLDER.glob("*.txt"))

@@ -3,9 +3,8 @@
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
-from typing import TypeVar
 
-from npformer.exercises.task import MUTATES, NPFORMERS_OWN, Mistake, Task
+from npformer.exercises.task import Task
 from npformer.exercises.topics.questions import ticked
 
 NAMES = (  # in the order of the lessons
@@ -13,25 +12,14 @@ NAMES = (  # in the order of the lessons
     "in_numbers port"
 )
 TOPICS = [import_module(f"{__name__}.{name}") for name in NAMES.split()]
-Kind = TypeVar("Kind")
-
-
-def defined(kind: type[Kind]) -> list[Kind]:
-    """All of one kind that the topics define, in their order."""
-    return [thing for topic in TOPICS for thing in vars(topic).values() if isinstance(thing, kind)]
 
 
 @cache
 def bank() -> dict[str, Task]:
     """Every exercise by its id, the easy ones first, in the order of the lessons."""
-    found = [*ticked(), *defined(Task)]
-    return {task.id: task for task in sorted(found, key=lambda task: (task.level, task.teach))}
-
-
-@cache
-def words() -> dict[str, Mistake]:
-    """Every mistake by its code."""
-    return {mistake.code: mistake for mistake in (*defined(Mistake), MUTATES, NPFORMERS_OWN)}
+    defined = (thing for topic in TOPICS for thing in vars(topic).values() if isinstance(thing, Task))
+    tasks = sorted([*ticked(), *defined], key=lambda task: (task.level, task.teach))
+    return {task.id: task for task in tasks}
 
 
 def find(exercise_id: str) -> tuple[Task, str]:

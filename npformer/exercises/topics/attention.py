@@ -4,84 +4,10 @@ import numpy as np
 
 from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Probe, normal
-from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed, either
+from npformer.exercises.task import Draw, Edit, Posed, either
 from npformer.exercises.topics import softmax
-from npformer.exercises.topics.questions import drawn
+from npformer.exercises.topics.questions import coded, drawn
 from npformer.exercises.topics.shared import instead
-
-PAPER = '"Attention Is All You Need", section '
-S4_2 = Place(f"{PAPER}3.2.1", "04, section 4.2, Why divide by √d_k?")
-S4_4 = softmax.S4_4
-S4_5 = Place(f"{PAPER}3.2.3", "04, section 4.5, Masks: who may look")
-S4_6 = Place(f"{PAPER}3.2.2", "04, section 4.6, Heads: split and merge by hand")
-
-# --- what is said ------------------------------------------------------------------------------------
-
-NO_SCALE = Mistake("AT-NO-SCALE", S4_2, "Weights go to the right keys, and too much to the largest.",
-    "This output matches scores that are not divided.",
-    "How does the spread of q·k grow with d_k?")
-SCALE_DK = Mistake("AT-SCALE-DK", S4_2, "Weights go to the right keys, and too evenly.",
-    "This output matches scores divided by d_k.",
-    "How does the spread of q·k grow with d_k?")
-SCALE_MULTIPLIED = Mistake("AT-SCALE-MULTIPLIED", S4_2, "Nearly all weight goes to one key.",
-    "This output matches scores multiplied by the root of d_k.",
-    "Should the scale make scores larger or smaller?")
-GRAD_NO_SCALE = Mistake("AT-GRAD-NO-SCALE", S4_4,
-    "What differs has the right proportions and is too large, by the root of d_k.",
-    "This pattern appears when the scale of the scores is left out on the way back.",
-    "The scores are q·k over √d_k: what does a little more of q add to them?")
-GRAD_NO_SOFTMAX = Mistake("AT-GRAD-NO-SOFTMAX", S4_4,
-    "dv is what the weights say; dq and dk know nothing of the weights.",
-    "This output matches a way back from the weights to the scores without the softmax between them.",
-    "What stands between the scores and the weights?")
-GRAD_UNTRANSPOSED = Mistake("AT-GRAD-UNTRANSPOSED", S4_4,
-    "With as many queries as keys there are numbers, and not the right ones; else it stops.",
-    "This pattern appears when a table (T_q, T_k) meets something of T_q rows and is not transposed.",
-    "k and v have a row for each key: what has to stand first in the product?")
-SCALE_AFTER = Mistake("AT-SCALE-AFTER", S4_2, "Each row of weights sums to less than 1, by the root of d_k.",
-    "This output matches a scale that comes after the softmax.",
-    "What do the weights of one query sum to?")
-MASK_AFTER = Mistake("AT-MASK-AFTER", S4_5,
-    "Without a mask all agrees; with one, a row of weights sums to less than 1.",
-    "This pattern appears when weights are set to 0 after the softmax.",
-    "Who gets the share of a hidden key?")
-MASK_IGNORED = Mistake("AT-MASK-IGNORED", S4_5,
-    "Without a mask all agrees; with one, nothing changes: the mask is ignored.",
-    "This output does not depend on the mask.",
-    "Which line of the function reads the mask?")
-MASK_ADDED = Mistake("AT-MASK-ADDED", S4_5,
-    "Without a mask all agrees; with one, hidden keys still get weight, only less.",
-    "This output matches scores to which the mask itself is added: True adds 1 and False adds 0.",
-    "What has to be added to a score, so that exp makes 0 of it?")
-MASK_TIMES = Mistake("AT-MASK-TIMES", S4_5,
-    "Without a mask all agrees; with one, hidden keys still get weight.",
-    "This pattern appears when scores are multiplied by the mask, or hidden ones set to 0.",
-    "What does the softmax make of a score of 0?")
-MASK_SIGN = Mistake("AT-MASK-SIGN", S4_5,
-    "Without a mask all agrees; with one, the weight goes to hidden keys only.",
-    "This pattern appears when a large number is added where it should be taken away.",
-    "What does the softmax make of a very large score?")
-MASK_INVERTED = Mistake("AT-MASK-INVERTED", S4_5,
-    "Without a mask all agrees; with one, the weight goes to hidden keys only.",
-    "This pattern appears when True is read as \"hide\".",
-    "What does True mean in this mask?")
-MASK_SMALL = Mistake("AT-MASK-SMALL", S4_5,
-    "Ordinary scores agree; where they are near -1000, hidden keys get weight.",
-    "This pattern appears when a hidden score becomes a number such as -100, which another score may be.",
-    "Which number is below every score that may come?")
-NOT_ITSELF = Mistake("MASK-NOT-ITSELF", S4_5, "The triangle is there, without its diagonal.",
-    "This output matches a mask in which no word may see itself.",
-    "Whom does the first word see?")
-LOOKS_AHEAD = Mistake("MASK-LOOKS-AHEAD", S4_5, "The triangle is there, with one diagonal more.",
-    "This output matches a mask that shows each word the next one: the future leaks.",
-    "May a word see the one after it?")
-UPPER = Mistake("MASK-UPPER", S4_5, "The triangle lies on the other side of the diagonal.",
-    "This output matches a mask in which True stands for what is to come: the future is shown, or True is "
-    "read as hide.",
-    "Which words stand before the first one?")
-HEADS_RESHAPE = Mistake("AT-HEADS-RESHAPE", S4_6, "All the numbers are there, in other places.",
-    "This pattern appears when axes are cut by a reshape where two should change places.",
-    "Which numbers of one token belong to head 0?")
 
 # --- scores, and their scale ---------------------------------------------------------------------------
 
@@ -103,7 +29,7 @@ def scale(draw: Draw) -> Posed:
     d, h = given["d"], given["h"]
     return Posed(given, d_k**0.5, {
         "CF-SCALE-D-MODEL": d**0.5,
-        SCALE_DK: d_k,
+        "AT-SCALE-DK": d_k,
         "CF-SCALE-INVERSE": d_k**-0.5,
         "CF-SCALE-HEADS": h**0.5,
     })
@@ -149,12 +75,7 @@ def attention(q, k, v, mask=None):
     return weights @ v
 """
 
-forward = Code("attention.forward", "attention", 4, softmax.S4_3,
-    task="Write attention for q (T_q, d_k), k (T_k, d_k), v (T_k, d_v); mask (T_q, T_k) or None, True "
-    "where a query may look. Scores may be as large as 1000, or as small as -1000. Return y, an "
-    "array.",
-    hint="Scores, mask, softmax, mix.",
-    question="What do the weights of one query sum to, before and after the mask?",
+forward = coded("attention.forward",
     probe=Probe(
         "q, k, v, mask=None", ("y",), calls(),
         sizes="q: T_q d_k; k: T_k d_k; v: T_k d_v", unit="query", neutral={"mask": None},
@@ -164,41 +85,39 @@ forward = Code("attention.forward", "attention", 4, softmax.S4_3,
     ),
     solution=ATTENTION,
     mistakes={
-        NO_SCALE: [Edit(SCALE, "")],
-        SCALE_DK: [Edit(SCALE, " / k.shape[-1]")],
-        SCALE_MULTIPLIED: [Edit(SCALE, " * k.shape[-1] ** 0.5")],
-        SCALE_AFTER: [Edit(SCALE, "", "@ v", f"@ v{SCALE}")],
-        MASK_AFTER: [Edit(HIDE, "scores", "weights @", "(weights if mask is None else weights * mask) @")],
-        MASK_IGNORED: [Edit(HIDE, "scores")],
-        MASK_ADDED: [Edit(HIDE, "scores + mask")],
-        MASK_TIMES: [Edit(HIDE, "scores * mask")],
-        MASK_SIGN: [Edit("-np.inf", "1e9"), Edit(HIDE, "scores - 1e6 * mask")],
-        MASK_INVERTED: [
+        "AT-NO-SCALE": [Edit(SCALE, "")],
+        "AT-SCALE-DK": [Edit(SCALE, " / k.shape[-1]")],
+        "AT-SCALE-MULTIPLIED": [Edit(SCALE, " * k.shape[-1] ** 0.5")],
+        "AT-SCALE-AFTER": [Edit(SCALE, "", "@ v", f"@ v{SCALE}")],
+        "AT-MASK-AFTER": [
+            Edit(HIDE, "scores", "weights @", "(weights if mask is None else weights * mask) @")
+        ],
+        "AT-MASK-IGNORED": [Edit(HIDE, "scores")],
+        "AT-MASK-ADDED": [Edit(HIDE, "scores + mask")],
+        "AT-MASK-TIMES": [Edit(HIDE, "scores * mask")],
+        "AT-MASK-SIGN": [Edit("-np.inf", "1e9"), Edit(HIDE, "scores - 1e6 * mask")],
+        "AT-MASK-INVERTED": [
             Edit(HIDE, "np.where(mask, -np.inf, scores)"), Edit(HIDE, "np.where(mask, -1e30, scores)"),
             Edit(HIDE, "scores - 1e6 * mask"),
         ],
-        softmax.AXIS.seen_as("The weights of one query do not sum to 1; those of one key do."): [
+        "SM-AXIS": [
             Edit("axis=-1", "axis=0")
         ],
-        softmax.GLOBAL_SUM.seen_as("All weights together sum to 1, and those of no query do."): [
+        "SM-GLOBAL-SUM": [
             Edit("axis=-1", "axis=None")
         ],
     },
     hard={
-        softmax.OVERFLOW: huge(np.full((3, 1), 1000.0), last=-1.0),
-        softmax.GLOBAL_MAX: huge(softmax.LEVELS),
-        MASK_SMALL: (*huge(np.full((3, 1), -1000.0))[:3], np.arange(5) < [[2], [5], [3]]),
+        "SM-OVERFLOW": huge(np.full((3, 1), 1000.0), last=-1.0),
+        "SM-GLOBAL-MAX": huge(softmax.LEVELS),
+        "AT-MASK-SMALL": (*huge(np.full((3, 1), -1000.0))[:3], np.arange(5) < [[2], [5], [3]]),
     })
 
 # --- and back ------------------------------------------------------------------------------------------
 
 CENTRED = "(dw - (dw * w).sum(axis=-1, keepdims=True))"
 
-backward = Code("attention.backward", "backward", 5, S4_4,
-    task="Write the gradients of attention without a mask, softmax(q kᵀ/√d_k) v: q (T_q, d_k), k (T_k, d_k), "
-    "v (T_k, d_v), and dy in the shape of its output. Return dq, dk, dv in this order.",
-    hint="Compute the weights again, then walk back: the mixing, the softmax, the scores.",
-    question="Which line of the forward pass do you stand at, and what does it multiply?",
+backward = coded("attention.backward",
     probe=Probe(
         "dy, q, k, v", ("dq", "dk", "dv"),
         tuple(
@@ -220,14 +139,14 @@ def attention_backward(dy, q, k, v):
     return dq, dk, dv
 """,
     mistakes={
-        NO_SCALE: [Edit("k.shape[-1] ** -0.5", "1.0")],
-        GRAD_NO_SCALE: either("dq = scale * ", "dq = ", "dk = scale * ", "dk = "),
-        GRAD_NO_SOFTMAX: [Edit(f"w * {CENTRED}", "dw")],
-        GRAD_UNTRANSPOSED: either("ds.T", "ds", "w.T", "w"),
-        softmax.JAC_DIAGONAL.seen_as("dq and dk follow each weight by itself: no other one pays for it."): [
+        "AT-NO-SCALE": [Edit("k.shape[-1] ** -0.5", "1.0")],
+        "AT-GRAD-NO-SCALE": either("dq = scale * ", "dq = ", "dk = scale * ", "dk = "),
+        "AT-GRAD-NO-SOFTMAX": [Edit(f"w * {CENTRED}", "dw")],
+        "AT-GRAD-UNTRANSPOSED": either("ds.T", "ds", "w.T", "w"),
+        "SM-JAC-DIAGONAL": [
             Edit(CENTRED, "dw * (1 - w)")
         ],
-        softmax.JAC_PRODUCT.seen_as("dq and dk hold the first of two terms."): [Edit(CENTRED, "dw")],
+        "SM-JAC-PRODUCT": [Edit(CENTRED, "dw")],
     })
 
 # --- who may look --------------------------------------------------------------------------------------
@@ -244,10 +163,7 @@ def visible(draw: Draw) -> Posed:
         "CF-ONE-SCORE-EACH": T,
     })
 
-causal = Code("mask.causal", "decoder", 2, S4_5,
-    task="Write the causal mask (T, T): True where query i may look at key j, itself included.",
-    hint="Compare a column of row numbers with a row of column numbers.",
-    question="Which keys may the first query see, and which the last?",
+causal = coded("mask.causal",
     probe=Probe("T", ("mask",), ((4,), (6,)), sizes="T: T"),
     solution="""
 def causal_mask(T):
@@ -255,9 +171,9 @@ def causal_mask(T):
     return j <= i
 """,
     mistakes={
-        NOT_ITSELF: [Edit("<=", "<")],
-        LOOKS_AHEAD: [Edit("<= i", "<= i + 1")],
-        UPPER: [Edit("<=", ">="), Edit("<=", ">")],
+        "MASK-NOT-ITSELF": [Edit("<=", "<")],
+        "MASK-LOOKS-AHEAD": [Edit("<= i", "<= i + 1")],
+        "MASK-UPPER": [Edit("<=", ">="), Edit("<=", ">")],
     },
     ours="causal_mask")
 
@@ -265,10 +181,7 @@ def causal_mask(T):
 
 CHANGED = ".swapaxes(1, 2)"  # two axes change places
 
-split = Code("heads.split", "attention", 3, S4_6,
-    task="Split x (batch, T, d_model) into heads (batch, n_heads, T, d_k).",
-    hint="Cut the last axis first, then let two axes change places.",
-    question="Which numbers of one token belong to head 0?",
+split = coded("heads.split",
     probe=Probe(
         "x, n_heads", ("heads",), ((normal(2, 3, 8), 4), (normal(3, 5, 6), 2)),
         sizes="x: batch T d_model; n_heads: n_heads",
@@ -278,13 +191,10 @@ def split_heads(x, n_heads):
     B, T, d_model = x.shape
     return x.reshape(B, T, n_heads, d_model // n_heads){CHANGED}
 """,
-    mistakes={HEADS_RESHAPE: [Edit("T, n_heads,", "n_heads, T,", CHANGED, ""), Edit(CHANGED, "")]},
+    mistakes={"AT-HEADS-RESHAPE": [Edit("T, n_heads,", "n_heads, T,", CHANGED, ""), Edit(CHANGED, "")]},
     ours="split_heads")
 
-merge = Code("heads.merge", "attention", 3, S4_6,
-    task="Put heads (batch, n_heads, T, d_k) side by side again: (batch, T, d_model).",
-    hint="Undo the split, last step first.",
-    question="Which head stands first in a token's row?",
+merge = coded("heads.merge",
     probe=Probe(
         "x", ("y",), ((normal(2, 4, 3, 2),), (normal(3, 2, 5, 4),)), sizes="x: batch n_heads T d_k",
         landmarks={
@@ -297,5 +207,5 @@ def merge_heads(x):
     B, h, T, d_k = x.shape
     return x{CHANGED}.reshape(B, T, h * d_k)
 """,
-    mistakes={HEADS_RESHAPE: [Edit(CHANGED, "")]},
+    mistakes={"AT-HEADS-RESHAPE": [Edit(CHANGED, "")]},
     ours="merge_heads")

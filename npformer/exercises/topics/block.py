@@ -7,51 +7,9 @@ import numpy as np
 from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Function, Probe, Trial, normal
 from npformer.exercises.see import CALLS, NUMBERS, Seen, close
-from npformer.exercises.task import Code, Edit, Mistake, Place, either
+from npformer.exercises.task import Edit, either
+from npformer.exercises.topics.questions import coded
 from npformer.layer_norm import LayerNormParams, layer_norm_backward, layer_norm_forward
-
-CONVEYOR = Place('"Attention Is All You Need", section 3.1', "05, section 5.1, The conveyor")
-NORMS = Place(CONVEYOR.read, "05, section 5.2, Post-norm or pre-norm?")
-S5_4 = Place("lesson 05, section 5.4", "05, section 5.4, The whole backward pass on one slide")
-
-# --- what is said ------------------------------------------------------------------------------------
-
-PRE_FOR_POST = Mistake("BLOCK-PRE-FOR-POST", NORMS,
-    "The norms stand before the layers, and the output is not normalised.",
-    "This output matches pre-norm, which many later models use.",
-    "Where does the paper's Add & Norm stand?")
-RESIDUAL_NORMED = Mistake("BLOCK-RESIDUAL-NORMED", NORMS,
-    "Each layer sees normalised numbers, and so does the path around it.",
-    "This pattern appears when the residual is taken from the normalised x.",
-    "What does the path around a layer carry?")
-NO_RESIDUAL = Mistake("BLOCK-NO-RESIDUAL", CONVEYOR, "A layer's output goes into the norm alone.",
-    "This output matches a block in which a residual is missing: what went into a layer is not added to what "
-    "comes out.",
-    "What is added to a layer's output before the norm?")
-RESIDUAL_X = Mistake("BLOCK-RESIDUAL-X", CONVEYOR, "The first station is right; the second adds x itself.",
-    "This output matches a second residual that is taken from x, where the station's own input is wanted.",
-    "What went into ffn, and is it added again?")
-NORMS_EXCHANGED = Mistake("BLOCK-NORMS-EXCHANGED", CONVEYOR,
-    "Both stations are there; each ends in the other one's norm.",
-    "This output matches norm_1 and norm_2 exchanged.",
-    "Which norm closes the attention's station?")
-ONE_NORM_TWICE = Mistake("BLOCK-ONE-NORM-TWICE", CONVEYOR,
-    "Both stations are there, and end in one and the same norm.",
-    "This output matches one of norm_1 and norm_2 used twice.",
-    "Which norm closes each of the two stations?")
-NO_NORM = Mistake("BLOCK-NO-NORM", NORMS, "A station ends in its sum, without its norm.",
-    "This output matches a block in which a norm is missing.",
-    "How many norms has an encoder block?")
-NORM_INSIDE = Mistake("BLOCK-NORM-INSIDE", NORMS, "The norms act on what the layers give, before the sum.",
-    "This output matches x + LayerNorm(Sublayer(x)).",
-    "Is the sum taken inside the norm or outside?")
-BACK_PAST_NORM = Mistake("BLOCK-BACK-PAST-NORM", S5_4,
-    "What is added to the gradient of a layer has not come through the norm.",
-    "This output matches a residual whose gradient is taken before the norm's way back.",
-    "At which point of the way forward do the two summands meet, before the norm or after it?")
-BACK_FORWARD = Mistake("BLOCK-BACK-FORWARD", S5_4, "The station of attend comes first.",
-    "This output matches the ways back in the order of the way forward.",
-    "Which layer did its work last, and where does its way back stand?")
 
 # --- what is asked -----------------------------------------------------------------------------------
 
@@ -124,11 +82,7 @@ def layers_called(function: Function, given: Arguments, names: list[str]) -> lis
     return made
 
 
-forward = Code("block.forward", "block", 3, CONVEYOR,
-    task="Put a block of the paper together. attend, norm_1, ffn and norm_2 are functions of one "
-    "array. Return y.",
-    hint="Two stations, each LayerNorm(x + Sublayer(x)).",
-    question="What is done last at each station?",
+forward = coded("block.forward",
     probe=Probe("x, attend, norm_1, ffn, norm_2", ("y",), (call(4), call(6))),
     solution=f"""
 def block(x, attend, norm_1, ffn, norm_2):
@@ -137,23 +91,18 @@ def block(x, attend, norm_1, ffn, norm_2):
     return y
 """,
     mistakes={
-        PRE_FOR_POST: [Edit(H, "x + attend(norm_1(x))", Y, "h + ffn(norm_2(h))")],
-        RESIDUAL_NORMED: [Edit(H, "norm_1(x) + attend(norm_1(x))", Y, "norm_2(h) + ffn(norm_2(h))")],
-        NO_RESIDUAL: either("x + attend", "attend", "h + ffn", "ffn"),
-        RESIDUAL_X: [Edit("h + ffn", "x + ffn")],
-        NORMS_EXCHANGED: [Edit("h = norm_1", "h = norm_2", "y = norm_2", "y = norm_1")],
-        ONE_NORM_TWICE: [Edit("norm_2(h", "norm_1(h"), Edit("norm_1(x", "norm_2(x")],
-        NO_NORM: either("norm_1(x", "(x", "norm_2(h", "(h"),
-        NORM_INSIDE: [Edit(H, "x + norm_1(attend(x))", Y, "h + norm_2(ffn(h))")],
+        "BLOCK-PRE-FOR-POST": [Edit(H, "x + attend(norm_1(x))", Y, "h + ffn(norm_2(h))")],
+        "BLOCK-RESIDUAL-NORMED": [Edit(H, "norm_1(x) + attend(norm_1(x))", Y, "norm_2(h) + ffn(norm_2(h))")],
+        "BLOCK-NO-RESIDUAL": either("x + attend", "attend", "h + ffn", "ffn"),
+        "BLOCK-RESIDUAL-X": [Edit("h + ffn", "x + ffn")],
+        "BLOCK-NORMS-EXCHANGED": [Edit("h = norm_1", "h = norm_2", "y = norm_2", "y = norm_1")],
+        "BLOCK-ONE-NORM-TWICE": [Edit("norm_2(h", "norm_1(h"), Edit("norm_1(x", "norm_2(x")],
+        "BLOCK-NO-NORM": either("norm_1(x", "(x", "norm_2(h", "(h"),
+        "BLOCK-NORM-INSIDE": [Edit(H, "x + norm_1(attend(x))", Y, "h + norm_2(ffn(h))")],
     },
     looks=(*NUMBERS, stations, *CALLS))
 
-backward = Code("block.backward", "backward", 4, S5_4,
-    task="Walk back through a block of the paper, h = norm_1(x + attend(x)), y = norm_2(h + ffn(h)). "
-    "attend_back, norm_1_back, ffn_back and norm_2_back are functions of one array: each takes the gradient "
-    "of its layer's output and gives that of its input. Given dy, return dx.",
-    hint="The last line first; and what went two ways comes back as a sum.",
-    question="Where did one array go two ways, and what comes back along each of them?",
+backward = coded("block.backward",
     probe=Probe(
         "dy, attend_back, norm_1_back, ffn_back, norm_2_back", ("dx",),
         (call(4, way_back=True), call(6, way_back=True)),
@@ -167,24 +116,24 @@ def block_backward(dy, attend_back, norm_1_back, ffn_back, norm_2_back):
     return dx
 """,
     mistakes={
-        NO_RESIDUAL.seen_as("Of two ways back, that around a layer is missing."): either(
+        "BLOCK-NO-RESIDUAL": either(
             "dt + ffn", "ffn", "ds + attend", "attend"
         ),
-        BACK_PAST_NORM: either("dt + ffn", "dy + ffn", "ds + attend", "dh + attend"),
-        BACK_FORWARD: [
+        "BLOCK-BACK-PAST-NORM": either("dt + ffn", "dy + ffn", "ds + attend", "dh + attend"),
+        "BLOCK-BACK-FORWARD": [
             Edit("norm_2_back(dy)", "dy + attend_back(dy)", "dt + ffn_back(dt)", "norm_1_back(dt)",
                 "norm_1_back(dh)", "dh + ffn_back(dh)", "ds + attend_back(ds)", "norm_2_back(ds)"),
             Edit("norm_2_back(dy)", "norm_1_back(dy)", "ffn_back(dt)", "attend_back(dt)",
                 "norm_1_back(dh)", "norm_2_back(dh)", "attend_back(ds)", "ffn_back(ds)"),
         ],
-        PRE_FOR_POST.seen_as("Each layer's way back comes before its norm's, and the sum stands outside."): [
+        "BLOCK-PRE-FOR-POST": [
             Edit("norm_2_back(dy)", "dy", "ffn_back(dt)", "norm_2_back(ffn_back(dt))",
                 "norm_1_back(dh)", "dh", "attend_back(ds)", "norm_1_back(attend_back(ds))"),
         ],
-        NORMS_EXCHANGED.seen_as("Both stations are there; each begins with the other one's norm."): [
+        "BLOCK-NORMS-EXCHANGED": [
             Edit("dt = norm_2_back", "dt = norm_1_back", "ds = norm_1_back", "ds = norm_2_back")
         ],
-        NO_NORM.seen_as("A gradient reaches a layer without having come through its norm."): either(
+        "BLOCK-NO-NORM": either(
             "norm_2_back(dy)", "dy", "norm_1_back(dh)", "dh"
         ),
     },

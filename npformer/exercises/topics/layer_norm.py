@@ -4,66 +4,9 @@ import numpy as np
 
 from npformer.exercises.probe import Arguments, Probe, normal
 from npformer.exercises.see import CALLS, NUMBERS, exchanged
-from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed
-from npformer.exercises.topics.questions import drawn
+from npformer.exercises.task import Draw, Edit, Posed
+from npformer.exercises.topics.questions import coded, drawn
 from npformer.exercises.topics.shared import instead
-
-PAPER = '"Layer Normalization" (Ba, Kiros and Hinton), section 3'
-S4_8 = Place(PAPER, "04, section 4.8, Layer norm, forward")
-S4_9 = Place("lesson 04, section 4.9", "04, section 4.9, Layer norm, backward")
-
-# --- what is said ------------------------------------------------------------------------------------
-
-DDOF = Mistake("LN-DDOF", S4_8,
-    "Each token's mean is right; its spread is off by one constant factor, the root of d/(d-1).",
-    "This pattern appears when the variance is divided by d - 1.",
-    "How many numbers are averaged in the variance?")
-EPS_OUTSIDE = Mistake("LN-EPS-OUTSIDE", S4_8, "Ordinary tokens nearly agree; tokens of small spread do not.",
-    "This pattern appears when eps is added to the standard deviation.",
-    "What stands under the root?")
-DDOF_EPS = Mistake("LN-DDOF-EPS", S4_8,
-    "The spread is off for ordinary tokens and more so for tokens of small spread.",
-    "This pattern appears when the variance is divided by d - 1 and eps is added outside the root.",
-    "What stands under the root, and what is averaged there?")
-AXIS = Mistake("LN-AXIS", S4_8,
-    "A token's own numbers do not have mean 0 and spread 1 before gamma and beta.",
-    "This pattern appears when the statistics run over other numbers than one token's features.",
-    "Whose mean is taken: that of one token, of one feature, or of many tokens together?")
-NO_MEAN = Mistake("LN-NO-MEAN", S4_8,
-    "The spread of each token is right; its mean is not the one that beta sets.",
-    "This output matches a layer norm in which the mean is not subtracted.",
-    "What is subtracted from x before it is divided?")
-RMS = Mistake("LN-RMS", S4_8,
-    "With gamma = 1 and beta = 0 the mean of a token is not 0, and the mean of its squares is 1.",
-    "This output matches RMS norm, which takes no mean off.",
-    "What does layer norm subtract before it divides?")
-NO_GAMMA = Mistake("LN-NO-GAMMA", S4_8, "The answer is the same whatever gamma is.",
-    "This output does not depend on gamma.",
-    "What multiplies the normalised number?")
-NO_BETA = Mistake("LN-NO-BETA", S4_8, "The output is off by the same vector at every token.",
-    "This output does not depend on beta.",
-    "What is added last?")
-VAR_NOT_STD = Mistake("LN-VAR-NOT-STD", S4_8,
-    "Tokens of large spread come out too small and those of small spread too large.",
-    "This pattern appears when the variance divides.",
-    "In which unit is a variance, if x is in metres?")
-DX_DIRECT = Mistake("LN-DX-DIRECT", S4_9,
-    "A constant added to x would change the output, if dx were right: its rows do not sum to 0.",
-    "This output matches a dx that treats mean and spread as constants.",
-    "Along how many paths does one x reach the output?")
-DX_GAMMA_OUTSIDE = Mistake("LN-DX-GAMMA-OUTSIDE", S4_9, "With gamma = 1 dx would agree.",
-    "This output matches gamma multiplied after the two means are taken.",
-    "Which gradient arrives at the normalised numbers?")
-DX_NO_MEAN = Mistake("LN-DX-NO-MEAN", S4_9, "The rows of dx do not sum to 0.",
-    "This output matches a dx without the path through the mean.",
-    "What happens to the output when all of a row grows by 1?")
-DX_NO_VAR = Mistake("LN-DX-NO-VAR", S4_9,
-    "The rows of dx sum to 0, and scaling a row still changes the output to first order.",
-    "This output matches a dx without the path through the spread.",
-    "What happens to the output when a row is doubled?")
-DGAMMA_SHAPE = Mistake("LN-DGAMMA-SHAPE", S4_9, "A parameter's gradient is not of the parameter's shape.",
-    "This pattern appears when dgamma or dbeta is not summed over all tokens.",
-    "How many gammas are there?")
 
 # --- forward -----------------------------------------------------------------------------------------
 
@@ -92,11 +35,7 @@ def layer_norm(x, gamma, beta, eps):
     x_hat = (x - mean) / np.sqrt(variance + eps)
     return gamma * x_hat + beta
 """
-forward = Code("layer_norm.forward", "norm", 3, S4_8,
-    task="Write layer norm for x (batch, positions, d_model), with gamma and beta (d_model,), eps "
-    "added to the variance. Return y in x's shape.",
-    hint="Everything happens along the last axis.",
-    question="Which line takes the mean off, which sets the spread, and over which axis?",
+forward = coded("layer_norm.forward",
     probe=Probe(
         "x, gamma, beta, eps", ("y",), calls(False), sizes="x: batch positions d_model", unit="token",
         neutral={"gamma": 1.0, "beta": 0.0, "eps": 1e-12},
@@ -105,15 +44,15 @@ forward = Code("layer_norm.forward", "norm", 3, S4_8,
     ),
     solution=FORWARD,
     mistakes={
-        DDOF: [Edit("ddof=0", "ddof=1")],
-        EPS_OUTSIDE: [Edit(ROOT, "(np.sqrt(variance) + eps)")],
-        DDOF_EPS: [Edit("ddof=0", "ddof=1", ROOT, "(np.sqrt(variance) + eps)")],
-        AXIS: OTHER_AXES,
-        NO_MEAN: [Edit("(x - mean)", "x")],
-        RMS: [Edit(*SQUARES), Edit(*SQUARES, " + beta", "")],
-        NO_GAMMA: [Edit("gamma * ", "")],
-        NO_BETA: [Edit(" + beta", "")],
-        VAR_NOT_STD: [Edit(ROOT, "(variance + eps)"), Edit(ROOT, "variance")],
+        "LN-DDOF": [Edit("ddof=0", "ddof=1")],
+        "LN-EPS-OUTSIDE": [Edit(ROOT, "(np.sqrt(variance) + eps)")],
+        "LN-DDOF-EPS": [Edit("ddof=0", "ddof=1", ROOT, "(np.sqrt(variance) + eps)")],
+        "LN-AXIS": OTHER_AXES,
+        "LN-NO-MEAN": [Edit("(x - mean)", "x")],
+        "LN-RMS": [Edit(*SQUARES), Edit(*SQUARES, " + beta", "")],
+        "LN-NO-GAMMA": [Edit("gamma * ", "")],
+        "LN-NO-BETA": [Edit(" + beta", "")],
+        "LN-VAR-NOT-STD": [Edit(ROOT, "(variance + eps)"), Edit(ROOT, "variance")],
     },
     looks=(*NUMBERS, exchanged, *CALLS))
 
@@ -126,8 +65,8 @@ def token(draw: Draw) -> Posed:
     gamma = np.array([1.0, 2, 3, -1])[draw.order([2, 3, 1, 0])]
     beta = np.array([1.0, 2, -1, 3])[draw.order([0, 1, 3, 2])]
     x_hat = (x - x.mean()) / x.std()
-    slips = forward.slips(DDOF, NO_GAMMA, NO_BETA, VAR_NOT_STD, RMS, NO_MEAN)
-    wrong = {mistake: f(x[None, None], gamma, beta, 0.0)[0, 0] for mistake, f in slips.items()}
+    slips = forward.slips("LN-DDOF", "LN-NO-GAMMA", "LN-NO-BETA", "LN-VAR-NOT-STD", "LN-RMS", "LN-NO-MEAN")
+    wrong = {code: f(x[None, None], gamma, beta, 0.0)[0, 0] for code, f in slips.items()}
     return Posed({"x": x, "gamma": gamma, "beta": beta}, gamma * x_hat + beta, wrong | {
         "CF-X-HAT": x_hat,
         "CF-BETA-FIRST": gamma * (x_hat + beta),
@@ -163,11 +102,7 @@ def layer_norm_backward(dy, x, gamma, beta, eps):
     dx = (dx_hat - mean - along) / std
     return dx, (dy * x_hat).sum(axis=(0, 1)), dy.sum(axis=(0, 1))
 """
-backward = Code("layer_norm.backward", "backward", 5, S4_9,
-    task="Write the gradients of layer norm. Return dx, dgamma, dbeta in this order, each in the shape "
-    "of what it belongs to.",
-    hint="One x reaches the output directly, through the mean and through the spread.",
-    question="Along which paths does one x reach the output?",
+backward = coded("layer_norm.backward",
     probe=Probe(
         "dy, x, gamma, beta, eps", ("dx", "dgamma", "dbeta"), calls(True),
         sizes="x: batch positions d_model", unit="token",
@@ -179,25 +114,21 @@ backward = Code("layer_norm.backward", "backward", 5, S4_9,
     ),
     solution=BACKWARD,
     mistakes={
-        DDOF.seen_as("dgamma has the right proportions and is a little too small."): [
+        "LN-DDOF": [
             Edit("ddof=0", "ddof=1"), Edit("ddof=0", "ddof=1", *OWN_DDOF),
         ],
-        EPS_OUTSIDE.seen_as("The gradients are off most where a token's spread is small."): [
+        "LN-EPS-OUTSIDE": [
             Edit(*OUTSIDE), Edit(*OUTSIDE, *OWN_EPS),
         ],
-        DDOF_EPS.seen_as("The gradients are off for every token, most where its spread is small."): [
+        "LN-DDOF-EPS": [
             Edit("ddof=0", "ddof=1", *OUTSIDE), Edit("ddof=0", "ddof=1", *OUTSIDE, *OWN_BOTH),
         ],
-        AXIS.seen_as(
-            "The rows of dx do not sum to 0: a token's gradient depends on other tokens."
-        ): OTHER_AXES,
-        NO_GAMMA.seen_as("dx is the same whatever gamma is."): [Edit("dy * gamma", "dy")],
-        VAR_NOT_STD.seen_as(
-            "Tokens of large spread get gradients that are too small, those of small spread too large."
-        ): [Edit(ROOT, "variance + eps")],
-        DX_DIRECT: [Edit(" - mean - along", "")],
-        DX_GAMMA_OUTSIDE: [Edit("dy * gamma", "dy", "dx = ", "dx = gamma * ")],
-        DX_NO_MEAN: [Edit(" - mean", "")],
-        DX_NO_VAR: [Edit(" - along", "")],
-        DGAMMA_SHAPE: [edit for left in UNSUMMED for edit in unsummed(left)],
+        "LN-AXIS": OTHER_AXES,
+        "LN-NO-GAMMA": [Edit("dy * gamma", "dy")],
+        "LN-VAR-NOT-STD": [Edit(ROOT, "variance + eps")],
+        "LN-DX-DIRECT": [Edit(" - mean - along", "")],
+        "LN-DX-GAMMA-OUTSIDE": [Edit("dy * gamma", "dy", "dx = ", "dx = gamma * ")],
+        "LN-DX-NO-MEAN": [Edit(" - mean", "")],
+        "LN-DX-NO-VAR": [Edit(" - along", "")],
+        "LN-DGAMMA-SHAPE": [edit for left in UNSUMMED for edit in unsummed(left)],
     })

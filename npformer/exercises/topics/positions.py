@@ -1,136 +1,15 @@
 """Positions: sines and cosines, a pair of columns for each speed; and what a wrong table is made of."""
 
-from typing import Any
 
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.probe import Probe, Trial, same
+from npformer.exercises.probe import Probe, Trial
 from npformer.exercises.see import CALLS, NUMBERS, Seen, close
-from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed
-from npformer.exercises.topics.questions import drawn
+from npformer.exercises.task import Draw, Edit, Posed
+from npformer.exercises.topics.questions import coded, drawn
 from npformer.exercises.topics.shared import instead
 from npformer.positional import Layout, positional_encoding
-
-PAPER = '"Attention Is All You Need", section 3.5'
-S1_3 = Place(PAPER, "01, section 1.3, The formula")
-S1_5 = Place(PAPER, "01, section 1.5, The same in one line")
-S1_7 = Place(PAPER, "01, section 1.7, The whole table at once")
-S1_8 = Place(PAPER, "01, section 1.8, Why 10000?")
-S2_6 = Place(PAPER, "02, section 2.6, One idea, three layouts")
-S2_7 = Place(PAPER, "02, section 2.7, Where float32 goes wrong")
-
-# --- what is said -------------------------------------------------------------------------------------
-
-EXP_COLUMN = Mistake("PE-EXP-COLUMN", S1_3,
-    "Columns 0 and 1 oscillate at different speeds, and so does every later pair.",
-    "This pattern appears when the column number is used where the formula wants the pair number.",
-    "Which columns share one i?")
-EXP_DOUBLED = Mistake("PE-EXP-DOUBLED", S1_3,
-    "The two columns of each pair share a speed, and the speeds fall twice as fast along the row as the "
-    "paper's.",
-    "This pattern appears when i already counts by twos and is doubled once more.",
-    "When the column is 4, what is i, and what is 2i?")
-BASE_1E8 = Mistake("PE-BASE-1E8", S1_8,
-    "The two columns of each pair share a speed, and the speeds fall twice as fast along the row as the "
-    "paper's.",
-    "A base of 10 to the 8 gives the same numbers.",
-    "By what factor is the last pair slower than the first?")
-EXP_DOUBLED_COS = Mistake("PE-EXP-DOUBLED-COS", S1_3,
-    "The speeds fall too fast along the row, and each cosine is a little slower than its sine.",
-    "This pattern appears when i counts by twos, is doubled again, and the cosine takes 2i + 1.",
-    "Which exponent do sine and cosine of one pair share?")
-COS_OWN_INDEX = Mistake("PE-COS-OWN-INDEX", S1_3, "Each cosine column is slower than the sine on its left.",
-    "This pattern appears when an odd column takes its own number in the exponent.",
-    "Which number stands in the exponent of column 3?")
-COS_NEXT_PAIR = Mistake("PE-COS-NEXT-PAIR", S1_3,
-    "Every sine column is right; each cosine column turns at the speed of the pair after its own.",
-    "This pattern appears when the cosine's exponent is taken from its own even neighbour to the right, 2(i "
-    "+ 1).",
-    "Which exponent do the sine and the cosine of one pair share?")
-EXP_NO_2 = Mistake("PE-EXP-NO-2", S1_3,
-    "The two columns of each pair share a speed, but the speeds fall half as fast along the row as the "
-    "paper's.",
-    "This pattern appears when the exponent is i over d_model.",
-    "What does the exponent of the last pair come close to?")
-BASE_100 = Mistake("PE-BASE-100", S1_8,
-    "The two columns of each pair share a speed, but the speeds fall half as fast along the row as the "
-    "paper's.",
-    "A base of 100 gives the same numbers.",
-    "By what factor is the last pair slower than the first?")
-BASE_1000 = Mistake("PE-BASE-1000", S1_8,
-    "Layout and pairs are those of the paper; the slow columns turn faster than the paper's.",
-    "This output matches a base of 1000, which some lecture notes print.",
-    "Which base does the paper choose?")
-BASE_100000 = Mistake("PE-BASE-100000", S1_8,
-    "Layout and pairs are those of the paper; the slow columns turn more slowly than the paper's.",
-    "This output matches a base of 100000.",
-    "Which base does the paper choose?")
-EXP_SQRT_D = Mistake("PE-EXP-SQRT-D", S1_3,
-    "Pairs share a speed, but the speeds fall far too fast along the row.",
-    "This output matches an exponent divided by the root of d_model.",
-    "What divides 2i in the exponent?")
-EXP_NO_D = Mistake("PE-EXP-NO-D", S1_3, "From the second pair on, the columns hardly move.",
-    "This output matches an exponent that is not divided by d_model.",
-    "How large may the exponent become at the end of a row?")
-EXP_SIGN = Mistake("PE-EXP-SIGN", S1_3, "The columns turn faster and faster along the row.",
-    "This pattern appears when the minus of the exponent is lost, or the position is multiplied where it "
-    "should be divided.",
-    "Which hand of a clock belongs to the last pair?", tolerance=5e-3)
-SUM = Mistake("PE-SUM", S1_3, "Every cell holds a sine and a cosine added together: row 0 is 1 everywhere.",
-    "This pattern appears when both waves are put in one cell.",
-    "How many numbers describe one hand of a clock?")
-SWAPPED = Mistake("PE-SWAPPED", S1_3, "Row 0 reads 1, 0, 1, 0: the even columns start at 1.",
-    "This output matches cosine in the even columns and sine in the odd ones.",
-    "What is sin 0, and in which columns does the paper have it?")
-COS_OVERWRITES = Mistake("PE-COS-OVERWRITES", S1_5,
-    "The even columns hold a cosine and the odd ones nothing.",
-    "This pattern appears when both waves are written to the same columns.",
-    "Which columns does each of the two assignments reach?")
-SIN_ONLY = Mistake("PE-SIN-ONLY", S1_3, "Row 0 is zero everywhere: all columns are sines.",
-    "This output matches sine in every column.",
-    "Can one sine tell 30 degrees from 150?")
-COS_OF_SIN = Mistake("PE-COS-OF-SIN", S1_5, "The odd columns never leave the numbers from 0.54 to 1.",
-    "This pattern appears when the cosine is taken of a column that holds a sine already.",
-    "What is in the odd columns at the moment the cosine is taken?")
-ODD_EMPTY = Mistake("PE-ODD-EMPTY", S1_5, "The odd columns are zero in every row.",
-    "This output matches a table in which only the sines were filled in.",
-    "Where do the cosines go?")
-POS_UNUSED = Mistake("PE-POS-UNUSED", S1_3, "All rows are alike.",
-    "This pattern appears when the angle does not depend on the position.",
-    "Where does the row number enter the angle?", unless=lambda found: bool((found != found[:1]).any()))
-POS_ONE_BASED = Mistake("PE-POS-ONE-BASED", S1_3,
-    "Each row stands one place too high: row 0 is what row 1 should be.",
-    "This pattern appears when positions are counted from 1.",
-    "Which position has the first word?")
-DEGREES = Mistake("PE-DEGREES", S1_3, "Every column turns very slowly, the first one too.",
-    "This output matches angles taken as degrees.",
-    "How far does the fast hand turn in one step, in radians?")
-TRANSPOSED = Mistake("PE-TRANSPOSED", S1_7,
-    "The numbers are right, with positions along the columns: (d_model, n).",
-    "Here positions go down the rows.",
-    "Which axis is the word, which the feature?", kind="convention")
-HALVES = Mistake("PE-HALVES", S2_6, "The paper's frequencies, with all sines first and then all cosines.",
-    "Many libraries use this order; a linear layer cannot tell the two apart.",
-    "Which permutation of columns leads to the paper's order?", kind="variant")
-HALVES_ENDPOINT = Mistake("PE-HALVES-ENDPOINT", S2_6,
-    "All sines first, and speeds spread so that the last one is the slowest possible, 1/10000.",
-    "This is the form of tensor2tensor and fairseq, with d_model/2 - 1 in the exponent.",
-    "How do its speeds differ from the paper's?", kind="variant")
-HALVES_COSINE = Mistake("PE-HALVES-COSINE", S2_6, "The cosines come first, then all sines.",
-    "Some libraries use this order; a linear layer cannot tell it from the paper's.",
-    "Which permutation of columns leads to the paper's order?", kind="variant")
-ROW0_ZERO = Mistake("PE-ROW0-ZERO", S2_6, "Row 0 is all zeros.",
-    "Some libraries keep row 0 for padding.",
-    "Which encoding does the first word get then?", kind="variant")
-ODD_D = Mistake("PE-ODD-D", S1_5, "Even sizes only: an odd d_model, such as 7, does not get its table.",
-    "This pattern appears when sines and cosines are given the same number of columns.",
-    "How many cosine columns are there when d_model is 7?", kind="note")
-FLOAT32_ANGLES = Mistake("PE-FLOAT32-ANGLES", S2_7,
-    "Near the start all agrees; thousands of positions later the numbers drift.",
-    "This pattern appears when angles are computed in float32. A table computed in float64 and cast at the "
-    "end does not drift.",
-    "How many digits has float32 left after 5,000 turns?", kind="precision")
 
 # --- the table ----------------------------------------------------------------------------------------
 
@@ -201,14 +80,6 @@ def wave(column: Array) -> float | None:
     return float(np.arccos(cosine)) if abs(cosine) <= 1 and close(sides, 2 * cosine * middle) else None
 
 
-def float32_angles(table: Array, expected: Array) -> Mistake | None:
-    """Far enough for angles in float32 to show: errors no larger than 24 bits of an angle can make them."""
-    if table.shape != expected.shape or same(table, expected, 1.5e-5):
-        return None
-    angles = np.arange(len(table))[:, None]
-    return FLOAT32_ANGLES if (np.abs(table - expected) <= 4e-7 * (1 + angles)).all() else None
-
-
 SOLUTION = """
 def positional_encoding(n, d_model):
     position = np.arange(n)[:, None]
@@ -230,10 +101,7 @@ def any_speeds(wave: str) -> list[Edit]:
     return [Edit(WAVES, wave), Edit(WAVES, wave, PAIR, "j"), Edit(WAVES, wave, PAIR, "2 * j")]
 
 
-table = Code("pe.table", "sinusoids", 3, S1_5,
-    task="Write the position table of the paper: n rows, d_model columns, an even number.",
-    hint="Make one column of positions and one row of speeds, and let them meet.",
-    question="Which columns share one i, and how fast does each pair turn?",
+table = coded("pe.table",
     probe=Probe(
         "n, d_model", ("table",), ((6, 8), (7, 12)), sizes="n: n; d_model: d_model",
         landmarks=instead(SOLUTION, {
@@ -243,40 +111,39 @@ table = Code("pe.table", "sinusoids", 3, S1_5,
     ),
     solution=SOLUTION,
     mistakes={
-        EXP_COLUMN: [Edit(PAIR, "2 * j")],
-        EXP_DOUBLED: [Edit(PAIR, "4 * (j // 2)")],
-        BASE_1E8: [Edit("10000.0", "1e8")],
-        EXP_DOUBLED_COS: [Edit(PAIR, "(4 * (j // 2) + j % 2)")],
-        COS_OWN_INDEX: [Edit(PAIR, "j")],
-        COS_NEXT_PAIR: [Edit(PAIR, "2 * ((j + 1) // 2)")],
-        EXP_NO_2: [Edit(PAIR, "(j // 2)")],
-        BASE_100: [Edit("10000.0", "100.0")],
-        BASE_1000: [Edit("10000.0", "1000.0")],
-        BASE_100000: [Edit("10000.0", "100000.0")],
-        EXP_SQRT_D: [Edit("/ d_model", "/ np.sqrt(d_model)")],
-        EXP_NO_D: [Edit(" / d_model", "")],
-        EXP_SIGN: [Edit("exponent = ", "exponent = -")],
-        SUM: any_speeds("np.sin(angles) + np.cos(angles)"),
-        SWAPPED: [Edit("j % 2 == 0", "j % 2 == 1")],
-        COS_OVERWRITES: [Edit(WAVES, "np.where(j % 2 == 0, np.cos(angles), 0.0)")],
-        SIN_ONLY: any_speeds("np.sin(angles)"),
-        COS_OF_SIN: [Edit("np.cos(angles)", "np.cos(np.sin(angles))")],
-        ODD_EMPTY: [Edit("np.cos(angles)", "0.0")],
-        POS_UNUSED: [
+        "PE-EXP-COLUMN": [Edit(PAIR, "2 * j")],
+        "PE-EXP-DOUBLED": [Edit(PAIR, "4 * (j // 2)")],
+        "PE-BASE-1E8": [Edit("10000.0", "1e8")],
+        "PE-EXP-DOUBLED-COS": [Edit(PAIR, "(4 * (j // 2) + j % 2)")],
+        "PE-COS-OWN-INDEX": [Edit(PAIR, "j")],
+        "PE-COS-NEXT-PAIR": [Edit(PAIR, "2 * ((j + 1) // 2)")],
+        "PE-EXP-NO-2": [Edit(PAIR, "(j // 2)")],
+        "PE-BASE-100": [Edit("10000.0", "100.0")],
+        "PE-BASE-1000": [Edit("10000.0", "1000.0")],
+        "PE-BASE-100000": [Edit("10000.0", "100000.0")],
+        "PE-EXP-SQRT-D": [Edit("/ d_model", "/ np.sqrt(d_model)")],
+        "PE-EXP-NO-D": [Edit(" / d_model", "")],
+        "PE-EXP-SIGN": [Edit("exponent = ", "exponent = -")],
+        "PE-SUM": any_speeds("np.sin(angles) + np.cos(angles)"),
+        "PE-SWAPPED": [Edit("j % 2 == 0", "j % 2 == 1")],
+        "PE-COS-OVERWRITES": [Edit(WAVES, "np.where(j % 2 == 0, np.cos(angles), 0.0)")],
+        "PE-SIN-ONLY": any_speeds("np.sin(angles)"),
+        "PE-COS-OF-SIN": [Edit("np.cos(angles)", "np.cos(np.sin(angles))")],
+        "PE-ODD-EMPTY": [Edit("np.cos(angles)", "0.0")],
+        "PE-POS-UNUSED": [
             *(Edit("return table", f"return table[[{row}] * n]") for row in (0, 1, -1)),
             Edit("return table", "return table[[-1] * n]", *FROM_1),
         ],
-        POS_ONE_BASED: [Edit(*FROM_1)],
-        TRANSPOSED: [Edit("return table", "return table.T")],
-        DEGREES: [Edit("angles = ", "angles = np.pi / 180 * ")],
-        HALVES: [Edit(*SINES_FIRST)],
-        HALVES_ENDPOINT: [Edit(*HALVES_END, *SINES_FIRST)],
-        HALVES_COSINE: [Edit(*COSINES_FIRST), Edit(*HALVES_END, *COSINES_FIRST)],
-        ROW0_ZERO: [Edit("return table", "return table * (position > 0)")],
+        "PE-POS-ONE-BASED": [Edit(*FROM_1)],
+        "PE-TRANSPOSED": [Edit("return table", "return table.T")],
+        "PE-DEGREES": [Edit("angles = ", "angles = np.pi / 180 * ")],
+        "PE-HALVES": [Edit(*SINES_FIRST)],
+        "PE-HALVES-ENDPOINT": [Edit(*HALVES_END, *SINES_FIRST)],
+        "PE-HALVES-COSINE": [Edit(*COSINES_FIRST), Edit(*HALVES_END, *COSINES_FIRST)],
+        "PE-ROW0-ZERO": [Edit("return table", "return table * (position > 0)")],
     },
-    hard={ODD_D: (6, 7)},
+    hard={"PE-ODD-D": (6, 7), "PE-FLOAT32-ANGLES": (20000, 16)},
     looks=(*NUMBERS, waves, *CALLS),
-    last=((5000, 16), float32_angles),
     ours="positional_encoding")
 
 # --- in numbers ---------------------------------------------------------------------------------------
@@ -286,18 +153,17 @@ def pair(draw: Draw) -> Posed:
     """The pair number of a column."""
     j = 2 * draw.integer(3, 2, 60) + 1
     return Posed({"j": j}, j // 2, {
-        EXP_COLUMN: j,
+        "PE-EXP-COLUMN": j,
         "CF-PAIR-FROM-1": j // 2 + 1,
         "CF-NEXT-PAIR": j / 2,
     })
 
 
-def rows(position: int, d_model: int) -> tuple[Array, dict[Any, Array]]:
+def rows(position: int, d_model: int) -> tuple[Array, dict[str, Array]]:
     """A row of the table, and what each mistake makes of it."""
-    n, known = position + 2, [mistake for mistake in table.mistakes if mistake.kind == "wrong"]
-    tables = {mistake: f(n, d_model) for mistake, f in table.slips(*known).items()}
+    n, known = position + 2, [mistake.code for mistake in table.mistakes if mistake.kind == "wrong"]
+    wrong = {code: f(n, d_model)[position] for code, f in table.slips(*known).items()}
     right = positional_encoding(n, d_model)
-    wrong = {mistake: made[position] for mistake, made in tables.items()}
     return right[position], wrong | {"CF-POSITION-BEFORE": right[position - 1]}
 
 
@@ -331,8 +197,8 @@ def shift(draw: Draw) -> Posed:
     return Posed({"k": k}, k / 100, {
         "CF-ONE-STEP": 0.01,
         "CF-FAST-HAND": k,
-        EXP_COLUMN: k / 10000,
-        DEGREES: np.degrees(k / 100),
+        "PE-EXP-COLUMN": k / 10000,
+        "PE-DEGREES": np.degrees(k / 100),
         "CF-WAVELENGTH-200": k / 200,
         "CF-ONE-STEP-MORE": (k + 1) / 100,
         "CF-PART-OF-A-TURN": k / (200 * np.pi),
@@ -350,8 +216,8 @@ def wavelength(draw: Draw) -> Posed:
         "CF-WAVELENGTH-LIMIT": 10000.0,
         "CF-FREQUENCY": 1 / longest,
         "CF-TURNS-TOO": 2 * np.pi * longest,
-        BASE_1000: 1000.0 ** ((d - 2) / d),
-        EXP_NO_2: longest**0.5,
-        COS_OWN_INDEX: 10000.0 ** ((d - 1) / d),
+        "PE-BASE-1000": 1000.0 ** ((d - 2) / d),
+        "PE-EXP-NO-2": longest**0.5,
+        "PE-COS-OWN-INDEX": 10000.0 ** ((d - 1) / d),
         "CF-FASTEST-PAIR": 1.0,
     })

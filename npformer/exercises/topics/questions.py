@@ -1,12 +1,12 @@
-"""The exercises of questions.md: choices, true or false, and the words around numbers that a topic draws."""
+"""What is asked, in questions.md, and what is said of mistakes, in mistakes.md; how both are read."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from npformer.exercises.task import RIGHT, Choice, Draw, Numbers, Place, Posed, Task, Truth, Wrong
+from npformer.exercises.task import RIGHT, Choice, Code, Draw, Mistake, Numbers, Place, Posed, Truth, Wrong
 
 QUESTION = re.compile(
     r"""^## (?P<id>\S+) \((?P<topic>.+), level (?P<level>\d)\)
@@ -18,6 +18,50 @@ Ask: (?P<question>.+)""",
     re.MULTILINE,
 )
 ANSWER = re.compile(r"^- (?:\[([x ])\] (.+)\n?)?(?: *([A-Z0-9-]+): (.+))?", re.MULTILINE)
+MISTAKE = re.compile(
+    r"""^## (?P<code>\S+)(?: \((?P<kind>\w+)(?:, within (?P<tolerance>\S+))?\))?
+(?P<sees>.+)
+(?P<sees_in>(?:In \S+: .+\n)*)(?P<cause>.+)
+(?P<question>.+)""",
+    re.MULTILINE,
+)
+
+
+def text_of(name: str) -> str:
+    """One of the two files."""
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+def found_in(text: str, pattern: re.Pattern[str]) -> Iterator[dict[str, Any]]:
+    """What is written in each place of a text, by the pattern's names; and the place."""
+    for section in text.split("\n# ")[1:]:
+        teach, read = section[: section.index(".\n\n## ")].split("\n\nRead ")
+        for written in pattern.finditer(section):
+            given = {name: words for name, words in written.groupdict().items() if words is not None}
+            yield given | {"place": Place(read, teach)}
+
+
+# --- what is said ------------------------------------------------------------------------------------
+
+
+def mistakes_of(text: str) -> dict[str, Mistake]:
+    """The mistakes of a text by their codes."""
+    found = {}
+    for words in found_in(text, MISTAKE):
+        words["sees_in"] = dict(re.findall(r"In (\S+): (.+)", words["sees_in"]))
+        if "tolerance" in words:
+            words["tolerance"] = float(words["tolerance"])
+        found[words["code"]] = Mistake(**words)
+    return found
+
+
+@cache
+def words() -> dict[str, Mistake]:
+    """Every mistake by its code."""
+    return mistakes_of(text_of("mistakes.md"))
+
+
+# --- what is asked -----------------------------------------------------------------------------------
 
 
 class Asked(NamedTuple):
@@ -27,46 +71,49 @@ class Asked(NamedTuple):
     said: dict[str, Wrong]  # of each option, or of each wrong number by its code
 
 
-@cache
-def asked() -> dict[str, Asked]:
-    """Every question of questions.md by its id."""
+def questions_of(text: str) -> dict[str, Asked]:
+    """The questions of a text by their ids."""
     found = {}
-    text = Path(__file__).with_name("questions.md").read_text(encoding="utf-8")
-    for section in text.split("\n# ")[1:]:
-        teach, read = section[: section.index(".\n\n## ")].split("\n\nRead ")
-        for written in QUESTION.finditer(section):
-            task: dict[str, Any] = {**written.groupdict(), "place": Place(read, teach)}
-            task["level"] = int(task["level"])
-            answers = ANSWER.findall(task.pop("answers"))
-            said = {
-                option or code: RIGHT if x == "x" else Wrong(code, says) for x, option, code, says in answers
-            }
-            found[task["id"]] = Asked(task, said)
+    for task in found_in(text, QUESTION):
+        answers = ANSWER.findall(task.pop("answers"))
+        said = {option or code: RIGHT if x == "x" else Wrong(code, says) for x, option, code, says in answers}
+        found[task["id"]] = Asked(task | {"level": int(task["level"])}, said)
     return found
 
 
-def ticked() -> list[Task]:
+@cache
+def asked() -> dict[str, Asked]:
+    """Every question by its id."""
+    return questions_of(text_of("questions.md"))
+
+
+def ticked() -> Iterator[Choice | Truth]:
     """The questions of which one answer is ticked: choices, and what is true or false."""
-    found: list[Task] = []
     for task, said in asked().values():
         if list(said) == ["True", "False"]:
             right = said["True"] is RIGHT
-            found.append(Truth(**task, right=right, wrong=said[str(not right)]))
+            yield Truth(**task, right=right, wrong=said[str(not right)])
         elif RIGHT in said.values():
-            found.append(Choice(**task, options=said))
-    return found
+            yield Choice(**task, options=said)
 
 
 def drawn(name: str, decimals: int = 0) -> Callable[[Callable[[Draw], Posed]], Numbers]:
-    """The exercise of this id, whose numbers are drawn by the function below; it gives confusions by code."""
+    """The exercise of this id, whose numbers the function below draws; it gives wrong ones by their codes."""
     task, said = asked()[name]
 
     def exercise(draw: Callable[[Draw], Posed]) -> Numbers:
         def posed(numbers: Draw) -> Posed:
             question = draw(numbers)
-            wrong = {said[key] if isinstance(key, str) else key: w for key, w in question.wrong.items()}
+            wrong = {said.get(code) or words()[code]: value for code, value in question.wrong.items()}
             return question._replace(wrong=wrong)
 
         return Numbers(**task, draw=posed, decimals=decimals)
 
     return exercise
+
+
+def coded(name: str, **parts: Any) -> Code:
+    """The exercise of this id, which asks for a function, of these parts; mistakes by their codes."""
+    for part in ("mistakes", "hard"):
+        parts[part] = {words()[code].seen_in(name): way for code, way in parts.get(part, {}).items()}
+    return Code(**asked()[name].task, **parts)

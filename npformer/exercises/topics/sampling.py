@@ -5,47 +5,13 @@ import numpy as np
 from npformer.exercises.probe import Arguments, Probe, Trial, normal
 from npformer.exercises.relations import proportions, row_sums
 from npformer.exercises.see import CALLS, NUMBERS, Seen
-from npformer.exercises.task import Code, Edit, Mistake, Place
-from npformer.exercises.topics.softmax import AXIS, GLOBAL_MAX, GLOBAL_SUM, LEVELS, OVERFLOW, large
-
-WRITING = Place("lesson 10, section 10.8", "10, section 10.8, A model that writes")
-NUCLEUS = Place(
-    '"The Curious Case of Neural Text Degeneration" (Holtzman et al.), section 3.1', WRITING.teach
-)
-
-# --- what is said ------------------------------------------------------------------------------------
-
-AFTER_SOFTMAX = Mistake("TEMP-AFTER-SOFTMAX", WRITING,
-    "The differences between the logits enter without the temperature.",
-    "This pattern appears when probabilities are divided where logits should be.",
-    "What does a division of all probabilities by one number leave as it was?")
-MULTIPLIED = Mistake("TEMP-MULTIPLIED", WRITING, "A higher temperature makes the likeliest token likelier.",
-    "This output matches logits that are multiplied by the temperature.",
-    "Is a choice at a high temperature more or less even?")
-LAST_DROPPED = Mistake("TOP-P-LAST-DROPPED", NUCLEUS,
-    "What is left has less than the share that was asked for.",
-    "This pattern appears when the token at which the share is reached is left out.",
-    "Before this token the share is not reached; is it with it?")
-NOT_DIVIDED = Mistake("TOP-P-NOT-DIVIDED", NUCLEUS,
-    "The right tokens are left, and their probabilities do not sum to 1.",
-    "This output matches probabilities that are not divided by what is left.",
-    "What do the new probabilities sum to?")
-UNSORTED = Mistake("TOP-P-UNSORTED", NUCLEUS,
-    "Tokens at the front of the vocabulary are left, likely or not.",
-    "This pattern appears when probabilities are added up in the order of the vocabulary.",
-    "In which order are the tokens collected?")
-AS_LIMIT = Mistake("TOP-P-AS-LIMIT", NUCLEUS, "Each token is judged by its own probability alone.",
-    "This output matches a limit for single probabilities, where a sum should reach the share.",
-    "How likely are the tokens together that are left?")
+from npformer.exercises.task import Edit
+from npformer.exercises.topics.questions import coded
+from npformer.exercises.topics.softmax import LEVELS, large
 
 # --- what is asked -----------------------------------------------------------------------------------
 
-temperature = Code("sample.temperature", "modern", 2, WRITING,
-    task="Write the probabilities of the next token at a temperature: logits (rows, V), temperature a "
-    "number above 0. Return p in the same shape. Logits may be as large as 1000, or as small as "
-    "-1000.",
-    hint="A low temperature makes large differences larger.",
-    question="What is divided by the temperature, and what do the numbers of a row sum to afterwards?",
+temperature = coded("sample.temperature",
     probe=Probe(
         "logits, temperature", ("p",),
         ((normal(3, 4), 0.5), (2 * normal(5, 2), 1.6), (0.5 * normal(4, 6), 0.8)),
@@ -61,16 +27,16 @@ def with_temperature(logits, temperature):
     return p
 """,
     mistakes={
-        AFTER_SOFTMAX: [
+        "TEMP-AFTER-SOFTMAX": [
             Edit("logits / temperature", "logits", "return p", "return p / temperature"),
             Edit("logits / temperature", "logits", "return p", """powers = np.exp(p / temperature)
     return powers / powers.sum(axis=-1, keepdims=True)"""),
         ],
-        MULTIPLIED: [Edit("logits / temperature", "logits * temperature")],
-        AXIS: [Edit("axis=-1", "axis=0")],
-        GLOBAL_SUM: [Edit("axis=-1", "axis=None")],
+        "TEMP-MULTIPLIED": [Edit("logits / temperature", "logits * temperature")],
+        "SM-AXIS": [Edit("axis=-1", "axis=0")],
+        "SM-GLOBAL-SUM": [Edit("axis=-1", "axis=None")],
     },
-    hard={OVERFLOW: (large(3, 4), 0.5), GLOBAL_MAX: (normal(3, 4) + LEVELS, 0.5)})
+    hard={"SM-OVERFLOW": (large(3, 4), 0.5), "SM-GLOBAL-MAX": (normal(3, 4) + LEVELS, 0.5)})
 
 
 def calls() -> tuple[Arguments, ...]:
@@ -94,12 +60,7 @@ def tokens_left(trial: Trial) -> Seen | None:
         "What is compared with the share, and is the token with which it is reached left or dropped?")
 
 
-top_p = Code("sample.top_p", "modern", 3, NUCLEUS,
-    task="p (V,) are the next token's probabilities, no two alike. Leave the fewest likeliest tokens "
-    "that have at least the given share together, and 0 for the others. Return the new "
-    "probabilities, in p's order.",
-    hint="In falling order: what has been collected before this token?",
-    question="At which token is the share reached, and what becomes of that token?",
+top_p = coded("sample.top_p",
     probe=Probe("p, share", ("kept",), calls(), sizes="p: V"),
     solution="""
 def top_p(p, share):
@@ -112,13 +73,13 @@ def top_p(p, share):
     return kept / kept.sum()
 """,
     mistakes={
-        LAST_DROPPED: [
+        "TOP-P-LAST-DROPPED": [
             Edit("sums - falling < share", "sums <= share"),
             Edit("sums - falling < share", "(sums <= share) | (sums == falling)"),
         ],
-        NOT_DIVIDED: [Edit(" / kept.sum()", "")],
-        UNSORTED: [Edit("np.argsort(-p)", "np.arange(len(p))")],
-        AS_LIMIT: [
+        "TOP-P-NOT-DIVIDED": [Edit(" / kept.sum()", "")],
+        "TOP-P-UNSORTED": [Edit("np.argsort(-p)", "np.arange(len(p))")],
+        "TOP-P-AS-LIMIT": [
             Edit("sums - falling < share", "falling >= share"),
             Edit("sums - falling < share", "falling >= 1 - share"),
         ],

@@ -4,53 +4,9 @@ import numpy as np
 
 from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Probe, normal
-from npformer.exercises.task import Code, Draw, Edit, Mistake, Place, Posed
-from npformer.exercises.topics.questions import drawn
+from npformer.exercises.task import Draw, Edit, Posed
+from npformer.exercises.topics.questions import coded, drawn
 from npformer.functional import softmax_backward, softmax_forward
-
-S4_3 = Place('"Attention Is All You Need", section 3.2.1', "04, section 4.3, Softmax, and the output")
-S4_4 = Place("lesson 04, section 4.4", "04, section 4.4, Backward through the softmax")
-
-# --- what is said ------------------------------------------------------------------------------------
-
-FAR = (
-    "With scores near 1000 or -1000 the numbers are finite, and not the right ones:",
-    "Are two scores such as 1000 and 999 still 1 apart when exp meets them?",
-)
-
-AXIS = Mistake("SM-AXIS", S4_3, "The columns sum to 1 and the rows do not.",
-    "This pattern appears when the sum runs along another axis than the last.",
-    "Which numbers share one whole: those of one query, or those of one key?")
-GLOBAL_SUM = Mistake("SM-GLOBAL-SUM", S4_3, "All numbers together sum to 1, and no row does.",
-    "This pattern appears when the sum runs over the whole array.",
-    "How many rows are to sum to 1?")
-TWICE = Mistake("SM-TWICE", S4_3,
-    "Rows sum to 1 and keep their order; the largest share is much too near the smallest.",
-    "This output matches a softmax taken of a softmax.",
-    "How often does exp act on a score on its way?")
-OVERFLOW = Mistake("SM-OVERFLOW", S4_3, "Small scores agree; scores near 1000 give no numbers.",
-    "This pattern appears when e is raised to a large number.",
-    "What may be subtracted from a whole row without changing its softmax?", kind="robustness", finite=FAR)
-GLOBAL_MAX = Mistake("SM-GLOBAL-MAX", S4_3,
-    "Ordinary scores agree, and so do large ones; where rows lie far apart, as 1000 and -1000, some rows "
-    "give no finite numbers.",
-    "This pattern appears when one number, such as the maximum of the whole array, is subtracted from all "
-    "rows.",
-    "Which maximum does each row need?", kind="robustness", finite=FAR)
-JAC_DIAGONAL = Mistake("SM-JAC-DIAGONAL", S4_4, "The rows of the gradient do not sum to 0.",
-    "This output matches p (1 - p) taken for the whole derivative.",
-    "If one score grows, what happens to the other shares?")
-JAC_PRODUCT = Mistake("SM-JAC-PRODUCT", S4_4,
-    "The rows of the gradient do not sum to 0: this is p·dp, the first of two terms.",
-    "This output matches p·dp, from which nothing is subtracted.",
-    "If one score grows, what happens to the other shares?")
-JAC_NO_P = Mistake("SM-JAC-NO-P", S4_4, "dp less its mean, weighted by p: the sum is right.",
-    "This output matches a gradient that is not multiplied by p in the end.",
-    "How much can a share of nearly 0 change when its score does?")
-GRAD_ROWS = Mistake("SM-GRAD-ROWS", S4_4,
-    "The gradient is smaller by one constant factor, the number of rows.",
-    "This pattern appears when a mean over the rows is taken once more; dp has it in it already.",
-    "Where was anything divided by the number of rows?")
 
 # --- forward -----------------------------------------------------------------------------------------
 
@@ -69,11 +25,7 @@ def shares(scores: Array) -> Array:
     return softmax_forward(scores)[0]
 
 
-forward = Code("softmax.forward", "attention", 2, S4_3,
-    task="Write the softmax of each row of scores (rows, columns). Scores may be as large as 1000, or as "
-    "small as -1000.",
-    hint="A whole row may be shifted.",
-    question="What do the numbers of one row sum to?",
+forward = coded("softmax.forward",
     probe=Probe(
         "scores", ("p",), ((normal(3, 4),), (2 * normal(5, 2),), (3 * normal(4, 6),)),
         sizes="scores: rows columns",
@@ -90,11 +42,11 @@ def softmax(scores):
     return p
 """,
     mistakes={
-        AXIS: [Edit("axis=-1", "axis=0")],
-        GLOBAL_SUM: [Edit("axis=-1", "axis=None")],
-        TWICE: [Edit("return p", "return np.exp(p) / np.exp(p).sum(axis=-1, keepdims=True)")],
+        "SM-AXIS": [Edit("axis=-1", "axis=0")],
+        "SM-GLOBAL-SUM": [Edit("axis=-1", "axis=None")],
+        "SM-TWICE": [Edit("return p", "return np.exp(p) / np.exp(p).sum(axis=-1, keepdims=True)")],
     },
-    hard={OVERFLOW: (large(3, 4),), GLOBAL_MAX: (normal(3, 4) + LEVELS,)})
+    hard={"SM-OVERFLOW": (large(3, 4),), "SM-GLOBAL-MAX": (normal(3, 4) + LEVELS,)})
 
 
 @drawn("attention.softmax", decimals=3)
@@ -121,11 +73,7 @@ def calls() -> tuple[Arguments, ...]:
 
 CENTRED = "(dp - (dp * p).sum(axis=-1, keepdims=True))"
 
-backward = Code("softmax.backward", "backward", 4, S4_4,
-    task="p (rows, columns) is the softmax of each row of some scores. Given the gradient dp, return the "
-    "gradient of the scores.",
-    hint="Every share depends on every score of its row.",
-    question="If one score grows, what happens to the other shares?",
+backward = coded("softmax.backward",
     probe=Probe(
         "dp, p", ("dx",), calls(), sizes="p: rows columns",
         landmarks={
@@ -143,14 +91,12 @@ def softmax_backward(dp, p):
     return p * {CENTRED}
 """,
     mistakes={
-        JAC_DIAGONAL: [Edit(CENTRED, "dp * (1 - p)")],
-        JAC_PRODUCT: [Edit(CENTRED, "dp")],
-        JAC_NO_P: [Edit("return p * ", "return ")],
-        GRAD_ROWS: [Edit("return ", "return 1 / len(p) * ")],
-        AXIS.seen_as("The rows of the gradient do not sum to 0."): [Edit("axis=-1", "axis=0")],
-        GLOBAL_SUM.seen_as(
-            "The rows of the gradient do not sum to 0: every row has the same number taken away."
-        ): [Edit("axis=-1", "axis=None")],
+        "SM-JAC-DIAGONAL": [Edit(CENTRED, "dp * (1 - p)")],
+        "SM-JAC-PRODUCT": [Edit(CENTRED, "dp")],
+        "SM-JAC-NO-P": [Edit("return p * ", "return ")],
+        "SM-GRAD-ROWS": [Edit("return ", "return 1 / len(p) * ")],
+        "SM-AXIS": [Edit("axis=-1", "axis=0")],
+        "SM-GLOBAL-SUM": [Edit("axis=-1", "axis=None")],
     })
 
 
@@ -158,9 +104,8 @@ def softmax_backward(dp, p):
 def row_backward(draw: Draw) -> Posed:
     """A gradient, (3,), on its way through a softmax; Σ p dp is not 0, or the sum would hide."""
     p, dp = np.array([0.5, 0.25, 0.25]), 4 * draw.row([1, 3, -2])
-    wrong = {
-        m: f(dp[None], p[None])[0] for m, f in backward.slips(JAC_DIAGONAL, JAC_PRODUCT, JAC_NO_P).items()
-    }
+    slips = backward.slips("SM-JAC-DIAGONAL", "SM-JAC-PRODUCT", "SM-JAC-NO-P")
+    wrong = {code: f(dp[None], p[None])[0] for code, f in slips.items()}
     more = {
         "CF-NO-JACOBIAN": dp,
         "CF-PLAIN-MEAN": p * (dp - dp.mean()),
