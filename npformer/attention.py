@@ -23,7 +23,7 @@ class AttentionCache(NamedTuple):
     @property
     def scores(self) -> Array:
         """q kᵀ/√d_k + bias, before the mask: (..., T_q, T_k). Computed anew: the weights took its place."""
-        scores: Array = self.q * (1 / math.sqrt(self.q.shape[-1])) @ _transposed(self.k)
+        scores = self.q * (1 / math.sqrt(self.q.shape[-1])) @ _transposed(self.k)
         return scores if self.bias is None else scores + self.bias
 
 
@@ -172,7 +172,7 @@ def multi_head_attention_forward(
         Q, turned_Q = rope_forward(Q, positions=at, base=base, layout=rope_layout)
         K, turned_K = rope_forward(K, base=base, layout=rope_layout)
         turned = turned_Q, turned_K
-    K, V = (repeat_heads(z, n_heads // z.shape[-3]) for z in (K, V))  # (..., h, T_k, d_k)
+    K, V = repeat_heads(K, n_heads), repeat_heads(V, n_heads)  # (..., h, T_k, d_k)
     if mask is not None and mask.ndim >= 3:
         mask = mask[..., None, :, :]  # (..., 1, T_q, T_k)
     heads, attention = attention_forward(Q, K, V, mask=mask, bias=bias)  # (..., h, T_q, d_k)
@@ -203,8 +203,9 @@ def multi_head_attention_backward(
     dmerged, dW_O, db_O = linear_backward(dy, LinearCache(merged, W_O, b_O))  # (..., T_q, d_model)
     dheads = split_heads(dmerged, attention.q.shape[-3])  # (..., h, T_q, d_k)
     dQ, dK, dV = attention_backward(dheads, attention)  # (..., h, T, d_k)
-    dK, dV = (sum_repeated(dz, merged.shape[-1] // W_K.shape[-1]) for dz in (dK, dV))  # (..., n_kv_heads, …)
     del dmerged, dheads  # memory for what comes: the backward's most arrays are alive below
+    n_kv_heads = W_K.shape[-1] // dK.shape[-1]
+    dK, dV = sum_repeated(dK, n_kv_heads), sum_repeated(dV, n_kv_heads)  # (..., n_kv_heads, T_k, d_k)
     if turned is not None:
         dQ, dK = rope_backward(dQ, turned[0]), rope_backward(dK, turned[1])
     dq, dW_Q, db_Q = linear_backward(merge_heads(dQ), LinearCache(q, W_Q, b_Q))  # (..., T_q, d_model)
@@ -225,15 +226,17 @@ def project(
     return Q, K, V
 
 
-def repeat_heads(x: Array, times: int) -> Array:
-    """Each head so many times, one copy beside the other: (..., n_kv_heads, T, d_k) -> (..., h, T, d_k)."""
+def repeat_heads(x: Array, n_heads: int) -> Array:
+    """Each head's copies side by side, up to n_heads: (..., n_kv_heads, T, d_k) -> (..., n_heads, T, d_k)."""
+    times = n_heads // x.shape[-3]
     return x if times == 1 else array_module(x).repeat(x, times, axis=-3)
 
 
-def sum_repeated(dy: Array, times: int) -> Array:
-    """The copies' gradients added: (..., h, T, d_k) -> (..., n_kv_heads, T, d_k). Undoes `repeat_heads`."""
+def sum_repeated(dy: Array, n_kv_heads: int) -> Array:
+    """The copies' gradients added, the way back from `repeat_heads`: (..., n_kv_heads, T, d_k)."""
     *leading, h, T, d_k = dy.shape
-    return dy if times == 1 else dy.reshape(*leading, h // times, times, T, d_k).sum(axis=-3)
+    groups = dy.reshape(*leading, n_kv_heads, h // n_kv_heads, T, d_k)
+    return dy if h == n_kv_heads else groups.sum(axis=-3)
 
 
 def split_heads(x: Float[Array, "... T d_model"], n_heads: Heads) -> Float[Array, "... h T d_k"]:
@@ -268,8 +271,7 @@ def causal_mask(T_q: Length, T_k: Length | None = None, *, xp: ModuleType = np) 
            [ True,  True,  True]])
     """
     T_k = T_q if T_k is None else T_k
-    mask: Array = xp.arange(T_q)[:, None] + (T_k - T_q) >= xp.arange(T_k)
-    return mask
+    return xp.arange(T_q)[:, None] + (T_k - T_q) >= xp.arange(T_k)
 
 
 def padding_mask(ids: Ids[Array, "... T_k"], padding_id: Integer) -> Array:
@@ -278,5 +280,4 @@ def padding_mask(ids: Ids[Array, "... T_k"], padding_id: Integer) -> Array:
     >>> padding_mask(np.array([[5, 2, 0]]), 0)
     array([[[ True,  True, False]]])
     """
-    mask: Array = (ids != padding_id)[..., None, :]  # (B, 1, T_k)
-    return mask
+    return (ids != padding_id)[..., None, :]  # (B, 1, T_k)

@@ -111,10 +111,8 @@ def decoder_block_forward(
         return self_attention_forward(x, params.self_attention, config, mask)
 
     def look_across(g: Array) -> tuple[Array, MultiHeadAttentionCache]:
-        cross = params.cross_attention
-        return multi_head_attention_forward(
-            g, memory, memory, cross, n_heads=config.n_heads, mask=memory_mask
-        )
+        cross, h = params.cross_attention, config.n_heads
+        return multi_head_attention_forward(g, memory, memory, cross, n_heads=h, mask=memory_mask)
 
     def feed(h: Array) -> tuple[Array, FFNCache]:
         return ffn_forward(h, params.ffn, activation=config.activation)
@@ -182,10 +180,9 @@ def decoder_forward(
     >>> decoder_forward(np.ones((6, 8)), np.ones((9, 8)), params, config)[0].shape
     (6, 8)
     """
-    masks = {"mask": mask, "memory_mask": memory_mask}
 
     def block_forward(x: Array, block: DecoderBlockParams) -> tuple[Array, DecoderBlockCache]:
-        return decoder_block_forward(x, memory, block, config, **masks, rng=rng)
+        return decoder_block_forward(x, memory, block, config, mask=mask, memory_mask=memory_mask, rng=rng)
 
     y, blocks, norm = stack_forward(x, block_forward, params, config)
     return y, DecoderCache(blocks, norm, memory, x.shape, x.dtype)

@@ -18,9 +18,10 @@ from npformer.decoder import DecoderBlockParams
 from npformer.door.annotations import Count, Ids
 from npformer.door.rules import IN_VOCABULARY, TABLE_LENGTH, TABLE_ROWS, Id
 from npformer.embedding import tied_logits_forward
-from npformer.encoder import encoder_forward, residual_forward, stack_forward
+from npformer.encoder import encoder_forward, residual_forward
 from npformer.feed_forward import ffn_forward
 from npformer.functional import linear_forward
+from npformer.layer_norm import layer_norm_forward
 from npformer.positional import alibi_bias, rope_turn, rotate
 from npformer.transformer import TransformerParams, embed_forward
 from npformer.tree import leaves
@@ -100,7 +101,7 @@ def first_state(block: DecoderBlockParams, memory: Array, config: TransformerCon
     cross, h = block.cross_attention, config.n_heads
     keys = split_heads(linear_forward(memory, cross.W_K, cross.b_K)[0], h)  # (B, h, S, d_k)
     values = split_heads(linear_forward(memory, cross.W_V, cross.b_V)[0], h)
-    none = array_module(memory).empty((*keys.shape[:-2], 0, keys.shape[-1]), memory.dtype)  # (B, h, 0, d_k)
+    none = keys[..., :0, :]  # (B, h, 0, d_k)
     return BlockState(KeptKeys(none, none, 0), KeptKeys(keys, values, keys.shape[-2]))
 
 
@@ -128,14 +129,13 @@ def next_logits(
     """The last token through all blocks: ids (B, t + 1) -> logits (B, 1, vocab_size), and what is kept."""
     t = ids.shape[-1] - 1
     x, _ = embed_forward(ids[..., t:], params.embedding, params.target_positions, config, None, start=t)
-
-    before = iter(states)
-
-    def block_forward(x: Array, block: DecoderBlockParams) -> tuple[Array, BlockState]:
-        return next_through_block(x, next(before), block, config, mask, memory_mask)
-
-    y, after, _ = stack_forward(x, block_forward, params.decoder, config)  # (B, 1, d_model)
-    return tied_logits_forward(y, params.embedding)[0], list(after)
+    after = []
+    for block, before in zip(params.decoder.blocks, states, strict=True):
+        x, now = next_through_block(x, before, block, config, mask, memory_mask)  # (B, 1, d_model)
+        after.append(now)
+    if params.decoder.norm is not None:
+        x, _ = layer_norm_forward(x, params.decoder.norm, eps=config.eps)
+    return tied_logits_forward(x, params.embedding)[0], after
 
 
 def next_through_block(

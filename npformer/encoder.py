@@ -157,10 +157,7 @@ def residual_forward(
 
 
 def residual_backward(
-    dy: Array,
-    sub_layer_backward: Callable[[Array, Any], tuple[Array, Any]],
-    inner: Any,
-    cache: ResidualCache,
+    dy: Array, sub_layer_backward: Callable[[Array, Any], tuple[Array, Any]], inner: Any, cache: ResidualCache
 ) -> tuple[Array, Any, LayerNormParams]:
     """The lines of `residual_forward` from the last one up: dy (..., T, d_model) -> dx, both gradients.
 
@@ -181,12 +178,10 @@ def self_attention_forward(
     x: Array, params: AttentionParams, config: TransformerConfig, mask: Array | None
 ) -> tuple[Array, MultiHeadAttentionCache]:
     """Attention of x to itself, by the config's heads and positions: x (..., T, d_model) -> same shape."""
-    T, rope, bias = x.shape[-2], config.positions == "rope", None
+    T, h, rope, bias = x.shape[-2], config.n_heads, config.positions == "rope", None
     if config.positions == "alibi":
-        bias = alibi_bias(config.n_heads, T, T, dtype=x.dtype, xp=array_module(x))
-    return multi_head_attention_forward(
-        x, x, x, params, n_heads=config.n_heads, mask=mask, bias=bias, rope=rope
-    )
+        bias = alibi_bias(h, T, T, dtype=x.dtype, xp=array_module(x))
+    return multi_head_attention_forward(x, x, x, params, n_heads=h, mask=mask, bias=bias, rope=rope)
 
 
 def self_attention_backward(dy: Array, cache: MultiHeadAttentionCache) -> tuple[Array, AttentionParams]:

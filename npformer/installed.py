@@ -16,8 +16,7 @@ def version() -> str:
         from pathlib import Path
 
         text = Path(__file__).parents[1].joinpath("pyproject.toml").read_text(encoding="utf-8")
-        named: str = tomllib.loads(text)["project"]["version"]
-        return named
+        return str(tomllib.loads(text)["project"]["version"])
 
 
 def how_to_get(extra: str) -> str:

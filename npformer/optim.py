@@ -60,23 +60,22 @@ def adam_update(
     >>> params[0].round(6), state.step
     (array([0.9]), 1)
     """
-    t = state.step + 1
-    rates = [float(rate) for rate in (learning_rate, beta_1, beta_2, eps, weight_decay)]
-    rows = [_step(*arrays, t, *rates) for _, arrays in together("adam_update", params, grads, *state[1:])]
-    new, m, v = (refilled(params, iter([row[i] for row in rows])) for i in range(3))
-    return new, AdamState(t, m, v)
+    t, rate, decay = state.step + 1, float(learning_rate), float(weight_decay)
+    beta_1, beta_2, eps = float(beta_1), float(beta_2), float(eps)  # NumPy's numbers would widen float32
 
+    def updated(p: Array, g: Array, m: Array, v: Array) -> list[Array]:
+        xp = array_module(p)
+        m = beta_1 * m + (1 - beta_1) * g
+        v = beta_2 * v + (1 - beta_2) * (g * g)
+        m_hat, v_hat = m / (1 - beta_1**t), v / (1 - beta_2**t)
+        update = rate * m_hat / (xp.sqrt(v_hat) + (eps or v == 0))  # without eps: 0/1 in place of 0/0
+        if decay:
+            update += rate * decay * p
+        return [xp.asanyarray(array) for array in (p - update, m, v)]  # of 0-d arrays NumPy makes numbers
 
-def _step(p: Array, g: Array, m: Array, v: Array, t: int, learning_rate: float, *rates: float) -> list[Array]:
-    """Algorithm 1 for one leaf: the new p, m and v."""
-    xp, (beta_1, beta_2, eps, weight_decay) = array_module(p), rates
-    m = beta_1 * m + (1 - beta_1) * g
-    v = beta_2 * v + (1 - beta_2) * (g * g)
-    m_hat, v_hat = m / (1 - beta_1**t), v / (1 - beta_2**t)
-    update = learning_rate * m_hat / (xp.sqrt(v_hat) + (eps or v == 0))  # without eps: 0/1 in place of 0/0
-    if weight_decay:
-        update += learning_rate * weight_decay * p
-    return [xp.asanyarray(array) for array in (p - update, m, v)]  # of 0-d arrays NumPy makes numbers
+    leaves = [updated(*arrays) for _, arrays in together("adam_update", params, grads, state.m, state.v)]
+    params, m, v = (refilled(params, iter([leaf[i] for leaf in leaves])) for i in range(3))
+    return params, AdamState(t, m, v)
 
 
 def warmup_learning_rate(step: Count, d_model: Count, *, warmup_steps: Count = 4000) -> float:

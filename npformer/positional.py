@@ -22,8 +22,7 @@ def angular_frequencies(d_model: Count, *, base: Positive = 10000.0) -> Float[Ar
     array([1.  , 0.01])
     """
     exponents = np.arange(0, d_model, 2) / d_model  # 2i/d_model: (pairs,)
-    frequencies: Array = 1 / float(base) ** exponents
-    return frequencies
+    return 1 / float(base) ** exponents
 
 
 def wavelengths(d_model: Count, *, base: Positive = 10000.0) -> Float[Array, "pairs"]:
@@ -128,9 +127,8 @@ def learned_positions_backward(
     array([[6., 6.],
            [0., 0.]])
     """
-    *leading, T, d_model = cache.shape
     dP = array_module(dy).zeros_like(cache.P)
-    dP[:T] = dy.reshape(math.prod(leading), T, d_model).sum(axis=0)  # y = x + P[:T]: (T, d_model)
+    dP[: dy.shape[-2]] = dy.sum(axis=tuple(range(dy.ndim - 2)))  # y = x + P[:T]: (T, d_model)
     return dy, LearnedPositionsParams(dP)
 
 
@@ -185,12 +183,10 @@ def rope_turn(positions: Array, d: int, base: float, dtype: Any) -> tuple[Array,
 def rotate(x: Array, cos: Array, sin: Array, layout: str = "interleaved") -> Array:
     """Each pair (a, b) of x to (a cos - b sin, a sin + b cos)."""
     half = x.shape[-1] // 2
-    first, second = (
-        (slice(None, half), slice(half, None))
-        if layout == "halves"
-        else (slice(0, None, 2), slice(1, None, 2))
-    )
-    a, b = x[..., first], x[..., second]  # (..., T, d/2)
+    first, second = slice(0, None, 2), slice(1, None, 2)
+    if layout == "halves":
+        first, second = slice(None, half), slice(half, None)
+    a, b = x[..., first], x[..., second]  # (..., T, pairs)
     y = array_module(x).empty_like(x)
     y[..., first] = a * cos - b * sin
     y[..., second] = a * sin + b * cos
@@ -211,8 +207,7 @@ def alibi_bias(
     """
     slopes = xp.asarray(_alibi_slopes(n_heads)).reshape(n_heads, 1, 1)
     query_at = xp.arange(T_q)[:, None] + (T_k - T_q)  # (T_q, 1)
-    bias: Array = (-slopes * abs(query_at - xp.arange(T_k))).astype(dtype)  # (n_heads, T_q, T_k)
-    return bias
+    return (-slopes * abs(query_at - xp.arange(T_k))).astype(dtype)  # (n_heads, T_q, T_k)
 
 
 def _alibi_slopes(n_heads: int) -> Array:

@@ -103,12 +103,11 @@ def transformer_forward(
         mask = mask & padding_mask(target_ids, padding_id)  # (..., T, T)
 
     x, source = embed_forward(source_ids, params.embedding, params.source_positions, config, rng)
-    memory, encoder = encoder_forward(
-        x, params.encoder, config, mask=memory_mask, rng=rng
-    )  # (..., S, d_model)
+    memory, encoder = encoder_forward(x, params.encoder, config, mask=memory_mask, rng=rng)
     x, target = embed_forward(target_ids, params.embedding, params.target_positions, config, rng)
-    masks = {"mask": mask, "memory_mask": memory_mask}
-    y, decoder = decoder_forward(x, memory, params.decoder, config, **masks, rng=rng)  # (..., T, d_model)
+    y, decoder = decoder_forward(
+        x, memory, params.decoder, config, mask=mask, memory_mask=memory_mask, rng=rng
+    )  # memory (..., S, d_model), y (..., T, d_model)
     logits, tied = tied_logits_forward(y, params.embedding)  # (..., T, vocab_size)
     return logits, TransformerCache(source, target, encoder, decoder, tied, logits.shape, logits.dtype)
 
