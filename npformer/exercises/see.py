@@ -194,7 +194,8 @@ def about(seen: Seen, outputs: Sequence[str], name: str) -> Seen:
 
 
 def first_look(task: Code, trial: Trial) -> Seen | None:
-    """The first thing that is seen: the exercise's own order of looks, or the general one."""
+    """The first thing that is seen: by the numbers alone, by the exercise's own looks, by further calls."""
+    looks = (*NUMBERS, *task.looks, *CALLS)
     with quiet():
         if (seen := whole(trial)) is not None:
             return seen
@@ -202,7 +203,7 @@ def first_look(task: Code, trial: Trial) -> Seen | None:
             found=tuple(a.astype(float) for a in trial.found),
             right=tuple(b.astype(float) for b in trial.right),
         )
-        return next((seen for look in task.looks or LOOKS if (seen := tried(look, trial)) is not None), None)
+        return next((seen for look in looks if (seen := tried(look, trial)) is not None), None)
 
 
 def whole(trial: Trial) -> Seen | None:
@@ -526,4 +527,3 @@ CALLS: tuple[Look, ...] = (  # what further calls show, and what holds of a part
     lambda trial: shown(trial, relations.proportions),
     *relations.PARTLY,
 )
-LOOKS = (*NUMBERS, *CALLS)  # an exercise puts its own between the two: (*NUMBERS, spread, *CALLS)

@@ -88,6 +88,17 @@ def _code(text: str) -> CodeType:
     return compile(textwrap.dedent(text), "<a solution>", "exec")
 
 
+def instead(solution: str, other: "str | Edit") -> Callable[..., Any]:
+    """Another thing than a solution returns, as a function: an expression of its names, or an edit.
+
+    >>> double = "def double(x):\\n    y = x + x\\n    return y"
+    >>> instead(double, "y * y")(3)
+    36
+    """
+    before = solution.rpartition("return ")[0]
+    return compiled(other.of(solution) if isinstance(other, Edit) else f"{before}return {other}")
+
+
 def compiled(text: str) -> Callable[..., Any]:
     """The last function of a text, which may use np and math."""
     names: dict[str, Any] = {"np": np, "math": math}
@@ -269,7 +280,7 @@ class Code(Task):
     solution: str
     mistakes: dict[Mistake, list[Edit]]
     hard: dict[Mistake, Arguments] = field(default_factory=dict)  # asked where all else is right
-    looks: tuple[Any, ...] = ()  # in this order; see.LOOKS unless given
+    looks: tuple[Any, ...] = ()  # its own, before those that call it again; after them with *see.CALLS before
     ours: str = ""  # npformer's name for the thing asked, where it is not the exercise's own
     kind = "code"
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from npformer import positional_encoding
 from npformer.exercises import Result, check, hint, list_exercises, progress, reply, show
-from npformer.exercises.probe import Probe, normal
+from npformer.exercises.probe import normal
 from npformer.exercises.reply import TITLES
 from npformer.exercises.see import singles
 from npformer.exercises.task import RIGHT, Code, Edit, Numbers
@@ -89,7 +89,7 @@ def test_the_exercise_that_contributing_adds_is_right_and_its_mistakes_are_named
     code, words = (re.search(rf"```{kind}\n(.*?)```", text, re.S)[1] for kind in ("python", "markdown"))
     monkeypatch.setattr(questions, "asked", lambda: questions.questions_of(f"\n{words}"))
     monkeypatch.setattr(questions, "words", lambda: questions.mistakes_of(f"\n{words}"))
-    names = {"np": np, "Probe": Probe, "normal": normal, "Edit": Edit, "coded": questions.coded}
+    names = {"np": np, "normal": normal, "Edit": Edit, "coded": questions.coded}
     exec(code, names)
     kl = names["backward"]
     for p, q in kl.probe.calls:

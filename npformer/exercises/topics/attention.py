@@ -3,11 +3,10 @@
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.probe import Arguments, Probe, normal
+from npformer.exercises.probe import Arguments, normal
 from npformer.exercises.task import Draw, Edit, Posed, either
 from npformer.exercises.topics import softmax
 from npformer.exercises.topics.questions import coded, drawn
-from npformer.exercises.topics.shared import instead
 
 # --- scores, and their scale ---------------------------------------------------------------------------
 
@@ -75,14 +74,11 @@ def attention(q, k, v, mask=None):
     return weights @ v
 """
 
-forward = coded("attention.forward",
-    probe=Probe(
-        "q, k, v, mask=None", ("y",), calls(),
-        sizes="q: T_q d_k; k: T_k d_k; v: T_k d_v", unit="query", neutral={"mask": None},
-        landmarks=instead(ATTENTION, {"the weights, before they meet v": "weights"}),
-        shows=SHOWN,
-        cancels={"the same vector added to all keys": lambda q, k, *more: (q, k + normal(k.shape[1]), *more)},
-    ),
+forward = coded("attention.forward", ("y",), calls(),
+    sizes="q: T_q d_k; k: T_k d_k; v: T_k d_v", unit="query", neutral={"mask": None},
+    landmarks={"the weights, before they meet v": "weights"},
+    shows=SHOWN,
+    cancels={"the same vector added to all keys": lambda q, k, *more: (q, k + normal(k.shape[1]), *more)},
     solution=ATTENTION,
     mistakes={
         "AT-NO-SCALE": [Edit(SCALE, "")],
@@ -117,15 +113,12 @@ forward = coded("attention.forward",
 
 CENTRED = "(dw - (dw * w).sum(axis=-1, keepdims=True))"
 
-backward = coded("attention.backward",
-    probe=Probe(
-        "dy, q, k, v", ("dq", "dk", "dv"),
-        tuple(
-            (normal(T_q, d_v, seed=3), normal(T_q, d_k), normal(T_k, d_k, seed=1), normal(T_k, d_v, seed=2))
-            for T_q, T_k, d_k, d_v in ((4, 4, 6, 3), (3, 5, 2, 4), (6, 4, 7, 5))
-        ),
-        sizes="q: T_q d_k; k: T_k d_k; v: T_k d_v", unit="query",
+backward = coded("attention.backward", ("dq", "dk", "dv"),
+    tuple(
+        (normal(T_q, d_v, seed=3), normal(T_q, d_k), normal(T_k, d_k, seed=1), normal(T_k, d_v, seed=2))
+        for T_q, T_k, d_k, d_v in ((4, 4, 6, 3), (3, 5, 2, 4), (6, 4, 7, 5))
     ),
+    sizes="q: T_q d_k; k: T_k d_k; v: T_k d_v", unit="query",
     solution=f"""
 def attention_backward(dy, q, k, v):
     scale = k.shape[-1] ** -0.5
@@ -163,8 +156,7 @@ def visible(draw: Draw) -> Posed:
         "CF-ONE-SCORE-EACH": T,
     })
 
-causal = coded("mask.causal",
-    probe=Probe("T", ("mask",), ((4,), (6,)), sizes="T: T"),
+causal = coded("mask.causal", ("mask",), ((4,), (6,)), sizes="T: T",
     solution="""
 def causal_mask(T):
     i, j = np.arange(T)[:, None], np.arange(T)
@@ -181,11 +173,8 @@ def causal_mask(T):
 
 CHANGED = ".swapaxes(1, 2)"  # two axes change places
 
-split = coded("heads.split",
-    probe=Probe(
-        "x, n_heads", ("heads",), ((normal(2, 3, 8), 4), (normal(3, 5, 6), 2)),
-        sizes="x: batch T d_model; n_heads: n_heads",
-    ),
+split = coded("heads.split", ("heads",), ((normal(2, 3, 8), 4), (normal(3, 5, 6), 2)),
+    sizes="x: batch T d_model; n_heads: n_heads",
     solution=f"""
 def split_heads(x, n_heads):
     B, T, d_model = x.shape
@@ -195,13 +184,11 @@ def split_heads(x, n_heads):
     ours="split_heads")
 
 merge = coded("heads.merge",
-    probe=Probe(
-        "x", ("y",), ((normal(2, 4, 3, 2),), (normal(3, 2, 5, 4),)), sizes="x: batch n_heads T d_k",
-        landmarks={
-            "the sum of the heads": lambda x: x.sum(axis=1),
-            "the mean of the heads": lambda x: x.mean(axis=1),
-        },
-    ),
+    ("y",), ((normal(2, 4, 3, 2),), (normal(3, 2, 5, 4),)), sizes="x: batch n_heads T d_k",
+    landmarks={
+        "the sum of the heads": "x.sum(axis=1)",
+        "the mean of the heads": "x.mean(axis=1)",
+    },
     solution=f"""
 def merge_heads(x):
     B, h, T, d_k = x.shape

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from npformer.exercises.probe import Probe, normal
+from npformer.exercises.probe import normal
 from npformer.exercises.task import Draw, Edit, Posed
 from npformer.exercises.topics.questions import coded, drawn
-from npformer.exercises.topics.shared import instead
 from npformer.positional import positional_encoding
 
 # --- rows of a table, and positions added -------------------------------------------------------------
@@ -39,19 +38,16 @@ SOLUTION = """
 def embedding(ids, E):
     return E[ids] * E.shape[1] ** 0.5
 """
-forward = coded("embedding.forward",
-    probe=Probe(
-        "ids, E", ("x",),
-        (
-            (np.array([[2, 0, 5], [1, 5, 3]]), normal(6, 8)),
-            (np.array([[1, 3], [2, 1], [0, 3]]), normal(4, 5)),
-        ),
-        sizes="ids: batch T; E: vocabulary d_model",
-        landmarks=instead(SOLUTION, {
-            "the rows of E for these ids": "E[ids]",
-            "the row of the id before each id": "E[(ids - 1) % len(E)] * E.shape[1] ** 0.5",
-        }),
+forward = coded("embedding.forward", ("x",),
+    (
+        (np.array([[2, 0, 5], [1, 5, 3]]), normal(6, 8)),
+        (np.array([[1, 3], [2, 1], [0, 3]]), normal(4, 5)),
     ),
+    sizes="ids: batch T; E: vocabulary d_model",
+    landmarks={
+        "the rows of E for these ids": "E[ids]",
+        "the row of the id before each id": "E[(ids - 1) % len(E)] * E.shape[1] ** 0.5",
+    },
     solution=SOLUTION,
     mistakes={
         "EMB-NO-SCALE": [Edit(" * E.shape[1] ** 0.5", "")],
@@ -60,15 +56,12 @@ forward = coded("embedding.forward",
     })
 
 
-backward = coded("embedding.backward",
-    probe=Probe(
-        "dy, ids, E", ("dE",),
-        (
-            (normal(2, 3, 8, seed=1), np.array([[2, 0, 5], [2, 5, 2]]), normal(6, 8)),
-            (normal(3, 2, 5, seed=1), np.array([[1, 3], [1, 0], [4, 1]]), normal(7, 5)),
-        ),
-        sizes="ids: batch T; E: vocabulary d_model", unit="place",
+backward = coded("embedding.backward", ("dE",),
+    (
+        (normal(2, 3, 8, seed=1), np.array([[2, 0, 5], [2, 5, 2]]), normal(6, 8)),
+        (normal(3, 2, 5, seed=1), np.array([[1, 3], [1, 0], [4, 1]]), normal(7, 5)),
     ),
+    sizes="ids: batch T; E: vocabulary d_model", unit="place",
     solution="""
 def embedding_backward(dy, ids, E):
     dE = np.zeros(E.shape)

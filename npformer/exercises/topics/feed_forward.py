@@ -5,11 +5,10 @@ from collections.abc import Callable
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.probe import Arguments, Probe, Trial, normal, run
-from npformer.exercises.see import CALLS, NUMBERS, Seen, close, written
+from npformer.exercises.probe import Arguments, Trial, normal, run
+from npformer.exercises.see import Seen, close, written
 from npformer.exercises.task import Draw, Edit, Posed, either
 from npformer.exercises.topics.questions import coded, drawn
-from npformer.exercises.topics.shared import instead
 
 # --- forward -----------------------------------------------------------------------------------------
 
@@ -76,18 +75,14 @@ def ffn(x, W_1, b_1, W_2, b_2):
     y = hidden @ W_2 + b_2
     return y
 """
-forward = coded("ffn.forward",
-    probe=Probe(
-        "x, W_1, b_1, W_2, b_2", ("y",), calls(), sizes=SIZES, unit="token",
-        neutral={"b_1": 0.0, "b_2": 0.0},
-        landmarks=instead(FFN, {
-            "the hidden layer": "hidden",
-            "a network whose activation acts on x, and not on the hidden units":
-                "(np.maximum(x, 0) @ W_1 + b_1) @ W_2 + b_2",
-            "a network whose activation is a softmax over the hidden units":
-                "np.exp(z) / np.exp(z).sum(axis=-1, keepdims=True) @ W_2 + b_2",
-        }),
-    ),
+forward = coded("ffn.forward", ("y",), calls(), sizes=SIZES, unit="token", neutral={"b_1": 0.0, "b_2": 0.0},
+    landmarks={
+        "the hidden layer": "hidden",
+        "a network whose activation acts on x, and not on the hidden units":
+            "(np.maximum(x, 0) @ W_1 + b_1) @ W_2 + b_2",
+        "a network whose activation is a softmax over the hidden units":
+            "np.exp(z) / np.exp(z).sum(axis=-1, keepdims=True) @ W_2 + b_2",
+    },
     solution=FFN,
     mistakes={
         "FFN-NO-RELU": bent("z"),
@@ -106,7 +101,7 @@ forward = coded("ffn.forward",
         "FFN-LEAKY": bent(*(f"np.where(z > 0, z, {slope} * z)" for slope in (0.01, 0.1, 0.2, 0.3))),
         "FFN-ABS": bent("np.abs(z)"),
     },
-    looks=(*NUMBERS, one_unit, *CALLS))
+    looks=(one_unit,))
 
 
 @drawn("ffn.token")
@@ -196,11 +191,8 @@ def averaged(*names: str) -> list[Edit]:
     return [Edit(f"return {RETURNED}", f"return {way}") for way in divided]
 
 
-backward = coded("ffn.backward",
-    probe=Probe(
-        "dy, x, W_1, b_1, W_2, b_2", GRADIENTS, calls(way_back=True), sizes=SIZES, unit="token",
-        neutral={"b_1": 0.0},
-    ),
+backward = coded("ffn.backward", GRADIENTS, calls(way_back=True), sizes=SIZES, unit="token",
+    neutral={"b_1": 0.0},
     solution=f"""
 def ffn_backward(dy, x, W_1, b_1, W_2, b_2):
     z = x @ W_1 + b_1
@@ -233,4 +225,4 @@ def ffn_backward(dy, x, W_1, b_1, W_2, b_2):
         "FFN-DB1-DHIDDEN": [Edit(DB_1, f"dhidden{SUM}")],
         "FFN-RELU-AT-0": [Edit(MASKED, "dhidden * (z >= 0)")],
     },
-    looks=(*NUMBERS, one_slope, *CALLS))
+    looks=(one_slope,))

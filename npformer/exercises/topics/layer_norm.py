@@ -2,11 +2,9 @@
 
 import numpy as np
 
-from npformer.exercises.probe import Arguments, Probe, normal
-from npformer.exercises.see import CALLS, NUMBERS, exchanged
+from npformer.exercises.probe import Arguments, normal
 from npformer.exercises.task import Draw, Edit, Posed
 from npformer.exercises.topics.questions import coded, drawn
-from npformer.exercises.topics.shared import instead
 
 # --- forward -----------------------------------------------------------------------------------------
 
@@ -36,12 +34,10 @@ def layer_norm(x, gamma, beta, eps):
     return gamma * x_hat + beta
 """
 forward = coded("layer_norm.forward",
-    probe=Probe(
-        "x, gamma, beta, eps", ("y",), calls(False), sizes="x: batch positions d_model", unit="token",
-        neutral={"gamma": 1.0, "beta": 0.0, "eps": 1e-12},
-        landmarks=instead(FORWARD, {"x̂, before gamma and beta": "x_hat"}),
-        cancels={"the same number added to all features of x": lambda x, *more: (x + 3.0, *more)},
-    ),
+    ("y",), calls(False), sizes="x: batch positions d_model", unit="token",
+    neutral={"gamma": 1.0, "beta": 0.0, "eps": 1e-12},
+    landmarks={"x̂, before gamma and beta": "x_hat"},
+    cancels={"the same number added to all features of x": lambda x, *more: (x + 3.0, *more)},
     solution=FORWARD,
     mistakes={
         "LN-DDOF": [Edit("ddof=0", "ddof=1")],
@@ -53,8 +49,7 @@ forward = coded("layer_norm.forward",
         "LN-NO-GAMMA": [Edit("gamma * ", "")],
         "LN-NO-BETA": [Edit(" + beta", "")],
         "LN-VAR-NOT-STD": [Edit(ROOT, "(variance + eps)"), Edit(ROOT, "variance")],
-    },
-    looks=(*NUMBERS, exchanged, *CALLS))
+    })
 
 
 @drawn("norm.token", decimals=3)
@@ -102,16 +97,13 @@ def layer_norm_backward(dy, x, gamma, beta, eps):
     dx = (dx_hat - mean - along) / std
     return dx, (dy * x_hat).sum(axis=(0, 1)), dy.sum(axis=(0, 1))
 """
-backward = coded("layer_norm.backward",
-    probe=Probe(
-        "dy, x, gamma, beta, eps", ("dx", "dgamma", "dbeta"), calls(True),
-        sizes="x: batch positions d_model", unit="token",
-        neutral={"gamma": 1.0, "eps": 1e-12},
-        landmarks=instead(BACKWARD, {
-            "the sum of dy · x, where x is not normalised": "(dy * x).sum(axis=(0, 1))",
-        }),
-        directions=instead(BACKWARD, {"x̂": "x_hat"}),
-    ),
+backward = coded("layer_norm.backward", ("dx", "dgamma", "dbeta"), calls(True),
+    sizes="x: batch positions d_model", unit="token",
+    neutral={"gamma": 1.0, "eps": 1e-12},
+    landmarks={
+        "the sum of dy · x, where x is not normalised": "(dy * x).sum(axis=(0, 1))",
+    },
+    directions={"x̂": "x_hat"},
     solution=BACKWARD,
     mistakes={
         "LN-DDOF": [

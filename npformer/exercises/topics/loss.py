@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from npformer.exercises.probe import Arguments, Probe, Trial, normal
-from npformer.exercises.see import CALLS, NUMBERS, Seen, close
+from npformer.exercises.probe import Arguments, Trial, normal
+from npformer.exercises.see import CALLS, Seen, close
 from npformer.exercises.task import Draw, Edit, Posed
 from npformer.exercises.topics.questions import coded, drawn
-from npformer.exercises.topics.shared import instead
 from npformer.exercises.topics.softmax import LEVELS, large
 
 # --- the loss ----------------------------------------------------------------------------------------
@@ -77,25 +76,26 @@ TWICE = """    p = np.exp(log_p)
     log_p = p - np.log(np.exp(p).sum(axis=-1, keepdims=True))
 """
 HOT = "np.eye(logits.shape[1])[targets]"
-NEAR = instead(CROSS_ENTROPY, {
-    "the mean probability of the right classes, without a logarithm": "np.exp(-losses).mean()",
-    "the log of the mean probability: the mean is taken before the log": "-np.log(np.exp(-losses).mean())",
-    "e to the power of the loss, the perplexity": "np.exp(losses.mean())",
-    "the loss of the last row": "losses[-1]",
-    "the loss of the class with the largest logit, whatever the targets": "-log_p.max(axis=1).mean()",
-    "the loss of the classes one after the targets":
-        f"-(np.roll(log_p, -1, axis=1) * {HOT}).sum(axis=1).mean()",
-    "a binary cross-entropy, in which every class is judged by itself through a sigmoid":
-        f"(np.logaddexp(0, logits) - logits * {HOT}).sum(axis=1).mean()",
-    "a binary cross-entropy of the probabilities, in which the wrong classes count too":
-        f"-np.log(abs(1 - {HOT} - np.exp(log_p))).sum(axis=1).mean()",
-    "the mean over every row with every target, N × N numbers": "-log_p[:, targets].mean()",
-    "the mean squared distance between the probabilities and the right class":
-        f"((np.exp(log_p) - {HOT}) ** 2).sum(axis=1).mean()",
-})
 
 forward = coded("cross_entropy.forward",
-    probe=Probe("logits, targets", ("loss",), calls(), sizes="logits: N V", landmarks=NEAR, cancels=SHIFT),
+    ("loss",), calls(), sizes="logits: N V", cancels=SHIFT,
+    landmarks={
+        "the mean probability of the right classes, without a logarithm": "np.exp(-losses).mean()",
+        "the log of the mean probability: the mean is taken before the log":
+            "-np.log(np.exp(-losses).mean())",
+        "e to the power of the loss, the perplexity": "np.exp(losses.mean())",
+        "the loss of the last row": "losses[-1]",
+        "the loss of the class with the largest logit, whatever the targets": "-log_p.max(axis=1).mean()",
+        "the loss of the classes one after the targets":
+            f"-(np.roll(log_p, -1, axis=1) * {HOT}).sum(axis=1).mean()",
+        "a binary cross-entropy, in which every class is judged by itself through a sigmoid":
+            f"(np.logaddexp(0, logits) - logits * {HOT}).sum(axis=1).mean()",
+        "a binary cross-entropy of the probabilities, in which the wrong classes count too":
+            f"-np.log(abs(1 - {HOT} - np.exp(log_p))).sum(axis=1).mean()",
+        "the mean over every row with every target, N × N numbers": "-log_p[:, targets].mean()",
+        "the mean squared distance between the probabilities and the right class":
+            f"((np.exp(log_p) - {HOT}) ** 2).sum(axis=1).mean()",
+    },
     solution=CROSS_ENTROPY,
     mistakes={
         "CE-DOUBLE-SOFTMAX": [Edit("    losses = ", f"{TWICE}    losses = ")],
@@ -110,11 +110,10 @@ forward = coded("cross_entropy.forward",
         "SM-GLOBAL-MAX": (normal(3, 7) + LEVELS, TARGETS),
         "CE-LOG-OF-0": (large(3, 7), np.array([4, 3, 6])),
     },
-    looks=(*NUMBERS, *CALLS, by_row))
+    looks=(*CALLS, by_row))
 
 
-backward = coded("cross_entropy.backward",
-    probe=Probe("logits, targets", ("dlogits",), calls(), sizes="logits: N V", cancels=SHIFT),
+backward = coded("cross_entropy.backward", ("dlogits",), calls(), sizes="logits: N V", cancels=SHIFT,
     solution="""
 def cross_entropy_backward(logits, targets):
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
@@ -147,22 +146,19 @@ def smoothed(logits, targets, epsilon):
     spread = log_p.mean(axis=-1)
     return -((1 - epsilon) * at + epsilon * spread).mean()
 """
-smoothed = coded("loss.smoothed",
-    probe=Probe(
-        "logits, targets, epsilon", ("loss",),
-        tuple((*given, epsilon) for given, epsilon in zip(calls(), (0.1, 0.3, 0.2, 0.25), strict=True)),
-        sizes="logits: N V", neutral={"epsilon": 0.0},
-        landmarks=instead(SMOOTHED, {
-            "the loss of a softmax that is taken twice": Edit("    at = ", f"{TWICE}    at = "),
-            "the loss without the part of epsilon that belongs to the right class":
-                "-((1 - epsilon) * at + epsilon * (spread - at / logits.shape[1])).mean()",
-            "the loss of smoothed probabilities, with targets of 0 and 1":
-                "-np.log((1 - epsilon) * np.exp(at) + epsilon / logits.shape[1]).mean()",
-            "a mean of probabilities, without a logarithm":
-                "(1 - epsilon) * np.exp(at).mean() + epsilon / logits.shape[1]",
-        }),
-        cancels=SHIFT,
-    ),
+smoothed = coded("loss.smoothed", ("loss",),
+    tuple((*given, epsilon) for given, epsilon in zip(calls(), (0.1, 0.3, 0.2, 0.25), strict=True)),
+    sizes="logits: N V", neutral={"epsilon": 0.0},
+    landmarks={
+        "the loss of a softmax that is taken twice": Edit("    at = ", f"{TWICE}    at = "),
+        "the loss without the part of epsilon that belongs to the right class":
+            "-((1 - epsilon) * at + epsilon * (spread - at / logits.shape[1])).mean()",
+        "the loss of smoothed probabilities, with targets of 0 and 1":
+            "-np.log((1 - epsilon) * np.exp(at) + epsilon / logits.shape[1]).mean()",
+        "a mean of probabilities, without a logarithm":
+            "(1 - epsilon) * np.exp(at).mean() + epsilon / logits.shape[1]",
+    },
+    cancels=SHIFT,
     solution=SMOOTHED,
     mistakes={
         "LS-IGNORED": [Edit("(1 - epsilon) * at + epsilon * spread", "at")],
@@ -178,5 +174,5 @@ smoothed = coded("loss.smoothed",
         "SM-GLOBAL-MAX": (normal(3, 7) + LEVELS, TARGETS, 0.1),
         "LS-LOG-OF-0": (large(3, 7), TARGETS, 0.1),
     },
-    looks=(*NUMBERS, *CALLS, by_row),
+    looks=(*CALLS, by_row),
     ours="cross_entropy_forward")

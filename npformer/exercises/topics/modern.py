@@ -3,12 +3,11 @@
 
 import numpy as np
 
-from npformer.exercises.probe import Probe, Trial, normal
-from npformer.exercises.see import CALLS, NUMBERS, Seen, close, ratio, unused
+from npformer.exercises.probe import Trial, normal
+from npformer.exercises.see import Seen, close, ratio
 from npformer.exercises.task import Draw, Edit, Posed, either
 from npformer.exercises.topics import attention, layer_norm, rope
 from npformer.exercises.topics.questions import coded, drawn
-from npformer.exercises.topics.shared import instead
 
 # --- RMSNorm -------------------------------------------------------------------------------------------
 
@@ -18,15 +17,12 @@ ABOVE = ("gamma * x", "gamma * (x - x.mean(axis=-1, keepdims=True))")
 BELOW = ("x * x", "(x - x.mean(axis=-1, keepdims=True)) ** 2")
 
 rms_norm = coded("rms_norm.forward",
-    probe=Probe(
-        "x, gamma, eps", ("y",), ((0.05 * X_1 + 0.02, GAMMA_1, EPS_1), (X_2 - 0.6, GAMMA_2, EPS_2)),
-        sizes="x: batch positions d_model", unit="token", neutral={"gamma": 1.0, "eps": 1e-12},
-        landmarks={
-            "gamma x over the size of x's mean: the mean comes before the square": lambda x, gamma, eps: (
-                gamma * x / np.sqrt(x.mean(axis=-1, keepdims=True) ** 2 + eps)
-            ),
-        },
-    ),
+    ("y",), ((0.05 * X_1 + 0.02, GAMMA_1, EPS_1), (X_2 - 0.6, GAMMA_2, EPS_2)),
+    sizes="x: batch positions d_model", unit="token", neutral={"gamma": 1.0, "eps": 1e-12},
+    landmarks={
+        "gamma x over the size of x's mean: the mean comes before the square":
+            "gamma * x / np.sqrt(x.mean(axis=-1, keepdims=True) ** 2 + eps)",
+    },
     solution="""
 def rms_norm(x, gamma, eps):
     squares = (x * x).mean(axis=-1, keepdims=True)
@@ -46,10 +42,8 @@ def rms_norm(x, gamma, eps):
 NORM_BACK = tuple((dy, x, gamma, eps) for dy, x, gamma, _, eps in layer_norm.calls(True))
 
 rms_norm_back = coded("rms_norm.backward",
-    probe=Probe(
-        "dy, x, gamma, eps", ("dx", "dgamma"), NORM_BACK, sizes="x: batch positions d_model", unit="token",
-        neutral={"gamma": 1.0, "eps": 1e-12},
-    ),
+    ("dx", "dgamma"), NORM_BACK, sizes="x: batch positions d_model", unit="token",
+    neutral={"gamma": 1.0, "eps": 1e-12},
     solution="""
 def rms_norm_backward(dy, x, gamma, eps):
     rms = np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps)
@@ -82,21 +76,18 @@ def gated_ffn(x, W_gate, W_up, W_down):
     return hidden @ W_down
 """
 
-gate = coded("gate.forward",
-    probe=Probe(
-        "x, W_gate, W_up, W_down", ("y",),
-        tuple(
-            (normal(B, T, d), normal(d, f), normal(d, f, seed=1), normal(f, d, seed=2))
-            for B, T, d, f in ((2, 3, 4, 5), (4, 2, 3, 3))
-        ),
-        sizes="x: batch positions d_model; W_gate: d_model d_ff", unit="token",
-        landmarks=instead(GATED, {
-            "the right output, put through SiLU once more": "silu(hidden @ W_down)",
-            "a gate that is a softmax over the hidden units": Edit(
-                SILU, "np.exp(z) / np.exp(z).sum(axis=-1, keepdims=True)"
-            ),
-        }),
+gate = coded("gate.forward", ("y",),
+    tuple(
+        (normal(B, T, d), normal(d, f), normal(d, f, seed=1), normal(f, d, seed=2))
+        for B, T, d, f in ((2, 3, 4, 5), (4, 2, 3, 3))
     ),
+    sizes="x: batch positions d_model; W_gate: d_model d_ff", unit="token",
+    landmarks={
+        "the right output, put through SiLU once more": "silu(hidden @ W_down)",
+        "a gate that is a softmax over the hidden units": Edit(
+            SILU, "np.exp(z) / np.exp(z).sum(axis=-1, keepdims=True)"
+        ),
+    },
     solution=GATED,
     mistakes={
         "GATE-EXCHANGED": [Edit("silu(gate) * up", "gate * silu(up)")],
@@ -112,18 +103,14 @@ gate = coded("gate.forward",
         "GATE-BENT-AFTER": [Edit("silu(gate) * up", "silu(gate * up)")],
         "GATE-ADDED": [Edit("* up", "+ up")],
     },
-    looks=(*NUMBERS, unused, *CALLS),
     ours="gated_ffn_forward")
 
 
 SLOPE = "(sigmoid + gate * (1 - sigmoid))"
 
-gate_back = coded("gate.backward",
-    probe=Probe(
-        "dy, x, W_gate, W_up, W_down", ("dx", "dW_gate", "dW_up", "dW_down"),
-        tuple((normal(*given[0].shape, seed=3), *given) for given in gate.probe.calls),
-        sizes=gate.probe.sizes, unit="token",
-    ),
+gate_back = coded("gate.backward", ("dx", "dW_gate", "dW_up", "dW_down"),
+    tuple((normal(*given[0].shape, seed=3), *given) for given in gate.probe.calls),
+    sizes=gate.probe.sizes, unit="token",
     solution=f"""
 def gated_ffn_backward(dy, x, W_gate, W_up, W_down):
     z, up = x @ W_gate, x @ W_up
@@ -194,14 +181,12 @@ def rope_attention(q, k, v):
 """
 
 rope_attention = coded("rope.attention",
-    probe=Probe(
-        "q, k, v", ("y",), tuple(tuple(normal(T, d, seed=n) for n in range(3)) for T, d in ((5, 6), (3, 8))),
-        sizes="q: T d", unit="position", shows=attention.SHOWN,
-        landmarks=instead(ROPE_ATTENTION, {
-            "attention without positions": "attention(q, k, v)",
-            "attention without positions, its output turned": "rope(attention(q, k, v))",
-        }),
-    ),
+    ("y",), tuple(tuple(normal(T, d, seed=n) for n in range(3)) for T, d in ((5, 6), (3, 8))),
+    sizes="q: T d", unit="position", shows=attention.SHOWN,
+    landmarks={
+        "attention without positions": "attention(q, k, v)",
+        "attention without positions, its output turned": "rope(attention(q, k, v))",
+    },
     solution=ROPE_ATTENTION,
     mistakes={
         "ROPE-ON-VALUES": [Edit("rope(k), v", "rope(k), rope(v)")],
@@ -209,7 +194,7 @@ rope_attention = coded("rope.attention",
         **rope.forward.edits("ROPE-SIGN", "ROPE-HALVES", "ROPE-EXP-NO-2", "ROPE-EXP-DOUBLED"),
         **attention.forward.edits("AT-NO-SCALE", "AT-SCALE-DK"),
     },
-    looks=(*NUMBERS, by_distance, *CALLS))
+    looks=(by_distance,))
 
 # --- shared key heads ------------------------------------------------------------------------------------
 
@@ -233,21 +218,18 @@ def for_either(spread: str) -> list[Edit]:
     return either(*(word for pair in pairs for word in pair))
 
 
-grouped = coded("attention.grouped",
-    probe=Probe(
-        "q, k, v", ("heads",),
-        tuple(
-            (normal(h, T_q, d_k), normal(g, T_k, d_k, seed=1), normal(g, T_k, d_v, seed=2))
-            for h, g, T_q, T_k, d_k, d_v in ((6, 2, 3, 4, 5, 7), (4, 2, 5, 3, 2, 3))
-        ),
-        sizes="q: n_heads T_q d_k; k: n_kv_heads T_k d_k; v: n_kv_heads T_k d_v",
-        unit="position", outer="head",
-        shows=attention.SHOWN | {
-            "With v = 1 and all key heads alike, which shows the queries": lambda q, k, v: (
-                attention.weights(q, k[:1].repeat(len(k), axis=0), v)
-            ),
-        },
+grouped = coded("attention.grouped", ("heads",),
+    tuple(
+        (normal(h, T_q, d_k), normal(g, T_k, d_k, seed=1), normal(g, T_k, d_v, seed=2))
+        for h, g, T_q, T_k, d_k, d_v in ((6, 2, 3, 4, 5, 7), (4, 2, 5, 3, 2, 3))
     ),
+    sizes="q: n_heads T_q d_k; k: n_kv_heads T_k d_k; v: n_kv_heads T_k d_v",
+    unit="position", outer="head",
+    shows=attention.SHOWN | {
+        "With v = 1 and all key heads alike, which shows the queries": lambda q, k, v: (
+            attention.weights(q, k[:1].repeat(len(k), axis=0), v)
+        ),
+    },
     solution=f"""
 {attention.forward.solution}
 def grouped_attention(q, k, v):
@@ -259,14 +241,11 @@ def grouped_attention(q, k, v):
         "KV-FIRST-ONLY": for_either("x[[0] * len(q)]"),
         **attention.forward.edits("AT-NO-SCALE", "AT-SCALE-DK"),
     },
-    looks=(*NUMBERS, key_heads, *CALLS))
+    looks=(key_heads,))
 
 
-grouped_back = coded("grouped.backward",
-    probe=Probe(
-        "dy, n_kv_heads", ("dx",), ((normal(6, 4, 5), 2), (normal(8, 3, 2), 4)),
-        sizes="dy: n_heads T d_k; n_kv_heads: n_kv_heads", unit="position", outer="head",
-    ),
+grouped_back = coded("grouped.backward", ("dx",), ((normal(6, 4, 5), 2), (normal(8, 3, 2), 4)),
+    sizes="dy: n_heads T d_k; n_kv_heads: n_kv_heads", unit="position", outer="head",
     solution="""
 def grouped_backward(dy, n_kv_heads):
     n_heads, T, d_k = dy.shape
@@ -304,8 +283,7 @@ def kept_bytes(draw: Draw) -> Posed:
 # --- kept keys ---------------------------------------------------------------------------------------
 
 
-kept = coded("mask.kept",
-    probe=Probe("n, kept", ("mask",), ((3, 4), (2, 5), (4, 0)), sizes="n: n; kept: kept"),
+kept = coded("mask.kept", ("mask",), ((3, 4), (2, 5), (4, 0)), sizes="n: n; kept: kept",
     solution="""
 def mask_of_new(n, kept):
     i, j = np.arange(n)[:, None], np.arange(kept + n)

@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from npformer.exercises.probe import Arguments, Probe, Trial, normal
-from npformer.exercises.see import CALLS, NUMBERS, Seen, close, unused
+from npformer.exercises.probe import Arguments, Trial, normal
+from npformer.exercises.see import Seen, close
 from npformer.exercises.task import Edit
 from npformer.exercises.topics.questions import coded
-from npformer.exercises.topics.shared import instead
 
 # --- what is asked -----------------------------------------------------------------------------------
 
@@ -46,15 +45,12 @@ def adam(w, g, m, v, t, learning_rate):
     v_hat = v / (1 - 0.98**t)
     return w - learning_rate * m_hat / (np.sqrt(v_hat) + 1e-9), m, v
 """
-step = coded("adam.step",
-    probe=Probe(
-        "w, g, m, v, t, learning_rate", ("w", "m", "v"), calls(), sizes="w: n; t: t",
-        landmarks=instead(SOLUTION, {
-            "the corrected mean m̂": "m_hat",
-            "the corrected mean v̂": "v_hat",
-            "the step alone, which is taken from w": "learning_rate * m_hat / (np.sqrt(v_hat) + 1e-9)",
-        }),
-    ),
+step = coded("adam.step", ("w", "m", "v"), calls(), sizes="w: n; t: t",
+    landmarks={
+        "the corrected mean m̂": "m_hat",
+        "the corrected mean v̂": "v_hat",
+        "the step alone, which is taken from w": "learning_rate * m_hat / (np.sqrt(v_hat) + 1e-9)",
+    },
     solution=SOLUTION,
     mistakes={
         "ADAM-NO-CORRECTION": [
@@ -71,5 +67,5 @@ step = coded("adam.step",
         "ADAM-NO-SQUARE": [Edit("g * g", "g")],
         "ADAM-STEP-OFF": [Edit("**t", "**(t + 1)"), Edit("**t", "**(t - 1)")],
     },
-    looks=(*NUMBERS, running_mean, unused, *CALLS),
+    looks=(running_mean,),
     ours="adam_update")

@@ -1,14 +1,11 @@
 """A published chat model: four bits a number, and a block to port."""
 
-from npformer.exercises.probe import Arguments, Probe, normal
+from npformer.exercises.probe import Arguments, normal
 from npformer.exercises.task import Edit, either
 from npformer.exercises.topics.questions import coded
 
-quantise = coded("quantise.groups",
-    probe=Probe(
-        "w, bits", ("rounded",), ((normal(3, 8), 2), (normal(4, 6, seed=1) * 5, 3)),
-        sizes="w: n group; bits: bits", unit="group",
-    ),
+quantise = coded("quantise.groups", ("rounded",), ((normal(3, 8), 2), (normal(4, 6, seed=1) * 5, 3)),
+    sizes="w: n group; bits: bits", unit="group",
     solution="""
 def quantised(w, bits):
     m = w.min(axis=1, keepdims=True)
@@ -32,11 +29,8 @@ def weights(T: int, d: int, f: int) -> Arguments:
     return tuple(normal(*shape, seed=k) * (0.6 if k else 1) for k, shape in enumerate(shapes))
 
 
-block = coded("port.block",
-    probe=Probe(
-        "x, W_q, W_k, W_v, W_o, gamma_1, W_gate, W_up, W_down, gamma_2", ("y",),
-        (weights(5, 16, 10), weights(3, 8, 6)), sizes="x: T d_model", unit="token",
-    ),
+block = coded("port.block", ("y",),
+    (weights(5, 16, 10), weights(3, 8, 6)), sizes="x: T d_model", unit="token",
     solution="""
 def block(x, W_q, W_k, W_v, W_o, gamma_1, W_gate, W_up, W_down, gamma_2):
     T, d = x.shape

@@ -4,11 +4,10 @@
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.probe import Probe, Trial
-from npformer.exercises.see import CALLS, NUMBERS, Seen, close
+from npformer.exercises.probe import Trial
+from npformer.exercises.see import Seen, close
 from npformer.exercises.task import Draw, Edit, Posed
 from npformer.exercises.topics.questions import coded, drawn
-from npformer.exercises.topics.shared import instead
 from npformer.positional import Layout, positional_encoding
 
 # --- the table ----------------------------------------------------------------------------------------
@@ -101,14 +100,11 @@ def any_speeds(wave: str) -> list[Edit]:
     return [Edit(WAVES, wave), Edit(WAVES, wave, PAIR, "j"), Edit(WAVES, wave, PAIR, "2 * j")]
 
 
-table = coded("pe.table",
-    probe=Probe(
-        "n, d_model", ("table",), ((6, 8), (7, 12)), sizes="n: n; d_model: d_model",
-        landmarks=instead(SOLUTION, {
-            "the table from position -1 on": Edit("np.arange(n)", "np.arange(-1, n - 1)"),
-            "the table with all speeds multiplied by 2π": Edit("angles = ", "angles = 2 * np.pi * "),
-        }),
-    ),
+table = coded("pe.table", ("table",), ((6, 8), (7, 12)), sizes="n: n; d_model: d_model",
+    landmarks={
+        "the table from position -1 on": Edit("np.arange(n)", "np.arange(-1, n - 1)"),
+        "the table with all speeds multiplied by 2π": Edit("angles = ", "angles = 2 * np.pi * "),
+    },
     solution=SOLUTION,
     mistakes={
         "PE-EXP-COLUMN": [Edit(PAIR, "2 * j")],
@@ -143,7 +139,7 @@ table = coded("pe.table",
         "PE-ROW0-ZERO": [Edit("return table", "return table * (position > 0)")],
     },
     hard={"PE-ODD-D": (6, 7), "PE-FLOAT32-ANGLES": (20000, 16)},
-    looks=(*NUMBERS, waves, *CALLS),
+    looks=(waves,),
     ours="positional_encoding")
 
 # --- in numbers ---------------------------------------------------------------------------------------

@@ -3,10 +3,25 @@
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
+from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from npformer.exercises.task import RIGHT, Choice, Code, Draw, Mistake, Numbers, Place, Posed, Truth, Wrong
+from npformer.exercises.probe import Arguments, Probe
+from npformer.exercises.task import (
+    RIGHT,
+    Choice,
+    Code,
+    Draw,
+    Mistake,
+    Numbers,
+    Place,
+    Posed,
+    Truth,
+    Wrong,
+    compiled,
+    instead,
+)
 
 QUESTION = re.compile(
     r"""^## (?P<id>\S+) \((?P<topic>.+), level (?P<level>\d)\)
@@ -112,8 +127,16 @@ def drawn(name: str, decimals: int = 0) -> Callable[[Callable[[Draw], Posed]], N
     return exercise
 
 
-def coded(name: str, **parts: Any) -> Code:
-    """The exercise of this id, which asks for a function, of these parts; mistakes by their codes."""
+def coded(name: str, outputs: tuple[str, ...], calls: tuple[Arguments, ...], **parts: Any) -> Code:
+    """The exercise of this id, which asks for a function: its outputs, calls to try it on, and its parts.
+
+    Mistakes are given by their codes; landmarks and directions by the solution's names.
+    """
+    text, right = parts["solution"], compiled(parts["solution"])
     for part in ("mistakes", "hard"):
         parts[part] = {words()[code].seen_in(name): way for code, way in parts.get(part, {}).items()}
-    return Code(**asked()[name].task, **parts)
+    for part in ("landmarks", "directions"):
+        parts[part] = {what: instead(text, other) for what, other in parts.get(part, {}).items()}
+    seen = {part: parts.pop(part) for part in Probe._fields if part in parts}
+    probe = Probe(str(signature(right))[1:-1], outputs, calls, **seen)
+    return Code(**asked()[name].task, probe=probe, **parts)

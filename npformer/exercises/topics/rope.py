@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from npformer.exercises.probe import Probe, Trial, normal
-from npformer.exercises.see import CALLS, NUMBERS, Seen, close, written
+from npformer.exercises.probe import Trial, normal
+from npformer.exercises.see import CALLS, Seen, close, written
 from npformer.exercises.task import Edit
 from npformer.exercises.topics.questions import coded
 
@@ -28,10 +28,7 @@ def turning(trial: Trial) -> Seen | None:
         "By which angle does pair i turn in one step, and which columns are pair i?")
 
 
-forward = coded("rope.forward",
-    probe=Probe(
-        "x", ("y",), ((normal(5, 6),), (normal(3, 8),)), sizes="x: T d", unit="position",
-    ),
+forward = coded("rope.forward", ("y",), ((normal(5, 6),), (normal(3, 8),)), sizes="x: T d", unit="position",
     solution="""
 def rope(x):
     T, d = x.shape
@@ -50,11 +47,10 @@ def rope(x):
         "ROPE-EXP-NO-2": [Edit("2 * i / d", "i / d")],
         "ROPE-EXP-DOUBLED": [Edit("2 * i / d", "4 * i / d")],
     },
-    looks=(*NUMBERS, *CALLS, turning))
+    looks=(*CALLS, turning))
 
 
-backward = coded("rope.backward",
-    probe=Probe("dy", ("dx",), forward.probe.calls, sizes="dy: T d", unit="position"),
+backward = coded("rope.backward", ("dx",), forward.probe.calls, sizes="dy: T d", unit="position",
     solution="""
 def rope_backward(dy):
     T, d = dy.shape
@@ -72,4 +68,4 @@ def rope_backward(dy):
         "ROPE-GRAD-ONE-WAY": [Edit("np.sin(angles)", "0 * angles")],
         **forward.edits("ROPE-HALVES", "ROPE-FROM-1", "ROPE-EXP-NO-2", "ROPE-EXP-DOUBLED"),
     },
-    looks=(*NUMBERS, *CALLS, turning))
+    looks=(*CALLS, turning))

@@ -2,23 +2,20 @@
 
 import numpy as np
 
-from npformer.exercises.probe import Arguments, Probe, Trial, normal
+from npformer.exercises.probe import Arguments, Trial, normal
 from npformer.exercises.relations import proportions, row_sums
-from npformer.exercises.see import CALLS, NUMBERS, Seen
+from npformer.exercises.see import Seen
 from npformer.exercises.task import Edit
 from npformer.exercises.topics.questions import coded
 from npformer.exercises.topics.softmax import LEVELS, large
 
 # --- what is asked -----------------------------------------------------------------------------------
 
-temperature = coded("sample.temperature",
-    probe=Probe(
-        "logits, temperature", ("p",),
-        ((normal(3, 4), 0.5), (2 * normal(5, 2), 1.6), (0.5 * normal(4, 6), 0.8)),
-        sizes="logits: rows V", neutral={"temperature": 1.0},
-        landmarks={"the logits, divided": lambda z, t: z / t},
-        cancels={"the same number added to all logits of a row": lambda z, t: (z + normal(len(z), 1), t)},
-    ),
+temperature = coded("sample.temperature", ("p",),
+    ((normal(3, 4), 0.5), (2 * normal(5, 2), 1.6), (0.5 * normal(4, 6), 0.8)),
+    sizes="logits: rows V", neutral={"temperature": 1.0},
+    landmarks={"the logits, divided": "scores"},
+    cancels={"the same number added to all logits of a row": lambda z, t: (z + normal(len(z), 1), t)},
     solution="""
 def with_temperature(logits, temperature):
     scores = logits / temperature
@@ -60,8 +57,7 @@ def tokens_left(trial: Trial) -> Seen | None:
         "What is compared with the share, and is the token with which it is reached left or dropped?")
 
 
-top_p = coded("sample.top_p",
-    probe=Probe("p, share", ("kept",), calls(), sizes="p: V"),
+top_p = coded("sample.top_p", ("kept",), calls(), sizes="p: V",
     solution="""
 def top_p(p, share):
     order = np.argsort(-p)
@@ -84,4 +80,4 @@ def top_p(p, share):
             Edit("sums - falling < share", "falling >= 1 - share"),
         ],
     },
-    looks=(*NUMBERS, tokens_left, *CALLS))
+    looks=(tokens_left,))

@@ -3,10 +3,10 @@
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.probe import Arguments, Probe, normal
+from npformer.exercises.probe import Arguments, normal
 from npformer.exercises.task import Draw, Edit, Posed
 from npformer.exercises.topics.questions import coded, drawn
-from npformer.functional import softmax_backward, softmax_forward
+from npformer.functional import softmax_forward
 
 # --- forward -----------------------------------------------------------------------------------------
 
@@ -25,16 +25,13 @@ def shares(scores: Array) -> Array:
     return softmax_forward(scores)[0]
 
 
-forward = coded("softmax.forward",
-    probe=Probe(
-        "scores", ("p",), ((normal(3, 4),), (2 * normal(5, 2),), (3 * normal(4, 6),)),
-        sizes="scores: rows columns",
-        landmarks={
-            "the logarithm of the softmax": lambda s: np.log(shares(s)),
-            "e to the power of the scores": np.exp,
-        },
-        cancels={"the same number added to all scores of a row": lambda s: (s + normal(len(s), 1),)},
-    ),
+forward = coded("softmax.forward", ("p",), ((normal(3, 4),), (2 * normal(5, 2),), (3 * normal(4, 6),)),
+    sizes="scores: rows columns",
+    landmarks={
+        "the logarithm of the softmax": "np.log(p)",
+        "e to the power of the scores": "np.exp(scores)",
+    },
+    cancels={"the same number added to all scores of a row": lambda s: (s + normal(len(s), 1),)},
     solution="""
 def softmax(scores):
     powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
@@ -73,19 +70,14 @@ def calls() -> tuple[Arguments, ...]:
 
 CENTRED = "(dp - (dp * p).sum(axis=-1, keepdims=True))"
 
-backward = coded("softmax.backward",
-    probe=Probe(
-        "dp, p", ("dx",), calls(), sizes="p: rows columns",
-        landmarks={
-            "p times dp less the plain sum of dp, in which no dp has a weight": lambda dp, p: (
-                p * (dp - dp.sum(axis=-1, keepdims=True))
-            ),
-            "the gradient for the softmax of p: a softmax is taken once more": lambda dp, p: (
-                softmax_backward(dp, softmax_forward(p)[1])
-            ),
-        },
-        cancels={"the same number added to all of dp": lambda dp, p: (dp + 2.0, p)},
-    ),
+backward = coded("softmax.backward", ("dx",), calls(), sizes="p: rows columns",
+    landmarks={
+        "p times dp less the plain sum of dp, in which no dp has a weight": 
+            "p * (dp - dp.sum(axis=-1, keepdims=True))",
+        "the gradient for the softmax of p: a softmax is taken once more": Edit(
+            "return", "p = np.exp(p) / np.exp(p).sum(axis=-1, keepdims=True)\n    return"),
+    },
+    cancels={"the same number added to all of dp": lambda dp, p: (dp + 2.0, p)},
     solution=f"""
 def softmax_backward(dp, p):
     return p * {CENTRED}
