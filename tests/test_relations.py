@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from npformer.gradcheck.differences import HALF
-from npformer.gradcheck.relations import LOOKS, WORDS, Case, relation
+from npformer.gradcheck.relations import LOOKS, Case, relation, words
 
 rng = np.random.default_rng(7)
 R3, R2, dy = rng.standard_normal((2, 3, 4)), rng.standard_normal((4, 4)), rng.standard_normal((3, 4))
@@ -63,7 +63,7 @@ def test_arrays(name):
     found, right, others, what = ARRAYS[name]
     seen = relation([Case(found, right, others, fours)])
     assert seen is not None and seen.kind == kind(name)
-    assert what in seen.what and "{}" not in WORDS[seen.kind].format(seen.what)
+    assert what in seen.what and "{}" not in words()[seen.kind].format(seen.what)
 
 
 # The table of a backward pass: y[t, j] from x[t, i], so that a gradient of x is a sum over j of the table.
@@ -191,5 +191,5 @@ def test_a_relation_holds_in_every_case_or_is_none():
 
 
 def test_every_look_has_words_and_every_kind_of_word_was_seen():
-    assert {*map(kind, [*ARRAYS, *TABLES])} == {*WORDS}
+    assert {*map(kind, [*ARRAYS, *TABLES])} == {*words()}
     assert len({*LOOKS}) == len(LOOKS)

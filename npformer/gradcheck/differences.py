@@ -41,6 +41,16 @@ class Slope(NamedTuple):
     low: float = math.nan  # at a kink, what may be there
     high: float = math.nan
 
+    @property
+    def is_rounding(self) -> bool:
+        """Whether rounding explains the doubt."""
+        return self.doubt <= SLACK * self.noise
+
+    @property
+    def is_known(self) -> bool:
+        """To two digits, or as well as rounding allows: elsewhere two windows may agree by accident."""
+        return self.is_rounding or SLACK**2 * self.doubt <= abs(self.value)
+
 
 class Line:
     """φ along one line, with everything that was seen of it."""
@@ -120,7 +130,7 @@ class Line:
         found, scale = self.borne_out(near, best.doubt), near
         best = min(best, found, key=_doubt)
         longest = SLACK * max(far, 1.0) / FIRST  # whose steps are ten times the scale, or 10
-        while not known(best) and found.doubt <= SLACK * found.noise and scale < longest:
+        while not known(best) and found.is_rounding and scale < longest:
             scale = min(scale * LEAP, longest)
             found = self.borne_out(scale, best.doubt)
             best = min(best, found, key=_doubt)
@@ -133,7 +143,7 @@ class Line:
 
     def explained(self, best: Slope, known: bool) -> Slope:
         """The best slope, with what keeps windows from agreeing as closely as rounding allows."""
-        by_rounding = best.doubt <= SLACK * best.noise
+        by_rounding = best.is_rounding
         close = best if known or by_rounding else self.window(HALF * max(self.quotients) / FIRST)
         right, left = (float(self.quotients[side * max(self.quotients)].sum()) for side in (1, -1))
         if not close.terms.any() and abs(right - left) < abs(right + left) / 2:

@@ -11,6 +11,7 @@ at most a hundredth of what was wrong unexplained. NaN in what is right means "n
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import cache
 from itertools import chain, combinations, permutations, product
 from typing import Any, NamedTuple
 
@@ -39,7 +40,7 @@ class Case(NamedTuple):
 class Relation(NamedTuple):
     """What was seen: a kind of relation, and which."""
 
-    kind: str  # a key of WORDS
+    kind: str  # one of words.txt
     what: str = ""  # which factor, which axis, which other array
 
 
@@ -406,51 +407,12 @@ LOOKS: tuple[Look, ...] = (
     *map(in_table, (turned, untransposed, crossed, cut)), part, *map(in_table, (by_part, numbers)),
 )  # fmt: skip
 
-# What was seen of the gradient, with {} for the relation's `what`; then where that usually comes from.
-WORDS = {
-    "transposed": "it is the right one, transposed{}; "
-    "the two factors of a product in the other order, or a .T too many",
-    "reshaped": "it has the right numbers in the shape {}; a reshape, or an axis kept or lost on the way",
-    "sum missing": "its sum over {} is the right one; "
-    "an array that the forward pass spread over an axis (broadcast) gets the sum over that axis back",
-    "mean missing": "its mean over {} is the right one; an average over that axis in the forward pass",
-    "sum too many": "it is the sum of the right one over {}; a sum without axis=, or over too many axes",
-    "mean too many": "it is the mean of the right one over {}; a mean without axis=, or over too many",
-    "zero": "it is 0 everywhere; an array that is made and never filled, or a path that was forgotten",
-    "should be zero": "the output does not depend on this argument, so it should be 0{}; "
-    "a gradient that was handed to the wrong argument",
-    "sign": "it has the opposite sign everywhere; a minus that is lost, or one too many",
-    "factor": "it is the right one times {}; "
-    "a mean where a sum is due or a sum for a mean, or a scale that is forgotten or used twice",
-    "other": "it is {}; its own is another; "
-    "gradients in another order, one name for another, or a term or factor left out",
-    "moved": "it has the right slices in other places: along {}; "
-    "heads, batch items or positions that are exchanged, shifted or taken from the first one",
-    "term missing": "with {} added it is right; a second path, such as a residual, that is forgotten",
-    "term added": "it is the right one with {} added; "
-    "a path counted once too often, or a wrong factor on one",
-    "one index": "of d_output it takes only {}; "
-    "an index where a sum is due, or a loop that overwrites instead of adding",
-    "ends exchanged": "along {} it sends from i to j what should go from j to i; "
-    "a matrix that is to be transposed on the way back, or a factor on the wrong side of a sum",
-    "untransposed": "with {} transposed it is right; y = x W gives dx = dy Wᵀ",
-    "own only": "along {} it gets only what stands at its own index, where all should count; "
-    "a sum or mean over that axis is missing (a diagonal is not the whole Jacobian), or a transpose",
-    "mixes": "it mixes the indices of {}: the forward pass keeps them apart; a sum or norm over another axis",
-    "zero there": "it misses {} paths from d_output to it; the others are right; "
-    "a mask too many, or a[i] += b with an index that repeats, which adds only once",
-    "not zero there": "it has {} paths from d_output to it that should be cut; the others are right; "
-    "a mask, or the activation's slope of 0, that is missing on the way back",
-    "another mask": "{} paths from d_output to it should be cut and others should not; the rest is right; "
-    "a mask made from another array than in the forward pass",
-    "multiplied": "entry by entry it is the right one {}; "
-    "an array that is left out, used twice or taken for another",
-    "constant along": "it is off by one number along {}; its mean or sum is missing, or wrong",
-    "multiple along": "it is off by a multiple of {}; the term with it is missing, or wrong",
-    "few": "it is off in {}; the others agree; an index, an edge or a special case",
-    "near": "it is off by only {} of its largest entry; "
-    "a constant with too few digits, another eps, or an approximation's derivative",
-    "stray": "{} something comes that should not; a mask that is missing, or another one",
-    "numbers": "each way from d_output to it is there, and none too many; the numbers on them are off; "
-    "another slope, one array for another, or a factor on a part of it; axes and masks are right",
-}
+
+@cache
+def words() -> dict[str, str]:
+    """What is said of a gradient for each kind of relation, with {} for its `what`: words.txt."""
+    from pathlib import Path  # not everybody has a wrong gradient
+
+    lines = Path(__file__).with_name("words.txt").read_text(encoding="utf-8").splitlines()
+    rows = [line.split(" | ") for line in lines if " | " in line]
+    return {kind: f"{seen}; {cause}" for kind, seen, cause in rows}
