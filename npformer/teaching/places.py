@@ -1,32 +1,41 @@
 """Where files are written: asked before any work is done, so that none is lost; and all of them, or none."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 
-def place_for(name: str) -> Path:
-    """Where a file is to be written. Raises ValueError for a folder, and where no file can be made."""
+def place_for(name: str | os.PathLike[str], *kinds: str) -> Path:
+    """Where a file is to be written, whose name ends in one of the kinds, if some are given.
+
+    Raises ValueError for a folder, another kind, and where no file can be made, FileNotFoundError where
+    there is no folder for it.
+    """
     path = Path(name)
     if path.exists() and not path.is_file():
-        raise ValueError(f"{name!r} is {'a folder' if path.is_dir() else 'a device'}; expected a file")
+        raise ValueError(f"{str(name)!r} is {'a folder' if path.is_dir() else 'a device'}; expected a file")
+    if kinds and path.suffix.lower() not in kinds:
+        one_of = "one of " * (len(kinds) > 1)
+        raise ValueError(f"{path.name!r} should end in {one_of}{', '.join(kinds)}")
     if not path.parent.is_dir():
-        raise ValueError(f"there is no folder {str(path.parent)!r}")
-    return _writable(path, path.parent, name)
+        raise FileNotFoundError(f"there is no folder {str(path.parent)!r}")
+    return _writable(path, path.parent)
 
 
-def folder_for(name: str) -> Path:
-    """The same for a folder, which may be there; if not, it will be made, with those above it."""
+def folder_for(name: str | os.PathLike[str], files: Iterable[str] = ()) -> Path:
+    """The same for a folder and for these files in it; if it is not there, it will be made."""
     path = Path(name)
     first = next(above for above in (path, *path.absolute().parents) if above.exists())
     if not first.is_dir():
         raise ValueError(f"{str(first)!r} is a file; expected a folder")
-    return _writable(path, first, name)
+    for file in (path / file for file in files if (path / file).exists()):
+        place_for(file)
+    return _writable(path, first)
 
 
-def _writable(path: Path, folder: Path, name: str) -> Path:
+def _writable(path: Path, folder: Path) -> Path:
     if not os.access(folder, os.W_OK):
-        raise ValueError(f"{name!r} cannot be written; choose another place")
+        raise ValueError(f"{str(path)!r} cannot be written; choose another place")
     return path
 
 

@@ -14,7 +14,7 @@ percent from the left, is to be seen before the answer; `ahead` the same where t
 own. `drawn` says how what is printed is drawn, as "bars" or "squares", and `where` which of its numbers (see
 drawn.py; `ahead` makes boxes to fill in of it). `code` are the lines of a cell that are shown. A lesson is
 run anew for its slides: a saved picture, enlarged, has letters too small for the back of a room, so pictures
-are drawn on less paper (see plots.style). Everything is measured in lines: a slide has room for so many.
+are drawn on less paper (see plots.style). Questions and answers stand at the foot, over what is there.
 """
 
 import html
@@ -26,25 +26,27 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from npformer.teaching.drawn import SMALL, drawn, large, narrow, points
+from npformer.teaching.drawn import drawn, large, narrow
 from npformer.teaching.handout import lesson_files
 from npformer.teaching.lessons import QUESTION, named, reveal, source_of
 from npformer.teaching.player import play
 from npformer.teaching.plots.style import STAGE
 
 STAGE_FOLDER = Path(__file__).parent / "stage"
-ROOM, WIDE, CODE_WIDE = 20.7, 60, 80  # lines of code on a slide; letters in a line of text, and of code
+CODE_WIDE = 80  # letters in a line of code
 CELL_SECONDS = 600  # for a cell to run
 NO_KERNEL = "no kernel starts. To get one: python -m ipykernel install --sys-prefix."
 PLAYING = """Click into the player. Its keys: → a cell on, ↑ ↓ a step, Page Up and Page Down a station, Home
 and End, Enter the whole step, Backspace back, H hides the results, S the arithmetic, V the values beside
 their gradients, L the live pictures. Click on the slide's title, and → is the next slide again."""
 WIDGET = "application/vnd.jupyter.widget-view+json"  # a slider, which lives only while a kernel runs
-OVER = '<i class="over"></i>'  # words over the lower edge of a picture, until the next words come
+ASKED, ANSWERED = (
+    '<i class="over"></i>',
+    '<i class="over answer"></i>',
+)  # words at the foot
 FRAME = re.compile(r"""<iframe title="([^"]*)"[^>]*? srcdoc='([^']*)'></iframe>""")
 SHOWN = re.compile(r"<img [^>]*>|```text\n.*?```|<pre .*?</pre>", flags=re.S)
 PRINTED = re.compile(r"```text\n(.*?)\n```", flags=re.S)
-PRINTS = re.compile(r"```\w+\n(.*?)\n```|<pre [^>]*>(.*?)</pre>", flags=re.S)
 SECTION = re.compile(r"^## (\d+\.\d+) ", flags=re.M)
 GUESSES = re.compile(r"^\*\*(\d+\.\d+[a-z])\*\* (.+)$", flags=re.M)
 MATH = re.compile(
@@ -95,27 +97,21 @@ def save_slides(
     return target
 
 
-def lesson_numbers() -> list[str]:
-    """The lessons that there are.
+def lesson_numbers() -> dict[str, Path]:
+    """The lessons that there are: {"01": its notebook, …}.
 
-    >>> lesson_numbers()[:2]
-    ['01', '02']
+    >>> lesson_numbers()["05"].name
+    '05_encoder_block.ipynb'
     """
-    return [file.name[:2] for file in lesson_files() if file.name[:2].isdecimal()]
+    return {file.name[:2]: file for file in lesson_files() if file.name[:2].isdecimal()}
 
 
 def lesson_file(lesson: str) -> Path:
-    """The notebook of a lesson; its number may come without the leading zero.
-
-    >>> lesson_file("5").name
-    '05_encoder_block.ipynb'
-    """
-    found = [file for file in lesson_files() if file.name[:2] == lesson.zfill(2) and lesson.isdecimal()]
-    if not found:
-        raise ValueError(
-            f"slides: there is no lesson {lesson!r}; expected one of {', '.join(lesson_numbers())}"
-        )
-    return found[0]
+    """The notebook of a lesson; its number may come without the leading zero."""
+    lessons = lesson_numbers()
+    if lesson.zfill(2) not in lessons:
+        raise ValueError(f"slides: there is no lesson {lesson!r}; expected one of {', '.join(lessons)}")
+    return lessons[lesson.zfill(2)]
 
 
 class LessonFails(RuntimeError):
@@ -198,7 +194,7 @@ def slides_of(notebook: dict[str, Any], plan: Plan, guesses: dict[str, str]) -> 
     for place, (kind, cell) in enumerate(cells):
         if kind == "slide" and cell["cell_type"] == "markdown":
             coming = next((c for k, c in cells[place:] if k == "slide" and c["cell_type"] == "code"), None)
-            found += told(cell, plan, guesses, subject_of(cell, found, coming))
+            found.append(told(cell, plan, guesses, subject_of(cell, found, coming)))
         elif kind == "slide":
             before, words = cells[place - 1] if place else ("", cell)
             leads_in = before == "skip" and words["cell_type"] == "markdown"
@@ -207,9 +203,7 @@ def slides_of(notebook: dict[str, Any], plan: Plan, guesses: dict[str, str]) -> 
             found[-1] = joined(found[-1], cell)
     found = found or [Slide(f"# {title_of(notebook)}")]  # of a notebook whose cells say nothing of a stage
     expected = "\n\n".join(f"**{question}** {answer}" for question, answer in plan.questions)
-    known = notebook["metadata"].get("npformer", {}).get("known", [])
-    if known:
-        points = "\n".join(f"- {line}" for line in known)
+    if points := "\n".join(f"- {line}" for line in named(notebook, "known")):
         notes = "Ask for the three before you show them."
         found.append(Slide(f"## What we know now\n\n{points}", notes=notes))
     for place in (0, -1):
@@ -218,21 +212,15 @@ def slides_of(notebook: dict[str, Any], plan: Plan, guesses: dict[str, str]) -> 
     return found
 
 
-def of_stage(cell: dict[str, Any], name: str) -> str:
-    """What a cell's metadata keeps for the stage: its title, or words in place of the reader's."""
-    said: str = cell["metadata"].get("npformer", {}).get(name, "")
-    return said
-
-
 def subject_of(cell: dict[str, Any], before: Sequence[Slide], coming: dict[str, Any] | None) -> str:
     """What a question is about: the player at its step, a part of what comes, or an earlier picture again."""
-    if station := of_stage(cell, "station"):
-        return one_line(play(at=station)._repr_html_())
-    if coming and (ahead := of_stage(cell, "ahead")):
+    if station := named(cell, "station"):
+        return play(at=station)._repr_html_()
+    if coming and (ahead := named(cell, "ahead")):
         shown = shown_by(coming, hidden=True)
         return next((part for part in (*pictures_in(shown, ahead), *shown) if part.startswith("<")), "")
-    named = f"## {of_stage(cell, 'again')}\n"
-    seen = [part for slide in before if slide.text.startswith(named) for part in SHOWN.findall(whole(slide))]
+    again = f"## {named(cell, 'again')}\n"
+    seen = [part for slide in before if slide.text.startswith(again) for part in SHOWN.findall(whole(slide))]
     return seen[-1] if seen else ""
 
 
@@ -246,21 +234,20 @@ def pictures_in(shown: Sequence[str], cover: str = "") -> list[str]:
     return [f"{part}{covered(cover) if cover else ''}" for part in shown if part.startswith("<i")]
 
 
-def told(cell: dict[str, Any], plan: Plan, guesses: dict[str, str], subject: str = "") -> list[Slide]:
+def told(cell: dict[str, Any], plan: Plan, guesses: dict[str, str], subject: str = "") -> Slide:
     """A title, what it is about, and a question as a fragment; what the lesson tells is what one says."""
     told, _, question = source_of(cell).partition(QUESTION)
     mark = "# " if told.startswith("# ") else "## "
-    heading, id = mark + of_stage(cell, "title"), named(cell, "predict")
-    beside = drawn_as_told(of_stage(cell, "stage"), cell) or ("" if subject else formulas_of(told))
+    heading, id = mark + named(cell, "title"), named(cell, "predict")
+    beside = drawn_as_told(named(cell, "stage"), cell) or ("" if subject else formulas_of(told))
     text = "\n\n".join(filter(None, (heading, beside, subject)))
-    asked = of_stage(cell, "ask") or " ".join(question.split())
-    full = subject[:2] == "<i" or height(text) + height(asked) > ROOM
-    then = (f"{OVER if full else ''}{QUESTION} {asked}",) if id else ()
+    asked = named(cell, "ask") or " ".join(question.split())
+    then = (f"{ASKED}{QUESTION} {asked}",) if id else ()
     section = SECTION.search(told)
     minutes = minutes_left(section[1], plan) if section else ""
     wrong = f"A minute to write a guess down; collect a few. {guesses.get(id, '')}" if id else ""
     wrong += f"\n\n{PLAYING}" if subject.startswith("<iframe") else ""
-    return [Slide(text, then, f"{minutes}\n\n{re.sub('</?(details|summary)>', '', told)}\n\n{wrong}")]
+    return Slide(text, then, f"{minutes}\n\n{re.sub('</?(details|summary)>', '', told)}\n\n{wrong}")
 
 
 def minutes_left(section: str, plan: Plan) -> str:
@@ -281,7 +268,7 @@ def ran(cell: dict[str, Any], words: str = "") -> list[Slide]:
 
     `words` is what the lesson tells its readers before the cell, and so what one says.
     """
-    heading, shown, code = f"## {of_stage(cell, 'title')}", shown_by(cell), code_of(cell)
+    heading, shown, code = f"## {named(cell, 'title')}", shown_by(cell), code_of(cell)
     pictures = pictures_in(shown)
     found = [Slide(f"{heading}\n\n{picture}") for picture in pictures]
     if not found and code:  # what it prints comes with a click
@@ -298,7 +285,7 @@ def code_of(cell: dict[str, Any]) -> str:
     >>> code_of({"source": "import a\\nb = 1\\nprint(b)", "metadata": {"npformer": {"code": "2-2"}}})
     '```python\\nb = 1\\n```'
     """
-    first, _, last = of_stage(cell, "code").partition("-")
+    first, _, last = named(cell, "code").partition("-")
     lines = source_of(cell).split("\n")[int(first or 1) - 1 : int(last or 0)]
     return "\n".join(["```python", *lines, "```"]) if lines else ""
 
@@ -306,11 +293,10 @@ def code_of(cell: dict[str, Any]) -> str:
 def joined(slide: Slide, cell: dict[str, Any]) -> Slide:
     """The slide with what a cell prints and its answer, each with one more click; its picture is there."""
     shown = shown_by(cell)
-    pictures = pictures_in(shown, of_stage(cell, "cover") or "0")
+    pictures = pictures_in(shown, named(cell, "cover") or "0")
     more = slide._replace(then=(*slide.then, *shown))
     if pictures:  # the question is about it
-        over = tuple(f"{OVER}{more}" for more in slide.then)
-        more = slide._replace(text="\n\n".join((slide.text, pictures[-1])), then=over)
+        more = slide._replace(text="\n\n".join((slide.text, pictures[-1])))
     return with_answer(more._replace(notes=f"{more.notes}\n\n```python\n{source_of(cell)}\n```"), cell)
 
 
@@ -331,36 +317,18 @@ def shown_by(cell: dict[str, Any], hidden: bool = False) -> list[str]:
 
 def drawn_as_told(part: str, cell: dict[str, Any], hidden: bool = False) -> str:
     """Something printed, drawn if the cell's metadata says how."""
-    printed, kind = PRINTED.fullmatch(part), of_stage(cell, "drawn")
-    return drawn(printed[1], kind, of_stage(cell, "where"), CODE_WIDE, hidden) if printed and kind else part
+    printed, kind = PRINTED.fullmatch(part), named(cell, "drawn")
+    return drawn(printed[1], kind, named(cell, "where"), CODE_WIDE, hidden) if printed and kind else part
 
 
 def with_answer(slide: Slide, cell: dict[str, Any]) -> Slide:
-    """The answer's first sentences with one more click, over the slide's lower edge where it is full."""
+    """The answer's first sentences with one more click."""
     id = named(cell, "reveal")
-    if id is None:
+    if not id:
         return slide
-    answer = of_stage(cell, "answer") or reveal(id).text.strip().partition("\n\n")[0]
-    full = "<i" in whole(slide) or height(whole(slide)) + height(answer) > ROOM
-    answer = '<i class="over answer"></i>' * full + f"**Answer.** {answer}"
-    return slide._replace(then=(*slide.then, answer), notes=f"{slide.notes}\n\nCompare. {reveal(id).text}")
-
-
-def height(text: str) -> float:
-    """About how many lines of code high a Markdown text stands on a slide.
-
-    >>> height("## A title"), height("```python\\n1\\n```"), height("")
-    (1.7, 2.0, 0.0)
-    """
-    lines = 0.0
-    for code, pre in PRINTS.findall(text):
-        each = (code or re.sub("<[^>]*>", "", pre)).split("\n")
-        size = SMALL if code and "```python" in text else points(max(map(len, each)), len(each))
-        lines += 1.0 + sum(max(1, -(-len(line) // CODE_WIDE)) for line in each) * size / SMALL
-    rest = [block for block in PRINTS.sub("", text).split("\n\n") if block.strip()]
-    return lines + sum(
-        1.7 if block[:2] in ("##", "$$") else 0.5 + 1.3 * -(-len(block) // WIDE) for block in rest
-    )
+    answer = named(cell, "answer") or reveal(id).text.strip().partition("\n\n")[0]
+    then = (*slide.then, f"{ANSWERED}**Answer.** {answer}")
+    return slide._replace(then=then, notes=f"{slide.notes}\n\nCompare. {reveal(id).text}")
 
 
 def formulas_of(text: str) -> str:
@@ -389,25 +357,10 @@ def parts_of(output: dict[str, Any]) -> Iterator[str]:
     shown = source_of({"source": data.get("text/html", "")})
     if "text/markdown" in data or WIDGET in data:
         return
-    if shown.startswith("<iframe "):
-        yield one_line(shown)
-    elif "<img " in shown:
+    if shown.startswith("<iframe ") or "<img " in shown:
         yield shown
     elif printed := source_of({"source": output.get("text", data.get("text/plain", ""))}).strip("\n"):
         yield "\n".join(["```text", *narrow(printed.split("\n")), "```"])
-
-
-def one_line(frame: str) -> str:
-    """A frame with its page in the looks of the stage, as Markdown lets it pass: no line ends, no tags.
-
-    >>> one_line("<iframe srcdoc='<p>\\n&amp;</p>'></iframe>")
-    "<iframe srcdoc='&lt;p&gt;&#10;&amp;&lt;/p&gt;'></iframe>"
-    """
-    head, start, page = frame.partition("srcdoc='")
-    page, end, tail = page.rpartition("'")
-    looks = (STAGE_FOLDER / "player.css").read_text(encoding="utf-8")
-    page = page.replace("<body>", f"<body><style>{looks}</style>", 1)
-    return head + start + page.replace("<", "&lt;").replace(">", "&gt;").replace("\n", "&#10;") + end + tail
 
 
 # --- the page -----------------------------------------------------------------------------------
@@ -435,14 +388,15 @@ def as_page(slides: Sequence[Slide], title: str, stage: dict[str, str]) -> str:
 def short_frames(slides: Sequence[Slide]) -> tuple[list[Slide], list[str]]:
     """The slides with empty frames, and the player's pages for them: each once, wherever frames open it."""
     pages: list[str] = []
+    looks = f"<body><style>{(STAGE_FOLDER / 'player.css').read_text(encoding='utf-8')}</style>"
 
     def short(found: re.Match[str]) -> str:
-        before, at, after = re.split(r'(?<="at":")([^"]*)', html.unescape(found[2]), maxsplit=1)
+        page = html.unescape(found[2]).replace("<body>", looks, 1)
+        before, at, after = re.split(r'(?<="at":")([^"]*)', page, maxsplit=1)
         if before + after not in pages:
             pages.append(before + after)
-        return (
-            f'<iframe title="{found[1]}" data-page="{pages.index(before + after)}" data-at="{at}"></iframe>'
-        )
+        number = pages.index(before + after)
+        return f'<iframe title="{found[1]}" data-page="{number}" data-at="{at}"></iframe>'
 
     return [slide._replace(text=FRAME.sub(short, slide.text)) for slide in slides], pages
 

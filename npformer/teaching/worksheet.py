@@ -22,7 +22,7 @@ from npformer.backend import Array
 from npformer.door.validate import check_choice
 from npformer.teaching.equations import AGAIN, TRAINING
 from npformer.teaching.paper import paper as page_of
-from npformer.teaching.places import write_files
+from npformer.teaching.places import place_for, write_files
 from npformer.teaching.plots.style import GRADIENT, INK, STYLE, encoded
 from npformer.teaching.steps import GIVEN, Placed, Step, format_number, side_by_side
 from npformer.teaching.worked_example import Example, Trace, dog_bites_man, values, worked_example
@@ -195,10 +195,8 @@ def worksheet_pages(
         raise ValueError(f"worksheet_pages: minutes is {minutes!r}; expected 15, 30, 45 or None")
     trace = worked_example(example_from_name(name), decimals=DECIMALS)
     sheet = _sheet(trace, minutes)
-    name, length = (
-        textwrap.shorten(name, LONGEST_NAME, placeholder="…"),
-        f"{minutes} minutes, " if minutes else "",
-    )
+    name = textwrap.shorten(name, LONGEST_NAME, placeholder="…")
+    length = f"{minutes} minutes, " if minutes else ""
     with style.context(["default", STYLE]):
         figures = [_draw_page(page, sheet, paper, key) for page in _layout(sheet, paper)]
         _draw_opening(figures[0].axes[0], trace, name, key)
@@ -214,28 +212,19 @@ def save_worksheet(
     key: bool = False,
     paper: str = "a4",
     minutes: int | None = None,
-) -> list[Path]:
-    """Write the worksheet of a name to a .pdf, .html or .svg file and return where it is.
+) -> Path:
+    """Write the worksheet of a name to a .pdf or .html file and return where it is.
 
-    An .svg file holds one page, so sheet.svg becomes sheet-1.svg, sheet-2.svg, … Nothing appears before
-    all of it is complete.
-
-    Raises ValueError for another kind of file, OSError when the files cannot be written.
+    Raises ValueError for another kind of file, FileNotFoundError where there is no folder for it.
     """
-    target = Path(path)
-    kinds = {".pdf": _pdf, ".svg": _svg, ".html": _html}
-    if target.suffix.lower() not in kinds:
-        raise ValueError(f"save_worksheet: {target.name!r} should end in one of {', '.join(kinds)}")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"save_worksheet: there is no folder {str(target.parent)!r}")
+    kinds = {".pdf": _pdf, ".html": _html}
+    target = place_for(path, *kinds)
     pages = worksheet_pages(name, key=key, paper=paper, minutes=minutes)
-    try:
-        return write_files(kinds[target.suffix.lower()](target, pages, PAPERS[paper]))
-    except OSError as error:
-        raise OSError(f"save_worksheet: {str(target)!r} cannot be written: {error.strerror}") from error
+    (file,) = write_files({target: kinds[target.suffix.lower()](pages, PAPERS[paper])})
+    return file
 
 
-def _pdf(target: Path, figures: list["Figure"], size: tuple[float, float]) -> dict[Path, bytes]:
+def _pdf(figures: list["Figure"], size: tuple[float, float]) -> bytes:
     """One figure a page: the same figures give the same bytes."""
     from matplotlib.backends.backend_pdf import PdfPages
 
@@ -243,15 +232,10 @@ def _pdf(target: Path, figures: list["Figure"], size: tuple[float, float]) -> di
     with PdfPages(file, metadata={"CreationDate": None, "Creator": None, "Producer": None}) as pdf:
         for figure in figures:
             pdf.savefig(figure)
-    return {target: file.getvalue()}
+    return file.getvalue()
 
 
-def _svg(target: Path, figures: list["Figure"], size: tuple[float, float]) -> dict[Path, bytes]:
-    pages = enumerate(figures, start=1)
-    return {target.with_stem(f"{target.stem}-{i}"): encoded(figure, "svg") for i, figure in pages}
-
-
-def _html(target: Path, figures: list["Figure"], size: tuple[float, float]) -> dict[Path, bytes]:
+def _html(figures: list["Figure"], size: tuple[float, float]) -> bytes:
     """One page of HTML with every sheet as a picture in it, to be printed without margins of its own."""
     pictures, (width, height) = [], size
     for i, figure in enumerate(figures, start=1):
@@ -259,10 +243,9 @@ def _html(target: Path, figures: list["Figure"], size: tuple[float, float]) -> d
         svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>page{i}-", svg[svg.index("<svg") :])
         svg = svg.replace("<svg", f'<svg role="img" aria-label="Worksheet, page {i}"', 1)
         pictures.append(f"<section>\n<h2>Page {i}</h2>\n{svg}</section>")
-    sheet = (
-        f"@page {{ size: {width}mm {height}mm; margin: 0 }} svg {{ width: {width}mm; height: {height}mm }}"
-    )
-    return {target: page_of("worksheet", TITLE, "\n".join(pictures), sheet).encode()}
+    paper, picture = f"size: {width}mm {height}mm; margin: 0", f"width: {width}mm; height: {height}mm"
+    sheet = f"@page {{ {paper} }} svg {{ {picture} }}"
+    return page_of("worksheet", TITLE, "\n".join(pictures), sheet).encode()
 
 
 def _layout(sheet: _Sheet, paper: str) -> list[list[_Line]]:

@@ -75,7 +75,7 @@ def test_variants_marks_and_places_are_in_the_page_and_it_is_saved_as_a_file(tmp
     assert data["marks"][1] == {"station": "y", "cell": 3, "expected": "−1", "received": "2"}
     assert player.save(tmp_path / "play.html") == tmp_path / "play.html"
     assert (tmp_path / "play.html").read_text(encoding="utf-8") == player.page
-    with pytest.raises(FileNotFoundError, match="save: there is no folder"):
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
         player.save(tmp_path / "nowhere" / "play.html")
 
 
