@@ -9,7 +9,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from bad_calls import CHECKED, first_of_their_kind, valid_places, variants
+from bad_calls import CHECKED, first_of_their_kind, places, variants
 from together import failures, together
 from valid_calls import (
     CALLS,
@@ -176,7 +176,7 @@ def test_every_setting_is_welcome_and_leaves_the_arguments_alone():
     assert failures(check, [(name, *variant) for name in CHECKED for variant in variants(name)]) == {}
 
 
-WHOLE = [p for name in CHECKED for p in valid_places(name) if type(p.value) is int and p.words != "int"]
+WHOLE = [p for name in CHECKED for p in places(name) if type(p.value) is int and p.text != "int"]
 FIRST = first_of_their_kind(WHOLE)
 PLACES = [place for place in WHOLE if str(place) in FIRST or place.function in ("greedy_decode", "generate")]
 

@@ -153,7 +153,7 @@ OWN = {  # what a signature does not tell
     },
     "gradcheck": lambda: {**CHECKED_PAIR, "rng": generator()},
     "assert_gradients": lambda: {**CHECKED_PAIR, "rng": generator()},
-    "order_sensitivity": lambda: {"f": np.tanh},
+    "order_sensitivity": lambda: {"f": lambda x: x * x[..., :1, :]},
     "tokenize": lambda: {"sentence": "Dog bites man."},
     "build_vocabulary": lambda: {"sentences": [["dog", "bites"]], "special": ["<pad>"]},
     "encode": lambda: {"sentences": [["dog", "bites"], ["dog"]]},
@@ -306,4 +306,6 @@ def fingerprint(tree):
 def state_of(end):
     if isinstance(end, np.ndarray):
         return end.shape, end.dtype, end.tobytes()
-    return repr(end.bit_generator.state) if isinstance(end, np.random.Generator) else repr(end)
+    if isinstance(end, np.random.Generator):
+        return repr(end.bit_generator.state)
+    return end if isinstance(end, int) else repr(end)
