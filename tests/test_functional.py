@@ -1,59 +1,54 @@
-"""The smallest operations, linear, ReLU, GELU, softmax and dropout: what is promised, and at their edges."""
+"""Linear, ReLU, GELU, softmax, dropout: of each the equation, the gradient, the golden value, the edges."""
+
+import math
 
 import mpmath
 import numpy as np
 import pytest
+from edges import edges
 from golden import agrees_with_pytorch
 from gradients import every, gradients_hold
 from together import together
 from valid_calls import array
 
 import npformer as npf
-from npformer.normal import BLOCK, normal_cdf, plain_normal_cdf
+from npformer.normal import BLOCK, normal_cdf
 
 DTYPES = together("dtype", [np.float64, np.float32])
 EPSILON = {np.float64: 2.0**-52, np.float32: 2.0**-23}
+INF, NAN = np.inf, np.nan
 
 
 class TestLinear:
     # the equation
 
-    def test_every_row_is_a_sum_of_products(self):
+    def test_every_row_is_multiplied_and_shifted(self):
         x, W, b = array(2, 3, 4), array(4, 5, seed=1), array(5, seed=2)
         y, _ = npf.linear_forward(x, W, b)
-        for i, t, o in np.ndindex(2, 3, 5):
-            assert y[i, t, o] == pytest.approx(sum(x[i, t, j] * W[j, o] for j in range(4)) + b[o], abs=1e-14)
-        np.testing.assert_array_equal(npf.linear_forward(x, W)[0], npf.linear_forward(x, W, np.zeros(5))[0])
+        np.testing.assert_allclose(y, np.einsum("nti,io->nto", x, W) + b, rtol=0, atol=1e-14)
 
-    # the gradient
+    # the gradient, the golden value
 
     test_gradients = staticmethod(gradients_hold("linear", {}, {"lead": ()}))
-
-    # the golden value
-
     test_golden_values = staticmethod(agrees_with_pytorch("linear"))
 
 
 class TestReLU:
-    # the equation and the gradient
+    # the golden value
 
-    def test_what_is_below_zero_is_zero_and_has_no_slope(self):
-        y, cache = npf.relu_forward(np.array([-1.0, 2.0]))
-        assert y.tolist() == [0, 2] and npf.relu_backward(np.array([-3.0, -3.0]), cache).tolist() == [0, -3]
+    test_golden_values = staticmethod(agrees_with_pytorch("relu"))
 
-    # the golden value, GELU's too
+    # the equation, the gradient, the edges
 
-    test_golden_values = staticmethod(agrees_with_pytorch("relu", "gelu"))
-
-    # the edges
-
-    @DTYPES
-    def test_around_zero(self, dtype):
-        smallest = np.finfo(dtype).smallest_subnormal
-        y, cache = npf.relu_forward(np.array([-1.0, -smallest, -0.0, 0.0, smallest, np.nan], dtype))
-        np.testing.assert_array_equal(y, np.array([0, 0, 0, 0, smallest, np.nan], dtype))
-        dz = npf.relu_backward(np.full(6, 3.0, dtype), cache)
-        np.testing.assert_array_equal(dz[:5], np.array([0, 0, 0, 0, 3], dtype))
+    test_edges = staticmethod(edges(
+        "relu",  #                                    z        y        dy      dz
+        ("above zero as it is",                      [2.0],   [2.0],   [-3.0], [-3.0]),
+        ("below zero nothing",                       [-1.0],  [0.0],   [-3.0], [-0.0]),
+        ("at zero the slope is 0",                   [0.0],   [0.0],   [3.0],  [0.0]),
+        ("at minus zero too",                        [-0.0],  [0.0],   [3.0],  [0.0]),
+        ("the smallest number is above zero", *2 * [lambda f: [f.smallest_subnormal]], [3.0], [3.0]),
+        ("NaN is not hidden",                        [NAN],   [NAN]),
+    ))  # fmt: skip
 
 
 def tanh_cdf(z):
@@ -62,7 +57,7 @@ def tanh_cdf(z):
 
 
 class TestGELU:
-    """GELU(z) = z Φ(z) with Φ(z) = ½ (1 + erf(z/√2)); its golden values stand with ReLU's."""
+    """GELU(z) = z Φ(z) with Φ(z) = ½ (1 + erf(z/√2))."""
 
     # the equation
 
@@ -82,7 +77,6 @@ class TestGELU:
         z = np.concatenate([*positive, *(-part for part in positive)]).astype(dtype)
         y, cache = npf.gelu_forward(z, approximate=approximate)
         dz = npf.gelu_backward(np.ones_like(z), cache)
-        assert y.dtype == dz.dtype == dtype
         with mpmath.workdps(60):
             points = [mpmath.mpf(point) for point in z.tolist()]
             values = [float(point * cdf(point)) for point in points]
@@ -90,13 +84,29 @@ class TestGELU:
         np.testing.assert_allclose(y, values, rtol=0, atol=units[0] * EPSILON[dtype])
         np.testing.assert_allclose(dz, slopes, rtol=0, atol=units[1] * EPSILON[dtype])
 
+    # the golden value
+
+    test_golden_values = staticmethod(agrees_with_pytorch("gelu"))
+
+    # the edges
+
+    FAR_OUT = "far out it is ReLU", [-1e4, -100, 0, 100, 1e4], [0, 0, 0, 100, 1e4], [1] * 5, [0, 0, 0.5, 1, 1]
+    test_edges = staticmethod(edges("gelu", FAR_OUT))
+    test_edges_of_the_tanh_form = staticmethod(edges("gelu", FAR_OUT, approximate=True))
+
     # the edges: Φ
 
-    @together(("dtype", "tolerance"), [(np.float64, 4e-16), (np.float32, 1.5e-7)])
-    def test_the_fast_form_is_the_plain_definition(self, dtype, tolerance):
-        z = np.linspace(-9, 9, 4001).astype(dtype)
-        plain = [plain_normal_cdf(float(point)) for point in z]
-        np.testing.assert_allclose(normal_cdf(z), plain, rtol=0, atol=tolerance)
+    @together(("dtype", "low", "high", "rtol", "atol"), [
+        (np.float64, -9, 9, 0, 4e-16), (np.float32, -9, 9, 0, 1.5e-7),
+        # a tail keeps its leading digits: ½ (1 + erf) would lose them all, and GELU's far left with them
+        (np.float64, -9, 0, 1e-13, 0), (np.float64, -36, 0, 1e-5, 0),
+        (np.float32, -7, 0, 1e-5, 0), (np.float32, -13, 0, 1e-3, 0),
+    ])  # fmt: skip
+    def test_phi_against_many_digits(self, dtype, low, high, rtol, atol):
+        z = np.linspace(low, high, 300).astype(dtype)
+        with mpmath.workdps(40):
+            expected = [float(mpmath.ncdf(mpmath.mpf(point))) for point in z.tolist()]
+        np.testing.assert_allclose(normal_cdf(z).astype(np.float64), expected, rtol=rtol, atol=atol)
 
     @DTYPES
     @together("size", [BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 5])
@@ -105,33 +115,12 @@ class TestGELU:
         pieces = [normal_cdf(piece) for piece in np.array_split(z, 7)]
         np.testing.assert_allclose(normal_cdf(z), np.concatenate(pieces), rtol=8 * EPSILON[dtype])
 
-    @together(
-        ("dtype", "lowest", "tolerance"),
-        [(np.float64, -9, 1e-13), (np.float64, -36, 1e-5), (np.float32, -7, 1e-5), (np.float32, -13, 1e-3)],
-    )
-    def test_a_tail_keeps_its_leading_digits(self, dtype, lowest, tolerance):
-        """½ (1 + erf) would lose them all to cancellation, and GELU's far left with them."""
-        z = np.linspace(lowest, 0, 300).astype(dtype)
-        with mpmath.workdps(40):
-            expected = [float(mpmath.ncdf(mpmath.mpf(point))) for point in z.tolist()]
-        np.testing.assert_allclose(normal_cdf(z).astype(np.float64), expected, rtol=tolerance)
-
     @DTYPES
     def test_numbers_whose_squares_overflow(self, dtype):
         largest = np.finfo(dtype).max
-        z = np.array([largest, -largest, np.inf, -np.inf, largest**0.75, -0.0, np.nan], dtype)
+        z = np.array([largest, -largest, INF, -INF, largest**0.75, -0.0, NAN], dtype)
         with np.errstate(over="ignore"):  # as the front door has it
-            np.testing.assert_array_equal(normal_cdf(z), np.array([1, 0, 1, 0, 1, 0.5, np.nan], dtype))
-
-    # the edges
-
-    @DTYPES
-    @together("approximate", [False, True])
-    def test_far_out_it_is_relu(self, dtype, approximate):
-        y, cache = npf.gelu_forward(np.array([-1e4, -100, 0, 100, 1e4], dtype), approximate=approximate)
-        np.testing.assert_array_equal(y, np.array([0, 0, 0, 100, 1e4], dtype))
-        dz = npf.gelu_backward(np.ones_like(y), cache)
-        np.testing.assert_array_equal(dz, np.array([0, 0, 0.5, 1, 1], dtype))
+            np.testing.assert_array_equal(normal_cdf(z), np.array([1, 0, 1, 0, 1, 0.5, NAN], dtype))
 
 
 class TestSoftmax:
@@ -145,68 +134,51 @@ class TestSoftmax:
     @together("axis", [-3, -2, -1, 0, 1, 2])
     def test_sums_to_one_along_its_axis_whatever_is_added(self, dtype, axis):
         scores = array(2, 3, 4, dtype=dtype)
-        y, cache = npf.softmax_forward(scores, axis=axis)
+        (y, cache), (moved, _) = (npf.softmax_forward(s, axis=axis) for s in (scores, scores - 500))
         np.testing.assert_allclose(y.sum(axis=axis), 1, atol=4 * EPSILON[dtype])
-        np.testing.assert_allclose(
-            npf.softmax_forward(scores - 500, axis=axis)[0], y, rtol=500 * EPSILON[dtype]
-        )
+        np.testing.assert_allclose(moved, y, rtol=500 * EPSILON[dtype])
         ds = npf.softmax_backward(array(2, 3, 4, seed=1, dtype=dtype), cache)
         np.testing.assert_allclose(ds.sum(axis=axis), 0, atol=8 * EPSILON[dtype])
 
-    # the gradient
+    # the gradient, the golden value
 
     test_gradients = staticmethod(gradients_hold("softmax", *every(lead=[(2, 2)], axis=[-3, -1, 1])))
-
-    # the golden value
-
     test_golden_values = staticmethod(agrees_with_pytorch("softmax"))
 
     # the edges
 
-    @DTYPES
-    def test_a_row_of_minus_infinity_has_no_weights_and_no_gradient(self, dtype):
-        scores = np.array([[-np.inf, -np.inf, -np.inf], [0.0, -np.inf, 0.0], [-np.inf, 3.0, -np.inf]], dtype)
-        y, cache = npf.softmax_forward(scores)
-        np.testing.assert_array_equal(y, np.array([[0, 0, 0], [0.5, 0, 0.5], [0, 1, 0]], dtype))
-        ds = npf.softmax_backward(np.array([[1.0, 2.0, 4.0]] * 3, dtype), cache)
-        np.testing.assert_array_equal(ds, np.array([[0, 0, 0], [-0.75, 0, 0.75], [0, 0, 0]], dtype))
-        np.testing.assert_array_equal(npf.softmax_forward(scores.T, axis=0)[0], y.T)
-
-    @together("bad", [np.nan, np.inf])
-    def test_nan_and_infinity_are_not_hidden(self, bad):
-        y, _ = npf.softmax_forward(np.array([[0.0, bad, 1.0], [0.0, 0.0, -np.inf]]))
-        np.testing.assert_array_equal(y, [[np.nan] * 3, [0.5, 0.5, 0.0]])
-
-    @DTYPES
-    def test_scores_of_the_largest_size(self, dtype):
-        """Finite scores have finite weights, and a finite smallest number is not a mask."""
-        largest = np.finfo(dtype).max
-        y, _ = npf.softmax_forward(np.array([[largest, largest / 2], [-largest, -largest]], dtype))
-        np.testing.assert_array_equal(y, np.array([[1, 0], [0.5, 0.5]], dtype))
+    test_edges = staticmethod(edges(
+        "softmax",  #                          scores              y              dy         ds
+        ("a row of -inf has no weights",      [-INF, -INF, -INF], [0, 0, 0],     [1, 2, 4], [0, 0, 0]),
+        ("-inf has none, and no gradient",    [0, -INF, 0],       [0.5, 0, 0.5], [1, 2, 4], [-0.75, 0, 0.75]),
+        ("what alone is left has all",        [-INF, 3, -INF],    [0, 1, 0],     [1, 2, 4], [0, 0, 0]),
+        ("NaN is not hidden, in its own row", [[0, NAN], [0, 0]], [[NAN, NAN], [0.5, 0.5]]),
+        ("nor is infinity",                   [[0, INF], [0, 0]], [[NAN, NAN], [0.5, 0.5]]),
+        ("the largest scores stay finite",     lambda f: [f.max, f.max / 2], [1, 0]),
+        ("the smallest number is not a mask",  lambda f: [f.min, f.min],     [0.5, 0.5]),
+    ))  # fmt: skip
+    test_edges_along_the_first_axis = staticmethod(
+        edges("softmax", ("a line of -inf", [[-INF, 0], [-INF, 0]], [[0, 0.5], [0, 0.5]]), axis=0)
+    )
 
 
 class TestDropout:
-    # the equation
+    # the equation, the gradient
 
     @DTYPES
     @together("rate", [0.1, 0.5, 0.9])
-    def test_drops_at_its_rate_and_scales_what_stays_so_that_the_mean_stays(self, dtype, rate):
-        n = 200_000
-        y, cache = npf.dropout_forward(np.ones(n, dtype), rate, np.random.default_rng(0))
-        kept = y[y != 0]
-        np.testing.assert_allclose(kept, 1 / (1 - rate), rtol=4 * EPSILON[dtype])
-        five_sigma = 5 * np.sqrt(rate * (1 - rate) / n)
-        assert 1 - len(kept) / n == pytest.approx(rate, abs=five_sigma)
-        assert y.dtype == npf.dropout_backward(y, cache).dtype == dtype
-
-    # the gradient
-
-    def test_backward_uses_the_same_draws(self):
-        """They decide, not whether the output is zero: a zero that was kept passes its gradient."""
-        x, dy = np.zeros((20, 30)), array(20, 30, seed=1)
-        _, cache = npf.dropout_forward(x, 0.3, np.random.default_rng(0))
-        ones, _ = npf.dropout_forward(x + 1, 0.3, np.random.default_rng(0))
-        np.testing.assert_allclose(npf.dropout_backward(dy, cache), dy * ones, rtol=1e-15)
+    def test_what_is_kept_grows_so_that_the_mean_stays_and_backward_uses_the_same_draws(self, dtype, rate):
+        """The draws decide, not whether the output is zero: a zero that was kept passes its gradient."""
+        n, rng = 200_000, np.random.default_rng(0)
+        keep = np.random.default_rng(0).random(n, np.float32) >= rate  # the same in both precisions
+        x, dy = np.arange(n, dtype=dtype) % 2, array(n, dtype=dtype)
+        y, cache = npf.dropout_forward(x, rate, rng)
+        np.testing.assert_allclose(y, x * keep / (1 - rate), rtol=4 * EPSILON[dtype])
+        np.testing.assert_allclose(
+            npf.dropout_backward(dy, cache), dy * keep / (1 - rate), rtol=4 * EPSILON[dtype]
+        )
+        assert y.mean() == pytest.approx(0.5, abs=5 * math.sqrt(rate / (1 - rate) / 2 / n))
+        assert (npf.dropout_forward(x, rate, rng)[0] != y).any(), "the generator has moved on"
 
     # the edges
 
@@ -214,13 +186,4 @@ class TestDropout:
     def test_without_a_generator_or_at_rate_zero_it_does_nothing(self, rate, rng):
         x, dy = array(3, 4), array(3, 4, seed=1)
         y, cache = npf.dropout_forward(x, rate, rng)
-        np.testing.assert_array_equal(y, x)
-        np.testing.assert_array_equal(npf.dropout_backward(dy, cache), dy)
-
-    def test_one_seed_one_mask_in_both_precisions_and_the_generator_moves_on(self):
-        rng = np.random.default_rng(7)
-        first, second = (npf.dropout_forward(np.ones(100), 0.5, rng)[0] for _ in range(2))
-        again, _ = npf.dropout_forward(np.ones(100, np.float32), 0.5, np.random.default_rng(7))
-        np.testing.assert_array_equal(first, again)
-        np.testing.assert_array_equal(first > 0, np.random.default_rng(7).random(100, np.float32) >= 0.5)
-        assert (first != second).any()
+        assert (y == x).all() and (npf.dropout_backward(dy, cache) == dy).all()

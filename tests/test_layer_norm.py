@@ -1,4 +1,4 @@
-"""Layer normalization: what is promised, and what happens at its edges (those of RMSNorm without eps too)."""
+"""Layer normalization: the equation, the gradient, the golden value, the edges (those of RMSNorm too)."""
 
 from itertools import product
 
@@ -6,13 +6,17 @@ import mpmath
 import numpy as np
 from golden import agrees_with_pytorch
 from gradients import gradients_hold
-from together import failures, together
-from valid_calls import all_finite, all_zero, array, like, norm_params
+from together import together
+from valid_calls import all_zero, array, like, norm_params
 
 import npformer as npf
 
 KINDS = (np.float64, np.float32)
 DTYPES = together("dtype", KINDS)
+BOTH = together(("forward", "backward", "own"), [  # own: its part of LayerNorm's parameters
+    (npf.layer_norm_forward, npf.layer_norm_backward, lambda params: params),
+    (npf.rms_norm_forward, npf.rms_norm_backward, lambda params: npf.RMSNormParams(params.gamma)),
+])  # fmt: skip
 
 
 # --- the equation, by hand --------------------------------------------------------------------------
@@ -26,64 +30,41 @@ def test_a_row_that_can_be_done_by_hand():
     assert cache.std.tolist() == [3]
 
 
-def test_scaling_and_shifting_a_row_changes_nothing_when_eps_is_zero():
-    x = array(2, 4, 9)
-    y, cache = npf.layer_norm_forward(x, norm_params(9), eps=0.0)
-    moved, _ = npf.layer_norm_forward(1e3 * x + 17, norm_params(9), eps=0.0)
-    np.testing.assert_allclose(moved, y, atol=1e-11)
-    np.testing.assert_allclose(cache.x_hat.mean(-1), np.zeros((2, 4)), atol=1e-14)
-    np.testing.assert_allclose(cache.x_hat.std(-1), np.ones((2, 4)), atol=1e-14)
+@BOTH
+def test_eps_is_a_hundred_thousandth_unless_said(forward, backward, own):
+    x, params = array(3, 5) / 100, own(norm_params(5))
+    assert (forward(x, params)[0] == forward(x, params, eps=1e-5)[0]).all()
 
 
-def test_eps_is_a_hundred_thousandth_unless_said_in_rms_norm_too():
-    x, params = array(3, 5) / 100, norm_params(5)
-    rms = npf.RMSNormParams(params.gamma)
-    for forward, own in ((npf.layer_norm_forward, params), (npf.rms_norm_forward, rms)):
-        assert (forward(x, own)[0] == forward(x, own, eps=1e-5)[0]).all()
-
-
-# --- the gradient -----------------------------------------------------------------------------------
-
+# --- the gradient, the golden value -----------------------------------------------------------------
 
 ONE_COLUMN = {"x": array(4, 1), "params": norm_params(1)}
 test_gradients = gradients_hold("layer_norm", {"eps": 0.1}, {"lead": ()}, {"eps": 0.1} | ONE_COLUMN)
-
-
-# --- the golden value -------------------------------------------------------------------------------
-
-
 test_golden_values = agrees_with_pytorch("layer_norm")
 
 
 # --- the edges --------------------------------------------------------------------------------------
 
 
-def test_a_constant_row_gives_beta():
-    assert failures(check_constant_rows, product((1, 3, 7, 512), (1e-5, 0.0), KINDS)) == {}
-
-
-def check_constant_rows(d, eps, dtype):
+@together(("d", "eps", "dtype"), product((1, 3, 7, 512), (1e-5, 0.0), KINDS))
+def test_a_constant_row_gives_beta(d, eps, dtype):
     x = np.repeat(np.array([0.0, 1.0, 0.1, -1 / 3, 1e4 + 0.1, 1e-30, 7e7], dtype)[:, None], d, axis=1)
-    params = like(norm_params(d), dtype)
+    params, dy = like(norm_params(d), dtype), array(len(x), d, seed=5, dtype=dtype)
     y, cache = npf.layer_norm_forward(x, params, eps=eps)
-    np.testing.assert_array_equal(y, np.broadcast_to(params.beta, y.shape))
-    dy = array(len(x), d, seed=5, dtype=dtype)
     dx, grads = npf.layer_norm_backward(dy, cache)
-    assert all_zero((cache.x_hat, grads.gamma))
-    np.testing.assert_array_equal(grads.beta, dy.sum(axis=0))
+    assert (y == params.beta).all() and all_zero((cache.x_hat, grads.gamma))
     # to first order the row's entries only move against their mean, divided by √eps (by 1 where that is 0)
     moved = dy * params.gamma - (dy * params.gamma).mean(axis=-1, keepdims=True)
     np.testing.assert_allclose(dx, moved / (np.sqrt(eps) or 1), rtol=1e-4, atol=1e-4)
 
 
-@together("bad", [np.nan, 0.3])
-def test_a_row_with_nan_or_of_one_number_does_not_disturb_the_others(bad):
+def test_a_row_with_nan_does_not_disturb_the_others():
     x = array(3, 4)
-    x[1] = bad
+    x[1] = np.nan
     for eps in (0.0, 1e-5):
         y, _ = npf.layer_norm_forward(x, norm_params(4), eps=eps)
-        np.testing.assert_array_equal(y[::2], npf.layer_norm_forward(x[::2], norm_params(4), eps=eps)[0])
-        assert np.isnan(y[1]).all() == np.isnan(bad)
+        alone, _ = npf.layer_norm_forward(x[::2], norm_params(4), eps=eps)
+        assert np.isnan(y[1]).all() and (y[::2] == alone).all()
 
 
 @together("offset", [0.0, 1e2, 1e4, 1e6])
@@ -92,24 +73,19 @@ def test_float32_far_from_zero(offset):
     x = (np.random.default_rng(2).normal(size=(5, 64)) + offset).astype(np.float32)
     found, _ = npf.layer_norm_forward(x, npf.init_layer_norm(64, dtype=np.float32))
     with mpmath.workdps(30):
-        for row, y in zip(x, found, strict=True):
-            row = [mpmath.mpf(float(v)) for v in row]
-            mean = sum(row) / 64
-            std = mpmath.sqrt(sum((v - mean) ** 2 for v in row) / 64 + mpmath.mpf("1e-5"))
-            assert max(abs((v - mean) / std - float(got)) for v, got in zip(row, y, strict=True)) < 1e-6
-
-
-BOTH = ((npf.layer_norm_forward, npf.layer_norm_backward), (npf.rms_norm_forward, npf.rms_norm_backward))
+        for row, y in zip(x.tolist(), found.tolist(), strict=True):
+            mean = mpmath.fsum(row) / 64
+            std = mpmath.sqrt(mpmath.fsum((v - mean) ** 2 for v in row) / 64 + mpmath.mpf("1e-5"))
+            assert max(abs((v - mean) / std - got) for v, got in zip(row, y, strict=True)) < 1e-6
 
 
 @DTYPES
-@together(("forward", "backward"), BOTH)
+@BOTH
 @together("size", [1e-30, 1e-25, 1e25])
-def test_without_eps_the_size_of_a_row_does_not_matter(size, forward, backward, dtype):
+def test_without_eps_the_size_of_a_row_does_not_matter(size, forward, backward, own, dtype):
     """In float32 the squares of such rows are 0 or infinite."""
     x, dy, params = array(3, 4, dtype=dtype), array(3, 4, seed=1, dtype=dtype), like(norm_params(4), dtype)
-    params = params if forward is npf.layer_norm_forward else npf.RMSNormParams(params.gamma)
-    (y, cache), (small_y, small_cache) = (forward(x * dtype(s), params, eps=0) for s in (1, size))
+    (y, cache), (small_y, small_cache) = (forward(x * dtype(s), own(params), eps=0) for s in (1, size))
     np.testing.assert_allclose(small_y, y, rtol=1e-5, atol=1e-6)
     dx, small_dx = backward(dy, cache)[0], backward(dy, small_cache)[0]
     np.testing.assert_allclose(small_dx * size, dx, rtol=1e-4, atol=1e-5)
@@ -123,4 +99,3 @@ def test_an_eps_that_float32_does_not_know_is_none_the_less_one(dtype):
     np.testing.assert_allclose(cache.x_hat, [[0, 0], [3 / 6**0.5, 1 / 6**0.5]], rtol=1e-5)
     _, cache = npf.layer_norm_forward(x, npf.init_layer_norm(2, dtype=dtype), eps=1e-50)
     np.testing.assert_allclose(cache.x_hat, [[0, 0], [0.5**0.5, -(0.5**0.5)]], rtol=1e-5)
-    assert all_finite(cache)

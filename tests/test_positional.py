@@ -1,10 +1,12 @@
-"""Positions against many digits, against the printed tables, and by the properties that they are used for."""
+"""The table of positions, its frequencies, the shift matrix; learned positions, RoPE, ALiBi."""
 
 import math
+from functools import cache
 
 import mpmath
 import numpy as np
 import pytest
+from gradients import every, gradients_hold
 from hypothesis import given
 from hypothesis import strategies as st
 from together import together
@@ -17,19 +19,13 @@ LAYOUTS = together("layout", ["interleaved", "halves"])
 MILLION = 1_000_000
 
 
+@cache
 def row_of_many_digits(position, d_model, base=10000, layout="interleaved"):
     """The table's row from the paper's formula with 40 digits: every column by its own sine or cosine."""
     with mpmath.workdps(40):
         angles = [position / mpmath.mpf(base) ** (mpmath.mpf(2 * (j // 2)) / d_model) for j in range(d_model)]
         row = [float(mpmath.cos(a) if j % 2 else mpmath.sin(a)) for j, a in enumerate(angles)]
     return row[0::2] + row[1::2] if layout == "halves" else row
-
-
-def assert_rows(table, first, positions, tolerance, **options):
-    """Rows of a table that starts at position `first`."""
-    expected = [row_of_many_digits(position, table.shape[1], **options) for position in positions]
-    found = table[[position - first for position in positions]].astype(np.float64)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
 
 
 class TestTable:
@@ -40,29 +36,24 @@ class TestTable:
         printed = [[0, 1, 0, 1], [0.841, 0.540, 0.010, 1.000], [0.909, -0.416, 0.020, 1.000]]
         np.testing.assert_array_equal(npf.positional_encoding(3, 4).round(3), printed)
 
-    @LAYOUTS
-    @together(("d_model", "n", "base"), [
-        *[(d_model, 150, 10000.0) for d_model in (1, 2, 3, 6, 7, 10)],  # odd: the last cosine has no room
-        (8, 200, 10), (8, 200, 123456.7), (512, 4097, 10000.0),
-    ])  # fmt: skip
-    def test_tables_entry_by_entry(self, d_model, n, base, layout):
-        table = npf.positional_encoding(n, d_model, base=base, layout=layout)
-        assert (table.shape, table.dtype) == ((n, d_model), np.float64)
-        places = [0, 1, 2, 63, 64, 65, 127, 128, n - 1]
-        assert_rows(table, 0, places, 1e-14 if n < 200 else 1e-12, base=base, layout=layout)
-
-    # the edges
+    # the edges: odd widths, where 64 rows meet, far from zero, before it
 
     @DTYPES
-    @together(("start", "n"), [(0, MILLION + 1), (3967, 130), (524_287, 130), (MILLION - 129, 130), (-3, 5)])
-    def test_far_positions(self, start, n, dtype):
+    @LAYOUTS
+    @together(("start", "n", "d_model", "base", "tolerance"), [
+        *[(0, 150, d_model, 10000.0, 1e-14) for d_model in (1, 2, 3, 6, 7, 10)],  # odd: no last cosine
+        (0, 200, 8, 10, 1e-12), (0, 200, 8, 123456.7, 1e-12), (0, 4097, 64, 10000.0, 1e-12),
+        (-3, 5, 6, 10000.0, 1e-12), (3967, 130, 6, 10000.0, 1e-12), (524_287, 130, 6, 10000.0, 1e-9),
+        (0, MILLION + 1, 6, 10000.0, 1e-9), (MILLION - 129, 130, 6, 10000.0, 1e-9),
+    ])  # fmt: skip
+    def test_every_entry_is_the_papers_formula(self, start, n, d_model, base, tolerance, layout, dtype):
         """A float32 near a million is a multiple of 1/16: only float64 angles keep float32 tables right."""
-        table = npf.positional_encoding(n, 6, start=start, dtype=dtype)
-        last = start + n - 1
-        exact = 1e-12 if last <= 4096 else 1e-9
-        assert table.dtype == dtype
-        places = [start, start + 1, start + n // 2, start + n * 4 // 5, last]
-        assert_rows(table, start, places, exact if dtype is np.float64 else 6e-8)
+        table = npf.positional_encoding(n, d_model, start=start, base=base, layout=layout, dtype=dtype)
+        assert (table.shape, table.dtype) == ((n, d_model), dtype)
+        places = sorted({0, 1, 2, 63, 64, 65, 127, 128, n // 2, n * 4 // 5, n - 1} & {*range(n)})
+        expected = [row_of_many_digits(start + place, d_model, base, layout) for place in places]
+        tolerance = tolerance if dtype is np.float64 else 6e-8
+        np.testing.assert_allclose(table[places].astype(np.float64), expected, rtol=0, atol=tolerance)
 
     @given(st.integers(0, 5000), st.integers(0, 300), st.integers(1, 12))
     def test_a_window_is_a_piece_of_the_table(self, start, n, d_model):
@@ -71,6 +62,8 @@ class TestTable:
 
 
 class TestFrequencies:
+    # the equation
+
     @together("d_model", [1, 2, 5, 64, 512, 767])
     @together("base", [10000, 500000, 10])
     def test_against_many_digits(self, d_model, base):
@@ -88,9 +81,6 @@ class TestFrequencies:
         np.testing.assert_allclose(table[2513, 4:6], table[0, 4:6], atol=0.01)
 
 
-SHIFTS, EVEN = st.floats(-1000, 1000), st.integers(1, 16).map(lambda pairs: 2 * pairs)
-
-
 class TestShiftMatrix:
     # the equation
 
@@ -100,43 +90,36 @@ class TestShiftMatrix:
         expected = [[c, -s, 0, 0], [s, c, 0, 0], [0, 0, small_c, -small_s], [0, 0, small_s, small_c]]
         np.testing.assert_allclose(npf.shift_matrix(1, 4), expected, atol=1e-16)
 
-    @given(SHIFTS, EVEN, st.sampled_from([10.0, 1000.0, 10000.0]))
-    def test_one_matrix_moves_every_row_by_k_and_by_fractions_too(self, k, d_model, base):
-        moved = npf.positional_encoding(40, d_model, base=base) @ npf.shift_matrix(k, d_model, base=base)
+    # the edges: fractions, far back, not at all
+
+    @given(st.floats(-1000, 1000), st.integers(1, 16), st.sampled_from([10.0, 1000.0, 10000.0]))
+    def test_one_matrix_moves_every_row_by_k_and_its_transpose_moves_back(self, k, n_pairs, base):
+        d_model, M = 2 * n_pairs, npf.shift_matrix(k, 2 * n_pairs, base=base)
+        moved = npf.positional_encoding(40, d_model, base=base) @ M
         for p in (0, 17, 39):
             expected = row_of_many_digits(p + mpmath.mpf(k), d_model, base=base)
             np.testing.assert_allclose(moved[p], expected, atol=1e-11)
-
-    # the edges
-
-    @given(SHIFTS, EVEN)
-    def test_no_shift_is_the_identity_and_back_is_the_transpose(self, k, d_model):
+        np.testing.assert_array_equal(npf.shift_matrix(-k, d_model, base=base), M.T)
         np.testing.assert_array_equal(npf.shift_matrix(0, d_model), np.eye(d_model))
-        np.testing.assert_array_equal(npf.shift_matrix(-k, d_model), npf.shift_matrix(k, d_model).T)
 
 
 class TestLearnedPositions:
     # the equation and the gradient
 
     @together("batch", [(), (3,), (2, 3)])
-    def test_row_by_row(self, batch):
+    def test_a_row_for_each_position_and_nothing_beyond(self, batch):
         x, P, dy = array(*batch, 4, 5), array(6, 5, seed=1), array(*batch, 4, 5, seed=2)
         y, cache = npf.learned_positions_forward(x, npf.LearnedPositionsParams(P))
         dx, grads = npf.learned_positions_backward(dy, cache)
-        np.testing.assert_array_equal(dx, dy)
-        for t in range(4):
-            np.testing.assert_array_equal(y[..., t, :], x[..., t, :] + P[t])
-            expected = sum((dy[(*index, t)] for index in np.ndindex(batch)), np.zeros(5))
-            np.testing.assert_allclose(grads.P[t], expected, atol=1e-14)
-        np.testing.assert_array_equal(grads.P[4:], np.zeros((2, 5)))
+        assert (y == x + P[:4]).all() and (dx == dy).all() and not grads.P[4:].any()
+        np.testing.assert_allclose(grads.P[:4], dy.reshape(-1, 4, 5).sum(axis=0), atol=1e-14)
 
 
 def pairs(x, layout):
     """x as complex numbers, one for each pair of columns."""
     half = x.shape[-1] // 2
-    if layout == "halves":
-        return x[..., :half] + 1j * x[..., half:]
-    return x[..., 0::2] + 1j * x[..., 1::2]
+    first, second = (x[..., :half], x[..., half:]) if layout == "halves" else (x[..., 0::2], x[..., 1::2])
+    return first + 1j * second
 
 
 class TestRoPE:
@@ -145,13 +128,11 @@ class TestRoPE:
     # the equation
 
     @LAYOUTS
-    @together(("shape", "base"), [((2, 3, 5, 8), 10000.0), ((5, 6), 50.0), ((1, 4), 10000.0)])
-    def test_each_pair_is_turned_by_its_angle(self, shape, layout, base):
-        x = array(*shape)
-        options = {} if base == 10000 else {"base": base}
+    @together(("shape", "options"), [((2, 3, 5, 8), {}), ((5, 6), {"base": 50.0}), ((1, 4), {})])
+    def test_each_pair_is_turned_by_its_angle(self, shape, layout, options):
+        x, (T, d), base = array(*shape), shape[-2:], options.get("base", 10000.0)
         y, _ = npf.rope_forward(x, layout=layout, **options)
-        T, d = shape[-2:]
-        angles = np.array([[p * base ** (-2 * i / d) for i in range(d // 2)] for p in range(T)])
+        angles = np.arange(T)[:, None] * np.array([base ** (-2 * i / d) for i in range(d // 2)])
         np.testing.assert_allclose(pairs(y, layout), pairs(x, layout) * np.exp(1j * angles), atol=1e-14)
 
     @LAYOUTS
@@ -168,15 +149,10 @@ class TestRoPE:
 
     # the gradient
 
-    @DTYPES
-    @LAYOUTS
-    def test_backward_turns_back(self, layout, dtype):
-        x, at = array(2, 7, 6, dtype=dtype), np.array([3, 0, 11, 4, 4, -2, 900])
-        _, cache = npf.rope_forward(x, positions=at, layout=layout)
-        back, _ = npf.rope_forward(x, positions=-at, layout=layout)
-        dx = npf.rope_backward(x, cache)
-        np.testing.assert_allclose(dx, back, atol=1e-14 if dtype is np.float64 else 1e-6)
-        assert dx.dtype == dtype
+    POSITIONS = np.array([3, 0, 900])
+    test_gradients = staticmethod(
+        gradients_hold("rope", *every(layout=["interleaved", "halves"], positions=[POSITIONS]))
+    )
 
     # the edges
 
@@ -191,20 +167,15 @@ class TestRoPE:
 
 
 class TestALiBi:
-    # -log2 of the slopes, head by head, by the paper's rule: for a power of two a geometric sequence starting
-    # at its own ratio; for any other number that of the power below, then every other one of its double.
-    @together(
-        ("n_heads", "exponents"),
-        [
-            (1, [8]),
-            (2, [4, 8]),
-            (3, [4, 8, 2]),
-            (6, [2, 4, 6, 8, 1, 3]),
-            (8, [1, 2, 3, 4, 5, 6, 7, 8]),
-            (12, [1, 2, 3, 4, 5, 6, 7, 8, 0.5, 1.5, 2.5, 3.5]),
-            (31, [*(0.5 * i for i in range(1, 17)), *(0.25 * i for i in range(1, 31, 2))]),
-        ],
-    )
+    # the equation: -log2 of the slopes, head by head, by the paper's rule. For a power of two a geometric
+    # sequence that starts at its own ratio; for another number that of the power below, then every other one
+    # of its double.
+
+    @together(("n_heads", "exponents"), [
+        (1, [8]), (2, [4, 8]), (3, [4, 8, 2]), (6, [2, 4, 6, 8, 1, 3]), (8, [1, 2, 3, 4, 5, 6, 7, 8]),
+        (12, [1, 2, 3, 4, 5, 6, 7, 8, 0.5, 1.5, 2.5, 3.5]),
+        (31, [*(0.5 * i for i in range(1, 17)), *(0.25 * i for i in range(1, 31, 2))]),
+    ])  # fmt: skip
     def test_slopes(self, n_heads, exponents):
         slopes = -npf.alibi_bias(n_heads, 1, 2)[:, 0, 0]  # the one query stands at key 1: distance 1 to key 0
         np.testing.assert_allclose(slopes, 2.0 ** -np.array(exponents), rtol=1e-15)
