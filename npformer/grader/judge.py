@@ -89,16 +89,19 @@ class Judge(AbstractContextManager["Judge"]):
         self.process.wait()
         _remove(self.home)
 
-    def begin(self, request: Report) -> tuple[socket.socket, socket.socket]:
-        """A process for one submission: its pipe, and its keeper's."""
+    def begin(self, request: Report) -> socket.socket:
+        """The pipe to a process for one submission, which ends with all that it started when we hang up."""
         pipe, its_pipe = socket.socketpair()
-        control, its_control = socket.socketpair()
-        with its_pipe, its_control:
-            descriptors = [its_pipe.fileno(), its_control.fileno()]
-            socket.send_fds(self.socket, [json.dumps(request).encode()], descriptors)
-        if not self.socket.recv(1):
+        with its_pipe:
+            socket.send_fds(self.socket, [json.dumps(request).encode()], [its_pipe.fileno()])
+        self.answer(1)
+        return pipe
+
+    def answer(self, size: int = 40) -> str:
+        """What the process that forks says: that it begins; then, of one that has ended, its CPU seconds."""
+        if not (data := self.socket.recv(size)):
             raise EOFError("the system has no process for it, or a file has ended the one that forks")
-        return pipe, control
+        return data.decode()
 
     def grade(self, name: str, data: bytes | str, ids: Sequence[str]) -> Report:
         """The student and a report for each exercise. Nothing that a file does raises an error here.
@@ -185,7 +188,7 @@ class Case:
         self.cpu, self.left = max(limits.seconds * part, 1.0), (limits.wall or 3 * limits.seconds) * part
         bounds = {"cpu": self.cpu, "megabytes": limits.megabytes, "folder": self.folder}
         needs = [module for module, sign in SLOW.items() if sign in self.data]
-        self.pipe, self.control = self.judge.begin({**bounds, "needs": needs})
+        self.pipe = self.judge.begin({**bounds, "needs": needs})
         receive, send = (partial(self._timed, act) for act in (socket.socket.recv, socket.socket.sendall))
         self.ending, self.line = "", Line(receive, send)
         data = np.frombuffer(self.data, np.uint8)
@@ -198,16 +201,12 @@ class Case:
         self.head = self.head or {**texts, "answers": answers}
 
     def close(self) -> float:
-        """Hang up on the keeper and wait until it has ended everything; the CPU seconds that were used."""
+        """Hang up, and wait until everything has ended; the CPU seconds that were used."""
         if self.pipe is None:
             return 0.0
         self.pipe.close()
         self.pipe = None
-        with suppress(OSError, ValueError), self.control:  # the keeper may have been ended by somebody
-            self.control.settimeout(OVERHEAD)
-            self.control.shutdown(socket.SHUT_WR)
-            return float(self.control.recv(40))
-        return 0.0
+        return float(self.judge.answer())
 
     def end(self, ending: str) -> NoReturn:
         """Give up on this process."""
