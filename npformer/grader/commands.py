@@ -78,7 +78,7 @@ def _rows_of_one(path: Path, assignment: Assignment, limits: Limits) -> list[Row
     files = [each for each in hand_ins(path) if not each.passed_over]
     if len(files) > 1:
         raise ValueError(f"{str(path)!r} holds {len(files)} files to check; expected one")
-    return run.grade(files, list(assignment.points), limits=limits, hidden=[str(path.absolute().parent)])
+    return run.grade(files, list(assignment.points), limits, hidden=[str(path.absolute().parent)])
 
 
 def _not_there(rows: Sequence[Row], was_set: bool) -> Iterator[str]:
@@ -98,43 +98,25 @@ def _not_there(rows: Sequence[Row], was_set: bool) -> Iterator[str]:
 def grade(options: Namespace) -> Iterator[str]:
     """The tables, the page and the feedback of a class."""
     assignment, limits = _set(options)
-    out, top, left_open = _places(options), Path(options.folder).absolute(), set[str]()
+    for name in filter(None, (options.csv, options.html, options.grades, options.anonymous)):
+        place_for(name)
+    if options.feedback:
+        folder_for(options.feedback)
+    journal, top = Journal(Path(options.csv), options.resume), Path(options.folder).absolute()
     students = register.read_register(_given(options.register), options.columns) if options.register else None
     known = marks.numbers_of(Path(options.anonymous)) if options.anonymous else None
     files = hand_ins(top) if known is None else marks.numbered(hand_ins(top))
-    journal = Journal(out, options.resume)
-    with _interrupted(out):
-        rows = run.grade(
-            files,
-            list(assignment.points),
-            limits=limits,
-            workers=options.workers,
-            hidden=[str(top if top.is_dir() else top.parent)],
-            tell=_tell,
-            journal=journal,
-            left_open=left_open,
-        )
+    hidden = [str(top if top.is_dir() else top.parent)]
+    with _interrupted(journal.path):
+        rows = run.grade(files, list(assignment.points), limits, options.workers, hidden, journal)
         owners = register.whose(files, {row.submission: row.student for row in rows}, students)
         written, said = _results(options, rows, files, owners, known, assignment)
         write_files(written)
         journal.path.unlink()
     yield said
-    if left_open:
-        yield f"This system did not close for them: {', '.join(sorted(left_open))}. Run this in a container."
-    yield f"written: {out}"
-
-
-def _places(options: Namespace) -> Path:
-    """Whether all that is written at the end has its place; the table's."""
-    journal = Path(f"{options.csv}.journal")
-    if journal.exists() and not options.resume:
-        begun = "is of a run that was interrupted: --resume goes on; to begin anew, remove it"
-        raise ValueError(f"{str(journal)!r} {begun}")
-    for name in filter(None, (options.csv, options.html, options.grades, options.anonymous)):
-        place_for(name)
-    if options.feedback:
-        folder_for(options.feedback)
-    return Path(options.csv)
+    if ways := ", ".join(sorted(journal.open)):
+        yield f"This system did not close for them: {ways}. Run this in a container."
+    yield f"written: {options.csv}"
 
 
 def _results(
@@ -164,26 +146,18 @@ def _results(
     return written, page.summary(rows, given, owners)
 
 
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 @contextmanager
-def _interrupted(out: Path) -> Iterator[None]:
-    """Ctrl+C and SIGTERM end the run in order: what is done is kept, and a line says how to go on."""
+def _interrupted(journal: Path) -> Iterator[None]:
+    """After Ctrl+C, SIGTERM or a full disk a line says how to go on: what is done is kept."""
 
     def stop(number: int, frame: object) -> None:
-        raise KeyboardInterrupt(number)
+        raise SystemExit(128 + number)
 
-    goes_on = f"what is done is in {out}.journal, and --resume goes on from there"
     before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
-    except KeyboardInterrupt as error:
-        _tell(f"interrupted; {goes_on}")
-        raise SystemExit(128 + (error.args[0] if error.args else signal.SIGINT)) from None
-    except OSError as error:
-        _tell(goes_on if error.filename else f"in {str(out.parent)!r}: {error.strerror}; {goes_on}")
+    except (KeyboardInterrupt, SystemExit, OSError):
+        print(f"what is done is in {journal}, and --resume goes on from there", file=sys.stderr, flush=True)
         raise
     finally:
         signal.signal(signal.SIGTERM, before)

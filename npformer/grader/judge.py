@@ -5,7 +5,6 @@ handed in is, for the checker, one that sends arguments and waits for arrays. In
 them `work` in processes of their own, which are sent files and send reports.
 """
 
-import builtins
 import json
 import os
 import shutil
@@ -34,6 +33,7 @@ TEXTS = {"student": 100, "problem": 300, "names": 5000}  # letters that are kept
 LONGEST_MESSAGE = 80  # letters of an error's own words that are told: they are the file's to choose
 NO_ANSWER = "It sent something that is no answer."
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+SLOW = {"matplotlib.pyplot": b"matplotlib", "IPython.core.inputtransformer2": b'"cells"'}  # to import
 HARNESS = ("__init__", "frames", "reading", "walls", "student")  # of npformer, all that is with a student
 
 Report = dict[str, Any]
@@ -56,6 +56,20 @@ class Ended(BaseException):
     """The student's process has ended or had to be ended; the checker must not take it for an answer."""
 
 
+class Told(TypeError):
+    """An error of the student's: with its line, and its own words cut and in quotes.
+
+    The checker asks for its `type_name`, and calls again where an argument may be taken by its name alone.
+    """
+
+    def __init__(self, reply: Report) -> None:
+        name, message = str(reply["error"])[:60], str(reply["said"])
+        self.type_name = readable(name)
+        message = readable(message.removeprefix(name).removeprefix(": "), LONGEST_MESSAGE)
+        words = f"“{message}”" if message else "", readable(str(reply["where"]), 100)
+        super().__init__(", ".join(filter(None, words)))
+
+
 # --- what stays between submissions ---------------------------------------------------------------
 
 
@@ -75,16 +89,19 @@ class Judge(AbstractContextManager["Judge"]):
         self.process.wait()
         _remove(self.home)
 
-    def begin(self, request: Report) -> tuple[socket.socket, socket.socket]:
-        """A process for one submission: its pipe, and its keeper's."""
+    def begin(self, request: Report) -> socket.socket:
+        """The pipe to a process for one submission, which ends with all that it started when we hang up."""
         pipe, its_pipe = socket.socketpair()
-        control, its_control = socket.socketpair()
-        with its_pipe, its_control:
-            descriptors = [its_pipe.fileno(), its_control.fileno()]
-            socket.send_fds(self.socket, [json.dumps(request).encode()], descriptors)
-        if not self.socket.recv(1):
+        with its_pipe:
+            socket.send_fds(self.socket, [json.dumps(request).encode()], [its_pipe.fileno()])
+        self.answer(1)
+        return pipe
+
+    def answer(self, size: int = 40) -> str:
+        """What the process that forks says: that it begins; then, of one that has ended, its CPU seconds."""
+        if not (data := self.socket.recv(size)):
             raise EOFError("the system has no process for it, or a file has ended the one that forks")
-        return pipe, control
+        return data.decode()
 
     def grade(self, name: str, data: bytes | str, ids: Sequence[str]) -> Report:
         """The student and a report for each exercise. Nothing that a file does raises an error here.
@@ -169,9 +186,11 @@ class Case:
         limits, part = self.judge.limits, max(0.5**self.lost, LEAST)
         self.lost += 1
         self.cpu, self.left = max(limits.seconds * part, 1.0), (limits.wall or 3 * limits.seconds) * part
-        bounds = {"cpu": self.cpu, "megabytes": limits.megabytes, "plots": b"matplotlib" in self.data}
-        self.pipe, self.control = self.judge.begin({"folder": self.folder, **bounds})
-        self.ending, self.line = "", Line(*(partial(self._timed, act) for act in (socket.socket.recv, socket.socket.sendall)))
+        bounds = {"cpu": self.cpu, "megabytes": limits.megabytes, "folder": self.folder}
+        needs = [module for module, sign in SLOW.items() if sign in self.data]
+        self.pipe = self.judge.begin({**bounds, "needs": needs})
+        receive, send = (partial(self._timed, act) for act in (socket.socket.recv, socket.socket.sendall))
+        self.ending, self.line = "", Line(receive, send)
         data = np.frombuffer(self.data, np.uint8)
         head = self.ask({"name": self.name, "data": data, "ids": self.ids})
         try:
@@ -182,16 +201,12 @@ class Case:
         self.head = self.head or {**texts, "answers": answers}
 
     def close(self) -> float:
-        """Hang up on the keeper and wait until it has ended everything; the CPU seconds that were used."""
+        """Hang up, and wait until everything has ended; the CPU seconds that were used."""
         if self.pipe is None:
             return 0.0
         self.pipe.close()
         self.pipe = None
-        with suppress(OSError, ValueError), self.control:  # the keeper may have been ended by somebody
-            self.control.settimeout(OVERHEAD)
-            self.control.shutdown(socket.SHUT_WR)
-            return float(self.control.recv(40))
-        return 0.0
+        return float(self.judge.answer())
 
     def end(self, ending: str) -> NoReturn:
         """Give up on this process."""
@@ -241,7 +256,7 @@ class Case:
                 reply = self.ask(_called(functions[reply["back"]], reply["args"]))
             for place in reply["changed"]:  # the checker sees that it is another
                 np.logical_not(arguments[place], out=arguments[place], casting="unsafe")
-            failed = _error(reply) if "error" in reply else None
+            failed = Told(reply) if "error" in reply else None
             value = None if failed else reply["value"]
         except (TypeError, KeyError, ValueError, IndexError, AttributeError):
             self.end(NO_ANSWER)
@@ -298,18 +313,6 @@ def _called(function: Callable[..., Any], arguments: Sequence[Any]) -> Report:
             return {"value": function(*arguments)}
     except Exception as error:
         return {"error": type(error).__name__, "said": str(error)}
-
-
-def _error(reply: Report) -> Exception:
-    """An error like the student's: of the same name, with the line, and its own words cut and in quotes."""
-    name, message = str(reply["error"])[:60], str(reply["said"])
-    base = getattr(builtins, name, Exception)
-    if not (isinstance(base, type) and issubclass(base, Exception | SystemExit)):
-        base = Exception
-    message = readable(message.removeprefix(name).removeprefix(": "), LONGEST_MESSAGE)
-    text = ", ".join(filter(None, (f"“{message}”" if message else "", readable(str(reply["where"]), 100))))
-    kind: Any = type(readable(name), (base,), {"__str__": lambda self: text, "__module__": "submission"})
-    return kind.__new__(kind)  # some kinds are made of arguments, which have stayed there
 
 
 def _unanswered(exercise_id: str, problem: str, names: str) -> Report:

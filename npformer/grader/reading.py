@@ -10,6 +10,7 @@ import re
 import sys
 import tokenize
 from collections.abc import Iterator
+from contextlib import suppress
 from io import BytesIO
 from traceback import walk_tb
 from types import ModuleType
@@ -21,10 +22,6 @@ OTHER_LANGUAGES = (
     "javascript", "js", "latex", "markdown", "svg", "SVG", "writefile", "file", "cython", "R", "sql",
     "bigquery", "python2",
 )  # fmt: skip
-MAGIC = re.compile(
-    r"(?P<indent>\s*)(?:(?P<to>[\w., \[\]]+=\s*)?%(?P<name>\w+)\s*(?P<rest>.*)"
-    r"|(?:[\w., ]+=\s*)?!.*|\?.*|[^#'\"]*\?)"
-)
 SHOWN_PROBLEMS = 3
 
 
@@ -42,11 +39,13 @@ def read_submission(name: str, data: bytes) -> Submission:
     module = ModuleType(MODULE)
     sys.modules[MODULE] = module  # dataclasses and pickle look their module up
     names = vars(module)
-    names.update({"__file__": name, "display": _show_nothing, "get_ipython": lambda: _Shell(names)})
+    shell = Shell(names)
+    names.update({"__file__": name, "display": _show_nothing, "get_ipython": lambda: shell})
     problems, places = [], []
     try:
         for place, source in pieces(name, data):
             places.append(place)
+            shell.place = place
             problems.append(_run(source, place, names))
     except RecursionError:
         problems.append("The file cannot be read: it is nested too deeply.")
@@ -104,72 +103,43 @@ def _code_cells(notebook: Any) -> list[str]:
 
 
 def plain_python(source: str) -> str:
-    """A cell without what only a notebook understands. Magics go, the code behind them stays.
+    """A cell as Python: IPython makes calls of `get_ipython()` of all that only a notebook understands.
 
-    >>> plain_python("%%time" + chr(10) + "x = 1")
-    '\\nx = 1'
-    >>> plain_python("%%bash" + chr(10) + "exit")
-    ''
+    Where IPython is not installed, lines of magic go.
+
+    >>> plain_python("x = 7 % 4")
+    'x = 7 % 4'
     """
-    while magic := re.match(r"\s*%%(\S*)[^\n]*", source):
-        if magic[1] in OTHER_LANGUAGES:
-            return ""
-        source = "\n" * source[: magic.end()].count("\n") + source[magic.end() :]  # lines keep their numbers
-    plain = _without_magic(source)
-    if _fault(plain) is None:
-        return plain
-    try:  # IPython's own transformer, where IPython is installed
+    with suppress(SyntaxError, ValueError, MemoryError, RecursionError):
+        compile(source, "cell", "exec")
+        return source
+    try:
         from IPython.core.inputtransformer2 import TransformerManager
     except ImportError:
-        return plain
+        return re.sub(r"^(\s*)([%!?].*|[\w.]+\?+)$", r"\1pass", source, flags=re.MULTILINE)
     manager: Any = TransformerManager
     return str(manager().transform_cell(source))
 
 
-def _without_magic(source: str) -> str:
-    """Leave out each line at which reading stops and that is a magic."""
-    lines = source.split("\n")
-    while (at := _fault("\n".join(lines))) is not None and at < len(lines):
-        if not (magic := MAGIC.fullmatch(lines[at])):
-            break
-        code = _timed(magic["rest"]) if magic["name"] == "time" else ""
-        goes_on = lines[at].endswith("\\")
-        lines[at] = magic["indent"] + ((magic["to"] or "") + code if code else "pass")
-        while goes_on and at + 1 < len(lines):
-            at += 1
-            goes_on, lines[at] = lines[at].endswith("\\"), ""
-    return "\n".join(lines)
-
-
-def _fault(source: str) -> int | None:
-    """The line, counted from 0, at which this is no Python."""
-    try:
-        compile(source, "cell", "exec")
-    except SyntaxError as error:
-        return max(error.lineno or 1, 1) - 1
-    except (ValueError, MemoryError, RecursionError):
-        pass
-    return None
-
-
-def _timed(line: str) -> str:
-    """The Python behind %time and its options."""
-    return re.sub(r"^(-\S+\s+)*", "", line).strip()
-
-
-class _Shell:
-    """`get_ipython()`: magics do nothing, but for those that time the Python behind them."""
+class Shell:
+    """`get_ipython()`: magics do nothing, but for those that run the Python behind them."""
 
     def __init__(self, names: dict[str, Any]) -> None:
-        self.names = names
+        self.names, self.place = names, ""
 
-    def run_line_magic(self, name: str, line: str, *rest: object) -> None:
-        if name == "time":
-            exec(compile(_timed(line), "a line of magic", "exec"), self.names)
+    def run_line_magic(self, name: str, line: str, *rest: object) -> Any:
+        """The value of what `%time` stands before; options of its own go."""
+        if name != "time":
+            return None
+        source = re.sub(r"^(-\S+\s+)*", "", line)
+        with suppress(SyntaxError):
+            return eval(compile(source, self.place, "eval"), self.names)
+        exec(compile(source, self.place, "exec"), self.names)
 
     def run_cell_magic(self, name: str, line: str, body: str) -> None:
+        """A cell below `%%time` and the like; a line further down, so that lines keep their numbers."""
         if name not in OTHER_LANGUAGES:
-            exec(compile(body, "a cell of magic", "exec"), self.names)
+            exec(compile(plain_python(f"\n{body}"), self.place, "exec"), self.names)
 
     def __getattr__(self, name: str) -> Any:
         return _show_nothing

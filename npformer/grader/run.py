@@ -8,7 +8,7 @@ import hashlib
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import wait
@@ -49,18 +49,14 @@ class Row(NamedTuple):
 def grade(
     files: Sequence[HandIn],
     ids: Sequence[str],
-    *,
     limits: Limits = LIMITS,
     workers: int = 1,
     hidden: Sequence[str] = (),
-    tell: Callable[[str], None] = lambda line: None,
     journal: "Journal | None" = None,
-    left_open: set[str] | None = None,
 ) -> list[Row]:
     """One row for each submission and exercise, in order, whoever judges them.
 
-    `hidden` are folders that no student's process may see; `left_open` gathers what this system did not
-    close for them.
+    `hidden` are folders that no student's process may see.
     """
     to_judge = [each for each in files if not each.passed_over]
     done = journal.begin(to_judge, ids, limits) if journal else {}
@@ -70,9 +66,7 @@ def grade(
             done[name] = report
             if journal:
                 journal.add(name, report)
-            tell(f"{len(done)} of {len(to_judge)}  {name}")
-    if left_open is not None:
-        left_open.update(*(report["open"] for report in done.values()))
+                print(f"{len(done)} of {len(to_judge)}  {name}", file=sys.stderr, flush=True)
     return [row for each in files for row in rows_of(each, ids, done.get(each.name))]
 
 
@@ -159,16 +153,23 @@ def _read(file: HandIn) -> tuple[bytes | str, str]:
 
 
 class Journal:
-    """Finished submissions beside the table, a line of JSON each; removed when the table is written."""
+    """Finished submissions beside the table, a line of JSON each; removed when the table is written.
+
+    Raises ValueError where there is one of a run that was interrupted, unless that is to go on.
+    """
 
     def __init__(self, table: Path, resume: bool = False) -> None:
-        self.path, self.resume = table.with_name(table.name + ".journal"), resume
+        self.path = table.with_name(table.name + ".journal")
+        self.open = set[str]()  # what this system did not close for the students' processes
+        if self.path.exists() and not resume:
+            begun = "is of a run that was interrupted: --resume goes on; to begin anew, remove it"
+            raise ValueError(f"{str(self.path)!r} {begun}")
 
     def begin(self, files: Sequence[HandIn], ids: Sequence[str], limits: Limits) -> dict[str, Report]:
         """What is already done, by name; a file that has changed since is not."""
         settings = {"version": version(), "exercises": list(ids), "limits": list(limits)}
         lines = []
-        if self.resume and self.path.exists():
+        if self.path.exists():
             for line in self.path.read_text(encoding="ascii").splitlines():
                 with suppress(ValueError):  # one that a full disk or a crash has cut is judged again
                     lines.append(json.loads(line))
@@ -177,11 +178,13 @@ class Journal:
         kept = {line["file"]: line["report"] for line in lines[1:]}
         names = (f.name for f in files if f.name in kept and _read(f)[1] == kept[f.name]["digest"])
         done = {name: kept[name] for name in names}
-        entries = [{"file": name, "report": report} for name, report in done.items()]
-        write_files({self.path: "".join(json.dumps(line) + "\n" for line in [settings, *entries])})
+        write_files({self.path: json.dumps(settings) + "\n"})
+        for name, report in done.items():
+            self.add(name, report)
         return done
 
     def add(self, name: str, report: Report) -> None:
         """Keep one more."""
+        self.open |= {*report["open"]}
         with self.path.open("a", encoding="ascii") as file:
             file.write(json.dumps({"file": name, "report": report}) + "\n")

@@ -12,6 +12,7 @@ import builtins
 import json
 import os
 import random
+import select
 import socket
 import sys
 import traceback
@@ -170,29 +171,27 @@ def hide_npformer(hidden: Sequence[str]) -> None:
 
 
 def serve() -> None:  # pragma: no cover
-    """Wait for submissions on descriptor 0, a socket; with each come its pipe and the keeper's."""
+    """Wait for submissions on descriptor 0, a socket; with each comes its pipe."""
     server, settings = socket.socket(fileno=os.dup(0)), json.loads(sys.argv[1])
     around = _surrounded(settings)
     ways = ["network", "files", *["processes"] * around["countless"]]
     server.sendall(json.dumps([] if around["walled"] else ways).encode())
     while True:
-        data, descriptors, _, _ = socket.recv_fds(server, 2**16, 2)
+        data, pipes, _, _ = socket.recv_fds(server, 2**16, 1)
         if not data:
             os._exit(0)
         request = json.loads(data)
-        if request["plots"]:  # once for all who plot: it takes seconds
+        for module in request["needs"]:  # once for all: it takes seconds
             with suppress(Exception):
-                import_module("matplotlib.pyplot")
+                import_module(module)
         server.sendall(b".")  # from here on it is the student's time
-        with suppress(ChildProcessError):  # keepers that have ended
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        pipe, control = descriptors
-        if os.fork() == 0:
+        keeper = os.fork()
+        if keeper == 0:
             server.close()
-            keep(pipe, control, request | around)
-        os.close(pipe)
-        os.close(control)
+            keep(socket.socket(fileno=pipes[0]), request | around)
+        os.close(pipes[0])
+        usage = os.wait4(keeper, 0)[2]  # of all that it has seen end
+        server.sendall(str(usage.ru_utime + usage.ru_stime).encode())
 
 
 def _surrounded(settings: dict[str, Any]) -> dict[str, Any]:  # pragma: no cover
@@ -209,7 +208,7 @@ def _surrounded(settings: dict[str, Any]) -> dict[str, Any]:  # pragma: no cover
     return own | {"walled": walled, "hidden": [] if walled else settings["hidden"]}
 
 
-def keep(pipe: int, control: int, request: dict[str, Any]) -> None:  # pragma: no cover
+def keep(pipe: socket.socket, request: dict[str, Any]) -> None:  # pragma: no cover
     """The keeper: start the process that works; when the other side hangs up, end all of it."""
     try:
         os.setsid()
@@ -220,11 +219,11 @@ def keep(pipe: int, control: int, request: dict[str, Any]) -> None:  # pragma: n
         child = os.fork()
         if child == 0:
             os.setsid()
-            os.close(control)
-            start(socket.socket(fileno=pipe), request)
-        os.close(pipe)
-        os.read(control, 1)
-        os.write(control, str(walls.end(child)).encode())
+            start(pipe, request)
+        hung_up = select.poll()
+        hung_up.register(pipe, select.POLLHUP)
+        hung_up.poll()
+        walls.end(child)
     finally:
         os._exit(0)
 

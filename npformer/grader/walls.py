@@ -170,19 +170,18 @@ def adopt() -> None:
         call("prctl", SUBREAPER, 1, 0, 0, 0)
 
 
-def end(child: int) -> float:
-    """End a child, its group and, where the system tells, all that they have left to us; its CPU seconds."""
+def end(child: int) -> None:
+    """End a child, its group and, where the system tells, all that they have left to us."""
     for kill in (os.kill, os.killpg):
         with suppress(OSError):
             kill(child, signal.SIGKILL)
-    usage = os.wait4(child, 0)[2]
+    os.waitpid(child, 0)
     while below := _children():
         for pid in below:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         with suppress(ChildProcessError):
             os.waitpid(-1, 0)
-    return usage.ru_utime + usage.ru_stime
 
 
 def _children() -> list[int]:

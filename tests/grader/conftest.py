@@ -5,7 +5,6 @@ import socket
 import sys
 import threading
 from contextlib import suppress
-from multiprocessing.connection import Pipe
 from types import SimpleNamespace
 
 import pytest
@@ -15,56 +14,52 @@ from npformer.grader.frames import Line
 from npformer.grader.judge import Judge, Limits
 
 collect_ignore_glob = [] if hasattr(os, "fork") else ["test_*.py"]
-ENDED = SimpleNamespace(
-    wait=lambda *seconds: 0, join=lambda *seconds: 0, kill=lambda: None
-)  # in the place of a process
 
 
-def in_a_thread(grade):
-    """In the place of a judge in a process of its own: a thread that asks `grade`."""
-    line, its_line = Pipe()
+def judged_by(grade):
+    """In the place of all judges a function: to start a judge takes longer."""
 
-    def work():
-        with its_line, suppress(EOFError, OSError):
-            while True:
-                its_line.send(grade(*its_line.recv()))
+    def judged(files, ids, *settings):
+        for file in files:
+            data, digest = run._read(file)
+            yield file.name, grade(file.kind, data, tuple(ids)) | {"digest": digest}
 
-    threading.Thread(target=work).start()
-    return run.Worker(ENDED, line)
+    return judged
 
 
 @pytest.fixture(scope="session")
-def kept_grade():
+def kept_judged():
     """One judge for all tests that ask for it, which remembers its replies."""
-    said, lock = {}, threading.Lock()
+    said = {}
 
-    def grade(name, data, ids):
-        job = (name, data, tuple(ids))
-        with lock:
-            if job not in said:
-                said[job] = one.grade(*job)
+    def grade(*job):
+        if job not in said:
+            said[job] = one.grade(*job)
         return said[job]
 
     with Judge() as one:
-        yield grade
+        yield judged_by(grade)
 
 
 @pytest.fixture
-def hire(monkeypatch):
-    """Puts a function in the place of all judges."""
-    return lambda grade: monkeypatch.setattr(run, "hired", lambda *settings: in_a_thread(grade))
-
-
-@pytest.fixture(scope="session")
-def kept_judge(kept_grade):
-    """What stands for `run.hired` in tests of what is done with the replies: to start a judge takes longer."""
-    return lambda *settings: in_a_thread(kept_grade)
+def kept(kept_judged, monkeypatch):
+    """That one in the place of all judges, in tests of what is done with the replies."""
+    monkeypatch.setattr(run, "judged", kept_judged)
 
 
 @pytest.fixture
-def kept(kept_judge, monkeypatch):
-    """The same, in the place of all judges."""
-    monkeypatch.setattr(run, "hired", kept_judge)
+def asked(monkeypatch):
+    """What a judge who sees everything as right is asked."""
+    seen = []
+
+    def grade(name, data, ids):
+        if isinstance(data, str):
+            return judge.unread(ids, data)
+        seen.append(data)
+        return {"student": "", "open": ["network"], "reports": [judge.said("pass", "Seen.") for _ in ids]}
+
+    monkeypatch.setattr(run, "judged", judged_by(grade))
+    return seen
 
 
 class Left(BaseException):
@@ -80,27 +75,23 @@ def inside(monkeypatch, tmp_path):
     """A judge whose students are threads of this process: what happens on both sides is seen here."""
     ours, theirs = socket.socketpair()
     theirs.sendall(b"[]")
-    monkeypatch.setattr(judge, "_serving", lambda home, hidden: (ENDED, ours))
+    monkeypatch.setattr(judge, "_serving", lambda *given: (SimpleNamespace(wait=lambda: 0), ours))
     monkeypatch.setattr(student, "os", SimpleNamespace(**{**vars(os), "_exit": leave}))
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.chdir(tmp_path)
     with theirs, Judge(Limits(seconds=2)) as one:
-        one.begin = begin
+        one.begin, one.answer = begin, lambda: "0.0"
         yield one
     sys.modules.pop("submission", None)
 
 
 def begin(request):
     """A process for one submission that is a thread."""
-    (pipe, its_pipe), (control, keeper) = socket.socketpair(), socket.socketpair()
+    pipe, its_pipe = socket.socketpair()
 
     def run():
-        with its_pipe, keeper:
-            try:
-                student.work(Line(its_pipe.recv, its_pipe.sendall))
-            except (EOFError, OSError, Left):
-                its_pipe.close()
-            keeper.sendall(b"0.0")
+        with its_pipe, suppress(EOFError, OSError, Left):
+            student.work(Line(its_pipe.recv, its_pipe.sendall))
 
     threading.Thread(target=run).start()
-    return pipe, control
+    return pipe

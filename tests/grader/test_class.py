@@ -195,7 +195,7 @@ SAID = (  # in which file what stands
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory, kept_judge):
+def graded(tmp_path_factory, kept_judged):
     """Grades the class, with more options, and gives what is printed and written: {place: text}."""
     top = tmp_path_factory.mktemp("class")
     (top / "in").mkdir()
@@ -210,7 +210,7 @@ def graded(tmp_path_factory, kept_judge):
         options = given(**{name: top / to / at for name, at in names.items()}, register=top / "r.csv")
         out, err = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-            patch.setattr(run, "hired", kept_judge)
+            patch.setattr(run, "judged", kept_judged)
             patch.chdir(top / to)
             assert cli.main(["grade", "../in", "--assignment=../hw.toml", *options, *more]) == 0
         files = [path for path in (top / to).rglob("*") if path.is_file()]

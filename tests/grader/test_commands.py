@@ -8,7 +8,7 @@ import pytest
 
 from npformer import cli
 from npformer.exercises import check, list_exercises
-from npformer.grader import page, run
+from npformer.grader import run
 
 
 def write(path, text):
@@ -29,7 +29,7 @@ CHECKS = (  # a file, the options, the exit code, and what is said
     ("answers = {'order.bag': 'b', 'pe.evn': 3}", [], 0, "It has pe.evn: did you mean pe_even?"),
     ("def pe_tabel(n, d): return n", [], 1, "It has pe_tabel: did you mean pe_table?"),
     ("tabel = 1", [], 1, "No answer was found. The exercise pe.table is answered by the top"),
-    ("from npformer import softmax_forward", ["--only=softmax.forward"], 1, "softmax_forward is npformer's own: write your own."),
+    ("from npformer import softmax_forward", ["--only=softmax.forward"], 1, "softmax_forward is npformer's own: write your own”"),
 )  # fmt: skip
 
 
@@ -126,25 +126,6 @@ def test_what_cannot_be_done_is_said_in_one_line_and_before_grading(tmp_path, ca
         assert message.replace("{}", str(tmp_path)) in capsys.readouterr().err, typed
     assert (tmp_path / "begun.csv.journal").read_text() == "hours of work"
     assert not (tmp_path / "o.csv").exists()
-
-
-def test_where_a_file_cannot_be_written_in_the_end_nothing_is_lost(tmp_path, capsys, monkeypatch, kept):
-    """The table is there by then, and --resume goes on."""
-    write(tmp_path / "a.py", "order_bag = 'b'")
-    options = ["--csv", str(tmp_path / "o.csv"), "--html", str(tmp_path / "o.html"), "--only=order.bag"]
-
-    def full(*given):
-        raise OSError(28, "No space left on device", str(tmp_path / "o.html"))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(page, "class_page", full)
-        assert cli.main(["grade", str(tmp_path / "a.py"), *options]) == 2
-    said = capsys.readouterr().err
-    assert f"what is done is in {tmp_path / 'o.csv.journal'}, and --resume goes on from there\n" in said
-    assert f"grade: {str(tmp_path / 'o.html')!r} cannot be read or written: No space left on device\n" in said
-    monkeypatch.setattr(run, "hired", lambda *given: pytest.fail("graded again"))
-    assert cli.main(["grade", str(tmp_path / "a.py"), *options, "--resume"]) == 0
-    assert (tmp_path / "o.html").exists() and not (tmp_path / "o.csv.journal").exists()
 
 
 def test_a_system_without_fork_is_told_what_to_use(tmp_path, capsys, monkeypatch):

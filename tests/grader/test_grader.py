@@ -10,7 +10,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from importlib.util import find_spec
 from multiprocessing.connection import Pipe
 from pathlib import Path
@@ -19,7 +18,7 @@ import hostile
 import pytest
 
 from npformer import cli
-from npformer.grader import judge, run
+from npformer.grader import judge, page, run
 from npformer.grader.hand_ins import hand_ins
 from npformer.grader.judge import LIMITS, Judge, Limits
 from npformer.grader.marks import answers_table, assignment_of
@@ -41,65 +40,69 @@ def snapshot(folder):
 
 # --- a class that means harm ------------------------------------------------------------------------
 
+SAID = {  # what stands in a cell
+    ("surrogate_name.py", "student"): "A\\udcff\\x00 B",
+    ("formula_name.py", "student"): "'=HYPERLINK(1)",
+    ("long_name.py", "student"): "x" * 100,
+    ("outside.py", "evidence"): "It cannot be read: it is a link to a place outside the folder.",
+    ("broken.py", "evidence"): "It cannot be read: ",
+    ("around.py", "evidence"): "It cannot be read: ",
+    ("pipe.py", "evidence"): "it is no file",
+    ("too_large_a_file.py", "evidence"): "It is larger than",
+    ("odd_error.py", "evidence"): "“\\udcff",
+}
 
-@pytest.fixture(scope="module")
-def temporary(tmp_path_factory):
-    """Where the class of harm's run has its own folders: what belongs to it carries this name."""
-    return tmp_path_factory.mktemp("temporary")
 
-
-@pytest.fixture(scope="module", params=["few", pytest.param("all", marks=pytest.mark.slow)])
-def class_of_harm(request, tmp_path_factory, temporary):
-    """Hostile, broken and odd files beside good ones, graded once: 22 and 3 by one worker, or 164 and 50 by two."""
-    few = request.param == "few"
-    top = tmp_path_factory.mktemp("harm")
-    folder, out = top / "class", top / "out.csv"
+@pytest.mark.parametrize("few", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_no_row_is_lost_no_verdict_changed_and_nothing_left(few, tmp_path, temporary, monkeypatch):
+    """Hostile, broken and odd files beside good ones: 22 and 3 by one worker, or 164 and 50 by two."""
+    folder, out = tmp_path / "class", tmp_path / "out.csv"
     folder.mkdir()
     listener = socket.create_server(("127.0.0.1", 0))
     expected = hostile.write(folder, out=out, port=listener.getsockname()[1], good=3 if few else 50, few=few)
     (folder / "closed.py").chmod(0)
-    with Judge() as judge:
-        if judge.open:  # without walls these harm the test itself: see the page on what holds where
-            for name in [name for name, case in expected.items() if "alone" in case.flags]:
-                (folder / name).unlink()
-                del expected[name]
+    if without_walls():  # these harm the test itself: see the page on what holds where
+        for name in [name for name, case in expected.items() if "alone" in case.flags]:
+            (folder / name).unlink()
+            del expected[name]
     if find_spec("matplotlib") is None:
         expected.pop("plots.py", None)
-    before, beside = snapshot(folder), set(os.listdir(os.path.dirname(top)))
-    with pytest.MonkeyPatch.context() as patch:
-        use_as_temporary(temporary, patch)
-        patch.setenv("SECRET_TOKEN", "a token of the teacher's")
-        options = [f"--csv={out}", ONLY, "--seconds=1", f"--workers={1 if few else 2}"]
-        code = cli.main(["grade", str(folder), *options])
+    before = snapshot(folder)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("SECRET_TOKEN", "a token of the teacher's")
+    assert cli.main(["grade", ".", f"--csv={out}", ONLY, "--seconds=1", f"--workers={1 if few else 2}"]) == 0
     listener.close()
-    assert code == 0 and snapshot(folder) == before, "nothing in the folder was touched"
-    assert set(os.listdir(os.path.dirname(top))) == beside and not os.listdir(temporary)
-    assert sorted(os.listdir(top)) == ["class", "out.csv", "outside.py"]
-    return expected, rows_of(out)
+    assert snapshot(folder) == before and not os.listdir(temporary)
+    assert sorted(os.listdir(tmp_path)) == ["class", "out.csv", "outside.py", "temporary"]
+    assert running(temporary) == []
 
-
-def use_as_temporary(folder, patch):
-    patch.setenv("TMPDIR", str(folder))
-    patch.setattr(tempfile, "tempdir", None)
-
-
-def test_no_row_is_lost_and_no_verdict_changed(class_of_harm):
-    expected, rows = class_of_harm
+    rows = rows_of(out)
     assert {name for name, exercise in rows if not exercise} == hostile.PASSED_OVER
-    assert len(rows) == 3 * len(expected) + len(hostile.PASSED_OVER)
-    assert len(expected) > 25
-    wrong = []
+    assert len(rows) == 3 * len(expected) + len(hostile.PASSED_OVER) and len(expected) > 25
     for name, case in expected.items():
         for exercise_id, allowed in zip(hostile.IDS, case.allowed, strict=True):
             row = rows[name.replace("\n", "\\n").lstrip("'"), exercise_id]
-            if row["status"] not in hostile.STATUSES[allowed]:
-                wrong.append((name, exercise_id, allowed, row["status"], row["evidence"]))
-    assert wrong == []
+            assert row["status"] in hostile.STATUSES[allowed], (name, row)
+    for row in rows.values():
+        for cell in row.values():
+            assert (not cell.startswith(tuple("=+-@\t\r")) and cell.isprintable()) or "\n" in cell, cell
+    for (name, column), text in SAID.items():
+        assert text in rows[name, "pe.table"][column], name
+    assert len(rows["long_name.py", "pe.table"]["student"]) == 100
 
 
-@PROC
-def test_nothing_is_left_running(class_of_harm, temporary):
-    assert running(temporary) == []
+def without_walls():
+    with Judge() as judge:
+        return judge.open
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """Where a run has its own folders: what belongs to it carries this name."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return tmp_path / "temporary"
 
 
 def running(temporary):
@@ -115,27 +118,13 @@ def in_environ(path, temporary):
         return False
 
 
-SAID = {  # what stands in a cell
-    ("surrogate_name.py", "student"): "A\\udcff\\x00 B",
-    ("formula_name.py", "student"): "'=HYPERLINK(1)",
-    ("long_name.py", "student"): "x" * 100,
-    ("outside.py", "evidence"): "It cannot be read: it is a link to a place outside the folder.",
-    ("broken.py", "evidence"): "It cannot be read: ",
-    ("around.py", "evidence"): "It cannot be read: ",
-    ("pipe.py", "evidence"): "it is no file",
-    ("too_large_a_file.py", "evidence"): "It is larger than",
-    ("odd_error.py", "evidence"): "“\\udcff",
-}
-
-
-def test_every_cell_of_the_table_is_harmless_text_and_says_why(class_of_harm):
-    _, rows = class_of_harm
-    for row in rows.values():
-        for cell in row.values():
-            assert (not cell.startswith(tuple("=+-@\t\r")) and cell.isprintable()) or "\n" in cell, cell
-    for (name, column), text in SAID.items():
-        assert text in rows[name, "pe.table"][column], name
-    assert len(rows["long_name.py", "pe.table"]["student"]) == 100
+def wait_for_nothing(temporary):
+    """What belonged to the run ends with it."""
+    for _ in range(200):
+        if not (left := running(temporary)):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"still running: {left}")
 
 
 WALLED = """
@@ -191,18 +180,17 @@ UNSHARES = shutil.which("unshare") and not subprocess.run(["unshare", "-Ur", "tr
 
 
 @pytest.mark.skipif(not UNSHARES, reason="needs unshare of util-linux")
-def test_where_the_system_has_no_walls_it_says_so_and_ends_what_was_started(tmp_path):
+def test_where_the_system_has_no_walls_it_says_so_and_ends_what_was_started(tmp_path, temporary):
     """No fork bomb among them: as root without walls nobody counts processes, and it is told."""
-    folder, out, temporary = tmp_path / "class", tmp_path / "out.csv", tmp_path / "temporary"
-    folder.mkdir(), temporary.mkdir()
+    folder, out = tmp_path / "class", tmp_path / "out.csv"
+    folder.mkdir()
     root = str(Path(__file__).resolve().parents[2])
     for name in LEFT:
         (folder / f"{name}.py").write_text(hostile.cases()[f"{name}.py"].text.replace("{root!r}", repr(root)))
     given = [str(folder), f"--csv={out}", ONLY, "--seconds=2", "--wall=15", "--workers=1"]
     shell = ["unshare", "-Ur", "sh", "-c", NO_NAMESPACES + '"$@"', "sh"]
     command = [*shell, sys.executable, "-m", "npformer", "grade", *given]
-    environment = {**os.environ, "TMPDIR": str(temporary)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     assert "This system did not close for them: files, network, processes." in done.stdout
     tables = {row["status"] for (_, exercise), row in rows_of(out).items() if exercise == "pe.table"}
@@ -213,18 +201,6 @@ def test_where_the_system_has_no_walls_it_says_so_and_ends_what_was_started(tmp_
 # --- interrupted ------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def class_to_read(tmp_path_factory):
-    """Twelve, for tests that change nothing in it."""
-    folder = tmp_path_factory.mktemp("read") / "class"
-    folder.mkdir()
-    for i in range(12):
-        text = hostile.RIGHT if i % 3 else hostile.ZEROS
-        pause = 0.05 if i < 6 else 0.3  # who interrupts after three is in time, on a busy machine too
-        (folder / f"s{i:02}.py").write_text(f"student = 'S{i}'\nimport time\ntime.sleep({pause})\n{text}")
-    return folder
-
-
 SIGNALS = [(signal.SIGKILL, 1)]
 SIGNALS += [
     pytest.param(n, 2, marks=pytest.mark.slow) for n in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
@@ -233,43 +209,33 @@ SIGNALS += [
 
 @PROC
 @pytest.mark.parametrize(("number", "workers"), SIGNALS)
-def test_an_interrupted_run_goes_on_to_the_same_table(
-    number, workers, class_to_read, tmp_path, monkeypatch, kept
-):
-    out, temporary, whole = tmp_path / "out.csv", tmp_path / "temporary", tmp_path / "whole.csv"
-    temporary.mkdir()
-    use_as_temporary(temporary, monkeypatch)
-    given = ["grade", str(class_to_read), f"--csv={out}", ONLY, f"--workers={workers}"]
+def test_an_interrupted_run_goes_on_to_the_same_table(number, workers, tmp_path, temporary, kept):
+    folder, out, whole = (tmp_path / name for name in ("class", "out.csv", "whole.csv"))
+    folder.mkdir()
+    for i in range(12):
+        text = hostile.RIGHT if i % 3 else hostile.ZEROS
+        pause = 0.05 if i < 6 else 0.3  # who interrupts after three is in time, on a busy machine too
+        (folder / f"s{i:02}.py").write_text(f"student = 'S{i}'\nimport time\ntime.sleep({pause})\n{text}")
+    given = ["grade", str(folder), f"--csv={out}", ONLY, f"--workers={workers}"]
     command = [sys.executable, "-m", "npformer", *given]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     process.stderr.readline()
-    seen = running(temporary)
+    assert running(temporary), "the run's processes can be told by their folder"
     for _ in range(2):
         process.stderr.readline()
     process.send_signal(number)
     said = process.communicate(timeout=60)[1]
     journal = tmp_path / "out.csv.journal"
-    kept = len(journal.read_text().splitlines()) - 1
-    assert 3 <= kept < 12 and not out.exists()
+    assert 4 <= len(journal.read_text().splitlines()) < 13 and not out.exists()
     if number != signal.SIGKILL:
         assert process.returncode == 128 + number and "--resume goes on from there" in said
-    assert seen, "the run's processes can be told by their folder"
     wait_for_nothing(temporary)
     with journal.open("a") as file:
         file.write('{"file": "s11.py", "rep')  # as a full disk would leave it
     assert cli.main([*given, "--resume"]) == 0
-    rows = grade(hand_ins(class_to_read), hostile.IDS)
+    rows = grade(hand_ins(folder), hostile.IDS)
     whole.write_text(answers_table(rows, assignment_of(hostile.IDS)), newline="")
     assert out.read_bytes() == whole.read_bytes() and not journal.exists()
-
-
-def wait_for_nothing(temporary):
-    """What belonged to the run ends with it."""
-    for _ in range(200):
-        if not (left := running(temporary)):
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"still running: {left}")
 
 
 @pytest.fixture
@@ -278,21 +244,6 @@ def two(tmp_path):
     for name in ("a.py", "b.py"):
         (tmp_path / "class" / name).write_text("order_bag = 'b'")
     return tmp_path / "class"
-
-
-@pytest.fixture
-def asked(hire):
-    """What a judge who sees everything as right is asked."""
-    seen = []
-
-    def grade(name, data, ids):
-        if isinstance(data, str):
-            return judge.unread(ids, data)
-        seen.append(data)
-        return {"student": "", "open": ["network"], "reports": [judge.said("pass", "Seen.") for _ in ids]}
-
-    hire(grade)
-    return seen
 
 
 def test_a_changed_file_is_judged_again_and_another_run_s_journal_refused(two, tmp_path, asked):
@@ -309,64 +260,61 @@ def test_a_changed_file_is_judged_again_and_another_run_s_journal_refused(two, t
         grade(hand_ins(two), ["pe.table"], journal=journal)
 
 
-def test_a_full_disk_is_told_with_its_file_and_nothing_is_lost(two, tmp_path, asked, capsys, monkeypatch):
-    given, add = ["grade", str(two), "--csv", str(tmp_path / "o.csv"), "--only=pe.table"], Journal.add
+def full(*given):
+    raise OSError(28, "No space left on device", "a.file")
 
-    def full(journal, name, report):
-        if name == "b.py":
-            raise OSError(28, "No space left on device", "o.csv.journal")
-        add(journal, name, report)
 
+def stopped(*given):
+    raise KeyboardInterrupt
+
+
+def terminated(*given):
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(5)
+
+
+CUT = ((Journal, "add", full, 2), (page, "class_page", full, 2), (Journal, "add", stopped, 130), (Journal, "add", terminated, 143))  # fmt: skip
+
+
+@pytest.mark.parametrize(("place", "name", "happens", "code"), CUT)
+def test_a_run_that_is_cut_says_how_to_go_on(place, name, happens, code, two, asked, capsys, monkeypatch):
+    given = ["grade", str(two), "--csv=o.csv", "--html=o.html", "--only=pe.table"]
+    monkeypatch.chdir(two.parent)
+    before = signal.getsignal(signal.SIGTERM)
     with monkeypatch.context() as patch:
-        patch.setattr(Journal, "add", full)
-        assert cli.main([*given, "--workers=1"]) == 2
+        patch.setattr(place, name, happens)
+        assert cli.main(given) == code
     said = capsys.readouterr().err
-    assert "o.csv.journal, and --resume goes on from there" in said
-    assert "'o.csv.journal' cannot be read or written: No space left on device" in said
+    assert "what is done is in o.csv.journal, and --resume goes on from there\n" in said
+    assert happens is not full or "'a.file' cannot be read or written: No space left on device\n" in said
+    assert signal.getsignal(signal.SIGTERM) == before
     asked.clear()
-    assert cli.main([*given, "--resume"]) == 0 and len(asked) == 1
+    assert cli.main([*given, "--resume"]) == 0 and len(asked) == 2 * (place is Journal)
     assert "This system did not close for them: network. Run this in a container." in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signals_end_a_run_with_their_code(number, two, tmp_path, monkeypatch, capsys):
-    """Whether a handler of ours catches them or Python's own has come first."""
-
-    def grade_and_stop(*arguments, **options):
-        if number == signal.SIGINT:
-            raise KeyboardInterrupt
-        os.kill(os.getpid(), number)
-        time.sleep(5)
-
-    monkeypatch.setattr(run, "grade", grade_and_stop)
-    before = signal.getsignal(number)
-    assert cli.main(["grade", str(two), "--csv", str(tmp_path / "o.csv")]) == 128 + number
-    assert "--resume goes on from there" in capsys.readouterr().err and signal.getsignal(number) == before
+    assert not Path("o.csv.journal").exists() and Path("o.html").exists()
 
 
 # --- judges -----------------------------------------------------------------------------------------
 
 
-def test_a_judge_that_ends_is_replaced_once_and_costs_one_submission(two, hire, monkeypatch):
-    workers, ends, hired = [], [], run.hired
+def test_a_judge_that_ends_is_replaced_once_and_costs_one_submission(two, monkeypatch):
+    workers, hired, ends = [], run.hired, 1
 
-    def first_ends(*settings):
+    def some_end(*settings):
         workers.append(hired(*settings))
-        if len(workers) == 1:
-            workers[0].process.kill()
+        if len(workers) <= ends:
+            workers[-1].process.kill()
         return workers[-1]
 
-    monkeypatch.setattr(run, "hired", first_ends)
-    assert [row.status for row in grade(hand_ins(two), ["order.bag"])] == ["pass", "pass"]
+    monkeypatch.setattr(run, "hired", some_end)
+    assert [row.status for row in grade(hand_ins(two), ["order.bag"], workers=0)] == ["pass", "pass"]
     assert [worker.process.exitcode for worker in workers] == [-signal.SIGKILL, 0]
-
-    def ending(name, data, ids):
-        ends.append(data)
-        raise EOFError
-
-    hire(ending)
-    lost = grade(hand_ins(two), ["order.bag"], workers=0)
-    assert [row.evidence for row in lost] == [run.LOST] * 2 and len(ends) == 4
+    workers, ends = [], 2
+    found = grade(hand_ins(two), ["order.bag"])
+    assert [(row.status, row.evidence) for row in found] == [
+        ("not read", run.LOST),
+        ("pass", "Every check agrees."),
+    ]
 
 
 def test_a_judge_leaves_when_the_other_side_hangs_up(tmp_path, monkeypatch):
@@ -376,21 +324,3 @@ def test_a_judge_leaves_when_the_other_side_hangs_up(tmp_path, monkeypatch):
     threading.Timer(0.5, line.close).start()
     judge.work(its_line, LIMITS, [], str(tmp_path))
     assert not os.listdir(tmp_path)
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_judge_does_not_outlive_what_forks_for_it():
-    """It ends too, and is replaced: see above."""
-    with Judge() as one:
-        one.process.kill()
-        one.process.wait()
-        with pytest.raises(OSError, match=r"pipe|reset"):
-            one.grade("a.py", b"order_bag = 'b'", ["order.bag"])
-
-
-def test_a_file_called_numpy_harms_nobody_where_we_are_called_from(tmp_path, monkeypatch, capsys):
-    for name in ("numpy.py", "json.py", "ada.py"):
-        (tmp_path / name).write_text(hostile.RIGHT)
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(["grade", ".", "--csv", "out.csv", ONLY, "--workers=1"]) == 0
-    assert Counter(row["status"] for row in rows_of(tmp_path / "out.csv").values()) == {"pass": 9}
