@@ -34,12 +34,7 @@ ARRAYS = {
     "factor, a root of a fraction": (R3 * math.sqrt(2 / 3), R3, {}, "√(2/3)"),
     "factor of no size": (R3 * 0.7734, R3, {}, "0.7734"),
     "factor of no size, small": (R3 * 0.00100007, R3, {}, "0.00100007"),
-    "factor, nearly 1, beside what is far larger": (
-        R3 * (1e-12 + 3e-20),
-        R3 * 1e-12,
-        {"d_output": k},
-        "1 + 3e-08",
-    ),
+    "factor, nearly 1, beside what is far larger": (R3 * (1e-12 + 3e-20), R3 * 1e-12, {"dy": k}, "1 + 3e-08"),
     "other": (k, R3, {"cache.k": k}, "cache.k"),
     "other, some times": (3 * k, R3, {"cache.k": k}, "3 times cache.k"),
     "other, far smaller": (1e150 * k, 1e150 * R3, {"cache.k": 1e-100 * k}, "1e+250 times cache.k"),
@@ -51,7 +46,7 @@ ARRAYS = {
     "multiple along": (R3 + k * rng.standard_normal((2, 3, 1)), R3, {"cache.k": k}, "cache.k along axis 2"),
     "few": (R3 + np.eye(24)[5].reshape(2, 3, 4), R3, {}, "1 of 24 entries, first [0, 1, 1]"),
     "near": (R3 * (1 + 1e-5 * k), R3, {}, "e-05"),
-}
+}  # fmt: skip
 
 
 def kind(name):
@@ -71,72 +66,39 @@ W, x, y = rng.standard_normal((4, 4)), rng.standard_normal((3, 4)), rng.standard
 eye3, eye4 = np.eye(3), np.eye(4)
 linear = np.einsum("ts,ij->tjsi", eye3, W)  # of y = x W
 entry = np.einsum("ts,ij,tj->tjsi", eye3, eye4, y)  # of a function of single entries whose slope is y
-softmax = np.einsum("ts,tj,ij->tjsi", eye3, y, eye4) - np.einsum("ts,tj,ti->tjsi", eye3, y, y)
+outer = np.einsum("ts,tj,ti->tjsi", eye3, y, y)
+softmax = np.einsum("ts,tj,ij->tjsi", eye3, y, eye4) - outer
 bias = np.einsum("tj,ij->tji", np.ones((3, 4)), eye4)  # of y = x + b
 mask = (rng.random((3, 4)) < 0.5)[:, :, None, None]
-first = np.array([1.0, 0, 0])
-
+along_x, along_y = x[:, :, None, None], y[:, :, None, None]
+squares = {"scores": np.where(eye3, 0, -np.inf), "u": eye3 + 1, "W_1": W, "W_2": R2}
 TABLES = {
-    "one index": (bias * first[:, None, None], bias, {}, "index 0 of axis 0"),
+    "one index": (bias * np.eye(3)[0][:, None, None], bias, {}, "index 0 of axis 0"),
     "ends exchanged": (linear.swapaxes(1, 3), linear, {}, "axis 1"),
     "ends exchanged, both": (
-        np.einsum("st,ij->sitj", R2[:3, :3], W),
-        np.einsum("st,ij->tjsi", R2[:3, :3], W),
-        {},
-        "axes 0 and 1",
-    ),
-    "untransposed": (
-        linear @ np.linalg.solve(R2.T, R2),
-        linear,
-        {"scores": np.where(eye3, 0, -np.inf), "u": eye3 + 1, "W_1": W, "W_2": R2},
-        "W_2",
-    ),
+        *(np.einsum(f"st,ij->{ends}", R2[:3, :3], W) for ends in ("sitj", "tjsi")), {}, "axes 0 and 1"),
+    "untransposed": (linear @ np.linalg.solve(R2.T, R2), linear, squares, "W_2"),
     "own only": (entry, softmax, {}, "axis 1"),
     "mixes": (softmax, entry, {}, "axis 1"),
-    "mixes, another": (
-        np.einsum("tj,sj,ij->tjsi", y, y, eye4),
-        np.einsum("ts,tj,ti->tjsi", eye3, y, y),
-        {},
-        "axis 0, and not those of axis 1",
-    ),
+    "mixes, another": (np.einsum("tj,sj,ij->tjsi", y, y, eye4), outer, {}, "axis 0, and not those of axis 1"),
     "zero there": (linear * mask, linear, {}, "of 144"),
     "not zero there": (linear, linear * mask, {}, "of 144"),
     "another mask": (linear * mask, linear * np.roll(mask, 1), {}, "of 144"),
-    "multiplied": (linear * x[:, :, None, None], linear, {"cache.x": x}, "times cache.x"),
-    "multiplied, divided": (linear / x[:, :, None, None], linear, {"cache.x": x}, "divided by cache.x"),
-    "multiplied, another": (
-        linear * x[:, :, None, None],
-        linear * y[:, :, None, None],
-        {"x": x, "y": y},
-        "with x in place of y",
-    ),
+    "multiplied": (linear * along_x, linear, {"cache.x": x}, "times cache.x"),
+    "multiplied, divided": (linear / along_x, linear, {"cache.x": x}, "divided by cache.x"),
+    "multiplied, another": (linear * along_x, linear * along_y, {"x": x, "y": y}, "with x in place of y"),
     "other, times d_output": (
-        entry,
-        np.einsum("ts,ij,tj->tjsi", eye3, eye4, y * (1 - y)),
-        {"W": W, "the output": y},
-        "d_output times the output",
-    ),
+        entry, entry * (1 - along_y), {"W": W, "the output": y}, "d_output times the output"),
     "numbers": (np.einsum("ts,ij,tj->tjsi", eye3, eye4, 1 - y), entry, {}, ""),
     "stray": (
-        np.einsum("ts,tij->tjsi", eye3, rng.standard_normal((3, 4, 4))),
-        linear * mask,
-        {},
-        "d_output[",
-    ),
-}
+        np.einsum("ts,tij->tjsi", eye3, rng.standard_normal((3, 4, 4))), linear * mask, {}, "d_output["),
+}  # fmt: skip
 
 
-def tabled(F, R, others=None, dy=dy):
-    d_output = dy if F.shape[: dy.ndim] == dy.shape else rng.standard_normal((4, 4))
-    n = d_output.ndim
-    return Case(
-        np.tensordot(d_output, F, n),
-        np.tensordot(d_output, R, n),
-        others or {},
-        d_output=d_output,
-        found_table=F,
-        right_table=R,
-    )
+def tabled(F, R, others=None):
+    d_output = dy if F.shape[:2] == dy.shape else rng.standard_normal((4, 4))
+    found, right = (np.tensordot(d_output, table, 2) for table in (F, R))
+    return Case(found, right, others or {}, d_output=d_output, found_table=F, right_table=R)
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -150,23 +112,18 @@ def test_tables(name):
 
 def test_nothing_is_said_of_what_is_right_or_not_finite_or_has_nothing_to_do_with_it():
     for seed in range(15):
-        rng = np.random.default_rng(seed)
-        F, R, other = *rng.standard_normal((2, 3, 4, 3, 4)), rng.standard_normal((3, 4))
-        assert relation([tabled(F, R, {"other": other})]) is None
-        assert relation([tabled(R + 1e-9 * rng.standard_normal(R.shape), R, {"other": other})]) is None
-        assert relation([Case(rng.standard_normal((2, 3)), rng.standard_normal((2, 4)))]) is None
-        assert (
-            relation([tabled(F, R)._replace(right=np.ones((3, 5)), right_table=np.ones((3, 4, 3, 5)))])
-            is None
-        )
-        three = rng.standard_normal((2, 3, 4, 3))  # its d_output has another shape than the gradient
-        assert relation([tabled(three[0][..., None, :], three[1][..., None, :])]) is None
-    assert relation([Case(R3 * np.inf, R3)]) is None
-    assert relation([Case(0 * R3, 0 * R3)]) is None
-    assert relation([Case(rng.standard_normal((70, 2)), rng.standard_normal((70, 2)))]) is None
-    assert (
-        relation([Case(np.array(0.77123), np.array(0.31337), {"other": np.array(0.2)})]) is None
-    )  # one number fits any
+        draw = np.random.default_rng(seed).standard_normal
+        F, R, other, three = *draw((2, 3, 4, 3, 4)), {"other": draw((3, 4))}, draw((2, 3, 4, 3))
+        for case in (
+            tabled(F, R, other), tabled(R + 1e-9 * draw(R.shape), R, other),
+            Case(draw((2, 3)), draw((2, 4))), Case(draw((70, 2)), draw((70, 2))),
+            tabled(F, R)._replace(right=np.ones((3, 5)), right_table=np.ones((3, 4, 3, 5))),
+            tabled(three[0][..., None, :], three[1][..., None, :]),  # d_output has another shape
+        ):  # fmt: skip
+            assert relation([case]) is None
+    one = Case(np.array(0.77123), np.array(0.31337), {"other": np.array(0.2)})  # one number fits any
+    for case in (Case(R3 * np.inf, R3), Case(0 * R3, 0 * R3), one):
+        assert relation([case]) is None
 
 
 def test_what_is_hardly_wrong_gets_no_name_by_accident():

@@ -40,21 +40,13 @@ class BytePairs(NamedTuple):
 
         return merge_pairs(as_bytes("encode", text), rank)
 
-    def decode_bytes(self, ids: Iterable[int]) -> bytes:
-        """The bytes of the ids, one piece after the other. Undoes `encode`, whatever the bytes.
-
-        >>> train_byte_pairs("low lower", 2).decode_bytes([115, 257])
-        b'slow'
-        """
-        return join_pieces("decode", ids, self.pieces)
-
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the ids; a byte that is no part of a letter, as in the middle of one, becomes �.
 
         >>> train_byte_pairs("low lower", 2).decode([115, 257])
         'slow'
         """
-        return self.decode_bytes(ids).decode("utf-8", "replace")
+        return join_pieces("decode", ids, self.pieces).decode("utf-8", "replace")
 
 
 def train_byte_pairs(text: str | bytes, n_merges: Length) -> BytePairs:

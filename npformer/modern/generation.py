@@ -91,26 +91,13 @@ def choose(
 
 
 def last_left(p: Array, top_k: int, top_p: float) -> Array:
-    """The smallest of the probabilities that top_k and top_p leave: (B, vocab_size) -> (B, 1).
-
-    Of k probabilities, those below (1 - top_p)/k of their sum have less than 1 - top_p of it together, so
-    that top_p leaves none of them: the others alone are sorted.
-    """
-    xp, k = array_module(p), min(top_k, p.shape[-1])
-    p = _largest(p, k)
-    whole = p.sum(axis=-1, keepdims=True)  # (B, 1)
-    counts = (p >= (1 - top_p) / k * whole).sum(axis=-1)  # (B,), those among which the last one left is
-    n = max(1, int(counts.max()) if counts.size else 0)
-    likeliest = -xp.sort(-_largest(p, n), axis=-1)  # (B, n), in falling order
+    """The smallest of the probabilities that top_k and top_p leave: (B, vocab_size) -> (B, 1)."""
+    xp = array_module(p)
+    likeliest = -xp.sort(-p, axis=-1)[..., :top_k]  # (B, k), in falling order
     before = xp.cumsum(likeliest, axis=-1) - likeliest  # what stands before each one
-    left = xp.maximum((before < top_p * whole).sum(axis=-1), 1)[..., None]  # (B, 1), how many
+    enough = top_p * likeliest.sum(axis=-1, keepdims=True)  # (B, 1)
+    left = xp.maximum((before < enough).sum(axis=-1), 1)[..., None]  # (B, 1), how many
     return xp.take_along_axis(likeliest, left - 1, axis=-1)
-
-
-def _largest(p: Array, k: int) -> Array:
-    """The k largest numbers of each row, in any order: (B, n) -> (B, k)."""
-    end = p.shape[-1]
-    return array_module(p).partition(p, end - k, axis=-1)[..., end - k :] if k < end else p
 
 
 def no_keys(params: AttentionParams, ids: Array, config: CausalLMConfig) -> KeptKeys:

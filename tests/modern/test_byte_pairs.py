@@ -68,12 +68,6 @@ def test_a_merge_of_what_does_not_exist_is_named(pair, message):
         BytePairs((pair, (97, 98))).decode([256])
 
 
-@given(st.binary(max_size=60))
-def test_any_bytes_come_back(data):
-    pairs = train_byte_pairs("the thesis of the other theme is there", 12)
-    assert pairs.decode_bytes(pairs.encode(data)) == data
-
-
 def test_the_example_of_the_first_paper():
     """aaabdaaabac: aa; then of ab and aa·a, which both occur twice, ab, whose ids are smaller; then both."""
     pairs = train_byte_pairs("aaabdaaabac", 3)
