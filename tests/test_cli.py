@@ -6,12 +6,15 @@ import json
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+from together import together
 
 from npformer import cli
 from npformer.teaching.worked_example import dog_bites_man, worked_example
@@ -44,19 +47,14 @@ def test_it_prints_the_trace_its_check_and_the_lessons(capsys, monkeypatch):
 
 
 def test_a_worksheet_is_drawn_as_asked_and_a_terminal_is_told_meanwhile(monkeypatch, capsys):
-    asked = []
-    monkeypatch.setattr(
-        cli, "save_worksheet", lambda *given, **choices: asked.append((*given, choices)) or given[1]
-    )
+    monkeypatch.setattr(cli, "save_worksheet", lambda name, path, **choices: f"{path} for {name}: {choices}")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert cli.main(["worksheet", "--seed", "Ada", "--out", "a.pdf"]) == 0
     assert cli.main(["worksheet", "--seed", "Zoë", "--out", "b.pdf", "--key", "--minutes", "15"]) == 0
-    assert asked == [
-        ("Ada", "a.pdf", {"key": False, "paper": "a4", "minutes": None}),
-        ("Zoë", "b.pdf", {"key": True, "paper": "a4", "minutes": 15}),
-    ]
     out, err = capsys.readouterr()
-    assert out == "written: a.pdf\nwritten: b.pdf\n" and err.startswith("the worksheet of Ada is drawn ...\n")
+    plain = "written: a.pdf for Ada: {'key': False, 'paper': 'a4', 'minutes': None}\n"
+    assert out == f"{plain}written: b.pdf for Zoë: {{'key': True, 'paper': 'a4', 'minutes': 15}}\n"
+    assert err.startswith("the worksheet of Ada is drawn ...\n")
 
 
 PLAYED = (  # what is typed, and whose numbers with how many decimals the page has, opened where
@@ -86,34 +84,25 @@ def test_the_player_is_written_with_the_numbers_that_were_asked_for(tmp_path, mo
 
 # --- what cannot be -------------------------------------------------------------------------------
 
+FILE, THERE = "{}/02_position_geometry.ipynb", "{}/there"
 SAID = [
     ("worksheet --seed _ --out {}/a.pdf", "the name is empty; expected at least one letter"),
     ("worksheet --seed Ada --out {}/a.png", "'a.png' should end in one of .pdf, .html"),
     ("worksheet --seed Ada --out {}/b/a.pdf", "there is no folder '{}/b'"),
-    ("play --out {}/b/a.html", "there is no folder '{}/b'"),
     ("play --out {}/a.txt", "'a.txt' should end in .html"),
     ("play --out {}", "'{}' is a folder; expected a file"),
     (f"play --out {os.devnull}", f"{os.devnull!r} is a device; expected a file"),
     ("play --out {}/a.html --at ffn.q", "at is 'ffn.q'; the trace has no step 'ffn.q'"),
     ("play --out {}/a.html --name _", "the name is empty; expected at least one letter"),
-    ("lesons", "there is no such command; did you mean lessons?"),
+    ("lesson", "there is no such command; did you mean lessons?"),
     ("qwerty", "there is no such command; --help lists those that there are"),
     ("slides 77 --out {}", "there is no lesson '77'; expected one of "),
     ("slides ex --out {}", "there is no lesson 'ex'; expected one of "),
-    (
-        "lessons {}/02_position_geometry.ipynb/a",
-        "'{}/02_position_geometry.ipynb' is a file; expected a folder",
-    ),
-    ("slides --out {}/02_position_geometry.ipynb", "'{}/02_position_geometry.ipynb' is a file; expected a"),
-    (
-        "grade . --csv {}/b.csv --feedback {}/02_position_geometry.ipynb/a",
-        "'{}/02_position_geometry.ipynb' is a file",
-    ),
-    (
-        "lessons --force {}/there",
-        "'{}/there/02_position_geometry.ipynb' is a folder; expected a file\n",
-    ),
-    ("slides --out {}/there", "'{}/there/02_position_geometry.html' is a folder; expected a file"),
+    (f"lessons {FILE}/a", f"'{FILE}' is a file; expected a folder"),
+    (f"slides --out {FILE}", f"'{FILE}' is a file; expected a folder"),
+    (f"grade . --csv {{}}/b.csv --feedback {FILE}", f"'{FILE}' is a file; expected a folder"),
+    (f"lessons --force {THERE}", f"'{THERE}/02_position_geometry.ipynb' is a folder; expected a file\n"),
+    (f"slides --out {THERE}", f"'{THERE}/02_position_geometry.html' is a folder; expected a file\n"),
 ]
 
 
@@ -135,10 +124,8 @@ def test_what_cannot_be_is_said_in_one_line_before_any_work(tmp_path, monkeypatc
         refused(typed, message)
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "matplotlib", None)
-        refused(
-            "worksheet --seed Ada --out {}/a.pdf",
-            "import of matplotlib halted; None in sys.modules; to get it: pip",
-        )
+        halted = "import of matplotlib halted; None in sys.modules; to get it: pip"
+        refused("worksheet --seed Ada --out {}/a.pdf", halted)
     with monkeypatch.context() as patch:  # places that are to be read only
         patch.setattr(os, "access", lambda path, mode: path.is_file())
         for typed, place in (("lessons", "{}/a"), ("play --out", "{}/a.html"), ("grade . --csv", "b.csv")):
@@ -147,23 +134,19 @@ def test_what_cannot_be_is_said_in_one_line_before_any_work(tmp_path, monkeypatc
 
 USAGE = ["worksheet", "worksheet --seed Ada", "worksheet --out a.pdf", "worksheet --paper a5"]
 USAGE += [f"trace --decimals {wrong}" for wrong in ("0", "9", "-3", "three")]
+HELP = ["--help", *(f"{name} --help" for name in ("trace", "lessons", "worksheet", "play", "grade", "exam"))]
 
 
 def test_an_unfinished_command_is_refused_and_help_is_given(capsys):
-    for typed in USAGE:
+    for typed in [*USAGE, *HELP, "--version"]:
         with pytest.raises(SystemExit) as stop:
             cli.main(typed.split())
-        assert stop.value.code == 2
-        assert capsys.readouterr().err.startswith(f"usage: npformer {typed.split()[0]}")
-    for command in ("", "trace", "lessons", "worksheet", "play", "grade", "exam"):
-        with pytest.raises(SystemExit) as stop:
-            cli.main([*command.split(), "--help"])
-        out = capsys.readouterr().out
-        assert stop.value.code == 0 and out.startswith(f"usage: npformer {command}".strip())
-        assert command or ("trace " in out and "worksheet" in out and out.isascii())
-    with pytest.raises(SystemExit):
-        cli.main(["--version"])
-    assert capsys.readouterr().out == f"npformer {metadata.version('npformer')}\n"
+        said = capsys.readouterr()
+        assert stop.value.code == (2 if typed in USAGE else 0)
+        if typed != "--version":
+            usage = f"usage: npformer {typed.partition('--')[0]}".rstrip()
+            assert (said.err if typed in USAGE else said.out).startswith(usage)
+    assert said.out == f"npformer {metadata.version('npformer')}\n"
 
 
 # --- the lessons, and what to type next -------------------------------------------------------------
@@ -176,7 +159,7 @@ def test_lessons_are_written_once_and_the_next_command_is_said(tmp_path, monkeyp
     assert cli.main(["lessons"]) == 0
     out = capsys.readouterr().out
     assert out.startswith(f"written: {first}\n") and first.is_file() and "kept" not in out
-    assert out.endswith("\nNow type:\n\n    uv run jupyter lab my_lessons\n")
+    assert out.endswith("\nNow type:\n\n    uv run jupyter lab my_lessons\n") and "npformer[" not in out
     first.write_text("mine", encoding="utf-8")
     assert cli.main(["lessons"]) == 0
     out = capsys.readouterr().out
@@ -186,37 +169,27 @@ def test_lessons_are_written_once_and_the_next_command_is_said(tmp_path, monkeyp
     assert "kept" not in capsys.readouterr().out and first.read_text(encoding="utf-8") != "mine"
 
 
-@pytest.mark.parametrize("installed", [True, False])
-def test_without_uv_and_jupyterlab_it_says_how_to_go_on(installed, tmp_path, monkeypatch, capsys):
-    monkeypatch.delenv("UV", raising=False)
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
-    monkeypatch.setattr(cli, "find_spec", lambda name: installed or None)
-    folder = tmp_path / "my own"
-    assert cli.main(["lessons", str(folder)]) == 0
-    out = capsys.readouterr().out
-    assert ('pip install "npformer[notebook]"' in out) is not installed
-    assert out.endswith(f'    jupyter lab "{folder}"\n')
-
-
 def test_the_next_command_is_one_that_is_found_here(tmp_path, monkeypatch, capsys):
-    """A Python whose folder is not on the path is named in full; its tools are its modules."""
+    """Without uv, a Python whose folder is not on the path is named in full; its tools are its modules."""
     monkeypatch.delenv("UV", raising=False)
+    monkeypatch.setattr(cli, "find_spec", lambda name: None)
     python, tool = tmp_path / "a b" / "python", tmp_path / "a b" / "npformer"
-    for file in (python, tool):
-        file.parent.mkdir(exist_ok=True)
-        file.write_text("")
-        file.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
-    for path, typed in (
-        ("", f'"{python}" -m npformer'),
-        (str(python.parent), "npformer"),
-        (None, "python -m npformer"),
+    for there, path, typed in (
+        ((python, tool), "", f'"{python}" -m npformer'),
+        ((python, tool), str(python.parent), "npformer"),
+        ((python,), str(python.parent), "python -m npformer"),
     ):
-        if path is None:
-            tool.unlink()
-        monkeypatch.setenv("PATH", str(python.parent) if path is None else path)
-        assert cli.main([]) == 0
-        assert f"\n    {typed} lessons " in capsys.readouterr().out
+        shutil.rmtree(python.parent, ignore_errors=True)
+        python.parent.mkdir()
+        for file in there:
+            file.touch(0o755)
+        monkeypatch.setenv("PATH", path)
+        assert cli.main([]) == 0 and f"\n    {typed} lessons " in capsys.readouterr().out
+    assert cli.main(["lessons", str(tmp_path / "my own")]) == 0
+    out = capsys.readouterr().out
+    assert 'pip install "npformer[notebook]"' in out
+    assert out.endswith(f'    python -m jupyter lab "{tmp_path / "my own"}"\n')
 
 
 def test_without_a_command_it_prints_one_screen(monkeypatch, capsys):
@@ -271,27 +244,23 @@ def test_a_command_that_cannot_go_on_ends_quietly(error, code, said, monkeypatch
     assert (code == 1) == ((tmp_path / "out").read_bytes() == b"")
 
 
-def test_a_terminal_gets_the_letters_that_it_has():
-    for encoding, said in (("ascii", "scores = Q K^T / sqrt d_k"), ("utf-8", "scores = Q Kᵀ / √d_k")):
-        environment = os.environ | {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
-        command = [sys.executable, "-m", "npformer", "trace"]
-        result = subprocess.run(command, capture_output=True, env=environment, timeout=120)
-        assert (result.returncode, result.stderr) == (0, b"")
-        text = result.stdout.decode(encoding)
-        assert said in text and text.count("?") == 1  # "Are these gradients right?": each has an ASCII form
+TERMINALS = [
+    ("ascii", "1/2 ? ?", "Q K^T / sqrt d_k"),
+    ("latin-1", "1/2 ? ë", "Q K^T / sqrt d_k"),
+    ("utf-8", "½ 李 ë", "Q Kᵀ / √d_k"),
+    (None, "½ 李 ë", "Q Kᵀ / √d_k"),
+]
 
 
-@pytest.mark.parametrize(
-    ("encoding", "printed"), [("ascii", "1/2 sum ? ?"), ("latin-1", "1/2 sum ? ë"), ("utf-8", "½ Σ 李 ë")]
-)
-def test_letters_are_printed_at_once_as_the_stream_can(encoding, printed, monkeypatch):
-    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    monkeypatch.setattr(sys, "stdout", stream)
-    cli._say("½ Σ 李 ë")
-    assert stream.buffer.getvalue().decode(encoding) == f"{printed}{os.linesep}"
-    monkeypatch.setattr(sys, "stdout", io.StringIO())  # which names no encoding
-    cli._say("½ Σ 李 ë")
-    assert sys.stdout.getvalue() == "½ Σ 李 ë\n"
+@together(("encoding", "other", "scores"), TERMINALS)
+def test_a_terminal_gets_at_once_the_letters_that_it_has(encoding, other, scores):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding) if encoding else io.StringIO()
+    with redirect_stdout(stream):
+        cli._say("½ 李 ë")
+        assert cli.main(["trace"]) == 0
+    text = stream.buffer.getvalue().decode(encoding) if encoding else stream.getvalue()
+    assert text.startswith(f"{other}") and scores in text
+    assert text.removeprefix(other).count("?") == 1  # "Are these gradients right?": each has an ASCII form
 
 
 def test_what_a_browser_cannot_do_is_said_in_one_line_and_the_rest_it_does(monkeypatch, capsys):

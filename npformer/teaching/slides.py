@@ -18,6 +18,7 @@ are drawn on less paper (see plots.style). Questions and answers stand at the fo
 """
 
 import html
+import itertools
 import json
 import os
 import re
@@ -256,11 +257,9 @@ def minutes_left(section: str, plan: Plan) -> str:
     >>> minutes_left("1.2", Plan({"1.1": 7, "1.2": 3, "1.3": 4}, []))
     'Section 1.2: 3 minutes; 7 are left, with this one.'
     """
-    names = list(plan.minutes)
-    if section not in names:
-        return ""
-    left = sum(plan.minutes[name] for name in names[names.index(section) :])
-    return f"Section {section}: {plan.minutes[section]} minutes; {left} are left, with this one."
+    later = dict(itertools.dropwhile(lambda part: part[0] != section, plan.minutes.items()))
+    left = f"minutes; {sum(later.values())} are left, with this one."
+    return f"Section {section}: {later[section]} {left}" if later else ""
 
 
 def ran(cell: dict[str, Any], words: str = "") -> list[Slide]:
@@ -270,13 +269,13 @@ def ran(cell: dict[str, Any], words: str = "") -> list[Slide]:
     """
     heading, shown, code = f"## {named(cell, 'title')}", shown_by(cell), code_of(cell)
     pictures = pictures_in(shown)
-    found = [Slide(f"{heading}\n\n{picture}") for picture in pictures]
-    if not found and code:  # what it prints comes with a click
-        found = [Slide(f"{heading}\n\n{code}", tuple(shown))]
-    found = found or [Slide("\n\n".join([heading, *shown]))]
+    *before, last = [Slide(f"{heading}\n\n{picture}") for picture in pictures] or [
+        Slide(f"{heading}\n\n{code}", tuple(shown))  # what it prints comes with a click
+        if code
+        else Slide("\n\n".join([heading, *shown]))
+    ]
     runs = PLAYING if pictures and pictures[-1].startswith("<iframe") else "Run."
-    notes = f"{words}\n\n{runs} The whole cell:\n\n```python\n{source_of(cell)}\n```"
-    return [*found[:-1], with_answer(found[-1]._replace(notes=notes), cell)]
+    return [*before, with_answer(last, cell, f"{words}\n\n{runs} The whole cell:")]
 
 
 def code_of(cell: dict[str, Any]) -> str:
@@ -293,11 +292,11 @@ def code_of(cell: dict[str, Any]) -> str:
 def joined(slide: Slide, cell: dict[str, Any]) -> Slide:
     """The slide with what a cell prints and its answer, each with one more click; its picture is there."""
     shown = shown_by(cell)
-    pictures = pictures_in(shown, named(cell, "cover") or "0")
-    more = slide._replace(then=(*slide.then, *shown))
-    if pictures:  # the question is about it
-        more = slide._replace(text="\n\n".join((slide.text, pictures[-1])))
-    return with_answer(more._replace(notes=f"{more.notes}\n\n```python\n{source_of(cell)}\n```"), cell)
+    if pictures := pictures_in(shown, named(cell, "cover") or "0"):  # the question is about it
+        slide = slide._replace(text="\n\n".join((slide.text, pictures[-1])))
+    else:
+        slide = slide._replace(then=(*slide.then, *shown))
+    return with_answer(slide, cell)
 
 
 def covered(seen: str) -> str:
@@ -321,14 +320,14 @@ def drawn_as_told(part: str, cell: dict[str, Any], hidden: bool = False) -> str:
     return drawn(printed[1], kind, named(cell, "where"), CODE_WIDE, hidden) if printed and kind else part
 
 
-def with_answer(slide: Slide, cell: dict[str, Any]) -> Slide:
-    """The answer's first sentences with one more click."""
-    id = named(cell, "reveal")
+def with_answer(slide: Slide, cell: dict[str, Any], said: str = "") -> Slide:
+    """The answer's first sentences with one more click; the cell's code in the notes."""
+    notes, id = f"{slide.notes}{said}\n\n```python\n{source_of(cell)}\n```", named(cell, "reveal")
     if not id:
-        return slide
+        return slide._replace(notes=notes)
     answer = named(cell, "answer") or reveal(id).text.strip().partition("\n\n")[0]
     then = (*slide.then, f"{ANSWERED}**Answer.** {answer}")
-    return slide._replace(then=then, notes=f"{slide.notes}\n\nCompare. {reveal(id).text}")
+    return slide._replace(then=then, notes=f"{notes}\n\nCompare. {reveal(id).text}")
 
 
 def formulas_of(text: str) -> str:

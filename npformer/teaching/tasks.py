@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Array
-from npformer.door.validate import check_generator, check_integer, kind_of
+from npformer.door.annotations import Count, Length, Rng
+from npformer.door.signature import checked
+from npformer.door.validate import check_integer, wrong_kind
 from npformer.teaching.text import PADDING, build_vocabulary, encode, tokenize
 
 ANIMALS = tuple(
@@ -37,8 +39,9 @@ class Twins(NamedTuple):
     labels: Array  # (n, 2): 1, "news", where a person comes before the animal; else 0
 
 
+@checked
 def order_task(
-    lengths: Sequence[int], rng: np.random.Generator, *, n_test: int = 1000
+    lengths: Sequence[int], rng: Rng, *, n_test: Count = 1000
 ) -> tuple[dict[int, Twins], dict[int, Twins]]:
     """Every animal, verb and person together, both ways round: {length: Twins} to train on and to test on.
 
@@ -53,8 +56,10 @@ def order_task(
     >>> train[3].ids.shape, test[5].ids.shape
     ((3000, 2, 3), (1000, 2, 5))
     """
+    _check_lengths(lengths)
     n = len(ANIMALS) * len(PEOPLE) * len(VERBS)
-    _check_order_task(lengths, rng, n_test, n)
+    if n_test >= n:
+        raise ValueError(f"order_task: n_test is {n_test}; expected less than all {n} pairs of twins")
     bags = rng.permutation(n)
     train, test = {}, {}
     for length in map(int, lengths):
@@ -79,19 +84,15 @@ def _twins(bags: Array, length: int, rng: np.random.Generator) -> Array:
     return ids
 
 
-def _ids(words: Sequence[str]) -> Array:
-    return np.array([ORDER_VOCABULARY[word] for word in words])
-
-
-def _check_order_task(lengths: Any, rng: Any, n_test: Any, n: int) -> None:
-    if isinstance(lengths, str) or not isinstance(lengths, Sequence):
-        raise TypeError(f"order_task: lengths is {kind_of(lengths)}; expected a list of integers")
+def _check_lengths(lengths: Any) -> None:
+    if not isinstance(lengths, Sequence):
+        raise wrong_kind("order_task", "lengths", lengths, "a list of integers")
     for i, length in enumerate(lengths):
         check_integer("order_task", f"lengths[{i}]", length, minimum=SHORTEST)
-    check_generator("order_task", "rng", rng)
-    check_integer("order_task", "n_test", n_test, minimum=1)
-    if n_test >= n:
-        raise ValueError(f"order_task: n_test is {n_test}; expected less than all {n} pairs of twins")
+
+
+def _ids(words: Sequence[str]) -> Array:
+    return np.array([ORDER_VOCABULARY[word] for word in words])
 
 
 ONES = tuple(
@@ -114,7 +115,8 @@ class Lines(NamedTuple):
     target_ids: Array  # (n, 8): <start> 3 4 2 <stop> <pad> …
 
 
-def number_in_words(number: int) -> str:
+@checked
+def number_in_words(number: Length) -> str:
     """The number as it is read out, from 0 to 999,999.
 
     Raises TypeError or ValueError unless it is an integer in that range.
@@ -122,7 +124,6 @@ def number_in_words(number: int) -> str:
     >>> number_in_words(342_605)
     'three hundred forty-two thousand six hundred five'
     """
-    check_integer("number_in_words", "number", number, minimum=0)
     if number > LARGEST:
         raise ValueError(f"number_in_words: number is {number}; expected at most {LARGEST}")
     return _in_words(int(number))
@@ -138,7 +139,8 @@ def _in_words(number: int) -> str:
     return f"{_in_words(number // unit)} {name}{rest}"
 
 
-def number_task(n_train: int, n_test: int, rng: np.random.Generator) -> tuple[Lines, Lines]:
+@checked
+def number_task(n_train: Count, n_test: Count, rng: Rng) -> tuple[Lines, Lines]:
     """Different numbers, in words and in digits: -> Lines to train on and Lines to test on.
 
     One digit, two, … six: each is drawn as often as the others, until the short ones are used up.
@@ -150,9 +152,6 @@ def number_task(n_train: int, n_test: int, rng: np.random.Generator) -> tuple[Li
     >>> train.source_ids.shape, test.target_ids.shape
     ((1000, 9), (100, 8))
     """
-    check_integer("number_task", "n_train", n_train, minimum=1)
-    check_integer("number_task", "n_test", n_test, minimum=1)
-    check_generator("number_task", "rng", rng)
     n = int(n_train) + int(n_test)
     if n > MOST:
         raise ValueError(f"number_task: n_train + n_test is {n}; expected at most {MOST}")
@@ -196,7 +195,8 @@ PLOTS = (
 )
 
 
-def small_stories(n: int, rng: np.random.Generator) -> list[str]:
+@checked
+def small_stories(n: Count, rng: Rng) -> list[str]:
     """n stories of three plots, of words that a child knows: who, what and where are drawn.
 
     One of eight names stands in a story from its beginning to its end, with the pronoun that
@@ -207,8 +207,6 @@ def small_stories(n: int, rng: np.random.Generator) -> list[str]:
     >>> small_stories(1, np.random.default_rng(1))[0][:50]
     'Leo was a brave cat who lived by the sea. One day '
     """
-    check_integer("small_stories", "n", n, minimum=1)
-    check_generator("small_stories", "rng", rng)
     return [_small_story(rng) for _ in range(int(n))]
 
 
@@ -234,7 +232,7 @@ def is_small_story(text: str) -> bool:
     (True, False)
     """
     if not isinstance(text, str):
-        raise TypeError(f"is_small_story: text is {kind_of(text)}; expected a string")
+        raise wrong_kind("is_small_story", "text", text, "a string")
     return any(re.fullmatch(pattern, text) for pattern in _patterns())
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from npformer.backend import Array
-from npformer.door.validate import check_ids, check_integer, kind_of
+from npformer.door.validate import check_ids, check_integer, wrong_kind, wrong_shape
 
 PADDING = "<pad>"
 
@@ -20,7 +20,7 @@ def tokenize(sentence: str) -> list[str]:
     ['hello', 'what', 'is', 'a', 'basic', 'split']
     """
     if not isinstance(sentence, str):
-        raise TypeError(f"tokenize: sentence is {type(sentence).__name__}; expected a string")
+        raise wrong_kind("tokenize", "sentence", sentence, "a string")
     return re.findall(r"\w+(?:['’]\w+)*", sentence.lower())
 
 
@@ -68,7 +68,7 @@ def decode(ids: Array, vocabulary: Mapping[str, int]) -> list[list[str]]:
     """
     check_ids("decode", "ids", ids)
     if ids.ndim != 2:
-        raise ValueError(f"decode: ids has shape {ids.shape}; expected (B, T)")
+        raise wrong_shape("decode", "ids", ids, "(B, T)")
     _check_vocabulary("decode", vocabulary)
     words = {i: word for word, i in vocabulary.items()}
     unknown = sorted({int(i) for i in ids.ravel()} - words.keys())
@@ -79,25 +79,22 @@ def decode(ids: Array, vocabulary: Mapping[str, int]) -> list[list[str]]:
 
 def _sentences(function: str, sentences: Iterable[Sequence[str]]) -> list[Sequence[str]]:
     if isinstance(sentences, str | np.ndarray) or not isinstance(sentences, Iterable):
-        raise TypeError(f"{function}: sentences is {kind_of(sentences)}; expected a list of lists of words")
+        raise wrong_kind(function, "sentences", sentences, "a list of lists of words")
     return [_words(function, "a sentence", sentence) for sentence in sentences]
 
 
 def _words(function: str, argument: str, words: Sequence[str]) -> Sequence[str]:
     """Refuse a string, which would be cut into letters, and words that are not strings."""
     if isinstance(words, str) or not isinstance(words, Sequence):
-        raise TypeError(
-            f"{function}: {argument} is {kind_of(words)}; expected a list of words (tokenize makes one)"
-        )
-    for word in words:
-        if not isinstance(word, str):
-            raise TypeError(f"{function}: {argument} holds {kind_of(word)}; expected words, each a string")
+        raise wrong_kind(function, argument, words, "a list of words (tokenize makes one)")
+    for word in (word for word in words if not isinstance(word, str)):
+        raise wrong_kind(function, f"a word of {argument}", word, "a string")
     return words
 
 
 def _check_vocabulary(function: str, vocabulary: Mapping[str, int]) -> None:
     if not isinstance(vocabulary, Mapping):
-        raise TypeError(f"{function}: vocabulary is {kind_of(vocabulary)}; expected a dict of words and ids")
+        raise wrong_kind(function, "vocabulary", vocabulary, "a dict of words and ids")
     for word, i in vocabulary.items():
         if type(i) is not int:
             check_integer(function, f"vocabulary[{word!r}]", i)

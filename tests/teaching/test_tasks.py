@@ -144,7 +144,7 @@ def test_a_story_with_a_slip_is_not_the_grammars():
 
 REFUSED = """
 order_task(5, rng) | order_task: lengths is an int (5); expected a list of integers
-order_task("35", rng) | order_task: lengths is the string '35'
+order_task("35", rng) | order_task: lengths[0] is the string '3'
 order_task([3, 2], rng) | order_task: lengths[1] is 2; expected an integer of at least 3
 order_task([3.0], rng) | order_task: lengths[0] is a float (3.0); expected an integer
 order_task([3], 0) | order_task: rng is an int (0); expected a numpy.random.Generator

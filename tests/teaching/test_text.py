@@ -28,10 +28,10 @@ def test_shorter_sentences_are_padded_at_the_end_and_special_tokens_come_first_a
 
 
 REFUSED = [
-    (TypeError, "tokenize: sentence is int; expected a string", lambda: tokenize(3)),
+    (TypeError, "tokenize: sentence is an int (3); expected a string", lambda: tokenize(3)),
     (TypeError, "build_vocabulary: a sentence is the string 'dog'", lambda: build_vocabulary(["dog"])),
     (TypeError, "build_vocabulary: sentences is the string 'dog'", lambda: build_vocabulary("dog")),
-    (TypeError, "build_vocabulary: a sentence holds an int", lambda: build_vocabulary([["dog", 3]])),
+    (TypeError, "build_vocabulary: a word of a sentence is an int", lambda: build_vocabulary([["dog", 3]])),
     (ValueError, "encode: 'cat' is not in the vocabulary of 1 w", lambda: encode([["cat"]], {"dog": 0})),
     (ValueError, "encode: '<pad>' is not in the vocabulary", lambda: encode([["dog"], []], {"dog": 0})),
     (TypeError, "encode: vocabulary['dog'] is a float (1.5)", lambda: encode([["dog"]], {"dog": 1.5})),

@@ -181,27 +181,18 @@ def test_what_is_given_is_never_rounded():
     assert "0.125" in str(rounded.named["ffn.W_1"]) and rounded.named["y"].decimals == 1
 
 
-def test_drift_is_the_distance_from_the_exact_trace_and_stands_below_the_text():
-    far, text = drift(PENCIL), str(PENCIL)
-    assert far == {name: np.max(abs(WRITTEN[name] - VALUE[name])) for name in VALUE}
-    assert set(drift(TRACE).values()) == {0.0} and "Rounding" not in str(TRACE)
-    closing = text[text.index("Rounding to 3 decimals") :]
-    for title in {step.section for step in PENCIL.steps}:
-        worst = max(far[step.name] for step in PENCIL.steps if step.section == title)
-        assert re.search(rf"{re.escape(title)} +at most {worst:.5f}, in ", closing)
-    for name, end in (("y", "output y"), ("loss", "loss"), ("d_E", "gradient of E")):
-        assert re.search(rf"{end} +{far[name]:.5f}", closing)
+def test_drift_is_the_distance_from_the_exact_trace():
+    assert drift(PENCIL) == {name: np.max(abs(WRITTEN[name] - VALUE[name])) for name in VALUE}
+    causal = worked_example(varied(dog_bites_man(), ["causal"]))
+    assert set(drift(TRACE).values()) == set(drift(causal).values()) == {0.0}
 
 
 # --- as text --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("trace", [TRACE, PENCIL], ids=["exact", "pencil"])
-def test_every_step_is_printed_within_the_width(trace):
-    text = str(trace)
-    assert max(map(len, text.splitlines())) <= 100
-    assert all(f"{step.name}  {step.shape}" in text and step.equation in text for step in TRACE.steps)
-    titles = {step.section for step in TRACE.steps}
+def test_every_step_is_printed_below_the_title_of_its_section():
+    text, titles = str(PENCIL), {step.section for step in PENCIL.steps}
+    assert all(f"{step.name}  {step.shape}" in text and step.equation in text for step in PENCIL.steps)
     assert len(titles) == 18 and all(text.count(f"── {title} ─") == 1 for title in titles)
 
 
