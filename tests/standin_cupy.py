@@ -3,22 +3,20 @@
 Its arrays wrap NumPy arrays, so the numbers are NumPy's. What matters is what they refuse, as arrays on a
 GPU would or should:
 
-- any NumPy function, ufunc or conversion that is handed one (CuPy takes some of them; the package says `xp`);
+- any NumPy function or conversion that is handed one (CuPy takes some of them; the package says `xp`);
 - any mixing with NumPy arrays, and with NumPy scalars, whose float64 would spread through float32 arrays;
 - while a forward, a backward or an optimizer's update of the package runs, anything that waits for the
   GPU: `float(…)`, `bool(…)`, `if array:`, `.item()`, `.get()`, indexing by a boolean array, printing.
 
-It has the names that the package uses of CuPy, with the arguments that it uses, and no more. That CuPy has
-them is CuPy's to say: where it can be imported, which takes no GPU and no driver, every call of the stand-in
+It has the names that the package uses of CuPy and no more. That CuPy has them, and takes what it is given, is
+CuPy's to say: where it can be imported, which takes no GPU and no driver, every call of the stand-in
 is made of CuPy too, on arrays that have a shape and a type but no memory. CuPy reads names and arguments
 before it looks for a device, and what it objects to is raised here (`ask`).
 """
 
-import functools
-import inspect
 import operator
 import sys
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -26,7 +24,7 @@ from npformer.backend import _why_no_cupy
 
 # Not where a GPU answers: kernels would run there, on no memory. test_gpu.py runs the real thing.
 REAL = sys.modules.get("cupy") if _why_no_cupy() else None
-
+HERE = sys.modules[__name__]
 WITHOUT_WAITING = ("_forward", "_backward", "_update")  # functions of the package that must never wait
 
 
@@ -50,16 +48,14 @@ ANSWERED = set()
 
 
 def _real(value, of_array):
-    """CuPy's own for each part of the stand-in: the module, its ufuncs, its arrays."""
+    """CuPy's own for each part of the stand-in: the module, its ufunc, its arrays."""
     if isinstance(value, ndarray):
         return of_array(value)
-    if value is sys.modules[__name__].add:
-        return REAL.add
     if isinstance(value, tuple | list):
         return type(value)([_real(part, of_array) for part in value])
     if isinstance(value, dict):
         return {key: _real(part, of_array) for key, part in value.items()}
-    return REAL if value is sys.modules[__name__] else value
+    return REAL if value is HERE else REAL.add if value is add else value
 
 
 def _without_memory(array):
@@ -78,23 +74,73 @@ def _hollow():
     return Hollow
 
 
+# CuPy's functions, methods and operators, with NumPy's of the same name for the numbers
+
+FUNCTIONS = """arange ascontiguousarray concatenate copyto cumsum empty empty_like flatnonzero full ones
+partition repeat sort take_along_axis where zeros zeros_like
+cos exp isfinite log maximum minimum sin sqrt tanh""".split()
+METHODS = "all argmax astype copy max mean min reshape sum swapaxes view".split()
+OPERATORS = """add subtract multiply divide power matmul bitwise_and bitwise_or invert negative absolute
+equal not_equal less less_equal greater greater_equal""".split()
+KEYWORDS = {"axis", "dtype", "keepdims", "out"}
+KNOWN, VIEWS = ("shape", "ndim", "size", "dtype", "nbytes"), ("T", "real", "imag")
+
+
+def _call(owner, name, of_numpy, *args, **kwargs):
+    """What CuPy's owner has under this name; its numbers are NumPy's."""
+    if unused := {*kwargs} - KEYWORDS - ({"where"} if name == "copyto" else set()):
+        raise TypeError(f"{name}: the package has not used {unused} of CuPy's yet")
+    found = of_numpy(*_host(args), **{key: _host(value) for key, value in kwargs.items()})
+    ask(owner, name, *args, **kwargs)
+    return kwargs["out"] if "out" in kwargs else _device(found)
+
+
+def _unwritten(shape, dtype=float):
+    """Uninitialised memory: NaN where the type has one, so that reading it shows."""
+    return np.full(shape, np.nan if np.dtype(dtype).kind in "fc" else 99, dtype)
+
+
+UNWRITTEN = {"empty": _unwritten, "empty_like": lambda a: _unwritten(a.shape, a.dtype)}
+
+
+def __getattr__(name):
+    if name in FUNCTIONS:
+        return partial(_call, HERE, name, UNWRITTEN.get(name) or getattr(np, name))
+    raise AttributeError(f"the package has not used cupy.{name} yet")
+
+
+add = partial(_call, HERE, "add", np.add)
+for _name in ("at", "reduce"):  # of other ufuncs CuPy has none
+    setattr(add, _name, partial(_call, add, _name, getattr(np.add, _name)))
+
+
 # Arrays
 
 
-class ndarray:
+class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
     """An array "on the device"."""
-
-    __hash__ = None
 
     def __init__(self, host):
         self._host = host
 
-    # NumPy gets nothing
+    def __array_ufunc__(self, ufunc, method, *inputs, out=()):
+        if method != "__call__" or ufunc.__name__ not in OPERATORS:
+            self._refuse()
+        return _call(HERE, ufunc.__name__, ufunc, *inputs, **({"out": out[0]} if out else {}))
 
     def _refuse(self, *args, **kwargs):
         raise TypeError("NumPy was handed an array of the device; `.get()` brings it to the host")
 
-    __array__ = __array_function__ = __array_ufunc__ = _refuse
+    __array__ = __array_function__ = _refuse
+
+    def __getattr__(self, name):
+        if name in METHODS:
+            return partial(_call, self, name, getattr(self._host, name))
+        if name in KNOWN:
+            return getattr(self._host, name)
+        if name in VIEWS:
+            return ndarray(getattr(self._host, name))
+        raise AttributeError(f"the package has not used the array's {name} yet")
 
     def __len__(self):
         return len(self._host)
@@ -105,21 +151,13 @@ class ndarray:
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, key):
-        if any(isinstance(part, ndarray) and part.dtype == bool for part in _parts(key)):
+        parts = key if isinstance(key, tuple) else (key,)
+        if any(isinstance(part, ndarray) and part.dtype == bool for part in parts):
             _wait("indexing by a boolean array, whose result has a size that only the device knows,")
-        found = self._host[_host(key)]
-        ask(self, "__getitem__", key)
-        return _device(found)
+        return _call(self, "__getitem__", self._host.__getitem__, key)
 
     def __setitem__(self, key, value):
-        self._host[_host(key)] = _host(value)
-        ask(self, "__setitem__", key, value)
-
-
-def _known(name):
-    """What the host knows without waiting, and views on the device."""
-    value = property(lambda self: getattr(self._host, name))
-    return value if name in KNOWN else property(lambda self: ndarray(getattr(self._host, name)))
+        _call(self, "__setitem__", self._host.__setitem__, key, value)
 
 
 def _waiting(name, of_host):
@@ -132,13 +170,10 @@ def _waiting(name, of_host):
     return wait
 
 
-KNOWN, VIEWS = ("shape", "ndim", "size", "dtype", "nbytes"), ("T", "real", "imag")
 WAITING = {
     "get": np.copy, "item": np.ndarray.item, "__float__": float, "__int__": int, "__index__": operator.index,
     "__bool__": bool, "__repr__": lambda host: f"device {host!r}",
 }  # fmt: skip
-for _name in (*KNOWN, *VIEWS):
-    setattr(ndarray, _name, _known(_name))
 for _name, _of_host in WAITING.items():
     setattr(ndarray, _name, _waiting(_name, _of_host))
 
@@ -171,74 +206,6 @@ def _host(value):
     return value
 
 
-def _parts(key):
-    return key if isinstance(key, tuple) else (key,)
-
-
-# Functions, methods and operators: CuPy's, with NumPy's of the same name for the numbers
-
-FUNCTIONS = [
-    "arange(start, stop=None, step=1)", "ascontiguousarray(a)", "concatenate(tup, axis=0)",
-    "copyto(dst, src, *, where)", "cumsum(a, axis)", "empty(shape, dtype=float)", "empty_like(prototype)",
-    "flatnonzero(a)", "full(shape, fill_value, dtype=None)", "ones(shape, dtype=float)",
-    "partition(a, kth, axis)", "repeat(a, repeats, axis)", "sort(a, axis)",
-    "take_along_axis(a, indices, axis)", "where(condition, x, y)", "zeros(shape, dtype=float)",
-    "zeros_like(a)",
-    *(f"{name}(x, *, out=None)" for name in "cos exp isfinite log sin sqrt tanh".split()),
-    *(f"{name}(x1, x2, *, out=None)" for name in "add maximum minimum".split()),
-]  # fmt: skip
-OPERATORS = {  # and CuPy's function of the same
-    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "pow": "power",
-    "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or",
-}  # fmt: skip
-COMPARISONS_AND_SIGNS = {
-    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
-    "ge": "greater_equal", "neg": "negative", "abs": "absolute", "invert": "invert",
-}  # fmt: skip
-UFUNCS = {f"__{side}{name}__": ufunc for name, ufunc in OPERATORS.items() for side in ("", "r", "i")}
-UFUNCS |= {f"__{name}__": ufunc for name, ufunc in COMPARISONS_AND_SIGNS.items()}
-METHODS = [
-    "all(axis=None)", "argmax(axis=None)", "astype(dtype)", "copy()", "max(axis=None, keepdims=False)",
-    "mean(axis=None, keepdims=False)", "min(axis=None, keepdims=False)", "reshape(*shape)",
-    "sum(axis=None, keepdims=False)", "swapaxes(axis1, axis2)", "view(dtype)",
-    *(f"{name}(*other)" for name in UFUNCS),
-]  # fmt: skip
-OF_ADD = ["at(a, indices, b)", "reduce(array, axis=0, keepdims=False)"]  # of other ufuncs CuPy has none
-
-
-def _standing_for(text, owner, of_numpy):
-    """What CuPy's owner has under this name, with these parameters; its numbers are NumPy's."""
-    name, _, parameters = text[:-1].partition("(")
-    signature = inspect.signature(eval(f"lambda {parameters}: None"))
-    in_place = name.startswith("__i") and name != "__invert__"
-
-    def call(owner, *args, **kwargs):
-        signature.bind(*args, **kwargs)
-        found = of_numpy(owner, name)(*_host(args), **{key: _host(value) for key, value in kwargs.items()})
-        if name in UFUNCS:
-            ask(sys.modules[__name__], UFUNCS[name], owner, *args, **{"out": owner} if in_place else {})
-        else:
-            ask(owner, name, *args, **kwargs)
-        return owner if in_place else kwargs.get("out", _device(found))
-
-    function = call if owner is ndarray else functools.partial(call, owner)
-    setattr(owner, name, function)
-
-
-def _unwritten(shape, dtype=float):
-    """Uninitialised memory: NaN where the type has one, so that reading it shows."""
-    return np.full(shape, np.nan if np.dtype(dtype).kind in "fc" else 99, dtype)
-
-
-UNWRITTEN = {"empty": _unwritten, "empty_like": lambda a: _unwritten(a.shape, a.dtype)}
-for _text in FUNCTIONS:
-    _standing_for(_text, sys.modules[__name__], lambda _, name: UNWRITTEN.get(name) or getattr(np, name))
-for _text in METHODS:
-    _standing_for(_text, ndarray, lambda a, name: getattr(a._host, name))
-for _text in OF_ADD:
-    _standing_for(_text, sys.modules[__name__].add, lambda _, name: getattr(np.add, name))
-
-
 def array(obj):
     """A copy on the device, of an array of either side or of numbers."""
     return ndarray(np.array(obj._host if isinstance(obj, ndarray) else obj))
@@ -256,4 +223,4 @@ def asnumpy(a):
 
 
 def get_array_module(*args):
-    return sys.modules[__name__] if any(isinstance(arg, ndarray) for arg in args) else np
+    return HERE if any(isinstance(arg, ndarray) for arg in args) else np
