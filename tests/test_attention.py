@@ -1,4 +1,4 @@
-"""Attention, with one head and with many: what is promised, and what happens at its edges."""
+"""Attention, with one head and with many: the equations, the gradients, the golden values, the edges."""
 
 from functools import partial
 
@@ -12,7 +12,6 @@ from valid_calls import all_zero, array, call, sized
 import npformer as npf
 from npformer.attention import LARGE
 
-DTYPES = together("dtype", [np.float64, np.float32])
 PADDING = npf.padding_mask(np.array([[1, 1, 1, 0], [1, 0, 0, 0]]), 0)
 
 
@@ -28,21 +27,29 @@ def params_of(n_kv_heads=4, biases="QKVO"):
     return npf.AttentionParams(**found, **{f"b_{x}": array(widths[x], seed=4) for x in biases})
 
 
-# --- the equation, by hand --------------------------------------------------------------------------
+def outcome(q, k, v, dy, **how):
+    """y, dq, dk, dv."""
+    y, cache = npf.attention_forward(q, k, v, **how)
+    return y, *npf.attention_backward(dy, cache)
+
+
+def assert_close(found, expected, atol=1e-13):
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=atol)
+
+
+# --- the equations, by hand -------------------------------------------------------------------------
 
 
 def test_one_query_by_hand():
     """Scores (ln 3, 0) after the division by √4: weights (¾, ¼)."""
     q = np.array([[2 * np.log(3), 0, 0, 0]])
     y, cache = npf.attention_forward(q, np.eye(4)[:2], np.array([[4.0], [8.0]]))
-    np.testing.assert_allclose(cache.scores, [[np.log(3), 0]], rtol=1e-15)
-    np.testing.assert_allclose(cache.weights, [[0.75, 0.25]], rtol=1e-15)
-    np.testing.assert_allclose(y, [[5]], rtol=1e-15)
+    assert_close((cache.scores, cache.weights, y), ([[np.log(3), 0]], [[0.75, 0.25]], [[5]]), atol=1e-14)
 
 
 def test_scores_are_scaled_and_biased_and_not_masked():
-    q, k, v = some_qkv()
-    bias = array(3, 5, seed=3)
+    (q, k, v), bias = some_qkv(), array(3, 5, seed=3)
     _, cache = npf.attention_forward(q, k, v, bias=bias, mask=np.zeros((3, 5), bool))
     np.testing.assert_allclose(cache.scores, q @ k.swapaxes(-1, -2) / 2 + bias, rtol=1e-14)
 
@@ -57,8 +64,7 @@ def test_masks():
 def test_heads_are_neighbouring_columns():
     x = array(2, 3, 8)
     heads = npf.split_heads(x, 4)
-    for head in range(4):
-        assert (heads[:, head] == x[..., 2 * head : 2 * head + 2]).all()
+    assert all((heads[:, head] == x[..., 2 * head : 2 * head + 2]).all() for head in range(4))
     assert (npf.merge_heads(heads) == x).all() and np.shares_memory(heads, x)
 
 
@@ -77,16 +83,14 @@ def test_many_heads_are_single_heads_side_by_side(n_kv_heads, biases):
         heads.append(npf.softmax_forward(q @ k.T / np.sqrt(2))[0] @ v)
     options = {"n_heads": 4, "n_kv_heads": n_kv_heads}
     y, cache = npf.multi_head_attention_forward(x, memory, memory, params, **options)
-    expected = np.concatenate(heads, axis=-1) @ params.W_O + b_O
-    np.testing.assert_allclose(y, expected, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(y, np.concatenate(heads, axis=-1) @ params.W_O + b_O, rtol=0, atol=1e-13)
     assert cache.weights.shape == cache.scores.shape == (4, 4, 5)
 
 
 def test_a_mask_has_no_head_axis_and_a_bias_has_one():
     x, mask, bias = array(2, 4, 8), PADDING & npf.causal_mask(4), array(4, 4, 4, seed=1)
     run = partial(npf.multi_head_attention_forward, x, x, x, params_of(), n_heads=4)
-    weights = run(mask=mask)[1].weights  # (B, h, T, T)
-    assert ((weights > 0) == mask[:, None]).all()
+    assert ((run(mask=mask)[1].weights > 0) == mask[:, None]).all()  # (B, h, T, T)
     moved = run(bias=bias)[1].scores - run()[1].scores
     np.testing.assert_allclose(moved, np.broadcast_to(bias, (2, 4, 4, 4)), atol=1e-13)
 
@@ -111,71 +115,53 @@ def test_projections_have_no_biases_unless_asked():
     assert all(not b.any() and b.shape == (4,) for b in npf.init_attention(4, rng, bias=True)[4:])
 
 
-# --- the gradient -----------------------------------------------------------------------------------
-
+# --- the gradients, the golden values ---------------------------------------------------------------
 
 test_gradients_of_one_head = gradients_hold("attention", *every(lead=[(), (2, 3)]))
 FOUR = {"n_heads": 4, "bias": None, "rope": False, "directions": 3}
-BOTH = {"mask": npf.causal_mask(3, 4) & PADDING, "bias": npf.alibi_bias(4, 3, 4)}
+BOTH = {"mask": npf.causal_mask(3, 4) & PADDING, "bias": npf.alibi_bias(4, 3, 4), "params": params_of()}
+HALF_OPEN = {"lead": (), "mask": np.array([[True], [False], [True]]), "params": params_of()}
+TURNED = FOUR | {"rope": True, "base": 50.0}
 test_gradients_of_many_heads = gradients_hold(
     "multi_head_attention",
-    FOUR | BOTH | {"params": params_of()},
-    FOUR
-    | {"lead": (), "mask": np.array([[True], [False], [True]]), "params": params_of(), "directions": None},
+    FOUR | BOTH,
+    FOUR | HALF_OPEN | {"directions": None},
     *[FOUR | {"lead": (1, 2), "mask": None, "params": params_of(biases=x)} for x in "QKVO"],
-    *[
-        FOUR | {"n_kv_heads": n, "rope": True, "base": 50.0, "params": params_of(n)}
-        for n in (1, 2, np.int8(4))
-    ],
+    *[TURNED | {"n_kv_heads": n, "params": params_of(n)} for n in (1, 2, np.int8(4))],
 )
+test_golden_values = agrees_with_pytorch("attention", "multi_head_attention", "grouped_attention")
 
 
 def test_many_weights_go_back_head_by_head_and_few_at_once():
-    q, k, v = some_qkv((3,), T_q=300, T_k=310)
-    y, cache = npf.attention_forward(q, k, v, mask=npf.causal_mask(300, 310))
-    assert cache.weights.size > LARGE > cache.weights[0].size
-    whole = npf.attention_backward(y, cache)
-    for i in range(3):
-        _, own = npf.attention_forward(q[i], k[i], v[i], mask=npf.causal_mask(300, 310))
-        for all_of_them, one in zip(whole, npf.attention_backward(y[i], own), strict=True):
-            np.testing.assert_allclose(all_of_them[i], one, rtol=0, atol=1e-14)
-
-
-# --- the golden value -------------------------------------------------------------------------------
-
-
-test_golden_values = agrees_with_pytorch("attention", "multi_head_attention", "grouped_attention")
+    (q, k, v), mask = some_qkv((3,), T_q=300, T_k=310), npf.causal_mask(300, 310)
+    dy = array(3, 300, 6, seed=3)
+    assert 3 * 300 * 310 > LARGE > 300 * 310
+    whole = outcome(q, k, v, dy, mask=mask)
+    one_by_one = [outcome(q[i], k[i], v[i], dy[i], mask=mask) for i in range(3)]
+    assert_close(whole, map(np.stack, zip(*one_by_one, strict=True)), atol=1e-14)
 
 
 # --- the edges: masks -------------------------------------------------------------------------------
 
 
-@DTYPES
+@together("dtype", [np.float64, np.float32])
 def test_a_fully_masked_row_gives_zeros_and_no_gradient(dtype):
     """Zero output, zero weights, zero gradient, never NaN; the others are as if that query were not there."""
-    q, k, v = some_qkv(T_q=5, T_k=6, dtype=dtype)
-    dy = array(2, 5, 6, seed=3, dtype=dtype)
-    y, cache = npf.attention_forward(q, k, v, mask=np.arange(5)[:, None] != 2)
-    dq, dk, dv = npf.attention_backward(dy, cache)
-    assert all_zero((y[:, 2], dq[:, 2], cache.weights[:, 2]))
-    others = [0, 1, 3, 4]
-    y_others, cache_others = npf.attention_forward(q[:, others], k, v)
-    expected = y_others, *npf.attention_backward(dy[:, others], cache_others)
-    for found, without in zip((y[:, others], dq[:, others], dk, dv), expected, strict=True):
-        np.testing.assert_allclose(found, without, rtol=0, atol=1e-6)
+    (q, k, v), dy = some_qkv(T_q=5, T_k=6, dtype=dtype), array(2, 5, 6, seed=3, dtype=dtype)
+    mask, others = np.arange(5)[:, None] != 2, [0, 1, 3, 4]
+    y, dq, dk, dv = outcome(q, k, v, dy, mask=mask)
+    assert all_zero((y[:, 2], dq[:, 2], npf.attention_forward(q, k, v, mask=mask)[1].weights[:, 2]))
+    without = outcome(q[:, others], k, v, dy[:, others])
+    assert_close((y[:, others], dq[:, others], dk, dv), without, atol=1e-6)
 
 
 def test_masked_keys_are_as_if_they_were_not_there_and_have_no_gradient():
-    q, k, v = some_qkv()
-    keep = np.array([True, False, True, True, False])
-    expected, shorter = npf.attention_forward(q, k[:, keep], v[:, keep])
+    (q, k, v), dy, keep = some_qkv(), array(2, 3, 6, seed=3), np.array([True, False, True, True, False])
+    without = outcome(q, k[:, keep], v[:, keep], dy)
     k[:, ~keep], v[:, ~keep] = 1e6, -1e6
-    y, cache = npf.attention_forward(q, k, v, mask=keep)
-    dq, dk, dv = npf.attention_backward(y, cache)
+    y, dq, dk, dv = outcome(q, k, v, dy, mask=keep)
     assert all_zero((dk[:, ~keep], dv[:, ~keep]))
-    without = expected, *npf.attention_backward(y, shorter)
-    for found, other in zip((y, dq, dk[:, keep], dv[:, keep]), without, strict=True):
-        np.testing.assert_allclose(found, other, rtol=0, atol=1e-14)
+    assert_close((y, dq, dk[:, keep], dv[:, keep]), without)
 
 
 def test_a_bias_of_minus_infinity_is_a_mask():
@@ -189,8 +175,8 @@ def test_a_bias_of_minus_infinity_is_a_mask():
 
 
 def test_no_keys_give_zeros_and_leave_the_output_bias_alone():
-    y, cache = npf.attention_forward(*some_qkv(T_k=0), mask=np.ones((3, 0), bool))
-    assert y.shape == (2, 3, 6) and all_zero((y, npf.attention_backward(y + 1, cache)[0]))
+    y, dq, _, _ = outcome(*some_qkv(T_k=0), array(2, 3, 6), mask=np.ones((3, 0), bool))
+    assert y.shape == (2, 3, 6) and all_zero((y, dq))
     arguments, _ = sized("multi_head_attention_forward", (2,), 3, 0)
     y, cache = call("multi_head_attention_forward", arguments)
     np.testing.assert_array_equal(y, np.broadcast_to(arguments["params"].b_O, y.shape))
@@ -198,15 +184,12 @@ def test_no_keys_give_zeros_and_leave_the_output_bias_alone():
     assert all_zero((dq, dk, dv, grads._replace(b_O=None))) and (grads.b_O == 6).all()
 
 
-@together(
-    ("n_kv_heads", "change", "message"),
-    [
-        (3, {}, "n_kv_heads is 3; expected a divisor of n_heads=4"),
-        (1, {}, r"params.W_K has shape \(8, 4\); expected \(d_model, d_kv\) with d_model=8, d_kv=2"),
-        (None, {}, r"params.W_K has shape \(8, 4\); expected \(d_model, d_kv\) with .* d_kv=8"),
-        (2, {"b_K": np.ones(8)}, r"params.b_K has shape \(8,\); expected \(d_kv,\) with d_kv=4"),
-    ],
-)
+@together(("n_kv_heads", "change", "message"), [
+    (3, {}, "n_kv_heads is 3; expected a divisor of n_heads=4"),
+    (1, {}, r"params.W_K has shape \(8, 4\); expected \(d_model, d_kv\) with d_model=8, d_kv=2"),
+    (None, {}, r"params.W_K has shape \(8, 4\); expected \(d_model, d_kv\) with .* d_kv=8"),
+    (2, {"b_K": np.ones(8)}, r"params.b_K has shape \(8,\); expected \(d_kv,\) with d_kv=4"),
+])  # fmt: skip
 def test_heads_that_do_not_fit_are_refused(n_kv_heads, change, message):
     x, params = np.ones((2, 3, 8)), params_of(2)._replace(**change)
     with pytest.raises(ValueError, match="^multi_head_attention_forward: " + message):

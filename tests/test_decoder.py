@@ -1,17 +1,14 @@
-"""The decoder: what is promised, and what happens at its edges."""
-
-from functools import partial
+"""The decoder: the equation, the gradient, the golden value, the edges."""
 
 import numpy as np
 from golden import agrees_with_pytorch
 from gradients import gradients_hold
+from test_encoder import NORMS, in_sums, small
 from together import together
 from valid_calls import array, drawn
 
 import npformer as npf
 
-small = partial(npf.TransformerConfig, d_model=4, d_ff=6, n_heads=2, n_layers=2, dropout=0.0, eps=1e-3)
-NORMS = together("norm", ["pre", "post"])
 X, MEMORY = array(2, 3, 4), array(2, 5, 4, seed=1)
 KEEP = npf.padding_mask(np.array([[1, 1, 0, 0, 0], [1, 1, 1, 1, 1]]), 0)
 MASKS = {"mask": npf.causal_mask(3), "memory_mask": KEEP}
@@ -36,41 +33,12 @@ def test_the_block_is_its_parts_in_the_papers_order(activation, norm):
     def feed(h):
         return npf.ffn_forward(h, p.ffn, activation=activation)[0]
 
-    expected = X
-    for part, params in ((look_back, p.norm_1), (look_across, p.norm_2), (feed, p.norm_3)):
-        if norm == "post":
-            expected = npf.layer_norm_forward(expected + part(expected), params, eps=1e-3)[0]
-        else:
-            expected = expected + part(npf.layer_norm_forward(expected, params, eps=1e-3)[0])
+    expected = in_sums(X, [(look_back, p.norm_1), (look_across, p.norm_2), (feed, p.norm_3)], norm)
     y, _ = npf.decoder_block_forward(X, MEMORY, p, config, **MASKS)
     np.testing.assert_allclose(y, expected, rtol=0, atol=1e-14)
 
 
-@NORMS
-def test_the_stack_is_its_blocks_with_one_memory_and_pre_norm_ends_with_a_norm(norm):
-    config = small(norm=norm, n_layers=3)
-    params = drawn(npf.init_decoder, config)
-    assert len(params.blocks) == 3 and (params.norm is None) == (norm == "post")
-    y = X
-    for block in params.blocks:
-        y, _ = npf.decoder_block_forward(y, MEMORY, block, config, **MASKS)
-    y = y if norm == "post" else npf.layer_norm_forward(y, params.norm, eps=1e-3)[0]
-    assert (npf.decoder_forward(X, MEMORY, params, config, **MASKS)[0] == y).all()
-
-
-@together("positions", ["sinusoidal", "learned", "rope", "alibi", "none"])
-def test_positions_act_on_the_target_and_never_on_the_memory(positions):
-    """The memory is a bag of rows: their order changes nothing. That of x does, if positions act inside."""
-    config = small(positions=positions)
-    params = drawn(npf.init_decoder, config)
-    y = npf.decoder_forward(X, MEMORY, params, config)[0]
-    turned = npf.decoder_forward(X, MEMORY[:, ::-1], params, config)[0]
-    np.testing.assert_allclose(turned, y, rtol=0, atol=1e-13)
-    crossed = npf.decoder_forward(X[:, [1, 0, 2]], MEMORY, params, config)[0][:, [1, 0, 2]]
-    assert (abs(crossed - y).max() > 1e-3) == (positions in ("rope", "alibi"))
-
-
-# --- the gradient -----------------------------------------------------------------------------------
+# --- the gradient, the golden value -----------------------------------------------------------------
 
 TINY = {"d_model": 4, "d_ff": 3, "n_layers": 1, "attention_bias": False, "dropout": 0.3, "eps": 1e-3}
 TINY |= {"x": X, "memory": MEMORY}
@@ -85,15 +53,22 @@ test_gradients = gradients_hold(
     TINY | {"norm": "post", "activation": "relu", "n_layers": 2, "attention_bias": True, "directions": 1},
     TINY | {"norm": "post", "activation": "gelu", "positions": "rope", "directions": 1},
 )
-
-
-# --- the golden value -------------------------------------------------------------------------------
-
-
 test_golden_values = agrees_with_pytorch("decoder_block", "decoder")
 
 
 # --- the edges --------------------------------------------------------------------------------------
+
+
+@together("positions", ["sinusoidal", "learned", "rope", "alibi", "none"])
+def test_positions_act_on_the_target_and_never_on_the_memory(positions):
+    """The memory is a bag of rows: their order changes nothing. That of x does, if positions act inside."""
+    config = small(positions=positions)
+    params = drawn(npf.init_decoder, config)
+    y = npf.decoder_forward(X, MEMORY, params, config)[0]
+    turned = npf.decoder_forward(X, MEMORY[:, ::-1], params, config)[0]
+    np.testing.assert_allclose(turned, y, rtol=0, atol=1e-13)
+    crossed = npf.decoder_forward(X[:, [1, 0, 2]], MEMORY, params, config)[0][:, [1, 0, 2]]
+    assert (abs(crossed - y).max() > 1e-3) == (positions in ("rope", "alibi"))
 
 
 @NORMS

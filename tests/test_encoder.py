@@ -1,4 +1,4 @@
-"""The encoder: what is promised, and what happens at its edges."""
+"""The encoder: the equation, the gradient, the golden value, the edges."""
 
 from functools import partial
 
@@ -18,6 +18,14 @@ X = array(2, 3, 4)
 # --- the equation, by hand --------------------------------------------------------------------------
 
 
+def in_sums(x, parts, norm):
+    """LayerNorm(x + part(x)) for each (part, its norm), or pre-norm x + part(LayerNorm(x))."""
+    for part, params in parts:
+        normed = partial(npf.layer_norm_forward, params=params, eps=1e-3)
+        x = normed(x + part(x))[0] if norm == "post" else x + part(normed(x)[0])
+    return x
+
+
 @together("activation", ["relu", "gelu", "gelu_tanh"])
 @NORMS
 def test_the_block_is_its_parts_in_the_papers_order(activation, norm):
@@ -31,27 +39,20 @@ def test_the_block_is_its_parts_in_the_papers_order(activation, norm):
     def feed(h):
         return npf.ffn_forward(h, p.ffn, activation=activation)[0]
 
-    expected = X
-    for part, params in ((attend, p.norm_1), (feed, p.norm_2)):
-        if norm == "post":
-            expected = npf.layer_norm_forward(expected + part(expected), params, eps=1e-3)[0]
-        else:
-            expected = expected + part(npf.layer_norm_forward(expected, params, eps=1e-3)[0])
+    expected = in_sums(X, [(attend, p.norm_1), (feed, p.norm_2)], norm)
     np.testing.assert_allclose(npf.encoder_block_forward(X, p, config)[0], expected, rtol=0, atol=1e-14)
 
 
 @together(("norm", "n_layers"), [("pre", 3), ("post", 3), ("post", 0)])
-def test_the_stack_is_its_blocks_and_ends_with_a_norm_if_there_is_one(norm, n_layers):
+def test_the_stack_is_its_blocks_and_pre_norm_ends_with_a_norm(norm, n_layers):
     config = small(norm=norm, n_layers=n_layers)
-    params = drawn(npf.init_encoder, config)
+    params, y = drawn(npf.init_encoder, config), X
     assert len(params.blocks) == n_layers and (params.norm is None) == (norm == "post")
-    y = X
     for block in params.blocks:
         y, _ = npf.encoder_block_forward(y, block, config)
     assert (npf.encoder_forward(X, params._replace(norm=None), config)[0] == y).all()
-    if norm == "pre":
-        y, _ = npf.layer_norm_forward(y, params.norm, eps=1e-3)
-        assert (npf.encoder_forward(X, params, config)[0] == y).all()
+    y = y if norm == "post" else npf.layer_norm_forward(y, params.norm, eps=1e-3)[0]
+    assert (npf.encoder_forward(X, params, config)[0] == y).all()
 
 
 def test_the_defaults_are_the_papers_base_model():
@@ -59,29 +60,12 @@ def test_the_defaults_are_the_papers_base_model():
     assert config[:5] == (512, 2048, 8, 6, "relu") and (config.norm, config.dropout) == ("post", 0.1)
 
 
-@NORMS
-def test_without_positions_the_encoder_sees_a_bag_of_words(norm):
-    config, x, order = small(norm=norm, n_layers=4), array(2, 7, 4), np.array([3, 0, 6, 1, 5, 2, 4])
-    params = drawn(npf.init_encoder, config)
-
-    def order_matters(added=0.0, positions="none", mask=None):
-        def f(x):
-            return npf.encoder_forward(x + added, params, config._replace(positions=positions), mask=mask)[0]
-
-        return abs(f(x[:, order]) - f(x)[:, order]).max()
-
-    assert order_matters() < 1e-12
-    ways = {"added": npf.positional_encoding(7, 4)}, {"mask": npf.causal_mask(7)}, {"positions": "rope"}
-    for way in (*ways, {"positions": "alibi"}):
-        assert order_matters(**way) > 1e-2
-
-
-# --- the gradient -----------------------------------------------------------------------------------
+# --- the gradient, the golden value -----------------------------------------------------------------
 
 TINY = {"d_model": 4, "d_ff": 3, "n_layers": 1, "attention_bias": False, "dropout": 0.4, "eps": 1e-3}
 TINY |= {"x": X, "mask": npf.causal_mask(3) & npf.padding_mask(np.array([[1, 1, 0], [1, 1, 1]]), 0)}
-KEYS_WITHOUT_BIAS = drawn(npf.init_encoder_block, small(attention_bias=True))
-KEYS_WITHOUT_BIAS = KEYS_WITHOUT_BIAS._replace(attention=KEYS_WITHOUT_BIAS.attention._replace(b_K=None))
+BIASED = drawn(npf.init_encoder_block, small(attention_bias=True))
+KEYS_WITHOUT_BIAS = BIASED._replace(attention=BIASED.attention._replace(b_K=None))
 test_gradients = gradients_hold(
     "encoder",  # every entry of one stack, of the others along a direction in every array
     TINY | {"norm": "post", "activation": "gelu", "positions": "rope"},
@@ -92,15 +76,26 @@ test_gradients = gradients_hold(
 test_gradients_of_a_block_whose_keys_have_no_bias_as_in_published_models = gradients_hold(
     "encoder_block", TINY | {"norm": "post", "d_ff": 6, "params": KEYS_WITHOUT_BIAS, "directions": 1}
 )
-
-
-# --- the golden value -------------------------------------------------------------------------------
-
-
 test_golden_values = agrees_with_pytorch("encoder_block", "encoder")
 
 
 # --- the edges --------------------------------------------------------------------------------------
+
+
+@NORMS
+@together(("matters", "added", "how", "positions"), [
+    (False, 0.0, {}, "none"), (True, npf.positional_encoding(7, 4), {}, "none"),
+    (True, 0.0, {"mask": npf.causal_mask(7)}, "none"), (True, 0.0, {}, "rope"), (True, 0.0, {}, "alibi"),
+])  # fmt: skip
+def test_without_positions_the_encoder_sees_a_bag_of_words(matters, added, how, positions, norm):
+    config, x, order = (
+        small(norm=norm, n_layers=4, positions=positions),
+        array(2, 7, 4),
+        [3, 0, 6, 1, 5, 2, 4],
+    )
+    run = partial(npf.encoder_forward, params=drawn(npf.init_encoder, config), config=config, **how)
+    moved = abs(run(x[:, order] + added)[0] - run(x + added)[0][:, order]).max()
+    assert moved > 1e-2 if matters else moved < 1e-12
 
 
 @together("dtype", [np.float32, np.float64])

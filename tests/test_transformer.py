@@ -1,15 +1,16 @@
-"""The whole model and greedy decoding: what is promised, and what happens at their edges."""
+"""The whole model and greedy decoding: the equation, the gradient, the golden values, the edges."""
 
 import itertools
 import math
 from functools import partial
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
 from golden import agrees_with_pytorch
 from gradients import gradients_hold
 from together import together
-from valid_calls import all_finite, array, drawn
+from valid_calls import all_finite, array, replaced
 
 import npformer as npf
 from npformer import decoding
@@ -47,34 +48,32 @@ def test_the_model_is_its_parts_in_the_order_of_the_papers_figure(norm, position
     x, y = (2 * params.embedding.E[ids] for ids in (SOURCE, TARGET))  # √d_model = 2
     hidden = npf.padding_mask(SOURCE, 0)
     memory, _ = npf.encoder_forward(x + tables[0][:4], params.encoder, config, mask=hidden)
-    own = npf.causal_mask(3) & npf.padding_mask(TARGET, 0)
-    y, _ = npf.decoder_forward(
-        y + tables[1][:3], memory, params.decoder, config, mask=own, memory_mask=hidden
-    )
+    masks = {"mask": npf.causal_mask(3) & npf.padding_mask(TARGET, 0), "memory_mask": hidden}
+    y, _ = npf.decoder_forward(y + tables[1][:3], memory, params.decoder, config, **masks)
     expected = np.einsum("btd,vd->btv", y, params.embedding.E)
     np.testing.assert_allclose(logits_of(params, config), expected, rtol=0, atol=1e-13)
 
 
-def test_the_starting_parameters():
-    options = {"positions": "learned", "norm": "pre", "attention_bias": True}
+@NORMS
+def test_the_starting_parameters(norm):
+    options = {"positions": "learned", "norm": norm, "attention_bias": True}
     config = small(d_model=64, n_heads=4, max_length=50, **options)
     params = npf.init_transformer(500, config, np.random.default_rng(0), dtype=np.float32)
-    assert {array.dtype for _, array in npf.leaves(params)} == {np.dtype(np.float32)}
-    assert params.embedding.E.shape == (500, 64) and (params[-2].P != params[-1].P).any()
+    assert {a.dtype for _, a in npf.leaves(params)} == {np.dtype(np.float32)}
+    assert params.embedding.E.shape == (500, 64)
     for table in params[-2:]:  # 3,200 draws: the root mean square, √½ as the sinusoids', is known to 1.3 %
         assert table.P.shape == (50, 64)
         assert math.sqrt((table.P**2).mean()) == pytest.approx(math.sqrt(0.5), rel=0.05)
     for stack in (params.encoder, params.decoder):
-        assert len(stack.blocks) == 2 and stack.norm is not None
+        assert len(stack.blocks) == 2 and (stack.norm is None) == (norm == "post")
         for path, a in npf.leaves(stack):  # matrices drawn, and gammas of 1 among zeros
             assert a.ndim == 2 or (a == path.endswith("gamma")).all()
-    drawn_apart = [array.tobytes() for _, array in npf.leaves(params) if array.ndim == 2]
+    drawn_apart = [a.tobytes() for _, a in npf.leaves(params) if a.ndim == 2]
     assert len(set(drawn_apart)) == len(drawn_apart)
     assert npf.init_transformer(5, small(positions="rope"), np.random.default_rng(0))[-2:] == (None, None)
 
 
-# --- the gradient -----------------------------------------------------------------------------------
-
+# --- the gradient, the golden values ----------------------------------------------------------------
 
 TINY = SIZES | {"n_layers": 1, "d_ff": 3, "dropout": 0.2, "directions": 1}
 TINY |= {"source_ids": np.array([[3, 4, 2], [4, 0, 0]]), "target_ids": np.array([[1, 4], [1, 0]])}
@@ -83,11 +82,6 @@ test_gradients_with_padding_and_dropout = gradients_hold(
     TINY | {"positions": "learned", "norm": "pre", "activation": "gelu", "attention_bias": True},
     TINY | {"positions": "rope", "norm": "post", "activation": "relu", "attention_bias": False},
 )
-
-
-# --- the golden value -------------------------------------------------------------------------------
-
-
 test_golden_values = agrees_with_pytorch("transformer", "training")
 
 
@@ -101,11 +95,9 @@ def test_a_later_target_token_changes_no_earlier_logits(norm, positions):
     params, target = model(config), np.array([[1, 4, 2, 5, 6], [1, 1, 3, 2, 2]])
     before = logits_of(params, config, target=target)
     for t in range(1, 5):
-        changed = target.copy()
-        changed[:, t] = (target[:, t] + 1) % VOCAB_SIZE  # from 6 to 0, the padding, among others
+        changed = (target + (np.arange(5) == t)) % VOCAB_SIZE  # from 6 to 0, the padding, among others
         after = logits_of(params, config, target=changed)
-        assert (after[:, :t] == before[:, :t]).all()
-        assert (after[:, t] != before[:, t]).any(axis=-1).all()
+        assert (after[:, :t] == before[:, :t]).all() and (after[:, t] != before[:, t]).any(axis=-1).all()
 
 
 @NORMS
@@ -113,18 +105,17 @@ def test_a_later_target_token_changes_no_earlier_logits(norm, positions):
 def test_padding_changes_nothing(norm, positions):
     """Neither its amount, nor what stands in its row of E, nor that it is there at all."""
     config = small(norm=norm, positions=positions)
-    params = model(config)
-    logits = logits_of(params, config)
+    params, words = model(config), TARGET != 0
+    logits, repainted = logits_of(params, config), lambda E: np.where(np.eye(7, 1), 1e3, E)
     longer = np.pad(SOURCE, ((0, 0), (0, 3))), np.pad(TARGET, ((0, 0), (0, 2)))
-    np.testing.assert_allclose(logits_of(params, config, *longer)[:, :3], logits, rtol=0, atol=1e-13)
     alone = logits_of(params, config, SOURCE[1:, :2], TARGET[1:, :2], padding_id=None)
-    np.testing.assert_allclose(logits[1:, :2], alone, rtol=0, atol=1e-13)
-
-    E = params.embedding.E.copy()
-    E[0] = 1e3 * array(4)
-    repainted = logits_of(params._replace(embedding=npf.EmbeddingParams(E)), config)
-    words = TARGET != 0
-    np.testing.assert_allclose(repainted[words][:, 1:], logits[words][:, 1:], rtol=0, atol=1e-13)
+    other = logits_of(replaced(params, "embedding.E", repainted), config)
+    for found, expected in (
+        (logits_of(params, config, *longer)[:, :3], logits),
+        (alone, logits[1:, :2]),
+        (other[words][:, 1:], logits[words][:, 1:]),
+    ):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13)
     seen = logits_of(params, config, padding_id=None)
     assert (abs(seen - logits)[1] > 1e-6).any(axis=-1).all()  # and without the masks it does change
 
@@ -144,9 +135,8 @@ def test_a_sentence_of_padding_only_is_finite_and_disturbs_no_other():
 @NORMS
 def test_dropout_is_on_embeddings_and_every_sub_layer_and_only_with_an_rng(norm):
     config = small(norm=norm, dropout=0.4)
-    params = model(config)
+    params, still = model(config), logits_of(model(config), config, padding_id=None)
     logits, cache = npf.transformer_forward(SOURCE, TARGET, params, config, rng=np.random.default_rng(1))
-    still = logits_of(params, config, padding_id=None)
     assert (logits != still).all()
     without = config._replace(dropout=0.0)
     assert (logits_of(params, without, padding_id=None, rng=np.random.default_rng(1)) == still).all()
@@ -155,7 +145,7 @@ def test_dropout_is_on_embeddings_and_every_sub_layer_and_only_with_an_rng(norm)
         caches += [own for name, own in block._asdict().items() if name.startswith("residual")]
     draws = [own.dropout for own in caches]
     assert [draw.keep.shape[-2] for draw in draws] == [4, 3] + 4 * [4] + 6 * [3]
-    assert all(draw.rate == 0.4 for draw in draws)
+    assert {draw.rate for draw in draws} == {0.4}
     assert len({draw.keep.tobytes() for draw in draws}) == len(draws)
 
 
@@ -166,22 +156,20 @@ def test_dropped_entries_are_of_the_embeddings_with_their_positions():
     _, cache = npf.transformer_forward(SOURCE, TARGET, params, config, rng=np.random.default_rng(0))
     x, keep = cache.logits.x, cache.target.dropout.keep
     whole = 2 * params.embedding.E[TARGET] + npf.positional_encoding(3, 4)
-    assert 0 < keep.sum() < keep.size and not x[~keep].any()
-    np.testing.assert_allclose(x[keep], 2 * whole[keep], rtol=1e-14)
+    np.testing.assert_allclose(x, 2 * whole * keep, rtol=1e-14)
+    assert 0 < keep.sum() < keep.size
 
 
 # --- greedy decoding: the same as without kept keys -------------------------------------------------
 
+BATCH = np.random.default_rng(0).integers(1, VOCAB_SIZE, size=(10, 5))
+BATCH *= np.arange(5) < np.array([5, 2, 3, 4, 5, 1, 5, 3, 2, 4])[:, None]  # 0 behind the shorter ones
+
 
 def talkative_model(config):
     """A last norm whose gammas have both signs: the likeliest next word is seldom the last one again."""
-    params, gamma = model(config, size=0.1), 2 * array(config.d_model, seed=24)
-    decoder = params.decoder
-    if decoder.norm is not None:
-        return params._replace(decoder=decoder._replace(norm=decoder.norm._replace(gamma=gamma)))
-    *first, last = decoder.blocks
-    last = last._replace(norm_3=last.norm_3._replace(gamma=gamma))
-    return params._replace(decoder=decoder._replace(blocks=(*first, last)))
+    last = "decoder.norm.gamma" if config.norm == "pre" else "decoder.blocks.1.norm_3.gamma"
+    return replaced(model(config, size=0.1), last, lambda gamma: 2 * array(*gamma.shape, seed=24))
 
 
 def plainly_decoded(source, params, config, *, start_id, max_length, padding_id=None):
@@ -198,10 +186,6 @@ def stopped(ids, stop_id):
     after = np.cumsum(ids == stop_id, axis=-1) > 0
     rows = np.where(after, stop_id, ids)
     return rows[:, : min(ids.shape[1], 1 + int((~after).sum(axis=-1).max()))]
-
-
-BATCH = np.random.default_rng(0).integers(1, VOCAB_SIZE, size=(10, 5))
-BATCH *= np.arange(5) < np.array([5, 2, 3, 4, 5, 1, 5, 3, 2, 4])[:, None]  # 0 behind the shorter ones
 
 
 @NORMS
@@ -226,27 +210,22 @@ def test_decoding_with_kept_keys_is_decoding_without(norm, positions, padding_id
 
 @NORMS
 @POSITIONS
-def test_a_new_token_costs_one_query_and_gives_the_logits_of_the_whole_model(norm, positions, monkeypatch):
+def test_a_new_token_costs_one_query_and_gives_the_logits_of_the_whole_model(norm, positions):
     """Not only the likeliest token: a small mistake in the positions might leave that one as it is."""
     config = small(d_model=8, d_ff=12, norm=norm, positions=positions, activation="gelu", attention_bias=True)
-    params, seen = talkative_model(config), {}
-
-    def watched(name, original):
-        calls = seen[name] = []
-        return lambda *args, **options: calls.append((args, original(*args, **options))) or calls[-1][1]
-
-    with monkeypatch.context() as patched:
-        for name in ("tied_logits_forward", "encoder_forward", "attention_forward", "linear_forward"):
-            patched.setattr(decoding, name, watched(name, getattr(decoding, name)))
-        options = {"start_id": 1, "stop_id": 2, "max_length": 9, "padding_id": 0}
-        ids = npf.greedy_decode(BATCH, params, config, **options)
-    n, steps = ids.shape[1], [logits for _, (logits, _) in seen["tied_logits_forward"]]
+    params, options = talkative_model(config), {"start_id": 1, "stop_id": 2, "padding_id": 0}
+    names = ("tied_logits_forward", "encoder_forward", "attention_forward", "linear_forward")
+    seen = {name: Mock(wraps=getattr(decoding, name)) for name in names}
+    with patch.multiple(decoding, **seen):
+        ids = npf.greedy_decode(BATCH, params, config, max_length=9, **options)
+    last, encoded, attended, multiplied = ([call.args for call in seen[x].call_args_list] for x in names)
+    n, logits = ids.shape[1], np.concatenate([x for x, _ in last], axis=1) @ params.embedding.E.T
     expected = logits_of(params, config, BATCH, np.insert(ids[:, :-1], 0, 1, axis=1))
-    np.testing.assert_allclose(np.concatenate(steps, axis=1), expected, rtol=0, atol=1e-13)
-    assert len(seen["encoder_forward"]) == 1 and len(steps) == n > 3
-    queries_and_keys = [(q.shape[-2], k.shape[-2]) for (q, k, _), _ in seen["attention_forward"]]
+    np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-13)
+    assert len(encoded) == 1 and len(last) == n > 3
+    queries_and_keys = [(q.shape[-2], k.shape[-2]) for q, k, _ in attended]
     assert queries_and_keys == [(1, keys) for t in range(1, n + 1) for keys in 2 * (t, 5)]  # own, source
-    rows = [args[0].shape[-2] for args, _ in seen["linear_forward"]]
+    rows = [x.shape[-2] for x, *_ in multiplied]
     assert rows[:4] == 4 * [5] and set(rows[4:]) == {1}  # the memory's keys and values once for each block
 
 
@@ -254,11 +233,11 @@ def test_a_new_token_costs_one_query_and_gives_the_logits_of_the_whole_model(nor
 
 
 @together("dtype", [np.float32, np.float64])
-@together("leading", [(), (1,), (2, 2), (0,)])
-def test_decoding_takes_any_leading_axes_and_gives_ids(dtype, leading):
+@together("shape", [(5,), (1, 5), (2, 2, 5), (0, 5), (0, 0), (2, 0)])
+def test_decoding_takes_any_leading_axes_and_any_source_and_gives_ids(dtype, shape):
     config = small(d_model=8, d_ff=12, norm="pre", positions="learned")
     params = npf.init_transformer(VOCAB_SIZE, config, np.random.default_rng(0), dtype=dtype)
-    source = BATCH[: math.prod(leading)].reshape(*leading, 5)
+    source, leading = np.resize(BATCH, shape), shape[:-1]
     options = {"start_id": np.int32(1), "stop_id": np.uint8(2), "max_length": np.int8(9), "padding_id": 0}
     ids = npf.greedy_decode(source, params, config, **options)
     assert ids.dtype == np.int64 and ids.shape[:-1] == leading and 1 <= ids.shape[-1] <= 9
@@ -266,12 +245,3 @@ def test_decoding_takes_any_leading_axes_and_gives_ids(dtype, leading):
         alone = npf.greedy_decode(source[place], params, config, **options)
         np.testing.assert_array_equal(ids[place][: len(alone)], alone)
         assert (ids[place][len(alone) :] == 2).all()
-
-
-@together("shape", [(0, 4), (0, 0), (2, 0)])
-def test_decoding_without_sentences_or_without_source(shape):
-    config, options = small(), {"start_id": 1, "stop_id": 2, "max_length": 3}
-    decoded = npf.greedy_decode(
-        np.zeros(shape, int), drawn(npf.init_transformer, 5, config), config, **options
-    )
-    assert decoded.shape[0] == shape[0] and decoded.ndim == 2 and decoded.dtype == np.int64
