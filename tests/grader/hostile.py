@@ -1,15 +1,10 @@
 """A folder of hostile, broken and odd submissions, each with what must come out of it.
 
-    uv run python tests/grader/hostile.py FOLDER
-
-writes them beside some good ones. Most are read from hostile.txt, which says how; here are those that text
-cannot hold.
+Most are read from hostile.txt, which says how; here are those that text cannot hold.
 """
 
 import json
-import os
 import re
-import sys
 import textwrap
 from pathlib import Path
 from typing import NamedTuple
@@ -102,7 +97,6 @@ FILES = {name: Case(ZEROS) for name in NAMES} | {
     "plots.py": Case("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\n" + ZEROS),
 }
 FEW = ("numpy.py", "two\nlines.py", "bad_cell.ipynb", "too_large_a_file.py")  # of these
-NOT_READ = ("outside.py", "broken.py", "around.py", "pipe.py", "closed.py")  # links and what is no file
 
 
 def encoded(text, **places):
@@ -115,47 +109,13 @@ def encoded(text, **places):
 
 
 def write(folder, *, out, port=9, good=0, few=False):
-    """Write the files, or a few of each kind, some good ones and what must be passed over: {name: Case}."""
+    """Write the files, or a few of each kind, and some good ones: {name: Case}."""
     expected = {n: case for n, case in cases().items() if not few or n in FEW or "few" in case.flags}
     for name, case in expected.items():
         path = Path(folder, name)
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(encoded(case.text, root=ROOT, folder=str(folder), out=str(out), port=port))
-    expected |= _odd_names(folder)
     for i in range(good):
         Path(folder, f"good_{i:03}.py").write_text(f"student = 'Student {i}'\n{RIGHT}", encoding="utf-8")
         expected[f"good_{i:03}.py"] = Case("", ("pass",) * 3)
-    return expected | _passed_over(folder)
-
-
-def _odd_names(folder):
-    """Links, a pipe, and a name that is no UTF-8."""
-    outside = Path(folder).parent / "outside.py"
-    outside.write_text(RIGHT, encoding="utf-8")
-    os.symlink(outside, Path(folder, "outside.py"))
-    os.symlink(Path(folder, "nothing"), Path(folder, "broken.py"))
-    os.symlink(Path(folder, "around.py"), Path(folder, "around.py"))
-    os.symlink(outside.parent, Path(folder, "linked"))
-    os.mkfifo(Path(folder, "pipe.py"))
-    Path(folder, "closed.py").write_text("", encoding="utf-8")
-    Path(os.fsdecode(os.fsencode(folder) + b"/n\xff\xfe.py")).write_text(ZEROS, encoding="utf-8")
-    return {name: Case("", LOST) for name in NOT_READ} | {"n\\xff\\xfe.py": Case("")}
-
-
-def _passed_over(folder):
-    """Folders of no work, of a copy of work, and two that are called strangely and hold work."""
-    for name in (".git", "__MACOSX", "my_env", ".ipynb_checkpoints", "env", "x.py"):
-        Path(folder, name).mkdir()
-        Path(folder, name, "inside.py").write_text(RIGHT, encoding="utf-8")
-    Path(folder, "my_env", "pyvenv.cfg").touch()
-    Path(folder, "._good_000.py").write_bytes(b"\0\5\26\7")
-    return {name: Case("", ("pass",) * 3) for name in ("env/inside.py", "x.py/inside.py")}
-
-
-PASSED_OVER = {".ipynb_checkpoints/inside.py", "linked", "my_env"}
-
-
-if __name__ == "__main__":
-    where = Path(sys.argv[1])
-    where.mkdir()
-    print(f"{len(write(where, out=where.with_suffix('.csv'), good=20))} files in {where}")
+    return expected

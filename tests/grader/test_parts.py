@@ -92,6 +92,7 @@ ZIPPED = {
     "large.zip": honest.zipped(**{"in.zip": BOMB}),
 }
 CLASS = {  # what is in it, and what is read, or how it begins to say why not
+    ".ipynb_checkpoints/a.py": "a copy by Jupyter",
     "around.py": "It cannot be read: ",
     "bad.zip": "a zip file that cannot be read: File is not a zip file",
     "bomb.zip/a.py": "It ",
@@ -105,10 +106,14 @@ CLASS = {  # what is in it, and what is read, or how it begins to say why not
     "gone.py": "It cannot be read: No such file or directory.",
     "large.py": "It is larger than 0 megabytes.",
     "large.zip/in.zip": "a zip file that cannot be read: It is larger than 0 megabytes.",
+    "linked": "a link to a folder",
+    "my_env": "a virtual environment",
+    "n\\xff.py": b"",
     "out.py": "It cannot be read: it is a link to a place outside the folder.",
     "pipe.py": "It cannot be read: it is no file.",
     "secret": "a folder that cannot be opened",
     "stored.zip/a.py": "It cannot be read: Bad CRC",
+    "x.py/a.py": b"",
 }
 
 
@@ -129,9 +134,20 @@ def test_zip_files_are_looked_into_and_nothing_is_silent(tmp_path, monkeypatch):
             archive.writestr("a.py", "x = 1\n" * 99)
         data = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(data[:34] + b"\xff" * 10 + data[44:])
+    for name in (
+        ".git/a.py",
+        ".ipynb_checkpoints/a.py",
+        "my_env/pyvenv.cfg",
+        "x.py/a.py",
+        "._a.py",
+        os.fsdecode(b"n\xff.py"),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "linked").symlink_to(".git")
     (tmp_path / "secret").mkdir(), os.mkfifo(tmp_path / "pipe.py"), os.utime(tmp_path / "class.zip", (0, 0))
     monkeypatch.setattr(files_of, "LARGEST", 2000)
-    monkeypatch.setattr(files_of.os, "access", lambda *given: False)
+    monkeypatch.setattr(files_of.os, "access", lambda path, mode: path.name != "secret")
     found = {each.name: each for each in hand_ins(tmp_path)}
     assert list(found) == sorted(CLASS)
     for name, says in CLASS.items():
