@@ -242,10 +242,11 @@ CONSTANTS = {
     "log 2": math.log(2),
     "1/log 10, as a logarithm of base 10 would be": 1 / math.log(10),
 }
-FORMS: dict[str, Callable[[Array], Array]] = {  # of a size, or of two, n
-    "1/{n}": lambda n: 1 / n,
-    "√{n}": lambda n: n**0.5,
-    "1/√{n}": lambda n: n**-0.5,
+FORMS: dict[str, Callable[[Array], Array]] = {  # of a size, of two, or of one over another
+    "{}": lambda n: n,
+    "1/{}": lambda n: 1 / n,
+    "√{}": lambda n: n**0.5,
+    "1/√{}": lambda n: n**-0.5,
 }
 
 
@@ -253,12 +254,11 @@ def named_factor(ratios: Sequence[float], sizes: Sequence[dict[str, int]]) -> st
     """A factor's name: a constant, a size or two, a root; or a number in figures, times such a one; or ""."""
     single = {name: np.array([float(s[name]) for s in sizes]) for name in sizes[0]}
     single = {name: values for name, values in single.items() if values.min() > 0}
-    double = {f"({a} · {b})": single[a] * single[b] for a, b in combinations(single, 2)}
+    lengths = single | {f"({a} · {b})": single[a] * single[b] for a, b in combinations(single, 2)}
+    lengths |= {f"({a}/{b})": single[a] / single[b] for a, b in permutations(single, 2)}
     known = {name: np.full(len(ratios), value) for name, value in CONSTANTS.items()}
-    for name, n in (single | double).items():
-        known |= {name.strip("()"): n} | {form.format(n=name): made(n) for form, made in FORMS.items()}
-    for a, b in permutations(single, 2):
-        known |= {f"{a}/{b}": single[a] / single[b], f"√({a}/{b})": (single[a] / single[b]) ** 0.5}
+    for (form, made), (name, n) in product(FORMS.items(), lengths.items()):
+        known[form.format(name if form != "{}" else name.strip("()"))] = made(n)
     found = {name: np.asarray(ratios) / values for name, values in known.items()}
     for name, times in found.items():
         if np.allclose(np.abs(times), 1, rtol=1e-4, atol=0) and len({*np.sign(times)}) == 1:

@@ -400,7 +400,7 @@ def check_function(task: Code, function: Function) -> Verdict:
         return _right_numbers(task, function, found)
     if not same_outcome(run(function, task.probe.calls[0], task.probe), found[0], 0.0):
         return _observed(task, found, [RANDOM])
-    if any(a.size > HUGE for outcome in found for a in outcome.arrays):
+    if any(a.size > HUGE or a.ndim > AXES for outcome in found for a in outcome.arrays):
         return _observed(task, found)
     if fits := recognised(task, found):
         return known(task, found, fits)
@@ -431,7 +431,7 @@ RANDOM = Seen(
     "The same call gives other numbers the second time.",
     "What is drawn at random, or kept between two calls?",
 )
-HUGE = 10**6  # no task asks for so many numbers: their shape is told, and nothing is searched in them
+HUGE, AXES = 10**6, 6  # no task asks for so many: the shape is told, and nothing is searched in the numbers
 
 
 # --- right numbers, and what else is asked -----------------------------------------------------------

@@ -6,7 +6,7 @@ thing changed at a time. It says what holds on every call, and asks one question
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
-from itertools import chain, combinations, product
+from itertools import chain, combinations, compress, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,32 +74,24 @@ def differing(task: Code, found: tuple[Outcome, ...]) -> frozenset[str]:
 
 def recognised(task: Code, found: tuple[Outcome, ...]) -> list[tuple[Mistake, ...]]:
     """The mistakes that answer so on every call; where none does, several in different outputs."""
-    fits = [(known.mistake,) for known in singles(task) if _same(known, found)]
-    return list(dict.fromkeys(fits)) or _beside_each_other(task, found)
+    spoilt = differing(task, found)
+    met = [known for known in singles(task) if known.spoilt <= spoilt and _fits(task, known, found)]
+    if alone := dict.fromkeys(known.mistake for known in met if known.spoilt == spoilt):
+        return [(mistake,) for mistake in alone]
+    parts = {known.mistake: known.spoilt for known in reversed(met)}  # of each the first form
+    told = sorted(name for names in parts.values() for name in names)
+    return [tuple(reversed(parts))] if told == sorted(spoilt) else []
 
 
-def _same(known: Known, found: tuple[Outcome, ...]) -> bool:
-    pairs = zip(found, known.outcomes, strict=True)
-    return all(same_outcome(a, b, known.mistake.tolerance) for a, b in pairs)
-
-
-def _beside_each_other(task: Code, found: tuple[Outcome, ...]) -> list[tuple[Mistake, ...]]:
-    """A mistake for each of the outputs that differ, where each answers so in all that it spoils."""
-    spoilt, met = differing(task, found), dict[Mistake, frozenset[str]]()
-    if len(spoilt) < 2 or not all(outcome.arrays for outcome in found):
-        return []
-    for known in singles(task):
-        if known.spoilt <= spoilt and all(_same_output(task, known, found, name) for name in known.spoilt):
-            met.setdefault(known.mistake, known.spoilt)
-    told = frozenset[str]().union(*met.values())
-    apart = sum(map(len, met.values())) == len(told)
-    return [tuple(met)] if told == spoilt and apart else []
-
-
-def _same_output(task: Code, known: Known, found: tuple[Outcome, ...], name: str) -> bool:
-    k = task.probe.outputs.index(name)
-    pairs = zip(found, known.outcomes, strict=True)
-    return all(b.arrays and same(a.arrays[k], b.arrays[k], known.mistake.tolerance) for a, b in pairs)
+def _fits(task: Code, known: Known, found: tuple[Outcome, ...]) -> bool:
+    """Whether what a mistake spoils is as it makes it, on every call; or stops where it does."""
+    spoils, tolerance = [name in known.spoilt for name in task.probe.outputs], known.mistake.tolerance
+    return all(
+        all(same(x, y, tolerance) for x, y in compress(zip(a.arrays, b.arrays, strict=True), spoils))
+        if a.arrays and b.arrays
+        else same_outcome(a, b)
+        for a, b in zip(found, known.outcomes, strict=True)
+    )
 
 
 # --- a tuple, a dict, weights the other way round ---------------------------------------------------
@@ -471,29 +463,23 @@ def too_wide(trial: Trial) -> Seen | None:
     """An entry depends on rows that are none of its business."""
     found = reaches(trial)
     used = {reach.name for reach in found if reach.due.any()}
-    # a token of which nothing arrives, as one whose units are all off, does not show what it may reach
-    shows = (r for r in found if not r.due.all() and (r.due.any() or r.name not in used))
-    far = [reach for reach in shows if (reach.mine & ~reach.due).any()]
-    if not far:
-        return None
-    name, _, mine, due = far[0]
-    if name not in used:
-        says = f"{{it}} changes when {name} does; it should depend on other arguments only."
-        return Seen(says, f"Where does {name} enter?")
-    outside = any(_outside(reach) for reach in far if reach.name == name)
-    unit, place = trial.probe.outer if outside else trial.probe.unit, np.argwhere(mine & ~due)[0].tolist()
-    many = unit[:-1] + "ies" if unit.endswith("y") else f"{unit}s"
-    return Seen(
-        f"When one {unit} of {name} changes and nothing else, {{it}} changes at other {many} too, first at "
-        f"{tuple(place)}: it depends on {many} that it should not see.",
-        f"Over which axis is anything summed, averaged or repeated, and which {unit} may see which?",
-    )
-
-
-def _outside(reach: Reach) -> bool:
-    """Whether a change reaches entries of axis 0 in which it should reach nothing."""
-    rest = tuple(range(1, reach.due.ndim))
-    return len(rest) > 1 and bool((reach.mine.any(axis=rest) & ~reach.due.any(axis=rest)).any())
+    for name, _, mine, due in found:
+        # a token of which nothing arrives, as one whose units are all off, does not show what it may reach
+        if not (mine & ~due).any() or (name in used and not due.any()):
+            continue
+        if name not in used:
+            says = f"{{it}} changes when {name} does; it should depend on other arguments only."
+            return Seen(says, f"Where does {name} enter?")
+        rest = tuple(range(1, due.ndim))
+        outside = len(rest) > 1 and (mine.any(axis=rest) & ~due.any(axis=rest)).any()
+        unit, place = trial.probe.outer if outside else trial.probe.unit, np.argwhere(mine & ~due)[0].tolist()
+        many = unit[:-1] + "ies" if unit.endswith("y") else f"{unit}s"
+        return Seen(
+            f"When one {unit} of {name} changes and nothing else, {{it}} changes at other {many} too, first "
+            f"at {tuple(place)}: it depends on {many} that it should not see.",
+            f"Over which axis is anything summed, averaged or repeated, and which {unit} may see which?",
+        )
+    return None
 
 
 def too_narrow(trial: Trial) -> Seen | None:
