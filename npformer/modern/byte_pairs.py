@@ -75,10 +75,9 @@ def train_byte_pairs(text: str | bytes, n_merges: Length) -> BytePairs:
 def _joined(ids: Array, a: int, b: int, new: int) -> Array:
     """Every a b as `new`; of a a a, with a = b, the first two."""
     places = np.flatnonzero((ids[:-1] == a) & (ids[1:] == b))
-    if a == b:  # of a run of neighbouring places every other one
-        run = np.cumsum(np.diff(places, prepend=-2) != 1)
-        first = np.flatnonzero(np.diff(run, prepend=0))
-        places = places[(np.arange(len(places)) - first[run - 1]) % 2 == 0]
+    run = np.cumsum(np.diff(places, prepend=-2) != 1)  # of a run of neighbouring places every other one
+    first = np.flatnonzero(np.diff(run, prepend=0))
+    places = places[(np.arange(len(places)) - first[run - 1]) % 2 == 0]
     ids[places] = new
     return np.delete(ids, places + 1)
 

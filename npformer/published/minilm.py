@@ -10,7 +10,7 @@ from npformer.config import TransformerConfig
 from npformer.door.annotations import Count, DType, Float, Ids
 from npformer.door.rules import IN_VOCABULARY, TABLE_ROWS, rule
 from npformer.door.signature import Call, check_value
-from npformer.door.validate import check_id_range, check_ids, kind_of
+from npformer.door.validate import check_id_range, kind_of
 from npformer.embedding import EmbeddingParams
 from npformer.encoder import EncoderParams, encoder_block_forward
 from npformer.layer_norm import LayerNormParams, layer_norm_forward
@@ -158,33 +158,26 @@ def _mean_outputs(ids: Array, params: MiniLMParams, config: TransformerConfig) -
 def _token_ids(texts: Any, params: MiniLMParams, tokenizer: Any) -> list[Array]:
     """The tokens of each text, with those that the tokenizer puts at both ends."""
     function = "sentence_embeddings"
-    _check_texts(function, texts)
-    if not callable(getattr(tokenizer, "encode_batch", None)):
-        raise TypeError(f"{function}: tokenizer is {kind_of(tokenizer)}; expected the one of load_minilm")
-    for setting in ("padding", "truncation"):
-        if getattr(tokenizer, setting, None) is not None:
-            raise ValueError(f"{function}: tokenizer has its {setting} on; expected the one of load_minilm")
-    rows = [np.asarray(encoding.ids) for encoding in tokenizer.encode_batch(list(texts))]
-    if len(rows) != len(texts):
-        raise ValueError(f"{function}: tokenizer gives {len(rows)} rows; expected {len(texts)}, one a text")
-    for i, row in enumerate(rows):
-        if row.size == 0:
-            raise ValueError(f"{function}: texts[{i}] has no token; expected one to take the mean of")
-        if len(row) > (most := len(params.positions.P)):
-            expected = f"at most {most}, the positions that were trained; cut it into pieces"
-            raise ValueError(f"{function}: texts[{i}] has {len(row)} tokens; expected {expected}")
-        check_ids(function, f"the row of tokens of texts[{i}]", row)
-        check_id_range(function, f"the row of tokens of texts[{i}]", row, len(params.embedding.E))
-    return rows
-
-
-def _check_texts(function: str, texts: Any) -> None:
     if isinstance(texts, str) or not isinstance(texts, Sequence):
         raise TypeError(f"{function}: texts is {kind_of(texts)}; expected a list of strings")
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise TypeError(f"{function}: texts[{i}] is {kind_of(text)}; expected a string")
         as_bytes(function, text, f"texts[{i}]")
+    if not callable(getattr(tokenizer, "encode_batch", None)):
+        raise TypeError(f"{function}: tokenizer is {kind_of(tokenizer)}; expected the one of load_minilm")
+    for setting in ("padding", "truncation"):
+        if getattr(tokenizer, setting, None) is not None:
+            raise ValueError(f"{function}: tokenizer has its {setting} on; expected the one of load_minilm")
+    rows = [np.asarray(encoding.ids) for encoding in tokenizer.encode_batch(list(texts))]
+    for i, row in enumerate(rows):
+        if row.size == 0:
+            raise ValueError(f"{function}: texts[{i}] has no token; expected one to take the mean of")
+        if len(row) > (most := len(params.positions.P)):
+            expected = f"at most {most}, the positions that were trained; cut it into pieces"
+            raise ValueError(f"{function}: texts[{i}] has {len(row)} tokens; expected {expected}")
+        check_id_range(function, f"the row of tokens of texts[{i}]", row, len(params.embedding.E))
+    return rows
 
 
 def _folder(path: Any) -> "Path":

@@ -1,15 +1,28 @@
-"""Ratios of npformer's time to bare matrix products and to PyTorch, each measured in one run.
+"""Times of npformer, of what is plainer, and of PyTorch, each measured in one run.
 
-    uv run python tests/benchmarks/run.py                            the gates, without PyTorch
+    uv run python tests/benchmarks/run.py                            speed: the gates, without PyTorch
     uv run python tests/benchmarks/run.py --torch PYTHON             PYTHON is an interpreter that has torch
-    uv run python tests/benchmarks/run.py --torch PYTHON --write     the table goes into its page
+    uv run python tests/benchmarks/run.py growth --write           figures/make.py draws it
+    uv run python tests/benchmarks/run.py check --torch PYTHON --write
 
 One thread, CPU time. Every variant runs in a fresh process (this script with --one), the variants of a case
-in turn, round after round; a ratio is the median over the rounds. OPENBLAS_CORETYPE is unset, so OpenBLAS
-chooses the kernel that it would choose for you.
+in turn, round after round; every figure is a median. OPENBLAS_CORETYPE is unset, so OpenBLAS chooses the
+kernel that it would choose for you. --write puts what was measured into its place:
+
+speed   a case's time, and its ratios to plain NumPy or bare matrix products and to PyTorch; into PAGE.
+growth  an encoder's forward + backward as the sentence, the hidden layer and the depth grow, beside a
+        prediction that knows no measurement of it: the multiplications that npformer.teaching.costs counts,
+        three times (once forward, twice backward), at the speed of one bare 512 × 512 × 512 product of the
+        same run; into figures/data/growth.json.
+check   the same five functions on the same float64 arrays, checked by gradcheck and torch.autograd.gradcheck
+        as they come, and gradcheck of a model of seven million weights; into tests/data/gradcheck_cost.json.
+        torch compares the whole Jacobian, 6 digits deep, with two forward calls an entry and a backward call
+        for each output; npformer what one random d_output sends back, 8 digits deep, with six calls an entry.
 """
 
 import argparse
+import json
+import math
 import os
 import statistics
 import subprocess
@@ -19,8 +32,8 @@ from pathlib import Path
 
 import numpy as np
 
-HERE = Path(__file__).resolve().parent
-PAGE = HERE.parents[1] / "notebooks" / "guide" / "how_right_how_fast.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "notebooks" / "guide" / "how_right_how_fast.md"
 START, END = "<!-- speed: written by tests/benchmarks/run.py -->", "<!-- end of speed -->"
 HEAD = (
     "| float32 unless said, one thread | CPU time | ÷ plain NumPy, or bare products | ÷ PyTorch |",
@@ -40,6 +53,19 @@ CASES = [
 # B, T, d_model, d_ff, n_heads
 SIZES = {"tiny": (2, 3, 4, 16, 2), "base": (8, 128, 512, 2048, 8), "long": (1, 1024, 512, 2048, 8)}
 
+
+SWEEPS = {
+    "n": [32, 64, 128, 256, 512, 1024, 2048],
+    "d_ff": [128, 256, 512, 1024, 2048, 4096],
+    "n_layers": [1, 2, 4, 8, 12],
+}
+CHECKED = {  # of how many entries; the function and its arrays
+    "linear, 6 × 8 by 16": (192, "linear x W_1 b_1"),
+    "softmax, 6 × 8": (48, "softmax x"),
+    "layer norm, 6 × 8": (64, "layer_norm x gamma beta"),
+    "feed-forward, 6 × 8 × 16": (328, "ffn x W_1 b_1 W_2 b_2"),
+    "attention, 2 heads of 6 × 8": (288, "attention q k v"),
+}
 
 # What is timed: a case's function for a variant, "npformer", "plain" or "torch".
 
@@ -99,41 +125,140 @@ def products(shapes):
     return lambda: [np.matmul(a, b, out=out) for (a, b), out in zip(pairs, outs, strict=True)]
 
 
+def growth(variant, n, d_ff, n_layers):
+    """A growing encoder; of the plain variant the product that its prediction is counted in."""
+    if variant == "plain":
+        return products([((512, 512), (512, 512))])
+    import npformer as npf
+
+    config, rng = growing(d_ff, n_layers), np.random.default_rng(0)
+    params, x = (
+        npf.init_encoder(config, rng, dtype=np.float32),
+        rng.normal(size=(int(n), 256)).astype(np.float32),
+    )
+    return lambda: npf.encoder_backward(x, npf.encoder_forward(x, params, config)[1])
+
+
+def growing(d_ff, n_layers):
+    from npformer import TransformerConfig
+
+    return TransformerConfig(d_model=256, d_ff=int(d_ff), n_heads=4, n_layers=int(n_layers))
+
+
+def check(variant, what):
+    """A gradient check, which gives the number of its forward calls."""
+    operation, *names = what.split()
+    n, d, f = np.random.default_rng(0).standard_normal, 8, 16
+    arrays = {"x": n((6, d)), "W_1": n((d, f)), "b_1": n(f), "W_2": n((f, d)), "b_2": n(d)}
+    arrays |= {"gamma": n(d), "beta": n(d)} | dict(zip("qkv", n((3, 2, 6, d)), strict=True))
+    args = [arrays[name] for name in names]
+    if variant == "torch":
+        import torch
+
+        F, tensors = torch.nn.functional, [torch.tensor(array, requires_grad=True) for array in args]
+        forward = {
+            "linear": lambda x, W, b: F.linear(x, W.T, b),
+            "softmax": lambda x: F.softmax(x, -1),
+            "layer_norm": lambda x, gamma, beta: F.layer_norm(x, (d,), gamma, beta),
+            "ffn": lambda x, W_1, b_1, W_2, b_2: F.linear(F.relu(F.linear(x, W_1.T, b_1)), W_2.T, b_2),
+            "attention": lambda q, k, v: F.softmax(q @ k.mT / math.sqrt(d), -1) @ v,
+        }[operation]
+        return counting(forward, lambda f: torch.autograd.gradcheck(f, tensors))
+    import npformer as npf
+
+    kind = {"ffn": npf.FFNParams, "layer_norm": npf.LayerNormParams}.get(operation)
+    args = [args[0], kind(*args[1:])] if kind else args
+    forward, backward = (getattr(npf, f"{operation}_{way}") for way in ("forward", "backward"))
+    return counting(forward, lambda f: npf.gradcheck(f, backward, *args))
+
+
+def counting(forward, test):
+    """Calls `test` of the forward, which must pass, and gives how often it called it."""
+
+    def run():
+        calls = []
+        assert test(lambda *args: calls.append(1) or forward(*args))
+        return len(calls)
+
+    return run
+
+
+def large():
+    """What it costs to check a whole Transformer along three directions an array; here, once."""
+    import npformer as npf
+
+    config = npf.TransformerConfig(n_layers=1)
+    params = npf.init_transformer(32, config, np.random.default_rng(0))
+    args, reports = (np.array([[3, 1, 4, 1, 5]]), np.array([[2, 7, 1, 8]]), params, config), []
+
+    def test(forward):
+        reports.append(npf.gradcheck(forward, npf.transformer_backward, *args, directions=3))
+        return reports[0]
+
+    start, calls = time.process_time(), counting(npf.transformer_forward, test)()
+    seconds, weights = round(time.process_time() - start), [array.size for _, array in npf.leaves(params)]
+    return {"weights": sum(weights), "arrays": len(weights), "seconds": seconds, "calls": calls,
+            "sampled": reports[0].sampled}  # fmt: skip
+
+
 def one(case, variant, seconds):
-    """The median CPU seconds of one call: of all its threads; other programs' load does not count."""
+    """The median CPU seconds of one call, of all its threads; and the number that a call gives, or 0."""
     name, *options = case.split(":")
-    run = {"table": table, "block": block}[name](variant, *options)
+    run = {"table": table, "block": block, "growth": growth, "check": check}[name](variant, *options)
     for _ in range(3):
         run()
     times, stop = [], time.perf_counter() + seconds
     while time.perf_counter() < stop or len(times) < 5:
         start = time.process_time()
-        run()
+        gives = run()
         times.append(time.process_time() - start)
-    return statistics.median(times)
+    return statistics.median(times), gives if isinstance(gives, int) else 0
 
 
-# The rounds and the table.
+# The rounds and the tables.
 
 
-def time_of(python, case, variant, seconds):
+def asked(python, case, variant, options):
+    """What `one` says in a fresh process."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    environment = os.environ | threads | {"PYTHONPATH": str(HERE.parents[1])}
+    environment = os.environ | threads | {"PYTHONPATH": str(ROOT)}
     environment.pop("OPENBLAS_CORETYPE", None)
-    command = [python, __file__, "--one", case, variant, "--seconds", str(seconds)]
-    return float(subprocess.check_output(command, text=True, env=environment))
+    command = [python, __file__, "--one", case, variant, "--seconds", str(options.seconds)]
+    return json.loads(subprocess.check_output(command, text=True, env=environment))
 
 
-def measure(case, plainer, options):
-    """The medians over the rounds of npformer's time, and of its ratios to what is plainer and to PyTorch."""
-    others = {"plain": sys.executable if plainer else None, "torch": options.torch}
-    ours, ratios = [], {variant: [] for variant in others}
+def measure(case, variants, options):
+    """Of every variant, {variant: its Python}, the times of all rounds and what a call gives."""
+    found = {variant: [] for variant in variants}
     for _ in range(options.rounds):
-        ours.append(time_of(sys.executable, case, "npformer", options.seconds))
-        for variant, python in others.items():
-            if python:
-                ratios[variant].append(ours[-1] / time_of(python, case, variant, options.seconds))
-    return [statistics.median(values) if values else None for values in (ours, *ratios.values())]
+        for variant, python in variants.items():
+            found[variant].append(asked(python, case, variant, options))
+    return {variant: ([seconds for seconds, _ in rows], rows[0][1]) for variant, rows in found.items()}
+
+
+def speed(options):
+    """Put the measured rows into the page; those of the other cases stay as they are."""
+    print("\n".join(HEAD))
+    rows = {}
+    for name, case, plainer, *gates in CASES:
+        if options.only not in name:
+            continue
+        others = {"plain": sys.executable if plainer else None, "torch": options.torch}
+        variants = {"npformer": sys.executable} | {name: python for name, python in others.items() if python}
+        (ours, _), *_ = (found := measure(case, variants, options)).values()
+        ratios = [
+            statistics.median(np.divide(ours, found[variant][0])) if variant in found else None
+            for variant in others
+        ]
+        cells = " | ".join(map(cell, ratios, gates))
+        rows[name] = f"| {name} | {1e3 * statistics.median(ours):.3g} ms | {cells} |"
+        print(rows[name], flush=True)
+    before, rest = PAGE.read_text(encoding="utf-8").split(START)
+    table, after = rest.split(END)
+    old = {line.split(" | ")[0].removeprefix("| "): line for line in table.splitlines() if " ms " in line}
+    known = old | rows
+    lines = [*HEAD, *(known[name] for name, *_ in CASES if name in known)]
+    return PAGE, before + START + "\n" + "\n".join(lines) + "\n" + END + after
 
 
 def cell(ratio, gate):
@@ -143,39 +268,62 @@ def cell(ratio, gate):
     return f"{ratio:.2f}{verdict}"
 
 
-def write(rows):
-    """Put the measured rows into the page; those of the other cases stay as they are."""
-    before, rest = PAGE.read_text(encoding="utf-8").split(START)
-    table, after = rest.split(END)
-    old = {line.split(" | ")[0].removeprefix("| "): line for line in table.splitlines() if " ms " in line}
-    known = old | rows
-    lines = [*HEAD, *(known[name] for name, *_ in CASES if name in known)]
-    PAGE.write_text(before + START + "\n" + "\n".join(lines) + "\n" + END + after, encoding="utf-8")
+def grown(options):
+    from npformer import encoder_block_multiplications
+
+    result = {}
+    for argument, values in SWEEPS.items():
+        told = result[argument] = {"value": values, "measured_s": [], "predicted_s": []}
+        for value in values:
+            n, d_ff, n_layers = ({"n": 128, "d_ff": 1024, "n_layers": 1} | {argument: value}).values()
+            both = dict.fromkeys(("npformer", "plain"), sys.executable)
+            found = measure(f"growth:{n}:{d_ff}:{n_layers}", both, options)
+            measured, product = (statistics.median(times) for times, _ in found.values())
+            count = 3 * n_layers * encoder_block_multiplications(n, growing(d_ff, n_layers)).total
+            for name, seconds in (("measured_s", measured), ("predicted_s", count * product / 512**3)):
+                told[name].append(float(f"{seconds:.4g}"))
+            print(
+                argument,
+                value,
+                *(f"{1e3 * told[name][-1]:8.2f} ms {name}" for name in [*told][1:]),
+                flush=True,
+            )
+    return ROOT / "figures" / "data" / "growth.json", json.dumps(result, indent=1) + "\n"
+
+
+def checked(options):
+    rows = []
+    for name, (entries, what) in CHECKED.items():
+        found = measure(f"check:{what}", {"npformer": sys.executable, "torch": options.torch}, options)
+        costs = [x for times, calls in found.values() for x in (round(1e3 * min(times), 1), calls)]
+        rows.append([name, entries, *costs])
+        print(*rows[-1], sep=" · ", flush=True)
+    cost = {"large": large(), "five": rows}
+    print(cost["large"])
+    return ROOT / "tests" / "data" / "gradcheck_cost.json", json.dumps(
+        cost, indent=1, ensure_ascii=False
+    ) + "\n"
 
 
 def main():
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("what", nargs="?", choices=("speed", "growth", "check"), default="speed")
     parser.add_argument("--torch", metavar="PYTHON", help="an interpreter that has torch 2.13")
-    parser.add_argument("--only", default="", metavar="TEXT", help="the cases whose name has this in it")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="of speed, the cases whose name has this in it"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="for each variant and round")
-    parser.add_argument("--write", action="store_true", help="put the table into its page of the site")
+    parser.add_argument("--write", action="store_true", help="put what was measured into its place")
     parser.add_argument("--one", nargs=2, metavar=("CASE", "VARIANT"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        print(one(*options.one, options.seconds))
+        print(json.dumps(one(*options.one, options.seconds)))
         return
-    print("\n".join(HEAD))
-    rows = {}
-    for name, case, plainer, gate, torch_gate in CASES:
-        if options.only in name:
-            ours, to_plain, to_torch = measure(case, plainer, options)
-            ratios = f"{cell(to_plain, gate)} | {cell(to_torch, torch_gate)}"
-            rows[name] = f"| {name} | {1e3 * ours:.3g} ms | {ratios} |"
-            print(rows[name], flush=True)
+    file, text = {"speed": speed, "growth": grown, "check": checked}[options.what](options)
     if options.write:
-        write(rows)
+        file.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -55,26 +55,6 @@ def test_training_and_encoding_are_those_of_the_definition(text, other, n_merges
     assert pairs.decode(pairs.encode(other)) == other
 
 
-@together(
-    ("pair", "message"),
-    [
-        ((256, 97), "is 256; expected ids from 0 to 255"),
-        ((97, -1), "is -1; expected an integer of at least 0"),
-        ((97, "b"), "is the string 'b'; expected an integer"),
-    ],
-)
-def test_a_merge_of_what_does_not_exist_is_named(pair, message):
-    with pytest.raises((TypeError, ValueError), match=rf"^BytePairs: merges\[0\] {message}$"):
-        BytePairs((pair, (97, 98))).decode([256])
-
-
-def test_the_example_of_the_first_paper():
-    """aaabdaaabac: aa; then of ab and aa·a, which both occur twice, ab, whose ids are smaller; then both."""
-    pairs = train_byte_pairs("aaabdaaabac", 3)
-    assert pairs.pieces[256:] == [b"aa", b"ab", b"aaab"]
-    assert pairs.encode("aaabdaaabac") == [258, ord("d"), 258, ord("a"), ord("c")]
-
-
 def test_a_letter_cut_in_two_is_marked():
     assert train_byte_pairs("", 0).decode(list("é!".encode())[1:]) == "�!"
     assert train_byte_pairs("", 0).decode(np.array([104, 105])) == "hi"
@@ -97,6 +77,7 @@ def test_a_long_text_takes_no_square_of_its_length():
         (lambda p: p.decode("ab"), TypeError, "decode: ids is the string 'ab'; expected a list of integers"),
         (lambda p: p.decode(3), TypeError, r"decode: ids is an int \(3\); expected a list of integers"),
         (lambda p: p.decode(np.ones((2, 2), int)), TypeError, r"decode: ids is an array of shape \(2, 2\)"),
+        (lambda p: BytePairs(((256, 97),)).pieces, ValueError, r"^BytePairs: merges\[0\] is 256; expected"),
         (lambda p: p.decode([257]), ValueError, "decode: an id is 257; expected ids from 0 to 256"),
         (lambda p: p.decode([1.0]), TypeError, r"decode: an id is a float \(1.0\); expected an integer"),
     ],

@@ -52,25 +52,21 @@ def test_kept_keys_give_the_same_logits(rng, config, pieces, leading):
 
 @KEY_HEADS
 @together("has_biases", [False, True])
-def test_greedy_is_the_likeliest_token_again_and_again(rng, config, has_biases):
+@together(
+    ("temperature", "top_k", "top_p"), [(0, None, None), (0.8, None, None), (0.8, 3, None), (0.8, 4, 0.9)]
+)
+def test_writing_with_kept_keys_is_writing_without(rng, config, has_biases, temperature, top_k, top_p):
     """The model has no biases, but parameters of attention may."""
     params, ids, d_kv = drawn(config), rng.integers(11, size=(3, 4)), 2 * config.n_kv_heads
     if has_biases:
         biases = {f"b_{x}": rng.normal(size=8 if x in "QO" else d_kv) / 4 for x in "QKVO"}
         blocks = tuple(b._replace(attention=b.attention._replace(**biases)) for b in params.blocks)
         params = params._replace(blocks=blocks)
-    found = generate(ids, params, config, max_new_tokens=20, temperature=0)
-    assert (found == plainly(ids, params, config, 20, lambda logits: logits.argmax(axis=-1))).all()
-    assert len(np.unique(found[:, 4:])) >= 4
-
-
-@KEY_HEADS
-@together(("top_k", "top_p"), [(None, None), (3, None), (None, 0.7), (4, 0.9)])
-def test_drawing_with_kept_keys_is_drawing_without(rng, config, top_k, top_p):
-    params, ids, again = drawn(config), rng.integers(11, size=(3, 4)), np.random.default_rng(5)
-    options = {"temperature": 0.8, "top_k": top_k, "top_p": top_p}
-    found = generate(ids, params, config, max_new_tokens=20, rng=np.random.default_rng(5), **options)
+    options = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+    first, again = np.random.default_rng(5), np.random.default_rng(5)
+    found = generate(ids, params, config, max_new_tokens=20, rng=first, **options)
     assert (found == plainly(ids, params, config, 20, lambda x: choose(x, *options.values(), again))).all()
+    assert len(np.unique(found[:, 4:])) >= 4
 
 
 @KEY_HEADS
