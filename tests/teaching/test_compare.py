@@ -184,10 +184,6 @@ def test_layers_of_a_model_and_pasted_numbers_are_compared_by_name():
     assert compare({"block_2": np.full((2, 3), 2.01)}, layers, tolerance=0.01)
     z = worked_example().named["ffn.z"].value
     assert compare({"z": z}) and compare({"z": z.astype(np.float32)})
-    with pytest.raises(ValueError, match=r"norm_1\.x_hat and norm_2.x_hat have this name"):
-        compare({"x_hat": z})
-    with pytest.raises(ValueError, match=r"compare: mine holds 'zz'; expected one of E, embedding"):
-        compare({"zz": z})
 
 
 def test_a_scalar_a_hidden_score_and_a_small_difference_are_cells_too():
@@ -212,14 +208,3 @@ def test_in_a_notebook_the_player_opens_at_the_station():
     assert '"at":"attention.scores"' in by_inputs.play().page and '"marks":[]' in by_inputs.play().page
     for nothing in (compare({"z": worked_example().named["ffn.z"].value}), compare({"a": 1}, {"a": 2})):
         assert "<iframe" not in nothing._repr_html_()
-        with pytest.raises(ValueError, match="play: "):
-            nothing.play()
-
-
-@pytest.mark.parametrize(
-    "mine, reference",
-    [(3, None), ((encoder_block_forward, 3), None), (encoder_block_forward, {"a": 1}), ({}, 3)],
-)
-def test_another_kind_is_refused(mine, reference):
-    with pytest.raises(TypeError, match="compare: "):
-        compare(mine, reference)

@@ -5,9 +5,6 @@ import json
 import re
 from importlib import resources
 
-import pytest
-from together import together
-
 from npformer.teaching.player import SCRIPTS, Mark, joined, play
 from npformer.teaching.recipes import packed
 from npformer.teaching.worked_example import GIVEN, dog_bites_man, varied, worked_example
@@ -75,27 +72,6 @@ def test_variants_marks_and_places_are_in_the_page_and_it_is_saved_as_a_file(tmp
     assert data["marks"][1] == {"station": "y", "cell": 3, "expected": "−1", "received": "2"}
     assert player.save(tmp_path / "play.html") == tmp_path / "play.html"
     assert (tmp_path / "play.html").read_text(encoding="utf-8") == player.page
-    with pytest.raises(FileNotFoundError, match="there is no folder"):
-        player.save(tmp_path / "nowhere" / "play.html")
-
-
-REFUSED = [
-    (ValueError, "play: at is 'u'; the trace has no step 'u'", {"at": "u"}),
-    (ValueError, "play: at is 'ffn.z,18'; expected a cell of ffn.z from 0 to 17", {"at": "ffn.z,18"}),
-    (ValueError, "expected a cell of ffn.z from 0 to 17", {"at": "ffn.z,-1"}),
-    (ValueError, "expected a cell of ffn.z from 0 to 17", {"at": "ffn.z, 1"}),
-    (ValueError, "play: a variant is 'post-norm'; expected", {"variants": ["post-norm"]}),
-    (ValueError, "play: at is 'ffn.z,18'; expected a cell", {"marks": [Mark("ffn.z", 18, 1.0, 2.0)]}),
-    (TypeError, "play: a mark is", {"marks": [("ffn.z", 8, 1.0, 2.0)]}),
-    (TypeError, "play: trace is", {"trace": dog_bites_man()}),
-    (TypeError, "play: at is", {"at": 3}),
-]
-
-
-@together(("error", "message", "wrong"), REFUSED)
-def test_what_is_not_there_or_of_another_kind_is_refused(error, message, wrong):
-    with pytest.raises(error, match=re.escape(message)):
-        play(**wrong)
 
 
 def test_the_code_of_the_page_is_in_files_of_the_package_and_keeps_the_rules_of_the_house():

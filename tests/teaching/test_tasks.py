@@ -3,8 +3,6 @@
 import re
 
 import numpy as np
-import pytest
-from together import together
 
 from npformer.teaching import tasks
 from npformer.teaching.tasks import (
@@ -140,31 +138,3 @@ def test_a_story_with_a_slip_is_not_the_grammars():
     for right, wrong in (slip.strip().split(" -> ") for slip in SLIPS.split(";")):
         story = LOST if right in LOST else COLD
         assert right in story and not is_small_story(story.replace(right, wrong)), right
-
-
-REFUSED = """
-order_task(5, rng) | order_task: lengths is an int (5); expected a list of integers
-order_task("35", rng) | order_task: lengths[0] is the string '3'
-order_task([3, 2], rng) | order_task: lengths[1] is 2; expected an integer of at least 3
-order_task([3.0], rng) | order_task: lengths[0] is a float (3.0); expected an integer
-order_task([3], 0) | order_task: rng is an int (0); expected a numpy.random.Generator
-order_task([3], rng, n_test=0) | order_task: n_test is 0; expected
-order_task([3], rng, n_test=4000) | order_task: n_test is 4000; expected
-number_in_words(-1) | number_in_words: number is -1; expected
-number_in_words(1_000_000) | number_in_words: number is 1000000; expected
-number_task(0, 1, rng) | number_task: n_train is 0; expected an integer of at least 1
-number_task(1, 0, rng) | number_task: n_test is 0; expected an integer of at least 1
-number_task(1, 1, None) | number_task: rng is None; expected a numpy.random.Generator
-number_task(99_999, 2, rng) | number_task: n_train + n_test is 100001; expected at most
-small_stories(0, rng) | small_stories: n is 0; expected an integer of
-small_stories(1, 7) | small_stories: rng is an int (7); expected a numpy.random
-is_small_story(None) | is_small_story: text is None; expected a string
-"""
-
-
-@together("asked", REFUSED.strip().splitlines())
-def test_what_makes_no_sense_is_refused(asked):
-    call, message = asked.split(" | ")
-    wrong_kind = re.search(r" is (an? \w+|None|the string)", message)
-    with pytest.raises(TypeError if wrong_kind else ValueError, match=re.escape(message)):
-        eval(call, vars(tasks) | {"rng": generator()})

@@ -4,14 +4,12 @@ The pencil of these tests is the decimal module: exact decimal arithmetic and it
 nothing with the trace's own rounding. It works out every recipe of every step.
 """
 
-import re
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from together import together
 
 from npformer import encoder
 from npformer.attention import causal_mask
@@ -210,29 +208,3 @@ def test_a_step_prints_as_a_table():
     assert str(PENCIL.named["loss"]).splitlines()[2] == f"{WRITTEN['loss']:.3f}"
     nothing = TRACE.named["loss"]._replace(value=np.array(-0.0004))
     assert str(nothing).splitlines()[-1] == "0.000"
-
-
-# --- what is refused ------------------------------------------------------------------------------
-
-EXAMPLE = dog_bites_man()
-BIASED = EXAMPLE.block._replace(attention=EXAMPLE.block.attention._replace(b_Q=np.zeros(4), b_O=np.zeros(4)))
-ROPE = EXAMPLE._replace(config=EXAMPLE.config._replace(positions="rope"))
-REFUSED = [
-    (ValueError, "update is 'rmsprop'", {"update": "rmsprop"}),
-    (ValueError, "learning_rate is inf", {"learning_rate": np.inf}),
-    (ValueError, "config.positions is 'rope'; the trace shows 'sinusoidal' only", {"example": ROPE}),
-    (ValueError, "attention has b_Q, b_O; the trace shows no", {"example": EXAMPLE._replace(block=BIASED)}),
-    (ValueError, "decimals is 0; expected", {"decimals": 0}),
-    (ValueError, "decimals is 9; expected", {"decimals": 9}),
-    (TypeError, "worked_example: decimals is", {"decimals": 3.0}),
-    (TypeError, "expected an Example", {"example": EXAMPLE.block}),
-    (ValueError, "ffn.b_2 has shape (1,); expected (d", {"example": with_ffn(b_2=np.zeros(1))}),
-]
-
-
-@together(("error", "message", "wrong"), REFUSED)
-def test_what_makes_no_sense_is_refused(error, message, wrong):
-    with pytest.raises(error, match=re.escape(message)):
-        worked_example(**wrong)
-    with pytest.raises(ValueError, match="play: a variant is 'post'"):
-        varied(dog_bites_man(), ["post"])
