@@ -27,6 +27,7 @@ FORWARDS = {"grouped_attention": "multi_head_attention"}  # where the operation'
 
 def agrees_with_pytorch(*operations):
     """A test: each case of these operations gives PyTorch's output and gradients."""
+    assert {*operations} <= {case["operation"] for case in CASES.values()}
 
     @together("dtype", TOLERANCE)
     @together("name", [name for name, case in CASES.items() if case["operation"] in operations])

@@ -43,23 +43,6 @@ def test_the_block_is_its_parts_in_the_papers_order(activation, norm):
     np.testing.assert_allclose(npf.encoder_block_forward(X, p, config)[0], expected, rtol=0, atol=1e-14)
 
 
-@together(("norm", "n_layers"), [("pre", 3), ("post", 3), ("post", 0)])
-def test_the_stack_is_its_blocks_and_pre_norm_ends_with_a_norm(norm, n_layers):
-    config = small(norm=norm, n_layers=n_layers)
-    params, y = drawn(npf.init_encoder, config), X
-    assert len(params.blocks) == n_layers and (params.norm is None) == (norm == "post")
-    for block in params.blocks:
-        y, _ = npf.encoder_block_forward(y, block, config)
-    assert (npf.encoder_forward(X, params._replace(norm=None), config)[0] == y).all()
-    y = y if norm == "post" else npf.layer_norm_forward(y, params.norm, eps=1e-3)[0]
-    assert (npf.encoder_forward(X, params, config)[0] == y).all()
-
-
-def test_the_defaults_are_the_papers_base_model():
-    config = npf.TransformerConfig()
-    assert config[:5] == (512, 2048, 8, 6, "relu") and (config.norm, config.dropout) == ("post", 0.1)
-
-
 # --- the gradient, the golden value -----------------------------------------------------------------
 
 TINY = {"d_model": 4, "d_ff": 3, "n_layers": 1, "attention_bias": False, "dropout": 0.4, "eps": 1e-3}

@@ -26,13 +26,6 @@ def test_two_units_by_hand():
     assert grads.W_2.tolist() == [[4, 0], [0, 0]] and grads.b_2.tolist() == [1, 0]
 
 
-def test_the_column_form_is_the_same_thing():
-    """W_2 σ(W_1 h + b_1) + b_2 with column vectors h, as one of the source texts writes it."""
-    h = array(4, 1)
-    column = PARAMS.W_2.T @ np.maximum(PARAMS.W_1.T @ h + PARAMS.b_1[:, None], 0) + PARAMS.b_2[:, None]
-    np.testing.assert_allclose(ffn_forward(h.T, PARAMS)[0], column.T, rtol=0, atol=1e-14)
-
-
 @together(("activation", "approximate"), [("gelu", False), ("gelu_tanh", True)])
 def test_the_two_gelus_are_those_of_gelu_forward(activation, approximate):
     x = array(3, 4)

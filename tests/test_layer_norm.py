@@ -30,12 +30,6 @@ def test_a_row_that_can_be_done_by_hand():
     assert cache.std.tolist() == [3]
 
 
-@BOTH
-def test_eps_is_a_hundred_thousandth_unless_said(forward, backward, own):
-    x, params = array(3, 5) / 100, own(norm_params(5))
-    assert (forward(x, params)[0] == forward(x, params, eps=1e-5)[0]).all()
-
-
 # --- the gradient, the golden value -----------------------------------------------------------------
 
 ONE_COLUMN = {"x": array(4, 1), "params": norm_params(1)}

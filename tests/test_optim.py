@@ -107,14 +107,6 @@ def test_golden_values(name, dtype):
 # --- the edges --------------------------------------------------------------------------------------
 
 
-def test_the_defaults_are_the_papers():
-    paper = {"beta_1": 0.9, "beta_2": 0.98, "eps": 1e-9, "weight_decay": 0.0}
-    one, other = (
-        list(updates(PARAMS, [GRADS] * 3, learning_rate=0.1, **more))[-1][0] for more in ({}, paper)
-    )
-    assert_close_trees(one, other)
-
-
 def test_an_update_makes_new_trees_and_leaves_the_old_ones():
     state = npf.adam_init(PARAMS)
     old = [a for _, a in npf.leaves((PARAMS, GRADS, state.m, state.v))]

@@ -1,6 +1,5 @@
 """The whole model and greedy decoding: the equation, the gradient, the golden values, the edges."""
 
-import itertools
 import math
 from functools import partial
 from unittest.mock import Mock, patch
@@ -160,10 +159,11 @@ def test_dropped_entries_are_of_the_embeddings_with_their_positions():
     assert 0 < keep.sum() < keep.size
 
 
-# --- greedy decoding: the same as without kept keys -------------------------------------------------
+# --- greedy decoding: the likeliest token of the whole model, and the work of one query --------------
 
 BATCH = np.random.default_rng(0).integers(1, VOCAB_SIZE, size=(10, 5))
 BATCH *= np.arange(5) < np.array([5, 2, 3, 4, 5, 1, 5, 3, 2, 4])[:, None]  # 0 behind the shorter ones
+WORK = ("tied_logits_forward", "encoder_forward", "attention_forward", "linear_forward")
 
 
 def talkative_model(config):
@@ -172,61 +172,46 @@ def talkative_model(config):
     return replaced(model(config, size=0.1), last, lambda gamma: 2 * array(*gamma.shape, seed=24))
 
 
-def plainly_decoded(source, params, config, *, start_id, max_length, padding_id=None):
-    """The likeliest next token of the whole model, run from the start for every token, with no stop."""
-    ids = np.full((*source.shape[:-1], 1), start_id)
-    for _ in range(max_length):
-        logits = logits_of(params, config, source, ids, padding_id)
-        ids = np.concatenate([ids, logits[..., -1:, :].argmax(axis=-1)], axis=-1)
-    return ids[..., 1:]
-
-
-def stopped(ids, stop_id):
-    """stop_id from its first place in each row on, and no column after the one where the last row stopped."""
-    after = np.cumsum(ids == stop_id, axis=-1) > 0
-    rows = np.where(after, stop_id, ids)
-    return rows[:, : min(ids.shape[1], 1 + int((~after).sum(axis=-1).max()))]
+def watched_decode(*args, **options):
+    """The ids, and the arguments of every call of the functions in WORK."""
+    seen = {name: Mock(wraps=getattr(decoding, name)) for name in WORK}
+    with patch.multiple(decoding, **seen):
+        ids = npf.greedy_decode(*args, **options)
+    return ids, *([call.args for call in seen[name].call_args_list] for name in WORK)
 
 
 @NORMS
 @POSITIONS
 @together("padding_id", [0, None, 4])  # 4 is said on the way
-def test_decoding_with_kept_keys_is_decoding_without(norm, positions, padding_id):
-    """Token by token, for every id as the stop and any length: rows stop early, late, together and never."""
-    config = small(d_model=8, d_ff=12, norm=norm, positions=positions, attention_bias=True)
-    params, options = talkative_model(config), {"start_id": 1, "padding_id": padding_id}
-    plain = plainly_decoded(BATCH, params, config, max_length=9, **options)
-    assert len(np.unique(plain)) >= 4, "a model that says the same all the time proves nothing"
-    shapes = set()
-    for stop_id, max_length in itertools.product(range(VOCAB_SIZE), (1, 9)):
-        ids = npf.greedy_decode(BATCH, params, config, stop_id=stop_id, max_length=max_length, **options)
-        np.testing.assert_array_equal(ids, stopped(plain[:, :max_length], stop_id))
-        shapes.add((ids.shape[1], len(np.unique((ids == stop_id).sum(axis=1))) > 1))
-    assert (9, True) in shapes, "no row stops while another goes on to the end"
-    if positions != "learned":  # a length that is never reached takes no memory
-        options |= {"stop_id": int(plain[0, 0]), "max_length": 10**9}
-        assert npf.greedy_decode(BATCH[:1], params, config, **options).tolist() == [[plain[0, 0]]]
-
-
-@NORMS
-@POSITIONS
-def test_a_new_token_costs_one_query_and_gives_the_logits_of_the_whole_model(norm, positions):
-    """Not only the likeliest token: a small mistake in the positions might leave that one as it is."""
+def test_a_new_token_is_the_likeliest_of_the_whole_model_and_costs_one_query(norm, positions, padding_id):
+    """For every id as the stop: rows stop early, late, together and never, and say the stop from there on."""
     config = small(d_model=8, d_ff=12, norm=norm, positions=positions, activation="gelu", attention_bias=True)
-    params, options = talkative_model(config), {"start_id": 1, "stop_id": 2, "padding_id": 0}
-    names = ("tied_logits_forward", "encoder_forward", "attention_forward", "linear_forward")
-    seen = {name: Mock(wraps=getattr(decoding, name)) for name in names}
-    with patch.multiple(decoding, **seen):
-        ids = npf.greedy_decode(BATCH, params, config, max_length=9, **options)
-    last, encoded, attended, multiplied = ([call.args for call in seen[x].call_args_list] for x in names)
-    n, logits = ids.shape[1], np.concatenate([x for x, _ in last], axis=1) @ params.embedding.E.T
-    expected = logits_of(params, config, BATCH, np.insert(ids[:, :-1], 0, 1, axis=1))
-    np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-13)
-    assert len(encoded) == 1 and len(last) == n > 3
-    queries_and_keys = [(q.shape[-2], k.shape[-2]) for q, k, _ in attended]
-    assert queries_and_keys == [(1, keys) for t in range(1, n + 1) for keys in 2 * (t, 5)]  # own, source
-    rows = [x.shape[-2] for x, *_ in multiplied]
-    assert rows[:4] == 4 * [5] and set(rows[4:]) == {1}  # the memory's keys and values once for each block
+    params, options = talkative_model(config), {"start_id": 1, "padding_id": padding_id}
+    spoken, ends = set(), set()
+    for stop_id, max_length in [(0, 1), *((word, 9) for word in range(VOCAB_SIZE))]:
+        options |= {"stop_id": stop_id, "max_length": max_length}
+        ids, last, encoded, attended, multiplied = watched_decode(BATCH, params, config, **options)
+        n, logits = ids.shape[1], np.concatenate([x for x, _ in last], axis=1) @ params.embedding.E.T
+        expected = logits_of(params, config, BATCH, np.insert(ids[:, :-1], 0, 1, axis=1), padding_id)
+        np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-13)
+        stops = np.cumsum(ids == stop_id, axis=1)  # 1 where a row stops, more behind it
+        np.testing.assert_array_equal(ids, np.where(stops > 1, stop_id, expected.argmax(axis=-1)))
+        assert n == max_length or stops[:, -1].min() == 1, "it ends where the last row stops"
+        assert len(encoded) == 1 and len(last) == n
+        queries_and_keys = [(q.shape[-2], k.shape[-2]) for q, k, _ in attended]
+        assert queries_and_keys == [(1, keys) for t in range(1, n + 1) for keys in 2 * (t, 5)]  # own, source
+        rows = [x.shape[-2] for x, *_ in multiplied]
+        assert rows == 4 * [5] + (len(rows) - 4) * [1]  # the memory's keys and values once for each block
+        spoken, ends = spoken | {*ids.flat}, ends | {(n, len({*stops[:, -1]}) > 1)}
+    assert len(spoken) >= 4 and (9, True) in ends, "a model that says the same all the time proves nothing"
+
+
+def test_a_length_that_is_never_reached_takes_no_memory():
+    config, options = small(), {"start_id": 1, "max_length": 10**9}
+    [[first]] = npf.greedy_decode(SOURCE[:1], model(config), config, **options | {"max_length": 1}, stop_id=0)
+    assert npf.greedy_decode(SOURCE[:1], model(config), config, **options, stop_id=first).tolist() == [
+        [first]
+    ]
 
 
 # --- greedy decoding: the edges ---------------------------------------------------------------------

@@ -9,7 +9,6 @@ import sys
 import pytest
 
 FILES = (
-    "test_golden.py",
     "test_functional.py",
     "test_positional.py",
     "test_embedding.py",
