@@ -81,12 +81,12 @@ def to_decide(rows: Iterable[Row], owners: Whose) -> list[str]:
 
 def places_of(given: Iterable[Mark], folder: Path) -> dict[Path, Mark]:
     """The file of each student who handed something in; no two differ in capitals alone."""
-    places, taken = dict[Path, Mark](), set[str]()
+    places, taken = dict[Path, Mark](), Counter[str]()
     for mark in (mark for mark in given if mark.rows):
         stem = re.sub(r"[^\w.() @-]+", "_", str(mark.student)).strip(" .")[:100] or "_"
-        name = next(n for k in range(1, 10**6) if (n := stem + f"~{k}" * (k > 1)).casefold() not in taken)
-        taken.add(name.casefold())
-        places[folder / f"{name}.md"] = mark
+        taken[stem.casefold()] += 1
+        number = taken[stem.casefold()]
+        places[folder / f"{stem}{f'~{number}' * (number > 1)}.md"] = mark
     return places
 
 

@@ -71,14 +71,11 @@ def grade(
 
 
 def rows_of(file: HandIn, ids: Sequence[str], report: Report | None) -> list[Row]:
-    """What is said of one file. Equal texts are one object: most replies are given many times."""
+    """What is said of one file."""
     if report is None:
         return [Row(file.name, "", "", "passed over", evidence=f"Not graded: {file.passed_over}.")]
-    rows = []
-    for exercise_id, one in zip(ids, report["reports"], strict=True):
-        texts = {key: sys.intern(text) for key, text in one.items()}
-        rows.append(Row(file.name, report["student"], exercise_id, **texts))
-    return rows
+    asked = zip(ids, report["reports"], strict=True)
+    return [Row(file.name, report["student"], exercise_id, **texts) for exercise_id, texts in asked]
 
 
 # --- judges ---------------------------------------------------------------------------------------

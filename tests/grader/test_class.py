@@ -152,7 +152,7 @@ def layer_norm_backward(dy, x, gamma, beta, eps):
     return dy, (dy * x_hat).sum((0, 1)), dy.sum((0, 1))
 """
 HANDED_IN = {
-    "smithanna_LATE_4711_99_hw1.py": f"{MINE}order_bag = 'b'\nundefined",
+    "smithanna_LATE_4711_99_hw1.py": f"{MINE}{PARTLY}order_bag = 'b'\nundefined",
     "eve_4712_98_hw1.ipynb": honest.notebook(COPY, f"{PARTLY}order_bag = 'a'").decode(),
     **{f"nobody{i:02}.py": "order_bag = 'a'" for i in range(13)},
     "essay.pdf": "",
@@ -167,30 +167,31 @@ layer_norm.backward = {{dx = 4, dgamma = 2, dbeta = 1}}
 {" = 1; ".join([*SET, ""])}""".replace("; ", "\n")
 ANNA, EVE = "back/Anna Smith (4711).md", "back/_Eve _b_ (4712).md"
 SAID = (  # in which file what stands
-    ("said", "16 files, 16 answers, 1 right.\nTo teach again, and how many students:\n     1  01, section 1.1"),
-    ("said", "        order.bag: "),
+    ("said", "16 files, 17 answers, 1 right.\nTo teach again, and how many students:\n     2  04, section 4."),
+    ("said", "        layer_norm.backward: Which line "),
+    ("said", "\n     1  01, section 1.1, Two sentences, the same three words\n        order.bag: If "),
     ("said", "To decide: nobody12.py fits nobody on the register.\nMissing: E-my Noether (4713).\n"),
-    ("said", "smithanna_LATE_4711_99_hw1.py: smithanna_LATE_4711_99_hw1.py, line 29: NameError: "),
+    ("said", "smithanna_LATE_4711_99_hw1.py: smithanna_LATE_4711_99_hw1.py, line 33: NameError: "),
     ("said", "\nessay.pdf: Not graded: no .py file and no notebook.\n"),
     ("o.csv", "=Eve <b>,layer_norm.backward,unrecognised,,dgamma and dbeta agree. "),
     ("o.csv", "\r\nessay.pdf,,,passed over,,Not graded: "),
-    ("g.csv", "4711,Anna Smith,anna@x.org,0.75,33,1,smithanna_LATE_4711_99_hw1.py,"),
+    ("g.csv", "4711,Anna Smith,anna@x.org,3,33,1,smithanna_LATE_4711_99_hw1.py,"),
     ("g.csv", "4712,'=Eve <b>,eve@x.org,3,33,0,eve_4712_98_hw1.ipynb,"),
     ("g.csv", "4713,E-my Noether,,0,33,0,,,0,"),
-    (ANNA, "# HW \\<1\\>: Anna Smith (4711)\n\n0.75 of 33 points; 1 day late.\n\nNot read to the end:\n\n> smith"),
-    (ANNA, "\n\n## order.bag: Right (1 points)\n\nEvery check agrees.\n\nNot answered: layer_norm.backward, order"),
+    (ANNA, "# HW \\<1\\>: Anna Smith (4711)\n\n3 of 33 points; 1 day late.\n\nNot read to the end:\n\n> smith"),
+    (ANNA, "\n\n## order.bag: Right (1 points)\n\nEvery check agrees.\n\nNot answered: order"),
     (EVE, "## layer_norm.backward: Not yet (3 points)\n\ndgamma and dbeta agree. dx "),
     ("p.html", "<title>HW &lt;1&gt;</title>"),
     ("p.html", '<b>0–3.3</b><span class="bar"><span class="many" style="width:100.0%"></span></span><span class="n">2<'),
     ("p.html", '<b>29.7–33</b><span class="bar"><span class="many" style="width:0.0%"></span></span><span class="n"></span>'),
-    ("p.html", '<span class="right" style="width:0.0%"></span><span class="wrong" style="width:50.0%"></span></span><span class="n">0%<'),
-    ("p.html", "<p>2 of 3 students; 16 files, 16 answers, 1 right.</p>"),
+    ("p.html", '<span class="right" style="width:0.0%"></span><span class="wrong" style="width:100.0%"></span></span><span class="n">0%<'),
+    ("p.html", "<p>2 of 3 students; 16 files, 17 answers, 1 right.</p>"),
     ("p.html", "<h2>What to teach again, and how many students went wrong there</h2>"),
     ("p.html", "<b>=Eve &lt;b&gt; (4712)</b>"),
     ("p.html", "<p>Not right yet: layer_norm.backward, "),
     ("p.html", "<p>and 4 more</p>"),
     ("p.html", "<p>3 more are not shown.</p>"),
-    ("p.html", "<p>=Eve &lt;b&gt; (4712) and Anna Smith (4711): 99% of the shorter</p>"),
+    ("p.html", "<p>=Eve &lt;b&gt; (4712) and Anna Smith (4711): 100% of the shorter</p>"),
 )  # fmt: skip
 
 
@@ -237,13 +238,13 @@ def test_without_names_there_is_only_the_key(graded):
     assert sorted(key.values()) == ["student-701", "student-702", "student-703"]
     assert not re.search(r"smith|anna|eve\b|471\d|nobody\d|noether", str(found), re.IGNORECASE)
     assert f"{key['4712']},,,3,33,0,file-002.ipynb," in found["g.csv"]
-    assert f"{key['4711']},,,0.75,33,1,file-016.py," in found["g.csv"], (
+    assert f"{key['4711']},,,3,33,1,file-016.py," in found["g.csv"], (
         "the names of files are read before they go"
     )
     assert f"file-016.py,{key['4711']},order.bag,pass," in found["o.csv"]
     assert "To decide: file-003.py.\n" in found["said"] and f"Missing: {key['4713']}." in found["said"]
-    assert f"<p>{key['4712']} and {key['4711']}: 99% of the shorter</p>" in found["p.html"]
-    assert "\n> file-016.py, line 29: NameError: " in found[f"back/{key['4711']}.md"]
+    assert f"<p>{key['4712']} and {key['4711']}: 100% of the shorter</p>" in found["p.html"]
+    assert "\n> file-016.py, line 33: NameError: " in found[f"back/{key['4711']}.md"]
 
 
 # --- what no class on disk has -------------------------------------------------------------------
@@ -259,17 +260,6 @@ def test_a_class_of_nobody_has_a_page_and_a_summary():
     nobody, assignment = Whose({}, [], []), marks.assignment_of(["order.bag"])
     assert "0 of 0 students" in page.class_page([], [], nobody, [], assignment)
     assert page.summary([], [], nobody) == "0 files, 0 answers, 0 right."
-
-
-def test_what_passes_is_no_mistake_and_sections_come_by_their_students():
-    odd = {"evidence": "Every check agrees.", "codes": "ODD-WIDTH", "status": "pass_variant"}
-    rows = [row("a.py", "pe.table", **odd), row("a.py", "ffn.forward", "unrecognised", question="Why?")]
-    rows += [row(name, "order.bag", "known_mistake", "x", "A") for name in ("a.py", "b.py", "c.py")]
-    owners = Whose({name: Student(name, "", "") for name in ("a.py", "b.py", "c.py")}, [], [])
-    given = marks.marks([*map(file, owners.of)], rows, owners, marks.assignment_of(["order.bag"]))
-    found = page.to_teach(given)
-    assert [(teach[:2], students) for teach, students, _ in found] == [("01", 3), ("03", 1)]
-    assert found[1][2] == [(1, "ffn.forward", "Seen.", "Why?")]
 
 
 def test_feedback_is_one_file_a_student_and_markdown_is_left_alone():
