@@ -315,20 +315,10 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 def other_argument(trial: Trial) -> Iterator[Tried]:
     """The answer is what comes out right when one argument is another one: squared, without its sign."""
     for place, name in enumerate(trial.names):
-        for words, change in CHANGES.items() if _matters(trial, place) else ():
+        for words, change in CHANGES.items():
             says = f"{{it}} is what comes out right for other values: {name} {words}."
             asks = f"What is done with {name} before it is used?"
             yield says, asks, as_it_is, at([place], partial(_changed, change))
-
-
-def _matters(trial: Trial, place: int) -> bool:
-    """Whether a little more of a number gives another answer: no threshold, which many values fit."""
-    more = at([place], partial(np.multiply, 1 + 1e-3))
-    return not isinstance(trial.calls[0][place], float) or any(
-        not _equal(a[trial.output], b[trial.output])
-        for given in trial.calls
-        for a, b in [(trial.answer(given, right=True), trial.answer(more(*given), right=True))]
-    )
 
 
 def _changed(change: Callable[[Any], Any], value: Any) -> Any:

@@ -12,11 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import npformer
+import npformer as npf
 from npformer.exercises import check, reply, show
 from npformer.exercises.probe import run, within
 from npformer.exercises.task import APART, RIGHT, Code, Edit, Numbers
 from npformer.exercises.topics import bank
+from npformer.exercises.topics.questions import asked
 from npformer.modern.causal_lm import CausalBlockParams, causal_block_forward
 from npformer.modern.generation import last_left
 
@@ -25,7 +26,7 @@ check = partial(check, level=3)  # which says most
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 NUMBERS = [task for task in bank().values() if isinstance(task, Numbers)]
 CODE = [task for task in bank().values() if isinstance(task, Code)]
-NAMES = ["", "李"]
+NAMES, RNG = ["", "李"], np.random.default_rng(0)
 
 
 # --- code that the lessons show --------------------------------------------------------------
@@ -49,28 +50,25 @@ def given_the_cache(backward):
     return lambda dy, *args: backward(dy, forward(*args)[1])
 
 
-def output(forward):
-    return lambda *args: forward(*args)[0]
-
-
-def as_it_is(function):
-    return function
-
-
+ADAPTED = {"ffn.backward": given_the_cache}
+ADAPTED |= dict.fromkeys(
+    ("ffn.forward", "layer_norm.forward"), lambda forward: lambda *args: forward(*args)[0]
+)
 LESSON_CODE = [
-    ("01", "table_with_loops", "pe.table", as_it_is, ()),
-    ("01", "table_in_one_line", "pe.table", as_it_is, ("PE-ODD-D",)),
-    ("01", "table_with_the_slip", "pe.table", as_it_is, ("PE-EXP-COLUMN",)),
-    ("02", "with_endpoint", "pe.table", as_it_is, ("PE-HALVES-ENDPOINT",)),
-    ("03", "forward", "ffn.forward", output, ()),
-    ("03", "backward", "ffn.backward", given_the_cache, ()),
-    ("04", "softmax", "softmax.forward", as_it_is, ()),
-    ("04", "my_layer_norm", "layer_norm.forward", output, ()),
+    ("01", "table_with_loops", "pe.table", ()),
+    ("01", "table_in_one_line", "pe.table", ("PE-ODD-D",)),
+    ("01", "table_with_the_slip", "pe.table", ("PE-EXP-COLUMN",)),
+    ("02", "with_endpoint", "pe.table", ("PE-HALVES-ENDPOINT",)),
+    ("03", "forward", "ffn.forward", ()),
+    ("03", "backward", "ffn.backward", ()),
+    ("04", "softmax", "softmax.forward", ()),
+    ("04", "my_layer_norm", "layer_norm.forward", ()),
 ]
 
 
-@pytest.mark.parametrize(("lesson", "name", "exercise", "adapted", "codes"), LESSON_CODE)
-def test_code_of_a_lesson_passes_its_own_exercise_and_a_slip_is_named(lesson, name, exercise, adapted, codes):
+@pytest.mark.parametrize(("lesson", "name", "exercise", "codes"), LESSON_CODE)
+def test_code_of_a_lesson_passes_its_own_exercise_and_a_slip_is_named(lesson, name, exercise, codes):
+    adapted = ADAPTED.get(exercise, lambda function: function)
     assert check(exercise, adapted(lesson_function(lesson, name))).codes == codes
 
 
@@ -97,6 +95,52 @@ def test_right_numbers_pass_and_wrong_ones_are_far_and_named_for_every_name(exer
         rounded = check(asked, np.round(right, max(decimals - 1, 0)))
         if not rounded and decimals > 1 and not rounded.codes:  # its last decimal may be 0
             assert "This is right as far as it goes" in rounded.evidence
+
+
+def met(rows, d, low, high):
+    """How many numbers of a learned table get a gradient from texts of these lengths."""
+    params, any_gradient = npf.LearnedPositionsParams(np.zeros((rows, d))), np.zeros((rows, d), bool)
+    for length in range(low, high + 1):
+        _, cache = npf.learned_positions_forward(np.zeros((length, d)), params)
+        any_gradient |= npf.learned_positions_backward(np.ones((length, d)), cache)[1].P != 0
+    return any_gradient.sum()
+
+
+def floats(*given):
+    return [np.asarray(array, float) for array in given]
+
+
+ITSELF = {  # what the thing itself gives
+    "order.twins": lambda k: len(set(itertools.permutations(range(k)))),
+    "order.coin": lambda p: next(n for n in itertools.count(1) if p / 100 > 0.5 + 1.96 * np.sqrt(0.25 / n)),
+    "order.alibi": lambda h, i, j: npf.alibi_bias(8, 31, 31)[h - 1, i, j],
+    "order.met": met,
+    "attention.causal": lambda T: npf.causal_mask(T).sum(),
+    "decoder.cells": lambda S, T: (
+        npf.attention_forward(*map(np.ones, [(T, 1), *2 * [(S, 1)]]))[1].scores.size
+    ),
+    "cost.parameters": lambda d, f: sum(a.size for _, a in npf.leaves(npf.init_ffn(d, f, RNG))),
+    "loss.uniform": lambda V: npf.cross_entropy_forward(np.zeros((1, V)), np.array([0]))[0],
+    "pe.wavelength": lambda d: npf.wavelengths(d).max() / (2 * np.pi),
+    "norm.token": lambda x, *p: npf.layer_norm_forward(x, npf.LayerNormParams(*p), eps=0.0)[0],
+    "ffn.token": lambda x, *p: npf.ffn_forward(*floats(x), npf.FFNParams(*floats(*p)))[0],
+    "backward.softmax": lambda p, dp: npf.softmax_backward(*floats(dp), npf.softmax_forward(np.log(p))[1]),
+    "modern.kept_bytes": lambda n, h, g, d_k: np.zeros((n, 2, g, d_k), np.float32).nbytes,
+}
+
+
+@pytest.mark.parametrize("exercise", ITSELF)
+def test_the_answer_is_what_the_thing_itself_gives(exercise):
+    for question in map(bank()[exercise].posed, NAMES + list("abcdefgh")):
+        found = ITSELF[exercise](*question.given.values())
+        assert np.asarray(question.answer, float) == pytest.approx(np.asarray(found, float), abs=1e-12)
+
+
+def test_every_question_is_asked_and_every_confusion_that_is_written_is_met():
+    for name, (_, said) in asked().items():
+        exercise = bank()[name]
+        found = exercise.posed().wrong if isinstance(exercise, Numbers) else said.values()
+        assert set(said.values()) <= set(found), name
 
 
 # --- nothing gets out of check ---------------------------------------------------------------------
@@ -172,56 +216,54 @@ def test_a_forgotten_return_is_told_from_a_stub():
 
 
 def turned(x):
-    return npformer.rope_forward(x)[0]
+    return npf.rope_forward(x)[0]
 
 
 def attended(q, k, v, mask=None):
-    return npformer.attention_forward(q, k, v, mask=mask)[0]
+    return npf.attention_forward(q, k, v, mask=mask)[0]
 
 
 def adam(w, g, m, v, t, learning_rate):
-    new, state = npformer.adam_update(w, g, npformer.AdamState(t - 1, m, v), learning_rate=learning_rate)
+    new, state = npf.adam_update(w, g, npf.AdamState(t - 1, m, v), learning_rate=learning_rate)
     return new, state.m, state.v
 
 
 def ported(x, *file):
     """npformer's block on a file's arrays."""
     W_Q, W_K, W_V, W_O, gamma_1, gate, up, down, gamma_2 = (array.T for array in file)
-    config = npformer.CausalLMConfig(x.shape[1], gate.shape[1], 4, 2, 1, rope_layout="halves")
+    config = npf.CausalLMConfig(x.shape[1], gate.shape[1], 4, 2, 1, rope_layout="halves")
     params = CausalBlockParams(
-        npformer.AttentionParams(W_Q, W_K, W_V, W_O),
-        npformer.RMSNormParams(gamma_1),
-        npformer.GatedFFNParams(gate, up, down),
-        npformer.RMSNormParams(gamma_2),
+        npf.AttentionParams(W_Q, W_K, W_V, W_O),
+        npf.RMSNormParams(gamma_1),
+        npf.GatedFFNParams(gate, up, down),
+        npf.RMSNormParams(gamma_2),
     )
-    return causal_block_forward(x, params, config, npformer.causal_mask(len(x)))[0]
+    return causal_block_forward(x, params, config, npf.causal_mask(len(x)))[0]
 
 
 OURS = {  # npformer's own function for the very thing asked; ways back are held against differences
-    "pe.table": npformer.positional_encoding,
-    "softmax.forward": lambda scores: npformer.softmax_forward(scores)[0],
-    "heads.split": npformer.split_heads,
-    "heads.merge": lambda x: np.array(npformer.merge_heads(x)),
-    "ffn.forward": lambda x, *p: npformer.ffn_forward(x, npformer.FFNParams(*p))[0],
+    "pe.table": npf.positional_encoding,
+    "softmax.forward": lambda scores: npf.softmax_forward(scores)[0],
+    "heads.split": npf.split_heads,
+    "heads.merge": lambda x: np.array(npf.merge_heads(x)),
+    "ffn.forward": lambda x, *p: npf.ffn_forward(x, npf.FFNParams(*p))[0],
     "attention.forward": attended,
-    "cross_entropy.forward": lambda z, t: npformer.cross_entropy_forward(z, t)[0],
-    "loss.smoothed": lambda z, t, e: npformer.cross_entropy_forward(z, t, label_smoothing=e)[0],
-    "layer_norm.forward": lambda x, *p: npformer.layer_norm_forward(
-        x, npformer.LayerNormParams(*p[:2]), eps=p[2]
-    )[0],
-    "embedding.forward": lambda ids, E: npformer.embedding_forward(ids, npformer.EmbeddingParams(E))[0],
+    "cross_entropy.forward": lambda z, t: npf.cross_entropy_forward(z, t)[0],
+    "loss.smoothed": lambda z, t, e: npf.cross_entropy_forward(z, t, label_smoothing=e)[0],
+    "layer_norm.forward": lambda x, g, b, e: npf.layer_norm_forward(x, npf.LayerNormParams(g, b), eps=e)[0],
+    "embedding.forward": lambda ids, E: npf.embedding_forward(ids, npf.EmbeddingParams(E))[0],
     "adam.step": adam,
-    "rms_norm.forward": lambda x, g, eps: npformer.rms_norm_forward(x, npformer.RMSNormParams(g), eps=eps)[0],
-    "gate.forward": lambda x, *p: npformer.gated_ffn_forward(x, npformer.GatedFFNParams(*p))[0],
+    "rms_norm.forward": lambda x, g, eps: npf.rms_norm_forward(x, npf.RMSNormParams(g), eps=eps)[0],
+    "gate.forward": lambda x, *p: npf.gated_ffn_forward(x, npf.GatedFFNParams(*p))[0],
     "rope.forward": turned,
-    "mask.causal": npformer.causal_mask,
-    "mask.kept": lambda n, kept: npformer.causal_mask(n, kept + n),
+    "mask.causal": npf.causal_mask,
+    "mask.kept": lambda n, kept: npf.causal_mask(n, kept + n),
 }
 PARTS = {  # made of several of npformer's
     "port.block": ported,
     "rope.attention": lambda q, k, v: attended(turned(q), turned(k), v),
     "attention.grouped": lambda q, k, v: attended(q, *(x.repeat(len(q) // len(k), axis=0) for x in (k, v))),
-    "sample.temperature": lambda logits, t: npformer.softmax_forward(logits / t)[0],
+    "sample.temperature": lambda logits, t: npf.softmax_forward(logits / t)[0],
     "sample.top_p": lambda p, share: (lambda kept: kept / kept.sum())(p * (p >= last_left(p, len(p), share))),
 }
 
@@ -277,12 +319,8 @@ def test_a_changed_numpy_is_told_before_anybody_is_blamed(monkeypatch):
 
 def test_a_student_s_numbers_tell_causes_apart_where_any_do_and_else_the_reply_says_one_of():
     alike = {task.id: sum(task.alike(task.posed(f"s{i}")) for i in range(10)) for task in NUMBERS}
-    assert {name for name, many in alike.items() if many} <= {
-        "pe.entry",
-        "pe.row",
-        "loss.uniform",
-        "modern.kept_bytes",
-    }
+    told = {"pe.entry", "pe.row", "loss.uniform", "modern.kept_bytes"}
+    assert {name for name, many in alike.items() if many} <= told
     two = check("pe.entry@s2", 1.0)
     assert two.status == "ambiguous" and two.hint.startswith("One of these: ")
 

@@ -47,19 +47,13 @@ def offending(coding):
         yield f"a sign twice, or words of the checker's own: {text}"
     if not result:
         yield from ["no question"] if not result.question.endswith("?") else []
-        yield from missaid(coding, result)
+        known = [words()[code] for code in coding.codes]
+        if known and not result.hint.endswith(f"Read {known[0].place.read}."):
+            yield f"read {known[0].place.read}"
+        yield from ("no cause" for mistake in known if mistake.cause not in result.hint)
         told = {float(n) for n in re.findall(r"-?\d+\.\d{2,}", result.evidence) if float(n) % 1}
         found = (n for n in told if np.isclose(answers_of(coding.exercise), n, rtol=1e-9, atol=0).any())
         yield from (f"tells {n}" for n in found)
-
-
-def missaid(coding, result):
-    """Words of a mistake that are not those beside it; one form of a mistake may be seen in another way."""
-    known = [words()[code] for code in coding.codes]
-    if known and not result.hint.endswith(f"Read {known[0].place.read}."):
-        yield f"read {known[0].place.read}"
-    if any(mistake.cause not in result.hint for mistake in known):
-        yield "no cause"
 
 
 @functools.cache
