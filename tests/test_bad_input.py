@@ -172,7 +172,12 @@ RELATIONS = [  # function, what is spoilt in its valid call ("": several argumen
     ("minilm_input", "ids", np.ones((2, 21), int), V, "ids has 21 positions"),
     ("generate", "ids", one(0, 0), V, "ids has padding_id=0 before a token; expected it at the end only"),
     ("generate", "ids", np.ones((2, 0), int), V, "ids has shape (2, 0); expected at least one token a row"),
+    ("generate", "max_new_tokens", 38, V, "max_new_tokens is 38; expected at most 5, the prompt"),
+    ("generate", "", with_(rng=None, temperature=1.0), T, "rng is None; expected a numpy.random.Generator"),
+    ("causal_lm_forward", "ids", np.ones((2, 10), int), V, "ids has 10 positions; expected at most"),
     ("causal_lm_forward", "config.tied", True, V, "params.head is an array; expected None"),
+    ("causal_lm_forward", "params.head", None, T, "params.head is None; expected an array"),
+    ("causal_lm_forward", "config.n_heads", 8, V, "config.n_heads is 8; expected an even d_k"),
     # the loss
     ("cross_entropy_forward", "targets", one(5), V, "targets holds 5"),
     ("cross_entropy_forward", "targets", Change(lambda ids: np.full_like(ids, -1)), V, "targets has no id"),

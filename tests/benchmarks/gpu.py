@@ -5,17 +5,12 @@
 
 Wall clock. A variant is warmed up, then called again and again for some time, and the device is idle at both
 readings of the clock. The variants of a case take turns, round after round; every figure is a median over
-the rounds. NumPy uses the threads that it would use for you, and their number is written down; CuPy has no
-TF32. Before anything is timed, the two must agree on the numbers.
-
-Without a GPU nothing is measured and the exit status is 1.
+the rounds. NumPy uses the threads that it would use for you; CuPy has no TF32. Before anything is timed, the
+two must agree on the numbers. Without a GPU nothing is measured and the exit status is 1.
 
 figures/data/gpu.json, which nobody writes but --write:
 
-    command     what was run
-    machine     gpu, cpu, cores, numpy_threads (of matrix products), numpy_blas, python, numpy, cupy,
-                cuda_runtime, cuda_driver (12.09 is CUDA 12.9)
-    settings    rounds; seconds, for each variant and round
+    machine     gpu, cpu, cores, python, numpy, cupy
     block       the encoder block forward + backward; a list of
                 {size ("base" or "long"), B, T, d_model, d_ff, n_heads, dtype ("float32" or "float64"),
                  seconds: {cupy, numpy}, ratio: {numpy}}, CuPy's time divided by NumPy's
@@ -37,8 +32,7 @@ import numpy as np
 import npformer as npf
 from npformer.backend import _why_no_cupy
 
-HERE = Path(__file__).resolve().parent
-RESULTS = HERE.parents[1] / "figures" / "data" / "gpu.json"
+RESULTS = Path(__file__).resolve().parents[2] / "figures" / "data" / "gpu.json"
 CONFIG = npf.TransformerConfig(dropout=0.0, attention_bias=True)  # the paper's base model
 SIZES = {"base": (8, 128), "long": (1, 1024)}  # B, T
 GROWTH = tuple(2**k for k in range(3, 12))  # T
@@ -69,13 +63,6 @@ def seconds_per_call(run, synchronise, seconds):
 # What is timed
 
 
-def block(B, T, dtype, config):
-    """Input, upstream gradient and parameters of an encoder block, on the host."""
-    rng = np.random.default_rng(0)
-    x, dy = rng.standard_normal((2, B, T, config.d_model)).astype(dtype)
-    return x, dy, npf.init_encoder_block(config, rng, dtype=dtype)
-
-
 def forward_and_backward(x, dy, params, config):
     y, cache = npf.encoder_block_forward(x, params, config)
     return y, npf.encoder_block_backward(dy, cache)
@@ -98,7 +85,9 @@ def length(tree):
 
 def measure_block(B, T, dtype, options, synchronise, config=CONFIG):
     """One entry of `block` or `growth`."""
-    here = block(B, T, dtype, config)
+    rng = np.random.default_rng(0)
+    x, dy = rng.standard_normal((2, B, T, config.d_model)).astype(dtype)
+    here = x, dy, npf.init_encoder_block(config, rng, dtype=dtype)
     there = npf.to_backend(here, "cupy")
     found = npf.to_numpy(forward_and_backward(*there, config))
     check_agreement("CuPy", found, forward_and_backward(*here, config), dtype)
@@ -133,44 +122,27 @@ def measure(options, synchronise, config=CONFIG, sizes=SIZES, growth=GROWTH, say
 
 
 def machine(cupy):
-    """The names and versions of everything that the figures depend on."""
-    import threadpoolctl
-
-    runtime = cupy.cuda.runtime
-    blas = next(pool for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas")
+    """The names and versions of what the figures depend on most."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
+    cpus = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {
-        "gpu": runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode(),
-        "cpu": cpu_name(),
+        "gpu": cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode(),
+        "cpu": cpus[0] if cpus else platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
-        "numpy_threads": blas["num_threads"],
-        "numpy_blas": f"{blas['internal_api']} {blas['version']} {blas.get('architecture', '')}".strip(),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "cupy": cupy.__version__,
-        "cuda_runtime": runtime.runtimeGetVersion() / 1000,
-        "cuda_driver": runtime.driverGetVersion() / 1000,
     }
 
 
-def cpu_name():
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
-def parsed(arguments):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def main():
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--rounds", type=int, default=5, help="how often the variants take turns (5)")
     parser.add_argument("--seconds", type=float, default=1.0, help="for each variant and round (1)")
     parser.add_argument("--write", action="store_true", help="put the figures into figures/data/gpu.json")
-    return parser.parse_args(arguments)
-
-
-def main(arguments=None):
-    options = parsed(arguments)
+    options = parser.parse_args()
     reason = _why_no_cupy()
     if reason:
         hint = "; nvidia-smi tells whether the driver sees a GPU" if "no GPU answers" in reason else ""
@@ -179,11 +151,9 @@ def main(arguments=None):
     cupy = sys.modules["cupy"]
     where = machine(cupy)
     print("\n".join(f"{name}: {value}" for name, value in where.items()), flush=True)
-    settings = {"rounds": options.rounds, "seconds": options.seconds}
     results = measure(options, cupy.cuda.Device().synchronize, say=lambda line: print(line, flush=True))
     if options.write:
-        command = f"tests/benchmarks/gpu.py --rounds {options.rounds} --seconds {options.seconds:g} --write"
-        figures = {"command": command, "machine": where, "settings": settings, **results}
+        figures = {"machine": where, **results}
         RESULTS.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
         print(f"written: {RESULTS.name}")
     return 0

@@ -1,10 +1,8 @@
 """The language model: what is promised, and what happens at its edges."""
 
 import numpy as np
-import pytest
 from golden import agrees_with_pytorch
 from gradients import gradients_hold
-from together import together
 from valid_calls import drawn
 
 import npformer as npf
@@ -98,21 +96,3 @@ def test_padding_is_seen_by_nobody():
     params.embedding.E[0] += 1
     repainted, _ = causal_lm_forward(before, params, config, padding_id=0)
     np.testing.assert_allclose(repainted[0, 2], logits[0, 2], atol=1e-14)
-
-
-@together(
-    ("change", "error", "message"),
-    [
-        ({"ids": np.zeros((1, 10), int)}, ValueError, "ids has 10 positions; expected at most .*=9$"),
-        ({"config": CONFIG._replace(n_kv_heads=3)}, ValueError, "config.n_kv_heads is 3; expected a divisor"),
-        ({"config": CONFIG._replace(n_heads=8)}, ValueError, "config.n_heads is 8; expected an even d_k"),
-        ({"config": CONFIG._replace(n_kv_heads=4)}, ValueError, "params.blocks.0.attention.W_K has shape"),
-        ({"config": CONFIG._replace(tied=False)}, TypeError, "params.head is None; expected an array"),
-        ({"params": PARAMS._replace(head=np.ones((8, 7)))}, ValueError, r"params\.head is an array; exp"),
-        ({"padding_id": 7}, ValueError, "padding_id is 7; expected an id from 0 to 6"),
-    ],
-)  # fmt: skip
-def test_what_does_not_fit_is_refused(change, error, message):
-    arguments = {"ids": np.zeros((1, 3), int), "params": PARAMS, "config": CONFIG} | change
-    with pytest.raises(error, match="^causal_lm_forward: " + message):
-        causal_lm_forward(**arguments)

@@ -177,23 +177,3 @@ def test_no_rows_and_no_new_tokens(padding_id):
     assert generate(np.zeros((0, 3), int), params, CONFIG, max_new_tokens=2, **options).shape == (0, 5)
     ids = np.array([[3, 1]])
     assert (generate(ids, params, CONFIG, max_new_tokens=0, **options) == ids).all()
-
-
-@together(
-    ("change", "error", "message"),
-    [
-        ({"rng": None}, TypeError, "rng is None; expected a numpy.random.Generator"),
-        ({"max_new_tokens": 38}, ValueError, "max_new_tokens is 38; expected at most 37, the prompt"),
-        ({"ids": np.zeros((2, 0), int)}, ValueError, r"ids has shape \(2, 0\); expected at least one"),
-        ({"ids": np.array([[0, 3]])}, ValueError, "ids has padding_id=0 before a token; expected "),
-        ({"ids": np.array([[3, 0, 3]])}, ValueError, "ids has padding_id=0 before a token"),
-        ({"ids": np.array([[0, 0]])}, ValueError, "ids has padding_id=0 before a token"),
-        ({"top_p": 0}, ValueError, "top_p is 0; expected a finite number and > 0 and <= 1"),
-        ({"stop_id": 11}, ValueError, "stop_id is 11; expected an id from 0 to 10"),
-    ],
-)  # fmt: skip
-def test_what_does_not_fit_is_refused(rng, change, error, message):
-    arguments = {"ids": np.ones((2, 3), int), "params": drawn(CONFIG), "config": CONFIG}
-    arguments |= {"max_new_tokens": 2, "rng": rng, "padding_id": 0} | change
-    with pytest.raises(error, match="^generate: " + message):
-        generate(**arguments)
