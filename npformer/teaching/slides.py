@@ -408,9 +408,8 @@ def cells_of(slide: Slide) -> Iterator[Any]:
     kinds = [("slide", slide.text), *fragments, ("notes", slide.notes.strip())]
     code = "```python" in slide.text
     for kind, text in kinds:
-        if text:
-            text = text if code or kind == "notes" else PRINTED.sub(lambda found: large(found[1]), text)
-            yield new_markdown_cell(text, metadata={"slideshow": {"slide_type": kind}})
+        text = text if code or kind == "notes" else PRINTED.sub(lambda found: large(found[1]), text)
+        yield new_markdown_cell(text, metadata={"slideshow": {"slide_type": kind}})
 
 
 def sheets() -> dict[str, str]:

@@ -30,25 +30,16 @@ def multiplied(function, *given):
     return function(*given), Counting.multiplications
 
 
-@pytest.mark.parametrize("sizes", [(8, 12, 2, 5), (6, 7, 3, 1), (4, 32, 4, 9)])
-def test_the_multiplications_of_a_block_are_those_that_it_makes(sizes):
-    d_model, d_ff, n_heads, n = sizes
-    config = TransformerConfig(d_model=d_model, d_ff=d_ff, n_heads=n_heads)
-    params = init_encoder_block(config, np.random.default_rng(0))
-    x = np.random.default_rng(1).normal(size=(n, d_model)).view(Counting)
-    expected = npf.encoder_block_multiplications(n, config)
-    (y, cache), forward = multiplied(npf.encoder_block_forward, x, params, config)
-    assert forward == expected.total
-    assert multiplied(npf.encoder_block_backward, y, cache)[1] == 2 * expected.total
-    assert expected.scores == expected.mixing == n * n * d_model
-
-
-@pytest.mark.parametrize("n_kv_heads", [1, 2, 4])
-def test_causal_multiplications_are_those_that_are_made(n_kv_heads):
-    config = npf.CausalLMConfig(d_model=8, d_ff=5, n_heads=4, n_kv_heads=n_kv_heads, n_layers=1)
-    params = npf.init_causal_lm(11, config, np.random.default_rng(0))
-    _, made = multiplied(causal_block_forward, np.ones((6, 8)).view(Counting), params.blocks[0], config, None)
-    assert made == npf.causal_block_multiplications(6, config).total
+def test_the_multiplications_of_a_block_are_those_that_it_makes():
+    for d_model, d_ff, n_heads, n in [(8, 12, 2, 5), (6, 7, 3, 1), (4, 32, 4, 9)]:
+        config = TransformerConfig(d_model=d_model, d_ff=d_ff, n_heads=n_heads)
+        params = init_encoder_block(config, np.random.default_rng(0))
+        x = np.random.default_rng(1).normal(size=(n, d_model)).view(Counting)
+        expected = npf.encoder_block_multiplications(n, config)
+        (y, cache), forward = multiplied(npf.encoder_block_forward, x, params, config)
+        assert forward == expected.total
+        assert multiplied(npf.encoder_block_backward, y, cache)[1] == 2 * expected.total
+        assert expected.scores == expected.mixing == n * n * d_model
 
 
 def test_table_1_by_hand():
@@ -108,15 +99,18 @@ def arrays(tree):
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("n_kv_heads", [1, 2, 4])
-def test_causal_parameters_are_those_of_the_model(n_kv_heads, tied):
+def test_causal_parameters_and_multiplications_are_those_of_the_model(n_kv_heads, tied):
     config = npf.CausalLMConfig(d_model=8, d_ff=5, n_heads=4, n_kv_heads=n_kv_heads, n_layers=3, tied=tied)
-    params = npf.init_causal_lm(11, config, np.random.default_rng(0))
-    sizes = {path: array.size for path, array in npf.leaves(params)}
-    count = npf.causal_parameter_count(config, 11)
-    for part, word in (("embedding", "E"), ("attention", "attention"), ("feed_forward", "ffn")):
+    params, count = (
+        npf.init_causal_lm(11, config, np.random.default_rng(0)),
+        npf.causal_parameter_count(config, 11),
+    )
+    sizes = {path: array.size for path, array in leaves(params)}
+    for part, word in zip(count._fields, ("E", "attention", "ffn", "gamma", "head"), strict=True):
         assert getattr(count, part) == sum(n for path, n in sizes.items() if word in path)
-    assert count.norms == sum(n for path, n in sizes.items() if "gamma" in path)
-    assert count.head == sizes.get("head", 0) and count.total == sum(sizes.values())
+    assert count.total == sum(sizes.values())
+    _, made = multiplied(causal_block_forward, np.ones((6, 8)).view(Counting), params.blocks[0], config, None)
+    assert made == npf.causal_block_multiplications(6, config).total
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

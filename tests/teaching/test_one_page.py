@@ -90,13 +90,12 @@ def circled(lines):
 
 
 def test_backward_undoes_the_forward_from_its_last_line_up():
-    functions = [n for n in ast.parse(SOURCE).body if isinstance(n, ast.FunctionDef)]
-    turns = [(f, g) for f in functions for g in f.body if isinstance(g, ast.FunctionDef)]
+    lines, functions = SOURCE.splitlines(), [n for n in ast.parse(SOURCE).body if hasattr(n, "args")]
+    turns = [(f.lineno, g.lineno - 1, g.end_lineno) for f in functions for g in f.body if hasattr(g, "args")]
     assert len(turns) == 6
-    for function, turn in turns:
-        lines, start = SOURCE.splitlines(), turn.lineno - 1
-        down, up = circled(lines[function.lineno : start]), circled(lines[start : turn.end_lineno])
-        assert down == up[::-1] == "①②③④⑤⑥⑦⑧⑨"[: len(down)], function.name
+    for first, turn, last in turns:
+        down, up = circled(lines[first:turn]), circled(lines[turn:last])
+        assert down == up[::-1] == "①②③④⑤⑥⑦⑧⑨"[: len(down)], lines[first - 1]
 
 
 def losses(printed):
@@ -129,14 +128,11 @@ def test_it_learns_to_say_words_backwards():
 
 def test_the_command_writes_it_and_keeps_what_is_there(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("UV", raising=False)
-    assert cli.main(["one-page"]) == 0
-    assert Path("one_page.py").read_text(encoding="utf-8") == SOURCE
-    assert capsys.readouterr().out.endswith("\n    python one_page.py\n")
-    Path("one_page.py").write_text("mine")
-    assert cli.main(["one-page"]) == 2
-    assert "--force" in capsys.readouterr().err and Path("one_page.py").read_text() == "mine"
     monkeypatch.setenv("UV", "uv")
-    assert cli.main(["one-page", "--force"]) == 0
-    assert Path("one_page.py").read_text(encoding="utf-8") == SOURCE
-    assert capsys.readouterr().out.endswith("\n    uv run python one_page.py\n")
+    page = Path("one_page.py")
+    page.write_text("mine")
+    assert cli.main(["one-page"]) == 2
+    assert "--force" in capsys.readouterr().err and page.read_text() == "mine"
+    assert cli.main(["one-page", "--force"]) == cli.main(["one-page", "other.py"]) == 0
+    assert page.read_text(encoding="utf-8") == Path("other.py").read_text(encoding="utf-8") == SOURCE
+    assert capsys.readouterr().out.endswith("\n    uv run python other.py\n")

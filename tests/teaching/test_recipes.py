@@ -7,7 +7,6 @@ against the package, test_player_browser the page against Python.
 import itertools
 import json
 
-import numpy as np
 import pytest
 
 from npformer.teaching.recipes import packed
@@ -60,23 +59,3 @@ def test_what_is_packed_comes_out_again(variants):
         if step.recipes:
             packet = json.loads(json.dumps(packed(step.recipes)))
             assert unpacked(packet, step.value.size) == json.loads(json.dumps(step.recipes)), step.name
-
-
-def test_the_second_pass_is_the_first_with_new_cells():
-    """The page counts on it: it makes the recipes of the second pass from those of the first."""
-    twin = {}
-    for name, first in FIRST.items():
-        if f"new_{name}" in FIRST:
-            twin |= {first + i: FIRST[f"new_{name}"] + i for i in range(TRACE.named[name].value.size)}
-
-    def moved(recipe):
-        if isinstance(recipe, int):
-            return twin.get(recipe, recipe)
-        return recipe if recipe[0] == "number" else (recipe[0], *map(moved, recipe[1:]))
-
-    again = [step for step in TRACE.steps if step.section.startswith("Second pass")]
-    assert len(again) == 30
-    for step in again:
-        first = TRACE.named[step.name.removeprefix("new_")]
-        assert step.recipes == tuple(map(moved, first.recipes)), step.name
-        np.testing.assert_array_equal(step.shape, first.shape)
