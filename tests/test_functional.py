@@ -59,13 +59,6 @@ def tanh_cdf(z):
 class TestGELU:
     """GELU(z) = z Φ(z) with Φ(z) = ½ (1 + erf(z/√2))."""
 
-    # the equation
-
-    def test_values_that_stand_in_tables(self):
-        """Φ(1) and Φ(1.96) as any book of statistics prints them."""
-        y, _ = npf.gelu_forward(np.array([1.0, -1.0, 1.96]))
-        np.testing.assert_allclose(y, [0.841344746, -0.158655254, 1.96 * 0.975002105], atol=1e-9)
-
     # the equation and the gradient, against many digits
 
     @DTYPES

@@ -29,14 +29,7 @@ def row_of_many_digits(position, d_model, base=10000, layout="interleaved"):
 
 
 class TestTable:
-    # the equation
-
-    def test_the_printed_example(self):
-        """n = 3, d_model = 4, as a course prints it to three decimals."""
-        printed = [[0, 1, 0, 1], [0.841, 0.540, 0.010, 1.000], [0.909, -0.416, 0.020, 1.000]]
-        np.testing.assert_array_equal(npf.positional_encoding(3, 4).round(3), printed)
-
-    # the edges: odd widths, where 64 rows meet, far from zero, before it
+    # the equation, and its edges: odd widths, where 64 rows meet, far from zero, before it
 
     @DTYPES
     @LAYOUTS
