@@ -34,10 +34,6 @@ class TestLinear:
 
 
 class TestReLU:
-    # the golden value
-
-    test_golden_values = staticmethod(agrees_with_pytorch("relu"))
-
     # the equation, the gradient, the edges
 
     test_edges = staticmethod(edges(
@@ -49,6 +45,10 @@ class TestReLU:
         ("the smallest number is above zero", *2 * [lambda f: [f.smallest_subnormal]], [3.0], [3.0]),
         ("NaN is not hidden",                        [NAN],   [NAN]),
     ))  # fmt: skip
+
+    # the golden value
+
+    test_golden_values = staticmethod(agrees_with_pytorch("relu"))
 
 
 def tanh_cdf(z):
