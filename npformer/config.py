@@ -21,6 +21,6 @@ class TransformerConfig(NamedTuple):
     norm: Norm = "post"  # behind the residual sum, as in the paper, or in front of the sub-layer
     eps: NonNegative = 1e-5  # of layer norm, beside the variance
     dropout: Rate = 0.1  # the share that is dropped where a call is given an rng
-    positions: Annotated[Positions, EVEN_HEADS] = "sinusoidal"
+    positions: Annotated[Positions, EVEN_HEADS] = "sinusoidal"  # EVEN_HEADS: RoPE turns pairs of columns
     attention_bias: bool = False  # biases b_Q, b_K, b_V, b_O
     max_length: Count = 512  # rows of a learned position table; the other kinds have no limit

@@ -164,18 +164,18 @@ def softmax_backward(dy: Float[Array, "..."], cache: SoftmaxCache) -> Float[Arra
     return y * (dy - (dy * y).sum(axis=axis, keepdims=True))
 
 
+LOWEST = {dtype: float(np.finfo(dtype).min) for dtype in FLOATS}  # looked up once: np.finfo takes a while
+
+
 def softmax_in_place(s: Array, axis: int = -1) -> Array:
     """Softmax in the memory of the scores: attention's largest array, 0.7 of the time at T = 1024."""
     if s.shape[axis] == 0:
         return s
-    xp, lowest = array_module(s), _LOWEST[s.dtype]
+    xp, lowest = array_module(s), LOWEST[s.dtype]
     s -= xp.maximum(s.max(axis=axis, keepdims=True), lowest)  # -inf - (-inf) would be NaN
     xp.exp(s, out=s)
     s /= xp.maximum(s.sum(axis=axis, keepdims=True), 1)  # 1 or more, or 0 for a line of -inf
     return s
-
-
-_LOWEST = {dtype: float(np.finfo(dtype).min) for dtype in FLOATS}
 
 
 class DropoutCache(NamedTuple):

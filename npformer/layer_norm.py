@@ -79,7 +79,7 @@ def layer_norm_backward(
 def root_mean_square(x: Array, eps: float) -> Array:
     """√(mean x² + eps) of each row as a column, (..., 1); where that is 0, 1: a row of zeros stays one."""
     xp, root_eps = array_module(x), math.sqrt(eps)
-    if eps > 1e-37:
+    if eps > 1e-37:  # a number in float32 too, so that no root is 0
         return xp.sqrt(mean(x * x, xp) + float(eps))
     size = xp.maximum(abs(x).max(axis=-1, keepdims=True), root_eps)  # in float32 the square of 1e-25 is 0:
     size += size == 0

@@ -68,7 +68,7 @@ def adam_update(
         m = beta_1 * m + (1 - beta_1) * g
         v = beta_2 * v + (1 - beta_2) * (g * g)
         m_hat, v_hat = m / (1 - beta_1**t), v / (1 - beta_2**t)
-        update = rate * m_hat / (xp.sqrt(v_hat) + (eps or v == 0))  # without eps: 0/1 in place of 0/0
+        update = rate * m_hat / (xp.sqrt(v_hat) + (eps if eps > 0 else v == 0))  # 0/1 in place of 0/0
         if decay:
             update += rate * decay * p
         return [xp.asanyarray(array) for array in (p - update, m, v)]  # of 0-d arrays NumPy makes numbers

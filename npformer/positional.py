@@ -50,8 +50,8 @@ def positional_encoding(
     """PE[p, 2i] = sin(p ω_i), PE[p, 2i+1] = cos(p ω_i) for p = start … start+n-1.
 
     "Attention Is All You Need", section 3.5. layout="halves" puts all sines first. An odd d_model drops
-    the last cosine. The first 64 rows are the formula. The rest follows from the paper's remark that
-    PE[p+k] is linear in PE[p]: with cos pω + i sin pω = e^(ipω), k positions further is times e^(ikω).
+    the last cosine. The first 64 rows are the formula. The rest, faster, is the paper's remark that PE[p+k]
+    is linear in PE[p]: with cos pω + i sin pω = e^(ipω), k positions further is times e^(ikω).
 
     >>> positional_encoding(3, 4).round(3)
     array([[ 0.   ,  1.   ,  0.   ,  1.   ],

@@ -72,8 +72,9 @@ def init_transformer(
     encoder, decoder = init_encoder(config, rng, dtype=dtype), init_decoder(config, rng, dtype=dtype)
     if config.positions != "learned":
         return TransformerParams(embedding, encoder, decoder)
-    tables = rng.normal(0, 0.5**0.5, size=(2, config.max_length, config.d_model)).astype(dtype)
-    return TransformerParams(embedding, encoder, decoder, *map(LearnedPositionsParams, tables))
+    source, target = rng.normal(0, 0.5**0.5, size=(2, config.max_length, config.d_model)).astype(dtype)
+    tables = LearnedPositionsParams(source), LearnedPositionsParams(target)
+    return TransformerParams(embedding, encoder, decoder, *tables)
 
 
 def transformer_forward(

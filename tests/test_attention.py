@@ -61,13 +61,6 @@ def test_masks():
     assert PADDING.tolist() == [[[True, True, True, False]], [[True, False, False, False]]]
 
 
-def test_heads_are_neighbouring_columns():
-    x = array(2, 3, 8)
-    heads = npf.split_heads(x, 4)
-    assert all((heads[:, head] == x[..., 2 * head : 2 * head + 2]).all() for head in range(4))
-    assert (npf.merge_heads(heads) == x).all() and np.shares_memory(heads, x)
-
-
 @together(("n_kv_heads", "biases"), [(4, "QKVO"), (4, ""), (2, "QKVO"), (1, "")])
 def test_many_heads_are_single_heads_side_by_side(n_kv_heads, biases):
     """The paper's formula, a head at a time; of fewer heads of keys neighbouring queries share one."""

@@ -29,14 +29,7 @@ def row_of_many_digits(position, d_model, base=10000, layout="interleaved"):
 
 
 class TestTable:
-    # the equation
-
-    def test_the_printed_example(self):
-        """n = 3, d_model = 4, as a course prints it to three decimals."""
-        printed = [[0, 1, 0, 1], [0.841, 0.540, 0.010, 1.000], [0.909, -0.416, 0.020, 1.000]]
-        np.testing.assert_array_equal(npf.positional_encoding(3, 4).round(3), printed)
-
-    # the edges: odd widths, where 64 rows meet, far from zero, before it
+    # the equation, and its edges: odd widths, where 64 rows meet, far from zero, before it
 
     @DTYPES
     @LAYOUTS
@@ -44,7 +37,7 @@ class TestTable:
         *[(0, 150, d_model, 10000.0, 1e-14) for d_model in (1, 2, 3, 6, 7, 10)],  # odd: no last cosine
         (0, 200, 8, 10, 1e-12), (0, 200, 8, 123456.7, 1e-12), (0, 4097, 64, 10000.0, 1e-12),
         (-3, 5, 6, 10000.0, 1e-12), (3967, 130, 6, 10000.0, 1e-12), (524_287, 130, 6, 10000.0, 1e-9),
-        (0, MILLION + 1, 6, 10000.0, 1e-9), (MILLION - 129, 130, 6, 10000.0, 1e-9),
+        (0, MILLION + 1, 2, 10000.0, 1e-9), (MILLION - 129, 130, 6, 10000.0, 1e-9),
     ])  # fmt: skip
     def test_every_entry_is_the_papers_formula(self, start, n, d_model, base, tolerance, layout, dtype):
         """A float32 near a million is a multiple of 1/16: only float64 angles keep float32 tables right."""

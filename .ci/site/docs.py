@@ -12,11 +12,11 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 from functools import partial
 from pathlib import Path
 
 from exercise_pages import exercise_list
+from npm import from_npm
 from one_page_set import write_one_page
 from static_lessons import write_lessons
 
@@ -25,8 +25,8 @@ from npformer import play
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 MATHJAX = "mathjax@3.2.2"  # of npm; Apache License 2.0
-MATHJAX_SHA256 = "1b9c0a1c44df864e915690558e72adb9cc5203360daefd385084ced3b6c64c09"
-MATHJAX_FILE = "package/es5/tex-svg.js"  # draws its letters as paths: no font is loaded
+MATHJAX_SHA256 = "d4295dc33744836935c1399feece5159577b34c5c8ffb9f1c6324cd82e03a882"
+MATHJAX_FILE = "es5/tex-svg.js"  # draws its letters as paths: no font is loaded
 # Where a file of the repository stands on the site. A page is written for the repository; its links follow.
 PLACES = {
     r"\.ci/site/index\.md": "index.md",
@@ -74,7 +74,7 @@ def lay_out(sources: Path) -> None:
     (sources / "pages" / "exercises.md").write_text(exercise_list(), encoding="utf-8")
     play().save(sources / "_static" / "player.html")
     write_one_page(sources / "_static")
-    (sources / "_static" / "mathjax.js").write_bytes(mathjax(ROOT / "build" / "npm"))
+    (sources / "_static" / "mathjax.js").write_bytes(mathjax())
 
 
 def place(file: Path) -> str:
@@ -91,18 +91,12 @@ def followed(page: Path, link: re.Match[str]) -> str:
     return os.path.relpath(there, Path(place(page)).parent).replace(os.sep, "/") if there else link[0]
 
 
-def mathjax(cache: Path) -> bytes:
-    """MathJax in one file, which npm brings once."""
-    cache.mkdir(parents=True, exist_ok=True)
-    archive = cache / (MATHJAX.replace("@", "-") + ".tgz")
-    if not archive.is_file():
-        npm = shutil.which("npm") or sys.exit(f"docs.py: npm is needed once, for {MATHJAX}")
-        subprocess.run([npm, "pack", "--silent", MATHJAX], cwd=cache, check=True, stdout=subprocess.DEVNULL)
-    if hashlib.sha256(archive.read_bytes()).hexdigest() != MATHJAX_SHA256:
-        sys.exit(f"docs.py: {archive} is not {MATHJAX} as it was released")
-    with tarfile.open(archive) as opened:
-        member = opened.extractfile(MATHJAX_FILE)
-        return member.read() if member else b""
+def mathjax() -> bytes:
+    """MathJax in one file."""
+    file = (from_npm(MATHJAX) / MATHJAX_FILE).read_bytes()
+    if hashlib.sha256(file).hexdigest() != MATHJAX_SHA256:
+        sys.exit(f"docs.py: {MATHJAX_FILE} is not that of {MATHJAX} as it was released")
+    return file
 
 
 def clear(out: Path) -> None:

@@ -23,10 +23,7 @@ def compiled(name: str, source: bytes) -> bytes:
 
 
 def prepare(wheel: Path, into: Path) -> None:
-    with (
-        zipfile.ZipFile(wheel) as old,
-        zipfile.ZipFile(into / wheel.name, "w", zipfile.ZIP_DEFLATED) as new,
-    ):
+    with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(into / wheel.name, "w", zipfile.ZIP_DEFLATED) as new:
         for item in old.infolist():
             if item.is_dir() or UNREAD.search(item.filename):
                 continue

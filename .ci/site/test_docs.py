@@ -267,13 +267,6 @@ def test_links_lead_somewhere_and_pictures_are_described(page):
     assert found.bare == []
 
 
-def test_a_broken_link_is_found():
-    assert broken("index.html", "lessons/nothing.html")
-    assert broken("index.html", "pages/play.html#nowhere")
-    assert not broken("index.html", "pages/play.html")
-    assert not broken("index.html", "https://arxiv.org/abs/1706.03762")
-
-
 def test_nothing_is_loaded_from_elsewhere():
     """Links may lead out; scripts, styles, pictures, fonts and frames may not."""
     loaded = re.compile(

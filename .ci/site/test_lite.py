@@ -187,11 +187,7 @@ def player(page):
     assert now[0] == now[1] - 1 and presses > 700
 
 
-MORE = {
-    "01_positional_encoding": slider_and_checker,
-    "05_encoder_block": player,
-    "08_a_real_model": read_on,
-}
+MORE = {"01_positional_encoding": slider_and_checker, "05_encoder_block": player, "08_a_real_model": read_on}
 
 
 @pytest.mark.parametrize(

@@ -12,22 +12,16 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import urllib.request
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from npm import from_npm
+
 PYODIDE = "0.27.7"
 SERVER = f"https://cdn.jsdelivr.net/pyodide/v{PYODIDE}/full/"
-CORE = (
-    "pyodide.js",
-    "pyodide.mjs",
-    "pyodide.asm.js",
-    "pyodide.asm.wasm",
-    "python_stdlib.zip",
-    "pyodide-lock.json",
-)
+CORE = "pyodide.js pyodide.mjs pyodide.asm.js pyodide.asm.wasm python_stdlib.zip pyodide-lock.json"
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / "build" / "pyodide"  # what was fetched once
@@ -38,38 +32,17 @@ Wheels = dict[
 ]  # a package's name: its file, if it is copied; its line in the lock
 
 
-def get_core() -> Path:
-    """The folder with Pyodide's core; npm compares the archive with the sum that its registry signed."""
-    folder = CACHE / f"core-{PYODIDE}"
-    if not all((folder / name).exists() for name in CORE):
-        npm = shutil.which("npm") or sys.exit("Pyodide's core is an npm package: npm is needed")
-        folder.mkdir(parents=True, exist_ok=True)
-        said = subprocess.run(
-            [npm, "pack", "--silent", f"pyodide@{PYODIDE}"],
-            cwd=folder,
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        with tarfile.open(folder / said.stdout.split()[-1]) as archive:
-            for name in CORE:
-                member = archive.extractfile(f"package/{name}")
-                assert member is not None
-                (folder / name).write_bytes(member.read())
-    return folder
-
-
 def get_lock() -> dict[str, Any]:
     """Pyodide's own list of packages: their files, their sums, what they need."""
-    lock: dict[str, Any] = json.loads((get_core() / "pyodide-lock.json").read_text())
+    lock: dict[str, Any] = json.loads((from_npm(f"pyodide@{PYODIDE}") / "pyodide-lock.json").read_text())
     return lock
 
 
 def fill(folder: Path, wheels: Wheels) -> None:
     """A folder that Pyodide runs from: its core, these wheels, and the lock file that names them."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in CORE:
-        shutil.copy(get_core() / name, folder)
+    for name in CORE.split():
+        shutil.copy(from_npm(f"pyodide@{PYODIDE}") / name, folder)
     for file, _ in wheels.values():
         if file:
             shutil.copy(file, folder)
