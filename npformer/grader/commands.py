@@ -48,9 +48,6 @@ def _given(name: str) -> Path:
     return Path(name)
 
 
-# --- check ----------------------------------------------------------------------------------------
-
-
 def check(options: Namespace) -> Iterator[str]:
     """The reply to each answer in one file; the exit code is 1 unless all that was set is right."""
     assignment, limits = _set(options)
@@ -90,9 +87,6 @@ def _not_there(rows: Sequence[Row], was_set: bool) -> Iterator[str]:
         yield f"Not answered: {', '.join(row.exercise for row in missing)}.\n"
     if len(missing) == len(rows):
         yield f"No answer was found. {CONVENTION}\n"
-
-
-# --- grade ----------------------------------------------------------------------------------------
 
 
 def grade(options: Namespace) -> Iterator[str]:

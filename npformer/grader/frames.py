@@ -1,7 +1,7 @@
 """What crosses the pipe between a student's process and the judge: plain values and arrays of numbers.
 
-A frame is its length and a value in JSON. What JSON has no word for is an object of one entry, named by a
-letter; an array is its type, its shape and its bytes. Both sides import this module and nothing else of
+A frame is its length and a value in JSON. What JSON has no word for is an object of one entry, named by NUL
+and a letter; an array is its type, its shape and its bytes. Both sides import this module and nothing else of
 npformer; the judge takes every byte for forged until it is read, and reads no more than the limits here.
 """
 
@@ -87,9 +87,6 @@ def _within_limits(text: bytes) -> bytes:
     return text
 
 
-# --- there ----------------------------------------------------------------------------------------
-
-
 def pack(value: Any, functions: Functions | None = None) -> bytes:
     """A value in JSON. Functions go by their place in a list that stays here; without a list, by type.
 
@@ -109,49 +106,46 @@ def _tree(value: Any, functions: Functions | None) -> Any:
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, tuple):  # a NamedTuple among them
-        return {"t": [*map(inside, value)]}
+        return {"\0t": [*map(inside, value)]}
     if isinstance(value, list | range):
         return [*map(inside, value)]
     if type(value) is dict and all(isinstance(key, str) for key in value):
-        return {"d": [[key, inside(item)] for key, item in value.items()]}
+        return {key: inside(item) for key, item in value.items()}
     if isinstance(value, complex):
-        return {"c": [value.real, value.imag]}
+        return {"\0c": [value.real, value.imag]}
     if value is ...:
-        return {"e": 0}
+        return {"\0e": 0}
     if callable(value) and functions is not None:
         functions.append(value)
-        return {"f": len(functions) - 1}
+        return {"\0f": len(functions) - 1}
     if hasattr(value, "__float__") and not callable(value):
         return float(value)
-    return {"o": value.kind if isinstance(value, Opaque) else type(value).__name__}
+    return {"\0o": value.kind if isinstance(value, Opaque) else type(value).__name__}
 
 
 def _array_tree(value: Any) -> Any:
     array = np.asarray(value)
     if not NUMBERS.fullmatch(array.dtype.str):
-        return {"o": type(value).__name__}
+        return {"\0o": type(value).__name__}
     if array.nbytes > MOST_BYTES:
         raise Forged(f"an array of {array.nbytes:,} bytes")
     data = base64.b64encode(array.tobytes()).decode("ascii")
-    return {"s" if isinstance(value, np.generic) else "a": [array.dtype.str, list(array.shape), data]}
-
-
-# --- and back -------------------------------------------------------------------------------------
+    return {"\0s" if isinstance(value, np.generic) else "\0a": [array.dtype.str, list(array.shape), data]}
 
 
 def unpack(text: bytes, function_at: FunctionAt = ().__getitem__) -> Any:
     """The value, with the functions that stand for places; Forged for any other bytes."""
     try:
-        things = partial(_thing, _TAGS | {"f": function_at})
+        things = partial(_thing, _TAGS | {"\0f": function_at})
         return json.loads(_within_limits(text).decode("ascii"), object_hook=things)
     except (ValueError, TypeError, LookupError, RecursionError, OverflowError) as error:
         raise Forged(f"not a frame: {error}") from None
 
 
 def _thing(tags: dict[str, Callable[[Any], Any]], entries: dict[str, Any]) -> Any:
-    """What an object of the tree stands for."""
-    ((tag, inside),) = entries.items()
-    return tags[tag](inside)
+    """What an object of the tree stands for; a dict where it is none of ours."""
+    tag, *_ = (*entries, "")
+    return tags[tag](entries[tag]) if tag in tags else entries
 
 
 def _array(parts: Any) -> Any:
@@ -163,19 +157,11 @@ def _array(parts: Any) -> Any:
     return array.astype(array.dtype.newbyteorder("="))
 
 
-def _named(pairs: Any) -> dict[str, Any]:
-    """A dict of names: numbers can be chosen so that they meet in its table, and each costs all before it."""
-    if not all(type(key) is str for key, _ in pairs):
-        raise Forged("a key that is no text")
-    return dict(pairs)
-
-
 _TAGS: dict[str, Callable[[Any], Any]] = {
-    "a": _array,
-    "s": lambda parts: _array(parts)[()],
-    "t": tuple,
-    "d": _named,
-    "c": lambda parts: complex(*parts),
-    "e": lambda _: ...,
-    "o": lambda kind: Opaque(str(kind)),
+    "\0a": _array,
+    "\0s": lambda parts: _array(parts)[()],
+    "\0t": tuple,
+    "\0c": lambda parts: complex(*parts),
+    "\0e": lambda _: ...,
+    "\0o": lambda kind: Opaque(str(kind)),
 }

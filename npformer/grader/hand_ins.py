@@ -71,8 +71,10 @@ def hand_ins(top: Path) -> list[HandIn]:
     """
     if not top.exists():
         raise ValueError(f"there is no file or folder {str(top)!r}")
-    inside = top if top.is_dir() else top.parent
-    found = [each for path in (_below(top) if top.is_dir() else [top]) for each in _of_path(path, inside)]
+    inside, found = top if top.is_dir() else top.parent, list[HandIn]()
+    for path, why in _below(top) if top.is_dir() else [(top, "")]:
+        name = os.fsencode(path.relative_to(inside).as_posix()).decode("utf-8", "backslashreplace")
+        found += _sorted_out(HandIn(name, partial(_opened, path, inside), path.lstat().st_mtime), why)
     if all(each.passed_over for each in found):
         raise ValueError(f"no .py or .ipynb file in {str(top)!r}")
     return sorted(found, key=lambda each: each.name)
@@ -90,27 +92,21 @@ def shape_of(name: str) -> dict[str, str]:
     return {}
 
 
-def _below(top: Path) -> Iterator[Path]:
-    """Every file; and the folders that are not looked into."""
+def _below(top: Path) -> Iterator[tuple[Path, str]]:
+    """Every file; and the folders that are not looked into, with the reason."""
     for here, folders, names in os.walk(top):
-        closed = [folder for folder in folders if why_not(Path(here, folder))]
-        folders[:] = [folder for folder in folders if folder not in (*NO_WORK, *closed)]
-        yield from (Path(here, name) for name in (*closed, *names))
+        closed = {folder: _why_not(Path(here, folder)) for folder in folders}
+        folders[:] = [folder for folder in folders if folder not in NO_WORK and not closed[folder]]
+        yield from ((Path(here, folder), why) for folder, why in closed.items() if why)
+        yield from ((Path(here, name), "") for name in names)
 
 
-def why_not(folder: Path) -> str:
-    """Why a folder is not looked into, or ""."""
+def _why_not(folder: Path) -> str:
     if folder.is_symlink():
         return "a link to a folder"
     if (folder / "pyvenv.cfg").exists():
         return "a virtual environment"
     return "" if os.access(folder, os.R_OK | os.X_OK) else "a folder that cannot be opened"
-
-
-def _of_path(path: Path, top: Path) -> Iterator[HandIn]:
-    inside = os.fsencode(path.relative_to(top).as_posix()).decode("utf-8", "backslashreplace")
-    hand_in = HandIn(inside, partial(_opened, path, top), path.lstat().st_mtime)
-    yield from _sorted_out(hand_in, why_not(path) if path.is_dir() else "")
 
 
 def _opened(path: Path, top: Path) -> IO[bytes]:

@@ -336,9 +336,6 @@ def unread(ids: Iterable[str], why: str) -> Report:
     return {"student": "", "reports": [said("not read", why) for _ in ids], "open": []}
 
 
-# --- a worker of a class --------------------------------------------------------------------------
-
-
 def work(line: Any, limits: Limits, hidden: Sequence[str], home: str) -> None:
     """Files in, reports out, until the other side hangs up: a process of its own does this."""
     os.setsid()  # Ctrl+C reaches the other side alone

@@ -119,9 +119,6 @@ def _points(table: dict[str, Any], before: str = "") -> Iterator[tuple[str, dict
         yield exercise_id, {part: float(worth) for part, worth in parts.items()}
 
 
-# --- the marks ------------------------------------------------------------------------------------
-
-
 def marks(files: Sequence[HandIn], rows: Iterable[Row], owners: Whose, assignment: Assignment) -> list[Mark]:
     """One for each student, those who handed in nothing too."""
     by_file = defaultdict[str, list[Row]](list)
@@ -157,9 +154,6 @@ def days_late(file: HandIn, student: Student, due: float) -> int:
     late = student.late if student.late is not None else file.time - due
     by_clock = math.ceil(late / DAY) if math.isfinite(due) and late > 0 else 0
     return by_clock or int(math.isfinite(due) and "late" in file.shape)
-
-
-# --- tables ---------------------------------------------------------------------------------------
 
 
 def table_of(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

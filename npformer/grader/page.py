@@ -76,9 +76,6 @@ def to_decide(rows: Iterable[Row], owners: Whose) -> list[str]:
     ]
 
 
-# --- feedback -------------------------------------------------------------------------------------
-
-
 def places_of(given: Iterable[Mark], folder: Path) -> dict[Path, Mark]:
     """The file of each student who handed something in; no two differ in capitals alone."""
     places, taken = dict[Path, Mark](), Counter[str]()

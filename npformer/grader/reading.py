@@ -75,8 +75,11 @@ def pieces(name: str, data: bytes) -> Iterator[tuple[str, str]]:
         notebook = json.loads(decoded(data))
     except ValueError as error:
         raise ValueError(f"it is no notebook: {error}") from None
-    for i, source in enumerate(_code_cells(notebook), 1):
-        yield f"code cell {i}", plain_python(source)
+    if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
+        raise ValueError("it has no cells")
+    cells = [each for each in notebook["cells"] if isinstance(each, dict) and each.get("cell_type") == "code"]
+    for i, each in enumerate(cells, 1):
+        yield f"code cell {i}", plain_python("".join(each.get("source", "")))
 
 
 def decoded(data: bytes) -> str:
@@ -90,13 +93,6 @@ def decoded(data: bytes) -> str:
         return data.decode("utf-16" if marked else tokenize.detect_encoding(BytesIO(data).readline)[0])
     except (SyntaxError, UnicodeDecodeError):  # an encoding that there is not, or another one than it says
         return data.decode("latin-1")
-
-
-def _code_cells(notebook: Any) -> list[str]:
-    if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
-        raise ValueError("it has no cells")
-    code = [cell for cell in notebook["cells"] if isinstance(cell, dict) and cell.get("cell_type") == "code"]
-    return ["".join(cell.get("source", "")) for cell in code]
 
 
 # --- magics ---------------------------------------------------------------------------------------

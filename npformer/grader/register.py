@@ -98,9 +98,6 @@ def _words(text: str) -> list[str]:
     return re.findall(r"[^\W_]+", plain.casefold())
 
 
-# --- whose ----------------------------------------------------------------------------------------
-
-
 def whose(files: Iterable[HandIn], claims: dict[str, str], register: Sequence[Student] | None) -> Whose:
     """Whose each file is. `claims` has what a file itself calls its student; it counts last.
 

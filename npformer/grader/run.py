@@ -78,9 +78,6 @@ def rows_of(file: HandIn, ids: Sequence[str], report: Report | None) -> list[Row
     return [Row(file.name, report["student"], exercise_id, **texts) for exercise_id, texts in asked]
 
 
-# --- judges ---------------------------------------------------------------------------------------
-
-
 class Worker(NamedTuple):
     """A judge in a process of its own, and the line to it."""
 
@@ -144,9 +141,6 @@ def _read(file: HandIn) -> tuple[bytes | str, str]:
     except ValueError as error:
         return str(error), str(error)
     return data, hashlib.sha256(data).hexdigest()
-
-
-# --- what is kept ---------------------------------------------------------------------------------
 
 
 class Journal:

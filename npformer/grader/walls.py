@@ -161,9 +161,6 @@ def limit(cpu: float, megabytes: int, processes: int) -> None:
             resource.setrlimit(getattr(resource, name), (most, most))
 
 
-# --- the end --------------------------------------------------------------------------------------
-
-
 def adopt() -> None:
     """Become the parent of what one's children leave behind."""
     with suppress(OSError):

@@ -57,19 +57,6 @@ def test_gradescope_gets_its_file_whatever_was_handed_in(tmp_path, capsys, kept)
     assert (found["score"], found["tests"]) == (0, []) and "holds 2 files" in found["output"]
 
 
-def test_one_file_is_graded_and_an_assignment_says_what_was_set(tmp_path, capsys, kept):
-    path = write(tmp_path / "ada.py", WRONG)
-    hw = write(tmp_path / "hw.toml", 'title = "HW"\n[points]\npe.table = 2\norder.bag = 1\n')
-    out = tmp_path / "o.csv"
-    assert cli.main(["grade", str(path), "--csv", str(out), "--assignment", str(hw)]) == 0
-    rows = out.read_text().splitlines()
-    assert [[*line.split(",")[1:4], line.rsplit(",", 1)[1]] for line in rows[1:]] == [
-        ["Ada", "pe.table", "unrecognised", "0"],
-        ["Ada", "order.bag", "pass", "1"],
-    ]
-    assert "1 files, 2 answers, 1 right." in capsys.readouterr().out
-
-
 GRADE = "grade {} --csv={}/o.csv"
 REFUSED = (
     ("grade {}/none --csv={}/o.csv", "there is no file or folder '{}/none'"),
@@ -96,6 +83,13 @@ REFUSED = (
         "there is no column 'name=Nam'; kinds are id, login, email",
     ),
     (f"{GRADE} --register={{}}/r.csv --columns=nom=Nom", "there is no column 'nom=Nom'"),
+    ("exam --seed= --out={}/exam", "the name is empty"),
+    (
+        "exam --seed=x --minutes=90 --lessons=1,2 --out={}/exam",
+        "3 questions are due under 'Derive'; of lessons 01, 02 there are ",
+    ),
+    ("exam --seed=x --lessons=99 --out={}/exam", "there is no lesson '99'; expected some of 01, 02, 03"),
+    ("exam --seed=a --minutes=30 --out={}/exam", "30 minutes; expected one of 20, 45, 90"),
 )
 NO_SENSE = (
     ("points = 3", "expected title, due = 2026-03-01T23:59:00, late = {per_day, days}, count"),
@@ -125,7 +119,7 @@ def test_what_cannot_be_done_is_said_in_one_line_and_before_grading(tmp_path, ca
         assert cli.main([word.replace("{}", str(tmp_path)) for word in typed.split()]) == 2, typed
         assert message.replace("{}", str(tmp_path)) in capsys.readouterr().err, typed
     assert (tmp_path / "begun.csv.journal").read_text() == "hours of work"
-    assert not (tmp_path / "o.csv").exists()
+    assert not (tmp_path / "o.csv").exists() and not (tmp_path / "exam").exists()
 
 
 def test_a_system_without_fork_is_told_what_to_use(tmp_path, capsys, monkeypatch):
