@@ -404,7 +404,7 @@ def check_function(task: Code, function: Function) -> Verdict:
         return _observed(task, found)
     if fits := recognised(task, found):
         return known(task, found, fits)
-    if (seen := mixed(task, found) or turned(task, function, found)) is not None:
+    if (seen := mixed(task, found) or turned(task, function)) is not None:
         return _observed(task, found, [seen])
     return _observed(task, found, observations(task, function, found))
 

@@ -103,8 +103,6 @@ def mixed(task: Code, found: tuple[Outcome, ...]) -> Seen | None:
     entries, in_dict = [_entries(outcome.raw) for outcome in found], isinstance(found[0].raw, dict)
     if len({*map(len, entries)}) > 1 or not entries[0]:
         return None
-    if len(outputs) == 1 and isinstance(found[0].raw, np.ndarray):
-        return None
     dues = dict(zip(outputs, zip(*(outcome.arrays for outcome in expected), strict=True), strict=True))
     came = [
         next((name for name, due in dues.items() if all(map(same, parts, due))), "")
@@ -136,10 +134,8 @@ def _entries(raw: Any) -> list[Array]:
     return arrays
 
 
-def turned(task: Code, function: Function, found: tuple[Outcome, ...]) -> Seen | None:
-    """Weights that fit only transposed: most calls stop, or, with d_ff = d_model, give other numbers."""
-    if not any(outcome.error for outcome in found):
-        return None
+def turned(task: Code, function: Function) -> Seen | None:
+    """Weights that fit only transposed: calls stop, or, with d_ff = d_model, give other numbers."""
     trial = Trial(task.probe, function, task.right, 0, task.probe.calls, (), (), {})
     with quiet():
         seen = tried(transposed_weights, trial)
@@ -495,7 +491,6 @@ CALLS: tuple[Look, ...] = (  # what further calls show, and what holds of a part
     lambda trial: shown(trial, hidden, *NUMBERS, relations.row_sums),
     other_argument,
     exchanged,
-    transposed_weights,
     at_neutral,
     too_wide,
     too_narrow,
