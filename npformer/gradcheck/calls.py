@@ -4,6 +4,7 @@ import copy
 import inspect
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -12,8 +13,6 @@ import numpy as np
 from npformer.arrays import copied, in_kind_of, kind_of_number, to_host
 from npformer.gradcheck.differences import HALF, SLACK, Floats
 from npformer.tree import branch_name, branches, end_replaced, ends, ends_mapped
-
-AGAIN = 3  # float32 calls a rounding away: of two the scatter may be small by accident
 
 
 class Leaf(NamedTuple):
@@ -50,7 +49,7 @@ class Calls:
         self.faults += _changes("backward writes into its cache", self.cache_before, self.cache)
         self.leaves = self.paired(self.gradients)
         self.widen()
-        self.rounding = self.scatter() if self.first.dtype != float else {}
+        self.rounding = self.narrowed() if self.first.dtype != float else {}
 
     def widen(self) -> None:
         """The output that differences start from, in float64 where forward can; it must come again."""
@@ -98,21 +97,19 @@ class Calls:
             return nothing
         return output if output.shape == nothing.shape else nothing
 
-    def scatter(self) -> dict[Any, float]:
-        """How far float32 may have moved each gradient: SLACK times what answers differ by when all that goes
-        in is moved by a rounding, as what goes on is by every operation."""
-        found = dict.fromkeys(self.leaves, 0.0)
-
-        def nudged(x: Floats) -> Floats:
-            by = np.finfo(np.float32).eps * self.draws.uniform(-1, 1, x.shape)
-            return np.asarray(x * (1 + by)).astype(x.dtype)
-
-        for _ in range(AGAIN):
-            again = self.answers(_floats_mapped(nudged, self.args), nudged(self.d_output))
-            for where, leaf in self.leaves.items():
-                g = again[where].gradient if where in again else None
-                if g is not None and np.shape(leaf.gradient) == g.shape:  # of another shape than x, maybe
-                    found[where] = max(found[where], SLACK * largest(g - leaf.gradient))
+    def narrowed(self) -> dict[Any, float]:
+        """How far float32 may have moved each gradient: SLACK times what sets it apart from the same
+        backward's in float64, and SLACK roundings at least."""
+        found = {}
+        exact: dict[Any, Leaf] = {}
+        with suppress(Exception):  # functions that take float32 only
+            dy = in_kind_of(self.returned, self.d_output.astype(float))
+            answer = self.backward(dy, self.call(_fresh(self.wide))[1])
+            exact = {leaf.where: leaf for leaf in _paired(self.wide, answer)}
+        for where, leaf in self.leaves.items():
+            g, wide = (np.asarray(x.gradient, float) for x in (leaf, exact.get(where, leaf)))
+            off = largest(g - wide) if g.shape == wide.shape else 0.0
+            found[where] = SLACK * max(0.0, float(np.finfo(np.float32).eps) * largest(g), off)  # not NaN
         return found
 
     def again(self, factor: float) -> dict[Any, Leaf] | None:

@@ -67,7 +67,7 @@ def gradcheck(
     forward with an `rng` of its own is handed a copy of it.
 
     float32: backward runs in float32, and the forward that differences are taken of in float64. What rounding
-    may do to a gradient is ten times what it scatters by when everything that goes in is moved by a rounding.
+    may do to a gradient is ten times what sets it apart from the same backward's in float64.
 
     The report has one row for each array, with its worst entry, and is true when every row passes. An
     error is relative to the leaf's largest gradient, or to 1e-3 of the largest of all leaves if that is
