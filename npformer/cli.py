@@ -35,18 +35,12 @@ ASCII = str.maketrans(
     {"√": "sqrt ", "·": "*", "ᵀ": "^T", "−": "-", "⊙": "*", "½": "1/2", "Σ": "sum", "²": "^2", "ε": "eps"}
     | {"…": "...", "η": "eta", "β": "beta", "′": "'", "─": "-", "“": '"', "”": '"'}
 )
+CLOSED = (errno.EPIPE, errno.EINVAL)  # what Linux and Windows say where a reader has had enough, as `head`
 PAGE = "one_page.py"
-INSTALLED = "; with an installed Python it works: pip install npformer"
 NOT_IN_A_BROWSER = {
-    "grade": f"a browser cannot start the process that each submission is judged in{INSTALLED}",
-    "fetch": f"a browser cannot start npm, which brings the model{INSTALLED}",
+    "grade": "a browser cannot start the process that each submission is judged in",
+    "fetch": "a browser cannot start npm, which brings the model",
 }
-LESSONS = """\
-The lessons take these steps one at a time, with pictures:
-
-    {} lessons
-
-writes them into a folder of your own; begin with 01_positional_encoding.ipynb."""
 OPENING = """\
 npformer {version}: the Transformer in plain NumPy, every backward pass by hand and checked.
 
@@ -69,19 +63,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(given[0], f"there is no such command{near or '; --help lists those that there are'}")
     options = parser.parse_args(given)
     if IN_BROWSER and options.command in NOT_IN_A_BROWSER:
-        return _refuse(options.command, NOT_IN_A_BROWSER[options.command])
+        works = "with an installed Python it works: pip install npformer"
+        return _refuse(options.command, f"{NOT_IN_A_BROWSER[options.command]}; {works}")
     try:
         for text in options.run(options):
             _say(text)
-    except BrokenPipeError:  # the reader has had enough, as `head` has
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its exit
-        return 1
     except SystemExit as error:  # a command with an exit code of its own
         return int(error.code or 0)
     except ModuleNotFoundError as error:
         extra = "slides" if options.command == "slides" else "plots"
         return _refuse(options.command, f"{error}; to get it: {how_to_get(extra)}")
     except (ValueError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in CLOSED and error.filename is None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes again at its exit
+            return 1
         return _refuse(options.command, _in_words(error))
     except KeyboardInterrupt:
         _refuse(options.command, "interrupted")
@@ -136,14 +131,15 @@ EXAM = (
 
 def _add(commands: Commands, run: Run, name: str, does: str, more: str = "") -> Add:
     """A command; comes back as what adds its options: a name, what it is for, and a word for its value."""
-    command = commands.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}. {more}".strip())
+    said = f"{does[0].upper()}{does[1:]}. {more}".strip()
+    command = commands.add_parser(name, help=does, description=said)
     command.set_defaults(run=run)
 
-    def add(option: str, says: str, metavar: str | None = None, **how: Any) -> None:
-        if option.startswith("--") and metavar is None and "choices" not in how:
+    def add(option: str, says: str, value: str = "", **how: Any) -> None:
+        if value:
+            how["metavar"] = value
+        elif "choices" not in how:
             how["action"] = "store_true"
-        elif metavar is not None:
-            how["metavar"] = metavar
         command.add_argument(*option.split(), help=says, **how)
 
     return add
@@ -255,9 +251,9 @@ def _opening(options: argparse.Namespace) -> Iterator[str]:
 
 def _trace(options: argparse.Namespace) -> Iterator[str]:
     trace = worked_example(decimals=options.decimals)
-    yield f"{trace}\n"
-    yield f"{_verdict(trace)}\n"
-    yield LESSONS.format(_typed("npformer"))
+    yield f"{trace}\n\n{_verdict(trace)}\n"
+    yield f"The lessons take these steps one at a time, with pictures:\n\n    {_typed('npformer')} lessons\n"
+    yield "writes them into a folder of your own; begin with 01_positional_encoding.ipynb."
 
 
 def _lessons(options: argparse.Namespace) -> Iterator[str]:
@@ -358,9 +354,4 @@ def _say(text: str) -> None:
         text.encode(encoding)
     except UnicodeEncodeError:
         text = text.translate(ASCII).encode(encoding, "replace").decode(encoding)
-    try:
-        print(text, flush=True)
-    except OSError as error:
-        if error.errno == errno.EINVAL:  # what Windows says of a closed pipe
-            raise BrokenPipeError from error
-        raise
+    print(text, flush=True)

@@ -220,7 +220,7 @@ def test_a_reader_that_leaves_early_sees_no_traceback():
 
 
 ENDS = (  # what printing raises, the exit code, and what is said
-    (BrokenPipeError(), 1, ""),
+    (BrokenPipeError(errno.EPIPE, "Broken pipe"), 1, ""),
     (OSError(errno.EINVAL, "on Windows"), 1, ""),
     (OSError(errno.ENOSPC, "No space left on device"), 2, "npformer: No space left on device\n"),
     (KeyboardInterrupt(), 130, "npformer: interrupted\n"),

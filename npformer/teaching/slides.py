@@ -221,18 +221,21 @@ def subject_of(cell: dict[str, Any], before: Sequence[Slide], coming: dict[str, 
         shown = shown_by(coming, hidden=True)
         return next((part for part in (*pictures_in(shown, ahead), *shown) if part.startswith("<")), "")
     again = f"## {named(cell, 'again')}\n"
-    seen = [part for slide in before if slide.text.startswith(again) for part in SHOWN.findall(whole(slide))]
-    return seen[-1] if seen else ""
+    wholes = ["\n\n".join((slide.text, *slide.then)) for slide in before if slide.text.startswith(again)]
+    return next(iter(SHOWN.findall("".join(wholes))[::-1]), "")
 
 
-def whole(slide: Slide) -> str:
-    """All that is on a slide in the end."""
-    return "\n\n".join((slide.text, *slide.then))
+def pictures_in(shown: Sequence[str], seen: str = "") -> list[str]:
+    """The pictures and players of what is shown; `seen` is what is not covered until the answer comes.
 
+    "30" percent from the left, or "10 25" to show the lowest quarter, too.
 
-def pictures_in(shown: Sequence[str], cover: str = "") -> list[str]:
-    """The pictures and players of what is shown, with what lies over them until the answer comes."""
-    return [f"{part}{covered(cover) if cover else ''}" for part in shown if part.startswith("<i")]
+    >>> pictures_in(["<img>"], "30")
+    ['<img><i class="cover" style="--from: 30; --below: 0"></i>']
+    """
+    left, _, below = str(seen).partition(" ")
+    cover = f'<i class="cover" style="--from: {left}; --below: {below or 0}"></i>' if seen else ""
+    return [f"{part}{cover}" for part in shown if part.startswith("<i")]
 
 
 def told(cell: dict[str, Any], plan: Plan, guesses: dict[str, str], subject: str = "") -> Slide:
@@ -297,16 +300,6 @@ def joined(slide: Slide, cell: dict[str, Any]) -> Slide:
     else:
         slide = slide._replace(then=(*slide.then, *shown))
     return with_answer(slide, cell)
-
-
-def covered(seen: str) -> str:
-    """What lies over a picture until the answer comes: "30", or "10 25" to show its lowest quarter, too.
-
-    >>> covered("30")
-    '<i class="cover" style="--from: 30; --below: 0"></i>'
-    """
-    left, _, below = str(seen).partition(" ")
-    return f'<i class="cover" style="--from: {left}; --below: {below or 0}"></i>'
 
 
 def shown_by(cell: dict[str, Any], hidden: bool = False) -> list[str]:
@@ -415,26 +408,19 @@ def cells_of(slide: Slide) -> Iterator[Any]:
 def sheets() -> dict[str, str]:
     """What goes into the page besides the slides: reveal.js with its licence, its looks and ours.
 
-    Raises ModuleNotFoundError without a package of the extra `slides`.
-    """
-    from pygments.formatters import HtmlFormatter
-
-    names = "LICENSE", "dist/reveal.js", "dist/reveal.css", "plugin/notes/notes.js"
-    found = {Path(name).name: borrowed(name) for name in names}
-    found["stage.css"] = (STAGE_FOLDER / "stage.css").read_text(encoding="utf-8")
-    return {**found, "code.css": HtmlFormatter(style="default").get_style_defs(".highlight")}
-
-
-def borrowed(name: str) -> str:
-    """A file of reveal.js, read from sphinx-revealjs, of which nothing is imported.
-
-    >>> borrowed("LICENSE")[:13]
-    'Copyright (C)'
+    Its files come from sphinx-revealjs, of which nothing is imported. Raises ModuleNotFoundError without a
+    package of the extra `slides`.
     """
     from importlib.metadata import distribution
 
-    place = distribution("sphinx-revealjs").locate_file(f"sphinx_revealjs/_static/revealjs/{name}")
-    return Path(str(place)).read_text(encoding="utf-8")
+    from pygments.formatters import HtmlFormatter
+
+    reveal = Path(str(distribution("sphinx-revealjs").locate_file("sphinx_revealjs/_static/revealjs")))
+    files = [
+        reveal / name for name in ("LICENSE", "dist/reveal.js", "dist/reveal.css", "plugin/notes/notes.js")
+    ]
+    found = {file.name: file.read_text(encoding="utf-8") for file in [*files, STAGE_FOLDER / "stage.css"]}
+    return {**found, "code.css": HtmlFormatter(style="default").get_style_defs(".highlight")}
 
 
 def as_mathml(found: re.Match[str]) -> str:

@@ -199,7 +199,7 @@ def test_a_question_stands_beside_what_it_is_about():
     ]
     _, again, step, half, back = slides_of(notebook_of(*cells), Plan({}, []), {})
     assert again.text == f"## Again\n\n{PICTURE}" and again.then == (f"{slides.ASKED}**Predict.** Which?",)
-    assert half.text == f"## Half of it\n\n$$a$$\n\n{PICTURE}{slides.covered('30')}"
+    assert half.text == f"## Half of it\n\n$$a$$\n\n{slides.pictures_in([PICTURE], '30')[0]}"
     assert half.then[0] == again.then[0] and half.then[1].startswith(slides.ANSWERED)
     frames, (page,) = slides.short_frames([again, step, back])  # one page for both
     assert frames[0] == again and "Which?" in frames[1].then[0] and "live pictures" in frames[1].notes
