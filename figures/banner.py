@@ -6,10 +6,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
+from steps import Steps, draw_steps
 
-from npformer.teaching.plots.block import Steps, draw_steps
+from npformer.teaching.plots.colours import FAINT, POSITION
 from npformer.teaching.plots.squares import draw_colours, largest_of
-from npformer.teaching.plots.style import FAINT, POSITION, in_style, new_figure
+from npformer.teaching.plots.style import in_style, new_figure
 from npformer.teaching.plots.waves import draw_clock
 
 

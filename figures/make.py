@@ -25,6 +25,7 @@ import numpy as np
 import PIL
 from banner import draw_banner
 from matplotlib.figure import Figure
+from steps import dataflow
 
 from npformer import (
     TransformerConfig,
@@ -153,7 +154,7 @@ def encoder_block() -> Figure:
     x, a, h, f, y = block_steps()
     attention = [("x", x), ("a = attention(x)", a), ("x + a", x + a), ("h = norm(x + a)", h)]
     ffn = [("h", h), ("f = FFN(h)", f), ("h + f", h + f), ("y = norm(h + f)", y)]
-    return plots.dataflow([attention, ffn], EXAMPLE.tokens, residuals=[(0, 2)])
+    return dataflow([attention, ffn], EXAMPLE.tokens, residuals=[(0, 2)])
 
 
 def encoder_block_pre_norm() -> Figure:
@@ -166,7 +167,7 @@ def encoder_block_pre_norm() -> Figure:
     f, _ = ffn_forward(v, block.ffn)
     attention = [("x", x), ("u = norm(x)", u), ("a = attention(u)", a), ("h = x + a", h)]
     ffn = [("h", h), ("v = norm(h)", v), ("f = FFN(v)", f), ("y = h + f", h + f)]
-    return plots.dataflow([attention, ffn], EXAMPLE.tokens, residuals=[(0, 3)])
+    return dataflow([attention, ffn], EXAMPLE.tokens, residuals=[(0, 3)])
 
 
 def gradient_by_depth() -> Figure:

@@ -107,7 +107,7 @@ def test_the_kept_numbers_of_trained_models_say_what_the_lessons_say():
 
 def test_every_file_has_its_figure_and_a_description_of_its_own():
     files = {path.name for path in FOLDER.iterdir() if path.is_file()}
-    scripts = {"banner.py", "make.py", "screens.py", "train.py"}
+    scripts = {"banner.py", "make.py", "screens.py", "steps.py", "train.py"}
     assert files == {*scripts, make.DRAWN_WITH, *make.FIGURES, *screens.SCREENS}
     said = [*map(make.alt, make.FIGURES), *map(screens.alt, screens.SCREENS)]
     assert len(set(said)) == len(said) and min(map(len, said)) > 60

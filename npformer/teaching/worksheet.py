@@ -23,7 +23,8 @@ from npformer.door.validate import check_choice
 from npformer.teaching.equations import AGAIN, TRAINING
 from npformer.teaching.paper import paper as page_of
 from npformer.teaching.places import place_for, write_files
-from npformer.teaching.plots.style import GRADIENT, INK, STYLE, encoded
+from npformer.teaching.plots.colours import GRADIENT, INK
+from npformer.teaching.plots.style import STYLE, encoded
 from npformer.teaching.steps import GIVEN, Placed, Step, format_number, side_by_side
 from npformer.teaching.worked_example import Example, Trace, dog_bites_man, values, worked_example
 from npformer.tree import tree_map

@@ -26,7 +26,7 @@ from together import together
 
 from npformer import angular_frequencies, positional_encoding, wavelengths
 from npformer.teaching import plots
-from npformer.teaching.plots import style
+from npformer.teaching.plots import colours, style
 
 RNG = np.random.default_rng(0)
 TOKENS = ["dog", "bites", "man"]
@@ -41,7 +41,6 @@ HEADS = {
     "everywhere": np.full((3, 3), 1 / 3),
     "[CLS]": np.eye(3)[[0, 0, 0]],
 }
-HALF = [("x", MEANING), ("f = FFN(x)", ORDER), ("x + f", MEANING + ORDER)]
 DOWN, FLAT = 10.0 ** -np.arange(4), np.full(4, 2.0)
 GRADIENTS = {
     "with residuals": {"post-norm": DOWN, "pre-norm": FLAT, "no norm": 1 / DOWN},
@@ -83,7 +82,6 @@ DRAWN = {
     "hourglass": partial(plots.hourglass, MEANING[0], HIDDEN, OUTPUT[0]),
     "matrices": partial(plots.matrices, {"x": X, "y": Y, "x + y": X + Y}, across=2, row_labels=TOKENS[:2]),
     "attention_weights": partial(plots.attention_weights, np.full((3, 3), 1 / 3), TOKENS),
-    "dataflow": partial(plots.dataflow, [HALF, HALF[1:]], TOKENS, residuals=[(0, 2)]),
     "block_diagram": partial(plots.block_diagram, "post", "pre"),
     "gradient_by_depth": partial(plots.gradient_by_depth, GRADIENTS),
     "accuracy": partial(plots.accuracy, [3, 4, 8, 16], PANELS, x_label="words", trained=(3, 8)),
@@ -98,7 +96,7 @@ DRAWN = {
     "next_token": partial(plots.next_token, SHARES, [" shy", " kind"]),
 }
 CROWDED = {"lanes": 13, "attention_heads": 14}  # points of the numbers in their squares
-WITHOUT_AXES = {"lanes", "hourglass", "dataflow", "block_diagram"}  # squares with names beside them
+WITHOUT_AXES = {"lanes", "hourglass", "block_diagram"}  # squares with names beside them
 ODD = {"font.size": 6, "lines.linewidth": 9, "figure.facecolor": "black", "svg.hashsalt": "mine"}
 # What all pictures have in common is looked at in these now, in the others by `pytest -m slow`.
 NOW = {"heat_map", "curves", "matrices", *CROWDED, "block_diagram"}
@@ -213,9 +211,15 @@ OTHERWISE = {  # what is shown of that: [(under which name, the numbers), …]
     "themes": [("", COSINES * (1 - np.eye(3)))],
     "accuracy": [("sinusoidal", np.array([90, 100, 100, 30])), ("masked", np.full(4, 100))],
     "gpu_growth": [("NumPy", np.array([32, 64, 128])), ("GPU", np.full(3, 2))],
-    "frequency_bands": [],  # see below, as are the other two
-    "clock_hands": [],
-    "confidence": [],
+    "frequency_bands": [("", column) for column in positional_encoding(64, 8).T]
+    + [("sine, column 2i", np.sin(w * np.linspace(0, 63, 1280))) for w in OMEGA]
+    + [("cosine, column 2i+1", np.cos(w * np.linspace(0, 63, 1280))) for w in OMEGA],
+    "clock_hands": [  # from the middle to the right, from there up; both ends of each line
+        (name, np.array(ends))
+        for s, c in TABLE[[0, 3, 15], :6].reshape(-1, 2)
+        for name, ends in {"the hand": [0, c], "sine: to the right": [0, s], "cosine: up": [s, s]}.items()
+    ],
+    "confidence": [],  # see below
 }
 ALSO = {  # what is written without being given as a word, in this order among other words
     "gpu_growth": ["words, float32", "time, ms", "NumPy", "GPU", "words, float64"],
@@ -229,9 +233,10 @@ ALSO = {  # what is written without being given as a word, in this order among o
     "accuracy": ["3", "4", "8", "16", "trained on", "coin"],
 }
 WRITTEN = {  # how many numbers are written in their squares; of weights the larger ones
-    "matrix": 12, "binary_counter": 72, "lanes": 48, "matrices": 12, "attention_weights": 9, "dataflow": 60,
+    "matrix": 12, "binary_counter": 72, "lanes": 48, "matrices": 12, "attention_weights": 9,
     "cross_attention": 3, "attention_heads": 16,
 }  # fmt: skip
+OWN_SCALES = {"hourglass", "binary_counter"}  # its tables are not to be compared
 SAID = {  # in words made from the numbers
     "heat_map": "20 rows, 8 columns, numbers from −1 to 1; from one row to the next a number changes by",
     "matrices": "x: row dog: 1, −2; row bites: 0.5, 0. y: row dog: 4, 0; row bites: 0, 3. x + y: row dog: 5,",
@@ -240,7 +245,6 @@ SAID = {  # in words made from the numbers
     "frequency_bands": "Sine and cosine at positions 0 to 63: pair 0 makes 10 turns; pair 1 makes 1 turns",
     "binary_counter": "first: 000, 100, 010, 110, 001, 101, 011, 111; a step in the waves beside them is 1",
     "attention_heads": "before: 3 tokens look at 3; [CLS] at [CLS] 1, dogs at [CLS] 0.96, [SEP] at dogs 0.95",
-    "dataflow": "A path leads past 1 from table 1 to table 3.",
     "gradient_by_depth": "post-norm 1 at block 0, 1e-01 at block 1, zero from the next block on; pre-norm",
     "accuracy": "right answers in percent: free: sinusoidal from 90 at 3 to 30 at 16, lowest 30",
     "cross_attention": "4 looks at forty with 0.97; <stop> looks at two with 0.7",
@@ -302,8 +306,10 @@ def test_all_numbers_and_words_that_are_given_are_shown_and_told(name):
 
 @together("name", DRAWN)
 def test_squares_lie_on_a_scale_that_can_be_compared_and_a_number_in_one_can_be_read(name):
-    """Signed values lie on a diverging scale centred at zero, weights on one from zero."""
-    count = 0
+    """Signed values lie on a diverging scale centred at zero, weights on one from zero; all tables on one."""
+    count, images = 0, [image for axes in figure(name).axes for image in axes.get_images()]
+    largest = max((np.abs(image.get_array()).max() for image in images), default=None)
+    assert name in OWN_SCALES or {image.get_clim()[1] for image in images} <= {largest, 1}
     for axes in figure(name).axes:
         texts = {tuple(np.round(t.get_position(), 6)): t for t in axes.texts}
         for image in axes.get_images():
@@ -317,20 +323,16 @@ def test_squares_lie_on_a_scale_that_can_be_compared_and_a_number_in_one_can_be_
                 if text := texts.get((round(x, 6), round(y, 6))):
                     decimals, value = len(text.get_text().partition(".")[2]), values[row, column]
                     assert text.get_text() == f"{value:z.{decimals}f}".replace("-", "−")
-                    assert text.get_color() == ("white" if abs(value) > 0.65 * high else style.INK)
+                    assert text.get_color() == ("white" if abs(value) > 0.65 * high else colours.INK)
                     count += 1
     assert count == WRITTEN.get(name, 0)
 
 
-def test_all_tables_of_a_picture_lie_on_one_scale():
-    highest = {"heat_maps": 2, "matrices": 5, "attention_heads": 1, "cross_attention": 1, "themes": 0.5}
-    for name, high in highest.items():
-        images = [image for axes in figure(name).axes for image in axes.get_images()]
-        assert {image.get_clim()[1] for image in images} == {high}
-    assert figure("themes").axes[0].get_xticks().tolist() == [0.5, 2], "in the middle of their texts"
+def test_a_table_of_zeros_and_one_of_weights_have_their_scales():
     zeros, weights = plots.heat_map(np.zeros((2, 3))), plots.heat_map(np.eye(2) / 2, signed=False)
     looks = [(i.get_clim(), i.get_cmap().name) for f in (zeros, weights) for i in f.axes[0].get_images()]
-    assert looks == [((-1, 1), style.SIGNED_MAP), ((0, 0.5), style.WEIGHT_MAP)]
+    assert looks == [((-1, 1), colours.SIGNED_MAP), ((0, 0.5), colours.WEIGHT_MAP)]
+    assert figure("themes").axes[0].get_xticks().tolist() == [0.5, 2], "in the middle of their texts"
 
 
 def test_what_is_left_out_is_not_said():
@@ -352,29 +354,6 @@ def test_what_grows_lies_on_a_logarithmic_axis():
 # --- what is neither square nor a line of numbers --------------------------------------------------
 
 
-def lines_of(axes, colour):
-    return [line.get_xydata() for line in axes.get_lines() if line.get_color() == colour]
-
-
-def test_the_waves_of_a_band_pass_through_the_table_s_columns():
-    found = plots.frequency_bands(OMEGA, pairs=(0, 2), n=20)
-    for axes, i in zip(found.axes, (0, 2), strict=True):
-        for colour, wave, column in ((style.SINE, np.sin, 2 * i), (style.COSINE, np.cos, 2 * i + 1)):
-            between, dots = lines_of(axes, colour)
-            np.testing.assert_allclose(dots, np.column_stack([np.arange(20), TABLE[:, column]]), atol=1e-12)
-            np.testing.assert_allclose(between[:, 1], wave(OMEGA[i] * between[:, 0]), atol=1e-12)
-            np.testing.assert_array_equal(between[[0, -1], 0], [0, 19])
-            assert len(between) > 10 * len(dots)
-
-
-def test_a_hand_points_at_its_pair_of_the_table_and_sine_and_cosine_lead_to_its_tip():
-    for k, axes in enumerate(figure("clock_hands").axes):
-        (_, tip), _ = lines_of(axes, style.POSITION)
-        np.testing.assert_allclose(tip, TABLE[(0, 3, 15)[k // 3], 2 * (k % 3) :][:2], atol=1e-12)
-        (right,), (up,) = lines_of(axes, style.SINE), lines_of(axes, style.COSINE)
-        np.testing.assert_array_equal([right, up], [[[0, 0], [tip[0], 0]], [[tip[0], 0], tip]])
-
-
 def test_a_residual_of_the_diagram_leads_from_what_enters_a_station_to_its_sum():
     for axes in figure("block_diagram").axes:
         x = {word: [t.get_position()[0] for t in axes.texts if t.get_text() == word] for word in "xh+"}
@@ -390,7 +369,7 @@ def test_a_line_that_ends_early_has_a_mark_at_its_last_block_and_no_other_line_h
     np.testing.assert_allclose(mark.get_offsets(), [[1, 0.1]])
     whole = plots.gradient_by_depth({"": {"pre-norm": FLAT}})
     assert written(whole.legends[0].get_texts()) == ["pre-norm"]
-    assert with_residuals.get_lines()[0].get_color() == style.GRADIENT
+    assert with_residuals.get_lines()[0].get_color() == colours.GRADIENT
 
 
 def test_the_band_around_a_mean_is_the_range_of_the_runs_and_guessing_is_a_line():
@@ -422,5 +401,5 @@ def test_each_tile_shows_whether_it_is_done_here_to_come_or_never_computed():
         looks.setdefault(look, set()).add((round(tile.get_y() + 0.5), round(tile.get_x() + 0.5)))
     done, later = {(0, 0), (1, 0), (1, 1), (2, 0)}, {(2, 2), *((3, column) for column in range(4))}
     never = {(row, column) for row in range(4) for column in range(row + 1, 4)}
-    assert looks.pop((None, style.COSINE)) == {(2, 1)}
+    assert looks.pop((None, colours.COSINE)) == {(2, 1)}
     assert sorted(looks.values(), key=len) == [done, later, never]

@@ -3,11 +3,12 @@
     from npformer import positional_encoding
     plots.picture(plots.heat_map(positional_encoding(50, 64)))
 
-A file for each kind: `squares`, `lines`, `waves`, `block`, `bars`; `style` and `words` are for all of them.
+A file for each kind: `squares`, `lines`, `waves`, `block`, `bars`; `colours`,
+`style` and `words` are for all of them.
 """
 
 from npformer.teaching.plots.bars import confidence, next_token, score_tiles, timeline
-from npformer.teaching.plots.block import block_diagram, dataflow, hourglass, lanes
+from npformer.teaching.plots.block import block_diagram, hourglass, lanes
 from npformer.teaching.plots.lines import (
     accuracy,
     curves,
@@ -41,7 +42,6 @@ __all__ = [
     "confidence",
     "cross_attention",
     "curves",
-    "dataflow",
     "describe",
     "encoded",
     "frequency_bands",

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npformer.backend import Array
+from npformer.teaching.plots.colours import COSINE, FAINT, INK
 from npformer.teaching.plots.lines import told_apart
-from npformer.teaching.plots.style import COSINE, FAINT, INK, describe, in_style, new_figure
+from npformer.teaching.plots.style import describe, in_panels, in_style, new_figure
 from npformer.teaching.plots.words import each_in_words, said
 
 if TYPE_CHECKING:
@@ -21,18 +22,17 @@ def confidence(probabilities: Mapping[str, Array], *, mark: float | None = None)
     >>> [axes.get_title() for axes in confidence({"sure": np.ones(9)}, mark=0.9).axes]
     ['sure']
     """
-    figure = new_figure(13 if len(probabilities) > 1 else 8, 3.9)
-    beside = figure.subplots(1, len(probabilities), squeeze=False, sharey=True)[0]
-    for axes, (title, values) in zip(beside, probabilities.items(), strict=True):
+    figure, beside = in_panels(probabilities, 13 if len(probabilities) > 1 else 8, 3.9, sharey=True)
+    for axes, values in beside:
         share = np.full(len(values), 100 / len(values))
         axes.hist(values, bins=np.linspace(0, 1, 41).tolist(), weights=share, color="#CC79A7")
         if mark is not None:
             axes.axvline(mark, color=INK, linewidth=2, linestyle="dashed")
             axes.text(mark - 0.02, 60, f"{mark:.3f}", ha="right")
-        axes.set(title=title, xlabel="probability of the chosen token", xlim=(0, 1.01))
+        axes.set(xlabel="probability of the chosen token", xlim=(0, 1.01))
         axes.grid(color=FAINT, axis="y")
         axes.set_axisbelow(True)
-    beside[0].set_ylabel("tokens (%)")
+    figure.axes[0].set_ylabel("tokens (%)")
     return describe(figure, each_in_words(probabilities, _heap_in_words))
 
 
@@ -49,13 +49,12 @@ def next_token(shares: Mapping[str, Array], tokens: Sequence[str]) -> "Figure":
     >>> [axes.get_title() for axes in next_token({"T = 1": np.array([0.75, 0.25])}, ["a", "b"]).axes]
     ['T = 1']
     """
-    figure = new_figure(12, 0.36 * len(tokens) + 1.4)
-    panels = figure.subplots(1, len(shares), sharey=True, squeeze=False)[0]
-    for axes, (title, p) in zip(panels, shares.items(), strict=True):
+    figure, beside = in_panels(shares, 12, 0.36 * len(tokens) + 1.4, sharey=True)
+    for axes, p in beside:
         axes.barh(range(len(tokens)), p, color=INK)
-        axes.set(title=title, xlim=(0, 1), xlabel="probability")
+        axes.set(xlim=(0, 1), xlabel="probability")
         axes.set_yticks(range(len(tokens)), [repr(token) for token in tokens])
-    panels[0].invert_yaxis()
+    figure.axes[0].invert_yaxis()
 
     def read(p: Array) -> str:
         return ", ".join(f"{token.strip()} {said(share)}" for token, share in zip(tokens, p, strict=True))
@@ -70,19 +69,17 @@ def timeline(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]) 
     >>> timeline({"one after the other": {"host": [(0, 1)], "device": [(1, 3)]}}).axes[0].get_xlabel()
     'time, ms'
     """
-    figure = new_figure(11, 1.7 * len(panels) + 0.6)
-    below = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
-    for axes, (title, lanes) in zip(below, panels.items(), strict=True):
+    figure, below = in_panels(panels, 11, 1.7 * len(panels) + 0.6, across=1, loc="left", sharex=True)
+    for axes, lanes in below:
         for row, ((colour, _), (_, spans)) in enumerate(told_apart(lanes)):
             bars = [(start, end - start) for start, end in spans]
             axes.broken_barh(bars, (row - 0.4, 0.8), color=colour, edgecolor="white", linewidth=1.5)
-        axes.set_title(title, loc="left")
         axes.set_yticks(range(len(lanes)), list(lanes))
         axes.tick_params(axis="y", length=0, labelsize=15)
         axes.invert_yaxis()
         axes.grid(axis="x", color=FAINT)
         axes.set_axisbelow(True)
-    below[-1].set_xlabel("time, ms")
+    axes.set_xlabel("time, ms")
     return describe(figure, each_in_words(panels, _spans_in_words))
 
 

@@ -7,17 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npformer.backend import Array
-from npformer.teaching.plots.style import (
-    FAINT,
-    GRADIENT,
-    INK,
-    MEANING,
-    POSITION,
-    describe,
-    in_style,
-    new_figure,
-    staged,
-)
+from npformer.teaching.plots.colours import FAINT, GRADIENT, INK, MEANING, POSITION
+from npformer.teaching.plots.style import describe, in_panels, in_style, legend_outside, new_figure, staged
 from npformer.teaching.plots.words import each_in_words, lines_in_words, said, sentence
 
 if TYPE_CHECKING:
@@ -36,15 +27,14 @@ def curves(
     >>> [axes.get_title() for axes in curves(np.arange(2), {"up": {"x": np.arange(2)}}, x_label="x").axes]
     ['up']
     """
-    figure = new_figure(10 if len(panels) == 1 else 12, 4.4)
-    beside = figure.subplots(1, len(panels), squeeze=False)[0]
-    for axes, (title, lines) in zip(beside, panels.items(), strict=True):
+    figure, beside = in_panels(panels, 10 if len(panels) == 1 else 12, 4.4)
+    for axes, lines in beside:
         for (colour, line), (label, y) in told_apart(lines):
             axes.plot(x, y, line[1:], color=colour, label=label)
-        axes.set(title=title, xlabel=x_label)
+        axes.set_xlabel(x_label)
         axes.grid(color=FAINT)
         axes.legend()
-    beside[0].set_ylabel(y_label)
+    figure.axes[0].set_ylabel(y_label)
     return describe(figure, sentence(y_label, each_in_words(panels, lambda lines: lines_in_words(x, lines))))
 
 
@@ -105,22 +95,19 @@ def accuracy(
     >>> accuracy([0, 1], {"": {"sinusoidal": np.ones((3, 2))}}, x_label="step").axes[0].get_ylabel()
     'right answers (%)'
     """
-    figure = new_figure(10 if len(panels) == 1 else 13, 3.8)
-    beside = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
-    for axes, (title, lines) in zip(beside, panels.items(), strict=True):
+    figure, beside = in_panels(panels, 10 if len(panels) == 1 else 13, 3.8, sharey=True)
+    for axes, lines in beside:
         axes.axhline(100 * chance, color=INK, linewidth=1.5, zorder=1)
         for scheme, runs in lines.items():
             _draw_runs(axes, x, 100 * np.asarray(runs), scheme)
-        axes.set(title=title, xlabel=x_label)
+        axes.set_xlabel(x_label)
         axes.grid(color=FAINT)
         if trained is not None:
             _shade_trained(axes, x, trained)
     lowest = min(chance, *(np.min(runs) for lines in panels.values() for runs in lines.values()))
-    beside[0].set(ylabel="right answers (%)", ylim=(100 * lowest - 8, 104))
-    right_edge = beside[-1].get_yaxis_transform()
-    beside[-1].text(1.01, 100 * chance, "coin", transform=right_edge, va="center")
-    named = {k: v for axes in beside for v, k in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=len(named))
+    figure.axes[0].set(ylabel="right answers (%)", ylim=(100 * lowest - 8, 104))
+    axes.text(1.01, 100 * chance, "coin", transform=axes.get_yaxis_transform(), va="center")
+    legend_outside(figure)
 
     def read(lines: Mapping[str, Any]) -> str:
         return lines_in_words(np.asarray(x), {k: 100 * np.mean(runs, axis=0) for k, runs in lines.items()})
@@ -150,34 +137,30 @@ ENDS = "zero from the next block on"  # what a mark at the end of a line says
 
 
 @in_style
-def gradient_by_depth(panels: Mapping[str, Mapping[str, Array]], *, across: int = 2) -> "Figure":
+def gradient_by_depth(panels: Mapping[str, Mapping[str, Array]]) -> "Figure":
     """The size of a gradient at each block, on a logarithmic axis: {title: {label: sizes (n_layers,)}}.
 
-    `across` panels stand in a row and share its axis; the first panel has every label, at most three. Sizes
-    from which on a gradient is zero, but for rounding, are NaN: the line ends there, with a mark.
+    Two panels stand in a row and share its axis; each has at most three lines. Sizes from which on a gradient
+    is zero, but for rounding, are NaN: the line ends there, with a mark.
 
     >>> gradient_by_depth({"of x": {"pre-norm": np.array([1.0, 0.1])}}).axes[0].get_yscale()
     'log'
     """
-    across = min(across, len(panels))
-    down = math.ceil(len(panels) / across)
-    figure = new_figure(6 * across, 2.7 * down + 1)
-    grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey="row")
-    marks = {}
-    for axes, (title, lines) in zip(grid.ravel(), panels.items(), strict=True):
+    across, down = min(2, len(panels)), math.ceil(len(panels) / 2)
+    size = 6 * across, 2.7 * down + 1
+    figure, grid = in_panels(panels, *size, across, sharex=True, sharey="row")
+    for axes, lines in grid:
         for (colour, line), (label, sizes) in told_apart(lines, DEPTH):
             axes.plot(sizes, line, color=colour, label=label)
             if (end := last_block(sizes)) < len(sizes) - 1:
-                marks[ENDS] = axes.scatter(end, sizes[end], marker="X", s=150, color=INK, zorder=3)
-        axes.set(title=title, yscale="log")
+                axes.scatter(end, sizes[end], marker="X", s=150, color=INK, zorder=3, label=ENDS)
+        axes.set_yscale("log")
         axes.grid(color=FAINT)
-    for row in grid:
-        row[0].set_ylabel("size of the gradient")
-    for axes in grid[-1]:
+    for axes in figure.axes[::across]:
+        axes.set_ylabel("size of the gradient")
+    for axes in figure.axes[-across:]:
         axes.set_xlabel("block (0 reads the words)")
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    entries = [*handles, *marks.values()], [*labels, *marks]
-    figure.legend(*entries, loc="outside lower center", ncols=4, columnspacing=1 if staged() else 2)
+    legend_outside(figure, columnspacing=1 if staged() else 2)
     return describe(figure, each_in_words(panels, _depth_in_words))
 
 

@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npformer.backend import Array
-from npformer.teaching.plots.style import (
-    INK,
-    POSITION,
-    SIGNED_MAP,
-    WEIGHT_MAP,
-    describe,
-    in_style,
-    new_figure,
-    staged,
-)
+from npformer.teaching.plots.colours import INK, POSITION, SIGNED_MAP, WEIGHT_MAP
+from npformer.teaching.plots.style import describe, in_panels, in_style, new_figure, staged
 from npformer.teaching.plots.words import (
     each_in_words,
     large_table_in_words,
@@ -68,13 +60,12 @@ def heat_maps(
     >>> len(heat_maps({"a": np.eye(3), "b": -np.eye(3)}).axes)  # two tables and the colour bar
     3
     """
-    figure = new_figure(3.6 * len(tables) + 1.4, 4.8)
-    beside = figure.subplots(1, len(tables), sharey=True, squeeze=False)[0]
-    for axes, (title, table) in zip(beside, tables.items(), strict=True):
+    figure, beside = in_panels(tables, 3.6 * len(tables) + 1.4, 4.8, sharey=True)
+    for axes, table in beside:
         image = draw_colours(axes, table, largest_of(tables.values()), interpolation="nearest")
-        axes.set(title=title, xlabel=x_label)
-    beside[0].set_ylabel(y_label)
-    figure.colorbar(image, ax=beside, label="value", pad=0.02)
+        axes.set_xlabel(x_label)
+    figure.axes[0].set_ylabel(y_label)
+    figure.colorbar(image, ax=figure.axes, label="value", pad=0.02)
     return describe(figure, each_in_words(tables, large_table_in_words))
 
 
@@ -144,15 +135,14 @@ def matrices(
     rows, columns = (max(np.shape(values)[axis] for values in named.values()) for axis in (0, 1))
     across = min(across, len(named))
     down = math.ceil(len(named) / across)
-    figure = new_figure(across * (0.78 * columns + 0.55) + 1, down * (0.62 * rows + 1.2))
+    size = across * (0.78 * columns + 0.55) + 1, down * (0.62 * rows + 1.2)
+    figure, grid = in_panels(named, *size, across, loc="left")
     gap = 0.04 if staged() else 0.12  # inches between the panels
     figure.set_layout_engine("constrained", w_pad=gap, h_pad=gap)
-    for place, (title, values) in enumerate(named.items(), 1):
-        axes = figure.add_subplot(down, across, place)
+    for place, (axes, values) in enumerate(grid):
         draw_numbered(axes, values, largest_of(named.values()), decimals, signed, size=15)
-        words = row_labels if (place - 1) % across == 0 else None
+        words = row_labels if place % across == 0 else None
         name_cells(axes, words or [""] * len(values), column_labels or range(np.shape(values)[1]))
-        axes.set_title(title, loc="left")
 
     def read(values: Array) -> str:  # the rows have their names where a matrix has as many
         fits = row_labels and len(row_labels) == len(values)
@@ -221,13 +211,12 @@ def attention_heads(weights: Mapping[str, Array], tokens: Sequence[str], *, acro
     """
     across, rows = min(across, len(weights)), len(next(iter(weights.values())))
     down = math.ceil(len(weights) / across)
-    figure = new_figure(across * (0.58 * len(tokens) + 1.2), down * (0.36 * rows + 1.6))
-    for place, (title, values) in enumerate(weights.items(), 1):
-        axes = figure.add_subplot(down, across, place)
+    size = across * (0.58 * len(tokens) + 1.2), down * (0.36 * rows + 1.6)
+    figure, grid = in_panels(weights, *size, across, loc="left")
+    for axes, values in grid:
         draw_numbered(axes, values, 1, 2, signed=False, size=14, least=LEAST)
         name_cells(axes, tokens[len(tokens) - rows :], tokens)
         axes.set_xticks(range(len(tokens)), tokens, rotation=45, ha="right", rotation_mode="anchor")
-        axes.set_title(title, loc="left")
     figure.supxlabel("the token looked at")
     figure.supylabel("the token that looks")
     return describe(figure, each_in_words(weights, lambda values: weights_in_words(values, tokens)))

@@ -1,27 +1,24 @@
-"""The house style: which colour means what, how large letters are, and how a figure becomes a file.
+"""The house style: how large letters are, what stands beside and below, and how a figure becomes a file.
 
-One visual language for every lesson. Sine is blue, cosine orange, position green, meaning grey and a gradient
-red, always; signed values lie on a diverging map centred at zero, weights on a sequential one. The colours
-are Okabe and Ito's, which colour-blind readers tell apart. matplotlib is imported when a picture is drawn,
-and pyplot never is, so a figure leaves no state behind.
+matplotlib is imported when a picture is drawn, and pyplot never is, so a figure leaves no state behind.
 """
 
 import functools
 import io
+import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
+from npformer.teaching.plots.colours import INK
+
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-SINE, COSINE, POSITION, MEANING, GRADIENT = "#0072B2", "#E69F00", "#009E73", "#7F7F7F", "#D55E00"
-INK, FAINT = "#1A1A1A", "#D9D9D9"
-SIGNED_MAP, WEIGHT_MAP = "RdBu_r", "Purples"
 
 STYLE = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same letters on every machine
@@ -58,6 +55,26 @@ def new_figure(width: float, height: float) -> "Figure":
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def in_panels(
+    named: Mapping[str, R], width: float, height: float, across: int = 0, loc: Any = "center", **shared: Any
+) -> tuple["Figure", list[tuple["Axes", R]]]:
+    """A figure with a panel for each title, `across` or all in a row: it, and [(axes, what to show), …]."""
+    figure, across = new_figure(width, height), min(across or len(named), len(named))
+    grid = figure.subplots(math.ceil(len(named) / across), across, squeeze=False, **shared).ravel()
+    for empty in grid[len(named) :]:
+        empty.remove()
+    for axes, title in zip(grid, named, strict=False):
+        axes.set_title(title, loc=loc)
+    return figure, list(zip(figure.axes, named.values(), strict=True))
+
+
+def legend_outside(figure: "Figure", loc: Any = "outside lower center", **look: Any) -> None:
+    """One legend for all panels, in one row beside them: each label once."""
+    every = [axes.get_legend_handles_labels() for axes in figure.axes]
+    named = {label: handle for found in every for handle, label in zip(*found, strict=True)}
+    figure.legend(named.values(), named.keys(), loc=loc, ncols=len(named), **look)
 
 
 @in_style

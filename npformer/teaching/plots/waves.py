@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npformer.backend import Array
-from npformer.teaching.plots.style import (
-    COSINE,
-    FAINT,
-    MEANING,
-    POSITION,
-    SINE,
-    describe,
-    in_style,
-    new_figure,
-)
+from npformer.teaching.plots.colours import COSINE, FAINT, MEANING, POSITION, SINE
+from npformer.teaching.plots.style import describe, in_style, legend_outside, new_figure
 from npformer.teaching.plots.words import each_in_words, said, sentence
 
 if TYPE_CHECKING:
@@ -40,7 +32,7 @@ def frequency_bands(omega: Array, *, pairs: Sequence[int] = (0, 1, 2, 3), n: int
             f"pair i = {i}: columns {2 * i} and {2 * i + 1}, {turn:,.1f} positions a turn", loc="left"
         )
     bands[-1].set_xlabel("position p (in tokens)")
-    figure.legend(*bands[0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
+    legend_outside(figure, "outside upper right")
     turns = (f"pair {i} makes {said((n - 1) * float(omega[i]) / (2 * math.pi), 1)} turns" for i in pairs)
     return describe(figure, sentence(f"Sine and cosine at positions 0 to {n - 1}", *turns))
 
@@ -77,7 +69,7 @@ def clock_hands(positions: Sequence[int], omega: Array) -> "Figure":
         row[0].set_ylabel(f"p = {p}", rotation=0, labelpad=40, va="center", fontsize=22, color=POSITION)
     for i, (axes, name) in enumerate(zip(dials[0], HANDS, strict=True)):
         axes.set_title(f"{name} hand, pair {i}\n{2 * math.pi / omega[i]:,.1f} positions a turn")
-    figure.legend(*dials[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    legend_outside(figure)
 
     def read(p: int) -> str:  # how far each hand has turned since twelve
         turns = [said(p * float(speed) / (2 * math.pi)) for speed in omega]
