@@ -8,13 +8,13 @@ whose output differs is the one whose station is not ours.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from npformer.attention import AttentionParams, causal_mask
 from npformer.config import TransformerConfig
-from npformer.door.validate import check_kind, kind_of
+from npformer.door.validate import check_kind, wrong_kind
 from npformer.encoder import EncoderBlockParams, encoder_block_forward
 from npformer.feed_forward import FFNParams
 from npformer.layer_norm import LayerNormParams
@@ -29,42 +29,37 @@ Block = Callable[..., Any]
 class Comparison(NamedTuple):
     """The first station that differs; true when none does. `reveal()` shows the two numbers."""
 
-    station: str  # "" when everything agrees
-    place: tuple[int, ...]  # its first wrong cell, where values were compared
-    expected: float
-    received: float
-    note: str
-    agreed: tuple[str, ...]  # the stations that were found right
+    station: str = ""  # empty when everything agrees
+    place: tuple[int, ...] = ()  # its first wrong cell, where values were compared
+    expected: float = math.nan
+    received: float = math.nan
+    note: str = ""
+    agreed: tuple[str, ...] = ()  # the stations that were found right
     trace: Trace | None = None  # what it was held against, if that can be played
 
     def __bool__(self) -> bool:
         return not self.station
 
-    def __str__(self) -> str:
-        if not self.station:
+    def __repr__(self) -> str:
+        if self:
             return f"agrees at {len(self.agreed)} stations, from {self.agreed[0]} to {self.agreed[-1]}"
         where = f", first at {list(self.place)}" if self.place else ""
         right = f"\nright: {', '.join(self.agreed)}" if self.agreed else ""
         return f"differs at {self.station}{where}: {self.note}{right}"
-
-    def __repr__(self) -> str:
-        return str(self)
 
     def _repr_html_(self) -> str:
         """In a notebook: what `print` says, and the player at that station, its first wrong cell lit."""
         import html
 
         says = f"<pre>{html.escape(str(self))}</pre>"
-        if self.trace is None or not self.station:
-            return says
-        return says + self.play()._repr_html_()
+        return says if self.trace is None or self else says + self.play()._repr_html_()
 
     def play(self) -> Player:
         """The player at the station that differs; the wrong cell keeps both numbers until they are asked for.
 
         Raises ValueError when all agrees, or when what it was held against is no worked example.
         """
-        if self.trace is None or not self.station:
+        if self.trace is None or self:
             raise ValueError("play: all stations agree" if self else "play: only a trace can be played")
         if math.isnan(self.expected):  # no cell was compared
             return play(self.trace, at=self.station)
@@ -107,15 +102,16 @@ def compare(
         found = _by_name(mine, _values(reference), tolerance)
         return found._replace(trace=reference if isinstance(reference, Trace) else None)
     check_kind("compare", "reference", reference, Trace)
-    forward, backward = mine if isinstance(mine, tuple) else (mine, None)
-    for function in (forward, backward):
-        if function is not None and not callable(function):
-            raise TypeError(f"compare: mine is {kind_of(mine)}; expected a function, two of them, or a dict")
-    trace: Trace = reference  # type: ignore[assignment]
-    return _by_calls(forward, backward, trace, tolerance)._replace(trace=trace)
+    functions = mine if isinstance(mine, tuple) else (mine,)
+    if not all(map(callable, functions)):
+        raise wrong_kind("compare", "mine", mine, "a function, two of them, or a dict")
+    trace = cast(Trace, reference)
+    return _by_calls(trace, tolerance, *functions)._replace(trace=trace)
 
 
-def _by_calls(forward: Block, backward: Block | None, trace: Trace, tolerance: float | None) -> Comparison:
+def _by_calls(
+    trace: Trace, tolerance: float | None, forward: Block, backward: Block | None = None
+) -> Comparison:
     """What a forward returns, then, if all of that is right, what its backward does."""
     returned = _played(forward, trace)
     y, inner = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
@@ -133,7 +129,7 @@ def _values(reference: Any) -> dict[str, Array]:
     if isinstance(reference, Trace):
         return {name: step.value for name, step in reference.named.items()}
     if not isinstance(reference, Mapping):
-        raise TypeError(f"compare: reference is {kind_of(reference)}; expected a trace, or a dict of arrays")
+        raise wrong_kind("compare", "reference", reference, "a trace, or a dict of arrays")
     return {name: np.asarray(value) for name, value in reference.items()}
 
 
@@ -157,14 +153,14 @@ def _by_name(mine: Mapping[str, Any], right: Mapping[str, Array], tolerance: flo
             value = value.reshape(-1, *expected.shape[1:])  # a batch's sentences follow each other
         if value.shape != expected.shape:
             note = f"its shape is {value.shape}, expected {expected.shape}"
-            return Comparison(name, (), math.nan, math.nan, note, tuple(agreed))
+            return Comparison(name, note=note, agreed=tuple(agreed))
         wrong = np.argwhere(_differs(value, expected, _tolerance(value, tolerance)))
         if len(wrong):
             place = tuple(map(int, wrong[0]))
             note = f"{len(wrong)} of {expected.size} cells"
             return Comparison(name, place, float(expected[place]), float(value[place]), note, tuple(agreed))
         agreed.append(name)
-    return Comparison("", (), math.nan, math.nan, "", tuple(agreed))
+    return Comparison(agreed=tuple(agreed))
 
 
 def _differs(value: Array, expected: Array, tolerance: float) -> Array:
@@ -312,16 +308,15 @@ def _by_inputs(forward: Block, trace: Trace, tolerance: float | None) -> Compari
     takes_mask = _takes_mask(forward)
     agreed: dict[str, None] = {}
     plain = config.norm == "post" and isinstance(trace.example.block.norm_1, LayerNormParams)
-    for rung in _rungs() if plain and (takes_mask or not trace.example.causal) else ():
-        if rung.mask is not None and not takes_mask:
-            continue
+    climbs = plain and (takes_mask or not trace.example.causal)
+    for rung in (rung for rung in _rungs() if climbs and (takes_mask or rung.mask is None)):
         try:
             note = _broken(forward, rung, config, tolerance)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as fault:
             note = f"{type(fault).__name__} with {len(rung.x)} tokens of {D} numbers, {HEADS} heads: {fault}"
         if note:
             agreed.pop(rung.station, None)
-            return Comparison(rung.station, (), math.nan, math.nan, note, tuple(agreed))
+            return Comparison(rung.station, note=note, agreed=tuple(agreed))
         agreed[rung.station] = None
     found = _by_name({"y": _output(_played(forward, trace))}, _values(trace), tolerance)
     return found._replace(agreed=tuple(agreed) or found.agreed)
