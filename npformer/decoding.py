@@ -27,6 +27,7 @@ from npformer.transformer import TransformerParams, embed_forward
 from npformer.tree import leaves
 
 Turn = tuple[Array, Array, str]  # RoPE's cosines and sines, (n, pairs) each, and its layout
+How = tuple[Turn | None, Array | None, Array | None]  # turn, mask and bias of self-attention
 
 
 class KeptKeys(NamedTuple):
@@ -127,11 +128,16 @@ def next_logits(
     memory_mask: Array | None,
 ) -> tuple[Array, list[BlockState]]:
     """The last token through all blocks: ids (B, t + 1) -> logits (B, 1, vocab_size), and what is kept."""
-    t = ids.shape[-1] - 1
+    xp, h, t, after = array_module(ids), config.n_heads, ids.shape[-1] - 1, []
     x, _ = embed_forward(ids[..., t:], params.embedding, params.target_positions, config, None, start=t)
-    after = []
+    turn = bias = None
+    if config.positions == "rope":
+        turn = (*rope_turn(xp.asarray([t]), config.d_model // h, 10000.0, x.dtype), "interleaved")
+    if config.positions == "alibi":
+        bias = alibi_bias(h, 1, t + 1, dtype=x.dtype, xp=xp)  # (h, 1, t + 1)
+    how = turn, mask, bias
     for block, before in zip(params.decoder.blocks, states, strict=True):
-        x, now = next_through_block(x, before, block, config, mask, memory_mask)  # (B, 1, d_model)
+        x, now = next_through_block(x, before, block, config, how, memory_mask)  # (B, 1, d_model)
         after.append(now)
     if params.decoder.norm is not None:
         x, _ = layer_norm_forward(x, params.decoder.norm, eps=config.eps)
@@ -143,13 +149,13 @@ def next_through_block(
     state: BlockState,
     block: DecoderBlockParams,
     config: TransformerConfig,
-    mask: Array | None,
+    how: How,
     memory_mask: Array | None,
 ) -> tuple[Array, BlockState]:
     """`decoder_block_forward` for one more token, x (B, 1, d_model)."""
 
     def look_back(x: Array) -> tuple[Array, KeptKeys]:
-        return attend_to_own(x, state.own, block.self_attention, config, mask)
+        return attend_to_kept(x, state.own, block.self_attention, config.n_heads, *how)
 
     def look_across(g: Array) -> tuple[Array, None]:
         cross = block.cross_attention
@@ -163,18 +169,6 @@ def next_through_block(
     h, _, _ = residual_forward(g, look_across, block.norm_2, config, None)
     y, _, _ = residual_forward(h, feed, block.norm_3, config, None)
     return y, BlockState(own, state.memory)
-
-
-def attend_to_own(
-    x: Array, own: KeptKeys, params: AttentionParams, config: TransformerConfig, mask: Array | None
-) -> tuple[Array, KeptKeys]:
-    """A new token, x (B, 1, d_model), looks back, with what the config says about positions."""
-    xp, h, t, turn, bias = array_module(x), config.n_heads, own.length, None, None
-    if config.positions == "rope":
-        turn = (*rope_turn(xp.asarray([t]), config.d_model // h, 10000.0, x.dtype), "interleaved")
-    if config.positions == "alibi":
-        bias = alibi_bias(h, 1, t + 1, dtype=x.dtype, xp=xp)
-    return attend_to_kept(x, own, params, h, turn, mask, bias)
 
 
 def attend_to_kept(

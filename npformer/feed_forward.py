@@ -38,9 +38,7 @@ class FFNCache(NamedTuple):
 
     @property
     def z(self) -> Array:
-        """x W_1 + b_1, before the activation: (..., d_ff). Computed anew for ReLU, which does not keep it."""
-        if self.gelu is not None:
-            return self.gelu.z.reshape(self.hidden.shape)
+        """x W_1 + b_1, before the activation: (..., d_ff). Computed anew: ReLU does not keep it."""
         return self.x @ self.params.W_1 + self.params.b_1
 
 

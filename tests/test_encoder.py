@@ -71,11 +71,8 @@ test_golden_values = agrees_with_pytorch("encoder_block", "encoder")
     (True, 0.0, {"mask": npf.causal_mask(7)}, "none"), (True, 0.0, {}, "rope"), (True, 0.0, {}, "alibi"),
 ])  # fmt: skip
 def test_without_positions_the_encoder_sees_a_bag_of_words(matters, added, how, positions, norm):
-    config, x, order = (
-        small(norm=norm, n_layers=4, positions=positions),
-        array(2, 7, 4),
-        [3, 0, 6, 1, 5, 2, 4],
-    )
+    config = small(norm=norm, n_layers=4, positions=positions)
+    x, order = array(2, 7, 4), [3, 0, 6, 1, 5, 2, 4]
     run = partial(npf.encoder_forward, params=drawn(npf.init_encoder, config), config=config, **how)
     moved = abs(run(x[:, order] + added)[0] - run(x + added)[0][:, order]).max()
     assert moved > 1e-2 if matters else moved < 1e-12
