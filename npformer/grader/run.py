@@ -13,6 +13,7 @@ from contextlib import closing, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import wait
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from npformer.grader.hand_ins import HandIn
@@ -93,12 +94,16 @@ class Worker(NamedTuple):
 
 
 def hired(*settings: Any) -> Worker:
-    """A new judge."""
-    spawn = get_context("spawn")
+    """A new judge. The program that called us is not run again there, as multiprocessing would."""
+    spawn, program = get_context("spawn"), sys.modules["__main__"]
     line, its_line = spawn.Pipe()
     process = spawn.Process(target=work, args=(its_line, *settings), daemon=True)
     with its_line:
-        process.start()
+        try:
+            sys.modules["__main__"] = ModuleType("__main__")
+            process.start()
+        finally:
+            sys.modules["__main__"] = program
     return Worker(process, line)
 
 
