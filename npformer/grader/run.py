@@ -85,6 +85,14 @@ class Worker(NamedTuple):
     process: Any
     line: Any
 
+    def reply(self) -> Report | None:
+        """Its report; None where it has ended."""
+        try:
+            return dict(self.line.recv())
+        except (EOFError, OSError):
+            self.end()
+            return None
+
     def end(self) -> None:
         """Hang up: a judge that waits ends what it has started, and then itself."""
         self.line.close()
@@ -123,17 +131,14 @@ def judged(
                     with suppress(OSError):  # it has ended, which is seen below
                         worker.line.send((file.kind, data, list(ids)))
                 worker, file, digest = busy.pop(wait(list(busy))[0])
-                try:
-                    report = worker.line.recv()
+                report = worker.reply()
+                if report is not None:
                     idle.append(worker)
-                except (EOFError, OSError):
-                    worker.end()
-                    if file.name not in lost:
-                        lost.add(file.name)
-                        left.append(file)
-                        continue
-                    report = unread(ids, LOST)
-                yield file.name, report | {"digest": digest}
+                elif file.name not in lost:
+                    lost.add(file.name)
+                    left.append(file)
+                    continue
+                yield file.name, (report or unread(ids, LOST)) | {"digest": digest}
         finally:
             for worker in (*idle, *(worker for worker, *_ in busy.values())):
                 worker.end()
