@@ -212,7 +212,8 @@ def keep(pipe: socket.socket, request: dict[str, Any]) -> None:  # pragma: no co
             start(pipe, request)
         hung_up = select.poll()
         hung_up.register(pipe, select.POLLHUP)
-        hung_up.poll()
+        while not hung_up.poll():  # some systems come back from it for less
+            pass
         walls.end(child)
     finally:
         os._exit(0)
