@@ -129,9 +129,7 @@ def _serving(home: str, hidden: Iterable[str]) -> tuple[subprocess.Popen[bytes],
     apart = {Path.cwd(), *[ours][(ours / "numpy").exists() :]}  # from where the student's modules are
     path = [p for p in sys.path if p and Path(p).resolve() not in apart]
     needed = [sys.prefix, sys.base_prefix, *filter(os.path.isdir, path)]
-    places = [
-        Path(place).resolve() for place in (str(ours / "npformer"), *hidden)
-    ]  # of the answers, and nobody's
+    places = [Path(place).resolve() for place in (f"{ours}/npformer", *hidden)]  # nobody's to read
     covered = [str(p) for p in places if not any(Path(n).resolve().is_relative_to(p) for n in needed)]
     settings = {"path": path, "root": tempfile.mkdtemp(dir=home), "needed": needed, "hidden": covered}
     serve = "from npformer.grader import student; student.serve()"

@@ -13,6 +13,7 @@ from contextlib import closing, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import wait
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from npformer.grader.hand_ins import HandIn
@@ -84,6 +85,14 @@ class Worker(NamedTuple):
     process: Any
     line: Any
 
+    def reply(self) -> Report | None:
+        """Its report; None where it has ended."""
+        try:
+            return dict(self.line.recv())
+        except (EOFError, OSError):
+            self.end()
+            return None
+
     def end(self) -> None:
         """Hang up: a judge that waits ends what it has started, and then itself."""
         self.line.close()
@@ -93,12 +102,16 @@ class Worker(NamedTuple):
 
 
 def hired(*settings: Any) -> Worker:
-    """A new judge."""
-    spawn = get_context("spawn")
+    """A new judge. The program that called us is not run again there, as multiprocessing would."""
+    spawn, program = get_context("spawn"), sys.modules["__main__"]
     line, its_line = spawn.Pipe()
     process = spawn.Process(target=work, args=(its_line, *settings), daemon=True)
     with its_line:
-        process.start()
+        try:
+            sys.modules["__main__"] = ModuleType("__main__")
+            process.start()
+        finally:
+            sys.modules["__main__"] = program
     return Worker(process, line)
 
 
@@ -118,17 +131,14 @@ def judged(
                     with suppress(OSError):  # it has ended, which is seen below
                         worker.line.send((file.kind, data, list(ids)))
                 worker, file, digest = busy.pop(wait(list(busy))[0])
-                try:
-                    report = worker.line.recv()
+                report = worker.reply()
+                if report is not None:
                     idle.append(worker)
-                except (EOFError, OSError):
-                    worker.end()
-                    if file.name not in lost:
-                        lost.add(file.name)
-                        left.append(file)
-                        continue
-                    report = unread(ids, LOST)
-                yield file.name, report | {"digest": digest}
+                elif file.name not in lost:
+                    lost.add(file.name)
+                    left.append(file)
+                    continue
+                yield file.name, (report or unread(ids, LOST)) | {"digest": digest}
         finally:
             for worker in (*idle, *(worker for worker, *_ in busy.values())):
                 worker.end()

@@ -33,8 +33,6 @@ from npformer.grader.frames import Line, Opaque, pack
 from npformer.grader.reading import Submission, answer_of, names_of, read_submission, said
 
 USER = 2**30  # users from here on belong to nobody
-QUIET = {"check": True, "find_the_bug": True, "Result": ""}
-QUIET |= dict.fromkeys(("hint", "show", "progress", "list_exercises"), "")
 
 
 # --- one submission -------------------------------------------------------------------------------
@@ -123,18 +121,18 @@ def there(line: Line, place: int) -> Callable[..., Any]:
 
 
 class _Absent(MetaPathFinder, Loader):
-    """In the place of npformer: every name can be imported, none can be called."""
+    """In the place of npformer: every name can be imported, none computes."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         return ModuleSpec(name, self, is_package=True) if name.split(".")[0] == "npformer" else None
 
     def exec_module(self, module: ModuleType) -> None:
-        """A module with any name in it: what checks is content, what computes says whose it is."""
+        """A module with any name in it: what checks says yes, what computes says whose it is."""
 
         def any_name(name: str) -> Any:
-            def function(*arguments: Any, **options: Any) -> Any:
-                if module.__name__ == "npformer.exercises" and name in QUIET:
-                    return QUIET[name]
+            def function(*arguments: Any, **options: Any) -> bool:
+                if module.__name__ == "npformer.exercises":
+                    return True
                 raise RuntimeError(f"{name} is npformer's own: write your own")
 
             if name.startswith("__"):
@@ -206,9 +204,7 @@ def keep(pipe: socket.socket, request: dict[str, Any]) -> None:  # pragma: no co
     """The keeper: start the process that works; when the other side hangs up, end all of it."""
     try:
         os.setsid()
-        walls.adopt()
-        if request["walled"]:
-            walls.alone()
+        walls.keep(request["walled"])
         request["user"] = os.getpid() % USER + USER if request["own_users"] else 0
         child = os.fork()
         if child == 0:
@@ -216,7 +212,8 @@ def keep(pipe: socket.socket, request: dict[str, Any]) -> None:  # pragma: no co
             start(pipe, request)
         hung_up = select.poll()
         hung_up.register(pipe, select.POLLHUP)
-        hung_up.poll()
+        while not hung_up.poll():  # some systems come back from it for less
+            pass
         walls.end(child)
     finally:
         os._exit(0)

@@ -97,9 +97,15 @@ def _furnish(root: str, needed: Sequence[str], hidden: Sequence[str]) -> None:
 # --- for each submission --------------------------------------------------------------------------
 
 
-def alone() -> None:
-    """From here on no network, and the next child is process 1 of its own."""
-    call("unshare", NEWNS | NEWIPC | NEWPID | NEWNET)
+def keep(walled: bool) -> None:
+    """As the keeper: be the parent of what one's children leave behind.
+
+    Behind walls the next child is process 1 of its own, and has no network.
+    """
+    with suppress(OSError):
+        call("prctl", SUBREAPER, 1, 0, 0, 0)
+    if walled:
+        call("unshare", NEWNS | NEWIPC | NEWPID | NEWNET)
 
 
 def settle(owner: int) -> None:
@@ -159,12 +165,6 @@ def limit(cpu: float, megabytes: int, processes: int) -> None:
     for name, most in wanted.items():
         with suppress(ValueError, OSError, AttributeError):  # a system that has the limit by name only
             resource.setrlimit(getattr(resource, name), (most, most))
-
-
-def adopt() -> None:
-    """Become the parent of what one's children leave behind."""
-    with suppress(OSError):
-        call("prctl", SUBREAPER, 1, 0, 0, 0)
 
 
 def end(child: int) -> None:

@@ -10,7 +10,6 @@ import json
 import zipfile
 from pathlib import Path
 
-IDS = ("order.bag", "softmax.forward")
 NAMES = (
     "Anna Smith", "Anna Smith", "Zoë Núñez", "Ben Ode", "Li Wei", "Maria da Silva", "Olaf O'Neill",
     "Jean-Luc Petit", "Ada Lovelace", "Ben Odell",
@@ -19,7 +18,8 @@ MISSING = "Emmy Noether"
 SOFTMAX = "def softmax_forward(s):\n    e = np.exp(s - s.max(-1, keepdims=True))\n    return e / e.sum(-1, keepdims=True)\n"
 CODE = f"import numpy as np\norder_bag = 'b'\n{SOFTMAX}"
 MAGIC = "x = np.ones((3, 3))\n%timeit -n 10 softmax_forward(x)\n%time y = softmax_forward(x)\n!pip install numpy\n?np.exp"
-SYSTEMS = {  # the place of a work, the register's columns, a line of it, what stands between, its encoding
+COPIED = {"env/hw1.py": CODE, ".ipynb_checkpoints/hw1.py": "1 / 0", "__MACOSX/._hw1.py": "\0"}
+SYSTEMS = {  # the place of a work, the register's columns, a line of it, its encoding
     "canvas": (
         "{plain}_{late}{i}_77{i}_{file}",
         'Student,ID,SIS User ID,SIS Login ID,Section,HW 1 (4711)\n    Points Possible,,,,,2\n"Student, Test",9999,,,A,',
@@ -67,10 +67,7 @@ def works():
         ("hw1.ipynb", notebook(*split)),
         ("hw1 (1).py.txt", CODE.encode()),
         ("hw1.ipynb.json", notebook("%%time\n%matplotlib inline\nimport numpy as np", CODE)),
-        (
-            "answers.zip",
-            zipped(**{"env/hw1.py": CODE, ".ipynb_checkpoints/hw1.py": "1 / 0", "__MACOSX/._hw1.py": "\0"}),
-        ),
+        ("answers.zip", zipped(**COPIED)),
         ("HW1.PY", ("# é\n" + CODE).encode("utf-16")),
         ("hw1.ipynb", notebook("def f(x): return x\n%timeit -n 10 f(x)\nf?\nimport numpy as np", CODE)),
         ("hw1.py", f"student = 'somebody else, see 10{len(NAMES)}'\n{CODE}".encode()),
@@ -83,12 +80,8 @@ def person(i, name):
     """What the systems say of one student; number 1004 is late."""
     first, _, last = name.rpartition(" ")
     plain = f"{last}{first}".lower().replace(" ", "").replace("'", "")
-    late = (
-        {"late": "LATE_", "day": 2, "clock": "25:00:00"}
-        if i == 1004
-        else {"late": "", "day": 1, "clock": "00:00:00"}
-    )
-    return {"i": i, "name": name, "first": first, "last": last, "plain": plain} | late
+    late, day, clock = ("LATE_", 2, "25:00:00") if i == 1004 else ("", 1, "00:00:00")
+    return locals()
 
 
 def write(system, top):
@@ -96,13 +89,7 @@ def write(system, top):
     place, head, line, encoding = SYSTEMS[system]
     people = [person(i, name) for i, name in enumerate([*NAMES, MISSING], 1001)]
     files = {place.format(file=file, **one): data for one, (file, data) in zip(people, works(), strict=False)}
-    folder, register = Path(top, system), Path(top, f"{system}.csv")
+    downloaded, register = Path(top, f"{system}.zip"), Path(top, f"{system}.csv")
+    downloaded.write_bytes(zipped(**files))
     register.write_bytes("\n".join([head, *(line.format(**one) for one in people)]).encode(encoding))
-    if system == "canvas":  # as it is downloaded
-        folder = folder.with_suffix(".zip")
-        folder.write_bytes(zipped(**files))
-        return folder, register
-    for name, data in files.items():
-        Path(folder, name).parent.mkdir(parents=True, exist_ok=True)
-        Path(folder, name).write_bytes(data)
-    return folder, register
+    return downloaded, register

@@ -211,8 +211,11 @@ def test_an_interrupted_run_goes_on_to_the_same_table(number, workers, tmp_path,
         pause = 0.05 if i < 6 else 0.3  # who interrupts after three is in time, on a busy machine too
         (folder / f"s{i:02}.py").write_text(f"student = 'S{i}'\nimport time\ntime.sleep({pause})\n{text}")
     given = ["grade", str(folder), f"--csv={out}", ONLY, f"--workers={workers}"]
-    command = [sys.executable, "-m", "npformer", *given]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    program = tmp_path / "program.py"  # it has no `if __name__`, and is not run again in each judge
+    program.write_text("import sys\nfrom npformer import cli\nsys.exit(cli.main())")
+    process = subprocess.Popen(
+        [sys.executable, program, *given], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     process.stderr.readline()
     assert running(temporary), "the run's processes can be told by their folder"
     for _ in range(2):
@@ -312,9 +315,9 @@ def test_a_judge_that_ends_is_replaced_once_and_costs_one_submission(two, monkey
 
 
 def test_a_judge_leaves_when_the_other_side_hangs_up(tmp_path, monkeypatch):
-    line, its_line = Pipe()
-    monkeypatch.setattr(os, "setsid", lambda: None)
+    (line, its_line), alone = Pipe(), []
+    monkeypatch.setattr(os, "setsid", lambda: alone.append(True))  # Ctrl+C does not reach it
     line.send(("a.py", "It cannot be read.", ["order.bag"]))
     threading.Timer(0.5, line.close).start()
     judge.work(its_line, LIMITS, [], str(tmp_path))
-    assert not os.listdir(tmp_path)
+    assert alone and not os.listdir(tmp_path)

@@ -37,8 +37,9 @@ def test_what_comes_of_a_file(inside):
     for kind, exercise_id, status, says, text in found:
         data = text.encode() if kind == "py" else honest.notebook(*text.rstrip("\n").split("\n\n"))
         (report,) = inside.grade(f"a.{kind}", data, [exercise_id])["reports"]
-        told = report["status"].replace(" ", "_")
-        assert told == status and says.strip() in report["evidence"], (text, report)
+        told, says = report["evidence"], says.strip()
+        assert report["status"].replace(" ", "_") == status, (text, report)
+        assert says in told and (says[-1:] != "." or told.endswith(says)), (text, report)
         assert report["evidence"].count("did you mean") == says.count("did you mean"), text
 
 
@@ -251,7 +252,7 @@ def test_npformer_is_a_stand_in(monkeypatch):
         ours.__getattr__("__path__")
     with pytest.raises(RuntimeError, match="ffn_forward is npformer's own: write your own"):
         ours.__getattr__("ffn_forward")(1)
-    assert exercises.__getattr__("check")("pe.table", 3) is True and exercises.__getattr__("hint")("x") == ""
+    assert exercises.__getattr__("check")("pe.table", 3) is True
 
 
 def test_odd_answers_cost_themselves_alone(inside):
