@@ -111,8 +111,6 @@ def mixed(task: Code, found: tuple[Outcome, ...]) -> Seen | None:
     elsewhere = sum(one not in ("", due) for one, due in zip(came, outputs, strict=False))
     if len(came) == len(outputs) and not in_dict and elsewhere < 2:
         return None
-    if len(outputs) == 1 and not any(came):
-        return None
     how = ", in a dict" if in_dict else ", in a tuple" if len(outputs) == 1 else ""
     how = how or ", in this order" * (len(came) == len(outputs))
     asked = f"{len(outputs)} outputs are asked for" if len(outputs) > 1 else "One output is asked for"

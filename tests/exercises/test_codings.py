@@ -15,7 +15,7 @@ from codings import FOLDER, codings, reply
 from npformer.exercises import check
 from npformer.exercises.probe import run
 from npformer.exercises.topics import bank
-from npformer.exercises.topics.questions import words
+from npformer.exercises.topics.questions import asked, text_of, words
 
 HERE = Path(__file__).parent
 TOPICS = sorted(path.stem for path in FOLDER.glob("*.txt"))
@@ -70,6 +70,14 @@ def test_every_mistake_and_every_exercise_is_coded():
     for labels, least in ((("right", "variant", "remarked"), 2), (("wrong", "unseen"), 5)):
         counted = Counter(coding.exercise for coding in codings() if coding.label in labels)
         assert {e for e in wanted if counted[e] < least} == set()
+
+
+def test_what_is_written_is_read_and_belongs_to_an_exercise():
+    for name, found in (("mistakes.md", words()), ("questions.md", asked())):
+        assert text_of(name).count("\n## ") == len(found)
+    code = [e for e in bank().values() if e.kind == "code"]
+    known = {(mistake.code, e.id) for e in code for mistake in (*e.mistakes, *e.hard)}
+    assert {(code, place) for code, mistake in words().items() for place in mistake.sees_in} <= known
 
 
 def test_the_committed_table_is_what_is_said():

@@ -1,13 +1,14 @@
 """The feed-forward network: two layers for each token by itself, and the way back through them."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from npformer.backend import Array
 from npformer.exercises.probe import Arguments, Trial, normal, run
 from npformer.exercises.see import Seen, close, written
-from npformer.exercises.task import Draw, Edit, Posed, either
+from npformer.exercises.task import Draw, Edit, Posed, compiled, either
 from npformer.exercises.topics.questions import coded, drawn
 
 # --- forward -----------------------------------------------------------------------------------------
@@ -40,32 +41,27 @@ SHAPES: dict[str, Callable[[Array], Array]] = {
     "min(z, 0), the other half": lambda z: np.minimum(z, 0),
     "a ReLU that stops at 1": lambda z: np.clip(z, 0, 1),
 }
-POINTS = np.array([-2.0, -1, 0, 1, 2])
+POINTS, MORE = np.array([-2.0, -1, 0, 1, 2]), np.linspace(-4, 4, 33)
 
 
-def one_unit(trial: Trial) -> Seen | None:
-    """The network is right but for what one hidden unit does to its z."""
-    answers = of_one_unit(trial, POINTS)
-    if answers is None:
-        return None
-    shapes = [name for name, f in SHAPES.items() if close(answers, f(POINTS))]
-    for found, (x, W_1, b_1, W_2, b_2) in zip(trial.found, trial.calls, strict=True):
-        z = x @ W_1 + b_1
-        hidden = of_one_unit(trial, z)
-        if hidden is None or not close(found, hidden @ W_2 + b_2):
+def one_unit(trial: Trial, around: str, says: str, asks: str) -> Seen | None:
+    """All is right but for what a hidden unit does with its z: with that as `own`, the solution agrees."""
+    own, function = partial(of_one_unit, trial), compiled(around)
+    function.__globals__["own"] = own
+    for found, given in zip(trial.found, trial.calls, strict=True):
+        if not close(found, run(function, given, trial.probe).arrays[trial.output]):
             return None
-        shapes = [name for name in shapes if close(hidden, SHAPES[name](z))]
-    known = f" It is {shapes[0]}." if shapes else ""
-    return Seen("Everything around the activation is right. One hidden unit makes of -2, -1, 0, 1, 2: "
-        f"{written(answers)}.{known}",
-        "What does max(0, z) make of these five numbers?")
+    known = [f" It is {name}." for name, f in SHAPES.items() if close(own(MORE), f(MORE))]
+    numbers = f"-2, -1, 0, 1, 2: {written(own(POINTS))}.{''.join(known[:1])}"
+    return Seen(f"Everything around the activation is right. {says} {numbers}", asks)
 
 
-def of_one_unit(trial: Trial, z: Array, *dy: Array) -> Array | None:
-    """The first output of a network of one unit with weights of 1, a token for each z."""
+def of_one_unit(trial: Trial, z: Array) -> Array:
+    """The first output of a network of one unit with weights of 1, a token for each z; dy is 1."""
     one, none = np.ones((1, 1)), np.zeros(1)
+    dy = [np.ones((1, z.size, 1))] * (trial.names[0] == "dy")
     outcome = run(trial.function, (*dy, z.reshape(1, -1, 1), one, none, one, none), trial.probe)
-    return outcome.arrays[0].reshape(z.shape) if outcome.arrays and outcome.arrays[0].size == z.size else None
+    return outcome.arrays[0].reshape(z.shape)
 
 
 FFN = """
@@ -101,7 +97,8 @@ forward = coded("ffn.forward", ("y",), calls(), sizes=SIZES, unit="token", neutr
         "FFN-LEAKY": bent(*(f"np.where(z > 0, z, {slope} * z)" for slope in (0.01, 0.1, 0.2, 0.3))),
         "FFN-ABS": bent("np.abs(z)"),
     },
-    looks=(one_unit,))
+    looks=(partial(one_unit, around=Edit(RELU, "own(z)").of(FFN), says="One hidden unit makes of",
+        asks="What does max(0, z) make of these five numbers?"),))
 
 
 @drawn("ffn.token")
@@ -148,31 +145,6 @@ def bias(draw: Draw) -> Posed:
     })
 
 
-def one_slope(trial: Trial) -> Seen | None:
-    """The backward pass is right but for the slope of one hidden unit."""
-    answers = slope_of_one_unit(trial, POINTS)
-    if trial.output > 2 or answers is None:
-        return None
-    for found, (dy, x, W_1, b_1, W_2, _) in zip(trial.found, trial.calls, strict=True):
-        slope = slope_of_one_unit(trial, x @ W_1 + b_1)
-        if slope is None or not close(found, made_of(slope * (dy @ W_2.T), x, W_1)[trial.output]):
-            return None
-    return Seen(
-        "Everything around the activation is right. The slope that one hidden unit has at -2, -1, 0, 1, 2: "
-        f"{written(answers)}.",
-        "What is the slope of max(0, z) at these five numbers: where is the unit on, where off?")
-
-
-def made_of(dz: Array, x: Array, W_1: Array) -> tuple[Array, ...]:
-    """dx, dW_1 and db_1."""
-    return dz @ W_1.T, np.einsum("btd,btf->df", x, dz), dz.sum(axis=(0, 1))
-
-
-def slope_of_one_unit(trial: Trial, z: Array) -> Array | None:
-    """dx where dy is 1."""
-    return of_one_unit(trial, z, np.ones((1, z.size, 1)))
-
-
 GRADIENTS = "dx", "dW_1", "db_1", "dW_2", "db_2"
 RETURNED, MASKED = ", ".join(GRADIENTS), "dhidden * (z > 0)"
 SUM = ".sum(axis=(0, 1))"
@@ -191,9 +163,7 @@ def averaged(*names: str) -> list[Edit]:
     return [Edit(f"return {RETURNED}", f"return {way}") for way in divided]
 
 
-backward = coded("ffn.backward", GRADIENTS, calls(way_back=True), sizes=SIZES, unit="token",
-    neutral={"b_1": 0.0},
-    solution=f"""
+FFN_BACK = f"""
 def ffn_backward(dy, x, W_1, b_1, W_2, b_2):
     z = x @ W_1 + b_1
     hidden = np.maximum(z, 0)
@@ -205,7 +175,10 @@ def ffn_backward(dy, x, W_1, b_1, W_2, b_2):
     dW_2 = np.einsum("btf,btd->fd", hidden, dy)
     db_2 = {DB_2}
     return {RETURNED}
-""",
+"""
+backward = coded("ffn.backward", GRADIENTS, calls(way_back=True), sizes=SIZES, unit="token",
+    neutral={"b_1": 0.0},
+    solution=FFN_BACK,
     mistakes={
         "FFN-DB-SCALAR": summed(".sum()"),
         "FFN-DB-BATCH-ONLY": summed(".sum(axis=0)"),
@@ -225,4 +198,6 @@ def ffn_backward(dy, x, W_1, b_1, W_2, b_2):
         "FFN-DB1-DHIDDEN": [Edit(DB_1, f"dhidden{SUM}")],
         "FFN-RELU-AT-0": [Edit(MASKED, "dhidden * (z >= 0)")],
     },
-    looks=(one_slope,))
+    looks=(partial(one_unit, around=Edit("(z > 0)", "own(z)").of(FFN_BACK),
+        says="The slope that one hidden unit has at",
+        asks="What is the slope of max(0, z) at these five numbers: where is the unit on, where off?"),))
