@@ -188,6 +188,7 @@ class Judged:
             return "unsure", STAIR  # 0 may be meant, or the slope from afar
         if (small or nothing) and off <= min(limit + slope.doubt, max(own, SLACK * slope.doubt)):
             return "pass", ""
+        # where others are far larger, what their roundings leave in it is no fault of its own
         least = min(limit, max(own, SLACK**2 * self.calls.eps * self.size))
         beyond = slope.is_known and off > max(least, most)
         if beyond or not math.isfinite(a):
@@ -329,11 +330,8 @@ def _names(calls: Calls, judged: list[Judged]) -> dict[Any, str]:
         for i, n in enumerate(x.shape):
             lengths.setdefault(n, f"axis {i} of {path}")
     sizes, tables = {name: n for n, name in lengths.items()}, _tables(calls, judged)
-    return {
-        one.leaf.where: _name(one, there, sizes, tables.get(one.leaf.where), unit)
-        for one in judged
-        if one.fails()
-    }
+    wrong = {one.leaf.where: one for one in judged if one.fails()}
+    return {where: _name(one, there, sizes, tables.get(where), unit) for where, one in wrong.items()}
 
 
 def _name(one: Judged, there: dict[str, Floats], sizes: dict[str, int], table: Any, unit: float) -> str:
@@ -341,9 +339,8 @@ def _name(one: Judged, there: dict[str, Floats], sizes: dict[str, int], table: A
     if one.leaf.gradient is None or (one.sampled and (one.leaf.note or len(one.slopes) == 1)):
         return ""
     found = np.array(one.analytic) if one.sampled else one.leaf.gradient
-    others = (
-        {} if one.sampled else {n: x for n, x in there.items() if n != f"the gradient of {one.leaf.path}"}
-    )
+    own = f"the gradient of {one.leaf.path}"
+    others = {name: x for name, x in there.items() if name != own and not one.sampled}
     doubts = [slope.doubt for slope in one.slopes if one.sure(slope)]
     exact = max(one.tolerance, max([*doubts, one.rounding]) / (one.size or math.inf))
     case = Case(found / unit, one.right() / unit, others, sizes, exact, one.size / abs(unit))
