@@ -356,7 +356,8 @@ def _tables(calls: Calls, judged: list[Judged]) -> dict[Any, Floats]:
     if n * sum(one.x.size for one in judged) > TABLE or any(one.sampled for one in judged):
         return {}
     with suppress(Exception):  # a backward pass that takes no such d_output has no table
-        answers = [calls.answers(calls.args, unit.reshape(shape)) for unit in np.eye(n)]
+        units = np.eye(n, dtype=calls.d_output.dtype).reshape(-1, *shape)
+        answers = [calls.answers(calls.args, unit) for unit in units]
         for where, leaf in calls.leaves.items():
             column = np.stack([answer[where].gradient for answer in answers])
             found[where] = column.reshape(shape + np.shape(leaf.gradient))
