@@ -12,6 +12,7 @@ import numpy as np
 
 from npformer.arrays import copied, in_kind_of, kind_of_number, to_host
 from npformer.gradcheck.differences import HALF, SLACK, Floats
+from npformer.gradcheck.relations import size
 from npformer.tree import branch_name, branches, end_replaced, ends, ends_mapped
 
 
@@ -62,7 +63,7 @@ class Calls:
             raise ValueError(
                 "gradcheck: forward's output has entries that are not finite; it has no slope there"
             )
-        if largest(again - self.output) > HALF * largest(self.output):
+        if size(again - self.output) > HALF * size(self.output):
             raise ValueError(
                 "gradcheck: forward gives another output when it is called again; "
                 "pass its numpy.random.Generator among the arguments"
@@ -100,8 +101,8 @@ class Calls:
             exact = self.answers(self.wide, self.d_output.astype(float))
         for where, leaf in self.leaves.items():
             g, wide = (np.asarray(x.gradient, float) for x in (leaf, exact.get(where, leaf)))
-            off = largest(g - wide) if g.shape == wide.shape else 0.0
-            found[where] = SLACK * max(0.0, float(np.finfo(np.float32).eps) * largest(g), off)  # not NaN
+            off = size(g - wide) if g.shape == wide.shape else 0.0
+            found[where] = SLACK * max(float(np.finfo(np.float32).eps) * size(g), off)
         return found
 
     def again(self, factor: float) -> dict[Any, Leaf] | None:
@@ -269,7 +270,3 @@ def _changes(words: str, before: Any, after: Any) -> list[str]:
 def _bits(x: Any) -> Any:
     host = to_host(x)
     return host.dtype, host.shape, host.tobytes()
-
-
-def largest(x: Floats) -> float:
-    return float(abs(x).max(initial=0.0))

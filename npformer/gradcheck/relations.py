@@ -62,7 +62,7 @@ def relation(cases: Sequence[Case], looks: Sequence[Look] = ()) -> Relation | No
 
 def size(x: Array) -> float:
     """The largest magnitude of what is known."""
-    return float(np.nanmax(np.abs(x), initial=0.0))
+    return float(np.fmax.reduce(np.abs(x), axis=None, initial=0.0))  # of fmax NaN is no number
 
 
 def close(a: Array, b: Array, zero: float) -> bool:
