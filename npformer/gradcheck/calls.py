@@ -12,6 +12,7 @@ import numpy as np
 
 from npformer.arrays import copied, in_kind_of, kind_of_number, to_host
 from npformer.gradcheck.differences import HALF, SLACK, Floats
+from npformer.gradcheck.relations import size
 from npformer.tree import branch_name, branches, end_replaced, ends, ends_mapped
 
 
@@ -47,7 +48,7 @@ class Calls:
         self.gradients = _fresh(self.answer)  # now: it may be a view of what is written later
         self.faults += _changes("backward writes into d_output", self.d_output, dy)
         self.faults += _changes("backward writes into its cache", self.cache_before, self.cache)
-        self.leaves = self.paired(self.gradients)
+        self.leaves = {leaf.where: leaf for leaf in _paired(self.args, self.gradients)}
         self.widen()
         self.rounding = self.narrowed() if self.first.dtype != float else {}
 
@@ -62,7 +63,7 @@ class Calls:
             raise ValueError(
                 "gradcheck: forward's output has entries that are not finite; it has no slope there"
             )
-        if largest(again - self.output) > HALF * largest(self.output):
+        if size(again - self.output) > HALF * size(self.output):
             raise ValueError(
                 "gradcheck: forward gives another output when it is called again; "
                 "pass its numpy.random.Generator among the arguments"
@@ -75,16 +76,11 @@ class Calls:
             raise TypeError(f"gradcheck: forward returned {_kind(result)}; expected a pair (output, cache)")
         return result
 
-    def paired(self, gradients: Any) -> dict[Any, Leaf]:
-        return {leaf.where: leaf for leaf in _paired(self.args, gradients)}
-
-    def answers(self, args: dict[str, Any], d_output: Floats) -> dict[Any, Leaf]:
-        """The gradients of a forward and a backward pass of their own."""
-        return self.back(d_output, self.call(_fresh(args))[1])
-
-    def back(self, d_output: Floats, cache: Any) -> dict[Any, Leaf]:
-        dy = in_kind_of(self.returned, np.array(d_output, self.first.dtype))
-        return self.paired(_fresh(self.backward(dy, cache)))
+    def answers(self, args: dict[str, Any], d_output: Any, *cache: Any) -> dict[Any, Leaf]:
+        """The gradients of a backward pass from this cache, or from that of a forward pass of its own."""
+        (cache,) = cache or self.call(_fresh(args))[1:]
+        gradients = self.backward(in_kind_of(self.returned, np.array(d_output)), cache)
+        return {leaf.where: leaf for leaf in _paired(args, _fresh(gradients))}
 
     def near(self, where: tuple[Any, ...], x: Floats) -> Floats:
         """The output with another array at that place; NaN where forward has none."""
@@ -100,25 +96,21 @@ class Calls:
     def narrowed(self) -> dict[Any, float]:
         """How far float32 may have moved each gradient: SLACK times what sets it apart from the same
         backward's in float64, and SLACK roundings at least."""
-        found = {}
-        exact: dict[Any, Leaf] = {}
+        found, exact = {}, self.leaves
         with suppress(Exception):  # functions that take float32 only
-            dy = in_kind_of(self.returned, self.d_output.astype(float))
-            answer = self.backward(dy, self.call(_fresh(self.wide))[1])
-            exact = {leaf.where: leaf for leaf in _paired(self.wide, answer)}
+            exact = self.answers(self.wide, self.d_output.astype(float))
         for where, leaf in self.leaves.items():
             g, wide = (np.asarray(x.gradient, float) for x in (leaf, exact.get(where, leaf)))
-            off = largest(g - wide) if g.shape == wide.shape else 0.0
-            found[where] = SLACK * max(0.0, float(np.finfo(np.float32).eps) * largest(g), off)  # not NaN
+            off = size(g - wide) if g.shape == wide.shape else 0.0
+            found[where] = SLACK * max(float(np.finfo(np.float32).eps) * size(g), off)
         return found
 
     def again(self, factor: float) -> dict[Any, Leaf] | None:
         """Backward's gradients for a multiple of d_output, for the first d_output from the first cache; None
         where they are of no use, and why is among the faults. Forward has been called with other arguments.
         """
-        cache = self.cache if factor == 1 else self.call(_fresh(self.args))[1]
         try:
-            again = self.back(factor * self.d_output, cache)
+            again = self.answers(self.args, factor * self.d_output, *[self.cache][: factor == 1])
         except Exception as error:
             self.faults.append(f"backward raises {type(error).__name__} when it is called again: {error}")
             return None
@@ -130,11 +122,11 @@ class Calls:
 
     def spoilt(self) -> None:
         """Note what calls of forward with other arguments have done to what the first one returned."""
-        words = "forward returns a buffer that its next call overwrites"
-        self.faults += _changes(words, self.first, self.returned)
+        returned = "forward returns a buffer that its next call overwrites"
+        cache = "forward's next call writes into the cache of the last one"
         if not self.faults:
-            words = "forward's next call writes into the cache of the last one"
-            self.faults += _changes(words, self.cache_before, self.cache)
+            self.faults = _changes(returned, self.first, self.returned)
+            self.faults = self.faults or _changes(cache, self.cache_before, self.cache)
 
 
 # What goes in, and what is to be compared: the arguments' leaves, side by side with the gradients
@@ -278,7 +270,3 @@ def _changes(words: str, before: Any, after: Any) -> list[str]:
 def _bits(x: Any) -> Any:
     host = to_host(x)
     return host.dtype, host.shape, host.tobytes()
-
-
-def largest(x: Floats) -> float:
-    return float(abs(x).max(initial=0.0))

@@ -11,9 +11,9 @@ from npformer.arrays import to_host
 from npformer.door.annotations import Rng
 from npformer.door.signature import check_value
 from npformer.door.validate import check_callable, check_integer, check_number
-from npformer.gradcheck.calls import Calls, Leaf, arrays_in, largest
+from npformer.gradcheck.calls import Calls, Leaf, arrays_in
 from npformer.gradcheck.differences import HALF, HIDDEN, NO_VALUE, SLACK, STAIR, Floats, Line, Slope
-from npformer.gradcheck.relations import LOOKS, Case, added, form, nothing, ratio, relation, words
+from npformer.gradcheck.relations import LOOKS, Case, added, form, nothing, ratio, relation, size, words
 from npformer.gradcheck.report import VERDICTS, GradientReport, GradientRow, show
 
 SMALL = 1e-3  # of the largest of all leaves: what smaller ones are measured against (the contract)
@@ -188,6 +188,7 @@ class Judged:
             return "unsure", STAIR  # 0 may be meant, or the slope from afar
         if (small or nothing) and off <= min(limit + slope.doubt, max(own, SLACK * slope.doubt)):
             return "pass", ""
+        # where others are far larger, what their roundings leave in it is no fault of its own
         least = min(limit, max(own, SLACK**2 * self.calls.eps * self.size))
         beyond = slope.is_known and off > max(least, most)
         if beyond or not math.isfinite(a):
@@ -263,11 +264,11 @@ class Judged:
             self.faults.append("has another form when called again")
             return
         off = abs(other.gradient / np.float64(factor) - first)
-        alike = (off <= max(self.limit, self.tolerance * largest(first))) | ~np.isfinite(first)
+        alike = (off <= max(self.limit, self.tolerance * size(first))) | ~np.isfinite(first)
         if alike.all():
             return
         see = f"see {show(self.index(int(np.argmax(np.where(alike, -1.0, off)))))}"
-        times = ratio(other.gradient, first, HALF * largest(other.gradient))
+        times = ratio(other.gradient, first, HALF * size(other.gradient))
         gives = "no multiple of this" if math.isnan(times) else f"{times:.3g} times this"
         said = f"it is not linear in d_output: {factor:.3g} times d_output gives {gives}, {see}; {NOT_LINEAR}"
         if factor == 1:
@@ -291,7 +292,7 @@ class Judged:
 
 def _root_mean_square(x: Floats) -> float:
     """Of numbers whose squares may overflow."""
-    top = largest(x) or 1.0
+    top = size(x) or 1.0
     return top * math.sqrt(float(((x / top) ** 2).sum()) / max(x.size, 1))
 
 
@@ -302,7 +303,7 @@ def _set_sizes(judged: list[Judged]) -> None:
     """
     for one in judged:
         values = np.array([s.value for s in one.slopes if SLACK * s.doubt < abs(s.value)])
-        one.size = _root_mean_square(values) if one.sampled else largest(values)
+        one.size = _root_mean_square(values) if one.sampled else size(values)
     whole = max((one.size for one in judged), default=0.0)
     for one in judged:
         one.size = max(one.size, SMALL * whole)
@@ -329,11 +330,8 @@ def _names(calls: Calls, judged: list[Judged]) -> dict[Any, str]:
         for i, n in enumerate(x.shape):
             lengths.setdefault(n, f"axis {i} of {path}")
     sizes, tables = {name: n for n, name in lengths.items()}, _tables(calls, judged)
-    return {
-        one.leaf.where: _name(one, there, sizes, tables.get(one.leaf.where), unit)
-        for one in judged
-        if one.fails()
-    }
+    wrong = {one.leaf.where: one for one in judged if one.fails()}
+    return {where: _name(one, there, sizes, tables.get(where), unit) for where, one in wrong.items()}
 
 
 def _name(one: Judged, there: dict[str, Floats], sizes: dict[str, int], table: Any, unit: float) -> str:
@@ -341,9 +339,8 @@ def _name(one: Judged, there: dict[str, Floats], sizes: dict[str, int], table: A
     if one.leaf.gradient is None or (one.sampled and (one.leaf.note or len(one.slopes) == 1)):
         return ""
     found = np.array(one.analytic) if one.sampled else one.leaf.gradient
-    others = (
-        {} if one.sampled else {n: x for n, x in there.items() if n != f"the gradient of {one.leaf.path}"}
-    )
+    own = f"the gradient of {one.leaf.path}"
+    others = {name: x for name, x in there.items() if name != own and not one.sampled}
     doubts = [slope.doubt for slope in one.slopes if one.sure(slope)]
     exact = max(one.tolerance, max([*doubts, one.rounding]) / (one.size or math.inf))
     case = Case(found / unit, one.right() / unit, others, sizes, exact, one.size / abs(unit))
@@ -359,7 +356,8 @@ def _tables(calls: Calls, judged: list[Judged]) -> dict[Any, Floats]:
     if n * sum(one.x.size for one in judged) > TABLE or any(one.sampled for one in judged):
         return {}
     with suppress(Exception):  # a backward pass that takes no such d_output has no table
-        answers = [calls.answers(calls.args, unit.reshape(shape)) for unit in np.eye(n)]
+        units = np.eye(n, dtype=calls.d_output.dtype).reshape(-1, *shape)
+        answers = [calls.answers(calls.args, unit) for unit in units]
         for where, leaf in calls.leaves.items():
             column = np.stack([answer[where].gradient for answer in answers])
             found[where] = column.reshape(shape + np.shape(leaf.gradient))
@@ -368,13 +366,13 @@ def _tables(calls: Calls, judged: list[Judged]) -> dict[Any, Floats]:
 
 def _sampled(judged: list[Judged]) -> str:
     """What was looked at, and what may have slipped through; empty where every entry was."""
-    sampled = [one for one in judged if one.sampled and largest(one.gradient) > 0]
+    sampled = [one for one in judged if one.sampled and size(one.gradient) > 0]
     if not sampled:
         return ""
     k = len(sampled[0].directions)
     # An entry that is off by E moves a direction by u E, u normal: it passes where |u| E ≤ limit + doubt.
     # Where E is SLACK of these that is |u| ≤ 1/SLACK, and the normal density at 0 is √(2/π)/2.
-    off = [(one.limit + max(s.doubt for s in one.slopes)) / largest(one.gradient) for one in sampled]
+    off = [(one.limit + max(s.doubt for s in one.slopes)) / size(one.gradient) for one in sampled]
     chance = (math.sqrt(2 / math.pi) / SLACK) ** k
     return (
         f"{k} random directions for each array of more entries: one wrong entry, off by "

@@ -62,7 +62,7 @@ def relation(cases: Sequence[Case], looks: Sequence[Look] = ()) -> Relation | No
 
 def size(x: Array) -> float:
     """The largest magnitude of what is known."""
-    return float(np.nanmax(np.abs(x), initial=0.0))
+    return float(np.fmax.reduce(np.abs(x), axis=None, initial=0.0))  # of fmax NaN is no number
 
 
 def close(a: Array, b: Array, zero: float) -> bool:
@@ -179,11 +179,11 @@ def nothing(cases: Sequence[Case]) -> Relation | None:
 def factor(cases: Sequence[Case]) -> Relation | None:
     """One factor, and the lengths that it may come from."""
     pairs, exact = _pairs(cases), max(c.exact for c in cases)
-    if pairs and all(close(f, -r, zero) for f, r, zero in pairs):
-        return Relation("sign")
     ratios = [ratio(f, r, zero) for f, r, zero in pairs]
     if not pairs or not _telling(ratios, [c.right for c in cases], exact):
         return None
+    if {figure(c, exact) for c in ratios} == {"-1"}:
+        return Relation("sign")
     names = origins(ratios, [c.sizes for c in cases], exact)
     c = figure(ratios[0], exact)
     length = figure(abs(1 / ratios[0]), exact) if abs(ratios[0]) < 1 else c.removeprefix("-")
@@ -303,18 +303,18 @@ class _Table(NamedTuple):
         return [(p, n + q) for p, q in places if self.F.shape[p] == self.F.shape[n + q] > 1]
 
 
-def in_table(look: Callable[[_Table], Relation | None]) -> Look:
-    """A look at the tables of one case, where it has them."""
+def in_table(*looks: Callable[[_Table], Relation | None]) -> Look:
+    """Looks at the tables of one case, where it has them."""
 
-    def looks(cases: Sequence[Case]) -> Relation | None:
+    def look(cases: Sequence[Case]) -> Relation | None:
         c = cases[0]
-        if len(cases) > 1 or c.found_table is None or c.right_table is None or c.d_output is None:
+        F, R, dy = c.found_table, c.right_table, c.d_output
+        if len(cases) > 1 or F is None or R is None or dy is None or c.found.shape != c.right.shape:
             return None
-        if c.found.shape != c.right.shape:
-            return None
-        return look(_Table(*_pair(c.found_table, c.right_table, c.exact), c.d_output.ndim, c.others))
+        t = _Table(*_pair(F, R, c.exact), dy.ndim, c.others)
+        return next((seen for look in looks if (seen := look(t))), None)
 
-    return looks
+    return look
 
 
 def turned(t: _Table) -> Relation | None:
@@ -404,7 +404,7 @@ def numbers(t: _Table) -> Relation | None:
 
 LOOKS: tuple[Look, ...] = (
     form, nothing, factor, other, moved, added, leftover,
-    *map(in_table, (turned, untransposed, crossed, cut)), part, *map(in_table, (by_part, numbers)),
+    in_table(turned, untransposed, crossed, cut), part, in_table(by_part, numbers),
 )  # fmt: skip
 
 

@@ -50,7 +50,7 @@ def test_training_and_encoding_are_those_of_the_definition(text, other, n_merges
     pairs = train_byte_pairs(text, n_merges)
     merges, ids = plain_train(text, n_merges)
     assert pairs == BytePairs(merges)
-    assert pairs.encode(text) == ids
+    assert pairs.encode(text) == pairs.encode(text.encode()) == ids
     assert pairs.encode(other) == plain_encode(other.encode(), merges)
     assert pairs.decode(pairs.encode(other)) == other
 

@@ -3,7 +3,6 @@
 import numpy as np
 from golden import agrees_with_pytorch
 from gradients import every, gradients_hold
-from valid_calls import generator
 
 import npformer as npf
 
@@ -19,12 +18,6 @@ def test_one_unit_by_hand():
     assert dx.tolist() == [2 * 1 + 10 * 3, 2 * 2 - 10]
     assert grads.W_gate.tolist() == [[2], [4]] and grads.W_up.tolist() == [[10], [20]]
     assert grads.W_down.tolist() == [[5, 0]]
-
-
-def test_two_thirds_of_the_width_cost_as_many_weights_as_the_plain_network():
-    gated = sum(w.size for _, w in npf.leaves(npf.init_gated_ffn(24, 64, generator())))
-    plain = sum(w.size for path, w in npf.leaves(npf.init_ffn(24, 96, generator())) if path.startswith("W"))
-    assert gated == plain
 
 
 # --- the gradient -----------------------------------------------------------------------------------

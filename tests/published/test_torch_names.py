@@ -85,17 +85,6 @@ def test_the_names_of_hugging_face_give_their_logits(llama):
     assert back.keys() == state.keys() and all((back[name] == state[name]).all() for name in state)
 
 
-def test_a_layout_is_an_order_of_columns(llama):
-    """Turned in halves, or, with the columns of each head in another order, as neighbours: the same."""
-    ids, _, state = llama
-    order = np.arange(16).reshape(4, 2, 2).swapaxes(1, 2).ravel()  # a head's 0 1 2 3 -> 0 2 1 3
-    moved = {n: a[order[: len(a)]] if "q_proj" in n or "k_proj" in n else a for n, a in state.items()}
-    same, _ = npf.causal_lm_forward(ids, npf.causal_lm_from_torch(state, LLAMA), LLAMA)
-    config = LLAMA._replace(rope_layout="interleaved")
-    found, _ = npf.causal_lm_forward(ids, npf.causal_lm_from_torch(moved, config), config)
-    np.testing.assert_allclose(found, same, rtol=0, atol=1e-12)
-
-
 @together(("change", "said"), [
     (("", ""), "agrees at 2 stations, from after block 1 to logits"),
     (("halves", "interleaved"), "differs at after block 1, first at [0, 1, 0]"),  # from the second token on
@@ -152,10 +141,3 @@ def test_a_state_that_does_not_fit_is_refused(llama):
                 read(state)
         with pytest.raises(TypeError, match="state is a list; expected a dict of names and arrays"):
             read(list(whole))
-
-
-def test_parameters_that_are_no_block_are_refused():
-    params = npf.encoder_block_from_torch(golden("layer", "post.state."))
-    turned = params._replace(ffn=params.ffn._replace(W_1=params.ffn.W_1.T))
-    with pytest.raises(ValueError, match=r"^encoder_block_to_torch: params\.ffn\.W_1 has shape \(12, 8\)"):
-        npf.encoder_block_to_torch(turned)
