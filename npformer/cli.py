@@ -24,7 +24,7 @@ from npformer.installed import how_to_get, version
 from npformer.published.stories import fetch_stories
 from npformer.teaching.browser import IN_BROWSER
 from npformer.teaching.equations import UPDATES
-from npformer.teaching.handout import FOLDER, write_lessons
+from npformer.teaching.lessons import FOLDER, write_lessons
 from npformer.teaching.places import folder_for, place_for
 from npformer.teaching.player import play
 from npformer.teaching.worked_example import MOST_DECIMALS, VARIANTS, Trace, worked_example
