@@ -322,7 +322,7 @@ def with_answer(slide: Slide, cell: dict[str, Any], said: str = "") -> Slide:
 def formulas_of(text: str) -> str:
     """The displayed formulas of a text, each a paragraph, and in two where it is two beside each other.
 
-    >>> formulas_of("so\\n$$a \\\\qquad b$$\\nfollows")
+    >>> formulas_of("so\\n$$a\\n\\\\qquad b$$\\nfollows")
     '$$a$$\\n\\n$$b$$'
     """
     shown = re.findall(r"\$\$(.+?)\$\$", text, flags=re.S)
