@@ -24,7 +24,7 @@ from npformer.installed import how_to_get, version
 from npformer.published.stories import fetch_stories
 from npformer.teaching.browser import IN_BROWSER
 from npformer.teaching.equations import UPDATES
-from npformer.teaching.handout import FOLDER, write_lessons
+from npformer.teaching.lessons import FOLDER, write_lessons
 from npformer.teaching.places import folder_for, place_for
 from npformer.teaching.player import play
 from npformer.teaching.worked_example import MOST_DECIMALS, VARIANTS, Trace, worked_example
@@ -37,9 +37,10 @@ ASCII = str.maketrans(
 )
 CLOSED = (errno.EPIPE, errno.EINVAL)  # what Linux and Windows say where a reader has had enough, as `head`
 PAGE = "one_page.py"
+CANNOT = "a browser cannot start {}; with an installed Python it works: pip install npformer"
 NOT_IN_A_BROWSER = {
-    "grade": "a browser cannot start the process that each submission is judged in",
-    "fetch": "a browser cannot start npm, which brings the model",
+    "grade": "the process that each submission is judged in",
+    "fetch": "npm, which brings the model",
 }
 OPENING = """\
 npformer {version}: the Transformer in plain NumPy, every backward pass by hand and checked.
@@ -63,8 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(given[0], f"there is no such command{near or '; --help lists those that there are'}")
     options = parser.parse_args(given)
     if IN_BROWSER and options.command in NOT_IN_A_BROWSER:
-        works = "with an installed Python it works: pip install npformer"
-        return _refuse(options.command, f"{NOT_IN_A_BROWSER[options.command]}; {works}")
+        return _refuse(options.command, CANNOT.format(NOT_IN_A_BROWSER[options.command]))
     try:
         for text in options.run(options):
             _say(text)

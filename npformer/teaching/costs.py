@@ -1,5 +1,6 @@
 """What a layer and a model cost: the paper's Table 1 as numbers, parameters, multiplications, bytes."""
 
+import itertools
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -30,20 +31,13 @@ def table_1(n: Count, d: Count, *, k: Kernel = 3, r: Count = 64) -> dict[str, La
     >>> table_1(10, 512)["self-attention"]
     LayerCost(operations=51200, sequential=1, path=1)
     """
+    path = next(steps for steps in itertools.count(1) if k**steps >= n)  # math.log(243, 3) is above 5
     return {
         "self-attention": LayerCost(n * n * d, 1, 1),
         "recurrent": LayerCost(n * d * d, n, n),
-        "convolutional": LayerCost(k * n * d * d, 1, _steps_of_factor(k, n)),
+        "convolutional": LayerCost(k * n * d * d, 1, path),
         "restricted self-attention": LayerCost(min(r, n) * n * d, 1, -(-n // r)),
     }
-
-
-def _steps_of_factor(k: int, n: int) -> int:
-    """log_k n rounded up, at least 1, in whole numbers: math.log(243, 3) is a little above 5."""
-    steps, reach = 1, k
-    while reach < n:
-        steps, reach = steps + 1, reach * k
-    return steps
 
 
 class BlockMultiplications(NamedTuple):

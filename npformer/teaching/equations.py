@@ -13,18 +13,7 @@ import numpy as np
 
 from npformer.backend import Array
 from npformer.config import TransformerConfig
-from npformer.teaching.recipes import (
-    Recipes,
-    Term,
-    by_form,
-    constant,
-    each,
-    number,
-    root,
-    row_max,
-    row_mean,
-    terms,
-)
+from npformer.teaching.recipes import Term, constant, each, number, root, row_max, row_mean, terms
 from npformer.teaching.steps import GIVEN, Step
 
 AXES = {  # the shape of every step and parameter in letters; those that are not here are (n, d_model)
@@ -119,12 +108,6 @@ def lines(plan: Plan) -> tuple[Step, ...]:
     board.again = True
     _forward(board)
     return tuple(board.lines)
-
-
-@lru_cache(maxsize=64)
-def recipes_of(plan: Plan) -> tuple[list[Recipes], ...]:
-    """Those of each line, ready to be evaluated; none for what is given."""
-    return tuple(by_form(step.recipes) for step in lines(plan))
 
 
 def _axes(name: str, plan: Plan) -> tuple[str, ...]:

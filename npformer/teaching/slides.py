@@ -28,8 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from npformer.teaching.drawn import drawn, large, narrow
-from npformer.teaching.handout import lesson_files
-from npformer.teaching.lessons import QUESTION, named, reveal, source_of
+from npformer.teaching.lessons import QUESTION, lesson_files, named, reveal, source_of
 from npformer.teaching.player import play
 from npformer.teaching.plots.style import STAGE
 
@@ -41,10 +40,7 @@ PLAYING = """Click into the player. Its keys: → a cell on, ↑ ↓ a step, Pag
 and End, Enter the whole step, Backspace back, H hides the results, S the arithmetic, V the values beside
 their gradients, L the live pictures. Click on the slide's title, and → is the next slide again."""
 WIDGET = "application/vnd.jupyter.widget-view+json"  # a slider, which lives only while a kernel runs
-ASKED, ANSWERED = (
-    '<i class="over"></i>',
-    '<i class="over answer"></i>',
-)  # words at the foot
+ASKED, ANSWERED = ('<i class="over"></i>', '<i class="over answer"></i>')  # words at the foot
 FRAME = re.compile(r"""<iframe title="([^"]*)"[^>]*? srcdoc='([^']*)'></iframe>""")
 SHOWN = re.compile(r"<img [^>]*>|```text\n.*?```|<pre .*?</pre>", flags=re.S)
 PRINTED = re.compile(r"```text\n(.*?)\n```", flags=re.S)
@@ -326,7 +322,7 @@ def with_answer(slide: Slide, cell: dict[str, Any], said: str = "") -> Slide:
 def formulas_of(text: str) -> str:
     """The displayed formulas of a text, each a paragraph, and in two where it is two beside each other.
 
-    >>> formulas_of("so\\n$$a \\\\qquad b$$\\nfollows")
+    >>> formulas_of("so\\n$$a\\n\\\\qquad b$$\\nfollows")
     '$$a$$\\n\\n$$b$$'
     """
     shown = re.findall(r"\$\$(.+?)\$\$", text, flags=re.S)

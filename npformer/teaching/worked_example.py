@@ -23,6 +23,7 @@ new after the step of training has a prime, h′, and a new_ in front: "new_E", 
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -36,8 +37,8 @@ from npformer.encoder import EncoderBlockParams
 from npformer.feed_forward import FFNParams
 from npformer.layer_norm import LayerNormParams
 from npformer.modern.rms_norm import RMSNormParams
-from npformer.teaching.equations import UPDATES, Plan, lines, recipes_of, sizes_of
-from npformer.teaching.recipes import Recipes, evaluate
+from npformer.teaching.equations import UPDATES, Plan, lines, sizes_of
+from npformer.teaching.recipes import Recipes, by_form, evaluate
 from npformer.teaching.steps import GIVEN, PLACES, Step, side_by_side, text_of, text_width
 from npformer.tree import leaves
 
@@ -145,6 +146,12 @@ def plan_of(example: Example, update: str) -> Plan:
     return Plan(*words, example.config, rms, example.causal, example.sentences, update)
 
 
+@lru_cache(maxsize=64)
+def _recipes_of(plan: Plan) -> tuple[list[Recipes], ...]:
+    """Those of each line, ready to be evaluated; none for what is given."""
+    return tuple(by_form(step.recipes) for step in lines(plan))
+
+
 def _steps(
     example: Example,
     decimals: int | None = None,
@@ -158,7 +165,7 @@ def _steps(
     given |= dict(leaves(example.block))
     numbers, first = np.empty(sum(line.size for line in lines(plan))), 0
     steps: list[Step] = []
-    for line, recipes in zip(lines(plan), recipes_of(plan), strict=True):
+    for line, recipes in zip(lines(plan), _recipes_of(plan), strict=True):
         cells = numbers[first : first + line.size]
         if line.equation == GIVEN:
             value = given.get(line.name, np.zeros(line.shape))  # Adam's m, v and k begin with zeros

@@ -148,14 +148,10 @@ def is_lively(example: Example) -> bool:
 
 def _is_lively_on_the_way_back(example: Example) -> bool:
     exact, pencil = values(example, "d_E"), values(example, "d_E", DECIMALS)
-    worth_it = all(
-        abs(value).max() < 20
-        and (abs(value).max() >= 0.05 or not name.startswith("d_"))
-        and abs(value - pencil[name]).max() <= 0.05
-        for name, value in exact.items()
-    )
-    if not worth_it:
-        return False
+    for name, value in exact.items():  # a NaN is not within anything
+        seen = abs(value).max() >= 0.05 or not name.startswith("d_")
+        if not (seen and abs(value).max() < 20 and abs(value - pencil[name]).max() <= 0.05):
+            return False
     trained = values(example, "new_loss", DECIMALS)
     return bool(trained["new_loss"] < trained["loss"])
 

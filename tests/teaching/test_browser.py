@@ -8,7 +8,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from npformer.teaching.browser import IN_BROWSER, AtOnce, read_on
-from npformer.teaching.handout import lesson_files
+from npformer.teaching.lessons import lesson_files
 
 
 @pytest.fixture

@@ -190,14 +190,14 @@ def test_a_fragment_joins_the_slide_before_it():
 def test_a_question_stands_beside_what_it_is_about():
     asked = "So.\n\n**Predict.** Which?"
     cells = [
-        on_stage(code("picture(x)", shown(PICTURE)), title="A line"),
+        on_stage(code("picture(x)", shown(PICTURE.replace("line", "dot")), shown(PICTURE)), title="A line"),
         on_stage(text(asked, predict="1.1a"), title="Again", again="A line"),
         on_stage(text(asked, predict="1.1b"), title="At its step", station="ffn.z,8"),
         on_stage(text(asked, predict="1.1b"), title="Half of it", stage="$$a$$"),
         on_stage(code("picture(x)", shown(PICTURE), reveal="1.1b"), "fragment", cover=30),
         on_stage(text(asked, predict="1.1b"), title="Again at a step", station="d_y"),
     ]
-    _, again, step, half, back = slides_of(notebook_of(*cells), Plan({}, []), {})
+    _, _, again, step, half, back = slides_of(notebook_of(*cells), Plan({}, []), {})
     assert again.text == f"## Again\n\n{PICTURE}" and again.then == (f"{slides.ASKED}**Predict.** Which?",)
     assert half.text == f"## Half of it\n\n$$a$$\n\n{slides.pictures_in([PICTURE], '30')[0]}"
     assert half.then[0] == again.then[0] and half.then[1].startswith(slides.ANSWERED)

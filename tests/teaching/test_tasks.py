@@ -5,15 +5,7 @@ import re
 import numpy as np
 
 from npformer.teaching import tasks
-from npformer.teaching.tasks import (
-    NUMBER_VOCABULARY,
-    ORDER_VOCABULARY,
-    is_small_story,
-    number_in_words,
-    number_task,
-    order_task,
-    small_stories,
-)
+from npformer.teaching.tasks import is_small_story, number_in_words, number_task, order_task, small_stories
 from npformer.teaching.text import decode, tokenize
 
 
@@ -40,7 +32,7 @@ def test_the_same_seed_gives_the_same_and_another_seed_something_else():
 
 KINDS = {"a": tasks.ANIMALS, "p": tasks.PEOPLE, "v": tasks.VERBS, "j": tasks.ADJECTIVES}
 KIND = {word: letter for letter, kind in KINDS.items() for word in kind}
-ORDER_WORDS = np.array(list(ORDER_VOCABULARY))
+ORDER_WORDS = np.array(list(tasks.ORDER_VOCABULARY))
 
 
 def test_a_label_says_whether_a_person_comes_first_and_training_and_test_are_apart():
@@ -55,7 +47,7 @@ def test_a_label_says_whether_a_person_comes_first_and_training_and_test_are_apa
     assert all(len(bags) == n for n, bags in told.items()) and not told[3000] & told[1000]
     words = ORDER_WORDS[TRAIN[9].ids[:, 0]]
     assert set(np.isin(words, tasks.ANIMALS).argmax(axis=1)) == set(range(7))
-    assert set(tasks.ADJECTIVES) <= set(words.ravel()) and sorted(ORDER_VOCABULARY) == sorted(KIND)
+    assert set(tasks.ADJECTIVES) <= set(words.ravel()) and sorted(tasks.ORDER_VOCABULARY) == sorted(KIND)
 
 
 # --- numbers in words -----------------------------------------------------------------------------
@@ -86,11 +78,11 @@ def test_a_number_is_read_out_and_the_words_say_it():
 
 def numbers(lines):
     """The number of each line, which its words say and its digits; padding stands at the end of both."""
-    words, digits = (decode(ids, NUMBER_VOCABULARY) for ids in lines)
+    words, digits = (decode(ids, tasks.NUMBER_VOCABULARY) for ids in lines)
     found = [value(line) for line in words]
     assert digits == [["<start>", *str(n), "<stop>"] for n in found]
     for ids in lines:
-        padded = ids == NUMBER_VOCABULARY["<pad>"]
+        padded = ids == tasks.NUMBER_VOCABULARY["<pad>"]
         assert (padded == np.sort(padded, axis=1)).all()
     return found
 
@@ -105,7 +97,10 @@ def test_lines_agree_with_themselves_none_comes_twice_and_short_and_long_are_dra
     assert np.corrcoef(np.arange(3500), both)[0, 1] < 0.1  # not sorted: the test is no harder
     small, _ = number_task(1, 1, generator())  # as wide as 777,777 needs
     assert (small.source_ids.shape, small.target_ids.shape) == ((1, 9), (1, 8))
-    assert list(NUMBER_VOCABULARY)[:3] == ["<pad>", "<start>", "<stop>"] and len(NUMBER_VOCABULARY) == 43
+    assert (
+        list(tasks.NUMBER_VOCABULARY)[:3] == ["<pad>", "<start>", "<stop>"]
+        and len(tasks.NUMBER_VOCABULARY) == 43
+    )
 
 
 # --- stories ---------------------------------------------------------------------------------------

@@ -18,15 +18,9 @@ from npformer.encoder import encoder_block_backward, encoder_block_forward
 from npformer.modern.rms_norm import RMSNormParams, rms_norm_backward, rms_norm_forward
 from npformer.optim import adam_init, adam_update, sgd_update
 from npformer.positional import positional_encoding
-from npformer.teaching.worked_example import (
-    GIVEN,
-    VARIANTS,
-    dog_bites_man,
-    drift,
-    round_half_away,
-    varied,
-    worked_example,
-)  # fmt: skip
+from npformer.teaching import worked_example
+from npformer.teaching.steps import GIVEN
+from npformer.teaching.worked_example import VARIANTS, dog_bites_man, drift, round_half_away, varied
 from npformer.tree import leaves
 
 TRACE, PENCIL = worked_example(), worked_example(decimals=3)
