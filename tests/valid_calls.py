@@ -70,25 +70,34 @@ def trees_in(tree):
     return found
 
 
-TREES = trees_in((MODEL, LM, MINILM, CONFIG, LM_CONFIG))
+STATE = npf.adam_init(norm_params(3))
+TREES = trees_in((MODEL, LM, MINILM, CONFIG, LM_CONFIG, STATE))
+TREE = (np.ones(2), None)
 NAMED = {
     "activation": "gelu", "approximate": False, "base": 100.0, "bias": True, "causal": True, "directions": 2,
     "dropout": 0.1, "dtype": np.float64, "ignore_index": -1, "label_smoothing": 0.1, "layout": "halves",
     "learning_rate": 0.1, "padding_id": 0, "rate": 0.5, "rope": True, "rope_layout": "halves", "start": 0,
     "start_id": 1, "step": 3, "stop_id": 2, "temperature": 0.8, "tile": 2, "tolerance": 1e-6, "top_k": 3,
-    "top_p": 0.9, "vocabulary": VOCABULARY, "weight_decay": 0.01, "xp": np,
+    "top_p": 0.9, "weight_decay": 0.01, "xp": np,
     # sizes
     "B": 2, "T": 6, "T_k": 4, "T_q": 3, "d": 8, "d_ff": 12, "d_model": 8, "k": 2, "max_length": 4,
     "max_new_tokens": 3, "n": 3, "n_heads": 2, "n_merges": 3, "r": 4, "vocab_size": VOCAB_SIZE,
+    # trees, texts, functions
+    "tree": TREE[:1], "trees": (TREE[:1],), "arrays": TREE[:1], "params": norm_params(3),
+    "grads": norm_params(3), "like": (np.ones(2),), "text": "low lower", "sentence": "Dog bites man.",
+    "sentences": [["dog", "bites"], ["dog"]], "special": ["<pad>"], "texts": ["dog", "bites", ""],
+    "vocabulary": VOCABULARY, "tokenizer": Letters(), "f": lambda x: x * x[..., :1, :],
+    "forward": npf.relu_forward, "backward": npf.relu_backward, "args": (array(3),), "kwargs": {},
+    "model_file": folder("llama2c") / "model.bin", "tokenizer_file": folder("llama2c") / "tokenizer.bin",
 }  # fmt: skip
 ARRAY = re.compile(r"(Float|Ids|Mask|Bias|Numbers)\[Array, '([^']*)'")
-PARAMETERS = cache(lambda function: tuple(inspect.signature(function).parameters.values()))
+SIGNATURE = cache(inspect.signature)
 
 
 def arguments(name, lead=(2,), T=6, S=7, rng=generator, seed=0):
     """Of the function of this name: `lead` leading axes, T positions (queries), S keys of another text."""
     body, made = inspect.unwrap(getattr(npf, name)), {}
-    for i, parameter in enumerate(PARAMETERS(body)):
+    for i, parameter in enumerate(SIGNATURE(body).parameters.values()):
         annotation = body.__annotations__[parameter.name]
         if found := ARRAY.match(str(annotation)):
             kind, shape = found[1], shape_of(found[2], lead, T, S)
@@ -124,58 +133,30 @@ KINDS = {  # an array of this kind
 
 def saved(save, file):
     """A function that reads a file gets one that was written."""
-
-    def arguments():
-        save(file, (np.ones(2),))
-        return {"path": file, "like": (np.ones(2),)}
-
-    return arguments
+    save(file, (np.ones(2),))
+    return {"path": file}
 
 
-CHECKED_PAIR = {"forward": npf.relu_forward, "backward": npf.relu_backward, "args": (array(3),), "kwargs": {}}
-TREE = (np.ones(2), None)
-OWN = {  # what a signature does not tell
+OWN = {  # what a signature and the names in it do not tell
     "generate": lambda: {"ids": 1 + ids(2, 4) % 4},
-    "train_byte_pairs": lambda: {"text": "low lower"},
-    "load_llama2c": lambda: {
-        "model_file": folder("llama2c") / "model.bin",
-        "tokenizer_file": folder("llama2c") / "tokenizer.bin",
-    },
     "load_gguf": lambda: {"path": folder("gguf") / "model.gguf", "dtype": np.float32},
     "load_llama": lambda: {"path": folder("llama"), "dtype": np.float32},
+    "load_minilm": lambda: {"path": folder("minilm")},
     "causal_lm_from_torch": lambda: {"state": npf.causal_lm_to_torch(LM, LM_CONFIG)},
-    "sgd_update": lambda: {"params": norm_params(3), "grads": norm_params(3)},
-    "adam_init": lambda: {"params": norm_params(3)},
-    "adam_update": lambda: {
-        "params": norm_params(3),
-        "grads": norm_params(3),
-        "state": npf.adam_init(norm_params(3)),
-    },
-    "gradcheck": lambda: {**CHECKED_PAIR, "rng": generator()},
-    "assert_gradients": lambda: {**CHECKED_PAIR, "rng": generator()},
-    "order_sensitivity": lambda: {"f": lambda x: x * x[..., :1, :]},
-    "tokenize": lambda: {"sentence": "Dog bites man."},
-    "build_vocabulary": lambda: {"sentences": [["dog", "bites"]], "special": ["<pad>"]},
-    "encode": lambda: {"sentences": [["dog", "bites"], ["dog"]]},
+    "encoder_block_from_torch": lambda: {"state": npf.encoder_block_to_torch(MODEL.encoder.blocks[0])},
+    "gradcheck": lambda: {"rng": generator()},
+    "assert_gradients": lambda: {"rng": generator()},
     "decode": lambda: {"ids": np.array([[1, 2]])},
-    "tree_map": lambda: {"f": np.add, "tree": TREE[:1], "trees": (TREE[:1],)},
-    "leaves": lambda: {"tree": TREE[:1]},
+    "tree_map": lambda: {"f": np.add},
     "to_backend": lambda: {"tree": TREE, "backend": "numpy"},
     "to_numpy": lambda: {"tree": TREE},
-    "array_module": lambda: {"arrays": TREE[:1]},
     "table_1": lambda: {"n": 10},
-    "load_minilm": lambda: {"path": folder("minilm")},
     "minilm_input": lambda: {"config": ENCODER},
-    "sentence_embeddings": lambda: {
-        "texts": ["dog", "bites", ""],
-        "config": ENCODER,
-        "tokenizer": Letters(),
-    },
-    "encoder_block_from_torch": lambda: {"state": npf.encoder_block_to_torch(MODEL.encoder.blocks[0])},
-    "save": lambda: {"path": "written.npz", "tree": TREE[:1]},
-    "load": saved(npf.save, "saved.npz"),
-    "save_safetensors": lambda: {"path": "written.safetensors", "tree": TREE[:1]},
-    "load_safetensors": saved(npf.save_safetensors, "saved.safetensors"),
+    "sentence_embeddings": lambda: {"config": ENCODER},
+    "save": lambda: {"path": "written.npz"},
+    "load": lambda: saved(npf.save, "saved.npz"),
+    "save_safetensors": lambda: {"path": "written.safetensors"},
+    "load_safetensors": lambda: saved(npf.save_safetensors, "saved.safetensors"),
 }
 
 # --- forward and backward ---------------------------------------------------------------------------
@@ -241,18 +222,9 @@ CALLS = (
 
 def call(name, arguments):
     """Call the function with its arguments by position where it takes them so, by name otherwise."""
-    function, positional, named = getattr(npf, name), [], {}
-    for parameter in PARAMETERS(function):
-        value = arguments[parameter.name]
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            positional += value
-        elif parameter.kind is parameter.VAR_KEYWORD:
-            named |= value
-        elif parameter.kind is parameter.KEYWORD_ONLY:
-            named[parameter.name] = value
-        else:
-            positional.append(value)
-    result = function(*positional, **named)
+    function = getattr(npf, name)
+    bound = inspect.BoundArguments(SIGNATURE(inspect.unwrap(function)), arguments)
+    result = function(*bound.args, **bound.kwargs)
     return list(result) if inspect.isgenerator(result) else result
 
 
