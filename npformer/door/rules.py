@@ -253,7 +253,7 @@ DLoss = Annotated[Any, ONE_NUMBER]
 def FLOAT_TREE(params: Any, name: str, call: Call) -> None:
     """Every leaf is of float32 or float64."""
     for path, leaf in walked(call.function, params):
-        validate.check_float(call.function, place_of(name, path), leaf)
+        validate.check_float(call.function, f"{name}.{path}".rstrip("."), leaf)
 
 
 @rule("built like params")
@@ -271,7 +271,7 @@ def ALIKE(tree: Any, name: str, call: Call) -> None:
         call.refuse(f"{name} is not built like params; {leaves}")
     for path, p in expected.items():
         validate.check_d_output(
-            call.function, place_of(name, path), found[path], p.shape, p.dtype, "the parameter"
+            call.function, f"{name}.{path}".rstrip("."), found[path], p.shape, p.dtype, "the parameter"
         )
     call.refuse(f"{name} is not built like params; expected the same NamedTuples")
 
@@ -291,15 +291,10 @@ def FINITE(grads: Any, name: str, call: Call) -> None:
     for path, g in walked(call.function, grads):
         # one product finds NaN and infinity and allocates nothing; but its sum can overflow by itself
         if isinstance(g, np.ndarray) and not math.isfinite(np.vdot(g, g)) and not np.isfinite(g * g).all():
-            place = place_of(name, path)
+            place = f"{name}.{path}".rstrip(".")
             call.refuse(f"{place} holds NaN or a number too large to square; expected finite ones")
 
 
 FloatTree = Annotated[Any, FLOAT_TREE]
 LikeParams = Annotated[Any, ALIKE]
 Gradients = Annotated[Any, ALIKE, FINITE]
-
-
-def place_of(argument: str, path: str) -> str:
-    """params.ffn.W_1; of an argument that is an array itself, its name."""
-    return f"{argument}.{path}" if path else argument

@@ -82,15 +82,17 @@ def check_value(function: str, argument: str, value: Any, annotation: Any) -> No
     ask_all(Call(function, {argument: value}, {}), [*walk(argument, to_rule(annotation), value)])
 
 
+@dataclass
 class Call:
     """One call of a checked function, and what its arguments have told so far."""
 
-    def __init__(self, function: str, arguments: dict[str, Any], letters: dict[str, int]) -> None:
-        self.function, self.arguments, self.letters = function, arguments, letters
-        self.leading: tuple[int, ...] = (-1,)  # what "..." stands for
-        self.leader = ""  # the argument that told it
-        self.dtype: Any = None
-        self.values = False  # whether values in arrays are all that is asked
+    function: str
+    arguments: dict[str, Any]
+    letters: dict[str, int]
+    leading: tuple[int, ...] = (-1,)  # what "..." stands for
+    leader: str = ""  # the argument that told it
+    dtype: Any = None
+    values: bool = False  # whether values in arrays are all that is asked
 
     def refuse(self, words: str) -> NoReturn:
         """Of a relation that does not hold."""
