@@ -12,9 +12,8 @@ import pkgutil
 from typing import get_args, get_origin
 
 import numpy as np
-from bad_calls import CHECKED
 from small_models import FORMS
-from valid_calls import CALLS, CONFIG, LM_CONFIG
+from valid_calls import CALLS, CHECKED, CONFIG, LM_CONFIG
 
 import npformer as npf
 from npformer.door.signature import Call, ask_all, read_signature, shape_of, to_rule, walk

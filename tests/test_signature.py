@@ -10,9 +10,8 @@ import weakref
 
 import numpy as np
 import pytest
-from bad_calls import CHECKED
 from together import together
-from valid_calls import CALLS, array, call
+from valid_calls import CALLS, CHECKED, array, call
 
 import npformer as npf
 from npformer import Float, Ids, Mask, checked

@@ -4,17 +4,20 @@
 An array has the lengths of its letters, parameters and configs are of their annotation's type, and any other
 argument has the value that NAMED has for its name, or its default. A new public function needs a line in OWN
 only where this is not enough. Different letters have different lengths, so that a wrong letter shows.
+`places(name)` are the function's arguments and every field of the parameters and the config in them.
 """
 
 import inspect
 import re
 from functools import cache, partial
 from importlib.util import find_spec
+from typing import Any, NamedTuple
 
 import numpy as np
 from small_models import ENCODER, Letters, folder, sentence_encoder
 
 import npformer as npf
+from npformer.door.signature import read_signature, walk
 from npformer.tree import ends, ends_mapped
 
 CONFIG = npf.TransformerConfig(
@@ -281,3 +284,79 @@ def state_of(end):
     if isinstance(end, np.random.Generator):
         return repr(end.bit_generator.state)
     return end if isinstance(end, int) else repr(end)
+
+
+# --- places: every argument, and every field of the parameters and the config in it -------------------
+
+CHECKED = [name for name in CALLS if getattr(npf, name).__code__ is npf.linear_forward.__code__]  # the door's
+
+
+class Place(NamedTuple):
+    function: str
+    path: str  # params.attention.W_Q
+    text: str  # of its annotation: Float[Array, 'd_model d_model']
+    value: Any  # what stands there in the valid call
+
+    def __str__(self):
+        return f"{self.function}-{self.path}"
+
+    @property
+    def kind(self):
+        return "dtype" if ", dtype" in self.text else re.match(r"[\w.]*", self.text)[0]
+
+    @property
+    def letters(self):
+        """["...", "T", "d_model"], where the annotation says so."""
+        found = re.match(r"\w+\[Array, '([^']*)'", self.text)
+        return found[1].split() if found else []
+
+    @property
+    def optional(self):
+        return "None" in self.text
+
+    @property
+    def related(self):
+        """Whether more is asked than a kind, a shape and bounds: of the rest test_bad_input has a table."""
+        of_config = self.path.startswith("config.") and self.kind != "float"
+        related = re.search(r", (?![<>]=? \d|[\d'.]|dtype|finite|an integer)", self.text)
+        return bool(related) or of_config or str(self) in RELATED
+
+
+RELATED = {"order_sensitivity-x", "generate-ids", "generate-rng", "dead_units-hidden"}
+
+
+@cache
+def places(function):
+    """Every argument of a function and every field of the parameters and the config in them."""
+    asked, values = read_signature(inspect.unwrap(getattr(npf, function))).rules, CALLS[function]()
+    found = {}
+    for path, rule, value in (place for name, whole in asked for place in walk(name, whole, values[name])):
+        text = str(rule).replace("typing.", "") + " | None" * str(rule).startswith("typing.Optional")
+        text = re.sub(r"^(Optional\[|Annotated\[)*", "", text)
+        found.setdefault(path, Place(function, path, text, value))
+    return list(found.values())
+
+
+def first_of_their_kind(every):
+    """The names of those whose rule no place before had: params.W_Q of attention, not of every model."""
+    seen = {}
+    for place in every:
+        inside, _, name = place.path.rpartition(".")
+        seen.setdefault((bool(inside), name.strip("01"), place.text), str(place))
+    return set(seen.values())
+
+
+def variants(function):
+    """The valid call with each other setting: (what, arguments) for None, every word and every flag."""
+    for place in places(function):
+        if BOUND.search(str(place)) or place.path.count(".") > place.path.startswith("config."):
+            continue
+        others = [None] * (place.optional and place.value is not None)
+        others += re.findall(r"'(\w+)'", place.text) * (place.kind == "Literal")
+        others += [place.value is False] * (place.kind == "bool")
+        for other in others:
+            yield f"{place.path}={other}", replaced(CALLS[function](), place.path, lambda _, x=other: x)
+
+
+# what parameters or other settings decide
+BOUND = re.compile(r"config\.tied|generate-rng|(transformer|greedy|minilm|sentence).*config\.positions")
