@@ -8,17 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 from npformer.door import validate
-from npformer.door.signature import (
-    ANYTHING,
-    Ask,
-    Call,
-    Letters,
-    Rule,
-    all_of,
-    by,
-    learn,
-    shape_of,
-)
+from npformer.door.signature import ANYTHING, Ask, Call, Letters, Rule, all_of, by, learn, shape_of
 
 __all__ = [
     "Bias", "Count", "DType", "Finite", "Float", "Ids",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from npformer.arrays import array_module, article, number_of
+from npformer.arrays import article, number_of
 from npformer.arrays import is_array as is_array
 from npformer.arrays import kind_of as kind_of
 from npformer.tree import ends
@@ -48,17 +48,12 @@ def check_one_library(function: str, arguments: Mapping[str, Any]) -> None:
     if "cupy" not in sys.modules:
         return
     found = (end for name, value in arguments.items() for end in ends(name, value))
-    arrays = [(path, x) for path, x in found if is_array(x)]
-    for path, x in arrays:
-        if array_module(x) is not array_module(arrays[0][1]):
-            raise TypeError(
-                f"{function}: {path} is an array of {_library(x)}; expected one of {_library(arrays[0][1])} "
-                f"like {arrays[0][0]} (to_backend and to_numpy move arrays)"
-            )
-
-
-def _library(x: Any) -> str:
-    return "NumPy" if isinstance(x, np.ndarray) else "CuPy"
+    arrays = [(path, "NumPy" if isinstance(x, np.ndarray) else "CuPy") for path, x in found if is_array(x)]
+    for path, library in arrays:
+        first, expected = arrays[0]
+        if library != expected:
+            words = f"an array of {library}; expected one of {expected} like {first}"
+            raise TypeError(f"{function}: {path} is {words} (to_backend and to_numpy move arrays)")
 
 
 def check_shape(function: str, argument: str, x: Any, letters: Letters, sizes: Mapping[str, int]) -> None:
