@@ -21,14 +21,7 @@ from npformer.door.signature import read_signature, walk
 from npformer.tree import ends, ends_mapped
 
 CONFIG = npf.TransformerConfig(
-    d_model=8,
-    d_ff=12,
-    n_heads=2,
-    n_layers=2,
-    norm="pre",
-    positions="learned",
-    attention_bias=True,
-    max_length=9,
+    8, 12, n_heads=2, n_layers=2, norm="pre", positions="learned", attention_bias=True, max_length=9
 )
 VOCABULARY = {"<pad>": 0, "bites": 1, "dog": 2}
 VOCAB_SIZE = 5
