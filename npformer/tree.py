@@ -94,9 +94,7 @@ def _describe(tree: Any) -> str:
 
 def refilled(tree: Any, arrays: Iterator[Any]) -> Any:
     """A tree built like this one with the next of the arrays at each place."""
-    if isinstance(tree, tuple):
-        return rebuilt(tree, [refilled(branch, arrays) for branch in tree])
-    return None if tree is None else next(arrays)
+    return ends_mapped(lambda end: None if end is None else next(arrays), tree)
 
 
 def branches(tree: Any) -> dict[Any, Any] | None:

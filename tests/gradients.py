@@ -4,11 +4,12 @@ An operation's own file asks with one line, `test_gradients = gradients_hold("ff
 for each way in which it is called: a dict of what differs from the valid call that its signature gives.
 """
 
+import inspect
 from functools import partial
 from itertools import product
 
 from together import together
-from valid_calls import PARAMETERS, arguments, drawn, with_arrays
+from valid_calls import arguments, drawn, with_arrays
 
 import npformer as npf
 
@@ -32,7 +33,7 @@ def check(operation, way):
     """`directions` is gradcheck's."""
     call = call_of(operation, way)
     forward, backward = (getattr(npf, f"{operation}_{which}") for which in ("forward", "backward"))
-    kinds = {p.name: p.kind for p in PARAMETERS(forward)}
+    kinds = {p.name: p.kind for p in inspect.signature(forward).parameters.values()}
     positional = [call.pop(name) for name, kind in kinds.items() if kind is kind.POSITIONAL_OR_KEYWORD]
     options = {"directions": way.get("directions")} | {x: call.pop(x) for x in ("rng",) if x in call}
     report, arrays = npf.gradcheck(partial(forward, **call), backward, *positional, **options), []

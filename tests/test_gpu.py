@@ -17,11 +17,11 @@ from itertools import islice
 import numpy as np
 import pytest
 import standin_cupy
-from bad_calls import CHECKED, variants
 from together import failures
 from valid_calls import (
     BACKWARD,
     CALLS,
+    CHECKED,
     LM,
     LM_CONFIG,
     VOCAB_SIZE,
@@ -31,6 +31,7 @@ from valid_calls import (
     drawn,
     generator,
     like,
+    variants,
     with_arrays,
 )
 from valid_calls import CONFIG as SMALL

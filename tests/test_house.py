@@ -2,16 +2,18 @@
 
 import ast
 import graphlib
+import inspect
 import itertools
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-import contract
 import pytest
 
 import npformer
+import npformer.exercises
+import npformer.teaching
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "npformer"
@@ -94,9 +96,28 @@ def test_importing_the_package_brings_numpy_and_little_else():
 # --- the public names -----------------------------------------------------------------------------
 
 
+# Names, order and defaults, as others have written code against them. A line may come, never go; annotations
+# may grow, so none are in the lines. An argument that comes later, with a default, is written into its line.
+CONTRACT = (ROOT / "tests/data/contract.txt").read_text(encoding="utf-8")
+DOORS = {"": npformer, "exercises.": npformer.exercises, "teaching.": npformer.teaching}
+RECORDS = ("Params", "Config", "State")  # NamedTuples that a user makes; caches and reports may change
+
+
+def promise(thing):
+    """`(x, *, eps=1e-05)`: a function's parameters or a NamedTuple's fields, without annotations."""
+    parameters = inspect.signature(thing).parameters.values()
+    bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
+    return re.sub(r"<(?:class|module) '(?:\w+\.)*(\w+)'.*?>", r"\1", str(inspect.Signature(bare)))
+
+
 def test_every_promised_name_is_public_with_its_signature_and_every_new_one_is_promised():
-    promises = contract.promised(contract.FILE.read_text(encoding="utf-8"))
-    assert contract.broken(promises, contract.public()) == []
+    promised = {line for line in CONTRACT.splitlines() if line and not line.startswith("#")}
+    public = {door + name: getattr(room, name) for door, room in DOORS.items() for name in room.__all__}
+    functions = {name: thing for name, thing in public.items() if inspect.isfunction(inspect.unwrap(thing))}
+    records = {name: thing for name, thing in public.items() if name.endswith(RECORDS)}
+    found = {name + promise(thing) for name, thing in (functions | records).items()}
+    assert promised - found == set(), "a promise is no longer kept"
+    assert found - promised == set(), "write these lines into tests/data/contract.txt"
 
 
 def test_all_is_sorted_without_repeats_and_importable():

@@ -9,10 +9,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-from bad_calls import CHECKED, first_of_their_kind, places, variants
 from together import failures, together
 from valid_calls import (
     CALLS,
+    CHECKED,
     INTEGERS,
     SIZED,
     all_finite,
@@ -22,11 +22,14 @@ from valid_calls import (
     backward,
     call,
     fingerprint,
+    first_of_their_kind,
     generator,
     like,
+    places,
     replaced,
     shapes,
     sized,
+    variants,
     with_arrays,
 )
 

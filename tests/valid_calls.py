@@ -4,28 +4,24 @@
 An array has the lengths of its letters, parameters and configs are of their annotation's type, and any other
 argument has the value that NAMED has for its name, or its default. A new public function needs a line in OWN
 only where this is not enough. Different letters have different lengths, so that a wrong letter shows.
+`places(name)` are the function's arguments and every field of the parameters and the config in them.
 """
 
 import inspect
 import re
 from functools import cache, partial
 from importlib.util import find_spec
+from typing import Any, NamedTuple
 
 import numpy as np
 from small_models import ENCODER, Letters, folder, sentence_encoder
 
 import npformer as npf
+from npformer.door.signature import read_signature, walk
 from npformer.tree import ends, ends_mapped
 
 CONFIG = npf.TransformerConfig(
-    d_model=8,
-    d_ff=12,
-    n_heads=2,
-    n_layers=2,
-    norm="pre",
-    positions="learned",
-    attention_bias=True,
-    max_length=9,
+    8, 12, n_heads=2, n_layers=2, norm="pre", positions="learned", attention_bias=True, max_length=9
 )
 VOCABULARY = {"<pad>": 0, "bites": 1, "dog": 2}
 VOCAB_SIZE = 5
@@ -70,25 +66,34 @@ def trees_in(tree):
     return found
 
 
-TREES = trees_in((MODEL, LM, MINILM, CONFIG, LM_CONFIG))
+STATE = npf.adam_init(norm_params(3))
+TREES = trees_in((MODEL, LM, MINILM, CONFIG, LM_CONFIG, STATE))
+TREE = (np.ones(2), None)
 NAMED = {
     "activation": "gelu", "approximate": False, "base": 100.0, "bias": True, "causal": True, "directions": 2,
     "dropout": 0.1, "dtype": np.float64, "ignore_index": -1, "label_smoothing": 0.1, "layout": "halves",
     "learning_rate": 0.1, "padding_id": 0, "rate": 0.5, "rope": True, "rope_layout": "halves", "start": 0,
     "start_id": 1, "step": 3, "stop_id": 2, "temperature": 0.8, "tile": 2, "tolerance": 1e-6, "top_k": 3,
-    "top_p": 0.9, "vocabulary": VOCABULARY, "weight_decay": 0.01, "xp": np,
+    "top_p": 0.9, "weight_decay": 0.01, "xp": np,
     # sizes
     "B": 2, "T": 6, "T_k": 4, "T_q": 3, "d": 8, "d_ff": 12, "d_model": 8, "k": 2, "max_length": 4,
     "max_new_tokens": 3, "n": 3, "n_heads": 2, "n_merges": 3, "r": 4, "vocab_size": VOCAB_SIZE,
+    # trees, texts, functions
+    "tree": TREE[:1], "trees": (TREE[:1],), "arrays": TREE[:1], "params": norm_params(3),
+    "grads": norm_params(3), "like": (np.ones(2),), "text": "low lower", "sentence": "Dog bites man.",
+    "sentences": [["dog", "bites"], ["dog"]], "special": ["<pad>"], "texts": ["dog", "bites", ""],
+    "vocabulary": VOCABULARY, "tokenizer": Letters(), "f": lambda x: x * x[..., :1, :],
+    "forward": npf.relu_forward, "backward": npf.relu_backward, "args": (array(3),), "kwargs": {},
+    "model_file": folder("llama2c") / "model.bin", "tokenizer_file": folder("llama2c") / "tokenizer.bin",
 }  # fmt: skip
 ARRAY = re.compile(r"(Float|Ids|Mask|Bias|Numbers)\[Array, '([^']*)'")
-PARAMETERS = cache(lambda function: tuple(inspect.signature(function).parameters.values()))
+SIGNATURE = cache(inspect.signature)
 
 
 def arguments(name, lead=(2,), T=6, S=7, rng=generator, seed=0):
     """Of the function of this name: `lead` leading axes, T positions (queries), S keys of another text."""
     body, made = inspect.unwrap(getattr(npf, name)), {}
-    for i, parameter in enumerate(PARAMETERS(body)):
+    for i, parameter in enumerate(SIGNATURE(body).parameters.values()):
         annotation = body.__annotations__[parameter.name]
         if found := ARRAY.match(str(annotation)):
             kind, shape = found[1], shape_of(found[2], lead, T, S)
@@ -124,58 +129,30 @@ KINDS = {  # an array of this kind
 
 def saved(save, file):
     """A function that reads a file gets one that was written."""
-
-    def arguments():
-        save(file, (np.ones(2),))
-        return {"path": file, "like": (np.ones(2),)}
-
-    return arguments
+    save(file, (np.ones(2),))
+    return {"path": file}
 
 
-CHECKED_PAIR = {"forward": npf.relu_forward, "backward": npf.relu_backward, "args": (array(3),), "kwargs": {}}
-TREE = (np.ones(2), None)
-OWN = {  # what a signature does not tell
+OWN = {  # what a signature and the names in it do not tell
     "generate": lambda: {"ids": 1 + ids(2, 4) % 4},
-    "train_byte_pairs": lambda: {"text": "low lower"},
-    "load_llama2c": lambda: {
-        "model_file": folder("llama2c") / "model.bin",
-        "tokenizer_file": folder("llama2c") / "tokenizer.bin",
-    },
     "load_gguf": lambda: {"path": folder("gguf") / "model.gguf", "dtype": np.float32},
     "load_llama": lambda: {"path": folder("llama"), "dtype": np.float32},
+    "load_minilm": lambda: {"path": folder("minilm")},
     "causal_lm_from_torch": lambda: {"state": npf.causal_lm_to_torch(LM, LM_CONFIG)},
-    "sgd_update": lambda: {"params": norm_params(3), "grads": norm_params(3)},
-    "adam_init": lambda: {"params": norm_params(3)},
-    "adam_update": lambda: {
-        "params": norm_params(3),
-        "grads": norm_params(3),
-        "state": npf.adam_init(norm_params(3)),
-    },
-    "gradcheck": lambda: {**CHECKED_PAIR, "rng": generator()},
-    "assert_gradients": lambda: {**CHECKED_PAIR, "rng": generator()},
-    "order_sensitivity": lambda: {"f": lambda x: x * x[..., :1, :]},
-    "tokenize": lambda: {"sentence": "Dog bites man."},
-    "build_vocabulary": lambda: {"sentences": [["dog", "bites"]], "special": ["<pad>"]},
-    "encode": lambda: {"sentences": [["dog", "bites"], ["dog"]]},
+    "encoder_block_from_torch": lambda: {"state": npf.encoder_block_to_torch(MODEL.encoder.blocks[0])},
+    "gradcheck": lambda: {"rng": generator()},
+    "assert_gradients": lambda: {"rng": generator()},
     "decode": lambda: {"ids": np.array([[1, 2]])},
-    "tree_map": lambda: {"f": np.add, "tree": TREE[:1], "trees": (TREE[:1],)},
-    "leaves": lambda: {"tree": TREE[:1]},
+    "tree_map": lambda: {"f": np.add},
     "to_backend": lambda: {"tree": TREE, "backend": "numpy"},
     "to_numpy": lambda: {"tree": TREE},
-    "array_module": lambda: {"arrays": TREE[:1]},
     "table_1": lambda: {"n": 10},
-    "load_minilm": lambda: {"path": folder("minilm")},
     "minilm_input": lambda: {"config": ENCODER},
-    "sentence_embeddings": lambda: {
-        "texts": ["dog", "bites", ""],
-        "config": ENCODER,
-        "tokenizer": Letters(),
-    },
-    "encoder_block_from_torch": lambda: {"state": npf.encoder_block_to_torch(MODEL.encoder.blocks[0])},
-    "save": lambda: {"path": "written.npz", "tree": TREE[:1]},
-    "load": saved(npf.save, "saved.npz"),
-    "save_safetensors": lambda: {"path": "written.safetensors", "tree": TREE[:1]},
-    "load_safetensors": saved(npf.save_safetensors, "saved.safetensors"),
+    "sentence_embeddings": lambda: {"config": ENCODER},
+    "save": lambda: {"path": "written.npz"},
+    "load": lambda: saved(npf.save, "saved.npz"),
+    "save_safetensors": lambda: {"path": "written.safetensors"},
+    "load_safetensors": lambda: saved(npf.save_safetensors, "saved.safetensors"),
 }
 
 # --- forward and backward ---------------------------------------------------------------------------
@@ -241,18 +218,9 @@ CALLS = (
 
 def call(name, arguments):
     """Call the function with its arguments by position where it takes them so, by name otherwise."""
-    function, positional, named = getattr(npf, name), [], {}
-    for parameter in PARAMETERS(function):
-        value = arguments[parameter.name]
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            positional += value
-        elif parameter.kind is parameter.VAR_KEYWORD:
-            named |= value
-        elif parameter.kind is parameter.KEYWORD_ONLY:
-            named[parameter.name] = value
-        else:
-            positional.append(value)
-    result = function(*positional, **named)
+    function = getattr(npf, name)
+    bound = inspect.BoundArguments(SIGNATURE(inspect.unwrap(function)), arguments)
+    result = function(*bound.args, **bound.kwargs)
     return list(result) if inspect.isgenerator(result) else result
 
 
@@ -309,3 +277,79 @@ def state_of(end):
     if isinstance(end, np.random.Generator):
         return repr(end.bit_generator.state)
     return end if isinstance(end, int) else repr(end)
+
+
+# --- places: every argument, and every field of the parameters and the config in it -------------------
+
+CHECKED = [name for name in CALLS if getattr(npf, name).__code__ is npf.linear_forward.__code__]  # the door's
+
+
+class Place(NamedTuple):
+    function: str
+    path: str  # params.attention.W_Q
+    text: str  # of its annotation: Float[Array, 'd_model d_model']
+    value: Any  # what stands there in the valid call
+
+    def __str__(self):
+        return f"{self.function}-{self.path}"
+
+    @property
+    def kind(self):
+        return "dtype" if ", dtype" in self.text else re.match(r"[\w.]*", self.text)[0]
+
+    @property
+    def letters(self):
+        """["...", "T", "d_model"], where the annotation says so."""
+        found = re.match(r"\w+\[Array, '([^']*)'", self.text)
+        return found[1].split() if found else []
+
+    @property
+    def optional(self):
+        return "None" in self.text
+
+    @property
+    def related(self):
+        """Whether more is asked than a kind, a shape and bounds: of the rest test_bad_input has a table."""
+        of_config = self.path.startswith("config.") and self.kind != "float"
+        related = re.search(r", (?![<>]=? \d|[\d'.]|dtype|finite|an integer)", self.text)
+        return bool(related) or of_config or str(self) in RELATED
+
+
+RELATED = {"order_sensitivity-x", "generate-ids", "generate-rng", "dead_units-hidden"}
+
+
+@cache
+def places(function):
+    """Every argument of a function and every field of the parameters and the config in them."""
+    asked, values = read_signature(inspect.unwrap(getattr(npf, function))).rules, CALLS[function]()
+    found = {}
+    for path, rule, value in (place for name, whole in asked for place in walk(name, whole, values[name])):
+        text = str(rule).replace("typing.", "") + " | None" * str(rule).startswith("typing.Optional")
+        text = re.sub(r"^(Optional\[|Annotated\[)*", "", text)
+        found.setdefault(path, Place(function, path, text, value))
+    return list(found.values())
+
+
+def first_of_their_kind(every):
+    """The names of those whose rule no place before had: params.W_Q of attention, not of every model."""
+    seen = {}
+    for place in every:
+        inside, _, name = place.path.rpartition(".")
+        seen.setdefault((bool(inside), name.strip("01"), place.text), str(place))
+    return set(seen.values())
+
+
+def variants(function):
+    """The valid call with each other setting: (what, arguments) for None, every word and every flag."""
+    for place in places(function):
+        if BOUND.search(str(place)) or place.path.count(".") > place.path.startswith("config."):
+            continue
+        others = [None] * (place.optional and place.value is not None)
+        others += re.findall(r"'(\w+)'", place.text) * (place.kind == "Literal")
+        others += [place.value is False] * (place.kind == "bool")
+        for other in others:
+            yield f"{place.path}={other}", replaced(CALLS[function](), place.path, lambda _, x=other: x)
+
+
+# what parameters or other settings decide
+BOUND = re.compile(r"config\.tied|generate-rng|(transformer|greedy|minilm|sentence).*config\.positions")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 from npformer.door import validate
-from npformer.door.signature import ANYTHING, Call, Letters, Rule, all_of, has_leading, learn, shape_of
+from npformer.door.signature import ANYTHING, Ask, Call, Letters, Rule, all_of, by, learn, shape_of
 
 __all__ = [
     "Bias", "Count", "DType", "Finite", "Float", "Ids",
@@ -17,87 +17,55 @@ __all__ = [
 ]  # fmt: skip
 
 
-def floats(text: str, letters: Letters) -> Rule:
-    """An array of float32 or float64, of one dtype with all others."""
-
-    def ask(x: Any, name: str, call: Call) -> None:
-        validate.check_array(call.function, name, x, letters, call.letters, call.dtype)
-        call.dtype = x.dtype
-        learn_all(letters, x, name, call)
-
-    return Rule(text, ask, letters=letters)
+def floats(x: Any, name: str, call: Call) -> None:
+    """Entries of float32 or float64, of one dtype with all others."""
+    validate.check_float(call.function, name, x, call.dtype)
+    call.dtype = x.dtype
 
 
-def ids(text: str, letters: Letters) -> Rule:
-    """An array of integers; where "vocab_size" is known, of ids below it."""
-
-    def ask(x: Any, name: str, call: Call) -> None:
-        validate.check_ids(call.function, name, x)
-        validate.check_shape(call.function, name, x, letters, call.letters)
-        learn_all(letters, x, name, call)
-
-    return Rule(text, ask, turn=2, letters=letters)
+def fitting(letters: Letters, x: Any, name: str, call: Call) -> None:
+    """Axes of these lengths."""
+    validate.check_shape(call.function, name, x, letters, call.letters)
 
 
-def learn_all(letters: Letters, x: Any, name: str, call: Call) -> None:
-    """Remember an array's letters; refuse other leading axes than those of the first array that has some."""
-    if call.leader and has_leading(letters) and x.shape[: len(x.shape) - len(letters) + 1] != call.leading:
+def telling(letters: Letters, x: Any, name: str, call: Call) -> None:
+    """The same, and they tell others; no other leading axes than those of the first array that has some."""
+    fitting(letters, x, name, call)
+    if call.leader and "..." in letters and x.shape[: len(x.shape) - len(letters) + 1] != call.leading:
         expected = f"the leading axes of {call.leader}, {call.leading}"
         raise validate.wrong_shape(call.function, name, x, expected)
     learn(letters, x.shape, name, call)
 
 
-def numbers(text: str, letters: Letters) -> Rule:
-    """An array of finite integers or floats."""
-
-    def ask(x: Any, name: str, call: Call) -> None:
-        validate.check_numbers(call.function, name, x)
-        validate.check_shape(call.function, name, x, letters, call.letters)
-
-    return Rule(text, ask, turn=2, by_value=True)
-
-
-def mask(text: str, letters: Letters) -> Rule:
-    """Booleans that broadcast to these axes."""
-
-    def ask(x: Any, name: str, call: Call) -> None:
-        words = "a boolean array, True = may attend", "bool, True = may attend"
-        validate.check_entries(call.function, name, x, "b", *words)
-        validate.check_broadcast(call.function, name, x, letters, shape_of(letters, call))
-
-    return Rule(text, ask, turn=3)
-
-
-def bias(text: str, letters: Letters) -> Rule:
-    """Floats that broadcast to these axes."""
-
-    def ask(x: Any, name: str, call: Call) -> None:
-        validate.check_array(call.function, name, x, ("...",), {}, call.dtype)
-        validate.check_broadcast(call.function, name, x, letters, shape_of(letters, call))
-
-    return Rule(text, ask, turn=3)
-
-
-def shape(text: str, letters: Letters) -> Rule:
-    """Not an array, but the shape of one: a field of a cache."""
-    return Rule(text, ANYTHING.ask, letters=letters)
+def stretching(letters: Letters, x: Any, name: str, call: Call) -> None:
+    """Axes that broadcast to these."""
+    validate.check_broadcast(call.function, name, x, letters, shape_of(letters, call))
 
 
 class Axes:
-    """`Float[Array, "... T d_model"]`: a kind of array, and after it the letters of its axes."""
+    """`Float[Array, "... T d_model"]`: a kind of entries, and after it the letters of the axes."""
 
-    def __init__(self, name: str, kind: Callable[[str, Letters], Rule]) -> None:
-        self.name, self.kind = name, kind
+    def __init__(
+        self, name: str, entries: Ask, axes: Callable[..., None], turn: int = 1, by_value: bool = False
+    ) -> None:
+        self.name, self.entries, self.axes, self.turn, self.by_value = name, entries, axes, turn, by_value
 
     def __getitem__(self, item: tuple[Any, ...]) -> Rule:
-        _, letters, *rules = item
-        text = f"{self.name}[Array, {', '.join([repr(letters), *map(str, rules)])}]"
-        return all_of(text, [self.kind(text, tuple(letters.split())), *rules])
+        _, axes, *rules = item
+        text = f"{self.name}[Array, {', '.join([repr(axes), *map(str, rules)])}]"
+        letters: Letters = tuple(axes.split())
+
+        def ask(x: Any, name: str, call: Call) -> None:
+            self.entries(x, name, call)
+            self.axes(letters, x, name, call)
+
+        told = letters if self.axes is telling else None
+        return all_of(text, [Rule(text, ask, self.turn, told, by_value=self.by_value), *rules])
 
 
 def number(text: str, **bounds: float) -> Rule:
     """A finite number within bounds: above, minimum, below, maximum."""
-    return Rule(text, lambda v, name, call: validate.check_number(call.function, name, v, **bounds))
+    return Rule(text, by(validate.check_number, **bounds))
 
 
 def integer(text: str, minimum: int = -validate.LARGEST, *, letter: bool = False) -> Rule:
@@ -119,7 +87,7 @@ Integer = Annotated[int, integer("an integer")]
 Count = Annotated[int, integer(">= 1", 1)]
 Size = Annotated[int, integer(">= 1, a letter", 1, letter=True)]
 Length = Annotated[int, integer(">= 0", 0)]
-DType = Annotated[Any, Rule("dtype", lambda v, name, call: validate.check_dtype(call.function, v))]
+DType = Annotated[Any, Rule("dtype", by(validate.check_that, validate.names_floats, "float32 or float64"))]
 if TYPE_CHECKING:
     from typing import Annotated as Bias
     from typing import Annotated as Float
@@ -130,6 +98,12 @@ if TYPE_CHECKING:
 
     from numpy.random import Generator as Rng
 else:
-    kinds = {"Float": floats, "Ids": ids, "Numbers": numbers, "Mask": mask, "Bias": bias, "Shape": shape}
-    Float, Ids, Numbers, Mask, Bias, Shape = (Axes(name, kind) for name, kind in kinds.items())
-    Rng = Rule("Rng", lambda v, name, call: validate.check_generator(call.function, name, v))
+    booleans = by(
+        validate.check_entries, "b", "a boolean array, True = may attend", "bool, True = may attend"
+    )
+    Float, Bias = Axes("Float", floats, telling), Axes("Bias", floats, stretching, turn=3)
+    Ids = Axes("Ids", by(validate.check_ids), telling, turn=2)  # below "vocab_size", where that is known
+    Mask = Axes("Mask", booleans, stretching, turn=3)
+    Numbers = Axes("Numbers", by(validate.check_numbers), fitting, turn=2, by_value=True)
+    Shape = Axes("Shape", ANYTHING.ask, telling)  # not an array, but the shape of one: a field of a cache
+    Rng = Rule("Rng", by(validate.check_generator))

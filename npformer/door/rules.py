@@ -12,18 +12,9 @@ from typing import Annotated, Any
 import numpy as np
 
 from npformer.arrays import is_array
+from npformer.door import validate
 from npformer.door.annotations import number
 from npformer.door.signature import Call, Rule
-from npformer.door.validate import (
-    FLOATS,
-    check_d_output,
-    check_float,
-    check_generator,
-    check_id_range,
-    check_integer,
-    check_number,
-    wrong_kind,
-)
 from npformer.tree import walked
 
 
@@ -50,7 +41,7 @@ def KV_HEADS(value: Any, name: str, call: Call) -> None:
 
 def ask_divisor(value: Any, name: str, call: Call, letter: str, whole: str) -> None:
     """A number of heads that share something evenly."""
-    check_integer(call.function, name, value, 1)
+    validate.check_integer(call.function, name, value, 1)
     if call.letters[letter] % value:
         call.refuse(f"{name} is {value}; expected a divisor of {whole}={call.letters[letter]}")
 
@@ -102,30 +93,26 @@ KVHeads = Annotated[int, KV_HEADS]
 # --- positions: no more than there is room for ----------------------------------------------------
 
 
-@rule("T <= max_length", turn=2)
-def ROWS(x: Any, name: str, call: Call) -> None:
-    """As many positions as the table beside them has rows."""
-    ask_room(x.shape[-2], name, call, len(call.arguments["params"].P), "the table's max_length")
+def room(whose: str, most: Callable[[Call, str], int | None], turn: int = 3) -> Rule:
+    """At most so many positions, where a most is known."""
+
+    def ask(x: Any, name: str, call: Call) -> None:
+        T, limit = x.shape[-1 if x.dtype.kind in "iu" else -2], most(call, name)  # ids, or rows of numbers
+        if limit is not None and T > limit:
+            call.refuse(f"{name} has {T} positions; expected at most {whose}={limit}")
+
+    return Rule("T <= max_length", ask, turn)
 
 
-@rule("T <= max_length", turn=3)
-def TABLE_ROWS(ids: Any, name: str, call: Call) -> None:
-    """The same of a whole model's table, where there is one."""
+def rows_of_table(call: Call, name: str) -> int | None:
+    """How many positions the model's learned table has, where there is one."""
     table = getattr(call.arguments["params"], name.replace("ids", "positions"))
-    if table is not None:
-        ask_room(ids.shape[-1], name, call, len(table.P), "the learned table's max_length")
+    return None if table is None else len(table.P)
 
 
-@rule("T <= max_length", turn=3)
-def CONFIG_ROOM(ids: Any, name: str, call: Call) -> None:
-    """As many positions as the model was made for."""
-    ask_room(ids.shape[-1], name, call, call.arguments["config"].max_length, "config.max_length")
-
-
-def ask_room(T: int, name: str, call: Call, most: int, whose: str) -> None:
-    """At most so many positions."""
-    if T > most:
-        call.refuse(f"{name} has {T} positions; expected at most {whose}={most}")
+ROWS = room("the table's max_length", lambda call, name: len(call.arguments["params"].P), turn=2)
+TABLE_ROWS = room("the learned table's max_length", rows_of_table)
+CONFIG_ROOM = room("config.max_length", lambda call, name: call.arguments["config"].max_length)
 
 
 @rule("<= the learned table's rows", turn=3)
@@ -153,7 +140,7 @@ def TABLE(table: Any, name: str, call: Call) -> None:
         if table is not None:
             call.refuse(f"{name} is a table; expected None with config.positions={config.positions!r}")
     elif table is None:
-        raise wrong_kind(call.function, name, table, "a LearnedPositionsParams")
+        raise validate.wrong_kind(call.function, name, table, "a LearnedPositionsParams")
     elif len(table.P) != config.max_length:
         expected = f"expected config.max_length={config.max_length}"
         call.refuse(f"{name}.P has {len(table.P)} rows; {expected}")
@@ -165,13 +152,13 @@ def TABLE(table: Any, name: str, call: Call) -> None:
 @rule("below vocab_size", turn=3, by_value=True)
 def IN_VOCABULARY(ids: Any, name: str, call: Call) -> None:
     """Ids from 0 to vocab_size - 1, looked at on the host only."""
-    check_id_range(call.function, name, ids, call.letters["vocab_size"])
+    validate.check_id_range(call.function, name, ids, call.letters["vocab_size"])
 
 
 @rule("below vocab_size", turn=3)
 def ID(value: Any, name: str, call: Call) -> None:
     """One id from 0 to vocab_size - 1."""
-    check_integer(call.function, name, value, 0)
+    validate.check_integer(call.function, name, value, 0)
     if value >= call.letters["vocab_size"]:
         call.refuse(f"{name} is {value}; expected an id from 0 to {call.letters['vocab_size'] - 1}")
 
@@ -184,7 +171,7 @@ def COUNTED(targets: Any, name: str, call: Call) -> None:
         counted = targets.ravel() if ignore_index is None else targets[targets != ignore_index]
         if counted.size == 0:
             call.refuse(f"{name} has no id that counts; expected at least one: there is nothing to average")
-        check_id_range(call.function, name, counted, call.letters["vocab_size"])
+        validate.check_id_range(call.function, name, counted, call.letters["vocab_size"])
 
 
 @rule("T >= 1", turn=3)
@@ -208,7 +195,7 @@ def PADDING(padding_id: Any, name: str, call: Call) -> None:
 def DRAWS(n: Any, name: str, call: Call) -> None:
     """Drawing needs a generator; the likeliest token does not."""
     if call.arguments.get("temperature", 1.0) != 0:
-        check_generator(call.function, "rng", call.arguments.get("rng"))
+        validate.check_generator(call.function, "rng", call.arguments.get("rng"))
 
 
 Id = Annotated[int, ID]
@@ -234,13 +221,13 @@ def HEAD(head: Any, name: str, call: Call) -> None:
     if tied and head is not None:
         call.refuse(f"{name} is an array; expected None with config.tied=True")
     if not tied and head is None:
-        raise wrong_kind(call.function, name, head, "an array with config.tied=False")
+        raise validate.wrong_kind(call.function, name, head, "an array with config.tied=False")
 
 
 @rule("an axis of scores", turn=2)
 def AXIS(axis: Any, name: str, call: Call) -> None:
     """An axis that the scores have."""
-    check_integer(call.function, name, axis)
+    validate.check_integer(call.function, name, axis)
     scores = call.arguments["scores"]
     if not -scores.ndim <= axis < scores.ndim:
         call.refuse(f"{name} is {axis}; expected an axis of scores, shape {scores.shape}")
@@ -250,9 +237,9 @@ def AXIS(axis: Any, name: str, call: Call) -> None:
 def ONE_NUMBER(dloss: Any, name: str, call: Call) -> None:
     """One number: of Python, or an array of no axes in the logits' dtype."""
     if isinstance(dloss, int | float):
-        check_number(call.function, name, dloss)
+        validate.check_number(call.function, name, dloss)
     else:
-        check_d_output(call.function, name, dloss, (), call.arguments["cache"].probabilities.dtype)
+        validate.check_d_output(call.function, name, dloss, (), call.arguments["cache"].probabilities.dtype)
 
 
 Axis = Annotated[int, AXIS]
@@ -266,7 +253,7 @@ DLoss = Annotated[Any, ONE_NUMBER]
 def FLOAT_TREE(params: Any, name: str, call: Call) -> None:
     """Every leaf is of float32 or float64."""
     for path, leaf in walked(call.function, params):
-        check_float(call.function, place_of(name, path), leaf)
+        validate.check_float(call.function, f"{name}.{path}".rstrip("."), leaf)
 
 
 @rule("built like params")
@@ -283,7 +270,9 @@ def ALIKE(tree: Any, name: str, call: Call) -> None:
         leaves = f"expected the same leaves, they differ in {wrong[0]}"
         call.refuse(f"{name} is not built like params; {leaves}")
     for path, p in expected.items():
-        check_d_output(call.function, place_of(name, path), found[path], p.shape, p.dtype, "the parameter")
+        validate.check_d_output(
+            call.function, f"{name}.{path}".rstrip("."), found[path], p.shape, p.dtype, "the parameter"
+        )
     call.refuse(f"{name} is not built like params; expected the same NamedTuples")
 
 
@@ -293,7 +282,7 @@ def are_alike(p: Any, other: Any) -> bool:
         return type(p) is type(other) and len(p) == len(other) and all(map(are_alike, p, other))
     if not (is_array(p) and is_array(other)):
         return p is other is None
-    return p.shape == other.shape and p.dtype == other.dtype in FLOATS
+    return p.shape == other.shape and p.dtype == other.dtype in validate.FLOATS
 
 
 @rule("finite", turn=2, by_value=True)
@@ -302,15 +291,10 @@ def FINITE(grads: Any, name: str, call: Call) -> None:
     for path, g in walked(call.function, grads):
         # one product finds NaN and infinity and allocates nothing; but its sum can overflow by itself
         if isinstance(g, np.ndarray) and not math.isfinite(np.vdot(g, g)) and not np.isfinite(g * g).all():
-            place = place_of(name, path)
+            place = f"{name}.{path}".rstrip(".")
             call.refuse(f"{place} holds NaN or a number too large to square; expected finite ones")
 
 
 FloatTree = Annotated[Any, FLOAT_TREE]
 LikeParams = Annotated[Any, ALIKE]
 Gradients = Annotated[Any, ALIKE, FINITE]
-
-
-def place_of(argument: str, path: str) -> str:
-    """params.ffn.W_1; of an argument that is an array itself, its name."""
-    return f"{argument}.{path}" if path else argument

@@ -17,20 +17,9 @@ import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from types import ModuleType, UnionType
-from typing import (
-    Annotated,
-    Any,
-    ForwardRef,
-    Literal,
-    NamedTuple,
-    NoReturn,
-    TypeVar,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-)
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 
@@ -78,7 +67,7 @@ def checked(body: F) -> F:
         return with_arrays(quiet(*args, **kwargs))
 
     door.__module__ = "npformer"  # where pickle finds it
-    return cast(F, door)
+    return door  # type: ignore[return-value]
 
 
 def remember(look: Any, letters: dict[str, int], passed: dict[Any, dict[str, int]]) -> None:
@@ -88,50 +77,52 @@ def remember(look: Any, letters: dict[str, int], passed: dict[Any, dict[str, int
     passed[look] = letters
 
 
-def check_value(function: str, argument: str, value: Any, annotation: Any, **letters: int) -> None:
+def check_value(function: str, argument: str, value: Any, annotation: Any) -> None:
     """What an annotation asks, of one value: for what does not come as an argument, such as a file's."""
-    ask_all(Call(function, {argument: value}, letters), [*walk(argument, to_rule(annotation), value)])
+    ask_all(Call(function, {argument: value}, {}), [*walk(argument, to_rule(annotation), value)])
 
 
+@dataclass
 class Call:
     """One call of a checked function, and what its arguments have told so far."""
 
-    def __init__(self, function: str, arguments: dict[str, Any], letters: dict[str, int]) -> None:
-        self.function, self.arguments, self.letters = function, arguments, letters
-        self.leading: tuple[int, ...] = ()  # what "..." stands for
-        self.leader = ""  # the argument that told it
-        self.dtype: Any = None
-        self.values = False  # whether values in arrays are all that is asked
+    function: str
+    arguments: dict[str, Any]
+    letters: dict[str, int]
+    leading: tuple[int, ...] = (-1,)  # what "..." stands for
+    leader: str = ""  # the argument that told it
+    dtype: Any = None
+    values: bool = False  # whether values in arrays are all that is asked
 
     def refuse(self, words: str) -> NoReturn:
         """Of a relation that does not hold."""
         raise ValueError(f"{self.function}: {words}")
 
 
+Ask = Callable[[Any, str, Call], None]
+
+
+@dataclass(eq=False)
 class Rule:
     """What an annotation asks of a value: `ask(value, name, call)` returns nothing or raises."""
 
-    def __init__(
-        self,
-        text: str,
-        ask: Callable[[Any, str, Call], None],
-        turn: int = 1,  # 0: tells letters to all others; 2: needs the letters of others
-        letters: Letters | None = None,  # of an array
-        inside: Callable[[str, Any], Iterable["Place"]] = lambda name, value: (),  # the places in a value
-        by_value: bool = False,  # whether it depends on values in an array: so it is asked at every call
-    ) -> None:
-        self.text, self.ask, self.turn, self.letters = text, ask, turn, letters
-        self.inside, self.by_value = inside, by_value
-
-    def but(self, **changes: Any) -> "Rule":
-        """The same, but for some of the above."""
-        return Rule(**vars(self) | changes)
+    text: str
+    ask: Ask
+    turn: int = 1  # 0: tells letters to all others; 2: needs the letters of others
+    letters: Letters | None = None  # of an array
+    inside: Callable[[str, Any], Iterable["Place"]] = lambda name, value: ()  # the places in a value
+    by_value: bool = False  # whether it depends on values in an array: so it is asked at every call
 
     def __repr__(self) -> str:
         return self.text
 
     def __or__(self, none: None) -> "Rule":
         return optional(self)
+
+
+def by(check: Callable[..., None], *settings: Any, **more: Any) -> Ask:
+    """What a rule asks, by a check of validate.py."""
+    return lambda value, name, call: check(call.function, name, value, *settings, **more)
 
 
 Place = tuple[str, Rule, Any]  # params.W_1, what may stand there, what does
@@ -228,7 +219,7 @@ def blame(call: Call, places: list[Place]) -> None:
         ask_all(Call(call.function, call.arguments, {}), later)
     asked = places[: len(places) - len([*later])]  # what comes after the first refusal is not to blame
     arrays = [place for place in reversed(asked) if place[1].letters and validate.is_array(place[2])]
-    arrays.sort(key=lambda place: (0 not in place[2].shape, not has_leading(place[1].letters or ())))
+    arrays.sort(key=lambda place: (0 not in place[2].shape, "..." not in (place[1].letters or ())))
     for name, _, _ in arrays:
         others = Call(call.function, call.arguments, {})
         try:
@@ -241,7 +232,7 @@ def blame(call: Call, places: list[Place]) -> None:
 def to_rule(annotation: Any) -> Rule:
     """The rule that an annotation stands for."""
     origin, parts = get_origin(annotation), get_args(annotation)
-    if isinstance(annotation, str | ForwardRef):
+    if isinstance(annotation, str):
         raise TypeError(f"{annotation!r} cannot be read: `checked` needs annotations without __future__")
     if isinstance(annotation, Rule):
         return annotation
@@ -250,7 +241,7 @@ def to_rule(annotation: Any) -> Rule:
     if origin in (Union, UnionType):
         return optional(to_rule(parts[0])) if parts[1:] == (type(None),) else ANYTHING
     if origin is Literal:
-        return Rule(str(annotation), lambda v, n, call: validate.check_choice(call.function, n, v, parts))
+        return Rule(str(annotation), by(validate.check_choice, parts))
     if origin is tuple and parts[1:] == (...,):
         return each(to_rule(parts[0]))
     if hasattr(annotation, "_fields"):
@@ -270,7 +261,7 @@ def all_of(text: str, rules: list[Rule]) -> Rule:
         return [*first.inside(name, value), *((name, rule, value) for rule in more)]
 
     turn, by_value = max(rule.turn for rule in rules), any(rule.by_value for rule in rules)
-    return first.but(text=text, ask=ask, turn=turn, inside=inside, by_value=by_value)
+    return replace(first, text=text, ask=ask, turn=turn, inside=inside, by_value=by_value)
 
 
 def optional(rule: Rule) -> Rule:
@@ -285,7 +276,8 @@ def optional(rule: Rule) -> Rule:
                 raise
             raise TypeError(str(error).replace("; expected ", "; expected None or ", 1)) from None
 
-    return rule.but(
+    return replace(
+        rule,
         text=f"{rule} | None",
         ask=ask,
         inside=lambda name, value: () if value is None else rule.inside(name, value),
@@ -298,7 +290,7 @@ def each(rule: Rule) -> Rule:
     def inside(name: str, value: Any) -> list[Place]:
         return [(f"{name}.{i}", rule, part) for i, part in enumerate(value if type(value) is tuple else ())]
 
-    return of_kind(tuple).but(text=f"tuple[{rule}, ...]", inside=inside, by_value=rule.by_value)
+    return replace(of_kind(tuple), text=f"tuple[{rule}, ...]", inside=inside, by_value=rule.by_value)
 
 
 def fields_rule(kind: Any) -> Rule:
@@ -310,12 +302,12 @@ def fields_rule(kind: Any) -> Rule:
         return [(f"{name}.{field}", rule, part) for field, rule, part in rows]
 
     turn = 0 if kind.__name__.endswith("Config") else 1
-    return of_kind(kind).but(turn=turn, inside=inside, by_value=any(rule.by_value for rule in rules))
+    return replace(of_kind(kind), turn=turn, inside=inside, by_value=any(rule.by_value for rule in rules))
 
 
 def of_kind(kind: type) -> Rule:
     """A value of this very type."""
-    return Rule(kind.__name__, lambda v, name, call: validate.check_kind(call.function, name, v, kind))
+    return Rule(kind.__name__, by(validate.check_kind, kind))
 
 
 def cache_rule(kind: Any) -> Rule:
@@ -351,26 +343,17 @@ def gradient(rule: Rule) -> Rule:
 
 def shape_of(letters: Letters, call: Call) -> tuple[int, ...]:
     """The shape that the letters stand for, -1 where it is not known yet."""
-    leading = () if not has_leading(letters) else call.leading if call.leader else (-1,)
-    return (*leading, *[call.letters.get(letter, -1) for letter in named(letters)])
+    parts = [call.leading if x == "..." else (call.letters.get(x, -1),) for x in letters]
+    return tuple(n for part in parts for n in part)
 
 
 def learn(letters: Letters, shape: tuple[int, ...], name: str, call: Call) -> None:
     """Remember what a shape says of its letters."""
-    rest = len(shape) - len(named(letters))
-    call.letters.update(zip(named(letters), shape[rest:], strict=True))
-    if has_leading(letters) and not call.leader:
+    has_leading = letters[:1] == ("...",)
+    rest = len(shape) - len(letters) + has_leading
+    call.letters.update(zip(letters[has_leading:], shape[rest:], strict=True))
+    if has_leading and not call.leader:
         call.leading, call.leader = shape[:rest], name
-
-
-def has_leading(letters: Letters) -> bool:
-    """Whether any leading axes may stand before the others."""
-    return letters[:1] == ("...",)
-
-
-def named(letters: Letters) -> Letters:
-    """The letters without the leading axes."""
-    return letters[has_leading(letters) :]
 
 
 def plain(value: Any) -> Any:
@@ -384,6 +367,6 @@ TOLD: dict[type, Letters] = {}  # of a kind of cache the fields that tell what i
 SETTINGS = {int, float, bool, str, type(None), type, ModuleType, *map(type, validate.FLOATS)}
 ANYTHING = Rule("Any", lambda value, name, call: None)
 PLAIN = {  # what stands behind annotations of Python's own
-    bool: Rule("bool", lambda v, name, call: validate.check_flag(call.function, name, v)),
-    ModuleType: Rule("xp", lambda v, name, call: validate.check_array_module(call.function, v)),
+    bool: Rule("bool", by(validate.check_that, lambda value: isinstance(value, bool), "True or False")),
+    ModuleType: Rule("xp", by(validate.check_that, validate.is_library, "an array library, numpy or cupy")),
 }

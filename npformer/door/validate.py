@@ -2,14 +2,14 @@
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from npformer.arrays import array_module, article, number_of
+from npformer.arrays import article, number_of
 from npformer.arrays import is_array as is_array
 from npformer.arrays import kind_of as kind_of
 from npformer.tree import ends
@@ -21,15 +21,18 @@ _NUMBERS = (int, float, np.integer, np.floating)
 LARGEST = 2**53  # float64 knows every integer up to here; no array has so many entries
 
 
-def check_float(function: str, argument: str, x: Any) -> None:
-    """Refuse anything but a float32 or float64 array, saying what to do about it."""
-    if (type(x) is np.ndarray or is_array(x)) and x.dtype in FLOATS:
-        return
-    if not is_array(x):
+def check_float(
+    function: str, argument: str, x: Any, dtype: Any = None, like: str = "the other arrays"
+) -> None:
+    """Refuse anything but a float32 or float64 array, saying what to do about it; or one of another dtype."""
+    if not (type(x) is np.ndarray or is_array(x)):
         raise wrong_kind(function, argument, x, "an array of float32 or float64")
-    half = "float16 keeps 3 digits and overflows at 65504: sums over a row would be wrong"
-    advice = half if x.dtype == np.float16 else f"for example {argument}.astype(np.float64)"
-    raise wrong_dtype(function, argument, x, f"float32 or float64 ({advice})")
+    if x.dtype not in FLOATS:
+        half = "float16 keeps 3 digits and overflows at 65504: sums over a row would be wrong"
+        advice = half if x.dtype == np.float16 else f"for example {argument}.astype(np.float64)"
+        raise wrong_dtype(function, argument, x, f"float32 or float64 ({advice})")
+    if dtype is not None and x.dtype != dtype:
+        raise wrong_dtype(function, argument, x, f"{dtype} like {like}")
 
 
 def check_entries(function: str, argument: str, x: Any, kinds: str, expected: str, dtype: str = "") -> None:
@@ -45,36 +48,20 @@ def check_one_library(function: str, arguments: Mapping[str, Any]) -> None:
     if "cupy" not in sys.modules:
         return
     found = (end for name, value in arguments.items() for end in ends(name, value))
-    arrays = [(path, x) for path, x in found if is_array(x)]
-    for path, x in arrays:
-        if array_module(x) is not array_module(arrays[0][1]):
-            raise TypeError(
-                f"{function}: {path} is an array of {_library(x)}; expected one of {_library(arrays[0][1])} "
-                f"like {arrays[0][0]} (to_backend and to_numpy move arrays)"
-            )
+    arrays = [(path, "NumPy" if isinstance(x, np.ndarray) else "CuPy") for path, x in found if is_array(x)]
+    for path, library in arrays:
+        first, expected = arrays[0]
+        if library != expected:
+            words = f"an array of {library}; expected one of {expected} like {first}"
+            raise TypeError(f"{function}: {path} is {words} (to_backend and to_numpy move arrays)")
 
 
-def _library(x: Any) -> str:
-    return "NumPy" if isinstance(x, np.ndarray) else "CuPy"
-
-
-def check_array(
-    function: str, argument: str, x: Any, letters: Letters, sizes: Mapping[str, int], dtype: Any = None
-) -> None:
-    """Refuse an array of another dtype, or whose axes are not `letters`; a first "..." is any leading axes.
+def check_shape(function: str, argument: str, x: Any, letters: Letters, sizes: Mapping[str, int]) -> None:
+    """Refuse an array whose axes are not `letters`; a first "..." is any leading axes.
 
     `sizes` gives the length of an axis by its letter; a letter without a size stands for any length, 0 only
     for the letters T and S: a sequence can be empty, a row cannot.
     """
-    if dtype is None or type(x) is not np.ndarray or x.dtype is not dtype:
-        check_float(function, argument, x)
-        if dtype is not None and x.dtype != dtype:
-            raise wrong_dtype(function, argument, x, f"{dtype} like the other arrays")
-    check_shape(function, argument, x, letters, sizes)
-
-
-def check_shape(function: str, argument: str, x: Any, letters: Letters, sizes: Mapping[str, int]) -> None:
-    """Refuse an array whose axes are not `letters`, an array of any kind."""
     if not _fits(x.shape, letters, sizes):
         raise wrong_shape(function, argument, x, _expected(letters, sizes, empty=0 in x.shape))
 
@@ -104,24 +91,22 @@ def _expected(letters: Letters, sizes: Mapping[str, int], empty: bool) -> str:
     return f"({inside})" + (f" with {', '.join(known)}" if known else "")
 
 
+def check_that(function: str, argument: str, value: Any, holds: Callable[[Any], bool], expected: str) -> None:
+    """Refuse a value of another kind than expected."""
+    if not holds(value):
+        raise wrong_kind(function, argument, value, expected)
+
+
 def check_kind(function: str, argument: str, value: Any, kind: type) -> None:
     """Refuse anything that is not of this very type: another function's cache, a plain tuple, a dict."""
-    if type(value) is not kind:
-        raise wrong_kind(function, argument, value, article(kind.__name__))
+    check_that(function, argument, value, lambda value: type(value) is kind, article(kind.__name__))
 
 
 def check_d_output(
-    function: str,
-    argument: str,
-    d_output: Any,
-    shape: tuple[int, ...],
-    dtype: Any,
-    like: str = "the forward's output",
+    function: str, argument: str, d_output: Any, shape: Any, dtype: Any, like: str = "the forward's output"
 ) -> None:
     """Refuse an upstream gradient that has not exactly the shape and dtype of the forward's output."""
-    check_float(function, argument, d_output)
-    if d_output.dtype != dtype:
-        raise wrong_dtype(function, argument, d_output, f"{dtype} like {like}")
+    check_float(function, argument, d_output, dtype, like)
     if d_output.shape != shape:
         raise wrong_shape(function, argument, d_output, f"{shape} like {like}")
 
@@ -182,9 +167,9 @@ def check_number(
     if isinstance(value, bool) or not isinstance(value, _NUMBERS):
         raise wrong_kind(function, argument, value, "a number")
     if not (_is_finite(value) and above < value < below and minimum <= value <= maximum):
-        bounds = [f"> {above:g}"] * (above > -math.inf) + [f">= {minimum:g}"] * (minimum > -math.inf)
-        bounds += [f"< {below:g}"] * (below < math.inf) + [f"<= {maximum:g}"] * (maximum < math.inf)
-        expected = " and ".join(["a finite number", *bounds])
+        bounds = {">": above, ">=": minimum, "<": below, "<=": maximum}
+        words = [f"{sign} {bound:g}" for sign, bound in bounds.items() if math.isfinite(bound)]
+        expected = " and ".join(["a finite number", *words])
         raise ValueError(f"{function}: {argument} is {number_of(value)}; expected {expected}")
 
 
@@ -204,38 +189,28 @@ def check_choice(function: str, argument: str, value: Any, choices: tuple[str, .
         raise ValueError(f"{function}: {argument} is {value[:40]!r}; expected {expected}")
 
 
-def check_flag(function: str, argument: str, value: Any) -> None:
-    """Refuse anything but True and False: 1, "yes" and an array have a truth value too, by accident."""
-    if not isinstance(value, bool):
-        raise wrong_kind(function, argument, value, "True or False")
-
-
 def check_callable(function: str, argument: str, value: Any) -> None:
     """Refuse what cannot be called."""
-    if not callable(value):
-        raise wrong_kind(function, argument, value, "a function")
-
-
-def check_array_module(function: str, xp: Any) -> None:
-    """Refuse anything but an array library."""
-    if xp is not np and not (isinstance(xp, ModuleType) and hasattr(xp, "ndarray")):
-        raise wrong_kind(function, "xp", xp, "an array library, numpy or cupy")
-
-
-def check_dtype(function: str, dtype: Any) -> None:
-    """Refuse a dtype for new arrays other than float32 and float64."""
-    with suppress(TypeError, ValueError):
-        # np.dtype takes None, and anything that has a dtype, for one
-        if isinstance(dtype, type | str | np.dtype) and np.dtype(dtype) in FLOATS:
-            return
-    raise wrong_kind(function, "dtype", dtype, "float32 or float64")
+    check_that(function, argument, value, callable, "a function")
 
 
 def check_generator(function: str, argument: str, rng: Any) -> None:
     """Refuse a source of random numbers other than a numpy.random.Generator."""
-    if not isinstance(rng, np.random.Generator):
-        expected = "a numpy.random.Generator, for example np.random.default_rng(0)"
-        raise wrong_kind(function, argument, rng, expected)
+    expected = "a numpy.random.Generator, for example np.random.default_rng(0)"
+    check_that(function, argument, rng, lambda rng: isinstance(rng, np.random.Generator), expected)
+
+
+def is_library(xp: Any) -> bool:
+    """Whether this is an array library."""
+    return xp is np or (isinstance(xp, ModuleType) and hasattr(xp, "ndarray"))
+
+
+def names_floats(dtype: Any) -> bool:
+    """Whether new arrays of this dtype would be of float32 or float64."""
+    with suppress(TypeError, ValueError):
+        # np.dtype takes None, and anything that has a dtype, for one
+        return isinstance(dtype, type | str | np.dtype) and np.dtype(dtype) in FLOATS
+    return False
 
 
 def wrong_kind(function: str, argument: str, value: Any, expected: str) -> TypeError:

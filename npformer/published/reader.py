@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, Union, ca
 
 from npformer.arrays import Array
 from npformer.door.signature import Letters, check_value, to_rule
-from npformer.door.validate import check_array, check_float, check_numbers, check_shape, kind_of
+from npformer.door.validate import check_float, check_numbers, check_shape, kind_of
 from npformer.tree import as_damage, as_path, leaves, refilled, tree_map
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def check_state(function: str, state: Any, model: str = "", names: Any = None) -
     check_names(function, "state", model, names or state, state)
     dtype = None
     for name, array in state.items():
-        check_array(function, f"state[{name!r}]", array, ("...",), {}, dtype)
+        check_float(function, f"state[{name!r}]", array, dtype)
         dtype = array.dtype
 
 
