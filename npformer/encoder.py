@@ -55,7 +55,7 @@ class EncoderBlockCache(NamedTuple):
     residual_1: ResidualCache
     ffn: FFNCache
     residual_2: ResidualCache
-    shape: Shape[tuple[int, ...], "... T d_model"]
+    shape: Shape[tuple[int, ...], "... T d_model"]  # of y, and so of dy: the front door asks
     dtype: Any
 
 

@@ -181,7 +181,7 @@ def softmax_in_place(s: Array, axis: int = -1) -> Array:
 class DropoutCache(NamedTuple):
     keep: Array | None  # True where x was kept; None when nothing was dropped
     rate: float
-    shape: Shape[tuple[int, ...], "..."]
+    shape: Shape[tuple[int, ...], "..."]  # of y, and so of dy: the front door asks
     dtype: Any
 
 

@@ -48,12 +48,6 @@ def test_one_query_by_hand():
     assert_close((cache.scores, cache.weights, y), ([[np.log(3), 0]], [[0.75, 0.25]], [[5]]), atol=1e-14)
 
 
-def test_scores_are_scaled_and_biased_and_not_masked():
-    (q, k, v), bias = some_qkv(), array(3, 5, seed=3)
-    _, cache = npf.attention_forward(q, k, v, bias=bias, mask=np.zeros((3, 5), bool))
-    np.testing.assert_allclose(cache.scores, q @ k.swapaxes(-1, -2) / 2 + bias, rtol=1e-14)
-
-
 def test_masks():
     assert npf.causal_mask(3).tolist() == [[True, False, False], [True, True, False], [True, True, True]]
     assert npf.causal_mask(1, 3).tolist() == [[True, True, True]]  # the newest query sees every key
@@ -80,11 +74,11 @@ def test_many_heads_are_single_heads_side_by_side(n_kv_heads, biases):
     assert cache.weights.shape == cache.scores.shape == (4, 4, 5)
 
 
-def test_a_mask_has_no_head_axis_and_a_bias_has_one():
+def test_a_mask_has_no_head_axis_and_a_bias_has_one_and_scores_are_with_it_and_before_the_mask():
     x, mask, bias = array(2, 4, 8), PADDING & npf.causal_mask(4), array(4, 4, 4, seed=1)
     run = partial(npf.multi_head_attention_forward, x, x, x, params_of(), n_heads=4)
     assert ((run(mask=mask)[1].weights > 0) == mask[:, None]).all()  # (B, h, T, T)
-    moved = run(bias=bias)[1].scores - run()[1].scores
+    moved = run(bias=bias, mask=mask)[1].scores - run()[1].scores
     np.testing.assert_allclose(moved, np.broadcast_to(bias, (2, 4, 4, 4)), atol=1e-13)
 
 
@@ -155,13 +149,6 @@ def test_masked_keys_are_as_if_they_were_not_there_and_have_no_gradient():
     y, dq, dk, dv = outcome(q, k, v, dy, mask=keep)
     assert all_zero((dk[:, ~keep], dv[:, ~keep]))
     assert_close((y, dq, dk[:, keep], dv[:, keep]), without)
-
-
-def test_a_bias_of_minus_infinity_is_a_mask():
-    mask = npf.causal_mask(3, 5)
-    hows = {"bias": np.where(mask, 0, -np.inf)}, {"mask": mask}
-    by_bias, by_mask = (npf.attention_forward(*some_qkv(), **how)[0] for how in hows)
-    assert (by_bias == by_mask).all()
 
 
 # --- the edges: no keys, shared keys ----------------------------------------------------------------

@@ -67,12 +67,6 @@ class TestFrequencies:
         np.testing.assert_allclose(omega, expected, rtol=1e-14)
         np.testing.assert_allclose(waves, 2 * math.pi / expected, rtol=1e-14)
 
-    def test_after_one_wavelength_the_pair_is_back(self):
-        """At d_model 8 pair 2 turns once in 628.3 positions, so 4 turns are 2513 positions and a bit."""
-        table = npf.positional_encoding(2514, 8)
-        assert npf.wavelengths(8)[2] == pytest.approx(628.3185, abs=1e-4)
-        np.testing.assert_allclose(table[2513, 4:6], table[0, 4:6], atol=0.01)
-
 
 class TestShiftMatrix:
     # the equation

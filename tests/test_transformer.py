@@ -207,11 +207,9 @@ def test_a_new_token_is_the_likeliest_of_the_whole_model_and_costs_one_query(nor
 
 
 def test_a_length_that_is_never_reached_takes_no_memory():
-    config, options = small(), {"start_id": 1, "max_length": 10**9}
-    [[first]] = npf.greedy_decode(SOURCE[:1], model(config), config, **options | {"max_length": 1}, stop_id=0)
-    assert npf.greedy_decode(SOURCE[:1], model(config), config, **options, stop_id=first).tolist() == [
-        [first]
-    ]
+    decode = partial(npf.greedy_decode, SOURCE[:1], model(small()), small(), start_id=1)
+    [[first]] = decode(stop_id=0, max_length=1)
+    assert decode(stop_id=first, max_length=10**9).tolist() == [[first]]
 
 
 # --- greedy decoding: the edges ---------------------------------------------------------------------
