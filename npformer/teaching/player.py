@@ -24,26 +24,7 @@ from npformer.tree import leaves
 if TYPE_CHECKING:
     from pathlib import Path  # imported where a file is written
 
-SCRIPTS = (
-    "arithmetic trace words state page belt step numbers strip training far places yours keys start".split()
-)
-PAGE = """\
-<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline'; \
-style-src 'unsafe-inline'">
-<title>{title}</title>
-<style>
-{style}</style>
-<body>
-<script type="application/json" id="data">{data}</script>
-<script type="module">
-{script}
-window.player = start(document.body, JSON.parse(document.getElementById("data").textContent));
-</script>
-"""
+SCRIPTS = "arithmetic trace words state page belt strip step far places numbers yours start".split()
 FRAME_HEIGHT = 640  # pixels in a notebook
 
 
@@ -137,13 +118,13 @@ def _page(title: str, data: dict[str, Any]) -> str:
     import json
     from importlib import resources
 
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     folder = resources.files("npformer.teaching").joinpath("page")
-    style = folder.joinpath("look.css").read_text(encoding="utf-8")
+    read = {name: folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.html", "look.css")}
     scripts = [folder.joinpath(f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
     # "<" in a text of the data could end the script element early
-    data_text = text.replace("<", "\\u003c")
-    return PAGE.format(title=html.escape(title), style=style, data=data_text, script=joined(scripts))
+    data_text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    parts = {"title": html.escape(title), "style": read["look.css"], "data": data_text}
+    return read["page.html"].format(script=joined(scripts), **parts)
 
 
 def joined(scripts: Sequence[str]) -> str:

@@ -195,6 +195,7 @@ E | y; type d_z 1 2 3; click compare | .yours p ~ d_ffn.z differs: 3 numbers, ex
 E | y; type hidden: nan{seventeen}; click compare | .yours p ~ ffn.hidden differs: 18 of 18 cells.
 E | y; type nothing; click compare | .yours p ~ Paste numbers.
 E | y; Escape | hidden ~ .yours
+ffn.z,8 | on .name; type Ada; Enter; wait text=reset; ArrowRight | at ~ ffn.z,9
 """
 
 
@@ -204,6 +205,7 @@ DO = {
     "over": lambda page, element: page.hover(element),
     "focus": lambda page, element: page.focus(element),
     "type": lambda page, text: page.keyboard.type(text),
+    "wait": lambda page, element: page.locator(element).wait_for(),
     "open": lambda page, place: page.evaluate("place => player.open(place)", place),
     "choose": lambda page, what: page.get_by_label(what.split("=")[0]).select_option(what.split("=")[1]),
 }
@@ -258,9 +260,9 @@ def test_every_part_is_reached_with_the_tab_key(opened):
 def test_words_are_words_and_never_code(opened):
     words = ("<b>one</b>", "<i", "&lt;")
     page = opened(play(worked_example(dog_bites_man()._replace(tokens=words))), place="ffn.z,0")
-    assert "z <b>one</b>, column 0" in " ".join(page.inner_text(".sum").split())
     page.hover("td.enters >> nth=0")
-    assert "h <b>one</b>, column 0" in page.locator(".peek").inner_text()
+    for part, said in {".sum": "z <b>one</b>, column 0", ".peek": "h <b>one</b>, column 0"}.items():
+        playwright.expect(page.locator(part)).to_contain_text(said)
     assert page.locator(".result th[scope=row]").all_inner_texts() == list(words)
 
 
@@ -324,10 +326,14 @@ def test_edits_rounding_names_and_blocks_give_the_numbers_that_python_gives(open
     for choice, decimals in (("exact", None), ("2 decimals", 2)):
         page.get_by_label("rounding").select_option(label=choice)
         same_numbers(page, worked_example(example, decimals=decimals))
-    page = opened()  # a name draws all but the norms
+    page = opened()  # a name draws all but the norms, and what it drew can be put back
     for name in "Ada Björn Straße ΣΊΣΥΦΟΣ Işık 太郎 🙂".split():
         page.evaluate("name => player.drawName(name)", f"  {name} ")
         same_numbers(page, worked_example(example_from_name(name), decimals=3))
+    DO["click"](page, "reset")
+    same_numbers(page, worked_example(decimals=3))
+    other = dog_bites_man()._replace(tokens=("man", "bites", "dog"))
+    assert not opened(play(worked_example(other))).get_by_label("a name").is_visible()
     for variants in ([], ["pre-norm", "causal", "gelu", "two-sentences", "one-head"], ["rms-norm"]):
         page = opened(play(variants=variants))
         for update in ("adam", "sgd"):
@@ -335,20 +341,6 @@ def test_edits_rounding_names_and_blocks_give_the_numbers_that_python_gives(open
             with np.errstate(invalid="ignore"):
                 block = varied(dog_bites_man(), variants)
                 same_numbers(page, worked_example(block, update=update, learning_rate=0.03))
-
-
-def test_a_name_is_typed_in_and_reset(opened):
-    page = opened(place="ffn.z,8")
-    page.get_by_label("a name").fill("Ada")
-    press(page, "Enter")
-    playwright.expect(page.get_by_label("rounding")).to_have_value("3")
-    press(page, "ArrowRight")
-    assert where(page) == ["ffn.z", 9], "the keys are the player's again"
-    DO["click"](page, "reset")
-    assert page.get_by_label("a name").input_value() == ""
-    same_numbers(page, worked_example(decimals=3))
-    other = dog_bites_man()._replace(tokens=("man", "bites", "dog"))
-    assert not opened(play(worked_example(other))).get_by_label("a name").is_visible()
 
 
 def trained(steps, update, rate):
@@ -420,14 +412,9 @@ def test_a_number_is_dragged_and_the_arcs_bend(opened):
     page.locator(".result input").nth(0).focus()
     arcs = "document.querySelector('.arcs svg').innerHTML"
     before = page.evaluate(arcs)
-    curve = page.wait_for_function(  # it is drawn anew when a number gets the focus
-        "(box => box?.width && box.toJSON())(document.querySelector('.along svg')?.getBoundingClientRect())"
-    ).json_value()
-    middle = curve["y"] + curve["height"] / 2
-    page.mouse.move(curve["x"] + curve["width"] / 2, middle)
-    page.mouse.down()
-    page.mouse.move(curve["x"] + curve["width"] * 0.75, middle)
-    page.mouse.up()
+    curve = page.locator(".along .picture")
+    box = curve.bounding_box()
+    curve.drag_to(curve, target_position={"x": 0.75 * box["width"], "y": box["height"] / 2})
     dragged = page.evaluate("player.steps.find(step => step.name === 'attention.W_Q').given[0]")
     assert dragged == pytest.approx(1.5, abs=0.02)
     page.wait_for_function(f"before => {arcs} !== before", arg=before)

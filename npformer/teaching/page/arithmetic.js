@@ -14,37 +14,37 @@
  * }} Step
  */
 
-/** @type {Object<string, (...parts: number[]) => number>} */
-const OPERATIONS = {
-  "+": (...terms) => terms.reduce((sum, term) => sum + term),
-  "-": (a, b) => a - b,
-  "*": (a, b) => a * b,
-  "/": (a, b) => a / b,
-  power: Math.pow,
-  square: a => a * a,
-  sqrt: Math.sqrt,
-  exp: Math.exp,
-  sin: Math.sin,
-  cos: Math.cos,
-  max: Math.max,
-  relu: z => Math.max(0, z),
-  gate: (d, z) => (z > 0 ? d : 0),
-  share: z => (z < 0 ? upperShare(-z) : 1 - upperShare(z)),
-  bell: z => Math.exp(-z * z / 2) / Math.sqrt(2 * Math.PI),
-  hidden: () => -Infinity,
+const bell = z => Math.exp(-z * z / 2) / Math.sqrt(2 * Math.PI);
+
+// What an operation gives, how it is written, and where that stands in brackets. A part is called by its
+// place: first, term, taken (after −), factor or below (after /); n is how many parts there are.
+const AS_PART = ["taken", "factor", "below"];
+/** @type {Object<string, [(...parts: number[]) => number, string | ((n: number) => string), string[]?]>} */
+export const OPERATIONS = {
+  "+": [(...terms) => terms.reduce((a, b) => a + b), n => "first" + " + term".repeat(n - 1), AS_PART],
+  "-": [(a, b) => a - b, "first − taken", AS_PART],
+  "*": [(a, b) => a * b, "factor · factor", ["below"]],
+  "/": [(a, b) => a / b, "factor / below", ["below"]],
+  power: [Math.pow, "factor^factor"],
+  square: [a => a * a, "factor²"],
+  sqrt: [Math.sqrt, "√(first)"],
+  exp: [Math.exp, "exp(first)"],
+  sin: [Math.sin, "sin(first)"],
+  cos: [Math.cos, "cos(first)"],
+  max: [Math.max, n => "the largest of first" + ", first".repeat(n - 1)],
+  relu: [z => Math.max(0, z), "max(0, first)"],
+  gate: [(d, z) => (z > 0 ? d : 0), "first if z > 0, else 0 (z = first)"],
+  share: [share, "Φ(first)"],
+  bell: [bell, "φ(first)"],
+  hidden: [() => -Infinity, "−∞, since this key comes later"],
 };
 
-// Of a normal distribution, what lies above z ≥ 0: a series near 0, a continued fraction from 3 on.
-function upperShare(z) {
-  if (z > 40) return 0;
-  if (z < 3) {
-    let term = z, sum = z;
-    for (let k = 1; k < 80; k++) sum += term *= z * z / (2 * k + 1);
-    return 0.5 - sum * OPERATIONS.bell(z);
-  }
-  let below = z;
-  for (let k = 80; k > 0; k--) below = z + k / below;
-  return OPERATIONS.bell(z) / below;
+// Of a normal distribution, what lies below z: a series.
+function share(z) {
+  if (Math.abs(z) > 8) return z > 0 ? 1 : 0;
+  let term = z, sum = z;
+  for (let k = 1; k < 200; k++) sum += term *= z * z / (2 * k + 1);
+  return 0.5 + sum * bell(z);
 }
 
 /** @param {Recipe} recipe @param {ArrayLike<number>} numbers @returns {number} */
@@ -52,7 +52,7 @@ export function evaluate(recipe, numbers) {
   if (typeof recipe === "number") return numbers[recipe];
   const [operation, ...parts] = recipe;
   if (operation === "number") return parts[0];
-  return OPERATIONS[operation](...parts.map(part => evaluate(part, numbers)));
+  return OPERATIONS[operation][0](...parts.map(part => evaluate(part, numbers)));
 }
 
 // As people round on paper: a half goes away from zero. The millionth is for 0.4205, a little low in binary.

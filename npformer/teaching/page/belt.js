@@ -1,9 +1,8 @@
 // The belt: the block as a conveyor, the chips of a section, and a map of all steps.
 
-import { page, make, makeButton, upTo } from "./page.js";
-import { go } from "./places.js";
-import { state, current } from "./state.js";
-import { SPLIT, isBack, isNew, letter } from "./trace.js";
+import { button, page } from "./page.js";
+import { state } from "./state.js";
+import { SPLIT, isBack, isNew, isUpdate, letter } from "./trace.js";
 import { escaped, typeset } from "./words.js";
 
 // From left to right: a station is [words of its section, what is written on it, its width], a letter what is
@@ -24,22 +23,22 @@ const BELTS = {
 const GAP = 44, ROUND = 11; // how long the way between stations is, and the radius of a +
 
 const belt = () => BELTS[state.data.norm];
-const stations = () => belt().filter(Array.isArray);
+const sections = () => belt().flatMap(part => (Array.isArray(part) ? [part[0]] : []));
 export function stationOf(step) {
-  const section = step.section.toLowerCase(), names = stations().map(([words]) => words);
-  if (section.startsWith("one step")) return names.indexOf("training");
-  const sum = ["first sum", "second sum"].findIndex(words => section.includes(words));
-  if (sum >= 0) return names.indexOf(["multi-head attention", "feed-forward network"][sum]);
-  return names.findIndex(words => section.includes(words));
+  const section = step.section.toLowerCase();
+  const place = words => sections().findIndex(name => words.includes(name));
+  if (isUpdate(step)) return place("training");
+  if (section.includes("first sum")) return place("multi-head attention");
+  return place(section.includes("second sum") ? "feed-forward network" : section);
 }
 
 export function conveyor() {
   let x = 0, left = 0, k = 0;
-  const drawn = belt().flatMap(part => {
-    if (part === "<") return left = x + GAP / 3, [];
-    if (part === "+") return x += 2 * ROUND, [sum(left, x - ROUND)];
-    if (typeof part === "string") return x += GAP, [way(part, x - GAP, x)];
-    return x += part[2], [station(part, x - part[2], k++)];
+  const drawn = belt().map(part => {
+    if (part === "<") return left = x + GAP / 3, "";
+    if (part === "+") return x += 2 * ROUND, sum(left, x - ROUND);
+    if (typeof part === "string") return x += GAP, way(part, x - GAP, x);
+    return x += part[2], station(part, x - part[2], k++);
   });
   const says = "the block as a conveyor";
   return `<svg viewBox="-2 0 ${x + 4} 76" role="group" aria-label="${says}">${drawn.join("")}</svg>`;
@@ -59,51 +58,42 @@ const station = ([words, name, width], left, k) =>
   `<rect x="${left}" y="30" width="${width}" height="38" rx="6"/>` +
   `<text x="${left + width / 2}" y="55">${name}</text></g>`;
 
-export function showStation(step) {
+export function drawBelt(step) {
   for (const group of page.belt.querySelectorAll(".station")) {
     const lit = Number(group.dataset.station) === stationOf(step);
     group.classList.toggle("lit", lit);
     group.setAttribute("aria-current", lit ? "step" : "false");
   }
-  const split = SPLIT[state.data.norm];
   for (const text of page.belt.querySelectorAll(".letter")) {
-    const name = text.dataset.letter, source = isBack(step) ? split[name] ?? name : name;
+    const name = text.dataset.letter, source = isBack(step) ? SPLIT[state.data.norm][name] ?? name : name;
     const sign = isBack(step) ? "d_" : isNew(step) ? "new_" : "";
     text.textContent = name && (isBack(step) ? `d${source}` : isNew(step) ? `${name}′` : name);
     text.classList.toggle("lit", step.name === sign + source);
   }
 }
 
-export function showChips(step) {
-  const way = isBack(step) ? "◀ backward" : step.section.startsWith("One step") ? "↻ update" : "▶ forward";
-  const chips = state.steps.flatMap((other, k) => (other.section === step.section ? [chip(other, k)] : []));
-  const title = make("b", { textContent: `${way}: ${step.section}` });
-  page.chips.replaceChildren(title, ...chips, page.count);
+export function drawChips(step) {
+  const way = isBack(step) ? "◀ backward" : isUpdate(step) ? "↻ update" : "▶ forward";
+  const chips = state.steps.map((other, k) => (other.section === step.section ? chip(other, k) : ""));
+  page.chips.innerHTML = `<b>${way}: ${escaped(step.section)}</b>${chips.join("")}`;
+  page.chips.append(page.count);
 }
 
 function chip(step, k) {
-  const on = k === state.at.step, state_ = on ? "on" : k < state.at.step ? "done" : "";
-  const className = `${state_} ${step.given ? "given" : ""}`, innerHTML = typeset(letter(step));
-  const properties = { className, innerHTML, title: step.name, aria: { current: on ? "step" : "false" } };
-  return makeButton("", () => go(k, 0), properties);
+  const { at } = state, on = k === at.step ? "on" : k < at.step ? "done" : "";
+  const look = `class="${on} ${step.given ? "given" : ""}" aria-current="${k === at.step ? "step" : false}"`;
+  return button("step", k, typeset(letter(step)), `${look} title="${step.name}"`);
 }
 
 // The map: a field for each step, the sections a little apart. For the keyboard there are stations and chips.
 export function drawMap() {
-  const fields = upTo(state.steps.length).map(k => {
-    const step = state.steps[k], opens = k && step.section !== state.steps[k - 1].section;
-    const way = isBack(step) ? "back" : step.section.startsWith("One step") ? "update" : "";
-    const title = `${k + 1}: ${step.section}, ${step.name}`;
-    return make("i", { title, className: `${way} ${opens ? "opens" : ""}`, data: { step: k } });
-  });
-  page.map.replaceChildren(...fields);
-}
-
-export function showMap() {
-  const { children } = page.map, { step } = state.at;
-  for (let k = 0; k < children.length; k++) {
-    children[k].classList.toggle("done", k < step);
-    children[k].classList.toggle("on", k === step);
-  }
-  page.map.setAttribute("aria-label", `map: step ${step + 1} of ${children.length}, ${current().section}`);
+  const { steps, at } = state;
+  page.map.innerHTML = steps.map((step, k) => {
+    const opens = k && step.section !== steps[k - 1].section ? "opens" : "";
+    const way = isBack(step) ? "back" : "", passed = k < at.step ? "done" : k === at.step ? "on" : "";
+    const title = escaped(`${k + 1}: ${step.section}, ${step.name}`);
+    return `<i title="${title}" class="${way} ${opens} ${passed}" data-step="${k}"></i>`;
+  }).join("");
+  const says = `map: step ${at.step + 1} of ${steps.length}, ${steps[at.step].section}`;
+  page.map.setAttribute("aria-label", says);
 }

@@ -1,73 +1,56 @@
 // From afar: every station as small heat maps, the gradients flowing back below, and the story of both.
 
-import { make, makeButton, page } from "./page.js";
-import { go } from "./places.js";
+import { button, later, page } from "./page.js";
 import { numberOf, show, state, stepNamed, valuesOf } from "./state.js";
 import { fit } from "./step.js";
 import { SPLIT, letter } from "./trace.js";
 import { typeset, written } from "./words.js";
 
-const TOLD = [ // a step, and what is said when it is reached
-  ["E", "Each word has a row of numbers, its embedding."],
-  ["x", "Its position is added, so that order counts."],
+const TOLD = [ // a step, and what is said when it is reached, forward and on the way back
+  ["E", "Each word has a row of numbers, its embedding.",
+    "And at the embeddings: each word learns from where it stood."],
+  ["x", "Its position is added, so that order counts.", "Back at the words and positions."],
   ["attention.Q", "Each word asks: a query."],
   ["attention.K", "Each word can be found: a key."],
   ["attention.V", "Each word has something to give: a value."],
-  ["attention.weights", "Query times key, then softmax: who looks at whom."],
+  ["attention.weights", "Query times key, then softmax: who looks at whom.",
+    "Who should have looked where? Its gradient says so."],
   ["a", "What each word brings back from where it looked."],
   ["s", "It is added to what was there."],
   ["u", "Each row is brought to one size: the norm."],
-  ["h", "Each row is brought to one size: the norm."],
+  ["h", "Each row is brought to one size: the norm.",
+    "What went two ways comes back from both, and is added."],
   ["g", "Once more to one size."],
   ["ffn.z", "Each word for itself: a wider row."],
-  ["ffn.hidden", "What lies below zero is switched off."],
+  ["ffn.hidden", "What lies below zero is switched off.", "A unit that was off lets nothing through."],
   ["f", "And back to the width of a word."],
-  ["t", "Added again."],
-  ["y", "What leaves the block."],
+  ["t", "Added again.", "The same question for every number before: the gradients flow back."],
+  ["y", "What leaves the block.",
+    "Now back. If this number of y grew a little, by how much would the loss?"],
   ["loss", "How far is y from what we wanted? One number."],
 ];
-const BACK = {
-  y: "Now back. If this number of y grew a little, by how much would the loss?",
-  t: "The same question for every number before: the gradients flow back.",
-  "ffn.hidden": "A unit that was off lets nothing through.",
-  h: "What went two ways comes back from both, and is added.",
-  "attention.weights": "Who should have looked where? Its gradient says so.",
-  x: "Back at the words and positions.",
-  E: "And at the embeddings: each word learns from where it stood.",
-};
 const PACE = 850; // milliseconds for each: half a minute in all
 
 const told = () => TOLD.filter(([name]) => stepNamed(name));
 const gradientNamed = name => stepNamed(`d_${SPLIT[state.data.norm][name] ?? name}`);
 
-export function showWhole(on) {
-  const { whole, root } = page;
-  show.whole = on;
-  whole.hidden = !on;
-  root.classList.toggle("far", on);
-  page.buttons.far.setAttribute("aria-pressed", String(on));
-  stop();
+export function showFar(on) {
+  show.far = on;
+  page.whole.hidden = !on;
+  page.root.classList.toggle("far", on);
+  page.far.setAttribute("aria-pressed", on);
+  page.whole.classList.remove("telling");
   if (!on) return fit();
-  const forward = told().map(([name]) => tile(stepNamed(name), "value"));
-  const gradients = told().map(([name]) => gradientNamed(name));
-  const back = gradients.map(step => step ? tile(step, "gradient") : make("div"));
-  whole.replaceChildren(
-    make("h1", { className: "way", textContent: "forward, the values ▶" }),
-    make("div", { className: "tiles" }, ...forward),
-    make("p", { className: "way gradient", textContent: "◀ backward, the gradients" }),
-    make("div", { className: "tiles" }, ...back),
-    page.story,
-  );
-  page.story.replaceChildren(makeButton("▶ the whole story, in half a minute", tell), page.told);
+  page.forward.innerHTML = told().map(([name]) => tile(stepNamed(name), "value")).join("");
+  page.backward.innerHTML = told().map(([name]) => tile(gradientNamed(name), "gradient")).join("");
   page.told.textContent = "Choose a picture to see its numbers.";
 }
 
 function tile(step, kind) {
-  const innerHTML = `<b>${typeset(letter(step))}</b>${heat(step, kind)}`, { name } = step;
-  const look = { className: `tile ${kind}`, title: name, data: { name } };
-  const button = makeButton("", () => go(state.steps.indexOf(step), 0), look);
-  button.innerHTML = innerHTML;
-  return button;
+  if (!step) return "<div></div>";
+  const look = `class="tile ${kind}" title="${step.name}" data-name="${step.name}"`;
+  const shown = `<b>${typeset(letter(step))}</b>${heat(step, kind)}`;
+  return button("step", state.steps.indexOf(step), shown, look);
 }
 
 // A square for each number; the stronger the colour, the larger it is within its step.
@@ -87,34 +70,26 @@ function heat(step, kind) {
 
 // What is told: the name of a picture, and a text.
 function story() {
-  const L = name => written(numberOf(name), 3), names = told().map(([name]) => name);
+  const L = name => written(numberOf(name), 3);
   const forward = told().map(([name, text]) => [name, name === "loss" ? `${text} L = ${L(name)}.` : text]);
-  const back = names.toReversed().map(name => [gradientNamed(name)?.name, BACK[name] ?? ""]);
+  const back = told().toReversed().map(([name, , text]) => [gradientNamed(name)?.name, text]);
   const end = `Each weight takes a small step against its gradient, and L is ${L("new_loss")}. ` +
     "Again, a hundred times: that is training (T, X, C).";
   return [...forward, ...back.filter(([name]) => name), ["", end]];
 }
 
 // One picture after the other is lit, forward, back, and then the step.
-let telling = 0;
 export function tell() {
-  if (telling) return stop();
-  const steps = story();
-  page.whole.classList.add("telling");
-  for (const lit of page.whole.querySelectorAll(".lit")) lit.classList.remove("lit");
-  let k = 0;
+  const { whole, told } = page, steps = story();
+  if (!whole.classList.toggle("telling")) return;
+  for (const lit of whole.querySelectorAll(".lit")) lit.classList.remove("lit");
   const next = () => {
-    if (k === steps.length) return stop();
-    const [name, text] = steps[k++];
-    page.whole.querySelector(`[data-name="${name}"]`)?.classList.add("lit");
-    if (text) page.told.textContent = text;
-    telling = setTimeout(next, PACE);
+    const [name, text] = steps.shift() ?? [];
+    if (name === undefined) whole.classList.remove("telling");
+    if (!whole.classList.contains("telling")) return;
+    whole.querySelector(`[data-name="${name}"]`)?.classList.add("lit");
+    if (text) told.textContent = text;
+    later("telling", PACE, next);
   };
   next();
-}
-
-function stop() {
-  clearTimeout(telling);
-  telling = 0;
-  page.whole.classList.remove("telling");
 }

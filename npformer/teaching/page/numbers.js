@@ -1,63 +1,80 @@
-// Numbers of one's own: a given one is typed or dragged, all are reset, or drawn from a name.
+// Numbers of one's own: a given one is typed or dragged, all are reset, trained, or drawn from a name.
 
-import { calculate } from "./arithmetic.js";
-import { boxes, make, page, upTo } from "./page.js";
-import { current, state, stepNamed, write } from "./state.js";
-import { showCell, showStep } from "./step.js";
-import { begin } from "./training.js";
-import { letter, size, whereabouts } from "./trace.js";
-import { read } from "./words.js";
-
-export function entry(cell) {
-  const step = current(), label = `${letter(step)} ${whereabouts(step, cell - step.first)}`;
-  const input = make("input", { value: write(cell), inputMode: "decimal", aria: { label } });
-  input.addEventListener("change", () => edit(cell, read(input.value)));
-  input.addEventListener("focus", () => touch(cell));
-  return input;
-}
+import { calculate, trained } from "./arithmetic.js";
+import { between, page, upTo } from "./page.js";
+import { current, givens, lay, numberOf, state, stepNamed, stepOf, valuesOf } from "./state.js";
+import { drawCell, drawStep } from "./step.js";
+import { rowsOf, size } from "./trace.js";
 
 export function touch(cell) {
   state.touched = cell;
-  showCell();
+  drawCell();
 }
 
 // From here on the training is another one: what came after this step of it is gone.
+export function begin(now = state.training.now) {
+  state.training.now = now;
+  state.training.past.length = now;
+  keep();
+  drawCell();
+}
+
+function keep() {
+  state.numbers = calculate(state.steps, state.decimals);
+  state.training.past.push({ given: givens(), loss: numberOf("loss") });
+}
+
 export function edit(cell, value) {
-  const step = state.steps[state.home[cell]];
-  if (step.name === "eta") state.rate = value;
+  const step = stepOf(cell);
   if (Number.isFinite(value)) step.given[cell - step.first] = value;
-  recalculate();
-  begin(state.training.now);
+  begin();
 }
 
 export function reset() {
-  state.steps.forEach((step, k) => { if (step.given) step.given = state.original[k].slice(); });
+  lay(state.update);
   page.name.value = "";
-  state.rate = stepNamed("eta").given[0];
-  recalculate();
   begin(0);
 }
 
 export function chooseRounding(decimals) {
   state.decimals = decimals;
-  recalculate();
-  begin(state.training.now);
-  showStep();
+  begin();
+  drawStep();
 }
 
-export function recalculate() {
-  const { steps, original } = state;
-  state.numbers = calculate(steps, state.decimals);
-  page.rounding.value = state.decimals ?? "";
-  page.reset.hidden = steps.every((step, k) => !step.given || String(step.given) === String(original[k]));
-  for (const [cell, elements] of boxes) {
-    for (const element of elements) {
-      const input = element.querySelector("input");
-      if (input) input.value = write(cell);
-      else element.textContent = write(cell);
-    }
+const give = given => state.steps.forEach((step, k) => { step.given = given[k]?.slice(); });
+
+export function train(count) {
+  const { training } = state;
+  training.past.length = training.now + 1;
+  for (let i = 0; i < count; i++) {
+    give(trained(state.steps, state.numbers));
+    keep();
   }
-  showCell();
+  training.now += count;
+  drawCell();
+}
+
+// Step `now` of the training, as it was: every cell of it can be walked.
+export function openTraining(now) {
+  const { training, steps, decimals } = state;
+  training.now = between(0, now, training.past.length - 1);
+  give(training.past[training.now].given);
+  state.numbers = calculate(steps, decimals);
+  drawCell();
+}
+
+export function choose(update, rate) {
+  const before = new Map(state.steps.map(step => [step.name, step.given])), { name } = current();
+  lay(update);
+  for (const step of state.steps) if (step.given) step.given = before.get(step.name) ?? step.given;
+  const eta = stepNamed("eta"), there = stepNamed(name);
+  eta.given = [rate];
+  if (!there) state.at.cell = 0;
+  state.at.step = state.steps.indexOf(there ?? eta);
+  state.numbers = calculate(state.steps, state.decimals);
+  drawStep();
+  begin();
 }
 
 // These are the numbers of the name's worksheet: worksheet.py draws them in the same way, and says why.
@@ -70,22 +87,14 @@ function lettersOf(name) {
   return small.normalize("NFC").trim().split(/\s+/).join(" ");
 }
 
-export function makeNameBox() {
-  const title = "the numbers of this name's worksheet (Enter)", aria = { label: "a name" };
-  const input = make("input", { className: "name", placeholder: "a name", title, aria });
-  input.addEventListener("change", () => drawName(input.value));
-  return input;
-}
-
 export async function drawName(name) {
   const letters = lettersOf(name);
   if (!letters) return reset();
   const numbers = numbersOf(letters);
   do await draw(numbers); while (!isLively());
   state.decimals = WORKSHEET_DECIMALS;
-  recalculate();
   begin(0);
-  showStep();
+  drawStep();
   page.name.blur(); // the keys are the player's again
 }
 
@@ -110,40 +119,32 @@ async function draw(numbers) {
 
 // A matrix has no row and no column of zeros only.
 async function drawArray(numbers, step) {
-  const [, I, J] = step.shape, some = (list, keep) => list.some((value, i) => value !== 0 && keep(i));
-  const all = (length, test) => upTo(length).every(test);
   for (;;) {
     const list = [];
-    while (list.length < I * J) list.push((await numbers.next()).value);
-    const rows = () => all(I, i => some(list, k => Math.floor(k / J) === i));
-    const columns = () => all(J, j => some(list, k => k % J === j));
-    if (step.axes.length === 1 || (rows() && columns())) return list;
+    while (list.length < size(step)) list.push((await numbers.next()).value);
+    const lines = [...rowsOf(step, list), ...columnsOf(step, list)];
+    if (step.axes.length === 1 || lines.every(line => line.some(Boolean))) return list;
   }
 }
 
-// Of each step by its name.
-const valuesBy = numbers => Object.fromEntries(
-  state.steps.map(step => [step.name, numbers.slice(step.first, step.first + size(step))]),
-);
+const columnsOf = ({ shape: [, , J] }, list) => upTo(J).map(j => list.filter((_, i) => i % J === j));
 
-function rowsOf(name, list) {
-  const { shape: [, , J] } = stepNamed(name);
-  return list.flatMap((_, i) => (i % J ? [] : [list.slice(i, i + J)]));
-}
+// Of each step by its name.
+const valuesBy = numbers => Object.fromEntries(state.steps.map(step => [step.name, valuesOf(step, numbers)]));
 
 // Whether the numbers are worth a pencil: nothing vanishes, nothing grows, rounding does no harm.
 function isLively() {
-  const { steps } = state, exact = valuesBy(calculate(steps, null));
-  const pencil = valuesBy(calculate(steps, WORKSHEET_DECIMALS));
+  const exact = valuesBy(calculate(state.steps, null));
+  const pencil = valuesBy(calculate(state.steps, WORKSHEET_DECIMALS));
   const least = list => Math.min(...list), most = list => Math.max(...list);
-  const far = list => most(list.map(Math.abs)), z = exact["ffn.z"], weights = exact["attention.weights"];
-  const on = rowsOf("ffn.z", z).map(row => row.filter(number => number > 0).length / row.length);
-  const spread = rowsOf("attention.weights", weights).map(row => most(row) - least(row));
-  const names = steps.slice(0, steps.indexOf(stepNamed("eta"))).map(step => step.name);
-  return least(z.map(Math.abs)) >= 0.05 && least(on) > 0 && most(on) < 1
-    && least(weights) >= 0.02 && least(spread) >= 0.2
-    && least(exact["norm_1.variance"]) >= 0.3 && least(exact["norm_2.variance"]) >= 0.3
-    && names.every(name => far(exact[name]) < 20 && (far(exact[name]) >= 0.05 || !name.startsWith("d_")))
-    && names.every(name => far(exact[name].map((number, i) => number - pencil[name][i])) <= 0.05)
+  const far = list => most(list.map(Math.abs)), rows = name => rowsOf(stepNamed(name), exact[name]);
+  const on = rows("ffn.z").map(row => row.filter(number => number > 0).length / row.length);
+  const spread = rows("attention.weights").map(row => most(row) - least(row));
+  const names = Object.keys(exact), calculated = names.slice(0, names.indexOf("eta"));
+  return least(exact["ffn.z"].map(Math.abs)) >= 0.05 && least(on) > 0 && most(on) < 1
+    && least(exact["attention.weights"]) >= 0.02 && least(spread) >= 0.2
+    && ["norm_1", "norm_2"].every(norm => least(exact[`${norm}.variance`]) >= 0.3)
+    && calculated.every(name => far(exact[name]) < 20 && (far(exact[name]) >= 0.05 || !name.startsWith("d_"))
+      && far(exact[name].map((number, i) => number - pencil[name][i])) <= 0.05)
     && pencil.new_loss[0] < pencil.loss[0];
 }

@@ -1,35 +1,12 @@
-// The parts of the page, and how they are made.
+// The page: its parts by name, pieces of HTML, and what can wait.
 
 import { escaped } from "./words.js";
 
-export const page = /** @type {Record<string, any>} */ ({}); // the parts by name
-export const boxes = new Map(); // from a cell to the boxes on the page that show it
+export const page = /** @type {Record<string, any>} */ ({}); // what has a name in page.html
 
-/** An element with properties; `data` and `aria` become attributes. @returns {any} */
-export function make(tag, { data = {}, aria = {}, ...properties } = /** @type {any} */ ({}), ...children) {
-  const element = Object.assign(document.createElement(tag), properties);
-  Object.assign(element.dataset, data);
-  for (const [name, value] of Object.entries(aria)) element.setAttribute(`aria-${name}`, String(value));
-  element.append(...children);
-  return element;
-}
-
-export function makeButton(text, action, properties = {}) {
-  const button = make("button", { type: "button", textContent: text, ...properties });
-  button.addEventListener("click", action);
-  return button;
-}
-
-export function makeSelect(label, choices, chosen, action, title = label) {
-  const option = ([value, textContent]) => make("option", { value, textContent, selected: value === chosen });
-  const options = choices.map(option);
-  const select = make("select", { title, aria: { label } }, ...options);
-  select.addEventListener("change", () => action(select.value));
-  return select;
-}
-
-export const group = (label, ...children) =>
-  make("div", { className: "group", role: "group", aria: { label } }, ...children);
+/** A button: its `kind` and `value` say what a click does, see JUMPS. */
+export const button = (kind, value, html, rest = "") =>
+  `<button type="button" data-${kind}="${value}" ${rest}>${html}</button>`;
 
 export const picture = (wide, high, says, drawn) =>
   `<svg viewBox="0 0 ${wide} ${high}" role="img" aria-label="${escaped(says)}">${drawn}</svg>`;
@@ -39,10 +16,11 @@ export const room = picture => [picture.clientWidth || 300, picture.clientHeight
 
 export const between = (low, value, high) => Math.min(Math.max(value, low), high);
 export const upTo = length => [...Array(length).keys()];
+export const drawn = (length, draw) => upTo(length).map(draw).join("");
 
-// A screen reader gets the cell on which the class stays, not each one that it hurries past.
-let speaking;
-export function say(text) {
-  clearTimeout(speaking);
-  speaking = setTimeout(() => { page.speaker.textContent = text; }, 250);
+// Done when nobody has asked for the same a while: keys that come faster do not wait for it.
+const waiting = {};
+export function later(what, milliseconds, act) {
+  clearTimeout(waiting[what]);
+  waiting[what] = setTimeout(act, milliseconds);
 }

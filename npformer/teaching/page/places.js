@@ -1,10 +1,10 @@
 // Places: from cell to cell, from step to step, and where the address says.
 
 import { stationOf } from "./belt.js";
-import { showWhole } from "./far.js";
-import { between, boxes, page } from "./page.js";
-import { current, show, state } from "./state.js";
-import { showCell, showStep } from "./step.js";
+import { showFar } from "./far.js";
+import { between, page } from "./page.js";
+import { current, show, state, stepOf } from "./state.js";
+import { drawCell, drawStep } from "./step.js";
 import { isBack, isNew, presses } from "./trace.js";
 
 export function go(step, cell) {
@@ -13,9 +13,9 @@ export function go(step, cell) {
   show.answered = false;
   page.guess.value = page.verdict.textContent = "";
   page.peek.hidden = true;
-  if (show.whole) showWhole(false);
-  if (other) showStep();
-  else showCell();
+  if (show.far) showFar(false);
+  if (other) drawStep();
+  else drawCell();
 }
 
 export function move(by) {
@@ -25,6 +25,7 @@ export function move(by) {
 }
 
 export const moveStep = by => go(between(0, state.at.step + by, state.steps.length - 1), 0);
+export const goToEnd = step => go(step, presses(state.steps[step]) - 1);
 
 export function moveStation(by) {
   const { steps, at } = state;
@@ -41,10 +42,10 @@ export function goToStation(station) { // in the direction in which we are going
 }
 
 export function goToCell(cell) {
-  const step = state.steps[state.home[cell]];
+  const step = stepOf(cell);
   if (step !== current()) state.trail.push({ ...state.at });
   go(state.home[cell], step.given ? 0 : cell - step.first);
-  if (step.given) boxes.get(cell)[0].querySelector("input").focus();
+  if (step.given) page.stage.querySelector(`[data-cell="${cell}"] input`).focus();
 }
 
 export function goBack() {
@@ -60,12 +61,3 @@ export function open(place) {
 }
 
 export const addressed = () => new URLSearchParams(location.hash.slice(1)).get("at") ?? "";
-
-// The page's address follows, so that it can be sent to somebody. A frame in a notebook has none.
-let addressing;
-export function remember() {
-  clearTimeout(addressing);
-  if (location.protocol === "about:") return;
-  const { cell } = state.at, address = `#at=${current().name}${cell ? `,${cell}` : ""}`;
-  addressing = setTimeout(() => history.replaceState(null, "", address), 300);
-}

@@ -1,74 +1,151 @@
-// The page: its parts in their places. A page holds one player.
+// The page: its parts in their places, and what keys, mouse and touch do. A page holds one player.
 
-import { calculate } from "./arithmetic.js";
-import { conveyor, drawMap } from "./belt.js";
-import { KEYS, listen, makeKeyButtons } from "./keys.js";
-import { chooseRounding, drawName, edit, makeNameBox, reset } from "./numbers.js";
-import { group, make, makeButton, makeSelect, page } from "./page.js";
-import { addressed, open } from "./places.js";
-import { state, stepNamed } from "./state.js";
-import { showStep } from "./step.js";
-import { makeStrip } from "./strip.js";
-import { homes, stepsOf } from "./trace.js";
-import { begin, choose, openTraining, train } from "./training.js";
-import { makeYours } from "./yours.js";
+import { conveyor } from "./belt.js";
+import { showFar, tell } from "./far.js";
+import { begin, choose, chooseRounding, drawName, edit, reset, touch } from "./numbers.js";
+import { openTraining, train } from "./numbers.js";
+import { between, button, page } from "./page.js";
+import { addressed, go, goBack, goToCell, goToEnd, goToStation, open } from "./places.js";
+import { move, moveStation, moveStep } from "./places.js";
+import { isHidden, lay, numberOf, show, state, stepNamed } from "./state.js";
+import { answer, drawCell, drawStep, fit, peek, reveal } from "./step.js";
+import { read } from "./words.js";
+import { compare, showYours } from "./yours.js";
+
+// A group of buttons, an action, its key, and what its button says; what stands in [] is on it.
+const KEYS = [
+  ["move", "first", "Home", "to the [start]", () => go(0, 0)],
+  ["move", "stationBack", "PageUp", "[◀◀] one station back", () => moveStation(-1)],
+  ["move", "stepBack", "ArrowUp", "[▲ step]: one step back", () => moveStep(-1)],
+  ["move", "cellBack", "ArrowLeft", "[◀ cell]: one cell back", () => move(-1)],
+  ["move", "cellOn", "ArrowRight", "[cell ▶]: one cell on", () => move(1)],
+  ["move", "stepOn", "ArrowDown", "[step ▼]: one step on", () => moveStep(1)],
+  ["move", "stationOn", "PageDown", "[▶▶] one station on", () => moveStation(1)],
+  ["move", "last", "End", "to the [end]", () => goToEnd(state.steps.length - 1)],
+  ["move", "step", "Enter", "[all ⏎]: the whole step", () => goToEnd(state.at.step)],
+  ["move", "back", "Backspace", "[return ⌫]: to where you came from", goBack],
+  ["show", "predict", "h", "[predict H]: hide each result until you ask for it", () => turn("predict")],
+  ["show", "arithmetic", "s", "[arithmetic S]: show or hide it", () => turn("arithmetic")],
+  ["show", "values", "v", "[values V]: show or hide the value beside its gradient", () => turn("values")],
+  ["show", "live", "l", "[live L]: show or hide the live pictures", () => turn("live")],
+  ["show", "far", "z", "[from afar Z]: the whole block, forward and back", () => showFar(!show.far)],
+  ["training", "one", "t", "[1 step T]: 1 of training", () => train(1)],
+  ["training", "ten", "x", "[10 X]: 10 of training", () => train(10)],
+  ["training", "hundred", "c", "[100 C]: 100 of training", () => train(100)],
+  ["training", "again", "b", "[back B]: to the start of the training", () => openTraining(0)],
+  ["numbers", "yours", "y", "[yours Y]: paste the numbers of your own block", () => showYours()],
+];
+const ACTIONS = {
+  ...Object.fromEntries(KEYS.map(([, name, , , act]) => [name, act])),
+  reset, check: answer, reveal, tell, compare,
+  close: () => showYours(false),
+  receive: () => { show.received = true; drawCell(); },
+};
+const JUMPS = { // what a click on an element with such data does
+  do: name => ACTIONS[name](),
+  cell: cell => goToCell(Number(cell)),
+  station: station => goToStation(Number(station)),
+  step: step => go(Number(step), 0),
+};
+const CHOICES = { // what happens when something was chosen in a field
+  rounding: text => chooseRounding(text === "" ? null : Number(text)),
+  name: drawName,
+  update: text => choose(text, numberOf("eta")),
+  rate: text => choose(state.update, Number(text)),
+  when: text => openTraining(Number(text)),
+  drag: text => drag(Number(text)),
+};
+
+function keyButton([, name, key, says]) {
+  const [, text] = /\[(.*)\]/.exec(says), label = says.replace(/[[\]]/g, "");
+  const rest = `title="${label} (${key})" aria-label="${label}" aria-keyshortcuts="${key}"`;
+  return button("do", name, text, rest);
+}
 
 export function start(root, data) {
-  Object.assign(state, { data, decimals: data.decimals, update: data.update });
-  state.steps = stepsOf(data, data.update);
-  state.rate = stepNamed("eta").given[0];
-  state.original = state.steps.map(step => step.given?.slice());
-  state.home = homes(state.steps);
-  state.numbers = calculate(state.steps, state.decimals);
+  Object.assign(state, { data, decimals: data.decimals });
+  lay(data.update);
   state.touched = stepNamed("attention.W_Q").first;
-  build(root);
+  root.classList.add("npformer-player");
+  for (const place of root.querySelectorAll("[data-keys]")) {
+    place.outerHTML = KEYS.filter(([group]) => group === place.dataset.keys).map(keyButton).join("");
+  }
+  for (const part of root.querySelectorAll("[data-part], [data-do]")) {
+    page[part.dataset.part ?? part.dataset.do] = part;
+  }
+  page.root = root;
+  page.belt.innerHTML = conveyor();
+  page.name.hidden = !data.named || !globalThis.crypto?.subtle; // browsers keep it from some addresses
   listen();
   begin(0);
-  showStep();
+  drawStep();
   if (!open(addressed())) open(data.at);
   const look = { at: state.at, numbers: () => state.numbers, get steps() { return state.steps; } };
   return Object.assign(look, { edit, open, drawName, train, openTraining, choose });
 }
 
-function build(root) {
-  const live = { live: "polite" }, label = "your prediction";
-  for (const name of ["belt", "chips", "title", "stage", "strip", "whole", "sum", "controls"]) {
-    page[name] = make("div", { className: name });
-  }
-  page.root = root;
-  page.whole.hidden = true;
-  page.map = make("div", { className: "map", role: "img" });
-  page.peek = make("div", { className: "peek", hidden: true });
-  page.speaker = make("div", { className: "speaker", role: "status", aria: live });
-  page.guess = make("input", { className: "guess", placeholder: "?", inputMode: "decimal", aria: { label } });
-  page.verdict = make("span", { className: "verdict", aria: live });
-  page.count = make("span", { className: "count" });
-  page.story = make("div", { className: "story" });
-  page.told = make("span", { className: "told", role: "status" });
-  page.stage.tabIndex = 0;
-  page.stage.setAttribute("role", "group");
-  page.stage.setAttribute("aria-label", "the tables of this step");
-  fill();
-  page.redraw = drawMap;
-  drawMap();
-  root.classList.add("npformer-player");
-  const parts = [page.belt, page.chips, page.map, page.title, page.whole, page.stage, page.strip, page.sum];
-  root.append(make("main", {}, ...parts, page.controls, page.yours, page.peek, page.speaker));
+function turn(name) {
+  show[name] = !show[name];
+  show.answered = false;
+  drawStep();
 }
 
-function fill() {
-  page.reset = makeButton("reset", reset, { hidden: true, title: "the numbers as they came" });
-  const choices = [["", "exact"], ...[1, 2, 3, 4, 5, 6, 7, 8].map(n => [String(n), `${n} decimals`])];
-  const title = "round every step before the next uses it", chosen = String(state.decimals ?? "");
-  const choose = value => chooseRounding(value === "" ? null : Number(value));
-  page.rounding = makeSelect("rounding", choices, chosen, choose, title);
-  page.name = makeNameBox();
-  page.name.hidden = !state.data.named || !globalThis.crypto?.subtle; // browsers keep it from some addresses
-  page.belt.innerHTML = conveyor();
-  makeKeyButtons();
-  makeStrip();
-  makeYours();
-  const of = kind => KEYS.filter(row => row[4] === kind).map(([name]) => page.buttons[name]);
-  const numbers = group("numbers", page.rounding, page.name, page.reset, ...of("numbers"));
-  page.controls.append(group("move", ...of("move")), group("show", ...of("show")), numbers);
+function jump(element) {
+  for (const kind in element.tagName === "INPUT" ? {} : JUMPS) {
+    const found = element.closest?.(`[data-${kind}]`);
+    if (found) return JUMPS[kind](found.dataset[kind]);
+  }
+}
+
+function listen() {
+  const { stage, curve, peek: hint } = page, hide = () => { hint.hidden = true; };
+  document.addEventListener("keydown", onKey);
+  document.addEventListener("click", event => jump(event.target));
+  for (const event of ["mouseover", "focusin"]) stage.addEventListener(event, peek);
+  for (const event of ["mouseleave", "focusout"]) stage.addEventListener(event, hide);
+  const cellOf = event => Number(event.target.parentElement.dataset.cell);
+  stage.addEventListener("focusin", event => {
+    if (event.target.tagName === "INPUT") touch(cellOf(event));
+  });
+  stage.addEventListener("change", event => edit(cellOf(event), read(event.target.value)));
+  for (const [name, choose] of Object.entries(CHOICES)) {
+    const field = page[name], event = field.type === "range" ? "input" : "change"; // a slider at every move
+    field.addEventListener(event, () => choose(field.value));
+  }
+  for (const event of ["pointerdown", "pointermove"]) curve.addEventListener(event, dragOnCurve);
+  addEventListener("resize", fit);
+  addEventListener("hashchange", () => open(addressed()));
+}
+
+function onKey(event) {
+  const { target, key } = event;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+  const action = actionOf(target, key);
+  if (!action) return;
+  event.preventDefault();
+  action();
+}
+
+function actionOf(target, key) {
+  const typing = target.matches?.("input, select, textarea"), { cell, station } = target.dataset ?? {};
+  if (target === page.guess && key === "Enter") return answer;
+  if (target === page.guess && key === "Escape") return () => page.cellOn.focus();
+  if (page.paper.contains(target) && key === "Escape") return ACTIONS.close;
+  if (typing && key === "Escape") return () => target.blur();
+  if (target === page.pasted || typing && !["PageUp", "PageDown"].includes(key)) return;
+  if (key === "Enter" && (cell ?? station)) return () => jump(target);
+  if (["Enter", " "].includes(key) && target.matches?.("button")) return; // the button's own
+  if (isHidden() && /^[-−0-9.,]$/.test(key)) return void page.guess.focus(); // which then gets the key
+  if (show.far && key === " ") return tell;
+  return KEYS.find(([, , shortcut]) => shortcut === key || shortcut === key.toLowerCase())?.[4];
+}
+
+const drag = value => edit(state.touched, Math.round(value * 100) / 100);
+
+function dragOnCurve(event) {
+  if (!(event.buttons & 1)) return;
+  event.preventDefault();
+  const { left, width } = page.curve.getBoundingClientRect(), share = (event.clientX - left) / width;
+  const { min, max } = page.drag; // from the picture's pixels to its numbers
+  drag(Number(min) + between(0, share, 1) * (max - min));
 }

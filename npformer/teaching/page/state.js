@@ -1,6 +1,6 @@
 // The state: what the page knows at a moment. The other files change it, and then draw it.
 
-import { size } from "./trace.js";
+import { homes, size, stepsOf } from "./trace.js";
 import { writtenAsGiven, written } from "./words.js";
 
 /** @typedef {import("./arithmetic.js").Step} Step */
@@ -9,24 +9,35 @@ export const state = {
   data: /** @type {any} */ (null), // what the page was given
   steps: /** @type {Step[]} */ ([]),
   home: /** @type {number[]} */ ([]), // the step of each cell
-  original: /** @type {number[][]} */ ([]), // the given numbers as they came
+  original: "", // the given numbers as they came
   numbers: /** @type {number[]} */ ([]), // the number of each cell
   decimals: /** @type {number | null} */ (null), // what every step is rounded to, null for not at all
   at: { step: 0, cell: 0 },
   trail: /** @type {{ step: number, cell: number }[]} */ ([]), // where Backspace leads back to
   touched: 0, // the given cell along which the loss is drawn
   update: "sgd",
-  rate: 0.01,
   // Of each step of training, the numbers that were given to it and its loss; `now` is the one that is shown.
-  training: { given: /** @type {number[][][]} */ ([]), losses: /** @type {number[]} */ ([]), now: 0 },
+  training: { past: /** @type {{ given: number[][], loss: number }[]} */ ([]), now: 0 },
 };
 
 export const show = {
-  arithmetic: true, values: true, predict: false, answered: false, live: true, whole: false,
+  arithmetic: true, values: true, predict: false, answered: false, live: true, far: false,
   received: false, // whether the number of another calculation was asked for
 };
 
+export const givens = () => state.steps.map(step => step.given?.slice());
+/** The steps with one of the updates, all numbers as they came. */
+export function lay(update) {
+  const steps = stepsOf(state.data, update);
+  Object.assign(state, { update, steps, home: homes(steps) });
+  state.original = String(givens());
+}
+
 export const current = () => state.steps[state.at.step];
+export const stepOf = cell => state.steps[state.home[cell]];
+export const stepNamed = name => state.steps.find(step => step.name === name);
+export const numberOf = name => state.numbers[stepNamed(name).first];
+export const valuesOf = (step, numbers = state.numbers) => numbers.slice(step.first, step.first + size(step));
 export const digits = () => state.decimals ?? state.data.places;
 export const isHidden = () => (show.predict || markHere()) && !show.answered && !current().given;
 /** Where another calculation has another number: at this cell, or in this step of given numbers. */
@@ -35,16 +46,13 @@ export function markHere() {
   return state.data.marks.find(mark => mark.station === name && (given || mark.cell === state.at.cell));
 }
 export function write(cell) {
-  const { given } = state.steps[state.home[cell]], value = state.numbers[cell];
-  return given ? writtenAsGiven(value) : written(value, digits());
+  const value = state.numbers[cell];
+  return stepOf(cell).given ? writtenAsGiven(value) : written(value, digits());
 }
-export const stepNamed = name => state.steps.find(step => step.name === name);
-export const numberOf = name => state.numbers[stepNamed(name).first];
-export const valuesOf = step => state.numbers.slice(step.first, step.first + size(step));
 
 // The gradient of a given cell, and the given cell of a gradient, of an update, or of what Adam remembers.
 export function gradientOf(cell) {
-  const step = state.steps[state.home[cell]], place = cell - step.first;
+  const step = stepOf(cell), place = cell - step.first;
   if (step.name === "target") return -state.numbers[stepNamed("d_y").first + place]; // L has y − target in it
   const gradient = stepNamed(`d_${step.name}`);
   return gradient && state.numbers[gradient.first + place];

@@ -1,32 +1,46 @@
 // A step and a cell: its equation, its tables, what enters the cell, its arithmetic, and a prediction of it.
 
-import { showChips, showMap, showStation } from "./belt.js";
-import { entry } from "./numbers.js";
-import { boxes, make, makeButton, page, between, say, upTo } from "./page.js";
-import { goToCell, remember } from "./places.js";
-import { current, digits, isHidden, markHere, parameterOf, show, state, write } from "./state.js";
-import { drawStrip, isRoom } from "./strip.js";
+import { drawBelt, drawChips, drawMap } from "./belt.js";
+import { between, button, drawn, later, page } from "./page.js";
+import { current, digits, givens, isHidden, markHere, parameterOf } from "./state.js";
+import { show, state, stepOf, write } from "./state.js";
+import { drawStrip } from "./strip.js";
 import { cellsOf, isBack, letter, size, whereabouts, word } from "./trace.js";
 import { arithmetic, escaped, judge, shorter, spoken, typeset } from "./words.js";
 
-export function showStep() {
+export function drawStep() {
   const step = current(), value = show.values ? step.value : undefined;
   page.root.classList.toggle("back", isBack(step));
-  showStation(step);
-  showChips(step);
-  showEquation(step);
-  boxes.clear();
+  drawBelt(step);
+  drawChips(step);
+  drawEquation(step);
   const around = step.shown.filter(k => k !== value).map(k => table(k, "operand"));
-  const beside = value === undefined ? [] : [table(value, "value")];
-  page.stage.replaceChildren(...around, ...beside, table(state.at.step, "result"));
+  const beside = value === undefined ? "" : table(value, "value");
+  page.stage.innerHTML = around.join("") + beside + table(state.at.step, "result");
   // Long sums get two lines, for the whole step: nothing moves from cell to cell.
   const lengths = (step.recipes ?? []).map(recipe => arithmetic(recipe, write).length);
   page.sum.classList.toggle("long", Math.max(0, ...lengths) > 100);
-  showCell();
+  drawCell();
   fit();
 }
 
-function showEquation(step) {
+// All that may change while a step is on the screen.
+export function drawCell() {
+  const step = current(), { at } = state, parameter = parameterOf(step, at.cell);
+  if (!step.given && parameter !== undefined) state.touched = parameter;
+  const cells = step.given ? "" : `, cell ${at.cell + 1} of ${size(step)}`;
+  page.count.textContent = `step ${at.step + 1} of ${state.steps.length}${cells}`;
+  for (const name in show) page[name]?.setAttribute("aria-pressed", show[name]);
+  page.rounding.value = state.decimals ?? "";
+  page.reset.hidden = String(givens()) === state.original;
+  drawCells(step);
+  drawSum(step);
+  drawMap();
+  drawStrip();
+  remember(step);
+}
+
+function drawEquation(step) {
   const lines = step.lines.map(k => typeset(state.steps[k].equation)).join(" <b>;</b> ");
   const equation = typeset(step.given ? letter(step) : step.equation);
   const name = step.name === letter(step) ? "" : step.name;
@@ -38,51 +52,62 @@ function showEquation(step) {
 
 // A step as a figure; the role is "operand", "value" (beside its gradient) or "result".
 function table(k, role) {
-  const step = state.steps[k];
-  const shape = step.axes.map(typeset).join(" × ") || "a number";
+  const step = state.steps[k], shape = step.axes.map(typeset).join(" × ") || "a number";
   const says = step.given || role === "operand" ? shape : `${shape} · the ${role}`;
-  const innerHTML = `<span>${typeset(letter(step))}</span><small>${says}</small>`;
-  const caption = make("figcaption", { innerHTML, title: step.name });
-  const drawn = upTo(step.shape[0]).map(g => matrix(step, g, role));
-  const matrices = make("div", { className: "heads" }, ...drawn);
-  const figure = make("figure", { className: `${role} ${step.given ? "given" : ""}` }, caption, matrices);
-  if (role === "result") figure.style.setProperty("--wide", `${widest(step)}em`);
-  return figure;
+  const wide = role === "result" ? `style="--wide: ${widest(step)}em"` : "";
+  return `<figure class="${role} ${step.given ? "given" : ""}" ${wide}><figcaption title="${step.name}">` +
+    `<span>${typeset(letter(step))}</span><small>${says}</small></figcaption>` +
+    `<div class="heads">${drawn(step.shape[0], g => matrix(step, g, role))}</div></figure>`;
 }
 
 // Room for a step's longest number, so that nothing moves while its boxes are filled.
-const widest = step => 0.42 + 0.53 * Math.max(...upTo(size(step)).map(i => write(step.first + i).length));
+const widest = step =>
+  0.42 + 0.53 * Math.max(...Array.from({ length: size(step) }, (_, i) => write(step.first + i).length));
 
 function matrix(step, g, role) {
   const [G, I, J] = step.shape, sentences = step.rows.length / I;
   // The words stand before the first matrix of a sentence only.
   const worded = step.rows.length ? g % (G / sentences) === 0 : I > 1;
-  const rowText = i => (step.rows.length ? word(step.rows, I, g, G, i) : i);
-  const rowWord = i => (worded ? [make("th", { scope: "row", textContent: rowText(i) })] : []);
-  const columnText = j => (step.columns.length ? word(step.columns, J, g, G, j) : j);
-  const columnWord = j => make("th", { scope: "col", textContent: columnText(j) });
-  const corner = worded ? [make("td", { className: "corner" })] : [];
-  const over = make("tr", {}, ...corner, ...upTo(J).map(columnWord));
-  const rowOf = i => upTo(J).map(j => box(step.first + (g * I + i) * J + j, role));
-  const row = i => make("tr", {}, ...rowWord(i), ...rowOf(i));
-  const title = step.titles[g] ? [make("caption", { textContent: step.titles[g] })] : [];
-  return make("table", {}, ...title, ...(J > 1 ? [over] : []), ...upTo(I).map(row));
+  const head = (scope, words, count, i) =>
+    `<th scope="${scope}">${words.length ? escaped(word(words, count, g, G, i)) : i}</th>`;
+  const corner = worded ? `<td class="corner"></td>` : "";
+  const over = `<tr>${corner}${drawn(J, j => head("col", step.columns, J, j))}</tr>`;
+  const row = i => `<tr>${worded ? head("row", step.rows, I, i) : ""}` +
+    `${drawn(J, j => box(step, (g * I + i) * J + j, role))}</tr>`;
+  const title = step.titles[g] ? `<caption>${escaped(step.titles[g])}</caption>` : "";
+  return `<table>${title}${J > 1 ? over : ""}${drawn(I, row)}</table>`;
 }
 
-function box(cell, role) {
-  const element = make("td", { data: { cell, role } });
-  if (role === "result" && current().given) element.append(entry(cell));
-  else element.textContent = write(cell);
-  const mark = state.data.marks.find(mark => cellOf(mark) === cell);
-  if (mark) element.classList.add("differs");
-  boxes.set(cell, [...(boxes.get(cell) ?? []), element]);
-  return element;
+function box(step, place, role) {
+  const differs = state.data.marks.some(mark => mark.station === step.name && mark.cell === place);
+  const label = escaped(`${letter(step)} ${whereabouts(step, place)}`);
+  const typed = role === "result" && step.given ? `<input inputmode="decimal" aria-label="${label}">` : "";
+  const look = differs ? `class="differs"` : "";
+  return `<td data-cell="${step.first + place}" data-role="${role}" ${look}>${typed}</td>`;
 }
 
-const cellOf = mark => state.steps.find(step => step.name === mark.station).first + mark.cell;
+function drawCells(step) {
+  const entering = new Set(step.given ? [] : cellsOf(step.recipes[state.at.cell]));
+  for (const td of page.stage.querySelectorAll("td[data-cell]")) {
+    const cell = Number(td.dataset.cell), place = cell - stepOf(cell).first, { role } = td.dataset;
+    const here = place === state.at.cell, calculated = role === "result" && !step.given;
+    const enters = role !== "result" && entering.has(cell), late = calculated && place > state.at.cell;
+    const looks = { now: calculated && here, late, enters, beside: role === "value" && here };
+    for (const [look, on] of Object.entries(looks)) td.classList.toggle(look, on);
+    const text = late ? "\u00a0" : looks.now && isHidden() ? "?" : write(cell);
+    if (td.firstElementChild) td.firstElementChild.value = text;
+    else td.textContent = text;
+    for (const [name, value] of [["role", "button"], ["tabindex", 0]]) {
+      if (enters) td.setAttribute(name, value);
+      else td.removeAttribute(name);
+    }
+  }
+}
+
+const LEAST = 7.5; // times the size of its letters; with less room there is no strip
 
 // The largest letters with which all tables are on the screen: 28 pixels where that is 1280 × 720. What they
-// leave free below is the live strip's, and it may take a seventh of their size for it.
+// leave free below is the live strip's, which may take a seventh of their size for it. A narrow page scrolls.
 export function fit() {
   const { root, stage, strip } = page, screen = Math.min(innerHeight / 720, innerWidth / 1280);
   root.style.setProperty("--tables", "minmax(0, 1fr)");
@@ -92,9 +117,10 @@ export function fit() {
   let pixels = Math.round(28 * Math.max(1, screen));
   do stage.style.fontSize = `${pixels}px`; while (!fits() && --pixels > 12);
   if (!show.live) return;
-  const large = pixels, free = () => stage.clientHeight - used(stage);
-  while (!isRoom(free()) && pixels > large * 6 / 7) stage.style.fontSize = `${--pixels}px`;
-  strip.hidden = !isRoom(free());
+  const large = pixels, least = LEAST * parseFloat(getComputedStyle(root).fontSize);
+  const isRoom = () => stage.clientHeight - used(stage) >= least || innerWidth <= 700;
+  while (!isRoom() && pixels > large * 6 / 7) stage.style.fontSize = `${--pixels}px`;
+  strip.hidden = !isRoom();
   if (strip.hidden) return void (stage.style.fontSize = `${large}px`);
   root.style.setProperty("--tables", `${Math.ceil(used(stage))}px`);
   root.style.setProperty("--live", "minmax(0, 1fr)");
@@ -106,108 +132,61 @@ function used(stage) {
   return Math.max(...[...stage.children].map(child => child.getBoundingClientRect().bottom - top)) + 4;
 }
 
-export function showCell() {
-  const step = current(), { at } = state;
-  const entering = new Set(step.given ? [] : cellsOf(step.recipes[at.cell]));
-  for (const [cell, elements] of boxes) {
-    for (const element of elements) {
-      if (element.dataset.role !== "result") markOperand(element, cell, entering.has(cell));
-      else if (!step.given) markResult(element, cell - step.first);
-    }
-  }
-  const cells = step.given ? "" : `, cell ${at.cell + 1} of ${size(step)}`;
-  page.count.textContent = `step ${at.step + 1} of ${state.steps.length}${cells}`;
-  const parameter = parameterOf(step, at.cell);
-  if (!step.given && parameter !== undefined) state.touched = parameter;
-  showSum(step);
-  showMap();
-  drawStrip();
-  remember();
-}
-
-function markOperand(element, cell, enters) {
-  const step = state.steps[state.home[cell]];
-  element.classList.toggle("beside", element.dataset.role === "value" && cell - step.first === state.at.cell);
-  if (element.classList.toggle("enters", enters)) {
-    element.setAttribute("role", "button");
-    element.tabIndex = 0;
-  } else {
-    element.removeAttribute("role");
-    element.removeAttribute("tabindex");
-  }
-}
-
-function markResult(element, place) {
-  const { cell } = state.at, now = place === cell, late = place > cell;
-  element.classList.toggle("now", now);
-  element.classList.toggle("late", late);
-  element.textContent = late ? "\u00a0" : now && isHidden() ? "?" : write(current().first + place);
-}
-
 function sumOf(cell) {
-  const step = state.steps[state.home[cell]], recipe = step.recipes[cell - step.first];
+  const step = stepOf(cell), recipe = step.recipes[cell - step.first];
   const whole = arithmetic(recipe, write), short = shorter(recipe, write, state.numbers, digits());
   return short ? `${whole} = ${short}` : whole;
 }
 
-function showSum(step) {
-  if (step.given) {
-    const says = "Nobody has to calculate these. Change one, and all after it is calculated anew.";
-    page.sum.replaceChildren(says, ...marked());
-    return say(`${letter(step)}, given`);
-  }
-  const place = whereabouts(step, state.at.cell), cell = step.first + state.at.cell;
-  const sum = isHidden() ? arithmetic(step.recipes[state.at.cell], write) : sumOf(cell); // only what is asked
-  const line = show.arithmetic ? `${sum} = ` : "";
-  const lined = make("span", { className: "line", textContent: line });
-  const result = isHidden() ? "what will stand here?" : write(cell);
-  const name = make("span", { innerHTML: `${typeset(letter(step))}<small> ${escaped(place)}</small> = ` });
-  const answer = isHidden() ? question() : [make("b", { textContent: result }), page.verdict];
-  page.sum.replaceChildren(name, lined, ...answer, ...marked());
-  say(spoken(`${letter(step)} ${place}: ${line}${result}`));
+function drawSum(step) {
+  const { cell: k } = state.at, hidden = isHidden(), place = whereabouts(step, k), cell = step.first + k;
+  const sum = () => hidden ? arithmetic(step.recipes[k], write) : sumOf(cell); // hidden: only what is asked
+  const line = show.arithmetic && !step.given ? `${sum()} = ` : "";
+  const name = `<span>${typeset(letter(step))}<small> ${escaped(place)}</small> = </span>`;
+  const left = `${name}<span>${escaped(line)}</span>`;
+  page.line.innerHTML = step.given
+    ? "Nobody has to calculate these. Change one, and all after it is calculated anew."
+    : hidden ? left : `${left}<b>${write(cell)}</b>`;
+  for (const part of [page.guess, page.check, page.reveal]) part.hidden = !hidden;
+  drawMark(markHere());
+  const result = hidden ? "what will stand here?" : write(cell);
+  const said = step.given ? `${letter(step)}, given` : spoken(`${letter(step)} ${place}: ${line}${result}`);
+  later("say", 250, () => { page.speaker.textContent = said; }); // of the cell on which the class stays
 }
 
 // A cell in which another calculation differs: both numbers wait to be asked for.
-function marked() {
-  const mark = markHere();
-  if (!mark) return [];
-  const ask = () => { show.received = true; showCell(); };
-  const received = show.received ? `received ${mark.received}` : makeButton("show the received", ask);
-  const expected = isHidden() ? "" : `expected ${mark.expected}, `;
-  return [make("span", { className: "mark" }, `Here yours differs: ${expected}`, received)];
+function drawMark(mark) {
+  page.mark.hidden = !mark;
+  if (!mark) return;
+  const ask = button("do", "receive", "show the received"), { expected, received } = mark;
+  const said = show.received ? `<span>received ${received}</span>` : ask;
+  page.mark.innerHTML = `Here yours differs: ${isHidden() ? "" : `expected ${expected}, `}${said}`;
+}
+
+// The page's address follows, so that it can be sent to somebody. A frame in a notebook has none.
+function remember({ name }) {
+  const { cell } = state.at, address = `#at=${name}${cell ? `,${cell}` : ""}`;
+  if (location.protocol !== "about:") later("address", 300, () => history.replaceState(null, "", address));
 }
 
 // Where an entering number came from, beside it.
-export function look(event) {
-  const element = cellUnder(event);
-  page.peek.hidden = !element?.classList.contains("enters");
-  if (page.peek.hidden) return;
-  const cell = Number(element.dataset.cell), step = state.steps[state.home[cell]];
+export function peek(event) {
+  const td = event.target.closest?.("td.enters"), { peek } = page;
+  peek.hidden = !td;
+  if (!td) return;
+  const cell = Number(td.dataset.cell), step = stepOf(cell);
   const sum = step.given ? "" : `${sumOf(cell)} = ${write(cell)}`;
   const hint = step.given ? "click: go there and change it" : "click: go there; Backspace: return";
-  page.peek.innerHTML =
+  peek.innerHTML =
     `<b>${typeset(letter(step))}</b> ${escaped(whereabouts(step, cell - step.first))}` +
     `<div>${typeset(step.equation)}</div><div>${escaped(sum)}</div><small>${hint}</small>`;
-  putBeside(page.peek, element);
-}
-
-export const cellUnder = event => event.target.closest?.("td[data-cell]");
-
-function putBeside(peek, element) {
-  const spot = element.getBoundingClientRect(), own = peek.getBoundingClientRect();
+  const spot = td.getBoundingClientRect(), own = peek.getBoundingClientRect();
   const below = spot.bottom + own.height + 8 < innerHeight;
   peek.style.left = `${between(4, spot.left, Math.max(4, innerWidth - own.width - 4))}px`;
   peek.style.top = `${below ? spot.bottom + 6 : Math.max(4, spot.top - own.height - 6)}px`;
 }
 
-export function clickStage(event) {
-  const element = cellUnder(event);
-  if (element && event.target.tagName !== "INPUT") goToCell(Number(element.dataset.cell));
-}
-
-// Predictions
-
-const question = () => [page.guess, makeButton("check", answer), makeButton("show", reveal), page.verdict];
+// A prediction
 
 export function answer() {
   if (page.guess.value.trim() === "") return reveal();
@@ -216,8 +195,8 @@ export function answer() {
   if (page.verdict.textContent.startsWith("R")) reveal(); // right, or but for rounding
 }
 
-function reveal() {
+export function reveal() {
   show.answered = true;
-  showCell();
-  page.buttons.cellOn.focus({ preventScroll: true });
+  drawCell();
+  page.cellOn.focus({ preventScroll: true });
 }

@@ -1,38 +1,17 @@
-// The live strip: who looks at whom, and the loss along one given number with the gradient as its tangent.
+// The live strip: who looks at whom, the loss along one given number with the gradient as its tangent, and
+// training: the loss as it falls, or does not.
 
 import { lossAlong } from "./arithmetic.js";
-import { edit } from "./numbers.js";
-import { between, make, page, picture, room, upTo } from "./page.js";
+import { between, drawn, page, picture, room, upTo } from "./page.js";
 import { current, gradientOf, isHidden, numberOf, parameterOf } from "./state.js";
-import { state, stepNamed, valuesOf } from "./state.js";
-import { isNew, letter, whereabouts, word } from "./trace.js";
-import { drawTraining, makeTraining } from "./training.js";
+import { state, stepNamed, stepOf, valuesOf } from "./state.js";
+import { isNew, letter, rowsOf, whereabouts, word } from "./trace.js";
 import { escaped, typeset, written, writtenAsGiven } from "./words.js";
-
-const LEAST = 7.5; // times the size of its letters; with less room there is no strip
-export function isRoom(free) {
-  const letters = parseFloat(getComputedStyle(page.root).fontSize);
-  return free >= LEAST * letters || innerWidth <= 700; // a narrow page scrolls
-}
-
-export function makeStrip() {
-  page.arcs = make("section", { className: "arcs", aria: { label: "who looks at whom" } });
-  page.curve = make("div", { className: "picture" });
-  page.along = make("p", { className: "says" });
-  page.drag = make("input", { type: "range", step: "any", title: "drag the number" });
-  page.drag.addEventListener("input", () => drag(Number(page.drag.value)));
-  for (const event of ["pointerdown", "pointermove"]) page.curve.addEventListener(event, dragOnCurve);
-  const slope = make("section", { className: "along", aria: { label: "the loss along one number" } });
-  slope.append(page.along, page.curve, page.drag);
-  const training = make("section", { className: "training", aria: { label: "training" } }, ...makeTraining());
-  page.strip.append(page.arcs, slope, training);
-}
 
 // Drawn when the browser next draws: keys that come faster do not wait for it.
 let drawing = 0;
 export function drawStrip() {
-  if (page.strip.hidden || drawing) return;
-  drawing = requestAnimationFrame(() => {
+  drawing ||= requestAnimationFrame(() => {
     drawing = 0;
     if (page.strip.hidden) return;
     page.arcs.innerHTML = arcs();
@@ -44,58 +23,44 @@ export function drawStrip() {
 // Each query on the left looks at the keys on the right; the thicker the line, the larger the weight.
 function arcs() {
   const step = stepNamed(isNew(current()) ? "new_attention.weights" : "attention.weights");
-  const [G, I] = step.shape, values = valuesOf(step), head = g => values.slice(g * I * I, (g + 1) * I * I);
+  const [G, I] = step.shape, rows = rowsOf(step, valuesOf(step));
   const said = step.rows.length / I > 1 ? "" : "<small>left looks at right</small>";
-  const pictures = upTo(G).map(g => `<figure><figcaption>${step.titles[g] ?? "one head"}</figcaption>` +
-    `${lines(step, g, head(g))}</figure>`);
-  return `<p class="says">attention ${said}</p><div class="heads">${pictures.join("")}</div>`;
+  const pictures = drawn(G, g => `<figure><figcaption>${step.titles[g] ?? "one head"}</figcaption>` +
+    `${looks(step, g, rows.slice(g * I, (g + 1) * I))}</figure>`);
+  return `<p class="says">attention ${said}</p><div class="heads">${pictures}</div>`;
 }
 
 const ROW = 34, FROM = 58, TO = 142;
 
-function lines(step, g, weights) {
-  const [G, I, J] = step.shape, y = i => ROW * (i + 0.6), middle = (FROM + TO) / 2;
-  const text = (words, x, side, i) => // I = J here: the sentence looks at itself
-    `<text x="${x}" y="${y(i) + 5}" text-anchor="${side}">${brief(word(words, I, g, G, i))}</text>`;
-  const left = upTo(I).map(i => text(step.rows, FROM - 6, "end", i));
-  const right = upTo(J).map(j => text(step.columns, TO + 6, "start", j));
-  const line = (weight, k) => {
-    const i = Math.floor(k / J), j = k % J, way = `${middle} ${y(i)} ${middle} ${y(j)} ${TO} ${y(j)}`;
+function looks(step, g, rows) {
+  const [G, I] = step.shape, y = i => ROW * (i + 0.6), middle = (FROM + TO) / 2;
+  const nameOf = (words, i) => word(words, I, g, G, i); // the sentence looks at itself
+  const text = (words, x, side) => drawn(I, i =>
+    `<text x="${x}" y="${y(i) + 5}" text-anchor="${side}">${brief(nameOf(words, i))}</text>`);
+  const line = (weight, i, j) => {
+    const way = `M${FROM} ${y(i)}C${middle} ${y(i)} ${middle} ${y(j)} ${TO} ${y(j)}`;
     const width = (0.3 + 11 * weight).toFixed(2), opacity = (0.25 + 0.7 * weight).toFixed(2);
-    const look = `stroke-width="${width}" opacity="${opacity}"`;
-    return weight > 0 ? `<path d="M${FROM} ${y(i)}C${way}" ${look}/>` : "";
+    return weight > 0 ? `<path d="${way}" stroke-width="${width}" opacity="${opacity}"/>` : "";
   };
-  const drawn = [...weights.map(line), ...left, ...right].join("");
-  return picture(200, ROW * (I + 0.2), weightsSaid(step, g, weights), drawn);
+  const lines = rows.flatMap((row, i) => row.map((weight, j) => line(weight, i, j)));
+  const said = rows.map((row, i) => {
+    const most = Math.max(...row), key = nameOf(step.columns, row.indexOf(most));
+    return `${nameOf(step.rows, i)} looks most at ${key}: ${written(most, 2)}`;
+  });
+  const words = text(step.rows, FROM - 6, "end") + text(step.columns, TO + 6, "start");
+  return picture(200, ROW * (I + 0.2), said.join(", "), lines.join("") + words);
 }
 
 const brief = text => escaped(text.length > 7 ? `${text.slice(0, 6)}…` : text);
 
-function weightsSaid(step, g, weights) {
-  const [G, I, J] = step.shape;
-  return upTo(I).map(i => {
-    const row = weights.slice(i * J, (i + 1) * J), j = row.indexOf(Math.max(...row));
-    const [query, key] = [word(step.rows, I, g, G, i), word(step.columns, J, g, G, j)];
-    return `${query} looks most at ${key}: ${written(row[j], 2)}`;
-  }).join(", ");
-}
-
 // The loss along the touched number
 
 const POINTS = 49, REACH = 2;
-let scale; // of the picture that is shown: from its letters to its pixels and back
-
-const touchedStep = () => state.steps[state.home[state.touched]];
-
-function nameOf(cell) {
-  const step = state.steps[state.home[cell]], place = whereabouts(step, cell - step.first);
-  return { letter: letter(step), place };
-}
 
 // While one number is dragged, the curve along it stays the same.
 let kept = { key: "", values: [], losses: [] };
 function curve() {
-  const step = touchedStep(), place = state.touched - step.first, k = state.steps.indexOf(step);
+  const step = stepOf(state.touched), place = state.touched - step.first, k = state.steps.indexOf(step);
   const others = state.steps.map(other => (other === step ? step.given.with(place, 0) : other.given));
   const key = `${state.touched} ${state.decimals} ${state.update} ${others}`, value = step.given[place];
   const far = value < kept.values[0] || value > kept.values.at(-1);
@@ -107,14 +72,16 @@ function curve() {
 }
 
 function drawCurve() {
-  const here = state.numbers[state.touched], loss = numberOf("loss"), slope = gradientOf(state.touched);
-  const unsaid = isHidden() && parameterOf(current(), state.at.cell) === state.touched;
-  const name = nameOf(state.touched), gradient = unsaid ? "?" : written(slope, 3), now = writtenAsGiven(here);
-  page.along.innerHTML = `<i>L</i> = <b>${written(loss, 3)}</b> along ${typeset(name.letter)} ` +
-    `<small>${escaped(name.place)}</small> = <b>${now}</b>, slope <b class="slope">${gradient}</b>`;
-  page.drag.setAttribute("aria-label", `${name.letter} ${name.place}`);
-  page.drag.setAttribute("aria-valuetext", `${now}, loss ${written(loss, 3)}, slope ${gradient}`);
-  const says = `the loss along ${name.letter} ${name.place}; the tangent at ${now} has the slope ${gradient}`;
+  const { touched } = state, step = stepOf(touched), here = state.numbers[touched];
+  const loss = numberOf("loss"), slope = gradientOf(touched);
+  const unsaid = isHidden() && parameterOf(current(), state.at.cell) === touched;
+  const name = letter(step), place = whereabouts(step, touched - step.first), at = `${name} ${place}`;
+  const gradient = unsaid ? "?" : written(slope, 3), now = writtenAsGiven(here), L = written(loss, 3);
+  page.along.innerHTML = `<i>L</i> = <b>${L}</b> along ${typeset(name)} ` +
+    `<small>${escaped(place)}</small> = <b>${now}</b>, slope <b class="slope">${gradient}</b>`;
+  page.drag.setAttribute("aria-label", at);
+  page.drag.setAttribute("aria-valuetext", `${now}, loss ${L}, slope ${gradient}`);
+  const says = `the loss along ${at}; the tangent at ${now} has the slope ${gradient}`;
   const finite = Number.isFinite(here + loss + slope);
   page.curve.innerHTML = finite ? curveWithTangent(here, loss, unsaid ? undefined : slope, says) : "";
 }
@@ -123,7 +90,6 @@ function curveWithTangent(here, loss, slope, says) {
   const { values, losses } = curve(), first = values[0], last = values.at(-1);
   const [wide, high] = room(page.curve), finite = [...losses, loss].filter(Number.isFinite);
   const low = Math.min(...finite), top = Math.max(...finite);
-  scale = { first, last };
   Object.assign(page.drag, { min: first, max: last, value: here });
   const x = w => wide * (w - first) / (last - first);
   const y = L => 10 + (high - 20) * (top - L) / (top - low || 1);
@@ -136,13 +102,30 @@ function curveWithTangent(here, loss, slope, says) {
   return picture(wide, high, says, `${line}${slope === undefined ? "" : tangent}${dot}`);
 }
 
-function drag(value) {
-  edit(state.touched, Math.round(value * 100) / 100);
+// Training
+
+function drawTraining() {
+  const { past, now } = state.training, last = past.length - 1, losses = past.map(({ loss }) => loss);
+  Object.assign(page.when, { max: last, value: now, disabled: last === 0 });
+  page.again.disabled = last === 0;
+  page.update.value = state.update;
+  page.rate.value = stepNamed("eta").given[0];
+  const wild = !(losses[last] < 2 * losses[0]);
+  const before = now ? `, at the start ${written(losses[0], 4)}` : "";
+  page.fallen.innerHTML = `step ${now} of ${last}: <b><i>L</i> = ${written(losses[now], 4)}</b>${before}` +
+    (wild && last ? " <em>The steps are too large.</em>" : "");
+  page.fall.innerHTML = fallOf(losses, now);
 }
 
-function dragOnCurve(event) {
-  if (!(event.buttons & 1)) return;
-  event.preventDefault();
-  const { left, width } = page.curve.getBoundingClientRect(), share = (event.clientX - left) / width;
-  drag(scale.first + between(0, share, 1) * (scale.last - scale.first));
+// The loss by steps; above three times the first one it leaves the picture.
+function fallOf(losses, now) {
+  const [wide, high] = room(page.fall), n = Math.max(losses.length - 1, 1);
+  const top = between(1e-9, Math.max(...losses.filter(Number.isFinite)), 3 * losses[0]);
+  const share = loss => (Number.isFinite(loss) ? Math.min(loss / top, 1.1) : 1.1);
+  const x = k => 8 + (wide - 16) * k / n, y = loss => high - 6 - (high - 14) * share(loss);
+  const points = losses.map((loss, k) => `${x(k).toFixed(1)},${y(loss).toFixed(1)}`).join(" ");
+  const axis = `<path class="axis" d="M4 ${high - 6}H${wide}M8 0V${high}"/>`;
+  const dot = `<circle class="dot" cx="${x(now)}" cy="${y(losses[now])}" r="5"/>`;
+  const says = `the loss after each of ${losses.length - 1} steps of training, now at step ${now}`;
+  return picture(wide, high, says, `${axis}<polyline class="loss" points="${points}"/>${dot}`);
 }

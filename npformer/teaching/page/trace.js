@@ -6,6 +6,7 @@
 export const size = step => step.shape.reduce((product, length) => product * length);
 export const isBack = step => step.name.startsWith("d_");
 export const isNew = step => step.name.startsWith("new_");
+export const isUpdate = step => step.section.startsWith("One step");
 export const presses = step => (step.given ? 1 : size(step)); // what is given comes all at once
 
 // The letter of a step stands left in its equation; a given one has only its name.
@@ -16,8 +17,14 @@ export function letter(step) {
 }
 
 export function cellsOf(recipe) {
-  if (typeof recipe === "number") return [recipe];
+  if (!Array.isArray(recipe)) return [recipe];
   return recipe[0] === "number" ? [] : recipe.slice(1).flatMap(cellsOf);
+}
+
+/** A recipe with another cell in place of each. */
+function changed(recipe, change) {
+  if (!Array.isArray(recipe)) return change(recipe);
+  return recipe[0] === "number" ? recipe : [recipe[0], ...recipe.slice(1).map(part => changed(part, change))];
 }
 
 /**
@@ -26,58 +33,39 @@ export function cellsOf(recipe) {
  * @returns {Step[]}
  */
 export function stepsOf(data, update) {
-  const before = [...data.steps, ...data.updates[update]].map(step => unpacked(step, data.looks));
-  count(before);
-  const place = new Map(before.map((step, k) => [step.name, k])), cells = new Map();
-  const follow = (from, first) => {
-    for (let i = 0; i < size(from); i++) cells.set(from.first + i, first + i);
+  const steps = [], named = new Map(), home = [];
+  const add = step => {
+    named.set(step.name, { ...step, first: home.length });
+    steps.push(named.get(step.name));
+    home.push(...Array(size(step)).fill(steps.at(-1)));
   };
-  for (const step of before.filter(isNew)) {
-    const old = before[place.get(step.name.slice("new_".length))];
-    if (old) follow(old, step.first);
+  const again = cell => { // the cell in its place in the second pass
+    const { name, first } = home[cell], heir = named.get(`new_${name}`);
+    return heir ? heir.first + cell - first : cell;
+  };
+  for (const step of [...data.steps, ...data.updates[update]]) add(unpacked(step, data.looks));
+  for (const [section, name, equation] of data.again) {
+    const old = named.get(name.slice("new_".length));
+    add({ ...old, section, name, equation, recipes: old.recipes.map(recipe => changed(recipe, again)) });
   }
-  let first = before.at(-1).first + size(before.at(-1));
-  const again = data.again.map(([section, name, equation]) => {
-    const old = before[place.get(name.slice("new_".length))];
-    const recipes = old.recipes.map(recipe => moved(recipe, cells));
-    follow(old, first);
-    first += size(old);
-    return { ...old, section, name, equation, recipes };
-  });
-  const steps = [...before, ...again].map(step => ({ ...step }));
-  count(steps);
   relate(steps, data.norm);
   return steps;
 }
 
-function moved(recipe, cells) {
-  if (typeof recipe === "number") return cells.get(recipe) ?? recipe;
-  return recipe[0] === "number" ? recipe : [recipe[0], ...recipe.slice(1).map(part => moved(part, cells))];
-}
-
 // A step's recipes out of their forms: "" is a cell, given by its distance to the one in the recipe before.
-function unpacked(step, looks) {
-  const { look, forms, form, cells, given, ...rest } = step, whole = { ...rest, ...looks[look] };
-  if (given) return { ...whole, given: given.slice() };
-  const before = [];
+function unpacked({ look, forms, form, cells, ...rest }, looks) {
+  const step = { ...rest, ...looks[look] };
+  if (step.given) return { ...step, given: step.given.slice() };
+  const before = [], which = form ?? Array(size(step)).fill(0);
   let next = 0;
-  const filled = (part, slots) => {
-    if (part === "") return before[slots.count] = (before[slots.count++] ?? 0) + cells[next++];
-    return part[0] === "number" ? part : [part[0], ...part.slice(1).map(inner => filled(inner, slots))];
-  };
-  const which = form ?? Array(size(whole)).fill(0);
-  return { ...whole, recipes: which.map(i => filled(forms[i], { count: 0 })) };
-}
-
-/** Tell each step its first cell and the steps it uses. @param {Step[]} steps */
-function count(steps) {
-  const home = homes(steps);
-  let first = 0;
-  for (const step of steps) {
-    step.first = first;
-    first += size(step);
-    step.uses = [...new Set((step.recipes ?? []).flatMap(cellsOf).map(cell => home[cell]))];
-  }
+  const recipes = which.map(i => {
+    let slot = 0;
+    return changed(forms[i], () => {
+      before[slot] = (before[slot] ?? 0) + cells[next++];
+      return before[slot++];
+    });
+  });
+  return { ...step, recipes };
 }
 
 // The step of each cell.
@@ -86,10 +74,13 @@ export const homes = steps => steps.flatMap((step, k) => Array(size(step)).fill(
 // A + hands its gradient on, both ways as it is: behind a norm that of a is ds, that of f is dt.
 export const SPLIT = { post: { a: "s", f: "t" }, pre: { a: "h", f: "y" } };
 
-// Tell each step the tables `shown` with it; a gradient also its `value`, and that value's forward `lines`.
+// Tell each step what it `uses` and the tables `shown` with it; a gradient also its `value`, and that value's
+// forward `lines`.
 // What has no gradient of its own (exp, mean, std, …) is only on the way: both look through it, but for the
 // large tables of the attention.
 function relate(steps, norm) {
+  const home = homes(steps), used = step => (step.recipes ?? []).flatMap(cellsOf).map(cell => home[cell]);
+  for (const step of steps) step.uses = [...new Set(used(step))];
   const place = new Map(steps.map((step, k) => [step.name, k]));
   const plain = name => name.replace(/^new_/, "");
   const gradientOf = name => place.get(`d_${SPLIT[norm][plain(name)] ?? plain(name)}`);
@@ -99,12 +90,16 @@ function relate(steps, norm) {
   const users = k => steps.flatMap((step, j) => (forward(step) && step.uses.includes(k) ? [j] : []));
   const inOrder = list => [...new Set(list)].sort((a, b) => a - b);
   for (const step of steps) {
-    const trains = step.section.includes("training");
-    const plainly = trains || isBack(step) || ["n_heads", "B·n_heads"].includes(step.axes[0]);
+    const plainly = isUpdate(step) || isBack(step) || ["n_heads", "B·n_heads"].includes(step.axes[0]);
     step.shown = plainly ? step.uses : [...new Set(through(step.uses, k => steps[k].uses))];
     step.value = isBack(step) ? place.get(step.name.slice(2)) : undefined;
     step.lines = step.value === undefined ? [] : inOrder(through(users(step.value), users));
   }
+}
+
+export function rowsOf({ shape }, list) {
+  const J = shape[2];
+  return list.flatMap((_, i) => (i % J ? [] : [list.slice(i, i + J)]));
 }
 
 // The word of a row or a column i of the matrix g: in a batch each sentence has its own.

@@ -1,6 +1,6 @@
 // Words: numbers and recipes as text, equations as HTML, and what is said to a student's number.
 
-import { evaluate } from "./arithmetic.js";
+import { OPERATIONS, evaluate } from "./arithmetic.js";
 
 const minus = text => text.replace("-", "−"); // the sign, as wide as a plus
 
@@ -40,30 +40,16 @@ export function judge(text, value, places) {
  * `place` is where this part stands: it decides about brackets.
  */
 export function arithmetic(recipe, write, place = "first") {
-  const bracket = (text, ...places) => (places.includes(place) ? `(${text})` : text);
   if (typeof recipe === "number") {
     const text = write(recipe);
     return text.startsWith("−") && place !== "first" ? `(${text})` : text;
   }
-  const [operation, a, b] = recipe, part = (some, where) => arithmetic(some, write, where);
-  const all = (where, sign) => recipe.slice(1).map((term, i) => part(term, i ? where : "first")).join(sign);
-  const ways = {
-    number: () => b,
-    "+": () => bracket(all("term", " + "), "taken", "factor", "below"),
-    "-": () => bracket(`${part(a, "first")} − ${part(b, "taken")}`, "taken", "factor", "below"),
-    "*": () => bracket(`${part(a, "factor")} · ${part(b, "factor")}`, "below"),
-    "/": () => bracket(`${part(a, "factor")} / ${part(b, "below")}`, "below"),
-    power: () => `${part(a, "factor")}^${part(b, "factor")}`,
-    square: () => `${part(a, "factor")}²`,
-    sqrt: () => `√(${part(a, "first")})`,
-    max: () => `the largest of ${all("first", ", ")}`,
-    relu: () => `max(0, ${part(a, "first")})`,
-    gate: () => `${part(a, "first")} if z > 0, else 0 (z = ${part(b, "first")})`,
-    share: () => `Φ(${part(a, "first")})`,
-    bell: () => `φ(${part(a, "first")})`,
-    hidden: () => "−∞, since this key comes later",
-  };
-  return (ways[operation] ?? (() => `${operation}(${part(a, "first")})`))(); // exp, sin, cos
+  const [operation, ...parts] = recipe;
+  if (operation === "number") return parts[1];
+  const [, form, brackets = []] = OPERATIONS[operation];
+  const written = (typeof form === "string" ? form : form(parts.length))
+    .replace(/first|term|taken|factor|below/g, where => arithmetic(parts.shift(), write, where));
+  return brackets.includes(place) ? `(${written})` : written;
 }
 
 // The same with the sums in it worked out, if there are any: (3 · 1 + 2 · 4) / √2 becomes 11 / √2.

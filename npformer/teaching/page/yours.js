@@ -1,9 +1,9 @@
 // Numbers of another calculation, pasted: the first step that differs is opened, its first wrong cell lit.
 
-import { make, makeButton, page } from "./page.js";
+import { page } from "./page.js";
 import { open } from "./places.js";
 import { current, show, state, valuesOf } from "./state.js";
-import { showStep } from "./step.js";
+import { drawStep } from "./step.js";
 import { size } from "./trace.js";
 
 // As NumPy prints them, or a list, or a table: a name, "Q", says whose the numbers after it are.
@@ -11,23 +11,13 @@ const WORDS = /[-+−]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|[-+−]?(?:nan|inf)\b|[
 const FEWEST = 2; // decimals that count, where all that is pasted are whole numbers
 const HIDDEN = -1e8; // a score below this is as good as −∞
 
-export function makeYours() {
-  const label = "numbers of your own block", aria = { label }, close = () => showYours(false);
-  const placeholder = "Q: [[0.5, 1.25, …], …]\nwithout a name: those of this step";
-  page.pasted = make("textarea", { rows: 5, placeholder, spellcheck: false, aria });
-  page.found = make("p", { role: "status" });
-  page.yours = make("section", { className: "yours", hidden: true, aria }, page.pasted, page.found);
-  page.yours.append(makeButton("compare", compare), makeButton("close", close));
-  page.yours.addEventListener("keydown", event => { if (event.key === "Escape") close(); });
-}
-
-export function showYours(on) {
-  page.yours.hidden = !on;
+export function showYours(on = page.paper.hidden) {
+  page.paper.hidden = !on;
   if (on) page.pasted.focus();
-  else page.buttons.cellOn.focus({ preventScroll: true });
+  else page.cellOn.focus({ preventScroll: true });
 }
 
-function compare() {
+export function compare() {
   const stations = pasted(page.pasted.value), wrong = stations.find(([step, texts]) => fault(step, texts));
   show.received = false;
   state.data.marks = [];
@@ -44,7 +34,7 @@ function light(step, { cell, received }) {
     state.data.marks = [{ station: step.name, cell, expected, received }];
   }
   open(`${step.name},${Math.max(cell, 0)}`);
-  showStep();
+  drawStep();
 }
 
 // What was pasted: a step and its numbers as they were written, in the order of the calculation.
