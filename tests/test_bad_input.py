@@ -370,6 +370,7 @@ RELATIONS = [  # function, what is spoilt in its valid call ("": several argumen
     ("generate", "ids", one(0, 0), V, "ids has padding_id=0 before a token; expected it at the end only"),
     ("generate", "ids", np.ones((2, 0), int), V, "ids has shape (2, 0); expected at least one token a row"),
     ("causal_lm_forward", "config.tied", True, V, "params.head is an array; expected None"),
+    ("causal_lm_forward", "params.head", None, T, "params.head is None; expected an array with config.tied"),
     # the loss
     ("cross_entropy_forward", "targets", one(5), V, "targets holds 5"),
     ("cross_entropy_forward", "targets", Change(lambda ids: np.full_like(ids, -1)), V, "targets has no id"),
