@@ -373,7 +373,7 @@ RELATIONS = [  # function, what is spoilt in its valid call ("": several argumen
     ("generate", "", with_(rng=None, temperature=1.0), T, "rng is None; expected a numpy.random.Generator"),
     ("causal_lm_forward", "ids", np.ones((2, 10), int), V, "ids has 10 positions; expected at most"),
     ("causal_lm_forward", "config.tied", True, V, "params.head is an array; expected None"),
-    ("causal_lm_forward", "params.head", None, T, "params.head is None; expected an array"),
+    ("causal_lm_forward", "params.head", None, T, "params.head is None; expected an array with config.tied"),
     ("causal_lm_forward", "config.n_heads", 8, V, "config.n_heads is 8; expected an even d_k"),
     # the loss
     ("cross_entropy_forward", "targets", one(5), V, "targets holds 5"),
