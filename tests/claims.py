@@ -47,12 +47,17 @@ def claims(number, shift=0, before="", after=""):
     return set(re.findall(r"^(.*\S)\s+True$", said.getvalue(), re.M))
 
 
-failed = False
-for number in sys.argv[1:] or SETTINGS:
-    runs = {f"seeds + {shift}": claims(number, shift) for shift in (10, 20, 30)}
-    runs[" in place of ".join(SETTINGS[number][::-1])] = claims(number, 0, *SETTINGS[number])
-    for claim in claims(number):
-        for run in (run for run, held in runs.items() if claim not in held):
-            failed = True
-            print(f"{number}: {claim} does not hold with {run}", flush=True)
-sys.exit(failed)
+def main(numbers):
+    failed = False
+    for number in numbers:
+        runs = {f"seeds + {shift}": claims(number, shift) for shift in (10, 20, 30)}
+        runs[" in place of ".join(SETTINGS[number][::-1])] = claims(number, 0, *SETTINGS[number])
+        for claim in claims(number):
+            for run in (run for run, held in runs.items() if claim not in held):
+                failed = True
+                print(f"{number}: {claim} does not hold with {run}", flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:] or SETTINGS))
