@@ -404,7 +404,7 @@ RELATIONS = [  # function, what is spoilt in its valid call ("": several argumen
     ("save", "tree", (np.ones(2, complex),), T, "0 is a leaf (ndarray); expected an array of numbers"),
     ("load", "like", (np.ones(3),), V, "0 has shape (2,) and dtype float64 in saved.npz"),
     ("load", "like", (np.ones(2), np.ones(2)), V, "1 is missing from saved.npz"),
-    ("tokenize", "sentence", ["dog"], T, "sentence is list; expected a string"),
+    ("tokenize", "sentence", ["dog"], T, "sentence is a list; expected a string"),
     ("build_vocabulary", "sentences", ["dog"], T, "a sentence is the string 'dog'; expected a list of words"),
     ("encode", "sentences", [["cat"]], V, "'cat' is not in the vocabulary of 3 words"),
     ("decode", "ids", np.array([[7]]), V, "id 7 is not in the vocabulary of 3 words"),
