@@ -450,8 +450,8 @@ def _right_numbers(task: Code, function: Function, found: tuple[Outcome, ...]) -
         answer, expected = (run(f, given, task.probe) for f in (function, task.right))
         if same_outcome(answer, expected, TOLERANCE if mistake.kind == "precision" else ROUGH):
             continue
-        if answer.kind == "FloatingPointError":
-            return _far_off(task, answer, expected, "", ASKS[answer.kind])
+        if answer.error and answer.kind not in NO_NUMBER:
+            return _far_off(task, answer, expected, "", _asked(answer))
         fails = not answer.arrays or any(not np.isfinite(a).all() for a in answer.arrays)
         near = same_outcome(answer, expected, mistake.tolerance)
         if mistake.kind == "note":
@@ -461,6 +461,9 @@ def _right_numbers(task: Code, function: Function, found: tuple[Outcome, ...]) -
         else:
             return _far_off(task, answer, expected, *FAR[: 2 * (mistake.kind == "robustness")])
     return note
+
+
+NO_NUMBER = ("OverflowError", "ZeroDivisionError", "ValueError")  # of `math`, where NumPy gives inf or NaN
 
 
 def _far_off(task: Code, answer: Outcome, expected: Outcome, says: str = "", asks: str = "") -> Verdict:
