@@ -19,8 +19,6 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from npformer.teaching.places import folder_for, write_files
-
 ID = re.compile(r"(\d+)\.\d+[a-z]")
 HEADING = re.compile(r"^## (\S+)$", flags=re.M)
 QUESTION = "**Predict.**"
@@ -125,6 +123,9 @@ def write_lessons(
     the lessons themselves or a folder in the place of one, and FileNotFoundError where the package came
     without them.
     """
+    # imported here: a wheel is built by this file alone, without the package
+    from npformer.teaching.places import folder_for, write_files
+
     lessons = lesson_files()
     if not lessons:
         raise FileNotFoundError("write_lessons: this copy of npformer has no lessons; install or clone it")
