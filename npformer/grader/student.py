@@ -33,6 +33,7 @@ from npformer.grader.frames import Line, Opaque, pack
 from npformer.grader.reading import Submission, answer_of, names_of, read_submission, said
 
 USER = 2**30  # users from here on belong to nobody
+TICK = 20  # milliseconds between two looks at a process that works
 
 
 # --- one submission -------------------------------------------------------------------------------
@@ -201,7 +202,7 @@ def _surrounded(settings: dict[str, Any]) -> dict[str, Any]:  # pragma: no cover
 
 
 def keep(pipe: socket.socket, request: dict[str, Any]) -> None:  # pragma: no cover
-    """The keeper: start the process that works; when the other side hangs up, end all of it."""
+    """The keeper: start the process that works; when it ends or the other side hangs up, end all of it."""
     try:
         os.setsid()
         walls.keep(request["walled"])
@@ -212,7 +213,7 @@ def keep(pipe: socket.socket, request: dict[str, Any]) -> None:  # pragma: no co
             start(pipe, request)
         hung_up = select.poll()
         hung_up.register(pipe, select.POLLHUP)
-        while not hung_up.poll():  # some systems come back from it for less
+        while not hung_up.poll(TICK) and not os.waitpid(child, os.WNOHANG)[0]:
             pass
         walls.end(child)
     finally:

@@ -172,7 +172,8 @@ def end(child: int) -> None:
     for kill in (os.kill, os.killpg):
         with suppress(OSError):
             kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+    with suppress(ChildProcessError):  # it has ended before
+        os.waitpid(child, 0)
     while below := _children():
         for pid in below:
             with suppress(OSError):

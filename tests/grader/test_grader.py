@@ -46,6 +46,7 @@ SAID = {  # what stands in a cell
     ("long_name.py", "student"): "x" * 100,
     ("too_large_a_file.py", "evidence"): "It is larger than",
     ("odd_error.py", "evidence"): "“\\udcff",
+    ("exit_in_table.py", "evidence"): "It ended the program.",
 }
 
 
@@ -187,8 +188,9 @@ def test_where_the_system_has_no_walls_it_says_so_and_ends_what_was_started(tmp_
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     assert "This system did not close for them: files, network, processes." in done.stdout
-    tables = {row["status"] for (_, exercise), row in rows_of(out).items() if exercise == "pe.table"}
-    assert tables <= hostile.STATUSES["wrong"]
+    tables = {name: row for (name, exercise), row in rows_of(out).items() if exercise == "pe.table"}
+    assert {row["status"] for row in tables.values()} <= hostile.STATUSES["wrong"]
+    assert tables["exit_in_table.py"]["evidence"] == "It ended the program."
     wait_for_nothing(temporary)
 
 
