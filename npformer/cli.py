@@ -1,4 +1,4 @@
-"""The command `npformer`: what can be typed, and what is done; for a class, that is in grader/commands."""
+"""The command `npformer`: what can be typed, and what is done; a room with commands has them in commands.py."""
 
 import argparse
 import errno
@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from npformer.encoder import encoder_block_backward, encoder_block_forward
-from npformer.exercises.commands import add_exercises
 from npformer.gradcheck import gradcheck
 from npformer.grader import CONVENTION
 from npformer.installed import how_to_get, version
@@ -104,9 +103,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
     parser.set_defaults(run=_opening)
     parser.add_argument("--version", action="version", version=f"npformer {version()}")
     commands = parser.add_subparsers(dest="command", metavar="command")
-    _to_learn(commands)
-    add_exercises(commands)
-    for add in (_to_teach, _papers, _to_grade):
+    for add in (_to_learn, _to_try, _to_teach, _papers, _to_grade):
         add(commands)
     return parser, commands.choices
 
@@ -173,6 +170,13 @@ def _decimals(add: Add, unless_given: str = "") -> None:
     add("--decimals", says, f"1..{MOST_DECIMALS}", type=int, choices=range(1, MOST_DECIMALS + 1))
 
 
+def _to_try(commands: Commands) -> None:
+    _add(commands, _exercises, "exercises", "print every exercise of the bank, the easy ones first")
+    add = _add(commands, _exercises, "show", "print one exercise")
+    add("id", "such as pe.entry, or pe.entry@Ada for Ada's own numbers", "ID")
+    add("--bug", "its solution with one wrong line, to be mended")
+
+
 def _to_teach(commands: Commands) -> None:
     does = "write lessons as slides for a browser, with speaker notes, offline"
     add = _add(commands, _slides, "slides", does)
@@ -190,14 +194,14 @@ def _to_teach(commands: Commands) -> None:
 
 def _papers(commands: Commands) -> None:
     does = "draw an exam from the bank with its key, as a page and as a notebook"
-    add = _add(commands, _grader, "exam", does, EXAM)
+    add = _add(commands, _exercises, "exam", does, EXAM)
     add("--seed", "any word; it draws the questions and their numbers", "NAME", required=True)
     add("--out", "where to", "FOLDER", required=True)
     add("--minutes", "20, 45 or 90; 45 unless given", "N", type=int, default=45)
     add("--lessons", "ask what these lessons teach, such as 01,03,04; all unless given", "NN,NN")
     add("--force", "overwrite the files that are there")
     does = "write a notebook to hand out, with places for answers and tests that nbgrader or otter-grader run"
-    add = _add(commands, _grader, "assignment", does)
+    add = _add(commands, _exercises, "assignment", does)
     add("--exercises", "with commas between", "IDS", required=True)
     add("--out", "the notebook", "FILE.ipynb", required=True)
     add("--points", "for each exercise; 1 unless given", "N", type=float, default=1.0)
@@ -237,6 +241,12 @@ def _cores() -> int:
 
 
 # --- what is done ---------------------------------------------------------------------------------
+
+
+def _exercises(options: argparse.Namespace) -> Iterator[str]:
+    from npformer.exercises import commands
+
+    yield from getattr(commands, options.command)(options)
 
 
 def _grader(options: argparse.Namespace) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What the commands npformer check, grade, assignment and exam do; what can be typed is in npformer.cli."""
+"""What the commands npformer check and grade do; what can be typed is in npformer.cli."""
 
 import os
 import signal
@@ -8,10 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from npformer.exercises import list_exercises, show
+from npformer.exercises.commands import ids_of
 from npformer.grader import CONVENTION, alike, marks, page, register, run
-from npformer.grader.assignments import assignment_files
-from npformer.grader.exam import draw_exam, exam_files
 from npformer.grader.hand_ins import HandIn, hand_ins
 from npformer.grader.judge import Limits
 from npformer.grader.marks import Assignment
@@ -26,18 +24,9 @@ def _set(options: Namespace) -> tuple[Assignment, Limits]:
         raise ValueError(f"{here}; use WSL or a container, or check(...) in a notebook")
     if not 0 < options.seconds < 1e6 or not 0 <= options.wall < 1e6 or options.megabytes < 1:
         raise ValueError("--seconds, --wall and --megabytes are numbers above 0")
-    one_each = marks.assignment_of(_ids(options.exercises))
+    one_each = marks.assignment_of(ids_of(options.exercises))
     of = marks.read_assignment(_given(options.assignment)) if options.assignment else one_each
     return of, Limits(options.seconds, options.megabytes, options.level, options.wall, of.numbers)
-
-
-def _ids(chosen: str | None) -> list[str]:
-    if not chosen:
-        return [exercise.id for exercise in list_exercises()]
-    ids = [each.strip().partition("@")[0] for each in chosen.split(",")]
-    for exercise_id in ids:
-        show(exercise_id)  # raises ValueError for one that the bank does not have
-    return list(dict.fromkeys(ids))
 
 
 def _given(name: str) -> Path:
@@ -155,26 +144,3 @@ def _interrupted(journal: Path) -> Iterator[None]:
         raise
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-# --- papers ---------------------------------------------------------------------------------------
-
-
-def assignment(options: Namespace) -> Iterator[str]:
-    """A notebook to hand out."""
-    ids, out = _ids(options.exercises), place_for(options.out)
-    yield from _written(assignment_files(ids, out, points=options.points, format=options.format))
-
-
-def exam(options: Namespace) -> Iterator[str]:
-    """An exam and its key."""
-    folder = folder_for(options.out)
-    lessons = [f"{number.strip():0>2}" for number in options.lessons.split(",")] if options.lessons else []
-    files = exam_files(draw_exam(options.seed, options.minutes, lessons), folder)
-    if not options.force and (there := [path.name for path in files if path.exists()]):
-        raise ValueError(f"{options.out!r} holds {there[0]!r}, which stays; --force writes it anew")
-    yield from _written(files)
-
-
-def _written(files: dict[Path, str]) -> Iterator[str]:
-    yield from (f"written: {path}" for path in write_files(files))

@@ -14,7 +14,7 @@ from zipfile import ZipFile
 import pytest
 
 from npformer import cli
-from npformer.grader.assignments import WHEEL
+from npformer.exercises.assignments import WHEEL
 
 ANSWERS = {
     "order_bag": "order_bag = 'b'\n",

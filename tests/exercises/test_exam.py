@@ -11,7 +11,7 @@ import pytest
 
 from npformer import cli
 from npformer.exercises import list_exercises
-from npformer.grader.exam import LENGTHS, draw_exam, exam_files, exam_notebook, exam_page
+from npformer.exercises.exam import LENGTHS, draw_exam, exam_files, exam_notebook, exam_page
 from npformer.grader.marks import read_assignment
 from npformer.teaching.places import write_files
 
