@@ -1,4 +1,4 @@
-"""The command `npformer`: what can be typed, and what is done; a room with commands has them in commands.py."""
+"""The command `npformer`: what can be typed, and what is done; some rooms have a commands.py of their own."""
 
 import argparse
 import errno
