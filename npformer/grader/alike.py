@@ -14,6 +14,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
+from npformer.grader.hand_ins import HandIn
 from npformer.grader.reading import pieces
 
 RUN = 12  # tokens
@@ -31,11 +32,12 @@ class Pair(NamedTuple):
     share: float
 
 
-def alike(hand_ins: Iterable[tuple[str, str, bytes]]) -> list[Pair]:
-    """The pairs that are most alike, of (owner, kind of file, bytes); the most alike first."""
+def alike(hand_ins: Iterable[tuple[str, HandIn]]) -> list[Pair]:
+    """The pairs that are most alike, of files and their owners; the most alike first."""
     runs = defaultdict[str, set[int]](set)
-    for owner, kind, data in hand_ins:
-        runs[owner] |= runs_of(kind, data)
+    for owner, file in hand_ins:
+        with suppress(ValueError):  # it cannot be read
+            runs[owner] |= runs_of(file.kind, file.read())
     few = max(3, len(runs) // 5)
     ours = sorted(Path(__file__).parents[1].rglob("*.py"))
     runs[OURS] = set[int]().union(*(runs_of(path.name, path.read_bytes()) for path in ours))

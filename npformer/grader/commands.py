@@ -124,7 +124,7 @@ def _results(
     if options.grades:
         written[Path(options.grades)] = marks.grades_table(given, assignment, sent)
     if options.html:
-        pairs = alike.alike((str(owners.of[f.name]), f.kind, f.read()) for f in files if f.name in owners.of)
+        pairs = alike.alike((str(owners.of[each.name]), each) for each in files if each.name in owners.of)
         written[Path(options.html)] = page.class_page(rows, given, owners, pairs, assignment)
     return written, page.summary(rows, given, owners)
 

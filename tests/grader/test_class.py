@@ -287,7 +287,7 @@ def test_hand_ins_that_are_alike_are_found_under_other_names():
         ("eve", "a.ipynb", b"no"),
         ("fin", "a.py", b"x = '''"),
     ]
-    found = alike.alike(handed_in)
+    found = alike.alike((who, file(name, data)) for who, name, data in handed_in)
     assert {frozenset(pair[:2]) for pair in found} == {
         frozenset(("ada", "ben")),
         frozenset((alike.OURS, "cem")),

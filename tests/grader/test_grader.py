@@ -66,10 +66,13 @@ def test_no_row_is_lost_no_verdict_changed_and_nothing_left(few, tmp_path, tempo
     before = snapshot(folder)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("SECRET_TOKEN", "a token of the teacher's")
-    assert cli.main(["grade", ".", f"--csv={out}", ONLY, "--seconds=1", f"--workers={1 if few else 2}"]) == 0
+    more = [f"--html={tmp_path}/page.html", f"--grades={tmp_path}/grades.csv", f"--feedback={tmp_path}/back"]
+    given = ["grade", ".", f"--csv={out}", ONLY, "--seconds=1", f"--workers={1 if few else 2}", *more]
+    assert cli.main(given) == 0
     listener.close()
     assert snapshot(folder) == before and not os.listdir(temporary)
-    assert sorted(os.listdir(tmp_path)) == ["class", "out.csv", "temporary"]
+    names = ["back", "class", "grades.csv", "out.csv", "page.html", "temporary"]
+    assert sorted(os.listdir(tmp_path)) == names and len(os.listdir(tmp_path / "back")) > 20
     assert running(temporary) == []
 
     rows = rows_of(out)
