@@ -298,7 +298,7 @@ load_llama2c-model_file load_llama2c-tokenizer_file load_gguf-path load_llama-pa
 
 # --- relations: what is said of them ----------------------------------------------------------------
 
-OTHER_MODEL = drawn(npf.init_transformer, 5, CONFIG._replace(n_layers=1))
+OTHER_MODEL = drawn(npf.init_transformer, 5, CONFIG._replace(n_layers=2))
 WIDER_MODEL = drawn(npf.init_transformer, 5, CONFIG._replace(d_model=16))
 
 
@@ -348,8 +348,8 @@ RELATIONS = [  # function, what is spoilt in its valid call ("": several argumen
     # between arrays, parameters and a config
     ("encoder_block_forward", "config", with_(d_ff=13), V, "params.ffn.W_1 has shape (8, 12)"),
     ("transformer_forward", "params", WIDER_MODEL, V, "params.embedding.E has shape (5, 16)"),
-    ("decoder_forward", "config.n_layers", 1, V, "params.blocks holds 2 blocks; expected config.n_layers=1"),
-    ("transformer_forward", "config.n_layers", 1, V, "params.encoder.blocks holds 2 blocks"),
+    ("decoder_forward", "config.n_layers", 2, V, "params.blocks holds 1 blocks; expected config.n_layers=2"),
+    ("transformer_forward", "config.n_layers", 2, V, "params.encoder.blocks holds 1 blocks"),
     ("transformer_forward", "config.max_length", 11, V, "params.source_positions.P has 9 rows"),
     ("transformer_forward", "config", with_(positions="none"), V, "params.source_positions is a table"),
     ("greedy_decode", "params.target_positions", None, T, "params.target_positions is None"),

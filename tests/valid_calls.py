@@ -21,7 +21,7 @@ from npformer.door.signature import read_signature, walk
 from npformer.tree import ends, ends_mapped
 
 CONFIG = npf.TransformerConfig(
-    8, 12, n_heads=2, n_layers=2, norm="pre", positions="learned", attention_bias=True, max_length=9
+    8, 12, n_heads=2, n_layers=1, norm="pre", positions="learned", attention_bias=True, max_length=9
 )
 VOCABULARY = {"<pad>": 0, "bites": 1, "dog": 2}
 VOCAB_SIZE = 5
@@ -50,7 +50,7 @@ def norm_params(d_model):
 
 MODEL = drawn(npf.init_transformer, VOCAB_SIZE, CONFIG)
 LM_CONFIG = npf.CausalLMConfig(
-    d_model=8, d_ff=12, n_heads=2, n_kv_heads=1, n_layers=2, max_length=9, tied=False
+    d_model=8, d_ff=12, n_heads=2, n_kv_heads=1, n_layers=1, max_length=9, tied=False
 )
 LM = drawn(npf.init_causal_lm, VOCAB_SIZE, LM_CONFIG)
 MINILM = sentence_encoder()
