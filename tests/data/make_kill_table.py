@@ -31,7 +31,9 @@ def said(forward, backward, args, **kwargs):
         return "refused", str(error).removeprefix("gradcheck: ").split(";")[0]
     verdict = min((row.verdict for row in rows), key=[*VERDICTS].index)
     paths = ", ".join(row.path for row in rows if row.verdict == verdict)
-    notes = [f": {row.note.split(', first')[0]}" for row in rows if row.verdict == verdict and row.note]
+    notes = [
+        f": {re.sub(', first [^]]*]', '', row.note)}" for row in rows if row.verdict == verdict and row.note
+    ]
     return verdict, "" if verdict == "pass" else paths + "".join(notes[:1])
 
 
