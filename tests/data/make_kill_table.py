@@ -14,11 +14,11 @@ import numpy as np
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from adversarial_pairs import PAIRS, VERDICT, fresh  # noqa: E402
-from planted_bugs import BUGS, MORE, cast, in_float32  # noqa: E402
+from pairs import BUGS, HARD, MORE, VERDICT, pair  # noqa: E402
 
 from npformer import gradcheck  # noqa: E402
 from npformer.gradcheck.report import VERDICTS  # noqa: E402
+from npformer.tree import ends_mapped  # noqa: E402
 
 
 def said(forward, backward, args, **kwargs):
@@ -31,7 +31,9 @@ def said(forward, backward, args, **kwargs):
         return "refused", str(error).removeprefix("gradcheck: ").split(";")[0]
     verdict = min((row.verdict for row in rows), key=[*VERDICTS].index)
     paths = ", ".join(row.path for row in rows if row.verdict == verdict)
-    notes = [f": {row.note.split(', first')[0]}" for row in rows if row.verdict == verdict and row.note]
+    notes = [
+        f": {re.sub(', first [^]]*]', '', row.note)}" for row in rows if row.verdict == verdict and row.note
+    ]
     return verdict, "" if verdict == "pass" else paths + "".join(notes[:1])
 
 
@@ -46,12 +48,31 @@ def planted(bugs):
 
 
 def hard(**settings):
-    rows = [
-        (name, pair.must, *said(*fresh(pair), pair.args, **pair.kwargs, **settings))
-        for name, pair in PAIRS.items()
-    ]
+    rows = []
+    for name, row in HARD.items():
+        must, forward, backward, args, kwargs, _ = pair(*row)
+        rows.append((name, must, *said(forward, backward, args, **kwargs, **settings)))
     right = sum(VERDICT[must] == verdict for _, must, verdict, _ in rows)
     return f"{right} of {len(rows)} judged as they must be", rows
+
+
+def is_floating(x):
+    return isinstance(x, np.ndarray | np.floating) and x.dtype.kind == "f"
+
+
+def cast(tree, dtype):
+    """With its floating arrays in that dtype."""
+    return ends_mapped(lambda x: x.astype(dtype) if is_floating(x) else x, tree)
+
+
+def in_float32(forward, backward):
+    """The pair with what it returns in the dtype of the first floating array that it gets."""
+
+    def narrow(*args):
+        y, cache = forward(*args)
+        return np.asarray(y, next(filter(is_floating, args)).dtype), cache
+
+    return narrow, lambda dy, cache: cast(backward(dy, cache), dy.dtype)
 
 
 def otherwise():
