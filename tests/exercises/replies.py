@@ -1,4 +1,4 @@
-"""Print what the checker says at each level to every coding, and to letters and numbers near the right ones.
+"""Print what the checker says at each level to every coding, every letter and every number that is listed.
 
     uv run python tests/exercises/replies.py > FILE
 
@@ -9,35 +9,23 @@ import contextlib
 import io
 import warnings
 
-import numpy as np
-from codings import codings
+from codings import NUMBERS, check, codings, plain_answers
 
-from npformer.exercises import check, list_exercises, show
+from npformer.exercises import list_exercises, show
 
 NAMES = ("", "@Ada", "@Bo 3", "@李")
-NEAR = (0.0, 1.0, -1.0, 17.3, 6.9, "half", [1, 2], None)
-
-
-def plain_answers(exercise):
-    """(asked, answer) of what is no code: each letter, the right number, known wrong ones, some near it."""
-    if exercise.kind in ("choice", "truth"):
-        letters = "abcdef"[: len(exercise.options)] if exercise.kind == "choice" else (True, False)
-        yield from ((exercise.id, answer) for answer in (*letters, "maybe", None))
-    elif exercise.kind != "code":
-        for name in NAMES:
-            question = exercise.posed(name[1:])
-            right = np.asarray(question.answer, float)
-            near = (right, -right, right + 1, 2 * right, np.round(right, 1), right[..., None][::-1])
-            for value in (*question.wrong.values(), *near, *NEAR):
-                yield exercise.id + name, value if value is None else np.asarray(value).tolist()
 
 
 def told():
     """(what was answered, exercise, answer) of everything."""
     yield from ((coding.place, coding.exercise, coding.function) for coding in codings())
+    yield from ((line, exercise, answer) for line, exercise, _, _, answer in plain_answers())
     for exercise in list_exercises():
-        print(*(show(exercise.id + name) for name in NAMES), sep="\n")
-        yield from ((f"{asked} {answer!r}", asked, answer) for asked, answer in plain_answers(exercise))
+        yield from ((f"{exercise.id} {answer}", exercise.id, answer) for answer in (*"abcdef", True, False))
+    for exercise, name in ((exercise, name) for exercise in NUMBERS for name in NAMES):
+        question = exercise.posed(name[1:])
+        for value in (question.answer, *question.wrong.values()):
+            yield f"{show(exercise.id + name)} {value}", exercise.id + name, value
 
 
 if __name__ == "__main__":

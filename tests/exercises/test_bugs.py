@@ -1,17 +1,13 @@
 """Find the bug: what is drawn is wrong in one line, and the mended text passes by the same engine."""
 
-from functools import partial
-
 import pytest
+from codings import CODE, check
 
 from npformer import cli
-from npformer.exercises import check, find_the_bug, list_exercises
+from npformer.exercises import find_the_bug
 from npformer.exercises.bugs import UNMENDED, bug_of
-from npformer.exercises.task import Code, compiled
+from npformer.exercises.task import compiled
 
-check = partial(check, level=3)  # which says most
-
-CODE = [task for task in list_exercises() if isinstance(task, Code)]
 NAMES = ("", *(f"name {i}" for i in range(30)))
 
 

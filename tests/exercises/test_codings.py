@@ -1,23 +1,18 @@
 """The checker on answers that were not written for it: codings/, a block each, and plain_answers.txt."""
 
 import functools
-import math
 import re
 from collections import Counter
-from fractions import Fraction
-from pathlib import Path
 
 import make_confusion as confusion
 import numpy as np
 import pytest
-from codings import FOLDER, codings, reply
+from codings import CODE, FOLDER, check, codings, plain_answers, reply
 
-from npformer.exercises import check
 from npformer.exercises.probe import run
 from npformer.exercises.topics import bank
 from npformer.exercises.topics.questions import asked, text_of, words
 
-HERE = Path(__file__).parent
 TOPICS = sorted(path.stem for path in FOLDER.glob("*.txt"))
 
 
@@ -66,17 +61,15 @@ def answers_of(exercise):
 
 def test_every_mistake_and_every_exercise_is_coded():
     assert {code for coding in codings() for code in coding.codes} == set(words()) - {"NPFORMERS-OWN"}
-    wanted = {e.id for e in bank().values() if e.kind == "code"}
     for labels, least in ((("right", "variant", "remarked"), 2), (("wrong", "unseen"), 5)):
         counted = Counter(coding.exercise for coding in codings() if coding.label in labels)
-        assert {e for e in wanted if counted[e] < least} == set()
+        assert {task.id for task in CODE if counted[task.id] < least} == set()
 
 
 def test_what_is_written_is_read_and_belongs_to_an_exercise():
     for name, found in (("mistakes.md", words()), ("questions.md", asked())):
         assert text_of(name).count("\n## ") == len(found)
-    code = [e for e in bank().values() if e.kind == "code"]
-    known = {(mistake.code, e.id) for e in code for mistake in (*e.mistakes, *e.hard)}
+    known = {(mistake.code, e.id) for e in CODE for mistake in (*e.mistakes, *e.hard)}
     assert {(code, place) for code, mistake in words().items() for place in mistake.sees_in} <= known
 
 
@@ -85,12 +78,8 @@ def test_the_committed_table_is_what_is_said():
 
 
 def test_answers_in_numbers_and_letters():
-    """`exercise | right, wrong or unread, and words of the reply | answer`."""
-    names = {"np": np, "math": math, "Fraction": Fraction, "inf": math.inf, "nan": math.nan}
-    for line in (HERE / "plain_answers.txt").read_text(encoding="utf-8").splitlines():
-        exercise, said, written = line.split(" | ", 2)
-        label, _, words_of_it = said.partition(" ")
-        result = check(exercise, eval(written, dict(names)), level=3)
+    for line, exercise, label, words_of_it, answer in plain_answers():
+        result = check(exercise, answer)
         assert bool(result) == (label == "right") and re.search(words_of_it, result.evidence), line
         assert ("cannot be read" in result.evidence) >= (label == "unread"), line
         assert result or result.status == "error" or result.question.endswith("?"), line

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_models import BERT, FORMS, GGUF, LLAMA, TOKENS, put, stored, write_gguf, write_minilm
-from together import failures
+from small_models import FORMS, TOKENS, in_bert, in_gguf, put, word_level
+from together import failures, together
 
 import npformer as npf
 from npformer.published.chat import chat_file
@@ -56,20 +56,6 @@ def test_every_weight_finds_its_place(tmp_path, form, changes):
         same(npf.tree_map(lambda a: a.astype(np.float32), wide), params, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("form", "said", "change"), [
-    ("llama", {"model_type": "mistral", "sliding_window": None, "head_dim": 8, "mlp_bias": False}, {}),
-    ("llama", {"attention_bias": False, "partial_rotary_factor": 1.0}, {}),
-    ("llama", {"rope_theta": None, "rope_parameters": {"rope_type": "default", "rope_theta": 9.0}},
-     {"base": 9.0}),
-    ("llama", {"rope_theta": None, "rope_scaling": None, "hidden_act": None}, {"base": 10000.0}),
-    ("gguf", {"llama.rope.freq_base": None, "llama.vocab_size": None}, {"base": 10000.0}),
-    ("minilm", {"position_embedding_type": "absolute"}, {}),
-])  # fmt: skip
-def test_other_words_for_a_plan_that_fits(tmp_path, form, said, change):
-    (_, plan, *_), _ = loaded(form, tmp_path, said=said)
-    assert plan == FORMS[form].config._replace(**change)
-
-
 def test_a_model_in_parts(tmp_path):
     (params, _), _ = loaded("llama", tmp_path)
     state = npf.load_safetensors(tmp_path / "model.safetensors")
@@ -83,7 +69,7 @@ def test_a_model_in_parts(tmp_path):
 def test_berts_own_and_older_names_are_read(tmp_path):
     """`bert.` before every name, gamma and beta in a norm, another precision: the same numbers."""
     (params, _, tokenizer), expected = loaded("minilm", tmp_path)
-    ours = stored(expected, BERT)
+    ours = in_bert(expected)
     norms = ("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")
     older = {f"bert.{name}".replace(*norms[0]).replace(*norms[1]): a for name, a in ours.items()}
     same(loaded("minilm", tmp_path, tensors=dict.fromkeys(ours) | older)[0][0], params)
@@ -144,10 +130,13 @@ def test_a_flipped_bit_gives_our_words_or_a_model(tmp_path, form):
             refusal(form, tmp_path, files | {name: spoilt})
 
 
-@pytest.mark.parametrize(("form", "names"), [("gguf", GGUF), ("llama", LLAMA), ("minilm", BERT)])
-def test_a_tensor_that_is_missing_misshapen_of_another_type_or_not_finite_is_named(tmp_path, form, names):
+@pytest.mark.parametrize(("form", "stored"), [
+    ("gguf", in_gguf), ("llama", lambda params: npf.causal_lm_to_torch(params, FORMS["llama"].config)),
+    ("minilm", in_bert),
+])  # fmt: skip
+def test_a_tensor_that_is_missing_misshapen_of_another_type_or_not_finite_is_named(tmp_path, form, stored):
     write, config, _ = FORMS[form]
-    arrays = {name: a for name, a in stored(write(config)[1], names).items() if ".1." not in name}
+    arrays = {name: a for name, a in stored(write(config)[1]).items() if ".1." not in name}
 
     def spoilt(name, array):
         files, _ = write(config, tensors={name: array})
@@ -168,9 +157,14 @@ def test_a_tensor_that_is_missing_misshapen_of_another_type_or_not_finite_is_nam
     assert failures(check, sorted(arrays.items())) == {}
 
 
+def modules(*types):
+    return json.dumps([{"type": f"sentence_transformers.models.{x}"} for x in types]).encode()
+
+
 LLAMA_3 = {"rope_type": "llama3", "factor": 8.0}
 NO_SUCH = "expected no such thing, which no equation here has"
-REFUSED = [
+NORM, POOLING = "blk.0.attn_norm.weight", "1_Pooling/config.json"
+SAID = [  # of a form: a setting, a tensor or a file; and what is said to it, or what it changes in the plan
     ("gguf", {"general.architecture": "qwen3"}, "of the kind 'qwen3'; expected 'llama'"),
     ("gguf", {"llama.rope.scaling.type": "yarn"}, f"llama.rope.scaling.type = 'yarn'; {NO_SUCH}"),
     ("gguf", {"llama.expert_count": 8}, "expert_count = 8"),
@@ -180,6 +174,11 @@ REFUSED = [
     ("gguf", {"llama.attention.head_count_kv": None}, "attn_k.weight'] has shape"),  # all four have own keys
     ("gguf", {"tokenizer.ggml.tokens": TOKENS[:-1]}, f"{len(TOKENS) - 1} tokens; expected {len(TOKENS)}"),
     ("gguf", {"tokenizer.ggml.merges": ["Ġ nowhere"]}, "whole vocabulary (KeyError: 'nowhere')"),
+    ("gguf", {"llama.rope.freq_base": None, "llama.vocab_size": None}, {"base": 10000.0}),
+    ("gguf", {"model.gguf": b"GGUF\4" + bytes(19)}, "version 4"),
+    ("gguf", {NORM: ((32,), 12, b"")}, "attn_norm.weight is of kind 12; expected F32, F16"),
+    ("gguf", {NORM: ((24,), 8, b"")}, "shape (24,); expected rows of whole groups of 32"),
+    ("gguf", {NORM: ((), 0, b"")}, "shape (); expected rows"),
     ("llama", {"model_type": "gemma"}, "of the kind 'gemma'; expected llama or mistral"),
     ("llama", {"rope_scaling": LLAMA_3}, f"rope_scaling = {LLAMA_3}; {NO_SUCH}"),
     ("llama", {"rope_parameters": LLAMA_3}, "rope_type = 'llama3'; expected 'default'"),
@@ -191,62 +190,55 @@ REFUSED = [
     ("llama", {"head_dim": 16}, "head_dim = 16; expected 8"),
     ("llama", {"num_key_value_heads": None}, "k_proj.weight'] has shape (16, 32); expected (d_kv, d_model)"),
     ("llama", {"rms_norm_eps": "1e-6"}, "config.eps is the string"),
+    ("llama", {"model_type": "mistral", "sliding_window": None, "head_dim": 8, "mlp_bias": False}, {}),
+    ("llama", {"attention_bias": False, "partial_rotary_factor": 1.0}, {}),
+    (
+        "llama",
+        {"rope_theta": None, "rope_parameters": {"rope_type": "default", "rope_theta": 9.0}},
+        {"base": 9.0},
+    ),
+    ("llama", {"rope_theta": None, "rope_scaling": None, "hidden_act": None}, {"base": 10000.0}),
+    ("llama", {"config.json": b"[" * 100_000}, "config.json is not JSON"),
+    ("llama", {"config.json": b"[1]"}, "config.json holds a list; expected a dict"),
     ("llama2c", {"d_model": 0}, "layout: config.d_model is 0; expected"),
     ("llama2c", {"n_kv_heads": 3}, "n_kv_heads is 3; expected"),
     ("llama2c", {"vocab_size": 0}, "vocab_size is 0; expected an int"),
     ("llama2c", {"n_layers": 2**31 - 1}, " bytes; expected "),
+    ("llama2c", {"tokenizer.bin": struct.pack("<ifi", 7, 0, -1)}, "after 0 pieces; expected exactly 267"),
     ("minilm", {"model_type": "gpt2"}, "says model_type = 'gpt2'; expected 'bert'"),
     ("minilm", {"hidden_act": "gelu_new"}, "says hidden_act = 'gelu_new'; expected 'gelu'"),
     ("minilm", {"position_embedding_type": "relative_key"}, "'relative_key'; expected 'absolute'"),
+    ("minilm", {"position_embedding_type": "absolute"}, {}),
     ("minilm", {"hidden_size": "8"}, "config.d_model is the string '8'; expected an int"),
     ("minilm", {"vocab_size": 0}, "vocab_size is 0; expected an integer of at least 1"),
     ("minilm", {"max_position_embeddings": 512}, "expected (max_length, d_model) with max_length=512"),
+    ("minilm", {"tokenizer.json": b"{}"}, "tokenizer.json is not a tokenizer"),
+    ("minilm", {"tokenizer.json": word_level(range(30))}, "has the id 29; expected ids below vocab_size=29"),
+    ("minilm", {"modules.json": modules("Transformer", "Dense")}, "has the step Dense; expected Trans"),
+    ("minilm", {"modules.json": modules("Transformer", "Pooling", "Normalize")}, {}),
+    ("minilm", {"modules.json": b"[3]"}, "modules.json has the step 3; expected"),
+    ("minilm", {"modules.json": b"{}"}, "modules.json holds a dict; expected a list"),
+    ("minilm", {POOLING: b'{"pooling_mode": "cls"}'}, "says {'pooling_mode': 'cls'}; expected the mean"),
+    ("minilm", {POOLING: b'{"pooling_mode": "mean"}'}, {}),
+    ("minilm", {POOLING: b'{"pooling_mode_cls_token": true}'}, "{'pooling_mode_cls_token': True}; expected"),
+    ("minilm", {POOLING: b'{"pooling_mode_mean_tokens": false}'}, "says {}; expected the mean"),
+    ("minilm", {POOLING: b'{"pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true}'}, {}),
 ]
 
 
-@pytest.mark.parametrize(("form", "said", "words"), REFUSED)
-def test_what_the_equations_do_not_have_is_refused_by_name(tmp_path, form, said, words):
-    found = refusal(form, tmp_path, FORMS[form].write(FORMS[form].config, said=said)[0])
-    assert found and words in found
-
-
-def kind(shape, number):
-    return write_gguf(tensors={"blk.0.attn_norm.weight": (shape, number, b"")})[0]
-
-
-def pooled(**how):
-    how = {f"pooling_mode{name}": x for name, x in how.items()}
-    return {"1_Pooling/config.json": json.dumps(how).encode()}
-
-
-def steps(*types):
-    types = [{"type": f"sentence_transformers.models.{x}"} for x in types]
-    return {"modules.json": json.dumps(types).encode()}
-
-
-@pytest.mark.parametrize(("form", "files", "words"), [
-    ("gguf", write_gguf(version=4)[0], "version 4"),
-    ("gguf", kind((32,), 12), "attn_norm.weight is of kind 12; expected F32, F16"),
-    ("gguf", kind((24,), 8), "shape (24,); expected rows of whole groups of 32"),
-    ("gguf", kind((), 0), "shape (); expected rows"),
-    ("llama", {"config.json": b"[" * 100_000}, "config.json is not JSON"),
-    ("llama", {"config.json": b"[1]"}, "config.json holds a list; expected a dict"),
-    ("llama2c", {"tokenizer.bin": struct.pack("<ifi", 7, 0, -1)}, "after 0 pieces; expected exactly 267"),
-    ("minilm", {"tokenizer.json": b"{}"}, "tokenizer.json is not a tokenizer"),
-    ("minilm", write_minilm(words=range(30))[0], "has the id 29; expected ids below vocab_size=29"),
-    ("minilm", steps("Transformer", "Dense"), "has the step Dense; expected Trans"),
-    ("minilm", {"modules.json": b"[3]"}, "modules.json has the step 3; expected"),
-    ("minilm", {"modules.json": b"{}"}, "modules.json holds a dict; expected a list"),
-    ("minilm", pooled(**{"": "cls"}), "says {'pooling_mode': 'cls'}; expected the mean"),
-    ("minilm", pooled(_cls_token=True), "says {'pooling_mode_cls_token': True}; expected"),
-    ("minilm", pooled(_mean_tokens=False), "says {}; expected the mean"),
-    ("minilm", pooled(**{"": "mean"}), None),
-    ("minilm", pooled(_cls_token=False, _mean_tokens=True), None),
-    ("minilm", steps("Transformer", "Pooling", "Normalize"), None),
-])  # fmt: skip
-def test_a_file_of_another_kind_is_refused_by_name(tmp_path, form, files, words):
-    found = refusal(form, tmp_path, FORMS[form].write(FORMS[form].config)[0] | files)
-    assert found is None if words is None else found and words in found
+@together(("form", "changes", "found"), SAID)
+def test_what_the_equations_have_not_is_refused_by_name_and_other_words_for_a_plan_are_read(
+    tmp_path_factory, form, changes, found
+):
+    write, config, load = FORMS[form]
+    files = {name: x for name, x in changes.items() if isinstance(x, bytes)}
+    tensors = {name: x for name, x in changes.items() if isinstance(x, tuple)}
+    said = {name: x for name, x in changes.items() if name not in files | tensors}
+    folder = put(tmp_path_factory.mktemp("model"), write(config, said=said, tensors=tensors)[0] | files)
+    if isinstance(found, str):
+        assert found in (refusal(form, folder, {}) or "loaded")
+    else:
+        assert load(folder)[1] == config._replace(**found)
 
 
 def test_what_is_no_path_is_refused():
