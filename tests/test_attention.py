@@ -3,7 +3,6 @@
 from functools import partial
 
 import numpy as np
-import pytest
 from golden import agrees_with_pytorch
 from gradients import every, gradients_hold
 from together import together
@@ -162,15 +161,3 @@ def test_no_keys_give_zeros_and_leave_the_output_bias_alone():
     np.testing.assert_array_equal(y, np.broadcast_to(arguments["params"].b_O, y.shape))
     dq, dk, dv, grads = npf.multi_head_attention_backward(np.ones_like(y), cache)
     assert all_zero((dq, dk, dv, grads._replace(b_O=None))) and (grads.b_O == 6).all()
-
-
-@together(("n_kv_heads", "change", "message"), [
-    (3, {}, "n_kv_heads is 3; expected a divisor of n_heads=4"),
-    (1, {}, r"params.W_K has shape \(8, 4\); expected \(d_model, d_kv\) with d_model=8, d_kv=2"),
-    (None, {}, r"params.W_K has shape \(8, 4\); expected \(d_model, d_kv\) with .* d_kv=8"),
-    (2, {"b_K": np.ones(8)}, r"params.b_K has shape \(8,\); expected \(d_kv,\) with d_kv=4"),
-])  # fmt: skip
-def test_heads_that_do_not_fit_are_refused(n_kv_heads, change, message):
-    x, params = np.ones((2, 3, 8)), params_of(2)._replace(**change)
-    with pytest.raises(ValueError, match="^multi_head_attention_forward: " + message):
-        npf.multi_head_attention_forward(x, x, x, params, n_heads=4, n_kv_heads=n_kv_heads)

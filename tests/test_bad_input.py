@@ -10,7 +10,7 @@ that all other arrays tell of its letters.
 """
 
 import re
-from collections import defaultdict
+from collections import defaultdict, namedtuple
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -24,7 +24,9 @@ from valid_calls import (
     ELSEWHERE,
     FORWARD,
     INTEGERS,
+    LM,
     MODEL,
+    TREE,
     UNREADABLE,
     VOCAB_SIZE,
     call,
@@ -299,6 +301,7 @@ load_llama2c-model_file load_llama2c-tokenizer_file load_gguf-path load_llama-pa
 # --- relations: what is said of them ----------------------------------------------------------------
 
 OTHER_MODEL = drawn(npf.init_transformer, 5, CONFIG._replace(n_layers=2))
+ONE_KEY_HEAD = npf.AttentionParams(*LM.blocks[0].attention[:4], b_K=np.ones(8))
 WIDER_MODEL = drawn(npf.init_transformer, 5, CONFIG._replace(d_model=16))
 
 
@@ -356,6 +359,13 @@ RELATIONS = [  # function, what is spoilt in its valid call ("": several argumen
     ("decoder_forward", "params.blocks.0", MODEL.encoder.blocks[0], T, "params.blocks.0 is an Enc"),
     ("softmax_forward", "scores", np.array(1.0), V, "axis is -1; expected an axis of scores, shape ()"),
     ("multi_head_attention_forward", "", with_(n_heads=8, bias=None), V, "rope is True"),
+    ("multi_head_attention_forward", "n_kv_heads", 3, V, "n_kv_heads is 3; expected a divisor of n_heads=2"),
+    ("multi_head_attention_forward", "n_kv_heads", 1, V,
+     "params.W_K has shape (8, 8); expected (d_model, d_kv) with d_model=8, d_kv=4"),
+    ("multi_head_attention_forward", "params", LM.blocks[0].attention, V,
+     "params.W_K has shape (8, 4); expected (d_model, d_kv) with d_model=8, d_kv=8"),
+    ("multi_head_attention_forward", "", with_(params=ONE_KEY_HEAD, n_kv_heads=1), V,
+     "params.b_K has shape (8,); expected (d_kv,) with d_kv=4"),
     ("init_encoder", "config", with_(d_model=6, positions="rope"), V, "config.positions is 'rope'"),
     ("rope_forward", "x", np.ones((6, 7)), V, "x's last axis is 7"),
     ("rope_forward", "positions", np.array([0, 1, 2, np.inf, 4, 5]), V, "positions holds NaN or infinity"),
@@ -365,6 +375,10 @@ RELATIONS = [  # function, what is spoilt in its valid call ("": several argumen
     ("greedy_decode", "source_ids", np.ones((2, 10), int), V, "source_ids has 10 positions"),
     ("greedy_decode", "max_length", 10, V, "max_length is 10"),
     ("greedy_decode", "stop_id", 99, V, "stop_id is 99; expected an id from 0 to 4"),
+    ("greedy_decode", "params.decoder.blocks.0.ffn.b_1", one(np.nan), V,
+     "params.decoder.blocks.0.ffn.b_1 holds NaN or infinity; expected finite numbers"),
+    ("greedy_decode", "params.decoder.norm.gamma", Change(lambda gamma: 1e308 * gamma), V,
+     "params give logits that are NaN or infinite; expected finite numbers"),
     ("minilm_input", "config.positions", "alibi", V, "config.positions is 'alibi'; expected 'learned'"),
     ("minilm_input", "ids", np.ones((2, 21), int), V, "ids has 21 positions"),
     ("generate", "ids", one(0, 0), V, "ids has padding_id=0 before a token; expected it at the end only"),
@@ -378,6 +392,8 @@ RELATIONS = [  # function, what is spoilt in its valid call ("": several argumen
     # the loss
     ("cross_entropy_forward", "targets", one(5), V, "targets holds 5"),
     ("cross_entropy_forward", "targets", Change(lambda ids: np.full_like(ids, -1)), V, "targets has no id"),
+    ("cross_entropy_forward", "", with_(logits=np.ones((0, 5)), targets=np.ones(0, int)), V,
+     "targets has no id that counts; expected at least one: there is nothing to average"),
     ("cross_entropy_forward", "targets", Change(np.ravel), V, "targets has shape (12,)"),
     ("cross_entropy_backward", "dloss", np.ones((2, 6)), V, "dloss has shape (2, 6)"),
     ("cross_entropy_backward", "dloss", np.float32(1), T, "dloss is a NumPy scalar (float32)"),
@@ -389,6 +405,12 @@ RELATIONS = [  # function, what is spoilt in its valid call ("": several argumen
     ("adam_update", "state.m.gamma", np.ones(4), V, "state.m.gamma has shape (4,)"),
     ("adam_update", "params.gamma", np.ones(3, np.int64), T, "params.gamma has dtype int64"),
     ("sgd_update", "grads", Change(tuple), V, "grads is not built like params"),
+    ("sgd_update", "", with_(params=TREE, grads=(np.ones(2), ())), V,
+     "grads is not built like params; expected the same NamedTuples"),
+    ("adam_update", "grads", Change(lambda g: namedtuple("Alike", g._fields)(*g)), V,
+     "grads is not built like params; expected the same NamedTuples"),
+    ("adam_update", "grads", Change(lambda g: namedtuple("Turned", g._fields[::-1])(*g[::-1])), V,
+     "grads is not built like params; expected the same leaves, they differ in their order"),
     ("sgd_update", "grads.beta", as_type(np.float32), T, "grads.beta has dtype float32"),
     ("sgd_update", "", with_(params=MODEL, grads=OTHER_MODEL), V,
      "grads is not built like params; expected the same leaves, they differ in decoder.blocks.1."),
@@ -402,8 +424,13 @@ RELATIONS = [  # function, what is spoilt in its valid call ("": several argumen
     ("encoder_block_from_torch", "state", with_(more=None), V, "state has the tensor more"),
     ("encoder_block_from_torch", "state", with_(**{"norm2.bias": [0.0]}), T, "state['norm2.bias'] is a list"),
     ("save", "tree", (np.ones(2, complex),), T, "0 is a leaf (ndarray); expected an array of numbers"),
-    ("load", "like", (np.ones(3),), V, "0 has shape (2,) and dtype float64 in saved.npz"),
+    ("save", "path", "a\0b", V, "path is 'a\\x00b'; expected the name of a file"),
+    ("load", "path", "", V, "path is ''; expected the name of a file"),
+    ("load", "like", (np.ones(3),), V, "0 has shape (2,) and dtype float64 in saved.npz; expected (3,)"),
+    ("load", "like", (np.ones(2, np.float32),), V,
+     "0 has shape (2,) and dtype float64 in saved.npz; expected (2,) and float32"),
     ("load", "like", (np.ones(2), np.ones(2)), V, "1 is missing from saved.npz"),
+    ("load", "like", (None,), V, "0 is not in `like` but stands in saved.npz"),
     ("tokenize", "sentence", ["dog"], T, "sentence is a list; expected a string"),
     ("build_vocabulary", "sentences", ["dog"], T, "a sentence is the string 'dog'; expected a list of words"),
     ("encode", "sentences", [["cat"]], V, "'cat' is not in the vocabulary of 3 words"),
@@ -416,6 +443,10 @@ RELATIONS = [  # function, what is spoilt in its valid call ("": several argumen
     ("dead_units", "hidden", np.ones((0, 8)), V, "hidden has shape (0, 8); expected at least one token"),
     ("tree_map", "f", None, T, "f is None; expected a function"),
     ("tree_map", "tree", [np.ones(2)], V, "the trees differ at the root: a leaf (list) and a tuple of 1"),
+    ("tree_map", "tree", (None,), V, "the trees differ at 0: None and a leaf (ndarray)"),
+    ("tree_map", "tree", npf.RMSNormParams(1), V, "the trees differ at the root: a RMSNormParams of 1"),
+    ("tree_map", "", with_(tree=(npf.RMSNormParams((1, 1)),), trees=((npf.RMSNormParams((1,)),),)), V,
+     "the trees differ at 0.gamma: a tuple of 2 and a tuple of 1"),
     ("gradcheck", "args", (np.ones(3, np.float16),), T, "z has dtype float16"),
     ("gradcheck", "args", (np.array([0.0, np.nan]),), V, "z has entries that are not finite"),
     ("to_backend", "backend", 3, T, "backend is an int (3); expected one of 'numpy', 'cupy'"),

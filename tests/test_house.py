@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from golden import CASES
 
 import npformer
 import npformer.exercises
@@ -181,6 +182,12 @@ def repository_files():
 
 
 PICTURE = re.compile(r'data:image/png;base64,[^"\\]*|"image/png": "[^"]*"')  # any letters
+
+
+def test_every_golden_answer_is_asked_for():
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    asked = "".join(re.findall(r"agrees_with_pytorch\((.*?)\)", tests, re.DOTALL))
+    assert {case["operation"] for case in CASES.values()} == {*re.findall(r'"(\w+)"', asked)}
 
 
 def test_nothing_lies_at_the_top_but_what_belongs_there():

@@ -2,7 +2,6 @@
 
 import math
 import tracemalloc
-from collections import namedtuple
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -148,18 +147,3 @@ def test_an_update_needs_little_more_memory_than_the_trees_that_it_returns():
     finally:
         tracemalloc.stop()
     assert arrays < 3 * 4 + 3.1, "three trees of four leaves come back, three arrays are made on the way"
-
-
-Turned, Alike = namedtuple("Turned", "b W"), namedtuple("Alike", "W b")
-
-
-@together(("update", "more"), [(npf.sgd_update, ()), (npf.adam_update, (npf.adam_init(PARAMS),))])
-@together(("grads", "said"), [
-    ((Layer(GRADS[0].W), GRADS[1]), r"expected .* 0\.b$"),
-    ((Turned(*GRADS[0][::-1]), GRADS[1]), "expected .* in their order$"),
-    ((Alike(*GRADS[0]), GRADS[1]), "expected the same NamedTuples$"),
-    ((GRADS[0], Layer(GRADS[1].W, ())), "expected the same"),
-])  # fmt: skip
-def test_gradients_that_do_not_fit_are_told(grads, said, update, more):
-    with pytest.raises(ValueError, match=f"^{update.__name__}: grads is not built like params; {said}"):
-        update(PARAMS, grads, *more, learning_rate=0.1)

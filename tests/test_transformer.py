@@ -169,7 +169,7 @@ WORK = ("tied_logits_forward", "encoder_forward", "attention_forward", "linear_f
 def talkative_model(config):
     """A last norm whose gammas have both signs: the likeliest next word is seldom the last one again."""
     last = "decoder.norm.gamma" if config.norm == "pre" else "decoder.blocks.1.norm_3.gamma"
-    return replaced(model(config, size=0.1), last, lambda gamma: 2 * array(*gamma.shape, seed=24))
+    return replaced(model(config, size=0.1), last, lambda gamma: 2 * array(*gamma.shape, seed=65))
 
 
 def watched_decode(*args, **options):
@@ -184,11 +184,12 @@ def watched_decode(*args, **options):
 @POSITIONS
 @together("padding_id", [0, None, 4])  # 4 is said on the way
 def test_a_new_token_is_the_likeliest_of_the_whole_model_and_costs_one_query(norm, positions, padding_id):
-    """For every id as the stop: rows stop early, late, together and never, and say the stop from there on."""
-    config = small(d_model=8, d_ff=12, norm=norm, positions=positions, activation="gelu", attention_bias=True)
+    """For half of the ids as the stop: rows stop early, late, together and never, and say the stop from there on."""
+    sizes = {"d_model": 8, "d_ff": 12, "n_heads": 4}  # another number of heads than of layers
+    config = small(**sizes, norm=norm, positions=positions, activation="gelu", attention_bias=True)
     params, options = talkative_model(config), {"start_id": 1, "padding_id": padding_id}
     spoken, ends = set(), set()
-    for stop_id, max_length in [(0, 1), *((word, 9) for word in range(VOCAB_SIZE))]:
+    for stop_id, max_length in [(0, 1), *((word, 9) for word in (0, 2, 4, 6))]:
         options |= {"stop_id": stop_id, "max_length": max_length}
         ids, last, encoded, attended, multiplied = watched_decode(BATCH, params, config, **options)
         n, logits = ids.shape[1], np.concatenate([x for x, _ in last], axis=1) @ params.embedding.E.T
