@@ -184,7 +184,7 @@ def watched_decode(*args, **options):
 @POSITIONS
 @together("padding_id", [0, None, 4])  # 4 is said on the way
 def test_a_new_token_is_the_likeliest_of_the_whole_model_and_costs_one_query(norm, positions, padding_id):
-    """For half of the ids as the stop: rows stop early, late, together and never, and say the stop from there on."""
+    """Half of the ids as the stop: rows stop early, late, together and never, and say it from there on."""
     sizes = {"d_model": 8, "d_ff": 12, "n_heads": 4}  # another number of heads than of layers
     config = small(**sizes, norm=norm, positions=positions, activation="gelu", attention_bias=True)
     params, options = talkative_model(config), {"start_id": 1, "padding_id": padding_id}
