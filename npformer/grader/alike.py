@@ -37,7 +37,7 @@ def alike(hand_ins: Iterable[tuple[str, HandIn]]) -> list[Pair]:
     runs = defaultdict[str, set[int]](set)
     for owner, file in hand_ins:
         with suppress(ValueError):  # it cannot be read
-            runs[owner] |= runs_of(file.kind, file.read())
+            runs[owner] |= runs_of(file.name, file.read())
     few = max(3, len(runs) // 5)
     ours = sorted(Path(__file__).parents[1].rglob("*.py"))
     runs[OURS] = set[int]().union(*(runs_of(path.name, path.read_bytes()) for path in ours))
@@ -52,14 +52,14 @@ def alike(hand_ins: Iterable[tuple[str, HandIn]]) -> list[Pair]:
     return sorted((pair for pair in pairs if pair.share >= LEAST), key=lambda pair: -pair.share)
 
 
-def runs_of(kind: str, data: bytes) -> set[int]:
+def runs_of(name: str, data: bytes) -> set[int]:
     """The runs of tokens in a file; none of a file that cannot be read.
 
     >>> runs_of("a.py", b"y = (a + b) * c - d / e") == runs_of("b.py", b"z=(p+q)*r-s/t  # mine")
     True
     """
     try:
-        words = [word for _, source in pieces(kind, data) for word in _words(source)]
+        words = [word for _, source in pieces(name, data) for word in _words(source)]
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return set()
     return {hash(tuple(words[i : i + RUN])) for i in range(len(words) - RUN + 1)}

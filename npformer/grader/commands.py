@@ -11,9 +11,9 @@ from pathlib import Path
 from npformer.exercises.commands import ids_of
 from npformer.grader import CONVENTION, alike, marks, page, register, run
 from npformer.grader.hand_ins import HandIn, hand_ins
-from npformer.grader.judge import Limits
+from npformer.grader.judge import Limits, Row
 from npformer.grader.marks import Assignment
-from npformer.grader.run import Journal, Row
+from npformer.grader.run import Journal
 from npformer.teaching.places import folder_for, place_for, write_files
 
 

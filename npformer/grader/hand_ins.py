@@ -19,7 +19,7 @@ from npformer.grader.frames import readable
 
 LARGEST = 2**24
 DEEPEST = 2  # zip files in a zip file of a class
-KIND = re.compile(r"(?P<name>.*\.(?:py|ipynb))(?:\.(?:txt|json))?", re.IGNORECASE | re.DOTALL)
+KIND = re.compile(r"\.(py|ipynb)(\.(txt|json))?$", re.IGNORECASE)  # a browser adds the second
 UNREADABLE = (OSError, RuntimeError, EOFError, BadZipFile, Corrupt, ValueError)
 NO_WORK = ("__MACOSX", "__pycache__", "site-packages", "node_modules", ".git")
 NO_FILE = ("._", ".DS_Store", "Thumbs.db", "desktop.ini")  # a system's, and nobody's
@@ -51,12 +51,6 @@ class HandIn(NamedTuple):
         if len(data) > LARGEST:
             raise ValueError(f"It is larger than {LARGEST // 2**20} megabytes.")
         return data
-
-    @property
-    def kind(self) -> str:
-        """Its name as Python's: x.py for x.py.txt."""
-        found = KIND.fullmatch(self.name)
-        return found["name"] if found else self.name
 
     @property
     def shape(self) -> dict[str, str]:
@@ -132,7 +126,7 @@ def _sorted_out(one: HandIn, why: str = "", depth: int = 1) -> Iterator[HandIn]:
         return
     if not why and ".ipynb_checkpoints" in folders:
         why = "a copy by Jupyter"
-    elif not why and not KIND.fullmatch(name):
+    elif not why and not KIND.search(name):
         why = "no .py file and no notebook"
     written = shape_of(name).get("time")
     at = time.mktime(time.strptime(written, "%Y-%m-%d-%H-%M-%S")) if written else one.time

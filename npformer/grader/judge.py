@@ -2,7 +2,7 @@
 
 `Judge` starts the student's side (`student`) and checks one submission after another; a function that was
 handed in is, for the checker, one that sends arguments and waits for arrays. In a class `run` has several of
-them `work` in processes of their own, which are sent files and send reports.
+them `work` in processes of their own, which are sent files and send rows.
 """
 
 import json
@@ -36,7 +36,7 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 SLOW = {"matplotlib.pyplot": b"matplotlib", "IPython.core.inputtransformer2": b'"cells"'}  # to import
 HARNESS = ("__init__", "frames", "reading", "walls", "student")  # of npformer, all that is with a student
 
-Report = dict[str, Any]
+Message = dict[str, Any]
 
 
 class Limits(NamedTuple):
@@ -52,6 +52,34 @@ class Limits(NamedTuple):
 LIMITS = Limits()
 
 
+class Row(NamedTuple):
+    """One submission's answer to one exercise; a file that was passed over has one row, of no exercise."""
+
+    submission: str
+    student: str
+    exercise: str
+    status: str  # a Result's status; or "not answered", "not read", "passed over"
+    codes: str = ""  # separated by spaces
+    evidence: str = ""
+    hint: str = ""
+    question: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether it is right."""
+        return self.status in ("pass", "pass_variant")
+
+    @property
+    def answered(self) -> bool:
+        """Whether there was an answer to check."""
+        return self.status not in ("not answered", "not read", "passed over")
+
+
+def unread(name: str, ids: Iterable[str], why: str) -> list[Row]:
+    """The rows of a file that cannot be judged."""
+    return [Row(name, "", exercise_id, "not read", evidence=why) for exercise_id in ids]
+
+
 class Ended(BaseException):
     """The student's process has ended or had to be ended; the checker must not take it for an answer."""
 
@@ -62,15 +90,12 @@ class Told(TypeError):
     The checker asks for its `type_name`, and calls again where an argument may be taken by its name alone.
     """
 
-    def __init__(self, reply: Report) -> None:
+    def __init__(self, reply: Message) -> None:
         name, message = str(reply["error"])[:60], str(reply["said"])
         self.type_name = readable(name)
         message = readable(message.removeprefix(name).removeprefix(": "), LONGEST_MESSAGE)
         words = f"“{message}”" if message else "", readable(str(reply["where"]), 100)
         super().__init__(", ".join(filter(None, words)))
-
-
-# --- what stays between submissions ---------------------------------------------------------------
 
 
 class Judge(AbstractContextManager["Judge"]):
@@ -79,44 +104,189 @@ class Judge(AbstractContextManager["Judge"]):
     def __init__(self, limits: Limits = LIMITS, hidden: Iterable[str] = (), home: str | None = None) -> None:
         self.limits, self.home = limits, tempfile.mkdtemp(prefix="npformer-", dir=home)
         os.chmod(self.home, 0o711)
-        self.process, self.socket = _serving(self.home, hidden)
-        self.socket.settimeout(OVERHEAD)
-        self.open: list[str] = json.loads(self.socket.recv(2**10))
+        self.process, self.server = _serving(self.home, hidden)
+        self.server.settimeout(OVERHEAD)
+        self.open: list[str] = json.loads(self.server.recv(2**10))  # what this system does not close
 
     def __exit__(self, *error: object) -> None:
         """End everything that was started here, and remove what was written."""
-        self.socket.close()
+        self.server.close()
         self.process.wait()
         _remove(self.home)
 
-    def begin(self, request: Report) -> socket.socket:
-        """The pipe to a process for one submission, which ends with all that it started when we hang up."""
-        pipe, its_pipe = socket.socketpair()
-        with its_pipe:
-            socket.send_fds(self.socket, [json.dumps(request).encode()], [its_pipe.fileno()])
-        self.answer(1)
-        return pipe
+    # one submission
 
-    def answer(self, size: int = 40) -> str:
-        """What the process that forks says: that it begins; then, of one that has ended, its CPU seconds."""
-        if not (data := self.socket.recv(size)):
-            raise EOFError("the system has no process for it, or a file has ended the one that forks")
-        return data.decode()
-
-    def grade(self, name: str, data: bytes | str, ids: Sequence[str]) -> Report:
-        """The student and a report for each exercise. Nothing that a file does raises an error here.
+    def grade(self, name: str, data: bytes | str, ids: Sequence[str]) -> list[Row]:
+        """A row for each exercise. Nothing that a file does raises an error here.
 
         In the place of a file's bytes there may be the reason why it cannot be read.
         """
         if isinstance(data, str):
-            return unread(ids, data)
-        case = Case(self, Path(name).name, data, ids)
+            return unread(name, ids, data)
+        self.name, self.data, self.ids = name, data, tuple(ids)
+        self.head: Message = {}  # what the file answers, by the first process that has run it
+        self.lost = 0  # processes that came to their end before their time
+        self.pipe: socket.socket | None = None
+        self.folder = tempfile.mkdtemp(dir=self.home)
         try:
-            reports = case.reports()
-            return {"student": case.head.get("student", ""), "reports": reports, "open": self.open}
+            self.begin()
+            return [self.row(exercise_id) for exercise_id in self.ids]
+        except Ended as ended:
+            return unread(name, ids, str(ended))
         finally:
-            case.close()
-            _remove(case.folder)
+            self.hang_up()
+            _remove(self.folder)
+
+    def begin(self) -> None:
+        """A process that has run the file; each that was lost halves the time of the next."""
+        self.hang_up()
+        limits, part = self.limits, max(0.5**self.lost, LEAST)
+        self.lost += 1
+        self.cpu, self.left = max(limits.seconds * part, 1.0), (limits.wall or 3 * limits.seconds) * part
+        bounds = {"cpu": self.cpu, "megabytes": limits.megabytes, "folder": self.folder}
+        needs = [module for module, sign in SLOW.items() if sign in self.data]
+        self.pipe = self.forked({**bounds, "needs": needs})
+        receive, send = (partial(self._timed, act) for act in (socket.socket.recv, socket.socket.sendall))
+        self.ending, self.line = "", Line(receive, send)  # why there is nobody to ask; "" where there is
+        data = np.frombuffer(self.data, np.uint8)
+        head = self.ask({"name": Path(self.name).name, "data": data, "ids": self.ids})
+        try:
+            answers = {i: (str(head["answers"][i][0]), head["answers"][i][1]) for i in self.ids}
+            texts = {key: " ".join(readable(str(head[key]), most).split()) for key, most in TEXTS.items()}
+        except (TypeError, LookupError):
+            self.end(NO_ANSWER)
+        self.head = self.head or {**texts, "answers": answers}
+
+    def forked(self, request: Message) -> socket.socket:
+        """The pipe to a process for one submission, which ends with all that it started when we hang up."""
+        pipe, its_pipe = socket.socketpair()
+        with its_pipe:
+            socket.send_fds(self.server, [json.dumps(request).encode()], [its_pipe.fileno()])
+        self.told(1)
+        return pipe
+
+    def told(self, size: int = 40) -> str:
+        """What the process that forks says: that it begins; then, of one that has ended, its CPU seconds."""
+        if not (data := self.server.recv(size)):
+            raise EOFError("the system has no process for it, or a file has ended the one that forks")
+        return data.decode()
+
+    def hang_up(self) -> float:
+        """Wait until everything has ended; the CPU seconds that were used."""
+        if self.pipe is None:
+            return 0.0
+        self.pipe.close()
+        self.pipe = None
+        return float(self.told())
+
+    def end(self, ending: str) -> NoReturn:
+        """Give up on this process."""
+        self.ending = ending
+        raise Ended(ending)
+
+    # what goes there and comes back
+
+    def _timed(self, act: Callable[..., Any], what: Any) -> Any:
+        """Only waiting counts: what the judge does between two questions is not the student's time."""
+        if self.left <= 0:
+            raise TimeoutError
+        began = time.monotonic()
+        assert self.pipe is not None
+        self.pipe.settimeout(self.left)
+        try:
+            return act(self.pipe, what)
+        finally:
+            self.left -= time.monotonic() - began
+
+    def ask(self, message: Message, functions: list[Callable[..., Any]] | None = None) -> Any:
+        """One frame there and one back."""
+        if self.ending:
+            raise Ended(self.ending)
+        self.ending = "The checks of this answer were given up."  # until its reply is here
+        too_long = f"It was still running after {self.cpu:g} second{'s' * (self.cpu != 1)}."
+        try:
+            self.line.send(message, functions)
+            reply = self.line.receive()
+        except TimeoutError:
+            self.end(too_long)
+        except Forged:
+            self.end(NO_ANSWER)
+        except (EOFError, OSError):  # whichever limit was met: the same words in every run
+            self.end(too_long if self.hang_up() >= self.cpu - 0.5 else "It ended the program.")
+        self.ending = ""
+        return reply
+
+    def call(self, exercise_id: str, *arguments: Any, **options: Any) -> Any:
+        """What the student's function gives for these arguments, which may be changed by it."""
+        functions: list[Callable[..., Any]] = []
+        reply = self.ask({"call": exercise_id, "args": arguments, "kwargs": options}, functions)
+        try:
+            for _ in range(MOST_CALLS_BACK):
+                if "back" not in reply:
+                    break
+                reply = self.ask(_called(functions[reply["back"]], reply["args"]))
+            for place in reply["changed"]:  # the checker sees that it is another
+                np.logical_not(arguments[place], out=arguments[place], casting="unsafe")
+            failed = Told(reply) if "error" in reply else None
+            value = None if failed else reply["value"]
+        except (TypeError, KeyError, ValueError, IndexError, AttributeError):
+            self.end(NO_ANSWER)
+        if failed:
+            raise failed
+        return value
+
+    # what is said of it
+
+    def row(self, exercise_id: str) -> Row:
+        """One exercise."""
+        said = partial(Row, self.name, self.head["student"], exercise_id)
+        kind, answer = self.head["answers"][exercise_id]
+        if kind == "nothing" and self.head["problem"]:
+            return said("not read", evidence=self.head["problem"])
+        if kind == "nothing":
+            return said("not answered", evidence=_misspelt(exercise_id, self.head["names"].split()))
+        if kind != "function":
+            return said(*self.checked(exercise_id, answer))
+        try:
+            if self.ending:
+                self.begin()
+            function = partial(self.call, exercise_id)
+            vars(function)["elsewhere"] = True  # for the checker: npformer is not in that process
+            texts = self.checked(exercise_id, function)
+        except Ended:
+            pass
+        return said("error", evidence=self.ending) if self.ending else said(*texts)
+
+    def checked(self, exercise_id: str, answer: Any) -> tuple[str, ...]:
+        """The checker's result, from the status on. What it cannot digest costs this exercise alone."""
+        name = self.limits.numbers or self.head["student"].strip()
+        try:
+            result = check(f"{exercise_id}@{name}" if name else exercise_id, answer, level=self.limits.level)
+        except Exception as error:
+            return "error", "", f"This answer cannot be judged ({type(error).__name__})."
+        texts = (readable(text or "", 2000) for text in (result.evidence, result.hint, result.question))
+        return "not answered" if result.evidence == NOTHING else result.status, " ".join(result.codes), *texts
+
+
+def _called(function: Callable[..., Any], arguments: Sequence[Any]) -> Message:
+    """One of the checker's own functions, asked for by the student's."""
+    try:
+        with np.errstate(all="ignore"):
+            return {"value": function(*arguments)}
+    except Exception as error:
+        return {"error": type(error).__name__, "said": str(error)}
+
+
+def _misspelt(exercise_id: str, names: Sequence[str]) -> str:
+    """Under which name an answer may stand that was not found."""
+    known = {exercise.id: exercise.name for exercise in list_exercises()}
+    asked, near = known[exercise_id], known.values()
+    others = [n for n in names if n != asked]
+    found = [n for n in others if get_close_matches(n.replace(".", "_"), near, 1, 0.8) == [asked]]
+    return "".join(f"It has {name}: did you mean {asked}?" for name in found[:1])
+
+
+# --- the student's side -------------------------------------------------------------------------------
 
 
 def _serving(home: str, hidden: Iterable[str]) -> tuple[subprocess.Popen[bytes], socket.socket]:
@@ -125,7 +295,7 @@ def _serving(home: str, hidden: Iterable[str]) -> tuple[subprocess.Popen[bytes],
     folder.mkdir(parents=True)
     folder.with_name("__init__.py").touch()
     for name in HARNESS:
-        folder.joinpath(f"{name}.py").write_bytes(Path(__file__).with_name(f"{name}.py").read_bytes())
+        shutil.copyfile(Path(__file__).with_name(f"{name}.py"), folder / f"{name}.py")
     apart = {Path.cwd(), *[ours][(ours / "numpy").exists() :]}  # from where the student's modules are
     path = [p for p in sys.path if p and Path(p).resolve() not in apart]
     needed = [sys.prefix, sys.base_prefix, *filter(os.path.isdir, path)]
@@ -164,179 +334,9 @@ def _remove(folder: str) -> None:
             subprocess.run([*command, "--", folder], stderr=subprocess.DEVNULL, check=False)
 
 
-# --- one submission -------------------------------------------------------------------------------
-
-
-class Case:
-    """One submission on its way through the judge: the process that has run it, and what that has told."""
-
-    def __init__(self, judge: Judge, name: str, data: bytes, ids: Sequence[str]) -> None:
-        self.judge, self.name, self.data, self.ids = judge, name, data, tuple(ids)
-        self.folder = tempfile.mkdtemp(dir=judge.home)
-        self.pipe: socket.socket | None = None
-        self.head: Report = {}
-        self.lost = 0  # processes that came to their end before their time
-        self.ending = "Not begun."  # why there is no process that can be asked; "" where there is one
-
-    def begin(self) -> None:
-        """A process that has run the file; each that was lost halves the time of the next."""
-        self.close()
-        limits, part = self.judge.limits, max(0.5**self.lost, LEAST)
-        self.lost += 1
-        self.cpu, self.left = max(limits.seconds * part, 1.0), (limits.wall or 3 * limits.seconds) * part
-        bounds = {"cpu": self.cpu, "megabytes": limits.megabytes, "folder": self.folder}
-        needs = [module for module, sign in SLOW.items() if sign in self.data]
-        self.pipe = self.judge.begin({**bounds, "needs": needs})
-        receive, send = (partial(self._timed, act) for act in (socket.socket.recv, socket.socket.sendall))
-        self.ending, self.line = "", Line(receive, send)
-        data = np.frombuffer(self.data, np.uint8)
-        head = self.ask({"name": self.name, "data": data, "ids": self.ids})
-        try:
-            answers = {i: (str(head["answers"][i][0]), head["answers"][i][1]) for i in self.ids}
-            texts = {key: " ".join(readable(str(head[key]), most).split()) for key, most in TEXTS.items()}
-        except (TypeError, LookupError):
-            self.end(NO_ANSWER)
-        self.head = self.head or {**texts, "answers": answers}
-
-    def close(self) -> float:
-        """Hang up, and wait until everything has ended; the CPU seconds that were used."""
-        if self.pipe is None:
-            return 0.0
-        self.pipe.close()
-        self.pipe = None
-        return float(self.judge.answer())
-
-    def end(self, ending: str) -> NoReturn:
-        """Give up on this process."""
-        self.ending = ending
-        raise Ended(ending)
-
-    # what goes there and comes back
-
-    def _timed(self, act: Callable[..., Any], what: Any) -> Any:
-        """Only waiting counts: what the judge does between two questions is not the student's time."""
-        if self.left <= 0:
-            raise TimeoutError
-        began = time.monotonic()
-        assert self.pipe is not None
-        self.pipe.settimeout(self.left)
-        try:
-            return act(self.pipe, what)
-        finally:
-            self.left -= time.monotonic() - began
-
-    def ask(self, message: Report, functions: list[Callable[..., Any]] | None = None) -> Any:
-        """One frame there and one back."""
-        if self.ending:
-            raise Ended(self.ending)
-        self.ending = "The checks of this answer were given up."  # until its reply is here
-        too_long = f"It was still running after {self.cpu:g} second{'s' * (self.cpu != 1)}."
-        try:
-            self.line.send(message, functions)
-            reply = self.line.receive()
-        except TimeoutError:
-            self.end(too_long)
-        except Forged:
-            self.end(NO_ANSWER)
-        except (EOFError, OSError):  # whichever limit was met: the same words in every run
-            self.end(too_long if self.close() >= self.cpu - 0.5 else "It ended the program.")
-        self.ending = ""
-        return reply
-
-    def call(self, exercise_id: str, *arguments: Any, **options: Any) -> Any:
-        """What the student's function gives for these arguments, which may be changed by it."""
-        functions: list[Callable[..., Any]] = []
-        reply = self.ask({"call": exercise_id, "args": arguments, "kwargs": options}, functions)
-        try:
-            for _ in range(MOST_CALLS_BACK):
-                if "back" not in reply:
-                    break
-                reply = self.ask(_called(functions[reply["back"]], reply["args"]))
-            for place in reply["changed"]:  # the checker sees that it is another
-                np.logical_not(arguments[place], out=arguments[place], casting="unsafe")
-            failed = Told(reply) if "error" in reply else None
-            value = None if failed else reply["value"]
-        except (TypeError, KeyError, ValueError, IndexError, AttributeError):
-            self.end(NO_ANSWER)
-        if failed:
-            raise failed
-        return value
-
-    # what is said of it
-
-    def reports(self) -> list[Report]:
-        """A report for each exercise, in order."""
-        try:
-            self.begin()
-        except Ended as ended:
-            return [said("not read", str(ended)) for _ in self.ids]
-        return [self.report(exercise_id) for exercise_id in self.ids]
-
-    def report(self, exercise_id: str) -> Report:
-        """One exercise."""
-        kind, answer = self.head["answers"][exercise_id]
-        if kind == "nothing":
-            return _unanswered(exercise_id, self.head["problem"], self.head["names"])
-        if kind != "function":
-            return self.checked(exercise_id, answer)
-        try:
-            if self.ending:
-                self.begin()
-            function = partial(self.call, exercise_id)
-            vars(function)["elsewhere"] = True  # for the checker: npformer is not in that process
-            report = self.checked(exercise_id, function)
-        except Ended:
-            pass
-        return said("error", self.ending) if self.ending else report
-
-    def checked(self, exercise_id: str, answer: Any) -> Report:
-        """The checker's result. Whatever it cannot digest costs this exercise and no other."""
-        name = self.judge.limits.numbers or self.head["student"].strip()
-        try:
-            asked = f"{exercise_id}@{name}" if name else exercise_id
-            result = check(asked, answer, level=self.judge.limits.level)
-        except Exception as error:
-            return said("error", f"This answer cannot be judged ({type(error).__name__}).")
-        texts = {
-            key: readable(str(getattr(result, key) or ""), 2000) for key in ("evidence", "hint", "question")
-        }
-        status = "not answered" if result.evidence == NOTHING else result.status
-        return {"status": status, "codes": " ".join(result.codes), **texts}
-
-
-def _called(function: Callable[..., Any], arguments: Sequence[Any]) -> Report:
-    """One of the checker's own functions, asked for by the student's."""
-    try:
-        with np.errstate(all="ignore"):
-            return {"value": function(*arguments)}
-    except Exception as error:
-        return {"error": type(error).__name__, "said": str(error)}
-
-
-def _unanswered(exercise_id: str, problem: str, names: str) -> Report:
-    """No answer: the file was not read to its end, or there is none, perhaps under a misspelt name."""
-    if problem:
-        return said("not read", problem)
-    known = {exercise.id: exercise.name for exercise in list_exercises()}
-    asked, near = known[exercise_id], known.values()
-    others = [n for n in names.split() if n != asked]
-    found = [n for n in others if get_close_matches(n.replace(".", "_"), near, 1, 0.8) == [asked]]
-    return said("not answered", "".join(f"It has {name}: did you mean {asked}?" for name in found[:1]))
-
-
-def said(status: str, evidence: str) -> Report:
-    """A report without a check."""
-    return {"status": status, "codes": "", "evidence": evidence, "hint": "", "question": ""}
-
-
-def unread(ids: Iterable[str], why: str) -> Report:
-    """The report of a file that cannot be judged."""
-    return {"student": "", "reports": [said("not read", why) for _ in ids], "open": []}
-
-
 def work(line: Any, limits: Limits, hidden: Sequence[str], home: str) -> None:
-    """Files in, reports out, until the other side hangs up: a process of its own does this."""
+    """Files in, rows out, until the other side hangs up: a process of its own does this."""
     os.setsid()  # Ctrl+C reaches the other side alone
     with Judge(limits, hidden, home) as judge, suppress(EOFError, OSError):
         while True:
-            line.send(judge.grade(*line.recv()))
+            line.send((judge.grade(*line.recv()), judge.open))

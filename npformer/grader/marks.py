@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from npformer.exercises import check, show
-from npformer.grader.hand_ins import HandIn
+from npformer.grader.hand_ins import KIND, HandIn
+from npformer.grader.judge import Row
 from npformer.grader.register import Student, Whose
-from npformer.grader.run import Row
 
 FORMULA = r"(?=[=+\-@\t\r\n＝＋－＠])"  # before what a spreadsheet would run, in either width
 DAY = 86400
@@ -224,8 +224,8 @@ def numbers_of(key: Path) -> Key:
 
 def numbered(files: Sequence[HandIn]) -> list[HandIn]:
     """The files under numbers, before they are graded: what they are called, only `whose` asks."""
-    kinds = (each.kind[each.kind.rfind(".") :] * (not each.passed_over) for each in files)
-    names = (f"file-{i:03}{kind}" for i, kind in enumerate(kinds, 1))
+    kinds = (KIND.search(each.name) for each in files)
+    names = (f"file-{i:03}{kind[0] if kind else ''}" for i, kind in enumerate(kinds, 1))
     return [each._replace(name=name, named=each.name) for each, name in zip(files, names, strict=True)]
 
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from npformer.exercises import list_exercises
 from npformer.grader.alike import Pair
+from npformer.grader.judge import Row
 from npformer.grader.marks import Assignment, Mark, card
 from npformer.grader.register import Student, Whose
-from npformer.grader.run import Row
 from npformer.teaching.paper import paper
 
 BINS = 10

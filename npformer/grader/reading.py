@@ -66,7 +66,7 @@ def pieces(name: str, data: bytes) -> Iterator[tuple[str, str]]:
     >>> list(pieces("a.py", b"x = 1"))
     [('a.py', 'x = 1')]
     """
-    if not name.casefold().endswith(".ipynb"):
+    if not re.search(r"\.ipynb(\.(txt|json))?$", name, re.IGNORECASE):
         yield name, decoded(data)
         return
     if not data.strip():

@@ -1,6 +1,6 @@
 """A class at once: hand-ins become rows, by judges in processes of their own.
 
-Every submission's result is appended to a journal as soon as it exists, so that a run which is interrupted
+Every submission's rows are appended to a journal as soon as they exist, so that a run which is interrupted
 goes on where it was. The order of the rows is that of the files, whoever judged them and when.
 """
 
@@ -17,34 +17,19 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from npformer.grader.hand_ins import HandIn
-from npformer.grader.judge import LIMITS, Limits, Report, unread, work
+from npformer.grader.judge import LIMITS, Limits, Row, unread, work
 from npformer.installed import version
 from npformer.teaching.places import write_files
 
 LOST = "The grader ended on this file; look at it yourself."
 
 
-class Row(NamedTuple):
-    """One submission's answer to one exercise; a file that was passed over has one row, of no exercise."""
+class Report(NamedTuple):
+    """What came of one file."""
 
-    submission: str
-    student: str
-    exercise: str
-    status: str  # a Result's status; or "not answered", "not read", "passed over"
-    codes: str = ""  # separated by spaces
-    evidence: str = ""
-    hint: str = ""
-    question: str = ""
-
-    @property
-    def passed(self) -> bool:
-        """Whether it is right."""
-        return self.status in ("pass", "pass_variant")
-
-    @property
-    def answered(self) -> bool:
-        """Whether there was an answer to check."""
-        return self.status not in ("not answered", "not read", "passed over")
+    rows: list[Row]
+    open: list[str]  # what the system did not close for its process
+    digest: str  # of its bytes; or why it cannot be read
 
 
 def grade(
@@ -68,30 +53,23 @@ def grade(
             if journal:
                 journal.add(name, report)
                 print(f"{len(done)} of {len(to_judge)}  {name}", file=sys.stderr, flush=True)
-    return [row for each in files for row in rows_of(each, ids, done.get(each.name))]
+    over = {f.name: [Row(f.name, "", "", "passed over", "", f"Not graded: {f.passed_over}.")] for f in files}
+    return [row for name in over for row in (done[name].rows if name in done else over[name])]
 
 
-def rows_of(file: HandIn, ids: Sequence[str], report: Report | None) -> list[Row]:
-    """What is said of one file."""
-    if report is None:
-        return [Row(file.name, "", "", "passed over", evidence=f"Not graded: {file.passed_over}.")]
-    asked = zip(ids, report["reports"], strict=True)
-    return [Row(file.name, report["student"], exercise_id, **texts) for exercise_id, texts in asked]
-
-
-class Worker(NamedTuple):
+class Worker:
     """A judge in a process of its own, and the line to it."""
 
-    process: Any
-    line: Any
-
-    def reply(self) -> Report | None:
-        """Its report; None where it has ended."""
-        try:
-            return dict(self.line.recv())
-        except (EOFError, OSError):
-            self.end()
-            return None
+    def __init__(self, *settings: Any) -> None:
+        spawn, program = get_context("spawn"), sys.modules["__main__"]
+        self.line, its_line = spawn.Pipe()
+        self.process = spawn.Process(target=work, args=(its_line, *settings), daemon=True)
+        with its_line:
+            try:  # the program that called us is not run again there, as multiprocessing would
+                sys.modules["__main__"] = ModuleType("__main__")
+                self.process.start()
+            finally:
+                sys.modules["__main__"] = program
 
     def end(self) -> None:
         """Hang up: a judge that waits ends what it has started, and then itself."""
@@ -99,20 +77,6 @@ class Worker(NamedTuple):
         self.process.join(1)
         self.process.kill()  # in the middle of a file: what is below it sees that it ends
         self.process.join()
-
-
-def hired(*settings: Any) -> Worker:
-    """A new judge. The program that called us is not run again there, as multiprocessing would."""
-    spawn, program = get_context("spawn"), sys.modules["__main__"]
-    line, its_line = spawn.Pipe()
-    process = spawn.Process(target=work, args=(its_line, *settings), daemon=True)
-    with its_line:
-        try:
-            sys.modules["__main__"] = ModuleType("__main__")
-            process.start()
-        finally:
-            sys.modules["__main__"] = program
-    return Worker(process, line)
 
 
 def judged(
@@ -125,20 +89,23 @@ def judged(
         try:
             while left or busy:
                 while left and len(busy) < max(workers, 1):
-                    file, worker = left.pop(), idle.pop() if idle else hired(limits, hidden, home)
+                    file, worker = left.pop(), idle.pop() if idle else Worker(limits, hidden, home)
                     data, digest = _read(file)
                     busy[worker.line] = worker, file, digest
                     with suppress(OSError):  # it has ended, which is seen below
-                        worker.line.send((file.kind, data, list(ids)))
+                        worker.line.send((file.name, data, list(ids)))
                 worker, file, digest = busy.pop(wait(list(busy))[0])
-                report = worker.reply()
-                if report is not None:
+                try:
+                    rows, ways = worker.line.recv()
                     idle.append(worker)
-                elif file.name not in lost:
-                    lost.add(file.name)
-                    left.append(file)
-                    continue
-                yield file.name, (report or unread(ids, LOST)) | {"digest": digest}
+                except (EOFError, OSError):
+                    worker.end()
+                    if file.name not in lost:
+                        lost.add(file.name)
+                        left.append(file)
+                        continue
+                    rows, ways = unread(file.name, ids, LOST), []
+                yield file.name, Report(rows, ways, digest)
         finally:
             for worker in (*idle, *(worker for worker, *_ in busy.values())):
                 worker.end()
@@ -168,17 +135,15 @@ class Journal:
 
     def begin(self, files: Sequence[HandIn], ids: Sequence[str], limits: Limits) -> dict[str, Report]:
         """What is already done, by name; a file that has changed since is not."""
-        settings = {"version": version(), "exercises": list(ids), "limits": list(limits)}
+        settings = [version(), list(ids), list(limits)]
         lines = []
-        if self.path.exists():
-            for line in self.path.read_text(encoding="ascii").splitlines():
-                with suppress(ValueError):  # one that a full disk or a crash has cut is judged again
-                    lines.append(json.loads(line))
+        for line in self.path.read_text(encoding="ascii").splitlines() if self.path.exists() else ():
+            with suppress(ValueError):  # one that a full disk or a crash has cut is judged again
+                lines.append(json.loads(line))
         if lines and lines[0] != settings:
             raise ValueError(f"{str(self.path)!r} belongs to other exercises, limits or another version")
-        kept = {line["file"]: line["report"] for line in lines[1:]}
-        names = (f.name for f in files if f.name in kept and _read(f)[1] == kept[f.name]["digest"])
-        done = {name: kept[name] for name in names}
+        kept = {name: Report([Row(*cells) for cells in rows], *rest) for name, rows, *rest in lines[1:]}
+        done = {f.name: kept[f.name] for f in files if f.name in kept and _read(f)[1] == kept[f.name].digest}
         write_files({self.path: json.dumps(settings) + "\n"})
         for name, report in done.items():
             self.add(name, report)
@@ -186,6 +151,6 @@ class Journal:
 
     def add(self, name: str, report: Report) -> None:
         """Keep one more."""
-        self.open |= {*report["open"]}
+        self.open |= {*report.open}
         with self.path.open("a", encoding="ascii") as file:
-            file.write(json.dumps({"file": name, "report": report}) + "\n")
+            file.write(json.dumps([name, *report]) + "\n")

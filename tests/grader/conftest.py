@@ -11,18 +11,19 @@ import pytest
 
 from npformer.grader import judge, run, student
 from npformer.grader.frames import Line
-from npformer.grader.judge import Judge, Limits
+from npformer.grader.judge import Judge, Limits, Row
+from npformer.grader.run import Report
 
 collect_ignore_glob = [] if hasattr(os, "fork") else ["test_*.py"]
 
 
-def judged_by(grade):
+def judged_by(grade, ways=()):
     """In the place of all judges a function: to start a judge takes longer."""
 
     def judged(files, ids, *settings):
         for file in files:
             data, digest = run._read(file)
-            yield file.name, grade(file.kind, data, tuple(ids)) | {"digest": digest}
+            yield file.name, Report(grade(file.name, data, tuple(ids)), ways, digest)
 
     return judged
 
@@ -54,11 +55,11 @@ def asked(monkeypatch):
 
     def grade(name, data, ids):
         if isinstance(data, str):
-            return judge.unread(ids, data)
+            return judge.unread(name, ids, data)
         seen.append(data)
-        return {"student": "", "open": ["network"], "reports": [judge.said("pass", "Seen.") for _ in ids]}
+        return [Row(name, "", exercise_id, "pass", evidence="Seen.") for exercise_id in ids]
 
-    monkeypatch.setattr(run, "judged", judged_by(grade))
+    monkeypatch.setattr(run, "judged", judged_by(grade, ["network"]))
     return seen
 
 
@@ -80,12 +81,12 @@ def inside(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.chdir(tmp_path)
     with theirs, Judge(Limits(seconds=2)) as one:
-        one.begin, one.answer = begin, lambda: "0.0"
+        one.forked, one.told = forked, lambda: "0.0"
         yield one
     sys.modules.pop("submission", None)
 
 
-def begin(request):
+def forked(request):
     """A process for one submission that is a thread."""
     pipe, its_pipe = socket.socketpair()
 

@@ -17,8 +17,8 @@ from npformer import cli
 from npformer.exercises import list_exercises
 from npformer.grader import alike, marks, page, run
 from npformer.grader.hand_ins import HandIn
+from npformer.grader.judge import Row
 from npformer.grader.register import Student, Whose, read_register, whose
-from npformer.grader.run import Row
 
 
 def table(path):

@@ -144,7 +144,7 @@ def test_behind_walls_only_python_is_there_and_no_privilege(tmp_path):
     with Judge(hidden=[str(Path(pytest.__file__).parent)]) as judge:
         if judge.open:
             pytest.skip("this system has no walls")
-        evidence = judge.grade("a.py", text.encode(), ["softmax.forward"])["reports"][0]["evidence"]
+        evidence = judge.grade("a.py", text.encode(), ["softmax.forward"])[0].evidence
     same = os.getuid() != 0
     assert f"“([],{{'0000000000000000'}},{same},True,True," in evidence, evidence
 
@@ -158,14 +158,14 @@ def test_memory_and_processes_are_the_kernel_s_to_count():
     draws = "import random\nimport numpy as np\nraise ValueError(str((random.random(), np.random.rand())))"
     with Judge(Limits(seconds=2, megabytes=800)) as judge:
         first, again = (judge.grade("a.py", draws.encode(), ["softmax.forward"]) for _ in range(2))
-        assert first == again and "ValueError: (0." in first["reports"][0]["evidence"]
+        assert first == again and "ValueError: (0." in first[0].evidence
         said = [judge.grade("a.py", text.encode(), ["softmax.forward"]) for text in (grows, forks)]
         if not judge.open:
-            assert judge.grade("a.py", stops.encode(), ["order.bag"])["reports"][0]["status"] == "pass"
-        stopped = judge.grade("b.py", b"raise KeyError('x')\norder_bag = 'b'", ["order.bag"])["reports"][0]
-    assert stopped["status"] == "not read" and "KeyError" in stopped["evidence"]
-    assert "MemoryError" in said[0]["reports"][0]["evidence"]
-    assert said[1]["reports"][0]["status"] == "error"
+            assert judge.grade("a.py", stops.encode(), ["order.bag"])[0].status == "pass"
+        stopped = judge.grade("b.py", b"raise KeyError('x')\norder_bag = 'b'", ["order.bag"])[0]
+    assert stopped.status == "not read" and "KeyError" in stopped.evidence
+    assert "MemoryError" in said[0][0].evidence
+    assert said[1][0].status == "error"
 
 
 # --- a system without walls -------------------------------------------------------------------------
@@ -300,7 +300,7 @@ def test_a_run_that_is_cut_says_how_to_go_on(place, name, happens, code, two, as
 
 
 def test_a_judge_that_ends_is_replaced_once_and_costs_one_submission(two, monkeypatch):
-    workers, hired, ends = [], run.hired, 1
+    workers, hired, ends = [], run.Worker, 1
 
     def some_end(*settings):
         workers.append(hired(*settings))
@@ -308,7 +308,7 @@ def test_a_judge_that_ends_is_replaced_once_and_costs_one_submission(two, monkey
             workers[-1].process.kill()
         return workers[-1]
 
-    monkeypatch.setattr(run, "hired", some_end)
+    monkeypatch.setattr(run, "Worker", some_end)
     assert [row.status for row in grade(hand_ins(two), ["order.bag"], workers=0)] == ["pass", "pass"]
     assert [worker.process.exitcode for worker in workers] == [-signal.SIGKILL, 0]
     workers, ends = [], 2

@@ -36,11 +36,11 @@ def test_what_comes_of_a_file(inside):
     assert len(found) > 40
     for kind, exercise_id, status, says, text in found:
         data = text.encode() if kind == "py" else honest.notebook(*text.rstrip("\n").split("\n\n"))
-        (report,) = inside.grade(f"a.{kind}", data, [exercise_id])["reports"]
-        told, says = report["evidence"], says.strip()
-        assert report["status"].replace(" ", "_") == status, (text, report)
+        (report,) = inside.grade(f"a.{kind}", data, [exercise_id])
+        told, says = report.evidence, says.strip()
+        assert report.status.replace(" ", "_") == status, (text, report)
         assert says in told and (says[-1:] != "." or told.endswith(says)), (text, report)
-        assert report["evidence"].count("did you mean") == says.count("did you mean"), text
+        assert told.count("did you mean") == says.count("did you mean"), text
 
 
 MINUS = "x = " + "-" * 100_000 + "1"
@@ -262,23 +262,23 @@ def test_odd_answers_cost_themselves_alone(inside):
     assert len(odd) > 55
     for name, case in odd.items():
         told = inside.grade(name, hostile.encoded(case.text), hostile.IDS)
-        for report, allowed in zip(told["reports"], case.allowed, strict=True):
-            assert report["status"] in hostile.STATUSES[allowed], (name, report)
+        for report, allowed in zip(told, case.allowed, strict=True):
+            assert report.status in hostile.STATUSES[allowed], (name, report)
 
 
 def test_the_copy_of_a_process_that_forked_itself_leaves(inside):
     pids = iter([1, 2])
     student.os.getpid = lambda: next(pids)
-    (report,) = inside.grade("a.py", b"order_bag = 'b'", ["order.bag"])["reports"]
-    assert (report["status"], report["evidence"]) == ("not read", "It ended the program.")
+    (report,) = inside.grade("a.py", b"order_bag = 'b'", ["order.bag"])
+    assert (report.status, report.evidence) == ("not read", "It ended the program.")
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_where_nothing_forks_any_more_the_judge_ends(inside):
-    inside.answer = partial(Judge.answer, inside)
-    inside.socket.shutdown(socket.SHUT_RD)
+    inside.told = partial(Judge.told, inside)
+    inside.server.shutdown(socket.SHUT_RD)
     with pytest.raises(EOFError):
-        Judge.begin(inside, {})
+        Judge.forked(inside, {})
 
 
 # --- the judge ------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ def of(inside):
     with ExitStack() as stack:
 
         def reports(*came, ids=("pe.table",), used="0.0", given=None):
-            def begin(request):
+            def forked(request):
                 pipe, its_pipe = socket.socketpair()
                 stack.enter_context(its_pipe)
                 for one in came:
@@ -317,8 +317,8 @@ def of(inside):
                     given.append(request["cpu"])
                 return pipe
 
-            inside.begin, inside.answer = begin, lambda: used
-            return [(r["status"], r["evidence"]) for r in inside.grade("a.py", b"", ids)["reports"]]
+            inside.forked, inside.told = forked, lambda: used
+            return [(r.status, r.evidence) for r in inside.grade("a.py", b"", ids)]
 
         yield reports
 
@@ -393,8 +393,8 @@ def test_what_the_checker_cannot_digest_costs_its_answer(of, monkeypatch):
 def test_a_reply_says_as_much_as_its_level(inside):
     for level, asks in ((1, False), (3, True)):
         inside.limits = Limits(level=level)
-        (told,) = inside.grade("a.py", b"order_bag = 'a'", ["order.bag"])["reports"]
-        assert bool(told["question"]) is bool(told["hint"]) is asks
+        (told,) = inside.grade("a.py", b"order_bag = 'a'", ["order.bag"])
+        assert bool(told.question) is bool(told.hint) is asks
 
 
 @pytest.mark.slow
@@ -406,7 +406,7 @@ def test_answers_that_cost_the_judge_much_are_bounded(monkeypatch):
     with Judge(Limits(seconds=5)) as one:
         for text in (lists, back):
             report = one.grade("a.py", text.encode(), ["order.bag", "softmax.forward", "block.forward"])
-            assert not any(each["status"] == "pass" for each in report["reports"])
+            assert not any(each.status == "pass" for each in report)
 
 
 def test_a_folder_goes_however_it_was_left(tmp_path, monkeypatch):
