@@ -37,8 +37,8 @@ class HandIn(NamedTuple):
     name: str  # its place in the folder, through zip files, in text that every codec can write
     open: Callable[[], IO[bytes]]
     time: float  # seconds since 1970, by the name or by the file
+    named: str  # the same place, where `name` has become a number
     passed_over: str = ""  # why, where it is nothing to grade
-    named: str = ""  # as it was handed in, where `name` is a number
 
     def read(self) -> bytes:
         """Its bytes, and never too many; ValueError in a few words where it cannot be read."""
@@ -55,7 +55,7 @@ class HandIn(NamedTuple):
     @property
     def shape(self) -> dict[str, str]:
         """What a learning system wrote into its name."""
-        return shape_of(self.named or self.name)
+        return shape_of(self.named)
 
 
 def hand_ins(top: Path) -> list[HandIn]:
@@ -68,7 +68,7 @@ def hand_ins(top: Path) -> list[HandIn]:
     inside, found = top if top.is_dir() else top.parent, list[HandIn]()
     for path, why in _below(top) if top.is_dir() else [(top, "")]:
         name = os.fsencode(path.relative_to(inside).as_posix()).decode("utf-8", "backslashreplace")
-        found += _sorted_out(HandIn(name, partial(_opened, path, inside), path.lstat().st_mtime), why)
+        found += _sorted_out(HandIn(name, partial(_opened, path, inside), path.lstat().st_mtime, name), why)
     if all(each.passed_over for each in found):
         raise ValueError(f"no .py or .ipynb file in {str(top)!r}")
     return sorted(found, key=lambda each: each.name)
@@ -114,7 +114,7 @@ def _opened(path: Path, top: Path) -> IO[bytes]:
 def _sorted_out(one: HandIn, why: str = "", depth: int = 1) -> Iterator[HandIn]:
     """A file: work, what is in it where it is a zip file, or why it is neither; nothing where it is nobody's.
 
-    >>> next(_sorted_out(HandIn("a" + chr(10) + "b.py", BytesIO, 0.0))).name
+    >>> next(_sorted_out(HandIn("a" + chr(10) + "b.py", BytesIO, 0.0, ""))).name
     'a\\\\nb.py'
     """
     *folders, last = one.name.split("/")
@@ -130,7 +130,7 @@ def _sorted_out(one: HandIn, why: str = "", depth: int = 1) -> Iterator[HandIn]:
         why = "no .py file and no notebook"
     written = shape_of(name).get("time")
     at = time.mktime(time.strptime(written, "%Y-%m-%d-%H-%M-%S")) if written else one.time
-    yield HandIn(name, one.open, at, why)
+    yield HandIn(name, one.open, at, name, why)
 
 
 def _of_zip(one: HandIn, depth: int) -> Iterator[HandIn]:
@@ -139,11 +139,8 @@ def _of_zip(one: HandIn, depth: int) -> Iterator[HandIn]:
         with one.open() as file:  # a class's may be large: it is not read as a whole
             archive = ZipFile(file.name if depth == 1 else BytesIO(one.read()))
     except UNREADABLE as error:
-        why = f"a zip file that cannot be read: {readable(str(error), 80)}"
-        yield one._replace(passed_over=why)
+        yield one._replace(passed_over=f"a zip file that cannot be read: {readable(str(error), 80)}")
         return
-    for member in archive.infolist():
-        if not member.is_dir():
-            at = time.mktime((*member.date_time, 0, 0, -1))
-            inside = HandIn(f"{one.name}/{member.filename}", partial(archive.open, member), at)
-            yield from _sorted_out(inside, depth=depth + 1)
+    for member in (each for each in archive.infolist() if not each.is_dir()):
+        name, at = f"{one.name}/{member.filename}", time.mktime((*member.date_time, 0, 0, -1))
+        yield from _sorted_out(HandIn(name, partial(archive.open, member), at, name), depth=depth + 1)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from npformer.exercises import check, show
+from npformer.exercises.reply import TITLES
 from npformer.grader.hand_ins import KIND, HandIn
 from npformer.grader.judge import Row
 from npformer.grader.register import Student, Whose
@@ -90,15 +91,10 @@ def read_assignment(path: Path) -> Assignment:
     if not points or {*late} - {"per_day", "days"} or count not in ("last", "best"):
         got = f"; got {wrong[0]}" if wrong else ""
         raise ValueError(f"{path.name}: expected {EXPECTED} and a table [points]{got}")
-    return Assignment(
-        points,
-        given.get("title", "The class"),
-        given["due"].timestamp() if "due" in given else math.inf,
-        float(late.get("per_day", 0)),
-        float(late.get("days", math.inf)),
-        count == "best",
-        str(given.get("numbers", "")),
-    )
+    due = given["due"].timestamp() if "due" in given else math.inf
+    per_day, days = float(late.get("per_day", 0)), float(late.get("days", math.inf))
+    title, numbers = given.get("title", "The class"), str(given.get("numbers", ""))
+    return Assignment(points, title, due, per_day, days, count == "best", numbers)
 
 
 def _points(table: dict[str, Any], before: str = "") -> Iterator[tuple[str, dict[str, float]]]:
@@ -142,11 +138,11 @@ def _mark(student: Student, own: list[HandIn], by_file: dict[str, list[Row]], as
             old = found.get(row.exercise, (-1.0, row, 0))
             better = new[0] > old[0] if assignment.best else row.answered or not old[1].answered
             found[row.exercise] = new if better else old
-    points = {i: found[i][0] if i in found else 0.0 for i in assignment.points}
     used = [entry for entry in found.values() if entry[1].answered] or list(found.values())
-    names = list(dict.fromkeys(row.submission for _, row, _ in used))
+    points = dict.fromkeys(assignment.points, 0.0) | {i: entry[0] for i, entry in found.items()}
+    files = list(dict.fromkeys(row.submission for _, row, _ in used))
     days = max((days for _, _, days in used), default=0)
-    return Mark(student, points, days, [entry[1] for entry in found.values()], names)
+    return Mark(student, points, days, [row for _, row, _ in found.values()], files)
 
 
 def days_late(file: HandIn, student: Student, due: float) -> int:
@@ -174,34 +170,27 @@ def grades_table(given: Iterable[Mark], assignment: Assignment, feedback: dict[P
     head = ["id", "name", "email", "points", "of", "days late", "file", "feedback", *assignment.points]
     sent, lines = {mark.student: str(path) for path, mark in feedback.items()}, []
     for mark in given:
-        worth = [f"{mark.total:g}", f"{assignment.worth():g}", str(mark.days_late)]
-        each = [f"{points:g}" for points in mark.points.values()]
-        lines.append([*mark.student[:3], *worth, "; ".join(mark.files), sent.get(mark.student, ""), *each])
+        total, of, *each = (f"{n:g}" for n in (mark.total, assignment.worth(), *mark.points.values()))
+        names, back = "; ".join(mark.files), sent.get(mark.student, "")
+        lines.append([*mark.student[:3], total, of, str(mark.days_late), names, back, *each])
     return table_of(head, lines)
 
 
 def gradescope(rows: Sequence[Row], assignment: Assignment, problem: str = "") -> str:
     """results.json as Gradescope reads it, from the rows of one submission; or why there are none."""
-    tests = [
-        {
-            "name": row.exercise,
-            "score": assignment.earned(row),
-            "max_score": sum(assignment.points[row.exercise].values()),
-            "status": "passed" if row.passed else "failed",
-            "output": card(row),
-            "output_format": "text",
-            "visibility": "visible",
-        }
-        for row in rows
-    ]
+    tests = []
+    for row in rows:
+        score, most = assignment.earned(row), sum(assignment.points[row.exercise].values())
+        said = {"status": "passed" if row.passed else "failed", "output": card(row), "output_format": "text"}
+        points = {"name": row.exercise, "score": score, "max_score": most}
+        tests.append({**points, **said, "visibility": "visible"})
     score = sum(map(assignment.earned, rows))
     return json.dumps({"score": score, "tests": tests} | ({"output": problem} if problem else {}), indent=1)
 
 
 def card(row: Row) -> str:
     """One row as lines to read."""
-    titles = {"pass": "Right", "pass_variant": "Right, in another form", "error": "Not checked to the end"}
-    title = titles.get(row.status, "Not yet" if row.answered else row.status.capitalize())
+    title = TITLES.get(row.status, row.status.capitalize())
     return "\n".join(filter(None, [title, row.evidence, row.hint, row.question]))
 
 
@@ -226,7 +215,7 @@ def numbered(files: Sequence[HandIn]) -> list[HandIn]:
     """The files under numbers, before they are graded: what they are called, only `whose` asks."""
     kinds = (KIND.search(each.name) for each in files)
     names = (f"file-{i:03}{kind[0] if kind else ''}" for i, kind in enumerate(kinds, 1))
-    return [each._replace(name=name, named=each.name) for each, name in zip(files, names, strict=True)]
+    return [each._replace(name=name) for each, name in zip(files, names, strict=True)]
 
 
 def without_names(owners: Whose, known: Key) -> tuple[Whose, str]:

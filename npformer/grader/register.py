@@ -63,9 +63,7 @@ def read_register(path: Path, columns: str = "") -> list[Student]:
         kinds = f"kinds are {', '.join(COLUMNS)}; columns are {', '.join(names)}"
         raise ValueError(f"{path.name}: there is no column {unknown[0]!r}; {kinds}")
     plain = {name.strip().casefold(): name for name in reversed(names)}
-    of = {
-        kind: [plain[each] for each in known.split("|") if each in plain] for kind, known in COLUMNS.items()
-    }
+    of = {kind: [plain[c] for c in known.split("|") if c in plain] for kind, known in COLUMNS.items()}
     of |= {kind: [name] for kind, name in own.items()}
     if not any(of[kind] for kind in ("id", "login", "email", "name", "last")):
         wanted = "a column such as Student, Name, ID or Email, and a line a student"
@@ -103,13 +101,15 @@ def whose(files: Iterable[HandIn], claims: dict[str, str], register: Sequence[St
 
     Without a register everybody is who the name of the file, or the file itself, says.
     """
-    files = [each for each in files if not each.passed_over]
-    if register is None:
-        return Whose({each.name: _unregistered(each, claims.get(each.name, "")) for each in files}, [], [])
-    index, of, doubtful = _index(register), dict[str, Student](), []
-    for each in files:
+    index, of, doubtful = _index(register or ()), dict[str, Student](), []
+    for each in (each for each in files if not each.passed_over):
         claim = claims.get(each.name, "")
-        fits, claimed = _by_place(index, each.named or each.name), _find(index, [claim], claim)
+        if register is None:
+            own = each.shape.get("id") or each.shape.get("submission") or ""
+            name = claim or each.shape.get("name") or (not own and each.named) or ""
+            of[each.name] = Student(own, name, "")
+            continue
+        fits, claimed = _by_place(index, each.named), _find(index, [claim], claim)
         fits = fits & claimed if len(fits) > 1 and fits & claimed else fits or claimed
         if len(fits) != 1:
             doubtful.append(f"{each.name} fits {_all(fits) or 'nobody on the register'}")
@@ -118,16 +118,11 @@ def whose(files: Iterable[HandIn], claims: dict[str, str], register: Sequence[St
         if claimed and not fits & claimed:
             doubtful.append(f"{each.name} is {_all(fits)}'s by its place, and says it is {_all(claimed)}'s")
     here = set(of.values())
-    return Whose(of, doubtful, [student for student in register if student not in here])
+    return Whose(of, doubtful, [student for student in register or () if student not in here])
 
 
 def _all(students: Iterable[Student]) -> str:
     return " and ".join(sorted(map(str, students)))
-
-
-def _unregistered(file: HandIn, claim: str) -> Student:
-    own = file.shape.get("id") or file.shape.get("submission") or ""
-    return Student(own, claim or file.shape.get("name", "") or ("" if own else file.named or file.name), "")
 
 
 Index: TypeAlias = dict[str, set[Student]]  # by keys, and, after a blank, by names in every order

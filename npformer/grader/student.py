@@ -194,7 +194,7 @@ def _surrounded(settings: dict[str, Any]) -> dict[str, Any]:  # pragma: no cover
     np.random.seed(0)  # noqa: NPY002  # what a file draws without a seed is the same in every run
     others = walls.threads_of_the_system()
     walled = walls.apart(settings["root"], settings["needed"], settings["hidden"])
-    own_users = os.geteuid() == 0 and walls.can_become(USER, os.__file__)
+    own_users = os.geteuid() == 0 and walls.can_become(USER)
     countless = os.geteuid() == 0 and not own_users  # the kernel does not count the processes of root
     processes = walls.PROCESSES + (0 if own_users else others)
     own = {"own_users": own_users, "countless": countless, "processes": processes}

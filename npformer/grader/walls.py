@@ -8,8 +8,11 @@ says so; each function does what it can and tells what holds. Imports no other m
 import ctypes
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 LARGEST_FILE = 2**24
 PROCESSES = 64
@@ -53,8 +56,7 @@ def apart(folder: str, needed: Sequence[str], hidden: Sequence[str]) -> bool:
             call("unshare", NEWNS | NEWUSER)
             maps = {"setgroups": "deny", "uid_map": f"{uid} {uid} 1", "gid_map": f"{gid} {gid} 1"}
             for name, text in maps.items():
-                with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
-                    file.write(text)
+                Path("/proc/self", name).write_text(text, encoding="ascii")
         call("mount", b"none", b"/", None, RECURSIVE | PRIVATE, None)
         call("mount", b"none", os.fsencode(folder), b"tmpfs", NO_SETUID, b"size=1m,mode=755")
         _furnish(folder, needed, hidden)
@@ -71,11 +73,9 @@ def apart(folder: str, needed: Sequence[str], hidden: Sequence[str]) -> bool:
 def _furnish(root: str, needed: Sequence[str], hidden: Sequence[str]) -> None:
     """Everything that is needed in its place below a new root, and nothing in the place of what is hidden."""
     paths = {place for path in (*SYSTEM, *needed) for place in (path, os.path.realpath(path))}
-    for path in sorted(
-        filter(os.path.lexists, paths), key=lambda path: (path != os.path.realpath(path), path)
-    ):
+    for path in sorted(paths, key=lambda path: (path != os.path.realpath(path), path)):
         place = root + path
-        if os.path.lexists(place):  # it lies in another that is there
+        if os.path.lexists(place) or not os.path.lexists(path):  # it lies in another that is there
             continue
         os.makedirs(os.path.dirname(place), exist_ok=True)
         if os.path.islink(path):
@@ -137,34 +137,23 @@ def become(user: int) -> None:
     call("prctl", DUMPABLE, 1, 0, 0, 0)
 
 
-def can_become(user: int, path: str) -> bool:
-    """Whether a child that becomes this user can still read its Python: tried once, in a child."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            become(user)
-            open(path, "rb").close()
-            os._exit(0)
-        except BaseException:
-            os._exit(1)
-    return os.waitpid(pid, 0)[1] == 0
+def can_become(user: int) -> bool:
+    """Whether a process that is this user can still read its Python: tried."""
+    try:
+        command, quiet = [sys.executable, "-c", "import json"], subprocess.DEVNULL
+        return not subprocess.run(command, user=user, group=user, extra_groups=[], stderr=quiet).returncode
+    except (OSError, subprocess.SubprocessError):
+        return False
 
 
 def limit(cpu: float, megabytes: int, processes: int) -> None:
     """The system's own limits, where it has them. Memory is counted by process."""
     import resource  # not on Windows, where this is never called
 
-    wanted = {
-        "RLIMIT_AS": megabytes * 2**20,
-        "RLIMIT_FSIZE": LARGEST_FILE,
-        "RLIMIT_CPU": max(round(cpu), 1),
-        "RLIMIT_NOFILE": 256,
-        "RLIMIT_CORE": 0,
-        "RLIMIT_NPROC": processes,
-    }
-    for name, most in wanted.items():
+    wanted = {"AS": megabytes * 2**20, "FSIZE": LARGEST_FILE, "CPU": max(round(cpu), 1)}
+    for name, most in {**wanted, "NOFILE": 256, "CORE": 0, "NPROC": processes}.items():
         with suppress(ValueError, OSError, AttributeError):  # a system that has the limit by name only
-            resource.setrlimit(getattr(resource, name), (most, most))
+            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
 
 
 def end(child: int) -> None:
@@ -184,17 +173,17 @@ def end(child: int) -> None:
 
 def _children() -> list[int]:
     """Our children, as Linux tells them."""
-    try:
-        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
-            return [int(pid) for pid in file.read().split()]
-    except OSError:
-        return []
+    return [int(pid) for pid in _told(f"/proc/self/task/{os.getpid()}/children").split()]
 
 
 def threads_of_the_system() -> int:
     """How many there are: no more of them can count for a user; 0 where the system does not say."""
+    return int(_told("/proc/loadavg").strip().rpartition("/")[2].partition(" ")[0] or 0)
+
+
+def _told(path: str) -> str:
+    """What the system says in a file; "" where it has none."""
     try:
-        with open("/proc/loadavg", encoding="ascii") as file:
-            return int(file.read().split()[3].partition("/")[2])
+        return Path(path).read_text(encoding="ascii")
     except OSError:
-        return 0
+        return ""

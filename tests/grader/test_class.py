@@ -27,7 +27,7 @@ def table(path):
 
 
 def file(name, data=b"", at=0.0):
-    return HandIn(name, partial(io.BytesIO, data), at)
+    return HandIn(name, partial(io.BytesIO, data), at, name)
 
 
 def write(path, text):
