@@ -24,8 +24,8 @@ def _set(options: Namespace) -> tuple[Assignment, Limits]:
         raise ValueError(f"{here}; use WSL or a container, or check(...) in a notebook")
     if not 0 < options.seconds < 1e6 or not 0 <= options.wall < 1e6 or options.megabytes < 1:
         raise ValueError("--seconds, --wall and --megabytes are numbers above 0")
-    one_each = marks.assignment_of(ids_of(options.exercises))
-    of = marks.read_assignment(_given(options.assignment)) if options.assignment else one_each
+    of = marks.assignment_of(ids_of(options.exercises))
+    of = marks.read_assignment(_given(options.assignment)) if options.assignment else of
     return of, Limits(options.seconds, options.megabytes, options.level, options.wall, of.numbers)
 
 
@@ -42,40 +42,35 @@ def check(options: Namespace) -> Iterator[str]:
     assignment, limits = _set(options)
     out = place_for(options.gradescope) if options.gradescope else None
     try:
-        rows = _rows_of_one(Path(options.file), assignment, limits)
+        path = Path(options.file)
+        files = [each for each in hand_ins(path) if not each.passed_over]
+        if len(files) > 1:
+            raise ValueError(f"{str(path)!r} holds {len(files)} files to check; expected one")
     except ValueError as error:
         if out:  # Gradescope waits for a file, and shows it
             write_files({out: marks.gradescope([], assignment, str(error))})
         raise
+    rows = run.grade(files, list(assignment.points), limits, hidden=[str(path.absolute().parent)])
     if out:
         write_files({out: marks.gradescope(rows, assignment)})
-    answered = [row for row in rows if row.answered]
+    yield from _replies(rows, was_set=bool(options.exercises or options.assignment))
+
+
+def _replies(rows: Sequence[Row], was_set: bool) -> Iterator[str]:
+    """The replies; what was not read, stands under a wrong name or is missing; how many are right."""
+    answered, missing = [row for row in rows if row.answered], [row for row in rows if not row.answered]
     yield from (f"{row.exercise}: " + marks.card(row).replace("\n", "\n  ") + "\n" for row in answered)
-    was_set = bool(options.exercises or options.assignment)
-    yield from _not_there(rows, was_set)
-    passed = sum(row.passed for row in answered)
-    yield f"{passed} right of {len(answered)} answered; {len(rows)} are set."
-    all_asked = len(answered) == len(rows) or not was_set
-    if not passed or passed < len(answered) or not all_asked or any(row.status == "not read" for row in rows):
-        raise SystemExit(1)
-
-
-def _rows_of_one(path: Path, assignment: Assignment, limits: Limits) -> list[Row]:
-    files = [each for each in hand_ins(path) if not each.passed_over]
-    if len(files) > 1:
-        raise ValueError(f"{str(path)!r} holds {len(files)} files to check; expected one")
-    return run.grade(files, list(assignment.points), limits, hidden=[str(path.absolute().parent)])
-
-
-def _not_there(rows: Sequence[Row], was_set: bool) -> Iterator[str]:
-    """What was not read or is under a wrong name, what is missing; how to answer, where nothing is."""
-    missing = [row for row in rows if not row.answered]
-    not_read = "Not read to the end. " * any(row.status == "not read" for row in missing)
-    yield from (f"{not_read}{why}\n" for why in dict.fromkeys(row.evidence for row in missing) if why)
+    not_read = any(row.status == "not read" for row in missing)
+    whys = dict.fromkeys(row.evidence for row in missing if row.evidence)
+    yield from ("Not read to the end. " * not_read + f"{why}\n" for why in whys)
     if missing and was_set:
         yield f"Not answered: {', '.join(row.exercise for row in missing)}.\n"
-    if len(missing) == len(rows):
+    if not answered:
         yield f"No answer was found. {CONVENTION}\n"
+    passed = sum(row.passed for row in answered)
+    yield f"{passed} right of {len(answered)} answered; {len(rows)} are set."
+    if not passed or passed < len(answered) or not_read or (missing and was_set):
+        raise SystemExit(1)
 
 
 def grade(options: Namespace) -> Iterator[str]:

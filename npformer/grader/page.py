@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from itertools import pairwise
 from pathlib import Path
+from statistics import mode
 from typing import NamedTuple
 
 from npformer.exercises import list_exercises
@@ -32,31 +33,26 @@ def to_teach(given: Iterable[Mark]) -> list[tuple[str, int, list[Pattern]]]:
     """The sections of the lessons with how many students went wrong there, and their commonest mistakes."""
     of = {exercise.id: exercise for exercise in list_exercises()}
     wrong, who = defaultdict[tuple[str, str], list[Row]](list), defaultdict[str, set[Student]](set)
-    for mark in given:
-        for row in mark.rows:
-            if row.answered and not row.passed:
-                wrong[row.exercise, row.codes].append(row)
-                who[of[row.exercise].teach].add(mark.student)
+    for student, row in ((mark.student, row) for mark in given for row in mark.rows):
+        if row.answered and not row.passed:
+            wrong[row.exercise, row.codes].append(row)
+            who[of[row.exercise].teach].add(student)
     patterns = defaultdict[str, list[Pattern]](list)
     for (exercise_id, codes), rows in wrong.items():
-        seen = _commonest(row.hint if codes and row.hint else row.evidence for row in rows)
-        say = _commonest(row.question for row in rows) or of[exercise_id].question
+        seen = mode(row.hint if codes and row.hint else row.evidence for row in rows)
+        say = mode([row.question for row in rows if row.question] or [of[exercise_id].question])
         patterns[of[exercise_id].teach].append(Pattern(len(rows), exercise_id, seen, say))
     found = [(teach, len(who[teach]), sorted(own, reverse=True)) for teach, own in patterns.items()]
     return sorted(found, key=lambda entry: (-entry[1], entry[0]))
 
 
-def _commonest(texts: Iterable[str]) -> str:
-    return next((text for text, _ in Counter(filter(None, texts)).most_common(1)), "")
-
-
 def summary(rows: Sequence[Row], given: Sequence[Mark], owners: Whose) -> str:
     """For the terminal: how many are right, what to teach again, and what a person has to decide."""
-    lines = []
-    for teach, students, patterns in to_teach(given)[:LINES]:
-        lines += [f"  {students:4}  {teach}", *(f"        {p.exercise}: {p.say}" for p in patterns[:1])]
-    above = ["To teach again, and how many students:"] if lines else []
-    return "\n".join([overview(rows), *above, *lines, *to_decide(rows, owners)])
+    lines = [overview(rows)]
+    for i, (teach, students, (first, *_)) in enumerate(to_teach(given)[:LINES]):
+        lines += ["To teach again, and how many students:"] * (not i)
+        lines += [f"  {students:4}  {teach}", f"        {first.exercise}: {first.say}"]
+    return "\n".join([*lines, *to_decide(rows, owners)])
 
 
 def overview(rows: Sequence[Row]) -> str:
@@ -82,8 +78,7 @@ def places_of(given: Iterable[Mark], folder: Path) -> dict[Path, Mark]:
     for mark in (mark for mark in given if mark.rows):
         stem = re.sub(r"[^\w.() @-]+", "_", str(mark.student)).strip(" .")[:100] or "_"
         taken[stem.casefold()] += 1
-        number = taken[stem.casefold()]
-        places[folder / f"{stem}{f'~{number}' * (number > 1)}.md"] = mark
+        places[folder / f"{stem}~{taken[stem.casefold()]}.md".replace("~1.md", ".md")] = mark
     return places
 
 
@@ -167,11 +162,9 @@ def _exercises(given: Sequence[Mark], assignment: Assignment) -> list[str]:
 
 
 def _teach(given: Sequence[Mark]) -> list[str]:
-    lines = []
+    lines, every = [], len(given)
     for teach, students, patterns in to_teach(given)[:SECTIONS]:
-        lines.append(
-            _bar(f"Lesson {teach}", [("wrong", students)], len(given), f"{students} of {len(given)}")
-        )
+        lines.append(_bar(f"Lesson {teach}", [("wrong", students)], every, f"{students} of {every}"))
         for p in patterns[:PATTERNS]:
             seen = f'<span class="id">{escape(p.exercise)}</span>: {escape(p.seen[:160])}'
             lines.append(f'<p>{p.students} × {seen} <span class="say">“{escape(p.say)}”</span></p>')

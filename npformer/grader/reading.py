@@ -40,24 +40,19 @@ def read_submission(name: str, data: bytes) -> Submission:
     sys.modules[MODULE] = module  # dataclasses and pickle look their module up
     names = vars(module)
     shell = Shell(names)
-    names.update({"__file__": name, "display": _show_nothing, "get_ipython": lambda: shell})
-    problems, places = [], []
+    names.update({"__file__": name, "display": shell.display, "get_ipython": lambda: shell})
+    problems = dict[str, str]()  # of each place
     try:
         for place, source in pieces(name, data):
-            places.append(place)
             shell.place = place
-            problems.append(_run(source, place, names))
+            problems[place] = _run(source, place, names)
     except RecursionError:
-        problems.append("The file cannot be read: it is nested too deeply.")
+        problems[""] = "The file cannot be read: it is nested too deeply."
     except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
-        problems.append(f"The file cannot be read: {' '.join(str(error).split())[:120]}.")
+        problems[""] = f"The file cannot be read: {' '.join(str(error).split())[:120]}."
     student = names.get("student", "")
-    problem = " ".join([problem for problem in problems if problem][:SHOWN_PROBLEMS])
-    return Submission(names, student if isinstance(student, str) else "", problem, frozenset(places))
-
-
-def _show_nothing(*objects: object, **options: object) -> None:
-    """`display`, where nobody looks."""
+    problem = " ".join([*filter(None, problems.values())][:SHOWN_PROBLEMS])
+    return Submission(names, student if isinstance(student, str) else "", problem, frozenset(problems))
 
 
 def pieces(name: str, data: bytes) -> Iterator[tuple[str, str]]:
@@ -138,7 +133,7 @@ class Shell:
             exec(compile(plain_python(f"\n{body}"), self.place, "exec"), self.names)
 
     def __getattr__(self, name: str) -> Any:
-        return _show_nothing
+        return lambda *objects, **options: None
 
 
 # --- what happens ---------------------------------------------------------------------------------
