@@ -71,6 +71,22 @@ class Worker:
             finally:
                 sys.modules["__main__"] = program
 
+    def give(self, file: HandIn, ids: Sequence[str]) -> None:
+        """Send a file there."""
+        data, self.digest = _read(file)
+        self.file = file
+        with suppress(OSError):  # it has ended, which `report` sees
+            self.line.send((file.name, data, list(ids)))
+
+    def report(self) -> Report | None:
+        """What it says of its file; None where it has ended."""
+        try:
+            rows, ways = self.line.recv()
+            return Report(rows, ways, self.digest)
+        except (EOFError, OSError):
+            self.end()
+            return None
+
     def end(self) -> None:
         """Hang up: a judge that waits ends what it has started, and then itself."""
         self.line.close()
@@ -84,30 +100,25 @@ def judged(
 ) -> Generator[tuple[str, Report], None, None]:
     """The name and the report of each file, as they come; one on which a judge ends is given to another."""
     left, lost = list(reversed(files)), set[str]()
-    idle, busy = list[Worker](), dict[Any, tuple[Worker, HandIn, str]]()
+    idle, busy = list[Worker](), dict[Any, Worker]()
     with tempfile.TemporaryDirectory(prefix="npformer-class-", ignore_cleanup_errors=True) as home:
         try:
             while left or busy:
                 while left and len(busy) < max(workers, 1):
-                    file, worker = left.pop(), idle.pop() if idle else Worker(limits, hidden, home)
-                    data, digest = _read(file)
-                    busy[worker.line] = worker, file, digest
-                    with suppress(OSError):  # it has ended, which is seen below
-                        worker.line.send((file.name, data, list(ids)))
-                worker, file, digest = busy.pop(wait(list(busy))[0])
-                try:
-                    rows, ways = worker.line.recv()
+                    worker = idle.pop() if idle else Worker(limits, hidden, home)
+                    worker.give(left.pop(), ids)
+                    busy[worker.line] = worker
+                worker = busy.pop(wait(list(busy))[0])
+                report, file = worker.report(), worker.file
+                if report:
                     idle.append(worker)
-                except (EOFError, OSError):
-                    worker.end()
-                    if file.name not in lost:
-                        lost.add(file.name)
-                        left.append(file)
-                        continue
-                    rows, ways = unread(file.name, ids, LOST), []
-                yield file.name, Report(rows, ways, digest)
+                elif file.name not in lost:
+                    lost.add(file.name)
+                    left.append(file)
+                    continue
+                yield file.name, report or Report(unread(file.name, ids, LOST), [], worker.digest)
         finally:
-            for worker in (*idle, *(worker for worker, *_ in busy.values())):
+            for worker in (*idle, *busy.values()):
                 worker.end()
 
 
