@@ -267,12 +267,13 @@ class Judged:
         alike = (off <= max(self.limit, self.tolerance * size(first))) | ~np.isfinite(first)
         if alike.all():
             return
-        see = f"see {show(self.index(int(np.argmax(np.where(alike, -1.0, off)))))}"
-        times = ratio(other.gradient, first, HALF * size(other.gradient))
-        gives = "no multiple of this" if math.isnan(times) else f"{times:.3g} times this"
-        said = f"it is not linear in d_output: {factor:.3g} times d_output gives {gives}, {see}; {NOT_LINEAR}"
+        place = self.index(int(np.argmax(np.where(alike, -1.0, off))))
+        see = f", see {show(place)}" if place else ""
+        times = f"{ratio(other.gradient, first, HALF * size(other.gradient)):.3g}"
+        gives = {"nan": "no multiple of this", "1": "the same gradient"}.get(times, f"{times} times this")
+        said = f"it is not linear in d_output: {factor:.3g} times d_output gives {gives}{see}; {NOT_LINEAR}"
         if factor == 1:
-            said = f"another gradient when called again with the same d_output and cache, {see}"
+            said = f"another gradient when called again with the same d_output and cache{see}"
         self.faults.append(said)
 
     def sure(self, slope: Slope) -> bool:

@@ -1,6 +1,6 @@
 """Write the tables of kills.md: what gradcheck says of every planted bug and hard pair.
 
-uv run python tests/data/make_kill_table.py                a minute; costs as last measured
+uv run python tests/data/make_kill_table.py                ten seconds; costs as last measured
 """
 
 import json
