@@ -9,12 +9,12 @@ away into the speaker notes (key S), beside the minutes, what the lesson tells i
 guesses that come. What a cell is on stage, its metadata says: `slideshow.slide_type`, and under `npformer` a
 `title` and, where the reader's words are too many, shorter ones: `stage`, `ask`, `answer`. What a question
 is about is on its slide: `station` is a step of the worked example, at which the player stands there; `again`
-the title of a slide whose picture or table comes once more; `cover` how much of the answer's own picture, in
-percent from the left, is to be seen before the answer; `ahead` the same where the answer has a slide of its
-own. `drawn` says how what is printed is drawn, as "bars" or "squares", and `where` which of its numbers (see
-drawn.py; `ahead` makes boxes to fill in of it). `code` are the lines of a cell that are shown. A lesson is
-run anew for its slides: a saved picture, enlarged, has letters too small for the back of a room, so pictures
-are drawn on less paper (see plots.style). Questions and answers stand at the foot, over what is there.
+the title of a slide whose picture or table comes once more; `cover` what of the answer's own picture is to be
+seen before the answer (see `covers`); `ahead` the same where the answer has a slide of its own. `drawn` says
+how what is printed is drawn, as "bars" or "squares", and `where` which of its numbers (see drawn.py; `ahead`
+makes boxes to fill in of it). `code` are the lines of a cell that are shown. A lesson is run anew for its
+slides: a saved picture, enlarged, has letters too small for the back of a room, so pictures are drawn on less
+paper (see plots.style). Questions and answers stand at the foot, over what is there.
 """
 
 import html
@@ -45,6 +45,7 @@ FRAME = re.compile(r"""<iframe title="([^"]*)"[^>]*? srcdoc='([^']*)'></iframe>"
 SHOWN = re.compile(r"<img [^>]*>|```text\n.*?```|<pre .*?</pre>", flags=re.S)
 PRINTED = re.compile(r"```text\n(.*?)\n```", flags=re.S)
 SECTION = re.compile(r"^## (\d+\.\d+) ", flags=re.M)
+PANELS = re.compile(r'data-panels="([^"]+)"')
 GUESSES = re.compile(r"^\*\*(\d+\.\d+[a-z])\*\* (.+)$", flags=re.M)
 MATH = re.compile(
     r"(?P<kept><(?P<tag>script|style|pre|code)\b.*?</(?P=tag)>|</?[a-z][^>]*>)"
@@ -224,14 +225,30 @@ def subject_of(cell: dict[str, Any], before: Sequence[Slide], coming: dict[str, 
 def pictures_in(shown: Sequence[str], seen: str = "") -> list[str]:
     """The pictures and players of what is shown; `seen` is what is not covered until the answer comes.
 
-    "30" percent from the left, or "10 25" to show the lowest quarter, too.
-
-    >>> pictures_in(["<img>"], "30")
-    ['<img><i class="cover" style="--from: 30; --below: 0"></i>']
+    >>> pictures_in(["<img>"], "0%")
+    ['<img><i class="cover" style="--left: 0; --right: 100; --top: 0; --bottom: 100"></i>']
     """
-    left, _, below = str(seen).partition(" ")
-    cover = f'<i class="cover" style="--from: {left}; --below: {below or 0}"></i>' if seen else ""
-    return [f"{part}{cover}" for part in shown if part.startswith("<i")]
+    return [part + "".join(covers(part, str(seen))) for part in shown if part.startswith("<i")]
+
+
+def covers(part: str, seen: str) -> Iterator[str]:
+    """What lies over a picture, of which so much is `seen`: "2" panels, "30%" from the left, or its "axes".
+
+    What is drawn in the axes is covered then, all of it or, as in "axes 30%", what is further to the right.
+    """
+    found, (kind, _, share) = PANELS.search(part), f"{seen} ".partition(" ")
+    panels = [[float(at) for at in panel.split(",")] for panel in (found[1].split() if found else ())]
+    boxes = list[list[float]]()
+    if kind == "axes":
+        from_left = float(share.strip("% ") or 0) / 100
+        boxes = [[left + from_left * (right - left), right, *down] for _, left, right, *down in panels]
+    elif kind.endswith("%"):
+        boxes = [[float(kind.strip("%")), 100, 0, 100]]
+    elif kind.isdecimal():
+        boxes = [[outside, 100, 0, 100] for outside, *_ in panels[int(kind) :][:1]]
+    for left, right, top, bottom in boxes:
+        where = f"--left: {left:g}; --right: {right:g}; --top: {top:g}; --bottom: {bottom:g}"
+        yield f'<i class="cover" style="{where}"></i>'
 
 
 def told(cell: dict[str, Any], plan: Plan, guesses: dict[str, str], subject: str = "") -> Slide:
@@ -291,7 +308,7 @@ def code_of(cell: dict[str, Any]) -> str:
 def joined(slide: Slide, cell: dict[str, Any]) -> Slide:
     """The slide with what a cell prints and its answer, each with one more click; its picture is there."""
     shown = shown_by(cell)
-    if pictures := pictures_in(shown, named(cell, "cover") or "0"):  # the question is about it
+    if pictures := pictures_in(shown, named(cell, "cover") or "0%"):  # the question is about it
         slide = slide._replace(text="\n\n".join((slide.text, pictures[-1])))
     else:
         slide = slide._replace(then=(*slide.then, *shown))

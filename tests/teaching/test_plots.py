@@ -19,6 +19,7 @@ import pytest
 from letters import letters, troubles
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.image import imread
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from PIL import Image
@@ -196,6 +197,21 @@ def test_a_picture_in_a_notebook_carries_its_description_into_the_page(monkeypat
     plots.picture(drawn := DRAWN["curves"]())
     high = pytest.approx(200 * drawn.get_figheight(), abs=1)
     assert struct.unpack(">2I", shown[-1].png[16:24]) == (1880, high)
+
+
+@pytest.mark.parametrize("name", ["curves", "heat_maps", "accuracy"])
+def test_a_picture_for_slides_says_where_its_panels_are(name, monkeypatch):
+    """Each panel is painted red in turn: its pixels are where the picture says."""
+    monkeypatch.setenv(style.STAGE, "")
+    for i, axes in enumerate(DRAWN[name]().axes):
+        axes = (drawn := DRAWN[name]()).axes[i]
+        style.fill_stage(drawn)
+        axes.add_patch(Rectangle((0, 0), 1, 1, transform=axes.transAxes, color="red", zorder=99))
+        pixels = imread(io.BytesIO(plots.encoded(drawn)))[:, :, :3]
+        outside, *box = map(float, style.panels_of(drawn).split()[i].split(","))
+        red = np.argwhere((pixels == (1, 0, 0)).all(axis=-1)) / pixels.shape[:2] * 100
+        (top, left), (bottom, right) = red.min(0), red.max(0)
+        assert box == pytest.approx([left, right, top, bottom], abs=0.4) and outside <= box[0]
 
 
 def test_a_line_that_would_have_no_colour_is_refused_and_not_left_out():

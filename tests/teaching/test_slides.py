@@ -194,12 +194,12 @@ def test_a_question_stands_beside_what_it_is_about():
         on_stage(text(asked, predict="1.1a"), title="Again", again="A line"),
         on_stage(text(asked, predict="1.1b"), title="At its step", station="ffn.z,8"),
         on_stage(text(asked, predict="1.1b"), title="Half of it", stage="$$a$$"),
-        on_stage(code("picture(x)", shown(PICTURE), reveal="1.1b"), "fragment", cover=30),
+        on_stage(code("picture(x)", shown(PICTURE), reveal="1.1b"), "fragment", cover="30%"),
         on_stage(text(asked, predict="1.1b"), title="Again at a step", station="d_y"),
     ]
     _, _, again, step, half, back = slides_of(notebook_of(*cells), Plan({}, []), {})
     assert again.text == f"## Again\n\n{PICTURE}" and again.then == (f"{slides.ASKED}**Predict.** Which?",)
-    assert half.text == f"## Half of it\n\n$$a$$\n\n{slides.pictures_in([PICTURE], '30')[0]}"
+    assert half.text == f"## Half of it\n\n$$a$$\n\n{slides.pictures_in([PICTURE], '30%')[0]}"
     assert half.then[0] == again.then[0] and half.then[1].startswith(slides.ANSWERED)
     frames, (page,) = slides.short_frames([again, step, back])  # one page for both
     assert frames[0] == again and "Which?" in frames[1].then[0] and "live pictures" in frames[1].notes
@@ -214,7 +214,7 @@ TABLE = "a fair coin:   50.0 %\nyes and no:  25.0 %\nas in the book: True"
 
 
 def test_what_is_printed_is_drawn_and_comes_first_as_boxes_to_fill_in():
-    asked = on_stage(text("So.\n\n**Predict.** Which?", predict="1.1a"), title="Which?", ahead="10 25")
+    asked = on_stage(text("So.\n\n**Predict.** Which?", predict="1.1a"), title="Which?", ahead="axes")
     answer = on_stage(code("print(x)", printed(TABLE), reveal="1.1a"), title="So", drawn="bars")
     leads_in = on_stage(text("It halves."), "skip")
     before, after = slides_of(notebook_of(asked, leads_in, answer), Plan({}, []), {})
@@ -233,7 +233,26 @@ def test_what_is_printed_is_drawn_and_comes_first_as_boxes_to_fill_in():
 
     answer["outputs"] = [*answer["outputs"], shown(PICTURE)]  # a picture comes before a table
     before, *_ = slides_of(notebook_of(asked, answer), Plan({}, []), {})
-    assert before.text.endswith(f'{PICTURE}<i class="cover" style="--from: 10; --below: 25"></i>')
+    assert before.text.endswith(PICTURE)  # which has no panels
+
+
+PANELLED = PICTURE.replace(" src", ' data-panels="1.0,5.0,45.0,10.0,90.0 50.0,55.0,95.0,10.0,80.0" src')
+COVERED = {  # left, right, top and bottom in percent, of each
+    "1": [(50, 100, 0, 100)],
+    "2": [],
+    "table": [],
+    "axes": [(5, 45, 10, 90), (55, 95, 10, 80)],
+    "axes 50%": [(25, 45, 10, 90), (75, 95, 10, 80)],
+    "30%": [(30, 100, 0, 100)],
+    "": [],
+}
+
+
+def test_of_a_picture_is_covered_what_is_not_to_be_seen_yet():
+    for seen, boxes in COVERED.items():
+        (part,) = slides.pictures_in([PANELLED, "no picture"], seen)
+        found = re.findall(r"--left: (.*?); --right: (.*?); --top: (.*?); --bottom: (.*?)\"", part)
+        assert part.startswith(PANELLED) and [tuple(map(float, box)) for box in found] == boxes
 
 
 def test_squares_have_one_scale_and_words_are_marked():

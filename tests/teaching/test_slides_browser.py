@@ -29,6 +29,9 @@ MEASURE = """() => {
   for (let i = 0; i < Reveal.getTotalSlides(); i++) {
     Reveal.slide(i);
     const slide = Reveal.getCurrentSlide();
+    const seen = [...slide.querySelectorAll(".text")].filter(e => !e.closest(".fragment:not(.visible)"));
+    if (!slide.querySelector("h1") && !seen.some(e => e.querySelector(":scope > :not(h2)")))
+      found.push(`slide ${i + 1}: nothing but a title`);
     for (const part of [slide, ...slide.querySelectorAll("*")]) {
       const box = part.getBoundingClientRect();
       if (part.closest("aside") || !box.width) continue;

@@ -117,6 +117,20 @@ def fill_stage(figure: "Figure") -> None:
             axis.set_tick_params(labelsize=label.get_fontsize())  # as many ticks as have room now
 
 
+def panels_of(figure: "Figure") -> str:
+    """Where the panels of a drawn figure are, in percent of it: "outside,left,right,top,bottom …".
+
+    `outside` is the left edge of what belongs to a panel, its labels too.
+    """
+    found, (width, height) = [], figure.bbox.size
+    for axes in figure.axes:
+        inner, outer = axes.get_window_extent(), axes.get_tightbbox()
+        across = [at / width for at in (outer.x0 if outer else inner.x0, inner.x0, inner.x1)]
+        down = [1 - at / height for at in (inner.y1, inner.y0)]
+        found.append(",".join(f"{100 * at:.1f}" for at in across + down))
+    return " ".join(found)
+
+
 HIGHEST = 640  # pixels of a picture in a notebook: it and its code are on one screen
 
 
@@ -129,6 +143,7 @@ class Picture(NamedTuple):
 
     png: bytes
     alt: str
+    panels: str = ""  # in a picture for slides: what `panels_of` says
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         import base64
@@ -136,8 +151,9 @@ class Picture(NamedTuple):
 
         data = base64.b64encode(self.png).decode()
         source = f'src="data:image/png;base64,{data}"'
+        panels = f' data-panels="{self.panels}"' if self.panels else ""
         return {
-            "text/html": f'<img alt="{html.escape(self.alt)}" width="{self.width}" {source}>',
+            "text/html": f'<img alt="{html.escape(self.alt)}" width="{self.width}"{panels} {source}>',
             "text/plain": self.alt,
         }
 
@@ -173,4 +189,5 @@ def picture(figure: "Figure", alt: str | None = None) -> None:
     words = alt or str(figure.get_label())
     if not words:
         raise ValueError("picture: the figure has no description; expected describe(figure, text) or alt=")
-    display(Picture(encoded(figure), words))  # type: ignore[no-untyped-call]
+    drawn = encoded(figure)
+    display(Picture(drawn, words, panels_of(figure) if staged() else ""))  # type: ignore[no-untyped-call]
