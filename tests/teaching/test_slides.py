@@ -265,6 +265,7 @@ def test_squares_have_one_scale_and_words_are_marked():
     assert slide.text.count('style="--part: 100%"') == 2 and "&lt;<b" in slide.text
     (slide,) = ran(on_stage(code("x", printed("a 0.0\nb 0.0")), drawn="bars"))
     assert slide.text.count("width: 0.00em") == 2
+    assert ran(on_stage(code("if weights: picture(x)"), title="Not here")) == []
     (slide,) = ran(on_stage(code("x", printed("no number")), drawn="bars"))
     assert slide.text.endswith(large("no number")) and slide.then == ()
 

@@ -29,8 +29,8 @@ MEASURE = """() => {
   for (let i = 0; i < Reveal.getTotalSlides(); i++) {
     Reveal.slide(i);
     const slide = Reveal.getCurrentSlide();
-    const seen = [...slide.querySelectorAll(".text")].filter(e => !e.closest(".fragment:not(.visible)"));
-    if (!slide.querySelector("h1") && !seen.some(e => e.querySelector(":scope > :not(h2)")))
+    const there = [...slide.querySelectorAll(".text > :not(h2)")];
+    if (there.every(part => part.closest("aside, .fragment:not(.visible)")))
       found.push(`slide ${i + 1}: nothing but a title`);
     for (const part of [slide, ...slide.querySelectorAll("*")]) {
       const box = part.getBoundingClientRect();
