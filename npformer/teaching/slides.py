@@ -281,8 +281,8 @@ def minutes_left(section: str, plan: Plan) -> str:
 def ran(cell: dict[str, Any], words: str = "") -> list[Slide]:
     """A slide for each picture, or one with the code's few lines and what it prints; then the answer.
 
-    None where there is none of these: it waits for weights that are not here. `words` is what the lesson tells
-    its readers before the cell, and so what one says.
+    None where there is none of these: it waits for weights that are not here. `words` is what the lesson
+    tells its readers before the cell, and so what one says.
     """
     heading, shown, code = f"## {named(cell, 'title')}", shown_by(cell), code_of(cell)
     if not (shown or code or named(cell, "reveal")):
