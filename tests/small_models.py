@@ -37,6 +37,20 @@ def changed(found, changes):
     return {name: x for name, x in (found | (changes or {})).items() if x is not None}
 
 
+def spoilt(arrays):
+    """(name, what stands there in place of its array, what is said of it): all that no file may have."""
+    for name, a in arrays.items():
+        yield name, None, f"has no tensor {name}"
+        for wrong in (a[None], a[..., 1:], a.T if a.shape != a.T.shape else a[..., :0]):
+            yield name, wrong, f"{name}'] has shape {wrong.shape}"
+        for wrong in (np.nan, np.inf):
+            last = np.where(np.arange(a.size).reshape(a.shape) == a.size - 1, a.dtype.type(wrong), a)
+            yield name, last, f"{name}'] holds NaN or infinity"
+        yield name, a.astype(np.int64), f"{name}'] has dtype int64"
+        more = name.replace("0", "7") if "0" in name else f"{name}.more"
+        yield more, a, f"the tensor {more}, which no equation here has"
+
+
 # --- GGUF ------------------------------------------------------------------------------------------
 
 NAMES = """embedding.E token_embd

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_models import FORMS, TOKENS, in_bert, in_gguf, put, word_level
+from small_models import FORMS, TOKENS, in_bert, in_gguf, put, spoilt, word_level
 from together import failures, together
 
 import npformer as npf
@@ -137,24 +137,13 @@ def test_a_flipped_bit_gives_our_words_or_a_model(tmp_path, form):
 def test_a_tensor_that_is_missing_misshapen_of_another_type_or_not_finite_is_named(tmp_path, form, stored):
     write, config, _ = FORMS[form]
     arrays = {name: a for name, a in stored(write(config)[1]).items() if ".1." not in name}
+    packed = ("has dtype int64", "no tensor output.weight") if form == "gguf" else ()  # float32, tied
 
-    def spoilt(name, array):
+    def check(name, array, said):
         files, _ = write(config, tensors={name: array})
-        return refusal(form, tmp_path, files) or "loaded"
+        assert said in (refusal(form, tmp_path, files) or "loaded") or said.endswith(packed)
 
-    def check(name, a):
-        assert f"has no tensor {name}" in spoilt(name, None) or name == "output.weight"  # tied
-        for wrong in (a[None], a[..., 1:], a.T if a.shape != a.T.shape else a[..., :0]):
-            assert f"{name}'] has shape {wrong.shape}" in spoilt(name, wrong)
-        for wrong in (np.nan, np.inf):
-            last = np.where(np.arange(a.size).reshape(a.shape) == a.size - 1, np.float32(wrong), a)
-            assert f"{name}'] holds NaN or infinity" in spoilt(name, last)
-        if form != "gguf":
-            assert f"{name}'] has dtype int64" in spoilt(name, a.astype(np.int64))
-        more = name.replace("0", "7") if "0" in name else f"{name}.more"
-        assert f"the tensor {more}, which no equation here has" in spoilt(more, a)
-
-    assert failures(check, sorted(arrays.items())) == {}
+    assert failures(check, spoilt(arrays)) == {}
 
 
 def modules(*types):
