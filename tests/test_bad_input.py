@@ -302,6 +302,7 @@ load_llama2c-model_file load_llama2c-tokenizer_file load_gguf-path load_llama-pa
 
 OTHER_MODEL = drawn(npf.init_transformer, 5, CONFIG._replace(n_layers=2))
 ONE_KEY_HEAD = npf.AttentionParams(*LM.blocks[0].attention[:4], b_K=np.ones(8))
+GREEDY = {"temperature": 0, "rng": None}
 WIDER_MODEL = drawn(npf.init_transformer, 5, CONFIG._replace(d_model=16))
 
 
@@ -385,6 +386,11 @@ RELATIONS = [  # function, what is spoilt in its valid call ("": several argumen
     ("generate", "ids", np.ones((2, 0), int), V, "ids has shape (2, 0); expected at least one token a row"),
     ("generate", "max_new_tokens", 38, V, "max_new_tokens is 38; expected at most 5, the prompt"),
     ("generate", "", with_(rng=None, temperature=1.0), T, "rng is None; expected a numpy.random.Generator"),
+    ("generate", "", with_(params=replaced(LM, "head", one(np.nan).f), **GREEDY), V, "params.head holds NaN"),
+    ("generate", "", with_(params=replaced(LM, "blocks.0.ffn.W_up", one(np.inf).f), **GREEDY), V,
+     "params.blocks.0.ffn.W_up holds NaN or infinity; expected finite numbers"),
+    ("generate", "", with_(params=replaced(LM, "norm.gamma", lambda a: 1e308 * a), **GREEDY), V,
+     "params give logits that are NaN or infinite; expected finite numbers"),
     ("causal_lm_forward", "ids", np.ones((2, 10), int), V, "ids has 10 positions; expected at most"),
     ("causal_lm_forward", "config.tied", True, V, "params.head is an array; expected None"),
     ("causal_lm_forward", "params.head", None, T, "params.head is None; expected an array with config.tied"),
