@@ -186,7 +186,7 @@ SAID = [  # of a form: a setting, a tensor or a file; and what is said to it, or
         {"rope_theta": None, "rope_parameters": {"rope_type": "default", "rope_theta": 9.0}},
         {"base": 9.0},
     ),
-    ("llama", {"rope_theta": None, "rope_scaling": None, "hidden_act": None}, {"base": 10000.0}),
+    ("llama", {"rope_theta": None, "tie_word_embeddings": None, "hidden_act": None}, {"base": 10000.0}),
     ("llama", {"config.json": b"[" * 100_000}, "config.json is not JSON"),
     ("llama", {"config.json": b"[1]"}, "config.json holds a list; expected a dict"),
     ("llama2c", {"d_model": 0}, "layout: config.d_model is 0; expected"),
@@ -194,6 +194,7 @@ SAID = [  # of a form: a setting, a tensor or a file; and what is said to it, or
     ("llama2c", {"vocab_size": 0}, "vocab_size is 0; expected an int"),
     ("llama2c", {"n_layers": 2**31 - 1}, " bytes; expected "),
     ("llama2c", {"tokenizer.bin": struct.pack("<ifi", 7, 0, -1)}, "after 0 pieces; expected exactly 267"),
+    ("llama2c", {"tokenizer.bin": bytes(4 + 267 * 8)}, {}),  # every piece is empty
     ("minilm", {"model_type": "gpt2"}, "says model_type = 'gpt2'; expected 'bert'"),
     ("minilm", {"hidden_act": "gelu_new"}, "says hidden_act = 'gelu_new'; expected 'gelu'"),
     ("minilm", {"position_embedding_type": "relative_key"}, "'relative_key'; expected 'absolute'"),
