@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from valid_calls import arrays_in
 
 import npformer as npf
 from npformer import TransformerConfig, init_encoder_block, leaves, table_1
@@ -81,20 +82,12 @@ def test_the_cache_holds_what_is_counted(activation, dtype):
     _, cache = npf.encoder_block_forward(np.ones((2, 5, 16), dtype), params, config)
     own = {id(array) for _, array in leaves(params)}
     held = {}
-    for array in arrays(cache):
+    for array in arrays_in(cache):
         while isinstance(array.base, np.ndarray):
             array = array.base
         if id(array) not in own:
             held[id(array)] = array.nbytes
     assert sum(held.values()) == npf.encoder_block_cache_bytes(2, 5, config, dtype=dtype)
-
-
-def arrays(tree):
-    if isinstance(tree, np.ndarray):
-        yield tree
-    elif isinstance(tree, tuple):
-        for branch in tree:
-            yield from arrays(branch)
 
 
 @pytest.mark.parametrize("tied", [True, False])
