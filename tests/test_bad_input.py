@@ -424,6 +424,10 @@ RELATIONS = [  # function, what is spoilt in its valid call ("": several argumen
     ("adam_init", "params", MODEL._asdict(), T, "params is a dict"),
     # a file, a folder, PyTorch's names, texts
     ("load_minilm", "path", 3, T, "path is an int (3); expected a string or a pathlib.Path"),
+    ("load_gguf", "path", 3, T, "path is an int (3); expected a string or a pathlib.Path"),
+    ("load_gguf", "dtype", "float16", T, "dtype is the string 'float16'; expected float32 or"),
+    ("load_llama", "path", 3, T, "path is an int (3); expected a string or a pathlib.Path"),
+    ("load_llama2c", "model_file", 3, T, "model_file is an int (3); expected a string or a pathlib.Path"),
     ("sentence_embeddings", "texts", "dog", T, "texts is the string 'dog'; expected a list of strings"),
     ("sentence_embeddings", "texts", ["dog", None], T, "texts[1] is None; expected a string"),
     ("sentence_embeddings", "texts", ["\udc80"], V, "texts[0] holds half of a surrogate pair"),

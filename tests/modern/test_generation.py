@@ -1,7 +1,6 @@
 """Writing with kept keys: the same as without, what the draws are, and what happens at the edges."""
 
 import numpy as np
-import pytest
 from together import together
 
 import npformer as npf
@@ -10,11 +9,6 @@ from npformer.modern.generation import choose, next_logits, no_keys
 
 CONFIG = CausalLMConfig(d_model=8, d_ff=5, n_heads=4, n_kv_heads=2, n_layers=2, eps=0.1, max_length=40)
 KEY_HEADS = together("config", [CONFIG._replace(n_kv_heads=n) for n in (1, 2, 4)])
-
-
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
 
 
 def drawn(config, vocab_size=11):

@@ -3,16 +3,10 @@
 import tracemalloc
 
 import numpy as np
-import pytest
 from gradients import every, gradients_hold
 from together import together
 
 import npformer as npf
-
-
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
 
 
 def inputs(rng, T_q, T_k, leading=(2,), scale=1.0):

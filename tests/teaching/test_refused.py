@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 from together import together
+from valid_calls import replaced
 
 from npformer import encoder_block_forward
 from npformer.teaching.worked_example import dog_bites_man
@@ -80,12 +81,11 @@ play().save("no/where/play.html") | there is no folder 'no/where'
 NAMES = {"np": np, "inf": np.inf, "W": np.eye(3), "encoder_block_forward": encoder_block_forward}
 for module in "compare diagnostics lessons player tasks text worked_example worksheet".split():
     NAMES |= vars(importlib.import_module(f"npformer.teaching.{module}"))
-EXAMPLE, BLOCK = dog_bites_man(), dog_bites_man().block
-BIASED = BLOCK._replace(attention=BLOCK.attention._replace(b_Q=np.zeros(4), b_O=np.zeros(4)))
+BIASES = {"b_Q": np.zeros(4), "b_O": np.zeros(4)}
 NAMES |= {
-    "rope": EXAMPLE._replace(config=EXAMPLE.config._replace(positions="rope")),
-    "biased": EXAMPLE._replace(block=BIASED),
-    "narrow": EXAMPLE._replace(block=BLOCK._replace(ffn=BLOCK.ffn._replace(b_2=np.zeros(1)))),
+    "rope": replaced(dog_bites_man(), "config.positions", lambda _: "rope"),
+    "biased": replaced(dog_bites_man(), "block.attention", lambda params: params._replace(**BIASES)),
+    "narrow": replaced(dog_bites_man(), "block.ffn.b_2", lambda b_2: b_2[:1]),
     "rng": np.random.default_rng(0),
 }
 CASES = [

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from valid_calls import replaced
 
 from npformer import encoder
 from npformer.attention import causal_mask
@@ -29,12 +30,6 @@ VALUE, WRITTEN = ({step.name: step.value for step in trace.steps} for trace in (
 
 def close(actual, expected, far=1e-14, name=""):
     np.testing.assert_allclose(actual, expected, rtol=0, atol=far, err_msg=name)
-
-
-def with_ffn(**changed):
-    """The example with other arrays in its feed-forward network."""
-    example = dog_bites_man()
-    return example._replace(block=example.block._replace(ffn=example.block.ffn._replace(**changed)))
 
 
 # --- what there is --------------------------------------------------------------------------------
@@ -168,7 +163,7 @@ def test_rounding_is_that_of_paper_at_every_tie(halves, places, divisor):
 
 
 def test_what_is_given_is_never_rounded():
-    rounded = worked_example(with_ffn(W_1=VALUE["ffn.W_1"] / 4), decimals=1)
+    rounded = worked_example(replaced(dog_bites_man(), "block.ffn.W_1", lambda W: W / 4), decimals=1)
     np.testing.assert_array_equal(rounded.named["ffn.W_1"].value, VALUE["ffn.W_1"] / 4)
     assert "0.125" in str(rounded.named["ffn.W_1"]) and rounded.named["y"].decimals == 1
 
