@@ -37,6 +37,12 @@ def changed(found, changes):
     return {name: x for name, x in (found | (changes or {})).items() if x is not None}
 
 
+def same(found, expected, rtol=0):
+    for (path, a), (there, b) in zip(npf.leaves(found), npf.leaves(expected), strict=True):
+        assert path == there and a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol, err_msg=path)
+
+
 def spoilt(arrays):
     """(name, what stands there in place of its array, what is said of it): all that no file may have."""
     for name, a in arrays.items():

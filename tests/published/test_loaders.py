@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_models import FORMS, TOKENS, in_bert, in_gguf, put, spoilt, word_level
+from small_models import FORMS, TOKENS, in_bert, in_gguf, put, same, spoilt, word_level
 from together import failures, together
 
 import npformer as npf
@@ -28,12 +28,6 @@ def loaded(form, folder, **changes):
     found = FORMS[form]
     files, params = found.write(**{"config": found.config} | changes)
     return found.load(put(folder, files)), params
-
-
-def same(found, expected, rtol=0):
-    for (path, a), (there, b) in zip(npf.leaves(found), npf.leaves(expected), strict=True):
-        assert path == there and a.dtype == b.dtype
-        np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol, err_msg=path)
 
 
 # --- what is right ----------------------------------------------------------------------------------

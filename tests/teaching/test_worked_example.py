@@ -28,10 +28,6 @@ TRACE, PENCIL = worked_example(), worked_example(decimals=3)
 VALUE, WRITTEN = ({step.name: step.value for step in trace.steps} for trace in (TRACE, PENCIL))
 
 
-def close(actual, expected, far=1e-14, name=""):
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=far, err_msg=name)
-
-
 # --- what there is --------------------------------------------------------------------------------
 
 NORM = "mean centred variance std x_hat"
@@ -111,7 +107,8 @@ def test_every_block_and_its_step_of_training_are_the_package_s_own(variants, up
     inside |= {f"d_{path.split('.', 1)[1]}": gradient for path, gradient in leaves(grads)}
     inside |= {f"new_{path.split('.', 1)[1]}": param for path, param in leaves(updated)}
     for name, right in {"loss": loss, "new_loss": new_loss, **inside}.items():
-        close(value[name], np.reshape(right, value[name].shape), 1e-10 if "new" in name else 1e-12, name)
+        far = {"rtol": 0, "atol": 1e-10 if "new" in name else 1e-12, "err_msg": name}
+        np.testing.assert_allclose(value[name], np.reshape(right, value[name].shape), **far)
 
 
 # --- the pencil -----------------------------------------------------------------------------------
