@@ -94,10 +94,8 @@ def test_the_cache_holds_what_is_counted(activation, dtype):
 @pytest.mark.parametrize("n_kv_heads", [1, 2, 4])
 def test_causal_parameters_and_multiplications_are_those_of_the_model(n_kv_heads, tied):
     config = npf.CausalLMConfig(d_model=8, d_ff=5, n_heads=4, n_kv_heads=n_kv_heads, n_layers=3, tied=tied)
-    params, count = (
-        npf.init_causal_lm(11, config, np.random.default_rng(0)),
-        npf.causal_parameter_count(config, 11),
-    )
+    params = npf.init_causal_lm(11, config, np.random.default_rng(0))
+    count = npf.causal_parameter_count(config, 11)
     sizes = {path: array.size for path, array in leaves(params)}
     for part, word in zip(count._fields, ("E", "attention", "ffn", "gamma", "head"), strict=True):
         assert getattr(count, part) == sum(n for path, n in sizes.items() if word in path)
