@@ -198,11 +198,6 @@ def test_a_picture_in_a_notebook_carries_its_description_into_the_page(monkeypat
     assert struct.unpack(">2I", shown[-1].png[16:24]) == (1880, high)
 
 
-def test_a_line_that_would_have_no_colour_is_refused_and_not_left_out():
-    with pytest.raises(ValueError, match=r"^plots: 4 lines in one panel; expected at most 3"):
-        plots.curves(np.arange(2), {"": dict.fromkeys("abcd", np.arange(2))}, x_label="x")
-
-
 # --- all that a picture is given is in it ---------------------------------------------------------
 
 OTHERWISE = {  # what is shown of that: [(under which name, the numbers), …]

@@ -48,6 +48,7 @@ number_task(1, 0, rng) | number_task: n_test is 0; expected an integer of at lea
 number_task(99_999, 2, rng) | number_task: n_train + n_test is 100001; expected at most
 small_stories(0, rng) | small_stories: n is 0; expected an integer of
 order_sensitivity(np.tanh, np.ones((1, 4)), rng) | order_sensitivity: x has shape (1, 4); expected two
+curves(W[0], {"": dict.fromkeys("abcd", W[0])}, x_label="x") | plots: 4 lines in one panel; expected at most 3
 reveal("1.1z") | reveal: there is no answer '1.1z'; that lesson has 1.1a, 1.1b
 reveal("77.1a") | reveal: there is no answer '77.1a'; an id is such as '1.1a'
 """
@@ -79,7 +80,7 @@ save_worksheet("A", "no/where/sheet.pdf") | there is no folder 'no/where'
 play().save("no/where/play.html") | there is no folder 'no/where'
 """
 NAMES = {"np": np, "inf": np.inf, "W": np.eye(3), "encoder_block_forward": encoder_block_forward}
-for module in "compare diagnostics lessons player tasks text worked_example worksheet".split():
+for module in "compare diagnostics lessons player plots tasks text worked_example worksheet".split():
     NAMES |= vars(importlib.import_module(f"npformer.teaching.{module}"))
 BIASES = {"b_Q": np.zeros(4), "b_O": np.zeros(4)}
 NAMES |= {
