@@ -82,7 +82,7 @@ def test_prompts_of_different_lengths_are_as_each_alone(config, padding_id):
 
 def test_the_frequencies_of_the_draws_are_the_probabilities(rng):
     logits = np.log([0.5, 0.1, 0.3, 0.1])
-    many = np.broadcast_to(logits, (20_000, 4))
+    many = np.broadcast_to(logits, (4, 5_000, 4))
     squared = np.array([0.25, 0.01, 0.09, 0.01])
     for (temperature, top_k, top_p), expected in {
         (1.0, None, None): [0.5, 0.1, 0.3, 0.1],
@@ -93,7 +93,7 @@ def test_the_frequencies_of_the_draws_are_the_probabilities(rng):
         (1.0, 2, 0.6): [1, 0, 0, 0],  # 0.6 of what top_k left
         (1.0, 99, 1.0): [0.5, 0.1, 0.3, 0.1],
     }.items():
-        shares = np.bincount(choose(many, temperature, top_k, top_p, rng), minlength=4) / 20_000
+        shares = np.bincount(choose(many, temperature, top_k, top_p, rng).ravel(), minlength=4) / 20_000
         np.testing.assert_allclose(shares, expected, atol=0.02 * (max(expected) < 1))
 
 

@@ -177,6 +177,7 @@ def test_drift_is_the_distance_from_the_exact_trace():
 def test_every_step_is_printed_below_the_title_of_its_section():
     text, titles = str(PENCIL), {step.section for step in PENCIL.steps}
     assert all(f"{step.name}  {step.shape}" in text and step.equation in text for step in PENCIL.steps)
+    assert "\nevery step rounded to 3 decimals" in text and "\ncalculated to 16 digits" in str(TRACE)
     assert len(titles) == 18 and all(text.count(f"── {title} ─") == 1 for title in titles)
 
 
