@@ -159,7 +159,7 @@ def write_gguf(config=CONFIG, said=None, tensors=None, version=3):
 # --- llama2.c --------------------------------------------------------------------------------------
 
 PIECES = [b"<unk>", b"\n<s>\n", b"\n</s>\n", *(b"<0x%02X>" % byte for byte in range(256))]
-WORDS = [(" ", -9), ("a", -9), ("b", -9), ("ñ", -9), ("ab", -1), (" a", -2), (" ab", -3), ("ba", -4)]
+WORDS = [(" ", -9), ("a", -9), ("b", -9), ("ñ", -9), ("ba", -4), (" a", -2), (" ab", -3), ("ab", -1)]
 IN_ORDER = "norm_1.gamma attention.W_Q attention.W_K attention.W_V attention.W_O norm_2.gamma"
 IN_ORDER += " ffn.W_gate ffn.W_down ffn.W_up"  # w1, w2, w3
 

@@ -87,8 +87,9 @@ def llama2c():
 @pytest.mark.parametrize(("text", "ids"), [
     ("", [1]),
     ("ab", [1, 265]),  # " ab": a b first (-1), then the space
-    ("ba", [1, 259, 266]),
-    ("aab", [1, 264, 263]),  # a b scores more than a space and a, and leaves those two to each other
+    ("ba", [1, 259, 263]),
+    ("bab", [1, 259, 261, 266]),  # a b scores more than b a, whose id is smaller
+    ("aab", [1, 264, 266]),  # a b scores more than a space and a, and leaves those two to each other
     ("ñ\n", [1, 259, 262, 3 + 10]),
     ("漢", [1, 259, *(3 + byte for byte in "漢".encode())]),
 ])  # fmt: skip
