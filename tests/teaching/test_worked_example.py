@@ -70,9 +70,8 @@ def loss_and_gradients(example):
     ids, target = example.ids.reshape(B, n), example.target.reshape(B, n, -1)
     embedded, seen = embedding_forward(ids, example.embedding)
     x = embedded + positional_encoding(n, config.d_model)
-    y, cache = encoder_block_forward(
-        x, example.block, config, mask=causal_mask(n) if example.causal else None
-    )
+    mask = causal_mask(n) if example.causal else None
+    y, cache = encoder_block_forward(x, example.block, config, mask=mask)
     dx, grads = encoder_block_backward(y - target, cache)
     inside = {"attention.weights": cache.attention.weights, "ffn.hidden": cache.ffn.hidden}
     inside |= {"x": x, "y": y, "d_y": y - target, "d_x": dx}
