@@ -72,6 +72,11 @@ def pytest_runtest_setup(item):
 
 
 @pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
 def folder(tmp_path):
     """Where files are written; one of the name that the sweep tries is there."""
     with contextlib.chdir(tmp_path):

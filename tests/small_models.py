@@ -37,6 +37,26 @@ def changed(found, changes):
     return {name: x for name, x in (found | (changes or {})).items() if x is not None}
 
 
+def same(found, expected, rtol=0):
+    for (path, a), (there, b) in zip(npf.leaves(found), npf.leaves(expected), strict=True):
+        assert path == there and a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol, err_msg=path)
+
+
+def spoilt(arrays):
+    """(name, what stands there in place of its array, what is said of it): all that no file may have."""
+    for name, a in arrays.items():
+        yield name, None, f"has no tensor {name}"
+        for wrong in (a[None], a[..., 1:], a.T if a.shape != a.T.shape else a[..., :0]):
+            yield name, wrong, f"{name}'] has shape {wrong.shape}"
+        for wrong in (np.nan, np.inf):
+            last = np.where(np.arange(a.size).reshape(a.shape) == a.size - 1, a.dtype.type(wrong), a)
+            yield name, last, f"{name}'] holds NaN or infinity"
+        yield name, a.astype(np.int64), f"{name}'] has dtype int64"
+        more = name.replace("0", "7") if "0" in name else f"{name}.more"
+        yield more, a, f"the tensor {more}, which no equation here has"
+
+
 # --- GGUF ------------------------------------------------------------------------------------------
 
 NAMES = """embedding.E token_embd
@@ -139,7 +159,7 @@ def write_gguf(config=CONFIG, said=None, tensors=None, version=3):
 # --- llama2.c --------------------------------------------------------------------------------------
 
 PIECES = [b"<unk>", b"\n<s>\n", b"\n</s>\n", *(b"<0x%02X>" % byte for byte in range(256))]
-WORDS = [(" ", -9), ("a", -9), ("b", -9), ("ñ", -9), ("ab", -1), (" a", -2), (" ab", -3), ("ba", -4)]
+WORDS = [(" ", -9), ("a", -9), ("b", -9), ("ñ", -9), ("ba", -4), (" a", -2), (" ab", -3), ("ab", -1)]
 IN_ORDER = "norm_1.gamma attention.W_Q attention.W_K attention.W_V attention.W_O norm_2.gamma"
 IN_ORDER += " ffn.W_gate ffn.W_down ffn.W_up"  # w1, w2, w3
 

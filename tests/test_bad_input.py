@@ -302,6 +302,7 @@ load_llama2c-model_file load_llama2c-tokenizer_file load_gguf-path load_llama-pa
 
 OTHER_MODEL = drawn(npf.init_transformer, 5, CONFIG._replace(n_layers=2))
 ONE_KEY_HEAD = npf.AttentionParams(*LM.blocks[0].attention[:4], b_K=np.ones(8))
+GREEDY = {"temperature": 0, "rng": None}
 WIDER_MODEL = drawn(npf.init_transformer, 5, CONFIG._replace(d_model=16))
 
 
@@ -385,6 +386,11 @@ RELATIONS = [  # function, what is spoilt in its valid call ("": several argumen
     ("generate", "ids", np.ones((2, 0), int), V, "ids has shape (2, 0); expected at least one token a row"),
     ("generate", "max_new_tokens", 38, V, "max_new_tokens is 38; expected at most 5, the prompt"),
     ("generate", "", with_(rng=None, temperature=1.0), T, "rng is None; expected a numpy.random.Generator"),
+    ("generate", "", with_(params=replaced(LM, "head", one(np.nan).f), **GREEDY), V, "params.head holds NaN"),
+    ("generate", "", with_(params=replaced(LM, "blocks.0.ffn.W_up", one(np.inf).f), **GREEDY), V,
+     "params.blocks.0.ffn.W_up holds NaN or infinity; expected finite numbers"),
+    ("generate", "", with_(params=replaced(LM, "norm.gamma", lambda a: 1e308 * a), **GREEDY), V,
+     "params give logits that are NaN or infinite; expected finite numbers"),
     ("causal_lm_forward", "ids", np.ones((2, 10), int), V, "ids has 10 positions; expected at most"),
     ("causal_lm_forward", "config.tied", True, V, "params.head is an array; expected None"),
     ("causal_lm_forward", "params.head", None, T, "params.head is None; expected an array with config.tied"),
@@ -418,6 +424,10 @@ RELATIONS = [  # function, what is spoilt in its valid call ("": several argumen
     ("adam_init", "params", MODEL._asdict(), T, "params is a dict"),
     # a file, a folder, PyTorch's names, texts
     ("load_minilm", "path", 3, T, "path is an int (3); expected a string or a pathlib.Path"),
+    ("load_gguf", "path", 3, T, "path is an int (3); expected a string or a pathlib.Path"),
+    ("load_gguf", "dtype", "float16", T, "dtype is the string 'float16'; expected float32 or"),
+    ("load_llama", "path", 3, T, "path is an int (3); expected a string or a pathlib.Path"),
+    ("load_llama2c", "model_file", 3, T, "model_file is an int (3); expected a string or a pathlib.Path"),
     ("sentence_embeddings", "texts", "dog", T, "texts is the string 'dog'; expected a list of strings"),
     ("sentence_embeddings", "texts", ["dog", None], T, "texts[1] is None; expected a string"),
     ("sentence_embeddings", "texts", ["\udc80"], V, "texts[0] holds half of a surrogate pair"),
@@ -431,6 +441,10 @@ RELATIONS = [  # function, what is spoilt in its valid call ("": several argumen
      "0 has shape (2,) and dtype float64 in saved.npz; expected (2,) and float32"),
     ("load", "like", (np.ones(2), np.ones(2)), V, "1 is missing from saved.npz"),
     ("load", "like", (None,), V, "0 is not in `like` but stands in saved.npz"),
+    ("load_safetensors", "like", (np.ones(3),), V,
+     "0 has shape (2,) and dtype float64 in saved.safetensors; expected (3,)"),
+    ("load_safetensors", "like", (np.ones(2), np.ones(2)), V, "1 is missing from saved.safetensors"),
+    ("load_safetensors", "like", (), V, "0 is not in `like` but stands in saved.safetensors"),
     ("tokenize", "sentence", ["dog"], T, "sentence is a list; expected a string"),
     ("build_vocabulary", "sentences", ["dog"], T, "a sentence is the string 'dog'; expected a list of words"),
     ("encode", "sentences", [["cat"]], V, "'cat' is not in the vocabulary of 3 words"),

@@ -56,6 +56,7 @@ def test_what_is_not_known_does_not_count():
 
 def test_a_relation_holds_in_every_case_or_is_none():
     assert relation([Case(2 * R3, R3), Case(3 * R3, R3)]).what.startswith("2")  # a factor that follows a size
+    assert relation([Case(1e160 * R3, R3)]).what == "1e+160"  # its square is infinite, and no fraction
     assert relation([Case(2 * R3, R3), Case(R3 + k, R3)]) is None
     assert relation([Case(2 * R3, R3), Case(k, 0 * R3)]) is None
 

@@ -25,6 +25,7 @@ import platform
 import statistics
 import sys
 import time
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -34,8 +35,8 @@ from npformer.backend import _why_no_cupy
 
 RESULTS = Path(__file__).resolve().parents[2] / "figures" / "data" / "gpu.json"
 CONFIG = npf.TransformerConfig(dropout=0.0, attention_bias=True)  # the paper's base model
-SIZES = {"base": (8, 128), "long": (1, 1024)}  # B, T
-GROWTH = tuple(2**k for k in range(3, 12))  # T
+CASES = [("block", {"size": "base"}, 8, 128), ("block", {"size": "long"}, 1, 1024)]  # part, its name, B, T
+CASES += [("growth", {}, 1, 2**k) for k in range(3, 12)]
 TOLERANCE = {"float32": 1e-2, "float64": 1e-9}
 
 
@@ -63,59 +64,40 @@ def seconds_per_call(run, synchronise, seconds):
 # What is timed
 
 
-def forward_and_backward(x, dy, params, config):
-    y, cache = npf.encoder_block_forward(x, params, config)
+def forward_and_backward(x, dy, params):
+    y, cache = npf.encoder_block_forward(x, params, CONFIG)
     return y, npf.encoder_block_backward(dy, cache)
-
-
-def check_agreement(name, found, expected, dtype):
-    """Refuse to time what does not give NumPy's numbers.
-
-    All arrays count as one, by their length as a vector: where a ReLU's input is zero but for rounding, two
-    right answers differ in one token's share of the gradient, and a wrong answer differs everywhere.
-    """
-    error = length(npf.tree_map(np.subtract, found, expected)) / length(expected)
-    if not error <= TOLERANCE[dtype]:
-        raise SystemExit(f"{name} is off by {error:.1e} in {dtype}: nothing worth timing")
 
 
 def length(tree):
     return sum(float((leaf * leaf).sum()) for _, leaf in npf.leaves(tree)) ** 0.5
 
 
-def measure_block(B, T, dtype, options, synchronise, config=CONFIG):
-    """One entry of `block` or `growth`."""
+def measured(B, T, dtype, options, synchronise):
+    """One entry of `block` or `growth`; what does not give NumPy's numbers is not timed.
+
+    All arrays count as one, by their length as a vector: where a ReLU's input is zero but for rounding, two
+    right answers differ in one token's share of the gradient, and a wrong answer differs everywhere.
+    """
     rng = np.random.default_rng(0)
-    x, dy = rng.standard_normal((2, B, T, config.d_model)).astype(dtype)
-    here = x, dy, npf.init_encoder_block(config, rng, dtype=dtype)
+    x, dy = rng.standard_normal((2, B, T, CONFIG.d_model)).astype(dtype)
+    here = x, dy, npf.init_encoder_block(CONFIG, rng, dtype=dtype)
     there = npf.to_backend(here, "cupy")
-    found = npf.to_numpy(forward_and_backward(*there, config))
-    check_agreement("CuPy", found, forward_and_backward(*here, config), dtype)
+    found, expected = npf.to_numpy(forward_and_backward(*there)), forward_and_backward(*here)
+    error = length(npf.tree_map(np.subtract, found, expected)) / length(expected)
+    if not error <= TOLERANCE[dtype]:
+        raise SystemExit(f"CuPy is off by {error:.1e} in {dtype}: nothing worth timing")
 
     times = {"cupy": [], "numpy": []}
     for _ in range(options.rounds):
         for name, arguments, wait in (("cupy", there, synchronise), ("numpy", here, lambda: None)):
-            run = functools.partial(forward_and_backward, *arguments, config)
+            run = functools.partial(forward_and_backward, *arguments)
             times[name].append(seconds_per_call(run, wait, options.seconds))
     ratios = [ours / its for ours, its in zip(times["cupy"], times["numpy"], strict=True)]
-    sizes = {name: getattr(config, name) for name in ("d_model", "d_ff", "n_heads")}
+    sizes = {name: getattr(CONFIG, name) for name in ("d_model", "d_ff", "n_heads")}
     seconds = {name: statistics.median(found) for name, found in times.items()}
     ratio = {"numpy": statistics.median(ratios)}
     return {"B": B, "T": T, **sizes, "dtype": dtype, "seconds": seconds, "ratio": ratio}
-
-
-def measure(options, synchronise, config=CONFIG, sizes=SIZES, growth=GROWTH, say=print):
-    """`block` and `growth`; every figure is said as soon as it is known."""
-    results = {"block": [], "growth": []}
-    cases = [("block", {"size": size}, B, T) for size, (B, T) in sizes.items()]
-    cases += [("growth", {}, 1, T) for T in growth]
-    for part, named, B, T in cases:
-        for dtype in TOLERANCE:
-            entry = named | measure_block(B, T, dtype, options, synchronise, config)
-            results[part].append(entry)
-            ms, ratio = 1e3 * entry["seconds"]["cupy"], entry["ratio"]["numpy"]
-            say(f"{part}: B {B}, T {T:4}, {dtype} {ms:8.3f} ms, {ratio:.3g} of numpy")
-    return results
 
 
 # Where it ran
@@ -149,11 +131,14 @@ def main():
         return f"gpu.py: nothing was measured. {reason}{hint}"
     os.environ["CUPY_TF32"] = "0"
     cupy = sys.modules["cupy"]
-    where = machine(cupy)
-    print("\n".join(f"{name}: {value}" for name, value in where.items()), flush=True)
-    results = measure(options, cupy.cuda.Device().synchronize, say=lambda line: print(line, flush=True))
+    figures = {"machine": machine(cupy), "block": [], "growth": []}
+    print("\n".join(f"{name}: {value}" for name, value in figures["machine"].items()), flush=True)
+    for (part, named, B, T), dtype in product(CASES, TOLERANCE):
+        entry = named | measured(B, T, dtype, options, cupy.cuda.Device().synchronize)
+        figures[part].append(entry)
+        ms, ratio = 1e3 * entry["seconds"]["cupy"], entry["ratio"]["numpy"]
+        print(f"{part}: B {B}, T {T:4}, {dtype} {ms:8.3f} ms, {ratio:.3g} of numpy", flush=True)
     if options.write:
-        figures = {"machine": where, **results}
         RESULTS.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
         print(f"written: {RESULTS.name}")
     return 0

@@ -41,18 +41,17 @@ HEAD = (
 )
 # name, case, whether there is something plainer to be held against, gates for that ratio and for PyTorch's
 CASES = [
-    *[
-        (f"position table {n:,} × 512, {dtype}", f"table:{n}:{dtype}", True, gate, 1.00)
-        for n, gate in ((512, 0.60), (8192, 0.30), (131072, 0.30))
-        for dtype in ("float32", "float64")
-    ],
+    (f"position table {n:,} × 512, {dtype}", f"table:{n}:{dtype}", True, gate, 1.00)
+    for n, gate in ((512, 0.60), (8192, 0.30), (131072, 0.30))
+    for dtype in ("float32", "float64")
+]
+CASES += [
     ("encoder block forward + backward, base", "block:base", True, 1.16, None),
     ("encoder block forward + backward, long", "block:long", True, 1.40, None),
     ("encoder block forward + backward, tiny", "block:tiny", False, None, 0.35),
 ]
 # B, T, d_model, d_ff, n_heads
 SIZES = {"tiny": (2, 3, 4, 16, 2), "base": (8, 128, 512, 2048, 8), "long": (1, 1024, 512, 2048, 8)}
-
 
 SWEEPS = {
     "n": [32, 64, 128, 256, 512, 1024, 2048],
@@ -132,10 +131,8 @@ def growth(variant, n, d_ff, n_layers):
     import npformer as npf
 
     config, rng = growing(d_ff, n_layers), np.random.default_rng(0)
-    params, x = (
-        npf.init_encoder(config, rng, dtype=np.float32),
-        rng.normal(size=(int(n), 256)).astype(np.float32),
-    )
+    params = npf.init_encoder(config, rng, dtype=np.float32)
+    x = rng.normal(size=(int(n), 256)).astype(np.float32)
     return lambda: npf.encoder_backward(x, npf.encoder_forward(x, params, config)[1])
 
 
@@ -271,23 +268,18 @@ def cell(ratio, gate):
 def grown(options):
     from npformer import encoder_block_multiplications
 
-    result = {}
+    result, both = {}, dict.fromkeys(("npformer", "plain"), sys.executable)
     for argument, values in SWEEPS.items():
         told = result[argument] = {"value": values, "measured_s": [], "predicted_s": []}
         for value in values:
             n, d_ff, n_layers = ({"n": 128, "d_ff": 1024, "n_layers": 1} | {argument: value}).values()
-            both = dict.fromkeys(("npformer", "plain"), sys.executable)
             found = measure(f"growth:{n}:{d_ff}:{n_layers}", both, options)
             measured, product = (statistics.median(times) for times, _ in found.values())
             count = 3 * n_layers * encoder_block_multiplications(n, growing(d_ff, n_layers)).total
-            for name, seconds in (("measured_s", measured), ("predicted_s", count * product / 512**3)):
+            predicted = count * product / 512**3
+            for name, seconds in (("measured_s", measured), ("predicted_s", predicted)):
                 told[name].append(float(f"{seconds:.4g}"))
-            print(
-                argument,
-                value,
-                *(f"{1e3 * told[name][-1]:8.2f} ms {name}" for name in [*told][1:]),
-                flush=True,
-            )
+            print(f"{argument} {value}: {1e3 * measured:.2f} ms, {1e3 * predicted:.2f} predicted", flush=True)
     return ROOT / "figures" / "data" / "growth.json", json.dumps(result, indent=1) + "\n"
 
 
@@ -300,9 +292,8 @@ def checked(options):
         print(*rows[-1], sep=" · ", flush=True)
     cost = {"large": large(), "five": rows}
     print(cost["large"])
-    return ROOT / "tests" / "data" / "gradcheck_cost.json", json.dumps(
-        cost, indent=1, ensure_ascii=False
-    ) + "\n"
+    text = json.dumps(cost, indent=1, ensure_ascii=False) + "\n"
+    return ROOT / "tests" / "data" / "gradcheck_cost.json", text
 
 
 def main():

@@ -27,15 +27,15 @@ def called(coding):
     result = reply(coding)
     if coding.label in ("right", "variant", "remarked"):
         return "right" if result else "refused"
-    return (
-        "passed" if result else "named" if result.codes else "seen" if coding.label == "wrong" else "unseen"
-    )
+    if result or result.codes:
+        return "passed" if result else "named"
+    return "seen" if coding.label == "wrong" else "unseen"
 
 
 def table():
     """The whole file as text."""
     told = Counter((coding.exercise, called(coding)) for coding in codings())
-    all_of = Counter(column for coding in codings() for column in [called(coding)])
+    all_of = Counter(map(called, codings()))
     slips = sum(all_of[column] for column in COLUMNS[2:])
     lines = [
         HEAD,

@@ -188,23 +188,14 @@ OPERATIONS = {
     "gelu": lambda t, s: F.gelu(t["z"], approximate="tanh" if s["approximate"] else "none"),
     "silu": lambda t, s: F.silu(t["z"]),
     "softmax": lambda t, s: torch.softmax(t["scores"], s["axis"]),
-    "embedding": embedding,
     "tied_logits": lambda t, s: F.linear(t["x"], t["E"]),
-    "ffn": ffn,
-    "attention": attention,
-    "multi_head_attention": multi_head_attention,
-    "encoder_block": stack,
-    "encoder": stack,
-    "decoder_block": stack,
-    "decoder": stack,
-    "transformer": transformer,
-    "cross_entropy": cross_entropy,
     "training": lambda t, s: cross_entropy(t, s, transformer(t, s)),
     "rms_norm": lambda t, s: rms_norm(t["x"], t["gamma"], s["eps"]),
-    "gated_ffn": gated_ffn,
-    "grouped_attention": grouped_attention,
-    "causal_lm": causal_lm,
 }
+UNDER_THEIR_NAMES = embedding, ffn, gated_ffn, attention, multi_head_attention, grouped_attention
+UNDER_THEIR_NAMES += transformer, causal_lm, cross_entropy
+OPERATIONS |= {function.__name__: function for function in UNDER_THEIR_NAMES}
+OPERATIONS |= dict.fromkeys(("encoder_block", "encoder", "decoder_block", "decoder"), stack)
 
 
 # PyTorch's modules, with our parameters in them.

@@ -177,8 +177,6 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     words = sys.argv[1:]
     while words:
-        make = {"layer": layer, "llama": llama, "minilm": minilm, "chat": chat, "stories": stories}[
-            words.pop(0)
-        ]
+        make = {make.__name__: make for make in (layer, llama, minilm, chat, stories)}[words.pop(0)]
         golden = make() if make in (layer, llama) else make(words.pop(0))
         np.savez_compressed(HERE / f"golden_{make.__name__}.npz", **golden)

@@ -15,10 +15,10 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from pairs import BUGS, HARD, MORE, VERDICT, pair  # noqa: E402
+from valid_calls import arrays_in, like  # noqa: E402
 
 from npformer import gradcheck  # noqa: E402
 from npformer.gradcheck.report import VERDICTS  # noqa: E402
-from npformer.tree import ends_mapped  # noqa: E402
 
 
 def said(forward, backward, args, **kwargs):
@@ -56,23 +56,14 @@ def hard(**settings):
     return f"{right} of {len(rows)} judged as they must be", rows
 
 
-def is_floating(x):
-    return isinstance(x, np.ndarray | np.floating) and x.dtype.kind == "f"
-
-
-def cast(tree, dtype):
-    """With its floating arrays in that dtype."""
-    return ends_mapped(lambda x: x.astype(dtype) if is_floating(x) else x, tree)
-
-
 def in_float32(forward, backward):
     """The pair with what it returns in the dtype of the first floating array that it gets."""
 
     def narrow(*args):
         y, cache = forward(*args)
-        return np.asarray(y, next(filter(is_floating, args)).dtype), cache
+        return np.asarray(y, next(a.dtype for a in arrays_in(args) if a.dtype.kind == "f")), cache
 
-    return narrow, lambda dy, cache: cast(backward(dy, cache), dy.dtype)
+    return narrow, lambda dy, cache: like(backward(dy, cache), dy.dtype)
 
 
 def otherwise():
@@ -84,7 +75,7 @@ def otherwise():
         for bug in BUGS.values():
             pairs, args = [(bug.forward, bug.wrong), (bug.forward, bug.right)], bug.args
             if way == "in float32":
-                pairs, args = [in_float32(*pair) for pair in pairs], cast(args, np.float32)
+                pairs, args = [in_float32(*pair) for pair in pairs], like(args, np.float32)
             verdicts += [said(*pair, args, **settings)[0] for pair in pairs]
         n, failed = len(BUGS), verdicts[::2].count("fail")
         rows.append((way, f"{failed} of {n} refused", f"{verdicts[1::2].count('pass')} of {n} pass"))

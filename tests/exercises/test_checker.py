@@ -229,18 +229,15 @@ def test_where_nothing_more_was_seen_level_2_asks():
     assert check(PE, lambda n, d: 1 / 0, level=1).question is None
 
 
-@pytest.mark.parametrize("level", [0, 4, True, "2"])
-def test_other_levels_are_refused(level):
-    with pytest.raises((TypeError, ValueError), match=r"level"):
-        check("ffn.sharing", "a", level=level)
-
-
-@pytest.mark.parametrize("function", [show, hint, lambda name: check(name, 1)])
-def test_an_unknown_exercise_is_refused(function):
-    with pytest.raises(ValueError, match=r"there is no exercise 'pe\.tabel'"):
-        function("pe.tabel")
-    with pytest.raises(TypeError, match="exercise_id"):
-        function(7)
+def test_an_unknown_exercise_and_other_levels_are_refused():
+    for function in (show, hint, partial(check, answer=1)):
+        with pytest.raises(ValueError, match=r"there is no exercise 'pe\.tabel'"):
+            function("pe.tabel")
+        with pytest.raises(TypeError, match="exercise_id"):
+            function(7)
+    for level in (0, 4, True, "2"):
+        with pytest.raises((TypeError, ValueError), match="level"):
+            check("ffn.sharing", "a", level=level)
 
 
 def test_a_card_is_plain_text_and_quiet_html():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from npformer import cli
-from npformer.exercises import check, list_exercises
+from npformer.exercises import check, list_exercises, show
 from npformer.grader import run
 
 
@@ -143,6 +143,9 @@ def test_an_assignment_is_a_notebook_without_answers(form, tmp_path, capsys):
     assert 'assert check(\\"pe.table\\", pe_table)' in text and "1.5" in text and "order_bag = None" in text
     assert (tmp_path / "environment.yml").exists() is (form == "otter")
     cells = ["".join(cell["source"]) for cell in json.loads(text)["cells"]]
+    (named,) = (cell for cell in cells if "under the name" in cell)
+    last = show("order.bag").rstrip(".").splitlines()[-1]
+    assert named.endswith(f"\n\n{last} under the name `order_bag`.")
     (test, *_) = (source for source in cells if "assert check(" in source and "pe_table" in source)
     names = {"check": check, "pe_table": lambda n, d: np.zeros((n, d))}
     with pytest.raises(AssertionError, match="Not yet"):  # the card is what the tool shows

@@ -1,7 +1,6 @@
 """Writing with kept keys: the same as without, what the draws are, and what happens at the edges."""
 
 import numpy as np
-import pytest
 from together import together
 
 import npformer as npf
@@ -10,11 +9,6 @@ from npformer.modern.generation import choose, next_logits, no_keys
 
 CONFIG = CausalLMConfig(d_model=8, d_ff=5, n_heads=4, n_kv_heads=2, n_layers=2, eps=0.1, max_length=40)
 KEY_HEADS = together("config", [CONFIG._replace(n_kv_heads=n) for n in (1, 2, 4)])
-
-
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
 
 
 def drawn(config, vocab_size=11):
@@ -88,7 +82,7 @@ def test_prompts_of_different_lengths_are_as_each_alone(config, padding_id):
 
 def test_the_frequencies_of_the_draws_are_the_probabilities(rng):
     logits = np.log([0.5, 0.1, 0.3, 0.1])
-    many = np.broadcast_to(logits, (20_000, 4))
+    many = np.broadcast_to(logits, (4, 5_000, 4))
     squared = np.array([0.25, 0.01, 0.09, 0.01])
     for (temperature, top_k, top_p), expected in {
         (1.0, None, None): [0.5, 0.1, 0.3, 0.1],
@@ -99,7 +93,7 @@ def test_the_frequencies_of_the_draws_are_the_probabilities(rng):
         (1.0, 2, 0.6): [1, 0, 0, 0],  # 0.6 of what top_k left
         (1.0, 99, 1.0): [0.5, 0.1, 0.3, 0.1],
     }.items():
-        shares = np.bincount(choose(many, temperature, top_k, top_p, rng), minlength=4) / 20_000
+        shares = np.bincount(choose(many, temperature, top_k, top_p, rng).ravel(), minlength=4) / 20_000
         np.testing.assert_allclose(shares, expected, atol=0.02 * (max(expected) < 1))
 
 
@@ -140,22 +134,6 @@ def test_it_stops_computing_when_every_row_has_stopped(monkeypatch):
     monkeypatch.setattr(place, lambda *args: calls.append(args) or whole(*args))
     found = generate(ids, params, CONFIG, max_new_tokens=30, temperature=0, stop_id=stop_id)
     assert len(calls) == 1 and found.shape == (1, 34) and (found[0, 4:] == stop_id).all()
-
-
-@together("path", ["embedding", "blocks", None])
-def test_weights_that_are_no_numbers_are_named(path):
-    params = drawn(CONFIG)
-    if path == "embedding":
-        params.embedding.E[5, 0] = np.nan  # of a token that is not in the prompt
-    elif path == "blocks":
-        params.blocks[0].ffn.W_up[0, 0] = np.inf
-    else:
-        params.embedding.E[...] *= 1e150
-        params.norm.gamma[...] *= 1e200
-    words = {"embedding": "params.embedding.E holds NaN or infinity", None: "params give logits that are NaN"}
-    words = words.get(path, "params.blocks.0.ffn.W_up holds NaN")
-    with pytest.raises(ValueError, match=rf"^generate: {words}"):
-        npf.generate(np.array([[3, 1]]), params, CONFIG, max_new_tokens=2, temperature=0)
 
 
 def test_float32_and_ids_of_a_small_type(rng):

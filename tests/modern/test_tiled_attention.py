@@ -3,16 +3,10 @@
 import tracemalloc
 
 import numpy as np
-import pytest
 from gradients import every, gradients_hold
 from together import together
 
 import npformer as npf
-
-
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
 
 
 def inputs(rng, T_q, T_k, leading=(2,), scale=1.0):
@@ -33,10 +27,9 @@ def test_value_and_gradients_are_those_of_the_whole_table(rng, T_q, T_k, causal,
     tiled, tiled_cache = npf.tiled_attention_forward(q, k, v, causal=causal, tile=tile)
     np.testing.assert_allclose(tiled, y, rtol=0, atol=1e-12)
     dy = rng.normal(size=y.shape)
-    for found, expected in zip(
-        npf.tiled_attention_backward(dy, tiled_cache), npf.attention_backward(dy, cache), strict=True
-    ):
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    found, expected = npf.tiled_attention_backward(dy, tiled_cache), npf.attention_backward(dy, cache)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
 
 
 # --- the gradient -----------------------------------------------------------------------------------
@@ -85,9 +78,8 @@ def test_memory_grows_with_the_length_and_not_with_its_square(rng):
     def bytes_for(T):
         q, k, v = (rng.normal(size=(T, 8)) for _ in range(3))
         y, cache = npf.tiled_attention_forward(q, k, v, tile=32)
-        return peak(npf.tiled_attention_forward, q, k, v, tile=32), peak(
-            npf.tiled_attention_backward, y, cache
-        )
+        forward = peak(npf.tiled_attention_forward, q, k, v, tile=32)
+        return forward, peak(npf.tiled_attention_backward, y, cache)
 
     for short, long in zip(bytes_for(256), bytes_for(1024), strict=True):
         assert long < 5 * short  # 4 would be linear, 16 square

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_models import FORMS, TOKENS, in_bert, in_gguf, put, word_level
+from small_models import FORMS, TOKENS, in_bert, in_gguf, put, same, spoilt, word_level
 from together import failures, together
 
 import npformer as npf
@@ -28,12 +28,6 @@ def loaded(form, folder, **changes):
     found = FORMS[form]
     files, params = found.write(**{"config": found.config} | changes)
     return found.load(put(folder, files)), params
-
-
-def same(found, expected, rtol=0):
-    for (path, a), (there, b) in zip(npf.leaves(found), npf.leaves(expected), strict=True):
-        assert path == there and a.dtype == b.dtype
-        np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol, err_msg=path)
 
 
 # --- what is right ----------------------------------------------------------------------------------
@@ -137,24 +131,13 @@ def test_a_flipped_bit_gives_our_words_or_a_model(tmp_path, form):
 def test_a_tensor_that_is_missing_misshapen_of_another_type_or_not_finite_is_named(tmp_path, form, stored):
     write, config, _ = FORMS[form]
     arrays = {name: a for name, a in stored(write(config)[1]).items() if ".1." not in name}
+    packed = ("has dtype int64", "no tensor output.weight") if form == "gguf" else ()  # float32, tied
 
-    def spoilt(name, array):
+    def check(name, array, said):
         files, _ = write(config, tensors={name: array})
-        return refusal(form, tmp_path, files) or "loaded"
+        assert said in (refusal(form, tmp_path, files) or "loaded") or said.endswith(packed)
 
-    def check(name, a):
-        assert f"has no tensor {name}" in spoilt(name, None) or name == "output.weight"  # tied
-        for wrong in (a[None], a[..., 1:], a.T if a.shape != a.T.shape else a[..., :0]):
-            assert f"{name}'] has shape {wrong.shape}" in spoilt(name, wrong)
-        for wrong in (np.nan, np.inf):
-            last = np.where(np.arange(a.size).reshape(a.shape) == a.size - 1, np.float32(wrong), a)
-            assert f"{name}'] holds NaN or infinity" in spoilt(name, last)
-        if form != "gguf":
-            assert f"{name}'] has dtype int64" in spoilt(name, a.astype(np.int64))
-        more = name.replace("0", "7") if "0" in name else f"{name}.more"
-        assert f"the tensor {more}, which no equation here has" in spoilt(more, a)
-
-    assert failures(check, sorted(arrays.items())) == {}
+    assert failures(check, spoilt(arrays)) == {}
 
 
 def modules(*types):
@@ -197,7 +180,7 @@ SAID = [  # of a form: a setting, a tensor or a file; and what is said to it, or
         {"rope_theta": None, "rope_parameters": {"rope_type": "default", "rope_theta": 9.0}},
         {"base": 9.0},
     ),
-    ("llama", {"rope_theta": None, "rope_scaling": None, "hidden_act": None}, {"base": 10000.0}),
+    ("llama", {"rope_theta": None, "tie_word_embeddings": None, "hidden_act": None}, {"base": 10000.0}),
     ("llama", {"config.json": b"[" * 100_000}, "config.json is not JSON"),
     ("llama", {"config.json": b"[1]"}, "config.json holds a list; expected a dict"),
     ("llama2c", {"d_model": 0}, "layout: config.d_model is 0; expected"),
@@ -205,6 +188,7 @@ SAID = [  # of a form: a setting, a tensor or a file; and what is said to it, or
     ("llama2c", {"vocab_size": 0}, "vocab_size is 0; expected an int"),
     ("llama2c", {"n_layers": 2**31 - 1}, " bytes; expected "),
     ("llama2c", {"tokenizer.bin": struct.pack("<ifi", 7, 0, -1)}, "after 0 pieces; expected exactly 267"),
+    ("llama2c", {"tokenizer.bin": bytes(4 + 267 * 8)}, {}),  # every piece is empty
     ("minilm", {"model_type": "gpt2"}, "says model_type = 'gpt2'; expected 'bert'"),
     ("minilm", {"hidden_act": "gelu_new"}, "says hidden_act = 'gelu_new'; expected 'gelu'"),
     ("minilm", {"position_embedding_type": "relative_key"}, "'relative_key'; expected 'absolute'"),
@@ -241,16 +225,9 @@ def test_what_the_equations_have_not_is_refused_by_name_and_other_words_for_a_pl
         assert load(folder)[1] == config._replace(**found)
 
 
-def test_what_is_no_path_is_refused():
-    for load in (npf.load_gguf, npf.load_llama, npf.load_minilm, npf.load_llama2c):
-        with pytest.raises(
-            TypeError, match=rf"^{load.__name__}: (path|model_file) is an int \(3\); expected"
-        ):
-            load(3)
+def test_a_folder_that_is_not_there_is_named():
     with pytest.raises(FileNotFoundError, match=r"^load_minilm: there is no folder nowhere"):
         npf.load_minilm("nowhere")
-    with pytest.raises(TypeError, match=r"^load_gguf: dtype is the string 'float16'; expected float32 or"):
-        npf.load_gguf("nowhere", dtype="float16")
 
 
 # --- the published models ---------------------------------------------------------------------------

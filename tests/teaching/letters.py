@@ -39,7 +39,8 @@ def has_index(text):
 
 def troubles(figure, written):
     """What is cut off or written over something else, of `letters`; slanting texts are not looked at."""
-    boxes = [(text.get_text(), text.get_window_extent()) for text, _ in written if upright(text)]
+    upright = [text for text, _ in written if text.get_rotation() % 90 == 0]
+    boxes = [(text.get_text(), text.get_window_extent()) for text in upright]
     (width, height), found = figure.bbox.size, []
     for i, (words, box) in enumerate(boxes):
         if min(box.x0, box.y0, width - box.x1, height - box.y1) < -2:
@@ -50,10 +51,6 @@ def troubles(figure, written):
             if across > 2 and down > 6:  # a box has room for letters that hang down and for high ones
                 found.append(f"{words!r} over {others!r}")
     return found
-
-
-def upright(text):
-    return text.get_rotation() % 90 == 0
 
 
 def note_letters(file):

@@ -200,9 +200,8 @@ def test_a_scalar_a_hidden_score_and_a_small_difference_are_cells_too():
 def test_in_a_notebook_the_player_opens_at_the_station():
     found = compare({"z": worked_example().named["ffn.z"].value + np.eye(3, 6)})
     shown = found._repr_html_()
-    assert shown.startswith("<pre>differs at ffn.z, first at [0, 0]") and found.play().page in html.unescape(
-        shown
-    )
+    assert shown.startswith("<pre>differs at ffn.z, first at [0, 0]")
+    assert found.play().page in html.unescape(shown)
     assert '"at":"ffn.z,0"' in found.play().page
     by_inputs = compare(port("scale = 1"))
     assert '"at":"attention.scores"' in by_inputs.play().page and '"marks":[]' in by_inputs.play().page

@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from valid_calls import arrays_in
 
 import npformer as npf
 from npformer import TransformerConfig, init_encoder_block, leaves, table_1
@@ -81,7 +82,7 @@ def test_the_cache_holds_what_is_counted(activation, dtype):
     _, cache = npf.encoder_block_forward(np.ones((2, 5, 16), dtype), params, config)
     own = {id(array) for _, array in leaves(params)}
     held = {}
-    for array in arrays(cache):
+    for array in arrays_in(cache):
         while isinstance(array.base, np.ndarray):
             array = array.base
         if id(array) not in own:
@@ -89,22 +90,12 @@ def test_the_cache_holds_what_is_counted(activation, dtype):
     assert sum(held.values()) == npf.encoder_block_cache_bytes(2, 5, config, dtype=dtype)
 
 
-def arrays(tree):
-    if isinstance(tree, np.ndarray):
-        yield tree
-    elif isinstance(tree, tuple):
-        for branch in tree:
-            yield from arrays(branch)
-
-
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("n_kv_heads", [1, 2, 4])
 def test_causal_parameters_and_multiplications_are_those_of_the_model(n_kv_heads, tied):
     config = npf.CausalLMConfig(d_model=8, d_ff=5, n_heads=4, n_kv_heads=n_kv_heads, n_layers=3, tied=tied)
-    params, count = (
-        npf.init_causal_lm(11, config, np.random.default_rng(0)),
-        npf.causal_parameter_count(config, 11),
-    )
+    params = npf.init_causal_lm(11, config, np.random.default_rng(0))
+    count = npf.causal_parameter_count(config, 11)
     sizes = {path: array.size for path, array in leaves(params)}
     for part, word in zip(count._fields, ("E", "attention", "ffn", "gamma", "head"), strict=True):
         assert getattr(count, part) == sum(n for path, n in sizes.items() if word in path)

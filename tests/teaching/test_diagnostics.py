@@ -1,12 +1,6 @@
 import numpy as np
-import pytest
 
 import npformer as npf
-
-
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
 
 
 def test_order_sensitivity_tells_a_bag_from_a_sequence(rng):

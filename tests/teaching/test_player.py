@@ -19,9 +19,7 @@ def test_the_page_has_the_given_numbers_and_the_recipes_of_all_others():
     assert play() == play(worked_example()) and data_of(play())["decimals"] is None
     trace = worked_example(example_from_name("Ada"), decimals=3)
     page, data = play(trace).page, data_of(play(trace))
-    assert len(page.encode()) < 140_000 and "default-src 'none'" in page, (
-        "small, and asks nobody for anything"
-    )
+    assert len(page.encode()) < 140_000 and "default-src 'none'" in page  # small, and asks nobody
     assert not re.search(r"https?:|url\(|@import|\bimport\b|fetch|\bsrc=", page)
     assert data["decimals"] == 3 and data["at"] == "embedding"
     sent_steps = [*data["steps"], *data["updates"]["sgd"]]

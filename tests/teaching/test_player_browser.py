@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 from test_worked_example import loss_and_gradients
 from together import failures
+from valid_calls import replaced
 
 from npformer.optim import adam_init, adam_update, sgd_update
 from npformer.teaching.player import Mark, play
 from npformer.teaching.recipes import by_form
 from npformer.teaching.worked_example import GIVEN, dog_bites_man, varied, worked_example
 from npformer.teaching.worksheet import example_from_name
-from npformer.tree import leaves, tree_map
+from npformer.tree import leaves
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync --extra test")
 pytestmark = pytest.mark.browser
@@ -300,16 +301,8 @@ def test_a_frame_in_a_notebook_hears_its_keys_and_a_marked_cell_keeps_its_number
 
 def changed(example, name, at, value):
     """The example with one given number changed."""
-
-    def change(array):
-        array = array.copy()
-        array.flat[at] = value
-        return array
-
-    paths = iter(["E", *(path for path, _ in leaves(example.block)), "target"])
-    parts = example.embedding, example.block, example.target
-    embedding, block, target = tree_map(lambda a: change(a) if next(paths) == name else a, parts)
-    return example._replace(embedding=embedding, block=block, target=target)
+    path = {"E": "embedding.E", "target": "target"}.get(name, f"block.{name}")
+    return replaced(example, path, lambda a: np.where(np.arange(a.size).reshape(a.shape) == at, value, a))
 
 
 def test_edits_rounding_names_and_blocks_give_the_numbers_that_python_gives(opened):

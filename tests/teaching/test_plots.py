@@ -214,11 +214,6 @@ def test_a_picture_for_slides_says_where_its_panels_are(name, monkeypatch):
         assert box == pytest.approx([left, right, top, bottom], abs=0.4) and outside <= box[0]
 
 
-def test_a_line_that_would_have_no_colour_is_refused_and_not_left_out():
-    with pytest.raises(ValueError, match=r"^plots: 4 lines in one panel; expected at most 3"):
-        plots.curves(np.arange(2), {"": dict.fromkeys("abcd", np.arange(2))}, x_label="x")
-
-
 # --- all that a picture is given is in it ---------------------------------------------------------
 
 OTHERWISE = {  # what is shown of that: [(under which name, the numbers), …]

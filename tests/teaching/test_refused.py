@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 from together import together
+from valid_calls import replaced
 
 from npformer import encoder_block_forward
 from npformer.teaching.worked_example import dog_bites_man
@@ -35,9 +36,7 @@ worked_example(decimals=9) | worked_example: decimals is 9; expected
 worked_example(rope) | worked_example: config.positions is 'rope'; the trace shows 'sinusoidal' only
 worked_example(biased) | worked_example: attention has b_Q, b_O; the trace shows no attention biases
 worked_example(narrow) | worked_example: ffn.b_2 has shape (1,); expected (d_model) = (4,)
-encode([["cat"]], {"dog": 0}) | encode: 'cat' is not in the vocabulary of 1 words
 encode([["dog"], []], {"dog": 0}) | encode: '<pad>' is not in the vocabulary
-decode(np.array([[5]]), {"dog": 0}) | decode: id 5 is not in the vocabulary
 decode(np.array([5]), {"dog": 0}) | decode: ids has shape (1,); expected (B, T)
 order_task([3, 2], rng) | order_task: lengths[1] is 2; expected an integer of at least 3
 order_task([3], rng, n_test=0) | order_task: n_test is 0; expected
@@ -49,8 +48,7 @@ number_task(1, 0, rng) | number_task: n_test is 0; expected an integer of at lea
 number_task(99_999, 2, rng) | number_task: n_train + n_test is 100001; expected at most
 small_stories(0, rng) | small_stories: n is 0; expected an integer of
 order_sensitivity(np.tanh, np.ones((1, 4)), rng) | order_sensitivity: x has shape (1, 4); expected two
-order_sensitivity(lambda x: x.sum(0), np.ones((3, 4)), rng) | order_sensitivity: f(x) has shape (4,)
-dead_units(np.ones((0, 4))) | dead_units: hidden has shape (0, 4); expected at least one token
+curves(W[0], {"": dict.fromkeys("abcd", W[0])}, x_label="x") | plots: 4 lines in one panel; expected at most 3
 reveal("1.1z") | reveal: there is no answer '1.1z'; that lesson has 1.1a, 1.1b
 reveal("77.1a") | reveal: there is no answer '77.1a'; an id is such as '1.1a'
 """
@@ -65,12 +63,9 @@ compare(encoder_block_forward, {"a": 1}) | compare: reference is
 compare({}, 3) | compare: reference is an int (3); expected a trace, or a dict of arrays
 worked_example(decimals=3.0) | worked_example: decimals is
 worked_example(dog_bites_man().block) | worked_example: example is
-tokenize(3) | tokenize: sentence is an int (3); expected a string
-build_vocabulary(["dog"]) | build_vocabulary: a sentence is the string 'dog'
 build_vocabulary("dog") | build_vocabulary: sentences is the string 'dog'
 build_vocabulary([["dog", 3]]) | build_vocabulary: a word of a sentence is an int (3)
 encode([["dog"]], {"dog": 1.5}) | encode: vocabulary['dog'] is a float (1.5)
-encode([["dog"]], ["dog"]) | encode: vocabulary is a list
 order_task(5, rng) | order_task: lengths is an int (5); expected a list of integers
 order_task("35", rng) | order_task: lengths[0] is the string '3'
 order_task([3.0], rng) | order_task: lengths[0] is a float (3.0); expected an integer
@@ -85,14 +80,13 @@ save_worksheet("A", "no/where/sheet.pdf") | there is no folder 'no/where'
 play().save("no/where/play.html") | there is no folder 'no/where'
 """
 NAMES = {"np": np, "inf": np.inf, "W": np.eye(3), "encoder_block_forward": encoder_block_forward}
-for module in "compare diagnostics lessons player tasks text worked_example worksheet".split():
+for module in "compare diagnostics lessons player plots tasks text worked_example worksheet".split():
     NAMES |= vars(importlib.import_module(f"npformer.teaching.{module}"))
-EXAMPLE, BLOCK = dog_bites_man(), dog_bites_man().block
-BIASED = BLOCK._replace(attention=BLOCK.attention._replace(b_Q=np.zeros(4), b_O=np.zeros(4)))
+BIASES = {"b_Q": np.zeros(4), "b_O": np.zeros(4)}
 NAMES |= {
-    "rope": EXAMPLE._replace(config=EXAMPLE.config._replace(positions="rope")),
-    "biased": EXAMPLE._replace(block=BIASED),
-    "narrow": EXAMPLE._replace(block=BLOCK._replace(ffn=BLOCK.ffn._replace(b_2=np.zeros(1)))),
+    "rope": replaced(dog_bites_man(), "config.positions", lambda _: "rope"),
+    "biased": replaced(dog_bites_man(), "block.attention", lambda params: params._replace(**BIASES)),
+    "narrow": replaced(dog_bites_man(), "block.ffn.b_2", lambda b_2: b_2[:1]),
     "rng": np.random.default_rng(0),
 }
 CASES = [

@@ -51,13 +51,11 @@ MEASURE = """() => {
   return [found, pictures];
 }""".replace("SMALLEST", str(SMALLEST))
 
-PLAYER = dict.fromkeys(
-    [".chips > :not(.count)", "h1", ".controls button", ".belt .letter", ".sum:not(.long)"], 28
-)
-PLAYER |= dict.fromkeys(
-    [".controls select", ".controls input", ".sum.long", ".belt .station", ".title .from"], 22
-)
-PLAYER |= {".count": 24}
+PLAYER = {
+    ".chips > :not(.count), h1, .controls button, .belt .letter, .sum:not(.long)": 28,
+    ".controls select, .controls input, .sum.long, .belt .station, .title .from": 22,
+    ".count": 24,
+}
 BESIDE_A_QUESTION = {"h1": 28, ".sum:not(.long)": 28, ".sum.long": 22, ".strip": 15}
 TABLES = 22  # of the tables of a step at least; most have 28
 MANY_TABLES = {"d_x": 16, "d_t": 20, "d_s": 20, "d_attention.scores": 20}  # nine tables, and six

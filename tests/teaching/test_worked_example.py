@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from valid_calls import replaced
 
 from npformer import encoder
 from npformer.attention import causal_mask
@@ -25,16 +26,6 @@ from npformer.tree import leaves
 
 TRACE, PENCIL = worked_example(), worked_example(decimals=3)
 VALUE, WRITTEN = ({step.name: step.value for step in trace.steps} for trace in (TRACE, PENCIL))
-
-
-def close(actual, expected, far=1e-14, name=""):
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=far, err_msg=name)
-
-
-def with_ffn(**changed):
-    """The example with other arrays in its feed-forward network."""
-    example = dog_bites_man()
-    return example._replace(block=example.block._replace(ffn=example.block.ffn._replace(**changed)))
 
 
 # --- what there is --------------------------------------------------------------------------------
@@ -79,9 +70,8 @@ def loss_and_gradients(example):
     ids, target = example.ids.reshape(B, n), example.target.reshape(B, n, -1)
     embedded, seen = embedding_forward(ids, example.embedding)
     x = embedded + positional_encoding(n, config.d_model)
-    y, cache = encoder_block_forward(
-        x, example.block, config, mask=causal_mask(n) if example.causal else None
-    )
+    mask = causal_mask(n) if example.causal else None
+    y, cache = encoder_block_forward(x, example.block, config, mask=mask)
     dx, grads = encoder_block_backward(y - target, cache)
     inside = {"attention.weights": cache.attention.weights, "ffn.hidden": cache.ffn.hidden}
     inside |= {"x": x, "y": y, "d_y": y - target, "d_x": dx}
@@ -116,7 +106,8 @@ def test_every_block_and_its_step_of_training_are_the_package_s_own(variants, up
     inside |= {f"d_{path.split('.', 1)[1]}": gradient for path, gradient in leaves(grads)}
     inside |= {f"new_{path.split('.', 1)[1]}": param for path, param in leaves(updated)}
     for name, right in {"loss": loss, "new_loss": new_loss, **inside}.items():
-        close(value[name], np.reshape(right, value[name].shape), 1e-10 if "new" in name else 1e-12, name)
+        far = {"rtol": 0, "atol": 1e-10 if "new" in name else 1e-12, "err_msg": name}
+        np.testing.assert_allclose(value[name], np.reshape(right, value[name].shape), **far)
 
 
 # --- the pencil -----------------------------------------------------------------------------------
@@ -168,7 +159,7 @@ def test_rounding_is_that_of_paper_at_every_tie(halves, places, divisor):
 
 
 def test_what_is_given_is_never_rounded():
-    rounded = worked_example(with_ffn(W_1=VALUE["ffn.W_1"] / 4), decimals=1)
+    rounded = worked_example(replaced(dog_bites_man(), "block.ffn.W_1", lambda W: W / 4), decimals=1)
     np.testing.assert_array_equal(rounded.named["ffn.W_1"].value, VALUE["ffn.W_1"] / 4)
     assert "0.125" in str(rounded.named["ffn.W_1"]) and rounded.named["y"].decimals == 1
 
@@ -185,6 +176,7 @@ def test_drift_is_the_distance_from_the_exact_trace():
 def test_every_step_is_printed_below_the_title_of_its_section():
     text, titles = str(PENCIL), {step.section for step in PENCIL.steps}
     assert all(f"{step.name}  {step.shape}" in text and step.equation in text for step in PENCIL.steps)
+    assert "\nevery step rounded to 3 decimals" in text and "\ncalculated to 16 digits" in str(TRACE)
     assert len(titles) == 18 and all(text.count(f"── {title} ─") == 1 for title in titles)
 
 
