@@ -394,7 +394,9 @@ params.W_1  [3]         1e-20  -1234.56789  1.0e+00  fail     it is 0 everywhere
 params.<b>  -             nan          nan      inf  kink     a & "b"
 x           [0, 11]    -0.125       -0.125  2.5e-13  pass"""
     )
-    assert str(GradientReport(ROWS[:1], 1e-8)).startswith("gradient check: all 1 passed (tolerance 1e-08)\n")
+    for verdict, said in (("pass", "all 1 passed"), ("unsure", "1 of 1 cannot be judged; worst x")):
+        one = str(GradientReport((ROWS[0]._replace(verdict=verdict),), 1e-8))
+        assert one.startswith(f"gradient check: {said} (tolerance 1e-08)\n")
     assert str(GradientReport(ROWS[:1], 1e-8, "3 directions")).splitlines()[1] == "3 directions"
 
 

@@ -74,6 +74,7 @@ Anna Smith,17,anna@x.org
 Anna Smith,1002,smith@x.org
 Ben,1003,ben@x.org
 "Ode, Ben",1004,ode@x.org
+Eva Maria de la Cruz,1005,eva@x.org; eva@y.org; e@x.org; e@y.org
 """
 OWNERS = {  # a file: what it says of itself, whose it is, and what a person has to decide
     "a.py": ("Anna Smith", None, "fits Anna Smith (1002) and Anna Smith (17)"),
@@ -82,6 +83,7 @@ OWNERS = {  # a file: what it says of itself, whose it is, and what a person has
     "Anna Smith/e.py": ("1002", "1002", None),
     "d.py": ("Zed", None, "fits nobody on the register"),
     "hand in Ben_Ode 2.py": ("", "1004", None),
+    "hw de la Cruz, Eva Maria.py": ("", "1005", None),
     "1002_hw.py": ("", "1002", None),
     "17/x.py": ("", "17", None),
     "hw_17.py": ("", None, "fits nobody on the register"),
@@ -188,7 +190,7 @@ SAID = (  # in which file what stands
     ("p.html", "<p>2 of 3 students; 16 files, 17 answers, 1 right.</p>"),
     ("p.html", "<h2>What to teach again, and how many students went wrong there</h2>"),
     ("p.html", "<b>=Eve &lt;b&gt; (4712)</b>"),
-    ("p.html", "<p>Not right yet: layer_norm.backward, "),
+    ("p.html", "<p>Not right yet: layer_norm.backward, order.bag, order.encoding_use, order.trained and 23 more</p>"),
     ("p.html", "<p>and 4 more</p>"),
     ("p.html", "<p>3 more are not shown.</p>"),
     ("p.html", "<p>=Eve &lt;b&gt; (4712) and Anna Smith (4711): 100% of the shorter</p>"),
@@ -257,8 +259,9 @@ def test_formulas_stay_text():
 
 
 def test_a_class_of_nobody_has_a_page_and_a_summary():
-    nobody, assignment = Whose({}, [], []), marks.assignment_of(["order.bag"])
-    assert "0 of 0 students" in page.class_page([], [], nobody, [], assignment)
+    nobody, assignment = Whose({}, [], []), marks.assignment_of(map(str, range(33)))
+    text = page.class_page([], [], nobody, [], assignment)
+    assert "0 of 0 students" in text and "<p>9 more are not shown.</p>" in text
     assert page.summary([], [], nobody) == "0 files, 0 answers, 0 right."
 
 

@@ -154,6 +154,7 @@ def test_zip_files_are_looked_into_and_nothing_is_silent(tmp_path, monkeypatch):
     for name, says in CLASS.items():
         assert read_or_why(found[name])[: len(says)] == says, name
     assert found["class.zip/ada.zip/a.py"].time > 10**9, "its own time, not that of the zip file"
+    assert abs(found["stored.zip/a.py"].time - (tmp_path / "stored.zip").stat().st_mtime) < 60
 
 
 # --- frames ---------------------------------------------------------------------------------------
