@@ -48,6 +48,7 @@ READ = (  # what no text holds: a file's name and bytes, its answer to order.bag
     ("a.py", b"student = 3\nx = '\0'", None, "a.py"),
     ("a.py", "# coding: cp1252\norder_bag = '€'".encode("cp1252"), "€", ""),
     ("a.py", b"# coding: klingon\norder_bag = '\xe9'", "é", ""),
+    ("(1).py", b"import json\njson.loads('')", None, "(1).py, line 2: JSONDecodeError: "),
     ("a.ipynb", b" ", None, "The file cannot be read: it is empty."),
     ("a.ipynb", b"no", None, "The file cannot be read: it is no notebook: Expecting value: line 1 column 1"),
     ("a.ipynb", b"[]", None, "The file cannot be read: it has no cells."),
