@@ -316,7 +316,7 @@ def of(inside):
                     )
                 its_pipe.shutdown(socket.SHUT_WR)
                 if given is not None:
-                    given.append(request["cpu"])
+                    given.append((request["cpu"], inside.left))
                 return pipe
 
             inside.forked, inside.told = forked, lambda: used
@@ -368,8 +368,8 @@ def test_each_process_that_is_lost_halves_the_time_of_the_next(inside, of):
     ids, given = ("pe.table", "ffn.forward", "softmax.forward", "heads.split"), []
     inside.limits = Limits(seconds=8)
     assert of(head(*ids), ids=ids, given=given) == [("error", "It ended the program.")] * 4
-    assert given == [8, 4, 2, 1]
-    assert of(TABLE, given=given) and given[4:] == [8], "of the next file nothing is taken"
+    assert given == [(8, 24), (4, 12), (2, 6), (1, 3)], "of CPU, and by the clock"
+    assert of(TABLE, given=given) and given[4:] == [(8, 24)], "of the next file nothing is taken"
 
 
 def test_what_the_checker_cannot_digest_costs_its_answer(of, monkeypatch):
