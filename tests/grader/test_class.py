@@ -289,10 +289,13 @@ def test_hand_ins_that_are_alike_are_found_under_other_names():
         ("dot", "a.py", OTHER.encode()),
         ("eve", "a.ipynb", b"no"),
         ("fin", "a.py", b"x = '''"),
+        *((who, "a.py", f"x = {[*range(70, 84)]}".encode()) for who in ("gus", "hal")),  # 20 runs in common
+        *((who, "a.py", f"x = +{[*range(50, 63)]}".encode()) for who in ("ida", "jon")),  # 19
     ]
     found = alike.alike((who, file(name, data)) for who, name, data in handed_in)
     assert {frozenset(pair[:2]) for pair in found} == {
         frozenset(("ada", "ben")),
         frozenset((alike.OURS, "cem")),
+        frozenset(("gus", "hal")),
     }
     assert all(pair.share > 0.9 for pair in found)

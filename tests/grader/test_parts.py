@@ -48,6 +48,7 @@ READ = (  # what no text holds: a file's name and bytes, its answer to order.bag
     ("a.py", b"student = 3\nx = '\0'", None, "a.py"),
     ("a.py", "# coding: cp1252\norder_bag = '€'".encode("cp1252"), "€", ""),
     ("a.py", b"# coding: klingon\norder_bag = '\xe9'", "é", ""),
+    ("(1).py", b"import json\njson.loads('')", None, "(1).py, line 2: JSONDecodeError: "),
     ("a.ipynb", b" ", None, "The file cannot be read: it is empty."),
     ("a.ipynb", b"no", None, "The file cannot be read: it is no notebook: Expecting value: line 1 column 1"),
     ("a.ipynb", b"[]", None, "The file cannot be read: it has no cells."),
@@ -315,7 +316,7 @@ def of(inside):
                     )
                 its_pipe.shutdown(socket.SHUT_WR)
                 if given is not None:
-                    given.append(request["cpu"])
+                    given.append((request["cpu"], inside.left))
                 return pipe
 
             inside.forked, inside.told = forked, lambda: used
@@ -367,8 +368,8 @@ def test_each_process_that_is_lost_halves_the_time_of_the_next(inside, of):
     ids, given = ("pe.table", "ffn.forward", "softmax.forward", "heads.split"), []
     inside.limits = Limits(seconds=8)
     assert of(head(*ids), ids=ids, given=given) == [("error", "It ended the program.")] * 4
-    assert given == [8, 4, 2, 1]
-    assert of(TABLE, given=given) and given[4:] == [8], "of the next file nothing is taken"
+    assert given == [(8, 24), (4, 12), (2, 6), (1, 3)], "of CPU, and by the clock"
+    assert of(TABLE, given=given) and given[4:] == [(8, 24)], "of the next file nothing is taken"
 
 
 def test_what_the_checker_cannot_digest_costs_its_answer(of, monkeypatch):
