@@ -6,6 +6,7 @@ goes on where it was. The order of the rows is that of the files, whoever judged
 
 import hashlib
 import json
+import signal
 import sys
 import tempfile
 from collections.abc import Generator, Sequence
@@ -64,12 +65,14 @@ class Worker:
         spawn, program = get_context("spawn"), sys.modules["__main__"]
         self.line, its_line = spawn.Pipe()
         self.process = spawn.Process(target=work, args=(its_line, *settings), daemon=True)
+        interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for us alone
         with its_line:
             try:  # the program that called us is not run again there, as multiprocessing would
                 sys.modules["__main__"] = ModuleType("__main__")
                 self.process.start()
             finally:
                 sys.modules["__main__"] = program
+                signal.signal(signal.SIGINT, interrupt)
 
     def give(self, file: HandIn, ids: Sequence[str]) -> None:
         """Send a file there."""
