@@ -17,6 +17,7 @@ import pytest
 from together import together
 
 from npformer import cli
+from npformer.grader.judge import LIMITS
 from npformer.teaching.worked_example import dog_bites_man, worked_example
 from npformer.teaching.worksheet import example_from_name
 
@@ -59,9 +60,9 @@ def test_a_worksheet_is_drawn_as_asked_and_a_terminal_is_told_meanwhile(monkeypa
 
 PLAYED = (  # what is typed, and whose numbers with how many decimals the page has, opened where
     ("", None, None, "embedding"),
-    ("--decimals 2 --at ffn.z,8", None, 2, "ffn.z,8"),
+    ("--decimals 1 --at ffn.z,8", None, 1, "ffn.z,8"),
     ("--name Ada", "Ada", 3, "embedding"),
-    ("--name Ada --decimals 4", "Ada", 4, "embedding"),
+    ("--name Ada --decimals 8", "Ada", 8, "embedding"),
     ("--variant pre-norm --variant gelu --update adam", None, None, "embedding"),
 )
 
@@ -147,6 +148,10 @@ def test_an_unfinished_command_is_refused_and_help_is_given(capsys):
             usage = f"usage: npformer {typed.partition('--')[0]}".rstrip()
             assert (said.err if typed in USAGE else said.out).startswith(usage)
     assert said.out == f"npformer {metadata.version('npformer')}\n"
+    parser, _ = cli._parser()
+    usual = parser.parse_args(["check", "a.py"])
+    assert (usual.seconds, usual.megabytes, usual.level, usual.wall) == LIMITS[:4]
+    assert parser.parse_args(["assignment", "--exercises=a", "--out=b"]).points == 1
 
 
 # --- the lessons, and what to type next -------------------------------------------------------------
@@ -175,8 +180,10 @@ def test_the_next_command_is_one_that_is_found_here(tmp_path, monkeypatch, capsy
     monkeypatch.setattr(cli, "find_spec", lambda name: None)
     python, tool = tmp_path / "a b" / "python", tmp_path / "a b" / "npformer"
     monkeypatch.setattr(sys, "executable", str(python))
+    (tmp_path / "python").touch(0o755)  # another one
     for there, path, typed in (
         ((python, tool), "", f'"{python}" -m npformer'),
+        ((python, tool), str(tmp_path), f'"{python}" -m npformer'),
         ((python, tool), str(python.parent), "npformer"),
         ((python,), str(python.parent), "python -m npformer"),
     ):

@@ -134,7 +134,7 @@ def test_a_picture_keeps_the_rules(name):
     with matplotlib.rc_context(ODD):
         seen = np.asarray(Image.open(io.BytesIO(plots.encoded(drawn))).convert("RGBA"))
     assert min(t.get_fontsize() for t in drawn.findobj(Text) if t.get_text().strip()) >= 13
-    assert (seen[..., 3] == 255).all()
+    assert (seen[..., 3] == 255).all() and drawn.get_figwidth() > drawn.get_figheight()
     for edge in (seen[:2], seen[-2:], seen[:, :2], seen[:, -2:]):
         assert (edge == 255).all(), "cut off"
     for axes in drawn.axes:
@@ -333,6 +333,7 @@ def test_squares_lie_on_a_scale_that_can_be_compared_and_a_number_in_one_can_be_
                 y = top + (bottom - top) * (row + 0.5) / values.shape[0]
                 if text := texts.get((round(x, 6), round(y, 6))):
                     decimals, value = len(text.get_text().partition(".")[2]), values[row, column]
+                    assert decimals == 0 or values.dtype.kind == "f", "a bit is a bit"
                     assert text.get_text() == f"{value:z.{decimals}f}".replace("-", "−")
                     assert text.get_color() == ("white" if abs(value) > 0.65 * high else colours.INK)
                     count += 1
@@ -401,7 +402,8 @@ def test_bars_are_shares_and_spans_on_one_scale():
     assert [sum(bar.get_height() for bar in axes.patches) for axes in (smoothed, plain)] == [100, 100]
     assert max(bar.get_height() for bar in smoothed.patches) == 75
     assert smoothed.get_ylim() == plain.get_ylim() and smoothed.get_lines()[0].get_xdata() == [0.902, 0.902]
-    assert not plots.confidence({"sure": np.ones(2)}).axes[0].get_lines()
+    alone = plots.confidence({"sure": np.ones(2)})
+    assert not alone.axes[0].get_lines() and alone.get_figwidth() < figure("confidence").get_figwidth()
     assert all(axes.yaxis_inverted() for axes in figure("next_token").axes)
     for axes, lanes in zip(figure("timeline").axes, SPANS.values(), strict=True):
         for row, (bars, spans) in enumerate(zip(axes.collections, lanes.values(), strict=True)):

@@ -163,9 +163,11 @@ def test_the_way_back_and_the_training_begin_pages_and_what_is_given_stands_wher
     sections = [[t.get_text() for t in figure.axes[0].texts if t.get_weight() == "bold"] for figure in pages]
     [page] = [i for i, titles in enumerate(sections) if "Loss" in titles]
     assert sections[page][0] == "Loss" and sections[-1] == ["One step of training"]
+    assert "Words and positions" in sections[0], "below the title"
     assert not any(title.startswith("Back") for titles in sections[:page] for title in titles)
     assert all(title.startswith(("Back", "Loss")) for titles in sections[page:-1] for title in titles)
     captions = [[text.get_text().split(" · ")[0] for text in figure.axes[0].texts] for figure in pages]
+    assert captions[-1].index("eta") < captions[-1].index("new_E")
     for given, used in (("attention.W_Q", "attention.Q"), ("ffn.W_1", "ffn.z")):
         assert [given in page for page in captions] == [used in page for page in captions]
 
@@ -196,6 +198,7 @@ def test_names_are_neither_mathematics_nor_endless_nor_without_letters():
     with_name = sheet(minutes=15, key=False)
     more = [len(a.axes[0].lines) - len(b.axes[0].lines) for a, b in zip(figures, with_name, strict=True)]
     assert more == [2, *[1] * (len(figures) - 1)]
+    assert all(len({*line.get_ydata()}) == 1 for figure in figures for line in figure.axes[0].lines)
 
 
 # --- the short sheets -----------------------------------------------------------------------------
