@@ -269,8 +269,9 @@ class Judged:
             return
         place = self.index(int(np.argmax(np.where(alike, -1.0, off))))
         see = f", see {show(place)}" if place else ""
-        times = f"{ratio(other.gradient, first, HALF * size(other.gradient)):.3g}"
-        gives = {"nan": "no multiple of this", "1": "the same gradient"}.get(times, f"{times} times this")
+        times = ratio(other.gradient, first, HALF * size(other.gradient))
+        gives = "the same gradient" if abs(times - 1) <= HALF else f"{times:.3g} times this"
+        gives = "no multiple of this" if math.isnan(times) else gives
         said = f"it is not linear in d_output: {factor:.3g} times d_output gives {gives}{see}; {NOT_LINEAR}"
         if factor == 1:
             said = f"another gradient when called again with the same d_output and cache{see}"

@@ -46,11 +46,11 @@ def check(options: Namespace) -> Iterator[str]:
         files = [each for each in hand_ins(path) if not each.passed_over]
         if len(files) > 1:
             raise ValueError(f"{str(path)!r} holds {len(files)} files to check; expected one")
+        rows = run.grade(files, list(assignment.points), limits, hidden=[str(path.absolute().parent)])
     except ValueError as error:
         if out:  # Gradescope waits for a file, and shows it
             write_files({out: marks.gradescope([], assignment, str(error))})
         raise
-    rows = run.grade(files, list(assignment.points), limits, hidden=[str(path.absolute().parent)])
     if out:
         write_files({out: marks.gradescope(rows, assignment)})
     yield from _replies(rows, was_set=bool(options.exercises or options.assignment))

@@ -19,7 +19,7 @@ from npformer.grader.frames import readable
 
 LARGEST = 2**24
 DEEPEST = 2  # zip files in a zip file of a class
-KIND = re.compile(r"\.(py|ipynb)(\.(txt|json))?$", re.IGNORECASE)  # a browser adds the second
+KIND = re.compile(r"(\.py|\.ipynb)(\.txt|\.json)?$", re.IGNORECASE)  # a browser adds the second
 UNREADABLE = (OSError, RuntimeError, EOFError, BadZipFile, Corrupt, ValueError)
 NO_WORK = ("__MACOSX", "__pycache__", "site-packages", "node_modules", ".git")
 NO_FILE = ("._", ".DS_Store", "Thumbs.db", "desktop.ini")  # a system's, and nobody's

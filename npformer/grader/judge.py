@@ -336,6 +336,7 @@ def _remove(folder: str) -> None:
 
 def work(line: Any, limits: Limits, hidden: Sequence[str], home: str) -> None:
     """Files in, rows out, until the other side hangs up: a process of its own does this."""
+    os.setsid()  # Ctrl+C and Ctrl+Z reach the other side alone
     with Judge(limits, hidden, home) as judge, suppress(EOFError, OSError):
         while True:
             line.send((judge.grade(*line.recv()), judge.open))

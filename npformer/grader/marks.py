@@ -213,8 +213,8 @@ def numbers_of(key: Path) -> Key:
 
 def numbered(files: Sequence[HandIn]) -> list[HandIn]:
     """The files under numbers, before they are graded: what they are called, only `whose` asks."""
-    kinds = (KIND.search(each.name) for each in files)
-    names = (f"file-{i:03}{kind[0] if kind else ''}" for i, kind in enumerate(kinds, 1))
+    kinds = (None if each.passed_over else KIND.search(each.name) for each in files)
+    names = (f"file-{i:03}{kind[1] if kind else ''}" for i, kind in enumerate(kinds, 1))
     return [each._replace(name=name) for each, name in zip(files, names, strict=True)]
 
 

@@ -6,7 +6,6 @@ goes on where it was. The order of the rows is that of the files, whoever judged
 
 import hashlib
 import json
-import signal
 import sys
 import tempfile
 from collections.abc import Generator, Sequence
@@ -54,8 +53,11 @@ def grade(
             if journal:
                 journal.add(name, report)
                 print(f"{len(done)} of {len(to_judge)}  {name}", file=sys.stderr, flush=True)
-    over = {f.name: [Row(f.name, "", "", "passed over", "", f"Not graded: {f.passed_over}.")] for f in files}
-    return [row for name in over for row in (done[name].rows if name in done else over[name])]
+    rows: list[Row] = []
+    for each in files:
+        over = Row(each.name, "", "", "passed over", evidence=f"Not graded: {each.passed_over}.")
+        rows += [over] if each.passed_over else done[each.name].rows
+    return rows
 
 
 class Worker:
@@ -65,14 +67,12 @@ class Worker:
         spawn, program = get_context("spawn"), sys.modules["__main__"]
         self.line, its_line = spawn.Pipe()
         self.process = spawn.Process(target=work, args=(its_line, *settings), daemon=True)
-        interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for us alone
         with its_line:
             try:  # the program that called us is not run again there, as multiprocessing would
                 sys.modules["__main__"] = ModuleType("__main__")
                 self.process.start()
             finally:
                 sys.modules["__main__"] = program
-                signal.signal(signal.SIGINT, interrupt)
 
     def give(self, file: HandIn, ids: Sequence[str]) -> None:
         """Send a file there."""

@@ -194,7 +194,7 @@ def _surrounded(settings: dict[str, Any]) -> dict[str, Any]:  # pragma: no cover
     np.random.seed(0)  # noqa: NPY002  # what a file draws without a seed is the same in every run
     others = walls.threads_of_the_system()
     walled, root = walls.apart(settings["root"], settings["needed"], settings["hidden"]), os.geteuid() == 0
-    own_users = root and walls.can_become(USER)
+    own_users = root and walls.can_become(USER, os.__file__)
     countless = root and not own_users  # the kernel does not count the processes of root
     own = {"own_users": own_users, "countless": countless, "hidden": [] if walled else settings["hidden"]}
     return own | {"walled": walled, "processes": walls.PROCESSES + (0 if own_users else others)}

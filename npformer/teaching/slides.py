@@ -235,6 +235,7 @@ def covers(part: str, seen: str) -> Iterator[str]:
     """What lies over a picture, of which so much is `seen`: "2" panels, "30%" from the left, or its "axes".
 
     What is drawn in the axes is covered then, all of it or, as in "axes 30%", what is further to the right.
+    Of a picture that was saved, which does not say where they are, nothing is seen.
     """
     found, (kind, _, share) = PANELS.search(part), f"{seen} ".partition(" ")
     panels = [[float(at) for at in panel.split(",")] for panel in (found[1].split() if found else ())]
@@ -246,6 +247,8 @@ def covers(part: str, seen: str) -> Iterator[str]:
         boxes = [[float(kind.strip("%")), 100, 0, 100]]
     elif kind.isdecimal():
         boxes = [[outside, 100, 0, 100] for outside, *_ in panels[int(kind) :][:1]]
+    if not panels and (kind == "axes" or kind.isdecimal()):
+        boxes = [[0, 100, 0, 100]]
     for left, right, top, bottom in boxes:
         where = f"--left: {left:g}; --right: {right:g}; --top: {top:g}; --bottom: {bottom:g}"
         yield f'<i class="cover" style="{where}"></i>'

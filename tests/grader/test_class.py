@@ -247,6 +247,8 @@ def test_without_names_there_is_only_the_key(graded):
     assert "To decide: file-003.py.\n" in found["said"] and f"Missing: {key['4713']}." in found["said"]
     assert f"<p>{key['4712']} and {key['4711']}: 100% of the shorter</p>" in found["p.html"]
     assert "\n> file-016.py, line 33: NameError: " in found[f"back/{key['4711']}.md"]
+    odd = [file("Eve.PY.txt"), file("Ada.py")._replace(passed_over="a copy by Jupyter")]
+    assert [each.name for each in marks.numbered(odd)] == ["file-001.PY", "file-002"]
 
 
 # --- what no class on disk has -------------------------------------------------------------------

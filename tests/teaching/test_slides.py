@@ -233,7 +233,7 @@ def test_what_is_printed_is_drawn_and_comes_first_as_boxes_to_fill_in():
 
     answer["outputs"] = [*answer["outputs"], shown(PICTURE)]  # a picture comes before a table
     before, *_ = slides_of(notebook_of(asked, answer), Plan({}, []), {})
-    assert before.text.endswith(PICTURE)  # which has no panels
+    assert before.text.endswith(slides.pictures_in([PICTURE], "0%")[0])  # all of it
 
 
 PANELLED = PICTURE.replace(" src", ' data-panels="1.0,5.0,45.0,10.0,90.0 50.0,55.0,95.0,10.0,80.0" src')
@@ -253,6 +253,8 @@ def test_of_a_picture_is_covered_what_is_not_to_be_seen_yet():
         (part,) = slides.pictures_in([PANELLED, "no picture"], seen)
         found = re.findall(r"--left: (.*?); --right: (.*?); --top: (.*?); --bottom: (.*?)\"", part)
         assert part.startswith(PANELLED) and [tuple(map(float, box)) for box in found] == boxes
+        (saved,) = slides.pictures_in([PICTURE], seen)  # which does not say where its panels are
+        assert saved.count("--left: 0; --right: 100;") == (seen[:1] in ("a", "1", "2"))
 
 
 def test_squares_have_one_scale_and_words_are_marked():
