@@ -68,6 +68,7 @@ class Mark(NamedTuple):
 KINDS = {  # of what can stand in an assignment file
     "title": str, "due": datetime, "late": dict, "count": str, "numbers": str | int, "points": dict,
 }  # fmt: skip
+LATE = {"per_day": 1.0, "days": math.inf}  # the most that each can be
 EXPECTED = 'title, due = 2026-03-01T23:59:00, late = {per_day, days}, count = "last" or "best", numbers'
 
 
@@ -79,7 +80,7 @@ def assignment_of(ids: Iterable[str]) -> Assignment:
 def read_assignment(path: Path) -> Assignment:
     """An assignment file in TOML: title, due, late, count, numbers, and a table of points: what is set.
 
-    Raises ValueError for what is no exercise, no output of one, no number of points, or no such key.
+    Raises ValueError for what is no exercise, no output of one, no number of points or days, or no such key.
     """
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8-sig"))
@@ -87,8 +88,11 @@ def read_assignment(path: Path) -> Assignment:
         raise ValueError(f"{path.name}: {error}") from None
     wrong = [f"{key} = {each!r}" for key, each in given.items() if not isinstance(each, KINDS.get(key, ()))]
     points = {} if wrong else dict(_points(given.get("points", {})))
-    late, count = given.get("late", {}), given.get("count", "last")
-    if not points or {*late} - {"per_day", "days"} or count not in ("last", "best"):
+    late, count = {} if wrong else given.get("late", {}), given.get("count", "last")
+    for key, each in late.items():
+        if not isinstance(each, int | float) or not 0 <= each <= LATE.get(key, -1):
+            wrong.append(f"late.{key} = {each!r}")
+    if wrong or not points or count not in ("last", "best"):
         got = f"; got {wrong[0]}" if wrong else ""
         raise ValueError(f"{path.name}: expected {EXPECTED} and a table [points]{got}")
     due = given["due"].timestamp() if "due" in given else math.inf

@@ -96,7 +96,17 @@ NO_SENSE = (
     ("[points]", "and a table [points]"),
     ("[points]\npe = {}", "and a table [points]"),
     ("colour = 1\n[points]\npe.table = 1", "got colour = 1"),
-    ("late = {hours = 1}\n[points]\npe.table = 1", "expected title, due"),
+    *(
+        (f"late = {{{late}}}\n[points]\npe.table = 1", f"; got late.{late}")
+        for late in (
+            "hours = 1",
+            "per_day = [1]",
+            "per_day = 'x'",
+            "per_day = 1.5",
+            "per_day = -1",
+            "days = nan",
+        )
+    ),
     ('count = "first"\n[points]\npe.table = 1', 'count = "last" or "best"'),
     ('due = "soon"\n[points]\npe.table = 1', "got due = 'soon'"),
     ("[points]\npe.table = '3'", "pe.table is '3'; expected a number of points"),
