@@ -24,8 +24,8 @@ def _set(options: Namespace) -> tuple[Assignment, Limits]:
         raise ValueError(f"{here}; use WSL or a container, or check(...) in a notebook")
     if not 0 < options.seconds < 1e6 or not 0 <= options.wall < 1e6 or options.megabytes < 1:
         raise ValueError("--seconds, --wall and --megabytes are numbers above 0")
-    of = marks.assignment_of(ids_of(options.exercises))
-    of = marks.read_assignment(_given(options.assignment)) if options.assignment else of
+    one_each = marks.assignment_of(ids_of(options.exercises))
+    of = marks.read_assignment(_given(options.assignment)) if options.assignment else one_each
     return of, Limits(options.seconds, options.megabytes, options.level, options.wall, of.numbers)
 
 

@@ -7,6 +7,7 @@ what they hand out. What is no .py file and no notebook is not passed over in si
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from io import BytesIO
@@ -37,7 +38,7 @@ class HandIn(NamedTuple):
     name: str  # its place in the folder, through zip files, in text that every codec can write
     open: Callable[[], IO[bytes]]
     time: float  # seconds since 1970, by the name or by the file
-    named: str  # the same place, where `name` has become a number
+    named: str  # the same place, where `name` has got or become a number
     passed_over: str = ""  # why, where it is nothing to grade
 
     def read(self) -> bytes:
@@ -59,7 +60,7 @@ class HandIn(NamedTuple):
 
 
 def hand_ins(top: Path) -> list[HandIn]:
-    """What is below a folder or in a zip file, or one file; in order of name.
+    """What is below a folder or in a zip file, or one file; in order of name, of which no two have the same.
 
     Raises ValueError where there is no file to grade.
     """
@@ -71,6 +72,11 @@ def hand_ins(top: Path) -> list[HandIn]:
         found += _sorted_out(HandIn(name, partial(_opened, path, inside), path.lstat().st_mtime, name), why)
     if all(each.passed_over for each in found):
         raise ValueError(f"no .py or .ipynb file in {str(top)!r}")
+    names = Counter[str]()
+    for i, each in enumerate(found):
+        names[each.name] += 1
+        if names[each.name] > 1:  # a zip file may hold two of one name
+            found[i] = each._replace(name=f"{names[each.name]}~{each.name}")
     return sorted(found, key=lambda each: each.name)
 
 

@@ -78,7 +78,8 @@ def places_of(given: Iterable[Mark], folder: Path) -> dict[Path, Mark]:
     for mark in (mark for mark in given if mark.rows):
         stem = re.sub(r"[^\w.() @-]+", "_", str(mark.student)).strip(" .")[:100] or "_"
         taken[stem.casefold()] += 1
-        places[folder / f"{stem}~{taken[stem.casefold()]}.md".replace("~1.md", ".md")] = mark
+        number = taken[stem.casefold()]
+        places[folder / f"{stem}{f'~{number}' * (number > 1)}.md"] = mark
     return places
 
 

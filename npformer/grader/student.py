@@ -102,7 +102,10 @@ def _where(error: BaseException, submission: Submission) -> str:
     """The last line of the file's own that an error came through, counted from its function's first."""
     frames = [(f.f_code, line) for f, line in traceback.walk_tb(error.__traceback__)]
     own = [(code, line) for code, line in frames if code.co_filename in submission.places]
-    return "".join(f"in line {n - code.co_firstlineno + 1} of {code.co_name}" for code, n in own[-1:])
+    if not own:
+        return ""
+    code, line = own[-1]
+    return f"in line {line - code.co_firstlineno + 1} of {code.co_name}"
 
 
 def there(line: Line, place: int) -> Callable[..., Any]:
@@ -193,11 +196,12 @@ def _surrounded(settings: dict[str, Any]) -> dict[str, Any]:  # pragma: no cover
     os.dup2(1, 0)  # nobody reads what is printed, and nothing can be read
     np.random.seed(0)  # noqa: NPY002  # what a file draws without a seed is the same in every run
     others = walls.threads_of_the_system()
-    walled, root = walls.apart(settings["root"], settings["needed"], settings["hidden"]), os.geteuid() == 0
-    own_users = root and walls.can_become(USER, os.__file__)
-    countless = root and not own_users  # the kernel does not count the processes of root
-    own = {"own_users": own_users, "countless": countless, "hidden": [] if walled else settings["hidden"]}
-    return own | {"walled": walled, "processes": walls.PROCESSES + (0 if own_users else others)}
+    walled = walls.apart(settings["root"], settings["needed"], settings["hidden"])
+    own_users = os.geteuid() == 0 and walls.can_become(USER, os.__file__)
+    countless = os.geteuid() == 0 and not own_users  # the kernel does not count the processes of root
+    processes = walls.PROCESSES + (0 if own_users else others)
+    own = {"own_users": own_users, "countless": countless, "processes": processes}
+    return own | {"walled": walled, "hidden": [] if walled else settings["hidden"]}
 
 
 def keep(pipe: socket.socket, request: dict[str, Any]) -> None:  # pragma: no cover

@@ -240,15 +240,15 @@ def covers(part: str, seen: str) -> Iterator[str]:
     found, (kind, _, share) = PANELS.search(part), f"{seen} ".partition(" ")
     panels = [[float(at) for at in panel.split(",")] for panel in (found[1].split() if found else ())]
     boxes = list[list[float]]()
-    if kind == "axes":
+    if kind.endswith("%"):
+        boxes = [[float(kind.strip("%")), 100, 0, 100]]
+    elif not panels and (kind == "axes" or kind.isdecimal()):
+        boxes = [[0, 100, 0, 100]]
+    elif kind == "axes":
         from_left = float(share.strip("% ") or 0) / 100
         boxes = [[left + from_left * (right - left), right, *down] for _, left, right, *down in panels]
-    elif kind.endswith("%"):
-        boxes = [[float(kind.strip("%")), 100, 0, 100]]
     elif kind.isdecimal():
         boxes = [[outside, 100, 0, 100] for outside, *_ in panels[int(kind) :][:1]]
-    if not panels and (kind == "axes" or kind.isdecimal()):
-        boxes = [[0, 100, 0, 100]]
     for left, right, top, bottom in boxes:
         where = f"--left: {left:g}; --right: {right:g}; --top: {top:g}; --bottom: {bottom:g}"
         yield f'<i class="cover" style="{where}"></i>'

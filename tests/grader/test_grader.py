@@ -253,7 +253,6 @@ def test_a_changed_file_is_judged_again_and_another_run_s_journal_refused(two, t
     os.symlink("/etc/passwd", two / "c.py")
     found = grade(hand_ins(two), ["order.bag"], journal=Journal(out))
     assert [row.status for row in found] == ["pass", "pass", "not read"]
-    assert len(grade(2 * hand_ins(two), ["order.bag"])) == 6  # a zip file may hold two of one name
     (two / "b.py").write_text("order_bag = 'a'")
     asked.clear()
     journal = Journal(out, resume=True)

@@ -89,12 +89,15 @@ INNER = {"a.py": "x", "b.txt": "", ".DS_Store": "", "deeper.zip": honest.zipped(
 BOMB = honest.zipped(**{"a.py": "x" * 2001, "b.py": "x" * 2000})  # what it says of its sizes is not believed
 ZIPPED = {
     "bad.zip": b"PK no",
-    "class.zip": honest.zipped(**{"ada.zip": honest.zipped(**INNER), "x\ny.py": "z", "folder/": ""}),
+    "class.zip": honest.zipped(
+        **{"ada.zip": honest.zipped(**INNER), "x\ny.py": "z", "x\\ny.py": "Z", "folder/": ""}
+    ),
     "bomb.zip": BOMB.replace((2001).to_bytes(4, "little"), (2000).to_bytes(4, "little")),
     "large.zip": honest.zipped(**{"in.zip": BOMB}),
 }
 CLASS = {  # what is in it, and what is read, or how it begins to say why not
     ".ipynb_checkpoints/a.py": "a copy by Jupyter",
+    "2~class.zip/x\\ny.py": b"Z",  # written as another one is
     "around.py": "It cannot be read: ",
     "bad.zip": "a zip file that cannot be read: File is not a zip file",
     "bomb.zip/a.py": "It ",
