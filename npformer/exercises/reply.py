@@ -483,9 +483,7 @@ def nothing_came_back(function: Function, found: tuple[Outcome, ...]) -> Verdict
 
 
 def is_stub(function: Function) -> bool:
-    """Whether a body does nothing at all, as `...` and `pass`; a proxy says so in `stub`."""
-    if isinstance(told := getattr(function, "stub", None), bool):
-        return told
+    """Whether a body does nothing at all, as `...` and `pass`."""
     code = getattr(function, "__code__", None)
     if code is None or code.co_names or len(code.co_code) > 8:
         return False

@@ -1,14 +1,13 @@
 """What crosses the pipe between a student's process and the judge: plain values and arrays of numbers.
 
-A frame is its length and a value in JSON. What JSON has no word for is an object of one entry, named by NUL
-and a letter; an array is its type, its shape and its bytes. Both sides import this module and nothing else of
-npformer; the judge takes every byte for forged until it is read, and reads no more than the limits here.
+A frame is a value in JSON. What JSON has no word for is an object of one entry, named by NUL and a letter; an
+array is its type, its shape and its bytes. Both sides import this module and nothing else of npformer; the
+judge takes every byte for forged until it is read, and reads no more than the limits here.
 """
 
 import base64
 import json
 import re
-import struct
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
@@ -18,7 +17,6 @@ import numpy as np
 MOST_BYTES = 2**25
 MOST_MARKS = 500_000  # brackets and commas: an empty list takes 30 times the memory of its two letters
 MOST_AXES = 12  # of an array: the checker looks at every choice of them
-LENGTH = struct.Struct(">I")
 NUMBERS = re.compile(r"[<>|=][biufc]\d\d?")  # the types of arrays that cross
 
 Functions: TypeAlias = list[Callable[..., Any]]
@@ -51,34 +49,6 @@ def readable(text: str, most: int = 300) -> str:
     """
     plain = text[:most].encode("utf-8", "backslashreplace").decode("utf-8")
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in plain)
-
-
-class Line:
-    """Frames in and out of a pipe, which is read and written as it is now: a file may patch much."""
-
-    def __init__(self, read: Callable[[int], bytes], write: Callable[[bytes], Any]) -> None:
-        self._read, self._write = read, write
-
-    def send(self, value: Any, functions: Functions | None = None) -> None:
-        """Write one frame."""
-        text = pack(value, functions)
-        self._write(LENGTH.pack(len(text)) + text)
-
-    def receive(self, function_at: FunctionAt = ().__getitem__) -> Any:
-        """Read one frame; EOFError at the end, Forged where it is none or too long."""
-        (length,) = LENGTH.unpack(self._exactly(LENGTH.size))
-        if length > MOST_BYTES:
-            raise Forged(f"{length:,} bytes are more than is read")
-        return unpack(self._exactly(length), function_at)
-
-    def _exactly(self, count: int) -> bytes:
-        parts: list[bytes] = []
-        while count:
-            if not (more := self._read(min(count, 2**18))):
-                raise EOFError
-            parts.append(more)
-            count -= len(more)
-        return b"".join(parts)
 
 
 def _within_limits(text: bytes) -> bytes:

@@ -8,15 +8,16 @@ them `work` in processes of their own, which are sent files and send rows.
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from difflib import get_close_matches
 from functools import partial
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -24,7 +25,7 @@ import numpy as np
 
 from npformer.exercises import check, list_exercises
 from npformer.exercises.reply import NOTHING
-from npformer.grader.frames import Forged, Line, readable
+from npformer.grader.frames import MOST_BYTES, Forged, pack, readable, unpack
 
 MOST_CALLS_BACK = 1000
 LEAST = 0.05  # of the time for a submission; so much is left for a function after any number of endless ones
@@ -104,6 +105,7 @@ class Judge(AbstractContextManager["Judge"]):
     def __init__(self, limits: Limits = LIMITS, hidden: Iterable[str] = (), home: str | None = None) -> None:
         self.limits, self.home = limits, tempfile.mkdtemp(prefix="npformer-", dir=home)
         os.chmod(self.home, 0o711)
+        signal.signal(signal.SIGALRM, _too_late)
         self.process, self.server = _serving(self.home, hidden)
         self.server.settimeout(OVERHEAD)
         self.open: list[str] = json.loads(self.server.recv(2**10))  # what this system does not close
@@ -126,8 +128,7 @@ class Judge(AbstractContextManager["Judge"]):
         self.name, self.data, self.ids = name, data, tuple(ids)
         self.head: Message = {}  # what the file answers, by the first process that has run it
         self.lost = 0  # processes that came to their end before their time
-        self.pipe: socket.socket | None = None
-        self.folder = tempfile.mkdtemp(dir=self.home)
+        self.pipe: Connection | None = None
         try:
             self.begin()
             return [self.row(exercise_id) for exercise_id in self.ids]
@@ -135,7 +136,6 @@ class Judge(AbstractContextManager["Judge"]):
             return unread(name, ids, str(ended))
         finally:
             self.hang_up()
-            _remove(self.folder)
 
     def begin(self) -> None:
         """A process that has run the file; each that was lost halves the time of the next."""
@@ -143,11 +143,9 @@ class Judge(AbstractContextManager["Judge"]):
         limits, part = self.limits, max(0.5**self.lost, LEAST)
         self.lost += 1
         self.cpu, self.left = max(limits.seconds * part, 1.0), (limits.wall or 3 * limits.seconds) * part
-        bounds = {"cpu": self.cpu, "megabytes": limits.megabytes, "folder": self.folder}
         needs = [module for module, sign in SLOW.items() if sign in self.data]
-        self.pipe = self.forked({**bounds, "needs": needs})
-        receive, send = (partial(self._timed, act) for act in (socket.socket.recv, socket.socket.sendall))
-        self.ending, self.line = "", Line(receive, send)  # why there is nobody to ask; "" where there is
+        self.pipe = self.forked({"cpu": self.cpu, "megabytes": limits.megabytes, "needs": needs})
+        self.ending = ""  # why there is nobody to ask; "" where there is
         data = np.frombuffer(self.data, np.uint8)
         head = self.ask({"name": Path(self.name).name, "data": data, "ids": self.ids})
         try:
@@ -157,9 +155,9 @@ class Judge(AbstractContextManager["Judge"]):
             self.end(NO_ANSWER)
         self.head = self.head or {**texts, "answers": answers}
 
-    def forked(self, request: Message) -> socket.socket:
+    def forked(self, request: Message) -> Connection:
         """The pipe to a process for one submission, which ends with all that it started when we hang up."""
-        pipe, its_pipe = socket.socketpair()
+        pipe, its_pipe = Pipe()
         with its_pipe:
             socket.send_fds(self.server, [json.dumps(request).encode()], [its_pipe.fileno()])
         self.told(1)
@@ -186,33 +184,24 @@ class Judge(AbstractContextManager["Judge"]):
 
     # what goes there and comes back
 
-    def _timed(self, act: Callable[..., Any], what: Any) -> Any:
-        """Only waiting counts: what the judge does between two questions is not the student's time."""
-        if self.left <= 0:
-            raise TimeoutError
-        began = time.monotonic()
-        assert self.pipe is not None
-        self.pipe.settimeout(self.left)
-        try:
-            return act(self.pipe, what)
-        finally:
-            self.left -= time.monotonic() - began
-
     def ask(self, message: Message, functions: list[Callable[..., Any]] | None = None) -> Any:
-        """One frame there and one back."""
-        if self.ending:
+        """One frame there and one back; only this waiting is the student's time, by the clock."""
+        if self.ending or self.pipe is None:
             raise Ended(self.ending)
         self.ending = "The checks of this answer were given up."  # until its reply is here
         too_long = f"It was still running after {self.cpu:g} second{'s' * (self.cpu != 1)}."
         try:
-            self.line.send(message, functions)
-            reply = self.line.receive()
+            signal.setitimer(signal.ITIMER_REAL, self.left)
+            self.pipe.send_bytes(pack(message, functions))
+            reply = unpack(self.pipe.recv_bytes(MOST_BYTES))
         except TimeoutError:
             self.end(too_long)
         except Forged:
             self.end(NO_ANSWER)
         except (EOFError, OSError):  # whichever limit was met: the same words in every run
             self.end(too_long if self.hang_up() >= self.cpu - 0.5 else "It ended the program.")
+        finally:
+            self.left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
         self.ending = ""
         return reply
 
@@ -241,21 +230,22 @@ class Judge(AbstractContextManager["Judge"]):
         """One exercise."""
         said = partial(Row, self.name, self.head["student"], exercise_id)
         kind, answer = self.head["answers"][exercise_id]
-        if kind == "nothing" and self.head["problem"]:
-            return said("not read", evidence=self.head["problem"])
-        if kind == "nothing":
-            return said("not answered", evidence=_misspelt(exercise_id, self.head["names"].split()))
-        if kind != "function":
-            return said(*self.checked(exercise_id, answer))
+        if kind == "function":
+            answer = partial(self.call, exercise_id)
+            vars(answer)["elsewhere"] = True  # for the checker: npformer is not in that process
         try:
-            if self.ending:
+            if kind == "function" and self.ending:
                 self.begin()
-            function = partial(self.call, exercise_id)
-            vars(function)["elsewhere"] = True  # for the checker: npformer is not in that process
-            texts = self.checked(exercise_id, function)
+            texts = self.checked(exercise_id, answer)
         except Ended:
             pass
-        return said("error", evidence=self.ending) if self.ending else said(*texts)
+        if kind == "function" and self.ending:
+            return said("error", evidence=self.ending)
+        if texts[0] != "not answered":
+            return said(*texts)
+        if self.head["problem"]:
+            return said("not read", evidence=self.head["problem"])
+        return said("not answered", evidence=_misspelt(exercise_id, self.head["names"].split()))
 
     def checked(self, exercise_id: str, answer: Any) -> tuple[str, ...]:
         """The checker's result, from the status on. What it cannot digest costs this exercise alone."""
@@ -266,6 +256,10 @@ class Judge(AbstractContextManager["Judge"]):
             return "error", "", f"This answer cannot be judged ({type(error).__name__})."
         texts = (readable(text or "", 2000) for text in (result.evidence, result.hint, result.question))
         return "not answered" if result.evidence == NOTHING else result.status, " ".join(result.codes), *texts
+
+
+def _too_late(*_: object) -> NoReturn:
+    raise TimeoutError
 
 
 def _called(function: Callable[..., Any], arguments: Sequence[Any]) -> Message:
@@ -301,7 +295,7 @@ def _serving(home: str, hidden: Iterable[str]) -> tuple[subprocess.Popen[bytes],
     needed = [sys.prefix, sys.base_prefix, *filter(os.path.isdir, path)]
     places = [Path(place).resolve() for place in (f"{ours}/npformer", *hidden)]  # nobody's to read
     covered = [str(p) for p in places if not any(Path(n).resolve().is_relative_to(p) for n in needed)]
-    settings = {"path": path, "root": tempfile.mkdtemp(dir=home), "needed": needed, "hidden": covered}
+    settings = {"path": path, "place": [tempfile.mkdtemp(dir=home), needed, covered]}
     serve = "from npformer.grader import student; student.serve()"
     here, there = socket.socketpair()
     with there:

@@ -13,8 +13,10 @@ import json
 import os
 import random
 import select
+import shutil
 import socket
 import sys
+import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
@@ -23,13 +25,14 @@ from functools import partial
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from multiprocessing.connection import Connection
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from npformer.grader import walls
-from npformer.grader.frames import Line, Opaque, pack
+from npformer.grader.frames import Opaque, pack, unpack
 from npformer.grader.reading import Submission, answer_of, names_of, read_submission, said
 
 USER = 2**30  # users from here on belong to nobody
@@ -39,10 +42,10 @@ TICK = 20  # milliseconds between two looks at a process that works
 # --- one submission -------------------------------------------------------------------------------
 
 
-def work(line: Line) -> None:
+def work(pipe: Connection) -> None:
     """Run the file, tell what it answers, then call its functions until the other side has had enough."""
     me, getpid, leave = os.getpid(), os.getpid, os._exit
-    request = line.receive()
+    request = unpack(pipe.recv_bytes())
     sys.argv = [str(request["name"])]
     submission = read_submission(sys.argv[0], request["data"].tobytes())
     if getpid() != me:  # the file has forked and its copy came back here
@@ -50,17 +53,17 @@ def work(line: Line) -> None:
     functions: dict[str, Callable[..., Any]] = {}
     answers = {i: tell(answer_of(submission, i), i, functions) for i in request["ids"]}
     texts = {"student": submission.student, "problem": submission.problem, "names": names_of(submission)}
-    line.send({**texts, "answers": answers})
+    pipe.send_bytes(pack({**texts, "answers": answers}))
     while True:
-        message = line.receive(partial(there, line))
-        line.send(answered(functions[message["call"]], message, submission))
+        message = unpack(pipe.recv_bytes(), partial(there, pipe))
+        pipe.send_bytes(pack(answered(functions[message["call"]], message, submission)))
 
 
 def tell(answer: Any, exercise_id: str, functions: dict[str, Callable[..., Any]]) -> tuple[str, Any]:
     """One answer in words that cross the pipe: a function stays here, a value goes."""
     try:
-        if answer is None or answer is ... or _is_stub(answer):
-            return "nothing", None
+        if _is_stub(answer):
+            return "value", None
         if callable(answer):
             functions[exercise_id] = answer
             return "function", None
@@ -108,12 +111,12 @@ def _where(error: BaseException, submission: Submission) -> str:
     return f"in line {line - code.co_firstlineno + 1} of {code.co_name}"
 
 
-def there(line: Line, place: int) -> Callable[..., Any]:
+def there(pipe: Connection, place: int) -> Callable[..., Any]:
     """A function among the arguments of a call lives on the other side: this one asks there."""
 
     def ask(*arguments: Any) -> Any:
-        line.send({"back": place, "args": arguments})
-        reply = line.receive()
+        pipe.send_bytes(pack({"back": place, "args": arguments}))
+        reply = unpack(pipe.recv_bytes())
         if "error" in reply:
             raise getattr(builtins, reply["error"], ValueError)(reply["said"])
         return reply["value"]
@@ -169,7 +172,7 @@ def hide_npformer(hidden: Sequence[str]) -> None:
 def serve() -> None:  # pragma: no cover
     """Wait for submissions on descriptor 0, a socket; with each comes its pipe."""
     server, settings = socket.socket(fileno=os.dup(0)), json.loads(sys.argv[1])
-    around = _surrounded(settings)
+    around = _around(settings)
     ways = ["network", "files", *["processes"] * around["countless"]]
     server.sendall(json.dumps([] if around["walled"] else ways).encode())
     while True:
@@ -184,60 +187,66 @@ def serve() -> None:  # pragma: no cover
         keeper = os.fork()
         if keeper == 0:
             server.close()
-            keep(socket.socket(fileno=pipes[0]), request | around)
+            keep(Connection(pipes[0]), settings | around | request)
         os.close(pipes[0])
         usage = os.wait4(keeper, 0)[2]  # of all that it has seen end
         server.sendall(str(usage.ru_utime + usage.ru_stime).encode())
 
 
-def _surrounded(settings: dict[str, Any]) -> dict[str, Any]:  # pragma: no cover
-    """Put up the walls that this system has; what holds for all who come."""
+def _around(settings: dict[str, Any]) -> dict[str, Any]:  # pragma: no cover
+    """What this system can hold back from all who come."""
     sys.path[:] = settings["path"]
     os.dup2(1, 0)  # nobody reads what is printed, and nothing can be read
     np.random.seed(0)  # noqa: NPY002  # what a file draws without a seed is the same in every run
-    others = walls.threads_of_the_system()
-    walled = walls.apart(settings["root"], settings["needed"], settings["hidden"])
-    own_users = os.geteuid() == 0 and walls.can_become(USER, os.__file__)
+    walled = walls.tried(partial(walls.apart, os.geteuid(), *settings["place"]))
+
+    def another() -> None:
+        if walled:
+            walls.apart(USER, *settings["place"])
+        walls.become(USER)
+        open(os.__file__, "rb").close()
+
+    own_users = os.geteuid() == 0 and walls.tried(another)
     countless = os.geteuid() == 0 and not own_users  # the kernel does not count the processes of root
-    processes = walls.PROCESSES + (0 if own_users else others)
-    own = {"own_users": own_users, "countless": countless, "processes": processes}
-    return own | {"walled": walled, "hidden": [] if walled else settings["hidden"]}
+    processes = walls.PROCESSES + (0 if own_users else walls.threads_of_the_system())
+    return {"own_users": own_users, "countless": countless, "processes": processes, "walled": walled}
 
 
-def keep(pipe: socket.socket, request: dict[str, Any]) -> None:  # pragma: no cover
+def keep(pipe: Connection, given: dict[str, Any]) -> None:  # pragma: no cover
     """The keeper: start the process that works; when it ends or the other side hangs up, end all of it."""
     try:
         os.setsid()
-        walls.keep(request["walled"])
-        request["user"] = os.getpid() % USER + USER if request["own_users"] else 0
+        walls.adopt()
+        user = os.getpid() % USER + USER if given["own_users"] else 0
+        if given["walled"]:
+            walls.apart(user or os.geteuid(), *given["place"])
+        else:
+            os.chdir(tempfile.mkdtemp())
+            os.chown(".", user or -1, user or -1)
         child = os.fork()
         if child == 0:
             os.setsid()
-            start(pipe, request)
+            start(pipe, user, given)
         hung_up = select.poll()
         hung_up.register(pipe, select.POLLHUP)
         while not hung_up.poll(TICK) and not os.waitpid(child, os.WNOHANG)[0]:
             pass
         walls.end(child)
+        shutil.rmtree(os.getcwd(), ignore_errors=True)
     finally:
         os._exit(0)
 
 
-def start(pipe: socket.socket, request: dict[str, Any]) -> None:  # pragma: no cover
-    """The process that works: bound, without privileges, in its folder."""
+def start(pipe: Connection, user: int, given: dict[str, Any]) -> None:  # pragma: no cover
+    """The process that works: bound, and without privileges."""
     try:
-        user, folder = request["user"], request["folder"]
-        if request["walled"]:
-            walls.settle(user or os.geteuid())
-        else:
-            os.chdir(folder)
-            if user:
-                os.chown(folder, user, user)
-        if user or request["walled"]:
+        if given["walled"]:
+            walls.own_processes()
+        if user or given["walled"]:
             walls.become(user)
-        walls.limit(request["cpu"], request["megabytes"], request["processes"])
-        hide_npformer(request["hidden"])
+        walls.limit(given["cpu"], given["megabytes"], given["processes"])
+        hide_npformer([] if given["walled"] else given["place"][2])
         random.seed(0)  # Python has drawn a seed of its own in this process
-        work(Line(pipe.recv, pipe.sendall))
+        work(pipe)
     finally:
         os._exit(0)

@@ -8,7 +8,7 @@ says so; each function does what it can and tells what holds. Imports no other m
 import ctypes
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -38,34 +38,30 @@ def call(name: str, *arguments: object) -> int:
     return result
 
 
-# --- once, for all who come -----------------------------------------------------------------------
+def apart(owner: int, folder: str, needed: Sequence[str], hidden: Sequence[str]) -> None:
+    """Leave for a root in which only what is needed can be seen, to read only; OSError where nobody may.
 
-
-def apart(folder: str, needed: Sequence[str], hidden: Sequence[str]) -> bool:
-    """Leave for a root in which only what is needed can be seen, to read only; False where nobody may.
-
-    `folder` is empty and becomes the root; the mounts are seen by this process and its children alone.
+    `folder` is empty and becomes the root; the mounts are seen by this process and its children alone. There
+    is no network; the next child is process 1 of its own, and `owner` has a folder in memory to write to.
     """
-    uid, gid = os.geteuid(), os.getegid()
+    uid, gid, rooms = os.geteuid(), os.getegid(), NEWNS | NEWIPC | NEWPID | NEWNET
     try:
-        try:
-            call("unshare", NEWNS)
-        except OSError:  # not root: where the system lets users have a namespace of users
-            call("unshare", NEWNS | NEWUSER)
-            maps = {"setgroups": "deny", "uid_map": f"{uid} {uid} 1", "gid_map": f"{gid} {gid} 1"}
-            for name, text in maps.items():
-                Path("/proc/self", name).write_text(text, encoding="ascii")
-        call("mount", b"none", b"/", None, RECURSIVE | PRIVATE, None)
-        call("mount", b"none", os.fsencode(folder), b"tmpfs", NO_SETUID, b"size=1m,mode=755")
-        _furnish(folder, needed, hidden)
-        os.chdir(folder)
-        call("pivot_root", b".", b".")
-        call("umount2", b".", DETACH)
-        os.chdir("/")
-        scratch(uid)
-    except OSError:
-        return False
-    return True
+        call("unshare", rooms)
+    except OSError:  # not root: where the system lets users have a namespace of users
+        call("unshare", rooms | NEWUSER)
+        maps = {"setgroups": "deny", "uid_map": f"{uid} {uid} 1", "gid_map": f"{gid} {gid} 1"}
+        for name, text in maps.items():
+            Path("/proc/self", name).write_text(text, encoding="ascii")
+    call("mount", b"none", b"/", None, RECURSIVE | PRIVATE, None)
+    call("mount", b"none", os.fsencode(folder), b"tmpfs", NO_SETUID, b"size=1m,mode=755")
+    _furnish(folder, needed, hidden)
+    os.chdir(folder)
+    call("pivot_root", b".", b".")
+    call("umount2", b".", DETACH)
+    options = f"size={SCRATCH_SIZE},nr_inodes=4k,mode=700,uid={owner},gid={owner}".encode()
+    call("mount", b"none", SCRATCH.encode(), b"tmpfs", NO_SETUID, options)
+    os.environ.update(dict.fromkeys(("HOME", "TMPDIR", "MPLCONFIGDIR", "IPYTHONDIR"), SCRATCH))
+    os.chdir(SCRATCH)
 
 
 def _furnish(root: str, needed: Sequence[str], hidden: Sequence[str]) -> None:
@@ -92,35 +88,18 @@ def _furnish(root: str, needed: Sequence[str], hidden: Sequence[str]) -> None:
     call("syscall", ctypes.c_long(MOUNT_SETATTR), *arguments)
 
 
-# --- for each submission --------------------------------------------------------------------------
-
-
-def keep(walled: bool) -> None:
-    """As the keeper: be the parent of what one's children leave behind.
-
-    Behind walls the next child is process 1 of its own, and has no network.
-    """
-    with suppress(OSError):
-        call("prctl", SUBREAPER, 1, 0, 0, 0)
-    if walled:
-        call("unshare", NEWNS | NEWIPC | NEWPID | NEWNET)
-
-
-def settle(owner: int) -> None:
-    """As that child: a /proc that shows its own processes, or none, and a folder of its own."""
+def own_processes() -> None:
+    """As the first process behind walls: a /proc that shows those below it, or none."""
     try:
         call("mount", b"proc", b"/proc", b"proc", 0, None)
     except OSError:
         call("mount", b"none", b"/proc", b"tmpfs", 0, b"size=4k,mode=555")
-    scratch(owner)
 
 
-def scratch(owner: int) -> None:
-    """An empty folder in memory to write to."""
-    options = f"size={SCRATCH_SIZE},nr_inodes=4k,mode=700,uid={owner},gid={owner}".encode()
-    call("mount", b"none", SCRATCH.encode(), b"tmpfs", NO_SETUID, options)
-    os.environ.update(dict.fromkeys(("HOME", "TMPDIR", "MPLCONFIGDIR", "IPYTHONDIR"), SCRATCH))
-    os.chdir(SCRATCH)
+def adopt() -> None:
+    """Be the parent of what one's children leave behind, where the system has that."""
+    with suppress(OSError):
+        call("prctl", SUBREAPER, 1, 0, 0, 0)
 
 
 def become(user: int) -> None:
@@ -135,13 +114,12 @@ def become(user: int) -> None:
     call("prctl", DUMPABLE, 1, 0, 0, 0)
 
 
-def can_become(user: int, path: str) -> bool:
-    """Whether a child that becomes this user can still read its Python: tried once, in a child."""
+def tried(act: Callable[[], object]) -> bool:
+    """Whether a child can do this."""
     pid = os.fork()
     if pid == 0:
         try:
-            become(user)
-            open(path, "rb").close()
+            act()
             os._exit(0)
         finally:
             os._exit(1)

@@ -5,12 +5,12 @@ import socket
 import sys
 import threading
 from contextlib import suppress
+from multiprocessing.connection import Pipe
 from types import SimpleNamespace
 
 import pytest
 
 from npformer.grader import judge, run, student
-from npformer.grader.frames import Line
 from npformer.grader.judge import Judge, Limits, Row
 from npformer.grader.run import Report
 
@@ -88,11 +88,11 @@ def inside(monkeypatch, tmp_path):
 
 def forked(request):
     """A process for one submission that is a thread."""
-    pipe, its_pipe = socket.socketpair()
+    pipe, its_pipe = Pipe()
 
     def run():
         with its_pipe, suppress(EOFError, OSError, Left):
-            student.work(Line(its_pipe.recv, its_pipe.sendall))
+            student.work(its_pipe)
 
     threading.Thread(target=run).start()
     return pipe
