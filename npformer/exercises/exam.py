@@ -4,7 +4,6 @@ Each length has its number of questions to remember, to compute, to find the bug
 turns. A number, or a function's wrong line, is drawn for the seed as it is for a student's name.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -15,6 +14,7 @@ import numpy as np
 
 from npformer.exercises.assignments import cell, notebook_of
 from npformer.exercises.bugs import bug_of, under_its_name
+from npformer.exercises.points import WHOLE, Assignment, written
 from npformer.exercises.reading import LETTERS
 from npformer.exercises.task import RIGHT, Choice, Code, Numbers, Task, Truth, generator
 from npformer.exercises.topics import bank
@@ -170,9 +170,8 @@ def exam_notebook(exam: Exam, key: bool = False) -> str:
 
 def exam_points(exam: Exam) -> str:
     """The marks as `npformer grade --assignment` reads them."""
-    rows = (f'"{question.task.id}" = {PARTS[question.part].marks}\n' for question in exam.questions)
-    seed = json.dumps(exam.seed, ensure_ascii=False)
-    return f'title = "{exam.title}"\nnumbers = {seed}\n\n[points]\n{"".join(rows)}'
+    worth = {question.task.id: {WHOLE: float(PARTS[question.part].marks)} for question in exam.questions}
+    return written(Assignment(worth, exam.title, numbers=exam.seed))
 
 
 # --- the page -------------------------------------------------------------------------------------

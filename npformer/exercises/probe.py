@@ -134,7 +134,7 @@ def run(function: Function, given: Arguments, probe: Probe) -> Outcome:
                 return Outcome(empty=True)
             arrays = read(raw, probe.outputs)
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt | TooLong) or _of_the_class_run(error):
+        if isinstance(error, KeyboardInterrupt | TooLong):
             raise
         kind = named(error)
         if kind == "NotImplementedError":
@@ -151,11 +151,6 @@ def _copied(raw: Any) -> Any:
         return copy.deepcopy(raw)
     except TypeError:
         return raw
-
-
-def _of_the_class_run(error: BaseException) -> bool:
-    """Whether it is not the answer's: a process that has ended, told by the class run."""
-    return not isinstance(error, Exception) and type(error).__module__.startswith("npformer.")
 
 
 def named(error: BaseException) -> str:

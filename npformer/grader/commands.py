@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from npformer.exercises.commands import ids_of
+from npformer.exercises.points import Assignment, assignment_of, read_assignment
 from npformer.grader import CONVENTION, alike, marks, page, register, run
 from npformer.grader.hand_ins import HandIn, hand_ins
 from npformer.grader.judge import Limits, Row
-from npformer.grader.marks import Assignment
 from npformer.grader.run import Journal
 from npformer.teaching.places import folder_for, place_for, write_files
 
@@ -24,8 +24,8 @@ def _set(options: Namespace) -> tuple[Assignment, Limits]:
         raise ValueError(f"{here}; use WSL or a container, or check(...) in a notebook")
     if not 0 < options.seconds < 1e6 or not 0 <= options.wall < 1e6 or options.megabytes < 1:
         raise ValueError("--seconds, --wall and --megabytes are numbers above 0")
-    one_each = marks.assignment_of(ids_of(options.exercises))
-    of = marks.read_assignment(_given(options.assignment)) if options.assignment else one_each
+    one_each = assignment_of(ids_of(options.exercises))
+    of = read_assignment(_given(options.assignment)) if options.assignment else one_each
     return of, Limits(options.seconds, options.megabytes, options.level, options.wall, of.numbers)
 
 

@@ -81,8 +81,8 @@ def unread(name: str, ids: Iterable[str], why: str) -> list[Row]:
     return [Row(name, "", exercise_id, "not read", evidence=why) for exercise_id in ids]
 
 
-class Ended(BaseException):
-    """The student's process has ended or had to be ended; the checker must not take it for an answer."""
+class Ended(Exception):
+    """The student's process has ended or had to be ended: what the checker makes of it is not used."""
 
 
 class Told(TypeError):
@@ -114,7 +114,8 @@ class Judge(AbstractContextManager["Judge"]):
         """End everything that was started here, and remove what was written."""
         self.server.close()
         self.process.wait()
-        _remove(self.home)
+        for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):  # however deep a file's own folders are
+            subprocess.run([*command, "--", self.home], stderr=subprocess.DEVNULL, check=False)
 
     # one submission
 
@@ -233,12 +234,10 @@ class Judge(AbstractContextManager["Judge"]):
         if kind == "function":
             answer = partial(self.call, exercise_id)
             vars(answer)["elsewhere"] = True  # for the checker: npformer is not in that process
-        try:
-            if kind == "function" and self.ending:
-                self.begin()
-            texts = self.checked(exercise_id, answer)
-        except Ended:
-            pass
+            if self.ending:
+                with suppress(Ended):
+                    self.begin()
+        texts = self.checked(exercise_id, answer)
         if kind == "function" and self.ending:
             return said("error", evidence=self.ending)
         if texts[0] != "not answered":
@@ -317,15 +316,6 @@ def environment(home: str, path: Sequence[str]) -> dict[str, str]:
     own = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "Agg", "LANG": "C.UTF-8"}
     places = dict.fromkeys(("HOME", "TMPDIR", "NPFORMER_RUN"), home)
     return kept | ONE_THREAD | own | places | {"PYTHONPATH": os.pathsep.join([home, *path])}
-
-
-def _remove(folder: str) -> None:
-    """Remove a folder, however its owner has left it."""
-    try:
-        shutil.rmtree(folder)
-    except (OSError, RecursionError):
-        for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
-            subprocess.run([*command, "--", folder], stderr=subprocess.DEVNULL, check=False)
 
 
 def work(line: Any, limits: Limits, hidden: Sequence[str], home: str) -> None:

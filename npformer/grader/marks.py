@@ -1,4 +1,4 @@
-"""Points: what an assignment gives for what, what a student has earned, and the tables of it."""
+"""What a student has earned of what was set, and the tables of it."""
 
 import csv
 import io
@@ -6,14 +6,12 @@ import json
 import math
 import re
 import secrets
-import tomllib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from npformer.exercises import check, show
+from npformer.exercises.points import Assignment
 from npformer.exercises.reply import TITLES
 from npformer.grader.hand_ins import KIND, HandIn
 from npformer.grader.judge import Row
@@ -21,31 +19,6 @@ from npformer.grader.register import Student, Whose
 
 FORMULA = r"(?=[=+\-@\t\r\n＝＋－＠])"  # before what a spreadsheet would run, in either width
 DAY = 86400
-WHOLE = ""  # the one part of an exercise without parts
-
-
-class Assignment(NamedTuple):
-    """What was set, and how it counts."""
-
-    points: dict[str, dict[str, float]]  # of each part of each exercise
-    title: str = "The class"
-    due: float = math.inf  # seconds since 1970
-    per_day: float = 0.0  # the part of the points that each day begun takes away
-    days: float = math.inf  # after so many nothing counts
-    best: bool = False  # of several hand-ins; else the last
-    numbers: str = ""  # the name, or an exam's seed, whose numbers everybody has
-
-    def worth(self) -> float:
-        """All points."""
-        return sum(sum(parts.values()) for parts in self.points.values())
-
-    def earned(self, row: Row) -> float:
-        """The points of one answer: all of a right one; of another one those of the outputs that agree."""
-        parts = self.points.get(row.exercise, {})
-        if row.passed:
-            return sum(parts.values())
-        agree = re.match(r"([^.]*?) agrees?\.", row.evidence)
-        return sum(parts.get(name, 0.0) for name in re.findall(r"\w+", agree[1])) if agree else 0.0
 
 
 class Mark(NamedTuple):
@@ -63,60 +36,13 @@ class Mark(NamedTuple):
         return sum(self.points.values())
 
 
-# --- the assignment -------------------------------------------------------------------------------
-
-KINDS = {  # of what can stand in an assignment file
-    "title": str, "due": datetime, "late": dict, "count": str, "numbers": str | int, "points": dict,
-}  # fmt: skip
-LATE = {"per_day": 1.0, "days": math.inf}  # the most that each can be
-EXPECTED = 'title, due = 2026-03-01T23:59:00, late = {per_day, days}, count = "last" or "best", numbers'
-
-
-def assignment_of(ids: Iterable[str]) -> Assignment:
-    """One point an exercise."""
-    return Assignment({exercise_id: {WHOLE: 1.0} for exercise_id in ids})
-
-
-def read_assignment(path: Path) -> Assignment:
-    """An assignment file in TOML: title, due, late, count, numbers, and a table of points: what is set.
-
-    Raises ValueError for what is no exercise, no output of one, no number of points or days, or no such key.
-    """
-    try:
-        given = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path.name}: {error}") from None
-    wrong = [f"{key} = {each!r}" for key, each in given.items() if not isinstance(each, KINDS.get(key, ()))]
-    points = {} if wrong else dict(_points(given.get("points", {})))
-    late, count = {} if wrong else given.get("late", {}), given.get("count", "last")
-    for key, each in late.items():
-        if not isinstance(each, int | float) or not 0 <= each <= LATE.get(key, -1):
-            wrong.append(f"late.{key} = {each!r}")
-    if wrong or not points or count not in ("last", "best"):
-        got = f"; got {wrong[0]}" if wrong else ""
-        raise ValueError(f"{path.name}: expected {EXPECTED} and a table [points]{got}")
-    due = given["due"].timestamp() if "due" in given else math.inf
-    per_day, days = float(late.get("per_day", 0)), float(late.get("days", math.inf))
-    title, numbers = given.get("title", "The class"), str(given.get("numbers", ""))
-    return Assignment(points, title, due, per_day, days, count == "best", numbers)
-
-
-def _points(table: dict[str, Any], before: str = "") -> Iterator[tuple[str, dict[str, float]]]:
-    """pe.table = 3 without quotes is a table pe with an entry table; both mean the same here."""
-    for name, value in table.items():
-        exercise_id = before + name
-        if isinstance(value, dict) and "." not in exercise_id:
-            yield from _points(value, f"{exercise_id}.")
-            continue
-        show(exercise_id)  # raises ValueError for one that the bank does not have
-        parts = value if isinstance(value, dict) else {WHOLE: value}
-        known = {WHOLE, *re.findall(r"\w+", check(exercise_id, lambda *given: 0.0).evidence)}
-        for part, worth in parts.items():
-            if isinstance(worth, bool) or not isinstance(worth, int | float) or not 0 <= worth < 1e6:
-                raise ValueError(f"{exercise_id} is {worth!r}; expected a number of points")
-            if part not in known:
-                raise ValueError(f"{exercise_id} has no output {part!r}")
-        yield exercise_id, {part: float(worth) for part, worth in parts.items()}
+def earned(row: Row, assignment: Assignment) -> float:
+    """The points of one answer: all of a right one; of another one those of the outputs that agree."""
+    parts = assignment.points.get(row.exercise, {})
+    if row.passed:
+        return sum(parts.values())
+    agree = re.match(r"([^.]*?) agrees?\.", row.evidence)
+    return sum(parts.get(name, 0.0) for name in re.findall(r"\w+", agree[1])) if agree else 0.0
 
 
 def marks(files: Sequence[HandIn], rows: Iterable[Row], owners: Whose, assignment: Assignment) -> list[Mark]:
@@ -138,7 +64,7 @@ def _mark(student: Student, own: list[HandIn], by_file: dict[str, list[Row]], as
         days = days_late(each, student, assignment.due)
         factor = max(0.0, 1 - assignment.per_day * days) if days <= assignment.days else 0.0
         for row in by_file[each.name]:
-            new = assignment.earned(row) * factor, row, days
+            new = earned(row, assignment) * factor, row, days
             old = found.get(row.exercise, (-1.0, row, 0))
             better = new[0] > old[0] if assignment.best else row.answered or not old[1].answered
             found[row.exercise] = new if better else old
@@ -166,7 +92,7 @@ def table_of(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 def answers_table(rows: Iterable[Row], assignment: Assignment) -> str:
     """Every answer, with its points."""
-    return table_of([*Row._fields, "points"], ((*row, f"{assignment.earned(row):g}") for row in rows))
+    return table_of([*Row._fields, "points"], ((*row, f"{earned(row, assignment):g}") for row in rows))
 
 
 def grades_table(given: Iterable[Mark], assignment: Assignment, feedback: dict[Path, Mark]) -> str:
@@ -184,11 +110,11 @@ def gradescope(rows: Sequence[Row], assignment: Assignment, problem: str = "") -
     """results.json as Gradescope reads it, from the rows of one submission; or why there are none."""
     tests = []
     for row in rows:
-        score, most = assignment.earned(row), sum(assignment.points[row.exercise].values())
+        score, most = earned(row, assignment), sum(assignment.points[row.exercise].values())
         said = {"status": "passed" if row.passed else "failed", "output": card(row), "output_format": "text"}
         points = {"name": row.exercise, "score": score, "max_score": most}
         tests.append({**points, **said, "visibility": "visible"})
-    score = sum(map(assignment.earned, rows))
+    score = sum(earned(row, assignment) for row in rows)
     return json.dumps({"score": score, "tests": tests} | ({"output": problem} if problem else {}), indent=1)
 
 

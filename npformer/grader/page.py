@@ -10,9 +10,10 @@ from statistics import mode
 from typing import NamedTuple
 
 from npformer.exercises import list_exercises
+from npformer.exercises.points import Assignment
 from npformer.grader.alike import Pair
 from npformer.grader.judge import Row
-from npformer.grader.marks import Assignment, Mark, card
+from npformer.grader.marks import Mark, card, earned
 from npformer.grader.register import Student, Whose
 from npformer.teaching.paper import paper
 
@@ -92,7 +93,7 @@ def feedback(mark: Mark, assignment: Assignment) -> str:
         parts += ["Not read to the end:", f"> {_markdown(why)}"]
     for row in (row for row in mark.rows if row.answered):
         title, *said = card(row).split("\n")
-        parts += [f"## {row.exercise}: {title} ({assignment.earned(row):g} points)", *map(_markdown, said)]
+        parts += [f"## {row.exercise}: {title} ({earned(row, assignment):g} points)", *map(_markdown, said)]
     missing = [row.exercise for row in mark.rows if not row.answered]
     parts += [f"Not answered: {', '.join(missing)}."] if missing else []
     return "\n\n".join(parts) + "\n"

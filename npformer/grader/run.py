@@ -13,7 +13,6 @@ from contextlib import closing, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import wait
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 from npformer.grader.hand_ins import HandIn
@@ -64,15 +63,11 @@ class Worker:
     """A judge in a process of its own, and the line to it."""
 
     def __init__(self, *settings: Any) -> None:
-        spawn, program = get_context("spawn"), sys.modules["__main__"]
+        spawn = get_context("spawn")
         self.line, its_line = spawn.Pipe()
         self.process = spawn.Process(target=work, args=(its_line, *settings), daemon=True)
         with its_line:
-            try:  # the program that called us is not run again there, as multiprocessing would
-                sys.modules["__main__"] = ModuleType("__main__")
-                self.process.start()
-            finally:
-                sys.modules["__main__"] = program
+            self.process.start()
 
     def give(self, file: HandIn, ids: Sequence[str]) -> None:
         """Send a file there."""
@@ -83,12 +78,11 @@ class Worker:
 
     def report(self) -> Report | None:
         """What it says of its file; None where it has ended."""
-        try:
+        with suppress(EOFError, OSError):
             rows, ways = self.line.recv()
             return Report(rows, ways, self.digest)
-        except (EOFError, OSError):
-            self.end()
-            return None
+        self.end()
+        return None
 
     def end(self) -> None:
         """Hang up: a judge that waits ends what it has started, and then itself."""

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -149,20 +149,11 @@ class _Absent(MetaPathFinder, Loader):
         vars(module)["__getattr__"] = any_name
 
 
-def hide_npformer(hidden: Sequence[str]) -> None:
-    """Put the stand-in before all else that finds modules; without walls, refuse to open what is hidden."""
+def hide_npformer() -> None:
+    """Put the stand-in before all else that finds modules."""
     for name in [name for name in sys.modules if name.split(".")[0] == "npformer"]:
         del sys.modules[name]
     sys.meta_path.insert(0, _Absent())
-    if hidden:
-        real, below = os.path.realpath, tuple(os.fsencode(os.path.realpath(path)) for path in hidden)
-
-        def watch(event: str, arguments: tuple[Any, ...]) -> None:
-            if event in ("open", "os.listdir", "os.scandir") and isinstance(arguments[0], str | bytes):
-                if os.fsencode(real(arguments[0])).startswith(below):
-                    raise PermissionError("this folder is not open while your work is checked")
-
-        sys.addaudithook(watch)
 
 
 # --- a server that forks --------------------------------------------------------------------------
@@ -245,7 +236,7 @@ def start(pipe: Connection, user: int, given: dict[str, Any]) -> None:  # pragma
         if user or given["walled"]:
             walls.become(user)
         walls.limit(given["cpu"], given["megabytes"], given["processes"])
-        hide_npformer([] if given["walled"] else given["place"][2])
+        hide_npformer()
         random.seed(0)  # Python has drawn a seed of its own in this process
         work(pipe)
     finally:

@@ -141,19 +141,11 @@ def end(child: int) -> None:
     for kill in (os.kill, os.killpg):
         with suppress(OSError):
             kill(child, signal.SIGKILL)
-    with suppress(ChildProcessError):  # it has ended before
-        os.waitpid(child, 0)
-    while below := _children():
-        for pid in below:
-            with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        with suppress(ChildProcessError):
+    with suppress(ChildProcessError):  # nobody is left
+        while True:
+            for pid in _told(f"/proc/self/task/{os.getpid()}/children").split():
+                os.kill(int(pid), signal.SIGKILL)
             os.waitpid(-1, 0)
-
-
-def _children() -> list[int]:
-    """Our children, as Linux tells them."""
-    return [int(pid) for pid in _told(f"/proc/self/task/{os.getpid()}/children").split()]
 
 
 def threads_of_the_system() -> int:

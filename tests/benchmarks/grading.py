@@ -14,9 +14,10 @@ import time
 from pathlib import Path
 
 from npformer.exercises.bugs import under_its_name
+from npformer.exercises.points import assignment_of
 from npformer.exercises.topics import bank
 from npformer.grader.hand_ins import hand_ins
-from npformer.grader.marks import answers_table, assignment_of
+from npformer.grader.marks import answers_table
 from npformer.grader.run import Journal, grade
 
 IDS = ("ffn.forward", "layer_norm.backward", "softmax.forward", "attention.forward")

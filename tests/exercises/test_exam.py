@@ -12,7 +12,7 @@ import pytest
 from npformer import cli
 from npformer.exercises import list_exercises
 from npformer.exercises.exam import LENGTHS, draw_exam, exam_files, exam_notebook, exam_page
-from npformer.grader.marks import read_assignment
+from npformer.exercises.points import read_assignment
 from npformer.teaching.places import write_files
 
 SEEDS = ("monday", "Tuesday", "ß", "李", "<b>&")

@@ -15,6 +15,7 @@ import pytest
 
 from npformer import cli
 from npformer.exercises import list_exercises
+from npformer.exercises.points import assignment_of, read_assignment
 from npformer.grader import alike, marks, page, run
 from npformer.grader.hand_ins import HandIn
 from npformer.grader.judge import Row
@@ -118,7 +119,7 @@ def row(submission, exercise="order.bag", status="pass", evidence="Seen.", codes
 
 def test_points_for_parts_and_for_late_work(tmp_path):
     """Of two tries the last answer counts, or the best; each day begun takes a quarter."""
-    assignment = marks.read_assignment(write(tmp_path / "a.toml", TOML))
+    assignment = read_assignment(write(tmp_path / "a.toml", TOML))
     backward = {"exercise": "layer_norm.backward"}
     wrong = {"status": "known_mistake", "evidence": "dgamma and dbeta agree. dx differs."}
     ada, ben = Student("1", "Ada", ""), Student("2", "Ben", "", late=30.0 * 3600)
@@ -261,7 +262,7 @@ def test_formulas_stay_text():
 
 
 def test_a_class_of_nobody_has_a_page_and_a_summary():
-    nobody, assignment = Whose({}, [], []), marks.assignment_of(map(str, range(33)))
+    nobody, assignment = Whose({}, [], []), assignment_of(map(str, range(33)))
     text = page.class_page([], [], nobody, [], assignment)
     assert "0 of 0 students" in text and "<p>9 more are not shown.</p>" in text
     assert page.summary([], [], nobody) == "0 files, 0 answers, 0 right."
@@ -270,7 +271,7 @@ def test_a_class_of_nobody_has_a_page_and_a_summary():
 def test_feedback_is_one_file_a_student_and_markdown_is_left_alone():
     names = {"0.py": "A/x", "1.py": "A?x", "2.py": "...", "3.py": "", "a.py": "a_x"}
     owners = Whose({file_name: Student("", name, "") for file_name, name in names.items()}, [], [])
-    assignment = marks.assignment_of(["order.bag", "pe.table"])
+    assignment = assignment_of(["order.bag", "pe.table"])
     odd = row("a.py", "pe.table", "error", "It stopped with “<b>” *y*.")
     given = marks.marks([*map(file, names)], [odd, *map(row, names)], owners, assignment)
     sent = page.places_of([*given, given[0]._replace(rows=[])], Path("f"))

@@ -18,10 +18,11 @@ import hostile
 import pytest
 
 from npformer import cli
+from npformer.exercises.points import assignment_of
 from npformer.grader import judge, page, run
 from npformer.grader.hand_ins import hand_ins
 from npformer.grader.judge import LIMITS, Judge, Limits
-from npformer.grader.marks import answers_table, assignment_of
+from npformer.grader.marks import answers_table
 from npformer.grader.run import Journal, grade
 
 ONLY = f"--exercises={','.join(hostile.IDS)}"
@@ -173,7 +174,7 @@ def test_memory_and_processes_are_the_kernel_s_to_count():
 NO_NAMESPACES = "echo 0 > /proc/sys/user/max_user_namespaces; exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "
 
 
-LEFT = ("daemon", "setsid", "shell_stays", "ours_by_source", "ours_by_path", "memory", "exit_in_table")
+LEFT = ("daemon", "setsid", "shell_stays", "ours_by_import", "deep_folder", "memory", "exit_in_table")
 UNSHARES = shutil.which("unshare") and not subprocess.run(["unshare", "-Ur", "true"]).returncode
 
 
@@ -216,11 +217,8 @@ def test_an_interrupted_run_goes_on_to_the_same_table(number, workers, tmp_path,
         pause = 0.05 if i < 6 else 0.3  # who interrupts after three is in time, on a busy machine too
         (folder / f"s{i:02}.py").write_text(f"student = 'S{i}'\nimport time\ntime.sleep({pause})\n{text}")
     given = ["grade", str(folder), f"--csv={out}", ONLY, f"--workers={workers}"]
-    program = tmp_path / "program.py"  # it has no `if __name__`, and is not run again in each judge
-    program.write_text("import sys\nfrom npformer import cli\nsys.exit(cli.main())")
-    process = subprocess.Popen(
-        [sys.executable, program, *given], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-m", "npformer", *given]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     process.stderr.readline()
     assert running(temporary), "the run's processes can be told by their folder"
     for _ in range(2):

@@ -239,15 +239,8 @@ def test_forged_bytes_are_refused_and_what_is_too_much_is_not_sent():
 def test_npformer_is_a_stand_in(monkeypatch):
     monkeypatch.setattr(sys, "modules", {"npformer": 1, "npformer.exercises.topics": 2, "os": os})
     monkeypatch.setattr(sys, "meta_path", [])
-    hooks = []
-    monkeypatch.setattr(sys, "addaudithook", hooks.append)
-    student.hide_npformer(())
-    assert list(sys.modules) == ["os"] and hooks == []
-    student.hide_npformer((os.path.dirname(student.__file__),))
-    with pytest.raises(PermissionError, match="not open while your work is checked"):
-        hooks[0]("open", (student.__file__, "r", 0))
-    for harmless in (("open", (os.__file__,)), ("open", (3,)), ("exec", (1,))):
-        assert hooks[0](*harmless) is None
+    student.hide_npformer()
+    assert list(sys.modules) == ["os"]
     finder = sys.meta_path[0]
     assert finder.find_spec("numpy") is None and finder.create_module(None) is None
     ours, exercises = (SimpleNamespace(__name__=name) for name in ("npformer", "npformer.exercises"))
@@ -411,11 +404,3 @@ def test_answers_that_cost_the_judge_much_are_bounded(monkeypatch):
         for text in (lists, back):
             report = one.grade("a.py", text.encode(), ["order.bag", "softmax.forward", "block.forward"])
             assert not any(each.status == "pass" for each in report)
-
-
-def test_a_folder_goes_however_it_was_left(tmp_path, monkeypatch):
-    folder = tmp_path / "a"
-    (folder / "b").mkdir(parents=True)
-    monkeypatch.setattr(judge.shutil, "rmtree", lambda *arguments: (_ for _ in ()).throw(RecursionError))
-    judge._remove(str(folder))
-    assert not folder.exists()
