@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeAlias
 
 from npformer.grader.hand_ins import HandIn
 from npformer.grader.reading import pieces
@@ -21,19 +21,12 @@ RUN = 12  # tokens
 FEWEST = 20  # runs that two must share
 LEAST = 0.5  # of the runs of the shorter one
 OURS = "npformer's own source"
+Pair: TypeAlias = tuple[float, str, str]  # the part of the shorter that stands in both, and whose
 COUNTED = (tokenize.NAME, tokenize.NUMBER, tokenize.OP, tokenize.STRING)
 
 
-class Pair(NamedTuple):
-    """Two hand-ins, and what part of the shorter one's own runs of tokens stands in the other."""
-
-    one: str
-    other: str
-    share: float
-
-
 def alike(hand_ins: Iterable[tuple[str, HandIn]]) -> list[Pair]:
-    """The pairs that are most alike, of files and their owners; the most alike first."""
+    """The pairs of owners whose files are most alike; the most alike first."""
     runs = defaultdict[str, set[int]](set)
     for owner, file in hand_ins:
         with suppress(ValueError):  # it cannot be read
@@ -48,8 +41,8 @@ def alike(hand_ins: Iterable[tuple[str, HandIn]]) -> list[Pair]:
     told = {run: owners for run, owners in owners_of.items() if len({*owners} - {OURS}) <= few}
     sizes = Counter(owner for owners in told.values() for owner in owners)
     shared = Counter(pair for owners in told.values() for pair in combinations(owners, 2))
-    pairs = [Pair(*pair, n / min(sizes[each] for each in pair)) for pair, n in shared.items() if n >= FEWEST]
-    return sorted((pair for pair in pairs if pair.share >= LEAST), key=lambda pair: -pair.share)
+    pairs = [(n / min(sizes[each] for each in pair), *pair) for pair, n in shared.items() if n >= FEWEST]
+    return sorted((pair for pair in pairs if pair[0] >= LEAST), reverse=True)
 
 
 def runs_of(name: str, data: bytes) -> set[int]:

@@ -25,16 +25,8 @@ def _set(options: Namespace) -> tuple[Assignment, Limits]:
     if not 0 < options.seconds < 1e6 or not 0 <= options.wall < 1e6 or options.megabytes < 1:
         raise ValueError("--seconds, --wall and --megabytes are numbers above 0")
     one_each = assignment_of(ids_of(options.exercises))
-    of = read_assignment(_given(options.assignment)) if options.assignment else one_each
+    of = read_assignment(Path(options.assignment)) if options.assignment else one_each
     return of, Limits(options.seconds, options.megabytes, options.level, options.wall, of.numbers)
-
-
-def _given(name: str) -> Path:
-    """A file that is to be read; ValueError where it is not there."""
-    if not Path(name).is_file():
-        folder = f"{name!r} is a folder; expected a file"
-        raise ValueError(folder if Path(name).is_dir() else f"there is no file {name!r}")
-    return Path(name)
 
 
 def check(options: Namespace) -> Iterator[str]:
@@ -81,7 +73,7 @@ def grade(options: Namespace) -> Iterator[str]:
     if options.feedback:
         folder_for(options.feedback)
     journal, top = Journal(Path(options.csv), options.resume), Path(options.folder).absolute()
-    students = register.read_register(_given(options.register), options.columns) if options.register else None
+    students = register.read_register(Path(options.register), options.columns) if options.register else None
     known = marks.numbers_of(Path(options.anonymous)) if options.anonymous else None
     files = hand_ins(top) if known is None else marks.numbered(hand_ins(top))
     hidden = [str(top if top.is_dir() else top.parent)]

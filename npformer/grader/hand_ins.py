@@ -53,11 +53,6 @@ class HandIn(NamedTuple):
             raise ValueError(f"It is larger than {LARGEST // 2**20} megabytes.")
         return data
 
-    @property
-    def shape(self) -> dict[str, str]:
-        """What a learning system wrote into its name."""
-        return shape_of(self.named)
-
 
 def hand_ins(top: Path) -> list[HandIn]:
     """What is below a folder or in a zip file, or one file; in order of name, of which no two have the same.

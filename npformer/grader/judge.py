@@ -5,9 +5,9 @@ handed in is, for the checker, one that sends arguments and waits for arrays. In
 them `work` in processes of their own, which are sent files and send rows.
 """
 
+import hashlib
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -30,12 +30,15 @@ from npformer.grader.frames import MOST_BYTES, Forged, pack, readable, unpack
 MOST_CALLS_BACK = 1000
 LEAST = 0.05  # of the time for a submission; so much is left for a function after any number of endless ones
 OVERHEAD = 60.0  # seconds for a system that is slow to start a process; no part of a student's time
-TEXTS = {"student": 100, "problem": 300, "names": 5000}  # letters that are kept of each
+TEXTS = {"student": 100, "problem": 300, "names": 5000}  # letters that are kept of each, in this order
 LONGEST_MESSAGE = 80  # letters of an error's own words that are told: they are the file's to choose
 NO_ANSWER = "It sent something that is no answer."
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 SLOW = {"matplotlib.pyplot": b"matplotlib", "IPython.core.inputtransformer2": b'"cells"'}  # to import
-HARNESS = ("__init__", "frames", "reading", "walls", "student")  # of npformer, all that is with a student
+SERVE = (  # npformer without its front door: of it, a student's process has what `student` imports
+    "import sys, types; npformer = sys.modules['npformer'] = types.ModuleType('npformer'); "
+    "npformer.__path__ = [sys.argv[1]]; from npformer.grader import student; student.serve()"
+)
 
 Message = dict[str, Any]
 
@@ -81,6 +84,11 @@ def unread(name: str, ids: Iterable[str], why: str) -> list[Row]:
     return [Row(name, "", exercise_id, "not read", evidence=why) for exercise_id in ids]
 
 
+def digest(data: bytes | str) -> str:
+    """Of a file's bytes; or why they cannot be read."""
+    return data if isinstance(data, str) else hashlib.sha256(data).hexdigest()
+
+
 class Ended(Exception):
     """The student's process has ended or had to be ended: what the checker makes of it is not used."""
 
@@ -100,22 +108,22 @@ class Told(TypeError):
 
 
 class Judge(AbstractContextManager["Judge"]):
-    """A Python with NumPy, and of npformer no more than HARNESS, that forks for every submission."""
+    """A Python with NumPy, and of npformer no more than SERVE says, that forks for every submission.
 
-    def __init__(self, limits: Limits = LIMITS, hidden: Iterable[str] = (), home: str | None = None) -> None:
-        self.limits, self.home = limits, tempfile.mkdtemp(prefix="npformer-", dir=home)
-        os.chmod(self.home, 0o711)
+    `home` is a folder for what is written on its side: the caller makes it, and removes it.
+    """
+
+    def __init__(self, home: str, limits: Limits = LIMITS, hidden: Iterable[str] = ()) -> None:
+        self.limits = limits
         signal.signal(signal.SIGALRM, _too_late)
-        self.process, self.server = _serving(self.home, hidden)
+        self.process, self.server = _serving(home, hidden)
         self.server.settimeout(OVERHEAD)
         self.open: list[str] = json.loads(self.server.recv(2**10))  # what this system does not close
 
     def __exit__(self, *error: object) -> None:
-        """End everything that was started here, and remove what was written."""
+        """End everything that was started here."""
         self.server.close()
         self.process.wait()
-        for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):  # however deep a file's own folders are
-            subprocess.run([*command, "--", self.home], stderr=subprocess.DEVNULL, check=False)
 
     # one submission
 
@@ -127,7 +135,6 @@ class Judge(AbstractContextManager["Judge"]):
         if isinstance(data, str):
             return unread(name, ids, data)
         self.name, self.data, self.ids = name, data, tuple(ids)
-        self.head: Message = {}  # what the file answers, by the first process that has run it
         self.lost = 0  # processes that came to their end before their time
         self.pipe: Connection | None = None
         try:
@@ -150,11 +157,11 @@ class Judge(AbstractContextManager["Judge"]):
         data = np.frombuffer(self.data, np.uint8)
         head = self.ask({"name": Path(self.name).name, "data": data, "ids": self.ids})
         try:
-            answers = {i: (str(head["answers"][i][0]), head["answers"][i][1]) for i in self.ids}
+            self.answers = {exercise_id: head["answers"][exercise_id] for exercise_id in self.ids}
             texts = {key: " ".join(readable(str(head[key]), most).split()) for key, most in TEXTS.items()}
         except (TypeError, LookupError):
             self.end(NO_ANSWER)
-        self.head = self.head or {**texts, "answers": answers}
+        self.student, self.problem, self.names = texts.values()
 
     def forked(self, request: Message) -> Connection:
         """The pipe to a process for one submission, which ends with all that it started when we hang up."""
@@ -194,7 +201,7 @@ class Judge(AbstractContextManager["Judge"]):
         try:
             signal.setitimer(signal.ITIMER_REAL, self.left)
             self.pipe.send_bytes(pack(message, functions))
-            reply = unpack(self.pipe.recv_bytes(MOST_BYTES))
+            reply = unpack(self.pipe.recv_bytes(MOST_BYTES), self.function)
         except TimeoutError:
             self.end(too_long)
         except Forged:
@@ -206,17 +213,23 @@ class Judge(AbstractContextManager["Judge"]):
         self.ending = ""
         return reply
 
-    def call(self, exercise_id: str, *arguments: Any, **options: Any) -> Any:
+    def function(self, place: int) -> Callable[..., Any]:
+        """One of the student's."""
+        function = partial(self.call, place)
+        vars(function)["elsewhere"] = True  # for the checker: npformer is not in that process
+        return function
+
+    def call(self, place: int, *arguments: Any, **options: Any) -> Any:
         """What the student's function gives for these arguments, which may be changed by it."""
         functions: list[Callable[..., Any]] = []
-        reply = self.ask({"call": exercise_id, "args": arguments, "kwargs": options}, functions)
+        reply = self.ask({"call": place, "args": arguments, "kwargs": options}, functions)
         try:
             for _ in range(MOST_CALLS_BACK):
                 if "back" not in reply:
                     break
                 reply = self.ask(_called(functions[reply["back"]], reply["args"]))
-            for place in reply["changed"]:  # the checker sees that it is another
-                np.logical_not(arguments[place], out=arguments[place], casting="unsafe")
+            for i in reply["changed"]:  # the checker sees that it is another
+                np.logical_not(arguments[i], out=arguments[i], casting="unsafe")
             failed = Told(reply) if "error" in reply else None
             value = None if failed else reply["value"]
         except (TypeError, KeyError, ValueError, IndexError, AttributeError):
@@ -229,26 +242,22 @@ class Judge(AbstractContextManager["Judge"]):
 
     def row(self, exercise_id: str) -> Row:
         """One exercise."""
-        said = partial(Row, self.name, self.head["student"], exercise_id)
-        kind, answer = self.head["answers"][exercise_id]
-        if kind == "function":
-            answer = partial(self.call, exercise_id)
-            vars(answer)["elsewhere"] = True  # for the checker: npformer is not in that process
-            if self.ending:
-                with suppress(Ended):
-                    self.begin()
-        texts = self.checked(exercise_id, answer)
-        if kind == "function" and self.ending:
+        said = partial(Row, self.name, self.student, exercise_id)
+        if callable(self.answers[exercise_id]) and self.ending:
+            with suppress(Ended):
+                self.begin()
+        texts = self.checked(exercise_id, self.answers[exercise_id])
+        if callable(self.answers[exercise_id]) and self.ending:
             return said("error", evidence=self.ending)
         if texts[0] != "not answered":
             return said(*texts)
-        if self.head["problem"]:
-            return said("not read", evidence=self.head["problem"])
-        return said("not answered", evidence=_misspelt(exercise_id, self.head["names"].split()))
+        if self.problem:
+            return said("not read", evidence=self.problem)
+        return said("not answered", evidence=_misspelt(exercise_id, self.names.split()))
 
     def checked(self, exercise_id: str, answer: Any) -> tuple[str, ...]:
         """The checker's result, from the status on. What it cannot digest costs this exercise alone."""
-        name = self.limits.numbers or self.head["student"].strip()
+        name = self.limits.numbers or self.student
         try:
             result = check(f"{exercise_id}@{name}" if name else exercise_id, answer, level=self.limits.level)
         except Exception as error:
@@ -273,33 +282,29 @@ def _called(function: Callable[..., Any], arguments: Sequence[Any]) -> Message:
 def _misspelt(exercise_id: str, names: Sequence[str]) -> str:
     """Under which name an answer may stand that was not found."""
     known = {exercise.id: exercise.name for exercise in list_exercises()}
-    asked, near = known[exercise_id], known.values()
-    others = [n for n in names if n != asked]
-    found = [n for n in others if get_close_matches(n.replace(".", "_"), near, 1, 0.8) == [asked]]
-    return "".join(f"It has {name}: did you mean {asked}?" for name in found[:1])
+    asked, of_all = known[exercise_id], known.values()
+    for name in names:
+        if name != asked and get_close_matches(name.replace(".", "_"), of_all, 1, 0.8) == [asked]:
+            return f"It has {name}: did you mean {asked}?"
+    return ""
 
 
 # --- the student's side -------------------------------------------------------------------------------
 
 
 def _serving(home: str, hidden: Iterable[str]) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """The process that forks, with HARNESS in a package of its own; and the socket to it."""
-    ours, folder = Path(__file__).parents[2], Path(home, "npformer", "grader")
-    folder.mkdir(parents=True)
-    folder.with_name("__init__.py").touch()
-    for name in HARNESS:
-        shutil.copyfile(Path(__file__).with_name(f"{name}.py"), folder / f"{name}.py")
+    """The process that forks, with no more of npformer than `student` imports; and the socket to it."""
+    ours = Path(__file__).parents[2]
     apart = {Path.cwd(), *[ours][(ours / "numpy").exists() :]}  # from where the student's modules are
     path = [p for p in sys.path if p and Path(p).resolve() not in apart]
     needed = [sys.prefix, sys.base_prefix, *filter(os.path.isdir, path)]
     places = [Path(place).resolve() for place in (f"{ours}/npformer", *hidden)]  # nobody's to read
     covered = [str(p) for p in places if not any(Path(n).resolve().is_relative_to(p) for n in needed)]
-    settings = {"path": path, "place": [tempfile.mkdtemp(dir=home), needed, covered]}
-    serve = "from npformer.grader import student; student.serve()"
+    place = json.dumps([tempfile.mkdtemp(dir=home), needed, covered])
     here, there = socket.socketpair()
     with there:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", serve, json.dumps(settings)],
+            [sys.executable, "-P", "-c", SERVE, f"{ours}/npformer", place],
             stdin=there.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -315,12 +320,13 @@ def environment(home: str, path: Sequence[str]) -> dict[str, str]:
     kept = {k: os.environ[k] for k in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if k in os.environ}
     own = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "Agg", "LANG": "C.UTF-8"}
     places = dict.fromkeys(("HOME", "TMPDIR", "NPFORMER_RUN"), home)
-    return kept | ONE_THREAD | own | places | {"PYTHONPATH": os.pathsep.join([home, *path])}
+    return kept | ONE_THREAD | own | places | {"PYTHONPATH": os.pathsep.join(path)}
 
 
-def work(line: Any, limits: Limits, hidden: Sequence[str], home: str) -> None:
+def work(line: Any, home: str, limits: Limits, hidden: Sequence[str]) -> None:
     """Files in, rows out, until the other side hangs up: a process of its own does this."""
     os.setsid()  # Ctrl+C and Ctrl+Z reach the other side alone
-    with Judge(limits, hidden, home) as judge, suppress(EOFError, OSError):
+    with Judge(home, limits, hidden) as judge, suppress(EOFError, OSError):
         while True:
-            line.send((judge.grade(*line.recv()), judge.open))
+            name, data, ids = line.recv()
+            line.send((name, judge.open, digest(data), judge.grade(name, data, ids)))

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from npformer.exercises.points import Assignment
 from npformer.exercises.reply import TITLES
-from npformer.grader.hand_ins import KIND, HandIn
+from npformer.grader.hand_ins import KIND, HandIn, shape_of
 from npformer.grader.judge import Row
 from npformer.grader.register import Student, Whose
 
@@ -79,7 +79,7 @@ def days_late(file: HandIn, student: Student, due: float) -> int:
     """Days begun after the due date: by the register, by the file's time, or one where Canvas says late."""
     late = student.late if student.late is not None else file.time - due
     by_clock = math.ceil(late / DAY) if math.isfinite(due) and late > 0 else 0
-    return by_clock or int(math.isfinite(due) and "late" in file.shape)
+    return by_clock or int(math.isfinite(due) and "late" in shape_of(file.named))
 
 
 def table_of(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

@@ -7,7 +7,7 @@ from html import escape
 from itertools import pairwise
 from pathlib import Path
 from statistics import mode
-from typing import NamedTuple
+from typing import TypeAlias
 
 from npformer.exercises import list_exercises
 from npformer.exercises.points import Assignment
@@ -18,16 +18,8 @@ from npformer.grader.register import Student, Whose
 from npformer.teaching.paper import paper
 
 BINS = 10
+Pattern: TypeAlias = tuple[int, str, str, str]  # students, an exercise, what was seen, what a teacher can say
 SECTIONS, PATTERNS, EXERCISES, STUDENTS, LINES = 6, 2, 24, 14, 12  # shown at most of each
-
-
-class Pattern(NamedTuple):
-    """A mistake that students share: how many, in what, what was seen, and what a teacher can say."""
-
-    students: int
-    exercise: str
-    seen: str
-    say: str
 
 
 def to_teach(given: Iterable[Mark]) -> list[tuple[str, int, list[Pattern]]]:
@@ -42,7 +34,7 @@ def to_teach(given: Iterable[Mark]) -> list[tuple[str, int, list[Pattern]]]:
     for (exercise_id, codes), rows in wrong.items():
         seen = mode(row.hint if codes and row.hint else row.evidence for row in rows)
         say = mode([row.question for row in rows if row.question] or [of[exercise_id].question])
-        patterns[of[exercise_id].teach].append(Pattern(len(rows), exercise_id, seen, say))
+        patterns[of[exercise_id].teach].append((len(rows), exercise_id, seen, say))
     found = [(teach, len(who[teach]), sorted(own, reverse=True)) for teach, own in patterns.items()]
     return sorted(found, key=lambda entry: (-entry[1], entry[0]))
 
@@ -50,9 +42,9 @@ def to_teach(given: Iterable[Mark]) -> list[tuple[str, int, list[Pattern]]]:
 def summary(rows: Sequence[Row], given: Sequence[Mark], owners: Whose) -> str:
     """For the terminal: how many are right, what to teach again, and what a person has to decide."""
     lines = [overview(rows)]
-    for i, (teach, students, (first, *_)) in enumerate(to_teach(given)[:LINES]):
+    for i, (teach, students, [(_, exercise_id, _, say), *_]) in enumerate(to_teach(given)[:LINES]):
         lines += ["To teach again, and how many students:"] * (not i)
-        lines += [f"  {students:4}  {teach}", f"        {first.exercise}: {first.say}"]
+        lines += [f"  {students:4}  {teach}", f"        {exercise_id}: {say}"]
     return "\n".join([*lines, *to_decide(rows, owners)])
 
 
@@ -114,7 +106,7 @@ def class_page(
 ) -> str:
     """The class on two sheets that need nothing else; what there is nothing to say about has no heading."""
     here, worth = [mark for mark in given if mark.rows], assignment.worth()
-    hints = [f"{p.one} and {p.other}: {p.share:.0%} of the shorter" for p in pairs]
+    hints = [f"{one} and {other}: {share:.0%} of the shorter" for share, one, other in pairs]
     first = {
         "Points, and how many students have them": _points(here, worth),
         f'Exercises, the hardest first <span class="colours">{COLOURS}</span>': _exercises(here, assignment),
@@ -167,9 +159,9 @@ def _teach(given: Sequence[Mark]) -> list[str]:
     lines, every = [], len(given)
     for teach, students, patterns in to_teach(given)[:SECTIONS]:
         lines.append(_bar(f"Lesson {teach}", [("wrong", students)], every, f"{students} of {every}"))
-        for p in patterns[:PATTERNS]:
-            seen = f'<span class="id">{escape(p.exercise)}</span>: {escape(p.seen[:160])}'
-            lines.append(f'<p>{p.students} × {seen} <span class="say">“{escape(p.say)}”</span></p>')
+        for many, exercise_id, seen, say in patterns[:PATTERNS]:
+            told = f'<span class="id">{escape(exercise_id)}</span>: {escape(seen[:160])}'
+            lines.append(f'<p>{many} × {told} <span class="say">“{escape(say)}”</span></p>')
     return lines
 
 

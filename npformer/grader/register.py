@@ -105,8 +105,9 @@ def whose(files: Iterable[HandIn], claims: dict[str, str], register: Sequence[St
     for each in (each for each in files if not each.passed_over):
         claim = claims.get(each.name, "")
         if register is None:
-            own = each.shape.get("id") or each.shape.get("submission") or ""
-            name = claim or each.shape.get("name") or (not own and each.named) or ""
+            shape = shape_of(each.named)
+            own = shape.get("id") or shape.get("submission") or ""
+            name = claim or shape.get("name") or (not own and each.named) or ""
             of[each.name] = Student(own, name, "")
             continue
         fits, claimed = _by_place(index, each.named), _find(index, [claim], claim)

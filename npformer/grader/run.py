@@ -4,8 +4,9 @@ Every submission's rows are appended to a journal as soon as they exist, so that
 goes on where it was. The order of the rows is that of the files, whoever judged them and when.
 """
 
-import hashlib
 import json
+import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Sequence
@@ -13,22 +14,16 @@ from contextlib import closing, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias, cast
 
 from npformer.grader.hand_ins import HandIn
-from npformer.grader.judge import LIMITS, Limits, Row, unread, work
+from npformer.grader.judge import LIMITS, Limits, Row, digest, unread, work
 from npformer.installed import version
 from npformer.teaching.places import write_files
 
+# what came of a file: its name, what the system did not close for it, the digest of its bytes, its rows
+Report: TypeAlias = tuple[str, list[str], str, list[Row]]
 LOST = "The grader ended on this file; look at it yourself."
-
-
-class Report(NamedTuple):
-    """What came of one file."""
-
-    rows: list[Row]
-    open: list[str]  # what the system did not close for its process
-    digest: str  # of its bytes; or why it cannot be read
 
 
 def grade(
@@ -47,15 +42,15 @@ def grade(
     done = journal.begin(to_judge, ids, limits) if journal else {}
     left = [each for each in to_judge if each.name not in done]
     with closing(judged(left, ids, limits, hidden, workers)) as reports:
-        for name, report in reports:
-            done[name] = report
+        for report in reports:
+            name, *_, done[name] = report
             if journal:
-                journal.add(name, report)
+                journal.add(report)
                 print(f"{len(done)} of {len(to_judge)}  {name}", file=sys.stderr, flush=True)
     rows: list[Row] = []
     for each in files:
         over = Row(each.name, "", "", "passed over", evidence=f"Not graded: {each.passed_over}.")
-        rows += [over] if each.passed_over else done[each.name].rows
+        rows += [over] if each.passed_over else done[each.name]
     return rows
 
 
@@ -71,16 +66,14 @@ class Worker:
 
     def give(self, file: HandIn, ids: Sequence[str]) -> None:
         """Send a file there."""
-        data, self.digest = _read(file)
         self.file = file
         with suppress(OSError):  # it has ended, which `report` sees
-            self.line.send((file.name, data, list(ids)))
+            self.line.send((file.name, _read(file), list(ids)))
 
     def report(self) -> Report | None:
         """What it says of its file; None where it has ended."""
         with suppress(EOFError, OSError):
-            rows, ways = self.line.recv()
-            return Report(rows, ways, self.digest)
+            return cast(Report, self.line.recv())
         self.end()
         return None
 
@@ -94,38 +87,40 @@ class Worker:
 
 def judged(
     files: Sequence[HandIn], ids: Sequence[str], limits: Limits, hidden: Sequence[str], workers: int
-) -> Generator[tuple[str, Report], None, None]:
-    """The name and the report of each file, as they come; one on which a judge ends is given to another."""
+) -> Generator[Report, None, None]:
+    """The report of each file, as they come; one on which a judge ends is given to another."""
     left, lost = list(reversed(files)), set[str]()
     idle, busy = list[Worker](), dict[Any, Worker]()
-    with tempfile.TemporaryDirectory(prefix="npformer-class-", ignore_cleanup_errors=True) as home:
-        try:
-            while left or busy:
-                while left and len(busy) < max(workers, 1):
-                    worker = idle.pop() if idle else Worker(limits, hidden, home)
-                    worker.give(left.pop(), ids)
-                    busy[worker.line] = worker
-                worker = busy.pop(wait(list(busy))[0])
-                report, file = worker.report(), worker.file
-                if report:
-                    idle.append(worker)
-                elif file.name not in lost:
-                    lost.add(file.name)
-                    left.append(file)
-                    continue
-                yield file.name, report or Report(unread(file.name, ids, LOST), [], worker.digest)
-        finally:
-            for worker in (*idle, *busy.values()):
-                worker.end()
-
-
-def _read(file: HandIn) -> tuple[bytes | str, str]:
-    """The bytes of a file and their digest; or, twice, why it cannot be read."""
+    home = tempfile.mkdtemp(prefix="npformer-")
+    os.chmod(home, 0o711)
     try:
-        data = file.read()
+        while left or busy:
+            while left and len(busy) < max(workers, 1):
+                worker = idle.pop() if idle else Worker(home, limits, hidden)
+                worker.give(left.pop(), ids)
+                busy[worker.line] = worker
+            worker = busy.pop(wait(list(busy))[0])
+            report, file = worker.report(), worker.file
+            if report:
+                idle.append(worker)
+            elif file.name not in lost:
+                lost.add(file.name)
+                left.append(file)
+                continue
+            yield report or (file.name, [], "", unread(file.name, ids, LOST))
+    finally:
+        for worker in (*idle, *busy.values()):
+            worker.end()
+        for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):  # however deep a file's own folders are
+            subprocess.run([*command, "--", home], stderr=subprocess.DEVNULL, check=False)
+
+
+def _read(file: HandIn) -> bytes | str:
+    """The bytes of a file, or why it cannot be read."""
+    try:
+        return file.read()
     except ValueError as error:
-        return str(error), str(error)
-    return data, hashlib.sha256(data).hexdigest()
+        return str(error)
 
 
 class Journal:
@@ -141,7 +136,7 @@ class Journal:
             begun = "is of a run that was interrupted: --resume goes on; to begin anew, remove it"
             raise ValueError(f"{str(self.path)!r} {begun}")
 
-    def begin(self, files: Sequence[HandIn], ids: Sequence[str], limits: Limits) -> dict[str, Report]:
+    def begin(self, files: Sequence[HandIn], ids: Sequence[str], limits: Limits) -> dict[str, list[Row]]:
         """What is already done, by name; a file that has changed since is not."""
         settings = [version(), list(ids), list(limits)]
         lines = []
@@ -150,15 +145,16 @@ class Journal:
                 lines.append(json.loads(line))
         if lines and lines[0] != settings:
             raise ValueError(f"{str(self.path)!r} belongs to other exercises, limits or another version")
-        kept = {name: Report([Row(*cells) for cells in rows], *rest) for name, rows, *rest in lines[1:]}
-        done = {f.name: kept[f.name] for f in files if f.name in kept and _read(f)[1] == kept[f.name].digest}
         write_files({self.path: json.dumps(settings) + "\n"})
-        for name, report in done.items():
-            self.add(name, report)
+        now, done = {file.name: file for file in files}, dict[str, list[Row]]()
+        for name, ways, was, cells in lines[1:]:
+            if name in now and digest(_read(now[name])) == was:
+                done[name] = [Row(*each) for each in cells]
+                self.add((name, ways, was, done[name]))
         return done
 
-    def add(self, name: str, report: Report) -> None:
+    def add(self, report: Report) -> None:
         """Keep one more."""
-        self.open |= {*report.open}
+        self.open |= {*report[1]}
         with self.path.open("a", encoding="ascii") as file:
-            file.write(json.dumps([name, *report]) + "\n")
+            file.write(json.dumps(report) + "\n")

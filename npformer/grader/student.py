@@ -9,6 +9,7 @@ ends with all that it started.
 """
 
 import builtins
+import dis
 import json
 import os
 import random
@@ -32,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from npformer.grader import walls
-from npformer.grader.frames import Opaque, pack, unpack
+from npformer.grader.frames import Functions, Opaque, pack, unpack
 from npformer.grader.reading import Submission, answer_of, names_of, read_submission, said
 
 USER = 2**30  # users from here on belong to nobody
@@ -50,40 +51,30 @@ def work(pipe: Connection) -> None:
     submission = read_submission(sys.argv[0], request["data"].tobytes())
     if getpid() != me:  # the file has forked and its copy came back here
         leave(0)
-    functions: dict[str, Callable[..., Any]] = {}
-    answers = {i: tell(answer_of(submission, i), i, functions) for i in request["ids"]}
+    functions: Functions = []
+    answers = {exercise_id: _sent(answer_of(submission, exercise_id)) for exercise_id in request["ids"]}
     texts = {"student": submission.student, "problem": submission.problem, "names": names_of(submission)}
-    pipe.send_bytes(pack({**texts, "answers": answers}))
+    pipe.send_bytes(pack({**texts, "answers": answers}, functions))
     while True:
         message = unpack(pipe.recv_bytes(), partial(there, pipe))
         pipe.send_bytes(pack(answered(functions[message["call"]], message, submission)))
 
 
-def tell(answer: Any, exercise_id: str, functions: dict[str, Callable[..., Any]]) -> tuple[str, Any]:
-    """One answer in words that cross the pipe: a function stays here, a value goes."""
+def _sent(answer: Any) -> Any:
+    """What is sent of an answer: a function, a value, or the name of its type; None of a stub."""
     try:
-        if _is_stub(answer):
-            return "value", None
         if callable(answer):
-            functions[exercise_id] = answer
-            return "function", None
+            return None if _is_stub(answer) else answer
         pack(answer)
-        return "value", answer
+        return answer
     except BaseException:
-        return "value", Opaque(type(answer).__name__)
+        return Opaque(type(answer).__name__)
 
 
-def _is_stub(answer: Any) -> bool:
-    """A function as it was handed out, with `...` or `pass` for a body, beneath a docstring or not."""
-    code = getattr(answer, "__code__", None)
-    return code is not None and code.co_code in _EMPTY and code.co_consts[-1] is None
-
-
-def _told() -> None:
-    """Nothing but words."""
-
-
-_EMPTY = {_told.__code__.co_code, (lambda: None).__code__.co_code}
+def _is_stub(function: Any) -> bool:
+    """Whether a body does nothing, as `...` and `pass`: all that it loads is the None that it returns."""
+    code = dis.get_instructions(function.__code__) if hasattr(function, "__code__") else ()
+    return [i.argval for i in code if i.opname.startswith(("LOAD", "RETURN_CONST"))] == [None]
 
 
 def answered(function: Callable[..., Any], message: dict[str, Any], submission: Submission) -> dict[str, Any]:
@@ -162,8 +153,8 @@ def hide_npformer() -> None:
 
 def serve() -> None:  # pragma: no cover
     """Wait for submissions on descriptor 0, a socket; with each comes its pipe."""
-    server, settings = socket.socket(fileno=os.dup(0)), json.loads(sys.argv[1])
-    around = _around(settings)
+    server, place = socket.socket(fileno=os.dup(0)), json.loads(sys.argv[2])
+    around = _around(place)
     ways = ["network", "files", *["processes"] * around["countless"]]
     server.sendall(json.dumps([] if around["walled"] else ways).encode())
     while True:
@@ -178,22 +169,21 @@ def serve() -> None:  # pragma: no cover
         keeper = os.fork()
         if keeper == 0:
             server.close()
-            keep(Connection(pipes[0]), settings | around | request)
+            keep(Connection(pipes[0]), place, around | request)
         os.close(pipes[0])
         usage = os.wait4(keeper, 0)[2]  # of all that it has seen end
         server.sendall(str(usage.ru_utime + usage.ru_stime).encode())
 
 
-def _around(settings: dict[str, Any]) -> dict[str, Any]:  # pragma: no cover
+def _around(place: list[Any]) -> dict[str, Any]:  # pragma: no cover
     """What this system can hold back from all who come."""
-    sys.path[:] = settings["path"]
     os.dup2(1, 0)  # nobody reads what is printed, and nothing can be read
     np.random.seed(0)  # noqa: NPY002  # what a file draws without a seed is the same in every run
-    walled = walls.tried(partial(walls.apart, os.geteuid(), *settings["place"]))
+    walled = walls.tried(partial(walls.apart, os.geteuid(), *place))
 
     def another() -> None:
         if walled:
-            walls.apart(USER, *settings["place"])
+            walls.apart(USER, *place)
         walls.become(USER)
         open(os.__file__, "rb").close()
 
@@ -203,14 +193,14 @@ def _around(settings: dict[str, Any]) -> dict[str, Any]:  # pragma: no cover
     return {"own_users": own_users, "countless": countless, "processes": processes, "walled": walled}
 
 
-def keep(pipe: Connection, given: dict[str, Any]) -> None:  # pragma: no cover
+def keep(pipe: Connection, place: list[Any], given: dict[str, Any]) -> None:  # pragma: no cover
     """The keeper: start the process that works; when it ends or the other side hangs up, end all of it."""
     try:
         os.setsid()
         walls.adopt()
         user = os.getpid() % USER + USER if given["own_users"] else 0
         if given["walled"]:
-            walls.apart(user or os.geteuid(), *given["place"])
+            walls.apart(user or os.geteuid(), *place)
         else:
             os.chdir(tempfile.mkdtemp())
             os.chown(".", user or -1, user or -1)

@@ -12,7 +12,6 @@ import pytest
 
 from npformer.grader import judge, run, student
 from npformer.grader.judge import Judge, Limits, Row
-from npformer.grader.run import Report
 
 collect_ignore_glob = [] if hasattr(os, "fork") else ["test_*.py"]
 
@@ -22,14 +21,14 @@ def judged_by(grade, ways=()):
 
     def judged(files, ids, *settings):
         for file in files:
-            data, digest = run._read(file)
-            yield file.name, Report(grade(file.name, data, tuple(ids)), ways, digest)
+            data = run._read(file)
+            yield file.name, ways, judge.digest(data), grade(file.name, data, tuple(ids))
 
     return judged
 
 
 @pytest.fixture(scope="session")
-def kept_judged():
+def kept_judged(tmp_path_factory):
     """One judge for all tests that ask for it, which remembers its replies."""
     said = {}
 
@@ -38,7 +37,7 @@ def kept_judged():
             said[job] = one.grade(*job)
         return said[job]
 
-    with Judge() as one:
+    with Judge(tmp_path_factory.mktemp("judge")) as one:
         yield judged_by(grade)
 
 
@@ -80,7 +79,7 @@ def inside(monkeypatch, tmp_path):
     monkeypatch.setattr(student, "os", SimpleNamespace(**{**vars(os), "_exit": leave}))
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.chdir(tmp_path)
-    with theirs, Judge(Limits(seconds=2)) as one:
+    with theirs, Judge(tmp_path, Limits(seconds=2)) as one:
         one.forked, one.told = forked, lambda: "0.0"
         yield one
     sys.modules.pop("submission", None)

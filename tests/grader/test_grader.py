@@ -91,7 +91,7 @@ def test_no_row_is_lost_no_verdict_changed_and_nothing_left(few, tmp_path, tempo
 
 
 def without_walls():
-    with Judge() as judge:
+    with tempfile.TemporaryDirectory() as home, Judge(home) as judge:
         return judge.open
 
 
@@ -142,7 +142,7 @@ def test_behind_walls_only_python_is_there_and_no_privilege(tmp_path):
     paths = [str(secret), cli.__file__, run.__file__, "/etc/shadow", os.path.expanduser("~/.ssh")]
     paths += [pytest.__file__]  # as npformer lies where it is installed: among what is needed
     text = WALLED.format(paths=paths, uid=os.getuid())
-    with Judge(hidden=[str(Path(pytest.__file__).parent)]) as judge:
+    with Judge(tmp_path, hidden=[str(Path(pytest.__file__).parent)]) as judge:
         if judge.open:
             pytest.skip("this system has no walls")
         evidence = judge.grade("a.py", text.encode(), ["softmax.forward"])[0].evidence
@@ -150,14 +150,14 @@ def test_behind_walls_only_python_is_there_and_no_privilege(tmp_path):
     assert f"“([],{{'0000000000000000'}},{same},True,True," in evidence, evidence
 
 
-def test_memory_and_processes_are_the_kernel_s_to_count():
+def test_memory_and_processes_are_the_kernel_s_to_count(tmp_path):
     """A process that would stop whoever polls it, and one that hides its memory in children."""
     stops = "import os, signal\nfor p in range(1, 99999):\n    try: os.kill(p, signal.SIGSTOP) if p != os.getpid() else 0\n"
     stops += "    except OSError: pass\n" + hostile.cases()["allclose.py"].text
     grows = "def softmax_forward(s): return bytearray(900 * 2**20)\n"
     forks = "import os\ndef softmax_forward(s):\n    while True: os.fork() or os.pause()\n"
     draws = "import random\nimport numpy as np\nraise ValueError(str((random.random(), np.random.rand())))"
-    with Judge(Limits(seconds=2, megabytes=800)) as judge:
+    with Judge(tmp_path, Limits(seconds=2, megabytes=800)) as judge:
         first, again = (judge.grade("a.py", draws.encode(), ["softmax.forward"]) for _ in range(2))
         assert first == again and "ValueError: (0." in first[0].evidence
         said = [judge.grade("a.py", text.encode(), ["softmax.forward"]) for text in (grows, forks)]
@@ -322,5 +322,5 @@ def test_a_judge_leaves_when_the_other_side_hangs_up(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "setsid", lambda: alone.append(True))  # neither Ctrl+C nor Ctrl+Z reaches it
     line.send(("a.py", "It cannot be read.", ["order.bag"]))
     threading.Timer(0.5, line.close).start()
-    judge.work(its_line, LIMITS, [], str(tmp_path))
-    assert alone and not os.listdir(tmp_path)
+    judge.work(its_line, str(tmp_path), LIMITS, [])
+    assert alone and running(tmp_path) == []

@@ -308,7 +308,7 @@ def of(inside):
                 ours, theirs = socket.socketpair()
                 pipe, its_pipe = Connection(ours.detach()), Connection(theirs.detach())
                 for one in came:
-                    its_pipe.send_bytes(one if isinstance(one, bytes) else pack(one))
+                    its_pipe.send_bytes(one if isinstance(one, bytes) else pack(one, []))
                 with socket.socket(fileno=os.dup(its_pipe.fileno())) as end:
                     end.shutdown(socket.SHUT_WR)
                 stack.enter_context(its_pipe)
@@ -323,7 +323,7 @@ def of(inside):
 
 
 def head(*ids):
-    return {"student": "Ada", "problem": "", "names": "", "answers": {i: ("function", None) for i in ids}}
+    return {"student": "Ada", "problem": "", "names": "", "answers": dict.fromkeys(ids, len)}
 
 
 TABLE = head("pe.table")
@@ -395,12 +395,12 @@ def test_a_reply_says_as_much_as_its_level(inside):
 
 
 @pytest.mark.slow
-def test_answers_that_cost_the_judge_much_are_bounded(monkeypatch):
+def test_answers_that_cost_the_judge_much_are_bounded(tmp_path, monkeypatch):
     """A frame of empty lists, and one of many arrays told again and again in calls back."""
     monkeypatch.setattr(checker, "SECONDS", 1.0)
     lists = "import gc\ndef softmax_forward(s): return [[]] * 240_000\norder_bag = [[[]] * 400] * 400\n"
     back = "import numpy as np\na = [np.zeros(1)] * 80_000\ndef block_forward(x, attend, *rest):\n    while True: attend(a)\n"
-    with Judge(Limits(seconds=5)) as one:
+    with Judge(tmp_path, Limits(seconds=5)) as one:
         for text in (lists, back):
             report = one.grade("a.py", text.encode(), ["order.bag", "softmax.forward", "block.forward"])
             assert not any(each.status == "pass" for each in report)
