@@ -211,11 +211,11 @@ def _papers(commands: Commands) -> None:
 def _to_grade(commands: Commands) -> None:
     more = f"{CONVENTION} {ENDS} {SHELTER}"
     check = _add(commands, _grader, "check", "check the answers in one file", more)
-    check("file", "a .py file or a notebook; or a folder that holds just one", "FILE")
+    check("place", "a .py file or a notebook; or a folder that holds just one", "FILE")
     check("--gradescope", "write Gradescope's results.json", "FILE")
     does = "grade a folder of submissions, and sum up the class"
     grade = _add(commands, _grader, "grade", does, f"{CONVENTION} {SHELTER}")
-    grade("folder", "with .py files, notebooks and zip files; or one of these", "FOLDER")
+    grade("place", "with .py files, notebooks and zip files; or one of these", "FOLDER")
     grade("--csv", "one row for each submission and exercise", "OUT.csv", required=True)
     grade("--grades", "a row a student, for the gradebook", "FILE.csv")
     grade("--register", "the students, as your learning system exports them", "FILE.csv")

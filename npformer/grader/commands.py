@@ -26,7 +26,10 @@ def _set(options: Namespace) -> tuple[Assignment, Limits]:
         raise ValueError("--seconds, --wall and --megabytes are numbers above 0")
     one_each = assignment_of(ids_of(options.exercises))
     of = read_assignment(Path(options.assignment)) if options.assignment else one_each
-    return of, Limits(options.seconds, options.megabytes, options.level, options.wall, of.numbers)
+    place = Path(options.place).absolute()
+    hidden = str(place if place.is_dir() else place.parent)
+    bounds = options.seconds, options.megabytes, options.level, options.wall
+    return of, Limits(*bounds, of.numbers, hidden)
 
 
 def check(options: Namespace) -> Iterator[str]:
@@ -34,11 +37,10 @@ def check(options: Namespace) -> Iterator[str]:
     assignment, limits = _set(options)
     out = place_for(options.gradescope) if options.gradescope else None
     try:
-        path = Path(options.file)
-        files = [each for each in hand_ins(path) if not each.passed_over]
+        files = [each for each in hand_ins(Path(options.place)) if not each.passed_over]
         if len(files) > 1:
-            raise ValueError(f"{str(path)!r} holds {len(files)} files to check; expected one")
-        rows = run.grade(files, list(assignment.points), limits, hidden=[str(path.absolute().parent)])
+            raise ValueError(f"{options.place!r} holds {len(files)} files to check; expected one")
+        rows = run.grade(files, list(assignment.points), limits)
     except ValueError as error:
         if out:  # Gradescope waits for a file, and shows it
             write_files({out: marks.gradescope([], assignment, str(error))})
@@ -72,15 +74,17 @@ def grade(options: Namespace) -> Iterator[str]:
         place_for(name)
     if options.feedback:
         folder_for(options.feedback)
-    journal, top = Journal(Path(options.csv), options.resume), Path(options.folder).absolute()
+    journal, files = Journal(Path(options.csv), options.resume), hand_ins(Path(options.place))
     students = register.read_register(Path(options.register), options.columns) if options.register else None
     known = marks.numbers_of(Path(options.anonymous)) if options.anonymous else None
-    files = hand_ins(top) if known is None else marks.numbered(hand_ins(top))
-    hidden = [str(top if top.is_dir() else top.parent)]
+    files = files if known is None else marks.numbered(files)
     with _interrupted(journal.path):
-        rows = run.grade(files, list(assignment.points), limits, options.workers, hidden, journal)
+        rows = run.grade(files, list(assignment.points), limits, options.workers, journal)
         owners = register.whose(files, {row.submission: row.student for row in rows}, students)
-        written, said = _results(options, rows, files, owners, known, assignment)
+        of = owners if known is None else marks.without_names(owners, known)
+        written, said = _results(options, assignment, files, rows, of)
+        if known is not None:
+            written[Path(options.anonymous)] = marks.key_of(known)
         write_files(written)
         journal.path.unlink()
     yield said
@@ -90,23 +94,15 @@ def grade(options: Namespace) -> Iterator[str]:
 
 
 def _results(
-    options: Namespace,
-    rows: list[Row],
-    files: Sequence[HandIn],
-    owners: register.Whose,
-    known: marks.Key | None,
-    assignment: Assignment,
+    options: Namespace, assignment: Assignment, files: list[HandIn], rows: list[Row], owners: register.Whose
 ) -> tuple[dict[Path, str], str]:
     """The text of each file that was asked for; and the summary."""
-    written = dict[Path, str]()
-    if known is not None:
-        owners, written[Path(options.anonymous)] = marks.without_names(owners, known)
-        rows = [row._replace(student="") for row in rows]
     shown = {name: student.name or student.id for name, student in owners.of.items()}
-    rows = [row._replace(student=shown.get(row.submission, row.student)) for row in rows]
+    of_nobody = {row.submission: "" if options.anonymous else row.student for row in rows}
+    rows = [row._replace(student=(of_nobody | shown)[row.submission]) for row in rows]
     given = marks.marks(files, rows, owners, assignment)
     sent = page.places_of(given, Path(options.feedback)) if options.feedback else {}
-    written |= {path: page.feedback(mark, assignment) for path, mark in sent.items()}
+    written = {path: page.feedback(mark, assignment) for path, mark in sent.items()}
     written[Path(options.csv)] = marks.answers_table(rows, assignment)
     if options.grades:
         written[Path(options.grades)] = marks.grades_table(given, assignment, sent)

@@ -51,6 +51,7 @@ class Limits(NamedTuple):
     level: int = 3
     wall: float = 0.0  # seconds; 0 is three times the CPU's
     numbers: str = ""  # whose numbers everybody has; else each has their own
+    hidden: str = ""  # a folder that its process may not see
 
 
 LIMITS = Limits()
@@ -113,10 +114,10 @@ class Judge(AbstractContextManager["Judge"]):
     `home` is a folder for what is written on its side: the caller makes it, and removes it.
     """
 
-    def __init__(self, home: str, limits: Limits = LIMITS, hidden: Iterable[str] = ()) -> None:
+    def __init__(self, home: str, limits: Limits = LIMITS) -> None:
         self.limits = limits
         signal.signal(signal.SIGALRM, _too_late)
-        self.process, self.server = _serving(home, hidden)
+        self.process, self.server = _serving(home, limits.hidden)
         self.server.settimeout(OVERHEAD)
         self.open: list[str] = json.loads(self.server.recv(2**10))  # what this system does not close
 
@@ -168,14 +169,9 @@ class Judge(AbstractContextManager["Judge"]):
         pipe, its_pipe = Pipe()
         with its_pipe:
             socket.send_fds(self.server, [json.dumps(request).encode()], [its_pipe.fileno()])
-        self.told(1)
-        return pipe
-
-    def told(self, size: int = 40) -> str:
-        """What the process that forks says: that it begins; then, of one that has ended, its CPU seconds."""
-        if not (data := self.server.recv(size)):
+        if not self.server.recv(1):
             raise EOFError("the system has no process for it, or a file has ended the one that forks")
-        return data.decode()
+        return pipe
 
     def hang_up(self) -> float:
         """Wait until everything has ended; the CPU seconds that were used."""
@@ -183,7 +179,7 @@ class Judge(AbstractContextManager["Judge"]):
             return 0.0
         self.pipe.close()
         self.pipe = None
-        return float(self.told())
+        return float(self.server.recv(40) or 0)  # nothing comes where the one that forks has ended too
 
     def end(self, ending: str) -> NoReturn:
         """Give up on this process."""
@@ -292,13 +288,13 @@ def _misspelt(exercise_id: str, names: Sequence[str]) -> str:
 # --- the student's side -------------------------------------------------------------------------------
 
 
-def _serving(home: str, hidden: Iterable[str]) -> tuple[subprocess.Popen[bytes], socket.socket]:
+def _serving(home: str, hidden: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """The process that forks, with no more of npformer than `student` imports; and the socket to it."""
     ours = Path(__file__).parents[2]
     apart = {Path.cwd(), *[ours][(ours / "numpy").exists() :]}  # from where the student's modules are
     path = [p for p in sys.path if p and Path(p).resolve() not in apart]
     needed = [sys.prefix, sys.base_prefix, *filter(os.path.isdir, path)]
-    places = [Path(place).resolve() for place in (f"{ours}/npformer", *hidden)]  # nobody's to read
+    places = [Path(place).resolve() for place in (f"{ours}/npformer", hidden) if place]  # nobody's to read
     covered = [str(p) for p in places if not any(Path(n).resolve().is_relative_to(p) for n in needed)]
     place = json.dumps([tempfile.mkdtemp(dir=home), needed, covered])
     here, there = socket.socketpair()
@@ -323,10 +319,10 @@ def environment(home: str, path: Sequence[str]) -> dict[str, str]:
     return kept | ONE_THREAD | own | places | {"PYTHONPATH": os.pathsep.join(path)}
 
 
-def work(line: Any, home: str, limits: Limits, hidden: Sequence[str]) -> None:
+def work(line: Any, home: str, limits: Limits) -> None:
     """Files in, rows out, until the other side hangs up: a process of its own does this."""
     os.setsid()  # Ctrl+C and Ctrl+Z reach the other side alone
-    with Judge(home, limits, hidden) as judge, suppress(EOFError, OSError):
+    with Judge(home, limits) as judge, suppress(EOFError, OSError):
         while True:
             name, data, ids = line.recv()
             line.send((name, judge.open, digest(data), judge.grade(name, data, ids)))

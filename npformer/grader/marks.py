@@ -148,13 +148,17 @@ def numbered(files: Sequence[HandIn]) -> list[HandIn]:
     return [each._replace(name=name) for each, name in zip(files, names, strict=True)]
 
 
-def without_names(owners: Whose, known: Key) -> tuple[Whose, str]:
-    """The same with numbers for students, and the text of the key; who has a number keeps it."""
+def without_names(owners: Whose, known: Key) -> Whose:
+    """The same with numbers for students, which the key then has too; who has a number keeps it."""
     everybody = list(dict.fromkeys([*owners.of.values(), *owners.missing]))
     secrets.SystemRandom().shuffle(everybody)
     for student in everybody:
         known.setdefault(student[:3], f"student-{len(known) + 1:03}")
     new = {student: Student(known[student[:3]], "", "", late=student.late) for student in everybody}
     of = {name: new[student] for name, student in owners.of.items()}
-    told = Whose(of, [line.split()[0] for line in owners.doubtful], [new[each] for each in owners.missing])
-    return told, table_of(HEAD, ((number, *old) for old, number in sorted(known.items())))
+    return Whose(of, [line.split()[0] for line in owners.doubtful], [new[each] for each in owners.missing])
+
+
+def key_of(known: Key) -> str:
+    """The text of the key."""
+    return table_of(HEAD, ((number, *old) for old, number in sorted(known.items())))

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import closing, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import wait
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from npformer.grader.hand_ins import HandIn
-from npformer.grader.judge import LIMITS, Limits, Row, digest, unread, work
+from npformer.grader.judge import Limits, Row, digest, unread, work
 from npformer.installed import version
 from npformer.teaching.places import write_files
 
@@ -27,21 +27,13 @@ LOST = "The grader ended on this file; look at it yourself."
 
 
 def grade(
-    files: Sequence[HandIn],
-    ids: Sequence[str],
-    limits: Limits = LIMITS,
-    workers: int = 1,
-    hidden: Sequence[str] = (),
-    journal: "Journal | None" = None,
+    files: list[HandIn], ids: list[str], limits: Limits, workers: int = 1, journal: "Journal | None" = None
 ) -> list[Row]:
-    """One row for each submission and exercise, in order, whoever judges them.
-
-    `hidden` are folders that no student's process may see.
-    """
+    """One row for each submission and exercise, in order, whoever judges them."""
     to_judge = [each for each in files if not each.passed_over]
     done = journal.begin(to_judge, ids, limits) if journal else {}
     left = [each for each in to_judge if each.name not in done]
-    with closing(judged(left, ids, limits, hidden, workers)) as reports:
+    with closing(judged(left, ids, limits, workers)) as reports:
         for report in reports:
             name, *_, done[name] = report
             if journal:
@@ -64,11 +56,11 @@ class Worker:
         with its_line:
             self.process.start()
 
-    def give(self, file: HandIn, ids: Sequence[str]) -> None:
+    def give(self, file: HandIn, ids: list[str]) -> None:
         """Send a file there."""
         self.file = file
         with suppress(OSError):  # it has ended, which `report` sees
-            self.line.send((file.name, _read(file), list(ids)))
+            self.line.send((file.name, _read(file), ids))
 
     def report(self) -> Report | None:
         """What it says of its file; None where it has ended."""
@@ -85,9 +77,7 @@ class Worker:
         self.process.join()
 
 
-def judged(
-    files: Sequence[HandIn], ids: Sequence[str], limits: Limits, hidden: Sequence[str], workers: int
-) -> Generator[Report, None, None]:
+def judged(files: list[HandIn], ids: list[str], limits: Limits, workers: int) -> Generator[Report]:
     """The report of each file, as they come; one on which a judge ends is given to another."""
     left, lost = list(reversed(files)), set[str]()
     idle, busy = list[Worker](), dict[Any, Worker]()
@@ -96,7 +86,7 @@ def judged(
     try:
         while left or busy:
             while left and len(busy) < max(workers, 1):
-                worker = idle.pop() if idle else Worker(home, limits, hidden)
+                worker = idle.pop() if idle else Worker(home, limits)
                 worker.give(left.pop(), ids)
                 busy[worker.line] = worker
             worker = busy.pop(wait(list(busy))[0])
@@ -136,9 +126,9 @@ class Journal:
             begun = "is of a run that was interrupted: --resume goes on; to begin anew, remove it"
             raise ValueError(f"{str(self.path)!r} {begun}")
 
-    def begin(self, files: Sequence[HandIn], ids: Sequence[str], limits: Limits) -> dict[str, list[Row]]:
+    def begin(self, files: list[HandIn], ids: list[str], limits: Limits) -> dict[str, list[Row]]:
         """What is already done, by name; a file that has changed since is not."""
-        settings = [version(), list(ids), list(limits)]
+        settings = [version(), ids, list(limits)]
         lines = []
         for line in self.path.read_text(encoding="ascii").splitlines() if self.path.exists() else ():
             with suppress(ValueError):  # one that a full disk or a crash has cut is judged again

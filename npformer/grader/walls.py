@@ -7,6 +7,7 @@ says so; each function does what it can and tells what holds. Imports no other m
 
 import ctypes
 import os
+import resource
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -27,19 +28,15 @@ MOUNT_SETATTR, HERE, ALL_BELOW = 442, -100, 0x8000
 
 
 def call(name: str, *arguments: object) -> int:
-    """A function of libc; OSError where it fails or is missing."""
-    try:
-        function = getattr(ctypes.CDLL(None, use_errno=True), name)
-    except AttributeError:
-        raise OSError(f"this system has no {name}") from None
-    result = int(function(*arguments))
+    """A function of libc; OSError where it fails, AttributeError where the system has none."""
+    result = int(getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments))
     if result < 0:
         raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")
     return result
 
 
 def apart(owner: int, folder: str, needed: Sequence[str], hidden: Sequence[str]) -> None:
-    """Leave for a root in which only what is needed can be seen, to read only; OSError where nobody may.
+    """Leave for a root in which only what is needed can be seen, to read only; an error where nobody may.
 
     `folder` is empty and becomes the root; the mounts are seen by this process and its children alone. There
     is no network; the next child is process 1 of its own, and `owner` has a folder in memory to write to.
@@ -98,7 +95,7 @@ def own_processes() -> None:
 
 def adopt() -> None:
     """Be the parent of what one's children leave behind, where the system has that."""
-    with suppress(OSError):
+    with suppress(OSError, AttributeError):
         call("prctl", SUBREAPER, 1, 0, 0, 0)
 
 
@@ -128,8 +125,6 @@ def tried(act: Callable[[], object]) -> bool:
 
 def limit(cpu: float, megabytes: int, processes: int) -> None:
     """The system's own limits, where it has them. Memory is counted by process."""
-    import resource  # not on Windows, where this is never called
-
     wanted = {"AS": megabytes * 2**20, "FSIZE": LARGEST_FILE, "CPU": max(round(cpu), 1)}
     for name, most in {**wanted, "NOFILE": 256, "CORE": 0, "NPROC": processes}.items():
         with suppress(ValueError, OSError, AttributeError):  # a system that has the limit by name only

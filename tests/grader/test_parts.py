@@ -8,7 +8,6 @@ import socket
 import sys
 import zipfile
 from contextlib import ExitStack
-from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
@@ -274,7 +273,6 @@ def test_the_copy_of_a_process_that_forked_itself_leaves(inside):
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_where_nothing_forks_any_more_the_judge_ends(inside):
-    inside.told = partial(Judge.told, inside)
     inside.server.shutdown(socket.SHUT_RD)
     with pytest.raises(EOFError):
         Judge.forked(inside, {})
@@ -303,8 +301,9 @@ def of(inside):
     """What is said of exercises whose process sends this, values or bytes, whatever it is asked, and ends."""
     with ExitStack() as stack:
 
-        def reports(*came, ids=("pe.table",), used="0.0", given=None):
+        def reports(*came, ids=("pe.table",), used=b"0.0", given=None):
             def forked(request):
+                inside.theirs.sendall(used)
                 ours, theirs = socket.socketpair()
                 pipe, its_pipe = Connection(ours.detach()), Connection(theirs.detach())
                 for one in came:
@@ -316,7 +315,7 @@ def of(inside):
                     given.append((request["cpu"], inside.left))
                 return pipe
 
-            inside.forked, inside.told = forked, lambda: used
+            inside.forked = forked
             return [(r.status, r.evidence) for r in inside.grade("a.py", b"", ids)]
 
         yield reports
@@ -355,7 +354,7 @@ def test_nobody_waits_for_a_process_that_does_not_answer(of, inside):
     inside.limits = Limits(seconds=2, wall=1e-9)
     assert of(TABLE) == [("not read", "It was still running after 2 seconds.")]
     inside.limits = Limits(seconds=1)
-    assert of(TABLE, used="0.9") == [("error", "It was still running after 1 second.")]
+    assert of(TABLE, used=b"0.9") == [("error", "It was still running after 1 second.")]
 
 
 def test_each_process_that_is_lost_halves_the_time_of_the_next(inside, of):
