@@ -2,8 +2,7 @@
 
 In the order in which a hand-in passes them: `hand_ins` finds the files and `register` whose they are;
 `reading` and `student` run them, in processes of their own behind `walls`; `frames` cross the pipe; `judge`
-asks the questions; `run` does so for a class; `marks`, `page` and `alike` say what came of it. Of
-npformer.exercises these use check, list_exercises, show and Result.
+asks the questions; `run` does so for a class; `marks`, `page` and `alike` say what came of it.
 """
 
 CONVENTION = (

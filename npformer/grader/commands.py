@@ -28,8 +28,7 @@ def _set(options: Namespace) -> tuple[Assignment, Limits]:
     of = read_assignment(Path(options.assignment)) if options.assignment else one_each
     place = Path(options.place).absolute()
     hidden = str(place if place.is_dir() else place.parent)
-    bounds = options.seconds, options.megabytes, options.level, options.wall
-    return of, Limits(*bounds, of.numbers, hidden)
+    return of, Limits(options.seconds, options.megabytes, options.level, options.wall, of.numbers, hidden)
 
 
 def check(options: Namespace) -> Iterator[str]:
@@ -115,11 +114,7 @@ def _results(
 @contextmanager
 def _interrupted(journal: Path) -> Iterator[None]:
     """After Ctrl+C, SIGTERM or a full disk a line says how to go on: what is done is kept."""
-
-    def stop(number: int, frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, stop)
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         yield
     except (KeyboardInterrupt, SystemExit, OSError):

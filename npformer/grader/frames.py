@@ -7,6 +7,7 @@ judge takes every byte for forged until it is read, and reads no more than the l
 
 import base64
 import json
+import math
 import re
 from collections.abc import Callable
 from functools import partial
@@ -68,8 +69,6 @@ def pack(value: Any, functions: Functions | None = None) -> bytes:
 
 def _tree(value: Any, functions: Functions | None) -> Any:
     """What JSON has a word for as it is, all else by its letter."""
-    if type(value) in (str, int, float, bool):
-        return value
     inside = partial(_tree, functions=functions)
     if isinstance(value, np.ndarray | np.generic) or (hasattr(value, "__array__") and not callable(value)):
         return _array_tree(value)
@@ -121,8 +120,9 @@ def _thing(tags: dict[str, Callable[[Any], Any]], entries: dict[str, Any]) -> An
 def _array(parts: Any) -> Any:
     """An array of the bytes that are there, whatever it says of itself: a copy that may be written to."""
     kind, shape, data = parts
-    if not NUMBERS.fullmatch(kind) or len(shape) > MOST_AXES:
-        raise Forged("an array of no numbers, or of too many axes")
+    entries = math.prod(n or 1 for n in shape)  # an empty array's sum over its empty axis is not empty
+    if not NUMBERS.fullmatch(kind) or len(shape) > MOST_AXES or entries > MOST_BYTES:
+        raise Forged("an array of no numbers, or of too many axes or entries")
     array: Any = np.ndarray(shape, kind, base64.b64decode(data, validate=True))
     return array.astype(array.dtype.newbyteorder("="))
 

@@ -54,9 +54,6 @@ class Limits(NamedTuple):
     hidden: str = ""  # a folder that its process may not see
 
 
-LIMITS = Limits()
-
-
 class Row(NamedTuple):
     """One submission's answer to one exercise; a file that was passed over has one row, of no exercise."""
 
@@ -94,11 +91,8 @@ class Ended(Exception):
     """The student's process has ended or had to be ended: what the checker makes of it is not used."""
 
 
-class Told(TypeError):
-    """An error of the student's: with its line, and its own words cut and in quotes.
-
-    The checker asks for its `type_name`, and calls again where an argument may be taken by its name alone.
-    """
+class Told(TypeError):  # then the checker calls again, where an argument may be taken by its name alone
+    """An error of the student's, which has a `type_name`: its line, and its own words cut and in quotes."""
 
     def __init__(self, reply: Message) -> None:
         name, message = str(reply["error"])[:60], str(reply["said"])
@@ -114,7 +108,7 @@ class Judge(AbstractContextManager["Judge"]):
     `home` is a folder for what is written on its side: the caller makes it, and removes it.
     """
 
-    def __init__(self, home: str, limits: Limits = LIMITS) -> None:
+    def __init__(self, home: str, limits: Limits) -> None:
         self.limits = limits
         signal.signal(signal.SIGALRM, _too_late)
         self.process, self.server = _serving(home, limits.hidden)
@@ -128,13 +122,8 @@ class Judge(AbstractContextManager["Judge"]):
 
     # one submission
 
-    def grade(self, name: str, data: bytes | str, ids: Sequence[str]) -> list[Row]:
-        """A row for each exercise. Nothing that a file does raises an error here.
-
-        In the place of a file's bytes there may be the reason why it cannot be read.
-        """
-        if isinstance(data, str):
-            return unread(name, ids, data)
+    def grade(self, name: str, data: bytes, ids: Sequence[str]) -> list[Row]:
+        """A row for each exercise. Nothing that a file does raises an error here."""
         self.name, self.data, self.ids = name, data, tuple(ids)
         self.lost = 0  # processes that came to their end before their time
         self.pipe: Connection | None = None
@@ -197,7 +186,7 @@ class Judge(AbstractContextManager["Judge"]):
         try:
             signal.setitimer(signal.ITIMER_REAL, self.left)
             self.pipe.send_bytes(pack(message, functions))
-            reply = unpack(self.pipe.recv_bytes(MOST_BYTES), self.function)
+            reply = unpack(self.pipe.recv_bytes(MOST_BYTES), lambda place: partial(self.call, place))
         except TimeoutError:
             self.end(too_long)
         except Forged:
@@ -208,12 +197,6 @@ class Judge(AbstractContextManager["Judge"]):
             self.left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
         self.ending = ""
         return reply
-
-    def function(self, place: int) -> Callable[..., Any]:
-        """One of the student's."""
-        function = partial(self.call, place)
-        vars(function)["elsewhere"] = True  # for the checker: npformer is not in that process
-        return function
 
     def call(self, place: int, *arguments: Any, **options: Any) -> Any:
         """What the student's function gives for these arguments, which may be changed by it."""
@@ -226,13 +209,12 @@ class Judge(AbstractContextManager["Judge"]):
                 reply = self.ask(_called(functions[reply["back"]], reply["args"]))
             for i in reply["changed"]:  # the checker sees that it is another
                 np.logical_not(arguments[i], out=arguments[i], casting="unsafe")
-            failed = Told(reply) if "error" in reply else None
-            value = None if failed else reply["value"]
+            given = Told(reply) if "error" in reply else reply["value"]
         except (TypeError, KeyError, ValueError, IndexError, AttributeError):
             self.end(NO_ANSWER)
-        if failed:
-            raise failed
-        return value
+        if isinstance(given, Told):
+            raise given
+        return given
 
     # what is said of it
 
@@ -277,8 +259,7 @@ def _called(function: Callable[..., Any], arguments: Sequence[Any]) -> Message:
 
 def _misspelt(exercise_id: str, names: Sequence[str]) -> str:
     """Under which name an answer may stand that was not found."""
-    known = {exercise.id: exercise.name for exercise in list_exercises()}
-    asked, of_all = known[exercise_id], known.values()
+    asked, of_all = exercise_id.replace(".", "_"), [exercise.name for exercise in list_exercises()]
     for name in names:
         if name != asked and get_close_matches(name.replace(".", "_"), of_all, 1, 0.8) == [asked]:
             return f"It has {name}: did you mean {asked}?"
@@ -325,4 +306,5 @@ def work(line: Any, home: str, limits: Limits) -> None:
     with Judge(home, limits) as judge, suppress(EOFError, OSError):
         while True:
             name, data, ids = line.recv()
-            line.send((name, judge.open, digest(data), judge.grade(name, data, ids)))
+            rows = unread(name, ids, data) if isinstance(data, str) else judge.grade(name, data, ids)
+            line.send((name, judge.open, digest(data), rows))

@@ -22,13 +22,13 @@ OTHER_LANGUAGES = (
     "javascript", "js", "latex", "markdown", "svg", "SVG", "writefile", "file", "cython", "R", "sql",
     "bigquery", "python2",
 )  # fmt: skip
-SHOWN_PROBLEMS = 3
 
 
 class Submission(NamedTuple):
     """What a file defines, and the line that says why it is not read to its end ("" if it is)."""
 
     names: dict[str, Any]
+    answers: dict[str, Any]  # of its dict `answers`
     student: str
     problem: str
     places: frozenset[str]  # the names under which its code was compiled
@@ -50,9 +50,11 @@ def read_submission(name: str, data: bytes) -> Submission:
         problems[""] = "The file cannot be read: it is nested too deeply."
     except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
         problems[""] = f"The file cannot be read: {' '.join(str(error).split())[:120]}."
-    student = names.get("student", "")
-    problem = " ".join([*filter(None, problems.values())][:SHOWN_PROBLEMS])
-    return Submission(names, student if isinstance(student, str) else "", problem, frozenset(problems))
+    student, answers = names.get("student"), names.get("answers")
+    student = student if isinstance(student, str) else ""
+    answers = dict.copy(answers) if isinstance(answers, dict) else {}
+    problem = " ".join([*filter(None, problems.values())][:3])
+    return Submission(names, answers, student, problem, frozenset(problems))
 
 
 def pieces(name: str, data: bytes) -> Iterator[tuple[str, str]]:
@@ -108,8 +110,7 @@ def plain_python(source: str) -> str:
         from IPython.core.inputtransformer2 import TransformerManager
     except ImportError:
         return re.sub(r"^(\s*)([%!?].*|[\w.]+\?+)$", r"\1pass", source, flags=re.MULTILINE)
-    manager: Any = TransformerManager
-    return str(manager().transform_cell(source))
+    return str(TransformerManager().transform_cell(source))  # type: ignore[no-untyped-call,unused-ignore]
 
 
 class Shell:
@@ -162,14 +163,11 @@ def said(error: BaseException) -> str:
 
 def answer_of(submission: Submission, exercise_id: str) -> Any:
     """The answer to one exercise, or None."""
-    answers = submission.names.get("answers")
-    if isinstance(answers, dict) and dict.__contains__(answers, exercise_id):
-        return dict.__getitem__(answers, exercise_id)
-    return submission.names.get(exercise_id.replace(".", "_"))
+    named = submission.names.get(exercise_id.replace(".", "_"))
+    return submission.answers.get(exercise_id, named)
 
 
 def names_of(submission: Submission) -> str:
     """Its top-level names and the keys of its dict `answers`, beside each other: one may be misspelt."""
-    answers = submission.names.get("answers")
-    keys = dict.__iter__(answers) if isinstance(answers, dict) else ()
-    return " ".join(name for name in (*submission.names, *keys) if type(name) is str and name[:1] != "_")
+    names = (*submission.names, *submission.answers)
+    return " ".join(name for name in names if type(name) is str and name[:1] != "_")

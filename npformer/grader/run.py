@@ -39,11 +39,9 @@ def grade(
             if journal:
                 journal.add(report)
                 print(f"{len(done)} of {len(to_judge)}  {name}", file=sys.stderr, flush=True)
-    rows: list[Row] = []
-    for each in files:
-        over = Row(each.name, "", "", "passed over", evidence=f"Not graded: {each.passed_over}.")
-        rows += [over] if each.passed_over else done[each.name]
-    return rows
+    for each in (each for each in files if each.passed_over):
+        done[each.name] = [Row(each.name, "", "", "passed over", evidence=f"Not graded: {each.passed_over}.")]
+    return [row for each in files for row in done[each.name]]
 
 
 class Worker:

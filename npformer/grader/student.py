@@ -1,11 +1,8 @@
 """The student's side: the file is run here, and its functions are called with the arguments that arrive.
 
-A fresh Python holds this module and the three that it imports, and nothing else of npformer: no answers, no
-checker. What leaves are values and arrays (`frames`), so whatever a file does to
-NumPy, to this module or to its process, it can only change what its own functions answer.
-
-`serve` waits with NumPy imported and forks: a keeper, and below it the process that works, which the keeper
-ends with all that it started.
+A fresh Python holds this module and the three that it imports, and nothing else of npformer. Only `frames`
+leave it: whatever a file does there changes no more than what its own functions answer. `serve` forks: a
+keeper, and below it the process that works, which the keeper ends with all that it started.
 """
 
 import builtins
@@ -94,12 +91,11 @@ def answered(function: Callable[..., Any], message: dict[str, Any], submission: 
 
 def _where(error: BaseException, submission: Submission) -> str:
     """The last line of the file's own that an error came through, counted from its function's first."""
-    frames = [(f.f_code, line) for f, line in traceback.walk_tb(error.__traceback__)]
-    own = [(code, line) for code, line in frames if code.co_filename in submission.places]
-    if not own:
-        return ""
-    code, line = own[-1]
-    return f"in line {line - code.co_firstlineno + 1} of {code.co_name}"
+    for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):
+        code = frame.f_code
+        if code.co_filename in submission.places:
+            return f"in line {line - code.co_firstlineno + 1} of {code.co_name}"
+    return ""
 
 
 def there(pipe: Connection, place: int) -> Callable[..., Any]:
@@ -180,14 +176,8 @@ def _around(place: list[Any]) -> dict[str, Any]:  # pragma: no cover
     os.dup2(1, 0)  # nobody reads what is printed, and nothing can be read
     np.random.seed(0)  # noqa: NPY002  # what a file draws without a seed is the same in every run
     walled = walls.tried(partial(walls.apart, os.geteuid(), *place))
-
-    def another() -> None:
-        if walled:
-            walls.apart(USER, *place)
-        walls.become(USER)
-        open(os.__file__, "rb").close()
-
-    own_users = os.geteuid() == 0 and walls.tried(another)
+    another = [partial(walls.apart, USER, *place)] * walled + [partial(walls.become, USER)]
+    own_users = os.geteuid() == 0 and walls.tried(*another, partial(open, os.__file__))
     countless = os.geteuid() == 0 and not own_users  # the kernel does not count the processes of root
     processes = walls.PROCESSES + (0 if own_users else walls.threads_of_the_system())
     return {"own_users": own_users, "countless": countless, "processes": processes, "walled": walled}

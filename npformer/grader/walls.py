@@ -1,8 +1,7 @@
 """What the kernel holds back: limits on one process, and on Linux a root of its own in which it runs.
 
 Called through libc: namespaces (no network, no other process to see), a root directory in which only Python
-and the system's libraries are there, to read only, and a user whom nobody else is. A system that has less
-says so; each function does what it can and tells what holds. Imports no other module of npformer.
+and the system's libraries are there, to read only, and a user whom nobody else is. `tried` tells what holds.
 """
 
 import ctypes
@@ -16,7 +15,6 @@ from pathlib import Path
 LARGEST_FILE = 2**24
 PROCESSES = 64
 SCRATCH = "/scratch"  # where it runs and may write, behind walls: a file system in memory
-SCRATCH_SIZE = "64m"
 SYSTEM = (
     "/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime", "/etc/fonts",
     "/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/proc",
@@ -55,7 +53,7 @@ def apart(owner: int, folder: str, needed: Sequence[str], hidden: Sequence[str])
     os.chdir(folder)
     call("pivot_root", b".", b".")
     call("umount2", b".", DETACH)
-    options = f"size={SCRATCH_SIZE},nr_inodes=4k,mode=700,uid={owner},gid={owner}".encode()
+    options = f"size=64m,nr_inodes=4k,mode=700,uid={owner},gid={owner}".encode()
     call("mount", b"none", SCRATCH.encode(), b"tmpfs", NO_SETUID, options)
     os.environ.update(dict.fromkeys(("HOME", "TMPDIR", "MPLCONFIGDIR", "IPYTHONDIR"), SCRATCH))
     os.chdir(SCRATCH)
@@ -111,12 +109,13 @@ def become(user: int) -> None:
     call("prctl", DUMPABLE, 1, 0, 0, 0)
 
 
-def tried(act: Callable[[], object]) -> bool:
-    """Whether a child can do this."""
+def tried(*acts: Callable[[], object]) -> bool:
+    """Whether a child can do this, one after the other."""
     pid = os.fork()
     if pid == 0:
         try:
-            act()
+            for act in acts:
+                act()
             os._exit(0)
         finally:
             os._exit(1)

@@ -17,7 +17,7 @@ from npformer.exercises.bugs import under_its_name
 from npformer.exercises.points import assignment_of
 from npformer.exercises.topics import bank
 from npformer.grader.hand_ins import hand_ins
-from npformer.grader.judge import LIMITS
+from npformer.grader.judge import Limits
 from npformer.grader.marks import answers_table
 from npformer.grader.run import Journal, grade
 
@@ -41,7 +41,7 @@ def measure(count, workers):
             (folder / f"{i:06}.py").write_text(submission(i), encoding="utf-8")
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         own = time.process_time()
-        rows = grade(hand_ins(folder), [*IDS], LIMITS, workers=workers, journal=Journal(out))
+        rows = grade(hand_ins(folder), [*IDS], Limits(), workers=workers, journal=Journal(out))
         out.write_text(answers_table(rows, assignment_of(IDS)), newline="")
         wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime + time.process_time() - own

@@ -21,7 +21,7 @@ from npformer import cli
 from npformer.exercises.points import assignment_of
 from npformer.grader import judge, page, run
 from npformer.grader.hand_ins import hand_ins
-from npformer.grader.judge import LIMITS, Judge, Limits
+from npformer.grader.judge import Judge, Limits
 from npformer.grader.marks import answers_table
 from npformer.grader.run import Journal, grade
 
@@ -91,7 +91,7 @@ def test_no_row_is_lost_no_verdict_changed_and_nothing_left(few, tmp_path, tempo
 
 
 def without_walls():
-    with tempfile.TemporaryDirectory() as home, Judge(home) as judge:
+    with tempfile.TemporaryDirectory() as home, Judge(home, Limits()) as judge:
         return judge.open
 
 
@@ -233,7 +233,7 @@ def test_an_interrupted_run_goes_on_to_the_same_table(number, workers, tmp_path,
     with journal.open("a") as file:
         file.write('{"file": "s11.py", "rep')  # as a full disk would leave it
     assert cli.main([*given, "--resume"]) == 0
-    rows = grade(hand_ins(folder), [*hostile.IDS], LIMITS)
+    rows = grade(hand_ins(folder), [*hostile.IDS], Limits())
     whole.write_text(answers_table(rows, assignment_of(hostile.IDS)), newline="")
     assert out.read_bytes() == whole.read_bytes() and not journal.exists()
 
@@ -249,15 +249,15 @@ def two(tmp_path):
 def test_a_changed_file_is_judged_again_and_another_run_s_journal_refused(two, tmp_path, asked):
     out = tmp_path / "out.csv"
     os.symlink("/etc/passwd", two / "c.py")
-    found = grade(hand_ins(two), ["order.bag"], LIMITS, journal=Journal(out))
+    found = grade(hand_ins(two), ["order.bag"], Limits(), journal=Journal(out))
     assert [row.status for row in found] == ["pass", "pass", "not read"]
     (two / "b.py").write_text("order_bag = 'a'")
     asked.clear()
     journal = Journal(out, resume=True)
-    grade(hand_ins(two), ["order.bag"], LIMITS, journal=journal)
+    grade(hand_ins(two), ["order.bag"], Limits(), journal=journal)
     assert asked == [b"order_bag = 'a'"]
     with pytest.raises(ValueError, match="belongs to other exercises"):
-        grade(hand_ins(two), ["pe.table"], LIMITS, journal=journal)
+        grade(hand_ins(two), ["pe.table"], Limits(), journal=journal)
 
 
 def full(*given):
@@ -307,10 +307,13 @@ def test_a_judge_that_ends_is_replaced_once_and_costs_one_submission(two, monkey
         return workers[-1]
 
     monkeypatch.setattr(run, "Worker", some_end)
-    assert [row.status for row in grade(hand_ins(two), ["order.bag"], LIMITS, workers=0)] == ["pass", "pass"]
+    assert [row.status for row in grade(hand_ins(two), ["order.bag"], Limits(), workers=0)] == [
+        "pass",
+        "pass",
+    ]
     assert [worker.process.exitcode for worker in workers] == [-signal.SIGKILL, 0]
     workers, ends = [], 2
-    found = grade(hand_ins(two), ["order.bag"], LIMITS)
+    found = grade(hand_ins(two), ["order.bag"], Limits())
     assert [(row.status, row.evidence) for row in found] == [
         ("not read", run.LOST),
         ("pass", "Every check agrees."),
@@ -322,5 +325,5 @@ def test_a_judge_leaves_when_the_other_side_hangs_up(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "setsid", lambda: alone.append(True))  # neither Ctrl+C nor Ctrl+Z reaches it
     line.send(("a.py", "It cannot be read.", ["order.bag"]))
     threading.Timer(0.5, line.close).start()
-    judge.work(its_line, str(tmp_path), LIMITS)
+    judge.work(its_line, str(tmp_path), Limits())
     assert alone and running(tmp_path) == []

@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 from npformer.exercises import reply as checker
-from npformer.exercises.topics import bank
 from npformer.grader import hand_ins as files_of
 from npformer.grader import judge, student
 from npformer.grader.frames import MOST_BYTES, Forged, Opaque, pack, unpack
@@ -215,7 +214,7 @@ FORGED = (
     {"\0a": ["<f8", [99999999999], EIGHT]},
     {"\0a": ["<f8", [-2], EIGHT]},
     {"\0a": ["<f8", [1] * 13, EIGHT]},
-    {"\0a": ["<f8", [0, 10**30], EIGHT]},
+    {"\0a": ["<f8", [0, 2**31], EIGHT]},
     {"\0a": ["<f8", [1], "no base 64"]},
 )
 TOO_MUCH = ([0] * 600_000, np.zeros(MOST_BYTES // 8 + 1), "x" * MOST_BYTES, 10**9000)
@@ -279,21 +278,6 @@ def test_where_nothing_forks_any_more_the_judge_ends(inside):
 
 
 # --- the judge ------------------------------------------------------------------------------------
-
-
-def test_a_right_answer_of_another_process_is_not_asked_whether_it_is_ours(inside):
-    """Its process has no npformer: each call costs a way there and back."""
-    task, asked_for = bank()["softmax.forward"], []
-
-    def softmax(*given):
-        asked_for.append(given)
-        return task.right(*given)
-
-    softmax.elsewhere = False
-    assert checker.check_function(task, softmax).passes
-    here = len(asked_for)
-    softmax.elsewhere = True
-    assert checker.check_function(task, softmax).passes and len(asked_for) == 2 * here - 1
 
 
 @pytest.fixture
