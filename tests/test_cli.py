@@ -17,7 +17,7 @@ import pytest
 from together import together
 
 from npformer import cli
-from npformer.grader.judge import LIMITS
+from npformer.grader.judge import Limits
 from npformer.teaching.worked_example import dog_bites_man, worked_example
 from npformer.teaching.worksheet import example_from_name
 
@@ -150,7 +150,7 @@ def test_an_unfinished_command_is_refused_and_help_is_given(capsys):
     assert said.out == f"npformer {metadata.version('npformer')}\n"
     parser, _ = cli._parser()
     usual = parser.parse_args(["check", "a.py"])
-    assert (usual.seconds, usual.megabytes, usual.level, usual.wall) == LIMITS[:4]
+    assert (usual.seconds, usual.megabytes, usual.level, usual.wall) == Limits()[:4]
     assert parser.parse_args(["assignment", "--exercises=a", "--out=b"]).points == 1
 
 
