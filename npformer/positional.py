@@ -14,15 +14,15 @@ Layout = Literal["interleaved", "halves"]
 
 
 def angular_frequencies(d_model: Count, *, base: Positive = 10000.0) -> Float[Array, "pairs"]:
-    """ω_i = 1 / base^(2i/d_model) for the pairs i = 0, 1, …, ceil(d_model/2) of them, in radians a position.
+    """ω_i = base^(-2i/d_model) for the pairs i = 0, 1, …, ceil(d_model/2) of them, in radians a position.
 
     "Attention Is All You Need", section 3.5. The pair i owns the columns 2i (sine) and 2i+1 (cosine).
 
     >>> angular_frequencies(4)
     array([1.  , 0.01])
     """
-    exponents = np.arange(0, d_model, 2) / d_model  # 2i/d_model: (pairs,)
-    return 1 / float(base) ** exponents
+    exponents = np.arange(0, -d_model, -2, dtype=float) / d_model  # -2i/d_model: (pairs,)
+    return float(base) ** exponents
 
 
 def wavelengths(d_model: Count, *, base: Positive = 10000.0) -> Float[Array, "pairs"]:
@@ -58,20 +58,20 @@ def positional_encoding(
            [ 0.841,  0.54 ,  0.01 ,  1.   ],
            [ 0.909, -0.416,  0.02 ,  1.   ]])
     """
-    start, half = int(start), d_model // 2
-    table = xp.empty((n, d_model), dtype)
+    table, half = xp.empty((n, d_model), dtype), d_model // 2
     sines, cosines = table[:, 0::2], table[:, 1::2]  # (n, pairs), (n, half)
     if layout == "halves":
         sines, cosines = table[:, : d_model - half], table[:, d_model - half :]
     omega = xp.asarray(angular_frequencies(d_model, base=base))  # (pairs,)
-    angles = xp.arange(start, start + min(n, 64))[:, None] * omega  # p ω_i: (64, pairs) at most
+    p = xp.arange(start, start + n, dtype=float)[:64, None]  # (64, 1) at most
+    angles = p @ omega[None]  # p ω_i, a column times a row: (64, pairs) at most
     s, c = xp.sin(angles), xp.cos(angles)
     sines[:64], cosines[:64] = s, c[:, :half]
     if n > 64:
         turns = c + 1j * s  # e^(ipω)
-    for k in range(64, n, 64):
-        moved = turns[: n - k] * xp.exp(1j * k * omega)  # k positions further on
-        sines[k : k + 64], cosines[k : k + 64] = moved.imag, moved.real[:, :half]
+        for k in range(64, n, 64):
+            moved = turns[: n - k] * xp.exp(1j * k * omega)  # k positions further on
+            sines[k : k + 64], cosines[k : k + 64] = moved.imag, moved.real[:, :half]
     return table
 
 

@@ -153,7 +153,7 @@ def look_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | 
     """
     seen: list[Any] = [*kwargs]
     try:
-        return tuple(seen) if glance((*args, *kwargs.values()), seen) else None
+        return tuple(seen) if glance(args + tuple(kwargs.values()), seen) else None
     except RecursionError:  # tuples in tuples without end
         return None
 

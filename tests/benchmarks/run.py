@@ -21,6 +21,7 @@ check   the same five functions on the same float64 arrays, checked by gradcheck
 """
 
 import argparse
+import importlib
 import json
 import math
 import os
@@ -28,6 +29,8 @@ import statistics
 import subprocess
 import sys
 import time
+import timeit
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -41,8 +44,8 @@ HEAD = (
 )
 # name, case, whether there is something plainer to be held against, gates for that ratio and for PyTorch's
 CASES = [
-    (f"position table {n:,} × 512, {dtype}", f"table:{n}:{dtype}", True, gate, 1.00)
-    for n, gate in ((512, 0.60), (8192, 0.30), (131072, 0.30))
+    (f"position table {n:,} × {d}, {dtype}", f"table:{n}:{d}:{dtype}", True, gate, 1.00)
+    for n, d, gate in ((50, 8, 1.00), (512, 512, 0.60), (8192, 512, 0.30), (131072, 512, 0.30))
     for dtype in ("float32", "float64")
 ]
 CASES += [
@@ -69,28 +72,23 @@ CHECKED = {  # of how many entries; the function and its arrays
 # What is timed: a case's function for a variant, "npformer", "plain" or "torch".
 
 
-def table(variant, n, dtype, d=512):
-    n = int(n)
-    if variant == "npformer":
-        from npformer import positional_encoding
-
-        return lambda: positional_encoding(n, d, dtype=np.dtype(dtype))
-    if variant == "torch":
-        import torch as xp
-    else:
-        xp = np
+def table(variant, n, d, dtype):
+    n, d, xp = int(n), int(d), importlib.import_module("torch" if variant == "torch" else "numpy")
     kind = getattr(xp, dtype)
     # in PyTorch of the table's own type, as most tutorials have them: in float32 up to 5e-4 off
-    of_angles = np.float64 if xp is np else kind
+    of_angles = None if xp is np else kind  # NumPy makes float64 of whole numbers
 
-    def usual():  # all angles, then their sines, then their cosines
-        turn = 10000.0 ** (xp.arange(0, d, 2, dtype=of_angles) / d)
+    def made():  # all angles, then their sines, then their cosines
+        turn = 10000 ** (xp.arange(0, d, 2, dtype=of_angles) / d)
         angles = xp.arange(n, dtype=of_angles)[:, None] / turn
         table = xp.empty((n, d), dtype=kind)
         table[:, 0::2], table[:, 1::2] = xp.sin(angles), xp.cos(angles)
-        return table
 
-    return usual
+    if variant == "npformer":
+        from npformer import positional_encoding
+
+        made = partial(positional_encoding, n, d, dtype=kind)
+    return made
 
 
 def block(variant, size):
@@ -202,13 +200,13 @@ def one(case, variant, seconds):
     """The median CPU seconds of one call, of all its threads; and the number that a call gives, or 0."""
     name, *options = case.split(":")
     run = {"table": table, "block": block, "growth": growth, "check": check}[name](variant, *options)
-    for _ in range(3):
-        run()
+    often = range(math.ceil(1e-3 / min(timeit.repeat(run, number=1, repeat=3))))  # a millisecond a reading
     times, stop = [], time.perf_counter() + seconds
     while time.perf_counter() < stop or len(times) < 5:
         start = time.process_time()
-        gives = run()
-        times.append(time.process_time() - start)
+        for _ in often:
+            gives = run()
+        times.append((time.process_time() - start) / len(often))
     return statistics.median(times), gives if isinstance(gives, int) else 0
 
 
