@@ -83,7 +83,8 @@ def grade(options: Namespace) -> Iterator[str]:
         of = owners if known is None else marks.without_names(owners, known)
         written, said = _results(options, assignment, files, rows, of)
         if known is not None:
-            written[Path(options.anonymous)] = marks.key_of(known)
+            key = sorted((number, *student) for student, number in known.items())
+            written[Path(options.anonymous)] = marks.table_of(marks.HEAD, key)
         write_files(written)
         journal.path.unlink()
     yield said
@@ -97,8 +98,8 @@ def _results(
 ) -> tuple[dict[Path, str], str]:
     """The text of each file that was asked for; and the summary."""
     shown = {name: student.name or student.id for name, student in owners.of.items()}
-    of_nobody = {row.submission: "" if options.anonymous else row.student for row in rows}
-    rows = [row._replace(student=(of_nobody | shown)[row.submission]) for row in rows]
+    shown = {row.submission: "" if options.anonymous else row.student for row in rows} | shown
+    rows = [row._replace(student=shown[row.submission]) for row in rows]
     given = marks.marks(files, rows, owners, assignment)
     sent = page.places_of(given, Path(options.feedback)) if options.feedback else {}
     written = {path: page.feedback(mark, assignment) for path, mark in sent.items()}

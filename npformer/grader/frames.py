@@ -21,7 +21,6 @@ MOST_AXES = 12  # of an array: the checker looks at every choice of them
 NUMBERS = re.compile(r"[<>|=][biufc]\d\d?")  # the types of arrays that cross
 
 Functions: TypeAlias = list[Callable[..., Any]]
-FunctionAt: TypeAlias = Callable[[int], Any]
 
 
 class Forged(ValueError):
@@ -70,6 +69,9 @@ def pack(value: Any, functions: Functions | None = None) -> bytes:
 def _tree(value: Any, functions: Functions | None) -> Any:
     """What JSON has a word for as it is, all else by its letter."""
     inside = partial(_tree, functions=functions)
+    if callable(value) and functions is not None:
+        functions.append(value)
+        return {"\0f": len(functions) - 1}
     if isinstance(value, np.ndarray | np.generic) or (hasattr(value, "__array__") and not callable(value)):
         return _array_tree(value)
     if value is None or isinstance(value, str | int | float):
@@ -84,9 +86,6 @@ def _tree(value: Any, functions: Functions | None) -> Any:
         return {"\0c": [value.real, value.imag]}
     if value is ...:
         return {"\0e": 0}
-    if callable(value) and functions is not None:
-        functions.append(value)
-        return {"\0f": len(functions) - 1}
     if hasattr(value, "__float__") and not callable(value):
         return float(value)
     return {"\0o": value.kind if isinstance(value, Opaque) else type(value).__name__}
@@ -102,7 +101,7 @@ def _array_tree(value: Any) -> Any:
     return {"\0s" if isinstance(value, np.generic) else "\0a": [array.dtype.str, list(array.shape), data]}
 
 
-def unpack(text: bytes, function_at: FunctionAt = ().__getitem__) -> Any:
+def unpack(text: bytes, function_at: Callable[[int], Any] = ().__getitem__) -> Any:
     """The value, with the functions that stand for places; Forged for any other bytes."""
     try:
         things = partial(_thing, _TAGS | {"\0f": function_at})
@@ -120,7 +119,7 @@ def _thing(tags: dict[str, Callable[[Any], Any]], entries: dict[str, Any]) -> An
 def _array(parts: Any) -> Any:
     """An array of the bytes that are there, whatever it says of itself: a copy that may be written to."""
     kind, shape, data = parts
-    entries = math.prod(n or 1 for n in shape)  # an empty array's sum over its empty axis is not empty
+    entries = math.prod(int(n) or 1 for n in shape)  # an empty array's sum over its empty axis is not empty
     if not NUMBERS.fullmatch(kind) or len(shape) > MOST_AXES or entries > MOST_BYTES:
         raise Forged("an array of no numbers, or of too many axes or entries")
     array: Any = np.ndarray(shape, kind, base64.b64decode(data, validate=True))

@@ -30,12 +30,12 @@ from npformer.grader.frames import MOST_BYTES, Forged, pack, readable, unpack
 MOST_CALLS_BACK = 1000
 LEAST = 0.05  # of the time for a submission; so much is left for a function after any number of endless ones
 OVERHEAD = 60.0  # seconds for a system that is slow to start a process; no part of a student's time
-TEXTS = {"student": 100, "problem": 300, "names": 5000}  # letters that are kept of each, in this order
+TEXTS = {"student": 100, "problem": 300, "names": 5000}  # letters that are kept of each
 LONGEST_MESSAGE = 80  # letters of an error's own words that are told: they are the file's to choose
 NO_ANSWER = "It sent something that is no answer."
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 SLOW = {"matplotlib.pyplot": b"matplotlib", "IPython.core.inputtransformer2": b'"cells"'}  # to import
-SERVE = (  # npformer without its front door: of it, a student's process has what `student` imports
+SERVE = (  # not by npformer's front door, which imports everything: a student has what `student` imports
     "import sys, types; npformer = sys.modules['npformer'] = types.ModuleType('npformer'); "
     "npformer.__path__ = [sys.argv[1]]; from npformer.grader import student; student.serve()"
 )
@@ -91,14 +91,13 @@ class Ended(Exception):
     """The student's process has ended or had to be ended: what the checker makes of it is not used."""
 
 
-class Told(TypeError):  # then the checker calls again, where an argument may be taken by its name alone
+class Told(TypeError):  # as such the checker calls again, where an argument may be taken by its name alone
     """An error of the student's, which has a `type_name`: its line, and its own words cut and in quotes."""
 
     def __init__(self, reply: Message) -> None:
-        name, message = str(reply["error"])[:60], str(reply["said"])
-        self.type_name = readable(name)
-        message = readable(message.removeprefix(name).removeprefix(": "), LONGEST_MESSAGE)
-        words = f"“{message}”" if message else "", readable(str(reply["where"]), 100)
+        self.type_name = name = readable(reply["error"], 60)
+        message = readable(reply["said"].removeprefix(name).removeprefix(": "), LONGEST_MESSAGE)
+        words = f"“{message}”" if message else "", readable(reply["where"], 100)
         super().__init__(", ".join(filter(None, words)))
 
 
@@ -119,8 +118,6 @@ class Judge(AbstractContextManager["Judge"]):
         """End everything that was started here."""
         self.server.close()
         self.process.wait()
-
-    # one submission
 
     def grade(self, name: str, data: bytes, ids: Sequence[str]) -> list[Row]:
         """A row for each exercise. Nothing that a file does raises an error here."""
@@ -148,10 +145,10 @@ class Judge(AbstractContextManager["Judge"]):
         head = self.ask({"name": Path(self.name).name, "data": data, "ids": self.ids})
         try:
             self.answers = {exercise_id: head["answers"][exercise_id] for exercise_id in self.ids}
-            texts = {key: " ".join(readable(str(head[key]), most).split()) for key, most in TEXTS.items()}
-        except (TypeError, LookupError):
+            texts = {key: " ".join(readable(head[key], most).split()) for key, most in TEXTS.items()}
+        except (TypeError, LookupError, AttributeError):
             self.end(NO_ANSWER)
-        self.student, self.problem, self.names = texts.values()
+        self.student, self.problem, self.names = (texts[key] for key in ("student", "problem", "names"))
 
     def forked(self, request: Message) -> Connection:
         """The pipe to a process for one submission, which ends with all that it started when we hang up."""
@@ -175,8 +172,6 @@ class Judge(AbstractContextManager["Judge"]):
         self.ending = ending
         raise Ended(ending)
 
-    # what goes there and comes back
-
     def ask(self, message: Message, functions: list[Callable[..., Any]] | None = None) -> Any:
         """One frame there and one back; only this waiting is the student's time, by the clock."""
         if self.ending or self.pipe is None:
@@ -184,17 +179,18 @@ class Judge(AbstractContextManager["Judge"]):
         self.ending = "The checks of this answer were given up."  # until its reply is here
         too_long = f"It was still running after {self.cpu:g} second{'s' * (self.cpu != 1)}."
         try:
-            signal.setitimer(signal.ITIMER_REAL, self.left)
-            self.pipe.send_bytes(pack(message, functions))
-            reply = unpack(self.pipe.recv_bytes(MOST_BYTES), lambda place: partial(self.call, place))
+            try:
+                signal.setitimer(signal.ITIMER_REAL, max(self.left, 1e-6))  # 0 would be for ever
+                self.pipe.send_bytes(pack(message, functions))
+                reply = unpack(self.pipe.recv_bytes(MOST_BYTES), lambda place: partial(self.call, place))
+            finally:
+                self.left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
         except TimeoutError:
             self.end(too_long)
         except Forged:
             self.end(NO_ANSWER)
         except (EOFError, OSError):  # whichever limit was met: the same words in every run
             self.end(too_long if self.hang_up() >= self.cpu - 0.5 else "It ended the program.")
-        finally:
-            self.left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
         self.ending = ""
         return reply
 
@@ -209,21 +205,20 @@ class Judge(AbstractContextManager["Judge"]):
                 reply = self.ask(_called(functions[reply["back"]], reply["args"]))
             for i in reply["changed"]:  # the checker sees that it is another
                 np.logical_not(arguments[i], out=arguments[i], casting="unsafe")
-            given = Told(reply) if "error" in reply else reply["value"]
+            told = Told(reply) if "error" in reply else None
+            value = told or reply["value"]
         except (TypeError, KeyError, ValueError, IndexError, AttributeError):
             self.end(NO_ANSWER)
-        if isinstance(given, Told):
-            raise given
-        return given
-
-    # what is said of it
+        if told:
+            raise told
+        return value
 
     def row(self, exercise_id: str) -> Row:
         """One exercise."""
         said = partial(Row, self.name, self.student, exercise_id)
         if callable(self.answers[exercise_id]) and self.ending:
             with suppress(Ended):
-                self.begin()
+                self.begin()  # which may bring another answer
         texts = self.checked(exercise_id, self.answers[exercise_id])
         if callable(self.answers[exercise_id]) and self.ending:
             return said("error", evidence=self.ending)
@@ -278,6 +273,7 @@ def _serving(home: str, hidden: str) -> tuple[subprocess.Popen[bytes], socket.so
     places = [Path(place).resolve() for place in (f"{ours}/npformer", hidden) if place]  # nobody's to read
     covered = [str(p) for p in places if not any(Path(n).resolve().is_relative_to(p) for n in needed)]
     place = json.dumps([tempfile.mkdtemp(dir=home), needed, covered])
+    Path(home, "npformer.py").touch()  # all that a Python which a file starts can import of it
     here, there = socket.socketpair()
     with there:
         process = subprocess.Popen(
@@ -297,7 +293,7 @@ def environment(home: str, path: Sequence[str]) -> dict[str, str]:
     kept = {k: os.environ[k] for k in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if k in os.environ}
     own = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "Agg", "LANG": "C.UTF-8"}
     places = dict.fromkeys(("HOME", "TMPDIR", "NPFORMER_RUN"), home)
-    return kept | ONE_THREAD | own | places | {"PYTHONPATH": os.pathsep.join(path)}
+    return kept | ONE_THREAD | own | places | {"PYTHONPATH": os.pathsep.join([home, *path])}
 
 
 def work(line: Any, home: str, limits: Limits) -> None:
@@ -307,4 +303,6 @@ def work(line: Any, home: str, limits: Limits) -> None:
         while True:
             name, data, ids = line.recv()
             rows = unread(name, ids, data) if isinstance(data, str) else judge.grade(name, data, ids)
+            if judge.process.poll() is not None:  # a file has ended the one that forks, and pays for it alone
+                break
             line.send((name, judge.open, digest(data), rows))

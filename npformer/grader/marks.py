@@ -157,8 +157,3 @@ def without_names(owners: Whose, known: Key) -> Whose:
     new = {student: Student(known[student[:3]], "", "", late=student.late) for student in everybody}
     of = {name: new[student] for name, student in owners.of.items()}
     return Whose(of, [line.split()[0] for line in owners.doubtful], [new[each] for each in owners.missing])
-
-
-def key_of(known: Key) -> str:
-    """The text of the key."""
-    return table_of(HEAD, ((number, *old) for old, number in sorted(known.items())))

@@ -42,7 +42,8 @@ def to_teach(given: Iterable[Mark]) -> list[tuple[str, int, list[Pattern]]]:
 def summary(rows: Sequence[Row], given: Sequence[Mark], owners: Whose) -> str:
     """For the terminal: how many are right, what to teach again, and what a person has to decide."""
     lines = [overview(rows)]
-    for i, (teach, students, [(_, exercise_id, _, say), *_]) in enumerate(to_teach(given)[:LINES]):
+    for i, (teach, students, patterns) in enumerate(to_teach(given)[:LINES]):
+        _, exercise_id, _, say = patterns[0]
         lines += ["To teach again, and how many students:"] * (not i)
         lines += [f"  {students:4}  {teach}", f"        {exercise_id}: {say}"]
     return "\n".join([*lines, *to_decide(rows, owners)])

@@ -137,9 +137,6 @@ class Shell:
         return lambda *objects, **options: None
 
 
-# --- what happens ---------------------------------------------------------------------------------
-
-
 def _run(source: str, place: str, names: dict[str, Any]) -> str:
     try:
         exec(compile(source, place, "exec"), names)

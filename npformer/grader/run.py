@@ -6,6 +6,7 @@ goes on where it was. The order of the rows is that of the files, whoever judged
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from contextlib import closing, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import wait
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeAlias, cast
 
 from npformer.grader.hand_ins import HandIn
@@ -35,7 +37,8 @@ def grade(
     left = [each for each in to_judge if each.name not in done]
     with closing(judged(left, ids, limits, workers)) as reports:
         for report in reports:
-            name, *_, done[name] = report
+            name, _, _, rows = report
+            done[name] = rows
             if journal:
                 journal.add(report)
                 print(f"{len(done)} of {len(to_judge)}  {name}", file=sys.stderr, flush=True)
@@ -48,11 +51,15 @@ class Worker:
     """A judge in a process of its own, and the line to it."""
 
     def __init__(self, *settings: Any) -> None:
-        spawn = get_context("spawn")
+        spawn, program = get_context("spawn"), sys.modules["__main__"]
         self.line, its_line = spawn.Pipe()
         self.process = spawn.Process(target=work, args=(its_line, *settings), daemon=True)
         with its_line:
-            self.process.start()
+            try:  # the program that called us is not run again there, as multiprocessing would
+                sys.modules["__main__"] = ModuleType("__main__")
+                self.process.start()
+            finally:
+                sys.modules["__main__"] = program
 
     def give(self, file: HandIn, ids: list[str]) -> None:
         """Send a file there."""
@@ -97,10 +104,13 @@ def judged(files: list[HandIn], ids: list[str], limits: Limits, workers: int) ->
                 continue
             yield report or (file.name, [], "", unread(file.name, ids, LOST))
     finally:
+        before = {n: signal.signal(n, signal.SIG_IGN) for n in (signal.SIGINT, signal.SIGTERM)}
         for worker in (*idle, *busy.values()):
             worker.end()
         for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):  # however deep a file's own folders are
             subprocess.run([*command, "--", home], stderr=subprocess.DEVNULL, check=False)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _read(file: HandIn) -> bytes | str:
@@ -126,7 +136,7 @@ class Journal:
 
     def begin(self, files: list[HandIn], ids: list[str], limits: Limits) -> dict[str, list[Row]]:
         """What is already done, by name; a file that has changed since is not."""
-        settings = [version(), ids, list(limits)]
+        settings = [version(), ids, list(limits[:-1])]  # wherever the folder is now
         lines = []
         for line in self.path.read_text(encoding="ascii").splitlines() if self.path.exists() else ():
             with suppress(ValueError):  # one that a full disk or a crash has cut is judged again
@@ -143,6 +153,7 @@ class Journal:
 
     def add(self, report: Report) -> None:
         """Keep one more."""
-        self.open |= {*report[1]}
+        _, ways, *_ = report
+        self.open |= {*ways}
         with self.path.open("a", encoding="ascii") as file:
             file.write(json.dumps(report) + "\n")

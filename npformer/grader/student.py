@@ -151,8 +151,7 @@ def serve() -> None:  # pragma: no cover
     """Wait for submissions on descriptor 0, a socket; with each comes its pipe."""
     server, place = socket.socket(fileno=os.dup(0)), json.loads(sys.argv[2])
     around = _around(place)
-    ways = ["network", "files", *["processes"] * around["countless"]]
-    server.sendall(json.dumps([] if around["walled"] else ways).encode())
+    server.sendall(json.dumps(around["open"]).encode())
     while True:
         data, pipes, _, _ = socket.recv_fds(server, 2**16, 1)
         if not data:
@@ -176,11 +175,13 @@ def _around(place: list[Any]) -> dict[str, Any]:  # pragma: no cover
     os.dup2(1, 0)  # nobody reads what is printed, and nothing can be read
     np.random.seed(0)  # noqa: NPY002  # what a file draws without a seed is the same in every run
     walled = walls.tried(partial(walls.apart, os.geteuid(), *place))
-    another = [partial(walls.apart, USER, *place)] * walled + [partial(walls.become, USER)]
-    own_users = os.geteuid() == 0 and walls.tried(*another, partial(open, os.__file__))
+    another: list[Callable[[], object]] = [partial(walls.become, USER), partial(open, os.__file__)]
+    apart = [partial(walls.apart, USER, *place)] if walled else []
+    own_users = os.geteuid() == 0 and walls.tried(*apart, *another)
     countless = os.geteuid() == 0 and not own_users  # the kernel does not count the processes of root
     processes = walls.PROCESSES + (0 if own_users else walls.threads_of_the_system())
-    return {"own_users": own_users, "countless": countless, "processes": processes, "walled": walled}
+    ways = [] if walled else ["network", "files", *["processes"] * countless]
+    return {"open": ways, "own_users": own_users, "processes": processes, "walled": walled}
 
 
 def keep(pipe: Connection, place: list[Any], given: dict[str, Any]) -> None:  # pragma: no cover
@@ -192,11 +193,11 @@ def keep(pipe: Connection, place: list[Any], given: dict[str, Any]) -> None:  # 
         if given["walled"]:
             walls.apart(user or os.geteuid(), *place)
         else:
-            os.chdir(tempfile.mkdtemp())
+            os.chdir(tempfile.mkdtemp(dir=os.environ["TMPDIR"]))
+            os.environ.update(dict.fromkeys(("HOME", "TMPDIR"), os.getcwd()))
             os.chown(".", user or -1, user or -1)
         child = os.fork()
         if child == 0:
-            os.setsid()
             start(pipe, user, given)
         hung_up = select.poll()
         hung_up.register(pipe, select.POLLHUP)
@@ -209,15 +210,13 @@ def keep(pipe: Connection, place: list[Any], given: dict[str, Any]) -> None:  # 
 
 
 def start(pipe: Connection, user: int, given: dict[str, Any]) -> None:  # pragma: no cover
-    """The process that works: bound, and without privileges."""
-    try:
-        if given["walled"]:
-            walls.own_processes()
-        if user or given["walled"]:
-            walls.become(user)
-        walls.limit(given["cpu"], given["megabytes"], given["processes"])
-        hide_npformer()
-        random.seed(0)  # Python has drawn a seed of its own in this process
-        work(pipe)
-    finally:
-        os._exit(0)
+    """The process that works, bound and without privileges, until the other side hangs up: an EOFError."""
+    os.setsid()
+    if given["walled"]:
+        walls.own_processes()
+    if user or given["walled"]:
+        walls.become(user)
+    walls.limit(given["cpu"], given["megabytes"], given["processes"])
+    hide_npformer()
+    random.seed(0)  # Python has drawn a seed of its own in this process
+    work(pipe)

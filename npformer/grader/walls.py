@@ -53,7 +53,7 @@ def apart(owner: int, folder: str, needed: Sequence[str], hidden: Sequence[str])
     os.chdir(folder)
     call("pivot_root", b".", b".")
     call("umount2", b".", DETACH)
-    options = f"size=64m,nr_inodes=4k,mode=700,uid={owner},gid={owner}".encode()
+    options = f"size=64m,nr_inodes=4k,mode=700,uid={owner}".encode()
     call("mount", b"none", SCRATCH.encode(), b"tmpfs", NO_SETUID, options)
     os.environ.update(dict.fromkeys(("HOME", "TMPDIR", "MPLCONFIGDIR", "IPYTHONDIR"), SCRATCH))
     os.chdir(SCRATCH)
@@ -138,7 +138,8 @@ def end(child: int) -> None:
     with suppress(ChildProcessError):  # nobody is left
         while True:
             for pid in _told(f"/proc/self/task/{os.getpid()}/children").split():
-                os.kill(int(pid), signal.SIGKILL)
+                with suppress(OSError):
+                    os.kill(int(pid), signal.SIGKILL)
             os.waitpid(-1, 0)
 
 

@@ -43,7 +43,7 @@ def kept_judged(tmp_path_factory):
             said[job] = one.grade(*job)
         return said[job]
 
-    with Judge(tmp_path_factory.mktemp("judge"), Limits()) as one:
+    with Judge(str(tmp_path_factory.mktemp("judge")), Limits()) as one:
         yield judged_by(grade)
 
 
@@ -83,7 +83,7 @@ def inside(monkeypatch, tmp_path):
     monkeypatch.setattr(student, "os", SimpleNamespace(**{**vars(os), "_exit": leave}))
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.chdir(tmp_path)
-    with theirs, Judge(tmp_path, Limits(seconds=2)) as one:
+    with theirs, Judge(str(tmp_path), Limits(seconds=2)) as one:
         one.theirs, one.forked = theirs, partial(forked, theirs)
         yield one
     sys.modules.pop("submission", None)

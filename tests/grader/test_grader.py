@@ -13,6 +13,7 @@ import time
 from importlib.util import find_spec
 from multiprocessing.connection import Pipe
 from pathlib import Path
+from types import SimpleNamespace
 
 import hostile
 import pytest
@@ -142,7 +143,7 @@ def test_behind_walls_only_python_is_there_and_no_privilege(tmp_path):
     paths = [str(secret), cli.__file__, run.__file__, "/etc/shadow", os.path.expanduser("~/.ssh")]
     paths += [pytest.__file__]  # as npformer lies where it is installed: among what is needed
     text = WALLED.format(paths=paths, uid=os.getuid())
-    with Judge(tmp_path, Limits(hidden=str(Path(pytest.__file__).parent))) as judge:
+    with Judge(str(tmp_path), Limits(hidden=str(Path(pytest.__file__).parent))) as judge:
         if judge.open:
             pytest.skip("this system has no walls")
         evidence = judge.grade("a.py", text.encode(), ["softmax.forward"])[0].evidence
@@ -157,7 +158,7 @@ def test_memory_and_processes_are_the_kernel_s_to_count(tmp_path):
     grows = "def softmax_forward(s): return bytearray(900 * 2**20)\n"
     forks = "import os\ndef softmax_forward(s):\n    while True: os.fork() or os.pause()\n"
     draws = "import random\nimport numpy as np\nraise ValueError(str((random.random(), np.random.rand())))"
-    with Judge(tmp_path, Limits(seconds=2, megabytes=800)) as judge:
+    with Judge(str(tmp_path), Limits(seconds=2, megabytes=800)) as judge:
         first, again = (judge.grade("a.py", draws.encode(), ["softmax.forward"]) for _ in range(2))
         assert first == again and "ValueError: (0." in first[0].evidence
         said = [judge.grade("a.py", text.encode(), ["softmax.forward"]) for text in (grows, forks)]
@@ -174,7 +175,17 @@ def test_memory_and_processes_are_the_kernel_s_to_count(tmp_path):
 NO_NAMESPACES = "echo 0 > /proc/sys/user/max_user_namespaces; exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "
 
 
-LEFT = ("daemon", "setsid", "shell_stays", "ours_by_import", "deep_folder", "memory", "exit_in_table")
+LEFT = (
+    "daemon",
+    "setsid",
+    "shell_stays",
+    "ours_by_import",
+    "ours_without_hook",
+    "ours_by_process",
+    "deep_folder",
+    "memory",
+    "exit_in_table",
+)
 UNSHARES = shutil.which("unshare") and not subprocess.run(["unshare", "-Ur", "true"]).returncode
 
 
@@ -217,18 +228,25 @@ def test_an_interrupted_run_goes_on_to_the_same_table(number, workers, tmp_path,
         pause = 0.05 if i < 6 else 0.3  # who interrupts after three is in time, on a busy machine too
         (folder / f"s{i:02}.py").write_text(f"student = 'S{i}'\nimport time\ntime.sleep({pause})\n{text}")
     given = ["grade", str(folder), f"--csv={out}", ONLY, f"--workers={workers}"]
-    command = [sys.executable, "-m", "npformer", *given]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    program = tmp_path / "program.py"  # it has no `if __name__`, and is not run again in each judge
+    program.write_text("import sys\nfrom npformer import cli\nsys.exit(cli.main())")
+    process = subprocess.Popen(
+        [sys.executable, program, *given], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     process.stderr.readline()
     assert running(temporary), "the run's processes can be told by their folder"
     for _ in range(2):
         process.stderr.readline()
     process.send_signal(number)
+    if workers > 1:  # who is impatient sends another, while it cleans up
+        time.sleep(0.2)
+        process.send_signal(number)
     said = process.communicate(timeout=60)[1]
     journal = tmp_path / "out.csv.journal"
     assert 4 <= len(journal.read_text().splitlines()) < 13 and not out.exists()
     if number != signal.SIGKILL:
-        assert process.returncode == 128 + number and "--resume goes on from there" in said
+        assert not os.listdir(temporary)
+        assert process.returncode in (128 + number, -number) and "--resume goes on from there" in said
     wait_for_nothing(temporary)
     with journal.open("a") as file:
         file.write('{"file": "s11.py", "rep')  # as a full disk would leave it
@@ -254,7 +272,7 @@ def test_a_changed_file_is_judged_again_and_another_run_s_journal_refused(two, t
     (two / "b.py").write_text("order_bag = 'a'")
     asked.clear()
     journal = Journal(out, resume=True)
-    grade(hand_ins(two), ["order.bag"], Limits(), journal=journal)
+    grade(hand_ins(two), ["order.bag"], Limits(hidden="moved"), journal=journal)
     assert asked == [b"order_bag = 'a'"]
     with pytest.raises(ValueError, match="belongs to other exercises"):
         grade(hand_ins(two), ["pe.table"], Limits(), journal=journal)
@@ -318,6 +336,19 @@ def test_a_judge_that_ends_is_replaced_once_and_costs_one_submission(two, monkey
         ("not read", run.LOST),
         ("pass", "Every check agrees."),
     ]
+
+
+def test_a_judge_whose_server_has_ended_is_given_up(monkeypatch):
+    """Who has ended it is not told from who would come next: without walls a file can."""
+    (line, its_line), (ours, theirs) = Pipe(), socket.socketpair()
+    gone = SimpleNamespace(wait=lambda: 0, poll=lambda: -9)
+    monkeypatch.setattr(judge, "_serving", lambda *given: (gone, ours))
+    monkeypatch.setattr(os, "setsid", lambda: None)
+    line.send(("a.py", "It cannot be read.", ["order.bag"]))
+    with line, its_line, theirs:
+        theirs.sendall(b"[]")
+        judge.work(its_line, "", Limits())
+        assert not line.poll()
 
 
 def test_a_judge_leaves_when_the_other_side_hangs_up(tmp_path, monkeypatch):

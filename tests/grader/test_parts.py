@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import sys
+import threading
 import zipfile
 from contextlib import ExitStack
 from multiprocessing.connection import Connection
@@ -215,6 +216,7 @@ FORGED = (
     {"\0a": ["<f8", [-2], EIGHT]},
     {"\0a": ["<f8", [1] * 13, EIGHT]},
     {"\0a": ["<f8", [0, 2**31], EIGHT]},
+    {"\0a": ["<f8", ["a", 9], EIGHT]},
     {"\0a": ["<f8", [1], "no base 64"]},
 )
 TOO_MUCH = ([0] * 600_000, np.zeros(MOST_BYTES // 8 + 1), "x" * MOST_BYTES, 10**9000)
@@ -285,9 +287,10 @@ def of(inside):
     """What is said of exercises whose process sends this, values or bytes, whatever it is asked, and ends."""
     with ExitStack() as stack:
 
-        def reports(*came, ids=("pe.table",), used=b"0.0", given=None):
+        def reports(*came, ids=("pe.table",), used=b"0.0", given=None, left=None, after=0.0):
             def forked(request):
-                inside.theirs.sendall(used)
+                threading.Timer(after, inside.theirs.sendall, [used]).start()
+                inside.left = inside.left if left is None else left
                 ours, theirs = socket.socketpair()
                 pipe, its_pipe = Connection(ours.detach()), Connection(theirs.detach())
                 for one in came:
@@ -328,7 +331,7 @@ def test_what_is_no_answer_ends_the_process_and_costs_its_exercise(of, monkeypat
     for came in NO_ANSWERS:
         ((status, evidence),) = of(TABLE, came)
         assert status == "error" and evidence in ("It ended the program.", judge.NO_ANSWER), came
-    for came in (3, {"answers": {}}, {"student": 1, "answers": {"pe.table": 1}}):
+    for came in (3, {"answers": {}}, {"student": 1, "answers": {"pe.table": 1}}, TABLE | {"student": len}):
         assert of(came) == [("not read", judge.NO_ANSWER)]
     back = {"back": 0, "args": (1,)}
     assert of(head("block.forward"), *[back] * 22, ids=["block.forward"]) == [("error", judge.NO_ANSWER)]
@@ -337,6 +340,8 @@ def test_what_is_no_answer_ends_the_process_and_costs_its_exercise(of, monkeypat
 def test_nobody_waits_for_a_process_that_does_not_answer(of, inside):
     inside.limits = Limits(seconds=2, wall=1e-9)
     assert of(TABLE) == [("not read", "It was still running after 2 seconds.")]
+    assert of(TABLE, left=0.0) == [("not read", "It was still running after 2 seconds.")]
+    assert of(TABLE, left=0.1, after=0.3) == [("error", "It ended the program.")], "no alarm after its end"
     inside.limits = Limits(seconds=1)
     assert of(TABLE, used=b"0.9") == [("error", "It was still running after 1 second.")]
 
@@ -383,7 +388,7 @@ def test_answers_that_cost_the_judge_much_are_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(checker, "SECONDS", 1.0)
     lists = "import gc\ndef softmax_forward(s): return [[]] * 240_000\norder_bag = [[[]] * 400] * 400\n"
     back = "import numpy as np\na = [np.zeros(1)] * 80_000\ndef block_forward(x, attend, *rest):\n    while True: attend(a)\n"
-    with Judge(tmp_path, Limits(seconds=5)) as one:
+    with Judge(str(tmp_path), Limits(seconds=5)) as one:
         for text in (lists, back):
             report = one.grade("a.py", text.encode(), ["order.bag", "softmax.forward", "block.forward"])
             assert not any(each.status == "pass" for each in report)
