@@ -27,6 +27,7 @@ from npformer.grader.marks import answers_table
 from npformer.grader.run import Journal, grade
 
 ONLY = f"--exercises={','.join(hostile.IDS)}"
+UNSHARES = shutil.which("unshare") and not subprocess.run(["unshare", "-Urmnipf", "true"]).returncode
 PROC = pytest.mark.skipif(not os.path.isdir("/proc"), reason="looks at /proc")
 
 
@@ -145,6 +146,7 @@ def test_behind_walls_only_python_is_there_and_no_privilege(tmp_path):
     text = WALLED.format(paths=paths, uid=os.getuid())
     with Judge(str(tmp_path), Limits(hidden=str(Path(pytest.__file__).parent))) as judge:
         if judge.open:
+            assert not UNSHARES, "what util-linux's program may do, we may"
             pytest.skip("this system has no walls")
         evidence = judge.grade("a.py", text.encode(), ["softmax.forward"])[0].evidence
     same = os.getuid() != 0
@@ -174,19 +176,8 @@ def test_memory_and_processes_are_the_kernel_s_to_count(tmp_path):
 
 NO_NAMESPACES = "echo 0 > /proc/sys/user/max_user_namespaces; exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "
 
-
-LEFT = (
-    "daemon",
-    "setsid",
-    "shell_stays",
-    "ours_by_import",
-    "ours_without_hook",
-    "ours_by_process",
-    "deep_folder",
-    "memory",
-    "exit_in_table",
-)
-UNSHARES = shutil.which("unshare") and not subprocess.run(["unshare", "-Ur", "true"]).returncode
+LEFT = """daemon setsid shell_stays ours_by_import ours_without_hook ours_by_process deep_folder memory
+exit_in_table files_of_its_own""".split()
 
 
 @pytest.mark.skipif(not UNSHARES, reason="needs unshare of util-linux")
