@@ -6,7 +6,6 @@ goes on where it was. The order of the rows is that of the files, whoever judged
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from npformer.teaching.places import write_files
 
 # what came of a file: its name, what the system did not close for it, the digest of its bytes, its rows
 Report: TypeAlias = tuple[str, list[str], str, list[Row]]
+REMOVE = ("sh", "-c", 'chmod -R u+rwX "$0"; rm -rf "$0"')  # a folder, however deep those in it are
 LOST = "The grader ended on this file; look at it yourself."
 
 
@@ -104,13 +104,11 @@ def judged(files: list[HandIn], ids: list[str], limits: Limits, workers: int) ->
                 continue
             yield report or (file.name, [], "", unread(file.name, ids, LOST))
     finally:
-        before = {n: signal.signal(n, signal.SIG_IGN) for n in (signal.SIGINT, signal.SIGTERM)}
-        for worker in (*idle, *busy.values()):
-            worker.end()
-        for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):  # however deep a file's own folders are
-            subprocess.run([*command, "--", home], stderr=subprocess.DEVNULL, check=False)
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        try:
+            for worker in (*idle, *busy.values()):
+                worker.end()
+        finally:  # also after a second Ctrl+C
+            subprocess.run([*REMOVE, home], stderr=subprocess.DEVNULL, check=False)
 
 
 def _read(file: HandIn) -> bytes | str:
