@@ -190,6 +190,7 @@ def test_names_are_neither_mathematics_nor_endless_nor_without_letters():
     figures = worksheet_pages("$x$ " + "Wolfeschlegelsteinhausen " * 4, minutes=15)
     found = [text for text in texts(figures) if "$x$" in text.get_text()]
     assert len(found) == len(figures) + 1
+    assert not any("key" in text.get_text() for text in texts(figures)), "which is made when asked for"
     assert all(not text.get_parse_math() and len(text.get_text()) <= 32 for text in found)
     nameless = "\U0010fffd"  # which no font has: there is a line to write on
     figures = worksheet_pages(nameless, minutes=15)
