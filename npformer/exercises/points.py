@@ -51,11 +51,12 @@ def read_assignment(path: Path) -> Assignment:
         given = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path.name}: {error}") from None
-    wrong = [f"{key} = {each!r}" for key, each in given.items() if not isinstance(each, KINDS.get(key, ()))]
+    odd = {k: v for k, v in given.items() if isinstance(v, bool) or not isinstance(v, KINDS.get(k, ()))}
+    wrong = [f"{key} = {value!r}" for key, value in odd.items()]
     points = {} if wrong else dict(_points(given.get("points", {})))
     late, count = {} if wrong else given.get("late", {}), given.get("count", "last")
     for key, each in late.items():
-        if not isinstance(each, int | float) or not 0 <= each <= LATE.get(key, -1):
+        if isinstance(each, bool) or not isinstance(each, int | float) or not 0 <= each <= LATE.get(key, -1):
             wrong.append(f"late.{key} = {each!r}")
     if wrong or not points or count not in ("last", "best"):
         got = f"; got {wrong[0]}" if wrong else ""
@@ -86,6 +87,7 @@ def _points(table: dict[str, Any], before: str = "") -> Iterator[tuple[str, dict
 
 def written(assignment: Assignment) -> str:
     """The same as a file, with its title, numbers and whole points."""
-    title, seed = (json.dumps(text, ensure_ascii=False) for text in (assignment.title, assignment.numbers))
+    texts = (json.dumps(text, ensure_ascii=False) for text in (assignment.title, assignment.numbers))
+    title, seed = (text.replace("\x7f", "\\u007f") for text in texts)  # as TOML asks
     lines = (f'"{exercise_id}" = {parts[WHOLE]:g}\n' for exercise_id, parts in assignment.points.items())
     return f"title = {title}\nnumbers = {seed}\n\n[points]\n{''.join(lines)}"

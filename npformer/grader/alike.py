@@ -42,7 +42,7 @@ def alike(hand_ins: Iterable[tuple[str, HandIn]]) -> list[Pair]:
     sizes = Counter(owner for owners in told.values() for owner in owners)
     shared = Counter(pair for owners in told.values() for pair in combinations(owners, 2))
     pairs = [(n / min(sizes[each] for each in pair), *pair) for pair, n in shared.items() if n >= FEWEST]
-    return sorted((pair for pair in pairs if pair[0] >= LEAST), reverse=True)
+    return sorted((pair for pair in pairs if pair[0] >= LEAST), key=lambda pair: (-pair[0], *pair[1:]))
 
 
 def runs_of(name: str, data: bytes) -> set[int]:

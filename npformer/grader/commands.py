@@ -55,7 +55,7 @@ def _replies(rows: Sequence[Row], was_set: bool) -> Iterator[str]:
     yield from (f"{row.exercise}: " + marks.card(row).replace("\n", "\n  ") + "\n" for row in answered)
     not_read = any(row.status == "not read" for row in missing)
     whys = dict.fromkeys(row.evidence for row in missing if row.evidence)
-    yield from ("Not read to the end. " * not_read + f"{why}\n" for why in whys)
+    yield from (f"Not read to the end. {why}\n" if not_read else f"{why}\n" for why in whys)
     if missing and was_set:
         yield f"Not answered: {', '.join(row.exercise for row in missing)}.\n"
     if not answered:
@@ -83,7 +83,7 @@ def grade(options: Namespace) -> Iterator[str]:
         of = owners if known is None else marks.without_names(owners, known)
         written, said = _results(options, assignment, files, rows, of)
         if known is not None:
-            key = sorted((number, *student) for student, number in known.items())
+            key = ((number, *student) for student, number in sorted(known.items()))
             written[Path(options.anonymous)] = marks.table_of(marks.HEAD, key)
         write_files(written)
         journal.path.unlink()

@@ -112,7 +112,7 @@ def unpack(text: bytes, function_at: Callable[[int], Any] = ().__getitem__) -> A
 
 def _thing(tags: dict[str, Callable[[Any], Any]], entries: dict[str, Any]) -> Any:
     """What an object of the tree stands for; a dict where it is none of ours."""
-    tag, *_ = (*entries, "")
+    tag = next(iter(entries), "")
     return tags[tag](entries[tag]) if tag in tags else entries
 
 

@@ -99,9 +99,9 @@ def _below(top: Path) -> Iterator[tuple[Path, str]]:
 def _why_not(folder: Path) -> str:
     if folder.is_symlink():
         return "a link to a folder"
-    if (folder / "pyvenv.cfg").exists():
-        return "a virtual environment"
-    return "" if os.access(folder, os.R_OK | os.X_OK) else "a folder that cannot be opened"
+    if not os.access(folder, os.R_OK | os.X_OK):
+        return "a folder that cannot be opened"
+    return "a virtual environment" if (folder / "pyvenv.cfg").exists() else ""
 
 
 def _opened(path: Path, top: Path) -> IO[bytes]:

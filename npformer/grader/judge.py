@@ -36,8 +36,8 @@ NO_ANSWER = "It sent something that is no answer."
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 SLOW = {"matplotlib.pyplot": b"matplotlib", "IPython.core.inputtransformer2": b'"cells"'}  # to import
 SERVE = (  # not by npformer's front door, which imports everything: a student has what `student` imports
-    "import sys, types; npformer = sys.modules['npformer'] = types.ModuleType('npformer'); "
-    "npformer.__path__ = [sys.argv[1]]; from npformer.grader import student; student.serve()"
+    "import sys, types; del sys.path[0]; sys.modules['npformer'] = own = types.ModuleType('npformer'); "
+    "own.__path__ = [sys.argv[1]]; from npformer.grader import student; student.serve()"
 )
 
 Message = dict[str, Any]
@@ -95,8 +95,8 @@ class Told(TypeError):  # as such the checker calls again, where an argument may
     """An error of the student's, which has a `type_name`: its line, and its own words cut and in quotes."""
 
     def __init__(self, reply: Message) -> None:
-        self.type_name = name = readable(reply["error"], 60)
-        message = readable(reply["said"].removeprefix(name).removeprefix(": "), LONGEST_MESSAGE)
+        self.type_name = readable(reply["error"], 60)
+        message = readable(reply["said"].removeprefix(reply["error"]).removeprefix(": "), LONGEST_MESSAGE)
         words = f"“{message}”" if message else "", readable(reply["where"], 100)
         super().__init__(", ".join(filter(None, words)))
 
@@ -183,7 +183,7 @@ class Judge(AbstractContextManager["Judge"]):
                 signal.setitimer(signal.ITIMER_REAL, max(self.left, 1e-6))  # 0 would be for ever
                 self.pipe.send_bytes(pack(message, functions))
                 reply = unpack(self.pipe.recv_bytes(MOST_BYTES), lambda place: partial(self.call, place))
-            finally:
+            finally:  # the alarm is off before anything else is waited for
                 self.left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
         except TimeoutError:
             self.end(too_long)

@@ -44,7 +44,7 @@ def summary(rows: Sequence[Row], given: Sequence[Mark], owners: Whose) -> str:
     lines = [overview(rows)]
     for i, (teach, students, patterns) in enumerate(to_teach(given)[:LINES]):
         _, exercise_id, _, say = patterns[0]
-        lines += ["To teach again, and how many students:"] * (not i)
+        lines += ["To teach again, and how many students:"] if i == 0 else []
         lines += [f"  {students:4}  {teach}", f"        {exercise_id}: {say}"]
     return "\n".join([*lines, *to_decide(rows, owners)])
 
@@ -82,7 +82,7 @@ def feedback(mark: Mark, assignment: Assignment) -> str:
     late = f"; {mark.days_late} day{'s' * (mark.days_late > 1)} late" if mark.days_late else ""
     parts = [f"# {_markdown(f'{assignment.title}: {mark.student}')}"]
     parts += [f"{mark.total:g} of {assignment.worth():g} points{late}."]
-    for why in {row.evidence: 0 for row in mark.rows if row.status == "not read"}:
+    for why in dict.fromkeys(row.evidence for row in mark.rows if row.status == "not read"):
         parts += ["Not read to the end:", f"> {_markdown(why)}"]
     for row in (row for row in mark.rows if row.answered):
         title, *said = card(row).split("\n")

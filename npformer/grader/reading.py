@@ -51,7 +51,7 @@ def read_submission(name: str, data: bytes) -> Submission:
     except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
         problems[""] = f"The file cannot be read: {' '.join(str(error).split())[:120]}."
     student, answers = names.get("student"), names.get("answers")
-    student = student if isinstance(student, str) else ""
+    student = str.__str__(student) if isinstance(student, str) else ""
     answers = dict.copy(answers) if isinstance(answers, dict) else {}
     problem = " ".join([*filter(None, problems.values())][:3])
     return Submission(names, answers, student, problem, frozenset(problems))

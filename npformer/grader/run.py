@@ -87,7 +87,7 @@ def judged(files: list[HandIn], ids: list[str], limits: Limits, workers: int) ->
     left, lost = list(reversed(files)), set[str]()
     idle, busy = list[Worker](), dict[Any, Worker]()
     home = tempfile.mkdtemp(prefix="npformer-")
-    os.chmod(home, 0o711)
+    os.chmod(home, 0o755)
     try:
         while left or busy:
             while left and len(busy) < max(workers, 1):
@@ -108,7 +108,7 @@ def judged(files: list[HandIn], ids: list[str], limits: Limits, workers: int) ->
             for worker in (*idle, *busy.values()):
                 worker.end()
         finally:  # also after a second Ctrl+C
-            subprocess.run([*REMOVE, home], stderr=subprocess.DEVNULL, check=False)
+            subprocess.run([*REMOVE, home], stderr=subprocess.DEVNULL, start_new_session=True, check=False)
 
 
 def _read(file: HandIn) -> bytes | str:

@@ -180,7 +180,7 @@ def _around(place: list[Any]) -> dict[str, Any]:  # pragma: no cover
     own_users = os.geteuid() == 0 and walls.tried(*apart, *another)
     countless = os.geteuid() == 0 and not own_users  # the kernel does not count the processes of root
     processes = walls.PROCESSES + (0 if own_users else walls.threads_of_the_system())
-    ways = [] if walled else ["network", "files", *["processes"] * countless]
+    ways = [] if walled else ["network", "files", *(["processes"] if countless else [])]
     return {"open": ways, "own_users": own_users, "processes": processes, "walled": walled}
 
 

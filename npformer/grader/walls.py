@@ -136,11 +136,12 @@ def end(child: int) -> None:
         with suppress(OSError):
             kill(child, signal.SIGKILL)
     with suppress(ChildProcessError):  # nobody is left
-        while True:
-            for pid in _told(f"/proc/self/task/{os.getpid()}/children").split():
+        while below := _told(f"/proc/self/task/{os.getpid()}/children").split():
+            for pid in below:
                 with suppress(OSError):
                     os.kill(int(pid), signal.SIGKILL)
             os.waitpid(-1, 0)
+        os.waitpid(child, 0)  # where the system does not tell
 
 
 def threads_of_the_system() -> int:

@@ -108,6 +108,8 @@ NO_SENSE = (
             "days = nan",
         )
     ),
+    ("late = {per_day = true}\n[points]\npe.table = 1", "; got late.per_day = True"),
+    ("numbers = true\n[points]\npe.table = 1", "; got numbers = True"),
     ('count = "first"\n[points]\npe.table = 1', 'count = "last" or "best"'),
     ('due = "soon"\n[points]\npe.table = 1', "got due = 'soon'"),
     ("[points]\npe.table = '3'", "pe.table is '3'; expected a number of points"),
