@@ -63,8 +63,8 @@ def positional_encoding(
     if layout == "halves":
         sines, cosines = table[:, : d_model - half], table[:, d_model - half :]
     omega = xp.asarray(angular_frequencies(d_model, base=base))  # (pairs,)
-    p = xp.arange(start, start + n, dtype=float)[:64, None]  # (64, 1) at most
-    angles = p @ omega[None]  # p ω_i, a column times a row: (64, pairs) at most
+    p = xp.arange(start, start + n)[:64, None]  # (64, 1) at most
+    angles = p.dot(omega[None])  # p ω_i, a column times a row: (64, pairs) at most
     s, c = xp.sin(angles), xp.cos(angles)
     sines[:64], cosines[:64] = s, c[:, :half]
     if n > 64:

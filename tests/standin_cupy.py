@@ -79,7 +79,7 @@ def _hollow():
 FUNCTIONS = """arange ascontiguousarray concatenate copyto cumsum empty empty_like flatnonzero full ones
 partition repeat sort take_along_axis where zeros zeros_like
 cos exp isfinite log maximum minimum sin sqrt tanh""".split()
-METHODS = "all argmax astype copy max mean min reshape sum swapaxes view".split()
+METHODS = "all argmax astype copy dot max mean min reshape sum swapaxes view".split()
 OPERATORS = """add subtract multiply divide power matmul bitwise_and bitwise_or invert negative absolute
 equal not_equal less less_equal greater greater_equal""".split()
 KEYWORDS = {"axis", "dtype", "keepdims", "out"}

@@ -75,6 +75,13 @@ def test_imports_only_go_down():
     graphlib.TopologicalSorter(graph).prepare()  # raises where imports go round in a circle
 
 
+def test_what_windows_has_not_is_imported_where_it_is_used():
+    """Every module is imported there too, for its examples."""
+    for path, tree in MODULES.items():
+        names = {name.name for node in tree.body if isinstance(node, ast.Import) for name in node.names}
+        assert names.isdisjoint({"resource", "fcntl", "pwd", "grp", "termios"}), path
+
+
 # --- what `import npformer` costs -----------------------------------------------------------------
 
 IMPORT_PROBE = """

@@ -48,6 +48,12 @@ class TestTable:
         tolerance = tolerance if dtype is np.float64 else 6e-8
         np.testing.assert_allclose(table[places].astype(np.float64), expected, rtol=0, atol=tolerance)
 
+    def test_the_farthest_start_counts_on(self):
+        """From 2**53 on float64 has every second integer."""
+        table = npf.positional_encoding(5, 2, start=2**53)
+        expected = [row_of_many_digits(2**53 + place, 2) for place in (0, 2, 4)]
+        np.testing.assert_allclose(table[::2], expected, rtol=0, atol=1e-15)
+
     @given(st.integers(0, 5000), st.integers(0, 300), st.integers(1, 12))
     def test_a_window_is_a_piece_of_the_table(self, start, n, d_model):
         whole, window = npf.positional_encoding(start + n, d_model), {"start": start}

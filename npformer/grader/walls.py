@@ -6,7 +6,6 @@ and the system's libraries are there, to read only, and a user whom nobody else 
 
 import ctypes
 import os
-import resource
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -124,6 +123,8 @@ def tried(*acts: Callable[[], object]) -> bool:
 
 def limit(cpu: float, megabytes: int, processes: int) -> None:
     """The system's own limits, where it has them. Memory is counted by process."""
+    import resource  # not on Windows, where this is never called
+
     wanted = {"AS": megabytes * 2**20, "FSIZE": LARGEST_FILE, "CPU": max(round(cpu), 1)}
     for name, most in {**wanted, "NOFILE": 256, "CORE": 0, "NPROC": processes}.items():
         with suppress(ValueError, OSError, AttributeError):  # a system that has the limit by name only
