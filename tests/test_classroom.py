@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from predicts import predicts
 
-from npformer.exercises.topics import bank
+from npformer.exercises.bank import bank
 from npformer.teaching.lessons import QUESTION, answers, named, source_of
 
 ROOT = Path(__file__).parents[1]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from npformer.exercises import list_exercises, show
-from npformer.exercises.topics import bank
+from npformer.exercises.bank import bank
 
 LESSONS = Path(__file__).resolve().parents[2] / "notebooks"
 OPENING = """\

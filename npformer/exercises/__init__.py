@@ -10,9 +10,10 @@ find_the_bug("block.forward@Ada")   # a function with one wrong line, to be mend
 from typing import Any
 
 from npformer.exercises import bugs
-from npformer.exercises.reply import Result, check, progress
+from npformer.exercises.bank import bank, find
+from npformer.exercises.checker import check
+from npformer.exercises.result import Result, progress
 from npformer.exercises.task import Task
-from npformer.exercises.topics import bank, find
 
 __all__ = ["Result", "check", "find_the_bug", "hint", "list_exercises", "progress", "show"]
 
@@ -79,8 +80,8 @@ def find_the_bug(exercise_id: str, mended: Any = None, *, level: int = 1) -> Tex
     >>> print(text[text.index("def ") :])
     def softmax_backward(dp, p):
         return p * dp * (1 - p)
-    >>> find_the_bug("softmax.backward@Ada", text).evidence
-    'These are still the numbers of the text that was handed out.'
+    >>> find_the_bug("softmax.backward@Ada", text).findings[0].kind
+    'unmended'
     """
     task, name = bugs.code_of(exercise_id)
-    return Text(bugs.told(task, name)) if mended is None else bugs.checked(exercise_id, mended, level)
+    return Text(bugs.told(task, name)) if mended is None else bugs.check_mended(exercise_id, mended, level)

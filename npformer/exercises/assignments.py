@@ -1,7 +1,7 @@
 """Notebooks to hand out: chosen exercises with places for answers, and tests for nbgrader or otter-grader.
 
-A test is `assert check("pe.table", pe_table)`. A result that is asserted and is not right raises the
-AssertionError itself, with the card's text, which is what both tools show to the student.
+A test is `check("pe.table", pe_table).raise_if_wrong()`. It raises an AssertionError with the feedback as its
+message, and both tools show that message to the student.
 """
 
 import json
@@ -83,7 +83,7 @@ def _for_nbgrader(exercises: Sequence[Exercise], points: float) -> list[Cell]:
     for each in exercises:
         answer = _stub(each, f"    {BEGIN}    raise NotImplementedError\n    {END}", "None\n")
         answer = answer if each.kind == "code" else f"{BEGIN}{answer}{END}"
-        test = f'assert check("{each.id}", {each.name})\n'
+        test = f'check("{each.id}", {each.name}).raise_if_wrong()\n'
         cells += [
             cell("markdown", _task(each), **_mark(f"task_{each.name}", locked=True)),
             cell("code", answer, **_mark(f"answer_{each.name}", solution=True)),
@@ -108,7 +108,7 @@ tests:
 QUESTION = """\
 def test_{0}({0}):
     from npformer.exercises import check
-    assert check("{1}", {0})
+    check("{1}", {0}).raise_if_wrong()
 """
 
 

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from npformer.exercises.probe import same_outcome
-from npformer.exercises.reply import Result, check
-from npformer.exercises.see import outcomes
+from npformer.exercises.bank import find
+from npformer.exercises.checker import check, problem
+from npformer.exercises.detectors import outcomes
+from npformer.exercises.probe import identical
+from npformer.exercises.result import Result, make_result
 from npformer.exercises.task import LINE, Code, Edit, compiled, generator
-from npformer.exercises.topics import find
-
-UNMENDED = "These are still the numbers of the text that was handed out."
+from npformer.exercises.verdict import Verdict
+from npformer.exercises.verdict import find as make_finding
 
 
 class Bug(NamedTuple):
@@ -82,15 +83,22 @@ def told(task: Code, name: str) -> str:
     return "\n".join([*(f"# {line}" for line in said), imports, "\n", bug.text.rstrip()])
 
 
-def checked(exercise_id: str, mended: Any, level: int) -> Result:
-    """What the checker says of a mended function or text; of one that is as it was, nothing more."""
-    task, name = code_of(exercise_id)
+def check_mended(exercise_id: str, mended: Any, level: int) -> Result:
+    """Check a mended function or its text; of one that is as it was handed out, only that is reported."""
+    task, _ = code_of(exercise_id)
     try:
         function = compiled(mended) if isinstance(mended, str) else mended
     except Exception as error:
-        return Result("error", (), f"The text stopped with {type(error).__name__}: {error}.", "", None)
-    if callable(function):
-        found = zip(outcomes(task, function), outcomes(task, compiled(bug_of(task, name).text)), strict=True)
-        if all(same_outcome(now, before, 0.0) for now, before in found):
-            return Result("unrecognised", (), UNMENDED, "", task.question if level > 1 else None)
+        finding = make_finding("text_stopped", error=type(error).__name__, message=str(error))
+        return make_result(problem(task, finding), level)
+    if callable(function) and _is_unmended(exercise_id, function):
+        verdict = Verdict(task.id, "unrecognised", (make_finding("unmended"),), (), task.probe.outputs, ())
+        return make_result(verdict, level)
     return check(exercise_id, function, level=level)
+
+
+def _is_unmended(exercise_id: str, function: Any) -> bool:
+    """Whether a function gives the same numbers as the text that was handed out."""
+    task, name = code_of(exercise_id)
+    handed_out = outcomes(task, compiled(bug_of(task, name).text))
+    return all(map(identical, outcomes(task, function), handed_out))

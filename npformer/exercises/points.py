@@ -2,14 +2,14 @@
 
 import json
 import math
-import re
 import tomllib
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from npformer.exercises import check, show
+from npformer.exercises.bank import find
+from npformer.exercises.task import Code, Task
 
 WHOLE = ""  # the one part of an exercise without parts
 
@@ -71,18 +71,29 @@ def _points(table: dict[str, Any], before: str = "") -> Iterator[tuple[str, dict
     """pe.table = 3 without quotes is a table pe with an entry table; both mean the same here."""
     for name, value in table.items():
         exercise_id = before + name
-        if isinstance(value, dict) and "." not in exercise_id:
+        is_half_a_name = isinstance(value, dict) and "." not in exercise_id
+        if is_half_a_name:
             yield from _points(value, f"{exercise_id}.")
             continue
-        show(exercise_id)  # raises ValueError for one that the bank does not have
         parts = value if isinstance(value, dict) else {WHOLE: value}
-        known = {WHOLE, *re.findall(r"\w+", check(exercise_id, lambda *given: 0.0).evidence)}
-        for part, worth in parts.items():
-            if isinstance(worth, bool) or not isinstance(worth, int | float) or not 0 <= worth < 1e6:
-                raise ValueError(f"{exercise_id} is {worth!r}; expected a number of points")
-            if part not in known:
-                raise ValueError(f"{exercise_id} has no output {part!r}")
+        check_parts(exercise_id, parts)
         yield exercise_id, {part: float(worth) for part, worth in parts.items()}
+
+
+def check_parts(exercise_id: str, parts: dict[str, Any]) -> None:
+    """Raise ValueError for points that are no numbers, and for names that are no outputs of the exercise."""
+    task, _ = find(exercise_id)
+    for part, worth in parts.items():
+        if isinstance(worth, bool) or not isinstance(worth, int | float) or not 0 <= worth < 1e6:
+            raise ValueError(f"{exercise_id} is {worth!r}; expected a number of points")
+        if part != WHOLE and part not in outputs_of(task):
+            names = ", ".join(outputs_of(task)) or "none: it has one answer"
+            raise ValueError(f"{exercise_id} has no output {part!r}; expected one of its outputs, {names}")
+
+
+def outputs_of(task: Task) -> tuple[str, ...]:
+    """The names of the outputs of an exercise; none for one that asks for no function."""
+    return task.probe.outputs if isinstance(task, Code) else ()
 
 
 def written(assignment: Assignment) -> str:

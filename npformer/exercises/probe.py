@@ -1,7 +1,8 @@
-"""A function on its probes: what came back, what went wrong, which arguments were changed.
+"""A function on the calls of an exercise: what came back, what went wrong, which arguments were changed.
 
-Probes are drawn so that no two relations coincide: all sizes of a probe differ and change from probe to
-probe, no array is symmetric, no two rows have their maximum in common.
+The calls follow from what the task promises: one at each edge, such as equal sizes or the largest scores that
+are allowed, and some that are drawn. In the drawn ones all sizes differ and no array is symmetric, so that no
+two relations coincide.
 """
 
 import copy
@@ -17,61 +18,133 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Array
+from npformer.exercises.remote import RemoteResult, StudentError
+from npformer.exercises.verdict import Finding, find
 
-TOLERANCE = 1e-4  # of max(1, the largest right entry): float32 and other orders of summation pass
 Arguments = tuple[Any, ...]
 Function = Callable[..., Any]
 
 
+class View(NamedTuple):
+    """Derived calls whose answers show something that is computed on the way, such as the weights."""
+
+    change: Callable[..., Arguments]  # of a call
+    part: Callable[[Array], Array] = lambda answer: answer  # of the answer that is looked at
+
+
 class Probe(NamedTuple):
-    """What a code exercise is run on, and what its letters mean."""
+    """What a code exercise is run on, and what its axes mean."""
 
     arguments: str  # "x, gamma, mask=None"
     outputs: tuple[str, ...]
-    calls: tuple[Arguments, ...]
-    sizes: str = ""  # "x: B T d_model; W_1: d_model d_ff", the axes of the arguments by name
-    unit: str = "row"  # what stands in a row of the first argument
-    outer: str = "sentence"  # what stands along axis 0 of an argument of three axes
+    calls: tuple[Arguments, ...]  # one for each edge of what the task promises, and some that are drawn
+    fresh: tuple[Arguments, ...] = ()  # drawn with other sizes: a finding has to hold on these too
+    axes: str = ""  # "x: batch T d_model; W_1: d_model d_ff", the axes of arguments and outputs by name
     neutral: dict[str, Any] = {}  # noqa: RUF012  # the value at which an argument does nothing
-    landmarks: dict[str, Function] = {}  # noqa: RUF012  # what a line of the solution holds, by its name
+    landmarks: dict[str, Function] = {}  # noqa: RUF012  # other results that a line of the solution has
     directions: dict[str, Function] = {}  # noqa: RUF012  # along which a row may be off, by their names
-    cancels: dict[str, Function] = {}  # noqa: RUF012  # changes of a call that the right answer does not see
-    shows: dict[str, Function] = {}  # noqa: RUF012  # changes of a call that show what is made on the way
+    invariances: dict[str, Function] = {}  # noqa: RUF012  # changes of a call that change no correct answer
+    views: dict[str, View] = {}  # noqa: RUF012  # derived calls
 
     @property
     def names(self) -> list[str]:
         """The arguments' names."""
         return [name.split("=")[0] for name in self.arguments.split(", ")]
 
+    @property
+    def axis_names(self) -> dict[str, list[str]]:
+        """The names of the axes of each argument and output."""
+        parts = [part.partition(":") for part in self.axes.split("; ") if part]
+        return {name: axes.split() for name, _, axes in parts}
+
     def sized(self, given: Arguments) -> dict[str, int]:
-        """The sizes of one call by name."""
+        """The sizes of one call by the names of the axes."""
         sizes: dict[str, int] = {}
-        for part in filter(None, self.sizes.split("; ")):
-            name, _, axes = part.partition(": ")
+        for name, axes in self.axis_names.items():
+            if name not in self.names:
+                continue
             value = given[self.names.index(name)]
             lengths = value.shape if isinstance(value, np.ndarray) else [value]
-            sizes |= dict(zip(axes.split(), lengths, strict=True))
+            if value is not None:
+                sizes |= dict(zip(axes, lengths, strict=True))
         return sizes
 
 
+class Draws:
+    """Random arguments for one call: no two sizes are equal, no array is symmetric."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng([seed, 45])
+        self._taken = {1}
+
+    def size(self, low: int = 2, high: int = 9, *, multiple_of: int = 1) -> int:
+        """A size that no other axis of this call has."""
+        free = [n for n in range(low, high + 1) if n not in self._taken and n % multiple_of == 0]
+        chosen = int(self.rng.choice(free))
+        self._taken.add(chosen)
+        return chosen
+
+    def normal(self, *shape: int) -> Array:
+        """Normally distributed numbers."""
+        return self.rng.normal(size=shape)
+
+    def uniform(self, low: float, high: float) -> float:
+        """One number between two."""
+        return float(self.rng.uniform(low, high))
+
+
+def draw_from_axes(probe: Probe, draws: Draws) -> Arguments:
+    """Normally distributed arrays with the axes that the exercise declares; a number where it has none."""
+    sizes: dict[str, int] = {}
+    arguments: list[Any] = []
+    for name in probe.names:
+        if name not in probe.axis_names:
+            arguments.append(draws.uniform(0.05, 0.5))
+            continue
+        for axis in probe.axis_names[name]:
+            if axis not in sizes:
+                sizes[axis] = draws.size()
+        arguments.append(draws.normal(*(sizes[axis] for axis in probe.axis_names[name])))
+    return tuple(arguments)
+
+
 def normal(*shape: int, seed: int = 0) -> Array:
-    """Numbers for a probe: the same in every run."""
+    """Numbers for a call: the same in every run."""
     return np.random.default_rng([seed, *shape]).normal(size=shape)
+
+
+class ErrorReport(NamedTuple):
+    """The error that ended a call: never a traceback."""
+
+    type_name: str
+    message: str
+    line: int | None = None  # counted from the first line of the student's function
+    function: str = ""
 
 
 class Outcome(NamedTuple):
     """What a run gave: arrays, or the error that ended it."""
 
     arrays: tuple[Array, ...] = ()
-    error: str = ""  # one line, with the place in the student's own function
+    error: ErrorReport | None = None
+    unreadable: Finding | None = None  # why what came back is not what was asked for
     changed: tuple[str, ...] = ()  # arguments that are not what they were
     empty: bool = False  # nothing came back: the stub, or a forgotten return
+    not_implemented: bool = False  # the stub raised NotImplementedError
     raw: Any = None  # what came back, before it was read as arrays
-    kind: str = ""  # the error's type
+
+    @property
+    def failed(self) -> bool:
+        """Whether the call ended in an error, or with something that cannot be read."""
+        return self.error is not None or self.unreadable is not None
 
 
-class Unread(TypeError):
-    """What came back is not what was asked for; `raw` is kept for a closer look."""
+class Unreadable(Exception):
+    """What came back is not what was asked for; `finding` says why."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.kind)
+        self.finding = finding
 
 
 class TooLong(BaseException):
@@ -100,7 +173,7 @@ def within(seconds: float) -> Iterator[None]:
 _NUMPY = {name: value for name, value in vars(np).items() if callable(value)}
 
 
-def changed_in_numpy() -> list[str]:
+def replaced_in_numpy() -> list[str]:
     """The functions of NumPy in whose place somebody has put another."""
     return [name for name, value in _NUMPY.items() if getattr(np, name, None) is not value]
 
@@ -114,66 +187,81 @@ def quiet() -> Iterator[None]:
 
 
 def call(function: Function, given: Arguments, names: list[str]) -> Any:
-    """The call as the signature writes it; a mask may be taken by name only."""
-    given = given[:-1] if given and given[-1] is None else given
+    """Call as the signature says; a function may take the mask by its name only."""
+    if given and given[-1] is None:
+        given = given[:-1]
+    may_be_keyword = names[-1] == "mask" and len(given) == len(names)
     try:
         return function(*given)
-    except TypeError:
-        if names[-1] != "mask" or len(given) < len(names):
+    except Exception as error:
+        if not may_be_keyword or type_name_of(error) != "TypeError":
             raise
-        return function(*given[:-1], mask=given[-1])
+    return function(*given[:-1], mask=given[-1])
 
 
 def run(function: Function, given: Arguments, probe: Probe) -> Outcome:
-    """Call the function on copies of the arguments. Its warnings stay quiet, its errors become a line."""
-    fresh, raw = copy.deepcopy(given), None
+    """Call the function on copies of the arguments; warnings are silenced, an error becomes a report."""
+    copies = copy.deepcopy(given)
+    raw = None
     try:
         with quiet():
-            raw = _copied(call(function, fresh, probe.names))
+            answer = call(function, copies, probe.names)
+            raw = copied(answer.value if isinstance(answer, RemoteResult) else answer)
             if raw is None or raw is ...:
                 return Outcome(empty=True)
             arrays = read(raw, probe.outputs)
+    except Unreadable as unreadable:
+        return Outcome(unreadable=unreadable.finding, raw=raw)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt | TooLong):
             raise
-        kind = named(error)
-        if kind == "NotImplementedError":
-            return Outcome(empty=True, kind=kind)
-        return Outcome(error=_one_line(error, kind), raw=raw, kind=kind)
-    pairs = zip(probe.names, given, fresh, strict=False)
-    changed = (name for name, a, b in pairs if isinstance(a, np.ndarray) and not np.array_equal(a, b))
-    return Outcome(arrays, changed=tuple(changed), raw=raw)
+        if type_name_of(error) == "NotImplementedError":
+            return Outcome(empty=True, not_implemented=True)
+        return Outcome(error=report_of(error), raw=raw)
+    if isinstance(answer, RemoteResult):
+        changed = tuple(probe.names[i] for i in answer.changed)
+    else:
+        changed = tuple(_changed_names(probe.names, given, copies))
+    return Outcome(arrays, changed=changed, raw=raw)
 
 
-def _copied(raw: Any) -> Any:
-    """A copy that later calls cannot change; a thing that cannot be copied, as a generator, itself."""
+def _changed_names(names: list[str], before: Arguments, after: Arguments) -> Iterator[str]:
+    """The names of the array arguments that a call has changed."""
+    for name, a, b in zip(names, before, after, strict=False):
+        if isinstance(a, np.ndarray) and not np.array_equal(a, b):
+            yield name
+
+
+def copied(raw: Any) -> Any:
+    """A copy that later calls cannot change; a thing that cannot be copied, such as a generator, itself."""
     try:
         return copy.deepcopy(raw)
     except TypeError:
         return raw
 
 
-def named(error: BaseException) -> str:
-    """The type of an error, also of one that was told from another process."""
-    told = getattr(error, "type_name", None)
-    return told if isinstance(told, str) else type(error).__name__
-
-
 def read(raw: Any, outputs: tuple[str, ...]) -> tuple[Array, ...]:
-    """The arrays of an answer, one an output; gradients may come in tuples of tuples.
+    """The arrays of an answer, one per output; gradients may come in tuples of tuples.
 
-    Raises Unread where the number of outputs is another one or an output is not an array of real numbers.
+    Raises Unreadable where their number is different or one is not an array of real numbers.
     """
-    parts = [raw] if len(outputs) == 1 else list(_flat(raw))
+    parts = [raw] if len(outputs) == 1 else list(_flatten(raw))
+    if len(outputs) == 1 and _is_tuple_of_one(raw):
+        raise Unreadable(find("unreadable_type", name=outputs[0], type="tuple"))
     if len(parts) != len(outputs):
-        raise Unread(f"{len(outputs)} outputs are asked for: {', '.join(outputs)}")
+        raise Unreadable(find("unreadable_count", outputs=outputs))
     return tuple(as_array(name, part) for name, part in zip(outputs, parts, strict=True))
 
 
-def _flat(raw: Any) -> Iterator[Any]:
+def _is_tuple_of_one(raw: Any) -> bool:
+    """Whether a comma after the only output has made a tuple of it."""
+    return isinstance(raw, tuple) and len(raw) == 1
+
+
+def _flatten(raw: Any) -> Iterator[Any]:
     if isinstance(raw, tuple | list) and any(map(_holds_numbers, raw)):
         for part in raw:
-            yield from _flat(part) if isinstance(part, tuple) else [part]
+            yield from _flatten(part) if isinstance(part, tuple) else [part]
     else:
         yield raw
 
@@ -185,52 +273,48 @@ def _holds_numbers(part: Any) -> bool:
 
 
 def as_array(name: str, part: Any) -> Array:
-    """One output as an array of real numbers. Raises Unread where it is none."""
+    """One output as an array of real numbers. Raises Unreadable where it is none."""
     try:
         array = np.array(part)
         array = array.astype(float) if array.dtype == object else array
     except (TypeError, ValueError, OverflowError):
-        raise Unread(_no_numbers(name, _type_name(part))) from None
+        raise Unreadable(find("unreadable_type", name=name, type=_type_name(part))) from None
     if array.dtype.kind not in "fiub":
         kinds = {"c": "complex", "U": "text", "S": "text"}
-        raise Unread(_no_numbers(name, kinds.get(array.dtype.kind) or _type_name(part)))
+        kind = kinds.get(array.dtype.kind) or _type_name(part)
+        raise Unreadable(find("unreadable_type", name=name, type=kind))
     return array
 
 
 def _type_name(part: Any) -> str:
     """The name of a type, also of a thing that has stayed in another process."""
-    name, told = type(part).__name__, getattr(part, "kind", None)
-    return told if name == "Opaque" and isinstance(told, str) else name
+    name, remote = type(part).__name__, getattr(part, "kind", None)
+    return remote if name == "Opaque" and isinstance(remote, str) else name
 
 
-def _no_numbers(name: str, kind: str) -> str:
-    return f"{name} is not an array of real numbers; its type is {kind}"
+def type_name_of(error: BaseException) -> str:
+    """The name of an error's type, also of one in another process."""
+    return error.type_name if isinstance(error, StudentError) else type(error).__name__
 
 
-def said(error: BaseException) -> str:
-    """An error's own message, if it can say one."""
+def report_of(error: BaseException) -> ErrorReport:
+    """An error as data: its type, its message in one line, and the line of the student's function."""
+    if isinstance(error, StudentError):
+        return ErrorReport(error.type_name, error.message, error.line, error.function)
     try:
-        return str(getattr(error, "message", None) or error)
-    except Exception:
-        return ""
-
-
-def _one_line(error: BaseException, kind: str) -> str:
-    """The error and its line, counted from the first one of the student's function: never a traceback."""
-    line = " ".join(f"{kind}: {said(error)}".split())[:200].rstrip(": ")
-    if isinstance(told := getattr(error, "line", None), int):
-        return f"{line}, in line {told}"
-    own = [
-        (f.f_code, at) for f, at in traceback.walk_tb(error.__traceback__) if not _ours(f.f_code.co_filename)
-    ]
+        message = " ".join(str(error).split())[:200]
+    except Exception:  # a message that cannot be made
+        message = ""
+    frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    own = [(code, line) for code, line in frames if not _is_ours(code.co_filename)]
     if not own:
-        return line
-    where, at = own[-1]
-    return f"{line}, in line {at - where.co_firstlineno + 1} of {where.co_name}"
+        return ErrorReport(type(error).__name__, message)
+    code, line = own[-1]
+    return ErrorReport(type(error).__name__, message, line - code.co_firstlineno + 1, code.co_name)
 
 
-def _ours(path: str) -> bool:
-    """A file that the student did not write: the checker's or a library's."""
+def _is_ours(path: str) -> bool:
+    """Whether a file was not written by the student: the checker's or a library's."""
     return path.startswith("<frozen") or any(path.startswith(str(prefix)) for prefix in _LIBRARIES)
 
 
@@ -240,15 +324,45 @@ _LIBRARIES = (
     copy.__file__.rpartition("copy")[0],
 )
 
+# --- what counts as equal --------------------------------------------------------------------------
 
-def same(a: Array, b: Array, tolerance: float = TOLERANCE) -> bool:
-    """Equal shapes and close numbers; NaN and infinities where the other has them."""
+RELATIVE = 1e-4  # of each entry: other orders of summation pass, rounding to four digits does not
+OF_LARGEST = 1e-5  # of the largest entry, for what cancels
+SHORT = 1e-4  # of max(1, the largest entry), where an answer has no more than float32's digits
+
+
+def allowed(b: Array, dtype: np.dtype[Any]) -> Array:
+    """How far each entry of an answer with this dtype may be from the correct array b."""
+    magnitude = np.abs(np.where(np.isfinite(b), b, 0))
+    largest = float(magnitude.max(initial=0))
+    has_few_digits = dtype.kind == "f" and dtype.itemsize < 8
+    if has_few_digits:
+        return np.full(b.shape, SHORT * max(1.0, largest))
+    return RELATIVE * magnitude + OF_LARGEST * largest + 8 * float(np.finfo(float).eps)
+
+
+def same(a: Array, b: Array) -> bool:
+    """Whether an answer a is the correct array b, with NaN and infinities where b has them."""
+    if a.shape != b.shape:
+        return False
+    limit = allowed(b.astype(float), a.dtype)
+    return _within(a.astype(float), b.astype(float), limit)
+
+
+def near(a: Array, b: Array, tolerance: float) -> bool:
+    """Whether no entry is further from b than this share of the largest entry, or of 1."""
     if a.shape != b.shape:
         return False
     a, b = a.astype(float), b.astype(float)
-    if not np.isfinite(b).all():
-        return bool(np.allclose(a, b, rtol=0, atol=tolerance * size(b), equal_nan=True))
-    return bool((np.abs(a - b) <= tolerance * size(b)).all())  # np.allclose, and several times as fast
+    return _within(a, b, np.full(b.shape, tolerance * size(b)))
+
+
+def _within(a: Array, b: Array, limit: Array) -> bool:
+    if np.isfinite(b).all():
+        return bool((np.abs(a - b) <= limit).all())
+    finite = np.isfinite(b)
+    others_are_equal = np.array_equal(a[~finite], b[~finite], equal_nan=True)
+    return others_are_equal and bool((np.abs(a - b)[finite] <= limit[finite]).all())
 
 
 def size(b: Array) -> float:
@@ -264,11 +378,22 @@ def agreeing(found: Outcome, expected: Outcome) -> tuple[bool, ...]:
     return tuple(same(a, b) for a, b in zip(found.arrays, expected.arrays, strict=True))
 
 
-def same_outcome(found: Outcome, expected: Outcome, tolerance: float = TOLERANCE) -> bool:
-    """The same arrays, or an error in both."""
+def same_outcome(found: Outcome, expected: Outcome, tolerance: float | None = None) -> bool:
+    """The same arrays, or an error in both; within a tolerance of the largest entry where one is given."""
     if not expected.arrays or not found.arrays:
-        return not expected.arrays and bool(found.error)
-    return all(same(a, b, tolerance) for a, b in zip(found.arrays, expected.arrays, strict=True))
+        return not expected.arrays and found.failed
+    pairs = list(zip(found.arrays, expected.arrays, strict=True))
+    if tolerance is None:
+        return all(same(a, b) for a, b in pairs)
+    return all(near(a, b, tolerance) for a, b in pairs)
+
+
+def identical(a: Outcome, b: Outcome) -> bool:
+    """Whether two runs gave the same numbers, digit by digit, or the same error."""
+    if len(a.arrays) != len(b.arrays):
+        return False
+    equal = (np.array_equal(x, y, equal_nan=True) for x, y in zip(a.arrays, b.arrays, strict=True))
+    return all(equal) and a.failed == b.failed
 
 
 def returned_by_npformer(name: str, function: Function, probe: Probe) -> bool:
@@ -292,7 +417,7 @@ def returned_by_npformer(name: str, function: Function, probe: Probe) -> bool:
 
 def _is(value: Any, arrays: tuple[Array, ...]) -> bool:
     """Whether a returned value, or its first part, holds these very numbers."""
-    parts = list(_flat(value)) if isinstance(value, tuple) else [value]
+    parts = list(_flatten(value)) if isinstance(value, tuple) else [value]
     heads = [p for p in parts if isinstance(p, np.ndarray | np.generic)][: len(arrays)]
     return bool(arrays) and len(heads) == len(arrays) and all(map(np.array_equal, heads, arrays))
 
@@ -334,7 +459,7 @@ class Trial(NamedTuple):
 
     def answer(self, given: Arguments, right: bool = False) -> tuple[Array, ...]:
         """All outputs of the student's function, or of the right one, in a call; () after an error."""
-        key = (right, *(part.tobytes() if isinstance(part, np.ndarray) else part for part in given))
+        key = (right, *map(_key, given))
         if key not in self.memo:
             arrays = run(self.correct if right else self.function, given, self.probe).arrays
             self.memo[key] = tuple(array.astype(float) for array in arrays)
@@ -344,3 +469,8 @@ class Trial(NamedTuple):
         """The output of the student's function and of the right one, or None after an error."""
         found, right = self.answer(given), self.answer(given, right=True)
         return (found[self.output], right[self.output]) if found and right else None
+
+
+def _key(part: Any) -> Any:
+    """What tells one argument from another."""
+    return (part.shape, part.tobytes()) if isinstance(part, np.ndarray) else part

@@ -1,14 +1,14 @@
-"""What a topic is written in: places to read, mistakes, edits of a solution, and five kinds of tasks.
+"""What a topic is written in: places to read, mistakes, edits of a solution, and four kinds of tasks.
 
-A mistake is an edit of the solution's text. What is said about it is written once, beside the topic that it
-belongs to; the engine (probe, see, reply) knows no topic.
+A mistake is an edit of the solution's text. What is said about it is written once, in mistakes.md; the
+checker itself (probe, detectors, checker, feedback) knows no topic.
 """
 
 import hashlib
 import math
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cache, lru_cache
 from itertools import chain, combinations, islice
 from types import CodeType
@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.probe import TOLERANCE, Arguments, Probe
+from npformer.exercises.probe import Arguments, Probe
 
 LINE = 80  # letters in a line: a notebook on a stage shows no more, and breaks longer ones within words
 APART = 10  # how many tolerances a known wrong answer is away from the right one
@@ -32,7 +32,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Mistake:
-    """What is said where a mistake is met; never the expected numbers."""
+    """A listed mistake; its sentences, which never hold the expected numbers, are for `feedback` alone."""
 
     code: str
     place: Place
@@ -40,16 +40,12 @@ class Mistake:
     cause: str  # what such a pattern comes from
     question: str
     kind: str = "wrong"  # wrong, robustness, variant, convention, precision or note
-    tolerance: float = TOLERANCE
+    tolerance: float | None = None  # how near an answer has to be to the mistake's own, if not as usual
     sees_in: dict[str, str] = field(default_factory=dict)  # other observations, in exercises by their ids
-
-    def seen_in(self, exercise: str) -> "Mistake":
-        """The mistake with what is seen in this exercise."""
-        return replace(self, sees=self.sees_in.get(exercise, self.sees))
 
     @property
     def passes(self) -> bool:
-        """Whether it is right in another form."""
+        """Whether an answer with this form is correct all the same."""
         return self.kind in ("variant", "convention", "precision")
 
 
@@ -279,8 +275,8 @@ class Code(Task):
     probe: Probe
     solution: str
     mistakes: dict[Mistake, list[Edit]]
-    hard: dict[Mistake, Arguments] = field(default_factory=dict)  # asked where all else is right
-    looks: tuple[Any, ...] = ()  # its own, before those that call it again; after them with *see.CALLS before
+    hard: dict[Mistake, Arguments] = field(default_factory=dict)  # tried where all else is correct
+    detectors: tuple[Any, ...] = ()  # its own, before those of call_detectors
     ours: str = ""  # npformer's name for the thing asked, where it is not the exercise's own
     kind = "code"
 

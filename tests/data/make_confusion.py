@@ -13,7 +13,7 @@ sys.path.insert(0, str(HERE.parent / "exercises"))
 
 from codings import codings, reply  # noqa: E402
 
-from npformer.exercises.topics.questions import words  # noqa: E402
+from npformer.exercises.bank.questions import words  # noqa: E402
 
 HEAD = """# What the checker says
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from npformer.exercises import check, list_exercises
 from npformer.exercises.task import Code, Numbers
-from npformer.exercises.topics import bank
+from npformer.exercises.bank import bank
 
 ROOT, FOLDER = Path(__file__).parents[2], Path(__file__).parent / "codings"
 CODE = [task for task in list_exercises() if isinstance(task, Code)]

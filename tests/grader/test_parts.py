@@ -237,7 +237,7 @@ def test_forged_bytes_are_refused_and_what_is_too_much_is_not_sent():
 
 
 def test_npformer_is_a_stand_in(monkeypatch):
-    monkeypatch.setattr(sys, "modules", {"npformer": 1, "npformer.exercises.topics": 2, "os": os})
+    monkeypatch.setattr(sys, "modules", {"npformer": 1, "npformer.exercises.bank": 2, "os": os})
     monkeypatch.setattr(sys, "meta_path", [])
     student.hide_npformer()
     assert list(sys.modules) == ["os"]

@@ -2,20 +2,21 @@
 
 import numpy as np
 
-from npformer.exercises.probe import Arguments, Trial, normal
-from npformer.exercises.relations import proportions, row_sums
-from npformer.exercises.see import Seen
+from npformer.exercises.number_detectors import proportions, row_sums
+from npformer.exercises.probe import Arguments, Draws, Trial, normal
 from npformer.exercises.task import Edit
-from npformer.exercises.topics.questions import coded
-from npformer.exercises.topics.softmax import LEVELS, large
+from npformer.exercises.verdict import Finding, find
+from npformer.exercises.bank.questions import coded
+from npformer.exercises.bank.softmax import at_the_limits, far_apart
 
 # --- what is asked -----------------------------------------------------------------------------------
 
 temperature = coded("sample.temperature", ("p",),
-    ((normal(3, 4), 0.5), (2 * normal(5, 2), 1.6), (0.5 * normal(4, 6), 0.8)),
-    sizes="logits: rows V", neutral={"temperature": 1.0},
-    landmarks={"the logits, divided": "scores"},
-    cancels={"the same number added to all logits of a row": lambda z, t: (z + normal(len(z), 1), t)},
+    ((normal(3, 4), 0.5), (2 * normal(5, 2), 1.6), (0.5 * normal(4, 6), 0.8), (normal(3, 3), 1.0)),
+    draw=lambda draws: (draws.normal(draws.size(), draws.size()), draws.uniform(0.3, 2.0)),
+    axes="logits: rows V; p: rows V", neutral={"temperature": 1.0},
+    landmarks={"divided_logits": "scores"},
+    invariances={"logits_of_a_row": lambda z, t: (z + normal(len(z), 1), t)},
     solution="""
 def with_temperature(logits, temperature):
     scores = logits / temperature
@@ -30,34 +31,46 @@ def with_temperature(logits, temperature):
     return powers / powers.sum(axis=-1, keepdims=True)"""),
         ],
         "TEMP-MULTIPLIED": [Edit("logits / temperature", "logits * temperature")],
-        "SM-AXIS": [Edit("axis=-1", "axis=0")],
-        "SM-GLOBAL-SUM": [Edit("axis=-1", "axis=None")],
+        "SM-AXIS": [Edit("axis=-1", "axis=0"), Edit("powers.sum(axis=-1", "powers.sum(axis=0")],
+        "SM-GLOBAL-SUM": [Edit("axis=-1", "axis=None"), Edit("powers.sum(axis=-1", "powers.sum(axis=None")],
     },
-    hard={"SM-OVERFLOW": (large(3, 4), 0.5), "SM-GLOBAL-MAX": (normal(3, 4) + LEVELS, 0.5)})
+    hard={"SM-OVERFLOW": (at_the_limits(3, 4), 0.5), "SM-GLOBAL-MAX": (far_apart(3, 4), 0.5)})
 
 
 def calls() -> tuple[Arguments, ...]:
-    """The likeliest token stands first, last or between; in one call it alone has the share."""
+    """The likeliest token stands first, last or between; in two calls it alone has the share.
+
+    In the second of the two, and in the one after it, the share is reached exactly, in numbers that a
+    computer adds without rounding. The last call needs every token.
+    """
     p = np.array([0.08, 0.4, 0.02, 0.25, 0.15, 0.1])
-    return (p, 0.7), (p[::-1], 0.5), (np.array([0.1, 0.05, 0.85]), 0.6), (p[[3, 0, 1, 5, 4, 2]], 0.93)
+    binary = np.array([0.125, 0.5, 0.0625, 0.25, 0.0625 / 2, 0.0625 / 2 - 2**-10, 2**-10])
+    return (
+        (p, 0.7), (p[::-1], 0.5), (np.array([0.1, 0.05, 0.85]), 0.6), (p[[3, 0, 1, 5, 4, 2]], 0.93),
+        (binary, 0.5), (binary[::-1], 0.75), (np.array([0.36, 0.34, 0.3]), 0.3), (p, 1.0 - 2**-40),
+    )
 
 
-def tokens_left(trial: Trial) -> Seen | None:
+def draw(draws: Draws) -> Arguments:
+    """Probabilities that differ, and a share that no sum of them reaches exactly."""
+    powers = np.exp(draws.normal(draws.size(low=4)))
+    return powers / powers.sum(), draws.uniform(0.3, 0.95)
+
+
+def tokens_left(trial: Trial) -> Finding | None:
     """Which tokens keep a probability: too few, too many, others, or the right ones with other numbers."""
     if all(a.shape != b.shape or np.array_equal(a > 0, b > 0) for a, b in trial.pairs):
         return row_sums(trial) or proportions(trial)
     more = [int((a > 0).sum() - (b > 0).sum()) for a, b in trial.pairs]
     left = [(p[a > 0], p[a <= 0]) for a, (p, _) in zip(trial.found, trial.calls, strict=True)]
     if any(kept.min(initial=1.0) < dropped.max(initial=0.0) for kept, dropped in left):
-        return Seen("In {it} a token is left, and a likelier one is not.",
-            "In which order do tokens get in, and does the result stand in p's order again?")
-    many = "on some calls too many of them, on others too few" if min(more) < 0 < max(more) else (
-        "too many of them" if max(more) > 0 else "too few of them")
-    return Seen(f"The likeliest tokens are left: {many}.",
-        "What is compared with the share, and is the token with which it is reached left or dropped?")
+        return find("likelier_token_dropped")
+    if min(more) < 0 < max(more):
+        return find("too_many_and_too_few_tokens")
+    return find("too_many_tokens" if max(more) > 0 else "too_few_tokens")
 
 
-top_p = coded("sample.top_p", ("kept",), calls(), sizes="p: V",
+top_p = coded("sample.top_p", ("kept",), calls(), draw=draw, axes="p: V; kept: V",
     solution="""
 def top_p(p, share):
     order = np.argsort(-p)
@@ -80,4 +93,4 @@ def top_p(p, share):
             Edit("sums - falling < share", "falling >= 1 - share"),
         ],
     },
-    looks=(tokens_left,))
+    detectors=(tokens_left,))

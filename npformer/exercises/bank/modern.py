@@ -3,11 +3,12 @@
 
 import numpy as np
 
-from npformer.exercises.probe import Trial, normal
-from npformer.exercises.see import Seen, close, ratio
+from npformer.exercises.number_detectors import close, ratio
+from npformer.exercises.probe import Arguments, Draws, Trial, View, normal
 from npformer.exercises.task import Draw, Edit, Posed, either
-from npformer.exercises.topics import attention, layer_norm, rope
-from npformer.exercises.topics.questions import coded, drawn
+from npformer.exercises.verdict import Finding, find
+from npformer.exercises.bank import attention, layer_norm, rope
+from npformer.exercises.bank.questions import coded, drawn
 
 # --- RMSNorm -------------------------------------------------------------------------------------------
 
@@ -16,11 +17,24 @@ from npformer.exercises.topics.questions import coded, drawn
 ABOVE = ("gamma * x", "gamma * (x - x.mean(axis=-1, keepdims=True))")
 BELOW = ("x * x", "(x - x.mean(axis=-1, keepdims=True)) ** 2")
 
+def draw_norm(draws: Draws) -> Arguments:
+    """x, gamma and eps, without beta."""
+    x, gamma, _, eps = layer_norm.draw(draws)
+    return x, gamma, eps
+
+
+def draw_norm_back(draws: Draws) -> Arguments:
+    """The same, with a gradient of the output."""
+    dy, x, gamma, _, eps = layer_norm.draw_back(draws)
+    return dy, x, gamma, eps
+
+
 rms_norm = coded("rms_norm.forward",
     ("y",), ((0.05 * X_1 + 0.02, GAMMA_1, EPS_1), (X_2 - 0.6, GAMMA_2, EPS_2)),
-    sizes="x: batch positions d_model", unit="token", neutral={"gamma": 1.0, "eps": 1e-12},
+    draw=draw_norm, axes="x: batch positions d_model; gamma: d_model; y: batch positions d_model",
+    neutral={"gamma": 1.0, "eps": 1e-12},
     landmarks={
-        "gamma x over the size of x's mean: the mean comes before the square":
+        "mean_before_square":
             "gamma * x / np.sqrt(x.mean(axis=-1, keepdims=True) ** 2 + eps)",
     },
     solution="""
@@ -42,7 +56,9 @@ def rms_norm(x, gamma, eps):
 NORM_BACK = tuple((dy, x, gamma, eps) for dy, x, gamma, _, eps in layer_norm.calls(True))
 
 rms_norm_back = coded("rms_norm.backward",
-    ("dx", "dgamma"), NORM_BACK, sizes="x: batch positions d_model", unit="token",
+    ("dx", "dgamma"), NORM_BACK, draw=draw_norm_back,
+    axes="dy: batch positions d_model; x: batch positions d_model; gamma: d_model; "
+        "dx: batch positions d_model; dgamma: d_model",
     neutral={"gamma": 1.0, "eps": 1e-12},
     solution="""
 def rms_norm_backward(dy, x, gamma, eps):
@@ -76,15 +92,17 @@ def gated_ffn(x, W_gate, W_up, W_down):
     return hidden @ W_down
 """
 
-gate = coded("gate.forward", ("y",),
-    tuple(
-        (normal(B, T, d), normal(d, f), normal(d, f, seed=1), normal(f, d, seed=2))
-        for B, T, d, f in ((2, 3, 4, 5), (4, 2, 3, 3))
-    ),
-    sizes="x: batch positions d_model; W_gate: d_model d_ff", unit="token",
+GATE_CALLS = tuple(
+    (normal(B, T, d), normal(d, f), normal(d, f, seed=1), normal(f, d, seed=2))
+    for B, T, d, f in ((2, 3, 4, 5), (4, 2, 3, 3))
+)
+
+gate = coded("gate.forward", ("y",), GATE_CALLS,
+    axes="x: batch positions d_model; W_gate: d_model d_ff; W_up: d_model d_ff; W_down: d_ff d_model; "
+        "y: batch positions d_model",
     landmarks={
-        "the right output, put through SiLU once more": "silu(hidden @ W_down)",
-        "a gate that is a softmax over the hidden units": Edit(
+        "silu_of_output": "silu(hidden @ W_down)",
+        "softmax_gate": Edit(
             SILU, "np.exp(z) / np.exp(z).sum(axis=-1, keepdims=True)"
         ),
     },
@@ -109,8 +127,10 @@ gate = coded("gate.forward", ("y",),
 SLOPE = "(sigmoid + gate * (1 - sigmoid))"
 
 gate_back = coded("gate.backward", ("dx", "dW_gate", "dW_up", "dW_down"),
-    tuple((normal(*given[0].shape, seed=3), *given) for given in gate.probe.calls),
-    sizes=gate.probe.sizes, unit="token",
+    tuple((normal(*given[0].shape, seed=3), *given) for given in GATE_CALLS),
+    axes="dy: batch positions d_model; x: batch positions d_model; W_gate: d_model d_ff; W_up: d_model d_ff; "
+        "W_down: d_ff d_model; dx: batch positions d_model; dW_gate: d_model d_ff; dW_up: d_model d_ff; "
+        "dW_down: d_ff d_model",
     solution=f"""
 def gated_ffn_backward(dy, x, W_gate, W_up, W_down):
     z, up = x @ W_gate, x @ W_up
@@ -151,7 +171,7 @@ def gate_width(draw: Draw) -> Posed:
 # --- turned queries and keys -----------------------------------------------------------------------------
 
 
-def by_distance(trial: Trial) -> Seen | None:
+def by_distance(trial: Trial) -> Finding | None:
     """Where all tokens are alike, one pair of columns at a time, and v = 1: what the weights depend on."""
     T, d = 8, trial.calls[0][0].shape[1]
     tokens = [np.tile(row, (T, 1)) for row in np.eye(d)[::2]]
@@ -160,17 +180,12 @@ def by_distance(trial: Trial) -> Seen | None:
         return None
     mine, due = np.moveaxis(np.diff(np.log([pair for pair in shown if pair])), 1, 0)
     if not close(mine[:, 1:, 1:], mine[:, :-1, :-1]):
-        return Seen(
-            "Where all tokens are alike, a key's weight depends on more than its distance from the query.",
-            "Which of q and k are turned, in which direction, and what is left when they meet?")
+        return find("weight_depends_on_more")
     if not close(mine[:, 1, 0], -mine[:, 1, 1]):
-        return Seen(
-            "Where all tokens are alike, the key before a query and the key after it get different weights.",
-            "From which position on are queries counted, and from which are keys?")
+        return find("weights_asymmetric")
     if all(map(ratio, mine, due)) or close(mine, 0 * mine):
         return None
-    return Seen("The weights follow the distance between query and key, by other angles than they should.",
-        "By which angle does pair i turn in one step?")
+    return find("weights_follow_other_angles")
 
 
 ROPE_ATTENTION = f"""
@@ -180,36 +195,42 @@ def rope_attention(q, k, v):
     return attention(rope(q), rope(k), v)
 """
 
+def draw_rope_attention(draws: Draws) -> Arguments:
+    """q, k and v of one shape, with an even length."""
+    shape = draws.size(low=3), draws.size(low=4, high=12, multiple_of=2)
+    return draws.normal(*shape), draws.normal(*shape), draws.normal(*shape)
+
+
 rope_attention = coded("rope.attention",
-    ("y",), tuple(tuple(normal(T, d, seed=n) for n in range(3)) for T, d in ((5, 6), (3, 8))),
-    sizes="q: T d", unit="position", shows=attention.SHOWN,
+    ("y",), tuple(tuple(normal(T, d, seed=n) for n in range(3)) for T, d in ((5, 6), (3, 8), (4, 4), (1, 2))),
+    draw=draw_rope_attention, axes="q: T d; k: T d; v: T d; y: T d", views=attention.VIEWS,
     landmarks={
-        "attention without positions": "attention(q, k, v)",
-        "attention without positions, its output turned": "rope(attention(q, k, v))",
+        "attention_without_positions": "attention(q, k, v)",
+        "rotated_attention": "rope(attention(q, k, v))",
     },
     solution=ROPE_ATTENTION,
     mistakes={
         "ROPE-ON-VALUES": [Edit("rope(k), v", "rope(k), rope(v)")],
         "ROPE-ONE-SIDE": [Edit("rope(k)", "k"), Edit("rope(q)", "q")],
         **rope.forward.edits("ROPE-SIGN", "ROPE-HALVES", "ROPE-EXP-NO-2", "ROPE-EXP-DOUBLED"),
-        **attention.forward.edits("AT-NO-SCALE", "AT-SCALE-DK"),
+        **attention.forward.edits("AT-NO-SCALE", "AT-SCALE-DK", "SM-AXIS", "SM-GLOBAL-SUM"),
     },
-    looks=(by_distance,))
+    detectors=(by_distance,))
 
 # --- shared key heads ------------------------------------------------------------------------------------
 
 
-def key_heads(trial: Trial) -> Seen | None:
+def key_heads(trial: Trial) -> Finding | None:
     """Which key head each query head looks at, where all queries are alike and v = 1."""
     q, k, v = trial.calls[0]
-    mine, due = trial.both(attention.weights(q[:1].repeat(len(q), axis=0), k, v)) or ([], [])
+    pair = trial.both(attention.weights(q[:1].repeat(len(q), axis=0), k, v))
+    if pair is None or pair[0].shape != pair[1].shape:
+        return None
+    mine, due = pair
     heads = [[g for g, right in enumerate(due[::len(q) // len(k)]) if close(w, right)] for w in mine]
     if len(heads) < len(q) or not all(heads) or all(i * len(k) // len(q) in g for i, g in enumerate(heads)):
         return None
-    told = ", ".join(f"{g[0]}" for g in heads)
-    return Seen(
-        f"In the first call, query heads 0 to {len(q) - 1} look at the keys of the key heads {told}.",
-        "Which query heads are neighbours, and which key head do they share?")
+    return find("key_heads_used", last=len(q) - 1, heads=[g[0] for g in heads])
 
 
 def for_either(spread: str) -> list[Edit]:
@@ -218,16 +239,23 @@ def for_either(spread: str) -> list[Edit]:
     return either(*(word for pair in pairs for word in pair))
 
 
+def draw_grouped(draws: Draws) -> Arguments:
+    """Query heads in groups; all sizes differ."""
+    T_q, T_k, d_k, d_v = (draws.size() for _ in range(4))
+    g, times = draws.size(high=10), int(draws.rng.integers(2, 4))
+    return draws.normal(times * g, T_q, d_k), draws.normal(g, T_k, d_k), draws.normal(g, T_k, d_v)
+
+
 grouped = coded("attention.grouped", ("heads",),
     tuple(
         (normal(h, T_q, d_k), normal(g, T_k, d_k, seed=1), normal(g, T_k, d_v, seed=2))
-        for h, g, T_q, T_k, d_k, d_v in ((6, 2, 3, 4, 5, 7), (4, 2, 5, 3, 2, 3))
+        for h, g, T_q, T_k, d_k, d_v in ((6, 2, 3, 4, 5, 7), (4, 2, 5, 3, 2, 3), (2, 2, 3, 3, 3, 3))
     ),
-    sizes="q: n_heads T_q d_k; k: n_kv_heads T_k d_k; v: n_kv_heads T_k d_v",
-    unit="position", outer="head",
-    shows=attention.SHOWN | {
-        "With v = 1 and all key heads alike, which shows the queries": lambda q, k, v: (
-            attention.weights(q, k[:1].repeat(len(k), axis=0), v)
+    draw=draw_grouped,
+    axes="q: n_heads T_q d_k; k: n_kv_heads T_k d_k; v: n_kv_heads T_k d_v; heads: n_heads T_q d_v",
+    views=attention.VIEWS | {
+        "equal_key_heads": View(
+            lambda q, k, v: attention.weights(q, k[:1].repeat(len(k), axis=0), v), attention.without_last_column
         ),
     },
     solution=f"""
@@ -239,13 +267,19 @@ def grouped_attention(q, k, v):
     mistakes={
         "KV-TILED": for_either("np.concatenate([x] * times)"),
         "KV-FIRST-ONLY": for_either("x[[0] * len(q)]"),
-        **attention.forward.edits("AT-NO-SCALE", "AT-SCALE-DK"),
+        **attention.forward.edits("AT-NO-SCALE", "AT-SCALE-DK", "SM-AXIS"),
     },
-    looks=(key_heads,))
+    detectors=(key_heads,))
 
 
-grouped_back = coded("grouped.backward", ("dx",), ((normal(6, 4, 5), 2), (normal(8, 3, 2), 4)),
-    sizes="dy: n_heads T d_k; n_kv_heads: n_kv_heads", unit="position", outer="head",
+def draw_copies(draws: Draws) -> Arguments:
+    """A gradient of the copies, and the number of key heads."""
+    g, times = draws.size(high=5), int(draws.rng.integers(2, 4))
+    return draws.normal(times * g, draws.size(), draws.size()), g
+
+
+grouped_back = coded("grouped.backward", ("dx",), ((normal(6, 4, 5), 2), (normal(8, 3, 2), 4), (normal(3, 3, 3), 3), (normal(4, 2, 3), 1)),
+    draw=draw_copies, axes="dy: n_heads T d_k; n_kv_heads: n_kv_heads; dx: n_kv_heads T d_k",
     solution="""
 def grouped_backward(dy, n_kv_heads):
     n_heads, T, d_k = dy.shape
@@ -283,7 +317,8 @@ def kept_bytes(draw: Draw) -> Posed:
 # --- kept keys ---------------------------------------------------------------------------------------
 
 
-kept = coded("mask.kept", ("mask",), ((3, 4), (2, 5), (4, 0)), sizes="n: n; kept: kept",
+kept = coded("mask.kept", ("mask",), ((3, 4), (2, 5), (4, 0), (5, 3), (4, 4), (1, 6)),
+    draw=lambda draws: (draws.size(), draws.size()), axes="n: n; kept: kept; mask: n all",
     solution="""
 def mask_of_new(n, kept):
     i, j = np.arange(n)[:, None], np.arange(kept + n)

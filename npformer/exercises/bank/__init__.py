@@ -5,7 +5,7 @@ from functools import cache
 from importlib import import_module
 
 from npformer.exercises.task import Task
-from npformer.exercises.topics.questions import ticked
+from npformer.exercises.bank.questions import ticked
 
 NAMES = (  # in the order of the lessons
     "positions rope embedding feed_forward softmax attention layer_norm block loss optim modern sampling "

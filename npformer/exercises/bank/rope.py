@@ -2,33 +2,44 @@
 
 import numpy as np
 
-from npformer.exercises.probe import Trial, normal
-from npformer.exercises.see import CALLS, Seen, close, written
+from npformer.exercises.call_detectors import DETECTORS
+from npformer.exercises.number_detectors import close
+from npformer.exercises.probe import Arguments, Draws, Trial, normal
 from npformer.exercises.task import Edit
-from npformer.exercises.topics.questions import coded
+from npformer.exercises.verdict import Finding, find
+from npformer.exercises.bank.questions import coded
 
 # --- what is asked -----------------------------------------------------------------------------------
 
 
-def turning(trial: Trial) -> Seen | None:
-    """Whether each pair of columns keeps its length, and by how much it turns from position 0 to 1."""
+def turning(trial: Trial) -> Finding | None:
+    """Whether each pair of columns is rotated, and by which angle from position 0 to 1.
+
+    (1, 0) and (0, 1) are followed at every position: a rotation keeps the angle between the two, a
+    reflection does not.
+    """
     x, y = trial.calls[0][0], trial.found[0]
-    east = np.tile([1.0, 0.0], (len(x), x.shape[1] // 2))
-    pair = trial.both((east,))
-    if pair is None or pair[0].shape != x.shape or y.shape != x.shape:
+    pairs = x.shape[1] // 2
+    first = trial.both((np.tile([1.0, 0.0], (len(x), pairs)),))
+    second = trial.both((np.tile([0.0, 1.0], (len(x), pairs)),))
+    if first is None or second is None or {first[0].shape, second[0].shape, y.shape} != {x.shape}:
         return None
     if not close(*(np.hypot(a[:, 0::2], a[:, 1::2]) for a in (y, x))):
-        return Seen("The two columns of a pair do not keep their length together, as a rotation would.",
-            "What do the two columns (a, b) of one pair become: which product has a minus, and are a and b "
-            "still the old ones in it?")
-    angles = np.arctan2(pair[0][1, 1::2], pair[0][1, 0::2])
-    return Seen(
-        "Each pair of columns keeps its length and turns; from position 0 to 1 the pairs turn by the angles "
-        f"{written(angles)}.",
-        "By which angle does pair i turn in one step, and which columns are pair i?")
+        return find("pair_length_changes")
+    cos, sin = first[0][:, 0::2], first[0][:, 1::2]
+    if not close(second[0], np.stack([-sin, cos], axis=-1).reshape(x.shape)):
+        return find("pairs_reflected")
+    return find("pair_angles", angles=np.arctan2(sin, cos)[1].tolist())
 
 
-forward = coded("rope.forward", ("y",), ((normal(5, 6),), (normal(3, 8),)), sizes="x: T d", unit="position",
+def draw(draws: Draws) -> Arguments:
+    """Random rows of an even length."""
+    T = draws.size(low=3)
+    return (draws.normal(T, draws.size(low=4, high=12, multiple_of=2)),)
+
+
+forward = coded("rope.forward", ("y",), ((normal(5, 6),), (normal(3, 8),), (normal(4, 4),), (normal(1, 2),)),
+    draw=draw, axes="x: T d; y: T d",
     solution="""
 def rope(x):
     T, d = x.shape
@@ -47,10 +58,11 @@ def rope(x):
         "ROPE-EXP-NO-2": [Edit("2 * i / d", "i / d")],
         "ROPE-EXP-DOUBLED": [Edit("2 * i / d", "4 * i / d")],
     },
-    looks=(*CALLS, turning))
+    detectors=(*DETECTORS, turning))
 
 
-backward = coded("rope.backward", ("dx",), forward.probe.calls, sizes="dy: T d", unit="position",
+backward = coded("rope.backward", ("dx",), ((normal(5, 6),), (normal(3, 8),), (normal(4, 4),), (normal(1, 2),)),
+    draw=draw, axes="dy: T d; dx: T d",
     solution="""
 def rope_backward(dy):
     T, d = dy.shape
@@ -68,4 +80,4 @@ def rope_backward(dy):
         "ROPE-GRAD-ONE-WAY": [Edit("np.sin(angles)", "0 * angles")],
         **forward.edits("ROPE-HALVES", "ROPE-FROM-1", "ROPE-EXP-NO-2", "ROPE-EXP-DOUBLED"),
     },
-    looks=(*CALLS, turning))
+    detectors=(*DETECTORS, turning))

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from npformer.exercises.task import Draw, Posed
-from npformer.exercises.topics.questions import drawn
+from npformer.exercises.bank.questions import drawn
 
 
 @drawn("cost.parameters")

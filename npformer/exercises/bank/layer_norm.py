@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from npformer.exercises.probe import Arguments, normal
+from npformer.exercises.probe import Arguments, Draws, normal
 from npformer.exercises.task import Draw, Edit, Posed
-from npformer.exercises.topics.questions import coded, drawn
+from npformer.exercises.bank.questions import coded, drawn
 
 # --- forward -----------------------------------------------------------------------------------------
 
@@ -21,6 +21,19 @@ def calls(way_back: bool) -> tuple[Arguments, ...]:
     return tuple(made)
 
 
+def draw(draws: Draws) -> Arguments:
+    """x, gamma and beta with sizes that differ, and an eps that counts."""
+    shape = draws.size(), draws.size(), draws.size(low=3)
+    gamma, beta = 1 + 0.5 * draws.normal(shape[-1]), draws.normal(shape[-1])
+    return 0.7 + draws.normal(*shape), gamma, beta, draws.uniform(0.01, 0.3)
+
+
+def draw_back(draws: Draws) -> Arguments:
+    """The same, with a gradient of the output."""
+    x, *rest = draw(draws)
+    return draws.normal(*x.shape), x, *rest
+
+
 OTHER_AXES = [
     Edit("axis=-1", f"axis={axes}") for axes in ((-2,), (-3,), (-3, -2), (-2, -1), (-3, -1), (-3, -2, -1))
 ]
@@ -34,10 +47,11 @@ def layer_norm(x, gamma, beta, eps):
     return gamma * x_hat + beta
 """
 forward = coded("layer_norm.forward",
-    ("y",), calls(False), sizes="x: batch positions d_model", unit="token",
+    ("y",), calls(False), draw=draw,
+    axes="x: batch positions d_model; gamma: d_model; beta: d_model; y: batch positions d_model",
     neutral={"gamma": 1.0, "beta": 0.0, "eps": 1e-12},
-    landmarks={"x̂, before gamma and beta": "x_hat"},
-    cancels={"the same number added to all features of x": lambda x, *more: (x + 3.0, *more)},
+    landmarks={"x_hat": "x_hat"},
+    invariances={"all_features": lambda x, *more: (x + 3.0, *more)},
     solution=FORWARD,
     mistakes={
         "LN-DDOF": [Edit("ddof=0", "ddof=1")],
@@ -97,12 +111,11 @@ def layer_norm_backward(dy, x, gamma, beta, eps):
     dx = (dx_hat - mean - along) / std
     return dx, (dy * x_hat).sum(axis=(0, 1)), dy.sum(axis=(0, 1))
 """
-backward = coded("layer_norm.backward", ("dx", "dgamma", "dbeta"), calls(True),
-    sizes="x: batch positions d_model", unit="token",
+backward = coded("layer_norm.backward", ("dx", "dgamma", "dbeta"), calls(True), draw=draw_back,
+    axes="dy: batch positions d_model; x: batch positions d_model; gamma: d_model; beta: d_model; "
+        "dx: batch positions d_model; dgamma: d_model; dbeta: d_model",
     neutral={"gamma": 1.0, "eps": 1e-12},
-    landmarks={
-        "the sum of dy · x, where x is not normalised": "(dy * x).sum(axis=(0, 1))",
-    },
+    landmarks={"sum_of_dy_x": "(dy * x).sum(axis=(0, 1))"},
     directions={"x̂": "x_hat"},
     solution=BACKWARD,
     mistakes={

@@ -3,10 +3,9 @@
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.probe import Arguments, normal
+from npformer.exercises.probe import Arguments, Draws, View, normal
 from npformer.exercises.task import Draw, Edit, Posed, either
-from npformer.exercises.topics import softmax
-from npformer.exercises.topics.questions import coded, drawn
+from npformer.exercises.bank.questions import coded, drawn
 
 # --- scores, and their scale ---------------------------------------------------------------------------
 
@@ -37,31 +36,62 @@ def scale(draw: Draw) -> Posed:
 # --- the whole of it -----------------------------------------------------------------------------------
 
 def calls() -> tuple[Arguments, ...]:
-    """v = 1 shows the weights. No mask, some and some, one that hides nothing; and three widths d_k."""
+    """No mask, some masks, one that hides nothing; several widths, and one call with equal sizes.
+
+    In the square call q, k, v and y have one shape, and its mask is not symmetric.
+    """
     q, k = 2 * normal(4, 6), 2 * normal(5, 6)
     some = np.array([[1, 0, 1, 0, 1], [0, 1, 1, 0, 0], [1, 1, 0, 0, 1], [0, 0, 1, 1, 0]], bool)
     few = np.array([[1, 0, 0, 1, 0, 1, 1], [0, 1, 0, 0, 0, 0, 1], [0, 1, 1, 0, 1, 0, 0]], bool)
     small, wide = (normal(3, 2), normal(4, 2)), (4 * normal(3, 9), 4 * normal(7, 9))
+    square = np.array([[1, 1, 0], [0, 1, 1], [1, 1, 1]], bool)
     return (
-        (q, k, np.eye(5), None),
+        (q, k, normal(5, 4), None),
         (q, k, normal(5, 3), some),
-        (*small, np.eye(4), np.ones((3, 4), bool)),
+        (*small, normal(4, 5), np.ones((3, 4), bool)),
         (*wide, normal(7, 2), few),
+        (normal(3, 3, seed=1), normal(3, 3, seed=2), normal(3, 3, seed=3), square),
+        (normal(3, 3, seed=1), normal(3, 3, seed=2), normal(3, 3, seed=3), None),
+        (normal(2, 1), normal(1, 1), normal(1, 3), None),
     )
 
 
-def huge(level: Array, last: float = 1.0) -> Arguments:
-    """Queries and keys whose scores are `level` more than ordinary ones, the last key's `last` times that."""
-    more = 5**0.5 * np.array([[1.0], [1.0], [1.0], [1.0], [last]])
+def draw(draws: Draws) -> Arguments:
+    """All sizes differ; a mask that leaves every query a key, and every key a query."""
+    T_q, T_k, d_k, d_v = (draws.size() for _ in range(4))
+    mask = draws.rng.random((T_q, T_k)) < 0.6
+    mask[np.arange(T_q), draws.rng.integers(0, T_k, size=T_q)] = True
+    mask[draws.rng.integers(0, T_q, size=T_k), np.arange(T_k)] = True
+    q, k = draws.normal(T_q, d_k), draws.normal(T_k, d_k)
+    return q, k, draws.normal(T_k, d_v), mask
+
+
+EDGE = 990.0  # with the ordinary part of a score it stays below 1000
+
+
+def huge(level: Array, keys: Array | None = None) -> Arguments:
+    """Queries and keys whose scores are ordinary ones and, for each query and key, `level` times `keys`."""
+    own = np.ones(5) if keys is None else keys
+    more = 5**0.5 * own[:, None]
     return np.append(normal(3, 4), level, axis=1), np.append(normal(5, 4), more, axis=1), normal(5, 2), None
 
 
 def weights(q: Array, k: Array, v: Array, *mask: Array | None) -> Arguments:
-    """The call whose answer is the weights."""
-    return (q, k, np.broadcast_to(np.eye(v.shape[-2]), (*v.shape[:-1], v.shape[-2])).copy(), *mask)
+    """The call whose answer begins with the weights: v is the identity, and a column of zeros.
+
+    With the column, T_k and d_v are different sizes.
+    """
+    T_k = v.shape[-2]
+    identity = np.eye(T_k, T_k + 1)
+    return (q, k, np.broadcast_to(identity, (*v.shape[:-1], T_k + 1)).copy(), *mask)
 
 
-SHOWN = {"With v = 1, which shows the weights": weights}
+def without_last_column(answer: Array) -> Array:
+    """The weights in the answer to such a call."""
+    return answer[..., :-1]
+
+
+VIEWS = {"weights": View(weights, without_last_column)}
 SCALE = " / k.shape[-1] ** 0.5"
 HIDE = "np.where(mask, scores, -np.inf)"
 ATTENTION = f"""
@@ -75,10 +105,10 @@ def attention(q, k, v, mask=None):
 """
 
 forward = coded("attention.forward", ("y",), calls(),
-    sizes="q: T_q d_k; k: T_k d_k; v: T_k d_v", unit="query", neutral={"mask": None},
-    landmarks={"the weights, before they meet v": "weights"},
-    shows=SHOWN,
-    cancels={"the same vector added to all keys": lambda q, k, *more: (q, k + normal(k.shape[1]), *more)},
+    draw=draw, axes="q: T_q d_k; k: T_k d_k; v: T_k d_v; mask: T_q T_k; y: T_q d_v", neutral={"mask": None},
+    landmarks={"weights": "weights"},
+    views=VIEWS,
+    invariances={"all_keys": lambda q, k, *more: (q, k + normal(k.shape[1]), *more)},
     solution=ATTENTION,
     mistakes={
         "AT-NO-SCALE": [Edit(SCALE, "")],
@@ -104,9 +134,12 @@ forward = coded("attention.forward", ("y",), calls(),
         ],
     },
     hard={
-        "SM-OVERFLOW": huge(np.full((3, 1), 1000.0), last=-1.0),
-        "SM-GLOBAL-MAX": huge(softmax.LEVELS),
-        "AT-MASK-SMALL": (*huge(np.full((3, 1), -1000.0))[:3], np.arange(5) < [[2], [5], [3]]),
+        "SM-OVERFLOW": huge(np.full((3, 1), EDGE), np.array([1.0, 1.0, 1.0, 1.0, -1.0])),
+        "SM-GLOBAL-MAX": huge(np.array([[EDGE], [-EDGE], [0.0]])),
+        "AT-MASK-SMALL": (
+            *huge(np.full((3, 1), EDGE), np.array([-1.0, -1.0, 1.0, -1.0, 1.0]))[:3],
+            np.array([[1, 1, 0, 0, 0], [1, 0, 0, 1, 0], [1, 1, 0, 1, 0]], bool),
+        ),
     })
 
 # --- and back ------------------------------------------------------------------------------------------
@@ -116,9 +149,9 @@ CENTRED = "(dw - (dw * w).sum(axis=-1, keepdims=True))"
 backward = coded("attention.backward", ("dq", "dk", "dv"),
     tuple(
         (normal(T_q, d_v, seed=3), normal(T_q, d_k), normal(T_k, d_k, seed=1), normal(T_k, d_v, seed=2))
-        for T_q, T_k, d_k, d_v in ((4, 4, 6, 3), (3, 5, 2, 4), (6, 4, 7, 5))
+        for T_q, T_k, d_k, d_v in ((4, 4, 6, 3), (3, 5, 2, 4), (6, 4, 7, 5), (3, 3, 3, 3))
     ),
-    sizes="q: T_q d_k; k: T_k d_k; v: T_k d_v", unit="query",
+    axes="dy: T_q d_v; q: T_q d_k; k: T_k d_k; v: T_k d_v; dq: T_q d_k; dk: T_k d_k; dv: T_k d_v",
     solution=f"""
 def attention_backward(dy, q, k, v):
     scale = k.shape[-1] ** -0.5
@@ -156,7 +189,8 @@ def visible(draw: Draw) -> Posed:
         "CF-ONE-SCORE-EACH": T,
     })
 
-causal = coded("mask.causal", ("mask",), ((4,), (6,)), sizes="T: T",
+causal = coded("mask.causal", ("mask",), ((4,), (6,), (1,)),
+    draw=lambda draws: (draws.size(),), axes="T: T; mask: T T",
     solution="""
 def causal_mask(T):
     i, j = np.arange(T)[:, None], np.arange(T)
@@ -173,8 +207,15 @@ def causal_mask(T):
 
 CHANGED = ".swapaxes(1, 2)"  # two axes change places
 
-split = coded("heads.split", ("heads",), ((normal(2, 3, 8), 4), (normal(3, 5, 6), 2)),
-    sizes="x: batch T d_model; n_heads: n_heads",
+def with_heads(draws: Draws) -> Arguments:
+    """x, whose last axis is n_heads · d_k, and n_heads."""
+    B, T, h, d_k = (draws.size(high=7) for _ in range(4))
+    return draws.normal(B, T, h * d_k), h
+
+
+split = coded("heads.split", ("heads",), ((normal(2, 3, 8), 4), (normal(3, 5, 6), 2), (normal(2, 2, 4), 2)),
+    draw=with_heads,
+    axes="x: batch T d_model; n_heads: n_heads; heads: batch n_heads T d_k",
     solution=f"""
 def split_heads(x, n_heads):
     B, T, d_model = x.shape
@@ -184,15 +225,20 @@ def split_heads(x, n_heads):
     ours="split_heads")
 
 merge = coded("heads.merge",
-    ("y",), ((normal(2, 4, 3, 2),), (normal(3, 2, 5, 4),)), sizes="x: batch n_heads T d_k",
+    ("y",), ((normal(2, 4, 3, 2),), (normal(3, 2, 5, 4),), (normal(2, 3, 3, 3),)),
+    axes="x: batch n_heads T d_k; y: batch T d_model",
     landmarks={
-        "the sum of the heads": "x.sum(axis=1)",
-        "the mean of the heads": "x.mean(axis=1)",
+        "sum_of_heads": "x.sum(axis=1)",
+        "mean_of_heads": "x.mean(axis=1)",
     },
     solution=f"""
 def merge_heads(x):
     B, h, T, d_k = x.shape
     return x{CHANGED}.reshape(B, T, h * d_k)
 """,
-    mistakes={"AT-HEADS-RESHAPE": [Edit(CHANGED, "")]},
+    mistakes={
+        "AT-HEADS-RESHAPE": [Edit(CHANGED, "")],
+        "AT-HEADS-AXES": [Edit(CHANGED, ".swapaxes(1, 3)"), Edit(CHANGED, ".swapaxes(2, 3)")],
+        "AT-HEADS-INTERLEAVED": [Edit(CHANGED, ".transpose(0, 2, 3, 1)")],
+    },
     ours="merge_heads")

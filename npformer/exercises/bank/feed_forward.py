@@ -6,14 +6,18 @@ from functools import partial
 import numpy as np
 
 from npformer.backend import Array
+from npformer.exercises.number_detectors import close
 from npformer.exercises.probe import Arguments, Trial, normal, run
-from npformer.exercises.see import Seen, close, written
 from npformer.exercises.task import Draw, Edit, Posed, compiled, either
-from npformer.exercises.topics.questions import coded, drawn
+from npformer.exercises.verdict import Finding, find
+from npformer.exercises.bank.questions import coded, drawn
 
 # --- forward -----------------------------------------------------------------------------------------
 
-SIZES = "x: batch positions d_model; W_1: d_model d_ff"
+AXES = (
+    "x: batch positions d_model; W_1: d_model d_ff; b_1: d_ff; W_2: d_ff d_model; b_2: d_model; "
+    "y: batch positions d_model"
+)
 RELU = "np.maximum(z, 0)"
 
 
@@ -23,37 +27,42 @@ def bent(*ways: str) -> list[Edit]:
 
 
 def calls(*, way_back: bool = False) -> tuple[Arguments, ...]:
-    """All sizes distinct, then d_ff = d_model; in each, one unit whose z is exactly 0 everywhere."""
+    """All sizes differ, then d_ff = d_model; in each, one unit whose z is exactly 0 everywhere.
+
+    In the last call the hidden units become large.
+    """
     made: list[Arguments] = []
-    for B, T, d_model, d_ff in ((2, 3, 4, 5), (4, 2, 3, 3)):
-        W_1, b_1 = normal(d_model, d_ff), normal(d_ff)
+    for B, T, d_model, d_ff, scale in ((2, 3, 4, 5, 1), (4, 2, 3, 3, 1), (2, 2, 3, 4, 9)):
+        W_1, b_1 = scale * normal(d_model, d_ff), normal(d_ff)
         W_1[:, 1], b_1[1] = 0, 0
         x, dy = normal(B, T, d_model), normal(B, T, d_model, seed=1)
         made.append((*[dy] * way_back, x, W_1, b_1, normal(d_ff, d_model, seed=1), normal(d_model)))
     return tuple(made)
 
 
-SHAPES: dict[str, Callable[[Array], Array]] = {
-    "softplus, log(1 + e^z)": lambda z: np.log1p(np.exp(z)),
-    "SiLU, z times its sigmoid": lambda z: z / (1 + np.exp(-z)),
-    "ELU": lambda z: np.where(z > 0, z, np.expm1(np.minimum(z, 0))),
-    "the square of a ReLU": lambda z: np.maximum(z, 0) ** 2,
-    "min(z, 0), the other half": lambda z: np.minimum(z, 0),
-    "a ReLU that stops at 1": lambda z: np.clip(z, 0, 1),
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "softplus": lambda z: np.log1p(np.exp(z)),
+    "silu": lambda z: z / (1 + np.exp(-z)),
+    "elu": lambda z: np.where(z > 0, z, np.expm1(np.minimum(z, 0))),
+    "squared_relu": lambda z: np.maximum(z, 0) ** 2,
+    "minimum": lambda z: np.minimum(z, 0),
+    "relu_up_to_1": lambda z: np.clip(z, 0, 1),
+    "relu_up_to_6": lambda z: np.clip(z, 0, 6),
 }
-POINTS, MORE = np.array([-2.0, -1, 0, 1, 2]), np.linspace(-4, 4, 33)
+POINTS, MORE = np.array([-2.0, -1, 0, 1, 2]), np.linspace(-8, 8, 65)
 
 
-def one_unit(trial: Trial, around: str, says: str, asks: str) -> Seen | None:
-    """All is right but for what a hidden unit does with its z: with that as `own`, the solution agrees."""
+def one_unit(trial: Trial, around: str, kind: str) -> Finding | None:
+    """All is correct but for what a hidden unit makes of its z: with that as `own`, the solution agrees."""
     own, function = partial(of_one_unit, trial), compiled(around)
     function.__globals__["own"] = own
     for found, given in zip(trial.found, trial.calls, strict=True):
         if not close(found, run(function, given, trial.probe).arrays[trial.output]):
             return None
-    known = [f" It is {name}." for name, f in SHAPES.items() if close(own(MORE), f(MORE))]
-    numbers = f"-2, -1, 0, 1, 2: {written(own(POINTS))}.{''.join(known[:1])}"
-    return Seen(f"Everything around the activation is right. {says} {numbers}", asks)
+    for activation, f in ACTIVATIONS.items():
+        if kind == "unit_values" and close(own(MORE), f(MORE)):
+            return find("unit_is", activation=activation)
+    return find(kind, values=own(POINTS).tolist())
 
 
 def of_one_unit(trial: Trial, z: Array) -> Array:
@@ -71,12 +80,12 @@ def ffn(x, W_1, b_1, W_2, b_2):
     y = hidden @ W_2 + b_2
     return y
 """
-forward = coded("ffn.forward", ("y",), calls(), sizes=SIZES, unit="token", neutral={"b_1": 0.0, "b_2": 0.0},
+forward = coded("ffn.forward", ("y",), calls(), axes=AXES, neutral={"b_1": 0.0, "b_2": 0.0},
     landmarks={
-        "the hidden layer": "hidden",
-        "a network whose activation acts on x, and not on the hidden units":
+        "hidden_layer": "hidden",
+        "activation_on_x":
             "(np.maximum(x, 0) @ W_1 + b_1) @ W_2 + b_2",
-        "a network whose activation is a softmax over the hidden units":
+        "softmax_over_hidden":
             "np.exp(z) / np.exp(z).sum(axis=-1, keepdims=True) @ W_2 + b_2",
     },
     solution=FFN,
@@ -97,8 +106,7 @@ forward = coded("ffn.forward", ("y",), calls(), sizes=SIZES, unit="token", neutr
         "FFN-LEAKY": bent(*(f"np.where(z > 0, z, {slope} * z)" for slope in (0.01, 0.1, 0.2, 0.3))),
         "FFN-ABS": bent("np.abs(z)"),
     },
-    looks=(partial(one_unit, around=Edit(RELU, "own(z)").of(FFN), says="One hidden unit makes of",
-        asks="What does max(0, z) make of these five numbers?"),))
+    detectors=(partial(one_unit, around=Edit(RELU, "own(z)").of(FFN), kind="unit_values"),))
 
 
 @drawn("ffn.token")
@@ -145,6 +153,10 @@ def bias(draw: Draw) -> Posed:
     })
 
 
+BACK_AXES = (
+    f"dy: batch positions d_model; {AXES}; "
+    "dx: batch positions d_model; dW_1: d_model d_ff; db_1: d_ff; dW_2: d_ff d_model; db_2: d_model"
+)
 GRADIENTS = "dx", "dW_1", "db_1", "dW_2", "db_2"
 RETURNED, MASKED = ", ".join(GRADIENTS), "dhidden * (z > 0)"
 SUM = ".sum(axis=(0, 1))"
@@ -176,7 +188,7 @@ def ffn_backward(dy, x, W_1, b_1, W_2, b_2):
     db_2 = {DB_2}
     return {RETURNED}
 """
-backward = coded("ffn.backward", GRADIENTS, calls(way_back=True), sizes=SIZES, unit="token",
+backward = coded("ffn.backward", GRADIENTS, calls(way_back=True), axes=BACK_AXES,
     neutral={"b_1": 0.0},
     solution=FFN_BACK,
     mistakes={
@@ -198,6 +210,4 @@ backward = coded("ffn.backward", GRADIENTS, calls(way_back=True), sizes=SIZES, u
         "FFN-DB1-DHIDDEN": [Edit(DB_1, f"dhidden{SUM}")],
         "FFN-RELU-AT-0": [Edit(MASKED, "dhidden * (z >= 0)")],
     },
-    looks=(partial(one_unit, around=Edit("(z > 0)", "own(z)").of(FFN_BACK),
-        says="The slope that one hidden unit has at",
-        asks="What is the slope of max(0, z) at these five numbers: where is the unit on, where off?"),))
+    detectors=(partial(one_unit, around=Edit("(z > 0)", "own(z)").of(FFN_BACK), kind="unit_slopes"),))

@@ -2,11 +2,13 @@
 
 import numpy as np
 
-from npformer.exercises.probe import Arguments, Trial, normal
-from npformer.exercises.see import CALLS, Seen, close
+from npformer.exercises.call_detectors import DETECTORS
+from npformer.exercises.number_detectors import close
+from npformer.exercises.probe import Arguments, Draws, Trial, normal
 from npformer.exercises.task import Draw, Edit, Posed
-from npformer.exercises.topics.questions import coded, drawn
-from npformer.exercises.topics.softmax import LEVELS, large
+from npformer.exercises.verdict import Finding, find
+from npformer.exercises.bank.questions import coded, drawn
+from npformer.exercises.bank.softmax import at_the_limits, far_apart, overflowing
 
 # --- the loss ----------------------------------------------------------------------------------------
 
@@ -26,43 +28,47 @@ def uniform(draw: Draw) -> Posed:
 
 
 def calls() -> tuple[Arguments, ...]:
-    """Logits of four sizes, and the right classes."""
-    targets = [3, 0, 6, 2, 2], [0, 3, 2], [8, 5], [2, 0, 1, 1, 2, 0, 1]
-    logits = normal(5, 7), 3 * normal(3, 4), 2 * normal(2, 9), normal(7, 3)
-    return tuple((z, np.array(t)) for z, t in zip(logits, targets, strict=True))
+    """Logits of several sizes, as many rows as classes among them, and the correct classes."""
+    targets = [3, 0, 6, 2, 2], [0, 3, 2], [8, 5], [2, 0, 1, 1, 2, 0, 1], [2, 0, 1]
+    logits = normal(5, 7), 3 * normal(3, 4), 2 * normal(2, 9), normal(7, 3), normal(3, 3)
+    gap = np.array([[0.0, 25.0], [1.0, 0.0]])  # the correct class has a probability of e^-25
+    return (*((z, np.array(t)) for z, t in zip(logits, targets, strict=True)), (gap, np.array([0, 0])))
+
+
+def draw(draws: Draws) -> Arguments:
+    """Random logits and classes."""
+    N, V = draws.size(), draws.size()
+    return 2 * draws.normal(N, V), draws.rng.integers(0, V, size=N)
 
 
 TARGETS = np.array([4, 0, 6])
-SHIFT = {"the same number added to all logits of a row": lambda z, *more: (z + normal(len(z), 1), *more)}
-def by_row(trial: Trial) -> Seen | None:
+SHIFT = {"logits_of_a_row": lambda z, *more: (z + normal(len(z), 1), *more)}
+
+
+def by_row(trial: Trial) -> Finding | None:
     """Whether the loss of one row is wrong already, and whether several rows give the mean of theirs."""
     single, whole = [], []
     for found, (logits, targets, *more) in zip(trial.found, trial.calls, strict=True):
         rows = [trial.both((logits[[n]], targets[[n]], *more)) for n in range(len(targets))]
-        told = [row for row in rows if row and not row[0].ndim]
-        if found.ndim or len(told) < len(rows):
+        scalars = [row for row in rows if row and not row[0].ndim]
+        if found.ndim or len(scalars) < len(rows):
             return None
-        single += [close(*row) for row in told]
-        whole.append(close(found, np.asarray(np.mean([loss for loss, _ in told]))))
+        single += [close(*row) for row in scalars]
+        whole.append(close(found, np.asarray(np.mean([loss for loss, _ in scalars]))))
     if all(single):
-        return Seen("For each row by itself {it} is right; for several rows it is not the mean of theirs.",
-            "How do N losses become one?")
+        return find("mean_of_rows_missing")
     if not all(whole):
         return None
-    return limited(trial) or Seen(
-        "For several rows {it} is the mean of the rows' losses, as it should be; the loss of a single row is "
-        "another one already.",
-        "What happens in one row, from its logits to its loss?")
+    return limited(trial) or find("single_row_differs")
 
 
-def limited(trial: Trial) -> Seen | None:
-    """A loss that stops growing while the right class becomes ever less likely."""
+def limited(trial: Trial) -> Finding | None:
+    """A loss that stops growing while the correct class becomes ever less likely."""
     gaps = [np.array([[gap, 0.0, 0.0]]) for gap in (1.0, 50.0, 100.0)]
     found = [pair[0] for z in gaps if (pair := trial.both((z, np.array([1]), *trial.calls[0][2:])))]
     if len(found) < len(gaps) or not close(found[1], found[2]) or close(found[0], found[1]):
         return None
-    return Seen(f"While the right class becomes ever less likely, {{it}} stops at {float(found[2]):.3g}.",
-        "Is a probability held above a limit before its logarithm is taken?")
+    return find("loss_has_a_limit", limit=float(found[2]))
 
 
 CROSS_ENTROPY = """
@@ -78,23 +84,20 @@ TWICE = """    p = np.exp(log_p)
 HOT = "np.eye(logits.shape[1])[targets]"
 
 forward = coded("cross_entropy.forward",
-    ("loss",), calls(), sizes="logits: N V", cancels=SHIFT,
+    ("loss",), calls(), draw=draw, axes="logits: N V; targets: N; loss:", invariances=SHIFT,
     landmarks={
-        "the mean probability of the right classes, without a logarithm": "np.exp(-losses).mean()",
-        "the log of the mean probability: the mean is taken before the log":
-            "-np.log(np.exp(-losses).mean())",
-        "e to the power of the loss, the perplexity": "np.exp(losses.mean())",
-        "the loss of the last row": "losses[-1]",
-        "the loss of the class with the largest logit, whatever the targets": "-log_p.max(axis=1).mean()",
-        "the loss of the classes one after the targets":
-            f"-(np.roll(log_p, -1, axis=1) * {HOT}).sum(axis=1).mean()",
-        "a binary cross-entropy, in which every class is judged by itself through a sigmoid":
-            f"(np.logaddexp(0, logits) - logits * {HOT}).sum(axis=1).mean()",
-        "a binary cross-entropy of the probabilities, in which the wrong classes count too":
+        "mean_probability": "np.exp(-losses).mean()",
+        "log_of_mean_probability": "-np.log(np.exp(-losses).mean())",
+        "perplexity": "np.exp(losses.mean())",
+        "loss_of_last_row": "losses[-1]",
+        "loss_of_largest_logit": "-log_p.max(axis=1).mean()",
+        "loss_of_next_class": f"-(np.roll(log_p, -1, axis=1) * {HOT}).sum(axis=1).mean()",
+        "loss_of_previous_class": f"-(np.roll(log_p, 1, axis=1) * {HOT}).sum(axis=1).mean()",
+        "binary_cross_entropy": f"(np.logaddexp(0, logits) - logits * {HOT}).sum(axis=1).mean()",
+        "binary_cross_entropy_of_p":
             f"-np.log(abs(1 - {HOT} - np.exp(log_p))).sum(axis=1).mean()",
-        "the mean over every row with every target, N × N numbers": "-log_p[:, targets].mean()",
-        "the mean squared distance between the probabilities and the right class":
-            f"((np.exp(log_p) - {HOT}) ** 2).sum(axis=1).mean()",
+        "every_row_with_every_target": "-log_p[:, targets].mean()",
+        "squared_distance": f"((np.exp(log_p) - {HOT}) ** 2).sum(axis=1).mean()",
     },
     solution=CROSS_ENTROPY,
     mistakes={
@@ -106,14 +109,15 @@ forward = coded("cross_entropy.forward",
         "CE-UNREDUCED": [Edit(".mean()", "")],
     },
     hard={
-        "SM-OVERFLOW": (normal(3, 7) + 1000, TARGETS),
-        "SM-GLOBAL-MAX": (normal(3, 7) + LEVELS, TARGETS),
-        "CE-LOG-OF-0": (large(3, 7), np.array([4, 3, 6])),
+        "SM-OVERFLOW": (overflowing(3, 7), TARGETS),
+        "SM-GLOBAL-MAX": (far_apart(3, 7), TARGETS),
+        "CE-LOG-OF-0": (at_the_limits(3, 7), np.array([4, 3, 6])),
     },
-    looks=(*CALLS, by_row))
+    detectors=(*DETECTORS, by_row))
 
 
-backward = coded("cross_entropy.backward", ("dlogits",), calls(), sizes="logits: N V", cancels=SHIFT,
+backward = coded("cross_entropy.backward", ("dlogits",), calls(), draw=draw,
+    axes="logits: N V; targets: N; dlogits: N V", invariances=SHIFT,
     solution="""
 def cross_entropy_backward(logits, targets):
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
@@ -136,7 +140,10 @@ def cross_entropy_backward(logits, targets):
             Edit("    right", "    p = np.exp(p) / np.exp(p).sum(axis=-1, keepdims=True)\n    right")
         ],
     },
-    hard={"SM-OVERFLOW": (normal(3, 7) + 1000, TARGETS), "SM-GLOBAL-MAX": (normal(3, 7) + LEVELS, TARGETS)})
+    hard={
+        "SM-OVERFLOW": (overflowing(3, 7), TARGETS),
+        "SM-GLOBAL-MAX": (far_apart(3, 7), TARGETS),
+    })
 
 SMOOTHED = """
 def smoothed(logits, targets, epsilon):
@@ -147,18 +154,18 @@ def smoothed(logits, targets, epsilon):
     return -((1 - epsilon) * at + epsilon * spread).mean()
 """
 smoothed = coded("loss.smoothed", ("loss",),
-    tuple((*given, epsilon) for given, epsilon in zip(calls(), (0.1, 0.3, 0.2, 0.25), strict=True)),
-    sizes="logits: N V", neutral={"epsilon": 0.0},
+    tuple((*given, epsilon) for given, epsilon in zip(calls(), (0.1, 0.3, 0.2, 0.25, 0.15, 0.0), strict=True)),
+    draw=lambda draws: (*draw(draws), draws.uniform(0.05, 0.4)),
+    axes="logits: N V; targets: N; loss:", neutral={"epsilon": 0.0},
     landmarks={
-        "the loss of a softmax that is taken twice": Edit("    at = ", f"{TWICE}    at = "),
-        "the loss without the part of epsilon that belongs to the right class":
+        "loss_of_softmax_twice": Edit("    at = ", f"{TWICE}    at = "),
+        "no_epsilon_at_target":
             "-((1 - epsilon) * at + epsilon * (spread - at / logits.shape[1])).mean()",
-        "the loss of smoothed probabilities, with targets of 0 and 1":
+        "smoothed_probabilities":
             "-np.log((1 - epsilon) * np.exp(at) + epsilon / logits.shape[1]).mean()",
-        "a mean of probabilities, without a logarithm":
-            "(1 - epsilon) * np.exp(at).mean() + epsilon / logits.shape[1]",
+        "mean_of_probabilities": "(1 - epsilon) * np.exp(at).mean() + epsilon / logits.shape[1]",
     },
-    cancels=SHIFT,
+    invariances=SHIFT,
     solution=SMOOTHED,
     mistakes={
         "LS-IGNORED": [Edit("(1 - epsilon) * at + epsilon * spread", "at")],
@@ -170,9 +177,9 @@ smoothed = coded("loss.smoothed", ("loss",),
         "CE-SIGN": [Edit("return -", "return ")],
     },
     hard={
-        "SM-OVERFLOW": (normal(3, 7) + 1000, TARGETS, 0.1),
-        "SM-GLOBAL-MAX": (normal(3, 7) + LEVELS, TARGETS, 0.1),
-        "LS-LOG-OF-0": (large(3, 7), TARGETS, 0.1),
+        "SM-OVERFLOW": (overflowing(3, 7), TARGETS, 0.1),
+        "SM-GLOBAL-MAX": (far_apart(3, 7), TARGETS, 0.1),
+        "LS-LOG-OF-0": (at_the_limits(3, 7), TARGETS, 0.1),
     },
-    looks=(*CALLS, by_row),
+    detectors=(*DETECTORS, by_row),
     ours="cross_entropy_forward")

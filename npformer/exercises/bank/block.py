@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.probe import Arguments, Function, Trial, normal
-from npformer.exercises.see import Seen, close
+from npformer.exercises.number_detectors import close
+from npformer.exercises.probe import Arguments, Draws, Function, Trial, normal
 from npformer.exercises.task import Edit, either
-from npformer.exercises.topics.questions import coded
+from npformer.exercises.verdict import Finding, find
+from npformer.exercises.bank.questions import coded
 from npformer.layer_norm import LayerNormParams, layer_norm_backward, layer_norm_forward
 
 # --- what is asked -----------------------------------------------------------------------------------
@@ -16,12 +17,12 @@ from npformer.layer_norm import LayerNormParams, layer_norm_backward, layer_norm
 H, Y = "norm_1(x + attend(x))", "norm_2(h + ffn(h))"
 
 
-def call(d: int, *, way_back: bool = False) -> Arguments:
+def call(d: int, T: int = 3, *, way_back: bool = False) -> Arguments:
     """x and four layers to put together: a mixing of the rows, a norm, a layer for each row, a norm.
 
-    Or dy and these layers' ways back, at the numbers of that call.
+    Or dy and the backward passes of these layers, at the numbers of that call.
     """
-    x, mix, W = normal(3, d), normal(3, 3), normal(d, d)
+    x, mix, W = normal(T, d), normal(T, T), normal(d, d)
     norms = [LayerNormParams(1 + 0.5 * normal(d), normal(d, seed=n)) for n in (1, 2)]
     h, cache_1 = layer_norm_forward(x + mix @ x, norms[0])
     hidden = np.tanh(h @ W)
@@ -41,30 +42,33 @@ def call(d: int, *, way_back: bool = False) -> Arguments:
     layers = back if way_back else forth
     for name, layer in layers.items():
         layer.__name__ = layer.__qualname__ = name  # an error of a call names it
-    return normal(3, d, seed=1) if way_back else x, *layers.values()
+    return normal(T, d, seed=1) if way_back else x, *layers.values()
 
 
-def stations(trial: Trial) -> Seen | None:
+def draw(draws: Draws) -> Arguments:
+    """Another size."""
+    return call(draws.size(low=3), draws.size())
+
+
+def draw_back(draws: Draws) -> Arguments:
+    """Another size."""
+    return call(draws.size(low=3), draws.size(), way_back=True)
+
+
+def stations(trial: Trial) -> Finding | None:
     """Which of the four functions are called, in which order, and which first gets another argument."""
     names = trial.names[1:]
     student, right = (layers_called(f, trial.calls[0], names) for f in (trial.function, trial.correct))
-    order = [name for name, _ in student]
-    missing = [name for name in names if name not in order]
+    order = tuple(name for name, _ in student)
+    missing = tuple(name for name in names if name not in order)
     if missing:
-        be = "is" if len(missing) == 1 else "are"
-        return Seen(f"{' and '.join(missing)} {be} never called.", "Which stations are there in a block?")
-    if order != [name for name, _ in right]:
-        return Seen(f"The calls come in this order: {', '.join(order)}.",
-            "Which of them comes first in the paper's block, and how often is each called?")
+        return find("calls_missing", names=missing)
+    if order != tuple(name for name, _ in right):
+        return find("calls_in_order", names=order)
     for (name, given), (_, wanted) in zip(student, right, strict=True):
         if not close(given, wanted):
-            return Seen(
-                f"The order of the calls is right. {name} is the first that gets another array than in the "
-                "paper's block: look at what is added (the residual) or subtracted before it.",
-                f"What goes into {name}?")
-    return Seen("All four calls get the right arrays; {it} differs after the last of them: "
-        "something is added or changed once more.",
-        f"What is done after {order[-1]}?")
+            return find("call_gets_other_array", name=name)
+    return find("differs_after_last_call", name=order[-1])
 
 
 def layers_called(function: Function, given: Arguments, names: list[str]) -> list[tuple[str, Array]]:
@@ -82,7 +86,7 @@ def layers_called(function: Function, given: Arguments, names: list[str]) -> lis
     return made
 
 
-forward = coded("block.forward", ("y",), (call(4), call(6)),
+forward = coded("block.forward", ("y",), (call(4), call(6), call(3, 3)), draw=draw, axes="x: T d_model; y: T d_model",
     solution=f"""
 def block(x, attend, norm_1, ffn, norm_2):
     h = {H}
@@ -99,9 +103,11 @@ def block(x, attend, norm_1, ffn, norm_2):
         "BLOCK-NO-NORM": either("norm_1(x", "(x", "norm_2(h", "(h"),
         "BLOCK-NORM-INSIDE": [Edit(H, "x + norm_1(attend(x))", Y, "h + norm_2(ffn(h))")],
     },
-    looks=(stations,))
+    detectors=(stations,))
 
-backward = coded("block.backward", ("dx",), (call(4, way_back=True), call(6, way_back=True)),
+backward = coded("block.backward", ("dx",),
+    (call(4, way_back=True), call(6, way_back=True), call(3, 3, way_back=True)), draw=draw_back,
+    axes="dy: T d_model; dx: T d_model",
     solution="""
 def block_backward(dy, attend_back, norm_1_back, ffn_back, norm_2_back):
     dt = norm_2_back(dy)
@@ -132,4 +138,4 @@ def block_backward(dy, attend_back, norm_1_back, ffn_back, norm_2_back):
             "norm_2_back(dy)", "dy", "norm_1_back(dh)", "dh"
         ),
     },
-    looks=(stations,))
+    detectors=(stations,))

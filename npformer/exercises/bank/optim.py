@@ -2,27 +2,45 @@
 
 import numpy as np
 
-from npformer.exercises.probe import Arguments, Trial, normal
-from npformer.exercises.see import Seen, close
+from npformer.exercises.number_detectors import close
+from npformer.exercises.probe import Arguments, Draws, Trial, normal
 from npformer.exercises.task import Edit
-from npformer.exercises.topics.questions import coded
+from npformer.exercises.verdict import Finding, find
+from npformer.exercises.bank.questions import coded
 
 # --- what is asked -----------------------------------------------------------------------------------
 
 
 def calls() -> tuple[Arguments, ...]:
-    """Steps 2 and 4; then step 3 with gradients so small that ε counts under the root, and nowhere else."""
+    """Ordinary steps, and the edges: no gradient at all, the first step, gradients about as small as ε.
+
+    In step 3 ε counts under the root and nowhere else.
+    """
     made = [
         (w, g, 0.3 * m, 0.1 * v * v, t, rate)
         for n, t, rate in ((3, 2, 0.1), (5, 4, 0.02))
         for w, g, m, v in [normal(4, n)]
     ]
     w, g, m, v = normal(4, 4)
-    return (*made, (w, 1e-5 * g, 3e-6 * m, 1e-11 * v * v, 3, 0.05))
+    nothing = [np.zeros(4) for _ in range(3)]
+    no_means = [np.zeros(4) for _ in range(2)]
+    return (
+        *made,
+        (w, 1e-5 * g, 3e-6 * m, 1e-11 * v * v, 3, 0.05),
+        (w, *nothing, 2, 0.1),
+        (w, 1e-9 * g, *no_means, 1, 0.1),
+    )
 
 
-def running_mean(trial: Trial) -> Seen | None:
-    """What m, or v, is mixed from, in the student's own numbers."""
+def draw(draws: Draws) -> Arguments:
+    """Random parameters, gradients and means; v is never negative."""
+    n = draws.size()
+    w, g, m, v = draws.normal(4, n)
+    return w, g, 0.3 * m, 0.1 * v * v, draws.size(), draws.uniform(0.01, 0.1)
+
+
+def running_mean(trial: Trial) -> Finding | None:
+    """What m, or v, is a mixture of, in the student's own numbers."""
     if trial.output == 0:
         return None
     name, power = (("m", 1), ("v", 2))[trial.output - 1]
@@ -32,9 +50,7 @@ def running_mean(trial: Trial) -> Seen | None:
     (kept, taken), *_ = np.linalg.lstsq(np.stack([old, new], axis=1), found, rcond=None)
     if not close(kept * old + taken * new, found):
         return None
-    what = "g" if power == 1 else "g²"
-    return Seen(f"The new {name} is {kept + 0.0:.3g} times the old one and {taken + 0.0:.3g} times {what}.",
-        "Which β belongs to which of the two means, and what do the two shares of a mean sum to?")
+    return find("running_mean", mean=name, kept=float(kept), taken=float(taken), power=power)
 
 
 SOLUTION = """
@@ -45,19 +61,17 @@ def adam(w, g, m, v, t, learning_rate):
     v_hat = v / (1 - 0.98**t)
     return w - learning_rate * m_hat / (np.sqrt(v_hat) + 1e-9), m, v
 """
-step = coded("adam.step", ("w", "m", "v"), calls(), sizes="w: n; t: t",
+step = coded("adam.step", ("w", "m", "v"), calls(), draw=draw, axes="w: n; g: n; m: n; v: n; t: t",
     landmarks={
-        "the corrected mean m̂": "m_hat",
-        "the corrected mean v̂": "v_hat",
-        "the step alone, which is taken from w": "learning_rate * m_hat / (np.sqrt(v_hat) + 1e-9)",
+        "m_hat": "m_hat",
+        "v_hat": "v_hat",
+        "step_alone": "learning_rate * m_hat / (np.sqrt(v_hat) + 1e-9)",
     },
     solution=SOLUTION,
     mistakes={
-        "ADAM-NO-CORRECTION": [
-            Edit(" / (1 - 0.9**t)", "", " / (1 - 0.98**t)", ""),
-            Edit(" / (1 - 0.9**t)", ""),
-            Edit(" / (1 - 0.98**t)", ""),
-        ],
+        "ADAM-NO-CORRECTION": [Edit(" / (1 - 0.9**t)", "", " / (1 - 0.98**t)", "")],
+        "ADAM-ONE-CORRECTION": [Edit(" / (1 - 0.9**t)", ""), Edit(" / (1 - 0.98**t)", "")],
+        "ADAM-NO-EPS": [Edit(" + 1e-9", ""), Edit("+ 1e-9", "- 1e-9")],
         "ADAM-NO-ROOT": [Edit("np.sqrt(v_hat)", "v_hat")],
         "ADAM-EPS-INSIDE": [Edit("np.sqrt(v_hat) + 1e-9", "np.sqrt(v_hat + 1e-9)")],
         "ADAM-UPHILL": [Edit("w - ", "w + ")],
@@ -67,5 +81,5 @@ step = coded("adam.step", ("w", "m", "v"), calls(), sizes="w: n; t: t",
         "ADAM-NO-SQUARE": [Edit("g * g", "g")],
         "ADAM-STEP-OFF": [Edit("**t", "**(t + 1)"), Edit("**t", "**(t - 1)")],
     },
-    looks=(running_mean,),
+    detectors=(running_mean,),
     ours="adam_update")

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from npformer.exercises.probe import normal
+from npformer.exercises.probe import Arguments, Draws, normal
 from npformer.exercises.task import Draw, Edit, Posed
-from npformer.exercises.topics.questions import coded, drawn
+from npformer.exercises.bank.questions import coded, drawn
 from npformer.positional import positional_encoding
 
 # --- rows of a table, and positions added -------------------------------------------------------------
@@ -38,15 +38,31 @@ SOLUTION = """
 def embedding(ids, E):
     return E[ids] * E.shape[1] ** 0.5
 """
+def draw(draws: Draws) -> Arguments:
+    """Ids, and a matrix; every id may occur more than once."""
+    V, d = draws.size(), draws.size()
+    return draws.rng.integers(0, V, size=(draws.size(high=6), draws.size())), draws.normal(V, d)
+
+
+def draw_back(draws: Draws) -> Arguments:
+    """The same, with a gradient of the rows that were looked up."""
+    ids, E = draw(draws)
+    return draws.normal(*ids.shape, E.shape[1]), ids, E
+
+
 forward = coded("embedding.forward", ("x",),
     (
         (np.array([[2, 0, 5], [1, 5, 3]]), normal(6, 8)),
         (np.array([[1, 3], [2, 1], [0, 3]]), normal(4, 5)),
+        (np.array([[0, 2], [1, 1]]), normal(3, 2)),
     ),
-    sizes="ids: batch T; E: vocabulary d_model",
+    draw=draw, axes="ids: batch T; E: vocabulary d_model; x: batch T d_model",
     landmarks={
-        "the rows of E for these ids": "E[ids]",
-        "the row of the id before each id": "E[(ids - 1) % len(E)] * E.shape[1] ** 0.5",
+        "rows_of_E": "E[ids]",
+        "scaled_row_of_previous_id": "E[(ids - 1) % len(E)] * E.shape[1] ** 0.5",
+        "row_of_previous_id": "E[(ids - 1) % len(E)]",
+        "scaled_row_of_next_id": "E[(ids + 1) % len(E)] * E.shape[1] ** 0.5",
+        "row_of_next_id": "E[(ids + 1) % len(E)]",
     },
     solution=SOLUTION,
     mistakes={
@@ -61,7 +77,7 @@ backward = coded("embedding.backward", ("dE",),
         (normal(2, 3, 8, seed=1), np.array([[2, 0, 5], [2, 5, 2]]), normal(6, 8)),
         (normal(3, 2, 5, seed=1), np.array([[1, 3], [1, 0], [4, 1]]), normal(7, 5)),
     ),
-    sizes="ids: batch T; E: vocabulary d_model", unit="place",
+    draw=draw_back, axes="dy: batch T d_model; ids: batch T; E: vocabulary d_model; dE: vocabulary d_model",
     solution="""
 def embedding_backward(dy, ids, E):
     dE = np.zeros(E.shape)

@@ -7,7 +7,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from npformer.exercises.probe import Arguments, Probe
+from npformer.exercises.probe import Arguments, Draws, Probe, draw_from_axes
 from npformer.exercises.task import (
     RIGHT,
     Choice,
@@ -127,16 +127,29 @@ def drawn(name: str, decimals: int = 0) -> Callable[[Callable[[Draw], Posed]], N
     return exercise
 
 
-def coded(name: str, outputs: tuple[str, ...], calls: tuple[Arguments, ...], **parts: Any) -> Code:
+def coded(
+    name: str,
+    outputs: tuple[str, ...],
+    calls: tuple[Arguments, ...],
+    *,
+    draw: Callable[[Draws], Arguments] | None = None,
+    **parts: Any,
+) -> Code:
     """The exercise of this id, which asks for a function: its outputs, calls to try it on, and its parts.
 
-    Mistakes are given by their codes; landmarks and directions by the solution's names.
+    `calls` has one call for each edge of what the task promises. More are drawn with random sizes, by `draw`
+    or from the axes. Mistakes are given by their codes; landmarks and directions by the solution's names.
     """
     text, right = parts["solution"], compiled(parts["solution"])
     for part in ("mistakes", "hard"):
-        parts[part] = {words()[code].seen_in(name): way for code, way in parts.get(part, {}).items()}
+        parts[part] = {words()[code]: way for code, way in parts.get(part, {}).items()}
     for part in ("landmarks", "directions"):
         parts[part] = {what: instead(text, other) for what, other in parts.get(part, {}).items()}
-    seen = {part: parts.pop(part) for part in Probe._fields if part in parts}
-    probe = Probe(str(signature(right))[1:-1], outputs, calls, **seen)
+    of_probe = {part: parts.pop(part) for part in Probe._fields if part in parts}
+    probe = Probe(str(signature(right))[1:-1], outputs, (), **of_probe)
+    drawn = [draw(Draws(seed)) if draw else draw_from_axes(probe, Draws(seed)) for seed in range(DRAWN + FRESH)]
+    probe = probe._replace(calls=(*calls, *drawn[:DRAWN]), fresh=tuple(drawn[DRAWN:]))
     return Code(**asked()[name].task, probe=probe, **parts)
+
+
+DRAWN, FRESH = 2, 2  # calls that are drawn to check an answer, and to confirm what is found

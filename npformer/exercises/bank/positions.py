@@ -4,10 +4,11 @@
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.probe import Trial
-from npformer.exercises.see import Seen, close
+from npformer.exercises.number_detectors import close
+from npformer.exercises.probe import Draws, Trial
 from npformer.exercises.task import Draw, Edit, Posed
-from npformer.exercises.topics.questions import coded, drawn
+from npformer.exercises.verdict import Finding, find
+from npformer.exercises.bank.questions import coded, drawn
 from npformer.positional import Layout, positional_encoding
 
 # --- the table ----------------------------------------------------------------------------------------
@@ -29,47 +30,33 @@ def fit(tables: tuple[Array, ...]) -> tuple[float, Layout] | None:
     return None
 
 
-def waves(trial: Trial) -> Seen | None:
+def waves(trial: Trial) -> Finding | None:
     """The paper's table with another base; or all its sines, or cosines; or waves at other speeds."""
     tables = list(zip(trial.found, trial.right, strict=True))
     if any(a.shape != b.shape for a, b in tables):
         return None
     if fitting := fit(trial.found):
-        return of_base(*fitting)
-    found, right = tables[0]
-    for start, good, bad in ((0, "sine", "cosine"), (1, "cosine", "sine")):
+        base, layout = fitting
+        all_turn_equally = abs(base - 1) < 1e-2
+        return find("equal_speeds") if all_turn_equally else find("other_base", layout=layout, base=base)
+    for start, kind in ((0, "sines_agree"), (1, "cosines_agree")):
         if all(close(a[:, start::2], b[:, start::2]) for a, b in tables):
-            differ = [j for j in range(1 - start, found.shape[1], 2) if not close(found[:, j], right[:, j])]
-            some = "the" if 2 * len(differ) >= found.shape[1] - 2 else "some"
-            return Seen(f"All {good} columns agree, and {some} {bad} columns differ."
-                f"{first_wave(found, right, next((j for j in differ if j > 1), 0))}",
-                f"What is the angle of a {bad}, and what is done with it?")
-    speeds = [0.0 if abs(column).max() < 1e-6 else wave(column) for column in found.T]
-    if None in speeds:
-        return None
-    told = ", ".join(f"{speed:.3g}" for speed in speeds[::2])
-    return Seen(
-        f"Every column is a wave; in one step from row to row the even columns turn by {told} radians.",
-        "By what is the position divided, or multiplied, in columns 0 and 2: which speed has each pair?")
+            return half_agrees(kind, *tables[0], 1 - start)
+    speeds = [0.0 if abs(column).max() < 1e-6 else wave(column) for column in trial.found[0].T]
+    return None if None in speeds else find("wave_speeds", speeds=speeds[::2])
 
 
-def of_base(base: float, layout: str) -> Seen:
-    """What is said of a table that is right but for its base."""
-    if abs(base - 1) < 1e-2:
-        return Seen("Sines and cosines stand where they should, and all pairs turn equally fast.",
-            "What makes a later pair slower, and what does that number come to in pair 1?")
-    return Seen(f"Sines, cosines and pairs fit exactly ({layout}), with a base of about {base:.3g}.",
-        "Which base does the paper choose, and how do its speeds fall along the row?")
-
-
-def first_wave(table: Array, right: Array, column: int) -> str:
-    """What the first wrong column beyond pair 0 is, in the student's own numbers."""
-    speed, wanted = wave(table[:, column]), wave(right[:, column])
+def half_agrees(kind: str, found: Array, right: Array, start: int) -> Finding:
+    """All sines agree, or all cosines; and what the first wrong column beyond pair 0 is."""
+    differ = [j for j in range(start, found.shape[1], 2) if not close(found[:, j], right[:, j])]
+    column = next((j for j in differ if j > 1), 0)
+    nearly_all = 2 * len(differ) >= found.shape[1] - 2
+    amount = "all" if nearly_all else "some"
+    speed, wanted = wave(found[:, column]), wave(right[:, column])
     if speed is None or wanted is None:
-        return ""
-    if abs(speed - wanted) < 1e-6:
-        return f" Column {column} is a wave and turns at the right speed; its start or sign is another one."
-    return f" Column {column} is a wave that turns by {speed:.3g} radians a row."
+        return find(kind, amount=amount)
+    is_correct = abs(speed - wanted) < 1e-6
+    return find(f"{kind}_and_a_wave", amount=amount, column=column, speed=speed, is_correct=is_correct)
 
 
 def wave(column: Array) -> float | None:
@@ -100,10 +87,12 @@ def any_speeds(wave: str) -> list[Edit]:
     return [Edit(WAVES, wave), Edit(WAVES, wave, PAIR, "j"), Edit(WAVES, wave, PAIR, "2 * j")]
 
 
-table = coded("pe.table", ("table",), ((6, 8), (7, 12)), sizes="n: n; d_model: d_model",
+table = coded("pe.table", ("table",), ((6, 8), (7, 12), (4, 4), (1, 4)),
+    draw=lambda draws: (draws.size(low=3, high=12), draws.size(low=4, high=12, multiple_of=2)),
+    axes="n: n; d_model: d_model; table: n d_model",
     landmarks={
-        "the table from position -1 on": Edit("np.arange(n)", "np.arange(-1, n - 1)"),
-        "the table with all speeds multiplied by 2π": Edit("angles = ", "angles = 2 * np.pi * "),
+        "table_from_minus_1": Edit("np.arange(n)", "np.arange(-1, n - 1)"),
+        "table_times_2_pi": Edit("angles = ", "angles = 2 * np.pi * "),
     },
     solution=SOLUTION,
     mistakes={
@@ -138,8 +127,8 @@ table = coded("pe.table", ("table",), ((6, 8), (7, 12)), sizes="n: n; d_model: d
         "PE-HALVES-COSINE": [Edit(*COSINES_FIRST), Edit(*HALVES_END, *COSINES_FIRST)],
         "PE-ROW0-ZERO": [Edit("return table", "return table * (position > 0)")],
     },
-    hard={"PE-ODD-D": (6, 7), "PE-FLOAT32-ANGLES": (20000, 16)},
-    looks=(waves,),
+    hard={"PE-FLOAT32-ANGLES": (20000, 16)},
+    detectors=(waves,),
     ours="positional_encoding")
 
 # --- in numbers ---------------------------------------------------------------------------------------
@@ -157,8 +146,10 @@ def pair(draw: Draw) -> Posed:
 
 def rows(position: int, d_model: int) -> tuple[Array, dict[str, Array]]:
     """A row of the table, and what each mistake makes of it."""
-    n, known = position + 2, [mistake.code for mistake in table.mistakes if mistake.kind == "wrong"]
-    wrong = {code: f(n, d_model)[position] for code, f in table.slips(*known).items()}
+    n = position + 2
+    known = [mistake.code for mistake in table.mistakes if mistake.kind == "wrong"]
+    tables = {code: f(n, d_model) for code, f in table.slips(*known).items()}
+    wrong = {code: made[position] for code, made in tables.items() if made.shape == (n, d_model)}
     right = positional_encoding(n, d_model)
     return right[position], wrong | {"CF-POSITION-BEFORE": right[position - 1]}
 

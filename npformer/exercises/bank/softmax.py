@@ -3,21 +3,35 @@
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.probe import Arguments, normal
+from npformer.exercises.probe import Arguments, Draws, normal
 from npformer.exercises.task import Draw, Edit, Posed
-from npformer.exercises.topics.questions import coded, drawn
+from npformer.exercises.bank.questions import coded, drawn
 from npformer.functional import softmax_forward
 
 # --- forward -----------------------------------------------------------------------------------------
 
-def large(rows: int, columns: int) -> Array:
-    """Numbers near 1000; but one row has -1000 too, so that only its maximum makes it safe to subtract."""
-    numbers = normal(rows, columns) + 1000
-    numbers[1, 1:] -= 2000
+def at_the_limits(rows: int, columns: int) -> Array:
+    """Scores up to 1000 and down to -1000, the edges of what the task promises, also in one row.
+
+    Row 0 is near 1000. Row 1 has one number near 1000 and the others near -1000.
+    """
+    numbers = 1000 - np.abs(normal(rows, columns))
+    numbers[1, 1:] = -1000 + np.abs(normal(columns - 1, seed=1))
     return numbers
 
 
-LEVELS = np.array([[1000.0], [-1000.0], [0.0]])  # three rows that lie far apart
+def overflowing(rows: int, columns: int) -> Array:
+    """Scores up to 1000 of which no share becomes 0: row 1 goes from 1000 down to 280, the others stay near."""
+    numbers = 1000 - np.abs(normal(rows, columns))
+    numbers[1, 1:] = 280 + np.abs(normal(columns - 1, seed=1))
+    return numbers
+
+
+def far_apart(rows: int, columns: int) -> Array:
+    """Scores whose rows lie far apart: near 1000, near -1000, and near 0."""
+    steps = np.abs(normal(rows, columns))
+    levels = np.array([1000.0, -1000.0, 0.0])[np.arange(rows) % 3, None]
+    return levels - steps * np.sign(levels + 0.5)
 
 
 def shares(scores: Array) -> Array:
@@ -25,13 +39,15 @@ def shares(scores: Array) -> Array:
     return softmax_forward(scores)[0]
 
 
-forward = coded("softmax.forward", ("p",), ((normal(3, 4),), (2 * normal(5, 2),), (3 * normal(4, 6),)),
-    sizes="scores: rows columns",
+forward = coded("softmax.forward", ("p",),
+    ((normal(3, 4),), (2 * normal(5, 2),), (3 * normal(4, 6),), (normal(4, 4),), (normal(3, 1),),
+        (np.repeat(normal(3, 2), 2, axis=1),)),
+    axes="scores: rows columns; p: rows columns",
     landmarks={
-        "the logarithm of the softmax": "np.log(p)",
-        "e to the power of the scores": "np.exp(scores)",
+        "log_softmax": "np.log(p)",
+        "exp_scores": "np.exp(scores)",
     },
-    cancels={"the same number added to all scores of a row": lambda s: (s + normal(len(s), 1),)},
+    invariances={"scores_of_a_row": lambda s: (s + normal(len(s), 1),)},
     solution="""
 def softmax(scores):
     powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
@@ -39,11 +55,11 @@ def softmax(scores):
     return p
 """,
     mistakes={
-        "SM-AXIS": [Edit("axis=-1", "axis=0")],
-        "SM-GLOBAL-SUM": [Edit("axis=-1", "axis=None")],
+        "SM-AXIS": [Edit("axis=-1", "axis=0"), Edit("powers.sum(axis=-1", "powers.sum(axis=0")],
+        "SM-GLOBAL-SUM": [Edit("axis=-1", "axis=None"), Edit("powers.sum(axis=-1", "powers.sum(axis=None")],
         "SM-TWICE": [Edit("return p", "return np.exp(p) / np.exp(p).sum(axis=-1, keepdims=True)")],
     },
-    hard={"SM-OVERFLOW": (large(3, 4),), "SM-GLOBAL-MAX": (normal(3, 4) + LEVELS,)})
+    hard={"SM-OVERFLOW": (at_the_limits(3, 4),), "SM-GLOBAL-MAX": (far_apart(3, 4),)})
 
 
 @drawn("attention.softmax", decimals=3)
@@ -64,20 +80,26 @@ def row(draw: Draw) -> Posed:
 
 def calls() -> tuple[Arguments, ...]:
     """dp, and p as a softmax gives it."""
-    shapes = (3, 4), (5, 2), (4, 6)
+    shapes = (3, 4), (5, 2), (4, 6), (3, 3)
     return tuple((2 * normal(*shape, seed=1), shares(normal(*shape))) for shape in shapes)
 
 
 CENTRED = "(dp - (dp * p).sum(axis=-1, keepdims=True))"
 
-backward = coded("softmax.backward", ("dx",), calls(), sizes="p: rows columns",
+def draw(draws: Draws) -> Arguments:
+    """dp, and the softmax of random scores."""
+    shape = draws.size(), draws.size()
+    return draws.normal(*shape), shares(draws.normal(*shape))
+
+
+backward = coded("softmax.backward", ("dx",), calls(), draw=draw,
+    axes="dp: rows columns; p: rows columns; dx: rows columns",
     landmarks={
-        "p times dp less the plain sum of dp, in which no dp has a weight": 
-            "p * (dp - dp.sum(axis=-1, keepdims=True))",
-        "the gradient for the softmax of p: a softmax is taken once more": Edit(
+        "plain_sum_of_dp": "p * (dp - dp.sum(axis=-1, keepdims=True))",
+        "softmax_of_p": Edit(
             "return", "p = np.exp(p) / np.exp(p).sum(axis=-1, keepdims=True)\n    return"),
     },
-    cancels={"the same number added to all of dp": lambda dp, p: (dp + 2.0, p)},
+    invariances={"all_of_dp": lambda dp, p: (dp + 2.0, p)},
     solution=f"""
 def softmax_backward(dp, p):
     return p * {CENTRED}

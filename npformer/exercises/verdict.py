@@ -1,0 +1,275 @@
+"""The verdict on one answer as data: a status, the outputs that agree, and findings. No text.
+
+Programs read these fields: points, tables, exit codes and progress. People read what `feedback` makes of
+them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from npformer.gradcheck import relations
+
+PASSES = ("pass", "pass_variant")
+STATUSES = (*PASSES, "known_mistake", "ambiguous", "unrecognised", "error")
+
+
+class Role(StrEnum):
+    """What a finding is for; a reply is put together in this order."""
+
+    PROBLEM = "problem"  # why an answer could not be checked
+    AGREEMENT = "agreement"  # what is correct
+    PLACE = "place"  # where the first difference is
+    OBSERVATION = "observation"  # what the difference looks like
+    REMARK = "remark"  # what is reported in addition
+
+
+class Kind(NamedTuple):
+    """What a kind of finding is for, and the names of its parameters."""
+
+    role: Role
+    parameters: tuple[str, ...] = ()
+
+
+def _kinds(role: Role, **parameters: str) -> dict[str, Kind]:
+    """Some kinds of one role, each with the names of its parameters in one text."""
+    return {kind: Kind(role, tuple(names.split())) for kind, names in parameters.items()}
+
+
+# A relation between two arrays is the same data here and in gradcheck.
+_RELATIONS = {kind: Kind(Role.OBSERVATION, names) for kind, names in relations.KINDS.items()}
+
+KINDS: dict[str, Kind] = {
+    **_RELATIONS,
+    **_kinds(
+        Role.PROBLEM,
+        unanswered="",
+        returned_none="",
+        numpy_replaced="function",
+        too_long="seconds",
+        unreadable="error",
+        not_a_letter="last",
+        not_a_truth_value="",
+        not_a_number="",
+        not_numbers="count",
+        function_expected="name signature",
+        value_expected="",
+        text_stopped="error message",
+        program_ended="",
+        no_answer_sent="",
+        checks_given_up="",
+        not_checked="error",
+    ),
+    **_kinds(
+        Role.AGREEMENT,
+        all_agree="",
+        other_checks_agree="",
+        numbers_are_correct="",
+        is_npformers="function",
+        outputs_agree="agree",
+        some_outputs_agree="agree differ",
+        shape_agrees="",
+        shapes_agree="",
+        shape_agrees_where_it_runs="",
+        runs="",
+        columns_agree="indices",
+        rows_agree="indices",
+        entries_agree="axis indices",
+        ordinary_sizes_agree="",
+        one_number="",
+        some_numbers_agree="count agreeing first",
+        no_number_agrees="count",
+        rounded_answer="kept decimals",
+        truncated_answer="kept decimals",
+    ),
+    **_kinds(
+        Role.PLACE,
+        not_this_option="left",
+        not_so="",
+        stopped="error message line function",
+        stopped_in_one_check="error message line function",
+        unreadable_type="name type",
+        unreadable_count="outputs",
+        one_call_returned_none="",
+        wrong_number_of_axes="found expected",
+        wrong_shape="found longer shorter",
+        differs="",
+        differs_at="index differing entries has_nan",
+        wrong_count_of_numbers="found shape expected",
+        one_number_expected="found shape",
+        not_finite_answer="",
+        finite_but_wrong_far_out="",
+        unmended="",
+    ),
+    **_kinds(
+        Role.OBSERVATION,
+        # the answer to a question, or a number
+        off_by="share",
+        too_large="",
+        too_small="",
+        all_too_large="",
+        all_too_small="",
+        too_large_and_too_small="",
+        numbers_differ="places",
+        numbers_too_large="places",
+        numbers_too_small="places",
+        sign_differs="",
+        numbers_permuted="",
+        some_signs_differ="",
+        numbers_shifted="",
+        numbers_scaled="",
+        one_off="",
+        size_is_right="",
+        # the form of what came back
+        random="",
+        integers="",
+        outputs_returned="expected returned container",
+        # the numbers alone
+        term_sign="name",
+        multiple_added="name",
+        constant_in_each="line",
+        multiple_in_each="name line",
+        half_precision="",
+        additive_mask="",
+        inverted="",
+        logarithm="",
+        squared="",
+        one_hot="",
+        rounded="",
+        rounded_to_two_decimals="",
+        cumulative_over_rows="",
+        cumulative_in_rows="",
+        permuted="",
+        factor_per_call="",
+        factor_per_row="",
+        factor_per_column="",
+        scaled="factor",
+        shifted="",
+        scaled_and_shifted="factor",
+        softmax_of_scaled_scores="factor",
+        is_argument="name",
+        is_landmark="landmark",
+        is_scaled_landmark="landmark factor",
+        multiplied_by_argument="name",
+        divided_by_argument="name",
+        too_few="line end",
+        too_many="line end",
+        too_few_entries="axis end",
+        too_many_entries="axis end",
+        true_for_false="index elsewhere",
+        false_for_true="index elsewhere",
+        both_truths_wrong="index other",
+        unfilled="index whole_line",
+        nowhere_finite="",
+        nan_at="index others_agree",
+        infinite_at="index others_agree",
+        rows_do_not_sum_to_1="sums",
+        ratios_in_rows="",
+        # further calls
+        unused="names",
+        unused_there="names",
+        correct_for_changed_argument="name change",
+        exchanged_arguments="first second",
+        weights_transposed="names",
+        agrees_without_mask="",
+        agrees_at_neutral="names values",
+        does_not_cancel="shift",
+        not_linear="name change",
+        hidden_keys_weighted="",
+        causal_without_mask="",
+        depends_on_wrong_argument="argument",
+        depends_on_other_lines="argument axis index",
+        depends_on_too_much="argument axis index",
+        ignores_line="argument axis end",
+        # of one topic
+        equal_speeds="",
+        other_base="layout base",
+        sines_agree="amount",
+        cosines_agree="amount",
+        sines_agree_and_a_wave="amount column speed is_correct",
+        cosines_agree_and_a_wave="amount column speed is_correct",
+        wave_speeds="speeds",
+        pair_length_changes="",
+        pairs_reflected="",
+        pair_angles="angles",
+        weight_depends_on_more="",
+        weights_asymmetric="",
+        weights_follow_other_angles="",
+        key_heads_used="last heads",
+        calls_missing="names",
+        calls_in_order="names",
+        call_gets_other_array="name",
+        differs_after_last_call="name",
+        mean_of_rows_missing="",
+        single_row_differs="",
+        loss_has_a_limit="limit",
+        unit_values="values",
+        unit_slopes="values",
+        unit_is="activation",
+        running_mean="mean kept taken power",
+        likelier_token_dropped="",
+        too_many_tokens="",
+        too_few_tokens="",
+        too_many_and_too_few_tokens="",
+        symmetric_range="",
+        rounded_up="",
+        zero_point_rounded="",
+        returns_whole_numbers="",
+    ),
+    **_kinds(Role.REMARK, argument_changed="names"),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was found out about an answer: a kind of `KINDS` and its parameters.
+
+    `output` is the name of the output that it is about, "" for all of them; `view` names the derived calls
+    on which it was seen, such as those that show the weights of attention.
+
+    Raises ValueError for an unknown kind and for parameters that do not belong to it.
+    """
+
+    kind: str
+    output: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    view: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"Finding: there is no kind {self.kind!r}")
+        expected = KINDS[self.kind].parameters
+        if set(self.parameters) != set(expected):
+            received = ", ".join(self.parameters) or "none"
+            raise ValueError(f"Finding: {self.kind} has the parameters {expected}; received {received}")
+
+    @property
+    def role(self) -> Role:
+        """What this finding is for."""
+        return KINDS[self.kind].role
+
+
+def find(kind: str, **parameters: Any) -> Finding:
+    """Make a finding of this kind."""
+    return Finding(kind, parameters=parameters)
+
+
+class Verdict(NamedTuple):
+    """Everything that was found out about one answer."""
+
+    exercise: str
+    status: str  # one of STATUSES
+    findings: tuple[Finding, ...] = ()
+    codes: tuple[str, ...] = ()  # the mistakes or variants that fit
+    outputs: tuple[str, ...] = ()  # the names of all outputs of the exercise
+    agreed: tuple[str, ...] = ()  # the names of those that are correct on every call
+
+    @property
+    def passes(self) -> bool:
+        """Whether the answer is correct, in some form."""
+        return self.status in PASSES
+
+    def of_role(self, role: Role) -> tuple[Finding, ...]:
+        """The findings with this role."""
+        return tuple(finding for finding in self.findings if finding.role == role)
