@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import Array
+from npformer.exercises.arithmetic import read_arithmetic, simplify
+
+MAX_LIST_LENGTH = 1000  # characters of a list of calculations
 
 LETTERS = "abcdef"
 TRUTHS = {"true": True, "t": True, "1": True, "yes": True}
@@ -57,61 +60,206 @@ def read_truth(answer: Any) -> bool | None:
 
 
 def read_numbers(answer: Any, shape: tuple[int, ...], whole: bool = False) -> Array | None:
-    """The numbers of an answer, also of "0.030", "0,03", "1/20", "[1, 2]" or a list in a list, or None.
+    """Read a number or a list of numbers, typed in any usual way; None if the answer cannot be read.
 
-    Where `whole` numbers are asked for, the comma of "6,144" sets thousands apart.
+    Parameters
+    ----------
+    answer : a number, an array, a list that may contain strings, or a string
+    shape : the shape of the expected answer
+        The empty shape asks for one number. Numbers in one row or column are given this shape if they fit.
+    whole : bool
+        Whether a whole number is expected. Then the comma of "6,144" separates thousands.
+
+    Examples
+    --------
+    >>> read_numbers("[1/8, √4, 0.5]", (3,)), read_numbers("0,5 0,25", (2,)), read_numbers("many", ())
+    (array([0.125, 2.   , 0.5  ]), array([0.5 , 0.25]), None)
     """
     if isinstance(answer, bytes):
         answer = answer.decode(errors="replace")
     if isinstance(answer, str):
-        answer = _parsed(str(answer), shape, whole)
+        answer = _read_text(str(answer), shape, whole)
     elif isinstance(answer, list | tuple) and any(isinstance(part, str) for part in answer):
-        answer = _all([read_number(part) if isinstance(part, str) else part for part in answer])
+        answer = _read_entries(answer)
     if answer is None or isinstance(answer, bool | np.bool_):
         return None
     try:
         given = np.asarray(answer, float)
     except (TypeError, ValueError, OverflowError):
         return None
-    lonely = given.size == int(np.prod(shape)) and (given.ndim < 2 or max(given.shape) == given.size)
-    return given.reshape(shape) if lonely else given
+    has_size = given.size == int(np.prod(shape))
+    is_row_or_column = given.ndim < 2 or max(given.shape) == given.size
+    if has_size and is_row_or_column:
+        return given.reshape(shape)
+    return given
 
 
-def _parsed(text: str, shape: tuple[int, ...], whole: bool) -> Any:
+def _read_entries(entries: Iterable[Any]) -> list[Any] | None:
+    """Read the strings among the entries of a list; None if one cannot be read."""
+    numbers = []
+    for entry in entries:
+        number = entry
+        if isinstance(entry, str):
+            number = read_number(entry)
+        if number is None:
+            return None
+        numbers.append(number)
+    return numbers
+
+
+def _read_text(text: str, shape: tuple[int, ...], whole: bool) -> float | list[float] | None:
+    """Read a string as one number or, for a shape with dimensions, as a list."""
     text = re.sub(r"^[^\W\d]\w*\s*=\s*", "", text.strip()).rstrip(".").replace("−", "-")
     if shape:
-        return _all([read_number(part) for part in _parts(text.strip("[]()"), int(np.prod(shape)))])
-    return read_number(text.strip("[]()"), whole)
+        return _read_list(text, int(np.prod(shape)))
+    number = _read_plain_number(text.strip("[]()"), whole)
+    if number is None:
+        number = read_arithmetic(text, whole)
+    return number
 
 
-def _parts(text: str, count: int) -> list[str]:
-    """The numbers of a list: between semicolons, between commas or spaces, or with decimal commas."""
+def _read_list(text: str, count: int) -> list[float] | None:
+    """Read a list of plain numbers, or else a list of calculations."""
+    parts = _split_plain_list(text.strip("[]()"), count)
+    numbers = [_read_plain_number(part) for part in parts]
+    plain = [number for number in numbers if number is not None]
+    if len(plain) == len(parts):
+        return plain
+    return _read_calculations(text, count)
+
+
+def _split_plain_list(text: str, count: int) -> list[str]:
+    """Split at semicolons, at commas and spaces, or only at spaces if each comma is a decimal comma."""
     if ";" in text:
         return [part for part in text.split(";") if part.strip()]
     words = text.split()
-    decimal = len(words) == count and all(re.fullmatch(r"[+-]?\d+(,\d+)?%?", part) for part in words)
-    return words if decimal else text.replace(",", " ").split()
+    plain_words = [part for part in words if re.fullmatch(r"[+-]?\d+(,\d+)?%?", part)]
+    has_decimal_commas = len(words) == count and plain_words == words
+    if has_decimal_commas:
+        return words
+    return text.replace(",", " ").split()
 
 
-def _all(numbers: list[Any]) -> list[Any] | None:
-    return None if any(number is None for number in numbers) else numbers
+def _read_calculations(text: str, count: int) -> list[float] | None:
+    """Read a list of calculations; None unless there is exactly one way to split it into `count` numbers.
+
+    >>> _read_calculations("[cos(0), 2 * 3]", 2), _read_calculations("√4 3!", 2)
+    ([1.0, 6.0], [2.0, 6.0])
+    >>> _read_calculations("1,5 √4", 2)  # 1 and 5√4, or 1.5 and √4
+    """
+    if len(text) > MAX_LIST_LENGTH:
+        return None
+    text = " ".join(_remove_outer_brackets(simplify(text)).split())
+    separators = [",", " "]
+    if ";" in text:
+        separators = [";"]
+    readings: list[list[float]] = []
+    for separator in separators:
+        numbers = _read_entries(_split_outside_brackets(text, separator))
+        if numbers is None or len(numbers) != count:
+            continue
+        if numbers not in readings:
+            readings.append(numbers)
+    if len(readings) == 1:
+        return readings[0]
+    return None
+
+
+def _find_depths(text: str) -> list[int]:
+    """Count, for each character, the brackets that are open after it.
+
+    >>> _find_depths("a(b)")
+    [0, 1, 1, 0]
+    """
+    depths = []
+    depth = 0
+    for character in text:
+        if character in "([{":
+            depth += 1
+        if character in ")]}":
+            depth -= 1
+        depths.append(depth)
+    return depths
+
+
+def _remove_outer_brackets(text: str) -> str:
+    """Remove the pairs of brackets that enclose the whole text.
+
+    >>> _remove_outer_brackets("[(1), (2)]"), _remove_outer_brackets("(1), (2)")
+    ('(1), (2)', '(1), (2)')
+    """
+    while text[:1] in ("[", "("):
+        depths = _find_depths(text)
+        encloses_all = depths[-1] == 0 and 0 not in depths[:-1]
+        if not encloses_all:
+            return text
+        text = text[1:-1].strip()
+    return text
+
+
+def _split_outside_brackets(text: str, separator: str) -> list[str]:
+    """Split a text at a separator that is in no brackets; leave out blank parts.
+
+    >>> _split_outside_brackets("cos(1,5), 2", ",")
+    ['cos(1,5)', ' 2']
+    """
+    parts = [""]
+    for character, depth in zip(text, _find_depths(text), strict=True):
+        if character == separator and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part for part in parts if part.strip()]
 
 
 def read_number(text: str, whole: bool = False) -> float | None:
-    """One number: with a decimal comma, thousands set apart, as a fraction or in per cent; or None.
+    """Read one number: plain digits, a fraction, a percentage or a calculation; None if it cannot be read.
 
-    >>> [read_number(text) for text in ("0,5", "1/2", "50 %", "2,099,712", "12 000", "half")]
-    [0.5, 0.5, 0.5, 2099712.0, 12000.0, None]
+    Parameters
+    ----------
+    text : str
+    whole : bool
+        Whether the comma of "6,144" separates thousands. Otherwise a single comma is a decimal comma.
+
+    Examples
+    --------
+    >>> [read_number(text) for text in ("0,5", "1/2", "50 %", "2,099,712", "12 000", "√256", "half")]
+    [0.5, 0.5, 0.5, 2099712.0, 12000.0, 16.0, None]
     """
+    number = _read_plain_number(text, whole)
+    if number is None:
+        number = read_arithmetic(text, whole)
+    return number
+
+
+def _read_plain_number(text: str, whole: bool = False) -> float | None:
+    """Read digits with a decimal point, a decimal comma or thousands; a fraction or a percentage of them."""
     text = text.strip().replace("−", "-")
     if text.endswith("%"):
-        share = read_number(text[:-1])
-        return None if share is None else share / 100
-    many = "+" if whole else "{2,}"  # one comma alone may be a decimal one
-    if re.fullmatch(rf"[+-]?\d{{1,3}}((,\d{{3}}){many}|([ '\u00a0\u202f]\d{{3}})+)", text):
+        return _read_percentage(text)
+    thousands = "{2,}"  # a single comma may be a decimal comma
+    if whole:
+        thousands = "+"
+    if re.fullmatch(rf"[+-]?\d{{1,3}}((,\d{{3}}){thousands}|([ '\u00a0\u202f]\d{{3}})+)", text):
         text = re.sub(r"[^\d+-]", "", text)
-    top, stroke, below = (text.replace(",", ".") if text.count(",") == 1 else text).partition("/")
+    if text.count(",") == 1:
+        text = text.replace(",", ".")
+    top, slash, below = text.partition("/")
     try:
-        return float(top) / float(below) if stroke else float(top)
+        value = float(top)
+        if slash:
+            value /= float(below)
     except (ValueError, ZeroDivisionError):
         return None
+    return value
+
+
+def _read_percentage(text: str) -> float | None:
+    """Read a plain number before "%"; a second "%" divides by 100 again."""
+    digits = text.rstrip("% ")
+    value = _read_plain_number(digits)
+    if value is None:
+        return None
+    for _ in range(text.count("%", len(digits))):
+        value /= 100
+    return value
