@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from npformer.backend import Array
+from npformer.exercises.remote import RemoteResult, StudentError
 
 TOLERANCE = 1e-4  # of max(1, the largest right entry): float32 and other orders of summation pass
 Arguments = tuple[Any, ...]
@@ -185,8 +186,9 @@ def call(function: Function, given: Arguments, names: list[str]) -> Any:
     given = given[:-1] if given and given[-1] is None else given
     try:
         return function(*given)
-    except TypeError:
-        if names[-1] != "mask" or len(given) < len(names):
+    except (TypeError, StudentError) as error:
+        has_mask = names[-1] == "mask" and len(given) == len(names)
+        if not has_mask or (isinstance(error, StudentError) and error.type_name != "TypeError"):
             raise
         return function(*given[:-1], mask=given[-1])
 
@@ -194,9 +196,13 @@ def call(function: Function, given: Arguments, names: list[str]) -> Any:
 def run(function: Function, given: Arguments, probe: Probe) -> Outcome:
     """Call the function on copies of the arguments. Its warnings stay quiet, its errors become a line."""
     fresh, raw = copy.deepcopy(given), None
+    changed_remotely: tuple[int, ...] = ()
     try:
         with quiet():
-            raw = _copied(call(function, fresh, probe.names))
+            raw = call(function, fresh, probe.names)
+            if isinstance(raw, RemoteResult):
+                raw, changed_remotely = raw
+            raw = _copied(raw)
             if raw is None or raw is ...:
                 return Outcome(empty=True)
             arrays = read(raw, probe.outputs)
@@ -207,9 +213,10 @@ def run(function: Function, given: Arguments, probe: Probe) -> Outcome:
         if kind == "NotImplementedError":
             return Outcome(empty=True, kind=kind)
         return Outcome(error=_one_line(error, kind), raw=raw, kind=kind)
-    pairs = zip(probe.names, given, fresh, strict=False)
-    changed = (name for name, a, b in pairs if isinstance(a, np.ndarray) and not np.array_equal(a, b))
-    return Outcome(arrays, changed=tuple(changed), raw=raw)
+    pairs = enumerate(zip(given, fresh, strict=True))
+    changed_here = {i for i, (a, b) in pairs if isinstance(a, np.ndarray) and not np.array_equal(a, b)}
+    changed = sorted(changed_here.union(changed_remotely))
+    return Outcome(arrays, changed=tuple(probe.names[i] for i in changed), raw=raw)
 
 
 def _copied(raw: Any) -> Any:
@@ -221,9 +228,8 @@ def _copied(raw: Any) -> Any:
 
 
 def named(error: BaseException) -> str:
-    """The type of an error, also of one that was told from another process."""
-    told = getattr(error, "type_name", None)
-    return told if isinstance(told, str) else type(error).__name__
+    """The name of an error's type, also of an error from another process."""
+    return error.type_name if isinstance(error, StudentError) else type(error).__name__
 
 
 def read(raw: Any, outputs: tuple[str, ...]) -> tuple[Array, ...]:
@@ -275,25 +281,32 @@ def _no_numbers(name: str, kind: str) -> str:
 
 
 def said(error: BaseException) -> str:
-    """An error's own message, if it can say one."""
+    """The message of an error, "" if it has none. A message from another process is in quotation marks."""
+    if isinstance(error, StudentError):
+        return f"“{error.message}”" if error.message else ""
     try:
-        return str(getattr(error, "message", None) or error)
+        return str(error)
     except Exception:
         return ""
 
 
 def _one_line(error: BaseException, kind: str) -> str:
     """The error and its line, counted from the first one of the student's function: never a traceback."""
-    line = " ".join(f"{kind}: {said(error)}".split())[:200].rstrip(": ")
-    if isinstance(told := getattr(error, "line", None), int):
-        return f"{line}, in line {told}"
-    own = [
-        (f.f_code, at) for f, at in traceback.walk_tb(error.__traceback__) if not _ours(f.f_code.co_filename)
-    ]
-    if not own:
-        return line
-    where, at = own[-1]
-    return f"{line}, in line {at - where.co_firstlineno + 1} of {where.co_name}"
+    text = " ".join(f"{kind}: {said(error)}".split())[:200].rstrip(": ")
+    if isinstance(error, StudentError):
+        line, function = error.line, error.function
+    else:
+        line, function = _place(error)
+    return text if line is None else f"{text}, in line {line} of {function}"
+
+
+def _place(error: BaseException) -> tuple[int | None, str]:
+    """The last line of the student's code that an error came through, and its function; None without one."""
+    for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):
+        code = frame.f_code
+        if not _ours(code.co_filename):
+            return line - code.co_firstlineno + 1, code.co_name
+    return None, ""
 
 
 def _ours(path: str) -> bool:

@@ -199,7 +199,7 @@ SAID = (  # in which file what stands
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory, kept_judged):
+def graded(tmp_path_factory, kept_reports):
     """Grades the class, with more options, and gives what is printed and written: {place: text}."""
     top = tmp_path_factory.mktemp("class")
     (top / "in").mkdir()
@@ -214,7 +214,7 @@ def graded(tmp_path_factory, kept_judged):
         options = given(**{name: top / to / at for name, at in names.items()}, register=top / "r.csv")
         out, err = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-            patch.setattr(run, "judged", kept_judged)
+            patch.setattr(run, "iter_reports", kept_reports)
             patch.chdir(top / to)
             assert cli.main(["grade", "../in", "--assignment=../hw.toml", *options, *more]) == 0
         files = [path for path in (top / to).rglob("*") if path.is_file()]
