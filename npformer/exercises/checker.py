@@ -349,7 +349,7 @@ def _judge_correct_numbers(task: Code, function: Function, found: Sequence[Outco
     changed = changed_arguments(found)
     if changed:
         findings = (find("numbers_are_correct"), *changed)
-        return Verdict(task.id, "known_mistake", findings, ("MUTATES-INPUT",), outputs, outputs)
+        return Verdict(task.id, "known_mistake", findings, ("MUTATES-INPUT",), outputs, ())
     for mistake, given in task.hard.items():
         verdict = _judge_hard_call(task, function, mistake, given)
         if verdict is not None:
@@ -478,7 +478,10 @@ def differences(probe: Probe, found: Outcome, expected: Outcome) -> Iterator[Fin
 def _stopped(kind: str, outcome: Outcome) -> Finding:
     error = outcome.error
     assert error is not None
-    return find(kind, error=error.type_name, message=error.message, line=error.line, function=error.function)
+    return find(
+        kind, error=error.type_name, message=error.message, line=error.line, function=error.function,
+        is_remote=error.is_remote,
+    )  # fmt: skip
 
 
 def shape_difference(found: tuple[int, ...], right: tuple[int, ...]) -> Finding | None:

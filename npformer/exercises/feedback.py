@@ -183,6 +183,9 @@ def _phrases(finding: Finding) -> dict[str, str]:
         phrases["first_at"] = texts["first_at"].format(value_text("index", index)) if index else ""
     if finding.kind == "correct_for_changed_argument":
         phrases["change"] = catalog().words["change"][given["change"]].format(name=given["name"])
+    if finding.kind == "too_long":
+        seconds = given["seconds"]
+        phrases["duration"] = texts["one_second" if seconds == 1 else "several_seconds"].format(f"{seconds:g}")
     if finding.kind in ("rounded_answer", "truncated_answer"):
         kept = given["kept"]
         phrases["kept_decimals"] = texts["one_decimal" if kept == 1 else "several_decimals"].format(kept)
@@ -209,7 +212,8 @@ def _error_text(finding: Finding) -> str:
     texts, given = catalog().texts, finding.parameters
     text = given["error"]
     if given["message"]:
-        text = texts["error_message"].format(error=text, message=given["message"])
+        template = texts["error_quoted" if given["is_remote"] else "error_message"]
+        text = template.format(error=text, message=given["message"])
     if given["line"] is None:
         return str(text)
     template = texts["error_line_of"] if given["function"] else texts["error_line"]

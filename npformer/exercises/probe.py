@@ -9,11 +9,13 @@ import copy
 import signal
 import sys
 import threading
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from types import FrameType
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -120,6 +122,7 @@ class ErrorReport(NamedTuple):
     message: str
     line: int | None = None  # counted from the first line of the student's function
     function: str = ""
+    is_remote: bool = False  # whether another process chose the message
 
 
 class Outcome(NamedTuple):
@@ -147,27 +150,92 @@ class Unreadable(Exception):
         self.finding = finding
 
 
+WALL_FACTOR = 3  # an answer may take this many times its CPU time by the clock
+
+
 class TooLong(BaseException):
-    """An answer has computed for longer than it may; no `except Exception` of a student's keeps it."""
+    """An answer exceeds its time limit. `except Exception` in the student's code does not catch it."""
 
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Raise TooLong in what computes for longer, where the system has such a clock: not in a browser."""
+    """Raise TooLong in code that uses more than `seconds` of CPU, or three times as many by the clock.
 
-    def stop(*_: object) -> None:
-        raise TooLong
-
-    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+    There is no limit where the system has no such timers (in a browser) and outside the main thread.
+    """
+    has_timers = hasattr(signal, "setitimer")
+    if not has_timers or threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGVTALRM, stop)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 1.0)  # again each second: `except:` may have kept one
+    tracer, is_caught = sys.gettrace(), False
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        nonlocal is_caught
+        if is_caught:
+            _raise_at_next_line(frame)
+        is_caught = True  # if there is a next time
+        raise TooLong
+
+    try:
+        with (
+            _timer(signal.ITIMER_VIRTUAL, signal.SIGVTALRM, time.process_time, stop, seconds),
+            _timer(signal.ITIMER_REAL, signal.SIGALRM, time.monotonic, stop, WALL_FACTOR * seconds),
+        ):
+            yield
+    finally:
+        if sys.gettrace() is not tracer:  # `_raise_at_next_line` has replaced it
+            sys.settrace(tracer)  # pragma: no cover: no tracer sees this line
+
+
+@contextmanager
+def _timer(
+    timer: int, number: int, clock: Callable[[], float], stop: Callable[..., NoReturn], seconds: float
+) -> Iterator[None]:
+    """Call `stop` after `seconds` and again each second. A timer that was running continues afterwards."""
+    handler = signal.signal(number, stop)
+    started = clock()
+    remaining, interval = signal.setitimer(timer, seconds, 1.0)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
-        signal.signal(signal.SIGVTALRM, before)
+        signal.setitimer(timer, 0.0)
+        signal.signal(number, handler)
+        if remaining:
+            signal.setitimer(timer, max(remaining - (clock() - started), 1e-6), interval)
+
+
+def _raise_at_next_line(frame: FrameType | None) -> None:
+    """Raise TooLong at the next line of the student's code, which has caught an earlier one.
+
+    In a loop that goes on after a bare `except:`, the next line is this `except:`. An error that is raised
+    there ends the loop.
+    """
+    while frame is not None and not frame.f_code.co_filename.startswith(_LIBRARIES[0]):
+        if not _is_ours(frame.f_code.co_filename):
+            frame.f_trace = _raise_at_line
+        frame = frame.f_back
+    sys.settrace(_trace_no_call)
+
+
+def _trace_no_call(frame: FrameType, event: str, value: Any) -> None:  # pragma: no cover: a tracer
+    """Trace no function that is called from now on."""
+
+
+def _raise_at_line(frame: FrameType, event: str, value: Any) -> Any:  # pragma: no cover: a tracer
+    """Raise TooLong at the next line of a function."""
+    if event == "line":
+        raise TooLong
+    return _raise_at_line
+
+
+@contextmanager
+def pause_wall_limit() -> Iterator[None]:
+    """Stop the wall clock of `within` during a wait for another process, which has a limit of its own."""
+    remaining, interval = signal.setitimer(signal.ITIMER_REAL, 0.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, remaining, interval)
 
 
 _NUMPY = {name: value for name, value in vars(np).items() if callable(value)}
@@ -300,7 +368,8 @@ def type_name_of(error: BaseException) -> str:
 def report_of(error: BaseException) -> ErrorReport:
     """An error as data: its type, its message in one line, and the line of the student's function."""
     if isinstance(error, StudentError):
-        return ErrorReport(error.type_name, error.message, error.line, error.function)
+        message = " ".join(error.message.split())
+        return ErrorReport(error.type_name, message, error.line, error.function, is_remote=True)
     try:
         message = " ".join(str(error).split())[:200]
     except Exception:  # a message that cannot be made

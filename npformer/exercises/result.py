@@ -30,7 +30,7 @@ class Result(NamedTuple):
 
     status: str  # "pass", "pass_variant", "known_mistake", "ambiguous", "unrecognised" or "error"
     codes: tuple[str, ...]  # the mistakes or variants that fit
-    agreed: tuple[str, ...]  # the names of the outputs that are correct on every call
+    agreed: tuple[str, ...]  # the outputs that are correct on every call; none where the whole is rejected
     outputs: tuple[str, ...]  # the names of all outputs
     findings: tuple[Finding, ...]  # what was found out, as data
     evidence: str

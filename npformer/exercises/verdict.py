@@ -60,6 +60,7 @@ KINDS: dict[str, Kind] = {
         no_answer_sent="",
         checks_given_up="",
         not_checked="error",
+        name_suggested="name wanted",
     ),
     **_kinds(
         Role.AGREEMENT,
@@ -87,8 +88,8 @@ KINDS: dict[str, Kind] = {
         Role.PLACE,
         not_this_option="left",
         not_so="",
-        stopped="error message line function",
-        stopped_in_one_check="error message line function",
+        stopped="error message line function is_remote",
+        stopped_in_one_check="error message line function is_remote",
         unreadable_type="name type",
         unreadable_count="outputs",
         one_call_returned_none="",
@@ -263,7 +264,7 @@ class Verdict(NamedTuple):
     findings: tuple[Finding, ...] = ()
     codes: tuple[str, ...] = ()  # the mistakes or variants that fit
     outputs: tuple[str, ...] = ()  # the names of all outputs of the exercise
-    agreed: tuple[str, ...] = ()  # the names of those that are correct on every call
+    agreed: tuple[str, ...] = ()  # those that are correct on every call; none where the whole is rejected
 
     @property
     def passes(self) -> bool:

@@ -1,8 +1,8 @@
-"""A class: a folder of hand-ins becomes a table, marks and a page, and no line of a student's runs here.
+"""Grades a class: a folder of submissions becomes a table, points and a page.
 
-In the order in which a hand-in passes them: `hand_ins` finds the files and `register` whose they are;
-`reading` and `student` run them, in processes of their own behind `walls`; `frames` cross the pipe; `judge`
-asks the questions; `run` does so for a class; `marks`, `page` and `alike` say what came of it.
+A submission passes the modules in this order. `hand_ins` finds the files and `register` their owners. The
+package `worker` runs the files, in separate processes and a sandbox; `judge` asks these processes for numbers
+and checks them; `run` does so for a class. `marks`, `page` and `alike` write down the results.
 """
 
 CONVENTION = (

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from npformer.grader.hand_ins import HandIn
-from npformer.grader.reading import pieces
+from npformer.grader.worker.submission import split_source
 
 RUN = 12  # tokens
 FEWEST = 20  # runs that two must share
@@ -52,7 +52,7 @@ def runs_of(name: str, data: bytes) -> set[int]:
     True
     """
     try:
-        words = [word for _, source in pieces(name, data) for word in _words(source)]
+        words = [word for _, source in split_source(name, data) for word in _words(source)]
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return set()
     return {hash(tuple(words[i : i + RUN])) for i in range(len(words) - RUN + 1)}

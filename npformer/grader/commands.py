@@ -51,7 +51,7 @@ def check(options: Namespace) -> Iterator[str]:
 
 def _replies(rows: Sequence[Row], was_set: bool) -> Iterator[str]:
     """The replies; what was not read, stands under a wrong name or is missing; how many are right."""
-    answered, missing = [row for row in rows if row.answered], [row for row in rows if not row.answered]
+    answered, missing = [row for row in rows if row.is_answered], [row for row in rows if not row.is_answered]
     yield from (f"{row.exercise}: " + marks.card(row).replace("\n", "\n  ") + "\n" for row in answered)
     not_read = any(row.status == "not read" for row in missing)
     whys = dict.fromkeys(row.evidence for row in missing if row.evidence)

@@ -16,7 +16,7 @@ from typing import IO, NamedTuple
 from zipfile import BadZipFile, ZipFile
 from zlib import error as Corrupt
 
-from npformer.grader.frames import readable
+from npformer.grader.worker.protocol import readable
 
 LARGEST = 2**24
 DEEPEST = 2  # zip files in a zip file of a class

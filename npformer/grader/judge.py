@@ -1,44 +1,44 @@
-"""The judge: holds the right answers, never runs a line of a student's, and asks their process for numbers.
+"""The grading process: holds the right answers, and asks the student's process for numbers.
 
-`Judge` starts the student's side (`student`) and checks one submission after another; a function that was
-handed in is, for the checker, one that sends arguments and waits for arrays. In a class `run` has several of
-them `work` in processes of their own, which are sent files and send rows.
+`Judge` starts the student's process (package `worker`) and checks one submission after another. It never runs
+a line of a submission: for the checker, a function of a submission is one that sends its arguments to the
+worker and waits for the result. For a class, `run` starts several grading processes.
 """
 
 import hashlib
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from difflib import get_close_matches
 from functools import partial
-from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from npformer.exercises import check, list_exercises
-from npformer.exercises.reply import NOTHING
-from npformer.grader.frames import MOST_BYTES, Forged, pack, readable, unpack
+from npformer.exercises import Result, check, feedback, list_exercises
+from npformer.exercises.probe import pause_wall_limit
+from npformer.exercises.remote import RemoteResult, StudentError
+from npformer.exercises.verdict import Finding, find
+from npformer.grader.worker.protocol import Channel, Forged, Functions, pack, readable, unpack
 
-MOST_CALLS_BACK = 1000
-LEAST = 0.05  # of the time for a submission; so much is left for a function after any number of endless ones
-OVERHEAD = 60.0  # seconds for a system that is slow to start a process; no part of a student's time
-TEXTS = {"student": 100, "problem": 300, "names": 5000}  # letters that are kept of each
-LONGEST_MESSAGE = 80  # letters of an error's own words that are told: they are the file's to choose
-NO_ANSWER = "It sent something that is no answer."
+MAX_CALLBACKS = 1000  # in one call of a student's function
+MIN_SHARE = 0.05  # of the time of a submission: a worker gets at least this, however many have been lost
+SYSTEM_SECONDS = 60.0  # the system may take this long to start a process; they do not count for the student
+TEXT_LENGTHS = {"student": 100, "problem": 300, "names": 5000}
+MESSAGE_LENGTH = 80  # of an error's message, whose words the student chooses
+MAX_LINE = 2**24  # a file has no more bytes
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-SLOW = {"matplotlib.pyplot": b"matplotlib", "IPython.core.inputtransformer2": b'"cells"'}  # to import
-SERVE = (  # not by npformer's front door, which imports everything: a student has what `student` imports
-    "import sys, types; del sys.path[0]; sys.modules['npformer'] = own = types.ModuleType('npformer'); "
-    "own.__path__ = [sys.argv[1]]; from npformer.grader import student; student.serve()"
-)
+SLOW_IMPORTS = {  # a module that takes seconds to import, and the bytes in a submission that needs it
+    "matplotlib.pyplot": b"matplotlib",
+    "IPython.core.inputtransformer2": b'"cells"',
+}
 
 Message = dict[str, Any]
 
@@ -61,8 +61,9 @@ class Row(NamedTuple):
     student: str
     exercise: str
     status: str  # a Result's status; or "not answered", "not read", "passed over"
-    codes: str = ""  # separated by spaces
-    evidence: str = ""
+    codes: tuple[str, ...] = ()  # of the mistakes that fit
+    agreed: tuple[str, ...] = ()  # the outputs that are correct
+    evidence: str = ""  # text for people from here on: no program reads it
     hint: str = ""
     question: str = ""
 
@@ -72,237 +73,275 @@ class Row(NamedTuple):
         return self.status in ("pass", "pass_variant")
 
     @property
-    def answered(self) -> bool:
+    def is_answered(self) -> bool:
         """Whether there was an answer to check."""
         return self.status not in ("not answered", "not read", "passed over")
 
+    @classmethod
+    def from_list(cls, fields: Sequence[Any]) -> "Row":
+        """Make a row from the list that JSON has made of it."""
+        return cls(*(tuple(each) if isinstance(each, list) else each for each in fields))
 
-def unread(name: str, ids: Iterable[str], why: str) -> list[Row]:
-    """The rows of a file that cannot be judged."""
+
+def unread_rows(name: str, ids: Iterable[str], why: str) -> list[Row]:
+    """Return the rows of a file that cannot be graded."""
     return [Row(name, "", exercise_id, "not read", evidence=why) for exercise_id in ids]
 
 
 def digest(data: bytes | str) -> str:
-    """Of a file's bytes; or why they cannot be read."""
+    """Return the digest of a file's bytes, or the sentence that reports why they cannot be read."""
     return data if isinstance(data, str) else hashlib.sha256(data).hexdigest()
 
 
-class Ended(Exception):
-    """The student's process has ended or had to be ended: what the checker makes of it is not used."""
+class WorkerEnded(Exception):
+    """The worker has ended or had to be ended. What the checker makes of this error is not used."""
 
-
-class Told(TypeError):  # as such the checker calls again, where an argument may be taken by its name alone
-    """An error of the student's, which has a `type_name`: its line, and its own words cut and in quotes."""
-
-    def __init__(self, reply: Message) -> None:
-        self.type_name = readable(reply["error"], 60)
-        message = readable(reply["said"].removeprefix(reply["error"]).removeprefix(": "), LONGEST_MESSAGE)
-        words = f"“{message}”" if message else "", readable(reply["where"], 100)
-        super().__init__(", ".join(filter(None, words)))
+    def __init__(self, reason: Finding) -> None:
+        super().__init__(reason.kind)
+        self.reason = reason
 
 
 class Judge(AbstractContextManager["Judge"]):
-    """A Python with NumPy, and of npformer no more than SERVE says, that forks for every submission.
+    """Grades submissions, one after another, by means of a server that forks a worker for each of them.
 
-    `home` is a folder for what is written on its side: the caller makes it, and removes it.
+    `home` is a directory for what the student's side writes. The caller creates and removes it.
     """
 
     def __init__(self, home: str, limits: Limits) -> None:
         self.limits = limits
-        signal.signal(signal.SIGALRM, _too_late)
-        self.process, self.server = _serving(home, limits.hidden)
-        self.server.settimeout(OVERHEAD)
-        self.open: list[str] = json.loads(self.server.recv(2**10))  # what this system does not close
+        self.process, self.server = _start_server(home, limits.hidden)
+        self.server.settimeout(SYSTEM_SECONDS)
+        self.missing: list[str] = json.loads(self.server.recv(2**10))  # protections
 
     def __exit__(self, *error: object) -> None:
-        """End everything that was started here."""
+        """End every process that was started here."""
         self.server.close()
         self.process.wait()
 
     def grade(self, name: str, data: bytes, ids: Sequence[str]) -> list[Row]:
-        """A row for each exercise. Nothing that a file does raises an error here."""
+        """Return one row for each exercise. Whatever the file does, this method raises no error."""
         self.name, self.data, self.ids = name, data, tuple(ids)
-        self.lost = 0  # processes that came to their end before their time
-        self.pipe: Connection | None = None
+        self.lost_workers = 0
+        self.channel: Channel | None = None
         try:
-            self.begin()
-            return [self.row(exercise_id) for exercise_id in self.ids]
-        except Ended as ended:
-            return unread(name, ids, str(ended))
+            self.start_worker()
+            return [self.grade_exercise(exercise_id) for exercise_id in self.ids]
+        except WorkerEnded as ended:
+            return unread_rows(name, ids, feedback.sentence(ended.reason))
         finally:
-            self.hang_up()
+            self.close_worker()
 
-    def begin(self) -> None:
-        """A process that has run the file; each that was lost halves the time of the next."""
-        self.hang_up()
-        limits, part = self.limits, max(0.5**self.lost, LEAST)
-        self.lost += 1
-        self.cpu, self.left = max(limits.seconds * part, 1.0), (limits.wall or 3 * limits.seconds) * part
-        needs = [module for module, sign in SLOW.items() if sign in self.data]
-        self.pipe = self.forked({"cpu": self.cpu, "megabytes": limits.megabytes, "needs": needs})
-        self.ending = ""  # why there is nobody to ask; "" where there is
+    def start_worker(self) -> None:
+        """Start a worker that runs the file. Each worker that was lost halves the time of the next one."""
+        self.close_worker()
+        limits, share = self.limits, max(0.5**self.lost_workers, MIN_SHARE)
+        self.lost_workers += 1
+        self.cpu = max(limits.seconds * share, 1.0)
+        self.wall_left = (limits.wall or 3 * limits.seconds) * share
+        imports = [module for module, sign in SLOW_IMPORTS.items() if sign in self.data]
+        self.channel = self.fork_worker({"cpu": self.cpu, "megabytes": limits.megabytes, "imports": imports})
+        self.failure: Finding | None = None  # why the worker cannot be asked; None while it can
         data = np.frombuffer(self.data, np.uint8)
-        head = self.ask({"name": Path(self.name).name, "data": data, "ids": self.ids})
+        message = {"name": Path(self.name).name, "data": data, "ids": self.ids}
+        head = self.request(message, read=partial(unpack, function_at=self.make_function))
         try:
             self.answers = {exercise_id: head["answers"][exercise_id] for exercise_id in self.ids}
-            texts = {key: " ".join(readable(head[key], most).split()) for key, most in TEXTS.items()}
+            texts = {key: " ".join(readable(head[key], most).split()) for key, most in TEXT_LENGTHS.items()}
         except (TypeError, LookupError, AttributeError):
-            self.end(NO_ANSWER)
-        self.student, self.problem, self.names = (texts[key] for key in ("student", "problem", "names"))
+            self.give_up(find("no_answer_sent"))
+        self.student, self.problem, self.names = texts["student"], texts["problem"], texts["names"]
 
-    def forked(self, request: Message) -> Connection:
-        """The pipe to a process for one submission, which ends with all that it started when we hang up."""
-        pipe, its_pipe = Pipe()
-        with its_pipe:
-            socket.send_fds(self.server, [json.dumps(request).encode()], [its_pipe.fileno()])
+    def fork_worker(self, request: Message) -> Channel:
+        """Return the channel to a new worker. Closing it ends the worker and all its children."""
+        here, there = socket.socketpair()
+        with there:
+            socket.send_fds(self.server, [json.dumps(request).encode()], [there.fileno()])
         if not self.server.recv(1):
-            raise EOFError("the system has no process for it, or a file has ended the one that forks")
-        return pipe
+            here.close()
+            raise EOFError("the system cannot start a process, or a file has ended the server")
+        return Channel(here)
 
-    def hang_up(self) -> float:
-        """Wait until everything has ended; the CPU seconds that were used."""
-        if self.pipe is None:
+    def close_worker(self) -> float:
+        """End the worker, if there is one, and return the CPU seconds that it has used."""
+        if self.channel is None:
             return 0.0
-        self.pipe.close()
-        self.pipe = None
-        return float(self.server.recv(40) or 0)  # nothing comes where the one that forks has ended too
+        self.channel.close()
+        self.channel = None
+        return float(self.server.recv(40) or 0)  # nothing is received if the server has ended too
 
-    def end(self, ending: str) -> NoReturn:
-        """Give up on this process."""
-        self.ending = ending
-        raise Ended(ending)
+    def give_up(self, failure: Finding) -> NoReturn:
+        """Ask this worker nothing more."""
+        self.failure = failure
+        raise WorkerEnded(failure)
 
-    def ask(self, message: Message, functions: list[Callable[..., Any]] | None = None) -> Any:
-        """One frame there and one back; only this waiting is the student's time, by the clock."""
-        if self.ending or self.pipe is None:
-            raise Ended(self.ending)
-        self.ending = "The checks of this answer were given up."  # until its reply is here
-        too_long = f"It was still running after {self.cpu:g} second{'s' * (self.cpu != 1)}."
+    def request(
+        self, message: Message, functions: Functions | None = None, read: Callable[[bytes], Any] = unpack
+    ) -> Any:
+        """Send a message to the worker and return its reply. `read` decodes the reply."""
+        given_up = find("checks_given_up")
+        if self.failure or self.channel is None:
+            raise WorkerEnded(self.failure or given_up)
+        self.failure = given_up  # until its reply is here
+        too_long = find("too_long", seconds=self.cpu)
         try:
-            try:
-                signal.setitimer(signal.ITIMER_REAL, max(self.left, 1e-6))  # 0 would be for ever
-                self.pipe.send_bytes(pack(message, functions))
-                reply = unpack(self.pipe.recv_bytes(MOST_BYTES), lambda place: partial(self.call, place))
-            finally:  # the alarm is off before anything else is waited for
-                self.left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+            reply = read(self.exchange(self.channel, pack(message, functions)))
         except TimeoutError:
-            self.end(too_long)
+            self.give_up(too_long)
         except Forged:
-            self.end(NO_ANSWER)
-        except (EOFError, OSError):  # whichever limit was met: the same words in every run
-            self.end(too_long if self.hang_up() >= self.cpu - 0.5 else "It ended the program.")
-        self.ending = ""
+            self.give_up(find("no_answer_sent"))
+        except (EOFError, OSError):  # the same words in every run, whichever limit was reached
+            used_all_cpu = self.close_worker() >= self.cpu - 0.5
+            self.give_up(too_long if used_all_cpu else find("program_ended"))
+        self.failure = None
         return reply
 
-    def call(self, place: int, *arguments: Any, **options: Any) -> Any:
-        """What the student's function gives for these arguments, which may be changed by it."""
-        functions: list[Callable[..., Any]] = []
-        reply = self.ask({"call": place, "args": arguments, "kwargs": options}, functions)
+    def exchange(self, channel: Channel, frame: bytes) -> bytes:
+        """Send a frame and wait for the next one. Only this wait counts as wall time of the submission."""
+        started = time.monotonic()
+        deadline = started + self.wall_left
         try:
-            for _ in range(MOST_CALLS_BACK):
+            with pause_wall_limit():
+                channel.send(frame, deadline)
+                return channel.receive(deadline)
+        finally:
+            self.wall_left -= time.monotonic() - started
+
+    def make_function(self, position: int) -> Callable[..., RemoteResult]:
+        """Return the function that stands for one of the submission's."""
+        return partial(self.call_remotely, position)
+
+    def call_remotely(self, position: int, *arguments: Any, **options: Any) -> RemoteResult:
+        """Call a function of the submission in the worker. Raises StudentError if that function raises."""
+        functions: Functions = []
+        reply = self.request({"call": position, "args": arguments, "kwargs": options}, functions)
+        try:
+            for _ in range(MAX_CALLBACKS):
                 if "back" not in reply:
                     break
-                reply = self.ask(_called(functions[reply["back"]], reply["args"]))
-            for i in reply["changed"]:  # the checker sees that it is another
-                np.logical_not(arguments[i], out=arguments[i], casting="unsafe")
-            told = Told(reply) if "error" in reply else None
-            value = told or reply["value"]
-        except (TypeError, KeyError, ValueError, IndexError, AttributeError):
-            self.end(NO_ANSWER)
-        if told:
-            raise told
-        return value
+                reply = self.request(_call_back(functions[reply["back"]], reply["args"]))
+            answer = _read_answer(reply, arguments)
+        except (TypeError, LookupError, ValueError, AttributeError):
+            self.give_up(find("no_answer_sent"))
+        if isinstance(answer, StudentError):
+            raise answer
+        return answer
 
-    def row(self, exercise_id: str) -> Row:
-        """One exercise."""
-        said = partial(Row, self.name, self.student, exercise_id)
-        if callable(self.answers[exercise_id]) and self.ending:
-            with suppress(Ended):
-                self.begin()  # which may bring another answer
-        texts = self.checked(exercise_id, self.answers[exercise_id])
-        if callable(self.answers[exercise_id]) and self.ending:
-            return said("error", evidence=self.ending)
-        if texts[0] != "not answered":
-            return said(*texts)
+    def grade_exercise(self, exercise_id: str) -> Row:
+        """Return the row of one exercise."""
+        make_row = partial(Row, self.name, self.student, exercise_id)
+        if callable(self.answers[exercise_id]) and self.failure:
+            with suppress(WorkerEnded):
+                self.start_worker()  # its file may give another answer
+        result = self.check_answer(exercise_id, self.answers[exercise_id])
+        if callable(self.answers[exercise_id]) and self.failure:
+            return make_row("error", evidence=feedback.sentence(self.failure))
+        if isinstance(result, Finding):
+            return make_row("error", evidence=feedback.sentence(result))
+        if result.is_answered:
+            texts = [readable(text or "", 2000) for text in (result.evidence, result.hint, result.question)]
+            return make_row(result.status, result.codes, result.agreed, *texts)
         if self.problem:
-            return said("not read", evidence=self.problem)
-        return said("not answered", evidence=_misspelt(exercise_id, self.names.split()))
+            return make_row("not read", evidence=self.problem)
+        return make_row("not answered", evidence=_suggest_name(exercise_id, self.names.split()))
 
-    def checked(self, exercise_id: str, answer: Any) -> tuple[str, ...]:
-        """The checker's result, from the status on. What it cannot digest costs this exercise alone."""
+    def check_answer(self, exercise_id: str, answer: Any) -> Result | Finding:
+        """Return the checker's result, or why there is none. An error in it costs only this exercise."""
         name = self.limits.numbers or self.student
         try:
-            result = check(f"{exercise_id}@{name}" if name else exercise_id, answer, level=self.limits.level)
+            return check(f"{exercise_id}@{name}" if name else exercise_id, answer, level=self.limits.level)
         except Exception as error:
-            return "error", "", f"This answer cannot be judged ({type(error).__name__})."
-        texts = (readable(text or "", 2000) for text in (result.evidence, result.hint, result.question))
-        return "not answered" if result.evidence == NOTHING else result.status, " ".join(result.codes), *texts
+            return find("not_checked", error=type(error).__name__)
 
 
-def _too_late(*_: object) -> NoReturn:
-    raise TimeoutError
+def _read_answer(reply: Message, arguments: Sequence[Any]) -> RemoteResult | StudentError:
+    """Make a result or an error from a worker's reply, any part of which may be forged."""
+    changed = _read_changed(reply["changed"], arguments)
+    if "error" in reply:
+        return _read_error(reply["error"])
+    return RemoteResult(reply["value"], changed)
 
 
-def _called(function: Callable[..., Any], arguments: Sequence[Any]) -> Message:
-    """One of the checker's own functions, asked for by the student's."""
+def _read_error(fields: Message) -> StudentError:
+    """Make an error from the fields that describe it. Raises ValueError if the line is no line number."""
+    line = fields["line"]
+    if line is not None and (type(line) is not int or abs(line) > MAX_LINE):
+        raise ValueError(f"{line!r} is no line number")
+    type_name, message = readable(fields["type_name"], 60), readable(fields["message"], MESSAGE_LENGTH)
+    function = " ".join(readable(fields["function"], 100).split())
+    return StudentError(type_name, message, line, function)
+
+
+def _read_changed(positions: Any, arguments: Sequence[Any]) -> tuple[int, ...]:
+    """Return the positions of the changed arguments. Raises ValueError unless these arguments are arrays."""
+    arrays = [i for i, argument in enumerate(arguments) if isinstance(argument, np.ndarray)]
+    if not isinstance(positions, list) or not all(type(i) is int and i in arrays for i in positions):
+        raise ValueError(f"{positions!r} are no positions of arrays")
+    return tuple(positions)
+
+
+def _call_back(function: Callable[..., Any], arguments: Sequence[Any]) -> Message:
+    """Call one of the checker's functions, which the student's function has received as an argument."""
     try:
         with np.errstate(all="ignore"):
             return {"value": function(*arguments)}
     except Exception as error:
-        return {"error": type(error).__name__, "said": str(error)}
+        return {"error": type(error).__name__, "message": str(error)}
 
 
-def _misspelt(exercise_id: str, names: Sequence[str]) -> str:
-    """Under which name an answer may stand that was not found."""
-    asked, of_all = exercise_id.replace(".", "_"), [exercise.name for exercise in list_exercises()]
+def _suggest_name(exercise_id: str, names: Sequence[str]) -> str:
+    """Return a sentence about a name that may be this exercise's, misspelt; "" without one."""
+    wanted = exercise_id.replace(".", "_")
+    exercise_names = [exercise.name for exercise in list_exercises()]
     for name in names:
-        if name != asked and get_close_matches(name.replace(".", "_"), of_all, 1, 0.8) == [asked]:
-            return f"It has {name}: did you mean {asked}?"
+        if name != wanted and get_close_matches(name.replace(".", "_"), exercise_names, 1, 0.8) == [wanted]:
+            return feedback.sentence(find("name_suggested", name=name, wanted=wanted))
     return ""
 
 
-# --- the student's side -------------------------------------------------------------------------------
+# --- the student's side ---------------------------------------------------------------------------
 
 
-def _serving(home: str, hidden: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """The process that forks, with no more of npformer than `student` imports; and the socket to it."""
-    ours = Path(__file__).parents[2]
-    apart = {Path.cwd(), *[ours][(ours / "numpy").exists() :]}  # from where the student's modules are
-    path = [p for p in sys.path if p and Path(p).resolve() not in apart]
+def _start_server(home: str, hidden: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start the server that forks the workers. Returns its process and the socket to it."""
+    package, root = Path(__file__).parent.resolve(), Path(__file__).parents[2].resolve()
+    is_clone = not (root / "numpy").exists()  # else it is site-packages
+    left_out = {Path.cwd(), root} if is_clone else {Path.cwd()}  # submissions import nothing from there
+    path = [p for p in sys.path if p and Path(p).resolve() not in left_out]
     needed = [sys.prefix, sys.base_prefix, *filter(os.path.isdir, path)]
-    places = [Path(place).resolve() for place in (f"{ours}/npformer", hidden) if place]  # nobody's to read
-    covered = [str(p) for p in places if not any(Path(n).resolve().is_relative_to(p) for n in needed)]
-    place = json.dumps([tempfile.mkdtemp(dir=home), needed, covered])
-    Path(home, "npformer.py").touch()  # all that a Python which a file starts can import of it
+    secret = [Path(place).resolve() for place in (f"{root}/npformer", hidden) if place]
+    covered = [str(p) for p in secret if not any(Path(n).resolve().is_relative_to(p) for n in needed)]
+    mounts = json.dumps([tempfile.mkdtemp(dir=home), needed, covered])
+    Path(home, "npformer.py").touch()  # all that a Python process which a file starts can import of npformer
     here, there = socket.socketpair()
     with there:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", SERVE, f"{ours}/npformer", place],
+            [sys.executable, "-P", "-m", "worker", mounts],
             stdin=there.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=environment(home, path),
+            env=_make_environment(home, [str(package), home, *path]),
             cwd=home,
             start_new_session=True,
         )
     return process, here
 
 
-def environment(home: str, path: Sequence[str]) -> dict[str, str]:
-    """What Python needs, and nothing of ours: no tokens, no addresses."""
+def _make_environment(home: str, path: Sequence[str]) -> dict[str, str]:
+    """Return the environment that Python needs, without the tokens and addresses in ours."""
     kept = {k: os.environ[k] for k in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if k in os.environ}
     own = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "Agg", "LANG": "C.UTF-8"}
     places = dict.fromkeys(("HOME", "TMPDIR", "NPFORMER_RUN"), home)
-    return kept | ONE_THREAD | own | places | {"PYTHONPATH": os.pathsep.join([home, *path])}
+    return kept | ONE_THREAD | own | places | {"PYTHONPATH": os.pathsep.join(path)}
 
 
-def work(line: Any, home: str, limits: Limits) -> None:
-    """Files in, rows out, until the other side hangs up: a process of its own does this."""
-    os.setsid()  # Ctrl+C and Ctrl+Z reach the other side alone
+def run_grading_process(connection: Any, home: str, limits: Limits) -> None:
+    """Receive files and send their rows until the other side closes the connection."""
+    os.setsid()  # Ctrl+C and Ctrl+Z only reach the other side
     with Judge(home, limits) as judge, suppress(EOFError, OSError):
         while True:
-            name, data, ids = line.recv()
-            rows = unread(name, ids, data) if isinstance(data, str) else judge.grade(name, data, ids)
-            if judge.process.poll() is not None:  # a file has ended the one that forks, and pays for it alone
+            name, data, ids = connection.recv()
+            rows = unread_rows(name, ids, data) if isinstance(data, str) else judge.grade(name, data, ids)
+            has_server_ended = judge.process.poll() is not None
+            if has_server_ended:  # a file has ended it: this file alone is lost
                 break
-            line.send((name, judge.open, digest(data), rows))
+            connection.send((name, judge.missing, digest(data), rows))

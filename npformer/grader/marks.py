@@ -11,14 +11,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from npformer.exercises import feedback as feedback_text
 from npformer.exercises.points import Assignment
-from npformer.exercises.reply import TITLES
 from npformer.grader.hand_ins import KIND, HandIn, shape_of
 from npformer.grader.judge import Row
 from npformer.grader.register import Student, Whose
 
 FORMULA = r"(?=[=+\-@\t\r\n＝＋－＠])"  # before what a spreadsheet would run, in either width
 DAY = 86400
+PARTLY_CORRECT = ("known_mistake", "ambiguous", "unrecognised")  # statuses of answers that were checked to the end
 
 
 class Mark(NamedTuple):
@@ -37,12 +38,13 @@ class Mark(NamedTuple):
 
 
 def earned(row: Row, assignment: Assignment) -> float:
-    """The points of one answer: all of a right one; of another one those of the outputs that agree."""
+    """The points of one answer: all of a correct one; of another one those of the outputs that are correct."""
     parts = assignment.points.get(row.exercise, {})
     if row.passed:
         return sum(parts.values())
-    agree = re.match(r"([^.]*?) agrees?\.", row.evidence)
-    return sum(parts.get(name, 0.0) for name in re.findall(r"\w+", agree[1])) if agree else 0.0
+    if row.status not in PARTLY_CORRECT:
+        return 0.0
+    return sum(parts.get(name, 0.0) for name in row.agreed)
 
 
 def marks(files: Sequence[HandIn], rows: Iterable[Row], owners: Whose, assignment: Assignment) -> list[Mark]:
@@ -66,9 +68,9 @@ def _mark(student: Student, own: list[HandIn], by_file: dict[str, list[Row]], as
         for row in by_file[each.name]:
             new = earned(row, assignment) * factor, row, days
             old = found.get(row.exercise, (-1.0, row, 0))
-            better = new[0] > old[0] if assignment.best else row.answered or not old[1].answered
+            better = new[0] > old[0] if assignment.best else row.is_answered or not old[1].is_answered
             found[row.exercise] = new if better else old
-    used = [entry for entry in found.values() if entry[1].answered] or list(found.values())
+    used = [entry for entry in found.values() if entry[1].is_answered] or list(found.values())
     points = dict.fromkeys(assignment.points, 0.0) | {i: entry[0] for i, entry in found.items()}
     files = list(dict.fromkeys(row.submission for _, row, _ in used))
     days = max((days for _, _, days in used), default=0)
@@ -92,7 +94,11 @@ def table_of(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 def answers_table(rows: Iterable[Row], assignment: Assignment) -> str:
     """Every answer, with its points."""
-    return table_of([*Row._fields, "points"], ((*row, f"{earned(row, assignment):g}") for row in rows))
+    lines = (
+        [" ".join(cell) if isinstance(cell, tuple) else cell for cell in row] + [f"{earned(row, assignment):g}"]
+        for row in rows
+    )
+    return table_of([*Row._fields, "points"], lines)
 
 
 def grades_table(given: Iterable[Mark], assignment: Assignment, feedback: dict[Path, Mark]) -> str:
@@ -120,8 +126,7 @@ def gradescope(rows: Sequence[Row], assignment: Assignment, problem: str = "") -
 
 def card(row: Row) -> str:
     """One row as lines to read."""
-    title = TITLES.get(row.status, row.status.capitalize())
-    return "\n".join(filter(None, [title, row.evidence, row.hint, row.question]))
+    return "\n".join(feedback_text.card_lines(row))
 
 
 # --- without names --------------------------------------------------------------------------------

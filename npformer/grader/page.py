@@ -27,7 +27,7 @@ def to_teach(given: Iterable[Mark]) -> list[tuple[str, int, list[Pattern]]]:
     of = {exercise.id: exercise for exercise in list_exercises()}
     wrong, who = defaultdict[tuple[str, str], list[Row]](list), defaultdict[str, set[Student]](set)
     for student, row in ((mark.student, row) for mark in given for row in mark.rows):
-        if row.answered and not row.passed:
+        if row.is_answered and not row.passed:
             wrong[row.exercise, row.codes].append(row)
             who[of[row.exercise].teach].add(student)
     patterns = defaultdict[str, list[Pattern]](list)
@@ -51,7 +51,7 @@ def summary(rows: Sequence[Row], given: Sequence[Mark], owners: Whose) -> str:
 
 def overview(rows: Sequence[Row]) -> str:
     """One line."""
-    answered = [row for row in rows if row.answered]
+    answered = [row for row in rows if row.is_answered]
     files, passed = len({row.submission for row in rows}), sum(row.passed for row in answered)
     return f"{files} files, {len(answered)} answers, {passed} right."
 
@@ -84,10 +84,10 @@ def feedback(mark: Mark, assignment: Assignment) -> str:
     parts += [f"{mark.total:g} of {assignment.worth():g} points{late}."]
     for why in dict.fromkeys(row.evidence for row in mark.rows if row.status == "not read"):
         parts += ["Not read to the end:", f"> {_markdown(why)}"]
-    for row in (row for row in mark.rows if row.answered):
+    for row in (row for row in mark.rows if row.is_answered):
         title, *said = card(row).split("\n")
         parts += [f"## {row.exercise}: {title} ({earned(row, assignment):g} points)", *map(_markdown, said)]
-    missing = [row.exercise for row in mark.rows if not row.answered]
+    missing = [row.exercise for row in mark.rows if not row.is_answered]
     parts += [f"Not answered: {', '.join(missing)}."] if missing else []
     return "\n\n".join(parts) + "\n"
 
@@ -146,7 +146,7 @@ def _points(given: Sequence[Mark], worth: float) -> list[str]:
 
 def _exercises(given: Sequence[Mark], assignment: Assignment) -> list[str]:
     """Of each exercise the parts that are right, wrong and not answered; the hardest first."""
-    answered = [row for mark in given for row in mark.rows if row.answered]
+    answered = [row for mark in given for row in mark.rows if row.is_answered]
     right = Counter(row.exercise for row in answered if row.passed)
     wrong = Counter(row.exercise for row in answered if not row.passed)
     ids, every = sorted(assignment.points, key=lambda i: (right[i], i)), len(given) or 1

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from npformer.grader.hand_ins import HandIn, shape_of
-from npformer.grader.reading import decoded
+from npformer.grader.worker.submission import decode_source
 
 COLUMNS = {  # as the exports of learning systems name them, the first of a kind being the one that is shown
     "id": "sis user id|student id|sid|id number|orgdefinedid|id|identifier|student number",
@@ -55,7 +55,7 @@ def read_register(path: Path, columns: str = "") -> list[Student]:
 
     Raises ValueError where no column tells one student from another.
     """
-    lines = [line for line in decoded(path.read_bytes()).splitlines() if line.strip()] or [""]
+    lines = [line for line in decode_source(path.read_bytes()).splitlines() if line.strip()] or [""]
     rows = list(csv.DictReader(lines, delimiter=max(",;\t", key=lines[0].count)))
     names = [name for name in (rows[0] if rows else ()) if name]
     own = dict(part.split("=", 1) for part in columns.split(",") if "=" in part)

@@ -1,11 +1,10 @@
 """Feedback: templates for every kind of finding, and no decision that depends on them."""
 
-import dataclasses
-import re
 import string
 
 import pytest
 from codings import CODE, check, codings, plain_answers
+from other_words import in_other_words, pseudo
 
 from npformer.exercises import Result, feedback
 from npformer.exercises.bank.feed_forward import ACTIVATIONS
@@ -17,7 +16,7 @@ CATALOG = feedback.catalog()
 PHRASES = {  # made of parameters by feedback.py
     "it", "It", "name_of_output", "axes", "Axes", "Axis", "error_text", "lengths", "nan", "share", "lines", "which",
     "names_or", "settings", "sequence", "agreement", "difference", "asked", "count", "wave", "first_at",
-    "kept_decimals",
+    "kept_decimals", "duration",
 }  # fmt: skip
 
 
@@ -76,33 +75,6 @@ def test_factor_text_names_sizes_and_roots(factor):
 
 
 # --- nothing depends on the words --------------------------------------------------------------------
-
-
-def rewrite(value, change):
-    """A catalog with every text changed."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, list):
-        return [rewrite(part, change) for part in value]
-    if dataclasses.is_dataclass(value):
-        texts = {name: change(getattr(value, name)) for name in ("sees", "cause", "question")}
-        place = value.place._replace(read=change(value.place.read))
-        sees_in = {exercise: change(text) for exercise, text in value.sees_in.items()}
-        return dataclasses.replace(value, **texts, place=place, sees_in=sees_in)
-    if isinstance(value, dict):
-        return {key: rewrite(part, change) for key, part in value.items()}
-    return value
-
-
-def in_other_words(change):
-    return feedback.Catalog(*(rewrite(part, change) for part in CATALOG))
-
-
-def pseudo(text):
-    """Text in a language that nobody speaks: accents, and marks at both ends. Placeholders stay."""
-    accents = str.maketrans("aeiouAEIOU", "åéîöüÅÉÎÖÜ")
-    parts = re.split(r"(\{[^}]*\})", text)
-    return "⟦" + "".join(part if part.startswith("{") else part.translate(accents) for part in parts) + "⟧"
 
 
 ANSWERS = [

@@ -6,36 +6,37 @@ import sys
 import threading
 from contextlib import suppress
 from functools import partial
-from multiprocessing.connection import Pipe
 from types import SimpleNamespace
 
 import pytest
 
-from npformer.grader import judge, run, student
+from npformer.grader import judge, run
 from npformer.grader.judge import Judge, Limits, Row
+from npformer.grader.worker import serving
+from npformer.grader.worker.protocol import Channel
 
 collect_ignore_glob = [] if hasattr(os, "fork") else ["test_*.py"]
 
 
-def judged_by(grade, ways=()):
-    """In the place of all judges a function: to start a judge takes longer."""
+def reports_by(grade, missing=()):
+    """Replaces the grading processes by a function: it takes long to start a process."""
 
-    def judged(files, ids, *settings):
+    def iter_reports(files, ids, *settings):
         for file in files:
             data = run._read(file)
             rows = (
-                judge.unread(file.name, ids, data)
+                judge.unread_rows(file.name, ids, data)
                 if isinstance(data, str)
                 else grade(file.name, data, tuple(ids))
             )
-            yield file.name, ways, judge.digest(data), rows
+            yield file.name, missing, judge.digest(data), rows
 
-    return judged
+    return iter_reports
 
 
 @pytest.fixture(scope="session")
-def kept_judged(tmp_path_factory):
-    """One judge for all tests that ask for it, which remembers its replies."""
+def kept_reports(tmp_path_factory):
+    """One judge for all tests that ask for it. It remembers its replies."""
     said = {}
 
     def grade(*job):
@@ -44,30 +45,39 @@ def kept_judged(tmp_path_factory):
         return said[job]
 
     with Judge(str(tmp_path_factory.mktemp("judge")), Limits()) as one:
-        yield judged_by(grade)
+        yield reports_by(grade)
 
 
 @pytest.fixture
-def kept(kept_judged, monkeypatch):
-    """That one in the place of all judges, in tests of what is done with the replies."""
-    monkeypatch.setattr(run, "judged", kept_judged)
+def kept(kept_reports, monkeypatch):
+    """Replaces the grading processes by that judge, in tests of what is done with the replies."""
+    monkeypatch.setattr(run, "iter_reports", kept_reports)
+
+
+@pytest.fixture
+def one_judge(tmp_path, monkeypatch):
+    """Replaces the grading processes by one judge in this process, which remembers nothing."""
+    (tmp_path / "judge").mkdir()
+    with Judge(str(tmp_path / "judge"), Limits()) as one:
+        monkeypatch.setattr(run, "iter_reports", reports_by(one.grade))
+        yield
 
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What a judge who sees everything as right is asked."""
+    """The files that a judge is asked to grade. It passes every answer."""
     seen = []
 
     def grade(name, data, ids):
         seen.append(data)
         return [Row(name, "", exercise_id, "pass", evidence="Seen.") for exercise_id in ids]
 
-    monkeypatch.setattr(run, "judged", judged_by(grade, ["network"]))
+    monkeypatch.setattr(run, "iter_reports", reports_by(grade, ["network"]))
     return seen
 
 
 class Left(BaseException):
-    """In the place of os._exit."""
+    """Raised instead of os._exit."""
 
 
 def leave(code):
@@ -76,27 +86,27 @@ def leave(code):
 
 @pytest.fixture
 def inside(monkeypatch, tmp_path):
-    """A judge whose students are threads of this process: what happens on both sides is seen here."""
+    """A judge whose workers are threads of this process, so that coverage sees both sides."""
     ours, theirs = socket.socketpair()
     theirs.sendall(b"[]")
-    monkeypatch.setattr(judge, "_serving", lambda *given: (SimpleNamespace(wait=lambda: 0), ours))
-    monkeypatch.setattr(student, "os", SimpleNamespace(**{**vars(os), "_exit": leave}))
+    monkeypatch.setattr(judge, "_start_server", lambda *given: (SimpleNamespace(wait=lambda: 0), ours))
+    monkeypatch.setattr(serving, "os", SimpleNamespace(**{**vars(os), "_exit": leave}))
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.chdir(tmp_path)
     with theirs, Judge(str(tmp_path), Limits(seconds=2)) as one:
-        one.theirs, one.forked = theirs, partial(forked, theirs)
+        one.theirs, one.fork_worker = theirs, partial(start_thread, theirs)
         yield one
     sys.modules.pop("submission", None)
 
 
-def forked(server, request):
-    """A process for one submission that is a thread."""
-    server.sendall(b"0.0")  # CPU seconds, for the judge who hangs up
-    pipe, its_pipe = Pipe()
+def start_thread(server, request):
+    """Start a worker for one submission that is a thread."""
+    server.sendall(b"0.0")  # CPU seconds, for the judge when it closes the worker
+    here, there = socket.socketpair()
 
     def run():
-        with its_pipe, suppress(EOFError, OSError, Left):
-            student.work(its_pipe)
+        with there, suppress(EOFError, OSError, Left):
+            serving.serve_submission(Channel(there))
 
     threading.Thread(target=run).start()
-    return pipe
+    return Channel(here)

@@ -113,15 +113,15 @@ layer_norm.backward = {dx = 2, dgamma = 1, dbeta = 1}
 """
 
 
-def row(submission, exercise="order.bag", status="pass", evidence="Seen.", codes="", question="", student=""):
-    return Row(submission, student, exercise, status, codes, evidence, "", question)
+def row(submission, exercise="order.bag", status="pass", evidence="Seen.", agreed=(), student=""):
+    return Row(submission, student, exercise, status, (), agreed, evidence)
 
 
 def test_points_for_parts_and_for_late_work(tmp_path):
     """Of two tries the last answer counts, or the best; each day begun takes a quarter."""
     assignment = read_assignment(write(tmp_path / "a.toml", TOML))
     backward = {"exercise": "layer_norm.backward"}
-    wrong = {"status": "known_mistake", "evidence": "dgamma and dbeta agree. dx differs."}
+    wrong = {"status": "known_mistake", "agreed": ("dgamma", "dbeta")}
     ada, ben = Student("1", "Ada", ""), Student("2", "Ben", "", late=30.0 * 3600)
     noon = time.mktime((2026, 3, 1, 12, 0, 0, 0, 0, -1))
     times = {"late.py": noon + 90_000, "early.py": noon - 9, "ben.py": 0, "x_LATE_3_4_a.py": 0}
@@ -176,13 +176,13 @@ SAID = (  # in which file what stands
     ("said", "To decide: nobody12.py fits nobody on the register.\nMissing: E-my Noether (4713).\n"),
     ("said", "smithanna_LATE_4711_99_hw1.py: smithanna_LATE_4711_99_hw1.py, line 33: NameError: "),
     ("said", "\nessay.pdf: Not graded: no .py file and no notebook.\n"),
-    ("o.csv", "=Eve <b>,layer_norm.backward,unrecognised,,dgamma and dbeta agree. "),
-    ("o.csv", "\r\nessay.pdf,,,passed over,,Not graded: "),
+    ("o.csv", "=Eve <b>,layer_norm.backward,unrecognised,,dgamma dbeta,dgamma and dbeta agree. "),
+    ("o.csv", "\r\nessay.pdf,,,passed over,,,Not graded: "),
     ("g.csv", "4711,Anna Smith,anna@x.org,3,33,1,smithanna_LATE_4711_99_hw1.py,"),
     ("g.csv", "4712,'=Eve <b>,eve@x.org,3,33,0,eve_4712_98_hw1.ipynb,"),
     ("g.csv", "4713,E-my Noether,,0,33,0,,,0,"),
     (ANNA, "# HW \\<1\\>: Anna Smith (4711)\n\n3 of 33 points; 1 day late.\n\nNot read to the end:\n\n> smith"),
-    (ANNA, "\n\n## order.bag: Right (1 points)\n\nEvery check agrees.\n\nNot answered: order"),
+    (ANNA, "\n\n## order.bag: Correct (1 points)\n\nEvery check agrees.\n\nNot answered: order"),
     (EVE, "## layer_norm.backward: Not yet (3 points)\n\ndgamma and dbeta agree. dx "),
     ("p.html", "<title>HW &lt;1&gt;</title>"),
     ("p.html", '<b>0–3.3</b><span class="bar"><span class="many" style="width:100.0%"></span></span><span class="n">2<'),
@@ -199,7 +199,7 @@ SAID = (  # in which file what stands
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory, kept_judged):
+def graded(tmp_path_factory, kept_reports):
     """Grades the class, with more options, and gives what is printed and written: {place: text}."""
     top = tmp_path_factory.mktemp("class")
     (top / "in").mkdir()
@@ -214,7 +214,7 @@ def graded(tmp_path_factory, kept_judged):
         options = given(**{name: top / to / at for name, at in names.items()}, register=top / "r.csv")
         out, err = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-            patch.setattr(run, "judged", kept_judged)
+            patch.setattr(run, "iter_reports", kept_reports)
             patch.chdir(top / to)
             assert cli.main(["grade", "../in", "--assignment=../hw.toml", *options, *more]) == 0
         files = [path for path in (top / to).rglob("*") if path.is_file()]

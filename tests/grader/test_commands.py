@@ -19,10 +19,10 @@ def write(path, text):
 WRONG = "import numpy as np\nstudent = 'Ada'\norder_bag = 'b'\ndef pe_table(n, d):\n    return np.zeros((n, d))\n1 / 0"
 CHECKS = (  # a file, the options, the exit code, and what is said
     (WRONG, [], 1, "Not read to the end. ada.py, line 6: ZeroDivisionError: division by zero.\n"),
-    (WRONG, [], 1, "order.bag: Right\n  Every check agrees.\n\n"),
+    (WRONG, [], 1, "order.bag: Correct\n  Every check agrees.\n\n"),
     (WRONG, [], 1, "pe.table: Not yet"),
     (WRONG.removesuffix("\n1 / 0"), [], 1, f"1 right of 2 answered; {len(list_exercises())} are set.\n"),
-    ("order_bag = 'b'", [], 0, "order.bag: Right"),
+    ("order_bag = 'b'", [], 0, "order.bag: Correct"),
     ("order_bag = 'b'", ["--exercises=order.bag"], 0, "1 right of 1 answered; 1 are set."),
     ("order_bag = 'b'", ["--only=order.bag,pe.even,pe.table"], 1, "\nNot answered: pe.even, pe.table.\n"),
     ("order_bag = 'a'", ["--exercises=order.bag", "--level=1"], 1, "0 right of 1 answered"),
@@ -50,7 +50,7 @@ def test_gradescope_gets_its_file_whatever_was_handed_in(tmp_path, capsys, kept)
     assert found["score"] == 1 and [test["status"] for test in found["tests"]] == ["passed", "failed"]
     assert found["tests"][0] == {
         "name": "order.bag", "score": 1.0, "max_score": 1.0, "status": "passed",
-        "output": "Right\nEvery check agrees.", "output_format": "text", "visibility": "visible",
+        "output": "Correct\nEvery check agrees.", "output_format": "text", "visibility": "visible",
     }  # fmt: skip
     write(folder / "second.py", "")
     assert cli.main(command) == 2 and "holds 2 files to check; expected one" in capsys.readouterr().err
@@ -153,13 +153,13 @@ def test_an_assignment_is_a_notebook_without_answers(form, tmp_path, capsys):
     nbformat = pytest.importorskip("nbformat")
     nbformat.validate(nbformat.read(out, 4))
     text = out.read_text(encoding="utf-8")
-    assert 'assert check(\\"pe.table\\", pe_table)' in text and "1.5" in text and "order_bag = None" in text
+    assert 'check(\\"pe.table\\", pe_table).raise_if_wrong()' in text and "1.5" in text and "order_bag = None" in text
     assert (tmp_path / "environment.yml").exists() is (form == "otter")
     cells = ["".join(cell["source"]) for cell in json.loads(text)["cells"]]
     (named,) = (cell for cell in cells if "under the name" in cell)
     last = show("order.bag").rstrip(".").splitlines()[-1]
     assert named.endswith(f"\n\n{last} under the name `order_bag`.")
-    (test, *_) = (source for source in cells if "assert check(" in source and "pe_table" in source)
+    (test, *_) = (source for source in cells if "raise_if_wrong()" in source and "pe_table" in source)
     names = {"check": check, "pe_table": lambda n, d: np.zeros((n, d))}
     with pytest.raises(AssertionError, match="Not yet"):  # the card is what the tool shows
         exec(test, names)

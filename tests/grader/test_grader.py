@@ -54,13 +54,13 @@ SAID = {  # what stands in a cell
 
 
 @pytest.mark.parametrize("few", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_no_row_is_lost_no_verdict_changed_and_nothing_left(few, tmp_path, temporary, monkeypatch):
+def test_grade_hostile_class_changes_no_other_result(few, tmp_path, temporary, monkeypatch):
     """Hostile, broken and odd files beside good ones: a few by one worker, or all by two."""
     folder, out = tmp_path / "class", tmp_path / "out.csv"
     folder.mkdir()
     listener = socket.create_server(("127.0.0.1", 0))
     expected = hostile.write(folder, out=out, port=listener.getsockname()[1], good=3 if few else 50, few=few)
-    if without_walls():  # these harm the test itself: see the page on what holds where
+    if has_no_sandbox():  # these harm the test itself: see the page on what holds where
         for name in [name for name, case in expected.items() if "alone" in case.flags]:
             (folder / name).unlink()
             del expected[name]
@@ -92,9 +92,9 @@ def test_no_row_is_lost_no_verdict_changed_and_nothing_left(few, tmp_path, tempo
     assert len(rows["long_name.py", "pe.table"]["student"]) == 100
 
 
-def without_walls():
+def has_no_sandbox():
     with tempfile.TemporaryDirectory() as home, Judge(home, Limits()) as judge:
-        return judge.open
+        return judge.missing
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def wait_for_nothing(temporary):
     raise AssertionError(f"still running: {left}")
 
 
-WALLED = """
+LOOKS_AROUND = """
 import os
 def softmax_forward(s):
     seen = [path for path in {paths!r} if os.path.lexists(path)]
@@ -137,23 +137,23 @@ def softmax_forward(s):
 """
 
 
-def test_behind_walls_only_python_is_there_and_no_privilege(tmp_path):
-    """What a file may see of this machine: asked of the kernel by the file itself."""
+def test_sandbox_shows_only_python_and_drops_privileges(tmp_path):
+    """The submission itself asks the kernel what it can see of this machine."""
     secret = tmp_path / "secret"
     secret.write_text("x")
     paths = [str(secret), cli.__file__, run.__file__, "/etc/shadow", os.path.expanduser("~/.ssh")]
-    paths += [pytest.__file__]  # as npformer lies where it is installed: among what is needed
-    text = WALLED.format(paths=paths, uid=os.getuid())
+    paths += [pytest.__file__]  # in site-packages, which is needed: so is npformer if it is installed
+    text = LOOKS_AROUND.format(paths=paths, uid=os.getuid())
     with Judge(str(tmp_path), Limits(hidden=str(Path(pytest.__file__).parent))) as judge:
-        if judge.open:
+        if judge.missing:
             assert not UNSHARES, "what util-linux's program may do, we may"
-            pytest.skip("this system has no walls")
+            pytest.skip("this system has no sandbox")
         evidence = judge.grade("a.py", text.encode(), ["softmax.forward"])[0].evidence
     same = os.getuid() != 0
     assert f"“([],{{'0000000000000000'}},{same},True,True," in evidence, evidence
 
 
-def test_memory_and_processes_are_the_kernel_s_to_count(tmp_path):
+def test_grade_limits_memory_and_processes(tmp_path):
     """A process that would stop whoever polls it, and one that hides its memory in children."""
     stops = "import os, signal\nfor p in range(1, 99999):\n    try: os.kill(p, signal.SIGSTOP) if p != os.getpid() else 0\n"
     stops += "    except OSError: pass\n" + hostile.cases()["allclose.py"].text
@@ -164,7 +164,7 @@ def test_memory_and_processes_are_the_kernel_s_to_count(tmp_path):
         first, again = (judge.grade("a.py", draws.encode(), ["softmax.forward"]) for _ in range(2))
         assert first == again and "ValueError: (0." in first[0].evidence
         said = [judge.grade("a.py", text.encode(), ["softmax.forward"]) for text in (grows, forks)]
-        if not judge.open:
+        if not judge.missing:
             assert judge.grade("a.py", stops.encode(), ["order.bag"])[0].status == "pass"
         stopped = judge.grade("b.py", b"raise KeyError('x')\norder_bag = 'b'", ["order.bag"])[0]
     assert stopped.status == "not read" and "KeyError" in stopped.evidence
@@ -172,17 +172,37 @@ def test_memory_and_processes_are_the_kernel_s_to_count(tmp_path):
     assert said[1][0].status == "error"
 
 
-# --- a system without walls -------------------------------------------------------------------------
+SLEEPS = """
+import time
+order_bag = 'b'
+def softmax_forward(s):
+    while True:
+        try: time.sleep(.5)
+        except: pass
+"""
+
+
+def test_grade_ends_a_function_that_sleeps(tmp_path):
+    """The limit by the clock, here 1 second, ends it; the CPU limit would never be reached."""
+    started = time.monotonic()
+    with Judge(str(tmp_path), Limits(seconds=7, wall=1)) as judge:
+        bag, softmax = judge.grade("a.py", SLEEPS.encode(), ["order.bag", "softmax.forward"])
+    assert bag.status == "pass" and softmax.status == "error"
+    assert softmax.evidence == "It was still running after 7 seconds."
+    assert time.monotonic() - started < 20
+
+
+# --- a system without a sandbox --------------------------------------------------------------------
 
 NO_NAMESPACES = "echo 0 > /proc/sys/user/max_user_namespaces; exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "
 
-LEFT = """daemon setsid shell_stays ours_by_import ours_without_hook ours_by_process deep_folder memory
+LEFT = """daemon setsid shell_stays ours_by_import ours_on_the_path ours_without_hook ours_by_process deep_folder memory
 exit_in_table files_of_its_own""".split()
 
 
 @pytest.mark.skipif(not UNSHARES, reason="needs unshare of util-linux")
-def test_where_the_system_has_no_walls_it_says_so_and_ends_what_was_started(tmp_path, temporary):
-    """No fork bomb among them: as root without walls nobody counts processes, and it is told."""
+def test_grade_without_sandbox_reports_it_and_ends_processes(tmp_path, temporary):
+    """There is no fork bomb among the files: without a sandbox, the processes of root are not counted."""
     folder, out = tmp_path / "class", tmp_path / "out.csv"
     folder.mkdir()
     root = str(Path(__file__).resolve().parents[2])
@@ -211,7 +231,7 @@ SIGNALS += [
 
 @PROC
 @pytest.mark.parametrize(("number", "workers"), SIGNALS)
-def test_an_interrupted_run_goes_on_to_the_same_table(number, workers, tmp_path, temporary, kept):
+def test_grade_resumes_to_the_same_table(number, workers, tmp_path, temporary, kept):
     folder, out, whole = (tmp_path / name for name in ("class", "out.csv", "whole.csv"))
     folder.mkdir()
     for i in range(12):
@@ -255,7 +275,7 @@ def two(tmp_path):
     return tmp_path / "class"
 
 
-def test_a_changed_file_is_judged_again_and_another_run_s_journal_refused(two, tmp_path, asked):
+def test_journal_begin_rejects_another_run(two, tmp_path, asked):
     out = tmp_path / "out.csv"
     os.symlink("/etc/passwd", two / "c.py")
     found = grade(hand_ins(two), ["order.bag"], Limits(), journal=Journal(out))
@@ -286,7 +306,7 @@ CUT = ((Journal, "add", full, 2), (page, "class_page", full, 2), (Journal, "add"
 
 
 @pytest.mark.parametrize(("place", "name", "happens", "code"), CUT)
-def test_a_run_that_is_cut_says_how_to_go_on(place, name, happens, code, two, asked, capsys, monkeypatch):
+def test_grade_interrupted_reports_how_to_resume(place, name, happens, code, two, asked, capsys, monkeypatch):
     given = ["grade", str(two), "--csv=o.csv", "--html=o.html", "--only=pe.table"]
     monkeypatch.chdir(two.parent)
     before = signal.getsignal(signal.SIGTERM)
@@ -303,25 +323,25 @@ def test_a_run_that_is_cut_says_how_to_go_on(place, name, happens, code, two, as
     assert not Path("o.csv.journal").exists() and Path("o.html").exists()
 
 
-# --- judges -----------------------------------------------------------------------------------------
+# --- grading processes -------------------------------------------------------------------------------
 
 
-def test_a_judge_that_ends_is_replaced_once_and_costs_one_submission(two, monkeypatch):
-    workers, hired, ends = [], run.Worker, 1
+def test_iter_reports_replaces_a_process_once_per_file(two, monkeypatch):
+    started, start, ends = [], run.GradingProcess, 1
 
     def some_end(*settings):
-        workers.append(hired(*settings))
-        if len(workers) <= ends:
-            workers[-1].process.kill()
-        return workers[-1]
+        started.append(start(*settings))
+        if len(started) <= ends:
+            started[-1].process.kill()
+        return started[-1]
 
-    monkeypatch.setattr(run, "Worker", some_end)
+    monkeypatch.setattr(run, "GradingProcess", some_end)
     assert [row.status for row in grade(hand_ins(two), ["order.bag"], Limits(), workers=0)] == [
         "pass",
         "pass",
     ]
-    assert [worker.process.exitcode for worker in workers] == [-signal.SIGKILL, 0]
-    workers, ends = [], 2
+    assert [each.process.exitcode for each in started] == [-signal.SIGKILL, 0]
+    started, ends = [], 2
     found = grade(hand_ins(two), ["order.bag"], Limits())
     assert [(row.status, row.evidence) for row in found] == [
         ("not read", run.LOST),
@@ -329,23 +349,23 @@ def test_a_judge_that_ends_is_replaced_once_and_costs_one_submission(two, monkey
     ]
 
 
-def test_a_judge_whose_server_has_ended_is_given_up(monkeypatch):
-    """Who has ended it is not told from who would come next: without walls a file can."""
+def test_run_grading_process_ends_with_its_server(monkeypatch):
+    """A file can end the server if there is no sandbox. It must not be blamed on the next file."""
     (line, its_line), (ours, theirs) = Pipe(), socket.socketpair()
     gone = SimpleNamespace(wait=lambda: 0, poll=lambda: -9)
-    monkeypatch.setattr(judge, "_serving", lambda *given: (gone, ours))
+    monkeypatch.setattr(judge, "_start_server", lambda *given: (gone, ours))
     monkeypatch.setattr(os, "setsid", lambda: None)
     line.send(("a.py", "It cannot be read.", ["order.bag"]))
     with line, its_line, theirs:
         theirs.sendall(b"[]")
-        judge.work(its_line, "", Limits())
+        judge.run_grading_process(its_line, "", Limits())
         assert not line.poll()
 
 
-def test_a_judge_leaves_when_the_other_side_hangs_up(tmp_path, monkeypatch):
+def test_run_grading_process_ends_with_its_connection(tmp_path, monkeypatch):
     (line, its_line), alone = Pipe(), []
     monkeypatch.setattr(os, "setsid", lambda: alone.append(True))  # neither Ctrl+C nor Ctrl+Z reaches it
     line.send(("a.py", "It cannot be read.", ["order.bag"]))
     threading.Timer(0.5, line.close).start()
-    judge.work(its_line, str(tmp_path), Limits())
+    judge.run_grading_process(its_line, str(tmp_path), Limits())
     assert alone and running(tmp_path) == []

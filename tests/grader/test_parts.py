@@ -1,4 +1,4 @@
-"""Both sides of the grader in this process: reading, frames, the student's side, files, the judge."""
+"""Both sides of the grader in this process: submissions, files, the protocol, the worker, the judge."""
 
 import base64
 import json
@@ -7,9 +7,9 @@ import re
 import socket
 import sys
 import threading
+import time
 import zipfile
 from contextlib import ExitStack
-from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,20 +18,24 @@ import hostile
 import numpy as np
 import pytest
 
-from npformer.exercises import reply as checker
+from npformer.exercises import check as check_exercise
+from npformer.exercises import checker, feedback
+from npformer.exercises.remote import RemoteResult
+from npformer.exercises.verdict import find
 from npformer.grader import hand_ins as files_of
-from npformer.grader import judge, student
-from npformer.grader.frames import MOST_BYTES, Forged, Opaque, pack, unpack
+from npformer.grader import judge
 from npformer.grader.hand_ins import hand_ins
 from npformer.grader.judge import Judge, Limits
-from npformer.grader.reading import answer_of, read_submission
+from npformer.grader.worker import serving
+from npformer.grader.worker.protocol import MAX_BYTES, Channel, Forged, Opaque, pack, unpack
+from npformer.grader.worker.submission import answer_of, read_submission
 
-# --- what is told ---------------------------------------------------------------------------------
+# --- reports ---------------------------------------------------------------------------------------
 
 TOLD = re.compile(r"^=== (py|ipynb) (\S+) (\w+) \|(.*)\n((?:(?!===|# ---).*\n)*)", re.MULTILINE)
 
 
-def test_what_comes_of_a_file(inside):
+def test_grade_reports_each_kind_of_answer(inside):
     found = TOLD.findall(Path(__file__).with_name("told.txt").read_text("utf-8"))
     assert len(found) > 40
     for kind, exercise_id, status, says, text in found:
@@ -63,7 +67,7 @@ def read(name, data):
     return answer_of(submission, "order.bag"), submission.problem
 
 
-def test_a_file_is_read_and_what_cannot_be_read_is_one_line():
+def test_read_submission_reports_problems_in_one_line():
     for name, data, answer, begins in READ:
         got, problem = read(name, data)
         assert got == answer and problem.startswith(begins) and bool(problem) == bool(begins), data[:60]
@@ -71,7 +75,7 @@ def test_a_file_is_read_and_what_cannot_be_read_is_one_line():
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_what_else_a_notebook_understands_is_ipython_s_to_say(installed, monkeypatch):
+def test_read_submission_translates_magics_with_ipython(installed, monkeypatch):
     if installed:
         pytest.importorskip("IPython")
     else:
@@ -129,7 +133,7 @@ def read_or_why(hand_in):
         return str(error)
 
 
-def test_zip_files_are_looked_into_and_nothing_is_silent(tmp_path, monkeypatch):
+def test_hand_ins_lists_every_file_of_zips(tmp_path, monkeypatch):
     for name, data in (ZIPPED | {"essay.pdf": b"", "large.py": b"x" * 2001}).items():
         (tmp_path / name).write_bytes(data)
     for name, target in {"gone.py": "nothing", "around.py": "around.py", "out.py": os.__file__}.items():
@@ -161,7 +165,7 @@ def test_zip_files_are_looked_into_and_nothing_is_silent(tmp_path, monkeypatch):
     assert abs(found["stored.zip/a.py"].time - (tmp_path / "stored.zip").stat().st_mtime) < 60
 
 
-# --- frames ---------------------------------------------------------------------------------------
+# --- the protocol ---------------------------------------------------------------------------------
 
 
 def same(value):
@@ -169,7 +173,7 @@ def same(value):
 
 
 @pytest.mark.filterwarnings("ignore:the matrix subclass")
-def test_values_cross_as_they_are_and_what_says_it_is_one_is_one():
+def test_pack_unpack_preserves_values():
     class Three:
         def __float__(self):
             return 3.0
@@ -205,7 +209,7 @@ FORGED = (
     b"1x",
     b"[" * 100_000 + b"]" * 100_000,
     b"[" + b'{"\\u0000e":0},' * 500_000 + b"0]",
-    b'"' + b"x" * MOST_BYTES + b'"',
+    b'"' + b"x" * MAX_BYTES + b'"',
     {"\0a": 0},
     {"\0f": 0},
     {"\0c": ["a", "b"]},
@@ -219,10 +223,10 @@ FORGED = (
     {"\0a": ["<f8", ["a", 9], EIGHT]},
     {"\0a": ["<f8", [1], "no base 64"]},
 )
-TOO_MUCH = ([0] * 600_000, np.zeros(MOST_BYTES // 8 + 1), "x" * MOST_BYTES, 10**9000)
+TOO_MUCH = ([0] * 600_000, np.zeros(MAX_BYTES // 8 + 1), "x" * MAX_BYTES, 10**9000)
 
 
-def test_forged_bytes_are_refused_and_what_is_too_much_is_not_sent():
+def test_unpack_rejects_forged_bytes_pack_large_values():
     for data in FORGED:
         with pytest.raises(Forged):
             unpack(data if isinstance(data, bytes) else json.dumps(data).encode())
@@ -233,14 +237,95 @@ def test_forged_bytes_are_refused_and_what_is_too_much_is_not_sent():
             print(f"packed: {type(value)}")
 
 
-# --- the student's side ---------------------------------------------------------------------------
+def test_unpack_returns_plain_tuples():
+    """No frame holds an object of the checker's."""
+    for value in (RemoteResult(np.ones(2), (0,)), {"value": 1, "changed": [0]}):
+        received = unpack(pack(value))
+        assert type(received) in (tuple, dict) and not isinstance(received, RemoteResult)
 
 
-def test_npformer_is_a_stand_in(monkeypatch):
-    monkeypatch.setattr(sys, "modules", {"npformer": 1, "npformer.exercises.bank": 2, "os": os})
+@pytest.fixture
+def channel():
+    """A channel and the socket at its other end."""
+    here, there = socket.socketpair()
+    with here, there:
+        yield Channel(here), there
+
+
+def test_channel_receives_what_was_sent(channel):
+    here, there = channel
+    other = Channel(there)
+    for frame in (b"", b"x", b"y" * 50_000):
+        other.send(frame)
+        assert here.receive() == frame
+        here.send(frame, time.monotonic() + 5)
+        assert other.receive(time.monotonic() + 5) == frame
+    other.close()
+    with pytest.raises(EOFError):
+        here.receive()
+
+
+def test_channel_rejects_a_frame_that_is_too_long(channel):
+    here, there = channel
+    there.sendall(b"\xff" * 8)
+    with pytest.raises(Forged, match="a frame of 4,294,967,295 bytes"):
+        here.receive()
+
+
+@pytest.mark.parametrize("sent", [b"", b"\0\0", b"\0\0\0\x09half"])
+def test_channel_receive_stops_at_the_deadline(channel, sent):
+    here, there = channel
+    there.sendall(sent)
+    started = time.monotonic()
+    with pytest.raises(TimeoutError):
+        here.receive(started + 0.1)
+    with pytest.raises(TimeoutError):
+        here.receive(started)
+    assert time.monotonic() - started < 5
+
+
+def test_channel_receive_stops_while_bytes_trickle(channel):
+    """A side that sends a byte now and then gets no more time than one that sends nothing."""
+    here, there = channel
+    there.sendall(b"\0\0\xff\xff")
+    is_over = threading.Event()
+
+    def trickle():
+        while not is_over.wait(0.02):
+            there.sendall(b"x")
+
+    thread = threading.Thread(target=trickle)
+    thread.start()
+    started = time.monotonic()
+    with pytest.raises(TimeoutError):
+        here.receive(started + 0.2)
+    assert time.monotonic() - started < 5
+    is_over.set()
+    thread.join()
+
+
+def test_channel_send_stops_if_nothing_is_read(channel):
+    here, _ = channel
+    with pytest.raises(TimeoutError):
+        here.send(b"x" * 2**23, time.monotonic() + 0.1)
+
+
+# --- the worker -----------------------------------------------------------------------------------
+
+
+def test_leave_search_path_removes_our_directory(monkeypatch):
+    monkeypatch.setattr(sys, "path", ["/ours", "/home", "/packages"])
+    monkeypatch.setenv("PYTHONPATH", "/ours:/home:/packages")
+    serving.leave_search_path()
+    assert sys.path == ["/packages"] and os.environ["PYTHONPATH"] == "/home:/packages"
+
+
+def test_hide_npformer_replaces_it(monkeypatch):
+    ours = {"npformer": 1, "npformer.exercises.bank": 2, "__main__": serving}
+    monkeypatch.setattr(sys, "modules", {**ours, "os": os})
     monkeypatch.setattr(sys, "meta_path", [])
-    student.hide_npformer()
-    assert list(sys.modules) == ["os"]
+    serving.hide_npformer()
+    assert sorted(sys.modules) == ["__main__", "os"] and not hasattr(sys.modules["__main__"], "__file__")
     finder = sys.meta_path[0]
     assert finder.find_spec("numpy") is None and finder.create_module(None) is None
     ours, exercises = (SimpleNamespace(__name__=name) for name in ("npformer", "npformer.exercises"))
@@ -254,8 +339,8 @@ def test_npformer_is_a_stand_in(monkeypatch):
     assert exercises.__getattr__("check")("pe.table", 3) is True
 
 
-def test_odd_answers_cost_themselves_alone(inside):
-    """Those that harm no process; each of the others is run behind walls."""
+def test_grade_odd_answers_cost_only_themselves(inside):
+    """The cases that harm no process; the others are run in the sandbox."""
     odd = {name: case for name, case in hostile.cases().items() if "odd" in case.flags} | hostile.FILES
     del odd["plots.py"]  # matplotlib takes its time
     assert len(odd) > 55
@@ -265,18 +350,18 @@ def test_odd_answers_cost_themselves_alone(inside):
             assert report.status in hostile.STATUSES[allowed], (name, report)
 
 
-def test_the_copy_of_a_process_that_forked_itself_leaves(inside):
+def test_serve_submission_ends_a_forked_copy(inside):
     pids = iter([1, 2])
-    student.os.getpid = lambda: next(pids)
+    serving.os.getpid = lambda: next(pids)
     (report,) = inside.grade("a.py", b"order_bag = 'b'", ["order.bag"])
     assert (report.status, report.evidence) == ("not read", "It ended the program.")
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_where_nothing_forks_any_more_the_judge_ends(inside):
+def test_fork_worker_raises_without_server(inside):
     inside.server.shutdown(socket.SHUT_RD)
     with pytest.raises(EOFError):
-        Judge.forked(inside, {})
+        Judge.fork_worker(inside, {})
 
 
 # --- the judge ------------------------------------------------------------------------------------
@@ -284,25 +369,23 @@ def test_where_nothing_forks_any_more_the_judge_ends(inside):
 
 @pytest.fixture
 def of(inside):
-    """What is said of exercises whose process sends this, values or bytes, whatever it is asked, and ends."""
+    """The results of exercises whose worker sends these values or bytes, whatever it is asked, and ends."""
     with ExitStack() as stack:
 
         def reports(*came, ids=("pe.table",), used=b"0.0", given=None, left=None, after=0.0):
-            def forked(request):
+            def fork_worker(request):
                 threading.Timer(after, inside.theirs.sendall, [used]).start()
-                inside.left = inside.left if left is None else left
-                ours, theirs = socket.socketpair()
-                pipe, its_pipe = Connection(ours.detach()), Connection(theirs.detach())
+                inside.wall_left = inside.wall_left if left is None else left
+                here, there = socket.socketpair()
+                stack.enter_context(there)
                 for one in came:
-                    its_pipe.send_bytes(one if isinstance(one, bytes) else pack(one, []))
-                with socket.socket(fileno=os.dup(its_pipe.fileno())) as end:
-                    end.shutdown(socket.SHUT_WR)
-                stack.enter_context(its_pipe)
+                    Channel(there).send(one if isinstance(one, bytes) else pack(one, []))
+                there.shutdown(socket.SHUT_WR)
                 if given is not None:
-                    given.append((request["cpu"], inside.left))
-                return pipe
+                    given.append((request["cpu"], inside.wall_left))
+                return Channel(here)
 
-            inside.forked = forked
+            inside.fork_worker = fork_worker
             return [(r.status, r.evidence) for r in inside.grade("a.py", b"", ids)]
 
         yield reports
@@ -313,6 +396,8 @@ def head(*ids):
 
 
 TABLE = head("pe.table")
+ERROR = {"type_name": "KeyError", "message": "x", "line": 3, "function": "f\n"}
+NO_ANSWER = feedback.sentence(find("no_answer_sent"))
 NO_ANSWERS = (
     b"",
     b"\xff" * 8,
@@ -321,23 +406,86 @@ NO_ANSWERS = (
     {"back": 5, "args": ()},
     {"value": 3},
     {"changed": []},
-    {"value": 3, "changed": [0]},
+    {"value": 3, "changed": [0]},  # the arguments of pe.table are no arrays
     {"value": 3, "changed": ["x"]},
+    {"value": 3, "changed": 0},
+    {"value": len, "changed": []},
+    {"error": {}, "changed": []},
+    {"error": 3, "changed": []},
 )
 
 
-def test_what_is_no_answer_ends_the_process_and_costs_its_exercise(of, monkeypatch):
-    monkeypatch.setattr(judge, "MOST_CALLS_BACK", 20)
+def test_request_gives_up_after_forged_reply(of, monkeypatch):
+    monkeypatch.setattr(judge, "MAX_CALLBACKS", 20)
     for came in NO_ANSWERS:
         ((status, evidence),) = of(TABLE, came)
-        assert status == "error" and evidence in ("It ended the program.", judge.NO_ANSWER), came
+        assert status == "error" and evidence in ("It ended the program.", NO_ANSWER), came
     for came in (3, {"answers": {}}, {"student": 1, "answers": {"pe.table": 1}}, TABLE | {"student": len}):
-        assert of(came) == [("not read", judge.NO_ANSWER)]
+        assert of(came) == [("not read", NO_ANSWER)]
     back = {"back": 0, "args": (1,)}
-    assert of(head("block.forward"), *[back] * 22, ids=["block.forward"]) == [("error", judge.NO_ANSWER)]
+    assert of(head("block.forward"), *[back] * 22, ids=["block.forward"]) == [("error", NO_ANSWER)]
 
 
-def test_nobody_waits_for_a_process_that_does_not_answer(of, inside):
+def test_call_remotely_reads_plain_fields(of):
+    """What looks like an object of the checker's in a reply is a value like any other."""
+
+    def evidence(reply):
+        return of(TABLE, *[reply | {"changed": []}] * 99)[0][1]
+
+    result = {"value": np.zeros((6, 8)), "changed": [0]}
+    for value in (result, ERROR, {"error": ERROR}):
+        assert " dict" in evidence({"value": value})
+    assert evidence({"error": ERROR}) == "It stopped with KeyError: “x”, in line 3 of f."
+    assert evidence({"error": ERROR | {"line": None}}) == "It stopped with KeyError: “x”."
+
+
+@pytest.mark.parametrize("field", [{"line": 2**30}, {"line": "3"}, {"line": True}, {"message": 3}])
+def test_call_remotely_rejects_forged_error_fields(of, field):
+    reply = {"error": ERROR | field, "changed": []}
+    assert of(TABLE, *[reply] * 99) == [("error", NO_ANSWER)]
+
+
+def test_exchange_uses_up_the_wall_limit(inside):
+    inside.wall_left = 5.0
+    here, there = socket.socketpair()
+    with here, there:
+        threading.Timer(0.2, Channel(there).send, [b"x"]).start()
+        assert inside.exchange(Channel(here), b"") == b"x"
+    assert inside.wall_left < 4.9
+
+
+def test_call_remotely_reports_changed_arguments(inside):
+    inside.answers = {}
+    inside.failure, inside.wall_left, inside.cpu = None, 5.0, 1.0
+    here, there = socket.socketpair()
+    inside.channel = Channel(here)
+    with there:
+        Channel(there).send(pack({"value": 2, "changed": [1]}))
+        assert inside.call_remotely(0, 3, np.ones(2)) == RemoteResult(2, (1,))
+        here.close()
+
+
+SLEEPS_ONCE = """
+import time
+import numpy as np
+calls = []
+def softmax_forward(s):
+    if not calls:
+        calls.append(1)
+        time.sleep(0.8)
+    powers = np.exp(s - s.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+"""
+
+
+def test_exchange_does_not_count_for_the_checker(inside, monkeypatch):
+    """The checker's own limit by the clock, here 0.6 seconds, leaves out the waiting for a worker."""
+    monkeypatch.setattr(checker, "SECONDS", 0.2)
+    (row,) = inside.grade("a.py", SLEEPS_ONCE.encode(), ["softmax.forward"])
+    assert row.status == "pass", row
+
+
+def test_request_stops_waiting_at_the_limit(of, inside):
     inside.limits = Limits(seconds=2, wall=1e-9)
     assert of(TABLE) == [("not read", "It was still running after 2 seconds.")]
     assert of(TABLE, left=0.0) == [("not read", "It was still running after 2 seconds.")]
@@ -346,7 +494,7 @@ def test_nobody_waits_for_a_process_that_does_not_answer(of, inside):
     assert of(TABLE, used=b"0.9") == [("error", "It was still running after 1 second.")]
 
 
-def test_each_process_that_is_lost_halves_the_time_of_the_next(inside, of):
+def test_start_worker_halves_time_after_each_loss(inside, of):
     """An endless loop in every function costs little more than one: a file is given up in seconds."""
     ids, given = ("pe.table", "ffn.forward", "softmax.forward", "heads.split"), []
     inside.limits = Limits(seconds=8)
@@ -355,7 +503,7 @@ def test_each_process_that_is_lost_halves_the_time_of_the_next(inside, of):
     assert of(TABLE, given=given) and given[4:] == [(8, 24)], "of the next file nothing is taken"
 
 
-def test_what_the_checker_cannot_digest_costs_its_answer(of, monkeypatch):
+def test_check_answer_survives_errors_of_the_checker(of, monkeypatch):
     """A check that breaks, and one that takes the end for an answer."""
 
     def breaks(exercise_id, answer, level):
@@ -363,19 +511,19 @@ def test_what_the_checker_cannot_digest_costs_its_answer(of, monkeypatch):
 
     def swallows(exercise_id, answer, level):
         for _ in range(2):
-            with pytest.raises(judge.Ended):
+            with pytest.raises(judge.WorkerEnded):
                 answer()
-        return SimpleNamespace(evidence="fine", status="pass", codes=(), hint="", question="")
+        return check_exercise("order.bag", "b")
 
     for check, says in (
-        (breaks, "This answer cannot be judged (OverflowError)."),
+        (breaks, "This answer cannot be checked (OverflowError)."),
         (swallows, "It ended the program."),
     ):
         monkeypatch.setattr(judge, "check", check)
         assert of(TABLE) == [("error", says)]
 
 
-def test_a_reply_says_as_much_as_its_level(inside):
+def test_grade_feedback_depends_on_level(inside):
     for level, asks in ((1, False), (3, True)):
         inside.limits = Limits(level=level)
         (told,) = inside.grade("a.py", b"order_bag = 'a'", ["order.bag"])
@@ -383,7 +531,7 @@ def test_a_reply_says_as_much_as_its_level(inside):
 
 
 @pytest.mark.slow
-def test_answers_that_cost_the_judge_much_are_bounded(tmp_path, monkeypatch):
+def test_grade_bounds_the_cost_of_replies(tmp_path, monkeypatch):
     """A frame of empty lists, and one of many arrays told again and again in calls back."""
     monkeypatch.setattr(checker, "SECONDS", 1.0)
     lists = "import gc\ndef softmax_forward(s): return [[]] * 240_000\norder_bag = [[[]] * 400] * 400\n"

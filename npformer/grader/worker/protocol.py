@@ -1,0 +1,199 @@
+"""What a worker and the grading process send each other: plain values and arrays of numbers.
+
+A frame is a value in JSON. What JSON cannot express is an object with one entry, whose key is NUL and a
+letter; an array is its dtype, its shape and its bytes. The grading process trusts no byte of a frame before
+it has checked it, and reads no more than the limits below.
+"""
+
+import base64
+import json
+import math
+import re
+import socket
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+
+MAX_BYTES = 2**25
+MAX_ITEMS = 500_000  # brackets and commas: an empty list takes 30 times the memory of its two characters
+MAX_AXES = 12  # of an array: the checker tries every combination of axes
+NUMERIC_DTYPE = re.compile(r"[<>|=][biufc]\d\d?")
+CHUNK = 2**20  # bytes that are read at once
+LENGTH_BYTES = 4  # the length in front of each frame
+
+Functions: TypeAlias = list[Callable[..., Any]]
+
+
+class Forged(ValueError):
+    """Bytes that are not a frame, or a frame that exceeds the limits."""
+
+
+class Opaque:
+    """Stands for a value that is not a number, text or array: only the name of its type is sent.
+
+    >>> Opaque("Graph")
+    <a Graph>
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def __repr__(self) -> str:
+        return f"<a {self.kind}>"
+
+
+def readable(text: str, most: int = 300) -> str:
+    """Cut a text and escape its lone surrogates and control characters, so that every codec can write it.
+
+    >>> readable("a" + chr(0xDCFF) + chr(0))
+    'a\\\\udcff\\\\x00'
+    """
+    plain = text[:most].encode("utf-8", "backslashreplace").decode("utf-8")
+    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in plain)
+
+
+# --- the channel ----------------------------------------------------------------------------------
+
+
+class Channel:
+    """Sends and receives frames through one end of a pair of sockets.
+
+    `deadline` is a time of `time.monotonic`; TimeoutError is raised if a whole frame takes longer, also if
+    the other side sends or reads a part of it. Without a deadline, the channel waits.
+    """
+
+    def __init__(self, end: socket.socket) -> None:
+        self.socket = end
+
+    def send(self, frame: bytes, deadline: float = math.inf) -> None:
+        """Send one frame."""
+        self.socket.settimeout(_remaining(deadline))
+        self.socket.sendall(len(frame).to_bytes(LENGTH_BYTES, "big") + frame)
+
+    def receive(self, deadline: float = math.inf) -> bytes:
+        """Receive one frame. Raises EOFError if the other side has closed its end."""
+        length = int.from_bytes(self._read(LENGTH_BYTES, deadline), "big")
+        if length > MAX_BYTES:
+            raise Forged(f"a frame of {length:,} bytes")
+        return self._read(length, deadline)
+
+    def _read(self, length: int, deadline: float) -> bytes:
+        """Read exactly this many bytes."""
+        data = bytearray()
+        while len(data) < length:
+            self.socket.settimeout(_remaining(deadline))
+            part = self.socket.recv(min(length - len(data), CHUNK))
+            if not part:
+                raise EOFError("the other side has closed the channel")
+            data += part
+        return bytes(data)
+
+    def close(self) -> None:
+        """Close this end."""
+        self.socket.close()
+
+
+def _remaining(deadline: float) -> float | None:
+    """Return the seconds until a deadline, None without one. Raises TimeoutError after it."""
+    if deadline == math.inf:
+        return None
+    seconds = deadline - time.monotonic()
+    if seconds <= 0:
+        raise TimeoutError
+    return seconds
+
+
+# --- frames ---------------------------------------------------------------------------------------
+
+
+def pack(value: Any, functions: Functions | None = None) -> bytes:
+    """Encode a value as a frame.
+
+    A function is encoded as its position in the list `functions`, to which it is appended. Without a list,
+    only the name of its type is sent.
+
+    >>> unpack(pack({"y": (1, None, 2.5)}))
+    {'y': (1, None, 2.5)}
+    """
+    return _check_size(json.dumps(_encode(value, functions), separators=(",", ":")).encode("ascii"))
+
+
+def unpack(frame: bytes, function_at: Callable[[int], Any] = ().__getitem__) -> Any:
+    """Decode a frame; `function_at` returns the function for a position. Raises Forged for other bytes."""
+    try:
+        decode = partial(_decode, _DECODERS | {"\0f": function_at})
+        return json.loads(_check_size(frame).decode("ascii"), object_hook=decode)
+    except (ValueError, TypeError, LookupError, RecursionError, OverflowError) as error:
+        raise Forged(f"not a frame: {error}") from None
+
+
+def _check_size(frame: bytes) -> bytes:
+    """Return the frame. Raises Forged if it exceeds the limits."""
+    if len(frame) > MAX_BYTES or sum(map(frame.count, b"[{,")) > MAX_ITEMS:
+        raise Forged(f"more than {MAX_BYTES:,} bytes, or {MAX_ITEMS:,} things in lists and arrays")
+    return frame
+
+
+def _encode(value: Any, functions: Functions | None) -> Any:
+    """Return the value in the types of JSON."""
+    encode = partial(_encode, functions=functions)
+    if callable(value) and functions is not None:
+        functions.append(value)
+        return {"\0f": len(functions) - 1}
+    if isinstance(value, np.ndarray | np.generic) or (hasattr(value, "__array__") and not callable(value)):
+        return _encode_array(value)
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, tuple):  # a NamedTuple becomes a plain tuple
+        return {"\0t": [*map(encode, value)]}
+    if isinstance(value, list | range):
+        return [*map(encode, value)]
+    if type(value) is dict and all(isinstance(key, str) for key in value):
+        return {key: encode(item) for key, item in value.items()}
+    if isinstance(value, complex):
+        return {"\0c": [value.real, value.imag]}
+    if value is ...:
+        return {"\0e": 0}
+    if hasattr(value, "__float__") and not callable(value):
+        return float(value)
+    return {"\0o": value.kind if isinstance(value, Opaque) else type(value).__name__}
+
+
+def _encode_array(value: Any) -> Any:
+    """Return an array of numbers as its dtype, shape and bytes; any other array as the name of its type."""
+    array = np.asarray(value)
+    if not NUMERIC_DTYPE.fullmatch(array.dtype.str):
+        return {"\0o": type(value).__name__}
+    if array.nbytes > MAX_BYTES:
+        raise Forged(f"an array of {array.nbytes:,} bytes")
+    data = base64.b64encode(array.tobytes()).decode("ascii")
+    return {"\0s" if isinstance(value, np.generic) else "\0a": [array.dtype.str, list(array.shape), data]}
+
+
+def _decode(decoders: dict[str, Callable[[Any], Any]], entries: dict[str, Any]) -> Any:
+    """Return the value that an object of JSON stands for: a dict unless its first key is in `decoders`."""
+    key = next(iter(entries), "")
+    return decoders[key](entries[key]) if key in decoders else entries
+
+
+def _decode_array(parts: Any) -> Any:
+    """Return a writeable array. NumPy rejects a shape that does not fit the number of bytes."""
+    dtype, shape, data = parts
+    entries = math.prod(int(n) or 1 for n in shape)  # an empty array's sum over its empty axis is not empty
+    if not NUMERIC_DTYPE.fullmatch(dtype) or len(shape) > MAX_AXES or entries > MAX_BYTES:
+        raise Forged("an array of no numbers, or of too many axes or entries")
+    array: Any = np.ndarray(shape, dtype, base64.b64decode(data, validate=True))
+    return array.astype(array.dtype.newbyteorder("="))
+
+
+_DECODERS: dict[str, Callable[[Any], Any]] = {
+    "\0a": _decode_array,
+    "\0s": lambda parts: _decode_array(parts)[()],
+    "\0t": tuple,
+    "\0c": lambda parts: complex(*parts),
+    "\0e": lambda _: ...,
+    "\0o": lambda kind: Opaque(str(kind)),
+}

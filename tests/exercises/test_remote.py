@@ -1,0 +1,66 @@
+"""The checker on functions that run in another process."""
+
+import numpy as np
+import pytest
+from codings import check, own
+
+from npformer.exercises import checker, feedback
+from npformer.exercises.probe import Probe, call, run
+from npformer.exercises.remote import RemoteResult, StudentError
+
+PROBE = Probe("x, y", ("z",), ((np.ones(2), np.ones(2)),))
+
+
+def test_run_unpacks_a_remote_result():
+    outcome = run(lambda x, y: RemoteResult(x + y, (1,)), PROBE.calls[0], PROBE)
+    assert np.array_equal(outcome.raw, [2, 2]) and outcome.changed == ("y",)
+    assert check("softmax.forward", lambda s: RemoteResult(own("softmax.forward")(s), (0,))).codes == (
+        "MUTATES-INPUT",
+    )
+    assert run(lambda x, y: RemoteResult(None, ()), PROBE.calls[0], PROBE).empty
+
+
+RAISED = (
+    (StudentError("KeyError", "no  x", 3, "f"), "KeyError: “no x”, in line 3 of f"),
+    (StudentError("KeyError", "no x"), "KeyError: “no x”"),
+    (StudentError("KeyError", "", 3, "f"), "KeyError, in line 3 of f"),
+    (KeyError("no x"), "KeyError: 'no x', in line 2 of f"),
+    (KeyError(), "KeyError, in line 2 of f"),
+)
+
+
+@pytest.mark.parametrize(("error", "expected"), RAISED)
+def test_run_describes_errors_of_both_kinds_alike(error, expected):
+    def f(x, y):
+        raise error
+
+    outcome = run(f, PROBE.calls[0], PROBE)
+    finding = next(checker.differences(PROBE, outcome, outcome))
+    assert outcome.error.type_name == "KeyError"
+    assert feedback.sentence(finding) == f"One of the checks stopped with {expected}."
+
+
+@pytest.mark.parametrize("error", [TypeError("x"), StudentError("TypeError", "x")])
+def test_call_retries_with_mask_by_name(error):
+    def f(x, *rest, mask=None):
+        if rest:
+            raise error
+        return x, mask
+
+    assert call(f, (1, 2), ["x", "mask"]) == (1, 2)
+    assert call(f, (1, None), ["x", "mask"]) == (1, None)
+    with pytest.raises(type(error)):
+        call(f, (1, 2), ["x", "y"])
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), StudentError("ValueError", "x")])
+def test_call_retries_no_other_error(error):
+    calls = []
+
+    def f(*given, **named):
+        calls.append(given)
+        raise error
+
+    with pytest.raises(type(error)):
+        call(f, (1, 2), ["x", "mask"])
+    assert calls == [(1, 2)]
