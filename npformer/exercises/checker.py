@@ -12,7 +12,6 @@ import numpy as np
 from npformer.backend import Array
 from npformer.exercises import detectors
 from npformer.exercises.bank import find as find_exercise
-from npformer.exercises.bank.questions import words
 from npformer.exercises.number_detectors import close
 from npformer.exercises.probe import (
     Function,
@@ -174,9 +173,7 @@ def agrees(a: Array, b: Array, task: Numbers) -> bool:
     return a.shape == b.shape and bool((np.abs(a - b) <= task.tolerance).all())
 
 
-def _nearest(
-    fitting: Mapping[Mistake | Wrong, Array], given: Array, task: Numbers
-) -> list[Mistake | Wrong]:
+def _nearest(fitting: Mapping[Mistake | Wrong, Array], given: Array, task: Numbers) -> list[Mistake | Wrong]:
     """Of several wrong answers those that are met to the last digit, where the answer has so many."""
     is_rounded = np.allclose(given, np.round(given, task.decimals), rtol=0, atol=1e-9)
     exact = [shown for shown, value in fitting.items() if np.allclose(given, value, rtol=1e-7, atol=1e-9)]
@@ -344,7 +341,7 @@ def _judge_correct_numbers(task: Code, function: Function, found: Sequence[Outco
     outputs = task.probe.outputs
     name = task.ours or task.name
     if returned_by_npformer(name, function, task.probe):
-        findings = (find("is_npformers", function=name),)
+        findings: tuple[Finding, ...] = (find("is_npformers", function=name),)
         return Verdict(task.id, "known_mistake", findings, ("NPFORMERS-OWN",), outputs, ())
     changed = changed_arguments(found)
     if changed:
@@ -379,13 +376,13 @@ def _judge_hard_call(
     if mistake.kind == "precision" and is_near:
         return Verdict(task.id, "pass_variant", (), (mistake.code,), outputs, outputs)
     fits = mistake.kind == "wrong" or (mistake.kind == "robustness" and not is_finite)
+    agrees_elsewhere = find("ordinary_sizes_agree")
     if fits and not stopped:
-        findings = (find("ordinary_sizes_agree"),)
-        return Verdict(task.id, "known_mistake", findings, (mistake.code,), outputs, ())
-    findings = (find("ordinary_sizes_agree"), *place)
+        return Verdict(task.id, "known_mistake", (agrees_elsewhere,), (mistake.code,), outputs, ())
+    findings = [agrees_elsewhere, *place]
     if mistake.kind == "robustness" and not stopped:
-        findings = (*findings, find("finite_but_wrong_far_out"))
-    return Verdict(task.id, "unrecognised", findings, (), outputs, ())
+        findings.append(find("finite_but_wrong_far_out"))
+    return Verdict(task.id, "unrecognised", tuple(findings), (), outputs, ())
 
 
 def _roughness(answer: Outcome) -> float:
@@ -503,8 +500,4 @@ def entry_difference(a: Array, b: Array) -> Finding:
     wrong = ~(np.abs(a.astype(float) - b.astype(float)) <= allowed(b.astype(float), a.dtype))
     index = tuple(np.argwhere(wrong)[0].tolist())
     has_nan = bool(a.dtype.kind == "f" and np.isnan(a[wrong]).any())
-    return find(
-        "differs_at", index=index, differing=int(wrong.sum()), entries=wrong.size, has_nan=has_nan
-    )
-
-
+    return find("differs_at", index=index, differing=int(wrong.sum()), entries=wrong.size, has_nan=has_nan)

@@ -88,7 +88,9 @@ def recognised(task: Code, function: Function, found: tuple[Outcome, ...]) -> li
     """The mistakes that answer so on every call; where none does, several in different outputs."""
     spoilt = differing(task, found)
     fresh = tuple(run(function, given, task.probe) for given in task.probe.fresh)
-    fitting = [known for known in known_mistakes(task) if known.spoilt <= spoilt and _fits(task, known, found)]
+    fitting = [
+        known for known in known_mistakes(task) if known.spoilt <= spoilt and _fits(task, known, found)
+    ]
     fitting = [known for known in fitting if _fits_on_fresh(task, known, fresh)]
     if alone := dict.fromkeys(known.mistake for known in fitting if known.spoilt == spoilt):
         return [(mistake,) for mistake in alone]
@@ -244,5 +246,3 @@ def returns_integers(trial: Trial) -> bool:
     """Whether numbers were cut to whole ones."""
     are_integers = all(a.dtype.kind in "iu" for a in trial.found)
     return are_integers and not all(np.array_equal(b, np.round(b)) for b in trial.right)
-
-

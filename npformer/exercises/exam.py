@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from npformer.exercises.assignments import cell, notebook_of
+from npformer.exercises.bank import bank
 from npformer.exercises.bugs import bug_of, under_its_name
 from npformer.exercises.points import WHOLE, Assignment, written
 from npformer.exercises.reading import LETTERS
 from npformer.exercises.task import RIGHT, Choice, Code, Numbers, Task, Truth, generator
-from npformer.exercises.bank import bank
 from npformer.teaching.paper import paper
 from npformer.teaching.worksheet import KEY, letters_of
 

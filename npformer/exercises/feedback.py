@@ -39,7 +39,9 @@ def catalog() -> Catalog:
     """Read the templates."""
     given = tomllib.loads(Path(__file__).with_name("feedback.toml").read_text(encoding="utf-8"))
     options = {
-        (name, wrong.code): wrong.says for name, question in asked().items() for wrong in question.said.values()
+        (name, wrong.code): wrong.says
+        for name, question in asked().items()
+        for wrong in question.said.values()
     }
     questions = {name: question.task["question"] for name, question in asked().items()}
     return Catalog(
@@ -185,7 +187,9 @@ def _phrases(finding: Finding) -> dict[str, str]:
         phrases["change"] = catalog().words["change"][given["change"]].format(name=given["name"])
     if finding.kind == "too_long":
         seconds = given["seconds"]
-        phrases["duration"] = texts["one_second" if seconds == 1 else "several_seconds"].format(f"{seconds:g}")
+        phrases["duration"] = texts["one_second" if seconds == 1 else "several_seconds"].format(
+            f"{seconds:g}"
+        )
     if finding.kind in ("rounded_answer", "truncated_answer"):
         kept = given["kept"]
         phrases["kept_decimals"] = texts["one_decimal" if kept == 1 else "several_decimals"].format(kept)

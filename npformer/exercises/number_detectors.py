@@ -108,7 +108,9 @@ def neighbours(trial: Trial) -> list[dict[str, Array]]:
         available = dict(given)
         for name, make in trial.probe.directions.items():
             available[name] = make(*given.values())
-        fitting.append({name: np.broadcast_to(a, right.shape) for name, a in available.items() if _fits(a, right)})
+        fitting.append(
+            {name: np.broadcast_to(a, right.shape) for name, a in available.items() if _fits(a, right)}
+        )
     in_all = set.intersection(*map(set, fitting))
     return [{name: given[name] for name in given if name in in_all} for given in fitting]
 
@@ -231,7 +233,9 @@ def candidate_factors(sizes: Sequence[dict[str, int]]) -> dict[ScaleFactor, Arra
     found = {ScaleFactor(1, 1.0): np.ones(calls)}
     for name, value in CONSTANTS.items():
         found[ScaleFactor(1, 1.0, name)] = np.full(calls, value)
-    lengths = {((name,), ()): values for name, values in single.items()}
+    lengths: dict[tuple[tuple[str, ...], tuple[str, ...]], Array] = {}
+    for name, values in single.items():
+        lengths[(name,), ()] = values
     for a, b in combinations(single, 2):
         lengths[(a, b), ()] = single[a] * single[b]
     for a, b in permutations(single, 2):
@@ -243,9 +247,7 @@ def candidate_factors(sizes: Sequence[dict[str, int]]) -> dict[ScaleFactor, Arra
 
 def name_factor(ratios: Sequence[float], sizes: Sequence[dict[str, int]]) -> ScaleFactor | None:
     """The factor that explains a ratio in every call: one with a name, or a number times such a one."""
-    quotients = {
-        factor: np.asarray(ratios) / values for factor, values in candidate_factors(sizes).items()
-    }
+    quotients = {factor: np.asarray(ratios) / values for factor, values in candidate_factors(sizes).items()}
     for factor, times in quotients.items():
         has_one_sign = len({*np.sign(times)}) == 1
         if has_one_sign and np.allclose(np.abs(times), 1, rtol=1e-4, atol=0):

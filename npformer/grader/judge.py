@@ -80,7 +80,8 @@ class Row(NamedTuple):
     @classmethod
     def from_list(cls, fields: Sequence[Any]) -> "Row":
         """Make a row from the list that JSON has made of it."""
-        return cls(*(tuple(each) if isinstance(each, list) else each for each in fields))
+        values: list[Any] = [tuple(each) if isinstance(each, list) else each for each in fields]
+        return cls(*values)
 
 
 def unread_rows(name: str, ids: Iterable[str], why: str) -> list[Row]:

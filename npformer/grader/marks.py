@@ -19,7 +19,11 @@ from npformer.grader.register import Student, Whose
 
 FORMULA = r"(?=[=+\-@\t\r\n＝＋－＠])"  # before what a spreadsheet would run, in either width
 DAY = 86400
-PARTLY_CORRECT = ("known_mistake", "ambiguous", "unrecognised")  # statuses of answers that were checked to the end
+PARTLY_CORRECT = (
+    "known_mistake",
+    "ambiguous",
+    "unrecognised",
+)  # statuses of answers that were checked to the end
 
 
 class Mark(NamedTuple):
@@ -38,7 +42,7 @@ class Mark(NamedTuple):
 
 
 def earned(row: Row, assignment: Assignment) -> float:
-    """The points of one answer: all of a correct one; of another one those of the outputs that are correct."""
+    """The points of one answer: all of a correct one; else those of the outputs that are correct."""
     parts = assignment.points.get(row.exercise, {})
     if row.passed:
         return sum(parts.values())
@@ -95,7 +99,8 @@ def table_of(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 def answers_table(rows: Iterable[Row], assignment: Assignment) -> str:
     """Every answer, with its points."""
     lines = (
-        [" ".join(cell) if isinstance(cell, tuple) else cell for cell in row] + [f"{earned(row, assignment):g}"]
+        [" ".join(cell) if isinstance(cell, tuple) else cell for cell in row]
+        + [f"{earned(row, assignment):g}"]
         for row in rows
     )
     return table_of([*Row._fields, "points"], lines)

@@ -25,7 +25,8 @@ SECTIONS, PATTERNS, EXERCISES, STUDENTS, LINES = 6, 2, 24, 14, 12  # shown at mo
 def to_teach(given: Iterable[Mark]) -> list[tuple[str, int, list[Pattern]]]:
     """The sections of the lessons with how many students went wrong there, and their commonest mistakes."""
     of = {exercise.id: exercise for exercise in list_exercises()}
-    wrong, who = defaultdict[tuple[str, str], list[Row]](list), defaultdict[str, set[Student]](set)
+    wrong = defaultdict[tuple[str, tuple[str, ...]], list[Row]](list)
+    who = defaultdict[str, set[Student]](set)
     for student, row in ((mark.student, row) for mark in given for row in mark.rows):
         if row.is_answered and not row.passed:
             wrong[row.exercise, row.codes].append(row)

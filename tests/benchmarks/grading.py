@@ -13,9 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from npformer.exercises.bank import bank
 from npformer.exercises.bugs import under_its_name
 from npformer.exercises.points import assignment_of
-from npformer.exercises.bank import bank
 from npformer.grader.hand_ins import hand_ins
 from npformer.grader.judge import Limits
 from npformer.grader.marks import answers_table

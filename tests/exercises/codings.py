@@ -21,8 +21,8 @@ from typing import NamedTuple
 import numpy as np
 
 from npformer.exercises import check, list_exercises
-from npformer.exercises.task import Code, Numbers
 from npformer.exercises.bank import bank
+from npformer.exercises.task import Code, Numbers
 
 ROOT, FOLDER = Path(__file__).parents[2], Path(__file__).parent / "codings"
 CODE = [task for task in list_exercises() if isinstance(task, Code)]

@@ -17,7 +17,7 @@ from npformer.exercises.bank import bank, block, questions
 from npformer.exercises.detectors import known_mistakes
 from npformer.exercises.probe import RELATIVE, Draws, normal
 from npformer.exercises.task import RIGHT, Edit
-from npformer.exercises.verdict import STATUSES, find
+from npformer.exercises.verdict import STATUSES
 from npformer.gradcheck import gradcheck
 
 LESSONS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
@@ -144,7 +144,7 @@ def test_what_is_done_with_one_argument_is_seen(task):
 def test_mistakes_in_different_outputs_are_both_named(task):
     """Each listed mistake together with the next one that spoils other outputs."""
     known = known_mistakes(task)
-    for one, two in zip(known, known[1:], strict=False):
+    for one, two in itertools.pairwise(known):
         if not one.spoilt & two.spoilt and all(o.arrays for k in (one, two) for o in k.outcomes):
 
             def both(*args, f=one.function, g=two.function, spoilt=one.spoilt):

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from codings import CODE, FOLDER, check, codings, plain_answers, reply
 
-from npformer.exercises.probe import run
 from npformer.exercises.bank import bank
 from npformer.exercises.bank.questions import asked, text_of, words
+from npformer.exercises.probe import run
 
 TOPICS = sorted(path.stem for path in FOLDER.glob("*.txt"))
 

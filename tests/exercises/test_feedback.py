@@ -14,7 +14,8 @@ from npformer.exercises.verdict import KINDS, STATUSES, Finding, Verdict, find
 
 CATALOG = feedback.catalog()
 PHRASES = {  # made of parameters by feedback.py
-    "it", "It", "name_of_output", "axes", "Axes", "Axis", "error_text", "lengths", "nan", "share", "lines", "which",
+    "it", "It", "name_of_output", "axes", "Axes", "Axis", "error_text", "lengths", "nan", "share", "lines",
+    "which",
     "names_or", "settings", "sequence", "agreement", "difference", "asked", "count", "wave", "first_at",
     "kept_decimals", "duration",
 }  # fmt: skip
@@ -43,7 +44,9 @@ def test_every_name_of_the_bank_has_words():
     axes = {axis for task in CODE for each in task.probe.axis_names.values() for axis in each}
     sizes = {"eps", "bits", "kept", "t", "all"}  # of numbers, which have no lines
     words = CATALOG.words
-    assert landmarks == set(words["landmark"]) and views == set(words["view"]) and shifts == set(words["shift"])
+    assert (
+        landmarks == set(words["landmark"]) and views == set(words["view"]) and shifts == set(words["shift"])
+    )
     assert axes - sizes <= set(words["axis"])
     assert set(ACTIVATIONS) == set(words["activation"]) and set(CONSTANTS) == set(words["constant"])
     assert set(CHANGES) <= set(words["change"])
@@ -85,7 +88,15 @@ ANSWERS = [
 
 def data_of(result):
     findings = [(finding.kind, finding.output, finding.view) for finding in result.findings]
-    return bool(result), result.status, result.codes, result.agreed, result.outputs, findings, result.is_answered
+    return (
+        bool(result),
+        result.status,
+        result.codes,
+        result.agreed,
+        result.outputs,
+        findings,
+        result.is_answered,
+    )
 
 
 def text_of(result):
@@ -115,10 +126,21 @@ def test_the_levels_say_more_and_more():
     findings = (find("shape_agrees"), Finding("differs", "y"), Finding("squared", "y"))
     verdict = Verdict("softmax.forward", "unrecognised", findings, (), ("y",), ())
     one, two, three = (feedback.text_of(verdict, level) for level in (1, 2, 3))
-    assert "differs" in one.evidence and "square" not in one.evidence and (one.hint, one.question) == ("", None)
+    assert (
+        "differs" in one.evidence and "square" not in one.evidence and (one.hint, one.question) == ("", None)
+    )
     assert "square" in two.evidence and (two.hint, two.question) == ("", None)
     assert three.evidence == two.evidence and three.hint.startswith("Read ") and three.question
 
 
 def test_result_is_data_first():
-    assert Result._fields == ("status", "codes", "agreed", "outputs", "findings", "evidence", "hint", "question")
+    assert Result._fields == (
+        "status",
+        "codes",
+        "agreed",
+        "outputs",
+        "findings",
+        "evidence",
+        "hint",
+        "question",
+    )

@@ -76,7 +76,7 @@ WRONG = {  # what passed before every edge of a promise was tried
         "sample.top_p", lambda p, share: top_p(p, lambda s: np.cumsum(s) - s <= share),
     ),
     "a mask that fits where nothing is between": (
-        "mask.kept", lambda n, kept: np.tri(n, kept + n, kept if kept == 0 or kept >= n else kept + 1, dtype=bool),
+        "mask.kept", lambda n, kept: np.tri(n, kept + n, kept + (0 < kept < n), dtype=bool),
     ),
     "another eps in a port": ("port.block", edited("port.block", "1e-5", "1e-6")),
     "ReLU6": ("ffn.forward", edited("ffn.forward", "np.maximum(z, 0)", "np.clip(z, 0, 6)")),
@@ -103,7 +103,9 @@ def test_check_rejects_what_fails_inside_the_promise(name):
 
 def test_check_uses_one_rule_for_limited_losses():
     for small in (1e-9, 1e-12, 1e-15, 0.0):
-        plain = check("cross_entropy.forward", lambda z, t, e=small: -np.log(soft(z)[np.arange(len(t)), t] + e).mean())
+        plain = check(
+            "cross_entropy.forward", lambda z, t, e=small: -np.log(soft(z)[np.arange(len(t)), t] + e).mean()
+        )
 
         def smoothed(z, t, epsilon, e=small):
             log_p = np.log(soft(z) + e)
@@ -170,7 +172,9 @@ def test_calls_have_the_declared_axes(task):
                 assert value.shape == tuple(sizes[axis] for axis in axes), name
         outcome = run(task.right, given, task.probe)
         for name, array in zip(task.probe.outputs, outcome.arrays, strict=True):
-            known = [sizes.get(axis, n) for axis, n in zip(task.probe.axis_names[name], array.shape, strict=True)]
+            known = [
+                sizes.get(axis, n) for axis, n in zip(task.probe.axis_names[name], array.shape, strict=True)
+            ]
             assert tuple(known) == array.shape, name
 
 
@@ -222,7 +226,9 @@ def test_a_factor_is_named_by_sizes_that_differ():
         return soft(scores if mask is None else np.where(mask, scores, -np.inf)) @ v
 
     finding = kinds_of("attention.forward", by_d_v).get("softmax_of_scaled_scores")
-    sizes = () if finding is None else (*finding.parameters["factor"].top, *finding.parameters["factor"].bottom)
+    sizes = (
+        () if finding is None else (*finding.parameters["factor"].top, *finding.parameters["factor"].bottom)
+    )
     assert "T_k" not in sizes
 
 
@@ -255,7 +261,9 @@ def test_two_missing_corrections_are_not_called_one():
 
 
 def test_rows_that_nearly_sum_to_1_do_not():
-    assert "ratios_in_rows" not in kinds_of("softmax.forward", lambda s: soft(s) ** 2 / (soft(s) ** 2).sum(axis=-1, keepdims=True) * 0.999)
+    assert "ratios_in_rows" not in kinds_of(
+        "softmax.forward", lambda s: soft(s) ** 2 / (soft(s) ** 2).sum(axis=-1, keepdims=True) * 0.999
+    )
 
 
 def test_a_row_of_k_is_a_key():
@@ -268,7 +276,9 @@ def test_a_row_of_k_is_a_key():
 
 
 def test_previous_classes_are_named():
-    finding = kinds_of("cross_entropy.forward", lambda z, t: own("cross_entropy.forward")(z, t - 1))["is_landmark"]
+    finding = kinds_of("cross_entropy.forward", lambda z, t: own("cross_entropy.forward")(z, t - 1))[
+        "is_landmark"
+    ]
     assert finding.parameters == {"landmark": "loss_of_previous_class"}
 
 

@@ -153,7 +153,11 @@ def test_an_assignment_is_a_notebook_without_answers(form, tmp_path, capsys):
     nbformat = pytest.importorskip("nbformat")
     nbformat.validate(nbformat.read(out, 4))
     text = out.read_text(encoding="utf-8")
-    assert 'check(\\"pe.table\\", pe_table).raise_if_wrong()' in text and "1.5" in text and "order_bag = None" in text
+    assert (
+        'check(\\"pe.table\\", pe_table).raise_if_wrong()' in text
+        and "1.5" in text
+        and "order_bag = None" in text
+    )
     assert (tmp_path / "environment.yml").exists() is (form == "otter")
     cells = ["".join(cell["source"]) for cell in json.loads(text)["cells"]]
     (named,) = (cell for cell in cells if "under the name" in cell)

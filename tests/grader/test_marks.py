@@ -4,8 +4,8 @@ import csv
 import json
 
 import pytest
-from test_class import given, write
 from other_words import in_other_words, pseudo
+from test_class import given, write
 
 from npformer import cli
 from npformer.exercises import check, feedback
@@ -92,7 +92,12 @@ def test_check_in_a_notebook_is_not_fooled(name):
 
 def test_earned_needs_an_answer_that_was_checked():
     assignment = Assignment({"adam.step": {"w": 1.0, "m": 2.0, "v": 4.0}})
-    for status, expected in {"known_mistake": 6.0, "unrecognised": 6.0, "error": 0.0, "not read": 0.0}.items():
+    for status, expected in {
+        "known_mistake": 6.0,
+        "unrecognised": 6.0,
+        "error": 0.0,
+        "not read": 0.0,
+    }.items():
         row = Row("a.py", "", "adam.step", status, (), ("m", "v"), "w and m agree.")
         assert earned(row, assignment) == expected
     assert earned(Row("a.py", "", "adam.step", "pass"), assignment) == 7.0
@@ -112,7 +117,9 @@ def graded(folder, out, homework, capsys):
     for path in sorted(folder.iterdir()):
         codes.append(cli.main(["check", str(path), *given(assignment=homework, gradescope=out / "r.json")]))
         results = json.loads((out / "r.json").read_text(encoding="utf-8"))
-        tests = [(test["name"], test["score"], test["max_score"], test["status"]) for test in results["tests"]]
+        tests = [
+            (test["name"], test["score"], test["max_score"], test["status"]) for test in results["tests"]
+        ]
         scores.append((results["score"], tests))
     capsys.readouterr()
     with (out / "o.csv").open(newline="", encoding="utf-8") as file:

@@ -4,8 +4,8 @@ from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 
-from npformer.exercises.task import Task
 from npformer.exercises.bank.questions import ticked
+from npformer.exercises.task import Task
 
 NAMES = (  # in the order of the lessons
     "positions rope embedding feed_forward softmax attention layer_norm block loss optim modern sampling "

@@ -3,9 +3,9 @@
 import numpy as np
 
 from npformer.backend import Array
+from npformer.exercises.bank.questions import coded, drawn
 from npformer.exercises.probe import Arguments, Draws, View, normal
 from npformer.exercises.task import Draw, Edit, Posed, either
-from npformer.exercises.bank.questions import coded, drawn
 
 # --- scores, and their scale ---------------------------------------------------------------------------
 

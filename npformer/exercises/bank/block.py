@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import Array
+from npformer.exercises.bank.questions import coded
 from npformer.exercises.number_detectors import close
 from npformer.exercises.probe import Arguments, Draws, Function, Trial, normal
 from npformer.exercises.task import Edit, either
 from npformer.exercises.verdict import Finding, find
-from npformer.exercises.bank.questions import coded
 from npformer.layer_norm import LayerNormParams, layer_norm_backward, layer_norm_forward
 
 # --- what is asked -----------------------------------------------------------------------------------
@@ -86,7 +86,8 @@ def layers_called(function: Function, given: Arguments, names: list[str]) -> lis
     return made
 
 
-forward = coded("block.forward", ("y",), (call(4), call(6), call(3, 3)), draw=draw, axes="x: T d_model; y: T d_model",
+forward = coded("block.forward", ("y",), (call(4), call(6), call(3, 3)), draw=draw,
+    axes="x: T d_model; y: T d_model",
     solution=f"""
 def block(x, attend, norm_1, ffn, norm_2):
     h = {H}

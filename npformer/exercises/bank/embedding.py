@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from npformer.exercises.bank.questions import coded, drawn
 from npformer.exercises.probe import Arguments, Draws, normal
 from npformer.exercises.task import Draw, Edit, Posed
-from npformer.exercises.bank.questions import coded, drawn
 from npformer.positional import positional_encoding
 
 # --- rows of a table, and positions added -------------------------------------------------------------

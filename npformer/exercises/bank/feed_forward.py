@@ -6,11 +6,11 @@ from functools import partial
 import numpy as np
 
 from npformer.backend import Array
+from npformer.exercises.bank.questions import coded, drawn
 from npformer.exercises.number_detectors import close
 from npformer.exercises.probe import Arguments, Trial, normal, run
 from npformer.exercises.task import Draw, Edit, Posed, compiled, either
 from npformer.exercises.verdict import Finding, find
-from npformer.exercises.bank.questions import coded, drawn
 
 # --- forward -----------------------------------------------------------------------------------------
 

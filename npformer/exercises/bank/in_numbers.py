@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from npformer.exercises.task import Draw, Posed
 from npformer.exercises.bank.questions import drawn
+from npformer.exercises.task import Draw, Posed
 
 
 @drawn("cost.parameters")

@@ -2,13 +2,13 @@
 
 import numpy as np
 
+from npformer.exercises.bank.questions import coded, drawn
+from npformer.exercises.bank.softmax import at_the_limits, far_apart, overflowing
 from npformer.exercises.call_detectors import DETECTORS
 from npformer.exercises.number_detectors import close
 from npformer.exercises.probe import Arguments, Draws, Trial, normal
 from npformer.exercises.task import Draw, Edit, Posed
 from npformer.exercises.verdict import Finding, find
-from npformer.exercises.bank.questions import coded, drawn
-from npformer.exercises.bank.softmax import at_the_limits, far_apart, overflowing
 
 # --- the loss ----------------------------------------------------------------------------------------
 
@@ -145,6 +145,7 @@ def cross_entropy_backward(logits, targets):
         "SM-GLOBAL-MAX": (far_apart(3, 7), TARGETS),
     })
 
+EPSILONS = (0.1, 0.3, 0.2, 0.25, 0.15, 0.0)
 SMOOTHED = """
 def smoothed(logits, targets, epsilon):
     shifted = logits - logits.max(axis=-1, keepdims=True)
@@ -154,7 +155,7 @@ def smoothed(logits, targets, epsilon):
     return -((1 - epsilon) * at + epsilon * spread).mean()
 """
 smoothed = coded("loss.smoothed", ("loss",),
-    tuple((*given, epsilon) for given, epsilon in zip(calls(), (0.1, 0.3, 0.2, 0.25, 0.15, 0.0), strict=True)),
+    tuple((*given, epsilon) for given, epsilon in zip(calls(), EPSILONS, strict=True)),
     draw=lambda draws: (*draw(draws), draws.uniform(0.05, 0.4)),
     axes="logits: N V; targets: N; loss:", neutral={"epsilon": 0.0},
     landmarks={

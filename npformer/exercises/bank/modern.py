@@ -3,12 +3,12 @@
 
 import numpy as np
 
+from npformer.exercises.bank import attention, layer_norm, rope
+from npformer.exercises.bank.questions import coded, drawn
 from npformer.exercises.number_detectors import close, ratio
 from npformer.exercises.probe import Arguments, Draws, Trial, View, normal
 from npformer.exercises.task import Draw, Edit, Posed, either
 from npformer.exercises.verdict import Finding, find
-from npformer.exercises.bank import attention, layer_norm, rope
-from npformer.exercises.bank.questions import coded, drawn
 
 # --- RMSNorm -------------------------------------------------------------------------------------------
 
@@ -255,7 +255,8 @@ grouped = coded("attention.grouped", ("heads",),
     axes="q: n_heads T_q d_k; k: n_kv_heads T_k d_k; v: n_kv_heads T_k d_v; heads: n_heads T_q d_v",
     views=attention.VIEWS | {
         "equal_key_heads": View(
-            lambda q, k, v: attention.weights(q, k[:1].repeat(len(k), axis=0), v), attention.without_last_column
+            lambda q, k, v: attention.weights(q, k[:1].repeat(len(k), axis=0), v),
+            attention.without_last_column,
         ),
     },
     solution=f"""
@@ -278,7 +279,8 @@ def draw_copies(draws: Draws) -> Arguments:
     return draws.normal(times * g, draws.size(), draws.size()), g
 
 
-grouped_back = coded("grouped.backward", ("dx",), ((normal(6, 4, 5), 2), (normal(8, 3, 2), 4), (normal(3, 3, 3), 3), (normal(4, 2, 3), 1)),
+grouped_back = coded("grouped.backward", ("dx",), 
+    ((normal(6, 4, 5), 2), (normal(8, 3, 2), 4), (normal(3, 3, 3), 3), (normal(4, 2, 3), 1)),
     draw=draw_copies, axes="dy: n_heads T d_k; n_kv_heads: n_kv_heads; dx: n_kv_heads T d_k",
     solution="""
 def grouped_backward(dy, n_kv_heads):

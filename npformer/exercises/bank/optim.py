@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from npformer.exercises.bank.questions import coded
 from npformer.exercises.number_detectors import close
 from npformer.exercises.probe import Arguments, Draws, Trial, normal
 from npformer.exercises.task import Edit
 from npformer.exercises.verdict import Finding, find
-from npformer.exercises.bank.questions import coded
 
 # --- what is asked -----------------------------------------------------------------------------------
 

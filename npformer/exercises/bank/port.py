@@ -3,18 +3,20 @@
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.probe import Arguments, Draws, Trial, normal
+from npformer.exercises.bank.questions import coded
 from npformer.exercises.number_detectors import close
+from npformer.exercises.probe import Arguments, Draws, Trial, normal
 from npformer.exercises.task import Edit, either
 from npformer.exercises.verdict import Finding, find
-from npformer.exercises.bank.questions import coded
+
 
 def rounding(trial: Trial) -> Finding | None:
     """What the numbers of each group have become: by which rule they were rounded."""
     m = [w.min(axis=1, keepdims=True) for w, _ in trial.calls]
     if all(np.array_equal(a, np.round(a)) and a.min() >= 0 for a in trial.found):
         return find("returns_whole_numbers")
-    if all((a >= w - 1e-9).all() and not close(a, w) for a, (w, _) in zip(trial.found, trial.calls, strict=True)):
+    pairs = [(a, w) for a, (w, _) in zip(trial.found, trial.calls, strict=True)]
+    if all((a >= w - 1e-9).all() and not close(a, w) for a, w in pairs):
         return find("rounded_up")
     if all(map(_is_symmetric, trial.found)):
         return find("symmetric_range")
@@ -42,6 +44,7 @@ def draw(draws: Draws) -> Arguments:
 
 SPREAD = "(w.max(axis=1, keepdims=True) - m) / (2**bits - 1)"
 NEAREST = "np.rint((w - m) / d)"
+CLIPPED = "np.clip(np.rint(w / d), -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)"
 
 quantise = coded("quantise.groups", ("rounded",),
     ((normal(3, 8), 2), (normal(4, 6, seed=1) * 5, 3), (np.abs(normal(2, 5)) + 1, 1), (normal(3, 7) - 4, 4)),
@@ -62,7 +65,7 @@ def quantised(w, bits):
             Edit("m + d * q", "d * q", SPREAD, f"np.abs(w).max(axis=1, keepdims=True) / ({half})",
                 NEAREST, rounded)
             for half in ("2 ** (bits - 1) - 1", "2 ** (bits - 1)")
-            for rounded in ("np.rint(w / d)", "np.clip(np.rint(w / d), -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)")
+            for rounded in ("np.rint(w / d)", CLIPPED)
         ],
         "Q-ZERO-POINT": [
             Edit(NEAREST, f"{q}", "m + d * q", "d * (q - z)")
@@ -100,7 +103,7 @@ def small_rows() -> Arguments:
 def draw_block(draws: Draws) -> Arguments:
     """A block with other sizes; d is a multiple of 8, so that each of four heads has pairs."""
     T, f = draws.size(low=3, high=7), draws.size(low=3, high=12)
-    x, *arrays = weights(T, 24, f)
+    _, *arrays = weights(T, 24, f)
     return draws.normal(T, 24), *(0.6 * draws.normal(*array.shape) for array in arrays)
 
 
@@ -175,7 +178,8 @@ def block(x, W_q, W_k, W_v, W_o, gamma_1, W_gate, W_up, W_down, gamma_2):
             Edit(NORM, "gamma * x / (np.sqrt((x * x).mean(axis=1, keepdims=True)) + 1e-5)"),
         ],
         "PORT-LAYER-NORM": [
-            Edit(NORM, "gamma * (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5)"),
+            Edit(NORM, "gamma * (x - x.mean(axis=1, keepdims=True)) "
+                "/ np.sqrt(x.var(axis=1, keepdims=True) + 1e-5)"),
         ],
         "PORT-NO-GAMMA": [Edit("gamma * x /", "x /")],
         "PORT-GAMMA-PLUS-1": [Edit("gamma * x /", "(1 + gamma) * x /")],
@@ -197,7 +201,9 @@ def block(x, W_q, W_k, W_v, W_o, gamma_1, W_gate, W_up, W_down, gamma_2):
                 "10000.0 ** (-np.arange(d_k // 2) / d)",
             )
         ],
-        "PORT-SCALE": [Edit("math.sqrt(d_k)", other) for other in ("math.sqrt(d)", "d_k", "math.sqrt(d // 2)")],
+        "PORT-SCALE": [
+            Edit("math.sqrt(d_k)", other) for other in ("math.sqrt(d)", "d_k", "math.sqrt(d // 2)")
+        ],
         "PORT-KV-HEADS": [
             Edit("np.repeat(k, 2, axis=0), np.repeat(v, 2, axis=0)", "k[[0, 0, 0, 0]], v[[0, 0, 0, 0]]"),
         ],

@@ -4,11 +4,11 @@
 import numpy as np
 
 from npformer.backend import Array
+from npformer.exercises.bank.questions import coded, drawn
 from npformer.exercises.number_detectors import close
-from npformer.exercises.probe import Draws, Trial
+from npformer.exercises.probe import Trial
 from npformer.exercises.task import Draw, Edit, Posed
 from npformer.exercises.verdict import Finding, find
-from npformer.exercises.bank.questions import coded, drawn
 from npformer.positional import Layout, positional_encoding
 
 # --- the table ----------------------------------------------------------------------------------------

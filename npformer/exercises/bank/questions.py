@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from npformer.exercises.task import (
     instead,
 )
 
+DRAWN, FRESH = 2, 2  # calls that are drawn to check an answer, and to confirm what is found
 QUESTION = re.compile(
     r"""^## (?P<id>\S+) \((?P<topic>.+), level (?P<level>\d)\)
 
@@ -147,9 +148,8 @@ def coded(
         parts[part] = {what: instead(text, other) for what, other in parts.get(part, {}).items()}
     of_probe = {part: parts.pop(part) for part in Probe._fields if part in parts}
     probe = Probe(str(signature(right))[1:-1], outputs, (), **of_probe)
-    drawn = [draw(Draws(seed)) if draw else draw_from_axes(probe, Draws(seed)) for seed in range(DRAWN + FRESH)]
+    draw = draw or partial(draw_from_axes, probe)
+    drawn = [draw(Draws(seed)) for seed in range(DRAWN + FRESH)]
     probe = probe._replace(calls=(*calls, *drawn[:DRAWN]), fresh=tuple(drawn[DRAWN:]))
     return Code(**asked()[name].task, probe=probe, **parts)
 
-
-DRAWN, FRESH = 2, 2  # calls that are drawn to check an answer, and to confirm what is found

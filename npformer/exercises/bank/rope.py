@@ -2,12 +2,12 @@
 
 import numpy as np
 
+from npformer.exercises.bank.questions import coded
 from npformer.exercises.call_detectors import DETECTORS
 from npformer.exercises.number_detectors import close
 from npformer.exercises.probe import Arguments, Draws, Trial, normal
 from npformer.exercises.task import Edit
 from npformer.exercises.verdict import Finding, find
-from npformer.exercises.bank.questions import coded
 
 # --- what is asked -----------------------------------------------------------------------------------
 
@@ -61,7 +61,8 @@ def rope(x):
     detectors=(*DETECTORS, turning))
 
 
-backward = coded("rope.backward", ("dx",), ((normal(5, 6),), (normal(3, 8),), (normal(4, 4),), (normal(1, 2),)),
+backward = coded("rope.backward",
+    ("dx",), ((normal(5, 6),), (normal(3, 8),), (normal(4, 4),), (normal(1, 2),)),
     draw=draw, axes="dy: T d; dx: T d",
     solution="""
 def rope_backward(dy):

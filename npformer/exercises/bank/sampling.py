@@ -2,12 +2,12 @@
 
 import numpy as np
 
+from npformer.exercises.bank.questions import coded
+from npformer.exercises.bank.softmax import at_the_limits, far_apart
 from npformer.exercises.number_detectors import proportions, row_sums
 from npformer.exercises.probe import Arguments, Draws, Trial, normal
 from npformer.exercises.task import Edit
 from npformer.exercises.verdict import Finding, find
-from npformer.exercises.bank.questions import coded
-from npformer.exercises.bank.softmax import at_the_limits, far_apart
 
 # --- what is asked -----------------------------------------------------------------------------------
 

@@ -3,9 +3,9 @@
 import numpy as np
 
 from npformer.backend import Array
+from npformer.exercises.bank.questions import coded, drawn
 from npformer.exercises.probe import Arguments, Draws, normal
 from npformer.exercises.task import Draw, Edit, Posed
-from npformer.exercises.bank.questions import coded, drawn
 from npformer.functional import softmax_forward
 
 # --- forward -----------------------------------------------------------------------------------------
@@ -21,7 +21,7 @@ def at_the_limits(rows: int, columns: int) -> Array:
 
 
 def overflowing(rows: int, columns: int) -> Array:
-    """Scores up to 1000 of which no share becomes 0: row 1 goes from 1000 down to 280, the others stay near."""
+    """Scores up to 1000 of which no share becomes 0: row 1 goes down to 280, the others stay near."""
     numbers = 1000 - np.abs(normal(rows, columns))
     numbers[1, 1:] = 280 + np.abs(normal(columns - 1, seed=1))
     return numbers
