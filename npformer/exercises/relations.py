@@ -15,7 +15,8 @@ import numpy as np
 from npformer.backend import Array
 from npformer.exercises.probe import Trial, same, size
 from npformer.gradcheck import relations as arrays
-from npformer.gradcheck.relations import Case, Relation
+from npformer.gradcheck.notes import describe_parameters
+from npformer.gradcheck.relations import Case, Relation, is_number
 
 EXACT = 2e-5  # of the largest number: float32 answers are looked at too
 
@@ -50,72 +51,79 @@ def tried(look: Callable[..., Any], *args: Any) -> Any:
 
 STAY = "Which axes are to be left when the line is done?"
 SHARED = "Over which axes is one number of it shared?"
-WORDS = {  # what is seen, with {} for what the relation names; and the question that follows
+WORDS = {  # the observation, with the parameters of the relation; and the question that follows
     "zero": ("{it} is 0 everywhere", "Which line fills it, and is that line reached?"),
-    "transposed": ("{it} has the right numbers, transposed{}", "Which axis is to stand first?"),
+    "transposed": ("{it} has the right numbers, transposed{order}", "Which axis is to stand first?"),
     "reshaped": (
-        "{it} has the right numbers in another shape, {} in the first call",
+        "{it} has the right numbers in another shape, {shape} in the first call",
         "Which shape is asked for, axis by axis?",
     ),
-    "sum missing": ("{it} has axes too many: its sum over {} agrees, and is not taken yet", SHARED),
-    "mean missing": ("{it} has axes too many: its mean over {} agrees, and is not taken yet", SHARED),
-    "sum too many": ("{it} is the sum of the right numbers over {}, which should stay", STAY),
-    "mean too many": ("{it} is the mean of the right numbers over {}, which should stay", STAY),
+    "sum_missing": ("{it} has axes too many: its sum over {axes} agrees, and is not taken yet", SHARED),
+    "mean_missing": ("{it} has axes too many: its mean over {axes} agrees, and is not taken yet", SHARED),
+    "sum_too_many": ("{it} is the sum of the right numbers over {axes}, which should stay", STAY),
+    "mean_too_many": ("{it} is the mean of the right numbers over {axes}, which should stay", STAY),
     "moved": (
-        "{it} has the right entries in another order, in the first call along {}",
+        "{it} has the right entries in another order, in the first call along axis {axis}: {order}",
         "Which line moves them?",
     ),
-    "term missing": ("{it} agrees once {0} is added: {0} is missing", "Where is {} added?"),
-    "term turned": ("{it} agrees once {0} is added twice: {0} has the opposite sign", "Where is {} added?"),
-    "term added": (
-        "{it} is right with {0} added to it: {0} enters once too often",
-        "How often is {} to be added: is there a residual here?",
+    "term_missing": ("{it} agrees once {name} is added: {name} is missing", "Where is {name} added?"),
+    "term_turned": (
+        "{it} agrees once {name} is added twice: {name} has the opposite sign",
+        "Where is {name} added?",
     ),
-    "multiple added": (
-        "{it} is right with a multiple of {} added to it",
-        "Which term holds {}, and how often?",
+    "term_added": (
+        "{it} is right with {name} added to it: {name} enters once too often",
+        "How often is {name} to be added: is there a residual here?",
     ),
-    "constant along": (
-        "{it} is right up to {}",
+    "multiple_added": (
+        "{it} is right with a multiple of {name} added to it",
+        "Which term holds {name}, and how often?",
+    ),
+    "constant_along": (
+        "{it} is right up to one {one} added to {line}",
         "What is added or subtracted there, and is it the right one?",
     ),
-    "multiple along": (
-        "{it} is right up to a multiple of {}",
+    "multiple_along": (
+        "{it} is right up to a multiple of {name} in {line}",
         "Which term has this direction, and what is its factor?",
     ),
 }
 
 
 def related(look: Callable[[Sequence[Case]], Relation | None], view: Trial) -> Seen | None:
-    """What one of gradcheck's looks sees, in a student's words."""
+    """Describe for a student what one of gradcheck's detectors finds."""
     with np.errstate(all="ignore"):
         triples = zip(view.found, view.right, beside(view), strict=True)
-        seen = look([Case(a, b, others, exact=EXACT, scale=1.0) for a, b, others in triples])
-    if seen is None or seen.kind not in WORDS:
+        relation = look([Case(a, b, others, exact=EXACT, scale=1.0) for a, b, others in triples])
+    if relation is None or relation.kind not in WORDS:
         return None
-    kind, what = seen
-    times, _, name = what.partition(" times ")
-    if kind == "term added" and name:
-        kind, what = ("term turned" if times == "-2" else "multiple added"), name
-    elif kind in ("constant along", "multiple along"):
-        what = _line(what, view)
-    says, asks = (words.replace("{it}", "{{it}}").format(what) for words in WORDS[kind])
+    kind, texts = relation.kind, describe_parameters(relation)
+    if kind == "transposed":
+        is_matrix = len(relation.parameters["order"]) == 2
+        texts["order"] = "" if is_matrix else f", its axes in the order ({texts['order']})"
+    elif kind == "term_added" and is_number(relation.parameters["factor"], -2):
+        kind = "term_turned"
+    elif kind == "term_added" and not is_number(relation.parameters["factor"], 1):
+        kind = "multiple_added"
+    elif kind in ("constant_along", "multiple_along"):
+        texts["line"], texts["one"] = _line(relation.parameters["axis"], view)
+    says, asks = (words.format(it="{it}", **texts) for words in WORDS[kind])
     return Seen(f"{says}.", asks)
 
 
-def _line(what: str, view: Trial) -> str:
-    """What lies along an axis: "x̂ along axis 2" is "x̂ in each row"."""
-    name, _, axis = what.rpartition("axis ")
+def _line(axis: int, view: Trial) -> tuple[str, str]:
+    """Name the lines along an axis, such as "each row", and what is constant on each of them."""
     lines = {-1: "each row", -2: "each column"}
-    line = lines.get(int(axis) - view.right[0].ndim, f"every {view.probe.outer} alike")
-    one = "table" if "alike" in line else "number"
-    return f"{name.removesuffix(' along ')} in {line}" if name else f"one {one} added to {line}"
+    from_the_end = axis - view.right[0].ndim
+    if from_the_end in lines:
+        return lines[from_the_end], "number"
+    return f"every {view.probe.outer} alike", "table"
 
 
 def moved(cases: Sequence[Case]) -> Relation | None:
     """The right entries in another order; one of them in every place says less than other looks do."""
     seen = arrays.moved(cases)
-    return seen if seen and len({*seen.what.partition(": ")[2].split(", ")}) > 1 else None
+    return seen if seen and len({*seen.parameters["order"]}) > 1 else None
 
 
 def beside(view: Trial) -> list[dict[str, Array]]:

@@ -1,7 +1,8 @@
 """Is this backward pass the derivative of that forward, and if not, what does it look like? Knows no layer.
 
 differences.py finds slopes and how far they may be off, calls.py calls the two functions, judging.py
-compares, relations.py knows what wrong gradients look like, words.txt what is said of them, report.py prints.
+compares, relations.py detects what a wrong gradient looks like, notes.py describes that with the templates
+of notes.toml, report.py prints.
 """
 
 from npformer.gradcheck.judging import assert_gradients, gradcheck

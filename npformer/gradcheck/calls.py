@@ -26,6 +26,13 @@ class Leaf(NamedTuple):
     note: str = ""  # why the two cannot be compared
 
 
+class Fault(NamedTuple):
+    """A fault of forward or backward that belongs to no single array."""
+
+    path: str  # of its row in the report
+    text: str
+
+
 class Calls:
     """Forward and backward at these arguments, what their first calls returned, and forward near by."""
 
@@ -40,14 +47,14 @@ class Calls:
         given = _fresh(self.args)
         self.returned, self.cache = self.call(given)
         self.first = np.array(_floats(self.returned))
-        self.faults = _changes("forward writes into its arguments", self.args, given)
+        self.faults = _changes("forward", "forward writes into its arguments", self.args, given)
         self.d_output = np.asarray(rng.standard_normal(self.first.shape)).astype(self.first.dtype)
         self.draws = np.random.default_rng(rng.integers(2**32))
         self.cache_before, dy = _fresh(self.cache), in_kind_of(self.returned, self.d_output.copy())
         self.answer = backward(dy, self.cache)
         self.gradients = _fresh(self.answer)  # now: it may be a view of what is written later
-        self.faults += _changes("backward writes into d_output", self.d_output, dy)
-        self.faults += _changes("backward writes into its cache", self.cache_before, self.cache)
+        self.faults += _changes("backward", "backward writes into d_output", self.d_output, dy)
+        self.faults += _changes("backward", "backward writes into its cache", self.cache_before, self.cache)
         self.leaves = {leaf.where: leaf for leaf in _paired(self.args, self.gradients)}
         self.widen()
         self.rounding = self.narrowed() if self.first.dtype != float else {}
@@ -112,11 +119,11 @@ class Calls:
         try:
             again = self.answers(self.args, factor * self.d_output, *[self.cache][: factor == 1])
         except Exception as error:
-            self.faults.append(f"backward raises {type(error).__name__} when it is called again: {error}")
+            text = f"backward raises {type(error).__name__} when it is called again: {error}"
+            self.faults.append(Fault("backward", text))
             return None
-        faults = _changes(
-            "backward returns a buffer that its next call overwrites", self.gradients, self.answer
-        )
+        text = "backward returns a buffer that its next call overwrites"
+        faults = _changes("backward", text, self.gradients, self.answer)
         self.faults += sorted({*faults} - {*self.faults})
         return None if faults else again
 
@@ -125,8 +132,9 @@ class Calls:
         returned = "forward returns a buffer that its next call overwrites"
         cache = "forward's next call writes into the cache of the last one"
         if not self.faults:
-            self.faults = _changes(returned, self.first, self.returned)
-            self.faults = self.faults or _changes(cache, self.cache_before, self.cache)
+            self.faults = _changes("forward", returned, self.first, self.returned)
+        if not self.faults:
+            self.faults = _changes("forward's", cache, self.cache_before, self.cache)
 
 
 # What goes in, and what is to be compared: the arguments' leaves, side by side with the gradients
@@ -255,16 +263,16 @@ def _floats_mapped(f: Callable[[Floats], Floats], tree: Any) -> Any:
     return ends_mapped(lambda x: in_kind_of(x, f(to_host(x))) if kind_of_number(x) == "f" else x, tree)
 
 
-def _changes(words: str, before: Any, after: Any) -> list[str]:
-    """Where two trees of arrays differ by a bit, in words."""
+def _changes(path: str, text: str, before: Any, after: Any) -> list[Fault]:
+    """Return a fault for each array in which two trees differ by a bit."""
     then, now = (dict(ends("", tree)) for tree in (before, after))
-    pairs = {path[1:]: (then.get(path), now.get(path)) for path in then | now}
+    pairs = {place[1:]: (then.get(place), now.get(place)) for place in then | now}
     differ = [
-        path
-        for path, pair in pairs.items()
+        place
+        for place, pair in pairs.items()
         if {*map(kind_of_number, pair)} != {"-"} and _bits(pair[0]) != _bits(pair[1])
     ]
-    return [f"{words} ({path})" if path else words for path in differ]
+    return [Fault(path, f"{text} ({place})" if place else text) for place in differ]
 
 
 def _bits(x: Any) -> Any:

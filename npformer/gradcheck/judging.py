@@ -1,7 +1,7 @@
 """Gradients beside slopes: a search tells a slope, its doubt and why it is not known; one rule decides."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -13,12 +13,23 @@ from npformer.door.signature import check_value
 from npformer.door.validate import check_callable, check_integer, check_number
 from npformer.gradcheck.calls import Calls, Leaf, arrays_in
 from npformer.gradcheck.differences import HALF, HIDDEN, NO_VALUE, SLACK, STAIR, Floats, Line, Slope
-from npformer.gradcheck.relations import LOOKS, Case, added, form, nothing, ratio, relation, size, words
-from npformer.gradcheck.report import VERDICTS, GradientReport, GradientRow, show
+from npformer.gradcheck.notes import describe_relation
+from npformer.gradcheck.relations import (
+    DETECTORS,
+    Case,
+    Relation,
+    added,
+    find_relation,
+    form,
+    nothing,
+    ratio,
+    size,
+)
+from npformer.gradcheck.report import VERDICTS, GradientReport, GradientRow, make_note, show
 
 SMALL = 1e-3  # of the largest of all leaves: what smaller ones are measured against (the contract)
 TABLE = 2**20  # numbers in a table of slopes, d_output by leaf, that are kept and asked for: 8 MB
-WHOLE = ("zero", "should be zero", "sign", "factor")  # what directions can tell of an array
+WHOLE = ("zero", "should_be_zero", "sign", "factor")  # the kinds that random directions can show
 NOT_LINEAR = "d_output taken for 1, a mask made from it, or an array that an update has changed already"
 
 
@@ -107,9 +118,9 @@ def gradcheck(
         for one in judged:
             one.refine()
     _call_again(calls, judged)
-    names = _names(calls, judged) if any(one.fails() for one in judged) else {}
-    rows = [one.row(names.get(one.leaf.where, "")) for one in judged]
-    faults = [_refusal(fault.split()[0], fault) for fault in calls.faults]
+    descriptions = _describe(calls, judged) if any(one.fails() for one in judged) else {}
+    rows = [one.row(descriptions.get(one.leaf.where, ())) for one in judged]
+    faults = [_refusal(fault.path, [fault.text]) for fault in calls.faults]
     return GradientReport((*rows, *faults), tolerance, _sampled(judged))
 
 
@@ -140,7 +151,7 @@ class Judged:
         self.analytic = [float((g * u).sum()) for u in self.directions] if drawn else g.ravel().tolist()
         self.rounding = calls.rounding.get(leaf.where, 0.0)
         self.size = self.limit = 0.0  # what errors are measured against, and the error that may be
-        self.faults: list[str] = []  # of the same backward, called again
+        self.faults: list[str] = []  # parts of the note: faults of the same backward, called again
         self.keeps = x.size * calls.output.size <= TABLE
         self.slopes = [self.kept(self.line(i).window(self.scale or 1.0)) for i in range(len(self.analytic))]
 
@@ -225,11 +236,12 @@ class Judged:
     def fails(self) -> bool:
         return bool(self.leaf.note or self.faults or any(verdict == "fail" for verdict, _ in self.told))
 
-    def row(self, name: str) -> GradientRow:
-        """The worst entry, and what is to be said."""
-        note = "; ".join(filter(None, (self.leaf.note, name, *self.reasons(), *self.faults)))
+    def row(self, description: Sequence[str]) -> GradientRow:
+        """Make the row of the worst entry; its note begins with the description of the gradient."""
+        parts = [*description, *self.reasons(), *self.faults]
         if self.leaf.note:
-            return _refusal(self.leaf.path, note)
+            return _refusal(self.leaf.path, [self.leaf.note, *parts])
+        note = make_note(parts)
         if not self.told:
             return GradientRow(self.leaf.path, (), 0.0, 0.0, 0.0, "fail" if self.faults else "pass", note)
         worst = [*VERDICTS].index
@@ -272,10 +284,11 @@ class Judged:
         times = ratio(other.gradient, first, HALF * size(other.gradient))
         gives = "the same gradient" if abs(times - 1) <= HALF else f"{times:.3g} times this"
         gives = "no multiple of this" if math.isnan(times) else gives
-        said = f"it is not linear in d_output: {factor:.3g} times d_output gives {gives}{see}; {NOT_LINEAR}"
         if factor == 1:
-            said = f"another gradient when called again with the same d_output and cache{see}"
-        self.faults.append(said)
+            self.faults.append(f"another gradient when called again with the same d_output and cache{see}")
+            return
+        observation = f"it is not linear in d_output: {factor:.3g} times d_output gives {gives}{see}"
+        self.faults += [observation, NOT_LINEAR]
 
     def sure(self, slope: Slope) -> bool:
         return (slope.doubt <= SLACK * self.limit or self.size == 0) and slope.why != STAIR
@@ -312,15 +325,16 @@ def _set_sizes(judged: list[Judged]) -> None:
         one.limit = max(one.tolerance * one.size, one.rounding)
 
 
-def _refusal(path: str, note: str) -> GradientRow:
-    return GradientRow(path, (), math.nan, math.nan, math.inf, "fail", note)
+def _refusal(path: str, parts: Sequence[str]) -> GradientRow:
+    """Make a failing row without numbers."""
+    return GradientRow(path, (), math.nan, math.nan, math.inf, "fail", make_note(parts))
 
 
 # What a wrong gradient looks like
 
 
-def _names(calls: Calls, judged: list[Judged]) -> dict[Any, str]:
-    """What each gradient that fails has to do with the right one, where that has a name."""
+def _describe(calls: Calls, judged: list[Judged]) -> dict[Any, tuple[str, ...]]:
+    """Describe how each gradient that fails is related to the correct one, in parts of its note."""
     # where the output is one number, multiples of d_output are told as such of 1
     unit = calls.d_output.item() if not calls.d_output.ndim else 1.0
     there = {f"the gradient of {one.leaf.path}": one.right() / unit for one in judged if not one.sampled}
@@ -333,13 +347,20 @@ def _names(calls: Calls, judged: list[Judged]) -> dict[Any, str]:
             lengths.setdefault(n, f"axis {i} of {path}")
     sizes, tables = {name: n for n, name in lengths.items()}, _tables(calls, judged)
     wrong = {one.leaf.where: one for one in judged if one.fails()}
-    return {where: _name(one, there, sizes, tables.get(where), unit) for where, one in wrong.items()}
+    descriptions = {}
+    for where, one in wrong.items():
+        relation = _find_relation(one, there, sizes, tables.get(where), unit)
+        if relation is not None:
+            descriptions[where] = describe_relation(relation)
+    return descriptions
 
 
-def _name(one: Judged, there: dict[str, Floats], sizes: dict[str, int], table: Any, unit: float) -> str:
-    """What the gradient looks like beside the right one, and where that usually comes from."""
+def _find_relation(
+    one: Judged, there: dict[str, Floats], sizes: dict[str, int], table: Any, unit: float
+) -> Relation | None:
+    """Find how the gradient is related to the correct one, as far as the differences can show it."""
     if one.leaf.gradient is None or (one.sampled and (one.leaf.note or len(one.slopes) == 1)):
-        return ""
+        return None
     found = np.array(one.analytic) if one.sampled else one.leaf.gradient
     own = f"the gradient of {one.leaf.path}"
     others = {name: x for name, x in there.items() if name != own and not one.sampled}
@@ -348,8 +369,10 @@ def _name(one: Judged, there: dict[str, Floats], sizes: dict[str, int], table: A
     case = Case(found / unit, one.right() / unit, others, sizes, exact, one.size / abs(unit))
     if table is not None and not one.faults:
         case = case._replace(d_output=one.calls.d_output, found_table=table, right_table=one.table())
-    seen = relation([case], (form, nothing, added) if one.faults else LOOKS)
-    return words()[seen.kind].format(seen.what) if seen and (not one.sampled or seen.kind in WHOLE) else ""
+    relation = find_relation([case], (form, nothing, added) if one.faults else DETECTORS)
+    if relation is not None and one.sampled and relation.kind not in WHOLE:
+        return None
+    return relation
 
 
 def _tables(calls: Calls, judged: list[Judged]) -> dict[Any, Floats]:

@@ -1,5 +1,6 @@
 """What a gradient check found, as a table: failing rows first."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 HEAD = ("leaf", "worst", "analytic", "numeric", "error", "verdict", "note")
@@ -9,6 +10,27 @@ VERDICTS = {
     "kink": "at a kink",
     "pass": "passed",
 }  # worst first
+
+
+class Note(str):
+    """The text of a note, which remembers its first part for the summary of the report."""
+
+    headline: str | None = None
+
+
+def make_note(parts: Sequence[str]) -> Note:
+    """Join the parts of a note."""
+    note = Note("; ".join(parts))
+    if parts:
+        note.headline = parts[0]
+    return note
+
+
+def _get_headline(note: str) -> str:
+    """Return the first part of a note, or the whole note if its parts are unknown."""
+    if isinstance(note, Note) and note.headline is not None:
+        return note.headline
+    return note
 
 
 class GradientRow(NamedTuple):
@@ -58,14 +80,16 @@ def _worst_first(rows: tuple[GradientRow, ...]) -> list[GradientRow]:
 
 
 def _summary(report: GradientReport) -> str:
-    """How many of which verdict, and the worst leaf with its note: all that pytest shows of a long table."""
+    """Count the verdicts and name the worst leaf, because pytest shows only this of a long table."""
     rows, n = _worst_first(report.rows), len(report.rows)
     verdicts = [row.verdict for row in rows]
     counts = [f"{verdicts.count(v)} of {n} {VERDICTS[v]}" for v in dict.fromkeys(verdicts) if v != "pass"]
     said = f"gradient check: {', '.join(counts) or f'all {n} passed'}"
     if counts:
         worst = max((row for row in rows if row.verdict == verdicts[0]), key=lambda row: row.error)
-        said += f"; worst {worst.path}" + f": {worst.note.split(';')[0]}" * bool(worst.note)
+        said += f"; worst {worst.path}"
+        if worst.note:
+            said += f": {_get_headline(worst.note)}"
     return f"{said} (tolerance {report.tolerance:g})" + f"\n{report.sampled}" * bool(report.sampled)
 
 

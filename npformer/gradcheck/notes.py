@@ -1,0 +1,136 @@
+"""The text of the notes: relations in words, from the templates in notes.toml.
+
+Everything that formats numbers, axes and lengths for a note is here. relations.py holds no text.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from npformer.gradcheck.relations import Factor, Origin, Relation, is_number
+
+OPTIONAL: dict[str, tuple[str, ...]] = {  # parameters that an observation leaves out if they report nothing
+    "transposed": ("order",),
+    "factor": ("origins",),
+    "other": ("factor", "times_d_output"),
+    "term_added": ("factor",),
+    "multiplied": ("name", "instead_of"),
+    "mixes": ("not_along",),
+}
+MOST_ORIGINS = 2  # lengths that a note names for one factor
+
+
+@cache
+def load_templates() -> dict[str, dict[str, str]]:
+    """Read the templates of every kind of relation from notes.toml."""
+    import tomllib  # only a wrong gradient needs these two
+    from pathlib import Path
+
+    text = Path(__file__).with_name("notes.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def describe_relation(relation: Relation) -> tuple[str, ...]:
+    """Describe a relation by the parts of a note: the observation first, the likely cause last.
+
+    Examples
+    --------
+    >>> from npformer.gradcheck.relations import Relation
+    >>> describe_relation(Relation("sign"))
+    ('it has the opposite sign everywhere', 'a minus that is lost, or one too many')
+    """
+    parts = [describe_observation(relation)]
+    other = relation.parameters.get("other")
+    if other is not None:
+        parts.append(describe_observation(other))
+    parts.append(load_templates()[relation.kind]["cause"])
+    return tuple(parts)
+
+
+def describe_observation(relation: Relation) -> str:
+    """Describe what a wrong gradient looks like, from the template that fits its parameters."""
+    silent = [name for name in OPTIONAL.get(relation.kind, ()) if _is_silent(name, relation.parameters[name])]
+    key = "observation"
+    if silent:
+        key = f"observation_without_{'_and_'.join(silent)}"
+    return load_templates()[relation.kind][key].format_map(describe_parameters(relation))
+
+
+def _is_silent(name: str, value: Any) -> bool:
+    """Return whether an optional parameter has nothing to report."""
+    if name == "factor":
+        return is_number(value, 1)
+    if name == "order":
+        return len(value) == 2  # two axes have one other order only
+    if name == "not_along":
+        return value is None  # axis 0 is an axis
+    return not value
+
+
+def describe_parameters(relation: Relation) -> dict[str, str]:
+    """Format each parameter of a relation as the text that replaces its placeholder."""
+    texts = {name: _format_parameter(name, value) for name, value in relation.parameters.items()}
+    if relation.kind == "factor":  # the lengths are compared with the factor
+        texts["origins"] = format_origins(relation.parameters["origins"], relation.parameters["factor"])
+    return texts
+
+
+def _format_parameter(name: str, value: Any) -> str:
+    """Format one parameter by its name or its type."""
+    if name == "axes":
+        return format_axes(value)
+    if name == "share":
+        return f"{value:.0e}"
+    if value is None:
+        return ""
+    if isinstance(value, Relation):
+        return describe_observation(value)
+    if isinstance(value, Factor):
+        return format_factor(value)
+    if isinstance(value, tuple) and name != "shape":
+        return ", ".join(map(str, value))
+    return str(value)
+
+
+def format_axes(axes: Sequence[int]) -> str:
+    """Format axes as "axis 0" or "axes 0 and 1"."""
+    word = "axes" if len(axes) > 1 else "axis"
+    return f"{word} {' and '.join(map(str, axes))}"
+
+
+def format_factor(factor: Factor) -> str:
+    """Format a factor as a fraction or a root, such as -1/2 or √5, and otherwise in digits."""
+    if factor.fraction is None:
+        digits = f"{factor.value:.7g}"
+        if digits == "1":
+            return f"1 + {factor.value - 1:.1g}"
+        return digits
+    number = str(abs(factor.fraction))
+    if factor.is_root and "/" in number:
+        number = f"({number})"
+    root = "√" if factor.is_root else ""
+    sign = "-" if factor.value < 0 else ""
+    return sign + root + number
+
+
+def format_origins(origins: Sequence[Origin], factor: Factor) -> str:
+    """Format the lengths that explain a factor, as in "2 is the length of axis 0 of x"."""
+    length = format_factor(_make_length(factor))
+    lengths = [_format_origin(origin) for origin in origins[:MOST_ORIGINS]]
+    return f"{length} is {', and '.join(lengths)}"
+
+
+def _make_length(factor: Factor) -> Factor:
+    """Return the factor without its sign, or its inverse if that is larger than 1."""
+    value = abs(factor.value)
+    fraction = None if factor.fraction is None else abs(factor.fraction)
+    if value < 1:
+        value = 1 / value
+        fraction = None if fraction is None else 1 / fraction
+    return Factor(value, fraction, factor.is_root)
+
+
+def _format_origin(origin: Origin) -> str:
+    """Format one length, or a product of two, as in "the root of the length of axis 1 of x"."""
+    length = f"the length of {' times '.join(origin.names)}"
+    return f"the root of {length}" if origin.is_root else length
