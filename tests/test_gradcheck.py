@@ -1,6 +1,8 @@
 """The gradient checker, checked: wrong passes are caught and named, right ones pass, reports read well."""
 
+import copy
 import math
+import pickle
 import re
 from collections import Counter
 from functools import partial
@@ -18,6 +20,7 @@ from valid_calls import fingerprint
 
 import npformer as npf
 from npformer import GradientReport, GradientRow, LayerNormParams, assert_gradients, gradcheck
+from npformer.gradcheck.report import make_note
 
 
 def square(x):
@@ -372,10 +375,11 @@ def test_float32_is_checked_against_differences_in_float64():
 
 # The report
 
+NOTE = make_note(["it is 0 everywhere", "a path forgotten"])
 ROWS = (
     GradientRow("x", (0, 11), -0.125, -0.12500000001, 2.5e-13, "pass", ""),
     GradientRow("params.<b>", (), math.nan, math.nan, math.inf, "kink", 'a & "b"'),
-    GradientRow("params.W_1", (3,), 1e-20, -1234.56789, 1.0, "fail", "it is 0 everywhere; a path forgotten"),
+    GradientRow("params.W_1", (3,), 1e-20, -1234.56789, 1.0, "fail", NOTE),
 )
 
 
@@ -398,6 +402,30 @@ x           [0, 11]    -0.125       -0.125  2.5e-13  pass"""
         one = str(GradientReport((ROWS[0]._replace(verdict=verdict),), 1e-8))
         assert one.startswith(f"gradient check: {said} (tolerance 1e-08)\n")
     assert str(GradientReport(ROWS[:1], 1e-8, "3 directions")).splitlines()[1] == "3 directions"
+
+
+@pytest.mark.parametrize("change", [copy.deepcopy, lambda rows: pickle.loads(pickle.dumps(rows))])
+def test_str_summary_survives_copies_of_rows(change):
+    assert str(GradientReport(change(ROWS), 1e-8)) == str(GradientReport(ROWS, 1e-8))
+
+
+def test_str_summary_shows_a_plain_note_whole():
+    row = ROWS[2]._replace(note="written; by hand")
+    assert "worst params.W_1: written; by hand (tolerance" in str(GradientReport((row,), 1e-8))
+
+
+def test_str_summary_shows_a_message_with_semicolon_whole():
+    calls = []
+
+    def backward(dy, x):
+        calls.append(dy)
+        if len(calls) > 1:
+            raise ValueError("once; never again")
+        return square_backward(dy, x)
+
+    report = gradcheck(square, backward, np.ones(3))
+    message = "backward raises ValueError when it is called again: once; never again"
+    assert f"worst backward: {message} (tolerance" in str(report)
 
 
 def test_an_assertion_shows_the_whole_table():
