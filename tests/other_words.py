@@ -3,9 +3,9 @@
 import dataclasses
 import re
 
-from npformer.exercises import feedback
+from npformer.exercises import templates
 
-CATALOG = feedback.catalog()
+CATALOG = templates.catalog()
 
 
 def rewrite(value, change):
@@ -25,7 +25,7 @@ def rewrite(value, change):
 
 
 def in_other_words(change):
-    return feedback.Catalog(*(rewrite(part, change) for part in CATALOG))
+    return templates.Catalog(*(rewrite(part, change) for part in CATALOG))
 
 
 def pseudo(text):

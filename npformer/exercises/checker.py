@@ -192,20 +192,24 @@ def compare_numbers(given: Array, right: Array, task: Numbers) -> Iterator[Findi
         yield find("not_finite_answer")
         return
     off = np.where(np.abs(given - right) > task.tolerance, given - right, 0)
-    is_larger, is_smaller = bool(off.min() >= 0), bool(off.max() <= 0)
-    if right.ndim == 0:
+    if right.ndim:
+        yield from _compare_list(off)
+    else:
         yield find("one_number")
-        yield find("too_large" if is_larger else "too_small")
-        return
-    correct = off == 0
+        yield find("too_large" if off >= 0 else "too_small")
+
+
+def _compare_list(off: Array) -> Iterator[Finding]:
+    """The numbers of a list that agree, and on which side the others lie; `off` is 0 where one agrees."""
+    is_larger, is_smaller, correct = bool(off.min() >= 0), bool(off.max() <= 0), off == 0
     if correct.any():
         first = int(np.argmin(correct)) + 1
-        yield find("some_numbers_agree", count=right.size, agreeing=int(correct.sum()), first=first)
+        yield find("some_numbers_agree", count=off.size, agreeing=int(correct.sum()), first=first)
         places = tuple(int(k) + 1 for k in np.flatnonzero(off))
         kind = "numbers_too_large" if is_larger else "numbers_too_small" if is_smaller else "numbers_differ"
         yield find(kind, places=places)
         return
-    yield find("no_number_agrees", count=right.size)
+    yield find("no_number_agrees", count=off.size)
     if is_larger or is_smaller:
         yield find("all_too_large" if is_larger else "all_too_small")
     else:

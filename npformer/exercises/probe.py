@@ -317,7 +317,7 @@ def read(raw: Any, outputs: tuple[str, ...]) -> tuple[Array, ...]:
     if len(outputs) == 1 and _is_tuple_of_one(raw):
         raise Unreadable(find("unreadable_type", name=outputs[0], type="tuple"))
     if len(parts) != len(outputs):
-        raise Unreadable(find("unreadable_count", outputs=outputs))
+        raise Unreadable(find("unreadable_count", expected=outputs))
     return tuple(as_array(name, part) for name, part in zip(outputs, parts, strict=True))
 
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from npformer.exercises import Result, check, feedback, list_exercises
+from npformer.exercises import Result, check, list_exercises, templates
 from npformer.exercises.probe import pause_wall_limit
 from npformer.exercises.remote import RemoteResult, StudentError
 from npformer.exercises.verdict import Finding, find
@@ -128,7 +128,7 @@ class Judge(AbstractContextManager["Judge"]):
             self.start_worker()
             return [self.grade_exercise(exercise_id) for exercise_id in self.ids]
         except WorkerEnded as ended:
-            return unread_rows(name, ids, feedback.sentence(ended.reason))
+            return unread_rows(name, ids, templates.sentence(ended.reason))
         finally:
             self.close_worker()
 
@@ -235,9 +235,9 @@ class Judge(AbstractContextManager["Judge"]):
                 self.start_worker()  # its file may give another answer
         result = self.check_answer(exercise_id, self.answers[exercise_id])
         if callable(self.answers[exercise_id]) and self.failure:
-            return make_row("error", evidence=feedback.sentence(self.failure))
+            return make_row("error", evidence=templates.sentence(self.failure))
         if isinstance(result, Finding):
-            return make_row("error", evidence=feedback.sentence(result))
+            return make_row("error", evidence=templates.sentence(result))
         if result.is_answered:
             texts = [readable(text or "", 2000) for text in (result.evidence, result.hint, result.question)]
             return make_row(result.status, result.codes, result.agreed, *texts)
@@ -295,7 +295,7 @@ def _suggest_name(exercise_id: str, names: Sequence[str]) -> str:
     exercise_names = [exercise.name for exercise in list_exercises()]
     for name in names:
         if name != wanted and get_close_matches(name.replace(".", "_"), exercise_names, 1, 0.8) == [wanted]:
-            return feedback.sentence(find("name_suggested", name=name, wanted=wanted))
+            return templates.sentence(find("name_suggested", name=name, wanted=wanted))
     return ""
 
 

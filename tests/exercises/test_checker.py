@@ -12,7 +12,17 @@ from codings import CODE, ROOT, check, own
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from npformer.exercises import Result, checker, feedback, hint, list_exercises, progress, result, show
+from npformer.exercises import (
+    Result,
+    checker,
+    feedback,
+    hint,
+    list_exercises,
+    progress,
+    result,
+    show,
+    templates,
+)
 from npformer.exercises.bank import bank, block, questions
 from npformer.exercises.detectors import known_mistakes
 from npformer.exercises.probe import RELATIVE, Draws, normal
@@ -121,7 +131,7 @@ def by_one_argument(task):
             words = f"right for {names[i]} and {names[j]} in each other's place: they are exchanged"
             yield words, lambda *a, order=order: right(*(a[k] for k in order))
     for landmark, f in task.probe.landmarks.items():
-        yield f"is {re.escape(feedback.catalog().words['landmark'][landmark])}", f
+        yield f"is {re.escape(templates.catalog().words['landmark'][landmark])}", f
 
 
 SEEN_BEFORE = (  # what is as true, and is looked at earlier

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from codings import check, own
 
-from npformer.exercises import checker, feedback
+from npformer.exercises import checker, templates
 from npformer.exercises.probe import Probe, call, run
 from npformer.exercises.remote import RemoteResult, StudentError
 
@@ -37,7 +37,7 @@ def test_run_describes_errors_of_both_kinds_alike(error, expected):
     outcome = run(f, PROBE.calls[0], PROBE)
     finding = next(checker.differences(PROBE, outcome, outcome))
     assert outcome.error.type_name == "KeyError"
-    assert feedback.sentence(finding) == f"One of the checks stopped with {expected}."
+    assert templates.sentence(finding) == f"One of the checks stopped with {expected}."
 
 
 @pytest.mark.parametrize("error", [TypeError("x"), StudentError("TypeError", "x")])

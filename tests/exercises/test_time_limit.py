@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 from codings import check
 
-from npformer.exercises import reply
+from npformer.exercises import checker
 from npformer.exercises.probe import TooLong, pause_wall_limit, within
 
 
@@ -54,7 +54,7 @@ def waits_in_a_library(s):
     "answer", [computes, sleeps, catches_exceptions, catches_all, catches_all_and_goes_on, waits_in_a_library]
 )
 def test_check_ends_an_endless_answer(answer, monkeypatch):
-    monkeypatch.setattr(reply, "SECONDS", 0.05)
+    monkeypatch.setattr(checker, "SECONDS", 0.05)
     started = time.monotonic()
     result = check("softmax.forward", answer)
     assert time.monotonic() - started < 10

@@ -8,7 +8,7 @@ from other_words import in_other_words, pseudo
 from test_class import given, write
 
 from npformer import cli
-from npformer.exercises import check, feedback
+from npformer.exercises import check, templates
 from npformer.grader.judge import Row
 from npformer.grader.marks import Assignment, earned
 
@@ -141,7 +141,7 @@ def test_marks_do_not_depend_on_templates(tmp_path, homework, one_judge, capsys,
     data, texts = grade("plain")
     for name, change in (("x", lambda text: "x"), ("pseudo", pseudo)):
         words = in_other_words(change)
-        monkeypatch.setattr(feedback, "catalog", lambda words=words: words)
+        monkeypatch.setattr(templates, "catalog", lambda words=words: words)
         other_data, other_texts = grade(name)
         assert other_data == data
         pairs = [pair for pair in zip(texts, other_texts, strict=True) if pair[0] and "is not" not in pair[0]]

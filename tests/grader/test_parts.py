@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from npformer.exercises import check as check_exercise
-from npformer.exercises import checker, feedback
+from npformer.exercises import checker, templates
 from npformer.exercises.remote import RemoteResult
 from npformer.exercises.verdict import find
 from npformer.grader import hand_ins as files_of
@@ -397,7 +397,7 @@ def head(*ids):
 
 TABLE = head("pe.table")
 ERROR = {"type_name": "KeyError", "message": "x", "line": 3, "function": "f\n"}
-NO_ANSWER = feedback.sentence(find("no_answer_sent"))
+NO_ANSWER = templates.sentence(find("no_answer_sent"))
 NO_ANSWERS = (
     b"",
     b"\xff" * 8,
