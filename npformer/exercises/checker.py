@@ -344,7 +344,7 @@ def _judge_correct_numbers(task: Code, function: Function, found: Sequence[Outco
     """The numbers are correct. Whose are they? What about changed arguments, large logits, far positions?"""
     outputs = task.probe.outputs
     name = task.ours or task.name
-    if returned_by_npformer(name, function, task.probe):
+    if task.ours is not None and returned_by_npformer(name, function, task.probe):
         findings: tuple[Finding, ...] = (find("is_npformers", function=name),)
         return Verdict(task.id, "known_mistake", findings, ("NPFORMERS-OWN",), outputs, ())
     changed = changed_arguments(found)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.probe import Arguments, Probe
+from npformer.exercises.probe import Arguments, Draws, Probe
 
 LINE = 80  # letters in a line: a notebook on a stage shows no more, and breaks longer ones within words
 APART = 10  # how many tolerances a known wrong answer is away from the right one
@@ -277,7 +277,8 @@ class Code(Task):
     mistakes: dict[Mistake, list[Edit]]
     hard: dict[Mistake, Arguments] = field(default_factory=dict)  # tried where all else is correct
     detectors: tuple[Any, ...] = ()  # its own, before those of call_detectors
-    ours: str = ""  # npformer's name for the thing asked, where it is not the exercise's own
+    draw: Callable[[Draws], Arguments]  # one more call
+    ours: str | None = ""  # npformer's name for what is asked, if not the exercise's own; None without one
     kind = "code"
 
     @property

@@ -221,7 +221,13 @@ def split_heads(x, n_heads):
     B, T, d_model = x.shape
     return x.reshape(B, T, n_heads, d_model // n_heads){CHANGED}
 """,
-    mistakes={"AT-HEADS-RESHAPE": [Edit("T, n_heads,", "n_heads, T,", CHANGED, ""), Edit(CHANGED, "")]},
+    mistakes={
+        "AT-HEADS-RESHAPE": [Edit("T, n_heads,", "n_heads, T,", CHANGED, ""), Edit(CHANGED, "")],
+        "AT-HEADS-STRIDED": [
+            Edit("n_heads, d_model // n_heads", "d_model // n_heads, n_heads",
+                CHANGED, ".transpose(0, 3, 1, 2)"),
+        ],
+    },
     ours="split_heads")
 
 merge = coded("heads.merge",

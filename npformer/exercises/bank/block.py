@@ -104,7 +104,8 @@ def block(x, attend, norm_1, ffn, norm_2):
         "BLOCK-NO-NORM": either("norm_1(x", "(x", "norm_2(h", "(h"),
         "BLOCK-NORM-INSIDE": [Edit(H, "x + norm_1(attend(x))", Y, "h + norm_2(ffn(h))")],
     },
-    detectors=(stations,))
+    detectors=(stations,),
+    ours=None)
 
 backward = coded("block.backward", ("dx",),
     (call(4, way_back=True), call(6, way_back=True), call(3, 3, way_back=True)), draw=draw_back,
@@ -139,4 +140,5 @@ def block_backward(dy, attend_back, norm_1_back, ffn_back, norm_2_back):
             "norm_2_back(dy)", "dy", "norm_1_back(dh)", "dh"
         ),
     },
-    detectors=(stations,))
+    detectors=(stations,),
+    ours=None)

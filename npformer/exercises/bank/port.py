@@ -82,7 +82,8 @@ def quantised(w, bits):
         "Q-LARGEST-AS-STEP": [Edit("(w.max(axis=1, keepdims=True) - m) /", "w.max(axis=1, keepdims=True) /")],
         "Q-AXIS": [Edit("axis=1", "axis=0")],
     },
-    detectors=(rounding,))
+    detectors=(rounding,),
+    ours=None)
 
 # --- a block to port -------------------------------------------------------------------------------------
 

@@ -151,5 +151,5 @@ def coded(
     draw = draw or partial(draw_from_axes, probe)
     drawn = [draw(Draws(seed)) for seed in range(DRAWN + FRESH)]
     probe = probe._replace(calls=(*calls, *drawn[:DRAWN]), fresh=tuple(drawn[DRAWN:]))
-    return Code(**asked()[name].task, probe=probe, **parts)
+    return Code(**asked()[name].task, probe=probe, draw=draw, **parts)
 

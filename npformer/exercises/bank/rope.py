@@ -38,7 +38,7 @@ def draw(draws: Draws) -> Arguments:
     return (draws.normal(T, draws.size(low=4, high=12, multiple_of=2)),)
 
 
-forward = coded("rope.forward", ("y",), ((normal(5, 6),), (normal(3, 8),), (normal(4, 4),), (normal(1, 2),)),
+forward = coded("rope.forward", ("y",), ((normal(5, 6),), (normal(3, 8),), (normal(4, 4),), (normal(1, 2),), (normal(200, 8),)),
     draw=draw, axes="x: T d; y: T d",
     solution="""
 def rope(x):
@@ -62,7 +62,7 @@ def rope(x):
 
 
 backward = coded("rope.backward",
-    ("dx",), ((normal(5, 6),), (normal(3, 8),), (normal(4, 4),), (normal(1, 2),)),
+    ("dx",), ((normal(5, 6),), (normal(3, 8),), (normal(4, 4),), (normal(1, 2),), (normal(200, 8),)),
     draw=draw, axes="dy: T d; dx: T d",
     solution="""
 def rope_backward(dy):
