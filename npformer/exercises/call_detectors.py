@@ -327,6 +327,7 @@ DETECTORS: tuple[Detector, ...] = (
     neutral_arguments,
     depends_on_too_much,
     ignores_a_line,
+    number_detectors.nearly_correct,
     broken_invariance,
     view_proportions,
     *number_detectors.PARTIAL_DETECTORS,

@@ -268,10 +268,10 @@ def judge_function(task: Code, function: Function) -> Verdict:
         return _judge_correct_numbers(task, function, found)
     if any(a.size > HUGE or a.ndim > AXES for outcome in found for a in outcome.arrays):
         return unrecognised(task, found)
-    if detectors.is_random(task, function, found):
-        return unrecognised(task, found, find("random"))
     if fitting := detectors.recognised(task, function, found):
         return recognised(task, found, fitting)
+    if detectors.is_random(task, function, found):
+        return unrecognised(task, found, find("random"))
     form = detectors.wrong_outputs(task, found) or detectors.transposed(task, function)
     if form is not None:
         return unrecognised(task, found, form)
@@ -287,7 +287,9 @@ def recognised(task: Code, found: Sequence[Outcome], fitting: Sequence[tuple[Mis
     if not is_ambiguous and all(mistake.passes for mistake in mistakes.values()):
         return Verdict(task.id, "pass_variant", (), codes, task.probe.outputs, task.probe.outputs)
     places = first_difference(task, found)
-    findings = (*agreement(task, found), *places, *size_of_difference(task, found), *changed_arguments(found))
+    sizes = size_of_difference(task, found)
+    remarks = (*changed_arguments(found), *nan_remark(task, found))
+    findings = (*agreement(task, found), *places, *sizes, *remarks)
     status = "ambiguous" if is_ambiguous else "known_mistake"
     return Verdict(task.id, status, findings, codes, task.probe.outputs, agreed)
 
@@ -324,10 +326,13 @@ def size_of_difference(task: Code, found: Sequence[Outcome]) -> list[Finding]:
     """By which share of the largest correct number the first output that differs is off, in one call."""
     for outcome, expected in zip(found, detectors.right(task), strict=True):
         for name, a, b in zip(task.probe.outputs, outcome.arrays, expected.arrays, strict=False):
-            if a.shape == b.shape and b.dtype.kind == "f" and not same(a, b):
-                off = float(np.abs(a.astype(float) - b).max(initial=0))
-                share = off / max(float(np.abs(b).max(initial=0)), 1e-300)
-                return [Finding("off_by", name, {"share": share})] if np.isfinite(share) else []
+            if same(a, b):
+                continue
+            if a.shape != b.shape or b.dtype.kind != "f":
+                return []
+            off = float(np.abs(a.astype(float) - b).max(initial=0))
+            share = off / max(float(np.abs(b).max(initial=0)), 1e-300)
+            return [Finding("off_by", name, {"share": share})] if np.isfinite(share) else []
     return []
 
 
@@ -335,6 +340,15 @@ def changed_arguments(found: Sequence[Outcome]) -> list[Finding]:
     """The arguments that some call has changed."""
     names = tuple(sorted({name for outcome in found for name in outcome.changed}))
     return [find("argument_changed", names=names)] if names else []
+
+
+def nan_remark(task: Code, found: Sequence[Outcome]) -> list[Finding]:
+    """Whether some call gives NaN where a number is asked for."""
+    for outcome, expected in zip(found, detectors.right(task), strict=True):
+        for a, b in zip(outcome.arrays, expected.arrays, strict=False):
+            if a.dtype.kind == "f" and np.isnan(a).any() and np.isfinite(b.astype(float)).all():
+                return [find("has_nan")]
+    return []
 
 
 # --- correct numbers, and what else is asked -----------------------------------------------------------
@@ -380,10 +394,9 @@ def _judge_hard_call(
     if mistake.kind == "precision" and is_near:
         return Verdict(task.id, "pass_variant", (), (mistake.code,), outputs, outputs)
     fits = mistake.kind == "wrong" or (mistake.kind == "robustness" and not is_finite)
-    agrees_elsewhere = find("ordinary_sizes_agree")
     if fits and not stopped:
-        return Verdict(task.id, "known_mistake", (agrees_elsewhere,), (mistake.code,), outputs, ())
-    findings = [agrees_elsewhere, *place]
+        return Verdict(task.id, "known_mistake", (), (mistake.code,), outputs, ())
+    findings = [find("ordinary_sizes_agree"), *place]
     if mistake.kind == "robustness" and not stopped:
         findings.append(find("finite_but_wrong_far_out"))
     return Verdict(task.id, "unrecognised", tuple(findings), (), outputs, ())
@@ -453,7 +466,9 @@ def agreeing_lines(probe: Probe, sides: Sequence[tuple[Array, Array]]) -> list[F
         if 0 < len(agree) < max(lengths):
             if axis == ndim - 1 and ndim > 1:
                 return [find("columns_agree", indices=agree)]
-            if axis >= ndim - 2:
+            if ndim == 1:
+                return [find("numbers_agree", indices=agree)]
+            if axis == ndim - 2:
                 return [find("rows_agree", indices=agree)]
             names = probe.axis_names.get(probe.outputs[0], [])
             name = names[axis] if len(names) == ndim else "row"

@@ -22,6 +22,7 @@ from npformer.exercises.probe import (
     agreeing,
     as_array,
     identical,
+    is_wrapped,
     near,
     quiet,
     run,
@@ -56,12 +57,6 @@ def right(task: Code) -> tuple[Outcome, ...]:
 
 
 @cache
-def right_on_fresh(task: Code) -> tuple[Outcome, ...]:
-    """What the correct function answers on the fresh calls."""
-    return tuple(run(task.right, given, task.probe) for given in task.probe.fresh)
-
-
-@cache
 def known_mistakes(task: Code) -> tuple[Known, ...]:
     """Every form of every mistake."""
     made = [(mistake, function, outcomes(task, function)) for mistake, function in task.wrongly()]
@@ -87,11 +82,11 @@ def agreed(task: Code, found: Sequence[Outcome]) -> tuple[str, ...]:
 def recognised(task: Code, function: Function, found: tuple[Outcome, ...]) -> list[tuple[Mistake, ...]]:
     """The mistakes that answer so on every call; where none does, several in different outputs."""
     spoilt = differing(task, found)
-    fresh = tuple(run(function, given, task.probe) for given in task.probe.fresh)
-    fitting = [
-        known for known in known_mistakes(task) if known.spoilt <= spoilt and _fits(task, known, found)
-    ]
-    fitting = [known for known in fitting if _fits_on_fresh(task, known, fresh)]
+    possible = [known for known in known_mistakes(task) if known.spoilt <= spoilt]
+    fitting = [known for known in possible if _fits(task, known, found, known.outcomes)]
+    if fitting:
+        fresh = [run(function, given, task.probe) for given in task.probe.fresh]
+        fitting = [known for known in fitting if _fits(task, known, fresh, _on_fresh(task, known.function))]
     if alone := dict.fromkeys(known.mistake for known in fitting if known.spoilt == spoilt):
         return [(mistake,) for mistake in alone]
     parts: dict[Mistake, frozenset[str]] = {}
@@ -102,16 +97,21 @@ def recognised(task: Code, function: Function, found: tuple[Outcome, ...]) -> li
     return [tuple(parts)] if explains_each_output_once else []
 
 
-def _fits(task: Code, known: Known, found: Sequence[Outcome]) -> bool:
+def _fits(task: Code, known: Known, found: Sequence[Outcome], expected: Sequence[Outcome]) -> bool:
     """Whether what a mistake spoils is as the mistake makes it, on every call."""
-    pairs = zip(found, known.outcomes, strict=True)
-    return all(_fits_one(task, known, outcome, expected) for outcome, expected in pairs)
-
-
-def _fits_on_fresh(task: Code, known: Known, found: Sequence[Outcome]) -> bool:
-    """The same on the fresh calls."""
-    expected = [run(known.function, given, task.probe) for given in task.probe.fresh]
     return all(_fits_one(task, known, a, b) for a, b in zip(found, expected, strict=True))
+
+
+@cache
+def _on_fresh(task: Code, function: Function) -> tuple[Outcome, ...]:
+    """What a function of the bank answers on the fresh calls."""
+    return tuple(run(function, given, task.probe) for given in task.probe.fresh)
+
+
+@cache
+def _right_on_fresh(task: Code) -> tuple[Outcome, ...]:
+    """What the correct function answers on the fresh calls."""
+    return _on_fresh(task, task.right)
 
 
 def _fits_one(task: Code, known: Known, found: Outcome, expected: Outcome) -> bool:
@@ -147,7 +147,7 @@ def wrong_outputs(task: Code, found: Sequence[Outcome]) -> Finding | None:
         matching = [name for name, arrays in expected.items() if all(map(same, parts, arrays))]
         returned.append(matching[0] if matching else "")
     in_a_dict = isinstance(found[0].raw, dict)
-    in_a_tuple = len(outputs) == 1 and isinstance(found[0].raw, tuple)
+    in_a_tuple = len(outputs) == 1 and is_wrapped(found[0].raw, task.probe)
     elsewhere = [one for one, due in zip(returned, outputs, strict=False) if one not in ("", due)]
     has_right_count = len(returned) == len(outputs)
     if has_right_count and len(elsewhere) < 2 and not in_a_dict and not in_a_tuple:
@@ -188,7 +188,7 @@ def observe(task: Code, function: Function, found: Sequence[Outcome]) -> list[Fi
     """
     calls = task.probe.calls + task.probe.fresh
     answers = [*found, *(run(function, given, task.probe) for given in task.probe.fresh)]
-    expected = [*right(task), *right_on_fresh(task)]
+    expected = [*right(task), *_right_on_fresh(task)]
     ran = [n for n, outcome in enumerate(answers) if outcome.arrays]
     telling = [n for n in ran if not _is_degenerate(expected[n])]
     ran = telling or ran

@@ -133,7 +133,13 @@ def _question(verdict: Verdict) -> str:
                 return _question_of_error(finding)
             if asks := sentence(finding, verdict.outputs, "asks"):
                 return asks
-    return own
+    return _question_about_outputs(verdict) if verdict.agreed else own
+
+
+def _question_about_outputs(verdict: Verdict) -> str:
+    """A question about the outputs that differ, where others agree."""
+    differ = [name for name in verdict.outputs if name not in verdict.agreed]
+    return templates.catalog().texts["ask_about_outputs"].format(templates.join_names(differ))
 
 
 def _question_of_error(finding: Finding) -> str:

@@ -20,6 +20,7 @@ from npformer.gradcheck import relations
 from npformer.gradcheck.relations import Case, Relation
 
 EXACT = 2e-5  # of the largest number: answers in float32 are compared too
+NEARLY = 5e-3  # of the largest number: what a type with few digits, or a constant with few, may cost
 TINY = 1e-12  # what is left of a difference of zeros
 
 Detector = Callable[[Trial], Finding | None]
@@ -429,6 +430,8 @@ def not_finite(trial: Trial) -> Finding | None:
     """NaN or infinities, everywhere or among the numbers."""
     if any(a.shape != b.shape for a, b in trial.pairs):
         return None
+    if whole_calls := not_finite_calls(trial):
+        return whole_calls
     bad = [~np.isfinite(a) & np.isfinite(b) for a, b in trial.pairs]
     if all(places.all() for places in bad):
         return find("nowhere_finite")
@@ -444,10 +447,32 @@ def not_finite(trial: Trial) -> Finding | None:
     return None
 
 
+def not_finite_calls(trial: Trial) -> Finding | None:
+    """No finite number in some calls, and the correct ones in the others: those without a mask, perhaps."""
+    without = [bool(a.size and not np.isfinite(a).any() and np.isfinite(b).all()) for a, b in trial.pairs]
+    others = [pair for pair, is_bad in zip(trial.pairs, without, strict=True) if not is_bad]
+    if not any(without) or all(without) or not all(close(*pair) for pair in others):
+        return None
+    masked = [given.get("mask") is not None for given in trial.arguments]
+    if "mask" in trial.names and without == [not mask for mask in masked]:
+        return find("not_finite_without_mask")
+    return find("not_finite_in_calls", bad=sum(without), calls=len(without))
+
+
+def nearly_correct(trial: Trial) -> Finding | None:
+    """Every number is near the correct one: digits are lost somewhere."""
+    for a, b in trial.pairs:
+        if a.shape != b.shape or not np.isfinite(a).all() or not a.ndim:
+            return None
+        if np.abs(a - b).max(initial=0) > NEARLY * largest(b):
+            return None
+    return find("nearly_correct")
+
+
 def only_not_finite(trial: Trial) -> Finding | None:
     """Not one finite number, or NaN and infinities among numbers that are correct."""
     found = not_finite(trial)
-    if found is None or found.kind == "nowhere_finite" or found.parameters["others_agree"]:
+    if found is None or found.parameters.get("others_agree", True):
         return found
     return None
 
@@ -456,15 +481,17 @@ def row_sums(trial: Trial) -> Finding | None:
     """Rows that should sum to 1, and do not."""
     if not all(a.shape == b.shape and sums_to_1(b) for a, b in trial.pairs) or sums_to_1(*trial.found):
         return None
-    sums = next(np.ravel(a.sum(axis=-1)) for a in trial.found if not sums_to_1(a))
-    return find("rows_do_not_sum_to_1", sums=[float(total) for total in sums[:2]])
+    sums = np.concatenate([np.ravel(a.sum(axis=-1)) for a in trial.found if not sums_to_1(a)])
+    farthest = float(sums[np.argmax(np.abs(sums - 1))])
+    is_vector = trial.right[0].ndim == 1
+    return find("sum_is_not_1" if is_vector else "rows_do_not_sum_to_1", sum=farthest)
 
 
 def proportions(trial: Trial) -> Finding | None:
     """Rows that sum to 1 as they should, and hold other numbers."""
     if not all(a.shape == b.shape and sums_to_1(a, b) for a, b in trial.pairs):
         return None
-    return find("ratios_in_rows")
+    return find("ratios_in_vector" if trial.right[0].ndim == 1 else "ratios_in_rows")
 
 
 def sums_to_1(*arrays: Array) -> bool:

@@ -277,7 +277,7 @@ def run(function: Function, given: Arguments, probe: Probe) -> Outcome:
             raw = copied(answer.value if isinstance(answer, RemoteResult) else answer)
             if raw is None or raw is ...:
                 return Outcome(empty=True)
-            arrays = read(raw, probe.outputs)
+            arrays = read(raw, probe)
     except Unreadable as unreadable:
         return Outcome(unreadable=unreadable.finding, raw=raw)
     except BaseException as error:
@@ -308,22 +308,26 @@ def copied(raw: Any) -> Any:
         return raw
 
 
-def read(raw: Any, outputs: tuple[str, ...]) -> tuple[Array, ...]:
+def read(raw: Any, probe: Probe) -> tuple[Array, ...]:
     """The arrays of an answer, one per output; gradients may come in tuples of tuples.
 
     Raises Unreadable where their number is different or one is not an array of real numbers.
     """
+    outputs = probe.outputs
     parts = [raw] if len(outputs) == 1 else list(_flatten(raw))
-    if len(outputs) == 1 and _is_tuple_of_one(raw):
+    if len(outputs) == 1 and is_wrapped(raw, probe):
         raise Unreadable(find("unreadable_type", name=outputs[0], type="tuple"))
     if len(parts) != len(outputs):
         raise Unreadable(find("unreadable_count", expected=outputs))
     return tuple(as_array(name, part) for name, part in zip(outputs, parts, strict=True))
 
 
-def _is_tuple_of_one(raw: Any) -> bool:
-    """Whether a comma after the only output has made a tuple of it."""
-    return isinstance(raw, tuple) and len(raw) == 1
+def is_wrapped(raw: Any, probe: Probe) -> bool:
+    """Whether a comma after the only output has made a tuple of it; a table may be a tuple of its rows."""
+    if not isinstance(raw, tuple) or len(raw) != 1:
+        return False
+    axes = probe.axis_names.get(probe.outputs[0])
+    return axes is None or np.ndim(raw[0]) == len(axes)
 
 
 def _flatten(raw: Any) -> Iterator[Any]:

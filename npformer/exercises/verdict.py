@@ -76,6 +76,7 @@ KINDS: dict[str, Kind] = {
         runs="",
         columns_agree="indices",
         rows_agree="indices",
+        numbers_agree="indices",
         entries_agree="axis indices",
         ordinary_sizes_agree="",
         one_number="",
@@ -165,8 +166,13 @@ KINDS: dict[str, Kind] = {
         nowhere_finite="",
         nan_at="index others_agree",
         infinite_at="index others_agree",
-        rows_do_not_sum_to_1="sums",
+        not_finite_without_mask="",
+        not_finite_in_calls="bad calls",
+        nearly_correct="",
+        rows_do_not_sum_to_1="sum",
+        sum_is_not_1="sum",
         ratios_in_rows="",
+        ratios_in_vector="",
         # further calls
         unused="names",
         unused_there="names",
@@ -190,9 +196,11 @@ KINDS: dict[str, Kind] = {
         cosines_agree="amount",
         sines_agree_and_a_wave="amount column speed is_correct",
         cosines_agree_and_a_wave="amount column speed is_correct",
+        waves_at_correct_speeds="",
         wave_speeds="speeds",
         pair_length_changes="",
         pairs_reflected="",
+        first_position_turns="angles",
         pair_angles="angles",
         weight_depends_on_more="",
         weights_asymmetric="",
@@ -218,7 +226,7 @@ KINDS: dict[str, Kind] = {
         zero_point_rounded="",
         returns_whole_numbers="",
     ),
-    **_kinds(Role.REMARK, argument_changed="names"),
+    **_kinds(Role.REMARK, argument_changed="names", has_nan=""),
 }
 
 

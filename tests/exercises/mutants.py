@@ -80,15 +80,19 @@ def names_exchanged(tree):
                         yield node, ast.Name(other, ast.Load())
 
 
-def mutants(text):
-    """(what was replaced by what, the text of the mutant) of every mutant of a solution."""
+def steps(text):
+    """(tree, old node, new node) of every mutant of a solution."""
     tree = ast.parse(text)
     pairs = [(node, new) for node in ast.walk(tree) for new in replacements(node)] + [*names_exchanged(tree)]
-    for old, new in pairs:
-        replacer = Replacer(old, new)
-        mutant = replacer.visit(copy_of(tree, old, replacer))
-        changed = ast.unparse(ast.fix_missing_locations(mutant))
-        yield f"{ast.unparse(old)} -> {ast.unparse(ast.fix_missing_locations(new))}", changed
+    return [(tree, old, new) for old, new in pairs]
+
+
+def mutant(step):
+    """What was replaced by what, and the text of the mutant."""
+    tree, old, new = step
+    replacer = Replacer(old, new)
+    changed = ast.fix_missing_locations(replacer.visit(copy_of(tree, old, replacer)))
+    return f"{ast.unparse(old)} -> {ast.unparse(ast.fix_missing_locations(new))}", ast.unparse(changed)
 
 
 def copy_of(tree, old, replacer):

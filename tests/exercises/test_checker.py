@@ -6,6 +6,7 @@ import json
 import re
 from functools import partial
 
+import new
 import numpy as np
 import pytest
 from codings import CODE, ROOT, check, own
@@ -332,3 +333,10 @@ def test_the_students_copy_asks_every_exercise_once_and_answers_none():
     assert sorted(asked) == sorted(bank())
     shown = [json.dumps(cell["outputs"]) for cell in checks]
     assert all("Nothing was answered yet." in output for output in shown)
+
+
+def test_one_command_has_written_the_lists_of_the_exercises():
+    """uv run python tests/new.py exercises"""
+    assert new.NOTEBOOK.read_text(encoding="utf-8") == new.notebook_text()
+    assert new.README.read_text(encoding="utf-8") == new.readme_text()
+    assert list(new.lacking()) == []

@@ -77,7 +77,7 @@ def test_factor_text_names_sizes_and_roots(factor):
 
 
 ANSWERS = [
-    *((coding.exercise, coding.function) for coding in codings()[::10]),
+    *((coding.exercise, coding.function) for coding in codings()[::25]),
     *((exercise, answer) for _, exercise, _, _, answer in plain_answers()),
 ]
 

@@ -141,7 +141,7 @@ PROMISED = {
     "loss.smoothed": lambda z, t, epsilon: at_most_1000(z) and 0 <= epsilon < 1,
     "attention.forward": scores_at_most_1000,
     "softmax.backward": lambda dp, p: np.allclose(p.sum(axis=-1), 1) and (p > 0).all(),
-    "sample.top_p": lambda p, share: len({*p}) == len(p) and 0 < share < 1 and np.isclose(p.sum(), 1),
+    "sample.top_p": lambda p, share: len({*p}) == len(p) and 0 < share <= 1 and np.isclose(p.sum(), 1),
     "adam.step": lambda w, g, m, v, t, rate: t >= 1 and (v >= 0).all() and rate > 0,
     "rope.forward": lambda x: x.shape[1] % 2 == 0,
     "rope.backward": lambda dy: dy.shape[1] % 2 == 0,

@@ -131,7 +131,7 @@ def graded(folder, out, homework, capsys):
 def test_marks_do_not_depend_on_templates(tmp_path, homework, one_judge, capsys, monkeypatch):
     folder = tmp_path / "class"
     folder.mkdir()
-    for name, source in {**FORGED, "partly": PARTLY}.items():
+    for name, source in {"error": FORGED["error"], "partly": PARTLY}.items():
         write(folder / f"{name}.py", source)
 
     def grade(name):

@@ -53,6 +53,7 @@ def calls() -> tuple[Arguments, ...]:
         (normal(3, 3, seed=1), normal(3, 3, seed=2), normal(3, 3, seed=3), square),
         (normal(3, 3, seed=1), normal(3, 3, seed=2), normal(3, 3, seed=3), None),
         (normal(2, 1), normal(1, 1), normal(1, 3), None),
+        (normal(1, 3), normal(4, 3), normal(4, 1), None),
     )
 
 
@@ -173,6 +174,9 @@ def attention_backward(dy, q, k, v):
             Edit(CENTRED, "dw * (1 - w)")
         ],
         "SM-JAC-PRODUCT": [Edit(CENTRED, "dw")],
+        "SM-JAC-NO-P": [Edit(f"w * {CENTRED}", CENTRED)],
+        "SM-JAC-MEAN": [Edit(CENTRED, "(dw - dw.mean(axis=-1, keepdims=True))")],
+        "SM-JAC-PLUS": [Edit("(dw - (dw * w)", "(dw + (dw * w)")],
     })
 
 # --- who may look --------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def calls(*, way_back: bool = False) -> tuple[Arguments, ...]:
     In the last call the hidden units become large.
     """
     made: list[Arguments] = []
-    for B, T, d_model, d_ff, scale in ((2, 3, 4, 5, 1), (4, 2, 3, 3, 1), (2, 2, 3, 4, 9)):
+    for B, T, d_model, d_ff, scale in ((2, 3, 4, 5, 1), (4, 2, 3, 3, 1), (2, 2, 3, 4, 9), (1, 1, 2, 3, 1)):
         W_1, b_1 = scale * normal(d_model, d_ff), normal(d_ff)
         W_1[:, 1], b_1[1] = 0, 0
         x, dy = normal(B, T, d_model), normal(B, T, d_model, seed=1)
@@ -208,6 +208,8 @@ backward = coded("ffn.backward", GRADIENTS, calls(way_back=True), axes=BACK_AXES
         "FFN-MASK-TIMES-A": [Edit(MASKED, "dhidden * hidden")],
         "FFN-DW2-PREACT": [Edit("hidden, dy)", "z, dy)")],
         "FFN-DB1-DHIDDEN": [Edit(DB_1, f"dhidden{SUM}")],
-        "FFN-RELU-AT-0": [Edit(MASKED, "dhidden * (z >= 0)")],
+        "FFN-RELU-AT-0": [
+            Edit(MASKED, "dhidden * (z >= 0)"), Edit(MASKED, "dhidden * np.heaviside(z, 0.5)"),
+        ],
     },
     detectors=(partial(one_unit, around=Edit("(z > 0)", "own(z)").of(FFN_BACK), kind="unit_slopes"),))

@@ -18,6 +18,9 @@ def calls(way_back: bool) -> tuple[Arguments, ...]:
             x = 1 + x * np.array(spreads)[:, None]
         gamma, beta = 1 + 0.5 * normal(shape[-1]), normal(shape[-1], seed=1)
         made.append((*[dy] * way_back, x, gamma, beta, eps))
+    x, dy, gamma, beta = normal(1, 2, 4), normal(1, 2, 4, seed=1), 1 + 0.5 * normal(4), normal(4, seed=1)
+    x[0, 1] = 2.0  # a constant token, in a batch of one
+    made.append((*[dy] * way_back, x, gamma, beta, 1e-3))
     return tuple(made)
 
 

@@ -13,7 +13,7 @@ from npformer.exercises.verdict import Finding, find
 # --- RMSNorm -------------------------------------------------------------------------------------------
 
 
-(X_1, GAMMA_1, _, EPS_1), (X_2, GAMMA_2, _, EPS_2) = layer_norm.calls(False)
+(X_1, GAMMA_1, _, EPS_1), (X_2, GAMMA_2, _, EPS_2), _ = layer_norm.calls(False)
 ABOVE = ("gamma * x", "gamma * (x - x.mean(axis=-1, keepdims=True))")
 BELOW = ("x * x", "(x - x.mean(axis=-1, keepdims=True)) ** 2")
 

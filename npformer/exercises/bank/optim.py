@@ -74,6 +74,11 @@ step = coded("adam.step", ("w", "m", "v"), calls(), draw=draw, axes="w: n; g: n;
         "ADAM-NO-EPS": [Edit(" + 1e-9", ""), Edit("+ 1e-9", "- 1e-9")],
         "ADAM-NO-ROOT": [Edit("np.sqrt(v_hat)", "v_hat")],
         "ADAM-EPS-INSIDE": [Edit("np.sqrt(v_hat) + 1e-9", "np.sqrt(v_hat + 1e-9)")],
+        "ADAM-EPS-SIZE": [Edit("1e-9", "1e-8"), Edit("1e-9", "1e-7"), Edit("1e-9", "1e-6")],
+        "ADAM-CORRECTION-TIMES": [
+            Edit("/ (1 - 0.9**t)", "* (1 - 0.9**t)", "/ (1 - 0.98**t)", "* (1 - 0.98**t)"),
+            Edit("/ (1 - 0.9**t)", "* (1 - 0.9**t)"), Edit("/ (1 - 0.98**t)", "* (1 - 0.98**t)"),
+        ],
         "ADAM-UPHILL": [Edit("w - ", "w + ")],
         "ADAM-MIX-SWAPPED": [
             Edit("0.9 * m + 0.1 * g", "0.1 * m + 0.9 * g", "0.98 * v + 0.02 * g", "0.02 * v + 0.98 * g"),

@@ -47,7 +47,8 @@ NEAREST = "np.rint((w - m) / d)"
 CLIPPED = "np.clip(np.rint(w / d), -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)"
 
 quantise = coded("quantise.groups", ("rounded",),
-    ((normal(3, 8), 2), (normal(4, 6, seed=1) * 5, 3), (np.abs(normal(2, 5)) + 1, 1), (normal(3, 7) - 4, 4)),
+    ((normal(3, 8), 2), (normal(4, 6, seed=1) * 5, 3), (np.abs(normal(2, 5)) + 1, 1), (normal(3, 7) - 4, 4),
+        (3 * normal(2, 12), 8), (normal(1, 6), 3)),
     draw=draw, axes="w: groups members; bits: bits; rounded: groups members",
     landmarks={"whole_numbers_q": "q", "steps_d_q": "d * q"},
     solution="""
@@ -58,7 +59,12 @@ def quantised(w, bits):
     return m + d * q
 """,
     mistakes={
-        "Q-STEPS": [Edit("(2**bits - 1)", "2**bits")],
+        "Q-STEPS": [
+            Edit("(2**bits - 1)", "2**bits"),
+            Edit("(2**bits - 1)", "2**bits", NEAREST, f"np.clip({NEAREST}, 0, 2**bits - 1)"),
+            Edit("(2**bits - 1)", "2**bits", NEAREST, "np.clip(np.floor((w - m) / d), 0, 2**bits - 1)"),
+        ],
+        "Q-STEP-FORGOTTEN": [Edit("m + d * q", "m + q")],
         "Q-DOWN": [Edit("np.rint", "np.floor"), Edit(NEAREST, "(w - m) // d")],
         "Q-UP": [Edit("np.rint", "np.ceil")],
         "Q-SYMMETRIC": [

@@ -42,8 +42,14 @@ def waves(trial: Trial) -> Finding | None:
     for start, kind in ((0, "sines_agree"), (1, "cosines_agree")):
         if all(close(a[:, start::2], b[:, start::2]) for a, b in tables):
             return half_agrees(kind, *tables[0], 1 - start)
-    speeds = [0.0 if abs(column).max() < 1e-6 else wave(column) for column in trial.found[0].T]
-    return None if None in speeds else find("wave_speeds", speeds=speeds[::2])
+    turning = [0.0 if abs(column).max() < 1e-6 else wave(column) for column in trial.found[0].T]
+    speeds = [speed for speed in turning if speed is not None]
+    if len(speeds) < len(turning):
+        return None
+    wanted = [wave(column) or 0.0 for column in trial.right[0].T]
+    if np.allclose(speeds, wanted, rtol=0, atol=1e-6):
+        return find("waves_at_correct_speeds")
+    return find("wave_speeds", speeds=speeds[::2])
 
 
 def half_agrees(kind: str, found: Array, right: Array, start: int) -> Finding:

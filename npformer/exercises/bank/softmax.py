@@ -41,7 +41,7 @@ def shares(scores: Array) -> Array:
 
 forward = coded("softmax.forward", ("p",),
     ((normal(3, 4),), (2 * normal(5, 2),), (3 * normal(4, 6),), (normal(4, 4),), (normal(3, 1),),
-        (np.repeat(normal(3, 2), 2, axis=1),)),
+        (normal(1, 4),), (np.repeat(normal(3, 2), 2, axis=1),)),
     axes="scores: rows columns; p: rows columns",
     landmarks={
         "log_softmax": "np.log(p)",
@@ -80,7 +80,7 @@ def row(draw: Draw) -> Posed:
 
 def calls() -> tuple[Arguments, ...]:
     """dp, and p as a softmax gives it."""
-    shapes = (3, 4), (5, 2), (4, 6), (3, 3)
+    shapes = (3, 4), (5, 2), (4, 6), (3, 3), (1, 4)
     return tuple((2 * normal(*shape, seed=1), shares(normal(*shape))) for shape in shapes)
 
 
@@ -108,6 +108,8 @@ def softmax_backward(dp, p):
         "SM-JAC-DIAGONAL": [Edit(CENTRED, "dp * (1 - p)")],
         "SM-JAC-PRODUCT": [Edit(CENTRED, "dp")],
         "SM-JAC-NO-P": [Edit("return p * ", "return ")],
+        "SM-JAC-MEAN": [Edit(CENTRED, "(dp - dp.mean(axis=-1, keepdims=True))")],
+        "SM-JAC-PLUS": [Edit("(dp - (dp * p)", "(dp + (dp * p)")],
         "SM-GRAD-ROWS": [Edit("return ", "return 1 / len(p) * ")],
         "SM-AXIS": [Edit("axis=-1", "axis=0")],
         "SM-GLOBAL-SUM": [Edit("axis=-1", "axis=None")],
