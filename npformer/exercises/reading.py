@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.arithmetic import read_arithmetic, simplify
+from npformer.exercises.arithmetic import read_arithmetic, remove_name, simplify
 
 MAX_LIST_LENGTH = 1000  # characters of a list of calculations
 
@@ -149,7 +149,8 @@ def _read_calculations(text: str, count: int) -> list[float] | None:
     """
     if len(text) > MAX_LIST_LENGTH:
         return None
-    text = " ".join(_remove_outer_brackets(simplify(text)).split())
+    text = _remove_outer_brackets(remove_name(simplify(text)))
+    text = " ".join(text.split())
     separators = [",", " "]
     if ";" in text:
         separators = [";"]

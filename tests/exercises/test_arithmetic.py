@@ -1,4 +1,4 @@
-"""Typed numbers: today's plain forms, calculations, lists of both, and text that must stay unread."""
+"""Typed answers: plain numbers, calculations, lists of both, and text that must stay unread."""
 
 import math
 import time
@@ -33,6 +33,7 @@ TYPED = {
     "1 000": 1000,
     " 12 000 ": 12000,
     "−12 000": -12000,
+    "+12 000": 12000,
     "1\u202f234\u00a0567": 1234567,
     "1'234'567": 1234567,
     "2,099,712": 2099712,
@@ -76,6 +77,11 @@ TYPED = {
     "1.5e3*2": 3000,
     "1.5E+3*2": 3000,
     ".5e-1*2": 0.1,
+    ".5e+1*2": 10,
+    ".5E1*2": 10,
+    ".25e10*2": 5e9,
+    "5e-2*2": 0.1,
+    "1e12*2": 2e12,
     # powers and factorials
     "10^2": 100,
     "10**2": 100,
@@ -149,6 +155,8 @@ TYPED = {
     "np.log10(100)": 2,
     "log_2(8)": 3,
     "log_{10} 100": 2,
+    "log_{2}(8)": 3,
+    "Log_{2}(8)": 3,
     "abs(-3)": 3,
     "1/(1+exp(-2))": 1 / (1 + math.exp(-2)),
     "ln(2)/ln(10)": math.log(2) / math.log(10),
@@ -206,6 +214,8 @@ TYPED = {
     "~0.5": 0.5,
     "≈ 0.5": 0.5,
     "≃ 0.5": 0.5,
+    "x ≃ 0.5": 0.5,
+    "$ x = 2 $": 2,
     r"\approx 0.5": 0.5,
     "x = 0.5": 0.5,
     "x ≈ 0,5": 0.5,
@@ -218,6 +228,7 @@ TYPED = {
     "x = 1/3 = 0.333": 0.333,
     "cos(2.3) ≈ -0.67": -0.67,
     "sin(π) = 0": 0,
+    "100 = 99.5": 99.5,
     "1/2 = 50%": 0.5,
     # words and shares
     "64 numbers": 64,
@@ -227,6 +238,11 @@ TYPED = {
     "3 tokens": 3,
     "64 numbers in total": 64,
     "3 of them": 3,
+    "3 centers": 3,
+    "3 pictures": 3,
+    "3 terms": 3,
+    "3 bills": 3,
+    "3 mills": 3,
     "7*5 cells": 35,
     "2π radians": 2 * PI,
     "2/3 of the tokens": 2 / 3,
@@ -238,39 +254,32 @@ TYPED = {
     "2,099,712 * 2": 4199424,
     "1,234.5": 1234.5,
     "1,234.5 * 2": 2469,
+    "1,234.56": 1234.56,
+    "1234,567*2": 2469.134,
     "0,125*8": 1,
     "0,5*2": 1,
     "1,5*2,5": 3.75,
 }  # fmt: skip
 
 UNREAD = """
-1/0 | 1/ | x% | 1 23 | 2 3 | 6 KB | 1,23,456 | half | three | x | X | E | % | many | 1,234,56
-1,234,5678
-1.2.3 | 1.234,5 | 1,2.3 | 1,2345.6 | 01,234.5 | 0.5 0.5 | 3–5 | 5:2 | $5 | $5$5$ | 1|2 | 0.5? | "1/2"
-2 3 * 4 | ½½
-7x | 7* | *7 | 7**  | 7^ | ^7 | --3 | +-3 | 2*--3 | 2***3 | 7//5 | () | (1 | 1) | (1] | [1) | {1) | 2(
-1/2π | 1/2(3) | 1/2 √3 | 2*1/2π | 2^3π | 2^3(4) | 2^πe | 2^cos 1π | π(2) | π2 | (2)3 | 2e | 2e^3 | 2e+
-1e | 1.5½ | π½ | e1
-sin π/2 | sin 2*3 | sin 2^2 | sin 2² | sin 3! | sin 2π | sin 2(3) | ln 2/ln 10 | √2π | √2(3) | √2^2 | √2²
-√4! | √1½ | √-4 | √ | sin
+1/0 | 1/ | x% | 1 23 | 2 3 | 6 KB | 1,23,456 | ,234,567 | 1234,567,890 | half | three | x | X | E | %
+many | 1,234,56 | 1,234,5678 | 1.2.3 | 1.234,5 | 1,2.3 | 1,2345.6 | 01,234.5 | 0.5 0.5 | 3–5 | 5:2 | $5
+$5$5$ | 1|2 | 0.5? | "1/2" | 2 3 * 4 | ½½ | 7x | 7* | *7 | 7**  | 7^ | ^7 | --3 | +-3 | 2*--3 | 2***3
+7//5 | 15,500*2 | () | (1 | 1) | (1] | [1) | {1) | 2( | 1/2π | 1/2(3) | 1/2 √3 | 2*1/2π | 2^3π | 2^3(4) | 2^πe
+2^cos 1π | π(2) | π2 | (2)3 | 2e | 2e^3 | 2e+ | 1e | 1.5½ | π½ | e1 | sin π/2 | sin 2*3 | sin 2^2
+sin 2² | sin 3! | sin 2π | sin 2(3) | ln 2/ln 10 | √2π | √2(3) | √2^2 | √2² | √4! | √1½ | √-4 | √ | sin
 sin cos 1 | sin(1 | sin() | cos(1;2) | sin[1] | sin²(1) | cos^2(1) | log28 | log100 | log210 | log2
-log(8,2) | np.log(8,2) | log(8, 2)
-\\sqrt[3]{8} | \\frac12 | \\frac{1}2 | \\frac(1)(2) | \\frac{1}{0} | \\frac{1} | 1\\frac{1}{2} | \\foo
-\\foo{2} | 3 \\foo
-np.pip | os.sin(1) | f(2) | foo 2 | SIN(1) | PI | 5!! | 2.5! | (-1)! | 171! | -1! ! | (-8)^(1/3) | 0^-1
-ln 0 | ln(-1)
-9^9^9^9 | 10000000! | 1e308*10 | 1/(1e308*10) | (1e308)/0.1 | 1e308 + 1e308 | 2*1e999 | 1e999 nats
-exp(1000) | \\frac{1e308}{0.1}
-10,000^2 | 10,000/2,5 | 2 * 6,908 | 6,144 * 2 | 1 000 * 2 | 1,000,00 nats
-6 kB | 6 KiB | 6 k | 6 M | 20 ms | 6 thousand | 6 thousands | 2 dozen | 3 million | 3 Billion
-5 kilobytes | 3 halves
-1 half | 3 hundred | 3 squared | 3 times four | 3 plus one | 3 percentages of % | 12 FLOPs | 3 tokens!
-3 tokens 4 | 3tokens | 3 tokens + 1
-3xpi | 3 not | 3 mib | 5 per token cent | 5 percent tokens | 50% tokens | 1 + 50% | 50% + 1 | 50 % * 2
-2 + 3 percent | forty | 3 forty | 3 sixteen
-7*5 = 36 | 7*5 = | = | x = | 7x = 35 | 1/3 = 0.3 | 3 = y | == 2 | 2 ~ 2 | x = y | 0.001 = 0.002
-1 = 2 = 2
-3 sin | 3 cos tokens | 3 np.foo | sin 1 2 | sin x | 3 ab
+log(8,2) | np.log(8,2) | log(8, 2) | \\sqrt[3]{8} | \\frac12 | \\frac{1}2 | \\frac(1)(2) | \\frac{1}{0}
+\\frac{1} | 1\\frac{1}{2} | \\foo | \\foo{2} | 3 \\foo | np.pip | os.sin(1) | f(2) | foo 2 | SIN(1) | PI
+5!! | 2.5! | (-1)! | 171! | -1! ! | (-8)^(1/3) | 0^-1 | ln 0 | ln(-1) | 9^9^9^9 | 10000000! | 1e308*10
+1/(1e308*10) | (1e308)/0.1 | 1e308 + 1e308 | 2*1e999 | 1e999 nats | exp(1000) | \\frac{1e308}{0.1}
+10,000^2 | 10,000/2,5 | 2 * 6,908 | 6,144 * 2 | 1 000 * 2 | 1,000,00 nats | 6 kB | 6 KiB | 6 k | 6 M
+20 ms | 6 thousand | 6 thousands | 2 dozen | 3 million | 3 Billion | 5 kilobytes | 3 halves | 1 half
+3 hundred | 3 squared | 3 times four | 3 plus one | 3 percentages of % | 12 FLOPs | 3 tokens!
+3 tokens 4 | 3tokens | 3 tokens + 1 | 3xpi | 3 not | 3 mib | 5 per token cent | 5 percent tokens
+50% tokens | 1 + 50% | 50% + 1 | 50 % * 2 | 2 + 3 percent | forty | 3 forty | 3 sixteen | 7*5 = 36
+7*5 = | = | x = | 7x = 35 | 1/3 = 0.3 | 3 = y | == 2 | 2 ~ 2 | x = y | 0.001 = 0.002 | 1 = 2 = 2 | 3 sin
+3 cos tokens | 3 np.foo | sin 1 2 | sin x | 3 ab | 50 per cent 3 | 2^sin 1*3 | 100 = 98.5
 """  # separated by " | " or by line ends
 
 HUGE = {
@@ -354,6 +363,44 @@ def test_read_arithmetic_limits_the_nesting(opening):
     assert read_arithmetic(opening * deepest + "1" + ")" * deepest) is None
 
 
+CHANGING_WORDS = """
+    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
+    sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred
+    thousand million billion trillion dozen double triple twice thrice once half halves third quarter
+    fourth fifth sixth seventh eighth ninth tenth twentieth hundredth thousandth couple pair gross pct
+    permille mil mille mio mrd tausend hundert prozent kib mib gib tib kilobyte megabyte gigabyte
+    terabyte petabyte kibibyte mebibyte gibibyte tebibyte centimeter millisecond microsecond nanosecond
+    picosecond degree deg plus minus times over divided multiplied raised power squared cubed square
+    cube root factorial modulo mod sine cosine tangent logarithm inverse reciprocal negative and not nor
+    but than more less fewer least most above below under between out until cent
+""".split()
+
+
+@pytest.mark.parametrize("changing", CHANGING_WORDS)
+def test_read_number_rejects_words_that_change_it(changing):
+    for written in (changing, f"{changing}s", changing.capitalize(), f"numbers {changing}"):
+        assert read_number(f"3 {written}") is None
+
+
+FRACTIONS = {
+    "½": 1 / 2, "⅓": 1 / 3, "⅔": 2 / 3, "¼": 1 / 4, "¾": 3 / 4,
+    "⅕": 1 / 5, "⅖": 2 / 5, "⅗": 3 / 5, "⅘": 4 / 5,
+    "⅙": 1 / 6, "⅚": 5 / 6, "⅛": 1 / 8, "⅜": 3 / 8, "⅝": 5 / 8, "⅞": 7 / 8,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("character", FRACTIONS)
+def test_read_arithmetic_reads_every_fraction_character(character):
+    assert read_arithmetic(character) == FRACTIONS[character]
+
+
+@pytest.mark.parametrize("exponent", range(10))
+def test_read_arithmetic_reads_every_superscript_digit(exponent):
+    digit = "⁰¹²³⁴⁵⁶⁷⁸⁹"[exponent]
+    assert read_arithmetic(f"2{digit}") == read_arithmetic(f"2⁺{digit}") == 2**exponent
+    assert read_arithmetic(f"2⁻{digit}") == 2**-exponent
+
+
 def test_read_arithmetic_single_comma_is_decimal():
     assert read_arithmetic("6,144 nats") == 6.144
 
@@ -389,6 +436,7 @@ LISTS = {
     "√4\t √9": [2, 3],
     "√0,25 3,5": [0.5, 3.5],
     "√4, 3,": [2, 3],
+    "√4 ; ; √9": [2, 3],
     "cos(1); sin(1)": [math.cos(1), math.sin(1)],
     "cos(1), sin(1)": [math.cos(1), math.sin(1)],
     "cos(1,5), sin(2)": [math.cos(1.5), math.sin(2)],
@@ -408,6 +456,8 @@ LISTS = {
     "50 percent; 1/2": [0.5, 0.5],
     r"$[\frac{1}{8}, \frac{3}{8}]$": [1 / 8, 3 / 8],
     r"\left[ \frac{1}{8}, 2 \cdot 3 \right]": [1 / 8, 6],
+    r"$p = [\frac{1}{8}, \frac{3}{8}]$": [1 / 8, 3 / 8],
+    "p ≈ [√4, 3]": [2, 3],
     "{1+1}, 3": [2, 3],
     "1/8, 3/8, 1/2": [1 / 8, 3 / 8, 1 / 2],
     "√4, 5 √9, 1": [2, 15, 1],
@@ -465,8 +515,13 @@ OTHER_COUNTS = {
     "2; 3": [2, 3],
     "2,5; 3": [2.5, 3],
     "2,099,712; 3": [2099712, 3],
+    "1,234,567,890; 3": [1234567890, 3],
+    "(2, 3)": [2, 3],
+    "W = [2, 3]": [2, 3],
+    "d_k  =  [2, 3]": [2, 3],
     "1/2; 3": [0.5, 3],
     "[2, 3]": [2, 3],
+    "2; ;3": [2, 3],
     "1,2 3, 4,5": [1, 2, 3, 4, 5],
     "": [],
 }
@@ -502,6 +557,9 @@ ANSWERS = [
     ("[7]", (), 7),
     ("(7).", (), 7),
     ("(7", (), 7),
+    ("7)", (), 7),
+    ("[7", (), 7),
+    ("7]", (), 7),
     ("[12 000]", (), 12000),
     ("x_1 = 7", (), 7),
     ("−7", (), -7),
@@ -531,6 +589,7 @@ WORDS = [
     (b"\xff", "\ufffd"),
     (2.0, "2"),
     (2.5, "2.5"),
+    ("\tB\n", "b"),
     ([2.0], "2"),
     ((b"B",), "b"),
     (np.array([[3.0]]), "3"),
@@ -557,6 +616,10 @@ LETTER_ANSWERS = {
     "the answer b: cosine": "b",
     "cosine": "b",
     "b]": "b",
+    "b) because": "b",
+    "b. because": "b",
+    "b: because": "b",
+    "b] because": "b",
     "c": "",
     "3": "",
     "7": "",
