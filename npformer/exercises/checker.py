@@ -40,29 +40,12 @@ HUGE, AXES = 10**6, 6  # no task asks for so many numbers or axes: nothing is se
 def check(exercise_id: str, answer: Any, *, level: int = 1) -> Result:
     """Check one answer: a letter, True or False, a number, a list of numbers or a function.
 
+    An id may end in @ and a name, for a student's own numbers. Level 1 says what is correct and where the first
+    difference is, level 2 what was observed, level 3 also the likely cause, one question, and where to read.
     The answer's own errors become a result.
 
-    Parameters
-    ----------
-    exercise_id : str
-        An exercise of `list_exercises()`; with @ and a name at its end, the one with that student's numbers.
-    answer : anything
-    level : int
-        How much the feedback says. 1: what is correct and where the first difference is. 2: what was
-        observed. 3: the likely cause, one question, and where to read.
+    Raises ValueError for an exercise that the bank does not have or a level that is not 1, 2 or 3.
 
-    Returns
-    -------
-    Result
-        True when the answer passes.
-
-    Raises
-    ------
-    ValueError
-        For an exercise that the bank does not have, or a level that is not 1, 2 or 3.
-
-    Examples
-    --------
     >>> check("ffn.sharing", "a", level=3).question
     'If a sentence grows by a word, does the network grow?'
     """
