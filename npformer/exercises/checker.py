@@ -40,9 +40,9 @@ HUGE, AXES = 10**6, 6  # no task asks for so many numbers or axes: nothing is se
 def check(exercise_id: str, answer: Any, *, level: int = 1) -> Result:
     """Check one answer: a letter, True or False, a number, a list of numbers or a function.
 
-    An id may end in @ and a name, for a student's own numbers. Level 1 says what is correct and where the first
-    difference is, level 2 what was observed, level 3 also the likely cause, one question, and where to read.
-    The answer's own errors become a result.
+    An id may end in @ and a name, for a student's own numbers. Level 1 says what is correct and where the
+    first difference is. Level 2 says what was observed. Level 3 adds the likely cause, a question, and where
+    to read. The answer's own errors become a result.
 
     Raises ValueError for an exercise that the bank does not have or a level that is not 1, 2 or 3.
 

@@ -172,10 +172,17 @@ def _entries(raw: Any) -> list[Array]:
 
 def transposed(task: Code, function: Function) -> Finding | None:
     """Weights that fit only transposed: calls stop, or, with d_ff = d_model, give other numbers."""
-    trial = Trial(task.probe, function, task.right, 0, task.probe.calls + task.probe.fresh, (), (), {})
+    calls = task.probe.calls + task.probe.fresh
+    trial = Trial(task.probe, function, task.right, 0, calls, (), (), {}, correct_answers(task))
     with quiet():
         finding: Finding | None = attempt(call_detectors.transposed_weights, trial)
     return _about(finding, task.probe.outputs[0])
+
+
+@cache
+def correct_answers(task: Code) -> dict[Any, Any]:
+    """The correct answers to the calls that detectors have made so far, of an exercise."""
+    return {}
 
 
 # --- detectors -----------------------------------------------------------------------------------------
@@ -193,13 +200,16 @@ def observe(task: Code, function: Function, found: Sequence[Outcome]) -> list[Fi
     telling = [n for n in ran if not _is_degenerate(expected[n])]
     ran = telling or ran
     memo: dict[Any, Any] = {}
+    right_memo = correct_answers(task)
     findings: list[Finding] = []
     for k, name in enumerate(task.probe.outputs):
         mine = tuple(answers[n].arrays[k] for n in ran)
         theirs = tuple(expected[n].arrays[k] for n in ran)
         if len(findings) == MOST_FINDINGS or all(map(same, mine, theirs)):
             continue
-        trial = Trial(task.probe, function, task.right, k, tuple(calls[n] for n in ran), mine, theirs, memo)
+        ran_calls = tuple(calls[n] for n in ran)
+        memos = memo, right_memo
+        trial = Trial(task.probe, function, task.right, k, ran_calls, mine, theirs, *memos)
         finding = _about(first_finding(task, trial), name)
         if finding and not any(_says_the_same(finding, other) for other in findings):
             findings.append(finding)

@@ -508,7 +508,8 @@ class Trial(NamedTuple):
     calls: tuple[Arguments, ...]
     found: tuple[Array, ...]  # this output, call by call
     right: tuple[Array, ...]
-    memo: dict[Any, tuple[Array, ...]]  # the answers so far: other outputs ask for the same calls
+    memo: dict[Any, tuple[Array, ...]]  # the student's answers so far: other outputs ask for the same calls
+    right_memo: dict[Any, tuple[Array, ...]]  # the correct answers so far, of every check of the exercise
 
     @property
     def names(self) -> list[str]:
@@ -532,11 +533,12 @@ class Trial(NamedTuple):
 
     def answer(self, given: Arguments, right: bool = False) -> tuple[Array, ...]:
         """All outputs of the student's function, or of the right one, in a call; () after an error."""
-        key = (right, *map(_key, given))
-        if key not in self.memo:
-            arrays = run(self.correct if right else self.function, given, self.probe).arrays
-            self.memo[key] = tuple(array.astype(float) for array in arrays)
-        return self.memo[key]
+        function, memo = (self.correct, self.right_memo) if right else (self.function, self.memo)
+        key = tuple(map(_key, given))
+        if key not in memo:
+            arrays = run(function, given, self.probe).arrays
+            memo[key] = tuple(array.astype(float) for array in arrays)
+        return memo[key]
 
     def both(self, given: Arguments) -> tuple[Array, Array] | None:
         """The output of the student's function and of the right one, or None after an error."""
