@@ -1,7 +1,7 @@
-"""What further calls of a wrong answer show: one thing is changed at a time.
+"""Detectors that call a wrong answer again, with one thing changed at a time.
 
-A detector is given one output on every call and may call the student's function again. A finding has to hold
-on every call.
+A detector receives one output on every call and may call the student's function again. A finding must hold on
+every call.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +24,7 @@ Change = Callable[..., Arguments]  # of a call
 
 
 def vary(value: Any) -> Any:
-    """Another value of the same kind and shape."""
+    """Return another value of the same type and shape."""
     if isinstance(value, float):
         return 3 * value
     if isinstance(value, int):
@@ -41,7 +41,7 @@ def vary(value: Any) -> Any:
 
 
 def unused_arguments(trial: Trial) -> Finding | None:
-    """Arguments that the answer does not depend on, and should."""
+    """Report arguments that the answer does not depend on, although it should."""
     idle = tuple(name for place, name in enumerate(trial.names) if _is_idle(trial, changing([place], vary)))
     if not idle:
         return None
@@ -50,7 +50,7 @@ def unused_arguments(trial: Trial) -> Finding | None:
 
 
 def _is_idle(trial: Trial, change: Change) -> bool:
-    """Whether a change moves the correct answer on some call, and the student's on none."""
+    """Return whether a change moves the correct answer on some call, and the student's on none."""
     pairs = [(trial.both(given), trial.both(change(*given))) for given in trial.calls]
     stays = all(before and after and _equal(before[0], after[0]) for before, after in pairs)
     return stays and any(before and after and not _equal(before[1], after[1]) for before, after in pairs)
@@ -61,7 +61,7 @@ def _equal(a: Array, b: Array) -> bool:
 
 
 def is_right_for(trial: Trial, mine: Change, theirs: Change) -> bool:
-    """Whether the answer to calls changed in one way is the correct one of calls changed in another way."""
+    """Return whether the answer to calls changed one way is correct for calls changed another way."""
     for given in trial.calls:
         found, right = trial.answer(mine(*given)), trial.answer(theirs(*given), right=True)
         if not found or not right or not close(found[trial.output], right[trial.output]):
@@ -95,7 +95,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 
 
 def changed_argument(trial: Trial) -> Finding | None:
-    """The answer is correct for another value of one argument: squared, without its sign."""
+    """Report an answer that is correct for another value of one argument, such as its square."""
     for place, name in enumerate(trial.names):
         for change, function in CHANGES.items():
             if is_right_for(trial, unchanged, changing([place], partial(_changed, function))):
@@ -115,7 +115,7 @@ def _changed(change: Callable[[Any], Any], value: Any) -> Any:
 
 
 def exchanged_arguments(trial: Trial) -> Finding | None:
-    """The answer is correct for two arguments in each other's place."""
+    """Report an answer that is correct once two arguments are exchanged."""
     for a, b in combinations(range(len(trial.names)), 2):
         if all(np.shape(given[a]) == np.shape(given[b]) for given in trial.calls):
             order = [b if k == a else a if k == b else k for k in range(len(trial.names))]
@@ -129,7 +129,7 @@ def _reordered(order: Sequence[int], *given: Any) -> Arguments:
 
 
 def transposed_weights(trial: Trial) -> Finding | None:
-    """The answer is correct once weights are passed transposed: they are used transposed."""
+    """Report an answer that is correct once weights are passed transposed."""
     for places in subsets([k for k, name in enumerate(trial.names) if name[0] == "W"]):
         if is_right_for(trial, changing(places, np.transpose), unchanged):
             return find("weights_transposed", names=tuple(trial.names[k] for k in places))
@@ -137,7 +137,7 @@ def transposed_weights(trial: Trial) -> Finding | None:
 
 
 def neutral_arguments(trial: Trial) -> Finding | None:
-    """All agrees where one argument does nothing, or several: what differs is the use of that."""
+    """Report arguments without which the answer is correct: the mistake is in how they are used."""
     for names in subsets(list(trial.probe.neutral)):
         filled = partial(_neutral, trial, names)
         if is_right_for(trial, filled, filled):
@@ -159,7 +159,7 @@ def _filled(old: Any, value: Any) -> Any:
 
 
 def broken_invariance(trial: Trial) -> Finding | None:
-    """A change that no correct answer notices; a gradient that is not linear in the one that arrives."""
+    """Report an answer that changes with a shift that should cancel, or a gradient not linear in dy."""
     for shift, change in trial.probe.invariances.items():
         if _moves(trial, change, 1.0):
             return find("does_not_cancel", shift=shift)
@@ -180,7 +180,7 @@ def _moves(trial: Trial, change: Change, times: float) -> bool:
 
 
 def seen_in_views(trial: Trial, *detectors: Detector) -> Finding | None:
-    """What derived calls show, such as those that show the weights: compared as the answer itself is."""
+    """Apply detectors to derived calls, such as those that show the attention weights."""
     for name, view in trial.probe.views.items():
         derived = _derive(trial, view)
         if derived is None or all(close(*pair) for pair in derived.pairs):
@@ -209,7 +209,7 @@ def _derive(trial: Trial, view: View) -> Trial | None:
 
 
 def hidden_keys(trial: Trial) -> Finding | None:
-    """Shares of keys that are to be hidden, or no shares where nothing is."""
+    """Report masked keys that get weight, or a causal mask where none was passed."""
     closed = [a == 0 for a, b in trial.pairs if (b != 0).all()]
     if closed and all(_is_causal(c) for c in closed):
         return find("causal_without_mask")
@@ -227,7 +227,7 @@ def _is_causal(closed: Array) -> bool:
 
 
 class Reach(NamedTuple):
-    """Which entries change with one row of an argument: of the answer, and of the correct one."""
+    """The entries that change with one row of an argument, in the answer and in the correct array."""
 
     name: str
     row: tuple[int, ...]  # the changed row: its index along all axes but the last
@@ -237,7 +237,7 @@ class Reach(NamedTuple):
 
 
 def reaches(trial: Trial, whole: bool = False) -> list[Reach]:
-    """What one row of each argument reaches in each call; or the whole of one entry along axis 0."""
+    """Change one row of each argument in each call (or one whole entry of axis 0) and record the effect."""
     found = []
     for is_last, (place, name), given in product((True, False), enumerate(trial.names), trial.calls):
         value = given[place]
@@ -256,7 +256,7 @@ def reaches(trial: Trial, whole: bool = False) -> list[Reach]:
 
 
 def depends_on_too_much(trial: Trial) -> Finding | None:
-    """An entry depends on rows of an argument that the correct one does not depend on."""
+    """Report an entry that depends on rows of an argument that it should not depend on."""
     found = reaches(trial)
     used = {reach.name for reach in found if reach.right.any()}
     for reach in found:
@@ -291,7 +291,7 @@ def _row_axis(trial: Trial, name: str) -> str:
 
 
 def ignores_a_line(trial: Trial) -> Finding | None:
-    """The answer does not depend on a row, or on a whole entry of axis 0, that it should depend on."""
+    """Report a row, or a whole entry of axis 0, that the answer ignores."""
     for whole in (False, True):
         found = reaches(trial, whole)
         for name, is_last in dict.fromkeys((reach.name, reach.is_last) for reach in found):
@@ -310,12 +310,12 @@ VIEWED = (hidden_keys, *number_detectors.DETECTORS, number_detectors.row_sums)
 
 
 def views(trial: Trial) -> Finding | None:
-    """What the derived calls show of the whole array."""
+    """Apply the detectors for whole arrays to the derived calls."""
     return seen_in_views(trial, *VIEWED)
 
 
 def view_proportions(trial: Trial) -> Finding | None:
-    """What the derived calls show of the ratios in a row."""
+    """Compare the ratios within a row of the derived calls."""
     return seen_in_views(trial, number_detectors.proportions)
 
 

@@ -1,7 +1,8 @@
 """`check`: one answer in, one result out.
 
-Letters, truth values and numbers are compared here; of a wrong function, `detectors` finds out what it looks
-like. Everything is data until `feedback` puts it into words; no finding has the expected numbers in it.
+This module compares letters, truth values, numbers and functions. For a wrong function, `detectors` finds the
+likely mistake. Everything is data until `feedback` writes the sentences. No finding contains the expected
+numbers.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -164,7 +165,7 @@ def _nearest(fitting: Mapping[Mistake | Wrong, Array], given: Array, task: Numbe
 
 
 def compare_numbers(given: Array, right: Array, task: Numbers) -> Iterator[Finding]:
-    """What is correct: the form, and in a list the numbers that agree; and on which side the others lie."""
+    """Report whether the form is correct, which numbers agree, and whether the others are too large."""
     if given.shape != right.shape:
         if right.ndim:
             yield find("wrong_count_of_numbers", found=given.size, shape=given.shape, expected=right.size)
@@ -183,7 +184,7 @@ def compare_numbers(given: Array, right: Array, task: Numbers) -> Iterator[Findi
 
 
 def _compare_list(off: Array) -> Iterator[Finding]:
-    """The numbers of a list that agree, and on which side the others lie; `off` is 0 where one agrees."""
+    """Report which numbers of a list agree, and whether the others are too large; `off` is the difference."""
     is_larger, is_smaller, correct = bool(off.min() >= 0), bool(off.max() <= 0), off == 0
     if correct.any():
         first = int(np.argmin(correct)) + 1
@@ -225,7 +226,7 @@ LIKENESS: dict[str, Callable[[Array, Array], tuple[Array, Array]]] = {  # which 
 
 
 def find_likeness(given: Array, right: Array, task: Numbers) -> Finding | None:
-    """What numbers look like that miss by a sign, by one, by their order, a factor or a sum."""
+    """Recognise numbers that are off by a sign, by one, by their order, by a factor or by a sum."""
     kinds = list(LIKENESS) if right.ndim else ["sign_differs"]
     with np.errstate(all="ignore"):
         for kind in kinds:
@@ -262,7 +263,7 @@ def judge_function(task: Code, function: Function) -> Verdict:
 
 
 def recognised(task: Code, found: Sequence[Outcome], fitting: Sequence[tuple[Mistake, ...]]) -> Verdict:
-    """One listed mistake, several in different outputs, or several that no output can tell apart."""
+    """The verdict on an answer that shows listed mistakes, in one output or in several."""
     mistakes = {mistake.code: mistake for group in fitting for mistake in group}
     codes = tuple(mistakes)
     agreed = detectors.agreed(task, found)
@@ -278,7 +279,7 @@ def recognised(task: Code, found: Sequence[Outcome], fitting: Sequence[tuple[Mis
 
 
 def unrecognised(task: Code, found: Sequence[Outcome], *observations: Finding) -> Verdict:
-    """What is correct, and what was observed, or where the first difference is."""
+    """The verdict on an answer that shows no listed mistake: the findings, or the first difference."""
     agreed = detectors.agreed(task, found)
     ran = any(outcome.arrays for outcome in found)
     if not ran and not observations:
@@ -294,7 +295,7 @@ def unrecognised(task: Code, found: Sequence[Outcome], *observations: Finding) -
 
 
 def first_difference(task: Code, found: Sequence[Outcome]) -> list[Finding]:
-    """Where an answer first differs: in a call that stopped, if there is one, else in the first call."""
+    """Find the first difference: in a call that stopped, if there is one, else in the first call."""
     pairs = list(zip(found, detectors.right(task), strict=True))
     for outcome, expected in pairs:
         if outcome.failed or outcome.empty:
@@ -306,7 +307,7 @@ def first_difference(task: Code, found: Sequence[Outcome]) -> list[Finding]:
 
 
 def size_of_difference(task: Code, found: Sequence[Outcome]) -> list[Finding]:
-    """By which share of the largest correct number the first output that differs is off, in one call."""
+    """Measure the first difference, as a share of the largest correct number of that call."""
     for outcome, expected in zip(found, detectors.right(task), strict=True):
         for name, a, b in zip(task.probe.outputs, outcome.arrays, expected.arrays, strict=False):
             if same(a, b):
@@ -413,7 +414,7 @@ def is_stub(function: Function) -> bool:
 
 
 def agreement(task: Code, found: Sequence[Outcome]) -> list[Finding]:
-    """What is correct where it ran: which outputs agree, or else the shape, and which rows or columns."""
+    """Report which outputs agree, or else whether the shape is correct and which rows or columns agree."""
     pairs = [(a, b) for a, b in zip(found, detectors.right(task), strict=True) if a.arrays]
     if not pairs:
         return []
@@ -484,7 +485,7 @@ def _stopped(kind: str, outcome: Outcome) -> Finding:
 
 
 def shape_difference(found: tuple[int, ...], right: tuple[int, ...]) -> Finding | None:
-    """Which axes are longer or shorter than asked for, or how many there should be."""
+    """Report the axes that are longer or shorter than they should be, or their expected number."""
     if found == right:
         return None
     if len(found) != len(right):

@@ -1,7 +1,7 @@
-"""What can be found out about a wrong function: listed mistakes, then detectors, in one order.
+"""Find out what a wrong function does: first compare it with listed mistakes, then apply the detectors.
 
-A listed mistake is recognised where it gives the same answers on the exercise's calls and on fresh ones that
-were drawn with other sizes. What a detector finds has to hold on all of these calls.
+A listed mistake is recognised if it gives the same answers on the calls of the exercise and on fresh calls
+with different sizes. A finding of a detector must hold on all of these calls.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ MOST_FINDINGS = 2  # of one reply: a student reads no more
 
 
 class Known(NamedTuple):
-    """What one form of a mistake answers on every call."""
+    """One form of a mistake, with its answers to every call."""
 
     mistake: Mistake
     function: Function
@@ -46,13 +46,13 @@ class Known(NamedTuple):
 
 
 def outcomes(task: Code, function: Function) -> tuple[Outcome, ...]:
-    """What a function answers on every call."""
+    """Run a function on every call of the exercise."""
     return tuple(run(function, given, task.probe) for given in task.probe.calls)
 
 
 @cache
 def right(task: Code) -> tuple[Outcome, ...]:
-    """What the correct function answers on every call."""
+    """Run the solution on every call of the exercise."""
     return outcomes(task, task.right)
 
 
@@ -104,18 +104,18 @@ def _fits(task: Code, known: Known, found: Sequence[Outcome], expected: Sequence
 
 @cache
 def _on_fresh(task: Code, function: Function) -> tuple[Outcome, ...]:
-    """What a function of the bank answers on the fresh calls."""
+    """Run a function of the bank on the fresh calls."""
     return tuple(run(function, given, task.probe) for given in task.probe.fresh)
 
 
 @cache
 def _right_on_fresh(task: Code) -> tuple[Outcome, ...]:
-    """What the correct function answers on the fresh calls."""
+    """Run the solution on the fresh calls."""
     return _on_fresh(task, task.right)
 
 
 def _fits_one(task: Code, known: Known, found: Outcome, expected: Outcome) -> bool:
-    """Whether the outputs that a mistake spoils are alike in one call; or whether both stop."""
+    """Return whether the outputs that a mistake spoils are equal in one call, or whether both calls fail."""
     if not found.arrays or not expected.arrays:
         return found.failed and expected.failed
     spoils = [name in known.spoilt for name in task.probe.outputs]
@@ -130,13 +130,13 @@ def _fits_one(task: Code, known: Known, found: Outcome, expected: Outcome) -> bo
 
 
 def is_random(task: Code, function: Function, found: Sequence[Outcome]) -> bool:
-    """Whether some call gives other numbers when it is made again."""
+    """Return whether some call gives different numbers when it is repeated."""
     again = outcomes(task, function)
     return not all(identical(a, b) for a, b in zip(found, again, strict=True))
 
 
 def wrong_outputs(task: Code, found: Sequence[Outcome]) -> Finding | None:
-    """The correct arrays in a tuple or a dict, too few or too many of them, or in another order."""
+    """Report correct arrays in a tuple or a dict, too few or too many of them, or in a different order."""
     outputs = task.probe.outputs
     entries = [_entries(outcome.raw) for outcome in found]
     if len({len(each) for each in entries}) > 1 or not entries[0]:
@@ -157,7 +157,7 @@ def wrong_outputs(task: Code, found: Sequence[Outcome]) -> Finding | None:
 
 
 def _entries(raw: Any) -> list[Array]:
-    """What stands in a tuple, a list or a dict; what is no array is counted, and agrees with no output."""
+    """List the entries of a tuple, a list or a dict; an entry that is not an array becomes NaN."""
     if isinstance(raw, np.ndarray):
         raw = [raw]
     parts = raw.values() if isinstance(raw, dict) else raw if isinstance(raw, tuple | list) else ()
@@ -171,7 +171,7 @@ def _entries(raw: Any) -> list[Array]:
 
 
 def transposed(task: Code, function: Function) -> Finding | None:
-    """Weights that fit only transposed: calls stop, or, with d_ff = d_model, give other numbers."""
+    """Report weights that fit only transposed, also where the calls with other sizes fail."""
     calls = task.probe.calls + task.probe.fresh
     trial = Trial(task.probe, function, task.right, 0, calls, (), (), {}, correct_answers(task))
     with quiet():
@@ -189,9 +189,9 @@ def correct_answers(task: Code) -> dict[Any, Any]:
 
 
 def observe(task: Code, function: Function, found: Sequence[Outcome]) -> list[Finding]:
-    """What can be said of the outputs that differ, at most two of them; [] where nothing holds exactly.
+    """Apply the detectors to the outputs that differ, until there are two findings.
 
-    Calls that stopped are left out: what the others show is reported all the same.
+    Calls that failed are left out.
     """
     calls = task.probe.calls + task.probe.fresh
     answers = [*found, *(run(function, given, task.probe) for given in task.probe.fresh)]
@@ -231,7 +231,7 @@ def _says_the_same(a: Finding, b: Finding) -> bool:
 
 
 def first_finding(task: Code, trial: Trial) -> Finding | None:
-    """The first finding: by the numbers alone, by the exercise's own detectors, by further calls."""
+    """Return the first finding: by the numbers alone, by the exercise's own detectors, by further calls."""
     detectors = (*number_detectors.DETECTORS, *task.detectors, *call_detectors.DETECTORS)
     with quiet():
         if returns_integers(trial):
@@ -244,7 +244,7 @@ def first_finding(task: Code, trial: Trial) -> Finding | None:
 
 
 def first_of(detectors: Sequence[Detector], trial: Trial) -> Finding | None:
-    """What the first detector finds that finds anything."""
+    """Return the finding of the first detector that has one."""
     for detector in detectors:
         finding: Finding | None = attempt(detector, trial)
         if finding is not None:
@@ -253,6 +253,6 @@ def first_of(detectors: Sequence[Detector], trial: Trial) -> Finding | None:
 
 
 def returns_integers(trial: Trial) -> bool:
-    """Whether numbers were cut to whole ones."""
+    """Return whether the answer has whole numbers where the correct array has others."""
     are_integers = all(a.dtype.kind in "iu" for a in trial.found)
     return are_integers and not all(np.array_equal(b, np.round(b)) for b in trial.right)

@@ -20,10 +20,10 @@ class Text(NamedTuple):
 
 
 def text_of(verdict: Verdict, level: int) -> Text:
-    """The sentences for a verdict.
+    """Write the sentences for a verdict.
 
-    Level 1 says what is correct and where the first difference is, level 2 what was observed, level 3 also
-    the likely cause, one question, and where to read. Level 2 asks the question where nothing was observed.
+    Level 1 says what is correct and where the first difference is. Level 2 says what was observed. Level 3
+    adds the likely cause, one question, and where to read. Level 2 asks the question if nothing was observed.
     """
     seen = _observations(verdict)
     correct = _sentences(verdict, Role.AGREEMENT)
@@ -51,14 +51,16 @@ def _sentences(verdict: Verdict, role: Role) -> list[str]:
 
 
 def _observations(verdict: Verdict) -> list[str]:
-    """What was observed: of listed mistakes, of an option, or by detectors."""
+    """The observations of listed mistakes, of wrong options and of detectors."""
     findings = [sentence(finding, verdict.outputs) for finding in verdict.of_role(Role.OBSERVATION)]
-    texts = [_observation_of(verdict.exercise, code) for code in verdict.codes]
+    texts = list(dict.fromkeys(_observation_of(verdict.exercise, code) for code in verdict.codes))
+    if verdict.status == "ambiguous" and len(texts) > 1:
+        texts = [templates.catalog().texts["one_of_these"].format(" ".join(texts))]
     return list(dict.fromkeys(text for text in [*texts, *findings] if text))
 
 
 def _observation_of(exercise: str, code: str) -> str:
-    """What a code says that was observed: as an answer to this question, or as a mistake."""
+    """The observation that belongs to a code: that of a wrong option, or that of a mistake."""
     option = templates.catalog().options.get((exercise, code))
     if option is not None:
         return option
@@ -83,7 +85,7 @@ def _needed_places(verdict: Verdict) -> list[str]:
 
 
 def _causes(verdict: Verdict) -> str:
-    """The likely causes; several that no output can tell apart are not stated as facts."""
+    """The likely causes; if more than one cause fits, none is stated as a fact."""
     codes = [code for code in verdict.codes if (verdict.exercise, code) not in templates.catalog().options]
     causes = list(dict.fromkeys(_mistake(code).cause for code in codes))
     if not causes:

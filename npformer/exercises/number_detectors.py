@@ -1,8 +1,8 @@
-"""What the numbers of a wrong answer have to do with the correct ones: gradcheck's relations, and a few more.
+"""Detectors that compare the numbers of a wrong answer with the correct ones.
 
-A detector is given one output on every call, next to the correct one, and returns a finding or None. What it
-finds has to hold on every call, to the last digits that float32 has. No finding has a number of the
-correct answer in it.
+A detector receives one output on every call, with the correct array, and returns a finding or None. A
+finding must hold on every call, to the last digits that float32 has. It contains no number of the correct
+answer.
 """
 
 import math
@@ -58,7 +58,7 @@ def attempt(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def related(detector: Callable[[Sequence[Case]], Relation | None], trial: Trial) -> Finding | None:
-    """What one of gradcheck's detectors finds, in the terms of an exercise."""
+    """Apply one of gradcheck's detectors, and express its relation in the terms of an exercise."""
     with np.errstate(all="ignore"):
         cases = [
             Case(a, b, others, exact=EXACT, scale=_scale(b))
@@ -82,7 +82,7 @@ def related(detector: Callable[[Sequence[Case]], Relation | None], trial: Trial)
 
 
 def _scale(right: Array) -> float:
-    """What counts as a large number next to a correct array: its own size, or 1 for an array of zeros."""
+    """The magnitude that differences are compared with: the largest number, or 1 for an array of zeros."""
     return largest(right) or 1.0
 
 
@@ -95,7 +95,7 @@ def _line(axis: int, trial: Trial) -> str:
 
 
 def moved(cases: Sequence[Case]) -> Relation | None:
-    """The correct slices in another order; one of them everywhere is left to other detectors."""
+    """Find correct slices in a different order; one slice everywhere is left to other detectors."""
     relation = relations.moved(cases)
     if relation is None or len(set(relation.parameters["order"])) == 1:
         return None
@@ -103,7 +103,7 @@ def moved(cases: Sequence[Case]) -> Relation | None:
 
 
 def neighbours(trial: Trial) -> list[dict[str, Array]]:
-    """What may have been added or multiplied: arguments and known directions that fit in every call."""
+    """The arrays that may have been added or multiplied: arguments and directions that fit in every call."""
     fitting: list[dict[str, Array]] = []
     for given, right in zip(trial.arguments, trial.right, strict=True):
         available = dict(given)
@@ -284,7 +284,7 @@ def shifted(trial: Trial) -> Finding | None:
 
 
 def exponents(p: Array) -> Array:
-    """What a softmax was taken of, less its mean in each row; NaN where rows do not sum to 1."""
+    """Return the scores that a softmax was taken of, minus their row mean; NaN if rows do not sum to 1."""
     sums_to_1 = bool(np.allclose(p.sum(axis=-1, keepdims=True), 1, atol=1e-4) and (p >= 0).all())
     if not sums_to_1:
         return np.full_like(p, np.nan)
@@ -302,7 +302,7 @@ def softmax_of_scaled(trial: Trial) -> Finding | None:
 
 
 def is_argument(trial: Trial) -> Finding | None:
-    """An argument as it was."""
+    """Report an answer that equals one of the arguments."""
     for name in trial.names:
         there = [given[name] for given in trial.arguments]
         if all(isinstance(t, np.ndarray) and close(a, t) for a, t in zip(trial.found, there, strict=True)):
@@ -311,7 +311,7 @@ def is_argument(trial: Trial) -> Finding | None:
 
 
 def is_landmark(trial: Trial) -> Finding | None:
-    """What another line of the solution holds, or another result that is known."""
+    """Report an answer that equals another array of the solution, or another known result."""
     for landmark, there in _landmarks(trial):
         if all(map(close, trial.found, there)):
             return find("is_landmark", landmark=landmark)
@@ -319,7 +319,7 @@ def is_landmark(trial: Trial) -> Finding | None:
 
 
 def is_scaled_landmark(trial: Trial) -> Finding | None:
-    """The same times a factor."""
+    """Report an answer that is a multiple of such an array."""
     for landmark, there in _landmarks(trial):
         factor = find_factor(trial._replace(right=there))
         if factor:
@@ -373,7 +373,7 @@ def _of_axis(few_or_many: str, end: str, axis: int, ndim: int) -> Finding:
 
 
 def _matching_parts(found: Array, right: Array, axis: int) -> list[tuple[str, str]]:
-    """Which entries of an axis came back, where some are missing or too many."""
+    """List which entries of an axis were returned, if some are missing or too many."""
     found = np.expand_dims(found, axis) if found.ndim == right.ndim - 1 else found
     a, b = np.moveaxis(found, axis, 0), np.moveaxis(right, axis, 0)
     n, m = len(a), len(b)
@@ -397,7 +397,7 @@ def first_index(trial: Trial, is_wrong: Holds) -> tuple[int, ...] | None:
 
 
 def wrong_truths(trial: Trial) -> Finding | None:
-    """Which of True and False stands where it should not."""
+    """Report where a mask has True instead of False, or False instead of True."""
     if not all(is_two_valued(a) and is_two_valued(b) and a.shape == b.shape for a, b in trial.pairs):
         return None
     shown, hidden = first_index(trial, np.greater), first_index(trial, np.less)
@@ -478,7 +478,7 @@ def only_not_finite(trial: Trial) -> Finding | None:
 
 
 def row_sums(trial: Trial) -> Finding | None:
-    """Rows that should sum to 1, and do not."""
+    """Report rows that should sum to 1 and do not."""
     if not all(a.shape == b.shape and sums_to_1(b) for a, b in trial.pairs) or sums_to_1(*trial.found):
         return None
     sums = np.concatenate([np.ravel(a.sum(axis=-1)) for a in trial.found if not sums_to_1(a)])
@@ -488,7 +488,7 @@ def row_sums(trial: Trial) -> Finding | None:
 
 
 def proportions(trial: Trial) -> Finding | None:
-    """Rows that sum to 1 as they should, and hold other numbers."""
+    """Report rows that sum to 1 as they should, but contain different numbers."""
     if not all(a.shape == b.shape and sums_to_1(a, b) for a, b in trial.pairs):
         return None
     return find("ratios_in_vector" if trial.right[0].ndim == 1 else "ratios_in_rows")

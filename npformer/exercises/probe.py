@@ -1,8 +1,8 @@
-"""A function on the calls of an exercise: what came back, what went wrong, which arguments were changed.
+"""Run a function on the calls of an exercise, and record its arrays, its errors and the arguments it changed.
 
-The calls follow from what the task promises: one at each edge, such as equal sizes or the largest scores that
-are allowed, and some that are drawn. In the drawn ones all sizes differ and no array is symmetric, so that no
-two relations coincide.
+The calls follow from what the task promises. There is one call for each edge, such as equal sizes or the
+largest scores that are allowed. Further calls are random: all their sizes differ and no array is symmetric,
+so that no two relations coincide.
 """
 
 import copy
@@ -35,7 +35,7 @@ class View(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """What a code exercise is run on, and what its axes mean."""
+    """The calls of an exercise that asks for a function, and the names of its axes."""
 
     arguments: str  # "x, gamma, mask=None"
     outputs: tuple[str, ...]
@@ -547,5 +547,5 @@ class Trial(NamedTuple):
 
 
 def _key(part: Any) -> Any:
-    """What tells one argument from another."""
+    """A hashable key that distinguishes one argument from another."""
     return (part.shape, part.tobytes()) if isinstance(part, np.ndarray) else part

@@ -23,9 +23,9 @@ def progress() -> str:
 class Result(NamedTuple):
     """One checked answer; true when it passes.
 
-    The first five fields are data. The last three are text for people, which no program should read:
-    `evidence` says what is correct and what was observed, `hint` names the likely cause and where to read
-    on, `question` is None at level 1.
+    The first five fields are data. The last three are text for people; no program should read them.
+    `evidence` says what is correct and what was observed. `hint` names the likely cause and where to read.
+    `question` is None at level 1.
     """
 
     status: str  # "pass", "pass_variant", "known_mistake", "ambiguous", "unrecognised" or "error"

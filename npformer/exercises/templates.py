@@ -1,8 +1,8 @@
 """Templates of feedback: where they are read, and how one is filled with the parameters of a finding.
 
-The sentences are in feedback.toml, bank/mistakes.md and bank/questions.md. A template has the parameters of a
-finding in braces, and a few names more: {it}, the output that a finding is about, {It} at the beginning of a
-sentence, and the phrases that are made of several parameters.
+The sentences are in feedback.toml, bank/mistakes.md and bank/questions.md. A placeholder
+in braces is a parameter of the finding, or one of these: {it} is the output that the finding is about, {It}
+the same at the beginning of a sentence, and a phrase combines several parameters (`PHRASES`).
 """
 
 import tomllib
@@ -63,7 +63,7 @@ def number_text(number: float) -> str:
 
 
 def value_text(parameter: str, value: Any) -> str:
-    """One parameter as it stands in a sentence."""
+    """Format one parameter for a sentence."""
     in_words = catalog().words.get(parameter, {})
     if parameter == "line" and value not in in_words:
         in_words = catalog().words["axis"]
@@ -151,7 +151,7 @@ def _lines(given: Given) -> str:
 
 
 def _which(given: Given) -> str:
-    """Which entries came back, where there are too few."""
+    """The phrase for the entries that were returned, if there are too few."""
     return str(catalog().words["which"][given["end"]])
 
 
@@ -242,7 +242,7 @@ def _error_text(given: Given) -> str:
 
 
 def _lengths(given: Given) -> str:
-    """Which axes are longer or shorter than asked for."""
+    """The phrase for axes that are longer or shorter than they should be."""
     parts = []
     for name in ("longer", "shorter"):
         axes = [str(axis) for axis in given[name]]
@@ -326,7 +326,7 @@ def _plural(parameter: str, value: Any) -> str:
 
 
 def sentence(finding: Finding, outputs: Sequence[str] = (), part: str = "says") -> str:
-    """What is said of a finding, or with part="asks" the question that follows; "" where there is none."""
+    """Write the sentence about a finding, or with part="asks" its question; "" if there is none."""
     template = catalog().findings[finding.kind]
     names = finding.parameters.get("names") or finding.parameters.get("indices") or ()
     several = f"{part}_many"

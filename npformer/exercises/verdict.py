@@ -16,7 +16,7 @@ STATUSES = (*PASSES, "known_mistake", "ambiguous", "unrecognised", "error")
 
 
 class Role(StrEnum):
-    """What a finding is for; a reply is put together in this order."""
+    """The role of a finding in the feedback; the feedback lists them in this order."""
 
     PROBLEM = "problem"  # why an answer could not be checked
     AGREEMENT = "agreement"  # what is correct
@@ -26,7 +26,7 @@ class Role(StrEnum):
 
 
 class Kind(NamedTuple):
-    """What a kind of finding is for, and the names of its parameters."""
+    """The role of a kind of finding, and the names of its parameters."""
 
     role: Role
     parameters: tuple[str, ...] = ()
@@ -232,10 +232,10 @@ KINDS: dict[str, Kind] = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was found out about an answer: a kind of `KINDS` and its parameters.
+    """One fact about an answer: a kind of `KINDS` and its parameters.
 
-    `output` is the name of the output that it is about, "" for all of them; `view` names the derived calls
-    on which it was seen, such as those that show the weights of attention.
+    `output` is the name of the output that it is about, "" for all of them. `view` names the derived calls
+    that show it, such as those that show the attention weights.
 
     Raises ValueError for an unknown kind and for parameters that do not belong to it.
     """
@@ -255,7 +255,7 @@ class Finding:
 
     @property
     def role(self) -> Role:
-        """What this finding is for."""
+        """The role of this finding in the feedback."""
         return KINDS[self.kind].role
 
 

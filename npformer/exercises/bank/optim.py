@@ -40,7 +40,7 @@ def draw(draws: Draws) -> Arguments:
 
 
 def running_mean(trial: Trial) -> Finding | None:
-    """What m, or v, is a mixture of, in the student's own numbers."""
+    """Report the mixture that m, or v, is made of, in the student's own numbers."""
     if trial.output == 0:
         return None
     name, power = (("m", 1), ("v", 2))[trial.output - 1]

@@ -11,7 +11,7 @@ from npformer.exercises.verdict import Finding, find
 
 
 def rounding(trial: Trial) -> Finding | None:
-    """What the numbers of each group have become: by which rule they were rounded."""
+    """Recognise the rule by which the numbers of each group were rounded."""
     m = [w.min(axis=1, keepdims=True) for w, _ in trial.calls]
     if all(np.array_equal(a, np.round(a)) and a.min() >= 0 for a in trial.found):
         return find("returns_whole_numbers")

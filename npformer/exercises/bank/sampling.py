@@ -38,7 +38,7 @@ def with_temperature(logits, temperature):
 
 
 def calls() -> tuple[Arguments, ...]:
-    """The likeliest token stands first, last or between; in two calls it alone has the share.
+    """The likeliest token is first, last or between; in two calls it alone has the share.
 
     In the second of the two, and in the one after it, the share is reached exactly, in numbers that a
     computer adds without rounding. The last call needs every token.
