@@ -231,6 +231,7 @@ class Reach(NamedTuple):
 
     name: str
     row: tuple[int, ...]  # the changed row: its index along all axes but the last
+    axes: int  # how many axes that index has
     is_last: bool  # or the first
     mine: Array
     right: Array
@@ -251,12 +252,14 @@ def reaches(trial: Trial, whole: bool = False) -> list[Reach]:
         if before and after and len(shapes) == 1 and not np.isnan([before, after]).any():
             changes = (np.abs(b - a) > 1e-9 * (1 + np.abs(b)) for a, b in zip(before, after, strict=True))
             index = tuple(i % n for i, n in zip(row, value.shape, strict=False))
-            found.append(Reach(name, index, is_last, *changes))
+            found.append(Reach(name, index, len(row), is_last, *changes))
     return found
 
 
 def depends_on_too_much(trial: Trial) -> Finding | None:
     """Report an entry that depends on rows of an argument that it should not depend on."""
+    if any(a.shape != b.shape for a, b in trial.pairs):  # axes in a different order, perhaps
+        return None
     found = reaches(trial)
     used = {reach.name for reach in found if reach.right.any()}
     for reach in found:
@@ -292,15 +295,16 @@ def _row_axis(trial: Trial, name: str) -> str:
 
 def ignores_a_line(trial: Trial) -> Finding | None:
     """Report a row, or a whole entry of axis 0, that the answer ignores."""
+    if any(a.shape != b.shape for a, b in trial.pairs):
+        return None
     for whole in (False, True):
         found = reaches(trial, whole)
         for name, is_last in dict.fromkeys((reach.name, reach.is_last) for reach in found):
             of_row = [reach for reach in found if (reach.name, reach.is_last) == (name, is_last)]
             is_due = any(reach.right.any() for reach in of_row)
             if is_due and not any(reach.mine.any() for reach in of_row):
-                axes = trial.probe.axis_names.get(name, ["row"])
-                axis = axes[0] if whole else _row_axis(trial, name)
-                return find("ignores_line", argument=name, axis=axis, end="last" if is_last else "first")
+                axes = 1 if whole else of_row[0].axes
+                return find("ignores_line", argument=name, index=(-1 if is_last else 0,) * axes)
     return None
 
 

@@ -297,27 +297,26 @@ def unrecognised(task: Code, found: Sequence[Outcome], *observations: Finding) -
 def first_difference(task: Code, found: Sequence[Outcome]) -> list[Finding]:
     """Find the first difference: in a call that stopped, if there is one, else in the first call."""
     pairs = list(zip(found, detectors.right(task), strict=True))
-    for outcome, expected in pairs:
-        if outcome.failed or outcome.empty:
-            return list(differences(task.probe, outcome, expected))[:1]
-    for outcome, expected in pairs:
-        if here := list(differences(task.probe, outcome, expected)):
-            return here[:1]
-    return []
+    failed = [pair for pair in pairs if pair[0].failed or pair[0].empty]
+    every = [list(differences(task.probe, *pair)) for pair in (failed or pairs)]
+    return [findings[0] for findings in every if findings][:1]
 
 
 def size_of_difference(task: Code, found: Sequence[Outcome]) -> list[Finding]:
     """Measure the first difference, as a share of the largest correct number of that call."""
-    for outcome, expected in zip(found, detectors.right(task), strict=True):
-        for name, a, b in zip(task.probe.outputs, outcome.arrays, expected.arrays, strict=False):
-            if same(a, b):
-                continue
-            if a.shape != b.shape or b.dtype.kind != "f":
-                return []
-            off = float(np.abs(a.astype(float) - b).max(initial=0))
-            share = off / max(float(np.abs(b).max(initial=0)), 1e-300)
-            return [Finding("off_by", name, {"share": share})] if np.isfinite(share) else []
-    return []
+    sides = [
+        side
+        for outcome, expected in zip(found, detectors.right(task), strict=True)
+        for side in zip(task.probe.outputs, outcome.arrays, expected.arrays, strict=False)
+    ]
+    findings = []
+    for name, a, b in [side for side in sides if not same(*side[1:])][:1]:
+        is_comparable = a.shape == b.shape and b.dtype.kind == "f"
+        off = float(np.abs(a.astype(float) - b).max(initial=0)) if is_comparable else np.nan
+        share = off / max(float(np.abs(b).max(initial=0)), 1e-300)
+        if np.isfinite(share):
+            findings.append(Finding("off_by", name, {"share": share}))
+    return findings
 
 
 def changed_arguments(found: Sequence[Outcome]) -> list[Finding]:

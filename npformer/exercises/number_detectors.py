@@ -253,9 +253,7 @@ def name_factor(ratios: Sequence[float], sizes: Sequence[dict[str, int]]) -> Sca
         has_one_sign = len({*np.sign(times)}) == 1
         if has_one_sign and np.allclose(np.abs(times), 1, rtol=1e-4, atol=0):
             return factor._replace(sign=int(np.sign(times[0])))
-    if len(ratios) < 2:
-        return None
-    for factor, times in quotients.items():
+    for factor, times in quotients.items() if len(ratios) > 1 else ():
         if np.allclose(times, times[0], rtol=1e-4, atol=0):
             return factor._replace(sign=int(np.sign(times[0])), number=abs(float(times[0])))
     return None
@@ -404,10 +402,8 @@ def wrong_truths(trial: Trial) -> Finding | None:
     if shown is not None and hidden is not None:
         return find("both_truths_wrong", index=shown, other=hidden)
     if shown is not None:
-        return find("true_for_false", index=shown, elsewhere=True)
-    if hidden is not None:
-        return find("false_for_true", index=hidden, elsewhere=True)
-    return None
+        return find("true_for_false", index=shown)
+    return find("false_for_true", index=hidden) if hidden is not None else None
 
 
 def unfilled(trial: Trial) -> Finding | None:
@@ -419,8 +415,6 @@ def unfilled(trial: Trial) -> Finding | None:
     if not all(a.any() and a.ndim and close(np.where(a == 0, 0, b), a) for a, b in trial.pairs):
         return None
     index = first_index(trial, is_missing)
-    if index is None:
-        return None
     a, b = next((a, b) for a, b in trial.pairs if not close(a, b))
     whole_line = any(is_missing(a, b).all(axis).any() for axis in range(-a.ndim, 0)[-2:])
     return find("unfilled", index=index, whole_line=whole_line)

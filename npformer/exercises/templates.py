@@ -189,6 +189,11 @@ def _asked(given: Given) -> str:
     return texts["one_output_asked"] if count == 1 else texts["outputs_asked"].format(count)
 
 
+def _entry(given: Given) -> str:
+    """An index as it is written in brackets."""
+    return ", ".join(map(str, given["index"]))
+
+
 def _count(given: Given) -> str:
     return str(len(given["returned"]))
 
@@ -290,6 +295,7 @@ PHRASES: dict[str, tuple[tuple[str, ...], Callable[[Given], str]]] = {
     "agreement": (AGREEMENTS, _agreement),
     "difference": (("some_outputs_agree",), _difference),
     "asked": (("outputs_returned", "unreadable_count"), _asked),
+    "entry": (("ignores_line",), _entry),
     "count": (("outputs_returned",), _count),
     "wave": (WAVES, _wave),
     "first_at": (("nan_at", "infinite_at"), _first_at),
@@ -316,6 +322,8 @@ def fill(template: str, finding: Finding, outputs: Sequence[str]) -> str:
     else:
         named["it"] = catalog().texts["the_output"].format(finding.output)
         named["It"] = catalog().texts["The_output"].format(finding.output)
+    if finding.view:
+        named["It"] = named["it"]  # a sentence goes on
     named["name_of_output"] = finding.output
     return template.format(**named)
 

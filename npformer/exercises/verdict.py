@@ -65,7 +65,6 @@ KINDS: dict[str, Kind] = {
     **_kinds(
         Role.AGREEMENT,
         all_agree="",
-        other_checks_agree="",
         numbers_are_correct="",
         is_npformers="function",
         outputs_agree="agree",
@@ -159,8 +158,8 @@ KINDS: dict[str, Kind] = {
         too_many="line end",
         too_few_entries="axis end",
         too_many_entries="axis end",
-        true_for_false="index elsewhere",
-        false_for_true="index elsewhere",
+        true_for_false="index",
+        false_for_true="index",
         both_truths_wrong="index other",
         unfilled="index whole_line",
         nowhere_finite="",
@@ -188,7 +187,7 @@ KINDS: dict[str, Kind] = {
         depends_on_wrong_argument="argument",
         depends_on_other_lines="argument axis index",
         depends_on_too_much="argument axis index",
-        ignores_line="argument axis end",
+        ignores_line="argument index",
         # of one topic
         equal_speeds="",
         other_base="layout base",
@@ -221,10 +220,6 @@ KINDS: dict[str, Kind] = {
         too_many_tokens="",
         too_few_tokens="",
         too_many_and_too_few_tokens="",
-        symmetric_range="",
-        rounded_up="",
-        zero_point_rounded="",
-        returns_whole_numbers="",
     ),
     **_kinds(Role.REMARK, argument_changed="names", has_nan=""),
 }

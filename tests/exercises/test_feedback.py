@@ -142,3 +142,8 @@ def test_result_is_data_first():
         "hint",
         "question",
     )
+
+
+def test_sentence_of_one_number_names_no_place():
+    finding = Finding("nan_at", "loss", {"index": (), "others_agree": False})
+    assert templates.sentence(finding, ("loss",)) == "The output loss is NaN where a number is asked for."

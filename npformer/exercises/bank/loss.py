@@ -38,7 +38,7 @@ def calls() -> tuple[Arguments, ...]:
 
 def draw(draws: Draws) -> Arguments:
     """Random logits and classes."""
-    N, V = draws.size(), draws.size()
+    N, V = draws.size(), draws.size(low=3)
     return 2 * draws.normal(N, V), draws.rng.integers(0, V, size=N)
 
 

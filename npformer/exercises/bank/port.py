@@ -2,38 +2,9 @@
 
 import numpy as np
 
-from npformer.backend import Array
 from npformer.exercises.bank.questions import coded
-from npformer.exercises.number_detectors import close
-from npformer.exercises.probe import Arguments, Draws, Trial, normal
+from npformer.exercises.probe import Arguments, Draws, normal
 from npformer.exercises.task import Edit, either
-from npformer.exercises.verdict import Finding, find
-
-
-def rounding(trial: Trial) -> Finding | None:
-    """Recognise the rule by which the numbers of each group were rounded."""
-    m = [w.min(axis=1, keepdims=True) for w, _ in trial.calls]
-    if all(np.array_equal(a, np.round(a)) and a.min() >= 0 for a in trial.found):
-        return find("returns_whole_numbers")
-    pairs = [(a, w) for a, (w, _) in zip(trial.found, trial.calls, strict=True)]
-    if all((a >= w - 1e-9).all() and not close(a, w) for a, w in pairs):
-        return find("rounded_up")
-    if all(map(_is_symmetric, trial.found)):
-        return find("symmetric_range")
-    has_zero = [(np.abs(a) < 1e-9).any(axis=1).all() for a in trial.found]
-    if all(has_zero) and not any((np.abs(one) < 1e-9).any() for one in m):
-        return find("zero_point_rounded")
-    return None
-
-
-def _is_symmetric(a: Array) -> bool:
-    """Whether the steps of each group lie on whole multiples of one number."""
-    for group in a:
-        values = np.unique(np.round(np.abs(group), 12))
-        step = values[values > 0].min(initial=np.inf)
-        if not np.isfinite(step) or not close(values / step, np.round(values / step)):
-            return False
-    return True
 
 
 def draw(draws: Draws) -> Arguments:
@@ -88,7 +59,6 @@ def quantised(w, bits):
         "Q-LARGEST-AS-STEP": [Edit("(w.max(axis=1, keepdims=True) - m) /", "w.max(axis=1, keepdims=True) /")],
         "Q-AXIS": [Edit("axis=1", "axis=0")],
     },
-    detectors=(rounding,),
     ours=None)
 
 # --- a block to port -------------------------------------------------------------------------------------

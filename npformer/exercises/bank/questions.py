@@ -128,6 +128,14 @@ def drawn(name: str, decimals: int = 0) -> Callable[[Callable[[Draw], Posed]], N
     return exercise
 
 
+def with_sizes_of_1(draw: Callable[[Draws], Arguments]) -> Iterator[Arguments]:
+    """One call for each size that can be 1, with that size of 1."""
+    counting = Draws(0)
+    draw(counting)
+    for k in range(counting.count):
+        yield draw(Draws(0, one=k))
+
+
 def coded(
     name: str,
     outputs: tuple[str, ...],
@@ -150,6 +158,7 @@ def coded(
     probe = Probe(str(signature(right))[1:-1], outputs, (), **of_probe)
     draw = draw or partial(draw_from_axes, probe)
     drawn = [draw(Draws(seed)) for seed in range(DRAWN + FRESH)]
-    probe = probe._replace(calls=(*calls, *drawn[:DRAWN]), fresh=tuple(drawn[DRAWN:]))
+    every_call = (*calls, *drawn[:DRAWN], *with_sizes_of_1(draw))
+    probe = probe._replace(calls=every_call, fresh=tuple(drawn[DRAWN:]))
     return Code(**asked()[name].task, probe=probe, draw=draw, **parts)
 
