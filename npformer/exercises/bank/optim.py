@@ -33,10 +33,10 @@ def calls() -> tuple[Arguments, ...]:
 
 
 def draw(draws: Draws) -> Arguments:
-    """Random parameters, gradients and means; v is never negative."""
+    """Random parameters, gradients and means, which are 0 before the first step; v is never negative."""
     n = draws.size()
     w, g, m, v = draws.normal(4, n)
-    return w, g, 0.3 * m, 0.1 * v * v, draws.size(), draws.uniform(0.01, 0.1)
+    return w, g, 0.3 * m, 0.1 * v * v, draws.size(low=3), draws.uniform(0.01, 0.1)
 
 
 def running_mean(trial: Trial) -> Finding | None:
