@@ -34,8 +34,8 @@ class Lessons(BuildHookInterface):  # type: ignore[type-arg]
 
     def _student_copy(self) -> Any:
         """The package's own function. Its module alone: NumPy need not be there when a wheel is built."""
-        path = Path(self.root, "npformer", "teaching", "lessons.py")
-        spec = importlib.util.spec_from_file_location("lessons", path)
+        path = Path(self.root, "npformer", "handouts", "lesson_copies.py")
+        spec = importlib.util.spec_from_file_location("lesson_copies", path)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)

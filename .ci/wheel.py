@@ -72,7 +72,7 @@ def check_commands(commands: Path, place: Path) -> None:
     refusal = npformer("worksheet", "--seed", "Ada", "--out", "ada.pdf", code=2)
     assert 'pip install "npformer[plots]"' in refusal, refusal
     python = commands / "python"
-    reveal = "from npformer.teaching.lessons import reveal; print(reveal('1.1a'))"
+    reveal = "from npformer.lessons.predictions import reveal; print(reveal('1.1a'))"
     assert "Answer." in said(python, "-c", reveal, cwd=place)
     where = "import npformer; print(npformer.__file__)"
     assert "site-packages" in said(python, "-c", where, cwd=place), "the wheel's, not the clone's"

@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 from steps import Steps, draw_steps
 
-from npformer.teaching.plots.colours import FAINT, POSITION
-from npformer.teaching.plots.squares import draw_colours, largest_of
-from npformer.teaching.plots.style import in_style, new_figure
-from npformer.teaching.plots.waves import draw_clock
+from npformer.lessons.plots.colours import FAINT, POSITION
+from npformer.lessons.plots.squares import draw_colours, largest_of
+from npformer.lessons.plots.style import in_style, new_figure
+from npformer.lessons.plots.waves import draw_clock
 
 
 @in_style

@@ -48,8 +48,8 @@ from npformer import (
 )
 from npformer.attention import AttentionParams
 from npformer.encoder import self_attention_backward, self_attention_forward
-from npformer.teaching import plots
-from npformer.teaching.worked_example import dog_bites_man, worked_example
+from npformer.lessons import plots
+from npformer.lessons.worked_example import dog_bites_man, worked_example
 
 FOLDER = Path(__file__).parent
 DRAWN_WITH = "drawn_with.txt"

@@ -21,7 +21,7 @@ from PIL import Image
 
 from npformer import play
 from npformer.exercises import check
-from npformer.teaching.worksheet import save_worksheet
+from npformer.handouts.worksheet import save_worksheet
 
 FOLDER = Path(__file__).parent
 SITE = FOLDER.parent / "build" / "site"

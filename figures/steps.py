@@ -7,11 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from npformer.backend import Array
-from npformer.teaching.plots.block import ARROW
-from npformer.teaching.plots.colours import INK
-from npformer.teaching.plots.squares import draw_framed, largest_of, write_numbers
-from npformer.teaching.plots.style import describe, in_style, new_figure
-from npformer.teaching.plots.words import range_in_words
+from npformer.lessons.plots.block import ARROW
+from npformer.lessons.plots.colours import INK
+from npformer.lessons.plots.squares import draw_framed, largest_of, write_numbers
+from npformer.lessons.plots.style import describe, in_style, new_figure
+from npformer.lessons.plots.words import range_in_words
 
 Steps = Sequence[tuple[str, Array]]  # what a step gives, in words or letters, and its numbers (T, d_model)
 BETWEEN = 1.2  # columns from the table of one step to that of the next

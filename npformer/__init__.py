@@ -43,8 +43,6 @@ from npformer.decoder import (
     init_decoder_block,
 )
 from npformer.decoding import greedy_decode
-from npformer.door.annotations import Float, Ids, Mask
-from npformer.door.signature import checked
 from npformer.embedding import (
     EmbeddingParams,
     embedding_backward,
@@ -86,6 +84,23 @@ from npformer.layer_norm import (
     layer_norm_backward,
     layer_norm_forward,
 )
+from npformer.lessons.costs import (
+    BlockMultiplications,
+    CausalParameterCount,
+    LayerCost,
+    ParameterCount,
+    causal_block_multiplications,
+    causal_parameter_count,
+    encoder_block_cache_bytes,
+    encoder_block_multiplications,
+    kept_bytes,
+    parameter_count,
+    score_cells,
+    table_1,
+    training_bytes,
+)
+from npformer.lessons.diagnostics import dead_units, order_sensitivity, token_similarity
+from npformer.lessons.text import build_vocabulary, decode, encode, tokenize
 from npformer.loss import CrossEntropyCache, cross_entropy_backward, cross_entropy_forward
 from npformer.modern import (
     BytePairs,
@@ -111,6 +126,8 @@ from npformer.modern import (
     train_byte_pairs,
 )
 from npformer.optim import AdamState, adam_init, adam_update, sgd_update, warmup_learning_rate
+from npformer.player.compare import compare
+from npformer.player.player_page import play
 from npformer.positional import (
     LearnedPositionsParams,
     alibi_bias,
@@ -123,31 +140,12 @@ from npformer.positional import (
     shift_matrix,
     wavelengths,
 )
-from npformer.published.gguf import load_gguf
-from npformer.published.llama import causal_lm_from_torch, causal_lm_to_torch, load_llama
-from npformer.published.llama2c import load_llama2c
-from npformer.published.minilm import MiniLMParams, load_minilm, minilm_input, sentence_embeddings
-from npformer.published.safetensors_files import load_safetensors, save_safetensors
-from npformer.published.torch_names import encoder_block_from_torch, encoder_block_to_torch
-from npformer.teaching.compare import compare
-from npformer.teaching.costs import (
-    BlockMultiplications,
-    CausalParameterCount,
-    LayerCost,
-    ParameterCount,
-    causal_block_multiplications,
-    causal_parameter_count,
-    encoder_block_cache_bytes,
-    encoder_block_multiplications,
-    kept_bytes,
-    parameter_count,
-    score_cells,
-    table_1,
-    training_bytes,
-)
-from npformer.teaching.diagnostics import dead_units, order_sensitivity, token_similarity
-from npformer.teaching.player import play
-from npformer.teaching.text import build_vocabulary, decode, encode, tokenize
+from npformer.pretrained.gguf import load_gguf
+from npformer.pretrained.llama import causal_lm_from_torch, causal_lm_to_torch, load_llama
+from npformer.pretrained.llama2c import load_llama2c
+from npformer.pretrained.minilm import MiniLMParams, load_minilm, minilm_input, sentence_embeddings
+from npformer.pretrained.safetensors_files import load_safetensors, save_safetensors
+from npformer.pretrained.torch_names import encoder_block_from_torch, encoder_block_to_torch
 from npformer.transformer import (
     TransformerCache,
     TransformerParams,
@@ -156,6 +154,8 @@ from npformer.transformer import (
     transformer_forward,
 )
 from npformer.tree import leaves, load, save, tree_map
+from npformer.validation.annotations import Float, Ids, Mask
+from npformer.validation.signature import checked
 
 __version__ = "0.1.0"
 
@@ -196,8 +196,8 @@ __all__ = [
 # The front door: npformer.f is f held to its signature. The modules' own functions call each other unchecked.
 # Functions that take anything (a tree, a user's function, text) look at it themselves.
 _MODULES = (
-    "arrays backend tree gradcheck.judging signature published.safetensors_files teaching.text "
-    "teaching.player teaching.compare".split()
+    "arrays backend tree gradcheck.comparison signature pretrained.safetensors_files lessons.text "
+    "player.player_page player.compare".split()
 )
 _THEMSELVES = {f"npformer.{name}" for name in _MODULES}
 for _name in __all__:

@@ -7,10 +7,21 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from npformer.arrays import Array, array_module
-from npformer.door.annotations import Bias, DType, Float, Ids, Integer, Length, Mask, Positive, Rng, Size
-from npformer.door.rules import EVEN_HEADS, KEY_WIDTH, Heads, KVHeads  # beside shapes
 from npformer.functional import LinearCache, glorot, linear_backward, linear_forward, softmax_in_place
 from npformer.positional import Layout, RoPECache, rope_backward, rope_forward
+from npformer.validation.annotations import (
+    Bias,
+    DType,
+    Float,
+    Ids,
+    Integer,
+    Length,
+    Mask,
+    Positive,
+    Rng,
+    Size,
+)
+from npformer.validation.rules import EVEN_HEADS, KEY_WIDTH, Heads, KVHeads  # beside shapes
 
 
 class AttentionCache(NamedTuple):

@@ -4,9 +4,9 @@ import sys
 from typing import Any
 
 from npformer.arrays import Array, array_module, is_array
-from npformer.door.validate import check_choice
-from npformer.installed import how_to_get
+from npformer.installation import how_to_get
 from npformer.tree import mapped, on_host
+from npformer.validation.checks import check_choice
 
 __all__ = ["Array", "array_module", "available_backends", "to_backend", "to_numpy"]
 

@@ -19,16 +19,17 @@ import numpy as np
 from npformer.encoder import encoder_block_backward, encoder_block_forward
 from npformer.gradcheck import gradcheck
 from npformer.grader import CONVENTION
-from npformer.installed import how_to_get, version
-from npformer.published.stories import fetch_stories
-from npformer.teaching.browser import IN_BROWSER
-from npformer.teaching.equations import UPDATES
-from npformer.teaching.lessons import FOLDER, write_lessons
-from npformer.teaching.places import folder_for, place_for
-from npformer.teaching.player import play
-from npformer.teaching.worked_example import MOST_DECIMALS, VARIANTS, Trace, worked_example
-from npformer.teaching.worksheet import DECIMALS, MINUTES, PAPERS, example_from_name, save_worksheet
+from npformer.handouts.lesson_copies import FOLDER, write_lessons
+from npformer.handouts.worksheet import MINUTES, PAPERS, save_worksheet
+from npformer.installation import how_to_get, version
+from npformer.lessons.browser import IN_BROWSER
+from npformer.lessons.equations import UPDATES
+from npformer.lessons.named_example import DECIMALS, example_from_name
+from npformer.lessons.worked_example import MOST_DECIMALS, VARIANTS, Trace, worked_example
+from npformer.player.player_page import play
+from npformer.pretrained.story_model import fetch_stories
 from npformer.tree import leaves
+from npformer.validation.output_files import folder_for, place_for
 
 ASCII = str.maketrans(
     {"√": "sqrt ", "·": "*", "ᵀ": "^T", "−": "-", "⊙": "*", "½": "1/2", "Σ": "sum", "²": "^2", "ε": "eps"}
@@ -244,13 +245,13 @@ def _cores() -> int:
 
 
 def _exercises(options: argparse.Namespace) -> Iterator[str]:
-    from npformer.exercises import commands
+    from npformer.handouts import exercise_commands as commands
 
     yield from getattr(commands, options.command)(options)
 
 
 def _grader(options: argparse.Namespace) -> Iterator[str]:
-    from npformer.grader import commands
+    from npformer.grader import grade_commands as commands
 
     yield from getattr(commands, options.command)(options)
 
@@ -295,13 +296,13 @@ def _one_page(options: argparse.Namespace) -> Iterator[str]:
     out = place_for(options.file)
     if out.exists() and not options.force:
         raise ValueError(f"{options.file!r} is there and stays; --force writes it anew")
-    shutil.copyfile(Path(__file__).parent / "teaching" / PAGE, out)
+    shutil.copyfile(Path(__file__).parent / "handouts" / PAGE, out)
     yield f"written: {out}\n\nRead it in twenty minutes. To see it learn in half a one, type:"
     yield f"\n    {_typed('python')} {_quoted(options.file)}"
 
 
 def _slides(options: argparse.Namespace) -> Iterator[str]:
-    from npformer.teaching.slides import LessonFails, lesson_file, lesson_numbers, save_slides
+    from npformer.handouts.slides import LessonFails, lesson_file, lesson_numbers, save_slides
 
     lessons, failed = options.lesson or list(lesson_numbers()), False
     pages = [f"{lesson_file(lesson).stem}.html" for lesson in lessons]

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal, NamedTuple
 
-from npformer.door.annotations import Count, Length, NonNegative, Rate, Size
-from npformer.door.rules import EVEN_HEADS, Heads
 from npformer.functional import Activation
+from npformer.validation.annotations import Count, Length, NonNegative, Rate, Size
+from npformer.validation.rules import EVEN_HEADS, Heads
 
 Norm = Literal["post", "pre"]
 Positions = Literal["sinusoidal", "learned", "rope", "alibi", "none"]

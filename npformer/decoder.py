@@ -13,8 +13,6 @@ from npformer.attention import (
     multi_head_attention_forward,
 )
 from npformer.config import TransformerConfig
-from npformer.door.annotations import DType, Float, Mask, Rng, Shape
-from npformer.door.rules import LAYERS
 from npformer.encoder import (
     ResidualCache,
     residual_backward,
@@ -26,6 +24,8 @@ from npformer.encoder import (
 )
 from npformer.feed_forward import FFNCache, FFNParams, ffn_backward, ffn_forward, init_ffn
 from npformer.layer_norm import LayerNormCache, LayerNormParams, init_layer_norm
+from npformer.validation.annotations import DType, Float, Mask, Rng, Shape
+from npformer.validation.rules import LAYERS
 
 
 class DecoderBlockParams(NamedTuple):

@@ -15,8 +15,6 @@ from npformer.attention import (
 )
 from npformer.config import TransformerConfig
 from npformer.decoder import DecoderBlockParams
-from npformer.door.annotations import Count, Ids
-from npformer.door.rules import IN_VOCABULARY, TABLE_LENGTH, TABLE_ROWS, Id
 from npformer.embedding import tied_logits_forward
 from npformer.encoder import encoder_forward, residual_forward
 from npformer.feed_forward import ffn_forward
@@ -25,6 +23,8 @@ from npformer.layer_norm import layer_norm_forward
 from npformer.positional import alibi_bias, rope_turn, rotate
 from npformer.transformer import TransformerParams, embed_forward
 from npformer.tree import leaves
+from npformer.validation.annotations import Count, Ids
+from npformer.validation.rules import IN_VOCABULARY, TABLE_LENGTH, TABLE_ROWS, Id
 
 Turn = tuple[Array, Array, str]  # RoPE's cosines and sines, (n, pairs) each, and its layout
 How = tuple[Turn | None, Array | None, Array | None]  # turn, mask and bias of self-attention

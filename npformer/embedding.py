@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from npformer.arrays import Array, array_module
-from npformer.door.annotations import DType, Float, Ids, Rng, Size
-from npformer.door.rules import IN_VOCABULARY
 from npformer.functional import as_rows
+from npformer.validation.annotations import DType, Float, Ids, Rng, Size
+from npformer.validation.rules import IN_VOCABULARY
 
 
 class EmbeddingParams(NamedTuple):

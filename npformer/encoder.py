@@ -14,8 +14,6 @@ from npformer.attention import (
     multi_head_attention_forward,
 )
 from npformer.config import TransformerConfig
-from npformer.door.annotations import DType, Float, Mask, Rng, Shape
-from npformer.door.rules import LAYERS
 from npformer.feed_forward import FFNCache, FFNParams, ffn_backward, ffn_forward, init_ffn
 from npformer.functional import DropoutCache, dropout_backward, dropout_forward
 from npformer.layer_norm import (
@@ -26,6 +24,8 @@ from npformer.layer_norm import (
     layer_norm_forward,
 )
 from npformer.positional import alibi_bias
+from npformer.validation.annotations import DType, Float, Mask, Rng, Shape
+from npformer.validation.rules import LAYERS
 
 
 class EncoderBlockParams(NamedTuple):

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numpy as np
 
 from npformer.arrays import Array, array_module
-from npformer.door.annotations import DType, Float, Rate, Rng, Size
 from npformer.functional import (
     Activation,
     DropoutCache,
@@ -18,6 +17,7 @@ from npformer.functional import (
     glorot,
     sum_rows,
 )
+from npformer.validation.annotations import DType, Float, Rate, Rng, Size
 
 
 class FFNParams(NamedTuple):

@@ -6,10 +6,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from npformer.arrays import Array, array_module
-from npformer.door.annotations import Float, Rate, Rng, Shape
-from npformer.door.rules import Axis
-from npformer.door.validate import FLOATS
 from npformer.normal import normal_cdf
+from npformer.validation.annotations import Float, Rate, Rng, Shape
+from npformer.validation.checks import FLOATS
+from npformer.validation.rules import Axis
 
 
 class LinearCache(NamedTuple):

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from npformer.arrays import Array, array_module
-from npformer.door.annotations import DType, Float, NonNegative, Size
 from npformer.functional import sum_rows
+from npformer.validation.annotations import DType, Float, NonNegative, Size
 
 
 class LayerNormParams(NamedTuple):

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np  # noqa: F401  # for the examples
 
 from npformer.arrays import Array, array_module
-from npformer.door.annotations import Float, Ids, Integer
-from npformer.door.rules import COUNTED, DLoss, Smoothing
 from npformer.functional import as_rows
+from npformer.validation.annotations import Float, Ids, Integer
+from npformer.validation.rules import COUNTED, DLoss, Smoothing
 
 
 class CrossEntropyCache(NamedTuple):

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np  # noqa: F401  # for the examples
 
 from npformer.arrays import Array, array_module
-from npformer.door.annotations import Count, Length, NonNegative, Rate
-from npformer.door.rules import FloatTree, Gradients, LikeParams
 from npformer.tree import refilled, together, tree_map
+from npformer.validation.annotations import Count, Length, NonNegative, Rate
+from npformer.validation.rules import FloatTree, Gradients, LikeParams
 
 
 def sgd_update(params: Any, grads: LikeParams, *, learning_rate: NonNegative) -> Any:

@@ -7,8 +7,18 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 
 from npformer.arrays import Array, array_module
-from npformer.door.annotations import Count, DType, Finite, Float, Integer, Length, Numbers, Positive, Shape
-from npformer.door.rules import EVEN, ROWS  # what an argument must be beside its shape
+from npformer.validation.annotations import (
+    Count,
+    DType,
+    Finite,
+    Float,
+    Integer,
+    Length,
+    Numbers,
+    Positive,
+    Shape,
+)
+from npformer.validation.rules import EVEN, ROWS  # what an argument must be beside its shape
 
 Layout = Literal["interleaved", "halves"]
 

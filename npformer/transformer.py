@@ -8,8 +8,6 @@ from npformer.arrays import Array, array_module
 from npformer.attention import causal_mask, padding_mask
 from npformer.config import TransformerConfig
 from npformer.decoder import DecoderCache, DecoderParams, decoder_backward, decoder_forward, init_decoder
-from npformer.door.annotations import DType, Float, Ids, Rng, Shape, Size
-from npformer.door.rules import IN_VOCABULARY, TABLE, TABLE_ROWS, Id
 from npformer.embedding import (
     EmbeddingCache,
     EmbeddingParams,
@@ -29,6 +27,8 @@ from npformer.positional import (
     learned_positions_forward,
     positional_encoding,
 )
+from npformer.validation.annotations import DType, Float, Ids, Rng, Shape, Size
+from npformer.validation.rules import IN_VOCABULARY, TABLE, TABLE_ROWS, Id
 
 
 class TransformerParams(NamedTuple):

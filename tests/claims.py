@@ -40,7 +40,7 @@ def claims(number, shift=0, before="", after=""):
     with (
         redirect_stdout(said),
         patch("numpy.random.default_rng", lambda s: default_rng(s + shift if isinstance(s, int) else s)),
-        patch("npformer.teaching.plots.picture", lambda *_, **__: None),  # nobody looks at them here
+        patch("npformer.lessons.plots.picture", lambda *_, **__: None),  # nobody looks at them here
     ):
         for source in sources:
             exec(source.replace(before, after) if before else source, names)

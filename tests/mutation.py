@@ -1,7 +1,7 @@
 """Break a module in small ways, with cosmic-ray, and list the breaks that its tests let pass.
 
     uv run --with cosmic-ray python tests/mutation.py attention tests/test_attention.py
-    uv run --with cosmic-ray python tests/mutation.py door.rules tests/test_bad_input.py --sample 100 --seed 7
+    uv run --with cosmic-ray python tests/mutation.py validation.rules tests/test_bad_input.py --sample 100
 
 A seeded sample of the mutants that cosmic-ray makes runs against the tests that are named, in a copy of the
 checkout. A mutant survives where they all pass; of those that are listed, some compute the same.
@@ -30,7 +30,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("module", help="such as attention or door.rules")
+    parser.add_argument("module", help="such as attention or validation.rules")
     parser.add_argument("tests", nargs="+", help="files, the fastest to notice first")
     parser.add_argument("--sample", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)

@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from npformer.teaching.lessons import QUESTION, named, reveal, source_of
+from npformer.handouts.lesson_copies import named, source_of
+from npformer.lessons.predictions import QUESTION, reveal
 
 
 class Predict(NamedTuple):

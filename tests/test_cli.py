@@ -17,9 +17,9 @@ import pytest
 from together import together
 
 from npformer import cli
-from npformer.grader.judge import Limits
-from npformer.teaching.worked_example import dog_bites_man, worked_example
-from npformer.teaching.worksheet import example_from_name
+from npformer.grader.grading_process import Limits
+from npformer.lessons.named_example import example_from_name
+from npformer.lessons.worked_example import dog_bites_man, worked_example
 
 
 def test_it_prints_the_trace_its_check_and_the_lessons(capsys, monkeypatch):
@@ -108,7 +108,7 @@ SAID = [
 
 
 def test_what_cannot_be_is_said_in_one_line_before_any_work(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("npformer.teaching.slides.save_slides", lambda *_: pytest.fail("work was done"))
+    monkeypatch.setattr("npformer.handouts.slides.save_slides", lambda *_: pytest.fail("work was done"))
     (tmp_path / "02_position_geometry.ipynb").write_text("")
     for kind in ("ipynb", "html"):
         (tmp_path / "there" / f"02_position_geometry.{kind}").mkdir(parents=True)

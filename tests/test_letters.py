@@ -16,10 +16,10 @@ from small_models import FORMS
 from valid_calls import CALLS, CHECKED, CONFIG, LM_CONFIG
 
 import npformer as npf
-from npformer.door.signature import Call, ask_all, read_signature, shape_of, to_rule, walk
 from npformer.modern import gated_ffn
+from npformer.validation.signature import Call, ask_all, read_signature, shape_of, to_rule, walk
 
-APART = ("exercises", "teaching", "__main__", "cli", "gradcheck")
+APART = ("exercises", "lessons", "player", "handouts", "__main__", "cli", "gradcheck")
 MODULES = [
     importlib.import_module(found.name)
     for found in pkgutil.walk_packages(npf.__path__, "npformer.")

@@ -12,7 +12,7 @@ from pairs import BUGS, MORE
 
 from npformer import gradcheck
 from npformer.gradcheck import notes
-from npformer.gradcheck.differences import HALF
+from npformer.gradcheck.finite_differences import HALF
 from npformer.gradcheck.relations import (
     KINDS,
     Case,

@@ -15,7 +15,7 @@ from valid_calls import CALLS, CHECKED, array, call
 
 import npformer as npf
 from npformer import Float, Ids, Mask, checked
-from npformer.door.signature import MOST, look_of
+from npformer.validation.signature import MOST, look_of
 
 # --- a function like any other --------------------------------------------------------------------
 

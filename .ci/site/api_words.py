@@ -16,9 +16,9 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import numpy as np
 
 import npformer
-from npformer.door.signature import Rule
+from npformer.validation.signature import Rule
 
-PACKAGES = "npformer", "npformer.teaching", "npformer.exercises"
+PACKAGES = "npformer", "npformer.lessons", "npformer.exercises"
 PUBLIC = {name: getattr(home, name) for home in map(import_module, PACKAGES) for name in home.__all__}
 ALSO = {  # what a reader may type into the search, and the page that answers
     "npformer.functional": "softmax backward; activation; linear layer; dense layer; backpropagation",
@@ -38,7 +38,7 @@ ALSO = {  # what a reader may type into the search, and the page that answers
     "npformer.modern.byte_pairs": "BPE; tokenizer; tokenization",
     "npformer.gradcheck": "gradient check; finite differences; numerical gradient; backprop; backpropagation",
     "npformer.backend": "GPU; CUDA; CuPy; device",
-    "npformer.teaching.costs": "FLOPs; memory; number of parameters",
+    "npformer.lessons.costs": "FLOPs; memory; number of parameters",
 }
 KINDS = {
     "Float": "floats",

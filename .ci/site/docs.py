@@ -37,7 +37,7 @@ PLACES = {
     r"(figures/[\w.]+)": r"\1",
     r"npformer/__init__\.py": "api/index.rst",
     r"npformer/(\w+)(?:/__init__)?\.py": r"api/npformer.\1.rst",
-    r"npformer/teaching/one_page\.py": "_static/one_page.html",
+    r"npformer/handouts/one_page\.py": "_static/one_page.html",
 }
 WRITTEN = ".ci/site/index.md", ".github/*.md", "notebooks/*.md", "notebooks/guide/*.md", "tests/data/*.md"
 LINK = re.compile(r"""(?<=\]\()[^)#:\s]+|(?<=href=")[^"#:]+""")

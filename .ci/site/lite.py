@@ -28,7 +28,7 @@ from wheels import (
     sha256,
 )
 
-from npformer.teaching.lessons import student_copy
+from npformer.handouts.lesson_copies import student_copy
 
 HERE = Path(__file__).resolve().parent
 LESSON_URL = (

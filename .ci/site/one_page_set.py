@@ -1,4 +1,4 @@
-"""Set npformer/teaching/one_page.py as a page and as a poster: forward on the left, backward on the right.
+"""Set npformer/handouts/one_page.py as a page and as a poster: forward on the left, backward on the right.
 
 All is read from the file: a function with a `backward` in it is a pair, and the numbers at the ends of
 its lines say which belong together. What the program prints, and the picture, are those of a run made here.
@@ -19,7 +19,7 @@ import numpy as np
 from pygments.lexers import PythonLexer
 from pygments.token import Comment, Keyword, Name, String
 
-from npformer.teaching import one_page
+from npformer.handouts import one_page
 
 STYLE = Path(__file__).with_name("one_page.css")
 NUMBER = re.compile(r"^([①-⑨]) ?")

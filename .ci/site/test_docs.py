@@ -350,7 +350,7 @@ def test_axe_has_nothing_against_a_kind_of_page(opened, path, look):
 
 
 def test_axe_has_nothing_against_a_worksheet(chromium, tmp_path):
-    from npformer.teaching.worksheet import save_worksheet
+    from npformer.handouts.worksheet import save_worksheet
 
     file = save_worksheet("Ada", tmp_path / "sheet.html", key=True, minutes=15)
     page = chromium.new_page()

@@ -9,7 +9,7 @@ find_the_bug("block.forward@Ada")   # a function with one wrong line, to be mend
 
 from typing import Any
 
-from npformer.exercises import bugs
+from npformer.exercises import find_the_bug as bugs
 from npformer.exercises.bank import bank, find
 from npformer.exercises.checker import check
 from npformer.exercises.result import Result, progress

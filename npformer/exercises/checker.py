@@ -12,6 +12,7 @@ import numpy as np
 
 from npformer.backend import Array
 from npformer.exercises import detectors
+from npformer.exercises.answer_parsing import LETTERS, read_letter, read_numbers, read_truth
 from npformer.exercises.bank import find as find_exercise
 from npformer.exercises.number_detectors import close
 from npformer.exercises.probe import (
@@ -28,7 +29,6 @@ from npformer.exercises.probe import (
     same_outcome,
     within,
 )
-from npformer.exercises.reading import LETTERS, read_letter, read_numbers, read_truth
 from npformer.exercises.result import Result, make_result
 from npformer.exercises.task import RIGHT, Choice, Code, Mistake, Numbers, Task, Truth, Wrong
 from npformer.exercises.verdict import Finding, Role, Verdict, find

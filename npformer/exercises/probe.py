@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.remote import RemoteResult, StudentError
+from npformer.exercises.remote_calls import RemoteResult, StudentError
 from npformer.exercises.verdict import Finding, find
 
 Arguments = tuple[Any, ...]

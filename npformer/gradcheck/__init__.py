@@ -5,7 +5,7 @@ compares, relations.py detects what a wrong gradient looks like, notes.py descri
 of notes.toml, report.py prints.
 """
 
-from npformer.gradcheck.judging import assert_gradients, gradcheck
+from npformer.gradcheck.comparison import assert_gradients, gradcheck
 from npformer.gradcheck.report import GradientReport, GradientRow
 
 __all__ = ["GradientReport", "GradientRow", "assert_gradients", "gradcheck"]

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from npformer.gradcheck.differences import HALF, SLACK
+from npformer.gradcheck.finite_differences import HALF, SLACK
 
 Array = NDArray[Any]
 

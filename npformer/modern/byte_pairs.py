@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.arrays import Array
-from npformer.door.annotations import Length
-from npformer.door.validate import check_integer, kind_of
+from npformer.validation.annotations import Length
+from npformer.validation.checks import check_integer, kind_of
 
 BYTES = 256  # the first ids are the bytes themselves
 

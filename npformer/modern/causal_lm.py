@@ -12,19 +12,6 @@ from npformer.attention import (
     multi_head_attention_forward,
     padding_mask,
 )
-from npformer.door.annotations import (
-    Count,
-    DType,
-    Float,
-    Ids,
-    Length,
-    NonNegative,
-    Positive,
-    Rng,
-    Shape,
-    Size,
-)
-from npformer.door.rules import CONFIG_ROOM, EVEN_HEAD, HEAD, IN_VOCABULARY, LAYERS, Heads, Id, KVHeads
 from npformer.embedding import EmbeddingParams, init_embedding, tied_logits_backward, tied_logits_forward
 from npformer.encoder import self_attention_backward
 from npformer.functional import glorot, linear_backward, linear_forward
@@ -43,6 +30,19 @@ from npformer.modern.rms_norm import (
     rms_norm_forward,
 )
 from npformer.positional import Layout
+from npformer.validation.annotations import (
+    Count,
+    DType,
+    Float,
+    Ids,
+    Length,
+    NonNegative,
+    Positive,
+    Rng,
+    Shape,
+    Size,
+)
+from npformer.validation.rules import CONFIG_ROOM, EVEN_HEAD, HEAD, IN_VOCABULARY, LAYERS, Heads, Id, KVHeads
 
 
 class CausalLMConfig(NamedTuple):

@@ -5,7 +5,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from npformer.arrays import Array, array_module
-from npformer.door.annotations import DType, Float, Rng, Size
 from npformer.functional import (
     LinearCache,
     gelu_backward,
@@ -16,6 +15,7 @@ from npformer.functional import (
     relu_backward,
     relu_forward,
 )
+from npformer.validation.annotations import DType, Float, Rng, Size
 
 
 class SigmoidCache(NamedTuple):

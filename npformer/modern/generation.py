@@ -7,13 +7,13 @@ import numpy as np
 from npformer.arrays import Array, array_module
 from npformer.attention import AttentionParams, causal_mask
 from npformer.decoding import KeptKeys, Turn, attend_to_kept, check_logits
-from npformer.door.annotations import Count, Ids, Length, NonNegative, Rng
-from npformer.door.rules import DRAWS, IN_VOCABULARY, NEW_ROOM, PADDING, PROMPT, Id, Share
 from npformer.functional import softmax_forward
 from npformer.modern.causal_lm import CausalBlockParams, CausalLMConfig, CausalLMParams, logits_forward
 from npformer.modern.gated_ffn import gated_ffn_forward
 from npformer.modern.rms_norm import rms_norm_forward
 from npformer.positional import rope_turn
+from npformer.validation.annotations import Count, Ids, Length, NonNegative, Rng
+from npformer.validation.rules import DRAWS, IN_VOCABULARY, NEW_ROOM, PADDING, PROMPT, Id, Share
 
 
 def generate(

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 
 from npformer.arrays import Array, array_module
-from npformer.door.annotations import DType, Float, NonNegative, Size
 from npformer.functional import as_rows
 from npformer.layer_norm import mean, root_mean_square
+from npformer.validation.annotations import DType, Float, NonNegative, Size
 
 
 class RMSNormParams(NamedTuple):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from npformer.arrays import Array, array_module
-from npformer.door.annotations import Count, Float
+from npformer.validation.annotations import Count, Float
 
 
 class TiledAttentionCache(NamedTuple):

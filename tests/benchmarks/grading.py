@@ -13,13 +13,13 @@ import tempfile
 import time
 from pathlib import Path
 
+from npformer.exercises.assignment_file import assignment_of
 from npformer.exercises.bank import bank
-from npformer.exercises.bugs import under_its_name
-from npformer.exercises.points import assignment_of
-from npformer.grader.hand_ins import hand_ins
-from npformer.grader.judge import Limits
-from npformer.grader.marks import answers_table
-from npformer.grader.run import Journal, grade
+from npformer.exercises.find_the_bug import under_its_name
+from npformer.grader.grading_process import Limits
+from npformer.grader.points import answers_table
+from npformer.grader.submissions import hand_ins
+from npformer.grader.supervisor import Journal, grade
 
 IDS = ("ffn.forward", "layer_norm.backward", "softmax.forward", "attention.forward")
 RIGHT = [under_its_name(bank()[each], bank()[each].solution) for each in IDS]

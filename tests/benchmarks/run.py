@@ -11,7 +11,7 @@ kernel that it would choose for you. --write puts what was measured into its pla
 
 speed   a case's time, and its ratios to plain NumPy or bare matrix products and to PyTorch; into PAGE.
 growth  an encoder's forward + backward as the sentence, the hidden layer and the depth grow, beside a
-        prediction that knows no measurement of it: the multiplications that npformer.teaching.costs counts,
+        prediction that knows no measurement of it: the multiplications that npformer.lessons.costs counts,
         three times (once forward, twice backward), at the speed of one bare 512 × 512 × 512 product of the
         same run; into figures/data/growth.json.
 check   the same five functions on the same float64 arrays, checked by gradcheck and torch.autograd.gradcheck

@@ -13,10 +13,10 @@ from golden import forward
 import npformer as npf
 from npformer.attention import sum_repeated
 from npformer.exercises import show
+from npformer.exercises.answer_parsing import read_letter, read_number, read_truth
 from npformer.exercises.bank import bank
 from npformer.exercises.bank.questions import asked
 from npformer.exercises.probe import run
-from npformer.exercises.reading import read_letter, read_number, read_truth
 from npformer.exercises.task import APART, RIGHT, Edit, Numbers
 from npformer.modern.causal_lm import CausalBlockParams, causal_block_forward
 from npformer.modern.generation import last_left

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from npformer.exercises.arithmetic import read_arithmetic
-from npformer.exercises.reading import (
+from npformer.exercises.answer_parsing import (
     read_letter,
     read_number,
     read_numbers,
     read_truth,
     word,
 )
+from npformer.exercises.arithmetic import read_arithmetic
 
 PI, E = math.pi, math.e
 

@@ -5,7 +5,7 @@ from codings import CODE, check
 
 from npformer import cli
 from npformer.exercises import find_the_bug
-from npformer.exercises.bugs import bug_of
+from npformer.exercises.find_the_bug import bug_of
 from npformer.exercises.task import compiled
 
 NAMES = ("", *(f"name {i}" for i in range(30)))

@@ -8,8 +8,8 @@ from codings import CODE, check, own
 
 from npformer.exercises import list_exercises
 from npformer.exercises.bank import bank
-from npformer.exercises.bugs import bug_of
 from npformer.exercises.detectors import known_mistakes
+from npformer.exercises.find_the_bug import bug_of
 from npformer.exercises.probe import run
 from npformer.exercises.task import compiled, instead
 

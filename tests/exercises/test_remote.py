@@ -6,7 +6,7 @@ from codings import check, own
 
 from npformer.exercises import checker, templates
 from npformer.exercises.probe import Probe, call, run
-from npformer.exercises.remote import RemoteResult, StudentError
+from npformer.exercises.remote_calls import RemoteResult, StudentError
 
 PROBE = Probe("x, y", ("z",), ((np.ones(2), np.ones(2)),))
 

@@ -10,9 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from npformer.grader import judge, run
-from npformer.grader.judge import Judge, Limits, Row
-from npformer.grader.worker import serving
+from npformer.grader import grading_process as judge
+from npformer.grader import supervisor as run
+from npformer.grader.grading_process import Judge, Limits, Row
+from npformer.grader.worker import server as worker_server
 from npformer.grader.worker.protocol import Channel
 
 collect_ignore_glob = [] if hasattr(os, "fork") else ["test_*.py"]
@@ -90,7 +91,7 @@ def inside(monkeypatch, tmp_path):
     ours, theirs = socket.socketpair()
     theirs.sendall(b"[]")
     monkeypatch.setattr(judge, "_start_server", lambda *given: (SimpleNamespace(wait=lambda: 0), ours))
-    monkeypatch.setattr(serving, "os", SimpleNamespace(**{**vars(os), "_exit": leave}))
+    monkeypatch.setattr(worker_server, "os", SimpleNamespace(**{**vars(os), "_exit": leave}))
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.chdir(tmp_path)
     with theirs, Judge(str(tmp_path), Limits(seconds=2)) as one:
@@ -106,7 +107,7 @@ def start_thread(server, request):
 
     def run():
         with there, suppress(EOFError, OSError, Left):
-            serving.serve_submission(Channel(there))
+            worker_server.serve_submission(Channel(there))
 
     threading.Thread(target=run).start()
     return Channel(here)

@@ -15,11 +15,14 @@ import pytest
 
 from npformer import cli
 from npformer.exercises import list_exercises
-from npformer.exercises.points import assignment_of, read_assignment
-from npformer.grader import alike, marks, page, run
-from npformer.grader.hand_ins import HandIn
-from npformer.grader.judge import Row
-from npformer.grader.register import Student, Whose, read_register, whose
+from npformer.exercises.assignment_file import assignment_of, read_assignment
+from npformer.grader import points as marks
+from npformer.grader import report_page as page
+from npformer.grader import similarity as alike
+from npformer.grader import supervisor as run
+from npformer.grader.class_list import Student, Whose, read_register, whose
+from npformer.grader.grading_process import Row
+from npformer.grader.submissions import HandIn
 
 
 def table(path):

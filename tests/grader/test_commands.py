@@ -8,7 +8,7 @@ import pytest
 
 from npformer import cli
 from npformer.exercises import check, list_exercises, show
-from npformer.grader import run
+from npformer.grader import supervisor as run
 
 
 def write(path, text):

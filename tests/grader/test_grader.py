@@ -19,12 +19,14 @@ import hostile
 import pytest
 
 from npformer import cli
-from npformer.exercises.points import assignment_of
-from npformer.grader import judge, page, run
-from npformer.grader.hand_ins import hand_ins
-from npformer.grader.judge import Judge, Limits
-from npformer.grader.marks import answers_table
-from npformer.grader.run import Journal, grade
+from npformer.exercises.assignment_file import assignment_of
+from npformer.grader import grading_process as judge
+from npformer.grader import report_page as page
+from npformer.grader import supervisor as run
+from npformer.grader.grading_process import Judge, Limits
+from npformer.grader.points import answers_table
+from npformer.grader.submissions import hand_ins
+from npformer.grader.supervisor import Journal, grade
 
 ONLY = f"--exercises={','.join(hostile.IDS)}"
 UNSHARES = shutil.which("unshare") and not subprocess.run(["unshare", "-Urmnipf", "true"]).returncode

@@ -9,8 +9,8 @@ from test_class import given, write
 
 from npformer import cli
 from npformer.exercises import check, templates
-from npformer.grader.judge import Row
-from npformer.grader.marks import Assignment, earned
+from npformer.grader.grading_process import Row
+from npformer.grader.points import Assignment, earned
 
 HW = """[points]
 layer_norm.backward = {dx = 3, dgamma = 1, dbeta = 1}

@@ -20,15 +20,15 @@ import pytest
 
 from npformer.exercises import check as check_exercise
 from npformer.exercises import checker, templates
-from npformer.exercises.remote import RemoteResult
+from npformer.exercises.remote_calls import RemoteResult
 from npformer.exercises.verdict import find
-from npformer.grader import hand_ins as files_of
-from npformer.grader import judge
-from npformer.grader.hand_ins import hand_ins
-from npformer.grader.judge import Judge, Limits
-from npformer.grader.worker import serving
+from npformer.grader import grading_process as judge
+from npformer.grader import submissions as files_of
+from npformer.grader.grading_process import Judge, Limits
+from npformer.grader.submissions import hand_ins
+from npformer.grader.worker import server as worker_server
 from npformer.grader.worker.protocol import MAX_BYTES, Channel, Forged, Opaque, pack, unpack
-from npformer.grader.worker.submission import answer_of, read_submission
+from npformer.grader.worker.student_module import answer_of, read_submission
 
 # --- reports ---------------------------------------------------------------------------------------
 
@@ -316,15 +316,15 @@ def test_channel_send_stops_if_nothing_is_read(channel):
 def test_leave_search_path_removes_our_directory(monkeypatch):
     monkeypatch.setattr(sys, "path", ["/ours", "/home", "/packages"])
     monkeypatch.setenv("PYTHONPATH", "/ours:/home:/packages")
-    serving.leave_search_path()
+    worker_server.leave_search_path()
     assert sys.path == ["/packages"] and os.environ["PYTHONPATH"] == "/home:/packages"
 
 
 def test_hide_npformer_replaces_it(monkeypatch):
-    ours = {"npformer": 1, "npformer.exercises.bank": 2, "__main__": serving}
+    ours = {"npformer": 1, "npformer.exercises.bank": 2, "__main__": worker_server}
     monkeypatch.setattr(sys, "modules", {**ours, "os": os})
     monkeypatch.setattr(sys, "meta_path", [])
-    serving.hide_npformer()
+    worker_server.hide_npformer()
     assert sorted(sys.modules) == ["__main__", "os"] and not hasattr(sys.modules["__main__"], "__file__")
     finder = sys.meta_path[0]
     assert finder.find_spec("numpy") is None and finder.create_module(None) is None
@@ -352,7 +352,7 @@ def test_grade_odd_answers_cost_only_themselves(inside):
 
 def test_serve_submission_ends_a_forked_copy(inside):
     pids = iter([1, 2])
-    serving.os.getpid = lambda: next(pids)
+    worker_server.os.getpid = lambda: next(pids)
     (report,) = inside.grade("a.py", b"order_bag = 'b'", ["order.bag"])
     assert (report.status, report.evidence) == ("not read", "It ended the program.")
 

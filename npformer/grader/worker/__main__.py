@@ -1,6 +1,6 @@
 """Start of the student's process; see the package."""
 
 if __name__ == "__main__":
-    from .serving import serve
+    from .server import serve
 
     serve()

@@ -1,0 +1,64 @@
+"""Pictures of arrays: functions that take arrays and return matplotlib Figures.
+
+    from npformer import positional_encoding
+    plots.picture(plots.heat_map(positional_encoding(50, 64)))
+
+A file for each kind: `squares`, `lines`, `waves`, `block`, `bars`; `colours`,
+`style` and `words` are for all of them.
+"""
+
+from npformer.lessons.plots.bars import confidence, next_token, score_tiles, timeline
+from npformer.lessons.plots.block import block_diagram, hourglass, lanes
+from npformer.lessons.plots.lines import (
+    accuracy,
+    curves,
+    gpu_growth,
+    gradient_by_depth,
+    growth,
+    wavelength_curves,
+)
+from npformer.lessons.plots.squares import (
+    attention_heads,
+    attention_weights,
+    binary_counter,
+    cross_attention,
+    heat_map,
+    heat_maps,
+    matrices,
+    matrix,
+    position_similarity,
+    themes,
+)
+from npformer.lessons.plots.style import describe, encoded, picture
+from npformer.lessons.plots.waves import clock_hands, frequency_bands
+
+__all__ = [
+    "accuracy",
+    "attention_heads",
+    "attention_weights",
+    "binary_counter",
+    "block_diagram",
+    "clock_hands",
+    "confidence",
+    "cross_attention",
+    "curves",
+    "describe",
+    "encoded",
+    "frequency_bands",
+    "gpu_growth",
+    "gradient_by_depth",
+    "growth",
+    "heat_map",
+    "heat_maps",
+    "hourglass",
+    "lanes",
+    "matrices",
+    "matrix",
+    "next_token",
+    "picture",
+    "position_similarity",
+    "score_tiles",
+    "themes",
+    "timeline",
+    "wavelength_curves",
+]

@@ -1,0 +1,6 @@
+"""The player shows the worked example step by step; `compare` finds where another block differs from it."""
+
+from npformer.player.compare import compare
+from npformer.player.player_page import Player, play
+
+__all__ = ["Player", "compare", "play"]

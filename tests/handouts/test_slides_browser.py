@@ -1,0 +1,231 @@
+"""The slides of every lesson in a real browser, slide by slide: nothing sticks out, no letter is too small.
+
+About four hundred slides, each measured at two sizes in one page a lesson. The letters of a picture are those
+of its figure, noted when the lesson is run for its slides; the browser says how large the picture is shown.
+"""
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from test_classroom import LESSONS
+from weights import skip_without
+
+from npformer.handouts.slides import save_slides
+
+pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync --extra test")
+pytest.importorskip("nbconvert", reason="needs nbconvert: uv sync --extra slides")
+
+pytestmark = pytest.mark.browser
+
+SIZES = [(1280, 720), (1920, 1080)]
+SMALLEST = 28  # pixels of a letter at 1280 × 720
+CROWDED = {"lanes, no arrow": 24, "tokens look at": 26}  # and of numbers in squares, many side by side
+DOTS = 200 / 72  # pixels of a picture to a point
+MEASURE = """() => {
+  const found = [], pictures = [], {clientWidth: width, clientHeight: height} = document.documentElement;
+  for (let i = 0; i < Reveal.getTotalSlides(); i++) {
+    Reveal.slide(i);
+    const slide = Reveal.getCurrentSlide();
+    const there = [...slide.querySelectorAll(".text > :not(h2)")];
+    if (there.every(part => part.closest("aside, .fragment:not(.visible)")))
+      found.push(`slide ${i + 1}: nothing but a title`);
+    for (const part of [slide, ...slide.querySelectorAll("*")]) {
+      const box = part.getBoundingClientRect();
+      if (part.closest("aside") || !box.width) continue;
+      if (box.right > width + 1 || box.bottom > height + 1 || box.left < -1 || box.top < -1)
+        found.push(`slide ${i + 1}: ${part.tagName} ends at ${box.right}, ${box.bottom}`);
+      const written = [...part.childNodes].some(node => node.nodeType == 3 && node.textContent.trim());
+      if (written && parseFloat(getComputedStyle(part).fontSize) < SMALLEST)
+        found.push(`slide ${i + 1}: small letters: ${part.textContent}`);
+      if (part.tagName == "IMG" && !(part.alt && part.naturalWidth))
+        found.push(`slide ${i + 1}: a picture without description or pixels`);
+      if (part.tagName == "IMG") {
+        const scale = Math.min(part.offsetWidth / part.naturalWidth, part.offsetHeight / part.naturalHeight);
+        pictures.push([part.src.slice(-40), part.alt, scale]);
+      }
+    }
+  }
+  return [found, pictures];
+}""".replace("SMALLEST", str(SMALLEST))
+
+PLAYER = {
+    ".chips > :not(.count), h1, .controls button, .belt .letter, .sum:not(.long)": 28,
+    ".controls select, .controls input, .sum.long, .belt .station, .title .from": 22,
+    ".count": 24,
+}
+BESIDE_A_QUESTION = {"h1": 28, ".sum:not(.long)": 28, ".sum.long": 22, ".strip": 15}
+TABLES = 22  # of the tables of a step at least; most have 28
+MANY_TABLES = {"d_x": 16, "d_t": 20, "d_s": 20, "d_attention.scores": 20}  # nine tables, and six
+IN_THE_PLAYER = """([floors, tables, many, only]) => {
+  const found = new Set(), page = document.querySelector(".belt svg").getScreenCTM().a;
+  const sticks = part => part.scrollHeight > part.clientHeight + 1 || part.scrollWidth > part.clientWidth + 1;
+  const small = (top, floor) => [top, ...top.querySelectorAll("*")].some(part => {
+    const written = [...part.childNodes].some(node => node.nodeType == 3 && node.textContent.trim());
+    const scale = part.closest("svg") ? page : 1, size = parseFloat(getComputedStyle(part).fontSize) * scale;
+    return written && part.getBoundingClientRect().width && size < floor - 0.01;
+  });
+  for (const step of player.steps.filter(step => !only || only.includes(step.name))) {
+    for (let cell = 0; cell < (step.given ? 1 : step.recipes.length); cell++) {
+      player.open(`${step.name},${cell}`);
+      for (const [part, floor] of Object.entries({...floors, ".stage": many[step.name] ?? tables}))
+        for (const top of document.querySelectorAll(part))
+          if (small(top, floor)) found.add(`${step.name}: small letters in ${part}`);
+      for (const part of [".sum", ".stage", ".controls"])
+        if (sticks(document.querySelector(part))) found.add(`${step.name},${cell}: ${part} is too full`);
+    }
+  }
+  return [...found];
+}"""
+
+
+@pytest.fixture
+def opened(chromium):
+    """Open a page of slides; at the end there was no error, and nothing was asked of anybody."""
+    pages, troubles = [], []
+
+    def open_page(file):
+        page = chromium.new_page(viewport={"width": 1280, "height": 720})
+        pages.append(page)
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("request", lambda r: r.url.startswith(("file:", "data:")) or troubles.append(r.url))
+        page.goto(file.as_uri())
+        page.wait_for_function("Reveal.isReady()")
+        return page
+
+    yield open_page
+    for page in pages:
+        page.close()
+    assert troubles == []
+
+
+@pytest.fixture(scope="module")
+def decks(tmp_path_factory):
+    """Makes the slides of a lesson, once, and notes the letters of its pictures: the file, {end: note}."""
+    return cache(lambda lesson: with_notes(lesson, tmp_path_factory.mktemp("deck")))
+
+
+def with_notes(lesson, folder):
+    start, notes = folder / "profile_default" / "startup", folder / "notes"
+    start.mkdir(parents=True)
+    (start / "00.py").write_bytes(Path(__file__).with_name("letters.py").read_bytes())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IPYTHONDIR", str(folder))
+        patch.setenv("NOTE_LETTERS", str(notes))
+        for library in ("OPENBLAS", "OMP"):  # as lessons ask before they import NumPy: the notes need it
+            patch.setenv(f"{library}_NUM_THREADS", "1")
+        file = save_slides(lesson, folder)
+    lines = notes.read_text(encoding="utf-8").splitlines() if notes.exists() else []
+    return file, {note["end"]: note for note in map(json.loads, lines)}
+
+
+def too_small(pictures, notes, smallest=SMALLEST):
+    """The letters of pictures that are smaller than they should be, and what is cut or written over."""
+    found = []
+    for end, alt, scale in pictures:
+        found += [(alt[:40], trouble) for trouble in notes[end]["troubles"]]
+        crowded = next((pixels for words, pixels in CROWDED.items() if words in alt), smallest)
+        for text, points in notes[end]["letters"]:
+            floor = crowded if re.fullmatch(r"−?\d+\.\d+", text) else smallest
+            if points * DOTS * scale < floor:
+                found.append((alt[:40], text, round(points * DOTS * scale, 1)))
+    return found
+
+
+LONG = ("02", "04", "05", "06", "07", "08", "09", "10", "11")  # in the workflow: two lessons are enough here
+
+
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(p, marks=pytest.mark.slow if p.name.startswith(LONG) else []) for p in LESSONS],
+    ids=lambda path: path.stem,
+)
+def test_no_slide_overflows_and_every_letter_is_legible(path, opened, decks):
+    skip_without(path)
+    file, notes = decks(path.name[:2])
+    page = opened(file)
+    assert 25 <= page.evaluate("Reveal.getTotalSlides()") <= 40
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_function(f"Math.abs(Reveal.getScale() - {height / 720}) < 0.01")
+        found, pictures = page.evaluate(MEASURE)
+        assert found == [] and too_small(pictures, notes) == [] and len(pictures) > 2
+    page.add_style_tag(content=".reveal p { font-size: 20px; } .reveal h1 { height: 900px; }")
+    found, pictures = page.evaluate(MEASURE)  # what is wrong would be found
+    assert any("small letters: Predict." in each for each in found) and "slide 1: H1 ends at" in str(found)
+    assert too_small([(end, alt, 0.5 * scale) for end, alt, scale in pictures], notes)
+
+
+FIRST = (
+    "Reveal.slide([...document.querySelectorAll('section section')].findIndex(s => s.querySelector('{}')))"
+)
+SEEN = """names => names.map(name => {
+  const part = Reveal.getCurrentSlide().querySelector(name);
+  return part.checkVisibility({ visibilityProperty: true, opacityProperty: true });
+})"""
+
+
+def test_each_click_shows_more_and_the_speaker_has_a_window_of_notes(opened, decks):
+    page = opened(decks("01")[0])
+    page.evaluate(FIRST.format(".fragment"))
+    assert page.evaluate(SEEN, [".fragment"]) == [False]
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function(f"({SEEN})(['.fragment'])[0]")
+    page.evaluate("Reveal.slide(0)")
+    with page.expect_popup() as popup:
+        page.keyboard.press("s")
+    notes = "document.querySelector('.speaker-controls-notes .value').textContent"
+    popup.value.wait_for_function(f"{notes}.includes('Questions that will come')")
+    popup.value.close()
+    page = opened(decks("03")[0])
+    page.evaluate(FIRST.format(".cover"))  # it goes with the answer, and the words over the picture change
+    found = []
+    for key in ("Shift", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+        page.wait_for_timeout(400)
+        found.append(page.evaluate(SEEN, [".cover", ".over:not(.answer)", ".over.answer"]))
+    assert found == [[True, False, False], [True, True, False], [False, False, True]]
+
+
+def at_player(page, asks):
+    """The frame on the first slide with a player, with a question or without, once its page is there."""
+    place = (
+        "[...document.querySelectorAll('section section')].findIndex(s => s.querySelector('iframe') "
+        f"&& !!s.querySelector('.fragment') == {str(asks).lower()})"
+    )
+    page.evaluate(f"Reveal.slide({place})")
+    frame = page.locator("section.present iframe").element_handle().content_frame()
+    frame.wait_for_function("window.player && document.readyState == 'complete'")
+    return frame
+
+
+def test_the_player_runs_on_its_slide_with_large_letters_in_every_cell(opened, decks):
+    page = opened(decks("03")[0])
+    assert len(page.frames) == 1 + page.locator("iframe").count() and "pages" in page.content()
+    assert not page.locator("iframe[srcdoc]").count()  # none is loaded before it is seen
+    frame, here = at_player(page, asks=False), page.evaluate("Reveal.getSlidePastCount()")
+    frame.wait_for_function("innerWidth == 1266 || innerWidth == 1268")
+    assert frame.evaluate(IN_THE_PLAYER, [PLAYER, TABLES, MANY_TABLES]) == []
+    assert len(frame.evaluate(IN_THE_PLAYER, [{".chips b": 29}, TABLES, {}])) == 122 + len(MANY_TABLES)
+    frame.evaluate("player.open('ffn.z')")
+    page.locator("section.present iframe").click(position={"x": 640, "y": 560})
+    page.keyboard.press("ArrowRight")
+    frame.wait_for_function("document.querySelector('.count').textContent.includes('cell 2 of')")
+    assert page.evaluate("Reveal.getSlidePastCount()") == here
+    page.mouse.click(400, 30)
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("Reveal.getSlidePastCount()") == here + 1
+
+
+def test_beside_a_question_are_its_numbers_and_the_live_strip_but_no_result(opened, decks):
+    page = opened(decks("05")[0])
+    frame = at_player(page, asks=True)
+    frame.wait_for_function("document.querySelector('.sum .guess')")
+    results = frame.locator("td[data-role=result]").all_text_contents()
+    assert results[0] == "?" and not "".join(results[1:]).strip()
+    frame.evaluate("player.open('h')")
+    frame.wait_for_function("document.querySelectorAll('.strip svg').length > 2")
+    asked = page.locator("iframe").evaluate_all("all => all.map(frame => frame.dataset.at)")
+    assert len(asked) > 5 and frame.evaluate(IN_THE_PLAYER, [BESIDE_A_QUESTION, TABLES, {}, asked]) == []

@@ -1,0 +1,449 @@
+"""The player in a real browser: Chromium, driven by playwright, when asked for: pytest -m browser.
+
+One walk looks at every step; what hands do with keys and fields is a table of what is done and what is seen.
+Numbers are held against Python's: those of worked_example, and of the package's own training.
+"""
+
+from importlib import resources
+
+import axe
+import numpy as np
+import pytest
+from test_worked_example import loss_and_gradients
+from together import failures
+from valid_calls import replaced
+
+from npformer.lessons.named_example import example_from_name
+from npformer.lessons.recipes import by_form
+from npformer.lessons.worked_example import GIVEN, dog_bites_man, varied, worked_example
+from npformer.optim import adam_init, adam_update, sgd_update
+from npformer.player.player_page import Mark, play
+from npformer.tree import leaves
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync --extra test")
+pytestmark = pytest.mark.browser
+
+TRACE = worked_example()
+PLACES = [
+    [step.name, cell]
+    for step in TRACE.steps
+    for cell in range(1 if step.equation == GIVEN else step.value.size)
+]
+
+
+@pytest.fixture
+def opened(chromium, tmp_path):
+    """Open a player in a page of its own; at the end there was no error, and nothing was asked of anybody."""
+    pages, troubles = [], []
+
+    def open_page(player=None, place="", width=1280, height=720, **options):
+        file = (player or play()).save(tmp_path / "play.html")
+        page = chromium.new_page(viewport={"width": width, "height": height}, **options)
+        pages.append(page)
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("console", lambda message: troubles.append(message.text))
+        page.on("request", lambda request: request.url.startswith("file:") or troubles.append(request.url))
+        page.goto(f"{file.as_uri()}{place and '#at='}{place}")
+        return page
+
+    yield open_page
+    for page in pages:
+        page.close()
+    assert troubles == []
+
+
+def where(page):
+    return page.evaluate("[player.steps[player.at.step].name, player.at.cell]")
+
+
+def press(page, *keys):
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def same_numbers(page, trace, tolerance=1e-9):
+    """Python's numbers and the page's: its exp and sin may differ in the last bit."""
+    found = np.array(page.evaluate("player.numbers().map(String)"), dtype=float)
+    expected = np.concatenate([step.value.ravel() for step in trace.steps])
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
+
+
+def as_shown(value):
+    return f"{value:z.3f}".replace("-", "−")
+
+
+# --- every step -----------------------------------------------------------------------------------
+
+WALK = """presses => Array.from({ length: presses }, () => {
+    document.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
+    return [player.steps[player.at.step].name, player.at.cell];
+})"""
+LAYOUT = """() => {
+    const part = name => document.querySelector(name), whole = document.documentElement;
+    const fits = e => e.scrollHeight <= e.clientHeight && e.scrollWidth <= e.clientWidth;
+    const parts = [whole, part(".stage"), part(".sum")];
+    const box = e => e.querySelector("input")?.value ?? e.textContent;
+    const shown = [...document.querySelectorAll(".result td[data-cell]")].map(box);
+    const size = parseFloat(part(".stage").style.fontSize), live = !part(".strip").hidden;
+    return [size, parts.every(fits), live, shown, document.querySelectorAll("td.enters").length];
+}"""
+
+
+@pytest.mark.parametrize(("width", "height", "pixels"), [(1280, 720, 24), (1920, 1080, 36)])
+def test_each_step_shows_its_numbers_large_and_all_of_it_is_on_the_screen(width, height, pixels, opened):
+    """28 pixels, or a seventh less where that makes room for the live strip, which most steps have."""
+    page = opened(width=width, height=height)
+    same_numbers(page, TRACE, tolerance=1e-12)
+    press(page, "Home")
+    assert page.evaluate(WALK, len(PLACES)) == [*PLACES[1:], PLACES[-1]], "each cell once; the end is the end"
+    small, bare = {}, []
+    for step in TRACE.steps:
+        page.evaluate("name => player.open(name)", step.name)
+        press(page, "Enter")
+        size, inside, live, shown, entering = page.evaluate(LAYOUT)
+        form = "{:g}" if step.equation == GIVEN else "{:z.3f}"
+        assert shown == [form.format(v).replace("-", "−") for v in step.value.ravel()], step.name
+        assert inside, step.name
+        assert not step.recipes or bool(entering) == bool(by_form(step.recipes[-1:])[0].enter.size)
+        small |= {step.name: size / pixels} if size < pixels else {}
+        bare += [] if live else [step.name]
+    assert list(small) == ["d_x"] and small["d_x"] >= 0.75, "seven tables of four columns, and the result"
+    assert len(bare) <= 5, bare
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(scheme, opened):
+    page = opened(place="ffn.z,8", color_scheme=scheme)
+    shown = [("ffn.z,8", ""), ("ffn.z,9", "h"), ("d_h,3", "h"), ("E", ""), ("new_y,2", "t"), ("y", "z")]
+    for name, keys in [*shown, ("ffn.z", "y")]:
+        page.evaluate("name => player.open(name)", name)
+        press(page, *keys)
+        page.wait_for_timeout(300)  # colours change slowly
+        assert axe.objections(page, axe.ALL) == [], name
+
+
+def test_the_types_in_the_code_are_right():
+    start = resources.files("npformer.lessons").joinpath("page", "start.js")
+    assert axe.type_errors(str(start)) == []
+
+
+# --- what hands do --------------------------------------------------------------------------------
+
+# Where it begins | what is done, in one way or another: keys, clicks on a button or an element | what is seen
+HANDS = """
+attention.scores,4 |  | .speaker ~ scores head 1, bites, bites:
+attention.scores,4 |  | .speaker ~ divided by the root of 2 equals 0.703
+d_attention.W_Q,5 |  | .slope ~ {slope}
+d_h,3 |  | .from ~ z = h W1 + b1 ; .value td.beside ~ {d_h}
+d_h,3 |  | .belt .letter.lit ~ dh
+norm_1.x_hat |  | .stage figcaption span ~ s & mean & centred & variance & std & x̂
+ffn.z,8 |  | .sum ~ = (−1.392) · (−0.5) + 2.085 · 0 + 0.546 · 1 + (−0.993) · 0.5 + (−1) = −0.255
+attention.scores,4 |  | .sum ~ = (3.461 · 0.079 + 2.079 · 0.346) / √2 = 0.995 / √2 = 0.703
+attention.weights,0 |  | .sum ~ = 0.229 / (0.229 + 1.000 + 0.339) = 0.229 / 1.568 = 0.146
+attention.max,0 |  | .sum ~ = the largest of −1.061, 0.413, −0.668 = 0.413
+attention.shifted,0 |  | .sum ~ = −1.061 − 0.413 = −1.474
+new_attention.W_Q,0 |  | .sum ~ = 0.5 − 0.01 · 0.415 = 0.496
+angles,2 |  | .sum ~ 1 / 10000^(0/4) = 1.000
+table,4 |  | .sum ~ = sin(1.000) = 0.841
+norm_1.std,0 |  | .sum ~ = √(0.777 + 1e-05) = √(0.777) = 0.882
+ffn.hidden,8 |  | .sum ~ = max(0, −0.255) = 0.000
+d_ffn.z,9 |  | .sum ~ dz bites, column 3 = 0.064 if z > 0, else 0 (z = 0.504) = 0.064
+d_E,0 |  | .sum ~ dE <pad>, column 0 = 0, since this word does not stand in the sentence = 0.000
+d_t,5 |  | .sum ~ (−0.572 − (−1.119) − 0.506 · 1.428) / 1.374
+ffn.z,8 | ArrowRight or click cell ▶: one cell on | at ~ ffn.z,9
+ffn.z,8 | ArrowLeft or click ◀ cell: one cell back | at ~ ffn.z,7
+ffn.z,8 | Enter or click all ⏎: the whole step | at ~ ffn.z,17
+ffn.z,8 | ArrowDown or click step ▼: one step on | at ~ ffn.hidden,0
+ffn.z,8 | ArrowUp or click ▲ step: one step back | at ~ ffn.b_2,0
+ffn.z,8 | PageDown or click ▶▶ one station on | at ~ norm_2.gamma,0
+ffn.z,8 | PageUp or click ◀◀ one station back | at ~ norm_1.gamma,0
+ffn.z,8 | End or click to the end | at ~ new_loss,0
+ffn.z,8 | Home or click to the start | at ~ E,0
+ffn.z,8 | Home; ArrowUp; PageUp; ArrowLeft | at ~ E,0
+x | click feed-forward: feed-forward network | at ~ ffn.W_1,0
+ffn.W_1 | on .chips button:has-text("hidden"); on .result td[data-cell] >> nth=15 | at ~ ffn.hidden,15
+ffn.z,8 | over td.enters >> nth=2 or focus td.enters >> nth=2 | .peek ~ h bites, column 2
+ffn.z,8 | over td.enters >> nth=2 or focus td.enters >> nth=2 | .peek ~ 0.5 · 1.092 + 0 = 0.546
+ffn.z,8 | on td.enters >> nth=2 or focus td.enters >> nth=2; Enter | at ~ h,6
+ffn.z,8 | on td.enters >> nth=2; on td.enters >> nth=1 | at ~ norm_1.x_hat,6
+ffn.z,8 | on td.enters >> nth=2; on td.enters >> nth=1; Backspace; Backspace; Backspace | at ~ ffn.z,8
+ffn.z,8 | on td.enters >> nth=8; Control+a; type 1,5; Tab; open ffn.z,8 | .sum ~ + 1.5 = 2.245
+ffn.b_1 | on td input >> nth=2; Control+a; type two; Tab; open ffn.z,8 | .sum ~ + (−1) = −0.255
+ffn.b_1 | on td input >> nth=2; Control+a; type 2; Tab; click reset; open ffn.z,8 | .sum ~ + (−1) = −0.255
+ffn.b_1 | on td input >> nth=2; Control+a; type 2; Tab; click reset | hidden ~ text=reset
+ffn.z,8 | h | .sum ~ (−1) = checkshow ; td.now ~ ?
+ffn.z,8 | h; type -0.255; Enter or h; on .guess; type −0,255; Enter | .verdict ~ Right.
+ffn.z,8 | h; type -0.255; Enter | td.now ~ −0.255
+ffn.z,8 | h; type -0.257; Enter or h; type -0.3; Enter | .verdict ~ Rounding: right but for the last digits.
+ffn.z,8 | h; type 0.255; Enter | .verdict ~ Look again: the sign.
+ffn.z,8 | h; type -0.21; Enter | .verdict ~ Look again. ; td.now ~ ?
+ffn.z,8 | h; type -abc; Enter | .verdict ~ Type a number.
+attention.scores,4 | h; type -1 | .sum ~ (3.461 · 0.079 + 2.079 · 0.346) / √2 = check
+attention.scores,4 | h; type -1; click show | .sum ~ / √2 = 0.995 / √2 = 0.703
+attention.scores,4 | h; type -1; Escape; ArrowRight | td.now ~ ?
+attention.scores,5 | s | .sum ~ scores head 1, bites, man = {score}
+d_attention.W_Q,5 | h | .slope ~ ? ; hidden ~ .tangent
+d_h,3 | v | hidden ~ .value
+x | z; on .tile[data-name='d_h'] | at ~ d_h,0 ; hidden ~ .whole
+x | z; Space | .told ~ Each word has a row of numbers
+x | z | hidden ~ .stage
+x | z; z | hidden ~ .whole
+x | choose learning rate=1; click 100 C: 100 of training | .training .says ~ The steps are too large.
+E | y; type {pasted}; click compare | at ~ ffn.z,8
+E | y; type {pasted}; click compare | .yours p ~ ffn.z differs: 1 of 18 cells. Right: attention.Q.
+E | y; type Q = {listed}; click compare | .yours p ~ Right: attention.Q.
+E | y; type d_z 1 2 3; click compare | .yours p ~ d_ffn.z differs: 3 numbers, expected 18.
+E | y; type hidden: nan{seventeen}; click compare | .yours p ~ ffn.hidden differs: 18 of 18 cells.
+E | y; type nothing; click compare | .yours p ~ Paste numbers.
+E | y; Escape | hidden ~ .yours
+ffn.z,8 | on .name; type Ada; Enter; wait text=reset; ArrowRight | at ~ ffn.z,9
+"""
+
+
+DO = {
+    "click": lambda page, name: page.get_by_role("button", name=name, exact=True).click(),
+    "on": lambda page, element: page.click(element),
+    "over": lambda page, element: page.hover(element),
+    "focus": lambda page, element: page.focus(element),
+    "type": lambda page, text: page.keyboard.type(text),
+    "wait": lambda page, element: page.locator(element).wait_for(),
+    "open": lambda page, place: page.evaluate("place => player.open(place)", place),
+    "choose": lambda page, what: page.get_by_label(what.split("=")[0]).select_option(what.split("=")[1]),
+}
+
+
+def rows():
+    Q, z = (TRACE.named[name].value.copy() for name in ("attention.Q", "ffn.z"))
+    z.flat[8] = 0.75
+    said = {  # as NumPy prints them, as a list with three decimals
+        "pasted": " ".join(repr({"z": z, "Q": Q.astype(np.float32)}).split()),
+        "listed": Q.round(3).tolist(),
+        "seventeen": " -7e1" * 17,
+        "score": as_shown(TRACE.named["attention.scores"].value[0, 1, 2]),
+        "slope": as_shown(TRACE.named["d_attention.W_Q"].value.flat[5]),
+        "d_h": as_shown(TRACE.named["h"].value.flat[3]),
+    }
+    for line in HANDS.strip().splitlines():
+        place, hands, seen = (part.strip() for part in line.split("|"))
+        yield from ((place, way.strip().format(**said), seen.format(**said)) for way in hands.split(" or "))
+
+
+def test_what_hands_do_and_eyes_see(opened):
+    page = opened()
+
+    def check(place, hands, seen):
+        if hands:  # what was done before is undone
+            page.reload()
+        for hand in [f"open {place}", *filter(None, hands.split("; "))]:
+            verb, _, what = hand.partition(" ")
+            DO[verb](page, what) if verb in DO else press(page, hand)
+        for what, text in (part.split(" ~ ") for part in seen.split(" ; ")):
+            if what == "at":
+                assert ",".join(map(str, where(page))) == text
+            elif what == "hidden":
+                playwright.expect(page.locator(text)).to_be_hidden()
+            else:
+                several = text.split(" & ")
+                playwright.expect(page.locator(what)).to_contain_text(several if several[1:] else text)
+
+    wrong = failures(check, rows())
+    assert not wrong, "".join(f"\n{case}: {said}" for case, said in wrong.items())
+
+
+def test_every_part_is_reached_with_the_tab_key(opened):
+    page, reached, focused = opened(place="ffn.z,8"), set(), "document.activeElement"
+    for _ in range(90):
+        press(page, "Tab")
+        reached.add(page.evaluate(f"{focused}.getAttribute('aria-label') ?? {focused}.className"))
+    assert {"attention: multi-head attention", "cell ▶: one cell on", "rounding", "learning rate"} <= reached
+
+
+def test_words_are_words_and_never_code(opened):
+    words = ("<b>one</b>", "<i", "&lt;")
+    page = opened(play(worked_example(dog_bites_man()._replace(tokens=words))), place="ffn.z,0")
+    page.hover("td.enters >> nth=0")
+    for part, said in {".sum": "z <b>one</b>, column 0", ".peek": "h <b>one</b>, column 0"}.items():
+        playwright.expect(page.locator(part)).to_contain_text(said)
+    assert page.locator(".result th[scope=row]").all_inner_texts() == list(words)
+
+
+def test_a_link_opens_at_its_cell_the_address_follows_and_a_broken_one_does_no_harm(opened):
+    page = opened(place="d_attention.scores,10")
+    press(page, "ArrowRight")
+    page.wait_for_url("**#at=d_attention.scores,11")
+    page.evaluate("location.hash = '#at=x,3'")
+    playwright.expect(page.locator("h1")).to_contain_text("x = embedding")
+    assert where(page) == ["x", 3]
+    broken = {"": ["a", 2], "u": ["a", 2], "ffn.z,99": ["ffn.z", 17], "ffn.z,x": ["ffn.z", 0]}
+    for link, place in broken.items():
+        assert where(opened(play(at="a,2"), place=link)) == place
+
+
+def test_a_frame_in_a_notebook_hears_its_keys_and_a_marked_cell_keeps_its_numbers_until_asked(chromium):
+    page = chromium.new_page()
+    page.set_content(f"<p>a notebook</p>{play(marks=[Mark('ffn.z', 8, -0.2551, 0.75)])._repr_html_()}")
+    frame = page.frame_locator("iframe")
+    now, line = frame.locator("td.now"), frame.locator(".sum")
+    assert now.inner_text() == "?" and "differs" in now.get_attribute("class")
+    assert "0.255" not in line.inner_text()
+    DO["click"](frame, "show the received")
+    assert "received 0.75" in line.inner_text() and "0.255" not in line.inner_text()
+    DO["click"](frame, "show")
+    assert "expected −0.2551, received 0.75" in line.inner_text() and now.inner_text() == "−0.255"
+    frame.locator("h1").click()
+    press(page, "ArrowRight")
+    assert now.inner_text() == as_shown(TRACE.named["ffn.z"].value[1, 3])
+    page.close()
+
+
+# --- numbers of one's own: Python calculates the same ----------------------------------------------
+
+
+def changed(example, name, at, value):
+    """The example with one given number changed."""
+    path = {"E": "embedding.E", "target": "target"}.get(name, f"block.{name}")
+    return replaced(example, path, lambda a: np.where(np.arange(a.size).reshape(a.shape) == at, value, a))
+
+
+def test_edits_rounding_names_and_blocks_give_the_numbers_that_python_gives(opened):
+    rng, example = np.random.default_rng(0), dog_bites_man()
+    page = opened(play(worked_example(example, decimals=3)))
+    given = [step for step in TRACE.steps if step.equation == GIVEN]
+    for _ in range(20):
+        step = given[rng.integers(len(given))]
+        at, value = int(rng.integers(step.value.size)), float(rng.integers(-8, 9)) / 4
+        example = changed(example, step.name, at, value)
+        first = sum(other.value.size for other in TRACE.steps[: TRACE.steps.index(step)])
+        page.evaluate("([cell, value]) => player.edit(cell, value)", [first + at, value])
+        same_numbers(page, worked_example(example, decimals=3))
+    for choice, decimals in (("exact", None), ("2 decimals", 2)):
+        page.get_by_label("rounding").select_option(label=choice)
+        same_numbers(page, worked_example(example, decimals=decimals))
+    page = opened()  # a name draws all but the norms, and what it drew can be put back
+    for name in "Ada Björn Straße ΣΊΣΥΦΟΣ Işık 太郎 🙂".split():
+        page.evaluate("name => player.drawName(name)", f"  {name} ")
+        same_numbers(page, worked_example(example_from_name(name), decimals=3))
+    DO["click"](page, "reset")
+    same_numbers(page, worked_example(decimals=3))
+    other = dog_bites_man()._replace(tokens=("man", "bites", "dog"))
+    assert not opened(play(worked_example(other))).get_by_label("a name").is_visible()
+    for variants in ([], ["pre-norm", "causal", "gelu", "two-sentences", "one-head"], ["rms-norm"]):
+        page = opened(play(variants=variants))
+        for update in ("adam", "sgd"):
+            page.evaluate("update => player.choose(update, 0.03)", update)
+            with np.errstate(invalid="ignore"):
+                block = varied(dog_bites_man(), variants)
+                same_numbers(page, worked_example(block, update=update, learning_rate=0.03))
+
+
+def trained(steps, update, rate):
+    """The package's own training: the loss before each step and after all, and the last parameters."""
+    example, losses = dog_bites_man(), []
+    params = (example.embedding, example.block)
+    state = adam_init(params)
+    for step in range(steps + 1):
+        loss, grads, _ = loss_and_gradients(example._replace(embedding=params[0], block=params[1]))
+        losses.append(loss)
+        if step < steps and update == "sgd":
+            params = sgd_update(params, grads, learning_rate=rate)
+        elif step < steps:
+            params, state = adam_update(params, grads, state, learning_rate=rate)
+    return losses, params
+
+
+@pytest.mark.parametrize(("update", "rate"), [("sgd", 0.01), ("adam", 0.03)])
+def test_the_hundredth_step_of_training_is_the_packages(update, rate, opened):
+    """By the keyboard alone: from the first cell to step 100, into one of its cells, and back again."""
+    page = opened()
+    page.evaluate("([update, rate]) => player.choose(update, rate)", [update, rate])
+    press(page, "Home", *"t" * 10, *"x" * 9)
+    losses, params = trained(100, update, rate)
+    loss = "player.numbers()[player.steps.find(step => step.name === 'loss').first]"
+    assert page.evaluate(loss) == pytest.approx(losses[100], abs=1e-9)
+    given = page.evaluate("Object.fromEntries(player.steps.map(step => [step.name, step.given]))")
+    for path, array in leaves(params):
+        np.testing.assert_allclose(given[path.split(".", 1)[1]], array.ravel(), rtol=0, atol=1e-9)
+    page.evaluate("player.openTraining(57)")
+    assert page.evaluate(loss) == pytest.approx(losses[57], abs=1e-9)
+    press(page, "b")
+    assert page.evaluate(loss) == pytest.approx(losses[0], abs=1e-9)
+    playwright.expect(page.locator(".training .says")).to_contain_text("step 0 of 100")
+
+
+# --- the live strip and the whole -----------------------------------------------------------------
+
+SLOPE = """() => {
+    const path = document.querySelector(".tangent").getAttribute("d").match(/-?[\\d.]+/g).map(Number);
+    const line = document.querySelector(".along .loss").getAttribute("points").split(" ");
+    const points = line.map(point => point.split(",").map(Number));
+    const drag = document.querySelector(".along input");
+    return [path, points, Number(drag.min), Number(drag.max)];
+}"""
+
+
+@pytest.mark.parametrize(("name", "cell"), [("attention.W_Q", 5), ("ffn.W_1", 9), ("E", 6), ("target", 3)])
+def test_the_tangent_is_the_gradient_and_touches_the_curve(name, cell, opened):
+    """Against differences of Python's own loss; the picture's line has that slope in the picture's scale."""
+
+    def loss(value):
+        return float(worked_example(changed(dog_bites_man(), name, cell, value)).named["loss"].value)
+
+    page = opened(place=name)
+    page.locator(".result input").nth(cell).focus()
+    value, size = TRACE.named[name].value.flat[cell], 1e-5
+    slope = (loss(value + size) - loss(value - size)) / (2 * size)
+    playwright.expect(page.locator(".slope")).to_have_text(as_shown(slope))
+    (x1, y1, x2, y2), points, low, high = page.evaluate(SLOPE)
+    wide, near = points[-1][0] / (high - low), [loss(low + (high - low) * i / 48) for i in (0, 20, 48)]
+    tall = (points[48][1] - points[0][1]) / (near[2] - near[0])
+    assert points[20][1] - points[0][1] == pytest.approx((near[1] - near[0]) * tall, abs=0.2)
+    assert (y2 - y1) / (x2 - x1) == pytest.approx(slope * tall / wide, abs=0.01)
+
+
+def test_a_number_is_dragged_and_the_arcs_bend(opened):
+    page = opened(place="attention.W_Q")
+    page.locator(".result input").nth(0).focus()
+    arcs = "document.querySelector('.arcs svg').innerHTML"
+    before = page.evaluate(arcs)
+    curve = page.locator(".along .picture")
+    box = curve.bounding_box()
+    curve.drag_to(curve, target_position={"x": 0.75 * box["width"], "y": box["height"] / 2})
+    dragged = page.evaluate("player.steps.find(step => step.name === 'attention.W_Q').given[0]")
+    assert dragged == pytest.approx(1.5, abs=0.02)
+    page.wait_for_function(f"before => {arcs} !== before", arg=before)
+    same_numbers(page, worked_example(changed(dog_bites_man(), "attention.W_Q", 0, dragged)))
+
+
+# --- every screen ---------------------------------------------------------------------------------
+
+
+def test_colour_is_never_alone_and_night_and_stillness_are_respected(opened):
+    look = "e => [getComputedStyle(e).fontWeight, getComputedStyle(e).outlineStyle]"
+    paper = "getComputedStyle(document.body).backgroundColor"
+    moves = "getComputedStyle(document.querySelector('td[data-cell]')).transitionDuration"
+    day, night = opened(color_scheme="light"), opened(color_scheme="dark", reduced_motion="reduce")
+    assert (day.evaluate(paper), night.evaluate(paper)) == ("rgb(255, 255, 255)", "rgb(22, 22, 22)")
+    assert day.evaluate(moves) != "0s" and night.evaluate(moves) == "0s"
+    day.evaluate("player.open('ffn.z,8')")
+    enters, now, plain = (
+        day.locator(f"td[data-cell]{name} >> nth=0").evaluate(look)
+        for name in (".enters", ".now", ":not(.enters):not(.now)")
+    )
+    assert int(now[0]) > int(enters[0]) > int(plain[0]) and enters[1] != "none" and plain[1] == "none"
+    forced = opened(place="ffn.z,8", forced_colors="active")
+    marks = [".stage td.now", ".stage td.enters >> nth=0", "button.on", "[aria-pressed=true] >> nth=0"]
+    assert [forced.locator(mark).evaluate(look)[1] for mark in marks] == ["solid", "dashed", "solid", "solid"]
+
+
+def test_a_finger_is_enough_and_on_a_phone_the_page_is_not_too_wide(opened):
+    page = opened(place="ffn.z,8", has_touch=True, width=800, height=1200)
+    page.get_by_role("button", name="cell ▶: one cell on").tap()
+    assert where(page) == ["ffn.z", 9]
+    page.locator("td.enters").first.tap()
+    assert where(page) == ["h", 4]
+    page = opened(place="ffn.z,8", width=390, height=844)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    inside = """e => { const text = document.createRange(); text.selectNodeContents(e);
+        const [a, b] = [e, text].map(part => part.getBoundingClientRect());
+        return a.left <= b.left && b.right <= a.right && getComputedStyle(e).outlineOffset; }"""
+    assert page.locator("td.now").evaluate(inside) == "0px"
