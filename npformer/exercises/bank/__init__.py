@@ -1,38 +1,40 @@
-"""The topics, one file each, in the order of the lessons; and the bank: every exercise of all of them."""
+"""The bank: every exercise, defined in one file per topic, in the order of the lessons."""
 
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 
-from npformer.exercises.bank.questions import ticked
+from npformer.exercises.bank.questions import choice_exercises
 from npformer.exercises.task import Task
 
-NAMES = (  # in the order of the lessons
-    "positions rope embedding feed_forward softmax attention layer_norm block loss optim modern sampling "
-    "in_numbers port"
+MODULES = (  # in the order of the lessons
+    "positions", "rope", "embedding", "feed_forward", "softmax", "attention", "layer_norm", "block",
+    "loss", "optim", "modern", "sampling", "in_numbers", "port",
 )
-TOPICS = [import_module(f"{__name__}.{name}") for name in NAMES.split()]
+TOPICS = [import_module(f"{__name__}.{module}") for module in MODULES]
 
 
 @cache
 def bank() -> dict[str, Task]:
-    """Every exercise by its id, the easy ones first, in the order of the lessons."""
-    defined = (thing for topic in TOPICS for thing in vars(topic).values() if isinstance(thing, Task))
-    tasks = sorted([*ticked(), *defined], key=lambda task: (task.level, task.teach))
+    """Return every exercise by its id, sorted by level and then by lesson."""
+    tasks: list[Task] = [*choice_exercises()]
+    for topic in TOPICS:
+        tasks += [value for value in vars(topic).values() if isinstance(value, Task)]
+    tasks.sort(key=lambda task: (task.level, task.teach))
     return {task.id: task for task in tasks}
 
 
 def find(exercise_id: str) -> tuple[Task, str]:
-    """The exercise and the student's name of an id such as "pe.entry" or "pe.entry@Ada".
+    """Return the exercise of an id such as "pe.entry" or "pe.entry@Ada", and the student's name in the id.
 
-    Raises TypeError unless the id is text, ValueError for one that the bank does not have.
+    Raises TypeError if the id is not a string, and ValueError if the bank has no such exercise.
     """
     if not isinstance(exercise_id, str):
         raise TypeError(f"exercise_id is {exercise_id!r}; expected text such as 'pe.table'")
-    plain, _, name = exercise_id.partition("@")
+    plain, _, student = exercise_id.partition("@")
     if plain not in bank():
-        others = get_close_matches(plain.casefold(), bank(), 1)
-        near = "".join(f"did you mean {other!r}? " for other in others)
-        shown = "list_exercises() shows all, in a terminal npformer exercises"
-        raise ValueError(f"there is no exercise {plain!r}; {near}{shown}")
-    return bank()[plain], name.strip()
+        similar_ids = get_close_matches(plain.casefold(), bank(), 1)
+        suggestion = f"did you mean {similar_ids[0]!r}? " if similar_ids else ""
+        where_to_look = "list_exercises() shows all, in a terminal npformer exercises"
+        raise ValueError(f"there is no exercise {plain!r}; {suggestion}{where_to_look}")
+    return bank()[plain], student.strip()

@@ -1,4 +1,4 @@
-"""Attention: scores, a mask, shares of the values; and the heads that do it side by side."""
+"""Exercises on attention: scores, softmax, masks, the backward pass, and several heads."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from npformer.exercises.task import Draw, Edit, Posed, either
 
 @drawn("attention.width")
 def width(draw: Draw) -> Posed:
-    """The width of one head."""
+    """Draw the width of one head."""
     h, d_k = 2 ** draw.integer(3, 1, 4), 2 ** draw.integer(6, 3, 6)
     return Posed({"d": h * d_k, "h": h}, d_k, {
         "CF-FULL-WIDTH-HEADS": h * d_k,
@@ -22,7 +22,7 @@ def width(draw: Draw) -> Posed:
 
 @drawn("attention.scale", decimals=2)
 def scale(draw: Draw) -> Posed:
-    """What the scores of one head are divided by."""
+    """Draw the number by which the scores of one head are divided."""
     given, d_k, _ = width.draw(draw)
     d, h = given["d"], given["h"]
     return Posed(given, d_k**0.5, {
@@ -33,12 +33,13 @@ def scale(draw: Draw) -> Posed:
     })
 
 
-# --- the whole of it -----------------------------------------------------------------------------------
+# --- attention, forward ------------------------------------------------------------------------------
 
 def calls() -> tuple[Arguments, ...]:
-    """No mask, some masks, one that hides nothing; several widths, and one call with equal sizes.
+    """Return the calls on which every answer is tried.
 
-    In the square call q, k, v and y have one shape, and its mask is not symmetric.
+    They cover no mask, several masks, and a mask that hides nothing, with several widths. In two of the calls
+    q, k, v and y have the same shape. The mask of one of these calls is not symmetric.
     """
     q, k = 2 * normal(4, 6), 2 * normal(5, 6)
     some = np.array([[1, 0, 1, 0, 1], [0, 1, 1, 0, 0], [1, 1, 0, 0, 1], [0, 0, 1, 1, 0]], bool)
@@ -58,7 +59,7 @@ def calls() -> tuple[Arguments, ...]:
 
 
 def draw(draws: Draws) -> Arguments:
-    """All sizes differ; a mask that leaves every query a key, and every key a query."""
+    """Draw a call of different sizes whose mask leaves each query a key and each key a query."""
     T_q, T_k, d_k, d_v = (draws.size() for _ in range(4))
     mask = draws.rng.random((T_q, T_k)) < 0.6
     mask[np.arange(T_q), draws.rng.integers(0, T_k, size=T_q)] = True
@@ -67,20 +68,20 @@ def draw(draws: Draws) -> Arguments:
     return q, k, draws.normal(T_k, d_v), mask
 
 
-EDGE = 990.0  # with the ordinary part of a score it stays below 1000
+EDGE = 990.0  # A score is this level plus an ordinary part, and stays below 1000.
 
 
 def huge(level: Array, keys: Array | None = None) -> Arguments:
-    """Queries and keys whose scores are ordinary ones and, for each query and key, `level` times `keys`."""
+    """Return a call whose scores are ordinary numbers plus the query's level times the key's factor."""
     own = np.ones(5) if keys is None else keys
     more = 5**0.5 * own[:, None]
     return np.append(normal(3, 4), level, axis=1), np.append(normal(5, 4), more, axis=1), normal(5, 2), None
 
 
 def weights(q: Array, k: Array, v: Array, *mask: Array | None) -> Arguments:
-    """The call whose answer begins with the weights: v is the identity, and a column of zeros.
+    """Return the same call with the identity for v, so that the answer shows the attention weights.
 
-    With the column, T_k and d_v are different sizes.
+    A column of zeros is appended to the identity, so that T_k and d_v differ.
     """
     T_k = v.shape[-2]
     identity = np.eye(T_k, T_k + 1)
@@ -88,7 +89,7 @@ def weights(q: Array, k: Array, v: Array, *mask: Array | None) -> Arguments:
 
 
 def without_last_column(answer: Array) -> Array:
-    """The weights in the answer to such a call."""
+    """Return the attention weights in the answer to a call made by `weights`."""
     return answer[..., :-1]
 
 
@@ -143,7 +144,7 @@ forward = coded("attention.forward", ("y",), calls(),
         ),
     })
 
-# --- and back ------------------------------------------------------------------------------------------
+# --- attention, backward -----------------------------------------------------------------------------
 
 CENTRED = "(dw - (dw * w).sum(axis=-1, keepdims=True))"
 
@@ -179,11 +180,11 @@ def attention_backward(dy, q, k, v):
         "SM-JAC-PLUS": [Edit("(dw - (dw * w)", "(dw + (dw * w)")],
     })
 
-# --- who may look --------------------------------------------------------------------------------------
+# --- masks -------------------------------------------------------------------------------------------
 
 @drawn("attention.causal")
 def visible(draw: Draw) -> Posed:
-    """The cells that a causal mask leaves visible."""
+    """Draw the number of cells that a causal mask leaves visible."""
     T = draw.integer(5, 4, 30)
     return Posed({"T": T}, T * (T + 1) // 2, {
         "CF-NOT-ITSELF": T * (T - 1) // 2,
@@ -209,10 +210,10 @@ def causal_mask(T):
 
 # --- heads ---------------------------------------------------------------------------------------------
 
-CHANGED = ".swapaxes(1, 2)"  # two axes change places
+CHANGED = ".swapaxes(1, 2)"
 
 def with_heads(draws: Draws) -> Arguments:
-    """x, whose last axis is n_heads · d_k, and n_heads."""
+    """Draw n_heads, and x whose last axis has the length n_heads · d_k."""
     B, T, h, d_k = (draws.size(high=7) for _ in range(4))
     return draws.normal(B, T, h * d_k), h
 

@@ -1,4 +1,4 @@
-"""A block: two stations, each with a path around it, and a norm."""
+"""Exercises on an encoder block: two sub-layers, each with a residual connection and a norm."""
 
 from typing import Any
 
@@ -12,15 +12,15 @@ from npformer.exercises.task import Edit, either
 from npformer.exercises.verdict import Finding, find
 from npformer.layer_norm import LayerNormParams, layer_norm_backward, layer_norm_forward
 
-# --- what is asked -----------------------------------------------------------------------------------
+# --- the calls, and a detector -----------------------------------------------------------------------
 
 H, Y = "norm_1(x + attend(x))", "norm_2(h + ffn(h))"
 
 
 def call(d: int, T: int = 3, *, way_back: bool = False) -> Arguments:
-    """x and four layers to put together: a mixing of the rows, a norm, a layer for each row, a norm.
+    """Return x and four layers as functions: a mixing of the rows, a norm, a layer for each row, a norm.
 
-    Or dy and the backward passes of these layers, at the numbers of that call.
+    With `way_back`, return dy and the backward passes of these layers for the same numbers.
     """
     x, mix, W = normal(T, d), normal(T, T), normal(d, d)
     norms = [LayerNormParams(1 + 0.5 * normal(d), normal(d, seed=n)) for n in (1, 2)]
@@ -41,22 +41,22 @@ def call(d: int, T: int = 3, *, way_back: bool = False) -> Arguments:
     }
     layers = back if way_back else forth
     for name, layer in layers.items():
-        layer.__name__ = layer.__qualname__ = name  # an error of a call names it
+        layer.__name__ = layer.__qualname__ = name  # Error messages show this name.
     return normal(T, d, seed=1) if way_back else x, *layers.values()
 
 
 def draw(draws: Draws) -> Arguments:
-    """Another size."""
+    """Draw a forward call of random size."""
     return call(draws.size(low=3), draws.size())
 
 
 def draw_back(draws: Draws) -> Arguments:
-    """Another size."""
+    """Draw a backward call of random size."""
     return call(draws.size(low=3), draws.size(), way_back=True)
 
 
 def stations(trial: Trial) -> Finding | None:
-    """Which of the four functions are called, in which order, and which first gets another argument."""
+    """Find out which of the four functions are called, in which order, and which gets a wrong argument."""
     names = trial.names[1:]
     student, right = (layers_called(f, trial.calls[0], names) for f in (trial.function, trial.correct))
     order = tuple(name for name, _ in student)
@@ -72,7 +72,7 @@ def stations(trial: Trial) -> Finding | None:
 
 
 def layers_called(function: Function, given: Arguments, names: list[str]) -> list[tuple[str, Array]]:
-    """The calls of one block's layers in their order, each by its name and its argument."""
+    """Call the function once, and record the name and the argument of every layer that it calls."""
     made: list[tuple[str, Array]] = []
 
     def watched(name: str, f: Function) -> Function:

@@ -1,4 +1,4 @@
-"""The feed-forward network: two layers for each token by itself, and the way back through them."""
+"""Exercises on the feed-forward network: two layers for each token, and their backward pass."""
 
 from collections.abc import Callable
 from functools import partial
@@ -22,14 +22,15 @@ RELU = "np.maximum(z, 0)"
 
 
 def bent(*ways: str) -> list[Edit]:
-    """Another activation."""
+    """Return one edit of the solution for each of these activation functions."""
     return [Edit(RELU, way) for way in ways]
 
 
 def calls(*, way_back: bool = False) -> tuple[Arguments, ...]:
-    """All sizes differ, then d_ff = d_model; in each, one unit whose z is exactly 0 everywhere.
+    """Return the calls on which every answer is tried, with `way_back` those of the backward pass.
 
-    In the last call the hidden units become large.
+    In the first call all sizes differ, in the second d_ff = d_model, and in the third the hidden units are
+    large. In every call one unit has z = 0 for each token.
     """
     made: list[Arguments] = []
     for B, T, d_model, d_ff, scale in ((2, 3, 4, 5, 1), (4, 2, 3, 3, 1), (2, 2, 3, 4, 9), (1, 1, 2, 3, 1)):
@@ -53,7 +54,11 @@ POINTS, MORE = np.array([-2.0, -1, 0, 1, 2]), np.linspace(-8, 8, 65)
 
 
 def one_unit(trial: Trial, around: str, kind: str) -> Finding | None:
-    """All is correct but for what a hidden unit makes of its z: with that as `own`, the solution agrees."""
+    """Find out whether the activation function alone is wrong.
+
+    `around` is the solution with a call of `own` for its activation. If it agrees with the answer when `own`
+    is the answer's activation function, then the rest of the answer is correct.
+    """
     own, function = partial(of_one_unit, trial), compiled(around)
     function.__globals__["own"] = own
     for found, given in zip(trial.found, trial.calls, strict=True):
@@ -66,7 +71,10 @@ def one_unit(trial: Trial, around: str, kind: str) -> Finding | None:
 
 
 def of_one_unit(trial: Trial, z: Array) -> Array:
-    """The first output of a network of one unit with weights of 1, a token for each z; dy is 1."""
+    """Return the first output for a network of one hidden unit with weights of 1, one token per entry of z.
+
+    In a backward pass every entry of dy is 1.
+    """
     one, none = np.ones((1, 1)), np.zeros(1)
     dy = [np.ones((1, z.size, 1))] * (trial.names[0] == "dy")
     outcome = run(trial.function, (*dy, z.reshape(1, -1, 1), one, none, one, none), trial.probe)
@@ -111,7 +119,7 @@ forward = coded("ffn.forward", ("y",), calls(), axes=AXES, neutral={"b_1": 0.0, 
 
 @drawn("ffn.token")
 def token(draw: Draw) -> Posed:
-    """One token through the feed-forward network."""
+    """Draw the output for one token."""
     x, b_1, b_2 = draw.row([2, -3]), draw.row([1, -1, 2]), draw.row([-2, 1])
     W_1, W_2 = np.array([[1, 2, -1], [1, -1, 1]]), np.array([[1, 0], [2, -1], [-1, 3]])
     given = {"x": x, "W_1": W_1, "b_1": b_1, "W_2": W_2, "b_2": b_2}
@@ -123,9 +131,9 @@ def token(draw: Draw) -> Posed:
 
 @drawn("backward.relu")
 def relu(draw: Draw) -> Posed:
-    """A gradient on its way through ReLU."""
+    """Draw the gradient before ReLU from the gradient after it."""
     z, dy = draw.row([2, -1, 3, -4], -4, 5), draw.row([5, 2, 4, 3], 1, 5) * np.array([-1, 1, 1, 1])
-    z = np.where(z == 0, 5, z)  # the slope at 0 is a choice, and no question
+    z = np.where(z == 0, 5, z)  # ReLU has no derivative at 0, so the exercise avoids it.
     return Posed({"z": z, "dy": dy}, dy * (z > 0), {
         "FFN-NO-MASK": dy,
         "FFN-MASK-UPSTREAM": dy * (dy > 0),
@@ -140,7 +148,7 @@ def relu(draw: Draw) -> Posed:
 
 @drawn("backward.bias")
 def bias(draw: Draw) -> Posed:
-    """The gradient of a bias from the gradients of three rows."""
+    """Draw the gradient of a bias from the gradients of three rows."""
     dz = np.stack([draw.row(row) for row in ([1, 2], [2, -1], [4, 3])])
     return Posed({"dz": dz}, dz.sum(axis=0), {
         "FFN-DB-MEAN": dz.mean(axis=0),
@@ -164,12 +172,12 @@ DB_1, DB_2 = f"dz{SUM}", f"dy{SUM}"
 
 
 def summed(way: str) -> list[Edit]:
-    """Other sums for the two biases."""
+    """Return edits that sum the gradients of one or both biases in this way."""
     return either(DB_1, f"dz{way}", DB_2, f"dy{way}")
 
 
 def averaged(*names: str) -> list[Edit]:
-    """Some gradients divided by a number of rows."""
+    """Return edits that divide these gradients by a number: of all rows, of sentences, of positions."""
     counts = "len(x) * x.shape[1]", "len(x)", "x.shape[1]"
     divided = [", ".join(f"{g} / ({n})" if g in names else g for g in GRADIENTS) for n in counts]
     return [Edit(f"return {RETURNED}", f"return {way}") for way in divided]

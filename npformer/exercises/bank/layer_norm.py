@@ -1,4 +1,4 @@
-"""Layer norm: a token's own mean and spread, and the three paths back through them."""
+"""Exercises on layer norm: the mean and standard deviation of each token, and the backward pass."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from npformer.exercises.task import Draw, Edit, Posed
 # --- forward -----------------------------------------------------------------------------------------
 
 def calls(way_back: bool) -> tuple[Arguments, ...]:
-    """A large eps; then rows of very small spread, and forward a constant one."""
+    """Return calls with a large eps, with rows of small variance, and in the forward pass a constant row."""
     made: list[Arguments] = []
     for shape, eps in (((2, 3, 5), 0.1), ((3, 4, 7), 1e-5)):
         x, dy = 0.7 + normal(*shape), normal(*shape, seed=1)
@@ -19,20 +19,20 @@ def calls(way_back: bool) -> tuple[Arguments, ...]:
         gamma, beta = 1 + 0.5 * normal(shape[-1]), normal(shape[-1], seed=1)
         made.append((*[dy] * way_back, x, gamma, beta, eps))
     x, dy, gamma, beta = normal(1, 2, 4), normal(1, 2, 4, seed=1), 1 + 0.5 * normal(4), normal(4, seed=1)
-    x[0, 1] = 2.0  # a constant token, in a batch of one
+    x[0, 1] = 2.0  # This token is constant, in a batch of one.
     made.append((*[dy] * way_back, x, gamma, beta, 1e-3))
     return tuple(made)
 
 
 def draw(draws: Draws) -> Arguments:
-    """x, gamma and beta with sizes that differ, and an eps that counts."""
+    """Draw x, gamma and beta of different sizes, and an eps large enough to change the result."""
     shape = draws.size(), draws.size(), draws.size(low=3)
     gamma, beta = 1 + 0.5 * draws.normal(shape[-1]), draws.normal(shape[-1])
     return 0.7 + draws.normal(*shape), gamma, beta, draws.uniform(0.01, 0.3)
 
 
 def draw_back(draws: Draws) -> Arguments:
-    """The same, with a gradient of the output."""
+    """Draw a backward call: the arguments of a forward call and the gradient of its output."""
     x, *rest = draw(draws)
     return draws.normal(*x.shape), x, *rest
 
@@ -71,7 +71,7 @@ forward = coded("layer_norm.forward",
 
 @drawn("norm.token", decimals=3)
 def token(draw: Draw) -> Posed:
-    """One token through layer norm, with eps = 0: no feature of it stands at the mean."""
+    """Draw the output for one token with eps = 0. No feature of the token equals the mean."""
     order = draw.order([0, 1, 3, 2])
     x = np.array([-3.0, -1, 1, 3])[order] + draw.integer(5, 2, 9)
     gamma = np.array([1.0, 2, 3, -1])[draw.order([2, 3, 1, 0])]
@@ -87,7 +87,7 @@ def token(draw: Draw) -> Posed:
 
 # --- backward ----------------------------------------------------------------------------------------
 
-# their own derivatives, not those of √(var + eps)
+# Correct derivatives of the wrong standard deviations, in place of the derivative of √(var + eps).
 OWN_DDOF = ("along = ", "along = x.shape[-1] / (x.shape[-1] - 1) * ")
 OWN_EPS = ("along = ", "along = std / np.sqrt(variance) * ")
 OWN_BOTH = ("along = ", "along = std / np.sqrt(variance) * x.shape[-1] / (x.shape[-1] - 1) * ")
@@ -98,7 +98,7 @@ UNSUMMED = "", ".sum(axis=0)", ".sum(axis=1)", ".sum(axis=(0, 1), keepdims=True)
 
 
 def unsummed(left: str) -> list[Edit]:
-    """Another sum for dgamma and dbeta, or for one of them."""
+    """Return edits that replace the sum in dgamma, in dbeta, or in both."""
     dgamma, dbeta = (DGAMMA, DGAMMA.replace(SUM, left)), (DBETA, DBETA.replace(SUM, left))
     return [Edit(*dgamma, *dbeta), Edit(*dgamma), Edit(*dbeta)]
 

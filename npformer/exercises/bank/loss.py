@@ -1,4 +1,4 @@
-"""Cross-entropy: how likely a model found the right class, row by row; and label smoothing."""
+"""Exercises on cross-entropy and label smoothing."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from npformer.exercises.verdict import Finding, find
 
 @drawn("loss.uniform", decimals=3)
 def uniform(draw: Draw) -> Posed:
-    """The cross-entropy of equal logits."""
+    """Draw the cross-entropy of equal logits."""
     V = draw.integer(1000, 50, 5000)
     return Posed({"V": V}, np.log(V), {
         "CF-PROBABILITY-FOR-LOSS": 1 / V,
@@ -28,16 +28,16 @@ def uniform(draw: Draw) -> Posed:
 
 
 def calls() -> tuple[Arguments, ...]:
-    """Logits of several sizes, as many rows as classes among them, and the correct classes."""
+    """Return calls of several sizes, among them one with as many rows as classes."""
     targets = [3, 0, 6, 2, 2], [0, 3, 2], [8, 5], [2, 0, 1, 1, 2, 0, 1], [2, 0, 1]
     logits = normal(5, 7), 3 * normal(3, 4), 2 * normal(2, 9), normal(7, 3), normal(3, 3)
-    gap = np.array([[0.0, 25.0], [1.0, 0.0]])  # the correct class has a probability of e^-25
+    gap = np.array([[0.0, 25.0], [1.0, 0.0]])  # The correct class has a probability of e^-25.
     ordinary = [(z, np.array(t)) for z, t in zip(logits, targets, strict=True)]
     return (*ordinary, (gap, np.array([0, 0])), (normal(1, 4), np.array([2])))
 
 
 def draw(draws: Draws) -> Arguments:
-    """Random logits and classes."""
+    """Draw random logits and classes."""
     N, V = draws.size(), draws.size(low=3)
     return 2 * draws.normal(N, V), draws.rng.integers(0, V, size=N)
 
@@ -47,7 +47,7 @@ SHIFT = {"logits_of_a_row": lambda z, *more: (z + normal(len(z), 1), *more)}
 
 
 def by_row(trial: Trial) -> Finding | None:
-    """Whether the loss of one row is wrong already, and whether several rows give the mean of theirs."""
+    """Find out whether the loss of a single row is wrong, or only the mean over the rows."""
     single, whole = [], []
     for found, (logits, targets, *more) in zip(trial.found, trial.calls, strict=True):
         rows = [trial.both((logits[[n]], targets[[n]], *more)) for n in range(len(targets))]
@@ -64,7 +64,7 @@ def by_row(trial: Trial) -> Finding | None:
 
 
 def limited(trial: Trial) -> Finding | None:
-    """A loss that stops growing while the correct class becomes ever less likely."""
+    """Find a loss that stops growing while the probability of the correct class goes to 0."""
     gaps = [np.array([[gap, 0.0, 0.0]]) for gap in (1.0, 50.0, 100.0)]
     found = [pair[0] for z in gaps if (pair := trial.both((z, np.array([1]), *trial.calls[0][2:])))]
     if len(found) < len(gaps) or not close(found[1], found[2]) or close(found[0], found[1]):

@@ -1,4 +1,4 @@
-"""Since 2017: RMSNorm, a gate, RoPE in attention, shared key heads, tiles, pieces of words, kept keys."""
+"""Exercises on changes since 2017: RMSNorm, gated FFN, grouped-query attention, byte pairs, KV cache."""
 
 
 import numpy as np
@@ -18,13 +18,13 @@ ABOVE = ("gamma * x", "gamma * (x - x.mean(axis=-1, keepdims=True))")
 BELOW = ("x * x", "(x - x.mean(axis=-1, keepdims=True)) ** 2")
 
 def draw_norm(draws: Draws) -> Arguments:
-    """x, gamma and eps, without beta."""
+    """Draw x, gamma and eps. RMSNorm has no beta."""
     x, gamma, _, eps = layer_norm.draw(draws)
     return x, gamma, eps
 
 
 def draw_norm_back(draws: Draws) -> Arguments:
-    """The same, with a gradient of the output."""
+    """Draw a backward call: the arguments of a forward call and the gradient of its output."""
     dy, x, gamma, _, eps = layer_norm.draw_back(draws)
     return dy, x, gamma, eps
 
@@ -78,7 +78,7 @@ def rms_norm_backward(dy, x, gamma, eps):
         ],
     })
 
-# --- a gate --------------------------------------------------------------------------------------------
+# --- the gated feed-forward network ------------------------------------------------------------------
 
 
 SILU = "z / (1 + np.exp(-z))"
@@ -158,7 +158,7 @@ def gated_ffn_backward(dy, x, W_gate, W_up, W_down):
 
 @drawn("modern.gate_width")
 def gate_width(draw: Draw) -> Posed:
-    """The hidden width at which a gated network has as many weights as a plain one of 4 d_model."""
+    """Draw the d_ff at which a gated network has as many weights as a plain one with d_ff = 4 d_model."""
     d = 192 * draw.integer(4, 1, 20)
     return Posed({"d": d, "f": 4 * d}, 8 * d // 3, {
         "CF-PLAIN-WIDTH": 4 * d,
@@ -168,11 +168,15 @@ def gate_width(draw: Draw) -> Posed:
         "CF-COUNT-OF-WEIGHTS": 8 * d * d,
     })
 
-# --- turned queries and keys -----------------------------------------------------------------------------
+# --- RoPE in attention -------------------------------------------------------------------------------
 
 
 def by_distance(trial: Trial) -> Finding | None:
-    """Where all tokens are alike, one pair of columns at a time, and v = 1: what the weights depend on."""
+    """Find out whether the attention weights depend on the distance between two tokens only.
+
+    All tokens are equal and nonzero in one pair of columns only. v is the identity, so that the output shows
+    the weights.
+    """
     T, d = 8, trial.calls[0][0].shape[1]
     tokens = [np.tile(row, (T, 1)) for row in np.eye(d)[::2]]
     shown = [trial.both((token, token, np.eye(T))) for token in tokens]
@@ -196,7 +200,7 @@ def rope_attention(q, k, v):
 """
 
 def draw_rope_attention(draws: Draws) -> Arguments:
-    """q, k and v of one shape, with an even length."""
+    """Draw q, k and v of the same shape, with an even number of columns."""
     shape = draws.size(low=3), draws.size(low=4, high=12, multiple_of=2)
     return draws.normal(*shape), draws.normal(*shape), draws.normal(*shape)
 
@@ -217,11 +221,11 @@ rope_attention = coded("rope.attention",
     },
     detectors=(by_distance,))
 
-# --- shared key heads ------------------------------------------------------------------------------------
+# --- grouped-query attention -------------------------------------------------------------------------
 
 
 def key_heads(trial: Trial) -> Finding | None:
-    """Which key head each query head looks at, where all queries are alike and v = 1."""
+    """Find out which key head each query head uses, from a call with equal queries and the identity for v."""
     q, k, v = trial.calls[0]
     pair = trial.both(attention.weights(q[:1].repeat(len(q), axis=0), k, v))
     if pair is None or pair[0].shape != pair[1].shape:
@@ -234,13 +238,13 @@ def key_heads(trial: Trial) -> Finding | None:
 
 
 def for_either(spread: str) -> list[Edit]:
-    """Keys and values spread in another way; the keys alone; the values alone."""
+    """Return edits that repeat the key heads, the value heads, or both in this way."""
     pairs = ((f"np.repeat({x}, times, axis=0)", spread.replace("x", x)) for x in "kv")
     return either(*(word for pair in pairs for word in pair))
 
 
 def draw_grouped(draws: Draws) -> Arguments:
-    """Query heads in groups; all sizes differ."""
+    """Draw a call of different sizes with two or three query heads per key head."""
     T_q, T_k, d_k, d_v = (draws.size() for _ in range(4))
     g, times = draws.size(high=10), int(draws.rng.integers(2, 4))
     return draws.normal(times * g, T_q, d_k), draws.normal(g, T_k, d_k), draws.normal(g, T_k, d_v)
@@ -274,7 +278,7 @@ def grouped_attention(q, k, v):
 
 
 def draw_copies(draws: Draws) -> Arguments:
-    """A gradient of the copies, and the number of key heads."""
+    """Draw the gradient of the repeated heads, and the number of key heads."""
     g, times = draws.size(high=5), int(draws.rng.integers(2, 4))
     return draws.normal(times * g, draws.size(), draws.size()), g
 
@@ -301,7 +305,7 @@ def grouped_backward(dy, n_kv_heads):
 
 @drawn("modern.kept_bytes")
 def kept_bytes(draw: Draw) -> Posed:
-    """The bytes that a model with shared key heads keeps for each token."""
+    """Draw the bytes of KV cache per token in a model with grouped-query attention."""
     shared = 2 ** draw.integer(2, 1, 3)
     g, n = draw.integer(2, 2, 5), draw.integer(6, 3, 9)
     d_k = 2 ** draw.integer(6, 5, 7)
@@ -316,7 +320,7 @@ def kept_bytes(draw: Draw) -> Posed:
         "CF-BITS": right * 8,
     })
 
-# --- kept keys ---------------------------------------------------------------------------------------
+# --- the KV cache ------------------------------------------------------------------------------------
 
 
 kept = coded("mask.kept", ("mask",), ((3, 4), (2, 5), (4, 0), (5, 3), (4, 4), (1, 6)),

@@ -1,4 +1,4 @@
-"""A step of Adam: two running means, two corrections, one division."""
+"""Exercises on Adam: two running means, two bias corrections, one division."""
 
 import numpy as np
 
@@ -8,13 +8,13 @@ from npformer.exercises.probe import Arguments, Draws, Trial, normal
 from npformer.exercises.task import Edit
 from npformer.exercises.verdict import Finding, find
 
-# --- what is asked -----------------------------------------------------------------------------------
+# --- the calls, and a detector -----------------------------------------------------------------------
 
 
 def calls() -> tuple[Arguments, ...]:
-    """Ordinary steps, and the edges: no gradient at all, the first step, gradients about as small as ε.
+    """Return ordinary steps and the edge cases: no gradient, the first step, gradients about as small as ε.
 
-    In step 3 ε counts under the root and nowhere else.
+    The call with t = 3 shows an ε under the root: elsewhere ε makes no difference.
     """
     made = [
         (w, g, 0.3 * m, 0.1 * v * v, t, rate)
@@ -33,14 +33,14 @@ def calls() -> tuple[Arguments, ...]:
 
 
 def draw(draws: Draws) -> Arguments:
-    """Random parameters, gradients and means, which are 0 before the first step; v is never negative."""
+    """Draw random parameters, gradients and running means. v is never negative."""
     n = draws.size()
     w, g, m, v = draws.normal(4, n)
     return w, g, 0.3 * m, 0.1 * v * v, draws.size(low=3), draws.uniform(0.01, 0.1)
 
 
 def running_mean(trial: Trial) -> Finding | None:
-    """Report the mixture that m, or v, is made of, in the student's own numbers."""
+    """Find the two factors with which the answer mixes the old running mean and the new gradient."""
     if trial.output == 0:
         return None
     name, power = (("m", 1), ("v", 2))[trial.output - 1]

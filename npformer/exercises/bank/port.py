@@ -1,4 +1,4 @@
-"""A published chat model: four bits a number, and a block to port."""
+"""Exercises on porting a published chat model: four-bit numbers, and a whole block."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from npformer.exercises.task import Edit, either
 
 
 def draw(draws: Draws) -> Arguments:
-    """Groups of positive and negative numbers, and the bits."""
+    """Draw groups of positive and negative numbers, and the number of bits."""
     n, members = draws.size(high=5), draws.size(low=6, high=12)
     return draws.rng.uniform(0.5, 4.0) * draws.normal(n, members), int(draws.rng.integers(2, 5))
 
@@ -65,20 +65,20 @@ def quantised(w, bits):
 
 
 def weights(T: int, d: int, f: int) -> Arguments:
-    """x and the arrays of one block as in a file, in the order of the arguments; the second norm's last."""
+    """Return x and the arrays of one block, shaped as in a file. The second norm is the last argument."""
     shapes = [(T, d), (d, d), (d // 2, d), (d // 2, d), (d, d), (d,), (f, d), (f, d), (d, f), (d,)]
     return tuple(normal(*shape, seed=k) * (0.6 if k else 1) for k, shape in enumerate(shapes))
 
 
 def small_rows() -> Arguments:
-    """A call in which eps counts: one token is close to 0."""
+    """Return a call in which eps changes the result, because one token is close to 0."""
     x, *arrays = weights(4, 8, 6)
     x[1] *= 1e-3
     return x, *arrays
 
 
 def draw_block(draws: Draws) -> Arguments:
-    """A block with other sizes; d is a multiple of 8, so that each of four heads has pairs."""
+    """Draw a block of random size. d is a multiple of 8, so that each of four heads has an even width."""
     T, f = draws.size(low=3, high=7), draws.size(low=3, high=12)
     _, *arrays = weights(T, 24, f)
     return draws.normal(T, 24), *(0.6 * draws.normal(*array.shape) for array in arrays)

@@ -1,4 +1,4 @@
-"""Positions: sines and cosines, a pair of columns for each speed; and what a wrong table is made of."""
+"""Exercises on the sinusoidal positional encoding, and a detector that finds the waves of a wrong table."""
 
 
 import numpy as np
@@ -14,7 +14,7 @@ from npformer.positional import Layout, positional_encoding
 # --- the table ----------------------------------------------------------------------------------------
 
 def fit(tables: tuple[Array, ...]) -> tuple[float, Layout] | None:
-    """The base and the layout that explain every table, or None.
+    """Return the base and the layout that explain every table, or None.
 
     >>> base, layout = fit((positional_encoding(6, 8, base=500.0), positional_encoding(7, 12, base=500.0)))
     >>> round(base), layout
@@ -23,7 +23,7 @@ def fit(tables: tuple[Array, ...]) -> tuple[float, Layout] | None:
     first, width = tables[0], tables[0].shape[1]
     places: dict[Layout, tuple[int, int]] = {"interleaved": (2, 3), "halves": (1, width // 2 + 1)}
     for layout, (sine, cosine) in places.items():
-        turn = float(np.arctan2(first[1, sine], first[1, cosine]))  # of pair 1: base^(-2/d_model)
+        turn = float(np.arctan2(first[1, sine], first[1, cosine]))  # the angle of pair 1, base^(-2/d_model)
         base = turn ** (-width / 2) if turn > 0 else np.nan
         if all(close(table, positional_encoding(*table.shape, base=base, layout=layout)) for table in tables):
             return base, layout
@@ -31,7 +31,7 @@ def fit(tables: tuple[Array, ...]) -> tuple[float, Layout] | None:
 
 
 def waves(trial: Trial) -> Finding | None:
-    """The paper's table with another base; or all its sines, or cosines; or waves at other speeds."""
+    """Find out whether a wrong table has a different base, one correct half, or different frequencies."""
     tables = list(zip(trial.found, trial.right, strict=True))
     if any(a.shape != b.shape for a, b in tables):
         return None
@@ -53,7 +53,7 @@ def waves(trial: Trial) -> Finding | None:
 
 
 def half_agrees(kind: str, found: Array, right: Array, start: int) -> Finding:
-    """All sines agree, or all cosines; and what the first wrong column beyond pair 0 is."""
+    """Report that all sines or all cosines agree, and the wave in the first wrong column after pair 0."""
     differ = [j for j in range(start, found.shape[1], 2) if not close(found[:, j], right[:, j])]
     column = next((j for j in differ if j > 1), 0)
     nearly_all = 2 * len(differ) >= found.shape[1] - 2
@@ -66,7 +66,10 @@ def half_agrees(kind: str, found: Array, right: Array, start: int) -> Finding:
 
 
 def wave(column: Array) -> float | None:
-    """ω with x[p-1] + x[p+1] = 2 cos ω x[p] for every p, which sines and cosines of ωp obey, or None."""
+    """Return the frequency ω of a column of sines or cosines of ωp, or None for any other column.
+
+    Such a column obeys x[p-1] + x[p+1] = 2 cos(ω) x[p] for every p.
+    """
     middle, sides = column[1:-1], column[:-2] + column[2:]
     cosine = float((middle * sides).sum() / (middle * middle).sum() / 2)
     return float(np.arccos(cosine)) if abs(cosine) <= 1 and close(sides, 2 * cosine * middle) else None
@@ -89,7 +92,7 @@ COSINES_FIRST = ("return table", "return np.hstack([table[:, 1::2], table[:, ::2
 
 
 def any_speeds(wave: str) -> list[Edit]:
-    """Another wave; at the paper's speeds, with each column's own number, with that doubled."""
+    """Return edits that use this wave with three exponents: of the pair, the column, twice the column."""
     return [Edit(WAVES, wave), Edit(WAVES, wave, PAIR, "j"), Edit(WAVES, wave, PAIR, "2 * j")]
 
 
@@ -141,7 +144,7 @@ table = coded("pe.table", ("table",), ((6, 8), (7, 12), (4, 4), (1, 4)),
 
 @drawn("pe.pair")
 def pair(draw: Draw) -> Posed:
-    """The pair number of a column."""
+    """Draw the pair to which a column belongs."""
     j = 2 * draw.integer(3, 2, 60) + 1
     return Posed({"j": j}, j // 2, {
         "PE-EXP-COLUMN": j,
@@ -151,7 +154,7 @@ def pair(draw: Draw) -> Posed:
 
 
 def rows(position: int, d_model: int) -> tuple[Array, dict[str, Array]]:
-    """A row of the table, and what each mistake makes of it."""
+    """Return a row of the table, and the row that each mistake would give."""
     n = position + 2
     known = [mistake.code for mistake in table.mistakes if mistake.kind == "wrong"]
     tables = {code: f(n, d_model) for code, f in table.slips(*known).items()}
@@ -162,7 +165,7 @@ def rows(position: int, d_model: int) -> tuple[Array, dict[str, Array]]:
 
 @drawn("pe.entry", decimals=3)
 def entry(draw: Draw) -> Posed:
-    """One entry of the position table, in an odd column: an even one would hide every slip of the cosines."""
+    """Draw one entry of an odd column. An even column would hide every mistake in the cosines."""
     p, d = draw.integer(23, 20, 60), 2 * draw.integer(4, 3, 5)
     j = 2 * draw.integer(1, 1, d // 2 - 1) + 1
     row, wrong = rows(p, d)
@@ -176,7 +179,7 @@ def entry(draw: Draw) -> Posed:
 
 @drawn("pe.row", decimals=3)
 def row(draw: Draw) -> Posed:
-    """One row of the position table."""
+    """Draw one row of the table."""
     p = draw.integer(3, 2, 40)
     right, wrong = rows(p, 6)
     sines_first = np.concatenate([right[::2], right[1::2]])
@@ -185,7 +188,7 @@ def row(draw: Draw) -> Posed:
 
 @drawn("pe.shift", decimals=3)
 def shift(draw: Draw) -> Posed:
-    """How far a hand turns in k steps."""
+    """Draw the angle by which one pair of columns turns in k steps."""
     k = draw.integer(5, 3, 40)
     return Posed({"k": k}, k / 100, {
         "CF-ONE-STEP": 0.01,
@@ -202,7 +205,7 @@ def shift(draw: Draw) -> Posed:
 
 @drawn("pe.wavelength", decimals=1)
 def wavelength(draw: Draw) -> Posed:
-    """The longest wavelength of a table, in units of 2π."""
+    """Draw the longest wavelength of a table, in units of 2π."""
     d = 2 * draw.integer(4, 2, 16)
     longest = 10000.0 ** ((d - 2) / d)
     return Posed({"d": d}, longest, {

@@ -1,4 +1,4 @@
-"""What is asked, in questions.md, and what is said of mistakes, in mistakes.md; how both are read."""
+"""Read the exercises from questions.md and the feedback on mistakes from mistakes.md."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -23,7 +23,8 @@ from npformer.exercises.task import (
     instead,
 )
 
-DRAWN, FRESH = 2, 2  # calls that are drawn to check an answer, and to confirm what is found
+DRAWN = 2  # random calls on which an answer is checked
+FRESH = 2  # further random calls that confirm a finding
 QUESTION = re.compile(
     r"""^## (?P<id>\S+) \((?P<topic>.+), level (?P<level>\d)\)
 
@@ -44,83 +45,93 @@ MISTAKE = re.compile(
 
 
 def text_of(name: str) -> str:
-    """One of the two files."""
+    """Return the text of one of the two files."""
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
-def found_in(text: str, pattern: re.Pattern[str]) -> Iterator[dict[str, Any]]:
-    """What is written in each place of a text, by the pattern's names; and the place."""
+def find_sections(text: str, pattern: re.Pattern[str]) -> Iterator[dict[str, Any]]:
+    """Yield the named groups of every match of the pattern, together with the section of the lesson."""
     for section in text.split("\n# ")[1:]:
         teach, read = section[: section.index(".\n\n## ")].split("\n\nRead ")
-        for written in pattern.finditer(section):
-            given = {name: words for name, words in written.groupdict().items() if words is not None}
-            yield given | {"place": Place(read, teach)}
+        for match in pattern.finditer(section):
+            fields = {name: value for name, value in match.groupdict().items() if value is not None}
+            fields["place"] = Place(read, teach)
+            yield fields
 
 
-# --- what is said ------------------------------------------------------------------------------------
+# --- mistakes ----------------------------------------------------------------------------------------
 
 
 def mistakes_of(text: str) -> dict[str, Mistake]:
-    """The mistakes of a text by their codes."""
+    """Return the mistakes of a text by their codes."""
     found = {}
-    for words in found_in(text, MISTAKE):
-        words["sees_in"] = dict(re.findall(r"In (\S+): (.+)", words["sees_in"]))
-        if "tolerance" in words:
-            words["tolerance"] = float(words["tolerance"])
-        found[words["code"]] = Mistake(**words)
+    for fields in find_sections(text, MISTAKE):
+        fields["sees_in"] = dict(re.findall(r"In (\S+): (.+)", fields["sees_in"]))
+        if "tolerance" in fields:
+            fields["tolerance"] = float(fields["tolerance"])
+        found[fields["code"]] = Mistake(**fields)
     return found
 
 
 @cache
-def words() -> dict[str, Mistake]:
-    """Every mistake by its code."""
+def mistakes() -> dict[str, Mistake]:
+    """Return every mistake by its code."""
     return mistakes_of(text_of("mistakes.md"))
 
 
-# --- what is asked -----------------------------------------------------------------------------------
+# --- questions ---------------------------------------------------------------------------------------
 
 
-class Asked(NamedTuple):
-    """One question as it is written."""
+class Question(NamedTuple):
+    """One question as questions.md has it."""
 
-    task: dict[str, Any]  # what a Task has
-    said: dict[str, Wrong]  # of each option, or of each wrong number by its code
+    task: dict[str, Any]  # the fields of a Task
+    answers: dict[str, Wrong]  # the feedback by option, or by the code of a wrong number
 
 
-def questions_of(text: str) -> dict[str, Asked]:
-    """The questions of a text by their ids."""
+def questions_of(text: str) -> dict[str, Question]:
+    """Return the questions of a text by their ids."""
     found = {}
-    for task in found_in(text, QUESTION):
-        answers = ANSWER.findall(task.pop("answers"))
-        said = {option or code: RIGHT if x == "x" else Wrong(code, says) for x, option, code, says in answers}
-        found[task["id"]] = Asked(task | {"level": int(task["level"])}, said)
+    for task in find_sections(text, QUESTION):
+        answers = {}
+        for mark, option, code, feedback in ANSWER.findall(task.pop("answers")):
+            is_correct = mark == "x"
+            answers[option or code] = RIGHT if is_correct else Wrong(code, feedback)
+        task["level"] = int(task["level"])
+        found[task["id"]] = Question(task, answers)
     return found
 
 
 @cache
-def asked() -> dict[str, Asked]:
-    """Every question by its id."""
+def questions() -> dict[str, Question]:
+    """Return every question by its id."""
     return questions_of(text_of("questions.md"))
 
 
-def ticked() -> Iterator[Choice | Truth]:
-    """The questions of which one answer is ticked: choices, and what is true or false."""
-    for task, said in asked().values():
-        if list(said) == ["True", "False"]:
-            right = said["True"] is RIGHT
-            yield Truth(**task, right=right, wrong=said[str(not right)])
-        elif RIGHT in said.values():
-            yield Choice(**task, options=said)
+def choice_exercises() -> Iterator[Choice | Truth]:
+    """Yield the exercises that questions.md defines completely: multiple choice, and true or false."""
+    for task, answers in questions().values():
+        if list(answers) == ["True", "False"]:
+            right = answers["True"] is RIGHT
+            yield Truth(**task, right=right, wrong=answers[str(not right)])
+        elif RIGHT in answers.values():
+            yield Choice(**task, options=answers)
 
 
 def drawn(name: str, decimals: int = 0) -> Callable[[Callable[[Draw], Posed]], Numbers]:
-    """The exercise of this id, whose numbers the function below draws; it gives wrong ones by their codes."""
-    task, said = asked()[name]
+    """Make the decorated function the exercise of this id.
+
+    The function draws the numbers of the question, and returns the answer and the wrong answers by code.
+    """
+    task, answers = questions()[name]
 
     def exercise(draw: Callable[[Draw], Posed]) -> Numbers:
         def posed(numbers: Draw) -> Posed:
             question = draw(numbers)
-            wrong = {said.get(code) or words()[code]: value for code, value in question.wrong.items()}
+            wrong: dict[Any, Any] = {}
+            for code, value in question.wrong.items():
+                mistake = answers[code] if code in answers else mistakes()[code]
+                wrong[mistake] = value
             return question._replace(wrong=wrong)
 
         return Numbers(**task, draw=posed, decimals=decimals)
@@ -129,7 +140,7 @@ def drawn(name: str, decimals: int = 0) -> Callable[[Callable[[Draw], Posed]], N
 
 
 def with_sizes_of_1(draw: Callable[[Draws], Arguments]) -> Iterator[Arguments]:
-    """One call for each size that can be 1, with that size of 1."""
+    """Yield one call for each size that can be 1, in which this size is 1."""
     counting = Draws(0)
     draw(counting)
     for k in range(counting.count):
@@ -144,21 +155,30 @@ def coded(
     draw: Callable[[Draws], Arguments] | None = None,
     **parts: Any,
 ) -> Code:
-    """The exercise of this id, which asks for a function: its outputs, calls to try it on, and its parts.
+    """Make an exercise that asks for a function.
 
-    `calls` has one call for each edge of what the task promises. More are drawn with random sizes, by `draw`
-    or from the axes. Mistakes are given by their codes; landmarks and directions by the solution's names.
+    Parameters
+    ----------
+    name : the id of the exercise in questions.md
+    outputs : the names of the values that the function returns
+    calls : one call for each edge case that the task allows; further calls are drawn
+    draw : draws a call of random size; by default the calls are drawn from the axes
+    parts : further fields of `Code` and `Probe`. `solution` is a text; `mistakes` and `hard` are given by
+        code; `landmarks` and `directions` by an edit of the solution
     """
     text, right = parts["solution"], compiled(parts["solution"])
     for part in ("mistakes", "hard"):
-        parts[part] = {words()[code]: way for code, way in parts.get(part, {}).items()}
+        parts[part] = {mistakes()[code]: edits for code, edits in parts.get(part, {}).items()}
     for part in ("landmarks", "directions"):
-        parts[part] = {what: instead(text, other) for what, other in parts.get(part, {}).items()}
-    of_probe = {part: parts.pop(part) for part in Probe._fields if part in parts}
-    probe = Probe(str(signature(right))[1:-1], outputs, (), **of_probe)
+        parts[part] = {name: instead(text, edit) for name, edit in parts.get(part, {}).items()}
+    probe_parts = {part: parts.pop(part) for part in Probe._fields if part in parts}
+    probe = Probe(str(signature(right))[1:-1], outputs, (), **probe_parts)
     draw = draw or partial(draw_from_axes, probe)
-    drawn = [draw(Draws(seed)) for seed in range(DRAWN + FRESH)]
-    every_call = (*calls, *drawn[:DRAWN], *with_sizes_of_1(draw))
-    probe = probe._replace(calls=every_call, fresh=tuple(drawn[DRAWN:]))
-    return Code(**asked()[name].task, probe=probe, draw=draw, **parts)
+    random_calls = [draw(Draws(seed)) for seed in range(DRAWN + FRESH)]
+    every_call = (*calls, *random_calls[:DRAWN], *with_sizes_of_1(draw))
+    probe = probe._replace(calls=every_call, fresh=tuple(random_calls[DRAWN:]))
+    return Code(**questions()[name].task, probe=probe, draw=draw, **parts)
 
+
+
+asked, words = questions, mistakes

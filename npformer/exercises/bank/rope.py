@@ -1,4 +1,4 @@
-"""RoPE: pairs of columns that turn with their position."""
+"""Exercises on RoPE: each pair of columns is rotated by an angle that grows with the position."""
 
 import numpy as np
 
@@ -9,14 +9,14 @@ from npformer.exercises.probe import Arguments, Draws, Trial, normal
 from npformer.exercises.task import Edit
 from npformer.exercises.verdict import Finding, find
 
-# --- what is asked -----------------------------------------------------------------------------------
+# --- the calls, and a detector -----------------------------------------------------------------------
 
 
 def turning(trial: Trial) -> Finding | None:
-    """Whether each pair of columns is rotated, and by which angle from position 0 to 1.
+    """Find out whether each pair of columns is rotated, and by which angle from position 0 to position 1.
 
-    (1, 0) and (0, 1) are followed at every position: a rotation keeps the angle between the two, a
-    reflection does not.
+    The vectors (1, 0) and (0, 1) are tried at every position. A rotation turns both in the same direction,
+    a reflection does not.
     """
     x, y = trial.calls[0][0], trial.found[0]
     pairs = x.shape[1] // 2
@@ -35,12 +35,12 @@ def turning(trial: Trial) -> Finding | None:
     return find("pair_angles", angles=angles[1].tolist())
 
 
-SIZES = (5, 6), (3, 8), (4, 4), (1, 2), (3, 2), (200, 8)  # in the last one a slightly wrong angle shows
+SIZES = (5, 6), (3, 8), (4, 4), (1, 2), (3, 2), (200, 8)  # 200 positions show slightly wrong angles.
 CALLS = tuple((normal(*size),) for size in SIZES)
 
 
 def draw(draws: Draws) -> Arguments:
-    """Random rows of an even length."""
+    """Draw random rows of even length."""
     T = draws.size(low=3)
     return (draws.normal(T, draws.size(low=4, high=12, multiple_of=2)),)
 

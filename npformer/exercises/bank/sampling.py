@@ -1,4 +1,4 @@
-"""Drawing the next token: a temperature, and the fewest likeliest tokens that have a share together."""
+"""Exercises on sampling the next token: temperature, top-k and top-p."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from npformer.exercises.probe import Arguments, Draws, Trial, normal
 from npformer.exercises.task import Edit
 from npformer.exercises.verdict import Finding, find
 
-# --- what is asked -----------------------------------------------------------------------------------
+# --- the exercises -----------------------------------------------------------------------------------
 
 temperature = coded("sample.temperature", ("p",),
     ((normal(3, 4), 0.5), (2 * normal(5, 2), 1.6), (0.5 * normal(4, 6), 0.8), (normal(3, 3), 1.0)),
@@ -38,10 +38,10 @@ def with_temperature(logits, temperature):
 
 
 def calls() -> tuple[Arguments, ...]:
-    """The likeliest token is first, last or between; in two calls it alone has the share.
+    """Return calls in which the likeliest token is first, last or in between.
 
-    In the second of the two, and in the one after it, the share is reached exactly, in numbers that a
-    computer adds without rounding. The last call needs every token.
+    In some calls the likeliest token alone has the probability `share`, in others every token is needed.
+    In the calls with powers of 2, a sum equals `share` exactly: these numbers are added without rounding.
     """
     p = np.array([0.08, 0.4, 0.02, 0.25, 0.15, 0.1])
     binary = np.array([0.125, 0.5, 0.0625, 0.25, 0.0625 / 2, 0.0625 / 2 - 2**-10, 2**-10])
@@ -53,13 +53,13 @@ def calls() -> tuple[Arguments, ...]:
 
 
 def draw(draws: Draws) -> Arguments:
-    """Probabilities that differ, and a share that no sum of them reaches exactly."""
+    """Draw different probabilities, and a share that no sum of them equals exactly."""
     powers = np.exp(draws.normal(draws.size(low=4)))
     return powers / powers.sum(), draws.uniform(0.3, 0.95)
 
 
 def tokens_left(trial: Trial) -> Finding | None:
-    """Which tokens keep a probability: too few, too many, others, or the right ones with other numbers."""
+    """Find out which tokens keep a probability: too few, too many, other ones, or the correct ones."""
     if all(a.shape != b.shape or np.array_equal(a > 0, b > 0) for a, b in trial.pairs):
         return row_sums(trial) or proportions(trial)
     more = [int((a > 0).sum() - (b > 0).sum()) for a, b in trial.pairs]

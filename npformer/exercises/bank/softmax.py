@@ -1,4 +1,4 @@
-"""Softmax: shares of one whole, and what a gradient becomes on its way through."""
+"""Exercises on softmax and its backward pass."""
 
 import numpy as np
 
@@ -11,9 +11,9 @@ from npformer.functional import softmax_forward
 # --- forward -----------------------------------------------------------------------------------------
 
 def at_the_limits(rows: int, columns: int) -> Array:
-    """Scores up to 1000 and down to -1000, the edges of what the task promises, also in one row.
+    """Return scores near 1000 and near -1000, the limits that the task allows.
 
-    Row 0 is near 1000. Row 1 has one number near 1000 and the others near -1000.
+    Row 0 is near 1000. Row 1 has one number near 1000, and its other numbers are near -1000.
     """
     numbers = 1000 - np.abs(normal(rows, columns))
     numbers[1, 1:] = -1000 + np.abs(normal(columns - 1, seed=1))
@@ -21,21 +21,21 @@ def at_the_limits(rows: int, columns: int) -> Array:
 
 
 def overflowing(rows: int, columns: int) -> Array:
-    """Scores up to 1000 of which no share becomes 0: row 1 goes down to 280, the others stay near."""
+    """Return scores up to 1000 whose softmax has no zeros. Row 1 goes down to 280."""
     numbers = 1000 - np.abs(normal(rows, columns))
     numbers[1, 1:] = 280 + np.abs(normal(columns - 1, seed=1))
     return numbers
 
 
 def far_apart(rows: int, columns: int) -> Array:
-    """Scores whose rows lie far apart: near 1000, near -1000, and near 0."""
+    """Return scores whose rows are near 1000, near -1000 or near 0."""
     steps = np.abs(normal(rows, columns))
     levels = np.array([1000.0, -1000.0, 0.0])[np.arange(rows) % 3, None]
     return levels - steps * np.sign(levels + 0.5)
 
 
 def shares(scores: Array) -> Array:
-    """npformer's."""
+    """Return npformer's softmax."""
     return softmax_forward(scores)[0]
 
 
@@ -64,7 +64,7 @@ def softmax(scores):
 
 @drawn("attention.softmax", decimals=3)
 def row(draw: Draw) -> Posed:
-    """The softmax of logarithms of whole numbers."""
+    """Draw the softmax of logarithms of integers."""
     n = draw.row([1, 3, 4], 1, 6)
     logs = np.log(n)
     return Posed({"n": ", ".join(f"ln {k}" for k in n)}, n / n.sum(), {
@@ -79,7 +79,7 @@ def row(draw: Draw) -> Posed:
 # --- backward ----------------------------------------------------------------------------------------
 
 def calls() -> tuple[Arguments, ...]:
-    """dp, and p as a softmax gives it."""
+    """Return calls with dp, and p as softmax returns it."""
     shapes = (3, 4), (5, 2), (4, 6), (3, 3), (1, 4)
     return tuple((2 * normal(*shape, seed=1), shares(normal(*shape))) for shape in shapes)
 
@@ -87,7 +87,7 @@ def calls() -> tuple[Arguments, ...]:
 CENTRED = "(dp - (dp * p).sum(axis=-1, keepdims=True))"
 
 def draw(draws: Draws) -> Arguments:
-    """dp, and the softmax of random scores."""
+    """Draw dp, and the softmax of random scores."""
     shape = draws.size(), draws.size()
     return draws.normal(*shape), shares(draws.normal(*shape))
 
@@ -118,7 +118,7 @@ def softmax_backward(dp, p):
 
 @drawn("backward.softmax", decimals=2)
 def row_backward(draw: Draw) -> Posed:
-    """A gradient, (3,), on its way through a softmax; Σ p dp is not 0, or the sum would hide."""
+    """Draw a gradient of shape (3,) before softmax. Σ p dp is not 0, so that a missing sum shows."""
     p, dp = np.array([0.5, 0.25, 0.25]), 4 * draw.row([1, 3, -2])
     slips = backward.slips("SM-JAC-DIAGONAL", "SM-JAC-PRODUCT", "SM-JAC-NO-P")
     wrong = {code: f(dp[None], p[None])[0] for code, f in slips.items()}
