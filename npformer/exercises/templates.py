@@ -39,7 +39,7 @@ def catalog() -> Catalog:
     options = {
         (name, wrong.code): wrong.says
         for name, question in asked().items()
-        for wrong in question.said.values()
+        for wrong in question.answers.values()
     }
     questions = {name: question.task["question"] for name, question in asked().items()}
     return Catalog(
