@@ -1,4 +1,4 @@
-"""What hatch runs when it builds the wheel: the lessons go into the package, as students get them."""
+"""The build hook of hatchling that adds the lessons to the wheel, without outputs."""
 
 import importlib.util
 import json
@@ -11,10 +11,10 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class Lessons(BuildHookInterface):  # type: ignore[type-arg]
-    """npformer/lessons/*.ipynb, without outputs. In a clone, the package finds them in notebooks."""
+    """Add npformer/lessons/*.ipynb without outputs. In a clone, the package reads notebooks/ instead."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Write them to a folder of their own, and tell hatch where they go."""
+        """Write the lessons to a temporary folder, and tell hatchling where each belongs in the wheel."""
         if version == "editable":
             return
         student_copy = self._student_copy()
@@ -24,16 +24,16 @@ class Lessons(BuildHookInterface):  # type: ignore[type-arg]
             text = json.dumps(lesson, indent=1, ensure_ascii=False) + "\n"
             (self.folder / path.name).write_text(text, encoding="utf-8", newline="\n")
             build_data["force_include"][str(self.folder / path.name)] = f"npformer/lessons/{path.name}"
-        plan = str(Path(self.root, "notebooks", "README.md"))  # the speaker notes of the slides read it
+        plan = str(Path(self.root, "notebooks", "README.md"))  # slides.py reads it for the speaker notes
         build_data["force_include"][plan] = "npformer/lessons/README.md"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Remove that folder."""
+        """Remove the temporary folder."""
         if version != "editable":
             shutil.rmtree(self.folder)
 
     def _student_copy(self) -> Any:
-        """The package's own function. Its module alone: NumPy need not be there when a wheel is built."""
+        """Return the package's `student_copy`, loaded from its file alone: the build has no NumPy."""
         path = Path(self.root, "npformer", "handouts", "lesson_copies.py")
         spec = importlib.util.spec_from_file_location("lesson_copies", path)
         assert spec is not None and spec.loader is not None

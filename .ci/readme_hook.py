@@ -1,4 +1,4 @@
-"""What a package index shows: README.md, its relative links made absolute. Their address: pyproject.toml."""
+"""The build hook of hatchling that makes the relative links of README.md absolute for the package index."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|#)([^)]+)\)")
 
 
 class ReadmeHook(MetadataHookInterface):
-    """hatchling asks it for what pyproject.toml calls dynamic."""
+    """Provide the readme, which pyproject.toml declares as dynamic."""
 
     def update(self, metadata: dict[str, Any]) -> None:
         text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
@@ -19,7 +19,7 @@ class ReadmeHook(MetadataHookInterface):
 
 
 def absolute(text: str, repository: str) -> str:
-    """A picture's link leads to the file itself, any other to its page."""
+    """Return the text with absolute links: a picture links to the raw file, any other file to its page."""
 
     def link(found: re.Match[str]) -> str:
         picture, words, path = found.groups()

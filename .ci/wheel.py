@@ -1,8 +1,9 @@
-"""The wheel as a stranger gets it: built, checked, and used in a fresh environment far from any clone.
+"""Build the wheel, check it, and use it in a fresh environment outside the clone, as a new user would.
 
     uv run python .ci/wheel.py
 
-needs uv and the network. The environment holds the wheel and NumPy alone, then also `plots`, then `slides`.
+The script needs uv and the network. The environment first has only the wheel and NumPy, then the extra
+`plots`, then the extra `slides`.
 """
 
 import json
@@ -16,8 +17,8 @@ ROOT = Path(__file__).resolve().parents[1]
 ANSWERS = "import numpy as np\norder_bag = 'b'\ndef softmax_forward(s):\n    return s * np.nan\n"
 
 
-def said(*command: str | Path, code: int = 0, cwd: Path = ROOT, **environment: str) -> str:
-    """What a command prints; it must end with this code."""
+def run(*command: str | Path, code: int = 0, cwd: Path = ROOT, **environment: str) -> str:
+    """Run a command, and return what it prints. Raises AssertionError if its exit code is not `code`."""
     kept = {k: v for k, v in os.environ.items() if k not in ("VIRTUAL_ENV", "PYTHONPATH", "UV")}
     result = subprocess.run(
         [str(part) for part in command],
@@ -31,29 +32,29 @@ def said(*command: str | Path, code: int = 0, cwd: Path = ROOT, **environment: s
     return text
 
 
-def built(folder: Path) -> Path:
-    """The wheel, built from the sdist that is built first; both are what an index accepts."""
-    said("uv", "build", "--out-dir", folder)
+def build_wheel(folder: Path) -> Path:
+    """Build the sdist, and the wheel from the sdist. Check that a package index would accept both."""
+    run("uv", "build", "--out-dir", folder)
     (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
-    said("uvx", "twine", "check", "--strict", wheel, sdist)
-    said("uvx", "check-wheel-contents", wheel)
-    said("uvx", "--with", "packaging,trove-classifiers", "validate-pyproject", ROOT / "pyproject.toml")
+    run("uvx", "twine", "check", "--strict", wheel, sdist)
+    run("uvx", "check-wheel-contents", wheel)
+    run("uvx", "--with", "packaging,trove-classifiers", "validate-pyproject", ROOT / "pyproject.toml")
     return wheel
 
 
 def environment_with(wheel: Path, folder: Path) -> Path:
-    """A fresh environment; the folder of its commands."""
-    said("uv", "venv", "--python", sys.executable, folder)
-    said("uv", "pip", "install", "--python", folder, wheel)
+    """Create a fresh environment with the wheel, and return the folder of its commands."""
+    run("uv", "venv", "--python", sys.executable, folder)
+    run("uv", "pip", "install", "--python", folder, wheel)
     return folder / ("Scripts" if os.name == "nt" else "bin")
 
 
 def check_commands(commands: Path, place: Path) -> None:
-    """trace, exercises, check, lessons and play, typed in an empty folder."""
+    """Run trace, exercises, check, lessons and play in an empty folder."""
 
     def npformer(*arguments: str, code: int = 0) -> str:
-        path = f"{commands}{os.pathsep}{os.environ['PATH']}"  # as where the environment is activated
-        return said(commands / "npformer", *arguments, code=code, cwd=place, PATH=path)
+        path = f"{commands}{os.pathsep}{os.environ['PATH']}"  # as in an activated environment
+        return run(commands / "npformer", *arguments, code=code, cwd=place, PATH=path)
 
     screen, trace = npformer(), npformer("trace")
     assert "one-page" in screen and "uv run" not in screen + trace
@@ -73,33 +74,33 @@ def check_commands(commands: Path, place: Path) -> None:
     assert 'pip install "npformer[plots]"' in refusal, refusal
     python = commands / "python"
     reveal = "from npformer.lessons.predictions import reveal; print(reveal('1.1a'))"
-    assert "Answer." in said(python, "-c", reveal, cwd=place)
+    assert "Answer." in run(python, "-c", reveal, cwd=place)
     where = "import npformer; print(npformer.__file__)"
-    assert "site-packages" in said(python, "-c", where, cwd=place), "the wheel's, not the clone's"
+    assert "site-packages" in run(python, "-c", where, cwd=place), "the wheel's, not the clone's"
 
 
 def check_plots(wheel: Path, environment: Path, commands: Path, place: Path) -> None:
-    """With the extra, a worksheet is drawn."""
-    said("uv", "pip", "install", "--python", environment, f"npformer[plots] @ {wheel.as_uri()}")
-    said(commands / "npformer", "worksheet", "--seed", "Ada", "--out", "ada.pdf", cwd=place)
+    """Check that a worksheet can be drawn after the extra `plots` is installed."""
+    run("uv", "pip", "install", "--python", environment, f"npformer[plots] @ {wheel.as_uri()}")
+    run(commands / "npformer", "worksheet", "--seed", "Ada", "--out", "ada.pdf", cwd=place)
     assert (place / "ada.pdf").stat().st_size > 10_000
 
 
 def check_slides(wheel: Path, environment: Path, commands: Path, place: Path) -> None:
-    """Without the extra it is named; with it, a deck holds what it needs, and the licences of that."""
-    refusal = said(commands / "npformer", "slides", "01", "--out", "deck", cwd=place, code=2)
+    """Check that slides names its missing extra, and that a deck contains its scripts and their licences."""
+    refusal = run(commands / "npformer", "slides", "01", "--out", "deck", cwd=place, code=2)
     assert 'pip install "npformer[slides]"' in refusal, refusal
-    said("uv", "pip", "install", "--python", environment, f"npformer[slides] @ {wheel.as_uri()}")
-    said(commands / "npformer", "slides", "01", "--out", "deck", cwd=place)
+    run("uv", "pip", "install", "--python", environment, f"npformer[slides] @ {wheel.as_uri()}")
+    run(commands / "npformer", "slides", "01", "--out", "deck", cwd=place)
     deck = (place / "deck" / "01_positional_encoding.html").read_text(encoding="utf-8")
     for part in ("Reveal.initialize(", "RevealNotes=", "Hakim El Hattab", "2018+, MarkedJS", "<math"):
         assert part in deck, part
 
 
 def main() -> None:
-    """Build, check, install, use."""
+    """Build, check, install and use the wheel."""
     with tempfile.TemporaryDirectory() as scratch:
-        wheel = built(Path(scratch, "dist"))
+        wheel = build_wheel(Path(scratch, "dist"))
         environment, place = Path(scratch, "environment"), Path(scratch, "place")
         place.mkdir()
         commands = environment_with(wheel, environment)

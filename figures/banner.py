@@ -1,4 +1,4 @@
-"""The picture at the top of the README: the position table, a row of it as clock hands, a block's steps."""
+"""The banner of the README: a positional encoding, one row as clock hands, the steps of a block."""
 
 from collections.abc import Sequence
 
@@ -24,12 +24,12 @@ def draw_banner(
     *,
     residuals: Sequence[tuple[int, int]],
 ) -> Figure:
-    """One picture for the top of a page: table (n, d_model), pairs of its row p as hands, a block's steps.
+    """Draw the table (n, d_model), some pairs of row p as clock hands, and the steps of a block.
 
-    It is a white card on no background, so that it sits well on light and dark pages.
+    The picture is a white card on a transparent background, for light and dark pages.
     """
     figure = new_figure(16, 4.8)
-    figure.set_layout_engine("none")  # every part has its place
+    figure.set_layout_engine("none")  # every part is placed by hand
     card = draw_card(figure)
     left, bottom, width, height = 0.022, 0.075, 0.345, 0.755
     draw_marked_row(figure.add_axes((left, bottom, width, height)), table, p)
@@ -46,7 +46,7 @@ def draw_banner(
 
 
 def draw_card(figure: Figure) -> Axes:
-    """A white sheet with round corners and nothing behind it; its axes go from 0 to 1."""
+    """Draw a white card with round corners on a transparent background. Its axes go from 0 to 1."""
     figure.patch.set_alpha(0)
     card = figure.add_axes((0, 0, 1, 1), xlim=(0, 1), ylim=(0, 1))
     sheet = FancyBboxPatch(
@@ -59,7 +59,7 @@ def draw_card(figure: Figure) -> Axes:
 
 
 def draw_marked_row(axes: Axes, table: np.ndarray, p: int) -> None:
-    """The table in colours, with a frame around row p."""
+    """Draw the table as a heat map with a frame around row p."""
     d_model = np.shape(table)[1]
     draw_colours(axes, table, largest_of([table]), interpolation="nearest")
     axes.add_patch(Rectangle((-0.5, p - 0.8), d_model, 1.6, fill=False, edgecolor=POSITION, linewidth=4))
@@ -67,7 +67,7 @@ def draw_marked_row(axes: Axes, table: np.ndarray, p: int) -> None:
 
 
 def draw_clocks(figure: Figure, row: np.ndarray, pairs: Sequence[int], y: float) -> None:
-    """A clock a pair, in a line at the height y of the banner, and which colour is which wave."""
+    """Draw one clock per pair in a row at height y, and a legend of the colours."""
     width = 0.54 / len(pairs)
     for j, i in enumerate(pairs):
         dial = figure.add_axes((0.445 + j * width, y - 0.145, width, 0.29))

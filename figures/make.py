@@ -1,13 +1,13 @@
-"""Draw every figure of this folder again.
+"""Draw the figures of this folder again.
 
-    uv run python figures/make.py                   all of them
-    uv run python figures/make.py clock_hands.svg   some of them
-    uv run python figures/make.py --check           draw, compare with the files, write nothing
-    uv run python figures/make.py --alt             each as a line of Markdown, with its description
+    uv run python figures/make.py                   draw all figures
+    uv run python figures/make.py clock_hands.svg   draw the named figures
+    uv run python figures/make.py --check           draw and compare with the files, without writing
+    uv run python figures/make.py --alt             print each figure as Markdown with its alternative text
 
-The docstring of each figure's function is its description, for those who cannot see it. Line art is SVG, heat
-maps are PNG. With the versions that `drawn_with.txt` names, the files come out byte for byte the same; other
-versions place a letter a little differently.
+The docstring of each figure's function is its alternative text. Line art is SVG, heat maps are PNG. With the
+versions in `drawn_with.txt`, the files are the same byte for byte; other versions place letters slightly
+differently.
 """
 
 import argparse
@@ -143,7 +143,7 @@ def attention_and_order() -> Figure:
             x = words()[order] + scale * positional_encoding(3, 4)
             _, cache = multi_head_attention_forward(x, x, x, EXAMPLE.block.attention, n_heads=2)
             sentence = " ".join(EXAMPLE.tokens[word] for word in order)
-            back = np.argsort(order)  # each word keeps its row and column, wherever it stands
+            back = np.argsort(order)  # each word keeps its row and column in both sentences
             panels[f"{sentence},\n{positions}"] = cache.weights[0][np.ix_(back, back)]
     names = {"row_labels": EXAMPLE.tokens, "column_labels": EXAMPLE.tokens}
     return plots.matrices(panels, across=2, signed=False, **names)
@@ -197,18 +197,18 @@ def banner() -> Figure:
     )
 
 
-# --- the numbers in them ------------------------------------------------------------------------
+# --- the numbers in the figures -----------------------------------------------------------------
 
 EXAMPLE = dog_bites_man()
 
 
 def words() -> np.ndarray:
-    """The embeddings of "dog bites man" (3, 4), before their positions are added."""
+    """Return the embeddings of "dog bites man" (3, 4) without positional encoding."""
     return embedding_forward(EXAMPLE.ids, EXAMPLE.embedding)[0]
 
 
 def block_steps() -> list[np.ndarray]:
-    """x, attention, first norm, FFN and second norm of the worked example's block, each (3, 4)."""
+    """Return x, attention, norm 1, FFN and norm 2 of the worked example's block, each (3, 4)."""
     steps = worked_example().named
     return [steps[name].value for name in "xahfy"]
 
@@ -219,7 +219,7 @@ DEEP = TransformerConfig(d_model=64, d_ff=256, n_heads=4, n_layers=24)
 
 @functools.cache
 def gradient_sizes(norm: str, residuals: bool) -> np.ndarray:
-    """How large the gradients of x and of W_Q are at each block of a random stack: (2, n_layers)."""
+    """Return the size of the gradients of x and of W_Q at each block of a random stack: (2, n_layers)."""
     rng = np.random.default_rng(0)
     blocks, x, caches, sizes = init_encoder(DEEP, rng).blocks, rng.normal(size=(10, 64)), [], []
     for block in blocks:
@@ -232,8 +232,8 @@ def gradient_sizes(norm: str, residuals: bool) -> np.ndarray:
         dx, grads = half_backward(dx, self_attention_backward, attention, norm, residuals)
         sizes.append([np.linalg.norm(dx), np.linalg.norm(grads.W_Q)])
     found = np.array(sizes[::-1]).T
-    found = np.where(found > 1e-10, found, np.nan)  # what is smaller than that is rounding
-    return np.vectorize(lambda size: float(f"{size:.4g}"))(found)  # the digits on which processors agree
+    found = np.where(found > 1e-10, found, np.nan)  # smaller values are rounding errors
+    return np.vectorize(lambda size: float(f"{size:.4g}"))(found)  # processors agree on these digits
 
 
 def attend(x: np.ndarray, params: AttentionParams) -> tuple[np.ndarray, Any]:
@@ -243,7 +243,7 @@ def attend(x: np.ndarray, params: AttentionParams) -> tuple[np.ndarray, Any]:
 def half_forward(
     x: np.ndarray, forward: Callable, params: Any, norm_params: Any, norm: str, residuals: bool
 ) -> tuple[np.ndarray, tuple[Any, Any]]:
-    """Half a block, as the package's, but for what is left out."""
+    """Run half a block as the package does, without the norm or the residual connection if asked."""
     u, seen = layer_norm_forward(x, norm_params) if norm == "pre" else (x, None)
     y, cache = forward(u, params)
     y = x + y if residuals else y
@@ -273,7 +273,7 @@ def order_and_accuracy() -> Figure:
 
 def learned_or_sinusoidal() -> Figure:
     """Two bands of five trainings each, sinusoidal and learned positions: they overlap all the way up"""
-    early = slice(0, 11)  # the first 200 steps, where something happens
+    early = slice(0, 11)  # the first 200 steps, in which the accuracy changes
     lines = {name: [run[early] for run in runs] for name, runs in trained("five seeds").items()}
     return plots.accuracy(trained("steps")[early], {"five seeds each": lines}, x_label="training steps")
 
@@ -293,7 +293,7 @@ def cross_attention() -> Figure:
 
 
 def trained(name: str) -> Any:
-    """Numbers of the models that figures/train.py has trained."""
+    """Return the results of the models that figures/train.py trained."""
     return json.loads((FOLDER / "data" / "trained.json").read_text(encoding="utf-8"))[name]
 
 
@@ -335,23 +335,23 @@ FIGURES: dict[str, Callable[[], Figure]] = {
 
 
 def alt(name: str) -> str:
-    """What one figure shows, in words."""
+    """Return the alternative text of a figure."""
     return " ".join((FIGURES[name].__doc__ or "").split())
 
 
 def drawn(name: str) -> bytes:
-    """The bytes of one figure's file."""
+    """Draw one figure, and return the bytes of its file."""
     return plots.encoded(FIGURES[name](), Path(name).suffix.removeprefix("."))
 
 
 def versions() -> str:
-    """What the bytes of a file depend on."""
+    """Return the versions on which the bytes of a file depend."""
     tools = f"matplotlib {matplotlib.__version__}, Pillow {PIL.__version__}, NumPy {np.__version__}"
     return f"{tools}, {platform.system()} {platform.machine()}\n"
 
 
 def renew(name: str, file: Path, check: bool) -> tuple[bool, str]:
-    """Draw one figure: whether the file was as it should be, and a line that says so."""
+    """Draw one figure. Return whether its file was up to date, and a line that reports this."""
     start = time.perf_counter()
     data = drawn(name)
     same = file.is_file() and file.read_bytes() == data
@@ -362,7 +362,7 @@ def renew(name: str, file: Path, check: bool) -> tuple[bool, str]:
 
 
 def main(arguments: list[str] | None = None, folder: Path = FOLDER) -> int:
-    """Write the figures, or with --check say which files differ; 0 when all is well."""
+    """Write the figures, or with --check report the files that differ. Return 0 if all is well."""
     parser = argparse.ArgumentParser(description="Draw the figures of this folder.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(FIGURES)}")
     parser.add_argument("--check", action="store_true", help="compare with the files and write nothing")
@@ -376,7 +376,7 @@ def main(arguments: list[str] | None = None, folder: Path = FOLDER) -> int:
         print("\n".join(f"![{alt(name)}](figures/{name})" for name in names))
         return 0
     if not options.check and not (record.is_file() and record.read_text(encoding="utf-8") == versions()):
-        names = list(FIGURES)  # one record for all: files of two versions must not stand side by side
+        names = list(FIGURES)  # Redraw all: figures of two versions must not be mixed.
     for number, name in enumerate(names, 1):
         same, line = renew(name, folder / name, options.check)
         all_same = all_same and same

@@ -1,10 +1,10 @@
-"""Photograph what a reader sees, for the README: one page, the player, a lesson, a card, a worksheet.
+"""Take the screenshots of the README: one page, the player, a lesson, a feedback card, a worksheet.
 
     uv run --group site python .ci/site/build.py build/site --only docs
     uv run python figures/screens.py
 
-Chromium draws them, so they are not the same bytes everywhere: a test looks that they are there, of the sizes
-below, and described. One page and the lesson are of the built site; all else comes from the package.
+Chromium draws them, so their bytes differ between machines. A test checks that they exist, have the sizes
+below and are described. One page and the lesson come from the built site, the others from the package.
 """
 
 import io
@@ -106,12 +106,12 @@ PAGES: dict[str, Callable[[Any, Path], None]] = {
 
 
 def alt(name: str) -> str:
-    """What one screenshot shows, in words."""
+    """Return the alternative text of a screenshot."""
     return " ".join((PAGES[name].__doc__ or "").split())
 
 
 def photographed(browser: Any, name: str, scratch: Path) -> bytes:
-    """One page at twice its size, then brought to the size of the file: small letters stay sharp."""
+    """Take a screenshot at twice the size and scale it down, so that small letters stay sharp."""
     width, height = SCREENS[name]
     view = {"width": width * 5 // 8, "height": height * 5 // 8}
     page = browser.new_page(viewport=view, device_scale_factor=2)
@@ -125,7 +125,7 @@ def photographed(browser: Any, name: str, scratch: Path) -> bytes:
 
 
 def main() -> None:
-    """Write all of them, or those that are named."""
+    """Write all screenshots, or those named on the command line."""
     from playwright.sync_api import sync_playwright
 
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")

@@ -1,4 +1,4 @@
-"""An encoder block step by step, with every number: a figure of its own, and a part of the banner."""
+"""Draw an encoder block step by step with every number, as a figure and as a part of the banner."""
 
 from collections.abc import Sequence
 
@@ -13,15 +13,15 @@ from npformer.lessons.plots.squares import draw_framed, largest_of, write_number
 from npformer.lessons.plots.style import describe, in_style, new_figure
 from npformer.lessons.plots.words import range_in_words
 
-Steps = Sequence[tuple[str, Array]]  # what a step gives, in words or letters, and its numbers (T, d_model)
-BETWEEN = 1.2  # columns from the table of one step to that of the next
+Steps = Sequence[tuple[str, Array]]  # the label of each step, and its result (T, d_model)
+BETWEEN = 1.2  # the distance between the tables of two steps, in columns
 
 
 @in_style
 def dataflow(rows: Sequence[Steps], tokens: Sequence[str], *, residuals: Sequence[tuple[int, int]]) -> Figure:
-    """The steps of a block, left to right and row below row, with every number.
+    """Draw the steps of a block from left to right in rows, with every number.
 
-    A path leads past the steps between each (from, to) of `residuals`, which are the same in every row.
+    Each pair (from, to) of `residuals` is drawn as a path around the steps in between, in every row.
     """
     T, d = np.shape(rows[0][0][1])
     longest = max(len(steps) for steps in rows)
@@ -50,7 +50,7 @@ def draw_steps(
     residuals: Sequence[tuple[int, int]],
     largest: float,
 ) -> None:
-    """Tables with a name above each, an arrow from each to the next, and a path for each residual."""
+    """Draw a labelled table per step, an arrow to the next step, and a path for each residual connection."""
     T, d = np.shape(steps[0][1])
     for row, token in enumerate(tokens):
         axes.text(-0.25, row + 0.5, token, ha="right", va="center", fontsize=17)

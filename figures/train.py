@@ -2,8 +2,8 @@
 
     uv run python figures/train.py      about a minute; writes figures/data/trained.json
 
-The lessons' own cells are run, so that a figure in the README shows what a lesson shows. Another machine's
-arithmetic gives slightly other numbers; figures/make.py draws those in the file.
+The script runs the cells of the lessons, so that the figures show the lessons' results. Another machine's
+arithmetic gives slightly different numbers; figures/make.py draws the numbers in the file.
 """
 
 import json
@@ -17,7 +17,7 @@ COMMAND = "uv run python figures/train.py"
 
 
 def run(lesson: str) -> dict[str, Any]:
-    """Every name that a lesson has defined once all its cells have run, from top to bottom."""
+    """Run all cells of a lesson, and return the names that they define."""
     notebook = json.loads((ROOT / "notebooks" / lesson).read_text(encoding="utf-8"))
     names: dict[str, Any] = {"__name__": lesson}
     for cell in notebook["cells"]:
@@ -27,7 +27,7 @@ def run(lesson: str) -> dict[str, Any]:
 
 
 def numbers(order: dict[str, Any], translator: dict[str, Any]) -> dict[str, Any]:
-    """What the figures need of the two lessons: shares of right answers and attention weights, as lists."""
+    """Return what the figures need of the two lessons: accuracies and attention weights, as lists."""
     both = {name: [rounded(curve) for _, curve in runs] for name, runs in order["runs"].items()}
     single = {"no positions": order["curve_plain"], "sinusoidal": order["curve_waves"]}
     panels = {"every word sees all": order["free"], "causal mask": order["behind"]}
@@ -50,7 +50,7 @@ def numbers(order: dict[str, Any], translator: dict[str, Any]) -> dict[str, Any]
 
 
 def rounded(values: Any) -> list[float]:
-    """Four decimals: more than a picture shows."""
+    """Round to four decimals, which is more than a figure shows."""
     return [round(float(value), 4) for value in values]
 
 

@@ -2,8 +2,7 @@
 
 uv run --group site python .ci/site/build.py build/site [--pyodide FOLDER] [--cdn] [--only docs|lite]
 
-The two halves do not know each other: docs.py writes the pages, lite.py the JupyterLite in
-which the lessons run.
+docs.py writes the pages, and lite.py the JupyterLite in which the lessons run. Neither depends on the other.
 """
 
 import argparse
@@ -12,9 +11,11 @@ from pathlib import Path
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Build the documentation and the browser edition.")
-    parser.add_argument("out", type=Path, help="the folder to write; what stood there is replaced")
+    parser.add_argument("out", type=Path, help="the folder to write; earlier content is replaced")
     parser.add_argument("--pyodide", type=Path, help="a folder with Pyodide's wheels, instead of a download")
-    parser.add_argument("--cdn", action="store_true", help="leave the wheels to Pyodide's own server")
+    parser.add_argument(
+        "--cdn", action="store_true", help="let the browser download the wheels from Pyodide's server"
+    )
     parser.add_argument("--only", choices=("docs", "lite"), help="build one half")
     return parser.parse_args()
 

@@ -1,8 +1,8 @@
-"""What Sphinx reads. docs.py lays out the sources beside a copy of this file."""
+"""The configuration of Sphinx. docs.py copies this file next to the sources."""
 
 from pathlib import Path
 
-import api_words
+import reference
 
 import npformer
 
@@ -12,27 +12,34 @@ version = release = npformer.__version__
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "api_words",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "reference",
     "myst_nb",
     "sphinx.ext.mathjax",
     "sphinx_copybutton",
 ]
 
 autodoc_typehints, autodoc_preserve_defaults, autodoc_member_order = "none", True, "bysource"
-autodoc_default_options = {"ignore-module-all": True}  # a name stands where it is defined
-autosummary_context = {"also": api_words.ALSO}
-templates_path = [str(Path(api_words.__file__).parent / "api")]
+autodoc_default_options = {"ignore-module-all": True}  # document a name in the module that defines it
+default_role = "autolink"  # `name` in a docstring is a link if it can be imported, else code
+napoleon_google_docstring = False
+napoleon_use_param = napoleon_use_rtype = False  # a type is text such as "float array (..., T, d_model)"
+autosummary_context = {"search_terms": reference.SEARCH_TERMS}
+templates_path = [str(Path(reference.__file__).parent / "api")]
 
 nb_execution_mode = "off"
 myst_enable_extensions = ["dollarmath", "amsmath", "attrs_inline", "colon_fence"]
 myst_heading_anchors = 4
 suppress_warnings = ["mystnb.unknown_mime_type"]
-smartquotes = False  # GELU'(z) keeps its mark
-add_module_names = False  # npformer. stands once at the top of a page, not before each of its names
+smartquotes = False  # GELU'(z) keeps its apostrophe
+add_module_names = False  # the module's name is in the title, and not repeated before each function
 toc_object_entries_show_parents = "hide"
 python_display_short_literal_types = True
-python_maximum_signature_line_length = 200  # Sphinx folds into a list that axe calls none
-pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"  # 7 : 1
+python_maximum_signature_line_length = (
+    200  # a folded signature is a list that the accessibility check rejects
+)
+pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"  # contrast 7 : 1
 copybutton_prompt_text, copybutton_prompt_is_regexp = r">>> |\.\.\. |\$ ", True
 copybutton_selector = "div:not(.output) > div.highlight pre"
 

@@ -1,4 +1,4 @@
-"""What the tests of the built site share: where it lies, and a Chromium that opens it."""
+"""Shared by the tests of the built site: its folder, and a Chromium that opens its pages."""
 
 import os
 import shutil
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-collect_ignore = ["prepare.py", "mathematics.py"]  # they run in Pyodide, at once when they are imported
+collect_ignore = ["prepare.py", "mathematics.py"]  # Both run in Pyodide as soon as they are imported.
 ROOT = Path(__file__).resolve().parents[2]
 SITE = Path(os.environ.get("NPFORMER_SITE", ROOT / "build" / "site")).resolve()
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")

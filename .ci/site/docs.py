@@ -1,9 +1,9 @@
-"""Write the documentation: lay out its sources, and have Sphinx make pages of them.
+"""Build the documentation: copy its sources to one folder, and run Sphinx on them.
 
     uv run --group site python .ci/site/build.py build/site --only docs
 
-Nothing in a page asks for anything outside the site; pages open from a folder as well as from a server. A
-lesson shows the outputs that its file has: nothing is executed, and a test holds the files to be true.
+No page loads anything from outside the site, so pages open from a folder as well as from a server. A lesson
+is shown with the outputs in its file. Nothing is executed here: a test compares these outputs with a run.
 """
 
 import hashlib
@@ -24,10 +24,10 @@ from npformer import play
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-MATHJAX = "mathjax@3.2.2"  # of npm; Apache License 2.0
+MATHJAX = "mathjax@3.2.2"  # a package of npm; Apache License 2.0
 MATHJAX_SHA256 = "d4295dc33744836935c1399feece5159577b34c5c8ffb9f1c6324cd82e03a882"
-MATHJAX_FILE = "es5/tex-svg.js"  # draws its letters as paths: no font is loaded
-# Where a file of the repository stands on the site. A page is written for the repository; its links follow.
+MATHJAX_FILE = "es5/tex-svg.js"  # it draws letters as paths, so that no font is loaded
+# The place on the site of each file of the repository. Links between these files are changed accordingly.
 PLACES = {
     r"\.ci/site/index\.md": "index.md",
     r"\.github/CONTRIBUTING\.md": "pages/contributing.md",
@@ -41,7 +41,7 @@ PLACES = {
 }
 WRITTEN = ".ci/site/index.md", ".github/*.md", "notebooks/*.md", "notebooks/guide/*.md", "tests/data/*.md"
 LINK = re.compile(r"""(?<=\]\()[^)#:\s]+|(?<=href=")[^"#:]+""")
-PLAYER = re.compile(r"!\[.*?\]\(\S*player\.webp\)")  # a page may have the player itself
+PLAYER = re.compile(r"!\[.*?\]\(\S*player\.webp\)")  # the picture of the player is replaced by the player
 FRAME = """```{raw} html
 <iframe class="player tall" title="The player: “dog bites man” through one encoder block and back" src="../_static/player.html"></iframe>
 <p><a href="../_static/player.html">The player alone, on the whole screen</a>: one file that works offline, to keep or to hand out.</p>
@@ -49,16 +49,16 @@ FRAME = """```{raw} html
 
 
 def build_docs(out: Path) -> None:
-    """Write the pages into the folder; what stood there is replaced, but for the browser edition in lite/."""
+    """Write the pages into the folder, and replace earlier content except the browser edition in lite/."""
     sources = out.resolve().parent / "docs-sources"
     lay_out(sources)
     clear(out)
     run_sphinx(sources, out)
-    (out / ".nojekyll").touch()  # GitHub Pages leaves out _static otherwise
+    (out / ".nojekyll").touch()  # without this file, GitHub Pages would leave out _static
 
 
 def lay_out(sources: Path) -> None:
-    """Everything that Sphinx reads, in a folder of its own."""
+    """Copy everything that Sphinx reads into one folder."""
     shutil.rmtree(sources, ignore_errors=True)
     shutil.copytree(HERE / "static", sources / "_static")
     shutil.copytree(HERE / "api", sources / "api", ignore=shutil.ignore_patterns("module.rst"))
@@ -69,30 +69,36 @@ def lay_out(sources: Path) -> None:
     write_lessons(ROOT / "notebooks", sources / "lessons", sources / "_static")
     (sources / "pages").mkdir()
     for file in (file for pattern in WRITTEN for file in ROOT.glob(pattern)):
-        text = LINK.sub(partial(followed, file), PLAYER.sub(FRAME, file.read_text(encoding="utf-8")))
-        (sources / place(file)).write_text(text, encoding="utf-8")
+        text = LINK.sub(partial(follow_link, file), PLAYER.sub(FRAME, file.read_text(encoding="utf-8")))
+        (sources / place_on_site(file)).write_text(text, encoding="utf-8")
     (sources / "pages" / "exercises.md").write_text(exercise_list(), encoding="utf-8")
     play().save(sources / "_static" / "player.html")
     write_one_page(sources / "_static")
     (sources / "_static" / "mathjax.js").write_bytes(mathjax())
 
 
-def place(file: Path) -> str:
-    """Where a file of the repository stands on the site; nothing if it is not there."""
+def place_on_site(file: Path) -> str:
+    """Return the place on the site of a file of the repository, or "" if the file is not on the site."""
     path = file.relative_to(ROOT).as_posix()
-    matches = ((re.fullmatch(pattern, path), there) for pattern, there in PLACES.items())
-    return next((found.expand(there) for found, there in matches if found), "")
+    for pattern, template in PLACES.items():
+        match = re.fullmatch(pattern, path)
+        if match:
+            return match.expand(template)
+    return ""
 
 
-def followed(page: Path, link: re.Match[str]) -> str:
-    """A link between two files of the repository as one between their places; any other as it is."""
+def follow_link(page: Path, link: re.Match[str]) -> str:
+    """Change a link between two files of the repository to one between their places on the site."""
     target = Path(os.path.normpath(page.parent / link[0]))
-    there = target.is_file() and place(target)
-    return os.path.relpath(there, Path(place(page)).parent).replace(os.sep, "/") if there else link[0]
+    new_target = place_on_site(target) if target.is_file() else ""
+    if not new_target:
+        return link[0]
+    folder = Path(place_on_site(page)).parent
+    return os.path.relpath(new_target, folder).replace(os.sep, "/")
 
 
 def mathjax() -> bytes:
-    """MathJax in one file."""
+    """Return the one file of MathJax, after comparing its checksum."""
     file = (from_npm(MATHJAX) / MATHJAX_FILE).read_bytes()
     if hashlib.sha256(file).hexdigest() != MATHJAX_SHA256:
         sys.exit(f"docs.py: {MATHJAX_FILE} is not that of {MATHJAX} as it was released")
@@ -100,14 +106,18 @@ def mathjax() -> bytes:
 
 
 def clear(out: Path) -> None:
-    """Take away the pages of an earlier build."""
-    for old in out.glob("*") if out.is_dir() else ():
-        if old.name != "lite":
-            shutil.rmtree(old) if old.is_dir() else old.unlink()
+    """Delete the pages of an earlier build."""
+    for old in out.glob("*"):
+        if old.name == "lite":
+            continue
+        if old.is_dir():
+            shutil.rmtree(old)
+        else:
+            old.unlink()
 
 
 def run_sphinx(sources: Path, out: Path) -> None:
-    """Warnings are errors, and so is a reference that leads nowhere."""
+    """Run Sphinx. Warnings and broken references are errors."""
     options = [
         "--builder",
         "html",

@@ -1,4 +1,4 @@
-"""The page that lists the exercises of the bank: what is asked, how hard, where it is taught. No answers."""
+"""The page that lists the exercises: task, level, and the lesson that teaches it, without answers."""
 
 from pathlib import Path
 
@@ -14,12 +14,12 @@ to answer it in; `check(ID, answer)` replies with what is right about an answer 
 never tells the solution. Level 1 is a minute, level 5 a whole backward pass. In a terminal:
 `uv run npformer exercises`, `uv run npformer show ID`.
 """
-SHORT = {"ffn": "Feed-forward", "gpu": "GPU"}  # topics that are no words
+SHORT = {"ffn": "Feed-forward", "gpu": "GPU"}  # topics whose name is an abbreviation
 HEAD = "| exercise | kind | level | task | taught in |\n|---|---|---:|---|---|\n"
 
 
 def exercise_list() -> str:
-    """The page, a table for each topic."""
+    """Return the page, with one table per topic."""
     topics = dict.fromkeys(task.topic for task in bank().values())
     tables = [
         f"## {SHORT.get(topic, topic.capitalize())}\n\n{HEAD}{''.join(rows(topic))}" for topic in topics
@@ -28,27 +28,28 @@ def exercise_list() -> str:
 
 
 def rows(topic: str) -> list[str]:
+    """Return the table rows of a topic."""
     return [
-        f"| `{e.id}` | {e.kind} | {e.level} | {cell(task(e.id))} | {taught(e.teach)} |\n"
+        f"| `{e.id}` | {e.kind} | {e.level} | {escape(task(e.id))} | {link_to_lesson(e.teach)} |\n"
         for e in list_exercises()
         if e.topic == topic
     ]
 
 
 def task(exercise_id: str) -> str:
-    """What is asked, with numbers filled in: all of what `show` says, but for its first and last lines."""
+    """Return the task with its numbers: the text of `show` without its first and last lines."""
     return " ".join(str(show(exercise_id)).splitlines()[1:-1])
 
 
-def taught(where: str) -> str:
-    """ "04, section 4.6, Heads" as a link to the lesson."""
+def link_to_lesson(where: str) -> str:
+    """Turn "04, section 4.6, Heads" into a link to the lesson."""
     number, _, section = where.partition(", ")
     pages = sorted(LESSONS.glob(f"{number}_*.ipynb"))
-    return f"[{cell(section)}](../lessons/{pages[0].name})" if pages else cell(where)
+    return f"[{escape(section)}](../lessons/{pages[0].name})" if pages else escape(where)
 
 
-def cell(words: str) -> str:
-    """Text that means itself in a cell of a Markdown table."""
-    for mark in "\\`*_[]<>|$":
-        words = words.replace(mark, "\\" + mark)
-    return words
+def escape(text: str) -> str:
+    """Escape the characters that Markdown would read as markup in a table."""
+    for character in "\\`*_[]<>|$":
+        text = text.replace(character, "\\" + character)
+    return text

@@ -1,8 +1,8 @@
-"""Run the suite's mathematics in Pyodide.
+"""Run the tests of the mathematical functions in Pyodide.
 
 uv run --group site python .ci/site/in_pyodide.py [--pyodide FOLDER]
 
-Skipped with a printed reason where node, npm or Pyodide's wheels cannot be had.
+Prints why and exits with 0 if node, npm or Pyodide's wheels are not available.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from wheels import CACHE, ROOT, Wheels, build_npformer, fill, from_file, from_py
 HERE = Path(__file__).resolve().parent
 RELEASED = ("numpy", "packaging", "pygments")
 TOOLS = ("pytest", "pluggy", "iniconfig", "pytest-xdist", "execnet", "sortedcontainers", "mpmath")
-HYPOTHESIS = "6.151.0"  # later ones are compiled
+HYPOTHESIS = "6.151.0"  # later versions are compiled, so that their wheels do not run in Pyodide
 
 
 def wheels(given: Path | None) -> Wheels:

@@ -1,8 +1,8 @@
 """The browser edition: JupyterLite, whose kernel is Pyodide, with npformer and the lessons inside.
 
-Nothing is installed when a lesson opens: npformer and all it needs stand in the site's own lock file, and
-the kernel loads that list first. Nothing is asked of another server, unless the site was built with --cdn:
-then the browser fetches Pyodide's wheels from Pyodide's server, and compares their sums.
+Nothing is installed when a lesson opens: the lock file of the site lists npformer and its dependencies, and
+the kernel loads them first. No other server is used, unless the site was built with --cdn. Then the browser
+downloads Pyodide's wheels from Pyodide's server and compares their checksums.
 """
 
 import hashlib
@@ -31,21 +31,20 @@ from wheels import (
 from npformer.handouts.lesson_copies import student_copy
 
 HERE = Path(__file__).resolve().parent
-LESSON_URL = (
-    "lite/notebooks/index.html?path={lesson}.ipynb"  # from the site's root; lesson: 01_positional_encoding
-)
+# Relative to the root of the site. A lesson is such as 01_positional_encoding.
+LESSON_URL = "lite/notebooks/index.html?path={lesson}.ipynb"
 
 RELEASED = ("numpy", "matplotlib", "ipython", "micropip")
-# What these ask for and no lesson uses: PDF files, time zones, a canvas of their own.
+# Dependencies of these packages that no lesson uses: PDF files, time zones, a canvas.
 UNUSED = ("fonttools", "pytz", "matplotlib-pyodide")
-# The kernel wants these, and nothing here uses them: wheels without content, in place of 4 MB.
+# The kernel requires these packages but the lessons do not use them: empty wheels save 4 MB.
 EMPTY = ("ssl", "jedi")
 KERNEL = {"piplite": ["micropip"], "ipykernel": [], "pyodide_kernel": ["ipython", "comm", "ipykernel"]}
 PLAIN = {"comm": ["traitlets"], "ipywidgets": ["comm", "ipython", "traitlets"], "tqdm": []}
-# What a lesson needs before its first picture: imported while the page is being drawn.
+# A lesson needs these imports before its first figure. They run while the page is loading.
 FIRST = "import IPython, piplite.piplite, numpy, matplotlib.figure, npformer"
-SETTINGS = "npformer_browser"  # a package of settings, see settings_wheel
-# In the menu Help. The address counts from lite/notebooks/index.html, and its like in lite/lab and lite/tree.
+SETTINGS = "npformer_browser"  # a package that contains settings only, see settings_wheel
+# An entry of the menu Help. The address is relative to lite/notebooks/, lite/lab/ and lite/tree/.
 BACK = {
     "command": "help:open",
     "args": {"url": "../../index.html", "text": "Back to the site", "newBrowserTab": True},
@@ -55,10 +54,10 @@ SITE_PACKAGES = "/lib/python3.12/site-packages"
 
 
 def build_lite(out: Path, pyodide: Path | None, cdn: bool) -> None:
-    """Write the browser edition into out/lite; wheels from the folder `pyodide`, or Pyodide's server."""
+    """Write the browser edition into out/lite, with wheels from the folder `pyodide` or the server."""
     source = (
         CACHE / "sources"
-    )  # jupyterlite ignores its settings if this name begins as the output folder's does
+    )  # JupyterLite ignores its settings if this path starts with the path of the output folder
     shutil.rmtree(source, ignore_errors=True)
     write_pyodide(source / "static" / "pyodide", pyodide, cdn)
     write_lessons(source / "files")
@@ -66,9 +65,9 @@ def build_lite(out: Path, pyodide: Path | None, cdn: bool) -> None:
     target = (out / "lite").resolve()
     shutil.rmtree(target, ignore_errors=True)
     command = [sys.executable, "-m", "jupyterlite_core", "build", "--output-dir", str(target)]
-    said = subprocess.run(command, cwd=source, capture_output=True, text=True)
-    if said.returncode:
-        sys.exit(said.stdout + said.stderr)
+    result = subprocess.run(command, cwd=source, capture_output=True, text=True)
+    if result.returncode:
+        sys.exit(result.stdout + result.stderr)
     start_early(target)
 
 
@@ -76,10 +75,10 @@ def build_lite(out: Path, pyodide: Path | None, cdn: bool) -> None:
 
 
 def write_pyodide(folder: Path, given: Path | None, cdn: bool) -> None:
-    """Pyodide's core, the wheels of the page, and the lock file that names them."""
+    """Write Pyodide's core, the wheels, and the lock file that lists them."""
     released = from_pyodide(RELEASED, given, without=UNUSED)
     plain = plain_wheels()
-    done = prepared({**released, **plain})
+    done = prepare_wheels({**released, **plain})
     wheels = with_bytecode(plain, done) | settings_wheel(done)
     wheels |= on_server(released) if cdn else with_bytecode(released, done)
     wheels |= from_file(build_npformer(CACHE / "npformer"), ["numpy", "matplotlib", "tqdm"])
@@ -87,7 +86,7 @@ def write_pyodide(folder: Path, given: Path | None, cdn: bool) -> None:
 
 
 def plain_wheels() -> Wheels:
-    """Wheels in plain Python that Pyodide does not carry: the kernel's and the widgets'."""
+    """Return the pure Python wheels that Pyodide does not include: those of the kernel and the widgets."""
     kernel = Path(sys.prefix, "share/jupyter/labextensions/@jupyterlite/pyodide-kernel-extension/static/pypi")
     wheels: Wheels = {}
     for name, depends in KERNEL.items():
@@ -99,10 +98,14 @@ def plain_wheels() -> Wheels:
     return wheels
 
 
-def prepared(wheels: Wheels) -> Path:
-    """The folder that prepare.py leaves, run in Pyodide on these wheels; kept until one of them changes."""
-    said = repr(sorted(entry["sha256"] for _, entry in wheels.values())) + (HERE / "prepare.py").read_text()
-    folder = CACHE / f"prepared-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+def prepare_wheels(wheels: Wheels) -> Path:
+    """Run prepare.py in Pyodide on these wheels, and return its output folder.
+
+    The folder is reused until a wheel changes.
+    """
+    checksums = sorted(entry["sha256"] for _, entry in wheels.values())
+    key = repr(checksums) + (HERE / "prepare.py").read_text()
+    folder = CACHE / f"prepared-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
     if not (folder / "fontlist.json").exists():
         node = shutil.which("node") or sys.exit("prepare.py runs in Pyodide, under node: node is needed")
         shutil.rmtree(folder, ignore_errors=True)
@@ -119,13 +122,13 @@ def prepared(wheels: Wheels) -> Path:
 
 
 def with_bytecode(wheels: Wheels, done: Path) -> Wheels:
-    """The same wheels as prepare.py wrote them."""
+    """Return the wheels as prepare.py wrote them, with bytecode."""
     files = {name: done / "prepared" / file.name for name, (file, _) in wheels.items()}
     return {name: (files[name], {**wheels[name][1], "sha256": sha256(files[name])}) for name in wheels}
 
 
 def on_server(wheels: Wheels) -> Wheels:
-    """The same wheels, not copied: the browser asks Pyodide's server for them."""
+    """Return the wheels as addresses on Pyodide's server, so that they are not copied."""
     return {
         name: (None, {**entry, "file_name": SERVER + entry["file_name"]})
         for name, (_, entry) in wheels.items()
@@ -133,9 +136,9 @@ def on_server(wheels: Wheels) -> Wheels:
 
 
 def settings_wheel(done: Path) -> Wheels:
-    """A wheel of settings: matplotlib's list of fonts, and a path on which the current folder comes last.
+    """Return a wheel of settings: matplotlib's list of fonts, and sys.path with the current folder last.
 
-    Where it comes first, each import asks the page whether the module is in the file browser.
+    If the current folder came first, each import would ask the page for the module.
     """
     current_folder_last = "import sys\nsys.path.append(sys.path.pop(sys.path.index('')))\n"
     files = {
@@ -144,11 +147,11 @@ def settings_wheel(done: Path) -> Wheels:
     }
     return from_file(
         small_wheel(SETTINGS, files), ["matplotlib"]
-    )  # unpacked after matplotlib: its list counts
+    )  # unpacked after matplotlib, whose list of fonts it replaces
 
 
 def small_wheel(name: str, files: dict[str, str]) -> Path:
-    """A wheel that holds these files."""
+    """Write a wheel that contains these files."""
     wheel = CACHE / "small" / f"{name}-0.0.0-py3-none-any.whl"
     wheel.parent.mkdir(parents=True, exist_ok=True)
     about = f"{name}-0.0.0.dist-info"
@@ -160,15 +163,17 @@ def small_wheel(name: str, files: dict[str, str]) -> Path:
     }
     with zipfile.ZipFile(wheel, "w") as archive:
         for file, text in texts.items():
-            archive.writestr(zipfile.ZipInfo(file), text)  # without the date: the same bytes each time
+            archive.writestr(
+                zipfile.ZipInfo(file), text
+            )  # ZipInfo has a fixed date, so that the bytes are always the same
     return wheel
 
 
-# --- what JupyterLite shows -----------------------------------------------------------------------
+# --- the content of JupyterLite -------------------------------------------------------------------
 
 
 def write_lessons(folder: Path) -> None:
-    """The lessons as a student gets them: without outputs."""
+    """Write the lessons without outputs."""
     folder.mkdir(parents=True)
     for lesson in sorted((ROOT / "notebooks").glob("*.ipynb")):
         notebook = student_copy(json.loads(lesson.read_text(encoding="utf-8")))
@@ -185,13 +190,13 @@ def start_early(target: Path) -> None:
 
 
 def start_options() -> dict[str, Any]:
-    """What the kernel hands to Pyodide: the packages, and where IPython finds its settings."""
+    """Return the kernel's options for Pyodide: packages, and the folder of IPython's settings."""
     packages = [*KERNEL, *EMPTY, *PLAIN, "micropip", "sqlite3", "ipython", SETTINGS, "npformer"]
     return {"packages": packages, "env": {"IPYTHONDIR": f"{SITE_PACKAGES}/{SETTINGS}"}}
 
 
 def write_settings(source: Path) -> None:
-    """What JupyterLite is told: while it builds, when it starts, and how its windows behave."""
+    """Write the settings of JupyterLite: for its build, its start, and its windows."""
     build = {
         "contents": ["files"],
         "apps": ["lab", "notebooks", "tree"],
@@ -201,13 +206,13 @@ def write_settings(source: Path) -> None:
     kernel = {"disablePyPIFallback": True, "loadPyodideOptions": start_options()}
     start = {
         "appName": "npformer in the browser",
-        "exposeAppInBrowser": True,  # the site's tests speak to it
+        "exposeAppInBrowser": True,  # the tests of the site use it
         "litePluginSettings": {KERNEL_PLUGIN: kernel},
     }
     windows = {
         "@jupyterlab/notebook-extension:tracker": {
             "windowingMode": "none"
-        },  # else half the cells are not in the page
+        },  # otherwise half of the cells are not in the page
         "@jupyterlab/apputils-extension:notification": {"fetchNews": "false"},
         "@jupyterlab/mainmenu-extension:plugin": {"menus": [{"id": "jp-mainmenu-help", "items": [BACK]}]},
     }

@@ -1,4 +1,4 @@
-"""Packages of npm: MathJax, Pyodide's core. npm compares an archive with the sum that its registry signed."""
+"""Download packages from npm: MathJax and Pyodide's core. npm verifies the checksum of each archive."""
 
 import shutil
 import subprocess
@@ -6,17 +6,17 @@ import sys
 import tarfile
 from pathlib import Path
 
-CACHE = Path(__file__).resolve().parents[2] / "build" / "npm"  # what was fetched once
+CACHE = Path(__file__).resolve().parents[2] / "build" / "npm"  # the folder of downloads, kept between builds
 
 
 def from_npm(package: str) -> Path:
-    """The folder of a package, such as mathjax@3.2.2."""
+    """Return the folder of a package such as mathjax@3.2.2, and download the package if it is missing."""
     folder = CACHE / package.replace("@", "-")
     if not folder.is_dir():
-        npm = shutil.which("npm") or sys.exit(f"npm is needed, once, for {package}")
+        npm = shutil.which("npm") or sys.exit(f"npm is needed to download {package}")
         CACHE.mkdir(parents=True, exist_ok=True)
         command = [npm, "pack", "--silent", package]
-        said = subprocess.run(command, cwd=CACHE, check=True, capture_output=True, text=True)
-        with tarfile.open(CACHE / said.stdout.split()[-1]) as archive:
+        result = subprocess.run(command, cwd=CACHE, check=True, capture_output=True, text=True)
+        with tarfile.open(CACHE / result.stdout.split()[-1]) as archive:
             archive.extractall(folder, filter="data")
     return folder / "package"

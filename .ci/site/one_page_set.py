@@ -1,7 +1,7 @@
-"""Set npformer/handouts/one_page.py as a page and as a poster: forward on the left, backward on the right.
+"""Typeset npformer/handouts/one_page.py as a page and a poster: forward on the left, backward on the right.
 
-All is read from the file: a function with a `backward` in it is a pair, and the numbers at the ends of
-its lines say which belong together. What the program prints, and the picture, are those of a run made here.
+The layout is read from the file: a function that contains a `backward` is a pair, and the numbers at the ends
+of lines connect a forward line with its backward line. The output and the picture come from a run made here.
 """
 
 import ast
@@ -27,14 +27,14 @@ WORD = "dog bites man"
 PAPERS = {
     "A4": (210, 297, 0.426),
     "A1": (594, 841, 1.205),
-}  # wide and high, and the style sheet's unit, in mm
+}  # width, height, and the unit of the style sheet, in mm
 NAMES = set(re.findall(r"[A-Za-z]\w*", Path(one_page.__file__).read_text(encoding="utf-8")))
 LINKS = '<a href="../index.html">npformer</a> · <a href="one_page.py" download>one_page.py</a>'
 BROWSERS = "chromium", "chromium-browser", "google-chrome"
 
 
 def write_one_page(folder: Path) -> None:
-    """The file, its page, and where there is a Chromium its posters."""
+    """Write the file, its page and, if Chromium is installed, its posters."""
     source = Path(one_page.__file__).read_text(encoding="utf-8")
     (folder / "one_page.py").write_text(source, encoding="utf-8")
     printed, picture = a_run()
@@ -96,7 +96,7 @@ def body(source: str, beside: str, at_end: str = "") -> str:
 
 
 def prose(words: list[str]) -> str:
-    """Paragraphs; what is indented keeps its lines."""
+    """Return the text as HTML paragraphs. Indented text keeps its line breaks."""
     said = []
     for part in "\n".join(words).strip("\n").split("\n\n"):
         tag = "pre" if part.startswith(" ") else "p"
@@ -109,7 +109,10 @@ def turn(function: ast.FunctionDef) -> ast.FunctionDef | None:
 
 
 def pair(function: ast.FunctionDef, lines: list[str]) -> str:
-    """Cells in the file's order; where there is room, the style sheet sets those of a number side by side."""
+    """Return a function and its backward as HTML cells in file order.
+
+    On a wide screen the style sheet puts cells with the same number next to each other.
+    """
     inner = turn(function)
     assert inner is not None
     start, end, last = inner.lineno - 1, inner.end_lineno or 0, function.end_lineno or 0
@@ -127,7 +130,7 @@ def pair(function: ast.FunctionDef, lines: list[str]) -> str:
 
 
 def grouped(lines: list[str]) -> list[tuple[str, list[str]]]:
-    """Neighbours that carry the same number, together; the number is "" where there is none."""
+    """Group neighbouring lines with the same number. Lines without a number have ""."""
     groups: list[tuple[str, list[str]]] = []
     for line in lines:
         found = NUMBER.match(line.partition("  # ")[2])
@@ -139,7 +142,7 @@ def grouped(lines: list[str]) -> list[tuple[str, list[str]]]:
 
 
 def cell(lines: list[str], row: int, column: int, number: str = "") -> str:
-    """One or more lines, each with its shape at its end, and the number that joins them to their partners."""
+    """Return lines of code as one cell: the number, and each line with its shape at the end."""
     margin = min(len(line) - len(line.lstrip()) for line in lines)
     said = []
     for line in lines:
@@ -155,14 +158,14 @@ def cell(lines: list[str], row: int, column: int, number: str = "") -> str:
 
 
 def plain(function: ast.FunctionDef, lines: list[str]) -> str:
-    """A function without a backward."""
+    """Return a function without a backward as HTML."""
     top, said = function.body[0].end_lineno or 0, escape(ast.get_docstring(function) or "")
     head = f"<h2>{colour(lines[function.lineno - 1])}</h2><p class=equation>{said}</p>"
     return f"<section class=plain>{head}{listing(lines[top : function.end_lineno])}</section>"
 
 
 def listing(lines: list[str]) -> str:
-    """Lines as they stand; their comments go to the right."""
+    """Return lines of code as HTML, with their comments on the right."""
     said = []
     for line in lines:
         code, _, comment = line.partition("  # ")
@@ -172,7 +175,7 @@ def listing(lines: list[str]) -> str:
 
 
 def colour(code: str) -> str:
-    """Gradients in red, as in all pictures: dx where there is an x. The language's own words bold."""
+    """Mark gradients (dx if there is an x), keywords and strings, which the style sheet colours."""
     out = []
     for kind, text in PythonLexer(stripnl=False, ensurenl=False).get_tokens(code):
         name = ""
@@ -187,14 +190,14 @@ def colour(code: str) -> str:
 
 
 def a_run() -> tuple[str, str]:
-    """What one run prints, and where its last block looked while it said the word."""
+    """Run the program, and return what it prints and a picture of the attention of its last block."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         weights = one_page.main()
     return printed.getvalue().rstrip(), picture(weights)
 
 
 def picture(weights: list[np.ndarray]) -> str:
-    """Attention of the last block: a row for each letter said, a column for each letter read."""
+    """Draw the attention of the last block: one row per written letter, one column per read letter."""
     n, line = one_page.N, WORD.rjust(one_page.N) + "|" + one_page.say(WORD, weights)
     ids = np.array([[one_page.LETTERS.index(letter) for letter in line.ljust(2 * one_page.N)]])
     x = weights[0][ids] * sqrt(weights[0].shape[1]) + one_page.positions(2 * n, weights[0].shape[1])

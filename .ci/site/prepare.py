@@ -1,14 +1,16 @@
-"""Runs in Pyodide, with matplotlib, on the folder /mnt: what each visitor's browser would otherwise do again.
+"""Prepare wheels in Pyodide, to save a visitor's browser this work. /mnt is the build folder.
 
-Every wheel of /mnt/wheels is written to /mnt/prepared with bytecode in place of source, and without tests
-and sample data; /mnt/fontlist.json is matplotlib's list of its fonts (its wheel has another version's).
+Every wheel of /mnt/wheels is written to /mnt/prepared, with bytecode instead of source and without tests and
+sample data. /mnt/fontlist.json is matplotlib's list of fonts: the list in its wheel is of another version.
 """
 
 import importlib.util
 import re
 import shutil
 import zipfile
-from importlib._bootstrap_external import _code_to_hash_pyc  # a .pyc that no clock can outdate
+from importlib._bootstrap_external import (
+    _code_to_hash_pyc,
+)  # it makes a .pyc that is checked by hash, not by time
 from pathlib import Path
 
 import matplotlib.font_manager

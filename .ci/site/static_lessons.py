@@ -1,4 +1,4 @@
-"""The lessons as pages: outputs as they stand in the files, answers folded, pictures and players as files."""
+"""Turn the lessons into pages: outputs from the notebooks, answers folded, pictures and players in files."""
 
 import base64
 import hashlib
@@ -12,7 +12,12 @@ from lite import LESSON_URL
 
 Cell = dict[str, Any]
 ANSWER = "**Answer.**"
-KINDS = ("text/html", "image/png", "text/markdown", "text/plain")  # of an output the first of these is shown
+KINDS = (
+    "text/html",
+    "image/png",
+    "text/markdown",
+    "text/plain",
+)  # the first of these that an output has is shown
 PLAYER = re.compile(
     r"""<iframe title="(?P<title>[^"]*)"[^>]*? srcdoc='(?P<page>[^']*)'></iframe>""", re.DOTALL
 )
@@ -24,7 +29,7 @@ BUTTON = """\
 
 
 def write_lessons(notebooks: Path, pages: Path, static: Path) -> None:
-    """Every notebook of the folder as a page's source."""
+    """Write the source of a page for every notebook of the folder."""
     pages.mkdir(parents=True)
     (static / "outputs").mkdir(parents=True)
     for file in sorted(notebooks.glob("*.ipynb")):
@@ -34,38 +39,41 @@ def write_lessons(notebooks: Path, pages: Path, static: Path) -> None:
 
 
 def with_button(cells: list[Cell], name: str) -> list[Cell]:
-    """The first cell is the title; the button stands below it."""
+    """Insert the button below the title, which is in the first cell."""
     title, _, rest = text(cells[0]["source"]).partition("\n")
     button = BUTTON.format(url=LESSON_URL.format(lesson=name.removesuffix(".ipynb")))
     return [{**cells[0], "source": f"{title}\n\n{button}\n{rest}"}, *cells[1:]]
 
 
 def static_cells(cells: list[Cell], folder: Path) -> list[Cell]:
-    """The same cells for a page that runs nothing."""
+    """Return the cells for a page that does not execute code."""
     found: list[Cell] = []
     for cell in cells:
         outputs = cell.get("outputs", [])
         answers = [answer for output in outputs if (answer := answer_in(output))]
         if cell["cell_type"] == "code":
-            cell = {**cell, "outputs": [shown(o, folder) for o in outputs if not answer_in(o)]}
+            cell = {**cell, "outputs": [static_output(o, folder) for o in outputs if not answer_in(o)]}
         found.append(cell)
-        found += [folded(answer, f"{cell.get('id', 'cell')}-answer-{n}") for n, answer in enumerate(answers)]
+        found += [
+            folded_answer(answer, f"{cell.get('id', 'cell')}-answer-{n}") for n, answer in enumerate(answers)
+        ]
     return found
 
 
 def answer_in(output: Cell) -> str:
-    """What `reveal` has displayed, without its first word, or nothing."""
-    said = text(output.get("data", {}).get("text/markdown", "")).strip()
-    return said.removeprefix(ANSWER).strip() if said.startswith(ANSWER) else ""
+    """Return the answer that `reveal` displayed, without the word Answer, or "" if there is none."""
+    markdown = text(output.get("data", {}).get("text/markdown", "")).strip()
+    is_answer = markdown.startswith(ANSWER)
+    return markdown.removeprefix(ANSWER).strip() if is_answer else ""
 
 
-def folded(answer: str, name: str) -> Cell:
+def folded_answer(answer: str, name: str) -> Cell:
     source = f'<details class="answer"><summary>Answer</summary>\n\n{answer}\n\n</details>'
     return {"cell_type": "markdown", "id": name[-64:], "metadata": {}, "source": source}
 
 
-def shown(output: Cell, folder: Path) -> Cell:
-    """An output with one kind of data, what is large in it written to a file."""
+def static_output(output: Cell, folder: Path) -> Cell:
+    """Return the output with one kind of data. Pictures and players are written to files."""
     data = output.get("data")
     if data is None:
         return output
@@ -85,27 +93,27 @@ def shown(output: Cell, folder: Path) -> Cell:
 
 
 def image(encoded: str, words: str, folder: Path) -> str:
-    """An element that shows a PNG file; its size is known before it is loaded, so that nothing jumps."""
+    """Return an <img> element for a PNG file. Its size is given, so that the page does not jump."""
     data = base64.b64decode(encoded)
     width, height = (int.from_bytes(data[start : start + 4], "big") for start in (16, 20))
     size = f'width="{width}" height="{height}"'
-    return (
-        f'<img src="../_static/outputs/{written(data, ".png", folder)}" alt="{words}" {size} loading="lazy">'
-    )
+    source = f"../_static/outputs/{write_file(data, '.png', folder)}"
+    return f'<img src="{source}" alt="{words}" {size} loading="lazy">'
 
 
 def player(title: str, page: str, folder: Path) -> str:
-    """A frame with the player's page, which many lessons share but for the step where it opens."""
-    name = written(page.encode(), ".html", folder)
+    """Return a frame with the player. Lessons that open it at the same step share one file."""
+    name = write_file(page.encode(), ".html", folder)
     return f'<iframe class="player" title="{title}" src="../_static/outputs/{name}" loading="lazy"></iframe>'
 
 
-def written(data: bytes, suffix: str, folder: Path) -> str:
-    """The name of a file that has these bytes."""
+def write_file(data: bytes, suffix: str, folder: Path) -> str:
+    """Write the bytes to a file named by their hash, and return its name."""
     name = hashlib.sha256(data).hexdigest()[:16] + suffix
     (folder / name).write_bytes(data)
     return name
 
 
 def text(source: str | list[str]) -> str:
+    """Join a source that a notebook stores as lines or as one string."""
     return source if isinstance(source, str) else "".join(source)

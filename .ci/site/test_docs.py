@@ -1,9 +1,9 @@
-"""The built documentation, opened in Chromium from its folder, by somebody who has never seen it.
+"""Open the built documentation in Chromium from its folder, and follow it as a new reader would.
 
     uv run --group site python .ci/site/build.py build/site --only docs
     uv run --group site pytest -n 0 .ci/site/test_docs.py
 
-NPFORMER_SITE names another folder than build/site.
+The environment variable NPFORMER_SITE names a folder other than build/site.
 """
 
 import functools
@@ -17,7 +17,7 @@ from axe import CONTRAST, objections
 from conftest import ROOT, SITE, needs_chromium
 
 LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
-OURS = ("index.html", "lessons/", "pages/", "api/")  # not the browser edition, nor what is in frames
+OURS = ("index.html", "lessons/", "pages/", "api/")  # without the browser edition and the content of frames
 SIZES = {"a laptop": (1280, 800), "a telephone": (390, 844)}
 
 pytestmark = [
@@ -34,7 +34,7 @@ PAGES = sorted(
 
 @pytest.fixture
 def opened(chromium):
-    """Open a page of the folder; at the end nothing was asked of anybody else, and no script has failed."""
+    """Open a page of the folder. At the end, no other server was asked and no script has failed."""
     shown, troubles = [], []
 
     def open_page(path, size="a laptop"):
@@ -58,11 +58,11 @@ def is_inside(url):
 
 
 def left(asked):
-    """Whether the page was left before the file came; a file that is missing fails with another word."""
+    """Return whether leaving the page aborted the request. A missing file gives a different error."""
     return asked.failure == "net::ERR_ABORTED"
 
 
-# --- a stranger's way in --------------------------------------------------------------------------
+# --- a new reader's first pages -------------------------------------------------------------------
 
 
 def test_the_front_page_says_what_it_is_and_has_three_doors(opened):
@@ -95,7 +95,7 @@ def test_a_first_lesson_is_two_clicks_away_and_offers_to_run(opened):
     button = page.locator("a.button")
     assert button.inner_text() == "Run in the browser"
     assert button.get_attribute("href") == "../lite/notebooks/index.html?path=01_positional_encoding.ipynb"
-    assert "http.server" in page.inner_text(".run span")  # from a folder no browser runs Python
+    assert "http.server" in page.inner_text(".run span")  # a browser cannot run Python from a local folder
     if (SITE / "lite").is_dir():
         assert (SITE / "lite" / "notebooks" / "index.html").is_file()
         assert (SITE / "lite" / "files" / "01_positional_encoding.ipynb").is_file()
@@ -145,7 +145,7 @@ def test_no_type_of_python_s_typing_is_left_in_the_reference(opened):
 
 @functools.cache
 def stored(lesson):
-    """What a page has to show of a notebook: its code, pictures, players and folded answers."""
+    """Count the code cells, pictures, players and answers of a notebook, which its page must show."""
     cells = json.loads((ROOT / "notebooks" / f"{lesson}.ipynb").read_text(encoding="utf-8"))["cells"]
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
     markup = ["".join(o.get("data", {}).get("text/html", "")) for o in outputs]
@@ -179,7 +179,7 @@ def test_a_lesson_is_there_with_its_outputs_and_its_answers_folded(opened, lesso
 
 
 def assert_drawn(page):
-    """Every equation of a page has become a picture, and none of them an error."""
+    """Check that every equation of the page is drawn, none as an error."""
     drawn = (
         "document.querySelectorAll('.math').length <= document.querySelectorAll('mjx-container svg').length"
     )
@@ -223,7 +223,7 @@ def test_no_page_is_wider_than_the_screen(opened):
 
 
 class Read(HTMLParser):
-    """What a page points at, what can be pointed at in it, and its pictures without a description."""
+    """Collect the links and anchors of a page, and its pictures without a description."""
 
     def __init__(self, path):
         super().__init__()
@@ -246,7 +246,7 @@ def read(path):
 
 
 def broken(page, link):
-    """Whether a link inside the site leads nowhere; the browser edition is looked at if it is built."""
+    """Return whether a link inside the site is broken. Links to the browser edition count if it is built."""
     parts = urlsplit(link)
     if parts.scheme or link.startswith("//"):
         return False
@@ -271,7 +271,7 @@ def test_links_lead_somewhere_and_pictures_are_described(page):
 
 
 def test_on_the_one_page_each_backward_line_stands_beside_its_forward_line(opened):
-    """Wherever it is wide enough; and nothing runs out of it, on a telephone either."""
+    """This holds on every screen that is wide enough. Nothing overflows, also on a phone."""
     for width, height in [(1280, 800), (1920, 1080), (390, 844)]:
         page = opened("_static/one_page.html")
         page.set_viewport_size({"width": width, "height": height})
@@ -297,7 +297,7 @@ PAPERS = {"A4": (210, 297), "A1": (594, 841)}  # in mm
 
 
 def test_no_line_of_the_one_page_wraps(opened):
-    """On a screen from 1024 pixels on, and on paper."""
+    """This holds on screens of at least 1024 pixels, and on paper."""
     wide = {f"_static/one_page_{paper}.html": [round(size[0] * 96 / 25.4)] for paper, size in PAPERS.items()}
     for place, widths in {"_static/one_page.html": [1024, 1280, 1366, 1920], **wide}.items():
         for width in widths:
@@ -321,7 +321,7 @@ def test_the_posters_are_one_sheet_each():
         assert [round(float(points) * 25.4 / 72) for points in box.groups()] == [wide, high]
 
 
-# --- for all eyes ---------------------------------------------------------------------------------
+# --- accessibility --------------------------------------------------------------------------------
 
 KINDS = (
     "index.html", "lessons/01_positional_encoding.html", "lessons/exercises.html", "lessons/plan.html",
@@ -336,7 +336,7 @@ LOOKS = {
     "light": {},
     "dark": {"only": [CONTRAST]},
     "a telephone": {"without": [CONTRAST]},
-}  # what each changes
+}  # the attribute that each setting changes
 
 
 @pytest.mark.parametrize("look", LOOKS)

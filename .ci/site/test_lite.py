@@ -1,9 +1,9 @@
-"""The browser edition as a student meets it: Chromium opens each lesson and runs it, cell by cell.
+"""Open each lesson of the browser edition in Chromium, and run it cell by cell as a student would.
 
     uv run --group site python .ci/site/build.py build/site --only lite
     uv run --group site pytest -n 0 -s -m browser .ci/site/test_lite.py
 
-Skipped where the site is not built or there is no Chromium. Prints sizes and times.
+The tests are skipped if the site is not built or Chromium is not installed. They print sizes and times.
 """
 
 import functools
@@ -17,7 +17,7 @@ import pytest
 from conftest import SITE, needs_chromium
 from wheels import SERVER, canonical, get_lock, sha256
 
-PATIENCE = 600  # seconds for a lesson; a slow machine is not a fault
+PATIENCE = 600  # seconds per lesson, so that a slow machine does not fail
 LESSONS = (
     "01_positional_encoding",
     "02_position_geometry",
@@ -97,7 +97,7 @@ def address():
 
 @pytest.fixture
 def opened(chromium, address):
-    """Open a lesson as a new visitor; at the end nothing was asked of another server."""
+    """Open a lesson as a new visitor. At the end, no other server was asked."""
     outside, contexts = [], []
 
     def open_lesson(name, asked=None):
@@ -124,7 +124,7 @@ def errors(cell):
 
 
 def printed(cell):
-    """All that a cell shows as text."""
+    """Return the text output of a cell."""
     texts = [o.get("text") or o.get("data", {}).get("text/plain", "") for o in cell["outputs"]]
     return "".join("".join(text) for text in texts)
 
@@ -148,7 +148,7 @@ def test_every_lesson_runs_cell_by_cell(opened, name):
 
 
 def read_on(page):
-    """In lesson 8: cells without the weights say in one line where their result is, with a link."""
+    """Check in lesson 8 that cells without the weights link to their result in one line."""
     shown = [page.evaluate("k => codes[k].model.toJSON()", k)["outputs"] for k in (1, 2)]
     for outputs in shown:
         assert len(outputs) == 1 and "\n" not in (line := "".join(outputs[0]["data"]["text/markdown"]))
@@ -158,7 +158,7 @@ def read_on(page):
 
 
 def slider_and_checker(page):
-    """In lesson 1: the slider draws another picture; a right and a wrong answer are told apart."""
+    """Check in lesson 1 that the slider draws a new picture, and that the checker judges two answers."""
     slider = page.locator(".widget-interact .noUi-target").first
     slider.scroll_into_view_if_needed()
     page.wait_for_selector(".widget-interact img")
@@ -175,7 +175,7 @@ def slider_and_checker(page):
 
 
 def player(page):
-    """In lesson 5: the player comes to the last cell of its last step."""
+    """Check in lesson 5 that the player reaches the last cell of its last step."""
     page.evaluate(ANSWER, "import npformer\nnpformer.play()")
     frame = page.wait_for_selector("iframe[srcdoc]").content_frame()
     frame.locator("h1").click()
@@ -207,7 +207,7 @@ def test_the_menu_help_leads_back_to_the_site(chromium, address, window):
 
 
 def test_every_wheel_of_the_lock_is_there_or_is_pyodides_own_on_its_server():
-    """Built with or without --cdn: what the browser is going to ask for, and the sum that it compares."""
+    """This holds with and without --cdn, and includes the checksum that the browser compares."""
     folder, released = SITE / "lite" / "static" / "pyodide", get_lock()["packages"]
     packages = json.loads((folder / "pyodide-lock.json").read_text())["packages"]
     assert packages
@@ -226,7 +226,7 @@ KEPT = "async () => (await jupyterapp.serviceManager.contents.get('kept.txt', {c
 
 
 def test_files_of_the_page_and_a_kernel_that_is_started_again(opened):
-    """The first kernel's worker is older than JupyterLab, the second is its own: both see the files."""
+    """The first kernel starts before JupyterLab, the second after it. Both see the files."""
     page = opened("exercises")
     page.evaluate(READY)
     assert any(worker.url.endswith("/early_worker.js") for worker in page.workers)
@@ -239,7 +239,7 @@ def test_files_of_the_page_and_a_kernel_that_is_started_again(opened):
 
 
 def test_sizes(opened):
-    """What lies on the server, and what a first visitor fetches before the first cell has run."""
+    """Print the size of the site, and how much a first visitor downloads before the first cell runs."""
     page = opened("01_positional_encoding", asked := set())
     page.evaluate(READY)
     page.evaluate(RUN, 0)

@@ -1,8 +1,8 @@
-"""Pyodide and its wheels, each as Pyodide released it: its sha256 stands in Pyodide's own lock file.
+"""Collect Pyodide and its wheels, and verify each wheel with the sha256 in Pyodide's lock file.
 
-The core (interpreter, standard library, lock file) is the npm package `pyodide`. A wheel comes from a folder
-that holds it, or from Pyodide's own server. Wheels in plain Python that Pyodide does not carry come from the
-package index that pip is set to, in the version that is installed here.
+The core (interpreter, standard library, lock file) is the npm package `pyodide`. A wheel comes from a local
+folder or from Pyodide's server. Pure Python wheels that Pyodide does not include come from the package index
+that pip uses, in the version that is installed here.
 """
 
 import hashlib
@@ -24,22 +24,22 @@ SERVER = f"https://cdn.jsdelivr.net/pyodide/v{PYODIDE}/full/"
 CORE = "pyodide.js pyodide.mjs pyodide.asm.js pyodide.asm.wasm python_stdlib.zip pyodide-lock.json"
 
 ROOT = Path(__file__).resolve().parents[2]
-CACHE = ROOT / "build" / "pyodide"  # what was fetched once
+CACHE = ROOT / "build" / "pyodide"  # the folder of downloads, kept between builds
 
 Entry = dict[str, Any]
 Wheels = dict[
     str, tuple[Path | None, Entry]
-]  # a package's name: its file, if it is copied; its line in the lock
+]  # by package name: the file (None if it is not copied), and the entry of the lock file
 
 
 def get_lock() -> dict[str, Any]:
-    """Pyodide's own list of packages: their files, their sums, what they need."""
+    """Return Pyodide's lock file: the file, checksum and dependencies of each package."""
     lock: dict[str, Any] = json.loads((from_npm(f"pyodide@{PYODIDE}") / "pyodide-lock.json").read_text())
     return lock
 
 
 def fill(folder: Path, wheels: Wheels) -> None:
-    """A folder that Pyodide runs from: its core, these wheels, and the lock file that names them."""
+    """Write a folder from which Pyodide runs: its core, these wheels, and the lock file that lists them."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in CORE.split():
         shutil.copy(from_npm(f"pyodide@{PYODIDE}") / name, folder)
@@ -51,7 +51,7 @@ def fill(folder: Path, wheels: Wheels) -> None:
 
 
 def from_pyodide(names: Iterable[str], folder: Path | None, without: Iterable[str] = ()) -> Wheels:
-    """The named packages of Pyodide and all they depend on, except what is named in `without`."""
+    """Return the named packages of Pyodide and all their dependencies, except those named in `without`."""
     packages, todo, found = get_lock()["packages"], [*names], {}
     while todo:
         name = canonical(todo.pop())
@@ -64,7 +64,7 @@ def from_pyodide(names: Iterable[str], folder: Path | None, without: Iterable[st
 
 
 def get_wheel(entry: Entry, folder: Path | None) -> Path:
-    """The file of a package of the lock: from `folder`, or else fetched. Any other file is refused."""
+    """Return the file of a package from `folder` or from the server. Exit if its checksum is wrong."""
     name = entry["file_name"]
     path = folder / name if folder and (folder / name).exists() else CACHE / "wheels" / name
     if not path.exists():
@@ -77,7 +77,7 @@ def get_wheel(entry: Entry, folder: Path | None) -> Path:
 
 
 def get_plain_wheel(name: str, version: str | None = None) -> Path:
-    """The wheel in plain Python of an installed package, or of the version that is asked for."""
+    """Download the pure Python wheel of a package, by default in the installed version."""
     wanted = version or importlib.metadata.version(name)
     into = CACHE / "plain"
     pattern = f"{name.replace('-', '_')}-{wanted}-*none-any.whl"
@@ -88,14 +88,14 @@ def get_plain_wheel(name: str, version: str | None = None) -> Path:
 
 
 def build_npformer(into: Path) -> Path:
-    """npformer's own wheel, from this working tree."""
+    """Build the wheel of npformer from this working tree."""
     shutil.rmtree(into, ignore_errors=True)
     subprocess.run(["uv", "build", "--quiet", "--wheel", "--out-dir", str(into), str(ROOT)], check=True)
     return next(into.glob("npformer-*.whl"))
 
 
 def from_file(wheel: Path, depends: Iterable[str] = ()) -> Wheels:
-    """A wheel in plain Python that Pyodide does not carry; its package is imported by its own name."""
+    """Return the entry of a pure Python wheel whose module has the name of its package."""
     name, version = wheel.name.split("-")[:2]
     entry = {
         "name": canonical(name),
