@@ -1,10 +1,10 @@
-// On a lesson's page, before anything else: start the worker, and hand it over when the kernel wants one.
+// This script runs first on a lesson's page: it starts the worker, and gives it to the kernel later.
 {
   const Plain = Worker;
   let early = null;
   let wanted = false;
-  // A worker sees the page's files only through a service worker that was there before it. Where none can be
-  // had, the kernel starts a worker of its own, as it does after a restart.
+  // A worker can read the page's files only if a service worker was installed before it. If there is no service
+  // worker, the kernel starts its own worker, as it does after a restart.
   const files = navigator.serviceWorker;
   const there = new Promise(done => (files?.controller ? done() : files?.addEventListener("controllerchange", done)));
   files?.register(new URL("../service-worker.js?enableCache=false", location));

@@ -1,5 +1,5 @@
-// Run a Python script in Pyodide, under node:  node pyodide.mjs PYODIDE SCRIPT FOLDER [PACKAGE...]
-// PYODIDE holds the core, the wheels and the lock file; FOLDER of this machine is /mnt for the script.
+// Run a Python script in Pyodide under node:  node pyodide.mjs PYODIDE SCRIPT FOLDER [PACKAGE...]
+// PYODIDE is the folder of the core, the wheels and the lock file. The script sees FOLDER as /mnt.
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -11,7 +11,7 @@ const python = await loadPyodide({ indexURL: resolve(pyodide) + "/", packages, e
 python.mountNodeFS("/mnt", resolve(folder));
 try {
   const code = await python.runPythonAsync(readFileSync(script, "utf8"));
-  process.exitCode = Number.isInteger(code) ? code : 0; // of a script that ends with a number
+  process.exitCode = Number.isInteger(code) ? code : 0; // the value of the script's last line, if it is a number
 } catch (error) {
   console.error(error.message);
   process.exitCode = 1;

@@ -7,6 +7,7 @@ The environment variable NPFORMER_SITE names a folder other than build/site.
 """
 
 import functools
+import inspect
 import json
 import re
 from html.parser import HTMLParser
@@ -15,6 +16,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from axe import CONTRAST, objections
 from conftest import ROOT, SITE, needs_chromium
+
+import npformer
 
 LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 OURS = ("index.html", "lessons/", "pages/", "api/")  # without the browser edition and the content of frames
@@ -131,13 +134,35 @@ def test_the_list_of_pages_shows_where_one_is(opened):
     assert list_["y"] <= here["y"] < list_["y"] + list_["height"]
 
 
-def test_no_type_of_python_s_typing_is_left_in_the_reference(opened):
+def test_reference_shows_no_internal_types(opened):
     page = opened("index.html")
     for path in PAGES:
         if path.startswith("api/"):
             page.goto(f"{SITE.as_uri()}/{path}")
-            said = page.locator("table.arguments").all_inner_texts()
-            assert not re.search(r"dtype\[Any\]|type: ignore|Callable\[|~F", " ".join(said)), path
+            lists = page.locator("dl.field-list, dt.sig, article li").all_inner_texts()
+            assert not re.search(r"dtype\[Any\]|type: ignore|Callable\[|~F", " ".join(lists)), path
+
+
+def test_reference_names_every_parameter(opened):
+    page = opened("index.html")
+    missing = []
+    for path, function in documented_functions():
+        page.goto(f"{SITE.as_uri()}/{path}#{function.__module__}.{function.__name__}")
+        entry = page.locator(f'dl.py:has(> dt[id$=".{function.__name__}"])').inner_text()
+        described = entry.partition("Parameters")[2]
+        for name in inspect.signature(function).parameters:
+            if not re.search(rf"\b{name}\b", described):
+                missing.append(f"{function.__name__}: {name}")
+    assert missing == []
+
+
+def documented_functions():
+    """Yield the page and the function of every public name that is a function."""
+    for name in npformer.__all__:
+        function = inspect.unwrap(getattr(npformer, name))
+        page = f"api/{function.__module__}.html" if inspect.isfunction(function) else ""
+        if (SITE / page).is_file():
+            yield page, function
 
 
 # --- lessons --------------------------------------------------------------------------------------
