@@ -11,7 +11,7 @@ from npformer.exercises.task import Draw, Edit, Posed, either
 
 @drawn("attention.width")
 def width(draw: Draw) -> Posed:
-    """Draw the width of one head."""
+    """Ask for the width of one head."""
     h, d_k = 2 ** draw.integer(3, 1, 4), 2 ** draw.integer(6, 3, 6)
     return Posed({"d": h * d_k, "h": h}, d_k, {
         "CF-FULL-WIDTH-HEADS": h * d_k,
@@ -22,7 +22,7 @@ def width(draw: Draw) -> Posed:
 
 @drawn("attention.scale", decimals=2)
 def scale(draw: Draw) -> Posed:
-    """Draw the number by which the scores of one head are divided."""
+    """Ask for the number by which the scores of one head are divided."""
     given, d_k, _ = width.draw(draw)
     d, h = given["d"], given["h"]
     return Posed(given, d_k**0.5, {
@@ -59,7 +59,7 @@ def calls() -> tuple[Arguments, ...]:
 
 
 def draw(draws: Draws) -> Arguments:
-    """Draw a call of different sizes whose mask leaves each query a key and each key a query."""
+    """Return a random call of different sizes whose mask leaves each query a key and each key a query."""
     T_q, T_k, d_k, d_v = (draws.size() for _ in range(4))
     mask = draws.rng.random((T_q, T_k)) < 0.6
     mask[np.arange(T_q), draws.rng.integers(0, T_k, size=T_q)] = True
@@ -184,7 +184,7 @@ def attention_backward(dy, q, k, v):
 
 @drawn("attention.causal")
 def visible(draw: Draw) -> Posed:
-    """Draw the number of cells that a causal mask leaves visible."""
+    """Ask for the number of cells that a causal mask leaves visible."""
     T = draw.integer(5, 4, 30)
     return Posed({"T": T}, T * (T + 1) // 2, {
         "CF-NOT-ITSELF": T * (T - 1) // 2,
@@ -213,7 +213,7 @@ def causal_mask(T):
 CHANGED = ".swapaxes(1, 2)"
 
 def with_heads(draws: Draws) -> Arguments:
-    """Draw n_heads, and x whose last axis has the length n_heads · d_k."""
+    """Return a random n_heads, and a random x whose last axis has the length n_heads · d_k."""
     B, T, h, d_k = (draws.size(high=7) for _ in range(4))
     return draws.normal(B, T, h * d_k), h
 

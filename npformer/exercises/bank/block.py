@@ -46,12 +46,12 @@ def call(d: int, T: int = 3, *, way_back: bool = False) -> Arguments:
 
 
 def draw(draws: Draws) -> Arguments:
-    """Draw a forward call of random size."""
+    """Return a forward call of random size."""
     return call(draws.size(low=3), draws.size())
 
 
 def draw_back(draws: Draws) -> Arguments:
-    """Draw a backward call of random size."""
+    """Return a backward call of random size."""
     return call(draws.size(low=3), draws.size(), way_back=True)
 
 

@@ -11,7 +11,7 @@ from npformer.positional import positional_encoding
 
 @drawn("addition.vector")
 def vector(draw: Draw) -> Posed:
-    """Draw an embedding to which the encoding of position 0 is added."""
+    """Ask for an embedding to which the encoding of position 0 is added."""
     x, row = draw.row([2, -1, 3, 5]), np.array([0, 1, 0, 1])
     return Posed({"x": x}, x + row, {
         "PE-SWAPPED": x + row[::-1],
@@ -25,7 +25,7 @@ def vector(draw: Draw) -> Posed:
 
 @drawn("addition.scale")
 def scale(draw: Draw) -> Posed:
-    """Draw the factor by which the paper multiplies its embeddings."""
+    """Ask for the factor by which the paper multiplies its embeddings."""
     root = draw.integer(16, 8, 32)
     return Posed({"d": root * root}, root, {
         "EMB-NO-SCALE": 1,
@@ -39,13 +39,13 @@ def embedding(ids, E):
     return E[ids] * E.shape[1] ** 0.5
 """
 def draw(draws: Draws) -> Arguments:
-    """Draw ids, which may repeat, and an embedding matrix."""
+    """Return random ids, which may repeat, and an embedding matrix."""
     V, d = draws.size(), draws.size()
     return draws.rng.integers(0, V, size=(draws.size(high=6), draws.size())), draws.normal(V, d)
 
 
 def draw_back(draws: Draws) -> Arguments:
-    """Draw ids, an embedding matrix, and the gradient of the selected rows."""
+    """Return random ids, an embedding matrix, and the gradient of the selected rows."""
     ids, E = draw(draws)
     return draws.normal(*ids.shape, E.shape[1]), ids, E
 

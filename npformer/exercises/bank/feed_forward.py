@@ -119,7 +119,7 @@ forward = coded("ffn.forward", ("y",), calls(), axes=AXES, neutral={"b_1": 0.0, 
 
 @drawn("ffn.token")
 def token(draw: Draw) -> Posed:
-    """Draw the output for one token."""
+    """Ask for the output for one token."""
     x, b_1, b_2 = draw.row([2, -3]), draw.row([1, -1, 2]), draw.row([-2, 1])
     W_1, W_2 = np.array([[1, 2, -1], [1, -1, 1]]), np.array([[1, 0], [2, -1], [-1, 3]])
     given = {"x": x, "W_1": W_1, "b_1": b_1, "W_2": W_2, "b_2": b_2}
@@ -131,7 +131,7 @@ def token(draw: Draw) -> Posed:
 
 @drawn("backward.relu")
 def relu(draw: Draw) -> Posed:
-    """Draw the gradient before ReLU from the gradient after it."""
+    """Ask for the gradient before ReLU from the gradient after it."""
     z, dy = draw.row([2, -1, 3, -4], -4, 5), draw.row([5, 2, 4, 3], 1, 5) * np.array([-1, 1, 1, 1])
     z = np.where(z == 0, 5, z)  # ReLU has no derivative at 0, so the exercise avoids it.
     return Posed({"z": z, "dy": dy}, dy * (z > 0), {
@@ -148,7 +148,7 @@ def relu(draw: Draw) -> Posed:
 
 @drawn("backward.bias")
 def bias(draw: Draw) -> Posed:
-    """Draw the gradient of a bias from the gradients of three rows."""
+    """Ask for the gradient of a bias from the gradients of three rows."""
     dz = np.stack([draw.row(row) for row in ([1, 2], [2, -1], [4, 3])])
     return Posed({"dz": dz}, dz.sum(axis=0), {
         "FFN-DB-MEAN": dz.mean(axis=0),

@@ -10,7 +10,7 @@ from npformer.exercises.task import Draw, Posed
 
 @drawn("cost.parameters")
 def parameters(draw: Draw) -> Posed:
-    """Draw the number of parameters of a feed-forward network."""
+    """Ask for the number of parameters of a feed-forward network."""
     d, f = 64 * draw.integer(8, 2, 8), 64 * draw.integer(32, 9, 32)
     return Posed({"d": d, "f": f}, 2 * d * f + f + d, {
         "CF-NO-BIASES": 2 * d * f,
@@ -24,7 +24,7 @@ def parameters(draw: Draw) -> Posed:
 
 @drawn("cost.scores")
 def scores(draw: Draw) -> Posed:
-    """Draw the number of cells in the score matrix of one head."""
+    """Ask for the number of cells in the score matrix of one head."""
     T = draw.integer(10, 6, 30)
     return Posed({"T": T}, T * T, {
         "CF-ONE-SCORE-EACH": T,
@@ -36,7 +36,7 @@ def scores(draw: Draw) -> Posed:
 
 @drawn("decoder.cells")
 def cells(draw: Draw) -> Posed:
-    """Draw the number of cells in the score matrix of one head in cross-attention."""
+    """Ask for the number of cells in the score matrix of one head in cross-attention."""
     S, T = draw.integer(7, 6, 30), draw.integer(5, 3, 30)
     return Posed({"S": S, "T": T}, S * T, {
         "CF-SQUARE-TARGET": T * T,
@@ -48,7 +48,7 @@ def cells(draw: Draw) -> Posed:
 
 @drawn("decoder.kept")
 def kept(draw: Draw) -> Posed:
-    """Draw the number of scores that one head computes for t new tokens with a KV cache."""
+    """Ask for the number of scores that one head computes for t new tokens with a KV cache."""
     t = draw.integer(6, 4, 30)
     return Posed({"t": t}, t * (t + 1) // 2, {
         "CF-FULL-SQUARES": sum(n * n for n in range(1, t + 1)),
@@ -60,7 +60,7 @@ def kept(draw: Draw) -> Posed:
 
 @drawn("order.twins")
 def twins(draw: Draw) -> Posed:
-    """Draw the number of sentences that have the same words in different orders."""
+    """Ask for the number of sentences that have the same words in different orders."""
     k = draw.integer(4, 4, 7)
     return Posed({"k": k}, math.factorial(k), {
         "CF-TWIN-ALONE": 2,
@@ -78,7 +78,7 @@ ABOVE = (10, 3, 4, 5, 6, 8, 9, 11, 12, 13)
 
 @drawn("order.coin")
 def coin(draw: Draw) -> Posed:
-    """Draw the size of a test set from which an accuracy differs significantly from chance."""
+    """Ask for the size of a test set from which an accuracy differs significantly from chance."""
     above = ABOVE[draw.integer(0, 0, len(ABOVE) - 1)] / 100
     least, narrow, wide = (int((width / 2 / above) ** 2) + 1 for width in (1.96, 1.0, 2 * 1.96))
     return Posed({"p": round(50 + 100 * above)}, least, {
@@ -93,7 +93,7 @@ def coin(draw: Draw) -> Posed:
 
 @drawn("order.alibi", decimals=3)
 def alibi(draw: Draw) -> Posed:
-    """Draw the number that ALiBi adds to one score of one head."""
+    """Ask for the number that ALiBi adds to one score of one head."""
     head, i, steps = draw.integer(3, 3, 7), draw.integer(12, 8, 30), draw.integer(5, 3, 7)
     slope, j = 2.0**-head, i - steps
     return Posed({"h": head, "i": i, "j": j}, -slope * steps, {
@@ -111,7 +111,7 @@ def alibi(draw: Draw) -> Posed:
 
 @drawn("order.met")
 def met(draw: Draw) -> Posed:
-    """Draw how many numbers of a learned position table ever receive a gradient."""
+    """Ask how many numbers of a learned position table ever receive a gradient."""
     rows, d = 32 * draw.integer(4, 2, 8), 8 * draw.integer(4, 2, 8)
     low, high = draw.integer(5, 3, 8), draw.integer(20, 12, 40)
     return Posed({"rows": rows, "d": d, "low": low, "high": high}, high * d, {
@@ -127,7 +127,7 @@ def met(draw: Draw) -> Posed:
 
 @drawn("search.pool", decimals=2)
 def pool(draw: Draw) -> Posed:
-    """Draw the mean of the token vectors without the padding."""
+    """Ask for the mean of the token vectors without the padding."""
     tokens = np.stack([draw.row(row, 1, 9) for row in ([2, 5], [4, 1], [9, 6])])
     rows = np.concatenate([tokens, [[7, 8]]])
     return Posed({"rows": rows}, tokens.mean(axis=0), {
@@ -142,7 +142,7 @@ def pool(draw: Draw) -> Posed:
 
 @drawn("search.cosine", decimals=3)
 def cosine(draw: Draw) -> Posed:
-    """Draw the cosine similarity of two vectors."""
+    """Ask for the cosine similarity of two vectors."""
     a, b = draw.row([3, 4], 1, 9), draw.row([1, 7], -9, 9)
     long_a = np.sqrt(a @ a)
     long_b = np.sqrt(b @ b) or 1.0  # b = 0 has the answer 0. The caller draws again if the answer is 0.
@@ -161,7 +161,7 @@ def cosine(draw: Draw) -> Posed:
 
 @drawn("gpu.waits")
 def waits(draw: Draw) -> Posed:
-    """Draw how often the host waits for the GPU if it reads the loss after every k-th step."""
+    """Ask how often the host waits for the GPU if it reads the loss after every k-th step."""
     k = draw.integer(10, 3, 20)
     steps = k * draw.integer(20, 8, 40)
     return Posed({"k": k, "steps": steps}, steps // k, {

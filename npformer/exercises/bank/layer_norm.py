@@ -25,14 +25,14 @@ def calls(way_back: bool) -> tuple[Arguments, ...]:
 
 
 def draw(draws: Draws) -> Arguments:
-    """Draw x, gamma and beta of different sizes, and an eps large enough to change the result."""
+    """Return random x, gamma and beta of different sizes, and an eps large enough to change the result."""
     shape = draws.size(), draws.size(), draws.size(low=3)
     gamma, beta = 1 + 0.5 * draws.normal(shape[-1]), draws.normal(shape[-1])
     return 0.7 + draws.normal(*shape), gamma, beta, draws.uniform(0.01, 0.3)
 
 
 def draw_back(draws: Draws) -> Arguments:
-    """Draw a backward call: the arguments of a forward call and the gradient of its output."""
+    """Return a random backward call: the arguments of a forward call and the gradient of its output."""
     x, *rest = draw(draws)
     return draws.normal(*x.shape), x, *rest
 
@@ -71,7 +71,7 @@ forward = coded("layer_norm.forward",
 
 @drawn("norm.token", decimals=3)
 def token(draw: Draw) -> Posed:
-    """Draw the output for one token with eps = 0. No feature of the token equals the mean."""
+    """Ask for the output for one token with eps = 0. No feature of the token equals the mean."""
     order = draw.order([0, 1, 3, 2])
     x = np.array([-3.0, -1, 1, 3])[order] + draw.integer(5, 2, 9)
     gamma = np.array([1.0, 2, 3, -1])[draw.order([2, 3, 1, 0])]

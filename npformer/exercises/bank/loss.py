@@ -14,7 +14,7 @@ from npformer.exercises.verdict import Finding, find
 
 @drawn("loss.uniform", decimals=3)
 def uniform(draw: Draw) -> Posed:
-    """Draw the cross-entropy of equal logits."""
+    """Ask for the cross-entropy of equal logits."""
     V = draw.integer(1000, 50, 5000)
     return Posed({"V": V}, np.log(V), {
         "CF-PROBABILITY-FOR-LOSS": 1 / V,
@@ -37,7 +37,7 @@ def calls() -> tuple[Arguments, ...]:
 
 
 def draw(draws: Draws) -> Arguments:
-    """Draw random logits and classes."""
+    """Return random logits and classes."""
     N, V = draws.size(), draws.size(low=3)
     return 2 * draws.normal(N, V), draws.rng.integers(0, V, size=N)
 

@@ -18,13 +18,13 @@ ABOVE = ("gamma * x", "gamma * (x - x.mean(axis=-1, keepdims=True))")
 BELOW = ("x * x", "(x - x.mean(axis=-1, keepdims=True)) ** 2")
 
 def draw_norm(draws: Draws) -> Arguments:
-    """Draw x, gamma and eps. RMSNorm has no beta."""
+    """Return random x, gamma and eps. RMSNorm has no beta."""
     x, gamma, _, eps = layer_norm.draw(draws)
     return x, gamma, eps
 
 
 def draw_norm_back(draws: Draws) -> Arguments:
-    """Draw a backward call: the arguments of a forward call and the gradient of its output."""
+    """Return a random backward call: the arguments of a forward call and the gradient of its output."""
     dy, x, gamma, _, eps = layer_norm.draw_back(draws)
     return dy, x, gamma, eps
 
@@ -158,7 +158,7 @@ def gated_ffn_backward(dy, x, W_gate, W_up, W_down):
 
 @drawn("modern.gate_width")
 def gate_width(draw: Draw) -> Posed:
-    """Draw the d_ff at which a gated network has as many weights as a plain one with d_ff = 4 d_model."""
+    """Ask for the d_ff at which a gated network has as many weights as a plain one with d_ff = 4 d_model."""
     d = 192 * draw.integer(4, 1, 20)
     return Posed({"d": d, "f": 4 * d}, 8 * d // 3, {
         "CF-PLAIN-WIDTH": 4 * d,
@@ -200,7 +200,7 @@ def rope_attention(q, k, v):
 """
 
 def draw_rope_attention(draws: Draws) -> Arguments:
-    """Draw q, k and v of the same shape, with an even number of columns."""
+    """Return random q, k and v of the same shape, with an even number of columns."""
     shape = draws.size(low=3), draws.size(low=4, high=12, multiple_of=2)
     return draws.normal(*shape), draws.normal(*shape), draws.normal(*shape)
 
@@ -244,7 +244,7 @@ def for_either(spread: str) -> list[Edit]:
 
 
 def draw_grouped(draws: Draws) -> Arguments:
-    """Draw a call of different sizes with two or three query heads per key head."""
+    """Return a random call of different sizes with two or three query heads per key head."""
     T_q, T_k, d_k, d_v = (draws.size() for _ in range(4))
     g, times = draws.size(high=10), int(draws.rng.integers(2, 4))
     return draws.normal(times * g, T_q, d_k), draws.normal(g, T_k, d_k), draws.normal(g, T_k, d_v)
@@ -278,7 +278,7 @@ def grouped_attention(q, k, v):
 
 
 def draw_copies(draws: Draws) -> Arguments:
-    """Draw the gradient of the repeated heads, and the number of key heads."""
+    """Return a random gradient of the repeated heads, and the number of key heads."""
     g, times = draws.size(high=5), int(draws.rng.integers(2, 4))
     return draws.normal(times * g, draws.size(), draws.size()), g
 
@@ -305,7 +305,7 @@ def grouped_backward(dy, n_kv_heads):
 
 @drawn("modern.kept_bytes")
 def kept_bytes(draw: Draw) -> Posed:
-    """Draw the bytes of KV cache per token in a model with grouped-query attention."""
+    """Ask for the bytes of KV cache per token in a model with grouped-query attention."""
     shared = 2 ** draw.integer(2, 1, 3)
     g, n = draw.integer(2, 2, 5), draw.integer(6, 3, 9)
     d_k = 2 ** draw.integer(6, 5, 7)

@@ -33,7 +33,7 @@ def calls() -> tuple[Arguments, ...]:
 
 
 def draw(draws: Draws) -> Arguments:
-    """Draw random parameters, gradients and running means. v is never negative."""
+    """Return random parameters, gradients and running means. v is never negative."""
     n = draws.size()
     w, g, m, v = draws.normal(4, n)
     return w, g, 0.3 * m, 0.1 * v * v, draws.size(low=3), draws.uniform(0.01, 0.1)

@@ -8,7 +8,7 @@ from npformer.exercises.task import Edit, either
 
 
 def draw(draws: Draws) -> Arguments:
-    """Draw groups of positive and negative numbers, and the number of bits."""
+    """Return random groups of positive and negative numbers, and the number of bits."""
     n, members = draws.size(high=5), draws.size(low=6, high=12)
     return draws.rng.uniform(0.5, 4.0) * draws.normal(n, members), int(draws.rng.integers(2, 5))
 
@@ -78,7 +78,7 @@ def small_rows() -> Arguments:
 
 
 def draw_block(draws: Draws) -> Arguments:
-    """Draw a block of random size. d is a multiple of 8, so that each of four heads has an even width."""
+    """Return a block of random size. d is a multiple of 8, so that each of four heads has an even width."""
     T, f = draws.size(low=3, high=7), draws.size(low=3, high=12)
     _, *arrays = weights(T, 24, f)
     return draws.normal(T, 24), *(0.6 * draws.normal(*array.shape) for array in arrays)

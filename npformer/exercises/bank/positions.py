@@ -144,7 +144,7 @@ table = coded("pe.table", ("table",), ((6, 8), (7, 12), (4, 4), (1, 4)),
 
 @drawn("pe.pair")
 def pair(draw: Draw) -> Posed:
-    """Draw the pair to which a column belongs."""
+    """Ask for the pair to which a column belongs."""
     j = 2 * draw.integer(3, 2, 60) + 1
     return Posed({"j": j}, j // 2, {
         "PE-EXP-COLUMN": j,
@@ -165,7 +165,7 @@ def rows(position: int, d_model: int) -> tuple[Array, dict[str, Array]]:
 
 @drawn("pe.entry", decimals=3)
 def entry(draw: Draw) -> Posed:
-    """Draw one entry of an odd column. An even column would hide every mistake in the cosines."""
+    """Ask for one entry of an odd column. An even column would hide every mistake in the cosines."""
     p, d = draw.integer(23, 20, 60), 2 * draw.integer(4, 3, 5)
     j = 2 * draw.integer(1, 1, d // 2 - 1) + 1
     row, wrong = rows(p, d)
@@ -179,7 +179,7 @@ def entry(draw: Draw) -> Posed:
 
 @drawn("pe.row", decimals=3)
 def row(draw: Draw) -> Posed:
-    """Draw one row of the table."""
+    """Ask for one row of the table."""
     p = draw.integer(3, 2, 40)
     right, wrong = rows(p, 6)
     sines_first = np.concatenate([right[::2], right[1::2]])
@@ -188,7 +188,7 @@ def row(draw: Draw) -> Posed:
 
 @drawn("pe.shift", decimals=3)
 def shift(draw: Draw) -> Posed:
-    """Draw the angle by which one pair of columns turns in k steps."""
+    """Ask for the angle by which one pair of columns turns in k steps."""
     k = draw.integer(5, 3, 40)
     return Posed({"k": k}, k / 100, {
         "CF-ONE-STEP": 0.01,
@@ -205,7 +205,7 @@ def shift(draw: Draw) -> Posed:
 
 @drawn("pe.wavelength", decimals=1)
 def wavelength(draw: Draw) -> Posed:
-    """Draw the longest wavelength of a table, in units of 2π."""
+    """Ask for the longest wavelength of a table, in units of 2π."""
     d = 2 * draw.integer(4, 2, 16)
     longest = 10000.0 ** ((d - 2) / d)
     return Posed({"d": d}, longest, {

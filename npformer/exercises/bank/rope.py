@@ -40,7 +40,7 @@ CALLS = tuple((normal(*size),) for size in SIZES)
 
 
 def draw(draws: Draws) -> Arguments:
-    """Draw random rows of even length."""
+    """Return random rows of even length."""
     T = draws.size(low=3)
     return (draws.normal(T, draws.size(low=4, high=12, multiple_of=2)),)
 

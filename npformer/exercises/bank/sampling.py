@@ -53,7 +53,7 @@ def calls() -> tuple[Arguments, ...]:
 
 
 def draw(draws: Draws) -> Arguments:
-    """Draw different probabilities, and a share that no sum of them equals exactly."""
+    """Return random, different probabilities, and a share that no sum of them equals exactly."""
     powers = np.exp(draws.normal(draws.size(low=4)))
     return powers / powers.sum(), draws.uniform(0.3, 0.95)
 

@@ -64,7 +64,7 @@ def softmax(scores):
 
 @drawn("attention.softmax", decimals=3)
 def row(draw: Draw) -> Posed:
-    """Draw the softmax of logarithms of integers."""
+    """Ask for the softmax of logarithms of integers."""
     n = draw.row([1, 3, 4], 1, 6)
     logs = np.log(n)
     return Posed({"n": ", ".join(f"ln {k}" for k in n)}, n / n.sum(), {
@@ -87,7 +87,7 @@ def calls() -> tuple[Arguments, ...]:
 CENTRED = "(dp - (dp * p).sum(axis=-1, keepdims=True))"
 
 def draw(draws: Draws) -> Arguments:
-    """Draw dp, and the softmax of random scores."""
+    """Return a random dp, and the softmax of random scores."""
     shape = draws.size(), draws.size()
     return draws.normal(*shape), shares(draws.normal(*shape))
 
@@ -118,7 +118,7 @@ def softmax_backward(dp, p):
 
 @drawn("backward.softmax", decimals=2)
 def row_backward(draw: Draw) -> Posed:
-    """Draw a gradient of shape (3,) before softmax. Σ p dp is not 0, so that a missing sum shows."""
+    """Ask for a gradient of shape (3,) before softmax. Σ p dp is not 0, so that a missing sum shows."""
     p, dp = np.array([0.5, 0.25, 0.25]), 4 * draw.row([1, 3, -2])
     slips = backward.slips("SM-JAC-DIAGONAL", "SM-JAC-PRODUCT", "SM-JAC-NO-P")
     wrong = {code: f(dp[None], p[None])[0] for code, f in slips.items()}
