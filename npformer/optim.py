@@ -151,8 +151,7 @@ def _adam_update_array(
     m = beta_1 * m + (1 - beta_1) * g
     v = beta_2 * v + (1 - beta_2) * (g * g)
     m_hat = m / (1 - beta_1**t)
-    v_hat = v / (1 - beta_2**t)
-    denominator = xp.sqrt(v_hat)
+    denominator = xp.sqrt(v / (1 - beta_2**t))  # √v̂
     if eps > 0:
         denominator += eps
     else:
