@@ -10,8 +10,8 @@ from npformer.arrays import Array, array_module
 def normal_cdf(z: Array) -> Array:
     """Φ(z) = ½ (1 + erf(z/√2)) for each entry. The error is below 4e-16 in float64, 1.5e-7 in float32.
 
-    NumPy has no erf. So this function computes the tail ``1 - Φ(|z|)`` as ``exp(-z²/2) P(s)``, where P is a
-    polynomial in ``s = a/(|z| + c) - b``. P is the Chebyshev expansion of exp(z²/2) (1 - Φ(z)).
+    NumPy has no erf. So this function computes the tail ``1 - Φ(|z|)`` as ``exp(-z²/2) P(s)``. P is a
+    polynomial in ``s = a/(|z| + c) - b``, the Chebyshev expansion of exp(z²/2) (1 - Φ(z)).
     tests/data/make_erf.py computes its coefficients with 50 digits. The tail is not computed as 1 minus a
     number near 1, which would cancel its leading digits. So even a very small tail is accurate.
 

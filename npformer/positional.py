@@ -84,8 +84,8 @@ def positional_encoding(
     """PE[p, 2i] = sin(p ω_i), PE[p, 2i+1] = cos(p ω_i) for p = start, …, start + n - 1.
 
     "Attention Is All You Need", section 3.5. The first 64 rows use this formula. The later rows use a faster
-    way, which follows from a remark in the paper: PE[p+k] is a linear function of PE[p]. If a pair is
-    written as the complex number cos pω + i sin pω = e^(ipω), a step of k positions multiplies it by e^(ikω).
+    way, which follows from a remark in the paper: PE[p+k] is a linear function of PE[p]. Write each pair as
+    the complex number cos pω + i sin pω = e^(ipω). Then a step of k positions multiplies it by e^(ikω).
 
     Parameters
     ----------
@@ -348,9 +348,9 @@ def alibi_bias(
 ) -> Float[Array, "n_heads T_q T_k"]:
     """``bias[h, i, j] = -m_h |i - j|``, which attention adds to its scores.
 
-    Press et al., "Train Short, Test Long", 2022. If n_heads is a power of two, the slopes m_h are
-    2^(-8/n_heads), 2^(-16/n_heads), … For any other n_heads, the first slopes are those of the next smaller
-    power of two. The others are every second slope of the next larger power of two.
+    Press et al., "Train Short, Test Long", 2022. If n_heads is a power of two, the slopes are
+    m_h = 2^(-8h/n_heads) for h = 1, …, n_heads. For any other n_heads, the first slopes are those of the next
+    smaller power of two. The others are every second slope of the next larger power of two.
 
     Parameters
     ----------

@@ -202,11 +202,13 @@ def end_replaced(tree: Any, where: tuple[Any, ...], f: Callable[[Any], Any]) -> 
 def save(path: str | os.PathLike[str], tree: Any) -> None:
     """Write the arrays of a tree to an .npz file, each under its path (``blocks.0.ffn.W_1``).
 
-    The file contains no pickle. It appears under its name only when it is complete. So a full disk, an
-    interruption or another thread that saves to the same path leaves a complete file, either the old or the
-    new one. If a process is killed while it saves, a ``.part`` file remains. The next save to the same path
-    removes it with a warning. The function follows a symbolic link, and keeps the permissions of an existing
-    file. It copies arrays from a GPU to the host, so NumPy and CuPy can read the same file.
+    The file contains no pickle. It appears under its name only when it is complete. So after a full disk or
+    an interruption, the old file is still there. If two threads save to the same path, one of the two files
+    remains, and it is complete. If a process is killed while it saves, a ``.part`` file remains. The next
+    save to the same path removes it with a warning.
+
+    The function follows a symbolic link, and keeps the permissions of an existing file. It copies arrays from
+    a GPU to the host, so NumPy and CuPy can read the same file.
 
     Parameters
     ----------
@@ -319,6 +321,14 @@ def load(path: str | os.PathLike[str], like: Tree) -> Tree:
         differs. The message names the leaf. Also if the file is damaged or not an .npz file.
     FileNotFoundError
         If the file does not exist.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(f"{folder}/weights", (np.ones(2), None))
+    ...     load(f"{folder}/weights", (np.zeros(2), None))
+    (array([1., 1.]), None)
     """
     target = _npz_path("load", path)
     expected = {name: _host_array("load", name, leaf) for name, leaf in walked("load", like)}

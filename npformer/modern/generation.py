@@ -101,8 +101,8 @@ def generate(
 def _add_room(ids: Array, n_new: int, padding_id: int | None, filler: int) -> tuple[Array, Array, int, int]:
     """Insert n_new fillers after each prompt, before its padding: ids (B, T) -> (B, T + n_new).
 
-    Returns the new ids, a boolean array that is True for the fillers, the first position with a filler in
-    any row, and the last such position plus 1.
+    Returns four values. The first two are the new ids and a boolean array that is True for the fillers. The
+    other two are the smallest position with a filler in any row, and the largest such position plus 1.
     """
     xp = array_module(ids)
     *leading, T = ids.shape
