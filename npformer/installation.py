@@ -1,4 +1,4 @@
-"""The version of the installed package, and how to install what an optional feature needs."""
+"""The version of the installed package, and the commands that install its optional dependencies."""
 
 
 def version() -> str:

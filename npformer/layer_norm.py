@@ -134,7 +134,7 @@ SMALLEST_EPS = 1e-37
 def root_mean_square_without_underflow(x: Array, eps: float) -> Array:
     """Compute √(mean x² + eps) for each row, also when x² or eps is too small or too large for the dtype.
 
-    In float32 the square of 1e-25 is 0. So each row is divided by its own size before it is squared, and the
+    In float32 the square of 1e-25 is 0. So each row is divided by its size before it is squared, and the
     root is multiplied by that size. Where the root is 0, the result is 1: x / 1 leaves a row of zeros as it
     is. Shapes: (..., d_model) -> (..., 1).
     """

@@ -134,10 +134,10 @@ def adam_update(
     new_m: list[Any] = []
     new_v: list[Any] = []
     for _, (p, g, m, v) in zip_leaves("adam_update", params, grads, state.m, state.v):
-        p, m, v = _adam_update_array(p, g, m, v, settings)
-        new_p.append(p)
-        new_m.append(m)
-        new_v.append(v)
+        next_p, next_m, next_v = _adam_update_array(p, g, m, v, settings)
+        new_p.append(next_p)
+        new_m.append(next_m)
+        new_v.append(next_v)
     new_params = refilled(params, iter(new_p))
     return new_params, AdamState(settings.step, refilled(params, iter(new_m)), refilled(params, iter(new_v)))
 

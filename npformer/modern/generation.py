@@ -50,7 +50,8 @@ def generate(
         Draw only from the k most probable tokens.
     top_p : float, 0 < top_p <= 1, optional
         Draw only from the smallest set of most probable tokens whose probabilities sum to at least top_p.
-        Holtzman et al., "The Curious Case of Neural Text Degeneration", 2020.
+        With top_k, top_p is a share of the sum of the k largest probabilities. Source: Holtzman et al.,
+        "The Curious Case of Neural Text Degeneration", 2020.
     stop_id : int, optional
         The id that ends a row. All later new ids of this row are stop_id too.
     rng : numpy.random.Generator, optional
@@ -131,10 +132,9 @@ def choose(
         return logits.argmax(axis=-1)
     p = _tempered_probabilities(logits, temperature)  # (B, vocab_size)
     if top_k is not None or top_p is not None:
-        vocab_size = p.shape[-1]
-        smallest_allowed = last_left(
-            p, vocab_size if top_k is None else top_k, 1.0 if top_p is None else float(top_p)
-        )
+        max_tokens = p.shape[-1] if top_k is None else top_k
+        min_share = 1.0 if top_p is None else float(top_p)
+        smallest_allowed = last_left(p, max_tokens, min_share)  # (B, 1)
         p = p * (p >= smallest_allowed)  # The probability of all other tokens becomes 0.
     # Inverse transform sampling: draw a number below the total, and take the first token whose cumulative
     # sum is above it.
