@@ -273,7 +273,9 @@ def multi_head_attention_forward(
     >>> y.shape, cache.weights.shape
     ((3, 6, 8), (3, 4, 6, 6))
     """
-    Q, K, V = project(q, k, v, params, n_heads, n_kv_heads or n_heads)  # (..., h or n_kv_heads, T, d_k)
+    if n_kv_heads is None:
+        n_kv_heads = n_heads
+    Q, K, V = project(q, k, v, params, n_heads, n_kv_heads)  # (..., h or n_kv_heads, T, d_k)
     rope_caches = None
     if rope:
         T_q, T_k = q.shape[-2], k.shape[-2]
