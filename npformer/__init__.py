@@ -1,15 +1,17 @@
-"""npformer: the Transformer in plain NumPy functions, every backward pass written by hand and checked.
+"""npformer: the Transformer in plain NumPy functions, with hand-written and checked backward passes.
 
-What stands in a signature is checked when you call npformer.f: shapes ("... T d_model"), dtypes, ranges,
-choices. All arrays of a call share one dtype, float32 or float64. A wrong kind of thing raises TypeError, a
-wrong value or shape ValueError; the message names the function, the argument, what was expected and what was
-received. A backward takes the cache of its own forward, and a gradient of exactly the output's shape. Values
-(an id's range, NaN in a gradient) are looked at in NumPy arrays only: on a GPU that would mean waiting.
-An output is yours to write into. What went in is not copied: the cache holds it, so leave it as it is until
-the backward has run.
+If you call npformer.f, its arguments are checked against the annotations of its signature: shapes such as
+"... T d_model", dtypes, ranges and choices. All arrays of a call have the same dtype, float32 or float64. A
+wrong type raises TypeError. A wrong value or shape raises ValueError. The message names the function, the
+argument, what was expected and what was received. A backward function requires the cache of its own forward
+function, and a gradient with exactly the shape of the output. Values inside an array, such as an id that is
+too large or a NaN in a gradient, are checked for NumPy arrays only. On a GPU, the host would have to wait.
 
-The modules' own functions, npformer.feed_forward.ffn_forward for example, are the bare equations: they check
-nothing and call each other. A docstring names only the errors that go beyond these.
+You may write into an output. Inputs are not copied, and the cache refers to them. So do not change an input
+before the backward function has run.
+
+The functions of the modules, such as npformer.feed_forward.ffn_forward, contain only the equations. They
+check nothing and call each other. A docstring names only errors beyond those of argument validation.
 """
 
 from types import FunctionType as _FunctionType
@@ -193,8 +195,9 @@ __all__ = [
     "wavelengths",
 ]  # fmt: skip
 
-# The front door: npformer.f is f held to its signature. The modules' own functions call each other unchecked.
-# Functions that take anything (a tree, a user's function, text) look at it themselves.
+# npformer.f is f with argument validation. The functions of the modules call each other without validation.
+# The functions of these modules accept any type (a tree, a text, a function of the user), and check their
+# arguments themselves.
 _MODULES = (
     "arrays backend tree gradcheck.comparison signature pretrained.safetensors_files lessons.text "
     "player.player_page player.compare".split()

@@ -1,4 +1,4 @@
-"""Which array library an array belongs to, and what a value is in words."""
+"""Find out which array library an array belongs to, convert arrays, and describe values in error messages."""
 
 import math
 import sys
@@ -12,11 +12,22 @@ Array: TypeAlias = NDArray[Any]  # a NumPy or CuPy array
 
 
 def array_module(*arrays: Any) -> ModuleType:
-    """The array library that the arrays belong to: NumPy, or CuPy if any of them is a CuPy array.
+    """Return the array library of the arrays: NumPy, or CuPy if one of them is a CuPy array.
 
-    The library follows the data, so there is no switch to set. CuPy is looked up among the modules that
-    are loaded already: whoever holds a CuPy array has imported it, and nobody else pays for it.
+    The library follows from the arrays, so there is no global setting. This function never imports CuPy. If
+    a CuPy array exists, then CuPy has already been imported.
 
+    Parameters
+    ----------
+    *arrays : arrays, or any other values
+
+    Returns
+    -------
+    xp : module
+        numpy or cupy.
+
+    Examples
+    --------
     >>> array_module(np.ones(3)).__name__
     'numpy'
     """
@@ -28,12 +39,19 @@ def array_module(*arrays: Any) -> ModuleType:
 
 
 def is_array(x: Any) -> bool:
-    """An array of NumPy or CuPy, but no matrix, whose * is @, and no masked array, whose sums leave out."""
+    """Return whether x is an ordinary array of NumPy or CuPy.
+
+    np.matrix is rejected because its ``*`` is a matrix product. A masked array is rejected because its sums
+    leave out the masked entries.
+    """
     return isinstance(x, array_module(x).ndarray) and not isinstance(x, np.matrix | np.ma.MaskedArray)
 
 
 def with_arrays(result: Any) -> Any:
-    """Arrays of no axes stay arrays: NumPy makes scalars of them, which mix with float32 in another way."""
+    """Turn a NumPy scalar, or one that is the first element of a tuple, into an array without axes.
+
+    NumPy returns scalars from operations on 0-d arrays. A scalar and a float32 array can give float64.
+    """
     if isinstance(result, np.generic):
         return np.asarray(result)
     if type(result) is tuple and isinstance(result[0], np.generic):
@@ -42,48 +60,60 @@ def with_arrays(result: Any) -> Any:
 
 
 def is_foreign(x: Any) -> bool:
-    """Whether this is an array of torch, JAX or another library that speaks DLPack or __array__."""
-    if isinstance(x, np.ndarray | np.generic | type) or not (hasattr(x, "shape") and hasattr(x, "dtype")):
+    """Return whether x is an array of PyTorch, JAX or another library with DLPack or ``__array__``."""
+    if isinstance(x, np.ndarray | np.generic | type):
+        return False
+    if not (hasattr(x, "shape") and hasattr(x, "dtype")):
         return False
     return hasattr(x, "__dlpack__") or hasattr(x, "__array__")
 
 
 def kind_of_number(x: Any) -> str:
-    """f, c, i and so on, as NumPy names the kinds of an array of any library; - for what is no array."""
+    """Return NumPy's letter for the type of the entries, such as "f", "c" or "i", or "-" if x is no array."""
     if isinstance(x, array_module(x).ndarray):
         return x.dtype.kind
-    name = str(x.dtype) if is_foreign(x) else "-"  # torch.float64, bfloat16
-    return "f" if "float" in name else "c" if "complex" in name else "-" if name == "-" else "i"
+    if not is_foreign(x):
+        return "-"
+    name = str(x.dtype)  # such as torch.float64 or bfloat16
+    if "float" in name:
+        return "f"
+    if "complex" in name:
+        return "c"
+    return "i"
 
 
 def to_host(x: Any) -> NDArray[Any]:
-    """An array of any library as a NumPy array, which may share its memory."""
+    """Convert an array of any library to a NumPy array. Both may share their memory."""
     xp = array_module(x)
     if xp is not np and isinstance(x, xp.ndarray):
         return x.get()
-    if hasattr(x, "detach"):  # pragma: no cover: torch, installed by hand; apart from its graph, on the host
+    if hasattr(x, "detach"):  # pragma: no cover: needs PyTorch, which is not a dependency of the tests
         x = x.detach().cpu()
-    return np.asarray(x) if hasattr(x, "__array__") or not is_foreign(x) else np.from_dlpack(x)
+    if is_foreign(x) and not hasattr(x, "__array__"):
+        return np.from_dlpack(x)
+    return np.asarray(x)
 
 
 def in_kind_of(x: Any, array: NDArray[Any]) -> Any:
-    """The array, which is on the host, in x's library and on x's device."""
+    """Convert a NumPy array to the array library and the device of x."""
     xp = array_module(x)
     if xp is not np or not is_foreign(x):
         return xp.asarray(array)
-    if hasattr(x, "detach"):  # pragma: no cover: torch, installed by hand
-        moved = sys.modules["torch"].asarray(array, device=x.device)
-        return moved.requires_grad_() if x.requires_grad else moved
+    if hasattr(x, "detach"):  # pragma: no cover: needs PyTorch, which is not a dependency of the tests
+        tensor = sys.modules["torch"].asarray(array, device=x.device)
+        return tensor.requires_grad_() if x.requires_grad else tensor
     return x.__array_namespace__().asarray(array, device=x.device)
 
 
 def copied(x: Any) -> Any:
-    """An array with memory of its own, of any library."""
-    return in_kind_of(x, np.array(to_host(x))) if is_foreign(x) else x.copy()
+    """Return a copy of an array of any library, which shares no memory with x."""
+    if is_foreign(x):
+        return in_kind_of(x, np.array(to_host(x)))
+    return x.copy()
 
 
 def kind_of(value: Any) -> str:
-    """`a list`, `None`, `the string 'relu'`: what was received, in a word or two."""
+    """Describe a value in an error message, such as "a list", "None" or "the string 'relu'"."""
     if value is None:
         return "None"
     if isinstance(value, str):
@@ -102,12 +132,15 @@ def kind_of(value: Any) -> str:
 
 
 def number_of(value: Any) -> str:
-    """The number as it is written; of one that would fill the page, its size."""
-    if isinstance(value, int) and abs(value) > 10**20:
-        return f"{'-' * (value < 0)}10**{int(value.bit_length() * math.log10(2))} or so"
-    return repr(value)
+    """Return a number as text. A very large integer is given only as a power of ten."""
+    is_large = isinstance(value, int) and abs(value) > 10**20
+    if not is_large:
+        return repr(value)
+    sign = "-" if value < 0 else ""
+    exponent = int(value.bit_length() * math.log10(2))
+    return f"{sign}10**{exponent} or so"
 
 
 def article(name: str) -> str:
-    """The name behind its article."""
+    """Return the name with "a" or "an" before it."""
     return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"

@@ -1,62 +1,101 @@
-"""Moving trees of arrays between NumPy and CuPy, and which of the two are here."""
+"""Move trees of arrays between NumPy and CuPy, and find out whether CuPy works on this machine."""
 
 import sys
 from typing import Any
 
 from npformer.arrays import Array, array_module, is_array
 from npformer.installation import how_to_get
-from npformer.tree import mapped, on_host
+from npformer.tree import Tree, copy_to_host, map_leaves
 from npformer.validation.checks import check_choice
 
 __all__ = ["Array", "array_module", "available_backends", "to_backend", "to_numpy"]
 
 
 def available_backends() -> tuple[str, ...]:
-    """("numpy",), or ("numpy", "cupy") when a small softmax, a matrix product and a scatter ran with CuPy.
+    """Return the array libraries that work on this machine.
 
+    "cupy" is available if a small softmax, a matrix product and a scatter operation run on the GPU.
+
+    Returns
+    -------
+    names : ("numpy",) or ("numpy", "cupy")
+
+    Examples
+    --------
     >>> available_backends()[0]
     'numpy'
     """
     return ("numpy",) if _why_no_cupy() else ("numpy", "cupy")
 
 
-def to_backend(tree: Any, backend: str) -> Any:
-    """The tree with its arrays moved to "numpy" or "cupy"; what is there already stays as it is.
+def to_backend(tree: Tree, backend: str) -> Tree:
+    """Move the arrays of a tree to NumPy or CuPy.
 
-    Numbers in the tree (Adam's step) stay numbers. Raises RuntimeError that says whether CuPy is missing or
-    its GPU, TypeError or ValueError for another backend.
+    Parameters
+    ----------
+    tree : tree
+        Arrays that are already in this library stay as they are. Numbers, such as Adam's step, stay numbers.
+    backend : "numpy" or "cupy"
 
+    Returns
+    -------
+    tree : tree of the same form
+
+    Raises
+    ------
+    RuntimeError
+        If CuPy is not installed, or if it has no working GPU. The message says which.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> to_backend((np.ones(2), None), "numpy")
     (array([1., 1.]), None)
     """
     check_choice("to_backend", "backend", backend, ("numpy", "cupy"))
     if backend == "numpy":
-        return mapped("to_backend", on_host, tree)
+        return map_leaves("to_backend", copy_to_host, tree)
     reason = _why_no_cupy()
     if reason:
         raise RuntimeError(f"to_backend: {reason}")
     cupy = sys.modules["cupy"]
-    return mapped("to_backend", lambda leaf: cupy.asarray(leaf) if is_array(leaf) else leaf, tree)
+
+    def copy_to_gpu(leaf: Any) -> Any:
+        return cupy.asarray(leaf) if is_array(leaf) else leaf
+
+    return map_leaves("to_backend", copy_to_gpu, tree)
 
 
-def to_numpy(tree: Any) -> Any:
-    """The tree with its arrays on the host, as NumPy arrays.
+def to_numpy(tree: Tree) -> Tree:
+    """Copy the arrays of a tree to the host, as NumPy arrays.
 
+    Parameters
+    ----------
+    tree : tree
+        NumPy arrays stay as they are.
+
+    Returns
+    -------
+    tree : tree of the same form
+
+    Examples
+    --------
     >>> import numpy as np
     >>> to_numpy((np.ones(2), None))
     (array([1., 1.]), None)
     """
-    return mapped("to_numpy", on_host, tree)
+    return map_leaves("to_numpy", copy_to_host, tree)
 
 
 def _why_no_cupy() -> str:
-    """Empty when CuPy works; else which of the two is missing, and what to do."""
+    """Return the reason why CuPy does not work and what to do about it, or "" if it works."""
     try:
         import cupy
     except ImportError:
         return f"CuPy is not installed; to get it: {how_to_get('cuda12')}, or cuda13 for CUDA 13"
-    try:  # CuPy imports without a GPU; cuBLAS is loaded and kernels are compiled when they are needed
+    # CuPy can be imported without a GPU, and it loads cuBLAS and compiles kernels only when it needs them.
+    # So only a small calculation shows whether it works.
+    try:
         y = cupy.ones((2, 2)) @ cupy.ones((2, 2))
         y = cupy.exp(y - y.max(axis=-1, keepdims=True))
         y /= y.sum(axis=-1, keepdims=True)  # softmax

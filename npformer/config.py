@@ -1,4 +1,4 @@
-"""The sizes and choices of a model."""
+"""The configuration of a model: its sizes and choices."""
 
 from typing import Annotated, Literal, NamedTuple
 
@@ -11,16 +11,43 @@ Positions = Literal["sinusoidal", "learned", "rope", "alibi", "none"]
 
 
 class TransformerConfig(NamedTuple):
-    """The sizes and choices of a model; the defaults are the paper's base model (its Table 3)."""
+    """The sizes and choices of a Transformer. The defaults are the base model of the paper (Table 3).
 
-    d_model: Size = 512  # numbers a word
-    d_ff: Size = 2048  # hidden units of the feed-forward network
-    n_heads: Heads = 8  # of d_k = d_model / n_heads columns each
-    n_layers: Length = 6  # blocks in a stack
-    activation: Activation = "relu"  # of the feed-forward network
-    norm: Norm = "post"  # behind the residual sum, as in the paper, or in front of the sub-layer
-    eps: NonNegative = 1e-5  # of layer norm, beside the variance
-    dropout: Rate = 0.1  # the share that is dropped where a call is given an rng
-    positions: Annotated[Positions, EVEN_HEADS] = "sinusoidal"  # EVEN_HEADS: RoPE turns pairs of columns
-    attention_bias: bool = False  # biases b_Q, b_K, b_V, b_O
-    max_length: Count = 512  # rows of a learned position table; the other kinds have no limit
+    Attributes
+    ----------
+    d_model : int
+        The number of columns of each token's vector.
+    d_ff : int
+        The number of hidden units of the feed-forward network.
+    n_heads : int
+        The number of attention heads. Each head has d_k = d_model / n_heads columns.
+    n_layers : int
+        The number of blocks in each stack.
+    activation : "relu", "gelu" or "gelu_tanh"
+        The activation function of the feed-forward network.
+    norm : "post" or "pre"
+        "post" normalizes after the residual sum, as in the paper. "pre" normalizes the input of each
+        sub-layer.
+    eps : float, eps >= 0
+        The number that layer norm adds to the variance.
+    dropout : float, 0 <= dropout < 1
+        The dropout rate. It has an effect only in calls with an rng.
+    positions : "sinusoidal", "learned", "rope", "alibi" or "none"
+        How the model represents positions. RoPE rotates pairs of columns, so "rope" needs an even d_k.
+    attention_bias : bool
+        Whether attention has the biases b_Q, b_K, b_V and b_O. Only ``init_…`` functions read this field.
+    max_length : int
+        The number of rows of a learned position table. The other choices of positions have no limit.
+    """
+
+    d_model: Size = 512
+    d_ff: Size = 2048
+    n_heads: Heads = 8
+    n_layers: Length = 6
+    activation: Activation = "relu"
+    norm: Norm = "post"
+    eps: NonNegative = 1e-5
+    dropout: Rate = 0.1
+    positions: Annotated[Positions, EVEN_HEADS] = "sinusoidal"
+    attention_bias: bool = False
+    max_length: Count = 512

@@ -1,4 +1,4 @@
-"""The decoder block and the stack of them, forward and backward."""
+"""The decoder block and the decoder, a stack of such blocks, forward and backward."""
 
 from typing import Annotated, Any, NamedTuple
 
@@ -29,7 +29,7 @@ from npformer.validation.rules import LAYERS
 
 
 class DecoderBlockParams(NamedTuple):
-    """What one decoder block trains; the gradients come back in the same type."""
+    """The parameters of one decoder block. Their gradients have the same type."""
 
     self_attention: AttentionParams
     norm_1: LayerNormParams
@@ -40,7 +40,7 @@ class DecoderBlockParams(NamedTuple):
 
 
 class DecoderParams(NamedTuple):
-    """The blocks from the first to the last, and the final norm of a pre-norm stack."""
+    """The parameters of all blocks, in order, and of the final norm, which only a pre-norm decoder has."""
 
     blocks: Annotated[tuple[DecoderBlockParams, ...], LAYERS]
     norm: LayerNormParams | None = None
@@ -68,8 +68,21 @@ class DecoderCache(NamedTuple):
 def init_decoder_block(
     config: TransformerConfig, rng: Rng, *, dtype: DType = np.float64
 ) -> DecoderBlockParams:
-    """The parameters of one block in the config's sizes, drawn by `init_attention` and `init_ffn`.
+    """Draw the parameters of one decoder block, with ``init_attention`` and ``init_ffn``.
 
+    Parameters
+    ----------
+    config : TransformerConfig
+        It gives d_model, d_ff and attention_bias.
+    rng : numpy.random.Generator
+    dtype : numpy.float32 or numpy.float64
+
+    Returns
+    -------
+    params : DecoderBlockParams
+
+    Examples
+    --------
     >>> config = TransformerConfig(d_model=8, d_ff=32, n_heads=2)
     >>> init_decoder_block(config, np.random.default_rng(0)).cross_attention.W_Q.shape
     (8, 8)
@@ -95,64 +108,120 @@ def decoder_block_forward(
     memory_mask: Mask[Array, "... T S"] | None = None,
     rng: Rng | None = None,
 ) -> tuple[Float[Array, "... T d_model"], DecoderBlockCache]:
-    """Self-attention, attention to the encoder's output, feed-forward; each as in the encoder block.
+    """g = Norm(x + SelfAttention(x)), h = Norm(g + Attention(g, memory)), y = Norm(h + FFN(h)).
 
-    "Attention Is All You Need", section 3.1: g = LayerNorm(x + SelfAttention(x)),
-    h = LayerNorm(g + Attention(g, memory, memory)), y = LayerNorm(h + FFN(h)); with config.norm="pre" the
-    norm stands inside each sum. A mask that is None masks nothing. Dropout acts only with an rng.
+    "Attention Is All You Need", section 3.1. Norm is LayerNorm. Attention(g, memory) is cross-attention: g
+    gives the queries, and memory gives the keys and values. With config.norm="pre", the block computes
+    g = x + SelfAttention(Norm(x)), h = g + Attention(Norm(g), memory), y = h + FFN(Norm(h)).
 
+    Parameters
+    ----------
+    x : float array (..., T, d_model)
+    memory : float array (..., S, d_model)
+        The output of the encoder.
+    params : DecoderBlockParams
+    config : TransformerConfig
+    mask : boolean array that broadcasts to (..., T, T), optional
+        The mask of self-attention. True means that the query may attend to the key. None masks nothing, so
+        pass ``causal_mask(T)`` for a causal decoder.
+    memory_mask : boolean array that broadcasts to (..., T, S), optional
+        The mask of cross-attention.
+    rng : numpy.random.Generator, optional
+        With it, dropout acts on the output of each sub-layer. Without it, nothing is dropped.
+
+    Returns
+    -------
+    y : float array (..., T, d_model)
+    cache : DecoderBlockCache
+        Input of ``decoder_block_backward``.
+
+    Examples
+    --------
     >>> config = TransformerConfig(d_model=8, d_ff=32, n_heads=2)
     >>> params = init_decoder_block(config, np.random.default_rng(0))
     >>> decoder_block_forward(np.ones((3, 6, 8)), np.ones((3, 9, 8)), params, config)[0].shape
     (3, 6, 8)
     """
 
-    def look_back(x: Array) -> tuple[Array, MultiHeadAttentionCache]:
+    def self_attention(x: Array) -> tuple[Array, MultiHeadAttentionCache]:
         return self_attention_forward(x, params.self_attention, config, mask)
 
-    def look_across(g: Array) -> tuple[Array, MultiHeadAttentionCache]:
-        cross, h = params.cross_attention, config.n_heads
-        return multi_head_attention_forward(g, memory, memory, cross, n_heads=h, mask=memory_mask)
+    def cross_attention(g: Array) -> tuple[Array, MultiHeadAttentionCache]:
+        return multi_head_attention_forward(
+            g, memory, memory, params.cross_attention, n_heads=config.n_heads, mask=memory_mask
+        )
 
-    def feed(h: Array) -> tuple[Array, FFNCache]:
+    def feed_forward(h: Array) -> tuple[Array, FFNCache]:
         return ffn_forward(h, params.ffn, activation=config.activation)
 
-    g, attention, residual_1 = residual_forward(x, look_back, params.norm_1, config, rng)
-    h, cross, residual_2 = residual_forward(g, look_across, params.norm_2, config, rng)
-    y, ffn, residual_3 = residual_forward(h, feed, params.norm_3, config, rng)
-    caches = attention, residual_1, cross, residual_2, ffn, residual_3
+    g, self_cache, residual_1 = residual_forward(x, self_attention, params.norm_1, config, rng)
+    h, cross_cache, residual_2 = residual_forward(g, cross_attention, params.norm_2, config, rng)
+    y, ffn_cache, residual_3 = residual_forward(h, feed_forward, params.norm_3, config, rng)
+    caches = self_cache, residual_1, cross_cache, residual_2, ffn_cache, residual_3
     return y, DecoderBlockCache(*caches, x.shape, x.dtype)
 
 
 def decoder_block_backward(
     dy: Float[Array, "... T d_model"], cache: DecoderBlockCache
 ) -> tuple[Float[Array, "... T d_model"], Float[Array, "... S d_model"], DecoderBlockParams]:
-    """The forward's lines from the last one up, each undone by its own backward: dx, dmemory, gradients.
+    """Apply the backward of each line of the forward, from the last line to the first.
 
+    Parameters
+    ----------
+    dy : float array (..., T, d_model)
+        Gradient of the loss with respect to y.
+    cache : DecoderBlockCache
+        Second output of ``decoder_block_forward``.
+
+    Returns
+    -------
+    dx : float array (..., T, d_model)
+    dmemory : float array (..., S, d_model)
+    grads : DecoderBlockParams
+        The gradients of the parameters.
+
+    Examples
+    --------
     >>> config = TransformerConfig(d_model=8, d_ff=32, n_heads=2)
     >>> params = init_decoder_block(config, np.random.default_rng(0))
     >>> y, cache = decoder_block_forward(np.ones((6, 8)), np.ones((9, 8)), params, config)
     >>> decoder_block_backward(y, cache)[1].shape
     (9, 8)
     """
-    attention, residual_1, cross, residual_2, ffn, residual_3, _, _ = cache
-    dh, dffn, dnorm_3 = residual_backward(dy, ffn_backward, ffn, residual_3)
-    dg, (dmemory, dcross), dnorm_2 = residual_backward(dh, _cross_attention_backward, cross, residual_2)
-    dx, dattention, dnorm_1 = residual_backward(dg, self_attention_backward, attention, residual_1)
-    return dx, dmemory, DecoderBlockParams(dattention, dnorm_1, dcross, dnorm_2, dffn, dnorm_3)
+    self_cache, residual_1, cross_cache, residual_2, ffn_cache, residual_3, _, _ = cache
+    dh, dffn, dnorm_3 = residual_backward(dy, ffn_backward, ffn_cache, residual_3)
+    dg, (dmemory, dcross), dnorm_2 = residual_backward(dh, _cross_attention_backward, cross_cache, residual_2)
+    dx, dself, dnorm_1 = residual_backward(dg, self_attention_backward, self_cache, residual_1)
+    return dx, dmemory, DecoderBlockParams(dself, dnorm_1, dcross, dnorm_2, dffn, dnorm_3)
 
 
 def _cross_attention_backward(
     dy: Array, cache: MultiHeadAttentionCache
 ) -> tuple[Array, tuple[Array, AttentionParams]]:
-    """One memory was keys and values, so its gradients add: dy (..., T, d_model) -> dx, (dmemory, grads)."""
+    """Return dx (..., T, d_model), and the pair of dmemory (..., S, d_model) and the parameters' gradients.
+
+    Keys and values come from the same memory, so dmemory is the sum of two gradients.
+    """
     dx, dmemory_k, dmemory_v, grads = multi_head_attention_backward(dy, cache)
     return dx, (dmemory_k + dmemory_v, grads)
 
 
 def init_decoder(config: TransformerConfig, rng: Rng, *, dtype: DType = np.float64) -> DecoderParams:
-    """config.n_layers blocks, and with config.norm="pre" a final norm.
+    """Draw the parameters of config.n_layers decoder blocks, and of a final norm if config.norm is "pre".
 
+    Parameters
+    ----------
+    config : TransformerConfig
+        It gives n_layers, norm, and the sizes of each block.
+    rng : numpy.random.Generator
+    dtype : numpy.float32 or numpy.float64
+
+    Returns
+    -------
+    params : DecoderParams
+
+    Examples
+    --------
     >>> len(init_decoder(TransformerConfig(d_model=8, d_ff=32, n_heads=2), np.random.default_rng(0)).blocks)
     6
     """
@@ -171,10 +240,34 @@ def decoder_forward(
     memory_mask: Mask[Array, "... T S"] | None = None,
     rng: Rng | None = None,
 ) -> tuple[Float[Array, "... T d_model"], DecoderCache]:
-    """One block after the other, all with the same memory, then the final norm if there is one.
+    """y = block_n(… block_1(x, memory) …, memory), followed by the final norm if params has one.
 
-    x is the embeddings with their positions added already, memory the encoder's output.
+    "Attention Is All You Need", section 3.1. All blocks receive the same memory.
 
+    Parameters
+    ----------
+    x : float array (..., T, d_model)
+        The embeddings. Sinusoidal or learned positions are already added. RoPE and ALiBi act in the blocks.
+    memory : float array (..., S, d_model)
+        The output of the encoder.
+    params : DecoderParams
+    config : TransformerConfig
+    mask : boolean array that broadcasts to (..., T, T), optional
+        The mask of self-attention. True means that the query may attend to the key. None masks nothing, so
+        pass ``causal_mask(T)`` for a causal decoder.
+    memory_mask : boolean array that broadcasts to (..., T, S), optional
+        The mask of cross-attention.
+    rng : numpy.random.Generator, optional
+        Without it, nothing is dropped.
+
+    Returns
+    -------
+    y : float array (..., T, d_model)
+    cache : DecoderCache
+        Input of ``decoder_backward``.
+
+    Examples
+    --------
     >>> config = TransformerConfig(d_model=8, d_ff=32, n_heads=2)
     >>> params = init_decoder(config, np.random.default_rng(0))
     >>> decoder_forward(np.ones((6, 8)), np.ones((9, 8)), params, config)[0].shape
@@ -191,8 +284,25 @@ def decoder_forward(
 def decoder_backward(
     dy: Float[Array, "... T d_model"], cache: DecoderCache
 ) -> tuple[Float[Array, "... T d_model"], Float[Array, "... S d_model"], DecoderParams]:
-    """The final norm, then the blocks from the last one down; dmemory is the sum of every block's.
+    """Apply the backward of the final norm and of each block, from the last block to the first.
 
+    Parameters
+    ----------
+    dy : float array (..., T, d_model)
+        Gradient of the loss with respect to y.
+    cache : DecoderCache
+        Second output of ``decoder_forward``.
+
+    Returns
+    -------
+    dx : float array (..., T, d_model)
+    dmemory : float array (..., S, d_model)
+        The sum of the gradients from all blocks.
+    grads : DecoderParams
+        The gradients of the parameters. The gradient of an absent norm is None.
+
+    Examples
+    --------
     >>> config = TransformerConfig(d_model=8, d_ff=32, n_heads=2)
     >>> params = init_decoder(config, np.random.default_rng(0))
     >>> y, cache = decoder_forward(np.ones((6, 8)), np.ones((9, 8)), params, config)
@@ -204,8 +314,10 @@ def decoder_backward(
         dx, dmemory, grads = decoder_block_backward(dy, block)
         return dx, (dmemory, grads)
 
-    dx, pairs, norm = stack_backward(dy, block_backward, cache.blocks, cache.norm)
+    dx, block_grads, dnorm = stack_backward(dy, block_backward, cache.blocks, cache.norm)
     dmemory = array_module(dy).zeros_like(cache.memory)
-    for dblock_memory, _ in pairs:  # every block looked at the one memory
-        dmemory = dmemory + dblock_memory
-    return dx, dmemory, DecoderParams(tuple(grads for _, grads in pairs), norm)
+    dblocks = []
+    for dmemory_of_block, dblock in block_grads:
+        dmemory = dmemory + dmemory_of_block  # All blocks use the same memory, so its gradients add up.
+        dblocks.append(dblock)
+    return dx, dmemory, DecoderParams(tuple(dblocks), dnorm)

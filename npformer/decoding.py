@@ -1,4 +1,8 @@
-"""Greedy decoding: one token after the other, with the keys and values of the earlier ones kept."""
+"""Greedy decoding, token by token, with a KV cache.
+
+The KV cache holds the keys and values of the tokens so far. So each step computes them only for the newest
+token. In the shapes of this module, B is the batch: the leading axes of the ids.
+"""
 
 from typing import Annotated, Any, NamedTuple
 
@@ -20,29 +24,34 @@ from npformer.encoder import encoder_forward, residual_forward
 from npformer.feed_forward import ffn_forward
 from npformer.functional import linear_forward
 from npformer.layer_norm import layer_norm_forward
-from npformer.positional import alibi_bias, rope_turn, rotate
+from npformer.positional import alibi_bias, rope_cos_sin, rotate
 from npformer.transformer import TransformerParams, embed_forward
 from npformer.tree import leaves
 from npformer.validation.annotations import Count, Ids
 from npformer.validation.rules import IN_VOCABULARY, TABLE_LENGTH, TABLE_ROWS, Id
 
-Turn = tuple[Array, Array, str]  # RoPE's cosines and sines, (n, pairs) each, and its layout
-How = tuple[Turn | None, Array | None, Array | None]  # turn, mask and bias of self-attention
+
+class RoPERotation(NamedTuple):
+    """The rotation that RoPE applies to the queries and keys at n positions."""
+
+    cos: Array  # (n, pairs)
+    sin: Array  # (n, pairs)
+    layout: str
 
 
-class KeptKeys(NamedTuple):
-    """The keys and values of the tokens so far, in arrays with room for more."""
+class KVCache(NamedTuple):
+    """The keys and values of the tokens so far. The arrays have room for more tokens."""
 
     keys: Array  # (B, h, room, d_k)
-    values: Array
-    length: int  # how many are filled
+    values: Array  # (B, h, room, d_k)
+    length: int  # the number of positions that are in use
 
 
 class BlockState(NamedTuple):
-    """What one decoder block keeps from token to token."""
+    """The caches of one decoder block."""
 
-    own: KeptKeys  # of the tokens decoded so far
-    memory: KeptKeys  # of the encoder's output, made once
+    target: KVCache  # for self-attention: of the tokens decoded so far
+    memory: KVCache  # for cross-attention: of the output of the encoder
 
 
 def greedy_decode(
@@ -55,12 +64,38 @@ def greedy_decode(
     max_length: Annotated[Count, TABLE_LENGTH],
     padding_id: Id | None = None,
 ) -> Array:
-    """The likeliest next token, again and again, until every row has said stop_id or max_length is reached.
+    """ids[t+1] = argmax logits[t], until each row contains stop_id or has max_length tokens.
 
-    source_ids (B, S) -> ids (B, at most max_length). The rows come without start_id; what follows a row's
-    stop_id is stop_id again. Keys and values of the earlier tokens are kept, so that a new token costs
-    one query (linear in the length).
+    With the KV cache, each new token needs only one query. So the cost per token grows linearly with the
+    length.
 
+    Parameters
+    ----------
+    source_ids : integer array (..., S)
+        The token ids of the encoder's input.
+    params : TransformerParams
+    config : TransformerConfig
+    start_id : int
+        The id that starts the decoder's input. It is not part of the result.
+    stop_id : int
+        The id that ends a row. All later ids of this row are stop_id too.
+    max_length : int
+        The maximum number of new tokens.
+    padding_id : int, optional
+        The id of the padding token. No query attends to a key with this id.
+
+    Returns
+    -------
+    ids : integer array (..., at most max_length)
+
+    Raises
+    ------
+    ValueError
+        If the logits contain NaN or infinity. The message names a parameter that does. This is checked for
+        NumPy arrays only.
+
+    Examples
+    --------
     >>> from npformer import init_transformer
     >>> config = TransformerConfig(d_model=8, d_ff=32, n_heads=2, n_layers=1)
     >>> params = init_transformer(10, config, np.random.default_rng(0))
@@ -71,52 +106,61 @@ def greedy_decode(
     memory_mask = None if padding_id is None else padding_mask(source_ids, padding_id)  # (B, 1, S)
     x, _ = embed_forward(source_ids, params.embedding, params.source_positions, config, None)
     memory, _ = encoder_forward(x, params.encoder, config, mask=memory_mask)  # (B, S, d_model)
-    states = [first_state(block, memory, config) for block in params.decoder.blocks]
+    states = [initial_state(block, memory, config) for block in params.decoder.blocks]
     ids = xp.full((*source_ids.shape[:-1], 1), start_id, dtype=np.int64)  # (B, 1)
-    done = xp.zeros(source_ids.shape[:-1], dtype=bool)
+    is_finished = xp.zeros(source_ids.shape[:-1], dtype=bool)  # (B,)
     for _ in range(max_length):
         mask = None if padding_id is None else padding_mask(ids, padding_id)  # (B, 1, t + 1)
         logits, states = next_logits(ids, states, params, config, mask, memory_mask)
         check_logits("greedy_decode", logits, params)
-        new = xp.where(done, stop_id, logits[..., 0, :].argmax(axis=-1))
-        ids = xp.concatenate([ids, new[..., None]], axis=-1)  # (B, t + 2)
-        done = done | (new == stop_id)
-        if bool(done.all()):
+        likeliest = logits[..., 0, :].argmax(axis=-1)  # (B,)
+        new_ids = xp.where(is_finished, stop_id, likeliest)  # (B,)
+        ids = xp.concatenate([ids, new_ids[..., None]], axis=-1)  # (B, t + 2)
+        is_finished = is_finished | (new_ids == stop_id)
+        if bool(is_finished.all()):
             break
     return ids[..., 1:]
 
 
 def check_logits(function: str, logits: Array, params: Any) -> None:
-    """Refuse to choose among logits (..., vocab_size) that are no numbers; name the weights that are none.
+    """Raise ValueError if logits (..., vocab_size) contain NaN or infinity, and name a parameter that does.
 
-    Looked at on the host only. The largest of a row with a NaN is NaN.
+    Only NumPy arrays are checked. The maximum of a row with a NaN is NaN.
     """
-    if isinstance(logits, np.ndarray) and not np.isfinite(logits.max(axis=-1)).all():
-        wrong = [f"params.{path} holds" for path, a in leaves(params) if not np.isfinite(a).all()]
-        words = f"{wrong[0]} NaN or infinity" if wrong else "params give logits that are NaN or infinite"
-        raise ValueError(f"{function}: {words}; expected finite numbers")
+    if not isinstance(logits, np.ndarray) or np.isfinite(logits.max(axis=-1)).all():
+        return
+    problem = "params give logits that are NaN or infinite"
+    for path, array in leaves(params):
+        if not np.isfinite(array).all():
+            problem = f"params.{path} holds NaN or infinity"
+            break
+    raise ValueError(f"{function}: {problem}; expected finite numbers")
 
 
-def first_state(block: DecoderBlockParams, memory: Array, config: TransformerConfig) -> BlockState:
-    """Before the first token: the memory's keys and values, and none of the block's own."""
-    cross, h = block.cross_attention, config.n_heads
-    keys = split_heads(linear_forward(memory, cross.W_K, cross.b_K)[0], h)  # (B, h, S, d_k)
-    values = split_heads(linear_forward(memory, cross.W_V, cross.b_V)[0], h)
-    none = keys[..., :0, :]  # (B, h, 0, d_k)
-    return BlockState(KeptKeys(none, none, 0), KeptKeys(keys, values, keys.shape[-2]))
+def initial_state(block: DecoderBlockParams, memory: Array, config: TransformerConfig) -> BlockState:
+    """Return the caches of a block before the first token: full for the memory, empty for the target."""
+    cross = block.cross_attention
+    keys = split_heads(linear_forward(memory, cross.W_K, cross.b_K)[0], config.n_heads)  # (B, h, S, d_k)
+    values = split_heads(linear_forward(memory, cross.W_V, cross.b_V)[0], config.n_heads)
+    empty = keys[..., :0, :]  # (B, h, 0, d_k)
+    return BlockState(KVCache(empty, empty, 0), KVCache(keys, values, keys.shape[-2]))
 
 
-def keep(kept: KeptKeys, key: Array, value: Array) -> KeptKeys:
-    """n more keys and values, (B, h, n, d_k). A full room doubles, so that adding stays cheap."""
-    keys, values, length = kept
-    end = length + key.shape[-2]
+def append_to_cache(cache: KVCache, new_keys: Array, new_values: Array) -> KVCache:
+    """Add n keys and values, each (B, h, n, d_k).
+
+    If there is not enough room, the room doubles. So most calls copy only the new keys and values.
+    """
+    keys, values, length = cache
+    end = length + new_keys.shape[-2]
     if end > keys.shape[-2]:
-        xp, more = array_module(keys), (*keys.shape[:-2], max(end, 16), keys.shape[-1])
-        keys = xp.concatenate([keys, xp.empty(more, keys.dtype)], axis=-2)
-        values = xp.concatenate([values, xp.empty(more, values.dtype)], axis=-2)
-    keys[..., length:end, :] = key
-    values[..., length:end, :] = value
-    return KeptKeys(keys, values, end)
+        xp = array_module(keys)
+        shape = (*keys.shape[:-2], max(end, 16), keys.shape[-1])  # of the additional room
+        keys = xp.concatenate([keys, xp.empty(shape, keys.dtype)], axis=-2)
+        values = xp.concatenate([values, xp.empty(shape, values.dtype)], axis=-2)
+    keys[..., length:end, :] = new_keys
+    values[..., length:end, :] = new_values
+    return KVCache(keys, values, end)
 
 
 def next_logits(
@@ -127,21 +171,26 @@ def next_logits(
     mask: Array | None,
     memory_mask: Array | None,
 ) -> tuple[Array, list[BlockState]]:
-    """The last token through all blocks: ids (B, t + 1) -> logits (B, 1, vocab_size), and what is kept."""
-    xp, h, t, after = array_module(ids), config.n_heads, ids.shape[-1] - 1, []
+    """Apply the decoder to the last token of ids (B, t + 1), whose position is t.
+
+    Returns the logits (B, 1, vocab_size) and the new states of the blocks.
+    """
+    xp = array_module(ids)
+    t = ids.shape[-1] - 1
     x, _ = embed_forward(ids[..., t:], params.embedding, params.target_positions, config, None, start=t)
-    turn = bias = None
+    rope = bias = None
     if config.positions == "rope":
-        turn = (*rope_turn(xp.asarray([t]), config.d_model // h, 10000.0, x.dtype), "interleaved")
+        cos, sin = rope_cos_sin(xp.asarray([t]), config.d_model // config.n_heads, 10000.0, x.dtype)
+        rope = RoPERotation(cos, sin, "interleaved")
     if config.positions == "alibi":
-        bias = alibi_bias(h, 1, t + 1, dtype=x.dtype, xp=xp)  # (h, 1, t + 1)
-    how = turn, mask, bias
-    for block, before in zip(params.decoder.blocks, states, strict=True):
-        x, now = next_through_block(x, before, block, config, how, memory_mask)  # (B, 1, d_model)
-        after.append(now)
+        bias = alibi_bias(config.n_heads, 1, t + 1, dtype=x.dtype, xp=xp)  # (h, 1, t + 1)
+    new_states = []
+    for block, old_state in zip(params.decoder.blocks, states, strict=True):
+        x, new_state = next_through_block(x, old_state, block, config, rope, mask, bias, memory_mask)
+        new_states.append(new_state)
     if params.decoder.norm is not None:
-        x, _ = layer_norm_forward(x, params.decoder.norm, eps=config.eps)
-    return tied_logits_forward(x, params.embedding)[0], after
+        x, _ = layer_norm_forward(x, params.decoder.norm, eps=config.eps)  # (B, 1, d_model)
+    return tied_logits_forward(x, params.embedding)[0], new_states
 
 
 def next_through_block(
@@ -149,62 +198,68 @@ def next_through_block(
     state: BlockState,
     block: DecoderBlockParams,
     config: TransformerConfig,
-    how: How,
+    rope: RoPERotation | None,
+    mask: Array | None,
+    bias: Array | None,
     memory_mask: Array | None,
 ) -> tuple[Array, BlockState]:
-    """`decoder_block_forward` for one more token, x (B, 1, d_model)."""
+    """Do the same as ``decoder_block_forward`` for one more token, x (B, 1, d_model)."""
 
-    def look_back(x: Array) -> tuple[Array, KeptKeys]:
-        return attend_to_kept(x, state.own, block.self_attention, config.n_heads, *how)
+    def self_attention(x: Array) -> tuple[Array, KVCache]:
+        return attend_with_cache(x, state.target, block.self_attention, config.n_heads, rope, mask, bias)
 
-    def look_across(g: Array) -> tuple[Array, None]:
+    def cross_attention(g: Array) -> tuple[Array, None]:
         cross = block.cross_attention
         q = split_heads(linear_forward(g, cross.W_Q, cross.b_Q)[0], config.n_heads)  # (B, h, 1, d_k)
         return attend(q, state.memory, cross, memory_mask, None), None
 
-    def feed(h: Array) -> tuple[Array, None]:
+    def feed_forward(h: Array) -> tuple[Array, None]:
         return ffn_forward(h, block.ffn, activation=config.activation)[0], None
 
-    g, own, _ = residual_forward(x, look_back, block.norm_1, config, None)
-    h, _, _ = residual_forward(g, look_across, block.norm_2, config, None)
-    y, _, _ = residual_forward(h, feed, block.norm_3, config, None)
-    return y, BlockState(own, state.memory)
+    g, target, _ = residual_forward(x, self_attention, block.norm_1, config, None)
+    h, _, _ = residual_forward(g, cross_attention, block.norm_2, config, None)
+    y, _, _ = residual_forward(h, feed_forward, block.norm_3, config, None)
+    return y, BlockState(target, state.memory)
 
 
-def attend_to_kept(
+def attend_with_cache(
     x: Array,
-    kept: KeptKeys,
+    cache: KVCache,
     params: AttentionParams,
     n_heads: int,
-    turn: Turn | None,
+    rope: RoPERotation | None,
     mask: Array | None,
     bias: Array | None = None,
-) -> tuple[Array, KeptKeys]:
-    """Self-attention of n more tokens, x (B, n, d_model), to those kept, which they join.
+) -> tuple[Array, KVCache]:
+    """Apply self-attention to n more tokens, x (B, n, d_model), after adding their keys to the cache.
 
-    turn is of their positions, for RoPE: cosines, sines and the layout; mask is (n, T_k), or (B, 1, T_k).
+    ``rope`` is the rotation at the positions of the n tokens. The mask is (n, T_k) or (B, 1, T_k).
     """
-    Q, K, V = project(x, x, x, params, n_heads, kept.keys.shape[-3])  # (B, h or n_kv_heads, n, d_k)
-    if turn is not None:
-        Q, K = rotate(Q, *turn), rotate(K, *turn)
-    kept = keep(kept, K, V)
-    return attend(Q, kept, params, mask, bias), kept
+    n_kv_heads = cache.keys.shape[-3]
+    Q, K, V = project(x, x, x, params, n_heads, n_kv_heads)  # (B, h or n_kv_heads, n, d_k)
+    if rope is not None:
+        Q, K = rotate(Q, *rope), rotate(K, *rope)
+    cache = append_to_cache(cache, K, V)
+    return attend(Q, cache, params, mask, bias), cache
 
 
 def attend(
-    Q: Array, kept: KeptKeys, params: AttentionParams, mask: Array | None, bias: Array | None
+    Q: Array, cache: KVCache, params: AttentionParams, mask: Array | None, bias: Array | None
 ) -> Array:
-    """Queries (B, h, n, d_k) against kept keys and values, and the output projection: (B, n, d_model).
+    """Attend with queries (B, h, n, d_k) to the cached keys, and apply W_O: (B, n, d_model).
 
-    The queries that share a key head stand one below the other, so that no key is copied.
+    Several heads of queries may share one head of keys. Their queries form one longer sequence of rows, so
+    the keys are not copied.
     """
-    keys, values = kept.keys[..., : kept.length, :], kept.values[..., : kept.length, :]
+    keys = cache.keys[..., : cache.length, :]  # (B, n_kv_heads, T_k, d_k)
+    values = cache.values[..., : cache.length, :]
     *leading, h, n, d_k = Q.shape
     n_kv_heads = keys.shape[-3]
-    groups = Q.reshape(*leading, n_kv_heads, h // n_kv_heads * n, d_k)
+    group_size = h // n_kv_heads  # heads of queries per head of keys
+    groups = Q.reshape(*leading, n_kv_heads, group_size * n, d_k)
     if mask is not None:
-        rows = [mask] * (h // n_kv_heads)
-        mask = array_module(Q).concatenate(rows, axis=-2)[..., None, :, :]  # (B, 1, rows of a group, T_k)
+        mask = array_module(Q).concatenate([mask] * group_size, axis=-2)  # the rows of each group
+        mask = mask[..., None, :, :]  # (B, 1, rows, T_k)
     heads, _ = attention_forward(groups, keys, values, mask=mask, bias=bias)
     merged = merge_heads(heads.reshape(Q.shape))  # (B, n, d_model)
     return linear_forward(merged, params.W_O, params.b_O)[0]

@@ -1,4 +1,7 @@
-"""The encoder block and the stack of them, forward and backward."""
+"""The encoder block and the encoder, a stack of such blocks, forward and backward.
+
+In a backward, ``# from s = x + dropout(a)`` means that the line differentiates this forward equation.
+"""
 
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
@@ -29,7 +32,7 @@ from npformer.validation.rules import LAYERS
 
 
 class EncoderBlockParams(NamedTuple):
-    """What one encoder block trains; the gradients come back in the same type."""
+    """The parameters of one encoder block. Their gradients have the same type."""
 
     attention: AttentionParams
     norm_1: LayerNormParams
@@ -38,7 +41,7 @@ class EncoderBlockParams(NamedTuple):
 
 
 class EncoderParams(NamedTuple):
-    """The blocks from the first to the last, and the final norm of a pre-norm stack."""
+    """The parameters of all blocks, in order, and of the final norm, which only a pre-norm encoder has."""
 
     blocks: Annotated[tuple[EncoderBlockParams, ...], LAYERS]
     norm: LayerNormParams | None = None
@@ -55,7 +58,9 @@ class EncoderBlockCache(NamedTuple):
     residual_1: ResidualCache
     ffn: FFNCache
     residual_2: ResidualCache
-    shape: Shape[tuple[int, ...], "... T d_model"]  # of y, and so of dy: the front door asks
+    shape: Shape[
+        tuple[int, ...], "... T d_model"
+    ]  # of y; argument validation compares the shape of dy with it
     dtype: Any
 
 
@@ -69,8 +74,21 @@ class EncoderCache(NamedTuple):
 def init_encoder_block(
     config: TransformerConfig, rng: Rng, *, dtype: DType = np.float64
 ) -> EncoderBlockParams:
-    """The parameters of one block in the config's sizes, drawn by `init_attention` and `init_ffn`.
+    """Draw the parameters of one encoder block, with ``init_attention`` and ``init_ffn``.
 
+    Parameters
+    ----------
+    config : TransformerConfig
+        It gives d_model, d_ff and attention_bias.
+    rng : numpy.random.Generator
+    dtype : numpy.float32 or numpy.float64
+
+    Returns
+    -------
+    params : EncoderBlockParams
+
+    Examples
+    --------
     >>> config = TransformerConfig(d_model=8, d_ff=32, n_heads=2)
     >>> init_encoder_block(config, np.random.default_rng(0)).ffn.W_1.shape
     (8, 32)
@@ -93,10 +111,27 @@ def encoder_block_forward(
 ) -> tuple[Float[Array, "... T d_model"], EncoderBlockCache]:
     """h = LayerNorm(x + Attention(x)), y = LayerNorm(h + FFN(h)).
 
-    "Attention Is All You Need", section 3.1 (post-norm). With config.norm="pre":
-    h = x + Attention(LayerNorm(x)), y = h + FFN(LayerNorm(h)). mask is boolean, True = may attend. Dropout
-    (section 5.4, on each sub-layer's output) acts only with an rng.
+    "Attention Is All You Need", section 3.1 (post-norm). With config.norm="pre", the block computes
+    h = x + Attention(LayerNorm(x)), y = h + FFN(LayerNorm(h)).
 
+    Parameters
+    ----------
+    x : float array (..., T, d_model)
+    params : EncoderBlockParams
+    config : TransformerConfig
+    mask : boolean array that broadcasts to (..., T, T), optional
+        True means that the query may attend to the key.
+    rng : numpy.random.Generator, optional
+        With it, dropout acts on the output of each sub-layer (section 5.4). Without it, nothing is dropped.
+
+    Returns
+    -------
+    y : float array (..., T, d_model)
+    cache : EncoderBlockCache
+        Input of ``encoder_block_backward``.
+
+    Examples
+    --------
     >>> config = TransformerConfig(d_model=8, d_ff=32, n_heads=2)
     >>> params = init_encoder_block(config, np.random.default_rng(0))
     >>> encoder_block_forward(np.ones((3, 6, 8)), params, config)[0].shape
@@ -106,19 +141,34 @@ def encoder_block_forward(
     def attend(x: Array) -> tuple[Array, MultiHeadAttentionCache]:
         return self_attention_forward(x, params.attention, config, mask)
 
-    def feed(h: Array) -> tuple[Array, FFNCache]:
+    def feed_forward(h: Array) -> tuple[Array, FFNCache]:
         return ffn_forward(h, params.ffn, activation=config.activation)
 
     h, attention, residual_1 = residual_forward(x, attend, params.norm_1, config, rng)
-    y, ffn, residual_2 = residual_forward(h, feed, params.norm_2, config, rng)
+    y, ffn, residual_2 = residual_forward(h, feed_forward, params.norm_2, config, rng)
     return y, EncoderBlockCache(attention, residual_1, ffn, residual_2, x.shape, x.dtype)
 
 
 def encoder_block_backward(
     dy: Float[Array, "... T d_model"], cache: EncoderBlockCache
 ) -> tuple[Float[Array, "... T d_model"], EncoderBlockParams]:
-    """The forward's lines from the last one up, each undone by its own backward.
+    """Apply the backward of each line of the forward, from the last line to the first.
 
+    Parameters
+    ----------
+    dy : float array (..., T, d_model)
+        Gradient of the loss with respect to y.
+    cache : EncoderBlockCache
+        Second output of ``encoder_block_forward``.
+
+    Returns
+    -------
+    dx : float array (..., T, d_model)
+    grads : EncoderBlockParams
+        The gradients of the parameters.
+
+    Examples
+    --------
     >>> config = TransformerConfig(d_model=8, d_ff=32, n_heads=2)
     >>> params = init_encoder_block(config, np.random.default_rng(0))
     >>> y, cache = encoder_block_forward(np.ones((3, 6, 8)), params, config)
@@ -138,61 +188,86 @@ def residual_forward(
     config: TransformerConfig,
     rng: Rng | None,
 ) -> tuple[Array, Any, ResidualCache]:
-    """LayerNorm(x + SubLayer(x)), or with config.norm="pre" x + SubLayer(LayerNorm(x)): (..., T, d_model).
+    """LayerNorm(x + SubLayer(x)), or x + SubLayer(LayerNorm(x)) with config.norm="pre": (..., T, d_model).
 
-    "Attention Is All You Need", section 3.1; pre-norm as in Xiong et al., "On Layer Normalization in the
-    Transformer Architecture", 2020. Dropout acts on the sub-layer's output, before the sum.
+    "Attention Is All You Need", section 3.1. Pre-norm: Xiong et al., "On Layer Normalization in the
+    Transformer Architecture", 2020. Dropout acts on the output of the sub-layer, before the sum. The second
+    result is the cache of the sub-layer.
     """
     if config.norm == "post":
-        a, inner = sub_layer(x)
-        a, dropped = dropout_forward(a, config.dropout, rng)
+        a, sub_layer_cache = sub_layer(x)
+        a, dropout_cache = dropout_forward(a, config.dropout, rng)
         s = x + a
-        y, normed = layer_norm_forward(s, norm, eps=config.eps)
+        y, norm_cache = layer_norm_forward(s, norm, eps=config.eps)
     else:
-        n, normed = layer_norm_forward(x, norm, eps=config.eps)
-        a, inner = sub_layer(n)
-        a, dropped = dropout_forward(a, config.dropout, rng)
+        n, norm_cache = layer_norm_forward(x, norm, eps=config.eps)
+        a, sub_layer_cache = sub_layer(n)
+        a, dropout_cache = dropout_forward(a, config.dropout, rng)
         y = x + a
-    return y, inner, ResidualCache(dropped, normed, config.norm)
+    return y, sub_layer_cache, ResidualCache(dropout_cache, norm_cache, config.norm)
 
 
 def residual_backward(
-    dy: Array, sub_layer_backward: Callable[[Array, Any], tuple[Array, Any]], inner: Any, cache: ResidualCache
+    dy: Array,
+    sub_layer_backward: Callable[[Array, Any], tuple[Array, Any]],
+    sub_layer_cache: Any,
+    cache: ResidualCache,
 ) -> tuple[Array, Any, LayerNormParams]:
-    """The lines of `residual_forward` from the last one up: dy (..., T, d_model) -> dx, both gradients.
+    """Return dx (..., T, d_model) and the gradients of the sub-layer and of the norm.
 
-    In the sum, x went two ways: into the sub-layer and past it. So its gradients add.
+    The forward uses x twice: in the sub-layer and in the sum. So dx is the sum of two gradients.
     """
     if cache.placement == "post":
-        ds, dnorm = layer_norm_backward(dy, cache.norm)  # y = norm(s)
-        da = dropout_backward(ds, cache.dropout)  # s = x + dropout(a)
-        dx, grads = sub_layer_backward(da, inner)  # a = sub_layer(x)
+        ds, dnorm = layer_norm_backward(dy, cache.norm)  # from y = norm(s)
+        da = dropout_backward(ds, cache.dropout)  # from s = x + dropout(a)
+        dx, grads = sub_layer_backward(da, sub_layer_cache)  # from a = sub_layer(x)
         return ds + dx, grads, dnorm
-    da = dropout_backward(dy, cache.dropout)  # y = x + dropout(a)
-    dn, grads = sub_layer_backward(da, inner)  # a = sub_layer(n)
-    dx, dnorm = layer_norm_backward(dn, cache.norm)  # n = norm(x)
+    da = dropout_backward(dy, cache.dropout)  # from y = x + dropout(a)
+    dn, grads = sub_layer_backward(da, sub_layer_cache)  # from a = sub_layer(n)
+    dx, dnorm = layer_norm_backward(dn, cache.norm)  # from n = norm(x)
     return dy + dx, grads, dnorm
 
 
 def self_attention_forward(
     x: Array, params: AttentionParams, config: TransformerConfig, mask: Array | None
 ) -> tuple[Array, MultiHeadAttentionCache]:
-    """Attention of x to itself, by the config's heads and positions: x (..., T, d_model) -> same shape."""
-    T, h, rope, bias = x.shape[-2], config.n_heads, config.positions == "rope", None
+    """Compute the self-attention of x (..., T, d_model), with the heads and positions of the config."""
+    T, h = x.shape[-2], config.n_heads
+    bias = None
     if config.positions == "alibi":
         bias = alibi_bias(h, T, T, dtype=x.dtype, xp=array_module(x))
+    rope = config.positions == "rope"
     return multi_head_attention_forward(x, x, x, params, n_heads=h, mask=mask, bias=bias, rope=rope)
 
 
 def self_attention_backward(dy: Array, cache: MultiHeadAttentionCache) -> tuple[Array, AttentionParams]:
-    """One x was queries, keys and values, so its gradients add: dy (..., T, d_model) -> dx, gradients."""
+    """Return dx (..., T, d_model) and the gradients of the parameters.
+
+    Queries, keys and values come from the same x, so dx is the sum of three gradients.
+    """
     dx_q, dx_k, dx_v, grads = multi_head_attention_backward(dy, cache)
     return dx_q + dx_k + dx_v, grads
 
 
 def init_encoder(config: TransformerConfig, rng: Rng, *, dtype: DType = np.float64) -> EncoderParams:
-    """config.n_layers blocks, and with config.norm="pre" a final norm: no other would normalize the last sum.
+    """Draw the parameters of config.n_layers encoder blocks.
 
+    With config.norm="pre", the encoder gets a final norm. Without it, the last residual sum would not be
+    normalized.
+
+    Parameters
+    ----------
+    config : TransformerConfig
+        It gives n_layers, norm, and the sizes of each block.
+    rng : numpy.random.Generator
+    dtype : numpy.float32 or numpy.float64
+
+    Returns
+    -------
+    params : EncoderParams
+
+    Examples
+    --------
     >>> len(init_encoder(TransformerConfig(d_model=8, d_ff=32, n_heads=2), np.random.default_rng(0)).blocks)
     6
     """
@@ -209,11 +284,29 @@ def encoder_forward(
     mask: Mask[Array, "... T T"] | None = None,
     rng: Rng | None = None,
 ) -> tuple[Float[Array, "... T d_model"], EncoderCache]:
-    """One block after the other, then the final norm if there is one.
+    """y = block_n(… block_1(x)), followed by the final norm if params has one.
 
-    x is what enters the first block: embeddings with their positions added already (RoPE and ALiBi act
-    inside).
+    "Attention Is All You Need", section 3.1.
 
+    Parameters
+    ----------
+    x : float array (..., T, d_model)
+        The embeddings. Sinusoidal or learned positions are already added. RoPE and ALiBi act in the blocks.
+    params : EncoderParams
+    config : TransformerConfig
+    mask : boolean array that broadcasts to (..., T, T), optional
+        True means that the query may attend to the key.
+    rng : numpy.random.Generator, optional
+        Without it, nothing is dropped.
+
+    Returns
+    -------
+    y : float array (..., T, d_model)
+    cache : EncoderCache
+        Input of ``encoder_backward``.
+
+    Examples
+    --------
     >>> config = TransformerConfig(d_model=8, d_ff=32, n_heads=2)
     >>> encoder_forward(np.ones((3, 6, 8)), init_encoder(config, np.random.default_rng(0)), config)[0].shape
     (3, 6, 8)
@@ -229,8 +322,23 @@ def encoder_forward(
 def encoder_backward(
     dy: Float[Array, "... T d_model"], cache: EncoderCache
 ) -> tuple[Float[Array, "... T d_model"], EncoderParams]:
-    """The final norm, then the blocks from the last one down.
+    """Apply the backward of the final norm and of each block, from the last block to the first.
 
+    Parameters
+    ----------
+    dy : float array (..., T, d_model)
+        Gradient of the loss with respect to y.
+    cache : EncoderCache
+        Second output of ``encoder_forward``.
+
+    Returns
+    -------
+    dx : float array (..., T, d_model)
+    grads : EncoderParams
+        The gradients of the parameters. The gradient of an absent norm is None.
+
+    Examples
+    --------
     >>> config = TransformerConfig(d_model=8, d_ff=32, n_heads=2)
     >>> y, cache = encoder_forward(np.ones((6, 8)), init_encoder(config, np.random.default_rng(0)), config)
     >>> encoder_backward(y, cache)[1].blocks[5].ffn.W_1.shape
@@ -243,14 +351,18 @@ def encoder_backward(
 def stack_forward(
     x: Array, block_forward: Callable[[Array, Any], tuple[Array, Any]], params: Any, config: TransformerConfig
 ) -> tuple[Array, tuple[Any, ...], LayerNormCache | None]:
-    """x (..., T, d_model) through all of params.blocks, then params.norm if there is one: y, their caches."""
-    caches, norm = [], None
+    """Apply all blocks of params to x (..., T, d_model), then the final norm if there is one.
+
+    Returns y, the cache of each block and the cache of the norm.
+    """
+    block_caches = []
     for block in params.blocks:
         x, cache = block_forward(x, block)
-        caches.append(cache)
+        block_caches.append(cache)
+    norm_cache = None
     if params.norm is not None:
-        x, norm = layer_norm_forward(x, params.norm, eps=config.eps)
-    return x, tuple(caches), norm
+        x, norm_cache = layer_norm_forward(x, params.norm, eps=config.eps)
+    return x, tuple(block_caches), norm_cache
 
 
 def stack_backward(
@@ -259,11 +371,12 @@ def stack_backward(
     caches: tuple[Any, ...],
     norm: LayerNormCache | None,
 ) -> tuple[Array, tuple[Any, ...], LayerNormParams | None]:
-    """`stack_forward` from the last line up: dy (..., T, d_model) -> dx, the gradients of blocks and norm."""
-    grads, dnorm = [], None
+    """Return dx (..., T, d_model), the gradients of each block and the gradient of the final norm."""
+    dnorm = None
     if norm is not None:
         dy, dnorm = layer_norm_backward(dy, norm)
+    dblocks = []
     for cache in reversed(caches):
         dy, dblock = block_backward(dy, cache)
-        grads.append(dblock)
-    return dy, tuple(reversed(grads)), dnorm
+        dblocks.append(dblock)
+    return dy, tuple(reversed(dblocks)), dnorm

@@ -1,8 +1,8 @@
-"""What the package says of itself where it is installed: its version, and how to get what a call misses."""
+"""The version of the installed package, and the commands that install its optional dependencies."""
 
 
 def version() -> str:
-    """The version that is installed; in a clone that is not installed, the one that pyproject.toml names.
+    """Return the version of the installed package. In a clone without installation, read pyproject.toml.
 
     >>> version().count(".")
     2
@@ -20,7 +20,7 @@ def version() -> str:
 
 
 def how_to_get(extra: str) -> str:
-    """What to type for an extra of the package, which may be installed or a clone.
+    """Return the commands that install an extra, for an installed package and for a clone.
 
     >>> print(how_to_get("plots"))
     pip install "npformer[plots]" (in a clone: uv sync --extra plots)

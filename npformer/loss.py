@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-import numpy as np  # noqa: F401  # for the examples
+import numpy as np  # noqa: F401  # The examples use np.
 
 from npformer.arrays import Array, array_module
 from npformer.functional import as_rows
@@ -11,9 +11,9 @@ from npformer.validation.rules import COUNTED, DLoss, Smoothing
 
 
 class CrossEntropyCache(NamedTuple):
-    probabilities: Float[Array, "N vocab_size"]  # the softmax of the logits, row by row
-    targets: Array  # (N,), 0 where ignored
-    share: Array  # (N, 1), each row's part in the mean: 1 / number of counted targets, or 0 where ignored
+    probabilities: Float[Array, "N vocab_size"]  # the softmax of each row of logits
+    targets: Array  # (N,), with 0 where the target is ignored
+    share: Array  # (N, 1), the weight of each row in the mean: 1 / number of counted targets, 0 where ignored
     label_smoothing: float
     shape: tuple[int, ...]  # of the logits
 
@@ -25,39 +25,78 @@ def cross_entropy_forward(
     ignore_index: Integer | None = None,
     label_smoothing: Smoothing = 0.0,
 ) -> tuple[Float[Array, ""], CrossEntropyCache]:
-    """loss = mean over the targets of -Σ_c q_c log softmax(logits)_c, with q = (1 - ε) [c = target] + ε / V.
+    """loss = mean of -Σ_c q_c log softmax(logits)_c over the targets, q_c = (1 - ε) [c = target] + ε / V.
 
-    ε is label_smoothing (Szegedy et al., 2016; "Attention Is All You Need", section 5.4, takes 0.1). Rows
-    whose target is ignore_index count for nothing, whatever they hold. That one target counts, and that each
-    is in the vocabulary, is checked on NumPy arrays only: on a GPU the check would have to wait.
+    Here ε is label_smoothing, V is vocab_size, and [c = target] is 1 for the target and else 0. Label
+    smoothing: Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", 2016, section 7.
+    "Attention Is All You Need", section 5.4, uses ε = 0.1.
 
+    Parameters
+    ----------
+    logits : float array (..., vocab_size)
+    targets : integer array (...)
+        The id of the correct token in each row. At least one target must count, and all counted targets must
+        be ids of the vocabulary. This is checked for NumPy arrays only, because on a GPU the host would have
+        to wait for the check.
+    ignore_index : int, optional
+        Rows with this target do not count, whatever their logits are.
+    label_smoothing : float, 0 <= label_smoothing <= 1
+
+    Returns
+    -------
+    loss : float array ()
+    cache : CrossEntropyCache
+        Input of ``cross_entropy_backward``.
+
+    Examples
+    --------
     >>> loss, cache = cross_entropy_forward(np.zeros((1, 4)), np.array([2]))
     >>> loss
     array(1.38629436)
     """
-    xp, rows, ids = array_module(logits), as_rows(logits), targets.reshape(-1)  # (N, V), (N,)
-    counts = xp.ones(ids.shape, bool) if ignore_index is None else ids != ignore_index
-    share = (counts / counts.sum()).astype(logits.dtype)[:, None]  # (N, 1)
-    ids, rows = xp.where(counts, ids, 0), xp.where(counts[:, None], rows, 0)
+    xp = array_module(logits)
+    rows = as_rows(logits)  # (N, V)
+    ids = targets.reshape(-1)  # (N,)
+    is_counted = xp.ones(ids.shape, bool) if ignore_index is None else ids != ignore_index  # (N,)
+    share = (is_counted / is_counted.sum()).astype(logits.dtype)[:, None]  # (N, 1)
+    # Zeros replace the ignored rows, so that a NaN in them does not reach the loss.
+    ids = xp.where(is_counted, ids, 0)
+    rows = xp.where(is_counted[:, None], rows, 0)
     shifted = rows - rows.max(axis=-1, keepdims=True)
     log_p = shifted - xp.log(xp.exp(shifted).sum(axis=-1, keepdims=True))  # (N, V)
-    eps, right = float(label_smoothing), log_p[xp.arange(len(ids)), ids]  # (N,)
-    losses = -right if eps == 0 else (eps - 1) * right - eps * log_p.mean(axis=-1)  # 0 · -inf would be NaN
+    log_p_target = log_p[xp.arange(len(ids)), ids]  # (N,)
+    eps = float(label_smoothing)
+    if eps == 0:
+        losses = -log_p_target  # The formula below would give 0 · (-inf) = NaN if a probability is 0.
+    else:
+        losses = (eps - 1) * log_p_target - eps * log_p.mean(axis=-1)  # (N,)
     loss = xp.asarray((losses * share[:, 0]).sum())  # ()
     return loss, CrossEntropyCache(xp.exp(log_p), ids, share, eps, logits.shape)
 
 
 def cross_entropy_backward(dloss: DLoss, cache: CrossEntropyCache) -> Float[Array, "... vocab_size"]:
-    """dlogits = dloss (softmax(logits) - q) / number of counted targets, zero where ignored.
+    """dlogits = dloss (softmax(logits) - q) / number of counted targets, and zero where a target is ignored.
 
-    dloss is one number, of Python or an array of no axes.
+    Parameters
+    ----------
+    dloss : float, or float array ()
+        Gradient of the final result with respect to the loss. It is 1.0 if the loss is the final result.
+    cache : CrossEntropyCache
+        Second output of ``cross_entropy_forward``.
 
+    Returns
+    -------
+    dlogits : float array (..., vocab_size)
+
+    Examples
+    --------
     >>> loss, cache = cross_entropy_forward(np.zeros((1, 4)), np.array([2]))
     >>> cross_entropy_backward(1.0, cache)
     array([[ 0.25,  0.25, -0.75,  0.25]])
     """
     probabilities, targets, share, eps, shape = cache
-    dlogits = probabilities - eps / shape[-1]  # (N, V), so far softmax - q but for the target
+    # softmax(logits) - q, where q is ε / V for all tokens, plus 1 - ε for the target: (N, V)
+    dlogits = probabilities - eps / shape[-1]
     dlogits[array_module(targets).arange(len(targets)), targets] -= 1 - eps
     dlogits *= share * dloss
     return dlogits.reshape(shape)

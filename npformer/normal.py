@@ -1,4 +1,4 @@
-"""The normal distribution function, which GELU needs and NumPy lacks."""
+"""The normal distribution function, which GELU needs and NumPy does not provide."""
 
 from types import ModuleType
 
@@ -8,47 +8,65 @@ from npformer.arrays import Array, array_module
 
 
 def normal_cdf(z: Array) -> Array:
-    """Φ(z) = ½ (1 + erf(z/√2)) for each entry, to 4e-16 in float64 and, computed in float32, to 1.5e-7.
+    """Φ(z) = ½ (1 + erf(z/√2)) for each entry. The error is below 4e-16 in float64, 1.5e-7 in float32.
 
-    NumPy has no erf. The tail 1 - Φ(|z|) is exp(-z²/2) P(s) with a polynomial P in s = a/(|z| + c) - b: the
-    Chebyshev expansion of exp(z²/2) (1 - Φ(z)), computed with 50 digits by tests/data/make_erf.py. The tail
-    is computed directly, not as 1 minus something, so it keeps its leading digits however small it is.
+    NumPy has no erf. So this function computes the tail ``1 - Φ(|z|)`` as ``exp(-z²/2) P(s)``. P is a
+    polynomial in ``s = a/(|z| + c) - b``, the Chebyshev expansion of exp(z²/2) (1 - Φ(z)).
+    tests/data/make_erf.py computes its coefficients with 50 digits. The tail is not computed as 1 minus a
+    number near 1, which would cancel its leading digits. So even a very small tail is accurate.
 
+    Parameters
+    ----------
+    z : float array, any shape
+
+    Returns
+    -------
+    cdf : float array, same shape as z
+
+    Examples
+    --------
     >>> normal_cdf(np.array([0.0, 1.0])).round(4)
     array([0.5   , 0.8413])
     """
     xp = array_module(z)
     cdf = xp.empty(z.shape, z.dtype)
-    entries, results = z.reshape(-1), cdf.reshape(-1)  # (N,), results a view
-    step = BLOCK if xp is np else max(1, z.size)  # in a processor's cache, or all at once on a GPU
-    for start in range(0, z.size, step):
-        block = slice(start, start + step)
-        results[block] = _cdf(entries[block], xp)
+    entries = z.reshape(-1)  # (N,)
+    results = cdf.reshape(-1)  # (N,), a view: writing into results fills cdf
+    # On the host, a block of entries fits into the processor's cache. A GPU takes all entries at once.
+    block_size = BLOCK if xp is np else max(1, z.size)
+    for start in range(0, z.size, block_size):
+        block = slice(start, start + block_size)
+        results[block] = _block_cdf(entries[block], xp)
     return cdf
 
 
 BLOCK = 2**15  # entries
 
 
-def _cdf(z: Array, xp: ModuleType) -> Array:
+def _block_cdf(z: Array, xp: ModuleType) -> Array:
+    """Return Φ(z) for one block of entries, (n,) -> (n,)."""
     a, b, c, coefficients = TAIL_FLOAT32 if z.dtype == np.float32 else TAIL_FLOAT64
+    # The lines below work in place and compute s = a / (|z| + c) - b.
     s = abs(z)
     s += c
     s = a / s
     s -= b
+    # Horner's rule evaluates P(s) from the highest power down.
     polynomial = s * coefficients[0]
-    for coefficient in coefficients[1:-1]:  # Horner's rule
+    for coefficient in coefficients[1:-1]:
         polynomial += coefficient
         polynomial *= s
     polynomial += coefficients[-1]
+    # tail = exp(-z²/2) P(s)
     tail = z * z
     tail *= -0.5
     xp.exp(tail, out=tail)
     tail *= polynomial
-    return abs((z > 0) - tail)  # 1 - tail for z > 0, else tail; `where` takes eight times as long
+    # Φ is 1 - tail for z > 0, and tail elsewhere. `where` would take eight times as long.
+    return abs((z > 0) - tail)
 
 
-# a, b, c, and the coefficients of P from the highest power down
+# a, b, c, and the coefficients of P, from the highest power to the constant.
 TAIL_FLOAT32 = (9.0, 2.0, 3.0, (
     2.2165021192757078e-05, -3.488509358477531e-06, -0.0005143108543788903, 3.456095559408987e-05,
     0.014992075712732436, 0.0765779167373024, 0.20311041704163413, 0.20578068045158895,

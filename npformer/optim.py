@@ -1,44 +1,87 @@
-"""Gradient descent, Adam and the paper's learning rate, over trees of parameters."""
+"""Gradient descent, Adam and the learning rate of the paper, for trees of parameters."""
 
 from typing import Any, NamedTuple
 
-import numpy as np  # noqa: F401  # for the examples
+import numpy as np  # noqa: F401  # The examples use np.
 
 from npformer.arrays import Array, array_module
-from npformer.tree import refilled, together, tree_map
+from npformer.tree import Tree, refilled, tree_map, zip_leaves
 from npformer.validation.annotations import Count, Length, NonNegative, Rate
 from npformer.validation.rules import FloatTree, Gradients, LikeParams
 
 
-def sgd_update(params: Any, grads: LikeParams, *, learning_rate: NonNegative) -> Any:
-    """params - learning_rate · grads, leaf by leaf, as a new tree.
+def sgd_update(params: Tree, grads: LikeParams, *, learning_rate: NonNegative) -> Tree:
+    """p = p - learning_rate · g for each array p of params and its gradient g. The result is a new tree.
 
+    Parameters
+    ----------
+    params : tree of float arrays
+    grads : tree of the same form
+        The gradient of each parameter.
+    learning_rate : float, learning_rate >= 0
+
+    Returns
+    -------
+    params : tree of the same form
+
+    Examples
+    --------
     >>> sgd_update((np.ones(2),), (np.ones(2),), learning_rate=0.5)
     (array([0.5, 0.5]),)
     """
-    rate = float(learning_rate)  # a NumPy scalar would turn float32 into float64
-    return tree_map(lambda p, g: array_module(p).asanyarray(p - rate * g), params, grads)
+    rate = float(learning_rate)  # A NumPy scalar would turn float32 into float64.
+
+    def update(p: Array, g: Array) -> Array:
+        return array_module(p).asanyarray(p - rate * g)
+
+    return tree_map(update, params, grads)
 
 
 class AdamState(NamedTuple):
-    """What Adam remembers between updates."""
+    """The numbers that Adam keeps from one update to the next."""
 
-    step: Length  # updates made so far
+    step: Length  # the number of updates so far
     m: LikeParams  # running mean of the gradients
-    v: LikeParams  # running mean of their squares
+    v: LikeParams  # running mean of the squared gradients
 
 
 def adam_init(params: FloatTree) -> AdamState:
-    """The state before the first update: step 0 and two trees of zeros like params.
+    """step = 0, m = 0, v = 0: the state before the first update.
 
+    Parameters
+    ----------
+    params : tree of float arrays
+
+    Returns
+    -------
+    state : AdamState
+        m and v are trees of the same form as params.
+
+    Examples
+    --------
     >>> adam_init((np.ones(2),))
     AdamState(step=0, m=(array([0., 0.]),), v=(array([0., 0.]),))
     """
-    return AdamState(0, *(tree_map(lambda p: array_module(p).zeros_like(p), params) for _ in range(2)))
+
+    def zeros(p: Array) -> Array:
+        return array_module(p).zeros_like(p)
+
+    return AdamState(0, tree_map(zeros, params), tree_map(zeros, params))
+
+
+class AdamSettings(NamedTuple):
+    """The settings of one Adam update, as Python numbers. NumPy scalars would turn float32 into float64."""
+
+    step: int  # the number of this update, from 1
+    learning_rate: float
+    beta_1: float
+    beta_2: float
+    eps: float
+    weight_decay: float
 
 
 def adam_update(
-    params: Any,
+    params: Tree,
     grads: Gradients,
     state: AdamState,
     *,
@@ -47,43 +90,100 @@ def adam_update(
     beta_2: Rate = 0.98,
     eps: NonNegative = 1e-9,
     weight_decay: NonNegative = 0.0,
-) -> tuple[Any, AdamState]:
-    """m = β₁ m + (1 - β₁) g, v = β₂ v + (1 - β₂) g², p = p - η (m̂ / (√v̂ + eps) + weight_decay p); new trees.
+) -> tuple[Tree, AdamState]:
+    """m = β₁ m + (1 - β₁) g, v = β₂ v + (1 - β₂) g², p = p - η (m̂ / (√v̂ + eps) + weight_decay p).
 
-    Kingma and Ba, "Adam", 2015, algorithm 1, with m̂ = m / (1 - β₁ᵗ) and v̂ = v / (1 - β₂ᵗ); the defaults are
-    those of "Attention Is All You Need", section 5.3. The decay is decoupled from the gradient (Loshchilov
-    and Hutter, "AdamW", 2019).
+    Here m̂ = m / (1 - β₁ᵗ) and v̂ = v / (1 - β₂ᵗ), where t is the number of the update. Kingma and Ba, "Adam",
+    2015, algorithm 1. The defaults are those of "Attention Is All You Need", section 5.3. The weight decay is
+    decoupled from the gradient: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019.
 
-    A gradient that holds NaN or infinity is refused by the name of its leaf (on NumPy arrays only).
+    Parameters
+    ----------
+    params : tree of float arrays
+    grads : tree of the same form
+        The gradient of each parameter. NaN and infinity raise ValueError, for NumPy arrays only.
+    state : AdamState
+        The result of ``adam_init`` or of the previous update.
+    learning_rate : float, learning_rate >= 0
+        η in the equation.
+    beta_1 : float, 0 <= beta_1 < 1
+        The decay rate β₁ of m.
+    beta_2 : float, 0 <= beta_2 < 1
+        The decay rate β₂ of v.
+    eps : float, eps >= 0
+        A small number that prevents a division by 0.
+    weight_decay : float, weight_decay >= 0
 
+    Returns
+    -------
+    params : tree of the same form
+        A new tree.
+    state : AdamState
+        The state for the next update.
+
+    Examples
+    --------
     >>> params, state = adam_update((np.ones(1),), (np.ones(1),), adam_init((np.ones(1),)), learning_rate=0.1)
     >>> params[0].round(6), state.step
     (array([0.9]), 1)
     """
-    t, rate, decay = state.step + 1, float(learning_rate), float(weight_decay)
-    beta_1, beta_2, eps = float(beta_1), float(beta_2), float(eps)  # NumPy's numbers would widen float32
+    settings = AdamSettings(
+        state.step + 1, float(learning_rate), float(beta_1), float(beta_2), float(eps), float(weight_decay)
+    )
+    new_p: list[Any] = []
+    new_m: list[Any] = []
+    new_v: list[Any] = []
+    for _, (p, g, m, v) in zip_leaves("adam_update", params, grads, state.m, state.v):
+        next_p, next_m, next_v = _adam_update_array(p, g, m, v, settings)
+        new_p.append(next_p)
+        new_m.append(next_m)
+        new_v.append(next_v)
+    new_params = refilled(params, iter(new_p))
+    return new_params, AdamState(settings.step, refilled(params, iter(new_m)), refilled(params, iter(new_v)))
 
-    def updated(p: Array, g: Array, m: Array, v: Array) -> list[Array]:
-        xp = array_module(p)
-        m = beta_1 * m + (1 - beta_1) * g
-        v = beta_2 * v + (1 - beta_2) * (g * g)
-        m_hat, v_hat = m / (1 - beta_1**t), v / (1 - beta_2**t)
-        update = rate * m_hat / (xp.sqrt(v_hat) + (eps if eps > 0 else v == 0))  # 0/1 in place of 0/0
-        if decay:
-            update += rate * decay * p
-        return [xp.asanyarray(array) for array in (p - update, m, v)]  # of 0-d arrays NumPy makes numbers
 
-    leaves = [updated(*arrays) for _, arrays in together("adam_update", params, grads, state.m, state.v)]
-    params, m, v = (refilled(params, iter([leaf[i] for leaf in leaves])) for i in range(3))
-    return params, AdamState(t, m, v)
+def _adam_update_array(
+    p: Array, g: Array, m: Array, v: Array, settings: AdamSettings
+) -> tuple[Array, Array, Array]:
+    """Return the new p, m and v of one array of parameters."""
+    t, rate, beta_1, beta_2, eps, decay = settings
+    xp = array_module(p)
+    m = beta_1 * m + (1 - beta_1) * g
+    v = beta_2 * v + (1 - beta_2) * (g * g)
+    m_hat = m / (1 - beta_1**t)
+    denominator = xp.sqrt(v / (1 - beta_2**t))  # √v̂
+    if eps > 0:
+        denominator += eps
+    else:
+        denominator += v == 0  # Where v is 0, m is 0 too. So this gives 0/1 instead of 0/0.
+    update = rate * m_hat / denominator
+    if decay:
+        update += rate * decay * p
+    p = p - update
+    # NumPy turns the results for 0-d arrays into scalars. asanyarray turns them into arrays again.
+    return xp.asanyarray(p), xp.asanyarray(m), xp.asanyarray(v)
 
 
 def warmup_learning_rate(step: Count, d_model: Count, *, warmup_steps: Count = 4000) -> float:
-    """d_model^-½ · min(step^-½, step · warmup_steps^-1½) for step 1, 2, …
+    """η = d_model^-½ · min(step^-½, step · warmup_steps^-1½).
 
-    "Attention Is All You Need", equation 3. It rises in a straight line for warmup_steps steps and falls
-    as 1/√step after.
+    "Attention Is All You Need", equation 3. The rate increases linearly for warmup_steps steps, and then
+    decreases as 1/√step.
 
+    Parameters
+    ----------
+    step : int
+        The number of the update: 1, 2, …
+    d_model : int
+        The number of columns of the model.
+    warmup_steps : int
+
+    Returns
+    -------
+    learning_rate : float
+
+    Examples
+    --------
     >>> round(warmup_learning_rate(4000, 512), 6)
     0.000699
     """

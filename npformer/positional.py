@@ -1,4 +1,4 @@
-"""Where a token stands, as numbers: sinusoids, learned positions, RoPE, ALiBi."""
+"""Representations of positions: sinusoids, learned positions, RoPE and ALiBi."""
 
 import math
 from types import ModuleType
@@ -18,16 +18,28 @@ from npformer.validation.annotations import (
     Positive,
     Shape,
 )
-from npformer.validation.rules import EVEN, ROWS  # what an argument must be beside its shape
+from npformer.validation.rules import EVEN, ROWS  # conditions that a shape alone cannot express
 
 Layout = Literal["interleaved", "halves"]
 
 
 def angular_frequencies(d_model: Count, *, base: Positive = 10000.0) -> Float[Array, "pairs"]:
-    """ω_i = base^(-2i/d_model) for the pairs i = 0, 1, …, ceil(d_model/2) of them, in radians a position.
+    """ω_i = base^(-2i/d_model) for i = 0, 1, …, ceil(d_model/2) - 1, in radians per position.
 
-    "Attention Is All You Need", section 3.5. The pair i owns the columns 2i (sine) and 2i+1 (cosine).
+    "Attention Is All You Need", section 3.5. Pair i consists of the columns 2i (sine) and 2i + 1 (cosine).
 
+    Parameters
+    ----------
+    d_model : int
+        The number of columns.
+    base : float, base > 0
+
+    Returns
+    -------
+    omega : float array (ceil(d_model/2),)
+
+    Examples
+    --------
     >>> angular_frequencies(4)
     array([1.  , 0.01])
     """
@@ -36,11 +48,23 @@ def angular_frequencies(d_model: Count, *, base: Positive = 10000.0) -> Float[Ar
 
 
 def wavelengths(d_model: Count, *, base: Positive = 10000.0) -> Float[Array, "pairs"]:
-    """λ_i = 2π base^(2i/d_model): how many positions one full turn of pair i takes.
+    """λ_i = 2π base^(2i/d_model): the number of positions in one full turn of pair i.
 
-    The longest is 2π base^((d_model-2)/d_model), short of the 2π base that section 3.5 names: 100 · 2π at
-    d_model = 4, 9647 · 2π at 512.
+    The longest wavelength is 2π base^((d_model-2)/d_model). This is less than the 2π base in section 3.5 of
+    "Attention Is All You Need": 100 · 2π at d_model = 4, and 9647 · 2π at d_model = 512.
 
+    Parameters
+    ----------
+    d_model : int
+        The number of columns.
+    base : float, base > 0
+
+    Returns
+    -------
+    lengths : float array (ceil(d_model/2),)
+
+    Examples
+    --------
     >>> wavelengths(4).round(2)
     array([  6.28, 628.32])
     """
@@ -57,56 +81,105 @@ def positional_encoding(
     dtype: DType = np.float64,
     xp: ModuleType = np,
 ) -> Float[Array, "n d_model"]:
-    """PE[p, 2i] = sin(p ω_i), PE[p, 2i+1] = cos(p ω_i) for p = start … start+n-1.
+    """PE[p, 2i] = sin(p ω_i), PE[p, 2i+1] = cos(p ω_i) for p = start, …, start + n - 1.
 
-    "Attention Is All You Need", section 3.5. layout="halves" puts all sines first. An odd d_model drops
-    the last cosine. The first 64 rows are the formula. The rest, faster, is the paper's remark that PE[p+k]
-    is linear in PE[p]: with cos pω + i sin pω = e^(ipω), k positions further is times e^(ikω).
+    "Attention Is All You Need", section 3.5. The first 64 rows use this formula. The later rows use a faster
+    way, which follows from a remark in the paper: PE[p+k] is a linear function of PE[p]. Write each pair as
+    the complex number cos pω + i sin pω = e^(ipω). Then a step of k positions multiplies it by e^(ikω).
 
+    Parameters
+    ----------
+    n : int
+        The number of positions.
+    d_model : int
+        The number of columns. An odd d_model drops the last cosine.
+    base : float, base > 0
+    start : int
+        The first position.
+    layout : "interleaved" or "halves"
+        "interleaved" alternates sines and cosines, as in the paper. "halves" puts all sines first.
+    dtype : numpy.float32 or numpy.float64
+    xp : module
+        The array library of the result, numpy or cupy.
+
+    Returns
+    -------
+    table : float array (n, d_model)
+
+    Examples
+    --------
     >>> positional_encoding(3, 4).round(3)
     array([[ 0.   ,  1.   ,  0.   ,  1.   ],
            [ 0.841,  0.54 ,  0.01 ,  1.   ],
            [ 0.909, -0.416,  0.02 ,  1.   ]])
     """
-    table, half = xp.empty((n, d_model), dtype), d_model // 2
-    sines, cosines = table[:, 0::2], table[:, 1::2]  # (n, pairs), (n, half)
-    if layout == "halves":
-        sines, cosines = table[:, : d_model - half], table[:, d_model - half :]
+    table = xp.empty((n, d_model), dtype)
+    sines, cosines = _sine_and_cosine_columns(table, layout)  # views: (n, pairs), (n, d_model // 2)
+    n_cosines = cosines.shape[1]
     omega = xp.asarray(angular_frequencies(d_model, base=base))  # (pairs,)
-    p = xp.arange(start, start + n)[:64, None]  # (64, 1) at most
-    angles = p.dot(omega[None])  # p ω_i, a column times a row: (64, pairs) at most
-    s, c = xp.sin(angles), xp.cos(angles)
-    sines[:64], cosines[:64] = s, c[:, :half]
-    if n > 64:
-        turns = c + 1j * s  # e^(ipω)
-        for k in range(64, n, 64):
-            moved = turns[: n - k] * xp.exp(1j * k * omega)  # k positions further on
-            sines[k : k + 64], cosines[k : k + 64] = moved.imag, moved.real[:, :half]
+    p = xp.arange(start, start + n)[:DIRECT_ROWS, None]  # (64, 1), or fewer rows
+    angles = p.dot(omega[None])  # p ω_i, a column times a row: (64, pairs)
+    sin, cos = xp.sin(angles), xp.cos(angles)
+    sines[:DIRECT_ROWS] = sin
+    cosines[:DIRECT_ROWS] = cos[:, :n_cosines]
+    if n > DIRECT_ROWS:
+        rotations = cos + 1j * sin  # e^(ipω)
+        for k in range(DIRECT_ROWS, n, DIRECT_ROWS):
+            shifted = rotations[: n - k] * xp.exp(1j * k * omega)  # e^(i(p+k)ω)
+            sines[k : k + DIRECT_ROWS] = shifted.imag
+            cosines[k : k + DIRECT_ROWS] = shifted.real[:, :n_cosines]
     return table
+
+
+DIRECT_ROWS = 64  # rows that are computed with the formula itself
+
+
+def _sine_and_cosine_columns(table: Array, layout: str) -> tuple[Array, Array]:
+    """Return views of the table's columns for the sines and for the cosines, in this layout."""
+    d_model = table.shape[1]
+    if layout == "halves":
+        n_sines = d_model - d_model // 2
+        return table[:, :n_sines], table[:, n_sines:]
+    return table[:, 0::2], table[:, 1::2]
 
 
 def shift_matrix(
     k: Finite, d_model: Annotated[Count, EVEN], *, base: Positive = 10000.0
 ) -> Float[Array, "d_model d_model"]:
-    """M with PE[p+k] = PE[p] @ M for every p, in the interleaved layout.
+    """M with PE[p+k] = PE[p] @ M for every position p, in the interleaved layout.
 
-    "Attention Is All You Need", section 3.5: one 2 × 2 rotation by k ω_i for each pair on the diagonal,
-    [[cos, -sin], [sin, cos]]. k may be negative or fractional; d_model is even.
+    "Attention Is All You Need", section 3.5. For each pair, M has a 2 × 2 rotation by the angle k ω_i on its
+    diagonal: [[cos, -sin], [sin, cos]].
 
+    Parameters
+    ----------
+    k : float
+        The number of positions. It may be negative or fractional.
+    d_model : int
+        The number of columns, an even number.
+    base : float, base > 0
+
+    Returns
+    -------
+    M : float array (d_model, d_model)
+
+    Examples
+    --------
     >>> bool(np.allclose(positional_encoding(3, 4)[0] @ shift_matrix(2, 4), positional_encoding(3, 4)[2]))
     True
     """
     angles = float(k) * angular_frequencies(d_model, base=base)  # (pairs,)
     even = np.arange(0, d_model, 2)
     M = np.zeros((d_model, d_model))
-    M[even, even] = M[even + 1, even + 1] = np.cos(angles)
+    M[even, even] = np.cos(angles)
+    M[even + 1, even + 1] = np.cos(angles)
     M[even, even + 1] = -np.sin(angles)
     M[even + 1, even] = np.sin(angles)
     return M
 
 
 class LearnedPositionsParams(NamedTuple):
-    """One trained row for each position, up to max_length of them."""
+    """The trained table P, with one row for each position below max_length."""
 
     P: Float[Array, "max_length d_model"]
 
@@ -119,8 +192,24 @@ class LearnedPositionsCache(NamedTuple):
 def learned_positions_forward(
     x: Float[Array, "... T d_model", ROWS], params: LearnedPositionsParams
 ) -> tuple[Float[Array, "... T d_model"], LearnedPositionsCache]:
-    """y = x + P[:T], one trained row a position: the alternative of the paper's Table 3, row (E).
+    """y = x + P[:T], with one trained row per position.
 
+    "Attention Is All You Need", Table 3, row (E).
+
+    Parameters
+    ----------
+    x : float array (..., T, d_model)
+        T is at most max_length, the number of rows of P.
+    params : LearnedPositionsParams
+
+    Returns
+    -------
+    y : float array (..., T, d_model)
+    cache : LearnedPositionsCache
+        Input of ``learned_positions_backward``.
+
+    Examples
+    --------
     >>> learned_positions_forward(np.ones((1, 2)), LearnedPositionsParams(np.ones((5, 2))))[0]
     array([[2., 2.]])
     """
@@ -130,15 +219,31 @@ def learned_positions_forward(
 def learned_positions_backward(
     dy: Float[Array, "... T d_model"], cache: LearnedPositionsCache
 ) -> tuple[Float[Array, "... T d_model"], LearnedPositionsParams]:
-    """dx = dy, dP[:T] = Σ dy over the batch, and zero beyond T.
+    """dx = dy, and dP[:T] = Σ dy, summed over the batch. The rows of dP from T on are zero.
 
+    Parameters
+    ----------
+    dy : float array (..., T, d_model)
+        Gradient of the loss with respect to y.
+    cache : LearnedPositionsCache
+        Second output of ``learned_positions_forward``.
+
+    Returns
+    -------
+    dx : float array (..., T, d_model)
+    grads : LearnedPositionsParams
+        The gradient of P.
+
+    Examples
+    --------
     >>> y, cache = learned_positions_forward(np.ones((3, 1, 2)), LearnedPositionsParams(np.ones((2, 2))))
     >>> learned_positions_backward(y, cache)[1].P
     array([[6., 6.],
            [0., 0.]])
     """
     dP = array_module(dy).zeros_like(cache.P)
-    dP[: dy.shape[-2]] = dy.sum(axis=tuple(range(dy.ndim - 2)))  # y = x + P[:T]: (T, d_model)
+    batch_axes = tuple(range(dy.ndim - 2))
+    dP[: dy.shape[-2]] = dy.sum(axis=batch_axes)  # This line differentiates y = x + P[:T]: (T, d_model).
     return dy, LearnedPositionsParams(dP)
 
 
@@ -156,25 +261,56 @@ def rope_forward(
     base: Positive = 10000.0,
     layout: Layout = "interleaved",
 ) -> tuple[Float[Array, "... T d"], RoPECache]:
-    """Turn each pair (a, b) of x at position p by p ω_i: (a cos - b sin, a sin + b cos).
+    """Rotate each pair (a, b) of x at position p by the angle p ω_i: (a cos - b sin, a sin + b cos).
 
-    Su et al., "RoFormer", 2021, equation 34: the product of a turned query and a turned key depends on
-    their positions' difference only. A pair is two neighbours, or with layout="halves" the columns i and
-    i + d/2. positions are 0 … T-1 unless given; d is even.
+    Su et al., "RoFormer", 2021, equation 34. The dot product of a rotated query and a rotated key depends
+    only on the difference of their positions.
 
+    Parameters
+    ----------
+    x : float array (..., T, d)
+        d is even.
+    positions : integer or float array (T,), optional
+        The position of each row. The default is 0, 1, …, T - 1.
+    base : float, base > 0
+    layout : "interleaved" or "halves"
+        "interleaved" pairs neighbouring columns. "halves" pairs the columns i and i + d/2.
+
+    Returns
+    -------
+    y : float array (..., T, d)
+    cache : RoPECache
+        Input of ``rope_backward``.
+
+    Examples
+    --------
     >>> rope_forward(np.array([[1.0, 0.0], [1.0, 0.0]]))[0].round(3)
     array([[1.   , 0.   ],
            [0.54 , 0.841]])
     """
-    xp, (T, d) = array_module(x), x.shape[-2:]
-    positions = xp.arange(T) if positions is None else positions
-    cos, sin = rope_turn(positions, d, base, x.dtype)  # (T, pairs)
+    T, d = x.shape[-2:]
+    if positions is None:
+        positions = array_module(x).arange(T)
+    cos, sin = rope_cos_sin(positions, d, base, x.dtype)  # (T, pairs)
     return rotate(x, cos, sin, layout), RoPECache(cos, sin, layout, x.shape)
 
 
 def rope_backward(dy: Float[Array, "... T d"], cache: RoPECache) -> Float[Array, "... T d"]:
-    """dx is dy turned back by the same angles: a rotation's inverse is its transpose.
+    """dx is dy rotated by the negative angles, because the inverse of a rotation is its transpose.
 
+    Parameters
+    ----------
+    dy : float array (..., T, d)
+        Gradient of the loss with respect to y.
+    cache : RoPECache
+        Second output of ``rope_forward``.
+
+    Returns
+    -------
+    dx : float array (..., T, d)
+
+    Examples
+    --------
     >>> y, cache = rope_forward(np.eye(2))
     >>> rope_backward(y, cache).round(9) + 0.0
     array([[1., 0.],
@@ -183,19 +319,23 @@ def rope_backward(dy: Float[Array, "... T d"], cache: RoPECache) -> Float[Array,
     return rotate(dy, cache.cos, -cache.sin, cache.layout)
 
 
-def rope_turn(positions: Array, d: int, base: float, dtype: Any) -> tuple[Array, Array]:
-    """cos and sin of p ω_i, the angles taken in float64: positions (T,) -> twice (T, pairs)."""
+def rope_cos_sin(positions: Array, d: int, base: float, dtype: Any) -> tuple[Array, Array]:
+    """Compute cos and sin of the angles p ω_i: positions (T,) -> two arrays (T, pairs).
+
+    The angles are float64, because float32 angles are wrong by 5e-3 at position 100,000.
+    """
     xp = array_module(positions)
     angles = positions[:, None] * xp.asarray(angular_frequencies(d, base=base))  # (T, pairs)
     return xp.cos(angles).astype(dtype), xp.sin(angles).astype(dtype)
 
 
 def rotate(x: Array, cos: Array, sin: Array, layout: str = "interleaved") -> Array:
-    """Each pair (a, b) of x to (a cos - b sin, a sin + b cos)."""
+    """Map each pair (a, b) of x (..., T, d) to (a cos - b sin, a sin + b cos)."""
     half = x.shape[-1] // 2
-    first, second = slice(0, None, 2), slice(1, None, 2)
     if layout == "halves":
         first, second = slice(None, half), slice(half, None)
+    else:
+        first, second = slice(0, None, 2), slice(1, None, 2)
     a, b = x[..., first], x[..., second]  # (..., T, pairs)
     y = array_module(x).empty_like(x)
     y[..., first] = a * cos - b * sin
@@ -206,23 +346,43 @@ def rotate(x: Array, cos: Array, sin: Array, layout: str = "interleaved") -> Arr
 def alibi_bias(
     n_heads: Count, T_q: Length, T_k: Length, *, dtype: DType = np.float64, xp: ModuleType = np
 ) -> Float[Array, "n_heads T_q T_k"]:
-    """bias[h, i, j] = -m_h |i - j|, which is added to the scores.
+    """``bias[h, i, j] = -m_h |i - j|``, which attention adds to its scores.
 
-    Press et al., "Train Short, Test Long", 2022. For n heads, n a power of two, the slopes m are
-    2^(-8/n), 2^(-16/n), …; for another n, those of the power of two below it and then every other slope
-    of the next one. The last query stands at the last key (bottom-right), as in `causal_mask`.
+    Press et al., "Train Short, Test Long", 2022. If n_heads is a power of two, the slopes are
+    m_h = 2^(-8h/n_heads) for h = 1, …, n_heads. For any other n_heads, the first slopes are those of the next
+    smaller power of two. The others are every second slope of the next larger power of two.
 
+    Parameters
+    ----------
+    n_heads : int
+        The number of attention heads.
+    T_q : int
+        The number of queries. The last query has the position of the last key, as in ``causal_mask``.
+    T_k : int
+        The number of keys.
+    dtype : numpy.float32 or numpy.float64
+    xp : module
+        The array library of the result, numpy or cupy.
+
+    Returns
+    -------
+    bias : float array (n_heads, T_q, T_k)
+
+    Examples
+    --------
     >>> alibi_bias(8, 1, 3)[0]
     array([[-1. , -0.5, -0. ]])
     """
     slopes = xp.asarray(_alibi_slopes(n_heads)).reshape(n_heads, 1, 1)
-    query_at = xp.arange(T_q)[:, None] + (T_k - T_q)  # (T_q, 1)
-    return (-slopes * abs(query_at - xp.arange(T_k))).astype(dtype)  # (n_heads, T_q, T_k)
+    query_positions = xp.arange(T_q)[:, None] + (T_k - T_q)  # (T_q, 1)
+    key_positions = xp.arange(T_k)  # (T_k,)
+    return (-slopes * abs(query_positions - key_positions)).astype(dtype)  # (n_heads, T_q, T_k)
 
 
 def _alibi_slopes(n_heads: int) -> Array:
-    power = 2 ** (n_heads.bit_length() - 1)  # the power of two at or below n_heads
-    slopes = 2.0 ** (-8 / power * np.arange(1, power + 1))
-    every_other = np.arange(1, 2 * (n_heads - power), 2)  # of the slopes for 2 · power heads
-    between = 2.0 ** (-4 / power * every_other)
-    return np.concatenate([slopes, between])
+    """Compute the slopes m_h of all heads, (n_heads,)."""
+    power = 2 ** (n_heads.bit_length() - 1)  # the largest power of two up to n_heads
+    slopes = 2.0 ** (-8 / power * np.arange(1, power + 1))  # the slopes for `power` heads
+    odd = np.arange(1, 2 * (n_heads - power), 2)  # 1, 3, 5, …
+    more_slopes = 2.0 ** (-4 / power * odd)  # every second slope for 2 · power heads
+    return np.concatenate([slopes, more_slopes])

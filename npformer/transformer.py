@@ -1,4 +1,4 @@
-"""The whole model, forward and backward."""
+"""The whole Transformer: embeddings, encoder, decoder and logits, forward and backward."""
 
 from typing import Annotated, Any, NamedTuple
 
@@ -32,9 +32,9 @@ from npformer.validation.rules import IN_VOCABULARY, TABLE, TABLE_ROWS, Id
 
 
 class TransformerParams(NamedTuple):
-    """Everything that the model trains; the gradients come back in the same type."""
+    """All parameters of the model. Their gradients have the same type."""
 
-    embedding: EmbeddingParams  # one matrix for both embeddings and the logits
+    embedding: EmbeddingParams  # one matrix for the source, the target and the logits
     encoder: EncoderParams
     decoder: DecoderParams
     source_positions: Annotated[LearnedPositionsParams | None, TABLE] = None
@@ -60,21 +60,38 @@ class TransformerCache(NamedTuple):
 def init_transformer(
     vocab_size: Size, config: TransformerConfig, rng: Rng, *, dtype: DType = np.float64
 ) -> TransformerParams:
-    """All parameters in the config's sizes; with config.positions="learned" two tables (max_length, d_model).
+    """Draw all parameters of a Transformer.
 
-    The learned tables start normal with the sinusoids' own size, a root mean square of √½.
+    With config.positions="learned", the model gets two position tables, each (max_length, d_model). They are
+    drawn from a normal distribution with the root mean square of the sinusoids, √½.
 
+    Parameters
+    ----------
+    vocab_size : int
+        The number of tokens in the vocabulary.
+    config : TransformerConfig
+    rng : numpy.random.Generator
+    dtype : numpy.float32 or numpy.float64
+
+    Returns
+    -------
+    params : TransformerParams
+
+    Examples
+    --------
     >>> config = TransformerConfig(d_model=8, d_ff=32, n_heads=2, n_layers=1)
     >>> init_transformer(10, config, np.random.default_rng(0)).embedding.E.shape
     (10, 8)
     """
     embedding = init_embedding(vocab_size, config.d_model, rng, dtype=dtype)
-    encoder, decoder = init_encoder(config, rng, dtype=dtype), init_decoder(config, rng, dtype=dtype)
+    encoder = init_encoder(config, rng, dtype=dtype)
+    decoder = init_decoder(config, rng, dtype=dtype)
     if config.positions != "learned":
         return TransformerParams(embedding, encoder, decoder)
     source, target = rng.normal(0, 0.5**0.5, size=(2, config.max_length, config.d_model)).astype(dtype)
-    tables = LearnedPositionsParams(source), LearnedPositionsParams(target)
-    return TransformerParams(embedding, encoder, decoder, *tables)
+    return TransformerParams(
+        embedding, encoder, decoder, LearnedPositionsParams(source), LearnedPositionsParams(target)
+    )
 
 
 def transformer_forward(
@@ -86,19 +103,40 @@ def transformer_forward(
     padding_id: Id | None = None,
     rng: Rng | None = None,
 ) -> tuple[Float[Array, "... T vocab_size"], TransformerCache]:
-    """Embed and add positions, encode, decode with a causal mask, logits.
+    """memory = Encoder(embed(source_ids)), logits = Decoder(embed(target_ids), memory) Eᵀ.
 
-    "Attention Is All You Need", figure 1. The logits at position t are for the token after target_ids[t].
-    Keys that hold padding_id are hidden from every query. Dropout (section 5.4: also on embeddings +
-    positions) acts only with an rng.
+    "Attention Is All You Need", figure 1. embed(ids) is E[ids] √d_model plus positions. The decoder uses a
+    causal mask. The logits at position t predict the token after target_ids[t].
 
+    Parameters
+    ----------
+    source_ids : integer array (..., S)
+        The token ids of the encoder's input.
+    target_ids : integer array (..., T)
+        The token ids of the decoder's input.
+    params : TransformerParams
+    config : TransformerConfig
+    padding_id : int, optional
+        The id of the padding token. No query attends to a key with this id.
+    rng : numpy.random.Generator, optional
+        With it, dropout acts on the output of each sub-layer, and on the sums of embeddings and positions
+        (section 5.4). Without it, nothing is dropped.
+
+    Returns
+    -------
+    logits : float array (..., T, vocab_size)
+    cache : TransformerCache
+        Input of ``transformer_backward``.
+
+    Examples
+    --------
     >>> config = TransformerConfig(d_model=8, d_ff=32, n_heads=2, n_layers=1)
     >>> params = init_transformer(10, config, np.random.default_rng(0))
     >>> transformer_forward(np.array([[1, 2, 3]]), np.array([[4, 5]]), params, config)[0].shape
     (1, 2, 10)
     """
-    T = target_ids.shape[-1]
-    mask, memory_mask = causal_mask(T, xp=array_module(target_ids)), None  # (T, T)
+    mask = causal_mask(target_ids.shape[-1], xp=array_module(target_ids))  # (T, T)
+    memory_mask = None
     if padding_id is not None:
         memory_mask = padding_mask(source_ids, padding_id)  # (..., 1, S)
         mask = mask & padding_mask(target_ids, padding_id)  # (..., T, T)
@@ -116,21 +154,38 @@ def transformer_forward(
 def transformer_backward(
     dlogits: Float[Array, "... T vocab_size"], cache: TransformerCache
 ) -> TransformerParams:
-    """The forward's lines from the last one up; the shared matrix gets the sum of its three uses' gradients.
+    """Apply the backward of each line of the forward, from the last line to the first.
 
+    The model uses E three times: for the source, the target and the logits. So dE is the sum of three
+    gradients.
+
+    Parameters
+    ----------
+    dlogits : float array (..., T, vocab_size)
+        Gradient of the loss with respect to the logits.
+    cache : TransformerCache
+        Second output of ``transformer_forward``.
+
+    Returns
+    -------
+    grads : TransformerParams
+        The gradients of the parameters. The gradient of an absent position table is None.
+
+    Examples
+    --------
     >>> config = TransformerConfig(d_model=8, d_ff=32, n_heads=2, n_layers=1)
     >>> params = init_transformer(10, config, np.random.default_rng(0))
     >>> logits, cache = transformer_forward(np.array([[1, 2, 3]]), np.array([[4, 5]]), params, config)
     >>> transformer_backward(logits, cache).embedding.E.shape
     (10, 8)
     """
-    dy, logits = tied_logits_backward(dlogits, cache.logits)  # (..., T, d_model)
+    dy, from_logits = tied_logits_backward(dlogits, cache.logits)  # (..., T, d_model)
     dx, dmemory, ddecoder = decoder_backward(dy, cache.decoder)
-    target, dtarget_positions = embed_backward(dx, cache.target)
+    from_target, dtarget_positions = embed_backward(dx, cache.target)
     dx, dencoder = encoder_backward(dmemory, cache.encoder)  # (..., S, d_model)
-    source, dsource_positions = embed_backward(dx, cache.source)
-    dE = EmbeddingParams(logits.E + target.E + source.E)
-    return TransformerParams(dE, dencoder, ddecoder, dsource_positions, dtarget_positions)
+    from_source, dsource_positions = embed_backward(dx, cache.source)
+    dE = from_logits.E + from_target.E + from_source.E  # E is used three times: (vocab_size, d_model)
+    return TransformerParams(EmbeddingParams(dE), dencoder, ddecoder, dsource_positions, dtarget_positions)
 
 
 def embed_forward(
@@ -141,20 +196,27 @@ def embed_forward(
     rng: Rng | None,
     start: int = 0,
 ) -> tuple[Array, EmbeddedCache]:
-    """What enters a stack: embeddings, positions from start on, dropout: (..., T) -> (..., T, d_model)."""
-    x, embedded = embedding_forward(ids, embedding)  # (..., T, d_model)
-    learned = None
+    """Compute the input of the encoder or the decoder: ids (..., T) -> x (..., T, d_model).
+
+    It is the embedding plus the positions from ``start`` on, with dropout.
+    """
+    x, embedding_cache = embedding_forward(ids, embedding)  # (..., T, d_model)
+    positions_cache = None
     if config.positions == "sinusoidal":
         x = x + positional_encoding(*x.shape[-2:], start=start, dtype=x.dtype, xp=array_module(x))
     elif table is not None:
-        x, learned = learned_positions_forward(x, LearnedPositionsParams(table.P[start:]))
-    x, dropped = dropout_forward(x, config.dropout, rng)
-    return x, EmbeddedCache(embedded, learned, dropped)
+        x, positions_cache = learned_positions_forward(x, LearnedPositionsParams(table.P[start:]))
+    x, dropout_cache = dropout_forward(x, config.dropout, rng)
+    return x, EmbeddedCache(embedding_cache, positions_cache, dropout_cache)
 
 
 def embed_backward(dx: Array, cache: EmbeddedCache) -> tuple[EmbeddingParams, LearnedPositionsParams | None]:
-    """`embed_forward` from the last line up, for start = 0: dx (..., T, d_model) -> both gradients."""
-    dx, dtable = dropout_backward(dx, cache.dropout), None
+    """Return the gradients of the embedding and of the position table. dx has the shape (..., T, d_model).
+
+    It assumes that the forward had start = 0.
+    """
+    dx = dropout_backward(dx, cache.dropout)
+    dtable = None
     if cache.positions is not None:
         dx, dtable = learned_positions_backward(dx, cache.positions)
     return embedding_backward(dx, cache.embedding), dtable

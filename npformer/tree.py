@@ -1,4 +1,8 @@
-"""Arithmetic, walking and files for trees: NamedTuples and tuples, nested, with arrays at their ends."""
+"""Trees of arrays: arithmetic, iteration over their leaves, and files.
+
+A tree is an array, None, a tuple of trees or a NamedTuple of trees. Its leaves are its arrays. The path of a
+leaf consists of the field names and indices from the root to the leaf, such as ``blocks.0.ffn.W_1``.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import os
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from typing import IO, TYPE_CHECKING, Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,44 +18,81 @@ from numpy.typing import NDArray
 from npformer.arrays import array_module, is_array, kind_of
 
 if TYPE_CHECKING:
-    from pathlib import Path  # pathlib and zipfile are imported where a file is: not everybody has one
+    # At run time, pathlib and zipfile are imported only by the functions that use files. This makes
+    # `import npformer` faster for everyone else.
+    from pathlib import Path
 
-
-DEEPEST = 100  # tuples inside of each other
+Tree = TypeVar("Tree")  # the type of a tree, for functions that return the type they were given
+MAX_DEPTH = 100  # of nested tuples
 NPZ = "a complete .npz file of arrays"
-OWN = os.urandom(8).hex()  # marks the unfinished files of this process
+PROCESS_ID = os.urandom(8).hex()  # part of the names of this process's unfinished files
 
 
-def tree_map(f: Callable[..., Any], tree: Any, *trees: Any) -> Any:
-    """Apply f to the arrays that stand at the same place in each tree; None stays None.
+def tree_map(f: Callable[..., Any], tree: Tree, *trees: Any) -> Tree:
+    """Apply f to each array of a tree, or to the arrays with the same path in several trees.
 
-    A tree is an array, None, a tuple of trees or a NamedTuple of trees. `+` on NamedTuples would
-    concatenate them, so sums of parameters are written tree_map(lambda a, b: a + b, params, grads).
+    None stays None. To add two trees, write ``tree_map(lambda a, b: a + b, params, grads)``. The operator
+    ``+`` would concatenate the NamedTuples.
 
-    Raises ValueError when the trees are not built alike, naming the place, TypeError for a list or a dict.
+    Parameters
+    ----------
+    f : function
+        It receives one array of each tree, and returns an array.
+    tree : tree
+    *trees : trees of the same form
 
+    Returns
+    -------
+    result : tree of the same form
+
+    Raises
+    ------
+    ValueError
+        If the trees do not have the same form. The message names the path.
+    TypeError
+        If a tree contains a list or a dict.
+
+    Examples
+    --------
     >>> tree_map(lambda a, b: a - b, (np.ones(2), None), (np.ones(2), None))
     (array([0., 0.]), None)
     """
     if not callable(f):
         raise TypeError(f"tree_map: f is {kind_of(f)}; expected a function")
-    return mapped("tree_map", f, tree, *trees)
+    return map_leaves("tree_map", f, tree, *trees)
 
 
-def mapped(function: str, f: Callable[..., Any], tree: Any, *trees: Any) -> Any:
-    """What `tree_map` does, under the name of the function that was called."""
-    rows = list(together(function, tree, *trees))
+def map_leaves(function: str, f: Callable[..., Any], tree: Tree, *trees: Any) -> Tree:
+    """Do the same as ``tree_map``. Error messages name ``function``, the function that the user called."""
+    rows = list(zip_leaves(function, tree, *trees))
     for path, leaves in rows:
         for leaf in leaves:
-            if isinstance(leaf, list | dict):  # f would get it whole
+            if isinstance(leaf, list | dict):  # f would receive the whole list or dict
                 expected = "expected an array, None or a tuple of trees"
                 raise TypeError(f"{function}: {path or 'a tree'} is {kind_of(leaf)}; {expected}")
     return refilled(tree, iter([f(*leaves) for _, leaves in rows]))
 
 
 def leaves(tree: Any) -> Iterator[tuple[str, Any]]:
-    """Every array of the tree with its path, in order; absent parameters (None) are skipped.
+    """Iterate over the arrays of a tree in order, each with its path.
 
+    Absent parameters (None) are skipped.
+
+    Parameters
+    ----------
+    tree : tree
+
+    Returns
+    -------
+    pairs : iterator of (path, array)
+
+    Raises
+    ------
+    ValueError
+        If the tree is nested more than 100 deep.
+
+    Examples
+    --------
     >>> [path for path, _ in leaves(((np.ones(2), None), np.ones(1)))]
     ['0.0', '1']
     """
@@ -59,48 +100,56 @@ def leaves(tree: Any) -> Iterator[tuple[str, Any]]:
 
 
 def walked(function: str, tree: Any) -> Iterator[tuple[str, Any]]:
-    """What `leaves` does, under the name of the function that was called."""
-    return ((path, leaf) for path, (leaf,) in together(function, tree))
+    """Do the same as ``leaves``. Error messages name ``function``, the function that the user called."""
+    return ((path, leaf) for path, (leaf,) in zip_leaves(function, tree))
 
 
-def together(function: str, *trees: Any, path: str = "") -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """The arrays that stand at the same place in each tree, and its path; ValueError where trees differ."""
+def zip_leaves(function: str, *trees: Any, path: str = "") -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Iterate over the paths of several trees, with the leaf of each tree at this path.
+
+    Raises ValueError where the trees do not have the same form.
+    """
     first, *others = trees
-    if any(_kind(other) != _kind(first) for other in others):
+    if any(_node_type(other) != _node_type(first) for other in others):
         found = " and ".join(map(_describe, trees))
         raise ValueError(f"{function}: the trees differ at {path or 'the root'}: {found}")
-    if path.count(".") >= DEEPEST:  # Python's own limit would not say what is wrong
-        raise ValueError(f"{function}: the tree is nested more than {DEEPEST} deep, at {path[:40]}...")
+    if path.count(".") >= MAX_DEPTH:  # The message of Python's RecursionError would not help the user.
+        raise ValueError(f"{function}: the tree is nested more than {MAX_DEPTH} deep, at {path[:40]}...")
     if isinstance(first, tuple):
         for i, parts in enumerate(zip(*trees, strict=True)):
             name = branch_name(first, i)
-            yield from together(function, *parts, path=f"{path}.{name}" if path else name)
+            yield from zip_leaves(function, *parts, path=f"{path}.{name}" if path else name)
     elif first is not None:
         yield path, trees
 
 
-def _kind(tree: Any) -> tuple[Any, int]:
-    """What two trees must share to be mapped together: the type of the node and its number of branches."""
+def _node_type(tree: Any) -> tuple[Any, int]:
+    """Return the type of a node and the number of its branches. Trees of the same form agree in both."""
     if isinstance(tree, tuple):
         return type(tree), len(tree)
     return (None if tree is None else "leaf"), 0
 
 
 def _describe(tree: Any) -> str:
+    """Describe a node in an error message."""
     if isinstance(tree, tuple):
         return f"a {type(tree).__name__} of {len(tree)}"
     return "None" if tree is None else f"a leaf ({type(tree).__name__})"
 
 
 def refilled(tree: Any, arrays: Iterator[Any]) -> Any:
-    """A tree built like this one with the next of the arrays at each place."""
-    return ends_mapped(lambda end: None if end is None else next(arrays), tree)
+    """Return a tree of the same form whose leaves are the given arrays, in the order of ``leaves``."""
+
+    def replacement(leaf: Any) -> Any:
+        return None if leaf is None else next(arrays)
+
+    return ends_mapped(replacement, tree)
 
 
 def branches(tree: Any) -> dict[Any, Any] | None:
-    """The branches of a tuple or a list by place, of a dict by key; None for what has none.
+    """Return the branches of a tuple or list by index, or of a dict by key. Return None for a leaf.
 
-    The trees of `tree_map` and `save` are tuples only; `gradcheck` walks lists and dicts as well.
+    The trees of ``tree_map`` and ``save`` consist of tuples only. ``gradcheck`` also uses lists and dicts.
     """
     if isinstance(tree, tuple | list):
         return dict(enumerate(tree))
@@ -108,19 +157,21 @@ def branches(tree: Any) -> dict[Any, Any] | None:
 
 
 def branch_name(tree: Any, key: Any) -> str:
-    """The field's name in a NamedTuple, else the place or the key."""
+    """Return the field name of a NamedTuple's branch, and otherwise the index or the key as a string."""
     return tree._fields[key] if hasattr(tree, "_fields") else str(key)
 
 
-def rebuilt(tree: Any, parts: list[Any]) -> Any:
-    """A node of the same kind with other branches."""
+def replace_branches(tree: Any, new_branches: list[Any]) -> Any:
+    """Return a node of the same type as ``tree``, with these branches."""
     if isinstance(tree, tuple):
-        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
-    return parts if isinstance(tree, list) else dict(zip(tree, parts, strict=True))
+        return type(tree)(*new_branches) if hasattr(tree, "_fields") else tuple(new_branches)
+    if isinstance(tree, list):
+        return new_branches
+    return dict(zip(tree, new_branches, strict=True))
 
 
 def ends(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
-    """The ends of tuples, lists and dicts, whatever they are, with their paths."""
+    """Iterate over the leaves of nested tuples, lists and dicts, each with its path. None is a leaf here."""
     parts = branches(tree)
     if parts is None:
         yield path, tree
@@ -130,30 +181,50 @@ def ends(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
 
 
 def ends_mapped(f: Callable[[Any], Any], tree: Any) -> Any:
-    """f of every end of tuples, lists and dicts."""
+    """Apply f to each leaf of nested tuples, lists and dicts. None is a leaf here."""
     parts = branches(tree)
-    return f(tree) if parts is None else rebuilt(tree, [ends_mapped(f, part) for part in parts.values()])
+    if parts is None:
+        return f(tree)
+    return replace_branches(tree, [ends_mapped(f, part) for part in parts.values()])
 
 
 def end_replaced(tree: Any, where: tuple[Any, ...], f: Callable[[Any], Any]) -> Any:
-    """The tree with f of what stands at one place, in its stead; `where` is the way down, key by key."""
+    """Return the tree with f applied to one leaf. ``where`` lists the keys from the root to this leaf."""
     if not where:
         return f(tree)
-    parts = (branches(tree) or {}).items()
-    return rebuilt(tree, [end_replaced(x, where[1:], f) if key == where[0] else x for key, x in parts])
+    first, *rest = where
+    new_branches = []
+    for key, branch in (branches(tree) or {}).items():
+        new_branches.append(end_replaced(branch, tuple(rest), f) if key == first else branch)
+    return replace_branches(tree, new_branches)
 
 
 def save(path: str | os.PathLike[str], tree: Any) -> None:
-    """Write the tree's arrays to an .npz file, each under its path (`blocks.0.ffn.W_1`); never a pickle.
+    """Write the arrays of a tree to an .npz file, each under its path (``blocks.0.ffn.W_1``).
 
-    `.npz` is appended when it is missing. The file appears when it is complete: a full disk, an interrupted
-    run or another thread that saves to the same path leaves a whole file of that name, the older or the
-    newer. What a killed run has left, a `.part` file, the next save of that name removes, with a warning. A
-    symbolic link is followed, and the file keeps its mode. Arrays on a GPU are brought to the
-    host, so a file moves freely between NumPy and CuPy.
+    The file contains no pickle. It appears under its name only when it is complete. So after a full disk or
+    an interruption, the old file is still there. If two threads save to the same path, one of the two files
+    remains, and it is complete. If a process is killed while it saves, a ``.part`` file remains. The next
+    save to the same path removes it with a warning.
 
-    Raises TypeError for a leaf that is not an array of numbers, OSError when the file cannot be written.
+    The function follows a symbolic link, and keeps the permissions of an existing file. It copies arrays from
+    a GPU to the host, so NumPy and CuPy can read the same file.
 
+    Parameters
+    ----------
+    path : str or pathlib.Path
+        If the name does not end in ``.npz``, this ending is appended.
+    tree : tree
+
+    Raises
+    ------
+    TypeError
+        If a leaf is not an array of numbers.
+    OSError
+        If the file cannot be written.
+
+    Examples
+    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save(f"{folder}/weights", (np.ones(2),))
@@ -161,25 +232,27 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
     (array([1., 1.]),)
     """
     arrays = {name: _host_array("save", name, leaf) for name, leaf in walked("save", tree)}
-    with whole_file(_target("save", os.path.realpath(_target("save", path)))) as file:
-        _write(file, arrays)
+    target = _npz_path("save", os.path.realpath(_npz_path("save", path)))
+    with whole_file(target) as file:
+        _write_arrays(file, arrays)
 
 
 @contextmanager
 def whole_file(target: Path) -> Iterator[BinaryIO]:
-    """A file to write that appears under its name when it is complete; see `save`."""
+    """Open a file for writing that appears under its name only when it is complete. See ``save``."""
     from zlib import crc32
 
-    mark = f".{crc32(os.fsencode(target.name)):08x}"  # the name itself may be as long as a name can be
-    _remove_unfinished(target, mark)
-    unfinished = target.with_name(f"{mark}-{OWN}-{os.urandom(8).hex()}.part")
+    # The checksum replaces the name, which may already have the maximum length of a file name.
+    prefix = f".{crc32(os.fsencode(target.name)):08x}"
+    _remove_unfinished(target, prefix)
+    unfinished = target.with_name(f"{prefix}-{PROCESS_ID}-{os.urandom(8).hex()}.part")
     try:
         with open(unfinished, "xb") as file:
-            with suppress(OSError):  # a disk that knows no locks
-                _hold(file)
+            with suppress(OSError):  # Some file systems do not support locks.
+                _lock(file)
             yield file
             file.flush()
-            os.fsync(file.fileno())  # or a power cut could leave the new name with no content
+            os.fsync(file.fileno())  # Otherwise a power failure could leave an empty file under the new name.
         if target.exists():
             unfinished.chmod(target.stat().st_mode & 0o7777)
         unfinished.replace(target)
@@ -187,26 +260,35 @@ def whole_file(target: Path) -> Iterator[BinaryIO]:
         unfinished.unlink(missing_ok=True)
 
 
-def _remove_unfinished(target: Path, mark: str) -> None:
-    """What saves of this name left behind that were killed; one that is still at work holds its file."""
-    for part in set(target.parent.glob(f"{mark}-*.part")) - set(target.parent.glob(f"{mark}-{OWN}-*")):
+def _remove_unfinished(target: Path, prefix: str) -> None:
+    """Delete the temporary files of interrupted saves of this target, with a warning.
+
+    A save that is still running holds a lock on its file, so its file stays.
+    """
+    for part in list(target.parent.glob(f"{prefix}-*.part")):
+        if part.name.startswith(f"{prefix}-{PROCESS_ID}-"):
+            continue
         with suppress(OSError):
             with open(part, "rb") as file:
-                _hold(file)
+                _lock(file)
             part.unlink()
             words = f"{target} was interrupted; {part.name}, which it left behind, is removed"
             warnings.warn(f"save: an earlier save of {words}", stacklevel=5)
 
 
-def _hold(file: IO[bytes]) -> None:
-    """Keep others from holding this file until it is closed, or until this process ends in whatever way."""
-    with suppress(ImportError):  # not on Windows, which does not delete a file that is open
+def _lock(file: IO[bytes]) -> None:
+    """Lock a file until it is closed or this process ends.
+
+    Raises OSError if another process holds the lock.
+    """
+    with suppress(ImportError):  # Windows has no fcntl, but it does not delete an open file.
         import fcntl
 
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _write(file: BinaryIO, arrays: dict[str, NDArray[Any]]) -> None:
+def _write_arrays(file: BinaryIO, arrays: dict[str, NDArray[Any]]) -> None:
+    """Write an .npz file."""
     import zipfile
 
     with zipfile.ZipFile(file, "w") as archive:
@@ -215,53 +297,86 @@ def _write(file: BinaryIO, arrays: dict[str, NDArray[Any]]) -> None:
                 np.lib.format.write_array(entry, array, allow_pickle=False)
 
 
-def load(path: str | os.PathLike[str], like: Any) -> Any:
-    """Read a tree written by `save`, in the form of `like`: its NamedTuples, shapes, dtypes, array library.
+def load(path: str | os.PathLike[str], like: Tree) -> Tree:
+    """Read a tree that ``save`` has written.
 
-    Nothing in the file is executed, and names, shapes and dtypes are compared with `like` before any data
-    is read, so that a file takes no more memory than `like` does. Raises ValueError naming the leaf when
-    the file lacks one, has one too many, or holds another shape or dtype; ValueError too when it is damaged
-    or not a file of this kind, and FileNotFoundError when there is none.
+    The function does not execute anything from the file. It compares names, shapes and dtypes with ``like``
+    before it reads the data, so a file cannot use more memory than ``like``.
+
+    Parameters
+    ----------
+    path : str or pathlib.Path
+        If the name does not end in ``.npz``, this ending is appended.
+    like : tree
+        A tree of the same form. The result has its NamedTuples, shapes, dtypes and array library.
+
+    Returns
+    -------
+    tree : tree of the same form as ``like``
+
+    Raises
+    ------
+    ValueError
+        If a leaf is missing from the file, if the file has an additional leaf, or if a shape or dtype
+        differs. The message names the leaf. Also if the file is damaged or not an .npz file.
+    FileNotFoundError
+        If the file does not exist.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(f"{folder}/weights", (np.ones(2), None))
+    ...     load(f"{folder}/weights", (np.zeros(2), None))
+    (array([1., 1.]), None)
     """
-    target = _target("load", path)
+    target = _npz_path("load", path)
     expected = {name: _host_array("load", name, leaf) for name, leaf in walked("load", like)}
     with open(target, "rb") as file:
-        found = _read(file, target, expected)
+        found = _read_arrays(file, target, expected)
     pairs = zip(leaves(like), found, strict=True)
-    return refilled(like, iter([_as(leaf, array) for (_, leaf), array in pairs]))
+    return refilled(like, iter([_convert_like(leaf, array) for (_, leaf), array in pairs]))
 
 
-def _read(file: BinaryIO, target: Path, expected: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
-    """The file's arrays in the order of `expected`; ValueError with our words for whatever is wrong."""
-    import zipfile
-
+def _read_arrays(file: BinaryIO, target: Path, expected: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    """Read the arrays of an .npz file, in the order of ``expected``. Raises ValueError for any defect."""
     with as_damage("load", target, NPZ):
-        archive = zipfile.ZipFile(file)  # refuses a truncated file and one of another kind
-        entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
-        kinds = {entry.compress_type for entry in archive.infolist()}
-        if len(entries) < len(archive.infolist()) or not kinds <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
-            raise ValueError("it is packed in a way that np.savez never does")
+        archive, entries = _open_archive(file)
     check_same_names("load", target, expected, entries)
     arrays = []
     for name, leaf in expected.items():
         with as_damage("load", target, NPZ):
             stream = archive.open(entries[name])
-            shape, in_columns, dtype = _header(stream)
+            shape, is_fortran, dtype = _read_header(stream)
         check_same_kind("load", target, name, (shape, dtype), leaf)
         with as_damage("load", target, NPZ):
-            arrays.append(_data(stream, leaf, in_columns))
+            arrays.append(_read_data(stream, leaf, is_fortran))
     return arrays
 
 
+def _open_archive(file: BinaryIO) -> tuple[Any, dict[str, Any]]:
+    """Return the zip archive and its entries, by the names of the arrays."""
+    import zipfile
+
+    archive = zipfile.ZipFile(file)  # raises an error for a truncated file or another format
+    infos = archive.infolist()
+    entries = {info.filename.removesuffix(".npy"): info for info in infos}
+    compressions = {info.compress_type for info in infos}
+    has_duplicates = len(entries) < len(infos)
+    if has_duplicates or not compressions <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+        raise ValueError("it is packed in a way that np.savez never does")
+    return archive, entries
+
+
 def check_same_names(function: str, target: Path, expected: Collection[str], found: Collection[str]) -> None:
-    """Refuse a file that lacks a leaf or has one too many."""
+    """Raise ValueError if the file lacks a leaf or has an additional one."""
     for name in sorted({*expected} ^ {*found}):
         where = "is missing from" if name in expected else "is not in `like` but stands in"
         raise ValueError(f"{function}: {name or 'the array'} {where} {target}")
 
 
 def check_same_kind(function: str, target: Path, name: str, found: tuple[Any, Any], leaf: Any) -> None:
-    """Refuse an array in a file of another shape or dtype than the leaf's."""
+    """Raise ValueError if the shape and dtype in the file are not those of the leaf."""
     if found != (leaf.shape, leaf.dtype):
         has = f"{name or 'the array'} has shape {found[0]} and dtype {found[1]} in {target}"
         raise ValueError(f"{function}: {has}; expected {leaf.shape} and {leaf.dtype}")
@@ -269,38 +384,46 @@ def check_same_kind(function: str, target: Path, name: str, found: tuple[Any, An
 
 @contextmanager
 def as_damage(function: str, file: Path, kind: str) -> Iterator[None]:
-    """What goes wrong in here is the file's fault: a flipped bit makes libraries raise almost anything."""
+    """Turn any exception into a ValueError which says that the file is not of this kind.
+
+    Libraries raise many types of exceptions for a damaged file, even if only one bit is wrong.
+    """
     try:
         yield
     except Exception as error:
         words = f"{error}" if type(error) is ValueError else f"{type(error).__name__}: {error}"
-        raise ValueError(f"{function}: {file} is not {kind} ({words.partition(chr(10))[0]})") from None
+        first_line = words.partition("\n")[0]
+        raise ValueError(f"{function}: {file} is not {kind} ({first_line})") from None
 
 
-def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, order and dtype of an array in a file, in the version that np.savez writes: at most 64 kB."""
+def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read shape, Fortran order and dtype of an array, in the format version that np.savez writes.
+
+    A header of this version has at most 64 kB.
+    """
     if np.lib.format.read_magic(stream) != (1, 0):
         raise ValueError("an array's header is not of version 1.0")
     return np.lib.format.read_array_header_1_0(stream)
 
 
-def _data(stream: IO[bytes], leaf: NDArray[Any], in_columns: bool) -> NDArray[Any]:
-    """The rest of an entry, which must be as long as the leaf and have the checksum that was stored."""
-    data = stream.read(leaf.nbytes + 1)  # at the end of the entry zipfile compares the checksum
+def _read_data(stream: IO[bytes], leaf: NDArray[Any], is_fortran: bool) -> NDArray[Any]:
+    """Read the data of an array, which must have the size of the leaf."""
+    # One byte more than expected: at the end of the entry, zipfile compares the checksum.
+    data = stream.read(leaf.nbytes + 1)
     if len(data) != leaf.nbytes:
         raise ValueError(f"an array is too {'long' if len(data) > leaf.nbytes else 'short'}")
-    return np.frombuffer(data, leaf.dtype).reshape(leaf.shape, order="F" if in_columns else "C").copy("K")
+    return np.frombuffer(data, leaf.dtype).reshape(leaf.shape, order="F" if is_fortran else "C").copy("K")
 
 
-def _as(leaf: Any, array: NDArray[Any]) -> Any:
-    """The array in the leaf's own array library, or as a number where the leaf is one (Adam's step)."""
+def _convert_like(leaf: Any, array: NDArray[Any]) -> Any:
+    """Convert an array to the array library of the leaf, or to a number if the leaf is one (Adam's step)."""
     if isinstance(leaf, int | float):
         return type(leaf)(array)
     return array_module(leaf).asarray(array)
 
 
 def as_path(function: str, argument: str, path: Any) -> Path:
-    """Refuse what names no file."""
+    """Convert a string to a path. Raises TypeError for anything that is neither a string nor a path."""
     from pathlib import Path
 
     if not isinstance(path, str | os.PathLike):
@@ -308,23 +431,26 @@ def as_path(function: str, argument: str, path: Any) -> Path:
     return Path(path)
 
 
-def _target(function: str, path: str | os.PathLike[str]) -> Path:
+def _npz_path(function: str, path: str | os.PathLike[str]) -> Path:
+    """Convert to a path that ends in .npz."""
     target = as_path(function, "path", path)
     if not target.name or "\0" in target.name:
         raise ValueError(f"{function}: path is {os.fspath(path)!r}; expected the name of a file")
     return target if target.suffix == ".npz" else target.with_name(target.name + ".npz")
 
 
-def on_host(leaf: Any) -> Any:
-    """A CuPy array as a NumPy array; what is no CuPy array stays, whatever methods it has."""
+def copy_to_host(leaf: Any) -> Any:
+    """Return a CuPy array as a NumPy array. Anything else is returned as it is, even if it has ``get``."""
     xp = array_module(leaf)
-    return leaf.get() if xp is not np and isinstance(leaf, xp.ndarray) else leaf
+    is_cupy_array = xp is not np and isinstance(leaf, xp.ndarray)
+    return leaf.get() if is_cupy_array else leaf
 
 
 def _host_array(function: str, name: str, leaf: Any) -> NDArray[Any]:
-    """The leaf as a NumPy array; a number becomes one of shape ()."""
-    array = on_host(leaf)
-    array = np.asarray(array) if isinstance(array, int | float) else array
+    """Return the leaf as a NumPy array. A number becomes an array of shape ()."""
+    array = copy_to_host(leaf)
+    if isinstance(array, int | float):
+        array = np.asarray(array)
     if not is_array(array) or array.dtype.kind not in "fiub":
         raise TypeError(
             f"{function}: {name or 'the tree'} is {_describe(leaf)}; expected an array of numbers"

@@ -1,4 +1,4 @@
-"""What changed in the Transformer since 2017. RoPE and ALiBi are in positional.py."""
+"""Changes to the Transformer since 2017. RoPE and ALiBi are in positional.py."""
 
 from npformer.modern.byte_pairs import BytePairs, train_byte_pairs
 from npformer.modern.causal_lm import (

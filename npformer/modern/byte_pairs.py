@@ -1,4 +1,4 @@
-"""Byte-pair encoding: a vocabulary of pieces that grows by joining the most frequent neighbours."""
+"""Byte-pair encoding: a vocabulary that grows by merging the most frequent pair of neighbouring tokens."""
 
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
@@ -10,39 +10,72 @@ from npformer.arrays import Array
 from npformer.validation.annotations import Length
 from npformer.validation.checks import check_integer, kind_of
 
-BYTES = 256  # the first ids are the bytes themselves
+BYTES = 256  # The ids 0 to 255 are the bytes.
 
 
 class BytePairs(NamedTuple):
-    """A vocabulary: 256 bytes, then one piece for each merge, id 256 + i from the two ids of merges[i]."""
+    """A vocabulary of 256 bytes and one token for each merge.
+
+    Attributes
+    ----------
+    merges : tuple of pairs of ids
+        The token with the id 256 + i joins the two tokens of ``merges[i]``.
+    """
 
     merges: tuple[tuple[int, int], ...]
 
     @property
     def pieces(self) -> list[bytes]:
-        """The bytes of each id; an id's parts have smaller ids."""
+        """The bytes of each token, by id. The two parts of a token have smaller ids than the token."""
         pieces = [bytes([byte]) for byte in range(BYTES)]
         for i, (a, b) in enumerate(self.merges):
             pieces.append(join_pieces("BytePairs", (a, b), pieces, f"merges[{i}]"))
         return pieces
 
     def encode(self, text: str | bytes) -> list[int]:
-        """The ids of a text: its UTF-8 bytes, joined pair by pair in the order of the merges.
+        """Convert a text to ids: merge its UTF-8 bytes pair by pair, in the order of the merges.
 
+        Parameters
+        ----------
+        text : str or bytes
+
+        Returns
+        -------
+        ids : list of int
+
+        Examples
+        --------
         >>> train_byte_pairs("low lower", 2).encode("slow")
         [115, 257]
         """
         ranks = {pair: i for i, pair in enumerate(self.merges)}
 
-        def rank(a: int, b: int) -> tuple[int, int] | None:
-            i = ranks.get((a, b))
-            return None if i is None else (i, BYTES + i)
+        def find_merge(a: int, b: int) -> tuple[int, int] | None:
+            rank = ranks.get((a, b))
+            return None if rank is None else (rank, BYTES + rank)
 
-        return merge_pairs(as_bytes("encode", text), rank)
+        return merge_pairs(as_bytes("encode", text), find_merge)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of the ids; a byte that is no part of a letter, as in the middle of one, becomes �.
+        """Convert ids to a text. Bytes that are not valid UTF-8, such as half a character, become �.
 
+        Parameters
+        ----------
+        ids : list or array of int
+
+        Returns
+        -------
+        text : str
+
+        Raises
+        ------
+        TypeError
+            If ids is not a list of integers.
+        ValueError
+            If an id is not in the vocabulary.
+
+        Examples
+        --------
         >>> train_byte_pairs("low lower", 2).decode([115, 257])
         'slow'
         """
@@ -50,73 +83,105 @@ class BytePairs(NamedTuple):
 
 
 def train_byte_pairs(text: str | bytes, n_merges: Length) -> BytePairs:
-    """Join the most frequent pair of neighbours, n_merges times: "aaabdaaabac" -> ZabdZabac -> ZYdZYac -> …
+    """Merge the most frequent pair of neighbours, n_merges times: aaabdaaabac → ZabdZabac → ZYdZYac → …
 
-    Gage, "A New Algorithm for Data Compression", 1994; Sennrich et al., "Neural Machine Translation of Rare
-    Words with Subword Units", 2016, algorithm 1. It begins with the text's UTF-8 bytes, so that no text is
-    unknown. Of pairs that are equally frequent the one with the smaller ids is taken; when no pair occurs
-    twice there is nothing to gain, and it ends early.
+    Gage, "A New Algorithm for Data Compression", 1994. Sennrich et al., "Neural Machine Translation of Rare
+    Words with Subword Units", 2016, algorithm 1. The first tokens are the UTF-8 bytes of the text, so every
+    text can be encoded. If several pairs are equally frequent, the pair with the smallest ids is merged.
 
+    Parameters
+    ----------
+    text : str or bytes
+        The training text.
+    n_merges : int
+        The number of merges. Training stops earlier if no pair occurs twice.
+
+    Returns
+    -------
+    tokenizer : BytePairs
+        It has the methods ``encode(text)`` and ``decode(ids)``.
+
+    Examples
+    --------
     >>> train_byte_pairs("aaabdaaabac", 3).pieces[256:]
     [b'aa', b'ab', b'aaab']
     """
     ids = np.frombuffer(as_bytes("train_byte_pairs", text, "text"), np.uint8).astype(np.int64)  # (N,)
     merges: list[tuple[int, int]] = []
-    for new in range(BYTES, BYTES + n_merges):
-        pairs, counts = np.unique(ids[:-1] * new + ids[1:], return_counts=True)  # all ids are below `new`
+    for new_id in range(BYTES, BYTES + n_merges):
+        # All ids are below new_id, so a · new_id + b is a different number for each pair (a, b).
+        pairs, counts = np.unique(ids[:-1] * new_id + ids[1:], return_counts=True)
         if counts.size == 0 or counts.max() == 1:
             break
-        pair = divmod(int(pairs[counts.argmax()]), new)
-        merges.append(pair)
-        ids = _joined(ids, *pair, new)
+        a, b = divmod(int(pairs[counts.argmax()]), new_id)
+        merges.append((a, b))
+        ids = _merge_pair(ids, a, b, new_id)
     return BytePairs(tuple(merges))
 
 
-def _joined(ids: Array, a: int, b: int, new: int) -> Array:
-    """Every a b as `new`; of a a a, with a = b, the first two."""
-    places = np.flatnonzero((ids[:-1] == a) & (ids[1:] == b))
-    run = np.cumsum(np.diff(places, prepend=-2) != 1)  # of a run of neighbouring places every other one
-    first = np.flatnonzero(np.diff(run, prepend=0))
-    places = places[(np.arange(len(places)) - first[run - 1]) % 2 == 0]
-    ids[places] = new
-    return np.delete(ids, places + 1)
+def _merge_pair(ids: Array, a: int, b: int, new_id: int) -> Array:
+    """Replace each pair (a, b) by new_id, from left to right. If a = b, only the first two of a a a merge.
+
+    Changes ids (N,) in place.
+    """
+    starts = np.flatnonzero((ids[:-1] == a) & (ids[1:] == b))  # the positions where the pair starts
+    # If a = b, pairs overlap: they start at positions p, p + 1, p + 2, … Only every second one can merge.
+    run_number = np.cumsum(np.diff(starts, prepend=-2) != 1)  # of each start: 1, 1, 2, …
+    first_of_run = np.flatnonzero(np.diff(run_number, prepend=0))  # as an index into starts
+    index_in_run = np.arange(len(starts)) - first_of_run[run_number - 1]
+    starts = starts[index_in_run % 2 == 0]
+    ids[starts] = new_id
+    return np.delete(ids, starts + 1)
 
 
-def merge_pairs(ids: Iterable[int], rank: Callable[[int, int], tuple[float, int] | None]) -> list[int]:
-    """Join the pair of smallest rank, the leftmost of equals, until no pair of neighbours is known.
+def merge_pairs(ids: Iterable[int], find_merge: Callable[[int, int], tuple[float, int] | None]) -> list[int]:
+    """Merge the pair of neighbours with the smallest rank, again and again, until no pair can be merged.
 
-    rank(a, b) gives a pair's rank and the id that it becomes, or None. Each id knows the place of its left
-    and right neighbour, and a heap holds the pairs, so that n ids take about n log n steps.
+    ``find_merge(a, b)`` returns the rank of a pair and the id of the merged token, or None. Of several pairs
+    with the same rank, the leftmost is merged first. The tokens form a linked list, and a heap contains the
+    pairs. So n ids take about n log n steps.
     """
     tokens: list[int] = list(ids)
-    left, right = list(range(-1, len(tokens) - 1)), list(range(1, len(tokens) + 1))
-    heap: list[tuple[float, int, int, int, int]] = []
+    left = list(range(-1, len(tokens) - 1))  # the position of each token's left neighbour
+    right = list(range(1, len(tokens) + 1))  # the position of each token's right neighbour
+    heap: list[tuple[float, int, int, int, int]] = []  # (rank, position, a, b, merged id)
 
-    def offer(i: int) -> None:
+    def push_pair(i: int) -> None:
         if i >= 0 and right[i] < len(tokens):
-            found = rank(tokens[i], tokens[right[i]])
-            if found is not None:
-                heappush(heap, (found[0], i, tokens[i], tokens[right[i]], found[1]))
+            a, b = tokens[i], tokens[right[i]]
+            merge = find_merge(a, b)
+            if merge is not None:
+                rank, merged = merge
+                heappush(heap, (rank, i, a, b, merged))
 
     for i in range(len(tokens)):
-        offer(i)
+        push_pair(i)
     while heap:
-        _, i, a, b, new = heappop(heap)
+        _, i, a, b, merged = heappop(heap)
         j = right[i]
-        if j < len(tokens) and (tokens[i], tokens[j]) == (a, b):  # neither has been joined meanwhile
-            tokens[i], tokens[j], right[i] = new, GONE, right[j]
-            if right[i] < len(tokens):
-                left[right[i]] = i
-            offer(left[i])
-            offer(i)
-    return [token for token in tokens if token != GONE]
+        is_current = j < len(tokens) and (tokens[i], tokens[j]) == (a, b)  # No other merge has changed them.
+        if is_current:
+            _merge_tokens(tokens, left, right, i, merged)
+            push_pair(left[i])
+            push_pair(i)
+    return [token for token in tokens if token != MERGED_AWAY]
 
 
-GONE = -1  # no id: its letters belong to the one on its left
+MERGED_AWAY = -1  # not an id: this token has become part of the token on its left
+
+
+def _merge_tokens(tokens: list[int], left: list[int], right: list[int], i: int, merged: int) -> None:
+    """Replace the token at position i and its right neighbour by one token, in place."""
+    j = right[i]
+    tokens[i] = merged
+    tokens[j] = MERGED_AWAY
+    right[i] = right[j]
+    if right[i] < len(tokens):
+        left[right[i]] = i
 
 
 def as_bytes(function: str, text: Any, argument: str = "text") -> bytes:
-    """The UTF-8 bytes of a text; bytes are taken as they are."""
+    """Convert a text to its UTF-8 bytes. Bytes are returned as they are."""
     if isinstance(text, bytes):
         return text
     if not isinstance(text, str):
@@ -130,13 +195,15 @@ def as_bytes(function: str, text: Any, argument: str = "text") -> bytes:
 
 
 def join_pieces(function: str, ids: Iterable[int], pieces: Sequence[bytes], argument: str = "an id") -> bytes:
-    """The pieces of the ids, one after the other; an id that names none is refused."""
+    """Join the bytes of the tokens with these ids. Raises ValueError for an id without a token."""
     return b"".join(pieces[i] for i in known_ids(function, ids, len(pieces), argument))
 
 
 def known_ids(function: str, ids: Iterable[int], n: int, argument: str = "an id") -> list[int]:
-    """The ids as a list, each of them of one of n pieces."""
-    numbers = ids.tolist() if isinstance(ids, np.ndarray) and ids.ndim == 1 else ids
+    """Return the ids as a list, and raise an error if one is not an integer from 0 to n - 1."""
+    numbers: Any = ids
+    if isinstance(ids, np.ndarray) and ids.ndim == 1:
+        numbers = ids.tolist()
     if isinstance(numbers, str | bytes | np.ndarray) or not isinstance(numbers, Iterable):
         raise TypeError(f"{function}: ids is {kind_of(ids)}; expected a list of integers")
     numbers = list(numbers)

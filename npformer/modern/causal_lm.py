@@ -1,4 +1,8 @@
-"""The causal language model of today: RMSNorm first, RoPE, shared key heads, a gate, no biases."""
+"""A causal language model in the style of Llama: RMSNorm, RoPE, grouped-query attention and a gated FFN.
+
+In a backward, ``# from y = h + f`` means that the line differentiates this forward equation. In the shapes of
+this module, B is the batch: the leading axes of the ids.
+"""
 
 from typing import Annotated, Any, NamedTuple
 
@@ -46,22 +50,47 @@ from npformer.validation.rules import CONFIG_ROOM, EVEN_HEAD, HEAD, IN_VOCABULAR
 
 
 class CausalLMConfig(NamedTuple):
-    """The sizes and choices of a causal model; the defaults are those of the story-teller stories15M."""
+    """The sizes and choices of a causal language model. The defaults are those of the model stories15M.
 
-    d_model: Size = 288  # numbers a token
-    d_ff: Size = 768  # hidden units of the gated network
-    n_heads: Annotated[Heads, EVEN_HEAD] = 6  # of queries
-    n_kv_heads: KVHeads = 6  # of keys and values; fewer are shared by the queries' heads
-    n_layers: Length = 6  # blocks
-    eps: NonNegative = 1e-5  # of RMSNorm, beside the mean square
-    base: Positive = 10000.0  # of RoPE's frequencies
+    Attributes
+    ----------
+    d_model : int
+        The number of columns of each token's vector.
+    d_ff : int
+        The number of hidden units of the gated feed-forward network.
+    n_heads : int
+        The number of heads of queries. Each head has d_k = d_model / n_heads columns, an even number.
+    n_kv_heads : int
+        The number of heads of keys and values. If it is smaller than n_heads, several heads of queries share
+        one head of keys and values.
+    n_layers : int
+        The number of blocks.
+    eps : float, eps >= 0
+        The number that RMSNorm adds to the mean square.
+    base : float, base > 0
+        The base of RoPE's frequencies.
+    max_length : int
+        The maximum number of positions.
+    tied : bool
+        True uses the embedding matrix for the logits too. False gives the logits their own matrix.
+    rope_layout : "interleaved" or "halves"
+        RoPE rotates pairs of neighbouring columns, or pairs of the columns i and i + d_k/2.
+    """
+
+    d_model: Size = 288
+    d_ff: Size = 768
+    n_heads: Annotated[Heads, EVEN_HEAD] = 6
+    n_kv_heads: KVHeads = 6
+    n_layers: Length = 6
+    eps: NonNegative = 1e-5
+    base: Positive = 10000.0
     max_length: Count = 256
-    tied: bool = True  # the logits' matrix is the embedding's
-    rope_layout: Layout = "interleaved"  # RoPE's pairs: neighbours, or columns i and i + d_k/2
+    tied: bool = True
+    rope_layout: Layout = "interleaved"
 
 
 class CausalBlockParams(NamedTuple):
-    """What one block trains; the gradients come back in the same type."""
+    """The parameters of one block. Their gradients have the same type."""
 
     attention: AttentionParams
     norm_1: RMSNormParams
@@ -70,12 +99,12 @@ class CausalBlockParams(NamedTuple):
 
 
 class CausalLMParams(NamedTuple):
-    """Everything that the model trains; the gradients come back in the same type."""
+    """All parameters of the model. Their gradients have the same type."""
 
     embedding: EmbeddingParams
     blocks: Annotated[tuple[CausalBlockParams, ...], LAYERS]
     norm: RMSNormParams
-    head: Annotated[Float[Array, "d_model vocab_size"] | None, HEAD] = None
+    head: Annotated[Float[Array, "d_model vocab_size"] | None, HEAD] = None  # None if config.tied
 
 
 class CausalBlockCache(NamedTuple):
@@ -90,7 +119,7 @@ class CausalLMCache(NamedTuple):
     E: Array
     blocks: tuple[CausalBlockCache, ...]
     norm: RMSNormCache
-    logits: Any  # of `tied_logits_forward`, or of `linear_forward` with an own head
+    logits: Any  # the cache of tied_logits_forward, or of linear_forward if config.tied is False
     shape: Shape[tuple[int, ...], "... T vocab_size"]
     dtype: Any
 
@@ -98,8 +127,23 @@ class CausalLMCache(NamedTuple):
 def init_causal_lm(
     vocab_size: Size, config: CausalLMConfig, rng: Rng, *, dtype: DType = np.float64
 ) -> CausalLMParams:
-    """All parameters in the config's sizes, with config.tied=False a head of its own too.
+    """Draw all parameters of a causal language model.
 
+    Parameters
+    ----------
+    vocab_size : int
+        The number of tokens in the vocabulary.
+    config : CausalLMConfig
+        With config.tied=False, the model gets a separate matrix for the logits.
+    rng : numpy.random.Generator
+    dtype : numpy.float32 or numpy.float64
+
+    Returns
+    -------
+    params : CausalLMParams
+
+    Examples
+    --------
     >>> config = CausalLMConfig(d_model=8, d_ff=21, n_heads=4, n_kv_heads=2, n_layers=1)
     >>> init_causal_lm(10, config, np.random.default_rng(0)).blocks[0].attention.W_K.shape
     (8, 4)
@@ -112,7 +156,7 @@ def init_causal_lm(
 
 
 def init_causal_block(config: CausalLMConfig, rng: Rng, dtype: Any) -> CausalBlockParams:
-    """The parameters of one block; W_K and W_V have n_kv_heads d_k columns."""
+    """Draw the parameters of one block. W_K and W_V have n_kv_heads · d_k columns."""
     d_model = config.d_model
     d_kv = d_model // config.n_heads * config.n_kv_heads
     weights = [glorot(d_model, d_out, rng, dtype) for d_out in (d_model, d_kv, d_kv, d_model)]
@@ -131,48 +175,85 @@ def causal_lm_forward(
     *,
     padding_id: Id | None = None,
 ) -> tuple[Float[Array, "... T vocab_size"], CausalLMCache]:
-    """logits = RMSNorm(block_n(… block_1(E[ids]))) Eᵀ: at each position, of the token that comes next.
+    """logits = RMSNorm(block_n(… block_1(E[ids]))) Eᵀ.
 
-    Touvron et al., "LLaMA", 2023, section 2.2. Each position sees itself and what is before it; the order is
-    in RoPE alone, and the embedding is not multiplied by √d_model. With config.tied=False the logits have a
-    matrix of their own, params.head. padding_id is an id that nobody may attend to.
+    Touvron et al., "LLaMA", 2023, section 2.2. The logits at each position predict the next token. Each
+    position attends to itself and to the earlier positions. Only RoPE represents the order of the tokens, and
+    the embedding is not multiplied by √d_model. With config.tied=False, params.head replaces Eᵀ.
 
+    Parameters
+    ----------
+    ids : integer array (..., T)
+        Token ids.
+    params : CausalLMParams
+    config : CausalLMConfig
+    padding_id : int, optional
+        The id of the padding token. No query attends to a key with this id.
+
+    Returns
+    -------
+    logits : float array (..., T, vocab_size)
+    cache : CausalLMCache
+        Input of ``causal_lm_backward``.
+
+    Examples
+    --------
     >>> config = CausalLMConfig(d_model=8, d_ff=21, n_heads=4, n_kv_heads=2, n_layers=1)
     >>> params = init_causal_lm(10, config, np.random.default_rng(0))
     >>> causal_lm_forward(np.array([[1, 2, 3]]), params, config)[0].shape
     (1, 3, 10)
     """
-    E, T, caches = params.embedding.E, ids.shape[-1], []
-    mask = causal_mask(T, xp=array_module(ids))  # (T, T)
+    E = params.embedding.E
+    mask = causal_mask(ids.shape[-1], xp=array_module(ids))  # (T, T)
     if padding_id is not None:
         mask = mask & padding_mask(ids, padding_id)  # (B, T, T)
     x = E[ids]  # (B, T, d_model)
+    block_caches = []
     for block in params.blocks:
-        x, cache = causal_block_forward(x, block, config, mask)
-        caches.append(cache)
-    y, norm = rms_norm_forward(x, params.norm, eps=config.eps)
-    logits, last = logits_forward(y, params)  # (B, T, vocab_size)
-    return logits, CausalLMCache(ids, E, tuple(caches), norm, last, logits.shape, logits.dtype)
+        x, block_cache = causal_block_forward(x, block, config, mask)
+        block_caches.append(block_cache)
+    y, norm_cache = rms_norm_forward(x, params.norm, eps=config.eps)
+    logits, logits_cache = logits_forward(y, params)  # (B, T, vocab_size)
+    cache = CausalLMCache(ids, E, tuple(block_caches), norm_cache, logits_cache, logits.shape, logits.dtype)
+    return logits, cache
 
 
 def causal_lm_backward(dlogits: Float[Array, "... T vocab_size"], cache: CausalLMCache) -> CausalLMParams:
-    """The forward's lines from the last one up. A tied E was used twice, so its gradient is a sum of two.
+    """Apply the backward of each line of the forward, from the last line to the first.
 
+    A tied E is used twice, so its gradient is the sum of two gradients.
+
+    Parameters
+    ----------
+    dlogits : float array (..., T, vocab_size)
+        Gradient of the loss with respect to the logits.
+    cache : CausalLMCache
+        Second output of ``causal_lm_forward``.
+
+    Returns
+    -------
+    grads : CausalLMParams
+        The gradients of the parameters. The gradient of an absent head is None.
+
+    Examples
+    --------
     >>> config = CausalLMConfig(d_model=8, d_ff=21, n_heads=4, n_kv_heads=2, n_layers=1)
     >>> params = init_causal_lm(10, config, np.random.default_rng(0))
     >>> logits, cache = causal_lm_forward(np.array([[1, 2, 3]]), params, config)
     >>> causal_lm_backward(logits, cache).blocks[0].ffn.W_gate.shape
     (8, 21)
     """
-    ids, E, caches, norm, last, _, _ = cache
-    dblocks, xp = [], array_module(dlogits)
-    dy, dE, dhead = logits_backward(dlogits, last)
-    dx, dnorm = rms_norm_backward(dy, norm)
-    for block in reversed(caches):
-        dx, dblock = causal_block_backward(dx, block)
+    ids, E, block_caches, norm_cache, logits_cache, _, _ = cache
+    xp = array_module(dlogits)
+    dy, dE, dhead = logits_backward(dlogits, logits_cache)
+    dx, dnorm = rms_norm_backward(dy, norm_cache)
+    dblocks = []
+    for block_cache in reversed(block_caches):
+        dx, dblock = causal_block_backward(dx, block_cache)
         dblocks.append(dblock)
-    dE = xp.zeros_like(E) if dE is None else dE
-    xp.add.at(dE, ids, dx)  # x = E[ids]: a word that occurs twice gets both gradients
+    if dE is None:
+        dE = xp.zeros_like(E)
+    xp.add.at(dE, ids, dx)  # from x = E[ids]; add.at adds all gradients of a repeated token
     return CausalLMParams(EmbeddingParams(dE), tuple(reversed(dblocks)), dnorm, dhead)
 
 
@@ -193,29 +274,30 @@ def causal_block_forward(
 
 
 def causal_block_backward(dy: Array, cache: CausalBlockCache) -> tuple[Array, CausalBlockParams]:
-    """The forward's lines from the last one up: dy (..., T, d_model) -> dx, gradients.
+    """Return dx (..., T, d_model) and the gradients of the block's parameters.
 
-    Each sum hands its gradient to both of its terms.
+    The gradient of a sum is the gradient of each of its two terms.
     """
-    dm, dffn = gated_ffn_backward(dy, cache.ffn)  # f = FFN(m)
-    through_ffn, dnorm_2 = rms_norm_backward(dm, cache.norm_2)  # m = RMSNorm(h)
-    dh = dy + through_ffn  # y = h + f
-    dn, dattention = self_attention_backward(dh, cache.attention)  # a = Attention(n)
-    through_attention, dnorm_1 = rms_norm_backward(dn, cache.norm_1)  # n = RMSNorm(x)
-    dx = dh + through_attention  # h = x + a
+    dm, dffn = gated_ffn_backward(dy, cache.ffn)  # from f = FFN(m)
+    through_ffn, dnorm_2 = rms_norm_backward(dm, cache.norm_2)  # from m = RMSNorm(h)
+    dh = dy + through_ffn  # from y = h + f
+    dn, dattention = self_attention_backward(dh, cache.attention)  # from a = Attention(n)
+    through_attention, dnorm_1 = rms_norm_backward(dn, cache.norm_1)  # from n = RMSNorm(x)
+    dx = dh + through_attention  # from h = x + a
     return dx, CausalBlockParams(dattention, dnorm_1, dffn, dnorm_2)
 
 
 def logits_forward(y: Array, params: CausalLMParams) -> tuple[Array, Any]:
-    """y Eᵀ, or y head with an own head: (..., T, d_model) -> (..., T, vocab_size)."""
+    """Compute y Eᵀ, or y head if the model is not tied: (..., T, d_model) -> (..., T, vocab_size)."""
     if params.head is None:
         return tied_logits_forward(y, params.embedding)
     return linear_forward(y, params.head)
 
 
 def logits_backward(dlogits: Array, cache: Any) -> tuple[Array, Array | None, Array | None]:
-    """dlogits (..., T, vocab_size) -> dy (..., T, d_model), and the gradient of E or of the head."""
-    if hasattr(cache, "E"):
+    """Return dy (..., T, d_model) and the gradients of E and of the head. One of these two is None."""
+    is_tied = hasattr(cache, "E")
+    if is_tied:
         dy, (dE,) = tied_logits_backward(dlogits, cache)
         return dy, dE, None
     dy, dhead, _ = linear_backward(dlogits, cache)

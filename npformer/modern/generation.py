@@ -1,4 +1,7 @@
-"""Writing with a causal model, token by token, with the keys and values of the earlier ones kept."""
+"""Text generation with a causal model, token by token, with a KV cache.
+
+In the shapes of this module, B is the batch: the leading axes of the ids.
+"""
 
 from typing import Annotated
 
@@ -6,12 +9,12 @@ import numpy as np
 
 from npformer.arrays import Array, array_module
 from npformer.attention import AttentionParams, causal_mask
-from npformer.decoding import KeptKeys, Turn, attend_to_kept, check_logits
+from npformer.decoding import KVCache, RoPERotation, attend_with_cache, check_logits
 from npformer.functional import softmax_forward
 from npformer.modern.causal_lm import CausalBlockParams, CausalLMConfig, CausalLMParams, logits_forward
 from npformer.modern.gated_ffn import gated_ffn_forward
 from npformer.modern.rms_norm import rms_norm_forward
-from npformer.positional import rope_turn
+from npformer.positional import rope_cos_sin
 from npformer.validation.annotations import Count, Ids, Length, NonNegative, Rng
 from npformer.validation.rules import DRAWS, IN_VOCABULARY, NEW_ROOM, PADDING, PROMPT, Id, Share
 
@@ -29,112 +32,182 @@ def generate(
     rng: Rng | None = None,
     padding_id: Annotated[Id | None, PADDING] = None,
 ) -> Array:
-    """Each row goes on by max_new_tokens: ids (B, T) -> (B, T + max_new_tokens), the prompt first.
+    """ids[t+1] ~ softmax(logits[t] / temperature), for max_new_tokens steps in each row.
 
-    temperature=0 takes the likeliest token; otherwise one is drawn from softmax(logits / temperature), among
-    the top_k likeliest, or among the fewest that have the share top_p together (Holtzman et al., "The Curious
-    Case of Neural Text Degeneration", 2020). What follows a row's stop_id is stop_id again. Prompts of
-    different lengths end in padding_id: a row's new tokens stand directly behind its own prompt, and its
-    padding behind those. Keys and values of the earlier tokens are kept, so that a new token costs one query.
+    With the KV cache, each new token needs only one query.
 
+    Parameters
+    ----------
+    ids : integer array (..., T)
+        The prompts. If they have different lengths, each shorter prompt ends with padding.
+    params : CausalLMParams
+    config : CausalLMConfig
+    max_new_tokens : int
+        The number of new tokens per row.
+    temperature : float, temperature >= 0
+        0 selects the most probable token. A lower temperature makes probable tokens more probable.
+    top_k : int, optional
+        Draw only from the k most probable tokens.
+    top_p : float, 0 < top_p <= 1, optional
+        Draw only from the smallest set of most probable tokens whose probabilities sum to at least top_p.
+        With top_k, top_p is a share of the sum of the k largest probabilities. Source: Holtzman et al.,
+        "The Curious Case of Neural Text Degeneration", 2020.
+    stop_id : int, optional
+        The id that ends a row. All later new ids of this row are stop_id too.
+    rng : numpy.random.Generator, optional
+        It is needed unless temperature is 0.
+    padding_id : int, optional
+        The id of the padding token in the prompts. The new tokens of a row directly follow its prompt, and
+        the padding follows the new tokens.
+
+    Returns
+    -------
+    ids : integer array (..., T + max_new_tokens)
+        The prompts and the new tokens.
+
+    Raises
+    ------
+    ValueError
+        If the logits contain NaN or infinity. The message names a parameter that does. This is checked for
+        NumPy arrays only.
+
+    Examples
+    --------
     >>> from npformer import init_causal_lm
     >>> config = CausalLMConfig(d_model=8, d_ff=21, n_heads=4, n_kv_heads=2, n_layers=1)
     >>> params = init_causal_lm(10, config, np.random.default_rng(0))
     >>> generate(np.array([[1, 2, 3]]), params, config, max_new_tokens=5, temperature=0).shape
     (1, 8)
     """
-    xp, stop = array_module(ids), -1 if stop_id is None else stop_id  # no id is -1
-    ids, own, first, last = _with_room(ids, max_new_tokens, padding_id, stop_id or 0)
-    kept, start = [no_keys(block.attention, ids, config) for block in params.blocks], 0
-    done = xp.zeros(ids.shape[:-1], bool)
+    xp = array_module(ids)
+    filler = 0 if stop_id is None else stop_id
+    ids, is_new, first, last = _add_room(ids, max_new_tokens, padding_id, filler)
+    caches = [no_keys(block.attention, ids, config) for block in params.blocks]
+    is_finished = xp.zeros(ids.shape[:-1], bool)  # (B,)
+    n_cached = 0  # positions whose keys and values are in the caches
     for t in range(first, last):
-        logits, kept = next_logits(ids[..., start:t], kept, params, config)  # (B, vocab_size)
+        logits, caches = next_logits(ids[..., n_cached:t], caches, params, config)  # (B, vocab_size)
+        n_cached = t
         check_logits("generate", logits, params)
-        start, writes, new = t, own[..., t] & ~done, choose(logits, temperature, top_k, top_p, rng)  # (B,)
-        ids[..., t], done = xp.where(writes, new, ids[..., t]), done | (writes & (new == stop))
-        if stop_id is not None and bool(done.all()):
-            break
+        new_ids = choose(logits, temperature, top_k, top_p, rng)  # (B,)
+        is_written = is_new[..., t] & ~is_finished  # Other rows keep their prompt, padding or stop_id.
+        ids[..., t] = xp.where(is_written, new_ids, ids[..., t])
+        if stop_id is not None:
+            is_finished = is_finished | (is_written & (new_ids == stop_id))
+            if bool(is_finished.all()):
+                break
     return ids
 
 
-def _with_room(ids: Array, new: int, padding_id: int | None, filler: int) -> tuple[Array, Array, int, int]:
-    """The prompts with a filler where new tokens go: (B, T + new), these places, first, last + 1."""
-    xp, (*leading, T) = array_module(ids), ids.shape
-    is_prompt = xp.ones(ids.shape, bool) if padding_id is None else ids != padding_id  # (B, T)
-    ends = is_prompt.sum(axis=-1)[..., None]  # (B, 1), T where nothing is padded
-    first, last = (T, T) if padding_id is None or ids.size == 0 else (int(ends.min()), int(ends.max()))
-    own = (ends <= xp.arange(T + new)) & (xp.arange(T + new) < ends + new)  # (B, T + new)
-    behind = xp.full((*leading, new), padding_id or 0, dtype=np.int64)
-    ids = xp.where(own, filler, xp.concatenate([ids.astype(np.int64), behind], axis=-1))
-    return ids, own, first, last + new
+def _add_room(ids: Array, n_new: int, padding_id: int | None, filler: int) -> tuple[Array, Array, int, int]:
+    """Insert n_new fillers after each prompt, before its padding: ids (B, T) -> (B, T + n_new).
+
+    Returns four values. The first two are the new ids and a boolean array that is True for the fillers. The
+    other two are the smallest position with a filler in any row, and the largest such position plus 1.
+    """
+    xp = array_module(ids)
+    *leading, T = ids.shape
+    first = last_prompt_end = T
+    lengths = xp.full((*leading, 1), T, dtype=np.int64)  # (B, 1), of the prompts without padding
+    if padding_id is not None and ids.size > 0:
+        lengths = (ids != padding_id).sum(axis=-1)[..., None]
+        first, last_prompt_end = int(lengths.min()), int(lengths.max())
+    positions = xp.arange(T + n_new)
+    is_new = (lengths <= positions) & (positions < lengths + n_new)  # (B, T + n_new)
+    padding = xp.full((*leading, n_new), 0 if padding_id is None else padding_id, dtype=np.int64)
+    ids = xp.concatenate([ids.astype(np.int64), padding], axis=-1)
+    return xp.where(is_new, filler, ids), is_new, first, last_prompt_end + n_new
 
 
 def choose(
     logits: Array, temperature: float, top_k: int | None, top_p: float | None, rng: Rng | None
 ) -> Array:
-    """An id for each row, drawn from softmax(logits / temperature): (B, vocab_size) -> (B,).
+    """Draw an id for each row from softmax(logits / temperature): (B, vocab_size) -> (B,).
 
-    top_k leaves the k likeliest; top_p the fewest of those that have this share of their sum together
-    (Holtzman et al., "The Curious Case of Neural Text Degeneration", 2020). Whatever is as likely as the last
-    one left stays too. temperature=0 draws nothing: the likeliest. The draws are NumPy's everywhere.
+    top_k and top_p restrict the choice as in ``generate``. A token that is exactly as probable as the last
+    allowed token is allowed too. With temperature=0 or without rng, the result is the most probable token.
+    NumPy draws the random numbers for every array library.
     """
     if rng is None or temperature == 0:
         return logits.argmax(axis=-1)
-    xp, tiny = array_module(logits), float(np.finfo(logits.dtype).tiny)
-    temperature = max(float(temperature), tiny)  # or it would be 0 in float32
-    p, _ = softmax_forward((logits - logits.max(axis=-1, keepdims=True)) / temperature)  # (B, vocab_size)
+    p = _tempered_probabilities(logits, temperature)  # (B, vocab_size)
     if top_k is not None or top_p is not None:
-        p = p * (p >= last_left(p, top_k or p.shape[-1], float(top_p or 1)))
-    sums = xp.cumsum(p, axis=-1)
-    drawn = xp.asarray(rng.random(p.shape[:-1]))[..., None] * sums[..., -1:]  # (B, 1)
-    return (sums <= drawn).sum(axis=-1)  # the first whose sum is above
+        max_tokens = p.shape[-1] if top_k is None else top_k
+        min_share = 1.0 if top_p is None else float(top_p)
+        smallest_allowed = last_left(p, max_tokens, min_share)  # (B, 1)
+        p = p * (p >= smallest_allowed)  # The probability of all other tokens becomes 0.
+    # Inverse transform sampling: draw a number below the total, and take the first token whose cumulative
+    # sum is above it.
+    xp = array_module(p)
+    cumulative = xp.cumsum(p, axis=-1)  # (B, vocab_size)
+    total = cumulative[..., -1:]  # (B, 1)
+    drawn = xp.asarray(rng.random(p.shape[:-1]))[..., None] * total  # (B, 1)
+    return (cumulative <= drawn).sum(axis=-1)
+
+
+def _tempered_probabilities(logits: Array, temperature: float) -> Array:
+    """Compute softmax(logits / temperature) for temperature > 0: (B, vocab_size)."""
+    tiny = float(np.finfo(logits.dtype).tiny)
+    temperature = max(float(temperature), tiny)  # A smaller temperature would be 0 in float32.
+    # The largest shifted logit is 0, so the division cannot overflow to +inf.
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    p, _ = softmax_forward(shifted / temperature)
+    return p
 
 
 def last_left(p: Array, top_k: int, top_p: float) -> Array:
-    """The smallest of the probabilities that top_k and top_p leave: (B, vocab_size) -> (B, 1)."""
+    """Return the smallest probability that top_k and top_p allow: (B, vocab_size) -> (B, 1)."""
     xp = array_module(p)
-    likeliest = -xp.sort(-p, axis=-1)[..., :top_k]  # (B, k), in falling order
-    before = xp.cumsum(likeliest, axis=-1) - likeliest  # what stands before each one
-    enough = top_p * likeliest.sum(axis=-1, keepdims=True)  # (B, 1)
-    left = xp.maximum((before < enough).sum(axis=-1), 1)[..., None]  # (B, 1), how many
-    return xp.take_along_axis(likeliest, left - 1, axis=-1)
+    likeliest = -xp.sort(-p, axis=-1)[..., :top_k]  # (B, k), in decreasing order
+    sum_before = xp.cumsum(likeliest, axis=-1) - likeliest  # (B, k), the sum of all larger probabilities
+    needed = top_p * likeliest.sum(axis=-1, keepdims=True)  # (B, 1)
+    n_allowed = xp.maximum((sum_before < needed).sum(axis=-1), 1)[..., None]  # (B, 1)
+    return xp.take_along_axis(likeliest, n_allowed - 1, axis=-1)
 
 
-def no_keys(params: AttentionParams, ids: Array, config: CausalLMConfig) -> KeptKeys:
-    """What a block has kept before the first token."""
+def no_keys(params: AttentionParams, ids: Array, config: CausalLMConfig) -> KVCache:
+    """Return the empty KV cache of a block, before the first token."""
     d_k = config.d_model // config.n_heads
     shape = (*ids.shape[:-1], config.n_kv_heads, 0, d_k)  # (B, n_kv_heads, 0, d_k)
-    none = array_module(ids).empty(shape, params.W_K.dtype)
-    return KeptKeys(none, none, 0)
+    empty = array_module(ids).empty(shape, params.W_K.dtype)
+    return KVCache(empty, empty, 0)
 
 
 def next_logits(
-    ids: Array, kept: list[KeptKeys], params: CausalLMParams, config: CausalLMConfig
-) -> tuple[Array, list[KeptKeys]]:
-    """n more tokens through all blocks: ids (B, n) -> the last logits (B, vocab_size), and what is kept."""
-    x, after = params.embedding.E[ids], []  # (B, n, d_model)
-    xp, n, t = array_module(ids), ids.shape[-1], kept[0].length if kept else 0
-    cos, sin = rope_turn(xp.arange(t, t + n), config.d_model // config.n_heads, config.base, x.dtype)
-    mask = None if n == 1 else causal_mask(n, t + n, xp=xp)
-    for block, before in zip(params.blocks, kept, strict=True):
-        x, now = next_through_block(x, before, block, config, (cos, sin, config.rope_layout), mask)
-        after.append(now)
+    ids: Array, caches: list[KVCache], params: CausalLMParams, config: CausalLMConfig
+) -> tuple[Array, list[KVCache]]:
+    """Apply the model to n more tokens, ids (B, n).
+
+    Returns the logits after the last token (B, vocab_size) and the new KV caches of the blocks.
+    """
+    xp = array_module(ids)
+    n = ids.shape[-1]
+    t = caches[0].length if caches else 0  # the position of the first new token
+    x = params.embedding.E[ids]  # (B, n, d_model)
+    d_k = config.d_model // config.n_heads
+    cos, sin = rope_cos_sin(xp.arange(t, t + n), d_k, config.base, x.dtype)  # (n, pairs)
+    rope = RoPERotation(cos, sin, config.rope_layout)
+    mask = None if n == 1 else causal_mask(n, t + n, xp=xp)  # (n, t + n)
+    new_caches = []
+    for block, old_cache in zip(params.blocks, caches, strict=True):
+        x, new_cache = next_through_block(x, old_cache, block, config, rope, mask)
+        new_caches.append(new_cache)
     y, _ = rms_norm_forward(x[..., -1, :], params.norm, eps=config.eps)  # (B, d_model)
-    return logits_forward(y, params)[0], after
+    return logits_forward(y, params)[0], new_caches
 
 
 def next_through_block(
     x: Array,
-    kept: KeptKeys,
+    cache: KVCache,
     params: CausalBlockParams,
     config: CausalLMConfig,
-    turn: Turn,
+    rope: RoPERotation,
     mask: Array | None,
-) -> tuple[Array, KeptKeys]:
-    """`causal_block_forward` for n more tokens, x (B, n, d_model)."""
+) -> tuple[Array, KVCache]:
+    """Do the same as ``causal_block_forward`` for n more tokens, x (B, n, d_model)."""
     n, _ = rms_norm_forward(x, params.norm_1, eps=config.eps)
-    a, kept = attend_to_kept(n, kept, params.attention, config.n_heads, turn, mask)
+    a, cache = attend_with_cache(n, cache, params.attention, config.n_heads, rope, mask)
     h = x + a
     m, _ = rms_norm_forward(h, params.norm_2, eps=config.eps)
     f, _ = gated_ffn_forward(m, params.ffn)
-    return h + f, kept
+    return h + f, cache
