@@ -25,7 +25,8 @@ autodoc_default_options = {"ignore-module-all": True}  # document a name in the 
 default_role = "autolink"  # `name` in a docstring is a link if it can be imported, else code
 napoleon_google_docstring = False
 napoleon_use_param = napoleon_use_rtype = False  # a type is text such as "float array (..., T, d_model)"
-nitpick_ignore_regex = [("py:obj", ".*")]  # a name that is not public is code without a link
+# Names that are not public, and types such as "float array (..., T, d_model)", are not links.
+nitpick_ignore_regex = [("py:obj", ".*"), ("py:class", ".*")]
 autosummary_context = {"search_terms": reference.SEARCH_TERMS}
 templates_path = [str(Path(reference.__file__).parent / "api")]
 
