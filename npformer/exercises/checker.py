@@ -245,28 +245,28 @@ def find_likeness(given: Array, right: Array, task: Numbers) -> Finding | None:
 
 def judge_function(task: Code, function: Function) -> Verdict:
     """One verdict: it runs, inputs, shapes, right, variants, mistakes, relations, in this order."""
-    found = detectors.outcomes(task, function)
+    found = detectors.run_calls(task, function)
     if all(outcome.empty for outcome in found):
         return _nothing_came_back(task, function, found)
-    if not detectors.differing(task, found):
+    if not detectors.find_differing_outputs(task, found):
         return _judge_correct_numbers(task, function, found)
     if any(a.size > HUGE or a.ndim > AXES for outcome in found for a in outcome.arrays):
         return unrecognised(task, found)
-    if fitting := detectors.recognised(task, function, found):
+    if fitting := detectors.find_explanations(task, function, found):
         return recognised(task, found, fitting)
     if detectors.is_random(task, function, found):
         return unrecognised(task, found, find("random"))
-    form = detectors.wrong_outputs(task, found) or detectors.transposed(task, function)
+    form = detectors.find_misplaced_outputs(task, found) or detectors.find_transposed_weights(task, function)
     if form is not None:
         return unrecognised(task, found, form)
-    return unrecognised(task, found, *detectors.observe(task, function, found))
+    return unrecognised(task, found, *detectors.apply_detectors(task, function, found))
 
 
 def recognised(task: Code, found: Sequence[Outcome], fitting: Sequence[tuple[Mistake, ...]]) -> Verdict:
     """The verdict on an answer that shows listed mistakes, in one output or in several."""
     mistakes = {mistake.code: mistake for group in fitting for mistake in group}
     codes = tuple(mistakes)
-    agreed = detectors.agreed(task, found)
+    agreed = detectors.find_agreeing_outputs(task, found)
     is_ambiguous = len(fitting) > 1
     if not is_ambiguous and all(mistake.passes for mistake in mistakes.values()):
         return Verdict(task.id, "pass_variant", (), codes, task.probe.outputs, task.probe.outputs)
@@ -280,10 +280,10 @@ def recognised(task: Code, found: Sequence[Outcome], fitting: Sequence[tuple[Mis
 
 def unrecognised(task: Code, found: Sequence[Outcome], *observations: Finding) -> Verdict:
     """The verdict on an answer that shows no listed mistake: the findings, or the first difference."""
-    agreed = detectors.agreed(task, found)
+    agreed = detectors.find_agreeing_outputs(task, found)
     ran = any(outcome.arrays for outcome in found)
     if not ran and not observations:
-        places = list(differences(task.probe, found[0], detectors.right(task)[0]))
+        places = list(differences(task.probe, found[0], detectors.run_solution(task)[0]))
         failed = next((outcome for outcome in found if outcome.failed), found[0])
         if failed.error:
             places = [_stopped("stopped", failed)]
@@ -296,7 +296,7 @@ def unrecognised(task: Code, found: Sequence[Outcome], *observations: Finding) -
 
 def first_difference(task: Code, found: Sequence[Outcome]) -> list[Finding]:
     """Find the first difference: in a call that stopped, if there is one, else in the first call."""
-    pairs = list(zip(found, detectors.right(task), strict=True))
+    pairs = list(zip(found, detectors.run_solution(task), strict=True))
     failed = [pair for pair in pairs if pair[0].failed or pair[0].empty]
     every = [list(differences(task.probe, *pair)) for pair in (failed or pairs)]
     return [findings[0] for findings in every if findings][:1]
@@ -306,7 +306,7 @@ def size_of_difference(task: Code, found: Sequence[Outcome]) -> list[Finding]:
     """Measure the first difference, as a share of the largest correct number of that call."""
     sides = [
         side
-        for outcome, expected in zip(found, detectors.right(task), strict=True)
+        for outcome, expected in zip(found, detectors.run_solution(task), strict=True)
         for side in zip(task.probe.outputs, outcome.arrays, expected.arrays, strict=False)
     ]
     findings = []
@@ -327,7 +327,7 @@ def changed_arguments(found: Sequence[Outcome]) -> list[Finding]:
 
 def nan_remark(task: Code, found: Sequence[Outcome]) -> list[Finding]:
     """Whether some call gives NaN where a number is asked for."""
-    for outcome, expected in zip(found, detectors.right(task), strict=True):
+    for outcome, expected in zip(found, detectors.run_solution(task), strict=True):
         for a, b in zip(outcome.arrays, expected.arrays, strict=False):
             if a.dtype.kind == "f" and np.isnan(a).any() and np.isfinite(b.astype(float)).all():
                 return [find("has_nan")]
@@ -414,7 +414,7 @@ def is_stub(function: Function) -> bool:
 
 def agreement(task: Code, found: Sequence[Outcome]) -> list[Finding]:
     """Report which outputs agree, or else whether the shape is correct and which rows or columns agree."""
-    pairs = [(a, b) for a, b in zip(found, detectors.right(task), strict=True) if a.arrays]
+    pairs = [(a, b) for a, b in zip(found, detectors.run_solution(task), strict=True) if a.arrays]
     if not pairs:
         return []
     outputs = task.probe.outputs
