@@ -82,7 +82,9 @@ def find_agreeing_outputs(task: Code, found: Sequence[Outcome]) -> tuple[str, ..
     return tuple(name for name in task.probe.outputs if name not in wrong)
 
 
-def find_explanations(task: Code, function: Function, found: tuple[Outcome, ...]) -> list[tuple[Mistake, ...]]:
+def find_explanations(
+    task: Code, function: Function, found: tuple[Outcome, ...]
+) -> list[tuple[Mistake, ...]]:
     """Return the possible explanations of a wrong answer by listed mistakes.
 
     An explanation is usually one mistake that changes exactly the wrong outputs. If there is none, several
