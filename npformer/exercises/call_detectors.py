@@ -60,7 +60,7 @@ def _equal(a: Array, b: Array) -> bool:
     return bool(a.shape == b.shape and np.array_equal(a, b, equal_nan=True))
 
 
-def is_right_for(trial: Trial, mine: Change, theirs: Change) -> bool:
+def is_correct_for(trial: Trial, mine: Change, theirs: Change) -> bool:
     """Return whether the answer to calls changed one way is correct for calls changed another way."""
     for given in trial.calls:
         found, right = trial.answer(mine(*given)), trial.answer(theirs(*given), right=True)
@@ -98,7 +98,7 @@ def changed_argument(trial: Trial) -> Finding | None:
     """Report an answer that is correct for another value of one argument, such as its square."""
     for place, name in enumerate(trial.names):
         for change, function in CHANGES.items():
-            if is_right_for(trial, unchanged, changing([place], partial(_changed, function))):
+            if is_correct_for(trial, unchanged, changing([place], partial(_changed, function))):
                 return find("correct_for_changed_argument", name=name, change=change)
     return None
 
@@ -119,7 +119,7 @@ def exchanged_arguments(trial: Trial) -> Finding | None:
     for a, b in combinations(range(len(trial.names)), 2):
         if all(np.shape(given[a]) == np.shape(given[b]) for given in trial.calls):
             order = [b if k == a else a if k == b else k for k in range(len(trial.names))]
-            if is_right_for(trial, unchanged, partial(_reordered, order)):
+            if is_correct_for(trial, unchanged, partial(_reordered, order)):
                 return find("exchanged_arguments", first=trial.names[a], second=trial.names[b])
     return None
 
@@ -131,7 +131,7 @@ def _reordered(order: Sequence[int], *given: Any) -> Arguments:
 def transposed_weights(trial: Trial) -> Finding | None:
     """Report an answer that is correct once weights are passed transposed."""
     for places in subsets([k for k, name in enumerate(trial.names) if name[0] == "W"]):
-        if is_right_for(trial, changing(places, np.transpose), unchanged):
+        if is_correct_for(trial, changing(places, np.transpose), unchanged):
             return find("weights_transposed", names=tuple(trial.names[k] for k in places))
     return None
 
@@ -140,7 +140,7 @@ def neutral_arguments(trial: Trial) -> Finding | None:
     """Report arguments without which the answer is correct: the mistake is in how they are used."""
     for names in subsets(list(trial.probe.neutral)):
         filled = partial(_neutral, trial, names)
-        if is_right_for(trial, filled, filled):
+        if is_correct_for(trial, filled, filled):
             if names == ("mask",):
                 return find("agrees_without_mask")
             values = tuple(trial.probe.neutral[name] for name in names)

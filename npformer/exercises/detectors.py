@@ -19,14 +19,14 @@ from npformer.exercises.probe import (
     Outcome,
     Trial,
     Unreadable,
-    agreeing,
+    are_equal,
+    are_identical,
+    are_near,
     as_array,
-    identical,
+    compare_outputs,
     is_wrapped,
-    near,
-    quiet,
     run,
-    same,
+    suppress_warnings,
 )
 from npformer.exercises.task import Code, Mistake
 from npformer.exercises.verdict import Finding, find
@@ -70,7 +70,7 @@ def find_differing_outputs(task: Code, found: Sequence[Outcome]) -> frozenset[st
     """Return the names of the outputs that are wrong on some call."""
     names = set()
     for outcome, expected in zip(found, run_solution(task), strict=True):
-        for name, is_correct in zip(task.probe.outputs, agreeing(outcome, expected), strict=True):
+        for name, is_correct in zip(task.probe.outputs, compare_outputs(outcome, expected), strict=True):
             if not is_correct:
                 names.add(name)
     return frozenset(names)
@@ -145,9 +145,9 @@ def _fits_one(task: Code, known: Known, found: Outcome, expected: Outcome) -> bo
         if name not in known.wrong_outputs:
             continue
         if tolerance is None:
-            is_equal = same(a, b)
+            is_equal = are_equal(a, b)
         else:
-            is_equal = near(a, b, tolerance)
+            is_equal = are_near(a, b, tolerance)
         if not is_equal:
             return False
     return True
@@ -159,7 +159,7 @@ def _fits_one(task: Code, known: Known, found: Outcome, expected: Outcome) -> bo
 def is_random(task: Code, function: Function, found: Sequence[Outcome]) -> bool:
     """Return whether some call gives different numbers when it is repeated."""
     again = run_calls(task, function)
-    return not all(identical(a, b) for a, b in zip(found, again, strict=True))
+    return not all(are_identical(a, b) for a, b in zip(found, again, strict=True))
 
 
 def find_misplaced_outputs(task: Code, found: Sequence[Outcome]) -> Finding | None:
@@ -195,7 +195,7 @@ def _name_entries(task: Code, values_of_calls: Sequence[Sequence[Array]]) -> tup
         correct[name] = [outcome.arrays[k] for outcome in run_solution(task)]
     names = []
     for entries in zip(*values_of_calls, strict=True):
-        matching = [name for name, arrays in correct.items() if all(map(same, entries, arrays))]
+        matching = [name for name, arrays in correct.items() if all(map(are_equal, entries, arrays))]
         names.append(matching[0] if matching else "")
     return tuple(names)
 
@@ -225,11 +225,11 @@ def find_transposed_weights(task: Code, function: Function) -> Finding | None:
         task.probe, function, task.right, output=0, calls=calls, found=(), right=(), memo={},
         right_memo=correct_answers(task),
     )  # fmt: skip
-    with quiet():
+    with suppress_warnings():
         finding: Finding | None = attempt(call_detectors.transposed_weights, trial)
     if finding is None:
         return None
-    return _about(finding, task.probe.outputs[0])
+    return _with_output(finding, task.probe.outputs[0])
 
 
 @cache
@@ -266,11 +266,11 @@ def apply_detectors(task: Code, function: Function, found: Sequence[Outcome]) ->
             memo=memo,
             right_memo=correct_answers(task),
         )
-        if all(map(same, trial.found, trial.right)):
+        if all(map(are_equal, trial.found, trial.right)):
             continue
         finding = first_finding(task, trial)
-        if finding is not None and not any(_says_the_same(finding, other) for other in findings):
-            findings.append(_about(finding, name))
+        if finding is not None and not any(_is_same_fact(finding, other) for other in findings):
+            findings.append(_with_output(finding, name))
     return findings
 
 
@@ -289,12 +289,12 @@ def _is_degenerate(outcome: Outcome) -> bool:
     return any(1 in array.shape for array in outcome.arrays)
 
 
-def _about(finding: Finding, output: str) -> Finding:
+def _with_output(finding: Finding, output: str) -> Finding:
     """Return the finding with the name of the output that it is about."""
     return Finding(finding.kind, output, finding.parameters, finding.view)
 
 
-def _says_the_same(a: Finding, b: Finding) -> bool:
+def _is_same_fact(a: Finding, b: Finding) -> bool:
     """Return whether two findings differ at most in the output."""
     return (a.kind, a.parameters) == (b.kind, b.parameters)
 
@@ -305,7 +305,7 @@ def first_finding(task: Code, trial: Trial) -> Finding | None:
     The detectors that compare numbers run first, then those of the exercise, then those that make calls.
     """
     detectors = (*number_detectors.DETECTORS, *task.detectors, *call_detectors.DETECTORS)
-    with quiet():
+    with suppress_warnings():
         if returns_integers(trial):
             return find("integers")
         trial = trial._replace(

@@ -10,9 +10,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from npformer.exercises.bank import find
-from npformer.exercises.checker import check, problem
+from npformer.exercises.checker import check, report_problem
 from npformer.exercises.detectors import run_calls
-from npformer.exercises.probe import identical
+from npformer.exercises.probe import are_identical
 from npformer.exercises.result import Result, make_result
 from npformer.exercises.task import LINE, Code, Edit, compiled, generator
 from npformer.exercises.verdict import Verdict
@@ -124,7 +124,7 @@ def check_corrected(exercise_id: str, corrected: Any, level: int) -> Result:
             function = compiled(corrected)
         except Exception as error:
             finding = make_finding("text_stopped", error=type(error).__name__, message=str(error))
-            return make_result(problem(task, finding), level)
+            return make_result(report_problem(task, finding), level)
     if callable(function) and _has_original_bug(exercise_id, function):
         verdict = Verdict(task.id, "unrecognised", (make_finding("unmended"),), (), task.probe.outputs, ())
         return make_result(verdict, level)
@@ -136,4 +136,4 @@ def _has_original_bug(exercise_id: str, function: Any) -> bool:
     task, name = find_code_exercise(exercise_id)
     original = compiled(bug_of(task, name).text)
     pairs = zip(run_calls(task, function), run_calls(task, original), strict=True)
-    return all(identical(a, b) for a, b in pairs)
+    return all(are_identical(a, b) for a, b in pairs)

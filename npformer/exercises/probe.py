@@ -169,7 +169,7 @@ class TooLong(BaseException):
 
 
 @contextmanager
-def within(seconds: float) -> Iterator[None]:
+def limit_time(seconds: float) -> Iterator[None]:
     """Raise TooLong in a block that uses more CPU time than ``seconds``, or three times as much elapsed time.
 
     There is no limit outside the main thread, nor on a system without such timers, such as a browser.
@@ -253,13 +253,13 @@ def pause_wall_limit() -> Iterator[None]:
 _NUMPY = {name: value for name, value in vars(np).items() if callable(value)}
 
 
-def replaced_in_numpy() -> list[str]:
+def find_replaced_numpy_functions() -> list[str]:
     """Return the names of the functions that have been replaced in NumPy since this module was imported."""
     return [name for name, value in _NUMPY.items() if getattr(np, name, None) is not value]
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def suppress_warnings() -> Iterator[None]:
     """Suppress the warnings of the student's code and of NumPy."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -284,7 +284,7 @@ def run(function: Function, given: Arguments, probe: Probe) -> Outcome:
     copies = copy.deepcopy(given)
     raw = None
     try:
-        with quiet():
+        with suppress_warnings():
             answer = call(function, copies, probe.names)
             value = answer
             if isinstance(answer, RemoteResult):
@@ -300,7 +300,7 @@ def run(function: Function, given: Arguments, probe: Probe) -> Outcome:
             raise
         if type_name_of(error) == "NotImplementedError":
             return Outcome(empty=True, not_implemented=True)
-        return Outcome(error=report_of(error), raw=raw)
+        return Outcome(error=describe_error(error), raw=raw)
     if isinstance(answer, RemoteResult):
         changed = tuple(probe.names[i] for i in answer.changed)
     else:
@@ -405,7 +405,7 @@ def type_name_of(error: BaseException) -> str:
     return type(error).__name__
 
 
-def report_of(error: BaseException) -> ErrorReport:
+def describe_error(error: BaseException) -> ErrorReport:
     """Describe an error: its type, its message in one line, and the line in the student's function."""
     if isinstance(error, StudentError):
         message = " ".join(error.message.split())
@@ -442,7 +442,7 @@ OF_LARGEST = 1e-5  # of the largest entry; differences of large numbers are this
 SHORT = 1e-4  # of the largest entry, or of 1 if this is larger; for answers in float32 or shorter types
 
 
-def allowed(b: Array, dtype: np.dtype[Any]) -> Array:
+def allowed_error(b: Array, dtype: np.dtype[Any]) -> Array:
     """Return how far each entry of an answer with this dtype may be from the correct array b."""
     magnitude = np.abs(np.where(np.isfinite(b), b, 0))
     largest = float(magnitude.max(initial=0))
@@ -452,15 +452,15 @@ def allowed(b: Array, dtype: np.dtype[Any]) -> Array:
     return RELATIVE * magnitude + OF_LARGEST * largest + 8 * float(np.finfo(float).eps)
 
 
-def same(a: Array, b: Array) -> bool:
+def are_equal(a: Array, b: Array) -> bool:
     """Return whether an answer a equals the correct array b, with NaN and infinities in the same entries."""
     if a.shape != b.shape:
         return False
-    limit = allowed(b.astype(float), a.dtype)
+    limit = allowed_error(b.astype(float), a.dtype)
     return _within(a.astype(float), b.astype(float), limit)
 
 
-def near(a: Array, b: Array, tolerance: float) -> bool:
+def are_near(a: Array, b: Array, tolerance: float) -> bool:
     """Return whether no entry differs from b by more than a share of the largest entry, or of 1."""
     if a.shape != b.shape:
         return False
@@ -483,14 +483,14 @@ def size(b: Array) -> float:
     return max(1.0, float(finite.max(initial=0)))
 
 
-def agreeing(found: Outcome, expected: Outcome) -> tuple[bool, ...]:
+def compare_outputs(found: Outcome, expected: Outcome) -> tuple[bool, ...]:
     """Return for each output whether it is correct. After an error, no output is correct."""
     if len(found.arrays) != len(expected.arrays):
         return (False,) * max(len(found.arrays), len(expected.arrays))
-    return tuple(same(a, b) for a, b in zip(found.arrays, expected.arrays, strict=True))
+    return tuple(are_equal(a, b) for a, b in zip(found.arrays, expected.arrays, strict=True))
 
 
-def same_outcome(found: Outcome, expected: Outcome, tolerance: float | None = None) -> bool:
+def are_equal_outcomes(found: Outcome, expected: Outcome, tolerance: float | None = None) -> bool:
     """Return whether two outcomes have the same arrays, or whether both calls failed.
 
     A tolerance is a share of the largest entry.
@@ -499,18 +499,18 @@ def same_outcome(found: Outcome, expected: Outcome, tolerance: float | None = No
         return not expected.arrays and found.failed
     pairs = list(zip(found.arrays, expected.arrays, strict=True))
     if tolerance is None:
-        return all(same(a, b) for a, b in pairs)
-    return all(near(a, b, tolerance) for a, b in pairs)
+        return all(are_equal(a, b) for a, b in pairs)
+    return all(are_near(a, b, tolerance) for a, b in pairs)
 
 
-def identical(a: Outcome, b: Outcome) -> bool:
+def are_identical(a: Outcome, b: Outcome) -> bool:
     """Return whether two outcomes have exactly the same numbers, or whether both calls failed."""
     if len(a.arrays) != len(b.arrays) or a.failed != b.failed:
         return False
     return all(np.array_equal(x, y, equal_nan=True) for x, y in zip(a.arrays, b.arrays, strict=True))
 
 
-def returned_by_npformer(name: str, function: Function, probe: Probe) -> bool:
+def returns_npformer_result(name: str, function: Function, probe: Probe) -> bool:
     """Return whether the answer is the returned value of npformer's own function with this name."""
     returned: list[tuple[str, Any]] = []
 

@@ -92,9 +92,9 @@ def test_the_exercise_that_contributing_adds_is_right_and_its_mistakes_are_named
     for p, q in kl.probe.calls:
         forth = partial(lambda p, q: ((p * np.log(p / q)).sum(axis=-1).mean(), (p, q)), p)
         assert gradcheck(forth, lambda dloss, given: dloss * kl.right(*given), q)
-    assert checker.judge_function(kl, kl.right).passes and len(kl.mistakes) == 3
+    assert checker.assess_function(kl, kl.right).passes and len(kl.mistakes) == 3
     for mistake, f in kl.wrongly():
-        assert checker.judge_function(kl, f).codes == (mistake.code,)
+        assert checker.assess_function(kl, f).codes == (mistake.code,)
 
 
 def test_the_way_back_of_a_block_is_the_gradient_of_its_way_forward():

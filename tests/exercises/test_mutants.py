@@ -8,7 +8,7 @@ from codings import CODE, check
 from mutants import mutant, steps
 
 from npformer.exercises.bank.questions import DRAWN, FRESH
-from npformer.exercises.probe import Draws, quiet, run
+from npformer.exercises.probe import Draws, run, suppress_warnings
 from npformer.exercises.task import compiled
 
 SAMPLE = 2  # mutants of an exercise in the suite; all of them with -m slow
@@ -30,7 +30,7 @@ def is_same_function(task, mutant):
         found, expected = (run(function, given, task.probe) for function in (mutant, task.right))
         if len(found.arrays) != len(expected.arrays):
             return False
-        with quiet():
+        with suppress_warnings():
             pairs = zip(found.arrays, expected.arrays, strict=True)
             if not all(a.shape == b.shape and np.allclose(a, b, rtol=1e-6, atol=1e-9) for a, b in pairs):
                 return False

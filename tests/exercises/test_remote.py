@@ -35,7 +35,7 @@ def test_run_describes_errors_of_both_kinds_alike(error, expected):
         raise error
 
     outcome = run(f, PROBE.calls[0], PROBE)
-    finding = next(checker.differences(PROBE, outcome, outcome))
+    finding = next(checker.find_differences(PROBE, outcome, outcome))
     assert outcome.error.type_name == "KeyError"
     assert templates.sentence(finding) == f"One of the checks stopped with {expected}."
 
