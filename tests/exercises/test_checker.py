@@ -57,7 +57,7 @@ def changed(f, change):
 @pytest.mark.parametrize("task", CODE, ids=lambda task: task.id)
 def test_mistakes_survive_float32_and_one_with_something_unlisted_on_top_is_not_guessed_at(task):
     rng = np.random.default_rng(0)
-    for mistake, f in task.wrongly():
+    for mistake, f in task.wrong_functions():
         found, code = check(task.id, changed(f, np.float32)), mistake.code
         alike = next((group for group in ALIKE if code in group), {code})
         assert code in found.codes and set(found.codes) <= alike
@@ -93,7 +93,7 @@ def test_the_exercise_that_contributing_adds_is_right_and_its_mistakes_are_named
         forth = partial(lambda p, q: ((p * np.log(p / q)).sum(axis=-1).mean(), (p, q)), p)
         assert gradcheck(forth, lambda dloss, given: dloss * kl.right(*given), q)
     assert checker.assess_function(kl, kl.right).passes and len(kl.mistakes) == 3
-    for mistake, f in kl.wrongly():
+    for mistake, f in kl.wrong_functions():
         assert checker.assess_function(kl, f).codes == (mistake.code,)
 
 
@@ -157,9 +157,11 @@ def test_mistakes_in_different_outputs_are_both_named(task):
     """Each listed mistake together with the next one that spoils other outputs."""
     known = known_mistakes(task)
     for one, two in itertools.pairwise(known):
-        if not one.spoilt & two.spoilt and all(o.arrays for k in (one, two) for o in k.outcomes):
+        if not one.wrong_outputs & two.wrong_outputs and all(
+            o.arrays for k in (one, two) for o in k.outcomes
+        ):
 
-            def both(*args, f=one.function, g=two.function, spoilt=one.spoilt):
+            def both(*args, f=one.function, g=two.function, spoilt=one.wrong_outputs):
                 parts = zip(task.probe.outputs, f(*args), g(*args), strict=True)
                 return [a if name in spoilt else b for name, a, b in parts]
 

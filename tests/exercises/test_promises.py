@@ -193,7 +193,7 @@ def test_a_function_of_an_exercise_has_more_than_one_bug():
 
 def test_known_mistakes_are_told_apart_from_the_solution():
     for task in CODE:
-        assert all(known.spoilt for known in known_mistakes(task)), task.id
+        assert all(known.wrong_outputs for known in known_mistakes(task)), task.id
 
 
 # --- sentences that would be false -----------------------------------------------------------------
