@@ -92,7 +92,7 @@ def read_numbers(answer: Any, shape: tuple[int, ...], whole: bool = False) -> Ar
     Returns
     -------
     numbers : float array, or None
-        Its shape differs from `shape` if the answer has a different number of entries.
+        Its shape differs from ``shape`` if the answer has a different number of entries.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def _split_plain_list(text: str, count: int) -> list[str]:
 
 
 def _read_calculations(text: str, count: int) -> list[float] | None:
-    """Read a list of calculations; return None unless it can be split into `count` numbers in just one way.
+    """Read a list of calculations; return None unless it can be split into ``count`` numbers in just one way.
 
     >>> _read_calculations("[cos(0), 2 * 3]", 2), _read_calculations("√4 3!", 2)
     ([1.0, 6.0], [2.0, 6.0])

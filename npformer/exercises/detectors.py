@@ -250,21 +250,18 @@ def apply_detectors(task: Code, function: Function, found: Sequence[Outcome]) ->
     answers = [*found, *(run(function, given, task.probe) for given in task.probe.fresh)]
     expected = [*run_solution(task), *_right_on_fresh(task)]
     used = _choose_calls(answers, expected)
-    memo: dict[Any, Any] = {}
+    trial_without_output = Trial(
+        task.probe, function, task.right, output=0, calls=tuple(calls[n] for n in used), found=(), right=(),
+        memo={}, right_memo=correct_answers(task),
+    )  # fmt: skip
     findings: list[Finding] = []
     for k, name in enumerate(task.probe.outputs):
         if len(findings) == MOST_FINDINGS:
             break
-        trial = Trial(
-            task.probe,
-            function,
-            task.right,
+        trial = trial_without_output._replace(
             output=k,
-            calls=tuple(calls[n] for n in used),
             found=tuple(answers[n].arrays[k] for n in used),
             right=tuple(expected[n].arrays[k] for n in used),
-            memo=memo,
-            right_memo=correct_answers(task),
         )
         if all(map(are_equal, trial.found, trial.right)):
             continue

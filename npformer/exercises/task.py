@@ -1,6 +1,6 @@
 """The parts of an exercise: the four kinds of tasks, and the mistakes and edits that belong to a solution.
 
-The files in `bank/` build their exercises from these classes. A mistake in a function is an edit of the
+The files in ``bank/`` build their exercises from these classes. A mistake in a function is an edit of the
 solution's text. The sentences about mistakes are in mistakes.md. The modules of the checker (probe,
 detectors, checker, feedback) do not depend on any topic.
 """
@@ -127,7 +127,7 @@ def compiled(text: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One exercise. `str(task)` is its text with the standard numbers."""
+    """One exercise. ``str(task)`` is its text with the standard numbers."""
 
     id: str
     topic: str
@@ -332,9 +332,8 @@ class Code(Task):
     hard: dict[Mistake, Arguments] = field(default_factory=dict)  # calls for an otherwise correct answer
     detectors: tuple[Any, ...] = ()  # of this exercise; they run before those of call_detectors
     draw: Callable[[Draws], Arguments]  # draws the arguments of one call
-    ours: str | None = (
-        ""  # npformer's function for the same thing; "": it is called `name`; None: none exists
-    )
+    # The name of npformer's function for the same thing: "" if it is ``name``, None if there is none.
+    ours: str | None = ""
     kind = "code"
 
     @property
