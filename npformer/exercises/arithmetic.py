@@ -1,8 +1,8 @@
 r"""Read a number that is typed as a calculation: "√256", "7 × 5", "2π", "6.908 nats" or "\frac{1}{2}".
 
 The text is split into tokens, and a recursive descent parser evaluates the tokens with floats. Nothing is
-executed. The length of the text, the nesting and the size of every value are limited, so every text is read
-or rejected quickly. Text with two plausible meanings is rejected.
+executed. The length of the text, the nesting and the size of every value are limited, so no text takes long.
+Text with two plausible meanings is rejected.
 
 The grammar, in which [x] is optional and {x} may be repeated:
 

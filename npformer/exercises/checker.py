@@ -306,8 +306,14 @@ def find_pattern(given: Array, right: Array, task: Numbers) -> Finding | None:
 def assess_function(task: Code, function: Function) -> Verdict:
     """Return the verdict on a function.
 
-    The order of the checks is: whether the function returns anything, whether its numbers are correct,
-    listed mistakes, random numbers, the form of the returned value, and the detectors.
+    The checks run in this order:
+
+    - whether the function returns anything;
+    - whether its numbers are correct;
+    - listed mistakes;
+    - random numbers;
+    - the form of the returned value;
+    - the detectors.
     """
     found = detectors.run_calls(task, function)
     if all(outcome.empty for outcome in found):

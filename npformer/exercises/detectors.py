@@ -1,7 +1,7 @@
 """Find out how a wrong function differs from the solution.
 
-First the answers are compared with those of the listed mistakes. A mistake is recognised if it gives the same
-answers on the calls of the exercise and on fresh calls with different sizes. If no mistake is recognised, the
+First the answers are compared with those of the listed mistakes. A recognised mistake gives the same answers
+on all calls: those of the exercise, and fresh calls with different sizes. If no mistake is recognised, the
 detectors compare the answers with the correct ones. A finding must hold on all of these calls.
 """
 

@@ -263,7 +263,7 @@ POWERS = (1.0, -1.0, 0.5, -0.5)
 def candidate_factors(sizes: Sequence[dict[str, int]]) -> dict[ScaleFactor, Array]:
     """Return the factors that have a name, with their values in each call.
 
-    They are 1, the constants, and powers of a size, of a product of two sizes and of a quotient of two sizes.
+    They are 1, the constants, and powers of a size, or of a product or quotient of two sizes.
     """
     single = {name: np.array([float(s[name]) for s in sizes]) for name in sizes[0]}
     single = {name: values for name, values in single.items() if values.min() > 0}
