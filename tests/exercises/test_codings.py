@@ -92,7 +92,9 @@ def test_confusion_table_is_up_to_date():
 
 
 @pytest.mark.parametrize(
-    ("line", "exercise", "label", "pattern", "answer"), plain_answers(), ids=lambda value: ascii(value)[:60]
+    ("line", "exercise", "label", "pattern", "answer"),
+    list(plain_answers()),
+    ids=lambda value: ascii(value)[:60],
 )
 def test_check_gives_each_plain_answer_its_reply(line, exercise, label, pattern, answer):
     result = check(exercise, answer)
