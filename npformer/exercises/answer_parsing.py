@@ -11,7 +11,7 @@ from npformer.exercises.arithmetic import read_arithmetic, remove_name, simplify
 
 MAX_LIST_LENGTH = 1000  # characters; a longer list of calculations is rejected
 
-LETTERS = "abcdef"  # of the options of a question
+LETTERS = "abcdef"  # the letters of the options of a question
 TRUTHS = {"true": True, "t": True, "1": True, "yes": True}
 TRUTHS |= {"false": False, "f": False, "0": False, "no": False}
 

@@ -34,8 +34,8 @@ import unicodedata
 from collections.abc import Callable
 from typing import NamedTuple
 
-MAX_LENGTH = 200  # characters
-MAX_DEPTH = 20  # brackets and exponents inside each other
+MAX_LENGTH = 200  # the longest text that is read, in characters
+MAX_DEPTH = 20  # the deepest nesting of brackets and exponents
 MAX_FACTORIAL = 170  # 171! is larger than every float
 AGREEMENT = 0.01  # largest relative difference between the two sides of an equation such as "√2 = 1.41"
 
@@ -262,7 +262,7 @@ class Parser:
         self.tokens = tokens
         self.position = 0
         self.depth = 0
-        self.bare = ""  # "root", "function" or "exponent" if the last factor ended with one without brackets
+        self.bare = ""  # how the last factor ended, if it had no brackets: "root", "function" or "exponent"
 
     @property
     def next(self) -> Token:

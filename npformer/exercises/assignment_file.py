@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from npformer.exercises.bank import find
 from npformer.exercises.task import Code, Task
 
-WHOLE = ""  # the name under which an exercise has its points if the outputs have no points of their own
+WHOLE = ""  # the key for the points of an exercise as a whole
 
 
 class Assignment(NamedTuple):
@@ -34,7 +34,7 @@ class Assignment(NamedTuple):
     best : bool
         Whether the best of several submissions counts. Otherwise the last one counts.
     numbers : str
-        A name whose numbers everyone has, such as the seed of an exam. With "", each student has own numbers.
+        A name whose numbers everyone has, such as the seed of an exam. With "", the numbers differ.
     """
 
     points: dict[str, dict[str, float]]

@@ -282,7 +282,7 @@ def _is_causal(hidden: Array) -> bool:
 class Reach(NamedTuple):
     """The output entries that change with one row of an argument, in the answer and in the correct output."""
 
-    name: str  # of the argument
+    name: str  # the name of the argument
     row: tuple[int, ...]  # the index of the changed row, along all axes but the last
     axes: int  # the length of this index
     is_last: bool  # whether it is the last row; otherwise it is the first one
@@ -343,7 +343,7 @@ def depends_on_too_much(trial: Trial) -> Finding | None:
             continue
         if reach.name not in used:
             return find("depends_on_wrong_argument", argument=reach.name)
-        # A row without effect in this call shows nothing, such as a token whose hidden units are all off.
+        # A row may have no effect in this call, such as a token whose hidden units are all off. Skip it.
         if not reach.right.any():
             continue
         index = tuple(np.argwhere(extra)[0].tolist())

@@ -271,7 +271,9 @@ def find_rounding(given: Array, right: Array, task: Numbers) -> Finding | None:
 
 MANY = 1000  # from this size on, a small relative error of an integer may come from rounding
 FEW = 10  # below this size, the finding that an integer is off by one would give the answer away
-NORMAL_FORMS: dict[str, Callable[[Array, Array], tuple[Array, Array]]] = {  # equal if the pattern is present
+NORMAL_FORMS: dict[
+    str, Callable[[Array, Array], tuple[Array, Array]]
+] = {  # the two arrays are equal if the pattern is present
     "sign_differs": lambda a, b: (-a, b),
     "numbers_permuted": lambda a, b: (np.sort(a), np.sort(b)),
     "some_signs_differ": lambda a, b: (np.abs(a), np.abs(b)),

@@ -81,7 +81,7 @@ NEEDED = ("stopped_in_one_check", "one_call_returned_none", "wrong_shape", "wron
 
 
 def _write_needed_places(verdict: Verdict) -> list[str]:
-    """Write about failed calls and wrong shapes, which a student needs to know besides the observations."""
+    """Write about failed calls and wrong shapes, which a student needs in addition to the observations."""
     kinds = {finding.kind for finding in verdict.findings}
     if verdict.codes or "outputs_returned" in kinds:
         return []

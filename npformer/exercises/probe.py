@@ -437,9 +437,11 @@ _LIBRARIES = (
 
 # --- when two arrays count as equal ----------------------------------------------------------------
 
-RELATIVE = 1e-4  # of each entry; a different order of summation passes, rounding to four digits does not
-OF_LARGEST = 1e-5  # of the largest entry; differences of large numbers are this inaccurate
-SHORT = 1e-4  # of the largest entry, or of 1 if this is larger; for answers in float32 or shorter types
+RELATIVE = (
+    1e-4  # as a share of each entry; a different order of summation passes, rounding to four digits fails
+)
+OF_LARGEST = 1e-5  # as a share of the largest entry; differences of large numbers are less accurate
+SHORT = 1e-4  # as a share of the largest entry or of 1, for answers in float32 or shorter types
 
 
 def allowed_error(b: Array, dtype: np.dtype[Any]) -> Array:

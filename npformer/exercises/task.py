@@ -43,7 +43,9 @@ class Mistake:
     cause: str  # the likely cause of this observation
     question: str
     kind: str = "wrong"  # "wrong", "robustness", "variant", "convention", "precision" or "note"
-    tolerance: float | None = None  # how near an answer must be to the mistake's answer; None: the default
+    tolerance: float | None = (
+        None  # how near an answer must be to the answer of the mistake; None is the default
+    )
     sees_in: dict[str, str] = field(default_factory=dict)  # the observation in single exercises, by their ids
 
     @property
@@ -55,8 +57,8 @@ class Mistake:
 class Wrong(NamedTuple):
     """A wrong option or a wrong number."""
 
-    code: str  # of the mistake or confusion that leads to it
-    says: str  # the feedback
+    code: str  # the code of the mistake or confusion that leads to it
+    says: str  # the feedback on it
 
 
 RIGHT = Wrong("", "")  # marks the correct option
@@ -330,7 +332,7 @@ class Code(Task):
     solution: str
     mistakes: dict[Mistake, list[Edit]]
     hard: dict[Mistake, Arguments] = field(default_factory=dict)  # calls for an otherwise correct answer
-    detectors: tuple[Any, ...] = ()  # of this exercise; they run before those of call_detectors
+    detectors: tuple[Any, ...] = ()  # detectors of this exercise; they run before those of call_detectors
     draw: Callable[[Draws], Arguments]  # draws the arguments of one call
     # The name of npformer's function for the same thing: "" if it is ``name``, None if there is none.
     ours: str | None = ""

@@ -30,7 +30,7 @@ class Catalog(NamedTuple):
     texts: Mapping[str, str]  # titles and short texts
     words: Mapping[str, Mapping[str, Any]]  # by parameter: the words for its values
     errors: Mapping[str, str]  # by type of error: the question
-    mistakes: Mapping[str, Mistake]  # by code
+    mistakes: Mapping[str, Mistake]  # by code: the listed mistake
     options: Mapping[tuple[str, str], str]  # by exercise and code: the text about a wrong option or number
     questions: Mapping[str, str]  # by exercise: the question if no mistake was recognised
 

@@ -273,10 +273,10 @@ def find(kind: str, **parameters: Any) -> Finding:
 class Verdict(NamedTuple):
     """The verdict on one answer."""
 
-    exercise: str  # the id
+    exercise: str  # the id of the exercise
     status: str  # one of STATUSES
     findings: tuple[Finding, ...] = ()
-    codes: tuple[str, ...] = ()  # of the listed mistakes or variants that give this answer
+    codes: tuple[str, ...] = ()  # the codes of the listed mistakes or variants that give this answer
     outputs: tuple[str, ...] = ()  # the names of all outputs of the exercise
     agreed: tuple[str, ...] = ()  # the outputs that are correct on every call; () if all are rejected
 
