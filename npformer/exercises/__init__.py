@@ -1,10 +1,12 @@
 """Exercises on position tables, feed-forward networks and blocks, and a checker that names the mistake.
 
-from npformer.exercises import check, find_the_bug, show
+Show an exercise, check an answer to it, and look for the wrong line of a function::
 
-show("pe.entry@Ada")                # Ada's own numbers; without a name, the standard ones
-check("pe.entry@Ada", 0.841)        # the answer; level=2 says what was seen, level=3 asks
-find_the_bug("block.forward@Ada")   # a function with one wrong line, to be mended
+    from npformer.exercises import check, find_the_bug, show
+
+    show("pe.entry@Ada")                # Ada's own numbers; without a name, the standard numbers
+    check("pe.entry@Ada", 0.841)        # level=2 says what was observed, level=3 adds the likely cause
+    find_the_bug("block.forward@Ada")   # a function in which one line is wrong
 """
 
 from typing import Any
@@ -19,23 +21,31 @@ __all__ = ["Result", "check", "find_the_bug", "hint", "list_exercises", "progres
 
 
 class Exercises(tuple[Task, ...]):
-    """The bank in order of difficulty; a table when printed."""
+    """The exercises of the bank, the easy ones first. They print as a table."""
 
     def __repr__(self) -> str:
         width = max(len(exercise.id) for exercise in self)
-        return "\n".join(f"{e.id:{width}}  {e.level}  {e.kind:7} {e.topic}" for e in self)
+        rows = [f"{task.id:{width}}  {task.level}  {task.kind:7} {task.topic}" for task in self]
+        return "\n".join(rows)
 
 
 class Text(str):
-    """Text that shows its lines in a notebook too."""
+    """A string that a notebook displays without quotes and with its line breaks."""
 
     def __repr__(self) -> str:
         return str(self)
 
 
 def list_exercises() -> Exercises:
-    """Every exercise of the bank, the easy ones first.
+    """Return every exercise of the bank, the easy ones first.
 
+    Returns
+    -------
+    exercises : tuple of tasks
+        It prints as a table with the id, the level (1 to 5), the kind of answer and the topic.
+
+    Examples
+    --------
     >>> list_exercises()[0].id
     'order.bag'
     """
@@ -43,10 +53,24 @@ def list_exercises() -> Exercises:
 
 
 def show(exercise_id: str) -> Text:
-    """The task, with a student's own numbers after an @.
+    """Return the text of an exercise.
 
-    Raises ValueError for an exercise that the bank does not have.
+    Parameters
+    ----------
+    exercise_id : str
+        The id of an exercise, such as "pe.entry". With "pe.entry@Ada" the text has Ada's own numbers.
 
+    Returns
+    -------
+    text : str
+
+    Raises
+    ------
+    ValueError
+        If the bank has no exercise with this id.
+
+    Examples
+    --------
     >>> show("pe.entry")
     pe.entry  (sinusoids, level 2)
     The position table has d_model = 8. What stands at position 23 in column 3?
@@ -54,12 +78,28 @@ def show(exercise_id: str) -> Text:
     Answer with a number.
     """
     task, name = find(exercise_id)
-    return Text(task.told(name))
+    return Text(task.text(name))
 
 
 def hint(exercise_id: str) -> Text:
-    """A nudge, and the section to read.
+    """Return a hint for an exercise, and the lesson or paper to read.
 
+    Parameters
+    ----------
+    exercise_id : str
+        The id of an exercise. A student's name after an @ makes no difference.
+
+    Returns
+    -------
+    text : str
+
+    Raises
+    ------
+    ValueError
+        If the bank has no exercise with this id.
+
+    Examples
+    --------
     >>> hint("pe.entry")
     Find the pair first: i = j // 2. The angle is p / 10000^(2i/d_model).
     Read "Attention Is All You Need", section 3.5.
@@ -69,13 +109,33 @@ def hint(exercise_id: str) -> Text:
 
 
 def find_the_bug(exercise_id: str, mended: Any = None, *, level: int = 1) -> Text | Result:
-    """A function in which one line is not right; or, of a mended one, what the checker says.
+    """Return a function in which one line is wrong, or check a corrected function.
 
-    The line is one of the mistakes that the exercise knows, drawn for the name after an @. `mended` is the
-    function or its text. Levels are those of `check`.
+    The wrong line shows one of the mistakes that the exercise lists. The student's name decides which one.
 
-    Raises ValueError for an exercise that the bank does not have, or that asks for no function.
+    Parameters
+    ----------
+    exercise_id : str
+        The id of an exercise that asks for a function. It may end in @ and a student's name.
+    mended : callable or str, optional
+        The corrected function, or its text.
+    level : 1, 2 or 3
+        How much the feedback says, as in ``check``.
 
+    Returns
+    -------
+    text : str
+        The text of the function, if ``mended`` is None. It can be saved as a file and run.
+    result : Result
+        Otherwise. A function that is still wrong in the same way gets a finding of the kind "unmended".
+
+    Raises
+    ------
+    ValueError
+        If the bank has no exercise with this id, or if the exercise does not ask for a function.
+
+    Examples
+    --------
     >>> text = find_the_bug("softmax.backward@Ada")
     >>> print(text[text.index("def ") :])
     def softmax_backward(dp, p):
@@ -83,5 +143,7 @@ def find_the_bug(exercise_id: str, mended: Any = None, *, level: int = 1) -> Tex
     >>> find_the_bug("softmax.backward@Ada", text).findings[0].kind
     'unmended'
     """
-    task, name = bugs.code_of(exercise_id)
-    return Text(bugs.told(task, name)) if mended is None else bugs.check_mended(exercise_id, mended, level)
+    if mended is not None:
+        return bugs.check_corrected(exercise_id, mended, level)
+    task, name = bugs.find_code_exercise(exercise_id)
+    return Text(bugs.write_exercise(task, name))

@@ -1,4 +1,4 @@
-"""How an answer is read: a letter, a truth value, a number or several, in the ways that people write them."""
+"""Read an answer that a student typed: a letter, a truth value, a number or a list of numbers."""
 
 import re
 from collections.abc import Iterable
@@ -9,9 +9,9 @@ import numpy as np
 from npformer.backend import Array
 from npformer.exercises.arithmetic import read_arithmetic, remove_name, simplify
 
-MAX_LIST_LENGTH = 1000  # characters of a list of calculations
+MAX_LIST_LENGTH = 1000  # characters; a longer list of calculations is rejected
 
-LETTERS = "abcdef"
+LETTERS = "abcdef"  # the letters of the options of a question
 TRUTHS = {"true": True, "t": True, "1": True, "yes": True}
 TRUTHS |= {"false": False, "f": False, "0": False, "no": False}
 
@@ -20,7 +20,10 @@ TRUTHS |= {"false": False, "f": False, "0": False, "no": False}
 
 
 def word(answer: Any) -> str:
-    """An answer as a word: the only entry of a list, without quotes, brackets and full stops."""
+    """Return an answer as one lowercase word without quotes, brackets and punctuation at its ends.
+
+    A list or an array with one entry counts as this entry.
+    """
     if isinstance(answer, list | tuple | np.ndarray) and np.size(answer) == 1:
         answer = np.asarray(answer, object).ravel()[0]
     if isinstance(answer, bytes):
@@ -31,44 +34,65 @@ def word(answer: Any) -> str:
 
 
 def read_letter(answer: Any, texts: Iterable[str]) -> str:
-    """The letter of an option: the letter, its number counted from 1, or the option's own words; or "".
+    """Return the letter of the option that was chosen, or "" if the answer cannot be read.
 
+    Parameters
+    ----------
+    answer : a letter, the number of an option counted from 1, or the text of the option
+    texts : iterable of str
+        The options in their order.
+
+    Examples
+    --------
     >>> read_letter("Answer: b) cosine", ["sine", "cosine"])
     'b'
     """
-    said, options = word(answer), dict(zip(LETTERS, texts, strict=False))
-    spelt = {word(text): letter for letter, text in options.items()}
-    if said in spelt:
-        return spelt[said]
-    found = re.match(r"(?:(?:the )?(?:answer|option)(?: is)?\W*)?([a-f1-6])(?:[).:\]]|$)", said)
-    letter = found[1] if found else ""
-    letter = LETTERS[int(letter) - 1] if letter.isdigit() else letter
-    return letter if letter in options else ""
+    answer_word = word(answer)
+    options = dict(zip(LETTERS, texts, strict=False))
+    letter_of_text = {word(text): letter for letter, text in options.items()}
+    if answer_word in letter_of_text:
+        return letter_of_text[answer_word]
+    found = re.match(r"(?:(?:the )?(?:answer|option)(?: is)?\W*)?([a-f1-6])(?:[).:\]]|$)", answer_word)
+    if found is None:
+        return ""
+    letter = found[1]
+    if letter.isdigit():
+        letter = LETTERS[int(letter) - 1]
+    if letter not in options:
+        return ""
+    return letter
 
 
 def read_truth(answer: Any) -> bool | None:
-    """True or False, also as 1, "yes" or "true, because …"; None where it cannot be read.
+    """Return True or False, also for 1, "yes" or "true, because …"; None if the answer cannot be read.
 
     >>> read_truth("No, it has no weights."), read_truth("no idea")
     (False, None)
     """
     found = re.match(r"\w+(?=[,.;:]|$)", word(answer))
-    return TRUTHS.get(found[0]) if found else None
+    if found is None:
+        return None
+    return TRUTHS.get(found[0])
 
 
 # --- numbers ---------------------------------------------------------------------------------------
 
 
 def read_numbers(answer: Any, shape: tuple[int, ...], whole: bool = False) -> Array | None:
-    """Read a number or a list of numbers, typed in any usual way; None if the answer cannot be read.
+    """Read a number or a list of numbers, typed in any usual way; return None if the answer cannot be read.
 
     Parameters
     ----------
     answer : a number, an array, a list that may contain strings, or a string
-    shape : the shape of the expected answer
-        The empty shape asks for one number. Numbers in one row or column are given this shape if they fit.
+    shape : tuple of int
+        The shape of the expected answer; () for one number. A row or a column of the same size is reshaped.
     whole : bool
         Whether a whole number is expected. Then the comma of "6,144" separates thousands.
+
+    Returns
+    -------
+    numbers : float array, or None
+        Its shape differs from ``shape`` if the answer has a different number of entries.
 
     Examples
     --------
@@ -95,7 +119,7 @@ def read_numbers(answer: Any, shape: tuple[int, ...], whole: bool = False) -> Ar
 
 
 def _read_entries(entries: Iterable[Any]) -> list[Any] | None:
-    """Read the strings among the entries of a list; None if one cannot be read."""
+    """Replace the strings in a list by numbers; return None if a string cannot be read."""
     numbers = []
     for entry in entries:
         number = entry
@@ -141,11 +165,11 @@ def _split_plain_list(text: str, count: int) -> list[str]:
 
 
 def _read_calculations(text: str, count: int) -> list[float] | None:
-    """Read a list of calculations; None unless there is exactly one way to split it into `count` numbers.
+    """Read a list of calculations; return None unless it can be split into ``count`` numbers in just one way.
 
     >>> _read_calculations("[cos(0), 2 * 3]", 2), _read_calculations("√4 3!", 2)
     ([1.0, 6.0], [2.0, 6.0])
-    >>> _read_calculations("1,5 √4", 2)  # 1 and 5√4, or 1.5 and √4
+    >>> _read_calculations("1,5 √4", 2)  # it may be 1 and 5√4, or 1.5 and √4
     """
     if len(text) > MAX_LIST_LENGTH:
         return None
@@ -199,7 +223,7 @@ def _remove_outer_brackets(text: str) -> str:
 
 
 def _split_outside_brackets(text: str, separator: str) -> list[str]:
-    """Split a text at a separator that is in no brackets; leave out blank parts.
+    """Split a text at each separator that is outside brackets, and leave out blank parts.
 
     >>> _split_outside_brackets("cos(1,5), 2", ",")
     ['cos(1,5)', ' 2']
@@ -214,13 +238,17 @@ def _split_outside_brackets(text: str, separator: str) -> list[str]:
 
 
 def read_number(text: str, whole: bool = False) -> float | None:
-    """Read one number: plain digits, a fraction, a percentage or a calculation; None if it cannot be read.
+    """Read one number: plain digits, a fraction, a percentage or a calculation.
 
     Parameters
     ----------
     text : str
     whole : bool
         Whether the comma of "6,144" separates thousands. Otherwise a single comma is a decimal comma.
+
+    Returns
+    -------
+    number : float, or None if the text cannot be read
 
     Examples
     --------
@@ -234,29 +262,29 @@ def read_number(text: str, whole: bool = False) -> float | None:
 
 
 def _read_plain_number(text: str, whole: bool = False) -> float | None:
-    """Read digits with a decimal point, a decimal comma or thousands; a fraction or a percentage of them."""
+    """Read a number, a fraction of two numbers, or a percentage; return None for any other text."""
     text = text.strip().replace("−", "-")
     if text.endswith("%"):
         return _read_percentage(text)
-    thousands = "{2,}"  # a single comma may be a decimal comma
+    group_count = "{2,}"  # at least two groups of three digits, because a single comma may be a decimal comma
     if whole:
-        thousands = "+"
-    if re.fullmatch(rf"[+-]?\d{{1,3}}((,\d{{3}}){thousands}|([ '\u00a0\u202f]\d{{3}})+)", text):
+        group_count = "+"
+    if re.fullmatch(rf"[+-]?\d{{1,3}}((,\d{{3}}){group_count}|([ '\u00a0\u202f]\d{{3}})+)", text):
         text = re.sub(r"[^\d+-]", "", text)
     if text.count(",") == 1:
         text = text.replace(",", ".")
-    top, slash, below = text.partition("/")
+    numerator, slash, denominator = text.partition("/")
     try:
-        value = float(top)
+        value = float(numerator)
         if slash:
-            value /= float(below)
+            value /= float(denominator)
     except (ValueError, ZeroDivisionError):
         return None
     return value
 
 
 def _read_percentage(text: str) -> float | None:
-    """Read a plain number before "%"; a second "%" divides by 100 again."""
+    """Read the plain number before "%". Each further "%" divides it by 100 again."""
     digits = text.rstrip("% ")
     value = _read_plain_number(digits)
     if value is None:

@@ -1,8 +1,8 @@
 r"""Read a number that is typed as a calculation: "√256", "7 × 5", "2π", "6.908 nats" or "\frac{1}{2}".
 
 The text is split into tokens, and a recursive descent parser evaluates the tokens with floats. Nothing is
-executed. The length of the text, the nesting and the size of every value are limited, so every text is read
-or rejected at once. Text with two plausible meanings is rejected.
+executed. The length of the text, the nesting and the size of every value are limited, so no text takes long.
+Text with two plausible meanings is rejected.
 
 The grammar, in which [x] is optional and {x} may be repeated:
 
@@ -19,13 +19,13 @@ The grammar, in which [x] is optional and {x} may be repeated:
     fraction  = "½" | "¾" | ...                           one character
     share     = "%" | "percent" | "per cent"
 
-What the grammar allows and this module rejects as ambiguous:
+This module rejects some texts as ambiguous, although the grammar allows them:
 
 - "1/2π" and "2^3π", a product without a sign after a quotient or after a power;
 - "sin π/2", "ln 10^3" and "√2π", a bare argument that might be longer;
 - "2e", which may be an unfinished 2e3;
 - "log(8,2)" and "10,000^2", in which the comma may be a decimal comma or not;
-- "6 KB" and "2 dozen", words that change the number.
+- "6 KB" and "2 dozen", in which a word changes the number.
 """
 
 import math
@@ -34,10 +34,10 @@ import unicodedata
 from collections.abc import Callable
 from typing import NamedTuple
 
-MAX_LENGTH = 200  # characters
-MAX_DEPTH = 20  # brackets and exponents inside each other
+MAX_LENGTH = 200  # the longest text that is read, in characters
+MAX_DEPTH = 20  # the deepest nesting of brackets and exponents
 MAX_FACTORIAL = 170  # 171! is larger than every float
-AGREEMENT = 0.01  # largest relative difference of two sides of "√2 = 1.41"
+AGREEMENT = 0.01  # largest relative difference between the two sides of an equation such as "√2 = 1.41"
 
 FUNCTIONS: dict[str, Callable[[float], float]] = {
     "√": math.sqrt,
@@ -47,7 +47,7 @@ FUNCTIONS: dict[str, Callable[[float], float]] = {
     "tan": math.tan,
     "exp": math.exp,
     "ln": math.log,
-    "log": math.log,  # as in NumPy
+    "log": math.log,  # the natural logarithm, as in NumPy
     "log2": math.log2,
     "log10": math.log10,
     "abs": math.fabs,
@@ -110,7 +110,7 @@ class Token(NamedTuple):
 
     kind: str  # number, fraction, superscript, constant, function, word, sign or end
     text: str
-    value: float  # of a number, a fraction, a superscript and a constant; otherwise 0
+    value: float  # 0 unless the token is a number, a fraction, a superscript or a constant
     is_spaced: bool  # whether a space precedes it
 
 
@@ -118,7 +118,7 @@ END = Token("end", "", 0.0, True)
 
 
 def read_arithmetic(text: str, whole: bool = False) -> float | None:
-    r"""Evaluate a number that is typed as a calculation; None if the text cannot be read.
+    r"""Evaluate a number that is typed as a calculation, and return None if the text cannot be read.
 
     Parameters
     ----------
@@ -262,11 +262,11 @@ class Parser:
         self.tokens = tokens
         self.position = 0
         self.depth = 0
-        self.bare = ""  # what the last factor ended with: a bare argument of "root" or "function", "exponent"
+        self.bare = ""  # how the last factor ended, if it had no brackets: "root", "function" or "exponent"
 
     @property
     def next(self) -> Token:
-        """The token to be read next."""
+        """The next token, which has not been read yet."""
         if self.position < len(self.tokens):
             return self.tokens[self.position]
         return END
@@ -278,7 +278,7 @@ class Parser:
         return token
 
     def read_side(self) -> float:
-        """Read all tokens: a share of 100, or a number with optional words."""
+        """Read all tokens: a percentage, or a number with optional words."""
         value = self.read_product()
         if self.skip_percent():
             self.require_end()
@@ -289,7 +289,7 @@ class Parser:
         return value
 
     def skip_percent(self) -> bool:
-        """Move past "%", "percent" or "per cent"; return whether one of them was there."""
+        """Move past "%", "percent" or "per cent", and return whether one of them was next."""
         ahead = [token.text for token in self.tokens[self.position : self.position + 2]]
         if ahead == ["per", "cent"]:
             self.position += 2
@@ -314,7 +314,7 @@ class Parser:
         return self.read_terms(self.read_product())
 
     def read_terms(self, value: float) -> float:
-        """Add and subtract the products that follow a first one."""
+        """Add and subtract the products that follow the first product."""
         while self.next.text in ("+", "-"):
             sign = self.take().text
             term = self.read_product()
@@ -350,7 +350,7 @@ class Parser:
         return _require_finite(value / factor)
 
     def is_factor_next(self) -> bool:
-        """Whether a factor follows without a sign: a name, √, or a bracket after a number or a bracket."""
+        """Return whether the next factor has no sign before it: a name, √, or an opening bracket."""
         token = self.next
         previous = self.tokens[self.position - 1]
         if token.text == "(":
@@ -361,7 +361,7 @@ class Parser:
         return token.kind in ("constant", "function") and not is_fraction_command
 
     def read_signed(self) -> float:
-        """Read a power after an optional sign. Every nesting passes here, and its depth is counted."""
+        """Read a power after an optional sign. This method limits the depth of all nested expressions."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise UnreadableError("too many brackets or exponents inside each other")
@@ -471,7 +471,7 @@ class Parser:
 
 
 def is_unit(token: Token) -> bool:
-    """Whether a token is a plain word that leaves the number as it is, such as "nats".
+    """Return whether a token is a word that does not change the number, such as "nats".
 
     >>> [is_unit(Token("word", text, 0.0, True)) for text in ("nats", "KB", "thousand", "k", "dozens")]
     [True, False, False, False, False]
@@ -489,7 +489,7 @@ def is_unit(token: Token) -> bool:
 
 
 def _require_finite(value: float) -> float:
-    """Return a value that is neither infinite nor nan."""
+    """Return a value, or raise an error if the value is infinite or NaN."""
     if not math.isfinite(value):
         raise UnreadableError("a value that is too large")
     return value

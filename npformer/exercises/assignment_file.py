@@ -1,4 +1,7 @@
-"""What is set and what it is worth: read from a file in TOML, or written for an exam."""
+"""Assignments: which exercises were set, how many points they give, and when the answers are due.
+
+A teacher writes an assignment as a TOML file. The exam commands write such a file, too.
+"""
 
 import json
 import math
@@ -11,94 +14,200 @@ from typing import Any, NamedTuple
 from npformer.exercises.bank import find
 from npformer.exercises.task import Code, Task
 
-WHOLE = ""  # the one part of an exercise without parts
+WHOLE = ""  # the key for the points of an exercise as a whole
 
 
 class Assignment(NamedTuple):
-    """What was set, and how it counts."""
+    """The exercises that were set, and how their points count.
 
-    points: dict[str, dict[str, float]]  # of each part of each exercise
+    Attributes
+    ----------
+    points : dict of dicts
+        By exercise id and output name: the points. The name ``WHOLE`` is for the exercise as a whole.
+    title : str
+    due : float
+        The deadline in seconds since 1970, or infinity.
+    per_day : float
+        The share of the points, from 0 to 1, that is lost for each day that has begun after the deadline.
+    days : float
+        The number of days after which a late submission gets no points.
+    best : bool
+        Whether the best of several submissions counts. Otherwise the last one counts.
+    numbers : str
+        A name whose numbers everyone has, such as the seed of an exam. With "", the numbers differ.
+    """
+
+    points: dict[str, dict[str, float]]
     title: str = "The class"
-    due: float = math.inf  # seconds since 1970
-    per_day: float = 0.0  # the part of the points that each day begun takes away
-    days: float = math.inf  # after so many nothing counts
-    best: bool = False  # of several hand-ins; else the last
-    numbers: str = ""  # the name, or an exam's seed, whose numbers everybody has
+    due: float = math.inf
+    per_day: float = 0.0
+    days: float = math.inf
+    best: bool = False
+    numbers: str = ""
 
     def worth(self) -> float:
-        """All points."""
+        """Return the sum of all points."""
         return sum(sum(parts.values()) for parts in self.points.values())
 
 
-KINDS = {  # of what can stand in an assignment file
+TYPES = {  # the keys of an assignment file, and the types of their values
     "title": str, "due": datetime, "late": dict, "count": str, "numbers": str | int, "points": dict,
 }  # fmt: skip
-LATE = {"per_day": 1.0, "days": math.inf}  # the most that each can be
+LARGEST_LATE = {"per_day": 1.0, "days": math.inf}  # the keys of the table `late`, and their largest values
 EXPECTED = 'title, due = 2026-03-01T23:59:00, late = {per_day, days}, count = "last" or "best", numbers'
 
 
 def assignment_of(ids: Iterable[str]) -> Assignment:
-    """One point an exercise."""
+    """Make an assignment in which each exercise gives one point.
+
+    Parameters
+    ----------
+    ids : iterable of str
+        The ids of the exercises.
+
+    Returns
+    -------
+    assignment : Assignment
+    """
     return Assignment({exercise_id: {WHOLE: 1.0} for exercise_id in ids})
 
 
 def read_assignment(path: Path) -> Assignment:
-    """An assignment file in TOML: title, due, late, count, numbers, and a table of points: what is set.
+    """Read an assignment from a TOML file.
 
-    Raises ValueError for what is no exercise, no output of one, no number of points or days, or no such key.
+    Parameters
+    ----------
+    path : Path
+        The file. It has a table ``points``, and optionally ``title``, ``due``, ``late``, ``count`` and
+        ``numbers``.
+
+    Returns
+    -------
+    assignment : Assignment
+
+    Raises
+    ------
+    ValueError
+        If the file is not TOML, has an unknown key, or has a value of the wrong type or outside its range.
+        Also if an exercise or an output does not exist.
     """
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path.name}: {error}") from None
-    odd = {k: v for k, v in given.items() if isinstance(v, bool) or not isinstance(v, KINDS.get(k, ()))}
-    wrong = [f"{key} = {value!r}" for key, value in odd.items()]
-    points = {} if wrong else dict(_points(given.get("points", {})))
-    late, count = {} if wrong else given.get("late", {}), given.get("count", "last")
-    for key, each in late.items():
-        if isinstance(each, bool) or not isinstance(each, int | float) or not 0 <= each <= LATE.get(key, -1):
-            wrong.append(f"late.{key} = {each!r}")
-    if wrong or not points or count not in ("last", "best"):
-        got = f"; got {wrong[0]}" if wrong else ""
-        raise ValueError(f"{path.name}: expected {EXPECTED} and a table [points]{got}")
-    due = given["due"].timestamp() if "due" in given else math.inf
-    per_day, days = float(late.get("per_day", 0)), float(late.get("days", math.inf))
-    title, numbers = given.get("title", "The class"), str(given.get("numbers", ""))
-    return Assignment(points, title, due, per_day, days, count == "best", numbers)
+    problems = [f"{key} = {value!r}" for key, value in table.items() if not _has_expected_type(key, value)]
+    points = {}
+    if not problems:
+        points = dict(_read_points(table.get("points", {})))
+        problems = list(_find_problems_of_late(table.get("late", {})))
+    has_valid_count = table.get("count", "last") in ("last", "best")
+    if problems or not points or not has_valid_count:
+        received = ""
+        if problems:
+            received = f"; got {problems[0]}"
+        raise ValueError(f"{path.name}: expected {EXPECTED} and a table [points]{received}")
+    return _make_assignment(table, points)
 
 
-def _points(table: dict[str, Any], before: str = "") -> Iterator[tuple[str, dict[str, float]]]:
-    """pe.table = 3 without quotes is a table pe with an entry table; both mean the same here."""
-    for name, value in table.items():
-        exercise_id = before + name
-        is_half_a_name = isinstance(value, dict) and "." not in exercise_id
-        if is_half_a_name:
-            yield from _points(value, f"{exercise_id}.")
+def _has_expected_type(key: str, value: Any) -> bool:
+    """Return whether an assignment file may have this key with this value."""
+    if key not in TYPES or isinstance(value, bool):
+        return False
+    return isinstance(value, TYPES[key])
+
+
+def _find_problems_of_late(late: dict[str, Any]) -> Iterator[str]:
+    """Yield the entries of the table ``late`` that are unknown, or that are not numbers in their range."""
+    for key, value in late.items():
+        is_in_range = _is_number(value) and 0 <= value <= LARGEST_LATE.get(key, -1)
+        if not is_in_range:
+            yield f"late.{key} = {value!r}"
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a value is an integer or a float; True and False are not numbers here."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _make_assignment(table: dict[str, Any], points: dict[str, dict[str, float]]) -> Assignment:
+    """Make an assignment from the content of a file that was found to be correct."""
+    due = math.inf
+    if "due" in table:
+        due = table["due"].timestamp()
+    late = table.get("late", {})
+    return Assignment(
+        points,
+        title=table.get("title", "The class"),
+        due=due,
+        per_day=float(late.get("per_day", 0)),
+        days=float(late.get("days", math.inf)),
+        best=table.get("count", "last") == "best",
+        numbers=str(table.get("numbers", "")),
+    )
+
+
+def _read_points(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, float]]]:
+    """Yield each exercise of a table of points, with the points of its parts.
+
+    The key ``pe.table`` without quotes makes a table ``pe`` with a key ``table``. It means the same exercise
+    as the key ``"pe.table"`` in quotes.
+    """
+    for key, value in table.items():
+        exercise_id = prefix + key
+        is_half_of_an_id = isinstance(value, dict) and "." not in exercise_id
+        if is_half_of_an_id:
+            yield from _read_points(value, f"{exercise_id}.")
             continue
-        parts = value if isinstance(value, dict) else {WHOLE: value}
-        check_parts(exercise_id, parts)
+        parts = value
+        if not isinstance(value, dict):
+            parts = {WHOLE: value}
+        _check_parts(exercise_id, parts)
         yield exercise_id, {part: float(worth) for part, worth in parts.items()}
 
 
-def check_parts(exercise_id: str, parts: dict[str, Any]) -> None:
-    """Raise ValueError for points that are no numbers, and for names that are no outputs of the exercise."""
+def _check_parts(exercise_id: str, parts: dict[str, Any]) -> None:
+    """Raise ValueError for points that are not numbers, and for names of outputs that do not exist."""
     task, _ = find(exercise_id)
+    outputs = _list_outputs(task)
     for part, worth in parts.items():
-        if isinstance(worth, bool) or not isinstance(worth, int | float) or not 0 <= worth < 1e6:
+        is_valid = _is_number(worth) and 0 <= worth < 1e6
+        if not is_valid:
             raise ValueError(f"{exercise_id} is {worth!r}; expected a number of points")
-        if part != WHOLE and part not in outputs_of(task):
-            names = ", ".join(outputs_of(task)) or "none: it has one answer"
+        if part != WHOLE and part not in outputs:
+            names = ", ".join(outputs) or "none: it has one answer"
             raise ValueError(f"{exercise_id} has no output {part!r}; expected one of its outputs, {names}")
 
 
-def outputs_of(task: Task) -> tuple[str, ...]:
-    """The names of the outputs of an exercise; none for one that asks for no function."""
-    return task.probe.outputs if isinstance(task, Code) else ()
+def _list_outputs(task: Task) -> tuple[str, ...]:
+    """Return the names of the outputs of an exercise; none if it does not ask for a function."""
+    if isinstance(task, Code):
+        return task.probe.outputs
+    return ()
 
 
 def written(assignment: Assignment) -> str:
-    """The same as a file, with its title, numbers and whole points."""
-    texts = (json.dumps(text, ensure_ascii=False) for text in (assignment.title, assignment.numbers))
-    title, seed = (text.replace("\x7f", "\\u007f") for text in texts)  # as TOML asks
-    lines = (f'"{exercise_id}" = {parts[WHOLE]:g}\n' for exercise_id, parts in assignment.points.items())
-    return f"title = {title}\nnumbers = {seed}\n\n[points]\n{''.join(lines)}"
+    """Return the content of an assignment file with the title, the numbers and the points.
+
+    Parameters
+    ----------
+    assignment : Assignment
+        Its exercises have points as a whole, and none for single outputs.
+
+    Returns
+    -------
+    text : str
+        The text of a TOML file.
+    """
+    lines = [
+        f"title = {_quote_for_toml(assignment.title)}\n",
+        f"numbers = {_quote_for_toml(assignment.numbers)}\n",
+        "\n[points]\n",
+    ]
+    for exercise_id, parts in assignment.points.items():
+        lines.append(f'"{exercise_id}" = {parts[WHOLE]:g}\n')
+    return "".join(lines)
+
+
+def _quote_for_toml(text: str) -> str:
+    """Quote a string for TOML. It is like JSON, except that TOML requires an escape for DEL."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

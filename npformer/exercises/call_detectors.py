@@ -1,12 +1,12 @@
-"""Detectors that call a wrong answer again, with one thing changed at a time.
+"""Detectors that call a wrong function again, with one change of the arguments at a time.
 
-A detector receives one output on every call and may call the student's function again. A finding must hold on
-every call.
+A detector receives one output of the function on every call of the exercise. It returns a finding that holds
+on every call, or None.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import chain, combinations, product
+from itertools import combinations, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,14 +17,14 @@ from npformer.exercises.number_detectors import Detector, attempt, close
 from npformer.exercises.probe import Arguments, Trial, View
 from npformer.exercises.verdict import Finding, find
 
-Change = Callable[..., Arguments]  # of a call
+Change = Callable[..., Arguments]  # a function from the arguments of a call to changed arguments
 
 
 # --- one argument at a time ------------------------------------------------------------------------
 
 
 def vary(value: Any) -> Any:
-    """Return another value of the same type and shape."""
+    """Return a different value of the same type and shape."""
     if isinstance(value, float):
         return 3 * value
     if isinstance(value, int):
@@ -42,46 +42,67 @@ def vary(value: Any) -> Any:
 
 def unused_arguments(trial: Trial) -> Finding | None:
     """Report arguments that the answer does not depend on, although it should."""
-    idle = tuple(name for place, name in enumerate(trial.names) if _is_idle(trial, changing([place], vary)))
+    idle = tuple(name for k, name in enumerate(trial.names) if _is_idle(trial, change_arguments([k], vary)))
     if not idle:
         return None
     has_several_outputs = len(trial.probe.outputs) > 1
-    return find("unused_there" if has_several_outputs else "unused", names=idle)
+    if has_several_outputs:
+        return find("unused_there", names=idle)
+    return find("unused", names=idle)
 
 
 def _is_idle(trial: Trial, change: Change) -> bool:
-    """Return whether a change moves the correct answer on some call, and the student's on none."""
-    pairs = [(trial.both(given), trial.both(change(*given))) for given in trial.calls]
-    stays = all(before and after and _equal(before[0], after[0]) for before, after in pairs)
-    return stays and any(before and after and not _equal(before[1], after[1]) for before, after in pairs)
+    """Return whether a change affects the correct answer on some call, and the student's answer on none."""
+    affects_correct_answer = False
+    for given in trial.calls:
+        before = trial.both(given)
+        after = trial.both(change(*given))
+        if before is None or after is None:
+            return False
+        if not _are_identical(before[0], after[0]):
+            return False
+        if not _are_identical(before[1], after[1]):
+            affects_correct_answer = True
+    return affects_correct_answer
 
 
-def _equal(a: Array, b: Array) -> bool:
+def _are_identical(a: Array, b: Array) -> bool:
+    """Return whether two arrays have the same shape and exactly the same numbers."""
     return bool(a.shape == b.shape and np.array_equal(a, b, equal_nan=True))
 
 
-def is_right_for(trial: Trial, mine: Change, theirs: Change) -> bool:
-    """Return whether the answer to calls changed one way is correct for calls changed another way."""
+def is_correct_for(trial: Trial, student_change: Change, correct_change: Change) -> bool:
+    """Return whether the answer to one change of each call is the correct answer to a different change."""
     for given in trial.calls:
-        found, right = trial.answer(mine(*given)), trial.answer(theirs(*given), right=True)
-        if not found or not right or not close(found[trial.output], right[trial.output]):
+        found = trial.answer(student_change(*given))
+        right = trial.answer(correct_change(*given), right=True)
+        has_failed = not found or not right
+        if has_failed or not close(found[trial.output], right[trial.output]):
             return False
     return True
 
 
-def unchanged(*given: Any) -> Arguments:
-    """The call without a change."""
+def keep_arguments(*given: Any) -> Arguments:
+    """Return the arguments of a call without a change."""
     return given
 
 
-def changing(places: Sequence[int], change: Callable[[Any], Any]) -> Change:
-    """A change of the arguments at some places."""
-    return lambda *given: tuple(change(part) if k in places else part for k, part in enumerate(given))
+def change_arguments(indices: Sequence[int], change: Callable[[Any], Any]) -> Change:
+    """Make a change of a call that applies a function to the arguments with these indices."""
+
+    def change_call(*given: Any) -> Arguments:
+        arguments = list(given)
+        for k in indices:
+            arguments[k] = change(given[k])
+        return tuple(arguments)
+
+    return change_call
 
 
-def subsets(things: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Each thing, each two of them, and so on."""
-    return chain.from_iterable(combinations(things, n) for n in range(1, len(things) + 1))
+def list_subsets(items: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield the subsets of a list except the empty one: first single items, then pairs, and so on."""
+    for count in range(1, len(items) + 1):
+        yield from combinations(items, count)
 
 
 CHANGES: dict[str, Callable[[Any], Any]] = {
@@ -96,15 +117,16 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 
 def changed_argument(trial: Trial) -> Finding | None:
     """Report an answer that is correct for another value of one argument, such as its square."""
-    for place, name in enumerate(trial.names):
+    for k, name in enumerate(trial.names):
         for change, function in CHANGES.items():
-            if is_right_for(trial, unchanged, changing([place], partial(_changed, function))):
+            change_call = change_arguments([k], partial(_change_if_numeric, function))
+            if is_correct_for(trial, keep_arguments, change_call):
                 return find("correct_for_changed_argument", name=name, change=change)
     return None
 
 
-def _changed(change: Callable[[Any], Any], value: Any) -> Any:
-    """The changed argument, where that makes sense; else the argument."""
+def _change_if_numeric(change: Callable[[Any], Any], value: Any) -> Any:
+    """Return a changed float or array. Other arguments, such as a mask or a count, stay as they are."""
     if isinstance(value, np.ndarray) and value.dtype.kind == "i":
         return change(value) % (value.max() + 1)
     if isinstance(value, np.ndarray) and value.dtype != bool:
@@ -115,32 +137,39 @@ def _changed(change: Callable[[Any], Any], value: Any) -> Any:
 
 
 def exchanged_arguments(trial: Trial) -> Finding | None:
-    """Report an answer that is correct once two arguments are exchanged."""
-    for a, b in combinations(range(len(trial.names)), 2):
-        if all(np.shape(given[a]) == np.shape(given[b]) for given in trial.calls):
-            order = [b if k == a else a if k == b else k for k in range(len(trial.names))]
-            if is_right_for(trial, unchanged, partial(_reordered, order)):
-                return find("exchanged_arguments", first=trial.names[a], second=trial.names[b])
+    """Report an answer that is correct if two arguments of the same shape are exchanged."""
+    count = len(trial.names)
+    for a, b in combinations(range(count), 2):
+        have_same_shape = all(np.shape(given[a]) == np.shape(given[b]) for given in trial.calls)
+        if not have_same_shape:
+            continue
+        order = list(range(count))
+        order[a] = b
+        order[b] = a
+        if is_correct_for(trial, keep_arguments, partial(_reorder, order)):
+            return find("exchanged_arguments", first=trial.names[a], second=trial.names[b])
     return None
 
 
-def _reordered(order: Sequence[int], *given: Any) -> Arguments:
+def _reorder(order: Sequence[int], *given: Any) -> Arguments:
+    """Return the arguments of a call in a different order."""
     return tuple(given[k] for k in order)
 
 
 def transposed_weights(trial: Trial) -> Finding | None:
-    """Report an answer that is correct once weights are passed transposed."""
-    for places in subsets([k for k, name in enumerate(trial.names) if name[0] == "W"]):
-        if is_right_for(trial, changing(places, np.transpose), unchanged):
-            return find("weights_transposed", names=tuple(trial.names[k] for k in places))
+    """Report an answer that becomes correct if some weight matrices are passed transposed."""
+    weights = [k for k, name in enumerate(trial.names) if name[0] == "W"]
+    for indices in list_subsets(weights):
+        if is_correct_for(trial, change_arguments(indices, np.transpose), keep_arguments):
+            return find("weights_transposed", names=tuple(trial.names[k] for k in indices))
     return None
 
 
 def neutral_arguments(trial: Trial) -> Finding | None:
-    """Report arguments without which the answer is correct: the mistake is in how they are used."""
-    for names in subsets(list(trial.probe.neutral)):
-        filled = partial(_neutral, trial, names)
-        if is_right_for(trial, filled, filled):
+    """Report arguments at whose neutral values the answer is correct. The function uses them wrongly."""
+    for names in list_subsets(list(trial.probe.neutral)):
+        neutralise = partial(_neutralise, trial, names)
+        if is_correct_for(trial, neutralise, neutralise):
             if names == ("mask",):
                 return find("agrees_without_mask")
             values = tuple(trial.probe.neutral[name] for name in names)
@@ -148,38 +177,55 @@ def neutral_arguments(trial: Trial) -> Finding | None:
     return None
 
 
-def _neutral(trial: Trial, names: Sequence[str], *given: Any) -> Arguments:
-    """The call with arguments that do nothing."""
-    pairs = zip(trial.names, given, strict=True)
-    return tuple(_filled(old, trial.probe.neutral[name]) if name in names else old for name, old in pairs)
+def _neutralise(trial: Trial, names: Sequence[str], *given: Any) -> Arguments:
+    """Give some arguments of a call the values at which they have no effect."""
+    arguments = []
+    for name, value in zip(trial.names, given, strict=True):
+        if name in names:
+            arguments.append(_fill(value, trial.probe.neutral[name]))
+        else:
+            arguments.append(value)
+    return tuple(arguments)
 
 
-def _filled(old: Any, value: Any) -> Any:
-    return np.full_like(old, value) if isinstance(old, np.ndarray) and value is not None else value
+def _fill(argument: Any, value: Any) -> Any:
+    """Return a value, or an array of this value if the argument is an array."""
+    if isinstance(argument, np.ndarray) and value is not None:
+        return np.full_like(argument, value)
+    return value
 
 
 def broken_invariance(trial: Trial) -> Finding | None:
     """Report an answer that changes with a shift that should cancel, or a gradient not linear in dy."""
     for shift, change in trial.probe.invariances.items():
-        if _moves(trial, change, 1.0):
+        if _breaks_scaling(trial, change, 1.0):
             return find("does_not_cancel", shift=shift)
     first = trial.names[0]
-    for change_name, times in (("doubled", 2.0), ("sign_changed", -1.0)) if first in ("dy", "dp") else ():
-        if _moves(trial, changing([0], partial(np.multiply, times)), times):
+    is_backward = first in ("dy", "dp")
+    if not is_backward:
+        return None
+    for change_name, factor in (("doubled", 2.0), ("sign_changed", -1.0)):
+        if _breaks_scaling(trial, change_arguments([0], partial(np.multiply, factor)), factor):
             return find("not_linear", name=first, change=change_name)
     return None
 
 
-def _moves(trial: Trial, change: Change, times: float) -> bool:
-    """Whether an answer is not `times` what it was, on some changed call."""
-    pairs = [(trial.both(given), trial.both(change(*given))) for given in trial.calls]
-    return any(before and after and not close(times * before[0], after[0]) for before, after in pairs)
+def _breaks_scaling(trial: Trial, change: Change, factor: float) -> bool:
+    """Return whether a change does not multiply the answer by a factor on some call, as it should."""
+    for given in trial.calls:
+        before = trial.both(given)
+        after = trial.both(change(*given))
+        if before is None or after is None:
+            continue
+        if not close(factor * before[0], after[0]):
+            return True
+    return False
 
 
 # --- derived calls ---------------------------------------------------------------------------------
 
 
-def seen_in_views(trial: Trial, *detectors: Detector) -> Finding | None:
+def apply_to_views(trial: Trial, *detectors: Detector) -> Finding | None:
     """Apply detectors to derived calls, such as those that show the attention weights."""
     for name, view in trial.probe.views.items():
         derived = _derive(trial, view)
@@ -193,134 +239,175 @@ def seen_in_views(trial: Trial, *detectors: Detector) -> Finding | None:
 
 
 def _derive(trial: Trial, view: View) -> Trial | None:
-    """The derived calls; None where one stops or gives another shape."""
-    calls, found, right = [], [], []
+    """Make the derived calls. Returns None if one fails or if its answer has a different shape."""
+    calls = []
+    found = []
+    right = []
     for given in trial.calls:
         derived_call = view.change(*given)
         pair = trial.both(derived_call)
         if pair is None or pair[0].shape != pair[1].shape:
             return None
-        mine, theirs = view.part(pair[0]), view.part(pair[1])
-        if 1 not in theirs.shape:  # with one key alone every weight is 1
-            calls.append(derived_call)
-            found.append(mine)
-            right.append(theirs)
-    return trial._replace(calls=tuple(calls), found=tuple(found), right=tuple(right)) if calls else None
+        student_part = view.part(pair[0])
+        right_part = view.part(pair[1])
+        if 1 in right_part.shape:  # with a single key, every attention weight is 1
+            continue
+        calls.append(derived_call)
+        found.append(student_part)
+        right.append(right_part)
+    if not calls:
+        return None
+    return trial._replace(calls=tuple(calls), found=tuple(found), right=tuple(right))
 
 
 def hidden_keys(trial: Trial) -> Finding | None:
-    """Report masked keys that get weight, or a causal mask where none was passed."""
-    closed = [a == 0 for a, b in trial.pairs if (b != 0).all()]
-    if closed and all(_is_causal(c) for c in closed):
+    """Report masked keys that get weight, or a causal mask in calls without a mask."""
+    hidden = [a == 0 for a, b in trial.pairs if (b != 0).all()]
+    if hidden and all(map(_is_causal, hidden)):
         return find("causal_without_mask")
     if any(((a != 0) & (b == 0)).any() for a, b in trial.pairs):
         return find("hidden_keys_weighted")
     return None
 
 
-def _is_causal(closed: Array) -> bool:
-    later = np.triu(np.ones(closed.shape[-2:], bool), 1)
-    return bool((closed == later).all() and closed.any())
+def _is_causal(hidden: Array) -> bool:
+    """Return whether exactly the keys after each query are hidden."""
+    later = np.triu(np.ones(hidden.shape[-2:], bool), 1)
+    return bool((hidden == later).all() and hidden.any())
 
 
 # --- which entries depend on which -------------------------------------------------------------------
 
 
 class Reach(NamedTuple):
-    """The entries that change with one row of an argument, in the answer and in the correct array."""
+    """The output entries that change with one row of an argument, in the answer and in the correct output."""
 
-    name: str
-    row: tuple[int, ...]  # the changed row: its index along all axes but the last
-    axes: int  # how many axes that index has
-    is_last: bool  # or the first
-    mine: Array
-    right: Array
+    name: str  # the name of the argument
+    row: tuple[int, ...]  # the index of the changed row, along all axes but the last
+    axes: int  # the length of this index
+    is_last: bool  # whether it is the last row; otherwise it is the first one
+    mine: Array  # True for each entry of the answer that changes
+    right: Array  # True for each entry of the correct output that changes
 
 
 def reaches(trial: Trial, whole: bool = False) -> list[Reach]:
-    """Change one row of each argument in each call (or one whole entry of axis 0) and record the effect."""
+    """Change the first or the last row of each argument in each call, and record which entries change.
+
+    With ``whole=True`` the change is in the first or the last entry of axis 0 instead.
+    """
     found = []
-    for is_last, (place, name), given in product((True, False), enumerate(trial.names), trial.calls):
-        value = given[place]
-        if np.ndim(value) < 2 or name[0] == "W" or value.dtype.kind != "f":
-            continue
-        row = (-1 if is_last else 0,) * (1 if whole else value.ndim - 1)
-        new = value.copy()
-        new[row] = vary(value)[row]
-        before, after = trial.both(given), trial.both((*given[:place], new, *given[place + 1 :]))
-        shapes = {part.shape for pair in (before, after) if pair for part in pair}
-        if before and after and len(shapes) == 1 and not np.isnan([before, after]).any():
-            changes = (np.abs(b - a) > 1e-9 * (1 + np.abs(b)) for a, b in zip(before, after, strict=True))
-            index = tuple(i % n for i, n in zip(row, value.shape, strict=False))
-            found.append(Reach(name, index, len(row), is_last, *changes))
+    for is_last, k, given in product((True, False), range(len(trial.names)), trial.calls):
+        reach = _reach(trial, given, k, is_last, whole)
+        if reach is not None:
+            found.append(reach)
     return found
+
+
+def _reach(trial: Trial, given: Arguments, k: int, is_last: bool, whole: bool) -> Reach | None:
+    """Change one row of the argument with index k in one call; return None if this is not possible."""
+    name = trial.names[k]
+    value = given[k]
+    has_rows = np.ndim(value) >= 2 and name[0] != "W" and value.dtype.kind == "f"
+    if not has_rows:
+        return None
+    index_length = 1 if whole else value.ndim - 1
+    row = (_end(is_last),) * index_length
+    changed_value = value.copy()
+    changed_value[row] = vary(value)[row]
+    before = trial.both(given)
+    after = trial.both((*given[:k], changed_value, *given[k + 1 :]))
+    if before is None or after is None:
+        return None
+    shapes = {array.shape for array in (*before, *after)}
+    if len(shapes) > 1 or np.isnan([before, after]).any():
+        return None
+    mine, right = (np.abs(b - a) > 1e-9 * (1 + np.abs(b)) for a, b in zip(before, after, strict=True))
+    index = tuple(i % n for i, n in zip(row, value.shape, strict=False))
+    return Reach(name, index, len(row), is_last, mine, right)
+
+
+def _end(is_last: bool) -> int:
+    """Return the index of the last or of the first row."""
+    return -1 if is_last else 0
 
 
 def depends_on_too_much(trial: Trial) -> Finding | None:
     """Report an entry that depends on rows of an argument that it should not depend on."""
-    if any(a.shape != b.shape for a, b in trial.pairs):  # axes in a different order, perhaps
+    if any(a.shape != b.shape for a, b in trial.pairs):  # the axes may be in a different order
         return None
     found = reaches(trial)
     used = {reach.name for reach in found if reach.right.any()}
     for reach in found:
         extra = reach.mine & ~reach.right
-        # a row that reaches nothing here, such as a token whose units are all off, shows nothing
-        if not extra.any() or (reach.name in used and not reach.right.any()):
+        if not extra.any():
             continue
         if reach.name not in used:
             return find("depends_on_wrong_argument", argument=reach.name)
+        # A row may have no effect in this call, such as a token whose hidden units are all off. Skip it.
+        if not reach.right.any():
+            continue
         index = tuple(np.argwhere(extra)[0].tolist())
-        for axis in crossed_axes(trial, reach, extra):
-            return find("depends_on_other_lines", argument=reach.name, axis=axis, index=index)
+        crossed_axis = _find_crossed_axis(trial, reach, extra)
+        if crossed_axis is not None:
+            return find("depends_on_other_lines", argument=reach.name, axis=crossed_axis, index=index)
         axis = _row_axis(trial, reach.name)
         return find("depends_on_too_much", argument=reach.name, axis=axis, index=index)
     return None
 
 
-def crossed_axes(trial: Trial, reach: Reach, extra: Array) -> Iterator[str]:
-    """The axes that argument and output share, and along which the change reaches other entries."""
+def _find_crossed_axis(trial: Trial, reach: Reach, extra: Array) -> str | None:
+    """Return the first axis of both argument and output along which other entries change too."""
     output_axes = trial.probe.axis_names.get(trial.probe.outputs[trial.output], [])
-    for axis, at in zip(trial.probe.axis_names.get(reach.name, []), reach.row, strict=False):
-        if axis in output_axes and len(output_axes) == extra.ndim:
-            others = np.delete(np.moveaxis(extra, output_axes.index(axis), 0), at, axis=0)
-            if others.any():
-                yield axis
+    argument_axes = trial.probe.axis_names.get(reach.name, [])
+    if len(output_axes) != extra.ndim:
+        return None
+    for axis, index in zip(argument_axes, reach.row, strict=False):
+        if axis not in output_axes:
+            continue
+        entries = np.moveaxis(extra, output_axes.index(axis), 0)
+        other_entries = np.delete(entries, index, axis=0)
+        if other_entries.any():
+            return axis
+    return None
 
 
 def _row_axis(trial: Trial, name: str) -> str:
-    """The axis along which an argument has its rows."""
+    """Return the name of the axis along which an argument has its rows."""
     axes = trial.probe.axis_names.get(name, [])
-    return axes[-2] if len(axes) > 1 else "row"
+    if len(axes) > 1:
+        return axes[-2]
+    return "row"
 
 
 def ignores_a_line(trial: Trial) -> Finding | None:
-    """Report a row, or a whole entry of axis 0, that the answer ignores."""
+    """Report a row, or an entry of axis 0, that the answer ignores."""
     if any(a.shape != b.shape for a, b in trial.pairs):
         return None
     for whole in (False, True):
         found = reaches(trial, whole)
         for name, is_last in dict.fromkeys((reach.name, reach.is_last) for reach in found):
             of_row = [reach for reach in found if (reach.name, reach.is_last) == (name, is_last)]
-            is_due = any(reach.right.any() for reach in of_row)
-            if is_due and not any(reach.mine.any() for reach in of_row):
-                axes = 1 if whole else of_row[0].axes
-                return find("ignores_line", argument=name, index=(-1 if is_last else 0,) * axes)
+            should_matter = any(reach.right.any() for reach in of_row)
+            matters = any(reach.mine.any() for reach in of_row)
+            if should_matter and not matters:
+                index_length = 1 if whole else of_row[0].axes
+                return find("ignores_line", argument=name, index=(_end(is_last),) * index_length)
     return None
 
 
 # --- the order -------------------------------------------------------------------------------------
 
-VIEWED = (hidden_keys, *number_detectors.DETECTORS, number_detectors.row_sums)
+VIEW_DETECTORS = (hidden_keys, *number_detectors.DETECTORS, number_detectors.row_sums)
 
 
 def views(trial: Trial) -> Finding | None:
-    """Apply the detectors for whole arrays to the derived calls."""
-    return seen_in_views(trial, *VIEWED)
+    """Apply the detectors that compare numbers to the derived calls."""
+    return apply_to_views(trial, *VIEW_DETECTORS)
 
 
 def view_proportions(trial: Trial) -> Finding | None:
-    """Compare the ratios within a row of the derived calls."""
-    return seen_in_views(trial, number_detectors.proportions)
+    """Report rows of a derived call that sum to 1 as they should, but have other ratios."""
+    return apply_to_views(trial, number_detectors.proportions)
 
 
 DETECTORS: tuple[Detector, ...] = (

@@ -1,12 +1,12 @@
-"""Find out what a wrong function does: first compare it with listed mistakes, then apply the detectors.
+"""Find out how a wrong function differs from the solution.
 
-A listed mistake is recognised if it gives the same answers on the calls of the exercise and on fresh calls
-with different sizes. A finding of a detector must hold on all of these calls.
+First the answers are compared with those of the listed mistakes. A recognised mistake gives the same answers
+on all calls: those of the exercise, and fresh calls with different sizes. If no mistake is recognised, the
+detectors compare the answers with the correct ones. A finding must hold on all of these calls.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
-from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,92 +19,114 @@ from npformer.exercises.probe import (
     Outcome,
     Trial,
     Unreadable,
-    agreeing,
+    are_equal,
+    are_identical,
+    are_near,
     as_array,
-    identical,
+    compare_outputs,
     is_wrapped,
-    near,
-    quiet,
     run,
-    same,
+    suppress_warnings,
 )
 from npformer.exercises.task import Code, Mistake
 from npformer.exercises.verdict import Finding, find
 
-MOST_FINDINGS = 2  # of one reply: a student reads no more
+MOST_FINDINGS = 2  # in one reply, because a student does not read more
 
-# --- what is known -----------------------------------------------------------------------------------
+# --- listed mistakes ---------------------------------------------------------------------------------
 
 
 class Known(NamedTuple):
-    """One form of a mistake, with its answers to every call."""
+    """A function that makes a listed mistake, with its outcomes on every call of the exercise."""
 
     mistake: Mistake
     function: Function
     outcomes: tuple[Outcome, ...]
-    spoilt: frozenset[str]  # the outputs that are not correct on some call
+    wrong_outputs: frozenset[str]  # the names of the outputs that are wrong on some call
 
 
-def outcomes(task: Code, function: Function) -> tuple[Outcome, ...]:
+def run_calls(task: Code, function: Function) -> tuple[Outcome, ...]:
     """Run a function on every call of the exercise."""
     return tuple(run(function, given, task.probe) for given in task.probe.calls)
 
 
 @cache
-def right(task: Code) -> tuple[Outcome, ...]:
+def run_solution(task: Code) -> tuple[Outcome, ...]:
     """Run the solution on every call of the exercise."""
-    return outcomes(task, task.right)
+    return run_calls(task, task.right)
 
 
 @cache
 def known_mistakes(task: Code) -> tuple[Known, ...]:
-    """Every form of every mistake."""
-    made = [(mistake, function, outcomes(task, function)) for mistake, function in task.wrongly()]
-    return tuple(Known(*form, differing(task, form[2])) for form in made)
+    """Run every form of every listed mistake on the calls of the exercise."""
+    known = []
+    for mistake, function in task.wrong_functions():
+        answers = run_calls(task, function)
+        known.append(Known(mistake, function, answers, find_differing_outputs(task, answers)))
+    return tuple(known)
 
 
-def differing(task: Code, found: Sequence[Outcome]) -> frozenset[str]:
-    """The names of the outputs that are not correct on some call."""
-    return frozenset(
-        name
-        for outcome, expected in zip(found, right(task), strict=True)
-        for name, is_correct in zip(task.probe.outputs, agreeing(outcome, expected), strict=True)
-        if not is_correct
-    )
+def find_differing_outputs(task: Code, found: Sequence[Outcome]) -> frozenset[str]:
+    """Return the names of the outputs that are wrong on some call."""
+    names = set()
+    for outcome, expected in zip(found, run_solution(task), strict=True):
+        for name, is_correct in zip(task.probe.outputs, compare_outputs(outcome, expected), strict=True):
+            if not is_correct:
+                names.add(name)
+    return frozenset(names)
 
 
-def agreed(task: Code, found: Sequence[Outcome]) -> tuple[str, ...]:
-    """The names of the outputs that are correct on every call."""
-    wrong = differing(task, found)
+def find_agreeing_outputs(task: Code, found: Sequence[Outcome]) -> tuple[str, ...]:
+    """Return the names of the outputs that are correct on every call."""
+    wrong = find_differing_outputs(task, found)
     return tuple(name for name in task.probe.outputs if name not in wrong)
 
 
-def recognised(task: Code, function: Function, found: tuple[Outcome, ...]) -> list[tuple[Mistake, ...]]:
-    """The mistakes that answer so on every call; where none does, several in different outputs."""
-    spoilt = differing(task, found)
-    possible = [known for known in known_mistakes(task) if known.spoilt <= spoilt]
-    fitting = [known for known in possible if _fits(task, known, found, known.outcomes)]
-    if fitting:
-        fresh = [run(function, given, task.probe) for given in task.probe.fresh]
-        fitting = [known for known in fitting if _fits(task, known, fresh, _on_fresh(task, known.function))]
-    if alone := dict.fromkeys(known.mistake for known in fitting if known.spoilt == spoilt):
-        return [(mistake,) for mistake in alone]
-    parts: dict[Mistake, frozenset[str]] = {}
+def find_explanations(
+    task: Code, function: Function, found: tuple[Outcome, ...]
+) -> list[tuple[Mistake, ...]]:
+    """Return the possible explanations of a wrong answer by listed mistakes.
+
+    An explanation is usually one mistake that changes exactly the wrong outputs. If there is none, several
+    mistakes in different outputs can explain the answer together.
+    """
+    wrong_outputs = find_differing_outputs(task, found)
+    fitting = _find_fitting(task, function, found, wrong_outputs)
+    single_mistakes = dict.fromkeys(
+        known.mistake for known in fitting if known.wrong_outputs == wrong_outputs
+    )
+    if single_mistakes:
+        return [(mistake,) for mistake in single_mistakes]
+    outputs_of: dict[Mistake, frozenset[str]] = {}
     for known in fitting:
-        parts[known.mistake] = parts.get(known.mistake, frozenset()) | known.spoilt
-    covered = sorted(name for names in parts.values() for name in names)
-    explains_each_output_once = covered == sorted(spoilt)
-    return [tuple(parts)] if explains_each_output_once else []
+        outputs_of[known.mistake] = outputs_of.get(known.mistake, frozenset()) | known.wrong_outputs
+    explained = sorted(name for names in outputs_of.values() for name in names)
+    explains_each_output_once = explained == sorted(wrong_outputs)
+    if explains_each_output_once:
+        return [tuple(outputs_of)]
+    return []
+
+
+def _find_fitting(
+    task: Code, function: Function, found: tuple[Outcome, ...], wrong_outputs: frozenset[str]
+) -> list[Known]:
+    """Return the listed mistakes whose wrong outputs are equal to those of the answer on every call."""
+    candidates = [known for known in known_mistakes(task) if known.wrong_outputs <= wrong_outputs]
+    fitting = [known for known in candidates if _fits(task, known, found, known.outcomes)]
+    if not fitting:
+        return []
+    fresh = [run(function, given, task.probe) for given in task.probe.fresh]
+    return [known for known in fitting if _fits(task, known, fresh, _on_fresh(task, known.function))]
 
 
 def _fits(task: Code, known: Known, found: Sequence[Outcome], expected: Sequence[Outcome]) -> bool:
-    """Whether what a mistake spoils is as the mistake makes it, on every call."""
+    """Return whether the outputs that a mistake changes are equal to the mistake's outputs on every call."""
     return all(_fits_one(task, known, a, b) for a, b in zip(found, expected, strict=True))
 
 
 @cache
 def _on_fresh(task: Code, function: Function) -> tuple[Outcome, ...]:
-    """Run a function of the bank on the fresh calls."""
+    """Run the solution or a mistake on the fresh calls."""
     return tuple(run(function, given, task.probe) for given in task.probe.fresh)
 
 
@@ -115,52 +137,78 @@ def _right_on_fresh(task: Code) -> tuple[Outcome, ...]:
 
 
 def _fits_one(task: Code, known: Known, found: Outcome, expected: Outcome) -> bool:
-    """Return whether the outputs that a mistake spoils are equal in one call, or whether both calls fail."""
+    """Return whether the outputs that a mistake changes are equal in one call, or whether both calls fail."""
     if not found.arrays or not expected.arrays:
         return found.failed and expected.failed
-    spoils = [name in known.spoilt for name in task.probe.outputs]
-    pairs = compress(zip(found.arrays, expected.arrays, strict=True), spoils)
     tolerance = known.mistake.tolerance
-    if tolerance is None:
-        return all(same(a, b) for a, b in pairs)
-    return all(near(a, b, tolerance) for a, b in pairs)
+    for name, a, b in zip(task.probe.outputs, found.arrays, expected.arrays, strict=True):
+        if name not in known.wrong_outputs:
+            continue
+        if tolerance is None:
+            is_equal = are_equal(a, b)
+        else:
+            is_equal = are_near(a, b, tolerance)
+        if not is_equal:
+            return False
+    return True
 
 
-# --- the form of what came back ----------------------------------------------------------------------
+# --- the form of the returned value ------------------------------------------------------------------
 
 
 def is_random(task: Code, function: Function, found: Sequence[Outcome]) -> bool:
     """Return whether some call gives different numbers when it is repeated."""
-    again = outcomes(task, function)
-    return not all(identical(a, b) for a, b in zip(found, again, strict=True))
+    again = run_calls(task, function)
+    return not all(are_identical(a, b) for a, b in zip(found, again, strict=True))
 
 
-def wrong_outputs(task: Code, found: Sequence[Outcome]) -> Finding | None:
+def find_misplaced_outputs(task: Code, found: Sequence[Outcome]) -> Finding | None:
     """Report correct arrays in a tuple or a dict, too few or too many of them, or in a different order."""
     outputs = task.probe.outputs
-    entries = [_entries(outcome.raw) for outcome in found]
-    if len({len(each) for each in entries}) > 1 or not entries[0]:
+    values_of_calls = [_entries(outcome.raw) for outcome in found]
+    counts = {len(values) for values in values_of_calls}
+    if len(counts) > 1 or counts == {0}:
         return None
-    expected = {name: [outcome.arrays[k] for outcome in right(task)] for k, name in enumerate(outputs)}
-    returned = []
-    for parts in zip(*entries, strict=True):
-        matching = [name for name, arrays in expected.items() if all(map(same, parts, arrays))]
-        returned.append(matching[0] if matching else "")
-    in_a_dict = isinstance(found[0].raw, dict)
-    in_a_tuple = len(outputs) == 1 and is_wrapped(found[0].raw, task.probe)
-    elsewhere = [one for one, due in zip(returned, outputs, strict=False) if one not in ("", due)]
+    returned = _name_entries(task, values_of_calls)
+    raw = found[0].raw
     has_right_count = len(returned) == len(outputs)
-    if has_right_count and len(elsewhere) < 2 and not in_a_dict and not in_a_tuple:
+    container = ""
+    if isinstance(raw, dict):
+        container = "dict"
+    elif len(outputs) == 1:
+        container = "tuple"
+    elif has_right_count:
+        container = "order"
+    misplaced = [name for name, due in zip(returned, outputs, strict=False) if name not in ("", due)]
+    has_other_order = len(misplaced) >= 2
+    is_in_tuple = len(outputs) == 1 and is_wrapped(raw, task.probe)
+    has_right_form = has_right_count and not has_other_order and not is_in_tuple
+    if has_right_form and not isinstance(raw, dict):
         return None
-    container = "dict" if in_a_dict else "tuple" if len(outputs) == 1 else "order" if has_right_count else ""
-    return find("outputs_returned", expected=outputs, returned=tuple(returned), container=container)
+    return find("outputs_returned", expected=outputs, returned=returned, container=container)
+
+
+def _name_entries(task: Code, values_of_calls: Sequence[Sequence[Array]]) -> tuple[str, ...]:
+    """Return, for each entry of the returned value, the name of the output that it equals; "" for none."""
+    correct = {}
+    for k, name in enumerate(task.probe.outputs):
+        correct[name] = [outcome.arrays[k] for outcome in run_solution(task)]
+    names = []
+    for entries in zip(*values_of_calls, strict=True):
+        matching = [name for name, arrays in correct.items() if all(map(are_equal, entries, arrays))]
+        names.append(matching[0] if matching else "")
+    return tuple(names)
 
 
 def _entries(raw: Any) -> list[Array]:
     """List the entries of a tuple, a list or a dict; an entry that is not an array becomes NaN."""
+    parts: Iterable[Any] = ()
     if isinstance(raw, np.ndarray):
-        raw = [raw]
-    parts = raw.values() if isinstance(raw, dict) else raw if isinstance(raw, tuple | list) else ()
+        parts = [raw]
+    elif isinstance(raw, dict):
+        parts = raw.values()
+    elif isinstance(raw, tuple | list):
+        parts = raw
     arrays: list[Array] = []
     for part in parts:
         try:
@@ -170,70 +218,91 @@ def _entries(raw: Any) -> list[Array]:
     return arrays
 
 
-def transposed(task: Code, function: Function) -> Finding | None:
-    """Report weights that fit only transposed, also where the calls with other sizes fail."""
+def find_transposed_weights(task: Code, function: Function) -> Finding | None:
+    """Report weights that are used transposed, even if the function then fails on some calls."""
     calls = task.probe.calls + task.probe.fresh
-    trial = Trial(task.probe, function, task.right, 0, calls, (), (), {}, correct_answers(task))
-    with quiet():
+    trial = Trial(
+        task.probe, function, task.right, output=0, calls=calls, found=(), right=(), memo={},
+        right_memo=correct_answers(task),
+    )  # fmt: skip
+    with suppress_warnings():
         finding: Finding | None = attempt(call_detectors.transposed_weights, trial)
-    return _about(finding, task.probe.outputs[0])
+    if finding is None:
+        return None
+    return _with_output(finding, task.probe.outputs[0])
 
 
 @cache
 def correct_answers(task: Code) -> dict[Any, Any]:
-    """The correct answers to the calls that detectors have made so far, of an exercise."""
+    """Return the cache of correct answers to the further calls that detectors make."""
     return {}
 
 
 # --- detectors -----------------------------------------------------------------------------------------
 
 
-def observe(task: Code, function: Function, found: Sequence[Outcome]) -> list[Finding]:
+def apply_detectors(task: Code, function: Function, found: Sequence[Outcome]) -> list[Finding]:
     """Apply the detectors to the outputs that differ, until there are two findings.
 
     Calls that failed are left out.
     """
     calls = task.probe.calls + task.probe.fresh
     answers = [*found, *(run(function, given, task.probe) for given in task.probe.fresh)]
-    expected = [*right(task), *_right_on_fresh(task)]
-    ran = [n for n, outcome in enumerate(answers) if outcome.arrays]
-    telling = [n for n in ran if not _is_degenerate(expected[n])]
-    ran = telling or ran
-    memo: dict[Any, Any] = {}
-    right_memo = correct_answers(task)
+    expected = [*run_solution(task), *_right_on_fresh(task)]
+    used = _choose_calls(answers, expected)
+    trial_without_output = Trial(
+        task.probe, function, task.right, output=0, calls=tuple(calls[n] for n in used), found=(), right=(),
+        memo={}, right_memo=correct_answers(task),
+    )  # fmt: skip
     findings: list[Finding] = []
     for k, name in enumerate(task.probe.outputs):
-        mine = tuple(answers[n].arrays[k] for n in ran)
-        theirs = tuple(expected[n].arrays[k] for n in ran)
-        if len(findings) == MOST_FINDINGS or all(map(same, mine, theirs)):
+        if len(findings) == MOST_FINDINGS:
+            break
+        trial = trial_without_output._replace(
+            output=k,
+            found=tuple(answers[n].arrays[k] for n in used),
+            right=tuple(expected[n].arrays[k] for n in used),
+        )
+        if all(map(are_equal, trial.found, trial.right)):
             continue
-        ran_calls = tuple(calls[n] for n in ran)
-        memos = memo, right_memo
-        trial = Trial(task.probe, function, task.right, k, ran_calls, mine, theirs, *memos)
-        finding = _about(first_finding(task, trial), name)
-        if finding and not any(_says_the_same(finding, other) for other in findings):
-            findings.append(finding)
+        finding = first_finding(task, trial)
+        if finding is not None and not any(_is_same_fact(finding, other) for other in findings):
+            findings.append(_with_output(finding, name))
     return findings
 
 
+def _choose_calls(answers: Sequence[Outcome], expected: Sequence[Outcome]) -> list[int]:
+    """Return the indices of the calls that ran, without degenerate calls if others are left."""
+    ran = [n for n, outcome in enumerate(answers) if outcome.arrays]
+    ordinary = [n for n in ran if not _is_degenerate(expected[n])]
+    return ordinary or ran
+
+
 def _is_degenerate(outcome: Outcome) -> bool:
-    """Whether an axis of length 1 makes several relations hold at once, as one column of a softmax does."""
+    """Return whether some axis has length 1.
+
+    Then several relations hold at once. For example, a softmax over a single column is always 1.
+    """
     return any(1 in array.shape for array in outcome.arrays)
 
 
-def _about(finding: Finding | None, output: str) -> Finding | None:
-    """The finding with the name of the output that it is about."""
-    return finding and Finding(finding.kind, output, finding.parameters, finding.view)
+def _with_output(finding: Finding, output: str) -> Finding:
+    """Return the finding with the name of the output that it is about."""
+    return Finding(finding.kind, output, finding.parameters, finding.view)
 
 
-def _says_the_same(a: Finding, b: Finding) -> bool:
+def _is_same_fact(a: Finding, b: Finding) -> bool:
+    """Return whether two findings differ at most in the output."""
     return (a.kind, a.parameters) == (b.kind, b.parameters)
 
 
 def first_finding(task: Code, trial: Trial) -> Finding | None:
-    """Return the first finding: by the numbers alone, by the exercise's own detectors, by further calls."""
+    """Return the first finding.
+
+    The detectors that compare numbers run first, then those of the exercise, then those that make calls.
+    """
     detectors = (*number_detectors.DETECTORS, *task.detectors, *call_detectors.DETECTORS)
-    with quiet():
+    with suppress_warnings():
         if returns_integers(trial):
             return find("integers")
         trial = trial._replace(
@@ -244,7 +313,7 @@ def first_finding(task: Code, trial: Trial) -> Finding | None:
 
 
 def first_of(detectors: Sequence[Detector], trial: Trial) -> Finding | None:
-    """Return the finding of the first detector that has one."""
+    """Return the finding of the first detector that returns one."""
     for detector in detectors:
         finding: Finding | None = attempt(detector, trial)
         if finding is not None:
@@ -253,6 +322,6 @@ def first_of(detectors: Sequence[Detector], trial: Trial) -> Finding | None:
 
 
 def returns_integers(trial: Trial) -> bool:
-    """Return whether the answer has whole numbers where the correct array has others."""
+    """Return whether the answer has an integer dtype although the correct numbers are not all integers."""
     are_integers = all(a.dtype.kind in "iu" for a in trial.found)
     return are_integers and not all(np.array_equal(b, np.round(b)) for b in trial.right)

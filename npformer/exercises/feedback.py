@@ -1,4 +1,4 @@
-"""Sentences for a verdict: the one module that decides what feedback says. No module reads it."""
+"""Write the feedback on a verdict. No other module decides what the feedback says."""
 
 from typing import NamedTuple, Protocol
 
@@ -8,7 +8,7 @@ from npformer.exercises.task import Mistake
 from npformer.exercises.templates import STOPPED, sentence
 from npformer.exercises.verdict import Finding, Role, Verdict
 
-# --- a verdict in sentences --------------------------------------------------------------------------
+# --- sentences about a verdict -----------------------------------------------------------------------
 
 
 class Text(NamedTuple):
@@ -25,42 +25,46 @@ def text_of(verdict: Verdict, level: int) -> Text:
     Level 1 says what is correct and where the first difference is. Level 2 says what was observed. Level 3
     adds the likely cause, one question, and where to read. Level 2 asks the question if nothing was observed.
     """
-    seen = _observations(verdict)
-    correct = _sentences(verdict, Role.AGREEMENT)
-    remarks = _sentences(verdict, Role.REMARK)
-    problems = _sentences(verdict, Role.PROBLEM)
+    observations = _write_observations(verdict)
+    correct = _write_sentences(verdict, Role.AGREEMENT)
+    problems = _write_sentences(verdict, Role.PROBLEM)
     if verdict.passes:
-        mistakes = [_mistake(code) for code in verdict.codes]
-        causes = " ".join(dict.fromkeys(mistake.cause for mistake in mistakes))
-        return Text(_joined(*problems, *correct, *seen), causes, None)
-    places = _sentences(verdict, Role.PLACE)
-    if level > 1 and seen:
-        evidence = _joined(*problems, *correct, *seen, *_needed_places(verdict), *remarks)
-    else:
-        evidence = _joined(*problems, *correct, *places, *remarks)
-    asks_already = level == 2 and not seen
-    question = _question(verdict) if level > 2 or asks_already else ""
-    hint = _joined(_causes(verdict), _reading(verdict)) if level > 2 else ""
-    if any(finding.kind == "unanswered" for finding in verdict.findings):
+        causes = dict.fromkeys(_mistake(code).cause for code in verdict.codes)
+        return Text(_join(*problems, *correct, *observations), " ".join(causes), None)
+    details = _write_sentences(verdict, Role.PLACE)
+    if level > 1 and observations:
+        details = [*observations, *_write_needed_places(verdict)]
+    evidence = _join(*problems, *correct, *details, *_write_sentences(verdict, Role.REMARK))
+    is_unanswered = any(finding.kind == "unanswered" for finding in verdict.findings)
+    if is_unanswered:
         return Text(evidence, "", None)
-    return Text(evidence, hint, question or None)
+    hint = ""
+    if level >= 3:
+        hint = _join(_write_causes(verdict), _write_reading(verdict))
+    question = None
+    asks_early = level == 2 and not observations
+    if level >= 3 or asks_early:
+        question = _choose_question(verdict)
+    return Text(evidence, hint, question)
 
 
-def _sentences(verdict: Verdict, role: Role) -> list[str]:
+def _write_sentences(verdict: Verdict, role: Role) -> list[str]:
+    """Write a sentence about each finding that has this role."""
     return [sentence(finding, verdict.outputs) for finding in verdict.of_role(role)]
 
 
-def _observations(verdict: Verdict) -> list[str]:
-    """The observations of listed mistakes, of wrong options and of detectors."""
-    findings = [sentence(finding, verdict.outputs) for finding in verdict.of_role(Role.OBSERVATION)]
-    texts = list(dict.fromkeys(_observation_of(verdict.exercise, code) for code in verdict.codes))
-    if verdict.status == "ambiguous" and len(texts) > 1:
-        texts = [templates.catalog().texts["one_of_these"].format(" ".join(texts))]
-    return list(dict.fromkeys(text for text in [*texts, *findings] if text))
+def _write_observations(verdict: Verdict) -> list[str]:
+    """Write the observations of listed mistakes, of wrong options and of detectors."""
+    of_codes = list(dict.fromkeys(_observation_of(verdict.exercise, code) for code in verdict.codes))
+    if verdict.status == "ambiguous" and len(of_codes) > 1:
+        of_codes = [templates.catalog().texts["one_of_these"].format(" ".join(of_codes))]
+    of_findings = _write_sentences(verdict, Role.OBSERVATION)
+    texts = dict.fromkeys([*of_codes, *of_findings])
+    return [text for text in texts if text]
 
 
 def _observation_of(exercise: str, code: str) -> str:
-    """The observation that belongs to a code: that of a wrong option, or that of a mistake."""
+    """Return the observation of a wrong option or of a listed mistake with this code."""
     option = templates.catalog().options.get((exercise, code))
     if option is not None:
         return option
@@ -69,14 +73,15 @@ def _observation_of(exercise: str, code: str) -> str:
 
 
 def _mistake(code: str) -> Mistake:
+    """Return the listed mistake with this code."""
     return templates.catalog().mistakes[code]
 
 
 NEEDED = ("stopped_in_one_check", "one_call_returned_none", "wrong_shape", "wrong_number_of_axes")
 
 
-def _needed_places(verdict: Verdict) -> list[str]:
-    """The places that a reader needs although something was observed: calls that stopped, other shapes."""
+def _write_needed_places(verdict: Verdict) -> list[str]:
+    """Write about failed calls and wrong shapes, which a student needs in addition to the observations."""
     kinds = {finding.kind for finding in verdict.findings}
     if verdict.codes or "outputs_returned" in kinds:
         return []
@@ -84,20 +89,23 @@ def _needed_places(verdict: Verdict) -> list[str]:
     return [sentence(finding, verdict.outputs) for finding in needed]
 
 
-def _causes(verdict: Verdict) -> str:
-    """The likely causes; if more than one cause fits, none is stated as a fact."""
+def _write_causes(verdict: Verdict) -> str:
+    """Write the likely causes. If several mistakes fit, the text says that it is one of them."""
     codes = [code for code in verdict.codes if (verdict.exercise, code) not in templates.catalog().options]
     causes = list(dict.fromkeys(_mistake(code).cause for code in codes))
+    texts = templates.catalog().texts
     if not causes:
         is_unknown = verdict.status == "unrecognised" and not _is_explained(verdict)
-        return templates.catalog().texts["no_known_mistake"] if is_unknown else ""
+        if is_unknown:
+            return texts["no_known_mistake"]
+        return ""
     if verdict.status == "ambiguous" and len(causes) > 1:
-        return templates.catalog().texts["one_of_these"].format(" ".join(causes))
+        return texts["one_of_these"].format(" ".join(causes))
     return " ".join(causes)
 
 
 def _is_explained(verdict: Verdict) -> bool:
-    """Whether a finding says more than where an answer differs and on which side."""
+    """Return whether a finding says more than that the numbers are too large or too small."""
     for finding in verdict.findings:
         is_observation = finding.role == Role.OBSERVATION and finding.kind not in ONLY_SIDES
         if is_observation or finding.kind in EXPLAINING:
@@ -115,43 +123,55 @@ EXPLAINING = (
 )  # fmt: skip
 
 
-def _reading(verdict: Verdict) -> str:
-    """Where to read on."""
-    task = bank()[verdict.exercise]
-    mistake = templates.catalog().mistakes.get(verdict.codes[0]) if verdict.codes else None
-    place = mistake.place if mistake else task.place
+def _write_reading(verdict: Verdict) -> str:
+    """Write which lesson or paper to read: that of the first listed mistake, or that of the exercise."""
+    place = bank()[verdict.exercise].place
+    if verdict.codes:
+        mistake = templates.catalog().mistakes.get(verdict.codes[0])
+        if mistake is not None:
+            place = mistake.place
     return templates.catalog().texts["read"].format(place.read)
 
 
-def _question(verdict: Verdict) -> str:
-    """One question: of the mistake, of the finding, of the error, or of the exercise."""
-    own = templates.catalog().questions[verdict.exercise]
+def _choose_question(verdict: Verdict) -> str:
+    """Return one question: about the mistake, about a finding, about the outputs, or about the exercise."""
+    catalog = templates.catalog()
+    general_question = catalog.questions[verdict.exercise]
     if verdict.codes:
-        is_option = (verdict.exercise, verdict.codes[0]) in templates.catalog().options
-        return own if is_option else _mistake(verdict.codes[0]).question
+        is_option = (verdict.exercise, verdict.codes[0]) in catalog.options
+        if is_option:
+            return general_question
+        return _mistake(verdict.codes[0]).question
     for role in (Role.PROBLEM, Role.OBSERVATION, Role.PLACE, Role.AGREEMENT):
         for finding in verdict.of_role(role):
             if finding.kind in STOPPED:
                 return _question_of_error(finding)
-            if asks := sentence(finding, verdict.outputs, "asks"):
-                return asks
-    return _question_about_outputs(verdict) if verdict.agreed else own
+            question = sentence(finding, verdict.outputs, "asks")
+            if question:
+                return question
+    if verdict.agreed:
+        return _question_about_outputs(verdict)
+    return general_question
 
 
 def _question_about_outputs(verdict: Verdict) -> str:
-    """A question about the outputs that differ, where others agree."""
+    """Return a question about the outputs that differ, if some outputs agree."""
     differ = [name for name in verdict.outputs if name not in verdict.agreed]
     return templates.catalog().texts["ask_about_outputs"].format(templates.join_names(differ))
 
 
 def _question_of_error(finding: Finding) -> str:
-    """The question that belongs to the type of an error."""
-    errors, error = templates.catalog().errors, finding.parameters["error"]
+    """Return the question for the type of an error."""
+    errors = templates.catalog().errors
+    error = finding.parameters["error"]
     never_started = error == "TypeError" and finding.parameters["line"] is None
-    return errors["call"] if never_started else errors.get(error, errors["other"])
+    if never_started:
+        return errors["call"]
+    return errors.get(error, errors["other"])
 
 
-def _joined(*parts: str) -> str:
+def _join(*parts: str) -> str:
+    """Join the texts that are not empty."""
     return " ".join(part for part in parts if part)
 
 
@@ -159,7 +179,7 @@ def _joined(*parts: str) -> str:
 
 
 class Card(Protocol):
-    """What a card is made of: a `Result`, or a row of a grader's table."""
+    """The fields that a feedback card shows. A ``Result`` and a row of the grader's table have them."""
 
     @property
     def status(self) -> str: ...
@@ -174,22 +194,27 @@ class Card(Protocol):
 
 
 def title_of(status: str) -> str:
-    """The title of a card with this status."""
+    """Return the title of a card with this status."""
     return templates.catalog().texts.get(f"title_{status.replace(' ', '_')}", status.capitalize())
 
 
 def card_lines(card: Card) -> list[str]:
-    """The title, and what is to be said below it, a line each."""
+    """Return the lines of a card: its title and each text that is not empty.
+
+    The card of an unanswered exercise has no title.
+    """
     if not card.is_answered:
-        return [line for line in (card.evidence,) if line]
-    return [title_of(card.status), *(line for line in (card.evidence, card.hint, card.question) if line)]
+        lines = [card.evidence]
+    else:
+        lines = [title_of(card.status), card.evidence, card.hint, card.question or ""]
+    return [line for line in lines if line]
 
 
 def passed_text(progress: str) -> str:
-    """How many exercises have passed."""
+    """Return the text about the number of exercises that have passed."""
     return templates.catalog().texts["passed"].format(progress)
 
 
 def heading(title: str, progress: str) -> str:
-    """The first line of a card in a terminal."""
+    """Return the first line of a card in a terminal."""
     return f"{title}  ({passed_text(progress)})"

@@ -1,4 +1,7 @@
-"""Find the bug: a right function with one line made wrong by a listed mistake, drawn for a student's name."""
+"""Find the bug: a correct function in which one line was replaced by a listed mistake.
+
+A student's name decides which mistake it is.
+"""
 
 import json
 import textwrap
@@ -7,9 +10,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from npformer.exercises.bank import find
-from npformer.exercises.checker import check, problem
-from npformer.exercises.detectors import outcomes
-from npformer.exercises.probe import identical
+from npformer.exercises.checker import check, report_problem
+from npformer.exercises.detectors import run_calls
+from npformer.exercises.probe import are_identical
 from npformer.exercises.result import Result, make_result
 from npformer.exercises.task import LINE, Code, Edit, compiled, generator
 from npformer.exercises.verdict import Verdict
@@ -17,88 +20,120 @@ from npformer.exercises.verdict import find as make_finding
 
 
 class Bug(NamedTuple):
-    """A function with one wrong line, and what that line should be."""
+    """The text of a function with one wrong line, and the correct line."""
 
     text: str
-    line: int  # counted from 1
-    right: str
+    line: int  # the number of the wrong line, counted from 1
+    right: str  # the correct line without its indentation
 
     def mended(self) -> str:
-        """The text with the line as it should be."""
+        """Return the text with the correct line."""
         lines = self.text.splitlines()
-        wrong = lines[self.line - 1]
-        lines[self.line - 1] = wrong[: len(wrong) - len(wrong.lstrip())] + self.right
+        wrong_line = lines[self.line - 1]
+        indentation = wrong_line[: len(wrong_line) - len(wrong_line.lstrip())]
+        lines[self.line - 1] = indentation + self.right
         return "\n".join(lines) + "\n"
 
 
 def bug_of(task: Code, name: str = "") -> Bug:
-    """The one that belongs to a name: every mistake is as likely; without a name the first."""
-    mistakes = _bugs(task)
+    """Return the bug that belongs to a student's name; without a name, the first bug.
+
+    Every mistake of the exercise has the same probability.
+    """
+    mistakes = _list_bugs(task)
     if not name:
         return mistakes[0][0]
     rng = generator(f"bug of {task.id}@{name.casefold()}")
-    forms = mistakes[int(rng.integers(len(mistakes)))]
-    return forms[int(rng.integers(len(forms)))]
+    bugs = mistakes[int(rng.integers(len(mistakes)))]
+    return bugs[int(rng.integers(len(bugs)))]
 
 
 @cache
-def _bugs(task: Code) -> list[list[Bug]]:
-    """The forms of each mistake that changes the numbers and stands in one line."""
-    wrong = (edits for mistake, edits in task.mistakes.items() if mistake.kind == "wrong")
-    return [forms for edits in wrong if (forms := list(_in_one_line(task, edits)))]
+def _list_bugs(task: Code) -> list[list[Bug]]:
+    """List the bugs of each mistake that changes the numbers, if the mistake changes a single line."""
+    bugs_of_mistakes = []
+    for mistake, edits in task.mistakes.items():
+        if mistake.kind != "wrong":
+            continue
+        bugs = list(_make_bugs(task, edits))
+        if bugs:
+            bugs_of_mistakes.append(bugs)
+    return bugs_of_mistakes
 
 
-def _in_one_line(task: Code, edits: list[Edit]) -> Iterator[Bug]:
+def _make_bugs(task: Code, edits: list[Edit]) -> Iterator[Bug]:
+    """Yield a bug for each edit that changes a single line and keeps this line short."""
     right = under_its_name(task, task.solution)
     for edit in edits:
-        text = under_its_name(task, edit.of(task.solution))
-        pairs = list(zip(right.splitlines(), text.splitlines(), strict=False))
-        differ = [i for i, (a, b) in enumerate(pairs) if a != b]
-        alike = len(differ) == 1 and text.count("\n") == right.count("\n")
-        if alike and len(pairs[differ[0]][1]) <= LINE:  # a longer line would show itself
-            yield Bug(text, differ[0] + 1, pairs[differ[0]][0].strip())
+        wrong = under_its_name(task, edit.of(task.solution))
+        if wrong.count("\n") != right.count("\n"):
+            continue
+        line_pairs = zip(right.splitlines(), wrong.splitlines(), strict=True)
+        changed = [(i, a, b) for i, (a, b) in enumerate(line_pairs, start=1) if a != b]
+        if len(changed) != 1:
+            continue
+        number, right_line, wrong_line = changed[0]
+        if len(wrong_line) <= LINE:  # a student would recognise a longer line at once
+            yield Bug(wrong, number, right_line.strip())
 
 
 def under_its_name(task: Code, text: str) -> str:
-    """The text, its last function under the name that the checker looks for."""
-    before, _, last = f"\n{text.strip()}\n".rpartition("\ndef ")
-    return f"{before}\ndef {task.name}({last.partition('(')[2]}".lstrip("\n")
+    """Rename the last function of a text to the name that the checker expects."""
+    before, _, last_function = f"\n{text.strip()}\n".rpartition("\ndef ")
+    _, _, after_name = last_function.partition("(")
+    return f"{before}\ndef {task.name}({after_name}".lstrip("\n")
 
 
-def code_of(exercise_id: str) -> tuple[Code, str]:
-    """An exercise that asks for a function, and the student's name. Raises ValueError for another."""
+def find_code_exercise(exercise_id: str) -> tuple[Code, str]:
+    """Return an exercise that asks for a function, and the student's name in the id.
+
+    Raises ValueError if the exercise does not ask for a function.
+    """
     task, name = find(exercise_id)
     if not isinstance(task, Code):
         raise ValueError(f"{task.id} asks for no function; those that do are 'code' in list_exercises()")
     return task, name
 
 
-def told(task: Code, name: str) -> str:
-    """The text as it is handed out: it can be run, mended, and checked as a file."""
-    bug, asked = bug_of(task, name), json.dumps(f"{task.id}@{name}".rstrip("@"), ensure_ascii=False)
-    ask = "One line below is not right. Find it and mend it; this says whether it is right now:"
-    said = [*textwrap.wrap(f"{task.id}: {task.task}", LINE - 2), *textwrap.wrap(ask, LINE - 2)]
-    said.append(f"find_the_bug({asked}, {task.name})")
-    imports = "import math\n" * ("math." in bug.text) + "import numpy as np"
-    return "\n".join([*(f"# {line}" for line in said), imports, "\n", bug.text.rstrip()])
+def write_exercise(task: Code, name: str) -> str:
+    """Write the text that the student gets: comments with the task, imports, and the wrong function."""
+    bug = bug_of(task, name)
+    request = "One line below is not right. Find it and mend it; this says whether it is right now:"
+    quoted_id = json.dumps(f"{task.id}@{name}".rstrip("@"), ensure_ascii=False)
+    comments = [
+        *textwrap.wrap(f"{task.id}: {task.task}", LINE - 2),
+        *textwrap.wrap(request, LINE - 2),
+        f"find_the_bug({quoted_id}, {task.name})",
+    ]
+    lines = [f"# {comment}" for comment in comments]
+    if "math." in bug.text:
+        lines.append("import math")
+    lines += ["import numpy as np", "", "", bug.text.rstrip()]
+    return "\n".join(lines)
 
 
-def check_mended(exercise_id: str, mended: Any, level: int) -> Result:
-    """Check a mended function or its text; of one that is as it was handed out, only that is reported."""
-    task, _ = code_of(exercise_id)
-    try:
-        function = compiled(mended) if isinstance(mended, str) else mended
-    except Exception as error:
-        finding = make_finding("text_stopped", error=type(error).__name__, message=str(error))
-        return make_result(problem(task, finding), level)
-    if callable(function) and _is_unmended(exercise_id, function):
+def check_corrected(exercise_id: str, corrected: Any, level: int) -> Result:
+    """Check a corrected function or its text.
+
+    If the function still has the original bug, the result says only this, because more would give it away.
+    """
+    task, _ = find_code_exercise(exercise_id)
+    function = corrected
+    if isinstance(corrected, str):
+        try:
+            function = compiled(corrected)
+        except Exception as error:
+            finding = make_finding("text_stopped", error=type(error).__name__, message=str(error))
+            return make_result(report_problem(task, finding), level)
+    if callable(function) and _has_original_bug(exercise_id, function):
         verdict = Verdict(task.id, "unrecognised", (make_finding("unmended"),), (), task.probe.outputs, ())
         return make_result(verdict, level)
     return check(exercise_id, function, level=level)
 
 
-def _is_unmended(exercise_id: str, function: Any) -> bool:
-    """Whether a function gives the same numbers as the text that was handed out."""
-    task, name = code_of(exercise_id)
-    handed_out = outcomes(task, compiled(bug_of(task, name).text))
-    return all(map(identical, outcomes(task, function), handed_out))
+def _has_original_bug(exercise_id: str, function: Any) -> bool:
+    """Return whether a function gives the same numbers as the function that the student received."""
+    task, name = find_code_exercise(exercise_id)
+    original = compiled(bug_of(task, name).text)
+    pairs = zip(run_calls(task, function), run_calls(task, original), strict=True)
+    return all(are_identical(a, b) for a, b in pairs)

@@ -1,14 +1,14 @@
 """Detectors that compare the numbers of a wrong answer with the correct ones.
 
-A detector receives one output on every call, with the correct array, and returns a finding or None. A
-finding must hold on every call, to the last digits that float32 has. It contains no number of the correct
-answer.
+A detector receives one output of the function on every call, together with the correct array. It returns a
+finding or None. A finding must hold on every call, within the accuracy of float32. It contains no number of
+the correct answer.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import combinations, permutations, product
+from itertools import combinations, permutations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,21 +19,21 @@ from npformer.exercises.verdict import Finding, find
 from npformer.gradcheck import relations
 from npformer.gradcheck.relations import Case, Relation
 
-EXACT = 2e-5  # of the largest number: answers in float32 are compared too
-NEARLY = 5e-3  # of the largest number: what a type with few digits, or a constant with few, may cost
-TINY = 1e-12  # what is left of a difference of zeros
+EXACT = 2e-5  # tolerance as a share of the largest number; answers may be in float32
+NEARLY = 5e-3  # error as a share of the largest number, if a data type or a constant has too few digits
+TINY = 1e-12  # tolerance for an array of zeros
 
 Detector = Callable[[Trial], Finding | None]
-Holds = Callable[[Array, Array], Any]  # of an answer, and of the correct array of the same shape
+Holds = Callable[[Array, Array], Any]  # whether a relation holds between an answer and the correct array
 
 
 def largest(*arrays: Array) -> float:
-    """The largest magnitude of the finite numbers in some arrays."""
+    """Return the largest magnitude among the finite numbers of some arrays."""
     return max(float(np.abs(a[np.isfinite(a)]).max(initial=0)) for a in arrays)
 
 
 def close(a: Array, b: Array) -> bool:
-    """Whether two arrays are equal to the last digits that float32 has, NaN and infinities included."""
+    """Return whether two arrays are equal within the accuracy of float32, including NaN and infinities."""
     if a.shape != b.shape:
         return False
     a, b = np.asarray(a, float), np.asarray(b, float)
@@ -41,24 +41,26 @@ def close(a: Array, b: Array) -> bool:
 
 
 def ratio(a: Array, b: Array) -> float | None:
-    """The number c with a = c b, or None."""
+    """Return the number c with a = c b, or None if there is no such number."""
     c = relations.ratio(a, b, EXACT * float(np.abs(a).max(initial=0)))
-    return None if math.isnan(c) else c
+    if math.isnan(c):
+        return None
+    return c
 
 
 def attempt(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of a detector, or None where an answer of an unexpected shape makes it stop."""
+    """Return the result of a detector, or None if an unexpected shape of the answer raises an error."""
     try:
         return function(*arguments)
     except (ValueError, TypeError, IndexError, ArithmeticError, np.linalg.LinAlgError):
         return None
 
 
-# --- relations that gradcheck knows too --------------------------------------------------------------
+# --- relations that gradcheck also detects -----------------------------------------------------------
 
 
 def related(detector: Callable[[Sequence[Case]], Relation | None], trial: Trial) -> Finding | None:
-    """Apply one of gradcheck's detectors, and express its relation in the terms of an exercise."""
+    """Apply one of gradcheck's detectors, and convert its relation to a finding."""
     with np.errstate(all="ignore"):
         cases = [
             Case(a, b, others, exact=EXACT, scale=_scale(b))
@@ -67,35 +69,43 @@ def related(detector: Callable[[Sequence[Case]], Relation | None], trial: Trial)
         relation = detector(cases)
     if relation is None:
         return None
-    given = relation.parameters
+    parameters = relation.parameters
     if relation.kind == "constant_along":
-        return find("constant_in_each", line=_line(given["axis"], trial))
+        return find("constant_in_each", line=_name_line(parameters["axis"], trial))
     if relation.kind == "multiple_along":
-        return find("multiple_in_each", name=given["name"], line=_line(given["axis"], trial))
+        line = _name_line(parameters["axis"], trial)
+        return find("multiple_in_each", name=parameters["name"], line=line)
     if relation.kind == "term_added":
-        times = given["factor"].value
-        if abs(times + 2) < 1e-4:
-            return find("term_sign", name=given["name"])
-        if abs(times - 1) > 1e-4:
-            return find("multiple_added", name=given["name"])
-    return Finding(relation.kind, parameters=given)
+        factor = parameters["factor"].value
+        is_sign_error = abs(factor + 2) < 1e-4
+        if is_sign_error:
+            return find("term_sign", name=parameters["name"])
+        is_multiple = abs(factor - 1) > 1e-4
+        if is_multiple:
+            return find("multiple_added", name=parameters["name"])
+    return Finding(relation.kind, parameters=parameters)
 
 
 def _scale(right: Array) -> float:
-    """The magnitude that differences are compared with: the largest number, or 1 for an array of zeros."""
+    """Return the magnitude that differences are compared with: the largest number, or 1 for zeros."""
     return largest(right) or 1.0
 
 
-def _line(axis: int, trial: Trial) -> str:
-    """The name of one line along an axis: a row, a column, or the name of an axis further out."""
-    from_the_end = axis - trial.right[0].ndim
-    axes = trial.probe.axis_names.get(trial.probe.outputs[trial.output], [])
-    outer = axes[axis] if len(axes) == trial.right[0].ndim else "row"
-    return {-1: "row", -2: "column"}.get(from_the_end, outer)
+def _name_line(axis: int, trial: Trial) -> str:
+    """Return what one line along an axis is called: "row", "column", or the name of an earlier axis."""
+    ndim = trial.right[0].ndim
+    if axis == ndim - 1:
+        return "row"
+    if axis == ndim - 2:
+        return "column"
+    axis_names = trial.probe.axis_names.get(trial.probe.outputs[trial.output], [])
+    if len(axis_names) == ndim:
+        return axis_names[axis]
+    return "row"
 
 
-def moved(cases: Sequence[Case]) -> Relation | None:
-    """Find correct slices in a different order; one slice everywhere is left to other detectors."""
+def find_moved_slices(cases: Sequence[Case]) -> Relation | None:
+    """Find correct slices in a different order. Other detectors find a single slice that is repeated."""
     relation = relations.moved(cases)
     if relation is None or len(set(relation.parameters["order"])) == 1:
         return None
@@ -103,7 +113,10 @@ def moved(cases: Sequence[Case]) -> Relation | None:
 
 
 def neighbours(trial: Trial) -> list[dict[str, Array]]:
-    """The arrays that may have been added or multiplied: arguments and directions that fit in every call."""
+    """Return, for each call, the arrays that may have been added or multiplied by mistake.
+
+    These are the arguments and the directions of the exercise whose shapes fit the output in every call.
+    """
     fitting: list[dict[str, Array]] = []
     for given, right in zip(trial.arguments, trial.right, strict=True):
         available = dict(given)
@@ -112,11 +125,12 @@ def neighbours(trial: Trial) -> list[dict[str, Array]]:
         fitting.append(
             {name: np.broadcast_to(a, right.shape) for name, a in available.items() if _fits(a, right)}
         )
-    in_all = set.intersection(*map(set, fitting))
-    return [{name: given[name] for name in given if name in in_all} for given in fitting]
+    in_every_call = set.intersection(*map(set, fitting))
+    return [{name: given[name] for name in given if name in in_every_call} for given in fitting]
 
 
 def _fits(value: Any, right: Array) -> bool:
+    """Return whether a value is a float array that can be broadcast to the shape of an output."""
     if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or value.ndim > right.ndim:
         return False
     return all(n in (1, m) for n, m in zip(value.shape[::-1], right.shape[::-1], strict=False))
@@ -126,53 +140,70 @@ def _fits(value: Any, right: Array) -> bool:
 
 
 def is_function_of_right(function: Callable[[Array], Any]) -> Holds:
-    """Whether an answer is this function of the correct one."""
-    return lambda a, b: close(a, np.asarray(function(b), float))
+    """Make a relation: the answer is this function of the correct array."""
+
+    def holds(a: Array, b: Array) -> bool:
+        return close(a, np.asarray(function(b), float))
+
+    return holds
 
 
 def _is_half_precision(a: Array, b: Array) -> bool:
-    """Whether an answer is near the correct one and has as few digits as float16."""
-    is_near = np.isfinite(a).all() and np.abs(a - b).max(initial=0) <= 2e-3 * max(1.0, largest(b))
-    return bool(is_near and np.array_equal(a.astype(np.float16), a))
+    """Return whether an answer is near the correct array and has only the digits of float16."""
+    if not np.isfinite(a).all():
+        return False
+    is_near = np.abs(a - b).max(initial=0) <= 2e-3 * max(1.0, largest(b))
+    return bool(is_near) and np.array_equal(a.astype(np.float16), a)
 
 
 def _is_additive_mask(a: Array, b: Array) -> bool:
-    """Whether an answer is 0 for True, and far below 0 for False."""
-    return is_two_valued(b) and bool(((b == 1) == (a == 0)).all() and (a[b == 0] <= -1e4).all())
+    """Return whether an answer is 0 where a mask is True, and far below 0 where it is False."""
+    if not is_two_valued(b):
+        return False
+    is_zero_for_true = ((b == 1) == (a == 0)).all()
+    is_low_for_false = (a[b == 0] <= -1e4).all()
+    return bool(is_zero_for_true and is_low_for_false)
+
+
+def _is_inverted(a: Array, b: Array) -> bool:
+    """Return whether an answer is True exactly where a mask is False."""
+    return is_two_valued(b) and bool((a == 1 - b).all())
 
 
 def is_two_valued(array: Array) -> bool:
-    """Whether an array holds truth values."""
+    """Return whether an array contains only 0 and 1, as a mask does."""
     return array.size > 1 and bool(np.isin(array, (0, 1)).all())
 
 
 def _is_one_hot(a: Array, b: Array) -> bool:
-    """Whether in each row one of the largest correct numbers became 1, and the others 0."""
+    """Return whether each row is 1 at its largest correct number and 0 elsewhere."""
     if is_two_valued(b) or not is_two_valued(a) or not (a.sum(axis=-1) == 1).all():
         return False
     return bool((b[a == 1] == b.max(axis=-1).ravel()).all())
 
 
 def _is_permuted(a: Array, b: Array) -> bool:
+    """Return whether an answer has the correct numbers in any order."""
     return close(np.sort(a, axis=None), np.sort(b, axis=None))
 
 
 def _is_scaled_in_each_call(a: Array, b: Array) -> bool:
+    """Return whether an answer is a multiple of the correct array."""
     return a.size > 1 and bool(ratio(a, b))
 
 
 def _is_scaled_along(a: Array, b: Array, axis: int) -> bool:
-    """Whether each line along an axis is a multiple of the correct one; one number alone always is."""
+    """Return whether each line along an axis is a multiple of the correct line, which has several numbers."""
     if a.ndim < 2 or min(a.shape) < 2:
         return False
     c = relations.fitted(a, b, (axis,))
     return bool((np.abs(a - c * b) <= EXACT * largest(a)).all())
 
 
-FUNCTIONS: dict[str, Holds] = {
+FUNCTIONS: dict[str, Holds] = {  # the answer is a function of the correct array
     "half_precision": _is_half_precision,
     "additive_mask": _is_additive_mask,
-    "inverted": lambda a, b: is_two_valued(b) and bool((a == 1 - b).all()),
+    "inverted": _is_inverted,
     "logarithm": is_function_of_right(np.log),
     "squared": is_function_of_right(np.square),
     "one_hot": _is_one_hot,
@@ -189,7 +220,7 @@ LINES: dict[str, Holds] = {
 
 
 def first_that_holds(table: dict[str, Holds], trial: Trial) -> Finding | None:
-    """The first kind of a table that is true on every call."""
+    """Return a finding of the first kind in a table whose relation holds on every call."""
     for kind, holds in table.items():
         with np.errstate(all="ignore"):
             if all(a.shape == b.shape and attempt(holds, a, b) for a, b in trial.pairs):
@@ -201,10 +232,13 @@ def first_that_holds(table: dict[str, Holds], trial: Trial) -> Finding | None:
 
 
 class ScaleFactor(NamedTuple):
-    """A factor as data: sign · number · (top / bottom)^power, top and bottom products of sizes by name."""
+    """The factor sign · number · constant, or sign · number · (top / bottom)^power.
+
+    ``top`` and ``bottom`` are products of sizes, given by the names of their axes.
+    """
 
     sign: int
-    number: float  # 1 where the factor is a size or a constant with a name alone
+    number: float  # 1 if a named constant or the sizes alone are the factor
     constant: str = ""  # a key of CONSTANTS
     top: tuple[str, ...] = ()
     bottom: tuple[str, ...] = ()
@@ -212,7 +246,7 @@ class ScaleFactor(NamedTuple):
 
     @property
     def is_one(self) -> bool:
-        """Whether nothing is multiplied."""
+        """Whether the factor is 1."""
         return self == ScaleFactor(1, 1.0)
 
 
@@ -227,62 +261,87 @@ POWERS = (1.0, -1.0, 0.5, -0.5)
 
 
 def candidate_factors(sizes: Sequence[dict[str, int]]) -> dict[ScaleFactor, Array]:
-    """Factors with a name, and their value in each call: 1, constants, a size, two sizes, a quotient."""
+    """Return the factors that have a name, with their values in each call.
+
+    They are 1, the constants, and powers of a size, or of a product or quotient of two sizes.
+    """
     single = {name: np.array([float(s[name]) for s in sizes]) for name in sizes[0]}
     single = {name: values for name, values in single.items() if values.min() > 0}
-    calls = len(sizes)
-    found = {ScaleFactor(1, 1.0): np.ones(calls)}
+    call_count = len(sizes)
+    found = {ScaleFactor(1, 1.0): np.ones(call_count)}
     for name, value in CONSTANTS.items():
-        found[ScaleFactor(1, 1.0, name)] = np.full(calls, value)
-    lengths: dict[tuple[tuple[str, ...], tuple[str, ...]], Array] = {}
+        found[ScaleFactor(1, 1.0, name)] = np.full(call_count, value)
+    quotients: dict[tuple[tuple[str, ...], tuple[str, ...]], Array] = {}
     for name, values in single.items():
-        lengths[(name,), ()] = values
+        quotients[(name,), ()] = values
     for a, b in combinations(single, 2):
-        lengths[(a, b), ()] = single[a] * single[b]
+        quotients[(a, b), ()] = single[a] * single[b]
     for a, b in permutations(single, 2):
-        lengths[(a,), (b,)] = single[a] / single[b]
-    for power, ((top, bottom), values) in product(POWERS, lengths.items()):
-        found[ScaleFactor(1, 1.0, "", top, bottom, power)] = values**power
+        quotients[(a,), (b,)] = single[a] / single[b]
+    for power in POWERS:
+        for (top, bottom), values in quotients.items():
+            found[ScaleFactor(1, 1.0, "", top, bottom, power)] = values**power
     return found
 
 
 def name_factor(ratios: Sequence[float], sizes: Sequence[dict[str, int]]) -> ScaleFactor | None:
-    """The factor that explains a ratio in every call: one with a name, or a number times such a one."""
+    """Find the factor that explains the ratios in all calls: a named one, or a number times a named one."""
     quotients = {factor: np.asarray(ratios) / values for factor, values in candidate_factors(sizes).items()}
-    for factor, times in quotients.items():
-        has_one_sign = len({*np.sign(times)}) == 1
-        if has_one_sign and np.allclose(np.abs(times), 1, rtol=1e-4, atol=0):
-            return factor._replace(sign=int(np.sign(times[0])))
-    for factor, times in quotients.items() if len(ratios) > 1 else ():
-        if np.allclose(times, times[0], rtol=1e-4, atol=0):
-            return factor._replace(sign=int(np.sign(times[0])), number=abs(float(times[0])))
+    for factor, numbers in quotients.items():
+        has_one_sign = len({*np.sign(numbers)}) == 1
+        if has_one_sign and np.allclose(np.abs(numbers), 1, rtol=1e-4, atol=0):
+            return factor._replace(sign=int(np.sign(numbers[0])))
+    if len(ratios) == 1:  # a single ratio is a number times any factor
+        return None
+    for factor, numbers in quotients.items():
+        if np.allclose(numbers, numbers[0], rtol=1e-4, atol=0):
+            return factor._replace(sign=int(np.sign(numbers[0])), number=abs(float(numbers[0])))
     return None
 
 
-def find_factor(trial: Trial, function: Callable[[Array], Array] = lambda a: a) -> ScaleFactor | None:
-    """The one factor between the answer and the correct one, or between what a function makes of the two."""
+def _keep(a: Array) -> Array:
+    """Return an array as it is."""
+    return a
+
+
+def find_factor(trial: Trial, function: Callable[[Array], Array] = _keep) -> ScaleFactor | None:
+    """Find the one factor between the answer and the correct array in all calls.
+
+    If a function is given, the factor is between its values for the two arrays.
+    """
     with np.errstate(all="ignore"):
         ratios = [ratio(function(a), function(b)) for a, b in trial.pairs]
-    known = [r for r in ratios if r]
-    return name_factor(known, trial.sizes) if len(known) == len(ratios) else None
+    known_ratios = [c for c in ratios if c]
+    if len(known_ratios) < len(ratios):
+        return None
+    return name_factor(known_ratios, trial.sizes)
 
 
 def scaled(trial: Trial) -> Finding | None:
-    """The correct array times one factor."""
+    """Report the correct array times one factor."""
     factor = find_factor(trial)
-    return find("scaled", factor=factor) if factor else None
+    if factor is None:
+        return None
+    return find("scaled", factor=factor)
 
 
 def shifted(trial: Trial) -> Finding | None:
-    """The correct array with a constant added to every number, and perhaps a factor."""
-    factor = find_factor(trial, lambda a: a - a.mean())
+    """Report the correct array plus a constant, possibly times a factor."""
+    factor = find_factor(trial, _subtract_mean)
     if factor is None:
         return None
-    return find("shifted") if factor.is_one else find("scaled_and_shifted", factor=factor)
+    if factor.is_one:
+        return find("shifted")
+    return find("scaled_and_shifted", factor=factor)
+
+
+def _subtract_mean(a: Array) -> Array:
+    """Return an array minus its mean."""
+    return np.asarray(a - a.mean())
 
 
 def exponents(p: Array) -> Array:
-    """Return the scores that a softmax was taken of, minus their row mean; NaN if rows do not sum to 1."""
+    """Recover the scores from their softmax, minus their row mean. Returns NaN if rows do not sum to 1."""
     sums_to_1 = bool(np.allclose(p.sum(axis=-1, keepdims=True), 1, atol=1e-4) and (p >= 0).all())
     if not sums_to_1:
         return np.full_like(p, np.nan)
@@ -291,78 +350,84 @@ def exponents(p: Array) -> Array:
 
 
 def softmax_of_scaled(trial: Trial) -> Finding | None:
-    """A softmax of the correct scores times one factor."""
+    """Report a softmax of the correct scores times one factor."""
     factor = find_factor(trial, exponents)
-    return find("softmax_of_scaled_scores", factor=factor) if factor else None
+    if factor is None:
+        return None
+    return find("softmax_of_scaled_scores", factor=factor)
 
 
-# --- something else that was there -----------------------------------------------------------------
+# --- other arrays ----------------------------------------------------------------------------------
 
 
 def is_argument(trial: Trial) -> Finding | None:
     """Report an answer that equals one of the arguments."""
     for name in trial.names:
-        there = [given[name] for given in trial.arguments]
-        if all(isinstance(t, np.ndarray) and close(a, t) for a, t in zip(trial.found, there, strict=True)):
+        values = [given[name] for given in trial.arguments]
+        are_arrays = all(isinstance(value, np.ndarray) for value in values)
+        if are_arrays and all(map(close, trial.found, values)):
             return find("is_argument", name=name)
     return None
 
 
 def is_landmark(trial: Trial) -> Finding | None:
-    """Report an answer that equals another array of the solution, or another known result."""
-    for landmark, there in _landmarks(trial):
-        if all(map(close, trial.found, there)):
+    """Report an answer that equals an intermediate result of the solution, or a different known result."""
+    for landmark, arrays in _landmarks(trial):
+        if all(map(close, trial.found, arrays)):
             return find("is_landmark", landmark=landmark)
     return None
 
 
 def is_scaled_landmark(trial: Trial) -> Finding | None:
-    """Report an answer that is a multiple of such an array."""
-    for landmark, there in _landmarks(trial):
-        factor = find_factor(trial._replace(right=there))
-        if factor:
+    """Report an answer that is a multiple of an intermediate result or of a different known result."""
+    for landmark, arrays in _landmarks(trial):
+        factor = find_factor(trial._replace(right=arrays))
+        if factor is not None:
             return find("is_scaled_landmark", landmark=landmark, factor=factor)
     return None
 
 
 def _landmarks(trial: Trial) -> list[tuple[str, tuple[Array, ...]]]:
+    """Return the landmarks of the exercise with their arrays, one for each call."""
+    landmarks = []
     with np.errstate(all="ignore"):
-        return [
-            (landmark, tuple(np.asarray(make(*given)) for given in trial.calls))
-            for landmark, make in trial.probe.landmarks.items()
-        ]
+        for name, make in trial.probe.landmarks.items():
+            arrays = tuple(np.asarray(make(*given)) for given in trial.calls)
+            landmarks.append((name, arrays))
+    return landmarks
 
 
 def multiplied(trial: Trial) -> Finding | None:
-    """The correct answer times or divided by an argument, entry by entry."""
-    ways = {"multiplied_by_argument": np.multiply, "divided_by_argument": np.divide}
-    others = neighbours(trial)
-    for name, (kind, operation) in product(others[0], ways.items()):
-        expected = [operation(b, there[name]) for b, there in zip(trial.right, others, strict=True)]
-        if all(map(close, trial.found, expected)):
-            return find(kind, name=name)
+    """Report the correct array, multiplied or divided by an argument entry by entry."""
+    operations = {"multiplied_by_argument": np.multiply, "divided_by_argument": np.divide}
+    arguments = neighbours(trial)
+    for name in arguments[0]:
+        for kind, operation in operations.items():
+            expected = [operation(b, given[name]) for b, given in zip(trial.right, arguments, strict=True)]
+            if all(map(close, trial.found, expected)):
+                return find(kind, name=name)
     return None
 
 
-# --- some places alone -----------------------------------------------------------------------------
+# --- single entries and lines ----------------------------------------------------------------------
 
 
 def wrong_length(trial: Trial) -> Finding | None:
-    """Too few or too many entries of one axis."""
+    """Report too few or too many entries along one axis."""
     ndim = trial.right[0].ndim
     for axis in range(ndim):
-        ends = [set(_matching_parts(a, b, axis)) for a, b in trial.pairs]
+        matches_of_calls = [_find_matching_parts(a, b, axis) for a, b in trial.pairs]
         for few_or_many, end in _PARTS:
-            if all((few_or_many, end) in more for more in ends):
-                return _of_axis(few_or_many, end, axis, ndim)
+            if all((few_or_many, end) in matches for matches in matches_of_calls):
+                return _report_length(few_or_many, end, axis, ndim)
     return None
 
 
 _PARTS = (("few", "first"), ("few", "last"), ("few", "every_second"), ("many", "first"), ("many", "last"))
 
 
-def _of_axis(few_or_many: str, end: str, axis: int, ndim: int) -> Finding:
-    """The finding about rows, columns, or entries of an axis further out."""
+def _report_length(few_or_many: str, end: str, axis: int, ndim: int) -> Finding:
+    """Report too few or too many columns, rows, or entries of an earlier axis."""
     if ndim > 1 and axis == ndim - 1:
         return find(f"too_{few_or_many}", line="column", end=end)
     if axis >= ndim - 2:
@@ -370,11 +435,14 @@ def _of_axis(few_or_many: str, end: str, axis: int, ndim: int) -> Finding:
     return find(f"too_{few_or_many}_entries", axis=axis, end=end)
 
 
-def _matching_parts(found: Array, right: Array, axis: int) -> list[tuple[str, str]]:
-    """List which entries of an axis were returned, if some are missing or too many."""
-    found = np.expand_dims(found, axis) if found.ndim == right.ndim - 1 else found
-    a, b = np.moveaxis(found, axis, 0), np.moveaxis(right, axis, 0)
-    n, m = len(a), len(b)
+def _find_matching_parts(found: Array, right: Array, axis: int) -> list[tuple[str, str]]:
+    """Return which part of the correct array the answer equals, or which part of the answer is correct."""
+    if found.ndim == right.ndim - 1:  # a single entry without its axis
+        found = np.expand_dims(found, axis)
+    a = np.moveaxis(found, axis, 0)
+    b = np.moveaxis(right, axis, 0)
+    n = len(a)
+    m = len(b)
     parts = {
         ("few", "first"): (a, b[:n]),
         ("few", "last"): (a, b[max(m - n, 0) :]),
@@ -386,11 +454,11 @@ def _matching_parts(found: Array, right: Array, axis: int) -> list[tuple[str, st
 
 
 def first_index(trial: Trial, is_wrong: Holds) -> tuple[int, ...] | None:
-    """The first place where something is so, call by call."""
+    """Return the first index at which an entry is wrong, in the first call that has one."""
     for a, b in trial.pairs:
-        places = np.argwhere(is_wrong(a, b))
-        if len(places):
-            return tuple(places[0].tolist())
+        indices = np.argwhere(is_wrong(a, b))
+        if len(indices):
+            return tuple(indices[0].tolist())
     return None
 
 
@@ -398,63 +466,97 @@ def wrong_truths(trial: Trial) -> Finding | None:
     """Report where a mask has True instead of False, or False instead of True."""
     if not all(is_two_valued(a) and is_two_valued(b) and a.shape == b.shape for a, b in trial.pairs):
         return None
-    shown, hidden = first_index(trial, np.greater), first_index(trial, np.less)
-    if shown is not None and hidden is not None:
-        return find("both_truths_wrong", index=shown, other=hidden)
-    if shown is not None:
-        return find("true_for_false", index=shown)
-    return find("false_for_true", index=hidden) if hidden is not None else None
+    true_for_false = first_index(trial, np.greater)
+    false_for_true = first_index(trial, np.less)
+    if true_for_false is not None and false_for_true is not None:
+        return find("both_truths_wrong", index=true_for_false, other=false_for_true)
+    if true_for_false is not None:
+        return find("true_for_false", index=true_for_false)
+    if false_for_true is not None:
+        return find("false_for_true", index=false_for_true)
+    return None
 
 
 def unfilled(trial: Trial) -> Finding | None:
-    """Correct where it is not 0: some places were never filled, or were cut off."""
+    """Report an answer that is correct except for zeros: some entries were not filled, or were cut off."""
+    for a, b in trial.pairs:
+        has_numbers = a.ndim > 0 and a.any()
+        if not has_numbers or not close(np.where(a == 0, 0, b), a):
+            return None
+    index = first_index(trial, _is_missing)
+    wrong_pairs = [(a, b) for a, b in trial.pairs if not close(a, b)]
+    missing = _is_missing(*wrong_pairs[0])
+    last_two_axes = range(-missing.ndim, 0)[-2:]
+    has_missing_line = any(missing.all(axis).any() for axis in last_two_axes)
+    return find("unfilled", index=index, whole_line=has_missing_line)
 
-    def is_missing(a: Array, b: Array) -> Array:
-        return np.asarray((a == 0) & (np.abs(b) > EXACT * largest(b)))
 
-    if not all(a.any() and a.ndim and close(np.where(a == 0, 0, b), a) for a, b in trial.pairs):
-        return None
-    index = first_index(trial, is_missing)
-    a, b = next((a, b) for a, b in trial.pairs if not close(a, b))
-    whole_line = any(is_missing(a, b).all(axis).any() for axis in range(-a.ndim, 0)[-2:])
-    return find("unfilled", index=index, whole_line=whole_line)
+def _is_missing(a: Array, b: Array) -> Array:
+    """Return, for each entry, whether the answer is 0 although the correct number is not."""
+    return np.asarray((a == 0) & (np.abs(b) > EXACT * largest(b)))
 
 
 def not_finite(trial: Trial) -> Finding | None:
-    """NaN or infinities, everywhere or among the numbers."""
+    """Report NaN or infinities: in whole calls, in every entry, or in some entries."""
     if any(a.shape != b.shape for a, b in trial.pairs):
         return None
-    if whole_calls := not_finite_calls(trial):
-        return whole_calls
-    bad = [~np.isfinite(a) & np.isfinite(b) for a, b in trial.pairs]
-    if all(places.all() for places in bad):
+    in_whole_calls = not_finite_calls(trial)
+    if in_whole_calls is not None:
+        return in_whole_calls
+    if all(_is_not_finite(a, b).all() for a, b in trial.pairs):
         return find("nowhere_finite")
-    nan = first_index(trial, lambda a, b: np.isnan(a) & np.isfinite(b))
-    infinite = first_index(trial, lambda a, b: np.isinf(a) & np.isfinite(b))
-    others_agree = all(
-        close(np.where(p, 0, a), np.where(p, 0, b)) for p, (a, b) in zip(bad, trial.pairs, strict=True)
-    )
+    others_agree = all(_agrees_where_finite(a, b) for a, b in trial.pairs)
+    nan = first_index(trial, _is_nan)
     if nan is not None:
         return find("nan_at", index=nan, others_agree=others_agree)
+    infinite = first_index(trial, _is_infinite)
     if infinite is not None:
         return find("infinite_at", index=infinite, others_agree=others_agree)
     return None
 
 
+def _is_nan(a: Array, b: Array) -> Array:
+    """Return, for each entry, whether the answer is NaN although the correct number is finite."""
+    return np.asarray(np.isnan(a) & np.isfinite(b))
+
+
+def _is_infinite(a: Array, b: Array) -> Array:
+    """Return, for each entry, whether the answer is infinite although the correct number is finite."""
+    return np.asarray(np.isinf(a) & np.isfinite(b))
+
+
+def _is_not_finite(a: Array, b: Array) -> Array:
+    """Return, for each entry, whether the answer is NaN or infinite although the correct number is finite."""
+    return np.asarray(~np.isfinite(a) & np.isfinite(b))
+
+
+def _agrees_where_finite(a: Array, b: Array) -> bool:
+    """Return whether an answer is correct in all entries except those that are NaN or infinite."""
+    is_bad = _is_not_finite(a, b)
+    return close(np.where(is_bad, 0, a), np.where(is_bad, 0, b))
+
+
 def not_finite_calls(trial: Trial) -> Finding | None:
-    """No finite number in some calls, and the correct ones in the others: those without a mask, perhaps."""
-    without = [bool(a.size and not np.isfinite(a).any() and np.isfinite(b).all()) for a, b in trial.pairs]
-    others = [pair for pair, is_bad in zip(trial.pairs, without, strict=True) if not is_bad]
-    if not any(without) or all(without) or not all(close(*pair) for pair in others):
+    """Report calls without any finite number, such as those without a mask, if the others are correct."""
+    is_bad = [_has_no_finite_number(a, b) for a, b in trial.pairs]
+    if not any(is_bad) or all(is_bad):
         return None
-    masked = [given.get("mask") is not None for given in trial.arguments]
-    if "mask" in trial.names and without == [not mask for mask in masked]:
+    other_pairs = [pair for pair, bad in zip(trial.pairs, is_bad, strict=True) if not bad]
+    if not all(close(a, b) for a, b in other_pairs):
+        return None
+    has_no_mask = [given.get("mask") is None for given in trial.arguments]
+    if "mask" in trial.names and is_bad == has_no_mask:
         return find("not_finite_without_mask")
-    return find("not_finite_in_calls", bad=sum(without), calls=len(without))
+    return find("not_finite_in_calls", bad=sum(is_bad), calls=len(is_bad))
+
+
+def _has_no_finite_number(a: Array, b: Array) -> bool:
+    """Return whether every entry of an answer is NaN or infinite, and every correct number is finite."""
+    return bool(a.size and not np.isfinite(a).any() and np.isfinite(b).all())
 
 
 def nearly_correct(trial: Trial) -> Finding | None:
-    """Every number is near the correct one: digits are lost somewhere."""
+    """Report an answer in which every number is near the correct one, because digits were lost."""
     for a, b in trial.pairs:
         if a.shape != b.shape or not np.isfinite(a).all() or not a.ndim:
             return None
@@ -464,7 +566,7 @@ def nearly_correct(trial: Trial) -> Finding | None:
 
 
 def only_not_finite(trial: Trial) -> Finding | None:
-    """Not one finite number, or NaN and infinities among numbers that are correct."""
+    """Report NaN or infinities in every entry, or among numbers that are correct."""
     found = not_finite(trial)
     if found is None or found.parameters.get("others_agree", True):
         return found
@@ -478,18 +580,20 @@ def row_sums(trial: Trial) -> Finding | None:
     sums = np.concatenate([np.ravel(a.sum(axis=-1)) for a in trial.found if not sums_to_1(a)])
     farthest = float(sums[np.argmax(np.abs(sums - 1))])
     is_vector = trial.right[0].ndim == 1
-    return find("sum_is_not_1" if is_vector else "rows_do_not_sum_to_1", sum=farthest)
+    kind = "sum_is_not_1" if is_vector else "rows_do_not_sum_to_1"
+    return find(kind, sum=farthest)
 
 
 def proportions(trial: Trial) -> Finding | None:
     """Report rows that sum to 1 as they should, but contain different numbers."""
     if not all(a.shape == b.shape and sums_to_1(a, b) for a, b in trial.pairs):
         return None
-    return find("ratios_in_vector" if trial.right[0].ndim == 1 else "ratios_in_rows")
+    is_vector = trial.right[0].ndim == 1
+    return find("ratios_in_vector" if is_vector else "ratios_in_rows")
 
 
 def sums_to_1(*arrays: Array) -> bool:
-    """Whether each row sums to 1, to the last digits that float32 has."""
+    """Return whether each row of some arrays sums to 1, within the accuracy of float32."""
     return all(a.size > 1 and np.allclose(a.sum(axis=-1), 1, rtol=0, atol=EXACT) for a in arrays)
 
 
@@ -501,7 +605,7 @@ DETECTORS: tuple[Detector, ...] = (
     wrong_length,
     is_argument,
     is_landmark,
-    partial(related, moved),
+    partial(related, find_moved_slices),
     partial(first_that_holds, FUNCTIONS),
     wrong_truths,
     is_scaled_landmark,
@@ -514,7 +618,7 @@ DETECTORS: tuple[Detector, ...] = (
     partial(first_that_holds, WHOLE_ARRAY),
     only_not_finite,
 )
-PARTIAL_DETECTORS: tuple[Detector, ...] = (  # what holds of a part of the answer
+PARTIAL_DETECTORS: tuple[Detector, ...] = (  # they describe only a part of the answer
     not_finite,
     partial(related, relations.leftover),
     partial(first_that_holds, LINES),

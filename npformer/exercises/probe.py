@@ -1,8 +1,8 @@
 """Run a function on the calls of an exercise, and record its arrays, its errors and the arguments it changed.
 
-The calls follow from what the task promises. There is one call for each edge, such as equal sizes or the
-largest scores that are allowed. Further calls are random: all their sizes differ and no array is symmetric,
-so that no two relations coincide.
+The calls contain only arguments that the task allows. There is one call for each edge case, such as equal
+sizes or the largest allowed scores. Further calls are random. All their sizes differ and no array is
+symmetric, so a wrong function is unlikely to be correct by coincidence.
 """
 
 import copy
@@ -28,64 +28,69 @@ Function = Callable[..., Any]
 
 
 class View(NamedTuple):
-    """Derived calls whose answers show something that is computed on the way, such as the weights."""
+    """Derived calls whose answers show an intermediate result of the function, such as attention weights."""
 
-    change: Callable[..., Arguments]  # of a call
-    part: Callable[[Array], Array] = lambda answer: answer  # of the answer that is looked at
+    change: Callable[..., Arguments]  # makes the derived call from the arguments of a call
+    part: Callable[[Array], Array] = lambda answer: answer  # selects the intermediate result in the answer
 
 
 class Probe(NamedTuple):
-    """The calls of an exercise that asks for a function, and the names of its axes."""
+    """The calls of an exercise that asks for a function, and the names of the axes of its arrays."""
 
-    arguments: str  # "x, gamma, mask=None"
+    arguments: str  # such as "x, gamma, mask=None"
     outputs: tuple[str, ...]
-    calls: tuple[Arguments, ...]  # one for each edge of what the task promises, and some that are drawn
-    fresh: tuple[Arguments, ...] = ()  # drawn with other sizes: a finding has to hold on these too
-    axes: str = ""  # "x: batch T d_model; W_1: d_model d_ff", the axes of arguments and outputs by name
-    neutral: dict[str, Any] = {}  # noqa: RUF012  # the value at which an argument does nothing
-    landmarks: dict[str, Function] = {}  # noqa: RUF012  # other results that a line of the solution has
-    directions: dict[str, Function] = {}  # noqa: RUF012  # along which a row may be off, by their names
-    invariances: dict[str, Function] = {}  # noqa: RUF012  # changes of a call that change no correct answer
-    views: dict[str, View] = {}  # noqa: RUF012  # derived calls
+    calls: tuple[Arguments, ...]  # one for each edge case, and some random ones
+    fresh: tuple[Arguments, ...] = ()  # random calls with different sizes; each finding must hold on them too
+    axes: str = ""  # names of the axes of arguments and outputs: "x: batch T d_model; W_1: d_model d_ff"
+    neutral: dict[str, Any] = {}  # noqa: RUF012  # by argument: the value that makes it have no effect
+    landmarks: dict[str, Function] = {}  # noqa: RUF012  # functions that return other results of the solution
+    directions: dict[str, Function] = {}  # noqa: RUF012  # vectors whose multiples may be added to a row
+    invariances: dict[str, Function] = {}  # noqa: RUF012  # changes of a call that keep the correct answer
+    views: dict[str, View] = {}  # noqa: RUF012
 
     @property
     def names(self) -> list[str]:
-        """The arguments' names."""
+        """The names of the arguments."""
         return [name.split("=")[0] for name in self.arguments.split(", ")]
 
     @property
     def axis_names(self) -> dict[str, list[str]]:
-        """The names of the axes of each argument and output."""
-        parts = [part.partition(":") for part in self.axes.split("; ") if part]
-        return {name: axes.split() for name, _, axes in parts}
+        """The names of the axes, by argument or output."""
+        names = {}
+        for part in self.axes.split("; "):
+            if part:
+                name, _, axes = part.partition(":")
+                names[name] = axes.split()
+        return names
 
     def sized(self, given: Arguments) -> dict[str, int]:
-        """The sizes of one call by the names of the axes."""
+        """Return the sizes in one call, by the names of the axes. The value of a number is a size too."""
         sizes: dict[str, int] = {}
         for name, axes in self.axis_names.items():
             if name not in self.names:
                 continue
             value = given[self.names.index(name)]
-            lengths = value.shape if isinstance(value, np.ndarray) else [value]
-            if value is not None:
-                sizes |= dict(zip(axes, lengths, strict=True))
+            if isinstance(value, np.ndarray):
+                sizes |= dict(zip(axes, value.shape, strict=True))
+            elif value is not None:
+                sizes |= dict(zip(axes, [value], strict=True))
         return sizes
 
 
 class Draws:
-    """Random arguments for one call: no two sizes are equal, and no array is symmetric.
+    """Draw random arguments for one call, such that no two sizes are equal and no array is symmetric.
 
-    With `one=k` the k-th size is 1, if the exercise allows that.
+    With ``one=k``, the size with index k is 1 if the exercise allows it.
     """
 
     def __init__(self, seed: int, one: int | None = None) -> None:
         self.rng = np.random.default_rng([seed, 45])
-        self.count = 0  # of sizes that were drawn
+        self.count = 0  # how many sizes were drawn
         self._one = one
         self._taken = {1}
 
     def size(self, low: int = 2, high: int = 9, *, multiple_of: int = 1) -> int:
-        """Draw a size that no other axis of this call has; `low` is 2 where a size of 1 is possible."""
+        """Draw a size that no other axis of this call has. With ``low=2``, the size may also be 1."""
         is_one = self.count == self._one and low == 2
         self.count += 1
         if is_one:
@@ -96,16 +101,16 @@ class Draws:
         return chosen
 
     def normal(self, *shape: int) -> Array:
-        """Draw normally distributed numbers."""
+        """Draw an array of normally distributed numbers."""
         return self.rng.normal(size=shape)
 
     def uniform(self, low: float, high: float) -> float:
-        """Draw one number between two."""
+        """Draw one number between low and high."""
         return float(self.rng.uniform(low, high))
 
 
 def draw_from_axes(probe: Probe, draws: Draws) -> Arguments:
-    """Draw normally distributed arrays with the axes that the exercise declares."""
+    """Draw a normally distributed array for each argument, with the axes that the exercise declares."""
     sizes: dict[str, int] = {}
     arguments: list[Any] = []
     for name in probe.names:
@@ -117,69 +122,70 @@ def draw_from_axes(probe: Probe, draws: Draws) -> Arguments:
 
 
 def normal(*shape: int, seed: int = 0) -> Array:
-    """Numbers for a call: the same in every run."""
+    """Return normally distributed numbers that are the same in every run."""
     return np.random.default_rng([seed, *shape]).normal(size=shape)
 
 
 class ErrorReport(NamedTuple):
-    """The error that ended a call: never a traceback."""
+    """The error that ended a call, as data."""
 
     type_name: str
     message: str
-    line: int | None = None  # counted from the first line of the student's function
+    line: int | None = None  # counted from the first line of the student's function; None if unknown
     function: str = ""
-    is_remote: bool = False  # whether another process chose the message
+    is_remote: bool = False  # whether the error comes from another process
 
 
 class Outcome(NamedTuple):
-    """What a run gave: arrays, or the error that ended it."""
+    """The outcome of one call: arrays, an error, or the reason why the returned value cannot be read."""
 
-    arrays: tuple[Array, ...] = ()
+    arrays: tuple[Array, ...] = ()  # one for each output
     error: ErrorReport | None = None
-    unreadable: Finding | None = None  # why what came back is not what was asked for
-    changed: tuple[str, ...] = ()  # arguments that are not what they were
-    empty: bool = False  # nothing came back: the stub, or a forgotten return
-    not_implemented: bool = False  # the stub raised NotImplementedError
-    raw: Any = None  # what came back, before it was read as arrays
+    unreadable: Finding | None = None  # why the returned value does not have the expected form
+    changed: tuple[str, ...] = ()  # the names of the arguments that the call changed
+    empty: bool = False  # whether the call returned nothing or raised NotImplementedError
+    not_implemented: bool = False  # whether the call raised NotImplementedError
+    raw: Any = None  # the returned value, before it was converted to arrays
 
     @property
     def failed(self) -> bool:
-        """Whether the call ended in an error, or with something that cannot be read."""
+        """Whether the call ended with an error or returned a value that cannot be read."""
         return self.error is not None or self.unreadable is not None
 
 
 class Unreadable(Exception):
-    """What came back is not what was asked for; `finding` says why."""
+    """A returned value does not have the expected form. ``finding`` describes the reason."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding.kind)
         self.finding = finding
 
 
-WALL_FACTOR = 3  # an answer may take this many times its CPU time by the clock
+WALL_FACTOR = 3  # the limit of elapsed time, as a multiple of the limit of CPU time
 
 
 class TooLong(BaseException):
-    """An answer exceeds its time limit. `except Exception` in the student's code does not catch it."""
+    """An answer exceeded its time limit. An ``except Exception`` in the student's code does not catch it."""
 
 
 @contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """Raise TooLong in code that uses more than `seconds` of CPU, or three times as many by the clock.
+def limit_time(seconds: float) -> Iterator[None]:
+    """Raise TooLong in a block that uses more CPU time than ``seconds``, or three times as much elapsed time.
 
-    There is no limit where the system has no such timers (in a browser) and outside the main thread.
+    There is no limit outside the main thread, nor on a system without such timers, such as a browser.
     """
     has_timers = hasattr(signal, "setitimer")
     if not has_timers or threading.current_thread() is not threading.main_thread():
         yield
         return
-    tracer, is_caught = sys.gettrace(), False
+    tracer = sys.gettrace()
+    was_raised = False
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
-        nonlocal is_caught
-        if is_caught:
+        nonlocal was_raised
+        if was_raised:  # the student's code has caught the error
             _raise_at_next_line(frame)
-        is_caught = True  # if there is a next time
+        was_raised = True
         raise TooLong
 
     try:
@@ -189,15 +195,15 @@ def within(seconds: float) -> Iterator[None]:
         ):
             yield
     finally:
-        if sys.gettrace() is not tracer:  # `_raise_at_next_line` has replaced it
-            sys.settrace(tracer)  # pragma: no cover: no tracer sees this line
+        if sys.gettrace() is not tracer:  # `_raise_at_next_line` has replaced the tracer
+            sys.settrace(tracer)  # pragma: no cover: coverage has no tracer at this line
 
 
 @contextmanager
 def _timer(
     timer: int, number: int, clock: Callable[[], float], stop: Callable[..., NoReturn], seconds: float
 ) -> Iterator[None]:
-    """Call `stop` after `seconds` and again each second. A timer that was running continues afterwards."""
+    """Call ``stop`` after some seconds and then every second. An earlier timer continues after the block."""
     handler = signal.signal(number, stop)
     started = clock()
     remaining, interval = signal.setitimer(timer, seconds, 1.0)
@@ -211,24 +217,24 @@ def _timer(
 
 
 def _raise_at_next_line(frame: FrameType | None) -> None:
-    """Raise TooLong at the next line of the student's code, which has caught an earlier one.
+    """Raise TooLong at the next line of the student's code, because the code has caught an earlier one.
 
-    In a loop that goes on after a bare `except:`, the next line is this `except:`. An error that is raised
-    there ends the loop.
+    In a loop that continues after a bare ``except:``, the next line is this ``except:``. An error that is
+    raised there ends the loop.
     """
     while frame is not None and not frame.f_code.co_filename.startswith(_LIBRARIES[0]):
-        if not _is_ours(frame.f_code.co_filename):
+        if not _is_library_file(frame.f_code.co_filename):
             frame.f_trace = _raise_at_line
         frame = frame.f_back
     sys.settrace(_trace_no_call)
 
 
 def _trace_no_call(frame: FrameType, event: str, value: Any) -> None:  # pragma: no cover: a tracer
-    """Trace no function that is called from now on."""
+    """Do not trace the functions that are called from now on."""
 
 
 def _raise_at_line(frame: FrameType, event: str, value: Any) -> Any:  # pragma: no cover: a tracer
-    """Raise TooLong at the next line of a function."""
+    """Raise TooLong at the next line of the traced function."""
     if event == "line":
         raise TooLong
     return _raise_at_line
@@ -236,7 +242,7 @@ def _raise_at_line(frame: FrameType, event: str, value: Any) -> Any:  # pragma: 
 
 @contextmanager
 def pause_wall_limit() -> Iterator[None]:
-    """Stop the wall clock of `within` during a wait for another process, which has a limit of its own."""
+    """Stop the limit of elapsed time during a wait for another process. That process has its own limit."""
     remaining, interval = signal.setitimer(signal.ITIMER_REAL, 0.0)
     try:
         yield
@@ -247,21 +253,21 @@ def pause_wall_limit() -> Iterator[None]:
 _NUMPY = {name: value for name, value in vars(np).items() if callable(value)}
 
 
-def replaced_in_numpy() -> list[str]:
-    """The functions of NumPy in whose place somebody has put another."""
+def find_replaced_numpy_functions() -> list[str]:
+    """Return the names of the functions that have been replaced in NumPy since this module was imported."""
     return [name for name, value in _NUMPY.items() if getattr(np, name, None) is not value]
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Neither the student's warnings nor NumPy's."""
+def suppress_warnings() -> Iterator[None]:
+    """Suppress the warnings of the student's code and of NumPy."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield
 
 
 def call(function: Function, given: Arguments, names: list[str]) -> Any:
-    """Call as the signature says; a function may take the mask by its name only."""
+    """Call a function, and pass the mask by keyword if the function does not accept it by position."""
     if given and given[-1] is None:
         given = given[:-1]
     may_be_keyword = names[-1] == "mask" and len(given) == len(names)
@@ -274,16 +280,19 @@ def call(function: Function, given: Arguments, names: list[str]) -> Any:
 
 
 def run(function: Function, given: Arguments, probe: Probe) -> Outcome:
-    """Call the function on copies of the arguments; warnings are silenced, an error becomes a report."""
+    """Call a function on copies of the arguments, and record its outcome. An error becomes a report."""
     copies = copy.deepcopy(given)
     raw = None
     try:
-        with quiet():
+        with suppress_warnings():
             answer = call(function, copies, probe.names)
-            raw = copied(answer.value if isinstance(answer, RemoteResult) else answer)
+            value = answer
+            if isinstance(answer, RemoteResult):
+                value = answer.value
+            raw = copy_if_possible(value)
             if raw is None or raw is ...:
                 return Outcome(empty=True)
-            arrays = read(raw, probe)
+            arrays = read_arrays(raw, probe)
     except Unreadable as unreadable:
         return Outcome(unreadable=unreadable.finding, raw=raw)
     except BaseException as error:
@@ -291,45 +300,51 @@ def run(function: Function, given: Arguments, probe: Probe) -> Outcome:
             raise
         if type_name_of(error) == "NotImplementedError":
             return Outcome(empty=True, not_implemented=True)
-        return Outcome(error=report_of(error), raw=raw)
+        return Outcome(error=describe_error(error), raw=raw)
     if isinstance(answer, RemoteResult):
         changed = tuple(probe.names[i] for i in answer.changed)
     else:
-        changed = tuple(_changed_names(probe.names, given, copies))
+        changed = tuple(_find_changed_arguments(probe.names, given, copies))
     return Outcome(arrays, changed=changed, raw=raw)
 
 
-def _changed_names(names: list[str], before: Arguments, after: Arguments) -> Iterator[str]:
-    """The names of the array arguments that a call has changed."""
+def _find_changed_arguments(names: list[str], before: Arguments, after: Arguments) -> Iterator[str]:
+    """Yield the names of the array arguments that a call has changed."""
     for name, a, b in zip(names, before, after, strict=False):
         if isinstance(a, np.ndarray) and not np.array_equal(a, b):
             yield name
 
 
-def copied(raw: Any) -> Any:
-    """A copy that later calls cannot change; a thing that cannot be copied, such as a generator, itself."""
+def copy_if_possible(raw: Any) -> Any:
+    """Return a copy that later calls cannot change, or the value itself if it is a generator or the like."""
     try:
         return copy.deepcopy(raw)
     except TypeError:
         return raw
 
 
-def read(raw: Any, probe: Probe) -> tuple[Array, ...]:
-    """The arrays of an answer, one per output; gradients may come in tuples of tuples.
+def read_arrays(raw: Any, probe: Probe) -> tuple[Array, ...]:
+    """Convert a returned value to arrays, one for each output. Gradients may be in nested tuples.
 
-    Raises Unreadable where their number is different or one is not an array of real numbers.
+    Raises Unreadable if there are too few or too many of them, or if one is not an array of real numbers.
     """
     outputs = probe.outputs
-    parts = [raw] if len(outputs) == 1 else list(_flatten(raw))
-    if len(outputs) == 1 and is_wrapped(raw, probe):
-        raise Unreadable(find("unreadable_type", name=outputs[0], type="tuple"))
+    if len(outputs) == 1:
+        parts = [raw]
+        if is_wrapped(raw, probe):
+            raise Unreadable(find("unreadable_type", name=outputs[0], type="tuple"))
+    else:
+        parts = list(_flatten(raw))
     if len(parts) != len(outputs):
         raise Unreadable(find("unreadable_count", expected=outputs))
     return tuple(as_array(name, part) for name, part in zip(outputs, parts, strict=True))
 
 
 def is_wrapped(raw: Any, probe: Probe) -> bool:
-    """Whether a comma after the only output has made a tuple of it; a table may be a tuple of its rows."""
+    """Return whether the only output is in a tuple, because of a comma after it.
+
+    A table may be a tuple of its rows. Such a tuple does not count.
+    """
     if not isinstance(raw, tuple) or len(raw) != 1:
         return False
     axes = probe.axis_names.get(probe.outputs[0])
@@ -337,24 +352,33 @@ def is_wrapped(raw: Any, probe: Probe) -> bool:
 
 
 def _flatten(raw: Any) -> Iterator[Any]:
-    if isinstance(raw, tuple | list) and any(map(_holds_numbers, raw)):
-        for part in raw:
-            yield from _flatten(part) if isinstance(part, tuple) else [part]
-    else:
+    """Yield the entries of a tuple or list, and those of the tuples in it. A list of numbers is one entry."""
+    is_container = isinstance(raw, tuple | list) and any(map(_is_array_like, raw))
+    if not is_container:
         yield raw
+        return
+    for part in raw:
+        if isinstance(part, tuple):
+            yield from _flatten(part)
+        else:
+            yield part
 
 
-def _holds_numbers(part: Any) -> bool:
-    """An array, a list, or what makes an array of itself, as the column of a table does; no single number."""
-    whole = isinstance(part, tuple | list) or hasattr(part, "__array__")
-    return whole and not isinstance(part, np.generic)
+def _is_array_like(part: Any) -> bool:
+    """Return whether NumPy can make an array from an object, such as a list or the column of a data frame.
+
+    A single number of NumPy does not count.
+    """
+    is_convertible = isinstance(part, tuple | list) or hasattr(part, "__array__")
+    return is_convertible and not isinstance(part, np.generic)
 
 
 def as_array(name: str, part: Any) -> Array:
-    """One output as an array of real numbers. Raises Unreadable where it is none."""
+    """Convert one output to an array of real numbers. Raises Unreadable if this is not possible."""
     try:
         array = np.array(part)
-        array = array.astype(float) if array.dtype == object else array
+        if array.dtype == object:
+            array = array.astype(float)
     except (TypeError, ValueError, OverflowError):
         raise Unreadable(find("unreadable_type", name=name, type=_type_name(part))) from None
     if array.dtype.kind not in "fiub":
@@ -365,35 +389,43 @@ def as_array(name: str, part: Any) -> Array:
 
 
 def _type_name(part: Any) -> str:
-    """The name of a type, also of a thing that has stayed in another process."""
-    name, remote = type(part).__name__, getattr(part, "kind", None)
-    return remote if name == "Opaque" and isinstance(remote, str) else name
+    """Return the name of an object's type. For an object that is in another process, it is the type there."""
+    name = type(part).__name__
+    remote_name = getattr(part, "kind", None)
+    is_remote = name == "Opaque" and isinstance(remote_name, str)  # the grader's class for such objects
+    if is_remote:
+        return str(remote_name)
+    return name
 
 
 def type_name_of(error: BaseException) -> str:
-    """The name of an error's type, also of one in another process."""
-    return error.type_name if isinstance(error, StudentError) else type(error).__name__
+    """Return the name of an error's type. For an error in another process, it is the type there."""
+    if isinstance(error, StudentError):
+        return error.type_name
+    return type(error).__name__
 
 
-def report_of(error: BaseException) -> ErrorReport:
-    """An error as data: its type, its message in one line, and the line of the student's function."""
+def describe_error(error: BaseException) -> ErrorReport:
+    """Describe an error: its type, its message in one line, and the line in the student's function."""
     if isinstance(error, StudentError):
         message = " ".join(error.message.split())
         return ErrorReport(error.type_name, message, error.line, error.function, is_remote=True)
     try:
         message = " ".join(str(error).split())[:200]
-    except Exception:  # a message that cannot be made
+    except Exception:  # the student's class may define how its errors become text
         message = ""
-    frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    own = [(code, line) for code, line in frames if not _is_ours(code.co_filename)]
-    if not own:
+    student_lines = []
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if not _is_library_file(frame.f_code.co_filename):
+            student_lines.append((frame.f_code, line))
+    if not student_lines:
         return ErrorReport(type(error).__name__, message)
-    code, line = own[-1]
+    code, line = student_lines[-1]
     return ErrorReport(type(error).__name__, message, line - code.co_firstlineno + 1, code.co_name)
 
 
-def _is_ours(path: str) -> bool:
-    """Whether a file was not written by the student: the checker's or a library's."""
+def _is_library_file(path: str) -> bool:
+    """Return whether a file belongs to npformer, NumPy or Python, and not to the student."""
     return path.startswith("<frozen") or any(path.startswith(str(prefix)) for prefix in _LIBRARIES)
 
 
@@ -403,15 +435,17 @@ _LIBRARIES = (
     copy.__file__.rpartition("copy")[0],
 )
 
-# --- what counts as equal --------------------------------------------------------------------------
+# --- when two arrays count as equal ----------------------------------------------------------------
 
-RELATIVE = 1e-4  # of each entry: other orders of summation pass, rounding to four digits does not
-OF_LARGEST = 1e-5  # of the largest entry, for what cancels
-SHORT = 1e-4  # of max(1, the largest entry), where an answer has no more than float32's digits
+RELATIVE = (
+    1e-4  # as a share of each entry; a different order of summation passes, rounding to four digits fails
+)
+OF_LARGEST = 1e-5  # as a share of the largest entry; differences of large numbers are less accurate
+SHORT = 1e-4  # as a share of the largest entry or of 1, for answers in float32 or shorter types
 
 
-def allowed(b: Array, dtype: np.dtype[Any]) -> Array:
-    """How far each entry of an answer with this dtype may be from the correct array b."""
+def allowed_error(b: Array, dtype: np.dtype[Any]) -> Array:
+    """Return how far each entry of an answer with this dtype may be from the correct array b."""
     magnitude = np.abs(np.where(np.isfinite(b), b, 0))
     largest = float(magnitude.max(initial=0))
     has_few_digits = dtype.kind == "f" and dtype.itemsize < 8
@@ -420,16 +454,16 @@ def allowed(b: Array, dtype: np.dtype[Any]) -> Array:
     return RELATIVE * magnitude + OF_LARGEST * largest + 8 * float(np.finfo(float).eps)
 
 
-def same(a: Array, b: Array) -> bool:
-    """Whether an answer a is the correct array b, with NaN and infinities where b has them."""
+def are_equal(a: Array, b: Array) -> bool:
+    """Return whether an answer a equals the correct array b, with NaN and infinities in the same entries."""
     if a.shape != b.shape:
         return False
-    limit = allowed(b.astype(float), a.dtype)
+    limit = allowed_error(b.astype(float), a.dtype)
     return _within(a.astype(float), b.astype(float), limit)
 
 
-def near(a: Array, b: Array, tolerance: float) -> bool:
-    """Whether no entry is further from b than this share of the largest entry, or of 1."""
+def are_near(a: Array, b: Array, tolerance: float) -> bool:
+    """Return whether no entry differs from b by more than a share of the largest entry, or of 1."""
     if a.shape != b.shape:
         return False
     a, b = a.astype(float), b.astype(float)
@@ -437,6 +471,7 @@ def near(a: Array, b: Array, tolerance: float) -> bool:
 
 
 def _within(a: Array, b: Array, limit: Array) -> bool:
+    """Return whether a agrees with the finite entries of b within the limit, and equals the other entries."""
     if np.isfinite(b).all():
         return bool((np.abs(a - b) <= limit).all())
     finite = np.isfinite(b)
@@ -445,111 +480,137 @@ def _within(a: Array, b: Array, limit: Array) -> bool:
 
 
 def size(b: Array) -> float:
-    """The largest number of an array, and at least 1."""
+    """Return the largest magnitude among the finite numbers of an array, but at least 1."""
     finite = np.abs(b[np.isfinite(b)])
     return max(1.0, float(finite.max(initial=0)))
 
 
-def agreeing(found: Outcome, expected: Outcome) -> tuple[bool, ...]:
-    """For each output, whether it is as expected; after an error none is."""
+def compare_outputs(found: Outcome, expected: Outcome) -> tuple[bool, ...]:
+    """Return for each output whether it is correct. After an error, no output is correct."""
     if len(found.arrays) != len(expected.arrays):
         return (False,) * max(len(found.arrays), len(expected.arrays))
-    return tuple(same(a, b) for a, b in zip(found.arrays, expected.arrays, strict=True))
+    return tuple(are_equal(a, b) for a, b in zip(found.arrays, expected.arrays, strict=True))
 
 
-def same_outcome(found: Outcome, expected: Outcome, tolerance: float | None = None) -> bool:
-    """The same arrays, or an error in both; within a tolerance of the largest entry where one is given."""
+def are_equal_outcomes(found: Outcome, expected: Outcome, tolerance: float | None = None) -> bool:
+    """Return whether two outcomes have the same arrays, or whether both calls failed.
+
+    A tolerance is a share of the largest entry.
+    """
     if not expected.arrays or not found.arrays:
         return not expected.arrays and found.failed
     pairs = list(zip(found.arrays, expected.arrays, strict=True))
     if tolerance is None:
-        return all(same(a, b) for a, b in pairs)
-    return all(near(a, b, tolerance) for a, b in pairs)
+        return all(are_equal(a, b) for a, b in pairs)
+    return all(are_near(a, b, tolerance) for a, b in pairs)
 
 
-def identical(a: Outcome, b: Outcome) -> bool:
-    """Whether two runs gave the same numbers, digit by digit, or the same error."""
-    equal = (np.array_equal(x, y, equal_nan=True) for x, y in zip(a.arrays, b.arrays, strict=False))
-    return len(a.arrays) == len(b.arrays) and all(equal) and a.failed == b.failed
+def are_identical(a: Outcome, b: Outcome) -> bool:
+    """Return whether two outcomes have exactly the same numbers, or whether both calls failed."""
+    if len(a.arrays) != len(b.arrays) or a.failed != b.failed:
+        return False
+    return all(np.array_equal(x, y, equal_nan=True) for x, y in zip(a.arrays, b.arrays, strict=True))
 
 
-def returned_by_npformer(name: str, function: Function, probe: Probe) -> bool:
-    """Whether the answer is what npformer's own function for the very thing asked returned."""
-    made: list[Any] = []
+def returns_npformer_result(name: str, function: Function, probe: Probe) -> bool:
+    """Return whether the answer is the returned value of npformer's own function with this name."""
+    returned: list[tuple[str, Any]] = []
 
-    def watch(frame: Any, event: str, value: Any) -> None:  # pragma: no cover: a tracer is not traced
+    def record_return(frame: Any, event: str, value: Any) -> None:  # pragma: no cover: a profiler
         if event == "return" and frame.f_code.co_name == name:
-            module = str(frame.f_globals.get("__name__"))
-            if module.startswith("npformer.") and not module.startswith(__package__):
-                made.append(value)
+            returned.append((str(frame.f_globals.get("__name__")), value))
 
-    before = sys.getprofile()
-    sys.setprofile(watch)
+    profiler = sys.getprofile()
+    sys.setprofile(record_return)
     try:
         outcome = run(function, probe.calls[0], probe)
     finally:
-        sys.setprofile(before)
-    return any(_is(value, outcome.arrays) for value in made)
+        sys.setprofile(profiler)
+    values = [value for module, value in returned if _is_npformer_module(module)]
+    return any(_begins_with(value, outcome.arrays) for value in values)
 
 
-def _is(value: Any, arrays: tuple[Array, ...]) -> bool:
-    """Whether a returned value, or its first part, holds these very numbers."""
-    parts = list(_flatten(value)) if isinstance(value, tuple) else [value]
-    heads = [p for p in parts if isinstance(p, np.ndarray | np.generic)][: len(arrays)]
-    return bool(arrays) and len(heads) == len(arrays) and all(map(np.array_equal, heads, arrays))
+def _is_npformer_module(module: str) -> bool:
+    """Return whether a module belongs to npformer, but not to its exercises."""
+    return module.startswith("npformer.") and not module.startswith(str(__package__))
 
 
-# --- one output, to be looked at -------------------------------------------------------------------
+def _begins_with(value: Any, arrays: tuple[Array, ...]) -> bool:
+    """Return whether the first arrays in a returned value are equal to these arrays."""
+    parts = [value]
+    if isinstance(value, tuple):
+        parts = list(_flatten(value))
+    numbers = [part for part in parts if isinstance(part, np.ndarray | np.generic)]
+    first_numbers = numbers[: len(arrays)]
+    has_enough = len(arrays) > 0 and len(first_numbers) == len(arrays)
+    return has_enough and all(map(np.array_equal, first_numbers, arrays))
+
+
+# --- one output on every call ----------------------------------------------------------------------
 
 
 class Trial(NamedTuple):
-    """One output of a student's function on every call that ran; the function can be called again."""
+    """One output of a student's function on every call that ran. Detectors can make further calls."""
 
     probe: Probe
     function: Function
-    correct: Function
-    output: int
+    correct: Function  # the solution
+    output: int  # the index of the output
     calls: tuple[Arguments, ...]
-    found: tuple[Array, ...]  # this output, call by call
-    right: tuple[Array, ...]
-    memo: dict[Any, tuple[Array, ...]]  # the student's answers so far: other outputs ask for the same calls
-    right_memo: dict[Any, tuple[Array, ...]]  # the correct answers so far, of every check of the exercise
+    found: tuple[Array, ...]  # the output of the student's function, one array per call
+    right: tuple[Array, ...]  # the correct output, one array per call
+    memo: dict[Any, tuple[Array, ...]]  # a cache of the student's answers, shared by all outputs
+    right_memo: dict[
+        Any, tuple[Array, ...]
+    ]  # a cache of correct answers, shared by all checks of an exercise
 
     @property
     def names(self) -> list[str]:
-        """The arguments' names."""
+        """The names of the arguments."""
         return self.probe.names
 
     @property
     def pairs(self) -> list[tuple[Array, Array]]:
-        """What came back and what is right, call by call."""
+        """The student's output and the correct output, call by call."""
         return list(zip(self.found, self.right, strict=True))
 
     @property
     def arguments(self) -> tuple[dict[str, Any], ...]:
-        """The arguments of every call by name."""
+        """The arguments of each call, by name."""
         return tuple(dict(zip(self.names, call, strict=True)) for call in self.calls)
 
     @property
     def sizes(self) -> tuple[dict[str, int], ...]:
-        """The sizes of every call by name."""
+        """The sizes in each call, by the names of the axes."""
         return tuple(map(self.probe.sized, self.calls))
 
     def answer(self, given: Arguments, right: bool = False) -> tuple[Array, ...]:
-        """All outputs of the student's function, or of the right one, in a call; () after an error."""
-        function, memo = (self.correct, self.right_memo) if right else (self.function, self.memo)
-        key = tuple(map(_key, given))
+        """Return all outputs of the student's function in one call, or () after an error.
+
+        With ``right=True`` they are the outputs of the solution.
+        """
+        function = self.function
+        memo = self.memo
+        if right:
+            function = self.correct
+            memo = self.right_memo
+        key = tuple(map(_cache_key, given))
         if key not in memo:
             arrays = run(function, given, self.probe).arrays
             memo[key] = tuple(array.astype(float) for array in arrays)
         return memo[key]
 
     def both(self, given: Arguments) -> tuple[Array, Array] | None:
-        """The output of the student's function and of the right one, or None after an error."""
-        found, right = self.answer(given), self.answer(given, right=True)
-        return (found[self.output], right[self.output]) if found and right else None
+        """Return the output of the student's function and of the solution, or None after an error."""
+        found = self.answer(given)
+        right = self.answer(given, right=True)
+        if not found or not right:
+            return None
+        return found[self.output], right[self.output]
 
 
-def _key(part: Any) -> Any:
-    """A hashable key that distinguishes one argument from another."""
-    return (part.shape, part.tobytes()) if isinstance(part, np.ndarray) else part
+def _cache_key(argument: Any) -> Any:
+    """Return a hashable key that is different for different arguments."""
+    if isinstance(argument, np.ndarray):
+        return argument.shape, argument.tobytes()
+    return argument

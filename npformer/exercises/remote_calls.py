@@ -1,6 +1,6 @@
-"""What the checker receives from a function that runs in another process: a result, or the student's error.
+"""The data that the checker receives from a function in another process: a result, or the student's error.
 
-Only the grading process creates these objects, from replies that hold plain values and arrays.
+Only the grading process creates these objects. It creates them from replies of plain values and arrays.
 """
 
 from typing import Any, NamedTuple
@@ -16,7 +16,15 @@ class RemoteResult(NamedTuple):
 class StudentError(Exception):
     """An error that a student's function raised in another process.
 
-    `line` counts from the first line of `function`. It is None if the error did not pass the student's file.
+    Parameters
+    ----------
+    type_name : str
+        The name of the error's type, such as "KeyError".
+    message : str
+    line : int, optional
+        The line of the student's function, counted from its first line. None if the line is not known.
+    function : str
+        The name of the student's function in which the error occurred.
     """
 
     def __init__(self, type_name: str, message: str, line: int | None = None, function: str = "") -> None:

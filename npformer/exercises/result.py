@@ -1,4 +1,4 @@
-"""The result of `check`: the verdict's data, and the sentences that `feedback` makes of it."""
+"""The result of ``check``: the data of the verdict, and the sentences that ``feedback`` writes about it."""
 
 import html
 from typing import NamedTuple
@@ -8,12 +8,20 @@ from npformer.exercises.bank import bank
 from npformer.exercises.verdict import PASSES, Finding, Verdict
 
 GREEN, VERMILLION = "#009E73", "#D55E00"
-_passed: set[str] = set()  # the one thing here that remembers
+_passed: set[str] = set()  # the ids of the exercises that were answered correctly since Python started
 
 
 def progress() -> str:
-    """Return how many exercises passed in this session of Python; a later wrong answer takes none back.
+    """Return how many exercises were answered correctly since Python started, such as "3 of 120".
 
+    An exercise counts once. A wrong answer after a correct one does not change the number.
+
+    Returns
+    -------
+    text : str
+
+    Examples
+    --------
     >>> progress().endswith(f"of {len(bank())}")
     True
     """
@@ -21,18 +29,48 @@ def progress() -> str:
 
 
 class Result(NamedTuple):
-    """One checked answer; true when it passes.
+    """The result of checking one answer. It is true if the answer is correct.
 
-    The first five fields are data. The last three are text for people; no program should read them.
-    `evidence` says what is correct and what was observed. `hint` names the likely cause and where to read.
-    `question` is None at level 1.
+    The first five fields are data for programs. The last three fields are text for people, and their wording
+    may change.
+
+    Attributes
+    ----------
+    status : str
+        "pass": correct.
+        "pass_variant": correct in a different form, which ``codes`` names.
+        "known_mistake": wrong, in the way that ``codes`` names.
+        "ambiguous": wrong, and several mistakes in ``codes`` give this answer.
+        "unrecognised": wrong, but not in a listed way; ``findings`` describes the difference.
+        "error": the answer could not be checked, for example because the function stopped with an error.
+    codes : tuple of str
+        The codes of the listed mistakes or variants that give this answer.
+    agreed : tuple of str
+        The names of the outputs that are correct on every call. It is empty if the whole answer is rejected.
+    outputs : tuple of str
+        The names of all outputs. It is empty if the exercise does not ask for a function.
+    findings : tuple of Finding
+        The facts about the answer: each has a ``kind``, an ``output``, ``parameters`` and a ``view``.
+    evidence : str
+        What is correct and what was observed.
+    hint : str
+        The likely cause, and where to read. It is "" below level 3, except for a variant that passes.
+    question : str or None
+        A question that leads to the mistake. It is None at level 1.
+
+    Examples
+    --------
+    >>> from npformer.exercises import check
+    >>> result = check("order.bag", "b")
+    >>> bool(result), result.status, result.codes
+    (True, 'pass', ())
     """
 
-    status: str  # "pass", "pass_variant", "known_mistake", "ambiguous", "unrecognised" or "error"
-    codes: tuple[str, ...]  # the mistakes or variants that fit
-    agreed: tuple[str, ...]  # the outputs that are correct on every call; none where the whole is rejected
-    outputs: tuple[str, ...]  # the names of all outputs
-    findings: tuple[Finding, ...]  # what was found out, as data
+    status: str
+    codes: tuple[str, ...]
+    agreed: tuple[str, ...]
+    outputs: tuple[str, ...]
+    findings: tuple[Finding, ...]
     evidence: str
     hint: str
     question: str | None
@@ -42,16 +80,23 @@ class Result(NamedTuple):
 
     @property
     def is_answered(self) -> bool:
-        """Whether there was an answer at all: neither None nor the stub that was handed out."""
+        """Whether there was an answer: neither None nor an empty function."""
         return all(finding.kind != "unanswered" for finding in self.findings)
 
     def raise_if_wrong(self) -> None:
-        """Raise AssertionError with the feedback as its message, unless the answer is correct.
+        """Raise an error with the feedback as its message, unless the answer is correct.
 
+        Raises
+        ------
+        AssertionError
+            If the answer is wrong or could not be checked.
+
+        Examples
+        --------
         >>> from npformer.exercises import check
         >>> check("order.bag", "b").raise_if_wrong()
         """
-        __tracebackhide__ = True  # pytest shows the line of the test
+        __tracebackhide__ = True  # so that pytest shows the line of the test, not this one
         if not self:
             raise AssertionError(str(self))
 
@@ -72,9 +117,17 @@ class Result(NamedTuple):
 
 
 def make_result(verdict: Verdict, level: int) -> Result:
-    """The result with as much feedback as the level allows; a pass is counted."""
+    """Write the feedback of a level on a verdict, and remember the exercise if the answer is correct."""
     if verdict.passes:
         _passed.add(verdict.exercise)
     text = feedback.text_of(verdict, level)
-    data = (verdict.status, verdict.codes, verdict.agreed, verdict.outputs, verdict.findings)
-    return Result(*data, text.evidence, text.hint, text.question)
+    return Result(
+        status=verdict.status,
+        codes=verdict.codes,
+        agreed=verdict.agreed,
+        outputs=verdict.outputs,
+        findings=verdict.findings,
+        evidence=text.evidence,
+        hint=text.hint,
+        question=text.question,
+    )

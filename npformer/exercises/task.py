@@ -1,7 +1,8 @@
-"""What a topic is written in: places to read, mistakes, edits of a solution, and four kinds of tasks.
+"""The parts of an exercise: the four kinds of tasks, and the mistakes and edits that belong to a solution.
 
-A mistake is an edit of the solution's text. What is said about it is written once, in mistakes.md; the
-checker itself (probe, detectors, checker, feedback) knows no topic.
+The files in ``bank/`` build their exercises from these classes. A mistake in a function is an edit of the
+solution's text. The sentences about mistakes are in mistakes.md. The modules of the checker (probe,
+detectors, checker, feedback) do not depend on any topic.
 """
 
 import hashlib
@@ -10,63 +11,67 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cache, lru_cache
-from itertools import chain, combinations, islice
+from itertools import combinations
 from types import CodeType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from npformer.backend import Array
+from npformer.exercises.answer_parsing import LETTERS
 from npformer.exercises.probe import Arguments, Draws, Probe
 
-LINE = 80  # letters in a line: a notebook on a stage shows no more, and breaks longer ones within words
-APART = 10  # how many tolerances a known wrong answer is away from the right one
+LINE = 80  # characters per line; a notebook on a projector breaks longer lines in the middle of a word
+APART = 10  # the least distance between a known wrong answer and the correct one, in tolerances
+EXTRA_DRAWS = 10  # in some tasks two mistakes always give the same answer, so the search has to end
 
 
 class Place(NamedTuple):
-    """Where a student reads on, and the section of a lesson that teaches it."""
+    """The sources that explain a topic."""
 
-    read: str
-    teach: str
+    read: str  # for the student: a lesson or a paper, with its section
+    teach: str  # the section of the lesson that teaches the topic
 
 
 @dataclass(frozen=True, eq=False)
 class Mistake:
-    """A listed mistake; its sentences, which never hold the expected numbers, are for `feedback` alone."""
+    """A listed mistake and the sentences about it. No sentence contains the expected numbers."""
 
     code: str
     place: Place
-    sees: str  # the observation
-    cause: str  # what such a pattern comes from
+    sees: str  # the observation: how the answer differs
+    cause: str  # the likely cause of this observation
     question: str
-    kind: str = "wrong"  # wrong, robustness, variant, convention, precision or note
-    tolerance: float | None = None  # how near an answer has to be to the mistake's own, if not as usual
-    sees_in: dict[str, str] = field(default_factory=dict)  # other observations, in exercises by their ids
+    kind: str = "wrong"  # "wrong", "robustness", "variant", "convention", "precision" or "note"
+    tolerance: float | None = (
+        None  # how near an answer must be to the answer of the mistake; None is the default
+    )
+    sees_in: dict[str, str] = field(default_factory=dict)  # the observation in single exercises, by their ids
 
     @property
     def passes(self) -> bool:
-        """Whether an answer with this form is correct all the same."""
+        """Whether an answer with this pattern counts as correct."""
         return self.kind in ("variant", "convention", "precision")
 
 
 class Wrong(NamedTuple):
-    """A wrong option or number: the code of the mistake or confusion that it shows, and what to say."""
+    """A wrong option or a wrong number."""
 
-    code: str
-    says: str
+    code: str  # the code of the mistake or confusion that leads to it
+    says: str  # the feedback on it
 
 
-RIGHT = Wrong("", "")  # the right option
+RIGHT = Wrong("", "")  # marks the correct option
 
 
 class Edit:
-    """Words of the solution and what a mistake writes in their place, in pairs."""
+    """Replacements in the text of a solution: old text, new text, old text, new text, and so on."""
 
     def __init__(self, *words: str) -> None:
         self.pairs = list(zip(words[::2], words[1::2], strict=True))
 
     def of(self, text: str) -> str:
-        """The edited text. Raises ValueError for words that it does not have."""
+        """Apply the edit to a text. Raises ValueError if the text does not contain an old text."""
         for old, new in self.pairs:
             if old not in text:
                 raise ValueError(f"the solution does not have {old!r}")
@@ -75,30 +80,47 @@ class Edit:
 
 
 def either(*words: str) -> list[Edit]:
-    """The same slip in two lines, four words, or in one of them."""
-    return [Edit(*words), Edit(*words[:2]), Edit(*words[2:])]
+    """Make three edits of two replacements: both of them, only the first, and only the second."""
+    first, second = words[:2], words[2:]
+    return [Edit(*words), Edit(*first), Edit(*second)]
 
 
 @cache
-def _code(text: str) -> CodeType:
+def _compile_text(text: str) -> CodeType:
+    """Compile the text of a solution."""
     return compile(textwrap.dedent(text), "<a solution>", "exec")
 
 
 def instead(solution: str, other: "str | Edit") -> Callable[..., Any]:
-    """Another thing than a solution returns, as a function: an expression of its names, or an edit.
+    """Make a function that returns a different result than the solution.
 
+    Parameters
+    ----------
+    solution : str
+        The text of the solution.
+    other : str or Edit
+        An expression that replaces the returned one and may use the solution's variables, or an edit.
+
+    Returns
+    -------
+    function : callable
+
+    Examples
+    --------
     >>> double = "def double(x):\\n    y = x + x\\n    return y"
     >>> instead(double, "y * y")(3)
     36
     """
-    before = solution.rpartition("return ")[0]
-    return compiled(other.of(solution) if isinstance(other, Edit) else f"{before}return {other}")
+    if isinstance(other, Edit):
+        return compiled(other.of(solution))
+    text_before_return = solution.rpartition("return ")[0]
+    return compiled(f"{text_before_return}return {other}")
 
 
 def compiled(text: str) -> Callable[..., Any]:
-    """The last function of a text, which may use np and math."""
+    """Run a text, and return the last function that it defines. The text may use np and math."""
     names: dict[str, Any] = {"np": np, "math": math}
-    exec(_code(text), names)
+    exec(_compile_text(text), names)
     return list(names.values())[-1]
 
 
@@ -107,206 +129,246 @@ def compiled(text: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One exercise; `str` is its task and how to answer."""
+    """One exercise. ``str(task)`` is its text with the standard numbers."""
 
     id: str
     topic: str
-    level: int  # of difficulty, 1 to 5
+    level: int  # the difficulty, from 1 to 5
     place: Place
     _: KW_ONLY
     task: str
     hint: str
-    question: str  # asked when the answer is not right and nothing more is known
+    question: str  # the feedback asks it if an answer is wrong and no mistake was recognised
     kind: ClassVar[str] = ""
-    way: ClassVar[str] = ""  # to answer
+    answer_form: ClassVar[str] = ""  # a sentence such as "Answer with a letter."
 
     @property
     def name(self) -> str:
-        """The exercise's id as a name in Python: pe.table is pe_table."""
+        """The id as a name in Python: pe.table becomes pe_table."""
         return self.id.replace(".", "_")
 
     @property
     def read(self) -> str:
-        """Where the student reads on."""
+        """The source in which the student can read about the topic."""
         return self.place.read
 
     @property
     def teach(self) -> str:
-        """The lesson's section."""
+        """The section of the lesson that teaches the topic."""
         return self.place.teach
 
     def lines(self, name: str = "") -> list[str]:
-        """What is asked, with the numbers that belong to a name, and the options."""
+        """Return the task with the numbers that belong to a student's name, and then its options."""
         return [self.task]
 
-    def told(self, name: str = "") -> str:
-        """The task with a student's own numbers, and how to answer."""
-        parts = (*self.lines(name), self.way)
-        below = [textwrap.wrap(part, LINE, break_on_hyphens=False) for part in parts]
-        return "\n".join([f"{self.id}  ({self.topic}, level {self.level})", *chain.from_iterable(below)])
+    def text(self, name: str = "") -> str:
+        """Return the title, the task with the numbers that belong to a name, and the form of an answer."""
+        lines = [f"{self.id}  ({self.topic}, level {self.level})"]
+        for part in (*self.lines(name), self.answer_form):
+            lines += textwrap.wrap(part, LINE, break_on_hyphens=False)
+        return "\n".join(lines)
 
     def __str__(self) -> str:
-        return self.told()
+        return self.text()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Choice(Task):
-    """One option of several, RIGHT or Wrong."""
+    """A question with several options, of which one is correct."""
 
-    options: dict[str, Wrong]
+    options: dict[str, Wrong]  # RIGHT for the correct option
     kind = "choice"
-    way = "Answer with a letter."
+    answer_form = "Answer with a letter."
 
     def lines(self, name: str = "") -> list[str]:
-        """The task and the options, with their letters."""
-        lettered = zip("abcdef", self.options, strict=False)
-        return [self.task, *(f"  {letter}) {text}" for letter, text in lettered)]
+        """Return the task, and then each option after its letter."""
+        lines = [self.task]
+        for letter, option in zip(LETTERS, self.options, strict=False):
+            lines.append(f"  {letter}) {option}")
+        return lines
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Truth(Task):
-    """True or False."""
+    """A statement that is true or false."""
 
     right: bool
     wrong: Wrong
     kind = "truth"
-    way = "Answer with True or False."
+    answer_form = "Answer with True or False."
 
 
 class Draw:
-    """Numbers for one student; without a generator, the standard ones."""
+    """Draw the numbers of one student's task. Without a generator, every method returns standard numbers."""
 
     def __init__(self, rng: np.random.Generator | None) -> None:
         self.rng = rng
 
     def integer(self, standard: int, low: int, high: int) -> int:
-        """One from low to high."""
-        return standard if self.rng is None else int(self.rng.integers(low, high + 1))
+        """Draw an integer from low to high, both included."""
+        if self.rng is None:
+            return standard
+        return int(self.rng.integers(low, high + 1))
 
     def row(self, standard: list[int], low: int = -3, high: int = 4) -> Array:
-        """As many as the standard ones."""
-        given = np.array(standard)
-        return given if self.rng is None else self.rng.integers(low, high + 1, size=given.size)
+        """Draw an array of integers from low to high. It has the length of the standard list."""
+        if self.rng is None:
+            return np.array(standard)
+        return self.rng.integers(low, high + 1, size=len(standard))
 
     def order(self, standard: list[int]) -> Array:
-        """0, 1, … in another order."""
-        return np.array(standard) if self.rng is None else self.rng.permutation(len(standard))
+        """Draw a permutation of 0, 1, … . It has the length of the standard list."""
+        if self.rng is None:
+            return np.array(standard)
+        return self.rng.permutation(len(standard))
 
 
 class Posed(NamedTuple):
-    """One question in numbers: what stands in its text, its answer, and answers that show a mistake."""
+    """A task in numbers for one student: the numbers, the correct answer and the known wrong answers."""
 
-    given: dict[str, Any]
+    given: dict[str, Any]  # the numbers in the text of the task, by their placeholders
     answer: Any
-    wrong: Mapping[Any, Any]  # what each Mistake, or Wrong with what it shows, makes of it
+    wrong: Mapping[Any, Any]  # by Mistake or Wrong: the answer that this mistake leads to
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Numbers(Task):
-    """A number or a list of numbers, drawn for a student's name; {p} in the task is one of those given."""
+    """A task whose answer is a number or a list of numbers. Each student gets different numbers.
+
+    A placeholder such as {p} in the text of the task is replaced by the number of this name.
+    """
 
     draw: Callable[[Draw], Posed]
-    decimals: int = 0  # that are asked for; 0 for whole numbers
+    decimals: int = 0  # how many decimals the answer needs; 0 for whole numbers
 
     @property
     def kind(self) -> str:  # type: ignore[override]
-        """A number or a vector."""
-        return "vector" if np.ndim(self.posed().answer) else "number"
+        """Return "number" or "vector"."""
+        if np.ndim(self.posed().answer):
+            return "vector"
+        return "number"
 
     @property
-    def way(self) -> str:  # type: ignore[override]
-        """How to answer."""
-        return "Answer with a list of numbers." if self.kind == "vector" else "Answer with a number."
+    def answer_form(self) -> str:  # type: ignore[override]
+        """The sentence that says in which form to answer."""
+        if self.kind == "vector":
+            return "Answer with a list of numbers."
+        return "Answer with a number."
 
     def lines(self, name: str = "") -> list[str]:
-        """The task with the numbers that belong to a name."""
+        """Return the task with the numbers that belong to a name."""
         given = self.posed(name).given
-        return [self.task.format(**{key: np.asarray(value).tolist() for key, value in given.items()})]
+        numbers = {key: np.asarray(value).tolist() for key, value in given.items()}
+        return [self.task.format(**numbers)]
 
     def posed(self, name: str = "") -> Posed:
-        """The question for a student: the same name gets the same numbers; without one, the standard ones."""
-        return _posed(self, name)
+        """Return the task for a student's name. The same name always gets the same numbers."""
+        return _pose(self, name)
 
     @property
     def tolerance(self) -> float:
-        """Half a unit in the last decimal that is asked for, and a little more; whole numbers are counted."""
-        return 0.6 * 10.0 ** -(self.decimals or 3)
+        """The largest error of a correct answer: a little more than half a unit of the last decimal."""
+        decimals = self.decimals
+        if decimals == 0:
+            decimals = 3  # an answer in whole numbers has to be exact
+        return 0.6 * 10.0**-decimals
 
-    def separated(self, question: Posed) -> bool:
-        """Whether every known wrong answer, 0 and 1 among them, is far from the right one in some number."""
+    def has_distinct_wrong_answers(self, question: Posed) -> bool:
+        """Return whether 0, 1 and every known wrong answer are far from the correct answer."""
         right = np.asarray(question.answer, float)
-        wrong = [np.asarray(value, float) for value in (*question.wrong.values(), 0 * right, 0 * right + 1)]
-        far = max(APART * self.tolerance, 10.0**-self.decimals * (self.decimals > 0))
-        return all(w.shape != right.shape or np.abs(w - right).max() > far for w in wrong)
+        wrong_answers = [np.asarray(value, float) for value in question.wrong.values()]
+        wrong_answers += [np.zeros_like(right), np.ones_like(right)]
+        return all(self._is_far(wrong, right) for wrong in wrong_answers)
 
-    def alike(self, question: Posed) -> int:
-        """How many pairs of known wrong answers cannot be told apart."""
-        pairs = combinations([np.asarray(value, float) for value in question.wrong.values()], 2)
-        return sum(a.shape == b.shape and bool((abs(a - b) <= 2 * self.tolerance).all()) for a, b in pairs)
+    def _is_far(self, wrong: Array, right: Array) -> bool:
+        """Return whether a wrong answer has a different shape, or a number far from the correct one."""
+        if wrong.shape != right.shape:
+            return True
+        return bool(np.abs(wrong - right).max() > APART * self.tolerance)
+
+    def count_equal_wrong_answers(self, question: Posed) -> int:
+        """Count the pairs of known wrong answers that are equal within the tolerance."""
+        wrong_answers = [np.asarray(value, float) for value in question.wrong.values()]
+        return sum(self._are_equal(a, b) for a, b in combinations(wrong_answers, 2))
+
+    def _are_equal(self, a: Array, b: Array) -> bool:
+        """Return whether one number could be accepted for both of two wrong answers."""
+        if a.shape != b.shape:
+            return False
+        return bool((np.abs(a - b) <= 2 * self.tolerance).all())
 
 
 def generator(words: str) -> np.random.Generator:
-    """The same words give the same draws."""
+    """Make a random generator whose seed is a text."""
     digest = hashlib.sha256(words.encode("utf-8", "surrogatepass")).digest()
     return np.random.default_rng(list(digest))
 
 
 @lru_cache(maxsize=256)
-def _posed(task: Numbers, name: str) -> Posed:
+def _pose(task: Numbers, name: str) -> Posed:
+    """Draw the numbers that belong to a name, such that each mistake gives a different answer if possible."""
     if not name:
         return task.draw(Draw(None))
     draw = Draw(generator(f"{task.id}@{name.casefold()}"))
-    drawn = (question for question in iter(lambda: task.draw(draw), None) if task.separated(question))
-    tried: list[tuple[int, Posed]] = []
-    for question in islice(drawn, DRAWS + 1):  # another, while two causes would give the same answer
-        tried.append((task.alike(question), question))
-        if not tried[-1][0]:
-            break
-    return min(tried, key=lambda each: each[0])[1]
-
-
-DRAWS = 10  # in some tasks two causes always give the same answer: the reply says "one of"
+    questions: list[Posed] = []
+    counts: list[int] = []
+    while len(questions) <= EXTRA_DRAWS:
+        question = task.draw(draw)
+        if not task.has_distinct_wrong_answers(question):
+            continue
+        count = task.count_equal_wrong_answers(question)
+        if count == 0:
+            return question
+        questions.append(question)
+        counts.append(count)
+    return questions[counts.index(min(counts))]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Code(Task):
-    """A function. npformer's own is right, and so is the solution; each mistake is an edit of that."""
+    """A task whose answer is a function. The checker compares the answer with the solution."""
 
     probe: Probe
     solution: str
     mistakes: dict[Mistake, list[Edit]]
-    hard: dict[Mistake, Arguments] = field(default_factory=dict)  # tried where all else is correct
-    detectors: tuple[Any, ...] = ()  # its own, before those of call_detectors
-    draw: Callable[[Draws], Arguments]  # one more call
-    ours: str | None = ""  # npformer's name for what is asked, if not the exercise's own; None without one
+    hard: dict[Mistake, Arguments] = field(default_factory=dict)  # calls for an otherwise correct answer
+    detectors: tuple[Any, ...] = ()  # detectors of this exercise; they run before those of call_detectors
+    draw: Callable[[Draws], Arguments]  # draws the arguments of one call
+    # The name of npformer's function for the same thing: "" if it is ``name``, None if there is none.
+    ours: str | None = ""
     kind = "code"
 
     @property
-    def way(self) -> str:  # type: ignore[override]
-        """How to answer."""
+    def answer_form(self) -> str:  # type: ignore[override]
+        """The sentence that says in which form to answer."""
         return f"Answer with a function {self.name}({self.signature}); it changes no argument."
 
     @property
     def signature(self) -> str:
-        """The arguments."""
+        """The arguments of the function, separated by commas."""
         return self.probe.arguments
 
     @property
     def right(self) -> Callable[..., Any]:
-        """The solution, as a function; a test holds it against npformer, or against differences."""
+        """The solution as a function. A test compares it with npformer or with finite differences."""
         return compiled(self.solution)
 
-    def wrongly(self) -> Iterator[tuple[Mistake, Callable[..., Any]]]:
-        """Every form of every mistake, as a function."""
+    def wrong_functions(self) -> Iterator[tuple[Mistake, Callable[..., Any]]]:
+        """Yield every mistake with a function that makes it, once for each edit of the mistake."""
         for mistake, edits in self.mistakes.items():
             for edit in edits:
                 yield mistake, compiled(edit.of(self.solution))
 
     def edits(self, *codes: str) -> dict[str, list[Edit]]:
-        """The forms of the mistakes with these codes, or of all."""
-        made = {mistake.code: edits for mistake, edits in self.mistakes.items()}
-        return {code: made[code] for code in codes or made}
+        """Return the edits of the mistakes with these codes, or of all mistakes if no code is given."""
+        edits_by_code = {mistake.code: edits for mistake, edits in self.mistakes.items()}
+        if not codes:
+            return edits_by_code
+        return {code: edits_by_code[code] for code in codes}
 
     def slips(self, *codes: str) -> dict[str, Callable[..., Any]]:
-        """The first form of each of these mistakes."""
-        return {code: compiled(edits[0].of(self.solution)) for code, edits in self.edits(*codes).items()}
+        """Return, for each of these codes, a function with the first edit of the mistake."""
+        functions = {}
+        for code, edits in self.edits(*codes).items():
+            functions[code] = compiled(edits[0].of(self.solution))
+        return functions

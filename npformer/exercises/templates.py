@@ -1,8 +1,11 @@
-"""Templates of feedback: where they are read, and how one is filled with the parameters of a finding.
+"""Read the templates of the feedback, and fill them with the parameters of a finding.
 
-The sentences are in feedback.toml, bank/mistakes.md and bank/questions.md. A placeholder
-in braces is a parameter of the finding, or one of these: {it} is the output that the finding is about, {It}
-the same at the beginning of a sentence, and a phrase combines several parameters (`PHRASES`).
+The sentences are in feedback.toml, bank/mistakes.md and bank/questions.md. A placeholder in braces is one of
+these:
+
+- a parameter of the finding;
+- {it} or, at the beginning of a sentence, {It}: the output that the finding is about;
+- a phrase, which is made from several parameters (see ``PHRASES``).
 """
 
 import tomllib
@@ -11,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from npformer.exercises.bank.questions import asked, words
+from npformer.exercises.bank.questions import load_mistakes, load_questions
 from npformer.exercises.number_detectors import ScaleFactor
 from npformer.exercises.task import Mistake
 from npformer.exercises.verdict import KINDS, Finding
@@ -21,29 +24,35 @@ from npformer.gradcheck.relations import Factor
 
 
 class Catalog(NamedTuple):
-    """Every text that feedback is made of."""
+    """All texts of the feedback."""
 
-    findings: Mapping[str, Mapping[str, str]]  # per kind: says, asks, and says_many for several names
+    findings: Mapping[str, Mapping[str, str]]  # by kind: "says", "asks", and "says_many" for several names
     texts: Mapping[str, str]  # titles and short texts
-    words: Mapping[str, Mapping[str, Any]]  # per parameter: the words for its values
-    errors: Mapping[str, str]  # per type of an error: the question
-    mistakes: Mapping[str, Mistake]  # per code
-    options: Mapping[tuple[str, str], str]  # per exercise and code: what a wrong option or number shows
-    questions: Mapping[str, str]  # per exercise: asked when nothing more is known
+    words: Mapping[str, Mapping[str, Any]]  # by parameter: the words for its values
+    errors: Mapping[str, str]  # by type of error: the question
+    mistakes: Mapping[str, Mistake]  # by code: the listed mistake
+    options: Mapping[tuple[str, str], str]  # by exercise and code: the text about a wrong option or number
+    questions: Mapping[str, str]  # by exercise: the question if no mistake was recognised
 
 
 @cache
 def catalog() -> Catalog:
     """Read the templates."""
-    given = tomllib.loads(Path(__file__).with_name("feedback.toml").read_text(encoding="utf-8"))
-    options = {
-        (name, wrong.code): wrong.says
-        for name, question in asked().items()
-        for wrong in question.answers.values()
-    }
-    questions = {name: question.task["question"] for name, question in asked().items()}
+    toml = tomllib.loads(Path(__file__).with_name("feedback.toml").read_text(encoding="utf-8"))
+    options = {}
+    questions = {}
+    for exercise, question in load_questions().items():
+        questions[exercise] = question.task["question"]
+        for wrong in question.answers.values():
+            options[exercise, wrong.code] = wrong.says
     return Catalog(
-        given["findings"], given["texts"], given["words"], given["errors"], words(), options, questions
+        findings=toml["findings"],
+        texts=toml["texts"],
+        words=toml["words"],
+        errors=toml["errors"],
+        mistakes=load_mistakes(),
+        options=options,
+        questions=questions,
     )
 
 
@@ -51,25 +60,27 @@ def catalog() -> Catalog:
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Names in a sentence: a, b and c."""
+    """Join names for a sentence: a, b and c."""
     if len(names) < 2:
         return "".join(names)
     return catalog().texts["and"].format(", ".join(names[:-1]), names[-1])
 
 
 def number_text(number: float) -> str:
-    """A number with three digits."""
-    return f"{number + 0.0:.3g}"
+    """Format a number with three significant digits."""
+    return f"{number + 0.0:.3g}"  # adding 0.0 turns -0.0 into 0.0
 
 
 def value_text(parameter: str, value: Any) -> str:
-    """Format one parameter for a sentence."""
-    in_words = catalog().words.get(parameter, {})
-    if parameter == "line" and value not in in_words:
-        in_words = catalog().words["axis"]
-    if isinstance(value, str) and value in in_words:
-        word = in_words[value]
-        return word if isinstance(word, str) else str(word[0])
+    """Format the value of a parameter for a sentence."""
+    words_of_values = catalog().words.get(parameter, {})
+    if parameter == "line" and value not in words_of_values:
+        words_of_values = catalog().words["axis"]
+    if isinstance(value, str) and value in words_of_values:
+        word = words_of_values[value]
+        if isinstance(word, str):
+            return word
+        return str(word[0])  # the singular; the plural follows it
     if isinstance(value, ScaleFactor):
         return factor_text(value)
     if isinstance(value, Factor):
@@ -84,18 +95,19 @@ def value_text(parameter: str, value: Any) -> str:
 
 
 def tuple_text(parameter: str, value: tuple[Any, ...]) -> str:
-    """Names in a list with "and"; an index or a shape in parentheses."""
+    """Format a tuple: names are joined with "and"; an index or a shape is in parentheses."""
     if parameter in ("axes", "indices", "places"):
         return join_names([str(part) for part in value])
     if parameter == "order":
         return ", ".join(map(str, value))
     if all(isinstance(part, int) for part in value):
-        return str(value[0]) if parameter == "index" and len(value) == 1 else str(value)
+        is_index_in_list = parameter == "index" and len(value) == 1
+        return str(value[0]) if is_index_in_list else str(value)
     return join_names([value_text("returned", part) for part in value])
 
 
 def factor_text(factor: ScaleFactor) -> str:
-    """A factor: "2", "-1/√d_k", "about 3.2 times √(T_q · d_k)"."""
+    """Format a factor, such as "2", "-1/√d_k" or "about 3.2 times √(T_q · d_k)"."""
     texts = catalog().texts
     if factor.constant:
         name = catalog().words["constant"][factor.constant]
@@ -105,138 +117,168 @@ def factor_text(factor: ScaleFactor) -> str:
         number = number_text(factor.sign * factor.number)
         template = texts["factor_whatever_the_sizes"] if name == "1" else texts["factor_times"]
         return template.format(number=number, name=name)
-    return name if factor.sign > 0 else texts["factor_negative"].format(name=name)
+    if factor.sign > 0:
+        return name
+    return texts["factor_negative"].format(name=name)
 
 
 def _sizes_text(factor: ScaleFactor) -> str:
-    """Sizes as a product or a quotient, under a root or below 1."""
+    """Format the sizes of a factor as a product or a quotient, possibly under a root or below 1."""
     if not factor.top:
         return "1"
     product = " · ".join(factor.top)
     if factor.bottom:
         product = f"{product}/{factor.bottom[0]}"
     is_compound = len(factor.top) > 1 or bool(factor.bottom)
-    is_bare = factor.power == 1.0
-    inner = f"({product})" if is_compound and not is_bare else product
-    rooted = f"√{inner}" if abs(factor.power) == 0.5 else inner
-    return f"1/{rooted}" if factor.power < 0 else rooted
+    needs_brackets = is_compound and factor.power != 1.0
+    text = f"({product})" if needs_brackets else product
+    if abs(factor.power) == 0.5:
+        text = f"√{text}"
+    if factor.power < 0:
+        text = f"1/{text}"
+    return text
 
 
-# Parts of sentences that are made of several parameters, or of one in another form: which kinds of findings
-# have them, and how they are made of the parameters.
+# --- phrases -----------------------------------------------------------------------------------------
+
+# A phrase is a part of a sentence. It is made from several parameters, or from one in a different form.
 
 Given = Mapping[str, Any]
 
 
 def _axes(given: Given) -> str:
-    """The word for several lines along an axis."""
+    """Return the plural of an axis, such as "columns"."""
     return _plural("axis", given["axis"])
 
 
 def _capital_axis(given: Given) -> str:
-    return _capitalised(value_text("axis", given["axis"]))
+    """Return the word for an axis with a capital letter."""
+    return _capitalise(value_text("axis", given["axis"]))
 
 
 def _capital_axes(given: Given) -> str:
-    return _capitalised(_axes(given))
+    """Return the plural of an axis with a capital letter."""
+    return _capitalise(_axes(given))
 
 
 def _nan(given: Given) -> str:
-    """Whether NaN is among the entries that differ."""
-    return catalog().texts["nan_among_them"] if given["has_nan"] else ""
+    """Return the phrase for NaN among the entries that differ, or "" if there is none."""
+    return _text_if(given["has_nan"], "nan_among_them")
+
+
+def _text_if(condition: bool, name: str) -> str:
+    """Return a short text if a condition holds, otherwise ""."""
+    if condition:
+        return catalog().texts[name]
+    return ""
 
 
 def _lines(given: Given) -> str:
+    """Return "rows" or "columns"."""
     return str(catalog().words["lines"][given["line"]])
 
 
 def _which(given: Given) -> str:
-    """The phrase for the entries that were returned, if there are too few."""
+    """Return the phrase for the returned entries, if there are too few."""
     return str(catalog().words["which"][given["end"]])
 
 
 def _names_or(given: Given) -> str:
-    """Names in a list with "or"."""
+    """Join the names with "or"."""
     *before, last = given["names"]
-    return catalog().texts["or"].format(", ".join(before), last) if before else str(last)
+    if not before:
+        return str(last)
+    return catalog().texts["or"].format(", ".join(before), last)
 
 
 def _sequence(given: Given) -> str:
+    """Join the names with commas."""
     return ", ".join(given["names"])
 
 
 def _power(given: Given) -> str:
+    """Return the word for a power."""
     return str(catalog().words["power"][str(given["power"])])
 
 
 def _agreement(given: Given) -> str:
-    """ "dx agrees." or "dx and dgamma agree." """
+    """Return a phrase such as "dx agrees" or "dx and dgamma agree"."""
     return _in_number(given["agree"], "agrees", "agree")
 
 
 def _difference(given: Given) -> str:
+    """Return a phrase such as "dx differs" or "dx and dgamma differ"."""
     return _in_number(given["differ"], "differs", "differ")
 
 
 def _in_number(names: Sequence[str], one: str, several: str) -> str:
-    """A text about one name, or about several."""
+    """Fill the text for one name, or the text for several names."""
     return catalog().texts[one if len(names) == 1 else several].format(join_names(names))
 
 
 def _asked(given: Given) -> str:
-    """How many outputs are asked for."""
-    texts, count = catalog().texts, len(given["expected"])
-    return texts["one_output_asked"] if count == 1 else texts["outputs_asked"].format(count)
+    """Return the phrase for the number of expected outputs."""
+    count = len(given["expected"])
+    if count == 1:
+        return catalog().texts["one_output_asked"]
+    return catalog().texts["outputs_asked"].format(count)
 
 
 def _entry(given: Given) -> str:
-    """An index as it is written in brackets."""
+    """Format an index as it is written in brackets: "0, 2"."""
     return ", ".join(map(str, given["index"]))
 
 
 def _count(given: Given) -> str:
+    """Return the number of returned values."""
     return str(len(given["returned"]))
 
 
 def _wave(given: Given) -> str:
-    """Whether a column turns at the correct speed, or at which."""
+    """Return the phrase for the speed of a wave: the correct speed, or a number."""
     if given["is_correct"]:
         return catalog().texts["wave_at_correct_speed"]
     return catalog().texts["wave_at_speed"].format(number_text(given["speed"]))
 
 
 def _first_at(given: Given) -> str:
-    """The first place; nothing where the output is one number."""
+    """Return the phrase for the first index, or "" if the output is a single number."""
     if not given["index"]:
         return ""
     return catalog().texts["first_at"].format(value_text("index", given["index"]))
 
 
 def _change(given: Given) -> str:
+    """Return the phrase for the change of an argument, such as its square."""
     return str(catalog().words["change"][given["change"]]).format(name=given["name"])
 
 
 def _duration(given: Given) -> str:
+    """Return a number of seconds in words."""
     template = catalog().texts["one_second" if given["seconds"] == 1 else "several_seconds"]
     return template.format(f"{given['seconds']:g}")
 
 
 def _kept_decimals(given: Given) -> str:
+    """Return the phrase for the number of decimals that an answer has kept."""
     template = catalog().texts["one_decimal" if given["kept"] == 1 else "several_decimals"]
     return template.format(given["kept"])
 
 
 def _whole_line(given: Given) -> str:
-    return catalog().texts["whole_line"] if given["whole_line"] else ""
+    """Return the phrase for a whole row or column without numbers, or "" if there is none."""
+    return _text_if(given["whole_line"], "whole_line")
 
 
 def _others_agree(given: Given) -> str:
-    return catalog().texts["others_agree"] if given["others_agree"] else ""
+    """Return the phrase for the agreement of all other entries, or "" if they do not agree."""
+    return _text_if(given["others_agree"], "others_agree")
 
 
 def _error_text(given: Given) -> str:
-    """An error with its message, its line and its function, as far as they are known."""
-    texts, text = catalog().texts, str(given["error"])
+    """Describe an error with its message, its line and its function, as far as they are known."""
+    texts = catalog().texts
+    text = str(given["error"])
     if given["message"]:
         template = texts["error_quoted" if given["is_remote"] else "error_message"]
         text = template.format(error=text, message=given["message"])
@@ -247,7 +289,7 @@ def _error_text(given: Given) -> str:
 
 
 def _lengths(given: Given) -> str:
-    """The phrase for axes that are longer or shorter than they should be."""
+    """Return the phrase for axes that are longer or shorter than they should be."""
     parts = []
     for name in ("longer", "shorter"):
         axes = [str(axis) for axis in given[name]]
@@ -258,16 +300,20 @@ def _lengths(given: Given) -> str:
 
 
 def _share(given: Given) -> str:
-    """A share of the largest number, in per cent."""
-    texts, share = catalog().texts, given["share"]
+    """Format a share of the largest number in per cent."""
+    texts = catalog().texts
+    share = given["share"]
     if share < 0.01:
         return texts["small_share"]
-    return texts["share"].format(100 * share) if share < 10 else texts["large_share"]
+    if share < 10:
+        return texts["share"].format(100 * share)
+    return texts["large_share"]
 
 
 def _settings(given: Given) -> str:
-    """Arguments with the values at which they do nothing: gamma = 1 and eps near 0."""
-    texts, parts = catalog().texts, []
+    """List arguments with the values at which they have no effect, such as "gamma = 1 and eps near 0"."""
+    texts = catalog().texts
+    parts = []
     for name, value in zip(given["names"], given["values"], strict=True):
         template = texts["setting"] if value in (0, 1) else texts["setting_near_0"]
         parts.append(template.format(name=name, value=number_text(value)))
@@ -278,6 +324,7 @@ STOPPED = ("stopped", "stopped_in_one_check")
 WITH_AXIS = tuple(kind for kind, (_, names) in KINDS.items() if "axis" in names)
 WAVES = ("sines_agree_and_a_wave", "cosines_agree_and_a_wave")
 AGREEMENTS = ("outputs_agree", "some_outputs_agree")
+# By placeholder: the kinds of findings that have the phrase, and the function that makes it.
 PHRASES: dict[str, tuple[tuple[str, ...], Callable[[Given], str]]] = {
     "axes": (WITH_AXIS, _axes),
     "Axes": (WITH_AXIS, _capital_axes),
@@ -308,33 +355,46 @@ PHRASES: dict[str, tuple[tuple[str, ...], Callable[[Given], str]]] = {
 
 
 def fill(template: str, finding: Finding, outputs: Sequence[str]) -> str:
-    """A template with the parameters of a finding."""
+    """Fill a template with the parameters and phrases of a finding."""
     if not template:
         return ""
-    named = {name: value_text(name, value) for name, value in finding.parameters.items()}
+    values = {name: value_text(name, value) for name, value in finding.parameters.items()}
     for phrase, (kinds, make) in PHRASES.items():
         if finding.kind in kinds:
-            named[phrase] = make(finding.parameters)
-    has_several_outputs = len(outputs) > 1
-    if has_several_outputs or not finding.output:
-        named["it"] = named["It"] = finding.output or catalog().texts["it"]
-        named["It"] = finding.output or catalog().texts["It"]
+            values[phrase] = make(finding.parameters)
+    values["it"], values["It"] = _name_output(finding, outputs)
+    values["name_of_output"] = finding.output
+    return template.format(**values)
+
+
+def _name_output(finding: Finding, outputs: Sequence[str]) -> tuple[str, str]:
+    """Return what a sentence calls the output, in the middle and at the beginning of a sentence."""
+    texts = catalog().texts
+    is_only_output = len(outputs) <= 1
+    if not finding.output:
+        it = texts["it"]
+        it_at_beginning = texts["It"]
+    elif is_only_output:
+        it = texts["the_output"].format(finding.output)
+        it_at_beginning = texts["The_output"].format(finding.output)
     else:
-        named["it"] = catalog().texts["the_output"].format(finding.output)
-        named["It"] = catalog().texts["The_output"].format(finding.output)
-    if finding.view:
-        named["It"] = named["it"]  # a sentence goes on
-    named["name_of_output"] = finding.output
-    return template.format(**named)
+        it = finding.output
+        it_at_beginning = finding.output
+    if finding.view:  # a phrase about the view precedes the sentence
+        it_at_beginning = it
+    return it, it_at_beginning
 
 
 def _plural(parameter: str, value: Any) -> str:
-    word = catalog().words.get(parameter, {}).get(value) if isinstance(value, str) else None
-    return str(value) if word is None else str(word[1])
+    """Return the plural of the word for a value."""
+    words_of_values = catalog().words.get(parameter, {})
+    if isinstance(value, str) and value in words_of_values:
+        return str(words_of_values[value][1])
+    return str(value)
 
 
 def sentence(finding: Finding, outputs: Sequence[str] = (), part: str = "says") -> str:
-    """Write the sentence about a finding, or with part="asks" its question; "" if there is none."""
+    """Write the sentence about a finding, or its question if ``part`` is "asks"; "" if there is none."""
     template = catalog().findings[finding.kind]
     names = finding.parameters.get("names") or finding.parameters.get("indices") or ()
     several = f"{part}_many"
@@ -345,10 +405,12 @@ def sentence(finding: Finding, outputs: Sequence[str] = (), part: str = "says") 
     if part == "says" and finding.view:
         view = catalog().words["view"][finding.view]
         return catalog().texts["in_a_view"].format(view=view, text=text)
-    begins_with_a_name = template.get(part, "").startswith("{")
-    return text if begins_with_a_name else _capitalised(text)
+    begins_with_name = template.get(part, "").startswith("{")
+    if begins_with_name:
+        return text
+    return _capitalise(text)
 
 
-def _capitalised(text: str) -> str:
-    """The text with a capital at its beginning."""
+def _capitalise(text: str) -> str:
+    """Return a text with a capital letter at its beginning."""
     return text[:1].upper() + text[1:]

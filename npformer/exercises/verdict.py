@@ -1,7 +1,7 @@
-"""The verdict on one answer as data: a status, the outputs that agree, and findings. No text.
+"""The verdict on one answer as data: a status, findings, and the outputs that agree.
 
-Programs read these fields: points, tables, exit codes and progress. People read what `feedback` makes of
-them.
+The points, tables, exit codes and the progress depend on these fields only. The module ``feedback`` writes
+the sentences for people from the same fields.
 """
 
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ STATUSES = (*PASSES, "known_mistake", "ambiguous", "unrecognised", "error")
 
 
 class Role(StrEnum):
-    """The role of a finding in the feedback; the feedback lists them in this order."""
+    """The role of a finding in the feedback. The feedback has the roles in this order."""
 
-    PROBLEM = "problem"  # why an answer could not be checked
-    AGREEMENT = "agreement"  # what is correct
-    PLACE = "place"  # where the first difference is
-    OBSERVATION = "observation"  # what the difference looks like
-    REMARK = "remark"  # what is reported in addition
+    PROBLEM = "problem"  # the reason why an answer could not be checked
+    AGREEMENT = "agreement"  # the correct parts
+    PLACE = "place"  # the first difference
+    OBSERVATION = "observation"  # a description of the difference
+    REMARK = "remark"  # an additional fact
 
 
 class Kind(NamedTuple):
@@ -33,11 +33,11 @@ class Kind(NamedTuple):
 
 
 def _kinds(role: Role, **parameters: str) -> dict[str, Kind]:
-    """Some kinds of one role, each with the names of its parameters in one text."""
+    """Make several kinds of one role. The names of the parameters of each kind are in one string."""
     return {kind: Kind(role, tuple(names.split())) for kind, names in parameters.items()}
 
 
-# A relation between two arrays is the same data here and in gradcheck.
+# These findings are the relations between two arrays that gradcheck detects.
 _RELATIONS = {kind: Kind(Role.OBSERVATION, names) for kind, names in relations.KINDS.items()}
 
 KINDS: dict[str, Kind] = {
@@ -105,7 +105,7 @@ KINDS: dict[str, Kind] = {
     ),
     **_kinds(
         Role.OBSERVATION,
-        # the answer to a question, or a number
+        # a single number or a list of numbers
         off_by="share",
         too_large="",
         too_small="",
@@ -122,11 +122,11 @@ KINDS: dict[str, Kind] = {
         numbers_scaled="",
         one_off="",
         size_is_right="",
-        # the form of what came back
+        # the form of the returned value
         random="",
         integers="",
         outputs_returned="expected returned container",
-        # the numbers alone
+        # found by comparing numbers
         term_sign="name",
         multiple_added="name",
         constant_in_each="line",
@@ -172,7 +172,7 @@ KINDS: dict[str, Kind] = {
         sum_is_not_1="sum",
         ratios_in_rows="",
         ratios_in_vector="",
-        # further calls
+        # found by further calls of the function
         unused="names",
         unused_there="names",
         correct_for_changed_argument="name change",
@@ -188,7 +188,7 @@ KINDS: dict[str, Kind] = {
         depends_on_other_lines="argument axis index",
         depends_on_too_much="argument axis index",
         ignores_line="argument index",
-        # of one topic
+        # found by the detectors of one topic
         equal_speeds="",
         other_base="layout base",
         sines_agree="amount",
@@ -227,12 +227,23 @@ KINDS: dict[str, Kind] = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One fact about an answer: a kind of `KINDS` and its parameters.
+    """One fact about an answer.
 
-    `output` is the name of the output that it is about, "" for all of them. `view` names the derived calls
-    that show it, such as those that show the attention weights.
+    Attributes
+    ----------
+    kind : str
+        A key of ``KINDS``, such as "scaled" or "unused".
+    output : str
+        The name of the output that the finding is about, or "" for all outputs.
+    parameters : mapping
+        The values that belong to this kind, by name.
+    view : str
+        The name of the derived calls that show the fact, such as those that show the attention weights.
 
-    Raises ValueError for an unknown kind and for parameters that do not belong to it.
+    Raises
+    ------
+    ValueError
+        If the kind is unknown, or if the parameters do not belong to it.
     """
 
     kind: str
@@ -260,20 +271,20 @@ def find(kind: str, **parameters: Any) -> Finding:
 
 
 class Verdict(NamedTuple):
-    """Everything that was found out about one answer."""
+    """The verdict on one answer."""
 
-    exercise: str
+    exercise: str  # the id of the exercise
     status: str  # one of STATUSES
     findings: tuple[Finding, ...] = ()
-    codes: tuple[str, ...] = ()  # the mistakes or variants that fit
+    codes: tuple[str, ...] = ()  # the codes of the listed mistakes or variants that give this answer
     outputs: tuple[str, ...] = ()  # the names of all outputs of the exercise
-    agreed: tuple[str, ...] = ()  # those that are correct on every call; none where the whole is rejected
+    agreed: tuple[str, ...] = ()  # the outputs that are correct on every call; () if all are rejected
 
     @property
     def passes(self) -> bool:
-        """Whether the answer is correct, in some form."""
+        """Whether the answer is correct, possibly as an accepted variant."""
         return self.status in PASSES
 
     def of_role(self, role: Role) -> tuple[Finding, ...]:
-        """The findings with this role."""
+        """Return the findings that have this role."""
         return tuple(finding for finding in self.findings if finding.role == role)

@@ -13,7 +13,7 @@ sys.path.insert(0, str(HERE.parent / "exercises"))
 
 from codings import codings, reply  # noqa: E402
 
-from npformer.exercises.bank.questions import words  # noqa: E402
+from npformer.exercises.bank.questions import load_mistakes  # noqa: E402
 
 HEAD = """# What the checker says
 
@@ -49,7 +49,7 @@ def table():
     for exercise in dict.fromkeys(coding.exercise for coding in codings()):
         lines.append(f"| {exercise} | {' | '.join(str(told[exercise, column]) for column in COLUMNS)} |")
     lines += ["", "## Mistakes with a name", "", "| code | what it comes from | coded in |", "|---|---|---|"]
-    for code, mistake in words().items():
+    for code, mistake in load_mistakes().items():
         where = dict.fromkeys(coding.exercise for coding in codings() if code in coding.codes)
         lines.append(f"| **{code}** | {mistake.cause} | {', '.join(where)} |")
     return "\n".join(lines) + "\n"

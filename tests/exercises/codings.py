@@ -1,11 +1,20 @@
-"""Answers as people might write them, read by test_codings.py: functions, a topic a file in codings/, the
-others in plain_answers.txt, as `exercise | right, wrong or unread, and words of the reply | answer`.
+"""Read the answers that tests give to the checker.
 
-A file begins with what its blocks share. A block is a line `## exercise | label | words` and an expression or
-a function. The label is right, variant (right in another form), remarked (right, with a remark), wrong, with
-the codes of the mistakes that have to be named, or unseen. The words, a regular expression, have to stand in
-the reply, but for an unseen slip. Labels and words were written from the tasks, before the checker saw the
-code. Of answers to which it says the same, one is kept.
+Answers to exercises that ask for a function are in codings/, one file per topic. Such an answer is called a
+coding. The other answers are in plain_answers.txt, one per line: `exercise | label and pattern | answer`.
+
+A file of codings begins with code that its blocks share. A block is a line `## exercise | label | pattern`,
+followed by an expression or a function. The label is one of these:
+
+- right: correct;
+- variant: correct in an accepted variant;
+- remarked: correct, and the reply contains a remark;
+- wrong, with the codes of the mistakes that the reply has to name;
+- unseen: wrong, and the reply does not contain the pattern.
+
+The pattern is a regular expression that the reply has to contain, except for the label unseen. Labels and
+patterns were written from the tasks, before the checker was run on the code. If several codings get the same
+reply, only one is kept.
 """
 
 import ast
@@ -24,31 +33,32 @@ from npformer.exercises import check, list_exercises
 from npformer.exercises.bank import bank
 from npformer.exercises.task import Code, Numbers
 
-ROOT, FOLDER = Path(__file__).parents[2], Path(__file__).parent / "codings"
+ROOT = Path(__file__).parents[2]
+FOLDER = Path(__file__).parent / "codings"
 CODE = [task for task in list_exercises() if isinstance(task, Code)]
 NUMBERS = [task for task in list_exercises() if isinstance(task, Numbers)]
-check = functools.partial(check, level=3)  # which says most
+check = functools.partial(check, level=3)  # the level with the most text
 
 
 class Coding(NamedTuple):
-    """One block."""
+    """One coding with its label."""
 
     exercise: str
     label: str
     codes: tuple
-    words: str
+    words: str  # the pattern
     function: object
-    place: str
+    place: str  # the file, the number of the block and the line that begins it
 
 
 @cache
-def own(exercise):
-    """The exercise's solution: right, and not npformer's function."""
+def solution_of(exercise):
+    """Return the solution of an exercise as a function. It is not npformer's own function."""
     return bank()[exercise].right
 
 
-def made(code, names):
-    """The value of an expression, or the last thing that is defined."""
+def evaluate(code, names):
+    """Run a block, and return the value of its last expression or the function that it defines last."""
     *before, last = ast.parse(code).body
     scope = dict(names)
     if isinstance(last, ast.Expr):
@@ -58,34 +68,46 @@ def made(code, names):
     return scope[last.name]
 
 
-def blocks(path):
-    """The codings of a file."""
+def read_codings(path):
+    """Yield the codings of a file."""
     shared, *parts = re.split(r"^## (.*)\n", path.read_text(encoding="utf-8"), flags=re.M)
-    names = dict(np=np, math=math, functools=functools, itertools=itertools, Fraction=Fraction, own=own)
-    names |= dict(partial=functools.partial, reduce=functools.reduce, product=itertools.product)
+    names = {
+        "np": np,
+        "math": math,
+        "functools": functools,
+        "itertools": itertools,
+        "Fraction": Fraction,
+        "own": solution_of,
+        "partial": functools.partial,
+        "reduce": functools.reduce,
+        "product": itertools.product,
+    }
     exec(compile(shared, path.name, "exec"), names)
-    for k, (head, code) in enumerate(zip(parts[::2], parts[1::2], strict=True)):
-        exercise, said, words = (part.strip() for part in head.split("|", 2))
-        label, *codes = said.split()
-        yield Coding(exercise, label, tuple(codes), words, made(code, names), f"{path.stem} {k}: {head}")
+    heads = parts[::2]
+    bodies = parts[1::2]
+    for k, (head, code) in enumerate(zip(heads, bodies, strict=True)):
+        exercise, label_and_codes, words = (part.strip() for part in head.split("|", 2))
+        label, *codes = label_and_codes.split()
+        place = f"{path.stem} {k}: {head}"
+        yield Coding(exercise, label, tuple(codes), words, evaluate(code, names), place)
 
 
 @cache
 def codings():
-    """All of them."""
-    return [coding for path in sorted(FOLDER.glob("*.txt")) for coding in blocks(path)]
+    """Return the codings of all files."""
+    return [coding for path in sorted(FOLDER.glob("*.txt")) for coding in read_codings(path)]
 
 
 def plain_answers():
-    """(line, exercise, label, words of the reply, answer) of those that are no functions."""
+    """Yield (line, exercise, label, pattern, answer) for each answer that is not a function."""
     names = {"np": np, "math": math, "Fraction": Fraction, "inf": math.inf, "nan": math.nan}
     for line in FOLDER.with_name("plain_answers.txt").read_text(encoding="utf-8").splitlines():
-        exercise, said, written = line.split(" | ", 2)
-        label, _, words = said.partition(" ")
-        yield line, exercise, label, words, eval(written, dict(names))
+        exercise, label_and_words, answer = line.split(" | ", 2)
+        label, _, words = label_and_words.partition(" ")
+        yield line, exercise, label, words, eval(answer, dict(names))
 
 
 @cache
 def reply(coding):
-    """What the checker says; asked once, however many tests look at it."""
+    """Check a coding. The result is cached, because several tests use it."""
     return check(coding.exercise, coding.function)

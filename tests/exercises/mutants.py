@@ -1,4 +1,4 @@
-"""One-step mutants of the solutions: one operator, number, name or call replaced by another one."""
+"""Make mutants of the solutions: functions in which one operator, number, name or call is replaced."""
 
 import ast
 import copy
@@ -21,7 +21,7 @@ OPERATORS = {
     ast.Is: (ast.IsNot,),
     ast.IsNot: (ast.Is,),
 }
-CALLS = {  # names of functions and methods
+CALLS = {  # names of functions and methods, and the names that replace them
     "sum": ("mean", "max"),
     "mean": ("sum",),
     "max": ("min",),
@@ -42,72 +42,87 @@ CALLS = {  # names of functions and methods
 
 
 def replacements(node):
-    """The nodes that may stand where this one does."""
+    """Yield the nodes that replace this node in a mutant."""
     if isinstance(node, ast.BinOp):
-        for other in OPERATORS[type(node.op)]:
-            yield ast.BinOp(node.left, other(), node.right)
-        if not isinstance(node.op, ast.Add | ast.Mult):
-            yield ast.BinOp(node.right, node.op, node.left)
-        yield node.left
-        yield node.right
+        yield from replace_operation(node)
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        for other in OPERATORS[type(node.ops[0])]:
-            yield ast.Compare(node.left, [other()], node.comparators)
+        for operator in OPERATORS[type(node.ops[0])]:
+            yield ast.Compare(node.left, [operator()], node.comparators)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         yield node.operand
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        for other in {node.value + 1, node.value - 1, -node.value, 2 * node.value} - {node.value}:
-            yield ast.Constant(other)
+        for value in {node.value + 1, node.value - 1, -node.value, 2 * node.value} - {node.value}:
+            yield ast.Constant(value)
     if isinstance(node, ast.Constant) and node.value is True:
         yield ast.Constant(False)
     if isinstance(node, ast.Attribute) and node.attr == "T":
         yield node.value
     if isinstance(node, ast.Attribute) and node.attr in CALLS:
-        for other in CALLS[node.attr]:
-            yield ast.Attribute(node.value, other, node.ctx)
+        for name in CALLS[node.attr]:
+            yield ast.Attribute(node.value, name, node.ctx)
     if isinstance(node, ast.Call) and len(node.args) == 2 and not node.keywords:
         yield ast.Call(node.func, node.args[::-1], [])
 
 
-def names_exchanged(tree):
-    """Each name that is read, replaced by another argument of its function."""
-    for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
-        names = [argument.arg for argument in function.args.args]
+def replace_operation(node):
+    """Yield nodes with a different operator, with exchanged operands, and each operand alone."""
+    for operator in OPERATORS[type(node.op)]:
+        yield ast.BinOp(node.left, operator(), node.right)
+    is_commutative = isinstance(node.op, ast.Add | ast.Mult)
+    if not is_commutative:
+        yield ast.BinOp(node.right, node.op, node.left)
+    yield node.left
+    yield node.right
+
+
+def replace_names(tree):
+    """Yield (node, new node) for each use of an argument that becomes a use of a different argument."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    for function in functions:
+        arguments = [argument.arg for argument in function.args.args]
         for node in ast.walk(function):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
-                for other in names:
-                    if other != node.id:
-                        yield node, ast.Name(other, ast.Load())
+            is_use = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+            if not is_use or node.id not in arguments:
+                continue
+            for name in arguments:
+                if name != node.id:
+                    yield node, ast.Name(name, ast.Load())
 
 
 def steps(text):
-    """(tree, old node, new node) of every mutant of a solution."""
+    """List (tree, old node, new node) for every mutant of a solution."""
     tree = ast.parse(text)
-    pairs = [(node, new) for node in ast.walk(tree) for new in replacements(node)] + [*names_exchanged(tree)]
+    pairs = [(node, new) for node in ast.walk(tree) for new in replacements(node)]
+    pairs += replace_names(tree)
     return [(tree, old, new) for old, new in pairs]
 
 
 def mutant(step):
-    """What was replaced by what, and the text of the mutant."""
+    """Return a description of the replacement, and the text of the mutant."""
     tree, old, new = step
     replacer = Replacer(old, new)
-    changed = ast.fix_missing_locations(replacer.visit(copy_of(tree, old, replacer)))
-    return f"{ast.unparse(old)} -> {ast.unparse(ast.fix_missing_locations(new))}", ast.unparse(changed)
+    copy_of_tree = copy_tree(tree, old, replacer)
+    changed = ast.fix_missing_locations(replacer.visit(copy_of_tree))
+    description = f"{ast.unparse(old)} -> {ast.unparse(ast.fix_missing_locations(new))}"
+    return description, ast.unparse(changed)
 
 
-def copy_of(tree, old, replacer):
-    """A copy of a tree, in which the replacer looks for the copy of the old node."""
+def copy_tree(tree, old, replacer):
+    """Copy a tree, and let the replacer search for the copy of the old node."""
     memo = {}
-    made = copy.deepcopy(tree, memo)
+    copy_of_tree = copy.deepcopy(tree, memo)
     replacer.old = memo[id(old)]
-    return made
+    return copy_of_tree
 
 
 class Replacer(ast.NodeTransformer):
-    """Puts one node in the place of another."""
+    """Replace one node of a tree by a new node."""
 
     def __init__(self, old, new):
-        self.old, self.new = old, new
+        self.old = old
+        self.new = new
 
     def visit(self, node):
-        return copy.deepcopy(self.new) if node is self.old else self.generic_visit(node)
+        if node is self.old:
+            return copy.deepcopy(self.new)
+        return self.generic_visit(node)

@@ -1,8 +1,8 @@
-"""Print what the checker says at each level to every coding, every letter and every number that is listed.
+"""Print the reply of the checker at each level to every coding, every letter and every listed number.
 
     uv run python tests/exercises/replies.py > FILE
 
-before a change and after it; `diff` shows each reply that became another one.
+Run this before a change and after it. Then `diff` shows every reply that has changed.
 """
 
 import contextlib
@@ -14,24 +14,40 @@ from codings import NUMBERS, check, codings, plain_answers
 from npformer.exercises import list_exercises, show
 
 NAMES = ("", "@Ada", "@Bo 3", "@李")
+SIMPLE_ANSWERS = (*"abcdef", True, False)
 
 
-def told():
-    """(what was answered, exercise, answer) of everything."""
-    yield from ((coding.place, coding.exercise, coding.function) for coding in codings())
-    yield from ((line, exercise, answer) for line, exercise, _, _, answer in plain_answers())
-    for exercise in list_exercises():
-        yield from ((f"{exercise.id} {answer}", exercise.id, answer) for answer in (*"abcdef", True, False))
-    for exercise, name in ((exercise, name) for exercise in NUMBERS for name in NAMES):
-        question = exercise.posed(name[1:])
-        for value in (question.answer, *question.wrong.values()):
-            yield f"{show(exercise.id + name)} {value}", exercise.id + name, value
+def list_answers():
+    """Yield (title, exercise id, answer) for every answer."""
+    for coding in codings():
+        yield coding.place, coding.exercise, coding.function
+    for line, exercise, _, _, answer in plain_answers():
+        yield line, exercise, answer
+    for task in list_exercises():
+        for answer in SIMPLE_ANSWERS:
+            yield f"{task.id} {answer}", task.id, answer
+    for task in NUMBERS:
+        for name in NAMES:
+            yield from list_numbers(task, name)
+
+
+def list_numbers(task, name):
+    """Yield the correct answer and the known wrong answers to a task with the numbers of one student."""
+    exercise = task.id + name
+    question = task.posed(name.removeprefix("@"))
+    for value in (question.answer, *question.wrong.values()):
+        yield f"{show(exercise)} {value}", exercise, value
+
+
+def print_replies():
+    """Print the replies to all answers."""
+    for title, exercise, answer in list_answers():
+        for level in (1, 2, 3):
+            with contextlib.redirect_stdout(io.StringIO()):  # discard what the answer itself prints
+                result = check(exercise, answer, level=level)
+            print(title, level, (result.status, result.codes, result.evidence, result.hint, result.question))
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    for place, exercise, answer in told():
-        for level in (1, 2, 3):
-            with contextlib.redirect_stdout(io.StringIO()):  # what the answer itself prints is lost
-                result = check(exercise, answer, level=level)
-            print(place, level, (result.status, result.codes, result.evidence, result.hint, result.question))
+    print_replies()

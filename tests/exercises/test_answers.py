@@ -1,4 +1,4 @@
-"""The checker on codings that were not written for it, on numbers drawn for names, and on odd answers."""
+"""The checker receives code of the lessons, numbers that belong to names, odd answers and npformer itself."""
 
 import ast
 import itertools
@@ -15,20 +15,21 @@ from npformer.attention import sum_repeated
 from npformer.exercises import show
 from npformer.exercises.answer_parsing import read_letter, read_number, read_truth
 from npformer.exercises.bank import bank
-from npformer.exercises.bank.questions import asked
+from npformer.exercises.bank.questions import load_questions
 from npformer.exercises.probe import run
 from npformer.exercises.task import APART, RIGHT, Edit, Numbers
 from npformer.modern.causal_lm import CausalBlockParams, causal_block_forward
 from npformer.modern.generation import last_left
 
-NAMES, RNG = ["", "李"], np.random.default_rng(0)
+NAMES = ["", "李"]
+RNG = np.random.default_rng(0)
 
 
-# --- code that the lessons show --------------------------------------------------------------
+# --- code of the lessons ---------------------------------------------------------------------------
 
 
 def lesson_function(lesson, name):
-    """A function that a lesson defines, run with NumPy alone."""
+    """Return a function that a lesson defines. It may use NumPy and math."""
     (path,) = (ROOT / "notebooks").glob(f"{lesson}_*.ipynb")
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
@@ -51,65 +52,119 @@ LESSON_CODE = [
 ]
 
 
-@pytest.mark.parametrize(("lesson", "name", "exercise", "codes"), LESSON_CODE)
-def test_code_of_a_lesson_passes_its_own_exercise_and_a_slip_is_named(lesson, name, exercise, codes):
+def first_output(function):
+    """Make a function that returns the first output of another function, without its cache."""
+
     def answer(*given):
-        if name == "backward":  # which takes what its forward kept
-            return function(given[0], lesson_function("03", "forward")(*given[1:])[1])
         found = function(*given)
         return found[0] if isinstance(found, tuple) else found
 
+    return answer
+
+
+@pytest.mark.parametrize(("lesson", "name", "exercise", "codes"), LESSON_CODE)
+def test_check_code_of_a_lesson(lesson, name, exercise, codes):
     function = lesson_function(lesson, name)
+    answer = first_output(function)
+    if name == "backward":  # its second argument is the cache of the forward function
+        forward_of_lesson = lesson_function("03", "forward")
+
+        def answer(dy, *given):
+            return function(dy, forward_of_lesson(*given)[1])
+
     assert check(exercise, answer).codes == codes
 
 
 # --- numbers ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("exercise", NUMBERS, ids=lambda e: e.id)
-def test_right_numbers_pass_and_wrong_ones_are_far_and_named_for_every_name(exercise):
-    decimals = exercise.decimals
-    for name in NAMES:
-        asked, question = f"{exercise.id}@{name}".removesuffix("@"), exercise.posed(name)
-        right = np.asarray(question.answer, float)
-        assert exercise.separated(question) and "{" not in show(asked)
-        for value in (right, np.round(right, decimals).tolist()):
-            assert check(asked, value).status == "pass"
-        for shown, wrong in question.wrong.items():
-            assert np.shape(wrong) != right.shape or np.abs(wrong - right).max() > APART * exercise.tolerance
-            for value in (wrong, np.round(np.asarray(wrong, float), max(decimals, 3))):
-                result = check(asked, value)
-                assert getattr(shown, "code", shown) in result.codes and result.question.endswith("?")
-        for value in (0 * right, 0 * right + 1, right + 17.3):
-            assert check(asked, value).status != "pass"
-        assert check(asked, right + 17.3).status == "unrecognised"
-        rounded = check(asked, np.round(right, max(decimals - 1, 0)))
-        if not rounded and decimals > 1 and not rounded.codes:  # its last decimal may be 0
-            assert "correct as far as it goes" in rounded.evidence
+ID_AND_NAME = [(task, f"{task.id}@{name}".removesuffix("@"), name) for task in NUMBERS for name in NAMES]
+for_each_name = pytest.mark.parametrize(
+    ("task", "asked_id", "name"), ID_AND_NAME, ids=lambda value: str(value)[:30]
+)
 
 
-def met(rows, d, low, high):
-    """How many numbers of a learned table get a gradient from texts of these lengths."""
-    params, any_gradient = npf.LearnedPositionsParams(np.zeros((rows, d))), np.zeros((rows, d), bool)
+@for_each_name
+def test_posed_wrong_answers_are_far(task, asked_id, name):
+    question = task.posed(name)
+    right = np.asarray(question.answer, float)
+    assert task.has_distinct_wrong_answers(question)
+    for wrong in question.wrong.values():
+        assert np.shape(wrong) != right.shape or np.abs(wrong - right).max() > APART * task.tolerance
+
+
+@for_each_name
+def test_show_fills_in_all_numbers(task, asked_id, name):
+    assert "{" not in show(asked_id)
+
+
+@for_each_name
+def test_check_accepts_correct_numbers(task, asked_id, name):
+    right = np.asarray(task.posed(name).answer, float)
+    for value in (right, np.round(right, task.decimals).tolist()):
+        assert check(asked_id, value).status == "pass"
+
+
+@for_each_name
+def test_check_names_known_wrong_numbers(task, asked_id, name):
+    for mistake, wrong in task.posed(name).wrong.items():
+        for value in (wrong, np.round(np.asarray(wrong, float), max(task.decimals, 3))):
+            result = check(asked_id, value)
+            assert mistake.code in result.codes and result.question.endswith("?")
+
+
+@for_each_name
+def test_check_rejects_other_numbers(task, asked_id, name):
+    right = np.asarray(task.posed(name).answer, float)
+    assert check(asked_id, 0 * right).status != "pass"
+    assert check(asked_id, 0 * right + 1).status != "pass"
+    assert check(asked_id, right + 17.3).status == "unrecognised"
+
+
+@for_each_name
+def test_check_recognises_too_few_decimals(task, asked_id, name):
+    right = np.asarray(task.posed(name).answer, float)
+    result = check(asked_id, np.round(right, max(task.decimals - 1, 0)))
+    has_passed = bool(result)  # if the last decimal is 0
+    if not has_passed and not result.codes and task.decimals > 1:
+        assert "correct as far as it goes" in result.evidence
+
+
+def count_trained_positions(rows, d, low, high):
+    """Count the numbers of a learned table that get a gradient from texts of these lengths."""
+    params = npf.LearnedPositionsParams(np.zeros((rows, d)))
+    has_gradient = np.zeros((rows, d), bool)
     for length in range(low, high + 1):
         _, cache = npf.learned_positions_forward(np.zeros((length, d)), params)
-        any_gradient |= npf.learned_positions_backward(np.ones((length, d)), cache)[1].P != 0
-    return any_gradient.sum()
+        _, grads = npf.learned_positions_backward(np.ones((length, d)), cache)
+        has_gradient |= grads.P != 0
+    return has_gradient.sum()
+
+
+def find_sample_size(percent):
+    """Return the smallest sample in which this accuracy is significantly better than a coin."""
+    n = 1
+    while percent / 100 <= 0.5 + 1.96 * np.sqrt(0.25 / n):
+        n += 1
+    return n
+
+
+def count_decoder_scores(S, T):
+    _, cache = npf.attention_forward(np.ones((T, 1)), np.ones((S, 1)), np.ones((S, 1)))
+    return cache.scores.size
 
 
 def floats(*given):
     return [np.asarray(array, float) for array in given]
 
 
-ITSELF = {  # what the thing itself gives
+COMPUTED = {  # by exercise: the same number, counted or calculated in a different way
     "order.twins": lambda k: len(set(itertools.permutations(range(k)))),
-    "order.coin": lambda p: next(n for n in itertools.count(1) if p / 100 > 0.5 + 1.96 * np.sqrt(0.25 / n)),
+    "order.coin": find_sample_size,
     "order.alibi": lambda h, i, j: npf.alibi_bias(8, 31, 31)[h - 1, i, j],
-    "order.met": met,
+    "order.met": count_trained_positions,
     "attention.causal": lambda T: npf.causal_mask(T).sum(),
-    "decoder.cells": lambda S, T: (
-        npf.attention_forward(*map(np.ones, [(T, 1), *2 * [(S, 1)]]))[1].scores.size
-    ),
+    "decoder.cells": count_decoder_scores,
     "cost.parameters": lambda d, f: sum(a.size for _, a in npf.leaves(npf.init_ffn(d, f, RNG))),
     "loss.uniform": lambda V: npf.cross_entropy_forward(np.zeros((1, V)), np.array([0]))[0],
     "pe.wavelength": lambda d: npf.wavelengths(d).max() / (2 * np.pi),
@@ -120,47 +175,82 @@ ITSELF = {  # what the thing itself gives
 }
 
 
-@pytest.mark.parametrize("exercise", ITSELF)
-def test_the_answer_is_what_the_thing_itself_gives(exercise):
-    for question in map(bank()[exercise].posed, NAMES + list("abcdefgh")):
-        found = ITSELF[exercise](*question.given.values())
-        assert np.asarray(question.answer, float) == pytest.approx(np.asarray(found, float), abs=1e-12)
+@pytest.mark.parametrize("name", [*NAMES, *"abcdefgh"])
+@pytest.mark.parametrize("exercise", COMPUTED)
+def test_posed_answer_equals_a_different_calculation(exercise, name):
+    question = bank()[exercise].posed(name)
+    expected = np.asarray(COMPUTED[exercise](*question.given.values()), float)
+    assert np.asarray(question.answer, float) == pytest.approx(expected, abs=1e-12)
 
 
-def test_every_question_is_asked_and_every_confusion_that_is_written_is_met():
-    for name, (_, said) in asked().items():
-        exercise = bank()[name]
-        found = exercise.posed().wrong if isinstance(exercise, Numbers) else said.values()
-        assert set(said.values()) <= set(found), name
+@pytest.mark.parametrize("exercise", load_questions())
+def test_every_written_confusion_is_a_wrong_answer(exercise):
+    task = bank()[exercise]
+    written = set(load_questions()[exercise].said.values())
+    if isinstance(task, Numbers):
+        assert written <= set(task.posed().wrong)
 
 
 # --- numbers and letters ---------------------------------------------------------------------------
 
 
-def test_a_number_with_all_its_digits_tells_mistakes_apart():
-    rounded, whole = check("pe.entry", 1.0), check("pe.entry", np.cos(23 / 10000**0.75))
-    assert len(rounded.codes) > 1 and whole.codes == ("PE-EXP-COLUMN",)
+def test_check_uses_all_digits_of_a_number():
+    rounded = check("pe.entry", 1.0)
+    exact = check("pe.entry", np.cos(23 / 10000**0.75))
+    assert len(rounded.codes) > 1 and exact.codes == ("PE-EXP-COLUMN",)
 
 
-READ = {"1 234": 1234, "1'234'567": 1234567, "-1,234,567": -1234567}
-READ |= {"0,5": 0.5, "-3/4": -0.75, "12,5 %": 0.125}
-NONE_READ = ("1/0", "1/", "x%", "1 23", "6 KB", "1,23,456")
-LETTERS = {**dict.fromkeys(("B", "2", "b) cosine", "the answer is b.", "Option b", "Cosine."), "b")}
-LETTERS |= dict.fromkeys(("because", "c", "3", "b or a", "ab"), "")
+READ = {
+    "1 234": 1234,
+    "1'234'567": 1234567,
+    "-1,234,567": -1234567,
+    "0,5": 0.5,
+    "-3/4": -0.75,
+    "12,5 %": 0.125,
+    "1/0": None,
+    "1/": None,
+    "x%": None,
+    "1 23": None,
+    "6 KB": None,
+    "1,23,456": None,
+}
+LETTERS = {
+    "B": "b",
+    "2": "b",
+    "b) cosine": "b",
+    "the answer is b.": "b",
+    "Option b": "b",
+    "Cosine.": "b",
+    "because": "",
+    "c": "",
+    "3": "",
+    "b or a": "",
+    "ab": "",
+}
 TRUTHS = {"yes": True, "No, never": False, "true: it is": True, "no idea": None, "": None, "x.": None}
 
 
-def test_numbers_letters_and_truth_values_are_read_or_not():
-    assert {text: read_number(text) for text in READ} == READ
-    assert [text for text in NONE_READ if read_number(text) is not None] == []
-    assert {said: read_letter(said, ["Sine.", "Cosine."]) for said in LETTERS} == LETTERS
-    assert {said: read_truth(said) for said in TRUTHS} == TRUTHS
+@pytest.mark.parametrize("text", READ)
+def test_read_number_reads_usual_forms_only(text):
+    assert read_number(text) == READ[text]
 
 
-# --- nothing gets out of check ---------------------------------------------------------------------
+@pytest.mark.parametrize("text", LETTERS)
+def test_read_letter_reads_usual_forms_only(text):
+    assert read_letter(text, ["Sine.", "Cosine."]) == LETTERS[text]
+
+
+@pytest.mark.parametrize("text", TRUTHS)
+def test_read_truth_reads_usual_forms_only(text):
+    assert read_truth(text) is TRUTHS[text]
+
+
+# --- odd answers -----------------------------------------------------------------------------------
 
 
 class Rude:
+    """An object whose methods all raise an error."""
+
     def __str__(self):
         raise RuntimeError
 
@@ -171,18 +261,31 @@ class RudeError(Exception):
     __str__ = Rude.__str__
 
 
-class Leaves(BaseException):
-    pass
+class LeavingError(BaseException):
+    """An error that `except Exception` does not catch."""
 
 
 def raising(error):
+    """Make a function that raises an error."""
+
     def f(*args):
         raise error
 
     return f
 
 
+def returning(value):
+    """Make a function that returns a value."""
+
+    def f(*args):
+        return value
+
+    return f
+
+
 def wrapped_in_itself():
+    """Make a function that claims to be a decorated version of itself."""
+
     def looped(*args):
         return np.ones(3)
 
@@ -190,139 +293,209 @@ def wrapped_in_itself():
     return looped
 
 
-ODD = [10**400, -(10**5000), "9" * 5000, "1e999", "[[", "(" * 500, Rude(), [Rude()], {1: 2}, {1, 2}, object()]
-ODD += [np.nan, [np.nan] * 6, np.array([object()]), np.array(["a", None], object), range(3), b"\xff", 1j]
-ODD += ["\ud800", [[1], [2, 3]], raising(RudeError()), raising(Leaves()), raising(SystemExit())]
-ODD += [(x for x in "ab"), wrapped_in_itself(), int, print]
-BACK = [Rude(), [Rude()] * 5, np.array([object()]), (1, 2), {}, "x", 10**400, [[1], [2, 3]], np.zeros((0, 3))]
-BACK += [True, np.array(1j), {"a": Rude()}, [], np.ma.masked_all(3), set(), (x for x in "ab")]
-ODD += [(lambda *a, back=back: back) for back in BACK]
+ODD_ANSWERS = {
+    "huge": 10**400,
+    "huge negative": -(10**5000),
+    "huge text": "9" * 5000,
+    "infinite text": "1e999",
+    "open brackets": "[[",
+    "many brackets": "(" * 500,
+    "rude": Rude(),
+    "list of rude": [Rude()],
+    "dict": {1: 2},
+    "set": {1, 2},
+    "object": object(),
+    "nan": np.nan,
+    "list of nan": [np.nan] * 6,
+    "array of objects": np.array([object()]),
+    "array of text and None": np.array(["a", None], object),
+    "range": range(3),
+    "invalid bytes": b"\xff",
+    "complex": 1j,
+    "surrogate": "\ud800",
+    "ragged list": [[1], [2, 3]],
+    "raises a rude error": raising(RudeError()),
+    "raises a base exception": raising(LeavingError()),
+    "exits": raising(SystemExit()),
+    "generator": (x for x in "ab"),
+    "wrapped in itself": wrapped_in_itself(),
+    "class": int,
+    "built-in": print,
+    "returns rude": returning(Rude()),
+    "returns a list of rude": returning([Rude()] * 5),
+    "returns an array of objects": returning(np.array([object()])),
+    "returns a tuple": returning((1, 2)),
+    "returns an empty dict": returning({}),
+    "returns text": returning("x"),
+    "returns a huge number": returning(10**400),
+    "returns a ragged list": returning([[1], [2, 3]]),
+    "returns an empty array": returning(np.zeros((0, 3))),
+    "returns True": returning(True),
+    "returns a complex number": returning(np.array(1j)),
+    "returns a dict of rude": returning({"a": Rude()}),
+    "returns an empty list": returning([]),
+    "returns a masked array": returning(np.ma.masked_all(3)),
+    "returns an empty set": returning(set()),
+    "returns a generator": returning(x for x in "ab"),
+}
 
 
+@pytest.mark.parametrize("kind", ODD_ANSWERS)
 @pytest.mark.parametrize(
     "exercise", ["pe.table", "pe.entry", "pe.row", "order.bag", "ffn.bend", "ffn.backward"]
 )
-def test_whatever_the_answer_check_gives_a_result(exercise):
-    for place, answer in enumerate(ODD):
-        result = check(exercise, answer)
-        assert not result and result.evidence and str(result) and result._repr_html_(), place
+def test_check_returns_a_result_for_odd_answers(exercise, kind):
+    result = check(exercise, ODD_ANSWERS[kind])
+    assert not result and result.evidence and str(result) and result._repr_html_()
 
 
-def test_a_keyboard_interrupt_still_interrupts():
+def test_check_does_not_catch_keyboard_interrupt():
     with pytest.raises(KeyboardInterrupt):
         check("pe.table", raising(KeyboardInterrupt()))
 
 
-# --- ours ------------------------------------------------------------------------------------------
+# --- npformer's own functions ----------------------------------------------------------------------
 
 
 def adam(w, g, m, v, t, learning_rate):
-    new, state = npf.adam_update(w, g, npf.AdamState(t - 1, m, v), learning_rate=learning_rate)
-    return new, state.m, state.v
+    params, state = npf.adam_update(w, g, npf.AdamState(t - 1, m, v), learning_rate=learning_rate)
+    return params, state.m, state.v
 
 
-SPELT = {  # arguments by npformer's names, where the exercise has others
+OTHER_NAMES = {  # npformer's names of the arguments, if the exercise has different ones
     "loss.smoothed": lambda z, t, e: {"logits": z, "targets": t, "label_smoothing": e},
     "softmax.backward": lambda dp, p: {"scores": np.log(p), "dy": dp},
     "cross_entropy.backward": lambda z, t: {"logits": z, "targets": t, "dy": 1.0},
     "rope.backward": lambda dy: {"x": dy, "dy": dy},
 }
-OTHERS = {  # neither a forward nor its backward
+OTHER_FUNCTIONS = {  # npformer's functions that are neither a forward nor a backward function
     "adam.step": adam,
     "grouped.backward": sum_repeated,
     "mask.kept": lambda n, kept: npf.causal_mask(n, kept + n),
 }
 
 
-def npformers(task):
-    """npformer's answer to the very thing asked: its function of that name, or None."""
+def find_npformer_answer(task):
+    """Return npformer's own function as an answer to an exercise, or None if there is no such function."""
     name = task.ours or task.name
-    operation, _, way = name.rpartition("_")
-    if task.id in OTHERS or way not in ("forward", "backward"):
-        return OTHERS.get(task.id, getattr(npf, name, None))
+    operation, _, direction = name.rpartition("_")
+    if task.id in OTHER_FUNCTIONS:
+        return OTHER_FUNCTIONS[task.id]
+    if direction not in ("forward", "backward"):
+        return getattr(npf, name, None)
+    if not hasattr(npf, name):
+        return None
 
     def answer(*given):
-        arrays = SPELT.get(task.id, lambda *a: dict(zip(task.probe.names, a, strict=False)))(*given)
-        y, backward = forward(operation, arrays, {})
-        found = [y] if way == "forward" else [*backward(arrays["dy"]).values()]
-        return found if len(found) > 1 else found[0]
+        if task.id in OTHER_NAMES:
+            arguments = OTHER_NAMES[task.id](*given)
+        else:
+            arguments = dict(zip(task.probe.names, given, strict=False))
+        y, backward = forward(operation, arguments, {})
+        if direction == "forward":
+            return y
+        gradients = list(backward(arguments["dy"]).values())
+        return gradients if len(gradients) > 1 else gradients[0]
 
-    return answer if hasattr(npf, name) else None
-
-
-def attended(*qkv):
-    return npf.attention_forward(*qkv)[0]
-
-
-def turned(x):
-    return npf.rope_forward(x)[0]
+    return answer
 
 
-def ported(x, *file):
-    """npformer's block on a file's arrays."""
+def port_block(x, *file):
+    """Return the output of npformer's block, whose parameters are the arrays of a file."""
     W_Q, W_K, W_V, W_O, gamma_1, gate, up, down, gamma_2 = (array.T for array in file)
     config = npf.CausalLMConfig(x.shape[1], gate.shape[1], 4, 2, 1, rope_layout="halves")
-    attention, ffn = npf.AttentionParams(W_Q, W_K, W_V, W_O), npf.GatedFFNParams(gate, up, down)
+    attention = npf.AttentionParams(W_Q, W_K, W_V, W_O)
+    ffn = npf.GatedFFNParams(gate, up, down)
     params = CausalBlockParams(attention, npf.RMSNormParams(gamma_1), ffn, npf.RMSNormParams(gamma_2))
     return causal_block_forward(x, params, config, npf.causal_mask(len(x)))[0]
 
 
-PARTS = {  # made of several of npformer's
-    "port.block": ported,
-    "rope.attention": lambda q, k, v: attended(turned(q), turned(k), v),
-    "attention.grouped": lambda q, k, v: attended(q, *(x.repeat(len(q) // len(k), axis=0) for x in (k, v))),
-    "sample.temperature": lambda logits, t: npf.softmax_forward(logits / t)[0],
-    "sample.top_p": lambda p, share: (lambda kept: kept / kept.sum())(p * (p >= last_left(p, len(p), share))),
+def attend_with_rope(q, k, v):
+    return npf.attention_forward(npf.rope_forward(q)[0], npf.rope_forward(k)[0], v)[0]
+
+
+def attend_in_groups(q, k, v):
+    repeats = len(q) // len(k)
+    return npf.attention_forward(q, k.repeat(repeats, axis=0), v.repeat(repeats, axis=0))[0]
+
+
+def sample_with_temperature(logits, temperature):
+    return npf.softmax_forward(logits / temperature)[0]
+
+
+def sample_top_p(p, share):
+    kept = p * (p >= last_left(p, len(p), share))
+    return kept / kept.sum()
+
+
+COMBINATIONS = {  # answers that combine several functions of npformer
+    "port.block": port_block,
+    "rope.attention": attend_with_rope,
+    "attention.grouped": attend_in_groups,
+    "sample.temperature": sample_with_temperature,
+    "sample.top_p": sample_top_p,
 }
 
 
 @pytest.mark.parametrize("task", CODE, ids=lambda task: task.id)
-def test_what_npformer_answers_is_right_and_an_answer_of_its_own_is_told_so(task):
-    if answer := npformers(task):
+def test_check_recognises_npformers_own_function(task):
+    answer = find_npformer_answer(task)
+    if answer is not None:
         result = check(task.id, answer)
         assert result.codes == ("NPFORMERS-OWN",) and "write your own" in result.hint
-    elif answer := PARTS.get(task.id):
-        assert check(task.id, answer)
+    elif task.id in COMBINATIONS:
+        assert check(task.id, COMBINATIONS[task.id])
     else:
-        assert task.ours is None, "name npformer's own function as ours=, or say ours=None in the bank"
+        assert task.ours is None, (
+            f"npformer has no function {task.name}: in the bank, give {task.id} the argument "
+            'ours="the name of its function", or ours=None if npformer has no function for the same thing'
+        )
 
 
-# --- single observations ---------------------------------------------------------------------------
+# --- the data of the exercises ---------------------------------------------------------------------
 
 
-def test_what_should_cancel_does_so_in_the_right_answer():
-    for task in CODE:
-        for change, given in itertools.product(task.probe.invariances.values(), task.probe.calls):
-            before, after = (run(task.right, g, task.probe).arrays[0] for g in (given, change(*given)))
-            assert np.allclose(before, after), task.id
+@pytest.mark.parametrize("task", CODE, ids=lambda task: task.id)
+def test_invariances_keep_the_correct_answer(task):
+    for change, given in itertools.product(task.probe.invariances.values(), task.probe.calls):
+        before = run(task.right, given, task.probe).arrays[0]
+        after = run(task.right, change(*given), task.probe).arrays[0]
+        assert np.allclose(before, after)
 
 
-# --- a changed NumPy ----------------------------------------------------------------------------
+EQUAL_WRONG_ANSWERS = {"pe.entry", "pe.row", "loss.uniform", "modern.kept_bytes"}
 
 
-def test_a_changed_numpy_is_told_before_anybody_is_blamed(monkeypatch):
-    monkeypatch.setattr(np, "exp", lambda x: x)
-    (finding,) = check("order.bag", "b").findings
-    assert (finding.kind, finding.parameters) == ("numpy_replaced", {"function": "exp"})
+@pytest.mark.parametrize("task", NUMBERS, ids=lambda task: task.id)
+def test_known_mistakes_give_different_numbers(task):
+    questions = [task.posed(f"s{i}") for i in range(4)]
+    has_equal_wrong_answers = any(map(task.count_equal_wrong_answers, questions))
+    assert not has_equal_wrong_answers or task.id in EQUAL_WRONG_ANSWERS, (
+        f"two mistakes give the same answer to {task.id} with any drawn numbers: draw different numbers, or, "
+        f"if that is impossible, add {task.id!r} to EQUAL_WRONG_ANSWERS in tests/exercises/test_answers.py"
+    )
 
 
-def test_a_student_s_numbers_tell_causes_apart_where_any_do_and_else_the_reply_says_one_of():
-    alike = {task.id: sum(task.alike(task.posed(f"s{i}")) for i in range(4)) for task in NUMBERS}
-    told = {"pe.entry", "pe.row", "loss.uniform", "modern.kept_bytes"}
-    assert {name for name, many in alike.items() if many} <= told
-    two = check("pe.entry@s2", 1.0)
-    assert two.status == "ambiguous" and two.hint.startswith("One of these: ")
+def test_check_reports_equal_wrong_answers_as_ambiguous():
+    result = check("pe.entry@s2", 1.0)
+    assert result.status == "ambiguous" and result.hint.startswith("One of these: ")
 
 
-def test_an_edit_of_words_that_the_solution_does_not_have_is_refused():
+def test_edit_rejects_words_missing_in_the_solution():
     with pytest.raises(ValueError, match=r"the solution does not have 'ddof=0'"):
         Edit("x", "s", "ddof=0", "ddof=1").of("x = x.mean()")
 
 
-# --- the words -------------------------------------------------------------------------------------
+def test_right_option_is_seldom_the_longest():
+    choices = [task for task in bank().values() if task.kind == "choice"]
+    is_longest = [task.options[max(task.options, key=len)] is RIGHT for task in choices]
+    assert sum(is_longest) <= len(is_longest) / 3
 
 
-def test_the_right_option_is_seldom_the_longest():
-    choices = [e for e in bank().values() if e.kind == "choice"]
-    longest = [e.options[max(e.options, key=len)] is RIGHT for e in choices]
-    assert sum(longest) <= len(longest) / 3
+# --- a changed NumPy -------------------------------------------------------------------------------
+
+
+def test_check_reports_a_replaced_numpy_function(monkeypatch):
+    monkeypatch.setattr(np, "exp", lambda x: x)
+    (finding,) = check("order.bag", "b").findings
+    assert (finding.kind, finding.parameters) == ("numpy_replaced", {"function": "exp"})

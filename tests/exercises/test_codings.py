@@ -1,4 +1,4 @@
-"""The checker on answers that were not written for it: codings/, a block each, and plain_answers.txt."""
+"""The checker gives the expected replies to the answers in codings/ and plain_answers.txt."""
 
 import functools
 import re
@@ -9,73 +9,96 @@ import pytest
 from codings import CODE, FOLDER, check, codings, plain_answers, reply
 
 from npformer.exercises.bank import bank
-from npformer.exercises.bank.questions import asked, text_of, words
+from npformer.exercises.bank.questions import load_mistakes, load_questions, text_of
 from npformer.exercises.probe import run
 
 TOPICS = sorted(path.stem for path in FOLDER.glob("*.txt"))
+STATUSES = {
+    "right": {"pass"},
+    "remarked": {"pass"},
+    "variant": {"pass_variant"},
+}  # of correct answers, by label
+FAILED = {"known_mistake", "ambiguous", "unrecognised", "error"}
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_every_coding_gets_its_reply(topic):
+def test_check_gives_each_coding_its_reply(topic):
     of_topic = [coding for coding in codings() if coding.place.startswith(f"{topic} ")]
-    offences = [f"{coding.place}: {why}" for coding in of_topic for why in offending(coding)]
-    assert of_topic and offences == []
+    problems = [f"{coding.place}: {problem}" for coding in of_topic for problem in find_problems(coding)]
+    assert of_topic and problems == []
 
 
-def offending(coding):
-    """What is wrong with the reply to a coding."""
+def find_problems(coding):
+    """Yield what is wrong with the reply to a coding."""
     result = reply(coding)
     text = " ".join([*result.codes, result.evidence, result.hint])
-    allowed = {"right": {"pass"}, "remarked": {"pass"}, "variant": {"pass_variant"}}
-    if result.status not in allowed.get(
-        coding.label, {"known_mistake", "ambiguous", "unrecognised", "error"}
-    ):
+    if result.status not in STATUSES.get(coding.label, FAILED):
         yield result.status
     if result.codes != coding.codes:
-        yield f"called {result.codes}"
-    if bool(re.search(coding.words, text, re.I | re.S)) == (coding.label == "unseen"):
+        yield f"the codes are {result.codes}"
+    has_words = bool(re.search(coding.words, text, re.I | re.S))
+    should_have_words = coding.label != "unseen"
+    if has_words != should_have_words:
         yield f"the words: {text}"
     if coding.label == "right" and [finding.kind for finding in result.findings] != ["all_agree"]:
         yield text
     if re.search(r"--|\{|\}|(?<!<)lambda|_probe|Unread", f"{text} {result.question}"):
-        yield f"a sign twice, or words of the checker's own: {text}"
+        yield f"two minus signs, or internal names of the checker: {text}"
     if not result:
-        yield from ["no question"] if not result.question.endswith("?") else []
-        known = [words()[code] for code in coding.codes]
-        if known and not result.hint.endswith(f"Read {known[0].place.read}."):
-            yield f"read {known[0].place.read}"
-        yield from ("no cause" for mistake in known if mistake.cause not in result.hint)
-        told = {float(n) for n in re.findall(r"-?\d+\.\d{2,}", result.evidence) if float(n) % 1}
-        found = (n for n in told if np.isclose(answers_of(coding.exercise), n, rtol=1e-9, atol=0).any())
-        yield from (f"tells {n}" for n in found)
+        yield from find_problems_of_rejection(coding, result)
+
+
+def find_problems_of_rejection(coding, result):
+    """Yield what is missing in the reply to a wrong answer, and each expected number that it gives away."""
+    if not result.question.endswith("?"):
+        yield "no question"
+    mistakes = [load_mistakes()[code] for code in coding.codes]
+    if mistakes and not result.hint.endswith(f"Read {mistakes[0].place.read}."):
+        yield f"it should end with: Read {mistakes[0].place.read}."
+    for mistake in mistakes:
+        if mistake.cause not in result.hint:
+            yield f"the cause of {mistake.code} is missing"
+    for text in re.findall(r"-?\d+\.\d{2,}", result.evidence):
+        number = float(text)
+        is_integer = number % 1 == 0
+        if not is_integer and np.isclose(answers_of(coding.exercise), number, rtol=1e-9, atol=0).any():
+            yield f"it gives away the expected number {number}"
 
 
 @functools.cache
 def answers_of(exercise):
-    """The expected numbers of an exercise."""
+    """Return the expected numbers of an exercise, from all calls and outputs."""
     task = bank()[exercise]
     right = [run(task.right, given, task.probe) for given in task.probe.calls]
     return np.concatenate([np.ravel(part) for outcome in right for part in outcome.arrays])
 
 
-def test_every_mistake_is_coded():
-    assert {code for coding in codings() for code in coding.codes} == set(words()) - {"NPFORMERS-OWN"}
+def test_every_mistake_has_a_coding():
+    assert {code for coding in codings() for code in coding.codes} == set(load_mistakes()) - {"NPFORMERS-OWN"}
 
 
-def test_what_is_written_is_read_and_belongs_to_an_exercise():
-    for name, found in (("mistakes.md", words()), ("questions.md", asked())):
-        assert text_of(name).count("\n## ") == len(found)
-    known = {(mistake.code, e.id) for e in CODE for mistake in (*e.mistakes, *e.hard)}
-    assert {(code, place) for code, mistake in words().items() for place in mistake.sees_in} <= known
+@pytest.mark.parametrize(("name", "read"), [("mistakes.md", words), ("questions.md", asked)])
+def test_every_paragraph_of_the_bank_is_read(name, read):
+    assert text_of(name).count("\n## ") == len(read())
 
 
-def test_the_committed_table_is_what_is_said():
+def test_special_observations_belong_to_existing_exercises():
+    known = {(mistake.code, task.id) for task in CODE for mistake in (*task.mistakes, *task.hard)}
+    assert {(code, exercise) for code, mistake in load_mistakes().items() for exercise in mistake.sees_in} <= known
+
+
+def test_confusion_table_is_up_to_date():
     assert confusion.table() == confusion.FILE.read_text(encoding="utf-8")
 
 
-def test_answers_in_numbers_and_letters():
-    for line, exercise, label, words_of_it, answer in plain_answers():
-        result = check(exercise, answer)
-        assert bool(result) == (label == "right") and re.search(words_of_it, result.evidence), line
-        assert ("cannot be read" in result.evidence) >= (label == "unread"), line
-        assert result or result.status == "error" or result.question.endswith("?"), line
+@pytest.mark.parametrize(
+    ("line", "exercise", "label", "pattern", "answer"),
+    list(plain_answers()),
+    ids=lambda value: ascii(value)[:60],
+)
+def test_check_gives_each_plain_answer_its_reply(line, exercise, label, pattern, answer):
+    result = check(exercise, answer)
+    assert bool(result) == (label == "right") and re.search(pattern, result.evidence)
+    if label == "unread":
+        assert "cannot be read" in result.evidence
+    assert result or result.status == "error" or result.question.endswith("?")

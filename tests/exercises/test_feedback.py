@@ -1,4 +1,4 @@
-"""Feedback: templates for every kind of finding, and no decision that depends on them."""
+"""Every kind of finding has a template, and no decision depends on the templates."""
 
 import string
 
@@ -13,45 +13,53 @@ from npformer.exercises.number_detectors import CONSTANTS, ScaleFactor
 from npformer.exercises.verdict import KINDS, STATUSES, Finding, Verdict, find
 
 CATALOG = templates.catalog()
-OF_THE_OUTPUT = {"it", "It", "name_of_output"}
+OUTPUT_NAMES = {"it", "It", "name_of_output"}
 
 
 def placeholders(template):
+    """Return the names of the placeholders in a template."""
     return {name for _, name, _, _ in string.Formatter().parse(template) if name}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_has_a_template(kind):
+def test_every_kind_of_finding_has_a_template(kind):
     template = CATALOG.findings[kind]
     assert set(template) <= {"says", "says_many", "asks", "asks_many"} and "says" in template
     for text in template.values():
         phrases = {name for name, (kinds, _) in templates.PHRASES.items() if kind in kinds}
-        assert placeholders(text) <= {*KINDS[kind].parameters, *phrases, *OF_THE_OUTPUT}, text
+        assert placeholders(text) <= {*KINDS[kind].parameters, *phrases, *OUTPUT_NAMES}, text
 
 
 def test_every_template_belongs_to_a_kind():
     assert set(CATALOG.findings) <= set(KINDS)
 
 
-def test_every_name_of_the_bank_has_words():
-    landmarks = {name for task in CODE for name in task.probe.landmarks}
-    views = {name for task in CODE for name in task.probe.views}
-    shifts = {name for task in CODE for name in task.probe.invariances}
-    axes = {axis for task in CODE for each in task.probe.axis_names.values() for axis in each}
-    sizes = {"eps", "bits", "kept", "t", "all"}  # of numbers, which have no lines
+def test_every_name_in_the_bank_has_words():
     words = CATALOG.words
-    assert (
-        landmarks == set(words["landmark"]) and views == set(words["view"]) and shifts == set(words["shift"])
-    )
-    assert axes - sizes <= set(words["axis"])
-    assert set(ACTIVATIONS) == set(words["activation"]) and set(CONSTANTS) == set(words["constant"])
+    assert {name for task in CODE for name in task.probe.landmarks} == set(words["landmark"])
+    assert {name for task in CODE for name in task.probe.views} == set(words["view"])
+    assert {name for task in CODE for name in task.probe.invariances} == set(words["shift"])
+    assert set(ACTIVATIONS) == set(words["activation"])
+    assert set(CONSTANTS) == set(words["constant"])
     assert set(CHANGES) <= set(words["change"])
+
+
+def test_every_axis_in_the_bank_has_a_word():
+    axes = {axis for task in CODE for names in task.probe.axis_names.values() for axis in names}
+    sizes_of_numbers = {"eps", "bits", "kept", "t", "all"}  # a number has no rows or columns
+    assert axes - sizes_of_numbers <= set(CATALOG.words["axis"])
+
+
+def test_every_status_has_a_title():
     assert all(f"title_{status}" in CATALOG.texts for status in STATUSES)
 
 
-def test_finding_rejects_unknown_kinds_and_parameters():
+def test_finding_rejects_unknown_kinds():
     with pytest.raises(ValueError, match="no kind 'twice'"):
         find("twice")
+
+
+def test_finding_rejects_missing_parameters():
     with pytest.raises(ValueError, match=r"scaled has the parameters .*; received none"):
         find("scaled")
 
@@ -68,12 +76,12 @@ FACTORS = {
 }
 
 
-@pytest.mark.parametrize("factor", FACTORS)
+@pytest.mark.parametrize("factor", FACTORS, ids=FACTORS.values())
 def test_factor_text_names_sizes_and_roots(factor):
     assert templates.factor_text(factor) == FACTORS[factor]
 
 
-# --- nothing depends on the words --------------------------------------------------------------------
+# --- no decision depends on the templates ------------------------------------------------------------
 
 
 ANSWERS = [
@@ -83,6 +91,7 @@ ANSWERS = [
 
 
 def data_of(result):
+    """Return the fields of a result that do not depend on the templates."""
     findings = [(finding.kind, finding.output, finding.view) for finding in result.findings]
     return (
         bool(result),
@@ -96,13 +105,14 @@ def data_of(result):
 
 
 def text_of(result):
+    """Return the texts of a result."""
     return [result.evidence, result.hint, result.question or ""]
 
 
 def test_no_verdict_depends_on_a_template(monkeypatch):
     before = [check(*answer) for answer in ANSWERS]
-    words = in_other_words(lambda text: "x")
-    monkeypatch.setattr(templates, "catalog", lambda: words)
+    other_catalog = in_other_words(lambda text: "x")
+    monkeypatch.setattr(templates, "catalog", lambda: other_catalog)
     after = [check(*answer) for answer in ANSWERS]
     assert [data_of(result) for result in before] == [data_of(result) for result in after]
     assert {word for result in after for text in text_of(result) for word in text.lower().split()} <= {"x"}
@@ -110,17 +120,19 @@ def test_no_verdict_depends_on_a_template(monkeypatch):
 
 def test_every_sentence_comes_from_a_template(monkeypatch):
     before = [check(*answer) for answer in ANSWERS]
-    words = in_other_words(pseudo)
-    monkeypatch.setattr(templates, "catalog", lambda: words)
+    other_catalog = in_other_words(pseudo)
+    monkeypatch.setattr(templates, "catalog", lambda: other_catalog)
     for old, answer in zip(before, ANSWERS, strict=True):
         new = check(*answer)
         assert data_of(new) == data_of(old)
-        for one, other in zip(text_of(old), text_of(new), strict=True):
-            assert bool(one) == bool(other) and (one != other or not one)
-            assert not other or (other.startswith("⟦") and other.endswith("⟧")), other
+        for old_text, new_text in zip(text_of(old), text_of(new), strict=True):
+            assert bool(old_text) == bool(new_text)
+            if old_text:
+                assert new_text != old_text
+                assert new_text.startswith("⟦") and new_text.endswith("⟧"), new_text
 
 
-def test_the_levels_say_more_and_more():
+def test_text_of_says_more_at_each_level():
     findings = (find("shape_agrees"), Finding("differs", "y"), Finding("squared", "y"))
     verdict = Verdict("softmax.forward", "unrecognised", findings, (), ("y",), ())
     one, two, three = (feedback.text_of(verdict, level) for level in (1, 2, 3))
@@ -131,7 +143,7 @@ def test_the_levels_say_more_and_more():
     assert three.evidence == two.evidence and three.hint.startswith("Read ") and three.question
 
 
-def test_result_is_data_first():
+def test_result_fields_are_data_then_text():
     assert Result._fields == (
         "status",
         "codes",
@@ -144,6 +156,6 @@ def test_result_is_data_first():
     )
 
 
-def test_sentence_of_one_number_names_no_place():
+def test_sentence_about_one_number_has_no_index():
     finding = Finding("nan_at", "loss", {"index": (), "others_agree": False})
     assert templates.sentence(finding, ("loss",)) == "The output loss is NaN where a number is asked for."

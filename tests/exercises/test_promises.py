@@ -1,12 +1,11 @@
-"""The checker keeps to what a task promises: all of it is tried, and nothing beyond it."""
+"""The checker tries every edge case that a task allows, and no arguments that the task excludes."""
 
 import functools
 
 import numpy as np
 import pytest
-from codings import CODE, check, own
+from codings import CODE, check, solution_of
 
-from npformer.exercises import list_exercises
 from npformer.exercises.bank import bank
 from npformer.exercises.detectors import known_mistakes
 from npformer.exercises.find_the_bug import bug_of
@@ -15,7 +14,7 @@ from npformer.exercises.task import compiled, instead
 
 
 def edited(exercise, *pairs):
-    """The solution of an exercise with some words replaced."""
+    """Return the solution of an exercise after replacements in its text."""
     text = bank()[exercise].solution
     for old, new in zip(pairs[::2], pairs[1::2], strict=True):
         assert old in text
@@ -23,7 +22,7 @@ def edited(exercise, *pairs):
     return compiled(text)
 
 
-def soft(z):
+def softmax(z):
     powers = np.exp(z - z.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
 
@@ -32,7 +31,7 @@ def attention(q, k, v, mask=None, hide=None):
     scores = q @ k.T / np.sqrt(k.shape[1])
     if mask is not None:
         scores = hide(scores, mask)
-    return soft(scores) @ v
+    return softmax(scores) @ v
 
 
 def top_p(p, keep):
@@ -44,7 +43,7 @@ def top_p(p, keep):
 
 
 def adds_q(q, k, v, mask=None):
-    y = own("attention.forward")(q, k, v, mask)
+    y = solution_of("attention.forward")(q, k, v, mask)
     return y + q if y.shape == q.shape else y
 
 
@@ -53,7 +52,7 @@ def transposes_square(scores, mask):
     return np.where(mask.T if is_square else mask, scores, -np.inf)
 
 
-WRONG = {  # what passed before every edge of a promise was tried
+WRONG = {  # functions that differ from the solution only in edge cases
     "adam without ε": ("adam.step", edited("adam.step", " + 1e-9", "")),
     "adam minus ε": ("adam.step", edited("adam.step", "+ 1e-9", "- 1e-9")),
     "adam with a scaled ε": ("adam.step", edited("adam.step", "1e-9", "1e-9 * np.sqrt(1 - 0.98**t)")),
@@ -64,10 +63,10 @@ WRONG = {  # what passed before every edge of a promise was tried
         "cross_entropy.forward", edited("cross_entropy.forward", "logits.max", "logits.min"),
     ),
     "a limit below the logarithm": (
-        "cross_entropy.forward", lambda z, t: -np.log(soft(z)[np.arange(len(t)), t] + 1e-9).mean(),
+        "cross_entropy.forward", lambda z, t: -np.log(softmax(z)[np.arange(len(t)), t] + 1e-9).mean(),
     ),
     "a small limit below the logarithm": (
-        "cross_entropy.forward", lambda z, t: -np.log(soft(z)[np.arange(len(t)), t] + 1e-15).mean(),
+        "cross_entropy.forward", lambda z, t: -np.log(softmax(z)[np.arange(len(t)), t] + 1e-15).mean(),
     ),
     "a relative limit for top-p": (
         "sample.top_p", lambda p, share: top_p(p, lambda s: s >= (1 - share) * s[0]),
@@ -90,32 +89,32 @@ WRONG = {  # what passed before every edge of a promise was tried
     "-1000 for hidden scores": (
         "attention.forward", functools.partial(attention, hide=lambda s, m: s - 1000.0 * ~m),
     ),
-    "four digits": ("softmax.forward", lambda s: np.round(soft(s), 4)),
-    "a transposed table": ("pe.table", lambda n, d: own("pe.table")(n, d).T),
+    "four digits": ("softmax.forward", lambda s: np.round(softmax(s), 4)),
+    "a transposed table": ("pe.table", lambda n, d: solution_of("pe.table")(n, d).T),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_check_rejects_what_fails_inside_the_promise(name):
+def test_check_rejects_functions_wrong_in_edge_cases(name):
     exercise, function = WRONG[name]
-    assert not check(exercise, function), name
+    assert not check(exercise, function)
 
 
-def test_check_uses_one_rule_for_limited_losses():
-    for small in (1e-9, 1e-12, 1e-15, 0.0):
-        plain = check(
-            "cross_entropy.forward", lambda z, t, e=small: -np.log(soft(z)[np.arange(len(t)), t] + e).mean()
-        )
+@pytest.mark.parametrize("limit", [1e-9, 1e-12, 1e-15, 0.0])
+def test_check_rejects_limited_losses(limit):
+    def plain(z, t):
+        return -np.log(softmax(z)[np.arange(len(t)), t] + limit).mean()
 
-        def smoothed(z, t, epsilon, e=small):
-            log_p = np.log(soft(z) + e)
-            return -((1 - epsilon) * log_p[np.arange(len(t)), t] + epsilon * log_p.mean(axis=1)).mean()
+    def smoothed(z, t, epsilon):
+        log_p = np.log(softmax(z) + limit)
+        return -((1 - epsilon) * log_p[np.arange(len(t)), t] + epsilon * log_p.mean(axis=1)).mean()
 
-        assert not plain and not check("loss.smoothed", smoothed)
+    assert not check("cross_entropy.forward", plain)
+    assert not check("loss.smoothed", smoothed)
 
 
 def asserting(function, condition):
-    """A function that takes for granted what its task promises."""
+    """Make a function that fails if its arguments do not meet the condition of the task."""
 
     def f(*given):
         assert condition(*given)
@@ -157,13 +156,13 @@ PROMISED = {
 
 
 @pytest.mark.parametrize("exercise", PROMISED)
-def test_check_tries_nothing_beyond_the_promise(exercise):
-    result = check(exercise, asserting(own(exercise), PROMISED[exercise]))
+def test_check_tries_only_allowed_arguments(exercise):
+    result = check(exercise, asserting(solution_of(exercise), PROMISED[exercise]))
     assert result and [finding.kind for finding in result.findings] == ["all_agree"]
 
 
 @pytest.mark.parametrize("task", CODE, ids=lambda task: task.id)
-def test_calls_have_the_declared_axes(task):
+def test_probe_calls_have_the_declared_axes(task):
     for given in (*task.probe.calls, *task.probe.fresh):
         sizes = task.probe.sized(given)
         for name, value in zip(task.probe.names, given, strict=True):
@@ -172,41 +171,39 @@ def test_calls_have_the_declared_axes(task):
                 assert value.shape == tuple(sizes[axis] for axis in axes), name
         outcome = run(task.right, given, task.probe)
         for name, array in zip(task.probe.outputs, outcome.arrays, strict=True):
-            known = [
-                sizes.get(axis, n) for axis, n in zip(task.probe.axis_names[name], array.shape, strict=True)
-            ]
-            assert tuple(known) == array.shape, name
+            for axis, length in zip(task.probe.axis_names[name], array.shape, strict=True):
+                assert sizes.get(axis, length) == length, name
 
 
 @pytest.mark.parametrize("task", CODE, ids=lambda task: task.id)
-def test_drawn_calls_have_sizes_that_differ(task):
+def test_probe_fresh_calls_have_different_sizes(task):
     for given in task.probe.fresh:
         axes = [axis for name in task.probe.names for axis in task.probe.axis_names.get(name, ())]
         sizes = [size for axis, size in task.probe.sized(given).items() if axes.count(axis) >= 1 and size > 1]
         assert len(set(sizes)) >= len(sizes) - 1  # n_heads may be a multiple of another size
 
 
-def test_a_function_of_an_exercise_has_more_than_one_bug():
-    for task in CODE:
-        assert len({bug_of(task, f"name {i}").text for i in range(40)}) > 1, task.id
+@pytest.mark.parametrize("task", CODE, ids=lambda task: task.id)
+def test_bug_of_draws_several_bugs(task):
+    assert len({bug_of(task, f"name {i}").text for i in range(40)}) > 1
 
 
-def test_known_mistakes_are_told_apart_from_the_solution():
-    for task in CODE:
-        assert all(known.spoilt for known in known_mistakes(task)), task.id
+@pytest.mark.parametrize("task", CODE, ids=lambda task: task.id)
+def test_known_mistakes_differ_from_the_solution(task):
+    assert all(known.wrong_outputs for known in known_mistakes(task))
 
 
-# --- sentences that would be false -----------------------------------------------------------------
+# --- findings that would be false ------------------------------------------------------------------
 
 
-def kinds_of(exercise, function):
-    """The findings about a wrong function, by kind."""
+def find_kinds(exercise, function):
+    """Return the findings about a wrong function by kind, and the codes of its mistakes."""
     result = check(exercise, function)
     assert not result
     return {finding.kind: finding for finding in result.findings} | dict.fromkeys(result.codes)
 
 
-def reflected(x):
+def rope_with_reflection(x):
     T, d = x.shape
     angles = np.arange(T)[:, None] / 10000.0 ** (2 * np.arange(d // 2) / d)
     y = np.zeros_like(x)
@@ -215,108 +212,109 @@ def reflected(x):
     return y
 
 
-def test_a_reflection_is_no_rotation():
-    kinds = kinds_of("rope.forward", reflected)
+def test_check_distinguishes_reflection_from_rotation():
+    kinds = find_kinds("rope.forward", rope_with_reflection)
     assert "pairs_reflected" in kinds and "pair_angles" not in kinds
 
 
-def test_a_factor_is_named_by_sizes_that_differ():
+def test_check_names_factors_by_the_right_size():
     def by_d_v(q, k, v, mask=None):
         scores = q @ k.T / np.sqrt(v.shape[1])
-        return soft(scores if mask is None else np.where(mask, scores, -np.inf)) @ v
+        return softmax(scores if mask is None else np.where(mask, scores, -np.inf)) @ v
 
-    finding = kinds_of("attention.forward", by_d_v).get("softmax_of_scaled_scores")
+    finding = find_kinds("attention.forward", by_d_v).get("softmax_of_scaled_scores")
     sizes = (
         () if finding is None else (*finding.parameters["factor"].top, *finding.parameters["factor"].bottom)
     )
     assert "T_k" not in sizes
 
 
-def test_a_weight_gradient_has_no_tokens():
+def test_check_knows_weight_gradients_have_no_tokens():
     def wrong(dy, x, W_1, b_1, W_2, b_2):
-        dx, dW_1, *rest = own("ffn.backward")(dy, x, W_1, b_1, W_2, b_2)
+        dx, dW_1, *rest = solution_of("ffn.backward")(dy, x, W_1, b_1, W_2, b_2)
         return dx, dW_1 + x[0, 0][:, None] * np.abs(x[1, 1].sum()), *rest
 
-    finding = kinds_of("ffn.backward", wrong).get("depends_on_other_lines")
+    finding = find_kinds("ffn.backward", wrong).get("depends_on_other_lines")
     assert finding is None
 
 
 @pytest.mark.parametrize("shift", [1, -1])
-def test_a_shifted_embedding_is_not_called_multiplied(shift):
-    kinds = kinds_of("embedding.forward", lambda ids, E: E[(ids + shift) % len(E)])
+def test_check_does_not_call_shifted_embedding_multiplied(shift):
+    kinds = find_kinds("embedding.forward", lambda ids, E: E[(ids + shift) % len(E)])
     assert "is_landmark" in kinds and "is_scaled_landmark" not in kinds
 
 
-def test_a_port_without_residuals_gets_no_post_norm_words():
+def test_check_names_missing_residuals_not_post_norm():
     function = instead(bank()["port.block"].solution, "attend(norm(x, gamma_1))")
     text = check("port.block", function).evidence
     assert "into the norm" not in text
-    assert "PORT-NO-RESIDUAL" in kinds_of("port.block", edited("port.block", "h = x + ", "h = "))
+    assert "PORT-NO-RESIDUAL" in find_kinds("port.block", edited("port.block", "h = x + ", "h = "))
 
 
-def test_two_missing_corrections_are_not_called_one():
+def test_check_distinguishes_one_from_two_missing_corrections():
     both = edited("adam.step", " / (1 - 0.9**t)", "", " / (1 - 0.98**t)", "")
     assert check("adam.step", both).codes == ("ADAM-NO-CORRECTION",)
     assert check("adam.step", edited("adam.step", " / (1 - 0.9**t)", "")).codes == ("ADAM-ONE-CORRECTION",)
 
 
-def test_rows_that_nearly_sum_to_1_do_not():
-    assert "ratios_in_rows" not in kinds_of(
-        "softmax.forward", lambda s: soft(s) ** 2 / (soft(s) ** 2).sum(axis=-1, keepdims=True) * 0.999
+def test_check_requires_exact_row_sums_for_ratios():
+    assert "ratios_in_rows" not in find_kinds(
+        "softmax.forward", lambda s: softmax(s) ** 2 / (softmax(s) ** 2).sum(axis=-1, keepdims=True) * 0.999
     )
 
 
-def test_a_row_of_k_is_a_key():
+def test_check_calls_a_row_of_k_key():
     def sees_one_key(q, k, v, mask=None):
-        return own("attention.forward")(q, np.concatenate([k[:1], k[:-1]]) if len(k) > 1 else k, v, mask)
+        return solution_of("attention.forward")(
+            q, np.concatenate([k[:1], k[:-1]]) if len(k) > 1 else k, v, mask
+        )
 
     for finding in check("attention.forward", sees_one_key).findings:
         if finding.parameters.get("argument") in ("k", "v"):
             assert finding.parameters["axis"] == "T_k"
 
 
-def test_previous_classes_are_named():
-    finding = kinds_of("cross_entropy.forward", lambda z, t: own("cross_entropy.forward")(z, t - 1))[
-        "is_landmark"
-    ]
+def test_check_names_loss_of_previous_class():
+    finding = find_kinds(
+        "cross_entropy.forward", lambda z, t: solution_of("cross_entropy.forward")(z, t - 1)
+    )["is_landmark"]
     assert finding.parameters == {"landmark": "loss_of_previous_class"}
 
 
-def test_softmax_over_queries_is_named_in_rope_attention():
+def test_check_names_softmax_over_queries_with_rope():
     def over_queries(q, k, v):
-        rope = own("rope.forward")
+        rope = solution_of("rope.forward")
         scores = rope(q) @ rope(k).T / np.sqrt(q.shape[1])
-        return soft(scores.T).T @ v
+        return softmax(scores.T).T @ v
 
     assert check("rope.attention", over_queries).codes == ("SM-AXIS",)
 
 
-def test_np_tile_for_np_repeat_is_named():
+def test_check_names_tile_instead_of_repeat():
     def tiled(q, k, v):
         times = len(q) // len(k)
         k, v = np.tile(k, (times, 1, 1)), np.tile(v, (times, 1, 1))
-        return soft(q @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1])) @ v
+        return softmax(q @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1])) @ v
 
     assert check("attention.grouped", tiled).codes == ("KV-TILED",)
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_dropout_is_seen_as_random_in_every_run(seed):
+def test_check_recognises_dropout_as_random(seed):
     rng = np.random.default_rng(seed)
 
     def with_dropout(x, W_1, b_1, W_2, b_2):
-        y = own("ffn.forward")(x, W_1, b_1, W_2, b_2)
+        y = solution_of("ffn.forward")(x, W_1, b_1, W_2, b_2)
         return y * (rng.random(y.shape) > 0.05)
 
-    assert "random" in kinds_of("ffn.forward", with_dropout)
+    assert "random" in find_kinds("ffn.forward", with_dropout)
 
 
-def test_one_output_with_a_comma_is_a_tuple():
-    finding = kinds_of("softmax.forward", lambda s: (soft(s),))["outputs_returned"]
+def test_check_reports_a_tuple_of_one_output():
+    finding = find_kinds("softmax.forward", lambda s: (softmax(s),))["outputs_returned"]
     assert finding.parameters == {"expected": ("p",), "returned": ("p",), "container": "tuple"}
 
 
-def test_every_finding_is_about_a_name_of_the_task():
-    for exercise in list_exercises():
-        if exercise.kind == "code":
-            assert set(exercise.probe.axis_names) >= set(exercise.probe.outputs), exercise.id
+@pytest.mark.parametrize("task", CODE, ids=lambda task: task.id)
+def test_every_output_has_declared_axes(task):
+    assert set(task.probe.axis_names) >= set(task.probe.outputs)

@@ -1,8 +1,8 @@
-"""The checker on functions that run in another process."""
+"""The checker receives results and errors from functions that run in another process."""
 
 import numpy as np
 import pytest
-from codings import check, own
+from codings import check, solution_of
 
 from npformer.exercises import checker, templates
 from npformer.exercises.probe import Probe, call, run
@@ -13,11 +13,30 @@ PROBE = Probe("x, y", ("z",), ((np.ones(2), np.ones(2)),))
 
 def test_run_unpacks_a_remote_result():
     outcome = run(lambda x, y: RemoteResult(x + y, (1,)), PROBE.calls[0], PROBE)
-    assert np.array_equal(outcome.raw, [2, 2]) and outcome.changed == ("y",)
-    assert check("softmax.forward", lambda s: RemoteResult(own("softmax.forward")(s), (0,))).codes == (
-        "MUTATES-INPUT",
-    )
+    assert np.array_equal(outcome.raw, [2, 2])
+    assert outcome.changed == ("y",)
+
+
+def test_run_remote_none_is_empty():
     assert run(lambda x, y: RemoteResult(None, ()), PROBE.calls[0], PROBE).empty
+
+
+def test_check_reports_arguments_changed_by_remote_call():
+    def answer(scores):
+        return RemoteResult(solution_of("softmax.forward")(scores), (0,))
+
+    assert check("softmax.forward", answer).codes == ("MUTATES-INPUT",)
+
+
+class Opaque:
+    """An object in another process, as the grader represents it."""
+
+    kind = "DataFrame"
+
+
+def test_run_names_the_type_of_remote_objects():
+    outcome = run(lambda x, y: Opaque(), PROBE.calls[0], PROBE)
+    assert outcome.unreadable.parameters == {"name": "z", "type": "DataFrame"}
 
 
 RAISED = (
@@ -30,18 +49,18 @@ RAISED = (
 
 
 @pytest.mark.parametrize(("error", "expected"), RAISED)
-def test_run_describes_errors_of_both_kinds_alike(error, expected):
+def test_run_describes_local_and_remote_errors(error, expected):
     def f(x, y):
         raise error
 
     outcome = run(f, PROBE.calls[0], PROBE)
-    finding = next(checker.differences(PROBE, outcome, outcome))
+    finding = next(checker.find_differences(PROBE, outcome, outcome))
     assert outcome.error.type_name == "KeyError"
     assert templates.sentence(finding) == f"One of the checks stopped with {expected}."
 
 
 @pytest.mark.parametrize("error", [TypeError("x"), StudentError("TypeError", "x")])
-def test_call_retries_with_mask_by_name(error):
+def test_call_passes_mask_by_name_after_type_error(error):
     def f(x, *rest, mask=None):
         if rest:
             raise error
@@ -54,7 +73,7 @@ def test_call_retries_with_mask_by_name(error):
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), StudentError("ValueError", "x")])
-def test_call_retries_no_other_error(error):
+def test_call_does_not_retry_after_other_errors(error):
     calls = []
 
     def f(*given, **named):

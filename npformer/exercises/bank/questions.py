@@ -74,7 +74,7 @@ def mistakes_of(text: str) -> dict[str, Mistake]:
 
 
 @cache
-def mistakes() -> dict[str, Mistake]:
+def load_mistakes() -> dict[str, Mistake]:
     """Return every mistake by its code."""
     return mistakes_of(text_of("mistakes.md"))
 
@@ -103,14 +103,14 @@ def questions_of(text: str) -> dict[str, Question]:
 
 
 @cache
-def questions() -> dict[str, Question]:
+def load_questions() -> dict[str, Question]:
     """Return every question by its id."""
     return questions_of(text_of("questions.md"))
 
 
 def choice_exercises() -> Iterator[Choice | Truth]:
     """Yield the exercises that questions.md defines completely: multiple choice, and true or false."""
-    for task, answers in questions().values():
+    for task, answers in load_questions().values():
         if list(answers) == ["True", "False"]:
             right = answers["True"] is RIGHT
             yield Truth(**task, right=right, wrong=answers[str(not right)])
@@ -123,14 +123,14 @@ def drawn(name: str, decimals: int = 0) -> Callable[[Callable[[Draw], Posed]], N
 
     The function draws the numbers of the question, and returns the answer and the wrong answers by code.
     """
-    task, answers = questions()[name]
+    task, answers = load_questions()[name]
 
     def exercise(draw: Callable[[Draw], Posed]) -> Numbers:
         def posed(numbers: Draw) -> Posed:
             question = draw(numbers)
             wrong: dict[Any, Any] = {}
             for code, value in question.wrong.items():
-                mistake = answers[code] if code in answers else mistakes()[code]
+                mistake = answers[code] if code in answers else load_mistakes()[code]
                 wrong[mistake] = value
             return question._replace(wrong=wrong)
 
@@ -168,7 +168,7 @@ def coded(
     """
     text, right = parts["solution"], compiled(parts["solution"])
     for part in ("mistakes", "hard"):
-        parts[part] = {mistakes()[code]: edits for code, edits in parts.get(part, {}).items()}
+        parts[part] = {load_mistakes()[code]: edits for code, edits in parts.get(part, {}).items()}
     for part in ("landmarks", "directions"):
         parts[part] = {name: instead(text, edit) for name, edit in parts.get(part, {}).items()}
     probe_parts = {part: parts.pop(part) for part in Probe._fields if part in parts}
@@ -177,8 +177,4 @@ def coded(
     random_calls = [draw(Draws(seed)) for seed in range(DRAWN + FRESH)]
     every_call = (*calls, *random_calls[:DRAWN], *with_sizes_of_1(draw))
     probe = probe._replace(calls=every_call, fresh=tuple(random_calls[DRAWN:]))
-    return Code(**questions()[name].task, probe=probe, draw=draw, **parts)
-
-
-
-asked, words = questions, mistakes
+    return Code(**load_questions()[name].task, probe=probe, draw=draw, **parts)
