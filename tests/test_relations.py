@@ -12,7 +12,7 @@ from pairs import BUGS, MORE
 
 from npformer import gradcheck
 from npformer.gradcheck import notes
-from npformer.gradcheck.finite_differences import HALF
+from npformer.gradcheck.finite_differences import SQRT_EPS
 from npformer.gradcheck.relations import (
     KINDS,
     Case,
@@ -207,7 +207,7 @@ def test_find_relation_says_nothing_where_it_cannot(case):
 @pytest.mark.parametrize("times", [1.5, 3, 10])
 def test_find_relation_gives_tiny_errors_no_name(seed, times):
     R = np.random.default_rng(7).standard_normal((2, 3, 4))
-    noise = times * HALF * np.random.default_rng(seed).standard_normal(R.shape)
+    noise = times * SQRT_EPS * np.random.default_rng(seed).standard_normal(R.shape)
     for error in (noise, noise * R, noise[0, 0, 0] * (R == R.max())):
         relation = find_relation([Case(R + error, R, OTHERS, SIZES)])
         assert relation is None or relation.kind in ("near", "few")
