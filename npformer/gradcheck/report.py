@@ -48,8 +48,8 @@ class GradientRow(NamedTuple):
     numeric : float
         The derivative at the worst entry, as finite differences estimate it.
     error : float
-        The absolute difference between analytic and numeric, relative to the largest gradient of the leaf. For
-        a small leaf, see `gradcheck`.
+        The absolute difference between analytic and numeric, relative to the largest gradient of the leaf.
+        Small leaves have a different reference: see `gradcheck`.
     verdict : str
         "pass", "fail", "kink" or "unsure".
     note : str
