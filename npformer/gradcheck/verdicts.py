@@ -33,11 +33,11 @@ def is_precise(estimate: Estimate, limits: Limits) -> bool:
 def decide_verdict(analytic: float, estimate: Estimate, limits: Limits) -> tuple[str, str]:
     """Return the verdict on one entry of the gradient, and the reason for it if there is one.
 
-    "pass": the gradient agrees with the derivative, and the error bound is small.
-    "fail": the gradient differs from a known derivative by more than the error bound, or it is not finite, or
-    it lies outside the range that a kink allows.
-    "kink": the gradient lies inside the range that a kink allows.
-    "unsure": the differences are not precise enough for any other verdict.
+    - "pass": the gradient agrees with the derivative, and the error bound is small.
+    - "fail": the gradient differs from a known derivative by more than the error bound. A gradient that is
+      not finite fails too, and so does a gradient outside the range that a kink allows.
+    - "kink": the gradient lies inside the range that a kink allows.
+    - "unsure": the differences are not precise enough for any other verdict.
     """
     if _may_mean_a_staircase(analytic, estimate, limits):
         return "unsure", STAIR
@@ -51,7 +51,9 @@ def decide_verdict(analytic: float, estimate: Estimate, limits: Limits) -> tuple
     if is_outside_kink:
         return "fail", estimate.reason
     is_kink = estimate.low < estimate.high
-    return "kink" if is_kink else "unsure", estimate.reason or HIDDEN
+    if is_kink:
+        return "kink", estimate.reason
+    return "unsure", estimate.reason or HIDDEN
 
 
 def _may_mean_a_staircase(analytic: float, estimate: Estimate, limits: Limits) -> bool:
