@@ -1,57 +1,83 @@
-"""Every operation's backward against differences of its forward.
+"""Compare the backward pass of every operation with finite differences of its forward pass.
 
-An operation's own file asks with one line, `test_gradients = gradients_hold("ffn", {"activation": "gelu"})`,
-for each way in which it is called: a dict of what differs from the valid call that its signature gives.
+A test file needs one line for an operation: `test_gradients = gradients_hold("ffn", {"activation": "gelu"})`.
+Each dict is one variant. It replaces arguments of the valid call, which valid_calls.py makes for every
+function.
 """
 
 import inspect
 from functools import partial
 from itertools import product
 
-from together import together
+import pytest
 from valid_calls import arguments, drawn, with_arrays
 
 import npformer as npf
 
+SIZES = ("lead", "T", "S")  # the leading axes, and the lengths of the target and the source
 
-def gradients_hold(operation, *ways):
-    """A test: in each of these ways gradcheck passes, and it has looked at every array and parameter."""
 
-    @together("way", ways)
-    def test(way):
-        check(operation, way)
+def gradients_hold(operation, *variants):
+    """Make a test: gradcheck passes for every variant, and compares every array and parameter."""
+
+    @pytest.mark.parametrize("variant", variants, ids=name_variant)
+    def test(variant):
+        check_gradients(operation, variant)
 
     return test
 
 
+def name_variant(variant):
+    """Name a variant by its arguments, and leave out the values of arrays and configs."""
+    parts = []
+    for name, value in variant.items():
+        is_short = isinstance(value, bool | int | float | str) or value is None or name in SIZES
+        parts.append(f"{name}={value}" if is_short else name)
+    return " ".join(parts) or "valid call"
+
+
 def every(**choices):
-    """The ways to combine these choices."""
-    return [dict(zip(choices, way, strict=True)) for way in product(*choices.values())]
+    """Return every combination of these choices."""
+    return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
 
 
-def check(operation, way):
-    """`directions` is gradcheck's."""
-    call = call_of(operation, way)
-    forward, backward = (getattr(npf, f"{operation}_{which}") for which in ("forward", "backward"))
-    kinds = {p.name: p.kind for p in inspect.signature(forward).parameters.values()}
-    positional = [call.pop(name) for name, kind in kinds.items() if kind is kind.POSITIONAL_OR_KEYWORD]
-    options = {"directions": way.get("directions")} | {x: call.pop(x) for x in ("rng",) if x in call}
-    report, arrays = npf.gradcheck(partial(forward, **call), backward, *positional, **options), []
-    assert report and report.tolerance == 1e-8, report
+def check_gradients(operation, variant):
+    """Run gradcheck for one variant; `directions` in a variant is an argument of gradcheck."""
+    forward = getattr(npf, f"{operation}_forward")
+    backward = getattr(npf, f"{operation}_backward")
+    call = make_call(operation, variant)
+    positional = []
+    for parameter in inspect.signature(forward).parameters.values():
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+            positional.append(call.pop(parameter.name))
+    settings = {"directions": variant.get("directions")}
+    if "rng" in call:
+        settings["rng"] = call.pop("rng")
+    report = npf.gradcheck(partial(forward, **call), backward, *positional, **settings)
+    assert report, report
+    assert report.tolerance == 1e-8
+    arrays = []
     with_arrays(tuple(positional), arrays.append)
-    assert len(report.rows) == sum(a.dtype.kind == "f" for a in arrays)
+    assert len(report.rows) == sum(array.dtype.kind == "f" for array in arrays)
 
 
-def call_of(operation, way):
-    """The valid call with what is another in this way; `lead`, `T`, `S` are lengths, and fields of a config
-    mean another config and parameters for it."""
-    sizes = {"T": 3, "S": 4} | {name: way[name] for name in ("lead", "T", "S") if name in way}
-    call, fields = arguments(f"{operation}_forward", **sizes), {}
+def make_call(operation, variant):
+    """Return the arguments of the valid call, with those of the variant.
+
+    `lead`, `T` and `S` in a variant are lengths. The name of a field of the config changes this field, and
+    new parameters are drawn for the changed config.
+    """
+    sizes = {"T": 3, "S": 4} | {name: variant[name] for name in SIZES if name in variant}
+    call = arguments(f"{operation}_forward", **sizes)
+    fields = {}
     if "config" in call:
-        fields = {name: way[name] for name in call["config"]._fields if name in way}
+        fields = {name: variant[name] for name in call["config"]._fields if name in variant}
         call["config"] = call["config"]._replace(**fields)
-        vocabulary = () if operation.startswith(("encoder", "decoder")) else (5,)
-        call["params"] = drawn(getattr(npf, f"init_{operation}"), *vocabulary, call["config"])
-    own = {name: value for name, value in way.items() if name not in {*fields, *sizes, "directions", "lead"}}
-    assert own.keys() <= call.keys(), f"{operation}_forward has no {own.keys() - call.keys()}"
-    return call | own
+        has_vocabulary = not operation.startswith(("encoder", "decoder"))
+        sizes_of_params = (5, call["config"]) if has_vocabulary else (call["config"],)
+        call["params"] = drawn(getattr(npf, f"init_{operation}"), *sizes_of_params)
+    not_arguments = {*fields, *sizes, "directions", "lead"}
+    changed = {name: value for name, value in variant.items() if name not in not_arguments}
+    unknown = changed.keys() - call.keys()
+    assert not unknown, f"{operation}_forward has no {unknown}"
+    return call | changed

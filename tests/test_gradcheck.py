@@ -1,12 +1,11 @@
-"""The gradient checker, checked: wrong passes are caught and named, right ones pass, reports read well."""
+"""Tests of the gradient checker: verdicts on correct and wrong backward passes, notes, and the report."""
 
 import copy
 import math
 import pickle
 import re
 from collections import Counter
-from functools import partial
-from itertools import product
+from functools import cache, partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -15,12 +14,14 @@ import numpy as np
 import pytest
 from make_kill_table import hard, otherwise, planted, refilled
 from pairs import BUGS, HARD, MORE, SAID, VERDICT, pair
-from together import failures
 from valid_calls import fingerprint
 
 import npformer as npf
 from npformer import GradientReport, GradientRow, LayerNormParams, assert_gradients, gradcheck
-from npformer.gradcheck.report import make_note
+from npformer.gradcheck.finite_differences import Line
+from npformer.gradcheck.report import VERDICTS, make_note
+
+ALL_BUGS = BUGS | MORE
 
 
 def square(x):
@@ -31,83 +32,123 @@ def square_backward(dy, x):
     return 2 * x * dy
 
 
-def only_row(*args, **kwargs):
+def check_one_row(*args, **kwargs):
+    """Return the only row of a report."""
     (row,) = gradcheck(*args, **kwargs).rows
     return row
 
 
-def verdicts(report):
+def get_verdicts(report):
     return {row.path: row.verdict for row in report.rows}
 
 
-def worst(report):
-    return min((row.verdict for row in report.rows), key=["fail", "unsure", "kink", "pass"].index)
+def get_worst_verdict(report):
+    worst_first = list(VERDICTS)
+    return min((row.verdict for row in report.rows), key=worst_first.index)
 
 
-def refused(report):
+def get_failing_paths(report):
     return {row.path for row in report.rows if row.verdict == "fail"}
 
 
-# Wrong backward passes are caught, and named; hard pairs are judged as mathematics says
+# Wrong backward passes fail and get a note; hard pairs get the verdict that mathematics demands
 
-_, *SECTIONS = (Path(__file__).parent / "data" / "kills.md").read_text(encoding="utf-8").split("\n## ")
-TABLES = [partial(planted, BUGS), partial(planted, MORE), hard]
+PAGE = (Path(__file__).parent / "data" / "kills.md").read_text(encoding="utf-8")
+_, *SECTIONS = PAGE.split("\n## ")
 
 
-def without_rounding(line):
-    """The factor that makes a gradient large is another one where sums are rounded in another order."""
+def mask_rounding(line):
+    """Replace numbers in scientific notation, because they depend on the order in which a sum is rounded."""
     return re.sub(r"-?[\d.]+e[-+]\d+", "so many", line)
 
 
 @pytest.mark.parametrize(
-    "number, table", [*enumerate(TABLES), pytest.param(3, otherwise, marks=pytest.mark.slow)]
+    "number, make_table",
+    [
+        pytest.param(0, partial(planted, BUGS), id="planted"),
+        pytest.param(1, partial(planted, MORE), id="more planted"),
+        pytest.param(2, hard, id="hard pairs"),
+        pytest.param(3, otherwise, id="float32 and directions", marks=pytest.mark.slow),
+    ],
 )
-def test_the_page_says_of_each_mistake_and_hard_pair_what_is_said_today(number, table):
-    """tests/data/make_kill_table.py writes it anew."""
-    today, page = (text.splitlines() for text in (refilled(SECTIONS[number], *table()), SECTIONS[number]))
-    pairs = zip(today, page, strict=True)
-    assert [line for line, was in pairs if without_rounding(line) != without_rounding(was)] == []
+def test_gradcheck_reports_match_the_kill_table(number, make_table):
+    """If the table is out of date, tests/data/make_kill_table.py writes it again."""
+    current = refilled(SECTIONS[number], *make_table()).splitlines()
+    expected = SECTIONS[number].splitlines()
+    different = []
+    for line, expected_line in zip(current, expected, strict=True):
+        if mask_rounding(line) != mask_rounding(expected_line):
+            different.append(line)
+    assert different == []
 
 
-def test_every_label_on_the_page_is_met():
-    lines = [
-        line[2:].replace("\\|", "¦") for line in "\n".join(SECTIONS[:3]).splitlines() if line[:2] == "| "
-    ]
-    found = {name.replace("¦", "|"): told for name, *told in (line.split(" | ") for line in lines)}
-    for name, bug in (BUGS | MORE).items():
-        _, verdict, where = found[name]
-        assert (verdict, {*where.partition(":")[0].split(", ")}) == ("fail", bug.spoils), name
-        assert ";" in where or name not in BUGS, "it has no name"
-    assert {name: found[name][:2] for name in HARD} == {
-        n: [must, VERDICT[must]] for n, (must, *_) in HARD.items()
-    }
+@cache
+def read_kill_table():
+    """Return the other cells of each row in the first three tables, by the name in the first cell."""
+    cells_by_name = {}
+    for line in "\n".join(SECTIONS[:3]).splitlines():
+        if line.startswith("| "):
+            text = line[2:].replace("\\|", "¦")  # an escaped bar is not the end of a cell
+            name, *cells = text.split(" | ")
+            cells_by_name[name.replace("¦", "|")] = cells
+    return cells_by_name
 
 
-def test_what_is_right_passes_without_a_word():
-    for bug in {bug.right: bug for bug in (BUGS | MORE).values()}.values():
-        report = gradcheck(bug.forward, bug.right, *bug.args)
-        assert report and all(row.note == "" for row in report.rows), report
+@pytest.mark.parametrize("name", ALL_BUGS)
+def test_kill_table_planted_mistake_fails(name):
+    _, verdict, description = read_kill_table()[name]
+    paths = description.partition(":")[0].split(", ")
+    assert verdict == "fail"
+    assert set(paths) == ALL_BUGS[name].spoils
 
 
-def check_said(name):
-    must, forward, backward, args, kwargs, note = pair(*SAID[name])
+@pytest.mark.parametrize("name", BUGS)
+def test_kill_table_planted_mistake_is_described(name):
+    *_, description = read_kill_table()[name]
+    assert ";" in description
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_kill_table_hard_pair_has_its_verdict(name):
+    label, *_ = HARD[name]
+    assert read_kill_table()[name][:2] == [label, VERDICT[label]]
+
+
+CORRECT = {name.partition(": ")[0]: bug for name, bug in ALL_BUGS.items()}
+
+
+def test_correct_pairs_cover_every_planted_operation():
+    assert {bug.right for bug in CORRECT.values()} == {bug.right for bug in ALL_BUGS.values()}
+
+
+@pytest.mark.parametrize("operation", CORRECT)
+def test_gradcheck_correct_pair_passes_without_note(operation):
+    bug = CORRECT[operation]
+    report = gradcheck(bug.forward, bug.right, *bug.args)
+    assert report, report
+    assert all(row.note == "" for row in report.rows), report
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_gradcheck_pair_has_its_verdict_and_note(name):
+    label, forward, backward, args, kwargs, note = pair(*SAID[name])
     before = fingerprint(args)
-    try:
-        report = gradcheck(forward, backward, *args, **kwargs)
-    except (TypeError, ValueError) as error:
-        assert must == "refused" and str(error).startswith(f"gradcheck: {note}")
+    if label == "refused":
+        with pytest.raises((TypeError, ValueError), match=f"^{re.escape(f'gradcheck: {note}')}"):
+            gradcheck(forward, backward, *args, **kwargs)
         return
+    report = gradcheck(forward, backward, *args, **kwargs)
     assert fingerprint(args) == before
-    assert worst(report) == VERDICT[must]
+    assert get_worst_verdict(report) == VERDICT[label]
     assert note in "\n".join(f"{row.path} {row.verdict}: {row.note}" for row in report.rows)
 
 
-def test_what_is_said_of_other_pairs():
-    assert failures(check_said, product(SAID)) == {} and len(SAID) > 90
+def test_pairs_with_a_note_are_many():
+    assert len(SAID) > 90
 
 
-def test_the_worst_entry_is_named_with_both_numbers():
-    def off(dy, x):
+def test_gradcheck_row_has_worst_entry_and_numbers():
+    def backward_with_two_errors(dy, x):
         dx = square_backward(dy, x)
         dx[0, 1] *= 1 + 1e-3
         dx[1, 2] += 3 * dx[1, 1]
@@ -115,74 +156,92 @@ def test_the_worst_entry_is_named_with_both_numbers():
 
     x = np.arange(1.0, 7.0).reshape(2, 3)
     d_output = np.random.default_rng(0).standard_normal((2, 3))
-    row = only_row(square, off, x)
+    row = check_one_row(square, backward_with_two_errors, x)
     assert (row.path, row.index, row.verdict) == ("x", (1, 2), "fail")
-    assert row.analytic == off(d_output, x)[1, 2]
+    assert row.analytic == backward_with_two_errors(d_output, x)[1, 2]
     assert row.numeric == pytest.approx(2 * x[1, 2] * d_output[1, 2], rel=1e-10)
-    assert row.error == pytest.approx(abs(row.analytic - row.numeric) / abs(2 * x * d_output).max(), rel=1e-6)
+    largest = abs(2 * x * d_output).max()
+    assert row.error == pytest.approx(abs(row.analytic - row.numeric) / largest, rel=1e-6)
 
 
-# Right ones are not accused
+# Correct gradients do not fail
 
-
-STEPS = {
+ACTIVATIONS = {  # the function of x, and its derivative as a function of x and y
     "tanh": (np.tanh, lambda x, y: 1 - y * y),
     "sin": (np.sin, lambda x, y: np.cos(x)),
     "square": (np.square, lambda x, y: 2 * x),
     "relu": (lambda x: np.maximum(x, 0), lambda x, y: x > 0),
-    "size": (abs, lambda x, y: np.sign(x)),
-    "bend": (lambda x: np.where(x > 0, x, x / 8), lambda x, y: np.where(x > 0, 1, 1 / 8)),
+    "absolute": (abs, lambda x, y: np.sign(x)),
+    "leaky relu": (lambda x: np.where(x > 0, x, x / 8), lambda x, y: np.where(x > 0, 1, 1 / 8)),
 }
 
 
-def chain(seed):
-    """y = steps((x W + b) / s t) with kinks on the way; x and W of any size s and t, b perhaps 0."""
-    draw = np.random.default_rng(seed)
-    steps, dtype = draw.choice([*STEPS], draw.integers(1, 4)), draw.choice([np.float64, np.float32])
-    s, t = 10.0 ** draw.integers(-8, 9, 2) if dtype is np.float64 else 10.0 ** draw.integers(-5, 6, 2)
-    n, m = draw.integers(1, 5, 2)
-    shapes = [((n, m), s), ((m, m), t), (m, s * t * draw.integers(2))]
-    arrays = [(scale * draw.standard_normal(shape)).astype(dtype) for shape, scale in shapes]
+def make_chain(seed, longest):
+    """Make a random pair y = activations((x W + b) / s t) with its arguments.
+
+    The activations may have kinks. x and W have random magnitudes s and t, and b may be 0. The axes of the
+    arrays have lengths up to `longest`.
+    """
+    rng = np.random.default_rng(seed)
+    names = rng.choice([*ACTIVATIONS], rng.integers(1, 4))
+    dtype = rng.choice([np.float64, np.float32])
+    exponents = rng.integers(-8, 9, 2) if dtype is np.float64 else rng.integers(-5, 6, 2)
+    s, t = 10.0**exponents
+    n, m = rng.integers(1, longest + 1, 2)
+    scale_of_b = s * t * rng.integers(2)
+    shapes = [((n, m), s), ((m, m), t), ((m,), scale_of_b)]
+    arrays = [(scale * rng.standard_normal(shape)).astype(dtype) for shape, scale in shapes]
 
     def forward(x, W, b):
-        kept = [(x @ W + b) / x.dtype.type(s * t)]
-        for step in steps:
-            kept.append(STEPS[step][0](kept[-1]))
-        return kept[-1], (x, W, kept)
+        values = [(x @ W + b) / x.dtype.type(s * t)]
+        for name in names:
+            activation, _ = ACTIVATIONS[name]
+            values.append(activation(values[-1]))
+        return values[-1], (x, W, values)
 
     def backward(dy, cache):
-        x, W, kept = cache
-        for step, y, before in zip(steps[::-1], kept[::-1], kept[-2::-1], strict=False):
-            dy = dy * STEPS[step][1](before, y).astype(dy.dtype)
+        x, W, values = cache
+        for name, y, before in zip(names[::-1], values[::-1], values[-2::-1], strict=False):
+            _, derivative = ACTIVATIONS[name]
+            dy = dy * derivative(before, y).astype(dy.dtype)
         dy = dy / dy.dtype.type(s * t)
         return dy @ W.T, x.T @ dy, dy.sum(axis=0)
 
     return forward, backward, arrays
 
 
-def test_of_many_chains_no_right_gradient_is_accused_and_only_a_wrong_one_of_zeros_passes():
-    told = Counter()
-    for seed in (
-        *range(140),
-        981,
-        1000,
-        1027,
-        1188,
-        1228,
-        1329,
-    ):  # in float32 a tanh that is nearly 1, and more
-        forward, backward, arrays = chain(seed)
-        wrong = lambda dy, cache: [g * g.dtype.type(1.01) for g in backward(dy, cache)]  # noqa: B023, E731
-        told["right", worst(gradcheck(forward, backward, *arrays))] += 1
-        report = gradcheck(forward, wrong, *arrays)
-        told["wrong" if any(row.analytic for row in report.rows) else "dead", worst(report)] += 1
-    assert not told["right", "fail"] and not told["wrong", "pass"], told
-    assert told["right", "pass"] > 135 and told["wrong", "fail"] > 130, told
+def make_one_percent_larger(backward):
+    """Make a wrong backward pass, whose gradients are 1 % too large."""
+
+    def wrong_backward(dy, cache):
+        return [gradient * gradient.dtype.type(1.01) for gradient in backward(dy, cache)]
+
+    return wrong_backward
 
 
-# How good the slopes are, and where they are looked for
+CHAINS = [(seed, 2) for seed in range(140)]
+HARD_CHAINS = [(seed, 4) for seed in (981, 1000, 1027, 1188, 1228, 1329)]  # such as tanh near 1 in float32
 
-FUNCTIONS = {  # and points, each judged alone; the same words mean the function for mpmath
+
+def test_gradcheck_random_chains_have_the_correct_verdict():
+    """No correct gradient fails, and a gradient that is 1 % too large passes only if it is 0."""
+    counts = Counter()
+    for seed, longest in CHAINS + HARD_CHAINS:
+        forward, backward, arrays = make_chain(seed, longest)
+        report = gradcheck(forward, backward, *arrays)
+        counts["correct", get_worst_verdict(report)] += 1
+        report = gradcheck(forward, make_one_percent_larger(backward), *arrays)
+        is_zero = not any(row.analytic for row in report.rows)
+        counts["zero" if is_zero else "wrong", get_worst_verdict(report)] += 1
+    assert counts["correct", "fail"] == 0, counts
+    assert counts["wrong", "pass"] == 0, counts
+    assert counts["correct", "pass"] > 135, counts
+    assert counts["wrong", "fail"] > 130, counts
+
+
+# The accuracy of the estimates, and the steps that they use
+
+FUNCTIONS = {  # the points at which each function is checked; mpmath evaluates the same text exactly
     "exp(x)": [-3.0, 0.0, 0.1, 2.0],
     "exp(x / 1e30)": [1e30, -3e30],
     "erf(x)": [-1.3, 0.0, 0.9],
@@ -195,130 +254,189 @@ FUNCTIONS = {  # and points, each judged alone; the same words mean the function
     "x**7": [-1.1, 0.9, 2.5, 1e3],
     "x * x": [1e-30, -3e30],
 }
+POINTS = [(text, seed, point) for text, points in FUNCTIONS.items() for seed, point in enumerate(points)]
 
 
-@pytest.mark.parametrize("words", FUNCTIONS)
-def test_slopes_are_good_to_ten_digits_and_nothing_outside_the_domain_is_in_the_way(words):
-    f = eval(f"lambda x: {words}", vars(np) | {"erf": np.vectorize(math.erf)})
+@pytest.mark.parametrize("factor, verdict", [(1, "pass"), (1.001, "fail")])
+@pytest.mark.parametrize("text, seed, point", POINTS)
+def test_gradcheck_estimate_has_ten_correct_digits(text, seed, point, factor, verdict):
+    """Steps that leave the domain of the function do no harm."""
+    f = eval(f"lambda x: {text}", vars(np) | {"erf": np.vectorize(math.erf)})
+    exact_f = eval(f"lambda x: {text}", vars(mpmath))
+    with mpmath.workdps(100):
+        derivative = float(mpmath.diff(exact_f, point, h=mpmath.mpf(10) ** -50))
 
     def forward(x):
         if not np.isfinite(f(x)).all():
             raise ValueError("outside of its domain")
         return f(x), None
 
-    for seed, point in enumerate(FUNCTIONS[words]):
-        with mpmath.workdps(100):
-            exact = mpmath.diff(eval(f"lambda x: {words}", vars(mpmath)), point, h=mpmath.mpf(10) ** -50)
-        for factor, verdict in ((1, "pass"), (1.001, "fail")):
-            backward = lambda dy, _, slope=factor * float(exact): dy * slope  # noqa: E731
-            row = only_row(forward, backward, np.array([point]), rng=np.random.default_rng(seed))
-            assert row.verdict == verdict, row
-            off = 1e-9 if "2**14" in words else 1e-10  # there the phase is rounded
-            assert abs(row.numeric - row.analytic / factor) <= off * abs(row.analytic), row
+    def backward(dy, _):
+        return dy * (factor * derivative)
+
+    row = check_one_row(forward, backward, np.array([point]), rng=np.random.default_rng(seed))
+    assert row.verdict == verdict, row
+    accuracy = 1e-9 if "2**14" in text else 1e-10  # the large phase of this sine is rounded
+    assert abs(row.numeric - row.analytic / factor) <= accuracy * abs(row.analytic), row
 
 
-def test_a_smooth_function_takes_six_evaluations_an_entry_and_three_more():
-    near = []
+def test_gradcheck_smooth_function_needs_six_evaluations_an_entry():
+    """Three more evaluations are needed for the whole check."""
+    points = []
+
+    def forward(x):
+        points.append(x.copy())
+        return np.sin(x), x
+
     x = np.array([1.0, -0.8, 0.9, 1.1, -1.2])
-    assert gradcheck(lambda x: (near.append(x.copy()) or np.sin(x), x), lambda dy, x: dy * np.cos(x), x)
-    assert len(near) == 3 + 6 * 5
-    assert max(abs(y - x).max() for y in near) < 0.01
-    assert len({float(abs(y - x).max()) for y in near} - {0.0}) >= 15  # the steps are drawn
+    assert gradcheck(forward, lambda dy, x: dy * np.cos(x), x)
+    steps = [float(abs(point - x).max()) for point in points]
+    assert len(points) == 3 + 6 * 5
+    assert max(steps) < 0.01
+    assert len(set(steps) - {0.0}) >= 15  # the steps are random
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_of_a_function_by_stairs_no_slope_passes_but_zero(seed):
+@pytest.mark.parametrize("k", range(4, 21))
+def test_gradcheck_staircase_passes_with_zero_only(seed, k):
     x = np.random.default_rng(seed).standard_normal(4)
-    for k in range(4, 21):
-        stairs = lambda x, k=k: (np.round(x * 2.0**k) / 2.0**k, x)  # noqa: E731
-        assert not gradcheck(stairs, lambda dy, _: dy, x, rng=np.random.default_rng(seed)), k
-        zero = gradcheck(stairs, lambda dy, _: 0 * dy, x, rng=np.random.default_rng(seed))
-        assert worst(zero) in ("pass", "unsure"), f"{k}\n{zero}"
+
+    def staircase(x):
+        return np.round(x * 2.0**k) / 2.0**k, x
+
+    report = gradcheck(staircase, lambda dy, _: dy, x, rng=np.random.default_rng(seed))
+    assert not report, report
+    report = gradcheck(staircase, lambda dy, _: 0 * dy, x, rng=np.random.default_rng(seed))
+    assert get_worst_verdict(report) in ("pass", "unsure"), report
 
 
-def test_at_a_kink_the_numbers_are_those_of_both_sides():
-    row = only_row(npf.relu_forward, npf.relu_backward, np.array([[1.0, -2.0], [0.0, 3.0]]))
+def test_gradcheck_kink_numeric_is_mean_of_both_sides():
+    row = check_one_row(npf.relu_forward, npf.relu_backward, np.array([[1.0, -2.0], [0.0, 3.0]]))
     d_output = np.random.default_rng(0).standard_normal((2, 2))
     assert (row.verdict, row.index, row.analytic) == ("kink", (1, 0), 0.0)
     assert row.numeric == pytest.approx(d_output[1, 0] / 2)
 
 
-# Large arrays
+def test_line_estimate_without_finite_confirmation_has_no_bound():
+    one = np.ones(1)
+    line = Line(lambda t: (t, one * t), 0 * one, one, 2.0**-52, np.random.default_rng(0))
+    other = line.estimate(1.0)._replace(value=math.nan)
+    assert line.estimate_and_confirm(1.0, math.inf).error_bound < 1e-10
+    assert line.estimate_and_confirm(1.0, math.inf, other).error_bound == math.inf
 
 
-def test_along_directions_a_report_says_what_was_looked_at_and_what_may_slip_through():
+# Large arrays: random directions
+
+
+@pytest.fixture
+def ffn():
+    """Return x, parameters, and a forward pass that counts its calls in a list."""
     rng = np.random.default_rng(5)
     x, params = rng.standard_normal((2, 3, 40)), npf.init_ffn(40, 60, rng)
     calls = []
 
-    def counted(x, params):
+    def forward(x, params):
         calls.append(1)
         return npf.ffn_forward(x, params, activation="gelu")
 
-    report = gradcheck(counted, npf.ffn_backward, x, params, directions=2)
-    assert report and len(calls) < 100
+    return x, params, forward, calls
+
+
+def test_gradcheck_directions_report_what_they_may_miss(ffn):
+    x, params, forward, calls = ffn
+    report = gradcheck(forward, npf.ffn_backward, x, params, directions=2)
+    assert report
+    assert len(calls) < 100
     sampled = str(report).splitlines()[1]
     assert sampled.startswith("2 random directions for each array of more entries: one wrong")
     assert sampled.endswith("slips through with a chance of 6e-03")
+
+
+def test_gradcheck_directions_skip_small_arrays():
     assert gradcheck(square, square_backward, np.ones(2), directions=2).sampled == ""
 
-    def one_off(dy, cache):
+
+def test_gradcheck_directions_find_one_wrong_entry(ffn):
+    x, params, forward, _ = ffn
+
+    def backward_with_one_error(dy, cache):
         dx, grads = npf.ffn_backward(dy, cache)
         W_1 = grads.W_1.copy()
         W_1[7, 5] *= 1.001
         return dx, grads._replace(W_1=W_1)
 
-    wrong = gradcheck(counted, one_off, x, params, directions=2)
-    assert refused(wrong) == {"params.W_1"} and wrong.rows[1].index == ()
-    assert wrong.rows[1].note == ""  # how far a single entry is off, a sum over all does not show
-    thrice = gradcheck(
-        counted, lambda dy, c: npf.tree_map(lambda g: 3 * g, npf.ffn_backward(dy, c)), x, params, directions=3
-    )
-    assert all(row.note.startswith("it is the right one times 3") for row in thrice.rows)
+    report = gradcheck(forward, backward_with_one_error, x, params, directions=2)
+    assert get_failing_paths(report) == {"params.W_1"}
+    assert report.rows[1].index == ()
+    assert report.rows[1].note == ""  # a sum over all entries does not show the error of a single one
 
 
-def test_relus_on_the_way_do_not_accuse_a_right_backward():
+def test_gradcheck_directions_name_a_common_factor(ffn):
+    x, params, forward, _ = ffn
+
+    def triple(dy, cache):
+        return npf.tree_map(lambda g: 3 * g, npf.ffn_backward(dy, cache))
+
+    report = gradcheck(forward, triple, x, params, directions=3)
+    assert all(row.note.startswith("it is the right one times 3") for row in report.rows)
+
+
+def test_gradcheck_directions_pass_in_spite_of_kinks():
     rng = np.random.default_rng(6)
     x, params = rng.standard_normal((4, 8, 32)), npf.init_ffn(32, 64, rng)
     calls = []
 
-    def counted(x, params):
+    def forward(x, params):
         calls.append(1)
         return npf.ffn_forward(x, params)
 
-    for seed in range(3):
+    for seed in range(3):  # the limit below holds for the three reports together
         rng = np.random.default_rng(seed)
-        assert gradcheck(counted, npf.ffn_backward, x, params, directions=2, rng=rng), seed
+        assert gradcheck(forward, npf.ffn_backward, x, params, directions=2, rng=rng), seed
     assert len(calls) < 3 * 200
 
 
-# What is said of which leaf
+# The names of the leaves
 
 
-def test_paths_are_the_parameters_names():
+def test_gradcheck_paths_are_names_of_parameters():
     def forward(x, params, *others):
         return x + params.b_1 + others[0][1] + others[1], None
 
+    def backward(dy, _):
+        return dy, npf.FFNParams(None, dy, 0 * dy, 0 * dy), (0 * dy, dy), dy
+
     params = npf.FFNParams(*np.ones((4, 2)))._replace(W_1=None)
     others = (np.ones(2), np.ones(2)), np.ones(2)
-    backward = lambda dy, _: (dy, npf.FFNParams(None, dy, 0 * dy, 0 * dy), (0 * dy, dy), dy)  # noqa: E731
     report = gradcheck(forward, backward, np.ones(2), params, *others)
     assert report, report
     assert [row.path for row in report.rows] == [
         "x", "params.b_1", "params.W_2", "params.b_2", "others[0].0", "others[0].1", "others[1]"
     ]  # fmt: skip
 
-    class Foreign:
+
+def test_gradcheck_function_without_signature_has_numbered_paths():
+    class Product:
         __signature__ = "none"
 
         def __call__(self, x, y):
             return x * y, (x, y)
 
-    report = gradcheck(Foreign(), lambda dy, cache: (dy * cache[1], dy * cache[0]), np.ones(2), np.ones(2))
-    assert verdicts(report) == {"args[0]": "pass", "args[1]": "pass"}
+    def backward(dy, cache):
+        return dy * cache[1], dy * cache[0]
+
+    report = gradcheck(Product(), backward, np.ones(2), np.ones(2))
+    assert get_verdicts(report) == {"args[0]": "pass", "args[1]": "pass"}
 
 
-def test_what_a_backward_raises_comes_through():
+def test_gradcheck_passes_modules_and_keywords_on():
+    def forward(x, xp, **options):
+        return xp.square(x) * options["factor"], x
+
+    assert gradcheck(forward, lambda dy, x: 6 * x * dy, np.ones(2), np, factor=3)
+
+
+def test_gradcheck_does_not_catch_errors_of_backward():
     def backward(dy, cache):
         raise ZeroDivisionError("the student's own")
 
@@ -326,31 +444,40 @@ def test_what_a_backward_raises_comes_through():
         gradcheck(square, backward, np.ones(2))
 
 
-# Copies and random numbers
+# Random numbers
 
 
-def test_reports_repeat_and_follow_their_rng():
+def test_gradcheck_report_depends_on_rng_only():
     x = np.random.default_rng(1).standard_normal((3, 4))
     args = npf.layer_norm_forward, npf.layer_norm_backward, x, LayerNormParams(np.ones(4), np.zeros(4))
     assert gradcheck(*args) == gradcheck(*args) == gradcheck(*args, rng=np.random.default_rng(0))
     assert gradcheck(*args) != gradcheck(*args, rng=np.random.default_rng(1))
 
 
-def test_a_generator_among_the_arguments_gives_one_mask_and_is_not_advanced():
+def test_gradcheck_generator_among_arguments_is_not_advanced():
     generator, x = np.random.default_rng(5), np.ones((4, 5))
     assert gradcheck(npf.dropout_forward, npf.dropout_backward, x, 0.5, generator)
-    assert gradcheck(npf.dropout_forward, npf.dropout_backward, x, rate=0.5, rng=np.random.default_rng(5))
     assert generator.random() == np.random.default_rng(5).random()
+
+
+def test_gradcheck_rng_is_copied_for_forward():
     dropped = []
 
-    def forward(x, rate, rng=None):  # gets a copy of the generator that draws d_output
+    def forward(x, rate, rng=None):
         y, cache = npf.dropout_forward(x, rate, rng)
         dropped.append((y == 0).sum())
         return y, cache
 
-    assert gradcheck(forward, npf.dropout_backward, x, 0.5, rng=generator)
+    x = np.ones((4, 5))
+    assert gradcheck(npf.dropout_forward, npf.dropout_backward, x, rate=0.5, rng=np.random.default_rng(5))
+    assert gradcheck(forward, npf.dropout_backward, x, 0.5, rng=np.random.default_rng(5))
     assert min(dropped) > 0
-    assert gradcheck(forward, npf.dropout_backward, np.ones(3), 0.5, np.random.default_rng(1), rng=generator)
+    generator, rng = np.random.default_rng(1), np.random.default_rng(5)
+    assert gradcheck(forward, npf.dropout_backward, np.ones(3), 0.5, generator, rng=rng)
+
+
+def test_gradcheck_rejects_dropout_with_hidden_generator():
+    generator = np.random.default_rng(5)
     with pytest.raises(ValueError, match=r"^gradcheck: forward gives another output when it is called again"):
         gradcheck(lambda x: npf.dropout_forward(x, 0.5, generator), npf.dropout_backward, np.ones(20))
 
@@ -358,59 +485,90 @@ def test_a_generator_among_the_arguments_gives_one_mask_and_is_not_advanced():
 # float32
 
 
-def test_float32_is_checked_against_differences_in_float64():
+def tanh_backward(dy, x):
+    return dy * (1 - np.tanh(x) ** 2)
+
+
+def test_gradcheck_float32_uses_differences_in_float64():
     x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
-    seen = set()
+    dtypes = set()
 
     def forward(x):
-        seen.add(x.dtype.name)
+        dtypes.add(x.dtype.name)
         return np.tanh(x), x
 
-    right = gradcheck(forward, lambda dy, x: dy * (1 - np.tanh(x) ** 2), x)
-    assert right and 1e-9 < right.rows[0].error < 1e-6 and seen == {"float32", "float64"}
-    # a forward that rounds to float32 whatever it gets is judged as far as that allows
-    narrow = lambda x: (np.tanh(x).astype(np.float32), x)  # noqa: E731
-    assert not refused(gradcheck(narrow, lambda dy, x: (dy * (1 - np.tanh(x) ** 2)).astype(np.float32), x))
+    report = gradcheck(forward, tanh_backward, x)
+    assert report
+    assert 1e-9 < report.rows[0].error < 1e-6
+    assert dtypes == {"float32", "float64"}
+
+
+def test_gradcheck_forward_that_rounds_does_not_fail():
+    """A forward pass that always rounds to float32 is judged as far as its precision allows."""
+    x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
+
+    def forward(x):
+        return np.tanh(x).astype(np.float32), x
+
+    def backward(dy, x):
+        return tanh_backward(dy, x).astype(np.float32)
+
+    assert get_failing_paths(gradcheck(forward, backward, x)) == set()
 
 
 # The report
 
 NOTE = make_note(["it is 0 everywhere", "a path forgotten"])
-ROWS = (
-    GradientRow("x", (0, 11), -0.125, -0.12500000001, 2.5e-13, "pass", ""),
-    GradientRow("params.<b>", (), math.nan, math.nan, math.inf, "kink", 'a & "b"'),
-    GradientRow("params.W_1", (3,), 1e-20, -1234.56789, 1.0, "fail", NOTE),
-)
-
-
-def test_a_report_is_true_when_every_row_passes_and_has_failing_rows_first_in_a_table():
-    assert GradientReport(ROWS[:1], 1e-8) and not any(
-        GradientReport((ROWS[0], row), 1e-8) for row in ROWS[1:]
-    )
-    report = GradientReport(ROWS, 1e-8)
-    assert (
-        repr(report)
-        == str(report)
-        == """\
+PASSING = GradientRow("x", (0, 11), -0.125, -0.12500000001, 2.5e-13, "pass", "")
+AT_A_KINK = GradientRow("params.<b>", (), math.nan, math.nan, math.inf, "kink", 'a & "b"')
+FAILING = GradientRow("params.W_1", (3,), 1e-20, -1234.56789, 1.0, "fail", NOTE)
+ROWS = (PASSING, AT_A_KINK, FAILING)
+TABLE = """\
 gradient check: 1 of 3 failed, 1 of 3 at a kink; worst params.W_1: it is 0 everywhere (tolerance 1e-08)
 leaf        worst    analytic      numeric    error  verdict  note
 params.W_1  [3]         1e-20  -1234.56789  1.0e+00  fail     it is 0 everywhere; a path forgotten
 params.<b>  -             nan          nan      inf  kink     a & "b"
 x           [0, 11]    -0.125       -0.125  2.5e-13  pass"""
-    )
-    for verdict, said in (("pass", "all 1 passed"), ("unsure", "1 of 1 cannot be judged; worst x")):
-        one = str(GradientReport((ROWS[0]._replace(verdict=verdict),), 1e-8))
-        assert one.startswith(f"gradient check: {said} (tolerance 1e-08)\n")
-    assert str(GradientReport(ROWS[:1], 1e-8, "3 directions")).splitlines()[1] == "3 directions"
 
 
-@pytest.mark.parametrize("change", [copy.deepcopy, lambda rows: pickle.loads(pickle.dumps(rows))])
-def test_str_summary_survives_copies_of_rows(change):
-    assert str(GradientReport(change(ROWS), 1e-8)) == str(GradientReport(ROWS, 1e-8))
+def test_report_is_true_when_every_row_passes():
+    assert GradientReport((PASSING,), 1e-8)
+
+
+@pytest.mark.parametrize("row", [AT_A_KINK, FAILING], ids=["kink", "fail"])
+def test_report_is_false_when_a_row_does_not_pass(row):
+    assert not GradientReport((PASSING, row), 1e-8)
+
+
+def test_str_is_a_table_with_failing_rows_first():
+    report = GradientReport(ROWS, 1e-8)
+    assert str(report) == TABLE
+    assert repr(report) == TABLE
+
+
+@pytest.mark.parametrize(
+    "verdict, summary", [("pass", "all 1 passed"), ("unsure", "1 of 1 cannot be judged; worst x")]
+)
+def test_str_summary_counts_the_verdicts(verdict, summary):
+    report = GradientReport((PASSING._replace(verdict=verdict),), 1e-8)
+    assert str(report).startswith(f"gradient check: {summary} (tolerance 1e-08)\n")
+
+
+def test_str_second_line_describes_the_directions():
+    assert str(GradientReport((PASSING,), 1e-8, "3 directions")).splitlines()[1] == "3 directions"
+
+
+@pytest.mark.parametrize(
+    "copy_rows",
+    [copy.deepcopy, lambda rows: pickle.loads(pickle.dumps(rows))],
+    ids=["deepcopy", "pickle"],
+)
+def test_str_summary_survives_copies_of_rows(copy_rows):
+    assert str(GradientReport(copy_rows(ROWS), 1e-8)) == TABLE
 
 
 def test_str_summary_shows_a_plain_note_whole():
-    row = ROWS[2]._replace(note="written; by hand")
+    row = FAILING._replace(note="written; by hand")
     assert "worst params.W_1: written; by hand (tolerance" in str(GradientReport((row,), 1e-8))
 
 
@@ -428,29 +586,29 @@ def test_str_summary_shows_a_message_with_semicolon_whole():
     assert f"worst backward: {message} (tolerance" in str(report)
 
 
-def test_an_assertion_shows_the_whole_table():
+def test_assert_gradients_raises_with_the_whole_table():
     assert_gradients(square, square_backward, np.ones(3))
     with pytest.raises(AssertionError) as error:
         assert_gradients(square, lambda dy, x: dy * x, np.ones(3), tolerance=1e-6)
     assert str(error.value) == str(gradcheck(square, lambda dy, x: dy * x, np.ones(3), tolerance=1e-6))
 
 
-def test_the_notebook_shows_the_same_table_with_names_escaped():
+def test_repr_html_is_the_same_table_escaped():
     report = GradientReport(ROWS, 1e-8)
+    summary_line, head_line, failing_line, *_ = str(report).splitlines()
     caption, *rows = ElementTree.fromstring(report._repr_html_())
-    assert caption.text == str(report).splitlines()[0]
-    head, first, second, _ = ([cell.text or "" for cell in row] for row in rows)
-    assert [head, first[:3]] == [
-        line.split()[:n] for line, n in zip(str(report).splitlines()[1:3], (7, 3), strict=True)
-    ]
-    assert second == ["params.<b>", "-", "nan", "nan", "inf", "kink", 'a & "b"']
+    head, failing, kink, _ = ([cell.text or "" for cell in row] for row in rows)
+    assert caption.text == summary_line
+    assert head == head_line.split()
+    assert failing[:3] == failing_line.split()[:3]
+    assert kink == ["params.<b>", "-", "nan", "nan", "inf", "kink", 'a & "b"']
 
 
-# Arrays of another library; with the real ones: test_other_libraries.py
+# Arrays of other libraries, with a fake library; test_other_libraries.py uses real ones
 
 
 class Far:
-    """An array far away: its library has `asarray`, and it speaks DLPack only, as the standard asks."""
+    """An array of a fake library on another device, which supports DLPack and the array API standard only."""
 
     shape = property(lambda self: self.array.shape)
     dtype = property(lambda self: self.array.dtype)
@@ -479,12 +637,18 @@ class Far:
         return Far(self.array * other.array)
 
 
-def test_arrays_that_speak_dlpack_come_back_in_their_own_kind():
-    def product(x, params):
-        return x * params["w"], (x, params["w"])
+def multiply(x, params):
+    return x * params["w"], (x, params["w"])
 
+
+def test_gradcheck_passes_dlpack_arrays_in_their_library():
     x, w = np.random.default_rng(0).standard_normal((2, 3))
-    report = gradcheck(product, lambda dy, c: (dy * c[1], {"w": dy * c[0]}), Far(x), {"w": Far(w)})
-    assert report and list(verdicts(report)) == ["x", "params.w"], report
-    wrong = gradcheck(product, lambda dy, c: (dy * c[0], {"w": dy * c[0]}), Far(x), {"w": Far(w)})
-    assert verdicts(wrong) == {"x": "fail", "params.w": "pass"}
+    report = gradcheck(multiply, lambda dy, c: (dy * c[1], {"w": dy * c[0]}), Far(x), {"w": Far(w)})
+    assert report, report
+    assert list(get_verdicts(report)) == ["x", "params.w"]
+
+
+def test_gradcheck_dlpack_arrays_fail_with_wrong_gradient():
+    x, w = np.random.default_rng(0).standard_normal((2, 3))
+    report = gradcheck(multiply, lambda dy, c: (dy * c[0], {"w": dy * c[0]}), Far(x), {"w": Far(w)})
+    assert get_verdicts(report) == {"x": "fail", "params.w": "pass"}

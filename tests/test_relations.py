@@ -1,4 +1,4 @@
-"""Relations of wrong arrays: detectors find each kind with its parameters, and templates describe it."""
+"""Tests of relations: detectors find every kind with its parameters, and templates describe it."""
 
 import re
 from dataclasses import FrozenInstanceError
@@ -12,7 +12,7 @@ from pairs import BUGS, MORE
 
 from npformer import gradcheck
 from npformer.gradcheck import notes
-from npformer.gradcheck.finite_differences import HALF
+from npformer.gradcheck.finite_differences import SQRT_EPS
 from npformer.gradcheck.relations import (
     KINDS,
     Case,
@@ -27,7 +27,7 @@ rng = np.random.default_rng(7)
 
 
 def draw_integers(*shape):
-    """Draw whole numbers without 0, so that sums and factors are exact."""
+    """Draw integers other than 0, so that sums and factors are exact."""
     return rng.choice([-1.0, 1.0], shape) * rng.integers(1, 100, shape)
 
 
@@ -60,6 +60,7 @@ def make_table_case(found_table, right_table, others=None):
 
 
 def change_one_entry(array):
+    """Return a copy with one wrong entry."""
     changed = array.copy()
     changed[1, 2, 0] += 5
     return changed
@@ -140,7 +141,7 @@ def test_find_relation_returns_kind_with_its_parameters(kind):
 
 
 def is_plain_data(value, names):
-    """Return whether a parameter holds numbers, tuples of numbers and the given names only."""
+    """Return whether a parameter contains only numbers, tuples of numbers, and the given names."""
     if isinstance(value, Relation):
         return all(is_plain_data(part, names) for part in value.parameters.values())
     if isinstance(value, tuple):
@@ -169,65 +170,105 @@ def test_find_relation_multiplied_with_one_array_only(name, instead_of):
     assert find_relation([case]) == Relation("multiplied", {"name": name, "instead_of": instead_of})
 
 
-def test_find_relation_minus_one_to_seven_digits_is_sign():
+def test_find_relation_approximate_minus_one_is_sign():
     assert find_relation([Case((-1 - 3e-8) * RIGHT, RIGHT, exact=1e-10)]) == Relation("sign")
 
 
-# Where no relation may be found
+# Cases without a relation
+
+
+def make_unrelated_case(name, seed):
+    """Make a case in which the received array is correct or has no relation to the correct one."""
+    draw = np.random.default_rng(seed).standard_normal
+    F, R = draw((2, 3, 4, 3, 4))
+    others = {"other": draw((3, 4))}
+    F_3, R_3 = draw((2, 3, 4, 3))
+    if name == "unrelated tables":
+        return make_table_case(F, R, others)
+    if name == "correct table":
+        return make_table_case(R + 1e-9 * draw(R.shape), R, others)
+    if name == "other shape":
+        return Case(draw((2, 3)), draw((2, 4)))
+    if name == "long array":
+        return Case(draw((70, 2)), draw((70, 2)))
+    if name == "table of other shape":
+        return make_table_case(F, R)._replace(right=np.ones((3, 5)), right_table=np.ones((3, 4, 3, 5)))
+    assert name == "d_output of other shape"
+    return make_table_case(F_3[..., None, :], R_3[..., None, :])
+
+
+UNRELATED = (
+    "unrelated tables",
+    "correct table",
+    "other shape",
+    "long array",
+    "table of other shape",
+    "d_output of other shape",
+)
 
 
 @pytest.mark.parametrize("seed", range(15))
-def test_find_relation_correct_or_unrelated_is_none(seed):
-    draw = np.random.default_rng(seed).standard_normal
-    F, R, other, three = *draw((2, 3, 4, 3, 4)), {"other": draw((3, 4))}, draw((2, 3, 4, 3))
-    for case in (
-        make_table_case(F, R, other),
-        make_table_case(R + 1e-9 * draw(R.shape), R, other),
-        Case(draw((2, 3)), draw((2, 4))),
-        Case(draw((70, 2)), draw((70, 2))),
-        make_table_case(F, R)._replace(right=np.ones((3, 5)), right_table=np.ones((3, 4, 3, 5))),
-        make_table_case(three[0][..., None, :], three[1][..., None, :]),  # d_output has a different shape
-    ):
-        assert find_relation([case]) is None
+@pytest.mark.parametrize("name", UNRELATED)
+def test_find_relation_correct_or_unrelated_is_none(name, seed):
+    assert find_relation([make_unrelated_case(name, seed)]) is None
 
 
 @pytest.mark.parametrize(
     "case",
     [
-        Case(RIGHT * np.inf, RIGHT),
-        Case(0 * RIGHT, 0 * RIGHT),
-        Case(np.array(0.77123), np.array(0.31337), {"other": np.array(0.2)}),  # one number fits any factor
+        pytest.param(Case(RIGHT * np.inf, RIGHT), id="infinite"),
+        pytest.param(Case(0 * RIGHT, 0 * RIGHT), id="correct zeros"),
+        # a single number is a multiple of every other number
+        pytest.param(
+            Case(np.array(0.77123), np.array(0.31337), {"other": np.array(0.2)}), id="single number"
+        ),
     ],
 )
-def test_find_relation_says_nothing_where_it_cannot(case):
+def test_find_relation_without_conclusive_numbers_is_none(case):
     assert find_relation([case]) is None
 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("times", [1.5, 3, 10])
-def test_find_relation_gives_tiny_errors_no_name(seed, times):
+@pytest.mark.parametrize("form", ["absolute", "relative", "one entry"])
+def test_find_relation_tiny_errors_are_near_or_few(form, times, seed):
     R = np.random.default_rng(7).standard_normal((2, 3, 4))
-    noise = times * HALF * np.random.default_rng(seed).standard_normal(R.shape)
-    for error in (noise, noise * R, noise[0, 0, 0] * (R == R.max())):
-        relation = find_relation([Case(R + error, R, OTHERS, SIZES)])
-        assert relation is None or relation.kind in ("near", "few")
+    noise = times * SQRT_EPS * np.random.default_rng(seed).standard_normal(R.shape)
+    errors = {"absolute": noise, "relative": noise * R, "one entry": noise[0, 0, 0] * (R == R.max())}
+    relation = find_relation([Case(R + errors[form], R, OTHERS, SIZES)])
+    assert relation is None or relation.kind in ("near", "few")
 
 
 def test_find_relation_ignores_unknown_entries():
     known = np.where(rng.random(RIGHT.shape) < 0.1, np.nan, RIGHT)
     assert find_relation([Case(2 * RIGHT, known)]).parameters["factor"].fraction == 2
+
+
+def test_find_relation_ignores_unknown_entries_of_table():
     R = np.where(rng.random(linear.shape) < 0.1, np.nan, linear)
     mask = (rng.random((3, 4)) < 0.5)[:, :, None, None]
     case = make_table_case(linear * mask, linear)._replace(right_table=R)
     assert find_relation([case]).kind == "zero_there"
 
 
-def test_find_relation_must_hold_in_every_case():
-    doubled = Case(2 * RIGHT, RIGHT)
-    relation = find_relation([doubled, Case(3 * RIGHT, RIGHT)])  # a factor that follows a size
-    assert relation.kind == "factor" and relation.parameters["factor"].fraction == 2
-    assert find_relation([doubled, Case(RIGHT + CACHED, RIGHT)]) is None
-    assert find_relation([doubled, Case(CACHED, 0 * RIGHT)]) is None
+DOUBLED = Case(2 * RIGHT, RIGHT)
+
+
+def test_find_relation_factor_may_differ_between_cases():
+    relation = find_relation([DOUBLED, Case(3 * RIGHT, RIGHT)])  # the factor may be a length
+    assert relation.kind == "factor"
+    assert relation.parameters["factor"].fraction == 2
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(Case(RIGHT + CACHED, RIGHT), id="a sum"),
+        pytest.param(Case(CACHED, 0 * RIGHT), id="should be zero"),
+    ],
+)
+def test_find_relation_must_hold_in_every_case(case):
+    assert find_relation([DOUBLED, case]) is None
 
 
 # Relations and factors are data
@@ -303,7 +344,7 @@ def test_load_templates_every_kind_is_on_the_page(kind):
     page = (Path(__file__).parent / "data" / "kills.md").read_text(encoding="utf-8")
     found = 0
     for key in set(TEMPLATES[kind]) - {"cause"}:
-        shown = TEMPLATES[kind][key].replace(", first [{index}]", "")  # the page leaves places out
+        shown = TEMPLATES[kind][key].replace(", first [{index}]", "")  # the page has no indices
         pieces = (re.escape(text) for text, *_ in Formatter().parse(shown))
         found += bool(re.search(f"{'.+'.join(pieces)}.*; {re.escape(TEMPLATES[kind]['cause'])}", page))
     assert found > 0
@@ -385,7 +426,7 @@ def test_describe_observation_formats_its_parameters(kind, parameters, text):
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_describe_relation_adds_what_else_holds(is_known):
+def test_describe_relation_adds_the_other_relation(is_known):
     other = Relation("other", {"name": "z", "factor": ONE, "times_d_output": False})
     relation = Relation("should_be_zero", {"other": other if is_known else None})
     observation, *more, cause = notes.describe_relation(relation)
@@ -395,12 +436,19 @@ def test_describe_relation_adds_what_else_holds(is_known):
     assert notes.describe_parameters(relation) == {"other": "it is z" if is_known else ""}
 
 
-def test_gradcheck_judges_alike_whatever_the_templates(monkeypatch):
-    bugs = list((BUGS | MORE).values())[::6]
-    before = [row for bug in bugs for row in gradcheck(bug.forward, bug.wrong, *bug.args).rows]
+def check_every_sixth_bug():
+    """Return the rows of the reports on every sixth planted mistake."""
+    rows = []
+    for bug in list((BUGS | MORE).values())[::6]:
+        rows += gradcheck(bug.forward, bug.wrong, *bug.args).rows
+    return rows
+
+
+def test_gradcheck_verdicts_do_not_depend_on_templates(monkeypatch):
+    before = check_every_sixth_bug()
     texts = {kind: dict.fromkeys(template, "x") for kind, template in TEMPLATES.items()}
     monkeypatch.setattr(notes, "load_templates", lambda: texts)
-    after = [row for bug in bugs for row in gradcheck(bug.forward, bug.wrong, *bug.args).rows]
+    after = check_every_sixth_bug()
     assert [repr(row._replace(note="")) for row in after] == [repr(row._replace(note="")) for row in before]
     assert sum(row.note == "x; x" for row in after) > 15
 
@@ -419,7 +467,7 @@ def triple_first(x, y):
         (None, lambda dy, _: (3 * dy[::-1], 0 * dy)),  # the slices in a different order
     ],
 )
-def test_gradcheck_directions_show_whole_arrays_only(kind, backward):
+def test_gradcheck_directions_find_relations_of_whole_arrays(kind, backward):
     rows = gradcheck(triple_first, backward, *rng.standard_normal((2, 5, 4)), directions=3).rows
     (note,) = (row.note for row in rows if row.verdict == "fail")
     if kind is None:

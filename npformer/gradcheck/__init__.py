@@ -1,8 +1,16 @@
-"""Is this backward pass the derivative of that forward, and if not, what does it look like? Knows no layer.
+"""Check that a backward pass is the derivative of its forward pass, and describe a wrong gradient.
 
-differences.py finds slopes and how far they may be off, calls.py calls the two functions, judging.py
-compares, relations.py detects what a wrong gradient looks like, notes.py describes that with the templates
-of notes.toml, report.py prints.
+The package knows no layer. Its modules, from the bottom up:
+
+finite_differences   estimates derivatives and bounds their errors
+relations            finds how a wrong array is related to the correct one
+notes                describes a relation in words, with the templates in notes.toml
+report               formats the result as a table
+function_calls       calls both functions, and finds functions that change their data
+verdicts             has the rule that decides the verdict on an entry
+leaf_comparison      applies the rule to all entries of one array
+diagnosis            describes each gradient that fails
+comparison           has the public functions
 """
 
 from npformer.gradcheck.comparison import assert_gradients, gradcheck

@@ -1,13 +1,19 @@
-"""Slopes by differences, and how far each may be off. Knows numbers along a line, and no layer.
+"""Estimate derivatives from finite differences, each with a bound on its error. Knows no layer.
 
-φ(t) is d_output · output at arguments moved by t along a line; φ'(0) is wanted. A window is the right and the
-left quotients (φ(t) - φ(0)) / t at t = h, h/2, h/4. Their mean D(t) is off by even powers of t alone, so
-(4 D(t/2) - D(t)) / 3 is off by O(h⁴), and once more, with 16 and 15, by O(h⁶). L. F. Richardson, "The
-Approximate Arithmetical Solution by Finite Differences …", 1911. Right minus left is a t + b t³ + O(t⁵): it
-tends to 0 unless the slope jumps.
+The arguments are moved along a line by a step t. The function on the line is φ(t) = Σ d_output · output,
+where output is the result of the forward pass at the moved arguments. The derivative φ'(0) is wanted.
 
-A window tells its own doubt: how far its two estimates of order four are apart, how far right and left are
-apart at t → 0, and how much outputs that are rounded may have moved the quotients.
+An estimate uses the difference quotients (φ(t) - φ(0)) / t to the right (t > 0) and to the left (t < 0), for
+steps of length h, h/2 and h/4. The mean of the right and the left quotient is the central difference D(t).
+Its truncation error contains even powers of t only. Richardson extrapolation removes them one by one:
+(4 D(t/2) - D(t)) / 3 has an error of O(h⁴), and a second extrapolation with 16 and 15 has an error of O(h⁶).
+Source: L. F. Richardson, "The Approximate Arithmetical Solution by Finite Differences …", 1911.
+
+The right quotient minus the left quotient is a t + b t³ + O(t⁵). It tends to 0 unless there is a kink, where
+the derivative jumps.
+
+The error bound of an estimate is the sum of three parts: the difference between its two extrapolations of
+order four (truncation error), the jump extrapolated to t → 0, and the rounding error of the outputs.
 """
 
 import math
@@ -19,168 +25,259 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-FIRST = 2.0 ** (-52 / 7)  # of the scale: here what the formula leaves, h⁶, is what rounding leaves, ε / h
-HALF = 2.0**-26  # √ε, half of the digits: a difference over less than this share of a step has lost as many
-LEAP = 64.0  # upwards, three of the steps of 4 down: what is leapt over is met on the way down
-SLACK = 10.0  # a doubt is an estimate and no bound, so verdicts keep a digit's distance from it
-SMALLEST = 5e-324  # what underflow may take from a number
+FIRST_STEP = 2.0 ** (-52 / 7)  # times the scale: truncation error h⁶ equals rounding error ε / h at this step
+SQRT_EPS = (
+    2.0**-26
+)  # √ε: a difference that is smaller than this share of the step has lost half of its digits
+GROWTH = (
+    64.0  # the scale grows by this factor, and later shrinks by a factor of 4, so that no scale is missed
+)
+SAFETY = 10.0  # an error bound is an estimate itself, so verdicts allow an error ten times as large
+SMALLEST_NUMBER = 5e-324  # underflow may change a number by this much
+
+# Reasons why a derivative is not known. They are part of the report.
 HIDDEN = "too small to judge, rounding hides it"
 NO_VALUE = "there is no finite value close to it"
 STAIR = "it stands still close by and moves from afar: a stair"
+VALUE_JUMPS = "the value jumps"
+DERIVATIVE_DIVERGES = "its slope grows without end"
+ROUGH = "too rough to judge, the steps do not agree"
 
 
-class Slope(NamedTuple):
-    """The slope that a window shows, and what it is worth."""
+class Estimate(NamedTuple):
+    """An estimate of the derivative along a line, with its error bound."""
 
     value: float
-    doubt: float  # how far it may be off
-    noise: float  # the part of it that rounding explains
-    hidden: float  # what outputs that never changed so far may hide
-    terms: Floats  # output by output; their sum is the value
-    why: str = ""  # what keeps it from being known
-    low: float = math.nan  # at a kink, what may be there
-    high: float = math.nan
+    error_bound: float  # how far the value may be from the derivative
+    rounding_error: float  # the part of the error bound that rounded outputs explain
+    hidden: float  # outputs that never changed may hide a derivative of this size
+    terms: Floats  # the contribution of each output entry to the value, which is their sum
+    reason: str = ""  # why the derivative is not known; empty if it is known
+    low: float = math.nan  # at a kink: the smallest gradient that is accepted
+    high: float = math.nan  # at a kink: the largest gradient that is accepted
 
     @property
-    def is_rounding(self) -> bool:
-        """Whether rounding explains the doubt."""
-        return self.doubt <= SLACK * self.noise
+    def is_limited_by_rounding(self) -> bool:
+        """Whether rounding explains the error bound."""
+        return self.error_bound <= SAFETY * self.rounding_error
 
     @property
     def is_known(self) -> bool:
-        """To two digits, or as well as rounding allows: elsewhere two windows may agree by accident."""
-        return self.is_rounding or SLACK**2 * self.doubt <= abs(self.value)
+        """Whether the value has two correct digits, or as many as rounding allows.
+
+        Two estimates with fewer digits may agree by accident.
+        """
+        has_two_digits = SAFETY**2 * self.error_bound <= abs(self.value)
+        return has_two_digits or self.is_limited_by_rounding
 
 
 class Line:
-    """φ along one line, with everything that was seen of it."""
+    """The function φ along one line, with all difference quotients that were computed so far."""
 
     def __init__(
         self,
-        at: Callable[[float], tuple[float, Floats]],
+        evaluate: Callable[[float], tuple[float, Floats]],
         output: Floats,
         d_output: Floats,
         eps: float,
-        draws: np.random.Generator,
+        rng: np.random.Generator,
     ):
-        self.at = at  # t → the step as it was made, and the output there: NaN where there is none
-        self.output, self.d_output, self.eps, self.draws = output, d_output, eps, draws
+        self.evaluate = (
+            evaluate  # from a step t to the rounded step and the output, NaN if there is no output
+        )
+        self.output = output
+        self.d_output = d_output
+        self.eps = eps  # the precision of the output
+        self.rng = rng  # draws the steps
         self.quotients: dict[float, Floats] = {}
-        self.moved = np.zeros(output.shape, dtype=bool)  # the outputs that changed at any step
-        self.reach = 0.0  # the longest step
+        self.has_changed = np.zeros(output.shape, dtype=bool)  # output entries that changed in any step
+        self.longest_step = 0.0
 
-    def quotient(self, t: float) -> Floats:
-        """(φ(t) - φ(0)) / t, output by output."""
+    def difference_quotient(self, t: float) -> Floats:
+        """Return (φ(t) - φ(0)) / t, separately for each output entry."""
         if t not in self.quotients:
-            made, output = self.at(t)
-            rise = self.d_output * (output - self.output)
-            self.moved |= (rise != 0) & np.isfinite(rise)
-            self.reach = max(self.reach, abs(made))
-            self.quotients[t] = rise / made
+            step, output = self.evaluate(t)
+            difference = self.d_output * (output - self.output)
+            self.has_changed |= (difference != 0) & np.isfinite(difference)
+            self.longest_step = max(self.longest_step, abs(step))
+            self.quotients[t] = difference / step
         return self.quotients[t]
 
-    def noise(self, t: float) -> float:
-        """How far outputs that are rounded may have moved the quotient; those that never change add none."""
+    def bound_rounding_error(self, t: float) -> float:
+        """Bound the error of the difference quotient that is due to rounded outputs.
+
+        Output entries that never change do not contribute.
+        """
         before = self.d_output * self.output
-        sizes = np.maximum(abs(before), abs(before + self.quotient(t) * t))
-        return self.rounded(sizes[self.moved] if self.moved.any() else sizes) / abs(t)
+        after = before + self.difference_quotient(t) * t
+        magnitudes = np.maximum(abs(before), abs(after))
+        if self.has_changed.any():
+            magnitudes = magnitudes[self.has_changed]
+        return self._bound_rounded_sum(magnitudes) / abs(t)
 
-    def hidden(self) -> float:
-        """How much of a slope the outputs that never changed may hide."""
-        return self.rounded(abs(self.d_output * self.output)[~self.moved]) / self.reach
+    def bound_hidden_derivative(self) -> float:
+        """Bound the derivative that rounding may hide in the output entries that never changed."""
+        magnitudes = abs(self.d_output * self.output)[~self.has_changed]
+        return self._bound_rounded_sum(magnitudes) / self.longest_step
 
-    def rounded(self, sizes: Floats) -> float:
-        """How far a sum of terms of these sizes may be off, each of them rounded."""
-        return (self.eps * float(sizes.max(initial=0)) + SMALLEST) * math.sqrt(sizes.size)
+    def _bound_rounded_sum(self, magnitudes: Floats) -> float:
+        """Bound the error of a sum of rounded terms with these magnitudes."""
+        error_of_one_term = self.eps * float(magnitudes.max(initial=0)) + SMALLEST_NUMBER
+        return error_of_one_term * math.sqrt(magnitudes.size)
 
-    def window(self, scale: float) -> Slope:
-        """The slope from steps of h, h/2 and h/4 to both sides, h about FIRST of the scale.
+    def estimate(self, scale: float) -> Estimate:
+        """Estimate the derivative with steps h, h/2 and h/4, where h is about FIRST_STEP times the scale.
 
-        h is drawn: a function that repeats, or climbs by stairs, may know every power of two.
+        h is drawn at random, because a periodic function may repeat its value at every power of two.
         """
-        h = FIRST * scale * 2 ** self.draws.uniform(-0.5, 0.5)
-        right, left = ([self.quotient(side * t) for t in (h, h / 2, h / 4)] for side in (1, -1))
-        D_0, D_1, D_2 = ((r + l) / 2 for r, l in zip(right, left, strict=True))  # noqa: E741
-        J_0, J_1, J_2 = (float((r - l).sum()) for r, l in zip(right, left, strict=True))  # noqa: E741
-        coarse, fine = (4 * D_1 - D_0) / 3, (4 * D_2 - D_1) / 3
+        h = FIRST_STEP * scale * 2 ** self.rng.uniform(-0.5, 0.5)
+        right = [self.difference_quotient(t) for t in (h, h / 2, h / 4)]
+        left = [self.difference_quotient(-t) for t in (h, h / 2, h / 4)]
+        D_0, D_1, D_2 = [(right_t + left_t) / 2 for right_t, left_t in zip(right, left, strict=True)]
+        jump_0, jump_1, jump_2 = [float((r - l).sum()) for r, l in zip(right, left, strict=True)]  # noqa: E741
+        coarse = (4 * D_1 - D_0) / 3
+        fine = (4 * D_2 - D_1) / 3
         terms = (16 * fine - coarse) / 15
-        jump = (8 * (2 * J_2 - J_1) - (2 * J_1 - J_0)) / 7
-        noise = max(self.noise(h / 4), self.noise(-h / 4))
-        doubt = abs(float((fine - coarse).sum())) + abs(jump) + noise
-        if not math.isfinite(doubt):
-            doubt, noise = math.inf, 0.0
-        return Slope(float(terms.sum()), doubt, noise, self.hidden(), terms)
+        truncation_error = abs(float((fine - coarse).sum()))
+        jump = (8 * (2 * jump_2 - jump_1) - (2 * jump_1 - jump_0)) / 7
+        rounding_error = max(self.bound_rounding_error(h / 4), self.bound_rounding_error(-h / 4))
+        error_bound = truncation_error + abs(jump) + rounding_error
+        if not math.isfinite(error_bound):
+            error_bound = math.inf
+            rounding_error = 0.0
+        hidden = self.bound_hidden_derivative()
+        return Estimate(float(terms.sum()), error_bound, rounding_error, hidden, terms)
 
-    def borne_out(self, scale: float, doubt: float, other: Slope | None = None) -> Slope:
-        """A window; where it has less doubt than that, as one of many has by accident, one more beside it."""
-        found, off = self.window(scale), 0.0
-        if found.doubt < doubt:
-            off = abs(found.value - (other or self.window(scale)).value)
-        return found._replace(doubt=max(found.doubt, off) if math.isfinite(off) else math.inf)
+    def estimate_and_confirm(self, scale: float, best: float, other: Estimate | None = None) -> Estimate:
+        """Estimate the derivative, and compare with a second estimate if the error bound is the best so far.
 
-    def search(self, first: Slope, far: float, near: float, known: Callable[[Slope], bool]) -> Slope:
-        """The window with the least doubt, beside a first one, from afar and then near by, until it is known.
-
-        Near by the steps grow while rounding rules, and then shrink until it does, or until a slope that was
-        known to two digits is lost in noise.
+        Of many estimates, one has a small error bound by accident. `best` is the smallest error bound so far,
+        and `other` is an earlier estimate at the same scale.
         """
-        best = self.borne_out(far, math.inf, first)
-        if known(best):
-            return self.explained(best, True)
-        found, scale = self.borne_out(near, best.doubt), near
-        best = min(best, found, key=_doubt)
-        longest = SLACK * max(far, 1.0) / FIRST  # whose steps are ten times the scale, or 10
-        while not known(best) and found.is_rounding and scale < longest:
-            scale = min(scale * LEAP, longest)
-            found = self.borne_out(scale, best.doubt)
-            best = min(best, found, key=_doubt)
-        least = HALF * scale
-        while not known(best) and found.noise < best.doubt and scale > least and not _lost(best, found):
+        estimate = self.estimate(scale)
+        if estimate.error_bound >= best:
+            return estimate
+        if other is None:
+            other = self.estimate(scale)
+        difference = abs(estimate.value - other.value)
+        if not math.isfinite(difference):
+            difference = math.inf
+        return estimate._replace(error_bound=max(estimate.error_bound, difference))
+
+    def search(
+        self, first: Estimate, far: float, near: float, is_sufficient: Callable[[Estimate], bool]
+    ) -> Estimate:
+        """Search for the estimate with the smallest error bound, until one is sufficient.
+
+        The search confirms the first estimate at the scale `far` and continues at the scale `near`. First the
+        steps grow while rounding dominates the error. Then the steps shrink until rounding dominates it.
+        """
+        best = self.estimate_and_confirm(far, math.inf, first)
+        if is_sufficient(best):
+            return self.add_reason(best, True)
+        scale = near
+        last = self.estimate_and_confirm(scale, best.error_bound)
+        best = _choose_better(best, last)
+
+        largest_scale = SAFETY * max(far, 1.0) / FIRST_STEP  # its steps are ten times `far`, or 10
+        while not is_sufficient(best) and last.is_limited_by_rounding and scale < largest_scale:
+            scale = min(scale * GROWTH, largest_scale)
+            last = self.estimate_and_confirm(scale, best.error_bound)
+            best = _choose_better(best, last)
+
+        smallest_scale = SQRT_EPS * scale
+        while not is_sufficient(best) and scale > smallest_scale and _may_improve(best, last):
             scale /= 4
-            found = self.borne_out(scale, best.doubt)
-            best = min(best, found, key=_doubt)
-        return self.explained(best, known(best))
+            last = self.estimate_and_confirm(scale, best.error_bound)
+            best = _choose_better(best, last)
+        return self.add_reason(best, is_sufficient(best))
 
-    def explained(self, best: Slope, known: bool) -> Slope:
-        """The best slope, with what keeps windows from agreeing as closely as rounding allows."""
-        by_rounding = best.is_rounding
-        close = best if known or by_rounding else self.window(HALF * max(self.quotients) / FIRST)
-        right, left = (float(self.quotients[side * max(self.quotients)].sum()) for side in (1, -1))
-        if not close.terms.any() and abs(right - left) < abs(right + left) / 2:
-            return best._replace(why=STAIR)
-        return best if known else best._replace(why=HIDDEN) if by_rounding else self.of_what_nature(best)
+    def add_reason(self, best: Estimate, is_sufficient: bool) -> Estimate:
+        """Return the best estimate with the reason why it is not sufficient.
 
-    def of_what_nature(self, rough: Slope) -> Slope:
-        """Why the steps do not agree; at a kink, between which slopes an answer may lie."""
-        steps = sorted(t for t in self.quotients if {-t, 2 * t, -2 * t} <= self.quotients.keys() and t > 0)
-        if not all(np.isfinite(self.quotients[side * steps[0]]).all() for side in (1, -1)):
-            return rough._replace(why=NO_VALUE)
+        A staircase always gets its reason, because its estimate may look sufficient by accident.
+        """
+        is_limited_by_rounding = best.is_limited_by_rounding
+        if self._is_staircase(best, is_sufficient or is_limited_by_rounding):
+            return best._replace(reason=STAIR)
+        if is_sufficient:
+            return best
+        if is_limited_by_rounding:
+            return best._replace(reason=HIDDEN)
+        return self._explain_disagreement(best)
+
+    def _is_staircase(self, best: Estimate, is_precise: bool) -> bool:
+        """Return whether the outputs do not change nearby, although both sides rise over long steps."""
+        longest = max(self.quotients)
+        nearby = best
+        if not is_precise:
+            nearby = self.estimate(SQRT_EPS * longest / FIRST_STEP)
+        right = float(self.quotients[longest].sum())
+        left = float(self.quotients[-longest].sum())
+        is_constant_nearby = not nearby.terms.any()
+        rises_on_both_sides = abs(right - left) < abs(right + left) / 2
+        return is_constant_nearby and rises_on_both_sides
+
+    def _explain_disagreement(self, best: Estimate) -> Estimate:
+        """Add the reason why quotients of different steps disagree, from the shortest step that shows it."""
+        steps = self._find_doubled_steps()
+        shortest = steps[0]
+        for t in (shortest, -shortest):
+            if not np.isfinite(self.quotients[t]).all():
+                return best._replace(reason=NO_VALUE)
         for t in steps:
-            near, twice = (np.stack([self.quotients[k * t], self.quotients[-k * t]]) for k in (1, 2))
-            gap, moved, before = _total(near[0] - near[1]), _total(near), _total(twice)
-            if self.noise(t) * SLACK**2 > gap:
-                continue
-            if _total(near - twice) < gap / SLACK:
-                right, left = (float(side.sum()) + 0.0 for side in near)
-                low, high = float(near.min(axis=0).sum()), float(near.max(axis=0).sum())
-                words = f"slope {left:.3g} on its left, {right:.3g} on its right"
-                return rough._replace(why=words, low=low - gap / SLACK, high=high + gap / SLACK)
-            if _total(near - 2 * twice) < moved / SLACK:
-                return rough._replace(why="the value jumps")
-            if before * (1 + 1 / SLACK) < moved < before * (2 - 1 / SLACK):
-                return rough._replace(why="its slope grows without end")
-            return rough._replace(why="too rough to judge, the steps do not agree")
-        return rough._replace(why=HIDDEN)
+            gap = _sum_magnitudes(self.quotients[t] - self.quotients[-t])
+            is_hidden_by_rounding = self.bound_rounding_error(t) * SAFETY**2 > gap
+            if not is_hidden_by_rounding:
+                return self._classify_disagreement(best, t, gap)
+        return best._replace(reason=HIDDEN)
+
+    def _find_doubled_steps(self) -> list[float]:
+        """Return the steps t for which the quotients at -t, 2t and -2t are known too, the shortest first."""
+        known = self.quotients.keys()
+        return sorted(t for t in known if t > 0 and {-t, 2 * t, -2 * t} <= known)
+
+    def _classify_disagreement(self, best: Estimate, t: float, gap: float) -> Estimate:
+        """Compare the quotients at a step t with those at 2t: a kink, a jump, a pole or a rough function."""
+        sides = np.stack([self.quotients[t], self.quotients[-t]])
+        sides_at_double = np.stack([self.quotients[2 * t], self.quotients[-2 * t]])
+        rise = _sum_magnitudes(sides)
+        rise_at_double = _sum_magnitudes(sides_at_double)
+        if _sum_magnitudes(sides - sides_at_double) < gap / SAFETY:
+            return _mark_kink(best, sides, gap)
+        if _sum_magnitudes(sides - 2 * sides_at_double) < rise / SAFETY:
+            return best._replace(reason=VALUE_JUMPS)
+        if rise_at_double * (1 + 1 / SAFETY) < rise < rise_at_double * (2 - 1 / SAFETY):
+            return best._replace(reason=DERIVATIVE_DIVERGES)
+        return best._replace(reason=ROUGH)
 
 
-def _doubt(slope: Slope) -> float:
-    return slope.doubt
+def _mark_kink(estimate: Estimate, sides: Floats, gap: float) -> Estimate:
+    """Add both one-sided derivatives, and the range in which a gradient is accepted."""
+    right = float(sides[0].sum()) + 0.0  # + 0.0 turns -0.0 into 0.0
+    left = float(sides[1].sum()) + 0.0
+    reason = f"slope {left:.3g} on its left, {right:.3g} on its right"
+    margin = gap / SAFETY
+    low = float(sides.min(axis=0).sum()) - margin
+    high = float(sides.max(axis=0).sum()) + margin
+    return estimate._replace(reason=reason, low=low, high=high)
 
 
-def _lost(best: Slope, found: Slope) -> bool:
-    """Whether a slope that is known to two digits is two digits less so now."""
-    return best.doubt * SLACK**2 < min(abs(best.value), found.doubt)
+def _choose_better(best: Estimate, last: Estimate) -> Estimate:
+    """Return the estimate with the smaller error bound."""
+    return last if last.error_bound < best.error_bound else best
 
 
-def _total(x: Floats) -> float:
+def _may_improve(best: Estimate, last: Estimate) -> bool:
+    """Return whether shorter steps may give a better estimate than the best so far.
+
+    They may not if rounding alone exceeds the best error bound. They may not either if a derivative that was
+    known to two digits has lost two digits.
+    """
+    has_lost_two_digits = best.error_bound * SAFETY**2 < min(abs(best.value), last.error_bound)
+    return last.rounding_error < best.error_bound and not has_lost_two_digits
+
+
+def _sum_magnitudes(x: Floats) -> float:
+    """Return the sum of the absolute values."""
     return float(abs(x).sum())

@@ -1,4 +1,4 @@
-"""Calls of a forward and a backward: what goes in, which gradient belongs to which array, what they spoil."""
+"""Call forward and backward, assign each gradient to its array, and find functions that change their data."""
 
 import copy
 import inspect
@@ -11,270 +11,384 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.arrays import copied, in_kind_of, kind_of_number, to_host
-from npformer.gradcheck.finite_differences import HALF, SLACK, Floats
-from npformer.gradcheck.relations import size
+from npformer.gradcheck.finite_differences import SAFETY, SQRT_EPS, Floats
+from npformer.gradcheck.relations import max_abs
 from npformer.tree import branch_name, branches, end_replaced, ends, ends_mapped
+
+Keys = tuple[Any, ...]  # the keys that lead to one branch of a tree
 
 
 class Leaf(NamedTuple):
-    """A floating array among the arguments with its gradient, or a branch whose gradient has another form."""
+    """A floating array among the arguments with its gradient, or a branch whose gradient has a wrong type."""
 
-    path: str
-    where: tuple[Any, ...] = ()  # the way down to it, from all arguments
+    path: str  # the name in the report, such as params.W_1
+    keys: Keys = ()  # the keys that lead to the leaf, starting at the arguments
     x: Any = None
-    gradient: Any = None  # on the host, as float64
-    note: str = ""  # why the two cannot be compared
+    gradient: Any = None  # in NumPy, as float64
+    note: str = ""  # why the gradient cannot be compared; empty if it can
 
 
 class Fault(NamedTuple):
-    """A fault of forward or backward that belongs to no single array."""
+    """A fault of forward or backward that does not belong to a single array."""
 
-    path: str  # of its row in the report
+    path: str  # the name of the row in the report: forward or backward
     text: str
 
 
 class Calls:
-    """Forward and backward at these arguments, what their first calls returned, and forward near by."""
+    """The first calls of forward and backward with their results, and functions that call them again."""
 
     def __init__(self, forward: Any, backward: Any, args: Any, kwargs: Any, rng: Any):
-        self.forward, self.backward = forward, backward
-        self.args, left = _by_name(forward, args)
-        its_own = rng is not None and "rng" in left
-        self.kwargs = {**kwargs, "rng": copy.deepcopy(rng)} if its_own else kwargs
-        rng = rng or np.random.default_rng(0)
-        self.raised = ""  # by forward near by
+        self.forward = forward
+        self.backward = backward
+        self.error_text = ""  # the last exception of forward at moved arguments
+        self.args, other_names = _name_arguments(forward, args)
+        self.kwargs = kwargs
+        if rng is not None and "rng" in other_names:
+            self.kwargs = {**kwargs, "rng": copy.deepcopy(rng)}
+        if rng is None:
+            rng = np.random.default_rng(0)
         _check_arguments(self.args, kwargs)
-        given = _fresh(self.args)
-        self.returned, self.cache = self.call(given)
-        self.first = np.array(_floats(self.returned))
-        self.faults = _changes("forward", "forward writes into its arguments", self.args, given)
-        self.d_output = np.asarray(rng.standard_normal(self.first.shape)).astype(self.first.dtype)
-        self.draws = np.random.default_rng(rng.integers(2**32))
-        self.cache_before, dy = _fresh(self.cache), in_kind_of(self.returned, self.d_output.copy())
-        self.answer = backward(dy, self.cache)
-        self.gradients = _fresh(self.answer)  # now: it may be a view of what is written later
-        self.faults += _changes("backward", "backward writes into d_output", self.d_output, dy)
-        self.faults += _changes("backward", "backward writes into its cache", self.cache_before, self.cache)
-        self.leaves = {leaf.where: leaf for leaf in _paired(self.args, self.gradients)}
-        self.widen()
-        self.rounding = self.narrowed() if self.first.dtype != float else {}
+        self._call_forward_first()
+        self.d_output = np.asarray(rng.standard_normal(self.output_copy.shape)).astype(self.output_copy.dtype)
+        self.step_rng = np.random.default_rng(rng.integers(2**32))
+        self._call_backward_first()
+        self.leaves = {leaf.keys: leaf for leaf in _iter_leaves(self.args, self.gradients)}
+        self._call_forward_in_float64()
+        self.rounding_bounds: dict[Keys, float] = {}
+        if self.output_copy.dtype != np.float64:
+            self.rounding_bounds = self._bound_float32_rounding()
 
-    def widen(self) -> None:
-        """The output that differences start from, in float64 where forward can; it must come again."""
-        self.wide = _floats_mapped(lambda x: x.astype(float), self.args)
-        output, again = self.first, _floats(self.call(_fresh(self.wide))[0])
+    def _call_forward_first(self) -> None:
+        """Call forward, keep the output with a copy, and check that the arguments are unchanged."""
+        args = _copy_tree(self.args)
+        self.first_output, self.cache = self.call_forward(args)
+        self.output_copy = np.array(_get_output(self.first_output))
+        self.faults = _find_changes("forward", "forward writes into its arguments", self.args, args)
+
+    def _call_backward_first(self) -> None:
+        """Call backward, keep the gradients with a copy, and check that d_output and cache are unchanged."""
+        self.cache_copy = _copy_tree(self.cache)
+        d_output = in_kind_of(self.first_output, self.d_output.copy())
+        self.first_gradients = self.backward(d_output, self.cache)
+        self.gradients = _copy_tree(self.first_gradients)  # before a later call may overwrite them
+        text = "backward writes into d_output"
+        self.faults += _find_changes("backward", text, self.d_output, d_output)
+        text = "backward writes into its cache"
+        self.faults += _find_changes("backward", text, self.cache_copy, self.cache)
+
+    def _call_forward_in_float64(self) -> None:
+        """Compute the output at which all differences start, in float64 if forward can, and check it."""
+        self.args_float64 = _map_floats(lambda x: x.astype(float), self.args)
+        repeated = _get_output(self.call_forward(_copy_tree(self.args_float64))[0])
+        output = self.output_copy
         if output.dtype != np.float64:
-            output = _floats(self.call(_fresh(self.wide))[0])
-        self.output, self.eps = output.astype(float), float(np.finfo(output.dtype).eps)
+            output = _get_output(self.call_forward(_copy_tree(self.args_float64))[0])
+        self.output = output.astype(float)
+        self.eps = float(np.finfo(output.dtype).eps)
         if not np.isfinite(self.output).all():
             raise ValueError(
                 "gradcheck: forward's output has entries that are not finite; it has no slope there"
             )
-        if size(again - self.output) > HALF * size(self.output):
+        if max_abs(repeated - self.output) > SQRT_EPS * max_abs(self.output):
             raise ValueError(
                 "gradcheck: forward gives another output when it is called again; "
                 "pass its numpy.random.Generator among the arguments"
             )
 
-    def call(self, args: dict[str, Any]) -> tuple[Any, Any]:
-        """(output, cache) of a forward pass."""
-        result = self.forward(*args.values(), **_fresh(self.kwargs))
-        if not isinstance(result, tuple) or not _is_plain(result) or len(result) != 2:
-            raise TypeError(f"gradcheck: forward returned {_kind(result)}; expected a pair (output, cache)")
+    def call_forward(self, args: dict[str, Any]) -> tuple[Any, Any]:
+        """Return the output and the cache of a forward pass."""
+        result = self.forward(*args.values(), **_copy_tree(self.kwargs))
+        is_pair = isinstance(result, tuple) and _is_plain(result) and len(result) == 2
+        if not is_pair:
+            received = _describe_type(result)
+            raise TypeError(f"gradcheck: forward returned {received}; expected a pair (output, cache)")
         return result
 
-    def answers(self, args: dict[str, Any], d_output: Any, *cache: Any) -> dict[Any, Leaf]:
-        """The gradients of a backward pass from this cache, or from that of a forward pass of its own."""
-        (cache,) = cache or self.call(_fresh(args))[1:]
-        gradients = self.backward(in_kind_of(self.returned, np.array(d_output)), cache)
-        return {leaf.where: leaf for leaf in _paired(args, _fresh(gradients))}
+    def call_backward(self, args: dict[str, Any], d_output: Any, cache: Any) -> dict[Keys, Leaf]:
+        """Return the leaves of the arguments with the gradients of a backward pass."""
+        gradients = self.backward(in_kind_of(self.first_output, np.array(d_output)), cache)
+        return {leaf.keys: leaf for leaf in _iter_leaves(args, _copy_tree(gradients))}
 
-    def near(self, where: tuple[Any, ...], x: Floats) -> Floats:
-        """The output with another array at that place; NaN where forward has none."""
-        nothing = np.full(self.output.shape, math.nan)
+    def call_both(self, args: dict[str, Any], d_output: Any) -> dict[Keys, Leaf]:
+        """Return the leaves of the arguments with the gradients of a forward and a backward pass."""
+        _, cache = self.call_forward(_copy_tree(args))
+        return self.call_backward(args, d_output, cache)
+
+    def compute_output(self, keys: Keys, x: Floats) -> Floats:
+        """Return the output with x instead of the array at `keys`; NaN if forward has no output there."""
+        no_output = np.full(self.output.shape, math.nan)
+        # A forward pass with a fault may write into its arguments, so the arrays are copied for it.
+        copy_leaf = _copy_leaf if self.faults else _copy_generator
         try:
-            args = ends_mapped(_fresh if self.faults else _drawn_alike, self.wide)
-            output = _floats(self.call(end_replaced(args, where, lambda old: in_kind_of(old, x)))[0])
-        except Exception as error:  # whatever it raises: it has no value there
-            self.raised = f": forward raises {type(error).__name__}: {error}"
-            return nothing
-        return output if output.shape == nothing.shape else nothing
+            args = ends_mapped(copy_leaf, self.args_float64)
+            args = end_replaced(args, keys, lambda old: in_kind_of(old, x))
+            output = _get_output(self.call_forward(args)[0])
+        except Exception as error:  # any exception means that there is no output
+            self.error_text = f": forward raises {type(error).__name__}: {error}"
+            return no_output
+        return output if output.shape == no_output.shape else no_output
 
-    def narrowed(self) -> dict[Any, float]:
-        """How far float32 may have moved each gradient: SLACK times what sets it apart from the same
-        backward's in float64, and SLACK roundings at least."""
-        found, exact = {}, self.leaves
-        with suppress(Exception):  # functions that take float32 only
-            exact = self.answers(self.wide, self.d_output.astype(float))
-        for where, leaf in self.leaves.items():
-            g, wide = (np.asarray(x.gradient, float) for x in (leaf, exact.get(where, leaf)))
-            off = size(g - wide) if g.shape == wide.shape else 0.0
-            found[where] = SLACK * max(float(np.finfo(np.float32).eps) * size(g), off)
-        return found
+    def _bound_float32_rounding(self) -> dict[Keys, float]:
+        """Bound the error that float32 may cause in each gradient.
 
-    def again(self, factor: float) -> dict[Any, Leaf] | None:
-        """Backward's gradients for a multiple of d_output, for the first d_output from the first cache; None
-        where they are of no use, and why is among the faults. Forward has been called with other arguments.
+        The bound is SAFETY times the difference from the gradient of the same backward pass in float64. It is
+        at least SAFETY times the rounding error of one float32 number.
         """
+        leaves_float64 = self.leaves
+        with suppress(Exception):  # some functions accept float32 only
+            leaves_float64 = self.call_both(self.args_float64, self.d_output.astype(float))
+        bounds = {}
+        for keys, leaf in self.leaves.items():
+            gradient = np.asarray(leaf.gradient, float)
+            gradient_float64 = np.asarray(leaves_float64.get(keys, leaf).gradient, float)
+            difference = 0.0
+            if gradient.shape == gradient_float64.shape:
+                difference = max_abs(gradient - gradient_float64)
+            one_rounding = float(np.finfo(np.float32).eps) * max_abs(gradient)
+            bounds[keys] = SAFETY * max(one_rounding, difference)
+        return bounds
+
+    def repeat_backward(self, factor: float) -> dict[Keys, Leaf] | None:
+        """Return the gradients for a multiple of d_output, or None after adding a fault if there are none.
+
+        With factor 1, backward receives the first cache. Otherwise forward runs again and makes a new cache.
+        """
+        d_output = factor * self.d_output
         try:
-            again = self.answers(self.args, factor * self.d_output, *[self.cache][: factor == 1])
+            if factor == 1:
+                leaves = self.call_backward(self.args, d_output, self.cache)
+            else:
+                leaves = self.call_both(self.args, d_output)
         except Exception as error:
             text = f"backward raises {type(error).__name__} when it is called again: {error}"
             self.faults.append(Fault("backward", text))
             return None
         text = "backward returns a buffer that its next call overwrites"
-        faults = _changes("backward", text, self.gradients, self.answer)
-        self.faults += sorted({*faults} - {*self.faults})
-        return None if faults else again
+        faults = _find_changes("backward", text, self.gradients, self.first_gradients)
+        self.faults += sorted(set(faults) - set(self.faults))
+        return None if faults else leaves
 
-    def spoilt(self) -> None:
-        """Note what calls of forward with other arguments have done to what the first one returned."""
-        returned = "forward returns a buffer that its next call overwrites"
-        cache = "forward's next call writes into the cache of the last one"
+    def check_first_results(self) -> None:
+        """Add a fault if later calls of forward have changed the first output or the first cache."""
         if not self.faults:
-            self.faults = _changes("forward", returned, self.first, self.returned)
+            text = "forward returns a buffer that its next call overwrites"
+            self.faults = _find_changes("forward", text, self.output_copy, self.first_output)
         if not self.faults:
-            self.faults = _changes("forward's", cache, self.cache_before, self.cache)
+            text = "forward's next call writes into the cache of the last one"
+            self.faults = _find_changes("forward's", text, self.cache_copy, self.cache)
 
 
-# What goes in, and what is to be compared: the arguments' leaves, side by side with the gradients
+# The arguments
 
 
-def _by_name(forward: Callable[..., Any], args: tuple[Any, ...]) -> tuple[dict[str, Any], list[str]]:
-    """The arguments by their names, and the names of the parameters that are left."""
+def _name_arguments(forward: Callable[..., Any], args: tuple[Any, ...]) -> tuple[dict[str, Any], list[str]]:
+    """Return the positional arguments by name, and the names of the parameters that receive none of them."""
     try:
         parameters = list(inspect.signature(forward).parameters.values())
     except (TypeError, ValueError):  # some functions written in C have no signature
         parameters = []
-    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    rest = next((p.name for p in parameters if p.kind == p.VAR_POSITIONAL), "args")
-    more = [f"{rest}[{i}]" for i in range(len(args) - len(names))]
-    left = names[len(args) :] + [p.name for p in parameters if p.kind == p.KEYWORD_ONLY]
-    return dict(zip(names + more, args, strict=False)), left
+    names = []
+    keyword_only = []
+    variadic = "args"
+    for parameter in parameters:
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            names.append(parameter.name)
+        elif parameter.kind == parameter.KEYWORD_ONLY:
+            keyword_only.append(parameter.name)
+        elif parameter.kind == parameter.VAR_POSITIONAL:
+            variadic = parameter.name
+    other_names = names[len(args) :] + keyword_only
+    names += [f"{variadic}[{i}]" for i in range(len(args) - len(names))]
+    return dict(zip(names, args, strict=False)), other_names
 
 
-def arrays_in(tree: Any, kinds: str) -> Iterator[tuple[str, Any]]:
-    """The arrays of these kinds of number, with their paths."""
-    return ((path[1:], x) for path, x in ends("", tree) if kind_of_number(x) in kinds)
+def iter_arrays(tree: Any, kinds: str) -> Iterator[tuple[str, Any]]:
+    """Iterate over the arrays of these kinds of number with their paths; kind "-" is everything else."""
+    for path, x in ends("", tree):
+        if kind_of_number(x) in kinds:
+            yield path.removeprefix("."), x
+
+
+def _has_arrays(tree: Any, kinds: str) -> bool:
+    """Return whether a tree has an array of these kinds of number."""
+    return any(kind_of_number(x) in kinds for _, x in ends("", tree))
 
 
 def _check_arguments(args: dict[str, Any], kwargs: dict[str, Any]) -> None:
-    """Refuse by name what would be left out in silence."""
-    for path, _ in arrays_in(kwargs, "fc"):
+    """Reject arguments that cannot be differentiated, and name them."""
+    for path, _ in iter_arrays(kwargs, "fc"):
         raise TypeError(
             f"gradcheck: {path} is a floating array given by keyword, where no gradient is compared; "
             f"pass it by position, or hold it fixed: functools.partial(forward, {path.split('.')[0]}=...)"
         )
-    for path, x in arrays_in(args, "-iub"):
-        hidden = {} if isinstance(x, type | ModuleType) else getattr(x, "__dict__", {})
-        for name in (name for name, value in hidden.items() if any(arrays_in(value, "fc"))):
+    for path, x in iter_arrays(args, "-iub"):
+        _check_no_hidden_arrays(path, x)
+    for path, x in iter_arrays(args, "fc"):
+        _check_array(path, x)
+    if not _has_arrays(args, "fc"):
+        raise TypeError("gradcheck: no argument is a floating array or a tree of them: nothing to compare")
+
+
+def _check_no_hidden_arrays(path: str, x: Any) -> None:
+    """Reject an object with a floating array among its attributes."""
+    if isinstance(x, type | ModuleType):
+        return
+    for name, value in getattr(x, "__dict__", {}).items():
+        if _has_arrays(value, "fc"):
             raise TypeError(
                 f"gradcheck: {path}.{name} is a floating array inside a {type(x).__name__}, where no "
                 "gradient is compared; expected arrays, or tuples, lists and dicts of them"
             )
-    for path, x in arrays_in(args, "fc"):
-        if str(x.dtype).split(".")[-1] not in ("float64", "float32"):
-            raise TypeError(f"gradcheck: {path} has dtype {x.dtype}; expected float64 or float32")
-        if isinstance(x, np.ma.MaskedArray | np.matrix):
-            raise TypeError(f"gradcheck: {path} is a {type(x).__name__}; expected a plain array")
-        if not np.isfinite(to_host(x)).all():
-            raise ValueError(f"gradcheck: {path} has entries that are not finite; there is no slope there")
-    if not any(arrays_in(args, "fc")):
-        raise TypeError("gradcheck: no argument is a floating array or a tree of them: nothing to compare")
 
 
-def _paired(args: dict[str, Any], gradients: Any) -> Iterator[Leaf]:
-    """Each leaf of the arguments with its gradient."""
-    names = [name for name, arg in args.items() if any(arrays_in(arg, "f"))]
-    if not _is_plain(gradients) or (len(names) == 1 and not _is_wrapped(gradients, args[names[0]])):
+def _check_array(path: str, x: Any) -> None:
+    """Reject an array with an unsupported dtype or type, or with entries that are not finite."""
+    dtype = str(x.dtype).split(".")[-1]  # "torch.float64" is float64
+    if dtype not in ("float64", "float32"):
+        raise TypeError(f"gradcheck: {path} has dtype {x.dtype}; expected float64 or float32")
+    if isinstance(x, np.ma.MaskedArray | np.matrix):
+        raise TypeError(f"gradcheck: {path} is a {type(x).__name__}; expected a plain array")
+    if not np.isfinite(to_host(x)).all():
+        raise ValueError(f"gradcheck: {path} has entries that are not finite; there is no slope there")
+
+
+# The gradient of each argument
+
+
+def _iter_leaves(args: dict[str, Any], gradients: Any) -> Iterator[Leaf]:
+    """Iterate over the leaves of the arguments, each with its gradient."""
+    names = [name for name, arg in args.items() if _has_arrays(arg, "f")]
+    if not _is_plain(gradients):
         gradients = (gradients,)
-    if len(gradients) == len(names):
-        yield from _walk("", (), args, dict.fromkeys(args) | dict(zip(names, gradients, strict=True)))
-    else:
-        yield Leaf(", ".join(names), note=f"number of gradients is {len(gradients)}, expected {len(names)}")
+    elif len(names) == 1 and not _is_wrapped(gradients, args[names[0]]):
+        gradients = (gradients,)
+    if len(gradients) != len(names):
+        note = f"number of gradients is {len(gradients)}, expected {len(names)}"
+        yield Leaf(", ".join(names), note=note)
+        return
+    gradient_of = dict.fromkeys(args) | dict(zip(names, gradients, strict=True))
+    yield from _iter_branch("", (), args, gradient_of)
 
 
 def _is_plain(value: Any) -> bool:
-    """A tuple or a list without names for its fields."""
+    """Return whether a value is a tuple or a list, but no NamedTuple."""
     return isinstance(value, tuple | list) and not hasattr(value, "_fields")
 
 
 def _is_wrapped(gradients: Any, arg: Any) -> bool:
-    """Is this (gradient,) rather than the gradient itself, which may be a tuple when the argument is one?"""
-    return len(gradients) == 1 and (
-        not _is_plain(arg) or (_is_plain(gradients[0]) and len(gradients[0]) == len(arg))
-    )
+    """Return whether a tuple holds the gradient of the only argument, and is not itself that gradient.
+
+    The gradient itself is a tuple if the argument is a tuple.
+    """
+    if len(gradients) != 1:
+        return False
+    if not _is_plain(arg):
+        return True
+    return _is_plain(gradients[0]) and len(gradients[0]) == len(arg)
 
 
-def _walk(path: str, where: tuple[Any, ...], x: Any, gradient: Any) -> Iterator[Leaf]:
-    parts, kind, expected = branches(x) or {}, _kind(gradient), _kind(x)
+def _iter_branch(path: str, keys: Keys, x: Any, gradient: Any) -> Iterator[Leaf]:
+    """Iterate over the leaves of one branch of the arguments, each with its gradient."""
     if kind_of_number(x) == "f":
-        yield _compared(path, where, x, gradient)
-    elif kind == expected:
-        for (key, part), answer in zip(parts.items(), (branches(gradient) or {}).values(), strict=True):
-            name = f"{path}.{branch_name(x, key)}".removeprefix(".")
-            yield from _walk(name, (*where, key), part, answer)
-    elif x is None or any(arrays_in(x, "f")):
-        yield Leaf(path, where, note=f"is {kind}, expected {expected}")
+        yield _make_leaf(path, keys, x, gradient)
+        return
+    received, expected = _describe_type(gradient), _describe_type(x)
+    if received == expected:
+        parts = branches(x) or {}
+        part_gradients = branches(gradient) or {}
+        for (key, part), part_gradient in zip(parts.items(), part_gradients.values(), strict=True):
+            part_path = f"{path}.{branch_name(x, key)}".removeprefix(".")
+            yield from _iter_branch(part_path, (*keys, key), part, part_gradient)
+    elif x is None or _has_arrays(x, "f"):
+        yield Leaf(path, keys, note=f"is {received}, expected {expected}")
 
 
-def _compared(path: str, where: tuple[Any, ...], x: Any, gradient: Any) -> Leaf:
-    if kind_of_number(gradient) == "-" and not isinstance(gradient, np.generic):
+def _make_leaf(path: str, keys: Keys, x: Any, gradient: Any) -> Leaf:
+    """Make a leaf from an array and its gradient, with a note if type, dtype or shape is wrong."""
+    is_array = kind_of_number(gradient) != "-" or isinstance(gradient, np.generic)
+    if not is_array:
         expected = f"an array of shape {tuple(x.shape)}"
-        return Leaf(path, where, x, note=f"is {_kind(gradient)}, expected {expected}")
-    g, due = to_host(gradient), to_host(x)
-    if g.dtype != due.dtype:
-        return Leaf(path, where, x, note=f"has dtype {g.dtype}, expected {due.dtype}")
-    note = f"has shape {g.shape}, expected {due.shape}" if g.shape != due.shape else ""
-    return Leaf(path, where, x, np.array(g, dtype=float), note)
+        return Leaf(path, keys, x, note=f"is {_describe_type(gradient)}, expected {expected}")
+    g, x_host = to_host(gradient), to_host(x)
+    if g.dtype != x_host.dtype:
+        return Leaf(path, keys, x, note=f"has dtype {g.dtype}, expected {x_host.dtype}")
+    note = ""
+    if g.shape != x_host.shape:
+        note = f"has shape {g.shape}, expected {x_host.shape}"
+    return Leaf(path, keys, x, np.array(g, dtype=float), note)
 
 
-def _kind(value: Any) -> str:
+def _describe_type(value: Any) -> str:
+    """Describe the type of a value, with the keys of a dict and the length of a tuple or a list."""
+    if value is None:
+        return "None"
     if isinstance(value, dict):
         return f"dict of {', '.join(map(str, value))}"
-    of = f" of {len(value)}" if isinstance(value, tuple | list) else ""
-    return "None" if value is None else type(value).__name__ + of
+    if isinstance(value, tuple | list):
+        return f"{type(value).__name__} of {len(value)}"
+    return type(value).__name__
 
 
-# Copies, and what has changed since
+# Copies and comparisons with copies
 
 
-def _floats(output: Any) -> Floats:
-    """Forward's output on the host, float64 or float32."""
-    known = kind_of_number(output) != "-" or isinstance(output, float | np.floating)
-    array = to_host(output) if known else None
-    if array is None or array.dtype not in (np.float64, np.float32):
-        received = _kind(output) if array is None else array.dtype
+def _get_output(output: Any) -> Floats:
+    """Return forward's output as a NumPy array of float64 or float32."""
+    is_number = isinstance(output, float | np.floating)
+    if kind_of_number(output) == "-" and not is_number:
+        received = _describe_type(output)
+        raise TypeError(f"gradcheck: forward's output is {received}; expected an array of float64 or float32")
+    array = to_host(output)
+    if array.dtype not in (np.float64, np.float32):
+        received = str(array.dtype)
         raise TypeError(f"gradcheck: forward's output is {received}; expected an array of float64 or float32")
     return array
 
 
-def _fresh(tree: Any) -> Any:
-    """A copy that forward may write into and draw from; settings and the like stay themselves."""
-    return ends_mapped(lambda x: _drawn_alike(x) if kind_of_number(x) == "-" else copied(x), tree)
+def _copy_tree(tree: Any) -> Any:
+    """Copy the arrays and random generators of a tree; settings and other objects are shared."""
+    return ends_mapped(_copy_leaf, tree)
 
 
-def _drawn_alike(x: Any) -> Any:
+def _copy_leaf(x: Any) -> Any:
+    """Copy an array or a random generator."""
+    return _copy_generator(x) if kind_of_number(x) == "-" else copied(x)
+
+
+def _copy_generator(x: Any) -> Any:
+    """Copy a random generator, and return anything else unchanged."""
     return copy.deepcopy(x) if isinstance(x, np.random.Generator) else x
 
 
-def _floats_mapped(f: Callable[[Floats], Floats], tree: Any) -> Any:
-    """f of every floating array, on the host, in the array's own kind."""
-    return ends_mapped(lambda x: in_kind_of(x, f(to_host(x))) if kind_of_number(x) == "f" else x, tree)
+def _map_floats(f: Callable[[Floats], Floats], tree: Any) -> Any:
+    """Apply f to every floating array of a tree; each result belongs to the library of its array."""
+
+    def map_leaf(x: Any) -> Any:
+        return in_kind_of(x, f(to_host(x))) if kind_of_number(x) == "f" else x
+
+    return ends_mapped(map_leaf, tree)
 
 
-def _changes(path: str, text: str, before: Any, after: Any) -> list[Fault]:
-    """Return a fault for each array in which two trees differ by a bit."""
-    then, now = (dict(ends("", tree)) for tree in (before, after))
-    pairs = {place[1:]: (then.get(place), now.get(place)) for place in then | now}
-    differ = [
-        place
-        for place, pair in pairs.items()
-        if {*map(kind_of_number, pair)} != {"-"} and _bits(pair[0]) != _bits(pair[1])
-    ]
-    return [Fault(path, f"{text} ({place})" if place else text) for place in differ]
+def _find_changes(path: str, text: str, before: Any, after: Any) -> list[Fault]:
+    """Return a fault for each array that differs between two trees, even by one bit."""
+    leaves_before, leaves_after = dict(ends("", before)), dict(ends("", after))
+    faults = []
+    for leaf_path in leaves_before | leaves_after:
+        if _differ(leaves_before.get(leaf_path), leaves_after.get(leaf_path)):
+            name = leaf_path.removeprefix(".")
+            faults.append(Fault(path, f"{text} ({name})" if name else text))
+    return faults
 
 
-def _bits(x: Any) -> Any:
+def _differ(a: Any, b: Any) -> bool:
+    """Return whether one of two values is an array and the other one is not the same array bit by bit."""
+    if kind_of_number(a) == "-" and kind_of_number(b) == "-":
+        return False
+    return bool(_get_bits(a) != _get_bits(b))
+
+
+def _get_bits(x: Any) -> Any:
+    """Return the dtype, shape and bytes of an array."""
     host = to_host(x)
     return host.dtype, host.shape, host.tobytes()

@@ -1,6 +1,6 @@
-"""The text of the notes: relations in words, from the templates in notes.toml.
+"""Describe relations in words, with the templates in notes.toml.
 
-Everything that formats numbers, axes and lengths for a note is here. relations.py holds no text.
+This module formats the numbers, axes and lengths of a note. relations.py contains no text.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import Any
 
 from npformer.gradcheck.relations import Factor, Origin, Relation, is_number
 
-OPTIONAL: dict[str, tuple[str, ...]] = {  # parameters that an observation leaves out if they report nothing
+OPTIONAL: dict[str, tuple[str, ...]] = {  # parameters that may have nothing to report
     "transposed": ("order",),
     "factor": ("origins",),
     "other": ("factor", "times_d_output"),
@@ -17,13 +17,13 @@ OPTIONAL: dict[str, tuple[str, ...]] = {  # parameters that an observation leave
     "multiplied": ("name", "instead_of"),
     "mixes": ("not_along",),
 }
-MOST_ORIGINS = 2  # lengths that a note names for one factor
+MOST_ORIGINS = 2  # the largest number of lengths that a note names for one factor
 
 
 @cache
 def load_templates() -> dict[str, dict[str, str]]:
     """Read the templates of every kind of relation from notes.toml."""
-    import tomllib  # only a wrong gradient needs these two
+    import tomllib  # imported here because only wrong gradients need these two modules
     from pathlib import Path
 
     text = Path(__file__).with_name("notes.toml").read_text(encoding="utf-8")
@@ -48,7 +48,7 @@ def describe_relation(relation: Relation) -> tuple[str, ...]:
 
 
 def describe_observation(relation: Relation) -> str:
-    """Describe what a wrong gradient looks like, from the template that fits its parameters."""
+    """Describe how a gradient differs from the correct one, with the template that fits the parameters."""
     silent = [name for name in OPTIONAL.get(relation.kind, ()) if _is_silent(name, relation.parameters[name])]
     key = "observation"
     if silent:
@@ -61,16 +61,16 @@ def _is_silent(name: str, value: Any) -> bool:
     if name == "factor":
         return is_number(value, 1)
     if name == "order":
-        return len(value) == 2  # two axes have one other order only
+        return len(value) == 2  # two axes have only one different order
     if name == "not_along":
-        return value is None  # axis 0 is an axis
+        return value is None  # axis 0 is false, but it is an axis
     return not value
 
 
 def describe_parameters(relation: Relation) -> dict[str, str]:
     """Format each parameter of a relation as the text that replaces its placeholder."""
     texts = {name: _format_parameter(name, value) for name, value in relation.parameters.items()}
-    if relation.kind == "factor":  # the lengths are compared with the factor
+    if relation.kind == "factor":  # their text depends on the factor
         texts["origins"] = format_origins(relation.parameters["origins"], relation.parameters["factor"])
     return texts
 

@@ -1,13 +1,13 @@
 """Relations between a wrong array and the correct one, as data: a kind with its parameters.
 
-The module knows arrays and no layer. `KINDS` lists every kind, `DETECTORS` finds them, notes.py turns a
-relation into text.
+The module knows arrays and no layer. `KINDS` lists every kind of relation. `DETECTORS` lists the functions
+that find them. The module notes.py describes a relation in words.
 
 A backward pass is linear in d_output. Its table holds what each entry of d_output contributes to each entry
-of the gradient, and the gradient is a sum over that table. A missing mask, transpose or term shows in the
-table itself, so some detectors examine the table where it is available.
+of the gradient. The gradient is the sum of these contributions. A missing mask, transpose or term changes the
+table itself, so some detectors examine the table if it is available.
 
-A relation must hold in every case, to the last digits that both arrays have, and leave at most a hundredth
+A relation must hold in every case, up to the rounding errors of both arrays. It may leave at most a hundredth
 of the error unexplained. NaN in the correct array means that the value there is unknown.
 """
 
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from npformer.gradcheck.finite_differences import HALF, SLACK
+from npformer.gradcheck.finite_differences import SAFETY, SQRT_EPS
 
 Array = NDArray[Any]
 
@@ -93,7 +93,7 @@ class Relation:
 
 
 class Factor(NamedTuple):
-    """A measured factor, and the fraction that it stands for if there is one."""
+    """A measured factor, and the fraction that it equals if there is one."""
 
     value: float
     fraction: Fraction | None  # equal to the value, or to its square if `is_root`
@@ -103,7 +103,7 @@ class Factor(NamedTuple):
 class Origin(NamedTuple):
     """A length, or a product of two lengths, that explains a factor."""
 
-    names: tuple[str, ...]  # of the lengths, as the keys of `Case.sizes`
+    names: tuple[str, ...]  # the names of the lengths, which are keys of `Case.sizes`
     is_root: bool  # whether the factor is the square root of the length
 
 
@@ -114,37 +114,40 @@ class Case(NamedTuple):
     right: Array
     others: Mapping[str, Array] = {}  # arrays that may have been used by mistake: {"cache.x_hat": ...}
     sizes: Mapping[str, int] = {}  # lengths that may explain a factor: {"axis 0 of x": 3}
-    exact: float = HALF  # numbers count as equal if they differ by less than this share of the largest
-    scale: float = 0.0  # a magnitude to compare with if this array has no entry as large
+    exact: float = SQRT_EPS  # numbers are equal if they differ by less than this share of the largest number
+    scale: float = 0.0  # errors are relative to this magnitude if every entry of the array is smaller
     d_output: Array | None = None
     found_table: Array | None = None  # d_output.shape + found.shape
-    right_table: Array | None = None
+    right_table: Array | None = None  # d_output.shape + right.shape
 
 
-_Pair = tuple[Array, Array, float]  # two arrays or two tables, and the error that counts as zero
+_Pair = tuple[Array, Array, float]  # the received and the correct array, and the error that counts as zero
+_Quadruple = tuple[Array, Array, Array, float]  # the same with an other array before the error
 Detector = Callable[[Sequence[Case]], Relation | None]
 
 
-def find_relation(cases: Sequence[Case], detectors: Sequence[Detector] = ()) -> Relation | None:
+def find_relation(cases: Sequence[Case], detectors: Sequence[Detector] | None = None) -> Relation | None:
     """Return the first relation that holds in all cases.
 
     Parameters
     ----------
     cases : sequence of Case
-    detectors : sequence of Detector
-        The detectors to try, in order. `DETECTORS` by default, the most informative first.
+    detectors : sequence of Detector, optional
+        The detectors to try, in order. Default: `DETECTORS`.
 
     Returns
     -------
     relation : Relation or None
         None if every array is correct, an entry is not finite, or no detector finds anything.
     """
+    if detectors is None:
+        detectors = DETECTORS
     with np.errstate(all="ignore"):
-        is_correct = all(close(c.found, c.right, c.exact * max(size(c.right), c.scale)) for c in cases)
+        is_correct = all(is_close(c.found, c.right, c.exact * max(max_abs(c.right), c.scale)) for c in cases)
         is_finite = all(np.isfinite(c.found).all() for c in cases)
         if is_correct or not is_finite:
             return None
-        return _find_first(detectors or DETECTORS, cases)
+        return _find_first(detectors, cases)
 
 
 def _find_first(detectors: Sequence[Callable[[Any], Relation | None]], subject: Any) -> Relation | None:
@@ -159,58 +162,62 @@ def _find_first(detectors: Sequence[Callable[[Any], Relation | None]], subject: 
 # Equality to the last digits
 
 
-def size(x: Array) -> float:
+def max_abs(x: Array) -> float:
     """Return the largest magnitude of the known entries."""
     return float(np.fmax.reduce(np.abs(x), axis=None, initial=0.0))  # fmax ignores NaN
 
 
-def close(a: Array, b: Array, zero: float) -> bool:
-    """Return whether a and b have one shape and differ by at most `zero` wherever b is known."""
+def is_close(a: Array, b: Array, zero: float) -> bool:
+    """Return whether a and b have the same shape and differ by at most `zero` wherever b is known."""
     return a.shape == b.shape and bool((np.abs(a - b)[~np.isnan(b)] <= zero).all())
 
 
 def _make_pair(found: Array, right: Array, exact: float, scale: float = 0.0) -> _Pair:
-    """Set unknown entries to 0 on both sides, and choose a zero far below the error."""
-    zero = exact * max(size(right), scale)
+    """Make a pair with unknown entries set to 0, and with a zero that is far below the error."""
+    zero = exact * max(max_abs(right), scale)
     if found.shape != right.shape:
         return found, right, zero
     known = ~np.isnan(right)
     found, right = np.where(known, found, 0.0), np.where(known, right, 0.0)
-    error = size(found - right)
+    error = max_abs(found - right)
     if error > zero:
-        zero = min(zero, error / SLACK**2)
+        zero = min(zero, error / SAFETY**2)
     return found, right, zero
 
 
 def _make_pairs(cases: Sequence[Case], same_shape: bool = True) -> list[_Pair]:
-    """Return the pair of each case, or nothing if shapes differ although they must not."""
+    """Return the pair of each case, or [] if `same_shape` is required and some shapes differ."""
     if same_shape and any(c.found.shape != c.right.shape for c in cases):
         return []
     return [_make_pair(c.found, c.right, c.exact, c.scale) for c in cases]
 
 
-def fitted(a: Array, b: Array, axes: tuple[int, ...] | None = None) -> Array:
-    """Return the factors c that bring c b closest to a, one for each index of the remaining axes."""
-    over = (b * b).sum(axes, keepdims=True)
-    return np.asarray((a * b).sum(axes, keepdims=True) / np.where(over > 0, over, 1.0))
+def fit_factors(a: Array, b: Array, axes: tuple[int, ...] | None = None) -> Array:
+    """Return the least-squares factors c in a ≈ c b, one for each index of the remaining axes."""
+    denominator = (b * b).sum(axes, keepdims=True)
+    safe_denominator = np.where(denominator > 0, denominator, 1.0)
+    return np.asarray((a * b).sum(axes, keepdims=True) / safe_denominator)
 
 
-def ratio(a: Array, b: Array, zero: float) -> float:
-    """Return the number c with a = c b, or NaN. An array with one entry fits any c: see `_is_telling`."""
+def find_ratio(a: Array, b: Array, zero: float) -> float:
+    """Return the number c with a = c b, or NaN if there is none.
+
+    For an array with one entry there is always such a c. `_is_conclusive` decides whether it means anything.
+    """
     if a.shape != b.shape:
         return math.nan
-    c = float(fitted(a, b).item())
-    is_multiple = close(a, c * b, zero) and abs(c) * size(b) > zero
+    c = float(fit_factors(a, b).item())
+    is_multiple = is_close(a, c * b, zero) and abs(c) * max_abs(b) > zero
     return c if is_multiple else math.nan
 
 
 def make_factor(value: float, exact: float) -> Factor:
-    """Find the fraction that a factor stands for, or the fraction under a square root: 2, -1/3, √5.
+    """Find the simple fraction that a factor equals, or the fraction under a square root: 2, -1/3, √5.
 
     Fewer than 2 n d fractions with numerators up to n and denominators up to d exist near a number. If these
     cover at most a hundredth of the numbers to the accuracy `exact`, then a match is no accident.
     """
-    most = 1 / (2 * exact * SLACK**2)
+    most = 1 / (2 * exact * SAFETY**2)
     for is_root, target in ((False, abs(value)), (True, value * value)):
         if not 0 < target < math.inf:
             continue
@@ -239,7 +246,7 @@ def _is_minus_one(factor: Factor) -> bool:
 def find_origins(
     ratios: Sequence[float], sizes: Sequence[Mapping[str, int]], exact: float
 ) -> tuple[Origin, ...]:
-    """Find the lengths, products of two lengths, and their roots that equal the factors or their inverses."""
+    """Find the lengths that equal the factors or their inverses; also products of two lengths, and roots."""
     lengths: dict[tuple[str, ...], Array] = {}
     for name in sizes[0]:
         values = np.array([float(s[name]) for s in sizes])
@@ -250,8 +257,8 @@ def find_origins(
     origins: list[Origin] = []
     for (names, values), is_root in product((lengths | products).items(), (False, True)):
         values = np.sqrt(values) if is_root else values
-        is_multiplied = close(np.abs(ratios) / values, ones, exact)
-        is_divided = close(np.abs(ratios) * values, ones, exact)
+        is_multiplied = is_close(np.abs(ratios) / values, ones, exact)
+        is_divided = is_close(np.abs(ratios) * values, ones, exact)
         if is_multiplied or is_divided:
             origins.append(Origin(names, is_root))
     return tuple(origins)
@@ -260,20 +267,27 @@ def find_origins(
 # Detectors that compare whole arrays
 
 
-def form(cases: Sequence[Case]) -> Relation | None:
+def detect_form(cases: Sequence[Case]) -> Relation | None:
     """Detect a transpose, a reshape, and a sum or mean over axes that is missing or superfluous."""
-    arrays = _make_pairs(cases, same_shape=False)
-    for order in list(permutations(range(cases[0].right.ndim)))[1:]:
-        if all(close(f, np.transpose(r, order), zero) for f, r, zero in arrays):
+    pairs = _make_pairs(cases, same_shape=False)
+    orders = list(permutations(range(cases[0].right.ndim)))
+    for order in orders[1:]:  # the first one is the original order
+        if all(is_close(found, np.transpose(right, order), zero) for found, right, zero in pairs):
             return Relation("transposed", {"order": order})
-    if _make_pairs(cases):
+    has_correct_shape = all(found.shape == right.shape for found, right, _ in pairs)
+    if has_correct_shape:
         return None
-    if all(f.size == r.size and close(f.ravel(), r.ravel(), zero) for f, r, zero in arrays):
+    if all(_is_reshaped(found, right, zero) for found, right, zero in pairs):
         return Relation("reshaped", {"shape": cases[0].found.shape})
-    return _find_reduction(arrays)
+    return _find_reduction(pairs)
 
 
-REDUCTIONS = (  # the kind, the function, and whether the received array lacks it
+def _is_reshaped(found: Array, right: Array, zero: float) -> bool:
+    """Return whether two arrays have the same numbers in the same order."""
+    return found.size == right.size and is_close(found.ravel(), right.ravel(), zero)
+
+
+REDUCTIONS = (  # the kind, the function, and whether the received array lacks this reduction
     ("sum_missing", np.sum, True),
     ("sum_too_many", np.sum, False),
     ("mean_missing", np.mean, True),
@@ -281,153 +295,208 @@ REDUCTIONS = (  # the kind, the function, and whether the received array lacks i
 )
 
 
-def _find_reduction(arrays: list[_Pair]) -> Relation | None:
+def _find_reduction(pairs: list[_Pair]) -> Relation | None:
     """Find the axes over which one array is the sum or mean of the other."""
     for kind, reduce, is_missing in REDUCTIONS:
-        ends = [(f, r, zero) if is_missing else (r, f, zero) for f, r, zero in arrays]
-        for axes, keep in product(_iter_subsets(range(ends[0][0].ndim)), (False, True)):
-            if all(close(reduce(a, axis=axes, keepdims=keep), b, zero) for a, b, zero in ends):
+        # In each triple, the second array should be the reduction of the first one.
+        if is_missing:
+            triples = pairs
+        else:
+            triples = [(right, found, zero) for found, right, zero in pairs]
+        ndim = triples[0][0].ndim
+        for axes, keepdims in product(_iter_subsets(range(ndim)), (False, True)):
+            if all(is_close(reduce(a, axis=axes, keepdims=keepdims), b, zero) for a, b, zero in triples):
                 return Relation(kind, {"axes": axes})
     return None
 
 
-def _iter_subsets(things: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+def _iter_subsets(items: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
     """Iterate over all subsets that are not empty, small ones first."""
-    return chain.from_iterable(combinations(things, n) for n in range(1, len(things) + 1))
+    return chain.from_iterable(combinations(items, n) for n in range(1, len(items) + 1))
 
 
-def nothing(cases: Sequence[Case]) -> Relation | None:
-    """Detect an array that is 0 everywhere, or one that should be 0 everywhere."""
+def detect_zero(cases: Sequence[Case]) -> Relation | None:
+    """Detect an array that is 0 everywhere, or an array that should be 0 everywhere."""
     if not _make_pairs(cases):
         return None
-    if all(c.found.size and not c.found.any() for c in cases):
+    if all(c.found.size > 0 and not c.found.any() for c in cases):
         return Relation("zero")
-    if any(size(c.right) > c.exact * c.scale for c in cases):
+    if any(max_abs(c.right) > c.exact * c.scale for c in cases):
         return None
-    return Relation("should_be_zero", {"other": other(cases)})
+    return Relation("should_be_zero", {"other": detect_other_array(cases)})
 
 
-def factor(cases: Sequence[Case]) -> Relation | None:
-    """Detect one factor for the whole array, and the lengths that explain it."""
+def detect_factor(cases: Sequence[Case]) -> Relation | None:
+    """Detect one factor for the whole array, and the lengths that explain the factor."""
     pairs = _make_pairs(cases)
-    exact = max(c.exact for c in cases)
-    ratios = [ratio(f, r, zero) for f, r, zero in pairs]
-    if not pairs or not _is_telling(ratios, [c.right for c in cases], exact):
+    if not pairs:
         return None
-    factors = [make_factor(c, exact) for c in ratios]
-    if all(map(_is_minus_one, factors)):
+    exact = max(c.exact for c in cases)
+    ratios = [find_ratio(found, right, zero) for found, right, zero in pairs]
+    if not _is_conclusive(ratios, [c.right for c in cases], exact):
+        return None
+    factors = [make_factor(ratio, exact) for ratio in ratios]
+    if all(_is_minus_one(factor) for factor in factors):
         return Relation("sign")
     origins = find_origins(ratios, [c.sizes for c in cases], exact)
     return Relation("factor", {"factor": factors[0], "origins": origins})
 
 
-def _is_telling(ratios: Sequence[float], arrays: Sequence[Array], exact: float) -> bool:
-    """Return whether all arrays are multiples, and arrays of one or two numbers by a simple fraction."""
-    if any(map(math.isnan, ratios)):
+def _is_conclusive(ratios: Sequence[float], arrays: Sequence[Array], exact: float) -> bool:
+    """Return whether the ratios exist and are no accident.
+
+    For arrays of one or two numbers, the ratios must be simple fractions.
+    """
+    if any(math.isnan(ratio) for ratio in ratios):
         return False
     if all(np.count_nonzero(x) > 2 for x in arrays):
         return True
-    return all(make_factor(c, exact).fraction is not None for c in ratios)
+    return all(make_factor(ratio, exact).fraction is not None for ratio in ratios)
 
 
-def other(cases: Sequence[Case]) -> Relation | None:
+def detect_other_array(cases: Sequence[Case]) -> Relation | None:
     """Detect a multiple of a different array of the call, or of d_output times such an array."""
     exact = cases[0].exact
     for times_d_output, name in product((False, True), cases[0].others):
-        arrays = [c.others[name] for c in cases]
-        if times_d_output:
-            if any(c.d_output is None or c.d_output.shape != c.others[name].shape for c in cases):
-                continue
-            arrays = [x * c.d_output for c, x in zip(cases, arrays, strict=True)]
-        ratios = [ratio(c.found, x, c.exact * size(c.found)) for c, x in zip(cases, arrays, strict=True)]
-        if any(x.size > 1 for x in arrays) and _is_telling(ratios, [c.found for c in cases], exact):
-            times = make_factor(ratios[0], exact)
-            return Relation("other", {"name": name, "factor": times, "times_d_output": times_d_output})
+        arrays = _select_arrays(cases, name, times_d_output)
+        is_longer_than_one = any(x.size > 1 for x in arrays)
+        if not is_longer_than_one:
+            continue
+        ratios = []
+        for c, x in zip(cases, arrays, strict=True):
+            ratios.append(find_ratio(c.found, x, c.exact * max_abs(c.found)))
+        if _is_conclusive(ratios, [c.found for c in cases], exact):
+            factor = make_factor(ratios[0], exact)
+            return Relation("other", {"name": name, "factor": factor, "times_d_output": times_d_output})
     return None
 
 
-def moved(cases: Sequence[Case]) -> Relation | None:
+def _select_arrays(cases: Sequence[Case], name: str, times_d_output: bool) -> list[Array]:
+    """Return the array with this name from each case, perhaps times d_output; [] if the shapes do not fit."""
+    arrays = [c.others[name] for c in cases]
+    if not times_d_output:
+        return arrays
+    products = []
+    for c, x in zip(cases, arrays, strict=True):
+        if c.d_output is None or c.d_output.shape != x.shape:
+            return []
+        products.append(x * c.d_output)
+    return products
+
+
+def detect_moved_slices(cases: Sequence[Case]) -> Relation | None:
     """Detect correct slices along one axis in a different order, or one slice repeated everywhere."""
     pairs = _make_pairs(cases)
-    for axis in range(cases[0].right.ndim if pairs else 0):
-        orders = [_find_order(np.moveaxis(f, axis, 0), np.moveaxis(r, axis, 0), zero) for f, r, zero in pairs]
-        if all(len(order) > 1 and order != list(range(len(order))) for order in orders):
+    if not pairs:
+        return None
+    for axis in range(cases[0].right.ndim):
+        orders = []
+        for found, right, zero in pairs:
+            orders.append(_find_order(np.moveaxis(found, axis, 0), np.moveaxis(right, axis, 0), zero))
+        if all(_is_different_order(order) for order in orders):
             return Relation("moved", {"axis": axis, "order": tuple(orders[0])})
     return None
 
 
+def _is_different_order(order: list[int]) -> bool:
+    """Return whether an order has at least two slices and is not 0, 1, 2, ..."""
+    return len(order) > 1 and order != list(range(len(order)))
+
+
 def _find_order(found: Array, right: Array, zero: float) -> list[int]:
-    """Return which correct slice each received slice is, or [] if there is no telling match."""
-    weights = np.cos(np.arange(right[:1].size))  # the weighted sums tell slices apart
-    keys, sums = (x.reshape(len(x), -1) @ weights for x in (right, found))
-    ascending = np.argsort(keys)
-    between = (keys[ascending][1:] + keys[ascending][:-1]) / 2
-    order: list[int] = ascending[np.searchsorted(between, sums)].tolist()  # the slice with the nearest sum
+    """Return the index of the correct slice for each received slice, or [] if the slices do not match."""
+    weights = np.cos(np.arange(right[:1].size))  # a weighted sum identifies a slice
+    right_sums = right.reshape(len(right), -1) @ weights
+    found_sums = found.reshape(len(found), -1) @ weights
+    ascending = np.argsort(right_sums)
+    sorted_sums = right_sums[ascending]
+    midpoints = (sorted_sums[1:] + sorted_sums[:-1]) / 2
+    order: list[int] = ascending[np.searchsorted(midpoints, found_sums)].tolist()  # the nearest sums
     is_permutation = sorted(order) == list(range(len(order)))
-    is_one_slice = len({*order}) == 1 and right[:1].size > 1 and size(found) > zero
-    is_match = (is_permutation or is_one_slice) and close(found, right[order], zero)
-    return order if is_match else []
+    is_one_slice = len(set(order)) == 1 and right[:1].size > 1 and max_abs(found) > zero
+    is_possible = is_permutation or is_one_slice
+    if is_possible and is_close(found, right[order], zero):
+        return order
+    return []
 
 
-def added(cases: Sequence[Case]) -> Relation | None:
+def detect_term(cases: Sequence[Case]) -> Relation | None:
     """Detect a multiple of a different array that is added to the correct array, or missing from it."""
     for name, quadruples in _iter_others(cases):
-        if all(close(f + k, r, zero) for f, r, k, zero in quadruples):
+        if all(is_close(found + other, right, zero) for found, right, other, zero in quadruples):
             return Relation("term_missing", {"name": name})
-        ratios = [ratio(f - r, k, zero) for f, r, k, zero in quadruples]
-        if not any(map(math.isnan, ratios)):
+        ratios = [find_ratio(found - right, other, zero) for found, right, other, zero in quadruples]
+        if not any(math.isnan(ratio) for ratio in ratios):
             return Relation("term_added", {"name": name, "factor": make_factor(ratios[0], cases[0].exact)})
     return None
 
 
-def _iter_others(cases: Sequence[Case]) -> Iterator[tuple[str, list[tuple[Array, Array, Array, float]]]]:
-    """Iterate over the other arrays of the same shape, with (found, right, other, zero) of every case."""
-    is_large = min(c.found.size for c in cases) > 2
-    pairs = _make_pairs(cases) if is_large else []
-    for name in cases[0].others if pairs else ():
-        quadruples = [(f, r, c.others[name], zero) for c, (f, r, zero) in zip(cases, pairs, strict=True)]
-        if all(f.shape == k.shape for f, _, k, _ in quadruples):
+def _iter_others(cases: Sequence[Case]) -> Iterator[tuple[str, list[_Quadruple]]]:
+    """Iterate over the other arrays of the same shape, with a quadruple for each case.
+
+    Arrays of one or two numbers are left out, because they are multiples of other arrays by accident.
+    """
+    pairs = _make_pairs(cases)
+    if not pairs or min(c.found.size for c in cases) <= 2:
+        return
+    for name in cases[0].others:
+        quadruples = []
+        for c, (found, right, zero) in zip(cases, pairs, strict=True):
+            quadruples.append((found, right, c.others[name], zero))
+        if all(found.shape == other.shape for found, _, other, _ in quadruples):
             yield name, quadruples
 
 
-def leftover(cases: Sequence[Case]) -> Relation | None:
+def detect_error_along_axis(cases: Sequence[Case]) -> Relation | None:
     """Detect an error that is constant along an axis, or a multiple of a different array along it."""
-    with_ones = [c._replace(others={"": np.ones_like(c.found)} | dict(c.others)) for c in cases]
-    for axis, (name, quadruples) in product(range(cases[0].right.ndim), _iter_others(with_ones)):
-        shortest = 3 if name else 2
+    ndim = cases[0].right.ndim
+    cases_with_ones = [c._replace(others={"": np.ones_like(c.found)} | dict(c.others)) for c in cases]
+    for axis, (name, quadruples) in product(range(ndim), _iter_others(cases_with_ones)):
+        shortest = 3 if name else 2  # along a shorter axis, every error is a multiple of the array
         is_long = quadruples[0][0].shape[axis] >= shortest
-        errors = [(f - r, fitted(f - r, k, (axis,)) * k, zero) for f, r, k, zero in quadruples]
-        if is_long and all(close(fit, error, zero) and size(error) > zero for error, fit, zero in errors):
+        if is_long and all(_is_multiple_along(axis, *quadruple) for quadruple in quadruples):
             if name:
                 return Relation("multiple_along", {"name": name, "axis": axis})
             return Relation("constant_along", {"axis": axis})
     return None
 
 
-def part(cases: Sequence[Case]) -> Relation | None:
+def _is_multiple_along(axis: int, found: Array, right: Array, other: Array, zero: float) -> bool:
+    """Return whether the error is a multiple of the other array along each line of this axis."""
+    error = found - right
+    fit = fit_factors(error, other, (axis,)) * other
+    return is_close(fit, error, zero) and max_abs(error) > zero
+
+
+def detect_partial_error(cases: Sequence[Case]) -> Relation | None:
     """Detect an error in a few entries only, or in the last digits only."""
     pairs = _make_pairs(cases)
     for found, right, zero in pairs:
         wrong = np.argwhere(np.abs(found - right) > zero)
-        if 0 < 2 * len(wrong) < found.size:
+        is_in_few_entries = 0 < 2 * len(wrong) < found.size
+        if is_in_few_entries:
             index = tuple(wrong[0].tolist())
             return Relation("few", {"count": len(wrong), "size": found.size, "index": index})
-    errors = [(size(f - r), max(size(r), c.scale)) for c, (f, r, _) in zip(cases, pairs, strict=False)]
-    if not errors or any(error * SLACK**3 >= largest for error, largest in errors):
-        return None
-    return Relation("near", {"share": max(error / largest for error, largest in errors)})
+    shares = []
+    for c, (found, right, _) in zip(cases, pairs, strict=False):  # there are no pairs if the shapes differ
+        error = max_abs(found - right)
+        magnitude = max(max_abs(right), c.scale)
+        if error * SAFETY**3 >= magnitude:
+            return None
+        shares.append(error / magnitude)
+    return Relation("near", {"share": max(shares)}) if shares else None
 
 
-# Detectors that compare tables: what each entry of d_output contributes to each entry of the gradient
+# Detectors that compare tables: the contribution of each entry of d_output to each entry of the gradient
 
 
 class _Table(NamedTuple):
     """The two tables of one case."""
 
-    F: Array  # as received
-    R: Array  # as it should be
-    zero: float
-    out: int  # the number of leading axes that belong to d_output
+    F: Array  # the table of the received gradient
+    R: Array  # the table of the correct gradient
+    zero: float  # the error that counts as zero
+    out: int  # the number of leading axes, which belong to d_output
     others: Mapping[str, Array]
 
     def find_paths(self) -> tuple[Array, Array]:
@@ -435,118 +504,198 @@ class _Table(NamedTuple):
         return np.abs(self.F) > self.zero, np.abs(self.R) > self.zero
 
     def find_shared_axes(self) -> list[tuple[int, int]]:
-        """Return pairs of axes of d_output and gradient with one length and one position from an end."""
-        n, m = self.out, self.F.ndim - self.out
-        pairs = [(p, q) for p, q in product(range(n), range(m)) if p == q or n - p == m - q]
-        return [(p, n + q) for p, q in pairs if self.F.shape[p] == self.F.shape[n + q] > 1]
+        """Return pairs of an axis of d_output and an axis of the gradient that probably mean the same.
+
+        Both axes have the same length, and the same position counted from the first or from the last axis.
+        """
+        n_output = self.out
+        n_gradient = self.F.ndim - self.out
+        pairs = []
+        for p, q in product(range(n_output), range(n_gradient)):
+            has_same_position = p == q or n_output - p == n_gradient - q
+            has_same_length = self.F.shape[p] == self.F.shape[n_output + q]
+            if has_same_position and has_same_length and self.F.shape[p] > 1:
+                pairs.append((p, n_output + q))
+        return pairs
 
 
-def in_table(*detectors: Callable[[_Table], Relation | None]) -> Detector:
-    """Make a detector of cases from detectors of tables; it finds nothing where there is no table."""
+def on_table(*detectors: Callable[[_Table], Relation | None]) -> Detector:
+    """Make a detector of cases from detectors of tables; it finds nothing without a table."""
 
     def detect(cases: Sequence[Case]) -> Relation | None:
         c = cases[0]
         F, R, dy = c.found_table, c.right_table, c.d_output
-        if len(cases) > 1 or F is None or R is None or dy is None or c.found.shape != c.right.shape:
+        if len(cases) > 1 or F is None or R is None or dy is None:
+            return None
+        if c.found.shape != c.right.shape:
             return None
         return _find_first(detectors, _Table(*_make_pair(F, R, c.exact), dy.ndim, c.others))
 
     return detect
 
 
-def turned(t: _Table) -> Relation | None:
+def detect_exchanged_ends(t: _Table) -> Relation | None:
     """Detect that contributions from i to j go from j to i, along some axes."""
     for pairs in _iter_subsets(t.find_shared_axes()):
         R = t.R
         for p, q in pairs:
             R = np.swapaxes(R, p, q)
-        if close(t.F, R, t.zero):
+        if is_close(t.F, R, t.zero):
             return Relation("ends_exchanged", {"axes": tuple(p for p, _ in pairs)})
     return None
 
 
-def untransposed(t: _Table) -> Relation | None:
-    """Detect a square array W in place of its transpose, or the reverse: F = R W⁻ᵀ W."""
-    finite = {name: W for name, W in t.others.items() if np.isfinite(W).all()}
-    squares = {name: W for name, W in finite.items() if W.ndim == 2 and W.shape[0] == W.shape[1] > 1}
-    for (name, W), axis, is_reversed in product(squares.items(), (t.out - 1, -1), (False, True)):
+def detect_untransposed(t: _Table) -> Relation | None:
+    """Detect a square array W instead of its transpose, or the reverse: F = R W⁻ᵀ W."""
+    squares = {name: W for name, W in t.others.items() if _is_finite_square(W)}
+    last_axes = (t.out - 1, -1)  # the last axis of d_output and the last axis of the gradient
+    for (name, W), axis, is_reversed in product(squares.items(), last_axes, (False, True)):
         A = W.T if is_reversed else W
-        zero = t.zero * float(np.linalg.cond(W))  # the digits that `solve` loses
-        is_precise = zero < size(t.F - t.R) / SLACK**2
-        if t.R.shape[axis : axis + 1 or None] == A.shape[:1] and is_precise:
+        zero = t.zero * float(np.linalg.cond(W))  # solving a linear system loses this many digits
+        is_meaningful = zero < max_abs(t.F - t.R) / SAFETY**2
+        has_length_of_A = t.R.ndim > 0 and t.R.shape[axis] == len(A)
+        if is_meaningful and has_length_of_A:
             expected = np.moveaxis(np.moveaxis(t.R, axis, -1) @ np.linalg.solve(A, A.T), -1, axis)
-            if close(t.F, expected, zero):
+            if is_close(t.F, expected, zero):
                 return Relation("untransposed", {"name": name})
     return None
 
 
-def by_part(t: _Table) -> Relation | None:
-    """Detect a factor that varies along some axes: an array left out, used twice or confused."""
-    kept = list(range(t.F.ndim))
-    for axis in reversed(range(t.F.ndim)):
-        fewer = [a for a in kept if a != axis]
-        if close(t.F, _fit_factors(t, fewer) * t.R, t.zero):
-            kept = fewer
-    q = _fit_factors(t, kept)
-    arrays = {"": np.ones(q.shape)}
-    arrays |= {n: x.reshape(q.shape) for n, x in t.others.items() if x.squeeze().shape == q.squeeze().shape}
-    exchanges = permutations(arrays.items() if q.size > 2 else (), 2)
-    for (name, x), (instead_of, y) in sorted(exchanges, key=lambda two: all(name for name, _ in two)):
-        if close(t.F * y, t.R * x, t.zero * size(y)):
+def _is_finite_square(W: Array) -> bool:
+    """Return whether an array is a square matrix of finite numbers with at least two rows."""
+    is_square = W.ndim == 2 and W.shape[0] == W.shape[1] > 1
+    return is_square and bool(np.isfinite(W).all())
+
+
+def detect_multiplied(t: _Table) -> Relation | None:
+    """Detect a factor that varies along some axes: an array that is left out, used twice or confused."""
+    kept_axes = _find_axes_of_factor(t)
+    factors = _fit_table_factors(t, kept_axes)
+    if factors.size <= 2:
+        return None
+    arrays = {"": np.ones(factors.shape)}
+    for name, x in t.others.items():
+        if x.squeeze().shape == factors.squeeze().shape:
+            arrays[name] = x.reshape(factors.shape)
+    for name, instead_of in _list_exchanges(list(arrays)):
+        numerator, denominator = arrays[name], arrays[instead_of]
+        if is_close(t.F * denominator, t.R * numerator, t.zero * max_abs(denominator)):
             return Relation("multiplied", {"name": name, "instead_of": instead_of})
     return None
 
 
-def _fit_factors(t: _Table, kept: Sequence[int]) -> Array:
-    """Return the best factor on the correct table for each index of the axes that are kept."""
-    return fitted(t.F, t.R, tuple(a for a in range(t.F.ndim) if a not in kept))
+def _find_axes_of_factor(t: _Table) -> list[int]:
+    """Return the axes along which the factor between the two tables varies."""
+    kept_axes = list(range(t.F.ndim))
+    for axis in reversed(range(t.F.ndim)):
+        fewer_axes = [a for a in kept_axes if a != axis]
+        if is_close(t.F, _fit_table_factors(t, fewer_axes) * t.R, t.zero):
+            kept_axes = fewer_axes
+    return kept_axes
 
 
-def crossed(t: _Table) -> Relation | None:
-    """Detect an axis along which entries are mixed, or kept apart, and should not be."""
+def _fit_table_factors(t: _Table, kept_axes: Sequence[int]) -> Array:
+    """Return the best factors on the correct table, one for each index of the kept axes."""
+    return fit_factors(t.F, t.R, tuple(a for a in range(t.F.ndim) if a not in kept_axes))
+
+
+def _list_exchanges(names: Sequence[str]) -> list[tuple[str, str]]:
+    """List all ordered pairs of names; pairs with the empty name, which means 1, come first."""
+    exchanges = list(permutations(names, 2))
+    with_one = [exchange for exchange in exchanges if "" in exchange]
+    without_one = [exchange for exchange in exchanges if "" not in exchange]
+    return with_one + without_one
+
+
+def detect_mixed_axes(t: _Table) -> Relation | None:
+    """Detect an axis along which entries are mixed but should not be, or should be mixed but are not."""
     found, right = t.find_paths()
-    crossings = [(p, _crosses(found, p, q), _crosses(right, p, q)) for p, q in t.find_shared_axes()]
-    mixed = [axis for axis, is_mixed, should_mix in crossings if is_mixed and not should_mix]
-    separate = [axis for axis, is_mixed, should_mix in crossings if should_mix and not is_mixed]
+    mixed, separate = [], []
+    for p, q in t.find_shared_axes():
+        is_mixed = _crosses(found, p, q)
+        should_be_mixed = _crosses(right, p, q)
+        if is_mixed and not should_be_mixed:
+            mixed.append(p)
+        if should_be_mixed and not is_mixed:
+            separate.append(p)
     if mixed:
         return Relation("mixes", {"axis": mixed[0], "not_along": separate[0] if separate else None})
-    return Relation("own_only", {"axis": separate[0]}) if separate else None
+    if separate:
+        return Relation("own_only", {"axis": separate[0]})
+    return None
 
 
 def _crosses(paths: Array, p: int, q: int) -> bool:
     """Return whether a path leads from one index of axis p to a different index of axis q."""
-    ends = np.moveaxis(paths, (p, q), (0, 1))
-    return bool(ends[~np.eye(len(ends), dtype=np.bool_)].any())
+    by_ends = np.moveaxis(paths, (p, q), (0, 1))
+    is_different = ~np.eye(len(by_ends), dtype=np.bool_)
+    return bool(by_ends[is_different].any())
 
 
-def cut(t: _Table) -> Relation | None:
+def detect_cut_paths(t: _Table) -> Relation | None:
     """Detect paths from d_output that are missing or superfluous, while all other paths are correct."""
     found, right = t.find_paths()
-    extra, lost = found & ~right, right & ~found
-    both = found & right
-    if (found == right).all() or not both.any() or not close(t.F[both], t.R[both], t.zero):
+    extra = found & ~right
+    lost = right & ~found
+    shared = found & right
+    has_same_paths = (found == right).all()
+    if has_same_paths or not shared.any() or not is_close(t.F[shared], t.R[shared], t.zero):
         return None
-    for axis in range(0 if extra.any() else t.out):
-        alive = found.any(tuple(a for a in range(found.ndim) if a != axis), keepdims=True)
-        if (lost == (right & ~alive)).all():
-            return Relation("one_index", {"indices": tuple(np.flatnonzero(alive).tolist()), "axis": axis})
-    if not extra.any():
-        return Relation("zero_there", {"count": int(lost.sum()), "size": found.size})
-    kind = "another_mask" if lost.any() else "not_zero_there"
-    return Relation(kind, {"count": int(extra.sum()), "size": found.size})
+    counts = {"count": int(extra.sum()), "size": found.size}
+    if extra.any():
+        kind = "another_mask" if lost.any() else "not_zero_there"
+        return Relation(kind, counts)
+    relation = _find_only_indices(t, found, right)
+    if relation is not None:
+        return relation
+    return Relation("zero_there", {"count": int(lost.sum()), "size": found.size})
 
 
-def numbers(t: _Table) -> Relation | None:
+def _find_only_indices(t: _Table, found: Array, right: Array) -> Relation | None:
+    """Find an axis of d_output of which only some indices reach the gradient, with all their paths."""
+    lost = right & ~found
+    for axis in range(t.out):
+        other_axes = tuple(a for a in range(found.ndim) if a != axis)
+        is_used = found.any(other_axes, keepdims=True)
+        if (lost == (right & ~is_used)).all():
+            indices = tuple(np.flatnonzero(is_used).tolist())
+            return Relation("one_index", {"indices": indices, "axis": axis})
+    return None
+
+
+def detect_wrong_numbers(t: _Table) -> Relation | None:
     """Detect a path where there should be none, or correct paths with wrong numbers on them."""
     found, right = t.find_paths()
-    for index in np.argwhere(found & (t.R == 0))[:1].tolist():
-        ends = {"from_index": tuple(index[: t.out]), "to_index": tuple(index[t.out :])}
-        return Relation("stray", ends)
-    has_same_paths = (found == right).all() and not right.all()
-    return Relation("numbers") if has_same_paths else None
+    stray = np.argwhere(found & (t.R == 0))
+    if len(stray):
+        index = tuple(stray[0].tolist())
+        return Relation("stray", {"from_index": index[: t.out], "to_index": index[t.out :]})
+    has_same_paths = (found == right).all()
+    if has_same_paths and not right.all():
+        return Relation("numbers")
+    return None
 
 
-DETECTORS: tuple[Detector, ...] = (
-    form, nothing, factor, other, moved, added, leftover,
-    in_table(turned, untransposed, crossed, cut), part, in_table(by_part, numbers),
-)  # fmt: skip
+DETECTORS: tuple[Detector, ...] = (  # the most informative relations first
+    detect_form,
+    detect_zero,
+    detect_factor,
+    detect_other_array,
+    detect_moved_slices,
+    detect_term,
+    detect_error_along_axis,
+    on_table(detect_exchanged_ends, detect_untransposed, detect_mixed_axes, detect_cut_paths),
+    detect_partial_error,
+    on_table(detect_multiplied, detect_wrong_numbers),
+)
+# For a gradient that changes from call to call, only these relations are worth a description.
+DETECTORS_OF_UNRELIABLE_GRADIENTS: tuple[Detector, ...] = (detect_form, detect_zero, detect_term)
+
+# Earlier names, which the exercises still use
+ratio = find_ratio
+fitted = fit_factors
+form = detect_form
+nothing = detect_zero
+moved = detect_moved_slices
+added = detect_term
+leftover = detect_error_along_axis

@@ -1,19 +1,20 @@
-"""What a gradient check found, as a table: failing rows first."""
+"""The result of a gradient check as a table, failing rows first."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-HEAD = ("leaf", "worst", "analytic", "numeric", "error", "verdict", "note")
-VERDICTS = {
+COLUMNS = ("leaf", "worst", "analytic", "numeric", "error", "verdict", "note")
+ALIGNMENTS = "<<>>><<"  # of the columns: words to the left, numbers to the right
+VERDICTS = {  # every verdict, the worst first, with its text in the summary
     "fail": "failed",
     "unsure": "cannot be judged",
     "kink": "at a kink",
     "pass": "passed",
-}  # worst first
+}
 
 
 class Note(str):
-    """The text of a note, which remembers its first part for the summary of the report."""
+    """The text of a note with its first part, which the summary of the report shows."""
 
     headline: str | None = None
 
@@ -34,70 +35,134 @@ def _get_headline(note: str) -> str:
 
 
 class GradientRow(NamedTuple):
-    """One leaf of the arguments: its worst entry and the verdict on all of them."""
+    """One leaf of the arguments: its worst entry, and the verdict on the whole leaf.
 
-    path: str  # the leaf, such as params.W_1
-    index: tuple[int, ...]  # type: ignore[assignment]  # its worst entry; shadows tuple.index
-    analytic: float  # what the backward pass says there
-    numeric: float  # what the differences say there
-    error: float  # |analytic - numeric|, relative to the size of the leaf's gradient
-    verdict: str  # "pass", "fail", "kink" or "unsure"
-    note: str  # what it looks like beside the right one, or why it cannot be judged; "" of a row that passes
+    Attributes
+    ----------
+    path : str
+        The name of the leaf, such as ``params.W_1``. For faults of a function: ``forward`` or ``backward``.
+    index : tuple of int
+        The index of the worst entry; ``()`` for a leaf that was compared along random directions.
+    analytic : float
+        The gradient of the worst entry, as the backward pass returned it.
+    numeric : float
+        The derivative at the worst entry, as finite differences estimate it.
+    error : float
+        The absolute difference between analytic and numeric, relative to the largest gradient of the leaf.
+        Small leaves have a different reference: see `gradcheck`.
+    verdict : str
+        "pass", "fail", "kink" or "unsure".
+    note : str
+        How the gradient differs from the correct one, or why the entry cannot be judged. Empty if the row
+        passes.
+    """
+
+    path: str
+    index: tuple[int, ...]  # type: ignore[assignment]  # shadows tuple.index
+    analytic: float
+    numeric: float
+    error: float
+    verdict: str
+    note: str
 
 
 class GradientReport(NamedTuple):
-    """A row for each leaf; true when every row passes, a table when printed or shown in a notebook."""
+    """The result of `gradcheck`: one row for each leaf.
+
+    A report is true if every row passes. It prints as a table, and a notebook shows it as an HTML table.
+    Failing rows come first.
+
+    Attributes
+    ----------
+    rows : tuple of GradientRow
+        In the order of the arguments.
+    tolerance : float
+        The accepted relative error.
+    sampled : str
+        With ``directions=k``: what the random directions may miss. Empty if every entry was compared.
+    """
 
     rows: tuple[GradientRow, ...]
     tolerance: float
-    sampled: str = ""  # what was looked at, and what may have slipped through, where not every entry was
+    sampled: str = ""
 
     def __bool__(self) -> bool:
         return all(row.verdict == "pass" for row in self.rows)
 
     def __str__(self) -> str:
-        table = [HEAD, *map(_cells, _worst_first(self.rows))]
+        table: list[tuple[str, ...]] = [COLUMNS]
+        for row in _sort_worst_first(self.rows):
+            table.append(_format_cells(row))
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        sides = "<<>>><<"  # words to the left, numbers to the right
-        forms = [f"{side}{width}" for side, width in zip(sides, widths, strict=True)]
-        return "\n".join([_summary(self), *("  ".join(map(format, row, forms)).rstrip() for row in table)])
+        formats = [f"{alignment}{width}" for alignment, width in zip(ALIGNMENTS, widths, strict=True)]
+        lines = [_summarize(self)]
+        for cells in table:
+            lines.append("  ".join(map(format, cells, formats)).rstrip())
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
-        import html  # with its table of entities, which few need
+        import html  # imports a large table of entities, which is rarely needed
 
-        def line(kind: str, cells: tuple[str, ...]) -> str:
-            return "<tr>" + "".join(f"<{kind}>{html.escape(cell)}</{kind}>" for cell in cells) + "</tr>"
+        def format_line(tag: str, cells: tuple[str, ...]) -> str:
+            elements = [f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells]
+            return f"<tr>{''.join(elements)}</tr>"
 
-        lines = [line("th", HEAD), *(line("td", _cells(row)) for row in _worst_first(self.rows))]
-        return f"<table><caption>{html.escape(_summary(self))}</caption>{''.join(lines)}</table>"
+        lines = [format_line("th", COLUMNS)]
+        for row in _sort_worst_first(self.rows):
+            lines.append(format_line("td", _format_cells(row)))
+        return f"<table><caption>{html.escape(_summarize(self))}</caption>{''.join(lines)}</table>"
 
 
-def _worst_first(rows: tuple[GradientRow, ...]) -> list[GradientRow]:
-    return sorted(rows, key=lambda row: [*VERDICTS].index(row.verdict))
+def _sort_worst_first(rows: tuple[GradientRow, ...]) -> list[GradientRow]:
+    """Sort the rows by verdict; rows with the same verdict keep their order."""
+    worst_first = list(VERDICTS)
+    return sorted(rows, key=lambda row: worst_first.index(row.verdict))
 
 
-def _summary(report: GradientReport) -> str:
-    """Count the verdicts and name the worst leaf, because pytest shows only this of a long table."""
-    rows, n = _worst_first(report.rows), len(report.rows)
+def _summarize(report: GradientReport) -> str:
+    """Count the verdicts and name the worst leaf, because pytest shows only this line of a long table."""
+    rows = _sort_worst_first(report.rows)
+    failures = [row for row in rows if row.verdict != "pass"]
+    if failures:
+        summary = f"{_count_verdicts(failures, len(rows))}; {_describe_worst(failures)}"
+    else:
+        summary = f"all {len(rows)} passed"
+    line = f"gradient check: {summary} (tolerance {report.tolerance:g})"
+    if report.sampled:
+        return f"{line}\n{report.sampled}"
+    return line
+
+
+def _count_verdicts(rows: Sequence[GradientRow], total: int) -> str:
+    """Count the rows of each verdict, as in "1 of 3 failed, 1 of 3 at a kink"."""
     verdicts = [row.verdict for row in rows]
-    counts = [f"{verdicts.count(v)} of {n} {VERDICTS[v]}" for v in dict.fromkeys(verdicts) if v != "pass"]
-    said = f"gradient check: {', '.join(counts) or f'all {n} passed'}"
-    if counts:
-        worst = max((row for row in rows if row.verdict == verdicts[0]), key=lambda row: row.error)
-        said += f"; worst {worst.path}"
-        if worst.note:
-            said += f": {_get_headline(worst.note)}"
-    return f"{said} (tolerance {report.tolerance:g})" + f"\n{report.sampled}" * bool(report.sampled)
+    counts = []
+    for verdict, text in VERDICTS.items():
+        if verdict in verdicts:
+            counts.append(f"{verdicts.count(verdict)} of {total} {text}")
+    return ", ".join(counts)
 
 
-def _cells(row: GradientRow) -> tuple[str, ...]:
+def _describe_worst(rows: Sequence[GradientRow]) -> str:
+    """Name the row with the largest error among those with the worst verdict, and give its headline."""
+    worst_verdict = rows[0].verdict
+    worst = max((row for row in rows if row.verdict == worst_verdict), key=lambda row: row.error)
+    if worst.note:
+        return f"worst {worst.path}: {_get_headline(worst.note)}"
+    return f"worst {worst.path}"
+
+
+def _format_cells(row: GradientRow) -> tuple[str, ...]:
+    """Return the cells of one row of the table."""
     numbers = (f"{row.analytic:.9g}", f"{row.numeric:.9g}", f"{row.error:.1e}")
-    return (row.path, show(row.index), *numbers, row.verdict, row.note)
+    return (row.path, format_index(row.index), *numbers, row.verdict, row.note)
 
 
-def show(index: tuple[int, ...]) -> str:
-    """An entry's place in brackets; a dash for what has none."""
-    return f"[{', '.join(map(str, index))}]" if index else "-"
+def format_index(index: tuple[int, ...]) -> str:
+    """Format the index of an entry in brackets; the empty index is a dash."""
+    if not index:
+        return "-"
+    return f"[{', '.join(map(str, index))}]"

@@ -1,0 +1,149 @@
+"""Describe how each gradient that fails is related to the correct gradient."""
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+import numpy as np
+
+from npformer.arrays import to_host
+from npformer.gradcheck.function_calls import Calls, Keys, iter_arrays
+from npformer.gradcheck.leaf_comparison import TABLE_LIMIT, LeafComparison
+from npformer.gradcheck.notes import describe_relation
+from npformer.gradcheck.relations import (
+    DETECTORS,
+    DETECTORS_OF_UNRELIABLE_GRADIENTS,
+    Array,
+    Case,
+    Relation,
+    find_relation,
+)
+
+KINDS_OF_WHOLE_ARRAYS = ("zero", "should_be_zero", "sign", "factor")  # random directions can show these
+
+
+def describe_failures(calls: Calls, comparisons: Sequence[LeafComparison]) -> dict[Keys, tuple[str, ...]]:
+    """Describe each gradient that fails by the parts of a note; leave out gradients without a relation."""
+    failures = [comparison for comparison in comparisons if comparison.fails()]
+    if not failures:
+        return {}
+    unit = _find_unit(calls)
+    arrays = _collect_arrays(calls, comparisons, unit)
+    lengths = _collect_lengths(calls, comparisons)
+    tables = _compute_tables(calls, comparisons)
+    descriptions = {}
+    for comparison in failures:
+        keys = comparison.leaf.keys
+        relation = _find_relation(comparison, arrays, lengths, tables.get(keys), unit)
+        if relation is not None:
+            descriptions[keys] = describe_relation(relation)
+    return descriptions
+
+
+def _find_unit(calls: Calls) -> float:
+    """Return d_output if the output is a single number, and 1 otherwise.
+
+    Gradients are divided by the unit: then a multiple of a single d_output is described as a plain number.
+    """
+    if calls.d_output.ndim == 0:
+        return float(calls.d_output.item())
+    return 1.0
+
+
+def _collect_arrays(calls: Calls, comparisons: Sequence[LeafComparison], unit: float) -> dict[str, Array]:
+    """Return the arrays that a wrong backward pass may have used, by name."""
+    arrays: dict[str, Array] = {}
+    for comparison in comparisons:
+        if not comparison.is_sampled:
+            arrays[_name_gradient(comparison)] = comparison.make_correct_gradient() / unit
+    arrays["d_output"] = calls.d_output
+    arrays["the output"] = calls.output
+    for path, x in iter_arrays({**calls.args_float64, "cache": calls.cache_copy}, "fi"):
+        arrays[path] = np.asarray(to_host(x), float)
+    return arrays
+
+
+def _name_gradient(comparison: LeafComparison) -> str:
+    """Return the name of the gradient of a leaf in a note."""
+    return f"the gradient of {comparison.leaf.path}"
+
+
+def _collect_lengths(calls: Calls, comparisons: Sequence[LeafComparison]) -> dict[str, int]:
+    """Return the lengths of all axes by name; of equal lengths, only the first one."""
+    arrays: list[tuple[str, Array]] = [("the output", calls.output)]
+    arrays += [(comparison.leaf.path, comparison.x) for comparison in comparisons]
+    names: dict[int, str] = {}
+    for path, x in arrays:
+        for axis, length in enumerate(x.shape):
+            names.setdefault(length, f"axis {axis} of {path}")
+    return {name: length for length, name in names.items()}
+
+
+def _compute_tables(calls: Calls, comparisons: Sequence[LeafComparison]) -> dict[Keys, Array]:
+    """Return the contribution of each entry of d_output to each gradient, unless the tables are too large."""
+    n = calls.d_output.size
+    shape = calls.d_output.shape
+    is_too_large = n * sum(comparison.x.size for comparison in comparisons) > TABLE_LIMIT
+    if is_too_large or any(comparison.is_sampled for comparison in comparisons):
+        return {}
+    tables = {}
+    with suppress(Exception):  # backward may reject such a d_output; then there are no more tables
+        units = np.eye(n, dtype=calls.d_output.dtype).reshape(-1, *shape)
+        answers = [calls.call_both(calls.args, unit) for unit in units]
+        for keys, leaf in calls.leaves.items():
+            table = np.stack([answer[keys].gradient for answer in answers])
+            tables[keys] = table.reshape(shape + np.shape(leaf.gradient))
+    return tables
+
+
+def _find_relation(
+    comparison: LeafComparison,
+    arrays: Mapping[str, Array],
+    lengths: Mapping[str, int],
+    table: Array | None,
+    unit: float,
+) -> Relation | None:
+    """Find how a gradient is related to the correct one, as far as the differences can show it."""
+    if not _can_be_related(comparison):
+        return None
+    is_reliable = not comparison.faults
+    case = _make_case(comparison, arrays, lengths, unit)
+    if table is not None and is_reliable:
+        d_output = comparison.calls.d_output
+        right_table = comparison.make_correct_table()
+        case = case._replace(d_output=d_output, found_table=table, right_table=right_table)
+    relation = find_relation([case], DETECTORS if is_reliable else DETECTORS_OF_UNRELIABLE_GRADIENTS)
+    if relation is not None and comparison.is_sampled and relation.kind not in KINDS_OF_WHOLE_ARRAYS:
+        return None
+    return relation
+
+
+def _can_be_related(comparison: LeafComparison) -> bool:
+    """Return whether a gradient can be compared with the correct one to find a relation.
+
+    Along random directions, this needs a gradient of the correct shape and at least two numbers.
+    """
+    if comparison.leaf.gradient is None:
+        return False
+    if comparison.is_sampled:
+        return not comparison.leaf.note and comparison.count > 1
+    return True
+
+
+def _make_case(
+    comparison: LeafComparison, arrays: Mapping[str, Array], lengths: Mapping[str, int], unit: float
+) -> Case:
+    """Make the case of one gradient: the received one, the correct one, and the other arrays."""
+    if comparison.is_sampled:
+        found = np.array(comparison.analytic)
+        others = {}
+    else:
+        found = comparison.leaf.gradient
+        own_name = _name_gradient(comparison)
+        others = {name: x for name, x in arrays.items() if name != own_name}
+    limits = comparison.limits
+    bounds = [estimate.error_bound for estimate in comparison.estimates if comparison.is_known(estimate)]
+    largest_bound = max([*bounds, limits.rounding_bound])
+    exact = max(limits.tolerance, largest_bound / (limits.magnitude or math.inf))
+    scale = limits.magnitude / abs(unit)
+    return Case(found / unit, comparison.make_correct_gradient() / unit, others, lengths, exact, scale)

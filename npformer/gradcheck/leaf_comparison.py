@@ -1,0 +1,300 @@
+"""Compare the gradient of one leaf with finite differences, along every entry or along random directions."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from npformer.arrays import to_host
+from npformer.gradcheck.finite_differences import NO_VALUE, SAFETY, SQRT_EPS, STAIR, Estimate, Floats, Line
+from npformer.gradcheck.function_calls import Calls, Keys, Leaf
+from npformer.gradcheck.relations import find_ratio, max_abs
+from npformer.gradcheck.report import VERDICTS, GradientRow, format_index, make_note
+from npformer.gradcheck.verdicts import SMALL, Limits, decide_verdict, is_precise, measure_error
+
+TABLE_LIMIT = 2**20  # numbers in the table of d_output by leaf: 8 MB; larger tables are not computed
+NOT_LINEAR = "d_output taken for 1, a mask made from it, or an array that an update has changed already"
+STATUS = {"kink": "at a kink", "unsure": "cannot be judged"}  # verdicts that count as open questions
+
+
+class LeafComparison:
+    """The estimates of all derivatives of one leaf, compared with its gradient.
+
+    A large leaf is compared along k random directions. Then there are k estimates, one for each direction.
+    """
+
+    def __init__(self, calls: Calls, leaf: Leaf, tolerance: float, directions: int | None):
+        self.calls = calls
+        self.leaf = leaf
+        self.x = np.zeros(0) if leaf.x is None else np.array(to_host(leaf.x), dtype=float)
+        self.gradient = np.full(self.x.shape, math.nan) if leaf.note else leaf.gradient
+        self.scale = root_mean_square(self.x)
+        self.directions: list[Floats] = []
+        self.is_sampled = False
+        if directions is not None and self.x.size > directions:
+            self.is_sampled = True
+            self.directions = [calls.step_rng.standard_normal(self.x.shape) for _ in range(directions)]
+        self.analytic: list[float] = self.gradient.ravel().tolist()  # one number for each estimate
+        if self.is_sampled:
+            self.analytic = [float((self.gradient * u).sum()) for u in self.directions]
+        self.limits = Limits(tolerance, calls.eps, calls.rounding_bounds.get(leaf.keys, 0.0))
+        self.faults: list[str] = []  # parts of the note: faults of backward when it is called again
+        self.verdicts: list[tuple[str, str]] = []  # with their reasons
+        self.fits_in_table = self.x.size * calls.output.size <= TABLE_LIMIT
+        first_scale = self.scale or 1.0
+        self.estimates = [self._trim(self._make_line(i).estimate(first_scale)) for i in range(self.count)]
+
+    @property
+    def count(self) -> int:
+        """The number of entries or directions."""
+        return len(self.analytic)
+
+    # Finite differences
+
+    def _make_line(self, i: int) -> Line:
+        """Return the line along the i-th entry or direction."""
+        if self.is_sampled:
+            direction = self.directions[i]
+        else:
+            direction = np.zeros(self.x.shape)
+            direction.flat[i] = 1.0
+
+        def evaluate(t: float) -> tuple[float, Floats]:
+            shift = t * direction
+            x = self.x + shift
+            rounding = x - self.x - shift  # the rounding error of each moved entry
+            step = self._measure_step(t, rounding, self.analytic[i])
+            return step, self.calls.compute_output(self.leaf.keys, x)
+
+        calls = self.calls
+        return Line(evaluate, calls.output, calls.d_output.astype(float), calls.eps, calls.step_rng)
+
+    def _measure_step(self, t: float, rounding: Floats, analytic: float) -> float:
+        """Return the length of a step after rounding, measured along the gradient."""
+        step = t + float((self.gradient * rounding).sum()) / (analytic or math.inf)
+        is_usable = step != 0 and math.isfinite(step)
+        return step if is_usable else t
+
+    def _find_near_scale(self, i: int) -> float:
+        """Return the scale near which the derivative along one entry or direction is searched.
+
+        A direction moves all entries and passes many kinks, so it needs a smaller scale than an entry. On a
+        logarithmic axis, this scale lies a quarter of the way to the smallest scale of the search.
+        """
+        if self.is_sampled:
+            return self._find_leaf_scale(i) * SQRT_EPS**0.25
+        magnitude = abs(float(self.x.flat[i]))
+        if magnitude != 0:
+            return magnitude
+        return self._find_leaf_scale(i)
+
+    def _find_leaf_scale(self, i: int) -> float:
+        """Return the root mean square of the leaf.
+
+        For a leaf of zeros, the scale is 1, or the step after which the output has changed by its own
+        magnitude if the gradient predicts a shorter one.
+        """
+        if self.scale != 0:
+            return self.scale
+        magnitude = float(abs(self.calls.d_output * self.calls.output).sum())
+        step = magnitude / (abs(self.analytic[i]) or math.inf)
+        return min(1.0, step) or 1.0
+
+    def _trim(self, estimate: Estimate) -> Estimate:
+        """Drop the terms of an estimate if the table is too large."""
+        if self.fits_in_table:
+            return estimate
+        return estimate._replace(terms=np.zeros(0))
+
+    # Verdicts
+
+    def measure_error(self, i: int) -> float:
+        """Return the difference between the gradient and the estimate of one entry."""
+        return measure_error(self.analytic[i], self.estimates[i])
+
+    def _decide_verdict(self, i: int, estimate: Estimate) -> tuple[str, str]:
+        """Return the verdict on one entry with its reason."""
+        verdict, reason = decide_verdict(self.analytic[i], estimate, self.limits)
+        if reason == NO_VALUE:
+            reason += self.calls.error_text
+        return verdict, reason
+
+    def _is_settled(self, i: int, estimate: Estimate) -> bool:
+        """Return whether a more precise estimate would not change the verdict or the note."""
+        verdict, _ = self._decide_verdict(i, estimate)
+        if verdict == "fail":
+            return is_precise(estimate, self.limits)
+        return verdict == "pass"
+
+    def refine(self) -> None:
+        """Search for better estimates where needed, and confirm one entry that fails. Decide all verdicts."""
+        is_failure_confirmed = False
+        for i in sorted(range(self.count), key=self.measure_error, reverse=True):
+            needs_search = not self._is_settled(i, self.estimates[i])
+            if not needs_search and not is_failure_confirmed:
+                needs_search = self._fails_at(i)
+            if needs_search:
+                self._search(i)
+                is_failure_confirmed = is_failure_confirmed or self._fails_at(i)
+        self.verdicts = [self._decide_verdict(i, self.estimates[i]) for i in range(self.count)]
+
+    def _fails_at(self, i: int) -> bool:
+        """Return whether one entry fails."""
+        verdict, _ = self._decide_verdict(i, self.estimates[i])
+        return verdict == "fail"
+
+    def _search(self, i: int) -> None:
+        """Search for a better estimate of one derivative."""
+
+        def is_sufficient(estimate: Estimate) -> bool:
+            return self._is_settled(i, estimate)
+
+        far = self.scale or 1.0
+        near = self._find_near_scale(i)
+        estimate = self._make_line(i).search(self.estimates[i], far, near, is_sufficient)
+        self.estimates[i] = self._trim(estimate)
+
+    def fails(self) -> bool:
+        """Return whether the row of this leaf fails."""
+        has_failing_entry = any(verdict == "fail" for verdict, _ in self.verdicts)
+        return bool(self.leaf.note or self.faults or has_failing_entry)
+
+    # The same backward, called again
+
+    def compare_repeated(self, leaves: dict[Keys, Leaf], factor: float) -> None:
+        """Add a fault if backward returns a different gradient for a multiple of d_output."""
+        if self.leaf.note:
+            return
+        repeated = leaves.get(self.leaf.keys)
+        if repeated is None or repeated.note:
+            self.faults.append("has another form when called again")
+            return
+        error = abs(repeated.gradient / np.float64(factor) - self.gradient)
+        max_error = max(self.limits.max_error, self.limits.tolerance * max_abs(self.gradient))
+        is_same = (error <= max_error) | ~np.isfinite(self.gradient)
+        if is_same.all():
+            return
+        worst = self._find_index(int(np.argmax(np.where(is_same, -1.0, error))))
+        see = f", see {format_index(worst)}" if worst else ""
+        if factor == 1:
+            self.faults.append(f"another gradient when called again with the same d_output and cache{see}")
+            return
+        gives = self._describe_multiple(repeated.gradient)
+        self.faults.append(f"it is not linear in d_output: {factor:.3g} times d_output gives {gives}{see}")
+        self.faults.append(NOT_LINEAR)
+
+    def _describe_multiple(self, gradient: Floats) -> str:
+        """Describe a gradient as a multiple of the first gradient."""
+        ratio = find_ratio(gradient, self.gradient, SQRT_EPS * max_abs(gradient))
+        if math.isnan(ratio):
+            return "no multiple of this"
+        if abs(ratio - 1) <= SQRT_EPS:
+            return "the same gradient"
+        return f"{ratio:.3g} times this"
+
+    # The row of the report
+
+    def make_row(self, description: Sequence[str]) -> GradientRow:
+        """Make the row of the worst entry; its note begins with the description of the gradient."""
+        parts = [*description, *self._list_reasons(), *self.faults]
+        path = self.leaf.path
+        if self.leaf.note:
+            return make_failing_row(path, [self.leaf.note, *parts])
+        note = make_note(parts)
+        if not self.verdicts:
+            return GradientRow(path, (), 0.0, 0.0, 0.0, "fail" if self.faults else "pass", note)
+        i = self._find_worst()
+        verdict = "fail" if self.faults else self.verdicts[i][0]
+        index = () if self.is_sampled else self._find_index(i)
+        error = self._measure_relative_error(i)
+        return GradientRow(path, index, self.analytic[i], self.estimates[i].value, error, verdict, note)
+
+    def _find_worst(self) -> int:
+        """Return the entry with the worst verdict, and among these the one with the largest error."""
+        worst_first = list(VERDICTS)
+
+        def rank(i: int) -> tuple[int, float]:
+            verdict, _ = self.verdicts[i]
+            return worst_first.index(verdict), -self.measure_error(i)
+
+        return min(range(self.count), key=rank)
+
+    def _measure_relative_error(self, i: int) -> float:
+        """Return the error of one entry relative to the magnitude of the leaf."""
+        error = self.measure_error(i)
+        if self.limits.magnitude != 0:
+            return error / self.limits.magnitude
+        return math.inf if error else 0.0
+
+    def _find_index(self, i: int) -> tuple[int, ...]:
+        """Return the index of the i-th entry of the leaf."""
+        return tuple(map(int, np.unravel_index(i, self.x.shape)))
+
+    def _list_reasons(self) -> list[str]:
+        """Describe how many entries are not finite, at a kink or unsure, each with the first such entry."""
+        if self.leaf.note:
+            return []
+        reasons = []
+        not_finite = sum(not math.isfinite(analytic) for analytic in self.analytic)
+        if not_finite:
+            reasons.append(f"{not_finite} of {self.count} not finite")
+        for verdict, status in STATUS.items():
+            entries = [i for i in range(self.count) if self.verdicts[i][0] == verdict]
+            if entries:
+                first = entries[0]
+                place = "" if self.is_sampled else f", first {format_index(self._find_index(first))}"
+                reason = self.verdicts[first][1]
+                reasons.append(f"{len(entries)} of {self.count} {status}{place}: {reason}")
+        return reasons
+
+    # The correct gradient, as far as it is known
+
+    def is_known(self, estimate: Estimate) -> bool:
+        """Return whether an estimate is precise enough to describe the correct gradient."""
+        is_precise_enough = is_precise(estimate, self.limits) or self.limits.magnitude == 0
+        return is_precise_enough and estimate.reason != STAIR
+
+    def make_correct_gradient(self) -> Floats:
+        """Return the estimates in the shape of the leaf, or one for each direction; NaN if not known."""
+        values = [estimate.value if self.is_known(estimate) else math.nan for estimate in self.estimates]
+        return np.reshape(values, (-1,) if self.is_sampled else self.x.shape)
+
+    def make_correct_table(self) -> Floats:
+        """Return the contribution of each entry of d_output to each entry of the correct gradient."""
+        d_output = self.calls.d_output
+        columns = []
+        for estimate in self.estimates:
+            columns.append(estimate.terms / d_output if self.is_known(estimate) else d_output * math.nan)
+        table = np.moveaxis(np.reshape(columns, (-1, *d_output.shape)), 0, -1)
+        return table.reshape(d_output.shape + self.x.shape)
+
+
+def make_failing_row(path: str, parts: Sequence[str]) -> GradientRow:
+    """Make a failing row without numbers."""
+    return GradientRow(path, (), math.nan, math.nan, math.inf, "fail", make_note(parts))
+
+
+def root_mean_square(x: Floats) -> float:
+    """Return the root mean square, also of numbers whose squares overflow."""
+    largest = max_abs(x) or 1.0
+    return largest * math.sqrt(float(((x / largest) ** 2).sum()) / max(x.size, 1))
+
+
+def update_limits(comparisons: Sequence[LeafComparison]) -> None:
+    """Set the magnitude of each leaf, to which its errors are relative.
+
+    The magnitude is the largest derivative of the leaf, or the share SMALL of the largest magnitude of all
+    leaves if that is more. Imprecise estimates are ignored. Random directions use the root mean square of
+    their estimates, because it estimates the length of the gradient.
+    """
+    magnitudes = []
+    for comparison in comparisons:
+        precise = [e.value for e in comparison.estimates if SAFETY * e.error_bound < abs(e.value)]
+        values = np.array(precise)
+        magnitudes.append(root_mean_square(values) if comparison.is_sampled else max_abs(values))
+    largest = max(magnitudes, default=0.0)
+    for comparison, own_magnitude in zip(comparisons, magnitudes, strict=True):
+        magnitude = max(own_magnitude, SMALL * largest)
+        limits = comparison.limits
+        max_error = max(limits.tolerance * magnitude, limits.rounding_bound)
+        comparison.limits = limits._replace(magnitude=magnitude, max_error=max_error)

@@ -1,0 +1,100 @@
+"""Decide the verdict on one entry of a gradient: one rule for all entries and directions."""
+
+import math
+from typing import NamedTuple
+
+from npformer.gradcheck.finite_differences import HIDDEN, SAFETY, STAIR, Estimate
+
+SMALL = 1e-3  # the errors of a small leaf are relative to this share of the largest leaf
+TOO_SMALL = "it differs, but is too small beside the largest"
+
+
+class Limits(NamedTuple):
+    """The errors that are accepted in one leaf."""
+
+    tolerance: float  # relative to the magnitude
+    eps: float  # the precision of the output
+    rounding_bound: float  # the error that float32 may cause in the gradient
+    magnitude: float = 0.0  # the largest derivative of the leaf, or a share of the largest of all leaves
+    max_error: float = 0.0  # the error that is accepted in every entry
+
+
+def measure_error(analytic: float, estimate: Estimate) -> float:
+    """Return the difference between gradient and estimate, or infinity if the difference is not finite."""
+    error = abs(analytic - estimate.value)
+    return error if math.isfinite(error) else math.inf
+
+
+def is_precise(estimate: Estimate, limits: Limits) -> bool:
+    """Return whether the error bound is small compared with the accepted error."""
+    return estimate.error_bound <= SAFETY * limits.max_error
+
+
+def decide_verdict(analytic: float, estimate: Estimate, limits: Limits) -> tuple[str, str]:
+    """Return the verdict on one entry of the gradient, and the reason for it if there is one.
+
+    - "pass": the gradient agrees with the derivative, and the error bound is small.
+    - "fail": the gradient differs from a known derivative by more than the error bound. A gradient that is
+      not finite fails too, and so does a gradient outside the range that a kink allows.
+    - "kink": the gradient lies inside the range that a kink allows.
+    - "unsure": the differences are not precise enough for any other verdict.
+    """
+    if _may_mean_a_staircase(analytic, estimate, limits):
+        return "unsure", STAIR
+    if _agrees(analytic, estimate, limits):
+        return "pass", ""
+    if _differs(analytic, estimate, limits) or not math.isfinite(analytic):
+        return "fail", ""
+    if measure_error(analytic, estimate) <= limits.max_error and is_precise(estimate, limits):
+        return "unsure", TOO_SMALL
+    is_outside_kink = analytic < estimate.low or analytic > estimate.high
+    if is_outside_kink:
+        return "fail", estimate.reason
+    is_kink = estimate.low < estimate.high
+    if is_kink:
+        return "kink", estimate.reason
+    return "unsure", estimate.reason or HIDDEN
+
+
+def _may_mean_a_staircase(analytic: float, estimate: Estimate, limits: Limits) -> bool:
+    """Return whether forward is a staircase, and the gradient is 0 or the slope of the whole staircase."""
+    if estimate.reason != STAIR:
+        return False
+    is_zero = abs(analytic) <= limits.max_error
+    is_overall_slope = measure_error(analytic, estimate) <= _bound_error(estimate)
+    return is_zero or is_overall_slope
+
+
+def _agrees(analytic: float, estimate: Estimate, limits: Limits) -> bool:
+    """Return whether the gradient agrees with the estimate, and the estimate is precise.
+
+    Two limits apply: the accepted error of the leaf, and a share of the entry itself. A small entry may lie
+    within the first limit only because other entries are large.
+    """
+    is_zero = analytic == limits.magnitude == 0 and estimate.is_limited_by_rounding
+    if not (is_zero or is_precise(estimate, limits)):
+        return False
+    limit_of_leaf = limits.max_error + estimate.error_bound
+    limit_of_entry = max(_limit_of_entry(analytic, estimate, limits), SAFETY * estimate.error_bound)
+    return measure_error(analytic, estimate) <= min(limit_of_leaf, limit_of_entry)
+
+
+def _differs(analytic: float, estimate: Estimate, limits: Limits) -> bool:
+    """Return whether the gradient differs from a known derivative by more than any bound explains.
+
+    If other entries are far larger, their rounding errors may explain an error of this entry.
+    """
+    rounding_of_others = SAFETY**2 * limits.eps * limits.magnitude
+    limit_of_entry = max(_limit_of_entry(analytic, estimate, limits), rounding_of_others)
+    accepted_error = max(min(limits.max_error, limit_of_entry), _bound_error(estimate))
+    return estimate.is_known and measure_error(analytic, estimate) > accepted_error
+
+
+def _limit_of_entry(analytic: float, estimate: Estimate, limits: Limits) -> float:
+    """Return the accepted error relative to the entry itself."""
+    return max(limits.rounding_bound, limits.tolerance / SMALL * max(abs(analytic), abs(estimate.value)))
+
+
+def _bound_error(estimate: Estimate) -> float:
+    """Return the largest error that the estimate may have."""
+    return SAFETY * (estimate.error_bound + estimate.hidden)
