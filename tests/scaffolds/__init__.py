@@ -1,0 +1,1 @@
+"""What `tests/new.py operation|exercise|section` writes, with marks where text or code is missing."""
