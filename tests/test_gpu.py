@@ -61,7 +61,7 @@ def device(request, monkeypatch):
     return standin_cupy
 
 
-def test_the_gpu_is_among_the_backends(device):
+def test_available_backends_lists_cupy(device):
     assert npf.available_backends() == ("numpy", "cupy")
 
 
@@ -87,7 +87,7 @@ def test_the_standin_refuses_what_belongs_to_numpy_and_lets_no_forward_wait(monk
             package["planted_forward"](names["x"])
 
 
-def test_greedy_decoding_waits_once_a_token(monkeypatch):
+def test_greedy_decode_waits_once_per_token(monkeypatch):
     waits = []
     monkeypatch.setitem(sys.modules, "cupy", standin_cupy)
     monkeypatch.setattr(standin_cupy, "_wait", waits.append)
@@ -95,7 +95,7 @@ def test_greedy_decoding_waits_once_a_token(monkeypatch):
     assert waits == ["__bool__"] * tokens  # has every row stopped?
 
 
-def test_arrays_of_both_libraries_in_one_call_are_refused(device):
+def test_functions_reject_arrays_of_two_libraries(device):
     def check(name, holder):
         arguments = CALLS[name]()
         with pytest.raises(TypeError) as caught:
@@ -184,7 +184,7 @@ def check_function(device, name, arguments, dtype="float64"):
         check_close(device, gradients, getattr(npf, backward)(dy, expected[1]), backward)
 
 
-def test_every_function_of_arrays_agrees_in_every_setting(device):
+def test_functions_agree_on_cupy_and_numpy(device):
     names = [n for n in CHECKED if n not in BACKWARD and (arrays_in(a := CALLS[n]()) or "xp" in a)]
     cases = [(name, "as it is", CALLS[name](), dtype) for name in names for dtype in DTYPES]
     cases += [(name, *variant, "float32") for name in names for variant in variants(name)]
@@ -193,21 +193,21 @@ def test_every_function_of_arrays_agrees_in_every_setting(device):
     assert failures(check, cases) == {} and len(cases) > 200
 
 
-def test_attention_agrees_where_the_host_goes_head_by_head(device, monkeypatch):
+def test_attention_agrees_for_long_sequences(device, monkeypatch):
     """As for long sequences: a host has little memory to spare, a device little time for small kernels."""
     monkeypatch.setattr(attention, "LARGE", 0)
     for name in ("attention_forward", "multi_head_attention_forward"):
         check_function(device, name, CALLS[name]())
 
 
-def test_asking_whether_any_target_counts_would_be_to_wait(device):
+def test_cross_entropy_without_targets_is_nan_on_device(device):
     arguments = CALLS["cross_entropy_forward"]() | {"targets": np.full((2, 6), -1)}
     loss, _ = call("cross_entropy_forward", with_arrays(arguments, device.asarray))
     assert np.isnan(device.asnumpy(loss))
 
 
 @pytest.mark.parametrize("device", [ON_A_GPU], indirect=True)  # the stand-in has NumPy's own numbers
-def test_a_block_of_the_papers_width_agrees(device):
+def test_encoder_block_of_paper_width_agrees(device):
     config = npf.TransformerConfig(activation="gelu")  # smooth: at a ReLU's zero, roundings decide
     assert 2 * config.n_heads * 160 * 160 > attention.LARGE  # enough for the host to go head by head
     params, x = npf.init_encoder_block(config, generator()), array(2, 160, config.d_model)
@@ -216,7 +216,7 @@ def test_a_block_of_the_papers_width_agrees(device):
         check_function(device, "encoder_block_forward", arguments, dtype)
 
 
-def test_gradcheck_passes_on_the_device(device):
+def test_gradcheck_passes_on_device(device):
     for name, n in {"attention_forward": 3, "layer_norm_forward": 2}.items():
         positional = list(with_arrays(CALLS[name](), device.asarray).values())[:n]
         pair = getattr(npf, name), getattr(npf, name.replace("_forward", "_backward"))
@@ -252,7 +252,7 @@ def training(params, source_ids, target_ids, config=CONFIG, rng=None):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_some_steps_of_training_agree(device, dtype):
+def test_training_steps_agree(device, dtype):
     model = small_model(dtype)
     expected = list(islice(training(*model, rng=generator()), 6))
     found = list(islice(training(*npf.to_backend(model, "cupy"), rng=generator()), 6))
@@ -260,7 +260,7 @@ def test_some_steps_of_training_agree(device, dtype):
     assert expected[-1][2] < expected[0][2]
 
 
-def test_memory_does_not_grow_over_many_steps(device):
+def test_training_memory_does_not_grow(device):
     used, model = [], npf.to_backend(small_model(), "cupy")
     gc.freeze()  # what was there before is not looked at again
     for _ in islice(training(*model), 8 if device is standin_cupy else 100):
@@ -274,7 +274,7 @@ def test_memory_does_not_grow_over_many_steps(device):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_file_moves_between_host_and_device(device, tmp_path, dtype):
+def test_save_and_load_between_host_and_device(device, tmp_path, dtype):
     params, *_ = small_model(dtype)
     here = npf.adam_init(params)._replace(step=7, m=params)
     there = npf.to_backend(here, "cupy")
@@ -314,7 +314,7 @@ def passages(device):
         yield seen
 
 
-def test_nothing_leaves_the_device_in_a_training_step_and_only_draws_and_frequencies_come(device):
+def test_training_step_copies_only_masks_and_frequencies(device):
     drawn = 2 + (2 + 3) * CONFIG.n_layers  # on two embeddings, and on every sub-layer's output
     for positions, rng, expected in (
         ("learned", None, {}),

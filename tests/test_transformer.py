@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from golden import agrees_with_pytorch
 from gradients import gradients_hold
-from together import together
 from valid_calls import all_finite, array, replaced
 
 import npformer as npf
@@ -16,8 +15,8 @@ from npformer import decoding
 
 SIZES = {"d_model": 4, "d_ff": 6, "n_heads": 2, "n_layers": 2, "max_length": 9, "dropout": 0.0, "eps": 1e-2}
 small = partial(npf.TransformerConfig, **SIZES)
-NORMS = together("norm", ["post", "pre"])
-POSITIONS = together("positions", ["sinusoidal", "learned", "rope", "alibi", "none"])
+NORMS = pytest.mark.parametrize("norm", ["post", "pre"])
+POSITIONS = pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rope", "alibi", "none"])
 VOCAB_SIZE = 7
 SOURCE = np.array([[3, 5, 2, 6], [4, 1, 0, 0]])  # 0 is the padding
 TARGET = np.array([[1, 4, 4], [1, 6, 0]])
@@ -39,7 +38,7 @@ def logits_of(params, config, source=SOURCE, target=TARGET, padding_id=0, rng=No
 
 @NORMS
 @POSITIONS
-def test_the_model_is_its_parts_in_the_order_of_the_papers_figure(norm, positions):
+def test_transformer_equals_its_parts_in_order(norm, positions):
     config = small(norm=norm, positions=positions)
     params = model(config)
     added = npf.positional_encoding(9, 4) if positions == "sinusoidal" else np.zeros((9, 4))
@@ -54,7 +53,7 @@ def test_the_model_is_its_parts_in_the_order_of_the_papers_figure(norm, position
 
 
 @NORMS
-def test_the_starting_parameters(norm):
+def test_init_transformer_scales_and_dtypes(norm):
     options = {"positions": "learned", "norm": norm, "attention_bias": True}
     config = small(d_model=64, n_heads=4, max_length=50, **options)
     params = npf.init_transformer(500, config, np.random.default_rng(0), dtype=np.float32)
@@ -76,7 +75,7 @@ def test_the_starting_parameters(norm):
 
 TINY = SIZES | {"n_layers": 1, "d_ff": 3, "dropout": 0.2, "directions": 1}
 TINY |= {"source_ids": np.array([[3, 4, 2], [4, 0, 0]]), "target_ids": np.array([[1, 4], [1, 0]])}
-test_gradients_with_padding_and_dropout = gradients_hold(
+test_transformer_gradients_with_padding_and_dropout = gradients_hold(
     "transformer",  # along a direction in every array; what sinusoids and ALiBi add is constant
     TINY | {"positions": "learned", "norm": "pre", "activation": "gelu", "attention_bias": True},
     TINY | {"positions": "rope", "norm": "post", "activation": "relu", "attention_bias": False},
@@ -89,7 +88,7 @@ test_golden_values = agrees_with_pytorch("transformer", "training")
 
 @NORMS
 @POSITIONS
-def test_a_later_target_token_changes_no_earlier_logits(norm, positions):
+def test_transformer_later_target_changes_no_earlier_logits(norm, positions):
     config = small(norm=norm, positions=positions)
     params, target = model(config), np.array([[1, 4, 2, 5, 6], [1, 1, 3, 2, 2]])
     before = logits_of(params, config, target=target)
@@ -101,7 +100,7 @@ def test_a_later_target_token_changes_no_earlier_logits(norm, positions):
 
 @NORMS
 @POSITIONS
-def test_padding_changes_nothing(norm, positions):
+def test_transformer_ignores_padding(norm, positions):
     """Neither its amount, nor what stands in its row of E, nor that it is there at all."""
     config = small(norm=norm, positions=positions)
     params, words = model(config), TARGET != 0
@@ -119,7 +118,7 @@ def test_padding_changes_nothing(norm, positions):
     assert (abs(seen - logits)[1] > 1e-6).any(axis=-1).all()  # and without the masks it does change
 
 
-def test_a_sentence_of_padding_only_is_finite_and_disturbs_no_other():
+def test_transformer_sentence_of_padding_only_is_finite():
     config = small()
     params, source, target = model(config), np.array([[0, 0, 0], [1, 2, 0]]), np.array([[0, 0], [3, 4]])
     logits, cache = npf.transformer_forward(source, target, params, config, padding_id=0)
@@ -132,7 +131,7 @@ def test_a_sentence_of_padding_only_is_finite_and_disturbs_no_other():
 
 
 @NORMS
-def test_dropout_is_on_embeddings_and_every_sub_layer_and_only_with_an_rng(norm):
+def test_transformer_dropout_on_embeddings_and_every_sublayer(norm):
     config = small(norm=norm, dropout=0.4)
     params, still = model(config), logits_of(model(config), config, padding_id=None)
     logits, cache = npf.transformer_forward(SOURCE, TARGET, params, config, rng=np.random.default_rng(1))
@@ -148,7 +147,7 @@ def test_dropout_is_on_embeddings_and_every_sub_layer_and_only_with_an_rng(norm)
     assert len({draw.keep.tobytes() for draw in draws}) == len(draws)
 
 
-def test_dropped_entries_are_of_the_embeddings_with_their_positions():
+def test_transformer_dropout_follows_sum_with_positions():
     """Without blocks: what is dropped of embedding + position is zero, and the rest twice as large."""
     config = small(dropout=0.5, n_layers=0)
     params = model(config)
@@ -182,8 +181,8 @@ def watched_decode(*args, **options):
 
 @NORMS
 @POSITIONS
-@together("padding_id", [0, None, 4])  # 4 is said on the way
-def test_a_new_token_is_the_likeliest_of_the_whole_model_and_costs_one_query(norm, positions, padding_id):
+@pytest.mark.parametrize("padding_id", [0, None, 4])  # 4 is said on the way
+def test_greedy_decode_equals_whole_model_with_one_query(norm, positions, padding_id):
     """Half of the ids as the stop: rows stop early, late, together and never, and say it from there on."""
     sizes = {"d_model": 8, "d_ff": 12, "n_heads": 4}  # another number of heads than of layers
     config = small(**sizes, norm=norm, positions=positions, activation="gelu", attention_bias=True)
@@ -207,7 +206,7 @@ def test_a_new_token_is_the_likeliest_of_the_whole_model_and_costs_one_query(nor
     assert len(spoken) >= 4 and (9, True) in ends, "a model that says the same all the time proves nothing"
 
 
-def test_a_length_that_is_never_reached_takes_no_memory():
+def test_greedy_decode_large_max_length_needs_no_memory():
     decode = partial(npf.greedy_decode, SOURCE[:1], model(small()), small(), start_id=1)
     [[first]] = decode(stop_id=0, max_length=1)
     assert decode(stop_id=first, max_length=10**9).tolist() == [[first]]
@@ -216,9 +215,9 @@ def test_a_length_that_is_never_reached_takes_no_memory():
 # --- greedy decoding: the edges ---------------------------------------------------------------------
 
 
-@together("dtype", [np.float32, np.float64])
-@together("shape", [(5,), (1, 5), (2, 2, 5), (0, 5), (0, 0), (2, 0)])
-def test_decoding_takes_any_leading_axes_and_any_source_and_gives_ids(dtype, shape):
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(5,), (1, 5), (2, 2, 5), (0, 5), (0, 0), (2, 0)])
+def test_greedy_decode_accepts_any_leading_axes(dtype, shape):
     config = small(d_model=8, d_ff=12, norm="pre", positions="learned")
     params = npf.init_transformer(VOCAB_SIZE, config, np.random.default_rng(0), dtype=dtype)
     source, leading = np.resize(BATCH, shape), shape[:-1]

@@ -1,14 +1,14 @@
 """Writing with kept keys: the same as without, what the draws are, and what happens at the edges."""
 
 import numpy as np
-from together import together
+import pytest
 
 import npformer as npf
 from npformer import CausalLMConfig, causal_lm_forward, generate, init_causal_lm
 from npformer.modern.generation import choose, next_logits, no_keys
 
 CONFIG = CausalLMConfig(d_model=8, d_ff=5, n_heads=4, n_kv_heads=2, n_layers=2, eps=0.1, max_length=40)
-KEY_HEADS = together("config", [CONFIG._replace(n_kv_heads=n) for n in (1, 2, 4)])
+KEY_HEADS = pytest.mark.parametrize("config", [CONFIG._replace(n_kv_heads=n) for n in (1, 2, 4)])
 
 
 def drawn(config, vocab_size=11):
@@ -31,9 +31,9 @@ def plainly(ids, params, config, n, choose_id):
 
 
 @KEY_HEADS
-@together("pieces", [[6, 1, 1, 1], [1] * 9, [2, 3, 4], [9]])
-@together("leading", [(), (2, 3)])
-def test_kept_keys_give_the_same_logits(rng, config, pieces, leading):
+@pytest.mark.parametrize("pieces", [[6, 1, 1, 1], [1] * 9, [2, 3, 4], [9]])
+@pytest.mark.parametrize("leading", [(), (2, 3)])
+def test_next_logits_equals_causal_lm_forward(rng, config, pieces, leading):
     params, ids = drawn(config), rng.integers(11, size=(*leading, 9))
     whole, _ = causal_lm_forward(ids, params, config)
     kept, t = [no_keys(block.attention, ids, config) for block in params.blocks], 0
@@ -45,11 +45,11 @@ def test_kept_keys_give_the_same_logits(rng, config, pieces, leading):
 
 
 @KEY_HEADS
-@together("has_biases", [False, True])
-@together(
+@pytest.mark.parametrize("has_biases", [False, True])
+@pytest.mark.parametrize(
     ("temperature", "top_k", "top_p"), [(0, None, None), (0.8, None, None), (0.8, 3, None), (0.8, 4, 0.9)]
 )
-def test_writing_with_kept_keys_is_writing_without(rng, config, has_biases, temperature, top_k, top_p):
+def test_generate_equals_generation_without_kv_cache(rng, config, has_biases, temperature, top_k, top_p):
     """The model has no biases, but parameters of attention may."""
     params, ids, d_kv = drawn(config), rng.integers(11, size=(3, 4)), 2 * config.n_kv_heads
     if has_biases:
@@ -64,8 +64,8 @@ def test_writing_with_kept_keys_is_writing_without(rng, config, has_biases, temp
 
 
 @KEY_HEADS
-@together("padding_id", [0, 10])
-def test_prompts_of_different_lengths_are_as_each_alone(config, padding_id):
+@pytest.mark.parametrize("padding_id", [0, 10])
+def test_generate_treats_padded_prompts_independently(config, padding_id):
     params, lengths = drawn(config), (5, 3, 1, 5)
     ids = np.full((4, 6), padding_id)
     for row, n in zip(ids, lengths, strict=True):
@@ -80,7 +80,7 @@ def test_prompts_of_different_lengths_are_as_each_alone(config, padding_id):
 # --- the draws --------------------------------------------------------------------------------------
 
 
-def test_the_frequencies_of_the_draws_are_the_probabilities(rng):
+def test_choose_draws_with_given_probabilities(rng):
     logits = np.log([0.5, 0.1, 0.3, 0.1])
     many = np.broadcast_to(logits, (4, 5_000, 4))
     squared = np.array([0.25, 0.01, 0.09, 0.01])
@@ -97,10 +97,10 @@ def test_the_frequencies_of_the_draws_are_the_probabilities(rng):
         np.testing.assert_allclose(shares, expected, atol=0.02 * (max(expected) < 1))
 
 
-@together("dtype", [np.float32, np.float64])
-@together("size", [1e-3, 100.0])
-@together("tiny", [1e-50, 5e-324])
-def test_a_hardly_warm_temperature_and_a_hardly_open_share_are_greedy(tiny, size, dtype, rng):
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("size", [1e-3, 100.0])
+@pytest.mark.parametrize("tiny", [1e-50, 5e-324])
+def test_choose_with_tiny_temperature_or_share_is_greedy(tiny, size, dtype, rng):
     logits = (rng.normal(size=(5, 11)) * size).astype(dtype)
     with np.errstate(all="ignore"):
         for temperature, top_k, top_p in ((tiny, None, None), (1.0, None, tiny), (1.0, 3, tiny)):
@@ -110,8 +110,8 @@ def test_a_hardly_warm_temperature_and_a_hardly_open_share_are_greedy(tiny, size
 # --- the edges --------------------------------------------------------------------------------------
 
 
-@together("lengths", [(4, 4), (4, 2)])
-def test_after_the_stop_there_is_nothing_but_stops(lengths):
+@pytest.mark.parametrize("lengths", [(4, 4), (4, 2)])
+def test_generate_repeats_stop_id_after_stop(lengths):
     params = drawn(CONFIG)
     ids = np.array([[3, 1, 4, 1], [2, 7, 1, 8]])
     ids[1, lengths[1] :] = 0
@@ -127,7 +127,7 @@ def test_after_the_stop_there_is_nothing_but_stops(lengths):
             assert (found[m + 12 :] == 0).all() and (found[:m] == without[:m]).all()
 
 
-def test_it_stops_computing_when_every_row_has_stopped(monkeypatch):
+def test_generate_stops_when_every_row_has_stopped(monkeypatch):
     params, ids, calls = drawn(CONFIG), np.array([[3, 1, 4, 1]]), []
     stop_id = int(generate(ids, params, CONFIG, max_new_tokens=1, temperature=0)[0, -1])
     whole, place = npf.modern.generation.next_logits, "npformer.modern.generation.next_logits"
@@ -136,7 +136,7 @@ def test_it_stops_computing_when_every_row_has_stopped(monkeypatch):
     assert len(calls) == 1 and found.shape == (1, 34) and (found[0, 4:] == stop_id).all()
 
 
-def test_float32_and_ids_of_a_small_type(rng):
+def test_generate_accepts_float32_and_small_integers(rng):
     config = CONFIG._replace(max_length=400)
     params = npf.tree_map(lambda a: a.astype(np.float32), drawn(config, 300))
     ids, options, found = rng.integers(11, size=(2, 3)), {"max_new_tokens": 100, "temperature": 5.0}, []
@@ -149,8 +149,8 @@ def test_float32_and_ids_of_a_small_type(rng):
     assert logits.dtype == kept[0].keys.dtype == np.float32
 
 
-@together("padding_id", [None, 0])
-def test_no_rows_and_no_new_tokens(padding_id):
+@pytest.mark.parametrize("padding_id", [None, 0])
+def test_generate_without_rows_or_new_tokens(padding_id):
     params, options = drawn(CONFIG), {"temperature": 0, "padding_id": padding_id}
     assert generate(np.zeros((0, 3), int), params, CONFIG, max_new_tokens=2, **options).shape == (0, 5)
     ids = np.array([[3, 1]])
