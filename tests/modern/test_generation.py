@@ -1,4 +1,4 @@
-"""Writing with kept keys: the same as without, what the draws are, and what happens at the edges."""
+"""Generation with a KV cache: equal to generation without one, the sampled tokens, edge cases."""
 
 import numpy as np
 import pytest
@@ -8,40 +8,43 @@ from npformer import CausalLMConfig, causal_lm_forward, generate, init_causal_lm
 from npformer.modern.generation import choose, next_logits, no_keys
 
 CONFIG = CausalLMConfig(d_model=8, d_ff=5, n_heads=4, n_kv_heads=2, n_layers=2, eps=0.1, max_length=40)
-KEY_HEADS = pytest.mark.parametrize("config", [CONFIG._replace(n_kv_heads=n) for n in (1, 2, 4)])
+KEY_HEADS = pytest.mark.parametrize(
+    "config", [CONFIG._replace(n_kv_heads=n) for n in (1, 2, 4)], ids=lambda config: f"kv{config.n_kv_heads}"
+)
 
 
 def drawn(config, vocab_size=11):
-    """A last norm whose gammas have both signs: the likeliest next token is seldom the last one again."""
+    """Return a model whose last gammas have both signs, so that it seldom repeats the last token."""
     rng = np.random.default_rng(0)
     params = init_causal_lm(vocab_size, config, rng)
     params = npf.tree_map(lambda a: a + 0.3 * rng.normal(size=a.shape), params)
     return params._replace(norm=npf.RMSNormParams(2 * rng.normal(size=config.d_model)))
 
 
-def plainly(ids, params, config, n, choose_id):
-    """Everything computed anew for each token."""
+def generate_without_cache(ids, params, config, n, choose_id):
+    """Compute the whole model again for each token."""
     for _ in range(n):
         logits, _ = causal_lm_forward(ids, params, config)
         ids = np.concatenate([ids, choose_id(logits[..., -1, :])[..., None]], axis=-1)
     return ids
 
 
-# --- the same as without kept keys ------------------------------------------------------------------
+# --- equal to generation without a KV cache ---------------------------------------------------------
 
 
 @KEY_HEADS
-@pytest.mark.parametrize("pieces", [[6, 1, 1, 1], [1] * 9, [2, 3, 4], [9]])
+@pytest.mark.parametrize("pieces", [[6, 1, 1, 1], [1] * 9, [2, 3, 4], [9]], ids=str)
 @pytest.mark.parametrize("leading", [(), (2, 3)])
 def test_next_logits_equals_causal_lm_forward(rng, config, pieces, leading):
     params, ids = drawn(config), rng.integers(11, size=(*leading, 9))
-    whole, _ = causal_lm_forward(ids, params, config)
-    kept, t = [no_keys(block.attention, ids, config) for block in params.blocks], 0
+    expected, _ = causal_lm_forward(ids, params, config)
+    kv_cache = [no_keys(block.attention, ids, config) for block in params.blocks]
+    t = 0
     for n in pieces:
-        logits, kept = next_logits(ids[..., t : t + n], kept, params, config)
+        logits, kv_cache = next_logits(ids[..., t : t + n], kv_cache, params, config)
         t += n
-        np.testing.assert_allclose(logits, whole[..., t - 1, :], rtol=0, atol=1e-12)
-    assert kept[0].length == 9 and kept[0].keys.shape[-3] == config.n_kv_heads
+        np.testing.assert_allclose(logits, expected[..., t - 1, :], rtol=0, atol=1e-12)
+    assert kv_cache[0].length == 9 and kv_cache[0].keys.shape[-3] == config.n_kv_heads
 
 
 @KEY_HEADS
@@ -50,7 +53,7 @@ def test_next_logits_equals_causal_lm_forward(rng, config, pieces, leading):
     ("temperature", "top_k", "top_p"), [(0, None, None), (0.8, None, None), (0.8, 3, None), (0.8, 4, 0.9)]
 )
 def test_generate_equals_generation_without_kv_cache(rng, config, has_biases, temperature, top_k, top_p):
-    """The model has no biases, but parameters of attention may."""
+    """init_causal_lm makes no biases, but loaded parameters of attention may have them."""
     params, ids, d_kv = drawn(config), rng.integers(11, size=(3, 4)), 2 * config.n_kv_heads
     if has_biases:
         biases = {f"b_{x}": rng.normal(size=8 if x in "QO" else d_kv) / 4 for x in "QKVO"}
@@ -59,7 +62,10 @@ def test_generate_equals_generation_without_kv_cache(rng, config, has_biases, te
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     first, again = np.random.default_rng(5), np.random.default_rng(5)
     found = generate(ids, params, config, max_new_tokens=20, rng=first, **options)
-    assert (found == plainly(ids, params, config, 20, lambda x: choose(x, *options.values(), again))).all()
+    assert (
+        found
+        == generate_without_cache(ids, params, config, 20, lambda x: choose(x, *options.values(), again))
+    ).all()
     assert len(np.unique(found[:, 4:])) >= 4
 
 
@@ -77,7 +83,7 @@ def test_generate_treats_padded_prompts_independently(config, padding_id):
         assert (found_row[: n + 7] == alone).all() and (found_row[n + 7 :] == padding_id).all()
 
 
-# --- the draws --------------------------------------------------------------------------------------
+# --- the sampled tokens -----------------------------------------------------------------------------
 
 
 def test_choose_draws_with_given_probabilities(rng):
@@ -89,8 +95,8 @@ def test_choose_draws_with_given_probabilities(rng):
         (0.5, None, None): squared / squared.sum(),
         (1.0, 2, None): [0.625, 0, 0.375, 0],
         (1.0, None, 0.75): [0.625, 0, 0.375, 0],
-        (1.0, None, 0.85): [0.5, 0.1, 0.3, 0.1],  # equals stay
-        (1.0, 2, 0.6): [1, 0, 0, 0],  # 0.6 of what top_k left
+        (1.0, None, 0.85): [0.5, 0.1, 0.3, 0.1],  # tokens of equal probability are kept
+        (1.0, 2, 0.6): [1, 0, 0, 0],  # 0.6 of the probability that top_k leaves
         (1.0, 99, 1.0): [0.5, 0.1, 0.3, 0.1],
     }.items():
         shares = np.bincount(choose(many, temperature, top_k, top_p, rng).ravel(), minlength=4) / 20_000
@@ -110,28 +116,32 @@ def test_choose_with_tiny_temperature_or_share_is_greedy(tiny, size, dtype, rng)
 # --- the edges --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("lengths", [(4, 4), (4, 2)])
+@pytest.mark.parametrize("lengths", [(4, 4), (4, 2)], ids=str)
 def test_generate_repeats_stop_id_after_stop(lengths):
     params = drawn(CONFIG)
     ids = np.array([[3, 1, 4, 1], [2, 7, 1, 8]])
     ids[1, lengths[1] :] = 0
     settings = {"max_new_tokens": 12, "temperature": 0, "padding_id": 0}
-    free = generate(ids, params, CONFIG, **settings)
+    without_stop = generate(ids, params, CONFIG, **settings)
     for row, n in enumerate(lengths):
-        stop_id = int(free[row, n + 2])
+        stop_id = int(without_stop[row, n + 2])
         stopped = generate(ids, params, CONFIG, stop_id=stop_id, **settings)
-        for found, without, m in zip(stopped, free, lengths, strict=True):
-            new = list(without[m : m + 12])
+        for found, expected, m in zip(stopped, without_stop, lengths, strict=True):
+            new = list(expected[m : m + 12])
             end = new.index(stop_id) + 1 if stop_id in new else 12
             assert list(found[m : m + 12]) == new[:end] + [stop_id] * (12 - end)
-            assert (found[m + 12 :] == 0).all() and (found[:m] == without[:m]).all()
+            assert (found[m + 12 :] == 0).all() and (found[:m] == expected[:m]).all()
 
 
 def test_generate_stops_when_every_row_has_stopped(monkeypatch):
     params, ids, calls = drawn(CONFIG), np.array([[3, 1, 4, 1]]), []
     stop_id = int(generate(ids, params, CONFIG, max_new_tokens=1, temperature=0)[0, -1])
-    whole, place = npf.modern.generation.next_logits, "npformer.modern.generation.next_logits"
-    monkeypatch.setattr(place, lambda *args: calls.append(args) or whole(*args))
+
+    def counting_next_logits(*args):
+        calls.append(args)
+        return next_logits(*args)
+
+    monkeypatch.setattr("npformer.modern.generation.next_logits", counting_next_logits)
     found = generate(ids, params, CONFIG, max_new_tokens=30, temperature=0, stop_id=stop_id)
     assert len(calls) == 1 and found.shape == (1, 34) and (found[0, 4:] == stop_id).all()
 
@@ -144,9 +154,9 @@ def test_generate_accepts_float32_and_small_integers(rng):
         found.append(npf.generate(ids.astype(kind), params, config, rng=np.random.default_rng(0), **options))
         assert found[-1].dtype == np.int64 and (found[-1] == found[0]).all()
     assert found[0].max() > 255
-    kept = [no_keys(block.attention, ids, CONFIG) for block in params.blocks]
-    logits, kept = next_logits(ids, kept, params, CONFIG)
-    assert logits.dtype == kept[0].keys.dtype == np.float32
+    kv_cache = [no_keys(block.attention, ids, CONFIG) for block in params.blocks]
+    logits, kv_cache = next_logits(ids, kv_cache, params, CONFIG)
+    assert logits.dtype == kv_cache[0].keys.dtype == np.float32
 
 
 @pytest.mark.parametrize("padding_id", [None, 0])
