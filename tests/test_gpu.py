@@ -4,8 +4,8 @@
 
 Every test with the fixture `device` runs twice. With CuPy it has the mark `gpu`, and is skipped with the
 reason if there is no working GPU. With the fake CuPy (standin_cupy.py) it runs on every machine. The fake
-fails where an array would leave the GPU or the host would wait for it. If CuPy can be imported, the fake makes
-each call with CuPy too, so a call that CuPy rejects fails as well.
+fails where an array would leave the GPU or the host would wait for it. If CuPy can be imported, the fake also
+makes each call with CuPy, so a call that CuPy rejects fails too.
 """
 
 import gc
