@@ -4,9 +4,9 @@ import queue
 import sys
 import types
 
+import fake_cupy
 import numpy as np
 import pytest
-import standin_cupy
 
 from npformer import AdamState, array_module, available_backends, to_backend, to_numpy
 
@@ -22,13 +22,13 @@ def test_array_module_never_imports_cupy(monkeypatch):
 
 
 def test_to_backend_and_to_numpy_round_trip(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cupy", standin_cupy)
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
     assert available_backends() == ("numpy", "cupy")
     tree = AdamState(3, (np.ones(2), None), np.zeros(1))
     on_device = to_backend(tree, "cupy")
-    assert on_device.step == 3 and on_device.m[1] is None and type(on_device.v) is standin_cupy.ndarray
+    assert on_device.step == 3 and on_device.m[1] is None and type(on_device.v) is fake_cupy.ndarray
     assert to_backend(on_device, "cupy").v is on_device.v
-    assert array_module(tree.v, on_device.v) is standin_cupy
+    assert array_module(tree.v, on_device.v) is fake_cupy
     back = to_numpy(on_device)
     assert (back.m[0] == tree.m[0]).all() and type(back.v) is np.ndarray and back.step == 3
 
@@ -43,8 +43,8 @@ def test_available_backends_requires_working_gpu(monkeypatch, error, place):
     def fails(*args, **kwargs):
         raise error
 
-    monkeypatch.setitem(sys.modules, "cupy", standin_cupy)
-    monkeypatch.setattr(f"standin_cupy.{place}", fails)
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
+    monkeypatch.setattr(f"fake_cupy.{place}", fails)
     assert available_backends() == ("numpy",)
     reason = f"to_backend: CuPy is installed, but no GPU answers: {type(error).__name__}: "
     with pytest.raises(RuntimeError, match="^" + reason) as caught:
@@ -61,7 +61,7 @@ def test_to_backend_reports_missing_cupy(monkeypatch):
 
 def test_to_numpy_converts_only_arrays(monkeypatch):
     """A queue also has a method get, which would wait forever."""
-    monkeypatch.setitem(sys.modules, "cupy", standin_cupy)
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
     empty_queue = queue.Queue()
     tree = (empty_queue, "a word", 3)
     assert to_numpy(tree) == tree and to_backend(tree, "cupy") == tree

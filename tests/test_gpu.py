@@ -3,7 +3,7 @@
     uv run --extra cuda12 pytest -m gpu        on a machine with an NVIDIA GPU (or --extra cuda13)
 
 Every test with the fixture `device` runs twice. With CuPy it has the mark `gpu`, and is skipped with the
-reason if there is no working GPU. With the fake CuPy (standin_cupy.py) it runs on every machine. The fake
+reason if there is no working GPU. With the fake CuPy (fake_cupy.py) it runs on every machine. The fake
 fails where an array would leave the GPU or the host would wait for it. If CuPy can be imported, the fake also
 makes each call with CuPy, so a call that CuPy rejects fails too.
 """
@@ -15,9 +15,9 @@ from collections import Counter
 from contextlib import contextmanager
 from itertools import islice
 
+import fake_cupy
 import numpy as np
 import pytest
-import standin_cupy
 from valid_calls import (
     BACKWARD,
     CALLS,
@@ -50,15 +50,15 @@ ON_A_GPU = pytest.param(
 )
 
 
-@pytest.fixture(params=["stand-in", ON_A_GPU])
+@pytest.fixture(params=["fake", ON_A_GPU])
 def device(request, monkeypatch):
     """Return the module that is `cupy` in this test."""
     if request.param == "gpu":
         if reason := _why_no_cupy():
             pytest.skip(reason)
         return sys.modules["cupy"]
-    monkeypatch.setitem(sys.modules, "cupy", standin_cupy)
-    return standin_cupy
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
+    return fake_cupy
 
 
 def test_available_backends_lists_cupy(device):
@@ -71,8 +71,8 @@ def test_available_backends_lists_cupy(device):
 @pytest.fixture
 def names(monkeypatch):
     """The names in an expression that is evaluated with the fake CuPy."""
-    monkeypatch.setitem(sys.modules, "cupy", standin_cupy)
-    return {"np": np, "cupy": standin_cupy, "x": standin_cupy.asarray(np.array([1.0, 3.0]))}
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
+    return {"np": np, "cupy": fake_cupy, "x": fake_cupy.asarray(np.array([1.0, 3.0]))}
 
 
 @pytest.mark.parametrize("expression", [
@@ -105,9 +105,9 @@ def test_fake_cupy_rejects_waiting_in_forward(names, expression):
 
 def test_greedy_decode_waits_once_per_token(monkeypatch):
     waits = []
-    monkeypatch.setitem(sys.modules, "cupy", standin_cupy)
-    monkeypatch.setattr(standin_cupy, "_wait", waits.append)
-    tokens = call("greedy_decode", with_arrays(CALLS["greedy_decode"](), standin_cupy.asarray)).shape[-1]
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
+    monkeypatch.setattr(fake_cupy, "_wait", waits.append)
+    tokens = call("greedy_decode", with_arrays(CALLS["greedy_decode"](), fake_cupy.asarray)).shape[-1]
     assert waits == ["__bool__"] * tokens  # asks whether every row has stopped
 
 
@@ -327,10 +327,10 @@ def test_training_memory_does_not_grow(device):
     used = []
     model = npf.to_backend(small_model(), "cupy")
     gc.freeze()  # so that gc.get_objects() omits all earlier objects
-    for _ in islice(training(*model), 8 if device is standin_cupy else 100):
+    for _ in islice(training(*model), 8 if device is fake_cupy else 100):
         gc.collect()
-        if device is standin_cupy:
-            used.append(sum(a.nbytes for a in gc.get_objects() if type(a) is standin_cupy.ndarray))
+        if device is fake_cupy:
+            used.append(sum(a.nbytes for a in gc.get_objects() if type(a) is fake_cupy.ndarray))
         else:
             used.append(device.get_default_memory_pool().used_bytes())
     gc.unfreeze()

@@ -7,6 +7,7 @@ import itertools
 import re
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -148,6 +149,11 @@ def test_public_signatures_equal_the_contract():
                 found.add(prefix + name + promise(value))
     assert promised - found == set(), "these promised signatures have changed"
     assert found - promised == set(), "add these lines to tests/data/contract.txt"
+
+
+def test_version_equals_that_of_pyproject():
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert npformer.__version__ == tomllib.loads(text)["project"]["version"]
 
 
 def test_all_is_sorted_without_repeats_and_importable():
