@@ -76,7 +76,7 @@ def test_with_paragraph_keeps_order_of_sections(number, index):
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A copy of the project in which each command was run once: its folder, and what the commands printed."""
+    """Run each command once in a copy of the project; return its folder and the printed outputs."""
     folder = tmp_path_factory.mktemp("new") / "project"
     shutil.copytree(ROOT, folder, ignore=LEFT_OUT)
     subprocess.run(["git", "init", "-q"], cwd=folder, check=True)

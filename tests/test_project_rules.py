@@ -97,7 +97,7 @@ def test_modules_missing_on_windows_are_imported_in_functions():
         assert names.isdisjoint({"resource", "fcntl", "pwd", "grp", "termios"}), path
 
 
-# --- what `import npformer` costs -----------------------------------------------------------------
+# --- the cost of `import npformer` ----------------------------------------------------------------
 
 IMPORT_PROBE = """
 import sys, numpy, numpy.random
@@ -165,7 +165,7 @@ def test_all_is_sorted_without_repeats_and_importable():
     )
 
 
-# --- how the code is written ----------------------------------------------------------------------
+# --- docstrings, order and length of functions ----------------------------------------------------
 
 
 def test_modules_and_public_names_have_docstrings():
@@ -198,7 +198,7 @@ def test_every_function_fits_on_a_slide():
     assert too_long == []
 
 
-# --- what is in the repository --------------------------------------------------------------------
+# --- the files of the repository ------------------------------------------------------------------
 
 # The patterns are written in pieces, so that they do not match this file.
 FORBIDDEN = {

@@ -1,4 +1,4 @@
-"""The gated feed-forward network and SiLU: what is promised, and what happens at their edges."""
+"""The gated feed-forward network and SiLU: equation, gradient, golden values, edge cases."""
 
 import numpy as np
 from golden import agrees_with_pytorch

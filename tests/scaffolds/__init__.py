@@ -1,1 +1,1 @@
-"""What `tests/new.py operation|exercise|section` writes, with marks where text or code is missing."""
+"""Create the files of `tests/new.py operation|exercise|section`, with marks for missing text or code."""
