@@ -125,7 +125,7 @@ def test_new_leaves_importable_package_and_bank(project):
 
 
 @pytest.mark.slow
-def test_new_makes_tests_fail_that_name_what_is_missing(project):
+def test_new_makes_tests_fail_for_missing_parts(project):
     """The contract, the imports and FLOORS are complete. Equations, texts and minutes are missing."""
     folder, _ = project
     files = [
